@@ -1,0 +1,2 @@
+//! hakmem-bench
+fn main() {}

@@ -1,0 +1,2 @@
+//! hakmem-cli
+fn main() {}
