@@ -1,2 +1,32 @@
-//! hakmem-cli
-fn main() {}
+//! `hakmem`: runs programs on the hakmem allocator.
+
+mod child;
+mod inherited;
+mod library;
+mod program;
+mod report;
+mod run;
+mod summary;
+
+use clap::{Parser, Subcommand};
+
+/// Runs programs on the hakmem memory allocator.
+#[derive(Parser)]
+#[command(version, about, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Runs a program with libhakmem.so preloaded
+    #[command(after_help = run::AFTER_HELP)]
+    Run(run::Options),
+}
+
+fn main() -> ! {
+    match Cli::parse().command {
+        Command::Run(options) => run::run(&options),
+    }
+}

@@ -1,0 +1,139 @@
+//! Finding libhakmem.so and naming it in a way that the dynamic loader understands.
+
+use crate::program::Machine;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::{env, fs, io};
+
+const NAME: &str = "libhakmem.so";
+
+/// The library, and what it is built for.
+#[derive(Debug)]
+pub struct Library {
+    pub path: PathBuf,
+    pub machine: Machine,
+}
+
+/// The library given by the user, or else the one beside this executable. The error is for the user to read.
+pub fn find(given: Option<&Path>) -> Result<Library, String> {
+    let places = match given {
+        Some(path) => vec![path.to_path_buf()],
+        None => beside(
+            &env::current_exe()
+                .map_err(|e| format!("cannot find the hakmem executable itself: {e}"))?,
+        ),
+    };
+    for place in &places {
+        match fs::metadata(place) {
+            Ok(meta) if meta.is_file() => return open(place),
+            Ok(_) if given.is_some() => return Err(format!("{} is not a file", place.display())),
+            Err(e) if e.kind() != io::ErrorKind::NotFound && given.is_some() => {
+                return Err(format!("cannot read {}: {e}", place.display()));
+            }
+            _ => {}
+        }
+    }
+    let looked: Vec<_> = places.iter().map(|p| p.display().to_string()).collect();
+    Err(format!(
+        "library not found; looked for {} (--lib PATH names another)",
+        looked.join(" and ")
+    ))
+}
+
+fn beside(executable: &Path) -> Vec<PathBuf> {
+    let folder = executable.parent().unwrap_or(Path::new("/"));
+    let prefix = folder.parent().unwrap_or(Path::new("/"));
+    vec![folder.join(NAME), prefix.join("lib").join(NAME)]
+}
+
+fn open(path: &Path) -> Result<Library, String> {
+    let cannot = |e: &dyn std::fmt::Display| format!("cannot use {}: {e}", path.display());
+    // The program may change its working directory before it starts others.
+    let path = path.canonicalize().map_err(|e| cannot(&e))?;
+    let machine = Machine::of_library(&path).map_err(|e| cannot(&e))?;
+    Ok(Library { path, machine })
+}
+
+/// Whether the loader would take the path apart: LD_PRELOAD is split at spaces and colons, and `$` starts a variable.
+fn is_divisible(path: &Path) -> bool {
+    path.as_os_str()
+        .as_bytes()
+        .iter()
+        .any(|b| b" :$".contains(b))
+}
+
+/// A value for LD_PRELOAD that names the library first. `scratch` takes a link where the path itself will not do.
+pub fn preload(
+    library: &Path,
+    scratch: &Path,
+    existing: Option<&OsStr>,
+) -> Result<OsString, String> {
+    let mut name = library.to_path_buf();
+    if is_divisible(&name) {
+        let link = scratch.join(NAME);
+        if is_divisible(&link) {
+            let (library, link) = (library.display(), link.display());
+            return Err(format!(
+                "LD_PRELOAD takes no path with a space, colon or dollar sign: {library}, {link}"
+            ));
+        }
+        std::os::unix::fs::symlink(&name, &link)
+            .map_err(|e| format!("cannot link to the library: {e}"))?;
+        name = link;
+    }
+    let mut value = name.into_os_string();
+    if let Some(existing) = existing.filter(|e| !e.is_empty()) {
+        value.push(":");
+        value.push(existing);
+    }
+    Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_in_its_own_folder_and_then_in_lib() {
+        let places = beside(Path::new("/opt/h/bin/hakmem"));
+        assert_eq!(
+            places,
+            [
+                Path::new("/opt/h/bin/libhakmem.so"),
+                Path::new("/opt/h/lib/libhakmem.so")
+            ]
+        );
+    }
+
+    #[test]
+    fn comes_before_what_is_preloaded_already() {
+        let value =
+            |existing| preload(Path::new("/x/libhakmem.so"), Path::new("/tmp"), existing).unwrap();
+        assert_eq!(value(None), "/x/libhakmem.so");
+        assert_eq!(value(Some(OsStr::new(""))), "/x/libhakmem.so");
+        assert_eq!(
+            value(Some(OsStr::new("a.so b.so"))),
+            "/x/libhakmem.so:a.so b.so"
+        );
+    }
+
+    #[test]
+    fn a_path_that_the_loader_would_split_is_reached_by_a_link() {
+        let scratch = tempfile::tempdir().unwrap();
+        for path in [
+            "/a b/libhakmem.so",
+            "/a:b/libhakmem.so",
+            "/a$b/libhakmem.so",
+        ] {
+            let link = scratch.path().join(NAME);
+            assert_eq!(
+                preload(Path::new(path), scratch.path(), None).unwrap(),
+                link
+            );
+            assert_eq!(fs::read_link(&link).unwrap(), Path::new(path));
+            fs::remove_file(&link).unwrap();
+            preload(Path::new(path), Path::new("/t m p"), None).unwrap_err();
+        }
+    }
+}

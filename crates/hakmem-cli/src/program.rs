@@ -1,0 +1,353 @@
+//! Finding the program as execvp would, and reading from its file whether a preloaded library can reach it.
+
+use object::read::ReadCache;
+use object::read::elf::{FileHeader, ProgramHeader};
+use object::{Endianness, ReadRef, elf};
+use std::ffi::{CString, OsStr};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::{env, fmt, fs};
+
+/// What an ELF file is built for: a library only loads into programs built for the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Machine {
+    number: u16,
+    bits: u8,
+    endian: Endianness,
+}
+
+impl Machine {
+    /// The machine of a shared library; an error for any other kind of file.
+    pub fn of_library(path: &Path) -> Result<Self, io::Error> {
+        match Image::read(path)? {
+            Some(image) if image.kind == elf::ET_DYN => Ok(image.machine),
+            _ => Err(io::Error::other("not a shared library")),
+        }
+    }
+}
+
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match elf::Machine(self.number) {
+            elf::EM_386 => "i386",
+            elf::EM_X86_64 => "x86-64",
+            elf::EM_AARCH64 => "AArch64",
+            elf::EM_ARM => "Arm",
+            elf::EM_RISCV => "RISC-V",
+            elf::EM_PPC64 => "PowerPC64",
+            elf::EM_S390 => "S/390",
+            _ => return write!(f, "{}-bit machine {}", self.bits, self.number),
+        };
+        write!(f, "{}-bit {name}", self.bits)
+    }
+}
+
+struct Image {
+    kind: elf::FileType,
+    machine: Machine,
+    has_loader: bool,
+}
+
+impl Image {
+    /// The ELF header's facts; `None` when the file is not ELF.
+    fn read(path: &Path) -> io::Result<Option<Self>> {
+        let cache = ReadCache::new(File::open(path)?);
+        Ok(parse::<elf::FileHeader64<Endianness>, _>(&cache, 64)
+            .or_else(|| parse::<elf::FileHeader32<Endianness>, _>(&cache, 32)))
+    }
+}
+
+fn parse<'a, H: FileHeader<Endian = Endianness>, R: ReadRef<'a>>(
+    data: R,
+    bits: u8,
+) -> Option<Image> {
+    let header = H::parse(data).ok()?;
+    let endian = header.endian().ok()?;
+    let segments = header.program_headers(endian, data).ok()?;
+    Some(Image {
+        kind: header.e_type(endian),
+        machine: Machine {
+            number: header.e_machine(endian).0,
+            bits,
+            endian,
+        },
+        has_loader: segments.iter().any(|s| s.p_type(endian) == elf::PT_INTERP),
+    })
+}
+
+/// A program that cannot be started, in the words and with the exit status of a shell.
+#[derive(Debug, PartialEq, Eq)]
+pub struct NotStarted {
+    pub why: String,
+    pub status: i32,
+}
+
+impl NotStarted {
+    pub const NOT_FOUND: i32 = 127;
+    pub const NOT_EXECUTABLE: i32 = 126;
+
+    fn not_found(why: &str) -> Self {
+        Self {
+            why: why.into(),
+            status: Self::NOT_FOUND,
+        }
+    }
+
+    /// For an error of execve on a file that was there a moment ago.
+    pub fn from_exec(path: &Path, error: &io::Error) -> Self {
+        let why = match shebang(path) {
+            Some(interpreter) if error.kind() == io::ErrorKind::NotFound => {
+                format!("its interpreter {} does not exist", interpreter.display())
+            }
+            _ if error.kind() == io::ErrorKind::NotFound => {
+                "its dynamic loader does not exist".into()
+            }
+            _ => error.to_string(),
+        };
+        Self {
+            why,
+            status: Self::NOT_EXECUTABLE,
+        }
+    }
+}
+
+/// Looks the program up as execvp does: a name without a slash along PATH, anything else as it is.
+pub fn find(name: &OsStr) -> Result<PathBuf, NotStarted> {
+    let path = env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
+    find_along(name, &path)
+}
+
+fn find_along(name: &OsStr, path: &OsStr) -> Result<PathBuf, NotStarted> {
+    if name.is_empty() {
+        return Err(NotStarted::not_found("the program's name is empty"));
+    }
+    if name.as_bytes().contains(&b'/') {
+        return executable(Path::new(name)).map(|()| name.into());
+    }
+    let mut failure = NotStarted::not_found("not found on PATH");
+    // An empty element is the working directory; joined to "." the result has a slash, so that exec will not look again.
+    for folder in env::split_paths(path) {
+        let folder = if folder.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            &folder
+        };
+        let candidate = folder.join(name);
+        match executable(&candidate) {
+            Ok(()) => return Ok(candidate),
+            Err(e) if e.status == NotStarted::NOT_EXECUTABLE && candidate.exists() => failure = e,
+            Err(_) => {}
+        }
+    }
+    Err(failure)
+}
+
+fn executable(path: &Path) -> Result<(), NotStarted> {
+    let not_executable = |why: String| NotStarted {
+        why,
+        status: NotStarted::NOT_EXECUTABLE,
+    };
+    match fs::metadata(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Err(NotStarted::not_found(&e.to_string())),
+        Err(e) => Err(not_executable(e.to_string())),
+        Ok(meta) if meta.is_dir() => Err(not_executable("it is a directory".into())),
+        Ok(_) => {
+            let file = c_path(path)
+                .ok_or_else(|| NotStarted::not_found("its name contains a NUL byte"))?;
+            // SAFETY: a NUL-terminated string.
+            match unsafe {
+                libc::faccessat(libc::AT_FDCWD, file.as_ptr(), libc::X_OK, libc::AT_EACCESS)
+            } {
+                0 => Ok(()),
+                _ => Err(not_executable(io::Error::last_os_error().to_string())),
+            }
+        }
+    }
+}
+
+fn c_path(path: &Path) -> Option<CString> {
+    CString::new(path.as_os_str().as_bytes()).ok()
+}
+
+/// The interpreter that a script names in its first line.
+fn shebang(path: &Path) -> Option<PathBuf> {
+    let mut head = Vec::new();
+    File::open(path)
+        .ok()?
+        .take(256)
+        .read_to_end(&mut head)
+        .ok()?;
+    let line = head.strip_prefix(b"#!")?.split(|&b| b == b'\n').next()?;
+    let name = line
+        .split(|b| b" \t".contains(b))
+        .find(|word| !word.is_empty())?;
+    Some(OsStr::from_bytes(name).into())
+}
+
+/// Why the library will not be loaded into this program, if its file shows that; `None` also when it cannot be read.
+pub fn obstacle(path: &Path, library: Machine) -> Option<String> {
+    // The kernel follows a chain of scripts four deep.
+    let mut path = path.to_path_buf();
+    for _ in 0..4 {
+        match shebang(&path) {
+            Some(interpreter) => path = interpreter,
+            None => break,
+        }
+    }
+    let name = path.display();
+    let image = Image::read(&path).ok()??;
+    if !image.has_loader && !is_loader(&path) {
+        return Some(format!(
+            "{name} is statically linked, so there is no dynamic loader to load the library"
+        ));
+    }
+    if image.machine != library {
+        return Some(format!(
+            "{name} is {}, the library {library}",
+            image.machine
+        ));
+    }
+    let privilege = privilege(&path)?;
+    Some(format!(
+        "{name} has {privilege}, so the dynamic loader ignores LD_PRELOAD"
+    ))
+}
+
+/// The dynamic loader itself, when started as a program, has none, but preloads all the same.
+fn is_loader(path: &Path) -> bool {
+    let real = path.canonicalize();
+    let name = real
+        .as_deref()
+        .unwrap_or(path)
+        .file_name()
+        .unwrap_or_default()
+        .as_bytes();
+    name.starts_with(b"ld-") || name.starts_with(b"ld.so")
+}
+
+/// The privilege gained by executing the file, which turns on the loader's secure mode.
+fn privilege(path: &Path) -> Option<&'static str> {
+    let meta = fs::metadata(path).ok()?;
+    let file = c_path(path)?;
+    // SAFETY: all zeroes is a valid statvfs, the string ends in NUL, prctl with this option only reads.
+    let not_granted = unsafe {
+        let mut system: libc::statvfs = std::mem::zeroed();
+        libc::prctl(libc::PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1
+            || libc::statvfs(file.as_ptr(), &mut system) == 0
+                && system.f_flag & libc::ST_NOSUID != 0
+    };
+    // SAFETY: these calls always succeed.
+    let (user, group) = unsafe { (libc::getuid(), libc::getgid()) };
+    // SAFETY: both strings end in NUL; a size of 0 asks for the length alone.
+    let capable = || unsafe {
+        libc::getxattr(
+            file.as_ptr(),
+            c"security.capability".as_ptr(),
+            std::ptr::null_mut(),
+            0,
+        ) > 0
+    };
+    let group_bits = libc::S_ISGID | libc::S_IXGRP;
+    match meta.mode() {
+        _ if not_granted => None,
+        mode if mode & libc::S_ISUID != 0 && meta.uid() != user => Some("the setuid bit"),
+        mode if mode & group_bits == group_bits && meta.gid() != group => Some("the setgid bit"),
+        _ if user != 0 && capable() => Some("capabilities"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn file(folder: &Path, name: &str, mode: u32, content: &[u8]) -> PathBuf {
+        let path = folder.join(name);
+        fs::write(&path, content).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        path
+    }
+
+    fn own_machine() -> Machine {
+        Image::read(&env::current_exe().unwrap())
+            .unwrap()
+            .unwrap()
+            .machine
+    }
+
+    #[test]
+    fn the_search_goes_on_past_files_that_are_not_executable_and_remembers_them() {
+        let (a, b) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        file(a.path(), "tool", 0o644, b"");
+        let path = env::join_paths([Path::new("/nowhere"), a.path(), b.path()]).unwrap();
+        let find = |name: &str| find_along(OsStr::new(name), &path);
+        assert_eq!(find("tool").unwrap_err().status, 126);
+        assert_eq!(find("other").unwrap_err().status, 127);
+        let good = file(b.path(), "tool", 0o755, b"");
+        assert_eq!(find("tool").unwrap(), good);
+        assert_eq!(find("").unwrap_err().status, 127);
+        assert_eq!(find("/nowhere/x").unwrap_err().status, 127);
+        assert_eq!(find(a.path().to_str().unwrap()).unwrap_err().status, 126);
+    }
+
+    #[test]
+    fn an_empty_element_of_path_is_the_working_directory() {
+        // The package's folder, where cargo runs tests.
+        assert_eq!(
+            find_along(OsStr::new("Cargo.toml"), OsStr::new(""))
+                .unwrap_err()
+                .status,
+            126
+        );
+    }
+
+    #[test]
+    fn scripts_are_judged_by_their_interpreter() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = file(folder.path(), "a", 0o755, b"#! /bin/sh -e\necho\n");
+        let second = file(
+            folder.path(),
+            "b",
+            0o755,
+            format!("#!{}\n", first.display()).as_bytes(),
+        );
+        assert_eq!(shebang(&first).unwrap(), Path::new("/bin/sh"));
+        assert_eq!(obstacle(&second, own_machine()), None);
+        let foreign = Machine {
+            number: elf::EM_S390.0,
+            ..own_machine()
+        };
+        let why = obstacle(&second, foreign).unwrap();
+        assert!(
+            why.starts_with("/bin/sh is 64-bit") && why.ends_with("the library 64-bit S/390"),
+            "{why}"
+        );
+    }
+
+    #[test]
+    fn a_loop_of_scripts_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("loop");
+        file(
+            folder.path(),
+            "loop",
+            0o755,
+            format!("#!{}\n", path.display()).as_bytes(),
+        );
+        assert_eq!(obstacle(&path, own_machine()), None);
+    }
+
+    #[test]
+    fn a_truncated_elf_file_is_no_library() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = file(folder.path(), "x.so", 0o644, b"\x7fELF\x02\x01\x01");
+        assert_eq!(
+            Machine::of_library(&path).unwrap_err().to_string(),
+            "not a shared library"
+        );
+    }
+}

@@ -1,0 +1,196 @@
+//! What the library wrote about the processes it was loaded into.
+//!
+//! Each process appends one line of JSON when the library is loaded and one when its exit handlers run. The process that
+//! was started is told from others by its pid. One pid can load the library several times, by exec; a process made
+//! by fork alone has no load line.
+
+use serde::Deserialize;
+
+/// The version of the lines that this program reads.
+const SCHEMA: u32 = 1;
+
+/// Figures of one process, from the line written at its exit.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Figures {
+    pub allocations: u64,
+    pub frees: u64,
+    pub peak_live_bytes: u64,
+    pub peak_resident_kib: u64,
+    pub minor_faults: u64,
+    pub major_faults: u64,
+    #[serde(default)]
+    pub foreign_frees: u64,
+    pub syscalls: Vec<Syscall>,
+}
+
+/// One kind of system call made by the library.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Syscall {
+    pub name: String,
+    pub calls: u64,
+    pub failures: u64,
+    pub nanos: u64,
+}
+
+#[derive(Deserialize)]
+struct Header {
+    schema: u32,
+    event: Event,
+    pid: u32,
+}
+
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum Event {
+    Load,
+    Exit,
+}
+
+/// One program image in one process.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Image {
+    pub pid: u32,
+    pub state: State,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub enum State {
+    /// Loaded, and nothing heard since.
+    Silent,
+    /// Its process executed another program, which loaded the library in turn.
+    Replaced,
+    /// Ended through its exit handlers.
+    Ended(Figures),
+}
+
+/// All that was reported.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// In the order of their first lines.
+    pub images: Vec<Image>,
+    /// Lines that make no sense.
+    pub unreadable: usize,
+}
+
+impl Report {
+    pub fn parse(text: &str) -> Self {
+        let mut report = Self::default();
+        for line in text.lines() {
+            if report.line(line).is_none() {
+                report.unreadable += 1;
+            }
+        }
+        report
+    }
+
+    fn line(&mut self, line: &str) -> Option<()> {
+        let Header { schema, event, pid } = serde_json::from_str(line).ok()?;
+        if schema != SCHEMA {
+            return None;
+        }
+        let open = self
+            .images
+            .iter_mut()
+            .rev()
+            .find(|i| i.pid == pid && i.state == State::Silent);
+        match event {
+            Event::Load => {
+                if let Some(image) = open {
+                    image.state = State::Replaced;
+                }
+                self.images.push(Image {
+                    pid,
+                    state: State::Silent,
+                });
+            }
+            Event::Exit => {
+                let state = State::Ended(serde_json::from_str(line).ok()?);
+                match open {
+                    Some(image) => image.state = state,
+                    None => self.images.push(Image { pid, state }),
+                }
+            }
+        }
+        Some(())
+    }
+
+    /// The last image of the process.
+    pub fn last_of(&self, pid: u32) -> Option<&Image> {
+        self.images.iter().rev().find(|i| i.pid == pid)
+    }
+
+    /// Figures of all images that ended through their exit handlers.
+    pub fn figures(&self) -> impl Iterator<Item = &Figures> {
+        self.images.iter().filter_map(|i| match &i.state {
+            State::Ended(figures) => Some(figures),
+            _ => None,
+        })
+    }
+
+    /// The number of different processes.
+    pub fn processes(&self) -> usize {
+        let mut pids: Vec<_> = self.images.iter().map(|i| i.pid).collect();
+        pids.sort_unstable();
+        pids.dedup();
+        pids.len()
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    pub fn load(pid: u32) -> String {
+        format!("{{\"schema\":1,\"event\":\"load\",\"pid\":{pid}}}\n")
+    }
+
+    pub fn exit(pid: u32, allocations: u64) -> String {
+        format!(
+            "{{\"schema\":1,\"event\":\"exit\",\"pid\":{pid},\"allocations\":{allocations},\"frees\":1,\"live_bytes\":5,\
+             \"peak_live_bytes\":2048,\"reserved_bytes\":0,\"committed_bytes\":0,\"dirty_bytes\":0,\"purged_bytes\":0,\
+             \"foreign_frees\":0,\"heaps\":1,\"peak_resident_kib\":3072,\"minor_faults\":1234,\"major_faults\":0,\
+             \"syscalls\":[{{\"name\":\"mmap\",\"calls\":2,\"failures\":1,\"nanos\":1500}}]}}\n"
+        )
+    }
+
+    fn allocations(report: &Report) -> Vec<(u32, Option<u64>)> {
+        let of = |i: &Image| match &i.state {
+            State::Ended(f) => Some(f.allocations),
+            _ => None,
+        };
+        report.images.iter().map(|i| (i.pid, of(i))).collect()
+    }
+
+    #[test]
+    fn exec_starts_a_new_image_of_the_same_process() {
+        let report = Report::parse(&(load(7) + &load(7) + &exit(7, 3)));
+        assert_eq!(report.images[0].state, State::Replaced);
+        assert_eq!(allocations(&report), [(7, None), (7, Some(3))]);
+        assert_eq!(report.last_of(7), report.images.get(1));
+        assert_eq!(report.processes(), 1);
+    }
+
+    #[test]
+    fn a_forked_process_only_exits() {
+        let report = Report::parse(&(load(7) + &exit(8, 2) + &exit(7, 3)));
+        assert_eq!(allocations(&report), [(7, Some(3)), (8, Some(2))]);
+        assert_eq!(report.figures().map(|f| f.allocations).sum::<u64>(), 5);
+        assert_eq!(report.processes(), 2);
+    }
+
+    #[test]
+    fn lines_that_make_no_sense_are_counted_and_change_nothing() {
+        let torn = &exit(7, 3)[..40];
+        let newer = load(7).replace("\"schema\":1", "\"schema\":2");
+        let report = Report::parse(&(load(7) + "\n" + &newer + torn));
+        assert_eq!(report.unreadable, 3);
+        assert_eq!(
+            report.images,
+            [Image {
+                pid: 7,
+                state: State::Silent
+            }]
+        );
+        assert_eq!(report.last_of(8), None);
+    }
+}

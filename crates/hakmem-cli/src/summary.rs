@@ -1,0 +1,302 @@
+//! The figures of a report, for a person to read.
+
+use crate::report::{Figures, Report, State};
+use std::fmt::Write;
+
+/// The summary of a program that ended through its exit handlers, and of the processes it started.
+pub fn of(program: &str, pid: u32, report: &Report) -> String {
+    let mut text = String::new();
+    if let Some(State::Ended(figures)) = report.last_of(pid).map(|image| &image.state) {
+        section(
+            &mut text,
+            &format!("{program} (process {pid})"),
+            &Totals::of([figures]),
+        );
+    }
+    let images = report.images.len();
+    if images > 1 {
+        let totals = Totals::of(report.figures());
+        let processes = counted(report.processes() as u64, "process", "processes");
+        let programs = match images - report.processes() {
+            0 => String::new(),
+            execs => format!(
+                ", {} by exec",
+                counted(execs as u64, "program more", "programs more")
+            ),
+        };
+        section(
+            &mut text,
+            &format!("all together ({processes}{programs})"),
+            &totals,
+        );
+        let silent = images - totals.images;
+        if silent > 0 {
+            let silent = counted(silent as u64, "program", "programs");
+            row(
+                &mut text,
+                "not included",
+                format!("{silent} without a report at the end (exec, _exit, signal, running)"),
+            );
+        }
+    }
+    if report.unreadable > 0 {
+        let lines = counted(report.unreadable as u64, "line", "lines");
+        row(
+            &mut text,
+            "not included",
+            format!("{lines} of the report that cannot be read"),
+        );
+    }
+    text
+}
+
+/// Sums, and for the peaks, which fall at different times, the largest as well.
+#[derive(Default)]
+struct Totals {
+    images: usize,
+    allocations: u64,
+    frees: u64,
+    foreign_frees: u64,
+    live: Peak,
+    resident: Peak,
+    minor_faults: u64,
+    major_faults: u64,
+    syscalls: Vec<Calls>,
+}
+
+#[derive(Default)]
+struct Peak {
+    largest: u64,
+    sum: u64,
+}
+
+impl Peak {
+    fn add(&mut self, bytes: u64) {
+        self.largest = self.largest.max(bytes);
+        self.sum += bytes;
+    }
+
+    fn text(&self, images: usize) -> String {
+        match images {
+            1 => bytes(self.sum),
+            _ => format!(
+                "{} in the largest, {} as a sum",
+                bytes(self.largest),
+                bytes(self.sum)
+            ),
+        }
+    }
+}
+
+struct Calls {
+    name: String,
+    calls: u64,
+    failures: u64,
+    nanos: u64,
+}
+
+impl Totals {
+    fn of<'a>(all: impl IntoIterator<Item = &'a Figures>) -> Self {
+        let mut totals = Self::default();
+        for figures in all {
+            totals.images += 1;
+            totals.allocations += figures.allocations;
+            totals.frees += figures.frees;
+            totals.foreign_frees += figures.foreign_frees;
+            totals.live.add(figures.peak_live_bytes);
+            totals.resident.add(figures.peak_resident_kib * 1024);
+            totals.minor_faults += figures.minor_faults;
+            totals.major_faults += figures.major_faults;
+            for call in figures.syscalls.iter().filter(|c| c.calls > 0) {
+                let at = totals
+                    .syscalls
+                    .iter()
+                    .position(|c| c.name == call.name)
+                    .unwrap_or_else(|| {
+                        totals.syscalls.push(Calls {
+                            name: call.name.clone(),
+                            calls: 0,
+                            failures: 0,
+                            nanos: 0,
+                        });
+                        totals.syscalls.len() - 1
+                    });
+                let sum = &mut totals.syscalls[at];
+                sum.calls += call.calls;
+                sum.failures += call.failures;
+                sum.nanos += call.nanos;
+            }
+        }
+        totals
+    }
+}
+
+fn section(text: &mut String, title: &str, totals: &Totals) {
+    let images = totals.images;
+    writeln!(text, "hakmem: {title}").expect("writing to a String");
+    row(
+        text,
+        "allocations served",
+        format!(
+            "{}, {} freed",
+            grouped(totals.allocations),
+            grouped(totals.frees)
+        ),
+    );
+    row(text, "peak live", totals.live.text(images));
+    row(text, "peak resident", totals.resident.text(images));
+    row(
+        text,
+        "page faults",
+        format!(
+            "{} minor, {} major",
+            grouped(totals.minor_faults),
+            grouped(totals.major_faults)
+        ),
+    );
+    let calls: u64 = totals.syscalls.iter().map(|c| c.calls).sum();
+    let nanos: u64 = totals.syscalls.iter().map(|c| c.nanos).sum();
+    row(
+        text,
+        "its system calls",
+        format!("{} in {}", grouped(calls), duration(nanos)),
+    );
+    for call in &totals.syscalls {
+        let failed = match call.failures {
+            0 => String::new(),
+            n => format!(", {} failed", grouped(n)),
+        };
+        row(
+            text,
+            &format!("  {}", call.name),
+            format!(
+                "{} in {}{failed}",
+                grouped(call.calls),
+                duration(call.nanos)
+            ),
+        );
+    }
+    if totals.foreign_frees > 0 {
+        row(text, "foreign frees", grouped(totals.foreign_frees));
+    }
+}
+
+fn row(text: &mut String, name: &str, value: String) {
+    writeln!(text, "  {name:<20}{value}").expect("writing to a String");
+}
+
+fn counted(number: u64, one: &str, many: &str) -> String {
+    format!(
+        "{} {}",
+        grouped(number),
+        if number == 1 { one } else { many }
+    )
+}
+
+/// With a comma between groups of three digits.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.char_indices() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+fn bytes(number: u64) -> String {
+    scaled(
+        number,
+        &[
+            (1 << 30, "GiB"),
+            (1 << 20, "MiB"),
+            (1 << 10, "KiB"),
+            (1, "B"),
+        ],
+    )
+}
+
+fn duration(nanos: u64) -> String {
+    scaled(
+        nanos,
+        &[
+            (1_000_000_000, "s"),
+            (1_000_000, "ms"),
+            (1_000, "µs"),
+            (1, "ns"),
+        ],
+    )
+}
+
+fn scaled(number: u64, units: &[(u64, &str)]) -> String {
+    let &(scale, unit) = units
+        .iter()
+        .find(|(scale, _)| number >= *scale)
+        .unwrap_or(&units[units.len() - 1]);
+    let decimals = usize::from(scale > 1);
+    format!("{:.decimals$} {unit}", number as f64 / scale as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::tests::{exit, load};
+
+    #[test]
+    fn numbers_are_easy_to_read() {
+        assert_eq!(
+            [0, 999, 1000, 1_234_567].map(grouped),
+            ["0", "999", "1,000", "1,234,567"]
+        );
+        assert_eq!(
+            [0, 1023, 1536, 3 << 20, 5 << 30].map(bytes),
+            ["0 B", "1023 B", "1.5 KiB", "3.0 MiB", "5.0 GiB"]
+        );
+        assert_eq!(
+            [12, 1500, 2_000_000, 3_500_000_000].map(duration),
+            ["12 ns", "1.5 µs", "2.0 ms", "3.5 s"]
+        );
+    }
+
+    #[test]
+    fn one_process() {
+        let text = of("prog", 7, &Report::parse(&(load(7) + &exit(7, 12345))));
+        let expected = "\
+hakmem: prog (process 7)
+  allocations served  12,345, 1 freed
+  peak live           2.0 KiB
+  peak resident       3.0 MiB
+  page faults         1,234 minor, 0 major
+  its system calls    2 in 1.5 µs
+    mmap              2 in 1.5 µs, 1 failed
+";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn several_processes_get_a_total_with_their_number() {
+        let lines = load(7)
+            + &load(7)
+            + &load(9)
+            + &exit(9, 10)
+            + &exit(8, 20)
+            + &exit(7, 30)
+            + "nonsense\n";
+        let text = of("prog", 7, &Report::parse(&lines));
+        let total = &text[text.find("hakmem: all").unwrap()..];
+        let expected = "\
+hakmem: all together (3 processes, 1 program more by exec)
+  allocations served  60, 3 freed
+  peak live           2.0 KiB in the largest, 6.0 KiB as a sum
+  peak resident       3.0 MiB in the largest, 9.0 MiB as a sum
+  page faults         3,702 minor, 0 major
+  its system calls    6 in 4.5 µs
+    mmap              6 in 4.5 µs, 3 failed
+  not included        1 program without a report at the end (exec, _exit, signal, running)
+  not included        1 line of the report that cannot be read
+";
+        assert_eq!(total, expected);
+    }
+}

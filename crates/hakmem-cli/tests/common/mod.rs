@@ -1,0 +1,169 @@
+//! What the tests of `hakmem run` share: programs compiled once per test run, and the command under test.
+#![allow(dead_code, reason = "each test file uses its own part")]
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::sync::LazyLock;
+
+/// Programs and libraries built from tests/programs.
+pub struct Built {
+    folder: PathBuf,
+}
+
+impl Built {
+    fn compile(&self, source: &str, name: &str, flags: &[&str]) -> PathBuf {
+        let output = self.folder.join(name);
+        let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tests/programs")
+            .join(source);
+        // Under a name of its own first: another test process may be running the program.
+        let draft = self.folder.join(format!("{name}.{}", std::process::id()));
+        let status = Command::new("cc")
+            .args(["-Wall", "-O1", "-o"])
+            .arg(&draft)
+            .arg(&source)
+            .args(flags)
+            .status();
+        assert!(
+            status.expect("cc is needed to test").success(),
+            "cc {}",
+            source.display()
+        );
+        std::fs::rename(&draft, &output).unwrap();
+        output
+    }
+}
+
+static BUILT: LazyLock<Built> = LazyLock::new(|| {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("run");
+    std::fs::create_dir_all(&folder).unwrap();
+    Built { folder }
+});
+
+/// A library that reports as libhakmem.so does.
+pub static LIBRARY: LazyLock<PathBuf> =
+    LazyLock::new(|| BUILT.compile("library.c", "libfake.so", &["-shared", "-fPIC"]));
+pub static PROGRAM: LazyLock<PathBuf> =
+    LazyLock::new(|| BUILT.compile("program.c", "program", &[]));
+pub static STATIC: LazyLock<PathBuf> =
+    LazyLock::new(|| BUILT.compile("program.c", "static", &["-static"]));
+pub static STATIC_PIE: LazyLock<PathBuf> =
+    LazyLock::new(|| BUILT.compile("program.c", "pie", &["-static-pie"]));
+pub static TERMINAL: LazyLock<PathBuf> =
+    LazyLock::new(|| BUILT.compile("terminal.c", "terminal", &["-lutil"]));
+
+/// The libhakmem.so of this workspace.
+pub static HAKMEM: LazyLock<PathBuf> = LazyLock::new(|| {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args([
+        "build",
+        "--release",
+        "--package",
+        "hakmem-ffi",
+        "--message-format=json-render-diagnostics",
+    ]);
+    let output = cargo
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .stderr(Stdio::inherit())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "cargo build");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let name = text.split('"').find(|part| part.ends_with("/libhakmem.so"));
+    name.expect("cargo names what it built").into()
+});
+
+pub fn hakmem() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hakmem"));
+    for name in [
+        "LD_PRELOAD",
+        "HAKMEM_STATS",
+        "HAKMEM_TIMING",
+        "FAKE_ALLOCATIONS",
+    ] {
+        command.env_remove(name);
+    }
+    command.stdin(Stdio::null());
+    command
+}
+
+/// `hakmem run` with the reporting library, some options, and a program with its arguments.
+pub fn run<S: AsRef<OsStr>>(options: &[&str], program: &[S]) -> Command {
+    let mut command = hakmem();
+    command
+        .arg("run")
+        .arg("--lib")
+        .arg(&*LIBRARY)
+        .args(options)
+        .arg("--")
+        .args(program);
+    command
+}
+
+pub fn program(arguments: &[&str]) -> Vec<String> {
+    let mut words = vec![PROGRAM.to_str().unwrap().to_owned()];
+    words.extend(arguments.iter().map(|a| a.to_string()));
+    words
+}
+
+pub fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+pub fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// A command that has printed "ready".
+pub struct Ready {
+    pub child: Child,
+    lines: BufReader<ChildStdout>,
+}
+
+impl Ready {
+    pub fn new(mut command: Command) -> Self {
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        let mut ready = Self { child, lines };
+        assert_eq!(ready.line(), "ready");
+        ready
+    }
+
+    pub fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.lines.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    pub fn pid(&self) -> i32 {
+        self.child.id() as i32
+    }
+
+    pub fn kill(&self, signal: i32) {
+        // SAFETY: the child is not reaped, so the pid is its own.
+        assert_eq!(unsafe { libc::kill(self.pid(), signal) }, 0);
+    }
+
+    /// The pid of the program that hakmem started.
+    pub fn program(&self) -> i32 {
+        let path = format!("/proc/{0}/task/{0}/children", self.pid());
+        std::fs::read_to_string(path)
+            .unwrap()
+            .trim()
+            .parse()
+            .unwrap()
+    }
+
+    /// What is left on standard output, once nobody holds it any more.
+    pub fn rest(&mut self) -> String {
+        let mut text = String::new();
+        self.lines.read_to_string(&mut text).unwrap();
+        text
+    }
+}

@@ -1,0 +1,434 @@
+//! `hakmem run`: exit statuses, environment, and what it says about programs that it did not serve.
+
+mod common;
+
+use common::*;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+
+#[test]
+fn the_exit_status_is_the_programs() {
+    for status in [0, 1, 7, 125, 255] {
+        let output = run(&[], &["bash", "-c", &format!("exit {status}")])
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(status));
+        assert_eq!(stderr(&output), "");
+    }
+}
+
+#[test]
+fn a_deadly_signal_is_the_programs_and_leaves_no_second_core() {
+    let folder = tempfile::tempdir().unwrap();
+    let dump_cores = || {
+        // SAFETY: live values; both calls are plain system calls.
+        unsafe {
+            let mut limit = std::mem::zeroed();
+            libc::getrlimit(libc::RLIMIT_CORE, &mut limit);
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_CORE, &limit);
+        }
+        Ok(())
+    };
+    for signal in [
+        "TERM", "INT", "KILL", "SEGV", "ABRT", "QUIT", "HUP", "PIPE", "USR1", "RTMIN",
+    ] {
+        let words = ["perl", "-e", &format!("kill '{signal}', $$; sleep 60")];
+        let mut command = run(&[], &words);
+        command.current_dir(folder.path());
+        // SAFETY: the closure makes two system calls.
+        let output = unsafe { command.pre_exec(dump_cores) }.output().unwrap();
+        let plain = std::process::Command::new(words[0])
+            .args(&words[1..])
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        assert!(
+            output.status.signal().is_some() && output.status.signal() == plain.status.signal(),
+            "{signal}"
+        );
+        assert!(!output.status.core_dumped(), "{signal}");
+        assert!(
+            stderr(&output).contains("killed the process before it could report"),
+            "{signal}: {}",
+            stderr(&output)
+        );
+    }
+}
+
+#[test]
+fn the_program_sees_its_own_name_and_arguments() {
+    let output = run(&[], &program(&["name"])).output().unwrap();
+    assert_eq!(stdout(&output).trim(), PROGRAM.to_str().unwrap());
+    // Options after the program's name are its own, with and without the dashes.
+    for dashes in [&["--"][..], &[]] {
+        let mut command = hakmem();
+        command.arg("run").arg("--lib").arg(&*LIBRARY).args(dashes);
+        let output = command
+            .args(["sh", "-c", "echo $0 $@", "--stats", "--", "-x"])
+            .output()
+            .unwrap();
+        assert_eq!(stdout(&output), "--stats -- -x\n");
+    }
+}
+
+#[test]
+fn programs_that_cannot_start_have_the_shells_statuses() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, mode: u32, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let cases = [
+        ("no-such-program".to_owned(), 127, "not found on PATH"),
+        ("/no/such/program".to_owned(), 127, "No such file"),
+        (String::new(), 127, "name is empty"),
+        (
+            file("plain", 0o644, "#!/bin/sh\n"),
+            126,
+            "Permission denied",
+        ),
+        (
+            folder.path().to_str().unwrap().to_owned(),
+            126,
+            "is a directory",
+        ),
+        (
+            file("script", 0o755, "#!/no/interpreter\n"),
+            126,
+            "its interpreter /no/interpreter does not exist",
+        ),
+    ];
+    for (program, status, why) in cases {
+        let output = run(&[], &[&program]).output().unwrap();
+        assert_eq!(output.status.code(), Some(status), "{program}");
+        let text = stderr(&output);
+        assert!(
+            text.starts_with("hakmem: cannot run") && text.contains(why),
+            "{program}: {text}"
+        );
+    }
+}
+
+#[test]
+fn wrong_usage_is_status_2() {
+    for arguments in [
+        &["run"][..],
+        &["run", "--bogus", "true"],
+        &["run", "--lib"],
+        &["walk"],
+        &[],
+    ] {
+        let output = hakmem().args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(
+            stderr(&output).starts_with("error:") || stderr(&output).contains("Usage:"),
+            "{arguments:?}"
+        );
+    }
+}
+
+#[test]
+fn a_missing_library_is_status_125_and_says_where_it_was_looked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("bin")).unwrap();
+    let alone = folder.path().join("bin/hakmem");
+    fs::copy(env!("CARGO_BIN_EXE_hakmem"), &alone).unwrap();
+    let output = std::process::Command::new(&alone)
+        .args(["run", "true"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    let root = folder.path().canonicalize().unwrap();
+    for place in ["bin/libhakmem.so", "lib/libhakmem.so"] {
+        assert!(
+            stderr(&output).contains(root.join(place).to_str().unwrap()),
+            "{}",
+            stderr(&output)
+        );
+    }
+
+    // Both places work, the nearer one first.
+    fs::create_dir(folder.path().join("lib")).unwrap();
+    for place in ["lib/libhakmem.so", "bin/libhakmem.so"] {
+        fs::copy(&*LIBRARY, root.join(place)).unwrap();
+        let output = std::process::Command::new(&alone)
+            .args(["run", "sh", "-c", "echo $LD_PRELOAD"])
+            .output()
+            .unwrap();
+        assert_eq!(stdout(&output).trim(), root.join(place).to_str().unwrap());
+    }
+
+    for (path, why) in [
+        ("/no/lib.so", "looked for /no/lib.so"),
+        ("/", "is not a file"),
+        ("Cargo.toml", "not a shared"),
+    ] {
+        let output = hakmem()
+            .args(["run", "--lib", path, "true"])
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(125));
+        assert!(stderr(&output).contains(why), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn what_is_preloaded_already_stays_preloaded() {
+    let mut command = run(&[], &["bash", "-c", "echo $LD_PRELOAD"]);
+    let output = command.env("LD_PRELOAD", "libm.so.6").output().unwrap();
+    assert_eq!(
+        stdout(&output).trim(),
+        format!("{}:libm.so.6", LIBRARY.display())
+    );
+    assert_eq!(stderr(&output), "");
+}
+
+#[test]
+fn the_library_may_lie_in_a_folder_with_a_space() {
+    let folder = tempfile::tempdir().unwrap();
+    let library = folder.path().join("my lib: hakmem.so");
+    fs::copy(&*LIBRARY, &library).unwrap();
+    let output = hakmem()
+        .args(["run", "--require", "--lib"])
+        .arg(&library)
+        .arg("true")
+        .output()
+        .unwrap();
+    assert_eq!(
+        (output.status.code(), stderr(&output)),
+        (Some(0), String::new())
+    );
+}
+
+#[test]
+fn nothing_is_left_behind() {
+    let scratch = tempfile::tempdir().unwrap();
+    let script = "test -s ${HAKMEM_STATS#json:} && stat -c %a ${HAKMEM_STATS%/*} | sed s/^json://; kill -9 $$";
+    for (program, status) in [
+        (&["true"][..], 0),
+        (&["sh", "-c", script], 137),
+        (&["/no/program"], 127),
+    ] {
+        let output = run(&["--stats"], program)
+            .env("TMPDIR", scratch.path())
+            .output()
+            .unwrap();
+        assert_eq!(
+            output
+                .status
+                .code()
+                .unwrap_or_else(|| 128 + output.status.signal().unwrap()),
+            status
+        );
+        assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0);
+    }
+    let output = run(&[], &["true"])
+        .env("TMPDIR", "/no/such/folder")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    assert!(stderr(&output).contains("temporary"), "{}", stderr(&output));
+}
+
+#[test]
+fn static_programs_are_told_beforehand() {
+    let marker = tempfile::tempdir().unwrap().keep().join("started");
+    for program in [&*STATIC, &*STATIC_PIE] {
+        let words = [
+            program.to_str().unwrap(),
+            "marker",
+            marker.to_str().unwrap(),
+        ];
+        let output = run(&["--require"], &words).output().unwrap();
+        assert_eq!(output.status.code(), Some(125));
+        assert!(
+            stderr(&output).contains("statically linked"),
+            "{}",
+            stderr(&output)
+        );
+        assert!(!marker.exists(), "it was started");
+
+        let output = run(&[], &words).output().unwrap();
+        assert_eq!(output.status.code(), Some(0));
+        assert!(
+            stderr(&output).contains("cannot run on hakmem"),
+            "{}",
+            stderr(&output)
+        );
+        assert!(
+            stderr(&output).contains("did NOT run on hakmem"),
+            "{}",
+            stderr(&output)
+        );
+        fs::remove_file(&marker).unwrap();
+    }
+    fs::remove_dir(marker.parent().unwrap()).unwrap();
+}
+
+#[test]
+fn a_program_that_turns_into_a_static_one_is_not_taken_for_served() {
+    for (options, status) in [(&[][..], 2), (&["--stats"], 2), (&["--require"], 125)] {
+        let output = run(options, &program(&["exec", STATIC.to_str().unwrap()]))
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(status));
+        assert!(
+            stderr(&output).contains("what it served is not known"),
+            "{}",
+            stderr(&output)
+        );
+        assert!(
+            !stderr(&output).contains("allocations served"),
+            "{}",
+            stderr(&output)
+        );
+    }
+}
+
+#[test]
+fn a_static_program_with_dynamic_children_is_told_apart_from_them() {
+    let output = run(
+        &["--stats"],
+        &[STATIC.to_str().unwrap(), "exec", "/bin/true"],
+    )
+    .output()
+    .unwrap();
+    // The same process, so it is served after all: the last image counts.
+    assert!(
+        !stderr(&output).contains("did NOT run"),
+        "{}",
+        stderr(&output)
+    );
+    let shell = format!("{} exec /bin/sh -c 'exit 3'; exit 4", STATIC.display());
+    let output = run(&[], &["bash", "-c", &shell]).output().unwrap();
+    assert_eq!(
+        (output.status.code(), stderr(&output)),
+        (Some(4), String::new())
+    );
+}
+
+#[test]
+fn secure_programs_are_told_beforehand() {
+    // SAFETY: always succeeds.
+    let root = unsafe { libc::geteuid() } == 0;
+    let folder = tempfile::Builder::new()
+        .tempdir_in(env!("CARGO_TARGET_TMPDIR"))
+        .unwrap();
+    let (path, arguments) = if root {
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let copy = folder.path().join("setuid");
+        fs::copy(&*PROGRAM, &copy).unwrap();
+        chown(&copy, Some(65534), None).unwrap();
+        fs::set_permissions(&copy, fs::Permissions::from_mode(0o4755)).unwrap();
+        (copy, "name")
+    } else {
+        ("/bin/su".into(), "--version")
+    };
+    let output = run(&[], &[path.to_str().unwrap(), arguments])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert!(
+        stderr(&output).contains("has the setuid bit"),
+        "{}",
+        stderr(&output)
+    );
+    assert!(
+        stderr(&output).contains("did NOT run on hakmem"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn a_library_that_reports_nothing_is_not_taken_for_hakmem() {
+    // Any other shared library.
+    let libm = [
+        "/lib64/libm.so.6",
+        "/lib/x86_64-linux-gnu/libm.so.6",
+        "/lib/aarch64-linux-gnu/libm.so.6",
+    ];
+    let libm = libm.iter().find(|p| fs::exists(p).unwrap()).expect("libm");
+    for (options, status) in [(&[][..], 7), (&["--require"], 125)] {
+        let mut command = hakmem();
+        command.args(["run", "--lib", libm]).args(options);
+        let output = command.args(["--", "sh", "-c", "exit 7"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(status));
+        assert!(
+            stderr(&output).contains("sh did NOT run on hakmem"),
+            "{}",
+            stderr(&output)
+        );
+    }
+}
+
+#[test]
+fn a_program_that_allocates_nothing_is_not_taken_for_served() {
+    for (options, status) in [(&[][..], 0), (&["--require"], 125)] {
+        let output = run(options, &["true"])
+            .env("FAKE_ALLOCATIONS", "0")
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(status));
+        assert!(
+            stderr(&output).contains("served no allocations"),
+            "{}",
+            stderr(&output)
+        );
+    }
+}
+
+#[test]
+fn an_end_without_exit_handlers_is_described() {
+    let output = run(&["--stats"], &program(&["_exit"])).output().unwrap();
+    assert_eq!(output.status.code(), Some(9));
+    assert!(stderr(&output).contains("(_exit)") && !stderr(&output).contains("allocations served"));
+
+    let output = run(&["--stats", "--require"], &["sh", "-c", "kill -KILL $$"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.signal(), Some(libc::SIGKILL));
+    assert!(
+        stderr(&output).contains("SIGKILL killed the process before it could report"),
+        "{}",
+        stderr(&output)
+    );
+    assert!(!stderr(&output).contains("allocations served"));
+}
+
+#[test]
+fn the_summary_has_the_programs_figures_and_the_totals() {
+    let output = run(&["--stats"], &["true"]).output().unwrap();
+    let text = stderr(&output);
+    assert!(
+        text.contains("allocations served  1,234, 1 freed"),
+        "{text}"
+    );
+    assert!(
+        text.contains("mmap              1 in 777 ns"),
+        "timing is on: {text}"
+    );
+    assert!(!text.contains("all together"), "{text}");
+
+    let output = run(&["--stats"], &program(&["children"])).output().unwrap();
+    let text = stderr(&output);
+    assert!(text.contains("all together (3 processes)"), "{text}");
+    assert!(text.contains("allocations served  3,702"), "{text}");
+}
+
+#[test]
+fn wishes_for_statistics_that_are_overruled_are_mentioned() {
+    let output = run(&[], &["true"])
+        .env("HAKMEM_STATS", "1")
+        .output()
+        .unwrap();
+    assert!(
+        stderr(&output).contains("HAKMEM_STATS is set"),
+        "{}",
+        stderr(&output)
+    );
+}

@@ -1,0 +1,239 @@
+//! `hakmem run` and signals: nothing is lost on the way to the program, nothing comes twice, a shell sees one job.
+
+mod common;
+
+use common::*;
+use std::io;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, Stdio};
+
+#[test]
+fn signals_are_passed_on_once_each() {
+    let mut running = Ready::new(run(&[], &program(&["signals"])));
+    let others = [libc::SIGRTMIN(), libc::SIGRTMAX()];
+    let usual = [
+        libc::SIGHUP,
+        libc::SIGINT,
+        libc::SIGQUIT,
+        libc::SIGUSR1,
+        libc::SIGUSR2,
+        libc::SIGWINCH,
+    ];
+    let rare = [
+        libc::SIGABRT,
+        libc::SIGSEGV,
+        libc::SIGPIPE,
+        libc::SIGTTIN,
+        libc::SIGXCPU,
+        libc::SIGURG,
+        libc::SIGIO,
+    ];
+    for signal in usual.into_iter().chain(rare).chain(others) {
+        running.kill(signal);
+        assert_eq!(running.line(), format!("signal {signal} value 0"));
+    }
+    running.kill(libc::SIGTERM);
+    assert_eq!(running.child.wait().unwrap().code(), Some(5));
+    assert_eq!(running.rest(), "");
+}
+
+#[test]
+fn queued_signals_keep_their_order_and_values() {
+    let mut running = Ready::new(run(&[], &program(&["signals"])));
+    for value in [3, 1, 2] {
+        let value = libc::sigval {
+            sival_ptr: std::ptr::without_provenance_mut(value),
+        };
+        // SAFETY: the child is not reaped, so the pid is its own.
+        assert_eq!(
+            unsafe { libc::sigqueue(running.pid(), libc::SIGRTMIN() + 1, value) },
+            0
+        );
+    }
+    for value in [3, 1, 2] {
+        assert_eq!(
+            running.line(),
+            format!("signal {} value {value}", libc::SIGRTMIN() + 1)
+        );
+    }
+    running.kill(libc::SIGTERM);
+    assert_eq!(running.child.wait().unwrap().code(), Some(5));
+}
+
+#[test]
+fn a_signal_with_its_default_action_kills_both() {
+    let mut running = Ready::new(run(&[], &program(&["hold"])));
+    running.kill(libc::SIGTERM);
+    assert_eq!(running.child.wait().unwrap().signal(), Some(libc::SIGTERM));
+    assert_eq!(running.rest(), "");
+}
+
+#[test]
+fn the_program_does_not_outlive_a_killed_hakmem() {
+    let mut running = Ready::new(run(&[], &program(&["hold"])));
+    running.kill(libc::SIGKILL);
+    assert_eq!(running.child.wait().unwrap().signal(), Some(libc::SIGKILL));
+    // Ends when the program, which holds the pipe, is gone.
+    assert_eq!(running.rest(), "");
+}
+
+#[test]
+fn an_alarm_set_before_reaches_the_program() {
+    let mut command = run(
+        &[],
+        &["perl", "-e", "$SIG{ALRM} = sub { exit 6 }; sleep 120"],
+    );
+    let set_alarm = || {
+        let soon = libc::timeval {
+            tv_sec: 0,
+            tv_usec: 300_000,
+        };
+        let once = libc::itimerval {
+            it_interval: libc::timeval {
+                tv_sec: 0,
+                tv_usec: 0,
+            },
+            it_value: soon,
+        };
+        // SAFETY: live values; setitimer is async-signal-safe.
+        match unsafe { libc::setitimer(libc::ITIMER_REAL, &once, std::ptr::null_mut()) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    };
+    // SAFETY: makes one system call.
+    let status = unsafe { command.pre_exec(set_alarm) }.status().unwrap();
+    // Death by it, when the program was not ready for it yet, is right as well.
+    assert!(
+        status.code() == Some(6) || status.signal() == Some(libc::SIGALRM),
+        "{status}"
+    );
+}
+
+fn stopped_by(pid: i32) -> i32 {
+    let mut status = 0;
+    // SAFETY: the child is ours and this is the only wait for it so far.
+    assert_eq!(
+        unsafe { libc::waitpid(pid, &mut status, libc::WUNTRACED) },
+        pid
+    );
+    assert!(libc::WIFSTOPPED(status), "{status:x}");
+    libc::WSTOPSIG(status)
+}
+
+fn is_stopped(pid: i32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    status.contains("State:\tT")
+}
+
+#[test]
+fn hakmem_stops_and_continues_with_the_program() {
+    let mut command = run(&[], &program(&["signals"]));
+    // A group of its own, with a parent outside: in an orphaned group the kernel ignores SIGTSTP.
+    command.process_group(0);
+    let mut running = Ready::new(command);
+    for _ in 0..3 {
+        running.kill(libc::SIGTSTP);
+        assert_eq!(stopped_by(running.pid()), libc::SIGTSTP);
+        assert!(is_stopped(running.program()));
+        running.kill(libc::SIGCONT);
+        running.kill(libc::SIGUSR1);
+        assert_eq!(running.line(), format!("signal {} value 0", libc::SIGUSR1));
+    }
+    running.kill(libc::SIGTERM);
+    assert_eq!(running.child.wait().unwrap().code(), Some(5));
+}
+
+#[test]
+fn hakmem_survives_a_program_that_someone_stops_and_continues() {
+    let mut running = Ready::new(run(&[], &program(&["signals"])));
+    let program = running.program();
+    for signal in [libc::SIGSTOP, libc::SIGCONT, libc::SIGTERM] {
+        // SAFETY: hakmem has not reaped its child: it does so after SIGTERM, the last one.
+        assert_eq!(unsafe { libc::kill(program, signal) }, 0);
+    }
+    assert_eq!(running.child.wait().unwrap().code(), Some(5));
+    assert_eq!(running.rest(), "");
+}
+
+#[test]
+fn a_terminal_sees_one_job() {
+    let job = |hakmem: bool| {
+        let mut command = Command::new(&*TERMINAL);
+        if hakmem {
+            command
+                .arg(env!("CARGO_BIN_EXE_hakmem"))
+                .args(["run", "--lib"])
+                .arg(&*LIBRARY)
+                .arg("--");
+        }
+        let output = command
+            .arg(&*PROGRAM)
+            .arg("signals")
+            .stderr(Stdio::inherit())
+            .output()
+            .unwrap();
+        // Without the echo of the keys, which depends on what runs when.
+        let text = stdout(&output)
+            .replace("^C", "")
+            .replace("^Z", "")
+            .replace("^\\", "");
+        text.trim_end().to_owned()
+    };
+    let expected = "ready\nsignal 2 value 0\nstopped by 20\nsignal 3 value 0\nexited with 5";
+    assert_eq!(job(false), expected);
+    assert_eq!(job(true), expected);
+}
+
+#[test]
+fn the_program_inherits_what_it_would_without_hakmem() {
+    for case in 0..3 {
+        let state = |mut command: Command| {
+            let unusual = move || {
+                // SAFETY: system calls with valid arguments, all async-signal-safe.
+                unsafe {
+                    libc::setsid();
+                    let mut set = std::mem::zeroed();
+                    libc::sigemptyset(&mut set);
+                    libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+                    if case > 0 {
+                        for signal in [libc::SIGHUP, libc::SIGPIPE, libc::SIGCHLD, libc::SIGTSTP] {
+                            libc::signal(signal, libc::SIG_IGN);
+                        }
+                        libc::sigaddset(&mut set, libc::SIGUSR1);
+                        libc::sigaddset(&mut set, libc::SIGTERM);
+                        libc::sigaddset(&mut set, libc::SIGCHLD);
+                    }
+                    if case > 1 {
+                        libc::close(0);
+                        libc::close(2);
+                    }
+                    libc::sigprocmask(libc::SIG_SETMASK, &set, std::ptr::null_mut());
+                }
+                Ok(())
+            };
+            // SAFETY: the closure makes async-signal-safe calls alone.
+            let output = unsafe { command.pre_exec(unusual) }
+                .stdin(Stdio::null())
+                .output()
+                .unwrap();
+            assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+            assert_eq!(stderr(&output), "");
+            let text = stdout(&output);
+            let (text, group) = text.rsplit_once("group").unwrap();
+            // hakmem leads the session and the group, the program is a member of both.
+            let mut ids = group
+                .split_whitespace()
+                .filter(|w| w.parse::<i32>().is_ok());
+            assert_eq!(ids.next(), ids.next());
+            text.to_owned()
+        };
+        let mut plain = Command::new(&*PROGRAM);
+        plain.arg("state");
+        assert_eq!(
+            state(run(&[], &program(&["state"]))),
+            state(plain),
+            "case {case}"
+        );
+    }
+}
