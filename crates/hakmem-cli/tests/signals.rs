@@ -45,10 +45,8 @@ fn queued_signals_keep_their_order_and_values() {
             sival_ptr: std::ptr::without_provenance_mut(value),
         };
         // SAFETY: the child is not reaped, so the pid is its own.
-        assert_eq!(
-            unsafe { libc::sigqueue(running.pid(), libc::SIGRTMIN() + 1, value) },
-            0
-        );
+        let queued = unsafe { libc::sigqueue(running.pid(), libc::SIGRTMIN() + 1, value) };
+        assert_eq!(queued, 0);
     }
     for value in [3, 1, 2] {
         assert_eq!(
@@ -113,10 +111,8 @@ fn an_alarm_set_before_reaches_the_program() {
 fn stopped_by(pid: i32) -> i32 {
     let mut status = 0;
     // SAFETY: the child is ours and this is the only wait for it so far.
-    assert_eq!(
-        unsafe { libc::waitpid(pid, &mut status, libc::WUNTRACED) },
-        pid
-    );
+    let waited = unsafe { libc::waitpid(pid, &mut status, libc::WUNTRACED) };
+    assert_eq!(waited, pid);
     assert!(libc::WIFSTOPPED(status), "{status:x}");
     libc::WSTOPSIG(status)
 }

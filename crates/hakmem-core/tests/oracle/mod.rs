@@ -1,0 +1,203 @@
+//! An oracle for allocators, which checks what callers rely on.
+//!
+//! Blocks lie in no others, are aligned, zero where asked, keep their contents until freed, and have a usable size that is
+//! constant and writable to its end. The oracle keeps its books in the test's own heap, the system's, so that a bug in
+//! the allocator under test cannot hide itself by damaging them. The property tests, the stress and the fuzz targets all
+//! drive it.
+#![allow(dead_code, reason = "each user of this module needs a part of it")]
+
+mod door;
+
+pub use door::{C, Door, Rust};
+use std::alloc::Layout;
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+/// The address ranges that are out, of all threads.
+#[derive(Debug, Default)]
+pub struct Ranges(Mutex<BTreeMap<usize, usize>>);
+
+impl Ranges {
+    fn claim(&self, start: usize, len: usize) {
+        let end = start
+            .checked_add(len)
+            .expect("block wraps around the address space");
+        let mut ranges = self.0.lock().unwrap();
+        if let Some((&other, &other_end)) = ranges.range(..end).next_back() {
+            assert!(
+                other_end <= start,
+                "block {start:#x}..{end:#x} overlaps block {other:#x}..{other_end:#x}"
+            );
+        }
+        ranges.insert(start, end);
+    }
+
+    fn release(&self, start: usize) {
+        self.0
+            .lock()
+            .unwrap()
+            .remove(&start)
+            .expect("released range is known");
+    }
+
+    /// Fails if blocks are still out.
+    pub fn assert_empty(&self) {
+        assert!(
+            self.0.lock().unwrap().is_empty(),
+            "blocks were lost by the test"
+        );
+    }
+}
+
+/// A block that is out. It can be sent to another thread and be freed there.
+#[derive(Debug)]
+pub struct Block {
+    start: usize,
+    layout: Layout,
+    /// Bytes that hold the pattern: the usable size where the door tells it, the requested size where not.
+    len: usize,
+    seed: u64,
+}
+
+impl Block {
+    /// Bytes of memory that it takes, at least.
+    pub fn size(&self) -> usize {
+        self.len
+    }
+
+    fn ptr(&self) -> *mut u8 {
+        std::ptr::with_exposed_provenance_mut(self.start)
+    }
+}
+
+/// One caller's view of an allocator under test.
+#[derive(Debug)]
+pub struct Oracle<'a, D> {
+    door: D,
+    ranges: &'a Ranges,
+    seed: u64,
+}
+
+impl<'a, D: Door> Oracle<'a, D> {
+    /// `salt` makes the patterns of several oracles different.
+    pub fn new(door: D, ranges: &'a Ranges, salt: u64) -> Self {
+        Self {
+            door,
+            ranges,
+            seed: salt << 32,
+        }
+    }
+
+    /// Allocates, checks and fills a block. Panics when memory runs out, as the tests stay far below the machine's.
+    pub fn alloc(&mut self, layout: Layout) -> Block {
+        self.admit(self.door.alloc(layout), layout)
+    }
+
+    /// As `alloc`; the requested bytes must be zero.
+    pub fn alloc_zeroed(&mut self, layout: Layout) -> Block {
+        let start = self.door.alloc_zeroed(layout);
+        assert!(!start.is_null(), "no memory for {layout:?}");
+        // SAFETY: `alloc_zeroed` initialises the layout's size.
+        let bytes = unsafe { std::slice::from_raw_parts(start, layout.size()) };
+        if let Some(at) = bytes.iter().position(|&b| b != 0) {
+            panic!(
+                "byte {at} of zeroed block {start:p} ({layout:?}) is {:#x}",
+                bytes[at]
+            );
+        }
+        self.admit(start, layout)
+    }
+
+    /// Resizes the block, checking that the contents come along.
+    pub fn realloc(&mut self, block: Block, size: usize) -> Block {
+        self.check(&block);
+        let layout =
+            Layout::from_size_align(size, self.door.realloc_align(block.layout.align())).unwrap();
+        // As soon as the allocator moves the block, another thread may get the old range.
+        self.ranges.release(block.start);
+        let start = self.door.realloc(block.ptr(), block.layout, size);
+        assert!(!start.is_null(), "no memory to resize {block:?} to {size}");
+        let fits = size <= block.len && size >= block.layout.size();
+        let promised = self.door.usable(block.ptr()).is_some() && fits;
+        assert!(
+            !promised || start == block.ptr(),
+            "moved {block:?} for {size}, which is within its usable size"
+        );
+        verify(start, block.len.min(size), &block);
+        self.admit(start, layout)
+    }
+
+    /// Checks the block's contents and frees it.
+    pub fn dealloc(&mut self, block: Block) {
+        self.check(&block);
+        self.ranges.release(block.start);
+        self.door.dealloc(block.ptr(), block.layout);
+    }
+
+    /// Checks that a block is as its owner left it.
+    pub fn check(&self, block: &Block) {
+        verify(block.ptr(), block.len, block);
+        let usable = self.door.usable(block.ptr()).unwrap_or(block.len);
+        assert_eq!(usable, block.len, "usable size of {block:?} changed");
+    }
+
+    fn admit(&mut self, start: *mut u8, layout: Layout) -> Block {
+        assert!(!start.is_null(), "no memory for {layout:?}");
+        assert!(
+            start.addr().is_multiple_of(layout.align()),
+            "{start:p} is not aligned for {layout:?}"
+        );
+        let len = self.door.usable(start).unwrap_or(layout.size());
+        assert!(
+            len >= layout.size(),
+            "usable size {len} is less than asked for, {layout:?}"
+        );
+        self.ranges.claim(start.addr(), len.max(1));
+        self.seed += 1;
+        fill(start, len, self.seed);
+        Block {
+            start: start.expose_provenance(),
+            layout,
+            len,
+            seed: self.seed,
+        }
+    }
+}
+
+/// The pattern: word `i` of a block. Different in each place and for each seed, so that bytes from elsewhere are noticed.
+fn word(seed: u64, i: usize) -> u64 {
+    (seed.wrapping_add((i as u64) << 20) ^ seed << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+fn fill(start: *mut u8, len: usize, seed: u64) {
+    // Plain loops over words: the tests spend most of their time here.
+    for i in 0..len / 8 {
+        // SAFETY: within the block, which is ours to write.
+        unsafe { start.cast::<u64>().add(i).write_unaligned(word(seed, i)) };
+    }
+    let done = len / 8 * 8;
+    for (at, byte) in (done..len).zip(word(seed, len / 8).to_ne_bytes()) {
+        // SAFETY: as above.
+        unsafe { start.add(at).write(byte) };
+    }
+}
+
+fn verify(start: *mut u8, len: usize, block: &Block) {
+    let seed = block.seed;
+    // SAFETY: `len` bytes from `start` were filled, by `fill` or by a realloc that copied them.
+    let bytes = unsafe { std::slice::from_raw_parts(start, len) };
+    let (words, rest) = bytes.as_chunks();
+    for (i, &found) in words.iter().enumerate() {
+        let expected = word(seed, i);
+        let found = u64::from_ne_bytes(found);
+        assert!(
+            found == expected,
+            "word {i} at {start:p} of {block:?} is {found:#x}, not {expected:#x}"
+        );
+    }
+    let expected = &word(seed, words.len()).to_ne_bytes()[..rest.len()];
+    assert!(
+        rest == expected,
+        "the end at {start:p} of {block:?} is {rest:x?}, not {expected:x?}"
+    );
+}

@@ -1,0 +1,134 @@
+//! Threads that come and go while others free their blocks.
+
+mod oracle;
+
+use oracle::{Block, C, Door, Oracle, Ranges, Rust};
+use std::alloc::Layout;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread;
+
+/// xorshift64*: enough for choices, and the same in every run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % bound
+    }
+
+    fn layout(&mut self) -> Layout {
+        let size = match self.below(500) {
+            0 => 1 + self.below(3 << 20),
+            1..30 => 1 + self.below(64 << 10),
+            30..200 => 1 + self.below(1040),
+            _ => 1 + self.below(128),
+        };
+        let align = match self.below(50) {
+            0 => 1 << self.below(17),
+            _ => 1 << self.below(5),
+        };
+        Layout::from_size_align(size, align).unwrap()
+    }
+}
+
+/// Blocks that a generation of threads leaves to whoever comes next. Bounded, so that memory is.
+struct Pool {
+    blocks: Mutex<Vec<Block>>,
+    most: usize,
+}
+
+impl Pool {
+    fn new(most: usize) -> Self {
+        Self {
+            blocks: Mutex::new(Vec::new()),
+            most,
+        }
+    }
+
+    /// Leaves a block and takes another one at random, when there are enough.
+    fn exchange(&self, block: Block, random: &mut Random) -> Option<Block> {
+        let mut blocks = self.blocks.lock().unwrap();
+        blocks.push(block);
+        let at = random.below(blocks.len());
+        (blocks.len() > self.most || random.below(2) == 0).then(|| blocks.swap_remove(at))
+    }
+}
+
+/// A short life: works on its own blocks and on other threads', and leaves the rest of its own behind.
+fn live<D: Door>(door: D, ranges: &Ranges, pool: &Pool, number: usize, ops: usize) {
+    let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ (number as u64 + 1));
+    let mut oracle = Oracle::new(door, ranges, number as u64);
+    let mut own: Vec<Block> = Vec::new();
+    for _ in 0..ops {
+        match random.below(10) {
+            0..4 => own.push(oracle.alloc(random.layout())),
+            4 => own.push(oracle.alloc_zeroed(random.layout())),
+            choice if !own.is_empty() => {
+                let block = own.swap_remove(random.below(own.len()));
+                match choice {
+                    5 => own.push(oracle.realloc(block, random.layout().size())),
+                    6..8 => oracle.dealloc(block),
+                    _ => {
+                        if let Some(other) = pool.exchange(block, &mut random) {
+                            oracle.dealloc(other);
+                        }
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    for block in own {
+        if let Some(other) = pool.exchange(block, &mut random) {
+            oracle.dealloc(other);
+        }
+    }
+}
+
+/// `width` threads at a time, `lives` in all: each is followed by another as soon as it ends.
+fn churn<D: Door + Send + Sync>(door: D, width: usize, lives: usize, ops: usize) {
+    let (ranges, pool, next) = (Ranges::default(), Pool::new(500), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for _ in 0..width {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Relaxed);
+                    if number >= lives {
+                        break;
+                    }
+                    let life = || live(door, &ranges, &pool, number, ops);
+                    thread::scope(|inner| inner.spawn(life).join()).expect("a thread failed");
+                }
+            });
+        }
+    });
+    let mut oracle = Oracle::new(door, &ranges, lives as u64);
+    for block in pool.blocks.into_inner().unwrap() {
+        oracle.dealloc(block);
+    }
+    ranges.assert_empty();
+}
+
+#[test]
+fn threads_that_live_long() {
+    churn(Rust, 4, 16, 10_000);
+}
+
+#[test]
+fn threads_that_come_and_go() {
+    churn(Rust, 6, 1_500, 100);
+}
+
+#[test]
+fn threads_that_come_and_go_through_c() {
+    churn(C, 6, 1_500, 100);
+}
+
+/// Far more threads at once than processors: heaps are made faster than they can be adopted.
+#[test]
+fn many_threads_at_once() {
+    churn(C, 64, 256, 300);
+}
