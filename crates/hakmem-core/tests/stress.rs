@@ -114,17 +114,17 @@ fn churn<D: Door + Send + Sync>(door: D, width: usize, lives: usize, ops: usize)
 
 #[test]
 fn threads_that_live_long() {
-    churn(Rust, 4, 16, 10_000);
+    churn(Rust, 4, 16, 40_000);
 }
 
 #[test]
 fn threads_that_come_and_go() {
-    churn(Rust, 6, 1_500, 100);
+    churn(Rust, 6, 4_000, 100);
 }
 
 #[test]
 fn threads_that_come_and_go_through_c() {
-    churn(C, 6, 1_500, 100);
+    churn(C, 6, 4_000, 100);
 }
 
 /// Far more threads at once than processors: heaps are made faster than they can be adopted.
