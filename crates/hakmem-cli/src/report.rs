@@ -50,6 +50,8 @@ enum Event {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Image {
     pub pid: u32,
+    /// Made by fork, without a load line: its figures began in its parent.
+    pub forked: bool,
     pub state: State,
 }
 
@@ -101,13 +103,18 @@ impl Report {
                 self.images.push(Image {
                     pid,
                     state: State::Silent,
+                    forked: false,
                 });
             }
             Event::Exit => {
                 let state = State::Ended(serde_json::from_str(line).ok()?);
                 match open {
                     Some(image) => image.state = state,
-                    None => self.images.push(Image { pid, state }),
+                    None => self.images.push(Image {
+                        pid,
+                        forked: true,
+                        state,
+                    }),
                 }
             }
         }
@@ -176,6 +183,7 @@ pub mod tests {
         assert_eq!(allocations(&report), [(7, Some(3)), (8, Some(2))]);
         assert_eq!(report.figures().map(|f| f.allocations).sum::<u64>(), 5);
         assert_eq!(report.processes(), 2);
+        assert!(!report.images[0].forked && report.images[1].forked);
     }
 
     #[test]
@@ -188,6 +196,7 @@ pub mod tests {
             report.images,
             [Image {
                 pid: 7,
+                forked: false,
                 state: State::Silent
             }]
         );

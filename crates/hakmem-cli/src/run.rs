@@ -78,7 +78,7 @@ fn try_run(options: &Options) -> Result<End, NotStarted> {
             return Err(own(format!("{name} was not started, because of --require")));
         }
     }
-    if env::var_os("HAKMEM_STATS").is_some() {
+    if env::var_os("HAKMEM_STATS").is_some_and(|value| !value.is_empty() && value != "0") {
         say("HAKMEM_STATS is set, but `hakmem run` needs it for itself; --stats prints a summary");
     }
 

@@ -29,6 +29,15 @@ pub fn of(program: &str, pid: u32, report: &Report) -> String {
             &format!("all together ({processes}{programs})"),
             &totals,
         );
+        let forked = report.images.iter().filter(|i| i.forked).count() as u64;
+        if forked > 0 {
+            let forked = counted(forked, "forked process", "forked processes");
+            row(
+                &mut text,
+                "counted again",
+                format!("what came before the fork, in {forked}"),
+            );
+        }
         let silent = images - totals.images;
         if silent > 0 {
             let silent = counted(silent as u64, "program", "programs");
@@ -294,6 +303,7 @@ hakmem: all together (3 processes, 1 program more by exec)
   page faults         3,702 minor, 0 major
   its system calls    6 in 4.5 µs
     mmap              6 in 4.5 µs, 3 failed
+  counted again       what came before the fork, in 1 forked process
   not included        1 program without a report at the end (exec, _exit, signal, running)
   not included        1 line of the report that cannot be read
 ";

@@ -167,3 +167,11 @@ impl Ready {
         text
     }
 }
+
+impl Drop for Ready {
+    /// A failed test leaves no processes behind: the program, stopped or not, dies with hakmem.
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
