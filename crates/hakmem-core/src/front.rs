@@ -74,25 +74,41 @@ extern "C" fn alloc_class_slow(class: usize) -> *mut u8 {
 }
 
 /// Pops from the class's list, or refills it. None: out of memory even after everything free was given back.
-#[inline]
+#[inline(always)]
 fn from_class(class: usize) -> Option<Fresh> {
     let one = |heap: &'static Heap| {
-        let list = &heap.front.free[class];
+        // SAFETY: classes are below CLASSES.
+        let list = unsafe { heap.front.free.get_unchecked(class) };
         if let Some(block) = NonNull::new(list.get()) {
             // SAFETY: a listed block is free, and this thread's.
             list.set(unsafe { Block::next(block.as_ptr()) });
             return Some((block, false));
         }
         let fresh = heap.refill(class);
-        if heap.released.replace(false) {
-            purge::tick();
+        if heap.released.get() {
+            note_released(heap);
         }
         fresh
     };
-    thread::with_heap(one).or_else(|| {
-        purge::all();
-        thread::with_heap(one)
-    })
+    match thread::with_heap(one) {
+        None => from_class_after_purge(class),
+        got => got,
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn from_class_after_purge(class: usize) -> Option<Fresh> {
+    purge::all();
+    thread::with_heap(|heap| heap.refill(class))
+}
+
+/// Pages went back to their segments: some may be due to go to the system.
+#[cold]
+#[inline(never)]
+fn note_released(heap: &Heap) {
+    heap.released.set(false);
+    purge::tick();
 }
 
 fn finish(fresh: Option<Fresh>) -> *mut u8 {
@@ -221,12 +237,11 @@ pub unsafe fn free_known(p: *mut u8) {
 #[cold]
 #[inline(never)]
 unsafe extern "C" fn free_counted_down(page: *const Meta) {
-    // SAFETY: the caller found it by arithmetic.
-    let page = unsafe { &*page };
-    let State::Live(heap) = thread::state() else { guard::double_free(page.free.get().cast(), page) };
+    // SAFETY: the caller found the page by arithmetic, and that this thread has the heap that owns it.
+    let (page, heap) = unsafe { (&*page, &*(*page).owner.get().cast::<Heap>()) };
     heap.counted_down(page);
-    if heap.released.replace(false) {
-        purge::tick();
+    if heap.released.get() {
+        note_released(heap);
     }
 }
 

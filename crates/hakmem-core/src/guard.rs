@@ -71,12 +71,23 @@ pub fn not_a_block(p: *mut u8, meta: Option<&Meta>) -> ! {
     }
 }
 
-/// Checks a list that changes hands: `length` blocks of `page`, then the end.
-#[inline]
-pub fn check_list(list: *mut Block, length: i32, page: &Meta) {
-    if length <= 0 {
-        double_free(list.cast(), page);
+/// Looks at the beginning of a list that changes hands: a block freed twice in a row, or twice with one between.
+#[inline(always)]
+pub fn peek(list: *mut Block, page: &Meta) {
+    // SAFETY: the list is this heap's, and not empty.
+    unsafe {
+        let second = Block::next(list);
+        if second == list || (!second.is_null() && Block::next(second) == list) {
+            double_free(list.cast(), page);
+        }
     }
+}
+
+/// Walks a list that changes hands: it must be `length` blocks of `page` and then end. Any block freed twice and any
+/// link overwritten since the last walk is seen.
+#[cold]
+#[inline(never)]
+pub fn walk(list: *mut Block, length: i32, page: &Meta) {
     let start = page.start().addr();
     let bytes = (page.carved.get() * page.block_size.get()) as usize;
     let mut block = list;
@@ -87,7 +98,7 @@ pub fn check_list(list: *mut Block, length: i32, page: &Meta) {
         // SAFETY: inside the page's carved blocks.
         block = unsafe { Block::next(block) };
     }
-    if !block.is_null() {
-        corrupt(block.cast());
+    if length <= 0 || !block.is_null() {
+        corrupt(list.cast());
     }
 }

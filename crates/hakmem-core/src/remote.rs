@@ -74,8 +74,14 @@ impl Outgoing {
         unsafe { inbox_of(batch.owner.get()).push_chain(first, batch.last.get()) };
     }
 
-    /// Sends every batch. O(batches that hold something).
+    /// True if any batch holds something.
     #[inline]
+    pub fn is_pending(&self) -> bool {
+        self.pending.get() != 0
+    }
+
+    /// Sends every batch. O(batches that hold something).
+    #[inline(never)]
     pub fn send_all(&self, inbox_of: impl Fn(*mut Owner) -> &'static Inbox<Block>) {
         while self.pending.get() != 0 {
             self.send(self.pending.get().trailing_zeros() as usize, &inbox_of);

@@ -71,24 +71,28 @@ pub fn all_heaps() -> impl Iterator<Item = &'static Heap> {
 }
 
 /// Runs `f` with the calling thread's heap, which is got if need be. None: no memory for a heap, or `f` says so.
-#[inline]
-pub fn with_heap<R>(f: impl FnOnce(&'static Heap) -> Option<R>) -> Option<R> {
+#[inline(always)]
+pub fn with_heap<R>(f: impl Fn(&'static Heap) -> Option<R>) -> Option<R> {
     match tls::state() {
         State::Live(heap) => f(heap),
-        State::Empty => f(settle()?),
-        State::Dead => {
-            let heap = adopt()?;
-            tls::set_live(heap);
-            let result = f(heap);
-            abandon(heap);
-            result
-        }
+        other => with_new_heap(other, &f),
     }
 }
 
-/// The calling thread's first allocation: it gets a heap for its life.
 #[cold]
 #[inline(never)]
+fn with_new_heap<R>(state: State, f: &dyn Fn(&'static Heap) -> Option<R>) -> Option<R> {
+    if let State::Empty = state {
+        return f(settle()?);
+    }
+    let heap = adopt()?;
+    tls::set_live(heap);
+    let result = f(heap);
+    abandon(heap);
+    result
+}
+
+/// The calling thread's first allocation: it gets a heap for its life.
 fn settle() -> Option<&'static Heap> {
     let heap = adopt()?;
     tls::set_live(heap); // Rule 2.
