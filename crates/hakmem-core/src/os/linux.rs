@@ -197,8 +197,8 @@ pub fn spawn_bare(work: extern "C" fn() -> !) -> bool {
         // SAFETY: the child has its own stack, whose top is aligned; it never returns from `work`, and touches
         // nothing of this frame. The kernel clobbers rcx and r11 only.
         unsafe {
-            asm!("syscall", "test rax, rax", "jnz 2f", "xor ebp, ebp", "call {work}", "ud2", "2:",
-                work = in(reg) work,
+            asm!("syscall", "test rax, rax", "jnz 2f", "xor ebp, ebp", "call r12", "ud2", "2:",
+                in("r12") work,
                 inlateout("rax") libc::SYS_clone as isize => result,
                 in("rdi") FLAGS as isize, in("rsi") top, in("rdx") 0, in("r10") 0, in("r8") 0,
                 lateout("rcx") _, lateout("r11") _);

@@ -20,10 +20,10 @@ struct Still {
 unsafe impl Sync for Still {}
 const _: () = assert!(size_of::<Still>() == size_of::<Front>());
 
-/// What a thread has before its first allocation.
-static EMPTY: Still = Still { free: [core::ptr::null_mut(); CLASSES], class16: CLASS16 };
-/// What a thread has after it gave its heap back.
-static DEAD: Still = Still { free: [core::ptr::null_mut(); CLASSES], class16: CLASS16 };
+const STILL: Still = Still { free: [core::ptr::null_mut(); CLASSES], class16: CLASS16 };
+/// What a thread has before its first allocation, and what it has after it gave its heap back. Side by side, so that
+/// one comparison tells both from a heap.
+static STILLS: [Still; 2] = [STILL; 2];
 
 #[cfg(target_arch = "x86_64")]
 global_asm!(
@@ -36,7 +36,7 @@ global_asm!(
     "__hakmem_heap_v0:",
     ".quad {empty}",
     ".popsection",
-    empty = sym EMPTY,
+    empty = sym STILLS,
 );
 
 /// The calling thread's front: of its heap, or of the empty or dead heap, whose lists are empty and stay so.
@@ -87,14 +87,12 @@ pub enum State {
 #[inline]
 pub fn state() -> State {
     let front = front();
-    if core::ptr::eq(front.cast(), &EMPTY) {
-        State::Empty
-    } else if core::ptr::eq(front.cast(), &DEAD) {
-        State::Dead
-    } else {
+    let offset = front.addr().wrapping_sub((&raw const STILLS).addr());
+    if offset >= size_of_val(&STILLS) {
         // SAFETY: every other value was set by `set_live`, and heaps are for ever.
-        State::Live(unsafe { &*front.cast::<Heap>() })
+        return State::Live(unsafe { &*front.cast::<Heap>() });
     }
+    if offset == 0 { State::Empty } else { State::Dead }
 }
 
 /// Gives the thread a heap.
@@ -104,5 +102,5 @@ pub fn set_live(heap: &'static Heap) {
 
 /// Marks the thread as ending.
 pub fn set_dead() {
-    set((&raw const DEAD).cast());
+    set((&raw const STILLS[1]).cast());
 }
