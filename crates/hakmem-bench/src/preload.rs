@@ -85,7 +85,7 @@ pub fn run(options: &Options) -> io::Result<bool> {
         .into_owned();
 
     let progress = Progress::new((u64::from(options.rounds) + 1) * sides.len() as u64);
-    let traces = trace_all(&sides, program, &shown, &progress)?;
+    let traced = trace_all(&sides, program, &shown, &progress)?;
     let mut samples = Vec::new();
     for round in 0..options.rounds {
         progress.stage(&format!("round {} of {}", round + 1, options.rounds));
@@ -98,6 +98,7 @@ pub fn run(options: &Options) -> io::Result<bool> {
     }
     drop(progress);
 
+    let (traces, outcomes): (Vec<Trace>, Vec<Outcome>) = traced.into_iter().unzip();
     let summary = Summary::new(
         std::slice::from_ref(&shown),
         &names,
@@ -106,7 +107,14 @@ pub fn run(options: &Options) -> io::Result<bool> {
         &traces,
     );
     print!("{}", summary.table());
-    let verdict = Verdict::new(&names, &samples);
+    let traced = traces
+        .iter()
+        .zip(&outcomes)
+        .map(|(t, o)| (t.allocator.as_str(), o));
+    let timed = samples
+        .iter()
+        .filter_map(|s| Some((s.allocator.as_str(), s.outcome.as_ref()?)));
+    let verdict = Verdict::new(&names, &traced.chain(timed).collect::<Vec<_>>());
     verdict.print();
     let failures = verdict.differences.iter().map(|(name, what)| Failure {
         workload: shown.clone(),
@@ -222,19 +230,21 @@ fn started(program: &OsStr, result: io::Error) -> io::Error {
     io::Error::other(format!("cannot run {}: {result}", program.display()))
 }
 
-/// Counts system calls, and sees that the library is mapped in the program itself.
+/// Counts system calls, and sees that the library is mapped in the program itself. What the program produced counts,
+/// too: so there are two runs to compare even in a comparison of one round.
 fn trace_all(
     sides: &[Side],
     program: &[OsString],
     shown: &str,
     progress: &Progress,
-) -> io::Result<Vec<Trace>> {
+) -> io::Result<Vec<(Trace, Outcome)>> {
     progress.stage("counting system calls");
     let mut traces = Vec::new();
     for side in sides {
         progress.step(format!("calls of {shown} on {}", side.name));
+        let (stdout, stderr) = (Capture::new()?, Capture::new()?);
         let mut command = command(side, program);
-        command.stdout(Stdio::null()).stderr(Stdio::null());
+        command.stdout(stdout.stdio()?).stderr(stderr.stdio()?);
         let traced = match tracer::trace(&mut command, Window::Whole, side.library.as_deref()) {
             Ok(traced) => traced,
             Err(TraceError::Failed(error)) => return Err(started(&program[0], error)),
@@ -258,12 +268,13 @@ fn trace_all(
                 library.display()
             )));
         }
-        traces.push(Trace {
+        let trace = Trace {
             workload: shown.to_owned(),
             allocator: side.name.clone(),
             ops: 1,
             calls: traced.calls,
-        });
+        };
+        traces.push((trace, outcome(traced.status, stdout, stderr)?));
         progress.done();
     }
     Ok(traces)
@@ -294,11 +305,15 @@ fn sample(side: &Side, program: &[OsString], shown: &str, round: u32) -> io::Res
         minor_faults: usage.minor_faults,
         major_faults: usage.major_faults,
         inside: None,
-        outcome: Some(Outcome {
-            ending: ending(finished.status),
-            stdout_sha256: sha256(stdout)?,
-            stderr_sha256: sha256(stderr)?,
-        }),
+        outcome: Some(outcome(finished.status, stdout, stderr)?),
+    })
+}
+
+fn outcome(status: ExitStatus, stdout: Capture, stderr: Capture) -> io::Result<Outcome> {
+    Ok(Outcome {
+        ending: ending(status),
+        stdout_sha256: sha256(stdout)?,
+        stderr_sha256: sha256(stderr)?,
     })
 }
 
@@ -331,7 +346,7 @@ struct Verdict {
 type Aspect = (&'static str, fn(&Outcome) -> &str);
 
 impl Verdict {
-    fn new(names: &[String], samples: &[Sample]) -> Self {
+    fn new(names: &[String], outcomes: &[(&str, &Outcome)]) -> Self {
         let aspects: [Aspect; 3] = [
             ("exit status", |o| &o.ending),
             ("standard output", |o| &o.stdout_sha256),
@@ -343,8 +358,8 @@ impl Verdict {
         };
         for (what, of) in aspects {
             let seen = |name: &str| -> BTreeSet<&str> {
-                let mine = samples.iter().filter(|s| s.allocator == name);
-                mine.filter_map(|s| s.outcome.as_ref()).map(of).collect()
+                let mine = outcomes.iter().filter(|(n, _)| *n == name);
+                mine.map(|(_, outcome)| of(outcome)).collect()
             };
             let expected = seen(NONE);
             if expected.len() > 1 {
@@ -384,39 +399,32 @@ impl Verdict {
 mod tests {
     use super::*;
 
-    fn sample(allocator: &str, ending: &str, stdout: &str) -> Sample {
-        let outcome = Outcome {
+    fn outcome(ending: &str, stdout: &str) -> Outcome {
+        Outcome {
             ending: ending.into(),
             stdout_sha256: stdout.into(),
             stderr_sha256: String::new(),
-        };
-        Sample {
-            workload: "prog".into(),
-            allocator: allocator.into(),
-            round: 0,
-            ops: 1,
-            nanos: 1,
-            wall_nanos: 1,
-            user_micros: 0,
-            system_micros: 0,
-            max_rss_kib: 1,
-            minor_faults: 0,
-            major_faults: 0,
-            inside: None,
-            outcome: Some(outcome),
         }
     }
 
-    fn verdict(samples: &[Sample]) -> Verdict {
-        Verdict::new(&["none".into(), "a".into()], samples)
+    fn verdict(runs: &[(&str, &str, &str)]) -> Verdict {
+        let outcomes: Vec<_> = runs
+            .iter()
+            .map(|(name, end, out)| (*name, outcome(end, out)))
+            .collect();
+        let outcomes: Vec<_> = outcomes
+            .iter()
+            .map(|(name, outcome)| (*name, outcome))
+            .collect();
+        Verdict::new(&["none".into(), "a".into()], &outcomes)
     }
 
     #[test]
     fn one_bad_run_in_many_is_a_difference() {
         let v = verdict(&[
-            sample("none", "exit 0", "x"),
-            sample("a", "exit 0", "x"),
-            sample("a", "signal 11", "x"),
+            ("none", "exit 0", "x"),
+            ("a", "exit 0", "x"),
+            ("a", "signal 11", "x"),
         ]);
         assert_eq!(
             v.differences,
@@ -430,9 +438,9 @@ mod tests {
     #[test]
     fn output_that_varies_by_itself_is_not_held_against_a_library() {
         let v = verdict(&[
-            sample("none", "exit 0", "x"),
-            sample("none", "exit 0", "y"),
-            sample("a", "exit 0", "z"),
+            ("none", "exit 0", "x"),
+            ("none", "exit 0", "y"),
+            ("a", "exit 0", "z"),
         ]);
         assert!(v.differences.is_empty());
         assert_eq!(v.unsteady, ["standard output"]);
