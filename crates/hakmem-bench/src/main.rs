@@ -54,7 +54,8 @@ fn main() -> ExitCode {
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("hakmem-bench: {error}");
-            ExitCode::FAILURE
+            // As for wrong arguments; 1 is for comparisons that found something.
+            ExitCode::from(2)
         }
     }
 }

@@ -12,7 +12,7 @@ impl Rng {
 
     /// The next 64 bits.
     #[inline]
-    pub fn next(&mut self) -> u64 {
+    pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0xa076_1d64_78bd_642f);
         let wide = u128::from(self.0) * u128::from(self.0 ^ 0xe703_7ed1_a0b4_28db);
         (wide >> 64) as u64 ^ wide as u64
@@ -22,7 +22,7 @@ impl Rng {
     #[inline]
     pub fn below(&mut self, n: usize) -> usize {
         debug_assert!(n > 0 && n <= u32::MAX as usize);
-        (((self.next() >> 32) * n as u64) >> 32) as usize
+        (((self.bits() >> 32) * n as u64) >> 32) as usize
     }
 
     /// A number in `low..=high`.
@@ -47,7 +47,7 @@ mod tests {
     fn the_same_seed_gives_the_same_sequence_and_another_does_not() {
         let take = |seed| {
             let mut rng = Rng::new(seed);
-            (0..8).map(|_| rng.next()).collect::<Vec<_>>()
+            (0..8).map(|_| rng.bits()).collect::<Vec<_>>()
         };
         assert_eq!(take(1), take(1));
         assert_ne!(take(1), take(2));

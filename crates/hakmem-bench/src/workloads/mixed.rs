@@ -23,7 +23,7 @@ impl<A: Subject> WorkingSet<A> {
     /// Frees what is in a random slot, then puts a block of 16–1040 bytes there.
     #[inline]
     pub fn replace(&mut self) {
-        let random = self.rng.next();
+        let random = self.rng.bits();
         let size = 16 + (((random & 0xffff) as usize * 1025) >> 16);
         let i = ((random >> 32) as usize * self.slots.len()) >> 32;
         let slot = &mut self.slots[i];

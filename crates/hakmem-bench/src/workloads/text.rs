@@ -12,7 +12,7 @@ const LIVE: usize = 1000;
 fn string<A: Subject>(length: usize, rng: &mut Rng) -> Vec<u8, Heap<A>> {
     let mut text = Vec::new_in(Heap::new());
     while text.len() < length {
-        let word = rng.next().to_le_bytes();
+        let word = rng.bits().to_le_bytes();
         text.extend_from_slice(&word);
     }
     text
