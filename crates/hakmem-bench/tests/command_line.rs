@@ -257,3 +257,18 @@ fn a_program_that_does_not_exist_is_an_error() {
         text(&output.stderr)
     );
 }
+
+#[test]
+fn the_documented_workloads_are_those_that_exist() {
+    let output = hakmem_bench(&["list"]);
+    let docs = fs::read_to_string(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/benchmarks.md"
+    ));
+    let docs = docs.expect("docs/benchmarks.md exists");
+    let table = text(&output.stdout);
+    assert!(
+        docs.contains(&table),
+        "docs/benchmarks.md lacks the table that `hakmem-bench list` prints:\n{table}"
+    );
+}

@@ -92,7 +92,7 @@ macro_rules! workload {
 #[rustfmt::skip]
 impl<A: Subject> Table<A> {
     const ALL: &'static [Workload] = &[
-        workload!("fixed_16", 24_000_000, 1, fixed::run::<A, 16>, "16 B from a batch of 1000, freed in turn FIFO, LIFO, shuffled", "HAKMEM fixed sizes"),
+        workload!("fixed_16", 24_000_000, 1, fixed::run::<A, 16>, "16 B from a batch of 1,000, which is freed FIFO, LIFO, shuffled in turn", "HAKMEM fixed sizes"),
         workload!("fixed_32", 24_000_000, 1, fixed::run::<A, 32>, "the same with 32 B", "HAKMEM fixed sizes"),
         workload!("fixed_64", 24_000_000, 1, fixed::run::<A, 64>, "the same with 64 B", "HAKMEM fixed sizes"),
         workload!("fixed_128", 15_000_000, 1, fixed::run::<A, 128>, "the same with 128 B", "HAKMEM fixed sizes"),
