@@ -6,7 +6,9 @@ use crate::record::ChildLine;
 use crate::workloads::{self, Scale};
 
 /// Seconds after which the system ends a child: an allocator that hangs must not hang the comparison.
-const LIMIT: u32 = 300;
+fn limit(scale: Scale) -> u32 {
+    if scale == Scale::Full { 300 } else { 30 }
+}
 
 /// What to run.
 #[derive(Debug, clap::Args)]
@@ -27,13 +29,13 @@ pub struct Options {
 /// # Panics
 /// If the names are not those of a workload and an allocator; clap sees to it that they are.
 pub fn run(options: &Options) -> ChildLine {
-    // SAFETY: alarm takes a number.
-    unsafe { libc::alarm(LIMIT) };
     let scale = match options.scale.as_str() {
         "smoke" => Scale::Smoke,
         "quick" => Scale::Quick,
         _ => Scale::Full,
     };
+    // SAFETY: alarm takes a number.
+    unsafe { libc::alarm(limit(scale)) };
     let contestant = allocators::find(&options.allocator).expect("clap checked the allocator");
     let workload = workloads::find((contestant.workloads)(), &options.workload)
         .expect("clap checked the workload");

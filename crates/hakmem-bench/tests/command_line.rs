@@ -272,3 +272,27 @@ fn the_documented_workloads_are_those_that_exist() {
         "docs/benchmarks.md lacks the table that `hakmem-bench list` prints:\n{table}"
     );
 }
+
+/// Under a limit on address space one workload cannot run; the other must be compared all the same.
+#[test]
+fn a_workload_that_fails_is_reported_and_the_rest_goes_on() {
+    let script = "ulimit -v 150000; exec \"$0\" compare --quick --rounds 1 --allocators system --only realloc_huge,json";
+    let output = Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_hakmem-bench")])
+        .output();
+    let output = output.expect("sh runs");
+    let (table, errors) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(
+        errors.contains("FAILED: realloc_huge on system: signal 6"),
+        "{errors}"
+    );
+    let row = table
+        .lines()
+        .find(|l| l.contains("| json "))
+        .expect("json has a row");
+    assert!(
+        !row.replace(' ', "").starts_with("|json|system|-|"),
+        "{table}"
+    );
+}
