@@ -1,0 +1,17 @@
+//! Linker arguments of the shared library.
+
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    if std::env::var("CARGO_CFG_TARGET_OS").as_deref() != Ok("linux") {
+        return;
+    }
+    for arg in [
+        "-Wl,-soname,libhakmem.so",
+        // Blocks, thread exits and fork handlers point into the library for as long as the process lives.
+        "-Wl,-z,nodelete",
+        // Calls between our own functions never leave the library.
+        "-Wl,-Bsymbolic-functions",
+    ] {
+        println!("cargo:rustc-cdylib-link-arg={arg}");
+    }
+}
