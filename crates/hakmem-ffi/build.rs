@@ -11,6 +11,9 @@ fn main() {
         "-Wl,-z,nodelete",
         // Calls between our own functions never leave the library.
         "-Wl,-Bsymbolic-functions",
+        // See `hakmem_no_unwinder`.
+        "-Wl,--defsym=rust_eh_personality=hakmem_no_unwinder",
+        "-Wl,--defsym=_Unwind_Resume=hakmem_no_unwinder",
     ] {
         println!("cargo:rustc-cdylib-link-arg={arg}");
     }

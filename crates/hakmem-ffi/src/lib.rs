@@ -32,6 +32,18 @@ mod stdlib;
 #[link(name = "c")]
 unsafe extern "C" {}
 
+// The precompiled `core` was built to unwind. Without LTO its objects still name the unwinder, though nothing calls it;
+// build.rs points those names here, in the shared library alone: a program linked with the static one has its own.
+core::arch::global_asm!(
+    ".pushsection .text.hakmem_no_unwinder,\"ax\",%progbits",
+    ".globl hakmem_no_unwinder",
+    ".hidden hakmem_no_unwinder",
+    ".p2align 4",
+    "hakmem_no_unwinder:",
+    ".8byte 0", // never run
+    ".popsection",
+);
+
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo) -> ! {
     match info.location() {
