@@ -11,6 +11,8 @@ fn main() {
         "-Wl,-z,nodelete",
         // Calls between our own functions never leave the library.
         "-Wl,-Bsymbolic-functions",
+        // Segments begin at page boundaries: what is relocated at start-up then lies in one page, not in two.
+        "-Wl,-z,separate-loadable-segments",
         // See `hakmem_no_unwinder`.
         "-Wl,--defsym=rust_eh_personality=hakmem_no_unwinder",
         "-Wl,--defsym=_Unwind_Resume=hakmem_no_unwinder",

@@ -12,17 +12,52 @@ use hakmem_core::c;
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("the C++ operator names below are those of 64-bit targets");
 
+/// A block from the thread's lists, or what `slow` gives. The size must not outlive the fast path: kept for a handler
+/// to come it would sit in a saved register, and the fast path would pay for the saving.
+#[inline(always)]
+unsafe fn listed_or(
+    size: usize,
+    slow: unsafe extern "C-unwind" fn(usize) -> *mut c_void,
+) -> *mut c_void {
+    // SAFETY: any size is allowed.
+    let p = unsafe { c::malloc(size) };
+    if p.is_null() {
+        // SAFETY: the caller's.
+        return unsafe { slow(size) };
+    }
+    p.cast()
+}
+
+#[cold]
+#[inline(never)]
+unsafe extern "C-unwind" fn slow_or_throw(size: usize) -> *mut c_void {
+    // SAFETY: any size is allowed.
+    let p = unsafe { c::malloc(size) };
+    if p.is_null() {
+        // SAFETY: the caller is C++, as new_or_throw asks, and nothing here has a destructor.
+        return unsafe { bad_alloc::new_or_throw(size, 0) };
+    }
+    p.cast()
+}
+
+#[cold]
+#[inline(never)]
+unsafe extern "C-unwind" fn slow_or_null(size: usize) -> *mut c_void {
+    // SAFETY: any size is allowed.
+    let p = unsafe { c::malloc(size) };
+    if p.is_null() {
+        // SAFETY: the caller is C++, as new_or_null asks, and nothing here has a destructor.
+        return unsafe { bad_alloc::new_or_null(size, 0) };
+    }
+    p.cast()
+}
+
 macro_rules! operator_new {
     ($($name:ident)*) => {$(
         #[unsafe(no_mangle)]
         pub unsafe extern "C-unwind" fn $name(size: usize) -> *mut c_void {
-            // SAFETY: any size is allowed.
-            let p = unsafe { c::malloc(size) };
-            if p.is_null() {
-                // SAFETY: the caller is C++, as new_or_throw asks, and nothing here has a destructor.
-                return unsafe { bad_alloc::new_or_throw(size, 0) };
-            }
-            p.cast()
+            // SAFETY: the caller is C++, as slow_or_throw asks.
+            unsafe { listed_or(size, slow_or_throw) }
         }
     )*};
 }
@@ -31,13 +66,8 @@ macro_rules! operator_new_nothrow {
     ($($name:ident)*) => {$(
         #[unsafe(no_mangle)]
         pub unsafe extern "C-unwind" fn $name(size: usize, _tag: *const c_void) -> *mut c_void {
-            // SAFETY: any size is allowed.
-            let p = unsafe { c::malloc(size) };
-            if p.is_null() {
-                // SAFETY: the caller is C++, as new_or_null asks, and nothing here has a destructor.
-                return unsafe { bad_alloc::new_or_null(size, 0) };
-            }
-            p.cast()
+            // SAFETY: the caller is C++, as slow_or_null asks.
+            unsafe { listed_or(size, slow_or_null) }
         }
     )*};
 }
