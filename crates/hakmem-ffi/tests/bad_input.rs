@@ -80,6 +80,12 @@ fn realloc_of_a_foreign_pointer() {
     survives("foreign_realloc");
 }
 
+/// Blocks of the allocator behind us go back to it, and are resized by it.
+#[test]
+fn block_of_the_next_allocator() {
+    assert!(survives("next_allocator").foreign_frees() > 20);
+}
+
 #[test]
 fn pointer_eight_bytes_into_a_block() {
     aborts("inside_by_8");

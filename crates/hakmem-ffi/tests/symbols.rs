@@ -65,9 +65,7 @@ fn soname() {
 fn cannot_be_unloaded() {
     let flags = dynamic(elf::DT_FLAGS_1);
     assert!(
-        flags
-            .iter()
-            .any(|flags| flags & u64::from(elf::DF_1_NODELETE.0) != 0),
+        flags.iter().any(|flags| flags & elf::DF_1_NODELETE.0 != 0),
         "{flags:x?}"
     );
 }

@@ -1,6 +1,7 @@
 /* One misuse per run: bad_input NAME. Prints the pointer that is misused before it is. Exit status 0: survived without
  * harm; 3: the same block was handed out twice. */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,6 +72,31 @@ static int inside(size_t size, size_t offset) {
     return 0;
 }
 
+/* Blocks of the C library's own malloc, as a library loaded with RTLD_DEEPBIND has them. */
+static int next_allocator(void) {
+    void *c_library = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
+    void *(*next_malloc)(size_t) = (void *(*)(size_t))dlsym(c_library, "malloc");
+    /* Meanwhile a wild pointer is ours to judge; afterwards it would be the C library's. */
+    misuse(in_bss + 1024);
+    if (next_malloc == malloc)
+        return 4;
+    for (size_t size = 1; size < 1 << 20; size = size * 3 + 1) {
+        char *p = next_malloc(size);
+        memset(p, 'x', size);
+        size_t usable = malloc_usable_size(p);
+        if (usable < size || usable > size + 64 + 4096)
+            return 5;
+        p = realloc(p, size * 2);
+        for (size_t i = 0; i < size; i++)
+            if (p[i] != 'x')
+                return 6;
+        free(p);
+        bad = next_malloc(size);
+        free(bad);
+    }
+    return 0;
+}
+
 int main(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "";
     struct rlimit no_core = {0, 0};
@@ -102,6 +128,8 @@ int main(int argc, char **argv) {
         return malloc_usable_size(in_bss + 1024) != 0;
     if (IS("foreign_realloc"))
         return bad = realloc(in_bss + 1024, 100), bad != NULL;
+    if (IS("next_allocator"))
+        return next_allocator();
     if (IS("twice_at_once"))
         return twice_at_once(SMALL), go_on(SMALL);
     if (IS("twice_later"))
