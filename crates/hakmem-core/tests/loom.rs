@@ -178,7 +178,7 @@ fn a_retired_segment_has_no_other_owner() {
 
 /// Two threads adopt and give back two heaps: no heap has two threads, none is lost, and each adopter sees what the
 /// last one left. Broken on purpose: `bump` without its tag: the model finds a heap that two threads have (ABA);
-/// `push` with a relaxed swing: it finds the race on the heap.
+/// `push` with a relaxed swing, or `pop` with relaxed loads: it finds the race on the heap.
 #[test]
 fn a_heap_is_adopted_by_one_thread() {
     struct Heap {
@@ -212,6 +212,11 @@ fn a_heap_is_adopted_by_one_thread() {
                 second
             })
         };
+        // Gives its first one back too, so that both threads pop what the other pushed.
+        let first = adopt(&pool, &heaps);
+        if let Some(id) = first {
+            pool.push(id, link(&heaps, id));
+        }
         let mine = adopt(&pool, &heaps);
         let theirs = other.join().unwrap();
         let left = std::iter::from_fn(|| pool.pop(|id| link(&heaps, id)));

@@ -73,11 +73,9 @@ impl<T: Link> Inbox<T> {
         self.head.load(Ordering::Relaxed).is_null()
     }
 
-    /// Takes every node, newest first; the caller owns the chain from then on. Wait-free.
+    /// Takes every node, newest first; the caller owns the chain from then on. Wait-free. Costs a locked instruction:
+    /// ask `is_empty` first.
     pub fn take(&self) -> *mut T {
-        if self.is_empty() {
-            return null_mut();
-        }
         // Acquire: pairs with the release in `push_chain` (rule 3).
         self.head.swap(null_mut(), Ordering::Acquire)
     }

@@ -56,7 +56,8 @@ impl Pool {
 
     /// Takes the top node. `link_of` finds a node's link by its number. Lock-free.
     pub fn pop<'a>(&self, link_of: impl Fn(u64) -> &'a AtomicU64) -> Option<u64> {
-        // Acquire, here and on failure: the link read next was written before the push that put the top there.
+        // Acquire, here and on failure: the link read next, and everything the last owner did to the node (rule 1),
+        // was written before the push that put the top there.
         let mut head = self.head.load(Ordering::Acquire);
         loop {
             let id = head & ID_MASK;
@@ -64,8 +65,8 @@ impl Pool {
                 return None;
             }
             let next = link_of(id).load(Ordering::Relaxed);
-            // Acquire: everything the last owner did to the node (rule 1).
-            match self.head.compare_exchange_weak(head, bump(head) | next, Ordering::Acquire, Ordering::Acquire) {
+            // Relaxed: the tag makes it the very value that was acquired above.
+            match self.head.compare_exchange_weak(head, bump(head) | next, Ordering::Relaxed, Ordering::Acquire) {
                 Ok(_) => return Some(id),
                 Err(now) => head = now,
             }
