@@ -15,6 +15,15 @@ pub unsafe fn malloc(size: usize) -> *mut u8 {
     front::alloc16(size)
 }
 
+/// [`malloc`]'s fast path, with another slow path behind it (which may call `malloc`).
+///
+/// # Safety
+/// As [`malloc`].
+#[inline(always)]
+pub unsafe fn malloc_or(size: usize, slow: impl FnOnce(usize) -> *mut u8) -> *mut u8 {
+    front::alloc16_or(size, slow)
+}
+
 /// `calloc`, after the multiplication.
 ///
 /// # Safety

@@ -29,6 +29,12 @@ const PTRDIFF_MAX: usize = isize::MAX as usize;
 /// A block for `n` bytes, aligned to 16. Null with errno ENOMEM: there is no memory. O(1).
 #[inline(always)]
 pub fn alloc16(n: usize) -> *mut u8 {
+    alloc16_or(n, |n| alloc16_slow(n))
+}
+
+/// [`alloc16`] with another slow path, which the caller makes of `alloc16_slow`.
+#[inline(always)]
+pub fn alloc16_or(n: usize, slow: impl FnOnce(usize) -> *mut u8) -> *mut u8 {
     if n <= SMALL_MAX {
         let front = thread::front();
         // SAFETY: the thread's front is always readable; the index is at most TABLE16 - 1, the class below CLASSES; a
@@ -43,7 +49,7 @@ pub fn alloc16(n: usize) -> *mut u8 {
             }
         }
     }
-    alloc16_slow(n)
+    slow(n)
 }
 
 /// A block of `class`, known at compile time where the caller's layout is. Null: as [`alloc16`].

@@ -19,13 +19,8 @@ unsafe fn listed_or(
     size: usize,
     slow: unsafe extern "C-unwind" fn(usize) -> *mut c_void,
 ) -> *mut c_void {
-    // SAFETY: any size is allowed.
-    let p = unsafe { c::malloc(size) };
-    if p.is_null() {
-        // SAFETY: the caller's.
-        return unsafe { slow(size) };
-    }
-    p.cast()
+    // SAFETY: any size is allowed; the rest is the caller's.
+    unsafe { c::malloc_or(size, |size| slow(size).cast()).cast() }
 }
 
 #[cold]
