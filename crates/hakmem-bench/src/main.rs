@@ -1,2 +1,87 @@
-//! hakmem-bench
-fn main() {}
+//! The program `hakmem-bench`.
+
+use clap::{Parser, Subcommand};
+use hakmem_bench::report::markdown;
+use hakmem_bench::{compare, preload, run_one, workloads};
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Compares hakmem with other allocators
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Compare the built-in allocators on the built-in workloads
+    Compare(compare::Options),
+    /// Compare shared libraries, preloaded under a program
+    Preload(preload::Options),
+    /// List the workloads
+    List,
+    /// Run one workload in this process and print one line of JSON
+    #[command(hide = true)]
+    RunOne(run_one::Options),
+    /// Succeed if the library is mapped in this process
+    #[command(hide = true)]
+    CheckPreload { library: PathBuf },
+}
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().command {
+        Task::Compare(options) => compare::run(&options),
+        Task::Preload(options) => preload::run(&options),
+        Task::List => {
+            print!("{}", list());
+            Ok(true)
+        }
+        Task::RunOne(options) => serde_json::to_string(&run_one::run(&options))
+            .map_err(io::Error::from)
+            .map(|line| {
+                println!("{line}");
+                true
+            }),
+        Task::CheckPreload { library } => preload::check_preload(&library)
+            .map_err(io::Error::other)
+            .map(|()| true),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("hakmem-bench: {error}");
+            // As for wrong arguments; 1 is for comparisons that found something.
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn list() -> String {
+    let row = |w: &workloads::Workload| {
+        vec![
+            w.name.to_owned(),
+            w.what.to_owned(),
+            w.source.to_owned(),
+            w.threads.to_string(),
+            w.ops.to_string(),
+        ]
+    };
+    let rows: Vec<_> = workloads::table::<std::alloc::System>()
+        .iter()
+        .map(row)
+        .collect();
+    markdown(
+        &[
+            "workload",
+            "one operation",
+            "after",
+            "threads",
+            "operations",
+        ],
+        &rows,
+    )
+}

@@ -1,0 +1,117 @@
+//! The allocators that can be compared.
+
+use crate::heap::Subject;
+use crate::workloads::{self, Workload};
+use std::alloc::System;
+
+/// One allocator of the comparison.
+#[derive(Debug)]
+pub struct Contestant {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// Its version, asked of the allocator itself where it can tell.
+    pub version: fn() -> String,
+    /// The workloads, compiled for it.
+    pub workloads: fn() -> &'static [Workload],
+}
+
+/// All of them, in the order of the default comparison.
+pub const ALL: &[Contestant] = &[
+    Contestant {
+        name: "hakmem",
+        version: hakmem_version,
+        workloads: workloads::table::<hakmem_core::Hakmem>,
+    },
+    #[cfg(feature = "mimalloc")]
+    Contestant {
+        name: "mimalloc",
+        version: mimalloc_version,
+        workloads: workloads::table::<mimalloc::MiMalloc>,
+    },
+    Contestant {
+        name: "system",
+        version: system_version,
+        workloads: workloads::table::<System>,
+    },
+];
+
+/// The allocator called `name`.
+pub fn find(name: &str) -> Option<&'static Contestant> {
+    ALL.iter().find(|c| c.name == name)
+}
+
+impl Subject for hakmem_core::Hakmem {
+    #[inline(always)]
+    fn subject() -> &'static Self {
+        static SUBJECT: hakmem_core::Hakmem = hakmem_core::Hakmem::new();
+        &SUBJECT
+    }
+}
+
+#[cfg(feature = "mimalloc")]
+impl Subject for mimalloc::MiMalloc {
+    #[inline(always)]
+    fn subject() -> &'static Self {
+        static SUBJECT: mimalloc::MiMalloc = mimalloc::MiMalloc;
+        &SUBJECT
+    }
+}
+
+impl Subject for System {
+    #[inline(always)]
+    fn subject() -> &'static Self {
+        static SUBJECT: System = System;
+        &SUBJECT
+    }
+}
+
+fn hakmem_version() -> String {
+    env!("HAKMEM_CORE_VERSION").to_owned()
+}
+
+/// What the linked C library says of itself, so that a crate that builds another major version cannot go unnoticed.
+#[cfg(feature = "mimalloc")]
+fn mimalloc_version() -> String {
+    // SAFETY: takes nothing and returns a constant.
+    let v = unsafe { libmimalloc_sys::mi_version() };
+    format!(
+        "{}.{}.{} (crate {})",
+        v / 10_000,
+        v / 100 % 100,
+        v % 100,
+        env!("MIMALLOC_CRATE_VERSION")
+    )
+}
+
+#[cfg(target_env = "gnu")]
+fn system_version() -> String {
+    // SAFETY: returns a static NUL-terminated string.
+    let v = unsafe { std::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) };
+    format!("glibc {}", v.to_string_lossy())
+}
+
+#[cfg(not(target_env = "gnu"))]
+fn system_version() -> String {
+    "unknown".to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(feature = "mimalloc")]
+    #[test]
+    fn the_mimalloc_in_the_comparison_is_version_3() {
+        let version = mimalloc_version();
+        assert!(version.starts_with("3."), "{version}");
+    }
+
+    #[test]
+    fn names_are_unique_and_found() {
+        for c in ALL {
+            assert_eq!(ALL.iter().filter(|d| d.name == c.name).count(), 1);
+            assert!(find(c.name).is_some());
+        }
+        assert!(find("nothing").is_none());
+    }
+}

@@ -1,0 +1,23 @@
+//! Benchmarks of hakmem and its peers.
+//!
+//! The workloads call an allocator through `GlobalAlloc` directly, so that one process can measure any of them while its
+//! own global allocator stays the system's. `hakmem-bench compare` runs each measurement in a fresh process,
+//! `hakmem-bench preload` compares shared libraries under a whole program, and `cargo bench` runs parts of the workloads
+//! under criterion.
+
+pub mod allocators;
+pub mod child;
+pub mod compare;
+pub mod heap;
+pub mod machine;
+pub mod meter;
+pub mod preload;
+pub mod progress;
+pub mod record;
+pub mod report;
+pub mod rng;
+pub mod run_one;
+pub mod stats;
+pub mod storage;
+pub mod tracer;
+pub mod workloads;

@@ -1,0 +1,158 @@
+//! The format of a record: everything a comparison saw, as JSON.
+
+use crate::machine::{Build, Machine};
+use crate::report::Summary;
+use crate::tracer::Calls;
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Raised whenever a reader of older records would misread a new one.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// One comparison.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Record {
+    /// [`SCHEMA_VERSION`] of the writer.
+    pub schema_version: u32,
+    /// `compare` or `preload`.
+    pub kind: String,
+    /// When it began, in seconds since 1970.
+    pub unix_time: u64,
+    /// The command line.
+    pub command: Vec<String>,
+    /// Whether the short counts were used.
+    pub quick: bool,
+    /// Rounds begun.
+    pub rounds: u32,
+    /// The machine.
+    pub machine: Machine,
+    /// The build.
+    pub build: Build,
+    /// The libraries of a `preload` comparison: name and path.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub libraries: Vec<(String, String)>,
+    /// Medians and ratios.
+    pub summary: Summary,
+    /// Every timed run.
+    pub samples: Vec<Sample>,
+    /// Every traced run.
+    pub traces: Vec<Trace>,
+    /// Everything that went wrong, in words.
+    pub failures: Vec<Failure>,
+}
+
+/// One timed run in a process of its own.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Sample {
+    /// The workload, or the program.
+    pub workload: String,
+    /// The allocator, or the name given to the library.
+    pub allocator: String,
+    /// The round, from 0.
+    pub round: u32,
+    /// Operations.
+    pub ops: u64,
+    /// The time: of the measured part of a workload; of a program, from start to end.
+    pub nanos: u64,
+    /// The whole process, from start to end.
+    pub wall_nanos: u64,
+    /// Processor time in user mode.
+    pub user_micros: u64,
+    /// Processor time in the kernel.
+    pub system_micros: u64,
+    /// Peak resident KiB of the process (`ru_maxrss`).
+    pub max_rss_kib: u64,
+    /// Minor faults of the process.
+    pub minor_faults: u64,
+    /// Major faults of the process.
+    pub major_faults: u64,
+    /// What the process of a workload says of its measured part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inside: Option<Inside>,
+    /// What a program produced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<Outcome>,
+}
+
+/// Figures without the cost of the process around them.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Inside {
+    /// Resident KiB when the measured part began.
+    pub rss_start_kib: u64,
+    /// Peak resident KiB above that.
+    pub rss_net_kib: u64,
+    /// Faults of the measured part.
+    pub faults_net: u64,
+}
+
+/// What a program produced.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// `exit N` or `signal N`.
+    pub ending: String,
+    /// SHA-256 of its standard output.
+    pub stdout_sha256: String,
+    /// SHA-256 of its standard error.
+    pub stderr_sha256: String,
+}
+
+/// System calls of one run.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Trace {
+    /// The workload, or the program.
+    pub workload: String,
+    /// The allocator, or the name given to the library.
+    pub allocator: String,
+    /// Operations, fewer than in a full timed run.
+    pub ops: u64,
+    /// The calls: of the measured part of a workload; of a program, all.
+    pub calls: Calls,
+}
+
+/// A run that gave no figures, or a program that behaved differently.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Failure {
+    /// The workload, or the program.
+    pub workload: String,
+    /// The allocator, or the name given to the library.
+    pub allocator: String,
+    /// What happened.
+    pub what: String,
+}
+
+/// The line a `run-one` child prints.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ChildLine {
+    /// The workload.
+    pub workload: String,
+    /// The allocator.
+    pub allocator: String,
+    /// Operations.
+    pub ops: u64,
+    /// Nanoseconds of the measured part.
+    pub nanos: u64,
+    /// Resident KiB when it began.
+    pub rss_start_kib: u64,
+    /// Page faults in it.
+    pub faults: u64,
+}
+
+impl Record {
+    /// Writes the record to `path`.
+    pub fn write(&self, path: &Path) -> io::Result<()> {
+        let mut out = BufWriter::new(File::create(path)?);
+        serde_json::to_writer_pretty(&mut out, self)?;
+        out.write_all(b"\n")?;
+        out.flush()
+    }
+}
+
+/// Now, in seconds since 1970.
+pub fn unix_time() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |d| d.as_secs())
+}

@@ -1,0 +1,45 @@
+//! Buffers that grow by `realloc` and are written as they do.
+
+use super::large::PAGE;
+use crate::heap::{Heap, Subject};
+use crate::meter::Meter;
+
+/// One buffer doubled from 16 bytes to `end`, one byte written in each new page.
+pub fn double_to<A: Subject>(end: usize) {
+    let mut buffer = Heap::<A>::new().block(16);
+    while buffer.size() < end {
+        let old = buffer.size();
+        buffer.resize(old * 2);
+        buffer.write_every(old, PAGE);
+    }
+}
+
+/// The workload of such buffers.
+pub fn doubling<A: Subject>(ops: u64, meter: &mut Meter) {
+    meter.measure(|| {
+        for _ in 0..ops {
+            double_to::<A>(64 << 20);
+        }
+    });
+}
+
+/// Buffers grown by half from 1 MiB to 256 MiB, all of their bytes written.
+pub fn huge<A: Subject>(ops: u64, meter: &mut Meter) {
+    const END: usize = 256 << 20;
+    meter.measure(|| {
+        for _ in 0..ops {
+            let mut buffer = Heap::<A>::new().block(1 << 20);
+            buffer.write_all(0, 1);
+            while buffer.size() < END {
+                let old = buffer.size();
+                buffer.resize((old + old / 2).min(END));
+                buffer.write_all(old, 2);
+            }
+            assert_eq!(
+                (buffer.read(0), buffer.read(END - 1)),
+                (1, 2),
+                "realloc lost the contents"
+            );
+        }
+    });
+}

@@ -1,0 +1,151 @@
+//! The workloads, and the table of all of them.
+//!
+//! An operation is what the table says, mostly one block allocated, touched and freed. The counts make a workload last
+//! 0.2–0.6 s on the system allocator in a full run, unless another allocator is so much slower at it that the
+//! comparison would take minutes; then they are set by that one.
+
+pub mod churn;
+pub mod fixed;
+pub mod grow;
+pub mod large;
+pub mod larson;
+pub mod mixed;
+pub mod mstress;
+pub mod remote;
+pub mod sh6;
+pub mod sharing;
+pub mod text;
+
+use crate::heap::Subject;
+use crate::meter::Meter;
+use std::alloc::System;
+
+/// One workload, compiled for one allocator.
+#[derive(Debug)]
+pub struct Workload {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// Operations of a full run.
+    pub ops: u64,
+    /// Threads that work at the same time.
+    pub threads: u32,
+    /// What one operation is and what happens around it.
+    pub what: &'static str,
+    /// Where the idea comes from.
+    pub source: &'static str,
+    /// Runs that many operations, at least 1, and measures them.
+    pub run: fn(u64, &mut Meter),
+}
+
+/// How much of a workload to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scale {
+    /// For figures.
+    Full,
+    /// A fifth of it, for a look.
+    Quick,
+    /// Hardly anything: does it run at all?
+    Smoke,
+}
+
+impl Workload {
+    /// The number of operations at `scale`.
+    pub fn ops_at(&self, scale: Scale) -> u64 {
+        match scale {
+            Scale::Full => self.ops,
+            Scale::Quick => (self.ops / 5).max(1),
+            Scale::Smoke => (self.ops / 2000).max(1),
+        }
+    }
+}
+
+/// All workloads for allocator `A`.
+pub fn table<A: Subject>() -> &'static [Workload] {
+    Table::<A>::ALL
+}
+
+/// The workload called `name` in `table`.
+pub fn find(table: &'static [Workload], name: &str) -> Option<&'static Workload> {
+    table.iter().find(|w| w.name == name)
+}
+
+/// The names of all workloads.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    table::<System>().iter().map(|w| w.name)
+}
+
+struct Table<A>(std::marker::PhantomData<A>);
+
+macro_rules! workload {
+    ($name:literal, $ops:expr, $threads:literal, $run:expr, $what:literal, $source:literal) => {
+        Workload {
+            name: $name,
+            ops: $ops,
+            threads: $threads,
+            what: $what,
+            source: $source,
+            run: $run,
+        }
+    };
+}
+
+#[rustfmt::skip]
+impl<A: Subject> Table<A> {
+    const ALL: &'static [Workload] = &[
+        workload!("fixed_16", 24_000_000, 1, fixed::run::<A, 16>, "16 B from a batch of 1,000, which is freed FIFO, LIFO, shuffled in turn", "HAKMEM fixed sizes"),
+        workload!("fixed_32", 24_000_000, 1, fixed::run::<A, 32>, "the same with 32 B", "HAKMEM fixed sizes"),
+        workload!("fixed_64", 24_000_000, 1, fixed::run::<A, 64>, "the same with 64 B", "HAKMEM fixed sizes"),
+        workload!("fixed_128", 15_000_000, 1, fixed::run::<A, 128>, "the same with 128 B", "HAKMEM fixed sizes"),
+        workload!("fixed_256", 15_000_000, 1, fixed::run::<A, 256>, "the same with 256 B", "HAKMEM fixed sizes"),
+        workload!("fixed_512", 15_000_000, 1, fixed::run::<A, 512>, "the same with 512 B", "HAKMEM fixed sizes"),
+        workload!("fixed_1024", 8_000_000, 1, fixed::run::<A, 1024>, "the same with 1024 B", "HAKMEM fixed sizes"),
+        workload!("tiny_hot", 40_000_000, 1, fixed::tiny_hot::<A>, "64 B, freed at once", "HAKMEM tiny hot"),
+        workload!("random_mixed_64", 25_000_000, 1, |n, m| mixed::run::<A>(64, n, m), "replace a random one of 64 blocks by one of 16–1040 B", "HAKMEM random mixed"),
+        workload!("random_mixed_1k", 15_000_000, 1, |n, m| mixed::run::<A>(1_000, n, m), "the same with 1,000 blocks", "HAKMEM random mixed"),
+        workload!("random_mixed_10k", 8_000_000, 1, |n, m| mixed::run::<A>(10_000, n, m), "the same with 10,000 blocks", "HAKMEM random mixed"),
+        workload!("random_mixed_100k", 2_000_000, 1, |n, m| mixed::run::<A>(100_000, n, m), "the same with 100,000 blocks", "HAKMEM random mixed"),
+        workload!("json", 16_000_000, 1, |n, m| large::pairs::<A>(64 << 10, n, m), "64 KiB, freed at once", "HAKMEM json scenario"),
+        workload!("mir", 16_000_000, 1, |n, m| large::pairs::<A>(256 << 10, n, m), "256 KiB, freed at once", "HAKMEM mir scenario"),
+        workload!("vm", 80_000, 1, large::vm::<A>, "2 MiB, one byte written in every 4 KiB, freed at once", "HAKMEM vm scenario"),
+        workload!("mid_large_mt", 1_000_000, 2, large::mid_mt::<A>, "per thread, replace a random one of 64 blocks by one of 8–64 KiB", "HAKMEM mid-large with threads"),
+        workload!("realloc_vec", 8, 1, grow::doubling::<A>, "a buffer from 16 B to 64 MiB by doubling, each new 4 KiB page written", "a growing Vec"),
+        workload!("realloc_huge", 2, 1, grow::huge::<A>, "a buffer from 1 MiB to 256 MiB by 1.5, all of it written as it grows", "mimalloc issues 614, 693"),
+        workload!("calloc_large", 80, 1, large::zeroed::<A>, "64 MiB of zeroes, one byte read and written, freed", "mimalloc issue 1104"),
+        workload!("larson", 6_000_000, 2, larson::run::<A>, "replace a random one of 1,000 blocks by one of 8–1000 B; every 10,000 operations a new thread takes over the blocks", "Larson and Krishnan 1998"),
+        workload!("xthread_free", 5_000_000, 2, |n, m| remote::run::<A>(1, n, m), "one thread allocates 16–512 B in batches of 256, another frees", "xmalloc-test"),
+        workload!("prodcons_2x2", 5_000_000, 4, |n, m| remote::run::<A>(2, n, m), "the same with two threads on each side of one queue", "xmalloc-test"),
+        workload!("thread_churn", 3_000, 2, churn::run::<A>, "a thread that allocates 64 blocks of 16–1024 B, frees them and ends; two at a time", "mleak, thread pools"),
+        workload!("mstress", 3_000_000, 2, mstress::run::<A>, "allocate 16 B–4 KiB, some 64 KiB; some blocks stay, some move through 1,000 slots shared by all threads; threads are replaced", "mimalloc's mstress"),
+        workload!("string_build", 600_000, 1, text::strings::<A>, "a string of 10–2,000 B built by appending; 1,000 strings live", "text processing"),
+        workload!("json_tree", 80, 1, text::trees::<A>, "a JSON-like tree of about 20,000 values, built and dropped", "serde_json values"),
+        workload!("sh6_lifo", 10_000_000, 1, |n, m| sh6::run::<A>(sh6::Order::Lifo, n, m), "5,000 small blocks (8–400 B, mostly small), freed newest first", "SmartHeap sh6bench"),
+        workload!("sh6_fifo", 10_000_000, 1, |n, m| sh6::run::<A>(sh6::Order::Fifo, n, m), "the same, freed oldest first", "SmartHeap sh6bench"),
+        workload!("sh6_random", 8_000_000, 1, |n, m| sh6::run::<A>(sh6::Order::Random, n, m), "the same, freed in random order", "SmartHeap sh6bench"),
+        workload!("sharing_active", 8_000_000, 2, sharing::active::<A>, "per thread, allocate 8 B, write it 100 times, free", "Hoard's cache-thrash"),
+        workload!("sharing_passive", 8_000_000, 2, sharing::passive::<A>, "the same after freeing a neighbour of the other thread's block", "Hoard's cache-scratch"),
+    ];
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_found() {
+        for name in names() {
+            assert_eq!(names().filter(|n| *n == name).count(), 1, "{name}");
+            assert!(find(table::<System>(), name).is_some());
+        }
+    }
+
+    #[test]
+    fn every_scale_does_something() {
+        for w in table::<System>() {
+            assert!(
+                w.ops_at(Scale::Smoke) >= 1 && w.ops_at(Scale::Quick) <= w.ops_at(Scale::Full),
+                "{}",
+                w.name
+            );
+        }
+    }
+}

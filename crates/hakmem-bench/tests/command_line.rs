@@ -1,0 +1,298 @@
+//! The program as its users see it.
+
+use hakmem_bench::{allocators, workloads};
+use serde_json::Value;
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+fn hakmem_bench(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_hakmem-bench"))
+        .args(arguments)
+        .output()
+        .expect("the program starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A file name of the test's own, in the folder that cargo gives to tests.
+fn scratch(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
+fn record(path: &PathBuf) -> Value {
+    let json = fs::read_to_string(path).expect("the record was written");
+    serde_json::from_str(&json).expect("the record is JSON")
+}
+
+fn number(value: &Value, field: &str) -> f64 {
+    value[field]
+        .as_f64()
+        .unwrap_or_else(|| panic!("no number '{field}' in {value}"))
+}
+
+/// A library that every dynamically linked program can load on top of its own.
+fn harmless_library() -> Option<PathBuf> {
+    let maps = fs::read_to_string("/proc/self/maps").ok()?;
+    maps.lines()
+        .filter_map(|l| l.split_whitespace().nth(5))
+        .find(|p| p.contains("/libc.so"))
+        .map(PathBuf::from)
+}
+
+#[test]
+fn every_workload_runs_on_every_allocator() {
+    for allocator in allocators::ALL {
+        for workload in workloads::names() {
+            let output = hakmem_bench(&["run-one", workload, allocator.name, "--scale", "smoke"]);
+            let context = format!("{workload} on {}: {}", allocator.name, text(&output.stderr));
+            assert!(output.status.success(), "{context}");
+            let line: Value = serde_json::from_slice(&output.stdout).expect(&context);
+            assert_eq!(
+                (&line["workload"], &line["allocator"]),
+                (&workload.into(), &allocator.name.into())
+            );
+            assert!(
+                number(&line, "nanos") > 0.0 && number(&line, "ops") >= 1.0,
+                "{context}"
+            );
+            assert!(number(&line, "rss_start_kib") > 0.0, "{context}");
+        }
+    }
+}
+
+#[test]
+fn the_record_of_a_comparison_has_all_it_should() {
+    let path = scratch("compare.json");
+    let output = hakmem_bench(&[
+        "compare",
+        "--quick",
+        "--only",
+        "tiny_hot",
+        "--rounds",
+        "1",
+        "--json",
+        path.to_str().expect("UTF-8"),
+    ]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let table = text(&output.stdout);
+    let record = record(&path);
+
+    assert_eq!(
+        (&record["schema_version"], &record["kind"]),
+        (&1.into(), &"compare".into())
+    );
+    assert_eq!(
+        (&record["quick"], &record["rounds"]),
+        (&true.into(), &1.into())
+    );
+    assert!(
+        record["command"]
+            .as_array()
+            .is_some_and(|c| c.iter().any(|a| a == "tiny_hot"))
+    );
+    for field in ["cpu", "kernel"] {
+        assert!(
+            record["machine"][field]
+                .as_str()
+                .is_some_and(|s| !s.is_empty()),
+            "{field}"
+        );
+    }
+    assert!(number(&record["machine"], "cores") >= 1.0);
+    assert!(
+        record["build"]["rustc"]
+            .as_str()
+            .is_some_and(|v| v.starts_with("rustc "))
+    );
+    let samples = record["samples"].as_array().expect("samples");
+    assert_eq!(samples.len(), allocators::ALL.len());
+    for (allocator, sample) in allocators::ALL.iter().zip(samples) {
+        assert_eq!(sample["allocator"], allocator.name);
+        assert!(table.contains(allocator.name), "{table}");
+        assert!(record["build"]["allocators"][allocator.name].is_string());
+        for field in ["ops", "nanos", "wall_nanos", "max_rss_kib", "minor_faults"] {
+            assert!(number(sample, field) > 0.0, "{field} in {sample}");
+        }
+        for field in ["round", "major_faults", "user_micros", "system_micros"] {
+            assert!(number(sample, field) >= 0.0, "{field} in {sample}");
+        }
+        let inside = &sample["inside"];
+        assert!(number(inside, "rss_start_kib") > 0.0);
+        assert!(number(inside, "rss_net_kib") <= number(sample, "max_rss_kib"));
+        assert!(
+            number(inside, "faults_net")
+                <= number(sample, "minor_faults") + number(sample, "major_faults")
+        );
+    }
+    let rows = record["summary"]["rows"].as_array().expect("rows");
+    let base = record["summary"]["base"].as_str().expect("a base");
+    let base = rows
+        .iter()
+        .find(|r| r["allocator"] == base)
+        .expect("the base has a row");
+    assert!(
+        (number(base, "time_ratio") - 1.0).abs() < 1e-12
+            && (number(base, "rss_ratio") - 1.0).abs() < 1e-12
+    );
+}
+
+#[test]
+fn unknown_names_are_refused_with_a_list_of_the_valid_ones() {
+    for (option, valid) in [
+        ("--only", "tiny_hot"),
+        ("--allocators", "hakmem"),
+        ("--base", "system"),
+    ] {
+        let output = hakmem_bench(&["compare", option, "nonesuch"]);
+        let errors = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{errors}");
+        assert!(
+            errors.contains("nonesuch") && errors.contains(valid),
+            "{errors}"
+        );
+    }
+    let output = hakmem_bench(&["compare", "--rounds", "0"]);
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn a_base_that_is_not_compared_is_refused() {
+    let output = hakmem_bench(&[
+        "compare",
+        "--only",
+        "json",
+        "--allocators",
+        "hakmem",
+        "--base",
+        "system",
+    ]);
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("not among the allocators"));
+}
+
+#[test]
+fn a_library_that_does_not_exist_is_an_error() {
+    let output = hakmem_bench(&["preload", "--lib", "a=/nonexistent/liba.so", "--", "true"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        text(&output.stderr).contains("/nonexistent/liba.so"),
+        "{}",
+        text(&output.stderr)
+    );
+    assert!(output.stdout.is_empty(), "nothing may look like a result");
+}
+
+#[test]
+fn a_file_that_is_no_library_is_an_error() {
+    let path = scratch("not_a_library.so");
+    fs::write(&path, "text").expect("the scratch folder is writable");
+    let output = hakmem_bench(&[
+        "preload",
+        "--lib",
+        &format!("a={}", path.display()),
+        "--",
+        "true",
+    ]);
+    assert!(!output.status.success());
+    assert!(
+        text(&output.stderr).contains("cannot be preloaded"),
+        "{}",
+        text(&output.stderr)
+    );
+    assert!(output.stdout.is_empty(), "nothing may look like a result");
+}
+
+#[test]
+fn a_program_is_compared_and_its_output_checked() {
+    let Some(library) = harmless_library() else {
+        return;
+    };
+    let library = format!("twice={}", library.display());
+    let path = scratch("preload.json");
+    let json = path.to_str().expect("UTF-8");
+
+    let same = [
+        "preload", "--lib", &library, "--rounds", "2", "--json", json, "--", "echo", "hello",
+    ];
+    let output = hakmem_bench(&same);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let record = record(&path);
+    assert_eq!(
+        (&record["kind"], record["samples"].as_array().map(Vec::len)),
+        (&"preload".into(), Some(4))
+    );
+    for sample in record["samples"].as_array().expect("samples") {
+        assert_eq!(sample["outcome"]["ending"], "exit 0");
+        // The SHA-256 of "hello\n".
+        let hash = "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03";
+        assert_eq!(sample["outcome"]["stdout_sha256"], hash);
+    }
+
+    let status = "test -z \"$LD_PRELOAD\"";
+    let output = hakmem_bench(&[
+        "preload", "--lib", &library, "--rounds", "1", "--", "sh", "-c", status,
+    ]);
+    assert_eq!(output.status.code(), Some(1));
+    let report = text(&output.stdout);
+    assert!(
+        report.contains("DIFFERENT on twice: exit status: exit 1 instead of exit 0"),
+        "{report}"
+    );
+}
+
+#[test]
+fn a_program_that_does_not_exist_is_an_error() {
+    let Some(library) = harmless_library() else {
+        return;
+    };
+    let library = format!("twice={}", library.display());
+    let output = hakmem_bench(&["preload", "--lib", &library, "--", "no-such-program"]);
+    assert!(!output.status.success());
+    assert!(
+        text(&output.stderr).contains("cannot run no-such-program"),
+        "{}",
+        text(&output.stderr)
+    );
+}
+
+#[test]
+fn the_documented_workloads_are_those_that_exist() {
+    let output = hakmem_bench(&["list"]);
+    let docs = fs::read_to_string(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/benchmarks.md"
+    ));
+    let docs = docs.expect("docs/benchmarks.md exists");
+    let table = text(&output.stdout);
+    assert!(
+        docs.contains(&table),
+        "docs/benchmarks.md lacks the table that `hakmem-bench list` prints:\n{table}"
+    );
+}
+
+/// Under a limit on address space one workload cannot run; the other must be compared all the same.
+#[test]
+fn a_workload_that_fails_is_reported_and_the_rest_goes_on() {
+    let script = "ulimit -v 150000; exec \"$0\" compare --quick --rounds 1 --allocators system --only realloc_huge,json";
+    let output = Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_hakmem-bench")])
+        .output();
+    let output = output.expect("sh runs");
+    let (table, errors) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(
+        errors.contains("FAILED: realloc_huge on system: signal 6"),
+        "{errors}"
+    );
+    let row = table
+        .lines()
+        .find(|l| l.contains("| json "))
+        .expect("json has a row");
+    assert!(
+        !row.replace(' ', "").starts_with("|json|system|-|"),
+        "{table}"
+    );
+}

@@ -1,0 +1,420 @@
+//! The arena: one large reserved range of address space, and the arithmetic from a pointer to its metadata.
+//!
+//! ```text
+//! reserved:  | groups | metadata, 128 bytes a page | … align 2 MiB … | data: segments of 2 MiB, pages of 64 KiB |
+//! ```
+//!
+//! Page `i` of the data has its metadata at `metas + 128 i`; 32 pages make a segment, so a segment's metadata is one
+//! aligned 4 KiB piece, faulted in and committed with it. A *group* is a line of bitmaps for 64 segments. Further
+//! arenas are chained when one is full, or when the first had to be small (RLIMIT_AS, valgrind).
+//!
+//! Rules
+//! 1. `HOT` describes the first arena. It is written once, before the first block is handed out: so whoever holds a
+//!    block of ours reads it without a race. Who frees something else (NULL, say) while another thread makes the
+//!    process's very first allocation may read old words; with those a pointer is out of range, and on the slow path
+//!    `find` has the last word.
+//! 2. A segment belongs to whoever `take_run` gave it to, until `give_run`. `used`, `committed` and `top` change
+//!    under the lock only.
+//! 3. A segment in nobody's hands is clean: not resident, zero.
+//! 4. Metadata is readable for ever from the moment its arena is known, used or not.
+//! 5. Addresses become pointers in `at` and nowhere else in the crate.
+
+use crate::os;
+use crate::proto::lock::Lock;
+use crate::sync::{
+    AtomicPtr, AtomicU8, AtomicU64, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use core::cell::UnsafeCell;
+use core::ptr::null_mut;
+
+/// log2 of the page size in bytes.
+pub const PAGE_SHIFT: u32 = 16;
+/// A page: 64 KiB.
+pub const PAGE: usize = 1 << PAGE_SHIFT;
+/// A segment: 2 MiB.
+pub const SEGMENT: usize = 2 << 20;
+/// Bytes of metadata for a page.
+pub const META: usize = 128;
+/// Bytes of metadata for a segment.
+pub const SEGMENT_META: usize = SEGMENT / PAGE * META;
+/// Segments in a group.
+pub const GROUP: usize = 64;
+/// Levels of fullness that segments with free pages are kept apart by: 1, 2–3, 4–7, 8–15 and 16–32 free pages.
+pub const LEVELS: usize = 5;
+
+const MAX_ARENAS: usize = 64;
+const SMALLEST: usize = 16 << 20;
+/// No process has more user address space than this.
+const LARGEST: usize = 1 << 44;
+
+/// What the fast path of `free` reads, in one line.
+#[repr(C, align(64))]
+pub struct Hot {
+    data: UnsafeCell<usize>,
+    limit16: UnsafeCell<usize>,
+    limit: UnsafeCell<usize>,
+    metas: UnsafeCell<*mut u8>,
+}
+// SAFETY: rule 1.
+unsafe impl Sync for Hot {}
+
+/// The first arena, for the fast path (rule 1).
+pub static HOT: Hot = Hot {
+    data: UnsafeCell::new(1 << 63),
+    limit16: UnsafeCell::new(0),
+    limit: UnsafeCell::new(0),
+    metas: UnsafeCell::new(null_mut()),
+};
+
+// Plain reads, which the compiler folds into the instructions that use them; it does not fold atomic ones.
+impl Hot {
+    /// Address of the first page; before there is an arena, a value that no pointer comes near.
+    #[inline(always)]
+    pub fn data(&self) -> usize {
+        // SAFETY: rule 1.
+        unsafe { *self.data.get() }
+    }
+    /// Sixteenths of the bytes of pages, so that a pointer rotated by four bits shows with one comparison that it is
+    /// in range and a multiple of 16.
+    #[inline(always)]
+    pub fn limit16(&self) -> usize {
+        // SAFETY: rule 1.
+        unsafe { *self.limit16.get() }
+    }
+    /// Bytes of pages.
+    #[inline(always)]
+    pub fn limit(&self) -> usize {
+        // SAFETY: rule 1.
+        unsafe { *self.limit.get() }
+    }
+    /// Metadata of the first page.
+    #[inline(always)]
+    pub fn metas(&self) -> *mut u8 {
+        // SAFETY: rule 1.
+        unsafe { *self.metas.get() }
+    }
+
+    /// Rule 1's one writing. Releases, so that the metadata's address is there before a pointer can be in range.
+    fn set(&self, metas: *mut u8, data: usize, bytes: usize) {
+        // An address that escapes keeps the optimiser from scattering the words over several cache lines.
+        core::hint::black_box(self);
+        // SAFETY: the words are aligned and for ever; under the lock.
+        unsafe {
+            AtomicPtr::from_ptr(self.metas.get()).store(metas, Release);
+            AtomicUsize::from_ptr(self.data.get()).store(data, Release);
+            AtomicUsize::from_ptr(self.limit.get()).store(bytes, Release);
+            AtomicUsize::from_ptr(self.limit16.get()).store(bytes / 16, Release);
+        }
+    }
+}
+
+/// Bitmaps for 64 segments; bit i speaks of the group's ith.
+#[repr(C, align(64))]
+pub struct Group {
+    used: AtomicU64,
+    committed: AtomicU64,
+    /// Segments with EMPTY pages. A hint: set after one came, cleared before they are looked for.
+    pub dirty: AtomicU64,
+    /// Segments by free pages, kept by the segment layer. Hints.
+    pub level: [AtomicU64; LEVELS],
+}
+
+/// A reserved range.
+pub struct Arena {
+    data: AtomicUsize,
+    segments: AtomicUsize,
+    groups: AtomicPtr<Group>,
+    metas: AtomicPtr<u8>,
+    /// Groups below this one are in use: their page metadata is accessible. Only grows.
+    top: AtomicUsize,
+    /// No group below this one has a free segment.
+    first_free: AtomicUsize,
+}
+
+static ARENAS: [Arena; MAX_ARENAS] = [const {
+    Arena {
+        data: AtomicUsize::new(0),
+        segments: AtomicUsize::new(0),
+        groups: AtomicPtr::new(null_mut()),
+        metas: AtomicPtr::new(null_mut()),
+        top: AtomicUsize::new(0),
+        first_free: AtomicUsize::new(0),
+    }
+}; MAX_ARENAS];
+static COUNT: AtomicU8 = AtomicU8::new(0);
+/// Held over every change of rule 2, and across fork.
+pub static LOCK: Lock = Lock::new();
+static RESERVED: AtomicUsize = AtomicUsize::new(0);
+static COMMITTED: AtomicUsize = AtomicUsize::new(0);
+
+/// The pointer to an address inside an arena (rule 5).
+#[inline]
+pub fn at(address: usize) -> *mut u8 {
+    core::ptr::with_exposed_provenance_mut(address)
+}
+
+/// Bytes reserved and bytes made accessible, over all arenas.
+pub fn totals() -> (usize, usize) {
+    (RESERVED.load(Relaxed), COMMITTED.load(Relaxed))
+}
+
+/// Every arena, oldest first.
+pub fn all() -> impl Iterator<Item = &'static Arena> {
+    // Acquire: the fields of an arena were written before it was counted.
+    ARENAS[..usize::from(COUNT.load(Acquire))].iter()
+}
+
+/// The arena and the page number of the page that `address` lies in; None for foreign addresses. O(arenas).
+pub fn find(address: usize) -> Option<(&'static Arena, usize)> {
+    all().find_map(|arena| {
+        let offset = address.wrapping_sub(arena.data.load(Relaxed));
+        let page = offset >> PAGE_SHIFT;
+        (page < arena.segments.load(Relaxed) * (SEGMENT / PAGE)).then_some((arena, page))
+    })
+}
+
+/// The arena that a piece of metadata belongs to, and its page number.
+pub fn of_meta(meta: usize) -> (&'static Arena, usize) {
+    for arena in all() {
+        let offset = meta.wrapping_sub(arena.metas.load(Relaxed).addr());
+        if offset / SEGMENT_META < arena.segments.load(Relaxed) {
+            return (arena, offset / META);
+        }
+    }
+    os::abort()
+}
+
+impl Arena {
+    /// Address of page `page`.
+    #[inline]
+    pub fn page_address(&self, page: usize) -> usize {
+        self.data.load(Relaxed) + (page << PAGE_SHIFT)
+    }
+
+    /// Metadata of page `page`.
+    #[inline]
+    pub fn meta(&self, page: usize) -> *mut u8 {
+        self.metas.load(Relaxed).wrapping_add(page * META)
+    }
+
+    /// The groups that have been used so far.
+    pub fn groups(&self) -> &'static [Group] {
+        // Acquire: the groups were made accessible before `top` counted them. SAFETY: they are for ever, and hold
+        // nothing but atomics.
+        unsafe { core::slice::from_raw_parts(self.groups.load(Relaxed), self.top.load(Acquire)) }
+    }
+
+    /// The group of segment `segment` and its bit there.
+    pub fn group_of(&self, segment: usize) -> (&'static Group, u64) {
+        (&self.groups()[segment / GROUP], 1 << (segment % GROUP))
+    }
+
+    fn reserve(&self, wanted: usize) -> bool {
+        let Some((base, segments)) = reserve_some(wanted) else { return false };
+        let groups = segments.div_ceil(GROUP);
+        let metas = (base + groups * size_of::<Group>()).next_multiple_of(PAGE);
+        let data = (metas + segments * SEGMENT_META).next_multiple_of(SEGMENT);
+        // The metadata of pages never used reads as zero: `Kind::Free`, no owner.
+        if !os::make_readable(metas, segments * SEGMENT_META) {
+            return false;
+        }
+        self.groups.store(at(base).cast(), Relaxed);
+        self.metas.store(at(metas), Relaxed);
+        self.data.store(data, Relaxed);
+        self.segments.store(segments, Relaxed);
+        true
+    }
+
+    /// Brings the first `wanted` groups into use. Under the lock.
+    fn make_ready(&self, wanted: usize) -> bool {
+        let top = self.top.load(Relaxed);
+        if wanted <= top {
+            return true;
+        }
+        let metas = self.metas.load(Relaxed).addr();
+        // The bitmaps lie in front of the metadata and come with its first piece.
+        let from = if top == 0 { self.groups.load(Relaxed).addr() } else { metas + top * GROUP * SEGMENT_META };
+        let to = metas + (wanted * GROUP).min(self.segments.load(Relaxed)) * SEGMENT_META;
+        if !os::commit(from, to - from) {
+            return false;
+        }
+        COMMITTED.fetch_add(to - from, Relaxed);
+        // Release: `groups` and `find` read what is below `top`.
+        self.top.store(wanted, Release);
+        true
+    }
+
+    /// First fit for `n` unused segments at a multiple of `align`. O(groups used + n).
+    fn first_fit(&self, n: usize, align: usize) -> Option<usize> {
+        let segments = self.segments.load(Relaxed);
+        let groups = self.groups();
+        let phase = self.data.load(Relaxed) / SEGMENT;
+        let aligned = |s: usize| (s + phase).next_multiple_of(align) - phase;
+        let mut start = aligned(self.first_free.load(Relaxed) * GROUP);
+        'from: while start.checked_add(n)? <= segments {
+            let mut s = start;
+            while s < start + n {
+                // Beyond the groups in use everything is unused.
+                let Some(group) = groups.get(s / GROUP) else { return Some(start) };
+                let used = group.used.load(Relaxed) >> (s % GROUP);
+                if used == 0 {
+                    s = (s / GROUP + 1) * GROUP;
+                } else if used.trailing_zeros() > 0 {
+                    s += used.trailing_zeros() as usize;
+                    if s < start + n {
+                        start = aligned(s + 1);
+                        continue 'from;
+                    }
+                } else {
+                    start = aligned(s + used.trailing_ones() as usize);
+                    continue 'from;
+                }
+            }
+            return Some(start);
+        }
+        None
+    }
+
+    fn is_unused(&self, first: usize, n: usize) -> bool {
+        let groups = self.groups();
+        first + n <= self.segments.load(Relaxed)
+            && (first..first + n)
+                .all(|s| groups.get(s / GROUP).is_none_or(|g| g.used.load(Relaxed) >> (s % GROUP) & 1 == 0))
+    }
+
+    /// Marks `n` segments from `first` used; their memory is not touched. Under the lock.
+    fn mark_used(&self, first: usize, n: usize) -> bool {
+        if !self.make_ready((first + n - 1) / GROUP + 1) {
+            return false;
+        }
+        for s in first..first + n {
+            let (group, bit) = self.group_of(s);
+            group.used.fetch_or(bit, Relaxed);
+        }
+        let full = self.groups().iter().skip(self.first_free.load(Relaxed));
+        let full = full.take_while(|g| g.used.load(Relaxed) == u64::MAX).count();
+        self.first_free.fetch_add(full, Relaxed);
+        true
+    }
+
+    /// Makes the first `len` segments from `first` accessible, those that are not yet. Under the lock or by the owner.
+    fn commit(&self, first: usize, len: usize) -> bool {
+        let is = |s: usize| {
+            let (group, bit) = self.group_of(s);
+            group.committed.load(Relaxed) & bit != 0
+        };
+        let mut s = first;
+        while s < first + len {
+            if is(s) {
+                s += 1;
+                continue;
+            }
+            let end = (s..first + len).find(|&e| is(e)).unwrap_or(first + len);
+            if !os::commit(self.page_address(s * (SEGMENT / PAGE)), (end - s) * SEGMENT) {
+                return false;
+            }
+            COMMITTED.fetch_add((end - s) * SEGMENT, Relaxed);
+            for done in s..end {
+                let (group, bit) = self.group_of(done);
+                group.committed.fetch_or(bit, Relaxed);
+            }
+            s = end;
+        }
+        true
+    }
+
+    fn unmark(&self, first: usize, n: usize) {
+        for s in first..first + n {
+            let (group, bit) = self.group_of(s);
+            group.used.fetch_and(!bit, Relaxed);
+        }
+        self.first_free.fetch_min(first / GROUP, Relaxed);
+    }
+}
+
+/// A run of segments: arena, first segment.
+pub type Run = (&'static Arena, usize);
+
+/// Takes `n` clean segments at a multiple of `align` segments, the first `commit` of them accessible. None if the
+/// system has no more to give. O(groups + n).
+pub fn take_run(n: usize, align: usize, commit: usize) -> Option<Run> {
+    let _held = LOCK.lock();
+    let mut found = all().find_map(|a| Some((a, a.first_fit(n, align)?)));
+    if found.is_none() {
+        let arena = chain(n.checked_add(align)?)?;
+        found = Some((arena, arena.first_fit(n, align)?));
+    }
+    let (arena, first) = found?;
+    if !arena.mark_used(first, n) {
+        return None;
+    }
+    if !arena.commit(first, commit) {
+        arena.unmark(first, n);
+        return None;
+    }
+    Some((arena, first))
+}
+
+/// Takes the `more` segments behind the run of `n` at `first` too, if they are free. O(more).
+pub fn extend_run(run: Run, n: usize, more: usize) -> bool {
+    let (arena, first) = run;
+    let _held = LOCK.lock();
+    arena.is_unused(first + n, more) && arena.mark_used(first + n, more)
+}
+
+/// Makes `n` segments of an owned run accessible. O(n).
+pub fn commit_run(run: Run, n: usize) -> bool {
+    let _held = LOCK.lock();
+    run.0.commit(run.1, n)
+}
+
+/// Gives clean segments back (rule 3).
+///
+/// # Safety
+/// The caller owns the run, and all of it is clean.
+pub unsafe fn give_run(run: Run, n: usize) {
+    let _held = LOCK.lock();
+    run.0.unmark(run.1, n);
+}
+
+/// Adds an arena with room for `n` segments. Under the lock.
+fn chain(n: usize) -> Option<&'static Arena> {
+    let count = COUNT.load(Relaxed);
+    let arena = ARENAS.get(usize::from(count))?;
+    let least = n.checked_mul(SEGMENT)?;
+    if least > LARGEST || !arena.reserve(least) {
+        return None;
+    }
+    if count == 0 {
+        let bytes = arena.segments.load(Relaxed) * SEGMENT;
+        HOT.set(arena.metas.load(Relaxed), arena.data.load(Relaxed), bytes);
+    }
+    COUNT.store(count + 1, Release);
+    Some(arena)
+}
+
+/// Reserves room for at least `least` bytes of segments, at best eight times the physical memory. Returns the base
+/// and the number of segments.
+fn reserve_some(least: usize) -> Option<(usize, usize)> {
+    let limit = os::address_limit();
+    let mut bytes = os::physical_memory().saturating_mul(8).clamp(1 << 30, LARGEST);
+    if limit < usize::MAX {
+        // Room for the program's own maps, and for further arenas.
+        bytes = bytes.min(limit / 8);
+    }
+    bytes = bytes.max(least).max(SMALLEST).next_multiple_of(SEGMENT);
+    loop {
+        let segments = bytes / SEGMENT;
+        let groups = segments.div_ceil(GROUP) * size_of::<Group>();
+        let total = groups + PAGE + segments * SEGMENT_META + SEGMENT + bytes;
+        if let Some(base) = os::reserve(total) {
+            RESERVED.fetch_add(total, Relaxed);
+            return Some((base, segments));
+        }
+        if bytes <= least || bytes <= SMALLEST {
+            return None;
+        }
+        bytes = (bytes / 2).max(least).max(SMALLEST).next_multiple_of(SEGMENT);
+    }
+}

@@ -1,0 +1,107 @@
+//! The door for the C library: sizes only, every block aligned to 16.
+
+use crate::{foreign, front, options, purge, thread};
+use core::ffi::c_char;
+use core::ptr::null_mut;
+
+pub use crate::foreign::{Next, on_foreign};
+
+/// `malloc`. NULL with errno ENOMEM: there is no memory, or `size` is above PTRDIFF_MAX. Size 0 gets a block of its own.
+///
+/// # Safety
+/// None beyond what the returned memory may be used for; unsafe to match the rest of the door.
+#[inline(always)]
+pub unsafe fn malloc(size: usize) -> *mut u8 {
+    front::alloc16(size)
+}
+
+/// [`malloc`]'s fast path, with another slow path behind it (which may call `malloc`).
+///
+/// # Safety
+/// As [`malloc`].
+#[inline(always)]
+pub unsafe fn malloc_or(size: usize, slow: impl FnOnce(usize) -> *mut u8) -> *mut u8 {
+    front::alloc16_or(size, slow)
+}
+
+/// `calloc`, after the multiplication.
+///
+/// # Safety
+/// As [`malloc`].
+pub unsafe fn zeroed(size: usize) -> *mut u8 {
+    front::alloc16_zeroed(size)
+}
+
+/// `free`: NULL is ignored, errno left alone, a pointer that is not ours passed on.
+///
+/// # Safety
+/// If `p` is ours, it is live and the caller's to free.
+#[inline(always)]
+pub unsafe fn free(p: *mut u8) {
+    // SAFETY: passed on.
+    unsafe { front::free16(p) }
+}
+
+/// `realloc` for a `p` that is not NULL and a `size` that is not 0. NULL with errno ENOMEM: nothing has changed.
+///
+/// # Safety
+/// `p` is live and the caller's; it may be the next allocator's.
+pub unsafe fn realloc(p: *mut u8, size: usize) -> *mut u8 {
+    // SAFETY: passed on; both blocks hold what is copied.
+    unsafe {
+        let Some(old) = front::size_of_block(p) else {
+            return foreign::realloc(p, size).unwrap_or_else(no_memory);
+        };
+        if let Some(at) = front::resize(p, old, size) {
+            return at;
+        }
+        let to = front::alloc16(size);
+        if !to.is_null() {
+            front::move_block(p, old, to, size);
+        }
+        to
+    }
+}
+
+fn no_memory() -> *mut u8 {
+    crate::os::set_enomem();
+    null_mut()
+}
+
+/// A block aligned to `align`, a power of two. NULL with errno ENOMEM: there is no memory.
+///
+/// # Safety
+/// As [`malloc`].
+pub unsafe fn memalign(align: usize, size: usize) -> *mut u8 {
+    if align <= 16 { front::alloc16(size) } else { front::alloc_aligned(size, align, false) }
+}
+
+/// Bytes of the block at `p` that the caller may use; 0 for NULL. The next allocator is asked for pointers of its own.
+///
+/// # Safety
+/// `p` is NULL or live.
+pub unsafe fn usable_size(p: *mut u8) -> usize {
+    if p.is_null() {
+        return 0;
+    }
+    // SAFETY: passed on.
+    unsafe { front::size_of_block(p).unwrap_or_else(|| foreign::usable_size(p)) }
+}
+
+/// Gives all free memory back to the system now; true if there was any. O(all of it).
+pub fn trim() -> bool {
+    if let thread::State::Live(heap) = thread::state() {
+        heap.collect();
+        heap.released.set(false);
+    }
+    purge::all() > 0
+}
+
+/// Reads the `HAKMEM_…` options from a NULL-terminated environment block.
+///
+/// # Safety
+/// `envp` is NULL or such a block.
+pub unsafe fn configure(envp: *const *const c_char) {
+    // SAFETY: passed on.
+    unsafe { options::read(envp) }
+}

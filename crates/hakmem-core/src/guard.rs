@@ -1,0 +1,104 @@
+//! Errors of the program that are seen: one clear line on standard error, then abort.
+//!
+//! What is checked without a cost to the fast paths: a pointer outside every arena (`foreign`), one that no block can
+//! start at, a block of a page that has none out, a list that does not add up when it changes hands. The last finds
+//! blocks freed twice and links overwritten after a free.
+
+use crate::os;
+use crate::page::{Block, Kind, Meta};
+use crate::proto::inbox::Link;
+use core::fmt::{self, Write};
+
+/// A line of text on the stack.
+struct Line {
+    bytes: [u8; 256],
+    len: usize,
+}
+
+impl Write for Line {
+    fn write_str(&mut self, s: &str) -> fmt::Result {
+        let room = &mut self.bytes[self.len..];
+        let n = s.len().min(room.len());
+        room[..n].copy_from_slice(&s.as_bytes()[..n]);
+        self.len += n;
+        Ok(())
+    }
+}
+
+/// Writes one line to standard error, cut at 256 bytes. Allocates nothing.
+pub fn report(what: fmt::Arguments<'_>) {
+    let mut line = Line { bytes: [0; 256], len: 0 };
+    let _ = writeln!(line, "hakmem: {what}");
+    line.bytes[255] = b'\n';
+    os::write_stderr(&line.bytes[..line.len]);
+}
+
+/// Reports and ends the process by SIGABRT.
+#[cold]
+pub fn fatal(what: fmt::Arguments<'_>) -> ! {
+    report(what);
+    os::abort()
+}
+
+/// `p`, a block of `page`, was freed although it is free.
+#[cold]
+pub fn double_free(p: *mut u8, page: &Meta) -> ! {
+    fatal(format_args!("double free of {p:p}, a block of {} bytes", page.block_size.get()))
+}
+
+/// A list does not add up; `p` is where that was seen.
+#[cold]
+pub fn corrupt(p: *mut u8) -> ! {
+    fatal(format_args!("corrupt free list at {p:p}: a block was freed twice or written to after it was freed"))
+}
+
+/// `p` points into an arena but is no live block there.
+#[cold]
+pub fn not_a_block(p: *mut u8, meta: Option<&Meta>) -> ! {
+    let Some(meta) = meta else {
+        fatal(format_args!("invalid pointer {p:p}: inside the arena, in memory that was never handed out"));
+    };
+    match meta.kind() {
+        Kind::Free => fatal(format_args!("invalid pointer {p:p}: nothing is allocated there (double free?)")),
+        Kind::Heaps => fatal(format_args!("invalid pointer {p:p}: the allocator's own memory")),
+        Kind::Page | Kind::Follow => fatal(format_args!(
+            "invalid pointer {p:p}: inside a page of {}-byte blocks, not at the start of a live one",
+            meta.head().block_size.get()
+        )),
+        Kind::Large | Kind::Whale => {
+            fatal(format_args!("invalid pointer {p:p}: inside the allocation that starts at {:p}", meta.start()))
+        }
+    }
+}
+
+/// Looks at the beginning of a list that changes hands: a block freed twice in a row, or twice with one between.
+#[inline(always)]
+pub fn peek(list: *mut Block, page: &Meta) {
+    // SAFETY: the list is this heap's, and not empty.
+    unsafe {
+        let second = Block::next(list);
+        if second == list || (!second.is_null() && Block::next(second) == list) {
+            double_free(list.cast(), page);
+        }
+    }
+}
+
+/// Walks a list that changes hands: it must be `length` blocks of `page` and then end. Any block freed twice and any
+/// link overwritten since the last walk is seen.
+#[cold]
+#[inline(never)]
+pub fn walk(list: *mut Block, length: i32, page: &Meta) {
+    let start = page.start().addr();
+    let bytes = (page.carved.get() * page.block_size.get()) as usize;
+    let mut block = list;
+    for _ in 0..length {
+        if block.addr().wrapping_sub(start) >= bytes {
+            corrupt(block.cast());
+        }
+        // SAFETY: inside the page's carved blocks.
+        block = unsafe { Block::next(block) };
+    }
+    if length <= 0 || !block.is_null() {
+        corrupt(list.cast());
+    }
+}

@@ -1,0 +1,510 @@
+//! A thread's heap: a free list for each class, and the pages they come from.
+//!
+//! ```text
+//! malloc:  front.free[class] → pop            (the list of the current page, held whole)
+//! free:    page.free ← push, needed -= 1      (page by arithmetic, owner by one comparison)
+//! ```
+//!
+//! The slow path of malloc, in this order: merge the inbox, take the current page's own list, carve fresh blocks, go
+//! on to the next page of the class (putting full ones to sleep), take a retained empty page, claim a page.
+//!
+//! Rules
+//! 1. Everything but `inbox`, `link`, `state` and `next_heap` belongs to the thread that has the heap.
+//! 2. A heap is had by one thread at a time: from `Pool::pop` (or its making) to `Pool::push`; its memory is for ever.
+//! 3. `busy` is set while pages move between lists: a fork that meets it set cannot use the heap in the child.
+//!    Outside of that every state is consistent: a pop is one store, and a push that lost its countdown only makes a
+//!    page look fuller than it is.
+//! 4. The inbox is merged before a page's list is handed out (`page` rule 4).
+
+use crate::arena::{self, PAGE};
+use crate::guard;
+use crate::page::{self, Block, Meta, Owner, Place};
+use crate::policy;
+use crate::proto::inbox::{Inbox, Link};
+use crate::remote::Outgoing;
+use crate::size_class::{CLASSES, SIZES, TABLE16};
+use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
+use crate::{os, segment, usage};
+use core::cell::Cell;
+use core::ptr::{NonNull, null_mut};
+use crossbeam_utils::CachePadded;
+
+/// What the fast path reads. A heap starts with it; the empty and the dead heap consist of it.
+#[repr(C)]
+pub struct Front {
+    /// The list of each class.
+    pub free: [Cell<*mut Block>; CLASSES],
+    /// `size_class::CLASS16`.
+    pub class16: [u8; TABLE16],
+}
+
+/// Counters of one class, kept where lists change hands.
+#[derive(Default)]
+pub struct Counts {
+    /// Blocks put on the heap's list.
+    pub handed: Cell<u64>,
+    /// Blocks found freed when a page's list was taken or the page given up.
+    pub returned: Cell<u64>,
+    /// Lists taken from pages.
+    pub takes: Cell<u32>,
+    /// Batches of fresh blocks.
+    pub carves: Cell<u32>,
+    /// Pages put to sleep because they were full.
+    pub sleeps: Cell<u32>,
+    /// Pages woken.
+    pub wakes: Cell<u32>,
+    /// Pages claimed from segments.
+    pub claims: Cell<u32>,
+    /// Pages given up empty.
+    pub empties: Cell<u32>,
+}
+
+/// A thread's heap.
+#[repr(C, align(4096))]
+pub struct Heap {
+    /// What the fast path reads.
+    pub front: Front,
+    queue: [Cell<*mut Meta>; CLASSES],
+    retained: Cell<*mut Meta>,
+    retained_len: Cell<u32>,
+    /// Pages that the heap has.
+    pages: Cell<u32>,
+    outgoing: Outgoing,
+    /// See rule 3.
+    busy: Cell<bool>,
+    /// Set when a page went back to its segment; who sees it clears it and lets the purge know.
+    pub released: Cell<bool>,
+    /// Change of the live bytes not yet added to the process's.
+    live: Cell<i64>,
+    /// Blocks received through the inbox.
+    pub received: Cell<u64>,
+    /// Blocks freed for other heaps.
+    pub sent: Cell<u64>,
+    /// Counters by class.
+    pub counts: [Counts; CLASSES],
+    /// 0: in the pool or nobody's, 1: a thread has it, 2: lost in a fork.
+    pub state: AtomicU32,
+    /// Link of the pool of idle heaps.
+    pub link: AtomicU64,
+    /// The heap made before this one.
+    pub next_heap: AtomicPtr<Heap>,
+    inbox: CachePadded<Inbox<Block>>,
+}
+
+const _: () = assert!(size_of::<Heap>() == 4096);
+
+/// Of the lists that change hands, one in this many is walked to its end; the others are looked at where they begin.
+/// To walk all of them would cost 6 instructions a pair.
+const WALK_EVERY: u32 = 128;
+
+/// A block, and whether all of it is zero.
+pub type Fresh = (NonNull<Block>, bool);
+
+fn inbox_of(owner: *mut Owner) -> &'static Inbox<Block> {
+    // SAFETY: owners are heaps, which are for ever; the inbox may be shared.
+    unsafe { &(*owner.cast::<Heap>()).inbox }
+}
+
+fn add<T: Copy + core::ops::Add<Output = T>>(counter: &Cell<T>, n: T) {
+    counter.set(counter.get() + n);
+}
+
+impl Heap {
+    /// The heap as pages name it.
+    #[inline]
+    pub fn owner(&self) -> *mut Owner {
+        core::ptr::from_ref(self).cast_mut().cast()
+    }
+
+    /// Runs `f` with `busy` set (rule 3). Not to be nested.
+    #[inline(always)]
+    fn busy<R>(&self, f: impl FnOnce() -> R) -> R {
+        use core::sync::atomic::{Ordering::SeqCst, compiler_fence};
+        self.busy.set(true);
+        compiler_fence(SeqCst);
+        let result = f();
+        compiler_fence(SeqCst);
+        self.busy.set(false);
+        result
+    }
+
+    /// In the child of a fork: makes a heap whose thread is gone fit for adoption. False: it is lost.
+    pub fn after_fork(&self) -> bool {
+        self.outgoing.forget();
+        !self.busy.get()
+    }
+
+    // ---- allocation -------------------------------------------------------------------------------------------
+
+    /// A block of `class` by the slow path; the class's list is empty, and is refilled. None: out of memory. Amortised O(1): each page
+    /// put to sleep on the way takes a share of its blocks freed to come back.
+    #[cold]
+    #[inline(never)]
+    pub fn refill(&self, class: usize) -> Option<Fresh> {
+        debug_assert!(class < CLASSES);
+        self.busy(|| {
+            self.exchange();
+            // SAFETY: pages in the queue are this heap's.
+            if let Some(page) = unsafe { self.queue[class].get().as_ref() }
+                && !page.free.get().is_null()
+            {
+                return Some((self.take(class, page), false));
+            }
+            self.refill_further(class)
+        })
+    }
+
+    /// The rest of `refill`: the current page's own list is empty.
+    #[inline(never)]
+    fn refill_further(&self, class: usize) -> Option<Fresh> {
+        // SAFETY: pages in the queue are this heap's.
+        while let Some(page) = unsafe { self.queue[class].get().as_ref() } {
+            if !page.free.get().is_null() {
+                return Some((self.take(class, page), false));
+            }
+            if page.carved.get() < page.cap.get() {
+                return Some((self.carve(class, page), page.zero.get()));
+            }
+            self.put_to_sleep(class, page);
+        }
+        let page = self.new_page(class)?;
+        self.push_front(class, page);
+        Some((self.carve(class, page), page.zero.get()))
+    }
+
+    /// Merges what others freed (rule 4), and sends what was freed for others.
+    #[inline(always)]
+    fn exchange(&self) {
+        if !self.inbox.is_empty() {
+            self.merge_mail();
+        }
+        if self.outgoing.is_pending() {
+            self.outgoing.send_all(inbox_of);
+        }
+    }
+
+    /// Takes a page's whole list: its first block is returned, the rest becomes the heap's.
+    #[inline(always)]
+    fn take(&self, class: usize, page: &Meta) -> NonNull<Block> {
+        let list = page.free.replace(null_mut());
+        let length = page.carved.get() as i32 - page.needed.get();
+        page.needed.set(page.carved.get() as i32);
+        if page.place.get() == Place::Resting {
+            page.place.set(Place::Queue);
+            page.owner.set(self.owner());
+        }
+        let counts = &self.counts[class];
+        add(&counts.handed, length as u64);
+        add(&counts.returned, length as u64);
+        add(&counts.takes, 1);
+        guard::peek(list, page);
+        if counts.takes.get().is_multiple_of(WALK_EVERY) {
+            guard::walk(list, length, page);
+        }
+        // SAFETY: the list is not empty, and its blocks are free (rule 4 of `page`).
+        unsafe {
+            self.front.free[class].set((*list).next.get());
+            NonNull::new_unchecked(list)
+        }
+    }
+
+    /// Links fresh blocks, in the order of their addresses: the first is returned, the rest becomes the heap's list.
+    fn carve(&self, class: usize, page: &Meta) -> NonNull<Block> {
+        let size = page.block_size.get() as usize;
+        let left = page.cap.get() - page.carved.get();
+        let count = (policy::CARVE_BYTES.get() / size as u32).clamp(1, left);
+        let first = page.start().wrapping_add(page.carved.get() as usize * size);
+        let mut list = null_mut();
+        for i in (1..count as usize).rev() {
+            let block = first.wrapping_add(i * size).cast::<Block>();
+            // SAFETY: inside the page, beyond what was carved: nobody's.
+            unsafe { Block::set_next(block, list) };
+            list = block;
+        }
+        page.carved.set(page.carved.get() + count);
+        page.needed.set(page.needed.get() + count as i32);
+        self.front.free[class].set(list);
+        add(&self.counts[class].handed, u64::from(count));
+        add(&self.counts[class].carves, 1);
+        self.note_live(i64::from(count) * size as i64);
+        // SAFETY: inside the arena, so not null.
+        unsafe { NonNull::new_unchecked(first.cast()) }
+    }
+
+    /// Takes the first page of the queue out: all its blocks are out.
+    fn put_to_sleep(&self, class: usize, page: &Meta) {
+        self.unlink(class, page);
+        let threshold = (page.cap.get() / policy::WAKE_FRACTION.get().max(1)).max(1) as i32;
+        page.wake_at.set(threshold);
+        page.needed.set(threshold);
+        page.place.set(Place::Asleep);
+        add(&self.counts[class].sleeps, 1);
+    }
+
+    /// An empty page for `class`: retained, or claimed from a segment.
+    fn new_page(&self, class: usize) -> Option<&'static Meta> {
+        let size = SIZES[class];
+        let span = span_of(size);
+        let retained = self.retained.get();
+        let (page, zero) = if span == 1 && !retained.is_null() {
+            // SAFETY: the heap's own page.
+            let page = unsafe { &*retained };
+            self.retained.set(page.next.get());
+            self.retained_len.set(self.retained_len.get() - 1);
+            (page, false)
+        } else {
+            let (page, zero) = segment::claim(span)?;
+            add(&self.counts[class].claims, 1);
+            // A heap that grows will use all of the page: one call is cheaper than 16 faults.
+            if zero && span == 1 && self.pages.get() >= policy::POPULATE_FROM_PAGES.get() {
+                self.populate(page);
+            }
+            (page, zero)
+        };
+        page.open(self.owner(), class, size, span, zero);
+        self.pages.set(self.pages.get() + 1);
+        Some(page)
+    }
+
+    fn populate(&self, page: &Meta) {
+        if page.segment().huge.load(Relaxed) == 0 {
+            os::populate(page.start().addr(), PAGE);
+        }
+    }
+
+    // ---- freeing ----------------------------------------------------------------------------------------------
+
+    /// Frees a block of a page of this heap. True: the page's countdown is over, and `counted_down` must follow.
+    ///
+    /// # Safety
+    /// The calling thread has the heap that owns the page; the block is live and the caller's to free.
+    #[inline(always)]
+    #[must_use]
+    pub unsafe fn push_freed(page: &Meta, block: *mut Block) -> bool {
+        // SAFETY: the block is free from now on.
+        unsafe { Block::set_next(block, page.free.get()) };
+        page.free.set(block);
+        let needed = page.needed.get() - 1;
+        page.needed.set(needed);
+        needed == 0
+    }
+
+    /// Frees a block of a page of this heap, to the end. `busy` is set.
+    ///
+    /// # Safety
+    /// As [`Heap::push_freed`].
+    unsafe fn free_local(&self, page: &Meta, block: *mut Block) {
+        // SAFETY: passed on.
+        if unsafe { Heap::push_freed(page, block) } {
+            self.wake_or_empty(page);
+        }
+    }
+
+    /// Frees a block of another heap's page, by way of a batch.
+    ///
+    /// # Safety
+    /// The block is live, of `page`, and the caller's to free; the calling thread has this heap.
+    #[inline]
+    pub unsafe fn free_remote(&self, page: &Meta, owner: *mut Owner, block: *mut Block) {
+        self.sent.set(self.sent.get() + 1);
+        // SAFETY: passed on. The size of a page's blocks does not change while one is live.
+        unsafe {
+            self.outgoing.add(owner, block, page.block_size.get(), policy::BATCH_BYTES.get(), inbox_of);
+        }
+    }
+
+    /// Frees a block of `owner` from a thread that has no heap.
+    ///
+    /// # Safety
+    /// The block is live, of a page of `owner`, and the caller's to free.
+    pub unsafe fn send_one(owner: *mut Owner, block: *mut Block) {
+        // SAFETY: inboxes are for ever; a chain of one.
+        unsafe { inbox_of(owner).push_chain(block, block) };
+    }
+
+    /// Merges what other threads freed into the pages' own lists (rule 4).
+    #[inline(never)]
+    fn merge_mail(&self) {
+        let mut block = self.inbox.take();
+        let mut count = 0;
+        while !block.is_null() {
+            // SAFETY: the chain is this heap's since it was taken; the link is read before the block is pushed.
+            let next = unsafe { Block::next(block) };
+            let Some(page) = page::lookup(block.cast()) else { guard::corrupt(block.cast()) };
+            // SAFETY: blocks in the inbox are of this heap's pages.
+            unsafe { self.free_local(page.head(), block) };
+            block = next;
+            count += 1;
+        }
+        add(&self.received, count);
+    }
+
+    /// A page of this heap counted down to zero: it is worth waking, or empty.
+    #[inline(always)]
+    pub fn counted_down(&self, page: &Meta) {
+        self.busy(|| self.wake_or_empty(page));
+    }
+
+    fn wake_or_empty(&self, page: &Meta) {
+        let class = usize::from(page.class.get());
+        if page.place.get() == Place::Asleep {
+            page.place.set(Place::Queue);
+            page.needed.set(page.carved.get() as i32 - page.wake_at.get());
+            add(&self.counts[class].wakes, 1);
+            self.push_second(class, page);
+            if page.needed.get() != 0 {
+                return;
+            }
+        }
+        if self.queue[class].get() == page.raw() && page.next.get().is_null() {
+            // The class's only page: giving it up would only mean claiming it again.
+            page.place.set(Place::Resting);
+            page.owner.set(null_mut());
+            return;
+        }
+        self.unlink(class, page);
+        self.give_up(class, page, policy::RETAINED_PAGES.get());
+    }
+
+    /// Ends an empty page that is in no queue; it is retained if there are fewer than `keep`.
+    fn give_up(&self, class: usize, page: &'_ Meta, keep: u32) {
+        let blocks = page.carved.get();
+        let counts = &self.counts[class];
+        if counts.empties.get().is_multiple_of(WALK_EVERY) {
+            guard::walk(page.free.get(), blocks as i32, page);
+        }
+        add(&counts.returned, u64::from(blocks));
+        add(&counts.empties, 1);
+        self.note_live(-(i64::from(blocks) * i64::from(page.block_size.get())));
+        self.pages.set(self.pages.get() - 1);
+        let span = page.span.load(Relaxed);
+        page.close();
+        if span == 1 && self.retained_len.get() < keep {
+            page.place.set(Place::Retained);
+            page.next.set(self.retained.get());
+            self.retained.set(page.raw());
+            self.retained_len.set(self.retained_len.get() + 1);
+            return;
+        }
+        // SAFETY: the page is closed and empty.
+        unsafe { segment::release(page, span) };
+        self.released.set(true);
+    }
+
+    // ---- queues -----------------------------------------------------------------------------------------------
+
+    fn unlink(&self, class: usize, page: &Meta) {
+        let (prev, next) = (page.prev.get(), page.next.get());
+        // SAFETY: neighbours in the queue are this heap's pages.
+        unsafe {
+            match prev.as_ref() {
+                Some(prev) => prev.next.set(next),
+                None => self.queue[class].set(next),
+            }
+            if let Some(next) = next.as_ref() {
+                next.prev.set(prev);
+            }
+        }
+    }
+
+    fn push_front(&self, class: usize, page: &Meta) {
+        let first = self.queue[class].replace(page.raw());
+        page.prev.set(null_mut());
+        page.next.set(first);
+        // SAFETY: as in `unlink`.
+        if let Some(first) = unsafe { first.as_ref() } {
+            first.prev.set(page.raw());
+        }
+    }
+
+    /// Puts a page behind the current one, which keeps its place.
+    fn push_second(&self, class: usize, page: &Meta) {
+        // SAFETY: as in `unlink`.
+        let Some(first) = (unsafe { self.queue[class].get().as_ref() }) else {
+            return self.push_front(class, page);
+        };
+        let next = first.next.replace(page.raw());
+        page.prev.set(first.raw());
+        page.next.set(next);
+        // SAFETY: as in `unlink`.
+        if let Some(next) = unsafe { next.as_ref() } {
+            next.prev.set(page.raw());
+        }
+    }
+
+    // ---- giving back ------------------------------------------------------------------------------------------
+
+    /// Gives up everything that is free: blocks in the lists go back to their pages, empty pages to their segments,
+    /// batches to their owners. O(classes + blocks in lists).
+    pub fn collect(&self) {
+        self.busy(|| {
+            self.exchange();
+            for class in 0..CLASSES {
+                let mut block = self.front.free[class].replace(null_mut());
+                let mut unused = 0;
+                while !block.is_null() {
+                    // SAFETY: the heap's own list; the link is read before the block is pushed.
+                    let next = unsafe { Block::next(block) };
+                    let Some(page) = page::lookup(block.cast()) else { guard::corrupt(block.cast()) };
+                    // SAFETY: blocks of the heap's lists are of its pages, and free to push.
+                    unsafe { self.free_local(page.head(), block) };
+                    block = next;
+                    unused += 1;
+                }
+                // They were never used: neither handed out nor returned.
+                let counts = &self.counts[class];
+                counts.handed.set(counts.handed.get() - unused);
+                counts.returned.set(counts.returned.get().wrapping_sub(unused));
+                // SAFETY: pages in the queue are this heap's.
+                if let Some(page) = unsafe { self.queue[class].get().as_ref() }
+                    && page.place.get() == Place::Resting
+                {
+                    self.unlink(class, page);
+                    self.give_up(class, page, 0);
+                }
+            }
+            // SAFETY: retained pages are this heap's.
+            while let Some(page) = unsafe { self.retained.get().as_ref() } {
+                self.retained.set(page.next.get());
+                self.retained_len.set(self.retained_len.get() - 1);
+                // SAFETY: closed and empty since it was retained.
+                unsafe { segment::release(page, 1) };
+            }
+            self.report_live();
+        });
+    }
+
+    /// True if other threads have freed blocks that are not merged yet.
+    pub fn has_mail(&self) -> bool {
+        !self.inbox.is_empty()
+    }
+
+    fn note_live(&self, change: i64) {
+        let live = self.live.get() + change;
+        self.live.set(live);
+        if live.unsigned_abs() >= PAGE as u64 {
+            self.report_live();
+        }
+    }
+
+    fn report_live(&self) {
+        usage::add(self.live.replace(0));
+    }
+
+    /// Blocks of `class` in the heap's list. O(their number); exact for a heap at rest.
+    pub fn listed(&self, class: usize) -> u64 {
+        let mut count = 0;
+        let mut block = self.front.free[class].get();
+        while !block.is_null() && count <= (arena::SEGMENT / 8) as u64 {
+            count += 1;
+            // SAFETY: the caller knows that the heap is at rest, or is its thread.
+            block = unsafe { Block::next(block) };
+        }
+        count
+    }
+}
+
+/// Slots of a page for blocks of `size` bytes: one, and eight from 8 KiB up, so that a page holds eight at least.
+pub const fn span_of(size: u32) -> u32 {
+    if size <= 8 << 10 { 1 } else { 8 }
+}

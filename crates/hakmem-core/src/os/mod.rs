@@ -1,0 +1,12 @@
+//! What is asked of the operating system: one file per system, nothing above this layer makes a system call.
+//!
+//! Every call leaves errno alone (`free` must preserve it), is counted by kind, and is timed when asked to
+//! (`HAKMEM_TIMING=1`). Ranges are addresses and lengths in bytes; a `bool` says whether the system agreed.
+
+mod count;
+#[cfg(target_os = "linux")]
+mod linux;
+
+pub use count::{KINDS, count, set_timing};
+#[cfg(target_os = "linux")]
+pub use linux::*;

@@ -1,0 +1,264 @@
+//! Pages: runs of 1 to 16 slots of 64 KiB that hold blocks of one class, and the metadata of every slot.
+//!
+//! Blocks have no header. A free block carries the link of its list in its first word. A page's owner pushes freed
+//! blocks on the page's own list; when the heap's list for the class is empty, it takes the page's list whole. So
+//! neither malloc nor free counts anything but `needed`:
+//!
+//! - page in its class's queue: `needed` blocks are out (with the program, in the heap's list, or on their way through
+//!   an inbox). Zero means empty.
+//! - page asleep, that is, put aside because every block was out: `needed` more frees make it worth waking.
+//!
+//! In both, the free that brings it to zero takes the slow path; one branch serves both.
+//!
+//! ```text
+//! carved blocks = needed + length of `free`            (in the queue)
+//! wake threshold = needed + length of `free`           (asleep)
+//! ```
+//!
+//! Rules
+//! 1. The first line of a page's metadata is written by its owner only: the thread that holds the heap in `owner`.
+//!    Others read `owner` alone, and only for a block that is live: it was written before the block was handed out and
+//!    will not change before it came back, so the read is a plain one.
+//! 2. `owner` is null unless blocks of the page are out: freeing into an empty page takes the slow path, and is seen.
+//! 3. The second line is written by who owns the slot (see `proto::slots`), before a block of it is handed out and
+//!    after the last came back.
+//! 4. A block is on one list only. Blocks from the inbox are merged into `free` before `free` is handed to the heap.
+
+use crate::arena::{self, Arena, META, PAGE, SEGMENT, SEGMENT_META};
+use crate::proto::inbox::Link;
+use crate::proto::slots::Slots;
+use crate::sync::{AtomicU8, AtomicU32, Ordering::Relaxed};
+use core::cell::Cell;
+use core::ptr::null_mut;
+
+/// A free block.
+#[repr(C)]
+pub struct Block {
+    /// The next block of the list.
+    pub next: Cell<*mut Block>,
+}
+
+// SAFETY: the link is one word of the block.
+unsafe impl Link for Block {
+    unsafe fn next(this: *mut Self) -> *mut Self {
+        // SAFETY: the caller owns the block.
+        unsafe { (*this).next.get() }
+    }
+    unsafe fn set_next(this: *mut Self, next: *mut Self) {
+        // SAFETY: the caller owns the block.
+        unsafe { (*this).next.set(next) }
+    }
+}
+
+/// Stands for the heap type, which lies in a higher layer.
+pub enum Owner {}
+
+/// What a slot is used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// Nobody's, or in a cache: no live block starts or lies here.
+    Free = 0,
+    /// The first slot of a page of blocks.
+    Page = 1,
+    /// A further slot of such a page.
+    Follow = 2,
+    /// The first slot of an allocation of whole slots.
+    Large = 3,
+    /// The first slot of an allocation of whole segments.
+    Whale = 4,
+    /// Heaps live here.
+    Heaps = 5,
+}
+
+/// Where the owner keeps a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Place {
+    /// In the queue of its class.
+    Queue = 0,
+    /// Asleep: no list holds it, its blocks are all out.
+    Asleep = 1,
+    /// In the queue, empty, without an owner: kept because it is the class's only one.
+    Resting = 2,
+    /// Among the heap's retained empty pages.
+    Retained = 3,
+}
+
+/// Metadata of one slot.
+#[repr(C, align(128))]
+pub struct Meta {
+    // The owner's line (rule 1).
+    /// The heap whose blocks these are.
+    pub owner: Cell<*mut Owner>,
+    /// Freed blocks.
+    pub free: Cell<*mut Block>,
+    /// The countdown.
+    pub needed: Cell<i32>,
+    /// Blocks that have been on a list or out since the page was claimed; those beyond are untouched memory.
+    pub carved: Cell<u32>,
+    /// Neighbours in the queue, or in another list of pages.
+    pub next: Cell<*mut Meta>,
+    /// See `next`.
+    pub prev: Cell<*mut Meta>,
+    /// Blocks that fit.
+    pub cap: Cell<u32>,
+    /// Bytes of a block.
+    pub block_size: Cell<u32>,
+    /// The size class.
+    pub class: Cell<u8>,
+    /// Where the page is.
+    pub place: Cell<Place>,
+    /// True if the memory was zero when the page was claimed.
+    pub zero: Cell<bool>,
+    /// Asleep: what the countdown started from.
+    pub wake_at: Cell<i32>,
+    _pad: [u8; 8],
+
+    // The slot's line (rule 3).
+    kind: AtomicU8,
+    /// Slots back to the page's first one.
+    pub back: AtomicU8,
+    /// Length: in slots for a page or a large allocation, in segments for a whale.
+    pub span: AtomicU32,
+    /// For a whale: segments of its run, the span and the reserve behind it.
+    pub reserve: AtomicU32,
+    /// For a whale: when it was freed, in coarse milliseconds; while it is live, how often it grew.
+    pub stamp: AtomicU32,
+    _pad2: [u8; 16],
+    /// Of the whole segment; used in the metadata of its first slot only.
+    pub segment: SegmentMeta,
+}
+
+const _: () = assert!(size_of::<Meta>() == META && core::mem::offset_of!(Meta, kind) == 64);
+
+/// Metadata of a segment.
+#[repr(C)]
+pub struct SegmentMeta {
+    /// Who has which slots.
+    pub slots: Slots,
+    /// When a slot became EMPTY last, in coarse milliseconds.
+    pub stamp: AtomicU32,
+    /// 1 + the level under which the segment is listed; 0: under none.
+    pub level: AtomicU8,
+    /// 1 if the segment was given huge pages.
+    pub huge: AtomicU8,
+}
+
+impl Meta {
+    /// What the slot is used for.
+    #[inline]
+    pub fn kind(&self) -> Kind {
+        match self.kind.load(Relaxed) {
+            1 => Kind::Page,
+            2 => Kind::Follow,
+            3 => Kind::Large,
+            4 => Kind::Whale,
+            5 => Kind::Heaps,
+            _ => Kind::Free,
+        }
+    }
+
+    /// Sets what the slot is used for (rule 3).
+    pub fn set_kind(&self, kind: Kind) {
+        self.kind.store(kind as u8, Relaxed);
+    }
+
+    /// The segment's metadata.
+    #[inline]
+    pub fn segment(&self) -> &SegmentMeta {
+        // SAFETY: the first slot's metadata starts the aligned piece in which this one lies, and is as long-lived.
+        unsafe { &(*self.first_of_segment()).segment }
+    }
+
+    fn first_of_segment(&self) -> *const Meta {
+        core::ptr::from_ref(self).map_addr(|a| a & !(SEGMENT_META - 1))
+    }
+
+    /// The slot's number in its segment.
+    #[inline]
+    pub fn slot(&self) -> u32 {
+        (core::ptr::from_ref(self).addr() % SEGMENT_META / META) as u32
+    }
+
+    /// The arena and the page number.
+    pub fn place_in_arena(&self) -> (&'static Arena, usize) {
+        arena::of_meta(core::ptr::from_ref(self).addr())
+    }
+
+    /// The first byte of the slot.
+    pub fn start(&self) -> *mut u8 {
+        let (arena, page) = self.place_in_arena();
+        arena::at(arena.page_address(page))
+    }
+
+    /// The arena and the segment's number there.
+    pub fn segment_in_arena(&self) -> (&'static Arena, usize) {
+        let (arena, page) = self.place_in_arena();
+        (arena, page / (SEGMENT / PAGE))
+    }
+
+    /// The metadata of the slot `n` further on; the caller knows that there is one.
+    #[inline]
+    pub fn forward(&self, n: u32) -> &'static Meta {
+        // SAFETY: metadata lies side by side and for ever; the caller knows the run.
+        unsafe { &*core::ptr::from_ref(self).wrapping_add(n as usize) }
+    }
+
+    /// From any slot of a page to its first one.
+    #[inline]
+    pub fn head(&self) -> &'static Meta {
+        let back = if self.kind() == Kind::Follow { self.back.load(Relaxed) } else { 0 };
+        // SAFETY: as in `forward`; `back` was set when the page was claimed (rule 3).
+        unsafe { &*core::ptr::from_ref(self).wrapping_sub(usize::from(back)) }
+    }
+
+    /// A raw pointer, for lists of pages.
+    #[inline]
+    pub fn raw(&self) -> *mut Meta {
+        core::ptr::from_ref(self).cast_mut()
+    }
+
+    /// Makes `span` slots from this one, which the caller has claimed, a page of `class`.
+    pub fn open(&self, owner: *mut Owner, class: usize, block_size: u32, span: u32, zero: bool) {
+        self.free.set(null_mut());
+        self.needed.set(0);
+        self.carved.set(0);
+        self.cap.set(span * PAGE as u32 / block_size);
+        self.block_size.set(block_size);
+        self.class.set(class as u8);
+        self.place.set(Place::Queue);
+        self.zero.set(zero);
+        self.span.store(span, Relaxed);
+        for i in 1..span {
+            let follow = self.forward(i);
+            follow.owner.set(null_mut());
+            follow.back.store(i as u8, Relaxed);
+            follow.set_kind(Kind::Follow);
+        }
+        self.set_kind(Kind::Page);
+        self.owner.set(owner);
+    }
+
+    /// Ends the page: freeing into it is an error from now on (rule 2).
+    pub fn close(&self) {
+        self.owner.set(null_mut());
+        for i in 0..self.span.load(Relaxed) {
+            self.forward(i).set_kind(Kind::Free);
+        }
+    }
+}
+
+/// The metadata of the page that `p` points into, found through the first arena or any other; None: not ours.
+#[inline]
+pub fn lookup(p: *mut u8) -> Option<&'static Meta> {
+    let offset = p.addr().wrapping_sub(arena::HOT.data());
+    let meta = if offset < arena::HOT.limit() {
+        arena::HOT.metas().wrapping_add((offset >> arena::PAGE_SHIFT) * META)
+    } else {
+        let (arena, page) = arena::find(p.addr())?;
+        arena.meta(page)
+    };
+    // SAFETY: metadata of used segments is accessible for ever; all its fields may be shared.
+    Some(unsafe { &*meta.cast::<Meta>() })
+}

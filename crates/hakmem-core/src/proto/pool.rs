@@ -1,0 +1,80 @@
+//! The pool of idle heaps: a thread that ends leaves its heap here, a new thread adopts one.
+//!
+//! A stack of nodes that are never unmapped, swung by compare-and-swap. A node is named by a number (its address
+//! shifted by 12), so the head's word has room for a tag that grows with every change: without it a popper could be
+//! held up between reading the top's link and its swing while others pop the top, pop the next and push the top
+//! back, and would then bring a node back into the pool that somebody uses (ABA).
+//!
+//! Rules
+//! 1. A node in the pool belongs to nobody; popping it makes the popper its owner (acquire), pushing it gives it up
+//!    with everything in it (release).
+//! 2. A node's link is read by poppers that may lose: it is atomic, and the node stays mapped for ever.
+
+use crate::sync::{AtomicU64, Ordering, const_new};
+
+const ID_BITS: u32 = 36;
+const ID_MASK: u64 = (1 << ID_BITS) - 1;
+
+/// The stack's one word: a tag above, the top's number below (0: none).
+#[derive(Debug)]
+pub struct Pool {
+    head: AtomicU64,
+}
+
+impl Default for Pool {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Pool {
+    const_new! {
+        /// An empty pool.
+        pub fn new() -> Self {
+            Self { head: AtomicU64::new(0) }
+        }
+    }
+
+    /// True if the pool was empty a moment ago.
+    pub fn is_empty(&self) -> bool {
+        self.head.load(Ordering::Relaxed) & ID_MASK == 0
+    }
+
+    /// Puts node `id` on top. `link` is that node's link. Lock-free.
+    pub fn push(&self, id: u64, link: &AtomicU64) {
+        let mut head = self.head.load(Ordering::Relaxed);
+        loop {
+            link.store(head & ID_MASK, Ordering::Relaxed);
+            let new = bump(head) | id;
+            // Release: the node's contents are seen by whoever pops it (rule 1).
+            match self.head.compare_exchange_weak(head, new, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    /// Takes the top node. `link_of` finds a node's link by its number. Lock-free.
+    pub fn pop<'a>(&self, link_of: impl Fn(u64) -> &'a AtomicU64) -> Option<u64> {
+        // Acquire, here and on failure: the link read next, and everything the last owner did to the node (rule 1),
+        // was written before the push that put the top there.
+        let mut head = self.head.load(Ordering::Acquire);
+        loop {
+            let id = head & ID_MASK;
+            if id == 0 {
+                return None;
+            }
+            let next = link_of(id).load(Ordering::Relaxed);
+            // Relaxed: the tag makes it the very value that was acquired above.
+            match self.head.compare_exchange_weak(head, bump(head) | next, Ordering::Relaxed, Ordering::Acquire) {
+                Ok(_) => return Some(id),
+                Err(now) => head = now,
+            }
+        }
+    }
+}
+
+/// The next tag, with no number.
+const fn bump(head: u64) -> u64 {
+    (head & !ID_MASK).wrapping_add(1 << ID_BITS)
+}

@@ -1,0 +1,195 @@
+//! The slots of one segment: which of its 32 pages are taken, and which free ones hold old data.
+//!
+//! One 64-bit word: the low half has a bit for each slot that is ACTIVE (somebody's), the high half a bit for each
+//! slot that is EMPTY (free, but resident and full of old bytes). A slot with neither bit is UNUSED: free, not
+//! resident, zero when touched.
+//!
+//! Rules
+//! 1. Whoever set a slot's ACTIVE bit owns the slot, its page metadata and its memory until it clears the bit.
+//! 2. A slot becomes ACTIVE by one compare-and-swap that also clears its EMPTY bit (acquire: the former owner's
+//!    writes are over); it is let go by one that clears ACTIVE (release).
+//! 3. Purging is owning: the purger makes EMPTY slots ACTIVE, gives their memory back, and lets them go UNUSED. So no
+//!    slot is ever handed out and purged at once.
+
+use crate::sync::{AtomicU64, Ordering, const_new};
+
+/// Slots in a segment.
+pub const SLOTS: u32 = 32;
+
+/// The state word of a segment.
+#[derive(Debug)]
+pub struct Slots {
+    word: AtomicU64,
+}
+
+/// What a claim got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Claim {
+    /// The first slot.
+    pub first: u32,
+    /// True if none of the claimed slots was EMPTY: their memory is zero.
+    pub clean: bool,
+    /// How many of the claimed slots were EMPTY.
+    pub dirty: u32,
+    /// How many slots are free after the claim.
+    pub free_left: u32,
+}
+
+const fn active(word: u64) -> u32 {
+    word as u32
+}
+const fn empty(word: u64) -> u32 {
+    (word >> 32) as u32
+}
+const fn word(active: u32, empty: u32) -> u64 {
+    (empty as u64) << 32 | active as u64
+}
+
+/// The mask of `n` slots from `first`.
+pub const fn run(first: u32, n: u32) -> u32 {
+    (((1u64 << n) - 1) as u32) << first
+}
+
+/// Bit i of the result is set if bits i … i + n - 1 of `free` are. O(log n).
+const fn starts_of_runs(mut free: u32, n: u32) -> u32 {
+    let mut have = 1;
+    while have < n {
+        let step = if have < n - have { have } else { n - have };
+        free &= free >> step;
+        have += step;
+    }
+    free
+}
+
+impl Default for Slots {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Slots {
+    const_new! {
+        /// All slots UNUSED.
+        pub fn new() -> Self {
+            Self { word: AtomicU64::new(0) }
+        }
+    }
+
+    /// Swings the word to what `change` makes of it, or gives up where it says None. Acquire and release: see rule 2.
+    fn swing(&self, mut change: impl FnMut(u64) -> Option<u64>) -> Option<(u64, u64)> {
+        let mut old = self.word.load(Ordering::Relaxed);
+        loop {
+            let new = change(old)?;
+            match self.word.compare_exchange_weak(old, new, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return Some((old, new)),
+                Err(now) => old = now,
+            }
+        }
+    }
+
+    /// Takes `n` neighbouring slots, EMPTY ones by preference (they cost no fault). None if there is no such run.
+    pub fn claim(&self, n: u32) -> Option<Claim> {
+        let mut mask = 0;
+        let (old, new) = self.swing(|w| {
+            let starts = starts_of_runs(!active(w), n);
+            let warm = starts & empty(w);
+            let pick = if warm != 0 { warm } else { starts };
+            if pick == 0 {
+                return None;
+            }
+            mask = run(pick.trailing_zeros(), n);
+            Some(word(active(w) | mask, empty(w) & !mask))
+        })?;
+        let dirty = (empty(old) & mask).count_ones();
+        Some(Claim {
+            first: mask.trailing_zeros(),
+            clean: dirty == 0,
+            dirty,
+            free_left: (!active(new)).count_ones(),
+        })
+    }
+
+    /// Takes exactly the slots of `mask`, if all of them are free.
+    pub fn claim_exact(&self, mask: u32) -> Option<Claim> {
+        let (old, new) =
+            self.swing(|w| (active(w) & mask == 0).then(|| word(active(w) | mask, empty(w) & !mask)))?;
+        let dirty = (empty(old) & mask).count_ones();
+        Some(Claim {
+            first: mask.trailing_zeros(),
+            clean: dirty == 0,
+            dirty,
+            free_left: (!active(new)).count_ones(),
+        })
+    }
+
+    /// Takes every EMPTY slot, to purge it (rule 3). Returns their mask, 0 if there was none.
+    pub fn claim_empty(&self) -> u32 {
+        let taken = self.swing(|w| (empty(w) != 0).then(|| word(active(w) | empty(w), 0)));
+        taken.map_or(0, |(old, _)| empty(old))
+    }
+
+    /// Takes the whole segment if nobody has any of it and none of it is EMPTY.
+    pub fn retire(&self) -> bool {
+        self.swing(|w| (w == 0).then(|| word(u32::MAX, 0))).is_some()
+    }
+
+    /// Lets the slots of `mask` go: EMPTY if they hold old data, UNUSED if they are zero and not resident. Returns
+    /// how many are free now.
+    ///
+    /// # Safety
+    /// The caller owns them (rule 1) and nobody will touch them on its behalf.
+    pub unsafe fn release(&self, mask: u32, dirty: bool) -> u32 {
+        let gone = if dirty { mask } else { 0 };
+        let swung = self.swing(|w| Some(word(active(w) & !mask, empty(w) | gone)));
+        swung.map_or(0, |(_, new)| (!active(new)).count_ones())
+    }
+
+    /// Free slots, a moment ago.
+    pub fn free_now(&self) -> u32 {
+        (!active(self.word.load(Ordering::Relaxed))).count_ones()
+    }
+
+    /// The masks of ACTIVE and EMPTY slots, a moment ago.
+    pub fn peek(&self) -> (u32, u32) {
+        let w = self.word.load(Ordering::Relaxed);
+        (active(w), empty(w))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_found_by_brute_force_too() {
+        let mut seed = 0x9E37_79B9_7F4A_7C15u64;
+        for _ in 0..20_000 {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            let free = (seed >> 32) as u32 | (seed as u32 & (seed >> 17) as u32);
+            for n in 1..=32 {
+                let expected = (0..=32 - n).filter(|&i| free & run(i, n) == run(i, n)).fold(0, |m, i| m | 1u32 << i);
+                assert_eq!(starts_of_runs(free, n), expected, "{free:032b} {n}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_slot_goes_round_unused_active_empty_purged() {
+        let s = Slots::new();
+        let a = s.claim(3).unwrap();
+        assert_eq!((a.first, a.clean, a.dirty, a.free_left), (0, true, 0, 29));
+        // SAFETY: just claimed.
+        assert_eq!(unsafe { s.release(run(1, 1), true) }, 30);
+        let b = s.claim(1).unwrap();
+        assert_eq!((b.first, b.clean), (1, false), "an EMPTY slot is taken before an UNUSED one");
+        // SAFETY: just claimed.
+        unsafe { s.release(run(0, 3), true) };
+        assert!(!s.retire(), "a segment with old data is not given away");
+        assert_eq!(s.claim_empty(), 0b111);
+        assert!(s.claim_exact(0b1).is_none());
+        // SAFETY: just claimed.
+        unsafe { s.release(0b111, false) };
+        assert!(s.retire());
+        assert!(s.claim(1).is_none());
+    }
+}

@@ -1,0 +1,76 @@
+//! Giving memory back: what has been free for the decay goes to the system, driven from slow paths, by `trim`, and by
+//! the scavenger, a thread that exists only once a good deal of freed memory lies idle.
+//!
+//! A pass merges the mail of idle heaps, then walks the whale cache and the segments that have EMPTY slots. It owns what it gives back while it does so
+//! (see `proto::slots`), so it runs beside everything else; `LOCK` only keeps two passes apart.
+
+mod scavenger;
+
+use crate::proto::lock::Lock;
+use crate::sync::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use crate::{arena, os, policy, segment, thread, whale};
+
+pub use scavenger::after_fork;
+
+/// Held over a pass, and across fork.
+pub static LOCK: Lock = Lock::new();
+/// Before this moment (coarse milliseconds) no pass is due.
+static NEXT: AtomicU32 = AtomicU32::new(0);
+static PURGED: AtomicU64 = AtomicU64::new(0);
+
+/// Bytes given back so far.
+pub fn purged_bytes() -> u64 {
+    PURGED.load(Relaxed)
+}
+
+/// Bytes that are free and not given back.
+pub fn idle_bytes() -> usize {
+    segment::dirty_bytes() + whale::cached_bytes()
+}
+
+/// Called where memory became free: makes a pass if one is due, and wakes the scavenger if there is work for it.
+pub fn tick() {
+    let idle = idle_bytes();
+    let scavenge = policy::SCAVENGE_MIB.get() as usize;
+    if scavenge != 0 && idle >= scavenge << 20 && scavenger::wake() {
+        return;
+    }
+    let now = os::now_ms();
+    let wait = now.wrapping_sub(NEXT.load(Relaxed));
+    // Ahead of NEXT by less than half the clock's range: not due yet.
+    if wait > u32::MAX / 2 {
+        return;
+    }
+    pass(now, policy::DECAY_MS.get());
+}
+
+/// Gives back what has been free for `decay` ms at `now`. Returns the bytes; 0 also if another pass is running.
+/// O(groups + freed pieces).
+pub fn pass(now: u32, decay: u32) -> usize {
+    let Some(_held) = LOCK.try_lock() else { return 0 };
+    NEXT.store(now.wrapping_add((decay / 4).max(10)), Relaxed);
+    run(now, decay)
+}
+
+/// Gives everything back that is free now. Returns the bytes.
+pub fn all() -> usize {
+    let _held = LOCK.lock();
+    run(os::now_ms(), 0)
+}
+
+fn run(now: u32, decay: u32) -> usize {
+    thread::tidy_idle();
+    let mut given = whale::purge(now, decay);
+    for arena in arena::all() {
+        for (g, group) in arena.groups().iter().enumerate() {
+            let mut dirty = group.dirty.load(Relaxed);
+            while dirty != 0 {
+                let bit = dirty.trailing_zeros() as usize;
+                dirty &= dirty - 1;
+                given += segment::purge(arena, g * arena::GROUP + bit, now, decay);
+            }
+        }
+    }
+    PURGED.fetch_add(given as u64, Relaxed);
+    given
+}

@@ -1,0 +1,202 @@
+//! Segments shared by all classes and threads: pages are claimed from the fullest one that has room.
+//!
+//! Filling the fullest first lets the others become empty, so that they can be given back whole and stay dense
+//! enough for huge pages. Segments with free slots are listed in bitmaps by level of fullness; the lists are hints,
+//! the slot word of the segment decides.
+//!
+//! Rules
+//! 1. Slots follow `proto::slots`.
+//! 2. After every change of a segment's slots `relist` runs; it ends only when the level it listed is that of the
+//!    slots as they are then. So a segment with free slots is listed once everybody who changed it is through.
+//! 3. A segment that is wholly free and clean is retired (all its slots taken) before it goes back to the arena.
+
+use crate::arena::{self, Arena, GROUP, Group, LEVELS, PAGE, SEGMENT};
+use crate::os;
+use crate::page::Meta;
+use crate::policy;
+use crate::proto::slots::{SLOTS, run};
+use crate::sync::{
+    AtomicUsize,
+    Ordering::{Relaxed, SeqCst},
+};
+
+/// Segments looked at in vain for a run of slots before a fresh one is taken.
+const TRIES: usize = 16;
+const PER_SEGMENT: usize = SEGMENT / PAGE;
+
+static DIRTY: AtomicUsize = AtomicUsize::new(0);
+static IN_USE: AtomicUsize = AtomicUsize::new(0);
+
+/// Bytes in EMPTY slots: free, but not given back.
+pub fn dirty_bytes() -> usize {
+    DIRTY.load(Relaxed)
+}
+
+/// Claims `n` neighbouring slots. Returns the first one's metadata and whether their memory is zero. None: out of
+/// memory. Lock-free unless a fresh segment is needed; O(groups in use).
+pub fn claim(n: u32) -> Option<(&'static Meta, bool)> {
+    arena::all().find_map(|arena| claim_in(arena, n)).or_else(|| claim_fresh(n))
+}
+
+fn claim_in(arena: &'static Arena, n: u32) -> Option<(&'static Meta, bool)> {
+    let mut tries = 0;
+    for level in level_of(n)..LEVELS {
+        for (g, group) in arena.groups().iter().enumerate() {
+            let mut listed = group.level[level].load(Relaxed);
+            while listed != 0 {
+                let segment = g * GROUP + listed.trailing_zeros() as usize;
+                listed &= listed - 1;
+                let head = head_of(arena, segment);
+                if let Some(claim) = head.segment().slots.claim(n) {
+                    DIRTY.fetch_sub(claim.dirty as usize * PAGE, Relaxed);
+                    if head.segment().level.load(Relaxed) != listed_as(claim.free_left) {
+                        relist(arena, segment);
+                    }
+                    return Some((head.forward(claim.first), claim.clean));
+                }
+                tries += 1;
+                if tries == TRIES {
+                    return None;
+                }
+            }
+        }
+    }
+    None
+}
+
+fn claim_fresh(n: u32) -> Option<(&'static Meta, bool)> {
+    let (arena, segment) = arena::take_run(1, 1, 1)?;
+    let head = head_of(arena, segment);
+    // A segment that was never used has no slot taken; one that was is retired (rule 3). Either way they are ours.
+    head.segment().slots.retire();
+    let huge_from = policy::HUGE_FROM_SEGMENTS.get() as usize;
+    if IN_USE.fetch_add(1, Relaxed) >= huge_from && huge_from != 0 && head.segment().huge.load(Relaxed) == 0 {
+        let huge = os::want_huge(head.start().addr(), SEGMENT);
+        head.segment().huge.store(u8::from(huge), Relaxed);
+    }
+    if n < SLOTS {
+        // SAFETY: all slots are ours, and these are not kept.
+        unsafe { head.segment().slots.release(run(n, SLOTS - n), false) };
+    }
+    relist(arena, segment);
+    Some((head, true))
+}
+
+/// Claims the `more` slots behind the `n` at `first`, if they are free.
+pub fn extend(first: &Meta, n: u32, more: u32) -> bool {
+    if first.slot() + n + more > SLOTS {
+        return false;
+    }
+    let Some(claim) = first.segment().slots.claim_exact(run(first.slot() + n, more)) else { return false };
+    DIRTY.fetch_sub(claim.dirty as usize * PAGE, Relaxed);
+    let (arena, segment) = first.segment_in_arena();
+    relist(arena, segment);
+    true
+}
+
+/// Lets `n` slots from `first` go; their memory is dirty. Lock-free, O(1).
+///
+/// # Safety
+/// The caller owns them, their metadata says `Kind::Free`, and nobody will touch them on its behalf.
+pub unsafe fn release(first: &Meta, n: u32) {
+    let (arena, segment) = first.segment_in_arena();
+    let meta = first.segment();
+    meta.stamp.store(os::now_ms(), Relaxed);
+    DIRTY.fetch_add(n as usize * PAGE, Relaxed);
+    // SAFETY: passed on.
+    let free = unsafe { meta.slots.release(run(first.slot(), n), true) };
+    let (group, bit) = arena.group_of(segment);
+    if group.dirty.load(Relaxed) & bit == 0 {
+        group.dirty.fetch_or(bit, SeqCst);
+    }
+    if meta.level.load(SeqCst) != listed_as(free) {
+        relist(arena, segment);
+    }
+}
+
+/// Gives the EMPTY slots of a segment back to the system if the last came `decay` ms or more before `now`. Returns
+/// the bytes given back. A segment that is wholly free after that goes back to the arena.
+pub fn purge(arena: &'static Arena, segment: usize, now: u32, decay: u32) -> usize {
+    let (group, bit) = arena.group_of(segment);
+    let head = head_of(arena, segment);
+    let meta = head.segment();
+    if now.wrapping_sub(meta.stamp.load(Relaxed)) < decay {
+        return 0;
+    }
+    group.dirty.fetch_and(!bit, SeqCst);
+    let mask = meta.slots.claim_empty();
+    let (mut rest, mut kept, mut given) = (mask, 0, 0);
+    while rest != 0 {
+        let first = rest.trailing_zeros();
+        let n = (rest >> first).trailing_ones();
+        let piece = run(first, n);
+        rest &= !piece;
+        if os::purge(head.forward(first).start().addr(), n as usize * PAGE) {
+            given += n as usize * PAGE;
+        } else {
+            kept |= piece;
+        }
+    }
+    DIRTY.fetch_sub(given, Relaxed);
+    // SAFETY: claimed above; the two masks are what was claimed.
+    unsafe {
+        meta.slots.release(mask & !kept, false);
+        if kept != 0 {
+            // Locked memory, or no room for another map: tried again after another decay.
+            meta.slots.release(kept, true);
+            meta.stamp.store(now, Relaxed);
+            group.dirty.fetch_or(bit, SeqCst);
+        }
+    }
+    if meta.slots.retire() {
+        unlist(group, bit, meta.level.swap(0, SeqCst));
+        IN_USE.fetch_sub(1, Relaxed);
+        // SAFETY: the segment is retired: wholly ours, and clean.
+        unsafe { arena::give_run((arena, segment), 1) };
+    } else {
+        relist(arena, segment);
+    }
+    given
+}
+
+fn head_of(arena: &Arena, segment: usize) -> &'static Meta {
+    // SAFETY: metadata of used segments is accessible for ever; all its fields may be shared.
+    unsafe { &*arena.meta(segment * PER_SEGMENT).cast::<Meta>() }
+}
+
+const fn level_of(free: u32) -> usize {
+    let level = free.ilog2() as usize;
+    if level < LEVELS { level } else { LEVELS - 1 }
+}
+
+/// What a segment's `level` field says when it has `free` free slots.
+const fn listed_as(free: u32) -> u8 {
+    if free == 0 { 0 } else { level_of(free) as u8 + 1 }
+}
+
+fn unlist(group: &Group, bit: u64, level: u8) {
+    if level > 0 {
+        group.level[usize::from(level) - 1].fetch_and(!bit, SeqCst);
+    }
+}
+
+/// Lists a segment under its level (rule 2). Sequentially consistent throughout: whoever clears a bit must see, when
+/// it looks at the slots again, what made another thread set it.
+fn relist(arena: &Arena, segment: usize) {
+    let (group, bit) = arena.group_of(segment);
+    let head = head_of(arena, segment);
+    let meta = head.segment();
+    loop {
+        let wanted = listed_as(meta.slots.free_now());
+        let old = meta.level.swap(wanted, SeqCst);
+        if old != wanted {
+            unlist(group, bit, old);
+        }
+        if wanted > 0 {
+            group.level[usize::from(wanted) - 1].fetch_or(bit, SeqCst);
+        }
+        if listed_as(meta.slots.free_now()) == wanted {
+            return;
+        }
+    }
+}

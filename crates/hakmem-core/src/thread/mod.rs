@@ -1,0 +1,264 @@
+//! Threads: how each gets its heap, what becomes of it when the thread ends, and fork.
+//!
+//! A thread adopts an idle heap with all its pages, or has one made. When it ends, the heap goes back to the pool,
+//! pages and all, and the thread's word becomes the *dead* heap: what its last destructors free goes the remote way,
+//! what they allocate comes from a heap borrowed for the one call.
+//!
+//! Rules
+//! 1. A heap's owner is the thread whose word points to it. `state` says LIVE from the moment it is taken from the
+//!    pool until just before it is put back.
+//! 2. The thread's word is set before anything is called that may itself allocate (`pthread_*`).
+//! 3. Locks are taken in the order purge, heaps, whale, arena; fork holds them all.
+
+mod tls;
+
+use crate::arena::PAGE;
+use crate::heap::Heap;
+use crate::page::{Kind, Meta};
+use crate::proto::lock::Lock;
+use crate::proto::pool::Pool;
+use crate::size_class::CLASS16;
+use crate::sync::{
+    AtomicPtr, AtomicU8, AtomicU32, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use crate::{arena, purge, segment, whale};
+use core::cell::UnsafeCell;
+use core::ptr::null_mut;
+
+pub use tls::{State, front, state};
+
+/// Heaps are a page of memory apart; a heap's number is its address in such units.
+const HEAP_SHIFT: u32 = 12;
+const IDLE: u32 = 0;
+/// A heap's `state` while a thread has it.
+pub const LIVE: u32 = 1;
+const LOST: u32 = 2;
+
+static POOL: Pool = Pool::new();
+/// Every heap ever made, newest first.
+static ALL: AtomicPtr<Heap> = AtomicPtr::new(null_mut());
+static MADE: AtomicU64 = AtomicU64::new(0);
+
+/// The slot that new heaps are cut from, and how many were.
+struct Quarry(UnsafeCell<(Option<&'static Meta>, usize)>);
+// SAFETY: reached under HEAPS_LOCK alone.
+unsafe impl Sync for Quarry {}
+static QUARRY: Quarry = Quarry(UnsafeCell::new((None, 0)));
+static HEAPS_LOCK: Lock = Lock::new();
+
+static KEY: AtomicU32 = AtomicU32::new(0);
+const UNBORN: u8 = 0;
+const BEING_BORN: u8 = 1;
+const READY: u8 = 2;
+static PROCESS: AtomicU8 = AtomicU8::new(UNBORN);
+
+/// Heaps ever made.
+pub fn heaps_made() -> u64 {
+    MADE.load(Relaxed)
+}
+
+/// Every heap ever made.
+pub fn all_heaps() -> impl Iterator<Item = &'static Heap> {
+    // Acquire: a heap was filled in before it was linked. SAFETY: heaps are for ever.
+    let mut next = ALL.load(Acquire);
+    core::iter::from_fn(move || {
+        // SAFETY: heaps are for ever.
+        let heap = unsafe { next.as_ref() }?;
+        next = heap.next_heap.load(Relaxed);
+        Some(heap)
+    })
+}
+
+/// Runs `f` with the calling thread's heap, which is got if need be. None: no memory for a heap, or `f` says so.
+#[inline(always)]
+pub fn with_heap<R>(f: impl Fn(&'static Heap) -> Option<R>) -> Option<R> {
+    match tls::state() {
+        State::Live(heap) => f(heap),
+        other => with_new_heap(other, &f),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn with_new_heap<R>(state: State, f: &dyn Fn(&'static Heap) -> Option<R>) -> Option<R> {
+    if let State::Empty = state {
+        return f(settle()?);
+    }
+    let heap = adopt()?;
+    tls::set_live(heap);
+    let result = f(heap);
+    abandon(heap);
+    result
+}
+
+/// The calling thread's first allocation: it gets a heap for its life.
+fn settle() -> Option<&'static Heap> {
+    let heap = adopt()?;
+    tls::set_live(heap); // Rule 2.
+    // SAFETY: a valid key. If it cannot be set (out of memory), the heap is not given back when the thread ends.
+    unsafe { libc::pthread_setspecific(process_key(), core::ptr::from_ref(heap).cast()) };
+    Some(heap)
+}
+
+/// Takes an idle heap, or makes one.
+fn adopt() -> Option<&'static Heap> {
+    let heap = match POOL.pop(|id| &heap_by_id(id).link) {
+        Some(id) => heap_by_id(id),
+        None => make()?,
+    };
+    heap.state.store(LIVE, Relaxed);
+    Some(heap)
+}
+
+/// The thread ends: its heap goes back to the pool with everything that is still live in it.
+fn abandon(heap: &'static Heap) {
+    heap.collect();
+    tls::set_dead();
+    put_back(heap);
+}
+
+fn put_back(heap: &'static Heap) {
+    heap.state.store(IDLE, Relaxed);
+    POOL.push(id_of(heap), &heap.link);
+}
+
+fn id_of(heap: &Heap) -> u64 {
+    (core::ptr::from_ref(heap).addr() >> HEAP_SHIFT) as u64
+}
+
+fn heap_by_id(id: u64) -> &'static Heap {
+    // SAFETY: the number was made from a heap's address, and heaps are for ever.
+    unsafe { &*arena::at((id as usize) << HEAP_SHIFT).cast::<Heap>() }
+}
+
+/// Makes a heap: one of the 16 that a page slot holds.
+#[cold]
+fn make() -> Option<&'static Heap> {
+    const PER_SLOT: usize = PAGE >> HEAP_SHIFT;
+    let heap = {
+        let _held = HEAPS_LOCK.lock();
+        // SAFETY: under the lock.
+        let (slot, cut) = unsafe { &mut *QUARRY.0.get() };
+        if slot.is_none() || *cut == PER_SLOT {
+            let (meta, zero) = segment::claim(1)?;
+            meta.set_kind(Kind::Heaps);
+            if !zero {
+                // SAFETY: the slot was claimed just now.
+                unsafe { meta.start().write_bytes(0, PAGE) };
+            }
+            (*slot, *cut) = (Some(meta), 0);
+        }
+        let start = (*slot)?.start();
+        *cut += 1;
+        start.wrapping_add((*cut - 1) << HEAP_SHIFT).cast::<Heap>()
+    };
+    // SAFETY: fresh, zero memory of a heap's size and alignment; all zero is a heap with empty lists but for the
+    // class table, which is written before anybody else knows of it.
+    let heap = unsafe {
+        (&raw mut (*heap).front.class16).write(CLASS16);
+        &*heap
+    };
+    let mut first = ALL.load(Relaxed);
+    loop {
+        heap.next_heap.store(first, Relaxed);
+        // Release: see `all_heaps`.
+        let swung = ALL.compare_exchange_weak(first, core::ptr::from_ref(heap).cast_mut(), Release, Relaxed);
+        match swung {
+            Ok(_) => break,
+            Err(now) => first = now,
+        }
+    }
+    MADE.fetch_add(1, Relaxed);
+    Some(heap)
+}
+
+/// The key whose destructor gives heaps back; registers it and the fork handlers the first time.
+fn process_key() -> libc::pthread_key_t {
+    if PROCESS.load(Acquire) != READY {
+        be_born();
+    }
+    KEY.load(Relaxed)
+}
+
+#[cold]
+fn be_born() {
+    if PROCESS.compare_exchange(UNBORN, BEING_BORN, Acquire, Acquire).is_ok() {
+        let mut key = 0;
+        // SAFETY: plain registrations of functions that live as long as the process; what they allocate is served,
+        // since this thread has a heap (rule 2).
+        unsafe {
+            libc::pthread_key_create(&mut key, Some(on_exit));
+            libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(after_fork_in_child));
+        }
+        KEY.store(key, Relaxed);
+        PROCESS.store(READY, Release);
+        return;
+    }
+    while PROCESS.load(Acquire) != READY {
+        crate::sync::spin();
+    }
+}
+
+unsafe extern "C" fn on_exit(heap: *mut libc::c_void) {
+    if let State::Live(own) = tls::state()
+        && core::ptr::eq(own, heap.cast())
+    {
+        abandon(own);
+        purge::tick();
+    }
+}
+
+/// Merges what was freed into idle heaps, so that their empty pages become anybody's. O(idle heaps + their mail).
+pub fn tidy_idle() {
+    let mut done: *const Heap = core::ptr::null();
+    let mut budget = MADE.load(Relaxed);
+    while budget > 0 && let Some(id) = POOL.pop(|id| &heap_by_id(id).link) {
+        let heap = heap_by_id(id);
+        if heap.has_mail() {
+            heap.collect();
+        }
+        heap.link.store(if done.is_null() { 0 } else { done.addr() as u64 }, Relaxed);
+        done = heap;
+        budget -= 1;
+    }
+    // They are taken all before any is put back: the pool is a stack.
+    while !done.is_null() {
+        // SAFETY: popped above, so ours.
+        let heap = unsafe { &*done };
+        done = arena::at(heap.link.load(Relaxed) as usize).cast();
+        POOL.push(id_of(heap), &heap.link);
+    }
+}
+
+extern "C" fn before_fork() {
+    purge::LOCK.acquire();
+    HEAPS_LOCK.acquire();
+    whale::LOCK.acquire();
+    arena::LOCK.acquire();
+}
+
+extern "C" fn after_fork() {
+    arena::LOCK.release();
+    whale::LOCK.release();
+    HEAPS_LOCK.release();
+    purge::LOCK.release();
+}
+
+/// Only the forking thread goes on: the other threads' heaps become idle, but for those that were caught in the
+/// middle of a change, which are lost (their blocks can still be freed; nothing is ever allocated from them).
+extern "C" fn after_fork_in_child() {
+    after_fork();
+    purge::after_fork();
+    let own = front();
+    for heap in all_heaps() {
+        if core::ptr::eq(&heap.front, own) || heap.state.load(Relaxed) != LIVE {
+            continue;
+        }
+        if heap.after_fork() {
+            put_back(heap);
+        } else {
+            heap.state.store(LOST, Relaxed);
+        }
+    }
+}

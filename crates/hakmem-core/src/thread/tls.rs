@@ -1,0 +1,106 @@
+//! The one word of thread-local storage, initial-exec, on stable Rust.
+//!
+//! `thread_local!` in a shared library goes through `__tls_get_addr`, which costs a call and may itself allocate. So
+//! the word is defined in assembly and read with two instructions (one, once the linker has relaxed the access in an
+//! executable). It starts as the address of the *empty heap*, a read-only front whose lists are all empty: the fast
+//! path needs no test for "is there a heap yet", it finds nothing and takes the slow path.
+
+use crate::heap::{Front, Heap};
+use crate::page::Block;
+use crate::size_class::{CLASS16, CLASSES, TABLE16};
+use core::arch::{asm, global_asm};
+
+/// A front that no thread writes: it has the layout of [`Front`] and no interior mutability, so it is read-only data.
+#[repr(C)]
+struct Still {
+    free: [*mut Block; CLASSES],
+    class16: [u8; TABLE16],
+}
+// SAFETY: never written.
+unsafe impl Sync for Still {}
+const _: () = assert!(size_of::<Still>() == size_of::<Front>());
+
+const STILL: Still = Still { free: [core::ptr::null_mut(); CLASSES], class16: CLASS16 };
+/// What a thread has before its first allocation, and what it has after it gave its heap back. Side by side, so that
+/// one comparison tells both from a heap.
+static STILLS: [Still; 2] = [STILL; 2];
+
+#[cfg(target_arch = "x86_64")]
+global_asm!(
+    ".pushsection .tdata.hakmem_heap,\"awT\",@progbits",
+    ".p2align 3",
+    ".globl __hakmem_heap_v0",
+    ".hidden __hakmem_heap_v0",
+    ".type __hakmem_heap_v0,@object",
+    ".size __hakmem_heap_v0,8",
+    "__hakmem_heap_v0:",
+    ".quad {empty}",
+    ".popsection",
+    empty = sym STILLS,
+);
+
+/// The calling thread's front: of its heap, or of the empty or dead heap, whose lists are empty and stay so.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub fn front() -> *const Front {
+    let front;
+    // SAFETY: reads the thread's own word. `pure` holds between the places that set it, which are all behind calls
+    // that are not inlined.
+    unsafe {
+        asm!(
+            "mov {0}, qword ptr [rip + __hakmem_heap_v0@GOTTPOFF]",
+            "mov {0}, qword ptr fs:[{0}]",
+            out(reg) front,
+            options(pure, readonly, nostack, preserves_flags)
+        );
+    }
+    front
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline(never)]
+fn set(front: *const Front) {
+    // SAFETY: writes the thread's own word.
+    unsafe {
+        asm!(
+            "mov {0}, qword ptr [rip + __hakmem_heap_v0@GOTTPOFF]",
+            "mov qword ptr fs:[{0}], {1}",
+            out(reg) _,
+            in(reg) front,
+            options(nostack, preserves_flags)
+        );
+    }
+}
+
+/// What the thread's word says.
+#[derive(Clone, Copy)]
+pub enum State {
+    /// It has not allocated yet.
+    Empty,
+    /// It has a heap.
+    Live(&'static Heap),
+    /// It has given its heap back: it is ending.
+    Dead,
+}
+
+/// Reads the word on slow paths.
+#[inline]
+pub fn state() -> State {
+    let front = front();
+    let offset = front.addr().wrapping_sub((&raw const STILLS).addr());
+    if offset >= size_of_val(&STILLS) {
+        // SAFETY: every other value was set by `set_live`, and heaps are for ever.
+        return State::Live(unsafe { &*front.cast::<Heap>() });
+    }
+    if offset == 0 { State::Empty } else { State::Dead }
+}
+
+/// Gives the thread a heap.
+pub fn set_live(heap: &'static Heap) {
+    set(&heap.front);
+}
+
+/// Marks the thread as ending.
+pub fn set_dead() {
+    set((&raw const STILLS[1]).cast());
+}

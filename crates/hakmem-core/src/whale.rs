@@ -1,0 +1,354 @@
+//! Whales, over 1 MiB: runs of whole segments, with a cache of recently freed ones.
+//!
+//! A freed run stays in the cache with its memory for the decay, since faulting it in again costs ten times what
+//! keeping it does. The best fit serves a request; what is left of it stays cached. A block that is grown again and
+//! again gets room behind it that costs nothing until it is used; where there is none, its page tables are moved,
+//! not its bytes.
+//!
+//! Rules
+//! 1. The cache's entries change under `LOCK`. A cached run is dirty, and in nobody's hands but the cache's.
+//! 2. The metadata of a live whale's first slot belongs to whoever owns the block; every other slot of the run says
+//!    `Kind::Free`.
+//! 3. Of a run of `reserve` segments the first `span` are accessible and may be dirty, the rest is clean.
+
+use crate::arena::{self, PAGE, Run, SEGMENT};
+use crate::os;
+use crate::page::{Kind, Meta};
+use crate::proto::lock::Lock;
+use crate::usage;
+use crate::sync::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use core::cell::UnsafeCell;
+
+const RING: usize = 16;
+/// The cache may hold this much whatever the program does …
+const KEEP_ANYWAY: usize = 32 << 20;
+/// A request this large is never served.
+const TOO_LARGE: usize = 1 << 46;
+
+#[derive(Clone, Copy)]
+struct Entry {
+    run: Run,
+    len: usize,
+    stamp: u32,
+}
+
+struct Cache(UnsafeCell<[Option<Entry>; RING]>);
+// SAFETY: reached through `entries` alone, under the lock (rule 1).
+unsafe impl Sync for Cache {}
+
+/// Held over every use of the cache, and across fork.
+pub static LOCK: Lock = Lock::new();
+static CACHE: Cache = Cache(UnsafeCell::new([None; RING]));
+static CACHED: AtomicUsize = AtomicUsize::new(0);
+static LIVE: AtomicI64 = AtomicI64::new(0);
+static HANDED: AtomicU64 = AtomicU64::new(0);
+static RETURNED: AtomicU64 = AtomicU64::new(0);
+static HITS: AtomicU64 = AtomicU64::new(0);
+
+/// Allocations, frees and allocations served from the cache so far.
+pub fn counts() -> (u64, u64, u64) {
+    (HANDED.load(Relaxed), RETURNED.load(Relaxed), HITS.load(Relaxed))
+}
+/// Bytes in the cache.
+pub fn cached_bytes() -> usize {
+    CACHED.load(Relaxed)
+}
+/// Bytes in live whales.
+pub fn live_bytes() -> usize {
+    LIVE.load(Relaxed).max(0) as usize
+}
+
+fn note_live(segments: i64) {
+    LIVE.fetch_add(segments * SEGMENT as i64, Relaxed);
+    usage::add(segments * SEGMENT as i64);
+}
+
+/// Runs `f` on the cache under the lock.
+fn with_cache<R>(f: impl FnOnce(&mut [Option<Entry>; RING]) -> R) -> R {
+    let _held = LOCK.lock();
+    // SAFETY: rule 1; `f` does not come back here, as it gets nothing that could.
+    f(unsafe { &mut *CACHE.0.get() })
+}
+
+fn segments_for(n: usize) -> usize {
+    n.div_ceil(SEGMENT)
+}
+
+fn head_of(run: Run) -> &'static Meta {
+    // SAFETY: metadata of used segments is accessible for ever; all its fields may be shared.
+    unsafe { &*run.0.meta(run.1 * (SEGMENT / PAGE)).cast::<Meta>() }
+}
+
+fn run_of(meta: &Meta) -> Run {
+    meta.segment_in_arena()
+}
+
+fn address(run: Run) -> usize {
+    run.0.page_address(run.1 * (SEGMENT / PAGE))
+}
+
+/// Takes room for `n` bytes at a multiple of `align`, a power of two. The flag says whether it is zero. None: out of
+/// memory. O(RING) from the cache, else O(groups + n / 2 MiB).
+pub fn alloc(n: usize, align: usize) -> Option<(&'static Meta, bool)> {
+    if n > TOO_LARGE || align > TOO_LARGE {
+        return None;
+    }
+    let len = segments_for(n.max(1));
+    let (run, zero) = match take_cached(len, align) {
+        Some(run) => (run, false),
+        None => (arena::take_run(len, (align / SEGMENT).max(1), len)?, true),
+    };
+    let meta = head_of(run);
+    // In case no page ever was in this segment: its slots are not to be claimed.
+    meta.segment().slots.retire();
+    meta.span.store(len as u32, Relaxed);
+    meta.reserve.store(len as u32, Relaxed);
+    meta.stamp.store(0, Relaxed);
+    meta.set_kind(Kind::Whale);
+    note_live(len as i64);
+    HANDED.fetch_add(1, Relaxed);
+    Some((meta, zero))
+}
+
+/// The smallest cached run that will do; what is too much of it stays behind.
+fn take_cached(len: usize, align: usize) -> Option<Run> {
+    if CACHED.load(Relaxed) == 0 {
+        return None;
+    }
+    let run = with_cache(|entries| {
+        let fits = |e: &Entry| e.len >= len && address(e.run).is_multiple_of(align);
+        let best = entries.iter_mut().filter(|slot| slot.as_ref().is_some_and(fits));
+        let best = best.min_by_key(|slot| slot.as_ref().map_or(usize::MAX, |e| e.len))?;
+        let entry = best.take()?;
+        if entry.len > len {
+            *best = Some(Entry { run: (entry.run.0, entry.run.1 + len), len: entry.len - len, ..entry });
+        }
+        Some(entry.run)
+    })?;
+    CACHED.fetch_sub(len * SEGMENT, Relaxed);
+    HITS.fetch_add(1, Relaxed);
+    Some(run)
+}
+
+/// Frees what starts at `meta`. Returns the bytes freed.
+///
+/// # Safety
+/// It is a live whale and the caller's to free.
+pub unsafe fn free(meta: &Meta) -> usize {
+    let run = run_of(meta);
+    let (len, reserve) = (meta.span.load(Relaxed) as usize, meta.reserve.load(Relaxed) as usize);
+    meta.set_kind(Kind::Free);
+    note_live(-(len as i64));
+    RETURNED.fetch_add(1, Relaxed);
+    if reserve > len {
+        // SAFETY: ours, and clean (rule 3).
+        unsafe { arena::give_run((run.0, run.1 + len), reserve - len) };
+    }
+    CACHED.fetch_add(len * SEGMENT, Relaxed);
+    let now = os::now_ms();
+    let crowded = with_cache(|entries| {
+        let entry = Entry { run, len, stamp: now };
+        // Runs that lie side by side become one, so that larger requests find them.
+        let before = |e: &Entry| core::ptr::eq(e.run.0, run.0) && e.run.1 + e.len == run.1;
+        let after = |e: &Entry| core::ptr::eq(e.run.0, run.0) && run.1 + len == e.run.1;
+        let mut joined = entry;
+        for slot in entries.iter_mut() {
+            if slot.as_ref().is_some_and(before) {
+                joined.run = slot.map_or(joined.run, |e| e.run);
+                joined.len += slot.take().map_or(0, |e| e.len);
+            } else if slot.as_ref().is_some_and(after) {
+                joined.len += slot.take().map_or(0, |e| e.len);
+            }
+        }
+        let victim = match entries.iter().position(Option::is_none) {
+            Some(free) => free,
+            None => oldest(entries, now)?,
+        };
+        entries[victim].replace(joined)
+    });
+    if let Some(entry) = crowded {
+        drop_entry(entry);
+    }
+    while cached_bytes() > KEEP_ANYWAY.max(live_bytes()) {
+        let Some(entry) = with_cache(|entries| oldest(entries, now).and_then(|i| entries[i].take())) else { break };
+        drop_entry(entry);
+    }
+    len * SEGMENT
+}
+
+fn oldest(entries: &[Option<Entry>; RING], now: u32) -> Option<usize> {
+    let age = |i: &usize| entries[*i].as_ref().map(|e| now.wrapping_sub(e.stamp));
+    (0..RING).filter(|&i| entries[i].is_some()).max_by_key(age)
+}
+
+/// Gives a run that was taken out of the cache back to the system. Returns the bytes.
+fn drop_entry(entry: Entry) -> usize {
+    let bytes = entry.len * SEGMENT;
+    if purge_run(entry.run, entry.len) {
+        CACHED.fetch_sub(bytes, Relaxed);
+        // SAFETY: ours since it left the cache, and clean now.
+        unsafe { arena::give_run(entry.run, entry.len) };
+        return bytes;
+    }
+    // Locked memory, or no room for another map: keep it, and try again later.
+    let entry = Entry { stamp: os::now_ms(), ..entry };
+    let homeless = with_cache(|entries| match entries.iter().position(Option::is_none) {
+        Some(free) => entries[free].replace(entry),
+        None => Some(entry),
+    });
+    if let Some(entry) = homeless {
+        // No place to remember it: clear it by hand, so that it can go back clean.
+        CACHED.fetch_sub(bytes, Relaxed);
+        // SAFETY: accessible (rule 1 of the arena) and ours.
+        unsafe {
+            arena::at(address(entry.run)).write_bytes(0, bytes);
+            arena::give_run(entry.run, entry.len);
+        }
+    }
+    0
+}
+
+fn purge_run(run: Run, len: usize) -> bool {
+    os::purge(address(run), len * SEGMENT)
+}
+
+/// Gives cached runs back that were freed `decay` ms or more before `now`. Returns the bytes.
+pub fn purge(now: u32, decay: u32) -> usize {
+    let mut given = 0;
+    // One round: what cannot be given back is put in again.
+    for i in 0..RING {
+        let due = |e: &Entry| now.wrapping_sub(e.stamp) >= decay;
+        let entry = with_cache(|entries| if entries[i].as_ref().is_some_and(due) { entries[i].take() } else { None });
+        given += entry.map_or(0, drop_entry);
+    }
+    given
+}
+
+/// Bytes that the whale at `meta` holds.
+pub fn size(meta: &Meta) -> usize {
+    meta.span.load(Relaxed) as usize * SEGMENT
+}
+
+/// Makes `n` bytes of a recycled whale zero: where little of it is resident, by giving it back, since the kernel
+/// will zero only what is touched; else by hand.
+///
+/// # Safety
+/// It is live, and nobody else uses it during the call.
+pub unsafe fn clear(meta: &Meta, n: usize) {
+    let start = meta.start();
+    if mostly_absent(start.addr(), n) && os::purge(start.addr(), segments_for(n) * SEGMENT) {
+        return;
+    }
+    // SAFETY: the whale holds n bytes.
+    unsafe { start.write_bytes(0, n) };
+}
+
+/// True if less than half of a sample of the range is resident.
+fn mostly_absent(at: usize, n: usize) -> bool {
+    const SAMPLE: usize = 64;
+    let piece = SAMPLE * os::page_size();
+    let mut map = [0; SAMPLE];
+    let (mut seen, mut there) = (0, 0);
+    // At most 16 pieces, evenly spread.
+    for offset in (0..n).step_by(piece.max(n / 16).next_multiple_of(os::page_size())) {
+        let len = piece.min(n - offset);
+        if !os::resident(at + offset, len, &mut map) {
+            return false;
+        }
+        let pages = len.div_ceil(os::page_size());
+        seen += pages;
+        there += map[..pages].iter().filter(|&&b| b & 1 != 0).count();
+    }
+    there * 2 < seen
+}
+
+/// Makes the whale hold `n` bytes, moving its page tables if it must. Returns where it is then, None if that cannot
+/// be had: then nothing has changed.
+///
+/// # Safety
+/// It is live, and nobody else uses it during the call.
+pub unsafe fn resize(meta: &'static Meta, n: usize) -> Option<&'static Meta> {
+    if n > TOO_LARGE {
+        return None;
+    }
+    let run = run_of(meta);
+    let (len, reserve) = (meta.span.load(Relaxed) as usize, meta.reserve.load(Relaxed) as usize);
+    let new = segments_for(n);
+    if new <= len {
+        return shrink(meta, run, len, reserve, new).then_some(meta);
+    }
+    let grown = meta.stamp.fetch_add(1, Relaxed);
+    // The first growth may be the only one; after the second, half as much again is kept free behind.
+    let slack = if grown > 0 { new / 2 } else { 0 };
+    let mut room = reserve;
+    for want in [new + slack, new] {
+        if room < new && arena::extend_run(run, reserve, want - reserve) {
+            room = want;
+        }
+    }
+    if room >= new {
+        meta.reserve.store(room as u32, Relaxed);
+        if !arena::commit_run(run, new) {
+            return None;
+        }
+        if grown > 0 {
+            os::want_huge(address((run.0, run.1 + len)), (new - len) * SEGMENT);
+        }
+        meta.span.store(new as u32, Relaxed);
+        note_live(new as i64 - len as i64);
+        return Some(meta);
+    }
+    let to = arena::take_run(new + slack, 1, new).map(|r| (r, new + slack));
+    let (to, room) = to.or_else(|| arena::take_run(new, 1, new).map(|r| (r, new)))?;
+    let moved = head_of(to);
+    moved.segment().slots.retire();
+    if grown > 0 {
+        os::want_huge(address(to), new * SEGMENT);
+    }
+    move_memory(run, to, len);
+    moved.span.store(new as u32, Relaxed);
+    moved.reserve.store(room as u32, Relaxed);
+    moved.stamp.store(grown + 1, Relaxed);
+    moved.set_kind(Kind::Whale);
+    meta.set_kind(Kind::Free);
+    // SAFETY: the old run was the whale's; its memory has moved away, and the rest was clean (rule 3).
+    unsafe { arena::give_run(run, reserve) };
+    note_live(new as i64 - len as i64);
+    Some(moved)
+}
+
+fn shrink(meta: &Meta, run: Run, len: usize, reserve: usize, new: usize) -> bool {
+    if new == len {
+        return true;
+    }
+    let tail = (run.0, run.1 + new);
+    if !purge_run(tail, len - new) {
+        return true; // It keeps its length; nothing is lost.
+    }
+    meta.span.store(new as u32, Relaxed);
+    meta.reserve.store(new as u32, Relaxed);
+    note_live(new as i64 - len as i64);
+    // SAFETY: the tail was the whale's, and is clean.
+    unsafe { arena::give_run(tail, reserve - new) };
+    true
+}
+
+/// Moves the memory of `len` segments; `from` is clean afterwards. Page tables in one call, else segment by segment
+/// (a range of several maps cannot be moved at once), else bytes.
+fn move_memory(from: Run, to: Run, len: usize) {
+    if os::move_pages(address(from), len * SEGMENT, address(to)) {
+        return;
+    }
+    for i in 0..len {
+        let (a, b) = (address(from) + i * SEGMENT, address(to) + i * SEGMENT);
+        if os::move_pages(a, SEGMENT, b) {
+            continue;
+        }
+        // SAFETY: both are accessible, ours, and a segment long.
+        unsafe { arena::at(b).copy_from_nonoverlapping(arena::at(a), SEGMENT) };
+        if !os::purge(a, SEGMENT) {
+            // SAFETY: as above.
+            unsafe { arena::at(a).write_bytes(0, SEGMENT) };
+        }
+    }
+}

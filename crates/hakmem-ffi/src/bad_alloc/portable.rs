@@ -1,0 +1,42 @@
+//! The handler loop where no assembly has been written yet: handlers run, but nothing can be thrown out of here, so
+//! what should become a bad_alloc ends the process with one clear line.
+
+use super::{Function, handler, retry};
+use core::ffi::c_void;
+
+fn run(size: usize, align: usize) -> *mut c_void {
+    loop {
+        let f = handler();
+        if f.is_null() {
+            return f;
+        }
+        // SAFETY: this is the installed `void (*)()`.
+        unsafe { core::mem::transmute::<Function, extern "C" fn()>(f)() };
+        let p = retry(size, align);
+        if !p.is_null() {
+            return p;
+        }
+    }
+}
+
+/// The failure path of the throwing forms.
+///
+/// # Safety
+/// None; it mirrors the form that throws.
+#[cold]
+pub unsafe extern "C-unwind" fn new_or_throw(size: usize, align: usize) -> *mut c_void {
+    let p = run(size, align);
+    if p.is_null() {
+        super::no_runtime();
+    }
+    p
+}
+
+/// The failure path of the nothrow forms.
+///
+/// # Safety
+/// None; it mirrors the form that throws.
+#[cold]
+pub unsafe extern "C-unwind" fn new_or_null(size: usize, align: usize) -> *mut c_void {
+    run(size, align)
+}

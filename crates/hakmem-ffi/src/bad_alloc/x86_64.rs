@@ -1,0 +1,212 @@
+//! The handler loop for x86-64.
+//!
+//! ```text
+//! loop {
+//!     handler = get_new_handler()
+//!     if !handler { throw bad_alloc, or return NULL }
+//!     handler()                        // may throw
+//!     p = retry(size, align)
+//!     if p { return p }
+//! }
+//! ```
+//!
+//! In the throwing form an exception from the handler passes through: the frame has unwind tables and nothing to
+//! clean up. In the nothrow form `personality` stops it here and the loop returns NULL, for a handler may only throw
+//! bad_alloc and what derives from it ([new.handler]).
+
+use super::{Function, find, find_cxx, handler, no_runtime, retry, thrower};
+use core::arch::naked_asm;
+use core::ffi::{CStr, c_int, c_void};
+
+/// The failure path of `operator new(size)` and, with `align` other than 0, of the aligned form.
+///
+/// # Safety
+/// The caller is C++, or ready for its exceptions; frames in between have nothing to clean up.
+#[cold]
+#[unsafe(naked)]
+pub unsafe extern "C-unwind" fn new_or_throw(size: usize, align: usize) -> *mut c_void {
+    naked_asm!(
+        ".cfi_startproc",
+        "push rbx",
+        ".cfi_adjust_cfa_offset 8",
+        ".cfi_rel_offset rbx, 0",
+        "push r14",
+        ".cfi_adjust_cfa_offset 8",
+        ".cfi_rel_offset r14, 0",
+        "push rsi", // for the stack's alignment
+        ".cfi_adjust_cfa_offset 8",
+        "mov rbx, rdi",
+        "mov r14, rsi",
+        "2:",
+        "call {handler}",
+        "test rax, rax",
+        "jz 3f",
+        "call rax",
+        "mov rdi, rbx",
+        "mov rsi, r14",
+        "call {retry}",
+        "test rax, rax",
+        "jz 2b",
+        "add rsp, 8",
+        ".cfi_remember_state",
+        ".cfi_adjust_cfa_offset -8",
+        "pop r14",
+        ".cfi_adjust_cfa_offset -8",
+        ".cfi_restore r14",
+        "pop rbx",
+        ".cfi_adjust_cfa_offset -8",
+        ".cfi_restore rbx",
+        "ret",
+        "3:",
+        ".cfi_restore_state",
+        "call {thrower}",
+        "call rax", // does not return; not a jump, so that backtraces show who threw
+        "ud2",
+        ".cfi_endproc",
+        handler = sym handler,
+        retry = sym retry,
+        thrower = sym thrower,
+    )
+}
+
+/// The failure path of the nothrow forms.
+///
+/// # Safety
+/// As for [`new_or_throw`].
+#[cold]
+#[unsafe(naked)]
+pub unsafe extern "C-unwind" fn new_or_null(size: usize, align: usize) -> *mut c_void {
+    naked_asm!(
+        ".cfi_startproc",
+        ".cfi_personality 0x1b, {personality}", // pc-relative in four bytes: it is in this library
+        "push rbx",
+        ".cfi_adjust_cfa_offset 8",
+        ".cfi_rel_offset rbx, 0",
+        "push r14",
+        ".cfi_adjust_cfa_offset 8",
+        ".cfi_rel_offset r14, 0",
+        "push rsi",
+        ".cfi_adjust_cfa_offset 8",
+        "mov rbx, rdi",
+        "mov r14, rsi",
+        "2:",
+        "call {handler}",
+        "test rax, rax",
+        "jz 3f",
+        "call rax", // may end at landing_pad
+        "mov rdi, rbx",
+        "mov rsi, r14",
+        "call {retry}",
+        "test rax, rax",
+        "jz 2b",
+        "3:", // rax is the result: the block, or NULL for want of a handler
+        "add rsp, 8",
+        ".cfi_adjust_cfa_offset -8",
+        "pop r14",
+        ".cfi_adjust_cfa_offset -8",
+        ".cfi_restore r14",
+        "pop rbx",
+        ".cfi_adjust_cfa_offset -8",
+        ".cfi_restore rbx",
+        "ret",
+        ".cfi_endproc",
+        personality = sym personality,
+        handler = sym handler,
+        retry = sym retry,
+    )
+}
+
+/// Where a handler's exception comes out: in the frame of `new_or_null`, with the exception in rax.
+///
+/// # Safety
+/// Entered by the unwinder alone.
+#[cold]
+#[unsafe(naked)]
+unsafe extern "C" fn landing_pad() {
+    naked_asm!(
+        ".cfi_startproc",
+        ".cfi_def_cfa_offset 32", // the frame as new_or_null left it
+        ".cfi_offset rbx, -16",
+        ".cfi_offset r14, -24",
+        "mov rdi, rax",
+        "call {caught}",
+        "xor eax, eax",
+        "add rsp, 8",
+        ".cfi_adjust_cfa_offset -8",
+        "pop r14",
+        ".cfi_adjust_cfa_offset -8",
+        ".cfi_restore r14",
+        "pop rbx",
+        ".cfi_adjust_cfa_offset -8",
+        ".cfi_restore rbx",
+        "ret",
+        ".cfi_endproc",
+        caught = sym caught,
+    )
+}
+
+// The Itanium C++ ABI's exception handling interface, level I.
+const FORCE_UNWIND: c_int = 8;
+const SEARCH_PHASE: c_int = 1;
+const HANDLER_FOUND: c_int = 6;
+const INSTALL_CONTEXT: c_int = 7;
+const CONTINUE_UNWIND: c_int = 8;
+
+/// Whether an exception class (vendor, language, kind) is one of C++: "GNUCC++\0", "CLNGC++\0", or with kind 1.
+fn is_cxx(class: u64) -> bool {
+    (class >> 8) & 0xFF_FFFF == u64::from_be_bytes(*b"\0\0\0\0\0C++")
+}
+
+/// Stops C++ exceptions in the frame of `new_or_null` and lets cancellation and thread exit through.
+#[cold]
+unsafe extern "C" fn personality(
+    _version: c_int,
+    actions: c_int,
+    class: u64,
+    exception: *mut c_void,
+    context: *mut c_void,
+) -> c_int {
+    if actions & FORCE_UNWIND != 0 || !is_cxx(class) {
+        return CONTINUE_UNWIND;
+    }
+    let (set_gr, set_ip) = (find_unwind(c"_Unwind_SetGR"), find_unwind(c"_Unwind_SetIP"));
+    if set_gr.is_null() || set_ip.is_null() {
+        return CONTINUE_UNWIND;
+    }
+    if actions & SEARCH_PHASE != 0 {
+        return HANDLER_FOUND;
+    }
+    const RAX: c_int = 0;
+    // SAFETY: the two functions have these types by the ABI, and the context is the unwinder's.
+    unsafe {
+        use core::mem::transmute;
+        transmute::<Function, extern "C" fn(*mut c_void, c_int, *mut c_void)>(set_gr)(
+            context, RAX, exception,
+        );
+        transmute::<Function, extern "C" fn(*mut c_void, usize)>(set_ip)(
+            context,
+            landing_pad as *const () as usize,
+        );
+    }
+    INSTALL_CONTEXT
+}
+
+fn find_unwind(name: &CStr) -> Function {
+    find(name, c"libgcc_s.so.1")
+}
+
+/// Ends the exception, as an empty `catch (...)` does.
+#[cold]
+extern "C" fn caught(exception: *mut c_void) {
+    let (begin, end) = (find_cxx(c"__cxa_begin_catch"), find_cxx(c"__cxa_end_catch"));
+    if begin.is_null() || end.is_null() {
+        no_runtime();
+    }
+    // SAFETY: the two functions have these types by the ABI; the exception was thrown and is caught once.
+    unsafe {
+        core::mem::transmute::<Function, extern "C" fn(*mut c_void) -> *mut c_void>(begin)(
+            exception,
+        );
+        core::mem::transmute::<Function, extern "C" fn()>(end)();
+    }
+}

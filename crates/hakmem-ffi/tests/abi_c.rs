@@ -1,0 +1,46 @@
+//! Every behaviour of the C functions, in a C program: on the C library alone, under preload, and linked statically.
+
+mod common;
+
+use common::{Language, Link, assert_checks_pass, compile, preload};
+use std::process::Command;
+
+/// The checks themselves hold for the C library's own allocator.
+#[test]
+fn on_the_system_allocator() {
+    let program = compile(Language::C, "abi_c.c", Link::Plain);
+    assert_checks_pass(Command::new(&program).arg("system"));
+}
+
+#[test]
+fn under_preload() {
+    let program = compile(Language::C, "abi_c.c", Link::Plain);
+    let mut command = Command::new(&program);
+    let reports = preload(&mut command);
+    assert_checks_pass(&mut command);
+    reports.assert_served();
+}
+
+#[test]
+fn linked_statically() {
+    let program = compile(Language::C, "abi_c.c", Link::Static);
+    let reports = common::Reports::new();
+    let mut command = Command::new(&program);
+    command.env("HAKMEM_STATS", reports.setting());
+    assert_checks_pass(&mut command);
+    reports.assert_served();
+}
+
+/// Under RLIMIT_AS memory ends with ENOMEM, live blocks stay intact, and allocation recovers.
+#[test]
+fn with_little_address_space() {
+    let program = compile(Language::C, "abi_c.c", Link::Plain);
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", "ulimit -v 400000 && exec \"$0\" limited"])
+        .arg(&program);
+    assert_checks_pass(&mut command);
+    let reports = preload(&mut command);
+    assert_checks_pass(&mut command);
+    reports.assert_served();
+}

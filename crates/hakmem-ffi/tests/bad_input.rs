@@ -1,0 +1,137 @@
+//! Misuse: pointers that are not ours are left alone and counted; pointers of ours that are not live blocks end the
+//! program with one line that names them. Sizes and alignments out of range are in abi_c.
+
+mod common;
+
+use common::{Language, Link, Reports, assert_aborted, compile, finish, preload};
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+fn misuse(name: &str) -> (Output, Reports) {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    let program = PROGRAM.get_or_init(|| compile(Language::C, "bad_input.c", Link::Plain));
+    let mut command = Command::new(program);
+    let reports = preload(command.arg(name));
+    (finish(&mut command), reports)
+}
+
+/// The last pointer that the program printed.
+fn pointer(output: &Output) -> String {
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.lines()
+        .last()
+        .expect("the program prints the pointer")
+        .to_owned()
+}
+
+fn survives(name: &str) -> Reports {
+    let (output, reports) = misuse(name);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {stderr}", output.status);
+    reports.assert_served();
+    reports
+}
+
+fn aborts(name: &str) {
+    let (output, reports) = misuse(name);
+    reports.assert_loaded();
+    assert_aborted(&output, &pointer(&output));
+}
+
+/// The abort may come late or, if no harm was done, not at all; but no block is ever handed out twice.
+fn does_no_harm(name: &str) {
+    let (output, reports) = misuse(name);
+    reports.assert_loaded();
+    if output.status.success() {
+        common::skipped(&format!("{name}: the misuse was survived without a report"));
+    } else {
+        assert_aborted(&output, "0x");
+    }
+}
+
+#[test]
+fn foreign_pointer_to_the_stack() {
+    assert_eq!(survives("foreign_stack").foreign_frees(), 1);
+}
+
+#[test]
+fn foreign_pointer_to_bss() {
+    assert_eq!(survives("foreign_bss").foreign_frees(), 1);
+}
+
+#[test]
+fn foreign_pointer_to_a_mapping() {
+    assert_eq!(survives("foreign_mapping").foreign_frees(), 2);
+}
+
+#[test]
+fn foreign_pointer_to_nowhere() {
+    assert_eq!(survives("foreign_wild").foreign_frees(), 3);
+}
+
+#[test]
+fn usable_size_of_a_foreign_pointer() {
+    survives("foreign_usable_size");
+}
+
+#[test]
+fn realloc_of_a_foreign_pointer() {
+    survives("foreign_realloc");
+}
+
+/// Blocks of the allocator behind us go back to it, and are resized by it.
+#[test]
+fn block_of_the_next_allocator() {
+    assert!(survives("next_allocator").foreign_frees() > 20);
+}
+
+#[test]
+fn pointer_eight_bytes_into_a_block() {
+    aborts("inside_by_8");
+}
+
+#[test]
+fn pointer_one_byte_into_a_block() {
+    aborts("inside_by_1");
+}
+
+#[test]
+fn pointer_into_a_large_block() {
+    aborts("inside_large");
+}
+
+#[test]
+fn pointer_into_a_huge_block() {
+    aborts("inside_huge");
+}
+
+#[test]
+fn pointer_never_given_out() {
+    aborts("never_given_out");
+}
+
+#[test]
+fn double_free_at_once() {
+    does_no_harm("twice_at_once");
+}
+
+#[test]
+fn double_free_later() {
+    does_no_harm("twice_later");
+}
+
+#[test]
+fn double_free_of_a_medium_block() {
+    does_no_harm("twice_medium");
+}
+
+#[test]
+fn double_free_of_a_large_block() {
+    aborts("twice_large");
+}
+
+#[test]
+fn double_free_of_a_huge_block() {
+    aborts("twice_huge");
+}

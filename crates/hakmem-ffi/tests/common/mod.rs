@@ -1,0 +1,237 @@
+//! What the tests share: the built library, C and C++ programs, and runs under preload.
+#![allow(dead_code, reason = "each test uses its part")]
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+
+pub mod report;
+
+pub use report::Reports;
+
+/// The library as users get it.
+pub struct Library {
+    pub shared: PathBuf,
+    pub r#static: PathBuf,
+}
+
+/// Builds the library once per test program; cargo makes that a formality for all but the first.
+pub fn library() -> &'static Library {
+    static LIBRARY: OnceLock<Library> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR"))
+            .parent()
+            .expect("a target directory");
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo
+            .args([
+                "build",
+                "--release",
+                "--quiet",
+                "-p",
+                "hakmem-ffi",
+                "--message-format=json-render-diagnostics",
+            ])
+            .arg("--target-dir")
+            .arg(target)
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .env_remove("LD_PRELOAD")
+            .stderr(Stdio::inherit());
+        let output = cargo.output().expect("cargo runs");
+        assert!(output.status.success(), "building the library failed");
+        let files: Vec<PathBuf> = String::from_utf8_lossy(&output.stdout)
+            .lines()
+            .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+            .filter(|message| message["target"]["name"] == "hakmem")
+            .flat_map(|message| message["filenames"].as_array().cloned().unwrap_or_default())
+            .filter_map(|file| file.as_str().map(PathBuf::from))
+            .collect();
+        let with = |extension: &str| {
+            let file = files
+                .iter()
+                .find(|file| file.extension() == Some(OsStr::new(extension)));
+            file.unwrap_or_else(|| panic!("cargo made no .{extension}"))
+                .clone()
+        };
+        Library {
+            shared: with("so"),
+            r#static: with("a"),
+        }
+    })
+}
+
+/// Compares with a committed file, or writes it when `HAKMEM_BLESS` is set.
+pub fn same_as_committed(path: &Path, made: &str) {
+    if std::env::var_os("HAKMEM_BLESS").is_some() {
+        std::fs::write(path, made).expect("the committed file can be written");
+    }
+    let committed = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(
+        committed == made,
+        "{} is out of date; look at the difference, then run again with HAKMEM_BLESS=1.\nIt should be:\n{made}",
+        path.display()
+    );
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Language {
+    C,
+    Cpp,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Link {
+    /// With the C library alone.
+    Plain,
+    /// With libhakmem.a; the C library stays shared.
+    Static,
+    /// As a shared library.
+    Shared,
+}
+
+/// Compiles tests/programs/`source` and returns the program.
+pub fn compile(language: Language, source: &str, link: Link) -> PathBuf {
+    static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let stem = Path::new(source)
+        .file_stem()
+        .expect("a file name")
+        .to_string_lossy();
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("programs");
+    std::fs::create_dir_all(&directory).expect("a directory for programs");
+    let program = directory.join(format!(
+        "{stem}-{language:?}-{link:?}-{}-{number}",
+        std::process::id()
+    ));
+    let (compiler, standard, kind) = match language {
+        Language::C => ("cc", "-std=gnu11", "c"),
+        Language::Cpp => ("c++", "-std=c++17", "c++"),
+    };
+    let mut command = Command::new(compiler);
+    // No builtins: calls of malloc and free are the subject, not to be reasoned away.
+    command.args([
+        standard,
+        "-O1",
+        "-g",
+        "-fno-builtin",
+        "-pthread",
+        "-Wall",
+        "-Wno-deprecated-declarations",
+    ]);
+    command
+        .args(["-Wno-alloc-size-larger-than", "-Wno-use-after-free", "-o"])
+        .arg(&program);
+    command.args(["-x", kind]);
+    command.arg(
+        Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tests/programs")
+            .join(source),
+    );
+    command.args(["-x", "none"]);
+    match link {
+        Link::Plain => {}
+        Link::Static => {
+            // Exported, so that dlsym finds the functions here as it does in a shared library.
+            command.arg("-rdynamic").arg(&library().r#static);
+        }
+        Link::Shared => {
+            command.args(["-shared", "-fPIC"]);
+        }
+    }
+    run(&mut command);
+    program
+}
+
+/// Runs to a successful end.
+pub fn run(command: &mut Command) -> Output {
+    let output = finish(command);
+    assert!(
+        output.status.success(),
+        "{command:?}: {}\n{}\n{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    output
+}
+
+/// Runs to any end.
+pub fn finish(command: &mut Command) -> Output {
+    command
+        .stdin(Stdio::null())
+        .output()
+        .unwrap_or_else(|e| panic!("{command:?}: {e}"))
+}
+
+/// Makes a command run on hakmem and report; the directory holds the report until the caller has read it.
+pub fn preload(command: &mut Command) -> Reports {
+    let reports = Reports::new();
+    command.env("LD_PRELOAD", &library().shared);
+    command.env("HAKMEM_STATS", reports.setting());
+    reports
+}
+
+/// Ended by SIGABRT, after one line of ours on stderr that contains `what`.
+pub fn assert_aborted(output: &Output, what: &str) {
+    use std::os::unix::process::ExitStatusExt;
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let lines: Vec<_> = stderr
+        .lines()
+        .filter(|line| line.starts_with("hakmem:"))
+        .collect();
+    assert_eq!(
+        output.status.signal(),
+        Some(libc::SIGABRT),
+        "{}: {stderr}",
+        output.status
+    );
+    assert!(
+        lines.len() == 1 && lines[0].contains(what),
+        "not one line about {what}: {stderr}"
+    );
+}
+
+/// A checking program that succeeds: each of its lines is "ok NAME" or "skip NAME", and there are some.
+pub fn assert_checks_pass(command: &mut Command) {
+    let output = finish(command);
+    let text = String::from_utf8_lossy(&output.stdout);
+    let passed = text.lines().filter(|line| line.starts_with("ok ")).count();
+    let skipped: Vec<_> = text
+        .lines()
+        .filter(|line| line.starts_with("skip "))
+        .collect();
+    let other: Vec<_> = text
+        .lines()
+        .filter(|line| !line.starts_with("ok ") && !line.starts_with("skip "))
+        .collect();
+    for line in skipped {
+        eprintln!("{line}");
+    }
+    assert!(other.is_empty(), "{}", other.join("\n"));
+    assert!(passed > 0, "the program checked nothing");
+    assert!(
+        output.status.success(),
+        "{}: {}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+/// The program's path, or None and a visible line.
+pub fn find_program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    let found = std::env::split_paths(&path)
+        .map(|directory| directory.join(name))
+        .find(|file| file.is_file());
+    if found.is_none() {
+        skipped(&format!("{name} is not installed"));
+    }
+    found
+}
+
+/// Says that something was not tested, past the test harness's capture.
+pub fn skipped(why: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
+}

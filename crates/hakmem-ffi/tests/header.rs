@@ -1,0 +1,30 @@
+//! include/hakmem.h says what src/api.rs says. `HAKMEM_BLESS=1` writes it anew.
+
+mod common;
+
+use std::path::Path;
+
+#[test]
+fn header_is_current() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let config = cbindgen::Config::from_file(root.join("cbindgen.toml")).expect("cbindgen.toml");
+    let mut made = Vec::new();
+    cbindgen::Builder::new()
+        .with_src(root.join("src/api.rs"))
+        .with_config(config)
+        .generate()
+        .expect("a header from src/api.rs")
+        .write(&mut made);
+    let made = String::from_utf8(made).expect("UTF-8");
+    let path = root.join("include/hakmem.h");
+    common::same_as_committed(&path, &made);
+}
+
+/// Both languages accept the header, and the functions do what it says.
+#[test]
+fn header_compiles_and_links() {
+    for language in [common::Language::C, common::Language::Cpp] {
+        let program = common::compile(language, "own_functions.c", common::Link::Static);
+        common::assert_checks_pass(&mut std::process::Command::new(&program));
+    }
+}

@@ -1,0 +1,16 @@
+//! A few seconds of Larson's pattern; ci/soak-larson runs it for minutes.
+
+mod common;
+
+use common::{Language, Link, compile, preload, run};
+use std::process::Command;
+
+#[test]
+fn threads_hand_their_blocks_on() {
+    let program = compile(Language::C, "larson.c", Link::Plain);
+    let mut command = Command::new(&program);
+    command.args(["3", "4"]);
+    let reports = preload(&mut command);
+    run(&mut command);
+    reports.assert_served();
+}

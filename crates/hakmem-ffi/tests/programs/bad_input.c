@@ -1,0 +1,155 @@
+/* One misuse per run: bad_input NAME. Prints the pointer that is misused before it is. Exit status 0: survived without
+ * harm; 3: the same block was handed out twice. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+enum { FURTHER = 10000, SMALL = 64, LARGE = 200 << 10, HUGE_SIZE = 8 << 20 };
+
+static char in_bss[4096];
+static void *further[FURTHER];
+
+/* Volatile, so that the compiler does not judge what it sees. */
+static void *volatile bad;
+
+static void misuse(void *p) {
+    bad = p;
+    printf("%p\n", p);
+    fflush(stdout);
+    free(bad);
+}
+
+static int compare(const void *a, const void *b) {
+    const char *x = *(char *const *)a, *y = *(char *const *)b;
+    return (x > y) - (x < y);
+}
+
+/* Goes on allocating, and freeing half of it: a damaged list shows, or hands a block out twice. */
+static int go_on(size_t size) {
+    for (int i = 0; i < FURTHER; i++) {
+        further[i] = malloc(size);
+        memset(further[i], 0x33, size < 16 ? size : 16);
+    }
+    qsort(further, FURTHER, sizeof *further, compare);
+    for (int i = 1; i < FURTHER; i++)
+        if (further[i] == further[i - 1]) {
+            fprintf(stderr, "%p was handed out twice\n", further[i]);
+            _Exit(3);
+        }
+    for (int i = 0; i < FURTHER; i++)
+        free(further[i]);
+    return 0;
+}
+
+static int twice_at_once(size_t size) {
+    void *p = malloc(size);
+    memset(p, 1, size);
+    free(p);
+    misuse(p);
+    return 0;
+}
+
+static int twice_later(size_t size) {
+    void *p = malloc(size), *others[1000];
+    free(p);
+    /* Its place must not be given out again meanwhile: another size does that. */
+    for (int i = 0; i < 1000; i++)
+        others[i] = malloc(size * 3);
+    for (int i = 0; i < 1000; i++)
+        free(others[i]);
+    misuse(p);
+    return go_on(size);
+}
+
+static int inside(size_t size, size_t offset) {
+    char *p = malloc(size);
+    misuse(p + offset);
+    return 0;
+}
+
+/* Blocks of the C library's own malloc, as a library loaded with RTLD_DEEPBIND has them. */
+static int next_allocator(void) {
+    void *c_library = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
+    void *(*next_malloc)(size_t) = (void *(*)(size_t))dlsym(c_library, "malloc");
+    /* Meanwhile a wild pointer is ours to judge; afterwards it would be the C library's. */
+    misuse(in_bss + 1024);
+    if (next_malloc == malloc)
+        return 4;
+    for (size_t size = 1; size < 1 << 20; size = size * 3 + 1) {
+        char *p = next_malloc(size);
+        memset(p, 'x', size);
+        size_t usable = malloc_usable_size(p);
+        if (usable < size || usable > size + 64 + 4096)
+            return 5;
+        p = realloc(p, size * 2);
+        for (size_t i = 0; i < size; i++)
+            if (p[i] != 'x')
+                return 6;
+        free(p);
+        bad = next_malloc(size);
+        free(bad);
+    }
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    const char *name = argc > 1 ? argv[1] : "";
+    struct rlimit no_core = {0, 0};
+    setrlimit(RLIMIT_CORE, &no_core);
+    free(malloc(SMALL));
+#define IS(what) (!strcmp(name, what))
+    if (IS("foreign_stack")) {
+        char on_stack[256] __attribute__((aligned(16)));
+        memset(on_stack, 0, sizeof on_stack);
+        misuse(on_stack + 64);
+        return go_on(SMALL);
+    }
+    if (IS("foreign_bss"))
+        return misuse(in_bss + 1024), go_on(SMALL);
+    if (IS("foreign_mapping")) {
+        char *p = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        misuse(p);
+        misuse(p + 4096);
+        p[0] = 1;
+        return go_on(SMALL);
+    }
+    if (IS("foreign_wild")) {
+        misuse((void *)0x10);
+        misuse((void *)0x7FFFFFFFFFF0);
+        misuse((void *)0xFFFFFFFFFFFFFFF0);
+        return go_on(SMALL);
+    }
+    if (IS("foreign_usable_size"))
+        return malloc_usable_size(in_bss + 1024) != 0;
+    if (IS("foreign_realloc"))
+        return bad = realloc(in_bss + 1024, 100), bad != NULL;
+    if (IS("next_allocator"))
+        return next_allocator();
+    if (IS("twice_at_once"))
+        return twice_at_once(SMALL), go_on(SMALL);
+    if (IS("twice_later"))
+        return twice_later(SMALL);
+    if (IS("twice_medium"))
+        return twice_at_once(20000), go_on(20000);
+    if (IS("twice_large"))
+        return twice_at_once(LARGE);
+    if (IS("twice_huge"))
+        return twice_at_once(HUGE_SIZE);
+    if (IS("inside_by_8"))
+        return inside(SMALL, 8), go_on(SMALL);
+    if (IS("inside_by_1"))
+        return inside(SMALL, 1), go_on(SMALL);
+    if (IS("inside_large"))
+        return inside(LARGE, 4096);
+    if (IS("inside_huge"))
+        return inside(HUGE_SIZE, 65536);
+    if (IS("never_given_out"))
+        return misuse((char *)malloc(HUGE_SIZE) + ((size_t)1 << 30)), 0;
+    fprintf(stderr, "usage: bad_input NAME\n");
+    return 2;
+}

@@ -1,0 +1,101 @@
+//! What hakmem adds to a process that hardly allocates, against preloading an empty library: system calls and page
+//! faults.
+
+mod common;
+
+use common::{Language, Link, compile, find_program, library, run};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// A page fault more or less is the kernel's mood; the minimum of these many runs is not.
+const RUNS: usize = 40;
+
+/// System calls of one run under `preload`, as strace counts them.
+fn system_calls(program: &Path, preload: &Path) -> usize {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let trace = directory.path().join("trace");
+    let mut command = Command::new("strace");
+    command.arg("-f").arg("-o").arg(&trace);
+    command
+        .arg("-E")
+        .arg(format!("LD_PRELOAD={}", preload.display()));
+    // cargo's library path would add searches.
+    run(command
+        .arg(program)
+        .env_remove("HAKMEM_STATS")
+        .env_remove("LD_LIBRARY_PATH"));
+    let text = std::fs::read_to_string(trace).expect("a trace");
+    let calls = text.lines().filter(|line| line.contains('(')).count();
+    assert!(calls > 10, "strace saw nothing:\n{text}");
+    println!("{}:\n{text}", preload.display());
+    calls
+}
+
+/// Minor faults of one run under `preload`.
+fn page_faults_once(program: &Path, preload: &Path) -> i64 {
+    let mut command = Command::new(program);
+    command
+        .env("LD_PRELOAD", preload)
+        .env_remove("HAKMEM_STATS")
+        .stdin(Stdio::null());
+    #[allow(
+        clippy::zombie_processes,
+        reason = "wait4 below takes the place of wait"
+    )]
+    let child = command.spawn().expect("the program runs");
+    let pid = i32::try_from(child.id()).expect("a process number");
+    let mut status = 0;
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: both pointers are valid for what wait4 writes; the child is ours and not waited for elsewhere.
+    let waited = unsafe { libc::wait4(pid, &mut status, 0, usage.as_mut_ptr()) };
+    assert!(
+        waited == pid && status == 0,
+        "the program failed: {status:#x}"
+    );
+    // SAFETY: wait4 filled it in.
+    unsafe { usage.assume_init() }.ru_minflt
+}
+
+/// The least that each of the two takes, run in turns.
+fn page_faults(program: &Path, preloads: [&Path; 2]) -> [i64; 2] {
+    let mut least = [i64::MAX; 2];
+    for _ in 0..RUNS {
+        for (least, preload) in least.iter_mut().zip(preloads) {
+            *least = page_faults_once(program, preload).min(*least);
+        }
+    }
+    least
+}
+
+/// Asserts that hakmem adds at most `calls` system calls and `faults` page faults to `program`.
+fn adds_at_most(program: &Path, calls: usize, faults: i64) {
+    let empty = compile(Language::C, "empty.c", Link::Shared);
+    let ours = &library().shared;
+    let [base, with] = page_faults(program, [&empty, ours]);
+    println!("page faults: {base} with an empty library, {with} with hakmem");
+    assert!(
+        with <= base + faults,
+        "{} page faults more, at most {faults} allowed",
+        with - base
+    );
+    if find_program("strace").is_none() {
+        return;
+    }
+    let (base, with) = (system_calls(program, &empty), system_calls(program, ours));
+    println!("system calls: {base} with an empty library, {with} with hakmem");
+    assert!(
+        with <= base + calls,
+        "{} system calls more, at most {calls} allowed",
+        with.saturating_sub(base)
+    );
+}
+
+#[test]
+fn of_a_program_that_allocates_nothing() {
+    adds_at_most(Path::new("/bin/true"), 2, 6);
+}
+
+#[test]
+fn of_a_program_with_one_malloc() {
+    adds_at_most(&compile(Language::C, "one_malloc.c", Link::Plain), 6, 14);
+}

@@ -1,0 +1,100 @@
+//! What the shared library gives to a process and takes from it.
+
+mod common;
+
+use object::elf;
+use object::read::elf::{Dyn, FileHeader};
+use object::{Endianness, Object, ObjectSymbol};
+use std::path::Path;
+
+fn bytes() -> Vec<u8> {
+    std::fs::read(&common::library().shared).expect("the library can be read")
+}
+
+/// The exports are tests/exported-symbols.txt, no more and no less. `HAKMEM_BLESS=1` writes it anew.
+#[test]
+fn exports() {
+    let bytes = bytes();
+    let file = object::File::parse(&*bytes).expect("an object file");
+    let mut names: Vec<_> = file
+        .dynamic_symbols()
+        .filter(|symbol| symbol.is_definition() && symbol.is_global())
+        .map(|symbol| symbol.name().expect("UTF-8").to_owned())
+        .collect();
+    names.sort_unstable();
+    let list = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/exported-symbols.txt");
+    common::same_as_committed(&list, &(names.join("\n") + "\n"));
+}
+
+/// `__tls_get_addr` would be slow and may itself allocate.
+#[test]
+fn thread_state_is_initial_exec() {
+    let bytes = bytes();
+    let file = object::File::parse(&*bytes).expect("an object file");
+    let undefined: Vec<_> = file
+        .dynamic_symbols()
+        .filter(|symbol| symbol.is_undefined())
+        .collect();
+    assert!(!undefined.is_empty(), "no symbols were read");
+    assert!(
+        undefined
+            .iter()
+            .all(|symbol| symbol.name() != Ok("__tls_get_addr"))
+    );
+}
+
+/// The C library and its loader, and not, say, the unwinder that Rust's std would bring.
+#[test]
+fn needs_the_c_library_alone() {
+    let needed = dynamic_strings(elf::DT_NEEDED);
+    assert!(needed.iter().any(|name| name == "libc.so.6"), "{needed:?}");
+    let other: Vec<_> = needed
+        .iter()
+        .filter(|name| *name != "libc.so.6" && !name.starts_with("ld-linux"))
+        .collect();
+    assert!(other.is_empty(), "{other:?}");
+}
+
+#[test]
+fn soname() {
+    assert_eq!(dynamic_strings(elf::DT_SONAME), ["libhakmem.so"]);
+}
+
+/// dlclose must not unmap what holds everybody's blocks.
+#[test]
+fn cannot_be_unloaded() {
+    let flags = dynamic(elf::DT_FLAGS_1);
+    assert!(
+        flags.iter().any(|flags| flags & elf::DF_1_NODELETE.0 != 0),
+        "{flags:x?}"
+    );
+}
+
+fn dynamic(tag: elf::DynamicTag) -> Vec<u64> {
+    entries(|entry_tag, value, _| (entry_tag == tag).then_some(value))
+}
+
+fn dynamic_strings(tag: elf::DynamicTag) -> Vec<String> {
+    entries(|entry_tag, value, strings| {
+        let string = strings.get(u32::try_from(value).ok()?).ok()?;
+        (entry_tag == tag).then(|| String::from_utf8_lossy(string).into_owned())
+    })
+}
+
+fn entries<T>(select: impl Fn(elf::DynamicTag, u64, object::StringTable) -> Option<T>) -> Vec<T> {
+    let bytes = bytes();
+    let header = elf::FileHeader64::<Endianness>::parse(&*bytes).expect("a 64-bit ELF file");
+    let endian = header.endian().expect("an endianness");
+    let sections = header.sections(endian, &*bytes).expect("sections");
+    let (dynamic, link) = sections
+        .dynamic(endian, &*bytes)
+        .expect("readable")
+        .expect("a dynamic section");
+    let strings = sections
+        .strings(endian, &*bytes, link)
+        .expect("its strings");
+    dynamic
+        .iter()
+        .filter_map(|entry| select(entry.d_tag(endian), entry.d_val(endian), strings))
+        .collect()
+}
