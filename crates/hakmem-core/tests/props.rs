@@ -207,7 +207,7 @@ fn config(cases: u32) -> ProptestConfig {
 }
 
 proptest! {
-    #![proptest_config(config(64))]
+    #![proptest_config(config(256))]
 
     #[test]
     fn one_thread_rust(ops in ops::<Rust>(300, 0)) {
@@ -221,7 +221,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(config(32))]
+    #![proptest_config(config(128))]
 
     #[test]
     fn several_threads_rust(sequences in prop::collection::vec(ops::<Rust>(200, 40), 2..5)) {
