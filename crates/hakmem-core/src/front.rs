@@ -137,10 +137,15 @@ fn alloc_big(n: usize, align: usize, zeroed: bool) -> *mut u8 {
     if n > PTRDIFF_MAX || align > PTRDIFF_MAX {
         return no_memory();
     }
-    let whole = |()| if n <= LARGE_MAX && align <= PAGE { large::alloc(n) } else { whale::alloc(n, align) };
-    let got = whole(()).or_else(|| {
+    let whole = || {
+        if n <= LARGE_MAX && align <= PAGE {
+            return thread::with_heap(|heap| heap.alloc_large(n));
+        }
+        whale::alloc(n, align)
+    };
+    let got = whole().or_else(|| {
         purge::all();
-        whole(())
+        whole()
     });
     let Some((meta, zero)) = got else { return no_memory() };
     if zeroed && !zero {
@@ -295,13 +300,16 @@ unsafe fn free_found(p: *mut u8, align: usize, site: usize) {
         guard::not_a_block(p, Some(meta));
     }
     // SAFETY: the start of a live allocation, and the caller's to free.
-    unsafe {
-        match kind {
-            Kind::Large => large::free(meta),
-            _ => whale::free(meta),
+    let released = unsafe {
+        match (kind, thread::state()) {
+            (Kind::Large, State::Live(heap)) => heap.free_large(meta),
+            (Kind::Large, _) => large::free(None, meta),
+            _ => whale::free(meta) > 0,
         }
     };
-    purge::tick();
+    if released {
+        purge::tick();
+    }
 }
 
 /// Frees a block of a page, which may be this thread's (in its later slots, or in a further arena).
@@ -362,7 +370,7 @@ pub unsafe fn resize(p: *mut u8, old: usize, n: usize) -> Option<*mut u8> {
     // SAFETY: passed on.
     unsafe {
         match meta.kind() {
-            Kind::Large => large::resize(meta, n).then_some(p),
+            Kind::Large => thread::with_heap(|heap| heap.resize_large(meta, n).then_some(p)),
             Kind::Whale if n > LARGE_MAX => {
                 let moved = whale::resize(meta, n)?;
                 purge::tick();

@@ -24,7 +24,7 @@ use crate::proto::inbox::{Inbox, Link};
 use crate::remote::Outgoing;
 use crate::size_class::{CLASSES, SIZES, TABLE16};
 use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
-use crate::{os, segment, usage};
+use crate::{large, os, segment, usage};
 use core::cell::Cell;
 use core::ptr::{NonNull, null_mut};
 use crossbeam_utils::CachePadded;
@@ -74,8 +74,14 @@ pub struct Heap {
     busy: Cell<bool>,
     /// Set when a page went back to its segment; who sees it clears it and lets the purge know.
     pub released: Cell<bool>,
-    /// Change of the live bytes not yet added to the process's.
+    /// Change of the live bytes not yet added to the process's, and its highest value.
     live: Cell<i64>,
+    high: Cell<i64>,
+    large: large::Cache,
+    /// Large blocks allocated and freed by this heap's threads.
+    pub large_handed: Cell<u64>,
+    /// See `large_handed`.
+    pub large_returned: Cell<u64>,
     /// Blocks received through the inbox.
     pub received: Cell<u64>,
     /// Blocks freed for other heaps.
@@ -96,6 +102,9 @@ const _: () = assert!(size_of::<Heap>() == 4096);
 /// Of the lists that change hands, one in this many is walked to its end; the others are looked at where they begin.
 /// To walk all of them would cost 6 instructions a pair.
 const WALK_EVERY: u32 = 128;
+
+/// A heap tells the process's total of live bytes in steps of this many.
+const REPORT_BYTES: u64 = 1 << 20;
 
 /// A block, and whether all of it is zero.
 pub type Fresh = (NonNull<Block>, bool);
@@ -322,19 +331,36 @@ impl Heap {
         unsafe { inbox_of(owner).push_chain(block, block) };
     }
 
-    /// Merges what other threads freed into the pages' own lists (rule 4).
+    /// Merges what other threads freed into the pages' own lists (rule 4). Runs of one page's blocks, which are common,
+    /// touch its metadata once.
     #[inline(never)]
     fn merge_mail(&self) {
         let mut block = self.inbox.take();
         let mut count = 0;
         while !block.is_null() {
-            // SAFETY: the chain is this heap's since it was taken; the link is read before the block is pushed.
-            let next = unsafe { Block::next(block) };
             let Some(page) = page::lookup(block.cast()) else { guard::corrupt(block.cast()) };
-            // SAFETY: blocks in the inbox are of this heap's pages.
-            unsafe { self.free_local(page.head(), block) };
-            block = next;
-            count += 1;
+            let page = page.head();
+            // In the page by its offset: false for the blocks of other pages and beyond.
+            let start = page.start().addr();
+            let bytes = page.span.load(Relaxed) as usize * PAGE;
+            let mut list = page.free.get();
+            let mut run = 0;
+            while block.addr().wrapping_sub(start) < bytes {
+                // SAFETY: the chain is this heap's since it was taken; the link is read before the block is pushed.
+                unsafe {
+                    let next = Block::next(block);
+                    Block::set_next(block, list);
+                    list = block;
+                    block = next;
+                }
+                run += 1;
+            }
+            page.free.set(list);
+            page.needed.set(page.needed.get() - run);
+            if page.needed.get() <= 0 {
+                self.wake_or_empty(page);
+            }
+            count += run as u64;
         }
         add(&self.received, count);
     }
@@ -349,12 +375,16 @@ impl Heap {
         let class = usize::from(page.class.get());
         if page.place.get() == Place::Asleep {
             page.place.set(Place::Queue);
-            page.needed.set(page.carved.get() as i32 - page.wake_at.get());
+            // A merged run may have gone beyond the threshold.
+            page.needed.set(page.carved.get() as i32 - page.wake_at.get() + page.needed.get());
             add(&self.counts[class].wakes, 1);
             self.push_second(class, page);
-            if page.needed.get() != 0 {
+            if page.needed.get() > 0 {
                 return;
             }
+        }
+        if page.needed.get() < 0 {
+            guard::double_free(page.free.get().cast(), page);
         }
         if self.queue[class].get() == page.raw() && page.next.get().is_null() {
             // The class's only page: giving it up would only mean claiming it again.
@@ -389,6 +419,38 @@ impl Heap {
         // SAFETY: the page is closed and empty.
         unsafe { segment::release(page, span) };
         self.released.set(true);
+    }
+
+    // ---- large blocks -----------------------------------------------------------------------------------------
+
+    /// See [`large::alloc`].
+    pub fn alloc_large(&self, n: usize) -> Option<(&'static Meta, bool)> {
+        let got = large::alloc(&self.large, n)?;
+        add(&self.large_handed, 1);
+        self.note_live(large::size(got.0) as i64);
+        Some(got)
+    }
+
+    /// See [`large::free`].
+    ///
+    /// # Safety
+    /// As there.
+    pub unsafe fn free_large(&self, meta: &Meta) -> bool {
+        add(&self.large_returned, 1);
+        self.note_live(-(large::size(meta) as i64));
+        // SAFETY: passed on.
+        unsafe { large::free(Some(&self.large), meta) }
+    }
+
+    /// See [`large::resize`].
+    ///
+    /// # Safety
+    /// As there.
+    pub unsafe fn resize_large(&self, meta: &Meta, n: usize) -> bool {
+        // SAFETY: passed on.
+        let Some(change) = (unsafe { large::resize(meta, n) }) else { return false };
+        self.note_live(change);
+        true
     }
 
     // ---- queues -----------------------------------------------------------------------------------------------
@@ -463,6 +525,7 @@ impl Heap {
                     self.give_up(class, page, 0);
                 }
             }
+            self.large.empty();
             // SAFETY: retained pages are this heap's.
             while let Some(page) = unsafe { self.retained.get().as_ref() } {
                 self.retained.set(page.next.get());
@@ -482,13 +545,17 @@ impl Heap {
     fn note_live(&self, change: i64) {
         let live = self.live.get() + change;
         self.live.set(live);
-        if live.unsigned_abs() >= PAGE as u64 {
+        if live > self.high.get() {
+            self.high.set(live);
+        }
+        if live.unsigned_abs() >= REPORT_BYTES {
             self.report_live();
         }
     }
 
-    fn report_live(&self) {
-        usage::add(self.live.replace(0));
+    /// Adds what the heap has noted to the process's total.
+    pub fn report_live(&self) {
+        usage::add(self.live.replace(0), self.high.replace(0));
     }
 
     /// Blocks of `class` in the heap's list. O(their number); exact for a heap at rest.

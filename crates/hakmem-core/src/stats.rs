@@ -55,13 +55,17 @@ pub fn process() -> Stats {
     for heap in thread::all_heaps() {
         // Another thread's lists change under us.
         let readable = core::ptr::eq(&heap.front, own) || heap.state.load(Relaxed) != LIVE;
+        handed = handed.wrapping_add(heap.large_handed.get());
+        returned = returned.wrapping_add(heap.large_returned.get());
+        if core::ptr::eq(&heap.front, own) {
+            heap.report_live();
+        }
         for (class, counts) in heap.counts.iter().enumerate() {
             let unused = if readable { heap.listed(class) } else { 0 };
             handed = handed.wrapping_add(counts.handed.get()).wrapping_sub(unused);
             returned = returned.wrapping_add(counts.returned.get());
         }
     }
-    let (large_handed, large_returned) = large::counts();
     let (whale_handed, whale_returned, _) = whale::counts();
     let (live, peak) = usage::live();
     let (reserved, committed) = arena::totals();
@@ -70,8 +74,8 @@ pub fn process() -> Stats {
         Syscall { name, calls, failures, nanos }
     };
     Stats {
-        allocations: handed + large_handed + whale_handed,
-        frees: (returned as i64).max(0) as u64 + large_returned + whale_returned,
+        allocations: handed + whale_handed,
+        frees: (returned as i64).max(0) as u64 + large::stray_frees() + whale_returned,
         live_bytes: live,
         peak_live_bytes: peak,
         reserved_bytes: reserved as u64,

@@ -5,11 +5,11 @@ use crate::sync::{AtomicI64, Ordering::Relaxed};
 static LIVE: AtomicI64 = AtomicI64::new(0);
 static PEAK: AtomicI64 = AtomicI64::new(0);
 
-/// Adds to the live bytes.
-pub fn add(change: i64) {
-    let now = LIVE.fetch_add(change, Relaxed) + change;
-    if change > 0 {
-        PEAK.fetch_max(now, Relaxed);
+/// Adds to the live bytes `change`, on the way to which they stood `high` above where they were.
+pub fn add(change: i64, high: i64) {
+    let before = LIVE.fetch_add(change, Relaxed);
+    if high > 0 {
+        PEAK.fetch_max(before + high, Relaxed);
     }
 }
 

@@ -60,7 +60,8 @@ pub fn live_bytes() -> usize {
 
 fn note_live(segments: i64) {
     LIVE.fetch_add(segments * SEGMENT as i64, Relaxed);
-    usage::add(segments * SEGMENT as i64);
+    let change = segments * SEGMENT as i64;
+    usage::add(change, change);
 }
 
 /// Runs `f` on the cache under the lock.
