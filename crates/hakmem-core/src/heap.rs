@@ -43,8 +43,9 @@ pub struct Front {
 pub struct Counts {
     /// Blocks put on the heap's list.
     pub handed: Cell<u64>,
-    /// Blocks found freed when a page's list was taken or the page given up.
-    pub returned: Cell<u64>,
+    /// Blocks found freed when a page's list was taken or the page given up. Below zero while blocks that were put back
+    /// unused wait to be found.
+    pub returned: Cell<i64>,
     /// Lists taken from pages.
     pub takes: Cell<u32>,
     /// Batches of fresh blocks.
@@ -137,6 +138,19 @@ impl Heap {
         result
     }
 
+    /// In the child of a fork, which counts anew: forgets what the parent did. Blocks in the lists are not handed out.
+    pub fn reset_counts(&self) {
+        for (class, counts) in self.counts.iter().enumerate() {
+            counts.handed.set(self.listed(class));
+            counts.returned.set(0);
+            for counter in [&counts.takes, &counts.carves, &counts.sleeps, &counts.wakes, &counts.claims, &counts.empties] {
+                counter.set(0);
+            }
+        }
+        self.large_handed.set(0);
+        self.large_returned.set(0);
+    }
+
     /// In the child of a fork: makes a heap whose thread is gone fit for adoption. False: it is lost.
     pub fn after_fork(&self) -> bool {
         self.outgoing.forget();
@@ -204,7 +218,7 @@ impl Heap {
         }
         let counts = &self.counts[class];
         add(&counts.handed, length as u64);
-        add(&counts.returned, length as u64);
+        add(&counts.returned, i64::from(length));
         add(&counts.takes, 1);
         guard::peek(list, page);
         if counts.takes.get().is_multiple_of(WALK_EVERY) {
@@ -403,7 +417,7 @@ impl Heap {
         if counts.empties.get().is_multiple_of(WALK_EVERY) {
             guard::walk(page.free.get(), blocks as i32, page);
         }
-        add(&counts.returned, u64::from(blocks));
+        add(&counts.returned, i64::from(blocks));
         add(&counts.empties, 1);
         self.note_live(-(i64::from(blocks) * i64::from(page.block_size.get())));
         self.pages.set(self.pages.get() - 1);
@@ -516,7 +530,7 @@ impl Heap {
                 // They were never used: neither handed out nor returned.
                 let counts = &self.counts[class];
                 counts.handed.set(counts.handed.get() - unused);
-                counts.returned.set(counts.returned.get().wrapping_sub(unused));
+                add(&counts.returned, -(unused as i64));
                 // SAFETY: pages in the queue are this heap's.
                 if let Some(page) = unsafe { self.queue[class].get().as_ref() }
                     && page.place.get() == Place::Resting

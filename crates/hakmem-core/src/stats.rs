@@ -51,19 +51,19 @@ pub struct Stats {
 /// in part.
 pub fn process() -> Stats {
     let own = thread::front();
-    let (mut handed, mut returned) = (0u64, 0u64);
+    let (mut handed, mut returned) = (0u64, 0i64);
     for heap in thread::all_heaps() {
         // Another thread's lists change under us.
         let readable = core::ptr::eq(&heap.front, own) || heap.state.load(Relaxed) != LIVE;
         handed = handed.wrapping_add(heap.large_handed.get());
-        returned = returned.wrapping_add(heap.large_returned.get());
+        returned += heap.large_returned.get() as i64;
         if core::ptr::eq(&heap.front, own) {
             heap.report_live();
         }
         for (class, counts) in heap.counts.iter().enumerate() {
             let unused = if readable { heap.listed(class) } else { 0 };
             handed = handed.wrapping_add(counts.handed.get()).wrapping_sub(unused);
-            returned = returned.wrapping_add(counts.returned.get());
+            returned += counts.returned.get();
         }
     }
     let (whale_handed, whale_returned, _) = whale::counts();
@@ -75,7 +75,7 @@ pub fn process() -> Stats {
     };
     Stats {
         allocations: handed + whale_handed,
-        frees: (returned as i64).max(0) as u64 + large::stray_frees() + whale_returned,
+        frees: returned.max(0) as u64 + large::stray_frees() + whale_returned,
         live_bytes: live,
         peak_live_bytes: peak,
         reserved_bytes: reserved as u64,

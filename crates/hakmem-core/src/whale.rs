@@ -49,6 +49,12 @@ static HITS: AtomicU64 = AtomicU64::new(0);
 pub fn counts() -> (u64, u64, u64) {
     (HANDED.load(Relaxed), RETURNED.load(Relaxed), HITS.load(Relaxed))
 }
+/// In the child of a fork, which counts anew.
+pub fn reset_counts() {
+    for counter in [&HANDED, &RETURNED, &HITS] {
+        counter.store(0, Relaxed);
+    }
+}
 /// Bytes in the cache.
 pub fn cached_bytes() -> usize {
     CACHED.load(Relaxed)

@@ -3,7 +3,10 @@
 //! Run with `ci/loom`. Each model fails when the rule it guards is broken; what was broken to see that is said beside
 //! it.
 #![cfg(loom)]
-#![allow(clippy::undocumented_unsafe_blocks, reason = "loom's cells check at run time what a comment would claim")]
+#![allow(
+    clippy::undocumented_unsafe_blocks,
+    reason = "loom's cells check at run time what a comment would claim"
+)]
 
 use hakmem_core::proto::inbox::{Inbox, Link};
 use hakmem_core::proto::lock::Lock;
@@ -191,12 +194,17 @@ fn a_heap_is_adopted_by_one_thread() {
     }
     fn adopt(pool: &Pool, heaps: &[Heap]) -> Option<u64> {
         pool.pop(|id| link(heaps, id)).inspect(|&id| {
-            heaps[id as usize - 1].inside.with_mut(|n| unsafe { *n += 1 });
+            heaps[id as usize - 1]
+                .inside
+                .with_mut(|n| unsafe { *n += 1 });
         })
     }
     loom::model(|| {
         let pool = Arc::new(Pool::new());
-        let heap = || Heap { link: AtomicU64::new(0), inside: UnsafeCell::new(0) };
+        let heap = || Heap {
+            link: AtomicU64::new(0),
+            inside: UnsafeCell::new(0),
+        };
         let heaps: Arc<Vec<Heap>> = Arc::new((0..2).map(|_| heap()).collect());
         pool.push(1, link(&heaps, 1));
         pool.push(2, link(&heaps, 2));
@@ -296,7 +304,11 @@ impl Page {
 
 fn enter_list(node: *mut Node) {
     let lists = unsafe { &(*node).lists };
-    assert_eq!(lists.fetch_add(1, AcqRel), 0, "a block is on a free list and in an inbox at once");
+    assert_eq!(
+        lists.fetch_add(1, AcqRel),
+        0,
+        "a block is on a free list and in an inbox at once"
+    );
 }
 fn leave_list(node: *mut Node) {
     let lists = unsafe { &(*node).lists };
@@ -309,7 +321,10 @@ fn leave_list(node: *mut Node) {
 #[test]
 fn a_block_is_on_one_list_only() {
     loom::model(|| {
-        let page = Arc::new(Page { free: UnsafeCell::new(null_mut()), inbox: Inbox::new() });
+        let page = Arc::new(Page {
+            free: UnsafeCell::new(null_mut()),
+            inbox: Inbox::new(),
+        });
         page.push_local(Node::leak(1));
         page.push_local(Node::leak(2));
         let handed = Ptr(page.pop());
@@ -374,6 +389,9 @@ fn a_segment_with_room_ends_up_listed() {
         segment.free.fetch_add(1, AcqRel);
         segment.relist();
         other.join().unwrap();
-        assert!(segment.listed.load(SeqCst), "a slot is free and nobody would find it");
+        assert!(
+            segment.listed.load(SeqCst),
+            "a slot is free and nobody would find it"
+        );
     });
 }

@@ -39,14 +39,20 @@ impl Lock {
     /// Takes the lock if it is free.
     pub fn try_lock(&self) -> Option<Guard<'_>> {
         // Acquire: what the last holder wrote.
-        let got = self.state.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed);
+        let got = self
+            .state
+            .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed);
         got.is_ok().then_some(Guard(self))
     }
 
     /// Takes the lock without a guard, for fork handlers.
     pub fn acquire(&self) {
         for _ in 0..if cfg!(loom) { 1 } else { 100 } {
-            if self.state.compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+            if self
+                .state
+                .compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok()
+            {
                 return;
             }
             spin();

@@ -80,7 +80,10 @@ impl Slots {
         let mut old = self.word.load(Ordering::Relaxed);
         loop {
             let new = change(old)?;
-            match self.word.compare_exchange_weak(old, new, Ordering::AcqRel, Ordering::Relaxed) {
+            match self
+                .word
+                .compare_exchange_weak(old, new, Ordering::AcqRel, Ordering::Relaxed)
+            {
                 Ok(_) => return Some((old, new)),
                 Err(now) => old = now,
             }
@@ -111,8 +114,8 @@ impl Slots {
 
     /// Takes exactly the slots of `mask`, if all of them are free.
     pub fn claim_exact(&self, mask: u32) -> Option<Claim> {
-        let (old, new) =
-            self.swing(|w| (active(w) & mask == 0).then(|| word(active(w) | mask, empty(w) & !mask)))?;
+        let (old, new) = self
+            .swing(|w| (active(w) & mask == 0).then(|| word(active(w) | mask, empty(w) & !mask)))?;
         let dirty = (empty(old) & mask).count_ones();
         Some(Claim {
             first: mask.trailing_zeros(),
@@ -130,7 +133,8 @@ impl Slots {
 
     /// Takes the whole segment if nobody has any of it and none of it is EMPTY.
     pub fn retire(&self) -> bool {
-        self.swing(|w| (w == 0).then(|| word(u32::MAX, 0))).is_some()
+        self.swing(|w| (w == 0).then(|| word(u32::MAX, 0)))
+            .is_some()
     }
 
     /// Lets the slots of `mask` go: EMPTY if they hold old data, UNUSED if they are zero and not resident. Returns
@@ -164,10 +168,14 @@ mod tests {
     fn runs_are_found_by_brute_force_too() {
         let mut seed = 0x9E37_79B9_7F4A_7C15u64;
         for _ in 0..20_000 {
-            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            seed = seed
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
             let free = (seed >> 32) as u32 | (seed as u32 & (seed >> 17) as u32);
             for n in 1..=32 {
-                let expected = (0..=32 - n).filter(|&i| free & run(i, n) == run(i, n)).fold(0, |m, i| m | 1u32 << i);
+                let expected = (0..=32 - n)
+                    .filter(|&i| free & run(i, n) == run(i, n))
+                    .fold(0, |m, i| m | 1u32 << i);
                 assert_eq!(starts_of_runs(free, n), expected, "{free:032b} {n}");
             }
         }
@@ -181,7 +189,11 @@ mod tests {
         // SAFETY: just claimed.
         assert_eq!(unsafe { s.release(run(1, 1), true) }, 30);
         let b = s.claim(1).unwrap();
-        assert_eq!((b.first, b.clean), (1, false), "an EMPTY slot is taken before an UNUSED one");
+        assert_eq!(
+            (b.first, b.clean),
+            (1, false),
+            "an EMPTY slot is taken before an UNUSED one"
+        );
         // SAFETY: just claimed.
         unsafe { s.release(run(0, 3), true) };
         assert!(!s.retire(), "a segment with old data is not given away");

@@ -250,8 +250,10 @@ extern "C" fn after_fork() {
 extern "C" fn after_fork_in_child() {
     after_fork();
     purge::after_fork();
+    whale::reset_counts();
     let own = front();
     for heap in all_heaps() {
+        heap.reset_counts();
         if core::ptr::eq(&heap.front, own) || heap.state.load(Relaxed) != LIVE {
             continue;
         }
