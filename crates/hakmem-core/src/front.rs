@@ -286,16 +286,17 @@ unsafe fn free_found(p: *mut u8, align: usize, site: usize) {
         // SAFETY: passed on.
         return unsafe { foreign::free(p, site) };
     };
-    let kind = meta.kind();
-    if let Kind::Page | Kind::Follow = kind {
-        let page = meta.head();
-        let owner = page.owner.get();
-        if owner.is_null() || !p.addr().is_multiple_of(align) {
+    // Only pages of blocks have owners: for the most of what comes here one line of metadata is enough.
+    let page = meta.head_of_block();
+    let owner = page.owner.get();
+    if !owner.is_null() {
+        if !p.addr().is_multiple_of(align) {
             guard::not_a_block(p, Some(meta));
         }
         // SAFETY: a block of a page that has an owner.
         return unsafe { free_block(page, owner, p.cast()) };
     }
+    let kind = meta.kind();
     if !matches!(kind, Kind::Large | Kind::Whale) || p != meta.start() {
         guard::not_a_block(p, Some(meta));
     }

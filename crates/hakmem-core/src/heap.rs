@@ -345,21 +345,19 @@ impl Heap {
         unsafe { inbox_of(owner).push_chain(block, block) };
     }
 
-    /// Merges what other threads freed into the pages' own lists (rule 4). Runs of one page's blocks, which are common,
-    /// touch its metadata once.
+    /// Merges what other threads freed into the pages' own lists (rule 4). Runs of blocks from one slot, which are
+    /// common, touch its page's metadata once.
     #[inline(never)]
     fn merge_mail(&self) {
         let mut block = self.inbox.take();
         let mut count = 0;
         while !block.is_null() {
-            let Some(page) = page::lookup(block.cast()) else { guard::corrupt(block.cast()) };
-            let page = page.head();
-            // In the page by its offset: false for the blocks of other pages and beyond.
-            let start = page.start().addr();
-            let bytes = page.span.load(Relaxed) as usize * PAGE;
+            let Some(slot) = page::lookup(block.cast()) else { guard::corrupt(block.cast()) };
+            let page = slot.head_of_block();
+            let first = block.addr();
             let mut list = page.free.get();
             let mut run = 0;
-            while block.addr().wrapping_sub(start) < bytes {
+            while (block.addr() ^ first) < PAGE && !block.is_null() {
                 // SAFETY: the chain is this heap's since it was taken; the link is read before the block is pushed.
                 unsafe {
                     let next = Block::next(block);

@@ -213,6 +213,13 @@ impl Meta {
         unsafe { &*core::ptr::from_ref(self).wrapping_sub(usize::from(back)) }
     }
 
+    /// [`Meta::head`] for a slot that a live block starts in: only a page's first slot has an owner (rule 2), so that
+    /// the second line is read for the others alone.
+    #[inline]
+    pub fn head_of_block(&'static self) -> &'static Meta {
+        if self.owner.get().is_null() { self.head() } else { self }
+    }
+
     /// A raw pointer, for lists of pages.
     #[inline]
     pub fn raw(&self) -> *mut Meta {
