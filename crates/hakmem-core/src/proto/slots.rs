@@ -35,6 +35,19 @@ pub struct Claim {
     pub free_left: u32,
 }
 
+impl Claim {
+    /// The slots of `mask`, taken by the step from `old` to `new`.
+    fn of(mask: u32, old: u64, new: u64) -> Self {
+        let dirty = (empty(old) & mask).count_ones();
+        Self {
+            first: mask.trailing_zeros(),
+            clean: dirty == 0,
+            dirty,
+            free_left: (!active(new)).count_ones(),
+        }
+    }
+}
+
 const fn active(word: u64) -> u32 {
     word as u32
 }
@@ -103,26 +116,14 @@ impl Slots {
             mask = run(pick.trailing_zeros(), n);
             Some(word(active(w) | mask, empty(w) & !mask))
         })?;
-        let dirty = (empty(old) & mask).count_ones();
-        Some(Claim {
-            first: mask.trailing_zeros(),
-            clean: dirty == 0,
-            dirty,
-            free_left: (!active(new)).count_ones(),
-        })
+        Some(Claim::of(mask, old, new))
     }
 
     /// Takes exactly the slots of `mask`, if all of them are free.
     pub fn claim_exact(&self, mask: u32) -> Option<Claim> {
         let (old, new) = self
             .swing(|w| (active(w) & mask == 0).then(|| word(active(w) | mask, empty(w) & !mask)))?;
-        let dirty = (empty(old) & mask).count_ones();
-        Some(Claim {
-            first: mask.trailing_zeros(),
-            clean: dirty == 0,
-            dirty,
-            free_left: (!active(new)).count_ones(),
-        })
+        Some(Claim::of(mask, old, new))
     }
 
     /// Takes every EMPTY slot, to purge it (rule 3). Returns their mask, 0 if there was none.

@@ -7,7 +7,7 @@
 //!
 //! States: NONE → (wake) RUNNING ⇄ PARKED; FAILED after a refused clone, for good. fork sets NONE in the child.
 
-use crate::sync::{AtomicU32, Ordering::*};
+use crate::sync::{AtomicU32, Ordering::*, fence};
 use crate::{os, policy, purge};
 
 const NONE: u32 = 0;
@@ -19,6 +19,7 @@ static STATE: AtomicU32 = AtomicU32::new(NONE);
 
 /// Sees to it that the scavenger is at work. False if there cannot be one.
 pub fn wake() -> bool {
+    fence(SeqCst); // See `work`.
     match STATE.load(Relaxed) {
         RUNNING => true,
         PARKED => {
@@ -49,20 +50,31 @@ pub fn after_fork() {
     STATE.store(NONE, Relaxed);
 }
 
+/// True if there is enough to do for the scavenger to stay awake.
+fn is_needed() -> bool {
+    purge::idle_bytes() >= (policy::SCAVENGE_MIB.get() as usize) << 20
+}
+
 extern "C" fn work() -> ! {
-    // Sleeping is not on this word, only waiting for work is.
+    // A word that nobody changes, to sleep on for a time.
     static NEVER: AtomicU32 = AtomicU32::new(0);
+    let mut fruitless = 0;
     loop {
-        let decay = policy::DECAY_MS.get();
-        os::futex_wait(&NEVER, 0, Some(decay.clamp(10, 10_000) / 2));
-        let given = purge::pass(os::now_ms(), decay);
-        let enough = (policy::SCAVENGE_MIB.get() as usize) << 20;
-        let idle = purge::idle_bytes();
-        // Little left, or nothing that can be given back.
-        if idle == 0 || given == 0 && idle < enough {
-            STATE.store(PARKED, Release);
-            os::futex_wait(&STATE, PARKED, None);
-            STATE.store(RUNNING, Relaxed);
+        let decay = policy::DECAY_MS.get().clamp(20, 60_000);
+        // Memory that cannot be given back (locked, say) is tried ever more rarely.
+        os::futex_wait(&NEVER, 0, Some((decay / 2) << (fruitless / 8).min(6)));
+        let given = purge::pass(os::now_ms(), policy::DECAY_MS.get());
+        fruitless = if given > 0 { 0 } else { (fruitless + 1).min(64) };
+        if purge::idle_bytes() > 0 && (given > 0 || is_needed()) {
+            continue;
         }
+        STATE.store(PARKED, SeqCst);
+        // Who freed memory before that saw RUNNING and went on; this look sees what it freed. Sequentially consistent on
+        // both sides: one of the two must see the other.
+        fence(SeqCst);
+        if !is_needed() {
+            os::futex_wait(&STATE, PARKED, None);
+        }
+        STATE.store(RUNNING, SeqCst);
     }
 }
