@@ -23,7 +23,7 @@ use crate::os;
 use crate::proto::lock::Lock;
 use crate::sync::{
     AtomicPtr, AtomicU8, AtomicU64, AtomicUsize,
-    Ordering::{Acquire, Relaxed, Release},
+    Ordering::{Acquire, Relaxed, Release, SeqCst},
 };
 use core::cell::UnsafeCell;
 use core::ptr::null_mut;
@@ -42,6 +42,10 @@ pub const SEGMENT_META: usize = SEGMENT / PAGE * META;
 pub const GROUP: usize = 64;
 /// Levels of fullness that segments with free pages are kept apart by: 1, 2–3, 4–7, 8–15 and 16–32 free pages.
 pub const LEVELS: usize = 5;
+/// Rows of hints kept for segments: a row for each level, and one for those with EMPTY pages.
+pub const ROWS: usize = LEVELS + 1;
+/// The row of segments with EMPTY pages.
+pub const DIRTY_ROW: usize = LEVELS;
 
 const MAX_ARENAS: usize = 64;
 const SMALLEST: usize = 16 << 20;
@@ -114,10 +118,8 @@ impl Hot {
 pub struct Group {
     used: AtomicU64,
     committed: AtomicU64,
-    /// Segments with EMPTY pages. A hint: set after one came, cleared before they are looked for.
-    pub dirty: AtomicU64,
-    /// Segments by free pages, kept by the segment layer. Hints.
-    pub level: [AtomicU64; LEVELS],
+    /// Hints of the segment layer, found through the arena's summary.
+    rows: [AtomicU64; ROWS],
 }
 
 /// A reserved range.
@@ -125,6 +127,8 @@ pub struct Arena {
     data: AtomicUsize,
     segments: AtomicUsize,
     groups: AtomicPtr<Group>,
+    /// For each row, a bit for each group that has a bit set in it.
+    summary: AtomicPtr<AtomicU64>,
     metas: AtomicPtr<u8>,
     /// Groups below this one are in use: their page metadata is accessible. Only grows.
     top: AtomicUsize,
@@ -137,6 +141,7 @@ static ARENAS: [Arena; MAX_ARENAS] = [const {
         data: AtomicUsize::new(0),
         segments: AtomicUsize::new(0),
         groups: AtomicPtr::new(null_mut()),
+        summary: AtomicPtr::new(null_mut()),
         metas: AtomicPtr::new(null_mut()),
         top: AtomicUsize::new(0),
         first_free: AtomicUsize::new(0),
@@ -198,28 +203,81 @@ impl Arena {
         self.metas.load(Relaxed).wrapping_add(page * META)
     }
 
-    /// The groups that have been used so far.
-    pub fn groups(&self) -> &'static [Group] {
+    /// The groups that are in use.
+    fn groups(&self) -> &'static [Group] {
         // Acquire: the groups were made accessible before `top` counted them. SAFETY: they are for ever, and hold
         // nothing but atomics.
         unsafe { core::slice::from_raw_parts(self.groups.load(Relaxed), self.top.load(Acquire)) }
     }
 
     /// The group of segment `segment` and its bit there.
-    pub fn group_of(&self, segment: usize) -> (&'static Group, u64) {
+    fn group_of(&self, segment: usize) -> (&'static Group, u64) {
         (&self.groups()[segment / GROUP], 1 << (segment % GROUP))
+    }
+
+    /// The summary's word for group `group` in `row`, and its bit there.
+    fn summary(&self, row: usize, group: usize) -> (&'static AtomicU64, u64) {
+        let words = summary_words(self.segments.load(Relaxed));
+        let at = self.summary.load(Relaxed).wrapping_add(row * words + group / 64);
+        // SAFETY: inside the summary, which was made accessible with the first group, and is for ever.
+        (unsafe { &*at }, 1 << (group % 64))
+    }
+
+    /// Lists a segment in `row`. Sequentially consistent: see `segment`.
+    pub fn list(&self, row: usize, segment: usize) {
+        let (group, bit) = self.group_of(segment);
+        if group.rows[row].load(SeqCst) & bit == 0 {
+            group.rows[row].fetch_or(bit, SeqCst);
+        }
+        let (word, bit) = self.summary(row, segment / GROUP);
+        if word.load(SeqCst) & bit == 0 {
+            word.fetch_or(bit, SeqCst);
+        }
+    }
+
+    /// Takes a segment out of `row`. The summary is put right by who next looks in vain.
+    pub fn unlist(&self, row: usize, segment: usize) {
+        let (group, bit) = self.group_of(segment);
+        group.rows[row].fetch_and(!bit, SeqCst);
+    }
+
+    /// The segments listed in `row` a moment ago, lowest first. O(groups in use / 64 + segments listed).
+    pub fn listed(&'static self, row: usize) -> impl Iterator<Item = usize> {
+        let groups = self.groups();
+        (0..groups.len()).step_by(64).flat_map(move |base| {
+            let word = self.summary(row, base).0.load(SeqCst);
+            bits(word).flat_map(move |g| bits(self.row_of(row, base + g)).map(move |s| (base + g) * GROUP + s))
+        })
+    }
+
+    /// A group's bits in `row`; if there are none, the summary is told.
+    fn row_of(&self, row: usize, group: usize) -> u64 {
+        let Some(g) = self.groups().get(group) else { return 0 };
+        let found = g.rows[row].load(SeqCst);
+        if found == 0 {
+            let (word, bit) = self.summary(row, group);
+            word.fetch_and(!bit, SeqCst);
+            // Who set a bit before that may have seen the summary's still set.
+            if g.rows[row].load(SeqCst) != 0 {
+                word.fetch_or(bit, SeqCst);
+            }
+        }
+        found
     }
 
     fn reserve(&self, wanted: usize) -> bool {
         let Some((base, segments)) = reserve_some(wanted) else { return false };
         let groups = segments.div_ceil(GROUP);
-        let metas = (base + groups * size_of::<Group>()).next_multiple_of(PAGE);
+        let summary = base + groups * size_of::<Group>();
+        let metas = (summary + summary_bytes(segments)).next_multiple_of(PAGE);
         let data = (metas + segments * SEGMENT_META).next_multiple_of(SEGMENT);
         // The metadata of pages never used reads as zero: `Kind::Free`, no owner.
         if !os::make_readable(metas, segments * SEGMENT_META) {
+            os::unreserve(base, data + segments * SEGMENT - base);
             return false;
         }
         self.groups.store(at(base).cast(), Relaxed);
+        self.summary.store(at(summary).cast(), Relaxed);
         self.metas.store(at(metas), Relaxed);
         self.data.store(data, Relaxed);
         self.segments.store(segments, Relaxed);
@@ -333,6 +391,24 @@ impl Arena {
     }
 }
 
+/// Words of an arena's summary for one row.
+fn summary_words(segments: usize) -> usize {
+    segments.div_ceil(GROUP).div_ceil(64)
+}
+
+fn summary_bytes(segments: usize) -> usize {
+    ROWS * summary_words(segments) * size_of::<AtomicU64>()
+}
+
+/// The numbers of the bits that are set, lowest first.
+fn bits(mut word: u64) -> impl Iterator<Item = usize> {
+    core::iter::from_fn(move || {
+        let bit = (word != 0).then(|| word.trailing_zeros() as usize)?;
+        word &= word - 1;
+        Some(bit)
+    })
+}
+
 /// A run of segments: arena, first segment.
 pub type Run = (&'static Arena, usize);
 
@@ -406,7 +482,7 @@ fn reserve_some(least: usize) -> Option<(usize, usize)> {
     bytes = bytes.max(least).max(SMALLEST).next_multiple_of(SEGMENT);
     loop {
         let segments = bytes / SEGMENT;
-        let groups = segments.div_ceil(GROUP) * size_of::<Group>();
+        let groups = segments.div_ceil(GROUP) * size_of::<Group>() + summary_bytes(segments);
         let total = groups + PAGE + segments * SEGMENT_META + SEGMENT + bytes;
         if let Some(base) = os::reserve(total) {
             RESERVED.fetch_add(total, Relaxed);

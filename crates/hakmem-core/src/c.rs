@@ -56,9 +56,11 @@ pub unsafe fn realloc(p: *mut u8, size: usize) -> *mut u8 {
             return at;
         }
         let to = front::alloc16(size);
-        if !to.is_null() {
-            front::move_block(p, old, to, size);
+        if to.is_null() {
+            // A block that is to shrink can stay.
+            return if size <= old { p } else { to };
         }
+        front::move_block(p, old, to, size);
         to
     }
 }
@@ -92,7 +94,6 @@ pub unsafe fn usable_size(p: *mut u8) -> usize {
 pub fn trim() -> bool {
     if let thread::State::Live(heap) = thread::state() {
         heap.collect();
-        heap.released.set(false);
     }
     purge::all() > 0
 }

@@ -1,8 +1,10 @@
 //! Pointers that are not ours: passed on, leaked or fatal, counted, and reported with their call site.
 
 use crate::guard;
+use crate::os;
 use crate::policy::{self, Foreign};
-use crate::sync::{AtomicPtr, AtomicU8, AtomicU64, Ordering::*};
+use crate::proto::lock::Lock;
+use crate::sync::{AtomicBool, AtomicPtr, AtomicU64, Ordering::*};
 use core::cell::UnsafeCell;
 use core::ptr::null_mut;
 
@@ -18,16 +20,13 @@ pub struct Next {
 }
 
 struct Slot(UnsafeCell<Option<Next>>);
-// SAFETY: written once, by the thread that moves STATE from UNKNOWN to LOOKING, before it moves it to KNOWN (release);
-// read after KNOWN was seen (acquire).
+// SAFETY: written once, under LOCK, before KNOWN is set (release); read after KNOWN was seen (acquire).
 unsafe impl Sync for Slot {}
 
-const UNKNOWN: u8 = 0;
-const LOOKING: u8 = 1;
-const KNOWN: u8 = 2;
-
 static FIND: AtomicPtr<()> = AtomicPtr::new(null_mut());
-static STATE: AtomicU8 = AtomicU8::new(UNKNOWN);
+/// Held over the search, and across fork.
+pub static LOCK: Lock = Lock::new();
+static KNOWN: AtomicBool = AtomicBool::new(false);
 static NEXT: Slot = Slot(UnsafeCell::new(None));
 static COUNT: AtomicU64 = AtomicU64::new(0);
 
@@ -51,17 +50,20 @@ fn next() -> Option<Next> {
     if find.is_null() {
         return None;
     }
-    if STATE.compare_exchange(UNKNOWN, LOOKING, Acquire, Relaxed).is_ok() {
-        // SAFETY: only `on_foreign` stores there, and it stores such a function.
-        let find: fn() -> Option<Next> = unsafe { core::mem::transmute(find) };
-        let found = find();
-        // SAFETY: see `Slot`.
-        unsafe { *NEXT.0.get() = found };
-        STATE.store(KNOWN, Release);
-    }
-    // A pointer met while the search runs (the search itself may free some) is leaked.
-    if STATE.load(Acquire) != KNOWN {
-        return None;
+    if !KNOWN.load(Acquire) {
+        // A pointer that the search itself frees is leaked; other threads wait for its end.
+        if LOCK.is_held_by(os::thread_token()) {
+            return None;
+        }
+        let _held = LOCK.lock();
+        if !KNOWN.load(Relaxed) {
+            // SAFETY: only `on_foreign` stores there, and it stores such a function.
+            let find: fn() -> Option<Next> = unsafe { core::mem::transmute(find) };
+            let found = find();
+            // SAFETY: see `Slot`.
+            unsafe { *NEXT.0.get() = found };
+            KNOWN.store(true, Release);
+        }
     }
     // SAFETY: see `Slot`.
     unsafe { *NEXT.0.get() }

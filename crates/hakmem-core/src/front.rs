@@ -105,8 +105,17 @@ fn from_class(class: usize) -> Option<Fresh> {
 #[cold]
 #[inline(never)]
 fn from_class_after_purge(class: usize) -> Option<Fresh> {
-    purge::all();
+    give_everything_back();
     thread::with_heap(|heap| heap.refill(class))
+}
+
+/// There is no memory: whatever is free, here and elsewhere, goes back.
+#[cold]
+fn give_everything_back() {
+    if let State::Live(heap) = thread::state() {
+        heap.collect();
+    }
+    purge::all();
 }
 
 /// Pages went back to their segments: some may be due to go to the system.
@@ -134,7 +143,7 @@ fn no_memory() -> *mut u8 {
 #[cold]
 #[inline(never)]
 fn alloc_big(n: usize, align: usize, zeroed: bool) -> *mut u8 {
-    if n > PTRDIFF_MAX || align > PTRDIFF_MAX {
+    if n > whale::TOO_LARGE || align > whale::TOO_LARGE {
         return no_memory();
     }
     let whole = || {
@@ -144,7 +153,7 @@ fn alloc_big(n: usize, align: usize, zeroed: bool) -> *mut u8 {
         whale::alloc(n, align)
     };
     let got = whole().or_else(|| {
-        purge::all();
+        give_everything_back();
         whole()
     });
     let Some((meta, zero)) = got else { return no_memory() };

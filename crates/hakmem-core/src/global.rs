@@ -103,9 +103,11 @@ unsafe fn realloc_slow(ptr: *mut u8, layout: Layout, new: Layout) -> *mut u8 {
             return at;
         }
         let to = Hakmem.alloc(new);
-        if !to.is_null() {
-            front::move_block(ptr, layout.size(), to, new.size());
+        if to.is_null() {
+            // A block that is to shrink can stay.
+            return if new.size() <= held { ptr } else { to };
         }
+        front::move_block(ptr, layout.size(), to, new.size());
         to
     }
 }

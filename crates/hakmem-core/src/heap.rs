@@ -73,6 +73,9 @@ pub struct Heap {
     outgoing: Outgoing,
     /// See rule 3.
     busy: Cell<bool>,
+    /// The heap was another thread's when the process forked: a push may have been cut short, and its lists are not
+    /// walked.
+    inherited: Cell<bool>,
     /// Set when a page went back to its segment; who sees it clears it and lets the purge know.
     pub released: Cell<bool>,
     /// Change of the live bytes not yet added to the process's, and its highest value.
@@ -89,7 +92,7 @@ pub struct Heap {
     pub sent: Cell<u64>,
     /// Counters by class.
     pub counts: [Counts; CLASSES],
-    /// 0: in the pool or nobody's, 1: a thread has it, 2: lost in a fork.
+    /// Who has it: see `thread`.
     pub state: AtomicU32,
     /// Link of the pool of idle heaps.
     pub link: AtomicU64,
@@ -154,6 +157,8 @@ impl Heap {
     /// In the child of a fork: makes a heap whose thread is gone fit for adoption. False: it is lost.
     pub fn after_fork(&self) -> bool {
         self.outgoing.forget();
+        self.large.forget();
+        self.inherited.set(true);
         !self.busy.get()
     }
 
@@ -221,7 +226,7 @@ impl Heap {
         add(&counts.returned, i64::from(length));
         add(&counts.takes, 1);
         guard::peek(list, page);
-        if counts.takes.get().is_multiple_of(WALK_EVERY) {
+        if counts.takes.get().is_multiple_of(WALK_EVERY) && !self.inherited.get() {
             guard::walk(list, length, page);
         }
         // SAFETY: the list is not empty, and its blocks are free (rule 4 of `page`).
@@ -354,6 +359,9 @@ impl Heap {
         while !block.is_null() {
             let Some(slot) = page::lookup(block.cast()) else { guard::corrupt(block.cast()) };
             let page = slot.head_of_block();
+            if page.owner.get() != self.owner() {
+                guard::corrupt(block.cast());
+            }
             let first = block.addr();
             let size = page.block_size.get();
             let mut list = page.free.get();
@@ -414,7 +422,7 @@ impl Heap {
     fn give_up(&self, class: usize, page: &'_ Meta, keep: u32) {
         let blocks = page.carved.get();
         let counts = &self.counts[class];
-        if counts.empties.get().is_multiple_of(WALK_EVERY) {
+        if counts.empties.get().is_multiple_of(WALK_EVERY) && !self.inherited.get() {
             guard::walk(page.free.get(), blocks as i32, page);
         }
         add(&counts.returned, i64::from(blocks));

@@ -81,6 +81,12 @@ impl Cache {
         }
     }
 
+    /// Forgets everything: in the child of a fork, where another thread's cache may be half written.
+    pub fn forget(&self) {
+        self.ways.iter().for_each(|way| way.set(null_mut()));
+        self.slots.set(0);
+    }
+
     /// Lets everything go.
     pub fn empty(&self) {
         self.ways.iter().for_each(|way| self.let_go(way));

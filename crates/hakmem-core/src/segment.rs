@@ -10,7 +10,7 @@
 //!    slots as they are then. So a segment with free slots is listed once everybody who changed it is through.
 //! 3. A segment that is wholly free and clean is retired (all its slots taken) before it goes back to the arena.
 
-use crate::arena::{self, Arena, GROUP, Group, LEVELS, PAGE, SEGMENT};
+use crate::arena::{self, Arena, DIRTY_ROW, LEVELS, PAGE, SEGMENT};
 use crate::os;
 use crate::page::Meta;
 use crate::policy;
@@ -33,7 +33,7 @@ pub fn dirty_bytes() -> usize {
 }
 
 /// Claims `n` neighbouring slots. Returns the first one's metadata and whether their memory is zero. None: out of
-/// memory. Lock-free unless a fresh segment is needed; O(groups in use).
+/// memory. Lock-free unless a fresh segment is needed; O(groups in use / 64).
 pub fn claim(n: u32) -> Option<(&'static Meta, bool)> {
     arena::all().find_map(|arena| claim_in(arena, n)).or_else(|| claim_fresh(n))
 }
@@ -41,23 +41,24 @@ pub fn claim(n: u32) -> Option<(&'static Meta, bool)> {
 fn claim_in(arena: &'static Arena, n: u32) -> Option<(&'static Meta, bool)> {
     let mut tries = 0;
     for level in level_of(n)..LEVELS {
-        for (g, group) in arena.groups().iter().enumerate() {
-            let mut listed = group.level[level].load(Relaxed);
-            while listed != 0 {
-                let segment = g * GROUP + listed.trailing_zeros() as usize;
-                listed &= listed - 1;
-                let head = head_of(arena, segment);
-                if let Some(claim) = head.segment().slots.claim(n) {
-                    DIRTY.fetch_sub(claim.dirty as usize * PAGE, Relaxed);
-                    if head.segment().level.load(Relaxed) != listed_as(claim.free_left) {
-                        relist(arena, segment);
-                    }
-                    return Some((head.forward(claim.first), claim.clean));
+        for segment in arena.listed(level) {
+            let head = head_of(arena, segment);
+            let meta = head.segment();
+            if let Some(claim) = meta.slots.claim(n) {
+                DIRTY.fetch_sub(claim.dirty as usize * PAGE, Relaxed);
+                if meta.level.load(Relaxed) != listed_as(claim.free_left) {
+                    relist(arena, segment);
                 }
-                tries += 1;
-                if tries == TRIES {
-                    return None;
-                }
+                return Some((head.forward(claim.first), claim.clean));
+            }
+            if usize::from(meta.level.load(SeqCst)) != level + 1 {
+                // Left behind by two who relisted at once.
+                arena.unlist(level, segment);
+                relist(arena, segment);
+            }
+            tries += 1;
+            if tries == TRIES {
+                return None;
             }
         }
     }
@@ -69,17 +70,26 @@ fn claim_fresh(n: u32) -> Option<(&'static Meta, bool)> {
     let head = head_of(arena, segment);
     // A segment that was never used has no slot taken; one that was is retired (rule 3). Either way they are ours.
     head.segment().slots.retire();
-    let huge_from = policy::HUGE_FROM_SEGMENTS.get() as usize;
-    if IN_USE.fetch_add(1, Relaxed) >= huge_from && huge_from != 0 && head.segment().huge.load(Relaxed) == 0 {
-        let huge = os::want_huge(head.start().addr(), SEGMENT);
-        head.segment().huge.store(u8::from(huge), Relaxed);
-    }
+    choose_huge(head);
     if n < SLOTS {
         // SAFETY: all slots are ours, and these are not kept.
         unsafe { head.segment().slots.release(run(n, SLOTS - n), false) };
     }
     relist(arena, segment);
     Some((head, true))
+}
+
+/// Huge pages for a fresh segment once enough are in use; none before that, though a whale may have left them on.
+fn choose_huge(head: &Meta) {
+    let from = policy::HUGE_FROM_SEGMENTS.get() as usize;
+    let wanted = IN_USE.fetch_add(1, Relaxed) >= from && from != 0;
+    let marked = &head.segment().huge;
+    let start = head.start().addr();
+    if wanted && marked.load(Relaxed) == 0 {
+        marked.store(u8::from(os::want_huge(start, SEGMENT)), Relaxed);
+    } else if !wanted && marked.load(Relaxed) != 0 {
+        marked.store(u8::from(!os::refuse_huge(start, SEGMENT)), Relaxed);
+    }
 }
 
 /// Claims the `more` slots behind the `n` at `first`, if they are free.
@@ -105,10 +115,7 @@ pub unsafe fn release(first: &Meta, n: u32) {
     DIRTY.fetch_add(n as usize * PAGE, Relaxed);
     // SAFETY: passed on.
     let free = unsafe { meta.slots.release(run(first.slot(), n), true) };
-    let (group, bit) = arena.group_of(segment);
-    if group.dirty.load(Relaxed) & bit == 0 {
-        group.dirty.fetch_or(bit, SeqCst);
-    }
+    arena.list(DIRTY_ROW, segment);
     if meta.level.load(SeqCst) != listed_as(free) {
         relist(arena, segment);
     }
@@ -117,13 +124,12 @@ pub unsafe fn release(first: &Meta, n: u32) {
 /// Gives the EMPTY slots of a segment back to the system if the last came `decay` ms or more before `now`. Returns
 /// the bytes given back. A segment that is wholly free after that goes back to the arena.
 pub fn purge(arena: &'static Arena, segment: usize, now: u32, decay: u32) -> usize {
-    let (group, bit) = arena.group_of(segment);
     let head = head_of(arena, segment);
     let meta = head.segment();
-    if now.wrapping_sub(meta.stamp.load(Relaxed)) < decay {
+    if os::age(now, meta.stamp.load(Relaxed)) < decay {
         return 0;
     }
-    group.dirty.fetch_and(!bit, SeqCst);
+    arena.unlist(DIRTY_ROW, segment);
     let mask = meta.slots.claim_empty();
     let (mut rest, mut kept, mut given) = (mask, 0, 0);
     while rest != 0 {
@@ -145,11 +151,11 @@ pub fn purge(arena: &'static Arena, segment: usize, now: u32, decay: u32) -> usi
             // Locked memory, or no room for another map: tried again after another decay.
             meta.slots.release(kept, true);
             meta.stamp.store(now, Relaxed);
-            group.dirty.fetch_or(bit, SeqCst);
+            arena.list(DIRTY_ROW, segment);
         }
     }
     if meta.slots.retire() {
-        unlist(group, bit, meta.level.swap(0, SeqCst));
+        unlist(arena, segment, meta.level.swap(0, SeqCst));
         IN_USE.fetch_sub(1, Relaxed);
         // SAFETY: the segment is retired: wholly ours, and clean.
         unsafe { arena::give_run((arena, segment), 1) };
@@ -174,29 +180,28 @@ const fn listed_as(free: u32) -> u8 {
     if free == 0 { 0 } else { level_of(free) as u8 + 1 }
 }
 
-fn unlist(group: &Group, bit: u64, level: u8) {
+fn unlist(arena: &Arena, segment: usize, level: u8) {
     if level > 0 {
-        group.level[usize::from(level) - 1].fetch_and(!bit, SeqCst);
+        arena.unlist(usize::from(level) - 1, segment);
     }
 }
 
 /// Lists a segment under its level (rule 2). Sequentially consistent throughout: whoever clears a bit must see, when
 /// it looks at the slots again, what made another thread set it.
 fn relist(arena: &Arena, segment: usize) {
-    let (group, bit) = arena.group_of(segment);
-    let head = head_of(arena, segment);
-    let meta = head.segment();
+    let meta = head_of(arena, segment).segment();
     loop {
         let wanted = listed_as(meta.slots.free_now());
         let old = meta.level.swap(wanted, SeqCst);
         if old != wanted {
-            unlist(group, bit, old);
+            unlist(arena, segment, old);
         }
         if wanted > 0 {
-            group.level[usize::from(wanted) - 1].fetch_or(bit, SeqCst);
+            arena.list(usize::from(wanted) - 1, segment);
         }
         if listed_as(meta.slots.free_now()) == wanted {
             return;
         }
+        unlist(arena, segment, wanted);
     }
 }

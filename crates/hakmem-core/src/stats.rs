@@ -1,7 +1,5 @@
 //! What the process has done so far, read without allocating.
 
-use crate::sync::Ordering::Relaxed;
-use crate::thread::LIVE;
 use crate::{arena, foreign, large, os, purge, thread, usage, whale};
 
 /// One kind of system call.
@@ -53,15 +51,15 @@ pub fn process() -> Stats {
     let own = thread::front();
     let (mut handed, mut returned) = (0u64, 0i64);
     for heap in thread::all_heaps() {
-        // Another thread's lists change under us.
-        let readable = core::ptr::eq(&heap.front, own) || heap.state.load(Relaxed) != LIVE;
+        // Another thread's lists change under us; an idle heap's are empty.
+        let is_own = core::ptr::eq(&heap.front, own);
         handed = handed.wrapping_add(heap.large_handed.get());
         returned += heap.large_returned.get() as i64;
-        if core::ptr::eq(&heap.front, own) {
+        if is_own {
             heap.report_live();
         }
         for (class, counts) in heap.counts.iter().enumerate() {
-            let unused = if readable { heap.listed(class) } else { 0 };
+            let unused = if is_own { heap.listed(class) } else { 0 };
             handed = handed.wrapping_add(counts.handed.get()).wrapping_sub(unused);
             returned += counts.returned.get();
         }

@@ -12,7 +12,7 @@
 //! 3. Of a run of `reserve` segments the first `span` are accessible and may be dirty, the rest is clean.
 
 use crate::arena::{self, PAGE, Run, SEGMENT};
-use crate::os;
+use crate::os::{self, Moved};
 use crate::page::{Kind, Meta};
 use crate::proto::lock::Lock;
 use crate::usage;
@@ -22,8 +22,8 @@ use core::cell::UnsafeCell;
 const RING: usize = 16;
 /// The cache may hold this much whatever the program does …
 const KEEP_ANYWAY: usize = 32 << 20;
-/// A request this large is never served.
-const TOO_LARGE: usize = 1 << 46;
+/// No request, and no alignment, above this is ever met: no address space is larger.
+pub const TOO_LARGE: usize = 1 << 46;
 
 #[derive(Clone, Copy)]
 struct Entry {
@@ -97,9 +97,7 @@ fn address(run: Run) -> usize {
 /// Takes room for `n` bytes at a multiple of `align`, a power of two. The flag says whether it is zero. None: out of
 /// memory. O(RING) from the cache, else O(groups + n / 2 MiB).
 pub fn alloc(n: usize, align: usize) -> Option<(&'static Meta, bool)> {
-    if n > TOO_LARGE || align > TOO_LARGE {
-        return None;
-    }
+    debug_assert!(n <= TOO_LARGE && align <= TOO_LARGE);
     let len = segments_for(n.max(1));
     let (run, zero) = match take_cached(len, align) {
         Some(run) => (run, false),
@@ -148,8 +146,12 @@ pub unsafe fn free(meta: &Meta) -> usize {
     note_live(-(len as i64));
     RETURNED.fetch_add(1, Relaxed);
     if reserve > len {
+        let tail = (run.0, run.1 + len);
+        if meta.segment().huge.load(Relaxed) != 0 {
+            os::refuse_huge(address(tail), (reserve - len) * SEGMENT);
+        }
         // SAFETY: ours, and clean (rule 3).
-        unsafe { arena::give_run((run.0, run.1 + len), reserve - len) };
+        unsafe { arena::give_run(tail, reserve - len) };
     }
     CACHED.fetch_add(len * SEGMENT, Relaxed);
     let now = os::now_ms();
@@ -158,15 +160,17 @@ pub unsafe fn free(meta: &Meta) -> usize {
         // Runs that lie side by side become one, so that larger requests find them.
         let before = |e: &Entry| core::ptr::eq(e.run.0, run.0) && e.run.1 + e.len == run.1;
         let after = |e: &Entry| core::ptr::eq(e.run.0, run.0) && run.1 + len == e.run.1;
+        // Its age is the mean of theirs: else a little run that comes and goes would keep a large one young.
         let mut joined = entry;
+        let mut age = 0;
         for slot in entries.iter_mut() {
-            if slot.as_ref().is_some_and(before) {
-                joined.run = slot.map_or(joined.run, |e| e.run);
-                joined.len += slot.take().map_or(0, |e| e.len);
-            } else if slot.as_ref().is_some_and(after) {
-                joined.len += slot.take().map_or(0, |e| e.len);
+            if let Some(e) = slot.take_if(|e| before(e) || after(e)) {
+                joined.run.1 = joined.run.1.min(e.run.1);
+                joined.len += e.len;
+                age += os::age(now, e.stamp) as usize * e.len;
             }
         }
+        joined.stamp = now.wrapping_sub((age / joined.len) as u32);
         let victim = match entries.iter().position(Option::is_none) {
             Some(free) => free,
             None => oldest(entries, now)?,
@@ -176,15 +180,18 @@ pub unsafe fn free(meta: &Meta) -> usize {
     if let Some(entry) = crowded {
         drop_entry(entry);
     }
+    // What cannot be given back is put in again: then it stays too full for now.
     while cached_bytes() > KEEP_ANYWAY.max(live_bytes()) {
         let Some(entry) = with_cache(|entries| oldest(entries, now).and_then(|i| entries[i].take())) else { break };
-        drop_entry(entry);
+        if drop_entry(entry) == 0 {
+            break;
+        }
     }
     len * SEGMENT
 }
 
 fn oldest(entries: &[Option<Entry>; RING], now: u32) -> Option<usize> {
-    let age = |i: &usize| entries[*i].as_ref().map(|e| now.wrapping_sub(e.stamp));
+    let age = |i: &usize| entries[*i].as_ref().map(|e| os::age(now, e.stamp));
     (0..RING).filter(|&i| entries[i].is_some()).max_by_key(age)
 }
 
@@ -224,7 +231,7 @@ pub fn purge(now: u32, decay: u32) -> usize {
     let mut given = 0;
     // One round: what cannot be given back is put in again.
     for i in 0..RING {
-        let due = |e: &Entry| now.wrapping_sub(e.stamp) >= decay;
+        let due = |e: &Entry| os::age(now, e.stamp) >= decay;
         let entry = with_cache(|entries| if entries[i].as_ref().is_some_and(due) { entries[i].take() } else { None });
         given += entry.map_or(0, drop_entry);
     }
@@ -298,8 +305,8 @@ pub unsafe fn resize(meta: &'static Meta, n: usize) -> Option<&'static Meta> {
         if !arena::commit_run(run, new) {
             return None;
         }
-        if grown > 0 {
-            os::want_huge(address((run.0, run.1 + len)), (new - len) * SEGMENT);
+        if meta.segment().huge.load(Relaxed) != 0 {
+            mark_huge((run.0, run.1 + len), new - len);
         }
         meta.span.store(new as u32, Relaxed);
         note_live(new as i64 - len as i64);
@@ -310,9 +317,14 @@ pub unsafe fn resize(meta: &'static Meta, n: usize) -> Option<&'static Meta> {
     let moved = head_of(to);
     moved.segment().slots.retire();
     if grown > 0 {
-        os::want_huge(address(to), new * SEGMENT);
+        // All of the run alike, so that it is one map, which can be moved again.
+        if os::want_huge(address(to), room * SEGMENT) {
+            mark_huge(to, new);
+        }
     }
-    move_memory(run, to, len);
+    if !move_memory(run, to, len) {
+        return None; // The new run stays taken for ever, and untouched.
+    }
     moved.span.store(new as u32, Relaxed);
     moved.reserve.store(room as u32, Relaxed);
     moved.stamp.store(grown + 1, Relaxed);
@@ -322,6 +334,13 @@ pub unsafe fn resize(meta: &'static Meta, n: usize) -> Option<&'static Meta> {
     unsafe { arena::give_run(run, reserve) };
     note_live(new as i64 - len as i64);
     Some(moved)
+}
+
+/// Marks segments that ask for huge pages, so that who has them next knows.
+fn mark_huge(run: Run, len: usize) {
+    for i in 0..len {
+        head_of((run.0, run.1 + i)).segment().huge.store(1, Relaxed);
+    }
 }
 
 fn shrink(meta: &Meta, run: Run, len: usize, reserve: usize, new: usize) -> bool {
@@ -340,22 +359,21 @@ fn shrink(meta: &Meta, run: Run, len: usize, reserve: usize, new: usize) -> bool
     true
 }
 
-/// Moves the memory of `len` segments; `from` is clean afterwards. Page tables in one call, else segment by segment
-/// (a range of several maps cannot be moved at once), else bytes.
-fn move_memory(from: Run, to: Run, len: usize) {
-    if os::move_pages(address(from), len * SEGMENT, address(to)) {
-        return;
+/// Moves the memory of `len` segments: page tables, else bytes. `from` is clean afterwards. False: nothing has changed,
+/// and `to` must not be used again.
+fn move_memory(from: Run, to: Run, len: usize) -> bool {
+    let (a, b, bytes) = (address(from), address(to), len * SEGMENT);
+    match os::move_pages(a, bytes, b) {
+        Moved::Yes => return true,
+        Moved::Lost => return false,
+        Moved::No => {}
     }
-    for i in 0..len {
-        let (a, b) = (address(from) + i * SEGMENT, address(to) + i * SEGMENT);
-        if os::move_pages(a, SEGMENT, b) {
-            continue;
-        }
-        // SAFETY: both are accessible, ours, and a segment long.
-        unsafe { arena::at(b).copy_from_nonoverlapping(arena::at(a), SEGMENT) };
-        if !os::purge(a, SEGMENT) {
-            // SAFETY: as above.
-            unsafe { arena::at(a).write_bytes(0, SEGMENT) };
+    // SAFETY: both are accessible, ours, and so long.
+    unsafe {
+        arena::at(b).copy_from_nonoverlapping(arena::at(a), bytes);
+        if !os::purge(a, bytes) {
+            arena::at(a).write_bytes(0, bytes);
         }
     }
+    true
 }

@@ -244,12 +244,14 @@ fn the_lock_excludes() {
         let other = {
             let (lock, inside) = (lock.clone(), inside.clone());
             thread::spawn(move || {
-                let _held = lock.lock();
+                let _held = lock.lock_as(2);
+                assert!(lock.is_held_by(2));
                 inside.with_mut(|n| unsafe { *n += 1 });
             })
         };
         {
-            let _held = lock.lock();
+            let _held = lock.lock_as(1);
+            assert!(!lock.is_held_by(2));
             inside.with_mut(|n| unsafe { *n += 1 });
         }
         other.join().unwrap();

@@ -11,9 +11,11 @@ const PROT_RW: usize = (libc::PROT_READ | libc::PROT_WRITE) as usize;
 const MADV_POPULATE_WRITE: usize = 23;
 const MREMAP_DONTUNMAP: i32 = 4;
 
+// Addresses of the program's own variables that go to the kernel have their provenance exposed: the kernel writes there.
+
 /// A system call with up to six arguments; the result is a negated error number if it failed.
 #[cfg(target_arch = "x86_64")]
-fn syscall(number: libc::c_long, a: [usize; 6]) -> isize {
+pub(super) fn syscall(number: libc::c_long, a: [usize; 6]) -> isize {
     let result: isize;
     // SAFETY: the kernel reads and writes only what the arguments name; each caller below answers for those.
     unsafe {
@@ -33,7 +35,7 @@ pub fn prefetch(p: *const u8) {
     }
 }
 
-fn succeeded(result: isize) -> bool {
+pub(super) fn succeeded(result: isize) -> bool {
     result >= 0
 }
 
@@ -42,6 +44,11 @@ pub fn reserve(len: usize) -> Option<usize> {
     let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as usize;
     let at = counted(Kind::Mmap, || syscall(libc::SYS_mmap, [0, len, PROT_NONE, flags, usize::MAX, 0]));
     usize::try_from(at).ok()
+}
+
+/// Gives a reservation up that nobody has used.
+pub fn unreserve(at: usize, len: usize) {
+    counted(Kind::Mmap, || syscall(libc::SYS_munmap, [at, len, 0, 0, 0, 0]));
 }
 
 /// Makes a reserved range readable and writable; it is charged against the commit limit from now on.
@@ -74,17 +81,55 @@ pub fn want_huge(at: usize, len: usize) -> bool {
     advise(at, len, libc::MADV_HUGEPAGE as usize)
 }
 
-/// Moves the pages behind `old` to `new`; both are `len` bytes, committed. What was at `new` is dropped, `old` stays
-/// committed and reads as zero. No byte is copied. Linux 5.7 and later.
-pub fn move_pages(old: usize, len: usize, new: usize) -> bool {
-    let flags = (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | MREMAP_DONTUNMAP) as usize;
-    succeeded(counted(Kind::Mremap, || syscall(libc::SYS_mremap, [old, len, len, flags, new, 0])))
+/// Takes that back.
+pub fn refuse_huge(at: usize, len: usize) -> bool {
+    advise(at, len, libc::MADV_NOHUGEPAGE as usize)
+}
+
+/// Moves the pages behind `old` to `new`; both are `len` bytes, committed, and the caller's. `old` stays committed and
+/// then reads as zero. No byte is copied. Linux 5.7 and later.
+///
+/// Older kernels unmap what is at `new` before they find that `old` is more than one map and refuse: another thread's
+/// mmap could then land in the hole. So the pages go to a place of the kernel's choice first, which unmaps nothing and
+/// leaves them one map, and from there to `new`.
+pub fn move_pages(old: usize, len: usize, new: usize) -> Moved {
+    let flags = (libc::MREMAP_MAYMOVE | MREMAP_DONTUNMAP) as usize;
+    let moved = counted(Kind::Mremap, || syscall(libc::SYS_mremap, [old, len, len, flags, 0, 0]));
+    let Ok(half_way) = usize::try_from(moved) else { return Moved::No };
+    let flags = (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED) as usize;
+    let moved = counted(Kind::Mremap, || syscall(libc::SYS_mremap, [half_way, len, len, flags, new, 0]));
+    if succeeded(moved) {
+        return Moved::Yes;
+    }
+    // No more maps, or no memory for page tables. `new` may be a hole now; fill it, unless somebody else has.
+    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE) as usize;
+    let filled = counted(Kind::Mmap, || syscall(libc::SYS_mmap, [new, len, PROT_RW, flags, usize::MAX, 0]));
+    let (from, to) = (arena_pointer(half_way), arena_pointer(old));
+    // SAFETY: `half_way` is a map of `len` bytes that is ours alone; `old` is still mapped, and the caller's.
+    unsafe { core::ptr::copy_nonoverlapping(from, to, len) };
+    counted(Kind::Mmap, || syscall(libc::SYS_munmap, [half_way, len, 0, 0, 0, 0]));
+    if succeeded(filled) { Moved::No } else { Moved::Lost }
+}
+
+/// What came of [`move_pages`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moved {
+    /// The pages are at `new`.
+    Yes,
+    /// They are where they were.
+    No,
+    /// They are where they were, and what is mapped at `new` is not known: it must not be used again.
+    Lost,
+}
+
+fn arena_pointer(address: usize) -> *mut u8 {
+    core::ptr::with_exposed_provenance_mut(address)
 }
 
 /// Marks in `map`, a byte for each 4 KiB of the range, what is resident (bit 0).
 pub fn resident(at: usize, len: usize, map: &mut [u8]) -> bool {
     debug_assert!(map.len() * page_size() >= len);
-    let to = map.as_mut_ptr().addr();
+    let to = map.as_mut_ptr().expose_provenance();
     succeeded(counted(Kind::Mincore, || syscall(libc::SYS_mincore, [at, len, to, 0, 0, 0])))
 }
 
@@ -98,7 +143,7 @@ pub fn page_size() -> usize {
 pub fn physical_memory() -> usize {
     // SAFETY: an all-zero sysinfo is valid.
     let mut info: libc::sysinfo = unsafe { core::mem::zeroed() };
-    let to = (&raw mut info).addr();
+    let to = (&raw mut info).expose_provenance();
     if !succeeded(counted(Kind::Query, || syscall(libc::SYS_sysinfo, [to, 0, 0, 0, 0, 0]))) {
         return 4 << 30;
     }
@@ -108,7 +153,7 @@ pub fn physical_memory() -> usize {
 /// The limit on the process's address space in bytes, usize::MAX if there is none.
 pub fn address_limit() -> usize {
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    let to = (&raw mut limit).addr();
+    let to = (&raw mut limit).expose_provenance();
     let resource = libc::RLIMIT_AS as usize;
     counted(Kind::Query, || syscall(libc::SYS_prlimit64, [0, resource, 0, to, 0, 0]));
     limit.rlim_cur as usize
@@ -127,6 +172,12 @@ pub fn now_ms() -> u32 {
     (t.tv_sec as u64).wrapping_mul(1000).wrapping_add(t.tv_nsec as u64 / 1_000_000) as u32
 }
 
+/// Milliseconds from `then` to `now`; 0 if `then` is later, as it is when another thread was quicker.
+pub fn age(now: u32, then: u32) -> u32 {
+    let age = now.wrapping_sub(then);
+    if age > u32::MAX / 2 { 0 } else { age }
+}
+
 /// Nanoseconds since some moment.
 pub fn now_ns() -> u64 {
     let t = clock(libc::CLOCK_MONOTONIC);
@@ -140,14 +191,14 @@ const FUTEX_WAKE_PRIVATE: usize = 129;
 pub fn futex_wait(word: &AtomicU32, value: u32, ms: Option<u32>) {
     let time =
         ms.map(|ms| libc::timespec { tv_sec: (ms / 1000).into(), tv_nsec: ((ms % 1000) * 1_000_000).into() });
-    let time = time.as_ref().map_or(0, |t| core::ptr::from_ref(t).addr());
-    let at = core::ptr::from_ref(word).addr();
+    let time = time.as_ref().map_or(0, |t| core::ptr::from_ref(t).expose_provenance());
+    let at = core::ptr::from_ref(word).expose_provenance();
     counted(Kind::Futex, || syscall(libc::SYS_futex, [at, FUTEX_WAIT_PRIVATE, value as usize, time, 0, 0]));
 }
 
 /// Wakes one thread that sleeps on `word`.
 pub fn futex_wake(word: &AtomicU32) {
-    let at = core::ptr::from_ref(word).addr();
+    let at = core::ptr::from_ref(word).expose_provenance();
     counted(Kind::Futex, || syscall(libc::SYS_futex, [at, FUTEX_WAKE_PRIVATE, 1, 0, 0, 0]));
 }
 
@@ -155,7 +206,7 @@ pub fn futex_wake(word: &AtomicU32) {
 pub fn write_stderr(text: &[u8]) {
     let mut rest = text;
     while !rest.is_empty() {
-        let n = syscall(libc::SYS_write, [2, rest.as_ptr().addr(), rest.len(), 0, 0, 0]);
+        let n = syscall(libc::SYS_write, [2, rest.as_ptr().expose_provenance(), rest.len(), 0, 0, 0]);
         if n == -(libc::EINTR as isize) {
             continue;
         }
@@ -176,45 +227,14 @@ pub fn set_enomem() {
     unsafe { *libc::__errno_location() = libc::ENOMEM };
 }
 
-/// Bytes of the bare thread's stack.
-const STACK: usize = 32 << 10;
-
-#[repr(C, align(4096))]
-struct Stack(core::cell::UnsafeCell<[u8; STACK]>);
-// SAFETY: only the one bare thread uses it; nobody reads it.
-unsafe impl Sync for Stack {}
-static BARE_STACK: Stack = Stack(core::cell::UnsafeCell::new([0; STACK]));
-
-/// Starts the one bare thread of the process: it shares everything, has all signals blocked, and runs `work` on a
-/// stack of its own. It must not use thread-local storage (the segment register is its maker's) nor call into libc
-/// where libc would. Returns whether it was made. At most one may ever run in a process.
+/// A token for the calling thread: above 0, below 2³¹, and its alone as long as it lives.
 #[cfg(target_arch = "x86_64")]
-pub fn spawn_bare(work: extern "C" fn() -> !) -> bool {
-    const FLAGS: i32 = libc::CLONE_VM
-        | libc::CLONE_FS
-        | libc::CLONE_FILES
-        | libc::CLONE_SIGHAND
-        | libc::CLONE_THREAD
-        | libc::CLONE_SYSVSEM;
-    const MASK_BYTES: usize = 8;
-    let (all, mut old) = (u64::MAX, 0u64);
-    let block = libc::SIG_SETMASK as usize;
-    let (all_at, old_at) = ((&raw const all).addr(), (&raw mut old).addr());
-    syscall(libc::SYS_rt_sigprocmask, [block, all_at, old_at, MASK_BYTES, 0, 0]);
-    let top = BARE_STACK.0.get().addr() + STACK;
-    let made = counted(Kind::Clone, || {
-        let result: isize;
-        // SAFETY: the child has its own stack, whose top is aligned; it never returns from `work`, and touches
-        // nothing of this frame. The kernel clobbers rcx and r11 only.
-        unsafe {
-            asm!("syscall", "test rax, rax", "jnz 2f", "xor ebp, ebp", "call r12", "ud2", "2:",
-                in("r12") work,
-                inlateout("rax") libc::SYS_clone as isize => result,
-                in("rdi") FLAGS as isize, in("rsi") top, in("rdx") 0, in("r10") 0, in("r8") 0,
-                lateout("rcx") _, lateout("r11") _);
-        }
-        result
-    });
-    syscall(libc::SYS_rt_sigprocmask, [block, old_at, 0, MASK_BYTES, 0, 0]);
-    succeeded(made)
+pub fn thread_token() -> u32 {
+    let thread: usize;
+    // SAFETY: the first word of the thread control block is its own address (x86-64 psABI).
+    unsafe {
+        asm!("mov {}, qword ptr fs:[0]", out(reg) thread, options(pure, readonly, nostack, preserves_flags));
+    }
+    // Control blocks are pages apart: two with the same token would be 8 TiB apart.
+    (thread >> 12) as u32 & 0x7fff_ffff | 2
 }

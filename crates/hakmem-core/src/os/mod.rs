@@ -3,6 +3,8 @@
 //! Every call leaves errno alone (`free` must preserve it), is counted by kind, and is timed when asked to
 //! (`HAKMEM_TIMING=1`). Ranges are addresses and lengths in bytes; a `bool` says whether the system agreed.
 
+#[cfg(target_os = "linux")]
+mod bare;
 mod count;
 #[cfg(target_os = "linux")]
 mod linux;
@@ -10,3 +12,5 @@ mod linux;
 pub use count::{KINDS, count, set_timing};
 #[cfg(target_os = "linux")]
 pub use linux::*;
+#[cfg(target_os = "linux")]
+pub use bare::{drop_capabilities, exit_bare, spawn_bare};

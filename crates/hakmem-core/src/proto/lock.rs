@@ -1,9 +1,12 @@
-//! A lock for the rare paths: one word, asleep in the kernel while it waits.
+//! A lock for the rare paths: one word, asleep in the kernel while it waits, and it knows who holds it.
 //!
-//! States: 0 free, 1 held, 2 held and somebody may sleep. A waiter always leaves 2 behind when it gets the lock, so
-//! that the next one is woken; that costs a needless wake now and then and never loses one.
+//! The word is 0 while the lock is free, else the holder's token, with the top bit set if somebody may sleep. A waiter
+//! that gets the lock keeps that bit, so that the next one is woken; that costs a needless wake now and then and never
+//! loses one. Knowing the holder lets a fork in a signal handler see that it interrupted the holder itself.
 
 use crate::sync::{AtomicU32, Ordering, const_new, spin};
+
+const SLEEPERS: u32 = 1 << 31;
 
 /// A mutual exclusion lock, held across fork by the fork handlers.
 #[derive(Debug)]
@@ -30,44 +33,78 @@ impl Lock {
         }
     }
 
-    /// Waits for the lock and takes it.
-    pub fn lock(&self) -> Guard<'_> {
-        self.acquire();
+    /// Waits for the lock and takes it, as thread `me`: a token above 0 and below 2³¹ that is the thread's alone.
+    pub fn lock_as(&self, me: u32) -> Guard<'_> {
+        self.acquire_as(me);
         Guard(self)
     }
 
     /// Takes the lock if it is free.
-    pub fn try_lock(&self) -> Option<Guard<'_>> {
+    pub fn try_lock_as(&self, me: u32) -> Option<Guard<'_>> {
         // Acquire: what the last holder wrote.
         let got = self
             .state
-            .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed);
+            .compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed);
         got.is_ok().then_some(Guard(self))
     }
 
+    /// True if thread `me` holds the lock: only it can say so of itself.
+    pub fn is_held_by(&self, me: u32) -> bool {
+        self.state.load(Ordering::Relaxed) & !SLEEPERS == me
+    }
+
     /// Takes the lock without a guard, for fork handlers.
-    pub fn acquire(&self) {
+    pub fn acquire_as(&self, me: u32) {
         for _ in 0..if cfg!(loom) { 1 } else { 100 } {
+            // Acquire: what the last holder wrote.
             if self
                 .state
-                .compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed)
+                .compare_exchange_weak(0, me, Ordering::Acquire, Ordering::Relaxed)
                 .is_ok()
             {
                 return;
             }
             spin();
         }
-        while self.state.swap(2, Ordering::Acquire) != 0 {
-            wait(&self.state);
+        loop {
+            // Acquire: as above.
+            let Err(now) =
+                self.state
+                    .compare_exchange(0, me | SLEEPERS, Ordering::Acquire, Ordering::Relaxed)
+            else {
+                return;
+            };
+            let asleep = now | SLEEPERS;
+            if now == asleep
+                || self
+                    .state
+                    .compare_exchange(now, asleep, Ordering::Relaxed, Ordering::Relaxed)
+                    .is_ok()
+            {
+                wait(&self.state, asleep);
+            }
         }
     }
 
     /// Lets go of the lock; the caller holds it.
     pub fn release(&self) {
         // Release: what this holder wrote.
-        if self.state.swap(0, Ordering::Release) == 2 {
+        if self.state.swap(0, Ordering::Release) & SLEEPERS != 0 {
             wake(&self.state);
         }
+    }
+}
+
+#[cfg(not(loom))]
+impl Lock {
+    /// [`Lock::lock_as`] the calling thread.
+    pub fn lock(&self) -> Guard<'_> {
+        self.lock_as(crate::os::thread_token())
+    }
+
+    /// [`Lock::try_lock_as`] the calling thread.
+    pub fn try_lock(&self) -> Option<Guard<'_>> {
+        self.try_lock_as(crate::os::thread_token())
     }
 }
 
@@ -78,15 +115,15 @@ impl Drop for Guard<'_> {
 }
 
 #[cfg(not(loom))]
-fn wait(word: &AtomicU32) {
-    crate::os::futex_wait(word, 2, None);
+fn wait(word: &AtomicU32, while_it_is: u32) {
+    crate::os::futex_wait(word, while_it_is, None);
 }
 #[cfg(not(loom))]
 fn wake(word: &AtomicU32) {
     crate::os::futex_wake(word);
 }
 #[cfg(loom)]
-fn wait(_: &AtomicU32) {
+fn wait(_: &AtomicU32, _: u32) {
     spin();
 }
 #[cfg(loom)]

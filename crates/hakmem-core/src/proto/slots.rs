@@ -151,7 +151,8 @@ impl Slots {
 
     /// Free slots, a moment ago.
     pub fn free_now(&self) -> u32 {
-        (!active(self.word.load(Ordering::Relaxed))).count_ones()
+        // Sequentially consistent: see `relist` in `segment`.
+        (!active(self.word.load(Ordering::SeqCst))).count_ones()
     }
 
     /// The masks of ACTIVE and EMPTY slots, a moment ago.

@@ -10,7 +10,7 @@ use crate::proto::lock::Lock;
 use crate::sync::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use crate::{arena, os, policy, segment, thread, whale};
 
-pub use scavenger::after_fork;
+pub use scavenger::{after_fork, stop};
 
 /// Held over a pass, and across fork.
 pub static LOCK: Lock = Lock::new();
@@ -35,20 +35,25 @@ pub fn tick() {
     if scavenge != 0 && idle >= scavenge << 20 && scavenger::wake() {
         return;
     }
-    let now = os::now_ms();
-    let wait = now.wrapping_sub(NEXT.load(Relaxed));
-    // Ahead of NEXT by less than half the clock's range: not due yet.
-    if wait > u32::MAX / 2 {
+    let (now, decay) = (os::now_ms(), policy::DECAY_MS.get());
+    let ahead = NEXT.load(Relaxed).wrapping_sub(now);
+    // NEXT lies at most an interval ahead of the clock; anything else is behind it, however long ago.
+    if ahead != 0 && ahead <= interval(decay) {
         return;
     }
-    pass(now, policy::DECAY_MS.get());
+    pass(now, decay);
+}
+
+/// Milliseconds between passes that are made on slow paths.
+fn interval(decay: u32) -> u32 {
+    (decay / 4).max(10)
 }
 
 /// Gives back what has been free for `decay` ms at `now`. Returns the bytes; 0 also if another pass is running.
 /// O(groups + freed pieces).
 pub fn pass(now: u32, decay: u32) -> usize {
     let Some(_held) = LOCK.try_lock() else { return 0 };
-    NEXT.store(now.wrapping_add((decay / 4).max(10)), Relaxed);
+    NEXT.store(now.wrapping_add(interval(decay)), Relaxed);
     run(now, decay)
 }
 
@@ -62,13 +67,8 @@ fn run(now: u32, decay: u32) -> usize {
     thread::tidy_idle();
     let mut given = whale::purge(now, decay);
     for arena in arena::all() {
-        for (g, group) in arena.groups().iter().enumerate() {
-            let mut dirty = group.dirty.load(Relaxed);
-            while dirty != 0 {
-                let bit = dirty.trailing_zeros() as usize;
-                dirty &= dirty - 1;
-                given += segment::purge(arena, g * arena::GROUP + bit, now, decay);
-            }
+        for segment in arena.listed(arena::DIRTY_ROW) {
+            given += segment::purge(arena, segment, now, decay);
         }
     }
     PURGED.fetch_add(given as u64, Relaxed);

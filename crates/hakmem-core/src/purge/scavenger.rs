@@ -2,12 +2,13 @@
 //!
 //! It is made with a bare `clone`, not `pthread_create`: the moment it is needed is inside a `free`, and glibc frees
 //! memory while it holds the very locks that `pthread_create` takes. It runs no code but this crate's, on a stack of
-//! its own, uses no thread-local storage, and has every signal blocked. It sleeps without a timer while there is
+//! its own, uses no thread-local storage, has every signal blocked, and gives up its capabilities, as libc would not do it the
+//! next time the program drops its own. It sleeps without a timer while there is
 //! little to do.
 //!
-//! States: NONE → (wake) RUNNING ⇄ PARKED; FAILED after a refused clone, for good. fork sets NONE in the child.
+//! States: NONE → (wake) RUNNING ⇄ PARKED; FAILED after a refused clone or a stop, for good. fork sets NONE in the child.
 
-use crate::sync::{AtomicU32, Ordering::*, fence};
+use crate::sync::{AtomicBool, AtomicU32, Ordering::*, fence};
 use crate::{os, policy, purge};
 
 const NONE: u32 = 0;
@@ -16,13 +17,24 @@ const PARKED: u32 = 2;
 const FAILED: u32 = 3;
 
 static STATE: AtomicU32 = AtomicU32::new(NONE);
+/// When the scavenger last was seen at work, in coarse milliseconds. A child that was made without fork's handlers
+/// (vfork, a raw system call) has the state, but not the thread: then this stands still.
+static SEEN: AtomicU32 = AtomicU32::new(0);
+/// 1 while the kernel has the thread.
+static ALIVE: AtomicU32 = AtomicU32::new(0);
+/// What the scavenger sleeps on for a time; nobody changes it.
+static NAP: AtomicU32 = AtomicU32::new(0);
+static STOP: AtomicBool = AtomicBool::new(false);
+/// Milliseconds after which a scavenger that should be at work is not counted on.
+const OVERDUE: u32 = 5_000;
 
 /// Sees to it that the scavenger is at work. False if there cannot be one.
 pub fn wake() -> bool {
     fence(SeqCst); // See `work`.
     match STATE.load(Relaxed) {
-        RUNNING => true,
+        RUNNING => os::age(os::now_ms(), SEEN.load(Relaxed)) < OVERDUE,
         PARKED => {
+            SEEN.store(os::now_ms(), Relaxed);
             if STATE.compare_exchange(PARKED, RUNNING, AcqRel, Relaxed).is_ok() {
                 os::futex_wake(&STATE);
             }
@@ -38,16 +50,35 @@ fn start() -> bool {
     if STATE.compare_exchange(NONE, RUNNING, AcqRel, Relaxed).is_err() {
         return true;
     }
-    let made = os::spawn_bare(work);
+    SEEN.store(os::now_ms(), Relaxed);
+    let made = os::spawn_bare(work, &ALIVE);
     if !made {
         STATE.store(FAILED, Relaxed);
     }
     made
 }
 
+/// Ends the scavenger for good, before its code is unmapped; waits a tenth of a second at most.
+pub fn stop() {
+    STOP.store(true, SeqCst);
+    if STATE.swap(FAILED, SeqCst) == PARKED {
+        os::futex_wake(&STATE);
+    }
+    os::futex_wake(&NAP);
+    for _ in 0..100 {
+        if ALIVE.load(Acquire) == 0 {
+            break;
+        }
+        os::futex_wait(&ALIVE, 1, Some(1));
+    }
+}
+
 /// In the child of a fork there is no scavenger until one is needed.
 pub fn after_fork() {
-    STATE.store(NONE, Relaxed);
+    ALIVE.store(0, Relaxed);
+    if STATE.load(Relaxed) != FAILED {
+        STATE.store(NONE, Relaxed);
+    }
 }
 
 /// True if there is enough to do for the scavenger to stay awake.
@@ -56,24 +87,32 @@ fn is_needed() -> bool {
 }
 
 extern "C" fn work() -> ! {
-    // A word that nobody changes, to sleep on for a time.
-    static NEVER: AtomicU32 = AtomicU32::new(0);
     let mut fruitless = 0;
+    os::drop_capabilities();
     loop {
+        SEEN.store(os::now_ms(), Relaxed);
         let decay = policy::DECAY_MS.get().clamp(20, 60_000);
         // Memory that cannot be given back (locked, say) is tried ever more rarely.
-        os::futex_wait(&NEVER, 0, Some((decay / 2) << (fruitless / 8).min(6)));
+        os::futex_wait(&NAP, 0, Some((decay / 2) << (fruitless / 8).min(6)));
+        if STOP.load(SeqCst) {
+            os::exit_bare();
+        }
         let given = purge::pass(os::now_ms(), policy::DECAY_MS.get());
         fruitless = if given > 0 { 0 } else { (fruitless + 1).min(64) };
         if purge::idle_bytes() > 0 && (given > 0 || is_needed()) {
             continue;
         }
-        STATE.store(PARKED, SeqCst);
+        if STATE.compare_exchange(RUNNING, PARKED, SeqCst, Relaxed).is_err() {
+            os::exit_bare();
+        }
         // Who freed memory before that saw RUNNING and went on; this look sees what it freed. Sequentially consistent on
         // both sides: one of the two must see the other.
         fence(SeqCst);
         if !is_needed() {
             os::futex_wait(&STATE, PARKED, None);
+        }
+        if STOP.load(SeqCst) {
+            os::exit_bare();
         }
         STATE.store(RUNNING, SeqCst);
     }

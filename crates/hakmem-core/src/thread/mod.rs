@@ -5,10 +5,11 @@
 //! what they allocate comes from a heap borrowed for the one call.
 //!
 //! Rules
-//! 1. A heap's owner is the thread whose word points to it. `state` says LIVE from the moment it is taken from the
-//!    pool until just before it is put back.
+//! 1. A heap's owner is who moved `state` from IDLE to LIVE (for as long as its word points there) or to TIDY (for the
+//!    merging of an idle heap's mail); acquire when it is moved, release when it is moved back. Popping a heap from the
+//!    pool gives the right to wait for it, so that each has one next owner.
 //! 2. The thread's word is set before anything is called that may itself allocate (`pthread_*`).
-//! 3. Locks are taken in the order purge, heaps, whale, arena; fork holds them all.
+//! 3. Locks are taken in the order foreign, purge, heaps, whale, arena; fork holds them all.
 
 mod tls;
 
@@ -22,7 +23,7 @@ use crate::sync::{
     AtomicPtr, AtomicU8, AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
-use crate::{arena, purge, segment, whale};
+use crate::{arena, foreign, os, purge, segment, whale};
 use core::cell::UnsafeCell;
 use core::ptr::null_mut;
 
@@ -30,10 +31,14 @@ pub use tls::{State, front, state};
 
 /// Heaps are a page of memory apart; a heap's number is its address in such units.
 const HEAP_SHIFT: u32 = 12;
+/// A heap's `state`: in the pool, or on the way there or from there.
 const IDLE: u32 = 0;
-/// A heap's `state` while a thread has it.
+/// A thread has it.
 pub const LIVE: u32 = 1;
+/// Unfit for allocation since a fork; it may still be in the pool, and is dropped when it comes up.
 const LOST: u32 = 2;
+/// In the pool, but somebody is merging its mail.
+const TIDY: u32 = 3;
 
 static POOL: Pool = Pool::new();
 /// Every heap ever made, newest first.
@@ -47,7 +52,8 @@ unsafe impl Sync for Quarry {}
 static QUARRY: Quarry = Quarry(UnsafeCell::new((None, 0)));
 static HEAPS_LOCK: Lock = Lock::new();
 
-static KEY: AtomicU32 = AtomicU32::new(0);
+static KEY: AtomicU32 = AtomicU32::new(NO_KEY);
+const NO_KEY: u32 = u32::MAX;
 const UNBORN: u8 = 0;
 const BEING_BORN: u8 = 1;
 const READY: u8 = 2;
@@ -96,17 +102,27 @@ fn with_new_heap<R>(state: State, f: &dyn Fn(&'static Heap) -> Option<R>) -> Opt
 fn settle() -> Option<&'static Heap> {
     let heap = adopt()?;
     tls::set_live(heap); // Rule 2.
-    // SAFETY: a valid key. If it cannot be set (out of memory), the heap is not given back when the thread ends.
-    unsafe { libc::pthread_setspecific(process_key(), core::ptr::from_ref(heap).cast()) };
+    // If there is no key, or it cannot be set (out of memory), the heap is not given back when the thread ends.
+    if let Some(key) = process_key() {
+        // SAFETY: a valid key.
+        unsafe { libc::pthread_setspecific(key, core::ptr::from_ref(heap).cast()) };
+    }
     Some(heap)
 }
 
 /// Takes an idle heap, or makes one.
 fn adopt() -> Option<&'static Heap> {
-    let heap = match POOL.pop(|id| &heap_by_id(id).link) {
-        Some(id) => heap_by_id(id),
-        None => make()?,
-    };
+    while let Some(id) = POOL.pop(|id| &heap_by_id(id).link) {
+        let heap = heap_by_id(id);
+        loop {
+            match heap.state.compare_exchange_weak(IDLE, LIVE, Acquire, Relaxed) {
+                Ok(_) => return Some(heap),
+                Err(LOST) => break,
+                Err(_) => crate::sync::spin(), // Being tidied: a matter of its mail.
+            }
+        }
+    }
+    let heap = make()?;
     heap.state.store(LIVE, Relaxed);
     Some(heap)
 }
@@ -119,7 +135,7 @@ fn abandon(heap: &'static Heap) {
 }
 
 fn put_back(heap: &'static Heap) {
-    heap.state.store(IDLE, Relaxed);
+    heap.state.store(IDLE, Release);
     POOL.push(id_of(heap), &heap.link);
 }
 
@@ -174,11 +190,12 @@ fn make() -> Option<&'static Heap> {
 }
 
 /// The key whose destructor gives heaps back; registers it and the fork handlers the first time.
-fn process_key() -> libc::pthread_key_t {
+fn process_key() -> Option<libc::pthread_key_t> {
     if PROCESS.load(Acquire) != READY {
         be_born();
     }
-    KEY.load(Relaxed)
+    let key = KEY.load(Relaxed);
+    (key != NO_KEY).then_some(key)
 }
 
 #[cold]
@@ -188,7 +205,9 @@ fn be_born() {
         // SAFETY: plain registrations of functions that live as long as the process; what they allocate is served,
         // since this thread has a heap (rule 2).
         unsafe {
-            libc::pthread_key_create(&mut key, Some(on_exit));
+            if libc::pthread_key_create(&mut key, Some(on_exit)) != 0 {
+                key = NO_KEY;
+            }
             libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(after_fork_in_child));
         }
         KEY.store(key, Relaxed);
@@ -200,6 +219,21 @@ fn be_born() {
     }
 }
 
+/// The library that carries the allocator is unloaded (dlclose of a plug-in), or the process exits: nothing may call its
+/// code any more. Heaps of threads that end from now on stay theirs. The fork handlers are libc's to remove.
+extern "C" fn on_unload() {
+    let key = KEY.swap(NO_KEY, Relaxed);
+    if key != NO_KEY {
+        // SAFETY: the key was created in `be_born`.
+        unsafe { libc::pthread_key_delete(key) };
+    }
+    purge::stop();
+}
+
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static ON_UNLOAD: extern "C" fn() = on_unload;
+
 unsafe extern "C" fn on_exit(heap: *mut libc::c_void) {
     if let State::Live(own) = tls::state()
         && core::ptr::eq(own, heap.cast())
@@ -209,58 +243,81 @@ unsafe extern "C" fn on_exit(heap: *mut libc::c_void) {
     }
 }
 
-/// Merges what was freed into idle heaps, so that their empty pages become anybody's. O(idle heaps + their mail).
+/// Merges what was freed into idle heaps, so that their empty pages become anybody's. O(heaps + their mail).
 pub fn tidy_idle() {
-    let mut done: *const Heap = core::ptr::null();
-    let mut budget = MADE.load(Relaxed);
-    while budget > 0 && let Some(id) = POOL.pop(|id| &heap_by_id(id).link) {
-        let heap = heap_by_id(id);
-        if heap.has_mail() {
+    for heap in all_heaps() {
+        if heap.has_mail() && heap.state.compare_exchange(IDLE, TIDY, Acquire, Relaxed).is_ok() {
             heap.collect();
+            heap.state.store(IDLE, Release);
         }
-        heap.link.store(if done.is_null() { 0 } else { done.addr() as u64 }, Relaxed);
-        done = heap;
-        budget -= 1;
-    }
-    // They are taken all before any is put back: the pool is a stack.
-    while !done.is_null() {
-        // SAFETY: popped above, so ours.
-        let heap = unsafe { &*done };
-        done = arena::at(heap.link.load(Relaxed) as usize).cast();
-        POOL.push(id_of(heap), &heap.link);
     }
 }
 
+/// Held by the thread that forks, while it does; guards `TAKEN` and `DEPTH`.
+static FORK_LOCK: Lock = Lock::new();
+/// Which of `LOCKS` the fork handlers took: not those that the thread held already, when a signal handler forks.
+static TAKEN: AtomicU32 = AtomicU32::new(0);
+/// Forks inside the handlers of this thread's fork.
+static DEPTH: AtomicU32 = AtomicU32::new(0);
+/// Every lock, in the order they are taken in (rule 3).
+static LOCKS: [&Lock; 5] = [&foreign::LOCK, &purge::LOCK, &HEAPS_LOCK, &whale::LOCK, &arena::LOCK];
+
 extern "C" fn before_fork() {
-    purge::LOCK.acquire();
-    HEAPS_LOCK.acquire();
-    whale::LOCK.acquire();
-    arena::LOCK.acquire();
+    let me = os::thread_token();
+    if FORK_LOCK.is_held_by(me) {
+        DEPTH.fetch_add(1, Relaxed);
+        return;
+    }
+    FORK_LOCK.acquire_as(me);
+    let mut taken = 0;
+    for (i, lock) in LOCKS.iter().enumerate() {
+        if !lock.is_held_by(me) {
+            lock.acquire_as(me);
+            taken |= 1 << i;
+        }
+    }
+    TAKEN.store(taken, Relaxed);
+}
+
+/// Returns true if this was the outermost of nested forks.
+fn let_go() -> bool {
+    if DEPTH.load(Relaxed) > 0 {
+        DEPTH.fetch_sub(1, Relaxed);
+        return false;
+    }
+    let taken = TAKEN.load(Relaxed);
+    for (_, lock) in LOCKS.iter().enumerate().rev().filter(|(i, _)| taken & (1 << i) != 0) {
+        lock.release();
+    }
+    FORK_LOCK.release();
+    true
 }
 
 extern "C" fn after_fork() {
-    arena::LOCK.release();
-    whale::LOCK.release();
-    HEAPS_LOCK.release();
-    purge::LOCK.release();
+    let_go();
 }
 
 /// Only the forking thread goes on: the other threads' heaps become idle, but for those that were caught in the
 /// middle of a change, which are lost (their blocks can still be freed; nothing is ever allocated from them).
 extern "C" fn after_fork_in_child() {
-    after_fork();
+    if !let_go() {
+        return;
+    }
     purge::after_fork();
     whale::reset_counts();
     let own = front();
     for heap in all_heaps() {
         heap.reset_counts();
-        if core::ptr::eq(&heap.front, own) || heap.state.load(Relaxed) != LIVE {
+        let state = heap.state.load(Relaxed);
+        if core::ptr::eq(&heap.front, own) || !matches!(state, LIVE | TIDY) {
             continue;
         }
-        if heap.after_fork() {
+        if !heap.after_fork() {
+            heap.state.store(LOST, Relaxed);
+        } else if state == LIVE {
             put_back(heap);
         } else {
-            heap.state.store(LOST, Relaxed);
+            heap.state.store(IDLE, Relaxed); // It is in the pool, or its adopter is gone.
         }
     }
 }
