@@ -1,7 +1,7 @@
 //! The arena: one large reserved range of address space, and the arithmetic from a pointer to its metadata.
 //!
 //! ```text
-//! reserved:  | groups | metadata, 128 bytes a page | … align 2 MiB … | data: segments of 2 MiB, pages of 64 KiB |
+//! reserved:  | summary, groups | metadata, 128 bytes a page | … align 2 MiB … | data: segments of 2 MiB, pages of 64 KiB |
 //! ```
 //!
 //! Page `i` of the data has its metadata at `metas + 128 i`; 32 pages make a segment, so a segment's metadata is one
@@ -268,16 +268,17 @@ impl Arena {
     fn reserve(&self, wanted: usize) -> bool {
         let Some((base, segments)) = reserve_some(wanted) else { return false };
         let groups = segments.div_ceil(GROUP);
-        let summary = base + groups * size_of::<Group>();
-        let metas = (summary + summary_bytes(segments)).next_multiple_of(PAGE);
+        // The summary and the first groups share a page of memory.
+        let first_group = (base + summary_bytes(segments)).next_multiple_of(align_of::<Group>());
+        let metas = (first_group + groups * size_of::<Group>()).next_multiple_of(PAGE);
         let data = (metas + segments * SEGMENT_META).next_multiple_of(SEGMENT);
         // The metadata of pages never used reads as zero: `Kind::Free`, no owner.
         if !os::make_readable(metas, segments * SEGMENT_META) {
             os::unreserve(base, data + segments * SEGMENT - base);
             return false;
         }
-        self.groups.store(at(base).cast(), Relaxed);
-        self.summary.store(at(summary).cast(), Relaxed);
+        self.summary.store(at(base).cast(), Relaxed);
+        self.groups.store(at(first_group).cast(), Relaxed);
         self.metas.store(at(metas), Relaxed);
         self.data.store(data, Relaxed);
         self.segments.store(segments, Relaxed);
@@ -292,7 +293,7 @@ impl Arena {
         }
         let metas = self.metas.load(Relaxed).addr();
         // The bitmaps lie in front of the metadata and come with its first piece.
-        let from = if top == 0 { self.groups.load(Relaxed).addr() } else { metas + top * GROUP * SEGMENT_META };
+        let from = if top == 0 { self.summary.load(Relaxed).addr() } else { metas + top * GROUP * SEGMENT_META };
         let to = metas + (wanted * GROUP).min(self.segments.load(Relaxed)) * SEGMENT_META;
         if !os::commit(from, to - from) {
             return false;
@@ -482,7 +483,7 @@ fn reserve_some(least: usize) -> Option<(usize, usize)> {
     bytes = bytes.max(least).max(SMALLEST).next_multiple_of(SEGMENT);
     loop {
         let segments = bytes / SEGMENT;
-        let groups = segments.div_ceil(GROUP) * size_of::<Group>() + summary_bytes(segments);
+        let groups = segments.div_ceil(GROUP) * size_of::<Group>() + summary_bytes(segments) + align_of::<Group>();
         let total = groups + PAGE + segments * SEGMENT_META + SEGMENT + bytes;
         if let Some(base) = os::reserve(total) {
             RESERVED.fetch_add(total, Relaxed);

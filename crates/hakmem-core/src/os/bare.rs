@@ -13,7 +13,8 @@ const STACK: usize = 32 << 10;
 /// Bytes of the bare thread's own thread-local storage: half below its control block, for variables, half above.
 const TLS: usize = 8 << 10;
 
-#[repr(C, align(4096))]
+// No page alignment: that would keep the small statics around it from sharing pages.
+#[repr(C, align(64))]
 struct Bare<const N: usize>(core::cell::UnsafeCell<[u8; N]>);
 // SAFETY: only the one bare thread uses it; nobody reads it.
 unsafe impl<const N: usize> Sync for Bare<N> {}

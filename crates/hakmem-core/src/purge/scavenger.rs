@@ -60,6 +60,9 @@ fn start() -> bool {
 
 /// Ends the scavenger for good, before its code is unmapped; waits a tenth of a second at most.
 pub fn stop() {
+    if ALIVE.load(Acquire) == 0 {
+        return;
+    }
     STOP.store(true, SeqCst);
     if STATE.swap(FAILED, SeqCst) == PARKED {
         os::futex_wake(&STATE);

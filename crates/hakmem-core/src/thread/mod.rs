@@ -222,6 +222,9 @@ fn be_born() {
 /// The library that carries the allocator is unloaded (dlclose of a plug-in), or the process exits: nothing may call its
 /// code any more. Heaps of threads that end from now on stay theirs. The fork handlers are libc's to remove.
 extern "C" fn on_unload() {
+    if PROCESS.load(Acquire) != READY {
+        return;
+    }
     let key = KEY.swap(NO_KEY, Relaxed);
     if key != NO_KEY {
         // SAFETY: the key was created in `be_born`.
