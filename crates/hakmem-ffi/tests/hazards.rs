@@ -1,0 +1,46 @@
+//! Situations that an allocator is easily broken by, each in a process of its own under preload.
+
+mod common;
+
+use common::{Language, Link, compile, preload, run};
+use std::process::Command;
+
+fn passes(name: &str) {
+    let program = compile(Language::C, "hazards.c", Link::Plain);
+    // Ends what would hang.
+    let mut command = Command::new("timeout");
+    command.args(["-s", "KILL", "60"]).arg(&program).arg(name);
+    let reports = preload(&mut command);
+    run(&mut command);
+    reports.assert_served();
+}
+
+#[test]
+fn locked_whale() {
+    passes("locked_whale");
+}
+
+#[test]
+fn fork_in_a_handler() {
+    passes("fork_in_a_handler");
+}
+
+#[test]
+fn statistics_beside_threads() {
+    passes("statistics_beside_threads");
+}
+
+#[test]
+fn shrink_without_memory() {
+    passes("shrink_without_memory");
+}
+
+#[test]
+fn idle_memory_comes_back() {
+    passes("idle_memory_comes_back");
+}
+
+#[test]
+fn growth_by_moving() {
+    passes("growth_by_moving");
+}
