@@ -40,7 +40,7 @@ pub const META: usize = 128;
 pub const SEGMENT_META: usize = SEGMENT / PAGE * META;
 /// Segments in a group.
 pub const GROUP: usize = 64;
-/// Levels of fullness that segments with free pages are kept apart by: 1, 2–3, 4–7, 8–15 and 16–32 free pages.
+/// Levels that segments with free pages are kept apart by: their longest run of free pages is 1, 2–3, 4–7, 8–15 or more.
 pub const LEVELS: usize = 5;
 /// Rows of hints kept for segments: a row for each level, and one for those with EMPTY pages.
 pub const ROWS: usize = LEVELS + 1;

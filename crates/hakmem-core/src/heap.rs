@@ -282,6 +282,9 @@ impl Heap {
             (page, false)
         } else {
             let (page, zero) = segment::claim(span)?;
+            if span == 1 {
+                segment::note_small(1);
+            }
             add(&self.counts[class].claims, 1);
             // A heap that grows will use all of the page: one call is cheaper than 16 faults.
             if zero && span == 1 && self.pages.get() >= policy::POPULATE_FROM_PAGES.get() {
@@ -438,6 +441,9 @@ impl Heap {
             self.retained_len.set(self.retained_len.get() + 1);
             return;
         }
+        if span == 1 {
+            segment::note_small(-1);
+        }
         // SAFETY: the page is closed and empty.
         unsafe { segment::release(page, span) };
         self.released.set(true);
@@ -554,6 +560,7 @@ impl Heap {
                 self.retained_len.set(self.retained_len.get() - 1);
                 // SAFETY: closed and empty since it was retained.
                 unsafe { segment::release(page, 1) };
+                segment::note_small(-1);
             }
             self.report_live();
         });

@@ -1,7 +1,7 @@
 //! Segments shared by all classes and threads: pages are claimed from the fullest one that has room.
 //!
 //! Filling the fullest first lets the others become empty, so that they can be given back whole and stay dense
-//! enough for huge pages. Segments with free slots are listed in bitmaps by level of fullness; the lists are hints,
+//! enough for huge pages. Segments with free slots are listed in bitmaps by their longest free run; the lists are hints,
 //! the slot word of the segment decides.
 //!
 //! Rules
@@ -14,18 +14,21 @@ use crate::arena::{self, Arena, DIRTY_ROW, LEVELS, PAGE, SEGMENT};
 use crate::os;
 use crate::page::Meta;
 use crate::policy;
-use crate::proto::slots::{SLOTS, run};
+use crate::proto::slots::{self, SLOTS, run};
 use crate::sync::{
     AtomicUsize,
     Ordering::{Relaxed, SeqCst},
 };
 
-/// Segments looked at in vain for a run of slots before a fresh one is taken.
+/// Segments of a level that are looked at in vain before the next level is.
 const TRIES: usize = 16;
 const PER_SEGMENT: usize = SEGMENT / PAGE;
 
 static DIRTY: AtomicUsize = AtomicUsize::new(0);
+/// Segments that pages and large blocks have.
 static IN_USE: AtomicUsize = AtomicUsize::new(0);
+/// Slots that are pages of small blocks.
+static SMALL: AtomicUsize = AtomicUsize::new(0);
 
 /// Bytes in EMPTY slots: free, but not given back.
 pub fn dirty_bytes() -> usize {
@@ -39,14 +42,14 @@ pub fn claim(n: u32) -> Option<(&'static Meta, bool)> {
 }
 
 fn claim_in(arena: &'static Arena, n: u32) -> Option<(&'static Meta, bool)> {
-    let mut tries = 0;
-    for level in level_of(n)..LEVELS {
-        for segment in arena.listed(level) {
+    for level in n.ilog2() as usize..LEVELS {
+        // In the first level a segment may have too short a run, in the others only by a race.
+        for segment in arena.listed(level).take(TRIES) {
             let head = head_of(arena, segment);
             let meta = head.segment();
             if let Some(claim) = meta.slots.claim(n) {
                 DIRTY.fetch_sub(claim.dirty as usize * PAGE, Relaxed);
-                if meta.level.load(Relaxed) != listed_as(claim.free_left) {
+                if meta.level.load(Relaxed) != listed_as(claim.free) {
                     relist(arena, segment);
                 }
                 return Some((head.forward(claim.first), claim.clean));
@@ -55,10 +58,6 @@ fn claim_in(arena: &'static Arena, n: u32) -> Option<(&'static Meta, bool)> {
                 // Left behind by two who relisted at once.
                 arena.unlist(level, segment);
                 relist(arena, segment);
-            }
-            tries += 1;
-            if tries == TRIES {
-                return None;
             }
         }
     }
@@ -70,7 +69,8 @@ fn claim_fresh(n: u32) -> Option<(&'static Meta, bool)> {
     let head = head_of(arena, segment);
     // A segment that was never used has no slot taken; one that was is retired (rule 3). Either way they are ours.
     head.segment().slots.retire();
-    choose_huge(head);
+    IN_USE.fetch_add(1, Relaxed);
+    choose_huge(head, n);
     if n < SLOTS {
         // SAFETY: all slots are ours, and these are not kept.
         unsafe { head.segment().slots.release(run(n, SLOTS - n), false) };
@@ -79,17 +79,25 @@ fn claim_fresh(n: u32) -> Option<(&'static Meta, bool)> {
     Some((head, true))
 }
 
-/// Huge pages for a fresh segment once enough are in use; none before that, though a whale may have left them on.
-fn choose_huge(head: &Meta) {
+/// Huge pages for a fresh segment that is for small blocks, once enough segments' worth of small blocks is in use and
+/// these are most of what is: large blocks need not be written everywhere, and then a huge page is mostly waste.
+fn choose_huge(head: &Meta, n: u32) {
     let from = policy::HUGE_FROM_SEGMENTS.get() as usize;
-    let wanted = IN_USE.fetch_add(1, Relaxed) >= from && from != 0;
+    let small = SMALL.load(Relaxed) / SLOTS as usize;
+    let wanted = n == 1 && from != 0 && small >= from && small * 4 >= IN_USE.load(Relaxed) * 3;
     let marked = &head.segment().huge;
     let start = head.start().addr();
     if wanted && marked.load(Relaxed) == 0 {
         marked.store(u8::from(os::want_huge(start, SEGMENT)), Relaxed);
     } else if !wanted && marked.load(Relaxed) != 0 {
+        // A whale may have left them on.
         marked.store(u8::from(!os::refuse_huge(start, SEGMENT)), Relaxed);
     }
+}
+
+/// Counts slots that are taken for pages of small blocks, or given up.
+pub fn note_small(change: isize) {
+    SMALL.fetch_add(change as usize, Relaxed);
 }
 
 /// Claims the `more` slots behind the `n` at `first`, if they are free.
@@ -170,14 +178,15 @@ fn head_of(arena: &Arena, segment: usize) -> &'static Meta {
     unsafe { &*arena.meta(segment * PER_SEGMENT).cast::<Meta>() }
 }
 
-const fn level_of(free: u32) -> usize {
-    let level = free.ilog2() as usize;
-    if level < LEVELS { level } else { LEVELS - 1 }
-}
-
-/// What a segment's `level` field says when it has `free` free slots.
+/// What a segment's `level` field says when the slots of `free` are free: 0 for none, else 1 and the logarithm of the
+/// longest run among them, 16 at most. So a segment listed under level k serves any request of up to 2^k slots, and the
+/// fullest are those with the shortest runs.
 const fn listed_as(free: u32) -> u8 {
-    if free == 0 { 0 } else { level_of(free) as u8 + 1 }
+    let mut level = 0;
+    while level < LEVELS as u8 && slots::has_run(free, 1 << level) {
+        level += 1;
+    }
+    level
 }
 
 fn unlist(arena: &Arena, segment: usize, level: u8) {

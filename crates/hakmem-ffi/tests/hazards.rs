@@ -44,3 +44,8 @@ fn idle_memory_comes_back() {
 fn growth_by_moving() {
     passes("growth_by_moving");
 }
+
+#[test]
+fn large_blocks_at_random() {
+    passes("large_blocks_at_random");
+}

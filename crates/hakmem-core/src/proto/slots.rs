@@ -31,8 +31,8 @@ pub struct Claim {
     pub clean: bool,
     /// How many of the claimed slots were EMPTY.
     pub dirty: u32,
-    /// How many slots are free after the claim.
-    pub free_left: u32,
+    /// The mask of slots that are free after the claim.
+    pub free: u32,
 }
 
 impl Claim {
@@ -43,7 +43,7 @@ impl Claim {
             first: mask.trailing_zeros(),
             clean: dirty == 0,
             dirty,
-            free_left: (!active(new)).count_ones(),
+            free: !active(new),
         }
     }
 }
@@ -72,6 +72,11 @@ const fn starts_of_runs(mut free: u32, n: u32) -> u32 {
         have += step;
     }
     free
+}
+
+/// True if `free` has `n` neighbouring bits.
+pub const fn has_run(free: u32, n: u32) -> bool {
+    starts_of_runs(free, n) != 0
 }
 
 impl Default for Slots {
@@ -139,26 +144,20 @@ impl Slots {
     }
 
     /// Lets the slots of `mask` go: EMPTY if they hold old data, UNUSED if they are zero and not resident. Returns
-    /// how many are free now.
+    /// the mask of those that are free now.
     ///
     /// # Safety
     /// The caller owns them (rule 1) and nobody will touch them on its behalf.
     pub unsafe fn release(&self, mask: u32, dirty: bool) -> u32 {
         let gone = if dirty { mask } else { 0 };
         let swung = self.swing(|w| Some(word(active(w) & !mask, empty(w) | gone)));
-        swung.map_or(0, |(_, new)| (!active(new)).count_ones())
+        swung.map_or(0, |(_, new)| !active(new))
     }
 
-    /// Free slots, a moment ago.
+    /// The mask of free slots, a moment ago.
     pub fn free_now(&self) -> u32 {
         // Sequentially consistent: see `relist` in `segment`.
-        (!active(self.word.load(Ordering::SeqCst))).count_ones()
-    }
-
-    /// The masks of ACTIVE and EMPTY slots, a moment ago.
-    pub fn peek(&self) -> (u32, u32) {
-        let w = self.word.load(Ordering::Relaxed);
-        (active(w), empty(w))
+        !active(self.word.load(Ordering::SeqCst))
     }
 }
 
@@ -187,9 +186,9 @@ mod tests {
     fn a_slot_goes_round_unused_active_empty_purged() {
         let s = Slots::new();
         let a = s.claim(3).unwrap();
-        assert_eq!((a.first, a.clean, a.dirty, a.free_left), (0, true, 0, 29));
+        assert_eq!((a.first, a.clean, a.dirty, a.free), (0, true, 0, !0b111));
         // SAFETY: just claimed.
-        assert_eq!(unsafe { s.release(run(1, 1), true) }, 30);
+        assert_eq!(unsafe { s.release(run(1, 1), true) }, !0b101);
         let b = s.claim(1).unwrap();
         assert_eq!(
             (b.first, b.clean),

@@ -174,6 +174,25 @@ static int growth_by_moving(void) {
     return 0;
 }
 
+/* Large blocks of all sizes, replaced at random and hardly written to: memory must stay near what is live. */
+static int large_blocks_at_random(void) {
+    enum { N = 512 };
+    static char *p[N];
+    uint64_t x = 12345;
+    for (int k = 0; k < 500000; k++) {
+        x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+        int i = x % N;
+        size_t n = (x >> 30) % 3 == 0 ? 70000 + (x >> 20) % 900000 : 16 + (x >> 20) % 300;
+        free(p[i]);
+        p[i] = malloc(n);
+        CHECK(p[i]);
+        p[i][0] = p[i][n - 1] = 1;
+    }
+    /* About 95 MB are live, of which two pages a block are written. */
+    CHECK(resident_kib() < 200 << 10);
+    return 0;
+}
+
 int main(int argc, char **argv) {
     static const struct {
         const char *name;
@@ -185,6 +204,7 @@ int main(int argc, char **argv) {
         {"shrink_without_memory", shrink_without_memory},
         {"idle_memory_comes_back", idle_memory_comes_back},
         {"growth_by_moving", growth_by_moving},
+        {"large_blocks_at_random", large_blocks_at_random},
     };
     for (size_t i = 0; argc == 2 && i < sizeof all / sizeof *all; i++)
         if (strcmp(argv[1], all[i].name) == 0)
