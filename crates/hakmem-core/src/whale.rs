@@ -146,12 +146,8 @@ pub unsafe fn free(meta: &Meta) -> usize {
     note_live(-(len as i64));
     RETURNED.fetch_add(1, Relaxed);
     if reserve > len {
-        let tail = (run.0, run.1 + len);
-        if meta.segment().huge.load(Relaxed) != 0 {
-            os::refuse_huge(address(tail), (reserve - len) * SEGMENT);
-        }
         // SAFETY: ours, and clean (rule 3).
-        unsafe { arena::give_run(tail, reserve - len) };
+        unsafe { give_clean(meta, (run.0, run.1 + len), reserve - len) };
     }
     CACHED.fetch_add(len * SEGMENT, Relaxed);
     let now = os::now_ms();
@@ -307,6 +303,11 @@ pub unsafe fn resize(meta: &'static Meta, n: usize) -> Option<&'static Meta> {
         }
         if meta.segment().huge.load(Relaxed) != 0 {
             mark_huge((run.0, run.1 + len), new - len);
+            if room > reserve {
+                os::want_huge(address((run.0, run.1 + reserve)), (room - reserve) * SEGMENT);
+            }
+        } else if grown > 0 {
+            ask_for_huge(run, room, new);
         }
         meta.span.store(new as u32, Relaxed);
         note_live(new as i64 - len as i64);
@@ -317,10 +318,7 @@ pub unsafe fn resize(meta: &'static Meta, n: usize) -> Option<&'static Meta> {
     let moved = head_of(to);
     moved.segment().slots.retire();
     if grown > 0 {
-        // All of the run alike, so that it is one map, which can be moved again.
-        if os::want_huge(address(to), room * SEGMENT) {
-            mark_huge(to, new);
-        }
+        ask_for_huge(to, room, new);
     }
     if !move_memory(run, to, len) {
         return None; // The new run stays taken for ever, and untouched.
@@ -331,9 +329,29 @@ pub unsafe fn resize(meta: &'static Meta, n: usize) -> Option<&'static Meta> {
     moved.set_kind(Kind::Whale);
     meta.set_kind(Kind::Free);
     // SAFETY: the old run was the whale's; its memory has moved away, and the rest was clean (rule 3).
-    unsafe { arena::give_run(run, reserve) };
+    unsafe { give_clean(meta, run, reserve) };
     note_live(new as i64 - len as i64);
     Some(moved)
+}
+
+/// Gives segments of a whale back to the arena; what was asked for them is taken back.
+///
+/// # Safety
+/// They are the caller's, and clean.
+unsafe fn give_clean(whale: &Meta, run: Run, len: usize) {
+    if whale.segment().huge.load(Relaxed) != 0 {
+        os::refuse_huge(address(run), len * SEGMENT);
+    }
+    // SAFETY: passed on.
+    unsafe { arena::give_run(run, len) };
+}
+
+/// Asks for huge pages in a run of `room` segments of which `len` are in use: all of it alike, so that it stays one map,
+/// whose page tables can be moved.
+fn ask_for_huge(run: Run, room: usize, len: usize) {
+    if os::want_huge(address(run), room * SEGMENT) {
+        mark_huge(run, len);
+    }
 }
 
 /// Marks segments that ask for huge pages, so that who has them next knows.
@@ -355,7 +373,7 @@ fn shrink(meta: &Meta, run: Run, len: usize, reserve: usize, new: usize) -> bool
     meta.reserve.store(new as u32, Relaxed);
     note_live(new as i64 - len as i64);
     // SAFETY: the tail was the whale's, and is clean.
-    unsafe { arena::give_run(tail, reserve - new) };
+    unsafe { give_clean(meta, tail, reserve - new) };
     true
 }
 
