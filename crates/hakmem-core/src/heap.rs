@@ -81,6 +81,8 @@ pub struct Heap {
     /// Change of the live bytes not yet added to the process's, and its highest value.
     live: Cell<i64>,
     high: Cell<i64>,
+    /// Change of the bytes carved in pages of one slot, not yet told to the segments.
+    carved: Cell<i64>,
     large: large::Cache,
     /// Large blocks allocated and freed by this heap's threads.
     pub large_handed: Cell<u64>,
@@ -106,6 +108,9 @@ const _: () = assert!(size_of::<Heap>() == 4096);
 /// Of the lists that change hands, one in this many is walked to its end; the others are looked at where they begin.
 /// To walk all of them would cost 6 instructions a pair.
 const WALK_EVERY: u32 = 128;
+
+/// Pages of a class that a heap has claimed before fresh ones are faulted in whole.
+const FILLED: u32 = 4;
 
 /// A heap tells the process's total of live bytes in steps of this many.
 const REPORT_BYTES: u64 = 1 << 20;
@@ -254,7 +259,7 @@ impl Heap {
         self.front.free[class].set(list);
         add(&self.counts[class].handed, u64::from(count));
         add(&self.counts[class].carves, 1);
-        self.note_live(i64::from(count) * size as i64);
+        self.note_carved(page, i64::from(count) * size as i64);
         // SAFETY: inside the arena, so not null.
         unsafe { NonNull::new_unchecked(first.cast()) }
     }
@@ -287,7 +292,13 @@ impl Heap {
             }
             add(&self.counts[class].claims, 1);
             // A heap that grows will use all of the page: one call is cheaper than 16 faults.
-            if zero && span == 1 && self.pages.get() >= policy::POPULATE_FROM_PAGES.get() {
+            // One of many little-used classes would not.
+            let fills_pages = self.counts[class].claims.get() > FILLED;
+            if zero
+                && span == 1
+                && fills_pages
+                && self.pages.get() >= policy::POPULATE_FROM_PAGES.get()
+            {
                 self.populate(page);
             }
             (page, zero)
@@ -430,7 +441,7 @@ impl Heap {
         }
         add(&counts.returned, i64::from(blocks));
         add(&counts.empties, 1);
-        self.note_live(-(i64::from(blocks) * i64::from(page.block_size.get())));
+        self.note_carved(page, -(i64::from(blocks) * i64::from(page.block_size.get())));
         self.pages.set(self.pages.get() - 1);
         let span = page.span.load(Relaxed);
         page.close();
@@ -569,6 +580,16 @@ impl Heap {
     /// True if other threads have freed blocks that are not merged yet.
     pub fn has_mail(&self) -> bool {
         !self.inbox.is_empty()
+    }
+
+    fn note_carved(&self, page: &Meta, change: i64) {
+        self.note_live(change);
+        if page.span.load(Relaxed) == 1 {
+            add(&self.carved, change);
+            if self.carved.get().unsigned_abs() >= REPORT_BYTES {
+                segment::note_carved(self.carved.replace(0));
+            }
+        }
     }
 
     fn note_live(&self, change: i64) {

@@ -16,7 +16,7 @@ use crate::page::Meta;
 use crate::policy;
 use crate::proto::slots::{self, SLOTS, run};
 use crate::sync::{
-    AtomicUsize,
+    AtomicI64, AtomicUsize,
     Ordering::{Relaxed, SeqCst},
 };
 
@@ -27,6 +27,8 @@ const PER_SEGMENT: usize = SEGMENT / PAGE;
 static DIRTY: AtomicUsize = AtomicUsize::new(0);
 /// Segments that pages and large blocks have.
 static IN_USE: AtomicUsize = AtomicUsize::new(0);
+/// Bytes of carved small blocks, as far as heaps have told.
+static CARVED: AtomicI64 = AtomicI64::new(0);
 /// Slots that are pages of small blocks.
 static SMALL: AtomicUsize = AtomicUsize::new(0);
 
@@ -79,12 +81,19 @@ fn claim_fresh(n: u32) -> Option<(&'static Meta, bool)> {
     Some((head, true))
 }
 
-/// Huge pages for a fresh segment that is for small blocks, once enough segments' worth of small blocks is in use and
-/// these are most of what is: large blocks need not be written everywhere, and then a huge page is mostly waste.
+/// Huge pages for a fresh segment that is for small blocks, once enough segments' worth of these is in use, they are most
+/// of what is, and their pages are filled: large blocks need not be written everywhere, and of many threads' little-used
+/// pages only the beginning is touched; then a huge page is mostly waste.
 fn choose_huge(head: &Meta, n: u32) {
     let from = policy::HUGE_FROM_SEGMENTS.get() as usize;
     let small = SMALL.load(Relaxed) / SLOTS as usize;
-    let wanted = n == 1 && from != 0 && small >= from && small * 4 >= IN_USE.load(Relaxed) * 3;
+    let most = |part: usize, whole: usize| part * 4 >= whole * 3;
+    let carved = CARVED.load(Relaxed).max(0) as usize;
+    let wanted = n == 1
+        && from != 0
+        && small >= from
+        && most(small, IN_USE.load(Relaxed))
+        && most(carved, small * SEGMENT);
     let marked = &head.segment().huge;
     let start = head.start().addr();
     if wanted && marked.load(Relaxed) == 0 {
@@ -93,6 +102,11 @@ fn choose_huge(head: &Meta, n: u32) {
         // A whale may have left them on.
         marked.store(u8::from(!os::refuse_huge(start, SEGMENT)), Relaxed);
     }
+}
+
+/// Counts bytes of carved small blocks, in steps that a heap chooses.
+pub fn note_carved(change: i64) {
+    CARVED.fetch_add(change, Relaxed);
 }
 
 /// Counts slots that are taken for pages of small blocks, or given up.

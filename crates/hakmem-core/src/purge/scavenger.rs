@@ -2,19 +2,18 @@
 //!
 //! It is made with a bare `clone`, not `pthread_create`: the moment it is needed is inside a `free`, and glibc frees
 //! memory while it holds the very locks that `pthread_create` takes. It runs no code but this crate's, on a stack of
-//! its own, uses no thread-local storage, has every signal blocked, and gives up its capabilities, as libc would not do it the
-//! next time the program drops its own. It sleeps without a timer while there is
-//! little to do.
+//! its own, with an empty thread-local storage, every signal blocked, and without capabilities. It ends when there is
+//! little to do, and is made anew when there is: a program that counts its threads, or drops its rights (which libc does
+//! for the threads that it knows), seldom meets it.
 //!
-//! States: NONE → (wake) RUNNING ⇄ PARKED; FAILED after a refused clone or a stop, for good. fork sets NONE in the child.
+//! States: NONE ⇄ RUNNING; FAILED after a refused clone or a stop, for good. fork sets NONE in the child.
 
 use crate::sync::{AtomicBool, AtomicU32, Ordering::*, fence};
 use crate::{os, policy, purge};
 
 const NONE: u32 = 0;
 const RUNNING: u32 = 1;
-const PARKED: u32 = 2;
-const FAILED: u32 = 3;
+const FAILED: u32 = 2;
 
 static STATE: AtomicU32 = AtomicU32::new(NONE);
 /// When the scavenger last was seen at work, in coarse milliseconds. A child that was made without fork's handlers
@@ -28,18 +27,11 @@ static STOP: AtomicBool = AtomicBool::new(false);
 /// Milliseconds after which a scavenger that should be at work is not counted on.
 const OVERDUE: u32 = 5_000;
 
-/// Sees to it that the scavenger is at work. False if there cannot be one.
+/// Sees to it that the scavenger is at work. False if there is none to count on now.
 pub fn wake() -> bool {
     fence(SeqCst); // See `work`.
     match STATE.load(Relaxed) {
         RUNNING => os::age(os::now_ms(), SEEN.load(Relaxed)) < OVERDUE,
-        PARKED => {
-            SEEN.store(os::now_ms(), Relaxed);
-            if STATE.compare_exchange(PARKED, RUNNING, AcqRel, Relaxed).is_ok() {
-                os::futex_wake(&STATE);
-            }
-            true
-        }
         NONE => start(),
         _ => false,
     }
@@ -49,6 +41,12 @@ pub fn wake() -> bool {
 fn start() -> bool {
     if STATE.compare_exchange(NONE, RUNNING, AcqRel, Relaxed).is_err() {
         return true;
+    }
+    // The last one may still be on its way out, on the stack that the next would get. Asked after the step above, which
+    // keeps it from going on.
+    if ALIVE.load(Acquire) != 0 {
+        STATE.store(NONE, Release);
+        return false;
     }
     SEEN.store(os::now_ms(), Relaxed);
     let made = os::spawn_bare(work, &ALIVE);
@@ -64,9 +62,7 @@ pub fn stop() {
         return;
     }
     STOP.store(true, SeqCst);
-    if STATE.swap(FAILED, SeqCst) == PARKED {
-        os::futex_wake(&STATE);
-    }
+    STATE.store(FAILED, SeqCst);
     os::futex_wake(&NAP);
     for _ in 0..100 {
         if ALIVE.load(Acquire) == 0 {
@@ -105,18 +101,14 @@ extern "C" fn work() -> ! {
         if purge::idle_bytes() > 0 && (given > 0 || is_needed()) {
             continue;
         }
-        if STATE.compare_exchange(RUNNING, PARKED, SeqCst, Relaxed).is_err() {
+        if STATE.compare_exchange(RUNNING, NONE, SeqCst, Relaxed).is_err() {
             os::exit_bare();
         }
         // Who freed memory before that saw RUNNING and went on; this look sees what it freed. Sequentially consistent on
         // both sides: one of the two must see the other.
         fence(SeqCst);
-        if !is_needed() {
-            os::futex_wait(&STATE, PARKED, None);
-        }
-        if STOP.load(SeqCst) {
+        if !is_needed() || STATE.compare_exchange(NONE, RUNNING, SeqCst, Relaxed).is_err() {
             os::exit_bare();
         }
-        STATE.store(RUNNING, SeqCst);
     }
 }
