@@ -21,7 +21,7 @@ use crate::guard;
 use crate::page::{self, Block, Meta, Owner, Place};
 use crate::policy;
 use crate::proto::inbox::{Inbox, Link};
-use crate::remote::{self, Outgoing};
+use crate::remote::Outgoing;
 use crate::size_class::{CLASSES, SIZES, TABLE16};
 use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
 use crate::{large, os, segment, usage};
@@ -377,13 +377,11 @@ impl Heap {
                 guard::corrupt(block.cast());
             }
             let first = block.addr();
-            let size = page.block_size.get();
             let mut list = page.free.get();
             let mut run = 0;
             while (block.addr() ^ first) < PAGE && !block.is_null() {
                 // SAFETY: the chain is this heap's since it was taken; the link is read before the block is pushed.
                 unsafe {
-                    remote::fetch_ahead(block, size);
                     let next = Block::next(block);
                     Block::set_next(block, list);
                     list = block;

@@ -3,12 +3,7 @@
 //! A block of somebody else's never enters this thread's own lists: handing it out again would put two threads'
 //! data on one cache line. It waits in the owner's batch until the batch holds enough bytes, the thread takes a slow
 //! path of allocation, or it ends; then the whole batch goes with one swing of the owner's inbox.
-//!
-//! The owner will walk the chain, and every block of it lies in this processor's cache: a miss each, one after the
-//! other, since only a block tells where the next is. So each block that has room for it also carries, in its second
-//! word, where the fourth further on is, for the owner to fetch ahead.
 
-use crate::os;
 use crate::page::{Block, Owner};
 use crate::proto::inbox::{Inbox, Link};
 use core::cell::Cell;
@@ -16,37 +11,12 @@ use core::ptr::null_mut;
 
 /// Batches a thread keeps, a power of two.
 const BATCHES: usize = 8;
-/// How far ahead the second word points, a power of two.
-const AHEAD: usize = 4;
 
 struct Batch {
     owner: Cell<*mut Owner>,
     first: Cell<*mut Block>,
     last: Cell<*mut Block>,
     bytes: Cell<u32>,
-    /// Blocks added, ever.
-    count: Cell<u32>,
-    /// The last blocks added.
-    recent: [Cell<*mut Block>; AHEAD],
-}
-
-/// A block on its way, if it has two words.
-#[repr(C)]
-struct Parcel {
-    block: Block,
-    ahead: *mut Block,
-}
-
-/// Fetches the block that will be met [`AHEAD`] blocks after `block`.
-///
-/// # Safety
-/// `block` came through an inbox; its blocks have `size` bytes.
-#[inline(always)]
-pub unsafe fn fetch_ahead(block: *mut Block, size: u32) {
-    if size as usize >= size_of::<Parcel>() {
-        // SAFETY: the freeing thread wrote the word; where it points does not matter to a prefetch.
-        unsafe { os::prefetch((*block.cast::<Parcel>()).ahead.cast()) };
-    }
 }
 
 /// A thread's batches. Used by the thread that has the heap.
@@ -78,15 +48,8 @@ impl Outgoing {
             batch.owner.set(owner);
         }
         let first = batch.first.get();
-        let recent = &batch.recent[batch.count.get() as usize % AHEAD];
-        batch.count.set(batch.count.get().wrapping_add(1));
         // SAFETY: the block is the caller's to write.
-        unsafe {
-            Block::set_next(block, first);
-            if bytes as usize >= size_of::<Parcel>() {
-                (&raw mut (*block.cast::<Parcel>()).ahead).write(recent.replace(block));
-            }
-        }
+        unsafe { Block::set_next(block, first) };
         batch.first.set(block);
         if first.is_null() {
             batch.last.set(block);

@@ -25,16 +25,6 @@ pub(super) fn syscall(number: libc::c_long, a: [usize; 6]) -> isize {
     result
 }
 
-/// Asks for the cache line at `p`, which may be any address.
-#[inline(always)]
-pub fn prefetch(p: *const u8) {
-    // SAFETY: a prefetch reads nothing that the program could see, and faults on no address.
-    #[cfg(target_arch = "x86_64")]
-    unsafe {
-        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(p.cast());
-    }
-}
-
 pub(super) fn succeeded(result: isize) -> bool {
     result >= 0
 }
