@@ -17,9 +17,10 @@
 //!    under the lock only.
 //! 3. A segment in nobody's hands is clean: not resident, zero.
 //! 4. Metadata is readable for ever from the moment its arena is known, used or not.
-//! 5. Addresses become pointers in `at` and nowhere else in the crate.
+//! 5. Addresses become pointers in `os::at` and nowhere else in the crate.
 
 use crate::os;
+pub use crate::os::at;
 use crate::proto::lock::Lock;
 use crate::sync::{
     AtomicPtr, AtomicU8, AtomicU64, AtomicUsize,
@@ -152,12 +153,6 @@ static COUNT: AtomicU8 = AtomicU8::new(0);
 pub static LOCK: Lock = Lock::new();
 static RESERVED: AtomicUsize = AtomicUsize::new(0);
 static COMMITTED: AtomicUsize = AtomicUsize::new(0);
-
-/// The pointer to an address inside an arena (rule 5).
-#[inline]
-pub fn at(address: usize) -> *mut u8 {
-    core::ptr::with_exposed_provenance_mut(address)
-}
 
 /// Bytes reserved and bytes made accessible, over all arenas.
 pub fn totals() -> (usize, usize) {

@@ -291,8 +291,7 @@ impl Heap {
                 segment::note_small(1);
             }
             add(&self.counts[class].claims, 1);
-            // A heap that grows will use all of the page: one call is cheaper than 16 faults.
-            // One of many little-used classes would not.
+            // A class that has filled pages will fill this one too: one call is cheaper than 16 faults.
             let fills_pages = self.counts[class].claims.get() > FILLED;
             if zero
                 && span == 1

@@ -176,7 +176,7 @@ pub unsafe fn free(meta: &Meta) -> usize {
     if let Some(entry) = crowded {
         drop_entry(entry);
     }
-    // What cannot be given back is put in again: then it stays too full for now.
+    // What cannot be given back (locked memory) is put in again; the cache is then left as full as it is.
     while cached_bytes() > KEEP_ANYWAY.max(live_bytes()) {
         let Some(entry) = with_cache(|entries| oldest(entries, now).and_then(|i| entries[i].take())) else { break };
         if drop_entry(entry) == 0 {

@@ -94,7 +94,7 @@ pub fn move_pages(old: usize, len: usize, new: usize) -> Moved {
     // No more maps, or no memory for page tables. `new` may be a hole now; fill it, unless somebody else has.
     let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE) as usize;
     let filled = counted(Kind::Mmap, || syscall(libc::SYS_mmap, [new, len, PROT_RW, flags, usize::MAX, 0]));
-    let (from, to) = (arena_pointer(half_way), arena_pointer(old));
+    let (from, to) = (at(half_way), at(old));
     // SAFETY: `half_way` is a map of `len` bytes that is ours alone; `old` is still mapped, and the caller's.
     unsafe { core::ptr::copy_nonoverlapping(from, to, len) };
     counted(Kind::Mmap, || syscall(libc::SYS_munmap, [half_way, len, 0, 0, 0, 0]));
@@ -112,7 +112,9 @@ pub enum Moved {
     Lost,
 }
 
-fn arena_pointer(address: usize) -> *mut u8 {
+/// The pointer to an address inside memory that was mapped here: the one place where an address becomes a pointer.
+#[inline]
+pub fn at(address: usize) -> *mut u8 {
     core::ptr::with_exposed_provenance_mut(address)
 }
 

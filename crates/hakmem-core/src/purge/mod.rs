@@ -1,8 +1,9 @@
 //! Giving memory back: what has been free for the decay goes to the system, driven from slow paths, by `trim`, and by
 //! the scavenger, a thread that exists only once a good deal of freed memory lies idle.
 //!
-//! A pass merges the mail of idle heaps, then walks the whale cache and the segments that have EMPTY slots. It owns what it gives back while it does so
-//! (see `proto::slots`), so it runs beside everything else; `LOCK` only keeps two passes apart.
+//! A pass merges the mail of idle heaps, then walks the whale cache and the segments that have EMPTY slots. It owns what
+//! it gives back while it does so (see `proto::slots`), so it runs beside everything else; `LOCK` only keeps two passes
+//! apart.
 
 mod scavenger;
 
