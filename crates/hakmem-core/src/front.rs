@@ -335,9 +335,11 @@ unsafe fn free_block(page: &'static Meta, owner: *mut page::Owner, block: *mut B
                     free_counted_down(page);
                 }
             }
-            State::Live(heap) => heap.free_remote(page, owner, block),
+            State::Live(heap) => heap.free_remote(page, block),
+            // Its first call, and others will follow: it gets a heap for its batches. It may be the owner.
+            State::Empty if thread::with_heap(|_| Some(())).is_some() => free_block(page, owner, block),
             // A thread without a heap sends the block by itself.
-            State::Empty | State::Dead => Heap::send_one(owner, block),
+            State::Empty | State::Dead => Heap::send_one(page, owner, block),
         }
     }
 }

@@ -19,6 +19,7 @@
 use crate::arena::{self, PAGE};
 use crate::guard;
 use crate::page::{self, Block, Meta, Owner, Place};
+use crate::parcel::Parcel;
 use crate::policy;
 use crate::proto::inbox::{Inbox, Link};
 use crate::remote::Outgoing;
@@ -100,7 +101,7 @@ pub struct Heap {
     pub link: AtomicU64,
     /// The heap made before this one.
     pub next_heap: AtomicPtr<Heap>,
-    inbox: CachePadded<Inbox<Block>>,
+    inbox: CachePadded<Inbox<Parcel>>,
 }
 
 const _: () = assert!(size_of::<Heap>() == 4096);
@@ -118,7 +119,7 @@ const REPORT_BYTES: u64 = 1 << 20;
 /// A block, and whether all of it is zero.
 pub type Fresh = (NonNull<Block>, bool);
 
-fn inbox_of(owner: *mut Owner) -> &'static Inbox<Block> {
+fn inbox_of(owner: *mut Owner) -> &'static Inbox<Parcel> {
     // SAFETY: owners are heaps, which are for ever; the inbox may be shared.
     unsafe { &(*owner.cast::<Heap>()).inbox }
 }
@@ -176,7 +177,7 @@ impl Heap {
     pub fn refill(&self, class: usize) -> Option<Fresh> {
         debug_assert!(class < CLASSES);
         self.busy(|| {
-            self.exchange();
+            self.receive_mail();
             // SAFETY: pages in the queue are this heap's.
             if let Some(page) = unsafe { self.queue[class].get().as_ref() }
                 && !page.free.get().is_null()
@@ -200,17 +201,23 @@ impl Heap {
             }
             self.put_to_sleep(class, page);
         }
+        self.send_mail();
         let page = self.new_page(class)?;
         self.push_front(class, page);
         Some((self.carve(class, page), page.zero.get()))
     }
 
-    /// Merges what others freed (rule 4), and sends what was freed for others.
+    /// Merges what others freed (rule 4).
     #[inline(always)]
-    fn exchange(&self) {
+    fn receive_mail(&self) {
         if !self.inbox.is_empty() {
             self.merge_mail();
         }
+    }
+
+    /// Sends what was freed for others. Before the heap takes more memory, not on each refill: that made batches of a
+    /// dozen blocks.
+    fn send_mail(&self) {
         if self.outgoing.is_pending() {
             self.outgoing.send_all(inbox_of);
         }
@@ -346,54 +353,48 @@ impl Heap {
     /// # Safety
     /// The block is live, of `page`, and the caller's to free; the calling thread has this heap.
     #[inline]
-    pub unsafe fn free_remote(&self, page: &Meta, owner: *mut Owner, block: *mut Block) {
+    pub unsafe fn free_remote(&self, page: &Meta, block: *mut Block) {
         self.sent.set(self.sent.get() + 1);
-        // SAFETY: passed on. The size of a page's blocks does not change while one is live.
-        unsafe {
-            self.outgoing.add(owner, block, page.block_size.get(), policy::BATCH_BYTES.get(), inbox_of);
-        }
+        // SAFETY: passed on.
+        unsafe { self.outgoing.add(page, block, policy::BATCH_BYTES.get(), inbox_of) };
     }
 
     /// Frees a block of `owner` from a thread that has no heap.
     ///
     /// # Safety
     /// The block is live, of a page of `owner`, and the caller's to free.
-    pub unsafe fn send_one(owner: *mut Owner, block: *mut Block) {
-        // SAFETY: inboxes are for ever; a chain of one.
-        unsafe { inbox_of(owner).push_chain(block, block) };
+    pub unsafe fn send_one(page: &Meta, owner: *mut Owner, block: *mut Block) {
+        // SAFETY: inboxes are for ever; a chain of one parcel of one block, which is the caller's.
+        unsafe {
+            let parcel = Parcel::new(block, page.block_size.get());
+            inbox_of(owner).push_chain(parcel, parcel);
+        }
     }
 
-    /// Merges what other threads freed into the pages' own lists (rule 4). Runs of blocks from one slot, which are
-    /// common, touch its page's metadata once.
+    /// Merges what other threads freed into the pages' own lists (rule 4). O(parcels).
     #[inline(never)]
     fn merge_mail(&self) {
-        let mut block = self.inbox.take();
+        let mut parcel = self.inbox.take();
         let mut count = 0;
-        while !block.is_null() {
-            let Some(slot) = page::lookup(block.cast()) else { guard::corrupt(block.cast()) };
+        while !parcel.is_null() {
+            let block = Parcel::block(parcel).cast();
+            let Some(slot) = page::lookup(block) else { guard::corrupt(block) };
             let page = slot.head_of_block();
             if page.owner.get() != self.owner() {
-                guard::corrupt(block.cast());
+                guard::corrupt(block);
             }
-            let first = block.addr();
-            let mut list = page.free.get();
-            let mut run = 0;
-            while (block.addr() ^ first) < PAGE && !block.is_null() {
-                // SAFETY: the chain is this heap's since it was taken; the link is read before the block is pushed.
-                unsafe {
-                    let next = Block::next(block);
-                    Block::set_next(block, list);
-                    list = block;
-                    block = next;
-                }
-                run += 1;
-            }
-            page.free.set(list);
-            page.needed.set(page.needed.get() - run);
+            // SAFETY: the parcel is this heap's since it was taken, and is left alone once it is spliced.
+            let (next, length) = unsafe {
+                let rest = (Parcel::next(parcel), Parcel::len(parcel));
+                page.free.set(Parcel::splice(parcel, page.free.get()));
+                rest
+            };
+            page.needed.set(page.needed.get() - length as i32);
             if page.needed.get() <= 0 {
                 self.wake_or_empty(page);
             }
-            count += run as u64;
+            count += u64::from(length);
+            parcel = next;
         }
         add(&self.received, count);
     }
@@ -536,7 +537,8 @@ impl Heap {
     /// batches to their owners. O(classes + blocks in lists).
     pub fn collect(&self) {
         self.busy(|| {
-            self.exchange();
+            self.receive_mail();
+            self.send_mail();
             for class in 0..CLASSES {
                 let mut block = self.front.free[class].replace(null_mut());
                 let mut unused = 0;

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! The layers, each using only those before it: `sync`, `os`, `size_class`, `policy`, `proto`, `arena`, `page`, `guard`,
-//! `usage`, `segment`, `large`, `whale`, `remote`, `heap`, `foreign`, `thread` with `purge`, `front`, and the doors `global`,
+//! `parcel`, `usage`, `segment`, `large`, `whale`, `remote`, `heap`, `foreign`, `thread` with `purge`, `front`, and the doors `global`,
 //! `c`, `stats`, `options`. Each module opens with its idea and its rules; SAFETY comments cite them.
 #![no_std]
 
@@ -36,6 +36,7 @@ not_under_loom! {
     mod options;
     mod os;
     mod page;
+    mod parcel;
     mod policy;
     mod purge;
     mod remote;

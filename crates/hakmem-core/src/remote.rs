@@ -1,99 +1,159 @@
-//! Blocks on their way to another thread's heap: a small table of batches, one for each recent owner.
+//! Blocks on their way to another thread's heap: gathered by page, then by owner, then sent.
 //!
 //! A block of somebody else's never enters this thread's own lists: handing it out again would put two threads'
-//! data on one cache line. It waits in the owner's batch until the batch holds enough bytes, the thread takes a slow
-//! path of allocation, or it ends; then the whole batch goes with one swing of the owner's inbox.
+//! data on one cache line. It joins the parcel of its page, one of a small table; a parcel that makes room for another
+//! page's goes into the batch for its owner. Everything is sent, each batch with one swing of its owner's inbox, once
+//! enough bytes are held, when the thread needs another page, and when it ends.
 
-use crate::page::{Block, Owner};
+use crate::guard;
+use crate::page::{Block, Meta, Owner};
+use crate::parcel::Parcel;
 use crate::proto::inbox::{Inbox, Link};
 use core::cell::Cell;
-use core::ptr::null_mut;
+use core::ptr::{from_ref, null, null_mut};
 
-/// Batches a thread keeps, a power of two.
+/// Parcels that are open at a time, a power of two.
+const PARCELS: usize = 32;
+/// Owners for whom there are batches at a time, a power of two.
 const BATCHES: usize = 8;
 
+/// A parcel that blocks are added to.
+struct Open {
+    page: Cell<*const Meta>,
+    parcel: Cell<*mut Parcel>,
+}
+
+/// A chain of parcels for one owner.
 struct Batch {
     owner: Cell<*mut Owner>,
-    first: Cell<*mut Block>,
-    last: Cell<*mut Block>,
+    first: Cell<*mut Parcel>,
+    last: Cell<*mut Parcel>,
+}
+
+/// What a thread has to send. Used by the thread that has the heap.
+pub struct Outgoing {
+    open: [Open; PARCELS],
+    batches: [Batch; BATCHES],
+    /// Bit i: `open[i]` has a parcel.
+    filling: Cell<u32>,
+    /// Bit i: `batches[i]` has parcels.
+    pending: Cell<u32>,
+    /// Bytes of all the blocks.
     bytes: Cell<u32>,
 }
 
-/// A thread's batches. Used by the thread that has the heap.
-pub struct Outgoing {
-    batches: [Batch; BATCHES],
-    /// Bit i: batch i holds blocks.
-    pending: Cell<u32>,
+/// Where a page's parcel is: neighbours in a segment, and the same slots of neighbouring segments, lie apart.
+fn place(page: &Meta) -> usize {
+    let number = from_ref(page).addr() / size_of::<Meta>();
+    (number ^ number / PARCELS) % PARCELS
 }
 
 impl Outgoing {
-    /// Adds a block for `owner`; sends the batch once it holds `limit` bytes. `inbox_of` finds an owner's inbox.
+    /// Adds a block of `page`; sends everything once `limit` bytes are held. `inbox_of` finds an owner's inbox. O(1), and
+    /// now and then the sending of what has come together.
     ///
     /// # Safety
-    /// The block is `owner`'s, was live, and is given up by the caller.
+    /// The block is of that page, was live, and is given up by the caller.
     #[inline]
     pub unsafe fn add(
         &self,
-        owner: *mut Owner,
+        page: &Meta,
         block: *mut Block,
-        bytes: u32,
         limit: u32,
-        inbox_of: impl Fn(*mut Owner) -> &'static Inbox<Block>,
+        inbox_of: impl Fn(*mut Owner) -> &'static Inbox<Parcel>,
     ) {
+        // The size of a page's blocks does not change while one is live.
+        let size = page.block_size.get();
+        let i = place(page);
+        let open = &self.open[i];
+        if open.page.get() == from_ref(page) {
+            let parcel = open.parcel.get();
+            if Parcel::block(parcel) == block {
+                guard::double_free(block.cast(), page);
+            }
+            // SAFETY: the parcel is of this page and this thread's, and the block the caller's to give up. Those that
+            // may not grow are closed below.
+            unsafe { Parcel::push(parcel, block) };
+        } else {
+            self.close(i, &inbox_of);
+            // SAFETY: as above.
+            open.parcel.set(unsafe { Parcel::new(block, size) });
+            open.page.set(page);
+            self.filling.set(self.filling.get() | 1 << i);
+            if !Parcel::may_grow(size) {
+                self.close(i, &inbox_of);
+            }
+        }
+        let held = self.bytes.get() + size;
+        self.bytes.set(held);
+        if held >= limit {
+            self.send_all(inbox_of);
+        }
+    }
+
+    /// Moves an open parcel, if there is one, to its owner's batch.
+    fn close(&self, i: usize, inbox_of: &impl Fn(*mut Owner) -> &'static Inbox<Parcel>) {
+        // SAFETY: metadata is for ever.
+        let Some(page) = (unsafe { self.open[i].page.replace(null()).as_ref() }) else { return };
+        self.filling.set(self.filling.get() & !(1 << i));
+        let parcel = self.open[i].parcel.get();
+        // It has blocks that have not come back, so its owner is what it was.
+        let owner = page.owner.get();
         // Heaps are 4 KiB apart.
         let i = (owner.addr() >> 12) % BATCHES;
         let batch = &self.batches[i];
         if batch.owner.get() != owner {
-            self.send(i, &inbox_of);
+            self.send(i, inbox_of);
             batch.owner.set(owner);
         }
-        let first = batch.first.get();
-        // SAFETY: the block is the caller's to write.
-        unsafe { Block::set_next(block, first) };
-        batch.first.set(block);
+        let first = batch.first.replace(parcel);
+        // SAFETY: the parcel is this thread's.
+        unsafe { Parcel::set_next(parcel, first) };
         if first.is_null() {
-            batch.last.set(block);
+            batch.last.set(parcel);
             self.pending.set(self.pending.get() | 1 << i);
-        }
-        let held = batch.bytes.get() + bytes;
-        batch.bytes.set(held);
-        if held >= limit {
-            self.send(i, &inbox_of);
         }
     }
 
-    fn send(&self, i: usize, inbox_of: &impl Fn(*mut Owner) -> &'static Inbox<Block>) {
+    fn send(&self, i: usize, inbox_of: &impl Fn(*mut Owner) -> &'static Inbox<Parcel>) {
         let batch = &self.batches[i];
         let first = batch.first.replace(null_mut());
         if first.is_null() {
             return;
         }
-        batch.bytes.set(0);
         self.pending.set(self.pending.get() & !(1 << i));
         // SAFETY: the chain is this thread's.
         unsafe { inbox_of(batch.owner.get()).push_chain(first, batch.last.get()) };
     }
 
-    /// True if any batch holds something.
+    /// True if there is anything to send.
     #[inline]
     pub fn is_pending(&self) -> bool {
-        self.pending.get() != 0
+        self.bytes.get() != 0
     }
 
-    /// Sends every batch. O(batches that hold something).
+    /// Sends everything. O(parcels).
     #[inline(never)]
-    pub fn send_all(&self, inbox_of: impl Fn(*mut Owner) -> &'static Inbox<Block>) {
+    pub fn send_all(&self, inbox_of: impl Fn(*mut Owner) -> &'static Inbox<Parcel>) {
+        while self.filling.get() != 0 {
+            self.close(self.filling.get().trailing_zeros() as usize, &inbox_of);
+        }
         while self.pending.get() != 0 {
             self.send(self.pending.get().trailing_zeros() as usize, &inbox_of);
         }
+        self.bytes.set(0);
     }
 
-    /// Forgets every batch: in the child of a fork, where another thread's may be half written.
+    /// Forgets everything: in the child of a fork, where another thread's may be half written.
     pub fn forget(&self) {
+        for open in &self.open {
+            open.page.set(null());
+        }
         for batch in &self.batches {
             batch.first.set(null_mut());
-            batch.bytes.set(0);
         }
+        self.filling.set(0);
         self.pending.set(0);
+        self.bytes.set(0);
     }
 }

@@ -21,6 +21,8 @@ use std::ptr::null_mut;
 /// A block whose every access loom checks for a race.
 struct Node {
     next: UnsafeCell<*mut Node>,
+    /// As an anchor: the rest of its parcel, here one block.
+    newest: UnsafeCell<*mut Node>,
     /// What the program left in it; read by the owner after the block came back.
     data: UnsafeCell<usize>,
     /// On how many lists it is: must never be 2.
@@ -31,6 +33,7 @@ impl Node {
     fn leak(data: usize) -> *mut Node {
         Box::into_raw(Box::new(Node {
             next: UnsafeCell::new(null_mut()),
+            newest: UnsafeCell::new(null_mut()),
             data: UnsafeCell::new(data),
             lists: AtomicUsize::new(0),
         }))
@@ -56,8 +59,8 @@ impl Ptr {
     }
 }
 
-/// Two producers publish chains, the owner takes meanwhile and at the end: every node arrives once, with what its
-/// freer wrote. Broken on purpose: `push_chain` with a relaxed swing, or `take` with a relaxed swap: loom reports a
+/// Two producers publish chains of parcels, the owner takes meanwhile and at the end: every block arrives once, with
+/// what its freer wrote, those that are in no chain but behind an anchor too. Broken on purpose: `push_chain` with a relaxed swing, or `take` with a relaxed swap: loom reports a
 /// race on the node.
 #[test]
 fn inbox_delivers_every_block_once() {
@@ -66,11 +69,13 @@ fn inbox_delivers_every_block_once() {
         let producers: Vec<_> = (0..2)
             .map(|i| {
                 let inbox = inbox.clone();
-                let (a, b) = (Ptr(Node::leak(0)), Ptr(Node::leak(0)));
+                let blocks = [0; 3].map(|_| Ptr(Node::leak(0)));
                 thread::spawn(move || unsafe {
-                    let (a, b) = (a.get(), b.get());
-                    (*a).data.with_mut(|d| *d = 10 * (i + 1));
-                    (*b).data.with_mut(|d| *d = 10 * (i + 1) + 1);
+                    let [a, b, c] = blocks.map(Ptr::get);
+                    for (k, node) in [a, b, c].into_iter().enumerate() {
+                        (*node).data.with_mut(|d| *d = 10 * (i + 1) + k);
+                    }
+                    (*b).newest.with_mut(|p| *p = c);
                     Node::set_next(a, b);
                     inbox.push_chain(a, b);
                 })
@@ -79,9 +84,13 @@ fn inbox_delivers_every_block_once() {
         let mut seen = Vec::new();
         let mut drain = |mut node: *mut Node| {
             while !node.is_null() {
-                let next = unsafe { Node::next(node) };
-                seen.push(unsafe { (*node).data.with(|d| *d) });
-                drop(unsafe { Box::from_raw(node) });
+                let (next, newest) = unsafe { (Node::next(node), (*node).newest.with(|p| *p)) };
+                for block in [node, newest] {
+                    if !block.is_null() {
+                        seen.push(unsafe { (*block).data.with(|d| *d) });
+                        drop(unsafe { Box::from_raw(block) });
+                    }
+                }
                 node = next;
             }
         };
@@ -91,7 +100,7 @@ fn inbox_delivers_every_block_once() {
         }
         drain(inbox.take());
         seen.sort_unstable();
-        assert_eq!(seen, [10, 11, 20, 21]);
+        assert_eq!(seen, [10, 11, 12, 20, 21, 22]);
     });
 }
 
