@@ -45,7 +45,7 @@ pub struct Outgoing {
 /// Where a page's parcel is: neighbours in a segment, and the same slots of neighbouring segments, lie apart.
 fn place(page: &Meta) -> usize {
     let number = from_ref(page).addr() / size_of::<Meta>();
-    (number ^ number / PARCELS) % PARCELS
+    (number ^ (number / PARCELS)) % PARCELS
 }
 
 impl Outgoing {
