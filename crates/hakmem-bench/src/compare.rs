@@ -129,6 +129,9 @@ pub fn run(options: &Options) -> io::Result<bool> {
             summary,
             samples,
             traces,
+            probes: Vec::new(),
+            series: Vec::new(),
+            targets: Vec::new(),
             failures,
         };
         record

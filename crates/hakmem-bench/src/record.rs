@@ -40,8 +40,71 @@ pub struct Record {
     pub samples: Vec<Sample>,
     /// Every traced run.
     pub traces: Vec<Trace>,
+    /// Single figures of probes: what is wanted of an allocator beside time and peak memory of a workload.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub probes: Vec<ProbeSample>,
+    /// Curves: memory over time, time by threads, time by live blocks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub series: Vec<Series>,
+    /// What is to be reached, and what was.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub targets: Vec<Target>,
     /// Everything that went wrong, in words.
     pub failures: Vec<Failure>,
+}
+
+/// One figure of one probe, from a process of its own.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ProbeSample {
+    /// The probe.
+    pub probe: String,
+    /// The allocator, or the name given to the library.
+    pub allocator: String,
+    /// The round, from 0.
+    pub round: u32,
+    /// The figure.
+    pub value: f64,
+    /// Its unit.
+    pub unit: String,
+}
+
+/// One curve of one allocator.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Series {
+    /// What is drawn: curves of the same name share a chart.
+    pub name: String,
+    /// The allocator, or the name given to the library.
+    pub allocator: String,
+    /// What x is, with its unit.
+    pub x: String,
+    /// What y is, with its unit.
+    pub y: String,
+    /// The points, by x.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// One thing to reach.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Target {
+    /// A short name, unique in the record.
+    pub name: String,
+    /// What is to be reached, in words.
+    pub what: String,
+    /// What was reached; absent if it was not measured.
+    pub figure: Option<f64>,
+    /// The figure must not be above this.
+    pub limit: f64,
+    /// The unit of both; empty for ratios.
+    pub unit: String,
+    /// With what the figure was compared: the best peer's name and its figure.
+    pub against: String,
+}
+
+impl Target {
+    /// Whether it was reached.
+    pub fn met(&self) -> bool {
+        self.figure.is_some_and(|f| f <= self.limit)
+    }
 }
 
 /// One timed run in a process of its own.
