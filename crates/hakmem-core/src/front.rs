@@ -17,6 +17,7 @@ use crate::large::{self, LARGE_MAX};
 use crate::page::{self, Block, Kind, Meta};
 use crate::proto::inbox::Link;
 use crate::size_class::{self, MEDIUM_MAX, SMALL_MAX};
+use crate::sync::Ordering::Relaxed;
 use crate::thread::{self, State};
 use crate::{foreign, guard, os, purge, whale};
 use core::ptr::{NonNull, null_mut};
@@ -213,8 +214,7 @@ pub unsafe fn free16(p: *mut u8) {
         // SAFETY: in range: the metadata of a used segment.
         unsafe {
             let page = HOT.metas().wrapping_add(meta).cast::<Meta>();
-            let front = thread::front();
-            if core::ptr::eq(front, (*page).owner.get().cast()) {
+            if is_own(page) {
                 if Heap::push_freed(&*page, p.cast()) {
                     free_counted_down(page);
                 }
@@ -224,6 +224,41 @@ pub unsafe fn free16(p: *mut u8) {
     }
     // SAFETY: passed on.
     unsafe { free_elsewhere(p) }
+}
+
+/// Whether the calling thread has the heap that owns the page, or had when it was set aside.
+///
+/// A relaxed load and a comparison; as one instruction, which the compiler does not make of an atomic load.
+///
+/// # Safety
+/// The metadata of a used segment.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+unsafe fn is_own(page: *const Meta) -> bool {
+    const { assert!(core::mem::offset_of!(Meta, owner) == 0) };
+    // SAFETY: reads a word of the metadata.
+    unsafe {
+        core::arch::asm!(
+            "cmp {front}, qword ptr [{page}]",
+            "jne {other}",
+            front = in(reg) thread::front(),
+            page = in(reg) page,
+            other = label { return false },
+            options(readonly, nostack)
+        );
+    }
+    true
+}
+
+/// See above.
+///
+/// # Safety
+/// As above.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline(always)]
+unsafe fn is_own(page: *const Meta) -> bool {
+    // SAFETY: passed on.
+    core::ptr::eq(thread::front(), unsafe { (*page).owner.load(Relaxed) }.cast())
 }
 
 /// Frees a block whose size was at most `MEDIUM_MAX` and whose alignment may be 8: it is ours for certain.
@@ -237,8 +272,7 @@ pub unsafe fn free_known(p: *mut u8) {
         // SAFETY: as in `free16`.
         unsafe {
             let page = HOT.metas().wrapping_add((offset >> PAGE_SHIFT) * META).cast::<Meta>();
-            let front = thread::front();
-            if core::ptr::eq(front, (*page).owner.get().cast()) {
+            if is_own(page) {
                 if Heap::push_freed(&*page, p.cast()) {
                     free_counted_down(page);
                 }
@@ -258,7 +292,7 @@ pub unsafe fn free_known(p: *mut u8) {
 #[inline(never)]
 unsafe extern "C" fn free_counted_down(page: *const Meta) {
     // SAFETY: the caller found the page by arithmetic, and that this thread has the heap that owns it.
-    let (page, heap) = unsafe { (&*page, &*(*page).owner.get().cast::<Heap>()) };
+    let (page, heap) = unsafe { (&*page, &*(*page).owner.load(Relaxed).cast::<Heap>()) };
     heap.counted_down(page);
     if heap.released.get() {
         note_released(heap);
@@ -297,7 +331,7 @@ unsafe fn free_found(p: *mut u8, align: usize, site: usize) {
     };
     // Only pages of blocks have owners: for the most of what comes here one line of metadata is enough.
     let page = meta.head_of_block();
-    let owner = page.owner.get();
+    let owner = page.owner.load(Relaxed);
     if !owner.is_null() {
         if !p.addr().is_multiple_of(align) {
             guard::not_a_block(p, Some(meta));
@@ -336,8 +370,11 @@ unsafe fn free_block(page: &'static Meta, owner: *mut page::Owner, block: *mut B
                 }
             }
             State::Live(heap) => heap.free_remote(page, block),
-            // Its first call, and others will follow: it gets a heap for its batches. It may be the owner.
-            State::Empty if thread::with_heap(|_| Some(())).is_some() => free_block(page, owner, block),
+            // Its first call, and others will follow: it gets a heap for its parcels. That may be the owner, unless the
+            // page was set aside before the heap was had.
+            State::Empty if thread::with_heap(|_| Some(())).is_some() => {
+                free_block(page, page.owner.load(Relaxed), block);
+            }
             // A thread without a heap sends the block by itself.
             State::Empty | State::Dead => Heap::send_one(page, owner, block),
         }
@@ -355,7 +392,7 @@ pub unsafe fn size_of_block(p: *mut u8) -> Option<usize> {
     match meta.kind() {
         Kind::Page | Kind::Follow => {
             let head = meta.head();
-            if head.owner.get().is_null() {
+            if head.owner.load(Relaxed).is_null() {
                 guard::not_a_block(p, Some(meta));
             }
             Some(head.block_size.get() as usize)

@@ -25,7 +25,7 @@ use crate::proto::inbox::{Inbox, Link};
 use crate::remote::Outgoing;
 use crate::size_class::{CLASSES, SIZES, TABLE16};
 use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
-use crate::{large, os, segment, usage};
+use crate::{holes, large, os, segment, sparse, usage};
 use core::cell::Cell;
 use core::ptr::{NonNull, null_mut};
 use crossbeam_utils::CachePadded;
@@ -69,6 +69,10 @@ pub struct Heap {
     queue: [Cell<*mut Meta>; CLASSES],
     retained: Cell<*mut Meta>,
     retained_len: Cell<u32>,
+    /// Which of `cooling` is the oldest.
+    oldest: Cell<u32>,
+    /// Pages of which few blocks are out since a short time.
+    cooling: [Cell<*mut Meta>; COOLING],
     /// Pages that the heap has.
     pages: Cell<u32>,
     outgoing: Outgoing,
@@ -110,6 +114,10 @@ const _: () = assert!(size_of::<Heap>() == 4096);
 /// To walk all of them would cost 6 instructions a pair.
 const WALK_EVERY: u32 = 128;
 
+/// Pages that come to have few blocks out before another such is set aside: time for the rest of its blocks to come
+/// back too, where all are being freed.
+const COOLING: usize = 4;
+
 /// Pages of a class that a heap has claimed before fresh ones are faulted in whole.
 const FILLED: u32 = 4;
 
@@ -119,8 +127,12 @@ const REPORT_BYTES: u64 = 1 << 20;
 /// A block, and whether all of it is zero.
 pub type Fresh = (NonNull<Block>, bool);
 
-fn inbox_of(owner: *mut Owner) -> &'static Inbox<Parcel> {
-    // SAFETY: owners are heaps, which are for ever; the inbox may be shared.
+/// The inbox of an owner of pages.
+pub fn inbox_of(owner: *mut Owner) -> &'static Inbox<Parcel> {
+    if owner == sparse::owner() {
+        return sparse::inbox();
+    }
+    // SAFETY: all other owners are heaps, which are for ever; the inbox may be shared.
     unsafe { &(*owner.cast::<Heap>()).inbox }
 }
 
@@ -199,9 +211,17 @@ impl Heap {
             if page.carved.get() < page.cap.get() {
                 return Some((self.carve(class, page), page.zero.get()));
             }
+            if let Some(block) = self.fill_hole(class, page) {
+                return Some((block, false));
+            }
             self.put_to_sleep(class, page);
         }
         self.send_mail();
+        if let Some(page) = sparse::take_back(class, self.owner(), inbox_of) {
+            self.pages.set(self.pages.get() + 1);
+            self.push_front(class, page);
+            return self.refill_further(class);
+        }
         let page = self.new_page(class)?;
         self.push_front(class, page);
         Some((self.carve(class, page), page.zero.get()))
@@ -226,12 +246,12 @@ impl Heap {
     /// Takes a page's whole list: its first block is returned, the rest becomes the heap's.
     #[inline(always)]
     fn take(&self, class: usize, page: &Meta) -> NonNull<Block> {
+        debug_assert!(page.place.get() == Place::Resting || page.owner.load(Relaxed) == self.owner());
         let list = page.free.replace(null_mut());
-        let length = page.carved.get() as i32 - page.needed.get();
-        page.needed.set(page.carved.get() as i32);
-        if page.place.get() == Place::Resting {
-            page.place.set(Place::Queue);
-            page.owner.set(self.owner());
+        let length = page.listed();
+        page.count_down(page.carved.get() as i32 - i32::from(page.absent.get()), 0);
+        if page.place.get() != Place::Queue {
+            self.back_in_use(page);
         }
         let counts = &self.counts[class];
         add(&counts.handed, length as u64);
@@ -245,6 +265,29 @@ impl Heap {
         unsafe {
             self.front.free[class].set((*list).next.get());
             NonNull::new_unchecked(list)
+        }
+    }
+
+    /// The current page was resting or cooling.
+    #[cold]
+    #[inline(never)]
+    fn back_in_use(&self, page: &Meta) {
+        self.stop_cooling(page);
+        page.place.set(Place::Queue);
+        page.owner.store(self.owner(), Relaxed);
+    }
+
+    /// Blocks of the page's first hole: the first is returned, the rest becomes the heap's list.
+    fn fill_hole(&self, class: usize, page: &Meta) -> Option<NonNull<Block>> {
+        let (first, count) = holes::fill(page)?;
+        page.needed.set(page.needed.get() + count as i32);
+        // They came back before the hole was dug, which was not counted yet.
+        add(&self.counts[class].handed, u64::from(count));
+        add(&self.counts[class].returned, i64::from(count));
+        // SAFETY: blocks of the page that were absent; a list of at least one.
+        unsafe {
+            self.front.free[class].set(Block::next(first));
+            NonNull::new(first)
         }
     }
 
@@ -273,6 +316,7 @@ impl Heap {
 
     /// Takes the first page of the queue out: all its blocks are out.
     fn put_to_sleep(&self, class: usize, page: &Meta) {
+        debug_assert!(page.absent.get() == 0 && page.listed() == 0);
         self.unlink(class, page);
         let threshold = (page.cap.get() / policy::WAKE_FRACTION.get().max(1)).max(1) as i32;
         page.wake_at.set(threshold);
@@ -380,15 +424,21 @@ impl Heap {
             let block = Parcel::block(parcel).cast();
             let Some(slot) = page::lookup(block) else { guard::corrupt(block) };
             let page = slot.head_of_block();
-            if page.owner.get() != self.owner() {
-                guard::corrupt(block);
+            // SAFETY: the parcel is this heap's since it was taken, and is left alone once it is spliced or passed on.
+            let (next, length) = unsafe { (Parcel::next(parcel), Parcel::len(parcel)) };
+            let owner = page.owner.load(Relaxed);
+            if owner != self.owner() {
+                // The page was set aside meanwhile.
+                if owner.is_null() {
+                    guard::corrupt(block);
+                }
+                // SAFETY: as above.
+                unsafe { inbox_of(owner).push_chain(parcel, parcel) };
+                parcel = next;
+                continue;
             }
-            // SAFETY: the parcel is this heap's since it was taken, and is left alone once it is spliced.
-            let (next, length) = unsafe {
-                let rest = (Parcel::next(parcel), Parcel::len(parcel));
-                page.free.set(Parcel::splice(parcel, page.free.get()));
-                rest
-            };
+            // SAFETY: as above.
+            unsafe { page.free.set(Parcel::splice(parcel, page.free.get())) };
             page.needed.set(page.needed.get() - length as i32);
             if page.needed.get() <= 0 {
                 self.wake_or_empty(page);
@@ -406,28 +456,80 @@ impl Heap {
     }
 
     fn wake_or_empty(&self, page: &Meta) {
+        debug_assert!(page.owner.load(Relaxed) == self.owner() && page.place.get() != Place::Sparse);
         let class = usize::from(page.class.get());
-        if page.place.get() == Place::Asleep {
+        // A merged parcel may have gone beyond the threshold.
+        let out = if page.place.get() == Place::Asleep {
             page.place.set(Place::Queue);
-            // A merged run may have gone beyond the threshold.
-            page.needed.set(page.carved.get() as i32 - page.wake_at.get() + page.needed.get());
             add(&self.counts[class].wakes, 1);
             self.push_second(class, page);
-            if page.needed.get() > 0 {
-                return;
+            let out = page.carved.get() as i32 - page.wake_at.get() + page.needed.get();
+            let base = sparse::most_out(page.cap.get());
+            if out > i32::from(base) {
+                return page.count_down(out, base);
             }
+            out
+        } else {
+            page.needed.get() + i32::from(page.base.get())
+        };
+        page.count_down(out, 0);
+        if out > 0 {
+            return self.cool(class, page);
         }
-        if page.needed.get() < 0 {
+        if out < 0 {
             guard::double_free(page.free.get().cast(), page);
         }
+        self.stop_cooling(page);
         if self.queue[class].get() == page.raw() && page.next.get().is_null() {
             // The class's only page: giving it up would only mean claiming it again.
             page.place.set(Place::Resting);
-            page.owner.set(null_mut());
+            page.owner.store(null_mut(), Relaxed);
             return;
         }
         self.unlink(class, page);
         self.give_up(class, page, policy::RETAINED_PAGES.get());
+    }
+
+    // ---- pages with few blocks out ----------------------------------------------------------------------------
+
+    /// Few blocks of the page are out: it is set aside once some other pages have come to that.
+    fn cool(&self, class: usize, page: &Meta) {
+        if self.queue[class].get() == page.raw() {
+            return; // The current page.
+        }
+        page.place.set(Place::Cooling);
+        let i = self.oldest.get() as usize % COOLING;
+        self.oldest.set(i as u32 + 1);
+        let oldest = self.cooling[i].replace(page.raw());
+        // SAFETY: the heap's own pages (see `stop_cooling`).
+        if let Some(oldest) = unsafe { oldest.as_ref() } {
+            self.set_aside(oldest);
+        }
+    }
+
+    fn set_aside(&self, page: &Meta) {
+        let class = usize::from(page.class.get());
+        page.place.set(Place::Queue);
+        if self.queue[class].get() == page.raw() {
+            return; // The current page by now.
+        }
+        self.unlink(class, page);
+        if sparse::set_aside(page) {
+            self.pages.set(self.pages.get() - 1);
+            self.released.set(true);
+        } else {
+            self.push_second(class, page);
+        }
+    }
+
+    /// The page is not to be set aside any more.
+    fn stop_cooling(&self, page: &Meta) {
+        if page.place.get() == Place::Cooling {
+            page.place.set(Place::Queue);
+            for cooling in self.cooling.iter().filter(|c| c.get() == page.raw()) {
+                cooling.set(null_mut());
+            }
+        }
     }
 
     /// Ends an empty page that is in no queue; it is retained if there are fewer than `keep`.
@@ -435,7 +537,7 @@ impl Heap {
         let blocks = page.carved.get();
         let counts = &self.counts[class];
         if counts.empties.get().is_multiple_of(WALK_EVERY) && !self.inherited.get() {
-            guard::walk(page.free.get(), blocks as i32, page);
+            guard::walk(page.free.get(), page.listed(), page);
         }
         add(&counts.returned, i64::from(blocks));
         add(&counts.empties, 1);
@@ -493,6 +595,7 @@ impl Heap {
     // ---- queues -----------------------------------------------------------------------------------------------
 
     fn unlink(&self, class: usize, page: &Meta) {
+        debug_assert!(page.place.get() == Place::Resting || page.owner.load(Relaxed) == self.owner());
         let (prev, next) = (page.prev.get(), page.next.get());
         // SAFETY: neighbours in the queue are this heap's pages.
         unsafe {
@@ -561,6 +664,12 @@ impl Heap {
                 {
                     self.unlink(class, page);
                     self.give_up(class, page, 0);
+                }
+            }
+            for cooling in &self.cooling {
+                // SAFETY: the heap's own pages (see `stop_cooling`).
+                if let Some(page) = unsafe { cooling.replace(null_mut()).as_ref() } {
+                    self.set_aside(page);
                 }
             }
             self.large.empty();

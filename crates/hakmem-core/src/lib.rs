@@ -9,7 +9,7 @@
 //! ```
 //!
 //! The layers, each using only those before it: `sync`, `os`, `size_class`, `policy`, `proto`, `arena`, `page`, `guard`,
-//! `parcel`, `usage`, `segment`, `large`, `whale`, `remote`, `heap`, `foreign`, `thread` with `purge`, `front`, and the doors `global`,
+//! `parcel`, `usage`, `segment`, `large`, `whale`, `holes`, `sparse`, `remote`, `heap`, `foreign`, `thread` with `purge`, `front`, and the doors `global`,
 //! `c`, `stats`, `options`. Each module opens with its idea and its rules; SAFETY comments cite them.
 #![no_std]
 
@@ -32,6 +32,7 @@ not_under_loom! {
     mod global;
     mod guard;
     mod heap;
+    mod holes;
     mod large;
     mod options;
     mod os;
@@ -42,6 +43,7 @@ not_under_loom! {
     mod remote;
     mod segment;
     mod size_class;
+    mod sparse;
     mod thread;
     mod usage;
     mod whale;

@@ -24,9 +24,10 @@ const fn number(name: &'static str, knob: &'static Knob, from: u32, to: u32) -> 
 }
 
 /// `HAKMEM_SCAVENGER=0` forbids the thread, any other number is the MiB at which it is made.
-static CHOICES: [Choice; 10] = [
+static CHOICES: [Choice; 11] = [
     number("CARVE_BYTES", &policy::CARVE_BYTES, 16, 65536),
     number("WAKE_FRACTION", &policy::WAKE_FRACTION, 1, 1024),
+    number("SPARSE_BLOCKS", &policy::SPARSE_BLOCKS, 0, 255),
     number("RETAINED_PAGES", &policy::RETAINED_PAGES, 0, 1024),
     number("BATCH_BYTES", &policy::BATCH_BYTES, 0, 1 << 20),
     number("POPULATE_FROM_PAGES", &policy::POPULATE_FROM_PAGES, 0, u32::MAX),

@@ -4,21 +4,23 @@
 //! blocks on the page's own list; when the heap's list for the class is empty, it takes the page's list whole. So
 //! neither malloc nor free counts anything but `needed`:
 //!
-//! - page in its class's queue: `needed` blocks are out (with the program, in the heap's list, or on their way through
-//!   an inbox). Zero means empty.
+//! - page in its class's queue: `needed + base` blocks are out (with the program, in the heap's list, or on their way
+//!   through an inbox). Zero means that only `base` are left: none, or so few that the page is to be set aside (`sparse`).
 //! - page asleep, that is, put aside because every block was out: `needed` more frees make it worth waking.
 //!
-//! In both, the free that brings it to zero takes the slow path; one branch serves both.
+//! In all, the free that brings it to zero takes the slow path; one branch serves them.
 //!
 //! ```text
-//! carved blocks = needed + length of `free`            (in the queue)
-//! wake threshold = needed + length of `free`           (asleep)
+//! carved blocks = needed + base + length of `free` + absent     (in the queue)
+//! wake threshold = needed + length of `free`                    (asleep)
 //! ```
 //!
 //! Rules
-//! 1. The first line of a page's metadata is written by its owner only: the thread that holds the heap in `owner`.
-//!    Others read `owner` alone, and only for a block that is live: it was written before the block was handed out and
-//!    will not change before it came back, so the read is a plain one.
+//! 1. The first line of a page's metadata is written by its owner only: the thread that holds the heap in `owner`, or
+//!    `sparse`'s lock for its pages. Others read `owner` and `block_size` alone, and only for a block that is live. While
+//!    one is, `block_size` stands; `owner` changes when the page is set aside or taken back, so it may be the former one
+//!    that is read, and who gets blocks of a page that is no longer its passes them on. A thread never takes a page for
+//!    its own that is not: what it read last of `owner` is not older than what it wrote there, or the heap's last thread.
 //! 2. `owner` is null unless blocks of the page are out: freeing into an empty page takes the slow path, and is seen.
 //! 3. The second line is written by who owns the slot (see `proto::slots`), before a block of it is handed out and
 //!    after the last came back.
@@ -27,7 +29,7 @@
 use crate::arena::{self, Arena, META, PAGE, SEGMENT, SEGMENT_META};
 use crate::proto::inbox::Link;
 use crate::proto::slots::Slots;
-use crate::sync::{AtomicU8, AtomicU32, Ordering::Relaxed};
+use crate::sync::{AtomicPtr, AtomicU8, AtomicU32, Ordering::Relaxed};
 use core::cell::Cell;
 use core::ptr::null_mut;
 
@@ -83,6 +85,10 @@ pub enum Place {
     Resting = 2,
     /// Among the heap's retained empty pages.
     Retained = 3,
+    /// In the queue, with few blocks out: about to be set aside.
+    Cooling = 4,
+    /// Set aside, with few blocks out.
+    Sparse = 5,
 }
 
 /// Metadata of one slot.
@@ -90,7 +96,7 @@ pub enum Place {
 pub struct Meta {
     // The owner's line (rule 1).
     /// The heap whose blocks these are.
-    pub owner: Cell<*mut Owner>,
+    pub owner: AtomicPtr<Owner>,
     /// Freed blocks.
     pub free: Cell<*mut Block>,
     /// The countdown.
@@ -111,9 +117,17 @@ pub struct Meta {
     pub place: Cell<Place>,
     /// True if the memory was zero when the page was claimed.
     pub zero: Cell<bool>,
+    /// Blocks that are out when `needed` is zero.
+    pub base: Cell<u8>,
     /// Asleep: what the countdown started from.
     pub wake_at: Cell<i32>,
-    _pad: [u8; 8],
+    /// See `holes`.
+    pub holes: Cell<u16>,
+    /// See `holes`.
+    pub absent: Cell<u16>,
+    /// Set aside: nothing changed since its holes were dug.
+    pub dug: Cell<bool>,
+    _pad: [u8; 3],
 
     // The slot's line (rule 3).
     kind: AtomicU8,
@@ -123,7 +137,8 @@ pub struct Meta {
     pub span: AtomicU32,
     /// For a whale: segments of its run, the span and the reserve behind it.
     pub reserve: AtomicU32,
-    /// For a whale: when it was freed, in coarse milliseconds; while it is live, how often it grew.
+    /// For a page set aside and for a whale: when it was, or was freed, in coarse milliseconds. For a whale that is live: how
+    /// often it grew.
     pub stamp: AtomicU32,
     _pad2: [u8; 16],
     /// Of the whole segment; used in the metadata of its first slot only.
@@ -217,7 +232,7 @@ impl Meta {
     /// the second line is read for the others alone.
     #[inline]
     pub fn head_of_block(&'static self) -> &'static Meta {
-        if self.owner.get().is_null() { self.head() } else { self }
+        if self.owner.load(Relaxed).is_null() { self.head() } else { self }
     }
 
     /// A raw pointer, for lists of pages.
@@ -230,6 +245,9 @@ impl Meta {
     pub fn open(&self, owner: *mut Owner, class: usize, block_size: u32, span: u32, zero: bool) {
         self.free.set(null_mut());
         self.needed.set(0);
+        self.base.set(0);
+        self.holes.set(0);
+        self.absent.set(0);
         self.carved.set(0);
         self.cap.set(span * PAGE as u32 / block_size);
         self.block_size.set(block_size);
@@ -239,17 +257,35 @@ impl Meta {
         self.span.store(span, Relaxed);
         for i in 1..span {
             let follow = self.forward(i);
-            follow.owner.set(null_mut());
+            follow.owner.store(null_mut(), Relaxed);
             follow.back.store(i as u8, Relaxed);
             follow.set_kind(Kind::Follow);
         }
         self.set_kind(Kind::Page);
-        self.owner.set(owner);
+        self.owner.store(owner, Relaxed);
+    }
+
+    /// Its length.
+    pub fn bytes(&self) -> usize {
+        self.span.load(Relaxed) as usize * PAGE
+    }
+
+    /// Blocks in `free`, of a page in a queue.
+    #[inline(always)]
+    pub fn listed(&self) -> i32 {
+        let absent = i32::from(self.absent.get()) + i32::from(self.base.get());
+        self.carved.get() as i32 - absent - self.needed.get()
+    }
+
+    /// Sets the countdown of a page in a queue of which `out` blocks are out, to end when only `base` are.
+    pub fn count_down(&self, out: i32, base: u8) {
+        self.base.set(base);
+        self.needed.set(out - i32::from(base));
     }
 
     /// Ends the page: freeing into it is an error from now on (rule 2).
     pub fn close(&self) {
-        self.owner.set(null_mut());
+        self.owner.store(null_mut(), Relaxed);
         for i in 0..self.span.load(Relaxed) {
             self.forward(i).set_kind(Kind::Free);
         }

@@ -24,6 +24,8 @@ impl Knob {
 pub static CARVE_BYTES: Knob = Knob::new(4096);
 /// A full page is worth waking once one in this many of its blocks is free.
 pub static WAKE_FRACTION: Knob = Knob::new(8);
+/// A page of which no more blocks than these are out is set aside, and its holes given back; 0: none is.
+pub static SPARSE_BLOCKS: Knob = Knob::new(8);
 /// Empty pages that a heap keeps for itself.
 pub static RETAINED_PAGES: Knob = Knob::new(4);
 /// Bytes of blocks on their way to one owner that a thread keeps before it sends them.

@@ -9,6 +9,7 @@ use crate::guard;
 use crate::page::{Block, Meta, Owner};
 use crate::parcel::Parcel;
 use crate::proto::inbox::{Inbox, Link};
+use crate::sync::Ordering::Relaxed;
 use core::cell::Cell;
 use core::ptr::{from_ref, null, null_mut};
 
@@ -97,8 +98,8 @@ impl Outgoing {
         let Some(page) = (unsafe { self.open[i].page.replace(null()).as_ref() }) else { return };
         self.filling.set(self.filling.get() & !(1 << i));
         let parcel = self.open[i].parcel.get();
-        // It has blocks that have not come back, so its owner is what it was.
-        let owner = page.owner.get();
+        // Maybe the last owner by now, who will pass the parcel on (`page` rule 1).
+        let owner = page.owner.load(Relaxed);
         // Heaps are 4 KiB apart.
         let i = (owner.addr() >> 12) % BATCHES;
         let batch = &self.batches[i];

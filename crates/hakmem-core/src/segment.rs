@@ -104,6 +104,14 @@ fn choose_huge(head: &Meta, n: u32) {
     }
 }
 
+/// Takes the wish for huge pages back from the segment of `page`.
+pub fn refuse_huge(page: &Meta) {
+    if page.segment().huge.swap(0, Relaxed) != 0 {
+        let (arena, segment) = page.segment_in_arena();
+        os::refuse_huge(head_of(arena, segment).start().addr(), SEGMENT);
+    }
+}
+
 /// Counts bytes of carved small blocks, in steps that a heap chooses.
 pub fn note_carved(change: i64) {
     CARVED.fetch_add(change, Relaxed);

@@ -1,6 +1,7 @@
 //! What the process has done so far, read without allocating.
 
-use crate::{arena, foreign, large, os, purge, thread, usage, whale};
+use crate::size_class::CLASSES;
+use crate::{arena, foreign, large, os, purge, sparse, thread, usage, whale};
 
 /// One kind of system call.
 #[derive(Debug, Clone, Copy, Default)]
@@ -64,6 +65,7 @@ pub fn process() -> Stats {
             returned += counts.returned.get();
         }
     }
+    let set_aside: u64 = (0..CLASSES).map(sparse::returned).sum();
     let (whale_handed, whale_returned, _) = whale::counts();
     let (live, peak) = usage::live();
     let (reserved, committed) = arena::totals();
@@ -73,7 +75,7 @@ pub fn process() -> Stats {
     };
     Stats {
         allocations: handed + whale_handed,
-        frees: returned.max(0) as u64 + large::stray_frees() + whale_returned,
+        frees: (returned + set_aside as i64).max(0) as u64 + large::stray_frees() + whale_returned,
         live_bytes: live,
         peak_live_bytes: peak,
         reserved_bytes: reserved as u64,

@@ -268,6 +268,32 @@ fn the_lock_excludes() {
     });
 }
 
+/// Who only tries the lock gets it or leaves it alone. Broken on purpose: a guard made before it is known whether the
+/// lock was got, which unlocks it for whoever has it: loom reports the race.
+#[test]
+fn trying_the_lock_leaves_its_holder_alone() {
+    loom::model(|| {
+        let lock = Arc::new(Lock::new());
+        let inside = Arc::new(UnsafeCell::new(0));
+        let visit = |lock: &Lock, inside: &UnsafeCell<i32>, me| match lock.try_lock_as(me) {
+            Some(_held) => inside.with_mut(|n| unsafe { *n += 1 }),
+            None => {}
+        };
+        let others: Vec<_> = (2..4)
+            .map(|me| {
+                let (lock, inside) = (lock.clone(), inside.clone());
+                thread::spawn(move || visit(&lock, &inside, me))
+            })
+            .collect();
+        visit(&lock, &inside, 1);
+        for other in others {
+            other.join().unwrap();
+        }
+        let visits = inside.with(|n| unsafe { *n });
+        assert!((1..=3).contains(&visits) && lock.try_lock_as(1).is_some());
+    });
+}
+
 /// A page in miniature: the owner's list and the inbox, as the rules of `page` and `heap` have them.
 struct Page {
     /// The owner's; loom reports anybody else.

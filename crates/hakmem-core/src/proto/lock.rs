@@ -45,7 +45,8 @@ impl Lock {
         let got = self
             .state
             .compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed);
-        got.is_ok().then_some(Guard(self))
+        // Not `then_some`: a guard that is made is dropped, and that would unlock.
+        got.is_ok().then(|| Guard(self))
     }
 
     /// True if thread `me` holds the lock: only it can say so of itself.

@@ -1,7 +1,7 @@
 //! Giving memory back: what has been free for the decay goes to the system, driven from slow paths, by `trim`, and by
 //! the scavenger, a thread that exists only once a good deal of freed memory lies idle.
 //!
-//! A pass merges the mail of idle heaps, then walks the whale cache and the segments that have EMPTY slots. It owns what
+//! A pass merges the mail of idle heaps, digs holes in the pages that were set aside, then walks the whale cache and the segments that have EMPTY slots. It owns what
 //! it gives back while it does so (see `proto::slots`), so it runs beside everything else; `LOCK` only keeps two passes
 //! apart.
 
@@ -9,7 +9,8 @@ mod scavenger;
 
 use crate::proto::lock::Lock;
 use crate::sync::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use crate::{arena, os, policy, segment, thread, whale};
+use crate::heap::inbox_of;
+use crate::{arena, os, policy, segment, sparse, thread, whale};
 
 pub use scavenger::{after_fork, stop};
 
@@ -26,7 +27,7 @@ pub fn purged_bytes() -> u64 {
 
 /// Bytes that are free and not given back.
 pub fn idle_bytes() -> usize {
-    segment::dirty_bytes() + whale::cached_bytes()
+    segment::dirty_bytes() + whale::cached_bytes() + sparse::idle_bytes()
 }
 
 /// Called where memory became free: makes a pass if one is due, and wakes the scavenger if there is work for it.
@@ -66,7 +67,7 @@ pub fn all() -> usize {
 
 fn run(now: u32, decay: u32) -> usize {
     thread::tidy_idle();
-    let mut given = whale::purge(now, decay);
+    let mut given = sparse::purge(now, decay, inbox_of) + whale::purge(now, decay);
     for arena in arena::all() {
         for segment in arena.listed(arena::DIRTY_ROW) {
             given += segment::purge(arena, segment, now, decay);

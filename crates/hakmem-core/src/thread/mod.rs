@@ -9,7 +9,7 @@
 //!    merging of an idle heap's mail); acquire when it is moved, release when it is moved back. Popping a heap from the
 //!    pool gives the right to wait for it, so that each has one next owner.
 //! 2. The thread's word is set before anything is called that may itself allocate (`pthread_*`).
-//! 3. Locks are taken in the order foreign, purge, heaps, whale, arena; fork holds them all.
+//! 3. Locks are taken in the order foreign, purge, heaps, sparse, whale, arena; fork holds them all.
 
 mod tls;
 
@@ -23,7 +23,7 @@ use crate::sync::{
     AtomicPtr, AtomicU8, AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
-use crate::{arena, foreign, os, purge, segment, whale};
+use crate::{arena, foreign, os, purge, segment, sparse, whale};
 use core::cell::UnsafeCell;
 use core::ptr::null_mut;
 
@@ -263,7 +263,7 @@ static TAKEN: AtomicU32 = AtomicU32::new(0);
 /// Forks inside the handlers of this thread's fork.
 static DEPTH: AtomicU32 = AtomicU32::new(0);
 /// Every lock, in the order they are taken in (rule 3).
-static LOCKS: [&Lock; 5] = [&foreign::LOCK, &purge::LOCK, &HEAPS_LOCK, &whale::LOCK, &arena::LOCK];
+static LOCKS: [&Lock; 6] = [&foreign::LOCK, &purge::LOCK, &HEAPS_LOCK, &sparse::LOCK, &whale::LOCK, &arena::LOCK];
 
 extern "C" fn before_fork() {
     let me = os::thread_token();
@@ -308,6 +308,7 @@ extern "C" fn after_fork_in_child() {
     }
     purge::after_fork();
     whale::reset_counts();
+    sparse::reset_counts();
     let own = front();
     for heap in all_heaps() {
         heap.reset_counts();
