@@ -685,6 +685,20 @@ impl Heap {
         });
     }
 
+    /// The thread ends: what it holds of other heaps and of the segments goes back. O(1).
+    pub fn hand_over(&self) {
+        self.busy(|| {
+            self.send_mail();
+            self.large.empty();
+            self.report_live();
+        });
+    }
+
+    /// Pages that the heap has.
+    pub fn pages(&self) -> u32 {
+        self.pages.get()
+    }
+
     /// True if other threads have freed blocks that are not merged yet.
     pub fn has_mail(&self) -> bool {
         !self.inbox.is_empty()
