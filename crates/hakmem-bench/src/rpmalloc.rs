@@ -47,8 +47,8 @@ fn ensure_heap() {
 #[cold]
 fn enter() {
     static PROCESS: std::sync::Once = std::sync::Once::new();
-    // SAFETY: once for the process, before any other call to the library.
     PROCESS.call_once(|| {
+        // SAFETY: once for the process, before any other call to the library.
         unsafe { rpmalloc_sys::rpmalloc_initialize() };
     });
     // SAFETY: the process is initialised; a thread that has a heap keeps it.
