@@ -6,6 +6,7 @@
 //! under criterion.
 
 pub mod allocators;
+pub mod best;
 pub mod child;
 pub mod compare;
 pub mod heap;

@@ -51,7 +51,7 @@ pub fn replace<A: Subject>(threads: u64, ops: u64, meter: &mut Meter) {
 /// Blocks of a burst, in turn.
 const BURSTS: [usize; 4] = [25, 100, 400, 1600];
 /// Sizes of a burst, in turn.
-const SIZES: [usize; 5] = [16, 64, 128, 512, 4096];
+const SIZES: [usize; 5] = [16, 32, 64, 128, 256];
 
 /// The workload of bursts: blocks of one size are allocated, then freed oldest first.
 pub fn bursts<A: Subject>(ops: u64, meter: &mut Meter) {
