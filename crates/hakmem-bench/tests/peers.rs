@@ -113,6 +113,7 @@ fn rpmalloc_serves() {
 fn the_system_serves_itself() {
     // SAFETY: callers pass blocks of the C library.
     serves::<System>("system", |p| unsafe { libc::malloc_usable_size(p.cast()) });
+    threads_come_and_go::<System>();
 }
 
 /// An allocator that exported `malloc` would be measured under the system's name, too.
