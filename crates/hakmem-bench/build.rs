@@ -24,14 +24,15 @@ fn main() {
     println!("cargo:rerun-if-changed={lock}");
     println!("cargo:rerun-if-changed=build.rs");
     let text = fs::read_to_string(lock).unwrap_or_default();
-    set(
-        "MIMALLOC_CRATE_VERSION",
-        locked(&text, "mimalloc").unwrap_or("unknown"),
-    );
-    set(
-        "HAKMEM_CORE_VERSION",
-        locked(&text, "hakmem-core").unwrap_or("unknown"),
-    );
+    for (variable, package) in [
+        ("HAKMEM_CORE_VERSION", "hakmem-core"),
+        ("JEMALLOC_CRATE_VERSION", "tikv-jemallocator"),
+        ("MIMALLOC_CRATE_VERSION", "mimalloc"),
+        ("RPMALLOC_CRATE_VERSION", "rpmalloc-sys"),
+        ("SNMALLOC_CRATE_VERSION", "snmalloc-rs"),
+    ] {
+        set(variable, locked(&text, package).unwrap_or("unknown"));
+    }
 }
 
 fn set(name: &str, value: &str) {

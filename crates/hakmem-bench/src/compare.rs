@@ -1,6 +1,7 @@
 //! `hakmem-bench compare`: workloads × allocators, each measurement in a fresh process.
 
 use crate::allocators;
+use crate::best;
 use crate::child::{self, Capture, ending};
 use crate::machine::{Build, Machine};
 use crate::progress::Progress;
@@ -35,6 +36,9 @@ pub struct Options {
     /// Times that each measurement is taken [default: 5, or 3 with --quick]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: Option<u32>,
+    /// Print a row per workload and allocator, not only the best peer of each workload
+    #[arg(long)]
+    pub details: bool,
     /// Write the record with every sample to this file
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
@@ -107,7 +111,10 @@ pub fn run(options: &Options) -> io::Result<bool> {
         ..
     } = comparison;
     let summary = Summary::new(&workloads, &allocators, &base, &samples, &traces);
-    print!("{}", summary.table());
+    match best::table(&summary) {
+        Some(brief) if !options.details => print!("{brief}\n{}", summary.overall_table()),
+        _ => print!("{}", summary.table()),
+    }
     let good = failures.is_empty();
     for failure in &failures {
         eprintln!(

@@ -157,6 +157,14 @@ impl<A: Subject> Block<A> {
         unsafe { self.ptr.add(at).write_volatile(byte) };
     }
 
+    /// The sum of its bytes, all of which must have been written.
+    #[inline]
+    pub fn sum(&self) -> u64 {
+        // SAFETY: the block has `size` bytes, written as the caller says, and is borrowed.
+        let bytes = unsafe { std::slice::from_raw_parts(self.ptr.as_ptr(), self.size) };
+        bytes.iter().map(|&b| u64::from(b)).sum()
+    }
+
     /// Reads the byte at `at`, which must have been written, or belong to a zeroed block.
     #[inline]
     pub fn read(&self, at: usize) -> u8 {
@@ -200,6 +208,34 @@ impl<A: Subject> Drop for Block<A> {
         let Heap(_) = self.heap;
         // SAFETY: `ptr` came from this allocator with this layout, and its only owner goes away.
         unsafe { A::subject().dealloc(self.ptr.as_ptr(), layout(self.size)) };
+    }
+}
+
+/// A block known by its address alone; its size stands in its first 8 bytes. Dropping it reads the size and frees it.
+pub struct Unsized<A: Subject> {
+    token: NonNull<u8>,
+    block: PhantomData<Block<A>>,
+}
+
+// SAFETY: as for `Block`.
+unsafe impl<A: Subject> Send for Unsized<A> {}
+
+impl<A: Subject> From<Block<A>> for Unsized<A> {
+    #[inline(always)]
+    fn from(block: Block<A>) -> Self {
+        let token = NonNull::new(block.into_token()).expect("a block has an address");
+        Self {
+            token,
+            block: PhantomData,
+        }
+    }
+}
+
+impl<A: Subject> Drop for Unsized<A> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // SAFETY: `from` took the token from a block of `A`, and its only owner goes away.
+        drop(unsafe { Block::<A>::from_token(self.token.as_ptr()) });
     }
 }
 
@@ -289,6 +325,9 @@ mod tests {
         // SAFETY: the token was just made and is used once.
         let back = unsafe { Block::<System>::from_token(block.into_token()) }.expect("not null");
         assert_eq!((back.size(), back.read(99)), (100_000, 7));
+        let headed = Unsized::from(back);
+        // SAFETY: the block is alive, and begins with its size.
+        assert_eq!(unsafe { headed.token.cast::<usize>().read() }, 100_000);
     }
 
     #[test]

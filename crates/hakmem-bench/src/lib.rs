@@ -6,16 +6,20 @@
 //! under criterion.
 
 pub mod allocators;
+pub mod best;
 pub mod child;
 pub mod compare;
 pub mod heap;
 pub mod machine;
 pub mod meter;
+pub mod peers;
 pub mod preload;
 pub mod progress;
 pub mod record;
 pub mod report;
 pub mod rng;
+#[cfg(feature = "rpmalloc")]
+pub mod rpmalloc;
 pub mod run_one;
 pub mod stats;
 pub mod storage;

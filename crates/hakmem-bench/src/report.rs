@@ -116,7 +116,13 @@ impl Summary {
         let rows: Vec<Vec<String>> = self.rows.iter().map(Row::cells).collect();
         let mut text = markdown(&header, &rows);
         text.push('\n');
+        text.push_str(&self.overall_table());
+        text
+    }
 
+    /// The table of the allocators alone.
+    pub fn overall_table(&self) -> String {
+        let base = format!("× {}", self.base);
         let header = [
             "geomean",
             "workloads",
@@ -125,8 +131,7 @@ impl Summary {
             "slowest workload",
         ];
         let rows: Vec<Vec<String>> = self.overall.iter().map(Overall::cells).collect();
-        text.push_str(&markdown(&header, &rows));
-        text
+        markdown(&header, &rows)
     }
 }
 
@@ -205,7 +210,8 @@ fn ratio(value: Option<f64>, base: Option<f64>) -> Option<f64> {
     Some(value? / base?).filter(|r| r.is_finite() && *r > 0.0)
 }
 
-fn cell(value: Option<String>) -> String {
+/// A figure, or a dash where there is none.
+pub(crate) fn cell(value: Option<String>) -> String {
     value.unwrap_or_else(|| "-".to_owned())
 }
 

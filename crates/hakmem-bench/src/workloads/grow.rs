@@ -9,7 +9,7 @@ pub fn double_to<A: Subject>(end: usize) {
     let mut buffer = Heap::<A>::new().block(16);
     while buffer.size() < end {
         let old = buffer.size();
-        buffer.resize(old * 2);
+        buffer.resize((old * 2).min(end));
         buffer.write_every(old, PAGE);
     }
 }
@@ -21,6 +21,11 @@ pub fn doubling<A: Subject>(ops: u64, meter: &mut Meter) {
             double_to::<A>(64 << 20);
         }
     });
+}
+
+/// The workload of one such buffer that grows until it has `mib` MiB.
+pub fn doubling_to<A: Subject>(mib: u64, meter: &mut Meter) {
+    meter.measure(|| double_to::<A>((mib as usize) << 20));
 }
 
 /// Buffers grown by half from 1 MiB to 256 MiB, all of their bytes written.

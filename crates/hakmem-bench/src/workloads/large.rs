@@ -55,6 +55,23 @@ pub fn zeroed<A: Subject>(ops: u64, meter: &mut Meter) {
     });
 }
 
+/// Twenty buffers of 5–25 MiB, random ones of which are replaced by fresh ones, every page written.
+pub fn buffers<A: Subject>(ops: u64, meter: &mut Meter) {
+    const LIVE: usize = 20;
+    let mut slots = Table::<Option<Block<A>>>::filled(LIVE, |_| None);
+    let mut rng = Rng::new(900);
+    meter.measure(|| {
+        for _ in 0..ops {
+            let slot = &mut slots[rng.below(LIVE)];
+            *slot = None;
+            let mut buffer = Heap::new().block(rng.between(5 << 20, 25 << 20));
+            buffer.write_every(0, PAGE);
+            *slot = Some(buffer);
+        }
+        slots.clear();
+    });
+}
+
 /// Two threads with a working set of medium blocks each.
 pub fn mid_mt<A: Subject>(ops: u64, meter: &mut Meter) {
     const BLOCKS: usize = 64;

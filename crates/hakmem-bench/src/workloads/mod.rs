@@ -4,15 +4,25 @@
 //! 0.2–0.6 s on the system allocator in a full run, unless another allocator is so much slower at it that the
 //! comparison would take minutes; then they are set by that one.
 
+pub mod cfrac;
 pub mod churn;
 pub mod fixed;
+pub mod glibc;
 pub mod grow;
 pub mod large;
 pub mod larson;
+pub mod leak;
+pub mod map;
+pub mod minimiser;
 pub mod mixed;
 pub mod mstress;
+mod natural;
+pub mod nbody;
+pub mod pareto;
 pub mod remote;
+pub mod rptest;
 pub mod sh6;
+pub mod sh8;
 pub mod sharing;
 pub mod text;
 
@@ -104,23 +114,41 @@ impl<A: Subject> Table<A> {
         workload!("random_mixed_1k", 15_000_000, 1, |n, m| mixed::run::<A>(1_000, n, m), "the same with 1,000 blocks", "HAKMEM random mixed"),
         workload!("random_mixed_10k", 8_000_000, 1, |n, m| mixed::run::<A>(10_000, n, m), "the same with 10,000 blocks", "HAKMEM random mixed"),
         workload!("random_mixed_100k", 2_000_000, 1, |n, m| mixed::run::<A>(100_000, n, m), "the same with 100,000 blocks", "HAKMEM random mixed"),
+        workload!("pareto", 4_000_000, 1, |n, m| pareto::run::<A>(1, n, m), "replace one of 32,768 blocks, mostly the same few, by one of 8–1024 B after Pareto; all of it written, and read before it goes", "alloc-test"),
+        workload!("pareto_mt", 5_000_000, 2, |n, m| pareto::run::<A>(2, n, m), "the same in two threads with blocks of their own", "alloc-test"),
+        workload!("glibc_simple", 15_000_000, 1, glibc::bursts::<A>, "bursts of 25, 100, 400, 1,600 blocks of one size of 16–256 B, freed oldest first", "glibc's bench-malloc-simple"),
+        workload!("glibc_replace", 5_000_000, 1, |n, m| glibc::replace::<A>(1, n, m), "replace a random one of 1,024 blocks by one of 4 B–32 KiB, each doubling as likely", "glibc's bench-malloc-thread"),
+        workload!("glibc_replace_mt", 5_000_000, 2, |n, m| glibc::replace::<A>(2, n, m), "the same in two threads with blocks of their own", "glibc's bench-malloc-thread"),
         workload!("json", 16_000_000, 1, |n, m| large::pairs::<A>(64 << 10, n, m), "64 KiB, freed at once", "HAKMEM json scenario"),
         workload!("mir", 16_000_000, 1, |n, m| large::pairs::<A>(256 << 10, n, m), "256 KiB, freed at once", "HAKMEM mir scenario"),
         workload!("vm", 80_000, 1, large::vm::<A>, "2 MiB, one byte written in every 4 KiB, freed at once", "HAKMEM vm scenario"),
         workload!("mid_large_mt", 1_000_000, 2, large::mid_mt::<A>, "per thread, replace a random one of 64 blocks by one of 8–64 KiB", "HAKMEM mid-large with threads"),
+        workload!("buffers", 100, 1, large::buffers::<A>, "replace a random one of 20 buffers by one of 5–25 MiB, each 4 KiB page written", "mimalloc-bench's malloc-large"),
         workload!("realloc_vec", 8, 1, grow::doubling::<A>, "a buffer from 16 B to 64 MiB by doubling, each new 4 KiB page written", "a growing Vec"),
         workload!("realloc_huge", 2, 1, grow::huge::<A>, "a buffer from 1 MiB to 256 MiB by 1.5, all of it written as it grows", "mimalloc issues 614, 693"),
+        workload!("realloc_1g", 1024, 1, grow::doubling_to::<A>, "1 MiB of a buffer that doubles from 16 B to 1 GiB, each new 4 KiB page written", "a growing Vec"),
         workload!("calloc_large", 80, 1, large::zeroed::<A>, "64 MiB of zeroes, one byte read and written, freed", "mimalloc issue 1104"),
-        workload!("larson", 6_000_000, 2, larson::run::<A>, "replace a random one of 1,000 blocks by one of 8–1000 B; every 10,000 operations a new thread takes over the blocks", "Larson and Krishnan 1998"),
+        workload!("larson", 6_000_000, 2, |n, m| larson::run::<A>((8, 1000), n, m), "replace a random one of 1,000 blocks by one of 8–1000 B; every 10,000 operations a new thread takes over the blocks", "Larson and Krishnan 1998"),
+        workload!("larson_unsized", 6_000_000, 2, |n, m| larson::headed::<A>((8, 1000), n, m), "the same where the size stands in the block, to be read before it is freed; the allocator is told it", "Larson and Krishnan 1998"),
+        workload!("larson_tiny", 10_000_000, 2, |n, m| larson::run::<A>((8, 128), n, m), "larson with blocks of 8–128 B", "HAKMEM Larson profiles"),
+        workload!("larson_mid", 2_000_000, 2, |n, m| larson::run::<A>((1 << 10, 32 << 10), n, m), "larson with blocks of 1–32 KiB", "HAKMEM Larson profiles"),
         workload!("xthread_free", 5_000_000, 2, |n, m| remote::run::<A>(1, n, m), "one thread allocates 16–512 B in batches of 256, another frees", "xmalloc-test"),
         workload!("prodcons_2x2", 5_000_000, 4, |n, m| remote::run::<A>(2, n, m), "the same with two threads on each side of one queue", "xmalloc-test"),
+        workload!("xmalloc", 3_000_000, 2, remote::xmalloc::<A>, "one thread allocates 6 B–2 KiB in batches of 4,096, another frees", "xmalloc-test"),
+        workload!("rptest", 2_500_000, 2, rptest::run::<A>, "per thread, replace a random one of 1,000 blocks by one of 8–16000 B, mostly small; every other 100 are freed by the other thread", "rpmalloc-benchmark"),
         workload!("thread_churn", 3_000, 2, churn::run::<A>, "a thread that allocates 64 blocks of 16–1024 B, frees them and ends; two at a time", "mleak, thread pools"),
+        workload!("thread_leak", 3_000, 2, leak::run::<A>, "a thread that frees 64 blocks of one that has ended, allocates 256 of 16–1024 B, and leaves 64; two at a time", "mimalloc-bench's mleak"),
         workload!("mstress", 3_000_000, 2, mstress::run::<A>, "allocate 16 B–4 KiB, some 64 KiB; some blocks stay, some move through 1,000 slots shared by all threads; threads are replaced", "mimalloc's mstress"),
         workload!("string_build", 600_000, 1, text::strings::<A>, "a string of 10–2,000 B built by appending; 1,000 strings live", "text processing"),
         workload!("json_tree", 80, 1, text::trees::<A>, "a JSON-like tree of about 20,000 values, built and dropped", "serde_json values"),
+        workload!("hash_map", 3_000_000, 1, map::run::<A>, "an entry with a value of 8–127 B into a hash map that grows to 50,000; a quarter is replaced and a quarter removed before it is dropped", "hash tables"),
+        workload!("cfrac", 200_000, 1, cfrac::run::<A>, "a step of factoring 68-bit numbers by continued fractions, each number a block of 4–40 B", "Morrison and Brillhart 1975; cfrac"),
+        workload!("minimiser", 2000, 1, minimiser::run::<A>, "a function of 8–12 variables in 12–32 products minimised: complement, expand, irredundant; 64 are kept", "Brayton et al. 1984; espresso"),
+        workload!("nbody", 200, 1, nbody::run::<A>, "a step of 4,000 bodies: an octree of them is built, accelerates an eighth of them, and is dropped", "Barnes and Hut 1986; barnes"),
         workload!("sh6_lifo", 10_000_000, 1, |n, m| sh6::run::<A>(sh6::Order::Lifo, n, m), "5,000 small blocks (8–400 B, mostly small), freed newest first", "SmartHeap sh6bench"),
         workload!("sh6_fifo", 10_000_000, 1, |n, m| sh6::run::<A>(sh6::Order::Fifo, n, m), "the same, freed oldest first", "SmartHeap sh6bench"),
         workload!("sh6_random", 8_000_000, 1, |n, m| sh6::run::<A>(sh6::Order::Random, n, m), "the same, freed in random order", "SmartHeap sh6bench"),
+        workload!("sh8", 30_000_000, 2, sh8::run::<A>, "per thread, 3,000 small blocks as above; a third is freed oldest, a third newest first, a third at random; one in 16 stays for two rounds", "SmartHeap sh8bench"),
         workload!("sharing_active", 8_000_000, 2, sharing::active::<A>, "per thread, allocate 8 B, write it 100 times, free", "Hoard's cache-thrash"),
         workload!("sharing_passive", 8_000_000, 2, sharing::passive::<A>, "the same after freeing a neighbour of the other thread's block", "Hoard's cache-scratch"),
     ];

@@ -8,7 +8,6 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::thread;
 
-const BATCH: u64 = 256;
 /// Batches in circulation per producer: how far consumers may fall behind.
 const DEPTH: usize = 8;
 
@@ -24,17 +23,20 @@ struct Circle<A: Subject> {
 struct State<A: Subject> {
     empty: Vec<Batch<A>>,
     full: VecDeque<Batch<A>>,
+    /// Blocks of a full batch.
+    batch: u64,
     /// Blocks that no producer has taken on yet.
     unclaimed: u64,
     producing: usize,
 }
 
 impl<A: Subject> Circle<A> {
-    fn new(producers: usize, blocks: u64) -> Self {
+    fn new(producers: usize, batch: u64, blocks: u64) -> Self {
         let batches = producers * DEPTH;
         let state = State {
-            empty: (0..batches).map(|_| Table::new(BATCH as usize)).collect(),
+            empty: (0..batches).map(|_| Table::new(batch as usize)).collect(),
             full: VecDeque::with_capacity(batches),
+            batch,
             unclaimed: blocks,
             producing: producers,
         };
@@ -61,7 +63,7 @@ impl<A: Subject> Circle<A> {
                 return None;
             }
             if let Some(batch) = state.empty.pop() {
-                let n = state.unclaimed.min(BATCH);
+                let n = state.unclaimed.min(state.batch);
                 state.unclaimed -= n;
                 return Some((batch, n));
             }
@@ -96,7 +98,31 @@ impl<A: Subject> Circle<A> {
 
 /// The workload, with `side` producers and as many consumers.
 pub fn run<A: Subject>(side: usize, ops: u64, meter: &mut Meter) {
-    let circle = Circle::<A>::new(side, ops);
+    through_circle::<A>(side, 256, |rng| rng.between(16, 512), ops, meter);
+}
+
+/// The workload of xmalloc-test: batches of 4,096 blocks, one producer, one consumer; powers of two from 8 B to 2 KiB
+/// and what lies half-way between them.
+pub fn xmalloc<A: Subject>(ops: u64, meter: &mut Meter) {
+    let size = |rng: &mut Rng| {
+        let power = 8 << rng.below(9);
+        if rng.below(2) == 0 {
+            power
+        } else {
+            power / 4 * 3
+        }
+    };
+    through_circle::<A>(1, 4096, size, ops, meter);
+}
+
+fn through_circle<A: Subject>(
+    side: usize,
+    batch: u64,
+    size: impl Fn(&mut Rng) -> usize + Copy + Send,
+    ops: u64,
+    meter: &mut Meter,
+) {
+    let circle = Circle::<A>::new(side, batch, ops);
     meter.measure(|| {
         thread::scope(|scope| {
             for lane in 0..side {
@@ -105,7 +131,7 @@ pub fn run<A: Subject>(side: usize, ops: u64, meter: &mut Meter) {
                     let mut rng = Rng::new(lane as u64 + 300);
                     while let Some((mut batch, n)) = circle.claim() {
                         for _ in 0..n {
-                            batch.push(Heap::new().block(rng.between(16, 512)));
+                            batch.push(Heap::new().block(size(&mut rng)));
                         }
                         circle.submit(batch);
                     }

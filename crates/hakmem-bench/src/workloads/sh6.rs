@@ -19,7 +19,7 @@ pub enum Order {
 }
 
 /// Half of the blocks up to 32 bytes, a quarter up to 64, and so on to 400.
-fn size(rng: &mut Rng) -> usize {
+pub(super) fn size(rng: &mut Rng) -> usize {
     let limit = 32usize << rng.bits().trailing_zeros();
     rng.between(8, limit.clamp(32, 400))
 }
