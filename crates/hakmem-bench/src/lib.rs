@@ -6,18 +6,23 @@
 //! under criterion.
 
 pub mod allocators;
+pub mod beside;
 pub mod child;
 pub mod compare;
+pub mod growth;
 pub mod heap;
 pub mod machine;
 pub mod meter;
 pub mod preload;
+pub mod probes;
 pub mod progress;
 pub mod record;
 pub mod report;
 pub mod rng;
 pub mod run_one;
+pub mod selection;
 pub mod stats;
 pub mod storage;
+pub mod targets;
 pub mod tracer;
 pub mod workloads;

@@ -1,6 +1,7 @@
 //! The program `hakmem-bench`.
 
 use clap::{Parser, Subcommand};
+use hakmem_bench::probes::{self, child};
 use hakmem_bench::report::markdown;
 use hakmem_bench::{compare, preload, run_one, workloads};
 use std::io;
@@ -21,11 +22,18 @@ enum Task {
     Compare(compare::Options),
     /// Compare shared libraries, preloaded under a program
     Preload(preload::Options),
-    /// List the workloads
-    List,
+    /// List the workloads, or the probes
+    List {
+        /// The probes
+        #[arg(long)]
+        probes: bool,
+    },
     /// Run one workload in this process and print one line of JSON
     #[command(hide = true)]
     RunOne(run_one::Options),
+    /// Run one probe on whatever serves malloc in this process
+    #[command(hide = true)]
+    RunProbe(child::Options),
     /// Succeed if the library is mapped in this process
     #[command(hide = true)]
     CheckPreload { library: PathBuf },
@@ -35,8 +43,8 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Task::Compare(options) => compare::run(&options),
         Task::Preload(options) => preload::run(&options),
-        Task::List => {
-            print!("{}", list());
+        Task::List { probes } => {
+            print!("{}", if probes { list_probes() } else { list() });
             Ok(true)
         }
         Task::RunOne(options) => serde_json::to_string(&run_one::run(&options))
@@ -45,6 +53,7 @@ fn main() -> ExitCode {
                 println!("{line}");
                 true
             }),
+        Task::RunProbe(options) => child::run(&options).map(|()| true),
         Task::CheckPreload { library } => preload::check_preload(&library)
             .map_err(io::Error::other)
             .map(|()| true),
@@ -84,4 +93,10 @@ fn list() -> String {
         ],
         &rows,
     )
+}
+
+fn list_probes() -> String {
+    let row = |p: &probes::Probe| vec![p.name.to_owned(), p.what.to_owned(), p.unit.to_owned()];
+    let rows: Vec<_> = probes::ALL.iter().map(row).collect();
+    markdown(&["probe", "what is done", "unit"], &rows)
 }
