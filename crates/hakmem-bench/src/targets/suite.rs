@@ -1,6 +1,6 @@
 //! The targets of the workloads: each by itself, and all of them in the mean.
 
-use super::{Evidence, HAKMEM, PEERS, absent, best};
+use super::{Evidence, HAKMEM, PEERS, best};
 use crate::record::Target;
 use crate::report::{Row, Summary};
 use crate::stats::geomean;
@@ -86,24 +86,27 @@ fn ratios(summary: &Summary, kind: &Kind, peer: &str) -> Vec<f64> {
 /// The targets of each workload that was compared.
 pub fn workloads(evidence: &Evidence<'_>) -> Vec<Target> {
     let rows = &evidence.summary.rows;
-    let missing = absent(&PEERS, |peer| rows.iter().any(|r| r.allocator == peer));
+    let present = |peer: &&&str| rows.iter().any(|r| r.allocator == **peer);
+    let present = PEERS.iter().filter(present).count();
     let mine = rows.iter().filter(|r| r.allocator == HAKMEM);
-    mine.flat_map(|row| [&TIME, &MEMORY].map(|kind| workload(kind, row, rows, missing.as_deref())))
+    mine.flat_map(|row| [&TIME, &MEMORY].map(|kind| workload(kind, row, rows, present)))
         .collect()
 }
 
-fn workload(kind: &Kind, mine: &Row, rows: &[Row], missing: Option<&str>) -> Target {
+fn workload(kind: &Kind, mine: &Row, rows: &[Row], present: usize) -> Target {
     let peers = rows
         .iter()
         .filter(|r| r.workload == mine.workload && r.allocator != HAKMEM);
     let best = best(peers.filter_map(|r| Some((r.allocator.as_str(), (kind.of)(r)?))));
     let figure = (kind.of)(mine).zip(best).map(|(own, (_, peer))| own / peer);
-    let against = match (best, missing) {
-        (Some((name, figure)), None) => format!("{name} {}", (kind.show)(figure)),
-        (Some((name, figure)), Some(missing)) => {
-            format!("{name} {}, {missing}", (kind.show)(figure))
+    let all = present == PEERS.len();
+    let against = match best {
+        Some((name, figure)) if all => format!("{name} {}", (kind.show)(figure)),
+        Some((name, figure)) => {
+            let shown = (kind.show)(figure);
+            format!("{name} {shown} ({present} of {} peers)", PEERS.len())
         }
-        (None, _) => "no peer".to_owned(),
+        None => "no peer".to_owned(),
     };
     Target {
         name: format!("{} of {}", kind.name, mine.workload),
@@ -112,7 +115,7 @@ fn workload(kind: &Kind, mine: &Row, rows: &[Row], missing: Option<&str>) -> Tar
             kind.words, mine.workload
         ),
         // Behind one of them is behind the best; ahead of some is not yet ahead of all.
-        figure: figure.filter(|f| missing.is_none() || *f > kind.limit),
+        figure: figure.filter(|f| all || *f > kind.limit),
         limit: kind.limit,
         unit: String::new(),
         against,
@@ -207,6 +210,7 @@ mod tests {
         let without = [ALL[0], ALL[1], ALL[2]];
         let t = targets(&without);
         assert_eq!(figure(&t, "time of w"), (None, false));
+        assert!(t[3].against.ends_with("(2 of 5 peers)"), "{:?}", t[3]);
         assert_eq!(
             figure(&t, "time of all workloads, × snmalloc"),
             (None, false)
