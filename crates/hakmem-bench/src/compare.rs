@@ -1,8 +1,7 @@
 //! `hakmem-bench compare`: workloads × allocators, each measurement in a fresh process.
 
 use crate::allocators;
-use crate::beside;
-use crate::child::{self, Capture, Finished, ending};
+use crate::child::{self, Capture, ending};
 use crate::growth;
 use crate::machine::{Build, Machine};
 use crate::preload::parse_library;
@@ -13,6 +12,7 @@ use crate::record::{ChildLine, Failure, Inside, Record, SCHEMA_VERSION, Sample, 
 use crate::report::Summary;
 use crate::run_one;
 use crate::selection::{self, Selection};
+use crate::side_by_side;
 use crate::targets::{self, Evidence};
 use crate::tracer::{self, TraceError, Window};
 use std::io;
@@ -163,6 +163,8 @@ pub fn run(options: &Options) -> io::Result<bool> {
     }
 
     let summary = Summary::new(&workloads, &allocators, &base, &samples, &traces);
+    print!("{}", summary.table());
+    let good = failures.is_empty();
     let reached = targets::evaluate(&Evidence {
         summary: &summary,
         all_workloads: selection.all_workloads,
@@ -171,21 +173,17 @@ pub fn run(options: &Options) -> io::Result<bool> {
         probes: &probes,
         series: &series,
     });
-    let mut tables = Vec::new();
-    if !workloads.is_empty() {
-        tables.push(summary.table());
-    }
-    tables.push(beside::probes(&selection.probes, &probes));
+    let mut tables = vec![side_by_side::probes(&selection.probes, &probes)];
     tables.extend(
         selection
             .curves()
             .iter()
-            .map(|c| beside::curves(c, &series)),
+            .map(|c| side_by_side::curves(c, &series)),
     );
     tables.push(targets::table(&reached));
-    tables.retain(|table| !table.is_empty());
-    print!("{}", tables.join("\n"));
-    let good = failures.is_empty();
+    for table in tables.iter().filter(|table| !table.is_empty()) {
+        print!("\n{table}");
+    }
     for failure in &failures {
         eprintln!(
             "FAILED: {} on {}: {}",
@@ -373,7 +371,10 @@ pub(crate) fn run_child(command: &mut Command) -> Result<ChildLine, String> {
         })
 }
 
-fn run_to_line(command: &mut Command, output: Capture) -> Result<(ChildLine, Finished), String> {
+fn run_to_line(
+    command: &mut Command,
+    output: Capture,
+) -> Result<(ChildLine, child::Finished), String> {
     let finished = child::run(command).map_err(|e| e.to_string())?;
     if !finished.status.success() {
         return Err(ending(finished.status));

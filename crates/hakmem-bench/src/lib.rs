@@ -6,7 +6,6 @@
 //! under criterion.
 
 pub mod allocators;
-pub mod beside;
 pub mod child;
 pub mod compare;
 pub mod growth;
@@ -21,6 +20,7 @@ pub mod report;
 pub mod rng;
 pub mod run_one;
 pub mod selection;
+pub mod side_by_side;
 pub mod stats;
 pub mod storage;
 pub mod targets;

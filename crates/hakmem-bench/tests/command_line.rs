@@ -142,7 +142,7 @@ fn the_record_of_a_comparison_has_all_it_should() {
 
 #[test]
 fn every_part_of_probes_and_curves_runs() {
-    let parts = child::names_of_parts().filter(|name| *name != "realloc_1g");
+    let parts = child::names_of_parts().filter(|name| *name != "grow_1g");
     for name in parts {
         let output = hakmem_bench(&["run-probe", name, "--scale", "smoke"]);
         let context = format!("{name}: {}", text(&output.stderr));

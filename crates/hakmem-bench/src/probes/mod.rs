@@ -68,7 +68,7 @@ pub const ALL: &[Probe] = &[
     Probe { name: "pair_2m", what: "2 MiB, one byte written in every 4 KiB, freed at once", unit: "ns", quick: true, libraries: true, built_in: never, figure: Figure::PerOperation(1.0) },
     Probe { name: "rust_pair_64", what: "a constant layout of 64 B through GlobalAlloc, freed at once", unit: "ns", quick: true, libraries: false, built_in: always, figure: Figure::PerOperation(1.0) },
     Probe { name: "calloc_64m", what: "300 times 64 MiB of zeroes, one byte written, freed", unit: "ms", quick: false, libraries: true, built_in: never, figure: Figure::Total },
-    Probe { name: "realloc_1g", what: "three times a buffer from 1 MiB to 1 GiB by 1.5, written as it grows", unit: "ms", quick: false, libraries: true, built_in: |name| matches!(name, "mimalloc"), figure: Figure::Total },
+    Probe { name: "grow_1g", what: "three times a buffer from 1 MiB to 1 GiB by 1.5, written as it grows", unit: "ms", quick: false, libraries: true, built_in: |name| matches!(name, "mimalloc"), figure: Figure::Total },
     Probe { name: "threads_20k", what: "20,000 threads one after the other, each allocates and frees ten small blocks", unit: "µs", quick: false, libraries: true, built_in: never, figure: Figure::PerOperation(1000.0) },
     Probe { name: "ended_200", what: "200 threads at a time replace blocks of 16–1024 B, free all and end; resident right after", unit: MIB, quick: false, libraries: true, built_in: never, figure: Figure::Resident(Duration::ZERO, None) },
     Probe { name: "idle", what: "5 M blocks of 120 B, all freed; resident after 2 s without a call, the table of 38 MiB included", unit: MIB, quick: false, libraries: true, built_in: never, figure: Figure::Resident(Duration::from_secs(2), Some(ALL_FREED)) },

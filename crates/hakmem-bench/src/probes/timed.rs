@@ -47,7 +47,7 @@ impl<A: Subject> Timed<A> {
         timed!("pair_2m", 20_000, 1, large::vm::<A>),
         timed!("rust_pair_64", 100_000_000, 1, rust_pair::<A>),
         timed!("calloc_64m", 300, 1, large::zeroed::<A>),
-        timed!("realloc_1g", 3, 1, |n, m| grow_to_gib::<A>(n, m)),
+        timed!("grow_1g", 3, 1, |n, m| grow_to_gib::<A>(n, m)),
         timed!("threads_20k", 20_000, 1, short_threads::<A>),
         timed!("loop_waves", 40, 1, waves::<A>),
         timed!("loop_mixed", 12_000_000, 1, |n, m| mixed::run::<A>(100_000, n, m)),

@@ -37,7 +37,7 @@ const GOALS: [Goal; 11] = [
         "sparse",
         Rule::BelowOr(62.0, "sparse_trim", library::SYSTEM),
     ),
-    goal("realloc_1g", Rule::Times(0.5, "mimalloc")),
+    goal("grow_1g", Rule::Times(0.5, "mimalloc")),
     goal("calloc_64m", Rule::Below(10.0)),
     goal("pair_2m", Rule::TimesBest(1.0)),
     goal("pair_64k", Rule::BelowOrBest(32.0)),

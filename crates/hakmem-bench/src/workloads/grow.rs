@@ -23,6 +23,15 @@ pub fn doubling<A: Subject>(ops: u64, meter: &mut Meter) {
     });
 }
 
+/// Buffers grown by half from 1 MiB to 256 MiB, all of their bytes written.
+pub fn huge<A: Subject>(ops: u64, meter: &mut Meter) {
+    meter.measure(|| {
+        for _ in 0..ops {
+            by_half::<A>(256 << 20);
+        }
+    });
+}
+
 /// One buffer grown by half from 1 MiB to `end`, all of its bytes written.
 pub fn by_half<A: Subject>(end: usize) {
     let mut buffer = Heap::<A>::new().block(1 << 20);
@@ -37,13 +46,4 @@ pub fn by_half<A: Subject>(end: usize) {
         (1, 2),
         "realloc lost the contents"
     );
-}
-
-/// The workload of such buffers, up to 256 MiB.
-pub fn huge<A: Subject>(ops: u64, meter: &mut Meter) {
-    meter.measure(|| {
-        for _ in 0..ops {
-            by_half::<A>(256 << 20);
-        }
-    });
 }
