@@ -33,7 +33,7 @@ pub struct Options {
     /// Short runs and few rounds: ends within 60 seconds; for a look, not for a record
     #[arg(long)]
     pub quick: bool,
-    /// Only these workloads and probes (`hakmem-bench list` shows all), `workloads`, `probes` or `growth`
+    /// Only these workloads and probes (`hakmem-bench list` and `probes` show all), `workloads`, `probes` or `growth`
     #[arg(long, value_delimiter = ',', value_name = "NAMES", value_parser = selection::names())]
     pub only: Vec<String>,
     /// Not these

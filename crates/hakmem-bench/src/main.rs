@@ -22,15 +22,13 @@ enum Task {
     Compare(compare::Options),
     /// Compare shared libraries, preloaded under a program
     Preload(preload::Options),
-    /// List the workloads, or the probes
-    List {
-        /// The probes
-        #[arg(long)]
-        probes: bool,
-    },
+    /// List the workloads
+    List,
     /// Run one workload in this process and print one line of JSON
     #[command(hide = true)]
     RunOne(run_one::Options),
+    /// List the probes
+    Probes,
     /// Run one probe on whatever serves malloc in this process
     #[command(hide = true)]
     RunProbe(child::Options),
@@ -43,8 +41,8 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Task::Compare(options) => compare::run(&options),
         Task::Preload(options) => preload::run(&options),
-        Task::List { probes } => {
-            print!("{}", if probes { list_probes() } else { list() });
+        Task::List => {
+            print!("{}", list());
             Ok(true)
         }
         Task::RunOne(options) => serde_json::to_string(&run_one::run(&options))
@@ -53,6 +51,10 @@ fn main() -> ExitCode {
                 println!("{line}");
                 true
             }),
+        Task::Probes => {
+            print!("{}", list_probes());
+            Ok(true)
+        }
         Task::RunProbe(options) => child::run(&options).map(|()| true),
         Task::CheckPreload { library } => preload::check_preload(&library)
             .map_err(io::Error::other)
