@@ -1,7 +1,7 @@
 //! The allocators that can be compared.
 
 use crate::heap::Subject;
-use crate::workloads::{self, Workload};
+use crate::workloads::{self, Suite};
 use std::alloc::System;
 
 /// One allocator of the comparison.
@@ -11,8 +11,8 @@ pub struct Contestant {
     pub name: &'static str,
     /// Its version, asked of the allocator itself where it can tell.
     pub version: fn() -> String,
-    /// The workloads, compiled for it.
-    pub workloads: fn() -> &'static [Workload],
+    /// The workloads and the rest of what is measured, compiled for it.
+    pub workloads: fn() -> &'static Suite,
 }
 
 /// All of them, in the order of the default comparison.

@@ -3,13 +3,19 @@
 use crate::allocators;
 use crate::best;
 use crate::child::{self, Capture, ending};
+use crate::growth;
 use crate::machine::{Build, Machine};
+use crate::preload::parse_library;
+use crate::probes::library;
+use crate::probes::runner::{Outcome, Plan};
 use crate::progress::Progress;
 use crate::record::{ChildLine, Failure, Inside, Record, SCHEMA_VERSION, Sample, Trace, unix_time};
 use crate::report::Summary;
 use crate::run_one;
+use crate::selection::{self, Selection};
+use crate::side_by_side;
+use crate::targets::{self, Evidence};
 use crate::tracer::{self, TraceError, Window};
-use crate::workloads;
 use std::io;
 use std::path::PathBuf;
 use std::process::Command;
@@ -17,6 +23,10 @@ use std::time::{Duration, Instant};
 
 /// When a quick comparison starts no further measurement once each has been taken once.
 const QUICK_BUDGET: Duration = Duration::from_secs(48);
+/// What of that the probes and the curves need.
+const QUICK_REST: Duration = Duration::from_secs(12);
+/// Probes and curves are taken at most so many times: some last for seconds.
+const MOST_ROUNDS_OF_PROBES: u32 = 3;
 
 /// What to compare.
 #[derive(Debug, clap::Args)]
@@ -24,16 +34,22 @@ pub struct Options {
     /// Short runs and few rounds: ends within 60 seconds; for a look, not for a record
     #[arg(long)]
     pub quick: bool,
-    /// Only these workloads (`hakmem-bench list` shows all)
-    #[arg(long, value_delimiter = ',', value_name = "WORKLOADS", value_parser = run_one::workload_names())]
+    /// Only these workloads and probes (`hakmem-bench list` and `probes` show all), `workloads`, `probes` or `growth`
+    #[arg(long, value_delimiter = ',', value_name = "NAMES", value_parser = selection::names())]
     pub only: Vec<String>,
+    /// Not these
+    #[arg(long, value_delimiter = ',', value_name = "NAMES", value_parser = selection::names())]
+    pub skip: Vec<String>,
     /// These allocators [default: all]
     #[arg(long, value_delimiter = ',', value_name = "ALLOCATORS", value_parser = run_one::allocator_names())]
     pub allocators: Vec<String>,
     /// The allocator that ratios are relative to [default: mimalloc, or else the last one]
     #[arg(long, value_name = "ALLOCATOR", value_parser = run_one::allocator_names())]
     pub base: Option<String>,
-    /// Times that each measurement is taken [default: 5, or 3 with --quick]
+    /// One more library under which probes are taken; may be given several times
+    #[arg(long = "lib", value_name = "NAME=PATH", value_parser = parse_library)]
+    pub libraries: Vec<(String, PathBuf)>,
+    /// Times that each measurement is taken [default: 5, or 3 with --quick]; probes and growth at most 3 times
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: Option<u32>,
     /// Print a row per workload and allocator, not only the best peer of each workload
@@ -48,6 +64,7 @@ struct Comparison {
     workloads: Vec<String>,
     allocators: Vec<String>,
     quick: bool,
+    budget: Duration,
     samples: Vec<Sample>,
     traces: Vec<Trace>,
     failures: Vec<Failure>,
@@ -73,10 +90,18 @@ pub fn run(options: &Options) -> io::Result<bool> {
             .cloned()
             .unwrap_or_default(),
     };
+    let selection = Selection::new(&options.only, &options.skip, options.quick)?;
+    let libraries = if selection.needs_libraries() {
+        library::choose(&options.allocators, &options.libraries)?
+    } else {
+        Vec::new()
+    };
+    let more = !selection.probes.is_empty() || selection.growth;
     let mut comparison = Comparison {
-        workloads: chosen(&options.only, workloads::names()),
+        workloads: selection.workloads.clone(),
         allocators,
         quick: options.quick,
+        budget: QUICK_BUDGET - if more { QUICK_REST } else { Duration::ZERO },
         samples: Vec::new(),
         traces: Vec::new(),
         failures: Vec::new(),
@@ -88,9 +113,14 @@ pub fn run(options: &Options) -> io::Result<bool> {
         progress.say("built without optimisation: the figures mean nothing");
     }
 
-    comparison.trace_all(&progress)?;
+    if !comparison.workloads.is_empty() {
+        comparison.trace_all(&progress)?;
+    }
     let mut taken = 0;
     for round in 0..rounds {
+        if comparison.workloads.is_empty() {
+            break;
+        }
         progress.stage(&format!("round {} of {rounds}", round + 1));
         taken = round + 1;
         if !comparison.round(round, start, &progress)? {
@@ -107,15 +137,60 @@ pub fn run(options: &Options) -> io::Result<bool> {
         allocators,
         samples,
         traces,
-        failures,
+        mut failures,
         ..
     } = comparison;
+    let probe_rounds = match options.quick {
+        true => 1,
+        false => rounds.min(MOST_ROUNDS_OF_PROBES),
+    };
+    let Outcome {
+        samples: probes,
+        mut series,
+        failures: failed_probes,
+    } = Plan {
+        probes: &selection.probes,
+        libraries: &libraries,
+        allocators: &allocators,
+        scale: if options.quick { "quick" } else { "full" },
+        rounds: probe_rounds,
+    }
+    .run();
+    failures.extend(failed_probes);
+    if selection.growth {
+        series.extend(growth::run(
+            &allocators,
+            options.quick,
+            probe_rounds,
+            &mut failures,
+        ));
+    }
+
     let summary = Summary::new(&workloads, &allocators, &base, &samples, &traces);
     match best::table(&summary) {
         Some(brief) if !options.details => print!("{brief}\n{}", summary.overall_table()),
         _ => print!("{}", summary.table()),
     }
     let good = failures.is_empty();
+    let reached = targets::evaluate(&Evidence {
+        summary: &summary,
+        all_workloads: selection.all_workloads,
+        asked: &selection.probes,
+        curves: selection.curves(),
+        probes: &probes,
+        series: &series,
+    });
+    let mut tables = vec![side_by_side::probes(&selection.probes, &probes)];
+    tables.extend(
+        selection
+            .curves()
+            .iter()
+            .map(|c| side_by_side::curves(c, &series)),
+    );
+    tables.push(targets::table(&reached));
+    for table in tables.iter().filter(|table| !table.is_empty()) {
+        print!("\n{table}");
+    }
     for failure in &failures {
         eprintln!(
             "FAILED: {} on {}: {}",
@@ -132,13 +207,13 @@ pub fn run(options: &Options) -> io::Result<bool> {
             rounds: taken,
             machine,
             build: Build::this(),
-            libraries: Vec::new(),
+            libraries: library::paths(&libraries),
             summary,
             samples,
             traces,
-            probes: Vec::new(),
-            series: Vec::new(),
-            targets: Vec::new(),
+            probes,
+            series,
+            targets: reached,
             failures,
         };
         record
@@ -189,7 +264,7 @@ impl Comparison {
     fn round(&mut self, round: u32, start: Instant, progress: &Progress) -> io::Result<bool> {
         let n = self.allocators.len();
         for workload in self.workloads.clone() {
-            if self.quick && round > 0 && start.elapsed() > QUICK_BUDGET {
+            if self.quick && round > 0 && start.elapsed() > self.budget {
                 return Ok(false);
             }
             for i in 0..n {
@@ -218,11 +293,7 @@ impl Comparison {
         let scale = if self.quick { "quick" } else { "full" };
         let mut command =
             run_one_command(workload, allocator, scale, &output).map_err(|e| e.to_string())?;
-        let finished = child::run(&mut command).map_err(|e| e.to_string())?;
-        if !finished.status.success() {
-            return Err(ending(finished.status));
-        }
-        let line = child_line(output)?;
+        let (line, finished) = run_to_line(&mut command, output)?;
         let usage = finished.usage;
         Ok(Sample {
             workload: workload.to_owned(),
@@ -279,6 +350,43 @@ fn run_one_command(
         .env_remove("LD_PRELOAD")
         .stdout(output.stdio()?);
     Ok(command)
+}
+
+/// Runs one measurement in a process of its own, where only what it says of itself is of interest.
+pub(crate) fn measure_one(name: &str, allocator: &str, scale: &str) -> Result<ChildLine, String> {
+    let output = Capture::new().map_err(|e| e.to_string())?;
+    let mut command =
+        run_one_command(name, allocator, scale, &output).map_err(|e| e.to_string())?;
+    Ok(run_to_line(&mut command, output)?.0)
+}
+
+/// Runs a command that prints one line of figures; its words on standard error become part of an error.
+pub(crate) fn run_child(command: &mut Command) -> Result<ChildLine, String> {
+    let (output, errors) = (Capture::new(), Capture::new());
+    let (output, errors) = (
+        output.map_err(|e| e.to_string())?,
+        errors.map_err(|e| e.to_string())?,
+    );
+    command
+        .stdout(output.stdio().map_err(|e| e.to_string())?)
+        .stderr(errors.stdio().map_err(|e| e.to_string())?);
+    run_to_line(command, output)
+        .map(|(line, _)| line)
+        .map_err(|what| match errors.text() {
+            Ok(words) if !words.trim().is_empty() => format!("{what}: {}", words.trim()),
+            _ => what,
+        })
+}
+
+fn run_to_line(
+    command: &mut Command,
+    output: Capture,
+) -> Result<(ChildLine, child::Finished), String> {
+    let finished = child::run(command).map_err(|e| e.to_string())?;
+    if !finished.status.success() {
+        return Err(ending(finished.status));
+    }
+    Ok((child_line(output)?, finished))
 }
 
 fn child_line(output: Capture) -> Result<ChildLine, String> {

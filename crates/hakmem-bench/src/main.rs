@@ -1,6 +1,7 @@
 //! The program `hakmem-bench`.
 
 use clap::{Parser, Subcommand};
+use hakmem_bench::probes::{self, child};
 use hakmem_bench::report::markdown;
 use hakmem_bench::{compare, preload, run_one, workloads};
 use std::io;
@@ -26,6 +27,11 @@ enum Task {
     /// Run one workload in this process and print one line of JSON
     #[command(hide = true)]
     RunOne(run_one::Options),
+    /// List the probes
+    Probes,
+    /// Run one probe on whatever serves malloc in this process
+    #[command(hide = true)]
+    RunProbe(child::Options),
     /// Succeed if the library is mapped in this process
     #[command(hide = true)]
     CheckPreload { library: PathBuf },
@@ -45,6 +51,11 @@ fn main() -> ExitCode {
                 println!("{line}");
                 true
             }),
+        Task::Probes => {
+            print!("{}", list_probes());
+            Ok(true)
+        }
+        Task::RunProbe(options) => child::run(&options).map(|()| true),
         Task::CheckPreload { library } => preload::check_preload(&library)
             .map_err(io::Error::other)
             .map(|()| true),
@@ -84,4 +95,10 @@ fn list() -> String {
         ],
         &rows,
     )
+}
+
+fn list_probes() -> String {
+    let row = |p: &probes::Probe| vec![p.name.to_owned(), p.what.to_owned(), p.unit.to_owned()];
+    let rows: Vec<_> = probes::ALL.iter().map(row).collect();
+    markdown(&["probe", "what is done", "unit"], &rows)
 }

@@ -36,7 +36,8 @@ pub struct Options {
     pub program: Vec<OsString>,
 }
 
-fn parse_library(text: &str) -> Result<(String, PathBuf), String> {
+/// The value of `--lib`: a name and a canonical path.
+pub(crate) fn parse_library(text: &str) -> Result<(String, PathBuf), String> {
     let (name, path) = text.split_once('=').ok_or("expected NAME=PATH")?;
     if name.is_empty() || path.is_empty() {
         return Err("expected NAME=PATH".to_owned());

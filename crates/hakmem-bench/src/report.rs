@@ -98,8 +98,11 @@ impl Summary {
         }
     }
 
-    /// The table of rows, then that of the allocators, both in Markdown.
+    /// The table of rows, then that of the allocators, both in Markdown. Empty without rows.
     pub fn table(&self) -> String {
+        if self.rows.is_empty() {
+            return String::new();
+        }
         let base = format!("× {}", self.base);
         let header = [
             "workload",

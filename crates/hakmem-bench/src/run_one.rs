@@ -10,17 +10,37 @@ fn limit(scale: Scale) -> u32 {
     if scale == Scale::Full { 300 } else { 30 }
 }
 
+/// Has the system end this process when it takes too long.
+pub fn limit_time(scale: Scale) {
+    // SAFETY: alarm takes a number.
+    unsafe { libc::alarm(limit(scale)) };
+}
+
+/// The names of scales.
+pub fn scale_names() -> clap::builder::PossibleValuesParser {
+    ["full", "quick", "smoke"].into()
+}
+
+/// The scale called `name`.
+pub fn scale(name: &str) -> Scale {
+    match name {
+        "smoke" => Scale::Smoke,
+        "quick" => Scale::Quick,
+        _ => Scale::Full,
+    }
+}
+
 /// What to run.
 #[derive(Debug, clap::Args)]
 pub struct Options {
     /// The workload
-    #[arg(value_parser = workload_names())]
+    #[arg(value_parser = names_in_process())]
     pub workload: String,
     /// The allocator
     #[arg(value_parser = allocator_names())]
     pub allocator: String,
     /// How much of it
-    #[arg(long, value_parser = ["full", "quick", "smoke"], default_value = "full")]
+    #[arg(long, value_parser = scale_names(), default_value = "full")]
     pub scale: String,
 }
 
@@ -29,15 +49,11 @@ pub struct Options {
 /// # Panics
 /// If the names are not those of a workload and an allocator; clap sees to it that they are.
 pub fn run(options: &Options) -> ChildLine {
-    let scale = match options.scale.as_str() {
-        "smoke" => Scale::Smoke,
-        "quick" => Scale::Quick,
-        _ => Scale::Full,
-    };
-    // SAFETY: alarm takes a number.
-    unsafe { libc::alarm(limit(scale)) };
+    let scale = scale(&options.scale);
+    limit_time(scale);
     let contestant = allocators::find(&options.allocator).expect("clap checked the allocator");
-    let workload = workloads::find((contestant.workloads)(), &options.workload)
+    let workload = (contestant.workloads)()
+        .any(&options.workload)
         .expect("clap checked the workload");
     let ops = workload.ops_at(scale);
     let mut meter = Meter::default();
@@ -55,6 +71,12 @@ pub fn run(options: &Options) -> ChildLine {
 /// Accepts the names of workloads, and lists them when given another.
 pub fn workload_names() -> clap::builder::PossibleValuesParser {
     clap::builder::PossibleValuesParser::new(workloads::names())
+}
+
+/// Accepts the names of workloads, and those of the parts of probes and curves.
+fn names_in_process() -> clap::builder::PossibleValuesParser {
+    let all = workloads::names().chain(crate::probes::child::names_of_parts());
+    clap::builder::PossibleValuesParser::new(all)
 }
 
 /// Accepts the names of allocators, and lists them when given another.

@@ -1,5 +1,6 @@
 //! The program as its users see it.
 
+use hakmem_bench::probes::{self, child};
 use hakmem_bench::{allocators, workloads};
 use serde_json::Value;
 use std::fs;
@@ -140,6 +141,96 @@ fn the_record_of_a_comparison_has_all_it_should() {
 }
 
 #[test]
+fn every_part_of_probes_and_curves_runs() {
+    let parts = child::names_of_parts().filter(|name| *name != "grow_1g");
+    for name in parts {
+        let output = hakmem_bench(&["run-probe", name, "--scale", "smoke"]);
+        let context = format!("{name}: {}", text(&output.stderr));
+        assert!(output.status.success(), "{context}");
+        let line: Value = serde_json::from_slice(&output.stdout).expect(&context);
+        assert_eq!(line["workload"], name);
+    }
+    for probe in probes::ALL {
+        if let probes::Figure::Resident(..) = probe.figure {
+            let output = hakmem_bench(&["run-probe", probe.name, "--scale", "smoke"]);
+            let context = format!("{}: {}", probe.name, text(&output.stderr));
+            assert!(
+                output.status.success() && output.stdout.len() == 1,
+                "{context}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_probe_under_a_library_that_does_not_serve_is_refused() {
+    let Some(library) = harmless_library() else {
+        return;
+    };
+    // In this build, malloc is not a function of the program itself.
+    let program = env!("CARGO_BIN_EXE_hakmem-bench");
+    for (path, served) in [(library.to_str().expect("UTF-8"), true), (program, false)] {
+        let arguments = [
+            "run-probe",
+            "pair_64k",
+            "--scale",
+            "smoke",
+            "--library",
+            path,
+        ];
+        let output = hakmem_bench(&arguments);
+        assert_eq!(output.status.success(), served, "{}", text(&output.stderr));
+    }
+    let output = hakmem_bench(&["run-probe", "nonesuch"]);
+    assert!(text(&output.stderr).contains("no probe 'nonesuch'"));
+}
+
+#[test]
+fn probes_and_growth_run_if_named_and_are_on_record_with_their_targets() {
+    let path = scratch("probes.json");
+    let json = path.to_str().expect("UTF-8");
+    let output = hakmem_bench(&[
+        "compare",
+        "--quick",
+        "--only",
+        "pair_64k,rust_pair_64,growth",
+        "--allocators",
+        "system",
+        "--json",
+        json,
+    ]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let record = record(&path);
+    let list = |field: &str| record[field].as_array().cloned().unwrap_or_default();
+    assert!(list("samples").is_empty());
+    assert_eq!(list("probes").len(), 2);
+    for probe in list("probes") {
+        assert_eq!(
+            (&probe["allocator"], &probe["unit"]),
+            (&"system".into(), &"ns".into())
+        );
+        assert!(number(&probe, "value") > 0.0);
+    }
+    assert_eq!(list("series").len(), 2);
+    let targets = list("targets");
+    assert_eq!(targets.len(), 4);
+    // Nothing was measured of hakmem.
+    assert!(targets.iter().all(|t| t["figure"].is_null()));
+    let tables = text(&output.stdout);
+    assert!(
+        tables.contains("0 of 4 targets met, 0 missed, 4 not measured"),
+        "{tables}"
+    );
+}
+
+#[test]
+fn a_comparison_of_nothing_is_refused() {
+    let output = hakmem_bench(&["compare", "--only", "json", "--skip", "workloads"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("nothing to compare"));
+}
+
+#[test]
 fn unknown_names_are_refused_with_a_list_of_the_valid_ones() {
     for (option, valid) in [
         ("--only", "tiny_hot"),
@@ -260,17 +351,18 @@ fn a_program_that_does_not_exist_is_an_error() {
 
 #[test]
 fn the_documented_workloads_are_those_that_exist() {
-    let output = hakmem_bench(&["list"]);
     let docs = fs::read_to_string(concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../../docs/benchmarks.md"
     ));
     let docs = docs.expect("docs/benchmarks.md exists");
-    let table = text(&output.stdout);
-    assert!(
-        docs.contains(&table),
-        "docs/benchmarks.md lacks the table that `hakmem-bench list` prints:\n{table}"
-    );
+    for list in ["list", "probes"] {
+        let table = text(&hakmem_bench(&[list]).stdout);
+        assert!(
+            table.lines().count() > 2 && docs.contains(&table),
+            "docs/benchmarks.md lacks the table that `hakmem-bench {list}` prints:\n{table}"
+        );
+    }
 }
 
 /// Under a limit on address space one workload cannot run; the other must be compared all the same.

@@ -30,21 +30,25 @@ pub fn doubling_to<A: Subject>(mib: u64, meter: &mut Meter) {
 
 /// Buffers grown by half from 1 MiB to 256 MiB, all of their bytes written.
 pub fn huge<A: Subject>(ops: u64, meter: &mut Meter) {
-    const END: usize = 256 << 20;
     meter.measure(|| {
         for _ in 0..ops {
-            let mut buffer = Heap::<A>::new().block(1 << 20);
-            buffer.write_all(0, 1);
-            while buffer.size() < END {
-                let old = buffer.size();
-                buffer.resize((old + old / 2).min(END));
-                buffer.write_all(old, 2);
-            }
-            assert_eq!(
-                (buffer.read(0), buffer.read(END - 1)),
-                (1, 2),
-                "realloc lost the contents"
-            );
+            by_half::<A>(256 << 20);
         }
     });
+}
+
+/// One buffer grown by half from 1 MiB to `end`, all of its bytes written.
+pub fn by_half<A: Subject>(end: usize) {
+    let mut buffer = Heap::<A>::new().block(1 << 20);
+    buffer.write_all(0, 1);
+    while buffer.size() < end {
+        let old = buffer.size();
+        buffer.resize((old + old / 2).min(end));
+        buffer.write_all(old, 2);
+    }
+    assert_eq!(
+        (buffer.read(0), buffer.read(end - 1)),
+        (1, 2),
+        "realloc lost the contents"
+    );
 }

@@ -69,9 +69,39 @@ impl Workload {
     }
 }
 
-/// All workloads for allocator `A`.
-pub fn table<A: Subject>() -> &'static [Workload] {
-    Table::<A>::ALL
+/// Everything that is measured in process, compiled for one allocator. It stands for its workloads: the others are
+/// parts of probes and curves and are run by name only.
+#[derive(Debug)]
+pub struct Suite {
+    workloads: &'static [Workload],
+    growth: fn() -> &'static [Workload],
+    timed: fn() -> &'static [Workload],
+}
+
+impl std::ops::Deref for Suite {
+    type Target = [Workload];
+    fn deref(&self) -> &[Workload] {
+        self.workloads
+    }
+}
+
+impl Suite {
+    /// The workload, the step of growth or the timed probe called `name`.
+    pub fn any(&self, name: &str) -> Option<&'static Workload> {
+        let parts = [self.workloads, (self.growth)(), (self.timed)()];
+        parts.iter().find_map(|part| find(part, name))
+    }
+}
+
+/// The workloads for allocator `A`, and what else is measured on it.
+pub fn table<A: Subject>() -> &'static Suite {
+    const {
+        &Suite {
+            workloads: Table::<A>::ALL,
+            growth: crate::growth::steps::<A>,
+            timed: crate::probes::timed::table::<A>,
+        }
+    }
 }
 
 /// The workload called `name` in `table`.
@@ -168,7 +198,7 @@ mod tests {
 
     #[test]
     fn every_scale_does_something() {
-        for w in table::<System>() {
+        for w in table::<System>().iter() {
             assert!(
                 w.ops_at(Scale::Smoke) >= 1 && w.ops_at(Scale::Quick) <= w.ops_at(Scale::Full),
                 "{}",

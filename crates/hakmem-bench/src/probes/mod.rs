@@ -1,0 +1,110 @@
+//! Probes: single figures of an allocator that no workload's time or peak memory shows, each from a process of its own.
+//!
+//! Most of them are taken under preload: the child is this program, whose own allocations go to `malloc`, so that a
+//! preloaded library serves them. That it does is checked in the child.
+
+pub mod child;
+pub mod library;
+pub mod memory;
+pub mod purge;
+pub mod runner;
+pub mod timed;
+pub mod watch;
+
+use std::time::Duration;
+
+/// One probe.
+#[derive(Debug)]
+pub struct Probe {
+    /// Its name on the command line and in records.
+    pub name: &'static str,
+    /// What is done, and what the figure says.
+    pub what: &'static str,
+    /// The unit of the figure.
+    pub unit: &'static str,
+    /// Whether it is short enough for a quick comparison.
+    pub quick: bool,
+    /// Whether it is taken on preloaded libraries.
+    pub libraries: bool,
+    /// On which of the built-in allocators it is taken, too.
+    pub built_in: fn(&str) -> bool,
+    /// Where the figure comes from.
+    pub figure: Figure,
+}
+
+/// Where a probe's figure comes from.
+#[derive(Debug, Clone, Copy)]
+pub enum Figure {
+    /// The time of the operations of the entry of this name in [`timed`], each divided by this many nanoseconds.
+    PerOperation(f64),
+    /// The time of all of them, in milliseconds.
+    Total,
+    /// Resident MiB this long after the work; the name of the curve, if memory over time is of interest.
+    Resident(Duration, Option<&'static str>),
+    /// The time with purging, relative to that without, of the loops in [`purge`].
+    Purging,
+}
+
+const fn never(_: &str) -> bool {
+    false
+}
+
+const fn always(_: &str) -> bool {
+    true
+}
+
+const MIB: &str = "MiB";
+
+/// The curve of memory when everything is freed.
+pub const ALL_FREED: &str = "resident memory, all freed";
+/// The curve of memory when a few blocks stay.
+pub const FEW_KEPT: &str = "resident memory, one block in 256 kept";
+
+/// All probes, in the order in which they are taken.
+#[rustfmt::skip]
+pub const ALL: &[Probe] = &[
+    Probe { name: "pair_64k", what: "64 KiB, freed at once", unit: "ns", quick: true, libraries: true, built_in: never, figure: Figure::PerOperation(1.0) },
+    Probe { name: "pair_256k", what: "256 KiB, freed at once", unit: "ns", quick: true, libraries: true, built_in: never, figure: Figure::PerOperation(1.0) },
+    Probe { name: "pair_2m", what: "2 MiB, one byte written in every 4 KiB, freed at once", unit: "ns", quick: true, libraries: true, built_in: never, figure: Figure::PerOperation(1.0) },
+    Probe { name: "rust_pair_64", what: "a constant layout of 64 B through GlobalAlloc, freed at once", unit: "ns", quick: true, libraries: false, built_in: always, figure: Figure::PerOperation(1.0) },
+    Probe { name: "calloc_64m", what: "300 times 64 MiB of zeroes, one byte written, freed", unit: "ms", quick: false, libraries: true, built_in: never, figure: Figure::Total },
+    Probe { name: "grow_1g", what: "three times a buffer from 1 MiB to 1 GiB by 1.5, written as it grows", unit: "ms", quick: false, libraries: true, built_in: |name| matches!(name, "mimalloc"), figure: Figure::Total },
+    Probe { name: "threads_20k", what: "20,000 threads one after the other, each allocates and frees ten small blocks", unit: "µs", quick: false, libraries: true, built_in: never, figure: Figure::PerOperation(1000.0) },
+    Probe { name: "ended_200", what: "200 threads at a time replace blocks of 16–1024 B, free all and end; resident right after", unit: MIB, quick: false, libraries: true, built_in: never, figure: Figure::Resident(Duration::ZERO, None) },
+    Probe { name: "idle", what: "5 M blocks of 120 B, all freed; resident after 2 s without a call, the table of 38 MiB included", unit: MIB, quick: false, libraries: true, built_in: never, figure: Figure::Resident(Duration::from_secs(2), Some(ALL_FREED)) },
+    Probe { name: "sparse", what: "4 M blocks of 120 B, one in 256 kept; resident after 2 s without a call", unit: MIB, quick: false, libraries: true, built_in: never, figure: Figure::Resident(Duration::from_secs(2), Some(FEW_KEPT)) },
+    Probe { name: "sparse_trim", what: "the same with malloc_trim at the start of the 2 s", unit: MIB, quick: false, libraries: true, built_in: never, figure: Figure::Resident(Duration::from_secs(2), None) },
+    Probe { name: "purge_cost", what: "loops with purging, relative to the time without", unit: "", quick: false, libraries: false, built_in: never, figure: Figure::Purging },
+];
+
+/// The probe called `name`.
+pub fn find(name: &str) -> Option<&'static Probe> {
+    ALL.iter().find(|p| p.name == name)
+}
+
+/// The names of all probes.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    ALL.iter().map(|p| p.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::alloc::System;
+
+    #[test]
+    fn every_probe_has_a_body_of_its_name() {
+        for probe in ALL {
+            assert_eq!(names().filter(|n| *n == probe.name).count(), 1);
+            let timed = timed::table::<System>()
+                .iter()
+                .any(|w| w.name == probe.name);
+            let resident = memory::find(probe.name).is_some();
+            match probe.figure {
+                Figure::PerOperation(_) | Figure::Total => assert!(timed, "{}", probe.name),
+                Figure::Resident(..) => assert!(resident, "{}", probe.name),
+                Figure::Purging => assert!(!timed && !resident),
+            }
+        }
+    }
+}

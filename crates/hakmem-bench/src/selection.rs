@@ -1,0 +1,127 @@
+//! Which parts of a comparison to run: workloads and probes by name, growth as a whole.
+
+use crate::growth;
+use crate::probes::{self, Probe};
+use crate::workloads;
+use std::io;
+
+/// All workloads.
+const WORKLOADS: &str = "workloads";
+/// All probes.
+const PROBES: &str = "probes";
+/// All curves of growth.
+const GROWTH: &str = "growth";
+
+/// The parts.
+#[derive(Debug)]
+pub struct Selection {
+    /// The workloads, in the order asked for.
+    pub workloads: Vec<String>,
+    /// Whether these are all of them.
+    pub all_workloads: bool,
+    /// The probes, in their own order.
+    pub probes: Vec<&'static Probe>,
+    /// Whether [`growth`] is measured.
+    pub growth: bool,
+}
+
+/// Accepts what `--only` and `--skip` take.
+pub fn names() -> clap::builder::PossibleValuesParser {
+    let groups = [WORKLOADS, PROBES, GROWTH].into_iter();
+    clap::builder::PossibleValuesParser::new(
+        workloads::names().chain(probes::names()).chain(groups),
+    )
+}
+
+impl Selection {
+    /// What `only` names, or everything; without what `skip` names. A quick comparison leaves out the long probes that
+    /// are not named one by one.
+    pub fn new(only: &[String], skip: &[String], quick: bool) -> io::Result<Self> {
+        let named = |list: &[String], name: &str| list.iter().any(|n| n == name);
+        let wanted = |name: &str, group: &str| {
+            (only.is_empty() || named(only, name) || named(only, group))
+                && !named(skip, name)
+                && !named(skip, group)
+        };
+        let mut workloads: Vec<String> = workloads::names()
+            .filter(|name| wanted(name, WORKLOADS))
+            .map(str::to_owned)
+            .collect();
+        workloads.sort_by_key(|name| only.iter().position(|n| n == name));
+        let probes: Vec<_> = probes::ALL
+            .iter()
+            .filter(|p| wanted(p.name, PROBES) && (p.quick || !quick || named(only, p.name)))
+            .collect();
+        let selection = Self {
+            all_workloads: workloads.len() == workloads::names().count(),
+            workloads,
+            probes,
+            growth: wanted(GROWTH, GROWTH),
+        };
+        if selection.workloads.is_empty() && selection.probes.is_empty() && !selection.growth {
+            return Err(io::Error::other(
+                "--only, --skip and --quick leave nothing to compare",
+            ));
+        }
+        Ok(selection)
+    }
+
+    /// Whether libraries are to be preloaded.
+    pub fn needs_libraries(&self) -> bool {
+        let needs = |p: &&Probe| p.libraries || matches!(p.figure, probes::Figure::Purging);
+        self.probes.iter().any(needs)
+    }
+
+    /// The curves of growth that are measured.
+    pub fn curves(&self) -> &'static [&'static str] {
+        if self.growth {
+            &[growth::BY_BLOCKS, growth::BY_THREADS]
+        } else {
+            &[]
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn select(only: &[&str], skip: &[&str], quick: bool) -> io::Result<Selection> {
+        let owned = |names: &[&str]| names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>();
+        Selection::new(&owned(only), &owned(skip), quick)
+    }
+
+    #[test]
+    fn without_names_everything_is_compared() {
+        let all = select(&[], &[], false).expect("everything");
+        assert_eq!(all.workloads.len(), workloads::names().count());
+        assert_eq!(all.probes.len(), probes::ALL.len());
+        assert!(all.growth && all.all_workloads && all.needs_libraries());
+    }
+
+    #[test]
+    fn with_names_probes_and_growth_run_only_if_named() {
+        let some = select(&["mstress", "json"], &[], false).expect("two workloads");
+        assert_eq!(some.workloads, ["mstress", "json"]);
+        assert!(some.probes.is_empty() && !some.growth && !some.all_workloads);
+        let growth = select(&["growth"], &[], true).expect("growth");
+        assert!(growth.growth && growth.workloads.is_empty() && !growth.needs_libraries());
+        let mixed = select(&["idle", "json"], &[], true).expect("one of each");
+        assert_eq!(mixed.probes.len(), 1, "named, so even a quick one takes it");
+    }
+
+    #[test]
+    fn what_is_skipped_stays_out() {
+        let rest = select(&[], &["probes", "growth", "json"], false).expect("workloads");
+        assert_eq!(rest.workloads.len(), workloads::names().count() - 1);
+        assert!(rest.probes.is_empty() && !rest.growth);
+        assert!(select(&["idle"], &["idle"], false).is_err());
+    }
+
+    #[test]
+    fn a_quick_comparison_leaves_the_long_probes_out() {
+        let quick = select(&[], &[], true).expect("everything");
+        assert!(!quick.probes.is_empty());
+        assert!(quick.probes.iter().all(|p| p.quick));
+    }
+}

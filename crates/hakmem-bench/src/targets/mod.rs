@@ -1,0 +1,154 @@
+//! What hakmem is to reach, and how far a comparison says it did.
+//!
+//! A target that speaks of peers is measured only if all of them are in the comparison: being ahead of the slow ones
+//! proves nothing. A peer that was there and failed at something counts as not better at it.
+
+mod growth;
+mod probes;
+mod suite;
+
+use crate::probes::Probe;
+use crate::record::{ProbeSample, Series, Target};
+use crate::report::{Summary, markdown};
+
+/// Who is to reach the targets.
+const HAKMEM: &str = "hakmem";
+/// The built-in allocators that workloads and growth are compared with.
+const PEERS: [&str; 5] = ["system", "mimalloc", "snmalloc", "jemalloc", "rpmalloc"];
+
+/// What a comparison found, and what it was to find.
+#[derive(Debug, Clone, Copy)]
+pub struct Evidence<'a> {
+    /// The figures of the workloads.
+    pub summary: &'a Summary,
+    /// Whether these are all workloads: only then means over them are those of the targets.
+    pub all_workloads: bool,
+    /// The probes asked for.
+    pub asked: &'a [&'static Probe],
+    /// The curves of growth asked for.
+    pub curves: &'a [&'a str],
+    /// The figures of the probes.
+    pub probes: &'a [ProbeSample],
+    /// The curves.
+    pub series: &'a [Series],
+}
+
+/// The targets of all that was asked for, those of the suite as a whole first.
+pub fn evaluate(evidence: &Evidence<'_>) -> Vec<Target> {
+    let mut targets = suite::geomeans(evidence);
+    targets.extend(probes::targets(evidence));
+    targets.extend(growth::targets(evidence));
+    targets.extend(suite::workloads(evidence));
+    targets
+}
+
+/// What became of a target, in words.
+pub fn verdict(target: &Target) -> String {
+    match target.figure {
+        None => "not measured".to_owned(),
+        Some(_) if target.met() => "met".to_owned(),
+        // Never "missed by 0.0 %".
+        Some(figure) => format!(
+            "missed by {:.1} %",
+            ((figure / target.limit - 1.0) * 100.0).max(0.1)
+        ),
+    }
+}
+
+/// The table of targets in Markdown, and a line that counts them. Empty without targets.
+pub fn table(targets: &[Target]) -> String {
+    if targets.is_empty() {
+        return String::new();
+    }
+    let amount = |value: f64, unit: &str| match unit {
+        "" => format!("{value:.3}"),
+        unit => format!("{value:.1} {unit}"),
+    };
+    let row = |t: &Target| {
+        vec![
+            t.name.clone(),
+            t.against.clone(),
+            t.figure
+                .map_or_else(|| "-".to_owned(), |f| amount(f, &t.unit)),
+            format!("≤ {}", amount(t.limit, &t.unit)),
+            verdict(t),
+        ]
+    };
+    let rows: Vec<_> = targets.iter().map(row).collect();
+    let mut text = markdown(
+        &["target", "against", "hakmem", "to reach", "verdict"],
+        &rows,
+    );
+    let met = targets.iter().filter(|t| t.met()).count();
+    let open = targets.iter().filter(|t| t.figure.is_none()).count();
+    text.push_str(&format!(
+        "\n{met} of {} targets met, {} missed, {open} not measured.\n",
+        targets.len(),
+        targets.len() - met - open,
+    ));
+    text
+}
+
+/// The least of the peers' figures and whose it is.
+fn best<'a>(figures: impl Iterator<Item = (&'a str, f64)>) -> Option<(&'a str, f64)> {
+    figures
+        .filter(|(_, figure)| figure.is_finite() && *figure > 0.0)
+        .min_by(|(_, a), (_, b)| a.total_cmp(b))
+}
+
+/// Those of `peers` that are not among `present`, in words for a target's `against`; `None` if all are there.
+fn absent(peers: &[&str], present: impl Fn(&str) -> bool) -> Option<String> {
+    let absent: Vec<&str> = peers.iter().copied().filter(|p| !present(p)).collect();
+    (!absent.is_empty()).then(|| format!("without {}", absent.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::Summary;
+
+    fn target(figure: Option<f64>, limit: f64) -> Target {
+        Target {
+            name: "t".to_owned(),
+            what: "t".to_owned(),
+            figure,
+            limit,
+            unit: String::new(),
+            against: String::new(),
+        }
+    }
+
+    #[test]
+    fn verdicts() {
+        assert_eq!(verdict(&target(Some(2.0), 2.0)), "met");
+        assert_eq!(verdict(&target(Some(2.5), 2.0)), "missed by 25.0 %");
+        assert_eq!(verdict(&target(Some(2.000_01), 2.0)), "missed by 0.1 %");
+        assert_eq!(verdict(&target(None, 2.0)), "not measured");
+        assert!(!target(None, 2.0).met());
+    }
+
+    #[test]
+    fn the_table_counts_every_target_once() {
+        let text = table(&[
+            target(Some(1.0), 2.0),
+            target(Some(3.0), 2.0),
+            target(None, 2.0),
+        ]);
+        assert!(text.contains("1 of 3 targets met, 1 missed, 1 not measured."));
+        assert!(text.contains("≤ 2.000"), "{text}");
+        assert_eq!(table(&[]), "");
+    }
+
+    #[test]
+    fn a_comparison_of_nothing_has_no_targets() {
+        let nothing = Evidence {
+            summary: &Summary::new(&[], &[], "", &[], &[]),
+            all_workloads: false,
+            asked: &[],
+            curves: &[],
+            probes: &[],
+            series: &[],
+        };
+        assert!(evaluate(&nothing).is_empty());
+    }
+}
