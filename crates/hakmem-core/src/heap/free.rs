@@ -1,0 +1,163 @@
+//! Freeing: blocks of this heap's pages, blocks for other heaps, and what others send.
+
+use super::{Heap, WALK_EVERY, add, inbox_of};
+use crate::page::{self, Block, Meta, Owner, Place};
+use crate::parcel::Parcel;
+use crate::proto::inbox::Link;
+use crate::sync::Ordering::Relaxed;
+use crate::{guard, policy, segment, sparse};
+use core::ptr::null_mut;
+
+impl Heap {
+    /// Frees a block of a page of this heap. True: the page's countdown is over, and `counted_down` must follow.
+    ///
+    /// # Safety
+    /// The calling thread has the heap that owns the page; the block is live and the caller's to free.
+    #[inline(always)]
+    #[must_use]
+    pub unsafe fn push_freed(page: &Meta, block: *mut Block) -> bool {
+        // SAFETY: the block is free from now on.
+        unsafe { Block::set_next(block, page.free.get()) };
+        page.free.set(block);
+        let needed = page.needed.get() - 1;
+        page.needed.set(needed);
+        needed == 0
+    }
+
+    /// Frees a block of a page of this heap, to the end. `busy` is set.
+    ///
+    /// # Safety
+    /// As [`Heap::push_freed`].
+    pub(super) unsafe fn free_local(&self, page: &Meta, block: *mut Block) {
+        // SAFETY: passed on.
+        if unsafe { Heap::push_freed(page, block) } {
+            self.wake_or_empty(page);
+        }
+    }
+
+    /// Frees a block of another heap's page, by way of a batch.
+    ///
+    /// # Safety
+    /// The block is live, of `page`, and the caller's to free; the calling thread has this heap.
+    #[inline]
+    pub unsafe fn free_remote(&self, page: &Meta, block: *mut Block) {
+        self.sent.set(self.sent.get() + 1);
+        // SAFETY: passed on.
+        unsafe { self.outgoing.add(page, block, policy::BATCH_BYTES.get(), inbox_of) };
+    }
+
+    /// Frees a block of `owner` from a thread that has no heap.
+    ///
+    /// # Safety
+    /// The block is live, of a page of `owner`, and the caller's to free.
+    pub unsafe fn send_one(page: &Meta, owner: *mut Owner, block: *mut Block) {
+        // SAFETY: inboxes are for ever; a chain of one parcel of one block, which is the caller's.
+        unsafe {
+            let parcel = Parcel::new(block, page.block_size.get());
+            inbox_of(owner).push_chain(parcel, parcel);
+        }
+    }
+
+    /// Merges what other threads freed into the pages' own lists (rule 4). O(parcels).
+    #[inline(never)]
+    pub(super) fn merge_mail(&self) {
+        let mut parcel = self.inbox.take();
+        let mut count = 0;
+        while !parcel.is_null() {
+            let block = Parcel::block(parcel).cast();
+            let Some(slot) = page::lookup(block) else { guard::corrupt(block) };
+            let page = slot.head_of_block();
+            // SAFETY: the parcel is this heap's since it was taken, and is left alone once it is spliced or passed on.
+            let (next, length) = unsafe { (Parcel::next(parcel), Parcel::len(parcel)) };
+            let owner = page.owner.load(Relaxed);
+            if owner != self.owner() {
+                // The page was set aside meanwhile.
+                if owner.is_null() {
+                    guard::corrupt(block);
+                }
+                // SAFETY: as above.
+                unsafe { inbox_of(owner).push_chain(parcel, parcel) };
+                parcel = next;
+                continue;
+            }
+            // SAFETY: as above.
+            unsafe { page.free.set(Parcel::splice(parcel, page.free.get())) };
+            page.needed.set(page.needed.get() - length as i32);
+            if page.needed.get() <= 0 {
+                self.wake_or_empty(page);
+            }
+            count += u64::from(length);
+            parcel = next;
+        }
+        add(&self.received, count);
+    }
+
+    /// A page of this heap counted down to zero: it is worth waking, or empty.
+    #[inline(always)]
+    pub fn counted_down(&self, page: &Meta) {
+        self.busy(|| self.wake_or_empty(page));
+    }
+
+    pub(super) fn wake_or_empty(&self, page: &Meta) {
+        debug_assert!(page.owner.load(Relaxed) == self.owner() && page.place.get() != Place::Sparse);
+        let class = usize::from(page.class.get());
+        // A merged parcel may have gone beyond the threshold.
+        let out = if page.place.get() == Place::Asleep {
+            page.place.set(Place::Queue);
+            add(&self.counts[class].wakes, 1);
+            self.push_second(class, page);
+            let out = page.carved.get() as i32 - page.wake_at.get() + page.needed.get();
+            let base = sparse::most_out(page.cap.get());
+            if out > i32::from(base) {
+                return page.count_down(out, base);
+            }
+            out
+        } else {
+            page.needed.get() + i32::from(page.base.get())
+        };
+        page.count_down(out, 0);
+        if out > 0 {
+            return self.cool(class, page);
+        }
+        if out < 0 {
+            guard::double_free(page.free.get().cast(), page);
+        }
+        self.stop_cooling(page);
+        if self.queue[class].get() == page.raw() && page.next.get().is_null() {
+            // The class's only page: giving it up would only mean claiming it again.
+            page.place.set(Place::Resting);
+            page.owner.store(null_mut(), Relaxed);
+            return;
+        }
+        self.unlink(class, page);
+        self.give_up(class, page, policy::RETAINED_PAGES.get());
+    }
+
+    /// Ends an empty page that is in no queue; it is retained if there are fewer than `keep`.
+    pub(super) fn give_up(&self, class: usize, page: &'_ Meta, keep: u32) {
+        let blocks = page.carved.get();
+        let counts = &self.counts[class];
+        if counts.empties.get().is_multiple_of(WALK_EVERY) && !self.inherited.get() {
+            guard::walk(page.free.get(), page.listed(), page);
+        }
+        add(&counts.returned, i64::from(blocks));
+        add(&counts.empties, 1);
+        self.note_carved(page, -(i64::from(blocks) * i64::from(page.block_size.get())));
+        self.pages.set(self.pages.get() - 1);
+        let span = page.span.load(Relaxed);
+        page.close();
+        if span == 1 && self.retained_len.get() < keep {
+            page.place.set(Place::Retained);
+            page.next.set(self.retained.get());
+            self.retained.set(page.raw());
+            self.retained_len.set(self.retained_len.get() + 1);
+            return;
+        }
+        if span == 1 {
+            segment::note_small(-1);
+        }
+        // SAFETY: the page is closed and empty.
+        unsafe { segment::release(page, span) };
+        self.released.set(true);
+    }
+}

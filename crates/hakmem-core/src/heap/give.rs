@@ -1,0 +1,68 @@
+//! Giving back: when memory is short, when the thread ends, and while the heap is idle.
+
+use super::{Heap, add};
+use crate::page::{self, Block, Place};
+use crate::proto::inbox::Link;
+use crate::size_class::CLASSES;
+use crate::{guard, segment};
+use core::ptr::null_mut;
+
+impl Heap {
+    /// Gives up everything that is free: blocks in the lists go back to their pages, empty pages to their segments,
+    /// batches to their owners. O(classes + blocks in lists).
+    pub fn collect(&self) {
+        self.busy(|| {
+            self.receive_mail();
+            self.send_mail();
+            for class in 0..CLASSES {
+                let mut block = self.front.free[class].replace(null_mut());
+                let mut unused = 0;
+                while !block.is_null() {
+                    // SAFETY: the heap's own list; the link is read before the block is pushed.
+                    let next = unsafe { Block::next(block) };
+                    let Some(page) = page::lookup(block.cast()) else { guard::corrupt(block.cast()) };
+                    // SAFETY: blocks of the heap's lists are of its pages, and free to push.
+                    unsafe { self.free_local(page.head(), block) };
+                    block = next;
+                    unused += 1;
+                }
+                // They were never used: neither handed out nor returned.
+                let counts = &self.counts[class];
+                counts.handed.set(counts.handed.get() - unused);
+                add(&counts.returned, -(unused as i64));
+                // SAFETY: pages in the queue are this heap's.
+                if let Some(page) = unsafe { self.queue[class].get().as_ref() }
+                    && page.place.get() == Place::Resting
+                {
+                    self.unlink(class, page);
+                    self.give_up(class, page, 0);
+                }
+            }
+            for cooling in &self.cooling {
+                // SAFETY: the heap's own pages (see `stop_cooling`).
+                if let Some(page) = unsafe { cooling.replace(null_mut()).as_ref() } {
+                    self.set_aside(page);
+                }
+            }
+            self.large.empty();
+            // SAFETY: retained pages are this heap's.
+            while let Some(page) = unsafe { self.retained.get().as_ref() } {
+                self.retained.set(page.next.get());
+                self.retained_len.set(self.retained_len.get() - 1);
+                // SAFETY: closed and empty since it was retained.
+                unsafe { segment::release(page, 1) };
+                segment::note_small(-1);
+            }
+            self.report_live();
+        });
+    }
+
+    /// The thread ends: what it holds of other heaps and of the segments goes back. O(1).
+    pub fn hand_over(&self) {
+        self.busy(|| {
+            self.send_mail();
+            self.large.empty();
+            self.report_live();
+        });
+    }
+}

@@ -1,0 +1,262 @@
+//! A thread's heap: a free list for each class, and the pages they come from.
+//!
+//! ```text
+//! malloc:  front.free[class] → pop            (the list of the current page, held whole)
+//! free:    page.free ← push, needed -= 1      (page by arithmetic, owner by one comparison)
+//! ```
+//!
+//! The slow path of malloc, in this order: merge the inbox, take the current page's own list, carve fresh blocks, go
+//! on to the next page of the class (putting full ones to sleep), take back a page that was set aside, take a retained
+//! empty page, claim a page.
+//!
+//! Rules
+//! 1. Everything but `inbox`, `link`, `state` and `next_heap` belongs to the thread that has the heap.
+//! 2. A heap is had by one thread at a time: from `Pool::pop` (or its making) to `Pool::push`; its memory is for ever.
+//! 3. `busy` is set while pages move between lists: a fork that meets it set cannot use the heap in the child.
+//!    Outside of that every state is consistent: a pop is one store, and a push that lost its countdown only makes a
+//!    page look fuller than it is.
+//! 4. The inbox is merged before a page's list is handed out (`page` rule 4).
+
+mod aside;
+mod free;
+mod give;
+mod queue;
+mod refill;
+
+use crate::arena;
+use crate::page::{Block, Meta, Owner};
+use crate::parcel::Parcel;
+use crate::proto::inbox::{Inbox, Link};
+use crate::remote::Outgoing;
+use crate::size_class::{CLASSES, TABLE16};
+use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
+use crate::{large, segment, sparse, usage};
+use core::cell::Cell;
+use core::ptr::NonNull;
+use crossbeam_utils::CachePadded;
+
+/// What the fast path reads. A heap starts with it; the empty and the dead heap consist of it.
+#[repr(C)]
+pub struct Front {
+    /// The list of each class.
+    pub free: [Cell<*mut Block>; CLASSES],
+    /// `size_class::CLASS16`.
+    pub class16: [u8; TABLE16],
+}
+
+/// Counters of one class, kept where lists change hands.
+#[derive(Default)]
+pub struct Counts {
+    /// Blocks put on the heap's list.
+    pub handed: Cell<u64>,
+    /// Blocks found freed when a page's list was taken or the page given up. Below zero while blocks that were put back
+    /// unused wait to be found.
+    pub returned: Cell<i64>,
+    /// Lists taken from pages.
+    pub takes: Cell<u32>,
+    /// Batches of fresh blocks.
+    pub carves: Cell<u32>,
+    /// Pages put to sleep because they were full.
+    pub sleeps: Cell<u32>,
+    /// Pages woken.
+    pub wakes: Cell<u32>,
+    /// Pages claimed from segments.
+    pub claims: Cell<u32>,
+    /// Pages given up empty.
+    pub empties: Cell<u32>,
+}
+
+/// A thread's heap.
+#[repr(C, align(4096))]
+pub struct Heap {
+    /// What the fast path reads.
+    pub front: Front,
+    queue: [Cell<*mut Meta>; CLASSES],
+    retained: Cell<*mut Meta>,
+    retained_len: Cell<u32>,
+    /// Which of `cooling` is the oldest.
+    oldest: Cell<u32>,
+    /// Pages of which few blocks are out since a short time.
+    cooling: [Cell<*mut Meta>; COOLING],
+    /// Pages that the heap has.
+    pages: Cell<u32>,
+    outgoing: Outgoing,
+    /// See rule 3.
+    busy: Cell<bool>,
+    /// The heap was another thread's when the process forked: a push may have been cut short, and its lists are not
+    /// walked.
+    inherited: Cell<bool>,
+    /// Set when a page went back to its segment; who sees it clears it and lets the purge know.
+    pub released: Cell<bool>,
+    /// Change of the live bytes not yet added to the process's, and its highest value.
+    live: Cell<i64>,
+    high: Cell<i64>,
+    /// Change of the bytes carved in pages of one slot, not yet told to the segments.
+    carved: Cell<i64>,
+    large: large::Cache,
+    /// Large blocks allocated and freed by this heap's threads.
+    pub large_handed: Cell<u64>,
+    /// See `large_handed`.
+    pub large_returned: Cell<u64>,
+    /// Blocks received through the inbox.
+    pub received: Cell<u64>,
+    /// Blocks freed for other heaps.
+    pub sent: Cell<u64>,
+    /// Counters by class.
+    pub counts: [Counts; CLASSES],
+    /// Who has it: see `thread`.
+    pub state: AtomicU32,
+    /// Link of the pool of idle heaps.
+    pub link: AtomicU64,
+    /// The heap made before this one.
+    pub next_heap: AtomicPtr<Heap>,
+    inbox: CachePadded<Inbox<Parcel>>,
+}
+
+const _: () = assert!(size_of::<Heap>() == 4096);
+
+/// Of the lists that change hands, one in this many is walked to its end; the others are looked at where they begin.
+/// To walk all of them would cost 6 instructions a pair.
+const WALK_EVERY: u32 = 128;
+
+/// Pages that come to have few blocks out before another such is set aside: time for the rest of its blocks to come
+/// back too, where all are being freed.
+const COOLING: usize = 4;
+
+/// A heap tells the process's total of live bytes in steps of this many.
+const REPORT_BYTES: u64 = 1 << 20;
+
+/// A block, and whether all of it is zero.
+pub type Fresh = (NonNull<Block>, bool);
+
+/// The inbox of an owner of pages.
+pub fn inbox_of(owner: *mut Owner) -> &'static Inbox<Parcel> {
+    if owner == sparse::owner() {
+        return sparse::inbox();
+    }
+    // SAFETY: all other owners are heaps, which are for ever; the inbox may be shared.
+    unsafe { &(*owner.cast::<Heap>()).inbox }
+}
+
+fn add<T: Copy + core::ops::Add<Output = T>>(counter: &Cell<T>, n: T) {
+    counter.set(counter.get() + n);
+}
+
+impl Heap {
+    /// The heap as pages name it.
+    #[inline]
+    pub fn owner(&self) -> *mut Owner {
+        core::ptr::from_ref(self).cast_mut().cast()
+    }
+
+    /// Runs `f` with `busy` set (rule 3). Not to be nested.
+    #[inline(always)]
+    fn busy<R>(&self, f: impl FnOnce() -> R) -> R {
+        use core::sync::atomic::{Ordering::SeqCst, compiler_fence};
+        self.busy.set(true);
+        compiler_fence(SeqCst);
+        let result = f();
+        compiler_fence(SeqCst);
+        self.busy.set(false);
+        result
+    }
+
+    /// In the child of a fork, which counts anew: forgets what the parent did. Blocks in the lists are not handed out.
+    pub fn reset_counts(&self) {
+        for (class, counts) in self.counts.iter().enumerate() {
+            counts.handed.set(self.listed(class));
+            counts.returned.set(0);
+            for counter in [&counts.takes, &counts.carves, &counts.sleeps, &counts.wakes, &counts.claims, &counts.empties] {
+                counter.set(0);
+            }
+        }
+        self.large_handed.set(0);
+        self.large_returned.set(0);
+    }
+
+    /// In the child of a fork: makes a heap whose thread is gone fit for adoption. False: it is lost.
+    pub fn after_fork(&self) -> bool {
+        self.outgoing.forget();
+        self.large.forget();
+        self.inherited.set(true);
+        !self.busy.get()
+    }
+
+    /// See [`large::alloc`].
+    pub fn alloc_large(&self, n: usize) -> Option<(&'static Meta, bool)> {
+        let got = large::alloc(&self.large, n)?;
+        add(&self.large_handed, 1);
+        self.note_live(large::size(got.0) as i64);
+        Some(got)
+    }
+
+    /// See [`large::free`].
+    ///
+    /// # Safety
+    /// As there.
+    pub unsafe fn free_large(&self, meta: &Meta) -> bool {
+        add(&self.large_returned, 1);
+        self.note_live(-(large::size(meta) as i64));
+        // SAFETY: passed on.
+        unsafe { large::free(Some(&self.large), meta) }
+    }
+
+    /// See [`large::resize`].
+    ///
+    /// # Safety
+    /// As there.
+    pub unsafe fn resize_large(&self, meta: &Meta, n: usize) -> bool {
+        // SAFETY: passed on.
+        let Some(change) = (unsafe { large::resize(meta, n) }) else { return false };
+        self.note_live(change);
+        true
+    }
+
+    /// Pages that the heap has.
+    pub fn pages(&self) -> u32 {
+        self.pages.get()
+    }
+
+    /// True if other threads have freed blocks that are not merged yet.
+    pub fn has_mail(&self) -> bool {
+        !self.inbox.is_empty()
+    }
+
+    fn note_carved(&self, page: &Meta, change: i64) {
+        self.note_live(change);
+        if page.span.load(Relaxed) == 1 {
+            add(&self.carved, change);
+            if self.carved.get().unsigned_abs() >= REPORT_BYTES {
+                segment::note_carved(self.carved.replace(0));
+            }
+        }
+    }
+
+    fn note_live(&self, change: i64) {
+        let live = self.live.get() + change;
+        self.live.set(live);
+        if live > self.high.get() {
+            self.high.set(live);
+        }
+        if live.unsigned_abs() >= REPORT_BYTES {
+            self.report_live();
+        }
+    }
+
+    /// Adds what the heap has noted to the process's total.
+    pub fn report_live(&self) {
+        usage::add(self.live.replace(0), self.high.replace(0));
+    }
+
+    /// Blocks of `class` in the heap's list. O(their number); exact for a heap at rest.
+    pub fn listed(&self, class: usize) -> u64 {
+        let mut count = 0;
+        let mut block = self.front.free[class].get();
+        while !block.is_null() && count <= (arena::SEGMENT / 8) as u64 {
+            count += 1;
+            // SAFETY: the caller knows that the heap is at rest, or is its thread.
+            block = unsafe { Block::next(block) };
+        }
+        count
+    }
+}

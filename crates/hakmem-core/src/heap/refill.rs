@@ -1,0 +1,202 @@
+//! Allocation when the class's list is empty: it is filled again.
+
+use super::{Fresh, Heap, WALK_EVERY, add, inbox_of};
+use crate::arena::PAGE;
+use crate::page::{Block, Meta, Place};
+use crate::proto::inbox::Link;
+use crate::size_class::{CLASSES, SIZES};
+use crate::sync::Ordering::Relaxed;
+use crate::{guard, holes, os, policy, segment, sparse};
+use core::ptr::{NonNull, null_mut};
+
+/// Pages of a class that a heap has claimed before fresh ones are faulted in whole.
+const FILLED: u32 = 4;
+
+/// Slots of a page for blocks of `size` bytes: one, and eight from 8 KiB up, so that a page holds eight at least.
+pub const fn span_of(size: u32) -> u32 {
+    if size <= 8 << 10 { 1 } else { 8 }
+}
+
+impl Heap {
+    /// A block of `class` by the slow path; the class's list is empty, and is refilled. None: out of memory. Amortised O(1): each page
+    /// put to sleep on the way takes a share of its blocks freed to come back.
+    #[cold]
+    #[inline(never)]
+    pub fn refill(&self, class: usize) -> Option<Fresh> {
+        debug_assert!(class < CLASSES);
+        self.busy(|| {
+            self.receive_mail();
+            // SAFETY: pages in the queue are this heap's.
+            if let Some(page) = unsafe { self.queue[class].get().as_ref() }
+                && !page.free.get().is_null()
+            {
+                return Some((self.take(class, page), false));
+            }
+            self.refill_further(class)
+        })
+    }
+
+    /// The rest of `refill`: the current page's own list is empty.
+    #[inline(never)]
+    pub(super) fn refill_further(&self, class: usize) -> Option<Fresh> {
+        // SAFETY: pages in the queue are this heap's.
+        while let Some(page) = unsafe { self.queue[class].get().as_ref() } {
+            if !page.free.get().is_null() {
+                return Some((self.take(class, page), false));
+            }
+            if page.carved.get() < page.cap.get() {
+                return Some((self.carve(class, page), page.zero.get()));
+            }
+            if let Some(block) = self.fill_hole(class, page) {
+                return Some((block, false));
+            }
+            self.put_to_sleep(class, page);
+        }
+        self.send_mail();
+        if let Some(page) = sparse::take_back(class, self.owner(), inbox_of) {
+            self.pages.set(self.pages.get() + 1);
+            self.push_front(class, page);
+            return self.refill_further(class);
+        }
+        let page = self.new_page(class)?;
+        self.push_front(class, page);
+        Some((self.carve(class, page), page.zero.get()))
+    }
+
+    /// Merges what others freed (rule 4).
+    #[inline(always)]
+    pub(super) fn receive_mail(&self) {
+        if !self.inbox.is_empty() {
+            self.merge_mail();
+        }
+    }
+
+    /// Sends what was freed for others. Before the heap takes more memory, not on each refill: that made batches of a
+    /// dozen blocks.
+    pub(super) fn send_mail(&self) {
+        if self.outgoing.is_pending() {
+            self.outgoing.send_all(inbox_of);
+        }
+    }
+
+    /// Takes a page's whole list: its first block is returned, the rest becomes the heap's.
+    #[inline(always)]
+    pub(super) fn take(&self, class: usize, page: &Meta) -> NonNull<Block> {
+        debug_assert!(page.place.get() == Place::Resting || page.owner.load(Relaxed) == self.owner());
+        let list = page.free.replace(null_mut());
+        let length = page.listed();
+        page.count_down(page.carved.get() as i32 - i32::from(page.absent.get()), 0);
+        if page.place.get() != Place::Queue {
+            self.back_in_use(page);
+        }
+        let counts = &self.counts[class];
+        add(&counts.handed, length as u64);
+        add(&counts.returned, i64::from(length));
+        add(&counts.takes, 1);
+        guard::peek(list, page);
+        if counts.takes.get().is_multiple_of(WALK_EVERY) && !self.inherited.get() {
+            guard::walk(list, length, page);
+        }
+        // SAFETY: the list is not empty, and its blocks are free (rule 4 of `page`).
+        unsafe {
+            self.front.free[class].set((*list).next.get());
+            NonNull::new_unchecked(list)
+        }
+    }
+
+    /// The current page was resting or cooling.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn back_in_use(&self, page: &Meta) {
+        self.stop_cooling(page);
+        page.place.set(Place::Queue);
+        page.owner.store(self.owner(), Relaxed);
+    }
+
+    /// Blocks of the page's first hole: the first is returned, the rest becomes the heap's list.
+    pub(super) fn fill_hole(&self, class: usize, page: &Meta) -> Option<NonNull<Block>> {
+        let (first, count) = holes::fill(page)?;
+        page.needed.set(page.needed.get() + count as i32);
+        // They came back before the hole was dug, which was not counted yet.
+        add(&self.counts[class].handed, u64::from(count));
+        add(&self.counts[class].returned, i64::from(count));
+        // SAFETY: blocks of the page that were absent; a list of at least one.
+        unsafe {
+            self.front.free[class].set(Block::next(first));
+            NonNull::new(first)
+        }
+    }
+
+    /// Links fresh blocks, in the order of their addresses: the first is returned, the rest becomes the heap's list.
+    pub(super) fn carve(&self, class: usize, page: &Meta) -> NonNull<Block> {
+        let size = page.block_size.get() as usize;
+        let left = page.cap.get() - page.carved.get();
+        let count = (policy::CARVE_BYTES.get() / size as u32).clamp(1, left);
+        let first = page.start().wrapping_add(page.carved.get() as usize * size);
+        let mut list = null_mut();
+        for i in (1..count as usize).rev() {
+            let block = first.wrapping_add(i * size).cast::<Block>();
+            // SAFETY: inside the page, beyond what was carved: nobody's.
+            unsafe { Block::set_next(block, list) };
+            list = block;
+        }
+        page.carved.set(page.carved.get() + count);
+        page.needed.set(page.needed.get() + count as i32);
+        self.front.free[class].set(list);
+        add(&self.counts[class].handed, u64::from(count));
+        add(&self.counts[class].carves, 1);
+        self.note_carved(page, i64::from(count) * size as i64);
+        // SAFETY: inside the arena, so not null.
+        unsafe { NonNull::new_unchecked(first.cast()) }
+    }
+
+    /// Takes the first page of the queue out: all its blocks are out.
+    pub(super) fn put_to_sleep(&self, class: usize, page: &Meta) {
+        debug_assert!(page.absent.get() == 0 && page.listed() == 0);
+        self.unlink(class, page);
+        let threshold = (page.cap.get() / policy::WAKE_FRACTION.get().max(1)).max(1) as i32;
+        page.wake_at.set(threshold);
+        page.needed.set(threshold);
+        page.place.set(Place::Asleep);
+        add(&self.counts[class].sleeps, 1);
+    }
+
+    /// An empty page for `class`: retained, or claimed from a segment.
+    pub(super) fn new_page(&self, class: usize) -> Option<&'static Meta> {
+        let size = SIZES[class];
+        let span = span_of(size);
+        let retained = self.retained.get();
+        let (page, zero) = if span == 1 && !retained.is_null() {
+            // SAFETY: the heap's own page.
+            let page = unsafe { &*retained };
+            self.retained.set(page.next.get());
+            self.retained_len.set(self.retained_len.get() - 1);
+            (page, false)
+        } else {
+            let (page, zero) = segment::claim(span)?;
+            if span == 1 {
+                segment::note_small(1);
+            }
+            add(&self.counts[class].claims, 1);
+            // A class that has filled pages will fill this one too: one call is cheaper than 16 faults.
+            let fills_pages = self.counts[class].claims.get() > FILLED;
+            if zero
+                && span == 1
+                && fills_pages
+                && self.pages.get() >= policy::POPULATE_FROM_PAGES.get()
+            {
+                self.populate(page);
+            }
+            (page, zero)
+        };
+        page.open(self.owner(), class, size, span, zero);
+        self.pages.set(self.pages.get() + 1);
+        Some(page)
+    }
+
+    pub(super) fn populate(&self, page: &Meta) {
+        if page.segment().huge.load(Relaxed) == 0 {
+            os::populate(page.start().addr(), PAGE);
+        }
+    }
+}
