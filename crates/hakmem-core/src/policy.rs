@@ -37,7 +37,7 @@ pub static HUGE_FROM_SEGMENTS: Knob = Knob::new(32);
 /// Milliseconds that free memory stays before it goes back to the system.
 pub static DECAY_MS: Knob = Knob::new(500);
 /// MiB of idle free memory at which the scavenger thread is made; 0: never.
-pub static SCAVENGE_MIB: Knob = Knob::new(32);
+pub static SCAVENGE_MIB: Knob = Knob::new(16);
 /// What is done with foreign pointers: see [`Foreign`].
 pub static FOREIGN: Knob = Knob::new(Foreign::Forward as u32);
 /// Foreign frees at which their call site is reported.
