@@ -9,6 +9,7 @@ pub mod allocators;
 pub mod child;
 pub mod compare;
 pub mod heap;
+pub mod html;
 pub mod machine;
 pub mod meter;
 pub mod preload;
