@@ -1,7 +1,7 @@
 //! The chart of curves: one line per allocator, its name at its end.
 
-use super::draw::{chart, embed, line, percent, spread, stretched, text, upright};
-use super::number::tick;
+use super::draw::{chart, embed, letters, line, percent, spread, stretched, text, upright};
+use super::number::{figure, tick};
 use super::scale::{Scale, Spacing};
 use maud::{Markup, html};
 use std::fmt::Write;
@@ -35,6 +35,8 @@ pub struct Axes<'a> {
     pub y: &'a str,
     /// How x is spread.
     pub spacing: Spacing,
+    /// Whether y is spread by ratios where its values are very unlike; otherwise it starts from zero.
+    pub may_be_log: bool,
 }
 
 /// Draws them; `None` where there is no point that can be drawn.
@@ -58,7 +60,7 @@ pub fn draw(
         Spacing::Log if x_low > 0.0 => Scale::log(x_low, x_high),
         _ => Scale::linear(x_low.min(0.0), x_high),
     };
-    let y = if y_low > 0.0 && y_high > y_low * MOST_UNLIKE {
+    let y = if axes.may_be_log && y_low > 0.0 && y_high > y_low * MOST_UNLIKE {
         Scale::log(y_low * 0.8, y_high * 1.1)
     } else {
         Scale::from_zero(y_high)
@@ -73,11 +75,16 @@ pub fn draw(
     let image = lines(image, &x, &y, curves);
     let longest = curves
         .iter()
-        .map(|c| c.label.chars().count())
+        .map(|c| name(c).chars().count())
         .max()
         .unwrap_or(0);
-    let room = (longest as f64 * 7.0 + 26.0).clamp(70.0, 150.0);
-    Some(html! { div.plot.curves style=(format!("padding-right:{room:.0}px")) { (embed(&image)) } })
+    Some(html! { div.plot.curves style=(letters(longest)) { (embed(&image)) } })
+}
+
+/// What stands at the end of a curve: the allocator and its last figure.
+fn name(curve: &Curve) -> String {
+    let last = curve.points.last().map(|p| figure(p.1));
+    format!("{} {}", curve.label, last.unwrap_or_default())
 }
 
 /// The distinct places on the x axis.
@@ -182,7 +189,7 @@ fn lines(mut image: SVG, x: &Scale, y: &Scale, curves: &[Curve]) -> SVG {
                 (percent(1.0), end),
             ))
             .add(stretched_lead(end, at).set("class", format!("lead a{}", curve.style)))
-            .add(text(&class, percent(1.0), at + 4.0, &curve.label).set("dx", 18));
+            .add(text(&class, percent(1.0), at + 4.0, &name(curve)).set("dx", 18));
     }
     image
 }

@@ -1,6 +1,6 @@
 //! The chart of workloads: a row for each, a mark for each allocator where its ratio to the best peer lies.
 
-use super::draw::{chart, embed, line, mark, percent, text, upright};
+use super::draw::{chart, embed, letters, line, mark, percent, text, upright};
 use super::number::{ratio, tick};
 use super::scale::Scale;
 use maud::{Markup, html};
@@ -8,6 +8,8 @@ use svg::node::element::SVG;
 
 /// Ratios above this are drawn at the edge: a few of some hundreds would squeeze all others together.
 const EDGE: f64 = 8.0;
+/// So close to the mark of 1, others are left out: on a phone they would touch.
+const NEAR: f64 = 0.09;
 /// Height of a row.
 const ROW: f64 = 22.0;
 /// Where the first row begins.
@@ -40,6 +42,11 @@ impl Row {
     }
 }
 
+/// Whether a ratio is 1.00 or less as it is printed.
+pub fn is_level(ratio: f64) -> bool {
+    ratio < 1.005
+}
+
 /// Draws the rows in the order given.
 pub fn draw(id: &str, title: &str, description: &str, rows: &[Row]) -> Markup {
     let values = || rows.iter().flat_map(|r| &r.dots).map(|d| d.value);
@@ -52,7 +59,10 @@ pub fn draw(id: &str, title: &str, description: &str, rows: &[Row]) -> Markup {
     for value in scale.ticks() {
         let share = scale.at(value);
         let class = if value == 1.0 { "one" } else { "grid" };
-        let shown = format!("{} ×", tick(value));
+        if value != 1.0 && (share - scale.at(1.0)).abs() < NEAR {
+            continue;
+        }
+        let shown = tick(value) + if value == 1.0 { " ×" } else { "" };
         image = image
             .add(upright(class, share, TOP - 4.0, bottom))
             .add(text("tick mid", percent(share), 14.0, &shown))
@@ -66,10 +76,8 @@ pub fn draw(id: &str, title: &str, description: &str, rows: &[Row]) -> Markup {
         .map(|r| r.label.chars().count())
         .max()
         .unwrap_or(0);
-    // Some 6.3 pixels a letter, and room beside them; very long names may hang over the edge of the page.
-    let room = (longest as f64 * 6.5 + 16.0).clamp(60.0, 190.0);
     html! {
-        div.plot.dots style=(format!("padding-left:{room:.0}px")) { (embed(&image)) }
+        div.plot.dots style=(letters(longest)) { (embed(&image)) }
         @if high > EDGE {
             p.note { "Marks with an arrow lie beyond " (tick(EDGE)) " ×; their figures are in the table." }
         }
@@ -95,7 +103,11 @@ fn draw_row(mut image: SVG, row: &Row, y: f64, scale: &Scale) -> SVG {
         image = image.add(text("beyond", percent(1.0), y + 4.5, "›"));
     }
     if let Some(value) = row.subject() {
-        let class = if value > 1.0 { "value behind" } else { "value" };
+        let class = if !is_level(value) {
+            "value behind"
+        } else {
+            "value"
+        };
         let ahead = text(class, percent(1.0), y + 4.0, &ratio(value)).set("dx", 12);
         image = image.add(ahead);
     }

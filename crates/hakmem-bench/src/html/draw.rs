@@ -40,6 +40,12 @@ pub fn text(class: &str, x: impl Into<node::Value>, y: f64, content: &str) -> Te
         .set("y", y)
 }
 
+/// Tells the style sheet how many letters the names beside a plot have, so that it leaves room for them; beyond a bound
+/// they hang over the edge.
+pub fn letters(longest: usize) -> String {
+    format!("--letters:{}", longest.clamp(6, 24))
+}
+
 /// A line that goes straight down.
 pub fn upright(class: &str, share: f64, top: f64, bottom: f64) -> Line {
     line(class, (percent(share), top), (percent(share), bottom))

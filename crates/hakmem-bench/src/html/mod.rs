@@ -68,16 +68,21 @@ fn at(path: &Path, error: impl std::fmt::Display) -> io::Error {
 /// Reads one record.
 fn read(path: &Path) -> io::Result<Record> {
     let text = fs::read_to_string(path).map_err(|e| at(path, e))?;
-    let record: Record =
-        serde_json::from_str(&text).map_err(|e| at(path, format!("not a record: {e}")))?;
-    if record.schema_version > SCHEMA_VERSION {
-        let version = record.schema_version;
-        return Err(at(
-            path,
-            format!("a record of version {version}; this program knows {SCHEMA_VERSION}"),
-        ));
+    let no_record = |e: serde_json::Error| at(path, format!("not a record: {e}"));
+    // The version alone first: the rest of a newer record need not be readable.
+    let Version { schema_version } = serde_json::from_str(&text).map_err(no_record)?;
+    if schema_version > SCHEMA_VERSION {
+        let what =
+            format!("a record of version {schema_version}; this program knows {SCHEMA_VERSION}");
+        return Err(at(path, what));
     }
-    Ok(record)
+    serde_json::from_str(&text).map_err(no_record)
+}
+
+/// The part of a record that says how to read it.
+#[derive(serde::Deserialize)]
+struct Version {
+    schema_version: u32,
 }
 
 /// The newest record of each kind, and why others could not be read. An error if there is none.

@@ -68,7 +68,7 @@ pub fn shape(style: usize) -> &'static str {
         // A disc, larger than all others.
         0 => "M-6.5 0a6.5 6.5 0 1 0 13 0a6.5 6.5 0 1 0 -13 0z",
         // An upright bar.
-        1 => "M-1.5 -6.5h3v13h-3z",
+        1 => "M-2 -6.5h4v13h-4z",
         // A square.
         2 => "M-4.5 -4.5h9v9h-9z",
         // A triangle.

@@ -65,7 +65,10 @@ pub fn section(record: &Record, palette: &Palette, id: &str, heading: &str, thin
 pub fn ahead(record: &Record) -> (usize, usize) {
     let rows = dot_rows(record, &Palette::new(&[]), &MEASURES[0]);
     let of = rows.iter().filter_map(dots::Row::subject);
-    (of.clone().filter(|v| *v <= 1.0).count(), of.count())
+    (
+        of.clone().filter(|v| dots::is_level(*v)).count(),
+        of.count(),
+    )
 }
 
 fn workloads(record: &Record) -> Vec<&str> {
@@ -136,7 +139,7 @@ fn chart(record: &Record, palette: &Palette, measure: &Measure, id: &str, thing:
         return html! { p.note { "This record has no " (measure.name) "." } };
     }
     let values: Vec<f64> = rows.iter().filter_map(dots::Row::subject).collect();
-    let ahead = values.iter().filter(|v| **v <= 1.0).count();
+    let ahead = values.iter().filter(|v| dots::is_level(**v)).count();
     let mut said = format!(
         "Ratios of {} to the best peer of each {thing}, logarithmic.",
         measure.name
@@ -168,14 +171,10 @@ fn capital(text: &str) -> String {
 }
 
 fn means(record: &Record, palette: &Palette, id: &str, thing: &str) -> Markup {
-    let mut overall: Vec<_> = record.summary.overall.iter().collect();
-    overall.sort_by(|a, b| {
-        let worth = |r: Option<f64>| r.unwrap_or(f64::INFINITY);
-        worth(a.time_ratio).total_cmp(&worth(b.time_ratio))
-    });
+    let overall = &record.summary.overall;
     let base = &record.summary.base;
     let one = |name: &str, which: &str, of: fn(&crate::report::Overall) -> Option<f64>| {
-        let strips: Vec<strips::Strip> = overall
+        let mut strips: Vec<strips::Strip> = overall
             .iter()
             .filter_map(|o| {
                 let value = of(o).filter(|v| v.is_finite())?;
@@ -187,6 +186,7 @@ fn means(record: &Record, palette: &Palette, id: &str, thing: &str) -> Markup {
                 })
             })
             .collect();
+        strips.sort_by(|a, b| a.value.total_cmp(&b.value));
         let title = format!("{name}, geometric mean over each {thing}, × {base}");
         let said: Vec<String> = strips
             .iter()

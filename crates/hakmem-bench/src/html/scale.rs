@@ -78,8 +78,11 @@ impl Scale {
             }
             Spacing::Log => {
                 let doublings = (self.high / self.low).log2();
-                // Powers of 2, 4, 10, 100 … whatever leaves at most eight.
-                let bases = [2.0, 4.0, 10.0, 100.0, 1e4];
+                if doublings < 3.0 {
+                    return self.powers_and_between();
+                }
+                // Powers of 2, 10, 100 … whatever leaves at most eight.
+                let bases = [2.0, 10.0, 100.0, 1e4];
                 let fits = |base: &f64| doublings / base.log2() <= 7.0 + 1e-9;
                 let base: f64 = bases.into_iter().find(|b| fits(b)).unwrap_or(1e6);
                 let power = |v: f64| v.ln() / base.ln();
@@ -88,6 +91,16 @@ impl Scale {
                 (first..=last).map(|i| base.powi(i)).collect()
             }
         }
+    }
+
+    /// Powers of two and what is halfway between them, for short logarithmic axes.
+    fn powers_and_between(&self) -> Vec<f64> {
+        let first = self.low.log2().floor() as i32;
+        let last = self.high.log2().ceil() as i32;
+        (first..=last)
+            .flat_map(|i| [2f64.powi(i), 1.5 * 2f64.powi(i)])
+            .filter(|v| (self.low..=self.high).contains(v))
+            .collect()
     }
 }
 
@@ -121,13 +134,11 @@ mod tests {
     fn a_log_axis_spreads_ratios_evenly() {
         let scale = Scale::log(0.25, 4.0);
         assert_eq!(scale.ticks(), [0.25, 0.5, 1.0, 2.0, 4.0]);
+        assert_eq!(Scale::log(0.7, 2.1).ticks(), [0.75, 1.0, 1.5, 2.0]);
         assert!((scale.at(1.0) - 0.5).abs() < 1e-12);
         assert_eq!((scale.at(0.0), scale.at(99.0)), (0.0, 1.0));
         assert!(scale.is_beyond(4.1) && !scale.is_beyond(4.0));
-        assert_eq!(
-            Scale::log(1e3, 1e7).ticks(),
-            [1e3, 1e4, 1e5, 1e6, 1e7].map(|v: f64| v)
-        );
+        assert_eq!(Scale::log(1e3, 1e7).ticks(), [1e3, 1e4, 1e5, 1e6, 1e7]);
     }
 
     #[test]

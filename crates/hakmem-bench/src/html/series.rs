@@ -10,41 +10,47 @@ use maud::{Markup, html};
 /// A table is no longer than this; of a longer curve it has every so manieth point.
 const TABLE_ROWS: usize = 60;
 
-/// What is known of a series by its name.
-struct Known {
-    name: &'static str,
-    heading: &'static str,
-    says: &'static str,
+/// What a chart says beside its curves.
+struct Known<'a> {
+    name: &'a str,
+    heading: &'a str,
+    says: &'a str,
     spacing: Spacing,
+    /// Memory is drawn from zero: how much of it is given back is the point.
+    is_memory: bool,
 }
 
-const MEMORY: &[Known] = &[
+const MEMORY: &[Known<'static>] = &[
     Known {
         name: "idle",
         heading: "Memory over time: all freed, then idle",
         says: "Many small blocks are allocated, all are freed, and no further call is made. What is given back shows as a fall.",
         spacing: Spacing::Linear,
+        is_memory: true,
     },
     Known {
         name: "sparse",
         heading: "Memory over time: one block in many kept, then idle",
         says: "As before, but some blocks scattered over all pages stay live.",
         spacing: Spacing::Linear,
+        is_memory: true,
     },
 ];
 
-const SCALING: &[Known] = &[
+const SCALING: &[Known<'static>] = &[
     Known {
         name: "threads",
         heading: "Scaling by threads",
         says: "Level is ideal: no operation costs more because there are more threads.",
         spacing: Spacing::Log,
+        is_memory: false,
     },
     Known {
         name: "live_blocks",
         heading: "Scaling by live blocks",
         says: "Level is ideal; what all allocators share of a rise is the cache hierarchy's.",
         spacing: Spacing::Log,
+        is_memory: false,
     },
 ];
 
@@ -60,54 +66,46 @@ pub fn sections(records: &[Record], palette: &Palette) -> Markup {
     html! {
         section id="memory" aria-labelledby="memory-h" {
             h2 #memory-h { "Memory over time" }
-            @for k in MEMORY { (charts(records, palette, k.name, k.heading, k.says, k.spacing)) }
+            @for k in MEMORY { (charts(records, palette, k)) }
         }
         section id="scaling" aria-labelledby="scaling-h" {
             h2 #scaling-h { "Scaling" }
-            @for k in SCALING { (charts(records, palette, k.name, k.heading, k.says, k.spacing)) }
+            @for k in SCALING { (charts(records, palette, k)) }
         }
         @if !others.is_empty() {
             section id="curves" aria-labelledby="curves-h" {
                 h2 #curves-h { "Further curves" }
-                @for name in others { (charts(records, palette, name, name, "", Spacing::Linear)) }
+                @for name in others { (charts(records, palette, &Known { name, heading: name, says: "", spacing: Spacing::Linear, is_memory: false })) }
             }
         }
     }
 }
 
-fn charts(
-    records: &[Record],
-    palette: &Palette,
-    name: &str,
-    heading: &str,
-    says: &str,
-    spacing: Spacing,
-) -> Markup {
+fn charts(records: &[Record], palette: &Palette, known: &Known) -> Markup {
     let with: Vec<(usize, &Record)> = records
         .iter()
         .enumerate()
-        .filter(|(_, r)| r.series.iter().any(|s| s.name == name))
+        .filter(|(_, r)| r.series.iter().any(|s| s.name == known.name))
         .collect();
     html! {
         @if with.is_empty() {
-            h3 { (heading) }
+            h3 { (known.heading) }
             p.note { "No record here has this." }
         }
         @for (n, record) in with {
-            (chart(record, palette, name, heading, says, spacing, n))
+            (chart(record, palette, known, n))
         }
     }
 }
 
-fn chart(
-    record: &Record,
-    palette: &Palette,
-    name: &str,
-    heading: &str,
-    says: &str,
-    spacing: Spacing,
-    n: usize,
-) -> Markup {
+fn chart(record: &Record, palette: &Palette, known: &Known, n: usize) -> Markup {
+    let Known {
+        name,
+        heading,
+        says,
+        spacing,
+        is_memory,
+    } = *known;
     let mut mine: Vec<&Series> = record.series.iter().filter(|s| s.name == name).collect();
     mine.sort_by_key(|s| (s.allocator != SUBJECT, palette.style(&s.allocator)));
     let curves: Vec<Curve> = mine
@@ -138,7 +136,18 @@ fn chart(
         .position(|s| s.name == name)
         .unwrap_or(0);
     let id = format!("series-{n}-{place}");
-    let drawn = curves::draw(&id, heading, &said, &Axes { x, y, spacing }, &curves);
+    let drawn = curves::draw(
+        &id,
+        heading,
+        &said,
+        &Axes {
+            x,
+            y,
+            spacing,
+            may_be_log: !is_memory,
+        },
+        &curves,
+    );
     html! {
         figure {
             h3 { (heading) }

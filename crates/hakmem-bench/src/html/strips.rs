@@ -1,6 +1,6 @@
 //! Small charts of one figure per allocator: bars, or marks on a logarithmic axis where bars would be too unlike.
 
-use super::draw::{chart, embed, line, mark, percent, text, upright};
+use super::draw::{chart, embed, letters, line, mark, percent, text, upright};
 use super::number::tick;
 use super::scale::Scale;
 use maud::{Markup, html};
@@ -105,6 +105,5 @@ pub fn draw(
         .map(|s| s.label.chars().count())
         .max()
         .unwrap_or(0);
-    let room = (longest as f64 * 6.8 + 14.0).clamp(60.0, 150.0);
-    html! { div.plot.strips style=(format!("padding-left:{room:.0}px")) { (embed(&image)) } }
+    html! { div.plot.strips style=(letters(longest)) { (embed(&image)) } }
 }
