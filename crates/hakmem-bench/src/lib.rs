@@ -13,6 +13,7 @@ pub mod html;
 pub mod machine;
 pub mod meter;
 pub mod preload;
+pub mod programs;
 pub mod progress;
 pub mod record;
 pub mod report;
