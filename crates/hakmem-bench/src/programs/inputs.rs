@@ -16,7 +16,9 @@ const FILES: [(&str, &str); 6] = [
     ("pages.ps", include_str!("scripts/pages.ps")),
 ];
 /// Lines of the text.
-const LINES: usize = 250_000;
+const LINES: usize = 600_000;
+/// Lines of the short text, for programs that take long over each.
+const SHORT: usize = 50_000;
 /// Commits of the repository, and files in it.
 const COMMITS: usize = 600;
 const TREE: usize = 200;
@@ -26,15 +28,17 @@ pub fn write(folder: &Path, git: Option<&Path>) -> io::Result<()> {
     for (name, content) in FILES {
         fs::write(folder.join(name), content)?;
     }
-    text(BufWriter::new(File::create(folder.join("text.txt"))?))?;
+    for (name, lines) in [("text.txt", LINES), ("short.txt", SHORT)] {
+        text(BufWriter::new(File::create(folder.join(name))?), lines)?;
+    }
     git.map_or(Ok(()), |git| repository(git, &folder.join("repository")))
 }
 
 /// Lines of made-up words and numbers.
-fn text(mut out: impl Write) -> io::Result<()> {
+fn text(mut out: impl Write, lines: usize) -> io::Result<()> {
     let mut rng = Rng::new(1);
     let words: Vec<String> = (0..3000).map(|_| word(&mut rng)).collect();
-    for _ in 0..LINES {
+    for _ in 0..lines {
         for _ in 0..rng.between(3, 12) {
             // The product of two leans towards the first words, as language does.
             let at = rng.below(words.len()) * rng.below(words.len()) / words.len();
@@ -153,7 +157,7 @@ mod tests {
                 first.len()
             );
         };
-        of(|out| text(out));
+        of(|out| text(out, SHORT));
         of(|out| history(out));
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::preload::parse_library;
 use std::env;
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -38,6 +39,14 @@ pub fn found() -> io::Result<Vec<(String, PathBuf)>> {
         }
     }
     Ok(libraries)
+}
+
+/// The allocator that a program is linked with, if it is one of the peers: Debian's Redis has jemalloc. The name of a
+/// needed library stands in the executable as it is, so there is no need to understand the file.
+pub fn brought_along(executable: &Path) -> Option<&'static str> {
+    let bytes = fs::read(executable).ok()?;
+    let has = |name: &str| bytes.windows(name.len()).any(|w| w == name.as_bytes());
+    PEERS.iter().map(|(_, file)| *file).find(|file| has(file))
 }
 
 /// Where the loader of this kind of machine finds libraries.

@@ -197,7 +197,15 @@ fn installed(options: &Options) -> Vec<(&'static Program, PathBuf)> {
     for program in table::ALL.iter().filter(wanted) {
         let missing = program.needs.iter().find(|name| find(name).is_none());
         match (find(program.executable), missing) {
-            (Some(path), None) => programs.push((program, path)),
+            (Some(path), None) => {
+                if let Some(library) = libraries::brought_along(&path) {
+                    eprintln!(
+                        "{} is linked with {library}: that is what '{SYSTEM}' means for it",
+                        program.name
+                    );
+                }
+                programs.push((program, path));
+            }
             (None, _) => eprintln!(
                 "left out: {}: {} is not installed",
                 program.name, program.executable
@@ -306,5 +314,86 @@ impl Gathered {
         for (side, what) in failures {
             self.fail(name, &side, what);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(side: &str, ending: &str, stdout: &str) -> Sample {
+        Sample {
+            workload: "sort".to_owned(),
+            allocator: side.to_owned(),
+            round: 0,
+            ops: 1,
+            nanos: 1,
+            wall_nanos: 1,
+            user_micros: 1,
+            system_micros: 1,
+            max_rss_kib: 1,
+            minor_faults: 1,
+            major_faults: 0,
+            inside: None,
+            outcome: Some(Outcome {
+                ending: ending.to_owned(),
+                stdout_sha256: stdout.to_owned(),
+                stderr_sha256: String::new(),
+            }),
+        }
+    }
+
+    fn judged(name: &str, samples: Vec<Sample>) -> Gathered {
+        let side = |name: &str| Side {
+            name: name.to_owned(),
+            library: None,
+        };
+        let mut gathered = Gathered {
+            samples,
+            ..Gathered::default()
+        };
+        let program = table::ALL
+            .iter()
+            .find(|p| p.name == name)
+            .expect("it is in the table");
+        gathered.judge(program, &[side("a"), side(SYSTEM)]);
+        gathered
+    }
+
+    #[test]
+    fn a_run_that_was_killed_is_a_failure_and_no_figure() {
+        let g = judged(
+            "sort",
+            vec![sample("a", "signal 11", "x"), sample(SYSTEM, "exit 0", "x")],
+        );
+        assert_eq!((g.samples.len(), g.failures.len()), (1, 1));
+        assert_eq!(g.failures[0].allocator, "a");
+        assert!(g.failures[0].what.contains("signal 11"));
+    }
+
+    #[test]
+    fn another_output_is_a_failure_but_the_time_counts() {
+        let g = judged(
+            "sort",
+            vec![sample("a", "exit 0", "y"), sample(SYSTEM, "exit 0", "x")],
+        );
+        assert_eq!((g.samples.len(), g.failures.len()), (2, 1));
+        assert!(g.failures[0].what.starts_with("standard output"));
+    }
+
+    #[test]
+    fn a_program_that_fails_on_the_system_is_no_success() {
+        let g = judged(
+            "sort",
+            vec![sample("a", "exit 1", "x"), sample(SYSTEM, "exit 1", "x")],
+        );
+        assert!(g.samples.is_empty());
+        assert_eq!(g.failures[0].allocator, SYSTEM);
+    }
+
+    #[test]
+    fn executables_are_found_and_folders_are_none() {
+        assert!(find("sh").is_some_and(|path| path.is_absolute()));
+        assert!(find("no-such-program").is_none() && find(".").is_none());
     }
 }

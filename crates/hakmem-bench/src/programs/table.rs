@@ -158,7 +158,7 @@ pub const ALL: &[Program] = &[
     },
     Program {
         name: "tar_xz",
-        what: "tar of a text, through xz on one thread",
+        what: "tar of a short text, through xz on one thread",
         executable: "tar",
         needs: &["xz"],
         arguments: &[
@@ -171,7 +171,7 @@ pub const ALL: &[Program] = &[
             "--numeric-owner",
             "--mode=644",
             "--directory=../inputs",
-            "text.txt",
+            "short.txt",
         ],
         environment: &[("XZ_DEFAULTS", "-T1 -3")],
         ..PLAIN
