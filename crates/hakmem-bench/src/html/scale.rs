@@ -67,7 +67,8 @@ impl Scale {
         share.clamp(0.0, 1.0)
     }
 
-    /// Values to mark: some five on a linear axis; on a logarithmic one powers of two, or of ten where it is long.
+    /// Values to mark: some five on a linear axis; on a logarithmic one powers of two
+    /// or of ten.
     pub fn ticks(&self) -> Vec<f64> {
         match self.spacing {
             Spacing::Linear => {
@@ -78,12 +79,18 @@ impl Scale {
             }
             Spacing::Log => {
                 let doublings = (self.high / self.low).log2();
-                if doublings < 3.0 {
-                    return self.powers_and_between();
+                // Around 1 are ratios, which people think of in halves and doubles.
+                let ratios = self.low <= 1.0 && self.high >= 1.0;
+                if ratios && doublings < 3.0 {
+                    return self.per_power(2.0, &[1.0, 1.5]);
+                }
+                if !ratios && doublings < 7.0 {
+                    return self.per_power(10.0, &[1.0, 2.0, 5.0]);
                 }
                 // Powers of 2, 10, 100 … whatever leaves at most eight.
                 let bases = [2.0, 10.0, 100.0, 1e4];
-                let fits = |base: &f64| doublings / base.log2() <= 7.0 + 1e-9;
+                let fits =
+                    |base: &f64| (ratios || *base > 2.0) && doublings / base.log2() <= 7.0 + 1e-9;
                 let base: f64 = bases.into_iter().find(|b| fits(b)).unwrap_or(1e6);
                 let power = |v: f64| v.ln() / base.ln();
                 let first = (power(self.low) - 1e-9).ceil() as i32;
@@ -93,12 +100,12 @@ impl Scale {
         }
     }
 
-    /// Powers of two and what is halfway between them, for short logarithmic axes.
-    fn powers_and_between(&self) -> Vec<f64> {
-        let first = self.low.log2().floor() as i32;
-        let last = self.high.log2().ceil() as i32;
+    /// These multiples of every power of `base`, for short logarithmic axes.
+    fn per_power(&self, base: f64, multiples: &[f64]) -> Vec<f64> {
+        let first = (self.low.ln() / base.ln()).floor() as i32;
+        let last = (self.high.ln() / base.ln()).ceil() as i32;
         (first..=last)
-            .flat_map(|i| [2f64.powi(i), 1.5 * 2f64.powi(i)])
+            .flat_map(|i| multiples.iter().map(move |m| m * base.powi(i)))
             .filter(|v| (self.low..=self.high).contains(v))
             .collect()
     }
@@ -134,6 +141,7 @@ mod tests {
     fn a_log_axis_spreads_ratios_evenly() {
         let scale = Scale::log(0.25, 4.0);
         assert_eq!(scale.ticks(), [0.25, 0.5, 1.0, 2.0, 4.0]);
+        assert_eq!(Scale::log(900.0, 5100.0).ticks(), [1e3, 2e3, 5e3]);
         assert_eq!(Scale::log(0.7, 2.1).ticks(), [0.75, 1.0, 1.5, 2.0]);
         assert!((scale.at(1.0) - 0.5).abs() < 1e-12);
         assert_eq!((scale.at(0.0), scale.at(99.0)), (0.0, 1.0));
@@ -145,7 +153,7 @@ mod tests {
     fn axes_of_one_value_still_have_a_length() {
         for scale in [Scale::log(5.0, 5.0), Scale::linear(5.0, 5.0)] {
             assert!(scale.at(5.0).is_finite());
-            assert!(!scale.ticks().is_empty());
+            assert!(!scale.ticks().is_empty(), "{scale:?}");
         }
     }
 }

@@ -87,10 +87,6 @@ pub fn draw(
                 .set("height", 14);
             image.add(bar)
         };
-        // Beside the end of a bar; on a logarithmic axis in a column, out of the way of grid and marks.
-        let at = if logarithmic { 1.0 } else { share };
-        let dx = if logarithmic { 12 } else { 6 };
-        image = image.add(text("value", percent(at), y + 4.0, &strip.shown).set("dx", dx));
     }
     if let Some(limit) = limit {
         let share = scale.at(limit.value);
@@ -99,6 +95,15 @@ pub fn draw(
         image = image
             .add(upright("limit", share, top - 4.0, bottom))
             .add(text(anchor, percent(share), 11.0, &limit.shown));
+    }
+    // On top of the line of the target, which may cross them.
+    for (i, strip) in strips.iter().enumerate() {
+        let y = top + ROW * (i as f64 + 0.5);
+        let share = scale.at(strip.value);
+        // Beside the end of a bar; on a logarithmic axis in a column, out of the way of grid and marks.
+        let at = if logarithmic { 1.0 } else { share };
+        let dx = if logarithmic { 12 } else { 6 };
+        image = image.add(text("value", percent(at), y + 4.0, &strip.shown).set("dx", dx));
     }
     let longest = strips
         .iter()
