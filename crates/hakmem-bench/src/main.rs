@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 use hakmem_bench::probes::{self, child};
 use hakmem_bench::report::markdown;
-use hakmem_bench::{compare, preload, run_one, workloads};
+use hakmem_bench::{compare, html, preload, programs, run_one, workloads};
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -22,6 +22,10 @@ enum Task {
     Compare(compare::Options),
     /// Compare shared libraries, preloaded under a program
     Preload(preload::Options),
+    /// Compare shared libraries, preloaded under a table of real programs
+    Programs(programs::Options),
+    /// Write a page of HTML with charts of one or several records
+    Report(html::Options),
     /// List the workloads
     List,
     /// Run one workload in this process and print one line of JSON
@@ -41,6 +45,8 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Task::Compare(options) => compare::run(&options),
         Task::Preload(options) => preload::run(&options),
+        Task::Programs(options) => programs::run(&options),
+        Task::Report(options) => html::run(&options),
         Task::List => {
             print!("{}", list());
             Ok(true)

@@ -66,9 +66,11 @@ pub(crate) fn parse_library(text: &str) -> Result<(String, PathBuf), String> {
 }
 
 /// One side of the comparison.
-struct Side {
-    name: String,
-    library: Option<PathBuf>,
+pub(crate) struct Side {
+    /// What it is called.
+    pub(crate) name: String,
+    /// What is preloaded, if anything.
+    pub(crate) library: Option<PathBuf>,
 }
 
 /// Runs the comparison, prints its table, writes its record. `Ok(false)` if the program behaved differently on one of
@@ -115,7 +117,7 @@ pub fn run(options: &Options) -> io::Result<bool> {
     let timed = samples
         .iter()
         .filter_map(|s| Some((s.allocator.as_str(), s.outcome.as_ref()?)));
-    let verdict = Verdict::new(&names, &traced.chain(timed).collect::<Vec<_>>());
+    let verdict = Verdict::new(NONE, &names, &traced.chain(timed).collect::<Vec<_>>());
     verdict.print();
     let failures = verdict.differences.iter().map(|(name, what)| Failure {
         workload: shown.clone(),
@@ -187,7 +189,7 @@ fn sides(options: &Options) -> io::Result<Vec<Side>> {
 
 /// Has this very executable preloaded with the library and look whether it is there: the loader only warns of a
 /// library that it cannot use.
-fn check_loads(side: &Side) -> io::Result<()> {
+pub(crate) fn check_loads(side: &Side) -> io::Result<()> {
     let Some(library) = &side.library else {
         return Ok(());
     };
@@ -313,7 +315,8 @@ fn sample(side: &Side, program: &[OsString], shown: &str, round: u32) -> io::Res
     })
 }
 
-fn outcome(status: ExitStatus, stdout: Capture, stderr: Capture) -> io::Result<Outcome> {
+/// What a run that ended so produced.
+pub(crate) fn outcome(status: ExitStatus, stdout: Capture, stderr: Capture) -> io::Result<Outcome> {
     Ok(Outcome {
         ending: ending(status),
         stdout_sha256: sha256(stdout)?,
@@ -322,15 +325,8 @@ fn outcome(status: ExitStatus, stdout: Capture, stderr: Capture) -> io::Result<O
 }
 
 fn sha256(output: Capture) -> io::Result<String> {
-    let mut reader = output.reader()?;
     let mut hash = Sha256::new();
-    let mut buffer = [0; 1 << 16];
-    loop {
-        match reader.read(&mut buffer)? {
-            0 => break,
-            n => hash.update(&buffer[..n]),
-        }
-    }
+    sha256_into(&mut hash, output.reader()?)?;
     Ok(hash
         .finalize()
         .iter()
@@ -338,19 +334,31 @@ fn sha256(output: Capture) -> io::Result<String> {
         .collect())
 }
 
+/// Adds everything that `reader` gives.
+pub(crate) fn sha256_into(hash: &mut Sha256, mut reader: impl Read) -> io::Result<()> {
+    let mut buffer = [0; 1 << 16];
+    loop {
+        match reader.read(&mut buffer)? {
+            0 => return Ok(()),
+            n => hash.update(&buffer[..n]),
+        }
+    }
+}
+
 /// How the program behaved on each library, compared with how it behaves without one.
-struct Verdict {
+pub(crate) struct Verdict {
     /// Name and difference.
-    differences: Vec<(String, String)>,
+    pub(crate) differences: Vec<(String, String)>,
     /// Aspects that vary even without a library, and so prove nothing.
-    unsteady: Vec<&'static str>,
+    pub(crate) unsteady: Vec<&'static str>,
 }
 
 /// One aspect of an outcome.
 type Aspect = (&'static str, fn(&Outcome) -> &str);
 
 impl Verdict {
-    fn new(names: &[String], outcomes: &[(&str, &Outcome)]) -> Self {
+    /// Compares outcomes, each with the name of its side, with those of the side called `base`.
+    pub(crate) fn new(base: &str, names: &[String], outcomes: &[(&str, &Outcome)]) -> Self {
         let aspects: [Aspect; 3] = [
             ("exit status", |o| &o.ending),
             ("standard output", |o| &o.stdout_sha256),
@@ -365,7 +373,7 @@ impl Verdict {
                 let mine = outcomes.iter().filter(|(n, _)| *n == name);
                 mine.map(|(_, outcome)| of(outcome)).collect()
             };
-            let expected = seen(NONE);
+            let expected = seen(base);
             if expected.len() > 1 {
                 verdict.unsteady.push(what);
                 continue;
@@ -420,7 +428,7 @@ mod tests {
             .iter()
             .map(|(name, outcome)| (*name, outcome))
             .collect();
-        Verdict::new(&["none".into(), "a".into()], &outcomes)
+        Verdict::new(NONE, &["none".into(), "a".into()], &outcomes)
     }
 
     #[test]

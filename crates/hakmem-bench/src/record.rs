@@ -17,7 +17,7 @@ pub const SCHEMA_VERSION: u32 = 1;
 pub struct Record {
     /// [`SCHEMA_VERSION`] of the writer.
     pub schema_version: u32,
-    /// `compare` or `preload`.
+    /// `compare`, `preload` or `programs`.
     pub kind: String,
     /// When it began, in seconds since 1970.
     pub unix_time: u64,
@@ -31,7 +31,7 @@ pub struct Record {
     pub machine: Machine,
     /// The build.
     pub build: Build,
-    /// The libraries of a `preload` comparison: name and path.
+    /// The libraries of a `preload` or `programs` comparison: name and path.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub libraries: Vec<(String, String)>,
     /// Medians and ratios.

@@ -1,0 +1,219 @@
+//! `hakmem-bench programs`: a table of real programs under several preloaded libraries.
+
+mod gathered;
+mod inputs;
+mod libraries;
+mod once;
+mod server;
+mod table;
+
+use crate::machine::{Build, Machine};
+use crate::preload::{Side, check_loads, parse_library};
+use crate::progress::Progress;
+use crate::record::{Record, SCHEMA_VERSION, unix_time};
+use crate::report::Summary;
+use gathered::Gathered;
+use once::Ready;
+use std::env;
+use std::io;
+use std::path::{Path, PathBuf};
+use table::Program;
+
+/// The name of the runs without a library.
+const SYSTEM: &str = "system";
+
+/// What to compare.
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    /// A library to preload and the name to call it by; may be given several times
+    /// [default: libhakmem.so beside this program, and what is installed of jemalloc, tcmalloc, mimalloc]
+    #[arg(long = "lib", value_name = "NAME=PATH", value_parser = parse_library)]
+    pub libraries: Vec<(String, PathBuf)>,
+    /// Times that each program runs on each library
+    #[arg(long, default_value = "5", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+    /// Only these programs
+    #[arg(long, value_delimiter = ',', value_name = "PROGRAMS", value_parser = names())]
+    pub only: Vec<String>,
+    /// Write the record with every sample to this file
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+fn names() -> clap::builder::PossibleValuesParser {
+    clap::builder::PossibleValuesParser::new(
+        table::ALL
+            .iter()
+            .map(|p| clap::builder::PossibleValue::new(p.name).help(p.what)),
+    )
+}
+
+/// Finds an executable. Where the system keeps its own comes first: what stands before it in `PATH` may be a wrapper,
+/// a script whose shell would be measured, too.
+pub(crate) fn find(name: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let system = ["/usr/bin", "/usr/local/bin", "/bin"].map(PathBuf::from);
+    system
+        .into_iter()
+        .chain(env::split_paths(&path))
+        .map(|folder| folder.join(name))
+        .find(|path| is_executable(path))
+}
+
+fn is_executable(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    path.metadata()
+        .is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+}
+
+/// Runs the comparison, prints its table, writes its record. `Ok(false)` if a program failed or behaved differently.
+pub fn run(options: &Options) -> io::Result<bool> {
+    let machine = Machine::here();
+    let started = unix_time();
+    let sides = sides(options)?;
+    let programs = installed(options);
+    if programs.is_empty() {
+        return Err(io::Error::other("none of these programs is installed"));
+    }
+    // Removed when it goes out of scope, with all that the programs left there.
+    let folder = tempfile::Builder::new().prefix("hakmem-bench-").tempdir()?;
+    let inputs = folder.path().join("inputs");
+    std::fs::create_dir(&inputs)?;
+    let git = programs
+        .iter()
+        .find(|(p, _)| p.executable == "git")
+        .map(|(_, path)| path.as_path());
+    inputs::write(&inputs, git)?;
+    let ready: Vec<Ready> = programs
+        .into_iter()
+        .map(|(program, executable)| Ready {
+            program,
+            executable,
+            folder: folder.path(),
+        })
+        .collect();
+
+    let mut gathered = Gathered::default();
+    let steps = (u64::from(options.rounds) + 1) * (sides.len() * ready.len()) as u64;
+    let progress = Progress::new(steps);
+    gathered.trace_all(&ready, &sides, &progress)?;
+    for round in 0..options.rounds {
+        progress.stage(&format!("round {} of {}", round + 1, options.rounds));
+        gathered.round(&ready, &sides, round, &progress);
+    }
+    drop(progress);
+    for program in &ready {
+        gathered.judge(program.program, &sides);
+    }
+
+    let shown: Vec<String> = ready.iter().map(|r| r.program.name.to_owned()).collect();
+    let names: Vec<String> = sides.iter().map(|s| s.name.clone()).collect();
+    let summary = Summary::new(&shown, &names, SYSTEM, &gathered.samples, &gathered.traces);
+    print!("{}", summary.table());
+    for failure in &gathered.failures {
+        println!(
+            "\nFAILED: {} on {}: {}",
+            failure.workload, failure.allocator, failure.what
+        );
+    }
+    folder.close()?;
+    let good = gathered.failures.is_empty();
+    if let Some(path) = &options.json {
+        let library = |side: &Side| {
+            Some((
+                side.name.clone(),
+                side.library.as_ref()?.display().to_string(),
+            ))
+        };
+        let record = Record {
+            schema_version: SCHEMA_VERSION,
+            kind: "programs".to_owned(),
+            unix_time: started,
+            command: env::args_os()
+                .map(|a| a.to_string_lossy().into_owned())
+                .collect(),
+            quick: false,
+            rounds: options.rounds,
+            machine,
+            build: Build::this(),
+            libraries: sides.iter().filter_map(library).collect(),
+            summary,
+            samples: gathered.samples,
+            traces: gathered.traces,
+            probes: Vec::new(),
+            series: Vec::new(),
+            targets: Vec::new(),
+            failures: gathered.failures,
+        };
+        record
+            .write(path)
+            .map_err(|e| io::Error::other(format!("cannot write {}: {e}", path.display())))?;
+    }
+    Ok(good)
+}
+
+/// The libraries asked for or found, and the runs without one at the end.
+fn sides(options: &Options) -> io::Result<Vec<Side>> {
+    let libraries = if options.libraries.is_empty() {
+        libraries::found()?
+    } else {
+        options.libraries.clone()
+    };
+    let mut sides: Vec<Side> = Vec::new();
+    for (name, path) in libraries {
+        if name == SYSTEM || sides.iter().any(|s| s.name == name) {
+            return Err(io::Error::other(format!(
+                "two libraries are called '{name}', or it is the system's name"
+            )));
+        }
+        let side = Side {
+            name,
+            library: Some(path),
+        };
+        check_loads(&side)?;
+        sides.push(side);
+    }
+    sides.push(Side {
+        name: SYSTEM.to_owned(),
+        library: None,
+    });
+    Ok(sides)
+}
+
+/// The programs asked for that are installed; says which are not.
+fn installed(options: &Options) -> Vec<(&'static Program, PathBuf)> {
+    let wanted =
+        |p: &&Program| options.only.is_empty() || options.only.iter().any(|name| name == p.name);
+    let mut programs = Vec::new();
+    for program in table::ALL.iter().filter(wanted) {
+        let missing = program.needs.iter().find(|name| find(name).is_none());
+        match (find(program.executable), missing) {
+            (Some(path), None) => {
+                if let Some(library) = libraries::brought_along(&path) {
+                    eprintln!(
+                        "{} is linked with {library}: that is what '{SYSTEM}' means for it",
+                        program.name
+                    );
+                }
+                programs.push((program, path));
+            }
+            (None, _) => eprintln!(
+                "left out: {}: {} is not installed",
+                program.name, program.executable
+            ),
+            (_, Some(other)) => eprintln!("left out: {}: {other} is not installed", program.name),
+        }
+    }
+    programs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn executables_are_found_and_folders_are_none() {
+        assert!(find("sh").is_some_and(|path| path.is_absolute()));
+        assert!(find("no-such-program").is_none() && find(".").is_none());
+    }
+}

@@ -1,0 +1,301 @@
+//! The page of a report: well formed, complete, and needing nothing from outside.
+
+mod fixture;
+
+use fixture::{HOSTILE, allocators, full, workloads};
+use hakmem_bench::html::render;
+use hakmem_bench::record::Record;
+use quick_xml::Reader;
+use quick_xml::events::Event;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn parcels() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../benchmarks/record/2026-11-21-parcels.json")
+}
+
+fn committed() -> Record {
+    let text = fs::read_to_string(parcels()).expect("the record is there");
+    serde_json::from_str(&text).expect("the record can be read")
+}
+
+/// Without the elements that HTML leaves open, a page is XML: fails on anything that is not nested as it should be.
+/// Returns the text between tags, per element name.
+fn parse(page: &str) -> Vec<(String, String)> {
+    const VOID: [&str; 1] = ["meta"];
+    let body = page
+        .strip_prefix("<!DOCTYPE html>")
+        .expect("a document type");
+    // Empty attributes, as `hidden`, would be no XML; the page has none.
+    let mut reader = Reader::from_str(body);
+    let mut open: Vec<String> = Vec::new();
+    let mut texts: Vec<(String, String)> = Vec::new();
+    reader.config_mut().check_end_names = false;
+    loop {
+        match reader.read_event().expect("well formed") {
+            Event::Start(tag) => {
+                let name = tag.name().as_ref().to_owned();
+                for attribute in tag.attributes() {
+                    let attribute = attribute.expect("well-formed attributes");
+                    assert_harmless(attribute.key.as_ref(), &attribute.value);
+                }
+                if !VOID.contains(&name.as_str()) {
+                    open.push(name.clone());
+                    texts.push((name, String::new()));
+                }
+            }
+            Event::Empty(tag) => {
+                for attribute in tag.attributes() {
+                    let attribute = attribute.expect("well-formed attributes");
+                    assert_harmless(attribute.key.as_ref(), &attribute.value);
+                }
+            }
+            Event::End(tag) => {
+                let name = tag.name().as_ref().to_owned();
+                assert_eq!(open.pop().as_ref(), Some(&name), "closed in order");
+            }
+            Event::Text(text) => {
+                if let Some((_, last)) = texts.last_mut() {
+                    last.push_str(&text);
+                }
+            }
+            Event::GeneralRef(entity) => {
+                let character = quick_xml::escape::resolve_xml_entity(&entity);
+                if let Some((_, last)) = texts.last_mut() {
+                    last.push_str(character.expect("an entity that XML knows"));
+                }
+            }
+            Event::Eof => break,
+            _ => {}
+        }
+    }
+    assert!(open.is_empty(), "left open: {open:?}");
+    texts
+}
+
+fn has(texts: &[(String, String)], element: &str, wanted: &str) -> bool {
+    texts
+        .iter()
+        .any(|(name, text)| name == element && text.trim() == wanted)
+}
+
+/// Nothing is fetched: links stay in the page, and no attribute and no style names anything outside.
+fn assert_harmless(name: &str, value: &str) {
+    assert!(
+        !matches!(name, "src" | "srcset" | "data" | "xmlns") && !name.starts_with("on"),
+        "{name}"
+    );
+    assert!(
+        !value.contains("//") && !value.contains("url("),
+        "{name}={value}"
+    );
+    assert!(name != "href" || value.starts_with('#'), "{name}={value}");
+}
+
+fn assert_self_contained(texts: &[(String, String)]) {
+    for (element, text) in texts {
+        assert!(
+            !matches!(
+                element.as_str(),
+                "script" | "link" | "img" | "iframe" | "image"
+            ),
+            "{element}"
+        );
+        assert!(element != "style" || !(text.contains("url(") || text.contains("@import")));
+    }
+}
+
+#[test]
+fn a_committed_record_becomes_a_page() {
+    let record = committed();
+    let page = render(std::slice::from_ref(&record));
+    let texts = parse(&page);
+    assert_self_contained(&texts);
+    for row in &record.summary.rows {
+        assert!(
+            has(&texts, "th", &row.workload),
+            "{} in the table",
+            row.workload
+        );
+        assert!(
+            has(&texts, "text", &row.workload),
+            "{} in a chart",
+            row.workload
+        );
+        assert!(
+            has(&texts, "td", &row.allocator),
+            "{} in the table",
+            row.allocator
+        );
+        assert!(
+            has(&texts, "text", &row.allocator),
+            "{} in a chart",
+            row.allocator
+        );
+    }
+    for missing in [
+        "has targets",
+        "has probes",
+        "has this",
+        "has whole programs",
+    ] {
+        assert!(page.contains(missing), "what is missing is said: {missing}");
+    }
+}
+
+#[test]
+fn a_record_with_every_part_becomes_a_page() {
+    let page = render(&[full("compare"), full("programs")]);
+    let texts = parse(&page);
+    for workload in workloads() {
+        assert!(
+            has(&texts, "th", &workload) && has(&texts, "text", &workload),
+            "{workload}"
+        );
+    }
+    for allocator in allocators() {
+        assert!(
+            has(&texts, "td", &allocator) && has(&texts, "text", &allocator),
+            "{allocator}"
+        );
+    }
+    assert!(has(&texts, "span", "✗ missed by 20 %"));
+    assert!(has(&texts, "span", "not measured") && has(&texts, "span", "✓ met"));
+    assert!(
+        has(&texts, "text", "target ≤ 45.0"),
+        "the target's line in its probe"
+    );
+    for part in [
+        "Scaling by threads",
+        "Scaling by live blocks",
+        "What went wrong",
+        "Whole programs",
+        "A quick run:",
+    ] {
+        assert!(
+            texts.iter().any(|(_, text)| text.starts_with(part)),
+            "{part}"
+        );
+    }
+    assert!(!page.contains("has this") && !page.contains("NaN"));
+}
+
+#[test]
+fn no_text_of_a_record_becomes_markup() {
+    let page = render(&[full("compare")]);
+    assert!(!page.contains(HOSTILE) && !page.contains("<script"));
+    let images = page.matches("role=\"img\"").count();
+    let texts = parse(&page);
+    assert_self_contained(&texts);
+    let described = texts
+        .iter()
+        .filter(|(name, text)| name == "desc" && !text.is_empty())
+        .count();
+    assert!(
+        images > 8 && described == images,
+        "{images} images, {described} descriptions"
+    );
+}
+
+#[test]
+fn ids_are_unique() {
+    let page = render(&[full("compare"), full("compare"), full("programs")]);
+    let mut ids: Vec<&str> = page
+        .split(" id=\"")
+        .skip(1)
+        .filter_map(|r| r.split('"').next())
+        .collect();
+    let all = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), all);
+}
+
+#[test]
+fn records_without_anything_are_no_error() {
+    let mut record = full("compare");
+    record.summary.rows.clear();
+    record.summary.overall.clear();
+    record.probes.clear();
+    record.series.clear();
+    record.targets.clear();
+    parse(&render(&[record]));
+    parse(&render(&[]));
+}
+
+fn report(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_hakmem-bench"))
+        .arg("report")
+        .args(arguments)
+        .current_dir(folder)
+        .output()
+        .expect("it starts")
+}
+
+#[test]
+fn the_newest_record_of_each_kind_is_taken() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let records = folder.path().join("benchmarks/record");
+    fs::create_dir_all(&records).expect("writable");
+    let nothing = report(folder.path(), &[]);
+    assert_eq!(nothing.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&nothing.stderr).contains("no records"));
+
+    for (file, kind, unix_time) in [
+        ("a", "compare", 86_400),
+        ("b", "compare", 10),
+        ("c", "programs", 5),
+    ] {
+        let mut record = full(kind);
+        record.unix_time = unix_time;
+        // JSON has no word for what is no number.
+        record.probes.retain(|p| p.value.is_finite());
+        record.series.clear();
+        record
+            .write(&records.join(format!("{file}.json")))
+            .expect("writable");
+    }
+    fs::write(records.join("broken.json"), "{}").expect("writable");
+    let output = report(folder.path(), &[]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(
+        output.status.code(),
+        Some(1),
+        "a record was left out: {errors}"
+    );
+    assert!(errors.contains("broken.json"), "{errors}");
+    let page = fs::read_to_string(folder.path().join("docs/results/index.html")).expect("a page");
+    assert!(page.contains("compare, 1970-01-02") && page.contains("programs, 1970-01-01"));
+    assert!(!page.contains("compare, 1970-01-01"));
+}
+
+#[test]
+fn a_file_that_is_no_record_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut newer = full("compare");
+    newer.schema_version += 1;
+    newer
+        .write(&folder.path().join("newer.json"))
+        .expect("writable");
+    for (file, says) in [
+        ("newer.json", "version"),
+        ("nonesuch.json", "nonesuch.json"),
+    ] {
+        let output = report(folder.path(), &["--input", file, "--out", "page.html"]);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{errors}");
+        assert!(errors.contains(says), "{errors}");
+    }
+    assert!(!folder.path().join("page.html").exists());
+    let output = report(
+        folder.path(),
+        &[
+            "--input",
+            parcels().to_str().expect("UTF-8"),
+            "--out",
+            "x/page.html",
+        ],
+    );
+    assert!(output.status.success() && folder.path().join("x/page.html").exists());
+}
