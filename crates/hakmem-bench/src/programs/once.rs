@@ -165,7 +165,7 @@ impl Ready<'_> {
                 _ => Err(io::Error::last_os_error()),
             }
         };
-        // SAFETY: the closure makes system calls only and allocates nothing, but for an error it never returns from.
+        // SAFETY: the closure makes two system calls, and an error from a number is made without allocating.
         unsafe { command.pre_exec(limit) };
         command
     }
