@@ -383,22 +383,29 @@ unsafe fn free_block(page: &'static Meta, owner: *mut page::Owner, block: *mut B
 
 // ---- sizes and resizing ---------------------------------------------------------------------------------------------
 
-/// Bytes that the block at `p` holds; None: not ours. A pointer into an arena that is no block's start is fatal.
+/// Bytes that the block at `p` holds; None: not ours. A pointer into an arena that is no block's start is fatal. Programs
+/// that keep accounts ask for it with each allocation and each free: for a block of a page, one line of metadata is
+/// read, which these use too.
 ///
 /// # Safety
 /// If `p` is ours, it is live.
+#[inline]
 pub unsafe fn size_of_block(p: *mut u8) -> Option<usize> {
     let meta = page::lookup(p)?;
+    let head = meta.head_of_block();
+    if head.owner.load(Relaxed).is_null() {
+        return Some(size_of_whole(p, meta));
+    }
+    Some(head.block_size.get() as usize)
+}
+
+/// Bytes of the large block or whale at `p`, in the slot of `meta`.
+#[cold]
+#[inline(never)]
+fn size_of_whole(p: *mut u8, meta: &'static Meta) -> usize {
     match meta.kind() {
-        Kind::Page | Kind::Follow => {
-            let head = meta.head();
-            if head.owner.load(Relaxed).is_null() {
-                guard::not_a_block(p, Some(meta));
-            }
-            Some(head.block_size.get() as usize)
-        }
-        Kind::Large if p == meta.start() => Some(large::size(meta)),
-        Kind::Whale if p == meta.start() => Some(whale::size(meta)),
+        Kind::Large if p == meta.start() => large::size(meta),
+        Kind::Whale if p == meta.start() => whale::size(meta),
         _ => guard::not_a_block(p, Some(meta)),
     }
 }

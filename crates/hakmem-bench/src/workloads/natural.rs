@@ -19,7 +19,9 @@ impl<A: Subject> Natural<A> {
         Self::trimmed(digits)
     }
 
-    /// Room for `n` digits, all zero.
+    /// Room for `n` digits, all zero. Always inlined: where an allocator's own code is so short that it is inlined here, the
+    /// compiler would call this, and hand the three words back through memory.
+    #[inline(always)]
     fn zeroes(n: usize) -> Vec<u32, Heap<A>> {
         let mut digits = Vec::with_capacity_in(n, Heap::new());
         digits.resize(n, 0);
@@ -106,6 +108,7 @@ impl<A: Subject> Natural<A> {
     }
 
     /// Quotient and remainder by a divisor of one digit.
+    #[inline(always)]
     pub fn by_digit(&self, divisor: u32) -> (Self, u32) {
         let mut quotient = Self::zeroes(self.0.len());
         let mut rest = 0;
