@@ -2,7 +2,7 @@
 //! of espresso): covers of cubes that are cofactored, complemented and merged recursively, so that lists of blocks live
 //! for a call, for a recursion, or for as long as their function.
 
-use crate::heap::{Heap, Subject};
+use crate::heap::{Heap, Subject, append};
 use crate::meter::Meter;
 use crate::rng::Rng;
 use crate::storage::Table;
@@ -20,7 +20,7 @@ const KEPT: usize = 64;
 
 fn copy<A: Subject>(cube: &[u8]) -> Cube<A> {
     let mut new = Vec::with_capacity_in(cube.len(), Heap::new());
-    new.extend_from_slice(cube);
+    append(&mut new, cube);
     new
 }
 

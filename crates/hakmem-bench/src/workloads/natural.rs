@@ -1,7 +1,7 @@
 //! Natural numbers of any size whose digits live in the measured heap, one block per number, as a bignum library has
 //! them. Schoolbook algorithms: the numbers here have a few digits.
 
-use crate::heap::{Heap, Subject};
+use crate::heap::{Heap, Subject, append};
 use allocator_api2::vec::Vec;
 use std::cmp::Ordering;
 
@@ -54,7 +54,7 @@ impl<A: Subject> Natural<A> {
     /// A copy in a block of its own.
     pub fn copy(&self) -> Self {
         let mut digits = Vec::with_capacity_in(self.0.len(), Heap::new());
-        digits.extend_from_slice(&self.0);
+        append(&mut digits, &self.0);
         Self(digits)
     }
 

@@ -1,6 +1,6 @@
 //! Data structures of real programs, on vectors that live in the measured heap.
 
-use crate::heap::{Heap, Subject};
+use crate::heap::{Heap, Subject, append};
 use crate::meter::Meter;
 use crate::rng::Rng;
 use crate::storage::Table;
@@ -13,7 +13,7 @@ fn string<A: Subject>(length: usize, rng: &mut Rng) -> Vec<u8, Heap<A>> {
     let mut text = Vec::new_in(Heap::new());
     while text.len() < length {
         let word = rng.bits().to_le_bytes();
-        text.extend_from_slice(&word);
+        append(&mut text, &word);
     }
     text
 }
