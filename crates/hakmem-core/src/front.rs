@@ -236,7 +236,7 @@ pub unsafe fn free16(p: *mut u8) {
 #[inline(always)]
 unsafe fn is_own(page: *const Meta) -> bool {
     const { assert!(core::mem::offset_of!(Meta, owner) == 0) };
-    // SAFETY: reads a word of the metadata.
+    // SAFETY: reads a word that is readable for ever (`arena` rule 4); that it may change meanwhile: `page` rule 1.
     unsafe {
         core::arch::asm!(
             "cmp {front}, qword ptr [{page}]",

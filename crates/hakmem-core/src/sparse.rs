@@ -135,7 +135,7 @@ impl State {
             let block = Parcel::block(parcel).cast();
             let Some(slot) = page::lookup(block) else { guard::corrupt(block) };
             let page = slot.head_of_block();
-            // SAFETY: the parcel is ours since it was taken, and left alone once it is passed on or spliced.
+            // SAFETY: `parcel` rule 1: it is ours since it was taken, and left alone once passed on or spliced.
             unsafe {
                 let (this, length) = (parcel, Parcel::len(parcel));
                 parcel = Parcel::next(parcel);
@@ -176,7 +176,7 @@ fn give_up(page: &Meta) {
         segment::note_small(-1);
     }
     page.close();
-    // SAFETY: closed and empty.
+    // SAFETY: closed and empty (`page` rule 2), and in no list (rule 2).
     unsafe { segment::release(page, span) };
 }
 

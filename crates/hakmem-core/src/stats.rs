@@ -50,7 +50,6 @@ pub struct Stats {
 /// in part.
 pub fn process() -> Stats {
     let own = thread::front();
-    thread::tidy_idle();
     let (mut handed, mut returned) = (0u64, 0i64);
     for heap in thread::all_heaps() {
         // Another thread's lists change under us; an idle heap's are empty.

@@ -35,7 +35,7 @@ impl Heap {
         }
     }
 
-    /// Frees a block of another heap's page, by way of a batch.
+    /// Frees a block of another owner's page, by way of a parcel.
     ///
     /// # Safety
     /// The block is live, of `page`, and the caller's to free; the calling thread has this heap.
@@ -51,7 +51,7 @@ impl Heap {
     /// # Safety
     /// The block is live, of a page of `owner`, and the caller's to free.
     pub unsafe fn send_one(page: &Meta, owner: *mut Owner, block: *mut Block) {
-        // SAFETY: inboxes are for ever; a chain of one parcel of one block, which is the caller's.
+        // SAFETY: inboxes are for ever; a chain of one parcel of one block, which is the caller's (`parcel` rule 1).
         unsafe {
             let parcel = Parcel::new(block, page.block_size.get());
             inbox_of(owner).push_chain(parcel, parcel);
@@ -67,11 +67,11 @@ impl Heap {
             let block = Parcel::block(parcel).cast();
             let Some(slot) = page::lookup(block) else { guard::corrupt(block) };
             let page = slot.head_of_block();
-            // SAFETY: the parcel is this heap's since it was taken, and is left alone once it is spliced or passed on.
+            // SAFETY: `parcel` rule 1: it is this heap's since it was taken, and left alone once spliced or passed on.
             let (next, length) = unsafe { (Parcel::next(parcel), Parcel::len(parcel)) };
             let owner = page.owner.load(Relaxed);
             if owner != self.owner() {
-                // The page was set aside meanwhile.
+                // The page was set aside meanwhile (`page` rule 1).
                 if owner.is_null() {
                     guard::corrupt(block);
                 }
@@ -92,7 +92,7 @@ impl Heap {
         add(&self.received, count);
     }
 
-    /// A page of this heap counted down to zero: it is worth waking, or empty.
+    /// A page of this heap counted down to zero: it is worth waking, almost empty, or empty.
     #[inline(always)]
     pub fn counted_down(&self, page: &Meta) {
         self.busy(|| self.wake_or_empty(page));

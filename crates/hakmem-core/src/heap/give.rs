@@ -56,13 +56,4 @@ impl Heap {
             self.report_live();
         });
     }
-
-    /// The thread ends: what it holds of other heaps and of the segments goes back. O(1).
-    pub fn hand_over(&self) {
-        self.busy(|| {
-            self.send_mail();
-            self.large.empty();
-            self.report_live();
-        });
-    }
 }

@@ -212,11 +212,6 @@ impl Heap {
         true
     }
 
-    /// Pages that the heap has.
-    pub fn pages(&self) -> u32 {
-        self.pages.get()
-    }
-
     /// True if other threads have freed blocks that are not merged yet.
     pub fn has_mail(&self) -> bool {
         !self.inbox.is_empty()

@@ -120,7 +120,7 @@ impl Heap {
         // They came back before the hole was dug, which was not counted yet.
         add(&self.counts[class].handed, u64::from(count));
         add(&self.counts[class].returned, i64::from(count));
-        // SAFETY: blocks of the page that were absent; a list of at least one.
+        // SAFETY: they were absent (`holes` rule 2), and are on this list alone; there is at least one.
         unsafe {
             self.front.free[class].set(Block::next(first));
             NonNull::new(first)

@@ -5,7 +5,7 @@
 //! what they allocate comes from a heap borrowed for the one call.
 //!
 //! Rules
-//! 1. A heap's owner is who moved `state` from IDLE or WARM to LIVE (for as long as its word points there) or to TIDY (for the
+//! 1. A heap's owner is who moved `state` from IDLE to LIVE (for as long as its word points there) or to TIDY (for the
 //!    merging of an idle heap's mail); acquire when it is moved, release when it is moved back. Popping a heap from the
 //!    pool gives the right to wait for it, so that each has one next owner.
 //! 2. The thread's word is set before anything is called that may itself allocate (`pthread_*`).
@@ -37,21 +37,13 @@ const IDLE: u32 = 0;
 pub const LIVE: u32 = 1;
 /// Unfit for allocation since a fork; it may still be in the pool, and is dropped when it comes up.
 const LOST: u32 = 2;
-/// In the pool, but somebody is collecting what is free in it.
+/// In the pool, but somebody is merging its mail.
 const TIDY: u32 = 3;
-/// As IDLE, with its lists as the thread left them: the next one goes on where that stopped.
-const WARM: u32 = 4;
-/// Heaps that are WARM at most, and pages that such a heap has. It would take as many more instructions to empty the lists
-/// and to fill them again as the whole life of a thread that allocates ten blocks, twice.
-const MOST_WARM: u32 = 4;
-const MOST_WARM_PAGES: u32 = 32;
 
 static POOL: Pool = Pool::new();
 /// Every heap ever made, newest first.
 static ALL: AtomicPtr<Heap> = AtomicPtr::new(null_mut());
 static MADE: AtomicU64 = AtomicU64::new(0);
-/// Heaps that are WARM.
-static WARM_HEAPS: AtomicU32 = AtomicU32::new(0);
 
 /// The slot that new heaps are cut from, and how many were.
 struct Quarry(UnsafeCell<(Option<&'static Meta>, usize)>);
@@ -123,10 +115,10 @@ fn adopt() -> Option<&'static Heap> {
     while let Some(id) = POOL.pop(|id| &heap_by_id(id).link) {
         let heap = heap_by_id(id);
         loop {
-            match heap.state.load(Relaxed) {
-                idle @ (IDLE | WARM) if leave_idle(heap, idle, LIVE) => return Some(heap),
-                LOST => break,
-                _ => crate::sync::spin(), // Being tidied: a matter of its mail and its lists.
+            match heap.state.compare_exchange_weak(IDLE, LIVE, Acquire, Relaxed) {
+                Ok(_) => return Some(heap),
+                Err(LOST) => break,
+                Err(_) => crate::sync::spin(), // Being tidied: a matter of its mail.
             }
         }
     }
@@ -135,33 +127,15 @@ fn adopt() -> Option<&'static Heap> {
     Some(heap)
 }
 
-/// Moves a heap from state `idle`, IDLE or WARM, to `next`. False: it is not in that state any more.
-fn leave_idle(heap: &Heap, idle: u32, next: u32) -> bool {
-    let moved = heap.state.compare_exchange(idle, next, Acquire, Relaxed).is_ok();
-    if moved && idle == WARM {
-        WARM_HEAPS.fetch_sub(1, Relaxed);
-    }
-    moved
-}
-
-/// The thread ends: its heap goes back to the pool with everything that is still live in it. O(1) while few heaps are
-/// idle, else O(classes + blocks in its lists).
+/// The thread ends: its heap goes back to the pool with everything that is still live in it.
 fn abandon(heap: &'static Heap) {
-    let warm = heap.pages() <= MOST_WARM_PAGES && WARM_HEAPS.fetch_add(1, Relaxed) < MOST_WARM;
-    if warm {
-        heap.hand_over();
-    } else {
-        if heap.pages() <= MOST_WARM_PAGES {
-            WARM_HEAPS.fetch_sub(1, Relaxed);
-        }
-        heap.collect();
-    }
+    heap.collect();
     tls::set_dead();
-    put_back(heap, if warm { WARM } else { IDLE });
+    put_back(heap);
 }
 
-fn put_back(heap: &'static Heap, state: u32) {
-    heap.state.store(state, Release);
+fn put_back(heap: &'static Heap) {
+    heap.state.store(IDLE, Release);
     POOL.push(id_of(heap), &heap.link);
 }
 
@@ -272,11 +246,10 @@ unsafe extern "C" fn on_exit(heap: *mut libc::c_void) {
     }
 }
 
-/// Gives up what is free in idle heaps, so that their empty pages become anybody's. O(heaps + their mail and lists).
+/// Merges what was freed into idle heaps, so that their empty pages become anybody's. O(heaps + their mail).
 pub fn tidy_idle() {
     for heap in all_heaps() {
-        let state = heap.state.load(Relaxed);
-        if (state == WARM || state == IDLE && heap.has_mail()) && leave_idle(heap, state, TIDY) {
+        if heap.has_mail() && heap.state.compare_exchange(IDLE, TIDY, Acquire, Relaxed).is_ok() {
             heap.collect();
             heap.state.store(IDLE, Release);
         }
@@ -346,7 +319,7 @@ extern "C" fn after_fork_in_child() {
         if !heap.after_fork() {
             heap.state.store(LOST, Relaxed);
         } else if state == LIVE {
-            put_back(heap, IDLE);
+            put_back(heap);
         } else {
             heap.state.store(IDLE, Relaxed); // It is in the pool, or its adopter is gone.
         }
