@@ -174,6 +174,18 @@ pub fn find(address: usize) -> Option<(&'static Arena, usize)> {
     })
 }
 
+/// The address of the page that a piece of metadata is about.
+#[inline]
+pub fn start_of(meta: usize) -> usize {
+    let offset = meta.wrapping_sub(HOT.metas().addr());
+    let from_start = offset << (PAGE_SHIFT - META.ilog2());
+    if offset >> META.ilog2() < HOT.limit() >> PAGE_SHIFT {
+        return HOT.data() + from_start;
+    }
+    let (arena, page) = of_meta(meta);
+    arena.page_address(page)
+}
+
 /// The arena that a piece of metadata belongs to, and its page number.
 pub fn of_meta(meta: usize) -> (&'static Arena, usize) {
     for arena in all() {

@@ -42,18 +42,21 @@ pub fn fatal(what: fmt::Arguments<'_>) -> ! {
 
 /// `p`, a block of `page`, was freed although it is free.
 #[cold]
+#[inline(never)]
 pub fn double_free(p: *mut u8, page: &Meta) -> ! {
     fatal(format_args!("double free of {p:p}, a block of {} bytes", page.block_size.get()))
 }
 
 /// A list does not add up; `p` is where that was seen.
 #[cold]
+#[inline(never)]
 pub fn corrupt(p: *mut u8) -> ! {
     fatal(format_args!("corrupt free list at {p:p}: a block was freed twice or written to after it was freed"))
 }
 
 /// `p` points into an arena but is no live block there.
 #[cold]
+#[inline(never)]
 pub fn not_a_block(p: *mut u8, meta: Option<&Meta>) -> ! {
     let Some(meta) = meta else {
         fatal(format_args!("invalid pointer {p:p}: inside the arena, in memory that was never handed out"));

@@ -9,7 +9,6 @@ use crate::guard;
 use crate::page::{Block, Meta, Owner};
 use crate::parcel::Parcel;
 use crate::proto::inbox::{Inbox, Link};
-use crate::sync::Ordering::Relaxed;
 use core::cell::Cell;
 use core::ptr::{from_ref, null, null_mut};
 
@@ -99,7 +98,7 @@ impl Outgoing {
         self.filling.set(self.filling.get() & !(1 << i));
         let parcel = self.open[i].parcel.get();
         // Maybe the last owner by now, who will pass the parcel on (`page` rule 1).
-        let owner = page.owner.load(Relaxed);
+        let owner = page.owner();
         // Heaps are 4 KiB apart.
         let i = (owner.addr() >> 12) % BATCHES;
         let batch = &self.batches[i];

@@ -111,7 +111,7 @@ impl State {
     }
 
     fn unlink(&self, page: &Meta) {
-        debug_assert!(page.owner.load(Relaxed) == owner() && page.place.get() == Place::Sparse);
+        debug_assert!(page.owner() == owner() && page.place.get() == Place::Sparse);
         let (prev, next) = (page.prev.get(), page.next.get());
         // SAFETY: rule 1.
         unsafe {
@@ -139,7 +139,7 @@ impl State {
             unsafe {
                 let (this, length) = (parcel, Parcel::len(parcel));
                 parcel = Parcel::next(parcel);
-                let now = page.owner.load(Relaxed);
+                let now = page.owner();
                 if now != owner() {
                     if now.is_null() {
                         guard::corrupt(block);
@@ -186,7 +186,7 @@ pub fn set_aside(page: &Meta) -> bool {
     page.stamp.store(os::now_ms(), Relaxed);
     page.dug.set(false);
     page.place.set(Place::Sparse);
-    page.owner.store(owner(), Relaxed);
+    page.set_owner(owner());
     STATE.link(page);
     CLASSES_HERE.fetch_or(1 << page.class.get(), Relaxed);
     true
@@ -212,7 +212,7 @@ pub fn take_back(
     };
     STATE.unlink(page);
     page.place.set(Place::Queue);
-    page.owner.store(new_owner, Relaxed);
+    page.set_owner(new_owner);
     Some(page)
 }
 

@@ -24,6 +24,35 @@ impl Heap {
         needed == 0
     }
 
+    /// [`Heap::push_freed`] for blocks that do not come by the fast path. A medium block is kept at hand if it is the
+    /// only one of its class: for these a list from a page is short, and to make a page's only block go and come costs
+    /// a countdown and a refill.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(always)]
+    #[must_use]
+    pub unsafe fn push_kept(&self, page: &Meta, block: *mut Block) -> bool {
+        if page.is_medium() {
+            let list = &self.front.free[usize::from(page.class.get())];
+            if list.get().is_null() {
+                // SAFETY: the block is free from now on.
+                unsafe { Block::set_next(block, null_mut()) };
+                list.set(block);
+                // As if it had gone to its page and come back.
+                let counts = &self.counts[usize::from(page.class.get())];
+                add(&counts.handed, 1);
+                add(&counts.returned, 1);
+                return false;
+            }
+            if list.get() == block {
+                guard::double_free(block.cast(), page);
+            }
+        }
+        // SAFETY: passed on.
+        unsafe { Heap::push_freed(page, block) }
+    }
+
     /// Frees a block of a page of this heap, to the end. `busy` is set.
     ///
     /// # Safety
@@ -69,7 +98,7 @@ impl Heap {
             let page = slot.head_of_block();
             // SAFETY: `parcel` rule 1: it is this heap's since it was taken, and left alone once spliced or passed on.
             let (next, length) = unsafe { (Parcel::next(parcel), Parcel::len(parcel)) };
-            let owner = page.owner.load(Relaxed);
+            let owner = page.owner();
             if owner != self.owner() {
                 // The page was set aside meanwhile (`page` rule 1).
                 if owner.is_null() {
@@ -99,7 +128,7 @@ impl Heap {
     }
 
     pub(super) fn wake_or_empty(&self, page: &Meta) {
-        debug_assert!(page.owner.load(Relaxed) == self.owner() && page.place.get() != Place::Sparse);
+        debug_assert!(page.owner() == self.owner() && page.place.get() != Place::Sparse);
         let class = usize::from(page.class.get());
         // A merged parcel may have gone beyond the threshold.
         let out = if page.place.get() == Place::Asleep {
@@ -126,7 +155,7 @@ impl Heap {
         if self.queue[class].get() == page.raw() && page.next.get().is_null() {
             // The class's only page: giving it up would only mean claiming it again.
             page.place.set(Place::Resting);
-            page.owner.store(null_mut(), Relaxed);
+            page.clear_owner();
             return;
         }
         self.unlink(class, page);

@@ -13,7 +13,6 @@ impl Heap {
     pub fn collect(&self) {
         self.busy(|| {
             self.receive_mail();
-            self.send_mail();
             for class in 0..CLASSES {
                 let mut block = self.front.free[class].replace(null_mut());
                 let mut unused = 0;
@@ -21,8 +20,15 @@ impl Heap {
                     // SAFETY: the heap's own list; the link is read before the block is pushed.
                     let next = unsafe { Block::next(block) };
                     let Some(page) = page::lookup(block.cast()) else { guard::corrupt(block.cast()) };
-                    // SAFETY: blocks of the heap's lists are of its pages, and free to push.
-                    unsafe { self.free_local(page.head(), block) };
+                    let page = page.head_of_block();
+                    // SAFETY: the block is free and this heap's. The page of one that was kept may have been set aside.
+                    unsafe {
+                        if page.owner() == self.owner() {
+                            self.free_local(page, block);
+                        } else {
+                            self.free_remote(page, block);
+                        }
+                    }
                     block = next;
                     unused += 1;
                 }
@@ -38,6 +44,7 @@ impl Heap {
                     self.give_up(class, page, 0);
                 }
             }
+            self.send_mail();
             for cooling in &self.cooling {
                 // SAFETY: the heap's own pages (see `stop_cooling`).
                 if let Some(page) = unsafe { cooling.replace(null_mut()).as_ref() } {

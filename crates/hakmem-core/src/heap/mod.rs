@@ -182,12 +182,23 @@ impl Heap {
         !self.busy.get()
     }
 
-    /// See [`large::alloc`].
-    pub fn alloc_large(&self, n: usize) -> Option<(&'static Meta, bool)> {
-        let got = large::alloc(&self.large, n)?;
-        add(&self.large_handed, 1);
-        self.note_live(large::size(got.0) as i64);
+    /// See [`large::cached`].
+    pub fn cached_large(&self, n: usize) -> Option<&'static Meta> {
+        let meta = large::cached(&self.large, n)?;
+        self.large_handed(meta);
+        Some(meta)
+    }
+
+    /// See [`large::fresh`].
+    pub fn fresh_large(&self, n: usize) -> Option<(&'static Meta, bool)> {
+        let got = large::fresh(n)?;
+        self.large_handed(got.0);
         Some(got)
+    }
+
+    fn large_handed(&self, meta: &Meta) {
+        add(&self.large_handed, 1);
+        self.note_live(large::size(meta) as i64);
     }
 
     /// See [`large::free`].
@@ -239,6 +250,8 @@ impl Heap {
     }
 
     /// Adds what the heap has noted to the process's total.
+    #[cold]
+    #[inline(never)]
     pub fn report_live(&self) {
         usage::add(self.live.replace(0), self.high.replace(0));
     }

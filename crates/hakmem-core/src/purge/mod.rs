@@ -31,6 +31,8 @@ pub fn idle_bytes() -> usize {
 }
 
 /// Called where memory became free: makes a pass if one is due, and wakes the scavenger if there is work for it.
+#[cold]
+#[inline(never)]
 pub fn tick() {
     let idle = idle_bytes();
     let scavenge = policy::SCAVENGE_MIB.get() as usize;
