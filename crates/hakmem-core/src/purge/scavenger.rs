@@ -98,7 +98,8 @@ extern "C" fn work() -> ! {
         }
         let given = purge::pass(os::now_ms(), policy::DECAY_MS.get());
         fruitless = if given > 0 { 0 } else { (fruitless + 1).min(64) };
-        if purge::idle_bytes() > 0 && (given > 0 || is_needed()) {
+        // What was freed last is due after two naps.
+        if purge::idle_bytes() > 0 && (fruitless < 3 || is_needed()) {
             continue;
         }
         if STATE.compare_exchange(RUNNING, NONE, SeqCst, Relaxed).is_err() {
