@@ -35,7 +35,7 @@ fn main() -> ExitCode {
                 return ExitCode::from(2);
             };
             // SAFETY: no preconditions. It ends what hangs.
-            unsafe { libc::alarm(60) };
+            unsafe { libc::alarm(120) };
             let before = hakmem_core::stats::process().allocations;
             run();
             println!("ok {}", hakmem_core::stats::process().allocations - before);

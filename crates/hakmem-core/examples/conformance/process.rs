@@ -130,7 +130,7 @@ fn two_copies_live_in_one_process() {
 }
 
 fn library_that_carries_the_allocator_is_closed() {
-    for _ in 0..20 {
+    for _ in 0..10 {
         let library = Library::open();
         library.use_it();
         let (used, closed) = (Barrier::new(2), Barrier::new(2));
@@ -162,7 +162,7 @@ fn child_of_a_threaded_process_allocates_and_forks_again() {
                 }
             });
         }
-        for _ in 0..50 {
+        for _ in 0..20 {
             in_child(|| {
                 use_every_size();
                 thread::spawn(use_every_size).join().expect("a thread");
@@ -221,7 +221,7 @@ fn signal_handler_forks_inside_the_allocator() {
         assert_eq!(set, 0);
     };
     timer(1000);
-    while FORKS.load(Relaxed) < 100 {
+    while FORKS.load(Relaxed) < 50 {
         use_every_size();
         hakmem_core::c::trim();
     }

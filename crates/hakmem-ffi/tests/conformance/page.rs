@@ -149,9 +149,15 @@ fn summary(outcomes: &Outcomes) -> String {
         count(control, true),
         count(control, false) - lacking,
         env!("CARGO_PKG_VERSION"),
-        first_line("uname", &["-sr"]),
+        kernel(),
         first_line("getconf", &["GNU_LIBC_VERSION"]),
     )
+}
+
+/// Its name and version, without what its builder added.
+fn kernel() -> String {
+    let line = first_line("uname", &["-sr"]);
+    line.split('.').take(2).collect::<Vec<_>>().join(".")
 }
 
 fn first_line(program: &str, arguments: &[&str]) -> String {

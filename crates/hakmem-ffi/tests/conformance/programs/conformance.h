@@ -118,7 +118,7 @@ int main(int argc, char **argv) {
         dprintf(2, "usage: %s NAME glibc|hakmem, or --list\n", argv[0]);
         return 2;
     }
-    alarm(60); /* Ends what hangs. */
+    alarm(120); /* Ends what hangs. */
     on_hakmem = !strcmp(argv[2], "hakmem");
     figures = (void (*)(struct hakmem_stats *))dlsym(RTLD_DEFAULT, "hakmem_stats");
     CHECK(on_hakmem == (figures != NULL));

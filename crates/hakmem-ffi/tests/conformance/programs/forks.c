@@ -40,10 +40,10 @@ BEHAVIOUR(child_of_a_threaded_process_allocates_and_forks_again) {
         CHECK(pthread_create(&thread[i], NULL, churn, NULL) == 0);
     char *kept = malloc(1000);
     memset(kept, 5, 1000);
-    for (int i = 0; i < 50; i++) {
+    for (int i = 0; i < 20; i++) {
         pid_t child = fork();
         if (child == 0) {
-            alarm(60);
+            alarm(120);
             use_every_size();
             CHECK(run_thread());
             CHECK(ended_well(fork() ?: (use_every_size(), _exit(0), 0)));
@@ -103,7 +103,7 @@ BEHAVIOUR(signal_handler_forks_inside_the_allocator) {
     CHECK(sigaction(SIGVTALRM, &action, NULL) == 0);
     struct itimerval every = {{0, 1000}, {0, 1000}}, never = {{0, 0}, {0, 0}};
     CHECK(setitimer(ITIMER_VIRTUAL, &every, NULL) == 0);
-    while (forks < 100)
+    while (forks < 50)
         for (int i = 0; i < 100; i++)
             use_every_size();
     CHECK(setitimer(ITIMER_VIRTUAL, &never, NULL) == 0);

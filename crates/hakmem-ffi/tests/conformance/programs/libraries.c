@@ -69,7 +69,7 @@ static void *outlive(void *l) {
 
 BEHAVIOUR(library_that_carries_the_allocator_is_closed) {
     pthread_barrier_init(&used, NULL, 2), pthread_barrier_init(&closed, NULL, 2);
-    for (int i = 0; i < 20; i++) {
+    for (int i = 0; i < 10; i++) {
         struct library l = load("./embedding.so", RTLD_NOW | RTLD_LOCAL);
         use(&l), use_in_threads(&l);
         /* This thread used it, and ends after it has gone: nothing of it may be called then. */

@@ -67,9 +67,9 @@ static void jump_from_depth(int depth) {
 BEHAVIOUR(longjmp_passes_over_frames_that_allocated) {
     struct sigaction action = {.sa_handler = jump};
     CHECK(sigaction(SIGUSR1, &action, NULL) == 0);
-    for (volatile int i = 0; i < 200; i++) {
+    for (volatile int i = 0; i < 30; i++) {
         if (sigsetjmp(back, 1) == 0) {
-            jump_from_depth(50); /* Its blocks are lost. */
+            jump_from_depth(100); /* Its blocks are lost. */
             CHECK(!"came back");
         }
         use_every_size();
