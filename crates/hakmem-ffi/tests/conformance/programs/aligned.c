@@ -64,11 +64,12 @@ BEHAVIOUR(memalign_rounds_odd_alignments_up) {
 BEHAVIOUR(valloc_and_pvalloc_give_pages) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     for (size_t n = 0; n < 5 * page; n += page / 3) {
+        void *before = malloc(n); /* The first of its size may well lie at the start of a page. */
         void *p = valloc(n), *q = pvalloc(n);
         CHECK(is_aligned(p, page) && is_aligned(q, page));
         CHECK(malloc_usable_size(q) >= (n ? (n + page - 1) / page * page : 0));
         memset(q, 1, malloc_usable_size(q));
-        free(p), free(q);
+        free(p), free(q), free(before);
     }
 }
 
