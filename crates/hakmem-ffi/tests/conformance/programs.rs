@@ -36,10 +36,13 @@ pub const ALL: &[&str] = &[
 /// Copies of the library with a thread-local variable: more than a fresh table of such has places.
 const TLS_COPIES: usize = 70;
 
+/// A program that is built by whoever needs it first.
+type Build = Arc<OnceLock<PathBuf>>;
+
 /// Where programs and the libraries that they load are built; gone with this value.
 pub struct Workshop {
     directory: TempDir,
-    built: Mutex<HashMap<(&'static str, bool), Arc<OnceLock<PathBuf>>>>,
+    built: Mutex<HashMap<(&'static str, bool), Build>>,
     libraries: OnceLock<()>,
 }
 
