@@ -378,13 +378,26 @@ fn shrink(meta: &Meta, run: Run, len: usize, reserve: usize, new: usize) -> bool
 }
 
 /// Moves the memory of `len` segments: page tables, else bytes. `from` is clean afterwards. False: nothing has changed,
-/// and `to` must not be used again.
+/// and `to` must not be used again. The kernel moves one map at a time, and a run that was moved before, or gave back its
+/// tail, may lie in several: then it is moved by halves.
 fn move_memory(from: Run, to: Run, len: usize) -> bool {
     let (a, b, bytes) = (address(from), address(to), len * SEGMENT);
     match os::move_pages(a, bytes, b) {
         Moved::Yes => return true,
         Moved::Lost => return false,
         Moved::No => {}
+    }
+    if len > 1 {
+        let half = len / 2;
+        if !move_memory(from, to, half) {
+            return false;
+        }
+        if !move_memory((from.0, from.1 + half), (to.0, to.1 + half), len - half) {
+            // SAFETY: the first half of both is accessible and ours; its bytes were moved to `to`.
+            unsafe { arena::at(a).copy_from_nonoverlapping(arena::at(b), half * SEGMENT) };
+            return false;
+        }
+        return true;
     }
     // SAFETY: both are accessible, ours, and so long.
     unsafe {
