@@ -48,6 +48,27 @@ pub fn tick() {
     pass(now, decay);
 }
 
+/// Called when a thread ended. What it leaves is seldom wanted soon, and many threads that end together leave a lot: all
+/// free slots beyond a limit go back at once.
+pub fn ended() {
+    let limit = (policy::ENDED_MIB.get() as usize) << 20;
+    if segment::dirty_bytes() > limit
+        && let Some(_held) = LOCK.try_lock()
+    {
+        let now = os::now_ms();
+        let segments = arena::all().flat_map(|arena| arena.listed(arena::DIRTY_ROW).map(move |segment| (arena, segment)));
+        let mut given = 0;
+        for (arena, segment) in segments {
+            if segment::dirty_bytes() <= limit {
+                break;
+            }
+            given += segment::purge(arena, segment, now, 0);
+        }
+        PURGED.fetch_add(given as u64, Relaxed);
+    }
+    tick();
+}
+
 /// Milliseconds between passes that are made on slow paths.
 fn interval(decay: u32) -> u32 {
     (decay / 4).max(10)

@@ -242,7 +242,7 @@ unsafe extern "C" fn on_exit(heap: *mut libc::c_void) {
         && core::ptr::eq(own, heap.cast())
     {
         abandon(own);
-        purge::tick();
+        purge::ended();
     }
 }
 
