@@ -8,7 +8,7 @@
 //!   heap = a thread's lists; the current page's whole list is held there
 //! ```
 //!
-//! The layers, each using only those before it: `sync`, `os`, `size_class`, `policy`, `proto`, `arena`, `page`, `guard`,
+//! The layers, each using only those before it: `sync`, `counter`, `os`, `size_class`, `policy`, `proto`, `arena`, `page`, `guard`,
 //! `parcel`, `usage`, `segment`, `large`, `whale`, `holes`, `sparse`, `remote`, `heap`, `foreign`, `thread` with `purge`, `front`, and the doors `global`,
 //! `c`, `stats`, `options`. Each module opens with its idea and its rules; SAFETY comments cite them.
 #![no_std]
@@ -27,6 +27,7 @@ macro_rules! not_under_loom {
 
 not_under_loom! {
     mod arena;
+    mod counter;
     mod foreign;
     mod front;
     mod global;

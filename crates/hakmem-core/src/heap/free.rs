@@ -1,6 +1,6 @@
 //! Freeing: blocks of this heap's pages, blocks for other heaps, and what others send.
 
-use super::{Heap, WALK_EVERY, add, inbox_of};
+use super::{Heap, WALK_EVERY, inbox_of};
 use crate::page::{self, Block, Meta, Owner, Place};
 use crate::parcel::Parcel;
 use crate::proto::inbox::Link;
@@ -41,7 +41,7 @@ impl Heap {
     /// The block is live, of `page`, and the caller's to free; the calling thread has this heap.
     #[inline]
     pub unsafe fn free_remote(&self, page: &Meta, block: *mut Block) {
-        self.sent.set(self.sent.get() + 1);
+        self.sent.add(1);
         // SAFETY: passed on.
         unsafe { self.outgoing.add(page, block, policy::BATCH_BYTES.get(), inbox_of) };
     }
@@ -89,7 +89,7 @@ impl Heap {
             count += u64::from(length);
             parcel = next;
         }
-        add(&self.received, count);
+        self.received.add(count);
     }
 
     /// A page of this heap counted down to zero: it is worth waking, almost empty, or empty.
@@ -104,7 +104,7 @@ impl Heap {
         // A merged parcel may have gone beyond the threshold.
         let out = if page.place.get() == Place::Asleep {
             page.place.set(Place::Queue);
-            add(&self.counts[class].wakes, 1);
+            self.counts[class].wakes.add(1);
             self.push_second(class, page);
             let out = page.carved.get() as i32 - page.wake_at.get() + page.needed.get();
             let base = sparse::most_out(page.cap.get());
@@ -140,8 +140,8 @@ impl Heap {
         if counts.empties.get().is_multiple_of(WALK_EVERY) && !self.inherited.get() {
             guard::walk(page.free.get(), page.listed(), page);
         }
-        add(&counts.returned, i64::from(blocks));
-        add(&counts.empties, 1);
+        counts.returned.add(i64::from(blocks));
+        counts.empties.add(1);
         self.note_carved(page, -(i64::from(blocks) * i64::from(page.block_size.get())));
         self.pages.set(self.pages.get() - 1);
         let span = page.span.load(Relaxed);

@@ -1,6 +1,6 @@
 //! Giving back: when memory is short, when the thread ends, and while the heap is idle.
 
-use super::{Heap, add};
+use super::Heap;
 use crate::page::{self, Block, Place};
 use crate::proto::inbox::Link;
 use crate::size_class::CLASSES;
@@ -29,7 +29,7 @@ impl Heap {
                 // They were never used: neither handed out nor returned.
                 let counts = &self.counts[class];
                 counts.handed.set(counts.handed.get() - unused);
-                add(&counts.returned, -(unused as i64));
+                counts.returned.add(-(unused as i64));
                 // SAFETY: pages in the queue are this heap's.
                 if let Some(page) = unsafe { self.queue[class].get().as_ref() }
                     && page.place.get() == Place::Resting

@@ -10,7 +10,8 @@
 //! empty page, claim a page.
 //!
 //! Rules
-//! 1. Everything but `inbox`, `link`, `state` and `next_heap` belongs to the thread that has the heap.
+//! 1. Everything but `inbox`, `link`, `state` and `next_heap` belongs to the thread that has the heap; others may read
+//!    its counters.
 //! 2. A heap is had by one thread at a time: from `Pool::pop` (or its making) to `Pool::push`; its memory is for ever.
 //! 3. `busy` is set while pages move between lists: a fork that meets it set cannot use the heap in the child.
 //!    Outside of that every state is consistent: a pop is one store, and a push that lost its countdown only makes a
@@ -24,6 +25,7 @@ mod queue;
 mod refill;
 
 use crate::arena;
+use crate::counter::Counter;
 use crate::page::{Block, Meta, Owner};
 use crate::parcel::Parcel;
 use crate::proto::inbox::{Inbox, Link};
@@ -45,25 +47,24 @@ pub struct Front {
 }
 
 /// Counters of one class, kept where lists change hands.
-#[derive(Default)]
 pub struct Counts {
     /// Blocks put on the heap's list.
-    pub handed: Cell<u64>,
+    pub handed: Counter<u64>,
     /// Blocks found freed when a page's list was taken or the page given up. Below zero while blocks that were put back
     /// unused wait to be found.
-    pub returned: Cell<i64>,
+    pub returned: Counter<i64>,
     /// Lists taken from pages.
-    pub takes: Cell<u32>,
+    pub takes: Counter<u32>,
     /// Batches of fresh blocks.
-    pub carves: Cell<u32>,
+    pub carves: Counter<u32>,
     /// Pages put to sleep because they were full.
-    pub sleeps: Cell<u32>,
+    pub sleeps: Counter<u32>,
     /// Pages woken.
-    pub wakes: Cell<u32>,
+    pub wakes: Counter<u32>,
     /// Pages claimed from segments.
-    pub claims: Cell<u32>,
+    pub claims: Counter<u32>,
     /// Pages given up empty.
-    pub empties: Cell<u32>,
+    pub empties: Counter<u32>,
 }
 
 /// A thread's heap.
@@ -95,13 +96,13 @@ pub struct Heap {
     carved: Cell<i64>,
     large: large::Cache,
     /// Large blocks allocated and freed by this heap's threads.
-    pub large_handed: Cell<u64>,
+    pub large_handed: Counter<u64>,
     /// See `large_handed`.
-    pub large_returned: Cell<u64>,
+    pub large_returned: Counter<u64>,
     /// Blocks received through the inbox.
-    pub received: Cell<u64>,
+    pub received: Counter<u64>,
     /// Blocks freed for other heaps.
-    pub sent: Cell<u64>,
+    pub sent: Counter<u64>,
     /// Counters by class.
     pub counts: [Counts; CLASSES],
     /// Who has it: see `thread`.
@@ -136,10 +137,6 @@ pub fn inbox_of(owner: *mut Owner) -> &'static Inbox<Parcel> {
     }
     // SAFETY: all other owners are heaps, which are for ever; the inbox may be shared.
     unsafe { &(*owner.cast::<Heap>()).inbox }
-}
-
-fn add<T: Copy + core::ops::Add<Output = T>>(counter: &Cell<T>, n: T) {
-    counter.set(counter.get() + n);
 }
 
 impl Heap {
@@ -185,7 +182,7 @@ impl Heap {
     /// See [`large::alloc`].
     pub fn alloc_large(&self, n: usize) -> Option<(&'static Meta, bool)> {
         let got = large::alloc(&self.large, n)?;
-        add(&self.large_handed, 1);
+        self.large_handed.add(1);
         self.note_live(large::size(got.0) as i64);
         Some(got)
     }
@@ -195,7 +192,7 @@ impl Heap {
     /// # Safety
     /// As there.
     pub unsafe fn free_large(&self, meta: &Meta) -> bool {
-        add(&self.large_returned, 1);
+        self.large_returned.add(1);
         self.note_live(-(large::size(meta) as i64));
         // SAFETY: passed on.
         unsafe { large::free(Some(&self.large), meta) }
@@ -220,7 +217,7 @@ impl Heap {
     fn note_carved(&self, page: &Meta, change: i64) {
         self.note_live(change);
         if page.span.load(Relaxed) == 1 {
-            add(&self.carved, change);
+            self.carved.set(self.carved.get() + change);
             if self.carved.get().unsigned_abs() >= REPORT_BYTES {
                 segment::note_carved(self.carved.replace(0));
             }

@@ -1,6 +1,6 @@
 //! Allocation when the class's list is empty: it is filled again.
 
-use super::{Fresh, Heap, WALK_EVERY, add, inbox_of};
+use super::{Fresh, Heap, WALK_EVERY, inbox_of};
 use crate::arena::PAGE;
 use crate::page::{Block, Meta, Place};
 use crate::proto::inbox::Link;
@@ -90,9 +90,9 @@ impl Heap {
             self.back_in_use(page);
         }
         let counts = &self.counts[class];
-        add(&counts.handed, length as u64);
-        add(&counts.returned, i64::from(length));
-        add(&counts.takes, 1);
+        counts.handed.add(length as u64);
+        counts.returned.add(i64::from(length));
+        counts.takes.add(1);
         guard::peek(list, page);
         if counts.takes.get().is_multiple_of(WALK_EVERY) && !self.inherited.get() {
             guard::walk(list, length, page);
@@ -118,8 +118,8 @@ impl Heap {
         let (first, count) = holes::fill(page)?;
         page.needed.set(page.needed.get() + count as i32);
         // They came back before the hole was dug, which was not counted yet.
-        add(&self.counts[class].handed, u64::from(count));
-        add(&self.counts[class].returned, i64::from(count));
+        self.counts[class].handed.add(u64::from(count));
+        self.counts[class].returned.add(i64::from(count));
         // SAFETY: they were absent (`holes` rule 2), and are on this list alone; there is at least one.
         unsafe {
             self.front.free[class].set(Block::next(first));
@@ -143,8 +143,8 @@ impl Heap {
         page.carved.set(page.carved.get() + count);
         page.needed.set(page.needed.get() + count as i32);
         self.front.free[class].set(list);
-        add(&self.counts[class].handed, u64::from(count));
-        add(&self.counts[class].carves, 1);
+        self.counts[class].handed.add(u64::from(count));
+        self.counts[class].carves.add(1);
         self.note_carved(page, i64::from(count) * size as i64);
         // SAFETY: inside the arena, so not null.
         unsafe { NonNull::new_unchecked(first.cast()) }
@@ -158,7 +158,7 @@ impl Heap {
         page.wake_at.set(threshold);
         page.needed.set(threshold);
         page.place.set(Place::Asleep);
-        add(&self.counts[class].sleeps, 1);
+        self.counts[class].sleeps.add(1);
     }
 
     /// An empty page for `class`: retained, or claimed from a segment.
@@ -177,7 +177,7 @@ impl Heap {
             if span == 1 {
                 segment::note_small(1);
             }
-            add(&self.counts[class].claims, 1);
+            self.counts[class].claims.add(1);
             // A class that has filled pages will fill this one too: one call is cheaper than 16 faults.
             let fills_pages = self.counts[class].claims.get() > FILLED;
             if zero
