@@ -8,9 +8,10 @@
 //!   heap = a thread's lists; the current page's whole list is held there
 //! ```
 //!
-//! The layers, each using only those before it: `sync`, `counter`, `os`, `size_class`, `policy`, `proto`, `arena`, `page`, `guard`,
-//! `parcel`, `usage`, `segment`, `large`, `whale`, `holes`, `sparse`, `remote`, `heap`, `foreign`, `thread` with `purge`, `front`, and the doors `global`,
-//! `c`, `stats`, `options`. Each module opens with its idea and its rules; SAFETY comments cite them.
+//! The layers, each using only those before it: `sync`, `counter`, `os`, `size_class`, `policy`, `proto`, `arena`,
+//! `page`, `guard`, `parcel`, `usage`, `segment`, `large`, `whale`, `holes`, `sparse`, `remote`, `heap`, `foreign`,
+//! `thread` with `purge`, `front`, and the doors `global`, `c`, `stats`, `options`. Each module opens with its idea and
+//! its rules; SAFETY comments cite them.
 #![no_std]
 
 #[cfg(loom)]
@@ -20,36 +21,54 @@ extern crate std;
 pub mod proto;
 mod sync;
 
-/// Declares the modules that loom's models leave out: with loom's atomics there can be no statics.
-macro_rules! not_under_loom {
-    ($($item:item)*) => { $(#[cfg(not(loom))] $item)* };
-}
-
-not_under_loom! {
-    mod arena;
-    mod counter;
-    mod foreign;
-    mod front;
-    mod global;
-    mod guard;
-    mod heap;
-    mod holes;
-    mod large;
-    mod options;
-    mod os;
-    mod page;
-    mod parcel;
-    mod policy;
-    mod purge;
-    mod remote;
-    mod segment;
-    mod size_class;
-    mod sparse;
-    mod thread;
-    mod usage;
-    mod whale;
-    pub mod c;
-    pub mod stats;
-
-    pub use global::Hakmem;
-}
+// Loom's models leave all but the protocols out: with its atomics there can be no statics.
+#[cfg(not(loom))]
+mod arena;
+#[cfg(not(loom))]
+pub mod c;
+#[cfg(not(loom))]
+mod counter;
+#[cfg(not(loom))]
+mod foreign;
+#[cfg(not(loom))]
+mod front;
+#[cfg(not(loom))]
+mod global;
+#[cfg(not(loom))]
+mod guard;
+#[cfg(not(loom))]
+mod heap;
+#[cfg(not(loom))]
+mod holes;
+#[cfg(not(loom))]
+mod large;
+#[cfg(not(loom))]
+mod options;
+#[cfg(not(loom))]
+mod os;
+#[cfg(not(loom))]
+mod page;
+#[cfg(not(loom))]
+mod parcel;
+#[cfg(not(loom))]
+mod policy;
+#[cfg(not(loom))]
+mod purge;
+#[cfg(not(loom))]
+mod remote;
+#[cfg(not(loom))]
+mod segment;
+#[cfg(not(loom))]
+mod size_class;
+#[cfg(not(loom))]
+mod sparse;
+#[cfg(not(loom))]
+pub mod stats;
+#[cfg(not(loom))]
+mod thread;
+#[cfg(not(loom))]
+mod usage;
+#[cfg(not(loom))]
+mod whale;
+#[cfg(not(loom))]
+pub use global::Hakmem;

@@ -132,8 +132,8 @@ unsafe impl Link for Parcel {
 mod tests {
     extern crate std;
     use super::*;
-    use std::{vec, vec::Vec};
     use core::ptr::null_mut;
+    use std::{vec, vec::Vec};
 
     const SIZE: usize = 16;
 

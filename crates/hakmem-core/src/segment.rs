@@ -89,11 +89,8 @@ fn choose_huge(head: &Meta, n: u32) {
     let small = SMALL.load(Relaxed) / SLOTS as usize;
     let most = |part: usize, whole: usize| part * 4 >= whole * 3;
     let carved = CARVED.load(Relaxed).max(0) as usize;
-    let wanted = n == 1
-        && from != 0
-        && small >= from
-        && most(small, IN_USE.load(Relaxed))
-        && most(carved, small * SEGMENT);
+    let wanted =
+        n == 1 && from != 0 && small >= from && most(small, IN_USE.load(Relaxed)) && most(carved, small * SEGMENT);
     let marked = &head.segment().huge;
     let start = head.start().addr();
     if wanted && marked.load(Relaxed) == 0 {

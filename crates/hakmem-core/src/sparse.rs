@@ -30,10 +30,8 @@ use crossbeam_utils::CachePadded;
 /// Held across fork.
 pub static LOCK: Lock = Lock::new();
 static INBOX: CachePadded<Inbox<Parcel>> = CachePadded::new(Inbox::new());
-static STATE: State = State {
-    fresh: [const { Cell::new(null_mut()) }; CLASSES],
-    dug: [const { Cell::new(null_mut()) }; CLASSES],
-};
+static STATE: State =
+    State { fresh: [const { Cell::new(null_mut()) }; CLASSES], dug: [const { Cell::new(null_mut()) }; CLASSES] };
 /// Bit i: class i has pages. A hint.
 static CLASSES_HERE: AtomicU64 = AtomicU64::new(0);
 /// Slots of pages that are FRESH.

@@ -15,8 +15,8 @@ use crate::arena::{self, PAGE, Run, SEGMENT};
 use crate::os::{self, Moved};
 use crate::page::{Kind, Meta};
 use crate::proto::lock::Lock;
-use crate::usage;
 use crate::sync::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use crate::usage;
 use core::cell::UnsafeCell;
 
 const RING: usize = 16;

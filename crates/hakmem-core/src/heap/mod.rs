@@ -163,7 +163,9 @@ impl Heap {
         for (class, counts) in self.counts.iter().enumerate() {
             counts.handed.set(self.listed(class));
             counts.returned.set(0);
-            for counter in [&counts.takes, &counts.carves, &counts.sleeps, &counts.wakes, &counts.claims, &counts.empties] {
+            for counter in
+                [&counts.takes, &counts.carves, &counts.sleeps, &counts.wakes, &counts.claims, &counts.empties]
+            {
                 counter.set(0);
             }
         }

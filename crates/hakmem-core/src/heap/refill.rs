@@ -180,11 +180,7 @@ impl Heap {
             self.counts[class].claims.add(1);
             // A class that has filled pages will fill this one too: one call is cheaper than 16 faults.
             let fills_pages = self.counts[class].claims.get() > FILLED;
-            if zero
-                && span == 1
-                && fills_pages
-                && self.pages.get() >= policy::POPULATE_FROM_PAGES.get()
-            {
+            if zero && span == 1 && fills_pages && self.pages.get() >= policy::POPULATE_FROM_PAGES.get() {
                 self.populate(page);
             }
             (page, zero)

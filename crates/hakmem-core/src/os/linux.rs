@@ -181,8 +181,7 @@ const FUTEX_WAKE_PRIVATE: usize = 129;
 
 /// Sleeps while `word` is `value`, at most `ms` milliseconds.
 pub fn futex_wait(word: &AtomicU32, value: u32, ms: Option<u32>) {
-    let time =
-        ms.map(|ms| libc::timespec { tv_sec: (ms / 1000).into(), tv_nsec: ((ms % 1000) * 1_000_000).into() });
+    let time = ms.map(|ms| libc::timespec { tv_sec: (ms / 1000).into(), tv_nsec: ((ms % 1000) * 1_000_000).into() });
     let time = time.as_ref().map_or(0, |t| core::ptr::from_ref(t).expose_provenance());
     let at = core::ptr::from_ref(word).expose_provenance();
     counted(Kind::Futex, || syscall(libc::SYS_futex, [at, FUTEX_WAIT_PRIVATE, value as usize, time, 0, 0]));

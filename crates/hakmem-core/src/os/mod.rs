@@ -9,8 +9,8 @@ mod count;
 #[cfg(target_os = "linux")]
 mod linux;
 
+#[cfg(target_os = "linux")]
+pub use bare::{drop_capabilities, exit_bare, spawn_bare};
 pub use count::{KINDS, count, set_timing};
 #[cfg(target_os = "linux")]
 pub use linux::*;
-#[cfg(target_os = "linux")]
-pub use bare::{drop_capabilities, exit_bare, spawn_bare};

@@ -59,10 +59,7 @@ impl<T: Link> Inbox<T> {
             // SAFETY: rule 2: the chain is not published yet.
             unsafe { T::set_next(last, head) };
             // Release: the links and the freed contents are seen by whoever takes the chain (rule 3).
-            match self
-                .head
-                .compare_exchange_weak(head, first, Ordering::Release, Ordering::Relaxed)
-            {
+            match self.head.compare_exchange_weak(head, first, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => head = now,
             }

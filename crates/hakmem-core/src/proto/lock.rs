@@ -42,9 +42,7 @@ impl Lock {
     /// Takes the lock if it is free.
     pub fn try_lock_as(&self, me: u32) -> Option<Guard<'_>> {
         // Acquire: what the last holder wrote.
-        let got = self
-            .state
-            .compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed);
+        let got = self.state.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed);
         // Not `then_some`: a guard that is made is dropped, and that would unlock.
         got.is_ok().then(|| Guard(self))
     }
@@ -58,30 +56,18 @@ impl Lock {
     pub fn acquire_as(&self, me: u32) {
         for _ in 0..if cfg!(loom) { 1 } else { 100 } {
             // Acquire: what the last holder wrote.
-            if self
-                .state
-                .compare_exchange_weak(0, me, Ordering::Acquire, Ordering::Relaxed)
-                .is_ok()
-            {
+            if self.state.compare_exchange_weak(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
                 return;
             }
             spin();
         }
         loop {
             // Acquire: as above.
-            let Err(now) =
-                self.state
-                    .compare_exchange(0, me | SLEEPERS, Ordering::Acquire, Ordering::Relaxed)
-            else {
+            let Err(now) = self.state.compare_exchange(0, me | SLEEPERS, Ordering::Acquire, Ordering::Relaxed) else {
                 return;
             };
             let asleep = now | SLEEPERS;
-            if now == asleep
-                || self
-                    .state
-                    .compare_exchange(now, asleep, Ordering::Relaxed, Ordering::Relaxed)
-                    .is_ok()
-            {
+            if now == asleep || self.state.compare_exchange(now, asleep, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
                 wait(&self.state, asleep);
             }
         }

@@ -47,10 +47,7 @@ impl Pool {
             link.store(head & ID_MASK, Ordering::Relaxed);
             let new = bump(head) | id;
             // Release: the node's contents are seen by whoever pops it (rule 1).
-            match self
-                .head
-                .compare_exchange_weak(head, new, Ordering::Release, Ordering::Relaxed)
-            {
+            match self.head.compare_exchange_weak(head, new, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => head = now,
             }
@@ -69,12 +66,7 @@ impl Pool {
             }
             let next = link_of(id).load(Ordering::Relaxed);
             // Relaxed: the tag makes it the very value that was acquired above.
-            match self.head.compare_exchange_weak(
-                head,
-                bump(head) | next,
-                Ordering::Relaxed,
-                Ordering::Acquire,
-            ) {
+            match self.head.compare_exchange_weak(head, bump(head) | next, Ordering::Relaxed, Ordering::Acquire) {
                 Ok(_) => return Some(id),
                 Err(now) => head = now,
             }

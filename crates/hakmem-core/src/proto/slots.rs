@@ -39,12 +39,7 @@ impl Claim {
     /// The slots of `mask`, taken by the step from `old` to `new`.
     fn of(mask: u32, old: u64, new: u64) -> Self {
         let dirty = (empty(old) & mask).count_ones();
-        Self {
-            first: mask.trailing_zeros(),
-            clean: dirty == 0,
-            dirty,
-            free: !active(new),
-        }
+        Self { first: mask.trailing_zeros(), clean: dirty == 0, dirty, free: !active(new) }
     }
 }
 
@@ -98,10 +93,7 @@ impl Slots {
         let mut old = self.word.load(Ordering::Relaxed);
         loop {
             let new = change(old)?;
-            match self
-                .word
-                .compare_exchange_weak(old, new, Ordering::AcqRel, Ordering::Relaxed)
-            {
+            match self.word.compare_exchange_weak(old, new, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return Some((old, new)),
                 Err(now) => old = now,
             }
@@ -126,8 +118,7 @@ impl Slots {
 
     /// Takes exactly the slots of `mask`, if all of them are free.
     pub fn claim_exact(&self, mask: u32) -> Option<Claim> {
-        let (old, new) = self
-            .swing(|w| (active(w) & mask == 0).then(|| word(active(w) | mask, empty(w) & !mask)))?;
+        let (old, new) = self.swing(|w| (active(w) & mask == 0).then(|| word(active(w) | mask, empty(w) & !mask)))?;
         Some(Claim::of(mask, old, new))
     }
 
@@ -139,8 +130,7 @@ impl Slots {
 
     /// Takes the whole segment if nobody has any of it and none of it is EMPTY.
     pub fn retire(&self) -> bool {
-        self.swing(|w| (w == 0).then(|| word(u32::MAX, 0)))
-            .is_some()
+        self.swing(|w| (w == 0).then(|| word(u32::MAX, 0))).is_some()
     }
 
     /// Lets the slots of `mask` go: EMPTY if they hold old data, UNUSED if they are zero and not resident. Returns
@@ -169,14 +159,10 @@ mod tests {
     fn runs_are_found_by_brute_force_too() {
         let mut seed = 0x9E37_79B9_7F4A_7C15u64;
         for _ in 0..20_000 {
-            seed = seed
-                .wrapping_mul(6364136223846793005)
-                .wrapping_add(1442695040888963407);
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             let free = (seed >> 32) as u32 | (seed as u32 & (seed >> 17) as u32);
             for n in 1..=32 {
-                let expected = (0..=32 - n)
-                    .filter(|&i| free & run(i, n) == run(i, n))
-                    .fold(0, |m, i| m | 1u32 << i);
+                let expected = (0..=32 - n).filter(|&i| free & run(i, n) == run(i, n)).fold(0, |m, i| m | 1u32 << i);
                 assert_eq!(starts_of_runs(free, n), expected, "{free:032b} {n}");
             }
         }
@@ -190,11 +176,7 @@ mod tests {
         // SAFETY: just claimed.
         assert_eq!(unsafe { s.release(run(1, 1), true) }, !0b101);
         let b = s.claim(1).unwrap();
-        assert_eq!(
-            (b.first, b.clean),
-            (1, false),
-            "an EMPTY slot is taken before an UNUSED one"
-        );
+        assert_eq!((b.first, b.clean), (1, false), "an EMPTY slot is taken before an UNUSED one");
         // SAFETY: just claimed.
         unsafe { s.release(run(0, 3), true) };
         assert!(!s.retire(), "a segment with old data is not given away");

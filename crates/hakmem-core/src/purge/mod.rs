@@ -7,9 +7,9 @@
 
 mod scavenger;
 
+use crate::heap::inbox_of;
 use crate::proto::lock::Lock;
 use crate::sync::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use crate::heap::inbox_of;
 use crate::{arena, os, policy, segment, sparse, thread, whale};
 
 pub use scavenger::{after_fork, stop};
