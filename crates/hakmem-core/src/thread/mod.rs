@@ -9,8 +9,9 @@
 //!    merging of an idle heap's mail); acquire when it is moved, release when it is moved back. Popping a heap from the
 //!    pool gives the right to wait for it, so that each has one next owner.
 //! 2. The thread's word is set before anything is called that may itself allocate (`pthread_*`).
-//! 3. Locks are taken in the order foreign, purge, heaps, sparse, whale, arena; fork holds them all.
+//! 3. Locks are taken in the order foreign, purge, heaps, sparse, whale, arena; `fork` holds them all.
 
+mod fork;
 mod tls;
 
 use crate::arena::PAGE;
@@ -23,7 +24,7 @@ use crate::sync::{
     AtomicPtr, AtomicU8, AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
-use crate::{arena, foreign, os, purge, segment, sparse, whale};
+use crate::{arena, os, purge, segment};
 use core::cell::UnsafeCell;
 use core::ptr::null_mut;
 
@@ -33,12 +34,13 @@ pub use tls::{State, front, state};
 const HEAP_SHIFT: u32 = 12;
 /// A heap's `state`: in the pool, or on the way there or from there.
 const IDLE: u32 = 0;
-/// A thread has it.
-pub const LIVE: u32 = 1;
 /// Unfit for allocation since a fork; it may still be in the pool, and is dropped when it comes up.
-const LOST: u32 = 2;
+const LOST: u32 = 1;
 /// In the pool, but somebody is merging its mail.
-const TIDY: u32 = 3;
+const TIDY: u32 = 2;
+/// A thread has it, whose token is in the other bits: so a fork in a signal handler sees that it is its own, even while
+/// the thread's word does not point there yet, or not any more.
+const LIVE: u32 = 1 << 31;
 
 static POOL: Pool = Pool::new();
 /// Every heap ever made, newest first.
@@ -112,10 +114,11 @@ fn settle() -> Option<&'static Heap> {
 
 /// Takes an idle heap, or makes one.
 fn adopt() -> Option<&'static Heap> {
+    let live = LIVE | os::thread_token();
     while let Some(id) = POOL.pop(|id| &heap_by_id(id).link) {
         let heap = heap_by_id(id);
         loop {
-            match heap.state.compare_exchange_weak(IDLE, LIVE, Acquire, Relaxed) {
+            match heap.state.compare_exchange_weak(IDLE, live, Acquire, Relaxed) {
                 Ok(_) => return Some(heap),
                 Err(LOST) => break,
                 Err(_) => crate::sync::spin(), // Being tidied: a matter of its mail.
@@ -123,7 +126,7 @@ fn adopt() -> Option<&'static Heap> {
         }
     }
     let heap = make()?;
-    heap.state.store(LIVE, Relaxed);
+    heap.state.store(live, Relaxed);
     Some(heap)
 }
 
@@ -208,8 +211,8 @@ fn be_born() {
             if libc::pthread_key_create(&mut key, Some(on_exit)) != 0 {
                 key = NO_KEY;
             }
-            libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(after_fork_in_child));
         }
+        fork::register();
         KEY.store(key, Relaxed);
         PROCESS.store(READY, Release);
         return;
@@ -252,76 +255,6 @@ pub fn tidy_idle() {
         if heap.has_mail() && heap.state.compare_exchange(IDLE, TIDY, Acquire, Relaxed).is_ok() {
             heap.collect();
             heap.state.store(IDLE, Release);
-        }
-    }
-}
-
-/// Held by the thread that forks, while it does; guards `TAKEN` and `DEPTH`.
-static FORK_LOCK: Lock = Lock::new();
-/// Which of `LOCKS` the fork handlers took: not those that the thread held already, when a signal handler forks.
-static TAKEN: AtomicU32 = AtomicU32::new(0);
-/// Forks inside the handlers of this thread's fork.
-static DEPTH: AtomicU32 = AtomicU32::new(0);
-/// Every lock, in the order they are taken in (rule 3).
-static LOCKS: [&Lock; 6] = [&foreign::LOCK, &purge::LOCK, &HEAPS_LOCK, &sparse::LOCK, &whale::LOCK, &arena::LOCK];
-
-extern "C" fn before_fork() {
-    let me = os::thread_token();
-    if FORK_LOCK.is_held_by(me) {
-        DEPTH.fetch_add(1, Relaxed);
-        return;
-    }
-    FORK_LOCK.acquire_as(me);
-    let mut taken = 0;
-    for (i, lock) in LOCKS.iter().enumerate() {
-        if !lock.is_held_by(me) {
-            lock.acquire_as(me);
-            taken |= 1 << i;
-        }
-    }
-    TAKEN.store(taken, Relaxed);
-}
-
-/// Returns true if this was the outermost of nested forks.
-fn let_go() -> bool {
-    if DEPTH.load(Relaxed) > 0 {
-        DEPTH.fetch_sub(1, Relaxed);
-        return false;
-    }
-    let taken = TAKEN.load(Relaxed);
-    for (_, lock) in LOCKS.iter().enumerate().rev().filter(|(i, _)| taken & (1 << i) != 0) {
-        lock.release();
-    }
-    FORK_LOCK.release();
-    true
-}
-
-extern "C" fn after_fork() {
-    let_go();
-}
-
-/// Only the forking thread goes on: the other threads' heaps become idle, but for those that were caught in the
-/// middle of a change, which are lost (their blocks can still be freed; nothing is ever allocated from them).
-extern "C" fn after_fork_in_child() {
-    if !let_go() {
-        return;
-    }
-    purge::after_fork();
-    whale::reset_counts();
-    sparse::reset_counts();
-    let own = front();
-    for heap in all_heaps() {
-        heap.reset_counts();
-        let state = heap.state.load(Relaxed);
-        if core::ptr::eq(&heap.front, own) || !matches!(state, LIVE | TIDY) {
-            continue;
-        }
-        if !heap.after_fork() {
-            heap.state.store(LOST, Relaxed);
-        } else if state == LIVE {
-            put_back(heap);
-        } else {
-            heap.state.store(IDLE, Relaxed); // It is in the pool, or its adopter is gone.
         }
     }
 }
