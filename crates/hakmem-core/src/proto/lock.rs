@@ -103,7 +103,7 @@ impl Lock {
             };
             let asleep = now | SLEEPERS;
             if now == asleep || self.state.compare_exchange(now, asleep, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-                wait(&self.state, asleep);
+                wait(&self.state, asleep, me & FOR_FORK != 0);
             }
         }
     }
@@ -138,16 +138,18 @@ impl Drop for Guard<'_> {
     }
 }
 
+/// Who waits for a fork looks again now and then: the one that was woken may be in a signal handler, forking, and wait
+/// for what this thread holds.
 #[cfg(not(loom))]
-fn wait(word: &AtomicU32, while_it_is: u32) {
-    crate::os::futex_wait(word, while_it_is, None);
+fn wait(word: &AtomicU32, while_it_is: u32, for_fork: bool) {
+    crate::os::futex_wait(word, while_it_is, for_fork.then_some(5));
 }
 #[cfg(not(loom))]
 fn wake(word: &AtomicU32) {
     crate::os::futex_wake(word);
 }
 #[cfg(loom)]
-fn wait(_: &AtomicU32, _: u32) {
+fn wait(_: &AtomicU32, _: u32, _: bool) {
     spin();
 }
 #[cfg(loom)]

@@ -57,6 +57,11 @@ pub fn register() {
     unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(after_fork_in_child)) };
 }
 
+/// True if thread `me` is in the middle of something: a signal handler asks.
+pub fn holds_a_lock(me: u32) -> bool {
+    LOCKS.iter().any(|l| l.0.is_held_by(me))
+}
+
 extern "C" fn before_fork() {
     let me = os::thread_token();
     if let Some(own) = entry_of(me) {
@@ -69,7 +74,7 @@ extern "C" fn before_fork() {
         Some(own) => own.mask.store(mask, Relaxed),
         None => os::restore_signals(mask), // More threads fork at once than there are entries: without.
     }
-    let entangled = LOCKS.iter().any(|l| l.0.is_held_by(me));
+    let entangled = holds_a_lock(me);
     for Guarded(lock, _) in &LOCKS {
         if !entangled {
             lock.acquire_for_fork(me);

@@ -60,6 +60,8 @@ const UNBORN: u8 = 0;
 const BEING_BORN: u8 = 1;
 const READY: u8 = 2;
 static PROCESS: AtomicU8 = AtomicU8::new(UNBORN);
+/// The thread that makes it READY, by its token.
+static MIDWIFE: AtomicU32 = AtomicU32::new(0);
 
 /// Heaps ever made.
 pub fn heaps_made() -> u64 {
@@ -192,7 +194,7 @@ fn make() -> Option<&'static Heap> {
     Some(heap)
 }
 
-/// The key whose destructor gives heaps back; registers it and the fork handlers the first time.
+/// The key whose destructor gives heaps back; registers it and the fork handlers, if nobody has yet.
 fn process_key() -> Option<libc::pthread_key_t> {
     if PROCESS.load(Acquire) != READY {
         be_born();
@@ -203,24 +205,40 @@ fn process_key() -> Option<libc::pthread_key_t> {
 
 #[cold]
 fn be_born() {
-    if PROCESS.compare_exchange(UNBORN, BEING_BORN, Acquire, Acquire).is_ok() {
-        let mut key = 0;
-        // SAFETY: plain registrations of functions that live as long as the process; what they allocate is served,
-        // since this thread has a heap (rule 2).
-        unsafe {
-            if libc::pthread_key_create(&mut key, Some(on_exit)) != 0 {
-                key = NO_KEY;
-            }
+    let me = os::thread_token();
+    if PROCESS.compare_exchange(UNBORN, BEING_BORN, Acquire, Acquire).is_err() {
+        // This thread itself, if what it registers allocates: then it sets its value below.
+        while PROCESS.load(Acquire) != READY && MIDWIFE.load(Relaxed) != me {
+            crate::sync::spin();
         }
-        fork::register();
-        KEY.store(key, Relaxed);
-        PROCESS.store(READY, Release);
         return;
     }
-    while PROCESS.load(Acquire) != READY {
-        crate::sync::spin();
+    MIDWIFE.store(me, Relaxed);
+    let mut key = 0;
+    // SAFETY: a plain registration of a function that lives as long as the key does (`on_unload`).
+    if unsafe { libc::pthread_key_create(&mut key, Some(on_exit)) } != 0 {
+        key = NO_KEY;
+    }
+    fork::register();
+    KEY.store(key, Relaxed);
+    PROCESS.store(READY, Release);
+    if let (State::Live(heap), true) = (tls::state(), key != NO_KEY) {
+        // SAFETY: a valid key.
+        unsafe { libc::pthread_setspecific(key, core::ptr::from_ref(heap).cast()) };
     }
 }
+
+/// The fork handlers must be there before there is a second thread that could use the allocator while the first one
+/// forks: in a library that is loaded at run time, before anybody has its address.
+extern "C" fn on_load() {
+    if PROCESS.load(Acquire) == UNBORN {
+        be_born();
+    }
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static ON_LOAD: extern "C" fn() = on_load;
 
 /// The library that carries the allocator is unloaded (dlclose of a plug-in), or the process exits: nothing may call its
 /// code any more. Heaps of threads that end from now on stay theirs. The fork handlers are libc's to remove.
@@ -233,7 +251,7 @@ extern "C" fn on_unload() {
         // SAFETY: the key was created in `be_born`.
         unsafe { libc::pthread_key_delete(key) };
     }
-    purge::stop();
+    purge::stop(fork::holds_a_lock(os::thread_token()));
 }
 
 #[used]
