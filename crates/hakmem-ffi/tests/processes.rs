@@ -7,10 +7,11 @@ mod common;
 #[path = "processes/watch.rs"]
 mod watch;
 
-use common::{Language, Link, compile, preload};
+use common::{Language, Link, compile, library, preload};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::OnceLock;
 use watch::watched;
 
 /// How many times as much as the quick form.
@@ -188,6 +189,69 @@ fn vfork_children_that_free_much() {
 fn rights_dropped_beside_the_scavenger() {
     let n = 10 * times();
     preloaded("scavenged.c", "drop_rights", n, RESTLESS).exactly("forks", n);
+}
+
+// ---- a library that carries the allocator --------------------------------------------------------------------------
+
+/// Builds the Rust plug-in once.
+fn plugin() -> &'static PathBuf {
+    static PLUGIN: OnceLock<PathBuf> = OnceLock::new();
+    PLUGIN.get_or_init(|| {
+        // Beside the C library, which makes the directory known.
+        let target = library().shared.parent().expect("a directory");
+        let status = Command::new(env!("CARGO"))
+            .args([
+                "build",
+                "--release",
+                "--quiet",
+                "-p",
+                "hakmem-core",
+                "--example",
+                "plugin",
+            ])
+            .arg("--target-dir")
+            .arg(target.parent().expect("a target directory"))
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .env_remove("LD_PRELOAD")
+            .status()
+            .expect("cargo runs");
+        assert!(status.success(), "building the plug-in failed");
+        target.join("examples/libplugin.so")
+    })
+}
+
+/// In a program on the system's allocator, and in one that runs on hakmem already: then there are two copies of it.
+fn with_plugin(scenario: &str, n: u64) -> [Counts; 2] {
+    let path = plugin().to_str().expect("a path in UTF-8");
+    let mut alone = Command::new(program("plugins.c", Link::Plain));
+    alone
+        .args([scenario, &n.to_string()])
+        .env("PLUGIN", path)
+        .env_remove("LD_PRELOAD");
+    let options = [RESTLESS, &[("PLUGIN", path)]].concat();
+    [
+        succeeds(&mut alone),
+        preloaded("plugins.c", scenario, n, &options),
+    ]
+}
+
+#[test]
+fn a_plugin_with_the_allocator_is_loaded_and_unloaded_repeatedly() {
+    let n = 20 * times().min(20);
+    for counts in with_plugin("load_and_unload", n) {
+        counts
+            .exactly("loaded", n)
+            .exactly("served", n)
+            .exactly("outlived", 2 * n);
+    }
+}
+
+#[test]
+fn fork_during_the_first_use_of_a_plugin() {
+    let n = 10 * times().min(20);
+    for counts in with_plugin("forked_at_first_use", n) {
+        counts.exactly("served", n).at_least("forks", 2 * n);
+    }
 }
 
 // ---- how threads end ------------------------------------------------------------------------------------------------
