@@ -49,15 +49,26 @@ static HITS: AtomicU64 = AtomicU64::new(0);
 pub fn counts() -> (u64, u64, u64) {
     (HANDED.load(Relaxed), RETURNED.load(Relaxed), HITS.load(Relaxed))
 }
-/// In the child of a fork, which counts anew.
-pub fn reset_counts() {
+/// In the child of a fork, which counts anew. `at_rest`: the cache is, and nobody is between a change of it and the
+/// counting of that.
+pub fn after_fork(at_rest: bool) {
     for counter in [&HANDED, &RETURNED, &HITS] {
         counter.store(0, Relaxed);
     }
+    if at_rest {
+        let bytes = with_cache(|entries| entries.iter().flatten().map(|e| e.len * SEGMENT).sum());
+        CACHED.store(bytes, Relaxed);
+    }
+}
+/// In the child of a fork, if it was copied in the middle of a change: what was cached is nobody's for ever.
+pub fn forget_cache() {
+    with_cache(|entries| *entries = [None; RING]);
+    CACHED.store(0, Relaxed);
 }
 /// Bytes in the cache.
 pub fn cached_bytes() -> usize {
-    CACHED.load(Relaxed)
+    // Below zero: in the child of a fork, when this thread's change was counted anew before it was counted.
+    CACHED.load(Relaxed).cast_signed().max(0).cast_unsigned()
 }
 /// Bytes in live whales.
 pub fn live_bytes() -> usize {
@@ -117,7 +128,7 @@ pub fn alloc(n: usize, align: usize) -> Option<(&'static Meta, bool)> {
 
 /// The smallest cached run that will do; what is too much of it stays behind.
 fn take_cached(len: usize, align: usize) -> Option<Run> {
-    if CACHED.load(Relaxed) == 0 {
+    if cached_bytes() == 0 {
         return None;
     }
     let run = with_cache(|entries| {

@@ -218,7 +218,7 @@ pub fn set_enomem() {
     unsafe { *libc::__errno_location() = libc::ENOMEM };
 }
 
-/// A token for the calling thread: above 0, below 2³¹, and its alone as long as it lives.
+/// A token for the calling thread: above 0, below 2³⁰, and its alone as long as it lives.
 #[cfg(target_arch = "x86_64")]
 pub fn thread_token() -> u32 {
     let thread: usize;
@@ -226,6 +226,26 @@ pub fn thread_token() -> u32 {
     unsafe {
         asm!("mov {}, qword ptr fs:[0]", out(reg) thread, options(pure, readonly, nostack, preserves_flags));
     }
-    // Control blocks are pages apart: two with the same token would be 8 TiB apart.
-    (thread >> 12) as u32 & 0x7fff_ffff | 2
+    // Control blocks are pages apart: two with the same token would be 4 TiB apart, to the page.
+    ((thread >> 12) as u32 & 0x3fff_ffff).max(1)
+}
+
+/// Signals that a thread has blocked, as the kernel keeps them.
+pub type SignalMask = u64;
+
+/// Blocks all signals for the calling thread. Returns those that were blocked before.
+pub fn block_signals() -> SignalMask {
+    let (all, mut old) = (SignalMask::MAX, 0);
+    set_mask((&raw const all).expose_provenance(), (&raw mut old).expose_provenance());
+    old
+}
+
+/// Takes [`block_signals`] back.
+pub fn restore_signals(old: SignalMask) {
+    set_mask((&raw const old).expose_provenance(), 0);
+}
+
+fn set_mask(new: usize, old: usize) {
+    let how = libc::SIG_SETMASK as usize;
+    syscall(libc::SYS_rt_sigprocmask, [how, new, old, size_of::<SignalMask>(), 0, 0]);
 }

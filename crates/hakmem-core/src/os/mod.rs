@@ -10,7 +10,7 @@ mod count;
 mod linux;
 
 #[cfg(target_os = "linux")]
-pub use bare::{drop_capabilities, exit_bare, spawn_bare};
+pub use bare::{drop_capabilities, exit_bare, in_borrowed_process, is_thread, spawn_bare};
 pub use count::{KINDS, count, set_timing};
 #[cfg(target_os = "linux")]
 pub use linux::*;

@@ -19,7 +19,7 @@ static STATE: AtomicU32 = AtomicU32::new(NONE);
 /// When the scavenger last was seen at work, in coarse milliseconds. A child that was made without fork's handlers
 /// (vfork, a raw system call) has the state, but not the thread: then this stands still.
 static SEEN: AtomicU32 = AtomicU32::new(0);
-/// 1 while the kernel has the thread.
+/// Not 0 while the kernel has the thread: its number.
 static ALIVE: AtomicU32 = AtomicU32::new(0);
 /// What the scavenger sleeps on for a time; nobody changes it.
 static NAP: AtomicU32 = AtomicU32::new(0);
@@ -37,8 +37,19 @@ pub fn wake() -> bool {
     }
 }
 
+/// With all signals blocked, so that no handler forks between the steps and makes another one in the child.
 #[cold]
 fn start() -> bool {
+    let mask = os::block_signals();
+    let made = start_undisturbed();
+    os::restore_signals(mask);
+    made
+}
+
+fn start_undisturbed() -> bool {
+    if os::in_borrowed_process() {
+        return false; // It would end with the child of vfork, maybe with a lock held in the memory that it shares.
+    }
     if STATE.compare_exchange(NONE, RUNNING, AcqRel, Relaxed).is_err() {
         return true;
     }
@@ -56,19 +67,21 @@ fn start() -> bool {
     made
 }
 
-/// Ends the scavenger for good, before its code is unmapped; waits a tenth of a second at most.
-pub fn stop() {
-    if ALIVE.load(Acquire) == 0 {
-        return;
-    }
+/// Ends the scavenger for good, and waits for its end: its code may be unmapped next. That takes as long as a pass. Only
+/// a tenth of a second if this thread was interrupted `in_the_middle` of what the scavenger may be waiting for.
+pub fn stop(in_the_middle: bool) {
     STOP.store(true, SeqCst);
     STATE.store(FAILED, SeqCst);
-    os::futex_wake(&NAP);
-    for _ in 0..100 {
-        if ALIVE.load(Acquire) == 0 {
-            break;
+    let mut patience = if in_the_middle { 100 } else { 60_000 };
+    loop {
+        let thread = ALIVE.load(Acquire);
+        // In a child that was made without fork's handlers, the thread is not there.
+        if thread == 0 || patience == 0 || !os::is_thread(thread) {
+            return;
         }
-        os::futex_wait(&ALIVE, 1, Some(1));
+        os::futex_wake(&NAP);
+        os::futex_wait(&ALIVE, thread, Some(1));
+        patience -= 1;
     }
 }
 

@@ -9,8 +9,9 @@
 //!    merging of an idle heap's mail); acquire when it is moved, release when it is moved back. Popping a heap from the
 //!    pool gives the right to wait for it, so that each has one next owner.
 //! 2. The thread's word is set before anything is called that may itself allocate (`pthread_*`).
-//! 3. Locks are taken in the order foreign, purge, heaps, sparse, whale, arena; fork holds them all.
+//! 3. Locks are taken in the order foreign, purge, heaps, sparse, whale, arena; `fork` holds them all.
 
+mod fork;
 mod tls;
 
 use crate::arena::PAGE;
@@ -23,7 +24,7 @@ use crate::sync::{
     AtomicPtr, AtomicU8, AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
-use crate::{arena, foreign, os, purge, segment, sparse, whale};
+use crate::{arena, os, purge, segment};
 use core::cell::UnsafeCell;
 use core::ptr::null_mut;
 
@@ -33,12 +34,13 @@ pub use tls::{State, front, state};
 const HEAP_SHIFT: u32 = 12;
 /// A heap's `state`: in the pool, or on the way there or from there.
 const IDLE: u32 = 0;
-/// A thread has it.
-pub const LIVE: u32 = 1;
 /// Unfit for allocation since a fork; it may still be in the pool, and is dropped when it comes up.
-const LOST: u32 = 2;
+const LOST: u32 = 1;
 /// In the pool, but somebody is merging its mail.
-const TIDY: u32 = 3;
+const TIDY: u32 = 2;
+/// A thread has it, whose token is in the other bits: so a fork in a signal handler sees that it is its own, even while
+/// the thread's word does not point there yet, or not any more.
+const LIVE: u32 = 1 << 31;
 
 static POOL: Pool = Pool::new();
 /// Every heap ever made, newest first.
@@ -58,6 +60,8 @@ const UNBORN: u8 = 0;
 const BEING_BORN: u8 = 1;
 const READY: u8 = 2;
 static PROCESS: AtomicU8 = AtomicU8::new(UNBORN);
+/// The thread that makes it READY, by its token.
+static MIDWIFE: AtomicU32 = AtomicU32::new(0);
 
 /// Heaps ever made.
 pub fn heaps_made() -> u64 {
@@ -112,10 +116,11 @@ fn settle() -> Option<&'static Heap> {
 
 /// Takes an idle heap, or makes one.
 fn adopt() -> Option<&'static Heap> {
+    let live = LIVE | os::thread_token();
     while let Some(id) = POOL.pop(|id| &heap_by_id(id).link) {
         let heap = heap_by_id(id);
         loop {
-            match heap.state.compare_exchange_weak(IDLE, LIVE, Acquire, Relaxed) {
+            match heap.state.compare_exchange_weak(IDLE, live, Acquire, Relaxed) {
                 Ok(_) => return Some(heap),
                 Err(LOST) => break,
                 Err(_) => crate::sync::spin(), // Being tidied: a matter of its mail.
@@ -123,7 +128,7 @@ fn adopt() -> Option<&'static Heap> {
         }
     }
     let heap = make()?;
-    heap.state.store(LIVE, Relaxed);
+    heap.state.store(live, Relaxed);
     Some(heap)
 }
 
@@ -189,7 +194,7 @@ fn make() -> Option<&'static Heap> {
     Some(heap)
 }
 
-/// The key whose destructor gives heaps back; registers it and the fork handlers the first time.
+/// The key whose destructor gives heaps back; registers it and the fork handlers, if nobody has yet.
 fn process_key() -> Option<libc::pthread_key_t> {
     if PROCESS.load(Acquire) != READY {
         be_born();
@@ -200,24 +205,40 @@ fn process_key() -> Option<libc::pthread_key_t> {
 
 #[cold]
 fn be_born() {
-    if PROCESS.compare_exchange(UNBORN, BEING_BORN, Acquire, Acquire).is_ok() {
-        let mut key = 0;
-        // SAFETY: plain registrations of functions that live as long as the process; what they allocate is served,
-        // since this thread has a heap (rule 2).
-        unsafe {
-            if libc::pthread_key_create(&mut key, Some(on_exit)) != 0 {
-                key = NO_KEY;
-            }
-            libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(after_fork_in_child));
+    let me = os::thread_token();
+    if PROCESS.compare_exchange(UNBORN, BEING_BORN, Acquire, Acquire).is_err() {
+        // This thread itself, if what it registers allocates: then it sets its value below.
+        while PROCESS.load(Acquire) != READY && MIDWIFE.load(Relaxed) != me {
+            crate::sync::spin();
         }
-        KEY.store(key, Relaxed);
-        PROCESS.store(READY, Release);
         return;
     }
-    while PROCESS.load(Acquire) != READY {
-        crate::sync::spin();
+    MIDWIFE.store(me, Relaxed);
+    let mut key = 0;
+    // SAFETY: a plain registration of a function that lives as long as the key does (`on_unload`).
+    if unsafe { libc::pthread_key_create(&mut key, Some(on_exit)) } != 0 {
+        key = NO_KEY;
+    }
+    fork::register();
+    KEY.store(key, Relaxed);
+    PROCESS.store(READY, Release);
+    if let (State::Live(heap), true) = (tls::state(), key != NO_KEY) {
+        // SAFETY: a valid key.
+        unsafe { libc::pthread_setspecific(key, core::ptr::from_ref(heap).cast()) };
     }
 }
+
+/// The fork handlers must be there before there is a second thread that could use the allocator while the first one
+/// forks: in a library that is loaded at run time, before anybody has its address.
+extern "C" fn on_load() {
+    if PROCESS.load(Acquire) == UNBORN {
+        be_born();
+    }
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static ON_LOAD: extern "C" fn() = on_load;
 
 /// The library that carries the allocator is unloaded (dlclose of a plug-in), or the process exits: nothing may call its
 /// code any more. Heaps of threads that end from now on stay theirs. The fork handlers are libc's to remove.
@@ -230,7 +251,7 @@ extern "C" fn on_unload() {
         // SAFETY: the key was created in `be_born`.
         unsafe { libc::pthread_key_delete(key) };
     }
-    purge::stop();
+    purge::stop(fork::holds_a_lock(os::thread_token()));
 }
 
 #[used]
@@ -252,76 +273,6 @@ pub fn tidy_idle() {
         if heap.has_mail() && heap.state.compare_exchange(IDLE, TIDY, Acquire, Relaxed).is_ok() {
             heap.collect();
             heap.state.store(IDLE, Release);
-        }
-    }
-}
-
-/// Held by the thread that forks, while it does; guards `TAKEN` and `DEPTH`.
-static FORK_LOCK: Lock = Lock::new();
-/// Which of `LOCKS` the fork handlers took: not those that the thread held already, when a signal handler forks.
-static TAKEN: AtomicU32 = AtomicU32::new(0);
-/// Forks inside the handlers of this thread's fork.
-static DEPTH: AtomicU32 = AtomicU32::new(0);
-/// Every lock, in the order they are taken in (rule 3).
-static LOCKS: [&Lock; 6] = [&foreign::LOCK, &purge::LOCK, &HEAPS_LOCK, &sparse::LOCK, &whale::LOCK, &arena::LOCK];
-
-extern "C" fn before_fork() {
-    let me = os::thread_token();
-    if FORK_LOCK.is_held_by(me) {
-        DEPTH.fetch_add(1, Relaxed);
-        return;
-    }
-    FORK_LOCK.acquire_as(me);
-    let mut taken = 0;
-    for (i, lock) in LOCKS.iter().enumerate() {
-        if !lock.is_held_by(me) {
-            lock.acquire_as(me);
-            taken |= 1 << i;
-        }
-    }
-    TAKEN.store(taken, Relaxed);
-}
-
-/// Returns true if this was the outermost of nested forks.
-fn let_go() -> bool {
-    if DEPTH.load(Relaxed) > 0 {
-        DEPTH.fetch_sub(1, Relaxed);
-        return false;
-    }
-    let taken = TAKEN.load(Relaxed);
-    for (_, lock) in LOCKS.iter().enumerate().rev().filter(|(i, _)| taken & (1 << i) != 0) {
-        lock.release();
-    }
-    FORK_LOCK.release();
-    true
-}
-
-extern "C" fn after_fork() {
-    let_go();
-}
-
-/// Only the forking thread goes on: the other threads' heaps become idle, but for those that were caught in the
-/// middle of a change, which are lost (their blocks can still be freed; nothing is ever allocated from them).
-extern "C" fn after_fork_in_child() {
-    if !let_go() {
-        return;
-    }
-    purge::after_fork();
-    whale::reset_counts();
-    sparse::reset_counts();
-    let own = front();
-    for heap in all_heaps() {
-        heap.reset_counts();
-        let state = heap.state.load(Relaxed);
-        if core::ptr::eq(&heap.front, own) || !matches!(state, LIVE | TIDY) {
-            continue;
-        }
-        if !heap.after_fork() {
-            heap.state.store(LOST, Relaxed);
-        } else if state == LIVE {
-            put_back(heap);
-        } else {
-            heap.state.store(IDLE, Relaxed); // It is in the pool, or its adopter is gone.
         }
     }
 }
