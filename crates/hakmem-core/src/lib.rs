@@ -51,4 +51,7 @@ not_under_loom! {
     pub mod stats;
 
     pub use global::Hakmem;
+    #[cfg(feature = "fault-injection")]
+    #[doc(hidden)]
+    pub use os::faults;
 }

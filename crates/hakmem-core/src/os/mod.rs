@@ -6,6 +6,8 @@
 #[cfg(target_os = "linux")]
 mod bare;
 mod count;
+#[cfg(feature = "fault-injection")]
+pub mod faults;
 #[cfg(target_os = "linux")]
 mod linux;
 

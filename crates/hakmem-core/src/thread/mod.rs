@@ -265,6 +265,12 @@ static DEPTH: AtomicU32 = AtomicU32::new(0);
 /// Every lock, in the order they are taken in (rule 3).
 static LOCKS: [&Lock; 6] = [&foreign::LOCK, &purge::LOCK, &HEAPS_LOCK, &sparse::LOCK, &whale::LOCK, &arena::LOCK];
 
+/// True if the calling thread holds one of the locks: a signal handler has interrupted it there.
+pub fn holds_a_lock() -> bool {
+    let me = os::thread_token();
+    LOCKS.iter().any(|lock| lock.is_held_by(me))
+}
+
 extern "C" fn before_fork() {
     let me = os::thread_token();
     if FORK_LOCK.is_held_by(me) {

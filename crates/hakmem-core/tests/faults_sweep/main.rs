@@ -1,0 +1,155 @@
+//! The fault sweep: each system call of each workload refused once, by itself and with those that follow.
+//!
+//! Every case is a forked child with a fresh heap. While calls are refused, an allocation gets its block or NULL and ENOMEM,
+//! a resize that fails leaves its block alone, and free succeeds and leaves errno alone. Afterwards every block is as its
+//! owner left it, and memory is to be had again. The oracle's books are in the system's heap.
+//!
+//! `faults_sweep WORKLOAD KINDS FIRST COUNT PARTIAL` runs one case, as a failure names it, in this process.
+
+mod case;
+mod heap;
+#[path = "../oracle/mod.rs"]
+mod oracle;
+mod workloads;
+
+use case::{Child, Outcome};
+use hakmem_core::faults::{CALLS, Plan};
+use std::collections::VecDeque;
+use std::thread::available_parallelism;
+use workloads::{WORKLOADS, Workload};
+
+const ALL_KINDS: u32 = (1 << CALLS.len()) - 1;
+/// Calls that a case refuses at most: beyond any workload's.
+const FOR_EVER: u64 = u64::MAX / 2;
+
+/// What becomes of the calls from the k-th on.
+const SHAPES: [(u64, bool); 5] = [
+    (1, false),
+    (1, true),
+    (2, true),
+    (5, false),
+    (FOR_EVER, false),
+];
+
+#[derive(Default)]
+struct Totals {
+    cases: u64,
+    nulls: u64,
+    /// Calls that were refused in cases which refuse one.
+    points: [u64; CALLS.len()],
+    reached: [u64; CALLS.len()],
+    refused: [u64; CALLS.len()],
+    failed: Vec<String>,
+}
+
+impl Totals {
+    fn add(&mut self, workload: &Workload, plan: Plan, outcome: &Outcome) {
+        self.cases += 1;
+        self.nulls += outcome.nulls;
+        for i in 0..CALLS.len() {
+            self.reached[i] += outcome.reached[i];
+            self.refused[i] += outcome.refused[i];
+            if plan.count == 1 && !plan.partial {
+                self.points[i] += outcome.refused[i];
+            }
+        }
+        if let Some(why) = &outcome.failed {
+            let Plan {
+                kinds,
+                first,
+                count,
+                partial,
+            } = plan;
+            let (name, partial) = (workload.name, u8::from(partial));
+            self.failed
+                .push(format!("{name} {kinds} {first} {count} {partial}: {why}"));
+        }
+    }
+
+    /// Runs the cases, a child for each processor at a time, until one of them refuses nothing.
+    fn run(&mut self, workload: &Workload, plans: impl Iterator<Item = Plan>) {
+        let width = available_parallelism().map_or(1, usize::from);
+        let mut plans = plans.fuse();
+        let mut running = VecDeque::new();
+        let mut untouched = false;
+        loop {
+            while !untouched && running.len() < width {
+                let Some(plan) = plans.next() else { break };
+                running.push_back(Child::start(workload, plan));
+            }
+            let Some(child) = running.pop_front() else {
+                return;
+            };
+            let (plan, outcome) = (child.plan, child.finish());
+            self.add(workload, plan, &outcome);
+            untouched |= outcome.refused.iter().sum::<u64>() == 0 || self.failed.len() > 20;
+        }
+    }
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [name, numbers @ ..] = &arguments[..]
+        && let Some(workload) = WORKLOADS.iter().find(|w| w.name == name)
+    {
+        let n: Vec<u64> = numbers
+            .iter()
+            .map(|n| n.parse().expect("a number"))
+            .collect();
+        let plan = Plan {
+            kinds: n[0] as u32,
+            first: n[1],
+            count: n[2],
+            partial: n[3] != 0,
+        };
+        println!("{:?}", case::here(workload, plan));
+        return;
+    }
+    let mut totals = Totals::default();
+    for workload in WORKLOADS {
+        let before = totals.cases;
+        for (count, partial) in SHAPES {
+            let plan = |first| Plan {
+                kinds: ALL_KINDS,
+                first,
+                count,
+                partial,
+            };
+            totals.run(workload, (1..).map(plan));
+        }
+        // All calls of one kind, from the first or a later one on, while the other kinds work.
+        for kind in 0..CALLS.len() {
+            for partial in [false, true] {
+                let plan = |first| Plan {
+                    kinds: 1 << kind,
+                    first,
+                    count: FOR_EVER,
+                    partial,
+                };
+                totals.run(workload, [1, 2, 5].into_iter().map(plan));
+            }
+        }
+        println!("{}: {} cases", workload.name, totals.cases - before);
+    }
+    println!("injection points (calls refused by themselves), calls reached, calls refused:");
+    for (i, call) in CALLS.iter().enumerate() {
+        let (points, reached, refused) = (totals.points[i], totals.reached[i], totals.refused[i]);
+        println!(
+            "{:>10} {points:6} {reached:8} {refused:8}",
+            format!("{call:?}").to_lowercase()
+        );
+    }
+    println!(
+        "{} cases, {} allocations got NULL",
+        totals.cases, totals.nulls
+    );
+    assert!(
+        totals.failed.is_empty(),
+        "failed:\n{}",
+        totals.failed.join("\n")
+    );
+    for (i, call) in CALLS.iter().enumerate() {
+        assert!(totals.refused[i] > 0, "no workload reaches {call:?}");
+    }
+    assert!(totals.nulls > 0, "no allocation ever failed");
+}
