@@ -4,7 +4,8 @@
 //! a resize that fails leaves its block alone, and free succeeds and leaves errno alone. Afterwards every block is as its
 //! owner left it, and memory is to be had again. The oracle's books are in the system's heap.
 //!
-//! `faults_sweep WORKLOAD KINDS FIRST COUNT PARTIAL` runs one case, as a failure names it, in this process.
+//! `faults_sweep WORKLOAD` sweeps one workload. `faults_sweep WORKLOAD KINDS FIRST COUNT PARTIAL` runs one case, as a
+//! failure names it, in this process.
 
 mod case;
 mod heap;
@@ -85,29 +86,9 @@ impl Totals {
             untouched |= outcome.refused.iter().sum::<u64>() == 0 || self.failed.len() > 20;
         }
     }
-}
 
-fn main() {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if let [name, numbers @ ..] = &arguments[..]
-        && let Some(workload) = WORKLOADS.iter().find(|w| w.name == name)
-    {
-        let n: Vec<u64> = numbers
-            .iter()
-            .map(|n| n.parse().expect("a number"))
-            .collect();
-        let plan = Plan {
-            kinds: n[0] as u32,
-            first: n[1],
-            count: n[2],
-            partial: n[3] != 0,
-        };
-        println!("{:?}", case::here(workload, plan));
-        return;
-    }
-    let mut totals = Totals::default();
-    for workload in WORKLOADS {
-        let before = totals.cases;
+    /// Every call refused by itself and with those that follow; then all calls of one kind.
+    fn sweep(&mut self, workload: &Workload) {
         for (count, partial) in SHAPES {
             let plan = |first| Plan {
                 kinds: ALL_KINDS,
@@ -115,9 +96,8 @@ fn main() {
                 count,
                 partial,
             };
-            totals.run(workload, (1..).map(plan));
+            self.run(workload, (1..).map(plan));
         }
-        // All calls of one kind, from the first or a later one on, while the other kinds work.
         for kind in 0..CALLS.len() {
             for partial in [false, true] {
                 let plan = |first| Plan {
@@ -126,30 +106,67 @@ fn main() {
                     count: FOR_EVER,
                     partial,
                 };
-                totals.run(workload, [1, 2, 5].into_iter().map(plan));
+                self.run(workload, [1, 2, 5].into_iter().map(plan));
             }
         }
-        println!("{}: {} cases", workload.name, totals.cases - before);
     }
-    println!("injection points (calls refused by themselves), calls reached, calls refused:");
-    for (i, call) in CALLS.iter().enumerate() {
-        let (points, reached, refused) = (totals.points[i], totals.reached[i], totals.refused[i]);
-        println!(
-            "{:>10} {points:6} {reached:8} {refused:8}",
-            format!("{call:?}").to_lowercase()
-        );
+
+    fn print(&self) {
+        println!("injection points (calls refused by themselves), calls reached, calls refused:");
+        for (i, call) in CALLS.iter().enumerate() {
+            let name = format!("{call:?}").to_lowercase();
+            let (points, reached, refused) = (self.points[i], self.reached[i], self.refused[i]);
+            println!("{name:>10} {points:6} {reached:8} {refused:8}");
+        }
+        println!("{} cases, {} allocations got NULL", self.cases, self.nulls);
     }
-    println!(
-        "{} cases, {} allocations got NULL",
-        totals.cases, totals.nulls
-    );
-    assert!(
-        totals.failed.is_empty(),
-        "failed:\n{}",
-        totals.failed.join("\n")
-    );
-    for (i, call) in CALLS.iter().enumerate() {
-        assert!(totals.refused[i] > 0, "no workload reaches {call:?}");
+
+    fn check(&self) {
+        let failed = self.failed.join("\n");
+        assert!(self.failed.is_empty(), "failed:\n{failed}");
+        for (call, &points) in CALLS.iter().zip(&self.points) {
+            assert!(points > 0, "no workload reaches {call:?}");
+        }
+        assert!(self.nulls > 0, "no allocation ever failed");
     }
-    assert!(totals.nulls > 0, "no allocation ever failed");
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let name = arguments.first();
+    let named = name.and_then(|name| WORKLOADS.iter().find(|w| w.name == name));
+    let mut totals = Totals::default();
+    match (named, &arguments[..]) {
+        (Some(workload), [_, numbers @ ..]) if !numbers.is_empty() => {
+            let numbers = numbers.iter().map(|n| n.parse().expect("a number"));
+            let [kinds, first, count, partial] = numbers.collect::<Vec<u64>>()[..] else {
+                panic!("KINDS FIRST COUNT PARTIAL");
+            };
+            let plan = Plan {
+                kinds: kinds as u32,
+                first,
+                count,
+                partial: partial != 0,
+            };
+            println!("{:?}", case::here(workload, plan));
+        }
+        (Some(workload), _) => {
+            totals.sweep(workload);
+            totals.print();
+            assert!(
+                totals.failed.is_empty(),
+                "failed:\n{}",
+                totals.failed.join("\n")
+            );
+        }
+        (None, _) => {
+            for workload in WORKLOADS {
+                let before = totals.cases;
+                totals.sweep(workload);
+                println!("{}: {} cases", workload.name, totals.cases - before);
+            }
+            totals.print();
+            totals.check();
+        }
+    }
 }

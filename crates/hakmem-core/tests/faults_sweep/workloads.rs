@@ -2,7 +2,7 @@
 
 use crate::heap::Heap;
 use crate::oracle::Block;
-use hakmem_core::c::trim;
+use hakmem_core::c::{fit_address_limit, trim};
 use std::sync::mpsc;
 use std::thread;
 
@@ -36,6 +36,10 @@ pub const WORKLOADS: &[Workload] = &[
     Workload {
         name: "aligned",
         run: aligned,
+    },
+    Workload {
+        name: "limited",
+        run: limited,
     },
     Workload {
         name: "threads",
@@ -85,7 +89,7 @@ fn whales(heap: &Heap) -> Vec<Block> {
     let mut blocks: Vec<Block> = Vec::new();
     for i in 0..20 {
         let size = MIB + MIB * (i * 5 % 9) + 1;
-        blocks.extend(if i % 2 == 0 {
+        blocks.extend(if i % 4 == 0 {
             caller.zeroed(size)
         } else {
             caller.alloc(size)
@@ -149,6 +153,22 @@ fn aligned(heap: &Heap) -> Vec<Block> {
         blocks = caller.thin_out(blocks, 3);
     }
     blocks.extend(caller.aligned(5 << 20, 8 << 20));
+    blocks
+}
+
+/// Address space that is given back because it is to be limited, and reserved again.
+fn limited(heap: &Heap) -> Vec<Block> {
+    let caller = heap.caller(true);
+    let mut blocks: Vec<Block> = Vec::new();
+    for limit in [256 << 20, 64 << 20, 8 << 20] {
+        for size in [100, 5000, 100_000, 3 << 20, 5 << 20] {
+            blocks.extend(caller.alloc(size));
+        }
+        fit_address_limit(limit);
+        // Beyond an eighth of the last two limits.
+        blocks.extend((0..3).filter_map(|_| caller.zeroed(3 << 20)));
+        blocks = caller.thin_out(blocks, 2);
+    }
     blocks
 }
 
