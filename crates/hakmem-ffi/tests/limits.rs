@@ -184,17 +184,18 @@ print(said)
 
 #[test]
 fn bash_lowers_its_limit() {
-    // Its children inherit the limit, and map their libraries under it; so does what it reads and keeps itself.
+    // What it reads and keeps goes on, its children start, and the limit holds.
     const SCRIPT: &str = r#"
 ulimit -S -v 300000
 x=$(printf '%s\n' one two three | sort | tail -1)
 for i in {1..20000}; do a[i]="value $i"; done
 y=$( (echo "${a[19999]}") )
+too_much=$( (printf -v x '%0400000000d' 1 && echo served) 2>/dev/null || echo refused)
 ulimit -S -v unlimited
 read -r z < <(printf '%02000000d\n' 7)
-echo "$x, $y, ${#z}"
+echo "$x, $y, $too_much, ${#z}"
 "#;
-    lowers_its_limit("bash", &["-c", SCRIPT], "two, value 19999, 2000000");
+    lowers_its_limit("bash", &["-c", SCRIPT], "two, value 19999, refused, 2000000");
 }
 
 #[test]
