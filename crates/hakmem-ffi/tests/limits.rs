@@ -195,7 +195,11 @@ ulimit -S -v unlimited
 read -r z < <(printf '%02000000d\n' 7)
 echo "$x, $y, $too_much, ${#z}"
 "#;
-    lowers_its_limit("bash", &["-c", SCRIPT], "two, value 19999, refused, 2000000");
+    lowers_its_limit(
+        "bash",
+        &["-c", SCRIPT],
+        "two, value 19999, refused, 2000000",
+    );
 }
 
 #[test]
