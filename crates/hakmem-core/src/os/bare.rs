@@ -63,6 +63,10 @@ pub fn spawn_bare(work: extern "C" fn() -> !, alive: &'static AtomicU32) -> bool
     }
     let top = BARE_STACK.0.get().expose_provenance() + STACK;
     let made = counted(Kind::Clone, || {
+        #[cfg(feature = "fault-injection")]
+        if let Some(refused) = super::faults::refuse(libc::SYS_clone, [0; 6]) {
+            return refused;
+        }
         let result: isize;
         // SAFETY: the child has its own stack, whose top is aligned; it never returns from `work`, and touches
         // nothing of this frame. The kernel clobbers rcx and r11 only.

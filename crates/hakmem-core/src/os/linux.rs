@@ -14,8 +14,19 @@ const MREMAP_DONTUNMAP: i32 = 4;
 // Addresses of the program's own variables that go to the kernel have their provenance exposed: the kernel writes there.
 
 /// A system call with up to six arguments; the result is a negated error number if it failed.
-#[cfg(target_arch = "x86_64")]
+#[inline(always)]
 pub(super) fn syscall(number: libc::c_long, a: [usize; 6]) -> isize {
+    #[cfg(feature = "fault-injection")]
+    if let Some(refused) = super::faults::refuse(number, a) {
+        return refused;
+    }
+    raw(number, a)
+}
+
+/// The call itself.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+pub(super) fn raw(number: libc::c_long, a: [usize; 6]) -> isize {
     let result: isize;
     // SAFETY: the kernel reads and writes only what the arguments name; each caller below answers for those.
     unsafe {
@@ -36,9 +47,9 @@ pub fn reserve(len: usize) -> Option<usize> {
     usize::try_from(at).ok()
 }
 
-/// Gives a reservation up that nobody has used.
-pub fn unreserve(at: usize, len: usize) {
-    counted(Kind::Mmap, || syscall(libc::SYS_munmap, [at, len, 0, 0, 0, 0]));
+/// Gives a part of a reservation up that nobody uses.
+pub fn unreserve(at: usize, len: usize) -> bool {
+    succeeded(counted(Kind::Mmap, || syscall(libc::SYS_munmap, [at, len, 0, 0, 0, 0])))
 }
 
 /// Makes a reserved range readable and writable; it is charged against the commit limit from now on.

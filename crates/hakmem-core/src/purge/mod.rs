@@ -56,7 +56,8 @@ pub fn ended() {
         && let Some(_held) = LOCK.try_lock()
     {
         let now = os::now_ms();
-        let segments = arena::all().flat_map(|arena| arena.listed(arena::DIRTY_ROW).map(move |segment| (arena, segment)));
+        let segments =
+            arena::all().flat_map(|arena| arena.listed(arena::DIRTY_ROW).map(move |segment| (arena, segment)));
         let mut given = 0;
         for (arena, segment) in segments {
             if segment::dirty_bytes() <= limit {

@@ -251,7 +251,7 @@ extern "C" fn on_unload() {
         // SAFETY: the key was created in `be_born`.
         unsafe { libc::pthread_key_delete(key) };
     }
-    purge::stop(fork::holds_a_lock(os::thread_token()));
+    purge::stop(holds_a_lock());
 }
 
 #[used]
@@ -275,4 +275,9 @@ pub fn tidy_idle() {
             heap.state.store(IDLE, Release);
         }
     }
+}
+
+/// True if the calling thread holds one of the locks: a signal handler has interrupted it there.
+pub fn holds_a_lock() -> bool {
+    fork::holds_a_lock(os::thread_token())
 }
