@@ -64,13 +64,22 @@ impl Heap {
         }
     }
 
+    /// Frees a block of another owner's page if its parcel is open. False: [`Heap::free_remote`] must do it.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(always)]
+    pub unsafe fn free_into_open(&self, page: &Meta, block: *mut Block) -> bool {
+        // SAFETY: passed on.
+        unsafe { self.outgoing.add_to_open(page, block) }
+    }
+
     /// Frees a block of another owner's page, by way of a parcel.
     ///
     /// # Safety
     /// The block is live, of `page`, and the caller's to free; the calling thread has this heap.
-    #[inline]
+    #[inline(never)]
     pub unsafe fn free_remote(&self, page: &Meta, block: *mut Block) {
-        self.sent.add(1);
         // SAFETY: passed on.
         unsafe { self.outgoing.add(page, block, policy::BATCH_BYTES.get(), inbox_of) };
     }

@@ -101,8 +101,6 @@ pub struct Heap {
     pub large_returned: Counter<u64>,
     /// Blocks received through the inbox.
     pub received: Counter<u64>,
-    /// Blocks freed for other heaps.
-    pub sent: Counter<u64>,
     /// Counters by class.
     pub counts: [Counts; CLASSES],
     /// Who has it: see `thread`.
