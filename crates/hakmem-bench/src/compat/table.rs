@@ -178,7 +178,9 @@ pub const ALL: &[Program] = &[
     },
     Program {
         name: "chromium",
-        what: "A page without a window: 24,000 elements, a canvas, a worker, many buffers.",
+        what: "A page without a window: 24,000 elements, a canvas, messages, many buffers. Chromium's executable exports a malloc \
+               of its own, which comes before any preloaded one: that serves the shell that starts it, and little \
+               else.",
         compared: "The page's content at its end.",
         packages: &["chromium"],
         script: include_str!("scripts/chromium.sh"),
