@@ -37,7 +37,10 @@ fn how_a_program_ended_is_passed_on_and_reported() {
         assert_eq!(status.code(), Some(code), "{script}");
         let lines = lines(&report);
         let last = lines.last().expect("a line");
-        assert_eq!((&last["ending"], &last["program"]), (&ending.into(), &"sh".into()));
+        assert_eq!(
+            (&last["ending"], &last["program"]),
+            (&ending.into(), &"sh".into())
+        );
         assert!(last["peak_rss_kib"].as_u64().is_some_and(|kib| kib > 0));
     }
 }
@@ -56,7 +59,9 @@ fn a_signal_goes_to_the_program() {
     let held = child.stdin.take();
     let mut ready = String::new();
     let output = child.stdout.take().expect("piped");
-    BufReader::new(output).read_line(&mut ready).expect("readable");
+    BufReader::new(output)
+        .read_line(&mut ready)
+        .expect("readable");
     // SAFETY: takes two numbers; the child has not been waited for.
     unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGTERM) };
     let status = child.wait().expect("it ends");

@@ -257,7 +257,11 @@ fn run_until(
     let start = Instant::now();
     let mut child = tree::start(command)?;
     let ended = loop {
-        if let Some(status) = child.try_wait()? {
+        let status = child.try_wait().inspect_err(|_| {
+            // Whoever ends everything waits for the child, too.
+            tree::stay_if_stopping();
+        })?;
+        if let Some(status) = status {
             break Some((status, start.elapsed()));
         }
         if start.elapsed() > deadline {

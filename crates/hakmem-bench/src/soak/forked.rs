@@ -75,17 +75,34 @@ fn in_child(stage: &Stage, blocks: &mut Table<Block>, rng: &mut Rng) -> ! {
             free(block);
         }
     }
-    let seed = rng.bits();
-    let other = thread::spawn(move || churn(&mut Rng::new(seed)));
-    churn(rng);
-    if other.join().is_err() {
-        fail("a thread of a forked child panicked");
+    // Not by the standard library: a lock of its own may be held by a thread that is not here any more. glibc sees to its
+    // locks in fork.
+    let mut other: libc::pthread_t = 0;
+    // SAFETY: the number is alive; the function has the type that is asked for and takes no argument.
+    let code = unsafe {
+        libc::pthread_create(
+            &raw mut other,
+            std::ptr::null(),
+            second_thread,
+            std::ptr::null_mut(),
+        )
+    };
+    if code != 0 {
+        fail(&format!("pthread_create in a forked child: error {code}"));
     }
+    churn(rng);
+    // SAFETY: the thread was made above, and is joined once.
+    unsafe { libc::pthread_join(other, std::ptr::null_mut()) };
     while let Some(block) = blocks.pop() {
         free(block);
     }
     // SAFETY: ends this process. Handlers of the parent are none of its business.
     unsafe { libc::_exit(0) }
+}
+
+extern "C" fn second_thread(nothing: *mut libc::c_void) -> *mut libc::c_void {
+    churn(&mut Rng::new(2));
+    nothing
 }
 
 fn churn(rng: &mut Rng) {

@@ -65,7 +65,7 @@ pub fn run(options: &Options) -> io::Result<bool> {
     let seconds = options.minutes * 60;
     let seed = options.seed.unwrap_or_else(unix_time);
     println!(
-        "{} minutes, seed {seed}, on {}",
+        "{} min, seed {seed}, on {}",
         options.minutes,
         if library.is_some() {
             "hakmem"
@@ -86,10 +86,7 @@ pub fn run(options: &Options) -> io::Result<bool> {
         Flatness::new(&memory, settled),
         Flatness::new(&maps, settled),
     );
-    let heading = format!(
-        "Soak of {} minutes: resident memory and maps",
-        options.minutes
-    );
+    let heading = format!("Soak for {} min: resident memory and maps", options.minutes);
     let plots = [
         chart::Plot {
             title: "resident MiB; medians of five stretches after the start-up",
@@ -289,14 +286,14 @@ fn page(options: &Options, machine: &Machine, seed: u64, rows: &[Row], lines: &[
         },
     );
     format!(
-        "# Soak\n\nOne process with hakmem preloaded, in which at the same time: three threads replace and resize blocks of all sizes, end \
+        "# Soak\n\nOne process {subject}, in which at the same time: three threads replace and resize blocks of all sizes, end \
          and hand theirs on; one sends blocks to another; threads live short and leave blocks behind; whales are replaced, and \
          buffers grown by realloc; bulks of small blocks are made and thinned out; children are forked, check what they \
          inherited, allocate and start a thread; the heap is trimmed. One request in four is by calloc or aligned. All work for \
          {work} s, then rest for {rest} s without a call. Every block has contents that are checked whenever it is resized, \
          freed or inherited; calloc and alignments are checked. Written by `ci/soak MINUTES`; \
          [soak.csv](soak.csv) has every second.\n\n![Resident memory and maps over time](soak.svg)\n\n{}\n\nFlat means: no later \
-         median is more than {tolerance:.0} % above the first. Peak {peak} MiB. {figures} Steps: {}.\n\n{}, {} minutes, seed {seed}, {} cores \
+         median is more than {tolerance:.0} % above the first. Peak {peak} MiB. {figures} Steps: {}.\n\n{}, {} min, seed {seed}, {} cores \
          of {}, {}.\n",
         lines
             .iter()
@@ -309,6 +306,11 @@ fn page(options: &Options, machine: &Machine, seed: u64, rows: &[Row], lines: &[
         machine.cores,
         machine.cpu,
         machine.kernel,
+        subject = if options.system {
+            "on the system's allocator"
+        } else {
+            "with hakmem preloaded"
+        },
         work = child::WORK,
         rest = child::REST,
         tolerance = TOLERANCE * 100.0,

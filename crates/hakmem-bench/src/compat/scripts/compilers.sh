@@ -1,7 +1,7 @@
 setup() {
     mkdir -p source
     for n in 1 2 3; do
-        { echo "#define main main_$n"; cat "$IN/containers.cc"; } >"source/part$n.cc"
+        { printf "#define main main_%d\n#define depth depth_%d\n" "$n" "$n"; cat "$IN/containers.cc"; } >"source/part$n.cc"
     done
     cat >source/main.cc <<'END'
 int main_1(); int main_2(); int main_3();
