@@ -111,7 +111,7 @@ pub const ALL: &[Program] = &[
         name: "postgresql",
         what: "initdb, the server under pgbench that makes a new connection (a process) for each transaction and under pgbench \
                that does not, queries over JSON, sorts, joins and regular expressions, VACUUM FULL.",
-        compared: "Numbers of transactions, results of queries, the dumped schema, the exit status, and lines of the log about \
+        compared: "Numbers of transactions, results of queries, the dumped schema (without its random token), the exit status, and lines of the log about \
                    errors and crashes. Not rates.",
         packages: &["postgresql", "postgresql-contrib"],
         script: include_str!("scripts/postgresql.sh"),
