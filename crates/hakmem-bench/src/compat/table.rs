@@ -152,7 +152,7 @@ pub const ALL: &[Program] = &[
     },
     Program {
         name: "compilers",
-        what: "make -j2 of four files with g++ and with clang++, and what they built.",
+        what: "make -j2 of two programs with g++ and with clang++, and what they built.",
         compared: "Object files, and the output of the programs.",
         packages: &["g++", "clang", "make"],
         script: include_str!("scripts/compilers.sh"),
