@@ -102,13 +102,39 @@ fn command(program: &[OsString], library: Option<&Path>) -> Command {
     if let Some((name, value)) = variable.split_once('=') {
         command.env(name, value);
     }
-    // SAFETY: the closure does nothing; that there is one makes the standard library fork, without which our own memory
-    // would count as the program's.
-    unsafe { command.pre_exec(|| Ok(())) };
+    with_fresh_signals(&mut command);
     command
 }
 
-/// Signals are waited for, not handled. The standard library unblocks them in the child.
+/// Has the child start with no signal blocked or ignored, whatever this process does with them. It also makes the standard
+/// library fork rather than vfork, without which our own memory would count as the program's.
+pub fn with_fresh_signals(command: &mut Command) {
+    let fresh = || {
+        // SAFETY: between fork and exec these calls are allowed; the set is initialised before it is read.
+        let code = unsafe {
+            for signal in [
+                libc::SIGINT,
+                libc::SIGQUIT,
+                libc::SIGTERM,
+                libc::SIGHUP,
+                libc::SIGPIPE,
+            ] {
+                libc::signal(signal, libc::SIG_DFL);
+            }
+            let mut none: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&raw mut none);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut())
+        };
+        match code {
+            0 => Ok(()),
+            code => Err(io::Error::from_raw_os_error(code)),
+        }
+    };
+    // SAFETY: the closure makes system calls alone.
+    unsafe { command.pre_exec(fresh) };
+}
+
+/// Signals are waited for, not handled.
 fn block_signals() -> io::Result<libc::sigset_t> {
     // SAFETY: the set is initialised by sigemptyset before anything reads it; the rest takes numbers.
     unsafe {

@@ -138,6 +138,7 @@ impl Stage {
         if let Some(user) = self.user {
             command.uid(user).gid(user);
         }
+        runner::with_fresh_signals(&mut command);
         command
     }
 
