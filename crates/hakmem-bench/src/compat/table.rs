@@ -65,7 +65,7 @@ pub const ALL: &[Program] = &[
         name: "python3",
         what: "Its own test modules json, threading, thread, threading_local, ctypes and multiprocessing (pools, queues, shared \
                memory, a manager's restart), and a script, with Python's own small-object allocator and without.",
-        compared: "The name and outcome of each test, sorted; the script's output.",
+        compared: "The number of tests of each module, the names of those that failed; the script's output.",
         packages: &["python3", "libpython3.11-testsuite"],
         script: include_str!("scripts/python3.sh"),
         deadline: 400,

@@ -14,5 +14,5 @@ run() {
     kill -INT "$SERVER"
     finished SERVER
     # Lines that say that something is wrong: a process that crashed is among them.
-    grep -E 'PANIC|FATAL|ERROR|terminated by signal' server.log | sed -E 's/^[^]]*\] *//' || true
+    grep -E 'PANIC|FATAL|ERROR|terminated by signal' server.log | grep -v 'is starting up' | sed -E 's/^[^]]*\] *//' || true
 }

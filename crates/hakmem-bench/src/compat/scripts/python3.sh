@@ -1,7 +1,7 @@
-# What the tests say of themselves, in any order: their times, random seeds and temporary names go.
+# What the tests say of themselves in the end: how many there were, and which failed. Not their lines one by one, which
+# children write into.
 outcomes() {
-    grep -E ' \.\.\. (ok|FAIL|ERROR|skipped.*)$|^(FAIL|ERROR):|^Fatal|^Total test files|^Result' |
-        sed -E 's/ run=[0-9,]+//; s/0x[0-9a-f]+/0x/g' | sort
+    grep -oE '^(Ran [0-9]+ tests?|OK.*|FAILED.*|FAIL: .*|ERROR: .*|Fatal.*|Tests result: .*)' || echo 'no outcome'
 }
 run() {
     under /usr/bin/python3 -m test -v test_json 2>&1 | outcomes
