@@ -40,7 +40,7 @@ impl Installer {
                 .map(|v| ((*p).to_owned(), v))
                 .ok_or(format!("{p} is not there"))
         };
-        program.packages.iter().map(|p| found(p)).collect()
+        program.packages.iter().map(found).collect()
     }
 
     fn install(&self, packages: &[&str]) -> Result<(), String> {
@@ -81,7 +81,7 @@ fn apt(arguments: &[&str]) -> Result<(), String> {
         return Ok(());
     }
     let errors = String::from_utf8_lossy(&output.stderr);
-    let last = errors.lines().filter(|l| l.starts_with("E:")).next_back();
+    let last = errors.lines().rfind(|l| l.starts_with("E:"));
     Err(last
         .or(errors.lines().next_back())
         .unwrap_or("apt-get failed")
