@@ -47,6 +47,6 @@ run() {
     under /usr/bin/cargo build --release --offline --quiet --jobs 2
     ./target/release/tree
     under /usr/bin/cargo test --offline --quiet --jobs 2 2>&1 | grep -E '^test result' | sed -E 's/; finished.*//'
-    under /usr/bin/rustc --edition 2021 --crate-type lib --emit=metadata -o lib.rmeta part/src/lib.rs
+    under /usr/bin/rustc --edition 2021 --crate-type lib --emit=metadata --remap-path-prefix "$PWD=." -o lib.rmeta part/src/lib.rs
     sha256sum <lib.rmeta | digest
 }
