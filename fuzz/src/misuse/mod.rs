@@ -1,0 +1,4 @@
+//! stub
+#[derive(Debug, arbitrary::Arbitrary)]
+pub struct Input;
+pub fn run(_: &Input) {}
