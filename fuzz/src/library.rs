@@ -81,7 +81,10 @@ impl Library {
                 CStr::from_ptr(libc::dlerror())
             });
             let functions = Functions::find(library);
-            let (ours, systems) = (functions.malloc as usize, libc::malloc as *const () as usize);
+            let (ours, systems) = (
+                functions.malloc as usize,
+                libc::malloc as *const () as usize,
+            );
             assert_ne!(ours, systems, "the fuzzer runs on the heap under test");
             functions
         }))

@@ -161,15 +161,10 @@ impl<'scope, 'env, D: Fuzzed + 'scope> Caller<'scope, 'env, D> {
                 let layout = Self::layout(size, Align::LEAST);
                 // Large blocks need no company, and take long to check.
                 let most = (1 << 20) / layout.size().max(1);
-                self.have(
-                    who,
-                    Job::Alloc(layout, usize::from(count).min(most.max(1))),
-                );
+                self.have(who, Job::Alloc(layout, usize::from(count).min(most.max(1))));
             }
             Op::Thin(step) => {
-                let numbers = (0..self.blocks.len())
-                    .rev()
-                    .step_by(usize::from(step) + 1);
+                let numbers = (0..self.blocks.len()).rev().step_by(usize::from(step) + 1);
                 let blocks = numbers.filter_map(|at| self.take(at)).collect();
                 self.have(who, Job::Dealloc(blocks));
             }
