@@ -153,6 +153,7 @@ fn prepare(stderr: &File) {
 
 /// How a child ended.
 #[derive(Debug)]
+#[expect(dead_code, reason = "all of it is printed")]
 pub struct Ending {
     promise: u32,
     phase: u32,
