@@ -118,6 +118,10 @@ impl Outgoing {
         self.sent.add(u64::from(unsafe { Parcel::len(parcel) }));
         // Maybe the last owner by now, who will pass the parcel on (`page` rule 1).
         let owner = page.owner();
+        if owner.is_null() {
+            // While a block is out, a page has an owner (`page` rule 2).
+            guard::double_free(Parcel::block(parcel).cast(), page);
+        }
         // Heaps are 4 KiB apart.
         let i = (owner.addr() >> 12) % BATCHES;
         let batch = &self.batches[i];

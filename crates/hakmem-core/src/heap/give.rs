@@ -17,10 +17,10 @@ impl Heap {
                 let mut block = self.front.free[class].replace(null_mut());
                 let mut unused = 0;
                 while !block.is_null() {
-                    // SAFETY: the heap's own list; the link is read before the block is pushed.
-                    let next = unsafe { Block::next(block) };
                     let Some(page) = page::lookup(block.cast()) else { guard::corrupt(block.cast()) };
                     let page = page.head_of_block();
+                    // SAFETY: the heap's own list; the link is read before the block is pushed.
+                    let next = unsafe { Block::next(block) };
                     // SAFETY: the block is free and this heap's. The page of one that was kept may have been set aside.
                     unsafe {
                         if page.owner() == self.owner() {
