@@ -5,6 +5,7 @@
 //! page's goes into the batch for its owner. Everything is sent, each batch with one swing of its owner's inbox, once
 //! enough bytes are held, when the thread needs another page, and when it ends.
 
+use crate::counter::Counter;
 use crate::guard;
 use crate::page::{Block, Meta, Owner};
 use crate::parcel::Parcel;
@@ -40,6 +41,10 @@ pub struct Outgoing {
     pending: Cell<u32>,
     /// Bytes of all the blocks.
     bytes: Cell<u32>,
+    /// Parcels closed.
+    pub parcels_sent: Counter<u64>,
+    /// Batches sent.
+    pub batches_sent: Counter<u64>,
 }
 
 /// Where a page's parcel is: neighbours in a segment, and the same slots of neighbouring segments, lie apart.
@@ -97,6 +102,7 @@ impl Outgoing {
         let Some(page) = (unsafe { self.open[i].page.replace(null()).as_ref() }) else { return };
         self.filling.set(self.filling.get() & !(1 << i));
         let parcel = self.open[i].parcel.get();
+        self.parcels_sent.add(1);
         // Maybe the last owner by now, who will pass the parcel on (`page` rule 1).
         let owner = page.owner();
         // Heaps are 4 KiB apart.
@@ -122,6 +128,7 @@ impl Outgoing {
             return;
         }
         self.pending.set(self.pending.get() & !(1 << i));
+        self.batches_sent.add(1);
         // SAFETY: the chain is this thread's.
         unsafe { inbox_of(batch.owner.get()).push_chain(first, batch.last.get()) };
     }
@@ -142,6 +149,12 @@ impl Outgoing {
             self.send(self.pending.get().trailing_zeros() as usize, &inbox_of);
         }
         self.bytes.set(0);
+    }
+
+    /// In the child of a fork, which counts anew.
+    pub fn reset_counts(&self) {
+        self.parcels_sent.set(0);
+        self.batches_sent.set(0);
     }
 
     /// Forgets everything: in the child of a fork, where another thread's may be half written.
