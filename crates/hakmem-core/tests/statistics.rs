@@ -8,7 +8,12 @@ use std::thread;
 /// One test at a time: the figures are the process's.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(|e| e.into_inner())
+    let alone = ALONE.lock().unwrap_or_else(|e| e.into_inner());
+    // The thread of the test before may still be ending.
+    while Snapshot::take().running_heaps() != 0 {
+        thread::yield_now();
+    }
+    alone
 }
 
 /// xorshift64*.
@@ -124,12 +129,17 @@ fn totals_are_exact_once_threads_have_ended() {
     for generation in 0..3 {
         let (sender, receiver) = mpsc::channel::<Block>();
         let receiver = Mutex::new(receiver);
+        let start = Barrier::new(4);
         let results: Vec<(Oracle, Vec<Block>)> = thread::scope(|scope| {
             let threads: Vec<_> = (0..4)
                 .map(|number| {
-                    let (sender, receiver) = (sender.clone(), &receiver);
+                    let (sender, receiver, start) = (sender.clone(), &receiver, &start);
                     scope.spawn(move || {
+                        // All at once, or one would adopt the heap of the one before.
                         let mut oracle = Oracle::default();
+                        let first = oracle.alloc(1);
+                        start.wait();
+                        oracle.free(first);
                         let mut random = Random(1 + number + 10 * generation);
                         let mut own: Vec<Block> = Vec::new();
                         for _ in 0..20_000 {
@@ -166,7 +176,6 @@ fn totals_are_exact_once_threads_have_ended() {
             (totals.allocations - totals_before.allocations, totals.frees - totals_before.frees),
             (sum.allocations, sum.frees)
         );
-        assert!(totals.remote_frees > totals_before.remote_frees);
         // By class, only what has reached its owner counts.
         c::trim();
         let now = Snapshot::take();
@@ -178,6 +187,7 @@ fn totals_are_exact_once_threads_have_ended() {
     sum.add(&last);
     let totals = Snapshot::take().process();
     assert_eq!(totals.frees - totals_before.frees, sum.frees, "freed by this thread for heaps that are idle");
+    assert!(totals.remote_frees > totals_before.remote_frees);
     assert_eq!(sum.allocations, sum.frees);
     c::trim();
     assert_classes(&classes_before, &Snapshot::take(), &sum);
@@ -210,10 +220,10 @@ fn totals_are_bounds_while_threads_run() {
         work_is_done.wait();
         let snapshot = Snapshot::take();
         let now = snapshot.process();
-        assert_eq!(snapshot.running_heaps(), 3);
-        go_on.wait();
+        go_on.wait(); // Before anything that may fail: the threads wait for it.
         let mut sum = Oracle::default();
         threads.into_iter().for_each(|t| sum.add(&t.join().unwrap()));
+        assert_eq!(snapshot.running_heaps(), 3);
         let (allocations, frees) = (now.allocations - before.allocations, now.frees - before.frees);
         // A list holds a carve of 4 KiB, or of a page what was freed.
         let lists = (3 * CLASSES * 512) as u64;
@@ -233,14 +243,14 @@ fn remote_frees_are_exact_while_both_threads_run() {
     let (allocated, freed, end) = (Barrier::new(3), Barrier::new(3), Barrier::new(3));
     let (sender, receiver) = mpsc::channel();
     thread::scope(|scope| {
-        scope.spawn(|| {
+        let owner = scope.spawn(|| {
             let sender = sender;
             (0..BLOCKS).for_each(|i| sender.send(Block::new(16 + i % 600)).unwrap());
             allocated.wait();
             freed.wait();
             end.wait();
         });
-        scope.spawn(|| {
+        let other = scope.spawn(|| {
             let receiver = receiver;
             allocated.wait();
             receiver.try_iter().for_each(Block::free);
@@ -251,12 +261,15 @@ fn remote_frees_are_exact_while_both_threads_run() {
         freed.wait();
         let snapshot = Snapshot::take();
         let now = snapshot.process();
+        let sender = snapshot.heaps().max_by_key(|h| h.blocks_sent).unwrap();
+        end.wait(); // Before anything that may fail: the threads wait for it.
+        // Joined, not just at their end: what they do when they end is then over, too.
+        other.join().unwrap();
+        owner.join().unwrap();
         assert_eq!(now.remote_frees - before.remote_frees, BLOCKS as u64);
         assert!(now.in_flight > before.in_flight, "the owner has not looked at its inbox");
-        let sender = snapshot.heaps().max_by_key(|h| h.blocks_sent).unwrap();
         assert!(sender.batches_sent > 0 && sender.parcels_sent >= sender.batches_sent);
         assert!(sender.blocks_sent >= sender.parcels_sent);
-        end.wait();
     });
     c::trim();
     let now = Snapshot::take().process();
@@ -326,9 +339,11 @@ fn slots_and_segments_by_their_use_are_all_there_is() {
 #[test]
 fn the_peak_is_told_by_class() {
     let _alone = alone();
-    let blocks: Vec<_> = (0..400_000).map(|_| Block::new(320)).collect();
+    // More than ever before in this process; of a block only the first page of memory is touched.
+    let wanted = Snapshot::take().process().peak_live_bytes as usize / 65536 * 4 / 3 + 1000;
+    let blocks: Vec<_> = (0..wanted).map(|_| Block::new(65536)).collect();
     let snapshot = Snapshot::take();
-    let class = snapshot.classes().find(|c| c.size == 320).unwrap();
+    let class = snapshot.classes().find(|c| c.size == 65536).unwrap();
     assert!(class.peak_bytes as f64 > 0.9 * class.live_bytes as f64, "{class:?}");
     blocks.into_iter().for_each(Block::free);
 }
