@@ -104,16 +104,28 @@ impl Oracle {
 }
 
 fn by_class(snapshot: &Snapshot) -> Vec<(u64, u64, u64, u64)> {
-    snapshot.classes().map(|c| (c.size, c.allocations, c.frees, c.live_bytes)).collect()
+    snapshot
+        .classes()
+        .map(|c| (c.size, c.allocations, c.frees, c.live_bytes))
+        .collect()
 }
 
 /// Asserts that the classes moved from `before` to now by what the oracle says.
 fn assert_classes(before: &[(u64, u64, u64, u64)], now: &Snapshot, oracle: &Oracle) {
     for (before, now) in before.iter().zip(by_class(now)) {
         let &(allocated, freed) = oracle.classes.get(&now.0).unwrap_or(&(0, 0));
-        assert_eq!((now.1 - before.1, now.2 - before.2), (allocated, freed), "blocks of {} bytes", now.0);
+        assert_eq!(
+            (now.1 - before.1, now.2 - before.2),
+            (allocated, freed),
+            "blocks of {} bytes",
+            now.0
+        );
         let live = before.3 as i64 + (allocated as i64 - freed as i64) * now.0 as i64;
-        assert_eq!(now.3 as i64, live, "live bytes in blocks of {} bytes", now.0);
+        assert_eq!(
+            now.3 as i64, live,
+            "live bytes in blocks of {} bytes",
+            now.0
+        );
     }
 }
 
@@ -173,7 +185,10 @@ fn totals_are_exact_once_threads_have_ended() {
         let totals = now.process();
         assert_eq!(now.running_heaps(), 0);
         assert_eq!(
-            (totals.allocations - totals_before.allocations, totals.frees - totals_before.frees),
+            (
+                totals.allocations - totals_before.allocations,
+                totals.frees - totals_before.frees
+            ),
             (sum.allocations, sum.frees)
         );
         // By class, only what has reached its owner counts.
@@ -186,7 +201,11 @@ fn totals_are_exact_once_threads_have_ended() {
     kept.into_iter().for_each(|block| last.free(block));
     sum.add(&last);
     let totals = Snapshot::take().process();
-    assert_eq!(totals.frees - totals_before.frees, sum.frees, "freed by this thread for heaps that are idle");
+    assert_eq!(
+        totals.frees - totals_before.frees,
+        sum.frees,
+        "freed by this thread for heaps that are idle"
+    );
     assert!(totals.remote_frees > totals_before.remote_frees);
     assert_eq!(sum.allocations, sum.frees);
     c::trim();
@@ -207,7 +226,8 @@ fn totals_are_bounds_while_threads_run() {
                 scope.spawn(move || {
                     let mut random = Random(77 + number);
                     let mut oracle = Oracle::default();
-                    let mut own: Vec<Block> = (0..5000).map(|_| oracle.alloc(random.size())).collect();
+                    let mut own: Vec<Block> =
+                        (0..5000).map(|_| oracle.alloc(random.size())).collect();
                     own.drain(2000..).for_each(|b| oracle.free(b));
                     work_is_done.wait();
                     go_on.wait();
@@ -222,12 +242,21 @@ fn totals_are_bounds_while_threads_run() {
         let now = snapshot.process();
         go_on.wait(); // Before anything that may fail: the threads wait for it.
         let mut sum = Oracle::default();
-        threads.into_iter().for_each(|t| sum.add(&t.join().unwrap()));
+        threads
+            .into_iter()
+            .for_each(|t| sum.add(&t.join().unwrap()));
         assert_eq!(snapshot.running_heaps(), 3);
-        let (allocations, frees) = (now.allocations - before.allocations, now.frees - before.frees);
+        let (allocations, frees) = (
+            now.allocations - before.allocations,
+            now.frees - before.frees,
+        );
         // A list holds a carve of 4 KiB, or of a page what was freed.
         let lists = (3 * CLASSES * 512) as u64;
-        assert!((sum.allocations..=sum.allocations + lists).contains(&allocations), "{allocations} of {}", sum.allocations);
+        assert!(
+            (sum.allocations..=sum.allocations + lists).contains(&allocations),
+            "{allocations} of {}",
+            sum.allocations
+        );
         assert!(frees <= sum.frees, "{frees} of {}", sum.frees);
         assert!(frees > 0, "whales and large blocks at least are seen");
     });
@@ -267,13 +296,19 @@ fn remote_frees_are_exact_while_both_threads_run() {
         other.join().unwrap();
         owner.join().unwrap();
         assert_eq!(now.remote_frees - before.remote_frees, BLOCKS as u64);
-        assert!(now.in_flight > before.in_flight, "the owner has not looked at its inbox");
+        assert!(
+            now.in_flight > before.in_flight,
+            "the owner has not looked at its inbox"
+        );
         assert!(sender.batches_sent > 0 && sender.parcels_sent >= sender.batches_sent);
         assert!(sender.blocks_sent >= sender.parcels_sent);
     });
     c::trim();
     let now = Snapshot::take().process();
-    assert_eq!((now.in_flight, now.frees - before.frees), (0, BLOCKS as u64));
+    assert_eq!(
+        (now.in_flight, now.frees - before.frees),
+        (0, BLOCKS as u64)
+    );
 }
 
 #[test]
@@ -289,7 +324,9 @@ fn list_hits_and_refills_add_up_to_allocations() {
     let refills = now.refills() - before.refills();
     assert!((15..=17).contains(&refills), "{refills} refills");
     assert!(now.live_bytes - before.live_bytes == 64_000 && now.page_bytes >= now.carved_bytes);
-    assert!(now.carved_bytes >= now.live_bytes && now.unused_bytes() == now.page_bytes - now.live_bytes);
+    assert!(
+        now.carved_bytes >= now.live_bytes && now.unused_bytes() == now.page_bytes - now.live_bytes
+    );
     blocks.into_iter().for_each(Block::free);
 }
 
@@ -302,15 +339,37 @@ fn large_blocks_whales_and_their_caches() {
     pairs(3 << 20);
     let before = take();
     pairs(200 << 10);
-    let (now, of) = (take(), |f: fn(&Stats) -> u64, now: &Stats| f(now) - f(&before));
-    assert_eq!([of(|s| s.large_allocations, &now), of(|s| s.large_frees, &now), of(|s| s.large_hits, &now)], [50; 3]);
+    let (now, of) = (take(), |f: fn(&Stats) -> u64, now: &Stats| {
+        f(now) - f(&before)
+    });
+    assert_eq!(
+        [
+            of(|s| s.large_allocations, &now),
+            of(|s| s.large_frees, &now),
+            of(|s| s.large_hits, &now)
+        ],
+        [50; 3]
+    );
     pairs(3 << 20);
     let now = take();
-    assert_eq!([of(|s| s.whale_allocations, &now), of(|s| s.whale_frees, &now), of(|s| s.whale_hits, &now)], [50; 3]);
-    assert_eq!([of(|s| s.allocations, &now), of(|s| s.frees, &now)], [100; 2]);
+    assert_eq!(
+        [
+            of(|s| s.whale_allocations, &now),
+            of(|s| s.whale_frees, &now),
+            of(|s| s.whale_hits, &now)
+        ],
+        [50; 3]
+    );
+    assert_eq!(
+        [of(|s| s.allocations, &now), of(|s| s.frees, &now)],
+        [100; 2]
+    );
     let (large, whale) = (Block::new(1 << 20), Block::new(5 << 20));
     let census = *Snapshot::take().census();
-    assert!(census.large_slots >= 16 && census.whale_segments >= 3, "{census:?}");
+    assert!(
+        census.large_slots >= 16 && census.whale_segments >= 3,
+        "{census:?}"
+    );
     large.free();
     whale.free();
 }
@@ -330,9 +389,16 @@ fn slots_and_segments_by_their_use_are_all_there_is() {
         + census.unused_slots;
     assert_eq!(slots, 32 * census.slotted_segments, "{census:?}");
     let page_bytes: u64 = snapshot.classes().map(|c| c.page_bytes).sum();
-    assert_eq!(page_bytes, census.page_slots << 16, "pages by class and by slot");
+    assert_eq!(
+        page_bytes,
+        census.page_slots << 16,
+        "pages by class and by slot"
+    );
     let resident = hakmem_core::stats::resident_bytes();
-    assert!(resident > 0 && resident <= snapshot.process().committed_bytes, "{resident}");
+    assert!(
+        resident > 0 && resident <= snapshot.process().committed_bytes,
+        "{resident}"
+    );
     blocks.into_iter().for_each(Block::free);
 }
 
@@ -344,7 +410,10 @@ fn the_peak_is_told_by_class() {
     let blocks: Vec<_> = (0..wanted).map(|_| Block::new(65536)).collect();
     let snapshot = Snapshot::take();
     let class = snapshot.classes().find(|c| c.size == 65536).unwrap();
-    assert!(class.peak_bytes as f64 > 0.9 * class.live_bytes as f64, "{class:?}");
+    assert!(
+        class.peak_bytes as f64 > 0.9 * class.live_bytes as f64,
+        "{class:?}"
+    );
     blocks.into_iter().for_each(Block::free);
 }
 
@@ -355,7 +424,11 @@ fn after_a_fork() {
     let before: Vec<_> = (0..1000).map(|_| Block::new(96)).collect();
     before[..10].iter().for_each(|b| b.free());
     let live = |s: &Snapshot| s.classes().map(|c| c.live_bytes).collect::<Vec<_>>();
-    let pages = |s: &Snapshot| s.classes().map(|c| (c.pages, c.asleep_pages)).collect::<Vec<_>>();
+    let pages = |s: &Snapshot| {
+        s.classes()
+            .map(|c| (c.pages, c.asleep_pages))
+            .collect::<Vec<_>>()
+    };
     let parent = Snapshot::take();
     let (live_before, pages_before) = (live(&parent), pages(&parent));
     // SAFETY: the child only computes and ends by _exit; the other threads are the test runner's, at rest.
@@ -372,7 +445,11 @@ fn after_a_fork() {
     let mut status = 0;
     // SAFETY: the child is ours.
     assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-    assert_eq!(libc::WEXITSTATUS(status), 7, "live and pages the same 1, no allocations 2, a hundred counted 4");
+    assert_eq!(
+        libc::WEXITSTATUS(status),
+        7,
+        "live and pages the same 1, no allocations 2, a hundred counted 4"
+    );
     before[10..].iter().for_each(|b| b.free());
 }
 
@@ -387,12 +464,27 @@ fn in_a_signal_handler() {
         SEEN.fetch_add(u64::from(known > 0), Relaxed);
     }
     let _alone = alone();
-    let every = libc::timeval { tv_sec: 0, tv_usec: 200 };
-    let timer = libc::itimerval { it_interval: every, it_value: every };
-    let off = libc::itimerval { it_interval: libc::timeval { tv_sec: 0, tv_usec: 0 }, ..timer };
+    let every = libc::timeval {
+        tv_sec: 0,
+        tv_usec: 200,
+    };
+    let timer = libc::itimerval {
+        it_interval: every,
+        it_value: every,
+    };
+    let off = libc::itimerval {
+        it_interval: libc::timeval {
+            tv_sec: 0,
+            tv_usec: 0,
+        },
+        ..timer
+    };
     // SAFETY: the handler reads atomics alone.
     unsafe {
-        libc::signal(libc::SIGALRM, look as extern "C" fn(libc::c_int) as libc::sighandler_t);
+        libc::signal(
+            libc::SIGALRM,
+            look as extern "C" fn(libc::c_int) as libc::sighandler_t,
+        );
         libc::setitimer(libc::ITIMER_REAL, &timer, std::ptr::null_mut());
     }
     let mut random = Random(9);
