@@ -314,6 +314,15 @@ impl Meta {
         self.carved.get() as i32 - absent - self.needed.get()
     }
 
+    /// Blocks that are free and on no list but the page's, or absent. The owner's to ask (rule 1).
+    pub fn waiting(&self) -> u64 {
+        let out = match self.place.get() {
+            Place::Asleep => self.carved.get() as i32 - self.wake_at.get() + self.needed.get(),
+            _ => self.needed.get() + i32::from(self.base.get()),
+        };
+        (self.carved.get() as i32 - out).max(0) as u64
+    }
+
     /// Sets the countdown of a page in a queue of which `out` blocks are out, to end when only `base` are.
     pub fn count_down(&self, out: i32, base: u8) {
         self.base.set(base);

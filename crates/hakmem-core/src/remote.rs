@@ -35,7 +35,7 @@ struct Batch {
 pub struct Outgoing {
     open: [Open; PARCELS],
     batches: [Batch; BATCHES],
-    /// Blocks in parcels that were closed.
+    /// Blocks freed for other heaps.
     pub sent: Counter<u64>,
     /// Bit i: `open[i]` has a parcel.
     filling: Cell<u32>,
@@ -43,6 +43,10 @@ pub struct Outgoing {
     pending: Cell<u32>,
     /// Bytes of blocks that may still be added before everything is sent.
     room: Cell<i32>,
+    /// Parcels closed.
+    pub parcels_sent: Counter<u64>,
+    /// Batches sent.
+    pub batches_sent: Counter<u64>,
 }
 
 /// Where a page's parcel is: neighbours in a segment, and the same slots of neighbouring segments, lie apart.
@@ -72,6 +76,7 @@ impl Outgoing {
         // grow are never left open.
         unsafe { Parcel::push(parcel, block) };
         self.room.set(room);
+        self.sent.add(1);
         true
     }
 
@@ -103,6 +108,7 @@ impl Outgoing {
         self.open[i].page.set(page);
         self.filling.set(self.filling.get() | 1 << i);
         self.room.set(self.room.get() - size as i32);
+        self.sent.add(1);
         if !Parcel::may_grow(size) {
             self.close(i, &inbox_of);
         }
@@ -114,8 +120,7 @@ impl Outgoing {
         let Some(page) = (unsafe { self.open[i].page.replace(null()).as_ref() }) else { return };
         self.filling.set(self.filling.get() & !(1 << i));
         let parcel = self.open[i].parcel.get();
-        // SAFETY: the parcel is this thread's.
-        self.sent.add(u64::from(unsafe { Parcel::len(parcel) }));
+        self.parcels_sent.add(1);
         // Maybe the last owner by now, who will pass the parcel on (`page` rule 1).
         let owner = page.owner();
         if owner.is_null() {
@@ -145,6 +150,7 @@ impl Outgoing {
             return;
         }
         self.pending.set(self.pending.get() & !(1 << i));
+        self.batches_sent.add(1);
         // SAFETY: the chain is this thread's.
         unsafe { inbox_of(batch.owner.get()).push_chain(first, batch.last.get()) };
     }
@@ -165,6 +171,13 @@ impl Outgoing {
             self.send(self.pending.get().trailing_zeros() as usize, &inbox_of);
         }
         self.room.set(0);
+    }
+
+    /// In the child of a fork, which counts anew.
+    pub fn reset_counts(&self) {
+        self.sent.set(0);
+        self.parcels_sent.set(0);
+        self.batches_sent.set(0);
     }
 
     /// Forgets everything: in the child of a fork, where another thread's may be half written.

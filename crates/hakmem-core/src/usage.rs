@@ -5,12 +5,15 @@ use crate::sync::{AtomicI64, Ordering::Relaxed};
 static LIVE: AtomicI64 = AtomicI64::new(0);
 static PEAK: AtomicI64 = AtomicI64::new(0);
 
-/// Adds to the live bytes `change`, on the way to which they stood `high` above where they were.
-pub fn add(change: i64, high: i64) {
+/// Adds to the live bytes `change`, on the way to which they stood `high` above where they were. Returns the peak if this
+/// has raised it.
+pub fn add(change: i64, high: i64) -> Option<u64> {
     let before = LIVE.fetch_add(change, Relaxed);
-    if high > 0 {
-        PEAK.fetch_max(before + high, Relaxed);
+    if high <= 0 {
+        return None;
     }
+    let peak = before + high;
+    (PEAK.fetch_max(peak, Relaxed) < peak).then_some(peak as u64)
 }
 
 /// Live bytes, now and at most.

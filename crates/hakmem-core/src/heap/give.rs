@@ -33,9 +33,7 @@ impl Heap {
                     unused += 1;
                 }
                 // They were never used: neither handed out nor returned.
-                let counts = &self.counts[class];
-                counts.handed.set(counts.handed.get() - unused);
-                counts.returned.add(-(unused as i64));
+                self.counts.unhand(class, unused);
                 // SAFETY: pages in the queue are this heap's.
                 if let Some(page) = unsafe { self.queue[class].get().as_ref() }
                     && page.place.get() == Place::Resting

@@ -151,6 +151,12 @@ impl Slots {
         swung.map_or(0, |(_, new)| !active(new))
     }
 
+    /// The masks of slots that are ACTIVE and EMPTY, a moment ago.
+    pub fn states(&self) -> (u32, u32) {
+        let now = self.word.load(Ordering::Relaxed);
+        (active(now), empty(now))
+    }
+
     /// The mask of free slots, a moment ago.
     pub fn free_now(&self) -> u32 {
         // Sequentially consistent: see `relist` in `segment`.

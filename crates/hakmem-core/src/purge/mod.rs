@@ -8,7 +8,7 @@
 mod scavenger;
 
 use crate::heap::inbox_of;
-use crate::proto::lock::Lock;
+use crate::proto::lock::{Guard, Lock};
 use crate::sync::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use crate::{arena, os, policy, segment, sparse, thread, whale};
 
@@ -19,6 +19,11 @@ pub static LOCK: Lock = Lock::new();
 /// Before this moment (coarse milliseconds) no pass is due.
 static NEXT: AtomicU32 = AtomicU32::new(0);
 static PURGED: AtomicU64 = AtomicU64::new(0);
+
+/// Keeps passes away, and forks waiting, until the guard goes.
+pub fn lock() -> Guard<'static> {
+    LOCK.lock()
+}
 
 /// Bytes given back so far.
 pub fn purged_bytes() -> u64 {

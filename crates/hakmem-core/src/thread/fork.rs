@@ -20,7 +20,7 @@ use crate::sync::{
     AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
-use crate::{arena, foreign, os, purge, sparse, whale};
+use crate::{arena, foreign, heap, large, os, purge, sparse, whale};
 
 /// A lock, and what puts right in the child what it guards, should it be torn.
 struct Guarded(&'static Lock, fn());
@@ -115,7 +115,10 @@ extern "C" fn after_fork_in_child() {
     }
     purge::after_fork();
     whale::after_fork(whale::LOCK.is_held_for_fork(me));
+    heap::counts::reset_all(sparse::returned);
+    heap::reset_stray_frees();
     sparse::reset_counts();
+    large::reset_stray_frees();
     release_heaps(me);
     after_fork();
 }

@@ -277,6 +277,28 @@ pub fn tidy_idle() {
     }
 }
 
+/// Runs `f` while nobody can take an idle heap: it may look into those that are [`held`]. Under `purge::LOCK`. O(heaps).
+pub fn with_idle_held<R>(f: impl FnOnce() -> R) -> R {
+    for heap in all_heaps() {
+        let _ = heap.state.compare_exchange(IDLE, TIDY, Acquire, Relaxed);
+    }
+    let result = f();
+    for heap in all_heaps() {
+        let _ = heap.state.compare_exchange(TIDY, IDLE, Release, Relaxed);
+    }
+    result
+}
+
+/// True for a heap that `with_idle_held` holds.
+pub fn held(heap: &Heap) -> bool {
+    heap.state.load(Relaxed) == TIDY
+}
+
+/// True if a thread has the heap.
+pub fn is_live(heap: &Heap) -> bool {
+    heap.state.load(Relaxed) & LIVE != 0
+}
+
 /// True if the calling thread holds one of the locks: a signal handler has interrupted it there.
 pub fn holds_a_lock() -> bool {
     fork::holds_a_lock(os::thread_token())
