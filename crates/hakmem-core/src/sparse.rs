@@ -178,6 +178,9 @@ impl State {
             // SAFETY: `parcel` rule 1: it is ours since it was taken, and left alone once passed on or spliced.
             unsafe {
                 let (this, length) = (parcel, Parcel::len(parcel));
+                if length == 0 {
+                    guard::corrupt(block); // Written over: it might lead back to itself.
+                }
                 parcel = Parcel::next(parcel);
                 let now = page.owner();
                 if now != owner() {

@@ -128,6 +128,9 @@ impl Heap {
             let page = slot.head_of_block();
             // SAFETY: `parcel` rule 1: it is this heap's since it was taken, and left alone once spliced or passed on.
             let (next, length) = unsafe { (Parcel::next(parcel), Parcel::len(parcel)) };
+            if length == 0 {
+                guard::corrupt(block); // Written over: it might lead back to itself.
+            }
             let owner = page.owner();
             if owner != self.owner() {
                 // The page was set aside meanwhile (`page` rule 1).
