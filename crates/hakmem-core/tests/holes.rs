@@ -2,7 +2,7 @@
 
 mod oracle;
 
-use oracle::{Block, Oracle, Ranges, Rust};
+use oracle::{Block, Oracle, Ranges, Rust, share};
 use std::alloc::Layout;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -42,7 +42,7 @@ fn what_is_between_live_blocks_is_given_back_and_used_again() {
     for size in SIZES {
         let ranges = Ranges::default();
         let mut oracle = Oracle::new(Rust, &ranges, size as u64);
-        let count = (8 << 20) / size;
+        let count = share(8 << 20).max(2 << 20) / size;
         // A page has up to 8192 blocks; one or two of them are to be left in each.
         let keep = (40_000 / size).max(3);
         let blocks = (0..count).map(|_| oracle.alloc(layout(size))).collect();
@@ -100,9 +100,9 @@ fn pages_are_set_aside_and_taken_back_by_many() {
                 let (ranges, pool) = (&ranges, &pool);
                 scope.spawn(move || {
                     let mut oracle = Oracle::new(Rust, ranges, number + 7);
-                    for round in 0..60 {
+                    for round in 0..share(60) {
                         let size = SIZES[(round + number as usize) % SIZES.len()];
-                        let count = ((2 << 20) / size).min(20_000);
+                        let count = (share(2 << 20).max(1 << 19) / size).min(20_000);
                         let blocks = (0..count).map(|_| oracle.alloc(layout(size))).collect();
                         let kept = thin_out(&mut oracle, blocks, (40_000 / size).max(3) - 1);
                         let others = {

@@ -2,7 +2,7 @@
 
 mod oracle;
 
-use oracle::{Block, C, Door, Oracle, Ranges, Rust};
+use oracle::{Block, C, Door, Oracle, Ranges, Rust, share};
 use std::alloc::Layout;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -114,21 +114,21 @@ fn churn<D: Door + Send + Sync>(door: D, width: usize, lives: usize, ops: usize)
 
 #[test]
 fn threads_that_live_long() {
-    churn(Rust, 4, 16, 40_000);
+    churn(Rust, 4, 16, share(40_000));
 }
 
 #[test]
 fn threads_that_come_and_go() {
-    churn(Rust, 6, 4_000, 100);
+    churn(Rust, 6, share(4_000), 100);
 }
 
 #[test]
 fn threads_that_come_and_go_through_c() {
-    churn(C, 6, 4_000, 100);
+    churn(C, 6, share(4_000), 100);
 }
 
 /// Far more threads at once than processors: heaps are made faster than they can be adopted.
 #[test]
 fn many_threads_at_once() {
-    churn(C, 64, 256, 300);
+    churn(C, 64, share(256).max(64), share(300));
 }

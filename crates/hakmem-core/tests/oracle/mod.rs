@@ -17,6 +17,12 @@ use std::alloc::Layout;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
+/// `full` of something, or the part of it that `HAKMEM_TEST_SHARE` says: where a test runs often, as for each mutant.
+pub fn share(full: usize) -> usize {
+    let share = std::env::var("HAKMEM_TEST_SHARE").map_or(1, |s| s.parse().expect("a share is a number"));
+    (full / share).max(1)
+}
+
 /// The address ranges that are out, of all threads.
 #[derive(Debug, Default)]
 pub struct Ranges(Mutex<BTreeMap<usize, usize>>);

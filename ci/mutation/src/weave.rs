@@ -1,0 +1,270 @@
+//! Weaves mutants into a source file: each place that has some becomes a choice, made while the program runs.
+//!
+//! ```text
+//! a + b          →  (if on(7) { a - b } else if on(8) { a * b } else { a + b })
+//! fn f() -> T {  →  fn f() -> T { if on(9) { return T::default(); }
+//! pattern => x   →  pattern if !on(10) => x
+//! ```
+//!
+//! So all of them are compiled at once, and trying one costs a run, not a build. A changed expression has no other
+//! changes inside, as only one is on at a time; the unchanged one has.
+//!
+//! What is evaluated at compile time cannot choose: such places are left alone and reported.
+
+use crate::list::{Mutant, Place, Span};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Range;
+use syn::spanned::Spanned;
+use syn::visit::{self, Visit};
+
+/// Constant functions that are called at run time only: they are made plain ones.
+const AT_RUN_TIME: [&str; 9] =
+    ["active", "empty", "word", "run", "starts_of_runs", "has_run", "bump", "listed_as", "span_of"];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// An expression with an operator, at this range.
+    Operator(usize, usize),
+    Body,
+    Arm { has_guard: bool },
+    Guard,
+}
+
+struct Node {
+    range: Range<usize>,
+    form: Form,
+    mutants: Vec<usize>,
+}
+
+/// A file with its mutants woven in.
+pub struct Woven {
+    pub text: String,
+    /// The numbers of those that are in it.
+    pub woven: Vec<usize>,
+}
+
+struct Places<'a> {
+    starts: Vec<usize>,
+    text: &'a str,
+}
+
+impl<'a> Places<'a> {
+    fn new(text: &'a str) -> Self {
+        let starts = std::iter::once(0).chain(text.match_indices('\n').map(|(i, _)| i + 1)).collect();
+        Self { starts, text }
+    }
+    /// The byte at a line and a column in characters, both from 1.
+    fn byte(&self, place: Place) -> usize {
+        let line = &self.text[self.starts[place.line - 1]..];
+        let inside: usize = line.chars().take(place.column - 1).map(char::len_utf8).sum();
+        self.starts[place.line - 1] + inside
+    }
+    fn range(&self, span: proc_macro2::Span) -> Range<usize> {
+        let place = |at: proc_macro2::LineColumn| Place { line: at.line, column: at.column + 1 };
+        self.byte(place(span.start()))..self.byte(place(span.end()))
+    }
+    fn range_of(&self, span: Span) -> Range<usize> {
+        self.byte(span.start)..self.byte(span.end)
+    }
+}
+
+struct Finder<'a> {
+    places: Places<'a>,
+    /// Mutants by genre and the range they name.
+    wanted: HashMap<(String, Range<usize>), Vec<usize>>,
+    nodes: Vec<Node>,
+    /// `const` words that are taken away.
+    unconst: Vec<Range<usize>>,
+    constant: usize,
+}
+
+impl Finder<'_> {
+    fn note(&mut self, genre: &str, named: Range<usize>, range: Range<usize>, form: Form) {
+        if self.constant == 0
+            && let Some(mutants) = self.wanted.get(&(genre.to_owned(), named))
+        {
+            self.nodes.push(Node { range, form, mutants: mutants.clone() });
+        }
+    }
+
+    fn constantly(&mut self, f: impl FnOnce(&mut Self)) {
+        self.constant += 1;
+        f(self);
+        self.constant -= 1;
+    }
+
+    fn function(&mut self, sig: &syn::Signature, block: &syn::Block, visit: impl FnOnce(&mut Self)) {
+        let name = sig.ident.to_string();
+        if let Some(word) = sig.constness {
+            if !AT_RUN_TIME.contains(&name.as_str()) {
+                return self.constantly(visit);
+            }
+            self.unconst.push(self.places.range(word.span()));
+        }
+        if let (Some(first), Some(last)) = (block.stmts.first(), block.stmts.last()) {
+            let (first, last) = (self.places.range(first.span()), self.places.range(last.span()));
+            let open = self.places.range(block.brace_token.span.open()).end;
+            self.note("FnValue", first.start..last.end, open..open, Form::Body);
+        }
+        visit(self);
+    }
+}
+
+fn has_let(expr: &syn::Expr) -> bool {
+    match expr {
+        syn::Expr::Let(_) => true,
+        syn::Expr::Binary(b) => has_let(&b.left) || has_let(&b.right),
+        _ => false,
+    }
+}
+
+impl<'ast> Visit<'ast> for Finder<'_> {
+    fn visit_item_fn(&mut self, f: &'ast syn::ItemFn) {
+        self.function(&f.sig, &f.block, |this| visit::visit_block(this, &f.block));
+    }
+    fn visit_impl_item_fn(&mut self, f: &'ast syn::ImplItemFn) {
+        self.function(&f.sig, &f.block, |this| visit::visit_block(this, &f.block));
+    }
+    fn visit_item_mod(&mut self, m: &'ast syn::ItemMod) {
+        let is_test = |a: &syn::Attribute| a.path().is_ident("cfg") && quoted(a).contains("test");
+        if !m.attrs.iter().any(is_test) {
+            visit::visit_item_mod(self, m);
+        }
+    }
+    fn visit_item_const(&mut self, i: &'ast syn::ItemConst) {
+        self.constantly(|this| visit::visit_item_const(this, i));
+    }
+    fn visit_impl_item_const(&mut self, i: &'ast syn::ImplItemConst) {
+        self.constantly(|this| visit::visit_impl_item_const(this, i));
+    }
+    fn visit_item_static(&mut self, i: &'ast syn::ItemStatic) {
+        self.constantly(|this| visit::visit_item_static(this, i));
+    }
+    fn visit_expr_const(&mut self, e: &'ast syn::ExprConst) {
+        self.constantly(|this| visit::visit_expr_const(this, e));
+    }
+    fn visit_expr_repeat(&mut self, e: &'ast syn::ExprRepeat) {
+        self.visit_expr(&e.expr);
+        self.constantly(|this| this.visit_expr(&e.len));
+    }
+    fn visit_type(&mut self, t: &'ast syn::Type) {
+        self.constantly(|this| visit::visit_type(this, t));
+    }
+    fn visit_pat(&mut self, p: &'ast syn::Pat) {
+        self.constantly(|this| visit::visit_pat(this, p));
+    }
+    fn visit_expr_binary(&mut self, e: &'ast syn::ExprBinary) {
+        if !has_let(&e.left) && !has_let(&e.right) {
+            let (left, op, right) =
+                (self.places.range(e.left.span()), self.places.range(e.op.span()), self.places.range(e.right.span()));
+            self.note("BinaryOperator", op.clone(), left.start..right.end, Form::Operator(op.start, op.end));
+        }
+        visit::visit_expr_binary(self, e);
+    }
+    fn visit_expr_unary(&mut self, e: &'ast syn::ExprUnary) {
+        let (op, all) = (self.places.range(e.op.span()), self.places.range(e.span()));
+        self.note("UnaryOperator", op.clone(), all, Form::Operator(op.start, op.end));
+        visit::visit_expr_unary(self, e);
+    }
+    fn visit_arm(&mut self, a: &'ast syn::Arm) {
+        let (all, pat) = (self.places.range(a.span()), self.places.range(a.pat.span()));
+        let before = pat.end;
+        let arm = all.start..self.places.range(a.body.span()).end;
+        let has_guard = a.guard.is_some();
+        let at = match &a.guard {
+            Some((_, guard)) => self.places.range(guard.span()).start,
+            None => before,
+        };
+        for named in [all.clone(), arm] {
+            self.note("MatchArm", named, at..at, Form::Arm { has_guard });
+        }
+        if let Some((_, guard)) = &a.guard {
+            let guard = self.places.range(guard.span());
+            self.note("MatchArmGuard", guard.clone(), guard, Form::Guard);
+        }
+        visit::visit_arm(self, a);
+    }
+}
+
+fn quoted(a: &syn::Attribute) -> String {
+    match &a.meta {
+        syn::Meta::List(list) => list.tokens.to_string(),
+        _ => String::new(),
+    }
+}
+
+/// Weaves those of `mutants` into `text` that are not in `left_out`. The numbers are theirs in the list, from 1.
+pub fn weave(text: &str, mutants: &BTreeMap<usize, &Mutant>, left_out: &HashSet<usize>) -> syn::Result<Woven> {
+    let places = Places::new(text);
+    let mut wanted: HashMap<_, Vec<usize>> = HashMap::new();
+    for (&number, mutant) in mutants {
+        if !left_out.contains(&number) {
+            wanted.entry((mutant.genre.clone(), places.range_of(mutant.span))).or_default().push(number);
+        }
+    }
+    let mut finder = Finder { places, wanted, nodes: Vec::new(), unconst: Vec::new(), constant: 0 };
+    finder.visit_file(&syn::parse_file(text)?);
+    let Finder { mut nodes, unconst, .. } = finder;
+    for word in unconst {
+        nodes.push(Node { range: word, form: Form::Guard, mutants: Vec::new() });
+    }
+    // Outer ones first; of those at the same place, insertions first.
+    nodes.sort_by_key(|n| (n.range.start, !n.range.is_empty(), std::cmp::Reverse(n.range.end)));
+    let woven = nodes.iter().flat_map(|n| n.mutants.iter().copied()).collect();
+    let mut out = String::new();
+    let mut next = 0;
+    emit(text, 0..text.len(), &nodes, &mut next, mutants, &mut out);
+    Ok(Woven { text: out, woven })
+}
+
+fn emit(
+    text: &str,
+    range: Range<usize>,
+    nodes: &[Node],
+    next: &mut usize,
+    mutants: &BTreeMap<usize, &Mutant>,
+    out: &mut String,
+) {
+    let mut at = range.start;
+    while let Some(node) = nodes.get(*next).filter(|n| n.range.start < range.end) {
+        *next += 1;
+        out.push_str(&text[at..node.range.start]);
+        at = node.range.end;
+        if node.mutants.is_empty() {
+            continue; // A `const`.
+        }
+        let on = |n: usize| format!("crate::mutant::on({n})");
+        match node.form {
+            Form::Body => {
+                for &n in &node.mutants {
+                    let value = &mutants[&n].replacement;
+                    out.push_str(&format!(" if {} {{ /*M{n}*/ return {value}; /*m{n}*/ }}", on(n)));
+                }
+            }
+            Form::Arm { has_guard } => {
+                for (i, &n) in node.mutants.iter().enumerate() {
+                    let word = if has_guard || i > 0 { "" } else { " if " };
+                    let and = if has_guard { " && " } else { "" };
+                    out.push_str(&format!("{word}/*M{n}*/!{}/*m{n}*/{and}", on(n)));
+                }
+            }
+            Form::Guard | Form::Operator(..) => {
+                out.push('(');
+                for &n in &node.mutants {
+                    let changed = match node.form {
+                        Form::Operator(from, to) => {
+                            let (before, after) = (&text[node.range.start..from], &text[to..node.range.end]);
+                            format!("{before}{}{after}", mutants[&n].replacement)
+                        }
+                        _ => mutants[&n].replacement.clone(),
+                    };
+                    out.push_str(&format!("if {} {{ /*M{n}*/ {changed} /*m{n}*/ }} else ", on(n)));
+                }
+                out.push_str("{ ");
+                emit(text, node.range.clone(), nodes, next, mutants, out);
+                out.push_str(" })");
+            }
+        }
+    }
+    out.push_str(&text[at..range.end]);
+}

@@ -1,0 +1,278 @@
+//! The books: what was taken comes back, to the block and to the byte, whoever freed it.
+//!
+//! A leak is not felt by a program that checks its own blocks. Here the process's totals are compared before and after.
+
+mod oracle;
+
+use hakmem_core::{c, stats};
+use oracle::{Block, C, Oracle, Ranges, Rust};
+use std::alloc::Layout;
+use std::sync::{Mutex, MutexGuard, mpsc};
+use std::thread;
+
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+
+/// Bytes of a block, and how many of them are taken.
+const KINDS: [(usize, usize); 12] = [
+    (8, 30_000),
+    (16, 9_000),
+    (64, 5_000),
+    (120, 3_000),
+    (1024, 500),
+    (4096, 200),
+    (8 * KIB, 100),
+    (12 * KIB, 100),
+    (64 * KIB, 40),
+    (192 * KIB, 20),
+    (MIB, 9),
+    (4 * MIB, 7),
+];
+
+/// Totals are the process's: the tests take turns, each after everything free was given back.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    let turn = TURN.lock().unwrap_or_else(|failed| failed.into_inner());
+    c::trim();
+    turn
+}
+
+fn layout(size: usize) -> Layout {
+    Layout::from_size_align(size, 8).unwrap()
+}
+
+/// In a thread of its own, which has ended when this returns.
+fn elsewhere<R: Send>(f: impl FnOnce() -> R + Send) -> R {
+    thread::scope(|scope| scope.spawn(f).join()).expect("the thread failed")
+}
+
+fn free_all(ranges: &Ranges, blocks: Vec<Block>) {
+    let mut oracle = Oracle::new(Rust, ranges, 1);
+    blocks
+        .into_iter()
+        .for_each(|block| oracle.dealloc(block));
+}
+
+/// After `count` blocks of `size` bytes came and went since `before`, and everything free was given back.
+fn assert_balanced(before: &stats::Stats, size: usize, count: usize) {
+    c::trim();
+    let after = stats::process();
+    let what = format!("{count} blocks of {size} bytes");
+    assert_eq!(after.allocations - before.allocations, count as u64, "{what}");
+    assert_eq!(after.frees - before.frees, count as u64, "{what}");
+    assert_eq!(after.live_bytes, before.live_bytes, "{what}");
+    assert_eq!(after.dirty_bytes, 0, "{what}");
+}
+
+#[test]
+fn blocks_that_come_and_go_leave_nothing() {
+    let _turn = turn();
+    for (size, count) in KINDS {
+        let ranges = Ranges::default();
+        let mut oracle = Oracle::new(Rust, &ranges, size as u64);
+        let mut committed = 0;
+        for round in 0..3 {
+            let before = stats::process();
+            let blocks: Vec<_> = (0..count).map(|_| oracle.alloc(layout(size))).collect();
+            let during = stats::process();
+            assert_eq!(during.allocations - before.allocations, count as u64, "{size}");
+            let least = (count * size) as u64;
+            let grown = during.live_bytes - before.live_bytes;
+            // The last page is carved in steps; whales are whole segments.
+            let most = least + least / 16 + (128 * KIB) as u64;
+            assert!((least..=most).contains(&grown), "{size}: {grown} of {least} live");
+            assert!(during.peak_live_bytes >= during.live_bytes, "{size}");
+            let backwards = round == 1;
+            let ordered: Vec<_> = if backwards { blocks.into_iter().rev().collect() } else { blocks };
+            ordered.into_iter().for_each(|block| oracle.dealloc(block));
+            assert_balanced(&before, size, count);
+            let now = stats::process().committed_bytes;
+            assert!(round == 0 || now <= committed, "{size}: {now} committed after {committed}");
+            committed = now;
+        }
+    }
+}
+
+#[test]
+fn blocks_freed_by_others_come_back() {
+    let _turn = turn();
+    for (size, count) in KINDS {
+        for everything in [true, false] {
+            let ranges = Ranges::default();
+            let before = stats::process();
+            let mut oracle = Oracle::new(Rust, &ranges, size as u64);
+            let mut blocks: Vec<_> = (0..count).map(|_| oracle.alloc(layout(size))).collect();
+            // Some by a thread that has a heap of its own by then, the rest by one that has none.
+            let rest = blocks.split_off(if everything { count } else { count / 3 });
+            elsewhere(|| {
+                let mut other = Oracle::new(Rust, &ranges, 2);
+                let own = other.alloc(layout(100));
+                free_all(&ranges, blocks);
+                other.dealloc(own);
+            });
+            elsewhere(|| free_all(&ranges, rest));
+            c::trim();
+            let after = stats::process();
+            assert_eq!(after.live_bytes, before.live_bytes, "{size}");
+            assert_eq!(after.frees - before.frees, count as u64 + 1, "{size}");
+            assert_eq!(after.allocations - before.allocations, count as u64 + 1, "{size}");
+            assert_eq!(after.dirty_bytes, 0, "{size}");
+            ranges.assert_empty();
+        }
+    }
+}
+
+#[test]
+fn blocks_of_threads_that_ended_come_back() {
+    let _turn = turn();
+    for (size, count) in KINDS {
+        let ranges = Ranges::default();
+        let before = stats::process();
+        let take = |salt| {
+            let mut oracle = Oracle::new(Rust, &ranges, salt);
+            (0..count).map(|_| oracle.alloc(layout(size))).collect::<Vec<_>>()
+        };
+        let blocks = elsewhere(|| take(3));
+        let others = elsewhere(|| take(4));
+        free_all(&ranges, blocks);
+        elsewhere(|| free_all(&ranges, others));
+        assert_balanced(&before, size, 2 * count);
+    }
+}
+
+/// Blocks that are freed for a thread that goes on allocating are used again by it.
+#[test]
+fn blocks_sent_back_are_used_again() {
+    let _turn = turn();
+    for (size, count) in KINDS.into_iter().filter(|kind| kind.0 <= 64 * KIB) {
+        let ranges = Ranges::default();
+        let (to_freer, for_freer) = mpsc::channel::<Vec<Block>>();
+        let (done, is_done) = mpsc::channel();
+        thread::scope(|scope| {
+            let ranges = &ranges;
+            scope.spawn(move || {
+                for blocks in for_freer {
+                    free_all(ranges, blocks);
+                    // What is held back goes out when the thread gives everything up.
+                    c::trim();
+                    done.send(()).unwrap();
+                }
+            });
+            let mut oracle = Oracle::new(Rust, ranges, size as u64);
+            let mut committed = 0;
+            for round in 0..20 {
+                let blocks = (0..count).map(|_| oracle.alloc(layout(size))).collect();
+                to_freer.send(blocks).unwrap();
+                is_done.recv().unwrap();
+                let now = stats::process().committed_bytes;
+                assert!(round < 3 || now <= committed, "{size}: {now} committed after {committed}");
+                committed = now;
+            }
+            drop(to_freer);
+        });
+        c::trim();
+    }
+}
+
+#[test]
+fn threads_after_each_other_share_a_heap() {
+    let _turn = turn();
+    let before = stats::process();
+    let mut committed = 0;
+    for round in 0..50 {
+        let ranges = Ranges::default();
+        elsewhere(|| {
+            let mut oracle = Oracle::new(C, &ranges, round);
+            let mut blocks: Vec<_> =
+                KINDS.iter().map(|kind| oracle.alloc(layout(kind.0))).collect();
+            blocks.drain(..).for_each(|block| oracle.dealloc(block));
+        });
+        let now = stats::process().committed_bytes;
+        assert!(round < 2 || now <= committed, "{now} committed after {committed}");
+        committed = now;
+    }
+    assert!(stats::process().heaps - before.heaps <= 1);
+}
+
+/// Many at once, for each a heap, all of which are there for the next ones.
+#[test]
+fn heaps_of_many_threads_are_used_again() {
+    let _turn = turn();
+    let crowd = || {
+        let barrier = std::sync::Barrier::new(40);
+        thread::scope(|scope| {
+            for _ in 0..40 {
+                scope.spawn(|| {
+                    let ranges = Ranges::default();
+                    let mut oracle = Oracle::new(C, &ranges, 1);
+                    let block = oracle.alloc(layout(40));
+                    barrier.wait();
+                    oracle.dealloc(block);
+                });
+            }
+        });
+        stats::process().heaps
+    };
+    let made = crowd();
+    assert_eq!(crowd(), made);
+}
+
+/// Pages that many small blocks of different ages lie in are found full again by the next ones.
+#[test]
+fn gaps_are_filled_before_more_is_taken() {
+    let _turn = turn();
+    for (size, count) in KINDS.into_iter().filter(|kind| kind.0 <= 64 * KIB) {
+        let ranges = Ranges::default();
+        let mut oracle = Oracle::new(Rust, &ranges, size as u64);
+        let blocks: Vec<_> = (0..count).map(|_| oracle.alloc(layout(size))).collect();
+        let full = stats::process().live_bytes;
+        let mut kept = Vec::new();
+        for (i, block) in blocks.into_iter().enumerate() {
+            if i % 2 == 0 { oracle.dealloc(block) } else { kept.push(block) }
+        }
+        let again = count - kept.len();
+        kept.extend((0..again).map(|_| oracle.alloc(layout(size))));
+        let now = stats::process().live_bytes;
+        // The current page is carved to its end before the others are looked at.
+        let page = if size <= 8 * KIB { 64 * KIB } else { 512 * KIB };
+        assert!(now <= full + page as u64, "{size}: {now} live of {full}");
+        free_all(&ranges, kept);
+        c::trim();
+    }
+}
+
+/// Of pages in which one block is live, all but what that reaches into is given back, and what is taken next lies there.
+#[test]
+fn all_but_the_live_pieces_is_given_back() {
+    let _turn = turn();
+    // Blocks that lie in one piece of a page each: 4 KiB, or 32 KiB of a page of eight slots.
+    for (size, page, piece) in [(1024, 64 * KIB, 4 * KIB), (4096, 64 * KIB, 4 * KIB), (32 * KIB, 512 * KIB, 32 * KIB)] {
+        let (pages, in_page) = (48, page / size);
+        let ranges = Ranges::default();
+        let mut oracle = Oracle::new(Rust, &ranges, 5);
+        let blocks: Vec<_> = (0..pages * in_page).map(|_| oracle.alloc(layout(size))).collect();
+        let before = stats::process();
+        let mut kept = Vec::new();
+        for (i, block) in blocks.into_iter().enumerate() {
+            if i % in_page == in_page / 2 { kept.push(block) } else { oracle.dealloc(block) }
+        }
+        c::trim();
+        let after = stats::process();
+        let given = (after.purged_bytes - before.purged_bytes) as usize;
+        let hole = page - piece;
+        // One page stays with the heap, as the current one.
+        assert!(
+            (hole * (pages - 1)..=hole * pages).contains(&given),
+            "{size}: {given} given back, {hole} of each page"
+        );
+        assert_eq!(after.dirty_bytes, 0, "{size}");
+        let again: Vec<_> = (0..pages * in_page - kept.len()).map(|_| oracle.alloc(layout(size))).collect();
+        let full = stats::process();
+        assert_eq!(full.committed_bytes, after.committed_bytes, "{size}");
+        assert_eq!(full.live_bytes, before.live_bytes, "{size}");
+        free_all(&ranges, again);
+        free_all(&ranges, kept);
+        c::trim();
+        assert_eq!(stats::process().dirty_bytes, 0, "{size}");
+    }
+}

@@ -1,0 +1,291 @@
+//! What each request gets: how large a block is, where it lies, and when it stays where it is.
+
+use hakmem_core::{c, stats};
+use std::sync::{Mutex, MutexGuard};
+
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+const SLOT: usize = 64 * KIB;
+const SEGMENT: usize = 2 * MIB;
+
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    let turn = TURN.lock().unwrap_or_else(|failed| failed.into_inner());
+    c::trim();
+    turn
+}
+
+fn take(n: usize) -> *mut u8 {
+    // SAFETY: any size may be asked for.
+    let p = unsafe { c::malloc(n) };
+    assert!(!p.is_null());
+    p
+}
+fn free(p: *mut u8) {
+    // SAFETY: the tests free what they took, once.
+    unsafe { c::free(p) }
+}
+fn usable(p: *mut u8) -> usize {
+    // SAFETY: live.
+    unsafe { c::usable_size(p) }
+}
+fn resize(p: *mut u8, n: usize) -> *mut u8 {
+    // SAFETY: live; n is not 0.
+    let to = unsafe { c::realloc(p, n) };
+    assert!(!to.is_null());
+    to
+}
+
+/// By the description in `docs/design.md`: steps of 16 to 128, then four per doubling.
+fn block_size(n: usize) -> usize {
+    match n {
+        0..=128 => n.max(1).next_multiple_of(16),
+        129..=65_536 => n.next_multiple_of((n - 1).next_power_of_two().max(n.next_power_of_two()) / 8),
+        65_537..=1_048_576 => n.next_multiple_of(SLOT),
+        _ => n.next_multiple_of(SEGMENT),
+    }
+}
+
+#[test]
+fn blocks_are_as_large_as_their_class() {
+    let _turn = turn();
+    let around = |n: usize| [n - 1, n, n + 1];
+    let sizes = (0..2000)
+        .chain((11..17).flat_map(|shift| (4..8).flat_map(move |step| around(step << (shift - 2)))))
+        .chain((1..33).flat_map(|slots| around(slots * SLOT)))
+        .chain((1..5).flat_map(|segments| around(segments * SEGMENT)));
+    for n in sizes {
+        let p = take(n);
+        assert_eq!(usable(p), block_size(n), "{n}");
+        free(p);
+    }
+}
+
+#[test]
+fn aligned_blocks_are_aligned_and_hold_what_was_asked_for() {
+    let _turn = turn();
+    for shift in 0..28 {
+        for n in [1, 100, 5000, 70_000, MIB, 3 * MIB] {
+            let align = 1usize << shift;
+            // SAFETY: a power of two.
+            let (p, q) = unsafe { (c::memalign(align, n), c::memalign(align, n)) };
+            for p in [p, q] {
+                assert!(!p.is_null() && p.addr().is_multiple_of(align), "{n} at {align}");
+                let most = if align <= SLOT { 2 * block_size(n.max(align)) } else { n.next_multiple_of(SEGMENT) };
+                assert!((n..=most).contains(&usable(p)), "{n} at {align}");
+            }
+            assert!(p.addr().abs_diff(q.addr()) >= n);
+            free(p);
+            free(q);
+        }
+    }
+}
+
+#[test]
+fn small_blocks_stay_while_they_are_half_used() {
+    let _turn = turn();
+    for n in [64, 100, 1000, 5000, 40_000] {
+        let p = take(n);
+        let held = usable(p);
+        for to in [held, held / 2 + 1, 1.max(held / 2 + 1), held] {
+            assert_eq!(resize(p, to), p, "{held} to {to}");
+        }
+        let to = held / 2;
+        let moved = resize(p, to);
+        assert_eq!(moved == p, held <= 64, "{held} to {to}");
+        assert_eq!(usable(moved), if held <= 64 { held } else { block_size(to) });
+        let grown = resize(moved, 2 * held);
+        assert_eq!(usable(grown), block_size(2 * held));
+        free(grown);
+    }
+}
+
+#[test]
+fn large_blocks_grow_and_shrink_where_they_are() {
+    let _turn = turn();
+    let before = stats::process();
+    // What it gives up is free behind it.
+    let p = take(16 * SLOT);
+    let at = |n: usize| {
+        let now = resize(p, n);
+        assert_eq!(now, p, "{n}");
+        assert_eq!(usable(p), n);
+        let live = stats::process().live_bytes;
+        assert_eq!(live - before.live_bytes, n as u64);
+    };
+    at(8 * SLOT);
+    at(3 * SLOT);
+    at(6 * SLOT);
+    at(16 * SLOT);
+    at(8 * SLOT);
+    at(4 * SLOT);
+    // Others lie behind it now: it has to move.
+    let others: Vec<_> = (0..40).map(|_| take(2 * SLOT)).collect();
+    let moved = resize(p, 9 * SLOT);
+    assert!(moved != p && usable(moved) == 9 * SLOT);
+    // Less than half used, and small enough for a class.
+    let small = resize(moved, 10 * KIB);
+    assert_eq!(usable(small), 10 * KIB);
+    free(small);
+    others.into_iter().for_each(free);
+    c::trim();
+    let after = stats::process();
+    assert_eq!((after.live_bytes, after.dirty_bytes), (before.live_bytes, 0));
+}
+
+#[test]
+fn freed_large_blocks_are_kept_at_hand() {
+    let _turn = turn();
+    // Four of them, 1 MiB together.
+    let sizes = [2, 3, 4, 5].map(|slots| slots * SLOT);
+    let (blocks, second, third) = (sizes.map(take), take(2 * SLOT), take(5 * SLOT));
+    let dirty = || stats::process().dirty_bytes;
+    blocks.into_iter().for_each(free);
+    assert_eq!(dirty(), 0, "they are the heap's");
+    assert_eq!(sizes.map(take), blocks);
+    blocks.into_iter().for_each(free);
+    // One of them makes room for the next, whichever's turn it is.
+    free(second);
+    let first = dirty();
+    assert!(sizes.contains(&(first as usize)), "{first}");
+    free(third);
+    // Five slots more: no more than 16 are kept.
+    let (kept, gone) = (14 - first as usize / SLOT + 2 + 5, dirty() - first);
+    assert!(gone > 0 && kept - gone as usize / SLOT <= 16, "{gone}");
+    c::trim();
+    assert_eq!(dirty(), 0);
+}
+
+#[test]
+fn freed_whales_are_kept_and_the_best_fit_is_used() {
+    let _turn = turn();
+    // So that what comes then lies side by side.
+    let gaps: Vec<_> = (0..60).map(|_| take(SEGMENT)).collect();
+    let [a, wall1, b, wall2, d, wall3] = [5, 1, 2, 1, 3, 1].map(|n| take(n * SEGMENT));
+    assert_eq!(wall1.addr(), a.addr() + 5 * SEGMENT);
+    let live = stats::process().live_bytes;
+    [a, b, d].into_iter().for_each(free);
+    let now = stats::process();
+    assert_eq!(now.dirty_bytes, 10 * SEGMENT as u64);
+    assert_eq!(live - now.live_bytes, 10 * SEGMENT as u64);
+    // The best fit for each, and what is left of it.
+    assert_eq!(take(SEGMENT + SLOT), b);
+    assert_eq!(take(2 * SEGMENT), d);
+    assert_eq!(take(17 * SLOT).addr(), d.addr() + 2 * SEGMENT);
+    assert_eq!(take(4 * SEGMENT), a);
+    assert_eq!(stats::process().dirty_bytes, SEGMENT as u64);
+    // What lies side by side becomes one, in whatever order it comes.
+    free(wall1);
+    free(a);
+    assert_eq!(take(6 * SEGMENT), a);
+    let behind = d.wrapping_add(2 * SEGMENT);
+    [behind, b, d, wall2].into_iter().for_each(free);
+    assert_eq!(take(6 * SEGMENT), b);
+    [a, b, wall3].into_iter().chain(gaps).for_each(free);
+    c::trim();
+    assert_eq!(stats::process().dirty_bytes, 0);
+}
+
+#[test]
+fn the_whale_cache_is_bounded() {
+    let _turn = turn();
+    let blocks: Vec<_> = (0..24).map(|_| take(2 * SEGMENT)).collect();
+    blocks.into_iter().for_each(free);
+    let dirty = stats::process().dirty_bytes;
+    assert!((1..=32 * MIB as u64).contains(&dirty), "{dirty}");
+    c::trim();
+    assert_eq!(stats::process().dirty_bytes, 0);
+}
+
+#[test]
+fn whales_grow_and_shrink() {
+    let _turn = turn();
+    let before = stats::process();
+    let fill = |p: *mut u8, from: usize, to: usize| {
+        for at in (from..to).step_by(4096) {
+            // SAFETY: within the block.
+            unsafe { p.wrapping_add(at).cast::<u64>().write(at as u64 ^ 0x5aa5) };
+        }
+    };
+    let check = |p: *mut u8, to: usize| {
+        for at in (0..to).step_by(4096) {
+            // SAFETY: within the block, and written.
+            assert_eq!(unsafe { p.wrapping_add(at).cast::<u64>().read() }, at as u64 ^ 0x5aa5);
+        }
+    };
+    let mut p = take(2 * MIB);
+    let mut held = 2 * MIB;
+    fill(p, 0, held);
+    let mut walls = Vec::new();
+    for round in 0..9 {
+        let n = held + held / 2;
+        p = resize(p, n);
+        check(p, held);
+        assert_eq!(usable(p), n.next_multiple_of(SEGMENT));
+        fill(p, held, n);
+        held = n;
+        if round % 3 == 0 {
+            // In its way.
+            walls.push(take(SEGMENT));
+        }
+        let live = stats::process().live_bytes - before.live_bytes;
+        assert_eq!(live as usize, usable(p) + walls.len() * SEGMENT);
+    }
+    while held > 4 * MIB {
+        let n = held / 2 + 1;
+        assert_eq!(resize(p, n), p, "half of it is used");
+        held = held / 2;
+        let to = resize(p, held);
+        assert_eq!(usable(to), held.next_multiple_of(SEGMENT));
+        p = to;
+        check(p, held);
+    }
+    free(p);
+    walls.into_iter().for_each(free);
+    c::trim();
+    let after = stats::process();
+    assert_eq!((after.live_bytes, after.dirty_bytes), (before.live_bytes, 0));
+}
+
+#[test]
+fn requests_that_no_memory_meets_are_refused() {
+    let _turn = turn();
+    let block = take(100);
+    for n in [isize::MAX as usize, usize::MAX, usize::MAX - 4096, 1 << 47, (1 << 46) + 1] {
+        // SAFETY: any size; the block is live.
+        unsafe {
+            assert!(c::malloc(n).is_null(), "{n:#x}");
+            assert!(c::zeroed(n).is_null(), "{n:#x}");
+            assert!(c::realloc(block, n).is_null(), "{n:#x}");
+        }
+    }
+    for align in [1 << 47, 1 << 62] {
+        // SAFETY: powers of two.
+        assert!(unsafe { c::memalign(align, 100) }.is_null());
+    }
+    assert_eq!(usable(block), 112);
+    free(block);
+}
+
+/// Memory that comes back is cleared where zeroed memory is asked for, however it came to be free.
+#[test]
+fn zeroed_memory_is_zero() {
+    let _turn = turn();
+    for n in [8, 100, 1000, 9000, 65_536, 65_537, MIB, MIB + 1, 5 * MIB] {
+        for written in [n, n / 3, 1] {
+            let blocks: Vec<_> = (0..20).map(|_| take(n)).collect();
+            for &p in &blocks {
+                // SAFETY: the block holds that.
+                unsafe { p.write_bytes(0xa5, written) };
+            }
+            blocks.into_iter().for_each(free);
+            // SAFETY: any size.
+            let blocks: Vec<_> = (0..20).map(|_| unsafe { c::zeroed(n) }).collect();
+            for &p in &blocks {
+                // SAFETY: `zeroed` initialises n bytes.
+                assert!(unsafe { std::slice::from_raw_parts(p, n) }.iter().all(|&b| b == 0), "{n}");
+            }
+            blocks.into_iter().for_each(free);
+        }
+    }
+}
