@@ -159,7 +159,8 @@ impl Error {
                 } else {
                     value
                 };
-                let linked = word < 2 && !target.is_whole();
+                // Or the link of a block that was made of its place since.
+                let linked = word < 2 && !target.is_whole() || program.books.was_touched(&target);
                 program.books.taint(at, false);
                 promise(
                     if linked {

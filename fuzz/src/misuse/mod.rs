@@ -48,6 +48,10 @@ fn live(input: &Input) {
     let (before, rest) = input.steps.split_at(first);
     let (between, after) = rest.split_at(rest.len().min(usize::from(input.later) % 8));
 
+    if input.error.writes() && !between.is_empty() {
+        // A heap that is made now cannot be made of the freed block's place: of a write to that, nothing is promised.
+        program.alloc(0, Through::C, Layout::new::<u128>());
+    }
     before.iter().for_each(|&step| program.step(step));
     let prepared = input.error.prepare(&mut program);
     program.books.watch();
@@ -180,7 +184,9 @@ impl Program {
 
     /// Lists change hands: what the error left in them shows.
     fn go_on(&mut self, layout: Layout) {
-        let count = ((2 << 20) / layout.size()).min(500);
+        // A large alignment takes as much.
+        let count = (1 << 20) / layout.size().max(layout.align());
+        let count = count.clamp(4, 500);
         for round in 0..2 {
             for _ in 0..count {
                 self.alloc(0, Through::C, layout);

@@ -162,21 +162,19 @@ fn make() -> Option<&'static Heap> {
         // SAFETY: under the lock.
         let (slot, cut) = unsafe { &mut *QUARRY.0.get() };
         if slot.is_none() || *cut == PER_SLOT {
-            let (meta, zero) = segment::claim(1)?;
+            let (meta, _) = segment::claim(1)?;
             meta.set_kind(Kind::Heaps);
-            if !zero {
-                // SAFETY: the slot was claimed just now.
-                unsafe { meta.start().write_bytes(0, PAGE) };
-            }
             (*slot, *cut) = (Some(meta), 0);
         }
         let start = (*slot)?.start();
         *cut += 1;
         start.wrapping_add((*cut - 1) << HEAP_SHIFT).cast::<Heap>()
     };
-    // SAFETY: fresh, zero memory of a heap's size and alignment; all zero is a heap with empty lists but for the
-    // class table, which is written before anybody else knows of it.
+    // SAFETY: fresh memory of a heap's size and alignment; all zero is a heap with empty lists but for the class table,
+    // and both are written before anybody else knows of it. It is cleared even if it should be zero: a program that
+    // writes to memory it has freed must not make a heap's lists.
     let heap = unsafe {
+        heap.write_bytes(0, 1);
         (&raw mut (*heap).front.class16).write(CLASS16);
         &*heap
     };
