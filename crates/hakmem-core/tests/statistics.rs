@@ -437,9 +437,7 @@ fn after_a_fork() {
         let now = Snapshot::take();
         let same = live(&now) == live_before && pages(&now) == pages_before;
         let none = now.process().allocations == 0;
-        (0..100).for_each(|_| {
-            let _left_to_the_end = Block::new(96);
-        });
+        let _of_the_child: Vec<_> = (0..100).map(|_| Block::new(96)).collect();
         let counted = Snapshot::take().process().allocations == 100;
         // SAFETY: no preconditions.
         unsafe { libc::_exit(i32::from(same) + 2 * i32::from(none) + 4 * i32::from(counted)) };

@@ -65,6 +65,7 @@ impl Figures {
         Self::of(Snapshot::take_from_outside())
     }
 
+    #[inline(never)]
     fn of(snapshot: Snapshot) -> Self {
         let (stats, usage) = (snapshot.process(), Usage::now());
         Self {
@@ -75,7 +76,9 @@ impl Figures {
         }
     }
 
-    pub fn write(&self, form: &mut impl Form) -> fmt::Result {
+    /// One copy for all forms: less code in every process.
+    #[inline(never)]
+    pub fn write(&self, form: &mut dyn Form) -> fmt::Result {
         self.process(form)?;
         form.begin("classes")?;
         for class in self.snapshot.classes() {
@@ -119,7 +122,7 @@ impl Figures {
         form.end()
     }
 
-    fn process(&self, form: &mut impl Form) -> fmt::Result {
+    fn process(&self, form: &mut dyn Form) -> fmt::Result {
         let (s, u, c) = (&self.stats, &self.usage, self.snapshot.census());
         for (name, value) in [
             ("allocations", s.allocations),
@@ -167,19 +170,19 @@ impl Figures {
     }
 }
 
-fn item<F: Form>(
-    form: &mut F,
+fn item(
+    form: &mut dyn Form,
     list: &'static str,
     name: &'static str,
     value: Word,
-    figures: impl FnOnce(&mut F) -> fmt::Result,
+    figures: impl FnOnce(&mut dyn Form) -> fmt::Result,
 ) -> fmt::Result {
     form.item(list, Key { name, value })?;
     figures(form)?;
     form.end_item()
 }
 
-fn of_class(form: &mut impl Form, c: &Class) -> fmt::Result {
+fn of_class(form: &mut dyn Form, c: &Class) -> fmt::Result {
     for (name, value) in [
         ("allocations", c.allocations),
         ("frees", c.frees),
@@ -204,7 +207,7 @@ fn of_class(form: &mut impl Form, c: &Class) -> fmt::Result {
     Ok(())
 }
 
-fn of_heap(form: &mut impl Form, h: &Heap) -> fmt::Result {
+fn of_heap(form: &mut dyn Form, h: &Heap) -> fmt::Result {
     for (name, value) in [
         ("running", u64::from(h.state != stats::State::Idle)),
         ("handed", h.handed),

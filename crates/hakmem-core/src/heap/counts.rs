@@ -179,6 +179,7 @@ pub struct OfClass {
 }
 
 /// What `heaps`, which are all there are, have counted of a class.
+#[inline(never)]
 pub fn of_class(heaps: impl Iterator<Item = &'static Heap>, class: usize) -> OfClass {
     let (mut events, mut existing) = ([0u64; EVENTS], 0);
     for (what, sum) in events.iter_mut().enumerate() {

@@ -39,7 +39,8 @@ fn head(arena: &Arena, segment: usize) -> &'static Meta {
 }
 
 /// Counts; calls `on_page` with each page of blocks. O(slots in use).
-pub fn count(mut on_page: impl FnMut(&'static Meta)) -> Census {
+#[inline(never)]
+pub fn count(on_page: &mut dyn FnMut(&'static Meta)) -> Census {
     let mut census = Census::default();
     for arena in arena::all() {
         let mut after_whale = 0;
@@ -56,7 +57,7 @@ pub fn count(mut on_page: impl FnMut(&'static Meta)) -> Census {
                 census.huge_segments += u64::from(head.segment().huge.load(Relaxed)) * u64::from(span);
                 after_whale = segment + room as usize;
             } else {
-                census.add_slots(head, &mut on_page);
+                census.add_slots(head, on_page);
             }
         }
     }
@@ -64,7 +65,7 @@ pub fn count(mut on_page: impl FnMut(&'static Meta)) -> Census {
 }
 
 impl Census {
-    fn add_slots(&mut self, head: &'static Meta, on_page: &mut impl FnMut(&'static Meta)) {
+    fn add_slots(&mut self, head: &'static Meta, on_page: &mut dyn FnMut(&'static Meta)) {
         let (active, empty) = head.segment().slots.states();
         let (mut slot, mut kept) = (0, 0);
         while slot < SLOTS {

@@ -67,6 +67,7 @@ pub fn frees_found(snapshot: &Snapshot, all: &counts::OfClass, class: usize) -> 
     all.returned + (sparse::returned(class) + snapshot.waiting[class]) as i64
 }
 
+#[inline(never)]
 pub fn of(snapshot: &Snapshot, class: usize) -> Class {
     let all = counts::of_class(thread::all_heaps(), class);
     let at = |what: Event| all.events[what as usize];

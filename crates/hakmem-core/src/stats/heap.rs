@@ -74,6 +74,7 @@ pub struct Heap {
     pub large_frees: u64,
 }
 
+#[inline(never)]
 pub fn of(heap: &'static heap::Heap) -> Heap {
     let (counts, outgoing) = (&heap.counts, &heap.outgoing);
     let state = match () {

@@ -48,6 +48,7 @@ pub struct Snapshot {
 
 impl Snapshot {
     /// Takes a snapshot. Waits for a pass of the purge, if there is one. O(heaps × classes + slots in use + blocks in lists).
+    #[inline(never)]
     pub fn take() -> Self {
         let mut this = Self::empty();
         // In a signal handler that interrupted us, what is guarded by locks must be left alone.
@@ -62,10 +63,11 @@ impl Snapshot {
     }
 
     /// Takes a snapshot of counters alone, in whatever state this thread is: for signal handlers. Takes no lock.
+    #[inline(never)]
     pub fn take_from_outside() -> Self {
         let mut this = Self::empty();
         this.running = thread::all_heaps().filter(|heap| thread::is_live(heap)).count() as u64;
-        this.census = census::count(|_| {});
+        this.census = census::count(&mut |_| {});
         this
     }
 
@@ -89,7 +91,7 @@ impl Snapshot {
                 self.waiting[class] += heap.resting(class);
             }
         }
-        self.census = census::count(|page| {
+        self.census = census::count(&mut |page| {
             let owner = page.owner();
             if owner.is_null() || owner == sparse::owner() {
                 return;

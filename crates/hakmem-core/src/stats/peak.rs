@@ -11,6 +11,8 @@ static SEEN: AtomicU64 = AtomicU64::new(0);
 static BYTES: [AtomicU64; CLASSES] = [const { AtomicU64::new(0) }; CLASSES];
 
 /// The live bytes have reached `peak`, higher than ever. O(heaps × classes), a few times for each doubling of the peak.
+#[cold]
+#[inline(never)]
 pub fn note(peak: u64) {
     let seen = SEEN.load(Relaxed);
     if peak < seen + seen / 16 || SEEN.compare_exchange(seen, peak, Relaxed, Relaxed).is_err() {

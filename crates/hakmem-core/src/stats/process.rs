@@ -76,6 +76,7 @@ pub struct Stats {
     pub syscalls: [Syscall; SYSCALLS],
 }
 
+#[inline(never)]
 pub fn of(snapshot: &Snapshot) -> Stats {
     let mut s = Stats::default();
     let (mut received, mut found) = (0, 0);
