@@ -231,15 +231,18 @@ fn heaps_of_many_threads_are_used_again() {
     let crowd = || {
         let barrier = std::sync::Barrier::new(40);
         thread::scope(|scope| {
-            for _ in 0..40 {
-                scope.spawn(|| {
-                    let ranges = Ranges::default();
-                    let mut oracle = Oracle::new(C, &ranges, 1);
-                    let block = oracle.alloc(layout(40));
-                    barrier.wait();
-                    oracle.dealloc(block);
-                });
-            }
+            let life = || {
+                let ranges = Ranges::default();
+                let mut oracle = Oracle::new(C, &ranges, 1);
+                let block = oracle.alloc(layout(40));
+                barrier.wait();
+                oracle.dealloc(block);
+            };
+            let threads: Vec<_> = (0..40).map(|_| scope.spawn(life)).collect();
+            // Joined: the scope's end does not wait for what threads do when they end.
+            threads
+                .into_iter()
+                .for_each(|thread| thread.join().expect("a thread failed"));
         });
         stats::process().heaps
     };
