@@ -5,9 +5,8 @@
 //! what they allocate comes from a heap borrowed for the one call.
 //!
 //! Rules
-//! 1. A heap's owner is who moved `state` from IDLE to LIVE (for as long as its word points there) or to TIDY (for the
-//!    merging of an idle heap's mail); acquire when it is moved, release when it is moved back. Popping a heap from the
-//!    pool gives the right to wait for it, so that each has one next owner.
+//! 1. Who has a heap: see `proto::tenure`. Popping one from the pool gives the right to wait for it, so that each has
+//!    one next owner.
 //! 2. The thread's word is set before anything is called that may itself allocate (`pthread_*`).
 //! 3. Locks are taken in the order foreign, purge, heaps, sparse, whale, arena; fork holds them all.
 
@@ -15,9 +14,11 @@ mod tls;
 
 use crate::arena::PAGE;
 use crate::heap::Heap;
+use crate::mutant::{Mutant, is};
 use crate::page::{Kind, Meta};
 use crate::proto::lock::Lock;
 use crate::proto::pool::Pool;
+use crate::proto::tenure::With;
 use crate::size_class::CLASS16;
 use crate::sync::{
     AtomicPtr, AtomicU8, AtomicU32, AtomicU64,
@@ -25,20 +26,15 @@ use crate::sync::{
 };
 use crate::{arena, foreign, os, purge, segment, sparse, whale};
 use core::cell::UnsafeCell;
+use core::ffi::c_void;
 use core::ptr::null_mut;
 
+#[cfg(shuttle)]
+pub use tls::forget_all;
 pub use tls::{State, front, state};
 
 /// Heaps are a page of memory apart; a heap's number is its address in such units.
 const HEAP_SHIFT: u32 = 12;
-/// A heap's `state`: in the pool, or on the way there or from there.
-const IDLE: u32 = 0;
-/// A thread has it.
-pub const LIVE: u32 = 1;
-/// Unfit for allocation since a fork; it may still be in the pool, and is dropped when it comes up.
-const LOST: u32 = 2;
-/// In the pool, but somebody is merging its mail.
-const TIDY: u32 = 3;
 
 static POOL: Pool = Pool::new();
 /// Every heap ever made, newest first.
@@ -53,7 +49,7 @@ static QUARRY: Quarry = Quarry(UnsafeCell::new((None, 0)));
 static HEAPS_LOCK: Lock = Lock::new();
 
 static KEY: AtomicU32 = AtomicU32::new(NO_KEY);
-const NO_KEY: u32 = u32::MAX;
+const NO_KEY: os::Key = os::Key::MAX;
 const UNBORN: u8 = 0;
 const BEING_BORN: u8 = 1;
 const READY: u8 = 2;
@@ -104,8 +100,7 @@ fn settle() -> Option<&'static Heap> {
     tls::set_live(heap); // Rule 2.
     // If there is no key, or it cannot be set (out of memory), the heap is not given back when the thread ends.
     if let Some(key) = process_key() {
-        // SAFETY: a valid key.
-        unsafe { libc::pthread_setspecific(key, core::ptr::from_ref(heap).cast()) };
+        os::set_exit_value(key, core::ptr::from_ref(heap).cast());
     }
     Some(heap)
 }
@@ -114,17 +109,11 @@ fn settle() -> Option<&'static Heap> {
 fn adopt() -> Option<&'static Heap> {
     while let Some(id) = POOL.pop(|id| &heap_by_id(id).link) {
         let heap = heap_by_id(id);
-        loop {
-            match heap.state.compare_exchange_weak(IDLE, LIVE, Acquire, Relaxed) {
-                Ok(_) => return Some(heap),
-                Err(LOST) => break,
-                Err(_) => crate::sync::spin(), // Being tidied: a matter of its mail.
-            }
+        if heap.tenure.adopt() {
+            return Some(heap);
         }
     }
-    let heap = make()?;
-    heap.state.store(LIVE, Relaxed);
-    Some(heap)
+    make().filter(|heap| heap.tenure.adopt())
 }
 
 /// The thread ends: its heap goes back to the pool with everything that is still live in it.
@@ -135,7 +124,7 @@ fn abandon(heap: &'static Heap) {
 }
 
 fn put_back(heap: &'static Heap) {
-    heap.state.store(IDLE, Release);
+    heap.tenure.give_up();
     POOL.push(id_of(heap), &heap.link);
 }
 
@@ -190,7 +179,7 @@ fn make() -> Option<&'static Heap> {
 }
 
 /// The key whose destructor gives heaps back; registers it and the fork handlers the first time.
-fn process_key() -> Option<libc::pthread_key_t> {
+fn process_key() -> Option<os::Key> {
     if PROCESS.load(Acquire) != READY {
         be_born();
     }
@@ -201,15 +190,9 @@ fn process_key() -> Option<libc::pthread_key_t> {
 #[cold]
 fn be_born() {
     if PROCESS.compare_exchange(UNBORN, BEING_BORN, Acquire, Acquire).is_ok() {
-        let mut key = 0;
-        // SAFETY: plain registrations of functions that live as long as the process; what they allocate is served,
-        // since this thread has a heap (rule 2).
-        unsafe {
-            if libc::pthread_key_create(&mut key, Some(on_exit)) != 0 {
-                key = NO_KEY;
-            }
-            libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(after_fork_in_child));
-        }
+        // What these allocate is served, since this thread has a heap (rule 2).
+        let key = os::make_exit_key(on_exit).unwrap_or(NO_KEY);
+        os::at_fork(before_fork, after_fork, after_fork_in_child);
         KEY.store(key, Relaxed);
         PROCESS.store(READY, Release);
         return;
@@ -227,8 +210,7 @@ extern "C" fn on_unload() {
     }
     let key = KEY.swap(NO_KEY, Relaxed);
     if key != NO_KEY {
-        // SAFETY: the key was created in `be_born`.
-        unsafe { libc::pthread_key_delete(key) };
+        os::drop_exit_key(key);
     }
     purge::stop();
 }
@@ -237,7 +219,7 @@ extern "C" fn on_unload() {
 #[unsafe(link_section = ".fini_array")]
 static ON_UNLOAD: extern "C" fn() = on_unload;
 
-unsafe extern "C" fn on_exit(heap: *mut libc::c_void) {
+unsafe extern "C" fn on_exit(heap: *mut c_void) {
     if let State::Live(own) = tls::state()
         && core::ptr::eq(own, heap.cast())
     {
@@ -249,9 +231,8 @@ unsafe extern "C" fn on_exit(heap: *mut libc::c_void) {
 /// Merges what was freed into idle heaps, so that their empty pages become anybody's. O(heaps + their mail).
 pub fn tidy_idle() {
     for heap in all_heaps() {
-        if heap.has_mail() && heap.state.compare_exchange(IDLE, TIDY, Acquire, Relaxed).is_ok() {
-            heap.collect();
-            heap.state.store(IDLE, Release);
+        if heap.has_mail() {
+            heap.tenure.tidy(|| heap.collect());
         }
     }
 }
@@ -274,7 +255,8 @@ extern "C" fn before_fork() {
     FORK_LOCK.acquire_as(me);
     let mut taken = 0;
     for (i, lock) in LOCKS.iter().enumerate() {
-        if !lock.is_held_by(me) {
+        let left_out = is(Mutant::ForkLeavesALock) && core::ptr::eq(*lock, &arena::LOCK);
+        if !lock.is_held_by(me) && !left_out {
             lock.acquire_as(me);
             taken |= 1 << i;
         }
@@ -312,16 +294,16 @@ extern "C" fn after_fork_in_child() {
     let own = front();
     for heap in all_heaps() {
         heap.reset_counts();
-        let state = heap.state.load(Relaxed);
-        if core::ptr::eq(&heap.front, own) || !matches!(state, LIVE | TIDY) {
+        let with = heap.tenure.with();
+        if core::ptr::eq(&heap.front, own) || with == With::Nobody {
             continue;
         }
         if !heap.after_fork() {
-            heap.state.store(LOST, Relaxed);
-        } else if state == LIVE {
+            heap.tenure.lose();
+        } else if with == With::Thread {
             put_back(heap);
         } else {
-            heap.state.store(IDLE, Relaxed); // It is in the pool, or its adopter is gone.
+            heap.tenure.give_up(); // It is in the pool, or its adopter is gone.
         }
     }
 }
