@@ -67,10 +67,10 @@ fn a_heap_is_adopted_while_its_mail_is_merged() {
                     own.drain(..).for_each(|block| oracle.dealloc(block));
                 })
             };
-            frees.join().unwrap();
             let adopters = [adopts(2), adopts(3)];
             model::trim();
             model::trim();
+            frees.join().unwrap();
             for adopter in adopters {
                 adopter.join().unwrap();
             }
