@@ -12,12 +12,15 @@
 //! 1. `HOT` describes the first arena. It is written once, before the first block is handed out: so whoever holds a
 //!    block of ours reads it without a race. Who frees something else (NULL, say) while another thread makes the
 //!    process's very first allocation may read old words; with those a pointer is out of range, and on the slow path
-//!    `find` has the last word.
+//!    `find` has the last word. Only the limit is ever written again, when the arena's tail is given up (`space`).
 //! 2. A segment belongs to whoever `take_run` gave it to, until `give_run`. `used`, `committed` and `top` change
 //!    under the lock only.
 //! 3. A segment in nobody's hands is clean: not resident, zero.
-//! 4. Metadata is readable for ever from the moment its arena is known, used or not.
+//! 4. Metadata is readable for ever from the moment its arena is known, used or not; but not that of a tail that was
+//!    given up, if its groups were never in use.
 //! 5. Addresses become pointers in `os::at` and nowhere else in the crate.
+
+mod space;
 
 use crate::os;
 pub use crate::os::at;
@@ -28,6 +31,8 @@ use crate::sync::{
 };
 use core::cell::UnsafeCell;
 use core::ptr::null_mut;
+pub use space::fit_limit;
+use space::{give_up, reserve_some};
 
 /// log2 of the page size in bytes.
 pub const PAGE_SHIFT: u32 = 16;
@@ -49,9 +54,6 @@ pub const ROWS: usize = LEVELS + 1;
 pub const DIRTY_ROW: usize = LEVELS;
 
 const MAX_ARENAS: usize = 64;
-const SMALLEST: usize = 16 << 20;
-/// No process has more user address space than this.
-const LARGEST: usize = 1 << 44;
 
 /// What the fast path of `free` reads, in one line.
 #[repr(C, align(64))]
@@ -100,7 +102,7 @@ impl Hot {
         unsafe { *self.metas.get() }
     }
 
-    /// Rule 1's one writing. Releases, so that the metadata's address is there before a pointer can be in range.
+    /// Rule 1's writing. Releases, so that the metadata's address is there before a pointer can be in range.
     fn set(&self, metas: *mut u8, data: usize, bytes: usize) {
         // An address that escapes keeps the optimiser from scattering the words over several cache lines.
         core::hint::black_box(self);
@@ -108,6 +110,13 @@ impl Hot {
         unsafe {
             AtomicPtr::from_ptr(self.metas.get()).store(metas, Release);
             AtomicUsize::from_ptr(self.data.get()).store(data, Release);
+        }
+        self.set_limit(bytes);
+    }
+
+    fn set_limit(&self, bytes: usize) {
+        // SAFETY: as above.
+        unsafe {
             AtomicUsize::from_ptr(self.limit.get()).store(bytes, Release);
             AtomicUsize::from_ptr(self.limit16.get()).store(bytes / 16, Release);
         }
@@ -126,7 +135,12 @@ pub struct Group {
 /// A reserved range.
 pub struct Arena {
     data: AtomicUsize,
+    /// Segments that were reserved: the layout follows from it.
+    reserved: AtomicUsize,
+    /// Segments that there are. Only shrinks: see `space`.
     segments: AtomicUsize,
+    /// Segments whose metadata is there: those, and all of the groups in use.
+    known: AtomicUsize,
     groups: AtomicPtr<Group>,
     /// For each row, a bit for each group that has a bit set in it.
     summary: AtomicPtr<AtomicU64>,
@@ -140,7 +154,9 @@ pub struct Arena {
 static ARENAS: [Arena; MAX_ARENAS] = [const {
     Arena {
         data: AtomicUsize::new(0),
+        reserved: AtomicUsize::new(0),
         segments: AtomicUsize::new(0),
+        known: AtomicUsize::new(0),
         groups: AtomicPtr::new(null_mut()),
         summary: AtomicPtr::new(null_mut()),
         metas: AtomicPtr::new(null_mut()),
@@ -174,11 +190,23 @@ pub fn find(address: usize) -> Option<(&'static Arena, usize)> {
     })
 }
 
+/// The address of the page that a piece of metadata is about.
+#[inline]
+pub fn start_of(meta: usize) -> usize {
+    let offset = meta.wrapping_sub(HOT.metas().addr());
+    let from_start = offset << (PAGE_SHIFT - META.ilog2());
+    if offset >> META.ilog2() < HOT.limit() >> PAGE_SHIFT {
+        return HOT.data() + from_start;
+    }
+    let (arena, page) = of_meta(meta);
+    arena.page_address(page)
+}
+
 /// The arena that a piece of metadata belongs to, and its page number.
 pub fn of_meta(meta: usize) -> (&'static Arena, usize) {
     for arena in all() {
         let offset = meta.wrapping_sub(arena.metas.load(Relaxed).addr());
-        if offset / SEGMENT_META < arena.segments.load(Relaxed) {
+        if offset / SEGMENT_META < arena.known.load(Relaxed) {
             return (arena, offset / META);
         }
     }
@@ -212,7 +240,7 @@ impl Arena {
 
     /// The summary's word for group `group` in `row`, and its bit there.
     fn summary(&self, row: usize, group: usize) -> (&'static AtomicU64, u64) {
-        let words = summary_words(self.segments.load(Relaxed));
+        let words = summary_words(self.reserved.load(Relaxed));
         let at = self.summary.load(Relaxed).wrapping_add(row * words + group / 64);
         // SAFETY: inside the summary, which was made accessible with the first group, and is for ever.
         (unsafe { &*at }, 1 << (group % 64))
@@ -269,14 +297,16 @@ impl Arena {
         let data = (metas + segments * SEGMENT_META).next_multiple_of(SEGMENT);
         // The metadata of pages never used reads as zero: `Kind::Free`, no owner.
         if !os::make_readable(metas, segments * SEGMENT_META) {
-            os::unreserve(base, data + segments * SEGMENT - base);
+            give_up(base, data + segments * SEGMENT - base);
             return false;
         }
         self.summary.store(at(base).cast(), Relaxed);
         self.groups.store(at(first_group).cast(), Relaxed);
         self.metas.store(at(metas), Relaxed);
         self.data.store(data, Relaxed);
+        self.reserved.store(segments, Relaxed);
         self.segments.store(segments, Relaxed);
+        self.known.store(segments, Relaxed);
         true
     }
 
@@ -455,7 +485,7 @@ fn chain(n: usize) -> Option<&'static Arena> {
     let count = COUNT.load(Relaxed);
     let arena = ARENAS.get(usize::from(count))?;
     let least = n.checked_mul(SEGMENT)?;
-    if least > LARGEST || !arena.reserve(least) {
+    if least > space::LARGEST || !arena.reserve(least) {
         return None;
     }
     if count == 0 {
@@ -464,29 +494,4 @@ fn chain(n: usize) -> Option<&'static Arena> {
     }
     COUNT.store(count + 1, Release);
     Some(arena)
-}
-
-/// Reserves room for at least `least` bytes of segments, at best eight times the physical memory. Returns the base
-/// and the number of segments.
-fn reserve_some(least: usize) -> Option<(usize, usize)> {
-    let limit = os::address_limit();
-    let mut bytes = os::physical_memory().saturating_mul(8).clamp(1 << 30, LARGEST);
-    if limit < usize::MAX {
-        // Room for the program's own maps, and for further arenas.
-        bytes = bytes.min(limit / 8);
-    }
-    bytes = bytes.max(least).max(SMALLEST).next_multiple_of(SEGMENT);
-    loop {
-        let segments = bytes / SEGMENT;
-        let groups = segments.div_ceil(GROUP) * size_of::<Group>() + summary_bytes(segments) + align_of::<Group>();
-        let total = groups + PAGE + segments * SEGMENT_META + SEGMENT + bytes;
-        if let Some(base) = os::reserve(total) {
-            RESERVED.fetch_add(total, Relaxed);
-            return Some((base, segments));
-        }
-        if bytes <= least || bytes <= SMALLEST {
-            return None;
-        }
-        bytes = (bytes / 2).max(least).max(SMALLEST).next_multiple_of(SEGMENT);
-    }
 }

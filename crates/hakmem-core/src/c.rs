@@ -1,6 +1,6 @@
 //! The door for the C library: sizes only, every block aligned to 16.
 
-use crate::{foreign, front, options, purge, thread};
+use crate::{arena, foreign, front, guard, options, os, purge, thread};
 use core::ffi::c_char;
 use core::ptr::null_mut;
 
@@ -55,6 +55,8 @@ pub unsafe fn realloc(p: *mut u8, size: usize) -> *mut u8 {
         if let Some(at) = front::resize(p, old, size) {
             return at;
         }
+        // Freed as if it were one, it would come to lie on a list.
+        guard::check_start(p);
         let to = front::alloc16(size);
         if to.is_null() {
             // A block that is to shrink can stay.
@@ -96,6 +98,21 @@ pub fn trim() -> bool {
         heap.collect();
     }
     purge::all() > 0
+}
+
+/// To be called before the process's address space is limited (RLIMIT_AS) to `bytes`, less than it is now: gives back
+/// what the reservation has beyond what is in use, so that the program can still map things. O(all memory in use).
+pub fn fit_address_limit(bytes: usize) {
+    // In a signal handler that interrupted us, the limit has to do without.
+    if !thread::holds_a_lock() {
+        purge::all();
+        arena::fit_limit(bytes);
+    }
+}
+
+/// Bytes that the process's address space is limited to; usize::MAX if it is not.
+pub fn address_limit() -> usize {
+    os::address_limit()
 }
 
 /// Reads the `HAKMEM_…` options from a NULL-terminated environment block.

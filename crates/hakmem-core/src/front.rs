@@ -17,7 +17,6 @@ use crate::large::{self, LARGE_MAX};
 use crate::page::{self, Block, Kind, Meta};
 use crate::proto::inbox::Link;
 use crate::size_class::{self, MEDIUM_MAX, SMALL_MAX};
-use crate::sync::Ordering::Relaxed;
 use crate::thread::{self, State};
 use crate::{foreign, guard, os, purge, whale};
 use core::ptr::{NonNull, null_mut};
@@ -143,13 +142,30 @@ fn no_memory() -> *mut u8 {
 /// More than the classes hold, or a larger alignment than their pages have.
 #[cold]
 #[inline(never)]
-fn alloc_big(n: usize, align: usize, zeroed: bool) -> *mut u8 {
+pub fn alloc_big(n: usize, align: usize, zeroed: bool) -> *mut u8 {
+    if n <= LARGE_MAX
+        && align <= PAGE
+        && let State::Live(heap) = thread::state()
+        && let Some(meta) = heap.cached_large(n)
+    {
+        let p = meta.start();
+        if zeroed {
+            // SAFETY: just allocated; it holds n bytes.
+            unsafe { p.write_bytes(0, n) };
+        }
+        return p;
+    }
+    alloc_big_anew(n, align, zeroed)
+}
+
+#[inline(never)]
+fn alloc_big_anew(n: usize, align: usize, zeroed: bool) -> *mut u8 {
     if n > whale::TOO_LARGE || align > whale::TOO_LARGE {
         return no_memory();
     }
     let whole = || {
         if n <= LARGE_MAX && align <= PAGE {
-            return thread::with_heap(|heap| heap.alloc_large(n));
+            return thread::with_heap(|heap| heap.fresh_large(n));
         }
         whale::alloc(n, align)
     };
@@ -235,7 +251,7 @@ pub unsafe fn free16(p: *mut u8) {
 #[cfg(all(target_arch = "x86_64", not(any(miri, shuttle, sanitizer))))]
 #[inline(always)]
 unsafe fn is_own(page: *const Meta) -> bool {
-    const { assert!(core::mem::offset_of!(Meta, owner) == 0) };
+    const { assert!(page::OWNER_WORD == 0) };
     // SAFETY: reads a word that is readable for ever (`arena` rule 4); that it may change meanwhile: `page` rule 1.
     unsafe {
         core::arch::asm!(
@@ -258,7 +274,7 @@ unsafe fn is_own(page: *const Meta) -> bool {
 #[inline(always)]
 unsafe fn is_own(page: *const Meta) -> bool {
     // SAFETY: passed on.
-    core::ptr::eq(thread::front(), unsafe { (*page).owner.load(Relaxed) }.cast())
+    core::ptr::eq(thread::front(), unsafe { (*page).owner_word() }.cast())
 }
 
 /// Frees a block whose size was at most `MEDIUM_MAX` and whose alignment may be 8: it is ours for certain.
@@ -292,7 +308,7 @@ pub unsafe fn free_known(p: *mut u8) {
 #[inline(never)]
 unsafe extern "C" fn free_counted_down(page: *const Meta) {
     // SAFETY: the caller found the page by arithmetic, and that this thread has the heap that owns it.
-    let (page, heap) = unsafe { (&*page, &*(*page).owner.load(Relaxed).cast::<Heap>()) };
+    let (page, heap) = unsafe { (&*page, &*(*page).owner().cast::<Heap>()) };
     heap.counted_down(page);
     if heap.released.get() {
         note_released(heap);
@@ -326,38 +342,78 @@ unsafe extern "C" fn free_elsewhere_from(p: *mut u8, site: usize) {
     unsafe { free_found(p, 16, site) }
 }
 
-/// Frees `p`, whatever it is; a block of ours is a multiple of `align`.
+/// Frees `p`, whatever it is; a block of ours is a multiple of `align`, a power of two.
 ///
 /// # Safety
 /// As [`free16`].
 #[inline(never)]
 unsafe fn free_found(p: *mut u8, align: usize, site: usize) {
-    if p.is_null() {
-        return;
-    }
     let Some(meta) = page::lookup(p) else {
         // SAFETY: passed on.
-        return unsafe { foreign::free(p, site) };
+        return unsafe { free_foreign(p, site) };
     };
     // Only pages of blocks have owners: for the most of what comes here one line of metadata is enough.
     let page = meta.head_of_block();
-    let owner = page.owner.load(Relaxed);
-    if !owner.is_null() {
-        if !p.addr().is_multiple_of(align) {
-            guard::not_a_block(p, Some(meta));
-        }
-        // SAFETY: a block of a page that has an owner.
-        return unsafe { free_block(page, owner, p.cast()) };
+    let owner = page.owner();
+    if owner.is_null() {
+        // SAFETY: passed on.
+        return unsafe { free_whole(p, meta) };
     }
+    if p.addr() & (align - 1) != 0 {
+        guard::not_a_block(p, Some(meta));
+    }
+    // SAFETY: a block of a page that has an owner.
+    unsafe { free_block(page, owner, p.cast()) };
+}
+
+/// NULL, or a pointer that is not ours.
+///
+/// # Safety
+/// As [`free16`].
+#[cold]
+#[inline(never)]
+unsafe fn free_foreign(p: *mut u8, site: usize) {
+    if !p.is_null() {
+        // SAFETY: passed on.
+        unsafe { foreign::free(p, site) };
+    }
+}
+
+/// Frees a large block or a whale, in the slot of `meta`.
+///
+/// # Safety
+/// As [`free16`].
+#[inline(never)]
+unsafe fn free_whole(p: *mut u8, meta: &'static Meta) {
     let kind = meta.kind();
-    if !matches!(kind, Kind::Large | Kind::Whale) || p != meta.start() {
+    // They start where their first slot does; the others have no kind.
+    if !matches!(kind, Kind::Large | Kind::Whale) || !p.addr().is_multiple_of(PAGE) {
         guard::not_a_block(p, Some(meta));
     }
     // SAFETY: the start of a live allocation, and the caller's to free.
+    unsafe {
+        if kind == Kind::Large
+            && let State::Live(heap) = thread::state()
+        {
+            if heap.free_large(meta) {
+                purge::tick();
+            }
+            return;
+        }
+        free_whole_slow(meta, kind);
+    }
+}
+
+/// Frees a whale, or a large block from a thread that has no heap.
+///
+/// # Safety
+/// It is live and the caller's to free.
+#[inline(never)]
+unsafe fn free_whole_slow(meta: &'static Meta, kind: Kind) {
+    // SAFETY: passed on.
     let released = unsafe {
-        match (kind, thread::state()) {
-            (Kind::Large, State::Live(heap)) => heap.free_large(meta),
-            (Kind::Large, _) => large::free(None, meta),
+        match kind {
+            Kind::Large => large::free(None, meta),
             _ => whale::free(meta) > 0,
         }
     };
@@ -366,25 +422,54 @@ unsafe fn free_found(p: *mut u8, align: usize, site: usize) {
     }
 }
 
-/// Frees a block of a page, which may be this thread's (in its later slots, or in a further arena).
+/// Frees a block of a page, which may be this thread's: a medium one, or in a further arena.
 ///
 /// # Safety
 /// The block is live, of `page`, whose heap is `owner`, and the caller's to free.
+#[inline(always)]
 unsafe fn free_block(page: &'static Meta, owner: *mut page::Owner, block: *mut Block) {
-    // SAFETY: passed on; which heap the thread has was just asked.
+    // SAFETY: passed on; the owner is this thread's heap, whose front is its beginning.
+    unsafe {
+        if core::ptr::eq(thread::front(), owner.cast()) {
+            if (*owner.cast::<Heap>()).push_kept(page, block) {
+                free_counted_down(page);
+            }
+            return;
+        }
+        free_other(page, owner, block);
+    }
+}
+
+/// Frees a block of another heap's page.
+///
+/// # Safety
+/// As [`free_block`].
+#[inline(always)]
+unsafe fn free_other(page: &'static Meta, owner: *mut page::Owner, block: *mut Block) {
+    // SAFETY: passed on.
+    unsafe {
+        if let State::Live(heap) = thread::state()
+            && heap.free_into_open(page, block)
+        {
+            return;
+        }
+        free_other_slow(page, owner, block);
+    }
+}
+
+/// The same where no parcel is open for the page.
+///
+/// # Safety
+/// As [`free_block`].
+#[inline(never)]
+unsafe fn free_other_slow(page: &'static Meta, owner: *mut page::Owner, block: *mut Block) {
+    // SAFETY: passed on.
     unsafe {
         match thread::state() {
-            State::Live(heap) if core::ptr::eq(heap.owner(), owner) => {
-                if Heap::push_freed(page, block) {
-                    free_counted_down(page);
-                }
-            }
             State::Live(heap) => heap.free_remote(page, block),
             // Its first call, and others will follow: it gets a heap for its parcels. That may be the owner, unless the
             // page was set aside before the heap was had.
-            State::Empty if thread::with_heap(|_| Some(())).is_some() => {
-                free_block(page, page.owner.load(Relaxed), block);
-            }
+            State::Empty if thread::with_heap(|_| Some(())).is_some() => free_block(page, page.owner(), block),
             // A thread without a heap sends the block by itself.
             State::Empty | State::Dead => Heap::send_one(page, owner, block),
         }
@@ -403,7 +488,7 @@ unsafe fn free_block(page: &'static Meta, owner: *mut page::Owner, block: *mut B
 pub unsafe fn size_of_block(p: *mut u8) -> Option<usize> {
     let meta = page::lookup(p)?;
     let head = meta.head_of_block();
-    if head.owner.load(Relaxed).is_null() {
+    if head.owner().is_null() {
         return Some(size_of_whole(p, meta));
     }
     Some(head.block_size.get() as usize)

@@ -44,6 +44,9 @@ fn class_of(layout: Layout) -> Option<usize> {
 #[inline(never)]
 fn alloc_classless(layout: Layout, zeroed: bool) -> *mut u8 {
     // All larger blocks start at multiples of 64 KiB.
+    if layout.size() > MEDIUM_MAX {
+        return front::alloc_big(layout.size(), layout.align(), zeroed);
+    }
     front::alloc_aligned(layout.size(), layout.align().max(16), zeroed)
 }
 

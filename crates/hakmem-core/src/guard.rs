@@ -5,7 +5,7 @@
 //! blocks freed twice and links overwritten after a free.
 
 use crate::os;
-use crate::page::{Block, Kind, Meta};
+use crate::page::{self, Block, Kind, Meta};
 use crate::proto::inbox::Link;
 use core::fmt::{self, Write};
 
@@ -42,18 +42,21 @@ pub fn fatal(what: fmt::Arguments<'_>) -> ! {
 
 /// `p`, a block of `page`, was freed although it is free.
 #[cold]
+#[inline(never)]
 pub fn double_free(p: *mut u8, page: &Meta) -> ! {
     fatal(format_args!("double free of {p:p}, a block of {} bytes", page.block_size.get()))
 }
 
 /// A list does not add up; `p` is where that was seen.
 #[cold]
+#[inline(never)]
 pub fn corrupt(p: *mut u8) -> ! {
     fatal(format_args!("corrupt free list at {p:p}: a block was freed twice or written to after it was freed"))
 }
 
 /// `p` points into an arena but is no live block there.
 #[cold]
+#[inline(never)]
 pub fn not_a_block(p: *mut u8, meta: Option<&Meta>) -> ! {
     let Some(meta) = meta else {
         fatal(format_args!("invalid pointer {p:p}: inside the arena, in memory that was never handed out"));
@@ -68,6 +71,16 @@ pub fn not_a_block(p: *mut u8, meta: Option<&Meta>) -> ! {
         Kind::Large | Kind::Whale => {
             fatal(format_args!("invalid pointer {p:p}: inside the allocation that starts at {:p}", meta.start()))
         }
+    }
+}
+
+/// Ends the process if `p`, which lies in a page of blocks, is not where one of them starts. A division: for slow paths.
+pub fn check_start(p: *mut u8) {
+    let Some(meta) = page::lookup(p) else { return };
+    let head = meta.head_of_block();
+    let offset = (p.addr() - head.start().addr()) as u32;
+    if !head.owner().is_null() && offset.checked_rem(head.block_size.get()) != Some(0) {
+        not_a_block(p, Some(meta));
     }
 }
 

@@ -52,21 +52,32 @@ impl Cache {
     }
 
     /// Keeps an allocation that was freed, or lets it go. True if any slots were let go.
+    #[inline]
     fn put(&self, meta: &Meta, span: u32) -> bool {
-        let mut let_go = false;
-        loop {
-            let free = self.ways.iter().find(|way| way.get().is_null());
-            if let Some(way) = free
-                && self.slots.get() + span <= KEPT_SLOTS
-            {
-                way.set(meta.raw());
-                self.slots.set(self.slots.get() + span);
-                return let_go;
-            }
+        if self.put_if_room(meta, span) {
+            return false;
+        }
+        self.make_room(meta, span);
+        true
+    }
+
+    #[inline]
+    fn put_if_room(&self, meta: &Meta, span: u32) -> bool {
+        let slots = self.slots.get() + span;
+        let free = self.ways.iter().find(|way| way.get().is_null());
+        let Some(way) = free.filter(|_| slots <= KEPT_SLOTS) else { return false };
+        way.set(meta.raw());
+        self.slots.set(slots);
+        true
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn make_room(&self, meta: &Meta, span: u32) {
+        while !self.put_if_room(meta, span) {
             let victim = self.victim.get();
             self.victim.set((victim + 1) % WAYS as u32);
             self.let_go(&self.ways[victim as usize]);
-            let_go = true;
         }
     }
 
@@ -97,17 +108,18 @@ fn slots_for(n: usize) -> u32 {
     n.div_ceil(PAGE) as u32
 }
 
-/// Takes room for `n` ≤ LARGE_MAX bytes, aligned to 64 KiB. The flag says whether it is zero. None: out of memory.
-pub fn alloc(cache: &Cache, n: usize) -> Option<(&'static Meta, bool)> {
+/// Takes room for `n` ≤ LARGE_MAX bytes, aligned to 64 KiB, from a heap's cache. None: it has none.
+pub fn cached(cache: &Cache, n: usize) -> Option<&'static Meta> {
+    let meta = cache.take(slots_for(n))?;
+    meta.set_kind(Kind::Large);
+    Some(meta)
+}
+
+/// Takes it from a segment. The flag says whether it is zero. None: out of memory.
+pub fn fresh(n: usize) -> Option<(&'static Meta, bool)> {
     let span = slots_for(n);
-    let (meta, zero) = match cache.take(span) {
-        Some(meta) => (meta, false),
-        None => {
-            let (meta, zero) = segment::claim(span)?;
-            meta.span.store(span, Relaxed);
-            (meta, zero)
-        }
-    };
+    let (meta, zero) = segment::claim(span)?;
+    meta.span.store(span, Relaxed);
     meta.set_kind(Kind::Large);
     Some((meta, zero))
 }

@@ -80,3 +80,6 @@ mod usage;
 mod whale;
 #[cfg(not(loom))]
 pub use global::Hakmem;
+#[cfg(feature = "fault-injection")]
+#[doc(hidden)]
+pub use os::faults;

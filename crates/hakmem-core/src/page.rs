@@ -96,8 +96,8 @@ pub enum Place {
 #[repr(C, align(128))]
 pub struct Meta {
     // The owner's line (rule 1).
-    /// The heap whose blocks these are.
-    pub owner: AtomicPtr<Owner>,
+    /// The heap whose blocks these are, and `MEDIUM`: see `Meta::owner`.
+    owner_word: AtomicPtr<Owner>,
     /// Freed blocks.
     pub free: Cell<*mut Block>,
     /// The countdown.
@@ -161,7 +161,45 @@ pub struct SegmentMeta {
     pub huge: AtomicU8,
 }
 
+/// Offset of the word that `free` compares with the thread's.
+pub const OWNER_WORD: usize = core::mem::offset_of!(Meta, owner_word);
+
+/// In the owner's word of pages of several slots: no thread's word is equal to it, so that `free` leaves their blocks to the
+/// path for medium ones, wherever they start.
+const MEDIUM: usize = 1;
+
 impl Meta {
+    /// The heap whose blocks these are. Null: nobody's, or no page of blocks.
+    #[inline]
+    pub fn owner(&self) -> *mut Owner {
+        self.owner_word().map_addr(|word| word & !MEDIUM)
+    }
+
+    /// What `free` compares with the thread's word.
+    #[inline]
+    pub fn owner_word(&self) -> *mut Owner {
+        self.owner_word.load(Relaxed)
+    }
+
+    /// Makes the page `owner`'s, which is not null. Its length is set.
+    #[inline]
+    pub fn set_owner(&self, owner: *mut Owner) {
+        let medium = if self.span.load(Relaxed) > 1 { MEDIUM } else { 0 };
+        self.owner_word.store(owner.map_addr(|word| word | medium), Relaxed);
+    }
+
+    /// Makes the page nobody's (rule 2).
+    #[inline]
+    pub fn clear_owner(&self) {
+        self.owner_word.store(null_mut(), Relaxed);
+    }
+
+    /// True for a page of several slots that has an owner.
+    #[inline]
+    pub fn is_medium(&self) -> bool {
+        self.owner_word().addr() & MEDIUM != 0
+    }
+
     /// What the slot is used for.
     #[inline]
     pub fn kind(&self) -> Kind {
@@ -204,8 +242,7 @@ impl Meta {
 
     /// The first byte of the slot.
     pub fn start(&self) -> *mut u8 {
-        let (arena, page) = self.place_in_arena();
-        arena::at(arena.page_address(page))
+        arena::at(arena::start_of(core::ptr::from_ref(self).addr()))
     }
 
     /// The arena and the segment's number there.
@@ -233,7 +270,7 @@ impl Meta {
     /// the second line is read for the others alone.
     #[inline]
     pub fn head_of_block(&'static self) -> &'static Meta {
-        if self.owner.load(Relaxed).is_null() { self.head() } else { self }
+        if self.owner().is_null() { self.head() } else { self }
     }
 
     /// A raw pointer, for lists of pages.
@@ -258,12 +295,12 @@ impl Meta {
         self.span.store(span, Relaxed);
         for i in 1..span {
             let follow = self.forward(i);
-            follow.owner.store(null_mut(), Relaxed);
+            follow.clear_owner();
             follow.back.store(i as u8, Relaxed);
             follow.set_kind(Kind::Follow);
         }
         self.set_kind(Kind::Page);
-        self.owner.store(owner, Relaxed);
+        self.set_owner(owner);
     }
 
     /// Its length.
@@ -286,7 +323,7 @@ impl Meta {
 
     /// Ends the page: freeing into it is an error from now on (rule 2).
     pub fn close(&self) {
-        self.owner.store(null_mut(), Relaxed);
+        self.clear_owner();
         for i in 0..self.span.load(Relaxed) {
             self.forward(i).set_kind(Kind::Free);
         }

@@ -39,6 +39,8 @@ pub static HUGE_FROM_SEGMENTS: Knob = Knob::new(32);
 pub static DECAY_MS: Knob = Knob::new(500);
 /// MiB of idle free memory at which the scavenger thread is made; 0: never.
 pub static SCAVENGE_MIB: Knob = Knob::new(16);
+/// MiB of free memory that may stay when a thread ends; what is beyond goes back at once.
+pub static ENDED_MIB: Knob = Knob::new(4);
 /// What is done with foreign pointers: see [`Foreign`].
 pub static FOREIGN: Knob = Knob::new(Foreign::Forward as u32);
 /// Foreign frees at which their call site is reported.

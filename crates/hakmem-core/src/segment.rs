@@ -98,12 +98,39 @@ fn choose_huge(head: &Meta, n: u32) {
     }
 }
 
-/// Takes the wish for huge pages back from the segment of `page`.
+/// Takes the wish for huge pages back from the segment of `page`, of which a part was given back: or the kernel would fill
+/// that again. A huge page is resident as a whole, so the UNUSED slots are given back too.
 pub fn refuse_huge(page: &Meta) {
-    if page.segment().huge.swap(0, Relaxed) != 0 {
-        let (arena, segment) = page.segment_in_arena();
-        os::refuse_huge(head_of(arena, segment).start().addr(), SEGMENT);
+    let meta = page.segment();
+    if meta.huge.load(Relaxed) == 0 || meta.huge.swap(0, Relaxed) == 0 {
+        return;
     }
+    let (arena, segment) = page.segment_in_arena();
+    let head = head_of(arena, segment);
+    os::refuse_huge(head.start().addr(), SEGMENT);
+    let mask = meta.slots.claim_unused();
+    if mask != 0 {
+        give_back(head, mask);
+        // SAFETY: just claimed. What was not given back is as it was: zero.
+        unsafe { meta.slots.release(mask, false) };
+        relist(arena, segment);
+    }
+}
+
+/// Gives the slots of `mask`, which are the caller's, back to the system, neighbours by one call. Returns the mask of those
+/// for which it worked.
+fn give_back(head: &Meta, mask: u32) -> u32 {
+    let (mut rest, mut given) = (mask, 0);
+    while rest != 0 {
+        let first = rest.trailing_zeros();
+        let n = (rest >> first).trailing_ones();
+        let piece = run(first, n);
+        rest &= !piece;
+        if os::purge(head.forward(first).start().addr(), n as usize * PAGE) {
+            given |= piece;
+        }
+    }
+    given
 }
 
 /// Counts bytes of carved small blocks, in steps that a heap chooses.
@@ -155,22 +182,12 @@ pub fn purge(arena: &'static Arena, segment: usize, now: u32, decay: u32) -> usi
     }
     arena.unlist(DIRTY_ROW, segment);
     let mask = meta.slots.claim_empty();
-    let (mut rest, mut kept, mut given) = (mask, 0, 0);
-    while rest != 0 {
-        let first = rest.trailing_zeros();
-        let n = (rest >> first).trailing_ones();
-        let piece = run(first, n);
-        rest &= !piece;
-        if os::purge(head.forward(first).start().addr(), n as usize * PAGE) {
-            given += n as usize * PAGE;
-        } else {
-            kept |= piece;
-        }
-    }
+    let clean = give_back(head, mask);
+    let (kept, given) = (mask & !clean, clean.count_ones() as usize * PAGE);
     DIRTY.fetch_sub(given, Relaxed);
     // SAFETY: claimed above; the two masks are what was claimed.
     unsafe {
-        meta.slots.release(mask & !kept, false);
+        meta.slots.release(clean, false);
         if kept != 0 {
             // Locked memory, or no room for another map: tried again after another decay.
             meta.slots.release(kept, true);
@@ -187,6 +204,9 @@ pub fn purge(arena: &'static Arena, segment: usize, now: u32, decay: u32) -> usi
         unsafe { arena::give_run((arena, segment), 1) };
     } else {
         relist(arena, segment);
+        if given > 0 {
+            refuse_huge(head);
+        }
     }
     given
 }

@@ -21,7 +21,7 @@ use crate::proto::inbox::{Inbox, Link};
 use crate::proto::lock::Lock;
 use crate::segment;
 use crate::size_class::CLASSES;
-use crate::sync::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use crate::usage;
 use core::cell::Cell;
 use core::ptr::null_mut;
@@ -38,6 +38,9 @@ static CLASSES_HERE: AtomicU64 = AtomicU64::new(0);
 static FRESH_SLOTS: AtomicUsize = AtomicUsize::new(0);
 /// Blocks of each class that came back with pages given up here.
 static RETURNED: [AtomicU64; CLASSES] = [const { AtomicU64::new(0) }; CLASSES];
+
+/// Set in the child of a fork that was made in the middle of a change: nothing is done here any more.
+static GIVEN_UP: AtomicBool = AtomicBool::new(false);
 
 /// Pages that are looked at under the lock at a time.
 const STRIDE: usize = 64;
@@ -83,9 +86,16 @@ pub fn reset_counts() {
     }
 }
 
+/// In the child of a fork that was made in the middle of a change: the lists cannot be believed, so the pages stay as
+/// they are for ever, and what is freed of them is not used again.
+pub fn give_up_all() {
+    GIVEN_UP.store(true, Relaxed);
+    FRESH_SLOTS.store(0, Relaxed);
+}
+
 /// True if there is neither a page nor mail, for pages that were taken back, say.
 fn is_idle() -> bool {
-    CLASSES_HERE.load(Relaxed) == 0 && INBOX.is_empty()
+    GIVEN_UP.load(Relaxed) || CLASSES_HERE.load(Relaxed) == 0 && INBOX.is_empty()
 }
 
 impl State {
@@ -109,7 +119,7 @@ impl State {
     }
 
     fn unlink(&self, page: &Meta) {
-        debug_assert!(page.owner.load(Relaxed) == owner() && page.place.get() == Place::Sparse);
+        debug_assert!(page.owner() == owner() && page.place.get() == Place::Sparse);
         let (prev, next) = (page.prev.get(), page.next.get());
         // SAFETY: rule 1.
         unsafe {
@@ -137,7 +147,7 @@ impl State {
             unsafe {
                 let (this, length) = (parcel, Parcel::len(parcel));
                 parcel = Parcel::next(parcel);
-                let now = page.owner.load(Relaxed);
+                let now = page.owner();
                 if now != owner() {
                     if now.is_null() {
                         guard::corrupt(block);
@@ -180,11 +190,14 @@ fn give_up(page: &Meta) {
 
 /// Sets a page aside, which is in no queue any more. False: it is still the caller's. O(1).
 pub fn set_aside(page: &Meta) -> bool {
+    if GIVEN_UP.load(Relaxed) {
+        return false;
+    }
     let Some(_held) = LOCK.try_lock() else { return false };
     page.stamp.store(os::now_ms(), Relaxed);
     page.dug.set(false);
     page.place.set(Place::Sparse);
-    page.owner.store(owner(), Relaxed);
+    page.set_owner(owner());
     STATE.link(page);
     CLASSES_HERE.fetch_or(1 << page.class.get(), Relaxed);
     true
@@ -210,7 +223,7 @@ pub fn take_back(
     };
     STATE.unlink(page);
     page.place.set(Place::Queue);
-    page.owner.store(new_owner, Relaxed);
+    page.set_owner(new_owner);
     Some(page)
 }
 

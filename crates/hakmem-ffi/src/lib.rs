@@ -10,6 +10,7 @@
 //! | `operators` | C++ `operator new` and `operator delete`; `bad_alloc` is their failure path |
 //! | `glibc` | the GNU extras: `mallopt`, `mallinfo`, `malloc_info`, … and the `__libc_` aliases |
 //! | `api` | hakmem's own functions, the content of `hakmem.h` |
+//! | `limits` | `setrlimit` and `prlimit`, which must leave the program room |
 //! | `life` | start and end of the process; `settings`, `report`, `sink` and `out` serve it |
 //! | `next` | the allocator behind us, for pointers that are not ours |
 #![no_std]
@@ -20,6 +21,7 @@ mod bad_alloc;
 mod errno;
 mod glibc;
 mod life;
+mod limits;
 mod next;
 mod operators;
 mod out;

@@ -25,6 +25,35 @@ impl Heap {
         needed == 0
     }
 
+    /// [`Heap::push_freed`] for blocks that do not come by the fast path. A medium block is kept at hand if it is the
+    /// only one of its class: for these a list from a page is short, and to make a page's only block go and come costs
+    /// a countdown and a refill.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(always)]
+    #[must_use]
+    pub unsafe fn push_kept(&self, page: &Meta, block: *mut Block) -> bool {
+        if page.is_medium() {
+            let list = &self.front.free[usize::from(page.class.get())];
+            if list.get().is_null() {
+                // SAFETY: the block is free from now on.
+                unsafe { Block::set_next(block, null_mut()) };
+                list.set(block);
+                // As if it had gone to its page and come back.
+                let counts = &self.counts[usize::from(page.class.get())];
+                counts.handed.add(1);
+                counts.returned.add(1);
+                return false;
+            }
+            if list.get() == block {
+                guard::double_free(block.cast(), page);
+            }
+        }
+        // SAFETY: passed on.
+        unsafe { Heap::push_freed(page, block) }
+    }
+
     /// Frees a block of a page of this heap, to the end. `busy` is set.
     ///
     /// # Safety
@@ -36,13 +65,22 @@ impl Heap {
         }
     }
 
+    /// Frees a block of another owner's page if its parcel is open. False: [`Heap::free_remote`] must do it.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(always)]
+    pub unsafe fn free_into_open(&self, page: &Meta, block: *mut Block) -> bool {
+        // SAFETY: passed on.
+        unsafe { self.outgoing.add_to_open(page, block) }
+    }
+
     /// Frees a block of another owner's page, by way of a parcel.
     ///
     /// # Safety
     /// The block is live, of `page`, and the caller's to free; the calling thread has this heap.
-    #[inline]
+    #[inline(never)]
     pub unsafe fn free_remote(&self, page: &Meta, block: *mut Block) {
-        self.sent.add(1);
         // SAFETY: passed on.
         unsafe { self.outgoing.add(page, block, policy::BATCH_BYTES.get(), inbox_of) };
     }
@@ -70,7 +108,7 @@ impl Heap {
             let page = slot.head_of_block();
             // SAFETY: `parcel` rule 1: it is this heap's since it was taken, and left alone once spliced or passed on.
             let (next, length) = unsafe { (Parcel::next(parcel), Parcel::len(parcel)) };
-            let owner = page.owner.load(Relaxed);
+            let owner = page.owner();
             if owner != self.owner() && !is(Mutant::HeapKeepsStrayMail) {
                 // The page was set aside meanwhile (`page` rule 1).
                 if owner.is_null() {
@@ -100,7 +138,7 @@ impl Heap {
     }
 
     pub(super) fn wake_or_empty(&self, page: &Meta) {
-        debug_assert!(page.owner.load(Relaxed) == self.owner() && page.place.get() != Place::Sparse);
+        debug_assert!(page.owner() == self.owner() && page.place.get() != Place::Sparse);
         let class = usize::from(page.class.get());
         // A merged parcel may have gone beyond the threshold.
         let out = if page.place.get() == Place::Asleep {
@@ -127,7 +165,7 @@ impl Heap {
         if self.queue[class].get() == page.raw() && page.next.get().is_null() {
             // The class's only page: giving it up would only mean claiming it again.
             page.place.set(Place::Resting);
-            page.owner.store(null_mut(), Relaxed);
+            page.clear_owner();
             return;
         }
         self.unlink(class, page);

@@ -14,18 +14,22 @@ impl Heap {
     pub fn collect(&self) {
         self.busy(|| {
             self.receive_mail();
-            if !is(Mutant::HeapEndsUnsent) {
-                self.send_mail();
-            }
             for class in 0..CLASSES {
                 let mut block = self.front.free[class].replace(null_mut());
                 let mut unused = 0;
                 while !block.is_null() {
+                    let Some(page) = page::lookup(block.cast()) else { guard::corrupt(block.cast()) };
+                    let page = page.head_of_block();
                     // SAFETY: the heap's own list; the link is read before the block is pushed.
                     let next = unsafe { Block::next(block) };
-                    let Some(page) = page::lookup(block.cast()) else { guard::corrupt(block.cast()) };
-                    // SAFETY: blocks of the heap's lists are of its pages, and free to push.
-                    unsafe { self.free_local(page.head(), block) };
+                    // SAFETY: the block is free and this heap's. The page of one that was kept may have been set aside.
+                    unsafe {
+                        if page.owner() == self.owner() {
+                            self.free_local(page, block);
+                        } else {
+                            self.free_remote(page, block);
+                        }
+                    }
                     block = next;
                     unused += 1;
                 }
@@ -40,6 +44,9 @@ impl Heap {
                     self.unlink(class, page);
                     self.give_up(class, page, 0);
                 }
+            }
+            if !is(Mutant::HeapEndsUnsent) {
+                self.send_mail();
             }
             for cooling in &self.cooling {
                 // SAFETY: the heap's own pages (see `stop_cooling`).

@@ -102,8 +102,6 @@ pub struct Heap {
     pub large_returned: Counter<u64>,
     /// Blocks received through the inbox.
     pub received: Counter<u64>,
-    /// Blocks freed for other heaps.
-    pub sent: Counter<u64>,
     /// Counters by class.
     pub counts: [Counts; CLASSES],
     /// Who has it.
@@ -182,12 +180,23 @@ impl Heap {
         !self.busy.get()
     }
 
-    /// See [`large::alloc`].
-    pub fn alloc_large(&self, n: usize) -> Option<(&'static Meta, bool)> {
-        let got = large::alloc(&self.large, n)?;
-        self.large_handed.add(1);
-        self.note_live(large::size(got.0) as i64);
+    /// See [`large::cached`].
+    pub fn cached_large(&self, n: usize) -> Option<&'static Meta> {
+        let meta = large::cached(&self.large, n)?;
+        self.large_handed(meta);
+        Some(meta)
+    }
+
+    /// See [`large::fresh`].
+    pub fn fresh_large(&self, n: usize) -> Option<(&'static Meta, bool)> {
+        let got = large::fresh(n)?;
+        self.large_handed(got.0);
         Some(got)
+    }
+
+    fn large_handed(&self, meta: &Meta) {
+        self.large_handed.add(1);
+        self.note_live(large::size(meta) as i64);
     }
 
     /// See [`large::free`].
@@ -239,6 +248,8 @@ impl Heap {
     }
 
     /// Adds what the heap has noted to the process's total.
+    #[cold]
+    #[inline(never)]
     pub fn report_live(&self) {
         usage::add(self.live.replace(0), self.high.replace(0));
     }

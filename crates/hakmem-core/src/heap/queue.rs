@@ -2,12 +2,11 @@
 
 use super::Heap;
 use crate::page::{Meta, Place};
-use crate::sync::Ordering::Relaxed;
 use core::ptr::null_mut;
 
 impl Heap {
     pub(super) fn unlink(&self, class: usize, page: &Meta) {
-        debug_assert!(page.place.get() == Place::Resting || page.owner.load(Relaxed) == self.owner());
+        debug_assert!(page.place.get() == Place::Resting || page.owner() == self.owner());
         let (prev, next) = (page.prev.get(), page.next.get());
         // SAFETY: neighbours in the queue are this heap's pages.
         unsafe {

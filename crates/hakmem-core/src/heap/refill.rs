@@ -82,7 +82,7 @@ impl Heap {
     /// Takes a page's whole list: its first block is returned, the rest becomes the heap's.
     #[inline(always)]
     pub(super) fn take(&self, class: usize, page: &Meta) -> NonNull<Block> {
-        debug_assert!(page.place.get() == Place::Resting || page.owner.load(Relaxed) == self.owner());
+        debug_assert!(page.place.get() == Place::Resting || page.owner() == self.owner());
         let list = page.free.replace(null_mut());
         let length = page.listed();
         page.count_down(page.carved.get() as i32 - i32::from(page.absent.get()), 0);
@@ -110,7 +110,7 @@ impl Heap {
     pub(super) fn back_in_use(&self, page: &Meta) {
         self.stop_cooling(page);
         page.place.set(Place::Queue);
-        page.owner.store(self.owner(), Relaxed);
+        page.set_owner(self.owner());
     }
 
     /// Blocks of the page's first hole: the first is returned, the rest becomes the heap's list.

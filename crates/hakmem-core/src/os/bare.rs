@@ -37,10 +37,11 @@ pub fn drop_capabilities() {
     syscall(libc::SYS_capset, [header, none, 0, 0, 0, 0]);
 }
 
-/// Starts the one bare thread of the process: it shares everything, has all signals blocked, and runs `work` on a
-/// stack of its own, with an empty thread-local storage (its maker's may be gone before it). It must not call what uses
-/// more of it than the stack protector does. The thread ends when `work` returns; `alive` is 1 from now until the kernel
-/// has ended it. Returns whether it was made. At most one may ever run in a process.
+/// Starts the one bare thread of the process: it shares everything, has the signals blocked that its maker has, which
+/// must be all, and runs `work` on a stack of its own, with an empty thread-local storage (its maker's may be gone before
+/// it). It must not call what uses more of it than the stack protector does. The thread ends when `work` returns; `alive`
+/// is its number, from now until the kernel has ended it. Returns whether it was made. At most one may ever run in a
+/// process.
 #[cfg(target_arch = "x86_64")]
 pub fn spawn_bare(work: extern "C" fn(), alive: &'static AtomicU32) -> bool {
     const FLAGS: i32 = libc::CLONE_VM
@@ -49,13 +50,9 @@ pub fn spawn_bare(work: extern "C" fn(), alive: &'static AtomicU32) -> bool {
         | libc::CLONE_SIGHAND
         | libc::CLONE_THREAD
         | libc::CLONE_SYSVSEM
+        | libc::CLONE_PARENT_SETTID
         | libc::CLONE_CHILD_CLEARTID
         | libc::CLONE_SETTLS;
-    const MASK_BYTES: usize = 8;
-    let (all, mut old) = (u64::MAX, 0u64);
-    let block = libc::SIG_SETMASK as usize;
-    let (all_at, old_at) = ((&raw const all).expose_provenance(), (&raw mut old).expose_provenance());
-    syscall(libc::SYS_rt_sigprocmask, [block, all_at, old_at, MASK_BYTES, 0, 0]);
     alive.store(1, Ordering::Relaxed);
     let alive_at = core::ptr::from_ref(alive).expose_provenance();
     let control = BARE_TLS.0.get().cast::<u8>().wrapping_add(TLS / 2).cast::<usize>();
@@ -67,6 +64,10 @@ pub fn spawn_bare(work: extern "C" fn(), alive: &'static AtomicU32) -> bool {
     }
     let top = BARE_STACK.0.get().expose_provenance() + STACK;
     let made = counted(Kind::Clone, || {
+        #[cfg(feature = "fault-injection")]
+        if let Some(refused) = super::faults::refuse(libc::SYS_clone, [0; 6]) {
+            return refused;
+        }
         let result: isize;
         // SAFETY: the child has its own stack, whose top is aligned; it ends itself behind `work`, and touches nothing of
         // this frame. The kernel clobbers rcx and r11 only.
@@ -75,14 +76,31 @@ pub fn spawn_bare(work: extern "C" fn(), alive: &'static AtomicU32) -> bool {
                 "xor edi, edi", "mov eax, {exit}", "syscall", "ud2", "2:",
                 exit = const libc::SYS_exit, in("r12") work,
                 inlateout("rax") libc::SYS_clone as isize => result,
-                in("rdi") FLAGS as isize, in("rsi") top, in("rdx") 0, in("r10") alive_at, in("r8") tls,
+                in("rdi") FLAGS as isize, in("rsi") top, in("rdx") alive_at, in("r10") alive_at, in("r8") tls,
                 lateout("rcx") _, lateout("r11") _);
         }
         result
     });
-    syscall(libc::SYS_rt_sigprocmask, [block, old_at, 0, MASK_BYTES, 0, 0]);
     if !succeeded(made) {
         alive.store(0, Ordering::Relaxed);
     }
     succeeded(made)
+}
+
+/// True if the process has a thread of this number.
+pub fn is_thread(number: u32) -> bool {
+    let process = syscall(libc::SYS_getpid, [0; 6]);
+    succeeded(syscall(libc::SYS_tgkill, [process as usize, number as usize, 0, 0, 0, 0]))
+}
+
+/// True in a child of vfork, and in one made by a raw system call: libc believes that the thread is its parent's.
+pub fn in_borrowed_process() -> bool {
+    let mut clock = 0;
+    // SAFETY: asks libc for what it knows of the calling thread, without a system call.
+    if unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &mut clock) } != 0 {
+        return false;
+    }
+    // A thread's clock is its number, inverted, above three bits (Linux).
+    let believed = !(clock >> 3) as isize;
+    believed != syscall(libc::SYS_gettid, [0; 6])
 }

@@ -37,11 +37,14 @@ pub fn reserve(len: usize) -> Option<usize> {
 }
 
 /// As on Linux.
-pub fn unreserve(at: usize, len: usize) {
-    if let Some(r) = RESERVED.iter().find(|r| r.base.load(Ordering::Acquire).addr() == at) {
+pub fn unreserve(at: usize, len: usize) -> bool {
+    let reserved =
+        RESERVED.iter().find(|r| r.base.load(Ordering::Acquire).addr() == at && r.len.load(Ordering::Relaxed) == len);
+    if let Some(r) = reserved {
         // SAFETY: reserved so, and nobody has used it.
         unsafe { dealloc(r.base.swap(null_mut(), Ordering::Relaxed), layout(len)) };
     }
+    reserved.is_some()
 }
 
 /// The pointer to an address inside memory that was reserved here, derived from the reservation's own.
@@ -91,6 +94,11 @@ pub fn refuse_huge(_: usize, _: usize) -> bool {
     true
 }
 
+/// As on Linux.
+pub fn renew(address: usize, len: usize) -> bool {
+    purge(address, len)
+}
+
 /// What came of [`move_pages`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(dead_code, reason = "callers know all of what Linux may answer")]
@@ -104,7 +112,7 @@ pub enum Moved {
 }
 
 /// There are no page tables here: the caller copies.
-pub fn move_pages(_: usize, _: usize, _: usize) -> Moved {
+pub fn move_pages(_: usize, _: usize, _: usize, _: usize) -> Moved {
     Moved::No
 }
 
@@ -172,6 +180,17 @@ pub fn set_enomem() {
     // SAFETY: errno's location is valid for the calling thread.
     unsafe { *libc::__errno_location() = libc::ENOMEM };
 }
+
+/// Signals that a thread has blocked.
+pub type SignalMask = u64;
+
+/// There are no signals here.
+pub fn block_signals() -> SignalMask {
+    0
+}
+
+/// See [`block_signals`].
+pub fn restore_signals(_: SignalMask) {}
 
 /// As on Linux.
 pub fn thread_token() -> u32 {

@@ -14,8 +14,19 @@ const MREMAP_DONTUNMAP: i32 = 4;
 // Addresses of the program's own variables that go to the kernel have their provenance exposed: the kernel writes there.
 
 /// A system call with up to six arguments; the result is a negated error number if it failed.
-#[cfg(target_arch = "x86_64")]
+#[inline(always)]
 pub(super) fn syscall(number: libc::c_long, a: [usize; 6]) -> isize {
+    #[cfg(feature = "fault-injection")]
+    if let Some(refused) = super::faults::refuse(number, a) {
+        return refused;
+    }
+    raw(number, a)
+}
+
+/// The call itself.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+pub(super) fn raw(number: libc::c_long, a: [usize; 6]) -> isize {
     let result: isize;
     // SAFETY: the kernel reads and writes only what the arguments name; each caller below answers for those.
     unsafe {
@@ -36,9 +47,9 @@ pub fn reserve(len: usize) -> Option<usize> {
     usize::try_from(at).ok()
 }
 
-/// Gives a reservation up that nobody has used.
-pub fn unreserve(at: usize, len: usize) {
-    counted(Kind::Mmap, || syscall(libc::SYS_munmap, [at, len, 0, 0, 0, 0]));
+/// Gives a part of a reservation up that nobody uses.
+pub fn unreserve(at: usize, len: usize) -> bool {
+    succeeded(counted(Kind::Mmap, || syscall(libc::SYS_munmap, [at, len, 0, 0, 0, 0])))
 }
 
 /// Makes a reserved range readable and writable; it is charged against the commit limit from now on.
@@ -76,24 +87,32 @@ pub fn refuse_huge(at: usize, len: usize) -> bool {
     advise(at, len, libc::MADV_NOHUGEPAGE as usize)
 }
 
-/// Moves the pages behind `old` to `new`; both are `len` bytes, committed, and the caller's. `old` stays committed and
-/// then reads as zero. No byte is copied. Linux 5.7 and later.
+/// Replaces what is mapped at a committed range by fresh memory, which reads as zero. The kernel makes one map of it and
+/// its neighbours, unless these were moved there.
+pub fn renew(at: usize, len: usize) -> bool {
+    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED) as usize;
+    succeeded(counted(Kind::Mmap, || syscall(libc::SYS_mmap, [at, len, PROT_RW, flags, usize::MAX, 0])))
+}
+
+/// Moves the pages behind `old`, `len` bytes, to `new`, `room` bytes; both are committed and the caller's. `old` stays
+/// committed and then reads as zero, and so does the rest of `new`, which is one map then. No byte is copied. Linux 5.7 and
+/// later.
 ///
 /// Older kernels unmap what is at `new` before they find that `old` is more than one map and refuse: another thread's
 /// mmap could then land in the hole. So the pages go to a place of the kernel's choice first, which unmaps nothing and
 /// leaves them one map, and from there to `new`.
-pub fn move_pages(old: usize, len: usize, new: usize) -> Moved {
+pub fn move_pages(old: usize, len: usize, new: usize, room: usize) -> Moved {
     let flags = (libc::MREMAP_MAYMOVE | MREMAP_DONTUNMAP) as usize;
     let moved = counted(Kind::Mremap, || syscall(libc::SYS_mremap, [old, len, len, flags, 0, 0]));
     let Ok(half_way) = usize::try_from(moved) else { return Moved::No };
     let flags = (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED) as usize;
-    let moved = counted(Kind::Mremap, || syscall(libc::SYS_mremap, [half_way, len, len, flags, new, 0]));
+    let moved = counted(Kind::Mremap, || syscall(libc::SYS_mremap, [half_way, len, room, flags, new, 0]));
     if succeeded(moved) {
         return Moved::Yes;
     }
     // No more maps, or no memory for page tables. `new` may be a hole now; fill it, unless somebody else has.
     let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE) as usize;
-    let filled = counted(Kind::Mmap, || syscall(libc::SYS_mmap, [new, len, PROT_RW, flags, usize::MAX, 0]));
+    let filled = counted(Kind::Mmap, || syscall(libc::SYS_mmap, [new, room, PROT_RW, flags, usize::MAX, 0]));
     let (from, to) = (at(half_way), at(old));
     // SAFETY: `half_way` is a map of `len` bytes that is ours alone; `old` is still mapped, and the caller's.
     unsafe { core::ptr::copy_nonoverlapping(from, to, len) };
@@ -218,7 +237,7 @@ pub fn set_enomem() {
     unsafe { *libc::__errno_location() = libc::ENOMEM };
 }
 
-/// A token for the calling thread: above 0, below 2³¹, and its alone as long as it lives.
+/// A token for the calling thread: above 0, below 2³⁰, and its alone as long as it lives.
 #[cfg(target_arch = "x86_64")]
 pub fn thread_token() -> u32 {
     let thread: usize;
@@ -226,6 +245,26 @@ pub fn thread_token() -> u32 {
     unsafe {
         asm!("mov {}, qword ptr fs:[0]", out(reg) thread, options(pure, readonly, nostack, preserves_flags));
     }
-    // Control blocks are pages apart: two with the same token would be 8 TiB apart.
-    (thread >> 12) as u32 & 0x7fff_ffff | 2
+    // Control blocks are pages apart: two with the same token would be 4 TiB apart, to the page.
+    ((thread >> 12) as u32 & 0x3fff_ffff).max(1)
+}
+
+/// Signals that a thread has blocked, as the kernel keeps them.
+pub type SignalMask = u64;
+
+/// Blocks all signals for the calling thread. Returns those that were blocked before.
+pub fn block_signals() -> SignalMask {
+    let (all, mut old) = (SignalMask::MAX, 0);
+    set_mask((&raw const all).expose_provenance(), (&raw mut old).expose_provenance());
+    old
+}
+
+/// Takes [`block_signals`] back.
+pub fn restore_signals(old: SignalMask) {
+    set_mask((&raw const old).expose_provenance(), 0);
+}
+
+fn set_mask(new: usize, old: usize) {
+    let how = libc::SIG_SETMASK as usize;
+    syscall(libc::SYS_rt_sigprocmask, [how, new, old, size_of::<SignalMask>(), 0, 0]);
 }

@@ -1,12 +1,15 @@
 //! What is asked of the operating system: one file per system, nothing above this layer makes a system call.
 //!
 //! Every call leaves errno alone (`free` must preserve it), is counted by kind, and is timed when asked to
-//! (`HAKMEM_TIMING=1`). Ranges are addresses and lengths in bytes; a `bool` says whether the system agreed.
+//! (`HAKMEM_TIMING=1`). Ranges are addresses and lengths in bytes; a `bool` says whether the system agreed. For tests, calls
+//! can be refused (`faults`).
 //!
 //! Checkers get parts of their own: `interpreted` for Miri, which has no machine below it; `joined` for tools that must
 //! know of every thread; `scheduled` for models of which the threads are shuttle's.
 
 mod count;
+#[cfg(feature = "fault-injection")]
+pub mod faults;
 #[cfg(miri)]
 mod interpreted;
 #[cfg(all(target_os = "linux", not(miri)))]
@@ -29,14 +32,15 @@ pub use interpreted::*;
 pub use linux::*;
 
 #[cfg(all(target_os = "linux", not(any(miri, sanitizer, shuttle))))]
-pub use bare::{drop_capabilities, spawn_bare};
+pub use bare::{drop_capabilities, in_borrowed_process, is_thread, spawn_bare};
 #[cfg(not(shuttle))]
 pub use hooks::{Key, at_fork, drop_exit_key, make_exit_key, set_exit_value};
 #[cfg(all(any(miri, sanitizer), not(shuttle)))]
-pub use joined::{drop_capabilities, spawn_bare};
+pub use joined::{drop_capabilities, in_borrowed_process, is_thread, spawn_bare};
 // In place of linux's of the same name.
 #[cfg(shuttle)]
 pub use scheduled::{
-    Key, abort, at_fork, drop_capabilities, drop_exit_key, fork, futex_wait, futex_wake, is_child, make_exit_key,
-    now_ms, pass_time, set_exit_value, spawn_bare, thread_token,
+    Key, abort, at_fork, block_signals, drop_capabilities, drop_exit_key, fork, futex_wait, futex_wake,
+    in_borrowed_process, is_child, is_thread, make_exit_key, now_ms, pass_time, restore_signals, set_exit_value,
+    spawn_bare, thread_token,
 };

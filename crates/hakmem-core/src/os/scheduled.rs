@@ -5,6 +5,7 @@
 //! coroutine that forked is the only one that ever goes on in it.
 
 use super::count::{Kind, counted};
+use super::linux::SignalMask;
 use crate::sync::{AtomicU32, Ordering, point, spin};
 use core::ffi::c_void;
 use shuttle::thread;
@@ -54,6 +55,24 @@ pub fn thread_token() -> u32 {
 
 /// Has no capabilities of its own to give up.
 pub fn drop_capabilities() {}
+
+/// True: `alive` is not 0 while the thread is there, and no longer.
+pub fn is_thread(_: u32) -> bool {
+    true
+}
+
+/// [`fork`] is the only way to another process.
+pub fn in_borrowed_process() -> bool {
+    false
+}
+
+/// There are no signals, and the mask would be that of all threads.
+pub fn block_signals() -> SignalMask {
+    0
+}
+
+/// See [`block_signals`].
+pub fn restore_signals(_: SignalMask) {}
 
 /// As the real one: see `bare`.
 pub fn spawn_bare(work: extern "C" fn(), alive: &'static AtomicU32) -> bool {

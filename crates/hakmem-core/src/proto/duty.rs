@@ -23,7 +23,7 @@ const FAILED: u32 = 2;
 #[derive(Debug)]
 pub struct Duty {
     state: AtomicU32,
-    /// 1 while the worker's thread is there, which is for a while after it ended its duty. Reset by who ends the
+    /// Not 0 while the worker's thread is there (its number), which is for a while after it ended its duty. Reset by who ends the
     /// thread: the kernel.
     pub alive: AtomicU32,
 }

@@ -3,11 +3,15 @@
 //! The word is 0 while the lock is free, else the holder's token, with the top bit set if somebody may sleep. A waiter
 //! that gets the lock keeps that bit, so that the next one is woken; that costs a needless wake now and then and never
 //! loses one. Knowing the holder lets a fork in a signal handler see that it interrupted the holder itself.
+//!
+//! Fork handlers take it in a way of their own, which a bit tells: what it guards is then at rest, so the thread that
+//! forks may enter again (other fork handlers allocate while ours hold the locks).
 
 use crate::mutant::{Mutant, is, relaxed_if};
 use crate::sync::{AtomicU32, Ordering, const_new, spin};
 
 const SLEEPERS: u32 = 1 << 31;
+const FOR_FORK: u32 = 1 << 30;
 
 /// A mutual exclusion lock, held across fork by the fork handlers.
 #[derive(Debug)]
@@ -15,10 +19,10 @@ pub struct Lock {
     state: AtomicU32,
 }
 
-/// Letting go of it unlocks.
+/// Letting go of it unlocks, unless the thread had the lock for its fork already.
 #[derive(Debug)]
 #[must_use]
-pub struct Guard<'a>(&'a Lock);
+pub struct Guard<'a>(Option<&'a Lock>);
 
 impl Default for Lock {
     fn default() -> Self {
@@ -34,10 +38,13 @@ impl Lock {
         }
     }
 
-    /// Waits for the lock and takes it, as thread `me`: a token above 0 and below 2³¹ that is the thread's alone.
+    /// Waits for the lock and takes it, as thread `me`: a token above 0 and below 2³⁰ that is the thread's alone.
     pub fn lock_as(&self, me: u32) -> Guard<'_> {
+        if self.is_held_for_fork(me) {
+            return Guard(None);
+        }
         self.acquire_as(me);
-        Guard(self)
+        Guard(Some(self))
     }
 
     /// Takes the lock if it is free.
@@ -45,18 +52,46 @@ impl Lock {
         // Acquire: what the last holder wrote.
         let got = self.state.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed);
         if is(Mutant::LockTriesAndReleases) {
-            return got.is_ok().then_some(Guard(self));
+            return got.is_ok().then_some(Guard(Some(self)));
         }
         // Not `then_some`: a guard that is made is dropped, and that would unlock.
-        got.is_ok().then(|| Guard(self))
+        got.is_ok().then(|| Guard(Some(self)))
     }
 
-    /// True if thread `me` holds the lock: only it can say so of itself.
+    /// True if thread `me` holds the lock, but not for its fork: only it can say so of itself.
     pub fn is_held_by(&self, me: u32) -> bool {
         self.state.load(Ordering::Relaxed) & !SLEEPERS == me
     }
 
-    /// Takes the lock without a guard, for fork handlers.
+    /// True if thread `me` took the lock for its fork.
+    pub fn is_held_for_fork(&self, me: u32) -> bool {
+        self.is_held_by(me | FOR_FORK)
+    }
+
+    /// True if some other thread holds the lock.
+    pub fn is_held_by_other_than(&self, me: u32) -> bool {
+        let holder = self.state.load(Ordering::Relaxed) & !(SLEEPERS | FOR_FORK);
+        holder != 0 && holder != me
+    }
+
+    /// Waits for the lock and takes it, for the fork that thread `me` is about to make.
+    pub fn acquire_for_fork(&self, me: u32) {
+        self.acquire_as(me | FOR_FORK);
+    }
+
+    /// Takes the lock for a fork if it is free.
+    pub fn try_acquire_for_fork(&self, me: u32) -> bool {
+        // Acquire: what the last holder wrote.
+        let got = self.state.compare_exchange(0, me | FOR_FORK, Ordering::Acquire, Ordering::Relaxed);
+        got.is_ok()
+    }
+
+    /// In the child of a fork: its holder is gone, and so are those who waited.
+    pub fn reset(&self) {
+        self.state.store(0, Ordering::Relaxed);
+    }
+
+    /// Takes the lock without a guard.
     pub fn acquire_as(&self, me: u32) {
         // Acquire: what the last holder wrote.
         let acquire = relaxed_if(Mutant::LockAcquiresRelaxed, Ordering::Acquire);
@@ -72,7 +107,7 @@ impl Lock {
             };
             let asleep = now | SLEEPERS;
             if now == asleep || self.state.compare_exchange(now, asleep, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-                wait(&self.state, asleep);
+                wait(&self.state, asleep, me & FOR_FORK != 0);
             }
         }
     }
@@ -102,20 +137,24 @@ impl Lock {
 
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
-        self.0.release();
+        if let Some(lock) = self.0 {
+            lock.release();
+        }
     }
 }
 
+/// Who waits for a fork looks again now and then: the one that was woken may be in a signal handler, forking, and wait
+/// for what this thread holds.
 #[cfg(not(loom))]
-fn wait(word: &AtomicU32, while_it_is: u32) {
-    crate::os::futex_wait(word, while_it_is, None);
+fn wait(word: &AtomicU32, while_it_is: u32, for_fork: bool) {
+    crate::os::futex_wait(word, while_it_is, for_fork.then_some(5));
 }
 #[cfg(not(loom))]
 fn wake(word: &AtomicU32) {
     crate::os::futex_wake(word);
 }
 #[cfg(loom)]
-fn wait(_: &AtomicU32, _: u32) {
+fn wait(_: &AtomicU32, _: u32, _: bool) {
     spin();
 }
 #[cfg(loom)]

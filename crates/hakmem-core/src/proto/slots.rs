@@ -134,6 +134,13 @@ impl Slots {
         taken.map_or(0, |(old, _)| empty(old))
     }
 
+    /// Takes every UNUSED slot. Returns their mask, 0 if there was none.
+    pub fn claim_unused(&self) -> u32 {
+        let unused = |w| !active(w) & !empty(w);
+        let taken = self.swing(|w| (unused(w) != 0).then(|| w | u64::from(unused(w))));
+        taken.map_or(0, |(old, _)| unused(old))
+    }
+
     /// Takes the whole segment if nobody has any of it and none of it is EMPTY.
     pub fn retire(&self) -> bool {
         if is(Mutant::SlotsRetireByStore) {
@@ -191,10 +198,12 @@ mod tests {
         // SAFETY: just claimed.
         unsafe { s.release(run(0, 3), true) };
         assert!(!s.retire(), "a segment with old data is not given away");
+        assert_eq!(s.claim_unused(), !0b111);
+        assert_eq!(s.claim_unused(), 0);
         assert_eq!(s.claim_empty(), 0b111);
         assert!(s.claim_exact(0b1).is_none());
         // SAFETY: just claimed.
-        unsafe { s.release(0b111, false) };
+        unsafe { s.release(u32::MAX, false) };
         assert!(s.retire());
         assert!(s.claim(1).is_none());
     }

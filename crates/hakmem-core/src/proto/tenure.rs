@@ -9,21 +9,24 @@
 //! A heap that comes out of the pool has one adopter, which waits for whoever tidies it: a matter of its mail. Who
 //! tidies does not take the heap out of the pool, and does nothing to one that is not IDLE.
 //!
+//! LIVE carries the thread's token: so a fork in a signal handler sees that a heap is its own thread's, even while the
+//! thread's word does not point there yet, or not any more.
+//!
 //! Rules
 //! 1. Who moved the word from IDLE owns the heap until it moves it back; acquire there, release on the way back.
-//! 2. LOST is set in the child of a fork, where there is one thread.
+//! 2. LOST is set in the child of a fork, where there is one thread. If that tidied the heap, it goes on, and ends it.
 
 use crate::mutant::{Mutant, is, relaxed_if};
 use crate::sync::{AtomicU32, Ordering, const_new, spin};
 
 /// In the pool, or on the way there or from there.
 const IDLE: u32 = 0;
-/// A thread has it.
-const LIVE: u32 = 1;
 /// It may still be in the pool, and is dropped when it comes up.
-const LOST: u32 = 2;
+const LOST: u32 = 1;
 /// In the pool, and being tidied.
-const TIDY: u32 = 3;
+const TIDY: u32 = 2;
+/// A thread has it, whose token is in the other bits.
+const LIVE: u32 = 1 << 31;
 
 /// The state of a heap. All zero bytes are IDLE.
 #[derive(Debug)]
@@ -32,8 +35,8 @@ pub struct Tenure(AtomicU32);
 /// Whom a heap was with when the process forked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum With {
-    /// A thread.
-    Thread,
+    /// The thread of this token.
+    Thread(u32),
     /// Somebody who tidied it.
     Tidier,
     /// Nobody, and it stays so.
@@ -54,11 +57,12 @@ impl Tenure {
         }
     }
 
-    /// Makes a heap the caller's that is fresh, or that the caller got out of the pool. False: it is lost.
-    pub fn adopt(&self) -> bool {
+    /// Makes a heap thread `me`'s that is fresh, or that the thread got out of the pool: by its token, as for
+    /// [`Lock::lock_as`](super::lock::Lock::lock_as). False: it is lost.
+    pub fn adopt(&self, me: u32) -> bool {
         let acquire = relaxed_if(Mutant::TenureAdoptsRelaxed, Ordering::Acquire);
         loop {
-            match self.0.compare_exchange_weak(IDLE, LIVE, acquire, Ordering::Relaxed) {
+            match self.0.compare_exchange_weak(IDLE, LIVE | me, acquire, Ordering::Relaxed) {
                 Ok(_) => return true,
                 Err(LOST) => return is(Mutant::TenureAdoptsLost),
                 Err(_) if is(Mutant::TenureAdoptsWhileTidied) => return true,
@@ -85,8 +89,8 @@ impl Tenure {
     /// Whom the heap is with: in the child of a fork.
     pub fn with(&self) -> With {
         match self.0.load(Ordering::Relaxed) {
-            LIVE => With::Thread,
             TIDY => With::Tidier,
+            state if state & LIVE != 0 => With::Thread(state & !LIVE),
             _ => With::Nobody,
         }
     }

@@ -33,6 +33,8 @@ pub fn idle_bytes() -> usize {
 }
 
 /// Called where memory became free: makes a pass if one is due, and wakes the scavenger if there is work for it.
+#[cold]
+#[inline(never)]
 pub fn tick() {
     let idle = idle_bytes();
     let scavenge = policy::SCAVENGE_MIB.get() as usize;
@@ -46,6 +48,28 @@ pub fn tick() {
         return;
     }
     pass(now, decay);
+}
+
+/// Called when a thread ended. What it leaves is seldom wanted soon, and many threads that end together leave a lot: all
+/// free slots beyond a limit go back at once.
+pub fn ended() {
+    let limit = (policy::ENDED_MIB.get() as usize) << 20;
+    if segment::dirty_bytes() > limit
+        && let Some(_held) = LOCK.try_lock()
+    {
+        let now = os::now_ms();
+        let segments =
+            arena::all().flat_map(|arena| arena.listed(arena::DIRTY_ROW).map(move |segment| (arena, segment)));
+        let mut given = 0;
+        for (arena, segment) in segments {
+            if segment::dirty_bytes() <= limit {
+                break;
+            }
+            given += segment::purge(arena, segment, now, 0);
+        }
+        PURGED.fetch_add(given as u64, Relaxed);
+    }
+    tick();
 }
 
 /// Milliseconds between passes that are made on slow paths.

@@ -31,27 +31,35 @@ pub fn wake() -> bool {
     }
 }
 
+/// With all signals blocked, so that no handler forks between the steps and makes another one in the child.
 #[cold]
 fn start() -> bool {
-    DUTY.begin(|| {
-        SEEN.store(os::now_ms(), Relaxed);
-        os::spawn_bare(work, &DUTY.alive)
-    })
+    let mask = os::block_signals();
+    // In a borrowed process it would end with the child of vfork, maybe with a lock held in the memory that it shares.
+    let made = !os::in_borrowed_process()
+        && DUTY.begin(|| {
+            SEEN.store(os::now_ms(), Relaxed);
+            os::spawn_bare(work, &DUTY.alive)
+        });
+    os::restore_signals(mask);
+    made
 }
 
-/// Ends the scavenger for good, before its code is unmapped; waits a tenth of a second at most.
-pub fn stop() {
-    if DUTY.alive.load(Acquire) == 0 {
-        return;
-    }
+/// Ends the scavenger for good, and waits for its end: its code may be unmapped next. That takes as long as a pass. Only
+/// a tenth of a second if this thread was interrupted `in_the_middle` of what the scavenger may be waiting for.
+pub fn stop(in_the_middle: bool) {
     STOP.store(true, SeqCst);
     DUTY.fail();
-    os::futex_wake(&NAP);
-    for _ in 0..100 {
-        if DUTY.alive.load(Acquire) == 0 {
-            break;
+    let mut patience = if in_the_middle { 100 } else { 60_000 };
+    loop {
+        let thread = DUTY.alive.load(Acquire);
+        // In a child that was made without fork's handlers, the thread is not there.
+        if thread == 0 || patience == 0 || !os::is_thread(thread) {
+            return;
         }
-        os::futex_wait(&DUTY.alive, 1, Some(1));
+        os::futex_wake(&NAP);
+        os::futex_wait(&DUTY.alive, thread, Some(1));
+        patience -= 1;
     }
 }
 
@@ -85,7 +93,8 @@ extern "C" fn work() {
         }
         let given = purge::pass(os::now_ms(), policy::DECAY_MS.get());
         fruitless = if given > 0 { 0 } else { (fruitless + 1).min(64) };
-        let goes_on = purge::idle_bytes() > 0 && (given > 0 || is_needed());
+        // What was freed last is due after two naps.
+        let goes_on = purge::idle_bytes() > 0 && (fruitless < 3 || is_needed());
         if !goes_on && DUTY.end(is_needed) {
             return;
         }

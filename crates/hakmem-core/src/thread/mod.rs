@@ -8,23 +8,22 @@
 //! 1. Who has a heap: see `proto::tenure`. Popping one from the pool gives the right to wait for it, so that each has
 //!    one next owner.
 //! 2. The thread's word is set before anything is called that may itself allocate (`pthread_*`).
-//! 3. Locks are taken in the order foreign, purge, heaps, sparse, whale, arena; fork holds them all.
+//! 3. Locks are taken in the order foreign, purge, heaps, sparse, whale, arena; `fork` holds them all.
 
+mod fork;
 mod tls;
 
 use crate::arena::PAGE;
 use crate::heap::Heap;
-use crate::mutant::{Mutant, is};
 use crate::page::{Kind, Meta};
 use crate::proto::lock::Lock;
 use crate::proto::pool::Pool;
-use crate::proto::tenure::With;
 use crate::size_class::CLASS16;
 use crate::sync::{
     AtomicPtr, AtomicU8, AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
-use crate::{arena, foreign, os, purge, segment, sparse, whale};
+use crate::{arena, os, purge, segment};
 use core::cell::UnsafeCell;
 use core::ffi::c_void;
 use core::ptr::null_mut;
@@ -54,6 +53,8 @@ const UNBORN: u8 = 0;
 const BEING_BORN: u8 = 1;
 const READY: u8 = 2;
 static PROCESS: AtomicU8 = AtomicU8::new(UNBORN);
+/// The thread that makes it READY, by its token.
+static MIDWIFE: AtomicU32 = AtomicU32::new(0);
 
 /// Heaps ever made.
 pub fn heaps_made() -> u64 {
@@ -107,13 +108,14 @@ fn settle() -> Option<&'static Heap> {
 
 /// Takes an idle heap, or makes one.
 fn adopt() -> Option<&'static Heap> {
+    let me = os::thread_token();
     while let Some(id) = POOL.pop(|id| &heap_by_id(id).link) {
         let heap = heap_by_id(id);
-        if heap.tenure.adopt() {
+        if heap.tenure.adopt(me) {
             return Some(heap);
         }
     }
-    make().filter(|heap| heap.tenure.adopt())
+    make().filter(|heap| heap.tenure.adopt(me))
 }
 
 /// The thread ends: its heap goes back to the pool with everything that is still live in it.
@@ -178,7 +180,7 @@ fn make() -> Option<&'static Heap> {
     Some(heap)
 }
 
-/// The key whose destructor gives heaps back; registers it and the fork handlers the first time.
+/// The key whose destructor gives heaps back; registers it and the fork handlers, if nobody has yet.
 fn process_key() -> Option<os::Key> {
     if PROCESS.load(Acquire) != READY {
         be_born();
@@ -189,18 +191,36 @@ fn process_key() -> Option<os::Key> {
 
 #[cold]
 fn be_born() {
-    if PROCESS.compare_exchange(UNBORN, BEING_BORN, Acquire, Acquire).is_ok() {
-        // What these allocate is served, since this thread has a heap (rule 2).
-        let key = os::make_exit_key(on_exit).unwrap_or(NO_KEY);
-        os::at_fork(before_fork, after_fork, after_fork_in_child);
-        KEY.store(key, Relaxed);
-        PROCESS.store(READY, Release);
+    let me = os::thread_token();
+    if PROCESS.compare_exchange(UNBORN, BEING_BORN, Acquire, Acquire).is_err() {
+        // This thread itself, if what it registers allocates: then it sets its value below.
+        while PROCESS.load(Acquire) != READY && MIDWIFE.load(Relaxed) != me {
+            crate::sync::spin();
+        }
         return;
     }
-    while PROCESS.load(Acquire) != READY {
-        crate::sync::spin();
+    MIDWIFE.store(me, Relaxed);
+    // What these allocate is served: rule 2, or the thread has no heap yet and gets one.
+    let key = os::make_exit_key(on_exit).unwrap_or(NO_KEY);
+    fork::register();
+    KEY.store(key, Relaxed);
+    PROCESS.store(READY, Release);
+    if let (State::Live(heap), true) = (tls::state(), key != NO_KEY) {
+        os::set_exit_value(key, core::ptr::from_ref(heap).cast());
     }
 }
+
+/// The fork handlers must be there before there is a second thread that could use the allocator while the first one
+/// forks: in a library that is loaded at run time, before anybody has its address.
+extern "C" fn on_load() {
+    if PROCESS.load(Acquire) == UNBORN {
+        be_born();
+    }
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static ON_LOAD: extern "C" fn() = on_load;
 
 /// The library that carries the allocator is unloaded (dlclose of a plug-in), or the process exits: nothing may call its
 /// code any more. Heaps of threads that end from now on stay theirs. The fork handlers are libc's to remove.
@@ -212,7 +232,7 @@ extern "C" fn on_unload() {
     if key != NO_KEY {
         os::drop_exit_key(key);
     }
-    purge::stop();
+    purge::stop(holds_a_lock());
 }
 
 #[used]
@@ -224,7 +244,7 @@ unsafe extern "C" fn on_exit(heap: *mut c_void) {
         && core::ptr::eq(own, heap.cast())
     {
         abandon(own);
-        purge::tick();
+        purge::ended();
     }
 }
 
@@ -237,73 +257,7 @@ pub fn tidy_idle() {
     }
 }
 
-/// Held by the thread that forks, while it does; guards `TAKEN` and `DEPTH`.
-static FORK_LOCK: Lock = Lock::new();
-/// Which of `LOCKS` the fork handlers took: not those that the thread held already, when a signal handler forks.
-static TAKEN: AtomicU32 = AtomicU32::new(0);
-/// Forks inside the handlers of this thread's fork.
-static DEPTH: AtomicU32 = AtomicU32::new(0);
-/// Every lock, in the order they are taken in (rule 3).
-static LOCKS: [&Lock; 6] = [&foreign::LOCK, &purge::LOCK, &HEAPS_LOCK, &sparse::LOCK, &whale::LOCK, &arena::LOCK];
-
-extern "C" fn before_fork() {
-    let me = os::thread_token();
-    if FORK_LOCK.is_held_by(me) {
-        DEPTH.fetch_add(1, Relaxed);
-        return;
-    }
-    FORK_LOCK.acquire_as(me);
-    let mut taken = 0;
-    for (i, lock) in LOCKS.iter().enumerate() {
-        let left_out = is(Mutant::ForkLeavesALock) && core::ptr::eq(*lock, &arena::LOCK);
-        if !lock.is_held_by(me) && !left_out {
-            lock.acquire_as(me);
-            taken |= 1 << i;
-        }
-    }
-    TAKEN.store(taken, Relaxed);
-}
-
-/// Returns true if this was the outermost of nested forks.
-fn let_go() -> bool {
-    if DEPTH.load(Relaxed) > 0 {
-        DEPTH.fetch_sub(1, Relaxed);
-        return false;
-    }
-    let taken = TAKEN.load(Relaxed);
-    for (_, lock) in LOCKS.iter().enumerate().rev().filter(|(i, _)| taken & (1 << i) != 0) {
-        lock.release();
-    }
-    FORK_LOCK.release();
-    true
-}
-
-extern "C" fn after_fork() {
-    let_go();
-}
-
-/// Only the forking thread goes on: the other threads' heaps become idle, but for those that were caught in the
-/// middle of a change, which are lost (their blocks can still be freed; nothing is ever allocated from them).
-extern "C" fn after_fork_in_child() {
-    if !let_go() {
-        return;
-    }
-    purge::after_fork();
-    whale::reset_counts();
-    sparse::reset_counts();
-    let own = front();
-    for heap in all_heaps() {
-        heap.reset_counts();
-        let with = heap.tenure.with();
-        if core::ptr::eq(&heap.front, own) || with == With::Nobody {
-            continue;
-        }
-        if !heap.after_fork() {
-            heap.tenure.lose();
-        } else if with == With::Thread {
-            put_back(heap);
-        } else {
-            heap.tenure.give_up(); // It is in the pool, or its adopter is gone.
-        }
-    }
+/// True if the calling thread holds one of the locks: a signal handler has interrupted it there.
+pub fn holds_a_lock() -> bool {
+    fork::holds_a_lock(os::thread_token())
 }

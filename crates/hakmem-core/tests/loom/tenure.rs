@@ -22,7 +22,7 @@ impl Heap {
             tenure: Tenure::new(),
             inside: UnsafeCell::new(0),
         };
-        assert!(heap.tenure.adopt());
+        assert!(heap.tenure.adopt(1));
         Arc::new(heap)
     }
 
@@ -51,7 +51,7 @@ fn a_heap_is_tidied_by_nobody_else() {
                 thread::spawn(move || heap.tenure.tidy(|| heap.work()))
             };
             let mut visits = 1;
-            if heap.pool.pop(|_| &heap.link).is_some() && heap.tenure.adopt() {
+            if heap.pool.pop(|_| &heap.link).is_some() && heap.tenure.adopt(2) {
                 heap.work();
                 visits += 1;
             }
@@ -74,11 +74,11 @@ fn a_lost_heap_is_not_adopted() {
     check(
         || {
             let heap = Heap::live();
-            assert_eq!(heap.tenure.with(), With::Thread);
+            assert_eq!(heap.tenure.with(), With::Thread(1));
             heap.tenure.lose();
             heap.pool.push(1, &heap.link);
             assert!(heap.pool.pop(|_| &heap.link).is_some());
-            assert!(!heap.tenure.adopt() && !heap.tenure.tidy(|| heap.work()));
+            assert!(!heap.tenure.adopt(1) && !heap.tenure.tidy(|| heap.work()));
             assert_eq!(heap.tenure.with(), With::Nobody);
         },
         &[Mutant::TenureAdoptsLost],

@@ -93,15 +93,36 @@ impl<'a, D: Door> Oracle<'a, D> {
         }
     }
 
-    /// Allocates, checks and fills a block. Panics when memory runs out, as the tests stay far below the machine's.
+    /// Allocates, checks and fills a block. Panics when memory runs out, as most tests stay far below the machine's.
     pub fn alloc(&mut self, layout: Layout) -> Block {
-        self.admit(self.door.alloc(layout), layout)
+        let block = self.try_alloc(layout);
+        block.unwrap_or_else(|| panic!("no memory for {layout:?}"))
     }
 
     /// As `alloc`; the requested bytes must be zero.
     pub fn alloc_zeroed(&mut self, layout: Layout) -> Block {
+        let block = self.try_alloc_zeroed(layout);
+        block.unwrap_or_else(|| panic!("no memory for {layout:?}"))
+    }
+
+    /// Resizes the block, checking that the contents come along.
+    pub fn realloc(&mut self, block: Block, size: usize) -> Block {
+        let resized = self.try_realloc(block, size);
+        resized.unwrap_or_else(|block| panic!("no memory to resize {block:?} to {size}"))
+    }
+
+    /// As `alloc`. None: no memory.
+    pub fn try_alloc(&mut self, layout: Layout) -> Option<Block> {
+        let start = self.door.alloc(layout);
+        (!start.is_null()).then(|| self.admit(start, layout))
+    }
+
+    /// As `alloc_zeroed`. None: no memory.
+    pub fn try_alloc_zeroed(&mut self, layout: Layout) -> Option<Block> {
         let start = self.door.alloc_zeroed(layout);
-        assert!(!start.is_null(), "no memory for {layout:?}");
+        if start.is_null() {
+            return None;
+        }
         // SAFETY: `alloc_zeroed` initialises the layout's size.
         let bytes = unsafe { std::slice::from_raw_parts(start, layout.size()) };
         if let Some(at) = bytes.iter().position(|&b| b != 0) {
@@ -110,25 +131,29 @@ impl<'a, D: Door> Oracle<'a, D> {
                 bytes[at]
             );
         }
-        self.admit(start, layout)
+        Some(self.admit(start, layout))
     }
 
-    /// Resizes the block, checking that the contents come along.
-    pub fn realloc(&mut self, block: Block, size: usize) -> Block {
+    /// As `realloc`. No memory: the block, which must be as it was.
+    pub fn try_realloc(&mut self, block: Block, size: usize) -> Result<Block, Block> {
         self.check(&block);
         let layout =
             Layout::from_size_align(size, self.door.realloc_align(block.layout.align())).unwrap();
         // As soon as the allocator moves the block, another thread may get the old range.
         self.ranges.release(block.start);
         let start = self.door.realloc(block.ptr(), block.layout, size);
-        assert!(!start.is_null(), "no memory to resize {block:?} to {size}");
+        if start.is_null() {
+            self.ranges.claim(block.start, block.len.max(1));
+            self.check(&block);
+            return Err(block);
+        }
         // Between the two the allocator may prefer a block that fits better.
         assert!(
             !D::TELLS_USABLE || size != block.len || start == block.ptr(),
             "moved {block:?} for its usable size"
         );
         verify(start, block.len.min(size), &block);
-        self.admit(start, layout)
+        Ok(self.admit(start, layout))
     }
 
     /// Checks the block's contents and frees it.
@@ -146,7 +171,6 @@ impl<'a, D: Door> Oracle<'a, D> {
     }
 
     fn admit(&mut self, start: *mut u8, layout: Layout) -> Block {
-        assert!(!start.is_null(), "no memory for {layout:?}");
         assert!(
             start.addr().is_multiple_of(layout.align()),
             "{start:p} is not aligned for {layout:?}"

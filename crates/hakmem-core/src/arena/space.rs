@@ -1,0 +1,100 @@
+//! How much address space the arenas take, and the giving back of what they have never used when that comes to be
+//! limited.
+//!
+//! A reservation counts against RLIMIT_AS. A process that lowers its limit would have nothing left to map, so the end of
+//! each arena that nobody uses, its *tail*, is unmapped before; the arena then ends where its last used segment does, or
+//! after an eighth of the limit, as if the limit had been there from the start.
+//!
+//! Why a tail may go while other threads run: none of their blocks lies there, and whether `HOT.limit` is read before or
+//! after it is lowered makes no difference to others. A pointer into the tail's addresses is somebody else's new map, and
+//! who has that has, by way of the kernel or of us, synchronised with the thread that lowered the limit first. Hints
+//! of `segment` may name any segment that ever was in use: so the metadata of groups in use stays.
+
+use super::*;
+
+/// The first half of the arenas are at least so large …
+const SMALLEST: usize = 4 << 20;
+/// … and the others so large: under a limit, small ones are better than none, but they must not use up all the places.
+const SMALLEST_LATER: usize = 16 << 20;
+/// No process has more user address space than this.
+pub const LARGEST: usize = 1 << 44;
+
+/// The part of a limit that is reserved: the rest is for the program's own maps, and for further arenas.
+fn share_of(limit: usize) -> usize {
+    limit / 8
+}
+
+/// Reserves room for at least `least` bytes of segments, at best eight times the physical memory. Returns the base
+/// and the number of segments.
+pub fn reserve_some(least: usize) -> Option<(usize, usize)> {
+    let limit = os::address_limit();
+    let mut bytes = os::physical_memory().saturating_mul(8).clamp(1 << 30, LARGEST);
+    if limit < usize::MAX {
+        bytes = bytes.min(share_of(limit));
+    }
+    let early = usize::from(COUNT.load(Relaxed)) < MAX_ARENAS / 2;
+    let smallest = least.max(if early { SMALLEST } else { SMALLEST_LATER });
+    bytes = bytes.max(smallest).next_multiple_of(SEGMENT);
+    loop {
+        let segments = bytes / SEGMENT;
+        let groups = segments.div_ceil(GROUP) * size_of::<Group>() + summary_bytes(segments) + align_of::<Group>();
+        let total = groups + PAGE + segments * SEGMENT_META + SEGMENT + bytes;
+        if let Some(base) = os::reserve(total) {
+            RESERVED.fetch_add(total, Relaxed);
+            return Some((base, segments));
+        }
+        if bytes <= smallest {
+            return None;
+        }
+        bytes = (bytes / 2).max(smallest).next_multiple_of(SEGMENT);
+    }
+}
+
+/// Unmaps a part of a reservation that nobody uses. If it cannot be (no room for another map), it stays for ever.
+pub fn give_up(at: usize, len: usize) {
+    if os::unreserve(at, len) {
+        RESERVED.fetch_sub(len, Relaxed);
+    }
+}
+
+/// The address space is about to be limited to `limit` bytes: gives the tails up. O(groups in use + committed segments of
+/// the tails).
+pub fn fit_limit(limit: usize) {
+    let _held = LOCK.lock();
+    for (i, arena) in all().enumerate() {
+        let first = i == 0;
+        arena.give_tail_up(if first { share_of(limit) / SEGMENT } else { 0 }, first);
+    }
+}
+
+impl Arena {
+    /// Ends the arena after `least` segments or the last used one, if it is longer. Under the lock.
+    fn give_tail_up(&self, least: usize, is_hot: bool) {
+        let groups = self.groups();
+        let end_of = |(i, used): (usize, u64)| i * GROUP + (u64::BITS - used.leading_zeros()) as usize;
+        let used = groups.iter().map(|g| g.used.load(Relaxed)).enumerate();
+        let used = used.filter(|&(_, used)| used != 0).last().map_or(0, end_of);
+        let (segments, known) = (self.segments.load(Relaxed), self.known.load(Relaxed));
+        let end = used.max(least);
+        if end >= segments {
+            return;
+        }
+        self.segments.store(end, Relaxed);
+        if is_hot {
+            HOT.set_limit(end * SEGMENT);
+        }
+        for s in end..segments.min(groups.len() * GROUP) {
+            let (group, bit) = self.group_of(s);
+            if group.committed.fetch_and(!bit, Relaxed) & bit != 0 {
+                COMMITTED.fetch_sub(SEGMENT, Relaxed);
+            }
+        }
+        let whole_pages = (os::page_size() / SEGMENT_META).max(1);
+        let stays = end.max(groups.len() * GROUP).next_multiple_of(whole_pages).min(known);
+        self.known.store(stays, Relaxed);
+        if stays < known {
+            give_up(self.metas.load(Relaxed).addr() + stays * SEGMENT_META, (known - stays) * SEGMENT_META);
+        }
+        give_up(self.data.load(Relaxed) + end * SEGMENT, (segments - end) * SEGMENT);
+    }
+}

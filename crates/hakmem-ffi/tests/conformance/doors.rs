@@ -1,0 +1,110 @@
+//! The doors that a behaviour is tried by, and one try.
+
+use crate::behaviours::Behaviour;
+use crate::common::{finish, library};
+use crate::programs::{RUST, Workshop};
+use std::process::Command;
+
+/// How a program gets its allocator.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Door {
+    /// `LD_PRELOAD` of libhakmem.so.
+    Preload,
+    /// libhakmem.a linked into it.
+    Static,
+    /// `#[global_allocator]`.
+    Rust,
+    /// The C library's own: the control.
+    Glibc,
+}
+
+pub const DOORS: [Door; 4] = [Door::Preload, Door::Static, Door::Rust, Door::Glibc];
+
+/// What became of one behaviour by one door.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    Held,
+    /// The C library has no such behaviour, for this reason.
+    Lacking(String),
+    Failed(String),
+}
+
+impl Door {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Preload => "preload",
+            Self::Static => "static",
+            Self::Rust => "rust",
+            Self::Glibc => "glibc",
+        }
+    }
+
+    /// Why the behaviour does not apply to this door; None if it does.
+    pub fn excluded(self, behaviour: &Behaviour) -> Option<&'static str> {
+        match self {
+            Self::Rust => behaviour.rust,
+            _ => None,
+        }
+    }
+
+    /// Runs the behaviour's program to its end.
+    pub fn run(self, behaviour: &'static Behaviour, workshop: &Workshop) -> Outcome {
+        let source = if self == Self::Rust {
+            RUST
+        } else {
+            behaviour.program
+        };
+        let mut command = Command::new(workshop.program(source, self == Self::Static));
+        command.current_dir(workshop.libraries());
+        command.arg(behaviour.name);
+        command.arg(if self == Self::Glibc {
+            "glibc"
+        } else {
+            "hakmem"
+        });
+        command
+            .env_remove("LD_PRELOAD")
+            .env_remove("HAKMEM_STATS")
+            .envs(behaviour.options.iter().copied());
+        if self == Self::Preload {
+            command.env("LD_PRELOAD", &library().shared);
+        }
+        let output = finish(&mut command);
+        let text = String::from_utf8_lossy(&output.stdout);
+        let said = judge(&text, self != Self::Glibc);
+        match said {
+            Outcome::Failed(why) => Outcome::Failed(format!(
+                "{why}; {}: {}",
+                output.status,
+                String::from_utf8_lossy(&output.stderr)
+            )),
+            _ if !output.status.success() => Outcome::Failed(format!(
+                "passed, then {}: {}",
+                output.status,
+                String::from_utf8_lossy(&output.stderr)
+            )),
+            said => said,
+        }
+    }
+}
+
+/// Reads a program's output: "ok N" lines, one for each process that reports, or a line of another kind at the end. Under
+/// hakmem each must have got blocks from it.
+fn judge(text: &str, on_hakmem: bool) -> Outcome {
+    let mut outcome = Outcome::Failed("the program said nothing".to_owned());
+    for line in text.lines() {
+        let blocks = line.strip_prefix("ok ").and_then(|n| n.parse::<u64>().ok());
+        outcome = match (blocks, line.strip_prefix("lacks ")) {
+            (Some(0), _) if on_hakmem => {
+                return Outcome::Failed("hakmem served no block".to_owned());
+            }
+            (Some(n), _) if n > 0 && !on_hakmem => {
+                return Outcome::Failed("hakmem served the C library's run".to_owned());
+            }
+            (Some(_), _) => Outcome::Held,
+            (None, Some(why)) if !on_hakmem => Outcome::Lacking(why.to_owned()),
+            _ => return Outcome::Failed(line.to_owned()),
+        };
+    }
+    outcome
+}

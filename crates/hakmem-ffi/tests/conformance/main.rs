@@ -1,0 +1,102 @@
+//! What a drop-in allocator must get right: each behaviour is a small program in C, C++ or Rust, run through every door
+//! of hakmem that it applies to, and on the C library alone, to prove the program itself right.
+//!
+//! `cargo test -p hakmem-ffi --test conformance` runs all; a part of a name, or of `name/door`, after it runs those.
+//! `ci/conformance` writes the outcomes into docs/conformance.md.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod behaviours;
+mod doors;
+mod page;
+mod programs;
+
+use behaviours::{Behaviour, SECTIONS};
+use doors::{DOORS, Door, Outcome};
+use libtest_mimic::{Arguments, Failed, Trial};
+use programs::Workshop;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+/// The outcome of each behaviour by each door that was run.
+type Outcomes = HashMap<(&'static str, Door), Outcome>;
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let blessed = std::env::var_os("HAKMEM_BLESS").is_some();
+    let workshop = Arc::new(Workshop::new());
+    let outcomes = Arc::new(Mutex::new(Outcomes::new()));
+    let mut trials = vec![
+        Trial::test("every_behaviour_is_listed", {
+            let workshop = Arc::clone(&workshop);
+            move || every_behaviour_is_listed(&workshop)
+        }),
+        Trial::test("page_has_every_behaviour", move || Ok(page::is_current()?))
+            // It is only now being made.
+            .with_ignored_flag(blessed),
+    ];
+    for behaviour in behaviours::all() {
+        for door in DOORS {
+            if door.excluded(behaviour).is_none() {
+                trials.push(trial(behaviour, door, &workshop, &outcomes));
+            }
+        }
+    }
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    if !arguments.list && blessed {
+        page::write(&outcomes.lock().expect("no trial panicked"));
+    }
+    drop(workshop);
+    conclusion.exit()
+}
+
+fn trial(
+    behaviour: &'static Behaviour,
+    door: Door,
+    workshop: &Arc<Workshop>,
+    outcomes: &Arc<Mutex<Outcomes>>,
+) -> Trial {
+    let (workshop, outcomes) = (Arc::clone(workshop), Arc::clone(outcomes));
+    Trial::test(format!("{}/{}", behaviour.name, door.name()), move || {
+        let outcome = door.run(behaviour, &workshop);
+        let failure = match &outcome {
+            Outcome::Failed(why) => Some(Failed::from(why)),
+            Outcome::Held | Outcome::Lacking(_) => None,
+        };
+        let key = (behaviour.name, door);
+        outcomes
+            .lock()
+            .expect("no trial panicked")
+            .insert(key, outcome);
+        failure.map_or(Ok(()), Err)
+    })
+}
+
+/// The programs and the list name the same behaviours: none is forgotten.
+fn every_behaviour_is_listed(workshop: &Workshop) -> Result<(), Failed> {
+    let mut listed: Vec<(String, &str)> = SECTIONS
+        .iter()
+        .flat_map(|section| section.behaviours)
+        .flat_map(|b| {
+            let rust = b.rust.is_none().then_some(programs::RUST);
+            [Some(b.program), rust]
+                .into_iter()
+                .flatten()
+                .map(|program| (b.name.to_owned(), program))
+        })
+        .collect();
+    let mut have = Vec::new();
+    for program in programs::ALL {
+        let names = workshop.behaviours_of(program);
+        have.extend(names.into_iter().map(|name| (name, *program)));
+    }
+    listed.sort();
+    have.sort();
+    if listed == have {
+        return Ok(());
+    }
+    let missing: Vec<_> = listed.iter().filter(|b| !have.contains(b)).collect();
+    let unlisted: Vec<_> = have.iter().filter(|b| !listed.contains(b)).collect();
+    Err(format!("listed, but in no program: {missing:?}; not listed: {unlisted:?}").into())
+}

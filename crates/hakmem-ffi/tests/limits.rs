@@ -1,0 +1,272 @@
+//! The system refuses from outside: small and shrinking address space, no maps left, locked memory, little memory. Each
+//! program of tests/programs/limits.c also runs on the C library's own malloc, to prove the test right.
+
+mod common;
+
+#[path = "limits/machine.rs"]
+mod machine;
+
+use common::{Language, Link, Reports, compile, find_program, library, preload, run, skipped};
+use machine::{Cgroup, Setting};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+const MIB: u64 = 1 << 20;
+
+fn program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| compile(Language::C, "limits.c", Link::Plain))
+}
+
+/// `limits NAME`, which is ended if it hangs.
+fn case(name: &str) -> Command {
+    let mut command = Command::new("timeout");
+    command.args(["-s", "KILL", "120"]).arg(program()).arg(name);
+    command
+}
+
+fn show(name: &str, output: &Output) {
+    let text = String::from_utf8_lossy(&output.stdout);
+    for line in text.lines() {
+        match line.strip_prefix("skip: ") {
+            Some(why) => skipped(&format!("{name}: {why}")),
+            None => println!("{name}: {line}"),
+        }
+    }
+}
+
+/// Passes on hakmem.
+fn passes_here(name: &str) -> Reports {
+    let mut command = case(name);
+    let reports = preload(&mut command);
+    show(name, &run(&mut command));
+    reports.assert_served();
+    reports
+}
+
+/// Passes with the C library's malloc and with hakmem.
+fn passes(name: &str) {
+    run(&mut case(name));
+    passes_here(name);
+}
+
+/// Sets RLIMIT_AS before the program starts.
+fn limit_address_space(command: &mut Command, bytes: u64) -> &mut Command {
+    // SAFETY: one system call between fork and exec.
+    unsafe {
+        command.pre_exec(move || {
+            let limit = libc::rlimit {
+                rlim_cur: bytes,
+                rlim_max: bytes,
+            };
+            match libc::setrlimit(libc::RLIMIT_AS, &limit) {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            }
+        })
+    }
+}
+
+#[test]
+fn address_space_lowered_while_running() {
+    passes("lowered");
+}
+
+#[test]
+fn address_space_lowered_step_by_step() {
+    passes("lowered_step_by_step");
+}
+
+#[test]
+fn address_space_lowered_beside_threads() {
+    passes("lowered_beside_threads");
+}
+
+/// The pointers are foreign then: a free of one is counted, and does nothing.
+#[test]
+fn address_space_given_back_is_mapped_by_others() {
+    let reports = passes_here("others_map_what_was_given_back");
+    assert!(reports.foreign_frees() >= 2, "no foreign pointer was freed");
+}
+
+#[test]
+fn address_space_small_from_the_start() {
+    for mib in [16, 20, 24, 32, 48, 64, 128, 256, 1024] {
+        let limited = || {
+            let mut command = Command::new(program());
+            limit_address_space(command.arg("small_address_space"), mib * MIB);
+            command
+        };
+        run(&mut limited());
+        let mut command = limited();
+        let reports = preload(&mut command);
+        show(&format!("{mib} MiB"), &run(&mut command));
+        reports.assert_served();
+    }
+}
+
+/// Below what a program needs it fails with a message of its own, or does not start; no signal ends it.
+#[test]
+fn address_space_too_small_to_start_in() {
+    let mut least = None;
+    for mib in (2..40).step_by(2) {
+        let mut command = Command::new(program());
+        let reports = preload(command.arg("small_address_space"));
+        limit_address_space(&mut command, mib * MIB);
+        // Where not even the program's own image fits, the kernel ends it, with any allocator.
+        let Ok(output) = command.output() else {
+            continue;
+        };
+        if reports.lines().is_empty() {
+            continue;
+        }
+        let err = String::from_utf8_lossy(&output.stderr);
+        let ended = output.status.code();
+        assert!(matches!(ended, Some(0 | 1)), "{mib} MiB: {ended:?}: {err}");
+        // What it had in KiB comes first.
+        if output.status.success() && !output.stdout.starts_with(b"0 ") {
+            least.get_or_insert(mib);
+        }
+    }
+    println!("is served in {least:?} MiB");
+    assert!(
+        least.is_some_and(|mib| mib <= 12),
+        "is served in {least:?} MiB"
+    );
+}
+
+/// Runs a program in an address space that it lowers itself, without and with hakmem; the output must be as expected.
+fn lowers_its_limit(program: &str, arguments: &[&str], expected: &str) {
+    if find_program(program).is_none() {
+        return;
+    }
+    for on_hakmem in [false, true] {
+        let mut command = Command::new(program);
+        command.args(arguments);
+        let reports = on_hakmem.then(|| preload(&mut command));
+        let output = run(&mut command);
+        let text = String::from_utf8_lossy(&output.stdout);
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(text.trim(), expected, "on hakmem: {on_hakmem}: {err}");
+        if let Some(reports) = reports {
+            reports.assert_served();
+        }
+    }
+}
+
+#[test]
+fn python_lowers_its_limit() {
+    const SCRIPT: &str = r"
+import mmap, resource, threading
+kept = [str(i) * 10 for i in range(100000)]
+hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+resource.setrlimit(resource.RLIMIT_AS, (1 << 30, hard))
+said = []
+try:
+    bytearray(2 << 30)
+except MemoryError:
+    said.append('refused')
+said.append(len(bytearray(300 << 20)))
+mmap.mmap(-1, 100 << 20).close()
+threads = [threading.Thread(target=lambda: said.append(sum(range(1000)))) for _ in range(4)]
+for t in threads: t.start()
+for t in threads: t.join()
+resource.prlimit(0, resource.RLIMIT_AS, (hard, hard))
+said.append(len(bytearray(2 << 30)))
+assert kept == [str(i) * 10 for i in range(100000)]
+print(said)
+";
+    let expected = "['refused', 314572800, 499500, 499500, 499500, 499500, 2147483648]";
+    lowers_its_limit("python3", &["-c", SCRIPT], expected);
+}
+
+#[test]
+fn bash_lowers_its_limit() {
+    // What it reads and keeps goes on, its children start, and the limit holds.
+    const SCRIPT: &str = r#"
+ulimit -S -v 300000
+x=$(printf '%s\n' one two three | sort | tail -1)
+for i in {1..20000}; do a[i]="value $i"; done
+y=$( (echo "${a[19999]}") )
+too_much=$( (printf -v x '%0400000000d' 1 && echo served) 2>/dev/null || echo refused)
+ulimit -S -v unlimited
+read -r z < <(printf '%02000000d\n' 7)
+echo "$x, $y, $too_much, ${#z}"
+"#;
+    lowers_its_limit(
+        "bash",
+        &["-c", SCRIPT],
+        "two, value 19999, refused, 2000000",
+    );
+}
+
+#[test]
+fn no_maps_left() {
+    passes("foreign_maps");
+}
+
+#[test]
+fn locked_from_the_start() {
+    passes("locked_from_the_start");
+}
+
+#[test]
+fn locked_later() {
+    passes("locked_later");
+}
+
+/// More passes through the heap than the group may have; what was freed must not be held on to.
+#[test]
+fn in_a_memory_cgroup() {
+    let group = match Cgroup::new(80 * MIB) {
+        Ok(group) => group,
+        Err(why) => return skipped(&format!("no memory cgroup: {why}")),
+    };
+    for on_hakmem in [false, true] {
+        let mut command = Command::new("sh");
+        // The shell moves itself; what it becomes is limited.
+        command.args(["-c", "echo $$ > \"$0\" && exec \"$1\" little_memory"]);
+        command.arg(group.members()).arg(program());
+        let reports = on_hakmem.then(|| preload(&mut command));
+        run(&mut command);
+        if let Some(reports) = reports {
+            reports.assert_served();
+        }
+    }
+    println!("peak {} KiB of 80 MiB", group.peak() >> 10);
+}
+
+#[test]
+fn strict_overcommit() {
+    match Setting::change("/proc/sys/vm/overcommit_memory", "2") {
+        Ok(_changed) => passes("commit_limit"),
+        Err(why) => skipped(&format!("overcommit_memory=2: {why}")),
+    }
+}
+
+/// What is trimmed stays away: 1000 of 50,000 blocks of 1000 bytes, near each other.
+#[test]
+fn transparent_huge_pages_always() {
+    match Setting::change("/sys/kernel/mm/transparent_hugepage/enabled", "always") {
+        Ok(_changed) => passes("huge_pages"),
+        Err(why) => skipped(&format!("transparent huge pages set to always: {why}")),
+    }
+}
+
+/// The shim that refuses system calls for tests is not in what users get.
+#[test]
+fn no_injected_faults_in_the_library() {
+    use object::{Object, ObjectSymbol};
+    let bytes = std::fs::read(&library().shared).expect("the library can be read");
+    let file = object::File::parse(&*bytes).expect("an object file");
+    let names: Vec<_> = file.symbols().filter_map(|s| s.name().ok()).collect();
+    let core = names.iter().filter(|name| name.contains("hakmem_core"));
+    assert!(core.count() > 10, "no symbols of the core were read");
+    let shim: Vec<_> = names
+        .iter()
+        .filter(|name| name.contains("6faults"))
+        .collect();
+    assert!(shim.is_empty(), "{shim:?}");
+}

@@ -1,0 +1,451 @@
+/* The system refuses, one way per run: limits NAME. Exit status 0: passed. The books lie outside the heap. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#define MIB ((size_t)1 << 20)
+#define CHECK(what) \
+    do { \
+        if (!(what)) { \
+            fprintf(stderr, "line %d: %s (errno %d)\n", __LINE__, #what, errno); \
+            exit(1); \
+        } \
+    } while (0)
+
+enum { MOST = 60000 };
+struct block {
+    uint32_t *at;
+    size_t size;
+};
+static struct block blocks[MOST];
+static size_t count, live;
+
+/* The first word of each 4 KiB, and the last word, tell whose they are. */
+static void mark(struct block b) {
+    for (size_t at = 0; at + 4 <= b.size; at += 4096)
+        b.at[at / 4] = (uint32_t)(b.size + at);
+    if (b.size >= 4)
+        b.at[b.size / 4 - 1] = (uint32_t)b.size;
+}
+
+static void check_block(struct block b) {
+    size_t last = b.size / 4 - 1;
+    for (size_t at = 0; at + 4 <= b.size; at += 4096)
+        CHECK(at / 4 == last || b.at[at / 4] == (uint32_t)(b.size + at));
+    CHECK(b.at[last] == (uint32_t)b.size);
+}
+
+/* False: NULL, and errno says why. */
+static int add(size_t size) {
+    if (count == MOST)
+        return 0;
+    errno = 0;
+    struct block b = {malloc(size), size};
+    if (!b.at) {
+        CHECK(errno == ENOMEM);
+        return 0;
+    }
+    mark(b);
+    blocks[count++] = b;
+    live += size;
+    return 1;
+}
+
+static void drop(size_t i) {
+    check_block(blocks[i]);
+    errno = 77;
+    free(blocks[i].at);
+    CHECK(errno == 77);
+    live -= blocks[i].size;
+    blocks[i] = blocks[--count];
+}
+
+static void drop_all_but(size_t n) {
+    while (count > n)
+        drop(count - 1);
+}
+
+static uint64_t seed = 88172645463325252;
+static size_t chance(size_t below) {
+    seed ^= seed << 13, seed ^= seed >> 7, seed ^= seed << 17;
+    return (seed >> 11) % below;
+}
+
+static size_t some_size(void) {
+    switch (chance(20)) {
+    case 0: return MIB + chance(4 * MIB);
+    case 1: case 2: return 65536 + chance(MIB - 65536);
+    case 3: case 4: case 5: case 6: return 1024 + chance(60000);
+    default: return 16 + chance(1008);
+    }
+}
+
+/* Allocates until nothing is to be had, not even the least. Returns how much was had. */
+static size_t exhaust(void) {
+    for (int refused = 0; refused < 40 && count < MOST;)
+        refused += !add(some_size());
+    for (size_t size = 4 * MIB; size >= 16; size /= 2)
+        while (count < MOST && add(size)) {
+        }
+    return live;
+}
+
+/* Allocates, resizes and frees; what is refused is refused. Returns how often. */
+static size_t churn(int rounds) {
+    size_t refused = 0;
+    for (int i = 0; i < rounds; i++) {
+        if (count < MOST && live < 64 * MIB)
+            refused += !add(some_size());
+        if (count > 0 && chance(2))
+            drop(chance(count));
+        if (count > 0 && chance(8) == 0) {
+            struct block *b = &blocks[chance(count)];
+            size_t size = some_size();
+            check_block(*b);
+            errno = 0;
+            void *p = realloc(b->at, size);
+            CHECK(p || errno == ENOMEM);
+            refused += !p;
+            if (p) {
+                live += size - b->size;
+                *b = (struct block){p, size};
+                mark(*b);
+            }
+        }
+        if (i % 500 == 499)
+            malloc_trim(0);
+    }
+    return refused;
+}
+
+static void calloc_is_zero(void) {
+    for (size_t size = 100; size < 8 * MIB; size = size * 5 / 2) {
+        char *p = calloc(1, size);
+        CHECK(p);
+        for (size_t i = 0; i < size; i++)
+            CHECK(p[i] == 0);
+        memset(p, 1, size);
+        free(p);
+    }
+}
+
+static size_t statm(int field) {
+    FILE *f = fopen("/proc/self/statm", "r");
+    CHECK(f);
+    size_t n[2];
+    CHECK(fscanf(f, "%zu %zu", &n[0], &n[1]) == 2);
+    fclose(f);
+    return n[field] * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* The soft limit alone, so that it can be raised again. */
+static void limit_address_space(size_t bytes) {
+    struct rlimit limit;
+    CHECK(getrlimit(RLIMIT_AS, &limit) == 0);
+    limit.rlim_cur = bytes;
+    CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
+    CHECK(getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur == bytes);
+}
+
+static void unlimited_again(void) {
+    struct rlimit limit;
+    CHECK(getrlimit(RLIMIT_AS, &limit) == 0);
+    limit.rlim_cur = limit.rlim_max;
+    CHECK(prlimit(0, RLIMIT_AS, &limit, NULL) == 0);
+}
+
+static void *work_a_little(void *unused) {
+    (void)unused;
+    for (int i = 0; i < 1000; i++) {
+        char *p = malloc(100 + i);
+        CHECK(p);
+        p[i] = 1;
+        free(p);
+    }
+    return malloc(100);
+}
+
+/* Threads start, and the program maps what it wants. */
+static void room_for(size_t bytes) {
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(p != MAP_FAILED);
+    CHECK(munmap(p, bytes) == 0);
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++)
+        CHECK(pthread_create(&threads[i], NULL, work_a_little, NULL) == 0);
+    for (int i = 0; i < 4; i++) {
+        void *block;
+        CHECK(pthread_join(threads[i], &block) == 0 && block);
+        free(block);
+    }
+}
+
+/* Under a limit that was there from the start: all of it can be used but for some MiB, and used again. */
+static void small_address_space(void) {
+    struct rlimit limit;
+    CHECK(getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY);
+    size_t had = exhaust();
+    printf("%zu of %zu KiB\n", had >> 10, (size_t)limit.rlim_cur >> 10);
+    CHECK(count < MOST && had < limit.rlim_cur);
+    for (size_t i = 0; i < count; i++)
+        check_block(blocks[i]);
+    drop_all_but(0);
+    CHECK(exhaust() >= had * 3 / 4);
+    drop_all_but(count / 2);
+    churn(5000);
+    drop_all_but(0);
+}
+
+/* A limit that comes later. */
+static void lowered(void) {
+    churn(3000);
+    limit_address_space(600 * MIB);
+    room_for(100 * MIB);
+    CHECK(malloc(700 * MIB) == NULL && errno == ENOMEM);
+    size_t had = exhaust();
+    printf("%zu KiB\n", had >> 10);
+    CHECK(count < MOST && had > 350 * MIB && had < 600 * MIB);
+    drop_all_but(100);
+    CHECK(exhaust() >= had * 3 / 4);
+    drop_all_but(100);
+    unlimited_again();
+    room_for(1000 * MIB);
+    void *p = malloc(2000 * MIB);
+    CHECK(p);
+    free(p);
+    churn(3000);
+    drop_all_but(0);
+}
+
+/* It comes down step by step, to less than there is, and goes up again. */
+static void lowered_step_by_step(void) {
+    for (int round = 0; round < 3; round++) {
+        for (size_t bytes = (size_t)64 << 30; bytes >= 1024 * MIB; bytes /= 2) {
+            limit_address_space(bytes);
+            room_for(50 * MIB);
+            churn(300);
+        }
+        limit_address_space(statm(0) + 8 * MIB);
+        churn(2000);
+        limit_address_space(4 * MIB);
+        churn(3000);
+        CHECK(malloc(300 * MIB) == NULL && errno == ENOMEM);
+        unlimited_again();
+        CHECK(churn(1000) == 0);
+        room_for(1000 * MIB);
+    }
+    drop_all_but(0);
+}
+
+/* What lies in the part of the address space that was given back is not ours any more. */
+static void others_map_what_was_given_back(void) {
+    char *block = malloc(100);
+    limit_address_space(1000 * MIB);
+    int maps = 0;
+    for (size_t ahead = 512 * MIB; ahead < 16384 * MIB; ahead *= 2) {
+        void *hint = (void *)(((uintptr_t)block + ahead) & -(2 * MIB));
+        char *p = mmap(hint, MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+        if (p == MAP_FAILED)
+            continue;
+        memset(p, 1, MIB);
+        CHECK(malloc_usable_size(p) == 0);
+        free(p);
+        free(p + 4096);
+        CHECK(p[0] == 1 && p[4096] == 1);
+        maps++;
+    }
+    CHECK(maps > 0);
+    limit_address_space(900 * MIB);
+    churn(1000);
+    drop_all_but(0);
+    free(block);
+}
+
+static atomic_int stop;
+static _Atomic(char *) shelf[64];
+
+static void *churn_beside(void *number) {
+    uint64_t x = (uintptr_t)number * 7919 + 1;
+    while (!stop) {
+        x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+        size_t size = x % 50 == 0 ? 3 * MIB : x % 10 == 0 ? 200000 : 16 + x % 3000;
+        char *p = malloc(size);
+        if (!p)
+            continue;
+        p[0] = p[size - 1] = 5;
+        p = atomic_exchange(&shelf[x / 64 % 64], p);
+        CHECK(!p || p[0] == 5);
+        free(p);
+        free(NULL);
+    }
+    return NULL;
+}
+
+/* Threads go on while the limit moves. */
+static void lowered_beside_threads(void) {
+    pthread_t threads[4];
+    for (uintptr_t i = 0; i < 4; i++)
+        CHECK(pthread_create(&threads[i], NULL, churn_beside, (void *)i) == 0);
+    for (int round = 0; round < 40; round++) {
+        for (size_t bytes = (size_t)32 << 30; bytes >= 1024 * MIB; bytes /= 2) {
+            limit_address_space(bytes);
+            room_for(20 * MIB);
+            churn(20);
+        }
+        unlimited_again();
+        churn(20);
+    }
+    stop = 1;
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    for (int i = 0; i < 64; i++)
+        free(shelf[i]);
+    drop_all_but(0);
+}
+
+/* So many maps that there is none to be had: munmap, mprotect and mremap in the middle of a map fail too. */
+static void foreign_maps(void) {
+    enum { PAGES = 140000 };
+    churn(2000);
+    char *p = mmap(NULL, PAGES * 4096ul, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    CHECK(p != MAP_FAILED);
+    size_t made = 0;
+    for (size_t i = 1; i < PAGES; i += 2) {
+        if (mprotect(p + i * 4096, 4096, PROT_NONE) != 0)
+            break;
+        made = i;
+    }
+    CHECK(made < PAGES - 2 && errno == ENOMEM);
+    size_t refused = churn(4000);
+    calloc_is_zero();
+    /* Growth that would move pages. */
+    for (size_t size = MIB; size < 64 * MIB; size += size / 2) {
+        add(size);
+        void *moved = realloc(blocks[count - 1].at, size * 2);
+        if (moved) {
+            live += size;
+            blocks[count - 1] = (struct block){moved, size * 2};
+            mark(blocks[count - 1]);
+        }
+    }
+    drop_all_but(count / 2);
+    malloc_trim(0);
+    for (size_t i = 0; i < count; i++)
+        check_block(blocks[i]);
+    printf("%zu maps, %zu requests refused\n", made, refused);
+    CHECK(munmap(p, PAGES * 4096ul) == 0);
+    CHECK(churn(4000) == 0);
+    drop_all_but(0);
+    malloc_trim(0);
+}
+
+/* Locked memory is never given back, nor fresh: calloc must clear it. */
+static void locked(int flags) {
+    if (mlockall(flags) != 0) {
+        printf("skip: mlockall: %s\n", strerror(errno));
+        return;
+    }
+    churn(3000);
+    calloc_is_zero();
+    malloc_trim(0);
+    drop_all_but(count / 2);
+    malloc_trim(0);
+    calloc_is_zero();
+    CHECK(munlockall() == 0);
+    churn(3000);
+    drop_all_but(0);
+    malloc_trim(0);
+    calloc_is_zero();
+}
+
+static void locked_from_the_start(void) {
+    locked(MCL_FUTURE);
+}
+
+static void locked_later(void) {
+    churn(1000);
+    locked(MCL_CURRENT | MCL_FUTURE);
+}
+
+/* In a memory cgroup, or with little memory to commit: as much passes through as often as it likes. */
+static void little_memory(void) {
+    for (int round = 0; round < 30; round++) {
+        while (live < 24 * MIB)
+            CHECK(add(some_size()));
+        drop_all_but(count / 20);
+    }
+    drop_all_but(0);
+}
+
+/* A request beyond what may be committed is refused; others are served. */
+static void commit_limit(void) {
+    FILE *f = fopen("/proc/meminfo", "r");
+    char line[200];
+    size_t kib = 0;
+    while (f && fgets(line, sizeof line, f))
+        sscanf(line, "CommitLimit: %zu kB", &kib);
+    CHECK(f && kib > 0);
+    fclose(f);
+    CHECK(malloc((kib << 10) + MIB) == NULL && errno == ENOMEM);
+    CHECK(calloc(1, (kib << 10) + MIB) == NULL && errno == ENOMEM);
+    CHECK(churn(5000) == 0);
+    room_for(10 * MIB);
+    calloc_is_zero();
+    drop_all_but(0);
+}
+
+/* Blocks spread over many segments, most of them freed: huge pages must not bring them back. */
+static void huge_pages(void) {
+    for (int i = 0; i < 50000; i++)
+        CHECK(add(1000));
+    for (size_t i = 0; i < count; i++) {
+        size_t last = count - 1;
+        if (i % 50 != 0) {
+            drop(i);
+            i -= i < last;
+        }
+        if (count < 1000)
+            break;
+    }
+    drop_all_but(1000);
+    malloc_trim(0);
+    size_t trimmed = statm(1);
+    churn(2000);
+    printf("%zu KiB resident after trim\n", trimmed >> 10);
+    drop_all_but(0);
+}
+
+int main(int argc, char **argv) {
+    static const struct {
+        const char *name;
+        void (*run)(void);
+    } all[] = {
+        {"small_address_space", small_address_space},
+        {"lowered", lowered},
+        {"lowered_step_by_step", lowered_step_by_step},
+        {"lowered_beside_threads", lowered_beside_threads},
+        {"others_map_what_was_given_back", others_map_what_was_given_back},
+        {"foreign_maps", foreign_maps},
+        {"locked_from_the_start", locked_from_the_start},
+        {"locked_later", locked_later},
+        {"little_memory", little_memory},
+        {"commit_limit", commit_limit},
+        {"huge_pages", huge_pages},
+    };
+    for (size_t i = 0; argc == 2 && i < sizeof all / sizeof *all; i++)
+        if (strcmp(argv[1], all[i].name) == 0) {
+            all[i].run();
+            return 0;
+        }
+    fprintf(stderr, "usage: limits NAME\n");
+    return 2;
+}
