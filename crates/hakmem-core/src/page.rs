@@ -28,6 +28,7 @@
 
 use crate::arena::{self, Arena, META, PAGE, SEGMENT, SEGMENT_META};
 use crate::proto::inbox::Link;
+use crate::proto::level::Level;
 use crate::proto::slots::Slots;
 use crate::sync::{AtomicPtr, AtomicU8, AtomicU32, Ordering::Relaxed};
 use core::cell::Cell;
@@ -154,8 +155,8 @@ pub struct SegmentMeta {
     pub slots: Slots,
     /// When a slot became EMPTY last, in coarse milliseconds.
     pub stamp: AtomicU32,
-    /// 1 + the level under which the segment is listed; 0: under none.
-    pub level: AtomicU8,
+    /// 1 + the level under which the segment is listed.
+    pub level: Level,
     /// 1 if the segment was given huge pages.
     pub huge: AtomicU8,
 }

@@ -1,6 +1,7 @@
 //! Bytes handed out: one total and its peak, told where pages, large blocks and whales change hands.
 
-use crate::sync::{AtomicI64, Ordering::Relaxed};
+use crate::sync::Ordering::Relaxed;
+use crate::sync::plain::AtomicI64;
 
 static LIVE: AtomicI64 = AtomicI64::new(0);
 static PEAK: AtomicI64 = AtomicI64::new(0);

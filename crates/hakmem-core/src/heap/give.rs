@@ -1,6 +1,7 @@
 //! Giving back: when memory is short, when the thread ends, and while the heap is idle.
 
 use super::Heap;
+use crate::mutant::{Mutant, is};
 use crate::page::{self, Block, Place};
 use crate::proto::inbox::Link;
 use crate::size_class::CLASSES;
@@ -42,7 +43,9 @@ impl Heap {
                     self.give_up(class, page, 0);
                 }
             }
-            self.send_mail();
+            if !is(Mutant::HeapEndsUnsent) {
+                self.send_mail();
+            }
             for cooling in &self.cooling {
                 // SAFETY: the heap's own pages (see `stop_cooling`).
                 if let Some(page) = unsafe { cooling.replace(null_mut()).as_ref() } {

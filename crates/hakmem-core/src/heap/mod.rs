@@ -10,7 +10,7 @@
 //! empty page, claim a page.
 //!
 //! Rules
-//! 1. Everything but `inbox`, `link`, `state` and `next_heap` belongs to the thread that has the heap; others may read
+//! 1. Everything but `inbox`, `link`, `tenure` and `next_heap` belongs to the thread that has the heap; others may read
 //!    its counters.
 //! 2. A heap is had by one thread at a time: from `Pool::pop` (or its making) to `Pool::push`; its memory is for ever.
 //! 3. `busy` is set while pages move between lists: a fork that meets it set cannot use the heap in the child.
@@ -29,9 +29,10 @@ use crate::arena;
 use crate::page::{Block, Meta, Owner, Place};
 use crate::parcel::Parcel;
 use crate::proto::inbox::{Inbox, Link};
+use crate::proto::tenure::Tenure;
 use crate::remote::Outgoing;
 use crate::size_class::{CLASSES, TABLE16};
-use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
+use crate::sync::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 use crate::{large, segment, sparse, usage};
 use core::cell::Cell;
 use core::ptr::NonNull;
@@ -78,8 +79,8 @@ pub struct Heap {
     large: large::Cache,
     /// What it counts.
     pub counts: Counts,
-    /// Who has it: see `thread`.
-    pub state: AtomicU32,
+    /// Who has it.
+    pub tenure: Tenure,
     /// Link of the pool of idle heaps.
     pub link: AtomicU64,
     /// The heap made before this one.

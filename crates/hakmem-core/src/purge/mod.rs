@@ -12,6 +12,8 @@ use crate::proto::lock::{Guard, Lock};
 use crate::sync::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use crate::{arena, os, policy, segment, sparse, thread, whale};
 
+#[cfg(shuttle)]
+pub use scavenger::is_alive as is_scavenged;
 pub use scavenger::{after_fork, stop};
 
 /// Held over a pass, and across fork.
