@@ -34,6 +34,11 @@ impl Held {
         self.len > PAGED
     }
 
+    /// True if it is the same block, not another one in its place.
+    pub fn is(&self, other: &Self) -> bool {
+        self.seed == other.seed
+    }
+
     fn end(&self) -> usize {
         self.start + self.len.max(1)
     }

@@ -105,8 +105,8 @@ impl Error {
         match self.kind {
             Kind::FreeFreed => self.free_again(program, who, &target),
             Kind::FreeInner | Kind::FreeMisaligned | Kind::ReallocInner | Kind::UsableInner => {
-                // Steps between may have freed it.
-                if program.books.held.iter().any(|h| h.start == target.start) {
+                // Steps between may have freed it, and another may be in its place.
+                if program.books.held.iter().any(|h| h.is(&target)) {
                     self.inner(program, who, &target);
                 }
             }
@@ -278,12 +278,7 @@ impl Error {
 
     /// A block that is live, and freed in a way that is wrong, but for the allocator the same.
     fn free_otherwise(&self, program: &mut Program, who: usize, target: &Held) {
-        let Some(at) = program
-            .books
-            .held
-            .iter()
-            .position(|h| h.start == target.start)
-        else {
+        let Some(at) = program.books.held.iter().position(|h| h.is(target)) else {
             return;
         };
         let held = program.books.take(at).expect("it is there");
