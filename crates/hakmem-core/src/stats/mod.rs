@@ -145,7 +145,7 @@ pub fn process() -> Stats {
 }
 
 /// Bytes of the arenas that are resident: asks the system about each segment in use. Of more than 8 GiB a part is asked
-/// for, and the rest estimated. 10 µs a segment of 2 MiB.
+/// for, and the rest estimated. A system call for each segment.
 pub fn resident_bytes() -> u64 {
     census::resident_bytes()
 }
