@@ -162,6 +162,7 @@ pub struct SegmentMeta {
 }
 
 /// Offset of the word that `free` compares with the thread's.
+#[cfg_attr(any(miri, shuttle, sanitizer), allow(dead_code, reason = "these have no assembly"))]
 pub const OWNER_WORD: usize = core::mem::offset_of!(Meta, owner_word);
 
 /// In the owner's word of pages of several slots: no thread's word is equal to it, so that `free` leaves their blocks to the
