@@ -105,7 +105,7 @@ pub fn each_page(mut f: impl FnMut(usize, u64)) {
     if GIVEN_UP.load(Relaxed) {
         return;
     }
-    let _held = LOCK.lock();
+    let Some(_held) = LOCK.lock_patiently() else { return };
     for class in 0..CLASSES {
         for list in [&STATE.fresh[class], &STATE.dug[class]] {
             let mut next = list.get();

@@ -133,6 +133,23 @@ impl Lock {
     pub fn try_lock(&self) -> Option<Guard<'_>> {
         self.try_lock_as(crate::os::thread_token())
     }
+
+    /// Waits for the lock, but not for ever: its holder may be in another process (a child that was made without fork's
+    /// handlers has the lock and not the thread).
+    pub fn lock_patiently(&self) -> Option<Guard<'_>> {
+        static NAP: AtomicU32 = AtomicU32::new(0);
+        let me = crate::os::thread_token();
+        if self.is_held_for_fork(me) {
+            return Some(Guard(None));
+        }
+        (0..500).find_map(|_| {
+            let got = self.try_lock_as(me);
+            if got.is_none() {
+                crate::os::futex_wait(&NAP, 0, Some(1));
+            }
+            got
+        })
+    }
 }
 
 impl Drop for Guard<'_> {

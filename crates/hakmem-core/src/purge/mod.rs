@@ -22,9 +22,9 @@ pub static LOCK: Lock = Lock::new();
 static NEXT: AtomicU32 = AtomicU32::new(0);
 static PURGED: AtomicU64 = AtomicU64::new(0);
 
-/// Keeps passes away, and forks waiting, until the guard goes.
-pub fn lock() -> Guard<'static> {
-    LOCK.lock()
+/// Keeps passes away, and forks waiting, until the guard goes. None: a pass takes too long.
+pub fn keep_away() -> Option<Guard<'static>> {
+    LOCK.lock_patiently()
 }
 
 /// Bytes given back so far.

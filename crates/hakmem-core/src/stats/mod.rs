@@ -47,7 +47,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Takes a snapshot. Waits for a pass of the purge, if there is one. O(heaps × classes + slots in use + blocks in lists).
+    /// Takes a snapshot. Waits for a pass of the purge, if there is one, up to half a second. O(heaps × classes + slots in use + blocks in lists).
     #[inline(never)]
     pub fn take() -> Self {
         let mut this = Self::empty();
@@ -56,7 +56,7 @@ impl Snapshot {
             return Self::take_from_outside();
         }
         // A fork waits meanwhile: in its child nobody would let go of the heaps that are held here.
-        let _held = purge::lock();
+        let Some(_held) = purge::keep_away() else { return Self::take_from_outside() };
         thread::with_idle_held(|| this.look());
         sparse::each_page(|class, waiting| this.waiting[class] += waiting);
         this
