@@ -48,9 +48,7 @@ fn elsewhere<R: Send>(f: impl FnOnce() -> R + Send) -> R {
 
 fn free_all(ranges: &Ranges, blocks: Vec<Block>) {
     let mut oracle = Oracle::new(Rust, ranges, 1);
-    blocks
-        .into_iter()
-        .for_each(|block| oracle.dealloc(block));
+    blocks.into_iter().for_each(|block| oracle.dealloc(block));
 }
 
 /// After `count` blocks of `size` bytes came and went since `before`, and everything free was given back.
@@ -58,7 +56,11 @@ fn assert_balanced(before: &stats::Stats, size: usize, count: usize) {
     c::trim();
     let after = stats::process();
     let what = format!("{count} blocks of {size} bytes");
-    assert_eq!(after.allocations - before.allocations, count as u64, "{what}");
+    assert_eq!(
+        after.allocations - before.allocations,
+        count as u64,
+        "{what}"
+    );
     assert_eq!(after.frees - before.frees, count as u64, "{what}");
     assert_eq!(after.live_bytes, before.live_bytes, "{what}");
     assert_eq!(after.dirty_bytes, 0, "{what}");
@@ -75,19 +77,33 @@ fn blocks_that_come_and_go_leave_nothing() {
             let before = stats::process();
             let blocks: Vec<_> = (0..count).map(|_| oracle.alloc(layout(size))).collect();
             let during = stats::process();
-            assert_eq!(during.allocations - before.allocations, count as u64, "{size}");
+            assert_eq!(
+                during.allocations - before.allocations,
+                count as u64,
+                "{size}"
+            );
             let least = (count * size) as u64;
             let grown = during.live_bytes - before.live_bytes;
             // The last page is carved in steps; whales are whole segments.
             let most = least + least / 16 + (128 * KIB) as u64;
-            assert!((least..=most).contains(&grown), "{size}: {grown} of {least} live");
+            assert!(
+                (least..=most).contains(&grown),
+                "{size}: {grown} of {least} live"
+            );
             assert!(during.peak_live_bytes >= during.live_bytes, "{size}");
             let backwards = round == 1;
-            let ordered: Vec<_> = if backwards { blocks.into_iter().rev().collect() } else { blocks };
+            let ordered: Vec<_> = if backwards {
+                blocks.into_iter().rev().collect()
+            } else {
+                blocks
+            };
             ordered.into_iter().for_each(|block| oracle.dealloc(block));
             assert_balanced(&before, size, count);
             let now = stats::process().committed_bytes;
-            assert!(round == 0 || now <= committed, "{size}: {now} committed after {committed}");
+            assert!(
+                round == 0 || now <= committed,
+                "{size}: {now} committed after {committed}"
+            );
             committed = now;
         }
     }
@@ -115,7 +131,11 @@ fn blocks_freed_by_others_come_back() {
             let after = stats::process();
             assert_eq!(after.live_bytes, before.live_bytes, "{size}");
             assert_eq!(after.frees - before.frees, count as u64 + 1, "{size}");
-            assert_eq!(after.allocations - before.allocations, count as u64 + 1, "{size}");
+            assert_eq!(
+                after.allocations - before.allocations,
+                count as u64 + 1,
+                "{size}"
+            );
             assert_eq!(after.dirty_bytes, 0, "{size}");
             ranges.assert_empty();
         }
@@ -130,7 +150,9 @@ fn blocks_of_threads_that_ended_come_back() {
         let before = stats::process();
         let take = |salt| {
             let mut oracle = Oracle::new(Rust, &ranges, salt);
-            (0..count).map(|_| oracle.alloc(layout(size))).collect::<Vec<_>>()
+            (0..count)
+                .map(|_| oracle.alloc(layout(size)))
+                .collect::<Vec<_>>()
         };
         let blocks = elsewhere(|| take(3));
         let others = elsewhere(|| take(4));
@@ -165,7 +187,10 @@ fn blocks_sent_back_are_used_again() {
                 to_freer.send(blocks).unwrap();
                 is_done.recv().unwrap();
                 let now = stats::process().committed_bytes;
-                assert!(round < 3 || now <= committed, "{size}: {now} committed after {committed}");
+                assert!(
+                    round < 3 || now <= committed,
+                    "{size}: {now} committed after {committed}"
+                );
                 committed = now;
             }
             drop(to_freer);
@@ -183,12 +208,17 @@ fn threads_after_each_other_share_a_heap() {
         let ranges = Ranges::default();
         elsewhere(|| {
             let mut oracle = Oracle::new(C, &ranges, round);
-            let mut blocks: Vec<_> =
-                KINDS.iter().map(|kind| oracle.alloc(layout(kind.0))).collect();
+            let mut blocks: Vec<_> = KINDS
+                .iter()
+                .map(|kind| oracle.alloc(layout(kind.0)))
+                .collect();
             blocks.drain(..).for_each(|block| oracle.dealloc(block));
         });
         let now = stats::process().committed_bytes;
-        assert!(round < 2 || now <= committed, "{now} committed after {committed}");
+        assert!(
+            round < 2 || now <= committed,
+            "{now} committed after {committed}"
+        );
         committed = now;
     }
     assert!(stats::process().heaps - before.heaps <= 1);
@@ -228,7 +258,11 @@ fn gaps_are_filled_before_more_is_taken() {
         let full = stats::process().live_bytes;
         let mut kept = Vec::new();
         for (i, block) in blocks.into_iter().enumerate() {
-            if i % 2 == 0 { oracle.dealloc(block) } else { kept.push(block) }
+            if i % 2 == 0 {
+                oracle.dealloc(block)
+            } else {
+                kept.push(block)
+            }
         }
         let again = count - kept.len();
         kept.extend((0..again).map(|_| oracle.alloc(layout(size))));
@@ -246,15 +280,25 @@ fn gaps_are_filled_before_more_is_taken() {
 fn all_but_the_live_pieces_is_given_back() {
     let _turn = turn();
     // Blocks that lie in one piece of a page each: 4 KiB, or 32 KiB of a page of eight slots.
-    for (size, page, piece) in [(1024, 64 * KIB, 4 * KIB), (4096, 64 * KIB, 4 * KIB), (32 * KIB, 512 * KIB, 32 * KIB)] {
+    for (size, page, piece) in [
+        (1024, 64 * KIB, 4 * KIB),
+        (4096, 64 * KIB, 4 * KIB),
+        (32 * KIB, 512 * KIB, 32 * KIB),
+    ] {
         let (pages, in_page) = (48, page / size);
         let ranges = Ranges::default();
         let mut oracle = Oracle::new(Rust, &ranges, 5);
-        let blocks: Vec<_> = (0..pages * in_page).map(|_| oracle.alloc(layout(size))).collect();
+        let blocks: Vec<_> = (0..pages * in_page)
+            .map(|_| oracle.alloc(layout(size)))
+            .collect();
         let before = stats::process();
         let mut kept = Vec::new();
         for (i, block) in blocks.into_iter().enumerate() {
-            if i % in_page == in_page / 2 { kept.push(block) } else { oracle.dealloc(block) }
+            if i % in_page == in_page / 2 {
+                kept.push(block)
+            } else {
+                oracle.dealloc(block)
+            }
         }
         c::trim();
         let after = stats::process();
@@ -266,7 +310,9 @@ fn all_but_the_live_pieces_is_given_back() {
             "{size}: {given} given back, {hole} of each page"
         );
         assert_eq!(after.dirty_bytes, 0, "{size}");
-        let again: Vec<_> = (0..pages * in_page - kept.len()).map(|_| oracle.alloc(layout(size))).collect();
+        let again: Vec<_> = (0..pages * in_page - kept.len())
+            .map(|_| oracle.alloc(layout(size)))
+            .collect();
         let full = stats::process();
         assert_eq!(full.committed_bytes, after.committed_bytes, "{size}");
         assert_eq!(full.live_bytes, before.live_bytes, "{size}");

@@ -40,7 +40,9 @@ fn resize(p: *mut u8, n: usize) -> *mut u8 {
 fn block_size(n: usize) -> usize {
     match n {
         0..=128 => n.max(1).next_multiple_of(16),
-        129..=65_536 => n.next_multiple_of((n - 1).next_power_of_two().max(n.next_power_of_two()) / 8),
+        129..=65_536 => {
+            n.next_multiple_of((n - 1).next_power_of_two().max(n.next_power_of_two()) / 8)
+        }
         65_537..=1_048_576 => n.next_multiple_of(SLOT),
         _ => n.next_multiple_of(SEGMENT),
     }
@@ -70,8 +72,15 @@ fn aligned_blocks_are_aligned_and_hold_what_was_asked_for() {
             // SAFETY: a power of two.
             let (p, q) = unsafe { (c::memalign(align, n), c::memalign(align, n)) };
             for p in [p, q] {
-                assert!(!p.is_null() && p.addr().is_multiple_of(align), "{n} at {align}");
-                let most = if align <= SLOT { 2 * block_size(n.max(align)) } else { n.next_multiple_of(SEGMENT) };
+                assert!(
+                    !p.is_null() && p.addr().is_multiple_of(align),
+                    "{n} at {align}"
+                );
+                let most = if align <= SLOT {
+                    2 * block_size(n.max(align))
+                } else {
+                    n.next_multiple_of(SEGMENT)
+                };
                 assert!((n..=most).contains(&usable(p)), "{n} at {align}");
             }
             assert!(p.addr().abs_diff(q.addr()) >= n);
@@ -93,7 +102,10 @@ fn small_blocks_stay_while_they_are_half_used() {
         let to = held / 2;
         let moved = resize(p, to);
         assert_eq!(moved == p, held <= 64, "{held} to {to}");
-        assert_eq!(usable(moved), if held <= 64 { held } else { block_size(to) });
+        assert_eq!(
+            usable(moved),
+            if held <= 64 { held } else { block_size(to) }
+        );
         let grown = resize(moved, 2 * held);
         assert_eq!(usable(grown), block_size(2 * held));
         free(grown);
@@ -130,7 +142,10 @@ fn large_blocks_grow_and_shrink_where_they_are() {
     others.into_iter().for_each(free);
     c::trim();
     let after = stats::process();
-    assert_eq!((after.live_bytes, after.dirty_bytes), (before.live_bytes, 0));
+    assert_eq!(
+        (after.live_bytes, after.dirty_bytes),
+        (before.live_bytes, 0)
+    );
 }
 
 #[test]
@@ -210,7 +225,10 @@ fn whales_grow_and_shrink() {
     let check = |p: *mut u8, to: usize| {
         for at in (0..to).step_by(4096) {
             // SAFETY: within the block, and written.
-            assert_eq!(unsafe { p.wrapping_add(at).cast::<u64>().read() }, at as u64 ^ 0x5aa5);
+            assert_eq!(
+                unsafe { p.wrapping_add(at).cast::<u64>().read() },
+                at as u64 ^ 0x5aa5
+            );
         }
     };
     let mut p = take(2 * MIB);
@@ -244,14 +262,23 @@ fn whales_grow_and_shrink() {
     walls.into_iter().for_each(free);
     c::trim();
     let after = stats::process();
-    assert_eq!((after.live_bytes, after.dirty_bytes), (before.live_bytes, 0));
+    assert_eq!(
+        (after.live_bytes, after.dirty_bytes),
+        (before.live_bytes, 0)
+    );
 }
 
 #[test]
 fn requests_that_no_memory_meets_are_refused() {
     let _turn = turn();
     let block = take(100);
-    for n in [isize::MAX as usize, usize::MAX, usize::MAX - 4096, 1 << 47, (1 << 46) + 1] {
+    for n in [
+        isize::MAX as usize,
+        usize::MAX,
+        usize::MAX - 4096,
+        1 << 47,
+        (1 << 46) + 1,
+    ] {
         // SAFETY: any size; the block is live.
         unsafe {
             assert!(c::malloc(n).is_null(), "{n:#x}");
@@ -283,7 +310,12 @@ fn zeroed_memory_is_zero() {
             let blocks: Vec<_> = (0..20).map(|_| unsafe { c::zeroed(n) }).collect();
             for &p in &blocks {
                 // SAFETY: `zeroed` initialises n bytes.
-                assert!(unsafe { std::slice::from_raw_parts(p, n) }.iter().all(|&b| b == 0), "{n}");
+                assert!(
+                    unsafe { std::slice::from_raw_parts(p, n) }
+                        .iter()
+                        .all(|&b| b == 0),
+                    "{n}"
+                );
             }
             blocks.into_iter().for_each(free);
         }

@@ -19,7 +19,8 @@ use std::sync::Mutex;
 
 /// `full` of something, or the part of it that `HAKMEM_TEST_SHARE` says: where a test runs often, as for each mutant.
 pub fn share(full: usize) -> usize {
-    let share = std::env::var("HAKMEM_TEST_SHARE").map_or(1, |s| s.parse().expect("a share is a number"));
+    let share =
+        std::env::var("HAKMEM_TEST_SHARE").map_or(1, |s| s.parse().expect("a share is a number"));
     (full / share).max(1)
 }
 
