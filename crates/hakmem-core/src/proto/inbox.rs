@@ -86,3 +86,40 @@ impl<T: Link> Inbox<T> {
         self.head.swap(null_mut(), acquire)
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use core::cell::Cell;
+
+    struct Node(Cell<*mut Node>);
+    // SAFETY: the link is the node's one word.
+    unsafe impl Link for Node {
+        unsafe fn next(this: *mut Self) -> *mut Self {
+            // SAFETY: the caller owns the node.
+            unsafe { (*this).0.get() }
+        }
+        unsafe fn set_next(this: *mut Self, next: *mut Self) {
+            // SAFETY: the caller owns the node.
+            unsafe { (*this).0.set(next) }
+        }
+    }
+
+    #[test]
+    fn chains_are_taken_newest_first_and_all_at_once() {
+        let inbox: Inbox<Node> = Inbox::default();
+        assert!(inbox.is_empty() && inbox.take().is_null());
+        let mut nodes = [const { Node(Cell::new(null_mut())) }; 3];
+        let [a, b, c] = nodes.each_mut().map(core::ptr::from_mut);
+        // SAFETY: the test's nodes, each in one chain.
+        unsafe {
+            Node::set_next(b, c);
+            inbox.push_chain(a, a);
+            assert!(!inbox.is_empty());
+            inbox.push_chain(b, c);
+            assert_eq!(inbox.take(), b);
+            assert_eq!((Node::next(b), Node::next(c), Node::next(a)), (c, a, null_mut()));
+        }
+        assert!(inbox.is_empty() && inbox.take().is_null());
+    }
+}

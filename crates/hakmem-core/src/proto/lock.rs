@@ -176,3 +176,79 @@ fn wait(_: &AtomicU32, _: u32, _: bool) {
 }
 #[cfg(loom)]
 fn wake(_: &AtomicU32) {}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    const ME: u32 = 5;
+    const OTHER: u32 = 9;
+
+    #[test]
+    fn a_lock_knows_its_holder() {
+        let lock = Lock::new();
+        assert!(!lock.is_held_by(ME) && !lock.is_held_by_other_than(ME));
+        let held = lock.lock_as(ME);
+        assert!(lock.is_held_by(ME) && !lock.is_held_by(OTHER) && !lock.is_held_for_fork(ME));
+        assert!(!lock.is_held_by_other_than(ME) && lock.is_held_by_other_than(OTHER));
+        assert!(lock.try_lock_as(OTHER).is_none() && !lock.try_acquire_for_fork(OTHER));
+        assert!(lock.is_held_by(ME), "a try leaves the holder alone");
+        drop(held);
+        let got = lock.try_lock_as(OTHER);
+        assert!(got.is_some() && lock.is_held_by(OTHER));
+        drop(got);
+        assert!(!lock.is_held_by_other_than(ME));
+    }
+
+    #[test]
+    fn who_has_it_for_a_fork_may_enter_again() {
+        let lock = Lock::new();
+        for way in 0..2 {
+            if way == 0 {
+                lock.acquire_for_fork(ME);
+            } else {
+                assert!(lock.try_acquire_for_fork(ME));
+            }
+            assert!(lock.is_held_for_fork(ME) && !lock.is_held_for_fork(OTHER) && !lock.is_held_by(ME));
+            assert!(!lock.is_held_by_other_than(ME) && lock.is_held_by_other_than(OTHER));
+            assert!(!lock.try_acquire_for_fork(ME));
+            drop(lock.lock_as(ME));
+            assert!(lock.is_held_for_fork(ME), "letting go of what was had before keeps it");
+            if way == 0 {
+                lock.release();
+            } else {
+                lock.reset();
+            }
+            assert!(!lock.is_held_by_other_than(OTHER));
+        }
+    }
+
+    #[test]
+    fn a_sleeper_is_woken_and_does_not_hide_the_holder() {
+        extern crate std;
+        let lock = Lock::new();
+        let asleep = || lock.state.load(Ordering::Relaxed) & SLEEPERS != 0;
+        for for_fork in [false, true] {
+            let held = lock.lock_as(ME);
+            std::thread::scope(|scope| {
+                let waiter = scope.spawn(|| {
+                    if for_fork {
+                        lock.acquire_for_fork(OTHER)
+                    } else {
+                        lock.acquire_as(OTHER)
+                    }
+                    assert_eq!(lock.is_held_for_fork(OTHER), for_fork);
+                    assert!(!lock.is_held_by_other_than(OTHER));
+                    lock.release();
+                });
+                while !asleep() {
+                    std::thread::yield_now();
+                }
+                assert!(lock.is_held_by(ME) && !lock.is_held_by_other_than(ME));
+                drop(held);
+                waiter.join().unwrap();
+            });
+            assert!(lock.try_lock_as(ME).is_some(), "it is free again");
+        }
+    }
+}

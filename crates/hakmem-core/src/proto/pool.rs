@@ -84,3 +84,41 @@ fn bump(head: u64) -> u64 {
     }
     (head & !ID_MASK).wrapping_add(1 << ID_BITS)
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_one_left_is_the_first_taken() {
+        let links = [const { AtomicU64::new(0) }; 3];
+        // The largest numbers that there are: their highest bit lies below the tag.
+        let number = |i: usize| ID_MASK - i as u64;
+        let link_of = |id: u64| &links[(ID_MASK - id) as usize];
+        let pool = Pool::new();
+        assert!(pool.is_empty() && pool.pop(link_of).is_none());
+        for (i, link) in links.iter().enumerate() {
+            pool.push(number(i), link);
+            assert!(!pool.is_empty());
+        }
+        for i in (0..3).rev() {
+            assert_eq!(pool.pop(link_of), Some(number(i)));
+        }
+        assert!(pool.is_empty() && pool.pop(link_of).is_none());
+    }
+
+    /// Loom finds what goes wrong without it; this one says that each change is seen in the word.
+    #[test]
+    fn every_change_has_a_tag_of_its_own() {
+        let link = AtomicU64::new(0);
+        let pool = Pool::new();
+        for changes in (0..1000).step_by(2) {
+            assert_eq!(pool.head.load(Ordering::Relaxed), changes << ID_BITS);
+            pool.push(7, &link);
+            assert_eq!(pool.head.load(Ordering::Relaxed), (changes + 1) << ID_BITS | 7);
+            assert_eq!(pool.pop(|_| &link), Some(7));
+        }
+        // After all the tags it begins anew.
+        assert_eq!(bump(!ID_MASK | 7), 0);
+    }
+}

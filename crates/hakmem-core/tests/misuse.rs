@@ -1,0 +1,243 @@
+//! Errors of a program that are seen: each ends it by SIGABRT, with one line that names the pointer and the cause.
+//!
+//! A misuse runs in a process of its own: this program again, with the misuse's name in the environment.
+
+use hakmem_core::c;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
+
+const NAME: &str = "HAKMEM_TEST_MISUSE";
+const SLOT: usize = 64 << 10;
+
+fn take(n: usize) -> *mut u8 {
+    // SAFETY: any size may be asked for.
+    unsafe { c::malloc(n) }
+}
+
+fn free(p: *mut u8) {
+    // SAFETY: none: that is what is tried.
+    unsafe { c::free(p) }
+}
+
+fn free_elsewhere(blocks: &[*mut u8]) {
+    let addresses: Vec<usize> = blocks.iter().map(|p| p.expose_provenance()).collect();
+    let freer = move || {
+        addresses
+            .into_iter()
+            .for_each(|a| free(std::ptr::with_exposed_provenance_mut(a)))
+    };
+    std::thread::spawn(freer).join().unwrap();
+}
+
+/// Makes the pages of `size` change hands: what is wrong with a list shows when it does.
+fn go_on(size: usize) {
+    for _ in 0..200 {
+        let blocks: Vec<_> = (0..SLOT / size).map(|_| take(size)).collect();
+        blocks.into_iter().for_each(free);
+    }
+}
+
+/// A page of blocks of 64 bytes becomes empty with `link` in one of them: the first such list is walked to its end.
+fn overwritten_after_free(link: usize) {
+    let blocks: Vec<_> = (0..3 * SLOT / 64).map(|_| take(64)).collect();
+    // Of a page in the middle.
+    let page = blocks[blocks.len() / 2].addr() / SLOT;
+    let of_page: Vec<_> = blocks
+        .into_iter()
+        .filter(|p| p.addr() / SLOT == page)
+        .collect();
+    let (last, others) = of_page.split_last().unwrap();
+    others.iter().for_each(|&p| free(p));
+    // SAFETY: none: that is what is tried.
+    unsafe { others[others.len() / 2].cast::<usize>().write(link) };
+    free(*last);
+}
+
+const NOTHING: &str = "invalid pointer {p}: nothing is allocated there (double free?)";
+const INSIDE_WHOLE: &str = "invalid pointer {p}: inside the allocation that starts at {p}";
+const INSIDE_PAGE: &str =
+    "invalid pointer {p}: inside a page of 64-byte blocks, not at the start of a live one";
+const TWICE: &str = "double free of {p}, a block of 64 bytes";
+const CORRUPT: &str =
+    "corrupt free list at {p}: a block was freed twice or written to after it was freed";
+
+fn usable(p: *mut u8) {
+    // SAFETY: none: that is what is tried.
+    unsafe { c::usable_size(p) };
+}
+
+fn twice(n: usize) {
+    let p = take(n);
+    free(p);
+    free(p);
+}
+
+/// The block is neither its page's only one nor, as it is freed, the only one at hand.
+fn medium_twice() {
+    let p = take(12_000);
+    while take(12_000).addr() / (8 * SLOT) == p.addr() / (8 * SLOT) {}
+    c::trim();
+    free(p);
+    free(p);
+}
+
+fn small_twice(between: bool) {
+    let [_, p, q] = [(); 3].map(|()| take(64));
+    free(p);
+    if between {
+        free(q);
+    }
+    free(p);
+    go_on(64);
+}
+
+fn of_another_twice(at_once: bool) {
+    let [p, q, r] = [(); 3].map(|()| take(64));
+    if at_once {
+        return free_elsewhere(&[p, p]);
+    }
+    c::trim();
+    free_elsewhere(&[p, q, r, p, q, r]);
+    go_on(64);
+}
+
+/// What is done wrong, and what is said of it, with `{p}` for every pointer.
+const MISUSES: [(&str, fn(), &str); 21] = [
+    (
+        "inside a block",
+        || free(take(64).wrapping_add(8)),
+        INSIDE_PAGE,
+    ),
+    (
+        "inside a medium block",
+        || free(take(12_000).wrapping_add(8)),
+        "invalid pointer {p}: inside a page of 12288-byte blocks, not at the start of a live one",
+    ),
+    (
+        "inside a large block",
+        || free(take(3 * SLOT).wrapping_add(16)),
+        INSIDE_WHOLE,
+    ),
+    (
+        "a later slot of a large block",
+        || free(take(3 * SLOT).wrapping_add(SLOT)),
+        NOTHING,
+    ),
+    (
+        "inside a whale",
+        || free(take(40 * SLOT).wrapping_add(4096)),
+        INSIDE_WHOLE,
+    ),
+    (
+        "a later segment of a whale",
+        || free(take(70 * SLOT).wrapping_add(32 * SLOT)),
+        NOTHING,
+    ),
+    (
+        "the size inside a large block",
+        || usable(take(3 * SLOT).wrapping_add(16)),
+        INSIDE_WHOLE,
+    ),
+    (
+        "the size inside a whale",
+        || usable(take(40 * SLOT).wrapping_add(16)),
+        INSIDE_WHOLE,
+    ),
+    (
+        "the size of a whale's later slot",
+        || usable(take(40 * SLOT).wrapping_add(SLOT)),
+        NOTHING,
+    ),
+    (
+        "a heap",
+        || free(take(64).map_addr(|a| a & !((2 << 20) - 1))),
+        "invalid pointer {p}: the allocator's own memory",
+    ),
+    (
+        "never handed out",
+        || free(take(64).wrapping_add(1 << 30)),
+        NOTHING,
+    ),
+    ("a large block twice", || twice(3 * SLOT), NOTHING),
+    ("a whale twice", || twice(40 * SLOT), NOTHING),
+    (
+        "the only block twice",
+        || {
+            let p = take(64);
+            c::trim();
+            free(p);
+            free(p);
+        },
+        INSIDE_PAGE,
+    ),
+    ("twice at once", || small_twice(false), TWICE),
+    ("twice with one between", || small_twice(true), TWICE),
+    (
+        "a medium block twice",
+        medium_twice,
+        "double free of {p}, a block of 12288 bytes",
+    ),
+    ("another's block twice", || of_another_twice(true), TWICE),
+    (
+        "more frees by another than blocks",
+        || of_another_twice(false),
+        TWICE,
+    ),
+    (
+        "written after it was freed",
+        || overwritten_after_free(64),
+        CORRUPT,
+    ),
+    (
+        "cut off after it was freed",
+        || overwritten_after_free(0),
+        CORRUPT,
+    ),
+];
+
+/// The line with `{p}` for every pointer.
+fn without_pointers(line: &str) -> String {
+    line.split(' ')
+        .map(|word| {
+            let bare = word.trim_end_matches([':', ',']);
+            if bare.starts_with("0x") {
+                word.replace(bare, "{p}")
+            } else {
+                word.to_owned()
+            }
+        })
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+#[test]
+fn misuses_are_named() {
+    if let Ok(name) = std::env::var(NAME) {
+        let (_, misuse, _) = MISUSES
+            .iter()
+            .find(|m| m.0 == name)
+            .expect("a misuse of that name");
+        misuse();
+        return;
+    }
+    let mut wrong = Vec::new();
+    for (name, _, expected) in MISUSES {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command
+            .args([
+                "--exact",
+                "misuses_are_named",
+                "--nocapture",
+                "--test-threads=1",
+            ])
+            .env(NAME, name);
+        let output = command.output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        let lines: Vec<_> = stderr.lines().map(without_pointers).collect();
+        if output.status.signal() != Some(libc::SIGABRT) || lines != [format!("hakmem: {expected}")]
+        {
+            wrong.push(format!("{name}: {} {lines:?}", output.status));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
