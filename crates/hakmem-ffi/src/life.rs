@@ -75,6 +75,7 @@ extern "C" fn start(_argc: c_int, _argv: *const *const c_char, envp: *const *con
     if let To::File(file) = to {
         file.append(report::load_line(wish.format).as_bytes());
     }
+    report::keep_buffer();
     let plan = Plan {
         format: wish.format,
         to,

@@ -28,8 +28,8 @@ impl<const N: usize> Text<N> {
         core::str::from_utf8(self.as_bytes()).unwrap_or("")
     }
 
-    /// Runs `f` on an empty text in memory of its own, fresh from the system. None: there is none.
-    pub fn with<R>(f: impl FnOnce(&mut Self) -> R) -> Option<R> {
+    /// An empty text in memory of its own, fresh from the system. Null: there is none.
+    pub fn map() -> *mut Self {
         // SAFETY: a fresh mapping touches nothing that exists.
         let page = unsafe {
             libc::mmap(
@@ -41,14 +41,26 @@ impl<const N: usize> Text<N> {
                 0,
             )
         };
+        // Aligned to a page; all zero bytes are an empty text.
         if page == libc::MAP_FAILED {
-            return None;
+            core::ptr::null_mut()
+        } else {
+            page.cast()
         }
-        // SAFETY: large enough, aligned to a page, ours alone; all zero bytes are an empty text.
-        let result = f(unsafe { &mut *page.cast::<Self>() });
-        // SAFETY: our own mapping, which nobody refers to any more.
-        unsafe { libc::munmap(page, size_of::<Self>()) };
-        Some(result)
+    }
+
+    /// Gives it back.
+    ///
+    /// # Safety
+    /// It was made by [`Text::map`], and nobody refers to it any more.
+    pub unsafe fn unmap(this: *mut Self) {
+        // SAFETY: passed on.
+        unsafe { libc::munmap(this.cast(), size_of::<Self>()) };
+    }
+
+    /// Forgets what was written.
+    pub fn clear(&mut self) {
+        (self.len, self.cut) = (0, false);
     }
 
     /// Whether everything fitted.

@@ -5,9 +5,39 @@ use crate::forms::{CSV_HEADER, Csv, Json, Xml};
 use crate::human;
 use crate::out::Text;
 use core::fmt::{self, Write};
+use core::ptr::null_mut;
+use core::sync::atomic::{
+    AtomicPtr,
+    Ordering::{AcqRel, Release},
+};
 
 /// Room for any form: 48 classes, 256 heaps, at under 512 bytes each, and the totals.
 pub type Buffer = Text<{ 256 << 10 }>;
+
+/// A buffer kept for a time when the system has no memory for another: a limit on the address space, say.
+static KEPT: AtomicPtr<Buffer> = AtomicPtr::new(null_mut());
+
+/// Keeps a buffer for reports to come. It takes memory only once it is written.
+pub fn keep_buffer() {
+    KEPT.store(Buffer::map(), Release);
+}
+
+fn with_buffer<R>(f: impl FnOnce(&mut Buffer) -> R) -> Option<R> {
+    let fresh = Buffer::map();
+    if !fresh.is_null() {
+        // SAFETY: just mapped, ours alone, and an empty text.
+        let result = f(unsafe { &mut *fresh });
+        // SAFETY: mapped above.
+        unsafe { Buffer::unmap(fresh) };
+        return Some(result);
+    }
+    // SAFETY: whoever took it out has it alone.
+    let kept = unsafe { KEPT.swap(null_mut(), AcqRel).as_mut() }?;
+    kept.clear();
+    let result = f(kept);
+    KEPT.store(kept, Release);
+    Some(result)
+}
 
 /// What it looks like.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -67,7 +97,7 @@ pub fn with<R>(format: Format, event: Event, to: impl FnOnce(&[u8]) -> R) -> Opt
         Event::Signal => Figures::take_from_outside(),
         Event::Exit | Event::Call => Figures::take(),
     };
-    Buffer::with(|text| {
+    with_buffer(|text| {
         // Writing into a Text never fails.
         let _ = match format {
             Format::Human => human::write(text, &figures, pid()),
@@ -81,7 +111,7 @@ pub fn with<R>(format: Format, event: Event, to: impl FnOnce(&[u8]) -> R) -> Opt
 /// The XML of malloc_info.
 pub fn with_xml<R>(to: impl FnOnce(&[u8]) -> R) -> Option<R> {
     let figures = Figures::take();
-    Buffer::with(|text| {
+    with_buffer(|text| {
         let _ = xml(text, &figures);
         to(text.as_bytes())
     })
