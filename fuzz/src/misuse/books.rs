@@ -4,6 +4,7 @@
 //! happened in: that memory is *tainted*, slot by slot. Whatever is allocated there later shares its fate, and spreads it
 //! to the page it is of. All else must be as if nothing had happened: no two blocks overlap, contents stay.
 
+use super::child::note_odd_size;
 use super::hands::Through;
 use std::alloc::Layout;
 use std::collections::{BTreeMap, BTreeSet};
@@ -116,6 +117,9 @@ impl Books {
             start.is_multiple_of(layout.align()) || self.tainted.contains(&(start / SLOT)),
             "{start:#x} is not aligned for {layout:?}"
         );
+        if !len.is_multiple_of(16) {
+            note_odd_size();
+        }
         let own = slots(start, len);
         self.touched.extend(own.clone());
         let page = match len {

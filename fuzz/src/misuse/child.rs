@@ -45,6 +45,8 @@ struct Shared {
     phase: AtomicU32,
     /// `Promise::Followed`: the address that may fault.
     wild: AtomicUsize,
+    /// 1 if there were blocks of a size that only `GlobalAlloc` has.
+    odd: AtomicU32,
     signal: AtomicI32,
     fault: AtomicUsize,
     /// The instruction, from the beginning of the program.
@@ -73,6 +75,12 @@ fn shared() -> &'static Shared {
 pub fn promise(promise: Promise, wild: usize) {
     shared().promise.store(promise as u32, Relaxed);
     shared().wild.store(wild, Relaxed);
+}
+
+/// Says that there are blocks whose size is no multiple of 16. What freed ones hold besides links, for their way to another
+/// thread, may then come to lie where a link is looked for: no address, which faults when it is followed.
+pub fn note_odd_size() {
+    shared().odd.store(1, Relaxed);
 }
 
 /// Says where the child is.
@@ -158,6 +166,7 @@ pub struct Ending {
     promise: u32,
     phase: u32,
     wild: usize,
+    odd: bool,
     status: c_int,
     fault: usize,
     at: usize,
@@ -179,6 +188,7 @@ pub fn run(f: impl FnOnce()) -> Ending {
     let shared = shared();
     promise(Promise::Harmless, 0);
     enter(Phase::Before);
+    shared.odd.store(0, Relaxed);
     for counter in &shared.counters {
         counter.store(0, Relaxed);
     }
@@ -203,6 +213,7 @@ pub fn run(f: impl FnOnce()) -> Ending {
         promise: shared.promise.load(Relaxed),
         phase: shared.phase.load(Relaxed),
         wild: shared.wild.load(Relaxed),
+        odd: shared.odd.load(Relaxed) != 0,
         status,
         fault: shared.fault.load(Relaxed),
         at: shared.at.load(Relaxed),
@@ -224,23 +235,27 @@ impl Ending {
             && self.stderr.starts_with("hakmem: ")
     }
 
-    /// By a fault at what the program wrote over a link.
-    fn followed(&self) -> bool {
+    /// By a fault at this address.
+    fn faulted_at(&self, address: usize) -> bool {
         libc::WIFSIGNALED(self.status)
             && libc::WTERMSIG(self.status) == libc::SIGSEGV
-            && self.fault.wrapping_sub(self.wild) < 16
+            && self.fault.wrapping_sub(address) < 16
     }
 
     /// True if the promise was kept.
     pub fn is_as_promised(&self) -> bool {
         let at_once = self.phase == Phase::Error as u32;
         let later = at_once || self.phase == Phase::After as u32;
+        let odd = self.odd && self.faulted_at(usize::MAX);
         match self.promise {
             1 => self.refused() && at_once,
             2 => self.survived(),
             3 => self.survived() || self.refused() && at_once,
-            4 => self.survived() || self.refused() && later,
-            5 => self.survived() || (self.refused() || self.followed()) && later,
+            4 => self.survived() || (self.refused() || odd) && later,
+            5 => {
+                let followed = self.faulted_at(self.wild);
+                self.survived() || (self.refused() || odd || followed) && later
+            }
             _ => false,
         }
     }
