@@ -260,7 +260,7 @@ fn a_plugin_with_the_allocator_is_loaded_two_thousand_times() {
         counts
             .at_least("served", 2000)
             .at_most("kib_left", 8 << 10)
-            .at_most("resident_kib_left", 256);
+            .at_most("resident_kib_left", 100);
     }
 }
 

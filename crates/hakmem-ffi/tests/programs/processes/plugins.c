@@ -121,9 +121,12 @@ static void load_often(long n) {
         if (i == 0)
             read_sizes(before);
         load();
-        use((uint64_t)i);
-        if (i % 10 == 0)
+        if (i % 10 == 0) {
+            use((uint64_t)i);
             plugin.hold(10, (uint64_t)i);
+        } else {
+            plugin.drop(plugin.hold(10, (uint64_t)i));
+        }
         if (i % 50 == 0)
             plugin.leave_idle(40);
         CHECK(plugin.served() > 0);
