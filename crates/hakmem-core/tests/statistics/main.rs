@@ -211,9 +211,9 @@ fn list_hits_and_refills_add_up_to_allocations() {
     let now = of(&Snapshot::take());
     assert_eq!(now.allocations - before.allocations, 1000);
     assert_eq!(now.list_hits() + now.refills(), now.allocations);
-    // Fresh blocks come 4096 bytes at a time; some may have lain in the list before.
+    // Fresh blocks come in steps of 4, 4, 8 and 16 KiB for each page; some may have lain in the list before.
     let refills = now.refills() - before.refills();
-    assert!((15..=17).contains(&refills), "{refills} refills");
+    assert!((4..=9).contains(&refills), "{refills} refills");
     assert!(now.live_bytes - before.live_bytes == 64_000 && now.page_bytes >= now.carved_bytes);
     assert!(
         now.carved_bytes >= now.live_bytes && now.unused_bytes() == now.page_bytes - now.live_bytes
