@@ -69,7 +69,7 @@ impl Outgoing {
             return false;
         }
         let parcel = open.parcel.get();
-        if Parcel::block(parcel) == block {
+        if guard::CHECKED && Parcel::block(parcel) == block {
             guard::double_free(block.cast(), page);
         }
         // SAFETY: the parcel is of this page and this thread's, and the block the caller's to give up. Those that may not
@@ -123,7 +123,7 @@ impl Outgoing {
         self.parcels_sent.add(1);
         // Maybe the last owner by now, who will pass the parcel on (`page` rule 1).
         let owner = page.owner();
-        if owner.is_null() {
+        if guard::CHECKED && owner.is_null() {
             // While a block is out, a page has an owner (`page` rule 2).
             guard::double_free(Parcel::block(parcel).cast(), page);
         }

@@ -211,6 +211,7 @@ fn without_pointers(line: &str) -> String {
 }
 
 #[test]
+#[cfg_attr(feature = "bench-fast", ignore = "nothing is looked for")]
 fn misuses_are_named() {
     if let Ok(name) = std::env::var(NAME) {
         let (_, misuse, _) = MISUSES

@@ -66,7 +66,7 @@ impl Heap {
                 }
                 return false;
             }
-            if list.get() == block {
+            if guard::CHECKED && list.get() == block {
                 guard::double_free(block.cast(), page);
             }
         }
@@ -129,13 +129,13 @@ impl Heap {
             let page = slot.head_of_block();
             // SAFETY: `parcel` rule 1: it is this heap's since it was taken, and left alone once spliced or passed on.
             let (next, length) = unsafe { (Parcel::next(parcel), Parcel::len(parcel)) };
-            if length == 0 {
+            if guard::CHECKED && length == 0 {
                 guard::corrupt(block); // Written over: it might lead back to itself.
             }
             let owner = page.owner();
             if owner != self.owner() && !is(Mutant::HeapKeepsStrayMail) {
                 // The page was set aside meanwhile (`page` rule 1).
-                if owner.is_null() {
+                if guard::CHECKED && owner.is_null() {
                     guard::corrupt(block);
                 }
                 // SAFETY: as above.
@@ -184,7 +184,7 @@ impl Heap {
         if out > 0 {
             return self.cool(class, page);
         }
-        if out < 0 {
+        if guard::CHECKED && out < 0 {
             guard::double_free(page.free.get().cast(), page);
         }
         self.stop_cooling(page);
