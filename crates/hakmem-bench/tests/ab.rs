@@ -34,10 +34,8 @@ fn number(value: &Value) -> f64 {
         .unwrap_or_else(|| panic!("{value} is no number"))
 }
 
-/// With SPARSE_BLOCKS and the like a difference would be a matter of chance. Without lists of fresh blocks, each of them
-/// is a call of the slow path: no machine is so noisy that this is not seen.
 #[test]
-fn a_difference_is_seen_with_its_interval() {
+fn what_is_printed_and_recorded_follows_from_the_samples() {
     let path = scratch("ab.json");
     let output = hakmem_bench(&[
         "ab",
