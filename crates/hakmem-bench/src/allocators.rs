@@ -66,7 +66,7 @@ impl Subject for System {
 }
 
 fn hakmem_version() -> String {
-    let version = env!("HAKMEM_CORE_VERSION");
+    let version = env!("CORE_CRATE_VERSION");
     // No record may be taken for one of hakmem as it is.
     if cfg!(feature = "bench-fast") {
         return format!("{version} bench-fast");
