@@ -25,7 +25,7 @@ fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     let text = fs::read_to_string(lock).unwrap_or_default();
     for (variable, package) in [
-        ("HAKMEM_CORE_VERSION", "hakmem-core"),
+        ("CORE_CRATE_VERSION", "hakmem-core"),
         ("JEMALLOC_CRATE_VERSION", "tikv-jemallocator"),
         ("MIMALLOC_CRATE_VERSION", "mimalloc"),
         ("RPMALLOC_CRATE_VERSION", "rpmalloc-sys"),

@@ -1,7 +1,6 @@
 //! The allocators that can be compared.
 
 use crate::heap::Subject;
-use crate::workloads::{self, Suite};
 use std::alloc::System;
 
 /// One allocator of the comparison.
@@ -11,8 +10,6 @@ pub struct Contestant {
     pub name: &'static str,
     /// Its version, asked of the allocator itself where it can tell.
     pub version: fn() -> String,
-    /// The workloads and the rest of what is measured, compiled for it.
-    pub workloads: fn() -> &'static Suite,
 }
 
 /// All of them, in the order of the default comparison.
@@ -20,36 +17,30 @@ pub const ALL: &[Contestant] = &[
     Contestant {
         name: "hakmem",
         version: hakmem_version,
-        workloads: workloads::table::<hakmem_core::Hakmem>,
     },
     #[cfg(feature = "mimalloc")]
     Contestant {
         name: "mimalloc",
         version: crate::peers::mimalloc_version,
-        workloads: workloads::table::<mimalloc::MiMalloc>,
     },
     #[cfg(feature = "snmalloc")]
     Contestant {
         name: "snmalloc",
         version: crate::peers::snmalloc_version,
-        workloads: workloads::table::<snmalloc_rs::SnMalloc>,
     },
     #[cfg(feature = "jemalloc")]
     Contestant {
         name: "jemalloc",
         version: crate::peers::jemalloc_version,
-        workloads: workloads::table::<tikv_jemallocator::Jemalloc>,
     },
     #[cfg(feature = "rpmalloc")]
     Contestant {
         name: "rpmalloc",
         version: crate::rpmalloc::version,
-        workloads: workloads::table::<crate::rpmalloc::RpMalloc>,
     },
     Contestant {
         name: "system",
         version: system_version,
-        workloads: workloads::table::<System>,
     },
 ];
 
@@ -75,7 +66,12 @@ impl Subject for System {
 }
 
 fn hakmem_version() -> String {
-    env!("HAKMEM_CORE_VERSION").to_owned()
+    let version = env!("CORE_CRATE_VERSION");
+    // No record may be taken for one of hakmem as it is.
+    if cfg!(feature = "bench-fast") {
+        return format!("{version} bench-fast");
+    }
+    version.to_owned()
 }
 
 #[cfg(target_env = "gnu")]

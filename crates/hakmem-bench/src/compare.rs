@@ -2,14 +2,16 @@
 
 use crate::allocators;
 use crate::best;
-use crate::child::{self, Capture, ending};
+use crate::child::{Capture, ending};
+use crate::executables;
 use crate::growth;
 use crate::machine::{Build, Machine};
+use crate::measure;
 use crate::preload::parse_library;
 use crate::probes::library;
 use crate::probes::runner::{Outcome, Plan};
 use crate::progress::Progress;
-use crate::record::{ChildLine, Failure, Inside, Record, SCHEMA_VERSION, Sample, Trace, unix_time};
+use crate::record::{self, Failure, Record, SCHEMA_VERSION, Sample, Trace, unix_time};
 use crate::report::Summary;
 use crate::run_one;
 use crate::selection::{self, Selection};
@@ -18,7 +20,6 @@ use crate::targets::{self, Evidence};
 use crate::tracer::{self, TraceError, Window};
 use std::io;
 use std::path::PathBuf;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// When a quick comparison starts no further measurement once each has been taken once.
@@ -91,6 +92,7 @@ pub fn run(options: &Options) -> io::Result<bool> {
             .unwrap_or_default(),
     };
     let selection = Selection::new(&options.only, &options.skip, options.quick)?;
+    executables::bring_up_to_date()?;
     let libraries = if selection.needs_libraries() {
         library::choose(&options.allocators, &options.libraries)?
     } else {
@@ -202,7 +204,7 @@ pub fn run(options: &Options) -> io::Result<bool> {
             schema_version: SCHEMA_VERSION,
             kind: "compare".to_owned(),
             unix_time: started,
-            command: std::env::args().collect(),
+            command: record::command(),
             quick: options.quick,
             rounds: taken,
             machine,
@@ -214,6 +216,7 @@ pub fn run(options: &Options) -> io::Result<bool> {
             probes,
             series,
             targets: reached,
+            ab: None,
             failures,
         };
         record
@@ -263,6 +266,7 @@ impl Comparison {
     /// `Ok(false)` if time ran out.
     fn round(&mut self, round: u32, start: Instant, progress: &Progress) -> io::Result<bool> {
         let n = self.allocators.len();
+        let scale = if self.quick { "quick" } else { "full" };
         for workload in self.workloads.clone() {
             if self.quick && round > 0 && start.elapsed() > self.budget {
                 return Ok(false);
@@ -270,7 +274,7 @@ impl Comparison {
             for i in 0..n {
                 let allocator = self.allocators[(round as usize + i) % n].clone();
                 progress.step(format!("{workload} on {allocator}"));
-                match self.sample(&workload, &allocator, round) {
+                match measure::one(&workload, &allocator, scale, round) {
                     Ok(sample) => self.samples.push(sample),
                     Err(what) => self.fail(&workload, &allocator, what),
                 }
@@ -287,40 +291,12 @@ impl Comparison {
             what,
         });
     }
-
-    fn sample(&self, workload: &str, allocator: &str, round: u32) -> Result<Sample, String> {
-        let output = Capture::new().map_err(|e| e.to_string())?;
-        let scale = if self.quick { "quick" } else { "full" };
-        let mut command =
-            run_one_command(workload, allocator, scale, &output).map_err(|e| e.to_string())?;
-        let (line, finished) = run_to_line(&mut command, output)?;
-        let usage = finished.usage;
-        Ok(Sample {
-            workload: workload.to_owned(),
-            allocator: allocator.to_owned(),
-            round,
-            ops: line.ops,
-            nanos: line.nanos,
-            wall_nanos: finished.wall.as_nanos() as u64,
-            user_micros: usage.user_us,
-            system_micros: usage.system_us,
-            max_rss_kib: usage.max_rss_kib,
-            minor_faults: usage.minor_faults,
-            major_faults: usage.major_faults,
-            inside: Some(Inside {
-                rss_start_kib: line.rss_start_kib,
-                rss_net_kib: usage.max_rss_kib.saturating_sub(line.rss_start_kib),
-                faults_net: line.faults,
-            }),
-            outcome: None,
-        })
-    }
 }
 
 fn trace_one(workload: &str, allocator: &str) -> Result<Trace, String> {
     let output = Capture::new().map_err(|e| e.to_string())?;
-    let mut command =
-        run_one_command(workload, allocator, "quick", &output).map_err(|e| e.to_string())?;
+    let mut command = measure::command(workload, allocator, "quick").map_err(|e| e.to_string())?;
+    command.stdout(output.stdio().map_err(|e| e.to_string())?);
     let traced = tracer::trace(&mut command, Window::Marked, None).map_err(|e| match e {
         TraceError::Refused => "tracing was refused".to_owned(),
         TraceError::Failed(e) => e.to_string(),
@@ -328,69 +304,11 @@ fn trace_one(workload: &str, allocator: &str) -> Result<Trace, String> {
     if !traced.status.success() {
         return Err(ending(traced.status));
     }
-    let ops = child_line(output)?.ops;
+    let ops = measure::line(output)?.ops;
     Ok(Trace {
         workload: workload.to_owned(),
         allocator: allocator.to_owned(),
         ops,
         calls: traced.calls,
     })
-}
-
-fn run_one_command(
-    workload: &str,
-    allocator: &str,
-    scale: &str,
-    output: &Capture,
-) -> io::Result<Command> {
-    let mut command = Command::new(std::env::current_exe()?);
-    // A preloaded allocator would take the place of the one that is to be measured as the system's.
-    command
-        .args(["run-one", workload, allocator, "--scale", scale])
-        .env_remove("LD_PRELOAD")
-        .stdout(output.stdio()?);
-    Ok(command)
-}
-
-/// Runs one measurement in a process of its own, where only what it says of itself is of interest.
-pub(crate) fn measure_one(name: &str, allocator: &str, scale: &str) -> Result<ChildLine, String> {
-    let output = Capture::new().map_err(|e| e.to_string())?;
-    let mut command =
-        run_one_command(name, allocator, scale, &output).map_err(|e| e.to_string())?;
-    Ok(run_to_line(&mut command, output)?.0)
-}
-
-/// Runs a command that prints one line of figures; its words on standard error become part of an error.
-pub(crate) fn run_child(command: &mut Command) -> Result<ChildLine, String> {
-    let (output, errors) = (Capture::new(), Capture::new());
-    let (output, errors) = (
-        output.map_err(|e| e.to_string())?,
-        errors.map_err(|e| e.to_string())?,
-    );
-    command
-        .stdout(output.stdio().map_err(|e| e.to_string())?)
-        .stderr(errors.stdio().map_err(|e| e.to_string())?);
-    run_to_line(command, output)
-        .map(|(line, _)| line)
-        .map_err(|what| match errors.text() {
-            Ok(words) if !words.trim().is_empty() => format!("{what}: {}", words.trim()),
-            _ => what,
-        })
-}
-
-fn run_to_line(
-    command: &mut Command,
-    output: Capture,
-) -> Result<(ChildLine, child::Finished), String> {
-    let finished = child::run(command).map_err(|e| e.to_string())?;
-    if !finished.status.success() {
-        return Err(ending(finished.status));
-    }
-    Ok((child_line(output)?, finished))
-}
-
-fn child_line(output: Capture) -> Result<ChildLine, String> {
-    let text = output.text().map_err(|e| e.to_string())?;
-    serde_json::from_str(&text)
-        .map_err(|e| format!("the child's report cannot be read ({e}): {text:?}"))
 }

@@ -2,8 +2,8 @@
 //!
 //! The caches of the processor impose a growth on every allocator, so that curves say something only side by side.
 
-use crate::compare::measure_one;
 use crate::heap::{Block, Heap, Subject};
+use crate::measure;
 use crate::meter::Meter;
 use crate::progress::Progress;
 use crate::record::{Failure, Series};
@@ -177,11 +177,11 @@ pub fn run(
             for i in 0..allocators.len() {
                 let allocator = &allocators[(round as usize + i) % allocators.len()];
                 progress.step(format!("{} on {allocator}", step.workload));
-                match measure_one(step.workload, allocator, scale) {
-                    Ok(line) => times.push((
+                match measure::one(step.workload, allocator, scale, round) {
+                    Ok(sample) => times.push((
                         step.workload,
                         allocator.as_str(),
-                        line.nanos as f64 / line.ops as f64,
+                        sample.nanos as f64 / sample.ops as f64,
                     )),
                     Err(what) => failures.push(Failure {
                         workload: step.workload.to_owned(),

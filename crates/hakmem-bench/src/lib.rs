@@ -5,19 +5,25 @@
 //! `hakmem-bench preload` compares shared libraries under a whole program, and `cargo bench` runs parts of the workloads
 //! under criterion.
 
+pub mod ab;
 pub mod allocators;
 pub mod best;
 pub mod child;
 pub mod compare;
 pub mod compat;
+pub mod executables;
 pub mod growth;
 pub mod heap;
 pub mod html;
 pub mod machine;
+pub mod measure;
 pub mod meter;
+pub mod options;
+pub mod paths;
 pub mod peers;
 pub mod preload;
 pub mod probes;
+pub mod process;
 pub mod programs;
 pub mod progress;
 pub mod record;

@@ -1,9 +1,9 @@
 //! The program `hakmem-bench`.
 
 use clap::{Parser, Subcommand};
-use hakmem_bench::probes::{self, child};
+use hakmem_bench::probes;
 use hakmem_bench::report::markdown;
-use hakmem_bench::{compare, compat, html, preload, programs, run_one, soak, workloads};
+use hakmem_bench::{ab, compare, compat, html, preload, programs, run_one, soak, workloads};
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -20,6 +20,8 @@ struct Arguments {
 enum Task {
     /// Compare the built-in allocators on the built-in workloads
     Compare(compare::Options),
+    /// Compare hakmem with itself: two settings of its options, or two builds, by pairs of runs
+    Ab(ab::Options),
     /// Compare shared libraries, preloaded under a program
     Preload(preload::Options),
     /// Compare shared libraries, preloaded under a table of real programs
@@ -38,14 +40,11 @@ enum Task {
     Report(html::Options),
     /// List the workloads
     List,
-    /// Run one workload in this process and print one line of JSON
+    /// Run one workload and print one line of JSON
     #[command(hide = true)]
     RunOne(run_one::Options),
     /// List the probes
     Probes,
-    /// Run one probe on whatever serves malloc in this process
-    #[command(hide = true)]
-    RunProbe(child::Options),
     /// Succeed if the library is mapped in this process
     #[command(hide = true)]
     CheckPreload { library: PathBuf },
@@ -54,6 +53,7 @@ enum Task {
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Task::Compare(options) => compare::run(&options),
+        Task::Ab(options) => ab::run(&options),
         Task::Preload(options) => preload::run(&options),
         Task::Programs(options) => programs::run(&options),
         Task::Compat(options) => compat::run(&options),
@@ -69,17 +69,11 @@ fn main() -> ExitCode {
             print!("{}", list());
             Ok(true)
         }
-        Task::RunOne(options) => serde_json::to_string(&run_one::run(&options))
-            .map_err(io::Error::from)
-            .map(|line| {
-                println!("{line}");
-                true
-            }),
+        Task::RunOne(options) => run_one::become_it(&options),
         Task::Probes => {
             print!("{}", list_probes());
             Ok(true)
         }
-        Task::RunProbe(options) => child::run(&options).map(|()| true),
         Task::CheckPreload { library } => preload::check_preload(&library)
             .map_err(io::Error::other)
             .map(|()| true),

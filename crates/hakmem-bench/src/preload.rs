@@ -3,7 +3,7 @@
 use crate::child::{self, Capture, ending};
 use crate::machine::{Build, Machine};
 use crate::progress::Progress;
-use crate::record::{Failure, Outcome, Record, SCHEMA_VERSION, Sample, Trace, unix_time};
+use crate::record::{self, Failure, Outcome, Record, SCHEMA_VERSION, Sample, Trace, unix_time};
 use crate::report::Summary;
 use crate::tracer::{self, TraceError, Window};
 use sha2::{Digest, Sha256};
@@ -131,9 +131,7 @@ pub fn run(options: &Options) -> io::Result<bool> {
             schema_version: SCHEMA_VERSION,
             kind: "preload".to_owned(),
             unix_time: started,
-            command: std::env::args_os()
-                .map(|a| a.to_string_lossy().into_owned())
-                .collect(),
+            command: record::command(),
             quick: false,
             rounds: options.rounds,
             machine,
@@ -149,6 +147,7 @@ pub fn run(options: &Options) -> io::Result<bool> {
             probes: Vec::new(),
             series: Vec::new(),
             targets: Vec::new(),
+            ab: None,
             failures,
         };
         record

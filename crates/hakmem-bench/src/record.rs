@@ -1,6 +1,8 @@
 //! The format of a record: everything a comparison saw, as JSON.
 
+use crate::ab::Ab;
 use crate::machine::{Build, Machine};
+use crate::paths::Paths;
 use crate::report::Summary;
 use crate::tracer::Calls;
 use serde::{Deserialize, Serialize};
@@ -13,11 +15,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// One comparison.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Record {
     /// [`SCHEMA_VERSION`] of the writer.
     pub schema_version: u32,
-    /// `compare`, `preload` or `programs`.
+    /// `compare`, `preload`, `programs` or `ab`.
     pub kind: String,
     /// When it began, in seconds since 1970.
     pub unix_time: u64,
@@ -49,6 +51,9 @@ pub struct Record {
     /// What is to be reached, and what was.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<Target>,
+    /// The two sides of an `ab` comparison, and what came of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ab: Option<Ab>,
     /// Everything that went wrong, in words.
     pub failures: Vec<Failure>,
 }
@@ -186,7 +191,7 @@ pub struct Failure {
     pub what: String,
 }
 
-/// The line a `run-one` child prints.
+/// The line that a measured process prints.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ChildLine {
     /// The workload.
@@ -201,16 +206,34 @@ pub struct ChildLine {
     pub rss_start_kib: u64,
     /// Page faults in it.
     pub faults: u64,
+    /// The allocator's options that the process read, `NAME=VALUE`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<String>,
 }
 
 impl Record {
-    /// Writes the record to `path`.
+    /// Writes the record to `path`, without the paths of this machine.
     pub fn write(&self, path: &Path) -> io::Result<()> {
+        let paths = Paths::here();
+        let mut record = self.clone();
+        for (_, library) in &mut record.libraries {
+            *library = paths.portable(Path::new(library));
+        }
+        let failures = record.failures.iter_mut().map(|f| &mut f.what);
+        for text in record.command.iter_mut().chain(failures) {
+            *text = paths.in_text(text);
+        }
         let mut out = BufWriter::new(File::create(path)?);
-        serde_json::to_writer_pretty(&mut out, self)?;
+        serde_json::to_writer_pretty(&mut out, &record)?;
         out.write_all(b"\n")?;
         out.flush()
     }
+}
+
+/// The command line of this program.
+pub fn command() -> Vec<String> {
+    let words = std::env::args_os();
+    words.map(|a| a.to_string_lossy().into_owned()).collect()
 }
 
 /// Now, in seconds since 1970.

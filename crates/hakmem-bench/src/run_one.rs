@@ -1,9 +1,16 @@
-//! The child's side of a comparison: one workload on one allocator, one line of JSON.
+//! One workload on one allocator, one line of JSON: what a measured process does, and its place on the command line.
 
 use crate::allocators;
+use crate::executables;
 use crate::meter::Meter;
 use crate::record::ChildLine;
-use crate::workloads::{self, Scale};
+use crate::workloads::{self, Scale, Workload};
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+/// The names of scales.
+pub const SCALES: [&str; 3] = ["full", "quick", "smoke"];
 
 /// Seconds after which the system ends a child: an allocator that hangs must not hang the comparison.
 fn limit(scale: Scale) -> u32 {
@@ -16,17 +23,13 @@ pub fn limit_time(scale: Scale) {
     unsafe { libc::alarm(limit(scale)) };
 }
 
-/// The names of scales.
-pub fn scale_names() -> clap::builder::PossibleValuesParser {
-    ["full", "quick", "smoke"].into()
-}
-
 /// The scale called `name`.
-pub fn scale(name: &str) -> Scale {
+pub fn scale(name: &str) -> Option<Scale> {
     match name {
-        "smoke" => Scale::Smoke,
-        "quick" => Scale::Quick,
-        _ => Scale::Full,
+        "smoke" => Some(Scale::Smoke),
+        "quick" => Some(Scale::Quick),
+        "full" => Some(Scale::Full),
+        _ => None,
     }
 }
 
@@ -40,32 +43,41 @@ pub struct Options {
     #[arg(value_parser = allocator_names())]
     pub allocator: String,
     /// How much of it
-    #[arg(long, value_parser = scale_names(), default_value = "full")]
+    #[arg(long, value_parser = SCALES, default_value = "full")]
     pub scale: String,
 }
 
-/// Runs it.
-///
-/// # Panics
-/// If the names are not those of a workload and an allocator; clap sees to it that they are.
-pub fn run(options: &Options) -> ChildLine {
-    let scale = scale(&options.scale);
+/// Becomes the program that runs it; returns if that is not possible.
+pub fn become_it(options: &Options) -> io::Result<bool> {
+    let program = executables::of(&options.allocator)?;
+    let error = Command::new(&program)
+        .args(["run-one", &options.workload, &options.allocator])
+        .args(["--scale", &options.scale])
+        .exec();
+    Err(io::Error::other(format!("{}: {error}", program.display())))
+}
+
+/// Runs `workload`, compiled for the allocator of that name.
+pub fn run_on(workload: &Workload, allocator: &str, scale: Scale) -> ChildLine {
     limit_time(scale);
-    let contestant = allocators::find(&options.allocator).expect("clap checked the allocator");
-    let workload = (contestant.workloads)()
-        .any(&options.workload)
-        .expect("clap checked the workload");
     let ops = workload.ops_at(scale);
     let mut meter = Meter::default();
     (workload.run)(ops, &mut meter);
     ChildLine {
         workload: workload.name.to_owned(),
-        allocator: contestant.name.to_owned(),
+        allocator: allocator.to_owned(),
         ops,
         nanos: meter.time.as_nanos() as u64,
         rss_start_kib: meter.rss_start_kib,
         faults: meter.faults,
+        options: Vec::new(),
     }
+}
+
+/// Prints the line that the parent reads.
+pub fn print(line: &ChildLine) -> io::Result<()> {
+    println!("{}", serde_json::to_string(line)?);
+    Ok(())
 }
 
 /// Accepts the names of workloads, and lists them when given another.

@@ -48,9 +48,13 @@ impl Selection {
             .map(str::to_owned)
             .collect();
         workloads.sort_by_key(|name| only.iter().position(|n| n == name));
+        // Peaks of workloads say little without what the process itself has.
+        let beside =
+            |name: &str| name == probes::NOTHING && !workloads.is_empty() && !named(skip, name);
         let probes: Vec<_> = probes::ALL
             .iter()
-            .filter(|p| wanted(p.name, PROBES) && (p.quick || !quick || named(only, p.name)))
+            .filter(|p| wanted(p.name, PROBES) || beside(p.name))
+            .filter(|p| p.quick || !quick || named(only, p.name))
             .collect();
         let selection = Self {
             all_workloads: workloads.len() == workloads::names().count(),
@@ -91,6 +95,10 @@ mod tests {
         Selection::new(&owned(only), &owned(skip), quick)
     }
 
+    fn of(selection: &Selection) -> Vec<&str> {
+        selection.probes.iter().map(|p| p.name).collect()
+    }
+
     #[test]
     fn without_names_everything_is_compared() {
         let all = select(&[], &[], false).expect("everything");
@@ -103,18 +111,27 @@ mod tests {
     fn with_names_probes_and_growth_run_only_if_named() {
         let some = select(&["mstress", "json"], &[], false).expect("two workloads");
         assert_eq!(some.workloads, ["mstress", "json"]);
-        assert!(some.probes.is_empty() && !some.growth && !some.all_workloads);
+        assert_eq!(of(&some), [probes::NOTHING], "it goes with the workloads");
+        assert!(!some.growth && !some.all_workloads && !some.needs_libraries());
         let growth = select(&["growth"], &[], true).expect("growth");
         assert!(growth.growth && growth.workloads.is_empty() && !growth.needs_libraries());
+        assert!(growth.probes.is_empty());
         let mixed = select(&["idle", "json"], &[], true).expect("one of each");
-        assert_eq!(mixed.probes.len(), 1, "named, so even a quick one takes it");
+        assert_eq!(
+            of(&mixed),
+            [probes::NOTHING, "idle"],
+            "named, so even a quick one takes it"
+        );
     }
 
     #[test]
     fn what_is_skipped_stays_out() {
         let rest = select(&[], &["probes", "growth", "json"], false).expect("workloads");
         assert_eq!(rest.workloads.len(), workloads::names().count() - 1);
-        assert!(rest.probes.is_empty() && !rest.growth);
+        assert_eq!(of(&rest), [probes::NOTHING]);
+        assert!(!rest.growth);
+        let less = select(&[], &["probes", "growth", "nothing"], false).expect("workloads");
+        assert!(less.probes.is_empty());
         assert!(select(&["idle"], &["idle"], false).is_err());
     }
 

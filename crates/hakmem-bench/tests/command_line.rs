@@ -8,10 +8,21 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 
 fn hakmem_bench(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_hakmem-bench"))
+    run(env!("CARGO_BIN_EXE_hakmem-bench"), arguments)
+}
+
+/// The programs that are measured are those of this build: cargo has made them, and need not be asked again.
+fn run(program: &str, arguments: &[&str]) -> Output {
+    Command::new(program)
         .args(arguments)
+        .env_remove("CARGO")
         .output()
         .expect("the program starts")
+}
+
+/// The program that is measured with the system's allocator.
+fn on_the_system(arguments: &[&str]) -> Output {
+    run(env!("CARGO_BIN_EXE_hakmem-run-system"), arguments)
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -144,7 +155,7 @@ fn the_record_of_a_comparison_has_all_it_should() {
 fn every_part_of_probes_and_curves_runs() {
     let parts = child::names_of_parts().filter(|name| *name != "grow_1g");
     for name in parts {
-        let output = hakmem_bench(&["run-probe", name, "--scale", "smoke"]);
+        let output = on_the_system(&["run-probe", name, "--scale", "smoke"]);
         let context = format!("{name}: {}", text(&output.stderr));
         assert!(output.status.success(), "{context}");
         let line: Value = serde_json::from_slice(&output.stdout).expect(&context);
@@ -152,7 +163,7 @@ fn every_part_of_probes_and_curves_runs() {
     }
     for probe in probes::ALL {
         if let probes::Figure::Resident(..) = probe.figure {
-            let output = hakmem_bench(&["run-probe", probe.name, "--scale", "smoke"]);
+            let output = on_the_system(&["run-probe", probe.name, "--scale", "smoke"]);
             let context = format!("{}: {}", probe.name, text(&output.stderr));
             assert!(
                 output.status.success() && output.stdout.len() == 1,
@@ -168,7 +179,7 @@ fn a_probe_under_a_library_that_does_not_serve_is_refused() {
         return;
     };
     // In this build, malloc is not a function of the program itself.
-    let program = env!("CARGO_BIN_EXE_hakmem-bench");
+    let program = env!("CARGO_BIN_EXE_hakmem-run-system");
     for (path, served) in [(library.to_str().expect("UTF-8"), true), (program, false)] {
         let arguments = [
             "run-probe",
@@ -178,10 +189,10 @@ fn a_probe_under_a_library_that_does_not_serve_is_refused() {
             "--library",
             path,
         ];
-        let output = hakmem_bench(&arguments);
+        let output = on_the_system(&arguments);
         assert_eq!(output.status.success(), served, "{}", text(&output.stderr));
     }
-    let output = hakmem_bench(&["run-probe", "nonesuch"]);
+    let output = on_the_system(&["run-probe", "nonesuch"]);
     assert!(text(&output.stderr).contains("no probe 'nonesuch'"));
 }
 
@@ -203,7 +214,11 @@ fn probes_and_growth_run_if_named_and_are_on_record_with_their_targets() {
     let record = record(&path);
     let list = |field: &str| record[field].as_array().cloned().unwrap_or_default();
     assert!(list("samples").is_empty());
-    assert_eq!(list("probes").len(), 2);
+    assert_eq!(
+        list("probes").len(),
+        2,
+        "no workload ran, so nothing else was"
+    );
     for probe in list("probes") {
         assert_eq!(
             (&probe["allocator"], &probe["unit"]),
@@ -371,6 +386,7 @@ fn a_workload_that_fails_is_reported_and_the_rest_goes_on() {
     let script = "ulimit -v 150000; exec \"$0\" compare --quick --rounds 1 --allocators system --only realloc_huge,json";
     let output = Command::new("sh")
         .args(["-c", script, env!("CARGO_BIN_EXE_hakmem-bench")])
+        .env_remove("CARGO")
         .output();
     let output = output.expect("sh runs");
     let (table, errors) = (text(&output.stdout), text(&output.stderr));

@@ -9,6 +9,10 @@ use crate::page::{self, Block, Kind, Meta};
 use crate::proto::inbox::Link;
 use core::fmt::{self, Write};
 
+/// Whether errors of the program are looked for. Only measurements of what that costs are built without it (feature
+/// `bench-fast`): every look that is left out then depends on this, and nothing else does.
+pub const CHECKED: bool = !cfg!(feature = "bench-fast");
+
 /// A line of text on the stack.
 struct Line {
     bytes: [u8; 256],
@@ -76,6 +80,9 @@ pub fn not_a_block(p: *mut u8, meta: Option<&Meta>) -> ! {
 
 /// Ends the process if `p`, which lies in a page of blocks, is not where one of them starts. A division: for slow paths.
 pub fn check_start(p: *mut u8) {
+    if !CHECKED {
+        return;
+    }
     let Some(meta) = page::lookup(p) else { return };
     let head = meta.head_of_block();
     let offset = (p.addr() - head.start().addr()) as u32;
@@ -88,7 +95,7 @@ pub fn check_start(p: *mut u8) {
 /// another block's first: sizes that are multiples of 16 never do.
 #[inline]
 pub fn check_anchor(block: *mut Block, page: &Meta) {
-    if !page.block_size.get().is_multiple_of(16) {
+    if CHECKED && !page.block_size.get().is_multiple_of(16) {
         check_start(block.cast());
     }
 }
@@ -100,7 +107,7 @@ pub fn count(list: *mut Block, page: &Meta) -> u32 {
     let (mut block, mut length) = (list, 0);
     while !block.is_null() {
         let offset = block.addr().wrapping_sub(start);
-        if length == most || offset >= most as usize * size || !offset.is_multiple_of(size) {
+        if CHECKED && (length == most || offset >= most as usize * size || !offset.is_multiple_of(size)) {
             corrupt(block.cast());
         }
         // SAFETY: inside the page's carved blocks.
@@ -113,6 +120,9 @@ pub fn count(list: *mut Block, page: &Meta) -> u32 {
 /// Looks at the beginning of a list that changes hands: a block freed twice in a row, or twice with one between.
 #[inline(always)]
 pub fn peek(list: *mut Block, page: &Meta) {
+    if !CHECKED {
+        return;
+    }
     // SAFETY: the list is this heap's, and not empty.
     unsafe {
         let second = Block::next(list);
@@ -127,6 +137,9 @@ pub fn peek(list: *mut Block, page: &Meta) {
 #[cold]
 #[inline(never)]
 pub fn walk(list: *mut Block, length: i32, page: &Meta) {
+    if !CHECKED {
+        return;
+    }
     let start = page.start().addr();
     let bytes = (page.carved.get() * page.block_size.get()) as usize;
     let mut block = list;

@@ -60,7 +60,7 @@ impl Parcel {
     /// The block is free, the caller's, of `page` and of a size that does not [`Parcel::fits`].
     #[cold]
     pub unsafe fn post(page: &Meta, block: *mut Block, inbox: &Inbox<Self>) -> bool {
-        if page.post.first() == block {
+        if guard::CHECKED && page.post.first() == block {
             guard::double_free(block.cast(), page);
         }
         // SAFETY: passed on; the post is this thread's to send if it was empty (`proto::post` rule 2).
@@ -107,14 +107,14 @@ impl Parcel {
     #[inline]
     pub unsafe fn page(this: *mut Self) -> &'static Meta {
         if let Some(page) = Self::of_post(this) {
-            if page.post.first().is_null() {
+            if guard::CHECKED && page.post.first().is_null() {
                 guard::corrupt(page.start());
             }
             return page;
         }
         let Some(slot) = page::lookup(this.cast()) else { guard::corrupt(this.cast()) };
         // SAFETY: rule 1.
-        if unsafe { (*this).word1.get() } < ONE {
+        if guard::CHECKED && unsafe { (*this).word1.get() } < ONE {
             guard::corrupt(this.cast()); // It might lead back to itself.
         }
         slot.head_of_block()

@@ -314,6 +314,7 @@ fn is_made(mut misuses: impl Iterator<Item = (&'static str, fn())>) -> bool {
 }
 
 #[test]
+#[cfg_attr(feature = "bench-fast", ignore = "nothing is looked for")]
 fn misuses_are_named() {
     if is_made(MISUSES.iter().map(|m| (m.0, m.1))) {
         return;
@@ -329,6 +330,7 @@ fn misuses_are_named() {
 }
 
 #[test]
+#[cfg_attr(feature = "bench-fast", ignore = "nothing is looked for")]
 fn misuses_are_confined() {
     if is_made(CONFINED.into_iter()) {
         return;

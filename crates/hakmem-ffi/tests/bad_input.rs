@@ -87,17 +87,20 @@ fn block_of_the_next_allocator() {
 }
 
 #[test]
+#[cfg_attr(feature = "bench-fast", ignore = "nothing is looked for")]
 fn pointer_eight_bytes_into_a_block() {
     aborts("inside_by_8");
 }
 
 #[test]
+#[cfg_attr(feature = "bench-fast", ignore = "nothing is looked for")]
 fn pointer_one_byte_into_a_block() {
     aborts("inside_by_1");
 }
 
 /// A multiple of 16 too: to move a block is slow enough to look at where it starts.
 #[test]
+#[cfg_attr(feature = "bench-fast", ignore = "nothing is looked for")]
 fn realloc_of_a_pointer_into_a_block() {
     aborts("realloc_inside_by_8");
     aborts("realloc_inside_by_16");
@@ -105,41 +108,49 @@ fn realloc_of_a_pointer_into_a_block() {
 }
 
 #[test]
+#[cfg_attr(feature = "bench-fast", ignore = "nothing is looked for")]
 fn pointer_into_a_large_block() {
     aborts("inside_large");
 }
 
 #[test]
+#[cfg_attr(feature = "bench-fast", ignore = "nothing is looked for")]
 fn pointer_into_a_huge_block() {
     aborts("inside_huge");
 }
 
 #[test]
+#[cfg_attr(feature = "bench-fast", ignore = "nothing is looked for")]
 fn pointer_never_given_out() {
     aborts("never_given_out");
 }
 
 #[test]
+#[cfg_attr(feature = "bench-fast", ignore = "nothing is looked for")]
 fn double_free_at_once() {
     does_no_harm("twice_at_once");
 }
 
 #[test]
+#[cfg_attr(feature = "bench-fast", ignore = "nothing is looked for")]
 fn double_free_later() {
     does_no_harm("twice_later");
 }
 
 #[test]
+#[cfg_attr(feature = "bench-fast", ignore = "nothing is looked for")]
 fn double_free_of_a_medium_block() {
     does_no_harm("twice_medium");
 }
 
 #[test]
+#[cfg_attr(feature = "bench-fast", ignore = "nothing is looked for")]
 fn double_free_of_a_large_block() {
     aborts("twice_large");
 }
 
 #[test]
+#[cfg_attr(feature = "bench-fast", ignore = "nothing is looked for")]
 fn double_free_of_a_huge_block() {
     aborts("twice_huge");
 }

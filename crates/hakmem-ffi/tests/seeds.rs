@@ -83,6 +83,7 @@ fn has_replayed(target: &str) {
 }
 
 #[test]
+#[cfg_attr(feature = "bench-fast", ignore = "nothing is looked for")]
 fn errors_of_the_program() {
     has_replayed("misuse");
 }

@@ -50,8 +50,18 @@ pub fn run(options: &Options) -> io::Result<bool> {
         }
         records
     } else {
-        let read = options.inputs.iter().map(|path| read(path));
-        read.collect::<io::Result<Vec<_>>>()?
+        let shown = |path: &PathBuf| match read(path)? {
+            record if record.ab.is_none() => Ok(record),
+            _ => Err(at(
+                path,
+                "the page shows no comparisons of hakmem with itself",
+            )),
+        };
+        options
+            .inputs
+            .iter()
+            .map(shown)
+            .collect::<io::Result<Vec<_>>>()?
     };
     if let Some(folder) = options.out.parent() {
         fs::create_dir_all(folder).map_err(|e| at(folder, e))?;
@@ -85,7 +95,7 @@ struct Version {
     schema_version: u32,
 }
 
-/// The newest record of each kind, and why others could not be read. An error if there is none.
+/// The newest record of each kind that the page shows, and why others could not be read. An error if there is none.
 fn newest(folder: &Path) -> io::Result<(Vec<Record>, Vec<io::Error>)> {
     let mut records: Vec<Record> = Vec::new();
     let mut errors = Vec::new();
@@ -100,6 +110,7 @@ fn newest(folder: &Path) -> io::Result<(Vec<Record>, Vec<io::Error>)> {
     for path in paths {
         match read(&path) {
             Err(error) => errors.push(error),
+            Ok(record) if record.ab.is_some() => {}
             Ok(record) => match records.iter_mut().find(|r| r.kind == record.kind) {
                 Some(older) if older.unix_time <= record.unix_time => *older = record,
                 Some(_) => {}

@@ -1,12 +1,12 @@
 //! The libraries under which probes are taken, and whether one really serves a process.
 
+use crate::executables;
 use crate::tracer;
 use std::ffi::{CStr, OsStr, c_void};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// What hakmem is called, preloaded or built in.
 pub const HAKMEM: &str = "hakmem";
@@ -75,12 +75,12 @@ pub fn paths(libraries: &[Library]) -> Vec<(String, String)> {
 /// The library of this build, beside the executable. Under cargo it is brought up to date first: `cargo run` builds
 /// the package of the program alone.
 fn built() -> io::Result<PathBuf> {
-    let executable = std::env::current_exe()?;
-    let folder = executable.parent().unwrap_or(Path::new("/"));
-    if let Some(cargo) = std::env::var_os("CARGO") {
-        build(&cargo, folder)?;
+    if !executables::under_cargo("hakmem-ffi", &[])? {
+        return Err(io::Error::other(
+            "libhakmem.so could not be built; leave the probes out with `--skip probes`",
+        ));
     }
-    let path = folder.join("libhakmem.so");
+    let path = executables::folder()?.join("libhakmem.so");
     path.canonicalize().map_err(|e| {
         let path = path.display();
         io::Error::other(format!(
@@ -88,27 +88,6 @@ fn built() -> io::Result<PathBuf> {
              with `--skip probes`"
         ))
     })
-}
-
-fn build(cargo: &OsStr, folder: &Path) -> io::Result<()> {
-    let profile = match folder.file_name().map(OsStr::as_bytes) {
-        Some(b"debug") | None => OsStr::new("dev"),
-        Some(name) => OsStr::from_bytes(name),
-    };
-    let status = Command::new(cargo)
-        .args(["build", "--quiet", "--package", "hakmem-ffi", "--profile"])
-        .arg(profile)
-        .arg("--target-dir")
-        .arg(folder.parent().unwrap_or(folder))
-        .arg("--manifest-path")
-        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml"))
-        .status()?;
-    if status.success() {
-        return Ok(());
-    }
-    Err(io::Error::other(
-        "libhakmem.so could not be built; leave the probes out with `--skip probes`",
-    ))
 }
 
 /// The library of that file name in the usual folders; canonical.

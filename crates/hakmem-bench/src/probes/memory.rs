@@ -23,7 +23,12 @@ pub struct Body {
     run: fn(usize),
 }
 
-const ALL: [Body; 4] = [
+const ALL: [Body; 5] = [
+    Body {
+        name: "nothing_preloaded",
+        count: 0,
+        run: |_| rest(),
+    },
     Body {
         name: "idle",
         count: 5_000_000,

@@ -1,7 +1,7 @@
 //! Probes: single figures of an allocator that no workload's time or peak memory shows, each from a process of its own.
 //!
-//! Most of them are taken under preload: the child is this program, whose own allocations go to `malloc`, so that a
-//! preloaded library serves them. That it does is checked in the child.
+//! Most of them are taken under preload: the child is the program of the system's allocator, whose blocks come from
+//! `malloc`, so that a preloaded library serves them. That it does is checked in the child.
 
 pub mod child;
 pub mod library;
@@ -39,6 +39,8 @@ pub enum Figure {
     PerOperation(f64),
     /// The time of all of them, in milliseconds.
     Total,
+    /// Peak resident MiB of the process of the entry of this name in [`timed`].
+    Peak,
     /// Resident MiB this long after the work; the name of the curve, if memory over time is of interest.
     Resident(Duration, Option<&'static str>),
     /// The time with purging, relative to that without, of the loops in [`purge`].
@@ -55,6 +57,9 @@ const fn always(_: &str) -> bool {
 
 const MIB: &str = "MiB";
 
+/// The probe of what a process costs in which a workload runs; it is taken with every workload.
+pub const NOTHING: &str = "nothing";
+
 /// The curve of memory when everything is freed.
 pub const ALL_FREED: &str = "resident memory, all freed";
 /// The curve of memory when a few blocks stay.
@@ -63,6 +68,8 @@ pub const FEW_KEPT: &str = "resident memory, one block in 256 kept";
 /// All probes, in the order in which they are taken.
 #[rustfmt::skip]
 pub const ALL: &[Probe] = &[
+    Probe { name: NOTHING, what: "a process of a workload that allocates nothing: its peak", unit: MIB, quick: true, libraries: false, built_in: always, figure: Figure::Peak },
+    Probe { name: "nothing_preloaded", what: "a process of a probe that allocates nothing: what is resident", unit: MIB, quick: true, libraries: true, built_in: never, figure: Figure::Resident(Duration::ZERO, None) },
     Probe { name: "pair_64k", what: "64 KiB, freed at once", unit: "ns", quick: true, libraries: true, built_in: never, figure: Figure::PerOperation(1.0) },
     Probe { name: "pair_256k", what: "256 KiB, freed at once", unit: "ns", quick: true, libraries: true, built_in: never, figure: Figure::PerOperation(1.0) },
     Probe { name: "pair_2m", what: "2 MiB, one byte written in every 4 KiB, freed at once", unit: "ns", quick: true, libraries: true, built_in: never, figure: Figure::PerOperation(1.0) },
@@ -101,7 +108,9 @@ mod tests {
                 .any(|w| w.name == probe.name);
             let resident = memory::find(probe.name).is_some();
             match probe.figure {
-                Figure::PerOperation(_) | Figure::Total => assert!(timed, "{}", probe.name),
+                Figure::PerOperation(_) | Figure::Total | Figure::Peak => {
+                    assert!(timed, "{}", probe.name)
+                }
                 Figure::Resident(..) => assert!(resident, "{}", probe.name),
                 Figure::Purging => assert!(!timed && !resident),
             }

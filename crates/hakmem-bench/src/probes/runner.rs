@@ -1,9 +1,10 @@
 //! Takes the probes: each figure in a fresh process, the contenders of a probe one after the other.
 
-use super::library::{HAKMEM, Library};
+use super::library::{self, HAKMEM, Library};
 use super::watch::{Points, watch};
 use super::{Figure, Probe, purge};
-use crate::compare::{self, measure_one};
+use crate::executables;
+use crate::measure;
 use crate::progress::Progress;
 use crate::record::{ChildLine, Failure, ProbeSample, Series};
 use std::io;
@@ -111,12 +112,19 @@ impl Plan<'_> {
             (Figure::Resident(..) | Figure::Purging, Contender::BuiltIn(_)) => {
                 Err("taken on preloaded libraries only".to_owned())
             }
+            (Figure::Peak, Contender::Preloaded(_)) => {
+                Err("taken on built-in allocators only".to_owned())
+            }
+            (Figure::Peak, Contender::BuiltIn(allocator)) => {
+                measure::one(probe.name, allocator, "full", round)
+                    .map(|sample| sample.max_rss_kib as f64 / 1024.0)
+            }
             (Figure::PerOperation(unit), _) => self
                 .time(probe, contender)
-                .map(|line| line.nanos as f64 / line.ops as f64 / unit),
+                .map(|(nanos, ops)| nanos as f64 / ops as f64 / unit),
             (Figure::Total, _) => self
                 .time(probe, contender)
-                .map(|line| line.nanos as f64 / 1e6),
+                .map(|(nanos, _)| nanos as f64 / 1e6),
         };
         match value {
             Ok(value) => outcome.samples.push(ProbeSample {
@@ -134,15 +142,19 @@ impl Plan<'_> {
         }
     }
 
-    fn time(&self, probe: &Probe, contender: Contender<'_>) -> Result<ChildLine, String> {
+    /// Nanoseconds and operations.
+    fn time(&self, probe: &Probe, contender: Contender<'_>) -> Result<(u64, u64), String> {
         // A total is one of all operations, at any scale of the rest.
         let scale = match probe.figure {
             Figure::Total if self.scale == "quick" => "full",
             _ => self.scale,
         };
         match contender {
-            Contender::Preloaded(library) => timed(library, probe.name, scale, |_| ()),
-            Contender::BuiltIn(allocator) => measure_one(probe.name, allocator, scale),
+            Contender::Preloaded(library) => {
+                timed(library, probe.name, scale, |_| ()).map(|line| (line.nanos, line.ops))
+            }
+            Contender::BuiltIn(allocator) => measure::one(probe.name, allocator, scale, 0)
+                .map(|sample| (sample.nanos, sample.ops)),
         }
     }
 }
@@ -156,7 +168,7 @@ pub fn timed(
 ) -> Result<ChildLine, String> {
     let mut command = command(library, name, scale).map_err(|e| e.to_string())?;
     settings(&mut command);
-    compare::run_child(&mut command)
+    Ok(measure::run(&mut command)?.0)
 }
 
 /// A probe of memory has one scale: less of it would be another figure.
@@ -166,11 +178,11 @@ fn resident(library: &Library, probe: &Probe, idle: std::time::Duration) -> Resu
 }
 
 fn command(library: &Library, name: &str, scale: &str) -> io::Result<Command> {
-    let mut command = Command::new(std::env::current_exe()?);
+    let mut command = Command::new(executables::of(library::SYSTEM)?);
+    measure::clean(&mut command);
     command.args(["run-probe", name, "--scale", scale]);
-    match &library.path {
-        Some(path) => command.arg("--library").arg(path).env("LD_PRELOAD", path),
-        None => command.env_remove("LD_PRELOAD"),
-    };
+    if let Some(path) = &library.path {
+        command.arg("--library").arg(path).env("LD_PRELOAD", path);
+    }
     Ok(command)
 }

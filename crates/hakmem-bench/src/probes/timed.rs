@@ -42,6 +42,7 @@ macro_rules! timed {
 #[rustfmt::skip]
 impl<A: Subject> Timed<A> {
     const ALL: &'static [Workload] = &[
+        timed!("nothing", 1, 1, |_, m| m.measure(|| ())),
         timed!("pair_64k", 2_000_000, 1, |n, m| large::pairs::<A>(64 << 10, n, m)),
         timed!("pair_256k", 2_000_000, 1, |n, m| large::pairs::<A>(256 << 10, n, m)),
         timed!("pair_2m", 20_000, 1, large::vm::<A>),

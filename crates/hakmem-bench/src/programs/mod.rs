@@ -10,7 +10,7 @@ mod table;
 use crate::machine::{Build, Machine};
 use crate::preload::{Side, check_loads, parse_library};
 use crate::progress::Progress;
-use crate::record::{Record, SCHEMA_VERSION, unix_time};
+use crate::record::{self, Record, SCHEMA_VERSION, unix_time};
 use crate::report::Summary;
 use gathered::Gathered;
 use once::Ready;
@@ -129,9 +129,7 @@ pub fn run(options: &Options) -> io::Result<bool> {
             schema_version: SCHEMA_VERSION,
             kind: "programs".to_owned(),
             unix_time: started,
-            command: env::args_os()
-                .map(|a| a.to_string_lossy().into_owned())
-                .collect(),
+            command: record::command(),
             quick: false,
             rounds: options.rounds,
             machine,
@@ -143,6 +141,7 @@ pub fn run(options: &Options) -> io::Result<bool> {
             probes: Vec::new(),
             series: Vec::new(),
             targets: Vec::new(),
+            ab: None,
             failures: gathered.failures,
         };
         record

@@ -32,7 +32,7 @@ const fn goal(probe: &'static str, rule: Rule) -> Goal {
 
 const GOALS: [Goal; 11] = [
     goal("idle", Rule::Below(45.0)),
-    // The figure is what glibc reaches when it is asked to trim, in a smaller program than this one.
+    // The figure is what glibc reaches when it is asked to trim.
     goal(
         "sparse",
         Rule::BelowOr(62.0, "sparse_trim", library::SYSTEM),

@@ -72,6 +72,7 @@ pub fn full(kind: &str) -> Record {
         probes: Vec::new(),
         series: Vec::new(),
         targets: targets(),
+        ab: None,
         failures: vec![Failure {
             workload: HOSTILE.to_owned(),
             allocator: HOSTILE.to_owned(),

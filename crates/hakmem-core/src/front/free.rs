@@ -149,7 +149,7 @@ unsafe fn free_found(p: *mut u8, align: usize, site: usize) {
         // SAFETY: passed on.
         return unsafe { free_whole(p, meta) };
     }
-    if p.addr() & (align - 1) != 0 {
+    if guard::CHECKED && p.addr() & (align - 1) != 0 {
         guard::not_a_block(p, Some(meta));
     }
     // SAFETY: a block of a page that has an owner.
@@ -177,7 +177,7 @@ unsafe fn free_foreign(p: *mut u8, site: usize) {
 unsafe fn free_whole(p: *mut u8, meta: &'static Meta) {
     let kind = meta.kind();
     // They start where their first slot does; the others have no kind.
-    if !matches!(kind, Kind::Large | Kind::Whale) || !p.addr().is_multiple_of(PAGE) {
+    if guard::CHECKED && (!matches!(kind, Kind::Large | Kind::Whale) || !p.addr().is_multiple_of(PAGE)) {
         guard::not_a_block(p, Some(meta));
     }
     // SAFETY: the start of a live allocation, and the caller's to free.

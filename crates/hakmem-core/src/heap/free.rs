@@ -66,7 +66,7 @@ impl Heap {
                 }
                 return false;
             }
-            if list.get() == block {
+            if guard::CHECKED && list.get() == block {
                 guard::double_free(block.cast(), page);
             }
         }
@@ -124,7 +124,7 @@ impl Heap {
             let owner = page.owner();
             if owner != self.owner() && !is(Mutant::HeapKeepsStrayMail) {
                 // The page was set aside meanwhile (`page` rule 1).
-                if owner.is_null() {
+                if guard::CHECKED && owner.is_null() {
                     guard::corrupt(Parcel::block(parcel).cast());
                 }
                 // SAFETY: as above.
@@ -176,7 +176,7 @@ impl Heap {
         if out > 0 {
             return self.cool(class, page);
         }
-        if out < 0 {
+        if guard::CHECKED && out < 0 {
             guard::double_free(page.free.get().cast(), page);
         }
         self.stop_cooling(page);

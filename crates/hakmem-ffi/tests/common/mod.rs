@@ -38,6 +38,9 @@ pub fn library() -> &'static Library {
             .current_dir(env!("CARGO_MANIFEST_DIR"))
             .env_remove("LD_PRELOAD")
             .stderr(Stdio::inherit());
+        if cfg!(feature = "bench-fast") {
+            cargo.args(["--features", "bench-fast"]);
+        }
         let output = cargo.output().expect("cargo runs");
         assert!(output.status.success(), "building the library failed");
         let files: Vec<PathBuf> = String::from_utf8_lossy(&output.stdout)
