@@ -27,11 +27,9 @@ pub enum Outcome {
     Failed,
     /// It took ten times as long as without a mutant, or waited for ever.
     Hung,
-    /// It took too much memory.
-    Grew,
 }
 
-const MOST_MEMORY_PAGES: u64 = (3 << 30) / 4096;
+const MOST_MEMORY: u64 = 3 << 30;
 
 pub fn names(program: &Path) -> Vec<String> {
     let out = Command::new(program).args(["--list", "--format", "terse"]).output().expect("a test program lists its tests");
@@ -62,6 +60,9 @@ impl Test {
             command.pre_exec(|| {
                 let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
                 libc::setrlimit(libc::RLIMIT_CORE, &raw const none);
+                // Of writable memory; what is only reserved does not count.
+                let most = libc::rlimit { rlim_cur: MOST_MEMORY, rlim_max: MOST_MEMORY };
+                libc::setrlimit(libc::RLIMIT_DATA, &raw const most);
                 Ok(())
             });
         }
@@ -91,9 +92,6 @@ impl Test {
             if is_it {
                 if seconds > most_seconds {
                     return end(child, Outcome::Hung);
-                }
-                if resident(pid) > MOST_MEMORY_PAGES {
-                    return end(child, Outcome::Grew);
                 }
             }
             if !is_it || seconds != last || !all_asleep(pid) {
@@ -125,11 +123,6 @@ fn of_children() -> f64 {
     };
     let seconds = |t: libc::timeval| t.tv_sec as f64 + t.tv_usec as f64 / 1e6;
     seconds(usage.ru_utime) + seconds(usage.ru_stime)
-}
-
-fn resident(pid: u32) -> u64 {
-    let statm = fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default();
-    statm.split(' ').nth(1).and_then(|n| n.parse().ok()).unwrap_or(0)
 }
 
 /// True if no thread wants a processor.
