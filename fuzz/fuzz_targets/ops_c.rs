@@ -1,8 +1,6 @@
-//! Sequences of operations through the calls under malloc and its family.
+//! Sequences of operations through the functions that the shared library exports.
 #![no_main]
 
-#[path = "../../crates/hakmem-core/tests/oracle/mod.rs"]
-mod oracle;
-mod sequence;
+use hakmem_fuzz::{Library, Step, sequence};
 
-libfuzzer_sys::fuzz_target!(|ops: Vec<sequence::Op>| sequence::run(oracle::C, &ops));
+libfuzzer_sys::fuzz_target!(|steps: Vec<Step>| sequence::run(Library::get(), &steps));

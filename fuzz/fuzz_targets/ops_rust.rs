@@ -1,8 +1,10 @@
-//! Sequences of operations through `GlobalAlloc`.
+//! Sequences of operations through `GlobalAlloc`, with the knobs where the input wants them.
 #![no_main]
 
-#[path = "../../crates/hakmem-core/tests/oracle/mod.rs"]
-mod oracle;
-mod sequence;
+use hakmem_fuzz::{Knobs, Rust, Step, sequence};
 
-libfuzzer_sys::fuzz_target!(|ops: Vec<sequence::Op>| sequence::run(oracle::Rust, &ops));
+libfuzzer_sys::fuzz_target!(|input: (Knobs, Vec<Step>)| {
+    let (knobs, steps) = input;
+    knobs.set();
+    sequence::run(Rust, &steps);
+});

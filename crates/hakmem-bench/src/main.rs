@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 use hakmem_bench::probes::{self, child};
 use hakmem_bench::report::markdown;
-use hakmem_bench::{compare, html, preload, programs, run_one, workloads};
+use hakmem_bench::{compare, compat, html, preload, programs, run_one, soak, workloads};
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -24,6 +24,16 @@ enum Task {
     Preload(preload::Options),
     /// Compare shared libraries, preloaded under a table of real programs
     Programs(programs::Options),
+    /// Run a matrix of real programs and allocators, and write a page of how they behaved
+    Compat(compat::Options),
+    /// Run one program of that matrix with its library, and report on it
+    #[command(hide = true)]
+    CompatRun(compat::runner::Options),
+    /// Mix all kinds of load for long, and watch memory and maps
+    Soak(soak::Options),
+    /// The process that is soaked
+    #[command(hide = true)]
+    SoakChild(soak::child::Options),
     /// Write a page of HTML with charts of one or several records
     Report(html::Options),
     /// List the workloads
@@ -46,6 +56,14 @@ fn main() -> ExitCode {
         Task::Compare(options) => compare::run(&options),
         Task::Preload(options) => preload::run(&options),
         Task::Programs(options) => programs::run(&options),
+        Task::Compat(options) => compat::run(&options),
+        Task::CompatRun(options) => match compat::runner::run(&options) {
+            // The program's own exit status, for the script to see.
+            Ok(code) => return ExitCode::from(code),
+            Err(error) => Err(error),
+        },
+        Task::Soak(options) => soak::run(&options),
+        Task::SoakChild(options) => soak::child::run(&options).map(|()| true),
         Task::Report(options) => html::run(&options),
         Task::List => {
             print!("{}", list());

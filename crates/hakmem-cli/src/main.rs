@@ -6,6 +6,7 @@ mod library;
 mod program;
 mod report;
 mod run;
+mod stat;
 mod summary;
 
 use clap::{Parser, Subcommand};
@@ -23,10 +24,14 @@ enum Command {
     /// Runs a program with libhakmem.so preloaded
     #[command(after_help = run::AFTER_HELP)]
     Run(run::Options),
+    /// Prints tables of what the allocator did: size classes, thread heaps, memory, system calls
+    #[command(after_help = stat::AFTER_HELP)]
+    Stat(stat::Options),
 }
 
 fn main() -> ! {
     match Cli::parse().command {
         Command::Run(options) => run::run(&options),
+        Command::Stat(options) => stat::stat(options),
     }
 }

@@ -44,6 +44,8 @@ struct Header {
 enum Event {
     Load,
     Exit,
+    Signal,
+    Call,
 }
 
 /// One program image in one process.
@@ -106,6 +108,7 @@ impl Report {
                     forked: false,
                 });
             }
+            Event::Signal | Event::Call => {} // Of a program that goes on.
             Event::Exit => {
                 let state = State::Ended(serde_json::from_str(line).ok()?);
                 match open {

@@ -26,18 +26,21 @@ Whenever hakmem did not serve the program, or that is not known, a line on stand
 
 #[derive(Args)]
 pub struct Options {
+    /// Prints tables, on standard error, when the program has ended: `hakmem stat`
+    #[arg(skip)]
+    pub tables: bool,
     /// Prints what the allocator did, on standard error, when the program has ended
     #[arg(long)]
-    stats: bool,
+    pub stats: bool,
     /// Exits with 125 unless it is certain that hakmem served the program's allocations
     #[arg(long)]
-    require: bool,
+    pub require: bool,
     /// The library, instead of the libhakmem.so in hakmem's own folder or in ../lib
     #[arg(long, value_name = "PATH")]
-    lib: Option<PathBuf>,
+    pub lib: Option<PathBuf>,
     /// The program, with its arguments
     #[arg(required = true, trailing_var_arg = true, num_args = 1.., value_names = ["PROG", "ARGS"])]
-    command: Vec<OsString>,
+    pub command: Vec<OsString>,
 }
 
 pub fn run(options: &Options) -> ! {
@@ -92,7 +95,7 @@ fn try_run(options: &Options) -> Result<End, NotStarted> {
         ("LD_PRELOAD", preload.as_os_str()),
         ("HAKMEM_STATS", &stats),
     ];
-    if options.stats {
+    if options.stats || options.tables {
         environment.push(("HAKMEM_TIMING", "1".as_ref()));
     }
 
@@ -100,11 +103,16 @@ fn try_run(options: &Options) -> Result<End, NotStarted> {
         .map_err(|e| named(NotStarted::from_exec(&path, &e)))?;
     let pid = child.pid();
     let end = child.wait();
-    let report = scratch.read();
+    let text = scratch.read();
+    let report = Report::parse(&text);
 
     let outcome = Outcome::of(pid, &report);
     if let Some(message) = outcome.message(&name, end, obstacle.as_deref(), &report) {
         say(&message);
+    }
+    if options.tables {
+        let (text, failed) = crate::stat::tables(&text, Some(pid));
+        let _ = io::stderr().write_all((text + &failed).as_bytes());
     }
     if options.stats {
         let _ = io::stderr().write_all(summary::of(&name, pid, &report).as_bytes());
@@ -141,7 +149,7 @@ impl Scratch {
         self.path.join("report")
     }
 
-    fn read(self) -> Report {
+    fn read(self) -> String {
         let text = fs::read(self.report()).unwrap_or_else(|e| {
             say(&format!("cannot read the library's report: {e}"));
             Vec::new()
@@ -149,7 +157,7 @@ impl Scratch {
         if let Err(e) = self.folder.close() {
             say(&format!("cannot remove {}: {e}", self.path.display()));
         }
-        Report::parse(&String::from_utf8_lossy(&text))
+        String::from_utf8_lossy(&text).into_owned()
     }
 }
 

@@ -215,7 +215,7 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
-fn bytes(number: u64) -> String {
+pub fn bytes(number: u64) -> String {
     scaled(
         number,
         &[
@@ -227,7 +227,7 @@ fn bytes(number: u64) -> String {
     )
 }
 
-fn duration(nanos: u64) -> String {
+pub fn duration(nanos: u64) -> String {
     scaled(
         nanos,
         &[

@@ -273,6 +273,12 @@ impl Arena {
         })
     }
 
+    /// The segments in use a moment ago, lowest first. O(groups in use + those).
+    pub fn used(&'static self) -> impl Iterator<Item = usize> {
+        let groups = self.groups().iter().enumerate();
+        groups.flat_map(|(g, group)| bits(group.used.load(Relaxed)).map(move |s| g * GROUP + s))
+    }
+
     /// A group's bits in `row`; if there are none, the summary is told.
     fn row_of(&self, row: usize, group: usize) -> u64 {
         let Some(g) = self.groups().get(group) else { return 0 };

@@ -1,6 +1,6 @@
 //! The door for the C library: sizes only, every block aligned to 16.
 
-use crate::{arena, foreign, front, options, os, purge, thread};
+use crate::{arena, foreign, front, guard, options, os, purge, thread};
 use core::ffi::c_char;
 use core::ptr::null_mut;
 
@@ -55,6 +55,8 @@ pub unsafe fn realloc(p: *mut u8, size: usize) -> *mut u8 {
         if let Some(at) = front::resize(p, old, size) {
             return at;
         }
+        // Freed as if it were one, it would come to lie on a list.
+        guard::check_start(p);
         let to = front::alloc16(size);
         if to.is_null() {
             // A block that is to shrink can stay.

@@ -3,7 +3,8 @@
 //! The owner adds by a load and a store, not by a locked instruction: nobody else writes. A reader gets some value that
 //! the counter had, and no order with anything else.
 
-use crate::sync::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
+use crate::sync::Ordering::Relaxed;
+use crate::sync::plain::{AtomicI64, AtomicU32, AtomicU64};
 use core::ops::Add;
 
 /// A number that has an atomic form.

@@ -4,7 +4,7 @@ use crate::guard;
 use crate::os;
 use crate::policy::{self, Foreign};
 use crate::proto::lock::Lock;
-use crate::sync::{AtomicBool, AtomicPtr, AtomicU64, Ordering::*};
+use crate::sync::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
 use core::cell::UnsafeCell;
 use core::ptr::null_mut;
 
@@ -29,6 +29,32 @@ pub static LOCK: Lock = Lock::new();
 static KNOWN: AtomicBool = AtomicBool::new(false);
 static NEXT: Slot = Slot(UnsafeCell::new(None));
 static COUNT: AtomicU64 = AtomicU64::new(0);
+
+/// Call sites that are told apart.
+pub const SITES: usize = 16;
+
+/// Where foreign frees came from, the first that were seen.
+static BY_SITE: [(AtomicUsize, AtomicU64); SITES] = [const { (AtomicUsize::new(0), AtomicU64::new(0)) }; SITES];
+
+fn note_site(site: usize) {
+    for (known, frees) in &BY_SITE {
+        let is = match known.compare_exchange(0, site, Relaxed, Relaxed) {
+            Ok(_) => true,
+            Err(other) => other == site,
+        };
+        if is {
+            frees.fetch_add(1, Relaxed);
+            return;
+        }
+    }
+}
+
+/// The `i`th call site that freed foreign pointers, and how many. None: there is none.
+pub fn site(i: usize) -> Option<(usize, u64)> {
+    let (site, frees) = &BY_SITE[i];
+    let site = site.load(Relaxed);
+    (site != 0).then(|| (site, frees.load(Relaxed)))
+}
 
 /// Foreign frees so far.
 pub fn count() -> u64 {
@@ -84,6 +110,9 @@ pub unsafe fn free(p: *mut u8, site: usize) {
 
 fn note(p: *mut u8, site: usize) {
     let count = COUNT.fetch_add(1, Relaxed) + 1;
+    if site != 0 {
+        note_site(site);
+    }
     if policy::FOREIGN.get() == Foreign::Abort as u32 {
         guard::fatal(format_args!("free of {p:p}, which is not from this allocator, by the code at {site:#x}"));
     }

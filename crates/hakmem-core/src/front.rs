@@ -248,7 +248,7 @@ pub unsafe fn free16(p: *mut u8) {
 ///
 /// # Safety
 /// The metadata of a used segment.
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(any(miri, shuttle, sanitizer))))]
 #[inline(always)]
 unsafe fn is_own(page: *const Meta) -> bool {
     const { assert!(page::OWNER_WORD == 0) };
@@ -270,7 +270,7 @@ unsafe fn is_own(page: *const Meta) -> bool {
 ///
 /// # Safety
 /// As above.
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(not(all(target_arch = "x86_64", not(any(miri, shuttle, sanitizer)))))]
 #[inline(always)]
 unsafe fn is_own(page: *const Meta) -> bool {
     // SAFETY: passed on.
@@ -320,11 +320,21 @@ unsafe extern "C" fn free_counted_down(page: *const Meta) {
 ///
 /// # Safety
 /// As [`free16`].
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(miri)))]
 #[cold]
 #[unsafe(naked)]
 unsafe extern "C" fn free_elsewhere(p: *mut u8) {
     core::arch::naked_asm!("mov rsi, qword ptr [rsp]", "jmp {inner}", inner = sym free_elsewhere_from);
+}
+
+/// The same without the caller's address.
+///
+/// # Safety
+/// As [`free16`].
+#[cfg(miri)]
+unsafe extern "C" fn free_elsewhere(p: *mut u8) {
+    // SAFETY: passed on.
+    unsafe { free_elsewhere_from(p, 0) }
 }
 
 unsafe extern "C" fn free_elsewhere_from(p: *mut u8, site: usize) {
@@ -434,8 +444,25 @@ unsafe fn free_block(page: &'static Meta, owner: *mut page::Owner, block: *mut B
 ///
 /// # Safety
 /// As [`free_block`].
-#[inline(never)]
+#[inline(always)]
 unsafe fn free_other(page: &'static Meta, owner: *mut page::Owner, block: *mut Block) {
+    // SAFETY: passed on.
+    unsafe {
+        if let State::Live(heap) = thread::state()
+            && heap.free_into_open(page, block)
+        {
+            return;
+        }
+        free_other_slow(page, owner, block);
+    }
+}
+
+/// The same where no parcel is open for the page.
+///
+/// # Safety
+/// As [`free_block`].
+#[inline(never)]
+unsafe fn free_other_slow(page: &'static Meta, owner: *mut page::Owner, block: *mut Block) {
     // SAFETY: passed on.
     unsafe {
         match thread::state() {

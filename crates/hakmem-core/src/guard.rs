@@ -5,7 +5,7 @@
 //! blocks freed twice and links overwritten after a free.
 
 use crate::os;
-use crate::page::{Block, Kind, Meta};
+use crate::page::{self, Block, Kind, Meta};
 use crate::proto::inbox::Link;
 use core::fmt::{self, Write};
 
@@ -71,6 +71,16 @@ pub fn not_a_block(p: *mut u8, meta: Option<&Meta>) -> ! {
         Kind::Large | Kind::Whale => {
             fatal(format_args!("invalid pointer {p:p}: inside the allocation that starts at {:p}", meta.start()))
         }
+    }
+}
+
+/// Ends the process if `p`, which lies in a page of blocks, is not where one of them starts. A division: for slow paths.
+pub fn check_start(p: *mut u8) {
+    let Some(meta) = page::lookup(p) else { return };
+    let head = meta.head_of_block();
+    let offset = (p.addr() - head.start().addr()) as u32;
+    if !head.owner().is_null() && offset.checked_rem(head.block_size.get()) != Some(0) {
+        not_a_block(p, Some(meta));
     }
 }
 

@@ -29,6 +29,11 @@ pub fn stray_frees() -> u64 {
     STRAY.load(Relaxed)
 }
 
+/// In the child of a fork, which counts anew.
+pub fn reset_stray_frees() {
+    STRAY.store(0, Relaxed);
+}
+
 /// Recently freed allocations, in a heap.
 pub struct Cache {
     ways: [Cell<*mut Meta>; WAYS],

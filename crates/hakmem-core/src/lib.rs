@@ -8,15 +8,23 @@
 //!   heap = a thread's lists; the current page's whole list is held there
 //! ```
 //!
-//! The layers, each using only those before it: `sync`, `counter`, `os`, `size_class`, `policy`, `proto`, `arena`,
+//! The layers, each using only those before it: `sync`, `counter`, `mutant`, `os`, `size_class`, `policy`, `proto`, `arena`,
 //! `page`, `guard`, `parcel`, `usage`, `segment`, `large`, `whale`, `holes`, `sparse`, `remote`, `heap`, `foreign`,
 //! `thread` with `purge`, `front`, and the doors `global`, `c`, `stats`, `options`. Each module opens with its idea and
 //! its rules; SAFETY comments cite them.
 #![no_std]
 
-#[cfg(loom)]
+#[cfg(any(loom, shuttle, miri))]
 extern crate std;
 
+#[cfg(shuttle)]
+#[doc(hidden)]
+pub mod model;
+#[cfg(not(any(loom, shuttle)))]
+mod mutant;
+#[cfg(any(loom, shuttle))]
+#[doc(hidden)]
+pub mod mutant;
 #[doc(hidden)]
 pub mod proto;
 mod sync;

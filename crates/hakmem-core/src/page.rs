@@ -28,6 +28,7 @@
 
 use crate::arena::{self, Arena, META, PAGE, SEGMENT, SEGMENT_META};
 use crate::proto::inbox::Link;
+use crate::proto::level::Level;
 use crate::proto::slots::Slots;
 use crate::sync::{AtomicPtr, AtomicU8, AtomicU32, Ordering::Relaxed};
 use core::cell::Cell;
@@ -154,13 +155,14 @@ pub struct SegmentMeta {
     pub slots: Slots,
     /// When a slot became EMPTY last, in coarse milliseconds.
     pub stamp: AtomicU32,
-    /// 1 + the level under which the segment is listed; 0: under none.
-    pub level: AtomicU8,
+    /// 1 + the level under which the segment is listed.
+    pub level: Level,
     /// 1 if the segment was given huge pages.
     pub huge: AtomicU8,
 }
 
 /// Offset of the word that `free` compares with the thread's.
+#[cfg_attr(any(miri, shuttle, sanitizer), allow(dead_code, reason = "these have no assembly"))]
 pub const OWNER_WORD: usize = core::mem::offset_of!(Meta, owner_word);
 
 /// In the owner's word of pages of several slots: no thread's word is equal to it, so that `free` leaves their blocks to the
@@ -312,6 +314,15 @@ impl Meta {
     pub fn listed(&self) -> i32 {
         let absent = i32::from(self.absent.get()) + i32::from(self.base.get());
         self.carved.get() as i32 - absent - self.needed.get()
+    }
+
+    /// Blocks that are free and on no list but the page's, or absent. The owner's to ask (rule 1).
+    pub fn waiting(&self) -> u64 {
+        let out = match self.place.get() {
+            Place::Asleep => self.carved.get() as i32 - self.wake_at.get() + self.needed.get(),
+            _ => self.needed.get() + i32::from(self.base.get()),
+        };
+        (self.carved.get() as i32 - out).max(0) as u64
     }
 
     /// Sets the countdown of a page in a queue of which `out` blocks are out, to end when only `base` are.

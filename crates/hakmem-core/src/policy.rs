@@ -1,6 +1,7 @@
 //! The knobs: every number that is a choice, in one place, read on slow paths only.
 
-use crate::sync::{AtomicU32, Ordering::Relaxed};
+use crate::sync::Ordering::Relaxed;
+use crate::sync::plain::AtomicU32;
 
 /// One choice, changeable while the program runs.
 pub struct Knob(AtomicU32);

@@ -5,6 +5,7 @@
 //! page's goes into the batch for its owner. Everything is sent, each batch with one swing of its owner's inbox, once
 //! enough bytes are held, when the thread needs another page, and when it ends.
 
+use crate::counter::Counter;
 use crate::guard;
 use crate::page::{Block, Meta, Owner};
 use crate::parcel::Parcel;
@@ -34,12 +35,18 @@ struct Batch {
 pub struct Outgoing {
     open: [Open; PARCELS],
     batches: [Batch; BATCHES],
+    /// Blocks freed for other heaps.
+    pub sent: Counter<u64>,
     /// Bit i: `open[i]` has a parcel.
     filling: Cell<u32>,
     /// Bit i: `batches[i]` has parcels.
     pending: Cell<u32>,
-    /// Bytes of all the blocks.
-    bytes: Cell<u32>,
+    /// Bytes of blocks that may still be added before everything is sent.
+    room: Cell<i32>,
+    /// Parcels closed.
+    pub parcels_sent: Counter<u64>,
+    /// Batches sent.
+    pub batches_sent: Counter<u64>,
 }
 
 /// Where a page's parcel is: neighbours in a segment, and the same slots of neighbouring segments, lie apart.
@@ -49,12 +56,35 @@ fn place(page: &Meta) -> usize {
 }
 
 impl Outgoing {
-    /// Adds a block of `page`; sends everything once `limit` bytes are held. `inbox_of` finds an owner's inbox. O(1), and
-    /// now and then the sending of what has come together.
+    /// Adds a block of `page` if its parcel is open and there is room for more. The common case, in few instructions.
+    ///
+    /// # Safety
+    /// As [`Outgoing::add`], if it returns true.
+    #[inline(always)]
+    pub unsafe fn add_to_open(&self, page: &Meta, block: *mut Block) -> bool {
+        let open = &self.open[place(page)];
+        // The size of a page's blocks does not change while one is live.
+        let room = self.room.get() - page.block_size.get() as i32;
+        if open.page.get() != from_ref(page) || room < 0 {
+            return false;
+        }
+        let parcel = open.parcel.get();
+        if Parcel::block(parcel) == block {
+            guard::double_free(block.cast(), page);
+        }
+        // SAFETY: the parcel is of this page and this thread's, and the block the caller's to give up. Those that may not
+        // grow are never left open.
+        unsafe { Parcel::push(parcel, block) };
+        self.room.set(room);
+        self.sent.add(1);
+        true
+    }
+
+    /// Adds a block of `page`; sends everything before if `limit` bytes are held. `inbox_of` finds an owner's inbox. O(1),
+    /// and now and then the sending of what has come together.
     ///
     /// # Safety
     /// The block is of that page, was live, and is given up by the caller.
-    #[inline]
     pub unsafe fn add(
         &self,
         page: &Meta,
@@ -62,32 +92,25 @@ impl Outgoing {
         limit: u32,
         inbox_of: impl Fn(*mut Owner) -> &'static Inbox<Parcel>,
     ) {
-        // The size of a page's blocks does not change while one is live.
         let size = page.block_size.get();
-        let i = place(page);
-        let open = &self.open[i];
-        if open.page.get() == from_ref(page) {
-            let parcel = open.parcel.get();
-            if Parcel::block(parcel) == block {
-                guard::double_free(block.cast(), page);
-            }
-            // SAFETY: the parcel is of this page and this thread's, and the block the caller's to give up. Those that
-            // may not grow are closed below.
-            unsafe { Parcel::push(parcel, block) };
-        } else {
-            self.close(i, &inbox_of);
-            // SAFETY: as above.
-            open.parcel.set(unsafe { Parcel::new(block, size) });
-            open.page.set(page);
-            self.filling.set(self.filling.get() | 1 << i);
-            if !Parcel::may_grow(size) {
-                self.close(i, &inbox_of);
-            }
+        if self.room.get() < size as i32 {
+            self.send_all(&inbox_of);
+            self.room.set(limit.max(size) as i32);
         }
-        let held = self.bytes.get() + size;
-        self.bytes.set(held);
-        if held >= limit {
-            self.send_all(inbox_of);
+        // SAFETY: passed on.
+        if unsafe { self.add_to_open(page, block) } {
+            return;
+        }
+        let i = place(page);
+        self.close(i, &inbox_of);
+        // SAFETY: the block is the caller's to give up.
+        self.open[i].parcel.set(unsafe { Parcel::new(block, size) });
+        self.open[i].page.set(page);
+        self.filling.set(self.filling.get() | 1 << i);
+        self.room.set(self.room.get() - size as i32);
+        self.sent.add(1);
+        if !Parcel::may_grow(size) {
+            self.close(i, &inbox_of);
         }
     }
 
@@ -97,8 +120,13 @@ impl Outgoing {
         let Some(page) = (unsafe { self.open[i].page.replace(null()).as_ref() }) else { return };
         self.filling.set(self.filling.get() & !(1 << i));
         let parcel = self.open[i].parcel.get();
+        self.parcels_sent.add(1);
         // Maybe the last owner by now, who will pass the parcel on (`page` rule 1).
         let owner = page.owner();
+        if owner.is_null() {
+            // While a block is out, a page has an owner (`page` rule 2).
+            guard::double_free(Parcel::block(parcel).cast(), page);
+        }
         // Heaps are 4 KiB apart.
         let i = (owner.addr() >> 12) % BATCHES;
         let batch = &self.batches[i];
@@ -122,6 +150,7 @@ impl Outgoing {
             return;
         }
         self.pending.set(self.pending.get() & !(1 << i));
+        self.batches_sent.add(1);
         // SAFETY: the chain is this thread's.
         unsafe { inbox_of(batch.owner.get()).push_chain(first, batch.last.get()) };
     }
@@ -129,7 +158,7 @@ impl Outgoing {
     /// True if there is anything to send.
     #[inline]
     pub fn is_pending(&self) -> bool {
-        self.bytes.get() != 0
+        self.filling.get() | self.pending.get() != 0
     }
 
     /// Sends everything. O(parcels).
@@ -141,7 +170,14 @@ impl Outgoing {
         while self.pending.get() != 0 {
             self.send(self.pending.get().trailing_zeros() as usize, &inbox_of);
         }
-        self.bytes.set(0);
+        self.room.set(0);
+    }
+
+    /// In the child of a fork, which counts anew.
+    pub fn reset_counts(&self) {
+        self.sent.set(0);
+        self.parcels_sent.set(0);
+        self.batches_sent.set(0);
     }
 
     /// Forgets everything: in the child of a fork, where another thread's may be half written.
@@ -154,6 +190,6 @@ impl Outgoing {
         }
         self.filling.set(0);
         self.pending.set(0);
-        self.bytes.set(0);
+        self.room.set(0);
     }
 }

@@ -15,10 +15,7 @@ use crate::os;
 use crate::page::Meta;
 use crate::policy;
 use crate::proto::slots::{self, SLOTS, run};
-use crate::sync::{
-    AtomicI64, AtomicUsize,
-    Ordering::{Relaxed, SeqCst},
-};
+use crate::sync::{AtomicI64, AtomicUsize, Ordering::Relaxed};
 
 /// Segments of a level that are looked at in vain before the next level is.
 const TRIES: usize = 16;
@@ -51,12 +48,12 @@ fn claim_in(arena: &'static Arena, n: u32) -> Option<(&'static Meta, bool)> {
             let meta = head.segment();
             if let Some(claim) = meta.slots.claim(n) {
                 DIRTY.fetch_sub(claim.dirty as usize * PAGE, Relaxed);
-                if meta.level.load(Relaxed) != listed_as(claim.free) {
+                if meta.level.get() != listed_as(claim.free) {
                     relist(arena, segment);
                 }
                 return Some((head.forward(claim.first), claim.clean));
             }
-            if usize::from(meta.level.load(SeqCst)) != level + 1 {
+            if usize::from(meta.level.get()) != level + 1 {
                 // Left behind by two who relisted at once.
                 arena.unlist(level, segment);
                 relist(arena, segment);
@@ -170,7 +167,7 @@ pub unsafe fn release(first: &Meta, n: u32) {
     // SAFETY: passed on.
     let free = unsafe { meta.slots.release(run(first.slot(), n), true) };
     arena.list(DIRTY_ROW, segment);
-    if meta.level.load(SeqCst) != listed_as(free) {
+    if meta.level.get() != listed_as(free) {
         relist(arena, segment);
     }
 }
@@ -199,7 +196,9 @@ pub fn purge(arena: &'static Arena, segment: usize, now: u32, decay: u32) -> usi
         }
     }
     if meta.slots.retire() {
-        unlist(arena, segment, meta.level.swap(0, SeqCst));
+        if let Some(level) = usize::from(meta.level.clear()).checked_sub(1) {
+            arena.unlist(level, segment);
+        }
         IN_USE.fetch_sub(1, Relaxed);
         // SAFETY: the segment is retired: wholly ours, and clean.
         unsafe { arena::give_run((arena, segment), 1) };
@@ -228,28 +227,12 @@ const fn listed_as(free: u32) -> u8 {
     level
 }
 
-fn unlist(arena: &Arena, segment: usize, level: u8) {
-    if level > 0 {
-        arena.unlist(usize::from(level) - 1, segment);
-    }
-}
-
-/// Lists a segment under its level (rule 2). Sequentially consistent throughout: whoever clears a bit must see, when
-/// it looks at the slots again, what made another thread set it.
+/// Lists a segment under its level (rule 2).
 fn relist(arena: &Arena, segment: usize) {
     let meta = head_of(arena, segment).segment();
-    loop {
-        let wanted = listed_as(meta.slots.free_now());
-        let old = meta.level.swap(wanted, SeqCst);
-        if old != wanted {
-            unlist(arena, segment, old);
-        }
-        if wanted > 0 {
-            arena.list(usize::from(wanted) - 1, segment);
-        }
-        if listed_as(meta.slots.free_now()) == wanted {
-            return;
-        }
-        unlist(arena, segment, wanted);
-    }
+    meta.level.settle(
+        || listed_as(meta.slots.free_now()),
+        |level| arena.list(usize::from(level) - 1, segment),
+        |level| arena.unlist(usize::from(level) - 1, segment),
+    );
 }

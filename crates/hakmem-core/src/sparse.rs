@@ -38,6 +38,10 @@ static CLASSES_HERE: AtomicU64 = AtomicU64::new(0);
 static FRESH_SLOTS: AtomicUsize = AtomicUsize::new(0);
 /// Blocks of each class that came back with pages given up here.
 static RETURNED: [AtomicU64; CLASSES] = [const { AtomicU64::new(0) }; CLASSES];
+/// Those pages.
+static GIVEN: [AtomicU64; CLASSES] = [const { AtomicU64::new(0) }; CLASSES];
+/// Blocks of each class that were freed while their page was here.
+static RECEIVED: [AtomicU64; CLASSES] = [const { AtomicU64::new(0) }; CLASSES];
 
 /// Set in the child of a fork that was made in the middle of a change: nothing is done here any more.
 static GIVEN_UP: AtomicBool = AtomicBool::new(false);
@@ -79,10 +83,38 @@ pub fn returned(class: usize) -> u64 {
     RETURNED[class].load(Relaxed)
 }
 
+/// Pages of `class` that were given up here.
+pub fn given(class: usize) -> u64 {
+    GIVEN[class].load(Relaxed)
+}
+
+/// Blocks of `class` that were freed while their page was here.
+pub fn received(class: usize) -> u64 {
+    RECEIVED[class].load(Relaxed)
+}
+
 /// In the child of a fork, which counts anew.
 pub fn reset_counts() {
-    for count in &RETURNED {
+    for count in &RECEIVED {
         count.store(0, Relaxed);
+    }
+}
+
+/// Calls `f` for each page that is here, with its class and the blocks of it that are free. O(pages).
+pub fn each_page(mut f: impl FnMut(usize, u64)) {
+    if GIVEN_UP.load(Relaxed) {
+        return;
+    }
+    let Some(_held) = LOCK.lock_patiently() else { return };
+    for class in 0..CLASSES {
+        for list in [&STATE.fresh[class], &STATE.dug[class]] {
+            let mut next = list.get();
+            // SAFETY: rule 1.
+            while let Some(page) = unsafe { next.as_ref() } {
+                next = page.next.get();
+                f(class, page.waiting());
+            }
+        }
     }
 }
 
@@ -146,6 +178,9 @@ impl State {
             // SAFETY: `parcel` rule 1: it is ours since it was taken, and left alone once passed on or spliced.
             unsafe {
                 let (this, length) = (parcel, Parcel::len(parcel));
+                if length == 0 {
+                    guard::corrupt(block); // Written over: it might lead back to itself.
+                }
                 parcel = Parcel::next(parcel);
                 let now = page.owner();
                 if now != owner() {
@@ -157,6 +192,7 @@ impl State {
                 }
                 page.free.set(Parcel::splice(this, page.free.get()));
                 page.needed.set(page.needed.get() - length as i32);
+                RECEIVED[usize::from(page.class.get())].fetch_add(u64::from(length), Relaxed);
             }
             self.unlink(page);
             match page.needed.get() {
@@ -177,6 +213,7 @@ fn give_up(page: &Meta) {
     let blocks = page.carved.get();
     let bytes = i64::from(blocks) * i64::from(page.block_size.get());
     RETURNED[usize::from(page.class.get())].fetch_add(u64::from(blocks), Relaxed);
+    GIVEN[usize::from(page.class.get())].fetch_add(1, Relaxed);
     usage::add(-bytes, 0);
     let span = page.span.load(Relaxed);
     if span == 1 {

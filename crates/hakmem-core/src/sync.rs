@@ -1,19 +1,52 @@
-//! Atomics for the whole crate: the hardware's, or loom's when its models are compiled.
+//! Atomics for the whole crate: the hardware's, or those of the checker that a model is compiled for.
 
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 pub(crate) use core::sync::atomic::{
     AtomicBool, AtomicI64, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
 #[cfg(loom)]
-pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
+/// Atomics of which no other step depends: figures and settings. Models leave them out of the schedule.
+#[cfg(not(loom))]
+pub(crate) mod plain {
+    pub(crate) use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64};
+}
+#[cfg(shuttle)]
+mod points;
+#[cfg(shuttle)]
+pub(crate) use points::{
+    AtomicBool, AtomicI64, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence, point,
+};
 
-/// Tells the processor (or loom's scheduler) that this thread waits for another.
+/// Tells the processor (or the model's scheduler) that this thread waits for another.
 pub(crate) fn spin() {
-    #[cfg(not(loom))]
+    #[cfg(not(any(loom, shuttle, miri)))]
     core::hint::spin_loop();
     #[cfg(loom)]
     loom::thread::yield_now();
+    #[cfg(shuttle)]
+    points::wait();
+    #[cfg(miri)]
+    std::thread::yield_now();
 }
+
+/// A load that a swing of the same word follows. loom schedules such a swing against what another thread did last, but
+/// takes its own thread's load for that; in its models the load can be a swing that fails, which hides nothing.
+macro_rules! look {
+    ($word:expr, $order:expr) => {{
+        #[cfg(not(loom))]
+        let now = $word.load($order);
+        #[cfg(loom)]
+        let now = if crate::mutant::loads_are_swings() {
+            let none = crate::mutant::Zero::ZERO;
+            $word.compare_exchange(none, none, $order, $order).unwrap_or_else(|now| now)
+        } else {
+            $word.load($order)
+        };
+        now
+    }};
+}
+pub(crate) use look;
 
 /// Declares a constructor that is `const` with the hardware's atomics and plain with loom's.
 macro_rules! const_new {

@@ -10,14 +10,23 @@
 //! 2. The metadata of a live whale's first slot belongs to whoever owns the block; every other slot of the run says
 //!    `Kind::Free`.
 //! 3. Of a run of `reserve` segments the first `span` are accessible and may be dirty, the rest is clean.
+//! 4. A run is *native*, made of the maps that the arena was reserved as, or *moved*: one map that the kernel brought from
+//!    elsewhere, which never joins its neighbours. So a moved run is not joined or extended by us either, and before it goes
+//!    back to the arena it is replaced by a fresh map, which does. Else programs that grow many blocks would end with a
+//!    map for each segment, and every move would take as many calls.
+
+mod grow;
 
 use crate::arena::{self, PAGE, Run, SEGMENT};
-use crate::os::{self, Moved};
+use crate::os;
 use crate::page::{Kind, Meta};
 use crate::proto::lock::Lock;
 use crate::sync::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use crate::usage;
 use core::cell::UnsafeCell;
+
+use grow::give_clean;
+pub use grow::resize;
 
 const RING: usize = 16;
 /// The cache may hold this much whatever the program does …
@@ -30,6 +39,8 @@ struct Entry {
     run: Run,
     len: usize,
     stamp: u32,
+    /// See rule 4.
+    moved: bool,
 }
 
 struct Cache(UnsafeCell<[Option<Entry>; RING]>);
@@ -105,16 +116,26 @@ fn address(run: Run) -> usize {
     run.0.page_address(run.1 * (SEGMENT / PAGE))
 }
 
+/// See rule 4.
+fn is_moved(whale: &Meta) -> bool {
+    whale.back.load(Relaxed) != 0
+}
+
+fn set_moved(whale: &Meta, moved: bool) {
+    whale.back.store(u8::from(moved), Relaxed);
+}
+
 /// Takes room for `n` bytes at a multiple of `align`, a power of two. The flag says whether it is zero. None: out of
 /// memory. O(RING) from the cache, else O(groups + n / 2 MiB).
 pub fn alloc(n: usize, align: usize) -> Option<(&'static Meta, bool)> {
     debug_assert!(n <= TOO_LARGE && align <= TOO_LARGE);
     let len = segments_for(n.max(1));
-    let (run, zero) = match take_cached(len, align) {
-        Some(run) => (run, false),
-        None => (arena::take_run(len, (align / SEGMENT).max(1), len)?, true),
+    let (run, moved, zero) = match take_cached(len, align) {
+        Some((run, moved)) => (run, moved, false),
+        None => (arena::take_run(len, (align / SEGMENT).max(1), len)?, false, true),
     };
     let meta = head_of(run);
+    set_moved(meta, moved);
     // In case no page ever was in this segment: its slots are not to be claimed.
     meta.segment().slots.retire();
     meta.span.store(len as u32, Relaxed);
@@ -127,7 +148,8 @@ pub fn alloc(n: usize, align: usize) -> Option<(&'static Meta, bool)> {
 }
 
 /// The smallest cached run that will do; what is too much of it stays behind.
-fn take_cached(len: usize, align: usize) -> Option<Run> {
+/// And whether it is moved.
+fn take_cached(len: usize, align: usize) -> Option<(Run, bool)> {
     if cached_bytes() == 0 {
         return None;
     }
@@ -139,7 +161,7 @@ fn take_cached(len: usize, align: usize) -> Option<Run> {
         if entry.len > len {
             *best = Some(Entry { run: (entry.run.0, entry.run.1 + len), len: entry.len - len, ..entry });
         }
-        Some(entry.run)
+        Some((entry.run, entry.moved))
     })?;
     CACHED.fetch_sub(len * SEGMENT, Relaxed);
     HITS.fetch_add(1, Relaxed);
@@ -153,6 +175,7 @@ fn take_cached(len: usize, align: usize) -> Option<Run> {
 pub unsafe fn free(meta: &Meta) -> usize {
     let run = run_of(meta);
     let (len, reserve) = (meta.span.load(Relaxed) as usize, meta.reserve.load(Relaxed) as usize);
+    let moved = is_moved(meta);
     meta.set_kind(Kind::Free);
     note_live(-(len as i64));
     RETURNED.fetch_add(1, Relaxed);
@@ -163,10 +186,11 @@ pub unsafe fn free(meta: &Meta) -> usize {
     CACHED.fetch_add(len * SEGMENT, Relaxed);
     let now = os::now_ms();
     let crowded = with_cache(|entries| {
-        let entry = Entry { run, len, stamp: now };
+        let entry = Entry { run, len, stamp: now, moved };
         // Runs that lie side by side become one, so that larger requests find them.
-        let before = |e: &Entry| core::ptr::eq(e.run.0, run.0) && e.run.1 + e.len == run.1;
-        let after = |e: &Entry| core::ptr::eq(e.run.0, run.0) && run.1 + len == e.run.1;
+        let joins = |e: &Entry| !(moved || e.moved);
+        let before = |e: &Entry| joins(e) && core::ptr::eq(e.run.0, run.0) && e.run.1 + e.len == run.1;
+        let after = |e: &Entry| joins(e) && core::ptr::eq(e.run.0, run.0) && run.1 + len == e.run.1;
         // Its age is the mean of theirs: else a little run that comes and goes would keep a large one young.
         let mut joined = entry;
         let mut age = 0;
@@ -205,7 +229,7 @@ fn oldest(entries: &[Option<Entry>; RING], now: u32) -> Option<usize> {
 /// Gives a run that was taken out of the cache back to the system. Returns the bytes.
 fn drop_entry(entry: Entry) -> usize {
     let bytes = entry.len * SEGMENT;
-    if purge_run(entry.run, entry.len) {
+    if purge_run(entry.run, entry.len, entry.moved) {
         CACHED.fetch_sub(bytes, Relaxed);
         // SAFETY: ours since it left the cache, and clean now.
         unsafe { arena::give_run(entry.run, entry.len) };
@@ -229,7 +253,11 @@ fn drop_entry(entry: Entry) -> usize {
     0
 }
 
-fn purge_run(run: Run, len: usize) -> bool {
+/// Makes `len` segments, which are the caller's, clean, and native again if they were moved (rule 4).
+fn purge_run(run: Run, len: usize, moved: bool) -> bool {
+    if moved && grow::renew(run, len) {
+        return true;
+    }
     os::purge(address(run), len * SEGMENT)
 }
 
@@ -281,141 +309,4 @@ fn mostly_absent(at: usize, n: usize) -> bool {
         there += map[..pages].iter().filter(|&&b| b & 1 != 0).count();
     }
     there * 2 < seen
-}
-
-/// Makes the whale hold `n` bytes, moving its page tables if it must. Returns where it is then, None if that cannot
-/// be had: then nothing has changed.
-///
-/// # Safety
-/// It is live, and nobody else uses it during the call.
-pub unsafe fn resize(meta: &'static Meta, n: usize) -> Option<&'static Meta> {
-    if n > TOO_LARGE {
-        return None;
-    }
-    let run = run_of(meta);
-    let (len, reserve) = (meta.span.load(Relaxed) as usize, meta.reserve.load(Relaxed) as usize);
-    let new = segments_for(n);
-    if new <= len {
-        return shrink(meta, run, len, reserve, new).then_some(meta);
-    }
-    let grown = meta.stamp.fetch_add(1, Relaxed);
-    // The first growth may be the only one; after the second, half as much again is kept free behind.
-    let slack = if grown > 0 { new / 2 } else { 0 };
-    let mut room = reserve;
-    for want in [new + slack, new] {
-        if room < new && arena::extend_run(run, reserve, want - reserve) {
-            room = want;
-        }
-    }
-    if room >= new {
-        meta.reserve.store(room as u32, Relaxed);
-        if !arena::commit_run(run, new) {
-            return None;
-        }
-        if meta.segment().huge.load(Relaxed) != 0 {
-            mark_huge((run.0, run.1 + len), new - len);
-            if room > reserve {
-                os::want_huge(address((run.0, run.1 + reserve)), (room - reserve) * SEGMENT);
-            }
-        } else if grown > 0 {
-            ask_for_huge(run, room, new);
-        }
-        meta.span.store(new as u32, Relaxed);
-        note_live(new as i64 - len as i64);
-        return Some(meta);
-    }
-    let to = arena::take_run(new + slack, 1, new).map(|r| (r, new + slack));
-    let (to, room) = to.or_else(|| arena::take_run(new, 1, new).map(|r| (r, new)))?;
-    let moved = head_of(to);
-    moved.segment().slots.retire();
-    if grown > 0 {
-        ask_for_huge(to, room, new);
-    }
-    if !move_memory(run, to, len) {
-        return None; // The new run stays taken for ever, and untouched.
-    }
-    moved.span.store(new as u32, Relaxed);
-    moved.reserve.store(room as u32, Relaxed);
-    moved.stamp.store(grown + 1, Relaxed);
-    moved.set_kind(Kind::Whale);
-    meta.set_kind(Kind::Free);
-    // SAFETY: the old run was the whale's; its memory has moved away, and the rest was clean (rule 3).
-    unsafe { give_clean(meta, run, reserve) };
-    note_live(new as i64 - len as i64);
-    Some(moved)
-}
-
-/// Gives segments of a whale back to the arena; what was asked for them is taken back.
-///
-/// # Safety
-/// They are the caller's, and clean.
-unsafe fn give_clean(whale: &Meta, run: Run, len: usize) {
-    if whale.segment().huge.load(Relaxed) != 0 {
-        os::refuse_huge(address(run), len * SEGMENT);
-    }
-    // SAFETY: passed on.
-    unsafe { arena::give_run(run, len) };
-}
-
-/// Asks for huge pages in a run of `room` segments of which `len` are in use: all of it alike, so that it stays one map,
-/// whose page tables can be moved.
-fn ask_for_huge(run: Run, room: usize, len: usize) {
-    if os::want_huge(address(run), room * SEGMENT) {
-        mark_huge(run, len);
-    }
-}
-
-/// Marks segments that ask for huge pages, so that who has them next knows.
-fn mark_huge(run: Run, len: usize) {
-    for i in 0..len {
-        head_of((run.0, run.1 + i)).segment().huge.store(1, Relaxed);
-    }
-}
-
-fn shrink(meta: &Meta, run: Run, len: usize, reserve: usize, new: usize) -> bool {
-    if new == len {
-        return true;
-    }
-    let tail = (run.0, run.1 + new);
-    if !purge_run(tail, len - new) {
-        return true; // It keeps its length; nothing is lost.
-    }
-    meta.span.store(new as u32, Relaxed);
-    meta.reserve.store(new as u32, Relaxed);
-    note_live(new as i64 - len as i64);
-    // SAFETY: the tail was the whale's, and is clean.
-    unsafe { give_clean(meta, tail, reserve - new) };
-    true
-}
-
-/// Moves the memory of `len` segments: page tables, else bytes. `from` is clean afterwards. False: nothing has changed,
-/// and `to` must not be used again. The kernel moves one map at a time, and a run that was moved before, or gave back its
-/// tail, may lie in several: then it is moved by halves.
-fn move_memory(from: Run, to: Run, len: usize) -> bool {
-    let (a, b, bytes) = (address(from), address(to), len * SEGMENT);
-    match os::move_pages(a, bytes, b) {
-        Moved::Yes => return true,
-        Moved::Lost => return false,
-        Moved::No => {}
-    }
-    if len > 1 {
-        let half = len / 2;
-        if !move_memory(from, to, half) {
-            return false;
-        }
-        if !move_memory((from.0, from.1 + half), (to.0, to.1 + half), len - half) {
-            // SAFETY: the first half of both is accessible and ours; its bytes were moved to `to`.
-            unsafe { arena::at(a).copy_from_nonoverlapping(arena::at(b), half * SEGMENT) };
-            return false;
-        }
-        return true;
-    }
-    // SAFETY: both are accessible, ours, and so long.
-    unsafe {
-        arena::at(b).copy_from_nonoverlapping(arena::at(a), bytes);
-        if !os::purge(a, bytes) {
-            arena::at(a).write_bytes(0, bytes);
-        }
-    }
-    true
 }

@@ -33,6 +33,10 @@ const KINDS: [(usize, usize); 12] = [
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     let turn = TURN.lock().unwrap_or_else(|failed| failed.into_inner());
+    // The thread of the last test may still be ending, and then give its heap back.
+    while stats::Snapshot::take().running_heaps() > 0 {
+        std::thread::yield_now();
+    }
     c::trim();
     turn
 }
@@ -231,15 +235,18 @@ fn heaps_of_many_threads_are_used_again() {
     let crowd = || {
         let barrier = std::sync::Barrier::new(40);
         thread::scope(|scope| {
-            for _ in 0..40 {
-                scope.spawn(|| {
-                    let ranges = Ranges::default();
-                    let mut oracle = Oracle::new(C, &ranges, 1);
-                    let block = oracle.alloc(layout(40));
-                    barrier.wait();
-                    oracle.dealloc(block);
-                });
-            }
+            let life = || {
+                let ranges = Ranges::default();
+                let mut oracle = Oracle::new(C, &ranges, 1);
+                let block = oracle.alloc(layout(40));
+                barrier.wait();
+                oracle.dealloc(block);
+            };
+            let threads: Vec<_> = (0..40).map(|_| scope.spawn(life)).collect();
+            // Joined: the scope's end does not wait for what threads do when they end.
+            threads
+                .into_iter()
+                .for_each(|thread| thread.join().expect("a thread failed"));
         });
         stats::process().heaps
     };

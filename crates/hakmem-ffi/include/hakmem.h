@@ -4,6 +4,7 @@
 #ifndef HAKMEM_H
 #define HAKMEM_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 // Figures of the process. Bytes unless said otherwise.
@@ -28,6 +29,32 @@ struct hakmem_stats {
   uint64_t foreign_frees;
   // Thread heaps made so far.
   uint64_t heaps;
+  // Frees by other threads than those that have the blocks' pages.
+  uint64_t remote_frees;
+  // Allocations up to 64 KiB that found their list empty.
+  uint64_t refills;
+  // Heaps of other running threads, whose lists are not known: without any the totals are exact.
+  uint64_t running_heaps;
+};
+
+// Figures of a size class: blocks of one size, in all heaps.
+struct hakmem_class_stats {
+  // Bytes of a block.
+  uint64_t size;
+  // Blocks handed out.
+  uint64_t allocations;
+  // Blocks that came back to their pages.
+  uint64_t frees;
+  // Of these, freed by other threads.
+  uint64_t remote_frees;
+  // Allocations that found the list empty.
+  uint64_t refills;
+  // Pages now.
+  uint64_t pages;
+  // Bytes of these pages.
+  uint64_t page_bytes;
+  // Bytes of blocks that are out.
+  uint64_t live_bytes;
 };
 
 #ifdef __cplusplus
@@ -42,6 +69,21 @@ const char *hakmem_version(void);
 // # Safety
 // `out` is valid for writing.
 void hakmem_stats(struct hakmem_stats *out);
+
+// Takes the figures of up to `room` size classes, smallest blocks first; allocates nothing. Returns how many there are.
+//
+// # Safety
+// `out` is valid for writing `room` of them, or NULL with a `room` of 0.
+size_t hakmem_class_stats(struct hakmem_class_stats *out,
+                          size_t room);
+
+// Writes a report to a file descriptor: "text", "json" or "csv", as HAKMEM_STATS does at exit. 0, or -1 if there is no
+// such form, no memory for it, or it could not be written as a whole.
+//
+// # Safety
+// `form` is a C string.
+int hakmem_report(int fd,
+                  const char *form);
 
 // Gives all free memory back to the system now; 1 if there was any, else 0.
 int hakmem_trim(void);

@@ -1,7 +1,10 @@
 //! hakmem's own functions: all of `hakmem.h`, which is made from this file.
 
-use core::ffi::{c_char, c_int};
-use hakmem_core::{c, stats};
+use crate::out;
+use crate::report::{self, Event, Format};
+use core::ffi::{CStr, c_char, c_int};
+use hakmem_core::c;
+use hakmem_core::stats::{CLASSES, Snapshot};
 
 /// Figures of the process. Bytes unless said otherwise.
 #[repr(C)]
@@ -27,6 +30,34 @@ pub struct hakmem_stats {
     pub foreign_frees: u64,
     /// Thread heaps made so far.
     pub heaps: u64,
+    /// Frees by other threads than those that have the blocks' pages.
+    pub remote_frees: u64,
+    /// Allocations up to 64 KiB that found their list empty.
+    pub refills: u64,
+    /// Heaps of other running threads, whose lists are not known: without any the totals are exact.
+    pub running_heaps: u64,
+}
+
+/// Figures of a size class: blocks of one size, in all heaps.
+#[repr(C)]
+#[allow(non_camel_case_types, reason = "the name is C's")]
+pub struct hakmem_class_stats {
+    /// Bytes of a block.
+    pub size: u64,
+    /// Blocks handed out.
+    pub allocations: u64,
+    /// Blocks that came back to their pages.
+    pub frees: u64,
+    /// Of these, freed by other threads.
+    pub remote_frees: u64,
+    /// Allocations that found the list empty.
+    pub refills: u64,
+    /// Pages now.
+    pub pages: u64,
+    /// Bytes of these pages.
+    pub page_bytes: u64,
+    /// Bytes of blocks that are out.
+    pub live_bytes: u64,
 }
 
 /// The version, such as "0.1.0". Static.
@@ -41,7 +72,8 @@ pub extern "C" fn hakmem_version() -> *const c_char {
 /// `out` is valid for writing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hakmem_stats(out: *mut hakmem_stats) {
-    let s = stats::process();
+    let snapshot = Snapshot::take();
+    let s = snapshot.process();
     let figures = hakmem_stats {
         allocations: s.allocations,
         frees: s.frees,
@@ -53,9 +85,58 @@ pub unsafe extern "C" fn hakmem_stats(out: *mut hakmem_stats) {
         purged_bytes: s.purged_bytes,
         foreign_frees: s.foreign_frees,
         heaps: s.heaps,
+        remote_frees: s.remote_frees,
+        refills: s.refills,
+        running_heaps: snapshot.running_heaps(),
     };
     // SAFETY: by this function's contract.
     unsafe { *out = figures };
+}
+
+/// Takes the figures of up to `room` size classes, smallest blocks first; allocates nothing. Returns how many there are.
+///
+/// # Safety
+/// `out` is valid for writing `room` of them, or NULL with a `room` of 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hakmem_class_stats(out: *mut hakmem_class_stats, room: usize) -> usize {
+    if room == 0 {
+        return CLASSES;
+    }
+    for (i, c) in Snapshot::take().classes().take(room).enumerate() {
+        let figures = hakmem_class_stats {
+            size: c.size,
+            allocations: c.allocations,
+            frees: c.frees,
+            remote_frees: c.remote_frees,
+            refills: c.refills(),
+            pages: c.pages,
+            page_bytes: c.page_bytes,
+            live_bytes: c.live_bytes,
+        };
+        // SAFETY: by this function's contract.
+        unsafe { out.add(i).write(figures) };
+    }
+    CLASSES
+}
+
+/// Writes a report to a file descriptor: "text", "json" or "csv", as HAKMEM_STATS does at exit. 0, or -1 if there is no
+/// such form, no memory for it, or it could not be written as a whole.
+///
+/// # Safety
+/// `form` is a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hakmem_report(fd: c_int, form: *const c_char) -> c_int {
+    // SAFETY: by this function's contract.
+    let format = match unsafe { CStr::from_ptr(form) }.to_bytes() {
+        b"text" => Format::Human,
+        b"json" => Format::Json,
+        b"csv" => Format::Csv,
+        _ => return -1,
+    };
+    match report::with(format, Event::Call, |text| out::write_all(fd, text)) {
+        Some(true) => 0,
+        _ => -1,
+    }
 }
 
 /// Gives all free memory back to the system now; 1 if there was any, else 0.

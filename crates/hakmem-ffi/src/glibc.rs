@@ -1,8 +1,8 @@
 //! The GNU extras: tuning, figures, and the `__libc_` aliases. The C contract (see `stdlib`) holds here too.
 
+use crate::report::{Event, Format};
 use crate::{aligned, out, report, stdlib};
 use core::ffi::{c_int, c_void};
-use core::fmt::Write;
 use hakmem_core::{c, stats};
 
 /// Accepts glibc's options, from M_ARENA_MAX (-8) to M_TRIM_THRESHOLD (-1) and M_MXFAST (1) to M_KEEP (4), and does
@@ -18,17 +18,18 @@ pub extern "C" fn malloc_trim(_padding: usize) -> c_int {
     c_int::from(c::trim())
 }
 
-/// The figures in glibc's terms: `arena` is what is committed, `uordblks` live, `fordblks` the rest, `keepcost` what
-/// malloc_trim could give back.
+/// The figures in glibc's terms: `arena` is what is committed, `uordblks` live, `fordblks` the rest, `hblks` the number
+/// of blocks over 1 MiB (their bytes are among `arena` and `uordblks`), `keepcost` what malloc_trim could give back.
 #[unsafe(no_mangle)]
 pub extern "C" fn mallinfo2() -> libc::mallinfo2 {
     let s = stats::process();
     let rest = s.committed_bytes.saturating_sub(s.live_bytes);
+    let whales = s.whale_allocations.saturating_sub(s.whale_frees);
     libc::mallinfo2 {
         arena: s.committed_bytes as usize,
         ordblks: 0,
         smblks: 0,
-        hblks: 0,
+        hblks: whales as usize,
         hblkhd: 0,
         usmblks: s.peak_live_bytes as usize,
         fsmblks: 0,
@@ -66,48 +67,24 @@ pub unsafe extern "C" fn malloc_info(options: c_int, stream: *mut libc::FILE) ->
     if options != 0 || stream.is_null() {
         return libc::EINVAL;
     }
-    let s = stats::process();
-    let free = s.committed_bytes.saturating_sub(s.live_bytes);
-    let mut xml = report::Buffer::new();
-    // Writing into a Text never fails.
-    let _ = write!(
-        xml,
-        concat!(
-            "<malloc version=\"1\">\n",
-            "<total type=\"rest\" count=\"0\" size=\"{free}\"/>\n",
-            "<system type=\"current\" size=\"{committed}\"/>\n",
-            "<system type=\"max\" size=\"{reserved}\"/>\n",
-            "<aspace type=\"total\" size=\"{reserved}\"/>\n",
-            "<aspace type=\"mprotect\" size=\"{committed}\"/>\n",
-            "<hakmem version=\"{version}\" allocations=\"{allocations}\" frees=\"{frees}\" live=\"{live}\" ",
-            "peak_live=\"{peak}\" dirty=\"{dirty}\" purged=\"{purged}\" foreign_frees=\"{foreign}\" ",
-            "heaps=\"{heaps}\"/>\n",
-            "</malloc>\n"
-        ),
-        free = free,
-        committed = s.committed_bytes,
-        reserved = s.reserved_bytes,
-        version = env!("CARGO_PKG_VERSION"),
-        allocations = s.allocations,
-        frees = s.frees,
-        live = s.live_bytes,
-        peak = s.peak_live_bytes,
-        dirty = s.dirty_bytes,
-        purged = s.purged_bytes,
-        foreign = s.foreign_frees,
-        heaps = s.heaps,
-    );
-    let bytes = xml.as_bytes();
-    // SAFETY: the bytes are those of a slice; the stream is the caller's.
-    let written = unsafe { libc::fwrite(bytes.as_ptr().cast(), 1, bytes.len(), stream) };
-    if written == bytes.len() { 0 } else { -1 }
+    let written = report::with_xml(|bytes| {
+        // SAFETY: the bytes are those of a slice; the stream is the caller's.
+        let written = unsafe { libc::fwrite(bytes.as_ptr().cast(), 1, bytes.len(), stream) };
+        written == bytes.len()
+    });
+    match written {
+        Some(true) => 0,
+        Some(false) => -1,
+        None => libc::ENOMEM,
+    }
 }
 
 /// The report for people, on stderr.
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc_stats() {
-    let lines = report::human_lines(&stats::process(), &report::Usage::now());
-    out::write_once(libc::STDERR_FILENO, lines.as_bytes());
+    report::with(Format::Human, Event::Call, |lines| {
+        out::write_all(libc::STDERR_FILENO, lines)
+    });
 }
 
 /// Other names of the same functions: `alias(arguments) -> result = function;`.

@@ -11,7 +11,8 @@
 //! | `glibc` | the GNU extras: `mallopt`, `mallinfo`, `malloc_info`, … and the `__libc_` aliases |
 //! | `api` | hakmem's own functions, the content of `hakmem.h` |
 //! | `limits` | `setrlimit` and `prlimit`, which must leave the program room |
-//! | `life` | start and end of the process; `settings`, `report`, `sink` and `out` serve it |
+//! | `life` | start and end of the process, and the signal for a report; `settings`, `report`, `sink` and `out` serve it |
+//! | `report` | the report: `figures` has what is in it, `forms` and `human` how it looks, `usage` what the system says |
 //! | `next` | the allocator behind us, for pointers that are not ours |
 #![no_std]
 
@@ -19,7 +20,10 @@ mod aligned;
 mod api;
 mod bad_alloc;
 mod errno;
+mod figures;
+mod forms;
 mod glibc;
+mod human;
 mod life;
 mod limits;
 mod next;
@@ -29,6 +33,7 @@ mod report;
 mod settings;
 mod sink;
 mod stdlib;
+mod usage;
 
 // The libc crate leaves linking to std when any crate of the build enables its `std` feature.
 #[link(name = "c")]

@@ -1,28 +1,46 @@
 //! Start and end of the process: the options are read once, by the loader's call of `start`; a report that was asked
-//! for is written by `end`. Blocks are handed out before and after: neither call is a condition for anything.
+//! for is written by `end`, and whenever a signal asks for it. Blocks are handed out before and after: neither call is a condition for anything.
 
-use crate::settings::{self, Report};
+use crate::out::stderr_line;
+use crate::report::{Event, Format};
+use crate::settings;
 use crate::sink::{File, Stderr};
-use crate::{next, report};
+use crate::{errno, next, report};
 use core::cell::UnsafeCell;
 use core::ffi::{c_char, c_int};
-use hakmem_core::{c, stats};
+use hakmem_core::c;
 
-/// What `start` found and `end` needs.
+/// What `start` found and `end` and `on_signal` need.
 #[derive(Clone, Copy)]
-enum Plan {
-    Nothing,
-    Human(Stderr),
-    Json(Stderr),
-    JsonFile(File),
+struct Plan {
+    format: Format,
+    to: To,
 }
 
-struct Shared(UnsafeCell<Plan>);
+#[derive(Clone, Copy)]
+enum To {
+    Stderr(Stderr),
+    File(File),
+}
+
+impl Plan {
+    fn report(self, event: Event) {
+        let written = report::with(self.format, event, |text| match self.to {
+            To::Stderr(stderr) => stderr.write(text),
+            To::File(file) => file.append(text),
+        });
+        if written.is_none() {
+            stderr_line(format_args!("report lost: no memory for it"));
+        }
+    }
+}
+
+struct Shared(UnsafeCell<Option<Plan>>);
 
 // SAFETY: written by `start`, before the program has threads that could run `end`; only read after that.
 unsafe impl Sync for Shared {}
 
-static PLAN: Shared = Shared(UnsafeCell::new(Plan::Nothing));
+static PLAN: Shared = Shared(UnsafeCell::new(None));
 
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -38,34 +56,64 @@ extern "C" fn start(_argc: c_int, _argv: *const *const c_char, envp: *const *con
     // SAFETY: glibc passes the environment to every constructor; it is not changed before they have all run.
     unsafe { c::configure(envp) };
     // SAFETY: as above.
-    let plan = match unsafe { settings::read(envp) } {
-        None => return,
-        Some(Report::Human) => Plan::Human(Stderr::keep()),
-        Some(Report::Json) => Plan::Json(Stderr::keep()),
-        Some(Report::JsonFile(file)) => match File::keep(file) {
-            Some(file) => Plan::JsonFile(file),
+    let (wish, signal) = unsafe { (settings::read(envp), settings::read_signal(envp)) };
+    let Some(wish) = wish else {
+        if signal.is_some() {
+            stderr_line(format_args!(
+                "HAKMEM_STATS_SIGNAL ignored: HAKMEM_STATS asks for no report"
+            ));
+        }
+        return;
+    };
+    let to = match wish.file {
+        None => To::Stderr(Stderr::keep()),
+        Some(file) => match File::keep(file) {
+            Some(file) => To::File(file),
             None => return,
         },
     };
-    if let Plan::JsonFile(file) = plan {
-        file.append(report::load_line().as_bytes());
+    if let To::File(file) = to {
+        file.append(report::load_line(wish.format).as_bytes());
     }
+    report::keep_buffer();
+    let plan = Plan {
+        format: wish.format,
+        to,
+    };
     // SAFETY: nothing else runs that could use it: see Shared.
-    unsafe { *PLAN.0.get() = plan };
+    unsafe { *PLAN.0.get() = Some(plan) };
+    if let Some(signal) = signal {
+        catch(signal);
+    }
+}
+
+/// A program that handles the signal itself takes it over, whenever it says so.
+fn catch(signal: c_int) {
+    let mut action = core::mem::MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: all zeroes is a valid action; the handler only does what is async-signal-safe.
+    unsafe {
+        let action = action.assume_init_mut();
+        action.sa_sigaction = on_signal as extern "C" fn(c_int) as libc::sighandler_t;
+        action.sa_flags = libc::SA_RESTART | libc::SA_ONSTACK;
+        libc::sigfillset(&mut action.sa_mask);
+        libc::sigaction(signal, action, core::ptr::null_mut());
+    }
+}
+
+/// Whatever it has interrupted: reads counters, formats them into memory of its own, and writes.
+extern "C" fn on_signal(_signal: c_int) {
+    errno::preserved(|| {
+        // SAFETY: only `start` writes it, and that is over.
+        if let Some(plan) = unsafe { *PLAN.0.get() } {
+            plan.report(Event::Signal);
+        }
+    });
 }
 
 /// Runs in a forked child's exit too: it reports under its own pid, with counters that began in its parent.
 extern "C" fn end() {
     // SAFETY: only `start` writes it, and that is over.
-    let plan = unsafe { *PLAN.0.get() };
-    if matches!(plan, Plan::Nothing) {
-        return;
-    }
-    let (stats, usage) = (stats::process(), report::Usage::now());
-    match plan {
-        Plan::Nothing => {}
-        Plan::Human(stderr) => stderr.write(report::human_lines(&stats, &usage).as_bytes()),
-        Plan::Json(stderr) => stderr.write(report::exit_line(&stats, &usage).as_bytes()),
-        Plan::JsonFile(file) => file.append(report::exit_line(&stats, &usage).as_bytes()),
+    if let Some(plan) = unsafe { *PLAN.0.get() } {
+        plan.report(Event::Exit);
     }
 }

@@ -23,6 +23,46 @@ impl<const N: usize> Text<N> {
         &self.bytes[..self.len]
     }
 
+    /// What was written, if no name in it was cut or odd.
+    pub fn as_str(&self) -> &str {
+        core::str::from_utf8(self.as_bytes()).unwrap_or("")
+    }
+
+    /// An empty text in memory of its own, fresh from the system. Null: there is none.
+    pub fn map() -> *mut Self {
+        // SAFETY: a fresh mapping touches nothing that exists.
+        let page = unsafe {
+            libc::mmap(
+                core::ptr::null_mut(),
+                size_of::<Self>(),
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        // Aligned to a page; all zero bytes are an empty text.
+        if page == libc::MAP_FAILED {
+            core::ptr::null_mut()
+        } else {
+            page.cast()
+        }
+    }
+
+    /// Gives it back.
+    ///
+    /// # Safety
+    /// It was made by [`Text::map`], and nobody refers to it any more.
+    pub unsafe fn unmap(this: *mut Self) {
+        // SAFETY: passed on.
+        unsafe { libc::munmap(this.cast(), size_of::<Self>()) };
+    }
+
+    /// Forgets what was written.
+    pub fn clear(&mut self) {
+        (self.len, self.cut) = (0, false);
+    }
+
     /// Whether everything fitted.
     pub fn is_whole(&self) -> bool {
         !self.cut
@@ -56,16 +96,53 @@ impl fmt::Display for Lossy<'_> {
     }
 }
 
-/// Writes all of `bytes` in one system call, tried again if a signal came first. False if it did not take everything.
-pub fn write_once(fd: c_int, bytes: &[u8]) -> bool {
-    loop {
-        // SAFETY: the pointer and length are those of a slice.
-        let written = unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) };
-        // SAFETY: errno's address is valid for the calling thread.
-        if written < 0 && unsafe { *libc::__errno_location() } == libc::EINTR {
-            continue;
+/// Writes all of `bytes`, in one system call if it takes as much. False if it did not take everything. Neither a pipe that
+/// nobody reads nor a limit on a file's size ends the program, which did not ask for the write.
+pub fn write_all(fd: c_int, bytes: &[u8]) -> bool {
+    without_signals(&[libc::SIGPIPE, libc::SIGXFSZ], || {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            // SAFETY: the pointer and length are those of a slice.
+            let written = unsafe { libc::write(fd, rest.as_ptr().cast(), rest.len()) };
+            // SAFETY: errno's address is valid for the calling thread.
+            if written < 0 && unsafe { *libc::__errno_location() } == libc::EINTR {
+                continue;
+            }
+            match usize::try_from(written).ok().filter(|&n| n > 0) {
+                Some(n) => rest = &rest[n..],
+                None => return false,
+            }
         }
-        return usize::try_from(written) == Ok(bytes.len());
+        true
+    })
+}
+
+/// Runs `f`; these signals, which it sends to its own thread if it fails, do not come through.
+fn without_signals<R>(signals: &[c_int], f: impl FnOnce() -> R) -> R {
+    let mut before = core::mem::MaybeUninit::<libc::sigset_t>::zeroed();
+    let mut pending = core::mem::MaybeUninit::<libc::sigset_t>::zeroed();
+    let mut ours = core::mem::MaybeUninit::<libc::sigset_t>::zeroed();
+    let no_time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the sets are live, and initialised by sigemptyset, sigpending and pthread_sigmask before they are read.
+    unsafe {
+        libc::sigemptyset(ours.as_mut_ptr());
+        libc::sigpending(pending.as_mut_ptr());
+        for &signal in signals {
+            // One that was pending already is the program's.
+            if libc::sigismember(pending.as_ptr(), signal) == 0 {
+                libc::sigaddset(ours.as_mut_ptr(), signal);
+            }
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, ours.as_ptr(), before.as_mut_ptr());
+        let result = f();
+        crate::errno::preserved(|| {
+            while libc::sigtimedwait(ours.as_ptr(), core::ptr::null_mut(), &no_time) > 0 {}
+        });
+        libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), core::ptr::null_mut());
+        result
     }
 }
 
@@ -77,5 +154,5 @@ pub fn stderr_line(message: fmt::Arguments<'_>) {
     let _ = write!(line, "hakmem: {message}");
     line.len = line.len.min(511);
     line.push(b"\n");
-    crate::errno::preserved(|| write_once(libc::STDERR_FILENO, line.as_bytes()));
+    crate::errno::preserved(|| write_all(libc::STDERR_FILENO, line.as_bytes()));
 }

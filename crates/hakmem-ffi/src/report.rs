@@ -1,58 +1,72 @@
-//! The figures of the process, as lines for people and as JSON.
+//! The report, in one of its forms.
 
+use crate::figures::{Figures, SCHEMA};
+use crate::forms::{CSV_HEADER, Csv, Json, Xml};
+use crate::human;
 use crate::out::Text;
-use core::fmt::{self, Display, Write};
-use hakmem_core::stats::Stats;
+use core::fmt::{self, Write};
+use core::ptr::null_mut;
+use core::sync::atomic::{
+    AtomicPtr,
+    Ordering::{AcqRel, Release},
+};
 
-/// Room for either form: eight kinds of system calls at under 100 bytes, and the totals.
-pub type Buffer = Text<3072>;
+/// Room for any form: 48 classes, 256 heaps, at under 512 bytes each, and the totals.
+pub type Buffer = Text<{ 256 << 10 }>;
 
-/// What the system says about the process.
-#[derive(Clone, Copy, Default)]
-pub struct Usage {
-    pub peak_resident_kib: u64,
-    pub minor_faults: u64,
-    pub major_faults: u64,
+/// A buffer kept for a time when the system has no memory for another: a limit on the address space, say.
+static KEPT: AtomicPtr<Buffer> = AtomicPtr::new(null_mut());
+
+/// Keeps a buffer for reports to come. It takes memory only once it is written.
+pub fn keep_buffer() {
+    KEPT.store(Buffer::map(), Release);
 }
 
-impl Usage {
-    pub fn now() -> Self {
-        let mut usage = core::mem::MaybeUninit::<libc::rusage>::zeroed();
-        // SAFETY: the pointer is valid for the struct to be written.
-        unsafe { libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) };
-        // SAFETY: all of its fields are integers; zeroes are valid.
-        let usage = unsafe { usage.assume_init() };
-        Self {
-            // ru_maxrss survives execve, so it may be that of a large parent; VmHWM is this program's own.
-            peak_resident_kib: high_water_mark().unwrap_or(usage.ru_maxrss as u64),
-            minor_faults: usage.ru_minflt as u64,
-            major_faults: usage.ru_majflt as u64,
+fn with_buffer<R>(f: impl FnOnce(&mut Buffer) -> R) -> Option<R> {
+    let fresh = Buffer::map();
+    if !fresh.is_null() {
+        // SAFETY: just mapped, ours alone, and an empty text.
+        let result = f(unsafe { &mut *fresh });
+        // SAFETY: mapped above.
+        unsafe { Buffer::unmap(fresh) };
+        return Some(result);
+    }
+    // SAFETY: whoever took it out has it alone.
+    let kept = unsafe { KEPT.swap(null_mut(), AcqRel).as_mut() }?;
+    kept.clear();
+    let result = f(kept);
+    KEPT.store(kept, Release);
+    Some(result)
+}
+
+/// What it looks like.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// Lines for people.
+    Human,
+    /// One JSON line.
+    Json,
+    /// A line for each figure.
+    Csv,
+}
+
+/// Why it is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    Exit,
+    Signal,
+    /// The program asked.
+    Call,
+}
+
+impl Event {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Exit => "exit",
+            Self::Signal => "signal",
+            Self::Call => "call",
         }
     }
-}
-
-/// VmHWM of /proc/self/status, in KiB.
-fn high_water_mark() -> Option<u64> {
-    let mut buffer = [0u8; 2048];
-    // SAFETY: open takes a C string; the read stays within the buffer; the descriptor is ours to close.
-    let read = unsafe {
-        let fd = libc::open(
-            c"/proc/self/status".as_ptr(),
-            libc::O_RDONLY | libc::O_CLOEXEC,
-        );
-        if fd < 0 {
-            return None;
-        }
-        let read = libc::read(fd, buffer.as_mut_ptr().cast(), buffer.len());
-        libc::close(fd);
-        read
-    };
-    let text = buffer.get(..usize::try_from(read).ok()?)?;
-    let line = text
-        .split(|&b| b == b'\n')
-        .find_map(|line| line.strip_prefix(b"VmHWM:"))?;
-    let digits = line.iter().filter(|b| b.is_ascii_digit());
-    Some(digits.fold(0, |n, &b| n * 10 + u64::from(b - b'0')))
 }
 
 fn pid() -> i32 {
@@ -61,126 +75,85 @@ fn pid() -> i32 {
 }
 
 /// The line of the constructor: hakmem is in the process. One without an exit line ended without running exit handlers.
-pub fn load_line() -> Buffer {
-    let mut text = Buffer::new();
-    let _ = writeln!(text, r#"{{"schema":1,"event":"load","pid":{}}}"#, pid());
-    text
-}
-
-/// The line of the exit handler.
-pub fn exit_line(stats: &Stats, usage: &Usage) -> Buffer {
-    let mut text = Buffer::new();
+pub fn load_line(format: Format) -> Text<128> {
+    let mut text = Text::new();
     // Writing into a Text never fails.
-    let _ = json(&mut text, stats, usage);
+    let _ = match format {
+        Format::Human => Ok(()),
+        Format::Json => writeln!(
+            text,
+            r#"{{"schema":{SCHEMA},"event":"load","pid":{}}}"#,
+            pid()
+        ),
+        Format::Csv => writeln!(text, "{CSV_HEADER}{},load,,,schema,{SCHEMA}", pid()),
+    };
     text
 }
 
-fn json(out: &mut Buffer, s: &Stats, usage: &Usage) -> fmt::Result {
-    write!(out, r#"{{"schema":1,"event":"exit","pid":{}"#, pid())?;
-    for (name, value) in [
-        ("allocations", s.allocations),
-        ("frees", s.frees),
-        ("live_bytes", s.live_bytes),
-        ("peak_live_bytes", s.peak_live_bytes),
-        ("reserved_bytes", s.reserved_bytes),
-        ("committed_bytes", s.committed_bytes),
-        ("dirty_bytes", s.dirty_bytes),
-        ("purged_bytes", s.purged_bytes),
-        ("foreign_frees", s.foreign_frees),
-        ("heaps", s.heaps),
-        ("peak_resident_kib", usage.peak_resident_kib),
-        ("minor_faults", usage.minor_faults),
-        ("major_faults", usage.major_faults),
-    ] {
-        write!(out, r#","{name}":{value}"#)?;
-    }
-    out.write_str(r#","syscalls":["#)?;
-    let mut comma = "";
-    for call in s.syscalls.iter().filter(|call| !call.name.is_empty()) {
-        let (name, calls, failures, nanos) = (call.name, call.calls, call.failures, call.nanos);
-        write!(
-            out,
-            r#"{comma}{{"name":"{name}","calls":{calls},"failures":{failures},"nanos":{nanos}}}"#
-        )?;
-        comma = ",";
-    }
-    out.write_str("]}\n")
-}
-
-/// Bytes in a unit that suits them, with one decimal.
-struct Bytes(u64);
-
-impl Display for Bytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (shift, unit) = match self.0 {
-            0..1024 => return write!(f, "{} B", self.0),
-            0x400..0x10_0000 => (10, "KiB"),
-            0x10_0000..0x4000_0000 => (20, "MiB"),
-            _ => (30, "GiB"),
+/// Makes the report and passes it to `to`; it lies in memory of its own, as stacks may be small. Without memory for it
+/// there is none.
+pub fn with<R>(format: Format, event: Event, to: impl FnOnce(&[u8]) -> R) -> Option<R> {
+    let figures = match event {
+        Event::Signal => Figures::take_from_outside(),
+        Event::Exit | Event::Call => Figures::take(),
+    };
+    with_buffer(|text| {
+        // Writing into a Text never fails.
+        let _ = match format {
+            Format::Human => human::write(text, &figures, pid()),
+            Format::Json => json(text, &figures, event),
+            Format::Csv => csv(text, &figures, event),
         };
-        write!(
-            f,
-            "{}.{} {unit}",
-            self.0 >> shift,
-            ((self.0 >> (shift - 10)) & 1023) * 10 / 1024
-        )
-    }
-}
-
-/// The report for people.
-pub fn human_lines(s: &Stats, usage: &Usage) -> Buffer {
-    let mut text = Buffer::new();
-    // Writing into a Text never fails.
-    let _ = human(&mut text, s, usage);
-    text
-}
-
-fn human(out: &mut Buffer, s: &Stats, usage: &Usage) -> fmt::Result {
-    let version = env!("CARGO_PKG_VERSION");
-    writeln!(
-        out,
-        "hakmem {version}, process {}: {} allocations, {} frees, {} frees of foreign pointers",
-        pid(),
-        s.allocations,
-        s.frees,
-        s.foreign_frees
-    )?;
-    let (live, peak) = (Bytes(s.live_bytes), Bytes(s.peak_live_bytes));
-    writeln!(
-        out,
-        "hakmem: live {live}, at most {peak}; thread heaps made: {}",
-        s.heaps
-    )?;
-    writeln!(
-        out,
-        "hakmem: committed {} of {} reserved; free but kept {}, given back so far {}",
-        Bytes(s.committed_bytes),
-        Bytes(s.reserved_bytes),
-        Bytes(s.dirty_bytes),
-        Bytes(s.purged_bytes)
-    )?;
-    writeln!(
-        out,
-        "hakmem: peak resident {}; page faults: {} minor, {} major",
-        Bytes(usage.peak_resident_kib << 10),
-        usage.minor_faults,
-        usage.major_faults
-    )?;
-    out.write_str("hakmem: system calls:")?;
-    let mut separator = "";
-    for call in s.syscalls.iter().filter(|call| !call.name.is_empty()) {
-        write!(out, "{separator} {} {}", call.name, call.calls)?;
-        if call.failures != 0 {
-            write!(out, " ({} failed)", call.failures)?;
-        }
-        if call.nanos != 0 {
-            write!(out, " in {} µs", call.nanos / 1000)?;
-        }
-        separator = ",";
-    }
-    out.write_str(if separator.is_empty() {
-        " none\n"
-    } else {
-        "\n"
+        to(text.as_bytes())
     })
+}
+
+/// The XML of malloc_info.
+pub fn with_xml<R>(to: impl FnOnce(&[u8]) -> R) -> Option<R> {
+    let figures = Figures::take();
+    with_buffer(|text| {
+        let _ = xml(text, &figures);
+        to(text.as_bytes())
+    })
+}
+
+fn json(out: &mut Buffer, figures: &Figures, event: Event) -> fmt::Result {
+    let event = event.name();
+    write!(
+        out,
+        r#"{{"schema":{SCHEMA},"event":"{event}","pid":{}"#,
+        pid()
+    )?;
+    figures.write(&mut Json { out, first: false })?;
+    out.write_str("}\n")
+}
+
+fn csv(out: &mut Buffer, figures: &Figures, event: Event) -> fmt::Result {
+    out.write_str(CSV_HEADER)?;
+    writeln!(out, "{},{},,,schema,{SCHEMA}", pid(), event.name())?;
+    figures.write(&mut Csv::new(out, pid(), event.name()))
+}
+
+/// glibc's totals under glibc's names, then ours.
+fn xml(out: &mut Buffer, figures: &Figures) -> fmt::Result {
+    let s = &figures.stats;
+    let (free, reserved) = (
+        s.committed_bytes.saturating_sub(s.live_bytes),
+        s.reserved_bytes,
+    );
+    let committed = s.committed_bytes;
+    out.write_str("<malloc version=\"1\">\n")?;
+    writeln!(out, "<total type=\"rest\" count=\"0\" size=\"{free}\"/>")?;
+    writeln!(out, "<system type=\"current\" size=\"{committed}\"/>")?;
+    writeln!(out, "<system type=\"max\" size=\"{reserved}\"/>")?;
+    writeln!(out, "<aspace type=\"total\" size=\"{reserved}\"/>")?;
+    writeln!(out, "<aspace type=\"mprotect\" size=\"{committed}\"/>")?;
+    let version = env!("CARGO_PKG_VERSION");
+    write!(out, "<hakmem schema=\"{SCHEMA}\" version=\"{version}\"")?;
+    figures.write(&mut Xml {
+        out,
+        open: true,
+        list: "",
+    })?;
+    out.write_str("</hakmem>\n</malloc>\n")
 }

@@ -1,44 +1,105 @@
-//! `HAKMEM_STATS`: what to report at exit, and where.
+//! `HAKMEM_STATS` and `HAKMEM_STATS_SIGNAL`: what to report, where and when.
 
 use crate::out::{Lossy, Text, stderr_line};
-use core::ffi::{CStr, c_char};
+use crate::report::Format;
+use core::ffi::{CStr, c_char, c_int};
 use core::fmt::Write;
 
 /// What `HAKMEM_STATS` asks for.
 #[derive(Clone, Copy)]
-pub enum Report<'a> {
-    /// A few lines on stderr.
-    Human,
-    /// One JSON line on stderr.
-    Json,
-    /// One JSON line appended to a file.
-    JsonFile(&'a [u8]),
+pub struct Report<'a> {
+    pub format: Format,
+    /// Appended to this file; none: on stderr.
+    pub file: Option<&'a [u8]>,
 }
 
 /// Parses a value of `HAKMEM_STATS`. Empty and `0` mean no report; a malformed value is named on stderr and ignored.
 fn parse(value: &[u8]) -> Option<Report<'_>> {
-    match value {
-        b"" | b"0" => None,
-        b"1" => Some(Report::Human),
-        b"json" => Some(Report::Json),
-        _ => match value.strip_prefix(b"json:") {
-            Some(file) if !file.is_empty() => Some(Report::JsonFile(file)),
-            _ => {
-                let value = Lossy(value);
-                stderr_line(format_args!(
-                    "HAKMEM_STATS={value} ignored: it is 1, json or json:FILE"
-                ));
-                None
-            }
-        },
+    if matches!(value, b"" | b"0") {
+        return None;
+    }
+    let mut parts = value.splitn(2, |&b| b == b':');
+    let format = match parts.next() {
+        Some(b"1") => Some(Format::Human),
+        Some(b"json") => Some(Format::Json),
+        Some(b"csv") => Some(Format::Csv),
+        _ => None,
+    };
+    let file = parts.next();
+    match format {
+        Some(format) if file.is_none_or(|file| !file.is_empty()) => Some(Report { format, file }),
+        _ => {
+            let value = Lossy(value);
+            stderr_line(format_args!(
+                "HAKMEM_STATS={value} ignored: it is 1, json or csv, and :FILE behind it for a file"
+            ));
+            None
+        }
     }
 }
 
-/// Finds `HAKMEM_STATS` in an environment block; the first one counts, as for getenv.
+/// Parses a value of `HAKMEM_STATS_SIGNAL`: a name with or without SIG, or a number.
+fn parse_signal(value: &[u8]) -> Option<c_int> {
+    let name = value.strip_prefix(b"SIG").unwrap_or(value);
+    let signal = match name {
+        b"" => return None,
+        b"USR1" => Some(libc::SIGUSR1),
+        b"USR2" => Some(libc::SIGUSR2),
+        b"HUP" => Some(libc::SIGHUP),
+        b"QUIT" => Some(libc::SIGQUIT),
+        b"PWR" => Some(libc::SIGPWR),
+        b"IO" => Some(libc::SIGIO),
+        b"URG" => Some(libc::SIGURG),
+        b"WINCH" => Some(libc::SIGWINCH),
+        _ => core::str::from_utf8(value)
+            .ok()
+            .and_then(|v| v.parse().ok()),
+    };
+    // Faults cannot be reported on and passed, and the rest cannot be caught, or is the C library's.
+    let barred = [
+        libc::SIGKILL,
+        libc::SIGSTOP,
+        libc::SIGSEGV,
+        libc::SIGBUS,
+        libc::SIGILL,
+        libc::SIGFPE,
+        libc::SIGABRT,
+    ];
+    let usable =
+        |s: &c_int| (1..32).contains(s) || (libc::SIGRTMIN()..=libc::SIGRTMAX()).contains(s);
+    let signal = signal.filter(usable).filter(|s| !barred.contains(s));
+    if signal.is_none() {
+        let value = Lossy(value);
+        stderr_line(format_args!(
+            "HAKMEM_STATS_SIGNAL={value} ignored: not a signal that a report can be asked for by, such as USR2"
+        ));
+    }
+    signal
+}
+
+/// The signal that a report is asked for by.
+///
+/// # Safety
+/// As [`read`].
+pub unsafe fn read_signal(envp: *const *const c_char) -> Option<c_int> {
+    // SAFETY: passed on.
+    parse_signal(unsafe { value_of(envp, b"HAKMEM_STATS_SIGNAL=") }?)
+}
+
+/// What `HAKMEM_STATS` asks for.
 ///
 /// # Safety
 /// `envp` is NULL or a NULL-terminated array of C strings that live for `'a`.
 pub unsafe fn read<'a>(envp: *const *const c_char) -> Option<Report<'a>> {
+    // SAFETY: passed on.
+    parse(unsafe { value_of(envp, b"HAKMEM_STATS=") }?)
+}
+
+/// Finds a variable, given with its `=`, in an environment block; the first one counts, as for getenv.
+///
+/// # Safety
+/// As [`read`].
+unsafe fn value_of<'a>(envp: *const *const c_char, name: &[u8]) -> Option<&'a [u8]> {
     if envp.is_null() {
         return None;
     }
@@ -50,10 +111,10 @@ pub unsafe fn read<'a>(envp: *const *const c_char) -> Option<Report<'a>> {
             return None;
         }
         // SAFETY: entries are C strings; only as much is read as compares equal.
-        if unsafe { starts_with(entry, b"HAKMEM_STATS=") } {
+        if unsafe { starts_with(entry, name) } {
             // SAFETY: as above.
             let entry = unsafe { CStr::from_ptr(entry) }.to_bytes();
-            return parse(&entry[b"HAKMEM_STATS=".len()..]);
+            return Some(&entry[name.len()..]);
         }
         // SAFETY: the entry was not the last.
         at = unsafe { at.add(1) };

@@ -1,6 +1,6 @@
 //! Where the report goes.
 
-use crate::out::{Lossy, Text, stderr_line, write_once};
+use crate::out::{Lossy, Text, stderr_line, write_all};
 use crate::settings::{self, PATH};
 use core::ffi::{CStr, c_int};
 
@@ -26,7 +26,7 @@ impl Stderr {
     pub fn write(self, lines: &[u8]) {
         for fd in [self.kept, libc::STDERR_FILENO] {
             if self.identity.is_some() && identity(fd) == self.identity {
-                write_once(fd, lines);
+                write_all(fd, lines);
                 return;
             }
         }
@@ -89,15 +89,18 @@ impl File {
         }
     }
 
-    /// Appends one line. A file that cannot be written loses it, and says so.
+    /// Appends a report. A file that cannot be written loses it, and says so.
     pub fn append(self, line: &[u8]) {
+        if line.is_empty() {
+            return;
+        }
         let Ok(name) = CStr::from_bytes_with_nul(self.0.as_bytes()) else {
             return;
         };
         let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT | libc::O_CLOEXEC;
         // SAFETY: the name is a C string.
         let fd = unsafe { libc::open(name.as_ptr(), flags, 0o644) };
-        let written = fd >= 0 && write_once(fd, line);
+        let written = fd >= 0 && write_all(fd, line);
         if fd >= 0 {
             // SAFETY: the descriptor is ours.
             unsafe { libc::close(fd) };

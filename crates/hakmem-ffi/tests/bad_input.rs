@@ -96,6 +96,14 @@ fn pointer_one_byte_into_a_block() {
     aborts("inside_by_1");
 }
 
+/// A multiple of 16 too: to move a block is slow enough to look at where it starts.
+#[test]
+fn realloc_of_a_pointer_into_a_block() {
+    aborts("realloc_inside_by_8");
+    aborts("realloc_inside_by_16");
+    aborts("realloc_inside_medium");
+}
+
 #[test]
 fn pointer_into_a_large_block() {
     aborts("inside_large");

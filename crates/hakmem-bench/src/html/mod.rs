@@ -9,7 +9,7 @@ mod page;
 mod palette;
 mod probes;
 mod ratios;
-mod scale;
+pub(crate) mod scale;
 mod series;
 mod strips;
 mod targets;

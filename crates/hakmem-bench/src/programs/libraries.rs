@@ -15,19 +15,8 @@ const PEERS: [(&str, &str); 3] = [
 
 /// hakmem's library, which must be there, and those peers that are.
 pub fn found() -> io::Result<Vec<(String, PathBuf)>> {
-    let program = env::current_exe()?;
-    let beside = program.parent().unwrap_or(Path::new("."));
-    let ours = [
-        beside.join("libhakmem.so"),
-        beside.join("../lib/libhakmem.so"),
-    ];
-    let ours = ours.iter().find(|path| path.exists()).ok_or_else(|| {
-        io::Error::other(format!(
-            "no libhakmem.so in {}: build it with `cargo build --release -p hakmem-ffi`, or name one with --lib",
-            beside.display()
-        ))
-    })?;
-    let mut libraries = vec![named("hakmem", ours)?];
+    let ours = ours()?;
+    let mut libraries = vec![named("hakmem", &ours)?];
     for (name, file) in PEERS {
         match folders()
             .into_iter()
@@ -39,6 +28,23 @@ pub fn found() -> io::Result<Vec<(String, PathBuf)>> {
         }
     }
     Ok(libraries)
+}
+
+/// hakmem's library: beside this program, or where it is installed.
+pub fn ours() -> io::Result<PathBuf> {
+    let program = env::current_exe()?;
+    let beside = program.parent().unwrap_or(Path::new("."));
+    let places = [
+        beside.join("libhakmem.so"),
+        beside.join("../lib/libhakmem.so"),
+    ];
+    let found = places.into_iter().find(|path| path.exists());
+    found.ok_or_else(|| {
+        io::Error::other(format!(
+            "no libhakmem.so in {}: build it with `cargo build --release -p hakmem-ffi`, or name one with --lib",
+            beside.display()
+        ))
+    })
 }
 
 /// The allocator that a program is linked with, if it is one of the peers: Debian's Redis has jemalloc. The name of a

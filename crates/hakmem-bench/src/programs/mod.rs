@@ -1,8 +1,8 @@
 //! `hakmem-bench programs`: a table of real programs under several preloaded libraries.
 
 mod gathered;
-mod inputs;
-mod libraries;
+pub(crate) mod inputs;
+pub(crate) mod libraries;
 mod once;
 mod server;
 mod table;

@@ -30,6 +30,7 @@ impl Heap {
         self.unlink(class, page);
         if sparse::set_aside(page) {
             self.pages.set(self.pages.get() - 1);
+            self.counts.set_aside.add(1);
             self.released.set(true);
         } else {
             self.push_second(class, page);

@@ -1,12 +1,30 @@
 //! Freeing: blocks of this heap's pages, blocks for other heaps, and what others send.
 
+use super::counts::Event;
 use super::{Heap, WALK_EVERY, inbox_of};
+use crate::mutant::{Mutant, is};
 use crate::page::{self, Block, Meta, Owner, Place};
 use crate::parcel::Parcel;
 use crate::proto::inbox::Link;
-use crate::sync::Ordering::Relaxed;
+use crate::sync::{AtomicU64, Ordering::Relaxed};
 use crate::{guard, policy, segment, sparse};
 use core::ptr::null_mut;
+
+/// Blocks counted at which the counters are made room in, though no list was taken.
+const MUCH: u32 = 1 << 31;
+
+/// Frees by threads without a heap.
+static STRAY: AtomicU64 = AtomicU64::new(0);
+
+/// Frees of blocks that no heap has counted.
+pub fn stray_frees() -> u64 {
+    STRAY.load(Relaxed)
+}
+
+/// In the child of a fork, which counts anew.
+pub fn reset_stray_frees() {
+    STRAY.store(0, Relaxed);
+}
 
 impl Heap {
     /// Frees a block of a page of this heap. True: the page's countdown is over, and `counted_down` must follow.
@@ -40,9 +58,12 @@ impl Heap {
                 unsafe { Block::set_next(block, null_mut()) };
                 list.set(block);
                 // As if it had gone to its page and come back.
-                let counts = &self.counts[usize::from(page.class.get())];
-                counts.handed.add(1);
-                counts.returned.add(1);
+                let class = usize::from(page.class.get());
+                self.counts.note(class, Event::Handed, 1);
+                // It may come and go so for ever, without a refill.
+                if self.counts.recent(class, Event::Handed) > MUCH {
+                    self.counts.make_room(class);
+                }
                 return false;
             }
             if list.get() == block {
@@ -64,13 +85,22 @@ impl Heap {
         }
     }
 
+    /// Frees a block of another owner's page if its parcel is open. False: [`Heap::free_remote`] must do it.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(always)]
+    pub unsafe fn free_into_open(&self, page: &Meta, block: *mut Block) -> bool {
+        // SAFETY: passed on.
+        unsafe { self.outgoing.add_to_open(page, block) }
+    }
+
     /// Frees a block of another owner's page, by way of a parcel.
     ///
     /// # Safety
     /// The block is live, of `page`, and the caller's to free; the calling thread has this heap.
-    #[inline]
+    #[inline(never)]
     pub unsafe fn free_remote(&self, page: &Meta, block: *mut Block) {
-        self.sent.add(1);
         // SAFETY: passed on.
         unsafe { self.outgoing.add(page, block, policy::BATCH_BYTES.get(), inbox_of) };
     }
@@ -80,6 +110,7 @@ impl Heap {
     /// # Safety
     /// The block is live, of a page of `owner`, and the caller's to free.
     pub unsafe fn send_one(page: &Meta, owner: *mut Owner, block: *mut Block) {
+        STRAY.fetch_add(1, Relaxed);
         // SAFETY: inboxes are for ever; a chain of one parcel of one block, which is the caller's (`parcel` rule 1).
         unsafe {
             let parcel = Parcel::new(block, page.block_size.get());
@@ -91,15 +122,18 @@ impl Heap {
     #[inline(never)]
     pub(super) fn merge_mail(&self) {
         let mut parcel = self.inbox.take();
-        let mut count = 0;
+        let mut parcels = 0;
         while !parcel.is_null() {
             let block = Parcel::block(parcel).cast();
             let Some(slot) = page::lookup(block) else { guard::corrupt(block) };
             let page = slot.head_of_block();
             // SAFETY: `parcel` rule 1: it is this heap's since it was taken, and left alone once spliced or passed on.
             let (next, length) = unsafe { (Parcel::next(parcel), Parcel::len(parcel)) };
+            if length == 0 {
+                guard::corrupt(block); // Written over: it might lead back to itself.
+            }
             let owner = page.owner();
-            if owner != self.owner() {
+            if owner != self.owner() && !is(Mutant::HeapKeepsStrayMail) {
                 // The page was set aside meanwhile (`page` rule 1).
                 if owner.is_null() {
                     guard::corrupt(block);
@@ -115,10 +149,12 @@ impl Heap {
             if page.needed.get() <= 0 {
                 self.wake_or_empty(page);
             }
-            count += u64::from(length);
+            parcels += 1;
+            self.counts.note(usize::from(page.class.get()), Event::Received, length);
             parcel = next;
         }
-        self.received.add(count);
+        self.counts.merges.add(1);
+        self.counts.parcels.add(parcels);
     }
 
     /// A page of this heap counted down to zero: it is worth waking, almost empty, or empty.
@@ -133,7 +169,7 @@ impl Heap {
         // A merged parcel may have gone beyond the threshold.
         let out = if page.place.get() == Place::Asleep {
             page.place.set(Place::Queue);
-            self.counts[class].wakes.add(1);
+            self.counts.note(class, Event::Wakes, 1);
             self.push_second(class, page);
             let out = page.carved.get() as i32 - page.wake_at.get() + page.needed.get();
             let base = sparse::most_out(page.cap.get());
@@ -165,12 +201,11 @@ impl Heap {
     /// Ends an empty page that is in no queue; it is retained if there are fewer than `keep`.
     pub(super) fn give_up(&self, class: usize, page: &'_ Meta, keep: u32) {
         let blocks = page.carved.get();
-        let counts = &self.counts[class];
-        if counts.empties.get().is_multiple_of(WALK_EVERY) && !self.inherited.get() {
-            guard::walk(page.free.get(), page.listed(), page);
+        if self.counts.recent(class, Event::Empties).is_multiple_of(WALK_EVERY) {
+            self.now_and_then(class, page.free.get(), page.listed(), page);
         }
-        counts.returned.add(i64::from(blocks));
-        counts.empties.add(1);
+        self.counts.existing[class].add(-i64::from(blocks));
+        self.counts.note(class, Event::Empties, 1);
         self.note_carved(page, -(i64::from(blocks) * i64::from(page.block_size.get())));
         self.pages.set(self.pages.get() - 1);
         let span = page.span.load(Relaxed);

@@ -1,6 +1,7 @@
 //! Giving back: when memory is short, when the thread ends, and while the heap is idle.
 
 use super::Heap;
+use crate::mutant::{Mutant, is};
 use crate::page::{self, Block, Place};
 use crate::proto::inbox::Link;
 use crate::size_class::CLASSES;
@@ -17,10 +18,10 @@ impl Heap {
                 let mut block = self.front.free[class].replace(null_mut());
                 let mut unused = 0;
                 while !block.is_null() {
-                    // SAFETY: the heap's own list; the link is read before the block is pushed.
-                    let next = unsafe { Block::next(block) };
                     let Some(page) = page::lookup(block.cast()) else { guard::corrupt(block.cast()) };
                     let page = page.head_of_block();
+                    // SAFETY: the heap's own list; the link is read before the block is pushed.
+                    let next = unsafe { Block::next(block) };
                     // SAFETY: the block is free and this heap's. The page of one that was kept may have been set aside.
                     unsafe {
                         if page.owner() == self.owner() {
@@ -33,9 +34,7 @@ impl Heap {
                     unused += 1;
                 }
                 // They were never used: neither handed out nor returned.
-                let counts = &self.counts[class];
-                counts.handed.set(counts.handed.get() - unused);
-                counts.returned.add(-(unused as i64));
+                self.counts.unhand(class, unused);
                 // SAFETY: pages in the queue are this heap's.
                 if let Some(page) = unsafe { self.queue[class].get().as_ref() }
                     && page.place.get() == Place::Resting
@@ -44,7 +43,9 @@ impl Heap {
                     self.give_up(class, page, 0);
                 }
             }
-            self.send_mail();
+            if !is(Mutant::HeapEndsUnsent) {
+                self.send_mail();
+            }
             for cooling in &self.cooling {
                 // SAFETY: the heap's own pages (see `stop_cooling`).
                 if let Some(page) = unsafe { cooling.replace(null_mut()).as_ref() } {

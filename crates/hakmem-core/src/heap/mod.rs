@@ -10,7 +10,7 @@
 //! empty page, claim a page.
 //!
 //! Rules
-//! 1. Everything but `inbox`, `link`, `state` and `next_heap` belongs to the thread that has the heap; others may read
+//! 1. Everything but `inbox`, `link`, `tenure` and `next_heap` belongs to the thread that has the heap; others may read
 //!    its counters.
 //! 2. A heap is had by one thread at a time: from `Pool::pop` (or its making) to `Pool::push`; its memory is for ever.
 //! 3. `busy` is set while pages move between lists: a fork that meets it set cannot use the heap in the child.
@@ -19,22 +19,24 @@
 //! 4. The inbox is merged before a page's list is handed out (`page` rule 4).
 
 mod aside;
+pub mod counts;
 mod free;
 mod give;
 mod queue;
 mod refill;
 
 use crate::arena;
-use crate::counter::Counter;
-use crate::page::{Block, Meta, Owner};
+use crate::page::{Block, Meta, Owner, Place};
 use crate::parcel::Parcel;
 use crate::proto::inbox::{Inbox, Link};
+use crate::proto::tenure::Tenure;
 use crate::remote::Outgoing;
 use crate::size_class::{CLASSES, TABLE16};
-use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
+use crate::sync::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 use crate::{large, segment, sparse, usage};
 use core::cell::Cell;
 use core::ptr::NonNull;
+use counts::Counts;
 use crossbeam_utils::CachePadded;
 
 /// What the fast path reads. A heap starts with it; the empty and the dead heap consist of it.
@@ -44,27 +46,6 @@ pub struct Front {
     pub free: [Cell<*mut Block>; CLASSES],
     /// `size_class::CLASS16`.
     pub class16: [u8; TABLE16],
-}
-
-/// Counters of one class, kept where lists change hands.
-pub struct Counts {
-    /// Blocks put on the heap's list.
-    pub handed: Counter<u64>,
-    /// Blocks found freed when a page's list was taken or the page given up. Below zero while blocks that were put back
-    /// unused wait to be found.
-    pub returned: Counter<i64>,
-    /// Lists taken from pages.
-    pub takes: Counter<u32>,
-    /// Batches of fresh blocks.
-    pub carves: Counter<u32>,
-    /// Pages put to sleep because they were full.
-    pub sleeps: Counter<u32>,
-    /// Pages woken.
-    pub wakes: Counter<u32>,
-    /// Pages claimed from segments.
-    pub claims: Counter<u32>,
-    /// Pages given up empty.
-    pub empties: Counter<u32>,
 }
 
 /// A thread's heap.
@@ -81,7 +62,8 @@ pub struct Heap {
     cooling: [Cell<*mut Meta>; COOLING],
     /// Pages that the heap has.
     pages: Cell<u32>,
-    outgoing: Outgoing,
+    /// Blocks on their way to other heaps.
+    pub outgoing: Outgoing,
     /// See rule 3.
     busy: Cell<bool>,
     /// The heap was another thread's when the process forked: a push may have been cut short, and its lists are not
@@ -95,18 +77,10 @@ pub struct Heap {
     /// Change of the bytes carved in pages of one slot, not yet told to the segments.
     carved: Cell<i64>,
     large: large::Cache,
-    /// Large blocks allocated and freed by this heap's threads.
-    pub large_handed: Counter<u64>,
-    /// See `large_handed`.
-    pub large_returned: Counter<u64>,
-    /// Blocks received through the inbox.
-    pub received: Counter<u64>,
-    /// Blocks freed for other heaps.
-    pub sent: Counter<u64>,
-    /// Counters by class.
-    pub counts: [Counts; CLASSES],
-    /// Who has it: see `thread`.
-    pub state: AtomicU32,
+    /// What it counts.
+    pub counts: Counts,
+    /// Who has it.
+    pub tenure: Tenure,
     /// Link of the pool of idle heaps.
     pub link: AtomicU64,
     /// The heap made before this one.
@@ -126,6 +100,9 @@ const COOLING: usize = 4;
 
 /// A heap tells the process's total of live bytes in steps of this many.
 const REPORT_BYTES: u64 = 1 << 20;
+
+pub use free::{reset_stray_frees, stray_frees};
+pub use refill::span_of;
 
 /// A block, and whether all of it is zero.
 pub type Fresh = (NonNull<Block>, bool);
@@ -158,19 +135,10 @@ impl Heap {
         result
     }
 
-    /// In the child of a fork, which counts anew: forgets what the parent did. Blocks in the lists are not handed out.
+    /// In the child of a fork, which counts anew: forgets what the parent did.
     pub fn reset_counts(&self) {
-        for (class, counts) in self.counts.iter().enumerate() {
-            counts.handed.set(self.listed(class));
-            counts.returned.set(0);
-            for counter in
-                [&counts.takes, &counts.carves, &counts.sleeps, &counts.wakes, &counts.claims, &counts.empties]
-            {
-                counter.set(0);
-            }
-        }
-        self.large_handed.set(0);
-        self.large_returned.set(0);
+        self.counts.reset(|class| self.listed(class));
+        self.outgoing.reset_counts();
     }
 
     /// In the child of a fork: makes a heap whose thread is gone fit for adoption. False: it is lost.
@@ -184,6 +152,7 @@ impl Heap {
     /// See [`large::cached`].
     pub fn cached_large(&self, n: usize) -> Option<&'static Meta> {
         let meta = large::cached(&self.large, n)?;
+        self.counts.large_hits.add(1);
         self.large_handed(meta);
         Some(meta)
     }
@@ -196,7 +165,7 @@ impl Heap {
     }
 
     fn large_handed(&self, meta: &Meta) {
-        self.large_handed.add(1);
+        self.counts.large_handed.add(1);
         self.note_live(large::size(meta) as i64);
     }
 
@@ -205,7 +174,7 @@ impl Heap {
     /// # Safety
     /// As there.
     pub unsafe fn free_large(&self, meta: &Meta) -> bool {
-        self.large_returned.add(1);
+        self.counts.large_returned.add(1);
         self.note_live(-(large::size(meta) as i64));
         // SAFETY: passed on.
         unsafe { large::free(Some(&self.large), meta) }
@@ -220,6 +189,18 @@ impl Heap {
         let Some(change) = (unsafe { large::resize(meta, n) }) else { return false };
         self.note_live(change);
         true
+    }
+
+    /// True in the middle of a change (rule 3): its thread asks, in a signal handler.
+    pub fn is_busy(&self) -> bool {
+        self.busy.get()
+    }
+
+    /// Blocks of the page of `class` that rests, empty: it has no owner. For a heap that is the caller's.
+    pub fn resting(&self, class: usize) -> u64 {
+        // SAFETY: pages in the queue are this heap's.
+        let page = unsafe { self.queue[class].get().as_ref() };
+        page.filter(|page| page.place.get() == Place::Resting).map_or(0, |page| u64::from(page.carved.get()))
     }
 
     /// True if other threads have freed blocks that are not merged yet.
@@ -252,7 +233,9 @@ impl Heap {
     #[cold]
     #[inline(never)]
     pub fn report_live(&self) {
-        usage::add(self.live.replace(0), self.high.replace(0));
+        if let Some(peak) = usage::add(self.live.replace(0), self.high.replace(0)) {
+            crate::stats::note_peak(peak);
+        }
     }
 
     /// Blocks of `class` in the heap's list. O(their number); exact for a heap at rest.

@@ -1,5 +1,6 @@
 //! Allocation when the class's list is empty: it is filled again.
 
+use super::counts::Event;
 use super::{Fresh, Heap, WALK_EVERY, inbox_of};
 use crate::arena::PAGE;
 use crate::page::{Block, Meta, Place};
@@ -39,22 +40,27 @@ impl Heap {
     /// The rest of `refill`: the current page's own list is empty.
     #[inline(never)]
     pub(super) fn refill_further(&self, class: usize) -> Option<Fresh> {
+        let mut moved_on = 0;
         // SAFETY: pages in the queue are this heap's.
         while let Some(page) = unsafe { self.queue[class].get().as_ref() } {
             if !page.free.get().is_null() {
+                self.counts.next_pages.add(moved_on);
                 return Some((self.take(class, page), false));
             }
             if page.carved.get() < page.cap.get() {
+                self.counts.next_pages.add(moved_on);
                 return Some((self.carve(class, page), page.zero.get()));
             }
             if let Some(block) = self.fill_hole(class, page) {
                 return Some((block, false));
             }
             self.put_to_sleep(class, page);
+            moved_on = 1;
         }
         self.send_mail();
         if let Some(page) = sparse::take_back(class, self.owner(), inbox_of) {
             self.pages.set(self.pages.get() + 1);
+            self.counts.taken_back.add(1);
             self.push_front(class, page);
             return self.refill_further(class);
         }
@@ -89,18 +95,26 @@ impl Heap {
         if page.place.get() != Place::Queue {
             self.back_in_use(page);
         }
-        let counts = &self.counts[class];
-        counts.handed.add(length as u64);
-        counts.returned.add(i64::from(length));
-        counts.takes.add(1);
+        self.counts.note(class, Event::Handed, length as u32);
+        self.counts.note(class, Event::Takes, 1);
         guard::peek(list, page);
-        if counts.takes.get().is_multiple_of(WALK_EVERY) && !self.inherited.get() {
-            guard::walk(list, length, page);
+        if self.counts.recent(class, Event::Takes).is_multiple_of(WALK_EVERY) {
+            self.now_and_then(class, list, length, page);
         }
         // SAFETY: the list is not empty, and its blocks are free (rule 4 of `page`).
         unsafe {
             self.front.free[class].set((*list).next.get());
             NonNull::new_unchecked(list)
+        }
+    }
+
+    /// What is done with one list in `WALK_EVERY`, of `length` blocks of `page`.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn now_and_then(&self, class: usize, list: *mut Block, length: i32, page: &Meta) {
+        self.counts.make_room(class);
+        if !self.inherited.get() {
+            guard::walk(list, length, page);
         }
     }
 
@@ -118,8 +132,9 @@ impl Heap {
         let (first, count) = holes::fill(page)?;
         page.needed.set(page.needed.get() + count as i32);
         // They came back before the hole was dug, which was not counted yet.
-        self.counts[class].handed.add(u64::from(count));
-        self.counts[class].returned.add(i64::from(count));
+        self.counts.note(class, Event::Handed, count);
+        self.counts.note(class, Event::Takes, 1);
+        self.counts.holes_filled.add(1);
         // SAFETY: they were absent (`holes` rule 2), and are on this list alone; there is at least one.
         unsafe {
             self.front.free[class].set(Block::next(first));
@@ -143,8 +158,9 @@ impl Heap {
         page.carved.set(page.carved.get() + count);
         page.needed.set(page.needed.get() + count as i32);
         self.front.free[class].set(list);
-        self.counts[class].handed.add(u64::from(count));
-        self.counts[class].carves.add(1);
+        self.counts.note(class, Event::Handed, count);
+        self.counts.existing[class].add(i64::from(count));
+        self.counts.note(class, Event::Carves, 1);
         self.note_carved(page, i64::from(count) * size as i64);
         // SAFETY: inside the arena, so not null.
         unsafe { NonNull::new_unchecked(first.cast()) }
@@ -158,7 +174,7 @@ impl Heap {
         page.wake_at.set(threshold);
         page.needed.set(threshold);
         page.place.set(Place::Asleep);
-        self.counts[class].sleeps.add(1);
+        self.counts.note(class, Event::Sleeps, 1);
     }
 
     /// An empty page for `class`: retained, or claimed from a segment.
@@ -171,20 +187,23 @@ impl Heap {
             let page = unsafe { &*retained };
             self.retained.set(page.next.get());
             self.retained_len.set(self.retained_len.get() - 1);
+            self.counts.note(class, Event::Reuses, 1);
             (page, false)
         } else {
             let (page, zero) = segment::claim(span)?;
             if span == 1 {
                 segment::note_small(1);
             }
-            self.counts[class].claims.add(1);
+            self.counts.note(class, Event::Claims, 1);
             // A class that has filled pages will fill this one too: one call is cheaper than 16 faults.
-            let fills_pages = self.counts[class].claims.get() > FILLED;
+            let fills_pages = self.counts.recent(class, Event::Claims) > FILLED;
             if zero && span == 1 && fills_pages && self.pages.get() >= policy::POPULATE_FROM_PAGES.get() {
                 self.populate(page);
             }
             (page, zero)
         };
+        // A class that only grows takes no lists.
+        self.counts.make_room(class);
         page.open(self.owner(), class, size, span, zero);
         self.pages.set(self.pages.get() + 1);
         Some(page)

@@ -39,10 +39,11 @@ pub fn drop_capabilities() {
 
 /// Starts the one bare thread of the process: it shares everything, has the signals blocked that its maker has, which
 /// must be all, and runs `work` on a stack of its own, with an empty thread-local storage (its maker's may be gone before
-/// it). It must not call what uses more of it than the stack protector does. `alive` is its number, from now until the
-/// kernel has ended the thread. Returns whether it was made. At most one may ever run in a process.
+/// it). It must not call what uses more of it than the stack protector does. The thread ends when `work` returns; `alive`
+/// is its number, from now until the kernel has ended it. Returns whether it was made. At most one may ever run in a
+/// process.
 #[cfg(target_arch = "x86_64")]
-pub fn spawn_bare(work: extern "C" fn() -> !, alive: &'static AtomicU32) -> bool {
+pub fn spawn_bare(work: extern "C" fn(), alive: &'static AtomicU32) -> bool {
     const FLAGS: i32 = libc::CLONE_VM
         | libc::CLONE_FS
         | libc::CLONE_FILES
@@ -68,11 +69,12 @@ pub fn spawn_bare(work: extern "C" fn() -> !, alive: &'static AtomicU32) -> bool
             return refused;
         }
         let result: isize;
-        // SAFETY: the child has its own stack, whose top is aligned; it never returns from `work`, and touches
-        // nothing of this frame. The kernel clobbers rcx and r11 only.
+        // SAFETY: the child has its own stack, whose top is aligned; it ends itself behind `work`, and touches nothing of
+        // this frame. The kernel clobbers rcx and r11 only.
         unsafe {
-            asm!("syscall", "test rax, rax", "jnz 2f", "xor ebp, ebp", "call r12", "ud2", "2:",
-                in("r12") work,
+            asm!("syscall", "test rax, rax", "jnz 2f", "xor ebp, ebp", "call r12",
+                "xor edi, edi", "mov eax, {exit}", "syscall", "ud2", "2:",
+                exit = const libc::SYS_exit, in("r12") work,
                 inlateout("rax") libc::SYS_clone as isize => result,
                 in("rdi") FLAGS as isize, in("rsi") top, in("rdx") alive_at, in("r10") alive_at, in("r8") tls,
                 lateout("rcx") _, lateout("r11") _);
@@ -101,10 +103,4 @@ pub fn in_borrowed_process() -> bool {
     // A thread's clock is its number, inverted, above three bits (Linux).
     let believed = !(clock >> 3) as isize;
     believed != syscall(libc::SYS_gettid, [0; 6])
-}
-
-/// Ends the bare thread.
-pub fn exit_bare() -> ! {
-    syscall(libc::SYS_exit, [0; 6]);
-    super::abort()
 }

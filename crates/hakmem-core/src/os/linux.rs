@@ -87,24 +87,32 @@ pub fn refuse_huge(at: usize, len: usize) -> bool {
     advise(at, len, libc::MADV_NOHUGEPAGE as usize)
 }
 
-/// Moves the pages behind `old` to `new`; both are `len` bytes, committed, and the caller's. `old` stays committed and
-/// then reads as zero. No byte is copied. Linux 5.7 and later.
+/// Replaces what is mapped at a committed range by fresh memory, which reads as zero. The kernel makes one map of it and
+/// its neighbours, unless these were moved there.
+pub fn renew(at: usize, len: usize) -> bool {
+    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED) as usize;
+    succeeded(counted(Kind::Mmap, || syscall(libc::SYS_mmap, [at, len, PROT_RW, flags, usize::MAX, 0])))
+}
+
+/// Moves the pages behind `old`, `len` bytes, to `new`, `room` bytes; both are committed and the caller's. `old` stays
+/// committed and then reads as zero, and so does the rest of `new`, which is one map then. No byte is copied. Linux 5.7 and
+/// later.
 ///
 /// Older kernels unmap what is at `new` before they find that `old` is more than one map and refuse: another thread's
 /// mmap could then land in the hole. So the pages go to a place of the kernel's choice first, which unmaps nothing and
 /// leaves them one map, and from there to `new`.
-pub fn move_pages(old: usize, len: usize, new: usize) -> Moved {
+pub fn move_pages(old: usize, len: usize, new: usize, room: usize) -> Moved {
     let flags = (libc::MREMAP_MAYMOVE | MREMAP_DONTUNMAP) as usize;
     let moved = counted(Kind::Mremap, || syscall(libc::SYS_mremap, [old, len, len, flags, 0, 0]));
     let Ok(half_way) = usize::try_from(moved) else { return Moved::No };
     let flags = (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED) as usize;
-    let moved = counted(Kind::Mremap, || syscall(libc::SYS_mremap, [half_way, len, len, flags, new, 0]));
+    let moved = counted(Kind::Mremap, || syscall(libc::SYS_mremap, [half_way, len, room, flags, new, 0]));
     if succeeded(moved) {
         return Moved::Yes;
     }
     // No more maps, or no memory for page tables. `new` may be a hole now; fill it, unless somebody else has.
     let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE) as usize;
-    let filled = counted(Kind::Mmap, || syscall(libc::SYS_mmap, [new, len, PROT_RW, flags, usize::MAX, 0]));
+    let filled = counted(Kind::Mmap, || syscall(libc::SYS_mmap, [new, room, PROT_RW, flags, usize::MAX, 0]));
     let (from, to) = (at(half_way), at(old));
     // SAFETY: `half_way` is a map of `len` bytes that is ours alone; `old` is still mapped, and the caller's.
     unsafe { core::ptr::copy_nonoverlapping(from, to, len) };

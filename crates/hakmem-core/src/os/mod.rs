@@ -3,17 +3,44 @@
 //! Every call leaves errno alone (`free` must preserve it), is counted by kind, and is timed when asked to
 //! (`HAKMEM_TIMING=1`). Ranges are addresses and lengths in bytes; a `bool` says whether the system agreed. For tests, calls
 //! can be refused (`faults`).
+//!
+//! Checkers get parts of their own: `interpreted` for Miri, which has no machine below it; `joined` for tools that must
+//! know of every thread; `scheduled` for models of which the threads are shuttle's.
 
-#[cfg(target_os = "linux")]
-mod bare;
 mod count;
 #[cfg(feature = "fault-injection")]
 pub mod faults;
-#[cfg(target_os = "linux")]
+#[cfg(miri)]
+mod interpreted;
+#[cfg(all(target_os = "linux", not(miri)))]
+#[cfg_attr(shuttle, allow(dead_code, reason = "`scheduled` has its own of some"))]
 mod linux;
 
-#[cfg(target_os = "linux")]
-pub use bare::{drop_capabilities, exit_bare, in_borrowed_process, is_thread, spawn_bare};
+#[cfg(all(target_os = "linux", not(any(miri, sanitizer, shuttle))))]
+mod bare;
+#[cfg(not(shuttle))]
+mod hooks;
+#[cfg(all(any(miri, sanitizer), not(shuttle)))]
+mod joined;
+#[cfg(shuttle)]
+mod scheduled;
+
 pub use count::{KINDS, count, set_timing};
-#[cfg(target_os = "linux")]
+#[cfg(miri)]
+pub use interpreted::*;
+#[cfg(all(target_os = "linux", not(miri)))]
 pub use linux::*;
+
+#[cfg(all(target_os = "linux", not(any(miri, sanitizer, shuttle))))]
+pub use bare::{drop_capabilities, in_borrowed_process, is_thread, spawn_bare};
+#[cfg(not(shuttle))]
+pub use hooks::{Key, at_fork, drop_exit_key, make_exit_key, set_exit_value};
+#[cfg(all(any(miri, sanitizer), not(shuttle)))]
+pub use joined::{drop_capabilities, in_borrowed_process, is_thread, spawn_bare};
+// In place of linux's of the same name.
+#[cfg(shuttle)]
+pub use scheduled::{
+    Key, abort, at_fork, block_signals, drop_capabilities, drop_exit_key, fork, futex_wait, futex_wake,
+    in_borrowed_process, is_child, is_thread, make_exit_key, now_ms, pass_time, restore_signals, set_exit_value,
+    spawn_bare, thread_token,
+};

@@ -9,7 +9,8 @@
 //! 2. A producer writes links only in nodes of its own chain, before the swing that publishes them (release).
 //! 3. The consumer reads links only after the swap that takes them (acquire).
 
-use crate::sync::{AtomicPtr, Ordering, const_new};
+use crate::mutant::{Mutant, is, relaxed_if};
+use crate::sync::{AtomicPtr, Ordering, const_new, look};
 use core::ptr::null_mut;
 
 /// A node that carries its own link.
@@ -54,12 +55,13 @@ impl<T: Link> Inbox<T> {
     /// # Safety
     /// The caller owns every node of the chain and gives them up (rule 1).
     pub unsafe fn push_chain(&self, first: *mut T, last: *mut T) {
-        let mut head = self.head.load(Ordering::Relaxed);
+        // Release: the links and the freed contents are seen by whoever takes the chain (rule 3).
+        let release = relaxed_if(Mutant::InboxPublishesRelaxed, Ordering::Release);
+        let mut head = look!(self.head, Ordering::Relaxed);
         loop {
             // SAFETY: rule 2: the chain is not published yet.
             unsafe { T::set_next(last, head) };
-            // Release: the links and the freed contents are seen by whoever takes the chain (rule 3).
-            match self.head.compare_exchange_weak(head, first, Ordering::Release, Ordering::Relaxed) {
+            match self.head.compare_exchange_weak(head, first, release, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => head = now,
             }
@@ -77,7 +79,11 @@ impl<T: Link> Inbox<T> {
     /// ask `is_empty` first.
     pub fn take(&self) -> *mut T {
         // Acquire: pairs with the release in `push_chain` (rule 3).
-        self.head.swap(null_mut(), Ordering::Acquire)
+        let acquire = relaxed_if(Mutant::InboxTakesRelaxed, Ordering::Acquire);
+        if is(Mutant::InboxKeepsWhatItGives) {
+            return look!(self.head, acquire);
+        }
+        self.head.swap(null_mut(), acquire)
     }
 }
 

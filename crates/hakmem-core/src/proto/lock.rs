@@ -7,6 +7,7 @@
 //! Fork handlers take it in a way of their own, which a bit tells: what it guards is then at rest, so the thread that
 //! forks may enter again (other fork handlers allocate while ours hold the locks).
 
+use crate::mutant::{Mutant, is, relaxed_if};
 use crate::sync::{AtomicU32, Ordering, const_new, spin};
 
 const SLEEPERS: u32 = 1 << 31;
@@ -50,6 +51,9 @@ impl Lock {
     pub fn try_lock_as(&self, me: u32) -> Option<Guard<'_>> {
         // Acquire: what the last holder wrote.
         let got = self.state.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed);
+        if is(Mutant::LockTriesAndReleases) {
+            return got.is_ok().then_some(Guard(Some(self)));
+        }
         // Not `then_some`: a guard that is made is dropped, and that would unlock.
         got.is_ok().then(|| Guard(Some(self)))
     }
@@ -89,16 +93,16 @@ impl Lock {
 
     /// Takes the lock without a guard.
     pub fn acquire_as(&self, me: u32) {
+        // Acquire: what the last holder wrote.
+        let acquire = relaxed_if(Mutant::LockAcquiresRelaxed, Ordering::Acquire);
         for _ in 0..if cfg!(loom) { 1 } else { 100 } {
-            // Acquire: what the last holder wrote.
-            if self.state.compare_exchange_weak(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+            if self.state.compare_exchange_weak(0, me, acquire, Ordering::Relaxed).is_ok() {
                 return;
             }
             spin();
         }
         loop {
-            // Acquire: as above.
-            let Err(now) = self.state.compare_exchange(0, me | SLEEPERS, Ordering::Acquire, Ordering::Relaxed) else {
+            let Err(now) = self.state.compare_exchange(0, me | SLEEPERS, acquire, Ordering::Relaxed) else {
                 return;
             };
             let asleep = now | SLEEPERS;
@@ -111,7 +115,8 @@ impl Lock {
     /// Lets go of the lock; the caller holds it.
     pub fn release(&self) {
         // Release: what this holder wrote.
-        if self.state.swap(0, Ordering::Release) & SLEEPERS != 0 {
+        let release = relaxed_if(Mutant::LockReleasesRelaxed, Ordering::Release);
+        if self.state.swap(0, release) & SLEEPERS != 0 {
             wake(&self.state);
         }
     }
@@ -127,6 +132,23 @@ impl Lock {
     /// [`Lock::try_lock_as`] the calling thread.
     pub fn try_lock(&self) -> Option<Guard<'_>> {
         self.try_lock_as(crate::os::thread_token())
+    }
+
+    /// Waits for the lock, but not for ever: its holder may be in another process (a child that was made without fork's
+    /// handlers has the lock and not the thread).
+    pub fn lock_patiently(&self) -> Option<Guard<'_>> {
+        static NAP: AtomicU32 = AtomicU32::new(0);
+        let me = crate::os::thread_token();
+        if self.is_held_for_fork(me) {
+            return Some(Guard(None));
+        }
+        (0..500).find_map(|_| {
+            let got = self.try_lock_as(me);
+            if got.is_none() {
+                crate::os::futex_wait(&NAP, 0, Some(1));
+            }
+            got
+        })
     }
 }
 

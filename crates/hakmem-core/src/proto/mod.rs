@@ -1,10 +1,13 @@
 //! The protocols that several threads take part in, each a small type of its own.
 //!
-//! None of them knows of arenas, heaps or classes, so that loom can drive each one alone (`tests/loom.rs`). What
+//! None of them knows of arenas, heaps or classes, so that loom can drive each one alone (`tests/loom`). What
 //! they have in common: the word that is swung is the only thing threads meet at; what it guards is published by
 //! the release of the one who lets go and seen by the acquire of the one who takes hold.
 
+pub mod duty;
 pub mod inbox;
+pub mod level;
 pub mod lock;
 pub mod pool;
 pub mod slots;
+pub mod tenure;

@@ -10,7 +10,8 @@
 //!    with everything in it (release).
 //! 2. A node's link is read by poppers that may lose: it is atomic, and the node stays mapped for ever.
 
-use crate::sync::{AtomicU64, Ordering, const_new};
+use crate::mutant::{Mutant, is, relaxed_if};
+use crate::sync::{AtomicU64, Ordering, const_new, look};
 
 const ID_BITS: u32 = 36;
 const ID_MASK: u64 = (1 << ID_BITS) - 1;
@@ -42,12 +43,13 @@ impl Pool {
 
     /// Puts node `id` on top. `link` is that node's link. Lock-free.
     pub fn push(&self, id: u64, link: &AtomicU64) {
-        let mut head = self.head.load(Ordering::Relaxed);
+        // Release: the node's contents are seen by whoever pops it (rule 1).
+        let release = relaxed_if(Mutant::PoolPushesRelaxed, Ordering::Release);
+        let mut head = look!(self.head, Ordering::Relaxed);
         loop {
             link.store(head & ID_MASK, Ordering::Relaxed);
             let new = bump(head) | id;
-            // Release: the node's contents are seen by whoever pops it (rule 1).
-            match self.head.compare_exchange_weak(head, new, Ordering::Release, Ordering::Relaxed) {
+            match self.head.compare_exchange_weak(head, new, release, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => head = now,
             }
@@ -58,7 +60,8 @@ impl Pool {
     pub fn pop<'a>(&self, link_of: impl Fn(u64) -> &'a AtomicU64) -> Option<u64> {
         // Acquire, here and on failure: the link read next, and everything the last owner did to the node (rule 1),
         // was written before the push that put the top there.
-        let mut head = self.head.load(Ordering::Acquire);
+        let acquire = relaxed_if(Mutant::PoolPopsRelaxed, Ordering::Acquire);
+        let mut head = look!(self.head, acquire);
         loop {
             let id = head & ID_MASK;
             if id == 0 {
@@ -66,7 +69,7 @@ impl Pool {
             }
             let next = link_of(id).load(Ordering::Relaxed);
             // Relaxed: the tag makes it the very value that was acquired above.
-            match self.head.compare_exchange_weak(head, bump(head) | next, Ordering::Relaxed, Ordering::Acquire) {
+            match self.head.compare_exchange_weak(head, bump(head) | next, Ordering::Relaxed, acquire) {
                 Ok(_) => return Some(id),
                 Err(now) => head = now,
             }
@@ -75,7 +78,10 @@ impl Pool {
 }
 
 /// The next tag, with no number.
-const fn bump(head: u64) -> u64 {
+fn bump(head: u64) -> u64 {
+    if is(Mutant::PoolHasNoTag) {
+        return 0;
+    }
     (head & !ID_MASK).wrapping_add(1 << ID_BITS)
 }
 

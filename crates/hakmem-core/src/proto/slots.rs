@@ -11,7 +11,8 @@
 //! 3. Purging is owning: the purger makes EMPTY slots ACTIVE, gives their memory back, and lets them go UNUSED. So no
 //!    slot is ever handed out and purged at once.
 
-use crate::sync::{AtomicU64, Ordering, const_new};
+use crate::mutant::{Mutant, is, relaxed_if};
+use crate::sync::{AtomicU64, Ordering, const_new, look};
 
 /// Slots in a segment.
 pub const SLOTS: u32 = 32;
@@ -90,10 +91,11 @@ impl Slots {
 
     /// Swings the word to what `change` makes of it, or gives up where it says None. Acquire and release: see rule 2.
     fn swing(&self, mut change: impl FnMut(u64) -> Option<u64>) -> Option<(u64, u64)> {
-        let mut old = self.word.load(Ordering::Relaxed);
+        let order = relaxed_if(Mutant::SlotsSwingRelaxed, Ordering::AcqRel);
+        let mut old = look!(self.word, Ordering::Relaxed);
         loop {
             let new = change(old)?;
-            match self.word.compare_exchange_weak(old, new, Ordering::AcqRel, Ordering::Relaxed) {
+            match self.word.compare_exchange_weak(old, new, order, Ordering::Relaxed) {
                 Ok(_) => return Some((old, new)),
                 Err(now) => old = now,
             }
@@ -111,7 +113,8 @@ impl Slots {
                 return None;
             }
             mask = run(pick.trailing_zeros(), n);
-            Some(word(active(w) | mask, empty(w) & !mask))
+            let left = if is(Mutant::SlotsStayEmpty) { empty(w) } else { empty(w) & !mask };
+            Some(word(active(w) | mask, left))
         })?;
         Some(Claim::of(mask, old, new))
     }
@@ -124,6 +127,9 @@ impl Slots {
 
     /// Takes every EMPTY slot, to purge it (rule 3). Returns their mask, 0 if there was none.
     pub fn claim_empty(&self) -> u32 {
+        if is(Mutant::SlotsPurgeWithoutOwning) {
+            return empty(look!(self.word, Ordering::Acquire));
+        }
         let taken = self.swing(|w| (empty(w) != 0).then(|| word(active(w) | empty(w), 0)));
         taken.map_or(0, |(old, _)| empty(old))
     }
@@ -137,6 +143,11 @@ impl Slots {
 
     /// Takes the whole segment if nobody has any of it and none of it is EMPTY.
     pub fn retire(&self) -> bool {
+        if is(Mutant::SlotsRetireByStore) {
+            let unused = look!(self.word, Ordering::Acquire) == 0;
+            self.word.store(word(u32::MAX, 0), Ordering::Release);
+            return unused;
+        }
         self.swing(|w| (w == 0).then(|| word(u32::MAX, 0))).is_some()
     }
 
@@ -151,10 +162,16 @@ impl Slots {
         swung.map_or(0, |(_, new)| !active(new))
     }
 
+    /// The masks of slots that are ACTIVE and EMPTY, a moment ago.
+    pub fn states(&self) -> (u32, u32) {
+        let now = self.word.load(Ordering::Relaxed);
+        (active(now), empty(now))
+    }
+
     /// The mask of free slots, a moment ago.
     pub fn free_now(&self) -> u32 {
         // Sequentially consistent: see `relist` in `segment`.
-        !active(self.word.load(Ordering::SeqCst))
+        !active(look!(self.word, Ordering::SeqCst))
     }
 }
 

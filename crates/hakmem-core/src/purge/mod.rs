@@ -8,10 +8,12 @@
 mod scavenger;
 
 use crate::heap::inbox_of;
-use crate::proto::lock::Lock;
+use crate::proto::lock::{Guard, Lock};
 use crate::sync::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use crate::{arena, os, policy, segment, sparse, thread, whale};
 
+#[cfg(shuttle)]
+pub use scavenger::is_alive as is_scavenged;
 pub use scavenger::{after_fork, stop};
 
 /// Held over a pass, and across fork.
@@ -19,6 +21,11 @@ pub static LOCK: Lock = Lock::new();
 /// Before this moment (coarse milliseconds) no pass is due.
 static NEXT: AtomicU32 = AtomicU32::new(0);
 static PURGED: AtomicU64 = AtomicU64::new(0);
+
+/// Keeps passes away, and forks waiting, until the guard goes. None: a pass takes too long.
+pub fn keep_away() -> Option<Guard<'static>> {
+    LOCK.lock_patiently()
+}
 
 /// Bytes given back so far.
 pub fn purged_bytes() -> u64 {

@@ -6,21 +6,16 @@
 //! little to do, and is made anew when there is: a program that counts its threads, or drops its rights (which libc does
 //! for the threads that it knows), seldom meets it.
 //!
-//! States: NONE ⇄ RUNNING; FAILED after a refused clone or a stop, for good. fork sets NONE in the child.
+//! When it begins and ends: `proto::duty`. fork leaves the child without one.
 
-use crate::sync::{AtomicBool, AtomicU32, Ordering::*, fence};
+use crate::proto::duty::{Call, Duty};
+use crate::sync::{AtomicBool, AtomicU32, Ordering::*};
 use crate::{os, policy, purge};
 
-const NONE: u32 = 0;
-const RUNNING: u32 = 1;
-const FAILED: u32 = 2;
-
-static STATE: AtomicU32 = AtomicU32::new(NONE);
+static DUTY: Duty = Duty::new();
 /// When the scavenger last was seen at work, in coarse milliseconds. A child that was made without fork's handlers
 /// (vfork, a raw system call) has the state, but not the thread: then this stands still.
 static SEEN: AtomicU32 = AtomicU32::new(0);
-/// Not 0 while the kernel has the thread: its number.
-static ALIVE: AtomicU32 = AtomicU32::new(0);
 /// What the scavenger sleeps on for a time; nobody changes it.
 static NAP: AtomicU32 = AtomicU32::new(0);
 static STOP: AtomicBool = AtomicBool::new(false);
@@ -29,11 +24,10 @@ const OVERDUE: u32 = 5_000;
 
 /// Sees to it that the scavenger is at work. False if there is none to count on now.
 pub fn wake() -> bool {
-    fence(SeqCst); // See `work`.
-    match STATE.load(Relaxed) {
-        RUNNING => os::age(os::now_ms(), SEEN.load(Relaxed)) < OVERDUE,
-        NONE => start(),
-        _ => false,
+    match DUTY.call() {
+        Call::Running => os::age(os::now_ms(), SEEN.load(Relaxed)) < OVERDUE,
+        Call::None => start(),
+        Call::Failed => false,
     }
 }
 
@@ -41,29 +35,13 @@ pub fn wake() -> bool {
 #[cold]
 fn start() -> bool {
     let mask = os::block_signals();
-    let made = start_undisturbed();
+    // In a borrowed process it would end with the child of vfork, maybe with a lock held in the memory that it shares.
+    let made = !os::in_borrowed_process()
+        && DUTY.begin(|| {
+            SEEN.store(os::now_ms(), Relaxed);
+            os::spawn_bare(work, &DUTY.alive)
+        });
     os::restore_signals(mask);
-    made
-}
-
-fn start_undisturbed() -> bool {
-    if os::in_borrowed_process() {
-        return false; // It would end with the child of vfork, maybe with a lock held in the memory that it shares.
-    }
-    if STATE.compare_exchange(NONE, RUNNING, AcqRel, Relaxed).is_err() {
-        return true;
-    }
-    // The last one may still be on its way out, on the stack that the next would get. Asked after the step above, which
-    // keeps it from going on.
-    if ALIVE.load(Acquire) != 0 {
-        STATE.store(NONE, Release);
-        return false;
-    }
-    SEEN.store(os::now_ms(), Relaxed);
-    let made = os::spawn_bare(work, &ALIVE);
-    if !made {
-        STATE.store(FAILED, Relaxed);
-    }
     made
 }
 
@@ -71,26 +49,29 @@ fn start_undisturbed() -> bool {
 /// a tenth of a second if this thread was interrupted `in_the_middle` of what the scavenger may be waiting for.
 pub fn stop(in_the_middle: bool) {
     STOP.store(true, SeqCst);
-    STATE.store(FAILED, SeqCst);
+    DUTY.fail();
     let mut patience = if in_the_middle { 100 } else { 60_000 };
     loop {
-        let thread = ALIVE.load(Acquire);
+        let thread = DUTY.alive.load(Acquire);
         // In a child that was made without fork's handlers, the thread is not there.
         if thread == 0 || patience == 0 || !os::is_thread(thread) {
             return;
         }
         os::futex_wake(&NAP);
-        os::futex_wait(&ALIVE, thread, Some(1));
+        os::futex_wait(&DUTY.alive, thread, Some(1));
         patience -= 1;
     }
 }
 
+/// True while the scavenger's thread is there.
+#[cfg(shuttle)]
+pub fn is_alive() -> bool {
+    DUTY.alive.load(Acquire) != 0
+}
+
 /// In the child of a fork there is no scavenger until one is needed.
 pub fn after_fork() {
-    ALIVE.store(0, Relaxed);
-    if STATE.load(Relaxed) != FAILED {
-        STATE.store(NONE, Relaxed);
-    }
+    DUTY.after_fork();
 }
 
 /// True if there is enough to do for the scavenger to stay awake.
@@ -98,7 +79,8 @@ fn is_needed() -> bool {
     purge::idle_bytes() >= (policy::SCAVENGE_MIB.get() as usize) << 20
 }
 
-extern "C" fn work() -> ! {
+/// The scavenger's life; its thread ends when this returns.
+extern "C" fn work() {
     let mut fruitless = 0;
     os::drop_capabilities();
     loop {
@@ -107,22 +89,14 @@ extern "C" fn work() -> ! {
         // Memory that cannot be given back (locked, say) is tried ever more rarely.
         os::futex_wait(&NAP, 0, Some((decay / 2) << (fruitless / 8).min(6)));
         if STOP.load(SeqCst) {
-            os::exit_bare();
+            return;
         }
         let given = purge::pass(os::now_ms(), policy::DECAY_MS.get());
         fruitless = if given > 0 { 0 } else { (fruitless + 1).min(64) };
         // What was freed last is due after two naps.
-        if purge::idle_bytes() > 0 && (fruitless < 3 || is_needed()) {
-            continue;
-        }
-        if STATE.compare_exchange(RUNNING, NONE, SeqCst, Relaxed).is_err() {
-            os::exit_bare();
-        }
-        // Who freed memory before that saw RUNNING and went on; this look sees what it freed. Sequentially consistent on
-        // both sides: one of the two must see the other.
-        fence(SeqCst);
-        if !is_needed() || STATE.compare_exchange(NONE, RUNNING, SeqCst, Relaxed).is_err() {
-            os::exit_bare();
+        let goes_on = purge::idle_bytes() > 0 && (fruitless < 3 || is_needed());
+        if !goes_on && DUTY.end(is_needed) {
+            return;
         }
     }
 }

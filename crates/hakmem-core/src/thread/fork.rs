@@ -14,13 +14,15 @@
 //! 2. Everybody else waits for the locks in their order (`thread` rule 3).
 //! 3. Of `FORKERS` an entry belongs to the thread that put its token there.
 
-use super::{HEAPS_LOCK, IDLE, LIVE, LOST, POOL, QUARRY, TIDY, all_heaps, id_of};
+use super::{HEAPS_LOCK, QUARRY, all_heaps, put_back};
+use crate::mutant::{Mutant, is};
 use crate::proto::lock::Lock;
+use crate::proto::tenure::With;
 use crate::sync::{
     AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
-use crate::{arena, foreign, os, purge, sparse, whale};
+use crate::{arena, foreign, heap, large, os, purge, sparse, whale};
 
 /// A lock, and what puts right in the child what it guards, should it be torn.
 struct Guarded(&'static Lock, fn());
@@ -53,13 +55,17 @@ fn entry_of(who: u32) -> Option<&'static Forker> {
 
 /// Registers the handlers.
 pub fn register() {
-    // SAFETY: plain functions that live as long as the code does; libc forgets them when it is unloaded.
-    unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(after_fork_in_child)) };
+    os::at_fork(before_fork, after_fork, after_fork_in_child);
 }
 
 /// True if thread `me` is in the middle of something: a signal handler asks.
 pub fn holds_a_lock(me: u32) -> bool {
     LOCKS.iter().any(|l| l.0.is_held_by(me))
+}
+
+/// Whether a deliberate mistake leaves the lock out.
+fn is_left_out(lock: &Lock) -> bool {
+    is(Mutant::ForkLeavesALock) && core::ptr::eq(lock, &arena::LOCK)
 }
 
 extern "C" fn before_fork() {
@@ -75,7 +81,7 @@ extern "C" fn before_fork() {
         None => os::restore_signals(mask), // More threads fork at once than there are entries: without.
     }
     let entangled = holds_a_lock(me);
-    for Guarded(lock, _) in &LOCKS {
+    for Guarded(lock, _) in LOCKS.iter().filter(|l| !is_left_out(l.0)) {
         if !entangled {
             lock.acquire_for_fork(me);
         } else if !lock.is_held_by(me) {
@@ -109,13 +115,16 @@ extern "C" fn after_fork_in_child() {
         other.depth.store(0, Relaxed);
         other.who.store(0, Relaxed);
     }
-    for Guarded(lock, mend) in LOCKS.iter().filter(|l| l.0.is_held_by_other_than(me)) {
+    for Guarded(lock, mend) in LOCKS.iter().filter(|l| l.0.is_held_by_other_than(me) && !is_left_out(l.0)) {
         lock.reset();
         mend();
     }
     purge::after_fork();
     whale::after_fork(whale::LOCK.is_held_for_fork(me));
+    heap::counts::reset_all(sparse::returned);
+    heap::reset_stray_frees();
     sparse::reset_counts();
+    large::reset_stray_frees();
     release_heaps(me);
     after_fork();
 }
@@ -124,18 +133,17 @@ extern "C" fn after_fork_in_child() {
 fn release_heaps(me: u32) {
     for heap in all_heaps() {
         heap.reset_counts();
-        let state = heap.state.load(Relaxed);
-        if state == LIVE | me {
-            continue; // Also one that was on its way to this thread or from it, when its handler forked.
-        }
-        if state == TIDY {
+        match heap.tenure.with() {
+            With::Nobody => {}
+            // Also one that was on its way to this thread or from it, when its handler forked.
+            With::Thread(who) if who == me => {}
             // This thread will go on with it, when its handler forked; else nobody will.
-            heap.state.store(LOST, Relaxed);
-        } else if state & LIVE != 0 {
-            heap.state.store(LOST, Relaxed);
-            if heap.after_fork() {
-                heap.state.store(IDLE, Release);
-                POOL.push(id_of(heap), &heap.link);
+            With::Tidier => heap.tenure.lose(),
+            With::Thread(_) => {
+                heap.tenure.lose();
+                if heap.after_fork() {
+                    put_back(heap);
+                }
             }
         }
     }

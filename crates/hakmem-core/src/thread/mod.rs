@@ -5,9 +5,8 @@
 //! what they allocate comes from a heap borrowed for the one call.
 //!
 //! Rules
-//! 1. A heap's owner is who moved `state` from IDLE to LIVE (for as long as its word points there) or to TIDY (for the
-//!    merging of an idle heap's mail); acquire when it is moved, release when it is moved back. Popping a heap from the
-//!    pool gives the right to wait for it, so that each has one next owner.
+//! 1. Who has a heap: see `proto::tenure`. Popping one from the pool gives the right to wait for it, so that each has
+//!    one next owner.
 //! 2. The thread's word is set before anything is called that may itself allocate (`pthread_*`).
 //! 3. Locks are taken in the order foreign, purge, heaps, sparse, whale, arena; `fork` holds them all.
 
@@ -19,6 +18,7 @@ use crate::heap::Heap;
 use crate::page::{Kind, Meta};
 use crate::proto::lock::Lock;
 use crate::proto::pool::Pool;
+use crate::proto::tenure::With;
 use crate::size_class::CLASS16;
 use crate::sync::{
     AtomicPtr, AtomicU8, AtomicU32, AtomicU64,
@@ -26,21 +26,15 @@ use crate::sync::{
 };
 use crate::{arena, os, purge, segment};
 use core::cell::UnsafeCell;
+use core::ffi::c_void;
 use core::ptr::null_mut;
 
+#[cfg(shuttle)]
+pub use tls::forget_all;
 pub use tls::{State, front, state};
 
 /// Heaps are a page of memory apart; a heap's number is its address in such units.
 const HEAP_SHIFT: u32 = 12;
-/// A heap's `state`: in the pool, or on the way there or from there.
-const IDLE: u32 = 0;
-/// Unfit for allocation since a fork; it may still be in the pool, and is dropped when it comes up.
-const LOST: u32 = 1;
-/// In the pool, but somebody is merging its mail.
-const TIDY: u32 = 2;
-/// A thread has it, whose token is in the other bits: so a fork in a signal handler sees that it is its own, even while
-/// the thread's word does not point there yet, or not any more.
-const LIVE: u32 = 1 << 31;
 
 static POOL: Pool = Pool::new();
 /// Every heap ever made, newest first.
@@ -55,7 +49,7 @@ static QUARRY: Quarry = Quarry(UnsafeCell::new((None, 0)));
 static HEAPS_LOCK: Lock = Lock::new();
 
 static KEY: AtomicU32 = AtomicU32::new(NO_KEY);
-const NO_KEY: u32 = u32::MAX;
+const NO_KEY: os::Key = os::Key::MAX;
 const UNBORN: u8 = 0;
 const BEING_BORN: u8 = 1;
 const READY: u8 = 2;
@@ -108,28 +102,21 @@ fn settle() -> Option<&'static Heap> {
     tls::set_live(heap); // Rule 2.
     // If there is no key, or it cannot be set (out of memory), the heap is not given back when the thread ends.
     if let Some(key) = process_key() {
-        // SAFETY: a valid key.
-        unsafe { libc::pthread_setspecific(key, core::ptr::from_ref(heap).cast()) };
+        os::set_exit_value(key, core::ptr::from_ref(heap).cast());
     }
     Some(heap)
 }
 
 /// Takes an idle heap, or makes one.
 fn adopt() -> Option<&'static Heap> {
-    let live = LIVE | os::thread_token();
+    let me = os::thread_token();
     while let Some(id) = POOL.pop(|id| &heap_by_id(id).link) {
         let heap = heap_by_id(id);
-        loop {
-            match heap.state.compare_exchange_weak(IDLE, live, Acquire, Relaxed) {
-                Ok(_) => return Some(heap),
-                Err(LOST) => break,
-                Err(_) => crate::sync::spin(), // Being tidied: a matter of its mail.
-            }
+        if heap.tenure.adopt(me) {
+            return Some(heap);
         }
     }
-    let heap = make()?;
-    heap.state.store(live, Relaxed);
-    Some(heap)
+    make().filter(|heap| heap.tenure.adopt(me))
 }
 
 /// The thread ends: its heap goes back to the pool with everything that is still live in it.
@@ -140,7 +127,7 @@ fn abandon(heap: &'static Heap) {
 }
 
 fn put_back(heap: &'static Heap) {
-    heap.state.store(IDLE, Release);
+    heap.tenure.give_up();
     POOL.push(id_of(heap), &heap.link);
 }
 
@@ -162,21 +149,19 @@ fn make() -> Option<&'static Heap> {
         // SAFETY: under the lock.
         let (slot, cut) = unsafe { &mut *QUARRY.0.get() };
         if slot.is_none() || *cut == PER_SLOT {
-            let (meta, zero) = segment::claim(1)?;
+            let (meta, _) = segment::claim(1)?;
             meta.set_kind(Kind::Heaps);
-            if !zero {
-                // SAFETY: the slot was claimed just now.
-                unsafe { meta.start().write_bytes(0, PAGE) };
-            }
             (*slot, *cut) = (Some(meta), 0);
         }
         let start = (*slot)?.start();
         *cut += 1;
         start.wrapping_add((*cut - 1) << HEAP_SHIFT).cast::<Heap>()
     };
-    // SAFETY: fresh, zero memory of a heap's size and alignment; all zero is a heap with empty lists but for the
-    // class table, which is written before anybody else knows of it.
+    // SAFETY: fresh memory of a heap's size and alignment; all zero is a heap with empty lists but for the class table,
+    // and both are written before anybody else knows of it. It is cleared even if it should be zero: a program that
+    // writes to memory it has freed must not make a heap's lists.
     let heap = unsafe {
+        heap.write_bytes(0, 1);
         (&raw mut (*heap).front.class16).write(CLASS16);
         &*heap
     };
@@ -195,7 +180,7 @@ fn make() -> Option<&'static Heap> {
 }
 
 /// The key whose destructor gives heaps back; registers it and the fork handlers, if nobody has yet.
-fn process_key() -> Option<libc::pthread_key_t> {
+fn process_key() -> Option<os::Key> {
     if PROCESS.load(Acquire) != READY {
         be_born();
     }
@@ -214,17 +199,13 @@ fn be_born() {
         return;
     }
     MIDWIFE.store(me, Relaxed);
-    let mut key = 0;
-    // SAFETY: a plain registration of a function that lives as long as the key does (`on_unload`).
-    if unsafe { libc::pthread_key_create(&mut key, Some(on_exit)) } != 0 {
-        key = NO_KEY;
-    }
+    // What these allocate is served: rule 2, or the thread has no heap yet and gets one.
+    let key = os::make_exit_key(on_exit).unwrap_or(NO_KEY);
     fork::register();
     KEY.store(key, Relaxed);
     PROCESS.store(READY, Release);
     if let (State::Live(heap), true) = (tls::state(), key != NO_KEY) {
-        // SAFETY: a valid key.
-        unsafe { libc::pthread_setspecific(key, core::ptr::from_ref(heap).cast()) };
+        os::set_exit_value(key, core::ptr::from_ref(heap).cast());
     }
 }
 
@@ -248,8 +229,7 @@ extern "C" fn on_unload() {
     }
     let key = KEY.swap(NO_KEY, Relaxed);
     if key != NO_KEY {
-        // SAFETY: the key was created in `be_born`.
-        unsafe { libc::pthread_key_delete(key) };
+        os::drop_exit_key(key);
     }
     purge::stop(holds_a_lock());
 }
@@ -258,7 +238,7 @@ extern "C" fn on_unload() {
 #[unsafe(link_section = ".fini_array")]
 static ON_UNLOAD: extern "C" fn() = on_unload;
 
-unsafe extern "C" fn on_exit(heap: *mut libc::c_void) {
+unsafe extern "C" fn on_exit(heap: *mut c_void) {
     if let State::Live(own) = tls::state()
         && core::ptr::eq(own, heap.cast())
     {
@@ -270,11 +250,32 @@ unsafe extern "C" fn on_exit(heap: *mut libc::c_void) {
 /// Merges what was freed into idle heaps, so that their empty pages become anybody's. O(heaps + their mail).
 pub fn tidy_idle() {
     for heap in all_heaps() {
-        if heap.has_mail() && heap.state.compare_exchange(IDLE, TIDY, Acquire, Relaxed).is_ok() {
-            heap.collect();
-            heap.state.store(IDLE, Release);
+        if heap.has_mail() {
+            heap.tenure.tidy(|| heap.collect());
         }
     }
+}
+
+/// Runs `f` while nobody can take an idle heap: it may look into those that are [`held`]. Under `purge::LOCK`. O(heaps).
+pub fn with_idle_held<R>(f: impl FnOnce() -> R) -> R {
+    for heap in all_heaps() {
+        heap.tenure.hold();
+    }
+    let result = f();
+    for heap in all_heaps() {
+        heap.tenure.let_go();
+    }
+    result
+}
+
+/// True for a heap that `with_idle_held` holds.
+pub fn held(heap: &Heap) -> bool {
+    heap.tenure.with() == With::Tidier
+}
+
+/// True if a thread has the heap.
+pub fn is_live(heap: &Heap) -> bool {
+    matches!(heap.tenure.with(), With::Thread(_))
 }
 
 /// True if the calling thread holds one of the locks: a signal handler has interrupted it there.

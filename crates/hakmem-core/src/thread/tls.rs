@@ -8,6 +8,7 @@
 use crate::heap::{Front, Heap};
 use crate::page::Block;
 use crate::size_class::{CLASS16, CLASSES, TABLE16};
+#[cfg(not(any(miri, shuttle)))]
 use core::arch::{asm, global_asm};
 
 /// A front that no thread writes: it has the layout of [`Front`] and no interior mutability, so it is read-only data.
@@ -25,7 +26,7 @@ const STILL: Still = Still { free: [core::ptr::null_mut(); CLASSES], class16: CL
 /// one comparison tells both from a heap.
 static STILLS: [Still; 2] = [STILL; 2];
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(any(miri, shuttle))))]
 global_asm!(
     ".pushsection .tdata.hakmem_heap,\"awT\",@progbits",
     ".p2align 3",
@@ -40,7 +41,7 @@ global_asm!(
 );
 
 /// The calling thread's front: of its heap, or of the empty or dead heap, whose lists are empty and stay so.
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(any(miri, shuttle))))]
 #[inline(always)]
 pub fn front() -> *const Front {
     let front;
@@ -57,7 +58,7 @@ pub fn front() -> *const Front {
     front
 }
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(any(miri, shuttle))))]
 #[inline(never)]
 fn set(front: *const Front) {
     // SAFETY: writes the thread's own word.
@@ -71,6 +72,61 @@ fn set(front: *const Front) {
         );
     }
 }
+
+/// The same word for checkers, which read no assembly and have threads of their own.
+#[cfg(miri)]
+mod word {
+    use super::{Front, STILLS};
+    use core::cell::Cell;
+
+    // Without a destructor: it can be read as long as the thread runs any code.
+    std::thread_local! { static WORD: Cell<*const Front> = const { Cell::new((&raw const STILLS).cast()) }; }
+
+    pub fn front() -> *const Front {
+        WORD.get()
+    }
+
+    pub fn set(front: *const Front) {
+        WORD.set(front);
+    }
+}
+#[cfg(shuttle)]
+mod word {
+    use super::{Front, STILLS};
+    use core::cell::RefCell;
+    use std::vec::Vec;
+
+    // By the numbers of shuttle's threads, all of which are one of the system's. Its own thread-local storage is gone
+    // when its destructors run.
+    std::thread_local! { static WORDS: RefCell<Vec<*const Front>> = const { RefCell::new(Vec::new()) }; }
+
+    fn thread() -> usize {
+        shuttle::current::try_get_current_task().map_or(0, usize::from)
+    }
+
+    pub fn front() -> *const Front {
+        WORDS.with_borrow(|words| words.get(thread()).copied()).unwrap_or((&raw const STILLS).cast())
+    }
+
+    pub fn set(front: *const Front) {
+        WORDS.with_borrow_mut(|words| {
+            let most = words.len().max(thread() + 1);
+            words.resize(most, (&raw const STILLS).cast());
+            words[thread()] = front;
+        });
+    }
+
+    /// Before a schedule: no thread has a heap.
+    pub fn forget_all() {
+        WORDS.with_borrow_mut(Vec::clear);
+    }
+}
+#[cfg(shuttle)]
+pub use word::forget_all;
+#[cfg(any(miri, shuttle))]
+pub use word::front;
+#[cfg(any(miri, shuttle))]
+use word::set;
 
 /// What the thread's word says.
 #[derive(Clone, Copy)]

@@ -72,6 +72,15 @@ static int inside(size_t size, size_t offset) {
     return 0;
 }
 
+/* Resized so that it has to move. */
+static int realloc_inside(size_t size, size_t offset) {
+    char *p = malloc(size);
+    bad = p + offset;
+    printf("%p\n", bad);
+    fflush(stdout);
+    return realloc(bad, size * 100) != NULL;
+}
+
 /* Blocks of the C library's own malloc, as a library loaded with RTLD_DEEPBIND has them. */
 static int next_allocator(void) {
     void *c_library = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
@@ -144,6 +153,12 @@ int main(int argc, char **argv) {
         return inside(SMALL, 8), go_on(SMALL);
     if (IS("inside_by_1"))
         return inside(SMALL, 1), go_on(SMALL);
+    if (IS("realloc_inside_by_8"))
+        return realloc_inside(SMALL, 8);
+    if (IS("realloc_inside_by_16"))
+        return realloc_inside(SMALL, 16);
+    if (IS("realloc_inside_medium"))
+        return realloc_inside(20000, 16000);
     if (IS("inside_large"))
         return inside(LARGE, 4096);
     if (IS("inside_huge"))

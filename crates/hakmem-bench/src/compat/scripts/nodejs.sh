@@ -1,0 +1,4 @@
+run() {
+    under node "$FILES/workers.js"
+    under node "$IN/objects.js"
+}

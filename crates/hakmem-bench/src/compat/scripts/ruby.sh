@@ -1,0 +1,3 @@
+run() {
+    under /usr/bin/ruby "$FILES/threads.rb"
+}

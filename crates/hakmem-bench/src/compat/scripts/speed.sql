@@ -1,0 +1,31 @@
+-- The kinds of statement that SQLite's own speed test lists, in smaller numbers: inserts with and without an index, in
+-- order and not, selects by range, by text and by key, updates, deletes, joins, triggers, views, integrity, vacuum.
+PRAGMA journal_mode = WAL;
+CREATE TABLE z1(a INTEGER, b INTEGER, c TEXT);
+CREATE TABLE z2(a INTEGER PRIMARY KEY, b INTEGER, c TEXT);
+CREATE TABLE z3(a INTEGER, b INTEGER, c TEXT UNIQUE) ;
+BEGIN;
+WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 50000) INSERT INTO z1 SELECT i, i * 7919 % 50021, printf('%x-%d', i * 7919, i) FROM n;
+INSERT INTO z2 SELECT b, a, c FROM z1;
+INSERT INTO z3 SELECT * FROM z1 ORDER BY b;
+COMMIT;
+SELECT count(*), avg(b), sum(length(c)) FROM z1 WHERE b BETWEEN 1000 AND 9000;
+SELECT count(*), group_concat(a) FROM z1 WHERE c LIKE '%ff-1%';
+CREATE UNIQUE INDEX z1b ON z1(b);
+CREATE INDEX z1c ON z1(c);
+SELECT count(*), sum(a) FROM z1 WHERE c BETWEEN '2' AND '4';
+SELECT sum(y.b) FROM z1 JOIN z2 y ON y.a = z1.b JOIN z3 ON z3.c = y.c WHERE z1.a % 5 = 0;
+CREATE TABLE log(what TEXT, at INTEGER);
+CREATE TRIGGER changed AFTER UPDATE ON z2 BEGIN INSERT INTO log VALUES (old.c || new.b, new.a); END;
+UPDATE z2 SET b = b * 2 WHERE a BETWEEN 2000 AND 22000;
+SELECT count(*), max(what) FROM log;
+CREATE VIEW both AS SELECT z1.a, z2.b, z3.c FROM z1, z2, z3 WHERE z2.a = z1.b AND z3.a = z1.a;
+SELECT count(*), sum(b) FROM both WHERE a < 3000;
+SELECT a, rank() OVER (PARTITION BY a % 10 ORDER BY b DESC) AS r FROM z1 WHERE a < 60 ORDER BY r, a LIMIT 5;
+SELECT json_group_array(json_object('a', a, 'c', c)) FROM (SELECT * FROM z1 ORDER BY a LIMIT 20);
+DELETE FROM z1 WHERE b % 3 = 0;
+REPLACE INTO z2 SELECT a, a, c || a FROM z3 WHERE a % 4 = 1;
+SELECT hex(zeroblob(8)), length(group_concat(hex(randomblob(100)))) FROM z2 WHERE a < 20000;
+PRAGMA integrity_check;
+VACUUM;
+SELECT count(*), sum(a) FROM z1;

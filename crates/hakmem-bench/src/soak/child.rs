@@ -1,0 +1,115 @@
+//! The process that is soaked: starts all threads, lets them work and rest in turn, and tells every second how far they are.
+
+use super::roles;
+use super::stage::{Phase, Stage};
+use serde::{Deserialize, Serialize};
+use std::io::{self, Write};
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Seconds of work, and of the rest after it: long enough for free memory to be given back.
+pub const WORK: u64 = 8;
+/// The rest.
+pub const REST: u64 = 2;
+/// Blocks on their way between threads.
+const ROOM: usize = 20_000;
+
+/// What to run.
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    /// For so long
+    #[arg(long, value_name = "SECONDS")]
+    seconds: u64,
+    /// Where random numbers begin
+    #[arg(long)]
+    seed: u64,
+}
+
+/// One line of what it tells.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Told {
+    /// Whether its threads rest.
+    pub resting: bool,
+    /// Steps by role.
+    pub steps: Vec<u64>,
+    /// hakmem's figures; none on another allocator.
+    pub hakmem: Option<Figures>,
+}
+
+/// `struct hakmem_stats` of `hakmem.h`.
+#[repr(C)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "they are described in hakmem.h")]
+pub struct Figures {
+    pub allocations: u64,
+    pub frees: u64,
+    pub live_bytes: u64,
+    pub peak_live_bytes: u64,
+    pub reserved_bytes: u64,
+    pub committed_bytes: u64,
+    pub dirty_bytes: u64,
+    pub purged_bytes: u64,
+    pub foreign_frees: u64,
+    pub heaps: u64,
+}
+
+/// Asks the library that serves this process, if it is hakmem.
+fn figures() -> Option<Figures> {
+    // SAFETY: the name is a NUL-terminated string.
+    let function = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"hakmem_stats".as_ptr()) };
+    if function.is_null() {
+        return None;
+    }
+    // SAFETY: hakmem.h declares the function of this name so.
+    let function: unsafe extern "C" fn(*mut Figures) = unsafe { std::mem::transmute(function) };
+    let mut figures = Figures::default();
+    // SAFETY: the structure is alive, and laid out as the header has it.
+    unsafe { function(&raw mut figures) };
+    Some(figures)
+}
+
+/// Runs it. Lines go to standard output.
+pub fn run(options: &Options) -> io::Result<()> {
+    let stage = Stage::new(options.seed, ROOM);
+    let outcome = thread::scope(|scope| {
+        for (role, what) in roles::ALL.iter().enumerate() {
+            for number in 0..what.threads {
+                let stage = &stage;
+                scope.spawn(move || (what.play)(stage, role, number));
+            }
+        }
+        let told = tell(&stage, options.seconds);
+        stage.set(Phase::End);
+        told
+    });
+    stage.clear();
+    outcome
+}
+
+fn tell(stage: &Stage, seconds: u64) -> io::Result<()> {
+    let start = Instant::now();
+    for second in 1..=seconds {
+        thread::sleep(
+            (start + Duration::from_secs(second)).saturating_duration_since(Instant::now()),
+        );
+        // The line of a second belongs to the phase that it was spent in.
+        let resting = is_rest(second - 1);
+        let told = Told {
+            resting,
+            steps: stage.steps.iter().map(|s| s.load(Relaxed)).collect(),
+            hakmem: figures(),
+        };
+        let mut line = serde_json::to_string(&told)?;
+        line.push('\n');
+        io::stdout().write_all(line.as_bytes())?;
+        if is_rest(second) != resting {
+            stage.set(if resting { Phase::Work } else { Phase::Rest });
+        }
+    }
+    Ok(())
+}
+
+fn is_rest(second: u64) -> bool {
+    second % (WORK + REST) >= WORK
+}

@@ -1,0 +1,114 @@
+//! The figures of one line of a report: `docs/observability.md` says what each means.
+
+use serde::Deserialize;
+use serde::de::Error;
+
+/// The version of the lines that this program reads.
+const SCHEMA: u32 = 1;
+
+/// A process at one moment.
+#[derive(Debug, Deserialize)]
+pub struct Moment {
+    pub event: String,
+    pub pid: u32,
+    pub allocations: u64,
+    pub frees: u64,
+    pub remote_frees: u64,
+    pub in_flight: u64,
+    pub refills: u64,
+    pub large_allocations: u64,
+    pub large_hits: u64,
+    pub whale_allocations: u64,
+    pub whale_hits: u64,
+    pub live_bytes: u64,
+    pub peak_live_bytes: u64,
+    pub reserved_bytes: u64,
+    pub committed_bytes: u64,
+    pub resident_bytes: u64,
+    pub dirty_bytes: u64,
+    pub purged_bytes: u64,
+    pub huge_bytes: u64,
+    pub foreign_frees: u64,
+    pub heaps: u64,
+    pub running_heaps: u64,
+    pub page_slots: u64,
+    pub large_slots: u64,
+    pub kept_slots: u64,
+    pub empty_slots: u64,
+    pub unused_slots: u64,
+    pub slotted_segments: u64,
+    pub whale_segments: u64,
+    pub cached_segments: u64,
+    pub peak_resident_kib: u64,
+    pub cpu_nanos: u64,
+    pub classes: Vec<Class>,
+    pub thread_heaps: Vec<Heap>,
+    pub syscalls: Vec<Syscall>,
+    pub foreign_sites: Vec<Site>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Class {
+    pub size: u64,
+    pub allocations: u64,
+    pub frees: u64,
+    pub remote_frees: u64,
+    pub list_hits: u64,
+    pub takes: u64,
+    pub carves: u64,
+    pub sleeps: u64,
+    pub wakes: u64,
+    pub pages: u64,
+    pub page_bytes: u64,
+    pub live_bytes: u64,
+    pub peak_bytes: u64,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Heap {
+    pub heap: u64,
+    pub running: u64,
+    pub handed: u64,
+    pub takes: u64,
+    pub carves: u64,
+    pub next_pages: u64,
+    pub pages_taken_back: u64,
+    pub retained_pages: u64,
+    pub new_pages: u64,
+    pub merges: u64,
+    pub blocks_received: u64,
+    pub blocks_sent: u64,
+    pub parcels_sent: u64,
+    pub batches_sent: u64,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Syscall {
+    pub name: String,
+    pub calls: u64,
+    pub failures: u64,
+    pub nanos: u64,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Site {
+    pub address: String,
+    pub frees: u64,
+}
+
+/// None: a line that only says that the library was loaded.
+pub fn parse(line: &str) -> Result<Option<Moment>, serde_json::Error> {
+    #[derive(Deserialize)]
+    struct Header {
+        schema: u32,
+        event: String,
+    }
+    let header: Header = serde_json::from_str(line)?;
+    if header.schema != SCHEMA {
+        return Err(Error::custom("another schema"));
+    }
+    if header.event == "load" {
+        return Ok(None);
+    }
+    serde_json::from_str(line).map(Some)
+}

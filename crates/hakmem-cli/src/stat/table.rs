@@ -1,0 +1,288 @@
+//! The tables.
+
+use super::figures::{Class, Heap, Moment, Syscall};
+use crate::summary::{bytes, duration, grouped};
+use std::fmt::Write;
+
+/// Heaps that get a line: those that handed out most.
+const MOST_HEAPS: usize = 16;
+
+/// All tables of one moment.
+pub fn of(m: &Moment) -> String {
+    let mut text = format!("process {} at {}\n\n", m.pid, m.event);
+    text += &grid(&[Left, Left], &totals(m));
+    text += "\nsize classes\n\n";
+    text += &grid(&[Right; 12], &classes(&m.classes));
+    text += "\nthread heaps\n\n";
+    text += &grid(&[Right; 13], &heaps(&m.thread_heaps));
+    text += "\nsystem calls\n\n";
+    text += &grid(&[Left, Right, Right, Right, Right], &syscalls(m));
+    if !m.foreign_sites.is_empty() {
+        text += "\nfrees of pointers that are not hakmem's\n\n";
+        let head = [["code at".to_owned(), "frees".to_owned()]];
+        let rows = m
+            .foreign_sites
+            .iter()
+            .map(|s| [s.address.clone(), grouped(s.frees)]);
+        text += &grid(
+            &[Left, Right],
+            &head.into_iter().chain(rows).collect::<Vec<_>>(),
+        );
+    }
+    text
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Side {
+    Left,
+    Right,
+}
+use Side::{Left, Right};
+
+/// Rows of cells in columns.
+fn grid<R: AsRef<[String]>>(sides: &[Side], rows: &[R]) -> String {
+    let width = |i: usize| {
+        rows.iter()
+            .map(|r| r.as_ref()[i].chars().count())
+            .max()
+            .unwrap_or(0)
+    };
+    let widths: Vec<_> = (0..sides.len()).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for ((cell, side), width) in row.as_ref().iter().zip(sides).zip(&widths) {
+            line += "  ";
+            match side {
+                Left => write!(line, "{cell:<width$}"),
+                Right => write!(line, "{cell:>width$}"),
+            }
+            .expect("writing to a String");
+        }
+        text += line.trim_end();
+        text.push('\n');
+    }
+    text
+}
+
+fn percent(part: u64, whole: u64) -> String {
+    match whole {
+        0 => "-".into(),
+        _ => format!("{:.1} %", part as f64 * 100.0 / whole as f64),
+    }
+}
+
+fn totals(m: &Moment) -> Vec<[String; 2]> {
+    let small: u64 = m.classes.iter().map(|c| c.allocations).sum();
+    let hits: u64 = m.classes.iter().map(|c| c.list_hits).sum();
+    let slots = |n: u64| bytes(n << 16);
+    let mut rows = vec![
+        (
+            "allocations",
+            format!("{}, {} freed", grouped(m.allocations), grouped(m.frees)),
+        ),
+        (
+            "served by a list",
+            format!(
+                "{} of {} up to 64 KiB; {} refills",
+                percent(hits, small),
+                grouped(small),
+                grouped(m.refills)
+            ),
+        ),
+        (
+            "freed by others",
+            format!(
+                "{}, {} on their way",
+                grouped(m.remote_frees),
+                grouped(m.in_flight)
+            ),
+        ),
+        (
+            "large, whales",
+            format!(
+                "{} ({} from a cache), {} ({} from the cache)",
+                grouped(m.large_allocations),
+                percent(m.large_hits, m.large_allocations),
+                grouped(m.whale_allocations),
+                percent(m.whale_hits, m.whale_allocations)
+            ),
+        ),
+        (
+            "live",
+            format!(
+                "{}, at most {}",
+                bytes(m.live_bytes),
+                bytes(m.peak_live_bytes)
+            ),
+        ),
+        (
+            "resident",
+            format!(
+                "{} in the arenas; of the process at most {}",
+                bytes(m.resident_bytes),
+                bytes(m.peak_resident_kib << 10)
+            ),
+        ),
+        (
+            "committed",
+            format!(
+                "{} of {} reserved, {} asked for as huge pages",
+                bytes(m.committed_bytes),
+                bytes(m.reserved_bytes),
+                bytes(m.huge_bytes)
+            ),
+        ),
+        (
+            "free and kept",
+            format!(
+                "{}; given back so far {}",
+                bytes(m.dirty_bytes),
+                bytes(m.purged_bytes)
+            ),
+        ),
+        (
+            "segments",
+            format!(
+                "{} for pages and large blocks, {} of whales, {} in the whale cache",
+                m.slotted_segments, m.whale_segments, m.cached_segments
+            ),
+        ),
+        (
+            "slots of 64 KiB",
+            format!(
+                "pages {}, large {}, kept by heaps {}, free and resident {}, unused {}",
+                slots(m.page_slots),
+                slots(m.large_slots),
+                slots(m.kept_slots),
+                slots(m.empty_slots),
+                slots(m.unused_slots)
+            ),
+        ),
+        ("thread heaps", format!("{} made", grouped(m.heaps))),
+    ];
+    if m.foreign_frees > 0 {
+        rows.push(("foreign frees", grouped(m.foreign_frees)));
+    }
+    if m.running_heaps > 0 {
+        let heaps = grouped(m.running_heaps);
+        rows.push((
+            "not exact",
+            format!("the lists of {heaps} running threads are not known"),
+        ));
+    }
+    rows.into_iter()
+        .map(|(name, value)| [name.to_owned(), value])
+        .collect()
+}
+
+fn head<const N: usize>(names: [&str; N]) -> [String; N] {
+    names.map(str::to_owned)
+}
+
+fn classes(all: &[Class]) -> Vec<[String; 12]> {
+    let mut rows = vec![head([
+        "size",
+        "allocations",
+        "frees",
+        "by others",
+        "list hits",
+        "taken",
+        "carved",
+        "asleep/woken",
+        "pages",
+        "live",
+        "unused",
+        "at peak",
+    ])];
+    rows.extend(all.iter().map(|c| {
+        [
+            c.size.to_string(),
+            grouped(c.allocations),
+            grouped(c.frees),
+            percent(c.remote_frees, c.frees),
+            percent(c.list_hits, c.allocations),
+            grouped(c.takes),
+            grouped(c.carves),
+            format!("{}/{}", c.sleeps, c.wakes),
+            c.pages.to_string(),
+            bytes(c.live_bytes),
+            percent(c.page_bytes.saturating_sub(c.live_bytes), c.page_bytes),
+            bytes(c.peak_bytes),
+        ]
+    }));
+    rows
+}
+
+fn heaps(all: &[Heap]) -> Vec<[String; 13]> {
+    let mut rows = vec![head([
+        "heap",
+        "now",
+        "handed",
+        "taken",
+        "carved",
+        "next page",
+        "taken back",
+        "retained",
+        "new pages",
+        "merges",
+        "received",
+        "sent",
+        "in parcels/batches",
+    ])];
+    let mut busiest: Vec<_> = all.iter().collect();
+    busiest.sort_by_key(|h| std::cmp::Reverse(h.handed));
+    rows.extend(busiest.iter().take(MOST_HEAPS).map(|h| {
+        [
+            h.heap.to_string(),
+            if h.running != 0 { "in use" } else { "idle" }.to_owned(),
+            grouped(h.handed),
+            grouped(h.takes),
+            grouped(h.carves),
+            grouped(h.next_pages),
+            grouped(h.pages_taken_back),
+            grouped(h.retained_pages),
+            grouped(h.new_pages),
+            grouped(h.merges),
+            grouped(h.blocks_received),
+            grouped(h.blocks_sent),
+            format!("{}/{}", grouped(h.parcels_sent), grouped(h.batches_sent)),
+        ]
+    }));
+    rows
+}
+
+fn syscalls(m: &Moment) -> Vec<[String; 5]> {
+    let mut rows = vec![head([
+        "call",
+        "calls",
+        "failed",
+        "time",
+        "of the processor time",
+    ])];
+    rows.extend(
+        m.syscalls
+            .iter()
+            .filter(|c| c.calls > 0)
+            .map(|c: &Syscall| {
+                let time = if c.nanos > 0 {
+                    duration(c.nanos)
+                } else {
+                    "-".into()
+                };
+                let share = if c.nanos > 0 {
+                    percent(c.nanos, m.cpu_nanos)
+                } else {
+                    "-".into()
+                };
+                [
+                    c.name.clone(),
+                    grouped(c.calls),
+                    grouped(c.failures),
+                    time,
+                    share,
+                ]
+            }),
+    );
+    rows
+}

@@ -1,0 +1,112 @@
+//! `hakmem stat` with the library of this workspace.
+
+mod common;
+
+use common::*;
+use std::io::Write;
+use std::process::Stdio;
+
+#[test]
+fn of_a_program() {
+    let mut command = hakmem();
+    command.args(["stat", "--lib"]).arg(&*HAKMEM);
+    command.args([
+        "--",
+        "perl",
+        "-e",
+        "my @a = map { \"x$_\" } 1..100000; print $#a; exit 7",
+    ]);
+    let output = command.output().unwrap();
+    let text = stderr(&output);
+    assert_eq!(
+        (output.status.code(), stdout(&output).as_str()),
+        (Some(7), "99999"),
+        "{text}"
+    );
+    for part in [
+        "size classes",
+        "thread heaps",
+        "system calls",
+        "list hits",
+        "resident",
+        "mmap",
+    ] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    let row = text
+        .lines()
+        .find(|l| l.split_whitespace().next() == Some("16"))
+        .expect("the class of 16 bytes");
+    let allocations: u64 = row
+        .split_whitespace()
+        .nth(1)
+        .unwrap()
+        .replace(',', "")
+        .parse()
+        .unwrap();
+    assert!(allocations >= 100_000, "{row}");
+}
+
+/// The last report of each process, from a file and from standard input.
+#[test]
+fn of_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("report");
+    let mut command = std::process::Command::new("bash");
+    command
+        .args(["-c", "perl -e 1; kill -USR2 $$; exit 0"])
+        .env("LD_PRELOAD", &*HAKMEM);
+    command
+        .env("HAKMEM_STATS", format!("json:{}", file.display()))
+        .env("HAKMEM_STATS_SIGNAL", "USR2");
+    assert!(command.status().unwrap().success());
+    let output = hakmem().arg("stat").arg(&file).output().unwrap();
+    let text = stdout(&output);
+    assert_eq!(
+        (output.status.code(), stderr(&output).as_str()),
+        (Some(0), "")
+    );
+    assert_eq!(
+        text.lines()
+            .filter(|l| l.starts_with("process ") && l.ends_with(" at exit"))
+            .count(),
+        2,
+        "{text}"
+    );
+
+    let mut child = hakmem()
+        .args(["stat", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(&std::fs::read(&file).unwrap())
+        .unwrap();
+    assert_eq!(stdout(&child.wait_with_output().unwrap()), text);
+}
+
+#[test]
+fn what_is_no_report_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("nonsense");
+    let of = |file: &std::path::Path| hakmem().arg("stat").arg(file).output().unwrap();
+    let output = of(&file);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        stderr(&output).contains("cannot read"),
+        "{}",
+        stderr(&output)
+    );
+    std::fs::write(&file, "nonsense\n{\"schema\":99,\"event\":\"exit\"}\n").unwrap();
+    let output = of(&file);
+    assert_eq!(output.status.code(), Some(1));
+    let text = stderr(&output);
+    assert!(
+        text.contains("2 of the lines cannot be read") && text.contains("has no report"),
+        "{text}"
+    );
+}

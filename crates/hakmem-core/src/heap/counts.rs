@@ -1,0 +1,241 @@
+//! What a heap counts, on slow paths only: the fast paths count nothing, so the number of blocks handed out and come back
+//! follows from the lists that change hands.
+//!
+//! ```text
+//! allocations = blocks put on the heap's list − those still there
+//! frees found = blocks put on the list − blocks in being     (a block that is put there again came back before)
+//! blocks in being = carved − those of pages given up
+//! ```
+//!
+//! A class's counters are words of 32 bits, so that they fit into the heap. Now and then, long before they could wrap, half
+//! of their range is moved to wider ones.
+
+use super::Heap;
+use crate::counter::Counter;
+use crate::size_class::CLASSES;
+use crate::sync::{AtomicI64, AtomicU32, Ordering::Relaxed};
+
+/// What is counted for each class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// Blocks put on the heap's list.
+    Handed,
+    /// Lists taken from pages, and from holes in them.
+    Takes,
+    /// Batches of fresh blocks.
+    Carves,
+    /// Pages put to sleep because they were full.
+    Sleeps,
+    /// Pages woken.
+    Wakes,
+    /// Pages claimed from segments.
+    Claims,
+    /// Pages made of empty ones that the heap had retained.
+    Reuses,
+    /// Pages given up empty.
+    Empties,
+    /// Blocks that other threads freed.
+    Received,
+}
+
+/// Number of [`Event`]s.
+pub const EVENTS: usize = 9;
+/// What is moved at a time.
+const HALF: u32 = 1 << 31;
+
+/// Halves that were moved, of all heaps.
+static MOVED: [[AtomicU32; EVENTS]; CLASSES] = [const { [const { AtomicU32::new(0) }; EVENTS] }; CLASSES];
+/// In the child of a fork: what stood when it began to count.
+static BEFORE: [Before; CLASSES] =
+    [const { Before { blocks: AtomicI64::new(0), pages: AtomicI64::new(0), asleep: AtomicI64::new(0) } }; CLASSES];
+
+struct Before {
+    /// Blocks in being less blocks put on lists.
+    blocks: AtomicI64,
+    pages: AtomicI64,
+    asleep: AtomicI64,
+}
+
+/// Counters of one heap.
+pub struct Counts {
+    /// Blocks in being, by class.
+    pub existing: [Counter<i64>; CLASSES],
+    events: [[Counter<u32>; EVENTS]; CLASSES],
+    /// Halves that were moved.
+    moved: [Counter<u32>; EVENTS],
+    /// Refills served by another page of the queue than the first.
+    pub next_pages: Counter<u64>,
+    /// Refills served by blocks of a hole.
+    pub holes_filled: Counter<u64>,
+    /// Pages set aside.
+    pub set_aside: Counter<u64>,
+    /// Pages taken back after they were set aside.
+    pub taken_back: Counter<u64>,
+    /// Times that other threads' frees were merged.
+    pub merges: Counter<u64>,
+    /// Parcels of such frees.
+    pub parcels: Counter<u64>,
+    /// Large blocks handed out.
+    pub large_handed: Counter<u64>,
+    /// Of these, from the heap's cache.
+    pub large_hits: Counter<u64>,
+    /// Large blocks freed by this heap's threads.
+    pub large_returned: Counter<u64>,
+}
+
+impl Counts {
+    /// Adds to a counter.
+    #[inline(always)]
+    pub fn note(&self, class: usize, what: Event, n: u32) {
+        let counter = &self.events[class][what as usize];
+        counter.set(counter.get().wrapping_add(n));
+    }
+
+    /// The counter as it is, for decisions.
+    #[inline(always)]
+    pub fn recent(&self, class: usize, what: Event) -> u32 {
+        self.events[class][what as usize].get()
+    }
+
+    /// Takes `n` from the blocks put on lists: they were put back unused.
+    pub fn unhand(&self, class: usize, n: u32) {
+        let handed = &self.events[class][Event::Handed as usize];
+        if handed.get() < n {
+            MOVED[class][Event::Handed as usize].fetch_sub(1, Relaxed);
+            self.moved[Event::Handed as usize].set(self.moved[Event::Handed as usize].get().wrapping_sub(1));
+            handed.set(handed.get() + HALF);
+        }
+        handed.set(handed.get() - n);
+    }
+
+    /// To be called before any counter of the class can have counted 2³¹ since the last time.
+    pub fn make_room(&self, class: usize) {
+        for (what, counter) in self.events[class].iter().enumerate().filter(|(_, c)| c.get() >= HALF) {
+            counter.set(counter.get() - HALF);
+            MOVED[class][what].fetch_add(1, Relaxed);
+            self.moved[what].set(self.moved[what].get().wrapping_add(1));
+        }
+    }
+
+    /// What the heap has counted, over all classes.
+    pub fn sum(&self, what: Event) -> u64 {
+        let moved = i64::from(self.moved[what as usize].get() as i32) * i64::from(HALF);
+        let events = self.events.iter().map(|of| u64::from(of[what as usize].get())).sum::<u64>();
+        events.wrapping_add_signed(moved)
+    }
+
+    /// Starts anew; `listed` gives the blocks that are in the heap's lists, which are not handed out.
+    pub fn reset(&self, listed: impl Fn(usize) -> u64) {
+        for (class, before) in BEFORE.iter().enumerate() {
+            let now = |what| i64::from(self.recent(class, what));
+            let pages = now(Event::Claims) + now(Event::Reuses) - now(Event::Empties);
+            before.pages.fetch_add(pages, Relaxed);
+            before.asleep.fetch_add(now(Event::Sleeps) - now(Event::Wakes), Relaxed);
+            self.events[class].iter().for_each(|event| event.set(0));
+            let listed = listed(class);
+            self.note(class, Event::Handed, listed as u32);
+            before.blocks.fetch_add(self.existing[class].get() - listed as i64, Relaxed);
+        }
+        self.moved.iter().for_each(|moved| moved.set(0));
+        let rest = [
+            &self.next_pages,
+            &self.holes_filled,
+            &self.set_aside,
+            &self.taken_back,
+            &self.merges,
+            &self.parcels,
+            &self.large_handed,
+            &self.large_hits,
+            &self.large_returned,
+        ];
+        rest.iter().for_each(|counter| counter.set(0));
+    }
+}
+
+/// In the child of a fork, before its heaps count anew. `given_up` are the blocks of a class that `sparse` gave up, ever.
+pub fn reset_all(given_up: impl Fn(usize) -> u64) {
+    for (class, before) in BEFORE.iter().enumerate() {
+        let moved = |what| i64::from(MOVED[class][what as usize].swap(0, Relaxed) as i32) * i64::from(HALF);
+        let pages = moved(Event::Claims) + moved(Event::Reuses) - moved(Event::Empties);
+        before.pages.fetch_add(pages, Relaxed);
+        before.asleep.fetch_add(moved(Event::Sleeps) - moved(Event::Wakes), Relaxed);
+        before.blocks.store(-(given_up(class) as i64), Relaxed);
+        MOVED[class].iter().for_each(|moved| moved.store(0, Relaxed));
+    }
+}
+
+/// What all heaps together have counted of a class.
+pub struct OfClass {
+    /// By event.
+    pub events: [u64; EVENTS],
+    /// Blocks in being, but for those that `sparse` gave up.
+    pub existing: i64,
+    /// Blocks put on lists that had come back before, but for those that `sparse` gave up.
+    pub returned: i64,
+    /// Pages, but for those that `sparse` gave up.
+    pub pages: i64,
+    /// Pages asleep.
+    pub asleep: i64,
+}
+
+/// What `heaps`, which are all there are, have counted of a class.
+#[inline(never)]
+pub fn of_class(heaps: impl Iterator<Item = &'static Heap>, class: usize) -> OfClass {
+    let (mut events, mut existing) = ([0u64; EVENTS], 0);
+    for (what, sum) in events.iter_mut().enumerate() {
+        let moved = i64::from(MOVED[class][what].load(Relaxed) as i32);
+        *sum = sum.wrapping_add_signed(moved * i64::from(HALF));
+    }
+    for heap in heaps {
+        existing += heap.counts.existing[class].get();
+        for (sum, counter) in events.iter_mut().zip(&heap.counts.events[class]) {
+            *sum = sum.wrapping_add(u64::from(counter.get()));
+        }
+    }
+    let of = |what| events[what as usize] as i64;
+    let before = &BEFORE[class];
+    OfClass {
+        existing,
+        returned: of(Event::Handed) - existing + before.blocks.load(Relaxed),
+        pages: of(Event::Claims) + of(Event::Reuses) - of(Event::Empties) + before.pages.load(Relaxed),
+        asleep: of(Event::Sleeps) - of(Event::Wakes) + before.asleep.load(Relaxed),
+        events,
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    extern crate std;
+    use super::*;
+
+    fn zero() -> std::boxed::Box<Counts> {
+        // SAFETY: all zero bytes are counters that stand at zero.
+        unsafe { std::boxed::Box::new(core::mem::zeroed()) }
+    }
+
+    #[test]
+    fn counters_count_beyond_their_width() {
+        let counts = zero();
+        for round in 1..=5u64 {
+            counts.note(3, Event::Takes, HALF - 1);
+            counts.note(3, Event::Takes, 1);
+            counts.note(4, Event::Takes, 7);
+            counts.make_room(3);
+            assert_eq!(counts.sum(Event::Takes), round * u64::from(HALF) + round * 7);
+        }
+        assert_eq!(counts.recent(3, Event::Takes), 0);
+        let all = of_class(core::iter::empty(), 3).events[Event::Takes as usize];
+        assert_eq!(all, 5 * u64::from(HALF), "the process's are moved with them");
+    }
+
+    #[test]
+    fn what_was_put_back_unused_may_have_been_counted_long_ago() {
+        let counts = zero();
+        counts.note(0, Event::Handed, HALF);
+        counts.make_room(0);
+        counts.unhand(0, 5);
+        assert_eq!(counts.sum(Event::Handed), u64::from(HALF) - 5);
+        counts.note(0, Event::Handed, 9);
+        assert_eq!(counts.sum(Event::Handed), u64::from(HALF) + 4);
+    }
+}

@@ -1,0 +1,30 @@
+//! Which classes the memory was in when there was most of it.
+//!
+//! Looked at when the peak of live bytes has grown by a sixteenth since the last time, so seldom.
+
+use crate::heap::counts;
+use crate::size_class::{CLASSES, SIZES};
+use crate::sync::{AtomicU64, Ordering::Relaxed};
+use crate::{sparse, thread};
+
+static SEEN: AtomicU64 = AtomicU64::new(0);
+static BYTES: [AtomicU64; CLASSES] = [const { AtomicU64::new(0) }; CLASSES];
+
+/// The live bytes have reached `peak`, higher than ever. O(heaps × classes), a few times for each doubling of the peak.
+#[cold]
+#[inline(never)]
+pub fn note(peak: u64) {
+    let seen = SEEN.load(Relaxed);
+    if peak < seen + seen / 16 || SEEN.compare_exchange(seen, peak, Relaxed, Relaxed).is_err() {
+        return;
+    }
+    for (class, bytes) in BYTES.iter().enumerate() {
+        let blocks = counts::of_class(thread::all_heaps(), class).existing - sparse::returned(class) as i64;
+        bytes.store(blocks.max(0) as u64 * u64::from(SIZES[class]), Relaxed);
+    }
+}
+
+/// Bytes of blocks of a class then.
+pub fn of(class: usize) -> u64 {
+    BYTES[class].load(Relaxed)
+}

@@ -1,0 +1,78 @@
+use crate::check;
+use hakmem_core::mutant::Mutant;
+use hakmem_core::proto::duty::{Call, Duty};
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicBool, Ordering::*};
+use loom::thread;
+
+struct Place {
+    duty: Duty,
+    work: AtomicBool,
+    /// The worker's, of which there is one at a time.
+    stack: UnsafeCell<usize>,
+}
+
+impl Place {
+    fn begin(&self) -> bool {
+        self.duty.begin(|| {
+            self.duty.alive.store(1, Relaxed);
+            self.stack.with_mut(|s| unsafe { *s += 1 });
+            true
+        })
+    }
+
+    /// The worker's life. The flag is cleared by a store, as the kernel does.
+    fn serve(&self) {
+        loop {
+            self.work.swap(false, Relaxed);
+            self.stack.with_mut(|s| unsafe { *s += 1 });
+            if self.duty.end(|| self.work.load(Relaxed)) {
+                break;
+            }
+        }
+        // It returns.
+        self.stack.with_mut(|s| unsafe { *s += 1 });
+        self.duty.alive.store(0, Release);
+    }
+}
+
+/// Work is made while the worker ends: it sees the work, or who made it sees that there is no worker; and no two use
+/// the one stack.
+#[test]
+fn no_work_is_left_without_a_worker() {
+    check(
+        || {
+            let place = Arc::new(Place {
+                duty: Duty::new(),
+                work: AtomicBool::new(true),
+                stack: UnsafeCell::new(0),
+            });
+            assert!(place.begin());
+            let worker = {
+                let place = place.clone();
+                thread::spawn(move || place.serve())
+            };
+            place.work.store(true, Relaxed);
+            let begun = match place.duty.call() {
+                Call::Running => false,
+                Call::None => {
+                    let begun = place.begin();
+                    if !begun {
+                        place.work.store(false, Relaxed); // Does it itself.
+                    }
+                    begun
+                }
+                Call::Failed => unreachable!("nobody ended it"),
+            };
+            worker.join().unwrap();
+            assert!(begun || !place.work.load(Relaxed), "nobody will do it");
+        },
+        &[
+            Mutant::DutyLooksOnce,
+            Mutant::DutyEndsUnfenced,
+            Mutant::DutyCallsUnfenced,
+            Mutant::DutyForgetsTheLast,
+        ],
+    );
+}

@@ -1,0 +1,56 @@
+use crate::block::{Node, Ptr};
+use crate::check;
+use hakmem_core::mutant::Mutant;
+use hakmem_core::proto::inbox::{Inbox, Link};
+use loom::sync::Arc;
+use loom::thread;
+
+/// Two producers publish chains of parcels, the owner takes meanwhile and at the end: every block arrives once, with
+/// what its freer wrote, those that are in no chain but behind an anchor too.
+#[test]
+fn inbox_delivers_every_block_once() {
+    check(
+        || {
+            let inbox = Arc::new(Inbox::<Node>::new());
+            let producers: Vec<_> = (0..2)
+                .map(|i| {
+                    let inbox = inbox.clone();
+                    let blocks = [0; 3].map(|_| Ptr(Node::leak(0)));
+                    thread::spawn(move || unsafe {
+                        let [a, b, c] = blocks.map(Ptr::get);
+                        for (k, node) in [a, b, c].into_iter().enumerate() {
+                            (*node).data.with_mut(|d| *d = 10 * (i + 1) + k);
+                        }
+                        (*b).newest.with_mut(|p| *p = c);
+                        Node::set_next(a, b);
+                        inbox.push_chain(a, b);
+                    })
+                })
+                .collect();
+            let mut seen = Vec::new();
+            let mut drain = |mut node: *mut Node| {
+                while !node.is_null() {
+                    let (next, newest) = unsafe { (Node::next(node), (*node).newest.with(|p| *p)) };
+                    for block in [node, newest] {
+                        if !block.is_null() {
+                            seen.push(unsafe { (*block).data.with(|d| *d) });
+                        }
+                    }
+                    node = next;
+                }
+            };
+            drain(inbox.take());
+            for p in producers {
+                p.join().unwrap();
+            }
+            drain(inbox.take());
+            seen.sort_unstable();
+            assert_eq!(seen, [10, 11, 12, 20, 21, 22]);
+        },
+        &[
+            Mutant::InboxPublishesRelaxed,
+            Mutant::InboxTakesRelaxed,
+            Mutant::InboxKeepsWhatItGives,
+        ],
+    );
+}

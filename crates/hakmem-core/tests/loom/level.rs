@@ -1,0 +1,59 @@
+use crate::check;
+use hakmem_core::mutant::Mutant;
+use hakmem_core::proto::level::Level;
+use hakmem_core::proto::slots::{SLOTS, Slots};
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use loom::thread;
+
+struct Segment {
+    slots: Slots,
+    level: Level,
+    listed: AtomicBool,
+}
+
+impl Segment {
+    fn relist(&self) {
+        self.level.settle(
+            || u8::from(self.slots.free_now() != 0),
+            |_| {
+                self.listed.fetch_or(true, SeqCst);
+            },
+            |_| {
+                self.listed.fetch_and(false, SeqCst);
+            },
+        );
+    }
+}
+
+/// A segment is listed once everybody who changed its slots is through: one thread takes the last slot, another lets
+/// one go.
+#[test]
+fn a_segment_with_room_ends_up_listed() {
+    check(
+        || {
+            let segment = Arc::new(Segment {
+                slots: Slots::new(),
+                level: Level::new(),
+                listed: AtomicBool::new(false),
+            });
+            segment.slots.claim(SLOTS - 1).unwrap();
+            segment.relist();
+            let other = {
+                let segment = segment.clone();
+                thread::spawn(move || {
+                    segment.slots.claim_exact(1 << (SLOTS - 1)).unwrap();
+                    segment.relist();
+                })
+            };
+            unsafe { segment.slots.release(1, true) };
+            segment.relist();
+            other.join().unwrap();
+            assert!(
+                segment.listed.fetch_or(false, SeqCst),
+                "a slot is free and nobody would find it"
+            );
+        },
+        &[Mutant::LevelLooksOnce],
+    );
+}

@@ -1,0 +1,41 @@
+//! Models of the protocols between threads, driven through every interleaving that loom knows, weak ones included.
+//!
+//! Run with `ci/loom`. Each model is run as the code is, and then once for each mistake that it is there to find
+//! (`hakmem_core::mutant`): it must fail.
+#![cfg(loom)]
+#![allow(
+    clippy::undocumented_unsafe_blocks,
+    reason = "loom's cells check at run time what a comment would claim"
+)]
+
+mod block;
+mod duty;
+mod handover;
+mod inbox;
+mod level;
+mod lock;
+mod page;
+mod pool;
+mod slots;
+mod tenure;
+
+use hakmem_core::mutant::{self, Mutant};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Checks a model; then, with each of `mistakes` made, that it fails.
+///
+/// Twice, as loom sees more stale values where loads are loads, and more schedules where they are swings.
+fn check(model: fn(), mistakes: &[Mutant]) {
+    let run = || {
+        for swings in [true, false] {
+            mutant::make_loads_swings(swings);
+            loom::model(model);
+        }
+    };
+    run();
+    for &mistake in mistakes {
+        mutant::make(mistake);
+        let found = catch_unwind(AssertUnwindSafe(run)).is_err();
+        assert!(found, "the model does not find {mistake:?}");
+    }
+}

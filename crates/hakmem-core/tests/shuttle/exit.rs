@@ -1,0 +1,81 @@
+use crate::{Shared, check, layout};
+use hakmem_core::model;
+use hakmem_core::mutant::Mutant;
+use shuttle::thread;
+
+/// A thread ends while others free its blocks, and another that begins adopts its heap: every block comes back, and
+/// nobody gets one that is somebody's.
+#[test]
+fn a_thread_ends_while_its_blocks_are_freed() {
+    check(
+        "exit::a_thread_ends_while_its_blocks_are_freed",
+        3000,
+        || {
+            let shared = Shared::new();
+            let threads: Vec<_> = (0..3)
+                .map(|salt| {
+                    thread::spawn(move || {
+                        let mut oracle = shared.oracle(salt);
+                        for _ in 0..4 {
+                            shared.leave(oracle.alloc(layout(8192)));
+                            let own = oracle.alloc(layout(8192));
+                            if let Some(block) = shared.take() {
+                                oracle.dealloc(block);
+                            }
+                            oracle.dealloc(own);
+                        }
+                    })
+                })
+                .collect();
+            for thread in threads {
+                thread.join().unwrap();
+            }
+            shared.end();
+        },
+        &[Mutant::InboxKeepsWhatItGives, Mutant::HeapEndsUnsent],
+    );
+}
+
+/// Mail of an idle heap is merged while a thread that begins adopts it: one after the other.
+#[test]
+fn a_heap_is_adopted_while_its_mail_is_merged() {
+    check(
+        "exit::a_heap_is_adopted_while_its_mail_is_merged",
+        3000,
+        || {
+            let shared = Shared::new();
+            // Ends with blocks out.
+            let first = thread::spawn(move || {
+                let mut oracle = shared.oracle(0);
+                for _ in 0..6 {
+                    shared.leave(oracle.alloc(layout(8192)));
+                }
+            });
+            first.join().unwrap();
+            // Has a heap of its own, and sends some of them when it ends.
+            let frees = thread::spawn(move || {
+                let mut oracle = shared.oracle(1);
+                for _ in 0..3 {
+                    let block = shared.take().expect("they were left");
+                    oracle.dealloc(block);
+                }
+            });
+            let adopts = |salt| {
+                thread::spawn(move || {
+                    let mut oracle = shared.oracle(salt);
+                    let mut own: Vec<_> = (0..3).map(|_| oracle.alloc(layout(8192))).collect();
+                    own.drain(..).for_each(|block| oracle.dealloc(block));
+                })
+            };
+            let adopters = [adopts(2), adopts(3)];
+            model::trim();
+            model::trim();
+            frees.join().unwrap();
+            for adopter in adopters {
+                adopter.join().unwrap();
+            }
+            shared.end();
+        },
+        &[Mutant::TenureTidiesLive],
+    );
+}

@@ -1,0 +1,48 @@
+use crate::{Shared, check, layout};
+use hakmem_core::model;
+use hakmem_core::mutant::Mutant;
+use shuttle::thread;
+
+/// Large blocks and pages come and go while free memory is given back: nothing that is in use is cleared, and what is
+/// said to be zero is.
+#[test]
+fn memory_is_given_back_while_it_is_used_again() {
+    check(
+        "purge::memory_is_given_back_while_it_is_used_again",
+        150,
+        || {
+            let shared = Shared::new();
+            let threads: Vec<_> = (0..2)
+                .map(|salt| {
+                    thread::spawn(move || {
+                        let mut oracle = shared.oracle(salt);
+                        for i in 0..3 {
+                            // More than a heap's cache holds.
+                            let large = oracle.alloc_zeroed(layout(600 << 10));
+                            let other = oracle.alloc_zeroed(layout(500 << 10));
+                            let page = oracle.alloc_zeroed(layout(8192));
+                            oracle.dealloc(large);
+                            oracle.dealloc(other);
+                            if i == 1 {
+                                shared.leave(page)
+                            } else {
+                                oracle.dealloc(page)
+                            }
+                        }
+                    })
+                })
+                .collect();
+            let purger = thread::spawn(|| {
+                for _ in 0..4 {
+                    model::trim();
+                }
+            });
+            for thread in threads {
+                thread.join().unwrap();
+            }
+            purger.join().unwrap();
+            shared.end();
+        },
+        &[Mutant::SlotsPurgeWithoutOwning, Mutant::SlotsStayEmpty],
+    );
+}

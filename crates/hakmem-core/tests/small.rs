@@ -1,0 +1,105 @@
+//! Every path once, with little memory: what an interpreter can run (`ci/miri`).
+#![cfg(not(any(loom, shuttle)))]
+
+mod oracle;
+
+use oracle::{Block, C, Door, Oracle, Ranges, Rust};
+use std::alloc::Layout;
+use std::sync::mpsc;
+use std::thread;
+
+fn layout(size: usize, align: usize) -> Layout {
+    Layout::from_size_align(size, align).unwrap()
+}
+
+/// Blocks of all kinds: small, medium, large, whales, aligned, zeroed.
+fn some(oracle: &mut Oracle<'_, impl Door>) -> Vec<Block> {
+    let mut blocks: Vec<_> = [1, 8, 24, 100, 1000, 5000, 66_000]
+        .map(|size| oracle.alloc(layout(size, 8)))
+        .into();
+    blocks.extend([1, 100, 3000].map(|size| oracle.alloc_zeroed(layout(size, 16))));
+    blocks.push(oracle.alloc(layout(10, 4096)));
+    blocks
+}
+
+fn alone<D: Door>(door: D) {
+    let ranges = Ranges::default();
+    let mut oracle = Oracle::new(door, &ranges, 1);
+    let mut blocks = some(&mut oracle);
+    for size in [30, 6000, 66_000, 50] {
+        let block = blocks.pop().unwrap();
+        blocks.insert(0, oracle.realloc(block, size));
+    }
+    blocks.drain(..).for_each(|block| oracle.dealloc(block));
+    // A page that fills, sleeps, wakes, and becomes empty.
+    blocks.extend((0..20).map(|_| oracle.alloc(layout(4100, 8))));
+    while !blocks.is_empty() {
+        let block = blocks.swap_remove(blocks.len() / 2);
+        oracle.dealloc(block);
+    }
+    ranges.assert_empty();
+}
+
+#[test]
+fn one_thread() {
+    alone(Rust);
+    // Takes the interpreter minutes more, and differs in the door alone.
+    if !cfg!(miri) {
+        alone(C);
+    }
+}
+
+/// Blocks freed by other threads, by ones that end, and by ones that come after their owner.
+#[test]
+fn several_threads() {
+    // The first allocation of the process, before there are threads (`arena` rule 1).
+    let ranges = Ranges::default();
+    let mut oracle = Oracle::new(Rust, &ranges, 1);
+    let first = oracle.alloc(layout(8, 8));
+    oracle.dealloc(first);
+    let (to, from) = mpsc::channel::<Block>();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut oracle = Oracle::new(Rust, &ranges, 2);
+            for block in from {
+                oracle.dealloc(block);
+            }
+        });
+        for salt in 3..6 {
+            let (to, ranges) = (to.clone(), &ranges);
+            scope.spawn(move || {
+                let mut oracle = Oracle::new(Rust, ranges, salt);
+                for i in 0..8 {
+                    to.send(oracle.alloc(layout(200, 8))).unwrap();
+                    to.send(oracle.alloc(layout(16 + i, 8))).unwrap();
+                }
+            });
+        }
+        drop(to);
+    });
+    hakmem_core::c::trim();
+    ranges.assert_empty();
+}
+
+/// A whale grows, is moved, shrinks and is given back. Only its ends are written: an interpreter is slow.
+#[test]
+fn a_whale() {
+    use hakmem_core::c;
+    // SAFETY: blocks are live, of that size, and this test's.
+    unsafe {
+        let block = c::malloc(2 << 20);
+        let behind = c::malloc(2 << 20);
+        block.write(1);
+        block.add((2 << 20) - 1).write(2);
+        let grown = c::realloc(block, 3 << 20);
+        assert_eq!((grown.read(), grown.add((2 << 20) - 1).read()), (1, 2));
+        let shrunk = c::realloc(grown, 2 << 20);
+        assert_eq!((shrunk.read(), shrunk.add((2 << 20) - 1).read()), (1, 2));
+        c::free(shrunk);
+        c::free(behind);
+        c::trim();
+        let fresh = c::zeroed(2 << 20);
+        assert_eq!((fresh.read(), fresh.add((2 << 20) - 1).read()), (0, 0));
+        c::free(fresh);
+    }
+}
