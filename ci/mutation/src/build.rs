@@ -1,0 +1,111 @@
+//! Builds a copy of the core with mutants in it.
+
+use crate::list::Mutant;
+use crate::weave::{self, weave};
+use serde_json::Value;
+use std::collections::{BTreeMap, HashSet};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::{fs, io};
+
+/// Test programs by the name of what they test: `hakmem_core` has the unit tests.
+pub type Programs = BTreeMap<String, PathBuf>;
+
+/// A copy of the sources, whose originals are in the current folder.
+#[derive(Clone)]
+pub struct Copy {
+    pub to: PathBuf,
+    /// Test programs that are built, besides the unit tests.
+    pub tests: Vec<String>,
+}
+
+/// A build with all mutants that can be switched on.
+pub struct Woven {
+    pub numbers: HashSet<usize>,
+    /// The compiler does not take them.
+    pub refused: HashSet<usize>,
+    pub programs: Programs,
+}
+
+/// Weaves `mutants` in, without those that the compiler complains about, until it does not.
+pub fn all(copy: &Copy, mutants: &BTreeMap<usize, Mutant>) -> io::Result<Woven> {
+    let mut refused = HashSet::new();
+    loop {
+        let numbers = copy.write(mutants, &refused)?;
+        let errors = match copy.compile()? {
+            Ok(programs) => return Ok(Woven { numbers, refused, programs }),
+            Err(errors) => errors,
+        };
+        let before = refused.len();
+        refused.extend(errors.iter().flat_map(|error| copy.mutants_at(error)));
+        eprintln!("{} do not compile", refused.len());
+        if refused.len() == before {
+            let text: Vec<_> = errors.iter().filter_map(|e| e["rendered"].as_str()).collect();
+            return Err(io::Error::other(text.join("\n")));
+        }
+    }
+}
+
+/// Builds one mutant, as it is. None: the compiler does not take it.
+pub fn alone(copy: &Copy, mutant: &Mutant) -> io::Result<Option<Programs>> {
+    let woven = copy.to.join(&mutant.file);
+    let before = fs::read_to_string(&woven)?;
+    let original = fs::read_to_string(&mutant.file)?;
+    fs::write(&woven, weave::plainly(&original, mutant))?;
+    let compiled = copy.compile();
+    fs::write(&woven, before)?;
+    Ok(compiled?.ok())
+}
+
+impl Copy {
+    /// Writes the sources with all but `left_out`. Returns the numbers of those that are in them.
+    fn write(&self, mutants: &BTreeMap<usize, Mutant>, left_out: &HashSet<usize>) -> io::Result<HashSet<usize>> {
+        let mut files: BTreeMap<&str, BTreeMap<usize, &Mutant>> = BTreeMap::new();
+        for (&number, mutant) in mutants {
+            let file = files.entry(&mutant.file).or_default();
+            if !left_out.contains(&number) {
+                file.insert(number, mutant);
+            }
+        }
+        let mut all = HashSet::new();
+        for (file, mutants) in files {
+            let text = fs::read_to_string(file)?;
+            let woven = weave(&text, &mutants).map_err(|e| io::Error::other(format!("{file}: {e}")))?;
+            all.extend(woven.numbers);
+            fs::write(self.to.join(file), woven.text)?;
+        }
+        let lib = "crates/hakmem-core/src/lib.rs";
+        fs::write(self.to.join(lib), fs::read_to_string(lib)? + "\nmod woven;\n")?;
+        fs::write(self.to.join("crates/hakmem-core/src/woven.rs"), include_str!("woven.rs.in"))?;
+        Ok(all)
+    }
+
+    /// The test programs, or what the compiler says is wrong.
+    fn compile(&self) -> io::Result<Result<Programs, Vec<Value>>> {
+        let mut cargo = Command::new("cargo");
+        cargo.args(["test", "-p", "hakmem-core", "--no-run", "--message-format=json", "--lib"]);
+        cargo.args(self.tests.iter().flat_map(|t| ["--test", t]));
+        cargo.env("CARGO_PROFILE_TEST_DEBUG", "0").env("CARGO_INCREMENTAL", "0").env("RUSTFLAGS", "-Awarnings");
+        cargo.current_dir(&self.to).stdout(Stdio::piped()).stderr(Stdio::null());
+        let output = cargo.output()?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let messages: Vec<Value> = text.lines().filter_map(|l| serde_json::from_str(l).ok()).collect();
+        let with = |reason: &'static str| messages.iter().filter(move |m| m["reason"] == reason);
+        if !output.status.success() {
+            let all = with("compiler-message").map(|m| &m["message"]);
+            return Ok(Err(all.filter(|m| m["level"] == "error").cloned().collect()));
+        }
+        let program = |m: &Value| Some((m["target"]["name"].as_str()?.to_owned(), m["executable"].as_str()?.into()));
+        Ok(Ok(with("compiler-artifact").filter(|m| m["profile"]["test"] == true).filter_map(program).collect()))
+    }
+
+    /// The mutants that an error of the compiler points at.
+    fn mutants_at(&self, error: &Value) -> Vec<usize> {
+        let spans = error["spans"].as_array().into_iter().flatten();
+        let place = |span: &Value| {
+            let text = fs::read_to_string(self.to.join(span["file_name"].as_str()?)).ok()?;
+            weave::mutant_at(&text, span["byte_start"].as_u64()? as usize)
+        };
+        spans.filter_map(place).collect()
+    }
+}
