@@ -33,4 +33,9 @@ impl Args {
         }
         Ok(args)
     }
+
+    /// Where a module stands in the order of the command line. None: it is not wanted.
+    pub fn place_of(&self, module: &str) -> Option<usize> {
+        if self.modules.is_empty() { Some(0) } else { self.modules.iter().position(|m| module.starts_with(m)) }
+    }
 }

@@ -11,13 +11,16 @@ use std::{fs, io};
 /// Test programs by the name of what they test: `hakmem_core` has the unit tests.
 pub type Programs = BTreeMap<String, PathBuf>;
 
-/// A copy of the sources, whose originals are in the current folder.
-#[derive(Clone)]
+/// A copy of the sources, and what they were at first.
 pub struct Copy {
-    pub to: PathBuf,
+    folder: PathBuf,
+    /// The files that are changed.
+    originals: BTreeMap<String, String>,
     /// Test programs that are built, besides the unit tests.
-    pub tests: Vec<String>,
+    tests: Vec<String>,
 }
+
+const LIB: &str = "crates/hakmem-core/src/lib.rs";
 
 /// A build with all mutants that can be switched on.
 pub struct Woven {
@@ -32,7 +35,7 @@ pub fn all(copy: &Copy, mutants: &BTreeMap<usize, Mutant>) -> io::Result<Woven> 
     let mut refused = HashSet::new();
     loop {
         let numbers = copy.write(mutants, &refused)?;
-        let errors = match copy.compile()? {
+        let errors = match copy.compile(&copy.tests)? {
             Ok(programs) => return Ok(Woven { numbers, refused, programs }),
             Err(errors) => errors,
         };
@@ -46,18 +49,28 @@ pub fn all(copy: &Copy, mutants: &BTreeMap<usize, Mutant>) -> io::Result<Woven> 
     }
 }
 
-/// Builds one mutant, as it is. None: the compiler does not take it.
-pub fn alone(copy: &Copy, mutant: &Mutant) -> io::Result<Option<Programs>> {
-    let woven = copy.to.join(&mutant.file);
+/// Builds one mutant, as it is, and of the tests the unit tests, or all. None: the compiler does not take it.
+pub fn alone(copy: &Copy, mutant: &Mutant, all_tests: bool) -> io::Result<Option<Programs>> {
+    let woven = copy.folder.join(&mutant.file);
     let before = fs::read_to_string(&woven)?;
-    let original = fs::read_to_string(&mutant.file)?;
-    fs::write(&woven, weave::plainly(&original, mutant))?;
-    let compiled = copy.compile();
+    fs::write(&woven, weave::plainly(&copy.originals[&mutant.file], mutant))?;
+    let compiled = copy.compile(if all_tests { &copy.tests } else { &[] });
     fs::write(&woven, before)?;
     Ok(compiled?.ok())
 }
 
 impl Copy {
+    /// `folder` has the sources that the mutants are of.
+    pub fn new(folder: PathBuf, mutants: &BTreeMap<usize, Mutant>, tests: Vec<String>) -> io::Result<Self> {
+        let mut originals = BTreeMap::new();
+        for file in mutants.values().map(|m| m.file.as_str()).chain([LIB]) {
+            if !originals.contains_key(file) {
+                originals.insert(file.to_owned(), fs::read_to_string(folder.join(file))?);
+            }
+        }
+        Ok(Self { folder, originals, tests })
+    }
+
     /// Writes the sources with all but `left_out`. Returns the numbers of those that are in them.
     fn write(&self, mutants: &BTreeMap<usize, Mutant>, left_out: &HashSet<usize>) -> io::Result<HashSet<usize>> {
         let mut files: BTreeMap<&str, BTreeMap<usize, &Mutant>> = BTreeMap::new();
@@ -69,24 +82,22 @@ impl Copy {
         }
         let mut all = HashSet::new();
         for (file, mutants) in files {
-            let text = fs::read_to_string(file)?;
-            let woven = weave(&text, &mutants).map_err(|e| io::Error::other(format!("{file}: {e}")))?;
+            let woven = weave(&self.originals[file], &mutants).map_err(|e| io::Error::other(format!("{file}: {e}")))?;
             all.extend(woven.numbers);
-            fs::write(self.to.join(file), woven.text)?;
+            fs::write(self.folder.join(file), woven.text)?;
         }
-        let lib = "crates/hakmem-core/src/lib.rs";
-        fs::write(self.to.join(lib), fs::read_to_string(lib)? + "\nmod woven;\n")?;
-        fs::write(self.to.join("crates/hakmem-core/src/woven.rs"), include_str!("woven.rs.in"))?;
+        fs::write(self.folder.join(LIB), format!("{}\nmod woven;\n", self.originals[LIB]))?;
+        fs::write(self.folder.join("crates/hakmem-core/src/woven.rs"), include_str!("woven.rs.in"))?;
         Ok(all)
     }
 
     /// The test programs, or what the compiler says is wrong.
-    fn compile(&self) -> io::Result<Result<Programs, Vec<Value>>> {
+    fn compile(&self, tests: &[String]) -> io::Result<Result<Programs, Vec<Value>>> {
         let mut cargo = Command::new("cargo");
         cargo.args(["test", "-p", "hakmem-core", "--no-run", "--message-format=json", "--lib"]);
-        cargo.args(self.tests.iter().flat_map(|t| ["--test", t]));
+        cargo.args(tests.iter().flat_map(|t| ["--test", t]));
         cargo.env("CARGO_PROFILE_TEST_DEBUG", "0").env("CARGO_INCREMENTAL", "0").env("RUSTFLAGS", "-Awarnings");
-        cargo.current_dir(&self.to).stdout(Stdio::piped()).stderr(Stdio::null());
+        cargo.current_dir(&self.folder).stdout(Stdio::piped()).stderr(Stdio::null());
         let output = cargo.output()?;
         let text = String::from_utf8_lossy(&output.stdout);
         let messages: Vec<Value> = text.lines().filter_map(|l| serde_json::from_str(l).ok()).collect();
@@ -99,13 +110,14 @@ impl Copy {
         Ok(Ok(with("compiler-artifact").filter(|m| m["profile"]["test"] == true).filter_map(program).collect()))
     }
 
-    /// The mutants that an error of the compiler points at.
+    /// The mutants that an error of the compiler is about, or at least mentions.
     fn mutants_at(&self, error: &Value) -> Vec<usize> {
-        let spans = error["spans"].as_array().into_iter().flatten();
-        let place = |span: &Value| {
-            let text = fs::read_to_string(self.to.join(span["file_name"].as_str()?)).ok()?;
+        let place = |span: &&Value| {
+            let text = fs::read_to_string(self.folder.join(span["file_name"].as_str()?)).ok()?;
             weave::mutant_at(&text, span["byte_start"].as_u64()? as usize)
         };
-        spans.filter_map(place).collect()
+        let spans = || error["spans"].as_array().into_iter().flatten();
+        let about: Vec<_> = spans().filter(|s| s["is_primary"] == true).filter_map(|s| place(&s)).collect();
+        if about.is_empty() { spans().filter_map(|s| place(&s)).collect() } else { about }
     }
 }

@@ -33,16 +33,20 @@ fn main() -> io::Result<()> {
 }
 
 fn try_all(args: &Args, mutants: &BTreeMap<usize, Mutant>, results: &mut Results) -> io::Result<()> {
-    let wanted: Vec<_> = mutants
+    let mut wanted: Vec<_> = mutants
         .iter()
-        .filter(|(_, m)| args.modules.is_empty() || args.modules.iter().any(|module| m.module().starts_with(module)))
-        .filter(|(_, m)| !args.missed || !results.of(m).is_some_and(Outcome::is_settled))
+        .filter_map(|(&number, m)| Some((args.place_of(m.module())?, number, m)))
+        .filter(|(.., m)| !args.missed || !results.of(m).is_some_and(Outcome::is_settled))
         .collect();
-    let copy = Copy { to: args.work.join("copy"), tests: args.tests.clone() };
+    let copy = Copy::new(args.work.join("copy"), mutants, args.tests.clone())?;
     let woven = build::all(&copy, mutants)?;
     eprintln!("{} mutants, {} woven, {} do not compile", mutants.len(), woven.numbers.len(), woven.refused.len());
+    // Those that need a build of their own come last.
+    wanted.sort_by_key(|(place, number, _)| {
+        (!woven.numbers.contains(number) && !woven.refused.contains(number), *place, *number)
+    });
     let mut trials = Trials::measure(woven.programs)?;
-    for (i, &(number, mutant)) in wanted.iter().enumerate() {
+    for (i, (_, number, mutant)) in wanted.iter().enumerate() {
         let outcome = if woven.refused.contains(number) {
             Outcome::Refused
         } else if woven.numbers.contains(number) {
@@ -58,9 +62,8 @@ fn try_all(args: &Args, mutants: &BTreeMap<usize, Mutant>, results: &mut Results
 
 /// Tries a mutant in a build of its own. The unit tests are enough for most.
 fn of_one_alone(copy: &Copy, mutant: &Mutant, trials: &mut Trials) -> io::Result<Outcome> {
-    let few = Copy { to: copy.to.clone(), tests: vec![] };
-    for copy in [&few, copy] {
-        let Some(programs) = build::alone(copy, mutant)? else { return Ok(Outcome::Refused) };
+    for all_tests in [false, true] {
+        let Some(programs) = build::alone(copy, mutant, all_tests)? else { return Ok(Outcome::Refused) };
         let outcome = trials.of_built(&programs)?;
         if !outcome.is_missed() {
             return Ok(outcome);

@@ -19,7 +19,7 @@ pub enum Outcome {
 /// Writable memory that a test may have; what is only reserved does not count.
 const MOST_MEMORY: u64 = 3 << 30;
 /// Nobody of a test may sleep for longer with nobody running.
-const LONGEST_SLEEP: Duration = Duration::from_secs(3);
+const LONGEST_SLEEP: Duration = Duration::from_secs(2);
 
 /// The names of a program's tests.
 pub fn names(program: &Path) -> io::Result<Vec<String>> {

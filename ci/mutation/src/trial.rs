@@ -78,7 +78,7 @@ impl Trials {
         which.sort_by(|&a, &b| self.tests[b].worth().total_cmp(&self.tests[a].worth()));
         for i in which {
             let test = &mut self.tests[i];
-            let most_seconds = test.seconds * 10.0 + 3.0;
+            let most_seconds = test.seconds * 10.0 + 1.0;
             let (outcome, _) = run(&programs[&test.program], &test.name, number, most_seconds, None)?;
             test.tried += 1;
             test.caught += u32::from(outcome != run::Outcome::Passed);

@@ -177,8 +177,10 @@ impl<'ast> Visit<'ast> for Finder<'_> {
             Some((_, guard)) => self.places.range(guard.span()).start,
             None => before,
         };
-        for named in [all.clone(), arm] {
-            self.note("MatchArm", named, at..at, Form::Arm { has_guard });
+        // Named with its comma or without.
+        self.note("MatchArm", arm.clone(), at..at, Form::Arm { has_guard });
+        if all != arm {
+            self.note("MatchArm", all, at..at, Form::Arm { has_guard });
         }
         if let Some((_, guard)) = &a.guard {
             let guard = self.places.range(guard.span());

@@ -21,6 +21,8 @@
 //! 5. Addresses become pointers in `os::at` and nowhere else in the crate.
 
 mod space;
+#[cfg(test)]
+mod tests;
 
 use crate::os;
 pub use crate::os::at;
