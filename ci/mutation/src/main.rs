@@ -41,21 +41,31 @@ fn try_all(args: &Args, mutants: &BTreeMap<usize, Mutant>, results: &mut Results
     let copy = Copy::new(args.work.join("copy"), mutants, args.tests.clone())?;
     let woven = build::all(&copy, mutants)?;
     eprintln!("{} mutants, {} woven, {} do not compile", mutants.len(), woven.numbers.len(), woven.refused.len());
-    // Those that need a build of their own come last.
-    wanted.sort_by_key(|(place, number, _)| {
-        (!woven.numbers.contains(number) && !woven.refused.contains(number), *place, *number)
-    });
+    wanted.sort_by_key(|(place, number, _)| (*place, *number));
     let mut trials = Trials::measure(woven.programs)?;
-    for (i, (_, number, mutant)) in wanted.iter().enumerate() {
-        let outcome = if woven.refused.contains(number) {
-            Outcome::Refused
-        } else if woven.numbers.contains(number) {
-            trials.of_woven(*number)?
+    let (mut slow, mut constant) = (Vec::new(), Vec::new());
+    let mut note = |left: usize, mutant: &Mutant, outcome| {
+        eprintln!("{left:4} left: {outcome}: {}", mutant.name);
+        results.note(mutant, outcome)
+    };
+    for (i, &(_, number, mutant)) in wanted.iter().enumerate() {
+        if woven.numbers.contains(&number) {
+            let outcome = trials.of_woven(number, true)?;
+            if outcome == Outcome::Missed {
+                slow.push((number, mutant));
+            }
+            note(wanted.len() - i, mutant, outcome)?;
+        } else if woven.refused.contains(&number) {
+            note(wanted.len() - i, mutant, Outcome::Refused)?;
         } else {
-            of_one_alone(&copy, mutant, &mut trials)?
-        };
-        eprintln!("{:4} of {}: {outcome}: {}", i + 1, wanted.len(), mutant.name);
-        results.note(mutant, outcome)?;
+            constant.push(mutant);
+        }
+    }
+    for (i, &(number, mutant)) in slow.iter().enumerate() {
+        note(slow.len() - i, mutant, trials.of_woven(number, false)?)?;
+    }
+    for (i, mutant) in constant.iter().enumerate() {
+        note(constant.len() - i, mutant, of_one_alone(&copy, mutant, &mut trials)?)?;
     }
     Ok(())
 }

@@ -31,6 +31,9 @@ impl Test {
     }
 }
 
+/// Processor seconds: most tests take less, and catch most.
+const QUICK: f64 = 0.1;
+
 pub struct Trials {
     tests: Vec<Test>,
     woven: Programs,
@@ -58,12 +61,13 @@ impl Trials {
         Ok(Self { tests, woven })
     }
 
-    /// Tries a woven mutant.
-    pub fn of_woven(&mut self, number: usize) -> io::Result<Outcome> {
-        let reaching: Vec<_> = (0..self.tests.len()).filter(|&i| self.tests[i].reaches(number)).collect();
+    /// Tries a woven mutant by the tests that are quick or by the others.
+    pub fn of_woven(&mut self, number: usize, quick: bool) -> io::Result<Outcome> {
+        let mut reaching: Vec<_> = (0..self.tests.len()).filter(|&i| self.tests[i].reaches(number)).collect();
         if reaching.is_empty() {
             return Ok(Outcome::Unreached);
         }
+        reaching.retain(|&i| (self.tests[i].seconds < QUICK) == quick);
         let woven = self.woven.clone();
         self.first_that_fails(reaching, &woven, number)
     }

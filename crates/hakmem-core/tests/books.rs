@@ -329,3 +329,25 @@ fn all_but_the_live_pieces_is_given_back() {
         assert_eq!(stats::process().dirty_bytes, 0, "{size}");
     }
 }
+
+/// Into pages that are full, and so in no list until enough has come back.
+#[test]
+fn frees_of_full_pages_are_counted_at_once() {
+    let _turn = turn();
+    for size in [64, 1024, 5000, 12 * KIB] {
+        let ranges = Ranges::default();
+        let mut oracle = Oracle::new(Rust, &ranges, 6);
+        let page = if size <= 8 * KIB { 64 * KIB } else { 512 * KIB };
+        let blocks: Vec<_> = (0..3 * page / size)
+            .map(|_| oracle.alloc(layout(size)))
+            .collect();
+        let before = stats::process();
+        for (freed, block) in (1..).zip(blocks) {
+            oracle.dealloc(block);
+            let now = stats::process();
+            assert_eq!(now.frees - before.frees, freed, "{size}");
+            assert_eq!(now.allocations, before.allocations, "{size}");
+        }
+        c::trim();
+    }
+}
