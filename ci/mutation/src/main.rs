@@ -35,6 +35,7 @@ fn main() -> io::Result<()> {
 fn try_all(args: &Args, mutants: &BTreeMap<usize, Mutant>, results: &mut Results) -> io::Result<()> {
     let mut wanted: Vec<_> = mutants
         .iter()
+        .filter(|(number, _)| number.is_multiple_of(args.every))
         .filter_map(|(&number, m)| Some((args.place_of(m.module())?, number, m)))
         .filter(|(.., m)| !args.missed || !results.of(m).is_some_and(Outcome::is_settled))
         .collect();

@@ -351,3 +351,40 @@ fn frees_of_full_pages_are_counted_at_once() {
         c::trim();
     }
 }
+
+/// Large blocks of all lengths replaced at random: what is free in used segments is found, and the fullest are used first.
+#[test]
+fn large_blocks_that_are_replaced_take_little_more_than_they_are() {
+    let _turn = turn();
+    let mut seed = 1u64;
+    let mut below = |bound: usize| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        (seed >> 20) as usize % bound
+    };
+    // SAFETY: blocks of this allocator, each freed once.
+    unsafe {
+        let mut live = 0;
+        let mut blocks: Vec<(*mut u8, usize)> = Vec::new();
+        for round in 0..6000 {
+            let n = 65 * KIB + below(MIB - 65 * KIB);
+            let p = c::malloc(n);
+            live += n.next_multiple_of(64 * KIB);
+            if round < 200 {
+                blocks.push((p, n));
+                continue;
+            }
+            let i = below(200);
+            let (old, was) = std::mem::replace(&mut blocks[i], (p, n));
+            live -= was.next_multiple_of(64 * KIB);
+            c::free(old);
+            if round % 500 == 0 {
+                let committed = stats::process().committed_bytes as usize;
+                assert!(committed < live / 2 * 3, "{committed} for {live}");
+            }
+        }
+        blocks.into_iter().for_each(|(p, _)| c::free(p));
+    }
+    c::trim();
+}

@@ -1,17 +1,15 @@
 //! Little address space: many small arenas, and the end of memory.
 //!
-//! A case runs in a process of its own, as limits are the process's: this program again, with a word in the environment.
+//! Each runs in a process of its own, as limits are the process's.
 #![cfg(not(any(loom, shuttle)))]
 
 mod oracle;
 
 use hakmem_core::{c, stats};
-use oracle::{Block, C, Oracle, Ranges};
+use oracle::{Block, C, Oracle, Ranges, alone};
 use std::alloc::Layout;
-use std::process::Command;
 use std::thread;
 
-const NAME: &str = "HAKMEM_TEST_CASE";
 const MIB: usize = 1 << 20;
 const LIMIT: usize = 256 * MIB;
 
@@ -170,24 +168,6 @@ fn the_tail_is_given_up() {
     c::trim();
     let after = stats::process();
     assert_eq!((after.live_bytes, after.dirty_bytes), (0, 0));
-}
-
-/// Runs `case` in a process of its own, as the test `name`.
-fn alone(name: &str, case: fn()) {
-    if std::env::var_os(NAME).is_some() {
-        return case();
-    }
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command
-        .args(["--exact", name, "--nocapture", "--test-threads=1"])
-        .env(NAME, name);
-    let output = command.output().unwrap();
-    assert!(
-        output.status.success(),
-        "{}: {}",
-        output.status,
-        String::from_utf8_lossy(&output.stderr)
-    );
 }
 
 #[test]
