@@ -5,7 +5,7 @@
 mod oracle;
 
 use hakmem_core::{c, stats};
-use oracle::{Block, C, Oracle, Ranges, Rust};
+use oracle::{Block, C, Oracle, Ranges, Rust, alone};
 use std::alloc::Layout;
 use std::sync::{Mutex, MutexGuard, mpsc};
 use std::thread;
@@ -387,4 +387,47 @@ fn large_blocks_that_are_replaced_take_little_more_than_they_are() {
         blocks.into_iter().for_each(|(p, _)| c::free(p));
     }
     c::trim();
+}
+
+/// The pages of the classes are all that the slots say, and so many of them are asleep.
+fn assert_pages(pages: u64, asleep: u64) {
+    let snapshot = stats::Snapshot::take();
+    let slots: u64 = snapshot.classes().map(|c| c.page_bytes).sum();
+    assert_eq!(
+        slots / stats::SLOT_BYTES as u64,
+        snapshot.census().page_slots
+    );
+    let sum = |f: fn(&stats::Class) -> u64| snapshot.classes().map(|c| f(&c)).sum::<u64>();
+    assert_eq!((sum(|c| c.pages), sum(|c| c.asleep_pages)), (pages, asleep));
+    assert_eq!(
+        sum(|c| c.new_pages + c.retained_pages - c.empty_pages),
+        pages
+    );
+}
+
+#[test]
+fn pages_and_those_asleep_are_counted() {
+    // In a process of its own, whose counts begin with nothing.
+    alone("pages_and_those_asleep_are_counted", || {
+        let ranges = Ranges::default();
+        let mut oracle = Oracle::new(Rust, &ranges, 7);
+        let mut take =
+            |count| -> Vec<_> { (0..count).map(|_| oracle.alloc(layout(1024))).collect() };
+        let mut blocks = take(4 * 64);
+        assert_pages(4, 3);
+        blocks.extend(take(1));
+        assert_pages(5, 4);
+        // An eighth of the first one.
+        free_all(&ranges, blocks.drain(..8).collect());
+        assert_pages(5, 3);
+        free_all(&ranges, blocks.drain(..56).collect());
+        assert_pages(4, 3);
+        // The empty page is at hand, for any class.
+        let other = Oracle::new(Rust, &ranges, 8).alloc(layout(500));
+        assert_pages(5, 3);
+        free_all(&ranges, blocks);
+        free_all(&ranges, vec![other]);
+        c::trim();
+        assert_pages(0, 0);
+    });
 }

@@ -33,13 +33,30 @@ fn fill(size: usize, bytes: usize) -> Vec<*mut u8> {
     (0..bytes / size).map(|_| take(size)).collect()
 }
 
-/// Segments that ask for huge pages, and all that are divided into slots.
+/// Bytes of maps that ask the kernel for huge pages.
+fn asked_for() -> u64 {
+    let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let mut size = 0;
+    let mut sum = 0;
+    for line in maps.lines() {
+        if let Some(kib) = line.strip_prefix("Size:") {
+            size = kib.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10;
+        } else if line.starts_with("VmFlags:") && line.contains(" hg") {
+            sum += size;
+        }
+    }
+    sum
+}
+
+/// Segments that ask for huge pages, and all that are divided into slots. The kernel knows of the same ones.
 fn segments() -> (u64, u64) {
     let snapshot = stats::Snapshot::take();
-    (
-        snapshot.census().huge_segments,
-        snapshot.census().slotted_segments,
-    )
+    let census = snapshot.census();
+    assert_eq!(
+        census.huge_segments * stats::SEGMENT_BYTES as u64,
+        asked_for()
+    );
+    (census.huge_segments, census.slotted_segments)
 }
 
 fn filled_pages() {
@@ -71,9 +88,9 @@ fn filled_pages() {
 
 fn large_blocks() {
     huge_from(c"HAKMEM_HUGE_FROM_SEGMENTS=1");
-    let small = fill(256, 4 * MIB);
+    let small = fill(256, 16 * MIB);
     let before = segments();
-    let large = fill(4 * SLOT, 16 * MIB);
+    let large = fill(4 * SLOT, 32 * MIB);
     assert_eq!(
         segments().0,
         before.0,

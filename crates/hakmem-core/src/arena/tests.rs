@@ -2,6 +2,7 @@
 
 extern crate std;
 
+use super::run::chain;
 use super::*;
 use std::collections::BTreeSet;
 use std::vec::Vec;
