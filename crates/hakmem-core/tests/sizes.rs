@@ -319,3 +319,28 @@ fn zeroed_memory_is_zero() {
         }
     }
 }
+
+/// Memory that a whale's page tables were moved to is as clean as other, once it came back.
+#[test]
+fn whales_that_moved_come_back_clean() {
+    let _turn = turn();
+    let (p, wall) = (take(2 * SEGMENT), take(SEGMENT));
+    let moved = resize(p, 4 * SEGMENT);
+    assert_ne!(moved, p);
+    // SAFETY: the block holds that.
+    unsafe { moved.write_bytes(0xa5, 4 * SEGMENT) };
+    free(moved);
+    c::trim();
+    // SAFETY: any size.
+    let blocks: Vec<_> = (0..12)
+        .map(|_| unsafe { c::zeroed(SEGMENT + SLOT) })
+        .collect();
+    let again = |p: &&*mut u8| (moved.addr()..moved.addr() + 4 * SEGMENT).contains(&p.addr());
+    assert!(blocks.iter().filter(again).count() >= 2);
+    for &p in &blocks {
+        // SAFETY: `zeroed` initialises it.
+        let bytes = unsafe { std::slice::from_raw_parts(p, SEGMENT) };
+        assert!(bytes.iter().all(|&b| b == 0));
+    }
+    blocks.into_iter().chain([wall]).for_each(free);
+}
