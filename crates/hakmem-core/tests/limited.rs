@@ -23,10 +23,8 @@ fn limit_address_space(bytes: usize) {
         rlim_max: bytes as u64,
     };
     // SAFETY: reads the structure.
-    assert_eq!(
-        unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) },
-        0
-    );
+    let done = unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) };
+    assert_eq!(done, 0);
 }
 
 /// Blocks until there are no more, largest first.

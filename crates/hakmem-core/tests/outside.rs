@@ -210,8 +210,10 @@ fn fatal() {
     free(others(true));
 }
 
-/// Lines on standard error, with `{p}` for every pointer, and whether it ends by SIGABRT.
-const CASES: [(&str, fn(), &[&str], bool); 9] = [
+/// Its name, what it does, the lines on standard error, with `{p}` for every pointer, and whether it ends by SIGABRT.
+type Case = (&'static str, fn(), &'static [&'static str], bool);
+
+const CASES: [Case; 9] = [
     ("accepted options", accepted, &[], false),
     ("refused options", refused, REFUSED, false),
     (

@@ -142,8 +142,9 @@ fn memory_is_committed_once_and_counted() {
         for s in first..first + n {
             // SAFETY: it is accessible now.
             unsafe { at(arena.page_address(s * (SEGMENT / PAGE))).write(1) };
-            // SAFETY: as are its last byte and its metadata.
+            // SAFETY: as is its last byte.
             unsafe { at(arena.page_address((s + 1) * (SEGMENT / PAGE)) - 1).write(1) };
+            // SAFETY: as is its metadata.
             unsafe { arena.meta((s + 1) * (SEGMENT / PAGE) - 1).write(1) };
         }
     }
