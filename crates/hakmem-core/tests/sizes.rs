@@ -344,3 +344,26 @@ fn whales_that_moved_come_back_clean() {
     }
     blocks.into_iter().chain([wall]).for_each(free);
 }
+
+#[test]
+fn large_blocks_grow_to_the_end_of_their_segment_and_no_further() {
+    let _turn = turn();
+    let mut blocks: Vec<_> = (0..80).map(|_| take(2 * SLOT)).collect();
+    let is_last = |p: &*mut u8| (p.addr() + 2 * SLOT).is_multiple_of(SEGMENT);
+    let last: Vec<_> = blocks.extract_if(.., |p| is_last(p)).collect();
+    assert!(last.len() >= 2);
+    for p in last {
+        let before = p.wrapping_sub(2 * SLOT);
+        let i = blocks.iter().position(|&p| p == before);
+        let moved = resize(p, 3 * SLOT);
+        assert!(moved != p && usable(moved) == 3 * SLOT);
+        // What it left is kept at hand.
+        c::trim();
+        assert_eq!(resize(before, 4 * SLOT), before);
+        let i = i.expect("they lie side by side");
+        blocks[i] = resize(before, 5 * SLOT);
+        assert_ne!(blocks[i], before);
+        free(moved);
+    }
+    blocks.into_iter().for_each(free);
+}
