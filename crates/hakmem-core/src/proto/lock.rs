@@ -271,6 +271,7 @@ mod tests {
 
     /// The second finds the bit set, and leaves it set.
     #[test]
+    #[cfg_attr(miri, ignore = "asks the kernel who sleeps")]
     fn two_sleepers_are_both_woken() {
         extern crate std;
         let lock = Lock::new();
