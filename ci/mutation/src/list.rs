@@ -1,6 +1,9 @@
 //! The mutants, as `cargo mutants --list --json` names them.
 
 use serde::Deserialize;
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+use std::{fs, io};
 
 /// A place in a source file: line and column from 1, the column in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
@@ -15,7 +18,7 @@ pub struct Span {
     pub end: Place,
 }
 
-/// What is changed in the source.
+/// A change of the source.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Mutant {
     pub file: String,
@@ -23,6 +26,9 @@ pub struct Mutant {
     pub name: String,
     pub replacement: String,
     pub span: Span,
+    /// What `name` says without the line, which another change would move. Alike ones of a function are counted.
+    #[serde(skip)]
+    pub id: String,
 }
 
 impl Mutant {
@@ -30,10 +36,23 @@ impl Mutant {
     pub fn module(&self) -> &str {
         self.file.split_once("src/").map_or(&self.file, |(_, module)| module)
     }
+}
 
-    /// The name without the place: it stays the same when lines move.
-    pub fn what(&self) -> String {
-        let what = self.name.splitn(4, ':').last().unwrap_or_default().trim();
-        format!("{}: {what}", self.module())
+/// Where mutants say nothing about the tests: what another build has in its place, and what only tests use.
+const LEFT_OUT: [&str; 6] = ["sync", "model.rs", "mutant.rs", "os/faults.rs", "os/interpreted.rs", "os/scheduled.rs"];
+
+/// The mutants by their numbers, which begin with 1.
+pub fn read(path: &Path) -> io::Result<BTreeMap<usize, Mutant>> {
+    let mut all: Vec<Mutant> = serde_json::from_str(&fs::read_to_string(path)?).map_err(io::Error::other)?;
+    all.retain(|m| !m.name.contains(" tests::") && !LEFT_OUT.iter().any(|module| m.module().starts_with(module)));
+    let mut alike: HashMap<String, u32> = HashMap::new();
+    for mutant in &mut all {
+        // FILE:LINE:COLUMN: what
+        let what = mutant.name.splitn(4, ':').last().unwrap_or_default().trim();
+        let id = format!("{}: {what}", mutant.module());
+        let count = alike.entry(id.clone()).or_default();
+        *count += 1;
+        mutant.id = if *count == 1 { id } else { format!("{id} ({count})") };
     }
+    Ok((1..).zip(all).collect())
 }

@@ -12,21 +12,23 @@
 //! What is evaluated at compile time cannot choose: such places are left alone and reported.
 
 use crate::list::{Mutant, Place, Span};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
 /// Constant functions that are called at run time only: they are made plain ones.
 const AT_RUN_TIME: [&str; 9] =
-    ["active", "empty", "word", "run", "starts_of_runs", "has_run", "bump", "listed_as", "span_of"];
+    ["active", "empty", "word", "run", "starts_of_runs", "has_run", "computed", "listed_as", "span_of"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     /// An expression with an operator, at this range.
     Operator(usize, usize),
     Body,
-    Arm { has_guard: bool },
+    Arm {
+        has_guard: bool,
+    },
     Guard,
 }
 
@@ -40,7 +42,7 @@ struct Node {
 pub struct Woven {
     pub text: String,
     /// The numbers of those that are in it.
-    pub woven: Vec<usize>,
+    pub numbers: Vec<usize>,
 }
 
 struct Places<'a> {
@@ -175,8 +177,10 @@ impl<'ast> Visit<'ast> for Finder<'_> {
             Some((_, guard)) => self.places.range(guard.span()).start,
             None => before,
         };
-        for named in [all.clone(), arm] {
-            self.note("MatchArm", named, at..at, Form::Arm { has_guard });
+        // Named with its comma or without.
+        self.note("MatchArm", arm.clone(), at..at, Form::Arm { has_guard });
+        if all != arm {
+            self.note("MatchArm", all, at..at, Form::Arm { has_guard });
         }
         if let Some((_, guard)) = &a.guard {
             let guard = self.places.range(guard.span());
@@ -193,14 +197,26 @@ fn quoted(a: &syn::Attribute) -> String {
     }
 }
 
-/// Weaves those of `mutants` into `text` that are not in `left_out`. The numbers are theirs in the list, from 1.
-pub fn weave(text: &str, mutants: &BTreeMap<usize, &Mutant>, left_out: &HashSet<usize>) -> syn::Result<Woven> {
+/// The number of the mutant in whose text byte `at` of a woven file lies.
+pub fn mutant_at(text: &str, at: usize) -> Option<usize> {
+    let start = text[..at].rfind("/*M")?;
+    let number = text[start + 3..].split_once("*/")?.0;
+    let end = start + text[start..].find(&format!("/*m{number}*/"))?;
+    (at < end).then(|| number.parse().ok())?
+}
+
+/// `text` with one mutant in it for good.
+pub fn plainly(text: &str, mutant: &Mutant) -> String {
+    let range = Places::new(text).range_of(mutant.span);
+    format!("{}{}{}", &text[..range.start], mutant.replacement, &text[range.end..])
+}
+
+/// Weaves `mutants` into `text`. The numbers are what switches them on.
+pub fn weave(text: &str, mutants: &BTreeMap<usize, &Mutant>) -> syn::Result<Woven> {
     let places = Places::new(text);
     let mut wanted: HashMap<_, Vec<usize>> = HashMap::new();
     for (&number, mutant) in mutants {
-        if !left_out.contains(&number) {
-            wanted.entry((mutant.genre.clone(), places.range_of(mutant.span))).or_default().push(number);
-        }
+        wanted.entry((mutant.genre.clone(), places.range_of(mutant.span))).or_default().push(number);
     }
     let mut finder = Finder { places, wanted, nodes: Vec::new(), unconst: Vec::new(), constant: 0 };
     finder.visit_file(&syn::parse_file(text)?);
@@ -210,11 +226,11 @@ pub fn weave(text: &str, mutants: &BTreeMap<usize, &Mutant>, left_out: &HashSet<
     }
     // Outer ones first; of those at the same place, insertions first.
     nodes.sort_by_key(|n| (n.range.start, !n.range.is_empty(), std::cmp::Reverse(n.range.end)));
-    let woven = nodes.iter().flat_map(|n| n.mutants.iter().copied()).collect();
+    let numbers = nodes.iter().flat_map(|n| n.mutants.iter().copied()).collect();
     let mut out = String::new();
     let mut next = 0;
     emit(text, 0..text.len(), &nodes, &mut next, mutants, &mut out);
-    Ok(Woven { text: out, woven })
+    Ok(Woven { text: out, numbers })
 }
 
 fn emit(
@@ -233,7 +249,7 @@ fn emit(
         if node.mutants.is_empty() {
             continue; // A `const`.
         }
-        let on = |n: usize| format!("crate::mutant::on({n})");
+        let on = |n: usize| format!("crate::woven::on({n})");
         match node.form {
             Form::Body => {
                 for &n in &node.mutants {

@@ -5,7 +5,7 @@
 mod oracle;
 
 use hakmem_core::{c, stats};
-use oracle::{Block, C, Oracle, Ranges, Rust};
+use oracle::{Block, C, Oracle, Ranges, Rust, alone};
 use std::alloc::Layout;
 use std::sync::{Mutex, MutexGuard, mpsc};
 use std::thread;
@@ -328,4 +328,127 @@ fn all_but_the_live_pieces_is_given_back() {
         c::trim();
         assert_eq!(stats::process().dirty_bytes, 0, "{size}");
     }
+}
+
+/// Into pages that are full, and so in no list until enough has come back.
+#[test]
+fn frees_of_full_pages_are_counted_at_once() {
+    let _turn = turn();
+    for size in [64, 1024, 5000, 12 * KIB] {
+        let ranges = Ranges::default();
+        let mut oracle = Oracle::new(Rust, &ranges, 6);
+        let page = if size <= 8 * KIB { 64 * KIB } else { 512 * KIB };
+        let blocks: Vec<_> = (0..3 * page / size)
+            .map(|_| oracle.alloc(layout(size)))
+            .collect();
+        let before = stats::process();
+        for (freed, block) in (1..).zip(blocks) {
+            oracle.dealloc(block);
+            let now = stats::process();
+            assert_eq!(now.frees - before.frees, freed, "{size}");
+            assert_eq!(now.allocations, before.allocations, "{size}");
+        }
+        c::trim();
+    }
+}
+
+/// Large blocks of all lengths replaced at random: what is free in used segments is found, and the fullest are used first.
+#[test]
+fn large_blocks_that_are_replaced_take_little_more_than_they_are() {
+    let _turn = turn();
+    let mut seed = 1u64;
+    let mut below = |bound: usize| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        (seed >> 20) as usize % bound
+    };
+    // SAFETY: blocks of this allocator, each freed once.
+    unsafe {
+        let mut live = 0;
+        let mut blocks: Vec<(*mut u8, usize)> = Vec::new();
+        for round in 0..6000 {
+            let n = 65 * KIB + below(MIB - 65 * KIB);
+            let p = c::malloc(n);
+            live += n.next_multiple_of(64 * KIB);
+            if round < 200 {
+                blocks.push((p, n));
+                continue;
+            }
+            let i = below(200);
+            let (old, was) = std::mem::replace(&mut blocks[i], (p, n));
+            live -= was.next_multiple_of(64 * KIB);
+            c::free(old);
+            if round % 500 == 0 {
+                let committed = stats::process().committed_bytes as usize;
+                assert!(committed < live / 2 * 3, "{committed} for {live}");
+            }
+        }
+        blocks.into_iter().for_each(|(p, _)| c::free(p));
+    }
+    c::trim();
+}
+
+/// The pages of the classes are all that the slots say, and so many of them are asleep.
+fn assert_pages(pages: u64, asleep: u64) {
+    let snapshot = stats::Snapshot::take();
+    let slots: u64 = snapshot.classes().map(|c| c.page_bytes).sum();
+    assert_eq!(
+        slots / stats::SLOT_BYTES as u64,
+        snapshot.census().page_slots
+    );
+    let sum = |f: fn(&stats::Class) -> u64| snapshot.classes().map(|c| f(&c)).sum::<u64>();
+    assert_eq!((sum(|c| c.pages), sum(|c| c.asleep_pages)), (pages, asleep));
+    assert_eq!(
+        sum(|c| c.new_pages + c.retained_pages - c.empty_pages),
+        pages
+    );
+}
+
+#[test]
+fn pages_and_those_asleep_are_counted() {
+    // In a process of its own, whose counts begin with nothing.
+    alone("pages_and_those_asleep_are_counted", || {
+        let ranges = Ranges::default();
+        let mut oracle = Oracle::new(Rust, &ranges, 7);
+        let mut take =
+            |count| -> Vec<_> { (0..count).map(|_| oracle.alloc(layout(1024))).collect() };
+        let mut blocks = take(4 * 64);
+        assert_pages(4, 3);
+        blocks.extend(take(1));
+        assert_pages(5, 4);
+        // An eighth of the first one.
+        free_all(&ranges, blocks.drain(..8).collect());
+        assert_pages(5, 3);
+        free_all(&ranges, blocks.drain(..56).collect());
+        assert_pages(4, 3);
+        // The empty page is at hand, for any class.
+        let other = Oracle::new(Rust, &ranges, 8).alloc(layout(500));
+        assert_pages(5, 3);
+        free_all(&ranges, blocks);
+        free_all(&ranges, vec![other]);
+        c::trim();
+        assert_pages(0, 0);
+    });
+}
+
+/// What is beyond 4 MiB of it, without anybody's call.
+#[test]
+fn what_an_ended_thread_leaves_goes_back() {
+    let _turn = turn();
+    let come_and_go = || {
+        let ranges = Ranges::default();
+        let mut oracle = Oracle::new(Rust, &ranges, 1);
+        let blocks = (0..10 * KIB).map(|_| oracle.alloc(layout(KIB))).collect();
+        free_all(&ranges, blocks);
+    };
+    come_and_go();
+    assert!(stats::process().dirty_bytes > 8 * MIB as u64);
+    c::trim();
+    elsewhere(come_and_go);
+    while stats::Snapshot::take().running_heaps() > 0 {
+        thread::yield_now();
+    }
+    let left = stats::process().dirty_bytes;
+    assert!(left <= 4 * MIB as u64, "{left} bytes");
 }

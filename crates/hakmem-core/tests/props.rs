@@ -2,7 +2,7 @@
 
 mod oracle;
 
-use oracle::{Block, C, Door, Oracle, Ranges, Rust};
+use oracle::{Block, C, Door, Oracle, Ranges, Rust, share};
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 use std::alloc::Layout;
@@ -199,7 +199,7 @@ fn config(cases: u32) -> ProptestConfig {
         Some(Box::new(FileFailurePersistence::WithSource("regressions")) as _);
     // A failure among threads may not come again, so shrinking is bounded.
     ProptestConfig {
-        cases,
+        cases: share(cases as usize) as u32,
         failure_persistence,
         max_shrink_iters: 2_000,
         ..ProptestConfig::default()

@@ -319,3 +319,51 @@ fn zeroed_memory_is_zero() {
         }
     }
 }
+
+/// Memory that a whale's page tables were moved to is as clean as other, once it came back.
+#[test]
+fn whales_that_moved_come_back_clean() {
+    let _turn = turn();
+    let (p, wall) = (take(2 * SEGMENT), take(SEGMENT));
+    let moved = resize(p, 4 * SEGMENT);
+    assert_ne!(moved, p);
+    // SAFETY: the block holds that.
+    unsafe { moved.write_bytes(0xa5, 4 * SEGMENT) };
+    free(moved);
+    c::trim();
+    // SAFETY: any size.
+    let blocks: Vec<_> = (0..12)
+        .map(|_| unsafe { c::zeroed(SEGMENT + SLOT) })
+        .collect();
+    let again = |p: &&*mut u8| (moved.addr()..moved.addr() + 4 * SEGMENT).contains(&p.addr());
+    assert!(blocks.iter().filter(again).count() >= 2);
+    for &p in &blocks {
+        // SAFETY: `zeroed` initialises it.
+        let bytes = unsafe { std::slice::from_raw_parts(p, SEGMENT) };
+        assert!(bytes.iter().all(|&b| b == 0));
+    }
+    blocks.into_iter().chain([wall]).for_each(free);
+}
+
+#[test]
+fn large_blocks_grow_to_the_end_of_their_segment_and_no_further() {
+    let _turn = turn();
+    let mut blocks: Vec<_> = (0..80).map(|_| take(2 * SLOT)).collect();
+    let is_last = |p: &*mut u8| (p.addr() + 2 * SLOT).is_multiple_of(SEGMENT);
+    let last: Vec<_> = blocks.extract_if(.., |p| is_last(p)).collect();
+    assert!(last.len() >= 2);
+    for p in last {
+        let before = p.wrapping_sub(2 * SLOT);
+        let i = blocks.iter().position(|&p| p == before);
+        let moved = resize(p, 3 * SLOT);
+        assert!(moved != p && usable(moved) == 3 * SLOT);
+        // What it left is kept at hand.
+        c::trim();
+        assert_eq!(resize(before, 4 * SLOT), before);
+        let i = i.expect("they lie side by side");
+        blocks[i] = resize(before, 5 * SLOT);
+        assert_ne!(blocks[i], before);
+        free(moved);
+    }
+    blocks.into_iter().for_each(free);
+}

@@ -4,7 +4,7 @@ use super::*;
 
 impl Arena {
     /// First fit for `n` unused segments at a multiple of `align`. O(groups used + n).
-    fn first_fit(&self, n: usize, align: usize) -> Option<usize> {
+    pub(super) fn first_fit(&self, n: usize, align: usize) -> Option<usize> {
         let segments = self.segments.load(Relaxed);
         let groups = self.groups();
         let phase = self.data.load(Relaxed) / SEGMENT;
@@ -34,7 +34,7 @@ impl Arena {
         None
     }
 
-    fn is_unused(&self, first: usize, n: usize) -> bool {
+    pub(super) fn is_unused(&self, first: usize, n: usize) -> bool {
         let groups = self.groups();
         first + n <= self.segments.load(Relaxed)
             && (first..first + n)
@@ -42,7 +42,7 @@ impl Arena {
     }
 
     /// Marks `n` segments from `first` used; their memory is not touched. Under the lock.
-    fn mark_used(&self, first: usize, n: usize) -> bool {
+    pub(super) fn mark_used(&self, first: usize, n: usize) -> bool {
         if !self.make_ready((first + n - 1) / GROUP + 1) {
             return false;
         }
@@ -57,7 +57,7 @@ impl Arena {
     }
 
     /// Makes the first `len` segments from `first` accessible, those that are not yet. Under the lock or by the owner.
-    fn commit(&self, first: usize, len: usize) -> bool {
+    pub(super) fn commit(&self, first: usize, len: usize) -> bool {
         let is = |s: usize| {
             let (group, bit) = self.group_of(s);
             group.committed.load(Relaxed) & bit != 0
@@ -82,7 +82,7 @@ impl Arena {
         true
     }
 
-    fn unmark(&self, first: usize, n: usize) {
+    pub(super) fn unmark(&self, first: usize, n: usize) {
         for s in first..first + n {
             let (group, bit) = self.group_of(s);
             group.used.fetch_and(!bit, Relaxed);
@@ -137,7 +137,7 @@ pub unsafe fn give_run(run: Run, n: usize) {
 }
 
 /// Adds an arena with room for `n` segments. Under the lock.
-fn chain(n: usize) -> Option<&'static Arena> {
+pub(super) fn chain(n: usize) -> Option<&'static Arena> {
     let count = COUNT.load(Relaxed);
     let arena = ARENAS.get(usize::from(count))?;
     let least = n.checked_mul(SEGMENT)?;

@@ -74,7 +74,7 @@ pub fn give_tails_up() {
 
 impl Arena {
     /// Ends the arena after `least` segments or the last used one, if it is longer. Under the lock.
-    fn give_tail_up(&self, least: usize, is_hot: bool) {
+    pub(super) fn give_tail_up(&self, least: usize, is_hot: bool) {
         let groups = self.groups();
         let end_of = |(i, used): (usize, u64)| i * GROUP + (u64::BITS - used.leading_zeros()) as usize;
         let used = groups.iter().map(|g| g.used.load(Relaxed)).enumerate();

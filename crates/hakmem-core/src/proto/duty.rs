@@ -112,3 +112,54 @@ impl Duty {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_is_begun_once_and_ends_when_nothing_is_left() {
+        let duty = Duty::new();
+        assert_eq!(duty.call(), Call::None);
+        assert!(duty.begin(|| true));
+        assert_eq!(duty.call(), Call::Running);
+        assert!(duty.begin(|| unreachable!("there is one")));
+        assert!(!duty.end(|| true), "there is work after all");
+        assert_eq!(duty.call(), Call::Running);
+        assert!(duty.end(|| false));
+        assert_eq!(duty.call(), Call::None);
+        assert!(duty.begin(|| true));
+        // While it looks once more, another one is begun.
+        assert!(duty.end(|| duty.begin(|| true)));
+        assert_eq!(duty.call(), Call::Running);
+    }
+
+    #[test]
+    fn none_is_begun_while_the_last_is_there() {
+        let duty = Duty::new();
+        duty.alive.store(1, Relaxed);
+        assert!(!duty.begin(|| unreachable!("the last one is still there")));
+        assert_eq!(duty.call(), Call::None);
+        duty.alive.store(0, Relaxed);
+        assert!(duty.begin(|| true));
+    }
+
+    #[test]
+    fn what_failed_fails_for_good() {
+        let duty = Duty::new();
+        assert!(!duty.begin(|| false));
+        assert_eq!(duty.call(), Call::Failed);
+        assert!(duty.end(|| unreachable!("it is not wanted")));
+        duty.after_fork();
+        assert_eq!(duty.call(), Call::Failed);
+    }
+
+    #[test]
+    fn the_child_of_a_fork_has_none() {
+        let duty = Duty::new();
+        assert!(duty.begin(|| true));
+        duty.alive.store(1, Relaxed);
+        duty.after_fork();
+        assert_eq!((duty.call(), duty.alive.load(Relaxed)), (Call::None, 0));
+    }
+}

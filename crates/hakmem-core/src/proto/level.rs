@@ -57,3 +57,40 @@ impl Level {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    extern crate std;
+
+    use super::*;
+    use std::{cell::RefCell, vec::Vec};
+
+    /// What is listed (true) and unlisted when the levels that are wanted are `wanted`, one for each look.
+    fn settle(level: &Level, wanted: &[u8]) -> Vec<(bool, u8)> {
+        let looks = RefCell::new(wanted.iter().copied());
+        let done = RefCell::new(Vec::new());
+        level.settle(
+            || looks.borrow_mut().next().expect("it is settled"),
+            |level| done.borrow_mut().push((true, level)),
+            |level| done.borrow_mut().push((false, level)),
+        );
+        assert_eq!(looks.into_inner().next(), None);
+        done.into_inner()
+    }
+
+    #[test]
+    fn what_is_listed_last_is_what_is_true_then() {
+        let level = Level::new();
+        assert_eq!(settle(&level, &[3, 3]), [(true, 3)]);
+        assert_eq!(level.get(), 3);
+        assert_eq!(settle(&level, &[3, 3]), [(true, 3)]);
+        assert_eq!(settle(&level, &[5, 5]), [(false, 3), (true, 5)]);
+        // It changes meanwhile.
+        assert_eq!(settle(&level, &[2, 4, 4, 4]), [(false, 5), (true, 2), (false, 2), (false, 2), (true, 4)]);
+        assert_eq!(settle(&level, &[0, 1, 1, 1]), [(false, 4), (true, 1)]);
+        assert_eq!(settle(&level, &[0, 0]), [(false, 1)]);
+        assert_eq!(settle(&level, &[0, 0]), []);
+        assert_eq!(settle(&level, &[4, 4]), [(true, 4)]);
+        assert_eq!((level.clear(), level.get(), level.clear()), (4, 0, 0));
+    }
+}

@@ -224,6 +224,23 @@ mod tests {
     }
 
     #[test]
+    fn patience_ends() {
+        let (me, lock) = (crate::os::thread_token(), Lock::new());
+        let got = lock.lock_patiently();
+        assert!(got.is_some() && lock.is_held_by(me));
+        drop(got);
+        lock.acquire_for_fork(me);
+        drop(lock.lock_patiently().expect("this thread has it"));
+        assert!(lock.is_held_for_fork(me));
+        lock.release();
+        let held = lock.lock_as(OTHER + me);
+        assert!(lock.lock_patiently().is_none());
+        drop(held);
+        drop(lock.lock());
+        assert!(lock.try_lock().is_some() && !lock.is_held_by(me));
+    }
+
+    #[test]
     fn a_sleeper_is_woken_and_does_not_hide_the_holder() {
         extern crate std;
         let lock = Lock::new();
@@ -250,5 +267,32 @@ mod tests {
             });
             assert!(lock.try_lock_as(ME).is_some(), "it is free again");
         }
+    }
+
+    /// The second finds the bit set, and leaves it set.
+    #[test]
+    #[cfg_attr(miri, ignore = "asks the kernel who sleeps")]
+    fn two_sleepers_are_both_woken() {
+        extern crate std;
+        let lock = Lock::new();
+        let held = lock.lock_as(ME);
+        std::thread::scope(|scope| {
+            let (send, ids) = std::sync::mpsc::channel();
+            for waiter in [OTHER, OTHER + 1] {
+                let (send, lock) = (send.clone(), &lock);
+                scope.spawn(move || {
+                    // SAFETY: asks for a number.
+                    send.send(unsafe { libc::syscall(libc::SYS_gettid) }).unwrap();
+                    drop(lock.lock_as(waiter));
+                });
+            }
+            for id in ids.iter().take(2) {
+                let stat = std::format!("/proc/self/task/{id}/stat");
+                while !std::fs::read_to_string(&stat).unwrap().contains(") S ") {
+                    std::thread::yield_now();
+                }
+            }
+            drop(held);
+        });
     }
 }

@@ -110,3 +110,53 @@ impl Tenure {
         self.0.store(LOST, Ordering::Relaxed);
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    extern crate std;
+
+    use super::*;
+
+    const ME: u32 = 7;
+
+    #[test]
+    fn a_heap_is_its_threads_alone() {
+        let heap = Tenure::new();
+        assert_eq!(heap.with(), With::Nobody);
+        assert!(heap.adopt(ME));
+        assert_eq!(heap.with(), With::Thread(ME));
+        assert!(!heap.tidy(|| unreachable!("it is not idle")) && !heap.hold());
+        heap.let_go();
+        assert_eq!(heap.with(), With::Thread(ME), "it was not held");
+        heap.give_up();
+        assert_eq!(heap.with(), With::Nobody);
+    }
+
+    #[test]
+    fn an_idle_heap_is_tidied_or_held_by_one() {
+        let heap = Tenure::new();
+        let mut tidied = false;
+        assert!(heap.tidy(|| {
+            assert!(heap.with() == With::Tidier && !heap.hold());
+            tidied = true;
+        }));
+        assert!(tidied && heap.with() == With::Nobody);
+        assert!(heap.hold() && !heap.hold() && heap.with() == With::Tidier);
+        std::thread::scope(|scope| {
+            // It waits for whoever holds the heap.
+            let adopter = scope.spawn(|| heap.adopt(ME));
+            heap.let_go();
+            assert!(adopter.join().unwrap());
+        });
+        assert_eq!(heap.with(), With::Thread(ME));
+    }
+
+    #[test]
+    fn a_lost_heap_stays_lost() {
+        let heap = Tenure::new();
+        heap.lose();
+        heap.let_go();
+        assert!(!heap.adopt(ME) && !heap.hold() && !heap.tidy(|| unreachable!("it is lost")));
+        assert_eq!(heap.with(), With::Nobody);
+    }
+}

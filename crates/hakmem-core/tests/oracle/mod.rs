@@ -10,8 +10,10 @@
     reason = "each user of this module needs a part of it"
 )]
 
+mod alone;
 mod door;
 
+pub use alone::alone;
 pub use door::{C, Door, Rust};
 use std::alloc::Layout;
 use std::collections::BTreeMap;

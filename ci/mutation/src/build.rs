@@ -1,0 +1,123 @@
+//! Builds a copy of the core with mutants in it.
+
+use crate::list::Mutant;
+use crate::weave::{self, weave};
+use serde_json::Value;
+use std::collections::{BTreeMap, HashSet};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::{fs, io};
+
+/// Test programs by the name of what they test: `hakmem_core` has the unit tests.
+pub type Programs = BTreeMap<String, PathBuf>;
+
+/// A copy of the sources, and what they were at first.
+pub struct Copy {
+    folder: PathBuf,
+    /// The files that are changed.
+    originals: BTreeMap<String, String>,
+    /// Test programs that are built, besides the unit tests.
+    tests: Vec<String>,
+}
+
+const LIB: &str = "crates/hakmem-core/src/lib.rs";
+
+/// A build with all mutants that can be switched on.
+pub struct Woven {
+    pub numbers: HashSet<usize>,
+    /// The compiler does not take them.
+    pub refused: HashSet<usize>,
+    pub programs: Programs,
+}
+
+/// Weaves `mutants` in, without those that the compiler complains about, until it does not.
+pub fn all(copy: &Copy, mutants: &BTreeMap<usize, Mutant>) -> io::Result<Woven> {
+    let mut refused = HashSet::new();
+    loop {
+        let numbers = copy.write(mutants, &refused)?;
+        let errors = match copy.compile(&copy.tests)? {
+            Ok(programs) => return Ok(Woven { numbers, refused, programs }),
+            Err(errors) => errors,
+        };
+        let before = refused.len();
+        refused.extend(errors.iter().flat_map(|error| copy.mutants_at(error)));
+        eprintln!("{} do not compile", refused.len());
+        if refused.len() == before {
+            let text: Vec<_> = errors.iter().filter_map(|e| e["rendered"].as_str()).collect();
+            return Err(io::Error::other(text.join("\n")));
+        }
+    }
+}
+
+/// Builds one mutant, as it is, and of the tests the unit tests, or all. None: the compiler does not take it.
+pub fn alone(copy: &Copy, mutant: &Mutant, all_tests: bool) -> io::Result<Option<Programs>> {
+    let woven = copy.folder.join(&mutant.file);
+    let before = fs::read_to_string(&woven)?;
+    fs::write(&woven, weave::plainly(&copy.originals[&mutant.file], mutant))?;
+    let compiled = copy.compile(if all_tests { &copy.tests } else { &[] });
+    fs::write(&woven, before)?;
+    Ok(compiled?.ok())
+}
+
+impl Copy {
+    /// `folder` has the sources that the mutants are of.
+    pub fn new(folder: PathBuf, mutants: &BTreeMap<usize, Mutant>, tests: Vec<String>) -> io::Result<Self> {
+        let mut originals = BTreeMap::new();
+        for file in mutants.values().map(|m| m.file.as_str()).chain([LIB]) {
+            if !originals.contains_key(file) {
+                originals.insert(file.to_owned(), fs::read_to_string(folder.join(file))?);
+            }
+        }
+        Ok(Self { folder, originals, tests })
+    }
+
+    /// Writes the sources with all but `left_out`. Returns the numbers of those that are in them.
+    fn write(&self, mutants: &BTreeMap<usize, Mutant>, left_out: &HashSet<usize>) -> io::Result<HashSet<usize>> {
+        let mut files: BTreeMap<&str, BTreeMap<usize, &Mutant>> = BTreeMap::new();
+        for (&number, mutant) in mutants {
+            let file = files.entry(&mutant.file).or_default();
+            if !left_out.contains(&number) {
+                file.insert(number, mutant);
+            }
+        }
+        let mut all = HashSet::new();
+        for (file, mutants) in files {
+            let woven = weave(&self.originals[file], &mutants).map_err(|e| io::Error::other(format!("{file}: {e}")))?;
+            all.extend(woven.numbers);
+            fs::write(self.folder.join(file), woven.text)?;
+        }
+        fs::write(self.folder.join(LIB), format!("{}\nmod woven;\n", self.originals[LIB]))?;
+        fs::write(self.folder.join("crates/hakmem-core/src/woven.rs"), include_str!("woven.rs.in"))?;
+        Ok(all)
+    }
+
+    /// The test programs, or what the compiler says is wrong.
+    fn compile(&self, tests: &[String]) -> io::Result<Result<Programs, Vec<Value>>> {
+        let mut cargo = Command::new("cargo");
+        cargo.args(["test", "-p", "hakmem-core", "--no-run", "--message-format=json", "--lib"]);
+        cargo.args(tests.iter().flat_map(|t| ["--test", t]));
+        cargo.env("CARGO_PROFILE_TEST_DEBUG", "0").env("CARGO_INCREMENTAL", "0").env("RUSTFLAGS", "-Awarnings");
+        cargo.current_dir(&self.folder).stdout(Stdio::piped()).stderr(Stdio::null());
+        let output = cargo.output()?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let messages: Vec<Value> = text.lines().filter_map(|l| serde_json::from_str(l).ok()).collect();
+        let with = |reason: &'static str| messages.iter().filter(move |m| m["reason"] == reason);
+        if !output.status.success() {
+            let all = with("compiler-message").map(|m| &m["message"]);
+            return Ok(Err(all.filter(|m| m["level"] == "error").cloned().collect()));
+        }
+        let program = |m: &Value| Some((m["target"]["name"].as_str()?.to_owned(), m["executable"].as_str()?.into()));
+        Ok(Ok(with("compiler-artifact").filter(|m| m["profile"]["test"] == true).filter_map(program).collect()))
+    }
+
+    /// The mutants that an error of the compiler is about, or at least mentions.
+    fn mutants_at(&self, error: &Value) -> Vec<usize> {
+        let place = |span: &&Value| {
+            let text = fs::read_to_string(self.folder.join(span["file_name"].as_str()?)).ok()?;
+            weave::mutant_at(&text, span["byte_start"].as_u64()? as usize)
+        };
+        let spans = || error["spans"].as_array().into_iter().flatten();
+        let about: Vec<_> = spans().filter(|s| s["is_primary"] == true).filter_map(|s| place(&s)).collect();
+        if about.is_empty() { spans().filter_map(|s| place(&s)).collect() } else { about }
+    }
+}

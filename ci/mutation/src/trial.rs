@@ -1,0 +1,97 @@
+//! Which tests a mutant is tried by, and in which order.
+
+use crate::build::Programs;
+use crate::results::Outcome;
+use crate::run::{self, run};
+use std::{env, fs, io};
+
+/// A test, and what is known of it.
+struct Test {
+    program: String,
+    name: String,
+    /// Processor seconds that it takes without a mutant.
+    seconds: f64,
+    /// By number, the mutants that it reaches.
+    reached: Vec<bool>,
+    /// Mutants that it was tried on, and those of them that it caught.
+    tried: u32,
+    caught: u32,
+}
+
+impl Test {
+    /// What it catches in a second, as far as is known.
+    fn worth(&self) -> f64 {
+        f64::from(self.caught + 1) / f64::from(self.tried + 1) / (self.seconds + 0.05)
+    }
+    fn reaches(&self, number: usize) -> bool {
+        self.reached.get(number).is_some_and(|&r| r)
+    }
+    fn full_name(&self) -> String {
+        format!("{}::{}", self.program, self.name)
+    }
+}
+
+/// Processor seconds: most tests take less, and catch most.
+const QUICK: f64 = 0.1;
+
+pub struct Trials {
+    tests: Vec<Test>,
+    woven: Programs,
+}
+
+impl Trials {
+    /// Runs every test once without a mutant: it must pass, and shows what it reaches.
+    pub fn measure(woven: Programs) -> io::Result<Self> {
+        let mut tests = Vec::new();
+        let file = env::temp_dir().join(format!("reached-{}", std::process::id()));
+        for (program, path) in &woven {
+            for name in run::names(path)? {
+                let _ = fs::remove_file(&file);
+                let (outcome, seconds) = run(path, &name, 0, f64::INFINITY, Some(&file))?;
+                if outcome != run::Outcome::Passed {
+                    return Err(io::Error::other(format!("{program}: {name} fails without a mutant: {outcome:?}")));
+                }
+                let reached: Vec<bool> = fs::read(&file)?.iter().map(|&b| b != 0).collect();
+                let count = reached.iter().filter(|&&r| r).count();
+                eprintln!("{seconds:6.2} s, {count:4} reached: {program}: {name}");
+                tests.push(Test { program: program.clone(), name, seconds, reached, tried: 0, caught: 0 });
+            }
+        }
+        let _ = fs::remove_file(&file);
+        Ok(Self { tests, woven })
+    }
+
+    /// Tries a woven mutant by the tests that are quick or by the others.
+    pub fn of_woven(&mut self, number: usize, quick: bool) -> io::Result<Outcome> {
+        let mut reaching: Vec<_> = (0..self.tests.len()).filter(|&i| self.tests[i].reaches(number)).collect();
+        if reaching.is_empty() {
+            return Ok(Outcome::Unreached);
+        }
+        reaching.retain(|&i| (self.tests[i].seconds < QUICK) == quick);
+        let woven = self.woven.clone();
+        self.first_that_fails(reaching, &woven, number)
+    }
+
+    /// Tries the mutant that `programs` were built with.
+    pub fn of_built(&mut self, programs: &Programs) -> io::Result<Outcome> {
+        let built = (0..self.tests.len()).filter(|&i| programs.contains_key(&self.tests[i].program)).collect();
+        self.first_that_fails(built, programs, 0)
+    }
+
+    fn first_that_fails(&mut self, mut which: Vec<usize>, programs: &Programs, number: usize) -> io::Result<Outcome> {
+        which.sort_by(|&a, &b| self.tests[b].worth().total_cmp(&self.tests[a].worth()));
+        for i in which {
+            let test = &mut self.tests[i];
+            let most_seconds = test.seconds * 10.0 + 1.0;
+            let (outcome, _) = run(&programs[&test.program], &test.name, number, most_seconds, None)?;
+            test.tried += 1;
+            test.caught += u32::from(outcome != run::Outcome::Passed);
+            match outcome {
+                run::Outcome::Passed => (),
+                run::Outcome::Failed => return Ok(Outcome::Caught(test.full_name())),
+                run::Outcome::Hung => return Ok(Outcome::TimedOut(test.full_name())),
+            }
+        }
+        Ok(Outcome::Missed)
+    }
+}

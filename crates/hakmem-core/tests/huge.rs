@@ -1,0 +1,170 @@
+//! Which segments ask for huge pages: those of small blocks, once there are many, filled ones; and for how long.
+//!
+//! Each runs in a process of its own, as the knob and the figures are the process's.
+#![cfg(not(any(loom, shuttle)))]
+
+mod oracle;
+
+use hakmem_core::{c, stats};
+use oracle::alone;
+use std::ffi::CStr;
+use std::thread;
+
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+const SLOT: usize = 64 * KIB;
+
+/// From so many segments' worth of small blocks on.
+fn huge_from(option: &CStr) {
+    // SAFETY: a NULL-terminated array.
+    unsafe { c::configure([option.as_ptr(), std::ptr::null()].as_ptr()) }
+}
+
+fn take(n: usize) -> *mut u8 {
+    // SAFETY: any size may be asked for.
+    unsafe { c::malloc(n) }
+}
+fn free(p: *mut u8) {
+    // SAFETY: the tests free what they took, once.
+    unsafe { c::free(p) }
+}
+
+fn fill(size: usize, bytes: usize) -> Vec<*mut u8> {
+    (0..bytes / size).map(|_| take(size)).collect()
+}
+
+/// Bytes of maps that ask the kernel for huge pages.
+fn asked_for() -> u64 {
+    let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let mut size = 0;
+    let mut sum = 0;
+    for line in maps.lines() {
+        if let Some(kib) = line.strip_prefix("Size:") {
+            size = kib.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10;
+        } else if line.starts_with("VmFlags:") && line.contains(" hg") {
+            sum += size;
+        }
+    }
+    sum
+}
+
+/// Segments that ask for huge pages, and all that are divided into slots. The kernel knows of the same ones.
+fn segments() -> (u64, u64) {
+    let snapshot = stats::Snapshot::take();
+    let census = snapshot.census();
+    assert_eq!(
+        census.huge_segments * stats::SEGMENT_BYTES as u64,
+        asked_for()
+    );
+    (census.huge_segments, census.slotted_segments)
+}
+
+fn filled_pages() {
+    if !std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists() {
+        return println!("this kernel has no huge pages to ask for");
+    }
+    huge_from(c"HAKMEM_HUGE_FROM_SEGMENTS=3");
+    let mut blocks = fill(256, 5 * MIB);
+    assert_eq!(segments().0, 0, "there are not enough yet");
+    blocks.extend(fill(256, 43 * MIB));
+    let (huge, all) = segments();
+    // Not the first ones; and what is carved is told in steps.
+    assert!(huge >= all / 2 && huge <= all - 3, "{huge} of {all}");
+    // One block in each page stays: what is between is given back, and is not to be filled again.
+    let (mut kept, mut pages) = (Vec::new(), std::collections::BTreeSet::new());
+    for p in blocks {
+        if pages.insert(p.addr() / SLOT) {
+            kept.push(p)
+        } else {
+            free(p)
+        }
+    }
+    assert_eq!(segments().0, huge);
+    c::trim();
+    // But for that of the page which the heap is at.
+    assert!(segments().0 <= 1, "{:?}", segments());
+    kept.into_iter().for_each(free);
+}
+
+fn large_blocks() {
+    huge_from(c"HAKMEM_HUGE_FROM_SEGMENTS=1");
+    let small = fill(256, 16 * MIB);
+    let before = segments();
+    let large = fill(4 * SLOT, 32 * MIB);
+    assert_eq!(
+        segments().0,
+        before.0,
+        "they need not be written everywhere"
+    );
+    // A third of all: small blocks do not ask for them either.
+    let more = fill(256, 4 * MIB);
+    assert_eq!(segments().0, before.0);
+    [small, large, more].into_iter().flatten().for_each(free);
+}
+
+fn little_used_pages() {
+    huge_from(c"HAKMEM_HUGE_FROM_SEGMENTS=1");
+    // Four blocks of each class up to 2 KiB, in five heaps: 150 pages.
+    let life = || {
+        for size in (16..=128).step_by(16).chain((160..=2048).step_by(160)) {
+            std::hint::black_box([(); 4].map(|()| take(size)));
+        }
+        thread::park();
+    };
+    for _ in 0..8 {
+        thread::spawn(life);
+    }
+    while stats::Snapshot::take().census().page_slots < 8 * 16 {
+        thread::yield_now();
+    }
+    let (huge, all) = segments();
+    assert!(huge == 0 && all >= 4, "{huge} of {all}");
+}
+
+fn none_at_all() {
+    huge_from(c"HAKMEM_HUGE_FROM_SEGMENTS=0");
+    let blocks = fill(256, 16 * MIB);
+    assert_eq!(segments().0, 0);
+    blocks.into_iter().for_each(free);
+}
+
+/// What asked for them before does not, in the hands of large blocks.
+fn used_again() {
+    huge_from(c"HAKMEM_HUGE_FROM_SEGMENTS=1");
+    fill(256, 16 * MIB).into_iter().for_each(free);
+    c::trim();
+    let large = fill(4 * SLOT, 32 * MIB);
+    assert_eq!(segments().0, 0);
+    large.into_iter().for_each(free);
+}
+
+#[test]
+fn segments_of_filled_pages_ask_until_a_part_is_given_back() {
+    alone(
+        "segments_of_filled_pages_ask_until_a_part_is_given_back",
+        filled_pages,
+    );
+}
+
+#[test]
+fn segments_of_large_blocks_do_not_ask() {
+    alone("segments_of_large_blocks_do_not_ask", large_blocks);
+}
+
+#[test]
+fn segments_of_little_used_pages_do_not_ask() {
+    alone(
+        "segments_of_little_used_pages_do_not_ask",
+        little_used_pages,
+    );
+}
+
+#[test]
+fn no_segment_asks_if_none_is_to() {
+    alone("no_segment_asks_if_none_is_to", none_at_all);
+}
+
+#[test]
+fn segments_that_are_used_again_ask_anew() {
+    alone("segments_that_are_used_again_ask_anew", used_again);
+}

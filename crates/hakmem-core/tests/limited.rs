@@ -1,0 +1,187 @@
+//! Little address space: many small arenas, and the end of memory.
+//!
+//! Each runs in a process of its own, as limits are the process's.
+#![cfg(not(any(loom, shuttle)))]
+
+mod oracle;
+
+use hakmem_core::{c, stats};
+use oracle::{Block, C, Oracle, Ranges, alone};
+use std::alloc::Layout;
+use std::thread;
+
+const MIB: usize = 1 << 20;
+const LIMIT: usize = 256 * MIB;
+
+fn layout(size: usize) -> Layout {
+    Layout::from_size_align(size, 16).unwrap()
+}
+
+fn limit_address_space(bytes: usize) {
+    let limit = libc::rlimit {
+        rlim_cur: bytes as u64,
+        rlim_max: bytes as u64,
+    };
+    // SAFETY: reads the structure.
+    let done = unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) };
+    assert_eq!(done, 0);
+}
+
+/// Blocks until there are no more, largest first.
+fn fill(ranges: &Ranges, salt: u64) -> Vec<Block> {
+    let mut oracle = Oracle::new(C, ranges, salt);
+    let mut blocks = Vec::with_capacity(1 << 16);
+    for size in [7 * MIB, 2 * MIB, 300 << 10, 12_000, 5000] {
+        while let Some(block) = oracle.try_alloc(layout(size)) {
+            blocks.push(block);
+        }
+    }
+    blocks
+}
+
+fn bytes(blocks: &[Block]) -> usize {
+    blocks.iter().map(Block::size).sum()
+}
+
+/// An eighth of the limit is an arena; further ones follow while there is room.
+fn memory_ends_and_comes_back() {
+    assert_eq!(c::address_limit(), usize::MAX);
+    limit_address_space(LIMIT);
+    assert_eq!(c::address_limit(), LIMIT);
+    let ranges = Ranges::default();
+    let mut most = 0;
+    for round in 0..3 {
+        let mut blocks = fill(&ranges, round);
+        let reserved = stats::process().reserved_bytes as usize;
+        assert!((LIMIT / 2..LIMIT).contains(&reserved), "{reserved}");
+        let now = bytes(&blocks);
+        assert!(
+            now > LIMIT / 2 && now >= most / 20 * 19,
+            "{now} bytes, then {most}"
+        );
+        most = most.max(now);
+        let oracle = Oracle::new(C, &ranges, 9);
+        blocks.iter().for_each(|block| oracle.check(block));
+        // Some are freed here, in whatever order, and some by another thread.
+        let others = blocks.split_off(blocks.len() / 2);
+        let free = |blocks: Vec<Block>| {
+            let mut oracle = Oracle::new(C, &ranges, 10);
+            blocks
+                .into_iter()
+                .rev()
+                .for_each(|block| oracle.dealloc(block));
+        };
+        free(blocks);
+        thread::scope(|scope| scope.spawn(|| free(others)).join()).unwrap();
+        c::trim();
+        ranges.assert_empty();
+        let after = stats::process();
+        assert_eq!((after.live_bytes, after.dirty_bytes), (0, 0));
+    }
+}
+
+/// Blocks in all arenas grow, move, and are freed by whoever.
+fn blocks_of_all_arenas_are_alike() {
+    limit_address_space(LIMIT);
+    let ranges = Ranges::default();
+    let mut oracle = Oracle::new(C, &ranges, 1);
+    // Two thirds of it taken by whales: what follows comes from several arenas.
+    let mut whales: Vec<_> = (0..30).map(|_| oracle.alloc(layout(3 * MIB))).collect();
+    let sizes = [8, 100, 1000, 5000, 9000, 60_000, 70_000, 200_000, MIB + 1];
+    for round in 0..6 {
+        let mut blocks = Vec::new();
+        for size in sizes {
+            blocks.extend(
+                (0..MIB.div_ceil(size).min(300)).map(|_| oracle.alloc_zeroed(layout(size))),
+            );
+        }
+        let resized = blocks.split_off(blocks.len() / 2);
+        for block in resized {
+            let to = (block.size() * 3 / 2).max(1);
+            blocks.push(oracle.realloc(block, to));
+        }
+        let ranges = &ranges;
+        let others = blocks.split_off(blocks.len() / 2);
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                let mut oracle = Oracle::new(C, ranges, 2);
+                others.into_iter().for_each(|block| oracle.dealloc(block));
+            });
+        });
+        blocks.into_iter().for_each(|block| oracle.dealloc(block));
+        // Others become free than those that came first.
+        whales.swap_remove(round).size();
+        let gone = whales.swap_remove(round * 2);
+        oracle.dealloc(gone);
+        c::trim();
+    }
+}
+
+/// The part of the reservation that nobody uses is given up, and what is mapped there then is not ours.
+fn the_tail_is_given_up() {
+    let ranges = Ranges::default();
+    let mut oracle = Oracle::new(C, &ranges, 1);
+    let mut blocks: Vec<_> = [100, 5000, 100_000, 3 * MIB, 40 * MIB]
+        .map(|size| oracle.alloc(layout(size)))
+        .into();
+    // In use once, and in nobody's hands when the tail goes.
+    let gone = oracle.alloc(layout(100 * MIB));
+    oracle.dealloc(gone);
+    let before = stats::process();
+    c::fit_address_limit(LIMIT);
+    let after = stats::process();
+    // An eighth, or what is in use, and the metadata.
+    assert!(
+        (LIMIT as u64 / 8..LIMIT as u64 / 2).contains(&after.reserved_bytes),
+        "{}",
+        after.reserved_bytes
+    );
+    assert!(before.reserved_bytes > 1 << 30);
+    assert!(after.committed_bytes < before.committed_bytes && after.dirty_bytes == 0);
+    limit_address_space(LIMIT + 100 * MIB);
+    blocks.iter().for_each(|block| oracle.check(block));
+    // More than the first arena has room for now.
+    blocks.extend((0..25).map(|_| oracle.alloc(layout(3 * MIB))));
+    blocks.extend((0..1000).map(|_| oracle.alloc(layout(9000))));
+    // SAFETY: a map of its own, wherever it comes to lie.
+    let map = unsafe {
+        let (all, private) = (
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+        );
+        libc::mmap(std::ptr::null_mut(), 30 * MIB, all, private, -1, 0)
+    };
+    assert_ne!(map, libc::MAP_FAILED);
+    let p = map.cast::<u8>();
+    // SAFETY: nobody's, for hakmem.
+    unsafe {
+        assert_eq!(c::usable_size(p), 0);
+        c::free(p);
+        p.write_bytes(7, 30 * MIB);
+    }
+    assert_eq!(stats::process().foreign_frees, 1);
+    for block in blocks {
+        oracle.dealloc(block);
+    }
+    c::trim();
+    let after = stats::process();
+    assert_eq!((after.live_bytes, after.dirty_bytes), (0, 0));
+}
+
+#[test]
+fn memory_that_ended_comes_back() {
+    alone("memory_that_ended_comes_back", memory_ends_and_comes_back);
+}
+
+#[test]
+fn blocks_of_further_arenas_are_like_others() {
+    alone(
+        "blocks_of_further_arenas_are_like_others",
+        blocks_of_all_arenas_are_alike,
+    );
+}
+
+#[test]
+fn a_lowered_limit_ends_the_arena() {
+    alone("a_lowered_limit_ends_the_arena", the_tail_is_given_up);
+}
