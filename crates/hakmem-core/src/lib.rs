@@ -51,7 +51,7 @@ mod holes;
 #[cfg(not(loom))]
 mod large;
 #[cfg(not(loom))]
-mod options;
+pub mod options;
 #[cfg(not(loom))]
 mod os;
 #[cfg(not(loom))]
@@ -79,7 +79,7 @@ mod usage;
 #[cfg(not(loom))]
 mod whale;
 #[cfg(not(loom))]
-pub use global::Hakmem;
+pub use global::{Configured, Hakmem};
 #[cfg(feature = "fault-injection")]
 #[doc(hidden)]
 pub use os::faults;

@@ -20,6 +20,7 @@ mod grow;
 use crate::arena::{self, PAGE, Run, SEGMENT};
 use crate::os;
 use crate::page::{Kind, Meta};
+use crate::policy;
 use crate::proto::lock::Lock;
 use crate::sync::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use crate::usage;
@@ -29,8 +30,6 @@ use grow::give_clean;
 pub use grow::resize;
 
 const RING: usize = 16;
-/// The cache may hold this much whatever the program does …
-const KEEP_ANYWAY: usize = 32 << 20;
 /// No request, and no alignment, above this is ever met: no address space is larger.
 pub const TOO_LARGE: usize = 1 << 46;
 
@@ -212,13 +211,19 @@ pub unsafe fn free(meta: &Meta) -> usize {
         drop_entry(entry);
     }
     // What cannot be given back (locked memory) is put in again; the cache is then left as full as it is.
-    while cached_bytes() > KEEP_ANYWAY.max(live_bytes()) {
+    while cached_bytes() > limit() {
         let Some(entry) = with_cache(|entries| oldest(entries, now).and_then(|i| entries[i].take())) else { break };
         if drop_entry(entry) == 0 {
             break;
         }
     }
     len * SEGMENT
+}
+
+/// Bytes that the cache may hold.
+fn limit() -> usize {
+    let anyway = (policy::WHALE_CACHE_MIB.get() as usize) << 20;
+    anyway.max(live_bytes() / 100 * policy::WHALE_CACHE_PERCENT.get() as usize)
 }
 
 fn oldest(entries: &[Option<Entry>; RING], now: u32) -> Option<usize> {
