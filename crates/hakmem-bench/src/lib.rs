@@ -13,6 +13,7 @@ pub mod compat;
 pub mod growth;
 pub mod heap;
 pub mod html;
+pub mod learn;
 pub mod machine;
 pub mod meter;
 pub mod peers;

@@ -10,7 +10,8 @@
 //!
 //! The layers, each using only those before it: `sync`, `counter`, `mutant`, `os`, `size_class`, `policy`, `proto`, `arena`,
 //! `page`, `guard`, `parcel`, `usage`, `segment`, `large`, `whale`, `holes`, `sparse`, `remote`, `heap`, `foreign`,
-//! `thread` with `purge`, `front`, and the doors `global`, `c`, `stats`, `options`. Each module opens with its idea and
+//! `thread` with `purge`, `front`, and the doors `global`, `c`, `stats`, `options`; `learn` with `learner` is told by `whale`, `heap` and
+//! `purge`. Each module opens with its idea and
 //! its rules; SAFETY comments cite them.
 #![no_std]
 
@@ -50,6 +51,11 @@ mod heap;
 mod holes;
 #[cfg(not(loom))]
 mod large;
+#[cfg(not(loom))]
+mod learn;
+#[cfg(not(loom))]
+#[doc(hidden)]
+pub mod learner;
 #[cfg(not(loom))]
 pub mod options;
 #[cfg(not(loom))]

@@ -19,6 +19,8 @@ pub const PREFIX: &str = "HAKMEM_";
 
 /// Bit i: somebody has set `TABLE[i]`.
 static CHOSEN: AtomicU64 = AtomicU64::new(0);
+/// Bit i: the environment has.
+static FROM_ENVIRONMENT: AtomicU64 = AtomicU64::new(0);
 /// A Rust program's struct was seen.
 static STRUCT_SEEN: AtomicBool = AtomicBool::new(false);
 /// The environment was read.
@@ -62,16 +64,31 @@ impl core::error::Error for Error {}
 ///
 /// What was decided before, such as which pages are kept, stays. Nothing changes if it fails.
 pub fn set(name: &str, value: &str) -> Result<(), Error> {
-    set_exactly(name.strip_prefix(PREFIX).unwrap_or(name), value)
+    set_exactly(name.strip_prefix(PREFIX).unwrap_or(name), value).map(|_| ())
 }
 
-fn set_exactly(name: &str, value: &str) -> Result<(), Error> {
+/// Returns the option's number in `TABLE`.
+fn set_exactly(name: &str, value: &str) -> Result<usize, Error> {
     let (i, entry) = find(name).ok_or(Error::Unknown)?;
     if let Place::Elsewhere = entry.place {
         return Err(Error::AtStart);
     }
     entry.put(value).ok_or(Error::Value(entry))?;
     CHOSEN.fetch_or(1 << i, Relaxed);
+    Ok(i)
+}
+
+/// Sets an option that is a number, of all classes, unless the environment did: for a program's wishes that are expressed in
+/// terms of another allocator.
+pub fn suggest(name: &str, n: u32) -> Result<(), Error> {
+    let (i, entry) = find(name).ok_or(Error::Unknown)?;
+    if !entry.values.allow(n) {
+        return Err(Error::Value(entry));
+    }
+    if FROM_ENVIRONMENT.load(Relaxed) >> i & 1 == 0 {
+        CHOSEN.fetch_or(1 << i, Relaxed);
+        entry.store(n);
+    }
     Ok(())
 }
 
@@ -131,11 +148,19 @@ impl Entry {
         Some((Some(class), self.parse(n)?))
     }
 
+    /// Sets it, for all classes if it has a value for each.
+    fn store(&self, n: u32) {
+        match self.place {
+            Place::One(knob) => knob.set(n),
+            Place::Each(knobs) => knobs.set_all(n),
+            Place::Timing => os::set_timing(n != 0),
+            Place::Elsewhere => {}
+        }
+    }
+
     /// Sets it. None, and nothing has changed: it takes other values.
     fn put(&self, value: &str) -> Option<()> {
         match self.place {
-            Place::One(knob) => knob.set(self.parse(value)?),
-            Place::Timing => os::set_timing(self.parse(value)? != 0),
             Place::Each(knobs) => {
                 let parts = || value.split(',').map(|part| self.parse_part(part));
                 if parts().any(|part| part.is_none()) {
@@ -148,7 +173,7 @@ impl Entry {
                     }
                 }
             }
-            Place::Elsewhere => return None,
+            _ => self.store(self.parse(value)?),
         }
         Some(())
     }
@@ -205,13 +230,8 @@ pub(crate) fn apply(options: &Options) {
 #[inline(never)]
 fn apply_now(options: &Options) {
     options.each_changed(|i, value| {
-        if CHOSEN.fetch_or(1 << i, Relaxed) >> i & 1 != 0 {
-            return;
-        }
-        match TABLE[i].place {
-            Place::One(knob) => knob.set(value),
-            Place::Each(knobs) => knobs.set_all(value),
-            Place::Timing | Place::Elsewhere => {}
+        if CHOSEN.fetch_or(1 << i, Relaxed) >> i & 1 == 0 {
+            TABLE[i].store(value);
         }
     });
     STRUCT_SEEN.store(true, Relaxed);
@@ -242,8 +262,11 @@ fn set_or_report(option: &[u8]) {
     let text = core::str::from_utf8(option).unwrap_or("?");
     let (name, value) = text.split_once('=').unwrap_or((text, ""));
     match set_exactly(name, value) {
-        // Whoever reads it there says what is wrong with it.
-        Ok(()) | Err(Error::AtStart) => {}
+        Ok(i) => {
+            FROM_ENVIRONMENT.fetch_or(1 << i, Relaxed);
+        }
+        // Whoever reads it says what is wrong with it.
+        Err(Error::AtStart) => {}
         Err(Error::Unknown) => report(format_args!("unknown option {PREFIX}{name}, ignored")),
         Err(why) => report(format_args!("{PREFIX}{name}={value} ignored: {why}")),
     }

@@ -18,6 +18,7 @@
 mod grow;
 
 use crate::arena::{self, PAGE, Run, SEGMENT};
+use crate::learn;
 use crate::os;
 use crate::page::{Kind, Meta};
 use crate::policy;
@@ -89,6 +90,7 @@ fn note_live(segments: i64) {
     LIVE.fetch_add(segments * SEGMENT as i64, Relaxed);
     let change = segments * SEGMENT as i64;
     usage::add(change, change);
+    learn::whales(change);
 }
 
 /// Runs `f` on the cache under the lock.
@@ -131,7 +133,12 @@ pub fn alloc(n: usize, align: usize) -> Option<(&'static Meta, bool)> {
     let len = segments_for(n.max(1));
     let (run, moved, zero) = match take_cached(len, align) {
         Some((run, moved)) => (run, moved, false),
-        None => (arena::take_run(len, (align / SEGMENT).max(1), len)?, false, true),
+        None => {
+            if cached_bytes() >= len * SEGMENT {
+                learn::misfit(len * SEGMENT);
+            }
+            (arena::take_run(len, (align / SEGMENT).max(1), len)?, false, true)
+        }
     };
     let meta = head_of(run);
     set_moved(meta, moved);
