@@ -68,10 +68,10 @@ const PHASES: [Phase; 5] = [
     },
     Phase {
         name: "once",
-        lasts: Duration::from_secs(12),
+        lasts: Duration::from_secs(21),
         step: |_| {
             small_blocks(160 << 20);
-            Duration::from_secs(6)
+            Duration::from_secs(10)
         },
     },
     Phase {
