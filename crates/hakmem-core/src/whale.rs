@@ -230,7 +230,7 @@ pub unsafe fn free(meta: &Meta) -> usize {
 /// Bytes that the cache may hold.
 fn limit() -> usize {
     let anyway = (policy::WHALE_CACHE_MIB.get() as usize) << 20;
-    anyway.max(live_bytes() / 100 * policy::WHALE_CACHE_PERCENT.get() as usize)
+    anyway.max(live_bytes() * policy::WHALE_CACHE_PERCENT.get() as usize / 100)
 }
 
 fn oldest(entries: &[Option<Entry>; RING], now: u32) -> Option<usize> {

@@ -111,4 +111,16 @@ fn frozen() {
     assert!(!stats::is_learning());
     (0..50).for_each(|_| buffer());
     assert_eq!((stats::decided(), now("WHALE_CACHE_MIB")), (0, 32));
+    // As much as is live may stay, to the byte: a buffer that is replaced by one of its size comes from the cache.
+    // SAFETY: blocks are freed once, and not used.
+    unsafe {
+        let mut last = hakmem_core::c::malloc(82 << 20);
+        for _ in 0..10 {
+            let next = hakmem_core::c::malloc(82 << 20);
+            hakmem_core::c::free(last);
+            last = next;
+        }
+        hakmem_core::c::free(last);
+    }
+    assert_eq!(stats::process().whale_hits, 9);
 }

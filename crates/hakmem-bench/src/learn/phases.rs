@@ -68,7 +68,7 @@ const PHASES: [Phase; 5] = [
     },
     Phase {
         name: "once",
-        lasts: Duration::from_secs(21),
+        lasts: Duration::from_secs(11),
         step: |_| {
             small_blocks(160 << 20);
             Duration::from_secs(10)
