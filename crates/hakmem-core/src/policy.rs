@@ -223,7 +223,7 @@ use Values::{Number, Switch, Text, Word};
 options! {
     /// `learn` lets what is seen of the program move options that nobody has set; `frozen` leaves them all.
     mode: Mode = Mode::Frozen, One MODE, "MODE", Word(&["frozen", "learn"]), "";
-    /// Fresh blocks put on a thread's list at a time, in bytes.
+    /// Fresh blocks put on a thread's list at a time, in bytes; of a page that was carved before as much as that was, up to 16 KiB.
     carve_bytes: u32 = 4096, Each CARVE_BYTES, "CARVE_BYTES", Number(16, 65536), "bytes";
     /// A full page is worth waking once one in this many of its blocks is free.
     wake_fraction: u32 = 8, Each WAKE_FRACTION, "WAKE_FRACTION", Number(1, 1024), "";
@@ -232,7 +232,7 @@ options! {
     /// A page of which no more blocks than these are out is set aside, and its holes are given back; 0 leaves them.
     sparse_blocks: u32 = 8, One SPARSE_BLOCKS, "SPARSE_BLOCKS", Number(0, 255), "blocks";
     /// Blocks of other threads that a thread has freed and keeps before it sends them, in bytes.
-    batch_bytes: u32 = 64 << 10, One BATCH_BYTES, "BATCH_BYTES", Number(0, 1 << 20), "bytes";
+    batch_bytes: u32 = 256 << 10, One BATCH_BYTES, "BATCH_BYTES", Number(0, 1 << 20), "bytes";
     /// Blocks that are sent travel page by page; off, each by itself.
     batch_by_page: bool = true, One BATCH_BY_PAGE, "BATCH_BY_PAGE", Switch, "";
     /// Pages of 64 KiB that a thread must have before fresh ones are faulted in whole, by one call instead of 16 faults; 0 leaves it to the faults.
