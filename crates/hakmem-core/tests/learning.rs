@@ -102,6 +102,18 @@ fn a_program_of_large_buffers() {
     }
 }
 
+/// The same load moves nothing that somebody has set.
+#[test]
+fn what_was_chosen_stays() {
+    let variables = [("HAKMEM_MODE", "learn"), ("HAKMEM_WHALE_CACHE_MIB", "32")];
+    if ran_apart("what_was_chosen_stays", &variables) {
+        return;
+    }
+    (0..80).for_each(|_| buffer());
+    assert_eq!(now("WHALE_CACHE_MIB"), 32);
+    assert!(stats::decisions().all(|d| d.what != What::WhaleCache));
+}
+
 /// In mode `frozen` nothing moves.
 #[test]
 fn frozen() {

@@ -237,7 +237,7 @@ fn from_a_struct() {
     is("CARVE_BYTES", "64");
     is("RETAINED_PAGES", "2");
     is("SCAVENGER", "5");
-    is("BATCH_BYTES", "65536");
+    is("ENDED_MIB", "4");
     options::set("DECAY_MS", "78").unwrap();
     // SAFETY: as above.
     unsafe { ALLOCATOR.dealloc(ALLOCATOR.alloc(layout), layout) };
