@@ -15,6 +15,7 @@ pub mod executables;
 pub mod growth;
 pub mod heap;
 pub mod html;
+pub mod learn;
 pub mod machine;
 pub mod measure;
 pub mod meter;

@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 use hakmem_bench::probes;
 use hakmem_bench::report::markdown;
-use hakmem_bench::{ab, compare, compat, html, preload, programs, run_one, soak, workloads};
+use hakmem_bench::{ab, compare, compat, html, learn, preload, programs, run_one, soak, workloads};
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -36,6 +36,11 @@ enum Task {
     /// The process that is soaked
     #[command(hide = true)]
     SoakChild(soak::child::Options),
+    /// Run phases whose best settings differ, with fixed settings and with learnt ones
+    Learn(learn::Options),
+    /// The process that goes through the phases
+    #[command(hide = true)]
+    LearnChild(learn::phases::Options),
     /// Write a page of HTML with charts of one or several records
     Report(html::Options),
     /// List the workloads
@@ -64,6 +69,8 @@ fn main() -> ExitCode {
         },
         Task::Soak(options) => soak::run(&options),
         Task::SoakChild(options) => soak::child::run(&options).map(|()| true),
+        Task::Learn(options) => learn::run(&options),
+        Task::LearnChild(options) => learn::phases::run(&options).map(|()| true),
         Task::Report(options) => html::run(&options),
         Task::List => {
             print!("{}", list());

@@ -3,6 +3,7 @@
 mod child;
 mod inherited;
 mod library;
+mod options;
 mod program;
 mod report;
 mod run;
@@ -27,11 +28,15 @@ enum Command {
     /// Prints tables of what the allocator did: size classes, thread heaps, memory, system calls
     #[command(after_help = stat::AFTER_HELP)]
     Stat(stat::Options),
+    /// Lists the allocator's options: name, default, what values, meaning
+    #[command(after_help = options::AFTER_HELP)]
+    Options(options::Options),
 }
 
 fn main() -> ! {
     match Cli::parse().command {
         Command::Run(options) => run::run(&options),
         Command::Stat(options) => stat::stat(options),
+        Command::Options(options) => options::options(&options),
     }
 }

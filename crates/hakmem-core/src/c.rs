@@ -115,7 +115,8 @@ pub fn address_limit() -> usize {
     os::address_limit()
 }
 
-/// Reads the `HAKMEM_…` options from a NULL-terminated environment block.
+/// Reads the `HAKMEM_…` options from a NULL-terminated environment block, unless that was done. Where the C library passes
+/// the environment to constructors, as glibc does, the crate has one that does it.
 ///
 /// # Safety
 /// `envp` is NULL or such a block.

@@ -18,7 +18,10 @@ mod resize;
 use crate::heap::Heap;
 use crate::purge;
 
-pub use alloc::{alloc_aligned, alloc_big, alloc_class, alloc16, alloc16_or, alloc16_zeroed, zeroed_class};
+pub use alloc::{
+    alloc_aligned, alloc_big, alloc_class, alloc_class_or, alloc_class_slow, alloc16, alloc16_or, alloc16_zeroed,
+    zeroed_class,
+};
 pub use free::{free_known, free16};
 pub use resize::{move_block, resize, size_of_block};
 

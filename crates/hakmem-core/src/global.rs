@@ -5,6 +5,7 @@
 //! only foreign or large pointers need.
 
 use crate::front;
+use crate::options::{self, Options};
 use crate::size_class::{self, MEDIUM_MAX};
 use core::alloc::{GlobalAlloc, Layout};
 
@@ -27,6 +28,64 @@ impl Hakmem {
     /// The allocator. O(1), no memory is touched.
     pub const fn new() -> Self {
         Self
+    }
+
+    /// The allocator with options of the program's own, which the environment may overrule. A value that is out of its range
+    /// does not compile in a `static`.
+    ///
+    /// ```
+    /// use hakmem_core::{Configured, Hakmem, options::Options};
+    ///
+    /// #[global_allocator]
+    /// static ALLOCATOR: Configured = Hakmem::with(Options { decay_ms: 1000, ..Options::DEFAULT });
+    ///
+    /// # fn main() { assert_eq!(hakmem_core::options::get("DECAY_MS").unwrap().to_string(), "1000"); }
+    /// ```
+    pub const fn with(options: Options) -> Configured {
+        options.check();
+        Configured(options)
+    }
+}
+
+/// [`Hakmem`], with options that are set at its first slow path: its fast paths are the same.
+///
+/// They are the process's, like all else. Of two such values with different options, those count that are used first.
+#[derive(Debug, Clone, Copy)]
+pub struct Configured(Options);
+
+// SAFETY: as for `Hakmem`, whose functions these are.
+unsafe impl GlobalAlloc for Configured {
+    #[inline(always)]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        match class_of(layout) {
+            Some(class) => front::alloc_class_or(class, |class| {
+                options::apply(&self.0);
+                front::alloc_class_slow(class)
+            }),
+            None => {
+                options::apply(&self.0);
+                alloc_classless(layout, false)
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        // SAFETY: passed on.
+        unsafe { Hakmem.dealloc(ptr, layout) }
+    }
+
+    #[inline]
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        options::apply(&self.0);
+        // SAFETY: passed on.
+        unsafe { Hakmem.alloc_zeroed(layout) }
+    }
+
+    #[inline]
+    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        // SAFETY: passed on.
+        unsafe { Hakmem.realloc(ptr, layout, new_size) }
     }
 }
 

@@ -10,7 +10,8 @@
 //!
 //! The layers, each using only those before it: `sync`, `counter`, `mutant`, `os`, `size_class`, `policy`, `proto`, `arena`,
 //! `page`, `guard`, `parcel`, `usage`, `segment`, `large`, `whale`, `holes`, `sparse`, `remote`, `heap`, `foreign`,
-//! `thread` with `purge`, `front`, and the doors `global`, `c`, `stats`, `options`. Each module opens with its idea and
+//! `thread` with `purge`, `front`, and the doors `global`, `c`, `stats`, `options`; `learn` with `learner` is told by `whale`, `heap` and
+//! `purge`. Each module opens with its idea and
 //! its rules; SAFETY comments cite them.
 #![no_std]
 
@@ -51,7 +52,12 @@ mod holes;
 #[cfg(not(loom))]
 mod large;
 #[cfg(not(loom))]
-mod options;
+mod learn;
+#[cfg(not(loom))]
+#[doc(hidden)]
+pub mod learner;
+#[cfg(not(loom))]
+pub mod options;
 #[cfg(not(loom))]
 mod os;
 #[cfg(not(loom))]
@@ -79,7 +85,7 @@ mod usage;
 #[cfg(not(loom))]
 mod whale;
 #[cfg(not(loom))]
-pub use global::Hakmem;
+pub use global::{Configured, Hakmem};
 #[cfg(feature = "fault-injection")]
 #[doc(hidden)]
 pub use os::faults;

@@ -9,6 +9,7 @@ use crate::counter::Counter;
 use crate::guard;
 use crate::page::{Block, Meta, Owner};
 use crate::parcel::Parcel;
+use crate::policy;
 use crate::proto::inbox::{Inbox, Link};
 use core::cell::Cell;
 use core::ptr::{from_ref, null, null_mut};
@@ -124,6 +125,9 @@ impl Outgoing {
         self.open[i].page.set(page);
         self.filling.set(self.filling.get() | 1 << i);
         self.room.set(self.room.get() - size as i32);
+        if !policy::BATCH_BY_PAGE.is_on() {
+            self.close(i, &inbox_of);
+        }
     }
 
     /// Moves an open parcel, if there is one, to its owner's batch.

@@ -18,8 +18,10 @@
 mod grow;
 
 use crate::arena::{self, PAGE, Run, SEGMENT};
+use crate::learn;
 use crate::os;
 use crate::page::{Kind, Meta};
+use crate::policy;
 use crate::proto::lock::Lock;
 use crate::sync::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use crate::usage;
@@ -29,8 +31,6 @@ use grow::give_clean;
 pub use grow::resize;
 
 const RING: usize = 16;
-/// The cache may hold this much whatever the program does …
-const KEEP_ANYWAY: usize = 32 << 20;
 /// No request, and no alignment, above this is ever met: no address space is larger.
 pub const TOO_LARGE: usize = 1 << 46;
 
@@ -90,6 +90,7 @@ fn note_live(segments: i64) {
     LIVE.fetch_add(segments * SEGMENT as i64, Relaxed);
     let change = segments * SEGMENT as i64;
     usage::add(change, change);
+    learn::whales(change);
 }
 
 /// Runs `f` on the cache under the lock.
@@ -132,7 +133,12 @@ pub fn alloc(n: usize, align: usize) -> Option<(&'static Meta, bool)> {
     let len = segments_for(n.max(1));
     let (run, moved, zero) = match take_cached(len, align) {
         Some((run, moved)) => (run, moved, false),
-        None => (arena::take_run(len, (align / SEGMENT).max(1), len)?, false, true),
+        None => {
+            if cached_bytes() >= len * SEGMENT {
+                learn::misfit(len * SEGMENT);
+            }
+            (arena::take_run(len, (align / SEGMENT).max(1), len)?, false, true)
+        }
     };
     let meta = head_of(run);
     set_moved(meta, moved);
@@ -212,13 +218,19 @@ pub unsafe fn free(meta: &Meta) -> usize {
         drop_entry(entry);
     }
     // What cannot be given back (locked memory) is put in again; the cache is then left as full as it is.
-    while cached_bytes() > KEEP_ANYWAY.max(live_bytes()) {
+    while cached_bytes() > limit() {
         let Some(entry) = with_cache(|entries| oldest(entries, now).and_then(|i| entries[i].take())) else { break };
         if drop_entry(entry) == 0 {
             break;
         }
     }
     len * SEGMENT
+}
+
+/// Bytes that the cache may hold.
+fn limit() -> usize {
+    let anyway = (policy::WHALE_CACHE_MIB.get() as usize) << 20;
+    anyway.max(live_bytes() * policy::WHALE_CACHE_PERCENT.get() as usize / 100)
 }
 
 fn oldest(entries: &[Option<Entry>; RING], now: u32) -> Option<usize> {

@@ -85,6 +85,24 @@ size_t hakmem_class_stats(struct hakmem_class_stats *out,
 int hakmem_report(int fd,
                   const char *form);
 
+// Sets an option while the program runs, by its name and as the environment could have it: hakmem_set_option("DECAY_MS",
+// "1000"). `hakmem options` lists them. 0; -1 and errno EINVAL, and nothing has changed, if there is no such option, it
+// takes other values, or it is read at start alone (STATS, STATS_SIGNAL).
+//
+// # Safety
+// Both are C strings.
+int hakmem_set_option(const char *name,
+                      const char *value);
+
+// Writes an option's value to `value`, up to `room` bytes with the NUL behind it, in the form that hakmem_set_option takes.
+// Returns the length of all of it without the NUL, as snprintf does; -1 and errno EINVAL if there is no such option.
+//
+// # Safety
+// `name` is a C string; `value` is valid for writing `room` bytes, or NULL with a `room` of 0.
+int hakmem_get_option(const char *name,
+                      char *value,
+                      size_t room);
+
 // Gives all free memory back to the system now; 1 if there was any, else 0.
 int hakmem_trim(void);
 

@@ -1,9 +1,12 @@
 //! hakmem's own functions: all of `hakmem.h`, which is made from this file.
 
-use crate::out;
+use crate::errno;
+use crate::out::{self, Text};
 use crate::report::{self, Event, Format};
 use core::ffi::{CStr, c_char, c_int};
+use core::fmt::Write;
 use hakmem_core::c;
+use hakmem_core::options;
 use hakmem_core::stats::{CLASSES, Snapshot};
 
 /// Figures of the process. Bytes unless said otherwise.
@@ -137,6 +140,61 @@ pub unsafe extern "C" fn hakmem_report(fd: c_int, form: *const c_char) -> c_int 
         Some(true) => 0,
         _ => -1,
     }
+}
+
+/// Sets an option while the program runs, by its name and as the environment could have it: hakmem_set_option("DECAY_MS",
+/// "1000"). `hakmem options` lists them. 0; -1 and errno EINVAL, and nothing has changed, if there is no such option, it
+/// takes other values, or it is read at start alone (STATS, STATS_SIGNAL).
+///
+/// # Safety
+/// Both are C strings.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hakmem_set_option(name: *const c_char, value: *const c_char) -> c_int {
+    // SAFETY: by this function's contract.
+    let texts = unsafe {
+        (
+            CStr::from_ptr(name).to_str(),
+            CStr::from_ptr(value).to_str(),
+        )
+    };
+    if let (Ok(name), Ok(value)) = texts
+        && options::set(name, value).is_ok()
+    {
+        return 0;
+    }
+    errno::set(libc::EINVAL);
+    -1
+}
+
+/// Writes an option's value to `value`, up to `room` bytes with the NUL behind it, in the form that hakmem_set_option takes.
+/// Returns the length of all of it without the NUL, as snprintf does; -1 and errno EINVAL if there is no such option.
+///
+/// # Safety
+/// `name` is a C string; `value` is valid for writing `room` bytes, or NULL with a `room` of 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hakmem_get_option(
+    name: *const c_char,
+    value: *mut c_char,
+    room: usize,
+) -> c_int {
+    // SAFETY: by this function's contract.
+    let name = unsafe { CStr::from_ptr(name) }.to_str();
+    let Some(now) = name.ok().and_then(options::get) else {
+        errno::set(libc::EINVAL);
+        return -1;
+    };
+    let mut text = Text::<1024>::new();
+    let _ = write!(text, "{now}");
+    let text = text.as_str().as_bytes();
+    if let Some(most) = room.checked_sub(1) {
+        let n = text.len().min(most);
+        // SAFETY: by this function's contract; `n` and the NUL fit.
+        unsafe {
+            value.copy_from_nonoverlapping(text.as_ptr().cast(), n);
+            value.add(n).write(0);
+        }
+    }
+    text.len() as c_int
 }
 
 /// Gives all free memory back to the system now; 1 if there was any, else 0.

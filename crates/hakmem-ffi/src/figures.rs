@@ -2,7 +2,7 @@
 
 use crate::usage::Usage;
 use core::fmt;
-use hakmem_core::stats::{self, Class, Heap, Snapshot, Stats};
+use hakmem_core::stats::{self, Class, Decision, Heap, Snapshot, Stats};
 
 /// Raised when a key changes its meaning or goes; new keys may come at any time.
 pub const SCHEMA: u32 = 1;
@@ -109,6 +109,17 @@ impl Figures {
             })?;
         }
         form.end()?;
+        form.begin("decisions")?;
+        for d in stats::decisions() {
+            item(
+                form,
+                "decisions",
+                "option",
+                Word::Text(d.what.name()),
+                |form| of_decision(form, &d),
+            )?;
+        }
+        form.end()?;
         form.begin("foreign_sites")?;
         for site in self.snapshot.foreign_sites() {
             item(
@@ -159,6 +170,8 @@ impl Figures {
             ("kept_slots", c.kept_slots),
             ("empty_slots", c.empty_slots),
             ("unused_slots", c.unused_slots),
+            ("learning", u64::from(stats::is_learning())),
+            ("decided", stats::decided()),
             ("peak_resident_kib", u.peak_resident_kib),
             ("minor_faults", u.minor_faults),
             ("major_faults", u.major_faults),
@@ -201,6 +214,24 @@ fn of_class(form: &mut dyn Form, c: &Class) -> fmt::Result {
         ("carved_bytes", c.carved_bytes),
         ("live_bytes", c.live_bytes),
         ("peak_bytes", c.peak_bytes),
+    ] {
+        form.figure(name, value)?;
+    }
+    Ok(())
+}
+
+fn of_decision(form: &mut dyn Form, d: &Decision) -> fmt::Result {
+    for (name, value) in [
+        ("at_ms", d.at_ms.into()),
+        ("from", d.from.into()),
+        ("to", d.to.into()),
+        ("round_ms", d.round_ms.into()),
+        ("from_fault_us", d.from_fault_us),
+        ("from_hold_us", d.from_hold_us),
+        ("to_fault_us", d.to_fault_us),
+        ("to_hold_us", d.to_hold_us),
+        ("from_rating", d.from_rating.unsigned_abs().into()),
+        ("to_rating", d.to_rating.unsigned_abs().into()),
     ] {
         form.figure(name, value)?;
     }

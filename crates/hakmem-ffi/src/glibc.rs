@@ -3,12 +3,21 @@
 use crate::report::{Event, Format};
 use crate::{aligned, out, report, stdlib};
 use core::ffi::{c_int, c_void};
-use hakmem_core::{c, stats};
+use hakmem_core::{c, options, stats};
 
-/// Accepts glibc's options, from M_ARENA_MAX (-8) to M_TRIM_THRESHOLD (-1) and M_MXFAST (1) to M_KEEP (4), and does
-/// nothing: hakmem tunes itself. Any other option: 0.
+/// Accepts glibc's options, from M_ARENA_MAX (-8) to M_TRIM_THRESHOLD (-1) and M_MXFAST (1) to M_KEEP (4). Any other: 0.
+/// M_TRIM_THRESHOLD, the free bytes that may stay, sets `WHALE_CACHE_MIB` and `ENDED_MIB`, unless the environment did; the others have no
+/// meaning here.
 #[unsafe(no_mangle)]
-pub extern "C" fn mallopt(option: c_int, _value: c_int) -> c_int {
+pub extern "C" fn mallopt(option: c_int, value: c_int) -> c_int {
+    if option == libc::M_TRIM_THRESHOLD {
+        // Below zero is without limit.
+        let mib = u32::try_from(value).map_or(1 << 20, |bytes| bytes.div_ceil(1 << 20));
+        for name in ["WHALE_CACHE_MIB", "ENDED_MIB"] {
+            // A number of MiB is always in their range.
+            let _ = options::suggest(name, mib);
+        }
+    }
     c_int::from(matches!(option, -8..=-1 | 1..=4))
 }
 

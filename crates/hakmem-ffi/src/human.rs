@@ -4,7 +4,7 @@ use crate::figures::Figures;
 use crate::out::Text;
 use crate::usage::Usage;
 use core::fmt::{self, Display, Write};
-use hakmem_core::stats::Stats;
+use hakmem_core::stats::{self, Stats};
 
 /// Bytes in a unit that suits them, with one decimal.
 struct Bytes(u64);
@@ -37,7 +37,31 @@ pub fn write(out: &mut impl Write, figures: &Figures, pid: i32) -> fmt::Result {
         figures.resident_bytes,
         pid,
     )?;
+    decisions(out)?;
     classes(out, figures)
+}
+
+/// What mode `learn` has changed, and what that round would have cost with either value.
+fn decisions(out: &mut impl Write) -> fmt::Result {
+    for d in stats::decisions() {
+        writeln!(
+            out,
+            "hakmem: learnt after {} ms: {} {} -> {}; {} ms cost {} µs of faults and {} for memory kept, and would have cost {} and {}; \
+             rated {} and {}",
+            d.at_ms,
+            d.what.name(),
+            d.from,
+            d.to,
+            d.round_ms,
+            d.from_fault_us,
+            d.from_hold_us,
+            d.to_fault_us,
+            d.to_hold_us,
+            d.from_rating,
+            d.to_rating
+        )?;
+    }
+    Ok(())
 }
 
 fn totals(out: &mut impl Write, s: &Stats, usage: &Usage, resident: u64, pid: i32) -> fmt::Result {

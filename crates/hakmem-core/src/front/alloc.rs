@@ -40,6 +40,12 @@ pub fn alloc16_or(n: usize, slow: impl FnOnce(usize) -> *mut u8) -> *mut u8 {
 /// A block of `class`, known at compile time where the caller's layout is. Null: as [`alloc16`].
 #[inline(always)]
 pub fn alloc_class(class: usize) -> *mut u8 {
+    alloc_class_or(class, |class| alloc_class_slow(class))
+}
+
+/// [`alloc_class`] with another slow path, which the caller makes of `alloc_class_slow`.
+#[inline(always)]
+pub fn alloc_class_or(class: usize, slow: impl FnOnce(usize) -> *mut u8) -> *mut u8 {
     // SAFETY: as in `alloc16`.
     unsafe {
         let list = (*thread::front()).free.get_unchecked(class);
@@ -49,7 +55,7 @@ pub fn alloc_class(class: usize) -> *mut u8 {
             return block.cast();
         }
     }
-    alloc_class_slow(class)
+    slow(class)
 }
 
 #[cold]
@@ -60,7 +66,7 @@ extern "C" fn alloc16_slow(n: usize) -> *mut u8 {
 
 #[cold]
 #[inline(never)]
-extern "C" fn alloc_class_slow(class: usize) -> *mut u8 {
+pub extern "C" fn alloc_class_slow(class: usize) -> *mut u8 {
     finish(from_class(class))
 }
 

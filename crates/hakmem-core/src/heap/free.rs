@@ -187,7 +187,7 @@ impl Heap {
             return;
         }
         self.unlink(class, page);
-        self.give_up(class, page, policy::RETAINED_PAGES.get());
+        self.give_up(class, page, policy::RETAINED_PAGES.of(class));
     }
 
     /// Ends an empty page that is in no queue; it is retained if there are fewer than `keep`.

@@ -33,7 +33,7 @@ use crate::proto::tenure::Tenure;
 use crate::remote::Outgoing;
 use crate::size_class::{CLASSES, TABLE16};
 use crate::sync::{AtomicPtr, AtomicU64, Ordering::Relaxed};
-use crate::{large, segment, sparse, usage};
+use crate::{large, learn, segment, sparse, usage};
 use core::cell::Cell;
 use core::ptr::NonNull;
 use counts::Counts;
@@ -233,9 +233,11 @@ impl Heap {
     #[cold]
     #[inline(never)]
     pub fn report_live(&self) {
-        if let Some(peak) = usage::add(self.live.replace(0), self.high.replace(0)) {
+        let (change, high) = (self.live.replace(0), self.high.replace(0));
+        if let Some(peak) = usage::add(change, high) {
             crate::stats::note_peak(peak);
         }
+        learn::slots(change, high);
     }
 
     /// Blocks of `class` in the heap's list. O(their number); exact for a heap at rest.

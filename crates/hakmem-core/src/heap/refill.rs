@@ -150,7 +150,7 @@ impl Heap {
         let size = page.block_size.get() as usize;
         let left = page.cap.get() - page.carved.get();
         // As much again as there is, within bounds: large steps cost few calls, and touch little that is not used.
-        let least = policy::CARVE_BYTES.get();
+        let least = policy::CARVE_BYTES.of(class);
         let bytes = (page.carved.get() * size as u32).clamp(least, CARVE_MOST.max(least));
         let count = (bytes / size as u32).clamp(1, left);
         let first = page.start().wrapping_add(page.carved.get() as usize * size);
@@ -176,7 +176,7 @@ impl Heap {
     pub(super) fn put_to_sleep(&self, class: usize, page: &Meta) {
         debug_assert!(page.absent.get() == 0 && page.listed() == 0);
         self.unlink(class, page);
-        let threshold = (page.cap.get() / policy::WAKE_FRACTION.get().max(1)).max(1) as i32;
+        let threshold = (page.cap.get() / policy::WAKE_FRACTION.of(class).max(1)).max(1) as i32;
         page.wake_at.set(threshold);
         page.needed.set(threshold);
         page.place.set(Place::Asleep);
@@ -203,7 +203,8 @@ impl Heap {
             self.counts.note(class, Event::Claims, 1);
             // A class that has filled pages will fill this one too: one call is cheaper than 16 faults.
             let fills_pages = self.counts.recent(class, Event::Claims) > FILLED;
-            if zero && span == 1 && fills_pages && self.pages.get() >= policy::POPULATE_FROM_PAGES.get() {
+            let from = policy::POPULATE_FROM_PAGES.get();
+            if zero && span == 1 && fills_pages && from != 0 && self.pages.get() >= from {
                 self.populate(page);
             }
             (page, zero)

@@ -45,6 +45,11 @@ pub fn set_timing(on: bool) {
     TIMING.store(on, Relaxed);
 }
 
+/// Whether they are timed.
+pub fn timing() -> bool {
+    TIMING.load(Relaxed)
+}
+
 /// Runs `call`, whose result is a negated error number if it failed, and counts it.
 pub(super) fn counted(kind: Kind, call: impl FnOnce() -> isize) -> isize {
     let counter = &COUNTERS[kind as usize];

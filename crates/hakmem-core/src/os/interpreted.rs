@@ -122,6 +122,11 @@ pub fn resident(_: usize, _: usize, map: &mut [u8]) -> bool {
     true
 }
 
+/// The interpreter gives no rights.
+pub fn is_secure() -> bool {
+    false
+}
+
 /// Bytes of a page of memory.
 pub fn page_size() -> usize {
     MEMORY_PAGE

@@ -150,6 +150,12 @@ pub fn page_size() -> usize {
     unsafe { libc::getauxval(libc::AT_PAGESZ) as usize }
 }
 
+/// True if the program runs with rights that its user does not have: then the environment is not to be trusted.
+pub fn is_secure() -> bool {
+    // SAFETY: as in `page_size`.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
 /// Physical memory in bytes; 4 GiB if the system does not tell.
 pub fn physical_memory() -> usize {
     // SAFETY: an all-zero sysinfo is valid.

@@ -27,7 +27,7 @@ mod library;
 #[cfg(shuttle)]
 mod scheduled;
 
-pub use count::{KINDS, count, set_timing};
+pub use count::{KINDS, count, set_timing, timing};
 #[cfg(miri)]
 pub use interpreted::*;
 #[cfg(all(target_os = "linux", not(miri)))]

@@ -10,7 +10,7 @@ mod scavenger;
 use crate::heap::inbox_of;
 use crate::proto::lock::{Guard, Lock};
 use crate::sync::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use crate::{arena, os, policy, segment, sparse, thread, whale};
+use crate::{arena, learn, os, policy, segment, sparse, thread, whale};
 
 #[cfg(shuttle)]
 pub use scavenger::is_alive as is_scavenged;
@@ -58,6 +58,7 @@ pub fn tick() {
 /// Called when a thread ended. What it leaves is seldom wanted soon, and many threads that end together leave a lot: all
 /// free slots beyond a limit go back at once.
 pub fn ended() {
+    learn::ended();
     let limit = (policy::ENDED_MIB.get() as usize) << 20;
     if segment::dirty_bytes() > limit
         && let Some(_held) = LOCK.try_lock()
@@ -79,7 +80,8 @@ pub fn ended() {
 
 /// Milliseconds between passes that are made on slow paths.
 fn interval(decay: u32) -> u32 {
-    (decay / 4).max(10)
+    let interval = (decay / 4).max(10);
+    if learn::is_on() { interval.min(learn::PASS_MS) } else { interval }
 }
 
 /// Gives back what has been free for `decay` ms at `now`. Returns the bytes; 0 also if another pass is running.
@@ -87,6 +89,7 @@ fn interval(decay: u32) -> u32 {
 pub fn pass(now: u32, decay: u32) -> usize {
     let Some(_held) = LOCK.try_lock() else { return 0 };
     NEXT.store(now.wrapping_add(interval(decay)), Relaxed);
+    learn::turn();
     run(now, decay)
 }
 

@@ -10,7 +10,7 @@
 
 use crate::proto::duty::{Call, Duty};
 use crate::sync::{AtomicBool, AtomicU32, Ordering::*};
-use crate::{os, policy, purge};
+use crate::{learn, os, policy, purge};
 
 static DUTY: Duty = Duty::new();
 /// When the scavenger last was seen at work, in coarse milliseconds. A child that was made without fork's handlers
@@ -79,22 +79,28 @@ fn is_needed() -> bool {
     purge::idle_bytes() >= (policy::SCAVENGE_MIB.get() as usize) << 20
 }
 
+/// Milliseconds from a pass to the next.
+fn nap() -> u32 {
+    let nap = policy::DECAY_MS.get().clamp(20, 60_000) / 2;
+    if learn::is_on() { nap.min(2 * learn::PASS_MS) } else { nap }
+}
+
 /// The scavenger's life; its thread ends when this returns.
 extern "C" fn work() {
     let mut fruitless = 0;
     os::drop_capabilities();
     loop {
         SEEN.store(os::now_ms(), Relaxed);
-        let decay = policy::DECAY_MS.get().clamp(20, 60_000);
+        let nap = nap();
         // Memory that cannot be given back (locked, say) is tried ever more rarely.
-        os::futex_wait(&NAP, 0, Some((decay / 2) << (fruitless / 8).min(6)));
+        os::futex_wait(&NAP, 0, Some(nap << (fruitless / 8).min(6)));
         if STOP.load(SeqCst) {
             return;
         }
         let given = purge::pass(os::now_ms(), policy::DECAY_MS.get());
         fruitless = if given > 0 { 0 } else { (fruitless + 1).min(64) };
-        // What was freed last is due after two naps.
-        let goes_on = purge::idle_bytes() > 0 && (fruitless < 3 || is_needed());
+        // What was freed last is due after the decay.
+        let goes_on = purge::idle_bytes() > 0 && (fruitless <= (policy::DECAY_MS.get() / nap).max(2) || is_needed());
         if !goes_on && DUTY.end(is_needed) {
             return;
         }

@@ -14,6 +14,7 @@ mod heap;
 mod peak;
 mod process;
 
+pub use crate::learner::{Decision, What};
 pub use census::Census;
 pub use class::Class;
 pub use heap::{Heap, State};
@@ -22,7 +23,7 @@ pub use process::{Site, Stats, Syscall};
 
 use crate::arena::{PAGE, SEGMENT};
 use crate::size_class::CLASSES as N;
-use crate::{foreign, os, purge, sparse, thread};
+use crate::{foreign, learn, os, purge, sparse, thread};
 
 /// Number of size classes.
 pub const CLASSES: usize = N;
@@ -137,6 +138,21 @@ impl Snapshot {
     pub fn foreign_sites(&self) -> impl Iterator<Item = Site> {
         (0..SITES).filter_map(|i| foreign::site(i).map(|(address, frees)| Site { address, frees }))
     }
+}
+
+/// What mode `learn` has decided last, oldest first; up to 32. None while it is deciding.
+pub fn decisions() -> impl Iterator<Item = Decision> {
+    learn::decisions().into_iter().flatten()
+}
+
+/// Whether the mode is `learn`.
+pub fn is_learning() -> bool {
+    learn::is_on()
+}
+
+/// How many decisions there were so far.
+pub fn decided() -> u64 {
+    learn::decided()
 }
 
 /// The totals of the process: [`Snapshot::process`].

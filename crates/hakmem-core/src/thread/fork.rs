@@ -22,19 +22,20 @@ use crate::sync::{
     AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
-use crate::{arena, foreign, heap, large, os, purge, sparse, whale};
+use crate::{arena, foreign, heap, large, learn, os, purge, sparse, whale};
 
 /// A lock, and what puts right in the child what it guards, should it be torn.
 struct Guarded(&'static Lock, fn());
 
 /// Every lock, in the order they are taken in.
-static LOCKS: [Guarded; 6] = [
+static LOCKS: [Guarded; 7] = [
     Guarded(&foreign::LOCK, || ()), // The search is made again.
     Guarded(&purge::LOCK, || ()),   // It only keeps passes apart.
     Guarded(&HEAPS_LOCK, forget_quarry),
     Guarded(&sparse::LOCK, sparse::give_up_all),
     Guarded(&whale::LOCK, whale::forget_cache),
     Guarded(&arena::LOCK, || ()), // Each bit by itself is true at any time.
+    Guarded(&learn::LOCK, learn::forget),
 ];
 
 /// A thread that forks.

@@ -8,7 +8,7 @@
 //! 1. Who has a heap: see `proto::tenure`. Popping one from the pool gives the right to wait for it, so that each has
 //!    one next owner.
 //! 2. The thread's word is set before anything is called that may itself allocate (`pthread_*`).
-//! 3. Locks are taken in the order foreign, purge, heaps, sparse, whale, arena; `fork` holds them all.
+//! 3. Locks are taken in the order foreign, purge, heaps, sparse, whale, arena, learn; `fork` holds them all.
 
 mod fork;
 mod tls;
@@ -28,6 +28,11 @@ use crate::{arena, os, purge, segment};
 use core::cell::UnsafeCell;
 use core::ffi::c_void;
 use core::ptr::null_mut;
+#[cfg(all(target_os = "linux", target_env = "gnu", not(any(miri, shuttle))))]
+use {
+    crate::options,
+    core::ffi::{c_char, c_int},
+};
 
 #[cfg(shuttle)]
 pub use tls::forget_all;
@@ -209,6 +214,19 @@ fn be_born() {
     }
 }
 
+/// Where constructors get the environment, it is read before `main`.
+#[cfg(all(target_os = "linux", target_env = "gnu", not(any(miri, shuttle))))]
+extern "C" fn on_start(_argc: c_int, _argv: *const *const c_char, envp: *const *const c_char) {
+    // SAFETY: glibc passes the environment to every constructor; it is not changed before they have all run.
+    unsafe { options::read(envp) };
+    on_load();
+}
+
+#[cfg(all(target_os = "linux", target_env = "gnu", not(any(miri, shuttle))))]
+#[used]
+#[unsafe(link_section = ".init_array")]
+static ON_LOAD: extern "C" fn(c_int, *const *const c_char, *const *const c_char) = on_start;
+
 /// The fork handlers must be there before there is a second thread that could use the allocator while the first one
 /// forks: in a library that is loaded at run time, before anybody has its address.
 extern "C" fn on_load() {
@@ -217,6 +235,7 @@ extern "C" fn on_load() {
     }
 }
 
+#[cfg(not(all(target_os = "linux", target_env = "gnu", not(any(miri, shuttle)))))]
 #[used]
 #[unsafe(link_section = ".init_array")]
 static ON_LOAD: extern "C" fn() = on_load;

@@ -6,6 +6,7 @@ use super::{
 use crate::arena::{self, Run, SEGMENT};
 use crate::os::{self, Moved};
 use crate::page::{Kind, Meta};
+use crate::policy;
 use crate::sync::Ordering::Relaxed;
 
 /// Makes the whale hold `n` bytes, moving its page tables if it must. Returns where it is then, None if that cannot
@@ -108,9 +109,10 @@ pub fn renew(run: Run, len: usize) -> bool {
     true
 }
 
-/// True if most of a whale was written to: if it is grown to be filled further, huge pages are not waste.
+/// True if most of a whale was written to: if it is grown to be filled further, huge pages are not waste. False if nobody is
+/// to have them.
 fn is_dense(run: Run, len: usize) -> bool {
-    !mostly_absent(address(run), len * SEGMENT)
+    policy::HUGE_FROM_SEGMENTS.is_on() && !mostly_absent(address(run), len * SEGMENT)
 }
 
 /// Asks for huge pages in a run of `room` segments of which `len` are in use: all of it alike, so that it stays one map,

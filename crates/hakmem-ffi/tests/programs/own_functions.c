@@ -1,6 +1,8 @@
 /* hakmem's own functions, in the common subset of C and C++. */
 #include "../../include/hakmem.h"
 #include "check.h"
+#include <errno.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -28,5 +30,22 @@ int main(void) {
         free(p[i]);
     int trimmed = hakmem_trim();
     CHECK("hakmem_trim", trimmed == 0 || trimmed == 1);
+    char value[20] = "";
+    CHECK("hakmem_set_option", hakmem_set_option("DECAY_MS", "1234") == 0 && hakmem_set_option("HAKMEM_SCAVENGER", "0") == 0);
+    CHECK("hakmem_get_option", hakmem_get_option("DECAY_MS", value, sizeof value) == 4 && !strcmp(value, "1234"));
+    CHECK("hakmem_get_option_cut", hakmem_get_option("DECAY_MS", value, 3) == 4 && !strcmp(value, "12"));
+    CHECK("hakmem_get_option_length", hakmem_get_option("DECAY_MS", NULL, 0) == 4);
+    CHECK("hakmem_set_option_by_class", hakmem_set_option("CARVE_BYTES", "4096,64:512") == 0 &&
+          hakmem_get_option("CARVE_BYTES", value, sizeof value) == 11 && !strcmp(value, "4096,64:512"));
+    errno = 0;
+    CHECK("hakmem_set_option_out_of_range", hakmem_set_option("CARVE_BYTES", "1") == -1 && errno == EINVAL);
+    CHECK("hakmem_set_option_at_start_only", hakmem_set_option("STATS", "1") == -1);
+    errno = 0;
+    CHECK("hakmem_get_option_unknown", hakmem_get_option("NOTHING", value, sizeof value) == -1 && errno == EINVAL);
+    CHECK("mallopt_sets_what_may_stay", mallopt(M_TRIM_THRESHOLD, (3 << 20) + 1) == 1 &&
+          hakmem_get_option("ENDED_MIB", value, sizeof value) == 1 && *value == '4' &&
+          hakmem_get_option("WHALE_CACHE_MIB", value, sizeof value) == 1 && *value == '4');
+    CHECK("mallopt_without_limit", mallopt(M_TRIM_THRESHOLD, -1) == 1 &&
+          hakmem_get_option("ENDED_MIB", value, sizeof value) == 7);
     return failures != 0;
 }

@@ -1,0 +1,112 @@
+//! `hakmem options`, and the page that has its table.
+
+mod common;
+
+use common::*;
+use hakmem_core::options::{TABLE, Values};
+use std::path::Path;
+
+fn options(arguments: &[&str]) -> String {
+    let output = hakmem().arg("options").args(arguments).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    stdout(&output)
+}
+
+/// Every option once, with its default and its meaning.
+#[test]
+fn in_words() {
+    let text = options(&[]);
+    for entry in TABLE.iter() {
+        let name = format!("HAKMEM_{} ", entry.name());
+        let lines: Vec<_> = text.lines().filter(|l| l.starts_with(&name)).collect();
+        assert_eq!(lines.len(), 1, "{name} in\n{text}");
+        let default = entry.default_value().map(|d| d.to_string());
+        assert!(
+            lines[0].contains(&default.unwrap_or("none".to_owned())),
+            "{}",
+            lines[0]
+        );
+        assert!(text.contains(&format!("\n    {}\n", entry.meaning())));
+    }
+    assert_eq!(text.lines().count(), 2 * TABLE.len());
+}
+
+#[test]
+fn as_json() {
+    let lines: serde_json::Value = serde_json::from_str(&options(&["--json"])).expect("JSON");
+    let lines = lines.as_array().expect("an array");
+    assert_eq!(lines.len(), TABLE.len());
+    for (line, entry) in lines.iter().zip(TABLE.iter()) {
+        assert_eq!(line["name"], format!("HAKMEM_{}", entry.name()));
+        assert_eq!(line["meaning"], entry.meaning());
+        assert_eq!(line["by_class"], entry.is_by_class());
+        let values = &line["values"];
+        match entry.values() {
+            Values::Number(from, to) => {
+                assert_eq!(values["number"]["from"], from);
+                assert_eq!(values["number"]["to"], to);
+                let default = line["default"].as_str().expect("a string");
+                let default: u32 = default.parse().expect("a number");
+                assert!((from..=to).contains(&default), "{line}");
+            }
+            Values::Switch => assert!(values == "switch", "{line}"),
+            Values::Word(words) => assert_eq!(values["word"], serde_json::json!(words)),
+            Values::Text(text) => assert!(values["text"] == text && line["default"].is_null()),
+        }
+    }
+}
+
+/// The table in the page is what the command prints. `HAKMEM_BLESS=1` writes it anew.
+#[test]
+fn the_page_is_current() {
+    const FIRST: &str = "<!-- hakmem options --markdown -->\n";
+    const LAST: &str = "<!-- end -->\n";
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/options.md");
+    let page = std::fs::read_to_string(&path).expect("docs/options.md");
+    let (before, rest) = page.split_once(FIRST).expect("where the table begins");
+    let (_, after) = rest.split_once(LAST).expect("where it ends");
+    let made = format!("{before}{FIRST}{}{LAST}{after}", options(&["--markdown"]));
+    if std::env::var_os("HAKMEM_BLESS").is_some() {
+        std::fs::write(&path, &made).expect("the page can be written");
+    } else {
+        assert!(
+            made == page,
+            "docs/options.md is out of date: run again with HAKMEM_BLESS=1"
+        );
+    }
+}
+
+/// What a program is told of a mistake, and that it goes on.
+#[test]
+fn a_mistake_in_the_environment_of_a_program() {
+    let mut command = hakmem();
+    command.args(["run", "--require", "--lib"]).arg(&*HAKMEM);
+    command.args(["--", "/bin/echo", "on"]);
+    command
+        .env("HAKMEM_DECAY_MS", "soon")
+        .env("HAKMEM_WHAT", "");
+    let output = command.output().unwrap();
+    assert_eq!(stdout(&output), "on\n");
+    let text = stderr(&output);
+    for line in [
+        "HAKMEM_DECAY_MS=soon ignored: not a number from 0 to 86400000",
+        "unknown option HAKMEM_WHAT, ignored",
+    ] {
+        assert!(text.contains(line), "{line} in\n{text}");
+    }
+}
+
+/// A reader that has seen enough, and a disk that is full.
+#[test]
+fn output_that_cannot_be_written() {
+    let hakmem = env!("CARGO_BIN_EXE_hakmem");
+    let shell = |script: &str| {
+        let mut command = std::process::Command::new("bash");
+        command.args(["-c", script, hakmem]).output().unwrap()
+    };
+    let output = shell("\"$0\" options | head -1; exit ${PIPESTATUS[0]}");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let output = shell("\"$0\" options >/dev/full");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("cannot write"));
+}

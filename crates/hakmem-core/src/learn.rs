@@ -1,0 +1,147 @@
+//! Mode `learn`: the learner is told what is demanded, and what it decides is put into the knobs.
+//!
+//! Told on slow paths alone: where a heap reports its live bytes (each MiB), where whales come and go, where a thread has
+//! ended, and in each pass of the purge, which is also where time passes while the program is idle. In mode `frozen` each of
+//! these costs a load and a branch.
+//!
+//! Whoever finds the learner busy goes on without telling: it takes levels, not differences, so the next one puts it right.
+
+use crate::learner::{Decision, Learner, Pool, REMEMBERED, Settings, What};
+use crate::policy::{self, Knob, Mode};
+use crate::proto::lock::Lock;
+use crate::sync::Ordering::Relaxed;
+use crate::sync::plain::{AtomicBool, AtomicU64};
+use crate::{options, os, usage, whale};
+use core::cell::UnsafeCell;
+
+struct Shared(UnsafeCell<Learner>);
+// SAFETY: reached under `LOCK` alone.
+unsafe impl Sync for Shared {}
+
+/// Held while the learner is told something, and across fork. The last in the order of locks.
+pub static LOCK: Lock = Lock::new();
+static LEARNER: Shared = Shared(UnsafeCell::new(Learner::new()));
+static BEGUN: AtomicBool = AtomicBool::new(false);
+static DECIDED: AtomicU64 = AtomicU64::new(0);
+
+/// Milliseconds between two passes of the purge at most: the learner must see what happens.
+pub const PASS_MS: u32 = 125;
+
+/// Whether the mode is `learn`.
+#[inline]
+pub fn is_on() -> bool {
+    policy::MODE.get() == Mode::Learn as u32
+}
+
+fn knob(what: What) -> &'static Knob {
+    match what {
+        What::Decay => &policy::DECAY_MS,
+        What::WhaleCache => &policy::WHALE_CACHE_MIB,
+        What::Ended => &policy::ENDED_MIB,
+    }
+}
+
+fn settings_now() -> Settings {
+    Settings {
+        decay_ms: policy::DECAY_MS.get(),
+        whale_mib: policy::WHALE_CACHE_MIB.get(),
+        whale_percent: policy::WHALE_CACHE_PERCENT.get(),
+        ended_mib: policy::ENDED_MIB.get(),
+    }
+}
+
+/// Calls `f` with the learner, which has begun, and puts into the knobs what it has decided meanwhile.
+#[cold]
+#[inline(never)]
+fn tell(f: impl FnOnce(&mut Learner, u32)) {
+    let Some(_held) = LOCK.try_lock() else { return };
+    // SAFETY: under the lock, and `f` does not come back here: it calls the learner alone.
+    let learner = unsafe { &mut *LEARNER.0.get() };
+    let now = os::now_ms();
+    if !BEGUN.load(Relaxed) {
+        learner.begin(now, settings_now(), |what| !options::is_chosen(knob(what)));
+        BEGUN.store(true, Relaxed);
+    }
+    let before = learner.settings();
+    f(learner, now);
+    let after = learner.settings();
+    if before == after {
+        return;
+    }
+    DECIDED.store(learner.decided(), Relaxed);
+    for what in What::ALL {
+        // What somebody has set meanwhile is theirs.
+        if what.of(&before) != what.of(&after) && !options::is_chosen(knob(what)) {
+            knob(what).set(what.of(&after));
+        }
+    }
+}
+
+fn kib(bytes: i64) -> u32 {
+    (bytes.max(0) >> 10).min(u32::MAX.into()) as u32
+}
+
+/// The live bytes of pages and large blocks have changed, after they stood `high` above where they were.
+pub fn slots(change: i64, high: i64) {
+    if is_on() {
+        let now = usage::live().0 as i64 - whale::live_bytes() as i64;
+        tell(|learner, time| learner.demand(time, Pool::Slots, kib(now), kib(now - change + high)));
+    }
+}
+
+/// The live bytes of whales have changed.
+pub fn whales(change: i64) {
+    if is_on() {
+        let now = whale::live_bytes() as i64;
+        tell(|learner, time| learner.demand(time, Pool::Whales, kib(now), kib(now.max(now - change))));
+    }
+}
+
+/// A whale of that many bytes was not in the cache, though that had as much.
+pub fn misfit(bytes: usize) {
+    if is_on() {
+        tell(|learner, _| learner.misfit(kib(bytes as i64)));
+    }
+}
+
+/// A thread has ended.
+pub fn ended() {
+    if is_on() {
+        tell(|learner, time| learner.ended(time));
+    }
+}
+
+/// A pass of the purge.
+pub fn turn() {
+    if is_on() {
+        tell(|learner, time| {
+            learner.turn(time);
+        });
+    }
+}
+
+/// Decisions so far.
+pub fn decided() -> u64 {
+    DECIDED.load(Relaxed)
+}
+
+/// The last decisions, oldest first. None of them if the learner is busy.
+pub fn decisions() -> [Option<Decision>; REMEMBERED] {
+    let mut all = [None; REMEMBERED];
+    if decided() == 0 {
+        return all;
+    }
+    let Some(_held) = LOCK.try_lock() else { return all };
+    // SAFETY: under the lock.
+    let learner = unsafe { &*LEARNER.0.get() };
+    all.iter_mut().zip(learner.decisions()).for_each(|(to, decision)| *to = Some(*decision));
+    all
+}
+
+/// In the child of a fork that was made while another thread told the learner something: it begins anew.
+pub fn forget() {
+    // SAFETY: this is the child's only thread, and the lock was another's.
+    unsafe { *LEARNER.0.get() = Learner::new() };
+    BEGUN.store(false, Relaxed);
+    DECIDED.store(0, Relaxed);
+}

@@ -1,0 +1,241 @@
+//! The learner: a machine without a clock, a lock or memory of its own, which is told what the program demands.
+//!
+//! Free memory that is kept costs memory; given back too early it costs page faults. How long to keep it, and how much,
+//! depends on when the program wants it again, which no rule can know beforehand. But it can be *seen*: from the bytes in use
+//! over time follows what every setting would have cost, not only the one that is in force. So the candidates for a setting run
+//! side by side on the same demand, as [`Track`]s, and are rated against each other ([`race`]).
+//!
+//! ```text
+//! kept: what a candidate would have resident, live or not
+//! demand rises above kept     → the difference is faulted in: cost
+//! time passes                 → kept beyond what is in use, times time: cost; after the decay kept falls to the peak since
+//! whales freed, threads ended → kept falls to what may stay
+//! ```
+//!
+//! Rules
+//! 1. Times wrap; one that lies behind the last is taken for the same moment.
+//! 2. Nothing that it is told can make it do more than a choice among the candidates.
+
+mod demand;
+mod race;
+
+use demand::{BUCKET_MS, Demand};
+use race::Race;
+pub use race::{Decision, What};
+
+/// Nanoseconds to fault a KiB in and give it back: 2650 + 270 for 4 KiB (`docs/design.md`).
+const FAULT_NS: u64 = 730;
+/// To keep memory free for so long is as bad as to fault it in once. 32 MiB cost half a per cent of the time of a core.
+const KEEP_MS: u64 = 4000;
+/// Decisions that are remembered.
+pub const REMEMBERED: usize = 32;
+
+/// What memory is demanded for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pool {
+    /// Pages and large blocks.
+    Slots,
+    /// Whales.
+    Whales,
+}
+const POOLS: [Pool; 2] = [Pool::Slots, Pool::Whales];
+
+/// What is chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// Milliseconds that free memory stays.
+    pub decay_ms: u32,
+    /// MiB of freed whales that stay for the decay …
+    pub whale_mib: u32,
+    /// … or as much in per cent of the live ones, whatever is more.
+    pub whale_percent: u32,
+    /// MiB of free slots that stay when a thread ends.
+    pub ended_mib: u32,
+}
+
+impl Settings {
+    const NONE: Self = Self { decay_ms: 0, whale_mib: 0, whale_percent: 0, ended_mib: 0 };
+
+    /// KiB that may be kept for whales while `level` is live.
+    fn whale_limit(&self, level: u32) -> u32 {
+        let part = u64::from(level) * u64::from(self.whale_percent) / 100;
+        let limit = part.max(u64::from(self.whale_mib) << 10) + u64::from(level);
+        limit.min(u32::MAX.into()) as u32
+    }
+}
+
+/// What would be kept with some setting, and what that has cost in this round.
+#[derive(Debug, Clone, Copy)]
+struct Track {
+    /// KiB, by pool.
+    kept: [u32; 2],
+    /// KiB faulted in.
+    faulted: u64,
+    /// KiB kept free, times milliseconds.
+    held: u64,
+}
+
+impl Track {
+    const NEW: Self = Self { kept: [0; 2], faulted: 0, held: 0 };
+
+    fn rise(&mut self, pool: Pool, high: u32) {
+        let kept = &mut self.kept[pool as usize];
+        self.faulted += u64::from(high.saturating_sub(*kept));
+        *kept = high.max(*kept);
+    }
+
+    fn limit(&mut self, pool: Pool, most: u32) {
+        let kept = &mut self.kept[pool as usize];
+        *kept = most.min(*kept);
+    }
+
+    fn fault_ns(&self) -> u64 {
+        self.faulted.saturating_mul(FAULT_NS)
+    }
+
+    fn hold_ns(&self) -> u64 {
+        self.held.saturating_mul(FAULT_NS) / KEEP_MS
+    }
+}
+
+/// The machine.
+#[derive(Debug)]
+pub struct Learner {
+    /// Up to where time has been accounted for, in milliseconds.
+    time: u32,
+    begun: u32,
+    settings: Settings,
+    demand: [Demand; 2],
+    races: [Race; What::ALL.len()],
+    log: [Option<Decision>; REMEMBERED],
+    decided: u64,
+}
+
+impl Default for Learner {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Learner {
+    /// One that has not begun.
+    pub const fn new() -> Self {
+        Self {
+            time: 0,
+            begun: 0,
+            settings: Settings::NONE,
+            demand: [const { Demand::new() }; 2],
+            races: [Race::new(What::Decay), Race::new(What::WhaleCache), Race::new(What::Ended)],
+            log: [None; REMEMBERED],
+            decided: 0,
+        }
+    }
+
+    /// Begins, or begins again, with these settings; `may_move` says which of them are not somebody's choice. What it decided
+    /// before is still remembered.
+    pub fn begin(&mut self, now: u32, settings: Settings, may_move: impl Fn(What) -> bool) {
+        (self.time, self.begun, self.settings) = (now, now, settings);
+        self.demand = [const { Demand::new() }; 2];
+        for race in &mut self.races {
+            race.begin(&settings, may_move(race.what()));
+        }
+    }
+
+    /// What is in force.
+    pub fn settings(&self) -> Settings {
+        self.settings
+    }
+
+    /// Decisions so far.
+    pub fn decided(&self) -> u64 {
+        self.decided
+    }
+
+    /// The last decisions, oldest first.
+    pub fn decisions(&self) -> impl Iterator<Item = &Decision> {
+        let first = self.decided.saturating_sub(REMEMBERED as u64);
+        (first..self.decided).filter_map(|i| self.log[i as usize % REMEMBERED].as_ref())
+    }
+
+    /// A pool has `level` KiB in use, and had `high` since it was told of last.
+    pub fn demand(&mut self, now: u32, pool: Pool, level: u32, high: u32) {
+        self.turn(now);
+        let (high, settings) = (high.max(level), self.settings);
+        self.demand[pool as usize].note(level, high);
+        self.each_track(pool, |track, candidate| {
+            track.rise(pool, high);
+            if pool == Pool::Whales {
+                track.limit(pool, candidate(&settings).whale_limit(level));
+            }
+        });
+    }
+
+    /// A whale of `kib` was not to be had from the cache, though that had as much in other pieces: whoever keeps more has no use of it.
+    pub fn misfit(&mut self, kib: u32) {
+        self.each_track(Pool::Whales, |track, _| {
+            track.faulted += u64::from(kib);
+            let kept = &mut track.kept[Pool::Whales as usize];
+            *kept = kept.saturating_add(kib);
+        });
+    }
+
+    /// A thread has ended.
+    pub fn ended(&mut self, now: u32) {
+        self.turn(now);
+        let (settings, level) = (self.settings, self.demand[Pool::Slots as usize].level());
+        self.each_track(Pool::Slots, |track, candidate| {
+            track.limit(Pool::Slots, level.saturating_add(candidate(&settings).ended_mib.saturating_mul(1024)));
+        });
+    }
+
+    /// Time has passed. Returns true if the settings have changed. O(8 s) at most.
+    pub fn turn(&mut self, now: u32) -> bool {
+        let elapsed = now.wrapping_sub(self.time);
+        if elapsed > u32::MAX / 2 || elapsed < BUCKET_MS {
+            return false;
+        }
+        let before = self.settings;
+        let buckets = elapsed / BUCKET_MS;
+        self.time = self.time.wrapping_add(buckets * BUCKET_MS);
+        // After so many nothing changes any more.
+        for _ in 0..buckets.min(2 * demand::BUCKETS as u32) {
+            self.pass_bucket();
+        }
+        self.settings != before
+    }
+
+    fn pass_bucket(&mut self) {
+        let settings = self.settings;
+        for pool in POOLS {
+            self.demand[pool as usize].pass();
+            let demand = self.demand[pool as usize];
+            let level = demand.level();
+            self.each_track(pool, |track, candidate| {
+                let kept = track.kept[pool as usize];
+                track.held += u64::from(kept.saturating_sub(level)) * u64::from(BUCKET_MS);
+                track.limit(pool, demand.peak_within(candidate(&settings).decay_ms));
+            });
+        }
+        for i in 0..self.races.len() {
+            let Some(mut decision) = self.races[i].pass(BUCKET_MS) else { continue };
+            decision.at_ms = self.time.wrapping_sub(self.begun);
+            decision.what.put(&mut self.settings, decision.to);
+            self.log[self.decided as usize % REMEMBERED] = Some(decision);
+            self.decided += 1;
+        }
+    }
+
+    /// Calls `f` for each candidate that has to do with the pool, and with what makes its settings.
+    fn each_track(&mut self, pool: Pool, mut f: impl FnMut(&mut Track, &dyn Fn(&Settings) -> Settings)) {
+        for race in self.races.iter_mut().filter(|race| race.what().concerns(pool)) {
+            let what = race.what();
+            for (track, &value) in race.tracks.iter_mut().zip(what.values()) {
+                f(track, &|settings| {
+                    let mut settings = *settings;
+                    what.put(&mut settings, value);
+                    settings
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! Candidates for one setting, rated against each other.
+//!
+//! The ratings are Elo's, of chess: in each round every two candidates meet, the cheaper one gets the larger part of a point,
+//! and each rating moves by what the result differs from what the two ratings foretold. A difference of 400 points foretells
+//! costs of one to ten. So one odd round moves little, and what goes on for some rounds moves much.
+//!
+//! A round ends when the candidates have come apart: memory was demanded again that some had kept and others not. What it cost
+//! to keep it till then is in the same round. If that does not happen for [`KEEP_MS`](super::KEEP_MS), the round ends too.
+
+use super::{KEEP_MS, Pool, Settings, Track};
+
+/// Candidates at most.
+const MOST: usize = 6;
+/// Points that a match moves, at most.
+const K: i32 = 96;
+/// A lead over what is in force at which it is changed at once, …
+const CLEAR: i32 = 100;
+/// … and one at which it is if it was there in the round before, too.
+const ENOUGH: i32 = 50;
+/// Candidates so close to the leader are as good as it is.
+const CLOSE: i32 = 25;
+/// Ratings stay this close to the mean, so that a habit of an hour is unlearnt in a round or two.
+const FAR: i32 = 200;
+/// Of the time of a round, costs of one part in this many are noise; …
+const NOISE: u64 = 200;
+/// … of a shorter round than this, as of this one, in milliseconds.
+const LONG: u32 = 1000;
+
+/// What is raced for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum What {
+    /// `DECAY_MS`.
+    Decay,
+    /// `WHALE_CACHE_MIB`.
+    WhaleCache,
+    /// `ENDED_MIB`.
+    Ended,
+}
+
+impl What {
+    /// All of them, in the order of the learner's races.
+    pub const ALL: [Self; 3] = [Self::Decay, Self::WhaleCache, Self::Ended];
+
+    /// The option's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Decay => "DECAY_MS",
+            Self::WhaleCache => "WHALE_CACHE_MIB",
+            Self::Ended => "ENDED_MIB",
+        }
+    }
+
+    /// The candidates, the option's default among them.
+    pub fn values(self) -> &'static [u32] {
+        match self {
+            Self::Decay => &[125, 250, 500, 1000, 2000, 4000],
+            Self::WhaleCache => &[8, 32, 128, 512, 2048],
+            Self::Ended => &[4, 16, 64, 256, 1024],
+        }
+    }
+
+    /// Puts one of them into settings.
+    pub fn put(self, settings: &mut Settings, value: u32) {
+        match self {
+            Self::Decay => settings.decay_ms = value,
+            Self::WhaleCache => settings.whale_mib = value,
+            Self::Ended => settings.ended_mib = value,
+        }
+    }
+
+    /// The one that is in settings.
+    pub fn of(self, settings: &Settings) -> u32 {
+        match self {
+            Self::Decay => settings.decay_ms,
+            Self::WhaleCache => settings.whale_mib,
+            Self::Ended => settings.ended_mib,
+        }
+    }
+
+    /// Whether what is kept for a pool depends on it.
+    pub fn concerns(self, pool: Pool) -> bool {
+        match self {
+            Self::Decay => true,
+            Self::WhaleCache => pool == Pool::Whales,
+            Self::Ended => pool == Pool::Slots,
+        }
+    }
+}
+
+/// A change of a setting, and why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Decision {
+    /// Milliseconds since the learner began.
+    pub at_ms: u32,
+    /// What was changed, …
+    pub what: What,
+    /// … from …
+    pub from: u32,
+    /// … to.
+    pub to: u32,
+    /// What the round cost with the old value: microseconds of faults, …
+    pub from_fault_us: u64,
+    /// … and of memory kept free, in time that is worth as much.
+    pub from_hold_us: u64,
+    /// The same with the new value.
+    pub to_fault_us: u64,
+    /// The same with the new value.
+    pub to_hold_us: u64,
+    /// How long the round was, in milliseconds.
+    pub round_ms: u32,
+    /// The rating of the old value after it, …
+    pub from_rating: i32,
+    /// … and of the new one. 1500 is the mean.
+    pub to_rating: i32,
+}
+
+/// A race.
+#[derive(Debug)]
+pub struct Race {
+    what: What,
+    open: bool,
+    current: usize,
+    /// The leader of the last round, if it was far enough ahead.
+    ahead: Option<usize>,
+    age_ms: u32,
+    pub(super) tracks: [Track; MOST],
+    /// Around zero.
+    ratings: [i32; MOST],
+}
+
+impl Race {
+    /// One that has not begun.
+    pub const fn new(what: What) -> Self {
+        Self { what, open: false, current: 0, ahead: None, age_ms: 0, tracks: [Track::NEW; MOST], ratings: [0; MOST] }
+    }
+
+    /// What it is about.
+    pub fn what(&self) -> What {
+        self.what
+    }
+
+    /// Begins at what is in force; it is not open if that may not be moved, or is no candidate.
+    pub fn begin(&mut self, settings: &Settings, may_move: bool) {
+        *self = Self::new(self.what);
+        let current = self.what.values().iter().position(|&value| value == self.what.of(settings));
+        self.open = may_move && current.is_some();
+        self.current = current.unwrap_or(0);
+    }
+
+    fn tracks(&self) -> &[Track] {
+        &self.tracks[..self.what.values().len()]
+    }
+
+    /// `ms` milliseconds have passed; ends the round if it is time. Returns what was decided, but for when.
+    pub fn pass(&mut self, ms: u32) -> Option<Decision> {
+        self.age_ms += ms;
+        let noise = u64::from(self.age_ms.max(LONG)) * 1_000_000 / NOISE;
+        let faults = || self.tracks().iter().map(Track::fault_ns);
+        let apart = faults().max()? - faults().min()?;
+        if apart < noise && u64::from(self.age_ms) < KEEP_MS {
+            return None;
+        }
+        self.rate(noise);
+        let decision = if self.open { self.decide() } else { None };
+        self.age_ms = 0;
+        for track in &mut self.tracks {
+            (track.faulted, track.held) = (0, 0);
+        }
+        decision
+    }
+
+    /// Every two candidates meet. What counts is what one cost more than the best, beyond `noise`, by its ratio: no choice
+    /// could have spared the program what all of them cost.
+    fn rate(&mut self, noise: u64) {
+        let n = self.tracks().len();
+        let total = |track: &Track| track.fault_ns().saturating_add(track.hold_ns());
+        let best = self.tracks().iter().map(total).min().unwrap_or(0);
+        let cost = |track: &Track| (total(track) - best).min(u64::MAX / 4000);
+        let before = self.ratings;
+        for a in 0..n {
+            for b in a + 1..n {
+                let (own, other) = (cost(&self.tracks[a]) + noise, cost(&self.tracks[b]) + noise);
+                let points = (other * 1000 / (own + other)) as i32;
+                let change = K * (points - foretold(before[a] - before[b])) / 1000;
+                self.ratings[a] += change;
+                self.ratings[b] -= change;
+            }
+        }
+        for rating in &mut self.ratings {
+            *rating = (*rating).clamp(-FAR, FAR);
+        }
+    }
+
+    fn decide(&mut self) -> Option<Decision> {
+        let ratings = &self.ratings[..self.tracks().len()];
+        let (leader, best) = ratings.iter().copied().enumerate().max_by_key(|&(i, r)| (r, usize::MAX - i))?;
+        let lead = best - ratings[self.current];
+        let was_ahead = self.ahead.take() == Some(leader);
+        if lead < ENOUGH {
+            return None;
+        }
+        if lead < CLEAR && !was_ahead {
+            self.ahead = Some(leader);
+            return None;
+        }
+        // Of those that are as good, the one that changes least.
+        let as_good = (0..ratings.len()).filter(|&i| ratings[i] >= best - CLOSE);
+        let (from, to) = (self.current, as_good.min_by_key(|i| i.abs_diff(self.current))?);
+        self.current = to;
+        let (values, tracks) = (self.what.values(), &self.tracks);
+        Some(Decision {
+            at_ms: 0,
+            what: self.what,
+            from: values[from],
+            to: values[to],
+            from_fault_us: tracks[from].fault_ns() / 1000,
+            from_hold_us: tracks[from].hold_ns() / 1000,
+            to_fault_us: tracks[to].fault_ns() / 1000,
+            to_hold_us: tracks[to].hold_ns() / 1000,
+            round_ms: self.age_ms,
+            from_rating: 1500 + ratings[from],
+            to_rating: 1500 + ratings[to],
+        })
+    }
+}
+
+/// Thousandths of a point that are expected of one who is rated `lead` above the other: 1000 / (1 + 10^(-lead / 400)).
+fn foretold(lead: i32) -> i32 {
+    const STEP: i32 = 50;
+    const AT: [i32; 18] = [500, 571, 640, 703, 760, 808, 849, 882, 909, 930, 947, 960, 969, 977, 983, 987, 990, 993];
+    let ahead = lead.abs().min(STEP * 16);
+    let i = (ahead / STEP) as usize;
+    let points = AT[i] + (AT[i + 1] - AT[i]) * (ahead % STEP) / STEP;
+    if lead < 0 { 1000 - points } else { points }
+}

@@ -1,0 +1,138 @@
+//! Mode `learn` in a process: what the machine of `tests/learner.rs` decides comes to be what is done.
+#![cfg(not(any(loom, shuttle, miri)))]
+
+use hakmem_core::options;
+use hakmem_core::stats::{self, What};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+use std::{env, hint, thread};
+
+const INSIDE: &str = "LEARNING_TEST_INSIDE";
+
+/// Runs the test `name` in a process of its own, with these variables. False: this is that process.
+fn ran_apart(name: &str, variables: &[(&str, &str)]) -> bool {
+    if env::var_os(INSIDE).is_some() {
+        return false;
+    }
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.args([name, "--exact", "--nocapture", "--test-threads=1"]);
+    command.env(INSIDE, "1").envs(variables.iter().copied());
+    let output = command.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned()
+        + &String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && text.contains("1 passed"),
+        "{text}"
+    );
+    true
+}
+
+/// A buffer that is too large for the cache as it is at first, a byte of each page written.
+fn buffer() {
+    const SIZE: usize = 48 << 20;
+    // SAFETY: the block is live till it is freed, and holds what is written.
+    unsafe {
+        let p = hakmem_core::c::malloc(SIZE);
+        assert!(!p.is_null());
+        (0..SIZE).step_by(4096).for_each(|at| p.add(at).write(1));
+        hakmem_core::c::free(hint::black_box(p));
+    }
+}
+
+fn now(name: &str) -> u32 {
+    options::get(name).unwrap().to_string().parse().unwrap()
+}
+
+/// By two threads at once; what somebody has set stays as it is.
+#[test]
+fn a_program_of_large_buffers() {
+    let variables = [("HAKMEM_MODE", "learn"), ("HAKMEM_DECAY_MS", "500")];
+    if ran_apart("a_program_of_large_buffers", &variables) {
+        return;
+    }
+    assert!(stats::is_learning());
+    let start = Instant::now();
+    let learnt = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !learnt.load(Relaxed) {
+                    buffer();
+                    let cache_moved = now("WHALE_CACHE_MIB") > 32;
+                    learnt.fetch_or(
+                        cache_moved || start.elapsed() > Duration::from_secs(120),
+                        Relaxed,
+                    );
+                }
+            });
+        }
+    });
+    assert!(
+        now("WHALE_CACHE_MIB") > 32,
+        "{:?}",
+        stats::decisions().collect::<Vec<_>>()
+    );
+    assert_eq!(now("DECAY_MS"), 500, "it was chosen");
+    let decisions: Vec<_> = stats::decisions().collect();
+    assert_eq!(decisions.len() as u64, stats::decided());
+    let last = decisions
+        .iter()
+        .rfind(|d| d.what == What::WhaleCache)
+        .expect("a decision");
+    assert_eq!(last.to, now("WHALE_CACHE_MIB"));
+    assert!(last.from_fault_us > last.to_fault_us, "{last:?}");
+    assert!(
+        decisions.iter().all(|d| d.what != What::Decay),
+        "{decisions:?}"
+    );
+    // What was learnt is the child's, too, and it goes on.
+    // SAFETY: the child allocates, which it may, and ends.
+    unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            (0..20).for_each(|_| buffer());
+            libc::_exit(i32::from(
+                stats::decided() == 0 || now("WHALE_CACHE_MIB") <= 32,
+            ));
+        }
+        let mut status = 0;
+        assert_eq!(libc::waitpid(child, &mut status, 0), child);
+        assert_eq!(status, 0);
+    }
+}
+
+/// The same load moves nothing that somebody has set.
+#[test]
+fn what_was_chosen_stays() {
+    let variables = [("HAKMEM_MODE", "learn"), ("HAKMEM_WHALE_CACHE_MIB", "32")];
+    if ran_apart("what_was_chosen_stays", &variables) {
+        return;
+    }
+    (0..80).for_each(|_| buffer());
+    assert_eq!(now("WHALE_CACHE_MIB"), 32);
+    assert!(stats::decisions().all(|d| d.what != What::WhaleCache));
+}
+
+/// In mode `frozen` nothing moves.
+#[test]
+fn frozen() {
+    if ran_apart("frozen", &[]) {
+        return;
+    }
+    assert!(!stats::is_learning());
+    (0..50).for_each(|_| buffer());
+    assert_eq!((stats::decided(), now("WHALE_CACHE_MIB")), (0, 32));
+    // As much as is live may stay, to the byte: a buffer that is replaced by one of its size comes from the cache.
+    // SAFETY: blocks are freed once, and not used.
+    unsafe {
+        let mut last = hakmem_core::c::malloc(82 << 20);
+        for _ in 0..10 {
+            let next = hakmem_core::c::malloc(82 << 20);
+            hakmem_core::c::free(last);
+            last = next;
+        }
+        hakmem_core::c::free(last);
+    }
+    assert_eq!(stats::process().whale_hits, 9);
+}

@@ -1,0 +1,302 @@
+//! Options: what each takes, where from, and what becomes of mistakes. Settings are the process's, so each test that changes
+//! some runs in a process of its own.
+#![cfg(not(any(loom, shuttle, miri)))]
+
+use hakmem_core::options::{self, Entry, Error, TABLE, Values};
+use hakmem_core::{Configured, Hakmem, options::Options};
+use std::alloc::{GlobalAlloc, Layout};
+use std::process::{Command, Output};
+use std::{env, thread};
+
+/// Set for the process of its own in which a test runs.
+const INSIDE: &str = "OPTIONS_TEST_INSIDE";
+
+/// Runs the test `name` in a process of its own, with these variables. None: this is that process.
+fn apart(name: &str, variables: &[(&str, &str)]) -> Option<Output> {
+    if env::var_os(INSIDE).is_some() {
+        return None;
+    }
+    let mut command = Command::new(env::current_exe().unwrap());
+    command
+        .args([name, "--exact", "--nocapture", "--test-threads=1"])
+        .env(INSIDE, "1")
+        .envs(variables.iter().copied());
+    let output = command.output().unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Some(output)
+}
+
+fn now(name: &str) -> String {
+    options::get(name).unwrap().to_string()
+}
+
+fn settable() -> impl Iterator<Item = &'static Entry> {
+    TABLE
+        .iter()
+        .filter(|entry| !matches!(entry.values(), Values::Text(_)))
+}
+
+/// Values that an option takes, those at the ends of its range among them, and values that it does not.
+fn samples(entry: &Entry) -> (Vec<String>, Vec<String>) {
+    let (mut good, mut bad) = match entry.values() {
+        Values::Number(from, to) => {
+            let middle = from + (to - from) / 2;
+            let good = [from, middle, to].map(|n| n.to_string()).to_vec();
+            let bad = [i64::from(from) - 1, i64::from(to) + 1]
+                .map(|n| n.to_string())
+                .to_vec();
+            (good, bad)
+        }
+        Values::Switch => (vec!["0".into(), "1".into()], vec!["2".into(), "on".into()]),
+        Values::Word(words) => (
+            words.iter().map(|w| w.to_string()).collect(),
+            vec![words[0].to_uppercase(), "0".into()],
+        ),
+        Values::Text(_) => unreachable!(),
+    };
+    bad.extend(
+        [
+            "",
+            " ",
+            "x",
+            "1 ",
+            "1.5",
+            "0x10",
+            "99999999999999999999",
+            "1,",
+            ",",
+            ":",
+        ]
+        .map(String::from),
+    );
+    if entry.is_by_class() {
+        let Values::Number(from, to) = entry.values() else {
+            unreachable!()
+        };
+        good.push(format!("{from},64:{to}"));
+        bad.extend([
+            format!("64:{}", u64::from(to) + 1),
+            format!("{to},64:"),
+            format!("0:{to}"),
+            format!("65537:{to}"),
+        ]);
+        bad.extend([
+            format!("x:{to}"),
+            format!("64:64:{to}"),
+            format!("64:{to},"),
+        ]);
+    } else {
+        bad.push("1,64:1".into());
+    }
+    (good, bad)
+}
+
+#[test]
+fn every_option_takes_what_its_table_says_and_nothing_else() {
+    if apart(
+        "every_option_takes_what_its_table_says_and_nothing_else",
+        &[],
+    )
+    .is_some()
+    {
+        return;
+    }
+    for entry in settable() {
+        let (good, bad) = samples(entry);
+        for value in good {
+            options::set(entry.name(), &value)
+                .unwrap_or_else(|e| panic!("{}={value}: {e}", entry.name()));
+            assert_eq!(now(entry.name()), value, "{}", entry.name());
+            for mistake in &bad {
+                let why = options::set(entry.name(), mistake)
+                    .expect_err(&format!("{}={mistake}", entry.name()));
+                assert!(
+                    matches!(why, Error::Value(e) if std::ptr::eq(e, entry)),
+                    "{why:?}"
+                );
+                assert!(why.to_string().starts_with("n"), "{why}");
+                assert_eq!(now(entry.name()), value, "a mistake changes nothing");
+            }
+        }
+    }
+}
+
+#[test]
+fn names() {
+    assert!(matches!(options::set("NOTHING", "1"), Err(Error::Unknown)));
+    assert!(matches!(options::set("decay_ms", "1"), Err(Error::Unknown)));
+    assert!(matches!(options::set("", "1"), Err(Error::Unknown)));
+    assert!(matches!(options::set("STATS", "1"), Err(Error::AtStart)));
+    assert!(options::get("NOTHING").is_none() && options::get("STATS").is_none());
+    assert_eq!(now("FOREIGN"), now("HAKMEM_FOREIGN"));
+    for entry in TABLE.iter() {
+        assert_eq!(TABLE.iter().filter(|e| e.name() == entry.name()).count(), 1);
+        assert!(
+            entry.meaning().ends_with('.') && entry.meaning().len() > 20,
+            "{}",
+            entry.name()
+        );
+    }
+}
+
+#[test]
+fn without_variables_every_option_has_its_default() {
+    if apart("without_variables_every_option_has_its_default", &[]).is_some() {
+        return;
+    }
+    for entry in settable() {
+        assert_eq!(
+            now(entry.name()),
+            entry.default_value().unwrap().to_string(),
+            "{}",
+            entry.name()
+        );
+    }
+}
+
+/// By the environment, in a Rust program: the good ones are taken, the others named, once each.
+#[test]
+fn from_the_environment() {
+    let name = "from_the_environment";
+    let variables = [
+        ("HAKMEM_DECAY_MS", "1234"),
+        ("HAKMEM_MODE", "learn"),
+        ("HAKMEM_CARVE_BYTES", "8192,64:512"),
+        ("HAKMEM_STATS", "nonsense"),
+        ("HAKMEM_BATCH_BYTES", "-1"),
+        ("HAKMEM_FOREIGN", "FORWARD"),
+        ("HAKMEM_WAKE_FRACTION", "8,64:0"),
+        ("HAKMEM_WHATEVER", "1"),
+        ("HAKMEM_HAKMEM_SCAVENGER", "0"),
+        ("HAKMEM_TIMING", "2"),
+    ];
+    let Some(output) = apart(name, &variables) else {
+        assert_eq!(
+            (now("DECAY_MS"), now("MODE")),
+            ("1234".into(), "learn".into())
+        );
+        assert_eq!(now("CARVE_BYTES"), "8192,64:512");
+        assert_eq!(
+            (now("FOREIGN"), now("TIMING")),
+            ("forward".into(), "0".into())
+        );
+        return;
+    };
+    let text = String::from_utf8(output.stderr).unwrap();
+    let lines: Vec<_> = text
+        .lines()
+        .filter(|line| line.contains("hakmem:"))
+        .collect();
+    for expected in [
+        "HAKMEM_BATCH_BYTES=-1 ignored: not a number from 0 to 1048576",
+        r#"HAKMEM_FOREIGN=FORWARD ignored: not one of ["forward", "leak", "abort"]"#,
+        "HAKMEM_WAKE_FRACTION=8,64:0 ignored: not numbers from 1 to 1024 as in 4096,64:8192",
+        "unknown option HAKMEM_WHATEVER, ignored",
+        "unknown option HAKMEM_HAKMEM_SCAVENGER, ignored",
+        "HAKMEM_TIMING=2 ignored: neither 0 nor 1",
+    ] {
+        assert_eq!(
+            lines.iter().filter(|line| line.contains(expected)).count(),
+            1,
+            "{expected}\n{text}"
+        );
+    }
+    assert_eq!(lines.len(), 6, "{text}");
+}
+
+/// A Rust program's own choice yields to the environment and to what was set by a call.
+#[test]
+fn from_a_struct() {
+    static ALLOCATOR: Configured = Hakmem::with(Options {
+        decay_ms: 77,
+        carve_bytes: 64,
+        retained_pages: 9,
+        scavenger: 3,
+        ..Options::DEFAULT
+    });
+    if apart("from_a_struct", &[("HAKMEM_RETAINED_PAGES", "2")]).is_some() {
+        return;
+    }
+    options::set("SCAVENGER", "5").unwrap();
+    let layout = Layout::from_size_align(64, 8).unwrap();
+    // SAFETY: the layout is not empty; the block is freed once, with its layout.
+    unsafe {
+        let p = ALLOCATOR.alloc(layout);
+        let q = ALLOCATOR.realloc(p, layout, 100_000);
+        ALLOCATOR.dealloc(q, Layout::from_size_align(100_000, 8).unwrap());
+        let p = ALLOCATOR.alloc_zeroed(layout);
+        assert_eq!(p.read(), 0);
+        ALLOCATOR.dealloc(p, layout);
+    }
+    let is = |name, value: &str| assert_eq!(now(name), value, "{name}");
+    is("DECAY_MS", "77");
+    is("CARVE_BYTES", "64");
+    is("RETAINED_PAGES", "2");
+    is("SCAVENGER", "5");
+    is("ENDED_MIB", "4");
+    options::set("DECAY_MS", "78").unwrap();
+    // SAFETY: as above.
+    unsafe { ALLOCATOR.dealloc(ALLOCATOR.alloc(layout), layout) };
+    is("DECAY_MS", "78");
+}
+
+/// Every switch off, and then any value at any time, while threads allocate and free for each other.
+#[test]
+fn options_change_under_threads() {
+    if apart("options_change_under_threads", &[]).is_some() {
+        return;
+    }
+    let done = std::sync::atomic::AtomicBool::new(false);
+    let (to, from) = std::sync::mpsc::channel::<(usize, Layout)>();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for (address, layout) in from {
+                let p = std::ptr::with_exposed_provenance_mut::<u8>(address);
+                // SAFETY: sent here by who allocated it, with its layout; written by that thread.
+                unsafe {
+                    assert_eq!(
+                        (p.read(), p.add(layout.size() - 1).read()),
+                        (layout.size() as u8, !layout.size() as u8)
+                    );
+                    Hakmem.dealloc(p, layout);
+                }
+            }
+        });
+        let worker = scope.spawn(|| {
+            let to = to;
+            let mut kept = std::collections::VecDeque::new();
+            for i in 0..60_000_usize {
+                let size = [24, 100, 700, 3000, 20_000, 200_000, 2 << 20][i % 97 % 7] - i % 11;
+                let layout = Layout::from_size_align(size, 8).unwrap();
+                // SAFETY: the layout is not empty, and the block holds what is written.
+                let p = unsafe { Hakmem.alloc(layout) };
+                assert!(!p.is_null());
+                // SAFETY: as above.
+                unsafe {
+                    p.write(size as u8);
+                    p.add(size - 1).write(!size as u8);
+                }
+                kept.push_back((p.expose_provenance(), layout));
+                if kept.len() > 500 {
+                    to.send(kept.pop_front().unwrap()).unwrap();
+                }
+            }
+            kept.into_iter().for_each(|block| to.send(block).unwrap());
+            done.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        let mut turn = 0;
+        while !done.load(std::sync::atomic::Ordering::Relaxed) && !worker.is_finished() {
+            for entry in settable() {
+                let (good, _) = samples(entry);
+                options::set(entry.name(), &good[turn % good.len()]).unwrap();
+                thread::yield_now();
+            }
+            turn += 1;
+        }
+        assert!(turn > 0);
+    });
+}
