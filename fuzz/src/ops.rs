@@ -78,7 +78,7 @@ const KNOBS: [(&str, &[u32]); 7] = [
     ("WAKE_FRACTION", &[8, 1, 1024]),
     ("SPARSE_BLOCKS", &[8, 0, 1, 255]),
     ("RETAINED_PAGES", &[4, 0, 1, 1024]),
-    ("BATCH_BYTES", &[65536, 0, 64, 4096]),
+    ("BATCH_BYTES", &[262_144, 0, 64, 4096]),
     ("POPULATE_FROM_PAGES", &[16, 0, 1]),
     ("DECAY_MS", &[500, 0, 1]),
 ];
