@@ -101,7 +101,7 @@ const COOLING: usize = 4;
 /// A heap tells the process's total of live bytes in steps of this many.
 const REPORT_BYTES: u64 = 1 << 20;
 
-pub use free::{reset_stray_frees, stray_frees};
+pub use free::{STRAY, reset_stray_frees, stray_frees};
 pub use refill::span_of;
 
 /// A block, and whether all of it is zero.

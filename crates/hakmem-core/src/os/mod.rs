@@ -25,7 +25,7 @@ mod joined;
 #[cfg(shuttle)]
 mod scheduled;
 
-pub use count::{KINDS, count, set_timing};
+pub use count::{COUNTERS, Counter, KINDS, Kind, count, set_timing};
 #[cfg(miri)]
 pub use interpreted::*;
 #[cfg(all(target_os = "linux", not(miri)))]

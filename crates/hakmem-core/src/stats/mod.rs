@@ -13,6 +13,7 @@ mod class;
 mod heap;
 mod peak;
 mod process;
+mod view;
 
 pub use census::Census;
 pub use class::Class;
