@@ -3,11 +3,15 @@
 mod child;
 mod inherited;
 mod library;
+mod map;
+mod prepared;
 mod program;
 mod report;
 mod run;
 mod stat;
 mod summary;
+mod top;
+mod view;
 
 use clap::{Parser, Subcommand};
 
@@ -27,11 +31,19 @@ enum Command {
     /// Prints tables of what the allocator did: size classes, thread heaps, memory, system calls
     #[command(after_help = stat::AFTER_HELP)]
     Stat(stat::Options),
+    /// Draws the heap: what lies in each segment, as an SVG
+    #[command(after_help = map::AFTER_HELP)]
+    Map(map::Options),
+    /// Shows, again and again, what the allocator of a running process does
+    #[command(after_help = top::AFTER_HELP)]
+    Top(top::Options),
 }
 
 fn main() -> ! {
     match Cli::parse().command {
         Command::Run(options) => run::run(&options),
         Command::Stat(options) => stat::stat(options),
+        Command::Map(options) => map::map(options),
+        Command::Top(options) => top::top(options),
     }
 }

@@ -40,7 +40,7 @@ static CHOICES: [Choice; 11] = [
 const _: () = assert!(Foreign::Abort as u32 == 2);
 
 /// Options that are not the core's: the statistics' and the C library's.
-const OTHERS: [&str; 2] = ["STATS", "STATS_SIGNAL"];
+const OTHERS: [&str; 3] = ["STATS", "STATS_SIGNAL", "MAP"];
 
 /// Reads the options; an unknown name or a bad value is named on standard error and ignored.
 ///

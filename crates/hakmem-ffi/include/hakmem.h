@@ -85,6 +85,10 @@ size_t hakmem_class_stats(struct hakmem_class_stats *out,
 int hakmem_report(int fd,
                   const char *form);
 
+// Writes to a file descriptor what each slot of the heap holds, as JSON, for `hakmem map` to draw. 0, or -1 if there is no
+// memory for it, or it could not be written as a whole.
+int hakmem_map(int fd);
+
 // Gives all free memory back to the system now; 1 if there was any, else 0.
 int hakmem_trim(void);
 

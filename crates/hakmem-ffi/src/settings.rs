@@ -95,6 +95,15 @@ pub unsafe fn read<'a>(envp: *const *const c_char) -> Option<Report<'a>> {
     parse(unsafe { value_of(envp, b"HAKMEM_STATS=") }?)
 }
 
+/// The file that `HAKMEM_MAP` names.
+///
+/// # Safety
+/// As [`read`].
+pub unsafe fn read_map<'a>(envp: *const *const c_char) -> Option<&'a [u8]> {
+    // SAFETY: passed on.
+    unsafe { value_of(envp, b"HAKMEM_MAP=") }
+}
+
 /// Finds a variable, given with its `=`, in an environment block; the first one counts, as for getenv.
 ///
 /// # Safety

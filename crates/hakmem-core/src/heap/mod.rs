@@ -240,10 +240,16 @@ impl Heap {
 
     /// Blocks of `class` in the heap's list. O(their number); exact for a heap at rest.
     pub fn listed(&self, class: usize) -> u64 {
-        let mut count = 0;
+        self.listed_within(class, 0..usize::MAX)
+    }
+
+    /// As [`Heap::listed`], of those that start in a range of addresses.
+    pub fn listed_within(&self, class: usize, range: core::ops::Range<usize>) -> u64 {
+        let (mut count, mut seen) = (0, 0);
         let mut block = self.front.free[class].get();
-        while !block.is_null() && count <= (arena::SEGMENT / 8) as u64 {
-            count += 1;
+        while !block.is_null() && seen <= arena::SEGMENT / 8 {
+            seen += 1;
+            count += u64::from(range.contains(&block.addr()));
             // SAFETY: the caller knows that the heap is at rest, or is its thread.
             block = unsafe { Block::next(block) };
         }

@@ -11,6 +11,7 @@
 mod census;
 mod class;
 mod heap;
+mod map;
 mod peak;
 mod process;
 mod view;
@@ -18,6 +19,7 @@ mod view;
 pub use census::Census;
 pub use class::Class;
 pub use heap::{Heap, State};
+pub use map::{Content, Page, Segment, Slot, each_segment, each_segment_from_outside};
 pub(crate) use peak::note as note_peak;
 pub use process::{Site, Stats, Syscall};
 

@@ -1,0 +1,119 @@
+//! The memory of another process, read without its help.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::io;
+
+/// The unit that the kernel maps memory in, at least.
+const PAGE: u64 = 4096;
+
+/// Another process's memory. What is there may change between two reads, and within a long one.
+#[derive(Clone, Copy)]
+pub struct Memory {
+    pub pid: u32,
+}
+
+impl Memory {
+    /// Fills `to` with what is at `address`; an error if any of it is not mapped.
+    pub fn read(self, address: u64, to: &mut [u8]) -> io::Result<()> {
+        let local = libc::iovec {
+            iov_base: to.as_mut_ptr().cast(),
+            iov_len: to.len(),
+        };
+        let remote = libc::iovec {
+            iov_base: std::ptr::without_provenance_mut(address as usize),
+            iov_len: to.len(),
+        };
+        // SAFETY: the local part is a live slice; the remote one is the kernel's to check.
+        let read =
+            unsafe { libc::process_vm_readv(self.pid as libc::pid_t, &local, 1, &remote, 1, 0) };
+        match usize::try_from(read) {
+            Ok(n) if n == to.len() => Ok(()),
+            Ok(_) => Err(io::Error::from_raw_os_error(libc::EFAULT)),
+            Err(_) => Err(io::Error::last_os_error()),
+        }
+    }
+
+    pub fn bytes(self, address: u64, len: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; len];
+        self.read(address, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    pub fn word(self, address: u64) -> io::Result<u64> {
+        let mut bytes = [0; 8];
+        self.read(address, &mut bytes)?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    pub fn words(self, address: u64, n: usize) -> io::Result<Vec<u64>> {
+        let bytes = self.bytes(address, n * 8)?;
+        Ok((0..n).map(|i| u64_at(&bytes, i * 8)).collect())
+    }
+}
+
+/// Numbers in bytes that were read. Offsets come from the process, so what lies outside reads as zero.
+pub fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    let eight = at.checked_add(8).and_then(|end| bytes.get(at..end));
+    eight.map_or(0, |b| {
+        u64::from_le_bytes(b.try_into().expect("eight bytes"))
+    })
+}
+
+/// See [`u64_at`].
+pub fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    let four = at.checked_add(4).and_then(|end| bytes.get(at..end));
+    four.map_or(0, |b| u32::from_le_bytes(b.try_into().expect("four bytes")))
+}
+
+/// See [`u64_at`].
+pub fn u8_at(bytes: &[u8], at: usize) -> u8 {
+    bytes.get(at).copied().unwrap_or(0)
+}
+
+/// Follows lists of free blocks. Only pages in which a listed block lies are read, so that memory which was given back
+/// is not brought in; each of them is read once.
+pub struct Lists {
+    memory: Memory,
+    pages: RefCell<HashMap<u64, [u8; PAGE as usize]>>,
+    budget: std::cell::Cell<usize>,
+}
+
+impl Lists {
+    /// Reads no more than `budget` pages.
+    pub fn new(memory: Memory, budget: usize) -> Self {
+        let pages = RefCell::default();
+        Self {
+            memory,
+            pages,
+            budget: budget.into(),
+        }
+    }
+
+    fn next(&self, block: u64) -> Option<u64> {
+        let (page, offset) = (block / PAGE * PAGE, (block % PAGE) as usize);
+        let mut pages = self.pages.borrow_mut();
+        if !pages.contains_key(&page) {
+            self.budget.set(self.budget.get().checked_sub(1)?);
+            let mut bytes = [0; PAGE as usize];
+            self.memory.read(page, &mut bytes).ok()?;
+            pages.insert(page, bytes);
+        }
+        Some(u64_at(&pages[&page], offset))
+    }
+
+    /// The blocks of a list, of which each is at a multiple of 8. None: it is longer than `most`, is being changed, or there
+    /// is no more to be spent.
+    pub fn blocks(&self, first: u64, most: usize) -> Option<Vec<u64>> {
+        let mut blocks = Vec::new();
+        let mut block = first;
+        while block != 0 {
+            if blocks.len() == most || !block.is_multiple_of(8) {
+                return None;
+            }
+            blocks.push(block);
+            block = self.next(block)?;
+        }
+        Some(blocks)
+    }
+}
