@@ -26,12 +26,12 @@ it is run as `hakmem run` runs it, and drawn as it was at its end; the exit stat
   125, 126, 127  PROG was not started, as for `hakmem run`";
 
 #[derive(Args)]
-#[group(id = "what", required = true, args = ["file", "pid", "command"])]
 pub struct Options {
     /// A file of maps; - is standard input
+    #[arg(required_unless_present_any = ["pid", "command"], conflicts_with_all = ["pid", "command"])]
     file: Option<PathBuf>,
     /// A process that is running
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
+    #[arg(long, conflicts_with = "command", value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
     pid: Option<u32>,
     /// Where the picture goes; - is standard output
     #[arg(long, short, value_name = "SVG", default_value = "hakmem-map.svg")]

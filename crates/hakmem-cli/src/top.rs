@@ -4,6 +4,7 @@ mod batch;
 mod rates;
 mod screen;
 mod session;
+mod tables;
 mod watched;
 
 use crate::child::{self, End};

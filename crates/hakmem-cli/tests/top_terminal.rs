@@ -45,6 +45,10 @@ fn size(rows: u16, columns: u16) -> libc::winsize {
     }
 }
 
+fn nonzero(n: u16) -> std::num::NonZero<u16> {
+    std::num::NonZero::new(n).unwrap()
+}
+
 impl Terminal {
     fn new(mut command: Command) -> Self {
         let (mut this, mut other) = (-1, -1);
@@ -81,14 +85,16 @@ impl Terminal {
             keys,
             other_side,
             before,
-            screen: vt100::Parser::new(40, 120, 0),
+            screen: vt100::Parser::new(nonzero(40), nonzero(120), 0),
             child,
         }
     }
 
     fn resize(&mut self, rows: u16, columns: u16) {
         let size = size(rows, columns);
-        self.screen.screen_mut().set_size(rows, columns);
+        self.screen
+            .screen_mut()
+            .set_size(nonzero(rows), nonzero(columns));
         // SAFETY: a live winsize.
         unsafe { libc::ioctl(self.keys.as_raw_fd(), libc::TIOCSWINSZ, &size) };
     }

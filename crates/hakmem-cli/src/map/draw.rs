@@ -12,12 +12,14 @@ const ROWS: usize = 48;
 const MOST_ROWS: usize = 384;
 const WIDTH: f64 = 940.0;
 const MARGIN: f64 = 20.0;
+/// Of the text, at most, on average.
+const CHARACTER: f64 = 6.9;
 
 const STYLE: &str = "\
 svg{--bg:#fdfdfc;--fg:#1d1f24;--dim:#6c717c;--line:#d9dbe0;--empty:#b9bcc6;--kept:#dcdfe6;--large:#7b6a58;--whale:#44607c;\
---heaps:#1d1f24;--huge:#b0379b;background:var(--bg)}\
+--heaps:#1d1f24;--huge:#b0379b;--tone:44%;background:var(--bg)}\
 @media(prefers-color-scheme:dark){svg{--bg:#17191d;--fg:#e6e7ea;--dim:#989da8;--line:#33373f;--empty:#5b606b;\
---kept:#3a3f49;--large:#a8937c;--whale:#7fa3c8;--heaps:#e6e7ea;--huge:#e27fd2}}\
+--kept:#3a3f49;--large:#a8937c;--whale:#7fa3c8;--heaps:#e6e7ea;--huge:#e27fd2;--tone:60%}}\
 text{font:12px system-ui,sans-serif;fill:var(--fg)}.t{font-size:17px;font-weight:600}.d{fill:var(--dim)}\
 .l,.r,.wt{font:9px ui-monospace,monospace;fill:var(--dim)}.l{text-anchor:end}.h{fill:var(--huge)}.wt{fill:var(--bg)}\
 .p{fill:none;stroke:currentColor;stroke-opacity:.45}.f{fill:currentColor;fill-opacity:.28}.o{fill:currentColor}\
@@ -123,10 +125,8 @@ fn colours(n: usize) -> String {
         } else {
             0.0
         };
-        // Greens look alike over a wide range: less of it.
-        let hue = 250.0 - 250.0 * at;
-        let light = 47.0 - 5.0 * (1.0 - (at - 0.5).abs() * 2.0);
-        let _ = write!(css, ".c{i}{{color:hsl({hue:.0} 68% {light:.0}%)}}");
+        let hue = 245.0 - 245.0 * at;
+        let _ = write!(css, ".c{i}{{color:hsl({hue:.0} 66% var(--tone))}}");
     }
     css
 }
@@ -184,18 +184,22 @@ fn head(map: &Map, t: &Totals, y: &mut f64) -> String {
         }
         x += length;
     }
-    *y += 30.0;
+    *y += 22.0;
     let mut x = MARGIN;
-    for (name, part, ..) in parts.into_iter().filter(|p| p.1 > 0) {
+    for (name, part, class, colour) in parts.into_iter().filter(|p| p.1 > 0) {
         let label = format!("{name} {}", bytes(part));
-        let room = 7.0 * label.chars().count() as f64;
+        let room = 16.0 + CHARACTER * label.chars().count() as f64;
         if x + room > WIDTH - MARGIN {
             x = MARGIN;
-            *y += 16.0;
+            *y += 17.0;
         }
-        svg += &text("d", x, *y, &label);
-        x += room + 10.0;
+        let _ = write!(svg, "<g class=\"{colour}\">");
+        svg += &rect(class, x + 0.5, *y + 0.5, 10.0, 10.0);
+        svg += "</g>";
+        svg += &text("d", x + 16.0, *y + 10.0, &label);
+        x += room + 8.0;
     }
+    *y += 12.0;
     *y += 18.0;
     svg
 }
@@ -205,7 +209,7 @@ fn legend(y: &mut f64) -> String {
     let mut svg = String::new();
     let (height, mut x) = (16.0, MARGIN);
     let mut item = |draw: &dyn Fn(f64, f64) -> String, label: &str, y: &mut f64| {
-        let room = 34.0 + 6.4 * label.chars().count() as f64;
+        let room = 34.0 + CHARACTER * label.chars().count() as f64;
         if x + room > WIDTH - MARGIN {
             x = MARGIN;
             *y += 24.0;

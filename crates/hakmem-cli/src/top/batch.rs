@@ -52,11 +52,7 @@ pub fn title(look: &Look, rates: Option<&Rates>) -> String {
         format!(", {:.0} % of a processor", r.cpu * 100.0)
     });
     let name: String = u.name.chars().filter(|c| !c.is_control()).collect();
-    let whole = match look.whole {
-        true => "",
-        false => ", not all lists could be followed",
-    };
-    format!("process {} ({name}), {threads}{cpu}{whole}", m.pid)
+    format!("process {} ({name}), {threads}{cpu}", m.pid)
 }
 
 pub fn line(decision: &Decision, now: u32) -> String {
@@ -157,7 +153,15 @@ pub fn memory(look: &Look) -> Vec<[String; 2]> {
         ),
         (
             "heaps",
-            format!("{}, of which threads have {}", m.heaps, m.running_heaps),
+            format!(
+                "{}, of which threads have {}{}",
+                m.heaps,
+                m.running_heaps,
+                match look.whole {
+                    true => "",
+                    false => "; lists changed while they were followed",
+                }
+            ),
         ),
     ];
     rows.into_iter()

@@ -2,9 +2,8 @@
 
 use super::batch;
 use super::rates::{History, Rates};
-use crate::stat::figures::{Class, Heap};
-use crate::stat::table::percent;
-use crate::summary::{bytes, duration, grouped};
+use super::tables::{self, Order};
+use crate::summary::bytes;
 use crate::view::Look;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -35,33 +34,6 @@ impl Page {
 
     pub fn next(self) -> Self {
         let at = Self::ALL.iter().position(|&p| p == self).unwrap_or(0);
-        Self::ALL[(at + 1) % Self::ALL.len()]
-    }
-}
-
-/// Orders of the table of classes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
-    Live,
-    Rate,
-    Unused,
-    Size,
-}
-
-impl Order {
-    const ALL: [Self; 4] = [Self::Live, Self::Rate, Self::Unused, Self::Size];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Live => "live bytes",
-            Self::Rate => "allocations a second",
-            Self::Unused => "unused bytes",
-            Self::Size => "size",
-        }
-    }
-
-    pub fn next(self) -> Self {
-        let at = Self::ALL.iter().position(|&o| o == self).unwrap_or(0);
         Self::ALL[(at + 1) % Self::ALL.len()]
     }
 }
@@ -220,10 +192,10 @@ fn draw_table(
     let (heads, mut rows): (Vec<&str>, Vec<Vec<String>>) = match state.page {
         Page::Classes => (
             batch::CLASS_HEADS.to_vec(),
-            classes(look, state.order, rates),
+            tables::classes(look, state.order, rates),
         ),
-        Page::Heaps => (HEAP_HEADS.to_vec(), heaps(look, rates)),
-        Page::Calls => (CALL_HEADS.to_vec(), calls(look, rates)),
+        Page::Heaps => (tables::HEAP_HEADS.to_vec(), tables::heaps(look, rates)),
+        Page::Calls => (tables::CALL_HEADS.to_vec(), tables::calls(look, rates)),
         Page::Decisions => (Vec::new(), Vec::new()),
     };
     let mut tabs = vec![Span::raw(" ")];
@@ -262,80 +234,4 @@ fn draw_table(
     let widths = vec![Constraint::Fill(1); heads.len()];
     let table = Table::new(rows.into_iter().map(cells), widths).header(head);
     frame.render_widget(table, inner);
-}
-
-fn classes(look: &Look, order: Order, rates: Option<&Rates>) -> Vec<Vec<String>> {
-    let mut all: Vec<&Class> = look.moment.classes.iter().collect();
-    let rate = |c: &Class| {
-        rates
-            .and_then(|r| r.classes.get(&c.size))
-            .map_or(0, |&r| r as u64)
-    };
-    all.sort_by_key(|c| {
-        std::cmp::Reverse(match order {
-            Order::Live => c.live_bytes,
-            Order::Rate => rate(c),
-            Order::Unused => c.page_bytes.saturating_sub(c.live_bytes),
-            Order::Size => u64::MAX - c.size,
-        })
-    });
-    all.into_iter()
-        .map(|c| batch::class(c, rates).to_vec())
-        .collect()
-}
-
-const HEAP_HEADS: [&str; 10] = [
-    "heap",
-    "now",
-    "handed",
-    "a second",
-    "taken",
-    "carved",
-    "new pages",
-    "received",
-    "sent",
-    "in batches",
-];
-
-fn heaps(look: &Look, rates: Option<&Rates>) -> Vec<Vec<String>> {
-    let all = &look.moment.thread_heaps;
-    let row = |(i, h): (usize, &Heap)| {
-        let rate = rates.and_then(|r| r.heaps.get(all.len() - 1 - i)).copied();
-        let now = if h.running != 0 { "in use" } else { "idle" };
-        let row = [
-            (all.len() - 1 - i).to_string(),
-            now.to_owned(),
-            grouped(h.handed),
-            batch::rate(rate),
-            grouped(h.takes),
-            grouped(h.carves),
-            grouped(h.new_pages),
-            grouped(h.blocks_received),
-            grouped(h.blocks_sent),
-            grouped(h.batches_sent),
-        ];
-        row.to_vec()
-    };
-    let mut busiest: Vec<_> = all.iter().enumerate().collect();
-    busiest.sort_by_key(|(_, h)| std::cmp::Reverse(h.handed));
-    busiest.into_iter().map(row).collect()
-}
-
-const CALL_HEADS: [&str; 6] = ["call", "calls", "a second", "failed", "time", "of its time"];
-
-fn calls(look: &Look, rates: Option<&Rates>) -> Vec<Vec<String>> {
-    let m = &look.moment;
-    let row = |c: &crate::stat::figures::Syscall| {
-        let timed = |text: String| if c.nanos > 0 { text } else { "-".into() };
-        let row = [
-            c.name.clone(),
-            grouped(c.calls),
-            batch::rate(rates.map(|r| r.calls.get(&c.name).copied().unwrap_or(0.0))),
-            grouped(c.failures),
-            timed(duration(c.nanos)),
-            timed(percent(c.nanos, m.cpu_nanos)),
-        ];
-        row.to_vec()
-    };
-    m.syscalls.iter().map(row).collect()
 }

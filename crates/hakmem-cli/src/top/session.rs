@@ -3,7 +3,8 @@
 
 use super::Outcome;
 use super::rates::History;
-use super::screen::{self, Order, Page, State};
+use super::screen::{self, Page, State};
+use super::tables::Order;
 use super::watched::{Turn, Watched};
 use crate::child;
 use crate::view::{self, Target, Trouble};

@@ -14,6 +14,8 @@ pub struct Heaps<'a> {
     memory: Memory,
     note: &'a Note,
     all: Vec<Vec<u8>>,
+    /// Where they are.
+    places: Vec<u64>,
     classes: usize,
     events: usize,
     half: i64,
@@ -30,12 +32,13 @@ pub struct Found {
 impl<'a> Heaps<'a> {
     pub fn read(memory: Memory, note: &'a Note) -> io::Result<Self> {
         let (bytes, next) = (note.number("heap_bytes")?, note.number("heap.next")?);
-        let (mut all, mut seen) = (Vec::new(), HashSet::new());
+        let (mut all, mut places, mut seen) = (Vec::new(), Vec::new(), HashSet::new());
         let mut heap = memory.word(note.place("heaps")?)?;
         while heap != 0 {
             if !seen.insert(heap) {
                 return Err(io::Error::from_raw_os_error(libc::EFAULT));
             }
+            places.push(heap);
             let read = memory.bytes(heap, bytes)?;
             heap = u64_at(&read, next);
             all.push(read);
@@ -44,19 +47,22 @@ impl<'a> Heaps<'a> {
             memory,
             note,
             all,
+            places,
             classes: note.number("classes")?.min(64),
             events: note.number("events")?.min(64),
             half: note.number("half")? as i64,
         })
     }
 
-    /// Each heap's lists that are not empty: their class and first block.
+    /// Each heap's lists that are not empty: their class, and where their first block stands.
     pub fn lists(&self) -> io::Result<Vec<(usize, u64)>> {
         let at = self.note.number("heap.lists")?;
-        let lists = self.all.iter().flat_map(|heap| {
-            (0..self.classes).map(move |class| (class, u64_at(heap, at + class * 8)))
+        let heaps = self.all.iter().zip(&self.places);
+        let lists = heaps.flat_map(|(heap, place)| {
+            let listed = (0..self.classes).filter(move |class| u64_at(heap, at + class * 8) != 0);
+            listed.map(move |class| (class, place + (at + class * 8) as u64))
         });
-        Ok(lists.filter(|&(_, first)| first != 0).collect())
+        Ok(lists.collect())
     }
 
     /// How many of them a thread has.

@@ -1,6 +1,6 @@
 //! The memory of another process, read without its help.
 
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::io;
 
@@ -72,27 +72,23 @@ pub fn u8_at(bytes: &[u8], at: usize) -> u8 {
 }
 
 /// Follows lists of free blocks. Only pages in which a listed block lies are read, so that memory which was given back
-/// is not brought in; each of them is read once.
+/// is not brought in; each of them is read once for a list.
 pub struct Lists {
     memory: Memory,
-    pages: RefCell<HashMap<u64, [u8; PAGE as usize]>>,
-    budget: std::cell::Cell<usize>,
+    budget: Cell<usize>,
 }
 
 impl Lists {
     /// Reads no more than `budget` pages.
     pub fn new(memory: Memory, budget: usize) -> Self {
-        let pages = RefCell::default();
         Self {
             memory,
-            pages,
             budget: budget.into(),
         }
     }
 
-    fn next(&self, block: u64) -> Option<u64> {
+    fn next(&self, block: u64, pages: &mut HashMap<u64, [u8; PAGE as usize]>) -> Option<u64> {
         let (page, offset) = (block / PAGE * PAGE, (block % PAGE) as usize);
-        let mut pages = self.pages.borrow_mut();
         if !pages.contains_key(&page) {
             self.budget.set(self.budget.get().checked_sub(1)?);
             let mut bytes = [0; PAGE as usize];
@@ -102,18 +98,23 @@ impl Lists {
         Some(u64_at(&pages[&page], offset))
     }
 
-    /// The blocks of a list, of which each is at a multiple of 8. None: it is longer than `most`, is being changed, or there
-    /// is no more to be spent.
-    pub fn blocks(&self, first: u64, most: usize) -> Option<Vec<u64>> {
-        let mut blocks = Vec::new();
-        let mut block = first;
-        while block != 0 {
-            if blocks.len() == most || !block.is_multiple_of(8) {
-                return None;
+    /// The blocks of the list whose first one stands at `head`, each at a multiple of 8 and in no more than `most`; and
+    /// whether they are all: the list may be changing, or there is no more to be spent. What was found first of such a list
+    /// is near the truth.
+    pub fn blocks(&self, head: u64, most: usize) -> (Vec<u64>, bool) {
+        let (mut blocks, mut pages) = (Vec::new(), HashMap::new());
+        let mut next = self.memory.word(head).ok();
+        loop {
+            match next {
+                Some(0) => return (blocks, true),
+                Some(block) if blocks.len() < most && block.is_multiple_of(8) => {
+                    next = self.next(block, &mut pages);
+                    if next.is_some() {
+                        blocks.push(block);
+                    }
+                }
+                _ => return (blocks, false),
             }
-            blocks.push(block);
-            block = self.next(block)?;
         }
-        Some(blocks)
     }
 }

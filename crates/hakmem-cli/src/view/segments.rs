@@ -203,7 +203,7 @@ impl Reader<'_> {
     }
 }
 
-/// Takes the blocks on threads' lists from those that are out. `lists` are the first blocks of the lists of each heap.
+/// Takes the blocks on threads' lists from those that are out. `lists` are classes, and where the first block of a heap's list stands.
 /// Returns the blocks of each class on lists, and whether all lists could be followed.
 pub fn take_listed(
     segments: &mut [Segment],
@@ -215,15 +215,12 @@ pub fn take_listed(
     let (slot_bytes, segment_bytes) = bytes;
     let (mut listed, mut whole) = (vec![0; classes], true);
     let mut by_slot: HashMap<u64, u64> = HashMap::new();
-    for &(class, first) in lists {
-        match follow.blocks(first, (segment_bytes / 8) as usize) {
-            Some(blocks) => {
-                listed[class] += blocks.len() as u64;
-                for block in blocks {
-                    *by_slot.entry(block / slot_bytes).or_default() += 1;
-                }
-            }
-            None => whole = false,
+    for &(class, head) in lists {
+        let (blocks, all) = follow.blocks(head, (segment_bytes / 8) as usize);
+        whole &= all;
+        listed[class] += blocks.len() as u64;
+        for block in blocks {
+            *by_slot.entry(block / slot_bytes).or_default() += 1;
         }
     }
     for segment in segments {

@@ -16,7 +16,7 @@
 //! those of the note's type, which rises when one changes. Counters are words that their thread writes and anybody may read:
 //! each is right by itself, and all of them together if the program stands still.
 
-#[cfg(all(target_arch = "x86_64", target_os = "linux", not(any(miri, shuttle, sanitizer))))]
+#[cfg(all(target_arch = "x86_64", not(any(miri, shuttle))))]
 mod note {
     use crate::arena::{self, Arena, Group};
     use crate::heap::counts::{self, Before, Counts, EVENTS, Event};
@@ -32,7 +32,10 @@ mod note {
         ($($place:literal: $static:path,)* ; $($name:literal: $number:expr,)*) => {
             core::arch::global_asm!(
                 ".pushsection .note.hakmem,\"a\",@note",
+                ".globl __hakmem_note_v0",
+                ".hidden __hakmem_note_v0",
                 ".p2align 2",
+                "__hakmem_note_v0:",
                 ".4byte 7, 3f - 2f, 1",
                 ".asciz \"hakmem\"",
                 ".p2align 2",
@@ -160,7 +163,3 @@ mod note {
         "segments_of_group": arena::GROUP,
     }
 }
-
-/// Keeps the note in programs that this is linked into as a library: the linker takes what is in one object file with it.
-#[used]
-static KEPT: u8 = 1;
