@@ -72,14 +72,16 @@ impl Terminal {
             .stderr(side())
             .env("TERM", "xterm-256color");
         let own_terminal = || {
-            // SAFETY: system calls on the command's own descriptors, both async-signal-safe.
+            // SAFETY: system calls on the command's own descriptors, all async-signal-safe.
             unsafe {
                 libc::setsid();
+                // Ignored by whoever started the tests in the background, it would be by the programs, too.
+                libc::signal(libc::SIGINT, libc::SIG_DFL);
                 libc::ioctl(0, libc::TIOCSCTTY, 0);
             }
             Ok(())
         };
-        // SAFETY: the closure makes two system calls.
+        // SAFETY: the closure makes system calls alone.
         let child = unsafe { command.pre_exec(own_terminal) }.spawn().unwrap();
         Self {
             keys,

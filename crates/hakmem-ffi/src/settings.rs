@@ -1,4 +1,4 @@
-//! `HAKMEM_STATS` and `HAKMEM_STATS_SIGNAL`: what to report, where and when.
+//! `HAKMEM_STATS`, `HAKMEM_MAP` and `HAKMEM_STATS_SIGNAL`: what to report, where and when.
 
 use crate::out::{Lossy, Text, stderr_line};
 use crate::report::Format;

@@ -136,8 +136,8 @@ fn activity(frame: &mut Frame, area: Rect, look: &Look, history: &History) {
         });
     let widths = [
         Constraint::Length(16),
-        Constraint::Fill(3),
-        Constraint::Fill(2),
+        Constraint::Fill(1),
+        Constraint::Length(11),
     ];
     let room = usize::from(list.height);
     frame.render_widget(Table::new(rows.take(room.max(1)), widths), list);
@@ -230,7 +230,9 @@ fn draw_table(
     rows.drain(..state.scroll);
     let cells =
         |row: Vec<String>| Row::new(row.into_iter().map(|cell| Line::from(cell).right_aligned()));
-    let head = cells(heads.iter().map(|h| (*h).to_owned()).collect()).style(Modifier::BOLD);
+    let narrow = usize::from(inner.width) < heads.len() * 11;
+    let name = |h: &&str| if narrow { tables::short(h) } else { h }.to_owned();
+    let head = cells(heads.iter().map(name).collect()).style(Modifier::BOLD);
     let widths = vec![Constraint::Fill(1); heads.len()];
     let table = Table::new(rows.into_iter().map(cells), widths).header(head);
     frame.render_widget(table, inner);

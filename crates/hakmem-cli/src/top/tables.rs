@@ -34,6 +34,21 @@ impl Order {
     }
 }
 
+/// A head where columns are narrow.
+pub fn short(head: &str) -> &str {
+    match head {
+        "allocations" => "allocs",
+        "a second" => "per s",
+        "by others" => "remote",
+        "list hits" => "hits",
+        "new pages" => "pages",
+        "received" => "in",
+        "sent" => "out",
+        "in batches" => "batches",
+        other => other,
+    }
+}
+
 /// The table of classes.
 pub fn classes(look: &Look, order: Order, rates: Option<&Rates>) -> Vec<Vec<String>> {
     let mut all: Vec<&Class> = look.moment.classes.iter().collect();
