@@ -40,10 +40,10 @@ pub struct Options {
     #[arg(long)]
     json: bool,
     /// Takes the map once the program has run for so long, not at its end
-    #[arg(long, value_name = "SECONDS", requires = "command")]
+    #[arg(long, value_name = "SECONDS", requires = "command", conflicts_with_all = ["file", "pid"])]
     after: Option<f64>,
     /// The library, instead of the libhakmem.so in hakmem's own folder or in ../lib
-    #[arg(long, value_name = "PATH", requires = "command")]
+    #[arg(long, value_name = "PATH", requires = "command", conflicts_with_all = ["file", "pid"])]
     lib: Option<PathBuf>,
     /// The program, with its arguments
     #[arg(last = true, num_args = 1.., value_names = ["PROG", "ARGS"])]
