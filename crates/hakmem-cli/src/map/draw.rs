@@ -251,11 +251,8 @@ fn legend(y: &mut f64) -> String {
     item(&line, "below a slot: how much of it is resident", y);
     let huge = |x: f64, y: f64| rect("hb", x + 11.0, y, 2.0, height);
     item(&huge, "asks for huge pages", y);
-    item(
-        &|_, _| String::new(),
-        "right: in use, of what is resident",
-        y,
-    );
+    let share = |x: f64, y: f64| text("r", x, y + 12.0, "12 %");
+    item(&share, "ends a row: in use, of what is resident", y);
     *y += 40.0;
     svg
 }
