@@ -72,18 +72,14 @@ impl Drop for Page {
 
 /// Makes the map and passes it to `to`. None: there is no memory for it.
 pub fn with<R>(event: Event, to: impl FnOnce(&[u8]) -> R) -> Option<R> {
-    let each = match event {
-        Event::Signal => stats::each_segment_from_outside,
-        Event::Exit | Event::Call => stats::each_segment,
-    };
     let mut segments = 0;
     stats::each_segment_from_outside(&mut |_| segments += 1);
     let mut page = Page::map(segments * PER_SEGMENT + SPARE)?;
-    write(&mut page, event, each).ok()?;
+    write(&mut page, event).ok()?;
     Some(to(page.as_bytes()))
 }
 
-fn write(out: &mut Page, event: Event, each: fn(&mut dyn FnMut(&Segment))) -> fmt::Result {
+fn write(out: &mut Page, event: Event) -> fmt::Result {
     // SAFETY: no preconditions.
     let pid = unsafe { libc::getpid() };
     let (name, version) = (name(), env!("CARGO_PKG_VERSION"));
@@ -103,13 +99,17 @@ fn write(out: &mut Page, event: Event, each: fn(&mut dyn FnMut(&Segment))) -> fm
         stats::SEGMENT_BYTES
     )?;
     let (mut result, mut first) = (Ok(()), true);
-    each(&mut |segment| {
+    let mut add = |segment: &Segment| {
         if result.is_ok() {
             result = (if first { Ok(()) } else { out.write_char(',') })
                 .and_then(|()| write_segment(out, segment));
             first = false;
         }
-    });
+    };
+    match event {
+        Event::Signal => stats::each_segment_from_outside(&mut add),
+        Event::Exit | Event::Call => stats::each_segment(&mut add),
+    }
     result?;
     out.write_str("]}\n")
 }

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io;
 
 /// The unit that the kernel maps memory in, at least.
@@ -89,13 +90,16 @@ impl Lists {
 
     fn next(&self, block: u64, pages: &mut HashMap<u64, [u8; PAGE as usize]>) -> Option<u64> {
         let (page, offset) = (block / PAGE * PAGE, (block % PAGE) as usize);
-        if !pages.contains_key(&page) {
-            self.budget.set(self.budget.get().checked_sub(1)?);
-            let mut bytes = [0; PAGE as usize];
-            self.memory.read(page, &mut bytes).ok()?;
-            pages.insert(page, bytes);
-        }
-        Some(u64_at(&pages[&page], offset))
+        let bytes = match pages.entry(page) {
+            Entry::Occupied(read) => read.into_mut(),
+            Entry::Vacant(place) => {
+                self.budget.set(self.budget.get().checked_sub(1)?);
+                let mut bytes = [0; PAGE as usize];
+                self.memory.read(page, &mut bytes).ok()?;
+                place.insert(bytes)
+            }
+        };
+        Some(u64_at(bytes, offset))
     }
 
     /// The blocks of the list whose first one stands at `head`, each at a multiple of 8 and in no more than `most`; and
