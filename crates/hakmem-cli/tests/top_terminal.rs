@@ -52,11 +52,11 @@ fn nonzero(n: u16) -> std::num::NonZero<u16> {
 impl Terminal {
     fn new(mut command: Command) -> Self {
         let (mut this, mut other) = (-1, -1);
-        let mut size = size(40, 120);
+        let size = size(40, 120);
         // SAFETY: the pointers are to live values; the descriptors it makes are owned once, here.
         let (keys, other_side) = unsafe {
             let null = std::ptr::null_mut();
-            let made = libc::openpty(&mut this, &mut other, null, std::ptr::null_mut(), &mut size);
+            let made = libc::openpty(&mut this, &mut other, null, std::ptr::null_mut(), &size);
             assert_eq!(made, 0);
             (File::from_raw_fd(this), OwnedFd::from_raw_fd(other))
         };
