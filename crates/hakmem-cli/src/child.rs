@@ -12,9 +12,11 @@
 
 use crate::inherited;
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 use std::{io, mem, ptr};
 
 /// How the program ended.
@@ -28,11 +30,21 @@ pub struct Child {
     pid: libc::pid_t,
 }
 
-/// Starts the program. From here on, all signals are blocked in this process.
+/// What happened to a child in a short time.
+pub enum Step {
+    Nothing,
+    Ended(End),
+    /// This process got a signal that is not for the child, or that the child has had.
+    Signal(libc::c_int),
+}
+
+/// Starts the program; `output` are files for its standard output and error. From here on, all signals are blocked in
+/// this process.
 pub fn start(
     path: &Path,
     arguments: &[OsString],
     environment: &[(&str, &OsStr)],
+    output: Option<&[File; 2]>,
 ) -> io::Result<Child> {
     let given_mask = block(&all());
     let child_exit_ignored = inherited::is_ignored(libc::SIGCHLD);
@@ -47,6 +59,13 @@ pub fn start(
         .arg0(&arguments[0])
         .args(&arguments[1..])
         .envs(environment.iter().copied());
+    if let Some([stdout, stderr]) = output {
+        // Its input is the keyboard, by which this process is told what to show.
+        command
+            .stdin(Stdio::null())
+            .stdout(stdout.try_clone()?)
+            .stderr(stderr.try_clone()?);
+    }
     let prepare = move || {
         inherited::give_back();
         if child_exit_ignored {
@@ -75,7 +94,7 @@ impl Child {
     }
 
     /// Waits until the program ends, passing signals on. Stops when it stops, so that a shell's job control works.
-    pub fn wait(self) -> End {
+    pub fn wait(&self) -> End {
         let signals = all();
         loop {
             // SAFETY: all zeroes is a valid siginfo_t; both pointers are to live values.
@@ -87,7 +106,7 @@ impl Child {
                 // Interrupted: this process was stopped and continued.
                 -1 => {}
                 libc::SIGCHLD => {
-                    if let Some(end) = self.reap() {
+                    if let Some(end) = self.reap(libc::WUNTRACED) {
                         return end;
                     }
                 }
@@ -97,12 +116,30 @@ impl Child {
         }
     }
 
-    /// Takes the child's changes of state. Signals of one kind are merged, so one SIGCHLD can stand for several.
-    fn reap(&self) -> Option<End> {
+    /// Waits up to `time` for a signal, and passes it on if it is for the child. If the child stops, this process goes on.
+    pub fn step(&self, time: Duration) -> Step {
+        match next_signal(time) {
+            Some((libc::SIGCHLD, _)) => self.reap(0).map_or(Step::Nothing, Step::Ended),
+            Some((signal, info)) if self.is_for_child(signal, &info) => {
+                self.send(signal, &info);
+                Step::Nothing
+            }
+            Some((signal, _)) => Step::Signal(signal),
+            None => Step::Nothing,
+        }
+    }
+
+    pub fn kill(&self, signal: libc::c_int) {
+        // SAFETY: the child is not reaped, so the pid is its own.
+        unsafe { libc::kill(self.pid, signal) };
+    }
+
+    /// Takes the child's changes of state, its stops if `flags` say so. Signals of one kind are merged, so one SIGCHLD can stand for several.
+    fn reap(&self, flags: libc::c_int) -> Option<End> {
         loop {
             let mut status = 0;
             // SAFETY: the pointer is to a live value, the child is ours and not reaped yet.
-            match unsafe { libc::waitpid(self.pid, &mut status, libc::WNOHANG | libc::WUNTRACED) } {
+            match unsafe { libc::waitpid(self.pid, &mut status, libc::WNOHANG | flags) } {
                 0 => return None,
                 -1 => {
                     let error = io::Error::last_os_error();
@@ -143,6 +180,37 @@ impl Child {
             }
         };
     }
+}
+
+/// The next signal that is sent to this process, which has blocked them all; None: none came in time.
+fn next_signal(time: Duration) -> Option<(libc::c_int, libc::siginfo_t)> {
+    let time = libc::timespec {
+        tv_sec: time.as_secs() as libc::time_t,
+        tv_nsec: libc::c_long::from(time.subsec_nanos()),
+    };
+    let signals = all();
+    // SAFETY: all zeroes is a valid siginfo_t; the pointers are to live values.
+    let (signal, info) = unsafe {
+        let mut info: libc::siginfo_t = mem::zeroed();
+        (libc::sigtimedwait(&signals, &mut info, &time), info)
+    };
+    (signal > 0).then_some((signal, info))
+}
+
+/// See [`next_signal`].
+pub fn take_signal(time: Duration) -> Option<libc::c_int> {
+    next_signal(time).map(|(signal, _)| signal)
+}
+
+/// Blocks all signals in this process, for [`take_signal`].
+pub fn block_all() {
+    block(&all());
+}
+
+/// Stops this process as the signal would have, if it were not blocked.
+pub fn stop_by(signal: libc::c_int) {
+    raise_by_default(signal);
+    block_all();
 }
 
 /// Ends this process by the signal that ended the child; the child has left the core dump, if any.

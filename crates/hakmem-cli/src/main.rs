@@ -4,11 +4,15 @@ mod child;
 mod inherited;
 mod library;
 mod options;
+mod map;
+mod prepared;
 mod program;
 mod report;
 mod run;
 mod stat;
 mod summary;
+mod top;
+mod view;
 
 use clap::{Parser, Subcommand};
 
@@ -31,6 +35,12 @@ enum Command {
     /// Lists the allocator's options: name, default, what values, meaning
     #[command(after_help = options::AFTER_HELP)]
     Options(options::Options),
+    /// Draws the heap: what lies in each segment, as an SVG
+    #[command(after_help = map::AFTER_HELP)]
+    Map(map::Options),
+    /// Shows, again and again, what the allocator of a running process does
+    #[command(after_help = top::AFTER_HELP)]
+    Top(top::Options),
 }
 
 fn main() -> ! {
@@ -38,5 +48,7 @@ fn main() -> ! {
         Command::Run(options) => run::run(&options),
         Command::Stat(options) => stat::stat(options),
         Command::Options(options) => options::options(&options),
+        Command::Map(options) => map::map(options),
+        Command::Top(options) => top::top(options),
     }
 }

@@ -13,7 +13,7 @@ use std::{env, process};
 use tempfile::TempDir;
 
 /// hakmem's own failures, among which a missing library.
-const OWN_FAILURE: i32 = 125;
+pub const OWN_FAILURE: i32 = 125;
 
 pub const AFTER_HELP: &str = "\
 Signals sent to hakmem are passed on to the program. The exit status is the program's; if a signal killed the program, \
@@ -99,7 +99,7 @@ fn try_run(options: &Options) -> Result<End, NotStarted> {
         environment.push(("HAKMEM_TIMING", "1".as_ref()));
     }
 
-    let child = child::start(&path, &options.command, &environment)
+    let child = child::start(&path, &options.command, &environment, None)
         .map_err(|e| named(NotStarted::from_exec(&path, &e)))?;
     let pid = child.pid();
     let end = child.wait();

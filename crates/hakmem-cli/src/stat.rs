@@ -1,7 +1,7 @@
 //! `hakmem stat`: the tables of a report.
 
-mod figures;
-mod table;
+pub mod figures;
+pub mod table;
 
 use crate::run;
 use clap::Args;

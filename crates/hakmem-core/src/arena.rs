@@ -64,7 +64,7 @@ const MAX_ARENAS: usize = 64;
 /// Bitmaps for 64 segments; bit i speaks of the group's ith.
 #[repr(C, align(64))]
 pub struct Group {
-    used: AtomicU64,
+    pub used: AtomicU64,
     committed: AtomicU64,
     /// Hints of the segment layer, found through the arena's summary.
     rows: [AtomicU64; ROWS],
@@ -72,24 +72,24 @@ pub struct Group {
 
 /// A reserved range.
 pub struct Arena {
-    data: AtomicUsize,
+    pub data: AtomicUsize,
     /// Segments that were reserved: the layout follows from it.
     reserved: AtomicUsize,
     /// Segments that there are. Only shrinks: see `space`.
-    segments: AtomicUsize,
+    pub segments: AtomicUsize,
     /// Segments whose metadata is there: those, and all of the groups in use.
     known: AtomicUsize,
-    groups: AtomicPtr<Group>,
+    pub groups: AtomicPtr<Group>,
     /// For each row, a bit for each group that has a bit set in it.
     summary: AtomicPtr<AtomicU64>,
-    metas: AtomicPtr<u8>,
+    pub metas: AtomicPtr<u8>,
     /// Groups below this one are in use: their page metadata is accessible. Only grows.
-    top: AtomicUsize,
+    pub top: AtomicUsize,
     /// No group below this one has a free segment.
     first_free: AtomicUsize,
 }
 
-static ARENAS: [Arena; MAX_ARENAS] = [const {
+pub static ARENAS: [Arena; MAX_ARENAS] = [const {
     Arena {
         data: AtomicUsize::new(0),
         reserved: AtomicUsize::new(0),
@@ -102,11 +102,11 @@ static ARENAS: [Arena; MAX_ARENAS] = [const {
         first_free: AtomicUsize::new(0),
     }
 }; MAX_ARENAS];
-static COUNT: AtomicU8 = AtomicU8::new(0);
+pub static COUNT: AtomicU8 = AtomicU8::new(0);
 /// Held over every change of rule 2, and across fork.
 pub static LOCK: Lock = Lock::new();
-static RESERVED: AtomicUsize = AtomicUsize::new(0);
-static COMMITTED: AtomicUsize = AtomicUsize::new(0);
+pub static RESERVED: AtomicUsize = AtomicUsize::new(0);
+pub static COMMITTED: AtomicUsize = AtomicUsize::new(0);
 
 /// Bytes reserved and bytes made accessible, over all arenas.
 pub fn totals() -> (usize, usize) {

@@ -28,13 +28,13 @@ static FIND: AtomicPtr<()> = AtomicPtr::new(null_mut());
 pub static LOCK: Lock = Lock::new();
 static KNOWN: AtomicBool = AtomicBool::new(false);
 static NEXT: Slot = Slot(UnsafeCell::new(None));
-static COUNT: AtomicU64 = AtomicU64::new(0);
+pub static COUNT: AtomicU64 = AtomicU64::new(0);
 
 /// Call sites that are told apart.
 pub const SITES: usize = 16;
 
 /// Where foreign frees came from, the first that were seen.
-static BY_SITE: [(AtomicUsize, AtomicU64); SITES] = [const { (AtomicUsize::new(0), AtomicU64::new(0)) }; SITES];
+pub static BY_SITE: [(AtomicUsize, AtomicU64); SITES] = [const { (AtomicUsize::new(0), AtomicU64::new(0)) }; SITES];
 
 fn note_site(site: usize) {
     for (known, frees) in &BY_SITE {

@@ -22,7 +22,7 @@ const WAYS: usize = 4;
 const KEPT_SLOTS: u32 = 16;
 
 /// Frees by threads without a heap.
-static STRAY: AtomicU64 = AtomicU64::new(0);
+pub static STRAY: AtomicU64 = AtomicU64::new(0);
 
 /// Frees that no heap has counted.
 pub fn stray_frees() -> u64 {

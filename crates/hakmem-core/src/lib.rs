@@ -8,7 +8,7 @@
 //!   heap = a thread's lists; the current page's whole list is held there
 //! ```
 //!
-//! The layers, each using only those before it: `sync`, `counter`, `mutant`, `os`, `size_class`, `policy`, `proto`, `arena`,
+//! The layers, each using only those before it: `sync`, `counter`, `mutant`, `os`, `decisions`, `size_class`, `policy`, `proto`, `arena`,
 //! `page`, `guard`, `parcel`, `usage`, `segment`, `large`, `whale`, `holes`, `sparse`, `remote`, `heap`, `foreign`,
 //! `thread` with `purge`, `front`, and the doors `global`, `c`, `stats`, `options`; `learn` with `learner` is told by `whale`, `heap` and
 //! `purge`. Each module opens with its idea and
@@ -37,6 +37,8 @@ mod arena;
 pub mod c;
 #[cfg(not(loom))]
 mod counter;
+#[cfg(not(loom))]
+pub mod decisions;
 #[cfg(not(loom))]
 mod foreign;
 #[cfg(not(loom))]

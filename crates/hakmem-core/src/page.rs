@@ -98,7 +98,7 @@ pub enum Place {
 pub struct Meta {
     // The owner's line (rule 1).
     /// The heap whose blocks these are, and `MEDIUM`: see `Meta::owner`.
-    owner_word: AtomicPtr<Owner>,
+    pub owner_word: AtomicPtr<Owner>,
     /// Freed blocks.
     pub free: Cell<*mut Block>,
     /// The countdown.
@@ -132,7 +132,7 @@ pub struct Meta {
     _pad: [u8; 3],
 
     // The slot's line (rule 3).
-    kind: AtomicU8,
+    pub kind: AtomicU8,
     /// Slots back to the page's first one.
     pub back: AtomicU8,
     /// Length: in slots for a page or a large allocation, in segments for a whale.

@@ -212,6 +212,14 @@ macro_rules! options {
                 meaning: " The signal that makes the C library report at once, in the form that STATS asks for.",
                 place: Place::Elsewhere,
             },
+            Entry {
+                name: "MAP",
+                values: Text("a file"),
+                default: 0,
+                unit: "",
+                meaning: " The C library writes at exit, and at STATS_SIGNAL, what each slot of the heap holds, for `hakmem map`.",
+                place: Place::Elsewhere,
+            },
         ];
     };
     (@type One) => { Knob };

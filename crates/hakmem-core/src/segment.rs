@@ -21,7 +21,7 @@ use crate::sync::{AtomicI64, AtomicUsize, Ordering::Relaxed};
 const TRIES: usize = 16;
 const PER_SEGMENT: usize = SEGMENT / PAGE;
 
-static DIRTY: AtomicUsize = AtomicUsize::new(0);
+pub static DIRTY: AtomicUsize = AtomicUsize::new(0);
 /// Segments that pages and large blocks have.
 static IN_USE: AtomicUsize = AtomicUsize::new(0);
 /// Bytes of carved small blocks, as far as heaps have told.

@@ -35,13 +35,13 @@ static STATE: State =
 /// Bit i: class i has pages. A hint.
 static CLASSES_HERE: AtomicU64 = AtomicU64::new(0);
 /// Slots of pages that are FRESH.
-static FRESH_SLOTS: AtomicUsize = AtomicUsize::new(0);
+pub static FRESH_SLOTS: AtomicUsize = AtomicUsize::new(0);
 /// Blocks of each class that came back with pages given up here.
-static RETURNED: [AtomicU64; CLASSES] = [const { AtomicU64::new(0) }; CLASSES];
+pub static RETURNED: [AtomicU64; CLASSES] = [const { AtomicU64::new(0) }; CLASSES];
 /// Those pages.
-static GIVEN: [AtomicU64; CLASSES] = [const { AtomicU64::new(0) }; CLASSES];
+pub static GIVEN: [AtomicU64; CLASSES] = [const { AtomicU64::new(0) }; CLASSES];
 /// Blocks of each class that were freed while their page was here.
-static RECEIVED: [AtomicU64; CLASSES] = [const { AtomicU64::new(0) }; CLASSES];
+pub static RECEIVED: [AtomicU64; CLASSES] = [const { AtomicU64::new(0) }; CLASSES];
 
 /// Set in the child of a fork that was made in the middle of a change: nothing is done here any more.
 static GIVEN_UP: AtomicBool = AtomicBool::new(false);

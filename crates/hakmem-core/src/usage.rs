@@ -3,8 +3,8 @@
 use crate::sync::Ordering::Relaxed;
 use crate::sync::plain::AtomicI64;
 
-static LIVE: AtomicI64 = AtomicI64::new(0);
-static PEAK: AtomicI64 = AtomicI64::new(0);
+pub static LIVE: AtomicI64 = AtomicI64::new(0);
+pub static PEAK: AtomicI64 = AtomicI64::new(0);
 
 /// Adds to the live bytes `change`, on the way to which they stood `high` above where they were. Returns the peak if this
 /// has raised it.

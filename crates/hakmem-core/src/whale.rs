@@ -50,11 +50,11 @@ unsafe impl Sync for Cache {}
 /// Held over every use of the cache, and across fork.
 pub static LOCK: Lock = Lock::new();
 static CACHE: Cache = Cache(UnsafeCell::new([None; RING]));
-static CACHED: AtomicUsize = AtomicUsize::new(0);
-static LIVE: AtomicI64 = AtomicI64::new(0);
-static HANDED: AtomicU64 = AtomicU64::new(0);
-static RETURNED: AtomicU64 = AtomicU64::new(0);
-static HITS: AtomicU64 = AtomicU64::new(0);
+pub static CACHED: AtomicUsize = AtomicUsize::new(0);
+pub static LIVE: AtomicI64 = AtomicI64::new(0);
+pub static HANDED: AtomicU64 = AtomicU64::new(0);
+pub static RETURNED: AtomicU64 = AtomicU64::new(0);
+pub static HITS: AtomicU64 = AtomicU64::new(0);
 
 /// Allocations, frees and allocations served from the cache so far.
 pub fn counts() -> (u64, u64, u64) {

@@ -103,6 +103,10 @@ int hakmem_get_option(const char *name,
                       char *value,
                       size_t room);
 
+// Writes to a file descriptor what each slot of the heap holds, as JSON, for `hakmem map` to draw. 0, or -1 if there is no
+// memory for it, or it could not be written as a whole.
+int hakmem_map(int fd);
+
 // Gives all free memory back to the system now; 1 if there was any, else 0.
 int hakmem_trim(void);
 

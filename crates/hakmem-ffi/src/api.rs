@@ -1,8 +1,9 @@
 //! hakmem's own functions: all of `hakmem.h`, which is made from this file.
 
 use crate::errno;
-use crate::out::{self, Text};
+use crate::out::Text;
 use crate::report::{self, Event, Format};
+use crate::{map, out};
 use core::ffi::{CStr, c_char, c_int};
 use core::fmt::Write;
 use hakmem_core::c;
@@ -195,6 +196,13 @@ pub unsafe extern "C" fn hakmem_get_option(
         }
     }
     text.len() as c_int
+}
+
+/// Writes to a file descriptor what each slot of the heap holds, as JSON, for `hakmem map` to draw. 0, or -1 if there is no
+/// memory for it, or it could not be written as a whole.
+#[unsafe(no_mangle)]
+pub extern "C" fn hakmem_map(fd: c_int) -> c_int {
+    if map::write_to(fd) { 0 } else { -1 }
 }
 
 /// Gives all free memory back to the system now; 1 if there was any, else 0.

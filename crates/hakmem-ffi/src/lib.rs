@@ -13,6 +13,7 @@
 //! | `limits` | `setrlimit` and `prlimit`, which must leave the program room |
 //! | `life` | start and end of the process, and the signal for a report; `settings`, `report`, `sink` and `out` serve it |
 //! | `report` | the report: `figures` has what is in it, `forms` and `human` how it looks, `usage` what the system says |
+//! | `map` | what each slot of the heap holds |
 //! | `next` | the allocator behind us, for pointers that are not ours |
 #![no_std]
 
@@ -26,6 +27,7 @@ mod glibc;
 mod human;
 mod life;
 mod limits;
+mod map;
 mod next;
 mod operators;
 mod out;

@@ -5,7 +5,7 @@ use crate::out::stderr_line;
 use crate::report::{Event, Format};
 use crate::settings;
 use crate::sink::{File, Stderr};
-use crate::{errno, next, report};
+use crate::{errno, map, next, report};
 use core::cell::UnsafeCell;
 use core::ffi::{c_char, c_int};
 use hakmem_core::c;
@@ -13,6 +13,12 @@ use hakmem_core::c;
 /// What `start` found and `end` and `on_signal` need.
 #[derive(Clone, Copy)]
 struct Plan {
+    report: Option<Report>,
+    map: Option<File>,
+}
+
+#[derive(Clone, Copy)]
+struct Report {
     format: Format,
     to: To,
 }
@@ -24,7 +30,18 @@ enum To {
 }
 
 impl Plan {
-    fn report(self, event: Event) {
+    fn carry_out(self, event: Event) {
+        if let Some(report) = self.report {
+            report.write(event);
+        }
+        if let Some(file) = self.map {
+            map::append(event, file);
+        }
+    }
+}
+
+impl Report {
+    fn write(self, event: Event) {
         let written = report::with(self.format, event, |text| match self.to {
             To::Stderr(stderr) => stderr.write(text),
             To::File(file) => file.append(text),
@@ -57,34 +74,38 @@ extern "C" fn start(_argc: c_int, _argv: *const *const c_char, envp: *const *con
     unsafe { c::configure(envp) };
     // SAFETY: as above.
     let (wish, signal) = unsafe { (settings::read(envp), settings::read_signal(envp)) };
-    let Some(wish) = wish else {
-        if signal.is_some() {
+    let plan = Plan {
+        report: wish.and_then(prepare),
+        // SAFETY: as above.
+        map: map::file(unsafe { settings::read_map(envp) }),
+    };
+    if plan.report.is_none() && plan.map.is_none() {
+        if signal.is_some() && wish.is_none() {
             stderr_line(format_args!(
-                "HAKMEM_STATS_SIGNAL ignored: HAKMEM_STATS asks for no report"
+                "HAKMEM_STATS_SIGNAL ignored: HAKMEM_STATS asks for no report, and HAKMEM_MAP for no map"
             ));
         }
         return;
-    };
-    let to = match wish.file {
-        None => To::Stderr(Stderr::keep()),
-        Some(file) => match File::keep(file) {
-            Some(file) => To::File(file),
-            None => return,
-        },
-    };
-    if let To::File(file) = to {
-        file.append(report::load_line(wish.format).as_bytes());
     }
-    report::keep_buffer();
-    let plan = Plan {
-        format: wish.format,
-        to,
-    };
     // SAFETY: nothing else runs that could use it: see Shared.
     unsafe { *PLAN.0.get() = Some(plan) };
     if let Some(signal) = signal {
         catch(signal);
     }
+}
+
+/// Finds out where reports go, and leaves a line there. None: nowhere.
+fn prepare(wish: settings::Report<'_>) -> Option<Report> {
+    let to = match wish.file {
+        None => To::Stderr(Stderr::keep()),
+        Some(file) => To::File(File::keep(file)?),
+    };
+    if let To::File(file) = to {
+        file.append(report::load_line(wish.format).as_bytes());
+    }
+    report::keep_buffer();
+    let format = wish.format;
+    Some(Report { format, to })
 }
 
 /// A program that handles the signal itself takes it over, whenever it says so.
@@ -105,7 +126,7 @@ extern "C" fn on_signal(_signal: c_int) {
     errno::preserved(|| {
         // SAFETY: only `start` writes it, and that is over.
         if let Some(plan) = unsafe { *PLAN.0.get() } {
-            plan.report(Event::Signal);
+            plan.carry_out(Event::Signal);
         }
     });
 }
@@ -114,6 +135,6 @@ extern "C" fn on_signal(_signal: c_int) {
 extern "C" fn end() {
     // SAFETY: only `start` writes it, and that is over.
     if let Some(plan) = unsafe { *PLAN.0.get() } {
-        plan.report(Event::Exit);
+        plan.carry_out(Event::Exit);
     }
 }

@@ -60,7 +60,7 @@ pub enum Event {
 }
 
 impl Event {
-    fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Exit => "exit",
             Self::Signal => "signal",

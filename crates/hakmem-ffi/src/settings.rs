@@ -1,4 +1,4 @@
-//! `HAKMEM_STATS` and `HAKMEM_STATS_SIGNAL`: what to report, where and when.
+//! `HAKMEM_STATS`, `HAKMEM_MAP` and `HAKMEM_STATS_SIGNAL`: what to report, where and when.
 
 use crate::out::{Lossy, Text, stderr_line};
 use crate::report::Format;
@@ -93,6 +93,15 @@ pub unsafe fn read_signal(envp: *const *const c_char) -> Option<c_int> {
 pub unsafe fn read<'a>(envp: *const *const c_char) -> Option<Report<'a>> {
     // SAFETY: passed on.
     parse(unsafe { value_of(envp, b"HAKMEM_STATS=") }?)
+}
+
+/// The file that `HAKMEM_MAP` names.
+///
+/// # Safety
+/// As [`read`].
+pub unsafe fn read_map<'a>(envp: *const *const c_char) -> Option<&'a [u8]> {
+    // SAFETY: passed on.
+    unsafe { value_of(envp, b"HAKMEM_MAP=") }
 }
 
 /// Finds a variable, given with its `=`, in an environment block; the first one counts, as for getenv.

@@ -55,14 +55,14 @@ impl File {
         // SAFETY: no preconditions.
         if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
             stderr_line(format_args!(
-                "HAKMEM_STATS ignored: this program runs with the rights of another user"
+                "report to a file refused: this program runs with the rights of another user"
             ));
             return None;
         }
         let Some(path) = settings::absolute(file) else {
             let file = Lossy(file);
             stderr_line(format_args!(
-                "HAKMEM_STATS ignored: no absolute path for {file}"
+                "report to a file refused: no absolute path for {file}"
             ));
             return None;
         };
@@ -78,7 +78,7 @@ impl File {
             )
         };
         if page == libc::MAP_FAILED {
-            stderr_line(format_args!("HAKMEM_STATS ignored: no memory for it"));
+            stderr_line(format_args!("report to a file refused: no memory for it"));
             return None;
         }
         let page: *mut Text<PATH> = page.cast();

@@ -7,7 +7,7 @@ use serde::de::Error;
 const SCHEMA: u32 = 1;
 
 /// A process at one moment.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Clone, Deserialize)]
 pub struct Moment {
     pub event: String,
     pub pid: u32,
@@ -47,7 +47,7 @@ pub struct Moment {
     pub foreign_sites: Vec<Site>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Clone, Deserialize)]
 pub struct Class {
     pub size: u64,
     pub allocations: u64,
@@ -64,7 +64,7 @@ pub struct Class {
     pub peak_bytes: u64,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Clone, Deserialize)]
 pub struct Heap {
     pub heap: u64,
     pub running: u64,
@@ -82,7 +82,7 @@ pub struct Heap {
     pub batches_sent: u64,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Clone, Deserialize)]
 pub struct Syscall {
     pub name: String,
     pub calls: u64,
@@ -90,7 +90,7 @@ pub struct Syscall {
     pub nanos: u64,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Clone, Deserialize)]
 pub struct Site {
     pub address: String,
     pub frees: u64,

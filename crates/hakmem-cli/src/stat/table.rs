@@ -33,14 +33,14 @@ pub fn of(m: &Moment) -> String {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Side {
+pub enum Side {
     Left,
     Right,
 }
-use Side::{Left, Right};
+pub use Side::{Left, Right};
 
 /// Rows of cells in columns.
-fn grid<R: AsRef<[String]>>(sides: &[Side], rows: &[R]) -> String {
+pub fn grid<R: AsRef<[String]>>(sides: &[Side], rows: &[R]) -> String {
     let width = |i: usize| {
         rows.iter()
             .map(|r| r.as_ref()[i].chars().count())
@@ -65,7 +65,7 @@ fn grid<R: AsRef<[String]>>(sides: &[Side], rows: &[R]) -> String {
     text
 }
 
-fn percent(part: u64, whole: u64) -> String {
+pub fn percent(part: u64, whole: u64) -> String {
     match whole {
         0 => "-".into(),
         _ => format!("{:.1} %", part as f64 * 100.0 / whole as f64),

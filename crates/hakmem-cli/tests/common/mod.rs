@@ -51,6 +51,9 @@ pub static STATIC: LazyLock<PathBuf> =
     LazyLock::new(|| BUILT.compile("program.c", "static", &["-static"]));
 pub static STATIC_PIE: LazyLock<PathBuf> =
     LazyLock::new(|| BUILT.compile("program.c", "pie", &["-static-pie"]));
+/// Allocates exactly what it is known to.
+pub static KNOWN: LazyLock<PathBuf> =
+    LazyLock::new(|| BUILT.compile("known.c", "known", &["-fno-builtin", "-pthread"]));
 pub static TERMINAL: LazyLock<PathBuf> =
     LazyLock::new(|| BUILT.compile("terminal.c", "terminal", &["-lutil"]));
 

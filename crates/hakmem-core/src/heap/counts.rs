@@ -41,28 +41,28 @@ pub enum Event {
 /// Number of [`Event`]s.
 pub const EVENTS: usize = 9;
 /// What is moved at a time.
-const HALF: u32 = 1 << 31;
+pub const HALF: u32 = 1 << 31;
 
 /// Halves that were moved, of all heaps.
-static MOVED: [[AtomicU32; EVENTS]; CLASSES] = [const { [const { AtomicU32::new(0) }; EVENTS] }; CLASSES];
+pub static MOVED: [[AtomicU32; EVENTS]; CLASSES] = [const { [const { AtomicU32::new(0) }; EVENTS] }; CLASSES];
 /// In the child of a fork: what stood when it began to count.
-static BEFORE: [Before; CLASSES] =
+pub static BEFORE: [Before; CLASSES] =
     [const { Before { blocks: AtomicI64::new(0), pages: AtomicI64::new(0), asleep: AtomicI64::new(0) } }; CLASSES];
 
-struct Before {
+pub struct Before {
     /// Blocks in being less blocks put on lists.
-    blocks: AtomicI64,
-    pages: AtomicI64,
-    asleep: AtomicI64,
+    pub blocks: AtomicI64,
+    pub pages: AtomicI64,
+    pub asleep: AtomicI64,
 }
 
 /// Counters of one heap.
 pub struct Counts {
     /// Blocks in being, by class.
     pub existing: [Counter<i64>; CLASSES],
-    events: [[Counter<u32>; EVENTS]; CLASSES],
+    pub events: [[Counter<u32>; EVENTS]; CLASSES],
     /// Halves that were moved.
-    moved: [Counter<u32>; EVENTS],
+    pub moved: [Counter<u32>; EVENTS],
     /// Refills served by another page of the queue than the first.
     pub next_pages: Counter<u64>,
     /// Refills served by blocks of a hole.

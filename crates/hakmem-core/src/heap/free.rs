@@ -14,7 +14,7 @@ use core::ptr::null_mut;
 const MUCH: u32 = 1 << 31;
 
 /// Frees by threads without a heap.
-static STRAY: AtomicU64 = AtomicU64::new(0);
+pub static STRAY: AtomicU64 = AtomicU64::new(0);
 
 /// Frees of blocks that no heap has counted.
 pub fn stray_frees() -> u64 {

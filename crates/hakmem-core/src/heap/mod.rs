@@ -101,6 +101,8 @@ const COOLING: usize = 4;
 /// A heap tells the process's total of live bytes in steps of this many.
 const REPORT_BYTES: u64 = 1 << 20;
 
+#[cfg_attr(any(miri, shuttle), allow(unused_imports, reason = "these have no note of where it lies"))]
+pub use free::STRAY;
 pub use free::{reset_stray_frees, stray_frees};
 pub use refill::span_of;
 
@@ -242,10 +244,16 @@ impl Heap {
 
     /// Blocks of `class` in the heap's list. O(their number); exact for a heap at rest.
     pub fn listed(&self, class: usize) -> u64 {
-        let mut count = 0;
+        self.listed_within(class, 0..usize::MAX)
+    }
+
+    /// As [`Heap::listed`], of those that start in a range of addresses.
+    pub fn listed_within(&self, class: usize, range: core::ops::Range<usize>) -> u64 {
+        let (mut count, mut seen) = (0, 0);
         let mut block = self.front.free[class].get();
-        while !block.is_null() && count <= (arena::SEGMENT / 8) as u64 {
-            count += 1;
+        while !block.is_null() && seen <= arena::SEGMENT / 8 {
+            seen += 1;
+            count += u64::from(range.contains(&block.addr()));
             // SAFETY: the caller knows that the heap is at rest, or is its thread.
             block = unsafe { Block::next(block) };
         }

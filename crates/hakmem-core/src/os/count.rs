@@ -30,13 +30,13 @@ pub const KINDS: usize = 8;
 
 const NAMES: [&str; KINDS] = ["mmap", "mprotect", "madvise", "mremap", "mincore", "futex", "clone", "query"];
 
-struct Counter {
-    calls: AtomicU64,
-    failures: AtomicU64,
-    nanos: AtomicU64,
+pub struct Counter {
+    pub calls: AtomicU64,
+    pub failures: AtomicU64,
+    pub nanos: AtomicU64,
 }
 
-static COUNTERS: [Counter; KINDS] =
+pub static COUNTERS: [Counter; KINDS] =
     [const { Counter { calls: AtomicU64::new(0), failures: AtomicU64::new(0), nanos: AtomicU64::new(0) } }; KINDS];
 static TIMING: AtomicBool = AtomicBool::new(false);
 

@@ -27,6 +27,8 @@ mod library;
 #[cfg(shuttle)]
 mod scheduled;
 
+#[cfg_attr(any(miri, shuttle), allow(unused_imports, reason = "these have no note of where the figures lie"))]
+pub use count::{COUNTERS, Counter, Kind};
 pub use count::{KINDS, count, set_timing, timing};
 #[cfg(miri)]
 pub use interpreted::*;

@@ -20,7 +20,7 @@ pub const SLOTS: u32 = 32;
 /// The state word of a segment.
 #[derive(Debug)]
 pub struct Slots {
-    word: AtomicU64,
+    pub(crate) word: AtomicU64,
 }
 
 /// What a claim got.

@@ -30,7 +30,7 @@ const LIVE: u32 = 1 << 31;
 
 /// The state of a heap. All zero bytes are IDLE.
 #[derive(Debug)]
-pub struct Tenure(AtomicU32);
+pub struct Tenure(pub(crate) AtomicU32);
 
 /// Whom a heap was with when the process forked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -20,7 +20,7 @@ pub use scavenger::{after_fork, stop};
 pub static LOCK: Lock = Lock::new();
 /// Before this moment (coarse milliseconds) no pass is due.
 static NEXT: AtomicU32 = AtomicU32::new(0);
-static PURGED: AtomicU64 = AtomicU64::new(0);
+pub static PURGED: AtomicU64 = AtomicU64::new(0);
 
 /// Keeps passes away, and forks waiting, until the guard goes. None: a pass takes too long.
 pub fn keep_away() -> Option<Guard<'static>> {

@@ -38,10 +38,25 @@ fn head(arena: &Arena, segment: usize) -> &'static Meta {
     unsafe { &*arena.meta(segment * (SEGMENT / PAGE)).cast::<Meta>() }
 }
 
-/// Counts; calls `on_page` with each page of blocks. O(slots in use).
-#[inline(never)]
-pub fn count(on_page: &mut dyn FnMut(&'static Meta)) -> Census {
-    let mut census = Census::default();
+/// What a run of slots is used for.
+pub enum Held {
+    /// Free, without memory.
+    Unused,
+    /// Free, and resident.
+    Empty,
+    /// An empty page or a large block that a heap keeps, or a segment of the whale cache.
+    Kept,
+    /// Thread heaps.
+    Heaps,
+    /// A large block.
+    Large,
+    /// A page of blocks.
+    Page(&'static Meta),
+}
+
+/// Calls `f` with the first slot's metadata of each segment in use, the segment's address, and the segments that it and what
+/// is kept for it to grow into take, if it is a whale's. O(segments in use).
+pub fn each_segment(mut f: impl FnMut(&'static Meta, usize, Option<(u32, u32)>)) {
     for arena in arena::all() {
         let mut after_whale = 0;
         for segment in arena.used() {
@@ -49,57 +64,77 @@ pub fn count(on_page: &mut dyn FnMut(&'static Meta)) -> Census {
                 continue; // What lies in a whale has no kind of its own.
             }
             let head = head(arena, segment);
-            if head.kind() == Kind::Whale {
+            let whale = (head.kind() == Kind::Whale).then(|| {
                 let span = head.span.load(Relaxed);
-                let room = head.reserve.load(Relaxed).max(span);
-                census.whale_segments += u64::from(span);
-                census.reserve_segments += u64::from(room - span);
-                census.huge_segments += u64::from(head.segment().huge.load(Relaxed)) * u64::from(span);
-                after_whale = segment + room as usize;
-            } else {
-                census.add_slots(head, on_page);
-            }
+                (span, head.reserve.load(Relaxed).max(span))
+            });
+            after_whale = segment + whale.map_or(0, |(_, room)| room as usize);
+            f(head, arena.page_address(segment * (SEGMENT / PAGE)), whale);
         }
     }
+}
+
+/// The runs of slots of a segment: the first one's number, their number, their use.
+pub fn slots(head: &'static Meta) -> impl Iterator<Item = (u32, u32, Held)> {
+    let (active, empty) = head.segment().slots.states();
+    let mut next = 0;
+    core::iter::from_fn(move || {
+        let slot = next;
+        if slot >= SLOTS {
+            return None;
+        }
+        let (meta, bit) = (head.forward(slot), 1 << slot);
+        let span = meta.span.load(Relaxed).clamp(1, SLOTS - slot);
+        let (span, held) = match meta.kind() {
+            _ if active & bit == 0 => (1, if empty & bit == 0 { Held::Unused } else { Held::Empty }),
+            Kind::Page => (span, Held::Page(meta)),
+            Kind::Large => (span, Held::Large),
+            Kind::Heaps => (1, Held::Heaps),
+            _ => (1, Held::Kept),
+        };
+        next += span;
+        Some((slot, span, held))
+    })
+}
+
+/// Counts; calls `on_page` with each page of blocks. O(slots in use).
+#[inline(never)]
+pub fn count(on_page: &mut dyn FnMut(&'static Meta)) -> Census {
+    let mut census = Census::default();
+    each_segment(|head, _, whale| {
+        let huge = u64::from(head.segment().huge.load(Relaxed));
+        if let Some((span, room)) = whale {
+            census.whale_segments += u64::from(span);
+            census.reserve_segments += u64::from(room - span);
+            census.huge_segments += huge * u64::from(span);
+        } else {
+            census.huge_segments += huge;
+            census.add_slots(head, on_page);
+        }
+    });
     census
 }
 
 impl Census {
     fn add_slots(&mut self, head: &'static Meta, on_page: &mut dyn FnMut(&'static Meta)) {
-        let (active, empty) = head.segment().slots.states();
-        let (mut slot, mut kept) = (0, 0);
-        while slot < SLOTS {
-            let meta = head.forward(slot);
-            let bit = 1 << slot;
-            let span = match meta.kind() {
-                _ if active & bit == 0 => {
-                    let dirty = u64::from(empty & bit != 0);
-                    self.empty_slots += dirty;
-                    self.unused_slots += 1 - dirty;
-                    1
+        let mut kept = 0;
+        for (_, span, held) in slots(head) {
+            let of_use = match held {
+                Held::Unused => &mut self.unused_slots,
+                Held::Empty => &mut self.empty_slots,
+                Held::Large => &mut self.large_slots,
+                Held::Heaps => &mut self.heap_slots,
+                Held::Page(page) => {
+                    on_page(page);
+                    &mut self.page_slots
                 }
-                kind @ (Kind::Page | Kind::Large) => {
-                    let span = meta.span.load(Relaxed).clamp(1, SLOTS - slot);
-                    if kind == Kind::Page {
-                        self.page_slots += u64::from(span);
-                        on_page(meta);
-                    } else {
-                        self.large_slots += u64::from(span);
-                    }
-                    span
-                }
-                Kind::Heaps => {
-                    self.heap_slots += 1;
-                    1
-                }
-                _ => {
-                    kept += 1;
-                    1
+                Held::Kept => {
+                    kept += span;
+                    continue;
                 }
             };
-            slot += span;
+            *of_use += u64::from(span);
         }
-        self.huge_segments += u64::from(head.segment().huge.load(Relaxed));
         if kept == SLOTS {
             self.cached_segments += 1;
         } else {

@@ -11,13 +11,16 @@
 mod census;
 mod class;
 mod heap;
+mod map;
 mod peak;
 mod process;
+mod view;
 
 pub use crate::learner::{Decision, What};
 pub use census::Census;
 pub use class::Class;
 pub use heap::{Heap, State};
+pub use map::{Content, Page, Segment, Slot, each_segment, each_segment_from_outside};
 pub(crate) use peak::note as note_peak;
 pub use process::{Site, Stats, Syscall};
 

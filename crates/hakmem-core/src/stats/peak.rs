@@ -8,7 +8,7 @@ use crate::sync::{AtomicU64, Ordering::Relaxed};
 use crate::{sparse, thread};
 
 static SEEN: AtomicU64 = AtomicU64::new(0);
-static BYTES: [AtomicU64; CLASSES] = [const { AtomicU64::new(0) }; CLASSES];
+pub static BYTES: [AtomicU64; CLASSES] = [const { AtomicU64::new(0) }; CLASSES];
 
 /// The live bytes have reached `peak`, higher than ever. O(heaps × classes), a few times for each doubling of the peak.
 #[cold]

@@ -43,8 +43,8 @@ const HEAP_SHIFT: u32 = 12;
 
 static POOL: Pool = Pool::new();
 /// Every heap ever made, newest first.
-static ALL: AtomicPtr<Heap> = AtomicPtr::new(null_mut());
-static MADE: AtomicU64 = AtomicU64::new(0);
+pub static ALL: AtomicPtr<Heap> = AtomicPtr::new(null_mut());
+pub static MADE: AtomicU64 = AtomicU64::new(0);
 
 /// The slot that new heaps are cut from, and how many were.
 struct Quarry(UnsafeCell<(Option<&'static Meta>, usize)>);

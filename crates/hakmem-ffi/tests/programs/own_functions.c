@@ -26,6 +26,7 @@ int main(void) {
     CHECK("hakmem_report", hakmem_report(fd, "json") == 0 && lseek(fd, 0, SEEK_END) > 1000);
     CHECK("hakmem_report_of_no_known_form", hakmem_report(fd, "prose") == -1);
     CHECK("hakmem_report_nowhere", hakmem_report(-1, "text") == -1);
+    CHECK("hakmem_map", hakmem_map(fd) == 0 && hakmem_map(-1) == -1);
     for (int i = 0; i < 100; i++)
         free(p[i]);
     int trimmed = hakmem_trim();

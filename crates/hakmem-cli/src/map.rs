@@ -1,0 +1,165 @@
+//! `hakmem map`: a picture of the heap, a row for each segment.
+
+mod draw;
+mod model;
+mod rows;
+mod totals;
+
+use crate::child::{self, End, Step};
+use crate::prepared::Prepared;
+use crate::program::NotStarted;
+use crate::view::{Target, Trouble};
+use clap::Args;
+use model::Map;
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process;
+use std::time::{Duration, Instant};
+
+pub const AFTER_HELP: &str = "\
+FILE holds what HAKMEM_MAP=FILE makes a program append when it ends, or at HAKMEM_STATS_SIGNAL; the last map is drawn. \
+With --pid a running process is looked at from outside, for which it need not have been started in any way. With a program, \
+it is run as `hakmem run` runs it, and drawn as it was at its end; the exit status is then the program's.
+  1    there is nothing to draw, or the picture cannot be written
+  2    wrong usage
+  125, 126, 127  PROG was not started, as for `hakmem run`";
+
+#[derive(Args)]
+pub struct Options {
+    /// A file of maps; - is standard input
+    #[arg(required_unless_present_any = ["pid", "command"], conflicts_with_all = ["pid", "command"])]
+    file: Option<PathBuf>,
+    /// A process that is running
+    #[arg(long, conflicts_with = "command", value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
+    pid: Option<u32>,
+    /// Where the picture goes; - is standard output
+    #[arg(long, short, value_name = "SVG", default_value = "hakmem-map.svg")]
+    output: PathBuf,
+    /// Writes the map itself, as JSON, in place of the picture
+    #[arg(long)]
+    json: bool,
+    /// Takes the map once the program has run for so long, not at its end
+    #[arg(long, value_name = "SECONDS", requires = "command", conflicts_with_all = ["file", "pid"])]
+    after: Option<f64>,
+    /// The library, instead of the libhakmem.so in hakmem's own folder or in ../lib
+    #[arg(long, value_name = "PATH", requires = "command", conflicts_with_all = ["file", "pid"])]
+    lib: Option<PathBuf>,
+    /// The program, with its arguments
+    #[arg(last = true, num_args = 1.., value_names = ["PROG", "ARGS"])]
+    command: Vec<OsString>,
+}
+
+pub fn map(options: Options) -> ! {
+    if !options.command.is_empty() {
+        of_program(&options)
+    }
+    let found = match (&options.file, options.pid) {
+        (Some(file), _) => from_file(file),
+        (_, Some(pid)) => Target::open(pid)
+            .and_then(|mut target| Map::of(&mut target))
+            .map_err(|trouble| trouble.say(pid)),
+        _ => Err("nothing to draw".into()),
+    };
+    match found.and_then(|map| write(&map, &options)) {
+        Ok(()) => process::exit(0),
+        Err(why) => {
+            say(&why);
+            process::exit(1)
+        }
+    }
+}
+
+fn say(message: &str) {
+    let _ = io::stderr().write_all(format!("hakmem: {message}\n").as_bytes());
+}
+
+fn from_file(file: &Path) -> Result<Map, String> {
+    let mut bytes = Vec::new();
+    let read = match file == Path::new("-") {
+        true => io::stdin().read_to_end(&mut bytes).map(|_| ()),
+        false => std::fs::read(file).map(|read| bytes = read),
+    };
+    read.map_err(|e| format!("cannot read {}: {e}", file.display()))?;
+    let (map, unreadable) = Map::last(&String::from_utf8_lossy(&bytes), None);
+    if unreadable > 0 {
+        say(&format!("{unreadable} of the lines cannot be read as maps"));
+    }
+    map.ok_or_else(|| format!("{} has no map", file.display()))
+}
+
+fn write(map: &Map, options: &Options) -> Result<(), String> {
+    let text = match options.json {
+        true => serde_json::to_string(map).map_err(|e| e.to_string())? + "\n",
+        false => draw::svg(map),
+    };
+    let output = &options.output;
+    if output == OsStr::new("-") {
+        let written = io::stdout()
+            .write_all(text.as_bytes())
+            .and_then(|()| io::stdout().flush());
+        return match written {
+            // A reader that has seen enough is no failure.
+            Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
+                Err(format!("cannot write the picture: {e}"))
+            }
+            _ => Ok(()),
+        };
+    }
+    std::fs::write(output, text).map_err(|e| format!("cannot write {}: {e}", output.display()))
+}
+
+/// Runs the program and draws it. Whatever becomes of the picture, the program goes on to its end.
+fn of_program(options: &Options) -> ! {
+    match try_program(options) {
+        Ok(End::Exited(status)) => process::exit(status),
+        Ok(End::Killed(signal)) => child::die_of(signal),
+        Err(failure) => {
+            say(&failure.why);
+            process::exit(failure.status)
+        }
+    }
+}
+
+fn try_program(options: &Options) -> Result<End, NotStarted> {
+    let prepared = Prepared::new(&options.command, options.lib.as_deref())?;
+    let file = prepared.scratch().join("map");
+    let mut environment = prepared.environment();
+    if options.after.is_none() {
+        environment.push(("HAKMEM_MAP", file.as_os_str()));
+    }
+    let child = prepared.start(&environment, None)?;
+    let pid = child.pid();
+    let (mut map, mut end) = (None, None);
+    if let Some(seconds) = options.after {
+        let until = Instant::now() + Duration::try_from_secs_f64(seconds).unwrap_or_default();
+        while end.is_none() && Instant::now() < until {
+            if let Step::Ended(ended) = child.step(until - Instant::now()) {
+                end = Some(ended);
+            }
+        }
+        if end.is_some() {
+            say("the program ended before its map was taken");
+        } else {
+            let found = Target::open(pid).and_then(|mut target| Map::of(&mut target));
+            map = found
+                .map_err(|trouble: Trouble| say(&trouble.say(pid)))
+                .ok();
+        }
+    }
+    let end = end.unwrap_or_else(|| child.wait());
+    if options.after.is_none() {
+        let text = std::fs::read(&file).unwrap_or_default();
+        map = Map::last(&String::from_utf8_lossy(&text), Some(pid)).0;
+        if map.is_none() {
+            let name = options.command[0].to_string_lossy();
+            say(&format!(
+                "{name} left no map: it did not run on hakmem, or ended without exit handlers (_exit, exec, a signal)"
+            ));
+        }
+    }
+    if let Some(Err(why)) = map.map(|map| write(&map, options)) {
+        say(&why);
+    }
+    Ok(end)
+}

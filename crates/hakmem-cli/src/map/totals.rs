@@ -1,0 +1,102 @@
+//! What the slots add up to.
+
+use super::model::{Content, Map, Page, Segment};
+use std::collections::BTreeMap;
+
+/// Bytes by what they are used for.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Totals {
+    /// In blocks that are out.
+    pub out: u64,
+    /// Freed, in pages that have blocks out.
+    pub freed: u64,
+    /// Never touched, in pages, and what is left at their ends.
+    pub untouched: u64,
+    pub large: u64,
+    pub whales: u64,
+    pub heaps: u64,
+    pub kept: u64,
+    pub empty: u64,
+    pub unused: u64,
+    pub resident: u64,
+    /// By block size.
+    pub classes: BTreeMap<u64, Class>,
+}
+
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Class {
+    pub pages: u64,
+    pub bytes: u64,
+    pub out: u64,
+    pub freed: u64,
+}
+
+/// Bytes of its blocks that are out, and of those that were freed.
+pub fn of_page(page: &Page) -> (u64, u64) {
+    (page.out * page.size, (page.carved - page.out) * page.size)
+}
+
+/// Bytes of it that are in use, and those that are resident.
+pub fn of_segment(map: &Map, segment: &Segment) -> (u64, Option<u64>) {
+    if let Some(whale) = segment.whale {
+        return (whale * map.segment_bytes, segment.resident_bytes);
+    }
+    let used = segment.slots.iter().map(|slot| match &slot.content {
+        Content::Page(page) => of_page(page).0,
+        Content::Large | Content::Heaps => slot.span as u64 * map.slot_bytes,
+        _ => 0,
+    });
+    let resident = segment.resident.as_ref();
+    (
+        used.sum(),
+        resident.map(|r| r.iter().map(|&n| u64::from(n) * 4096).sum()),
+    )
+}
+
+pub fn of(map: &Map) -> Totals {
+    let mut t = Totals::default();
+    for segment in &map.segments {
+        t.whales += segment.whale.unwrap_or(0) * map.segment_bytes;
+        t.resident += of_segment(map, segment).1.unwrap_or(0);
+        for slot in &segment.slots {
+            let bytes = slot.span as u64 * map.slot_bytes;
+            match &slot.content {
+                Content::Unused => t.unused += bytes,
+                Content::Empty => t.empty += bytes,
+                Content::Kept => t.kept += bytes,
+                Content::Heaps => t.heaps += bytes,
+                Content::Large => t.large += bytes,
+                Content::Page(page) => {
+                    let (out, freed) = of_page(page);
+                    t.out += out;
+                    t.freed += freed;
+                    t.untouched += bytes.saturating_sub(out + freed);
+                    let class = t.classes.entry(page.size).or_default();
+                    class.pages += 1;
+                    class.bytes += bytes;
+                    class.out += out;
+                    class.freed += freed;
+                }
+            }
+        }
+    }
+    t
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::map::model::tests::ONE;
+
+    #[test]
+    fn every_slot_is_counted_once() {
+        let map = Map::parse(ONE).unwrap();
+        let t = of(&map);
+        assert_eq!((t.out, t.freed), (100 * 64 + 8 * 65536, 412 * 64));
+        assert_eq!(t.whales, 3 * map.segment_bytes);
+        let slots = t.out + t.freed + t.untouched + t.large + t.heaps + t.kept + t.empty + t.unused;
+        assert_eq!(slots, map.segment_bytes);
+        assert_eq!(t.resident, (28 * 16 + 4) * 4096 + (4 << 20));
+        assert_eq!((t.classes[&64].pages, t.classes[&64].bytes), (1, 65536));
+    }
+}

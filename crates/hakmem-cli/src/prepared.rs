@@ -1,0 +1,79 @@
+//! A program that is about to be run on hakmem, to be looked at: `hakmem top` and `hakmem map`. (`hakmem run` and `stat` run
+//! what hakmem cannot serve, too.)
+
+use crate::child::{self, Child};
+use crate::program::{self, NotStarted};
+use crate::{library, run};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+pub struct Prepared {
+    command: Vec<OsString>,
+    path: PathBuf,
+    preload: OsString,
+    /// Removed when dropped.
+    _folder: TempDir,
+    scratch: PathBuf,
+}
+
+impl Prepared {
+    /// Finds the program and the library.
+    pub fn new(command: &[OsString], lib: Option<&Path>) -> Result<Self, NotStarted> {
+        let name = command[0].to_string_lossy();
+        let own = |why: String| NotStarted {
+            why,
+            status: run::OWN_FAILURE,
+        };
+        let library = library::find(lib).map_err(own)?;
+        let path = program::find(&command[0]).map_err(|e| named(&name, e))?;
+        if let Some(why) = program::obstacle(&path, library.machine) {
+            return Err(own(format!("{name} cannot run on hakmem: {why}")));
+        }
+        let cannot = |e: io::Error| own(format!("cannot make a temporary folder: {e}"));
+        let folder = tempfile::Builder::new().prefix("hakmem-").tempdir();
+        let folder = folder.map_err(cannot)?;
+        // TMPDIR may be relative, and the program may change its working directory.
+        let scratch = folder.path().canonicalize().map_err(cannot)?;
+        let existing = std::env::var_os("LD_PRELOAD");
+        let preload =
+            library::preload(&library.path, &scratch, existing.as_deref()).map_err(own)?;
+        Ok(Self {
+            command: command.to_vec(),
+            path,
+            preload,
+            _folder: folder,
+            scratch,
+        })
+    }
+
+    /// A folder of its own, for as long as this lives.
+    pub fn scratch(&self) -> &Path {
+        &self.scratch
+    }
+
+    /// What the program needs in its environment to run on hakmem.
+    pub fn environment(&self) -> Vec<(&str, &OsStr)> {
+        vec![("LD_PRELOAD", self.preload.as_os_str())]
+    }
+
+    /// See [`child::start`].
+    pub fn start(
+        &self,
+        environment: &[(&str, &OsStr)],
+        output: Option<&[File; 2]>,
+    ) -> Result<Child, NotStarted> {
+        let name = self.command[0].to_string_lossy();
+        child::start(&self.path, &self.command, environment, output)
+            .map_err(|e| named(&name, NotStarted::from_exec(&self.path, &e)))
+    }
+}
+
+fn named(name: &str, e: NotStarted) -> NotStarted {
+    NotStarted {
+        why: format!("cannot run {name}: {}", e.why),
+        ..e
+    }
+}

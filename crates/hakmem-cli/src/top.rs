@@ -1,0 +1,183 @@
+//! `hakmem top`: what the allocator of a running program does, looked at again and again.
+
+mod batch;
+mod rates;
+mod screen;
+mod session;
+mod tables;
+mod watched;
+
+use crate::child::{self, End};
+use crate::view::{self, Target, Trouble};
+use clap::Args;
+use rates::History;
+use std::ffi::OsString;
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::process;
+use std::time::{Duration, Instant};
+use watched::{Started, Turn, Watched};
+
+pub const AFTER_HELP: &str = "\
+The process need not have been started to be watched: its figures are read from its memory, and it does nothing for it. \
+That takes the right to trace it: root, or the same user where the system lets that be. With a program, it is run on \
+hakmem and watched from its beginning; signals are passed on to it, and the exit status is the program's. On a terminal, what \
+it writes is kept in temporary files and shown once it has ended.
+Where standard output is no terminal, or with --batch, looks are printed one below the other, with PROG on standard error.
+  q  leaves; a program that was started goes on, and is waited for       Ctrl-C  interrupts that program, too
+  Tab  next table    s  next order    ↑ ↓ PgUp PgDn Home End  scroll    p  pause    + -  slower, faster
+Exit status: 0, or
+  1    there is no such process, it may not be read, or it does not run on hakmem
+  2    wrong usage
+  125, 126, 127  PROG was not started, as for `hakmem run`";
+
+#[derive(Args)]
+pub struct Options {
+    /// The process to watch
+    #[arg(required_unless_present = "command", conflicts_with = "command",
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
+    pid: Option<u32>,
+    /// Prints N looks as plain text; 0: until the process ends
+    #[arg(long, short, value_name = "N")]
+    batch: Option<u64>,
+    /// Seconds between two looks
+    #[arg(long, short, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
+    interval: Duration,
+    /// The library, instead of the libhakmem.so in hakmem's own folder or in ../lib
+    #[arg(long, value_name = "PATH", conflicts_with = "pid")]
+    lib: Option<PathBuf>,
+    /// The program, with its arguments
+    #[arg(last = true, num_args = 1.., value_names = ["PROG", "ARGS"])]
+    command: Vec<OsString>,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    match seconds {
+        0.01..=3600.0 => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err("not from 0.01 to 3600".into()),
+    }
+}
+
+/// How it ended.
+pub enum Outcome {
+    /// The one who watches has seen enough.
+    Left,
+    /// The process that was found has ended.
+    Gone,
+    /// The program that was started has.
+    Program(End),
+    /// This process was told to end.
+    Signal(i32),
+    /// There is nothing to see, or nothing to show it on.
+    Failed(String),
+}
+
+pub fn top(options: Options) -> ! {
+    let plain = options.batch.is_some() || !io::stdout().is_terminal();
+    let (pid, watched) = match options.pid {
+        Some(pid) => (pid, Watched::Found),
+        None => match Started::new(&options.command, options.lib.as_deref(), !plain) {
+            Ok(started) => (started.pid(), Watched::Started(started)),
+            Err(failure) => {
+                say(&failure.why);
+                process::exit(failure.status)
+            }
+        },
+    };
+    let target = match Target::open(pid) {
+        Ok(target) => target,
+        Err(trouble) => finish(watched, Outcome::Failed(trouble.say(pid))),
+    };
+    let outcome = match plain {
+        true => in_lines(
+            target,
+            &watched,
+            options.batch.unwrap_or(0),
+            options.interval,
+        ),
+        false => session::run(target, &watched, options.interval),
+    };
+    finish(watched, outcome)
+}
+
+fn say(message: &str) {
+    let _ = io::stderr().write_all(format!("hakmem: {message}\n").as_bytes());
+}
+
+/// Ends this process; a program that was started is waited for first, whatever became of the view.
+fn finish(watched: Watched, outcome: Outcome) -> ! {
+    if let Outcome::Failed(why) = &outcome {
+        say(why);
+    }
+    let Watched::Started(started) = watched else {
+        match outcome {
+            Outcome::Signal(signal) => child::die_of(signal),
+            Outcome::Failed(_) => process::exit(1),
+            _ => process::exit(0),
+        }
+    };
+    let end = match outcome {
+        Outcome::Program(end) => end,
+        _ => started.wait(),
+    };
+    started.pass_output_on();
+    drop(started); // Removes the temporary folder.
+    match end {
+        End::Exited(status) => process::exit(status),
+        End::Killed(signal) => child::die_of(signal),
+    }
+}
+
+/// Prints looks one below the other.
+fn in_lines(mut target: Target, watched: &Watched, count: u64, interval: Duration) -> Outcome {
+    let found = matches!(watched, Watched::Found);
+    let mut history = History::default();
+    let mut done = 0;
+    // Of a program that was only just started there is nothing to see yet.
+    let mut due = Instant::now() + if found { Duration::ZERO } else { interval };
+    if found {
+        child::block_all();
+    }
+    loop {
+        let wait = due.saturating_duration_since(Instant::now());
+        if !wait.is_zero() {
+            // A found process is not this one's child: its end is looked for now and then.
+            match watched.turn(wait.min(Duration::from_millis(100))) {
+                Turn::Ended(end) => return Outcome::Program(end),
+                Turn::Signal(signal) => return Outcome::Signal(signal),
+                _ if found && target.has_ended() => return Outcome::Gone,
+                _ => continue,
+            }
+        }
+        due += interval;
+        let text = match target.look() {
+            Ok(look) => {
+                history.add(look, Instant::now());
+                batch::text(&history, view::now())
+            }
+            Err(Trouble::Ended) if found => return Outcome::Gone,
+            Err(Trouble::Ended) => continue, // The signal of its end is on the way.
+            Err(trouble) if found && done == 0 => {
+                return Outcome::Failed(trouble.say(target.pid()));
+            }
+            Err(trouble) => format!("hakmem: {}\n", trouble.say(target.pid())),
+        };
+        let text = if done == 0 { text } else { format!("\n{text}") };
+        let written = match found {
+            true => io::stdout()
+                .write_all(text.as_bytes())
+                .and_then(|()| io::stdout().flush()),
+            false => io::stderr().write_all(text.as_bytes()),
+        };
+        match written {
+            Ok(()) => {}
+            Err(e) if e.kind() == io::ErrorKind::BrokenPipe => return Outcome::Left,
+            Err(e) => return Outcome::Failed(format!("cannot write what was seen: {e}")),
+        }
+        done += 1;
+        if done == count {
+            return Outcome::Left;
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! What happened between two looks.
+
+use crate::stat::figures::Moment;
+use crate::view::Look;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// Per second, unless said otherwise.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub struct Rates {
+    pub allocations: f64,
+    pub frees: f64,
+    pub refills: f64,
+    pub remote_frees: f64,
+    pub large: f64,
+    pub whales: f64,
+    pub syscalls: f64,
+    pub purged_bytes: f64,
+    /// Processors kept busy.
+    pub cpu: f64,
+    /// Allocations, by block size.
+    pub classes: HashMap<u64, f64>,
+    /// Blocks put on lists, by heap: from the oldest, which stays where it is when new ones come.
+    pub heaps: Vec<f64>,
+    /// Calls, by name.
+    pub calls: HashMap<String, f64>,
+}
+
+impl Rates {
+    /// None: the counters began anew, in another program say.
+    pub fn between(before: &Moment, now: &Moment, time: Duration) -> Option<Self> {
+        if now.allocations < before.allocations || now.heaps < before.heaps {
+            return None;
+        }
+        let seconds = time.as_secs_f64().max(1e-3);
+        let per = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
+        let calls = |m: &Moment| m.syscalls.iter().map(|c| c.calls).sum();
+        let old: HashMap<_, _> = before
+            .classes
+            .iter()
+            .map(|c| (c.size, c.allocations))
+            .collect();
+        let old_calls: HashMap<_, _> = before.syscalls.iter().map(|c| (&c.name, c.calls)).collect();
+        let heaps = now.thread_heaps.iter().rev().enumerate().map(|(i, heap)| {
+            let old = before.thread_heaps.iter().rev().nth(i);
+            per(heap.handed, old.map_or(0, |h| h.handed))
+        });
+        Some(Self {
+            allocations: per(now.allocations, before.allocations),
+            frees: per(now.frees, before.frees),
+            refills: per(now.refills, before.refills),
+            remote_frees: per(now.remote_frees, before.remote_frees),
+            large: per(now.large_allocations, before.large_allocations),
+            whales: per(now.whale_allocations, before.whale_allocations),
+            syscalls: per(calls(now), calls(before)),
+            purged_bytes: per(now.purged_bytes, before.purged_bytes),
+            cpu: per(now.cpu_nanos, before.cpu_nanos) / 1e9,
+            classes: now
+                .classes
+                .iter()
+                .map(|c| {
+                    (
+                        c.size,
+                        per(c.allocations, old.get(&c.size).copied().unwrap_or(0)),
+                    )
+                })
+                .collect(),
+            heaps: heaps.collect(),
+            calls: now
+                .syscalls
+                .iter()
+                .map(|c| {
+                    (
+                        c.name.clone(),
+                        per(c.calls, old_calls.get(&c.name).copied().unwrap_or(0)),
+                    )
+                })
+                .collect(),
+        })
+    }
+}
+
+/// The last looks at one process.
+#[derive(Default)]
+pub struct History {
+    last: Option<(Look, Instant)>,
+    /// None after the first look.
+    pub rates: Option<Rates>,
+    /// Bytes resident and live, allocations per second: oldest first.
+    pub resident: Vec<u64>,
+    pub live: Vec<u64>,
+    pub allocations: Vec<u64>,
+}
+
+/// As many points as the widest terminal has columns for.
+const POINTS: usize = 512;
+
+impl History {
+    pub fn add(&mut self, look: Look, at: Instant) {
+        self.rates = self.last.as_ref().and_then(|(before, then)| {
+            Rates::between(&before.moment, &look.moment, at.duration_since(*then))
+        });
+        let rate = self.rates.as_ref().map_or(0.0, |r| r.allocations);
+        for (points, point) in [
+            (&mut self.resident, look.moment.resident_bytes),
+            (&mut self.live, look.moment.live_bytes),
+            (&mut self.allocations, rate as u64),
+        ] {
+            if points.len() == POINTS {
+                points.remove(0);
+            }
+            points.push(point);
+        }
+        self.last = Some((look, at));
+    }
+
+    pub fn look(&self) -> Option<&Look> {
+        self.last.as_ref().map(|(look, _)| look)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stat::figures::Class;
+
+    fn moment(allocations: u64, of_64: u64) -> Moment {
+        let class = Class {
+            size: 64,
+            allocations: of_64,
+            ..Class::default()
+        };
+        Moment {
+            allocations,
+            heaps: 1,
+            classes: vec![class],
+            ..Moment::default()
+        }
+    }
+
+    #[test]
+    fn per_second_is_by_the_time_that_went_by() {
+        let time = Duration::from_millis(500);
+        let rates = Rates::between(&moment(100, 40), &moment(150, 60), time).unwrap();
+        assert_eq!((rates.allocations, rates.classes[&64]), (100.0, 40.0));
+        let mut other = moment(150, 60);
+        other.classes[0].size = 80;
+        let rates = Rates::between(&moment(100, 40), &other, time).unwrap();
+        assert_eq!(rates.classes[&80], 120.0, "a class that is new");
+    }
+
+    #[test]
+    fn another_program_has_no_rates() {
+        assert_eq!(
+            Rates::between(&moment(100, 1), &moment(99, 1), Duration::from_secs(1)),
+            None
+        );
+    }
+}

@@ -1,0 +1,151 @@
+//! The view on a terminal: keys, signals and looks, until one of them ends it. The terminal is put back as it was, however
+//! that comes about.
+
+use super::Outcome;
+use super::rates::History;
+use super::screen::{self, Page, State};
+use super::tables::Order;
+use super::watched::{Turn, Watched};
+use crate::child;
+use crate::view::{self, Target, Trouble};
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use std::io;
+use std::time::{Duration, Instant};
+
+/// How long a signal or a key may have to wait for the other.
+const TURN: Duration = Duration::from_millis(40);
+
+pub fn run(mut target: Target, watched: &Watched, interval: Duration) -> Outcome {
+    let found = matches!(watched, Watched::Found);
+    let mut history = History::default();
+    if found {
+        // What cannot be seen at all is said on the terminal as it is.
+        match target.look() {
+            Ok(look) => history.add(look, Instant::now()),
+            Err(trouble) => return Outcome::Failed(trouble.say(target.pid())),
+        }
+        child::block_all();
+    }
+    let mut terminal = match ratatui::try_init() {
+        Ok(terminal) => terminal,
+        Err(e) => return Outcome::Failed(format!("cannot use the terminal: {e}")),
+    };
+    let outcome = show(&mut terminal, &mut target, watched, interval, history);
+    let _ = ratatui::try_restore();
+    match outcome {
+        Ok(outcome) => outcome,
+        // It is gone, and with it whoever watched.
+        Err(e) => Outcome::Failed(format!("cannot use the terminal: {e}")),
+    }
+}
+
+fn show(
+    terminal: &mut DefaultTerminal,
+    target: &mut Target,
+    watched: &Watched,
+    mut interval: Duration,
+    mut history: History,
+) -> io::Result<Outcome> {
+    let found = matches!(watched, Watched::Found);
+    let mut state = State {
+        page: Page::Classes,
+        order: Order::Live,
+        scroll: 0,
+        paused: false,
+        notice: None,
+        seconds: interval.as_secs_f64(),
+    };
+    let mut due = Instant::now()
+        + if found {
+            interval
+        } else {
+            Duration::from_millis(100)
+        };
+    let mut changed = true;
+    loop {
+        if changed {
+            state.seconds = interval.as_secs_f64();
+            terminal.draw(|frame| screen::draw(frame, &mut state, &history, view::now()))?;
+            changed = false;
+        }
+        while event::poll(Duration::ZERO)? {
+            changed = true;
+            let Event::Key(key) = event::read()? else {
+                continue;
+            };
+            match on_key(key, &mut state, &mut interval) {
+                Wish::Leave => return Ok(Outcome::Left),
+                Wish::Interrupt => {
+                    let Watched::Started(started) = watched else {
+                        return Ok(Outcome::Left);
+                    };
+                    started.interrupt();
+                }
+                Wish::Stay => {}
+            }
+        }
+        let wait = due.saturating_duration_since(Instant::now()).min(TURN);
+        match watched.turn(wait) {
+            Turn::Ended(end) => return Ok(Outcome::Program(end)),
+            Turn::Signal(signal) => return Ok(Outcome::Signal(signal)),
+            Turn::Resized => changed = true,
+            Turn::Nothing => {}
+        }
+        if Instant::now() < due {
+            continue;
+        }
+        due = Instant::now() + interval;
+        if found && target.has_ended() {
+            // What was seen last stays until it has been read.
+            changed |= state.notice.is_none();
+            state.notice = Some(format!("{}; q leaves", Trouble::Ended.say(target.pid())));
+            continue;
+        }
+        if state.paused {
+            continue;
+        }
+        changed = true;
+        match target.look() {
+            Ok(look) => {
+                history.add(look, Instant::now());
+                state.notice = None;
+            }
+            Err(Trouble::Ended) => {}
+            Err(trouble) => state.notice = Some(trouble.say(target.pid())),
+        }
+    }
+}
+
+enum Wish {
+    Stay,
+    Leave,
+    /// Leave, or end the program.
+    Interrupt,
+}
+
+fn on_key(key: KeyEvent, state: &mut State, interval: &mut Duration) -> Wish {
+    if key.kind == KeyEventKind::Release {
+        return Wish::Stay;
+    }
+    let by = |n: isize| move |scroll: usize| scroll.saturating_add_signed(n);
+    match key.code {
+        KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => {
+            return Wish::Interrupt;
+        }
+        KeyCode::Char('q') | KeyCode::Esc => return Wish::Leave,
+        KeyCode::Tab => (state.page, state.scroll) = (state.page.next(), 0),
+        KeyCode::Char('s') => (state.order, state.scroll) = (state.order.next(), 0),
+        KeyCode::Char('p') => state.paused = !state.paused,
+        KeyCode::Char('+') => *interval = (*interval * 2).min(Duration::from_secs(60)),
+        KeyCode::Char('-') => *interval = (*interval / 2).max(Duration::from_millis(100)),
+        KeyCode::Up => state.scroll = by(-1)(state.scroll),
+        KeyCode::Down => state.scroll = by(1)(state.scroll),
+        KeyCode::PageUp => state.scroll = by(-10)(state.scroll),
+        KeyCode::PageDown => state.scroll = by(10)(state.scroll),
+        KeyCode::Home => state.scroll = 0,
+        KeyCode::End => state.scroll = usize::MAX,
+        _ => {}
+    }
+    Wish::Stay
+}

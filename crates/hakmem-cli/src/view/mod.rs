@@ -1,0 +1,163 @@
+//! A process that runs on hakmem, looked at from outside.
+//!
+//! The allocator keeps its figures in its own memory and says by a note where they are (`note`); they are read from there
+//! by `process_vm_readv` (`memory`). So the process need not have been started to be watched, pays nothing for it, and is
+//! seen as it is even when it is idle or stopped. It takes the right to trace the process.
+//!
+//! Nothing keeps the process still meanwhile. A word that was read is one that stood there, but two of them may be of
+//! different moments: of a busy program figures may differ by what it did in the millisecond of the reading, of one at rest
+//! they are exact.
+
+mod decisions;
+mod heaps;
+mod look;
+mod memory;
+mod note;
+mod process;
+pub mod segments;
+
+pub use decisions::{Decision, now};
+pub use look::Look;
+
+use heaps::Heaps;
+use memory::Memory;
+use note::Note;
+use process::{Process, Usage};
+use segments::{Resident, Segment};
+use std::io;
+
+/// How often a look is taken anew that fails while the process goes on: it may just be changing what is read.
+const TRIES: usize = 3;
+
+/// Why there is nothing to see.
+#[derive(Debug)]
+pub enum Trouble {
+    /// No such process.
+    Missing,
+    /// It has ended.
+    Ended,
+    /// It may not be read.
+    Forbidden,
+    /// It has no hakmem in it.
+    Without { name: String },
+    /// Anything else.
+    Other(io::Error),
+}
+
+impl Trouble {
+    /// For the user to read.
+    pub fn say(&self, pid: u32) -> String {
+        match self {
+            Self::Missing => format!("there is no process {pid}"),
+            Self::Ended => format!("process {pid} has ended"),
+            Self::Forbidden => format!(
+                "process {pid} may not be read: it is another user's, or the system keeps processes apart \
+                 (kernel.yama.ptrace_scope); root may, and so may `hakmem top -- PROG` what it starts itself"
+            ),
+            Self::Without { name } => format!(
+                "process {pid} ({name}) does not run on hakmem: start it by `hakmem run -- PROG`, or \
+                 watch it from its beginning by `hakmem top -- PROG`"
+            ),
+            Self::Other(e) => format!("cannot look into process {pid}: {e}"),
+        }
+    }
+}
+
+/// A process and where its figures lie, for as long as it runs the same program.
+pub struct Target {
+    process: Process,
+    image: Vec<u8>,
+    note: Option<Note>,
+}
+
+impl Target {
+    pub fn open(pid: u32) -> Result<Self, Trouble> {
+        let process = Process::open(pid).map_err(|e| match e.raw_os_error() {
+            Some(libc::ESRCH | libc::EINVAL | libc::ENOENT) => Trouble::Missing,
+            _ => Trouble::Other(e),
+        })?;
+        Ok(Self {
+            process,
+            image: Vec::new(),
+            note: None,
+        })
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.process.pid
+    }
+
+    pub fn has_ended(&self) -> bool {
+        self.process.has_ended()
+    }
+
+    fn memory(&self) -> Memory {
+        Memory {
+            pid: self.process.pid,
+        }
+    }
+
+    /// Runs `f` on where the figures lie, which is found again if the process executes another program.
+    fn with<R>(&mut self, f: impl Fn(Memory, &Note) -> io::Result<R>) -> Result<R, Trouble> {
+        let mut tries = 0;
+        loop {
+            let result = self.note().and_then(|note| match note {
+                Some(note) => f(self.memory(), &note).map(Some),
+                None => Ok(None),
+            });
+            tries += 1;
+            return match result {
+                Ok(Some(found)) => Ok(found),
+                // Its memory goes a moment before it counts as ended.
+                Err(e) if e.raw_os_error() == Some(libc::ESRCH) => Err(Trouble::Ended),
+                _ if self.has_ended() => Err(Trouble::Ended),
+                Ok(None) => Err(Trouble::Without {
+                    name: self.process.usage().name,
+                }),
+                Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Err(Trouble::Forbidden),
+                Err(e) if e.raw_os_error().is_some() && tries < TRIES => {
+                    self.note = None;
+                    continue;
+                }
+                Err(e) => Err(Trouble::Other(e)),
+            };
+        }
+    }
+
+    fn note(&mut self) -> io::Result<Option<Note>> {
+        let image = self.process.image()?;
+        if self.note.is_none() || image != self.image {
+            // A plug-in may carry another hakmem: the one that made most heaps is meant.
+            let made = |note: &Note| {
+                note.place("heaps_made")
+                    .and_then(|at| self.memory().word(at))
+            };
+            let notes = note::find_all(self.memory())?;
+            let best = notes.into_iter().rev();
+            self.note = best.max_by_key(|note| made(note).unwrap_or(0));
+            self.image = image;
+        }
+        Ok(self.note.clone())
+    }
+
+    /// Everything that `hakmem top` shows.
+    pub fn look(&mut self) -> Result<Look, Trouble> {
+        let usage = self.process.usage();
+        let pid = self.pid();
+        self.with(move |memory, note| look::look(memory, note, pid, &usage))
+    }
+
+    /// What `hakmem map` draws.
+    pub fn segments(&mut self) -> Result<(Vec<Segment>, Usage), Trouble> {
+        let usage = self.process.usage();
+        let segments = self.with(|memory, note| {
+            let heaps = Heaps::read(memory, note)?;
+            Ok(look::pages(memory, note, &heaps)?.0)
+        })?;
+        Ok((segments, usage))
+    }
+
+    pub fn resident(&self) -> io::Result<Resident> {
+        Resident::open(self.pid())
+    }
+}

@@ -1,0 +1,87 @@
+//! A process as the system sees it: whether it is still there and still runs the same program, and what it uses.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// A process that cannot be mistaken for another that got its number.
+pub struct Process {
+    pub pid: u32,
+    handle: OwnedFd,
+}
+
+/// What the system says about it.
+#[derive(Debug, Clone, Default)]
+pub struct Usage {
+    pub name: String,
+    pub threads: u64,
+    /// Of the whole process, the allocator's memory and all other.
+    pub resident_bytes: u64,
+    pub peak_resident_kib: u64,
+    pub cpu_nanos: u64,
+}
+
+impl Process {
+    pub fn open(pid: u32) -> io::Result<Self> {
+        // SAFETY: a system call with two numbers.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid as libc::pid_t, 0) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: a fresh descriptor, which nobody else knows.
+        let handle = unsafe { OwnedFd::from_raw_fd(fd as i32) };
+        Ok(Self { pid, handle })
+    }
+
+    /// Whether it has ended, waited for or not.
+    pub fn has_ended(&self) -> bool {
+        let mut poll = libc::pollfd {
+            fd: self.handle.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: one live pollfd.
+        unsafe { libc::poll(&mut poll, 1, 0) > 0 }
+    }
+
+    /// What the kernel gave the program when it was executed, with addresses drawn at random: another after each exec.
+    pub fn image(&self) -> io::Result<Vec<u8>> {
+        fs::read(format!("/proc/{}/auxv", self.pid))
+    }
+
+    pub fn usage(&self) -> Usage {
+        let read = |what: &str| {
+            fs::read_to_string(format!("/proc/{}/{what}", self.pid)).unwrap_or_default()
+        };
+        let (status, stat) = (read("status"), read("stat"));
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            line.map(str::trim).unwrap_or_default().to_owned()
+        };
+        let number = |name: &str| {
+            let value = field(name);
+            value
+                .split(' ')
+                .next()
+                .and_then(|n| n.parse().ok())
+                .unwrap_or(0)
+        };
+        // SAFETY: only asks for a constant of the system.
+        let per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as u64;
+        // The name, in parentheses, may have any character in it.
+        let behind_name = stat.rsplit(')').next().unwrap_or_default();
+        let ticks: u64 = behind_name
+            .split_ascii_whitespace()
+            .skip(11)
+            .take(2)
+            .filter_map(|n| n.parse::<u64>().ok())
+            .sum();
+        Usage {
+            name: field("Name:"),
+            threads: number("Threads:"),
+            resident_bytes: number("VmRSS:") << 10,
+            peak_resident_kib: number("VmHWM:"),
+            cpu_nanos: ticks * (1_000_000_000 / per_second),
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! `hakmem map` with the library of this workspace.
+
+mod common;
+
+use common::*;
+use roxmltree::Document;
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+fn known() -> Ready {
+    let mut command = Command::new(&*KNOWN);
+    command.env("LD_PRELOAD", &*HAKMEM).stdin(Stdio::piped());
+    Ready::new(command)
+}
+
+/// Pages with blocks of this size: their blocks, those carved, and those out.
+fn of_size(map: &Value, size: u64) -> (u64, u64, u64) {
+    let segments = map["segments"].as_array().unwrap();
+    let slots = segments
+        .iter()
+        .filter_map(|s| s["slots"].as_array())
+        .flatten();
+    let pages = slots.filter(|slot| slot["use"] == "page" && slot["size"] == size);
+    pages.fold((0, 0, 0), |(blocks, carved, out), page| {
+        let of = |key: &str| page[key].as_u64().unwrap();
+        (
+            blocks + of("blocks"),
+            carved + of("carved"),
+            out + of("out"),
+        )
+    })
+}
+
+/// The picture's text and, of each part that has one, its title.
+fn titles(svg: &str) -> Vec<String> {
+    let document = Document::parse(svg).expect("well-formed XML");
+    let root = document.root_element();
+    assert_eq!(root.tag_name().name(), "svg");
+    assert_eq!(
+        root.tag_name().namespace(),
+        Some("http://www.w3.org/2000/svg")
+    );
+    for node in document.descendants() {
+        for attribute in node.attributes() {
+            let value = attribute.value();
+            assert!(!value.contains("NaN") && !value.contains("inf"), "{value}");
+            let is_link = ["href", "src"].contains(&attribute.name());
+            assert!(!is_link, "self-contained: no {value}");
+        }
+    }
+    let titles = document
+        .descendants()
+        .filter(|n| n.has_tag_name(("http://www.w3.org/2000/svg", "title")));
+    titles.map(|n| n.text().unwrap_or("").to_owned()).collect()
+}
+
+fn map_of(pid: i32, options: &[&str]) -> String {
+    let mut command = hakmem();
+    command.args(["map", "-o", "-"]).args(options);
+    let output = command.args(["--pid", &pid.to_string()]).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    stdout(&output)
+}
+
+#[test]
+fn a_running_program_is_drawn_as_it_is() {
+    let known = known();
+    let map: Value = serde_json::from_str(&map_of(known.pid(), &["--json"])).unwrap();
+    assert_eq!((&map["schema"], &map["kind"]), (&1.into(), &"map".into()));
+    let (blocks, carved, out) = of_size(&map, 3072);
+    // 21 of them in a page, and no page of the 200 that were freed but one.
+    assert_eq!(out, 500);
+    assert!(
+        blocks % 21 == 0 && (500..=550).contains(&blocks),
+        "{blocks}"
+    );
+    assert!((500..=blocks).contains(&carved), "{carved}");
+    let segments = map["segments"].as_array().unwrap();
+    let whales: Vec<_> = segments.iter().filter(|s| s["whale"].is_u64()).collect();
+    assert_eq!((whales.len(), &whales[0]["whale"]), (1, &3.into()));
+    for segment in segments
+        .iter()
+        .filter(|s| s["slots"] != Value::Array(vec![]))
+    {
+        let slots = segment["slots"].as_array().unwrap();
+        let spans = slots.iter().map(|s| s["span"].as_u64().unwrap());
+        assert_eq!(spans.sum::<u64>(), 32, "every slot is there once");
+        assert_eq!(segment["resident"].as_array().unwrap().len(), 32);
+    }
+
+    let titles = titles(&map_of(known.pid(), &[]));
+    assert!(titles[0].starts_with("The heap of known, process "));
+    let full = titles
+        .iter()
+        .filter(|t| t.starts_with("3.0 KiB: 21 of 21 blocks out"));
+    assert!(full.count() >= 15, "{titles:?}");
+    assert!(
+        titles
+            .iter()
+            .any(|t| t.starts_with("large block: 256.0 KiB"))
+    );
+    assert!(
+        titles
+            .iter()
+            .any(|t| t.starts_with("whale: 3 segments, 6.0 MiB"))
+    );
+    assert!(titles.iter().any(|t| t == "thread heaps"));
+}
+
+/// What the library writes at the program's end.
+#[test]
+fn a_program_is_drawn_as_it_was_at_its_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let picture = folder.path().join("picture.svg");
+    let draw = |options: &[&str]| {
+        let mut command = hakmem();
+        command
+            .args(["map", "--lib"])
+            .arg(&*HAKMEM)
+            .arg("-o")
+            .arg(&picture);
+        command.args(options).args(["--", "perl", "-e"]);
+        command.arg("our @a = map { \"x$_\" x 20 } 1..50000; print 7; exit 3");
+        let output = command.output().unwrap();
+        assert_eq!(
+            (output.status.code(), stdout(&output).as_str()),
+            (Some(3), "7")
+        );
+        assert_eq!(stderr(&output), "");
+        std::fs::read_to_string(&picture).unwrap()
+    };
+    let titles = titles(&draw(&[]));
+    assert!(titles[0].contains("The heap of perl, process") && titles[0].ends_with("at its end"));
+    assert!(titles.iter().filter(|t| t.contains("blocks out")).count() > 50);
+    let map: Value = serde_json::from_str(&draw(&["--json"])).unwrap();
+    assert_eq!(map["event"], "exit");
+}
+
+#[test]
+fn a_program_is_drawn_after_a_while() {
+    let mut command = hakmem();
+    command
+        .args(["map", "--after", "0.5", "-o", "-", "--lib"])
+        .arg(&*HAKMEM);
+    let output = command
+        .args(["--", "bash", "-c", "sleep 2; exit 3"])
+        .output()
+        .unwrap();
+    assert_eq!(
+        (output.status.code(), stderr(&output).as_str()),
+        (Some(3), "")
+    );
+    assert!(titles(&stdout(&output))[0].contains("while it ran"));
+}
+
+/// At signals and at the end, of several processes, into one file.
+#[test]
+fn a_file_of_maps() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("maps");
+    let mut command = Command::new("bash");
+    command
+        .args(["-c", "perl -e 1; kill -USR2 $$; exit 0"])
+        .env("LD_PRELOAD", &*HAKMEM)
+        .env("HAKMEM_MAP", &file)
+        .env("HAKMEM_STATS_SIGNAL", "USR2");
+    assert!(command.status().unwrap().success());
+    let text = std::fs::read_to_string(&file).unwrap();
+    let maps: Vec<Value> = text
+        .lines()
+        .map(|l| serde_json::from_str(l).unwrap())
+        .collect();
+    let events: Vec<_> = maps
+        .iter()
+        .map(|m| (m["program"].as_str().unwrap(), m["event"].as_str().unwrap()))
+        .collect();
+    assert_eq!(
+        events,
+        [("perl", "exit"), ("bash", "signal"), ("bash", "exit")]
+    );
+    let output = hakmem()
+        .args(["map", "-o", "-"])
+        .arg(&file)
+        .output()
+        .unwrap();
+    assert!(titles(&stdout(&output))[0].starts_with("The heap of bash"));
+
+    let mut child = hakmem()
+        .args(["map", "-o", "-", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), text.as_bytes()).unwrap();
+    assert_eq!(stdout(&child.wait_with_output().unwrap()), stdout(&output));
+}
+
+#[test]
+fn what_cannot_be_drawn_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let nonsense = folder.path().join("nonsense");
+    let failed = |arguments: &[&str], what: &str| {
+        let output = hakmem().arg("map").args(arguments).output().unwrap();
+        let text = stderr(&output);
+        assert_eq!(
+            (output.status.code(), stdout(&output).as_str()),
+            (Some(1), "")
+        );
+        assert!(text.contains(what), "{text}");
+    };
+    let name = nonsense.to_str().unwrap();
+    failed(&[name], "cannot read");
+    std::fs::write(&nonsense, "{}\nx\n").unwrap();
+    failed(&[name], "2 of the lines cannot be read as maps");
+    failed(&[name], "has no map");
+    failed(&["--pid", "2147483647"], "there is no process");
+    for wrong in [
+        &["map"][..],
+        &["map", "--pid", "1", name],
+        &["map", "--after", "1", name],
+    ] {
+        assert_eq!(
+            hakmem().args(wrong).output().unwrap().status.code(),
+            Some(2)
+        );
+    }
+}
+
+/// The picture is lost, the program and its status are not.
+#[test]
+fn a_full_disk_and_an_unwritable_file() {
+    for place in ["/dev/full", "/nowhere/picture.svg", "/"] {
+        let mut command = hakmem();
+        command.args(["map", "-o", place, "--lib"]).arg(&*HAKMEM);
+        let output = command
+            .args(["--", "bash", "-c", "echo 5; exit 3"])
+            .output()
+            .unwrap();
+        assert_eq!(
+            (output.status.code(), stdout(&output).as_str()),
+            (Some(3), "5\n")
+        );
+        assert!(
+            stderr(&output).contains(&format!("cannot write {place}")),
+            "{}",
+            stderr(&output)
+        );
+        let mut command = Command::new("bash");
+        command
+            .args(["-c", "echo 5; exit 3"])
+            .env("LD_PRELOAD", &*HAKMEM)
+            .env("HAKMEM_MAP", place);
+        let output = command.output().unwrap();
+        assert_eq!(
+            (output.status.code(), stdout(&output).as_str()),
+            (Some(3), "5\n")
+        );
+        assert!(
+            stderr(&output).contains(&format!("report lost: cannot write {place}")),
+            "{}",
+            stderr(&output)
+        );
+    }
+    let known = known();
+    let mut command = hakmem();
+    command.args(["map", "-o", "-", "--pid", &known.pid().to_string()]);
+    let mut drawn = command.stdout(Stdio::piped()).spawn().unwrap();
+    drop(drawn.stdout.take());
+    assert_eq!(
+        drawn.wait().unwrap().code(),
+        Some(0),
+        "a reader has seen enough"
+    );
+    assert!(!Path::new("hakmem-map.svg").exists());
+}

@@ -1,0 +1,356 @@
+//! `hakmem top` in lines, with the library of this workspace.
+
+mod common;
+
+use common::*;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+
+/// The program of known figures, under preload, stopped between two parts.
+struct Known {
+    child: Child,
+    lines: BufReader<ChildStdout>,
+}
+
+impl Known {
+    fn start(arguments: &[&str]) -> Self {
+        let mut command = Command::new(&*KNOWN);
+        command.args(arguments).env("LD_PRELOAD", &*HAKMEM);
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        let mut known = Self { child, lines };
+        known.ready();
+        known
+    }
+
+    fn ready(&mut self) {
+        let mut line = String::new();
+        self.lines.read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n");
+    }
+
+    fn go_on(&mut self) {
+        self.child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+    }
+
+    fn top(&self, options: &[&str]) -> Output {
+        top(self.child.id(), options)
+    }
+}
+
+impl Drop for Known {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn top(pid: u32, options: &[&str]) -> Output {
+    let mut command = hakmem();
+    command.arg("top").args(options).arg(pid.to_string());
+    command.output().unwrap()
+}
+
+/// The text of one look.
+fn look(output: &Output) -> String {
+    assert_eq!(
+        (output.status.code(), stderr(output).as_str()),
+        (Some(0), "")
+    );
+    stdout(output)
+}
+
+/// The cells of the line that begins with `name`, without it.
+fn row<'a>(text: &'a str, name: &str) -> Vec<&'a str> {
+    let line = text.lines().find_map(|l| l.trim().strip_prefix(name));
+    let line = line.unwrap_or_else(|| panic!("no {name} in {text}"));
+    line.split("  ")
+        .map(str::trim)
+        .filter(|c| !c.is_empty())
+        .collect()
+}
+
+#[test]
+fn figures_of_a_program_at_rest_are_exact() {
+    let mut known = Known::start(&[]);
+    let text = look(&known.top(&["--batch", "1"]));
+    // 500 are out, of which 100 are on their way home.
+    let class = row(&text, "3072 ");
+    assert_eq!(
+        (class[0], class[3], class[5], class[6]),
+        ("1.5 MiB", "700", "200", "0.0 %"),
+        "{text}"
+    );
+    assert_eq!(row(&text, "freed by others")[0], "100");
+    assert!(row(&text, "free and kept")[0].ends_with("other threads: 100 blocks"));
+    assert_eq!(row(&text, "large blocks")[0], "1");
+    assert_eq!(row(&text, "whales")[0], "1");
+    assert_eq!(row(&text, "heaps")[0], "2, of which threads have 2");
+    assert!(text.starts_with(&format!("process {} (known), 2 threads", known.child.id())));
+    assert_eq!(row(&text, "allocations")[1], "-", "no rate after one look");
+
+    known.go_on();
+    known.ready();
+    let text = look(&known.top(&["--batch", "2", "--interval", "0.05"]));
+    let last = &text[text.rfind("process ").unwrap()..];
+    let class = row(last, "3072 ");
+    assert_eq!(
+        class[..8],
+        [
+            "1.6 MiB", class[1], class[2], "850", "0.0", "300", "33.3 %", class[7]
+        ],
+        "{last}"
+    );
+    assert_eq!(row(last, "allocations")[1], "0.0", "it is at rest");
+    assert_eq!(row(last, "heaps")[0], "2, of which threads have 1");
+    assert_eq!(text.matches("process ").count(), 2);
+
+    known.go_on();
+    assert_eq!(known.child.wait().unwrap().code(), Some(7));
+}
+
+/// Nothing is asked of the process, so that one which cannot answer is seen, too.
+#[test]
+fn a_stopped_program() {
+    let known = Known::start(&[]);
+    // SAFETY: the child is not reaped, so the pid is its own.
+    unsafe { libc::kill(known.child.id() as i32, libc::SIGSTOP) };
+    assert_eq!(row(&look(&known.top(&["--batch", "1"])), "3072 ")[3], "700");
+}
+
+/// A Rust program that has the allocator in it, without the library, and in it the debugging form of all.
+#[test]
+fn a_program_of_rust() {
+    for profile in ["dev", "release"] {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo
+            .args(["build", "--package", "hakmem-core", "--example", "watched"])
+            .args(["--profile", profile, "--message-format=json"])
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .stderr(Stdio::inherit());
+        let built = cargo.output().unwrap();
+        assert!(built.status.success());
+        let text = String::from_utf8(built.stdout).unwrap();
+        let name = text.split('"').find(|part| part.ends_with("/watched"));
+        let mut child = Command::new(name.unwrap())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut lines = BufReader::new(child.stdout.take().unwrap());
+        lines.read_line(&mut line).unwrap();
+        let text = look(&top(child.id(), &["--batch", "1"]));
+        drop(child.stdin.take());
+        assert!(child.wait().unwrap().success());
+        let class = row(&text, "3072 ");
+        assert_eq!((class[3], class[5]), ("1,000", "10"), "{profile}:\n{text}");
+        let decisions = text.lines().filter(|l| l.contains(" s ago  ")).count();
+        assert_eq!(decisions, 1);
+        assert!(
+            text.contains("s ago  CARVE_BYTES of 64: 4096 → 8192 (an example)"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn forks_are_two_programs() {
+    let mut known = Known::start(&["fork"]);
+    known.go_on();
+    known.ready();
+    let parent = known.child.id();
+    let children = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children"));
+    let child = children.unwrap().trim().parse().unwrap();
+    // The child counts anew, and has what lives in its parent.
+    let text = look(&top(child, &["--batch", "1"]));
+    assert_eq!(row(&text, "3072 ")[3], "1", "{text}");
+    let text = look(&top(parent, &["--batch", "1"]));
+    assert_eq!(row(&text, "3072 ")[3], "700", "{text}");
+    known.go_on();
+    known.ready();
+    known.go_on();
+    assert!(known.child.wait().unwrap().success());
+}
+
+/// The process goes on as other programs, on hakmem and not, while it is watched.
+#[test]
+fn an_exec_is_noticed() {
+    let known_path = KNOWN.to_str().unwrap();
+    let mut known = Known::start(&["env", known_path, "env", "-u", "LD_PRELOAD", known_path]);
+    let pid = known.child.id();
+    let mut command = hakmem();
+    command
+        .args(["top", "--batch", "0", "-i", "0.02"])
+        .arg(pid.to_string());
+    let mut watch = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+    let mut wait_for = |what: &str| {
+        let found = lines.by_ref().any(|line| line.unwrap().contains(what));
+        assert!(found, "no line with {what}");
+    };
+    wait_for("(known), 2 threads");
+    known.go_on();
+    known.ready();
+    // Another process image: the first look at it has no rates.
+    wait_for("(known), 2 threads");
+    known.go_on();
+    known.ready();
+    wait_for("does not run on hakmem");
+    drop(known);
+    assert_eq!(lines.count(), 0, "and it ends with the process");
+    assert_eq!(watch.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn what_cannot_be_watched_is_said() {
+    let failed = |output: Output, what: &str| {
+        let text = stderr(&output);
+        assert_eq!(
+            (output.status.code(), stdout(&output).as_str()),
+            (Some(1), "")
+        );
+        assert!(text.contains(what) && text.lines().count() == 1, "{text}");
+    };
+    let mut plain = Command::new("sleep").arg("1000").spawn().unwrap();
+    failed(
+        top(plain.id(), &[]),
+        "(sleep) does not run on hakmem: start it by",
+    );
+    plain.kill().unwrap();
+    plain.wait().unwrap();
+    failed(top(plain.id(), &[]), "there is no process");
+    for bad in ["0", "x", "-3", "4294967295"] {
+        let output = hakmem().args(["top", bad]).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    }
+    for bad in ["0", "-1", "x", "1e9", "nan"] {
+        let output = hakmem()
+            .args(["top", "--interval", bad, "1"])
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    }
+}
+
+/// Of another user.
+#[test]
+fn what_may_not_be_read_is_said() {
+    use std::os::unix::process::CommandExt;
+    let known = Known::start(&[]);
+    let mut command = hakmem();
+    // SAFETY: asks for a number.
+    let own = unsafe { libc::geteuid() };
+    let pid = if own == 0 {
+        // The binary may lie where nobody else can get.
+        let place = tempfile::tempdir_in("/tmp").unwrap();
+        let path = place.keep();
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+        std::fs::copy(env!("CARGO_BIN_EXE_hakmem"), path.join("hakmem")).unwrap();
+        command = Command::new(path.join("hakmem"));
+        command.uid(65534).gid(65534);
+        known.child.id()
+    } else {
+        1
+    };
+    let output = command.arg("top").arg(pid.to_string()).output().unwrap();
+    if own == 0 {
+        let copy = std::path::PathBuf::from(command.get_program());
+        std::fs::remove_dir_all(copy.parent().unwrap()).unwrap();
+    }
+    let text = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(
+        text.contains("may not be read") && text.contains("ptrace_scope"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_program_is_watched_from_its_beginning_to_its_end() {
+    let mut command = hakmem();
+    command
+        .args(["top", "--interval", "0.05", "--lib"])
+        .arg(&*HAKMEM)
+        .args(["--", "perl", "-e"])
+        .arg("my @a = map { \"x$_\" } 1..100000; print $#a; select undef, undef, undef, 1; exit 7");
+    let output = command.output().unwrap();
+    let text = stderr(&output);
+    assert_eq!(
+        (output.status.code(), stdout(&output).as_str()),
+        (Some(7), "99999"),
+        "{text}"
+    );
+    let last = &text[text.rfind("process ").unwrap()..];
+    let of_16: u64 = row(last, "16 ")[3].replace(',', "").parse().unwrap();
+    assert!(of_16 >= 100_000, "{last}");
+
+    let mut command = hakmem();
+    command
+        .args(["top", "--batch", "1", "-i", "0.01", "--lib"])
+        .arg(&*HAKMEM);
+    let output = command
+        .args(["--", "sh", "-c", "kill -TERM $$"])
+        .output()
+        .unwrap();
+    use std::os::unix::process::ExitStatusExt;
+    assert_eq!(output.status.signal(), Some(libc::SIGTERM));
+    let mut command = hakmem();
+    command.args(["top", "--lib"]).arg(&*HAKMEM);
+    let output = command.args(["--", "no-such-program"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(127));
+}
+
+/// What cannot be written is lost, and the program goes on to its end.
+#[test]
+fn a_broken_pipe_and_a_full_disk() {
+    let full = || {
+        std::fs::File::options()
+            .write(true)
+            .open("/dev/full")
+            .unwrap()
+    };
+    let known = Known::start(&[]);
+    let pid = known.child.id().to_string();
+    let mut command = hakmem();
+    command.args(["top", "--batch", "2", "-i", "0.01", &pid]);
+    let output = command
+        .stdout(full())
+        .stderr(Stdio::piped())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        stderr(&output).contains("cannot write"),
+        "{}",
+        stderr(&output)
+    );
+    let mut command = hakmem();
+    command.args(["top", "--batch", "0", "-i", "0.01", &pid]);
+    let mut watch = command.stdout(Stdio::piped()).spawn().unwrap();
+    drop(watch.stdout.take());
+    assert_eq!(
+        watch.wait().unwrap().code(),
+        Some(0),
+        "a reader has seen enough"
+    );
+
+    let mut command = hakmem();
+    command.args(["top", "-i", "0.01", "--lib"]).arg(&*HAKMEM);
+    command.args([
+        "--",
+        "perl",
+        "-e",
+        "select undef, undef, undef, 0.3; print 5; exit 3",
+    ]);
+    let output = command.stderr(full()).output().unwrap();
+    assert_eq!(
+        (output.status.code(), stdout(&output).as_str()),
+        (Some(3), "5")
+    );
+}
