@@ -105,7 +105,7 @@ fn eight_bytes_by_its_owner_and_another() {
 /// The block behind lies in its owner's list, and a parcel's second word would lie in its first.
 fn inner_pointer_of_24_bytes_by_another() {
     let blocks = [(); 9].map(|()| take_odd(3));
-    let inner = |p: &*mut u8| p.addr() % 16 == 0;
+    let inner = |p: &*mut u8| p.addr().is_multiple_of(16);
     let at = blocks[1..7].iter().position(inner).expect("every other") + 1;
     free_odd(blocks[at + 1], 3);
     free_odd_elsewhere(&[blocks[at].wrapping_add(16)], 3);
