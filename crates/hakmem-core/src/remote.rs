@@ -66,16 +66,14 @@ fn owner_of(page: &Meta, block: *mut Block) -> *mut Owner {
 }
 
 impl Outgoing {
-    /// Adds a block of `page` if its parcel is open and there is room for more. The common case, in few instructions.
+    /// Adds a block of `page` if its parcel is open: the common case.
     ///
     /// # Safety
     /// As [`Outgoing::add`], if it returns true.
     #[inline(always)]
-    pub unsafe fn add_to_open(&self, page: &Meta, block: *mut Block) -> bool {
+    unsafe fn add_to_open(&self, page: &Meta, block: *mut Block) -> bool {
         let open = &self.open[place(page)];
-        // The size of a page's blocks does not change while one is live.
-        let room = self.room.get() - page.block_size.get() as i32;
-        if open.page.get() != from_ref(page) || room < 0 {
+        if open.page.get() != from_ref(page) {
             return false;
         }
         let parcel = open.parcel.get();
@@ -84,8 +82,6 @@ impl Outgoing {
         }
         // SAFETY: the parcel is of this page and this thread's, and the block the caller's to give up.
         unsafe { Parcel::push(parcel, block) };
-        self.room.set(room);
-        self.sent.add(1);
         true
     }
 
@@ -106,11 +102,12 @@ impl Outgoing {
             self.send_all(&inbox_of);
             self.room.set(limit.max(size) as i32);
         }
+        self.sent.add(1);
         // SAFETY: passed on.
         if unsafe { self.add_to_open(page, block) } {
+            self.room.set(self.room.get() - size as i32);
             return;
         }
-        self.sent.add(1);
         if !Parcel::fits(size) {
             // SAFETY: passed on.
             if unsafe { Parcel::post(page, block, inbox_of(owner_of(page, block))) } {

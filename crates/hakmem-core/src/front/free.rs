@@ -234,25 +234,8 @@ unsafe fn free_block(page: &'static Meta, owner: *mut page::Owner, block: *mut B
 ///
 /// # Safety
 /// As [`free_block`].
-#[inline(always)]
-unsafe fn free_other(page: &'static Meta, owner: *mut page::Owner, block: *mut Block) {
-    // SAFETY: passed on.
-    unsafe {
-        if let State::Live(heap) = thread::state()
-            && heap.free_into_open(page, block)
-        {
-            return;
-        }
-        free_other_slow(page, owner, block);
-    }
-}
-
-/// The same where no parcel is open for the page.
-///
-/// # Safety
-/// As [`free_block`].
 #[inline(never)]
-unsafe fn free_other_slow(page: &'static Meta, owner: *mut page::Owner, block: *mut Block) {
+unsafe fn free_other(page: &'static Meta, owner: *mut page::Owner, block: *mut Block) {
     // SAFETY: passed on.
     unsafe {
         match thread::state() {

@@ -85,16 +85,6 @@ impl Heap {
         }
     }
 
-    /// Frees a block of another owner's page if its parcel is open. False: [`Heap::free_remote`] must do it.
-    ///
-    /// # Safety
-    /// As there.
-    #[inline(always)]
-    pub unsafe fn free_into_open(&self, page: &Meta, block: *mut Block) -> bool {
-        // SAFETY: passed on.
-        unsafe { self.outgoing.add_to_open(page, block) }
-    }
-
     /// Frees a block of another owner's page, by way of a parcel.
     ///
     /// # Safety
