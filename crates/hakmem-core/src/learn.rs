@@ -11,7 +11,7 @@ use crate::policy::{self, Knob, Mode};
 use crate::proto::lock::Lock;
 use crate::sync::Ordering::Relaxed;
 use crate::sync::plain::{AtomicBool, AtomicU64};
-use crate::{options, os, usage, whale};
+use crate::{decisions, options, os, usage, whale};
 use core::cell::UnsafeCell;
 
 struct Shared(UnsafeCell<Learner>);
@@ -68,7 +68,23 @@ fn tell(f: impl FnOnce(&mut Learner, u32)) {
     if before == after {
         return;
     }
-    DECIDED.store(learner.decided(), Relaxed);
+    let fresh = learner.decided() - DECIDED.swap(learner.decided(), Relaxed);
+    let kept = learner.decisions().count();
+    for d in learner.decisions().skip(kept.saturating_sub(fresh as usize)) {
+        // What each would have cost in the round, and what they are rated since: a line for who looks from outside.
+        decisions::note(format_args!(
+            "{} {} to {}: {} + {} ms against {} + {} ms (faults + memory held), rated {} against {}",
+            d.what.name(),
+            d.from,
+            d.to,
+            d.from_fault_us / 1000,
+            d.from_hold_us / 1000,
+            d.to_fault_us / 1000,
+            d.to_hold_us / 1000,
+            d.from_rating,
+            d.to_rating
+        ));
+    }
     for what in What::ALL {
         // What somebody has set meanwhile is theirs.
         if what.of(&before) != what.of(&after) && !options::is_chosen(knob(what)) {

@@ -127,7 +127,7 @@ impl Books {
         self.touched.extend(own.clone());
         let page = match len {
             ..=ONE_SLOT => own.clone(),
-            ..=PAGED => *own.start() + 1 - SLOTS..=own.end() + SLOTS - 1,
+            _ if len <= PAGED => *own.start() + 1 - SLOTS..=own.end() + SLOTS - 1,
             _ => own.clone(),
         };
         if page.clone().any(|s| self.tainted.contains(&s)) {

@@ -262,7 +262,7 @@ impl Error {
         let call = match self.kind {
             Kind::ReallocForeign => Call::Realloc(p, self.size.bytes(1)),
             Kind::UsableForeign => Call::UsableSize(p),
-            _ if self.value % 2 == 0 => Call::Free(p),
+            _ if self.value.is_multiple_of(2) => Call::Free(p),
             _ => Call::Dealloc(p, Layout::new::<u64>()),
         };
         let got = program.hands.have(who, call);
