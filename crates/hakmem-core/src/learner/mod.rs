@@ -98,6 +98,9 @@ impl Track {
     }
 }
 
+/// Makes of what is in force what a candidate would have.
+type Candidate<'a> = dyn Fn(&Settings) -> Settings + 'a;
+
 /// The machine.
 #[derive(Debug)]
 pub struct Learner {
@@ -192,7 +195,7 @@ impl Learner {
     #[inline(never)]
     pub fn turn(&mut self, now: u32) -> bool {
         let elapsed = now.wrapping_sub(self.time);
-        if elapsed > u32::MAX / 2 || elapsed < BUCKET_MS {
+        if !(BUCKET_MS..=u32::MAX / 2).contains(&elapsed) {
             return false;
         }
         let before = self.settings;
@@ -229,7 +232,7 @@ impl Learner {
 
     /// Calls `f` for each candidate that has to do with the pool, and with what makes its settings.
     #[inline(never)]
-    fn each_track(&mut self, pool: Pool, f: &mut dyn FnMut(&mut Track, &dyn Fn(&Settings) -> Settings)) {
+    fn each_track(&mut self, pool: Pool, f: &mut dyn FnMut(&mut Track, &Candidate)) {
         for race in self.races.iter_mut().filter(|race| race.what().concerns(pool)) {
             let what = race.what();
             for (track, &value) in race.tracks.iter_mut().zip(what.values()) {
