@@ -13,14 +13,16 @@ use crate::sync::Ordering::Relaxed;
 use crate::sync::plain::{AtomicBool, AtomicU64};
 use crate::{decisions, options, os, usage, whale};
 use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
 
-struct Shared(UnsafeCell<Learner>);
+/// Without a value until `BEGUN`, so that a program that does not learn has no page of memory for it.
+struct Shared(UnsafeCell<MaybeUninit<Learner>>);
 // SAFETY: reached under `LOCK` alone.
 unsafe impl Sync for Shared {}
 
 /// Held while the learner is told something, and across fork. The last in the order of locks.
 pub static LOCK: Lock = Lock::new();
-static LEARNER: Shared = Shared(UnsafeCell::new(Learner::new()));
+static LEARNER: Shared = Shared(UnsafeCell::new(MaybeUninit::uninit()));
 static BEGUN: AtomicBool = AtomicBool::new(false);
 static DECIDED: AtomicU64 = AtomicU64::new(0);
 
@@ -53,12 +55,18 @@ fn settings_now() -> Settings {
 /// Calls `f` with the learner, which has begun, and puts into the knobs what it has decided meanwhile.
 #[cold]
 #[inline(never)]
-fn tell(f: impl FnOnce(&mut Learner, u32)) {
+fn tell(f: &mut dyn FnMut(&mut Learner, u32)) {
     let Some(_held) = LOCK.try_lock() else { return };
     // SAFETY: under the lock, and `f` does not come back here: it calls the learner alone.
-    let learner = unsafe { &mut *LEARNER.0.get() };
+    let place = unsafe { &mut *LEARNER.0.get() };
     let now = os::now_ms();
-    if !BEGUN.load(Relaxed) {
+    let begun = BEGUN.load(Relaxed);
+    if !begun {
+        place.write(Learner::new());
+    }
+    // SAFETY: just written, or before it was begun.
+    let learner = unsafe { place.assume_init_mut() };
+    if !begun {
         learner.begin(now, settings_now(), |what| !options::is_chosen(knob(what)));
         BEGUN.store(true, Relaxed);
     }
@@ -101,7 +109,7 @@ fn kib(bytes: i64) -> u32 {
 pub fn slots(change: i64, high: i64) {
     if is_on() {
         let now = usage::live().0 as i64 - whale::live_bytes() as i64;
-        tell(|learner, time| learner.demand(time, Pool::Slots, kib(now), kib(now - change + high)));
+        tell(&mut |learner, time| learner.demand(time, Pool::Slots, kib(now), kib(now - change + high)));
     }
 }
 
@@ -109,28 +117,28 @@ pub fn slots(change: i64, high: i64) {
 pub fn whales(change: i64) {
     if is_on() {
         let now = whale::live_bytes() as i64;
-        tell(|learner, time| learner.demand(time, Pool::Whales, kib(now), kib(now.max(now - change))));
+        tell(&mut |learner, time| learner.demand(time, Pool::Whales, kib(now), kib(now.max(now - change))));
     }
 }
 
 /// A whale of that many bytes was not in the cache, though that had as much.
 pub fn misfit(bytes: usize) {
     if is_on() {
-        tell(|learner, _| learner.misfit(kib(bytes as i64)));
+        tell(&mut |learner, _| learner.misfit(kib(bytes as i64)));
     }
 }
 
 /// A thread has ended.
 pub fn ended() {
     if is_on() {
-        tell(|learner, time| learner.ended(time));
+        tell(&mut |learner, time| learner.ended(time));
     }
 }
 
 /// A pass of the purge.
 pub fn turn() {
     if is_on() {
-        tell(|learner, time| {
+        tell(&mut |learner, time| {
             learner.turn(time);
         });
     }
@@ -148,16 +156,14 @@ pub fn decisions() -> [Option<Decision>; REMEMBERED] {
         return all;
     }
     let Some(_held) = LOCK.try_lock() else { return all };
-    // SAFETY: under the lock.
-    let learner = unsafe { &*LEARNER.0.get() };
+    // SAFETY: under the lock; it has decided, so it has begun.
+    let learner = unsafe { (*LEARNER.0.get()).assume_init_ref() };
     all.iter_mut().zip(learner.decisions()).for_each(|(to, decision)| *to = Some(*decision));
     all
 }
 
 /// In the child of a fork that was made while another thread told the learner something: it begins anew.
 pub fn forget() {
-    // SAFETY: this is the child's only thread, and the lock was another's.
-    unsafe { *LEARNER.0.get() = Learner::new() };
     BEGUN.store(false, Relaxed);
     DECIDED.store(0, Relaxed);
 }

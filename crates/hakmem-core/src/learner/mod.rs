@@ -98,6 +98,9 @@ impl Track {
     }
 }
 
+/// Makes of what is in force what a candidate would have.
+type Candidate<'a> = dyn Fn(&Settings) -> Settings + 'a;
+
 /// The machine.
 #[derive(Debug)]
 pub struct Learner {
@@ -162,7 +165,7 @@ impl Learner {
         self.turn(now);
         let (high, settings) = (high.max(level), self.settings);
         self.demand[pool as usize].note(level, high);
-        self.each_track(pool, |track, candidate| {
+        self.each_track(pool, &mut |track, candidate| {
             track.rise(pool, high);
             if pool == Pool::Whales {
                 track.limit(pool, candidate(&settings).whale_limit(level));
@@ -172,7 +175,7 @@ impl Learner {
 
     /// A whale of `kib` was not to be had from the cache, though that had as much in other pieces: whoever keeps more has no use of it.
     pub fn misfit(&mut self, kib: u32) {
-        self.each_track(Pool::Whales, |track, _| {
+        self.each_track(Pool::Whales, &mut |track, _| {
             track.faulted += u64::from(kib);
             let kept = &mut track.kept[Pool::Whales as usize];
             *kept = kept.saturating_add(kib);
@@ -183,15 +186,16 @@ impl Learner {
     pub fn ended(&mut self, now: u32) {
         self.turn(now);
         let (settings, level) = (self.settings, self.demand[Pool::Slots as usize].level());
-        self.each_track(Pool::Slots, |track, candidate| {
+        self.each_track(Pool::Slots, &mut |track, candidate| {
             track.limit(Pool::Slots, level.saturating_add(candidate(&settings).ended_mib.saturating_mul(1024)));
         });
     }
 
     /// Time has passed. Returns true if the settings have changed. O(8 s) at most.
+    #[inline(never)]
     pub fn turn(&mut self, now: u32) -> bool {
         let elapsed = now.wrapping_sub(self.time);
-        if elapsed > u32::MAX / 2 || elapsed < BUCKET_MS {
+        if !(BUCKET_MS..=u32::MAX / 2).contains(&elapsed) {
             return false;
         }
         let before = self.settings;
@@ -204,13 +208,14 @@ impl Learner {
         self.settings != before
     }
 
+    #[inline(never)]
     fn pass_bucket(&mut self) {
         let settings = self.settings;
         for pool in POOLS {
             self.demand[pool as usize].pass();
             let demand = self.demand[pool as usize];
             let level = demand.level();
-            self.each_track(pool, |track, candidate| {
+            self.each_track(pool, &mut |track, candidate| {
                 let kept = track.kept[pool as usize];
                 track.held += u64::from(kept.saturating_sub(level)) * u64::from(BUCKET_MS);
                 track.limit(pool, demand.peak_within(candidate(&settings).decay_ms));
@@ -226,7 +231,8 @@ impl Learner {
     }
 
     /// Calls `f` for each candidate that has to do with the pool, and with what makes its settings.
-    fn each_track(&mut self, pool: Pool, mut f: impl FnMut(&mut Track, &dyn Fn(&Settings) -> Settings)) {
+    #[inline(never)]
+    fn each_track(&mut self, pool: Pool, f: &mut dyn FnMut(&mut Track, &Candidate)) {
         for race in self.races.iter_mut().filter(|race| race.what().concerns(pool)) {
             let what = race.what();
             for (track, &value) in race.tracks.iter_mut().zip(what.values()) {

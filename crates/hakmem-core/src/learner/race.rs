@@ -140,6 +140,7 @@ impl Race {
     }
 
     /// Begins at what is in force; it is not open if that may not be moved, or is no candidate.
+    #[inline(never)]
     pub fn begin(&mut self, settings: &Settings, may_move: bool) {
         *self = Self::new(self.what);
         let current = self.what.values().iter().position(|&value| value == self.what.of(settings));
@@ -152,6 +153,7 @@ impl Race {
     }
 
     /// `ms` milliseconds have passed; ends the round if it is time. Returns what was decided, but for when.
+    #[inline(never)]
     pub fn pass(&mut self, ms: u32) -> Option<Decision> {
         self.age_ms += ms;
         let noise = u64::from(self.age_ms.max(LONG)) * 1_000_000 / NOISE;
