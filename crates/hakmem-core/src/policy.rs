@@ -179,7 +179,7 @@ macro_rules! options {
         }
 
         /// Every option; those of the struct come first, in its order.
-        pub static TABLE: [Entry; 19] = [
+        pub static TABLE: [Entry; 20] = [
             $( Entry {
                 name: $name,
                 values: $values,
