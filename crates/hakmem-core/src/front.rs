@@ -15,10 +15,11 @@ use crate::arena::{HOT, META, PAGE, PAGE_SHIFT};
 use crate::heap::{Fresh, Heap};
 use crate::large::{self, LARGE_MAX};
 use crate::page::{self, Block, Kind, Meta};
+use crate::profile::Freed;
 use crate::proto::inbox::Link;
 use crate::size_class::{self, MEDIUM_MAX, SMALL_MAX};
 use crate::thread::{self, State};
-use crate::{foreign, guard, os, purge, whale};
+use crate::{foreign, guard, os, profile, purge, whale};
 use core::ptr::{NonNull, null_mut};
 
 /// No request above this can be met: pointer differences are signed.
@@ -143,6 +144,28 @@ fn no_memory() -> *mut u8 {
 #[cold]
 #[inline(never)]
 pub fn alloc_big(n: usize, align: usize, zeroed: bool) -> *mut u8 {
+    if profile::is_on() {
+        let p = alloc_big_plain(n, align, zeroed);
+        sample_whole(p);
+        return p;
+    }
+    alloc_big_plain(n, align, zeroed)
+}
+
+/// The large block or whale at `p` was just allocated, unless it is null: a sample, maybe.
+#[cold]
+#[inline(never)]
+fn sample_whole(p: *mut u8) {
+    if let Some(meta) = page::lookup(p) {
+        thread::with_heap(|heap| {
+            heap.sample_large(meta, size_of_whole(p, meta));
+            Some(())
+        });
+    }
+}
+
+#[inline(always)]
+fn alloc_big_plain(n: usize, align: usize, zeroed: bool) -> *mut u8 {
     if n <= LARGE_MAX
         && align <= PAGE
         && let State::Live(heap) = thread::state()
@@ -388,7 +411,8 @@ unsafe fn free_whole(p: *mut u8, meta: &'static Meta) {
     let kind = meta.kind();
     // They start where their first slot does; the others have no kind.
     if !matches!(kind, Kind::Large | Kind::Whale) || !p.addr().is_multiple_of(PAGE) {
-        guard::not_a_block(p, Some(meta));
+        // SAFETY: passed on.
+        return unsafe { free_odd(p, meta) };
     }
     // SAFETY: the start of a live allocation, and the caller's to free.
     unsafe {
@@ -401,6 +425,23 @@ unsafe fn free_whole(p: *mut u8, meta: &'static Meta) {
             return;
         }
         free_whole_slow(meta, kind);
+    }
+}
+
+/// Frees a sample of the profile: anything else that comes here is no block.
+///
+/// # Safety
+/// As [`free16`].
+#[cold]
+#[inline(never)]
+unsafe fn free_odd(p: *mut u8, meta: &'static Meta) {
+    // SAFETY: passed on.
+    unsafe {
+        match profile::freed(p, meta) {
+            Freed::Done => {}
+            Freed::Unmarked => free_whole(p, meta),
+            Freed::NoSample => guard::not_a_block(p, Some(meta)),
+        }
     }
 }
 
@@ -498,9 +539,10 @@ pub unsafe fn size_of_block(p: *mut u8) -> Option<usize> {
 #[cold]
 #[inline(never)]
 fn size_of_whole(p: *mut u8, meta: &'static Meta) -> usize {
-    match meta.kind() {
+    match profile::plain(meta.kind()) {
         Kind::Large if p == meta.start() => large::size(meta),
         Kind::Whale if p == meta.start() => whale::size(meta),
+        _ if meta.head().kind() == Kind::Sampled => meta.head().block_size.get() as usize,
         _ => guard::not_a_block(p, Some(meta)),
     }
 }
@@ -518,6 +560,27 @@ pub unsafe fn resize(p: *mut u8, old: usize, n: usize) -> Option<*mut u8> {
         return None;
     }
     let meta = page::lookup(p)?;
+    // SAFETY: passed on.
+    unsafe {
+        if matches!(meta.kind(), Kind::SampledLarge | Kind::SampledWhale) {
+            profile::resize(meta, || resize_whole(p, meta, n))
+        } else {
+            resize_whole(p, meta, n)
+        }
+    }
+    // It is as if it had been allocated anew.
+    .inspect(|&at| {
+        if profile::is_on() {
+            sample_whole(at)
+        }
+    })
+}
+
+/// Resizes the large block or whale at `p`, in the slot of `meta`.
+///
+/// # Safety
+/// As [`resize`].
+unsafe fn resize_whole(p: *mut u8, meta: &'static Meta, n: usize) -> Option<*mut u8> {
     // SAFETY: passed on.
     unsafe {
         match meta.kind() {

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! The layers, each using only those before it: `sync`, `counter`, `mutant`, `os`, `size_class`, `policy`, `proto`, `arena`,
-//! `page`, `guard`, `parcel`, `usage`, `segment`, `large`, `whale`, `holes`, `sparse`, `remote`, `heap`, `foreign`,
+//! `page`, `guard`, `parcel`, `usage`, `segment`, `large`, `whale`, `holes`, `sparse`, `remote`, `profile`, `heap`, `foreign`,
 //! `thread` with `purge`, `front`, and the doors `global`, `c`, `stats`, `options`. Each module opens with its idea and
 //! its rules; SAFETY comments cite them.
 #![no_std]
@@ -60,6 +60,8 @@ mod page;
 mod parcel;
 #[cfg(not(loom))]
 mod policy;
+#[cfg(not(loom))]
+pub mod profile;
 #[cfg(not(loom))]
 mod purge;
 #[cfg(not(loom))]

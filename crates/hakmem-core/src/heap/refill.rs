@@ -5,18 +5,13 @@ use super::{Fresh, Heap, WALK_EVERY, inbox_of};
 use crate::arena::PAGE;
 use crate::page::{Block, Meta, Place};
 use crate::proto::inbox::Link;
-use crate::size_class::{CLASSES, SIZES};
+use crate::size_class::{CLASSES, SIZES, span_of};
 use crate::sync::Ordering::Relaxed;
-use crate::{guard, holes, os, policy, segment, sparse};
+use crate::{guard, holes, os, policy, profile, segment, sparse};
 use core::ptr::{NonNull, null_mut};
 
 /// Pages of a class that a heap has claimed before fresh ones are faulted in whole.
 const FILLED: u32 = 4;
-
-/// Slots of a page for blocks of `size` bytes: one, and eight from 8 KiB up, so that a page holds eight at least.
-pub const fn span_of(size: u32) -> u32 {
-    if size <= 8 << 10 { 1 } else { 8 }
-}
 
 impl Heap {
     /// A block of `class` by the slow path; the class's list is empty, and is refilled. None: out of memory. Amortised O(1): each page
@@ -24,6 +19,15 @@ impl Heap {
     #[cold]
     #[inline(never)]
     pub fn refill(&self, class: usize) -> Option<Fresh> {
+        if profile::is_on() {
+            return self.refill_sampled(class);
+        }
+        self.refill_plain(class)
+    }
+
+    /// `refill` without the profile.
+    #[inline(always)]
+    pub(super) fn refill_plain(&self, class: usize) -> Option<Fresh> {
         debug_assert!(class < CLASSES);
         self.busy(|| {
             self.receive_mail();

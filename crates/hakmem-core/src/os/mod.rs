@@ -22,6 +22,8 @@ mod bare;
 mod hooks;
 #[cfg(all(any(miri, sanitizer), not(shuttle)))]
 mod joined;
+mod objects;
+mod own;
 #[cfg(shuttle)]
 mod scheduled;
 
@@ -30,6 +32,8 @@ pub use count::{KINDS, count, set_timing};
 pub use interpreted::*;
 #[cfg(all(target_os = "linux", not(miri)))]
 pub use linux::*;
+pub use objects::{find_objects, object_of};
+pub use own::{copy_readable, map_memory, read_file};
 
 #[cfg(all(target_os = "linux", not(any(miri, sanitizer, shuttle))))]
 pub use bare::{drop_capabilities, in_borrowed_process, is_thread, spawn_bare};

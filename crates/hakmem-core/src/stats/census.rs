@@ -3,6 +3,7 @@
 use crate::arena::{self, Arena, PAGE, SEGMENT};
 use crate::os;
 use crate::page::{Kind, Meta};
+use crate::profile::plain;
 use crate::proto::slots::SLOTS;
 use crate::sync::Ordering::Relaxed;
 
@@ -49,7 +50,7 @@ pub fn count(on_page: &mut dyn FnMut(&'static Meta)) -> Census {
                 continue; // What lies in a whale has no kind of its own.
             }
             let head = head(arena, segment);
-            if head.kind() == Kind::Whale {
+            if plain(head.kind()) == Kind::Whale {
                 let span = head.span.load(Relaxed);
                 let room = head.reserve.load(Relaxed).max(span);
                 census.whale_segments += u64::from(span);
@@ -71,16 +72,16 @@ impl Census {
         while slot < SLOTS {
             let meta = head.forward(slot);
             let bit = 1 << slot;
-            let span = match meta.kind() {
+            let span = match plain(meta.kind()) {
                 _ if active & bit == 0 => {
                     let dirty = u64::from(empty & bit != 0);
                     self.empty_slots += dirty;
                     self.unused_slots += 1 - dirty;
                     1
                 }
-                kind @ (Kind::Page | Kind::Large) => {
+                kind @ (Kind::Page | Kind::Sampled | Kind::Large) => {
                     let span = meta.span.load(Relaxed).clamp(1, SLOTS - slot);
-                    if kind == Kind::Page {
+                    if kind != Kind::Large {
                         self.page_slots += u64::from(span);
                         on_page(meta);
                     } else {
