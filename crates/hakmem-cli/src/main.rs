@@ -3,6 +3,7 @@
 mod child;
 mod inherited;
 mod library;
+mod profile;
 mod program;
 mod report;
 mod run;
@@ -27,11 +28,15 @@ enum Command {
     /// Prints tables of what the allocator did: size classes, thread heaps, memory, system calls
     #[command(after_help = stat::AFTER_HELP)]
     Stat(stat::Options),
+    /// Finds which code allocated what: flame graphs, a file for pprof, and what was live at the end
+    #[command(after_help = profile::AFTER_HELP)]
+    Profile(profile::Options),
 }
 
 fn main() -> ! {
     match Cli::parse().command {
         Command::Run(options) => run::run(&options),
         Command::Stat(options) => stat::stat(options),
+        Command::Profile(options) => profile::profile(options),
     }
 }

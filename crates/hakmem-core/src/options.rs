@@ -24,7 +24,7 @@ const fn number(name: &'static str, knob: &'static Knob, from: u32, to: u32) -> 
 }
 
 /// `HAKMEM_SCAVENGER=0` forbids the thread, any other number is the MiB at which it is made.
-static CHOICES: [Choice; 11] = [
+static CHOICES: [Choice; 12] = [
     number("CARVE_BYTES", &policy::CARVE_BYTES, 16, 65536),
     number("WAKE_FRACTION", &policy::WAKE_FRACTION, 1, 1024),
     number("SPARSE_BLOCKS", &policy::SPARSE_BLOCKS, 0, 255),
@@ -34,13 +34,14 @@ static CHOICES: [Choice; 11] = [
     number("HUGE_FROM_SEGMENTS", &policy::HUGE_FROM_SEGMENTS, 0, u32::MAX),
     number("DECAY_MS", &policy::DECAY_MS, 0, 86_400_000),
     number("SCAVENGER", &policy::SCAVENGE_MIB, 0, 1 << 20),
+    number("PROFILE_INTERVAL", &policy::PROFILE_INTERVAL, 1, 1 << 30),
     number("FOREIGN_REPORT", &policy::FOREIGN_REPORT, 0, u32::MAX),
     Choice { name: "FOREIGN", knob: &policy::FOREIGN, values: Values::Word(&["forward", "leak", "abort"]) },
 ];
 const _: () = assert!(Foreign::Abort as u32 == 2);
 
 /// Options that are not the core's: the statistics' and the C library's.
-const OTHERS: [&str; 2] = ["STATS", "STATS_SIGNAL"];
+const OTHERS: [&str; 4] = ["STATS", "STATS_SIGNAL", "PROFILE", "PROFILE_SIGNAL"];
 
 /// Reads the options; an unknown name or a bad value is named on standard error and ignored.
 ///

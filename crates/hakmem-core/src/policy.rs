@@ -41,6 +41,8 @@ pub static DECAY_MS: Knob = Knob::new(500);
 pub static SCAVENGE_MIB: Knob = Knob::new(16);
 /// MiB of free memory that may stay when a thread ends; what is beyond goes back at once.
 pub static ENDED_MIB: Knob = Knob::new(4);
+/// Bytes between samples of the heap profile that the environment asks for, on average.
+pub static PROFILE_INTERVAL: Knob = Knob::new(512 << 10);
 /// What is done with foreign pointers: see [`Foreign`].
 pub static FOREIGN: Knob = Knob::new(Foreign::Forward as u32);
 /// Foreign frees at which their call site is reported.

@@ -13,6 +13,7 @@
 //! | `limits` | `setrlimit` and `prlimit`, which must leave the program room |
 //! | `life` | start and end of the process, and the signal for a report; `settings`, `report`, `sink` and `out` serve it |
 //! | `report` | the report: `figures` has what is in it, `forms` and `human` how it looks, `usage` what the system says |
+//! | `profile` | the heap profile that `HAKMEM_PROFILE` asks for |
 //! | `next` | the allocator behind us, for pointers that are not ours |
 #![no_std]
 
@@ -29,6 +30,7 @@ mod limits;
 mod next;
 mod operators;
 mod out;
+mod profile;
 mod report;
 mod settings;
 mod sink;
