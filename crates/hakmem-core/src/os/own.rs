@@ -24,7 +24,7 @@ pub fn copy_readable(from: usize, to: &mut [u8]) -> usize {
     let mut pieces = [[0usize; 2]; PIECES];
     let (mut count, mut at) = (0, from);
     while at < from + room {
-        let next = ((at / PAGE + 1) * PAGE).min(from + room);
+        let next = (at | (PAGE - 1)).saturating_add(1).min(from + room);
         pieces[count] = [at, next - at];
         (count, at) = (count + 1, next);
     }
