@@ -5,6 +5,7 @@ use addr2line::Loader;
 use object::{Object, ObjectSegment};
 use std::collections::HashMap;
 use std::path::Path;
+use std::rc::Rc;
 
 /// A function at a place in a stack.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -133,7 +134,7 @@ fn readable(name: &str) -> String {
 pub struct Symbols<'a> {
     raw: &'a Raw,
     modules: HashMap<&'a str, Module>,
-    known: HashMap<u64, std::rc::Rc<Place>>,
+    known: HashMap<u64, Rc<Place>>,
 }
 
 impl<'a> Symbols<'a> {
@@ -160,7 +161,7 @@ impl<'a> Symbols<'a> {
     }
 
     /// What is at an address.
-    pub fn place(&mut self, address: u64) -> std::rc::Rc<Place> {
+    pub fn place(&mut self, address: u64) -> Rc<Place> {
         if let Some(known) = self.known.get(&address) {
             return known.clone();
         }
@@ -186,7 +187,7 @@ impl<'a> Symbols<'a> {
                 line: 0,
             });
         }
-        let place = std::rc::Rc::new(Place {
+        let place = Rc::new(Place {
             address,
             map: map.map(|(i, _)| i),
             frames,
@@ -196,13 +197,13 @@ impl<'a> Symbols<'a> {
     }
 
     /// The places of a stack, nearest first, without those of the allocator itself.
-    pub fn stack(&mut self, stack: &[u64]) -> Vec<std::rc::Rc<Place>> {
+    pub fn stack(&mut self, stack: &[u64]) -> Vec<Rc<Place>> {
         let own = self.map_of(self.raw.own).map(|(_, map)| map.path.clone());
         // Addresses are those that calls return to: the call is before them. The first is no such address.
         let calls = stack
             .iter()
             .enumerate()
-            .map(|(i, &at)| if i == 0 { at } else { at - 1 });
+            .map(|(i, &at)| at.saturating_sub(u64::from(i > 0)));
         let places: Vec<_> = calls.map(|at| self.place(at)).collect();
         let is_own = |place: &Place| {
             let file = place.map.map(|i| &self.raw.maps[i].path);
@@ -210,7 +211,19 @@ impl<'a> Symbols<'a> {
             in_library || place.frames.iter().all(|f| is_glue(&f.function))
         };
         let first = places.iter().position(|place| !is_own(place)).unwrap_or(0);
-        places[first..].to_vec()
+        let mut rest = places[first..].to_vec();
+        // What the compiler has put of the allocator into the function that calls it.
+        if let Some(nearest) = rest.first_mut() {
+            let glue = nearest.frames.iter().take_while(|f| is_glue(&f.function));
+            let skipped = glue.count().min(nearest.frames.len().saturating_sub(1));
+            if skipped > 0 {
+                *nearest = Rc::new(Place {
+                    frames: nearest.frames[skipped..].to_vec(),
+                    ..**nearest
+                });
+            }
+        }
+        rest
     }
 }
 
