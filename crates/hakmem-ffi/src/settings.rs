@@ -94,7 +94,7 @@ pub unsafe fn read_signal(envp: *const *const c_char, option: &[u8]) -> Option<c
 pub unsafe fn read_profile<'a>(envp: *const *const c_char) -> Option<&'a [u8]> {
     // SAFETY: passed on.
     let file = unsafe { value_of(envp, b"HAKMEM_PROFILE=") };
-    file.filter(|file| !matches!(file, b"" | b"0"))
+    file.filter(|file| !matches!(*file, b"" | b"0"))
 }
 
 /// What `HAKMEM_STATS` asks for.
