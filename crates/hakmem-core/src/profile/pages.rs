@@ -99,6 +99,8 @@ impl Pages {
         page.free.set(block);
         page.needed.set(page.needed.get() - 1);
         match (page.needed.get(), was_full) {
+            // The class's only one is kept: most samples are freed before the next is taken.
+            (0, false) if self.first[class] == page.raw() && page.next.get().is_null() => {}
             (0, _) => {
                 if !was_full {
                     self.unlink(class, page);

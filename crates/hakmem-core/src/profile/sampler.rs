@@ -46,6 +46,7 @@ impl Sampler {
     /// distances have no memory.
     pub fn forget(&self) {
         self.left.iter().for_each(|left| left.set(UNKNOWN));
+        self.with_scratch(Scratch::forget);
     }
 
     /// Blocks of `class` that may be handed out before the next sample; 0: it is due now.

@@ -3,6 +3,10 @@
 //! A frame may be nonsense: its code has no tables, a register holds something else, the program has damaged it. So nothing
 //! that a frame leads to is read directly: the kernel copies pieces of the stack, and says where there is nothing to read
 //! (`os::copy_readable`). A stack of any kind will do, a coroutine's or a signal handler's.
+//!
+//! That call is most of the cost. So what was once followed to its outermost frame by the tables alone is remembered: from the stack pointer of
+//! then to that frame it is one stack, and the thread's. As long as the stack pointer is inside of it, what lies above is
+//! read directly, up to there and no further.
 
 use super::rules::{self, Rule};
 use crate::os;
@@ -19,14 +23,26 @@ pub struct Scratch {
     piece: [u8; PIECE],
     at: usize,
     len: usize,
+    /// What is known to be the thread's stack.
+    known_from: usize,
+    known_to: usize,
 }
 
 impl Scratch {
+    /// Another thread will have it, with another stack.
+    pub fn forget(&mut self) {
+        (self.known_from, self.known_to) = (0, 0);
+    }
+
     /// The word at an address of the stack, which is at or above `low`. None: there is nothing to read.
     fn word(&mut self, address: usize, low: usize) -> Option<usize> {
         const WORD: usize = size_of::<usize>();
         if !address.is_multiple_of(WORD) || address < low {
             return None;
+        }
+        if low >= self.known_from && address < self.known_to && address <= self.known_to - WORD {
+            // SAFETY: aligned, and between the stack pointer and the outermost frame of this thread's stack, see above.
+            return Some(unsafe { core::ptr::with_exposed_provenance::<usize>(address).read_volatile() });
         }
         if address.wrapping_sub(self.at).saturating_add(WORD) > self.len {
             // What comes next lies at or above the frame that is left.
@@ -43,6 +59,7 @@ impl Scratch {
     pub fn follow(&mut self) -> &[usize] {
         self.len = 0;
         let Some((mut pc, mut stack, mut frame)) = registers() else { return &[] };
+        let (lowest, mut sure) = (stack, true);
         let mut n = 0;
         loop {
             self.frames[n] = pc;
@@ -50,12 +67,20 @@ impl Scratch {
             // A return address may be that of the next function, if the call was the last of its own.
             let code = if n == 1 { pc } else { pc - 1 };
             let next = match rules::of(code) {
-                Rule::Outermost => None,
+                Rule::Outermost => {
+                    if sure && (lowest < self.known_from || stack > self.known_to || self.known_to == 0) {
+                        (self.known_from, self.known_to) = (lowest, stack);
+                    }
+                    None
+                }
                 Rule::Table { from_frame, offset, frame_at } => {
                     let base = if from_frame { frame } else { stack };
                     self.up(base.wrapping_add(offset as usize), stack, frame, frame_at)
                 }
-                Rule::Unknown => self.up(frame.wrapping_add(16), stack, frame, Some(16)),
+                Rule::Unknown => {
+                    sure = false; // A signal's frame, maybe, which lies on another stack.
+                    self.up(frame.wrapping_add(16), stack, frame, Some(16))
+                }
             };
             match next {
                 Some(caller) if n < DEPTH => (pc, stack, frame) = caller,

@@ -116,11 +116,12 @@ int main(int argc, char **argv) {
     else if (!strcmp(what, "beside_threads")) beside_threads(file);
     else if (!strcmp(what, "on_another_stack")) on_another_stack();
     else if (!strcmp(what, "twice")) {
-        char *volatile p = malloc(1000);
-        free(p);
+        char *volatile p = malloc(1000), *volatile other = malloc(1000);
         printf("%p\n", p);
         fflush(stdout);
         free(p);
+        free(p);
+        free(other);
     } else if (!strcmp(what, "inner")) {
         char *volatile p = malloc(1000);
         p += 16;
