@@ -10,12 +10,17 @@ static ALLOCATOR: Hakmem = Hakmem::new();
 
 #[inline(never)]
 fn boxes() -> Vec<Box<[u64; 5]>> {
-    (0..100_000).map(|i| black_box(Box::new([i; 5]))).collect()
+    // Looked at before it is returned: a call in the last place would leave this function out of the stack.
+    let all: Vec<_> = (0..100_000).map(|i| black_box(Box::new([i; 5]))).collect();
+    black_box(&all);
+    all
 }
 
 #[inline(never)]
 fn texts() -> Vec<String> {
-    (0..50_000).map(|_| black_box("x".repeat(100))).collect()
+    let all: Vec<_> = (0..50_000).map(|_| black_box("x".repeat(100))).collect();
+    black_box(&all);
+    all
 }
 
 #[inline(never)]

@@ -2,7 +2,7 @@
 
 use super::raw::{Map, Raw};
 use addr2line::Loader;
-use object::{Object, ObjectSegment};
+use object::{Object, ObjectSegment, ObjectSymbol};
 use std::collections::HashMap;
 use std::path::Path;
 use std::rc::Rc;
@@ -33,6 +33,8 @@ pub struct Module {
     loader: Option<Loader>,
     /// In the file: offset, length, and address that it is linked for.
     segments: Vec<[u64; 3]>,
+    /// How long what a symbol stands for is, by its address, if that is known.
+    sizes: HashMap<u64, u64>,
     /// In hexadecimal.
     pub build_id: String,
 }
@@ -49,9 +51,14 @@ impl Module {
             let (offset, length) = s.file_range();
             [offset, length, s.address()]
         });
+        let symbols = file.symbols().chain(file.dynamic_symbols());
+        let sizes = symbols
+            .filter(|s| s.size() > 0)
+            .map(|s| (s.address(), s.size()));
         let build_id = file.build_id().ok().flatten().unwrap_or_default();
         Self {
             segments: segments.collect(),
+            sizes: sizes.collect(),
             build_id: build_id.iter().map(|b| format!("{b:02x}")).collect(),
             loader: Loader::new(separate(path, build_id))
                 .or_else(|_| Loader::new(path))
@@ -88,8 +95,11 @@ impl Module {
             }
         }
         if frames.is_empty()
-            && let Some(name) = loader.find_symbol(at)
+            && let Some(symbol) = loader.find_symbol_info(at)
+            // Else it is of a function before that has no symbol any more.
+            && self.sizes.get(&symbol.address()).is_none_or(|size| at < symbol.address() + size)
         {
+            let name = symbol.name();
             frames.push(Frame {
                 function: readable(name),
                 linked: name.into(),
