@@ -3,4 +3,10 @@
 
 use hakmem_fuzz::{Library, Step, sequence};
 
-libfuzzer_sys::fuzz_target!(|steps: Vec<Step>| sequence::run(Library::get(), &steps));
+/// Where ci/fuzz puts the library.
+const BUILT: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/target/library/x86_64-unknown-linux-gnu/release/libhakmem.so"
+);
+
+libfuzzer_sys::fuzz_target!(|steps: Vec<Step>| sequence::run(Library::get(BUILT), &steps));

@@ -7,12 +7,6 @@ use std::alloc::Layout;
 use std::ffi::{CStr, CString};
 use std::sync::OnceLock;
 
-/// Where ci/fuzz puts it.
-const BUILT: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/target/library/x86_64-unknown-linux-gnu/release/libhakmem.so"
-);
-
 /// Its functions.
 #[derive(Debug, Clone, Copy)]
 pub struct Library(&'static Functions);
@@ -69,11 +63,11 @@ fn find(library: *mut c_void, name: &str) -> *mut c_void {
 }
 
 impl Library {
-    /// Loads it at the first call. Panics if ci/fuzz has not built it.
-    pub fn get() -> Self {
+    /// Loads it at the first call. Panics if it is not there.
+    pub fn get(path: &str) -> Self {
         static FUNCTIONS: OnceLock<Functions> = OnceLock::new();
         Self(FUNCTIONS.get_or_init(|| {
-            let path = CString::new(BUILT).unwrap();
+            let path = CString::new(path).unwrap();
             // SAFETY: a C string. Its constructors only register.
             let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
             // SAFETY: as above.

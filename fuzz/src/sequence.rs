@@ -7,6 +7,7 @@ use crate::ops::{Align, Op, Step, THREADS};
 use crate::oracle::{Block, Door, Oracle, Ranges, Rust};
 use std::alloc::Layout;
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, Scope, ScopedJoinHandle};
 
@@ -190,9 +191,9 @@ impl<'scope, 'env, D: Fuzzed + 'scope> Caller<'scope, 'env, D> {
                 for worker in &mut self.workers {
                     std::mem::forget(worker.take()); // There is no such thread here.
                 }
-                self.run(steps);
+                let done = catch_unwind(AssertUnwindSafe(|| self.run(steps)));
                 // SAFETY: nothing is to run here that the parent will run.
-                unsafe { libc::_exit(0) }
+                unsafe { libc::_exit(done.is_err().into()) }
             }
             // No more processes: not this test's matter.
             -1 => {}

@@ -20,6 +20,8 @@
 //!    given up, if its groups were never in use.
 //! 5. Addresses become pointers in `os::at` and nowhere else in the crate.
 
+mod hot;
+mod run;
 mod space;
 
 use crate::os;
@@ -29,9 +31,10 @@ use crate::sync::{
     AtomicPtr, AtomicU8, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release, SeqCst},
 };
-use core::cell::UnsafeCell;
 use core::ptr::null_mut;
-pub use space::fit_limit;
+pub use hot::HOT;
+pub use run::{Run, commit_run, extend_run, give_run, take_run};
+pub use space::{fit_limit, give_tails_up};
 use space::{give_up, reserve_some};
 
 /// log2 of the page size in bytes.
@@ -54,74 +57,6 @@ pub const ROWS: usize = LEVELS + 1;
 pub const DIRTY_ROW: usize = LEVELS;
 
 const MAX_ARENAS: usize = 64;
-
-/// What the fast path of `free` reads, in one line.
-#[repr(C, align(64))]
-pub struct Hot {
-    data: UnsafeCell<usize>,
-    limit16: UnsafeCell<usize>,
-    limit: UnsafeCell<usize>,
-    metas: UnsafeCell<*mut u8>,
-}
-// SAFETY: rule 1.
-unsafe impl Sync for Hot {}
-
-/// The first arena, for the fast path (rule 1).
-pub static HOT: Hot = Hot {
-    data: UnsafeCell::new(1 << 63),
-    limit16: UnsafeCell::new(0),
-    limit: UnsafeCell::new(0),
-    metas: UnsafeCell::new(null_mut()),
-};
-
-// Plain reads, which the compiler folds into the instructions that use them; it does not fold atomic ones.
-impl Hot {
-    /// Address of the first page; before there is an arena, a value that no pointer comes near.
-    #[inline(always)]
-    pub fn data(&self) -> usize {
-        // SAFETY: rule 1.
-        unsafe { *self.data.get() }
-    }
-    /// Sixteenths of the bytes of pages, so that a pointer rotated by four bits shows with one comparison that it is
-    /// in range and a multiple of 16.
-    #[inline(always)]
-    pub fn limit16(&self) -> usize {
-        // SAFETY: rule 1.
-        unsafe { *self.limit16.get() }
-    }
-    /// Bytes of pages.
-    #[inline(always)]
-    pub fn limit(&self) -> usize {
-        // SAFETY: rule 1.
-        unsafe { *self.limit.get() }
-    }
-    /// Metadata of the first page.
-    #[inline(always)]
-    pub fn metas(&self) -> *mut u8 {
-        // SAFETY: rule 1.
-        unsafe { *self.metas.get() }
-    }
-
-    /// Rule 1's writing. Releases, so that the metadata's address is there before a pointer can be in range.
-    fn set(&self, metas: *mut u8, data: usize, bytes: usize) {
-        // An address that escapes keeps the optimiser from scattering the words over several cache lines.
-        core::hint::black_box(self);
-        // SAFETY: the words are aligned and for ever; under the lock.
-        unsafe {
-            AtomicPtr::from_ptr(self.metas.get()).store(metas, Release);
-            AtomicUsize::from_ptr(self.data.get()).store(data, Release);
-        }
-        self.set_limit(bytes);
-    }
-
-    fn set_limit(&self, bytes: usize) {
-        // SAFETY: as above.
-        unsafe {
-            AtomicUsize::from_ptr(self.limit.get()).store(bytes, Release);
-            AtomicUsize::from_ptr(self.limit16.get()).store(bytes / 16, Release);
-        }
-    }
-}
 
 /// Bitmaps for 64 segments; bit i speaks of the group's ith.
 #[repr(C, align(64))]
@@ -334,93 +269,6 @@ impl Arena {
         self.top.store(wanted, Release);
         true
     }
-
-    /// First fit for `n` unused segments at a multiple of `align`. O(groups used + n).
-    fn first_fit(&self, n: usize, align: usize) -> Option<usize> {
-        let segments = self.segments.load(Relaxed);
-        let groups = self.groups();
-        let phase = self.data.load(Relaxed) / SEGMENT;
-        let aligned = |s: usize| (s + phase).next_multiple_of(align) - phase;
-        let mut start = aligned(self.first_free.load(Relaxed) * GROUP);
-        'from: while start.checked_add(n)? <= segments {
-            let mut s = start;
-            while s < start + n {
-                // Beyond the groups in use everything is unused.
-                let Some(group) = groups.get(s / GROUP) else { return Some(start) };
-                let used = group.used.load(Relaxed) >> (s % GROUP);
-                if used == 0 {
-                    s = (s / GROUP + 1) * GROUP;
-                } else if used.trailing_zeros() > 0 {
-                    s += used.trailing_zeros() as usize;
-                    if s < start + n {
-                        start = aligned(s + 1);
-                        continue 'from;
-                    }
-                } else {
-                    start = aligned(s + used.trailing_ones() as usize);
-                    continue 'from;
-                }
-            }
-            return Some(start);
-        }
-        None
-    }
-
-    fn is_unused(&self, first: usize, n: usize) -> bool {
-        let groups = self.groups();
-        first + n <= self.segments.load(Relaxed)
-            && (first..first + n)
-                .all(|s| groups.get(s / GROUP).is_none_or(|g| g.used.load(Relaxed) >> (s % GROUP) & 1 == 0))
-    }
-
-    /// Marks `n` segments from `first` used; their memory is not touched. Under the lock.
-    fn mark_used(&self, first: usize, n: usize) -> bool {
-        if !self.make_ready((first + n - 1) / GROUP + 1) {
-            return false;
-        }
-        for s in first..first + n {
-            let (group, bit) = self.group_of(s);
-            group.used.fetch_or(bit, Relaxed);
-        }
-        let full = self.groups().iter().skip(self.first_free.load(Relaxed));
-        let full = full.take_while(|g| g.used.load(Relaxed) == u64::MAX).count();
-        self.first_free.fetch_add(full, Relaxed);
-        true
-    }
-
-    /// Makes the first `len` segments from `first` accessible, those that are not yet. Under the lock or by the owner.
-    fn commit(&self, first: usize, len: usize) -> bool {
-        let is = |s: usize| {
-            let (group, bit) = self.group_of(s);
-            group.committed.load(Relaxed) & bit != 0
-        };
-        let mut s = first;
-        while s < first + len {
-            if is(s) {
-                s += 1;
-                continue;
-            }
-            let end = (s..first + len).find(|&e| is(e)).unwrap_or(first + len);
-            if !os::commit(self.page_address(s * (SEGMENT / PAGE)), (end - s) * SEGMENT) {
-                return false;
-            }
-            COMMITTED.fetch_add((end - s) * SEGMENT, Relaxed);
-            for done in s..end {
-                let (group, bit) = self.group_of(done);
-                group.committed.fetch_or(bit, Relaxed);
-            }
-            s = end;
-        }
-        true
-    }
-
-    fn unmark(&self, first: usize, n: usize) {
-        for s in first..first + n {
-            let (group, bit) = self.group_of(s);
-            group.used.fetch_and(!bit, Relaxed);
-        }
-        self.first_free.fetch_min(first / GROUP, Relaxed);
-    }
 }
 
 /// Words of an arena's summary for one row.
@@ -439,65 +287,4 @@ fn bits(mut word: u64) -> impl Iterator<Item = usize> {
         word &= word - 1;
         Some(bit)
     })
-}
-
-/// A run of segments: arena, first segment.
-pub type Run = (&'static Arena, usize);
-
-/// Takes `n` clean segments at a multiple of `align` segments, the first `commit` of them accessible. None if the
-/// system has no more to give. O(groups + n).
-pub fn take_run(n: usize, align: usize, commit: usize) -> Option<Run> {
-    let _held = LOCK.lock();
-    let mut found = all().find_map(|a| Some((a, a.first_fit(n, align)?)));
-    if found.is_none() {
-        let arena = chain(n.checked_add(align)?)?;
-        found = Some((arena, arena.first_fit(n, align)?));
-    }
-    let (arena, first) = found?;
-    if !arena.mark_used(first, n) {
-        return None;
-    }
-    if !arena.commit(first, commit) {
-        arena.unmark(first, n);
-        return None;
-    }
-    Some((arena, first))
-}
-
-/// Takes the `more` segments behind the run of `n` at `first` too, if they are free. O(more).
-pub fn extend_run(run: Run, n: usize, more: usize) -> bool {
-    let (arena, first) = run;
-    let _held = LOCK.lock();
-    arena.is_unused(first + n, more) && arena.mark_used(first + n, more)
-}
-
-/// Makes `n` segments of an owned run accessible. O(n).
-pub fn commit_run(run: Run, n: usize) -> bool {
-    let _held = LOCK.lock();
-    run.0.commit(run.1, n)
-}
-
-/// Gives clean segments back (rule 3).
-///
-/// # Safety
-/// The caller owns the run, and all of it is clean.
-pub unsafe fn give_run(run: Run, n: usize) {
-    let _held = LOCK.lock();
-    run.0.unmark(run.1, n);
-}
-
-/// Adds an arena with room for `n` segments. Under the lock.
-fn chain(n: usize) -> Option<&'static Arena> {
-    let count = COUNT.load(Relaxed);
-    let arena = ARENAS.get(usize::from(count))?;
-    let least = n.checked_mul(SEGMENT)?;
-    if least > space::LARGEST || !arena.reserve(least) {
-        return None;
-    }
-    if count == 0 {
-        let bytes = arena.segments.load(Relaxed) * SEGMENT;
-        HOT.set(arena.metas.load(Relaxed), arena.data.load(Relaxed), bytes);
-    }
-    COUNT.store(count + 1, Release);
-    Some(arena)
 }

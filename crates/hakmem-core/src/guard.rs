@@ -84,6 +84,32 @@ pub fn check_start(p: *mut u8) {
     }
 }
 
+/// Ends the process if `block` of `page` is no block's start, where that would put the second word of an anchor (`parcel`) into
+/// another block's first: sizes that are multiples of 16 never do.
+#[inline]
+pub fn check_anchor(block: *mut Block, page: &Meta) {
+    if !page.block_size.get().is_multiple_of(16) {
+        check_start(block.cast());
+    }
+}
+
+/// Counts a list of blocks of `page`, which must be no more than it has, each at a block's start, and then end.
+pub fn count(list: *mut Block, page: &Meta) -> u32 {
+    let (start, size) = (page.start().addr(), page.block_size.get() as usize);
+    let most = page.carved.get();
+    let (mut block, mut length) = (list, 0);
+    while !block.is_null() {
+        let offset = block.addr().wrapping_sub(start);
+        if length == most || offset >= most as usize * size || !offset.is_multiple_of(size) {
+            corrupt(block.cast());
+        }
+        // SAFETY: inside the page's carved blocks.
+        block = unsafe { Block::next(block) };
+        length += 1;
+    }
+    length
+}
+
 /// Looks at the beginning of a list that changes hands: a block freed twice in a row, or twice with one between.
 #[inline(always)]
 pub fn peek(list: *mut Block, page: &Meta) {

@@ -14,6 +14,12 @@ pub enum Mutant {
     InboxTakesRelaxed,
     /// `proto::inbox`: what is taken stays in the inbox too.
     InboxKeepsWhatItGives,
+    /// `proto::post`: a block is put in without order.
+    PostAddsRelaxed,
+    /// `proto::post`: emptied without order.
+    PostOpensRelaxed,
+    /// `proto::post`: the link is read when another may write it already.
+    PostReadsLinkLate,
     /// `proto::slots`: the word is swung without order.
     SlotsSwingRelaxed,
     /// `proto::slots`: the purger looks at EMPTY slots without making them its own.

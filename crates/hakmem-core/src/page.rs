@@ -30,6 +30,7 @@
 use crate::arena::{self, Arena, META, PAGE, SEGMENT, SEGMENT_META};
 use crate::proto::inbox::Link;
 use crate::proto::level::Level;
+use crate::proto::post::Post;
 use crate::proto::slots::Slots;
 use crate::sync::{AtomicPtr, AtomicU8, AtomicU32, Ordering::Relaxed};
 use core::cell::Cell;
@@ -148,7 +149,10 @@ pub struct Meta {
     /// For a page set aside and for a whale: when it was, or was freed, in coarse milliseconds. For a whale that is live: how
     /// often it grew.
     pub stamp: AtomicU32,
-    _pad2: [u8; 16],
+    /// Of blocks of 8 bytes: what other threads freed (`parcel` rule 2).
+    pub post: Post<Block>,
+    /// What the post is linked by (`proto::post` rule 2).
+    pub post_link: Cell<*mut u8>,
     /// Of the whole segment; used in the metadata of its first slot only.
     pub segment: SegmentMeta,
 }
@@ -304,6 +308,7 @@ impl Meta {
         self.place.set(Place::Queue);
         self.zero.set(zero);
         self.span.store(span, Relaxed);
+        self.post.clear();
         for i in 1..span {
             let follow = self.forward(i);
             follow.clear_owner();

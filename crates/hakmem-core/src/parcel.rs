@@ -11,15 +11,17 @@
 //!
 //! Rules
 //! 1. The blocks of a parcel are free, of one page, and belong to who has the anchor.
-//! 2. A block of 8 bytes has no second word: it is a parcel by itself, its one word is word 1, and the address by
-//!    which it is known is odd.
+//! 2. Blocks of 8 bytes have no second word. They go into their page's post, which travels in place of a parcel: known
+//!    by the address of the page's metadata, plus one, and linked by a word there. So a freed block of 8 bytes holds
+//!    nothing but a link to another one of its page: freed twice, it is on two lists, and neither leads astray.
 
+use crate::guard;
 use crate::os;
-use crate::page::Block;
-use crate::proto::inbox::Link;
+use crate::page::{self, Block, Meta};
+use crate::proto::inbox::{Inbox, Link};
 use core::cell::Cell;
 
-/// An anchor, at its address or, for a block of 8 bytes, one above (rule 2).
+/// An anchor, or what stands for a page's post (rule 2).
 #[repr(C)]
 pub struct Parcel {
     newest: Cell<*mut Block>,
@@ -31,51 +33,64 @@ const ADDRESS: u64 = (1 << 48) - 1;
 const ONE: u64 = ADDRESS + 1;
 
 impl Parcel {
-    /// A parcel of one block, of `size` bytes.
+    /// A parcel of one block.
     ///
     /// # Safety
-    /// The block is free and the caller's.
+    /// The block is free, the caller's, and of a size that [`Parcel::fits`].
     #[inline]
-    pub unsafe fn new(block: *mut Block, size: u32) -> *mut Self {
+    pub unsafe fn new(block: *mut Block) -> *mut Self {
         let this = block.cast::<Self>();
-        // SAFETY: the block is the caller's, and has two words but for rule 2.
+        // SAFETY: the block is the caller's, and has two words.
         unsafe {
-            if !Self::may_grow(size) {
-                let this = this.wrapping_byte_add(1);
-                (*Self::word1(this)).set(ONE);
-                return this;
-            }
             (*this).newest.set(block);
             (*this).word1.set(ONE);
         }
         this
     }
 
-    /// False for blocks that travel alone (rule 2).
+    /// False for blocks that go by the post (rule 2).
     #[inline]
-    pub fn may_grow(size: u32) -> bool {
+    pub fn fits(size: u32) -> bool {
         size as usize >= size_of::<Self>()
     }
 
-    fn is_small(this: *mut Self) -> bool {
-        this.addr() & 1 != 0
+    /// Sends a block by its page's post. True: that was empty, and is under way from now on.
+    ///
+    /// # Safety
+    /// The block is free, the caller's, of `page` and of a size that does not [`Parcel::fits`].
+    #[cold]
+    pub unsafe fn post(page: &Meta, block: *mut Block, inbox: &Inbox<Self>) -> bool {
+        if page.post.first() == block {
+            guard::double_free(block.cast(), page);
+        }
+        // SAFETY: passed on; the post is this thread's to send if it was empty (`proto::post` rule 2).
+        unsafe {
+            if !page.post.add(block) {
+                return false;
+            }
+            let this = page.raw().wrapping_byte_add(1).cast();
+            inbox.push_chain(this, this);
+        }
+        true
     }
 
-    fn word1(this: *mut Self) -> *const Cell<u64> {
-        let offset = core::mem::offset_of!(Self, word1);
-        if Self::is_small(this) { this.wrapping_byte_sub(1).cast() } else { this.wrapping_byte_add(offset).cast() }
+    /// The page of which it is the post.
+    #[inline]
+    fn of_post(this: *mut Self) -> Option<&'static Meta> {
+        // SAFETY: an odd address is one more than a page's metadata (rule 2), which is for ever.
+        (this.addr() & 1 != 0).then(|| unsafe { &*this.wrapping_byte_sub(1).cast::<Meta>() })
     }
 
-    /// The anchor.
+    /// The anchor; for a post, nothing but an address to name.
     #[inline]
     pub fn block(this: *mut Self) -> *mut Block {
-        this.map_addr(|a| a & !1).cast()
+        this.cast()
     }
 
     /// Adds a block.
     ///
     /// # Safety
-    /// The parcel is the caller's and may grow; the block is free, the caller's, and of its page.
+    /// The parcel is the caller's and no post; the block is free, the caller's, and of its page.
     #[inline(always)]
     pub unsafe fn push(this: *mut Self, block: *mut Block) {
         // SAFETY: rule 1.
@@ -85,44 +100,81 @@ impl Parcel {
         }
     }
 
-    /// The number of blocks.
+    /// The page that the blocks are of. Ends the process if the anchor was written over.
     ///
     /// # Safety
     /// The parcel is the caller's.
     #[inline]
-    pub unsafe fn len(this: *mut Self) -> u32 {
+    pub unsafe fn page(this: *mut Self) -> &'static Meta {
+        if let Some(page) = Self::of_post(this) {
+            if page.post.first().is_null() {
+                guard::corrupt(page.start());
+            }
+            return page;
+        }
+        let Some(slot) = page::lookup(this.cast()) else { guard::corrupt(this.cast()) };
         // SAFETY: rule 1.
-        unsafe { ((*Self::word1(this)).get() / ONE) as u32 }
+        if unsafe { (*this).word1.get() } < ONE {
+            guard::corrupt(this.cast()); // It might lead back to itself.
+        }
+        slot.head_of_block()
     }
 
-    /// Ends the parcel: its blocks are put before `list`. Returns the new list.
+    /// Ends the parcel: its blocks are put before those of the page's list. Returns their number, and the next parcel of
+    /// the chain.
     ///
     /// # Safety
-    /// The parcel is the caller's, and so is the list, which is of the same page.
+    /// The parcel is the caller's, and so is the page, which is its page.
     #[inline]
-    pub unsafe fn splice(this: *mut Self, list: *mut Block) -> *mut Block {
-        let anchor = Self::block(this);
+    pub unsafe fn open(this: *mut Self, page: &Meta) -> (u32, *mut Self) {
+        if Self::of_post(this).is_some() {
+            return Self::open_post(page);
+        }
         // SAFETY: rule 1; what the anchor holds is read before it becomes a link.
         unsafe {
-            let first = if Self::is_small(this) { anchor } else { (*this).newest.get() };
-            Block::set_next(anchor, list);
-            first
+            let (first, next) = ((*this).newest.get(), Self::next(this));
+            let length = ((*this).word1.get() / ONE) as u32;
+            Block::set_next(this.cast(), page.free.replace(first));
+            (length, next)
         }
+    }
+
+    /// The same for a post. Each block is looked at: the program may have freed one twice, or written to it since.
+    #[cold]
+    #[inline(never)]
+    fn open_post(page: &Meta) -> (u32, *mut Self) {
+        let (next, first) = page.post.open(|| page.post_link.get().cast());
+        let length = guard::count(first, page);
+        let mut last = first;
+        // SAFETY: the blocks are the caller's, and of the page, as has been looked at.
+        unsafe {
+            for _ in 1..length {
+                last = Block::next(last);
+            }
+            Block::set_next(last, page.free.replace(first));
+        }
+        (length, next)
     }
 }
 
-// SAFETY: the address in word 1 is the parcel's own, and changed here alone.
+// SAFETY: the address in word 1, and the post's link, are the parcel's own and changed here alone.
 unsafe impl Link for Parcel {
     #[inline]
     unsafe fn next(this: *mut Self) -> *mut Self {
+        if let Some(page) = Self::of_post(this) {
+            return page.post_link.get().cast();
+        }
         // SAFETY: the caller owns the parcel.
-        os::at(unsafe { (*Self::word1(this)).get() & ADDRESS } as usize).cast()
+        os::at(unsafe { (*this).word1.get() & ADDRESS } as usize).cast()
     }
     #[inline]
     unsafe fn set_next(this: *mut Self, next: *mut Self) {
+        if let Some(page) = Self::of_post(this) {
+            return page.post_link.set(next.cast());
+        }
         // SAFETY: the caller owns the parcel.
         unsafe {
-            let word1 = &*Self::word1(this);
+            let word1 = &(*this).word1;
             word1.set(word1.get() & !ADDRESS | next.expose_provenance() as u64);
         }
     }
@@ -147,39 +199,31 @@ mod tests {
         all
     }
 
-    #[test]
-    fn a_parcel_is_spliced_newest_first_before_what_is_there() {
-        let mut memory = [[0u64; SIZE / 8]; 5];
-        let [a, b, c, d, old] = memory.each_mut().map(|m| m.as_mut_ptr().cast::<Block>());
-        // SAFETY: the test's memory.
-        unsafe {
-            Block::set_next(old, null_mut());
-            let parcel = Parcel::new(a, SIZE as u32);
-            let other = Parcel::new(d, SIZE as u32);
-            Parcel::push(parcel, b);
-            Parcel::set_next(parcel, other);
-            Parcel::push(parcel, c);
-            assert_eq!((Parcel::next(parcel), Parcel::len(parcel)), (other, 3));
-            assert_eq!((Parcel::next(other), Parcel::len(other)), (null_mut(), 1));
-            assert_eq!(list(Parcel::splice(parcel, old)), [c, b, a, old].map(|p| p.addr()));
-            assert_eq!(list(Parcel::splice(other, null_mut())), [d.addr()]);
-        }
+    /// A page without blocks.
+    fn page() -> Meta {
+        // SAFETY: all zero bytes are one.
+        unsafe { core::mem::zeroed() }
     }
 
     #[test]
-    fn a_block_of_one_word_travels_alone_and_leaves_its_neighbour_alone() {
-        let mut memory = [0u64, 0x5555, 0];
-        let first = memory.as_mut_ptr();
-        let (block, old) = (first.cast::<Block>(), first.wrapping_add(2).cast::<Block>());
+    fn a_parcel_is_opened_newest_first_before_what_is_there() {
+        let mut memory = [[0u64; SIZE / 8]; 5];
+        let [a, b, c, d, old] = memory.each_mut().map(|m| m.as_mut_ptr().cast::<Block>());
+        let page = page();
         // SAFETY: the test's memory.
         unsafe {
-            let parcel = Parcel::new(block, 8);
-            assert!(!Parcel::may_grow(8));
-            assert_eq!((Parcel::block(parcel), Parcel::len(parcel), Parcel::next(parcel)), (block, 1, null_mut()));
-            Parcel::set_next(parcel, old.cast());
-            assert_eq!((Parcel::next(parcel), Parcel::len(parcel)), (old.cast(), 1));
-            assert_eq!(list(Parcel::splice(parcel, old)), [block.addr(), old.addr()]);
-            assert_eq!(*first.wrapping_add(1), 0x5555);
+            Block::set_next(old, null_mut());
+            page.free.set(old);
+            let parcel = Parcel::new(a);
+            let other = Parcel::new(d);
+            Parcel::push(parcel, b);
+            Parcel::set_next(parcel, other);
+            Parcel::push(parcel, c);
+            assert_eq!(Parcel::open(parcel, &page), (3, other));
+            assert_eq!(list(page.free.get()), [c, b, a, old].map(|p| p.addr()));
+            page.free.set(null_mut());
+            assert_eq!(Parcel::open(other, &page), (1, null_mut()));
+            assert_eq!(list(page.free.get()), [d.addr()]);
         }
     }
 }

@@ -30,7 +30,7 @@ pub static SPARSE_BLOCKS: Knob = Knob::new(8);
 /// Empty pages that a heap keeps for itself.
 pub static RETAINED_PAGES: Knob = Knob::new(4);
 /// Bytes of blocks on their way to their owners that a thread keeps before it sends them.
-pub static BATCH_BYTES: Knob = Knob::new(64 << 10);
+pub static BATCH_BYTES: Knob = Knob::new(256 << 10);
 /// Pages a heap must own before fresh ones are faulted in whole, by one call instead of 16 faults.
 pub static POPULATE_FROM_PAGES: Knob = Knob::new(16);
 /// Segments in use before fresh ones are given huge pages; 0: never.

@@ -55,28 +55,33 @@ fn place(page: &Meta) -> usize {
     (number ^ (number / PARCELS)) % PARCELS
 }
 
+/// Who has the page; maybe the last owner by now, who will pass on what is sent (`page` rule 1).
+fn owner_of(page: &Meta, block: *mut Block) -> *mut Owner {
+    let owner = page.owner();
+    if owner.is_null() {
+        // While a block is out, a page has an owner (`page` rule 2).
+        guard::double_free(block.cast(), page);
+    }
+    owner
+}
+
 impl Outgoing {
-    /// Adds a block of `page` if its parcel is open and there is room for more. The common case, in few instructions.
+    /// Adds a block of `page` if its parcel is open: the common case.
     ///
     /// # Safety
     /// As [`Outgoing::add`], if it returns true.
     #[inline(always)]
-    pub unsafe fn add_to_open(&self, page: &Meta, block: *mut Block) -> bool {
+    unsafe fn add_to_open(&self, page: &Meta, block: *mut Block) -> bool {
         let open = &self.open[place(page)];
-        // The size of a page's blocks does not change while one is live.
-        let room = self.room.get() - page.block_size.get() as i32;
-        if open.page.get() != from_ref(page) || room < 0 {
+        if open.page.get() != from_ref(page) {
             return false;
         }
         let parcel = open.parcel.get();
         if Parcel::block(parcel) == block {
             guard::double_free(block.cast(), page);
         }
-        // SAFETY: the parcel is of this page and this thread's, and the block the caller's to give up. Those that may not
-        // grow are never left open.
+        // SAFETY: the parcel is of this page and this thread's, and the block the caller's to give up.
         unsafe { Parcel::push(parcel, block) };
-        self.room.set(room);
-        self.sent.add(1);
         true
     }
 
@@ -97,21 +102,28 @@ impl Outgoing {
             self.send_all(&inbox_of);
             self.room.set(limit.max(size) as i32);
         }
+        self.sent.add(1);
         // SAFETY: passed on.
         if unsafe { self.add_to_open(page, block) } {
+            self.room.set(self.room.get() - size as i32);
             return;
         }
+        if !Parcel::fits(size) {
+            // SAFETY: passed on.
+            if unsafe { Parcel::post(page, block, inbox_of(owner_of(page, block))) } {
+                self.parcels_sent.add(1);
+                self.batches_sent.add(1);
+            }
+            return;
+        }
+        guard::check_anchor(block, page);
         let i = place(page);
         self.close(i, &inbox_of);
         // SAFETY: the block is the caller's to give up.
-        self.open[i].parcel.set(unsafe { Parcel::new(block, size) });
+        self.open[i].parcel.set(unsafe { Parcel::new(block) });
         self.open[i].page.set(page);
         self.filling.set(self.filling.get() | 1 << i);
         self.room.set(self.room.get() - size as i32);
-        self.sent.add(1);
-        if !Parcel::may_grow(size) {
-            self.close(i, &inbox_of);
-        }
     }
 
     /// Moves an open parcel, if there is one, to its owner's batch.
@@ -121,12 +133,7 @@ impl Outgoing {
         self.filling.set(self.filling.get() & !(1 << i));
         let parcel = self.open[i].parcel.get();
         self.parcels_sent.add(1);
-        // Maybe the last owner by now, who will pass the parcel on (`page` rule 1).
-        let owner = page.owner();
-        if owner.is_null() {
-            // While a block is out, a page has an owner (`page` rule 2).
-            guard::double_free(Parcel::block(parcel).cast(), page);
-        }
+        let owner = owner_of(page, Parcel::block(parcel));
         // Heaps are 4 KiB apart.
         let i = (owner.addr() >> 12) % BATCHES;
         let batch = &self.batches[i];

@@ -14,7 +14,7 @@ use crate::arena::PAGE;
 use crate::guard;
 use crate::holes;
 use crate::os;
-use crate::page::{self, Meta, Owner, Place};
+use crate::page::{Meta, Owner, Place};
 use crate::parcel::Parcel;
 use crate::policy;
 use crate::proto::inbox::{Inbox, Link};
@@ -172,28 +172,25 @@ impl State {
     fn merge(&self, inbox_of: impl Fn(*mut Owner) -> &'static Inbox<Parcel>) {
         let mut parcel = if INBOX.is_empty() { null_mut() } else { INBOX.take() };
         while !parcel.is_null() {
-            let block = Parcel::block(parcel).cast();
-            let Some(slot) = page::lookup(block) else { guard::corrupt(block) };
-            let page = slot.head_of_block();
-            // SAFETY: `parcel` rule 1: it is ours since it was taken, and left alone once passed on or spliced.
-            unsafe {
-                let (this, length) = (parcel, Parcel::len(parcel));
-                if length == 0 {
-                    guard::corrupt(block); // Written over: it might lead back to itself.
-                }
-                parcel = Parcel::next(parcel);
+            let (this, block) = (parcel, Parcel::block(parcel).cast());
+            // SAFETY: `parcel` rule 1: it is ours since it was taken, and left alone once passed on or opened.
+            let page = unsafe {
+                let page = Parcel::page(this);
                 let now = page.owner();
                 if now != owner() {
                     if now.is_null() {
                         guard::corrupt(block);
                     }
+                    parcel = Parcel::next(this);
                     inbox_of(now).push_chain(this, this);
                     continue;
                 }
-                page.free.set(Parcel::splice(this, page.free.get()));
+                let (length, next) = Parcel::open(this, page);
+                parcel = next;
                 page.needed.set(page.needed.get() - length as i32);
                 RECEIVED[usize::from(page.class.get())].fetch_add(u64::from(length), Relaxed);
-            }
+                page
+            };
             self.unlink(page);
             match page.needed.get() {
                 0 => give_up(page),

@@ -2,9 +2,10 @@
 //!
 //! A misuse runs in a process of its own: this program again, with the misuse's name in the environment.
 
-use hakmem_core::c;
+use hakmem_core::{Hakmem, c};
+use std::alloc::{GlobalAlloc, Layout};
 use std::os::unix::process::ExitStatusExt;
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 
 const NAME: &str = "HAKMEM_TEST_MISUSE";
 const SLOT: usize = 64 << 10;
@@ -51,6 +52,64 @@ fn overwritten_after_free(link: usize) {
     // SAFETY: none: that is what is tried.
     unsafe { others[others.len() / 2].cast::<usize>().write(link) };
     free(*last);
+}
+
+/// Of a size that only Rust's door has.
+fn take_odd(words: usize) -> *mut u8 {
+    // SAFETY: the size is not 0.
+    unsafe { Hakmem.alloc(Layout::array::<u64>(words).unwrap()) }
+}
+
+fn free_odd(p: *mut u8, words: usize) {
+    // SAFETY: none: that is what is tried.
+    unsafe { Hakmem.dealloc(p, Layout::array::<u64>(words).unwrap()) }
+}
+
+/// Another thread frees them.
+fn free_odd_elsewhere(blocks: &[*mut u8], words: usize) {
+    let addresses: Vec<usize> = blocks.iter().map(|p| p.expose_provenance()).collect();
+    let freer = move || {
+        for address in addresses {
+            free_odd(std::ptr::with_exposed_provenance_mut(address), words);
+        }
+    };
+    std::thread::spawn(freer).join().unwrap();
+}
+
+/// What is on the lists is handed out, and what others freed is merged.
+fn go_on_odd(words: usize) {
+    for _ in 0..4 {
+        let blocks: Vec<_> = (0..SLOT / words / 8).map(|_| take_odd(words)).collect();
+        blocks.into_iter().for_each(|p| free_odd(p, words));
+    }
+}
+
+fn eight_bytes_by_two_others(between: bool) {
+    let [p, q] = [(); 2].map(|()| take_odd(1));
+    let freed: &[_] = if between { &[p, q, p] } else { &[p, p] };
+    free_odd_elsewhere(freed, 1);
+    go_on_odd(1);
+}
+
+/// What the other thread writes into the block, for it to travel, is taken for a link when the block is handed out.
+fn eight_bytes_by_its_owner_and_another() {
+    let blocks = [(); 9].map(|()| take_odd(1));
+    blocks.iter().for_each(|&p| free_odd(p, 1));
+    let taken = std::iter::repeat_with(|| take_odd(1)).find(|p| blocks.contains(p));
+    // The others are in the list that it came from, blocks[0] as the last.
+    assert_eq!(taken, Some(blocks[8]));
+    free_odd_elsewhere(&[blocks[3]], 1);
+    go_on_odd(1);
+}
+
+/// The block behind lies in its owner's list, and a parcel's second word would lie in its first.
+fn inner_pointer_of_24_bytes_by_another() {
+    let blocks = [(); 9].map(|()| take_odd(3));
+    let inner = |p: &*mut u8| p.addr() % 16 == 0;
+    let at = blocks[1..7].iter().position(inner).expect("every other") + 1;
+    free_odd(blocks[at + 1], 3);
+    free_odd_elsewhere(&[blocks[at].wrapping_add(16)], 3);
+    go_on_odd(3);
 }
 
 const NOTHING: &str = "invalid pointer {p}: nothing is allocated there (double free?)";
@@ -102,7 +161,7 @@ fn of_another_twice(at_once: bool) {
 }
 
 /// What is done wrong, and what is said of it, with `{p}` for every pointer.
-const MISUSES: [(&str, fn(), &str); 21] = [
+const MISUSES: [(&str, fn(), &str); 24] = [
     (
         "inside a block",
         || free(take(64).wrapping_add(8)),
@@ -184,6 +243,21 @@ const MISUSES: [(&str, fn(), &str); 21] = [
         TWICE,
     ),
     (
+        "eight bytes twice by another",
+        || eight_bytes_by_two_others(false),
+        "double free of {p}, a block of 8 bytes",
+    ),
+    (
+        "eight bytes twice by another with one between",
+        || eight_bytes_by_two_others(true),
+        CORRUPT,
+    ),
+    (
+        "inside 24 bytes by another",
+        inner_pointer_of_24_bytes_by_another,
+        "invalid pointer {p}: inside a page of 24-byte blocks, not at the start of a live one",
+    ),
+    (
         "written after it was freed",
         || overwritten_after_free(64),
         CORRUPT,
@@ -194,6 +268,12 @@ const MISUSES: [(&str, fn(), &str); 21] = [
         CORRUPT,
     ),
 ];
+
+/// What is done wrong and not always seen: the process ends by SIGABRT with one line, or goes on.
+const CONFINED: [(&str, fn()); 1] = [(
+    "eight bytes by its owner and another",
+    eight_bytes_by_its_owner_and_another,
+)];
 
 /// The line with `{p}` for every pointer.
 fn without_pointers(line: &str) -> String {
@@ -210,34 +290,56 @@ fn without_pointers(line: &str) -> String {
         .join(" ")
 }
 
+/// Makes the misuse in a process of its own: how that ended, and what it said.
+fn ending(test: &str, misuse: &str) -> (ExitStatus, Vec<String>) {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+        .env(NAME, misuse);
+    let output = command.output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    (
+        output.status,
+        stderr.lines().map(without_pointers).collect(),
+    )
+}
+
+/// In such a process: makes it.
+fn is_made(mut misuses: impl Iterator<Item = (&'static str, fn())>) -> bool {
+    let Ok(name) = std::env::var(NAME) else {
+        return false;
+    };
+    misuses.find(|m| m.0 == name).expect("one of that name").1();
+    true
+}
+
 #[test]
 fn misuses_are_named() {
-    if let Ok(name) = std::env::var(NAME) {
-        let (_, misuse, _) = MISUSES
-            .iter()
-            .find(|m| m.0 == name)
-            .expect("a misuse of that name");
-        misuse();
+    if is_made(MISUSES.iter().map(|m| (m.0, m.1))) {
         return;
     }
     let mut wrong = Vec::new();
     for (name, _, expected) in MISUSES {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command
-            .args([
-                "--exact",
-                "misuses_are_named",
-                "--nocapture",
-                "--test-threads=1",
-            ])
-            .env(NAME, name);
-        let output = command.output().unwrap();
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        let lines: Vec<_> = stderr.lines().map(without_pointers).collect();
-        if output.status.signal() != Some(libc::SIGABRT) || lines != [format!("hakmem: {expected}")]
-        {
-            wrong.push(format!("{name}: {} {lines:?}", output.status));
+        let (status, lines) = ending("misuses_are_named", name);
+        if status.signal() != Some(libc::SIGABRT) || lines != [format!("hakmem: {expected}")] {
+            wrong.push(format!("{name}: {status} {lines:?}"));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn misuses_are_confined() {
+    if is_made(CONFINED.into_iter()) {
+        return;
+    }
+    for (name, _) in CONFINED {
+        let (status, lines) = ending("misuses_are_confined", name);
+        let refused = status.signal() == Some(libc::SIGABRT)
+            && matches!(&lines[..], [line] if line.starts_with("hakmem: "));
+        assert!(
+            status.success() && lines.is_empty() || refused,
+            "{name}: {status} {lines:?}"
+        );
+    }
 }

@@ -43,6 +43,13 @@ impl Counts {
     }
 
     #[track_caller]
+    fn at_most(&self, name: &str, n: u64) -> &Self {
+        println!("{name}: {}", self.get(name));
+        assert!(self.get(name) <= n, "{name}: {}", self.get(name));
+        self
+    }
+
+    #[track_caller]
     fn at_least(&self, name: &str, n: u64) -> &Self {
         assert!(
             self.get(name) >= n,
@@ -243,6 +250,17 @@ fn a_plugin_with_the_allocator_is_loaded_and_unloaded_repeatedly() {
             .exactly("loaded", n)
             .exactly("served", n)
             .exactly("outlived", 2 * n);
+    }
+}
+
+/// The address space would end after some hundred, and memory some time, if each load left its reservation behind.
+#[test]
+fn a_plugin_with_the_allocator_is_loaded_two_thousand_times() {
+    for counts in with_plugin("load_often", 2000) {
+        counts
+            .at_least("served", 2000)
+            .at_most("kib_left", 8 << 10)
+            .at_most("resident_kib_left", 100);
     }
 }
 

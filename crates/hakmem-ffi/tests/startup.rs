@@ -92,8 +92,7 @@ fn adds_at_most(program: &Path, calls: usize, faults: i64) {
 
 #[test]
 fn of_a_program_that_allocates_nothing() {
-    // One of them for the code beyond 128 KiB, where the linker puts pthread_atfork: the kernel maps 64 KiB at a fault.
-    adds_at_most(Path::new("/bin/true"), 2, 7);
+    adds_at_most(Path::new("/bin/true"), 2, 6);
 }
 
 #[test]

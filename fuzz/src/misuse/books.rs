@@ -4,7 +4,7 @@
 //! happened in: that memory is *tainted*, slot by slot. Whatever is allocated there later shares its fate, and spreads it
 //! to the page it is of. All else must be as if nothing had happened: no two blocks overlap, contents stay.
 
-use super::child::note_odd_size;
+use super::child::note_odd_page;
 use super::hands::Through;
 use std::alloc::Layout;
 use std::collections::{BTreeMap, BTreeSet};
@@ -117,10 +117,13 @@ impl Books {
             start.is_multiple_of(layout.align()) || self.tainted.contains(&(start / SLOT)),
             "{start:#x} is not aligned for {layout:?}"
         );
-        if !len.is_multiple_of(16) {
-            note_odd_size();
-        }
         let own = slots(start, len);
+        let was_other = own
+            .clone()
+            .any(|s| self.sizes.get(&s).is_some_and(|&size| size != len));
+        if !len.is_multiple_of(16) && was_other {
+            note_odd_page();
+        }
         self.touched.extend(own.clone());
         let page = match len {
             ..=ONE_SLOT => own.clone(),

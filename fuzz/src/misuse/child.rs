@@ -5,6 +5,7 @@ use libc::{c_int, c_void, siginfo_t};
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::os::fd::{AsRawFd, FromRawFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicUsize, Ordering::Relaxed};
 
@@ -45,7 +46,7 @@ struct Shared {
     phase: AtomicU32,
     /// `Promise::Followed`: the address that may fault.
     wild: AtomicUsize,
-    /// 1 if there were blocks of a size that only `GlobalAlloc` has.
+    /// 1 if a page had blocks of a size that only `GlobalAlloc` has, after others.
     odd: AtomicU32,
     signal: AtomicI32,
     fault: AtomicUsize,
@@ -77,9 +78,10 @@ pub fn promise(promise: Promise, wild: usize) {
     shared().wild.store(wild, Relaxed);
 }
 
-/// Says that there are blocks whose size is no multiple of 16. What freed ones hold besides links, for their way to another
-/// thread, may then come to lie where a link is looked for: no address, which faults when it is followed.
-pub fn note_odd_size() {
+/// Says that there are blocks whose size is no multiple of 16 where others were. What one of those holds besides a link, on
+/// its way to another thread although its page has ended, may then lie where a link is looked for: no address, which
+/// faults when it is followed.
+pub fn note_odd_page() {
     shared().odd.store(1, Relaxed);
 }
 
@@ -88,12 +90,14 @@ pub fn enter(phase: Phase) {
     shared().phase.store(phase as u32, Relaxed);
 }
 
+#[cfg(fuzzing)]
 unsafe extern "C" {
     // The linker's names for the section of the counters.
     static __start___sancov_cntrs: AtomicU8;
     static __stop___sancov_cntrs: AtomicU8;
 }
 
+#[cfg(fuzzing)]
 fn counters() -> &'static [AtomicU8] {
     let (start, stop) = (
         &raw const __start___sancov_cntrs,
@@ -101,6 +105,12 @@ fn counters() -> &'static [AtomicU8] {
     );
     // SAFETY: the section's bytes, which any thread may write.
     unsafe { std::slice::from_raw_parts(start, stop.addr() - start.addr()) }
+}
+
+/// There are none without the fuzzer.
+#[cfg(not(fuzzing))]
+fn counters() -> &'static [AtomicU8] {
+    &[]
 }
 
 /// In the child: hands back what was reached. By plain loads and stores, as a signal handler does it.
@@ -196,7 +206,9 @@ pub fn run(f: impl FnOnce()) -> Ending {
     let child = unsafe { libc::fork() };
     if child == 0 {
         prepare(stderr);
-        f();
+        if catch_unwind(AssertUnwindSafe(f)).is_err() {
+            std::process::abort();
+        }
         hand_back();
         // SAFETY: nothing is to run here that the parent will run.
         unsafe { libc::_exit(0) };

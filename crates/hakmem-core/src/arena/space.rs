@@ -67,6 +67,11 @@ pub fn fit_limit(limit: usize) {
     }
 }
 
+/// Nothing more is to be had from the arenas: gives the tails up whole. O(as above).
+pub fn give_tails_up() {
+    fit_limit(0);
+}
+
 impl Arena {
     /// Ends the arena after `least` segments or the last used one, if it is longer. Under the lock.
     fn give_tail_up(&self, least: usize, is_hot: bool) {

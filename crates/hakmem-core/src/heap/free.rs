@@ -3,7 +3,7 @@
 use super::counts::Event;
 use super::{Heap, WALK_EVERY, inbox_of};
 use crate::mutant::{Mutant, is};
-use crate::page::{self, Block, Meta, Owner, Place};
+use crate::page::{Block, Meta, Owner, Place};
 use crate::parcel::Parcel;
 use crate::proto::inbox::Link;
 use crate::sync::{AtomicU64, Ordering::Relaxed};
@@ -85,16 +85,6 @@ impl Heap {
         }
     }
 
-    /// Frees a block of another owner's page if its parcel is open. False: [`Heap::free_remote`] must do it.
-    ///
-    /// # Safety
-    /// As there.
-    #[inline(always)]
-    pub unsafe fn free_into_open(&self, page: &Meta, block: *mut Block) -> bool {
-        // SAFETY: passed on.
-        unsafe { self.outgoing.add_to_open(page, block) }
-    }
-
     /// Frees a block of another owner's page, by way of a parcel.
     ///
     /// # Safety
@@ -113,7 +103,12 @@ impl Heap {
         STRAY.fetch_add(1, Relaxed);
         // SAFETY: inboxes are for ever; a chain of one parcel of one block, which is the caller's (`parcel` rule 1).
         unsafe {
-            let parcel = Parcel::new(block, page.block_size.get());
+            if !Parcel::fits(page.block_size.get()) {
+                Parcel::post(page, block, inbox_of(owner));
+                return;
+            }
+            guard::check_anchor(block, page);
+            let parcel = Parcel::new(block);
             inbox_of(owner).push_chain(parcel, parcel);
         }
     }
@@ -124,27 +119,24 @@ impl Heap {
         let mut parcel = self.inbox.take();
         let mut parcels = 0;
         while !parcel.is_null() {
-            let block = Parcel::block(parcel).cast();
-            let Some(slot) = page::lookup(block) else { guard::corrupt(block) };
-            let page = slot.head_of_block();
-            // SAFETY: `parcel` rule 1: it is this heap's since it was taken, and left alone once spliced or passed on.
-            let (next, length) = unsafe { (Parcel::next(parcel), Parcel::len(parcel)) };
-            if length == 0 {
-                guard::corrupt(block); // Written over: it might lead back to itself.
-            }
+            // SAFETY: `parcel` rule 1: it is this heap's since it was taken, and left alone once opened or passed on.
+            let page = unsafe { Parcel::page(parcel) };
             let owner = page.owner();
             if owner != self.owner() && !is(Mutant::HeapKeepsStrayMail) {
                 // The page was set aside meanwhile (`page` rule 1).
                 if owner.is_null() {
-                    guard::corrupt(block);
+                    guard::corrupt(Parcel::block(parcel).cast());
                 }
                 // SAFETY: as above.
-                unsafe { inbox_of(owner).push_chain(parcel, parcel) };
-                parcel = next;
+                unsafe {
+                    let next = Parcel::next(parcel);
+                    inbox_of(owner).push_chain(parcel, parcel);
+                    parcel = next;
+                }
                 continue;
             }
             // SAFETY: as above.
-            unsafe { page.free.set(Parcel::splice(parcel, page.free.get())) };
+            let (length, next) = unsafe { Parcel::open(parcel, page) };
             page.needed.set(page.needed.get() - length as i32);
             if page.needed.get() <= 0 {
                 self.wake_or_empty(page);

@@ -13,6 +13,9 @@ use core::ptr::{NonNull, null_mut};
 /// Pages of a class that a heap has claimed before fresh ones are faulted in whole.
 const FILLED: u32 = 4;
 
+/// Bytes of fresh blocks put on a list at a time at most.
+const CARVE_MOST: u32 = 16 << 10;
+
 impl Heap {
     /// A block of `class` by the slow path; the class's list is empty, and is refilled. None: out of memory. Amortised O(1): each page
     /// put to sleep on the way takes a share of its blocks freed to come back.
@@ -150,7 +153,10 @@ impl Heap {
     pub(super) fn carve(&self, class: usize, page: &Meta) -> NonNull<Block> {
         let size = page.block_size.get() as usize;
         let left = page.cap.get() - page.carved.get();
-        let count = (policy::CARVE_BYTES.get() / size as u32).clamp(1, left);
+        // As much again as there is, within bounds: large steps cost few calls, and touch little that is not used.
+        let least = policy::CARVE_BYTES.get();
+        let bytes = (page.carved.get() * size as u32).clamp(least, CARVE_MOST.max(least));
+        let count = (bytes / size as u32).clamp(1, left);
         let first = page.start().wrapping_add(page.carved.get() as usize * size);
         let mut list = null_mut();
         for i in (1..count as usize).rev() {

@@ -30,5 +30,25 @@ pub fn at_fork(before: extern "C" fn(), after: extern "C" fn(), after_in_child: 
         return; // It does not know fork.
     }
     // SAFETY: plain registration; libc takes it back when the library that has the functions is unloaded.
+    unsafe { register(before, after, after_in_child) };
+}
+
+/// What glibc's `pthread_atfork` does. That is linked into each library, behind everything else: a page fault at start-up
+/// for one jump.
+#[cfg(all(target_env = "gnu", not(miri)))]
+unsafe fn register(before: extern "C" fn(), after: extern "C" fn(), after_in_child: extern "C" fn()) {
+    type Handler = Option<extern "C" fn()>;
+    unsafe extern "C" {
+        fn __register_atfork(_: Handler, _: Handler, _: Handler, library: *const c_void) -> core::ffi::c_int;
+        /// What libc knows the program or library by; constant.
+        static __dso_handle: *const c_void;
+    }
+    // SAFETY: as `pthread_atfork`.
+    unsafe { __register_atfork(Some(before), Some(after), Some(after_in_child), __dso_handle) };
+}
+
+#[cfg(not(all(target_env = "gnu", not(miri))))]
+unsafe fn register(before: extern "C" fn(), after: extern "C" fn(), after_in_child: extern "C" fn()) {
+    // SAFETY: passed on.
     unsafe { libc::pthread_atfork(Some(before), Some(after), Some(after_in_child)) };
 }

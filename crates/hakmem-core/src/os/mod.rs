@@ -22,6 +22,8 @@ mod bare;
 mod hooks;
 #[cfg(all(any(miri, sanitizer), not(shuttle)))]
 mod joined;
+#[cfg(all(target_os = "linux", target_arch = "x86_64", not(any(miri, shuttle))))]
+mod library;
 mod objects;
 mod own;
 #[cfg(shuttle)]
@@ -41,6 +43,13 @@ pub use bare::{drop_capabilities, in_borrowed_process, is_thread, spawn_bare};
 pub use hooks::{Key, at_fork, drop_exit_key, make_exit_key, set_exit_value};
 #[cfg(all(any(miri, sanitizer), not(shuttle)))]
 pub use joined::{drop_capabilities, in_borrowed_process, is_thread, spawn_bare};
+#[cfg(all(target_os = "linux", target_arch = "x86_64", not(any(miri, shuttle))))]
+pub use library::may_be_unloaded;
+/// Not known: what is done then is not done.
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64", not(any(miri, shuttle)))))]
+pub fn may_be_unloaded() -> bool {
+    false
+}
 // In place of linux's of the same name.
 #[cfg(shuttle)]
 pub use scheduled::{

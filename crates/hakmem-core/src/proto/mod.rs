@@ -9,5 +9,6 @@ pub mod inbox;
 pub mod level;
 pub mod lock;
 pub mod pool;
+pub mod post;
 pub mod slots;
 pub mod tenure;

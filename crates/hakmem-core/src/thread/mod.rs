@@ -223,6 +223,9 @@ static ON_LOAD: extern "C" fn() = on_load;
 
 /// The library that carries the allocator is unloaded (dlclose of a plug-in), or the process exits: nothing may call its
 /// code any more. Heaps of threads that end from now on stay theirs. The fork handlers are libc's to remove.
+///
+/// Of a library that is unloaded the free memory and the unused address space are given back; what is live, and the
+/// metadata about it, stays. If it is the process that exits, its other threads are served on, from further arenas.
 extern "C" fn on_unload() {
     if PROCESS.load(Acquire) != READY {
         return;
@@ -232,6 +235,15 @@ extern "C" fn on_unload() {
         os::drop_exit_key(key);
     }
     purge::stop(holds_a_lock());
+    if os::may_be_unloaded() && !holds_a_lock() {
+        if let State::Live(heap) = tls::state()
+            && !heap.is_busy()
+        {
+            heap.collect();
+        }
+        purge::all();
+        arena::give_tails_up();
+    }
 }
 
 #[used]

@@ -16,6 +16,7 @@ mod level;
 mod lock;
 mod page;
 mod pool;
+mod post;
 mod slots;
 mod tenure;
 

@@ -1,10 +1,11 @@
 /* plugins SCENARIO COUNT, with the plug-in's path in PLUGIN: a library that carries hakmem is loaded and unloaded. */
 #include "torture.h"
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <sched.h>
 
-enum { LOADED, SERVED, OUTLIVED, FORKS };
-static const char *const names[] = {"loaded", "served", "outlived", "forks", NULL};
+enum { LOADED, SERVED, OUTLIVED, FORKS, KIB_LEFT, RESIDENT_KIB_LEFT };
+static const char *const names[] = {"loaded", "served", "outlived", "forks", "kib_left", "resident_kib_left", NULL};
 
 struct plugin {
     void *handle;
@@ -101,6 +102,43 @@ static void load_and_unload(long n) {
     say_counts(names);
 }
 
+/* The process's address space and what of it is resident, in KiB. */
+static void read_sizes(long sizes[2]) {
+    char text[200] = "";
+    int file = open("/proc/self/statm", O_RDONLY);
+    CHECK(file >= 0 && read(file, text, sizeof text - 1) > 0);
+    close(file);
+    CHECK(sscanf(text, "%ld %ld", &sizes[0], &sizes[1]) == 2);
+    for (int i = 0; i < 2; i++)
+        sizes[i] *= sysconf(_SC_PAGESIZE) / 1024;
+}
+
+/* What each load leaves behind. Blocks of the plug-in's that stay live are kept in every tenth. */
+static void load_often(long n) {
+    enum { WARM = 20 };
+    long before[2], after[2];
+    for (long i = -WARM; i < n; i++) {
+        if (i == 0)
+            read_sizes(before);
+        load();
+        if (i % 10 == 0) {
+            use((uint64_t)i);
+            plugin.hold(10, (uint64_t)i);
+        } else {
+            plugin.drop(plugin.hold(10, (uint64_t)i));
+        }
+        if (i % 50 == 0)
+            plugin.leave_idle(40);
+        CHECK(plugin.served() > 0);
+        count(SERVED);
+        unload();
+    }
+    read_sizes(after);
+    for (int i = 0; i < 2; i++)
+        counters->n[KIB_LEFT + i] = (after[i] - before[i]) / n;
+    say_counts(names);
+}
+
 /* --- first used while another thread forks ------------------------------------------------------------------------- */
 
 static int published, stop, at_rest;
@@ -162,6 +200,7 @@ static void forked_at_first_use(long n) {
 int main(int argc, char **argv) {
     static const struct scenario all[] = {
         {"load_and_unload", load_and_unload},
+        {"load_often", load_often},
         {"forked_at_first_use", forked_at_first_use},
         {NULL, NULL},
     };

@@ -1,0 +1,216 @@
+//! Requests: by size to a class's list, to whole slots, or to whole segments.
+
+use super::note_released;
+use super::resize::size_of_whole;
+use crate::arena::PAGE;
+use crate::heap::{Fresh, Heap};
+use crate::large::LARGE_MAX;
+use crate::page::{self, Block, Kind};
+use crate::proto::inbox::Link;
+use crate::size_class::{self, MEDIUM_MAX, SMALL_MAX};
+use crate::thread::{self, State};
+use crate::{os, profile, purge, whale};
+use core::ptr::{NonNull, null_mut};
+
+/// A block for `n` bytes, aligned to 16. Null with errno ENOMEM: there is no memory. O(1).
+#[inline(always)]
+pub fn alloc16(n: usize) -> *mut u8 {
+    alloc16_or(n, |n| alloc16_slow(n))
+}
+
+/// [`alloc16`] with another slow path, which the caller makes of `alloc16_slow`.
+#[inline(always)]
+pub fn alloc16_or(n: usize, slow: impl FnOnce(usize) -> *mut u8) -> *mut u8 {
+    if n <= SMALL_MAX {
+        let front = thread::front();
+        // SAFETY: the thread's front is always readable; the index is at most TABLE16 - 1, the class below CLASSES; a
+        // listed block is free, and this thread's (heap rule 1).
+        unsafe {
+            let class = *(*front).class16.get_unchecked((n + 15) >> 4);
+            let list = (*front).free.get_unchecked(usize::from(class));
+            let block = list.get();
+            if !block.is_null() {
+                list.set((*block).next.get());
+                return block.cast();
+            }
+        }
+    }
+    slow(n)
+}
+
+/// A block of `class`, known at compile time where the caller's layout is. Null: as [`alloc16`].
+#[inline(always)]
+pub fn alloc_class(class: usize) -> *mut u8 {
+    // SAFETY: as in `alloc16`.
+    unsafe {
+        let list = (*thread::front()).free.get_unchecked(class);
+        let block = list.get();
+        if !block.is_null() {
+            list.set((*block).next.get());
+            return block.cast();
+        }
+    }
+    alloc_class_slow(class)
+}
+
+#[cold]
+#[inline(never)]
+extern "C" fn alloc16_slow(n: usize) -> *mut u8 {
+    if n <= MEDIUM_MAX { finish(from_class(size_class::of16(n))) } else { alloc_big(n, PAGE, false) }
+}
+
+#[cold]
+#[inline(never)]
+extern "C" fn alloc_class_slow(class: usize) -> *mut u8 {
+    finish(from_class(class))
+}
+
+/// Pops from the class's list, or refills it. None: out of memory even after everything free was given back.
+#[inline(always)]
+fn from_class(class: usize) -> Option<Fresh> {
+    let one = |heap: &'static Heap| {
+        // SAFETY: classes are below CLASSES.
+        let list = unsafe { heap.front.free.get_unchecked(class) };
+        if let Some(block) = NonNull::new(list.get()) {
+            // SAFETY: a listed block is free, and this thread's.
+            list.set(unsafe { Block::next(block.as_ptr()) });
+            return Some((block, false));
+        }
+        let fresh = heap.refill(class);
+        if heap.released.get() {
+            note_released(heap);
+        }
+        fresh
+    };
+    match thread::with_heap(one) {
+        None => from_class_after_purge(class),
+        got => got,
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn from_class_after_purge(class: usize) -> Option<Fresh> {
+    give_everything_back();
+    thread::with_heap(|heap| heap.refill(class))
+}
+
+/// There is no memory: whatever is free, here and elsewhere, goes back.
+#[cold]
+fn give_everything_back() {
+    if let State::Live(heap) = thread::state() {
+        heap.collect();
+    }
+    purge::all();
+}
+
+fn finish(fresh: Option<Fresh>) -> *mut u8 {
+    match fresh {
+        Some((block, _)) => block.as_ptr().cast(),
+        None => no_memory(),
+    }
+}
+
+#[cold]
+fn no_memory() -> *mut u8 {
+    os::set_enomem();
+    null_mut()
+}
+
+/// More than the classes hold, or a larger alignment than their pages have.
+#[cold]
+#[inline(never)]
+pub fn alloc_big(n: usize, align: usize, zeroed: bool) -> *mut u8 {
+    if profile::is_on() {
+        let p = alloc_big_plain(n, align, zeroed);
+        sample_whole(p);
+        return p;
+    }
+    alloc_big_plain(n, align, zeroed)
+}
+
+/// The large block or whale at `p` was just allocated, unless it is null: a sample, maybe.
+#[cold]
+#[inline(never)]
+pub fn sample_whole(p: *mut u8) {
+    if let Some(meta) = page::lookup(p) {
+        thread::with_heap(|heap| {
+            heap.sample_large(meta, size_of_whole(p, meta));
+            Some(())
+        });
+    }
+}
+
+#[inline(always)]
+fn alloc_big_plain(n: usize, align: usize, zeroed: bool) -> *mut u8 {
+    if n <= LARGE_MAX
+        && align <= PAGE
+        && let State::Live(heap) = thread::state()
+        && let Some(meta) = heap.cached_large(n)
+    {
+        let p = meta.start();
+        if zeroed {
+            // SAFETY: just allocated; it holds n bytes.
+            unsafe { p.write_bytes(0, n) };
+        }
+        return p;
+    }
+    alloc_big_anew(n, align, zeroed)
+}
+
+#[inline(never)]
+fn alloc_big_anew(n: usize, align: usize, zeroed: bool) -> *mut u8 {
+    if n > whale::TOO_LARGE || align > whale::TOO_LARGE {
+        return no_memory();
+    }
+    let whole = || {
+        if n <= LARGE_MAX && align <= PAGE {
+            return thread::with_heap(|heap| heap.fresh_large(n));
+        }
+        whale::alloc(n, align)
+    };
+    let got = whole().or_else(|| {
+        give_everything_back();
+        whole()
+    });
+    let Some((meta, zero)) = got else { return no_memory() };
+    if zeroed && !zero {
+        // SAFETY: just allocated; it holds n bytes.
+        unsafe {
+            match meta.kind() {
+                Kind::Whale => whale::clear(meta, n),
+                _ => meta.start().write_bytes(0, n),
+            }
+        }
+    }
+    meta.start()
+}
+
+/// Zeroed memory for `n` bytes, aligned to 16. Memory that is known to be zero is not cleared again.
+pub fn alloc16_zeroed(n: usize) -> *mut u8 {
+    if n > MEDIUM_MAX {
+        return alloc_big(n, PAGE, true);
+    }
+    zeroed_class(size_class::of16(n), n)
+}
+
+/// Zeroed memory for `n` bytes in a block of `class`.
+pub fn zeroed_class(class: usize, n: usize) -> *mut u8 {
+    let Some((block, zero)) = from_class(class) else { return no_memory() };
+    let p = block.as_ptr().cast::<u8>();
+    if !zero {
+        // SAFETY: the block holds n bytes.
+        unsafe { p.write_bytes(0, n) };
+    }
+    p
+}
+
+/// A block for `n` bytes at a multiple of `align`, a power of two above 16. O(1).
+#[cold]
+pub fn alloc_aligned(n: usize, align: usize, zeroed: bool) -> *mut u8 {
+    match size_class::of_aligned(n, align) {
+        Some(class) if zeroed => zeroed_class(class, n),
+        Some(class) => finish(from_class(class)),
+        None => alloc_big(n, align, zeroed),
+    }
+}

@@ -1,0 +1,38 @@
+//! What the code that this is part of was linked into.
+
+use core::arch::{asm, global_asm};
+
+// Defined by the linker, but for programs that are linked statically at a fixed address.
+global_asm!(".weak _DYNAMIC", ".hidden _DYNAMIC");
+
+/// An entry of the dynamic section.
+#[repr(C)]
+struct Entry {
+    tag: i64,
+    value: u64,
+}
+
+const DT_NULL: i64 = 0;
+/// In programs only.
+const DT_DEBUG: i64 = 21;
+const DT_FLAGS_1: i64 = 0x6fff_fffb;
+const DF_1_NODELETE: u64 = 8;
+
+/// True in a shared library that dlclose unloads; false in a program, and in a library that stays until the process ends.
+pub fn may_be_unloaded() -> bool {
+    let mut entry: *const Entry;
+    // SAFETY: reads the address from the table of addresses, which is there in every kind of program.
+    unsafe {
+        asm!("mov {}, qword ptr [rip + _DYNAMIC@GOTPCREL]", out(reg) entry, options(pure, readonly, nostack, preserves_flags));
+    }
+    // SAFETY: null, or the dynamic section, which is mapped while the code is, and ends with DT_NULL.
+    while let Some(Entry { tag, value }) = unsafe { entry.as_ref() } {
+        match *tag {
+            DT_NULL => return true,
+            DT_DEBUG => return false,
+            DT_FLAGS_1 if value & DF_1_NODELETE != 0 => return false,
+            _ => entry = entry.wrapping_add(1),
+        }
+    }
+    false
+}

@@ -1,0 +1,80 @@
+//! A page's post: blocks that other threads freed and that have no room for a parcel.
+//!
+//! Many producers put in one block each; the owner takes all of them with one swap, as from an inbox. But an owner has
+//! many pages, and is told which of them have post: who puts the first block into an empty one sends the post itself,
+//! by the owner's inbox. So there is one sender at a time, and the post is under way until it is emptied.
+//! (A fork between its two steps, in the child, loses what is ever put into that post.)
+//!
+//! Rules
+//! 1. A block belongs to exactly one of: the program, a producer, the post, the owner.
+//! 2. What the post itself is linked by belongs to the producer that found it empty, until that has sent it; then to
+//!    whoever takes it from an inbox, until it is emptied: after that, another producer may write the link already.
+
+use super::inbox::Link;
+use crate::mutant::{Mutant, is, relaxed_if};
+use crate::sync::{AtomicPtr, Ordering, const_new, look};
+use core::ptr::null_mut;
+
+/// The first of the blocks. All zero bytes are an empty one.
+#[derive(Debug)]
+pub struct Post<T> {
+    first: AtomicPtr<T>,
+}
+
+impl<T: Link> Default for Post<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T: Link> Post<T> {
+    const_new! {
+        /// An empty one.
+        pub fn new() -> Self {
+            Self { first: AtomicPtr::new(null_mut()) }
+        }
+    }
+
+    /// The block that was put in last, a moment ago; null: there was none.
+    #[inline]
+    pub fn first(&self) -> *mut T {
+        self.first.load(Ordering::Relaxed)
+    }
+
+    /// Forgets what is in it: it is the caller's, and nothing should be.
+    pub fn clear(&self) {
+        self.first.store(null_mut(), Ordering::Relaxed);
+    }
+
+    /// Puts a block in. True: it is the first, and the caller must send the post (rule 2). Lock-free.
+    ///
+    /// # Safety
+    /// The caller owns the block and gives it up (rule 1).
+    #[must_use]
+    pub unsafe fn add(&self, block: *mut T) -> bool {
+        // Release: what was in the block is seen by who empties the post. Acquire: who emptied it has read the link,
+        // which is the caller's to write from now on.
+        let order = relaxed_if(Mutant::PostAddsRelaxed, Ordering::AcqRel);
+        let mut first = look!(self.first, Ordering::Relaxed);
+        loop {
+            // SAFETY: rule 1: it is not in yet.
+            unsafe { T::set_next(block, first) };
+            match self.first.compare_exchange_weak(first, block, order, Ordering::Relaxed) {
+                Ok(_) => return first.is_null(),
+                Err(now) => first = now,
+            }
+        }
+    }
+
+    /// Empties it, for who took it from an inbox: what `link` reads of it, which must be before (rule 2), and the
+    /// blocks, newest first.
+    pub fn open<L>(&self, link: impl FnOnce() -> L) -> (L, *mut T) {
+        let order = relaxed_if(Mutant::PostOpensRelaxed, Ordering::AcqRel);
+        if is(Mutant::PostReadsLinkLate) {
+            let blocks = self.first.swap(null_mut(), order);
+            return (link(), blocks);
+        }
+        let link = link();
+        (link, self.first.swap(null_mut(), order))
+    }
+}
