@@ -64,9 +64,9 @@ impl Heap {
             }
             last = next;
         }
-        // SAFETY: as above.
         let back = match NonNull::new(last) {
             None => list.replace(null_mut()),
+            // SAFETY: as above.
             Some(last) => unsafe {
                 let back = Block::next(last.as_ptr());
                 Block::set_next(last.as_ptr(), null_mut());

@@ -15,18 +15,18 @@ fn exponential(random: u64) -> u64 {
     let mut mantissa = uniform << shift; // 1 to 2, in 2⁻⁶³
     let mut log = 0u64;
     for _ in 0..PLACES {
-        let square = u128::from(mantissa) * u128::from(mantissa) >> 63;
+        let square = (u128::from(mantissa) * u128::from(mantissa)) >> 63;
         let digit = square >> 64;
         mantissa = (square >> digit) as u64;
         log = log << 1 | digit as u64;
     }
     let log = (u64::from(shift + 1) << PLACES) - log;
-    (u128::from(log) * u128::from(LN_2) >> 32) as u64
+    ((u128::from(log) * u128::from(LN_2)) >> 32) as u64
 }
 
 /// A distance in bytes, exponential with `interval` for a mean.
 pub fn distance(random: u64, interval: u64) -> u64 {
-    (u128::from(exponential(random)) * u128::from(interval) >> PLACES) as u64
+    ((u128::from(exponential(random)) * u128::from(interval)) >> PLACES) as u64
 }
 
 #[cfg(all(test, not(loom)))]

@@ -128,8 +128,7 @@ impl Books {
         let hash = hash_of(size, stack);
         let mask = self.index.all().len() - 1;
         let mut place = hash as usize & mask;
-        loop {
-            let Some(i) = (self.index.all()[place] as usize).checked_sub(1) else { break };
+        while let Some(i) = (self.index.all()[place] as usize).checked_sub(1) {
             let b = &self.buckets.all()[i];
             let frames = &self.frames.all()[b.first_frame..b.first_frame + b.frames];
             if b.hash == hash && b.size == size && frames == stack {
