@@ -9,6 +9,7 @@ use std::io::Write;
 static ALLOCATOR: Hakmem = Hakmem::new();
 
 #[inline(never)]
+#[allow(clippy::vec_box, reason = "the boxes are the subject")]
 fn boxes() -> Vec<Box<[u64; 5]>> {
     // Looked at before it is returned: a call in the last place would leave this function out of the stack.
     let all: Vec<_> = (0..100_000).map(|i| black_box(Box::new([i; 5]))).collect();
