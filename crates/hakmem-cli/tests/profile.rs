@@ -62,7 +62,7 @@ fn attributed(truth: &BTreeMap<String, Account>, prefix: &Path, name_of: impl Fn
                 account.all
             };
             let name = name_of(name);
-            let of = |stack: &[String]| stack.iter().any(|frame| *frame == name);
+            let of = |stack: &[String]| stack.contains(&name);
             let got: f64 = stacks
                 .iter()
                 .filter(|(stack, _)| of(stack))
