@@ -3,9 +3,10 @@
 mod child;
 mod inherited;
 mod library;
-mod options;
 mod map;
+mod options;
 mod prepared;
+mod profile;
 mod program;
 mod report;
 mod run;
@@ -41,6 +42,9 @@ enum Command {
     /// Shows, again and again, what the allocator of a running process does
     #[command(after_help = top::AFTER_HELP)]
     Top(top::Options),
+    /// Finds which code allocated what: flame graphs, a file for pprof, and what was live at the end
+    #[command(after_help = profile::AFTER_HELP)]
+    Profile(profile::Options),
 }
 
 fn main() -> ! {
@@ -50,5 +54,6 @@ fn main() -> ! {
         Command::Options(options) => options::options(&options),
         Command::Map(options) => map::map(options),
         Command::Top(options) => top::top(options),
+        Command::Profile(options) => profile::profile(options),
     }
 }

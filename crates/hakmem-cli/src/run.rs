@@ -29,6 +29,9 @@ pub struct Options {
     /// Prints tables, on standard error, when the program has ended: `hakmem stat`
     #[arg(skip)]
     pub tables: bool,
+    /// Takes a heap profile: `hakmem profile`
+    #[arg(skip)]
+    pub profile: Option<crate::profile::Wish>,
     /// Prints what the allocator did, on standard error, when the program has ended
     #[arg(long)]
     pub stats: bool,
@@ -99,10 +102,20 @@ fn try_run(options: &Options) -> Result<End, NotStarted> {
         environment.push(("HAKMEM_TIMING", "1".as_ref()));
     }
 
+    let profile = scratch.path.join("profile");
+    if let Some(wish) = &options.profile {
+        environment.push(("HAKMEM_PROFILE", profile.as_os_str()));
+        environment.push(("HAKMEM_PROFILE_INTERVAL", wish.interval.as_ref()));
+    }
+
     let child = child::start(&path, &options.command, &environment, None)
         .map_err(|e| named(NotStarted::from_exec(&path, &e)))?;
     let pid = child.pid();
     let end = child.wait();
+    let profiled = options.profile.as_ref().map(|wish| {
+        let text = fs::read(&profile).unwrap_or_default();
+        wish.fulfil(&text, pid, &name)
+    });
     let text = scratch.read();
     let report = Report::parse(&text);
 
@@ -113,6 +126,9 @@ fn try_run(options: &Options) -> Result<End, NotStarted> {
     if options.tables {
         let (text, failed) = crate::stat::tables(&text, Some(pid));
         let _ = io::stderr().write_all((text + &failed).as_bytes());
+    }
+    if let Some(said) = profiled {
+        let _ = io::stderr().write_all(said.as_bytes());
     }
     if options.stats {
         let _ = io::stderr().write_all(summary::of(&name, pid, &report).as_bytes());

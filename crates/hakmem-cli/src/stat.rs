@@ -34,6 +34,7 @@ pub fn stat(options: Options) -> ! {
     let Some(file) = options.file else {
         run::run(&run::Options {
             tables: true,
+            profile: None,
             stats: false,
             require: false,
             lib: options.lib,

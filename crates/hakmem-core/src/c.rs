@@ -1,6 +1,6 @@
 //! The door for the C library: sizes only, every block aligned to 16.
 
-use crate::{arena, foreign, front, guard, options, os, purge, thread};
+use crate::{arena, foreign, front, guard, options, os, policy, purge, thread};
 use core::ffi::c_char;
 use core::ptr::null_mut;
 
@@ -113,6 +113,11 @@ pub fn fit_address_limit(bytes: usize) {
 /// Bytes that the process's address space is limited to; usize::MAX if it is not.
 pub fn address_limit() -> usize {
     os::address_limit()
+}
+
+/// Bytes between samples of the heap profile, as the options have it.
+pub fn profile_interval() -> u64 {
+    u64::from(policy::PROFILE_INTERVAL.get())
 }
 
 /// Reads the `HAKMEM_…` options from a NULL-terminated environment block, unless that was done. Where the C library passes

@@ -68,11 +68,11 @@ pub fn not_a_block(p: *mut u8, meta: Option<&Meta>) -> ! {
     match meta.kind() {
         Kind::Free => fatal(format_args!("invalid pointer {p:p}: nothing is allocated there (double free?)")),
         Kind::Heaps => fatal(format_args!("invalid pointer {p:p}: the allocator's own memory")),
-        Kind::Page | Kind::Follow => fatal(format_args!(
+        Kind::Page | Kind::Follow | Kind::Sampled => fatal(format_args!(
             "invalid pointer {p:p}: inside a page of {}-byte blocks, not at the start of a live one",
             meta.head().block_size.get()
         )),
-        Kind::Large | Kind::Whale => {
+        Kind::Large | Kind::Whale | Kind::SampledLarge | Kind::SampledWhale => {
             fatal(format_args!("invalid pointer {p:p}: inside the allocation that starts at {:p}", meta.start()))
         }
     }

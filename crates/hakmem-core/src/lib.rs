@@ -9,7 +9,7 @@
 //! ```
 //!
 //! The layers, each using only those before it: `sync`, `counter`, `mutant`, `os`, `decisions`, `size_class`, `policy`, `proto`, `arena`,
-//! `page`, `guard`, `parcel`, `usage`, `segment`, `large`, `whale`, `holes`, `sparse`, `remote`, `heap`, `foreign`,
+//! `page`, `guard`, `parcel`, `usage`, `segment`, `large`, `whale`, `holes`, `sparse`, `remote`, `profile`, `heap`, `foreign`,
 //! `thread` with `purge`, `front`, and the doors `global`, `c`, `stats`, `options`; `learn` with `learner` is told by `whale`, `heap` and
 //! `purge`. Each module opens with its idea and
 //! its rules; SAFETY comments cite them.
@@ -68,6 +68,8 @@ mod page;
 mod parcel;
 #[cfg(not(loom))]
 mod policy;
+#[cfg(not(loom))]
+pub mod profile;
 #[cfg(not(loom))]
 mod purge;
 #[cfg(not(loom))]

@@ -21,7 +21,8 @@
 //!    one is, `block_size` stands; `owner` changes when the page is set aside or taken back, so it may be the former one
 //!    that is read, and who gets blocks of a page that is no longer its passes them on. A thread never takes a page for
 //!    its own that is not: what it read last of `owner` is not older than what it wrote there, or the heap's last thread.
-//! 2. `owner` is null unless blocks of the page are out: freeing into an empty page takes the slow path, and is seen.
+//! 2. `owner` is null unless blocks of the page are out: freeing into an empty page takes the slow path, and is seen. It is
+//!    null, too, for pages of sampled blocks, whose first line is `profile`'s.
 //! 3. The second line is written by who owns the slot (see `proto::slots`), before a block of it is handed out and
 //!    after the last came back.
 //! 4. A block is on one list only. Blocks from the inbox are merged into `free` before `free` is handed to the heap.
@@ -73,6 +74,12 @@ pub enum Kind {
     Whale = 4,
     /// Heaps live here.
     Heaps = 5,
+    /// The first slot of a page of sampled blocks (`profile::pages`).
+    Sampled = 6,
+    /// A sampled allocation of whole slots (`profile::marked`).
+    SampledLarge = 7,
+    /// A sampled allocation of whole segments.
+    SampledWhale = 8,
 }
 
 /// Where the owner keeps a page.
@@ -214,6 +221,9 @@ impl Meta {
             3 => Kind::Large,
             4 => Kind::Whale,
             5 => Kind::Heaps,
+            6 => Kind::Sampled,
+            7 => Kind::SampledLarge,
+            8 => Kind::SampledWhale,
             _ => Kind::Free,
         }
     }
@@ -307,6 +317,13 @@ impl Meta {
         }
         self.set_kind(Kind::Page);
         self.set_owner(owner);
+    }
+
+    /// [`Meta::open`] for a page of sampled blocks: it has no owner, so that their frees take the slow path.
+    pub fn open_ownerless(&self, class: usize, block_size: u32, span: u32, zero: bool) {
+        self.open(null_mut(), class, block_size, span, zero);
+        self.clear_owner();
+        self.set_kind(Kind::Sampled);
     }
 
     /// Its length.

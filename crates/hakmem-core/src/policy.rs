@@ -179,7 +179,7 @@ macro_rules! options {
         }
 
         /// Every option; those of the struct come first, in its order.
-        pub static TABLE: [Entry; 20] = [
+        pub static TABLE: [Entry; 23] = [
             $( Entry {
                 name: $name,
                 values: $values,
@@ -210,6 +210,22 @@ macro_rules! options {
                 default: 0,
                 unit: "",
                 meaning: " The signal that makes the C library report at once, in the form that STATS asks for.",
+                place: Place::Elsewhere,
+            },
+            Entry {
+                name: "PROFILE",
+                values: Text("a file"),
+                default: 0,
+                unit: "",
+                meaning: " The C library samples allocations from the start, and writes the heap profile there at exit.",
+                place: Place::Elsewhere,
+            },
+            Entry {
+                name: "PROFILE_SIGNAL",
+                values: Text("a signal, such as USR1"),
+                default: 0,
+                unit: "",
+                meaning: " The signal that makes the C library write the heap profile at once.",
                 place: Place::Elsewhere,
             },
             Entry {
@@ -261,4 +277,6 @@ options! {
     foreign: Foreign = Foreign::Forward, One FOREIGN, "FOREIGN", Word(&["forward", "leak", "abort"]), "";
     /// Frees of such pointers after which the place of the last one in the program is reported.
     foreign_report: u32 = 1000, One FOREIGN_REPORT, "FOREIGN_REPORT", Number(0, u32::MAX), "frees";
+    /// Bytes that are allocated between two samples of the heap profile, on average.
+    profile_interval: u32 = 512 << 10, One PROFILE_INTERVAL, "PROFILE_INTERVAL", Number(1, 1 << 30), "bytes";
 }

@@ -54,6 +54,11 @@ const fn fill<const N: usize>(step: usize) -> [u8; N] {
     table
 }
 
+/// Slots of a page for blocks of `size` bytes: one, and eight from 8 KiB up, so that a page holds eight at least.
+pub const fn span_of(size: u32) -> u32 {
+    if size <= 8 << 10 { 1 } else { 8 }
+}
+
 /// Class of a request of `n` bytes at index (n + 15) / 16, blocks aligned to 16. Copied into every heap, where the
 /// fast path finds it without another address.
 pub const CLASS16: [u8; TABLE16] = fill(16);

@@ -9,7 +9,7 @@ pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, O
 /// Atomics of which no other step depends: figures and settings. Models leave them out of the schedule.
 #[cfg(not(loom))]
 pub(crate) mod plain {
-    pub(crate) use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64};
+    pub(crate) use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize};
 }
 #[cfg(shuttle)]
 mod points;

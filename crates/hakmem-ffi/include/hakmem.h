@@ -107,6 +107,17 @@ int hakmem_get_option(const char *name,
 // memory for it, or it could not be written as a whole.
 int hakmem_map(int fd);
 
+// Begins to sample allocations for the heap profile, one for each `interval` bytes on average; 0: for 524288. 0, or -1 if the
+// profile began with another interval before. See HAKMEM_PROFILE.
+int hakmem_profile_start(size_t interval);
+
+// Takes no more samples. Frees of those that there are go on being seen.
+void hakmem_profile_stop(void);
+
+// Writes the heap profile to a file descriptor, as `hakmem profile FILE` and pprof read it. 0, or -1 if none was started,
+// there is no memory for it, or it could not be written as a whole.
+int hakmem_profile_dump(int fd);
+
 // Gives all free memory back to the system now; 1 if there was any, else 0.
 int hakmem_trim(void);
 

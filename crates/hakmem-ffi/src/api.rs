@@ -8,6 +8,7 @@ use core::ffi::{CStr, c_char, c_int};
 use core::fmt::Write;
 use hakmem_core::c;
 use hakmem_core::options;
+use hakmem_core::profile;
 use hakmem_core::stats::{CLASSES, Snapshot};
 
 /// Figures of the process. Bytes unless said otherwise.
@@ -203,6 +204,33 @@ pub unsafe extern "C" fn hakmem_get_option(
 #[unsafe(no_mangle)]
 pub extern "C" fn hakmem_map(fd: c_int) -> c_int {
     if map::write_to(fd) { 0 } else { -1 }
+}
+
+/// Begins to sample allocations for the heap profile, one for each `interval` bytes on average; 0: for 524288. 0, or -1 if the
+/// profile began with another interval before. See HAKMEM_PROFILE.
+#[unsafe(no_mangle)]
+pub extern "C" fn hakmem_profile_start(interval: usize) -> c_int {
+    let interval = match interval {
+        0 => profile::DEFAULT_INTERVAL,
+        n => n as u64,
+    };
+    if profile::start(interval) { 0 } else { -1 }
+}
+
+/// Takes no more samples. Frees of those that there are go on being seen.
+#[unsafe(no_mangle)]
+pub extern "C" fn hakmem_profile_stop() {
+    profile::stop();
+}
+
+/// Writes the heap profile to a file descriptor, as `hakmem profile FILE` and pprof read it. 0, or -1 if none was started,
+/// there is no memory for it, or it could not be written as a whole.
+#[unsafe(no_mangle)]
+pub extern "C" fn hakmem_profile_dump(fd: c_int) -> c_int {
+    match profile::dump(profile::Event::Call, |text| out::write_all(fd, text)) {
+        Some(true) => 0,
+        _ => -1,
+    }
 }
 
 /// Gives all free memory back to the system now; 1 if there was any, else 0.

@@ -14,6 +14,7 @@
 //! | `life` | start and end of the process, and the signal for a report; `settings`, `report`, `sink` and `out` serve it |
 //! | `report` | the report: `figures` has what is in it, `forms` and `human` how it looks, `usage` what the system says |
 //! | `map` | what each slot of the heap holds |
+//! | `profile` | the heap profile that `HAKMEM_PROFILE` asks for |
 //! | `next` | the allocator behind us, for pointers that are not ours |
 #![no_std]
 
@@ -31,6 +32,7 @@ mod map;
 mod next;
 mod operators;
 mod out;
+mod profile;
 mod report;
 mod settings;
 mod sink;

@@ -2,6 +2,7 @@
 //! for is written by `end`, and whenever a signal asks for it. Blocks are handed out before and after: neither call is a condition for anything.
 
 use crate::out::stderr_line;
+use crate::profile;
 use crate::report::{Event, Format};
 use crate::settings;
 use crate::sink::{File, Stderr};
@@ -73,7 +74,14 @@ extern "C" fn start(_argc: c_int, _argv: *const *const c_char, envp: *const *con
     // SAFETY: glibc passes the environment to every constructor; it is not changed before they have all run.
     unsafe { c::configure(envp) };
     // SAFETY: as above.
-    let (wish, signal) = unsafe { (settings::read(envp), settings::read_signal(envp)) };
+    unsafe { profile::start(envp) };
+    // SAFETY: as above.
+    let (wish, signal) = unsafe {
+        (
+            settings::read(envp),
+            settings::read_signal(envp, b"HAKMEM_STATS_SIGNAL="),
+        )
+    };
     let plan = Plan {
         report: wish.and_then(prepare),
         // SAFETY: as above.
@@ -90,7 +98,7 @@ extern "C" fn start(_argc: c_int, _argv: *const *const c_char, envp: *const *con
     // SAFETY: nothing else runs that could use it: see Shared.
     unsafe { *PLAN.0.get() = Some(plan) };
     if let Some(signal) = signal {
-        catch(signal);
+        catch(signal, on_signal);
     }
 }
 
@@ -98,7 +106,7 @@ extern "C" fn start(_argc: c_int, _argv: *const *const c_char, envp: *const *con
 fn prepare(wish: settings::Report<'_>) -> Option<Report> {
     let to = match wish.file {
         None => To::Stderr(Stderr::keep()),
-        Some(file) => To::File(File::keep(file)?),
+        Some(file) => To::File(File::keep("HAKMEM_STATS", file)?),
     };
     if let To::File(file) = to {
         file.append(report::load_line(wish.format).as_bytes());
@@ -109,12 +117,12 @@ fn prepare(wish: settings::Report<'_>) -> Option<Report> {
 }
 
 /// A program that handles the signal itself takes it over, whenever it says so.
-fn catch(signal: c_int) {
+pub fn catch(signal: c_int, handler: extern "C" fn(c_int)) {
     let mut action = core::mem::MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: all zeroes is a valid action; the handler only does what is async-signal-safe.
     unsafe {
         let action = action.assume_init_mut();
-        action.sa_sigaction = on_signal as extern "C" fn(c_int) as libc::sighandler_t;
+        action.sa_sigaction = handler as libc::sighandler_t;
         action.sa_flags = libc::SA_RESTART | libc::SA_ONSTACK;
         libc::sigfillset(&mut action.sa_mask);
         libc::sigaction(signal, action, core::ptr::null_mut());
@@ -133,6 +141,7 @@ extern "C" fn on_signal(_signal: c_int) {
 
 /// Runs in a forked child's exit too: it reports under its own pid, with counters that began in its parent.
 extern "C" fn end() {
+    profile::end();
     // SAFETY: only `start` writes it, and that is over.
     if let Some(plan) = unsafe { *PLAN.0.get() } {
         plan.carry_out(Event::Exit);

@@ -209,7 +209,7 @@ pub fn write_to(fd: c_int) -> bool {
 /// The file that `HAKMEM_MAP` names. Empty: no map.
 pub fn file(value: Option<&[u8]>) -> Option<File> {
     let value = value.filter(|value| !value.is_empty())?;
-    let file = File::keep(value);
+    let file = File::keep("HAKMEM_MAP", value);
     if file.is_none() {
         let value = Lossy(value);
         stderr_line(format_args!("no map will be written to {value}"));

@@ -1,4 +1,4 @@
-//! `HAKMEM_STATS`, `HAKMEM_MAP` and `HAKMEM_STATS_SIGNAL`: what to report, where and when.
+//! `HAKMEM_STATS`, `HAKMEM_MAP`, `HAKMEM_PROFILE`, and the signals that ask for them: what to report, where and when.
 
 use crate::out::{Lossy, Text, stderr_line};
 use crate::report::Format;
@@ -38,8 +38,8 @@ fn parse(value: &[u8]) -> Option<Report<'_>> {
     }
 }
 
-/// Parses a value of `HAKMEM_STATS_SIGNAL`: a name with or without SIG, or a number.
-fn parse_signal(value: &[u8]) -> Option<c_int> {
+/// Parses the value of an option that names a signal: with or without SIG, or as a number.
+fn parse_signal(option: Lossy<'_>, value: &[u8]) -> Option<c_int> {
     let name = value.strip_prefix(b"SIG").unwrap_or(value);
     let signal = match name {
         b"" => return None,
@@ -71,19 +71,30 @@ fn parse_signal(value: &[u8]) -> Option<c_int> {
     if signal.is_none() {
         let value = Lossy(value);
         stderr_line(format_args!(
-            "HAKMEM_STATS_SIGNAL={value} ignored: not a signal that a report can be asked for by, such as USR2"
+            "{option}={value} ignored: not a signal that a report can be asked for by, such as USR2"
         ));
     }
     signal
 }
 
-/// The signal that a report is asked for by.
+/// The signal that an option, given with its `=`, names.
 ///
 /// # Safety
 /// As [`read`].
-pub unsafe fn read_signal(envp: *const *const c_char) -> Option<c_int> {
+pub unsafe fn read_signal(envp: *const *const c_char, option: &[u8]) -> Option<c_int> {
     // SAFETY: passed on.
-    parse_signal(unsafe { value_of(envp, b"HAKMEM_STATS_SIGNAL=") }?)
+    let value = unsafe { value_of(envp, option) }?;
+    parse_signal(Lossy(option.strip_suffix(b"=").unwrap_or(option)), value)
+}
+
+/// The file that `HAKMEM_PROFILE` names; empty and `0` mean none.
+///
+/// # Safety
+/// As [`read`].
+pub unsafe fn read_profile<'a>(envp: *const *const c_char) -> Option<&'a [u8]> {
+    // SAFETY: passed on.
+    let file = unsafe { value_of(envp, b"HAKMEM_PROFILE=") };
+    file.filter(|file| !matches!(*file, b"" | b"0"))
 }
 
 /// What `HAKMEM_STATS` asks for.

@@ -3,6 +3,7 @@
 use crate::out::{Lossy, Text, stderr_line, write_all};
 use crate::settings::{self, PATH};
 use core::ffi::{CStr, c_int};
+use core::fmt::Write;
 
 /// The stderr that the program was started with. Many programs close theirs before they end, and a number may be
 /// another file by then: so a second descriptor is kept, and what is written to must still be the same file.
@@ -50,19 +51,19 @@ fn identity(fd: c_int) -> Option<(libc::dev_t, libc::ino_t)> {
 pub struct File(&'static Text<PATH>);
 
 impl File {
-    /// None, with a line on stderr, if the path cannot be kept.
-    pub fn keep(file: &[u8]) -> Option<Self> {
+    /// None, with a line on stderr that names the option, if the path cannot be kept.
+    pub fn keep(option: &str, file: &[u8]) -> Option<Self> {
         // SAFETY: no preconditions.
         if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
             stderr_line(format_args!(
-                "report to a file refused: this program runs with the rights of another user"
+                "{option} ignored: this program runs with the rights of another user"
             ));
             return None;
         }
         let Some(path) = settings::absolute(file) else {
             let file = Lossy(file);
             stderr_line(format_args!(
-                "report to a file refused: no absolute path for {file}"
+                "{option} ignored: no absolute path for {file}"
             ));
             return None;
         };
@@ -78,7 +79,7 @@ impl File {
             )
         };
         if page == libc::MAP_FAILED {
-            stderr_line(format_args!("report to a file refused: no memory for it"));
+            stderr_line(format_args!("{option} ignored: no memory for it"));
             return None;
         }
         let page: *mut Text<PATH> = page.cast();
@@ -89,25 +90,51 @@ impl File {
         }
     }
 
-    /// Appends a report. A file that cannot be written loses it, and says so.
+    /// Appends a report. A file that cannot be written loses it, and says so. `%p` in its name is the number of the process.
     pub fn append(self, line: &[u8]) {
         if line.is_empty() {
             return;
         }
-        let Ok(name) = CStr::from_bytes_with_nul(self.0.as_bytes()) else {
-            return;
-        };
-        let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT | libc::O_CLOEXEC;
-        // SAFETY: the name is a C string.
-        let fd = unsafe { libc::open(name.as_ptr(), flags, 0o644) };
-        let written = fd >= 0 && write_all(fd, line);
-        if fd >= 0 {
-            // SAFETY: the descriptor is ours.
-            unsafe { libc::close(fd) };
-        }
+        let written = with_pid(self.0, |name| append_to(name, line));
         if !written {
-            let name = Lossy(name.to_bytes());
+            let path = self.0.as_bytes();
+            let name = Lossy(path.strip_suffix(b"\0").unwrap_or(path));
             stderr_line(format_args!("report lost: cannot write {name}"));
         }
     }
+}
+
+/// Calls `f` with the path, in which the process's number stands for `%p`.
+fn with_pid(path: &Text<PATH>, f: impl FnOnce(&CStr) -> bool) -> bool {
+    let whole = path.as_bytes();
+    let run = |bytes: &[u8]| CStr::from_bytes_with_nul(bytes).is_ok_and(f);
+    let Some(at) = whole.windows(2).position(|pair| pair == b"%p") else {
+        return run(whole);
+    };
+    // Not on the stack, which may be a signal handler's.
+    let made = Text::<PATH>::map();
+    // SAFETY: fresh, ours alone, and an empty text.
+    let Some(text) = (unsafe { made.as_mut() }) else {
+        return false;
+    };
+    text.push(&whole[..at]);
+    // SAFETY: no preconditions.
+    let _ = write!(text, "{}", unsafe { libc::getpid() });
+    text.push(&whole[at + 2..]);
+    let done = text.is_whole() && run(text.as_bytes());
+    // SAFETY: mapped above.
+    unsafe { Text::unmap(made) };
+    done
+}
+
+fn append_to(name: &CStr, line: &[u8]) -> bool {
+    let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT | libc::O_CLOEXEC;
+    // SAFETY: the name is a C string.
+    let fd = unsafe { libc::open(name.as_ptr(), flags, 0o644) };
+    let written = fd >= 0 && write_all(fd, line);
+    if fd >= 0 {
+        // SAFETY: the descriptor is ours.
+        unsafe { libc::close(fd) };
+    }
+    written
 }

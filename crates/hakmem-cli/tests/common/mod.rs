@@ -13,7 +13,7 @@ pub struct Built {
 }
 
 impl Built {
-    fn compile(&self, source: &str, name: &str, flags: &[&str]) -> PathBuf {
+    pub fn compile(&self, source: &str, name: &str, flags: &[&str]) -> PathBuf {
         let output = self.folder.join(name);
         let source = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("tests/programs")
@@ -36,7 +36,7 @@ impl Built {
     }
 }
 
-static BUILT: LazyLock<Built> = LazyLock::new(|| {
+pub static BUILT: LazyLock<Built> = LazyLock::new(|| {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("run");
     std::fs::create_dir_all(&folder).unwrap();
     Built { folder }

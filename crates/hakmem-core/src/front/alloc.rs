@@ -1,14 +1,15 @@
 //! Requests: by size to a class's list, to whole slots, or to whole segments.
 
 use super::note_released;
+use super::resize::size_of_whole;
 use crate::arena::PAGE;
 use crate::heap::{Fresh, Heap};
 use crate::large::LARGE_MAX;
-use crate::page::{Block, Kind};
+use crate::page::{self, Block, Kind};
 use crate::proto::inbox::Link;
 use crate::size_class::{self, MEDIUM_MAX, SMALL_MAX};
 use crate::thread::{self, State};
-use crate::{os, purge, whale};
+use crate::{os, profile, purge, whale};
 use core::ptr::{NonNull, null_mut};
 
 /// A block for `n` bytes, aligned to 16. Null with errno ENOMEM: there is no memory. O(1).
@@ -126,6 +127,28 @@ fn no_memory() -> *mut u8 {
 #[cold]
 #[inline(never)]
 pub fn alloc_big(n: usize, align: usize, zeroed: bool) -> *mut u8 {
+    if profile::is_on() {
+        let p = alloc_big_plain(n, align, zeroed);
+        sample_whole(p);
+        return p;
+    }
+    alloc_big_plain(n, align, zeroed)
+}
+
+/// The large block or whale at `p` was just allocated, unless it is null: a sample, maybe.
+#[cold]
+#[inline(never)]
+pub fn sample_whole(p: *mut u8) {
+    if let Some(meta) = page::lookup(p) {
+        thread::with_heap(|heap| {
+            heap.sample_large(meta, size_of_whole(p, meta));
+            Some(())
+        });
+    }
+}
+
+#[inline(always)]
+fn alloc_big_plain(n: usize, align: usize, zeroed: bool) -> *mut u8 {
     if n <= LARGE_MAX
         && align <= PAGE
         && let State::Live(heap) = thread::state()

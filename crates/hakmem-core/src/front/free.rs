@@ -4,6 +4,7 @@ use super::note_released;
 use crate::arena::{HOT, META, PAGE, PAGE_SHIFT};
 use crate::heap::Heap;
 use crate::page::{self, Block, Kind, Meta};
+use crate::profile::{self, Freed};
 use crate::thread::{self, State};
 use crate::{foreign, guard, large, purge, whale};
 
@@ -177,8 +178,10 @@ unsafe fn free_foreign(p: *mut u8, site: usize) {
 unsafe fn free_whole(p: *mut u8, meta: &'static Meta) {
     let kind = meta.kind();
     // They start where their first slot does; the others have no kind.
-    if guard::CHECKED && (!matches!(kind, Kind::Large | Kind::Whale) || !p.addr().is_multiple_of(PAGE)) {
-        guard::not_a_block(p, Some(meta));
+    // Under `bench-fast` too: samples of the profile come here.
+    if !matches!(kind, Kind::Large | Kind::Whale) || !p.addr().is_multiple_of(PAGE) {
+        // SAFETY: passed on.
+        return unsafe { free_odd(p, meta) };
     }
     // SAFETY: the start of a live allocation, and the caller's to free.
     unsafe {
@@ -191,6 +194,23 @@ unsafe fn free_whole(p: *mut u8, meta: &'static Meta) {
             return;
         }
         free_whole_slow(meta, kind);
+    }
+}
+
+/// Frees a sample of the profile: anything else that comes here is no block.
+///
+/// # Safety
+/// As [`free16`].
+#[cold]
+#[inline(never)]
+unsafe fn free_odd(p: *mut u8, meta: &'static Meta) {
+    // SAFETY: passed on.
+    unsafe {
+        match profile::freed(p, meta) {
+            Freed::Done => {}
+            Freed::Unmarked => free_whole(p, meta),
+            Freed::NoSample => guard::not_a_block(p, Some(meta)),
+        }
     }
 }
 

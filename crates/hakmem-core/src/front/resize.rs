@@ -1,11 +1,12 @@
 //! Sizes of blocks, and how they are changed.
 
 use super::PTRDIFF_MAX;
+use super::alloc::sample_whole;
 use super::free_known;
 use crate::large::{self, LARGE_MAX};
 use crate::page::{self, Kind, Meta};
 use crate::size_class::MEDIUM_MAX;
-use crate::{guard, purge, thread, whale};
+use crate::{guard, profile, purge, thread, whale};
 
 /// Bytes that the block at `p` holds; None: not ours. A pointer into an arena that is no block's start is fatal. Programs
 /// that keep accounts ask for it with each allocation and each free: for a block of a page, one line of metadata is
@@ -26,10 +27,11 @@ pub unsafe fn size_of_block(p: *mut u8) -> Option<usize> {
 /// Bytes of the large block or whale at `p`, in the slot of `meta`.
 #[cold]
 #[inline(never)]
-fn size_of_whole(p: *mut u8, meta: &'static Meta) -> usize {
-    match meta.kind() {
+pub fn size_of_whole(p: *mut u8, meta: &'static Meta) -> usize {
+    match profile::plain(meta.kind()) {
         Kind::Large if p == meta.start() => large::size(meta),
         Kind::Whale if p == meta.start() => whale::size(meta),
+        _ if meta.head().kind() == Kind::Sampled => meta.head().block_size.get() as usize,
         _ => guard::not_a_block(p, Some(meta)),
     }
 }
@@ -47,6 +49,27 @@ pub unsafe fn resize(p: *mut u8, old: usize, n: usize) -> Option<*mut u8> {
         return None;
     }
     let meta = page::lookup(p)?;
+    // SAFETY: passed on.
+    let resized = unsafe {
+        if matches!(meta.kind(), Kind::SampledLarge | Kind::SampledWhale) {
+            profile::resize(meta, || resize_whole(p, meta, n))
+        } else {
+            resize_whole(p, meta, n)
+        }
+    };
+    if let Some(at) = resized
+        && profile::is_on()
+    {
+        sample_whole(at); // It is as if it had been allocated anew.
+    }
+    resized
+}
+
+/// Resizes the large block or whale at `p`, in the slot of `meta`.
+///
+/// # Safety
+/// As [`resize`].
+unsafe fn resize_whole(p: *mut u8, meta: &'static Meta, n: usize) -> Option<*mut u8> {
     // SAFETY: passed on.
     unsafe {
         match meta.kind() {

@@ -7,7 +7,7 @@ use crate::page::{Block, Meta, Owner, Place};
 use crate::parcel::Parcel;
 use crate::proto::inbox::Link;
 use crate::sync::{AtomicU64, Ordering::Relaxed};
-use crate::{guard, policy, segment, sparse};
+use crate::{guard, policy, profile, segment, sparse};
 use core::ptr::null_mut;
 
 /// Blocks counted at which the counters are made room in, though no list was taken.
@@ -53,7 +53,7 @@ impl Heap {
     pub unsafe fn push_kept(&self, page: &Meta, block: *mut Block) -> bool {
         if page.is_medium() {
             let list = &self.front.free[usize::from(page.class.get())];
-            if list.get().is_null() {
+            if list.get().is_null() && (!profile::is_on() || self.may_keep(usize::from(page.class.get()))) {
                 // SAFETY: the block is free from now on.
                 unsafe { Block::set_next(block, null_mut()) };
                 list.set(block);

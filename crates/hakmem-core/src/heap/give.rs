@@ -43,6 +43,7 @@ impl Heap {
                     self.give_up(class, page, 0);
                 }
             }
+            self.forget_samples();
             if !is(Mutant::HeapEndsUnsent) {
                 self.send_mail();
             }

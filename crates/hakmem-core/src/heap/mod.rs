@@ -24,10 +24,12 @@ mod free;
 mod give;
 mod queue;
 mod refill;
+mod sampled;
 
 use crate::arena;
 use crate::page::{Block, Meta, Owner, Place};
 use crate::parcel::Parcel;
+use crate::profile::Sampler;
 use crate::proto::inbox::{Inbox, Link};
 use crate::proto::tenure::Tenure;
 use crate::remote::Outgoing;
@@ -35,7 +37,7 @@ use crate::size_class::{CLASSES, TABLE16};
 use crate::sync::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 use crate::{large, learn, segment, sparse, usage};
 use core::cell::Cell;
-use core::ptr::NonNull;
+use core::ptr::{NonNull, null};
 use counts::Counts;
 use crossbeam_utils::CachePadded;
 
@@ -77,6 +79,8 @@ pub struct Heap {
     /// Change of the bytes carved in pages of one slot, not yet told to the segments.
     carved: Cell<i64>,
     large: large::Cache,
+    /// When a sample of the profile is due; null until there is one.
+    sampler: Cell<*const Sampler>,
     /// What it counts.
     pub counts: Counts,
     /// Who has it.
@@ -101,10 +105,10 @@ const COOLING: usize = 4;
 /// A heap tells the process's total of live bytes in steps of this many.
 const REPORT_BYTES: u64 = 1 << 20;
 
+pub use crate::size_class::span_of;
 #[cfg_attr(any(miri, shuttle), allow(unused_imports, reason = "these have no note of where it lies"))]
 pub use free::STRAY;
 pub use free::{reset_stray_frees, stray_frees};
-pub use refill::span_of;
 
 /// A block, and whether all of it is zero.
 pub type Fresh = (NonNull<Block>, bool);
@@ -147,6 +151,7 @@ impl Heap {
     pub fn after_fork(&self) -> bool {
         self.outgoing.forget();
         self.large.forget();
+        self.sampler.set(null()); // Its scratch may be in use for ever.
         self.inherited.set(true);
         !self.busy.get()
     }

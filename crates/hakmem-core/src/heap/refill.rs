@@ -5,9 +5,9 @@ use super::{Fresh, Heap, WALK_EVERY, inbox_of};
 use crate::arena::PAGE;
 use crate::page::{Block, Meta, Place};
 use crate::proto::inbox::Link;
-use crate::size_class::{CLASSES, SIZES};
+use crate::size_class::{CLASSES, SIZES, span_of};
 use crate::sync::Ordering::Relaxed;
-use crate::{guard, holes, os, policy, segment, sparse};
+use crate::{guard, holes, os, policy, profile, segment, sparse};
 use core::ptr::{NonNull, null_mut};
 
 /// Pages of a class that a heap has claimed before fresh ones are faulted in whole.
@@ -16,17 +16,21 @@ const FILLED: u32 = 4;
 /// Bytes of fresh blocks put on a list at a time at most.
 const CARVE_MOST: u32 = 16 << 10;
 
-/// Slots of a page for blocks of `size` bytes: one, and eight from 8 KiB up, so that a page holds eight at least.
-pub const fn span_of(size: u32) -> u32 {
-    if size <= 8 << 10 { 1 } else { 8 }
-}
-
 impl Heap {
     /// A block of `class` by the slow path; the class's list is empty, and is refilled. None: out of memory. Amortised O(1): each page
     /// put to sleep on the way takes a share of its blocks freed to come back.
     #[cold]
     #[inline(never)]
     pub fn refill(&self, class: usize) -> Option<Fresh> {
+        if profile::is_on() {
+            return self.refill_sampled(class);
+        }
+        self.refill_plain(class)
+    }
+
+    /// `refill` without the profile.
+    #[inline(always)]
+    pub(super) fn refill_plain(&self, class: usize) -> Option<Fresh> {
         debug_assert!(class < CLASSES);
         self.busy(|| {
             self.receive_mail();

@@ -24,6 +24,8 @@ mod hooks;
 mod joined;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", not(any(miri, shuttle))))]
 mod library;
+mod objects;
+mod own;
 #[cfg(shuttle)]
 mod scheduled;
 
@@ -34,6 +36,8 @@ pub use count::{KINDS, count, set_timing, timing};
 pub use interpreted::*;
 #[cfg(all(target_os = "linux", not(miri)))]
 pub use linux::*;
+pub use objects::{find_objects, object_of};
+pub use own::{copy_readable, map_memory, read_file};
 
 #[cfg(all(target_os = "linux", not(any(miri, sanitizer, shuttle))))]
 pub use bare::{drop_capabilities, in_borrowed_process, is_thread, spawn_bare};

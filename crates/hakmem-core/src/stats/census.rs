@@ -3,6 +3,7 @@
 use crate::arena::{self, Arena, PAGE, SEGMENT};
 use crate::os;
 use crate::page::{Kind, Meta};
+use crate::profile::plain;
 use crate::proto::slots::SLOTS;
 use crate::sync::Ordering::Relaxed;
 
@@ -64,7 +65,7 @@ pub fn each_segment(mut f: impl FnMut(&'static Meta, usize, Option<(u32, u32)>))
                 continue; // What lies in a whale has no kind of its own.
             }
             let head = head(arena, segment);
-            let whale = (head.kind() == Kind::Whale).then(|| {
+            let whale = (plain(head.kind()) == Kind::Whale).then(|| {
                 let span = head.span.load(Relaxed);
                 (span, head.reserve.load(Relaxed).max(span))
             });
@@ -85,9 +86,9 @@ pub fn slots(head: &'static Meta) -> impl Iterator<Item = (u32, u32, Held)> {
         }
         let (meta, bit) = (head.forward(slot), 1 << slot);
         let span = meta.span.load(Relaxed).clamp(1, SLOTS - slot);
-        let (span, held) = match meta.kind() {
+        let (span, held) = match plain(meta.kind()) {
             _ if active & bit == 0 => (1, if empty & bit == 0 { Held::Unused } else { Held::Empty }),
-            Kind::Page => (span, Held::Page(meta)),
+            Kind::Page | Kind::Sampled => (span, Held::Page(meta)),
             Kind::Large => (span, Held::Large),
             Kind::Heaps => (1, Held::Heaps),
             _ => (1, Held::Kept),

@@ -4,7 +4,7 @@ use super::{Snapshot, peak};
 use crate::heap::counts::{self, Event};
 use crate::heap::span_of;
 use crate::size_class::SIZES;
-use crate::{arena, sparse, thread};
+use crate::{arena, profile, sparse, thread};
 
 /// What happened to blocks of one size, in all heaps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -64,7 +64,7 @@ impl Class {
 
 /// Blocks found freed, on lists and in pages given up.
 pub fn frees_found(snapshot: &Snapshot, all: &counts::OfClass, class: usize) -> i64 {
-    all.returned + (sparse::returned(class) + snapshot.waiting[class]) as i64
+    all.returned + (sparse::returned(class) + profile::returned(class) + snapshot.waiting[class]) as i64
 }
 
 #[inline(never)]
@@ -73,7 +73,7 @@ pub fn of(snapshot: &Snapshot, class: usize) -> Class {
     let at = |what: Event| all.events[what as usize];
     let size = u64::from(SIZES[class]);
     let count = |n: i64| n.max(0) as u64;
-    let existing = all.existing - sparse::returned(class) as i64;
+    let existing = all.existing - (sparse::returned(class) + profile::returned(class)) as i64;
     let pages = count(all.pages - sparse::given(class) as i64);
     Class {
         size,

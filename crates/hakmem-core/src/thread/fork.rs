@@ -22,16 +22,17 @@ use crate::sync::{
     AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
-use crate::{arena, foreign, heap, large, learn, os, purge, sparse, whale};
+use crate::{arena, foreign, heap, large, learn, os, profile, purge, sparse, whale};
 
 /// A lock, and what puts right in the child what it guards, should it be torn.
 struct Guarded(&'static Lock, fn());
 
 /// Every lock, in the order they are taken in.
-static LOCKS: [Guarded; 7] = [
+static LOCKS: [Guarded; 8] = [
     Guarded(&foreign::LOCK, || ()), // The search is made again.
     Guarded(&purge::LOCK, || ()),   // It only keeps passes apart.
     Guarded(&HEAPS_LOCK, forget_quarry),
+    Guarded(&profile::LOCK, profile::give_up),
     Guarded(&sparse::LOCK, sparse::give_up_all),
     Guarded(&whale::LOCK, whale::forget_cache),
     Guarded(&arena::LOCK, || ()), // Each bit by itself is true at any time.
@@ -122,7 +123,8 @@ extern "C" fn after_fork_in_child() {
     }
     purge::after_fork();
     whale::after_fork(whale::LOCK.is_held_for_fork(me));
-    heap::counts::reset_all(sparse::returned);
+    profile::after_fork();
+    heap::counts::reset_all(|class| sparse::returned(class) + profile::returned(class));
     heap::reset_stray_frees();
     sparse::reset_counts();
     large::reset_stray_frees();

@@ -8,7 +8,7 @@
 //! 1. Who has a heap: see `proto::tenure`. Popping one from the pool gives the right to wait for it, so that each has
 //!    one next owner.
 //! 2. The thread's word is set before anything is called that may itself allocate (`pthread_*`).
-//! 3. Locks are taken in the order foreign, purge, heaps, sparse, whale, arena, learn; `fork` holds them all.
+//! 3. Locks are taken in the order foreign, purge, heaps, profile, sparse, whale, arena, learn; `fork` holds them all.
 
 mod fork;
 mod tls;

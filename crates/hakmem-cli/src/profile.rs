@@ -1,0 +1,201 @@
+//! `hakmem profile`: which code allocated what.
+//!
+//! The library samples, and writes addresses; what they are called is found here, when the program has ended.
+
+mod flame;
+mod pprof;
+mod raw;
+mod summary;
+mod symbols;
+
+use crate::run;
+use clap::Args;
+use flame::Bytes;
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process;
+use std::rc::Rc;
+
+pub const AFTER_HELP: &str = "\
+Writes PREFIX.pb.gz (for pprof: `go tool pprof -http=: PREFIX.pb.gz`), PREFIX.live.svg and PREFIX.allocated.svg (flame graphs, \
+for a browser), and both as folded stacks; prints on standard error what was live at the end, by the code that allocated it.
+FILE holds what HAKMEM_PROFILE=FILE makes a program append; the last profile is taken. With a program, it is run as \
+`hakmem run` runs it, and the exit status is the program's.
+  1    FILE cannot be read, or has no profile
+  2    wrong usage";
+
+#[derive(Args)]
+pub struct Options {
+    /// A file of profiles that the library wrote
+    #[arg(required_unless_present = "command", conflicts_with = "command")]
+    file: Option<PathBuf>,
+    /// What the names of the files begin with [default: hakmem-PROG, or FILE]
+    #[arg(short, long, value_name = "PREFIX")]
+    output: Option<PathBuf>,
+    /// Bytes from one sample to the next, on average; 1 samples almost every allocation
+    #[arg(long, value_name = "BYTES", default_value_t = 512 << 10, value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
+    interval: u32,
+    /// The process whose profile is taken, if FILE has those of several
+    #[arg(long, conflicts_with = "command")]
+    pid: Option<u32>,
+    /// The library, instead of the libhakmem.so in hakmem's own folder or in ../lib
+    #[arg(long, value_name = "PATH", conflicts_with = "file")]
+    lib: Option<PathBuf>,
+    /// The program, with its arguments
+    #[arg(last = true, num_args = 1.., value_names = ["PROG", "ARGS"])]
+    command: Vec<OsString>,
+}
+
+/// What `hakmem run` is to do besides.
+#[derive(Debug, Clone)]
+pub struct Wish {
+    pub interval: String,
+    output: PathBuf,
+}
+
+pub fn profile(options: Options) -> ! {
+    let Some(file) = &options.file else {
+        let program = Path::new(&options.command[0])
+            .file_name()
+            .unwrap_or_default();
+        let name = || PathBuf::from(format!("hakmem-{}", program.to_string_lossy()));
+        let output = options.output.unwrap_or_else(name);
+        run::run(&run::Options {
+            profile: Some(Wish {
+                interval: options.interval.to_string(),
+                output,
+            }),
+            tables: false,
+            stats: false,
+            require: false,
+            lib: options.lib,
+            command: options.command,
+        })
+    };
+    let title = file
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
+    let output = options.output.unwrap_or_else(|| file.clone());
+    let written = std::fs::read(file).map_err(|e| format!("cannot read {}: {e}", file.display()));
+    match written.and_then(|text| write(&text, options.pid, &title, &output)) {
+        Ok(said) => {
+            let _ = io::stderr().write_all(said.as_bytes());
+            process::exit(0)
+        }
+        Err(why) => {
+            let _ = io::stderr().write_all(format!("hakmem: {why}\n").as_bytes());
+            process::exit(1)
+        }
+    }
+}
+
+/// Writes the files of a process's last profile, of the last one of all if none is named. Returns what is to be said of it; the
+/// error is for the user to read.
+pub fn write(text: &[u8], pid: Option<u32>, title: &str, output: &Path) -> Result<String, String> {
+    let all = raw::parse(&String::from_utf8_lossy(text))?;
+    let of_process = all.iter().rfind(|raw| pid.is_none_or(|pid| raw.pid == pid));
+    let raw = of_process.ok_or_else(|| match pid {
+        Some(pid) => format!("there is no heap profile of process {pid}: it ended without running exit handlers, or wrote none"),
+        None => "there is no heap profile".into(),
+    })?;
+    let profile = Profile::of(raw);
+    let mut files = vec![save(output, "pb.gz", &pprof::encode(&profile))?];
+    for bytes in [Bytes::Live, Bytes::Allocated] {
+        let lines = flame::folded(&profile, bytes);
+        let mut folded = lines.join("\n");
+        folded.push('\n');
+        files.push(save(
+            output,
+            &format!("{}.folded", bytes.name()),
+            folded.as_bytes(),
+        )?);
+        if !lines.is_empty() {
+            let svg = flame::graph(&lines, &profile, bytes, title)?;
+            files.push(save(output, &format!("{}.svg", bytes.name()), &svg)?);
+        }
+    }
+    Ok(summary::of(&profile, raw, &files))
+}
+
+impl Wish {
+    /// For a program that has ended: `text` is what the library wrote.
+    pub fn fulfil(&self, text: &[u8], pid: u32, title: &str) -> String {
+        write(text, Some(pid), title, &self.output).unwrap_or_else(|why| format!("hakmem: {why}\n"))
+    }
+}
+
+fn save(prefix: &Path, extension: &str, bytes: &[u8]) -> Result<PathBuf, String> {
+    let mut path = prefix.as_os_str().to_owned();
+    path.push(".");
+    path.push(extension);
+    let path = PathBuf::from(path);
+    std::fs::write(&path, bytes).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
+    Ok(path)
+}
+
+/// A profile with names, scaled to what it stands for.
+pub struct Profile {
+    pub interval: u64,
+    pub samples: Vec<Sample>,
+    /// In the order of `Place::map`.
+    pub files: Vec<File>,
+}
+
+/// What samples of blocks of one size by one stack stand for.
+pub struct Sample {
+    /// Bytes of a block.
+    pub size: u64,
+    pub all: f64,
+    pub all_bytes: f64,
+    pub live: f64,
+    pub live_bytes: f64,
+    /// Nearest first.
+    pub stack: Vec<Rc<symbols::Place>>,
+}
+
+/// A map of a file.
+pub struct File {
+    pub start: u64,
+    pub end: u64,
+    pub offset: u64,
+    pub path: String,
+    pub build_id: String,
+}
+
+impl Profile {
+    fn of(raw: &raw::Raw) -> Self {
+        let mut symbols = symbols::Symbols::new(raw);
+        let samples = raw.samples.iter().map(|sample| {
+            let weight = sample.weight(raw.interval);
+            let (all, live, size) = (
+                sample.all as f64 * weight,
+                sample.live as f64 * weight,
+                sample.size as f64,
+            );
+            Sample {
+                size: sample.size,
+                all,
+                all_bytes: all * size,
+                live,
+                live_bytes: live * size,
+                stack: symbols.stack(&sample.stack),
+            }
+        });
+        let samples = samples.collect();
+        let files = raw.maps.iter().map(|map| File {
+            start: map.start,
+            end: map.end,
+            offset: map.offset,
+            path: map.path.clone(),
+            build_id: symbols.module(&map.path).build_id.clone(),
+        });
+        Self {
+            interval: raw.interval,
+            samples,
+            files: files.collect(),
+        }
+    }
+}

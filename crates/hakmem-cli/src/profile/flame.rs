@@ -1,0 +1,86 @@
+//! Stacks as lines, and as a picture.
+
+use super::{Profile, Sample};
+use inferno::flamegraph::{self, Direction};
+use std::collections::BTreeMap;
+
+/// Which bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bytes {
+    Live,
+    Allocated,
+}
+
+impl Bytes {
+    /// As file names have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Live => "live",
+            Self::Allocated => "allocated",
+        }
+    }
+
+    fn of(self, sample: &Sample) -> f64 {
+        match self {
+            Self::Live => sample.live_bytes,
+            Self::Allocated => sample.all_bytes,
+        }
+    }
+}
+
+/// A line for each stack: its functions, outermost first, between semicolons, and the bytes.
+pub fn folded(profile: &Profile, bytes: Bytes) -> Vec<String> {
+    let mut stacks = BTreeMap::<String, f64>::new();
+    for sample in &profile.samples {
+        let names = sample
+            .stack
+            .iter()
+            .flat_map(|place| &place.frames)
+            .map(|f| plain(&f.function));
+        let names: Vec<_> = names.collect::<Vec<_>>().into_iter().rev().collect();
+        let stack = if names.is_empty() {
+            "[unknown]".into()
+        } else {
+            names.join(";")
+        };
+        *stacks.entry(stack).or_default() += bytes.of(sample);
+    }
+    let whole = stacks
+        .into_iter()
+        .map(|(stack, bytes)| (stack, bytes.round() as u64));
+    whole
+        .filter(|(_, bytes)| *bytes > 0)
+        .map(|(stack, bytes)| format!("{stack} {bytes}"))
+        .collect()
+}
+
+/// Without what the form itself uses.
+fn plain(name: &str) -> String {
+    name.replace([';', '\n'], ":")
+}
+
+/// The flame graph of folded stacks: an SVG that needs nothing else. The error is for the user to read.
+pub fn graph(
+    lines: &[String],
+    profile: &Profile,
+    bytes: Bytes,
+    title: &str,
+) -> Result<Vec<u8>, String> {
+    let mut options = flamegraph::Options::default();
+    options.title = match bytes {
+        Bytes::Live => format!("{title}: live bytes"),
+        Bytes::Allocated => format!("{title}: bytes allocated"),
+    };
+    options.subtitle = Some(format!(
+        "hakmem, a sample in {}",
+        crate::summary::bytes(profile.interval)
+    ));
+    options.count_name = "bytes".into();
+    options.direction = Direction::Straight;
+    options.colors = flamegraph::color::Palette::Basic(flamegraph::color::BasicPalette::Mem);
+    options.deterministic = true;
+    let mut svg = Vec::new();
+    flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), &mut svg)
+        .map_err(|e| format!("cannot draw the flame graph: {e}"))?;
+    Ok(svg)
+}

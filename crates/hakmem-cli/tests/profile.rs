@@ -1,0 +1,516 @@
+//! `hakmem profile` with the library of this workspace, on programs that say themselves what they allocate.
+
+mod common;
+
+use common::*;
+use flate2::read::GzDecoder;
+use quick_protobuf::BytesReader;
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// What a function did, in bytes.
+#[derive(Debug, Clone, Copy, Default)]
+struct Account {
+    live: f64,
+    all: f64,
+}
+
+/// The program's own accounts.
+fn truth(output: &Output) -> BTreeMap<String, Account> {
+    let text = stdout(output);
+    let lines = text.lines().map(|line| {
+        let words: Vec<_> = line.split(' ').collect();
+        let [name, live, all] = words[..] else {
+            panic!("{line}")
+        };
+        (
+            name.to_owned(),
+            Account {
+                live: live.parse().unwrap(),
+                all: all.parse().unwrap(),
+            },
+        )
+    });
+    lines.collect()
+}
+
+/// Reads folded stacks: the functions, outermost first, and the bytes.
+fn folded(path: &Path) -> Vec<(Vec<String>, f64)> {
+    let text = std::fs::read_to_string(path).unwrap();
+    let lines = text.lines().filter(|line| !line.is_empty()).map(|line| {
+        let (stack, bytes) = line.rsplit_once(' ').unwrap();
+        (
+            stack.split(';').map(str::to_owned).collect(),
+            bytes.parse().unwrap(),
+        )
+    });
+    lines.collect()
+}
+
+/// At least 95 % of each function's bytes are its own, and no other's are.
+fn attributed(truth: &BTreeMap<String, Account>, prefix: &Path, name_of: impl Fn(&str) -> String) {
+    for which in ["live", "allocated"] {
+        let stacks = folded(&prefix.with_extension(format!("{which}.folded")));
+        let mut missing = 0.0;
+        let mut total = 0.0;
+        for (name, account) in truth {
+            let want = if which == "live" {
+                account.live
+            } else {
+                account.all
+            };
+            let name = name_of(name);
+            let of = |stack: &[String]| stack.contains(&name);
+            let got: f64 = stacks
+                .iter()
+                .filter(|(stack, _)| of(stack))
+                .map(|(_, bytes)| bytes)
+                .sum();
+            println!("{which} {name}: {got} for {want}");
+            // What is sampled has an error of its own, of about 2 % here.
+            assert!(
+                got > want * 0.93 - 1e6 && got < want * 1.07 + 1e6,
+                "{which} {name}: {got} for {want}"
+            );
+            missing += (want - got).max(0.0);
+            total += want;
+        }
+        assert!(
+            missing < 0.05 * total,
+            "{which}: {missing} of {total} bytes are not where they belong"
+        );
+        let elsewhere: f64 = stacks
+            .iter()
+            .filter(|(stack, _)| !truth.keys().any(|name| stack.contains(&name_of(name))))
+            .map(|(_, bytes)| bytes)
+            .sum();
+        assert!(
+            elsewhere < 0.05 * total,
+            "{which}: {elsewhere} bytes besides {total}"
+        );
+    }
+}
+
+fn profile(folder: &Path, options: &[&str], program: &Path) -> (Output, PathBuf) {
+    let prefix = folder.join("out");
+    let mut command = hakmem();
+    command
+        .args(["profile", "--lib"])
+        .arg(&*HAKMEM)
+        .arg("-o")
+        .arg(&prefix);
+    (
+        command
+            .args(options)
+            .arg("--")
+            .arg(program)
+            .output()
+            .unwrap(),
+        prefix,
+    )
+}
+
+/// Compiles the C program.
+fn compiled(name: &str, flags: &[&str]) -> PathBuf {
+    BUILT.compile(
+        "profiled.c",
+        name,
+        &[&["-O2", "-fno-builtin", "-pthread"], flags].concat(),
+    )
+}
+
+#[test]
+fn a_c_program_without_frame_pointers() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compiled("profiled-tables", &["-g", "-fomit-frame-pointer"]);
+    let (output, prefix) = profile(folder.path(), &["--interval", "2048"], &program);
+    assert_eq!(
+        output.status.code(),
+        Some(3),
+        "the program's own: {}",
+        stderr(&output)
+    );
+    attributed(&truth(&output), &prefix, str::to_owned);
+    let said = stderr(&output);
+    for part in [
+        "at exit",
+        "one in 2.0 KiB",
+        "live bytes",
+        "keeps_small < main",
+        "out.pb.gz",
+        "out.live.svg",
+    ] {
+        assert!(said.contains(part), "{part} in {said}");
+    }
+    assert!(
+        !said.contains(" malloc") && !said.contains("hakmem_core"),
+        "the allocator's own frames are left out: {said}"
+    );
+}
+
+/// Nothing but frame pointers leads from frame to frame there, and only symbols have names.
+#[test]
+fn a_c_program_without_unwind_tables() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compiled(
+        "profiled-frames",
+        &["-fno-omit-frame-pointer", "-fno-asynchronous-unwind-tables"],
+    );
+    let (output, prefix) = profile(folder.path(), &["--interval", "2048"], &program);
+    assert_eq!(output.status.code(), Some(3));
+    let mut truth = truth(&output);
+    // The C library's sort has tables and no frame pointers, strdup neither of the program's callers' needs.
+    truth.remove("called_back");
+    for which in ["live", "allocated"] {
+        let stacks = folded(&prefix.with_extension(format!("{which}.folded")));
+        for name in ["keeps_small", "drops_most", "digs", "grows", "in_thread"] {
+            let want = if which == "live" {
+                truth[name].live
+            } else {
+                truth[name].all
+            };
+            let of = |stack: &[String]| stack.iter().any(|frame| frame == name);
+            let got: f64 = stacks
+                .iter()
+                .filter(|(stack, _)| of(stack))
+                .map(|(_, bytes)| bytes)
+                .sum();
+            assert!(
+                (got - want).abs() < 0.07 * want + 1e6,
+                "{which} {name}: {got} for {want}"
+            );
+            if name != "in_thread" {
+                let all = stacks.iter().filter(|(stack, _)| of(stack));
+                assert!(
+                    all.clone()
+                        .all(|(stack, _)| stack.iter().any(|f| f == "main")),
+                    "{name} is called by main"
+                );
+            }
+        }
+    }
+}
+
+/// The Rust program of hakmem-core's examples, with hakmem inside: it writes the profile itself.
+#[test]
+fn a_rust_program() {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args([
+        "build",
+        "--release",
+        "-p",
+        "hakmem-core",
+        "--example",
+        "profiled",
+        "--message-format=json-render-diagnostics",
+    ]);
+    let built = cargo
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap();
+    assert!(built.status.success(), "{}", stderr(&built));
+    let text = stdout(&built);
+    let program = text
+        .split("\"executable\":\"")
+        .last()
+        .unwrap()
+        .split('"')
+        .next()
+        .unwrap();
+
+    let folder = tempfile::tempdir().unwrap();
+    let raw = folder.path().join("raw");
+    let output = Command::new(program).arg(&raw).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let prefix = folder.path().join("out");
+    let made = hakmem()
+        .arg("profile")
+        .arg(&raw)
+        .arg("-o")
+        .arg(&prefix)
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", stderr(&made));
+    assert!(stderr(&made).contains("while running"), "{}", stderr(&made));
+    attributed(&truth(&output), &prefix, |name| format!("profiled::{name}"));
+}
+
+/// The file for pprof, read field by field as its `profile.proto` has them, by a decoder that is not the encoder's.
+mod pprof {
+    use super::*;
+
+    #[derive(Debug, Default)]
+    pub struct Pprof {
+        pub strings: Vec<String>,
+        pub types: Vec<(usize, usize)>,
+        pub samples: Vec<(Vec<u64>, Vec<i64>)>,
+        /// Id, and the functions' ids with lines.
+        pub locations: BTreeMap<u64, Vec<(u64, i64)>>,
+        /// Id, and the name.
+        pub functions: BTreeMap<u64, usize>,
+        pub mappings: usize,
+        pub period: i64,
+        pub default_type: usize,
+    }
+
+    fn message(bytes: &[u8], mut field: impl FnMut(u32, &mut BytesReader, &[u8])) {
+        let mut reader = BytesReader::from_bytes(bytes);
+        while !reader.is_eof() {
+            let tag = reader.next_tag(bytes).unwrap();
+            field(tag, &mut reader, bytes);
+        }
+    }
+
+    /// Numbers that are packed into one field.
+    fn packed(bytes: &[u8]) -> Vec<u64> {
+        let mut reader = BytesReader::from_bytes(bytes);
+        let mut all = vec![];
+        while !reader.is_eof() {
+            all.push(reader.read_uint64(bytes).unwrap());
+        }
+        all
+    }
+
+    /// Field and wire type, as they stand together.
+    const fn varint(field: u32) -> u32 {
+        field << 3
+    }
+    const fn bytes(field: u32) -> u32 {
+        field << 3 | 2
+    }
+
+    pub fn decode(file: &Path) -> Pprof {
+        let mut whole = Vec::new();
+        GzDecoder::new(std::fs::File::open(file).unwrap())
+            .read_to_end(&mut whole)
+            .unwrap();
+        let mut p = Pprof::default();
+        message(&whole, |tag, r, all| {
+            const TYPE: u32 = bytes(1);
+            const SAMPLE: u32 = bytes(2);
+            const MAPPING: u32 = bytes(3);
+            const LOCATION: u32 = bytes(4);
+            const FUNCTION: u32 = bytes(5);
+            const STRING: u32 = bytes(6);
+            const PERIOD: u32 = varint(12);
+            const DEFAULT: u32 = varint(14);
+            match tag {
+                TYPE => {
+                    let mut of = (0, 0);
+                    message(r.read_bytes(all).unwrap(), |tag, r, all| {
+                        let value = r.read_int64(all).unwrap() as usize;
+                        if tag == varint(1) {
+                            of.0 = value
+                        } else {
+                            of.1 = value
+                        }
+                    });
+                    p.types.push(of);
+                }
+                SAMPLE => {
+                    let mut sample = (vec![], vec![]);
+                    message(r.read_bytes(all).unwrap(), |tag, r, all| {
+                        let content = r.read_bytes(all).unwrap();
+                        match tag >> 3 {
+                            1 => sample.0 = packed(content),
+                            2 => sample.1 = packed(content).into_iter().map(|n| n as i64).collect(),
+                            _ => {}
+                        }
+                    });
+                    p.samples.push(sample);
+                }
+                MAPPING => {
+                    r.read_bytes(all).unwrap();
+                    p.mappings += 1;
+                }
+                LOCATION => {
+                    let (mut id, mut lines) = (0, vec![]);
+                    message(r.read_bytes(all).unwrap(), |tag, r, all| {
+                        if tag == varint(1) {
+                            id = r.read_uint64(all).unwrap();
+                        } else if tag == bytes(4) {
+                            let mut line = (0, 0);
+                            message(r.read_bytes(all).unwrap(), |tag, r, all| {
+                                let value = r.read_uint64(all).unwrap();
+                                if tag == varint(1) {
+                                    line.0 = value
+                                } else {
+                                    line.1 = value as i64
+                                }
+                            });
+                            lines.push(line);
+                        } else {
+                            r.read_uint64(all).unwrap();
+                        }
+                    });
+                    p.locations.insert(id, lines);
+                }
+                FUNCTION => {
+                    let (mut id, mut name) = (0, 0);
+                    message(r.read_bytes(all).unwrap(), |tag, r, all| {
+                        let value = r.read_uint64(all).unwrap();
+                        match tag >> 3 {
+                            1 => id = value,
+                            2 => name = value as usize,
+                            _ => {}
+                        }
+                    });
+                    p.functions.insert(id, name);
+                }
+                STRING => p.strings.push(r.read_string(all).unwrap().to_owned()),
+                PERIOD => p.period = r.read_int64(all).unwrap(),
+                DEFAULT => p.default_type = r.read_int64(all).unwrap() as usize,
+                other => r.read_unknown(all, other).unwrap(),
+            }
+        });
+        p
+    }
+}
+
+#[test]
+fn the_file_for_pprof_is_what_its_schema_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compiled("profiled-pprof", &["-g"]);
+    let (output, prefix) = profile(folder.path(), &["--interval", "4096"], &program);
+    let p = pprof::decode(&prefix.with_extension("pb.gz"));
+    let name = |i: usize| p.strings[i].as_str();
+    let types: Vec<_> = p
+        .types
+        .iter()
+        .map(|&(name_of, unit)| (name(name_of), name(unit)))
+        .collect();
+    let want = [
+        ("alloc_objects", "count"),
+        ("alloc_space", "bytes"),
+        ("inuse_objects", "count"),
+        ("inuse_space", "bytes"),
+    ];
+    assert_eq!(types, want);
+    assert_eq!(
+        (name(0), name(p.default_type), p.period),
+        ("", "inuse_space", 4096)
+    );
+    assert!(p.mappings >= 3);
+    // Every reference leads somewhere, and the sums are the program's.
+    let truth = truth(&output);
+    for (function, account) in &truth {
+        let mut got = Account::default();
+        for (stack, values) in &p.samples {
+            let functions = stack
+                .iter()
+                .flat_map(|id| &p.locations[id])
+                .map(|(id, _)| name(p.functions[id]));
+            assert_eq!(values.len(), 4);
+            if functions.into_iter().any(|f| f == function) {
+                got.all += values[1] as f64;
+                got.live += values[3] as f64;
+            }
+        }
+        for (got, want) in [(got.live, account.live), (got.all, account.all)] {
+            assert!(
+                (got - want).abs() < 0.1 * want + 1e6,
+                "{function}: {got} for {want}"
+            );
+        }
+    }
+    let lines = p
+        .locations
+        .values()
+        .flatten()
+        .filter(|(_, line)| *line > 0)
+        .count();
+    assert!(lines > 10, "lines of the source are there");
+}
+
+#[test]
+fn the_picture_is_an_svg_with_every_function() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compiled("profiled-picture", &["-g"]);
+    let (output, prefix) = profile(folder.path(), &["--interval", "4096"], &program);
+    for which in ["live", "allocated"] {
+        let svg = std::fs::read_to_string(prefix.with_extension(format!("{which}.svg"))).unwrap();
+        let tree = roxmltree::Document::parse_with_options(
+            &svg,
+            roxmltree::ParsingOptions {
+                allow_dtd: true,
+                ..Default::default()
+            },
+        );
+        let tree = tree.unwrap();
+        assert_eq!(tree.root_element().tag_name().name(), "svg");
+        let titles: Vec<_> = tree
+            .descendants()
+            .filter(|n| n.has_tag_name("title"))
+            .filter_map(|n| n.text())
+            .collect();
+        for name in truth(&output).keys() {
+            assert!(
+                titles
+                    .iter()
+                    .any(|title| title.starts_with(&format!("{name} "))),
+                "{which}: {name}"
+            );
+        }
+        let links = tree
+            .descendants()
+            .flat_map(|n| n.attributes())
+            .filter(|a| a.value().starts_with("http"));
+        assert_eq!(links.count(), 0, "it needs nothing else");
+    }
+}
+
+#[test]
+fn what_cannot_be_had_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = |name: &str, content: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        path
+    };
+    for (file, why) in [
+        (folder.path().join("missing"), "cannot read"),
+        (text("empty", ""), "there is no heap profile"),
+        (text("nonsense", "hello\n"), "line 1 cannot be read"),
+    ] {
+        let output = hakmem().arg("profile").arg(&file).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        assert!(stderr(&output).contains(why), "{}", stderr(&output));
+    }
+    let whole = text(
+        "whole",
+        "heap profile: 0: 0 [0: 0] @ heap_v2/1\n# hakmem 1 pid=5 event=exit on=1 lost=0 own=0x1\n",
+    );
+    let run = |arguments: &[&str]| {
+        hakmem()
+            .arg("profile")
+            .arg(&whole)
+            .args(arguments)
+            .output()
+            .unwrap()
+    };
+    assert!(run(&[]).status.success());
+    assert_eq!(run(&["--pid", "6"]).status.code(), Some(1));
+    let unwritable = run(&["-o", "/nowhere/at/all"]);
+    assert_eq!(unwritable.status.code(), Some(1));
+    assert!(stderr(&unwritable).contains("cannot write /nowhere/at/all.pb.gz"));
+    // A program that ends without its exit handlers has no profile, and its own status.
+    let output = hakmem()
+        .args(["profile", "--lib"])
+        .arg(&*HAKMEM)
+        .arg("-o")
+        .arg(folder.path().join("none"))
+        .args(["--", "sh", "-c", "kill -TERM $$"])
+        .output()
+        .unwrap();
+    assert!(
+        stderr(&output).contains("there is no heap profile of process"),
+        "{}",
+        stderr(&output)
+    );
+    assert_eq!(
+        std::os::unix::process::ExitStatusExt::signal(&output.status),
+        Some(15)
+    );
+}

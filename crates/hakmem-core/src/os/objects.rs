@@ -1,0 +1,57 @@
+//! Which loaded object code belongs to, found without locks and without allocating.
+
+use crate::sync::Ordering::Relaxed;
+use crate::sync::plain::AtomicUsize;
+use core::ffi::{c_int, c_void};
+
+/// What is known of an object.
+#[derive(Debug, Clone, Copy)]
+pub struct Object {
+    /// Where it begins and ends in memory.
+    pub start: usize,
+    /// See `start`.
+    pub end: usize,
+    /// Its `.eh_frame_hdr`.
+    pub table: usize,
+}
+
+/// `struct dl_find_object` of glibc 2.35, on x86-64 and others without a base for their tables.
+#[repr(C)]
+#[derive(Default)]
+struct Found {
+    flags: u64,
+    start: usize,
+    end: usize,
+    link_map: usize,
+    table: usize,
+    reserved: [u64; 7],
+}
+
+type Find = unsafe extern "C" fn(*const c_void, *mut Found) -> c_int;
+
+/// `_dl_find_object`, if the C library has it: by its address, as older ones do not.
+static FIND: AtomicUsize = AtomicUsize::new(0);
+
+/// To be called before the first [`object_of`]; may allocate.
+pub fn find_objects() {
+    if cfg!(miri) {
+        return; // It has no objects.
+    }
+    // SAFETY: a C string.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_dl_find_object".as_ptr()) };
+    FIND.store(found.expose_provenance(), Relaxed);
+}
+
+/// The object that the code at `pc` belongs to. None: to none that has tables, or they cannot be found here.
+pub fn object_of(pc: usize) -> Option<Object> {
+    let find = FIND.load(Relaxed);
+    if find == 0 {
+        return None;
+    }
+    // SAFETY: only `find_objects` stores there, and it stores such a function.
+    let find: Find = unsafe { core::mem::transmute(core::ptr::with_exposed_provenance::<c_void>(find)) };
+    let mut found = Found::default();
+    // SAFETY: any address may be asked about; the result is filled in as glibc declares it.
+    let failed = unsafe { find(core::ptr::without_provenance(pc), &mut found) };
+    (failed == 0 && found.table != 0).then_some(Object { start: found.start, end: found.end, table: found.table })
+}

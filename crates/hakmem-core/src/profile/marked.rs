@@ -1,0 +1,119 @@
+//! Samples that are large blocks and whales, and the way of every sample's free.
+
+use super::sampler::Sampler;
+use super::table::with_books;
+use crate::page::{Kind, Meta};
+use crate::size_class::CLASSES;
+use crate::usage;
+
+const _: () = assert!(CLASSES <= u8::MAX as usize);
+
+/// What a kind would be if it were no sample.
+pub fn plain(kind: Kind) -> Kind {
+    match kind {
+        Kind::SampledLarge => Kind::Large,
+        Kind::SampledWhale => Kind::Whale,
+        other => other,
+    }
+}
+
+/// The large block or whale at `meta`, of `size` bytes, was just allocated by this thread: samples it if it is due.
+pub fn sample_large(sampler: &Sampler, meta: &Meta, size: usize) {
+    if !sampler.is_large_due(size as u64) {
+        return;
+    }
+    let sampled = match meta.kind() {
+        Kind::Large => Kind::SampledLarge,
+        Kind::Whale => Kind::SampledWhale,
+        _ => return,
+    };
+    sampler.with_scratch(|scratch| {
+        let stack = scratch.follow();
+        with_books(|books| {
+            let made = books.make_room().then(|| books.bucket(size as u64, stack)).flatten();
+            let Some(bucket) = made else {
+                books.lost += 1;
+                return;
+            };
+            books.took(meta.start().addr(), bucket);
+            meta.set_kind(sampled);
+        })
+    });
+}
+
+/// What came of a free.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Freed {
+    /// It is done.
+    Done,
+    /// The sample is forgotten; what it was is to be freed as usual.
+    Unmarked,
+    /// There is no sample there.
+    NoSample,
+}
+
+/// Frees the sample at `p`, in the slot of `meta`, as far as the profile is concerned.
+///
+/// # Safety
+/// If there is a sample, it is the caller's to free.
+#[cold]
+#[inline(never)]
+pub unsafe fn freed(p: *mut u8, meta: &Meta) -> Freed {
+    let (head, kind) = (meta.head(), meta.kind());
+    let is_small = head.kind() == Kind::Sampled;
+    let is_marked = matches!(kind, Kind::SampledLarge | Kind::SampledWhale) && p == meta.start();
+    if !is_small && !is_marked {
+        return Freed::NoSample;
+    }
+    let done = with_books(|books| {
+        let Some(bucket) = books.remove(p.addr()) else { return Freed::NoSample };
+        books.count_freed(bucket);
+        if is_marked {
+            meta.set_kind(plain(kind));
+            return Freed::Unmarked;
+        }
+        // SAFETY: it was among the live ones, so it was taken from the page and not given back.
+        let size = unsafe { books.pages.give(head, p.cast()) };
+        usage::add(-(size as i64), 0);
+        Freed::Done
+    });
+    match done {
+        Some(done) => done,
+        // Rule 2, or the books were given up in a child: a small one is lost.
+        None if is_small => Freed::Done,
+        None => {
+            meta.set_kind(plain(kind));
+            Freed::Unmarked
+        }
+    }
+}
+
+/// Resizes the sample at `meta`, of whole slots or segments, by `resize`, which must find a plain one. If that moves it or
+/// not, it is a new allocation, to be sampled by the caller. None: nothing has changed.
+pub fn resize<R>(meta: &Meta, resize: impl FnOnce() -> Option<R>) -> Option<R> {
+    let (at, kind) = (meta.start().addr(), meta.kind());
+    let bucket = with_books(|books| books.remove(at)).flatten();
+    meta.set_kind(plain(kind));
+    let resized = resize();
+    if let Some(bucket) = bucket {
+        let kept = with_books(|books| match &resized {
+            Some(_) => {
+                books.count_freed(bucket);
+                false
+            }
+            None => {
+                let kept = books.make_room();
+                if kept {
+                    books.put(at, bucket);
+                } else {
+                    books.count_freed(bucket);
+                }
+                kept
+            }
+        });
+        if kept == Some(true) {
+            meta.set_kind(kind);
+        }
+    }
+    resized
+}

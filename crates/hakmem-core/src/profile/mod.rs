@@ -1,0 +1,86 @@
+//! The heap profile: which code allocated what is live, and what was allocated in all, from a sample of the allocations.
+//!
+//! **What is a sample.** Points are thrown on the bytes that are handed out, at distances that are exponential with the
+//! *interval* for a mean; an allocation that is hit is a sample. One of a block of `s` bytes is hit with
+//! `p = 1 − exp(−s / interval)`, whatever else happens, and so stands for `1 / p` blocks and `s / p` bytes: the sum over the
+//! samples of some code has the true number of its bytes for its mean, and a relative error of about `1 / √samples`. As the
+//! points forget where the last one was, they may be thrown on each class of each heap by itself, and anew at any time.
+//!
+//! **Which are.** The fast path counts nothing. When a heap is given a list of a class, it is known how many blocks come
+//! before the next sample: the list is cut there, what is beyond stays in the page (`heap::sampled`). So the allocation
+//! that is to be sampled is one that finds the list empty and takes the slow path, and no other one is seen.
+//!
+//! **How the free is seen.** A sampled block lies in a page that has no owner (`pages`), so its free takes the path of large
+//! blocks, and leaves that one where it would be found an error. Large blocks and whales are marked in their metadata
+//! instead, to the same effect. Nothing is asked on any path that a program without a profile takes often, but for one
+//! byte on the slow path of malloc.
+//!
+//! **Stacks** are followed in a copy of the thread's stack, by the unwind tables or frame pointers (`stack`); they are
+//! addresses until somebody outside resolves them.
+//!
+//! Rules
+//! 1. `table::LOCK` guards the tables and the pages of sampled blocks. Nothing that is done under it allocates or waits for
+//!    another lock but those of segments and the arena.
+//! 2. A thread that finds that it holds the lock itself is in a signal handler: its allocation is no sample, its free of one
+//!    is left undone.
+//! 3. A `Sampler` is its heap's; its scratch is used by one frame of that thread at a time (`Sampler::with_scratch`).
+
+mod estimate;
+mod marked;
+mod pages;
+mod rules;
+mod sampler;
+mod stack;
+mod store;
+mod table;
+mod text;
+
+pub(crate) use marked::{Freed, freed, plain, resize, sample_large};
+pub(crate) use pages::{returned, sample_small};
+pub(crate) use sampler::Sampler;
+pub(crate) use table::{LOCK, after_fork, give_up};
+pub use text::{Event, dump};
+
+use crate::os;
+use crate::sync::Ordering::Relaxed;
+use crate::sync::plain::{AtomicBool, AtomicU64};
+
+/// Bytes from one sample to the next, on average, unless another number is asked for.
+pub const DEFAULT_INTERVAL: u64 = 512 << 10;
+/// The largest interval.
+pub const MAX_INTERVAL: u64 = 1 << 40;
+
+static ON: AtomicBool = AtomicBool::new(false);
+static INTERVAL: AtomicU64 = AtomicU64::new(0);
+
+/// True while allocations are sampled.
+#[inline(always)]
+pub fn is_on() -> bool {
+    ON.load(Relaxed)
+}
+
+/// Bytes from one sample to the next, on average; 0: there never was a profile.
+pub fn interval() -> u64 {
+    INTERVAL.load(Relaxed)
+}
+
+/// Begins to sample allocations, one for each `interval` bytes on average, 1 to [`MAX_INTERVAL`]; 1 takes almost all. False:
+/// no such interval, or the profile began with another one before.
+///
+/// Blocks that lie in threads' lists are handed out first; those allocated before are not in the profile.
+pub fn start(interval: u64) -> bool {
+    if !(1..=MAX_INTERVAL).contains(&interval) {
+        return false;
+    }
+    if INTERVAL.compare_exchange(0, interval, Relaxed, Relaxed).is_err_and(|now| now != interval) {
+        return false;
+    }
+    os::find_objects();
+    ON.store(!table::is_given_up(), Relaxed);
+    is_on()
+}
+
+/// Takes no more samples. Frees of those that there are go on being seen.
+pub fn stop() {
+    ON.store(false, Relaxed);
+}

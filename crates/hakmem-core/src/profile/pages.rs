@@ -1,0 +1,139 @@
+//! The blocks of sampled allocations up to 64 KiB: in pages without an owner, so that their free takes a slow path.
+//!
+//! A page has one class, laid out as a heap's pages are, so that alignments hold. Its list and its counters are used as in
+//! `page`, under the lock: `free`, `carved`, and `needed` for the blocks that are out.
+
+use super::sampler::Sampler;
+use super::table::with_books;
+use crate::guard;
+use crate::page::{Block, Meta};
+use crate::proto::inbox::Link;
+use crate::segment;
+use crate::size_class::{CLASSES, SIZES, span_of};
+use crate::sync::Ordering::Relaxed;
+use crate::sync::plain::AtomicU64;
+use core::ptr::{NonNull, null_mut};
+
+/// Blocks of each class that came back here, ever.
+static RETURNED: [AtomicU64; CLASSES] = [const { AtomicU64::new(0) }; CLASSES];
+
+/// Sampled blocks of `class` that came back.
+pub fn returned(class: usize) -> u64 {
+    RETURNED[class].load(Relaxed)
+}
+
+/// Pages that have a block to give, by class.
+pub struct Pages {
+    first: [*mut Meta; CLASSES],
+}
+
+impl Pages {
+    /// None.
+    pub const fn new() -> Self {
+        Self { first: [null_mut(); CLASSES] }
+    }
+
+    fn link(&mut self, class: usize, page: &Meta) {
+        let next = core::mem::replace(&mut self.first[class], page.raw());
+        page.prev.set(null_mut());
+        page.next.set(next);
+        // SAFETY: rule 1.
+        if let Some(next) = unsafe { next.as_ref() } {
+            next.prev.set(page.raw());
+        }
+    }
+
+    fn unlink(&mut self, class: usize, page: &Meta) {
+        let (prev, next) = (page.prev.get(), page.next.get());
+        // SAFETY: rule 1.
+        unsafe {
+            match prev.as_ref() {
+                Some(prev) => prev.next.set(next),
+                None => self.first[class] = next,
+            }
+            if let Some(next) = next.as_ref() {
+                next.prev.set(prev);
+            }
+        }
+    }
+
+    /// A block of `class`. None: there is no memory.
+    fn take(&mut self, class: usize) -> Option<NonNull<Block>> {
+        // SAFETY: rule 1.
+        let page = match unsafe { self.first[class].as_ref() } {
+            Some(page) => page,
+            None => {
+                let (size, span) = (SIZES[class], span_of(SIZES[class]));
+                let (page, zero) = segment::claim(span)?;
+                page.open_ownerless(class, size, span, zero);
+                self.link(class, page);
+                page
+            }
+        };
+        let mut block = page.free.get();
+        if block.is_null() {
+            let offset = page.carved.get() as usize * page.block_size.get() as usize;
+            block = page.start().wrapping_add(offset).cast();
+            page.carved.set(page.carved.get() + 1);
+        } else {
+            // SAFETY: rule 1: a free block of the page.
+            page.free.set(unsafe { Block::next(block) });
+        }
+        page.needed.set(page.needed.get() + 1);
+        if page.free.get().is_null() && page.carved.get() == page.cap.get() {
+            self.unlink(class, page);
+        }
+        NonNull::new(block)
+    }
+
+    /// Takes a block back. Returns its size.
+    ///
+    /// # Safety
+    /// It was taken from that page, is not used any more, and was not given back yet.
+    pub unsafe fn give(&mut self, page: &Meta, block: *mut Block) -> u64 {
+        let class = usize::from(page.class.get());
+        RETURNED[class].fetch_add(1, Relaxed);
+        let was_full = page.free.get().is_null() && page.carved.get() == page.cap.get();
+        // SAFETY: the caller's promise: the block is free from now on.
+        unsafe { Block::set_next(block, page.free.get()) };
+        page.free.set(block);
+        page.needed.set(page.needed.get() - 1);
+        match (page.needed.get(), was_full) {
+            // The class's only one is kept: most samples are freed before the next is taken.
+            (0, false) if self.first[class] == page.raw() && page.next.get().is_null() => {}
+            (0, _) => {
+                if !was_full {
+                    self.unlink(class, page);
+                }
+                let span = page.span.load(Relaxed);
+                page.close();
+                // SAFETY: closed, in no list, and all its blocks came back.
+                unsafe { segment::release(page, span) };
+            }
+            (..0, _) => guard::double_free(block.cast(), page),
+            (_, true) => self.link(class, page),
+            (_, false) => {}
+        }
+        u64::from(SIZES[class])
+    }
+}
+
+/// Samples an allocation of `class`, with the stack of the calling thread. None: it is no sample, after all.
+pub fn sample_small(sampler: &Sampler, class: usize) -> Option<NonNull<Block>> {
+    sampler.with_scratch(|scratch| {
+        let stack = scratch.follow();
+        with_books(|books| {
+            let made = books
+                .make_room()
+                .then(|| books.bucket(u64::from(SIZES[class]), stack))
+                .flatten()
+                .and_then(|bucket| Some((bucket, books.pages.take(class)?)));
+            let Some((bucket, block)) = made else {
+                books.lost += 1;
+                return None;
+            };
+            books.took(block.addr().get(), bucket);
+            Some(block)
+        })?
+    })?
+}

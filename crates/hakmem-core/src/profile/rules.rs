@@ -1,0 +1,169 @@
+//! How to get from a frame to its caller's: the unwind tables that compilers leave in every object (`.eh_frame`), as the C++
+//! runtime uses them.
+//!
+//! Frame pointers alone are not enough: most distributions build without them, and such code uses the register for something
+//! else, which leads to wrong callers and not to none. The tables are exact at each instruction. They take about a
+//! microsecond to search, so what was found for an address is kept: the same call sites come again and again.
+//!
+//! Nothing here allocates or takes a lock: the C library finds the object without one (`os::object_of`, glibc 2.35 and
+//! later), and gimli is told to keep its state on the stack. Without tables, frame pointers are believed.
+
+use crate::os;
+use crate::sync::Ordering::Relaxed;
+use crate::sync::plain::AtomicU64;
+use gimli::{
+    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, NativeEndian, Pointer, Register, RegisterRule, UnwindContext,
+    UnwindContextStorage, UnwindSection, UnwindTableRow, X86_64,
+};
+
+/// The way from a frame to its caller's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rule {
+    /// The caller's stack pointer lies `offset` beyond a register; the return address lies just below it.
+    Table {
+        /// Beyond the frame pointer; else the stack pointer.
+        from_frame: bool,
+        /// In bytes.
+        offset: u32,
+        /// Where the caller's frame pointer was saved, below the caller's stack pointer; none: it is in the register.
+        frame_at: Option<u16>,
+    },
+    /// There is no caller.
+    Outermost,
+    /// Nothing is known: frame pointers have to do.
+    Unknown,
+}
+
+/// What is known, by address. An entry is its address and its rule mixed, and the rule: one that two threads write at once
+/// fits no address.
+static KNOWN: [(AtomicU64, AtomicU64); 4096] = [const { (AtomicU64::new(0), AtomicU64::new(0)) }; 4096];
+
+/// The rule for code at `pc`. Code that is unloaded, and replaced by other code at the same address, may be taken for what it
+/// was: then the stack ends early or has a wrong caller.
+pub fn of(pc: usize) -> Rule {
+    let key = pc as u64;
+    let (mixed, rule) = &KNOWN[(key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52) as usize];
+    let packed = rule.load(Relaxed);
+    if mixed.load(Relaxed) ^ packed == key && packed != 0 {
+        return Rule::unpack(packed);
+    }
+    let found = look_up(pc).unwrap_or(Rule::Unknown);
+    let packed = found.pack();
+    mixed.store(key ^ packed, Relaxed);
+    rule.store(packed, Relaxed);
+    found
+}
+
+impl Rule {
+    const TABLE: u64 = 1 << 63;
+    const OUTERMOST: u64 = 1 << 62;
+    const UNKNOWN: u64 = 1 << 61;
+    const FROM_FRAME: u64 = 1 << 60;
+    const FRAME_SAVED: u64 = 1 << 59;
+
+    /// Not 0.
+    fn pack(self) -> u64 {
+        match self {
+            Self::Outermost => Self::OUTERMOST,
+            Self::Unknown => Self::UNKNOWN,
+            Self::Table { from_frame, offset, frame_at } => {
+                let frame = frame_at.map_or(0, |at| Self::FRAME_SAVED | u64::from(at) << 32);
+                Self::TABLE | if from_frame { Self::FROM_FRAME } else { 0 } | frame | u64::from(offset)
+            }
+        }
+    }
+
+    fn unpack(packed: u64) -> Self {
+        match packed {
+            p if p & Self::OUTERMOST != 0 => Self::Outermost,
+            p if p & Self::UNKNOWN != 0 => Self::Unknown,
+            p => Self::Table {
+                from_frame: p & Self::FROM_FRAME != 0,
+                offset: p as u32,
+                frame_at: (p & Self::FRAME_SAVED != 0).then_some((p >> 32) as u16),
+            },
+        }
+    }
+}
+
+/// Room for what a row of the tables says of registers: x86-64 has seven that a function must preserve.
+struct OnStack;
+impl UnwindContextStorage<usize> for OnStack {
+    type Rules = [(Register, RegisterRule<usize>); 16];
+    type Stack = [UnwindTableRow<usize, Self>; 4];
+}
+
+/// Searches the tables. None: there are none for this address, or they say what is not understood here.
+#[inline(never)]
+fn look_up(pc: usize) -> Option<Rule> {
+    let object = os::object_of(pc)?;
+    let header = EhFrameHdr::new(slice(object.table, object.end)?, NativeEndian);
+    let bases = BaseAddresses::default().set_eh_frame_hdr(object.table as u64);
+    let header = header.parse(&bases, 8).ok()?;
+    let Pointer::Direct(start) = header.eh_frame_ptr() else { return None };
+    let bases = bases.set_eh_frame(start);
+    let start = usize::try_from(start).ok().filter(|at| (object.start..object.end).contains(at))?;
+    let section = EhFrame::new(slice(start, object.end)?, NativeEndian);
+    let mut context = UnwindContext::<usize, OnStack>::new_in();
+    let cie = |section: &EhFrame<_>, bases: &BaseAddresses, at| section.cie_from_offset(bases, at);
+    let row = header.table()?.unwind_info_for_address(&section, &bases, &mut context, pc as u64, cie).ok()?;
+    rule_of(row)
+}
+
+fn rule_of(row: &UnwindTableRow<usize, OnStack>) -> Option<Rule> {
+    match row.register(X86_64::RA) {
+        Some(RegisterRule::Offset(-8)) => {}
+        None | Some(RegisterRule::Undefined) => return Some(Rule::Outermost),
+        Some(_) => return None,
+    }
+    let CfaRule::RegisterAndOffset { register, offset } = *row.cfa() else { return None };
+    let from_frame = match register {
+        X86_64::RBP => true,
+        X86_64::RSP => false,
+        _ => return None,
+    };
+    let frame_at = match row.register(X86_64::RBP) {
+        None | Some(RegisterRule::SameValue | RegisterRule::Undefined) => None,
+        Some(RegisterRule::Offset(below)) => Some(u16::try_from(below.checked_neg()?).ok()?),
+        Some(_) => return None,
+    };
+    Some(Rule::Table { from_frame, offset: u32::try_from(offset).ok()?, frame_at })
+}
+
+/// The tables of an object from one of them to the object's end.
+fn slice(from: usize, to: usize) -> Option<&'static [u8]> {
+    let len = to.checked_sub(from).filter(|&len| len <= isize::MAX as usize)?;
+    // SAFETY: part of an object that is loaded, and stays so while its code is on this stack. Only what the tables lead to
+    // is read, as by every exception: they are in readable segments.
+    Some(unsafe { core::slice::from_raw_parts(core::ptr::with_exposed_provenance::<u8>(from), len) })
+}
+
+#[cfg(all(test, not(any(loom, miri))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_survive_packing() {
+        for from_frame in [false, true] {
+            for offset in [8, 16, 12_345, u32::MAX] {
+                for frame_at in [None, Some(0), Some(16), Some(u16::MAX)] {
+                    let rule = Rule::Table { from_frame, offset, frame_at };
+                    assert_eq!(Rule::unpack(rule.pack()), rule);
+                }
+            }
+        }
+        for rule in [Rule::Outermost, Rule::Unknown] {
+            assert_eq!(Rule::unpack(rule.pack()), rule);
+        }
+    }
+
+    #[test]
+    fn code_has_rules_and_data_has_none() {
+        os::find_objects();
+        let here = code_has_rules_and_data_has_none as fn() as usize;
+        assert_eq!(of(here), Rule::Table { from_frame: false, offset: 8, frame_at: None }, "as a call left the stack");
+        assert_eq!(of(here), Rule::Table { from_frame: false, offset: 8, frame_at: None }, "the second time, too");
+        assert_eq!(of(&raw const KNOWN as usize), Rule::Unknown);
+        assert_eq!(of(8), Rule::Unknown);
+    }
+}

@@ -1,0 +1,88 @@
+//! When a heap's next sample is due: see `estimate` for the distances.
+
+use super::{estimate, interval, stack::Scratch};
+use crate::os;
+use crate::size_class::{CLASSES, SIZES};
+use core::cell::{Cell, UnsafeCell};
+
+/// To be drawn.
+const UNKNOWN: u32 = u32::MAX;
+
+/// What a heap knows of its samples to come. Its memory is for ever, as the heap's.
+pub struct Sampler {
+    /// Blocks of each class that are no samples, before the next one that is.
+    left: [Cell<u32>; CLASSES],
+    /// Bytes of large blocks and whales before the next such sample; none: to be drawn.
+    large_left: Cell<Option<u64>>,
+    random: Cell<u64>,
+    scratch_in_use: Cell<bool>,
+    scratch: UnsafeCell<Scratch>,
+}
+
+impl Sampler {
+    /// Makes one, in memory from the system. None: there is none.
+    #[cold]
+    pub fn make() -> Option<&'static Self> {
+        let at = os::map_memory(size_of::<Self>())?;
+        // SAFETY: fresh memory of that size, aligned to a page, and nobody else's. All zero is a valid scratch and valid
+        // cells; what is not zero is set below. Most of the scratch is not touched.
+        let this = unsafe { &*os::at(at).cast::<Self>() };
+        this.random.set(at as u64 ^ os::now_ns().rotate_left(32));
+        this.large_left.set(None);
+        this.forget();
+        Some(this)
+    }
+
+    /// splitmix64.
+    fn next_random(&self) -> u64 {
+        self.random.set(self.random.get().wrapping_add(0x9e37_79b9_7f4a_7c15));
+        let mut z = self.random.get();
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    /// Forgets what was drawn for classes: the blocks that it was drawn for went back unused. That may be done at any time, as
+    /// distances have no memory.
+    pub fn forget(&self) {
+        self.left.iter().for_each(|left| left.set(UNKNOWN));
+        self.with_scratch(Scratch::forget);
+    }
+
+    /// Blocks of `class` that may be handed out before the next sample; 0: it is due now.
+    pub fn left(&self, class: usize) -> u32 {
+        if self.left[class].get() == UNKNOWN {
+            self.draw(class);
+        }
+        self.left[class].get()
+    }
+
+    /// So many have been handed out since.
+    pub fn spend(&self, class: usize, blocks: u32) {
+        self.left[class].set(self.left(class).saturating_sub(blocks));
+    }
+
+    /// The sample of `class` was taken: draws the next one.
+    pub fn draw(&self, class: usize) {
+        let distance = estimate::distance(self.next_random(), interval());
+        self.left[class].set((distance / u64::from(SIZES[class])).min(u64::from(UNKNOWN - 1)) as u32);
+    }
+
+    /// Whether an allocation of `size` bytes, large, is a sample.
+    pub fn is_large_due(&self, size: u64) -> bool {
+        let left = self.large_left.get().unwrap_or_else(|| estimate::distance(self.next_random(), interval()));
+        self.large_left.set(left.checked_sub(size));
+        left < size
+    }
+
+    /// Runs `f` with the scratch. None: an interrupted frame of this thread is using it.
+    pub fn with_scratch<R>(&self, f: impl FnOnce(&mut Scratch) -> R) -> Option<R> {
+        if self.scratch_in_use.replace(true) {
+            return None;
+        }
+        // SAFETY: rule 3: the heap is the calling thread's, and no frame of it has the scratch.
+        let result = f(unsafe { &mut *self.scratch.get() });
+        self.scratch_in_use.set(false);
+        Some(result)
+    }
+}

@@ -1,0 +1,84 @@
+//! Memory of the profile's own, from the system: its books cannot lie in the heap that they are about.
+
+use crate::os;
+
+/// A vector. Elements stay until it is forgotten; their memory is never given back but when it grows.
+pub struct Growing<T: Copy> {
+    at: usize,
+    len: usize,
+    room: usize,
+    mapped: usize,
+    of: core::marker::PhantomData<T>,
+}
+
+impl<T: Copy> Growing<T> {
+    /// An empty one.
+    pub const fn new() -> Self {
+        Self { at: 0, len: 0, room: 0, mapped: 0, of: core::marker::PhantomData }
+    }
+
+    /// Makes room for `more` elements. False: there is no memory, and nothing has changed.
+    pub fn reserve(&mut self, more: usize) -> bool {
+        const LEAST: usize = 64 << 10;
+        let wanted = self.len + more;
+        if wanted <= self.room {
+            return true;
+        }
+        let bytes = (wanted * size_of::<T>()).next_power_of_two().max(LEAST);
+        let Some(at) = os::map_memory(bytes) else { return false };
+        if self.len > 0 {
+            // SAFETY: two maps of at least so many elements, ours alone.
+            unsafe { os::at(at).copy_from_nonoverlapping(os::at(self.at), self.len * size_of::<T>()) };
+        }
+        self.unmap();
+        (self.at, self.room, self.mapped) = (at, bytes / size_of::<T>(), bytes);
+        true
+    }
+
+    /// Makes it `len` elements of all zero bytes, which must be a valid `T`. False: there is no memory, and nothing has changed.
+    pub fn renew_zeroed(&mut self, len: usize) -> bool {
+        let bytes = len * size_of::<T>();
+        let Some(at) = os::map_memory(bytes) else { return false };
+        self.unmap();
+        *self = Self { at, len, room: len, mapped: bytes, of: self.of };
+        true
+    }
+
+    fn unmap(&mut self) {
+        if self.mapped > 0 {
+            os::unreserve(self.at, self.mapped);
+        }
+    }
+
+    /// Adds an element. Room for it was reserved.
+    pub fn push(&mut self, value: T) {
+        debug_assert!(self.len < self.room);
+        // SAFETY: inside the map.
+        unsafe { os::at(self.at).cast::<T>().wrapping_add(self.len).write(value) };
+        self.len += 1;
+    }
+
+    /// The elements.
+    pub fn all(&self) -> &[T] {
+        if self.len == 0 {
+            return &[];
+        }
+        // SAFETY: so many were written, or are zero and valid so (`renew_zeroed`); `at` is aligned to a page.
+        unsafe { core::slice::from_raw_parts(os::at(self.at).cast(), self.len) }
+    }
+
+    /// The elements, to be changed.
+    pub fn all_mut(&mut self) -> &mut [T] {
+        if self.len == 0 {
+            return &mut [];
+        }
+        // SAFETY: as in `all`; it is borrowed as a whole.
+        unsafe { core::slice::from_raw_parts_mut(os::at(self.at).cast(), self.len) }
+    }
+
+    /// Gives its memory back.
+    pub fn clear(&mut self) {
+        self.unmap();
+        *self = Self::new();
+    }
+}

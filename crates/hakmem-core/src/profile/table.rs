@@ -1,0 +1,296 @@
+//! The books: what was sampled by stack and size, and which sampled blocks are live.
+//!
+//! Both are hash tables with linear probing. A stack that was seen once stays for ever, as its total does.
+
+use super::pages::Pages;
+use super::store::Growing;
+use crate::os;
+use crate::proto::lock::Lock;
+use crate::sync::Ordering::Relaxed;
+use crate::sync::plain::AtomicBool;
+use core::cell::UnsafeCell;
+
+/// Held across fork.
+pub static LOCK: Lock = Lock::new();
+static BOOKS: Shared = Shared(UnsafeCell::new(Books {
+    buckets: Growing::new(),
+    frames: Growing::new(),
+    index: Growing::new(),
+    live: Growing::new(),
+    live_len: 0,
+    lost: 0,
+    pages: Pages::new(),
+}));
+/// Set in the child of a fork that was made in the middle of a change: nothing is done here any more.
+static GIVEN_UP: AtomicBool = AtomicBool::new(false);
+
+struct Shared(UnsafeCell<Books>);
+// SAFETY: rule 1.
+unsafe impl Sync for Shared {}
+
+/// Samples of blocks of one size by one stack.
+#[derive(Debug, Clone, Copy)]
+pub struct Bucket {
+    hash: u64,
+    first_frame: usize,
+    frames: usize,
+    /// Bytes of a block.
+    pub size: u64,
+    /// Sampled so far, and of these, freed.
+    pub taken: u64,
+    /// See `taken`.
+    pub freed: u64,
+}
+
+/// A live sample.
+#[derive(Clone, Copy)]
+struct Live {
+    /// 0: no sample.
+    at: usize,
+    bucket: usize,
+}
+
+/// Everything under the lock.
+pub struct Books {
+    buckets: Growing<Bucket>,
+    frames: Growing<usize>,
+    /// 1 + the bucket's number, by hash; 0: none.
+    index: Growing<u32>,
+    live: Growing<Live>,
+    live_len: usize,
+    /// Samples that were not taken, for want of memory.
+    pub lost: u64,
+    /// Where sampled blocks lie.
+    pub pages: Pages,
+}
+
+/// Runs `f` on the books. None: rule 2, or they were given up.
+pub fn with_books<R>(f: impl FnOnce(&mut Books) -> R) -> Option<R> {
+    let me = os::thread_token();
+    if LOCK.is_held_by(me) || is_given_up() {
+        return None;
+    }
+    let _held = LOCK.lock_as(me);
+    // SAFETY: rule 1; `f` gets nothing that could come back here.
+    Some(f(unsafe { &mut *BOOKS.0.get() }))
+}
+
+/// True if nothing can be recorded any more.
+pub fn is_given_up() -> bool {
+    GIVEN_UP.load(Relaxed)
+}
+
+/// In the child of a fork that was made in the middle of a change.
+pub fn give_up() {
+    GIVEN_UP.store(true, Relaxed);
+    super::stop();
+}
+
+/// In the child of a fork, which counts anew: what is live was there from the start.
+pub fn after_fork() {
+    with_books(|books| {
+        for bucket in books.buckets.all_mut() {
+            bucket.taken -= bucket.freed;
+            bucket.freed = 0;
+        }
+    });
+}
+
+/// Twice as many places as there may be entries.
+const LEAST: usize = 1024;
+
+fn hash_of(size: u64, stack: &[usize]) -> u64 {
+    let mix = |hash: u64, word: u64| (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    stack.iter().fold(mix(1, size), |hash, &pc| mix(hash, pc as u64))
+}
+
+fn place_of(at: usize, places: usize) -> usize {
+    ((at as u64 >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & (places - 1)
+}
+
+impl Books {
+    /// All buckets with their stacks.
+    pub fn buckets(&self) -> impl Iterator<Item = (&Bucket, &[usize])> {
+        let frames = self.frames.all();
+        self.buckets.all().iter().map(|b| (b, &frames[b.first_frame..b.first_frame + b.frames]))
+    }
+
+    /// Frames of all stacks together.
+    pub fn frames(&self) -> usize {
+        self.frames.all().len()
+    }
+
+    /// The number of the bucket, which is made if need be. None: there is no memory.
+    pub fn bucket(&mut self, size: u64, stack: &[usize]) -> Option<usize> {
+        if (self.buckets.all().len() + 1) * 2 > self.index.all().len() && !self.grow_index() {
+            return None;
+        }
+        let hash = hash_of(size, stack);
+        let mask = self.index.all().len() - 1;
+        let mut place = hash as usize & mask;
+        while let Some(i) = (self.index.all()[place] as usize).checked_sub(1) {
+            let b = &self.buckets.all()[i];
+            let frames = &self.frames.all()[b.first_frame..b.first_frame + b.frames];
+            if b.hash == hash && b.size == size && frames == stack {
+                return Some(i);
+            }
+            place = (place + 1) & mask;
+        }
+        let first_frame = self.frames.all().len();
+        if !self.frames.reserve(stack.len()) || !self.buckets.reserve(1) {
+            return None;
+        }
+        stack.iter().for_each(|&pc| self.frames.push(pc));
+        self.buckets.push(Bucket { hash, first_frame, frames: stack.len(), size, taken: 0, freed: 0 });
+        let made = self.buckets.all().len();
+        self.index.all_mut()[place] = made as u32;
+        Some(made - 1)
+    }
+
+    #[cold]
+    fn grow_index(&mut self) -> bool {
+        let places = (self.index.all().len() * 2).max(LEAST);
+        if !self.index.renew_zeroed(places) {
+            return false;
+        }
+        for (i, bucket) in self.buckets.all().iter().enumerate() {
+            let mut place = bucket.hash as usize & (places - 1);
+            while self.index.all()[place] != 0 {
+                place = (place + 1) & (places - 1);
+            }
+            self.index.all_mut()[place] = i as u32 + 1;
+        }
+        true
+    }
+
+    /// Makes room for one more live sample. False: there is no memory.
+    pub fn make_room(&mut self) -> bool {
+        if (self.live_len + 1) * 2 <= self.live.all().len() {
+            return true;
+        }
+        let mut larger = Growing::new();
+        if !larger.renew_zeroed((self.live.all().len() * 2).max(LEAST)) {
+            return false;
+        }
+        core::mem::swap(&mut self.live, &mut larger);
+        for live in larger.all().iter().filter(|live| live.at != 0) {
+            insert(self.live.all_mut(), *live);
+        }
+        larger.clear();
+        true
+    }
+
+    /// The block at `at` is a sample of the bucket. Room was made.
+    pub fn took(&mut self, at: usize, bucket: usize) {
+        self.buckets.all_mut()[bucket].taken += 1;
+        self.put(at, bucket);
+    }
+
+    /// The sample at `at` is live, after all. Room was made.
+    pub fn put(&mut self, at: usize, bucket: usize) {
+        insert(self.live.all_mut(), Live { at, bucket });
+        self.live_len += 1;
+    }
+
+    /// Takes the sample at `at` out of the live ones. Its bucket; None: there is none there.
+    pub fn remove(&mut self, at: usize) -> Option<usize> {
+        let live = self.live.all_mut();
+        let mask = live.len().checked_sub(1)?;
+        let mut gap = place_of(at, live.len());
+        while live[gap].at != at {
+            if live[gap].at == 0 {
+                return None;
+            }
+            gap = (gap + 1) & mask;
+        }
+        let bucket = live[gap].bucket;
+        // What was put behind it for want of its place moves up, so that no search ends at the gap.
+        let mut next = (gap + 1) & mask;
+        while live[next].at != 0 {
+            let home = place_of(live[next].at, live.len());
+            if next.wrapping_sub(home) & mask >= next.wrapping_sub(gap) & mask {
+                live[gap] = live[next];
+                gap = next;
+            }
+            next = (next + 1) & mask;
+        }
+        live[gap].at = 0;
+        self.live_len -= 1;
+        Some(bucket)
+    }
+
+    /// A sample of the bucket, no longer among the live ones, was freed.
+    pub fn count_freed(&mut self, bucket: usize) {
+        self.buckets.all_mut()[bucket].freed += 1;
+    }
+}
+
+fn insert(places: &mut [Live], live: Live) {
+    let mask = places.len() - 1;
+    let mut place = place_of(live.at, places.len());
+    while places[place].at != 0 {
+        place = (place + 1) & mask;
+    }
+    places[place] = live;
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    extern crate std;
+    use super::*;
+    use std::collections::HashMap;
+
+    fn books() -> Books {
+        Books {
+            buckets: Growing::new(),
+            frames: Growing::new(),
+            index: Growing::new(),
+            live: Growing::new(),
+            live_len: 0,
+            lost: 0,
+            pages: Pages::new(),
+        }
+    }
+
+    #[test]
+    fn live_samples_are_those_of_a_map() {
+        let (mut books, mut map) = (books(), HashMap::new());
+        let bucket = books.bucket(16, &[1, 2]).unwrap();
+        let mut random = 3u64;
+        for i in 0..if cfg!(miri) { 500 } else { 20_000 } {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            let at = (random as usize % 3000 + 1) * 16;
+            if map.remove(&at).is_some() {
+                assert_eq!(books.remove(at), Some(bucket));
+                assert_eq!(books.remove(at), None);
+            } else {
+                assert_eq!(books.remove(at), None);
+                assert!(books.make_room());
+                books.took(at, bucket);
+                map.insert(at, i);
+            }
+            assert_eq!(books.live_len, map.len());
+        }
+        for at in map.into_keys() {
+            assert_eq!(books.remove(at), Some(bucket));
+        }
+        assert!(books.live.all().iter().all(|live| live.at == 0));
+    }
+
+    #[test]
+    fn a_bucket_is_a_stack_and_a_size() {
+        let mut books = books();
+        let count = if cfg!(miri) { 50 } else { 3000 };
+        let stack = |i: usize| [i, i + 1, i * 7].into_iter().take(1 + i % 3).collect::<std::vec::Vec<_>>();
+        let first: std::vec::Vec<_> =
+            (0..count).map(|i| books.bucket(8 + (i as u64 & 1), &stack(i / 2)).unwrap()).collect();
+        for i in 0..count {
+            assert_eq!(books.bucket(8 + (i as u64 & 1), &stack(i / 2)), Some(first[i]));
+            let (bucket, frames) = books.buckets().nth(first[i]).unwrap();
+            assert_eq!((bucket.size, frames), (8 + (i as u64 & 1), &*stack(i / 2)));
+        }
+        assert_eq!(books.buckets().count(), count);
+    }
+}
