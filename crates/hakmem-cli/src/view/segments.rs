@@ -12,6 +12,10 @@ const PAGE: u8 = 1;
 const LARGE: u8 = 3;
 const WHALE: u8 = 4;
 const HEAPS: u8 = 5;
+/// The same for samples of the heap profile.
+const SAMPLED_PAGE: u8 = 6;
+const SAMPLED_LARGE: u8 = 7;
+const SAMPLED_WHALE: u8 = 8;
 /// Where a page is: `Place` of the core.
 const ASLEEP: u8 = 1;
 const RESTING: u8 = 2;
@@ -138,7 +142,7 @@ impl Reader<'_> {
         let n = |name| self.note.number(name);
         let (kind, span) = (n("meta.kind")?, n("meta.span")?);
         let huge = u8_at(metas, n("meta.huge")?) != 0;
-        if u8_at(metas, kind) == WHALE {
+        if matches!(u8_at(metas, kind), WHALE | SAMPLED_WHALE) {
             let span = u64::from(u32_at(metas, span));
             let room = u64::from(u32_at(metas, n("meta.reserve")?)).max(span);
             let body = Body::Whale {
@@ -161,8 +165,8 @@ impl Reader<'_> {
             let length = u64::from(u32_at(meta, span)).clamp(1, most) as usize;
             let (used, length) = match u8_at(meta, kind) {
                 _ if !is(0) => (if is(32) { Use::Empty } else { Use::Unused }, 1),
-                PAGE => (Use::Page(self.page(meta)?), length),
-                LARGE => (Use::Large, length),
+                PAGE | SAMPLED_PAGE => (Use::Page(self.page(meta)?), length),
+                LARGE | SAMPLED_LARGE => (Use::Large, length),
                 HEAPS => (Use::Heaps, 1),
                 _ => (Use::Kept, 1),
             };

@@ -286,9 +286,9 @@ mod tests {
         let stack = |i: usize| [i, i + 1, i * 7].into_iter().take(1 + i % 3).collect::<std::vec::Vec<_>>();
         let first: std::vec::Vec<_> =
             (0..count).map(|i| books.bucket(8 + (i as u64 & 1), &stack(i / 2)).unwrap()).collect();
-        for i in 0..count {
-            assert_eq!(books.bucket(8 + (i as u64 & 1), &stack(i / 2)), Some(first[i]));
-            let (bucket, frames) = books.buckets().nth(first[i]).unwrap();
+        for (i, &number) in first.iter().enumerate() {
+            assert_eq!(books.bucket(8 + (i as u64 & 1), &stack(i / 2)), Some(number));
+            let (bucket, frames) = books.buckets().nth(number).unwrap();
             assert_eq!((bucket.size, frames), (8 + (i as u64 & 1), &*stack(i / 2)));
         }
         assert_eq!(books.buckets().count(), count);
