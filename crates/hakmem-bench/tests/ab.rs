@@ -106,7 +106,7 @@ fn what_hakmem_does_not_take_is_an_error_before_anything_runs() {
     for (setting, words) in [
         ("NONESUCH=1", "unknown option HAKMEM_NONESUCH"),
         ("DECAY_MS=soon", "HAKMEM_DECAY_MS=soon ignored"),
-        ("CARVE_BYTES=1", "not a number from"),
+        ("CARVE_BYTES=1", "not numbers from"),
     ] {
         for side in ["--set", "--vs"] {
             let output = hakmem_bench(&["ab", side, setting, "json"]);

@@ -56,7 +56,7 @@ fn as_json() {
     }
 }
 
-/// The table in the page is what the command prints. `HAKMEM_BLESS=1` writes it anew.
+/// The table in the page is what the command prints. `BLESS=1` writes it anew.
 #[test]
 fn the_page_is_current() {
     const FIRST: &str = "<!-- hakmem options --markdown -->\n";
@@ -66,12 +66,12 @@ fn the_page_is_current() {
     let (before, rest) = page.split_once(FIRST).expect("where the table begins");
     let (_, after) = rest.split_once(LAST).expect("where it ends");
     let made = format!("{before}{FIRST}{}{LAST}{after}", options(&["--markdown"]));
-    if std::env::var_os("HAKMEM_BLESS").is_some() {
+    if std::env::var_os("BLESS").is_some() {
         std::fs::write(&path, &made).expect("the page can be written");
     } else {
         assert!(
             made == page,
-            "docs/options.md is out of date: run again with HAKMEM_BLESS=1"
+            "docs/options.md is out of date: run again with BLESS=1"
         );
     }
 }

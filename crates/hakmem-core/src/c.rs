@@ -120,8 +120,17 @@ pub fn profile_interval() -> u64 {
     u64::from(policy::PROFILE_INTERVAL.get())
 }
 
-/// Reads the `HAKMEM_…` options from a NULL-terminated environment block, unless that was done. Where the C library passes
-/// the environment to constructors, as glibc does, the crate has one that does it.
+/// Reads the `HAKMEM_…` options from a NULL-terminated environment block, unless the environment was read: where the C
+/// library passes it to constructors, as glibc does, the crate has one that does it.
+///
+/// # Safety
+/// `envp` is NULL or such a block.
+pub unsafe fn start(envp: *const *const c_char) {
+    // SAFETY: passed on.
+    unsafe { options::read_once(envp) }
+}
+
+/// Reads options from such a block, whatever was read before.
 ///
 /// # Safety
 /// `envp` is NULL or such a block.

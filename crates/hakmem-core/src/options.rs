@@ -237,13 +237,23 @@ fn apply_now(options: &Options) {
     STRUCT_SEEN.store(true, Relaxed);
 }
 
-/// Reads the environment, the first time; an unknown name or a bad value is named on standard error and ignored. A program
-/// with rights that its user does not have goes without.
+/// [`read`], the first time. A program with rights that its user does not have goes without.
+///
+/// # Safety
+/// As there.
+pub(crate) unsafe fn read_once(envp: *const *const c_char) {
+    if !envp.is_null() && !ENVIRONMENT_READ.swap(true, Relaxed) && !os::is_secure() {
+        // SAFETY: passed on.
+        unsafe { read(envp) }
+    }
+}
+
+/// Reads the environment; an unknown name or a bad value is named on standard error and ignored.
 ///
 /// # Safety
 /// `envp` is NULL or a NULL-terminated array of C strings.
 pub(crate) unsafe fn read(envp: *const *const c_char) {
-    if envp.is_null() || ENVIRONMENT_READ.swap(true, Relaxed) || os::is_secure() {
+    if envp.is_null() {
         return;
     }
     let mut at = envp;

@@ -7,7 +7,7 @@ use std::alloc::{GlobalAlloc, Layout};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};
 
-const NAME: &str = "HAKMEM_TEST_MISUSE";
+const NAME: &str = "TEST_HAKMEM_MISUSE";
 const SLOT: usize = 64 << 10;
 
 fn take(n: usize) -> *mut u8 {

@@ -11,7 +11,7 @@ use std::process::Command;
 use std::ptr::null;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-const NAME: &str = "HAKMEM_TEST_CASE";
+const NAME: &str = "TEST_HAKMEM_CASE";
 
 fn configure(options: &[&CStr]) {
     let mut envp: Vec<_> = options.iter().map(|o| o.as_ptr()).collect();
@@ -85,9 +85,9 @@ fn refused() {
 
 const REFUSED: &[&str] = &[
     "unknown option HAKMEM_NONSENSE, ignored",
-    "unknown option HAKMEM_TIMING, ignored",
-    "HAKMEM_CARVE_BYTES=15 ignored: not a number from 16 to 65536",
-    "HAKMEM_CARVE_BYTES=65537 ignored: not a number from 16 to 65536",
+    "HAKMEM_TIMING=2 ignored: neither 0 nor 1",
+    "HAKMEM_CARVE_BYTES=15 ignored: not numbers from 16 to 65536 as in 4096,64:8192",
+    "HAKMEM_CARVE_BYTES=65537 ignored: not numbers from 16 to 65536 as in 4096,64:8192",
     "HAKMEM_SPARSE_BLOCKS=256 ignored: not a number from 0 to 255",
     "HAKMEM_DECAY_MS=soon ignored: not a number from 0 to 86400000",
     "HAKMEM_DECAY_MS= ignored: not a number from 0 to 86400000",

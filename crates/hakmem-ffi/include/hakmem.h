@@ -1,5 +1,5 @@
 // hakmem's own functions. Everything else it exports (malloc, free, operator new, ...) is declared by the headers of
-// the C and C++ libraries. Made by cbindgen from src/api.rs: change it there, then run `HAKMEM_BLESS=1 ci/header`.
+// the C and C++ libraries. Made by cbindgen from src/api.rs: change it there, then run `BLESS=1 ci/header`.
 
 #ifndef HAKMEM_H
 #define HAKMEM_H

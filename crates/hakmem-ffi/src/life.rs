@@ -72,7 +72,7 @@ static END: extern "C" fn() = end;
 extern "C" fn start(_argc: c_int, _argv: *const *const c_char, envp: *const *const c_char) {
     c::on_foreign(next::find);
     // SAFETY: glibc passes the environment to every constructor; it is not changed before they have all run.
-    unsafe { c::configure(envp) };
+    unsafe { c::start(envp) };
     // SAFETY: as above.
     unsafe { profile::start(envp) };
     // SAFETY: as above.

@@ -1,4 +1,4 @@
-//! include/hakmem.h says what src/api.rs says. `HAKMEM_BLESS=1` writes it anew.
+//! include/hakmem.h says what src/api.rs says. `BLESS=1` writes it anew.
 
 mod common;
 

@@ -30,7 +30,8 @@ fn a_program_draws_itself_to_the_block() {
         (&"call".into(), &65536.into())
     );
     assert_eq!(sum(&map, 3072, "out"), 970);
-    assert!(sum(&map, 3072, "carved") >= 1000);
+    // A page of which all blocks were freed is carved anew.
+    assert!(sum(&map, 3072, "carved") >= 970);
     for segment in map["segments"].as_array().expect("segments") {
         let slots = segment["slots"].as_array().expect("slots");
         assert_eq!(

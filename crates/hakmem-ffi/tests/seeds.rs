@@ -24,9 +24,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// In a process that replays: which target's.
-const TARGET: &str = "HAKMEM_TEST_SEEDS";
+const TARGET: &str = "TEST_HAKMEM_SEEDS";
 /// And the library that it loads.
-const LIBRARY: &str = "HAKMEM_TEST_LIBRARY";
+const LIBRARY: &str = "TEST_HAKMEM_LIBRARY";
 
 /// The seeds of a target, by name.
 fn seeds(target: &str) -> Vec<PathBuf> {

@@ -11,7 +11,7 @@ fn bytes() -> Vec<u8> {
     std::fs::read(&common::library().shared).expect("the library can be read")
 }
 
-/// The exports are tests/exported-symbols.txt, no more and no less. `HAKMEM_BLESS=1` writes it anew.
+/// The exports are tests/exported-symbols.txt, no more and no less. `BLESS=1` writes it anew.
 #[test]
 fn exports() {
     let bytes = bytes();

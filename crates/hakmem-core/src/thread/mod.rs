@@ -218,7 +218,7 @@ fn be_born() {
 #[cfg(all(target_os = "linux", target_env = "gnu", not(any(miri, shuttle))))]
 extern "C" fn on_start(_argc: c_int, _argv: *const *const c_char, envp: *const *const c_char) {
     // SAFETY: glibc passes the environment to every constructor; it is not changed before they have all run.
-    unsafe { options::read(envp) };
+    unsafe { options::read_once(envp) };
     on_load();
 }
 

@@ -3,7 +3,7 @@
 use std::env;
 use std::process::Command;
 
-const NAME: &str = "HAKMEM_TEST_ALONE";
+const NAME: &str = "TEST_HAKMEM_ALONE";
 
 /// Runs `case`, which is the test `name`, in a process of its own.
 pub fn alone(name: &str, case: fn()) {

@@ -19,10 +19,10 @@ use std::alloc::Layout;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-/// `full` of something, or the part of it that `HAKMEM_TEST_SHARE` says: where a test runs often, as for each mutant.
+/// `full` of something, or the part of it that `TEST_HAKMEM_SHARE` says: where a test runs often, as for each mutant.
 pub fn share(full: usize) -> usize {
     let share =
-        std::env::var("HAKMEM_TEST_SHARE").map_or(1, |s| s.parse().expect("a share is a number"));
+        std::env::var("TEST_HAKMEM_SHARE").map_or(1, |s| s.parse().expect("a share is a number"));
     (full / share).max(1)
 }
 

@@ -64,15 +64,15 @@ pub fn library() -> &'static Library {
     })
 }
 
-/// Compares with a committed file, or writes it when `HAKMEM_BLESS` is set.
+/// Compares with a committed file, or writes it when `BLESS` is set.
 pub fn same_as_committed(path: &Path, made: &str) {
-    if std::env::var_os("HAKMEM_BLESS").is_some() {
+    if std::env::var_os("BLESS").is_some() {
         std::fs::write(path, made).expect("the committed file can be written");
     }
     let committed = std::fs::read_to_string(path).unwrap_or_default();
     assert!(
         committed == made,
-        "{} is out of date; look at the difference, then run again with HAKMEM_BLESS=1.\nIt should be:\n{made}",
+        "{} is out of date; look at the difference, then run again with BLESS=1.\nIt should be:\n{made}",
         path.display()
     );
 }

@@ -24,7 +24,7 @@ type Outcomes = HashMap<(&'static str, Door), Outcome>;
 
 fn main() {
     let arguments = Arguments::from_args();
-    let blessed = std::env::var_os("HAKMEM_BLESS").is_some();
+    let blessed = std::env::var_os("BLESS").is_some();
     let workshop = Arc::new(Workshop::new());
     let outcomes = Arc::new(Mutex::new(Outcomes::new()));
     let mut trials = vec![

@@ -4,7 +4,7 @@ use std::io::{Error, ErrorKind, Result};
 use std::path::{Path, PathBuf};
 
 /// A setting of the whole machine, put back when this is dropped. Other programs are disturbed meanwhile, so it is
-/// changed only where `HAKMEM_TEST_MACHINE=1` says that the machine is the tests' own.
+/// changed only where `TEST_HAKMEM_MACHINE=1` says that the machine is the tests' own.
 pub struct Setting {
     file: PathBuf,
     before: String,
@@ -12,8 +12,8 @@ pub struct Setting {
 
 impl Setting {
     pub fn change(file: &str, to: &str) -> Result<Self> {
-        if std::env::var_os("HAKMEM_TEST_MACHINE").is_none_or(|v| v != "1") {
-            let why = "changed for the whole machine only with HAKMEM_TEST_MACHINE=1";
+        if std::env::var_os("TEST_HAKMEM_MACHINE").is_none_or(|v| v != "1") {
+            let why = "changed for the whole machine only with TEST_HAKMEM_MACHINE=1";
             return Err(Error::new(ErrorKind::PermissionDenied, why));
         }
         let text = std::fs::read_to_string(file)?;
