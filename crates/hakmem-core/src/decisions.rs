@@ -82,34 +82,34 @@ pub fn note(text: fmt::Arguments<'_>) {
     record.number.store(2 * nth + 2, Release);
 }
 
-/// Calls `f` with each decision that is kept, oldest first: its number from 0 on, when it was made, and its text.
-pub fn each(mut f: impl FnMut(u64, u32, &str)) {
-    let made = MADE.load(Acquire);
-    for nth in made.saturating_sub(KEPT as u64)..made {
-        let record = &RING[nth as usize % KEPT];
-        let is_it = |order| record.number.load(order) == 2 * nth + 2;
-        if !is_it(Acquire) {
-            continue;
-        }
-        let mut bytes = [0; TEXT];
-        for (word, bytes) in record.text.iter().zip(bytes.chunks_exact_mut(8)) {
-            bytes.copy_from_slice(&word.load(Relaxed).to_le_bytes());
-        }
-        let (at, len) = (record.at.load(Relaxed), record.len.load(Relaxed) as usize);
-        // Acquire: if the text was another's, so is the number now.
-        fence(Acquire);
-        if is_it(Relaxed) {
-            f(nth, at, core::str::from_utf8(&bytes[..len.min(TEXT)]).unwrap_or("?"));
-        }
-    }
-}
-
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     extern crate std;
     use super::*;
     use std::string::{String, ToString};
     use std::vec::Vec;
+
+    /// As a reader outside does: calls `f` with each decision that is kept, oldest first: its number from 0 on, when it was made, and its text.
+    fn each(mut f: impl FnMut(u64, u32, &str)) {
+        let made = MADE.load(Acquire);
+        for nth in made.saturating_sub(KEPT as u64)..made {
+            let record = &RING[nth as usize % KEPT];
+            let is_it = |order| record.number.load(order) == 2 * nth + 2;
+            if !is_it(Acquire) {
+                continue;
+            }
+            let mut bytes = [0; TEXT];
+            for (word, bytes) in record.text.iter().zip(bytes.chunks_exact_mut(8)) {
+                bytes.copy_from_slice(&word.load(Relaxed).to_le_bytes());
+            }
+            let (at, len) = (record.at.load(Relaxed), record.len.load(Relaxed) as usize);
+            // Acquire: if the text was another's, so is the number now.
+            fence(Acquire);
+            if is_it(Relaxed) {
+                f(nth, at, core::str::from_utf8(&bytes[..len.min(TEXT)]).unwrap_or("?"));
+            }
+        }
+    }
 
     /// One test, since there is one ring.
     #[test]

@@ -67,25 +67,6 @@ fn owner_of(page: &Meta, block: *mut Block) -> *mut Owner {
 }
 
 impl Outgoing {
-    /// Adds a block of `page` if its parcel is open: the common case.
-    ///
-    /// # Safety
-    /// As [`Outgoing::add`], if it returns true.
-    #[inline(always)]
-    unsafe fn add_to_open(&self, page: &Meta, block: *mut Block) -> bool {
-        let open = &self.open[place(page)];
-        if open.page.get() != from_ref(page) {
-            return false;
-        }
-        let parcel = open.parcel.get();
-        if guard::CHECKED && Parcel::block(parcel) == block {
-            guard::double_free(block.cast(), page);
-        }
-        // SAFETY: the parcel is of this page and this thread's, and the block the caller's to give up.
-        unsafe { Parcel::push(parcel, block) };
-        true
-    }
-
     /// Adds a block of `page`; sends everything before if `limit` bytes are held. `inbox_of` finds an owner's inbox. O(1),
     /// and now and then the sending of what has come together.
     ///
@@ -104,8 +85,14 @@ impl Outgoing {
             self.room.set(limit.max(size) as i32);
         }
         self.sent.add(1);
-        // SAFETY: passed on.
-        if unsafe { self.add_to_open(page, block) } {
+        let i = place(page);
+        if self.open[i].page.get() == from_ref(page) {
+            let parcel = self.open[i].parcel.get();
+            if guard::CHECKED && Parcel::block(parcel) == block {
+                guard::double_free(block.cast(), page);
+            }
+            // SAFETY: the parcel is of this page and this thread's, and the block the caller's to give up (`parcel` rule 1).
+            unsafe { Parcel::push(parcel, block) };
             self.room.set(self.room.get() - size as i32);
             return;
         }
@@ -118,7 +105,6 @@ impl Outgoing {
             return;
         }
         guard::check_anchor(block, page);
-        let i = place(page);
         self.close(i, &inbox_of);
         // SAFETY: the block is the caller's to give up.
         self.open[i].parcel.set(unsafe { Parcel::new(block) });
