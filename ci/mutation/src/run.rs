@@ -39,10 +39,10 @@ pub fn run(
 ) -> io::Result<(Outcome, f64)> {
     let mut command = Command::new(program);
     command.args(["--exact", test, "--test-threads=1", "--quiet"]);
-    command.env("HAKMEM_MUTANT", number.to_string());
+    command.env("TEST_HAKMEM_MUTANT", number.to_string());
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     if let Some(path) = reached {
-        command.env("HAKMEM_REACHED", path);
+        command.env("TEST_HAKMEM_REACHED", path);
     }
     // A group of its own, so that it can be ended with all its children.
     command.process_group(0);

@@ -1,5 +1,5 @@
 //! Threads and processes: how they are made, interrupted and ended while everything allocates. Each program keeps a
-//! ledger of its blocks outside the heap, and counts what it did, which is asserted here. `HAKMEM_TORTURE=N` makes each
+//! ledger of its blocks outside the heap, and counts what it did, which is asserted here. `TEST_HAKMEM_TORTURE=N` makes each
 //! do N times as much: see `ci/torture`.
 
 mod common;
@@ -16,7 +16,8 @@ use watch::watched;
 
 /// How many times as much as the quick form.
 fn times() -> u64 {
-    std::env::var("HAKMEM_TORTURE").map_or(1, |n| n.parse().expect("HAKMEM_TORTURE is a number"))
+    std::env::var("TEST_HAKMEM_TORTURE")
+        .map_or(1, |n| n.parse().expect("TEST_HAKMEM_TORTURE is a number"))
 }
 
 /// What a program says it did.
