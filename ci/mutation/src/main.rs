@@ -44,26 +44,19 @@ fn try_all(args: &Args, mutants: &BTreeMap<usize, Mutant>, results: &mut Results
     eprintln!("{} mutants, {} woven, {} do not compile", mutants.len(), woven.numbers.len(), woven.refused.len());
     wanted.sort_by_key(|(place, number, _)| (*place, *number));
     let mut trials = Trials::measure(woven.programs)?;
-    let (mut slow, mut constant) = (Vec::new(), Vec::new());
+    let mut constant = Vec::new();
     let mut note = |left: usize, mutant: &Mutant, outcome| {
         eprintln!("{left:4} left: {outcome}: {}", mutant.name);
         results.note(mutant, outcome)
     };
     for (i, &(_, number, mutant)) in wanted.iter().enumerate() {
         if woven.numbers.contains(&number) {
-            let outcome = trials.of_woven(number, true)?;
-            if outcome == Outcome::Missed {
-                slow.push((number, mutant));
-            }
-            note(wanted.len() - i, mutant, outcome)?;
+            note(wanted.len() - i, mutant, trials.of_woven(number)?)?;
         } else if woven.refused.contains(&number) {
             note(wanted.len() - i, mutant, Outcome::Refused)?;
         } else {
             constant.push(mutant);
         }
-    }
-    for (i, &(number, mutant)) in slow.iter().enumerate() {
-        note(slow.len() - i, mutant, trials.of_woven(number, false)?)?;
     }
     for (i, mutant) in constant.iter().enumerate() {
         note(constant.len() - i, mutant, of_one_alone(&copy, mutant, &mut trials)?)?;

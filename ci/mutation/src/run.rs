@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
@@ -18,8 +18,10 @@ pub enum Outcome {
 
 /// Writable memory that a test may have; what is only reserved does not count.
 const MOST_MEMORY: u64 = 3 << 30;
-/// Nobody of a test may sleep for longer with nobody running.
-const LONGEST_SLEEP: Duration = Duration::from_secs(2);
+/// Nobody of a test may sleep through more looks at it with nobody running: two seconds of them. The clock does not
+/// count, which goes on where this program is stopped for a while along with the test.
+const MOST_ASLEEP: Duration = Duration::from_secs(2);
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// The names of a program's tests.
 pub fn names(program: &Path) -> io::Result<Vec<String>> {
@@ -66,7 +68,7 @@ pub fn run(
 
 /// Processor time is what counts: others may use the machine, or stop the test for a while.
 fn watch(child: &mut Child, most_seconds: f64) -> io::Result<Outcome> {
-    let (mut pause, mut last, mut since) = (2, -1.0, Instant::now());
+    let (mut pause, mut last, mut slept) = (Duration::from_millis(2), -1.0, Duration::ZERO);
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(if status.success() { Outcome::Passed } else { Outcome::Failed });
@@ -76,12 +78,13 @@ fn watch(child: &mut Child, most_seconds: f64) -> io::Result<Outcome> {
             return Ok(Outcome::Hung);
         }
         if seconds != last || !asleep {
-            (last, since) = (seconds, Instant::now());
-        } else if since.elapsed() > LONGEST_SLEEP {
+            (last, slept) = (seconds, Duration::ZERO);
+        } else if slept > MOST_ASLEEP {
             return Ok(Outcome::Hung);
         }
-        sleep(Duration::from_millis(pause));
-        pause = (pause * 2).min(50);
+        sleep(pause);
+        slept += pause;
+        pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
 

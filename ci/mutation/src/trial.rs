@@ -31,9 +31,6 @@ impl Test {
     }
 }
 
-/// Processor seconds: most tests take less, and catch most.
-const QUICK: f64 = 0.1;
-
 pub struct Trials {
     tests: Vec<Test>,
     woven: Programs,
@@ -61,13 +58,12 @@ impl Trials {
         Ok(Self { tests, woven })
     }
 
-    /// Tries a woven mutant by the tests that are quick or by the others.
-    pub fn of_woven(&mut self, number: usize, quick: bool) -> io::Result<Outcome> {
-        let mut reaching: Vec<_> = (0..self.tests.len()).filter(|&i| self.tests[i].reaches(number)).collect();
+    /// Tries a woven mutant by the tests that reach it.
+    pub fn of_woven(&mut self, number: usize) -> io::Result<Outcome> {
+        let reaching: Vec<_> = (0..self.tests.len()).filter(|&i| self.tests[i].reaches(number)).collect();
         if reaching.is_empty() {
             return Ok(Outcome::Unreached);
         }
-        reaching.retain(|&i| (self.tests[i].seconds < QUICK) == quick);
         let woven = self.woven.clone();
         self.first_that_fails(reaching, &woven, number)
     }
@@ -82,8 +78,12 @@ impl Trials {
         which.sort_by(|&a, &b| self.tests[b].worth().total_cmp(&self.tests[a].worth()));
         for i in which {
             let test = &mut self.tests[i];
-            let most_seconds = test.seconds * 10.0 + 1.0;
-            let (outcome, _) = run(&programs[&test.program], &test.name, number, most_seconds, None)?;
+            let program = &programs[&test.program];
+            let (mut outcome, _) = run(program, &test.name, number, test.seconds * 10.0 + 1.0, None)?;
+            if outcome == run::Outcome::Hung {
+                // Once more with more time, as it is not for certain that the mutant is why.
+                outcome = run(program, &test.name, number, test.seconds * 20.0 + 3.0, None)?.0;
+            }
             test.tried += 1;
             test.caught += u32::from(outcome != run::Outcome::Passed);
             match outcome {
