@@ -7,6 +7,7 @@
 mod args;
 mod build;
 mod explained;
+mod gated;
 mod list;
 mod page;
 mod results;
@@ -16,10 +17,11 @@ mod weave;
 
 use args::Args;
 use build::Copy;
+use explained::{EXPLAINED, Explained};
 use list::Mutant;
 use results::{Outcome, Results};
 use std::collections::BTreeMap;
-use std::{env, io};
+use std::{env, fs, io};
 use trial::Trials;
 
 fn main() -> io::Result<()> {
@@ -33,11 +35,13 @@ fn main() -> io::Result<()> {
 }
 
 fn try_all(args: &Args, mutants: &BTreeMap<usize, Mutant>, results: &mut Results) -> io::Result<()> {
+    let text = fs::read_to_string(EXPLAINED)?;
+    let explained = Explained::parse(&text).map_err(io::Error::other)?;
     let mut wanted: Vec<_> = mutants
         .iter()
         .filter(|(number, _)| number.is_multiple_of(args.every))
         .filter_map(|(&number, m)| Some((args.place_of(m.module())?, number, m)))
-        .filter(|(.., m)| !args.missed || !results.of(m).is_some_and(Outcome::is_settled))
+        .filter(|(.., m)| !args.missed || results.of(m).is_none_or(|o| o.is_missed() && !explained.has(&m.id)))
         .collect();
     let copy = Copy::new(args.work.join("copy"), mutants, args.tests.clone())?;
     let woven = build::all(&copy, mutants)?;
