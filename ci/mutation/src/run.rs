@@ -18,9 +18,9 @@ pub enum Outcome {
 
 /// Writable memory that a test may have; what is only reserved does not count.
 const MOST_MEMORY: u64 = 3 << 30;
-/// Nobody of a test may sleep through more looks at it with nobody running: two seconds of them. The clock does not
-/// count, which goes on where this program is stopped for a while along with the test.
-const MOST_ASLEEP: Duration = Duration::from_secs(2);
+/// Nobody of a test may be asleep for longer at once.
+const MOST_AT_ONCE: Duration = Duration::from_secs(2);
+/// Between two looks.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// The names of a program's tests.
@@ -30,15 +30,24 @@ pub fn names(program: &Path) -> io::Result<Vec<String>> {
     Ok(text.lines().filter_map(|l| l.strip_suffix(": test").map(str::to_owned)).collect())
 }
 
-/// Runs a test with a mutant switched on, or, with 0, none. It may take `seconds` of a processor. `reached`: the file
-/// where it notes the mutants that it reaches. Also returns the processor seconds that it took.
+/// Seconds that a test took, or may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Seconds {
+    /// Of a processor. Others may use the machine, or stop the test for a while: the clock does not count.
+    pub busy: f64,
+    /// In which it was looked at, and nobody of it wanted a processor.
+    pub asleep: f64,
+}
+
+/// Runs a test with a mutant switched on, or, with 0, none. `reached`: the file where it notes the mutants that it
+/// reaches. Also returns what it took.
 pub fn run(
     program: &Path,
     test: &str,
     number: usize,
-    seconds: f64,
+    most: Seconds,
     reached: Option<&Path>,
-) -> io::Result<(Outcome, f64)> {
+) -> io::Result<(Outcome, Seconds)> {
     let mut command = Command::new(program);
     command.args(["--exact", test, "--test-threads=1", "--quiet"]);
     command.env("TEST_HAKMEM_MUTANT", number.to_string());
@@ -59,31 +68,34 @@ pub fn run(
     }
     let before = seconds_of_children();
     let mut child = command.spawn()?;
-    let watched = watch(&mut child, seconds);
+    let watched = watch(&mut child, most);
     // SAFETY: the group is the child's own. If nobody is left in it, nothing happens.
     unsafe { libc::kill(-(child.id() as i32), libc::SIGKILL) };
     child.wait()?;
-    Ok((watched?, seconds_of_children() - before))
+    let (outcome, asleep) = watched?;
+    Ok((outcome, Seconds { busy: seconds_of_children() - before, asleep }))
 }
 
-/// Processor time is what counts: others may use the machine, or stop the test for a while.
-fn watch(child: &mut Child, most_seconds: f64) -> io::Result<Outcome> {
-    let (mut pause, mut last, mut slept) = (Duration::from_millis(2), -1.0, Duration::ZERO);
+/// Also returns the seconds asleep.
+fn watch(child: &mut Child, most: Seconds) -> io::Result<(Outcome, f64)> {
+    let (mut pause, mut last) = (Duration::from_millis(2), -1.0);
+    let (mut slept, mut at_once) = (Duration::ZERO, Duration::ZERO);
     loop {
         if let Some(status) = child.try_wait()? {
-            return Ok(if status.success() { Outcome::Passed } else { Outcome::Failed });
+            let outcome = if status.success() { Outcome::Passed } else { Outcome::Failed };
+            return Ok((outcome, slept.as_secs_f64()));
         }
-        let (seconds, asleep) = group(child.id());
-        if seconds > most_seconds {
-            return Ok(Outcome::Hung);
-        }
-        if seconds != last || !asleep {
-            (last, slept) = (seconds, Duration::ZERO);
-        } else if slept > MOST_ASLEEP {
-            return Ok(Outcome::Hung);
+        let (busy, asleep) = group(child.id());
+        at_once = if busy == last && asleep { at_once } else { Duration::ZERO };
+        last = busy;
+        if busy > most.busy || slept.as_secs_f64() > most.asleep || at_once > MOST_AT_ONCE {
+            return Ok((Outcome::Hung, slept.as_secs_f64()));
         }
         sleep(pause);
-        slept += pause;
+        if asleep {
+            slept += pause;
+            at_once += pause;
+        }
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
