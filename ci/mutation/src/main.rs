@@ -44,9 +44,10 @@ fn try_all(args: &Args, mutants: &BTreeMap<usize, Mutant>, results: &mut Results
         .filter(|(.., m)| !args.missed || results.of(m).is_none_or(|o| o.is_missed() && !explained.has(&m.id)))
         .collect();
     let copy = Copy::new(args.work.join("copy"), mutants, args.tests.clone())?;
-    let woven = build::all(&copy, mutants)?;
+    let woven = if args.go_on { build::of_before(&copy, mutants) } else { build::all(&copy, mutants) }?;
     eprintln!("{} mutants, {} woven, {} do not compile", mutants.len(), woven.numbers.len(), woven.refused.len());
-    wanted.sort_by_key(|(place, number, _)| (*place, *number));
+    // Those that were missed before, first: there are new tests, maybe.
+    wanted.sort_by_key(|(place, number, m)| (results.of(m).is_none(), *place, *number));
     let mut trials = Trials::measure(woven.programs)?;
     let mut constant = Vec::new();
     let mut note = |left: usize, mutant: &Mutant, outcome| {

@@ -125,6 +125,30 @@ fn one_map() {
     assert_clean(10);
 }
 
+/// What moved whales leave becomes one map with its neighbours again.
+fn maps_join() {
+    let maps = || {
+        std::fs::read_to_string("/proc/self/maps")
+            .unwrap()
+            .lines()
+            .count()
+    };
+    free(take(SEGMENT));
+    c::trim();
+    let before = maps();
+    for len in 2..20 {
+        let (p, wall) = (take(len * SEGMENT), take(SEGMENT));
+        let to = resize(p, (len + 1) * SEGMENT);
+        assert_ne!(to, p);
+        free(to);
+        free(wall);
+        c::trim();
+    }
+    assert!(moves().0 >= 18);
+    let after = maps();
+    assert!(after <= before + 4, "{after} maps, {before} before");
+}
+
 /// A whale gets smaller where it is, and what is behind is free again; but not if the system does not take it back.
 fn tails() {
     let p = take(10 * SEGMENT);
@@ -245,6 +269,11 @@ fn whales_of_several_maps_move() {
 #[test]
 fn whales_of_one_map_move_by_two_calls() {
     alone("whales_of_one_map_move_by_two_calls", one_map);
+}
+
+#[test]
+fn moved_maps_join_their_neighbours_again() {
+    alone("moved_maps_join_their_neighbours_again", maps_join);
 }
 
 #[test]
