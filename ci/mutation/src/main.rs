@@ -48,6 +48,9 @@ fn try_all(args: &Args, mutants: &BTreeMap<usize, Mutant>, results: &mut Results
     eprintln!("{} mutants, {} woven, {} do not compile", mutants.len(), woven.numbers.len(), woven.refused.len());
     // Those that were missed before, first: there are new tests, maybe.
     wanted.sort_by_key(|(place, number, m)| (results.of(m).is_none(), *place, *number));
+    for (.., mutant) in wanted.extract_if(.., |(_, number, _)| woven.refused.contains(number)) {
+        results.note(mutant, Outcome::Refused)?;
+    }
     let mut trials = Trials::measure(woven.programs)?;
     let mut constant = Vec::new();
     let mut note = |left: usize, mutant: &Mutant, outcome| {
@@ -57,8 +60,6 @@ fn try_all(args: &Args, mutants: &BTreeMap<usize, Mutant>, results: &mut Results
     for (i, &(_, number, mutant)) in wanted.iter().enumerate() {
         if woven.numbers.contains(&number) {
             note(wanted.len() - i, mutant, trials.of_woven(number)?)?;
-        } else if woven.refused.contains(&number) {
-            note(wanted.len() - i, mutant, Outcome::Refused)?;
         } else {
             constant.push(mutant);
         }
