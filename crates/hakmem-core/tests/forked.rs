@@ -180,7 +180,12 @@ fn eventful() -> (Vec<Block>, Vec<Block>) {
         free(take(n));
     }
     let late = [96, 96, 3 * SLOT, 3 * MIB].map(take);
+    let before = Snapshot::take().process();
     free_late(late.into());
+    let now = Snapshot::take().process();
+    assert_eq!(now.remote_frees - before.remote_frees, 2);
+    assert_eq!(now.large_frees - before.large_frees, 1);
+    assert_eq!(now.whale_frees - before.whale_frees, 1);
     let sent = mine.split_off(mine.len() - 5);
     (mine, sent)
 }
