@@ -51,10 +51,8 @@ fn check(p: *mut u8, bytes: usize) {
 /// Makes `bytes` from `p` a map of their own.
 fn split(p: *mut u8, bytes: usize) {
     // SAFETY: changes nothing but what a core dump would have.
-    assert_eq!(
-        unsafe { libc::madvise(p.cast(), bytes, libc::MADV_DONTDUMP) },
-        0
-    );
+    let done = unsafe { libc::madvise(p.cast(), bytes, libc::MADV_DONTDUMP) };
+    assert_eq!(done, 0);
 }
 
 fn moves() -> (u64, u64) {
@@ -95,11 +93,8 @@ fn maps() {
             // What is new is zero, and can be written.
             let rest = to.wrapping_add(len * SEGMENT);
             // SAFETY: fresh memory of the block.
-            assert!(
-                unsafe { std::slice::from_raw_parts(rest, 2 * SEGMENT) }
-                    .iter()
-                    .all(|&b| b == 0)
-            );
+            let bytes = unsafe { std::slice::from_raw_parts(rest, 2 * SEGMENT) };
+            assert!(bytes.iter().all(|&b| b == 0));
             fill(to, len * SEGMENT..(len + 2) * SEGMENT);
             free(to);
             free(wall);
