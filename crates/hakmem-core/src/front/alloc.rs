@@ -61,6 +61,7 @@ pub fn alloc_class_or(class: usize, slow: impl FnOnce(usize) -> *mut u8) -> *mut
 
 #[cold]
 #[inline(never)]
+#[unsafe(link_section = ".text.hot.hakmem")]
 extern "C" fn alloc16_slow(n: usize) -> *mut u8 {
     if n <= MEDIUM_MAX { finish(from_class(size_class::of16(n))) } else { alloc_big(n, PAGE, false) }
 }

@@ -21,6 +21,7 @@ impl Heap {
     /// put to sleep on the way takes a share of its blocks freed to come back.
     #[cold]
     #[inline(never)]
+    #[unsafe(link_section = ".text.hot.hakmem")]
     pub fn refill(&self, class: usize) -> Option<Fresh> {
         if profile::is_on() {
             return self.refill_sampled(class);
@@ -32,20 +33,25 @@ impl Heap {
     #[inline(always)]
     pub(super) fn refill_plain(&self, class: usize) -> Option<Fresh> {
         debug_assert!(class < CLASSES);
-        self.busy(|| {
-            self.receive_mail();
-            // SAFETY: pages in the queue are this heap's.
-            if let Some(page) = unsafe { self.queue[class].get().as_ref() }
-                && !page.free.get().is_null()
-            {
-                return Some((self.take(class, page), false));
-            }
-            self.refill_further(class)
-        })
+        self.busy(|| self.refill_busy(class))
+    }
+
+    #[inline(never)]
+    #[unsafe(link_section = ".text.hot.hakmem")]
+    fn refill_busy(&self, class: usize) -> Option<Fresh> {
+        self.receive_mail();
+        // SAFETY: pages in the queue are this heap's.
+        if let Some(page) = unsafe { self.queue[class].get().as_ref() }
+            && !page.free.get().is_null()
+        {
+            return Some((self.take(class, page), false));
+        }
+        self.refill_further(class)
     }
 
     /// The rest of `refill`: the current page's own list is empty.
     #[inline(never)]
+    #[unsafe(link_section = ".text.hot.hakmem")]
     pub(super) fn refill_further(&self, class: usize) -> Option<Fresh> {
         let mut moved_on = 0;
         // SAFETY: pages in the queue are this heap's.
@@ -150,6 +156,7 @@ impl Heap {
     }
 
     /// Links fresh blocks, in the order of their addresses: the first is returned, the rest becomes the heap's list.
+    #[unsafe(link_section = ".text.hot.hakmem")]
     pub(super) fn carve(&self, class: usize, page: &Meta) -> NonNull<Block> {
         let size = page.block_size.get() as usize;
         let left = page.cap.get() - page.carved.get();
