@@ -242,6 +242,7 @@ fn apply_now(options: &Options) {
 ///
 /// # Safety
 /// As there.
+#[unsafe(link_section = ".text.hot.hakmem")]
 pub(crate) unsafe fn read_once(envp: *const *const c_char) {
     if !envp.is_null() && !ENVIRONMENT_READ.swap(true, Relaxed) && !os::is_secure() {
         // SAFETY: passed on.

@@ -134,6 +134,7 @@ impl Heap {
     /// The current page was resting or cooling.
     #[cold]
     #[inline(never)]
+    #[unsafe(link_section = ".text.hot.hakmem")]
     pub(super) fn back_in_use(&self, page: &Meta) {
         self.stop_cooling(page);
         page.place.set(Place::Queue);
