@@ -101,6 +101,6 @@ fn of_a_program_that_allocates_nothing() {
 
 #[test]
 fn of_a_program_with_one_malloc() {
-    // Six: five pages are the program's first arena, segment, heap and page of blocks, less one of libc's own heap.
+    // Six: five more for the first arena, segment, heap and page of blocks, one less for libc's own heap.
     adds_at_most(&compile(Language::C, "one_malloc.c", Link::Plain), 6, 7);
 }
