@@ -8,6 +8,7 @@ use crate::proto::inbox::Link;
 use crate::size_class::{CLASSES, SIZES, span_of};
 use crate::sync::Ordering::Relaxed;
 use crate::{guard, holes, os, policy, profile, segment, sparse};
+use core::hint::assert_unchecked;
 use core::ptr::{NonNull, null_mut};
 
 /// Pages of a class that a heap has claimed before fresh ones are faulted in whole.
@@ -30,16 +31,25 @@ impl Heap {
     }
 
     /// `refill` without the profile.
-    #[inline(always)]
-    pub(super) fn refill_plain(&self, class: usize) -> Option<Fresh> {
-        debug_assert!(class < CLASSES);
-        self.busy(|| self.refill_busy(class))
-    }
-
     #[inline(never)]
     #[unsafe(link_section = ".text.hot.hakmem")]
-    fn refill_busy(&self, class: usize) -> Option<Fresh> {
-        self.receive_mail();
+    pub(super) fn refill_plain(&self, class: usize) -> Option<Fresh> {
+        debug_assert!(class < CLASSES);
+        // SAFETY: classes come from `size_class` or a page, and are below CLASSES.
+        unsafe { assert_unchecked(class < CLASSES) };
+        self.busy(|| if self.has_mail() { self.refill_after_mail(class) } else { self.refill_here(class) })
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn refill_after_mail(&self, class: usize) -> Option<Fresh> {
+        self.merge_mail();
+        self.refill_here(class)
+    }
+
+    /// There is no mail: first comes the current page's own list.
+    #[inline(always)]
+    fn refill_here(&self, class: usize) -> Option<Fresh> {
         // SAFETY: pages in the queue are this heap's.
         if let Some(page) = unsafe { self.queue[class].get().as_ref() }
             && !page.free.get().is_null()
@@ -102,43 +112,48 @@ impl Heap {
     #[inline(always)]
     pub(super) fn take(&self, class: usize, page: &Meta) -> NonNull<Block> {
         debug_assert!(page.place.get() == Place::Resting || page.owner() == self.owner());
+        if page.place.get() == Place::Cooling {
+            return self.take_cooling(class, page);
+        }
         let list = page.free.replace(null_mut());
         let length = page.listed();
         page.count_down(page.carved.get() as i32 - i32::from(page.absent.get()), 0);
         if page.place.get() != Place::Queue {
-            self.back_in_use(page);
+            // It was resting.
+            page.place.set(Place::Queue);
+            page.set_owner(self.owner());
         }
         self.counts.note(class, Event::Handed, length as u32);
-        self.counts.note(class, Event::Takes, 1);
+        let takes = self.counts.note(class, Event::Takes, 1);
         guard::peek(list, page);
-        if self.counts.recent(class, Event::Takes).is_multiple_of(WALK_EVERY) {
-            self.now_and_then(class, list, length, page);
-        }
         // SAFETY: the list is not empty, and its blocks are free (rule 4 of `page`).
         unsafe {
             self.front.free[class].set((*list).next.get());
+            if takes.is_multiple_of(WALK_EVERY) {
+                return NonNull::new_unchecked(self.now_and_then(class, list, length, page));
+            }
             NonNull::new_unchecked(list)
         }
     }
 
-    /// What is done with one list in `WALK_EVERY`, of `length` blocks of `page`.
+    /// [`Heap::take`] of a page that few blocks were out of.
     #[cold]
     #[inline(never)]
-    pub(super) fn now_and_then(&self, class: usize, list: *mut Block, length: i32, page: &Meta) {
+    #[unsafe(link_section = ".text.hot.hakmem")]
+    fn take_cooling(&self, class: usize, page: &Meta) -> NonNull<Block> {
+        self.stop_cooling(page);
+        self.take(class, page)
+    }
+
+    /// What is done with one list in `WALK_EVERY`, of `length` blocks of `page`. Returns the list.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn now_and_then(&self, class: usize, list: *mut Block, length: i32, page: &Meta) -> *mut Block {
         self.counts.make_room(class);
         if !self.inherited.get() {
             guard::walk(list, length, page);
         }
-    }
-
-    /// The current page was resting or cooling.
-    #[cold]
-    #[inline(never)]
-    #[unsafe(link_section = ".text.hot.hakmem")]
-    pub(super) fn back_in_use(&self, page: &Meta) {
-        self.stop_cooling(page);
-        page.place.set(Place::Queue);
-        page.set_owner(self.owner());
+        list
     }
 
     /// Blocks of the page's first hole: the first is returned, the rest becomes the heap's list.
