@@ -21,6 +21,7 @@ struct Shared(UnsafeCell<MaybeUninit<Learner>>);
 unsafe impl Sync for Shared {}
 
 /// Held while the learner is told something, and across fork. The last in the order of locks.
+#[unsafe(link_section = ".data.hakmem")]
 pub static LOCK: Lock = Lock::new();
 static LEARNER: Shared = Shared(UnsafeCell::new(MaybeUninit::uninit()));
 static BEGUN: AtomicBool = AtomicBool::new(false);

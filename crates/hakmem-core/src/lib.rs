@@ -13,6 +13,9 @@
 //! `thread` with `purge`, `front`, and the doors `global`, `c`, `stats`, `options`; `learn` with `learner` is told by `whale`, `heap` and
 //! `purge`. Each module opens with its idea and
 //! its rules; SAFETY comments cite them.
+//!
+//! What every process runs and touches, however little it allocates, lies together, so that it costs few page faults: functions in the
+//! section `.text.hot.hakmem`, variables in `.data.hakmem`.
 #![no_std]
 
 #[cfg(any(loom, shuttle, miri))]

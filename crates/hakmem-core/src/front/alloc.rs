@@ -89,12 +89,14 @@ fn prefetch(block: *const Block) {
 
 #[cold]
 #[inline(never)]
+#[unsafe(link_section = ".text.hot.hakmem")]
 extern "C" fn alloc16_unlisted(n: usize) -> *mut u8 {
     if n <= MEDIUM_MAX { finish(from_class(size_class::of16(n))) } else { alloc_big(n, PAGE, false) }
 }
 
 #[cold]
 #[inline(never)]
+#[unsafe(link_section = ".text.hot.hakmem")]
 pub extern "C" fn alloc_class_slow(class: usize) -> *mut u8 {
     finish(from_class(class))
 }
@@ -130,6 +132,7 @@ fn from_heap(heap: &Heap, class: usize) -> Option<Fresh> {
 
 #[cold]
 #[inline(never)]
+#[unsafe(link_section = ".text.hot.hakmem")]
 fn from_new_heap(class: usize) -> Option<Fresh> {
     thread::with_heap(|heap| from_heap(heap, class))
 }

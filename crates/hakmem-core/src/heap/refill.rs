@@ -22,6 +22,7 @@ impl Heap {
     /// put to sleep on the way takes a share of its blocks freed to come back.
     #[cold]
     #[inline(never)]
+    #[unsafe(link_section = ".text.hot.hakmem")]
     pub fn refill(&self, class: usize) -> Option<Fresh> {
         if profile::is_on() {
             return self.refill_sampled(class);
@@ -31,6 +32,7 @@ impl Heap {
 
     /// `refill` without the profile.
     #[inline(never)]
+    #[unsafe(link_section = ".text.hot.hakmem")]
     pub(super) fn refill_plain(&self, class: usize) -> Option<Fresh> {
         debug_assert!(class < CLASSES);
         // SAFETY: classes come from `size_class` or a page, and are below CLASSES.
@@ -59,6 +61,7 @@ impl Heap {
 
     /// The rest of `refill`: the current page's own list is empty.
     #[inline(never)]
+    #[unsafe(link_section = ".text.hot.hakmem")]
     pub(super) fn refill_further(&self, class: usize) -> Option<Fresh> {
         let mut moved_on = 0;
         // SAFETY: pages in the queue are this heap's.
@@ -168,6 +171,7 @@ impl Heap {
     }
 
     /// Links fresh blocks, in the order of their addresses: the first is returned, the rest becomes the heap's list.
+    #[unsafe(link_section = ".text.hot.hakmem")]
     pub(super) fn carve(&self, class: usize, page: &Meta) -> NonNull<Block> {
         let size = page.block_size.get() as usize;
         let left = page.cap.get() - page.carved.get();

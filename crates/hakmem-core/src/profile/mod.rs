@@ -44,13 +44,16 @@ pub use text::{Event, dump};
 use crate::os;
 use crate::sync::Ordering::Relaxed;
 use crate::sync::plain::{AtomicBool, AtomicU64};
+use crossbeam_utils::CachePadded;
 
 /// Bytes from one sample to the next, on average, unless another number is asked for.
 pub const DEFAULT_INTERVAL: u64 = 512 << 10;
 /// The largest interval.
 pub const MAX_INTERVAL: u64 = 1 << 40;
 
-static ON: AtomicBool = AtomicBool::new(false);
+// Read in each refill, so not beside what is written often.
+#[unsafe(link_section = ".data.hakmem")]
+static ON: CachePadded<AtomicBool> = CachePadded::new(AtomicBool::new(false));
 static INTERVAL: AtomicU64 = AtomicU64::new(0);
 
 /// True while allocations are sampled.
