@@ -81,8 +81,8 @@ pub fn graph(
     options.deterministic = true;
     // A name says most at its beginning.
     options.text_truncate_direction = TextTruncateDirection::Right;
-    // In per cent: about a pixel. The folded stacks have what is narrower.
-    options.min_width = 0.1;
+    // In per cent: two pixels. The folded stacks have what is narrower.
+    options.min_width = 0.2;
     let mut svg = Vec::new();
     flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), &mut svg)
         .map_err(|e| format!("cannot draw the flame graph: {e}"))?;
