@@ -28,7 +28,7 @@ or at its deadline, every process that came from it is ended.
 
 - **verdict**: *same* if the output has the same SHA-256 and each program the same exit status as on the system's allocator.
   Else *crash* (a signal), *hang* (the deadline), *exit status*, *wrong output*; *not served* if the library was not there.
-- **time**: from start to end of the whole run, drivers included; the median. **processor**: of the programs alone.
+- **time**: from start to end of the whole run, drivers included; the median. Other work may have been on the machine: it is no benchmark. **processor**: of the programs alone.
 - **peak RSS**: of the largest single process, by the kernel's account of those that were waited for and by looking at all others
   every 25 ms; the median. What is below some 4 MiB is that of the process that starts them.
 - **maps**: the most that one process had at any look; a dash if none lived long enough to be seen.

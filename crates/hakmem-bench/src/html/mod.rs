@@ -17,6 +17,7 @@ mod targets;
 pub use page::render;
 
 use crate::record::{Record, SCHEMA_VERSION};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -37,7 +38,17 @@ pub struct Options {
         default_value = "docs/results/index.html"
     )]
     pub out: PathBuf,
+    /// What was found to be the cause where a target was missed: an object of the targets' names
+    #[arg(
+        long,
+        value_name = "FILE.json",
+        default_value = "benchmarks/causes.json"
+    )]
+    pub causes: PathBuf,
 }
+
+/// Why a target was missed, by its name.
+pub type Causes = BTreeMap<String, String>;
 
 /// Reads the records and writes the page. `Ok(false)` if a record among those found could not be read.
 pub fn run(options: &Options) -> io::Result<bool> {
@@ -63,16 +74,26 @@ pub fn run(options: &Options) -> io::Result<bool> {
             .map(shown)
             .collect::<io::Result<Vec<_>>>()?
     };
+    let causes = read_causes(&options.causes)?;
     if let Some(folder) = options.out.parent() {
         fs::create_dir_all(folder).map_err(|e| at(folder, e))?;
     }
-    fs::write(&options.out, render(&records)).map_err(|e| at(&options.out, e))?;
+    fs::write(&options.out, render(&records, &causes)).map_err(|e| at(&options.out, e))?;
     println!("{} of {} records", options.out.display(), records.len());
     Ok(good)
 }
 
 fn at(path: &Path, error: impl std::fmt::Display) -> io::Error {
     io::Error::other(format!("{}: {error}", path.display()))
+}
+
+/// Reads the causes; there are none where there is no such file.
+fn read_causes(path: &Path) -> io::Result<Causes> {
+    match fs::read_to_string(path) {
+        Ok(text) => serde_json::from_str(&text).map_err(|e| at(path, e)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Causes::new()),
+        Err(e) => Err(at(path, e)),
+    }
 }
 
 /// Reads one record.

@@ -2,14 +2,14 @@
 
 use super::number::{date, ratio};
 use super::palette::{Palette, SUBJECT};
-use super::{origin, probes, ratios, series, targets};
+use super::{Causes, origin, probes, ratios, series, targets};
 use crate::record::Record;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 const STYLE: &str = include_str!("style.css");
 
-/// The page of these records.
-pub fn render(records: &[Record]) -> String {
+/// The page of these records; `causes` says why targets were missed.
+pub fn render(records: &[Record], causes: &Causes) -> String {
     let palette = Palette::new(records);
     let sections: Vec<Section> = tables(records);
     let page = html! {
@@ -37,7 +37,7 @@ pub fn render(records: &[Record]) -> String {
                     } }
                 }
                 main {
-                    (targets::section(records))
+                    (targets::section(records, causes))
                     @for s in &sections {
                         (ratios::section(s.record, &palette, &s.id, &s.heading, s.thing))
                     }

@@ -1,11 +1,12 @@
 //! The table of what was to be reached.
 
+use super::Causes;
 use super::number::{figure, ratio};
 use crate::record::{Record, Target};
 use maud::{Markup, html};
 
 /// The table over all records, or a line that there are none.
-pub fn section(records: &[Record]) -> Markup {
+pub fn section(records: &[Record], causes: &Causes) -> Markup {
     let all: Vec<(&Record, &Target)> = records
         .iter()
         .flat_map(|r| r.targets.iter().map(move |t| (r, t)))
@@ -17,7 +18,7 @@ pub fn section(records: &[Record]) -> Markup {
                 p.note { "No record here has targets." }
             } @else {
                 p.note { "Set before they were measured. A figure must not be above its limit. What was missed stands first, the furthest from its limit at the top." }
-                (table(&all))
+                (table(&all, causes))
             }
         }
     }
@@ -29,7 +30,7 @@ pub fn tally(records: &[Record]) -> (usize, usize) {
     (all().filter(|t| t.met()).count(), all().count())
 }
 
-fn table(all: &[(&Record, &Target)]) -> Markup {
+fn table(all: &[(&Record, &Target)], causes: &Causes) -> Markup {
     let mut rows = all.to_vec();
     // Missed ones by how far, then those without a figure, then those met; each in the order of the record.
     let rank = |t: &Target| match t.figure {
@@ -68,11 +69,21 @@ fn table(all: &[(&Record, &Target)]) -> Markup {
                             td { (verdict(target)) }
                             td data-name="beside" { @if target.against.is_empty() { "–" } @else { (target.against) } }
                         }
+                        @if target.figure.is_some() && !target.met() {
+                            tr.cause { td colspan="6" { (cause(target, causes)) } }
+                        }
                     }
                 }
             }
         }
     }
+}
+
+/// Why it was missed, as far as that is known.
+fn cause<'a>(target: &Target, causes: &'a Causes) -> &'a str {
+    causes
+        .get(&target.name)
+        .map_or("The cause was not looked for yet.", String::as_str)
 }
 
 /// The verdict in words: a sign and a colour only repeat it.

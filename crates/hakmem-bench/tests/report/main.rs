@@ -3,7 +3,7 @@
 mod fixture;
 
 use fixture::{HOSTILE, allocators, full, workloads};
-use hakmem_bench::html::render;
+use hakmem_bench::html::{Causes, render};
 use hakmem_bench::record::Record;
 use quick_xml::Reader;
 use quick_xml::events::Event;
@@ -109,7 +109,7 @@ fn assert_self_contained(texts: &[(String, String)]) {
 #[test]
 fn a_committed_record_becomes_a_page() {
     let record = committed();
-    let page = render(std::slice::from_ref(&record));
+    let page = render(std::slice::from_ref(&record), &Causes::new());
     let texts = parse(&page);
     assert_self_contained(&texts);
     for row in &record.summary.rows {
@@ -146,7 +146,7 @@ fn a_committed_record_becomes_a_page() {
 
 #[test]
 fn a_record_with_every_part_becomes_a_page() {
-    let page = render(&[full("compare"), full("programs")]);
+    let page = render(&[full("compare"), full("programs")], &Causes::new());
     let texts = parse(&page);
     for workload in workloads() {
         assert!(
@@ -183,7 +183,7 @@ fn a_record_with_every_part_becomes_a_page() {
 
 #[test]
 fn no_text_of_a_record_becomes_markup() {
-    let page = render(&[full("compare")]);
+    let page = render(&[full("compare")], &Causes::new());
     assert!(!page.contains(HOSTILE) && !page.contains("<script"));
     let images = page.matches("role=\"img\"").count();
     let texts = parse(&page);
@@ -200,7 +200,10 @@ fn no_text_of_a_record_becomes_markup() {
 
 #[test]
 fn ids_are_unique() {
-    let page = render(&[full("compare"), full("compare"), full("programs")]);
+    let page = render(
+        &[full("compare"), full("compare"), full("programs")],
+        &Causes::new(),
+    );
     let mut ids: Vec<&str> = page
         .split(" id=\"")
         .skip(1)
@@ -220,8 +223,8 @@ fn records_without_anything_are_no_error() {
     record.probes.clear();
     record.series.clear();
     record.targets.clear();
-    parse(&render(&[record]));
-    parse(&render(&[]));
+    parse(&render(&[record], &Causes::new()));
+    parse(&render(&[], &Causes::new()));
 }
 
 fn report(folder: &Path, arguments: &[&str]) -> Output {
@@ -298,4 +301,29 @@ fn a_file_that_is_no_record_is_refused() {
         ],
     );
     assert!(output.status.success() && folder.path().join("x/page.html").exists());
+}
+
+#[test]
+fn what_was_missed_says_why() {
+    let mut record = full("compare");
+    let [first, second, third] = &mut record.targets[..3] else {
+        panic!("the sample has three targets")
+    };
+    for (target, figure) in [(&mut *first, 3.0), (&mut *second, 3.0), (&mut *third, 1.0)] {
+        (target.limit, target.figure) = (2.0, Some(figure));
+    }
+    let (missed, unknown, met) = (first.name.clone(), second.name.clone(), third.name.clone());
+    record.targets.truncate(3);
+    assert!(missed != unknown && missed != met && unknown != met);
+
+    let causes = Causes::from([
+        (missed, format!("slow {HOSTILE}")),
+        (met, "never".to_owned()),
+    ]);
+    let page = render(&[record], &causes);
+    let texts = parse(&page);
+    let cells = |part: &str| texts.iter().filter(|(_, text)| text.contains(part)).count();
+    assert_eq!(cells("slow "), 1);
+    assert_eq!(cells("not looked for"), 1);
+    assert!(!page.contains(HOSTILE) && !page.contains("never"));
 }
