@@ -6,7 +6,8 @@
 //! handed out, and those that they freed and did not come across again do not count as freed. What they freed for
 //! others does.
 //!
-//! Figures are read one after the other: what other threads do meanwhile is in some of them.
+//! Figures are read one after the other: what other threads do meanwhile is in some of them. The child of a fork counts
+//! anew; of what its parent freed, the blocks that wait in pages are among its frees.
 
 mod census;
 mod class;
