@@ -10,6 +10,9 @@
 
 use std::collections::HashMap;
 
+/// The file.
+pub const EXPLAINED: &str = "ci/mutation/explained.txt";
+
 /// The reasons in their order, each with the ids of its mutants.
 pub struct Explained<'a> {
     pub reasons: Vec<(&'a str, Vec<&'a str>)>,

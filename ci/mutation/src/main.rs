@@ -7,6 +7,7 @@
 mod args;
 mod build;
 mod explained;
+mod gated;
 mod list;
 mod page;
 mod results;
@@ -16,10 +17,11 @@ mod weave;
 
 use args::Args;
 use build::Copy;
+use explained::{EXPLAINED, Explained};
 use list::Mutant;
 use results::{Outcome, Results};
 use std::collections::BTreeMap;
-use std::{env, io};
+use std::{env, fs, io};
 use trial::Trials;
 
 fn main() -> io::Result<()> {
@@ -33,37 +35,32 @@ fn main() -> io::Result<()> {
 }
 
 fn try_all(args: &Args, mutants: &BTreeMap<usize, Mutant>, results: &mut Results) -> io::Result<()> {
+    let text = fs::read_to_string(EXPLAINED)?;
+    let explained = Explained::parse(&text).map_err(io::Error::other)?;
     let mut wanted: Vec<_> = mutants
         .iter()
         .filter(|(number, _)| number.is_multiple_of(args.every))
         .filter_map(|(&number, m)| Some((args.place_of(m.module())?, number, m)))
-        .filter(|(.., m)| !args.missed || !results.of(m).is_some_and(Outcome::is_settled))
+        .filter(|(.., m)| !args.missed || results.of(m).is_none_or(|o| o.is_missed() && !explained.has(&m.id)))
         .collect();
     let copy = Copy::new(args.work.join("copy"), mutants, args.tests.clone())?;
     let woven = build::all(&copy, mutants)?;
     eprintln!("{} mutants, {} woven, {} do not compile", mutants.len(), woven.numbers.len(), woven.refused.len());
     wanted.sort_by_key(|(place, number, _)| (*place, *number));
     let mut trials = Trials::measure(woven.programs)?;
-    let (mut slow, mut constant) = (Vec::new(), Vec::new());
+    let mut constant = Vec::new();
     let mut note = |left: usize, mutant: &Mutant, outcome| {
         eprintln!("{left:4} left: {outcome}: {}", mutant.name);
         results.note(mutant, outcome)
     };
     for (i, &(_, number, mutant)) in wanted.iter().enumerate() {
         if woven.numbers.contains(&number) {
-            let outcome = trials.of_woven(number, true)?;
-            if outcome == Outcome::Missed {
-                slow.push((number, mutant));
-            }
-            note(wanted.len() - i, mutant, outcome)?;
+            note(wanted.len() - i, mutant, trials.of_woven(number)?)?;
         } else if woven.refused.contains(&number) {
             note(wanted.len() - i, mutant, Outcome::Refused)?;
         } else {
             constant.push(mutant);
         }
-    }
-    for (i, &(number, mutant)) in slow.iter().enumerate() {
-        note(slow.len() - i, mutant, trials.of_woven(number, false)?)?;
     }
     for (i, mutant) in constant.iter().enumerate() {
         note(constant.len() - i, mutant, of_one_alone(&copy, mutant, &mut trials)?)?;

@@ -1,6 +1,6 @@
 //! Writes the outcomes into docs/conformance.md, between two markers.
 
-use crate::explained::Explained;
+use crate::explained::{EXPLAINED, Explained};
 use crate::list::Mutant;
 use crate::results::{Outcome, Results};
 use std::collections::BTreeMap;
@@ -8,7 +8,6 @@ use std::fmt::Write;
 use std::{fs, io};
 
 const PAGE: &str = "docs/conformance.md";
-const EXPLAINED: &str = "ci/mutation/explained.txt";
 const BEGIN: &str = "<!-- made by ci/mutants -->\n";
 const END: &str = "<!-- end of what ci/mutants made -->\n";
 

@@ -22,10 +22,6 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Nothing is left to be done about it.
-    pub fn is_settled(&self) -> bool {
-        !self.is_missed()
-    }
     pub fn is_missed(&self) -> bool {
         matches!(self, Outcome::Unreached | Outcome::Missed)
     }

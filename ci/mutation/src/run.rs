@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
@@ -18,8 +18,10 @@ pub enum Outcome {
 
 /// Writable memory that a test may have; what is only reserved does not count.
 const MOST_MEMORY: u64 = 3 << 30;
-/// Nobody of a test may sleep for longer with nobody running.
-const LONGEST_SLEEP: Duration = Duration::from_secs(2);
+/// Nobody of a test may be asleep for longer at once.
+const MOST_AT_ONCE: Duration = Duration::from_secs(2);
+/// Between two looks.
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// The names of a program's tests.
 pub fn names(program: &Path) -> io::Result<Vec<String>> {
@@ -28,15 +30,24 @@ pub fn names(program: &Path) -> io::Result<Vec<String>> {
     Ok(text.lines().filter_map(|l| l.strip_suffix(": test").map(str::to_owned)).collect())
 }
 
-/// Runs a test with a mutant switched on, or, with 0, none. It may take `seconds` of a processor. `reached`: the file
-/// where it notes the mutants that it reaches. Also returns the processor seconds that it took.
+/// Seconds that a test took, or may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Seconds {
+    /// Of a processor. Others may use the machine, or stop the test for a while: the clock does not count.
+    pub busy: f64,
+    /// In which it was looked at, and nobody of it wanted a processor.
+    pub asleep: f64,
+}
+
+/// Runs a test with a mutant switched on, or, with 0, none. `reached`: the file where it notes the mutants that it
+/// reaches. Also returns what it took.
 pub fn run(
     program: &Path,
     test: &str,
     number: usize,
-    seconds: f64,
+    most: Seconds,
     reached: Option<&Path>,
-) -> io::Result<(Outcome, f64)> {
+) -> io::Result<(Outcome, Seconds)> {
     let mut command = Command::new(program);
     command.args(["--exact", test, "--test-threads=1", "--quiet"]);
     command.env("TEST_HAKMEM_MUTANT", number.to_string());
@@ -57,31 +68,35 @@ pub fn run(
     }
     let before = seconds_of_children();
     let mut child = command.spawn()?;
-    let watched = watch(&mut child, seconds);
+    let watched = watch(&mut child, most);
     // SAFETY: the group is the child's own. If nobody is left in it, nothing happens.
     unsafe { libc::kill(-(child.id() as i32), libc::SIGKILL) };
     child.wait()?;
-    Ok((watched?, seconds_of_children() - before))
+    let (outcome, asleep) = watched?;
+    Ok((outcome, Seconds { busy: seconds_of_children() - before, asleep }))
 }
 
-/// Processor time is what counts: others may use the machine, or stop the test for a while.
-fn watch(child: &mut Child, most_seconds: f64) -> io::Result<Outcome> {
-    let (mut pause, mut last, mut since) = (2, -1.0, Instant::now());
+/// Also returns the seconds asleep.
+fn watch(child: &mut Child, most: Seconds) -> io::Result<(Outcome, f64)> {
+    let (mut pause, mut last) = (Duration::from_millis(2), -1.0);
+    let (mut slept, mut at_once) = (Duration::ZERO, Duration::ZERO);
     loop {
         if let Some(status) = child.try_wait()? {
-            return Ok(if status.success() { Outcome::Passed } else { Outcome::Failed });
+            let outcome = if status.success() { Outcome::Passed } else { Outcome::Failed };
+            return Ok((outcome, slept.as_secs_f64()));
         }
-        let (seconds, asleep) = group(child.id());
-        if seconds > most_seconds {
-            return Ok(Outcome::Hung);
+        let (busy, asleep) = group(child.id());
+        at_once = if busy == last && asleep { at_once } else { Duration::ZERO };
+        last = busy;
+        if busy > most.busy || slept.as_secs_f64() > most.asleep || at_once > MOST_AT_ONCE {
+            return Ok((Outcome::Hung, slept.as_secs_f64()));
         }
-        if seconds != last || !asleep {
-            (last, since) = (seconds, Instant::now());
-        } else if since.elapsed() > LONGEST_SLEEP {
-            return Ok(Outcome::Hung);
+        sleep(pause);
+        if asleep {
+            slept += pause;
+            at_once += pause;
         }
-        sleep(Duration::from_millis(pause));
-        pause = (pause * 2).min(50);
+        pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
 

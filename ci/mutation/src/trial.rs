@@ -2,15 +2,15 @@
 
 use crate::build::Programs;
 use crate::results::Outcome;
-use crate::run::{self, run};
+use crate::run::{self, Seconds, run};
 use std::{env, fs, io};
 
 /// A test, and what is known of it.
 struct Test {
     program: String,
     name: String,
-    /// Processor seconds that it takes without a mutant.
-    seconds: f64,
+    /// What it takes without a mutant.
+    seconds: Seconds,
     /// By number, the mutants that it reaches.
     reached: Vec<bool>,
     /// Mutants that it was tried on, and those of them that it caught.
@@ -21,7 +21,12 @@ struct Test {
 impl Test {
     /// What it catches in a second, as far as is known.
     fn worth(&self) -> f64 {
-        f64::from(self.caught + 1) / f64::from(self.tried + 1) / (self.seconds + 0.05)
+        f64::from(self.caught + 1) / f64::from(self.tried + 1) / (self.seconds.busy + self.seconds.asleep + 0.05)
+    }
+    /// What it may take with one.
+    fn most(&self, times: f64) -> Seconds {
+        let Seconds { busy, asleep } = self.seconds;
+        Seconds { busy: times * (10.0 * busy + 1.0), asleep: times * (3.0 * asleep + 3.0) }
     }
     fn reaches(&self, number: usize) -> bool {
         self.reached.get(number).is_some_and(|&r| r)
@@ -31,8 +36,7 @@ impl Test {
     }
 }
 
-/// Processor seconds: most tests take less, and catch most.
-const QUICK: f64 = 0.1;
+const ANY: Seconds = Seconds { busy: f64::INFINITY, asleep: f64::INFINITY };
 
 pub struct Trials {
     tests: Vec<Test>,
@@ -47,13 +51,16 @@ impl Trials {
         for (program, path) in &woven {
             for name in run::names(path)? {
                 let _ = fs::remove_file(&file);
-                let (outcome, seconds) = run(path, &name, 0, f64::INFINITY, Some(&file))?;
+                let (outcome, seconds) = run(path, &name, 0, ANY, Some(&file))?;
                 if outcome != run::Outcome::Passed {
                     return Err(io::Error::other(format!("{program}: {name} fails without a mutant: {outcome:?}")));
                 }
                 let reached: Vec<bool> = fs::read(&file)?.iter().map(|&b| b != 0).collect();
                 let count = reached.iter().filter(|&&r| r).count();
-                eprintln!("{seconds:6.2} s, {count:4} reached: {program}: {name}");
+                eprintln!(
+                    "{:6.2} s, {:6.2} s asleep, {count:4} reached: {program}: {name}",
+                    seconds.busy, seconds.asleep
+                );
                 tests.push(Test { program: program.clone(), name, seconds, reached, tried: 0, caught: 0 });
             }
         }
@@ -61,13 +68,12 @@ impl Trials {
         Ok(Self { tests, woven })
     }
 
-    /// Tries a woven mutant by the tests that are quick or by the others.
-    pub fn of_woven(&mut self, number: usize, quick: bool) -> io::Result<Outcome> {
-        let mut reaching: Vec<_> = (0..self.tests.len()).filter(|&i| self.tests[i].reaches(number)).collect();
+    /// Tries a woven mutant by the tests that reach it.
+    pub fn of_woven(&mut self, number: usize) -> io::Result<Outcome> {
+        let reaching: Vec<_> = (0..self.tests.len()).filter(|&i| self.tests[i].reaches(number)).collect();
         if reaching.is_empty() {
             return Ok(Outcome::Unreached);
         }
-        reaching.retain(|&i| (self.tests[i].seconds < QUICK) == quick);
         let woven = self.woven.clone();
         self.first_that_fails(reaching, &woven, number)
     }
@@ -82,8 +88,12 @@ impl Trials {
         which.sort_by(|&a, &b| self.tests[b].worth().total_cmp(&self.tests[a].worth()));
         for i in which {
             let test = &mut self.tests[i];
-            let most_seconds = test.seconds * 10.0 + 1.0;
-            let (outcome, _) = run(&programs[&test.program], &test.name, number, most_seconds, None)?;
+            let program = &programs[&test.program];
+            let (mut outcome, _) = run(program, &test.name, number, test.most(1.0), None)?;
+            if outcome == run::Outcome::Hung {
+                // Once more with more time, as it is not for certain that the mutant is why.
+                outcome = run(program, &test.name, number, test.most(3.0), None)?.0;
+            }
             test.tried += 1;
             test.caught += u32::from(outcome != run::Outcome::Passed);
             match outcome {

@@ -23,7 +23,7 @@ static CHOSEN: AtomicU64 = AtomicU64::new(0);
 static FROM_ENVIRONMENT: AtomicU64 = AtomicU64::new(0);
 /// A Rust program's struct was seen.
 static STRUCT_SEEN: AtomicBool = AtomicBool::new(false);
-/// The environment was read.
+/// The environment was read, or is not to be.
 #[unsafe(link_section = ".data.hakmem")]
 static ENVIRONMENT_READ: AtomicBool = AtomicBool::new(false);
 
@@ -248,6 +248,13 @@ pub(crate) unsafe fn read_once(envp: *const *const c_char) {
         // SAFETY: passed on.
         unsafe { read(envp) }
     }
+}
+
+/// Has the process start without a look at its environment: for a program that has this crate but allocates with another
+/// allocator, and starts others whose options those are. To be called before the crate's own constructor, by one with a
+/// priority (in the section `.init_array.00101`).
+pub fn leave_environment() {
+    ENVIRONMENT_READ.store(true, Relaxed);
 }
 
 /// Reads the environment; an unknown name or a bad value is named on standard error and ignored.

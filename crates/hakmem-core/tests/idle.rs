@@ -50,6 +50,12 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
     panic!("never: {what}");
 }
 
+/// Waits and wakes so far.
+fn waits() -> u64 {
+    let calls = stats::process().syscalls;
+    calls.iter().find(|s| s.name == "futex").unwrap().calls
+}
+
 fn idle_memory() {
     let before = threads();
     // Whales, large blocks, and pages of small ones. With the heap stay a few.
@@ -64,6 +70,8 @@ fn idle_memory() {
             until("the thread ends", || threads() == before);
         }
     }
+    // Whoever waits by spinning makes a thousand calls in no time.
+    assert!(waits() < 1000, "{}", waits());
 }
 
 fn little_memory() {

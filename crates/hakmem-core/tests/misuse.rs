@@ -54,6 +54,23 @@ fn overwritten_after_free(link: usize) {
     free(*last);
 }
 
+/// Two blocks of 256 bytes in each of eight pages stay, so that the pages are looked through to give the rest back; then
+/// one of the free ones has a wrong link. It gets the pages' first free blocks and where they end.
+fn overwritten_in_a_sparse_page(link: fn(*mut u8, usize) -> usize) {
+    let mut pages = std::collections::BTreeMap::<usize, Vec<*mut u8>>::new();
+    for p in (0..9 * SLOT / 256).map(|_| take(256)) {
+        pages.entry(p.addr() / SLOT).or_default().push(p);
+    }
+    for (page, blocks) in pages.into_iter().take(8) {
+        blocks[2..].iter().for_each(|&p| free(p));
+        let first = *blocks.last().unwrap();
+        let wrong = link(first, (page + 1) * SLOT);
+        // SAFETY: none: that is what is tried.
+        unsafe { blocks[blocks.len() / 2].cast::<usize>().write(wrong) };
+    }
+    c::trim();
+}
+
 /// Of a size that only Rust's door has.
 fn take_odd(words: usize) -> *mut u8 {
     // SAFETY: the size is not 0.
@@ -161,7 +178,7 @@ fn of_another_twice(at_once: bool) {
 }
 
 /// What is done wrong, and what is said of it, with `{p}` for every pointer.
-const MISUSES: [(&str, fn(), &str); 24] = [
+const MISUSES: [(&str, fn(), &str); 26] = [
     (
         "inside a block",
         || free(take(64).wrapping_add(8)),
@@ -260,6 +277,16 @@ const MISUSES: [(&str, fn(), &str); 24] = [
     (
         "written after it was freed",
         || overwritten_after_free(64),
+        CORRUPT,
+    ),
+    (
+        "a free block of a sparse page leads to the first",
+        || overwritten_in_a_sparse_page(|first, _| first.expose_provenance()),
+        CORRUPT,
+    ),
+    (
+        "a free block of a sparse page leads out of it",
+        || overwritten_in_a_sparse_page(|_, end| end),
         CORRUPT,
     ),
     (

@@ -65,7 +65,11 @@ pub fn look(memory: Memory, note: &Note, pid: u32, usage: &Usage) -> io::Result<
                 m.whale_segments += span;
                 m.huge_bytes += span * huge;
             }
-            Body::Slots(slots) if slots.iter().all(|s| matches!(s.used, Use::Kept)) => {
+            // The later segments of a run may never have been divided.
+            Body::Slots(slots)
+                if slots.iter().all(|s| matches!(s.used, Use::Kept))
+                    || slots.iter().all(|s| matches!(s.used, Use::Unused)) =>
+            {
                 m.cached_segments += 1;
                 m.huge_bytes += huge;
             }

@@ -25,6 +25,9 @@ mod give;
 mod queue;
 mod refill;
 mod sampled;
+// Miri has no fork, and models have one of their own.
+#[cfg(all(test, not(any(miri, shuttle))))]
+mod tests;
 
 use crate::arena;
 use crate::page::{Block, Meta, Owner, Place};

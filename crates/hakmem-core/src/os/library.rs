@@ -36,3 +36,11 @@ pub fn may_be_unloaded() -> bool {
     }
     false
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_program_is_not_unloaded() {
+        assert!(!super::may_be_unloaded());
+    }
+}

@@ -78,3 +78,46 @@ impl<T: Link> Post<T> {
         (link, self.first.swap(null_mut(), order))
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    struct Node(*mut Node);
+
+    // SAFETY: the link is a field of its own.
+    unsafe impl Link for Node {
+        unsafe fn next(this: *mut Self) -> *mut Self {
+            // SAFETY: the caller's.
+            unsafe { (*this).0 }
+        }
+        unsafe fn set_next(this: *mut Self, next: *mut Self) {
+            // SAFETY: the caller's.
+            unsafe { (*this).0 = next }
+        }
+    }
+
+    #[test]
+    fn the_first_block_tells_who_sends() {
+        let post = Post::<Node>::new();
+        let (mut a, mut b) = (Node(null_mut()), Node(null_mut()));
+        let (a, b) = (&raw mut a, &raw mut b);
+        // SAFETY: the blocks are this test's, and in no post.
+        unsafe { assert!(post.add(a) && !post.add(b)) };
+        assert_eq!(post.first(), b);
+        let (link, blocks) = post.open(|| 5);
+        // SAFETY: they are this test's again.
+        assert!(link == 5 && blocks == b && unsafe { Node::next(b) } == a && unsafe { Node::next(a) }.is_null());
+        assert!(post.first().is_null());
+    }
+
+    #[test]
+    fn what_is_cleared_is_forgotten() {
+        let post = Post::<Node>::new();
+        let mut a = Node(null_mut());
+        // SAFETY: the block is this test's, and in no post.
+        unsafe { assert!(post.add(&raw mut a)) };
+        post.clear();
+        assert!(post.first().is_null());
+    }
+}

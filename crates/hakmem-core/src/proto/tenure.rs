@@ -116,6 +116,7 @@ mod tests {
     extern crate std;
 
     use super::*;
+    use std::sync::{Barrier, atomic::AtomicBool};
 
     const ME: u32 = 7;
 
@@ -134,7 +135,7 @@ mod tests {
 
     #[test]
     fn an_idle_heap_is_tidied_or_held_by_one() {
-        let heap = Tenure::new();
+        let heap = &Tenure::new();
         let mut tidied = false;
         assert!(heap.tidy(|| {
             assert!(heap.with() == With::Tidier && !heap.hold());
@@ -142,9 +143,16 @@ mod tests {
         }));
         assert!(tidied && heap.with() == With::Nobody);
         assert!(heap.hold() && !heap.hold() && heap.with() == With::Tidier);
+        let (start, is_held) = (Barrier::new(2), AtomicBool::new(true));
         std::thread::scope(|scope| {
             // It waits for whoever holds the heap.
-            let adopter = scope.spawn(|| heap.adopt(ME));
+            let adopter = scope.spawn(|| {
+                start.wait();
+                heap.adopt(ME) && !is_held.load(Ordering::Relaxed)
+            });
+            start.wait();
+            (0..1000).for_each(|_| std::thread::yield_now()); // Time to do it wrong.
+            is_held.store(false, Ordering::Relaxed);
             heap.let_go();
             assert!(adopter.join().unwrap());
         });

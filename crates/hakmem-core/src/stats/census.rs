@@ -118,16 +118,19 @@ pub fn count(on_page: &mut dyn FnMut(&'static Meta)) -> Census {
 
 impl Census {
     fn add_slots(&mut self, head: &'static Meta, on_page: &mut dyn FnMut(&'static Meta)) {
-        let mut kept = 0;
+        let (mut kept, mut unused) = (0, 0);
         for (_, span, held) in slots(head) {
             let of_use = match held {
-                Held::Unused => &mut self.unused_slots,
                 Held::Empty => &mut self.empty_slots,
                 Held::Large => &mut self.large_slots,
                 Held::Heaps => &mut self.heap_slots,
                 Held::Page(page) => {
                     on_page(page);
                     &mut self.page_slots
+                }
+                Held::Unused => {
+                    unused += span;
+                    continue;
                 }
                 Held::Kept => {
                     kept += span;
@@ -136,11 +139,13 @@ impl Census {
             };
             *of_use += u64::from(span);
         }
-        if kept == SLOTS {
+        // The later segments of a run may never have been divided.
+        if kept == SLOTS || unused == SLOTS {
             self.cached_segments += 1;
         } else {
             self.slotted_segments += 1;
             self.kept_slots += u64::from(kept);
+            self.unused_slots += u64::from(unused);
         }
     }
 }

@@ -157,3 +157,7 @@ fn forget_quarry() {
     // SAFETY: this is the child's only thread, and the lock was another's.
     unsafe { *QUARRY.0.get() = (None, 0) };
 }
+
+// Miri has no fork, and models have one of their own.
+#[cfg(all(test, not(any(miri, shuttle))))]
+mod tests;

@@ -1,0 +1,126 @@
+//! Which system calls are made, and how they are counted.
+//!
+//! Each runs in a process of its own, as the figures are the process's.
+#![cfg(not(any(loom, shuttle)))]
+
+mod oracle;
+
+use hakmem_core::c;
+use hakmem_core::stats::{self, Syscall};
+use oracle::alone;
+use std::ffi::CStr;
+
+const SLOT: usize = 64 << 10;
+const MIB: usize = 1 << 20;
+
+fn configure(option: &CStr) {
+    // SAFETY: a NULL-terminated array.
+    unsafe { c::configure([option.as_ptr(), std::ptr::null()].as_ptr()) }
+}
+
+fn call(name: &str) -> Syscall {
+    let found = stats::process()
+        .syscalls
+        .into_iter()
+        .find(|s| s.name == name);
+    found.expect("it is one of the kinds")
+}
+
+fn take(n: usize) -> *mut u8 {
+    // SAFETY: any size may be asked for.
+    unsafe { c::malloc(n) }
+}
+fn free(p: *mut u8) {
+    // SAFETY: the tests free what they took, once.
+    unsafe { c::free(p) }
+}
+
+/// Blocks of all kinds come and go.
+fn come_and_go() {
+    for n in [8, 100, 9000, 3 * SLOT, 3 * MIB] {
+        let blocks: Vec<_> = (0..40).map(|_| take(n)).collect();
+        blocks.into_iter().for_each(free);
+    }
+    c::trim();
+}
+
+/// Locks that nobody else wants are taken and let go without a call.
+fn locks_alone() {
+    configure(c"HAKMEM_SCAVENGER=0");
+    come_and_go();
+    assert_eq!(call("futex").calls, 0);
+    assert_eq!(call("clone").calls, 0);
+}
+
+fn counts() {
+    come_and_go();
+    for s in stats::process().syscalls {
+        assert_eq!((s.failures, s.nanos), (0, 0), "{}", s.name);
+    }
+    let (commits, advice) = (call("mprotect").calls, call("madvise").calls);
+    assert!(commits > 0 && advice > 0 && call("mmap").calls > 0);
+    configure(c"HAKMEM_TIMING=1");
+    come_and_go();
+    assert!(call("madvise").calls > advice);
+    let spent = call("madvise").nanos;
+    // Each takes some nanoseconds, and all of them less than a day.
+    assert!(spent > 0 && spent < 86_400_000_000_000, "{spent}");
+    configure(c"HAKMEM_TIMING=0");
+    come_and_go();
+    assert_eq!(call("madvise").nanos, spent);
+    // No address space for another arena.
+    let limit = libc::rlimit {
+        rlim_cur: 1 << 30,
+        rlim_max: 1 << 30,
+    };
+    // SAFETY: reads the structure.
+    assert_eq!(
+        unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) },
+        0
+    );
+    let before = call("mmap");
+    assert!(take(1 << 43).is_null());
+    let after = call("mmap");
+    assert!(after.failures > before.failures);
+    assert_eq!(after.failures - before.failures, after.calls - before.calls);
+}
+
+/// A little written whale is cleared by giving it back, a filled one by hand.
+fn clearing() {
+    let zeroed = || {
+        // SAFETY: any size.
+        let p = unsafe { c::zeroed(4 * MIB) };
+        // SAFETY: `zeroed` initialises it.
+        let bytes = unsafe { std::slice::from_raw_parts(p, 4 * MIB) };
+        assert!(bytes.iter().all(|&b| b == 0));
+        p
+    };
+    for (written, given_back) in [(MIB / 2, 1), (4 * MIB, 0)] {
+        c::trim();
+        let p = take(4 * MIB);
+        // SAFETY: the block holds that.
+        unsafe { p.write_bytes(0xa5, written) };
+        free(p);
+        let before = call("madvise").calls;
+        let again = zeroed();
+        assert_eq!(again, p);
+        assert_eq!(call("madvise").calls - before, given_back, "{written}");
+        free(again);
+    }
+    assert!(call("mincore").calls > 0);
+}
+
+#[test]
+fn locks_that_nobody_wants_cost_no_call() {
+    alone("locks_that_nobody_wants_cost_no_call", locks_alone);
+}
+
+#[test]
+fn calls_are_counted_by_kind() {
+    alone("calls_are_counted_by_kind", counts);
+}
+
+#[test]
+fn whales_are_cleared_the_cheaper_way() {
+    alone("whales_are_cleared_the_cheaper_way", clearing);
+}

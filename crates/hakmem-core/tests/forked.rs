@@ -1,0 +1,264 @@
+//! The child of a fork counts anew, and goes on with all that its parent's threads had.
+//!
+//! Each runs in a process of its own, as the figures are the process's.
+#![cfg(not(any(loom, shuttle)))]
+
+mod oracle;
+
+use hakmem_core::c;
+use hakmem_core::stats::{Heap, Snapshot, State};
+use oracle::alone;
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Barrier, mpsc};
+use std::thread;
+
+const MIB: usize = 1 << 20;
+const SLOT: usize = 64 << 10;
+
+/// A block, as a number that threads may pass on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Block(usize);
+
+fn take(n: usize) -> Block {
+    // SAFETY: any size may be asked for.
+    let p = unsafe { c::malloc(n) };
+    assert!(!p.is_null());
+    Block(p.expose_provenance())
+}
+fn free(block: Block) {
+    // SAFETY: the tests free what they took, once.
+    unsafe { c::free(std::ptr::with_exposed_provenance_mut(block.0)) }
+}
+
+/// Runs `f` in a child, whose end is waited for.
+fn in_child(f: impl FnOnce()) {
+    // SAFETY: the child ends below, whatever `f` does.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let failed = catch_unwind(AssertUnwindSafe(f)).is_err();
+        // SAFETY: no preconditions.
+        unsafe { libc::_exit(failed.into()) };
+    }
+    let mut status = 0;
+    // SAFETY: the child is this process's.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    assert_eq!(status, 0, "the child failed");
+}
+
+/// Frees blocks from a thread that has given its heap back already: in a destructor of pthread's, which runs after the
+/// allocator's, whose key is older.
+fn free_late(blocks: Vec<Block>) {
+    extern "C" fn at_exit(blocks: *mut libc::c_void) {
+        // SAFETY: the vector that was made below.
+        let blocks = unsafe { Box::from_raw(blocks.cast::<Vec<Block>>()) };
+        blocks.into_iter().for_each(free);
+    }
+    let late = move || {
+        let mut key = 0;
+        // SAFETY: the destructor takes what is set here.
+        unsafe {
+            assert_eq!(libc::pthread_key_create(&mut key, Some(at_exit)), 0);
+            let blocks = Box::into_raw(Box::new(blocks));
+            assert_eq!(libc::pthread_setspecific(key, blocks.cast()), 0);
+        }
+        free(take(100)); // It has a heap.
+    };
+    thread::spawn(late).join().unwrap();
+}
+
+/// Pages of which one block each is out, the first of them set aside; and that a block of such a page came back.
+fn set_aside() -> Vec<Block> {
+    let mut pages = std::collections::BTreeMap::<usize, Vec<Block>>::new();
+    for block in (0..20 * SLOT / 256).map(|_| take(256)) {
+        pages.entry(block.0 / SLOT).or_default().push(block);
+    }
+    let mut kept = Vec::new();
+    for blocks in pages.into_values() {
+        kept.extend(&blocks[..2]);
+        blocks[2..].iter().copied().for_each(free);
+    }
+    assert!(own().pages_set_aside > 5);
+    kept.iter().copied().step_by(2).for_each(free);
+    c::trim();
+    kept.into_iter().skip(1).step_by(2).collect()
+}
+
+fn own() -> Heap {
+    let own = |heap: &Heap| heap.state == State::Own;
+    let snapshot = Snapshot::take();
+    let mut heaps = snapshot.heaps().filter(own);
+    heaps.next().expect("the thread has allocated")
+}
+
+/// Everything that is counted, but for what is there.
+fn counted(snapshot: &Snapshot) -> Vec<(&'static str, u64)> {
+    let p = snapshot.process();
+    let mut all = vec![
+        ("allocations", p.allocations),
+        ("remote frees", p.remote_frees),
+        ("refills", p.refills),
+        ("large allocations", p.large_allocations),
+        ("large hits", p.large_hits),
+        ("large frees", p.large_frees),
+        ("whale allocations", p.whale_allocations),
+        ("whale hits", p.whale_hits),
+        ("whale frees", p.whale_frees),
+    ];
+    for c in snapshot.classes() {
+        all.extend([
+            ("allocations of a class", c.allocations),
+            ("remote frees of a class", c.remote_frees),
+            ("takes", c.takes),
+            ("carves", c.carves),
+            ("sleeps", c.sleeps),
+            ("wakes", c.wakes),
+            ("new pages", c.new_pages),
+            ("retained pages", c.retained_pages),
+        ]);
+    }
+    for h in snapshot.heaps() {
+        all.extend([
+            ("takes of a heap", h.takes),
+            ("carves of a heap", h.carves),
+            ("next pages", h.next_pages),
+            ("holes filled", h.holes_filled),
+            ("sleeps of a heap", h.sleeps),
+            ("wakes of a heap", h.wakes),
+            ("new pages of a heap", h.new_pages),
+            ("retained pages of a heap", h.retained_pages),
+            ("empty pages of a heap", h.empty_pages),
+            ("pages set aside", h.pages_set_aside),
+            ("pages taken back", h.pages_taken_back),
+            ("merges", h.merges),
+            ("parcels received", h.parcels_received),
+            ("blocks received", h.blocks_received),
+            ("blocks sent", h.blocks_sent),
+            ("parcels sent", h.parcels_sent),
+            ("batches sent", h.batches_sent),
+            ("large allocations of a heap", h.large_allocations),
+            ("large hits of a heap", h.large_hits),
+            ("large frees of a heap", h.large_frees),
+        ]);
+    }
+    all
+}
+
+/// What there is: live bytes, pages and those asleep by class; the whales.
+fn there_is(snapshot: &Snapshot) -> (Vec<[u64; 4]>, [u64; 3]) {
+    let p = snapshot.process();
+    let classes = snapshot.classes();
+    (
+        classes
+            .map(|c| [c.pages, c.asleep_pages, c.page_bytes, c.carved_bytes])
+            .collect(),
+        [p.whale_cached_bytes, p.whale_live_bytes, p.heaps],
+    )
+}
+
+fn live(snapshot: &Snapshot) -> Vec<(u64, u64)> {
+    let classes = snapshot.classes().map(|c| (c.size, c.live_bytes));
+    classes.filter(|&(_, live)| live != 0).collect()
+}
+
+/// A life in which everything happens that is counted.
+fn eventful() -> (Vec<Block>, Vec<Block>) {
+    let mut mine: Vec<_> = (0..3000).map(|_| take(96)).collect();
+    mine.drain(500..900).for_each(free);
+    mine.extend((0..100).map(|_| take(96)));
+    mine.extend(set_aside());
+    mine.extend((0..300).map(|_| take(256)));
+    for n in [2 * SLOT, 3 * SLOT, 2 * MIB, 4 * MIB] {
+        free(take(n));
+        mine.push(take(n));
+        free(take(n));
+    }
+    let late = [96, 96, 3 * SLOT, 3 * MIB].map(take);
+    free_late(late.into());
+    let sent = mine.split_off(mine.len() - 5);
+    (mine, sent)
+}
+
+fn a_child_counts_anew() {
+    let (mine, more) = eventful();
+    let (to_main, from_other) = mpsc::channel();
+    let over = Barrier::new(2);
+    let lost = Cell::new(0);
+    let (before, after) = (Cell::new(None), Cell::new(None));
+    thread::scope(|scope| {
+        let (over, given) = (&over, &mine[..20]);
+        scope.spawn(move || {
+            let theirs: Vec<_> = (0..2000)
+                .map(|_| take(96))
+                .chain((0..50).map(|_| take(1000)))
+                .collect();
+            free(take(5 * SLOT)); // Kept at hand.
+            // Too few to be sent yet.
+            given.iter().copied().for_each(free);
+            to_main.send(theirs).unwrap();
+            over.wait();
+        });
+        let theirs = from_other.recv().unwrap();
+        theirs[..700].iter().copied().for_each(free);
+        lost.set(given.len());
+        before.set(Some(there_is(&Snapshot::take())));
+        let child = catch_unwind(AssertUnwindSafe(|| {
+            in_child(|| {
+                let now = Snapshot::take();
+                assert_eq!(now.running_heaps(), 0);
+                let odd: Vec<_> = counted(&now).into_iter().filter(|c| c.1 != 0).collect();
+                assert!(odd.is_empty(), "{odd:?}");
+                // What came back before, and was not handed out again.
+                let waiting = now.process().frees;
+                assert_eq!(now.process().in_flight, 0);
+                assert_eq!(Some(there_is(&now)), before.take());
+                assert_eq!(now.heaps().filter(|h| h.state == State::Own).count(), 1);
+                after.set(Some(now));
+
+                // The other thread's heap is the next one's.
+                let (there, over) = (Barrier::new(2), Barrier::new(2));
+                let anew = thread::scope(|scope| {
+                    let next = scope.spawn(|| {
+                        let blocks: Vec<_> = (0..1000).map(|_| take(96)).collect();
+                        there.wait();
+                        over.wait();
+                        blocks
+                    });
+                    there.wait();
+                    let own: Vec<_> = (0..1000).map(|_| take(96)).collect();
+                    let now = Snapshot::take();
+                    let figures = (now.running_heaps(), now.process().heaps);
+                    over.wait();
+                    assert_eq!(figures, (1, after.take().unwrap().process().heaps));
+                    let mut both = next.join().unwrap();
+                    both.extend(own);
+                    both
+                });
+                let rest = [&mine[20..], &more, &theirs[700..], &anew].concat();
+                let mut all = rest.clone();
+                all.sort();
+                all.dedup();
+                assert_eq!(all.len(), rest.len(), "none is handed out twice");
+                let count = rest.len() as u64;
+                rest.into_iter().for_each(free);
+                c::trim();
+                let now = Snapshot::take();
+                let p = now.process();
+                assert_eq!(
+                    (p.allocations, p.frees - waiting, p.in_flight),
+                    (2000, count, 0)
+                );
+                // What was on its way from the thread that is no more.
+                assert_eq!(live(&now), [(96, 96 * lost.get() as u64)]);
+                assert_eq!((p.whale_live_bytes, p.dirty_bytes), (0, 0));
+            });
+        }));
+        over.wait();
+        assert!(child.is_ok());
+    });
+}
+
+#[test]
+fn a_child_counts_anew_and_goes_on() {
+    alone("a_child_counts_anew_and_goes_on", a_child_counts_anew);
+}

@@ -1,0 +1,319 @@
+//! The picture of the heap against what the program has, and against the census.
+//!
+//! Each runs in a process of its own, where one thread alone has a heap.
+#![cfg(not(any(loom, shuttle)))]
+
+mod oracle;
+
+use hakmem_core::c;
+use hakmem_core::stats::{self, Content, Segment, Snapshot};
+use oracle::alone;
+use std::collections::BTreeMap;
+use std::sync::Barrier;
+use std::thread;
+
+const SLOT: usize = stats::SLOT_BYTES;
+const SEGMENT: usize = stats::SEGMENT_BYTES;
+const SLOTS: u32 = (SEGMENT / SLOT) as u32;
+
+fn take(n: usize) -> *mut u8 {
+    // SAFETY: any size may be asked for.
+    let p = unsafe { c::malloc(n) };
+    assert!(!p.is_null());
+    p
+}
+fn free(p: *mut u8) {
+    // SAFETY: the tests free what they took, once.
+    unsafe { c::free(p) }
+}
+fn resize(p: *mut u8, n: usize) -> *mut u8 {
+    // SAFETY: live; n is not 0.
+    unsafe { c::realloc(p, n) }
+}
+
+/// What the pages of a size hold, by the place where they are kept: pages, blocks, carved blocks, blocks out.
+type Pages = BTreeMap<(u32, &'static str), [u64; 4]>;
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Sums {
+    slotted: u64,
+    whales: u64,
+    reserve: u64,
+    cached: u64,
+    huge: u64,
+    page_slots: u64,
+    large: u64,
+    heaps: u64,
+    kept: u64,
+    empty: u64,
+    unused: u64,
+}
+
+/// Adds a segment up; its slots lie side by side from its first to its last.
+fn add(segment: &Segment, sums: &mut Sums, pages: &mut Pages) {
+    assert!(segment.address.is_multiple_of(SEGMENT));
+    if let Some((span, room)) = segment.whale {
+        sums.whales += u64::from(span);
+        sums.reserve += u64::from(room);
+        sums.huge += u64::from(segment.huge) * u64::from(span);
+        assert_eq!(segment.slots().count(), 0);
+        return;
+    }
+    sums.huge += u64::from(segment.huge);
+    let (mut next, mut kept, mut unused) = (0, 0, 0);
+    for slot in segment.slots() {
+        assert_eq!(slot.first, next);
+        next += slot.span;
+        let span = u64::from(slot.span);
+        match slot.content {
+            Content::Unused => unused += span,
+            Content::Empty => sums.empty += span,
+            Content::Kept => kept += span,
+            Content::Heaps => sums.heaps += span,
+            Content::Large => sums.large += span,
+            Content::Page(page) => {
+                sums.page_slots += span;
+                let of = pages.entry((page.size, page.place)).or_default();
+                let figures = [1, page.blocks, page.carved, page.out].map(u64::from);
+                of.iter_mut().zip(figures).for_each(|(sum, n)| *sum += n);
+            }
+        }
+    }
+    assert_eq!(next, SLOTS);
+    if [kept, unused].contains(&u64::from(SLOTS)) {
+        sums.cached += 1;
+    } else {
+        sums.slotted += 1;
+        sums.kept += kept;
+        sums.unused += unused;
+    }
+}
+
+fn look() -> (Sums, Pages) {
+    let (mut sums, mut pages) = (Sums::default(), Pages::new());
+    stats::each_segment(&mut |segment| add(segment, &mut sums, &mut pages));
+    (sums, pages)
+}
+
+/// The map agrees with the census, and its pages with the figures of their classes.
+fn assert_agrees() -> (Sums, Pages) {
+    let (sums, pages) = look();
+    let snapshot = Snapshot::take();
+    let c = snapshot.census();
+    let census = Sums {
+        slotted: c.slotted_segments,
+        whales: c.whale_segments,
+        reserve: c.reserve_segments,
+        cached: c.cached_segments,
+        huge: c.huge_segments,
+        page_slots: c.page_slots,
+        large: c.large_slots,
+        heaps: c.heap_slots,
+        kept: c.kept_slots,
+        empty: c.empty_slots,
+        unused: c.unused_slots,
+    };
+    assert_eq!(sums, census);
+    for class in snapshot.classes() {
+        let of_class = pages
+            .iter()
+            .filter(|(key, _)| u64::from(key.0) == class.size);
+        let (mut all, mut asleep) = ([0; 4], 0);
+        for ((_, place), figures) in of_class {
+            all.iter_mut().zip(figures).for_each(|(sum, n)| *sum += n);
+            asleep += if *place == "asleep" { figures[0] } else { 0 };
+        }
+        let [count, blocks, carved, out] = all;
+        assert_eq!(count, class.pages, "pages of {}", class.size);
+        assert_eq!(asleep, class.asleep_pages, "asleep, of {}", class.size);
+        assert_eq!(carved * class.size, class.carved_bytes);
+        assert_eq!(out * class.size, class.live_bytes, "out, of {}", class.size);
+        assert!(out <= carved && carved <= blocks);
+    }
+    (sums, pages)
+}
+
+fn places() {
+    let mut rest = Vec::new();
+    // A page whose blocks are all out, and one of which some are.
+    rest.extend((0..SLOT / 64 + 100).map(|_| take(64)));
+    rest.split_off(SLOT / 64 + 50).into_iter().for_each(free);
+    // Pages of eight slots.
+    rest.extend((0..70).map(|_| take(9000)));
+    // An empty one: the first two blocks are all that were made of it.
+    [take(2000), take(2000)].into_iter().for_each(free);
+    let (_, pages) = assert_agrees();
+    let full = SLOT as u64 / 64;
+    assert_eq!(pages[&(64, "asleep")], [1, full, full, full]);
+    assert_eq!(pages[&(64, "queue")][3], 50);
+    assert_eq!(pages[&(2048, "resting")][3], 0);
+
+    // Of eight pages two blocks each stay: four cool, the others are set aside.
+    let mut by_page = BTreeMap::<usize, Vec<*mut u8>>::new();
+    let page = SLOT / 256;
+    for p in (0..9 * page).map(|_| take(256)) {
+        by_page.entry(p.addr() / SLOT).or_default().push(p);
+    }
+    let mut by_page: Vec<_> = by_page.into_values().collect();
+    rest.extend(by_page.pop().unwrap());
+    for blocks in by_page {
+        rest.extend(&blocks[..2]);
+        blocks[2..].iter().for_each(|&p| free(p));
+    }
+    let (sums, pages) = assert_agrees();
+    let (cooling, sparse) = (pages[&(256, "cooling")], pages[&(256, "sparse")]);
+    assert_eq!((cooling[0], cooling[3]), (4, 8));
+    assert_eq!((sparse[0], sparse[3]), (4, 8));
+    // What may go back: theirs, as nothing else is free.
+    assert_eq!(
+        (sums.empty, stats::process().dirty_bytes),
+        (0, 4 * SLOT as u64)
+    );
+    // Their holes are dug, and blocks come back to them.
+    c::trim();
+    assert_agrees();
+    assert_eq!(stats::process().dirty_bytes, 0);
+    let (first, last) = rest.split_at(rest.len() - 9);
+    last.iter().for_each(|&p| free(p));
+    assert_agrees();
+    first.iter().for_each(|&p| free(p));
+    c::trim();
+    let (sums, pages) = assert_agrees();
+    assert_eq!((sums.large, sums.whales, sums.empty), (0, 0, 0));
+    assert!(
+        sums.page_slots <= 1,
+        "one that the heap goes on with: {pages:?}"
+    );
+    let p = stats::process();
+    assert_eq!((p.in_flight, p.live_bytes, p.allocations), (0, 0, p.frees));
+}
+
+fn wholes() {
+    let large = [2, 3, 5].map(|slots| take(slots * SLOT));
+    let whale = take(3 * SEGMENT);
+    let (sums, _) = assert_agrees();
+    assert_eq!((sums.large, sums.whales, sums.reserve), (10, 3, 0));
+    // Kept at hand, and in the cache of whales.
+    free(large[0]);
+    free(take(2 * SEGMENT));
+    let (sums, _) = assert_agrees();
+    assert_eq!((sums.large, sums.kept, sums.cached), (8, 2, 2));
+    c::trim();
+    let (sums, _) = assert_agrees();
+    assert_eq!((sums.large, sums.kept, sums.cached), (8, 0, 0));
+    // Empty until they are given back.
+    free(resize(large[2], SLOT + SLOT / 2));
+    let (sums, _) = assert_agrees();
+    assert!(sums.empty + sums.kept >= 5, "{sums:?}");
+    // Grown twice: half as much again is kept behind it.
+    let whale = resize(resize(whale, 4 * SEGMENT), 6 * SEGMENT);
+    let (sums, _) = assert_agrees();
+    assert_eq!((sums.whales, sums.reserve), (6, 3));
+    free(whale);
+    free(large[1]);
+    c::trim();
+    let (sums, _) = assert_agrees();
+    assert_eq!((sums.large, sums.whales, sums.reserve), (0, 0, 0));
+}
+
+/// Sixteen heaps of threads to a slot.
+fn heaps() {
+    let (ready, over) = (Barrier::new(41), Barrier::new(41));
+    let slots = thread::scope(|scope| {
+        for _ in 0..40 {
+            scope.spawn(|| {
+                free(take(100));
+                ready.wait();
+                over.wait();
+            });
+        }
+        ready.wait();
+        let (sums, _) = look();
+        let snapshot = Snapshot::take();
+        let seen = (snapshot.running_heaps(), snapshot.process().heaps);
+        over.wait();
+        assert_eq!(seen, (40, 40), "this thread has none");
+        sums.heaps
+    });
+    assert_eq!(slots, 3);
+}
+
+/// Of each slot, the pieces that were touched, and no others.
+fn residence() {
+    let whale = take(3 * SEGMENT);
+    let touched = [(1, 5, 0), (1, 5, 3), (1, 31, 15), (2, 0, 7)];
+    for (segment, slot, piece) in touched {
+        // SAFETY: inside the block.
+        unsafe {
+            whale
+                .add(segment * SEGMENT + slot * SLOT + piece * 4096)
+                .write(1)
+        };
+    }
+    let mut found = None;
+    stats::each_segment(&mut |segment| {
+        if segment.address == whale.addr() {
+            assert_eq!(segment.whale, Some((3, 0)));
+            found = Some([0, 1, 2].map(|nth| segment.resident(nth).unwrap()));
+        }
+    });
+    let mut expected = [[0u8; SLOTS as usize]; 3];
+    for (segment, slot, _) in touched {
+        expected[segment][slot] += 1;
+    }
+    let found = found.expect("the whale is on the map");
+    // Huge pages, where the system makes them unasked, are resident as a whole.
+    let whole = |counts: &[u8]| counts.iter().all(|&n| n == 16);
+    for (found, expected) in found.iter().zip(&expected) {
+        assert!(found == expected || whole(found), "{found:?}");
+    }
+    let resident = stats::resident_bytes();
+    assert!(
+        resident >= 4 * 4096 && resident <= (4 * SEGMENT + SLOT) as u64,
+        "{resident}"
+    );
+    // SAFETY: the block holds that.
+    unsafe { whale.write_bytes(1, 3 * SEGMENT) };
+    let more = stats::resident_bytes();
+    assert!(
+        more >= 3 * SEGMENT as u64 && more < 5 * SEGMENT as u64,
+        "{more}"
+    );
+    free(whale);
+}
+
+/// Without a look into the lists, what lies there counts as out.
+fn from_outside() {
+    let blocks: Vec<_> = (0..100).map(|_| take(64)).collect();
+    let mut pages = Pages::new();
+    let mut sums = Sums::default();
+    stats::each_segment_from_outside(&mut |segment| add(segment, &mut sums, &mut pages));
+    let [_, _, carved, out] = pages[&(64, "queue")];
+    assert!(out > 100 && out == carved, "{out} of {carved}");
+    blocks.into_iter().for_each(free);
+}
+
+#[test]
+fn each_page_is_where_it_is_said_to_be() {
+    alone("each_page_is_where_it_is_said_to_be", places);
+}
+
+#[test]
+fn large_blocks_and_whales_are_on_the_map() {
+    alone("large_blocks_and_whales_are_on_the_map", wholes);
+}
+
+#[test]
+fn what_is_resident_is_told_by_slot() {
+    alone("what_is_resident_is_told_by_slot", residence);
+}
+
+#[test]
+fn heaps_share_slots() {
+    alone("heaps_share_slots", heaps);
+}
+
+#[test]
+fn lists_can_be_left_alone() {
+    alone("lists_can_be_left_alone", from_outside);
+}

@@ -1,0 +1,263 @@
+//! Whales that grow into several maps, or out of them, and whose memory the system does not take back.
+//!
+//! Each runs in a process of its own, where nothing else lies in the way.
+#![cfg(not(any(loom, shuttle)))]
+
+mod oracle;
+
+use hakmem_core::{c, stats};
+use oracle::alone;
+use std::ffi::CStr;
+
+const SEGMENT: usize = 2 << 20;
+const PAGE: usize = 4096;
+
+fn take(n: usize) -> *mut u8 {
+    // SAFETY: any size may be asked for.
+    let p = unsafe { c::malloc(n) };
+    assert!(!p.is_null());
+    p
+}
+fn free(p: *mut u8) {
+    // SAFETY: the tests free what they took, once.
+    unsafe { c::free(p) }
+}
+fn resize(p: *mut u8, n: usize) -> *mut u8 {
+    // SAFETY: live; n is not 0.
+    let to = unsafe { c::realloc(p, n) };
+    assert!(!to.is_null());
+    to
+}
+fn usable(p: *mut u8) -> usize {
+    // SAFETY: live.
+    unsafe { c::usable_size(p) }
+}
+
+/// A word in each page, which says where it was written.
+fn fill(p: *mut u8, bytes: std::ops::Range<usize>) {
+    for at in bytes.step_by(PAGE) {
+        // SAFETY: within the block.
+        unsafe { p.add(at).cast::<u64>().write(at as u64 ^ 0x5aa5) };
+    }
+}
+fn check(p: *mut u8, bytes: usize) {
+    for at in (0..bytes).step_by(PAGE) {
+        // SAFETY: within the block, and written.
+        let word = unsafe { p.add(at).cast::<u64>().read() };
+        assert_eq!(word, at as u64 ^ 0x5aa5, "{at:#x}");
+    }
+}
+
+/// Makes `bytes` from `p` a map of their own.
+fn split(p: *mut u8, bytes: usize) {
+    // SAFETY: changes nothing but what a core dump would have.
+    assert_eq!(
+        unsafe { libc::madvise(p.cast(), bytes, libc::MADV_DONTDUMP) },
+        0
+    );
+}
+
+fn moves() -> (u64, u64) {
+    let calls = stats::process().syscalls;
+    let moves = calls.iter().find(|s| s.name == "mremap").unwrap();
+    (moves.calls, moves.failures)
+}
+
+/// All that is free is zero, whatever lay there.
+fn assert_clean(segments: usize) {
+    c::trim();
+    // SAFETY: any size; `zeroed` initialises it.
+    unsafe {
+        let p = c::zeroed(segments * SEGMENT);
+        let bytes = std::slice::from_raw_parts(p, segments * SEGMENT);
+        assert!(bytes.iter().all(|&b| b == 0));
+        free(p);
+    }
+    c::trim();
+}
+
+/// Of whatever maps a whale consists, it has its bytes where it comes to be, and leaves none behind.
+fn maps() {
+    for len in 1..=5 {
+        // Where the maps begin, in halves of a segment.
+        for cut in 0..2 * len {
+            let p = take(len * SEGMENT);
+            let wall = take(SEGMENT);
+            assert_eq!(wall.addr(), p.addr() + len * SEGMENT, "in its way");
+            fill(p, 0..len * SEGMENT);
+            split(p.wrapping_add(cut * SEGMENT / 2), SEGMENT / 2);
+            let live = stats::process().live_bytes;
+            let to = resize(p, (len + 2) * SEGMENT);
+            assert_ne!(to, p);
+            check(to, len * SEGMENT);
+            assert_eq!(usable(to), (len + 2) * SEGMENT);
+            assert_eq!(stats::process().live_bytes - live, 2 * SEGMENT as u64);
+            // What is new is zero, and can be written.
+            let rest = to.wrapping_add(len * SEGMENT);
+            // SAFETY: fresh memory of the block.
+            assert!(
+                unsafe { std::slice::from_raw_parts(rest, 2 * SEGMENT) }
+                    .iter()
+                    .all(|&b| b == 0)
+            );
+            fill(to, len * SEGMENT..(len + 2) * SEGMENT);
+            free(to);
+            free(wall);
+            assert_clean(2 * len + 3);
+        }
+    }
+    let (calls, failures) = moves();
+    assert!(failures > 0 && failures < calls, "{failures} of {calls}");
+}
+
+/// A whale that is one map is moved by two calls, and none of its bytes is copied.
+fn one_map() {
+    let (p, wall) = (take(4 * SEGMENT), take(SEGMENT));
+    fill(p, 0..4 * SEGMENT);
+    let before = moves();
+    let to = resize(p, 6 * SEGMENT);
+    assert_ne!(to, p);
+    check(to, 4 * SEGMENT);
+    let after = moves();
+    assert_eq!((after.0 - before.0, after.1), (2, 0));
+    free(to);
+    free(wall);
+    assert_clean(10);
+}
+
+/// A whale gets smaller where it is, and what is behind is free again; but not if the system does not take it back.
+fn tails() {
+    let p = take(10 * SEGMENT);
+    fill(p, 0..10 * SEGMENT);
+    assert_eq!(resize(p, 6 * SEGMENT), p);
+    assert_eq!(usable(p), 10 * SEGMENT, "more than half is used");
+    assert_eq!(resize(p, 5 * SEGMENT), p);
+    assert_eq!(usable(p), 5 * SEGMENT);
+    let live = stats::process().whale_live_bytes;
+    assert_eq!(live, 5 * SEGMENT as u64);
+    let behind = take(5 * SEGMENT);
+    assert_eq!(behind.addr(), p.addr() + 5 * SEGMENT);
+    // SAFETY: fresh memory of the block.
+    let bytes = unsafe { std::slice::from_raw_parts(behind, 5 * SEGMENT) };
+    assert!(bytes.iter().all(|&b| b == 0));
+    check(p, 5 * SEGMENT);
+    free(behind);
+    c::trim();
+    let locked = p.wrapping_add(4 * SEGMENT);
+    // SAFETY: a part of the block.
+    if unsafe { libc::mlock(locked.cast(), PAGE) } == 0 {
+        assert_eq!(resize(p, 2 * SEGMENT), p);
+        assert_eq!(
+            (usable(p), stats::process().whale_live_bytes),
+            (5 * SEGMENT, live)
+        );
+        check(p, 2 * SEGMENT);
+        // SAFETY: as above.
+        assert_eq!(unsafe { libc::munlock(locked.cast(), PAGE) }, 0);
+    }
+    assert_eq!(resize(p, 2 * SEGMENT), p);
+    assert_eq!(usable(p), 2 * SEGMENT);
+    check(p, 2 * SEGMENT);
+    free(p);
+    assert_clean(10);
+}
+
+/// Growth goes on in the room that is kept behind, and takes no more than there is.
+fn room() {
+    let p = take(2 * SEGMENT);
+    assert_eq!(resize(p, 3 * SEGMENT), p, "nothing is in its way");
+    assert_eq!(
+        stats::Snapshot::take().census().reserve_segments,
+        0,
+        "it may be the only time"
+    );
+    assert_eq!(resize(p, 4 * SEGMENT), p);
+    assert_eq!(stats::Snapshot::take().census().reserve_segments, 2);
+    let wall = take(SEGMENT);
+    assert_eq!(wall.addr(), p.addr() + 6 * SEGMENT);
+    assert_eq!(resize(p, 5 * SEGMENT), p);
+    assert_eq!(resize(p, 6 * SEGMENT), p);
+    assert_eq!(stats::Snapshot::take().census().reserve_segments, 0);
+    fill(p, 0..6 * SEGMENT);
+    let to = resize(p, 7 * SEGMENT);
+    assert_ne!(to, p);
+    check(to, 6 * SEGMENT);
+    assert_eq!(stats::Snapshot::take().census().reserve_segments, 3);
+    // It is moved already: it takes what it keeps, and then moves on.
+    assert_eq!(resize(to, 10 * SEGMENT), to);
+    check(to, 6 * SEGMENT);
+    let last = resize(to, 11 * SEGMENT);
+    assert_ne!(last, to);
+    check(last, 6 * SEGMENT);
+    free(last);
+    free(wall);
+    assert_clean(20);
+    assert_eq!(stats::Snapshot::take().census().reserve_segments, 0);
+}
+
+fn huge_segments() -> u64 {
+    stats::Snapshot::take().census().huge_segments
+}
+
+/// A whale that is grown to be filled asks for huge pages, where it is and where it moves to; what it leaves does not.
+fn dense() {
+    const OPTION: &CStr = c"HAKMEM_HUGE_FROM_SEGMENTS=1";
+    if !std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists() {
+        return println!("this kernel has no huge pages to ask for");
+    }
+    // SAFETY: a NULL-terminated array.
+    unsafe { c::configure([OPTION.as_ptr(), std::ptr::null()].as_ptr()) };
+    for is_filled in [false, true] {
+        for has_wall in [false, true] {
+            let p = take(2 * SEGMENT);
+            let wall = has_wall.then(|| take(SEGMENT));
+            let grow = |p: *mut u8, from: usize, to: usize| {
+                if is_filled {
+                    fill(p, from * SEGMENT..to * SEGMENT);
+                }
+                resize(p, (to + 1) * SEGMENT)
+            };
+            let p = grow(p, 0, 2);
+            assert_eq!(huge_segments(), 0, "the first time may be the only one");
+            let p = grow(p, 2, 3);
+            assert_eq!(huge_segments(), if is_filled { 4 } else { 0 });
+            let p = grow(p, 3, 4);
+            assert_eq!(huge_segments(), if is_filled { 5 } else { 0 });
+            assert_eq!(resize(p, 2 * SEGMENT), p);
+            assert_eq!(huge_segments(), if is_filled { 2 } else { 0 });
+            free(p);
+            wall.into_iter().for_each(free);
+            c::trim();
+            // Who has them next does not ask.
+            let large: Vec<_> = (0..100).map(|_| take(5 << 16)).collect();
+            assert_eq!(huge_segments(), 0);
+            large.into_iter().for_each(free);
+            c::trim();
+        }
+    }
+}
+
+#[test]
+fn whales_of_several_maps_move() {
+    alone("whales_of_several_maps_move", maps);
+}
+
+#[test]
+fn whales_of_one_map_move_by_two_calls() {
+    alone("whales_of_one_map_move_by_two_calls", one_map);
+}
+
+#[test]
+fn whales_shrink_where_they_are() {
+    alone("whales_shrink_where_they_are", tails);
+}
+
+#[test]
+fn whales_grow_into_the_room_behind() {
+    alone("whales_grow_into_the_room_behind", room);
+}
+
+#[test]
+fn whales_that_are_filled_ask_for_huge_pages() {
+    alone("whales_that_are_filled_ask_for_huge_pages", dense);
+}
