@@ -101,24 +101,9 @@ mod tests {
     use crate::record::Sample;
 
     fn summary(figures: &[(&str, u64, u64)]) -> Summary {
-        let samples: Vec<Sample> = figures
-            .iter()
-            .map(|&(allocator, nanos, max_rss_kib)| Sample {
-                workload: "w".to_owned(),
-                allocator: allocator.to_owned(),
-                round: 0,
-                ops: 1,
-                nanos,
-                wall_nanos: nanos,
-                user_micros: 0,
-                system_micros: 0,
-                max_rss_kib,
-                minor_faults: 0,
-                major_faults: 0,
-                inside: None,
-                outcome: None,
-            })
-            .collect();
+        let sample =
+            |&(allocator, nanos, kib): &(&str, u64, u64)| Sample::of("w", allocator, nanos, kib);
+        let samples: Vec<Sample> = figures.iter().map(sample).collect();
         let mut names: Vec<String> = figures.iter().map(|f| f.0.to_owned()).collect();
         names.push("absent".to_owned());
         Summary::new(&["w".to_owned()], &names, "a", &samples, &[])

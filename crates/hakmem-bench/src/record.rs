@@ -145,6 +145,28 @@ pub struct Sample {
     pub outcome: Option<Outcome>,
 }
 
+#[cfg(test)]
+impl Sample {
+    /// A run that did nothing but take time and memory.
+    pub fn of(workload: &str, allocator: &str, nanos: u64, max_rss_kib: u64) -> Self {
+        Self {
+            workload: workload.to_owned(),
+            allocator: allocator.to_owned(),
+            round: 0,
+            ops: 1,
+            nanos,
+            wall_nanos: nanos,
+            user_micros: 0,
+            system_micros: 0,
+            max_rss_kib,
+            minor_faults: 0,
+            major_faults: 0,
+            inside: None,
+            outcome: None,
+        }
+    }
+}
+
 /// Figures without the cost of the process around them.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Inside {

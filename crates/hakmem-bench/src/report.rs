@@ -265,19 +265,10 @@ mod tests {
 
     fn sample(workload: &str, allocator: &str, nanos: u64, max_rss_kib: u64) -> Sample {
         Sample {
-            workload: workload.to_owned(),
-            allocator: allocator.to_owned(),
-            round: 0,
             ops: 10,
-            nanos,
-            wall_nanos: nanos,
-            user_micros: 0,
-            system_micros: 0,
-            max_rss_kib,
             minor_faults: 5,
             major_faults: 1,
-            inside: None,
-            outcome: None,
+            ..Sample::of(workload, allocator, nanos, max_rss_kib)
         }
     }
 

@@ -76,24 +76,41 @@ fn the_page_is_current() {
     }
 }
 
-/// What a program is told of a mistake, and that it goes on.
+/// What a program is told of a mistake, once, by whichever command it is run, and that it goes on.
 #[test]
 fn a_mistake_in_the_environment_of_a_program() {
-    let mut command = hakmem();
-    command.args(["run", "--require", "--lib"]).arg(&*HAKMEM);
-    command.args(["--", "/bin/echo", "on"]);
-    command
-        .env("HAKMEM_DECAY_MS", "soon")
-        .env("HAKMEM_WHAT", "");
-    let output = command.output().unwrap();
-    assert_eq!(stdout(&output), "on\n");
-    let text = stderr(&output);
-    for line in [
-        "HAKMEM_DECAY_MS=soon ignored: not a number from 0 to 86400000",
-        "unknown option HAKMEM_WHAT, ignored",
-    ] {
-        assert!(text.contains(line), "{line} in\n{text}");
+    for way in [&["run", "--require"][..], &["stat"], &["top"]] {
+        let mut command = hakmem();
+        command.args(way).arg("--lib").arg(&*HAKMEM);
+        command.args(["--", "/bin/echo", "on"]);
+        command
+            .env("HAKMEM_DECAY_MS", "soon")
+            .env("HAKMEM_WHAT", "");
+        let output = command.output().unwrap();
+        assert_eq!(stdout(&output), "on\n");
+        let text = stderr(&output);
+        for line in [
+            "HAKMEM_DECAY_MS=soon ignored: not a number from 0 to 86400000",
+            "unknown option HAKMEM_WHAT, ignored",
+        ] {
+            assert_eq!(text.matches(line).count(), 1, "{line} in\n{text}");
+        }
     }
+}
+
+/// A command that runs no program says nothing of them.
+#[test]
+fn a_mistake_in_the_environment_of_a_command() {
+    let mut command = hakmem();
+    let output = command
+        .arg("options")
+        .env("HAKMEM_WHAT", "")
+        .output()
+        .unwrap();
+    assert_eq!(
+        (output.status.code(), stderr(&output).as_str()),
+        (Some(0), "")
+    );
 }
 
 /// A reader that has seen enough, and a disk that is full.

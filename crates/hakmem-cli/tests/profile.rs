@@ -137,7 +137,8 @@ fn a_c_program_without_frame_pointers() {
     for part in [
         "at exit",
         "one in 2.0 KiB",
-        "live bytes",
+        "live bytes       %     blocks  by\n",
+        "allocated       %     blocks  by\n",
         "keeps_small < main",
         "out.pb.gz",
         "out.live.svg",

@@ -102,10 +102,14 @@ pub static ARENAS: [Arena; MAX_ARENAS] = [const {
         first_free: AtomicUsize::new(0),
     }
 }; MAX_ARENAS];
+#[unsafe(link_section = ".data.hakmem")]
 pub static COUNT: AtomicU8 = AtomicU8::new(0);
 /// Held over every change of rule 2, and across fork.
+#[unsafe(link_section = ".data.hakmem")]
 pub static LOCK: Lock = Lock::new();
+#[unsafe(link_section = ".data.hakmem")]
 pub static RESERVED: AtomicUsize = AtomicUsize::new(0);
+#[unsafe(link_section = ".data.hakmem")]
 pub static COMMITTED: AtomicUsize = AtomicUsize::new(0);
 
 /// Bytes reserved and bytes made accessible, over all arenas.

@@ -1,133 +1,137 @@
-//! The last decisions of whoever changes settings while the program runs, each as a line that people read.
+//! What mode `learn` has decided: the last decisions, each with the figures that it was made by.
 //!
-//! A ring of fixed size that is never freed: writing allocates nothing, and readers, who may be in another process
-//! (`stats::view`), take nothing. A decision is a rare thing, so that one line of text is not too much for it.
-//!
-//! Rules
-//! 1. A record's number is odd while its text changes, and 2 n + 2 once it holds the nth decision; 0: it has never held any.
-//! 2. Who finds a record being written leaves it alone. Decisions that come in such numbers that the ring laps a writer
-//!    are lost.
+//! The one place where they are kept. Reports read it by [`last`], and `hakmem top` reads it from outside, by the offsets
+//! that `stats::view` names: so both show the same.
 
+#![cfg_attr(
+    not(all(target_arch = "x86_64", not(any(miri, shuttle)))),
+    allow(dead_code, reason = "there is no view from outside")
+)]
+
+use crate::learner::{Decision, What};
 use crate::os;
-use crate::sync::Ordering::{Acquire, Relaxed, Release};
-use crate::sync::fence;
-use crate::sync::plain::{AtomicU32, AtomicU64};
-use core::fmt::{self, Write};
+use crate::proto::journal::{Journal, Record};
+use core::mem::offset_of;
 
 /// Decisions that are kept.
 pub const KEPT: usize = 64;
-/// Bytes of a line, at most.
-pub const TEXT: usize = 112;
+/// Words of a record: one for each [`Field`].
+const WORDS: usize = 12;
 
-/// A decision, in two lines of cache.
-#[repr(C, align(64))]
-pub struct Record {
-    /// Rule 1.
-    pub number: AtomicU64,
-    /// When, in coarse milliseconds of the monotonic clock.
-    pub at: AtomicU32,
-    /// Bytes of the text.
-    pub len: AtomicU32,
-    text: [AtomicU64; TEXT / 8],
+/// Written under `learn::LOCK`, which makes for one writer at a time.
+pub static JOURNAL: Journal<KEPT, WORDS> = Journal::new();
+
+/// Where in the journal the records begin, …
+pub const RECORDS: usize = offset_of!(Journal<KEPT, WORDS>, records);
+/// … and where it counts them.
+pub const MADE: usize = offset_of!(Journal<KEPT, WORDS>, made);
+/// Bytes of a record, …
+pub const BYTES: usize = size_of::<Record<WORDS>>();
+/// … and where its number is.
+pub const NUMBER: usize = offset_of!(Record<WORDS>, number);
+
+/// The words of a record.
+#[derive(Debug, Clone, Copy)]
+pub enum Field {
+    /// When it was noted, in coarse milliseconds of the monotonic clock, whose 32 bits wrap.
+    Time,
+    /// The number of the [`What`].
+    Option,
+    /// From here on as in [`Decision`].
+    AtMs,
+    From,
+    To,
+    RoundMs,
+    FromFaultUs,
+    FromHoldUs,
+    ToFaultUs,
+    ToHoldUs,
+    FromRating,
+    ToRating,
 }
 
-const _: () = assert!(size_of::<Record>() == 128);
+const _: () = assert!(Field::ToRating as usize + 1 == WORDS);
 
-/// The ring.
-pub static RING: [Record; KEPT] = [const {
-    Record {
-        number: AtomicU64::new(0),
-        at: AtomicU32::new(0),
-        len: AtomicU32::new(0),
-        text: [const { AtomicU64::new(0) }; TEXT / 8],
-    }
-}; KEPT];
-/// Decisions so far.
-pub static MADE: AtomicU64 = AtomicU64::new(0);
-
-/// A line; what is beyond its room is cut off.
-struct Line {
-    bytes: [u8; TEXT],
-    len: usize,
-}
-
-impl Write for Line {
-    fn write_str(&mut self, s: &str) -> fmt::Result {
-        for c in s.chars() {
-            let Some(room) = self.bytes[self.len..].get_mut(..c.len_utf8()) else { return Err(fmt::Error) };
-            c.encode_utf8(room);
-            self.len += c.len_utf8();
-        }
-        Ok(())
+impl Field {
+    /// Where it is in a record.
+    pub const fn offset(self) -> usize {
+        offset_of!(Record<WORDS>, words) + self as usize * size_of::<u64>()
     }
 }
 
-/// Notes a decision: what was changed, from what to what, and the figures it was made by. Takes no lock, allocates nothing.
-pub fn note(text: fmt::Arguments<'_>) {
-    let mut line = Line { bytes: [0; TEXT], len: 0 };
-    let _ = line.write_fmt(text); // Cut off where the room ends.
-    let nth = MADE.fetch_add(1, Relaxed);
-    let record = &RING[nth as usize % KEPT];
-    let before = record.number.load(Relaxed);
-    if before & 1 != 0 || record.number.compare_exchange(before, before | 1, Acquire, Relaxed).is_err() {
-        return; // Rule 2.
-    }
-    // Release: whoever sees any of the text sees the odd number.
-    fence(Release);
-    record.at.store(os::now_ms(), Relaxed);
-    record.len.store(line.len as u32, Relaxed);
-    for (word, bytes) in record.text.iter().zip(line.bytes.chunks_exact(8)) {
-        word.store(bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte)), Relaxed);
-    }
-    record.number.store(2 * nth + 2, Release);
+/// Ratings are near 1500.
+fn rating(word: u64) -> i32 {
+    i32::try_from(word).unwrap_or(0)
+}
+
+fn words(time: u32, d: &Decision) -> [u64; WORDS] {
+    let mut words = [0; WORDS];
+    let mut put = |field: Field, value: u64| words[field as usize] = value;
+    put(Field::Time, time.into());
+    put(Field::Option, d.what as u64);
+    put(Field::AtMs, d.at_ms.into());
+    put(Field::From, d.from.into());
+    put(Field::To, d.to.into());
+    put(Field::RoundMs, d.round_ms.into());
+    put(Field::FromFaultUs, d.from_fault_us);
+    put(Field::FromHoldUs, d.from_hold_us);
+    put(Field::ToFaultUs, d.to_fault_us);
+    put(Field::ToHoldUs, d.to_hold_us);
+    put(Field::FromRating, d.from_rating.max(0) as u64);
+    put(Field::ToRating, d.to_rating.max(0) as u64);
+    words
+}
+
+/// None: no option has that number.
+fn decision(words: [u64; WORDS]) -> Option<Decision> {
+    let of = |field: Field| words[field as usize];
+    Some(Decision {
+        what: *What::ALL.get(of(Field::Option) as usize)?,
+        at_ms: of(Field::AtMs) as u32,
+        from: of(Field::From) as u32,
+        to: of(Field::To) as u32,
+        round_ms: of(Field::RoundMs) as u32,
+        from_fault_us: of(Field::FromFaultUs),
+        from_hold_us: of(Field::FromHoldUs),
+        to_fault_us: of(Field::ToFaultUs),
+        to_hold_us: of(Field::ToHoldUs),
+        from_rating: rating(of(Field::FromRating)),
+        to_rating: rating(of(Field::ToRating)),
+    })
+}
+
+/// Notes a decision. The caller holds `learn::LOCK`.
+pub fn note(decision: &Decision) {
+    JOURNAL.note(words(os::now_ms(), decision));
+}
+
+/// The last ones, oldest first. Takes no lock.
+pub fn last() -> impl Iterator<Item = Decision> {
+    JOURNAL.last().filter_map(|(_, words)| decision(words))
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
-    extern crate std;
     use super::*;
-    use std::string::{String, ToString};
-    use std::vec::Vec;
 
-    /// As a reader outside does: calls `f` with each decision that is kept, oldest first: its number from 0 on, when it was made, and its text.
-    fn each(mut f: impl FnMut(u64, u32, &str)) {
-        let made = MADE.load(Acquire);
-        for nth in made.saturating_sub(KEPT as u64)..made {
-            let record = &RING[nth as usize % KEPT];
-            let is_it = |order| record.number.load(order) == 2 * nth + 2;
-            if !is_it(Acquire) {
-                continue;
-            }
-            let mut bytes = [0; TEXT];
-            for (word, bytes) in record.text.iter().zip(bytes.chunks_exact_mut(8)) {
-                bytes.copy_from_slice(&word.load(Relaxed).to_le_bytes());
-            }
-            let (at, len) = (record.at.load(Relaxed), record.len.load(Relaxed) as usize);
-            // Acquire: if the text was another's, so is the number now.
-            fence(Acquire);
-            if is_it(Relaxed) {
-                f(nth, at, core::str::from_utf8(&bytes[..len.min(TEXT)]).unwrap_or("?"));
-            }
-        }
-    }
-
-    /// One test, since there is one ring.
     #[test]
-    fn the_last_ones_are_kept_whole_and_in_order() {
-        let kept = || {
-            let mut all: Vec<(u64, String)> = Vec::new();
-            each(|nth, _, text| all.push((nth, text.to_string())));
-            all
-        };
-        assert_eq!(kept(), []);
-        note(format_args!("CARVE_BYTES of {} bytes: {} → {}", 64, 4096, 8192));
-        assert_eq!(kept(), [(0, "CARVE_BYTES of 64 bytes: 4096 → 8192".to_string())]);
-        note(format_args!("{:→<300}", ""));
-        assert_eq!(kept()[1].1.chars().count(), TEXT / '→'.len_utf8(), "cut between two characters");
-        (2..100).for_each(|n| note(format_args!("{n}")));
-        let all = kept();
-        assert_eq!((all.len(), all[0].0, all[KEPT - 1].1.as_str()), (KEPT, 36, "99"));
-        RING[99 % KEPT].number.fetch_or(1, Relaxed);
-        assert_eq!(kept().len(), KEPT - 1, "one that is being written is left out");
+    fn a_decision_survives_its_words() {
+        for what in What::ALL {
+            let d = Decision {
+                at_ms: 1,
+                what,
+                from: 2,
+                to: u32::MAX,
+                from_fault_us: 3,
+                from_hold_us: u64::MAX,
+                to_fault_us: 4,
+                to_hold_us: 5,
+                round_ms: 6,
+                from_rating: 1300,
+                to_rating: 1700,
+            };
+            assert_eq!(decision(words(7, &d)), Some(d));
+        }
+        assert_eq!(decision([u64::MAX; WORDS]), None);
     }
 }

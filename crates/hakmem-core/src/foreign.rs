@@ -23,8 +23,10 @@ struct Slot(UnsafeCell<Option<Next>>);
 // SAFETY: written once, under LOCK, before KNOWN is set (release); read after KNOWN was seen (acquire).
 unsafe impl Sync for Slot {}
 
+#[unsafe(link_section = ".data.hakmem")]
 static FIND: AtomicPtr<()> = AtomicPtr::new(null_mut());
 /// Held over the search, and across fork.
+#[unsafe(link_section = ".data.hakmem")]
 pub static LOCK: Lock = Lock::new();
 static KNOWN: AtomicBool = AtomicBool::new(false);
 static NEXT: Slot = Slot(UnsafeCell::new(None));

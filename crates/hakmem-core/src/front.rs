@@ -5,7 +5,7 @@
 //! ```text
 //! malloc(n):  h = thread's word; if n > 1024: slow
 //!             c = h.class16[(n + 15) / 16]; b = h.free[c]; if b is null: slow
-//!             h.free[c] = b.next; return b
+//!             h.free[c] = b.next; prefetch b.next; return b
 //! free(p):    x = rotate_right(p - data, 4); if x >= limit: slow        (foreign, NULL, or not a multiple of 16)
 //!             m = metas + x / 4096; if m.owner != thread's word: slow   (remote, large, not a page)
 //!             p.next = m.free; m.free = p; m.needed -= 1; if m.needed == 0: slow

@@ -79,6 +79,7 @@ pub fn not_a_block(p: *mut u8, meta: Option<&Meta>) -> ! {
 }
 
 /// Ends the process if `p`, which lies in a page of blocks, is not where one of them starts. A division: for slow paths.
+#[unsafe(link_section = ".text.hot.hakmem")]
 pub fn check_start(p: *mut u8) {
     if !CHECKED {
         return;

@@ -6,25 +6,28 @@
 //!
 //! Whoever finds the learner busy goes on without telling: it takes levels, not differences, so the next one puts it right.
 
-use crate::learner::{Decision, Learner, Pool, REMEMBERED, Settings, What};
+use crate::learner::{Decision, Learner, Pool, Settings, What};
 use crate::policy::{self, Knob, Mode};
 use crate::proto::lock::Lock;
 use crate::sync::Ordering::Relaxed;
-use crate::sync::plain::{AtomicBool, AtomicU64};
+use crate::sync::plain::AtomicBool;
 use crate::{decisions, options, os, usage, whale};
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 
+/// The learner, which notes down what it decides.
+type Noting = Learner<fn(&Decision)>;
+
 /// Without a value until `BEGUN`, so that a program that does not learn has no page of memory for it.
-struct Shared(UnsafeCell<MaybeUninit<Learner>>);
+struct Shared(UnsafeCell<MaybeUninit<Noting>>);
 // SAFETY: reached under `LOCK` alone.
 unsafe impl Sync for Shared {}
 
-/// Held while the learner is told something, and across fork. The last in the order of locks.
+/// Held while the learner is told something and what it decides is noted, and across fork. The last in the order of locks.
+#[unsafe(link_section = ".data.hakmem")]
 pub static LOCK: Lock = Lock::new();
 static LEARNER: Shared = Shared(UnsafeCell::new(MaybeUninit::uninit()));
 static BEGUN: AtomicBool = AtomicBool::new(false);
-static DECIDED: AtomicU64 = AtomicU64::new(0);
 
 /// Milliseconds between two passes of the purge at most: the learner must see what happens.
 pub const PASS_MS: u32 = 125;
@@ -55,14 +58,14 @@ fn settings_now() -> Settings {
 /// Calls `f` with the learner, which has begun, and puts into the knobs what it has decided meanwhile.
 #[cold]
 #[inline(never)]
-fn tell(f: &mut dyn FnMut(&mut Learner, u32)) {
+fn tell(f: &mut dyn FnMut(&mut Noting, u32)) {
     let Some(_held) = LOCK.try_lock() else { return };
     // SAFETY: under the lock, and `f` does not come back here: it calls the learner alone.
     let place = unsafe { &mut *LEARNER.0.get() };
     let now = os::now_ms();
     let begun = BEGUN.load(Relaxed);
     if !begun {
-        place.write(Learner::new());
+        place.write(Learner::new(decisions::note));
     }
     // SAFETY: just written, or before it was begun.
     let learner = unsafe { place.assume_init_mut() };
@@ -73,26 +76,6 @@ fn tell(f: &mut dyn FnMut(&mut Learner, u32)) {
     let before = learner.settings();
     f(learner, now);
     let after = learner.settings();
-    if before == after {
-        return;
-    }
-    let fresh = learner.decided() - DECIDED.swap(learner.decided(), Relaxed);
-    let kept = learner.decisions().count();
-    for d in learner.decisions().skip(kept.saturating_sub(fresh as usize)) {
-        // What each would have cost in the round, and what they are rated since: a line for who looks from outside.
-        decisions::note(format_args!(
-            "{} {} to {}: {} + {} ms against {} + {} ms (faults + memory held), rated {} against {}",
-            d.what.name(),
-            d.from,
-            d.to,
-            d.from_fault_us / 1000,
-            d.from_hold_us / 1000,
-            d.to_fault_us / 1000,
-            d.to_hold_us / 1000,
-            d.from_rating,
-            d.to_rating
-        ));
-    }
     for what in What::ALL {
         // What somebody has set meanwhile is theirs.
         if what.of(&before) != what.of(&after) && !options::is_chosen(knob(what)) {
@@ -144,26 +127,7 @@ pub fn turn() {
     }
 }
 
-/// Decisions so far.
-pub fn decided() -> u64 {
-    DECIDED.load(Relaxed)
-}
-
-/// The last decisions, oldest first. None of them if the learner is busy.
-pub fn decisions() -> [Option<Decision>; REMEMBERED] {
-    let mut all = [None; REMEMBERED];
-    if decided() == 0 {
-        return all;
-    }
-    let Some(_held) = LOCK.try_lock() else { return all };
-    // SAFETY: under the lock; it has decided, so it has begun.
-    let learner = unsafe { (*LEARNER.0.get()).assume_init_ref() };
-    all.iter_mut().zip(learner.decisions()).for_each(|(to, decision)| *to = Some(*decision));
-    all
-}
-
 /// In the child of a fork that was made while another thread told the learner something: it begins anew.
 pub fn forget() {
     BEGUN.store(false, Relaxed);
-    DECIDED.store(0, Relaxed);
 }

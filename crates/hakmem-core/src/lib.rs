@@ -8,11 +8,14 @@
 //!   heap = a thread's lists; the current page's whole list is held there
 //! ```
 //!
-//! The layers, each using only those before it: `sync`, `counter`, `mutant`, `os`, `decisions`, `size_class`, `policy`, `proto`, `arena`,
+//! The layers, each using only those before it: `sync`, `counter`, `mutant`, `os`, `size_class`, `policy`, `proto`, `arena`,
 //! `page`, `guard`, `parcel`, `usage`, `segment`, `large`, `whale`, `holes`, `sparse`, `remote`, `profile`, `heap`, `foreign`,
-//! `thread` with `purge`, `front`, and the doors `global`, `c`, `stats`, `options`; `learn` with `learner` is told by `whale`, `heap` and
-//! `purge`. Each module opens with its idea and
+//! `thread` with `purge`, `front`, and the doors `global`, `c`, `stats`, `options`; `learn` with `learner` and `decisions` is told by
+//! `whale`, `heap` and `purge`. Each module opens with its idea and
 //! its rules; SAFETY comments cite them.
+//!
+//! What every process runs and touches, however little it allocates, lies together, so that it costs few page faults: functions in the
+//! section `.text.hot.hakmem`, variables in `.data.hakmem`.
 #![no_std]
 
 #[cfg(any(loom, shuttle, miri))]
@@ -38,7 +41,7 @@ pub mod c;
 #[cfg(not(loom))]
 mod counter;
 #[cfg(not(loom))]
-pub mod decisions;
+mod decisions;
 #[cfg(not(loom))]
 mod foreign;
 #[cfg(not(loom))]

@@ -60,6 +60,18 @@ pub enum Mutant {
     DutyCallsUnfenced,
     /// `proto::duty`: begun while the last thread is still there.
     DutyForgetsTheLast,
+    /// `proto::journal`: a record's number is not odd while it changes.
+    JournalWritesUnmarked,
+    /// `proto::journal`: written without the fence behind the odd number.
+    JournalMarksUnfenced,
+    /// `proto::journal`: the number is put there without a release.
+    JournalFinishesRelaxed,
+    /// `proto::journal`: the first look at the number has no acquire.
+    JournalReadsRelaxed,
+    /// `proto::journal`: the second look is not behind a fence.
+    JournalChecksUnfenced,
+    /// `proto::journal`: there is no second look.
+    JournalLooksOnce,
     /// `heap`: blocks of pages that are another's by now are merged all the same.
     HeapKeepsStrayMail,
     /// `heap`: a thread that ends keeps what it freed for others.

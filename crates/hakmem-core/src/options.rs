@@ -23,7 +23,8 @@ static CHOSEN: AtomicU64 = AtomicU64::new(0);
 static FROM_ENVIRONMENT: AtomicU64 = AtomicU64::new(0);
 /// A Rust program's struct was seen.
 static STRUCT_SEEN: AtomicBool = AtomicBool::new(false);
-/// The environment was read.
+/// The environment was read, or is not to be.
+#[unsafe(link_section = ".data.hakmem")]
 static ENVIRONMENT_READ: AtomicBool = AtomicBool::new(false);
 
 const _: () = assert!(TABLE.len() <= 64);
@@ -241,6 +242,7 @@ fn apply_now(options: &Options) {
 ///
 /// # Safety
 /// As there.
+#[unsafe(link_section = ".text.hot.hakmem")]
 pub(crate) unsafe fn read_once(envp: *const *const c_char) {
     if !envp.is_null() && !ENVIRONMENT_READ.swap(true, Relaxed) && !os::is_secure() {
         // SAFETY: passed on.
@@ -248,10 +250,18 @@ pub(crate) unsafe fn read_once(envp: *const *const c_char) {
     }
 }
 
+/// Has the process start without a look at its environment: for a program that has this crate but allocates with another
+/// allocator, and starts others whose options those are. To be called before the crate's own constructor, by one with a
+/// priority (in the section `.init_array.00101`).
+pub fn leave_environment() {
+    ENVIRONMENT_READ.store(true, Relaxed);
+}
+
 /// Reads the environment; an unknown name or a bad value is named on standard error and ignored.
 ///
 /// # Safety
 /// `envp` is NULL or a NULL-terminated array of C strings.
+#[unsafe(link_section = ".text.hot.hakmem")]
 pub(crate) unsafe fn read(envp: *const *const c_char) {
     if envp.is_null() {
         return;
@@ -260,14 +270,31 @@ pub(crate) unsafe fn read(envp: *const *const c_char) {
     // SAFETY: up to the terminating NULL.
     while let Some(entry) = unsafe { at.read().as_ref() } {
         // SAFETY: a C string of the environment.
-        let entry = unsafe { CStr::from_ptr(entry) }.to_bytes();
-        if let Some(option) = entry.strip_prefix(PREFIX.as_bytes()) {
-            set_or_report(option);
+        if let Some(option) = unsafe { behind_prefix(entry) } {
+            set_or_report(option.to_bytes());
         }
         at = at.wrapping_add(1);
     }
 }
 
+/// What stands behind [`PREFIX`]. Other strings are not measured first: all of the environment passes here at start-up.
+///
+/// # Safety
+/// `entry` is a C string that lives for `'a`.
+unsafe fn behind_prefix<'a>(entry: *const c_char) -> Option<&'a CStr> {
+    let mut at = entry;
+    for byte in PREFIX.bytes() {
+        // SAFETY: a difference, at the latest the terminating NUL, ends the comparison.
+        if unsafe { at.read() } as u8 != byte {
+            return None;
+        }
+        at = at.wrapping_add(1);
+    }
+    // SAFETY: the rest of the string.
+    Some(unsafe { CStr::from_ptr(at) })
+}
+
+#[cold]
 fn set_or_report(option: &[u8]) {
     let text = core::str::from_utf8(option).unwrap_or("?");
     let (name, value) = text.split_once('=').unwrap_or((text, ""));

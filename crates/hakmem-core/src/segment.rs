@@ -21,12 +21,16 @@ use crate::sync::{AtomicI64, AtomicUsize, Ordering::Relaxed};
 const TRIES: usize = 16;
 const PER_SEGMENT: usize = SEGMENT / PAGE;
 
+#[unsafe(link_section = ".data.hakmem")]
 pub static DIRTY: AtomicUsize = AtomicUsize::new(0);
 /// Segments that pages and large blocks have.
+#[unsafe(link_section = ".data.hakmem")]
 static IN_USE: AtomicUsize = AtomicUsize::new(0);
 /// Bytes of carved small blocks, as far as heaps have told.
+#[unsafe(link_section = ".data.hakmem")]
 static CARVED: AtomicI64 = AtomicI64::new(0);
 /// Slots that are pages of small blocks.
+#[unsafe(link_section = ".data.hakmem")]
 static SMALL: AtomicUsize = AtomicUsize::new(0);
 
 /// Bytes in EMPTY slots: free, but not given back.
@@ -36,6 +40,7 @@ pub fn dirty_bytes() -> usize {
 
 /// Claims `n` neighbouring slots. Returns the first one's metadata and whether their memory is zero. None: out of
 /// memory. Lock-free unless a fresh segment is needed; O(groups in use / 64).
+#[unsafe(link_section = ".text.hot.hakmem")]
 pub fn claim(n: u32) -> Option<(&'static Meta, bool)> {
     arena::all().find_map(|arena| claim_in(arena, n)).or_else(|| claim_fresh(n))
 }
@@ -228,6 +233,7 @@ const fn listed_as(free: u32) -> u8 {
 }
 
 /// Lists a segment under its level (rule 2).
+#[unsafe(link_section = ".text.hot.hakmem")]
 fn relist(arena: &Arena, segment: usize) {
     let meta = head_of(arena, segment).segment();
     meta.level.settle(

@@ -28,11 +28,14 @@ use core::ptr::null_mut;
 use crossbeam_utils::CachePadded;
 
 /// Held across fork.
+#[unsafe(link_section = ".data.hakmem")]
 pub static LOCK: Lock = Lock::new();
+#[unsafe(link_section = ".data.hakmem")]
 static INBOX: CachePadded<Inbox<Parcel>> = CachePadded::new(Inbox::new());
 static STATE: State =
     State { fresh: [const { Cell::new(null_mut()) }; CLASSES], dug: [const { Cell::new(null_mut()) }; CLASSES] };
 /// Bit i: class i has pages. A hint.
+#[unsafe(link_section = ".data.hakmem")]
 static CLASSES_HERE: AtomicU64 = AtomicU64::new(0);
 /// Slots of pages that are FRESH.
 pub static FRESH_SLOTS: AtomicUsize = AtomicUsize::new(0);
@@ -44,6 +47,7 @@ pub static GIVEN: [AtomicU64; CLASSES] = [const { AtomicU64::new(0) }; CLASSES];
 pub static RECEIVED: [AtomicU64; CLASSES] = [const { AtomicU64::new(0) }; CLASSES];
 
 /// Set in the child of a fork that was made in the middle of a change: nothing is done here any more.
+#[unsafe(link_section = ".data.hakmem")]
 static GIVEN_UP: AtomicBool = AtomicBool::new(false);
 
 /// Pages that are looked at under the lock at a time.

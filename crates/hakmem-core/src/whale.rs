@@ -48,6 +48,7 @@ struct Cache(UnsafeCell<[Option<Entry>; RING]>);
 unsafe impl Sync for Cache {}
 
 /// Held over every use of the cache, and across fork.
+#[unsafe(link_section = ".data.hakmem")]
 pub static LOCK: Lock = Lock::new();
 static CACHE: Cache = Cache(UnsafeCell::new([None; RING]));
 pub static CACHED: AtomicUsize = AtomicUsize::new(0);

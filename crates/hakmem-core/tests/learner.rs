@@ -1,8 +1,10 @@
 //! The learner as a machine: fed with demand by a script, with a clock that the script moves.
 #![cfg(not(any(loom, shuttle)))]
 
-use hakmem_core::learner::{Decision, Learner, Pool, REMEMBERED, Settings, What};
+use hakmem_core::learner::{Decision, Learner, Pool, Settings, What};
 use proptest::prelude::*;
+use std::cell::RefCell;
+use std::rc::Rc;
 
 const DEFAULT: Settings = Settings {
     decay_ms: 500,
@@ -12,9 +14,21 @@ const DEFAULT: Settings = Settings {
 };
 const MIB: u32 = 1024;
 
+/// A learner, and what it decided.
+type Noting = Learner<Box<dyn FnMut(&Decision)>>;
+type Log = Rc<RefCell<Vec<Decision>>>;
+
+fn learner() -> (Noting, Log) {
+    let log = Rc::new(RefCell::new(Vec::new()));
+    let to = log.clone();
+    let note = move |d: &Decision| to.borrow_mut().push(*d);
+    (Learner::new(Box::new(note)), log)
+}
+
 /// A learner and the time.
 struct Script {
-    learner: Learner,
+    learner: Noting,
+    log: Log,
     now: u32,
 }
 
@@ -22,9 +36,9 @@ impl Script {
     fn begin(settings: Settings) -> Self {
         // The clock wraps on the way.
         let now = u32::MAX - 5_000;
-        let mut learner = Learner::new();
+        let (mut learner, log) = learner();
         learner.begin(now, settings, |_| true);
-        Self { learner, now }
+        Self { learner, log, now }
     }
 
     /// Time passes, as the purge sees it: a pass now and then.
@@ -65,12 +79,13 @@ impl Script {
         }
     }
 
+    fn decisions(&self) -> Vec<Decision> {
+        self.log.borrow().clone()
+    }
+
     fn of(&self, what: What) -> Vec<Decision> {
-        self.learner
-            .decisions()
-            .filter(|d| d.what == what)
-            .copied()
-            .collect()
+        let all = self.decisions().into_iter();
+        all.filter(|d| d.what == what).collect()
     }
 
     fn decay(&self) -> u32 {
@@ -105,11 +120,11 @@ fn memory_that_does_not_come_back_is_given_back_sooner() {
     let mut script = Script::begin(DEFAULT);
     script.bursts(12, 1000, 7000);
     assert!(script.decay() <= 250, "{:?}", script.of(What::Decay));
-    let decided = script.learner.decided();
+    let decisions = script.decisions();
     script.bursts(100, 1000, 7000);
     assert_eq!(
-        script.learner.decided(),
-        decided,
+        script.decisions(),
+        decisions,
         "it does not go back and forth"
     );
 }
@@ -212,12 +227,7 @@ fn without_a_reason_nothing_is_changed() {
         script.wait(20);
     }
     script.wait(3_600_000);
-    assert_eq!(
-        script.learner.decided(),
-        0,
-        "{:?}",
-        script.learner.decisions().collect::<Vec<_>>()
-    );
+    assert_eq!(script.decisions(), []);
 }
 
 /// Some MiB are not worth a decision.
@@ -225,12 +235,7 @@ fn without_a_reason_nothing_is_changed() {
 fn small_things_are_noise() {
     let mut script = Script::begin(DEFAULT);
     script.bursts(100, 2, 800);
-    assert_eq!(
-        script.learner.decided(),
-        0,
-        "{:?}",
-        script.learner.decisions().collect::<Vec<_>>()
-    );
+    assert_eq!(script.decisions(), []);
 }
 
 #[test]
@@ -255,18 +260,21 @@ fn what_may_not_be_moved_stays() {
     assert_eq!(script.decay(), 501);
 }
 
-/// More decisions than are remembered: the last ones are, in their order.
+/// Told in their order, each from where the one before it led.
 #[test]
-fn the_log_is_a_ring() {
+fn every_decision_is_told_once() {
     let mut script = Script::begin(DEFAULT);
     for _ in 0..20 {
         script.bursts(6, 300, 900);
         script.bursts(4, 300, 8000);
     }
-    let log: Vec<_> = script.learner.decisions().collect();
-    assert!(script.learner.decided() > REMEMBERED as u64);
-    assert_eq!(log.len(), REMEMBERED);
+    let log = script.decisions();
+    assert!(log.len() > 30, "{}", log.len());
     assert!(log.is_sorted_by_key(|d| d.at_ms));
+    for what in What::ALL {
+        let of = script.of(what);
+        assert!(of.windows(2).all(|pair| pair[0].to == pair[1].from));
+    }
 }
 
 /// The same script twice.
@@ -277,7 +285,7 @@ fn it_is_deterministic() {
         script.bursts(10, 200, 700);
         script.buffers(500, 60);
         script.bursts(3, 500, 9000);
-        script.learner.decisions().copied().collect::<Vec<_>>()
+        script.decisions()
     };
     assert!(!run().is_empty());
     assert_eq!(run(), run());
@@ -308,7 +316,7 @@ proptest! {
     /// what is no candidate stays.
     #[test]
     fn nonsense_is_survived(script in prop::collection::vec(told(), 0..300)) {
-        let mut learner = Learner::new();
+        let (mut learner, log) = learner();
         let mut begun = learner.settings();
         for told in script {
             match told {
@@ -331,7 +339,7 @@ proptest! {
                 let (value, first) = (what.of(&now), what.of(&begun));
                 prop_assert!(value == first || what.values().contains(&value) && what.values().contains(&first));
             }
-            for d in learner.decisions() {
+            for d in log.borrow().iter() {
                 prop_assert!(d.from != d.to && d.what.values().contains(&d.to));
                 prop_assert!((1250..=1750).contains(&d.to_rating));
             }

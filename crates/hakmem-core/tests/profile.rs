@@ -2,13 +2,16 @@
 //! of a sample is missed.
 
 use hakmem_core::c;
-use hakmem_core::profile::{self, Event};
+use hakmem_core::profile;
 use hakmem_core::stats::Snapshot;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, mpsc};
 use std::thread;
 
-const INTERVAL: u64 = 4096;
+#[path = "profile/samples.rs"]
+mod samples;
+
+use samples::{INTERVAL, Samples, samples};
 
 /// One test at a time: the profile is the process's.
 fn alone() -> MutexGuard<'static, ()> {
@@ -19,51 +22,6 @@ fn alone() -> MutexGuard<'static, ()> {
     }
     assert!(profile::start(INTERVAL));
     alone
-}
-
-/// Samples of blocks of one size.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Samples {
-    live: u64,
-    all: u64,
-}
-
-/// Reads a profile: samples by the size of the block.
-fn samples() -> BTreeMap<u64, Samples> {
-    let text = profile::dump(Event::Call, |text| {
-        String::from_utf8(text.to_vec()).unwrap()
-    })
-    .unwrap();
-    let mut lines = text.lines();
-    assert!(
-        lines
-            .next()
-            .unwrap()
-            .ends_with(&format!("@ heap_v2/{INTERVAL}"))
-    );
-    assert!(lines.next().unwrap().contains(" lost=0 "));
-    let mut sizes = BTreeMap::<u64, Samples>::new();
-    for line in lines.by_ref().take_while(|line| !line.is_empty()) {
-        let numbers = line
-            .split_once('@')
-            .unwrap()
-            .0
-            .replace(['[', ']', ':'], " ");
-        let numbers: Vec<u64> = numbers
-            .split_whitespace()
-            .map(|n| n.parse().unwrap())
-            .collect();
-        let [live, live_bytes, all, all_bytes] = numbers[..] else {
-            panic!("{line}")
-        };
-        let size = all_bytes / all;
-        assert_eq!((live_bytes, all_bytes), (live * size, all * size), "{line}");
-        let sum = sizes.entry(size).or_default();
-        (sum.live, sum.all) = (sum.live + live, sum.all + all);
-    }
-    assert_eq!(lines.next(), Some("MAPPED_LIBRARIES:"));
-    assert!(lines.all(|line| line.split(' ').nth(1).unwrap().contains('x')));
-    sizes
 }
 
 /// What `now` has more of a size than `before`.

@@ -1,12 +1,16 @@
 //! Threads that come and go while others free their blocks.
 
 mod oracle;
+#[path = "profile/samples.rs"]
+mod samples;
 
-use oracle::{Block, C, Door, Oracle, Ranges, Rust, share};
+use hakmem_core::{c, options, profile, stats};
+use oracle::{Block, C, Door, Oracle, Ranges, Rust, alone, share};
 use std::alloc::Layout;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread;
+use std::time::{Duration, Instant};
 
 /// xorshift64*: enough for choices, and the same in every run.
 struct Random(u64);
@@ -131,4 +135,57 @@ fn threads_that_come_and_go_through_c() {
 #[test]
 fn many_threads_at_once() {
     churn(C, 64, share(256).max(64), share(300));
+}
+
+/// Every few KiB a sample: none is lost, whoever allocates and frees, and no free of one is missed.
+#[test]
+fn while_the_heap_profile_samples() {
+    alone("while_the_heap_profile_samples", || {
+        assert!(profile::start(samples::INTERVAL));
+        churn(Rust, 4, 8, share(10_000));
+        churn(C, 6, share(1_000), 100);
+        churn(C, 64, 64, share(300));
+        let samples = samples::samples();
+        let all: u64 = samples.values().map(|s| s.all).sum();
+        let live: u64 = samples.values().map(|s| s.live).sum();
+        assert!(all > 1000 && live == 0, "{live} of {all} live");
+    });
+}
+
+/// Too large for the whale cache as it is at first, so that there is something to learn.
+fn buffer() {
+    const SIZE: usize = 48 << 20;
+    // SAFETY: live till it is freed, and holds what is written.
+    unsafe {
+        let p = c::malloc(SIZE);
+        assert!(!p.is_null());
+        (0..SIZE).step_by(4096).for_each(|at| p.add(at).write(1));
+        c::free(p);
+    }
+}
+
+/// All threads tell the learner what they do, and it changes settings under them.
+#[test]
+fn while_the_learner_decides() {
+    alone("while_the_learner_decides", || {
+        options::set("MODE", "learn").unwrap();
+        let churned = AtomicBool::new(false);
+        let start = Instant::now();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                // The limit is for one that never learns.
+                while !(churned.load(Relaxed) && stats::decided() > 0)
+                    && start.elapsed() < Duration::from_secs(300)
+                {
+                    buffer();
+                }
+            });
+            churn(Rust, 4, 8, share(10_000));
+            churn(C, 6, share(1_000), 100);
+            churned.store(true, Relaxed);
+        });
+        let decided = stats::decided();
+        assert!(decided > 0);
+        assert_eq!(stats::decisions().count() as u64, decided.min(64));
+    });
 }

@@ -58,6 +58,7 @@ struct Shared(UnsafeCell<Option<Plan>>);
 // SAFETY: written by `start`, before the program has threads that could run `end`; only read after that.
 unsafe impl Sync for Shared {}
 
+#[unsafe(link_section = ".data.hakmem")]
 static PLAN: Shared = Shared(UnsafeCell::new(None));
 
 #[used]
@@ -69,6 +70,7 @@ static START: extern "C" fn(c_int, *const *const c_char, *const *const c_char) =
 static END: extern "C" fn() = end;
 
 /// Without `HAKMEM_…` variables this makes no system call.
+#[unsafe(link_section = ".text.hot.hakmem")]
 extern "C" fn start(_argc: c_int, _argv: *const *const c_char, envp: *const *const c_char) {
     c::on_foreign(next::find);
     // SAFETY: glibc passes the environment to every constructor; it is not changed before they have all run.
@@ -140,6 +142,7 @@ extern "C" fn on_signal(_signal: c_int) {
 }
 
 /// Runs in a forked child's exit too: it reports under its own pid, with counters that began in its parent.
+#[unsafe(link_section = ".text.hot.hakmem")]
 extern "C" fn end() {
     profile::end();
     // SAFETY: only `start` writes it, and that is over.

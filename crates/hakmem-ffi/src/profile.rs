@@ -13,6 +13,7 @@ struct Shared(UnsafeCell<Option<File>>);
 // SAFETY: written by `start`, before the program has threads that could run `end`; only read after that.
 unsafe impl Sync for Shared {}
 
+#[unsafe(link_section = ".data.hakmem")]
 static TO: Shared = Shared(UnsafeCell::new(None));
 
 /// Begins the profile if the environment asks for it.
@@ -48,6 +49,7 @@ pub unsafe fn start(envp: *const *const c_char) {
     }
 }
 
+#[unsafe(link_section = ".text.hot.hakmem")]
 fn write(event: Event) {
     // SAFETY: only `start` writes it, and that is over.
     let Some(file) = (unsafe { *TO.0.get() }) else {

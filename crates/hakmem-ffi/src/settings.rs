@@ -81,6 +81,7 @@ fn parse_signal(option: Lossy<'_>, value: &[u8]) -> Option<c_int> {
 ///
 /// # Safety
 /// As [`read`].
+#[unsafe(link_section = ".text.hot.hakmem")]
 pub unsafe fn read_signal(envp: *const *const c_char, option: &[u8]) -> Option<c_int> {
     // SAFETY: passed on.
     let value = unsafe { value_of(envp, option) }?;
@@ -110,6 +111,7 @@ pub unsafe fn read<'a>(envp: *const *const c_char) -> Option<Report<'a>> {
 ///
 /// # Safety
 /// As [`read`].
+#[unsafe(link_section = ".text.hot.hakmem")]
 pub unsafe fn read_map<'a>(envp: *const *const c_char) -> Option<&'a [u8]> {
     // SAFETY: passed on.
     unsafe { value_of(envp, b"HAKMEM_MAP=") }
@@ -119,6 +121,7 @@ pub unsafe fn read_map<'a>(envp: *const *const c_char) -> Option<&'a [u8]> {
 ///
 /// # Safety
 /// As [`read`].
+#[unsafe(link_section = ".text.hot.hakmem")]
 unsafe fn value_of<'a>(envp: *const *const c_char, name: &[u8]) -> Option<&'a [u8]> {
     if envp.is_null() {
         return None;

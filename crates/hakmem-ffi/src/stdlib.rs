@@ -13,12 +13,14 @@ use libc::{EINVAL, ENOMEM, EOVERFLOW};
 pub const MAX: usize = isize::MAX as usize;
 
 #[unsafe(no_mangle)]
+#[unsafe(link_section = ".text.hot.hakmem")]
 pub unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
     // SAFETY: any size is allowed.
     unsafe { c::malloc(size).cast() }
 }
 
 #[unsafe(no_mangle)]
+#[unsafe(link_section = ".text.hot.hakmem")]
 pub unsafe extern "C" fn free(p: *mut c_void) {
     // SAFETY: the C contract.
     unsafe { c::free(p.cast()) }
@@ -45,6 +47,7 @@ pub unsafe extern "C" fn free_aligned_sized(p: *mut c_void, _align: usize, _size
 }
 
 #[unsafe(no_mangle)]
+#[unsafe(link_section = ".text.hot.hakmem")]
 pub unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
     match count.checked_mul(size) {
         // SAFETY: any size up to MAX is allowed.
@@ -55,6 +58,7 @@ pub unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
 
 /// `realloc(p, 0)` frees `p` and returns NULL, as glibc does; `realloc(NULL, n)` is `malloc(n)`.
 #[unsafe(no_mangle)]
+#[unsafe(link_section = ".text.hot.hakmem")]
 pub unsafe extern "C" fn realloc(p: *mut c_void, size: usize) -> *mut c_void {
     if p.is_null() {
         // SAFETY: any size is allowed.

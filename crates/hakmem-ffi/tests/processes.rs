@@ -112,6 +112,15 @@ fn linked(source: &'static str, scenario: &str, n: u64, options: &[(&str, &str)]
 /// The scavenger comes and goes all the time.
 const RESTLESS: &[(&str, &str)] = &[("HAKMEM_SCAVENGER", "1"), ("HAKMEM_DECAY_MS", "20")];
 
+/// Every other KiB is a sample of the heap profile.
+const PROFILED: &[(&str, &str)] = &[
+    ("HAKMEM_PROFILE", "/dev/null"),
+    ("HAKMEM_PROFILE_INTERVAL", "2048"),
+];
+
+/// The learner is told of everything.
+const LEARNING: &[(&str, &str)] = &[("HAKMEM_MODE", "learn"), ("HAKMEM_SCAVENGER", "1")];
+
 // ---- fork and its relatives -----------------------------------------------------------------------------------------
 
 fn assert_forks(counts: &Counts, n: u64) {
@@ -137,6 +146,17 @@ fn fork_from_churning_threads_with_a_restless_scavenger() {
 }
 
 #[test]
+fn fork_from_churning_threads_with_the_profile_and_with_the_learner() {
+    let n = 50 * times();
+    for options in [PROFILED, LEARNING] {
+        assert_forks(
+            &preloaded("forks.c", "from_churning_threads", n, options),
+            n,
+        );
+    }
+}
+
+#[test]
 fn fork_from_churning_threads_linked_statically() {
     let n = 100 * times();
     assert_forks(&linked("forks.c", "from_churning_threads", n, &[]), n);
@@ -150,6 +170,17 @@ fn fork_in_signal_handlers_of_churning_threads() {
     counts
         .at_least("handler_forks", n)
         .at_least("returned", n / 3);
+}
+
+/// The locks of the profile and of the learner among them.
+#[test]
+fn fork_in_signal_handlers_with_the_profile_and_with_the_learner() {
+    let n = 100 * times();
+    for options in [PROFILED, LEARNING] {
+        preloaded("forks.c", "in_handlers", n, options)
+            .at_least("handler_forks", n)
+            .at_least("returned", n / 3);
+    }
 }
 
 #[test]
@@ -307,6 +338,7 @@ fn key_destructors_allocate_after_the_allocators_own() {
     let n = 15 * times();
     for counts in [
         preloaded("threads.c", "key_destructors", n, &[]),
+        preloaded("threads.c", "key_destructors", n, PROFILED),
         linked("threads.c", "key_destructors", n, &[]),
     ] {
         // 4 threads, 6 keys, and all rounds but the last.

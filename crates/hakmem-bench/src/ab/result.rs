@@ -140,19 +140,8 @@ mod tests {
 
     fn sample(workload: &str, round: u32, nanos: u64, max_rss_kib: u64) -> Sample {
         Sample {
-            workload: workload.to_owned(),
-            allocator: String::new(),
             round,
-            ops: 1,
-            nanos,
-            wall_nanos: nanos,
-            user_micros: 0,
-            system_micros: 0,
-            max_rss_kib,
-            minor_faults: 0,
-            major_faults: 0,
-            inside: None,
-            outcome: None,
+            ..Sample::of(workload, "", nanos, max_rss_kib)
         }
     }
 

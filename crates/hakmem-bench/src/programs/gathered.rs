@@ -131,23 +131,12 @@ mod tests {
 
     fn sample(side: &str, ending: &str, stdout: &str) -> Sample {
         Sample {
-            workload: "sort".to_owned(),
-            allocator: side.to_owned(),
-            round: 0,
-            ops: 1,
-            nanos: 1,
-            wall_nanos: 1,
-            user_micros: 1,
-            system_micros: 1,
-            max_rss_kib: 1,
-            minor_faults: 1,
-            major_faults: 0,
-            inside: None,
             outcome: Some(Outcome {
                 ending: ending.to_owned(),
                 stdout_sha256: stdout.to_owned(),
                 stderr_sha256: String::new(),
             }),
+            ..Sample::of("sort", side, 1, 1)
         }
     }
 

@@ -127,27 +127,11 @@ mod tests {
     use super::*;
     use crate::record::Sample;
 
-    fn sample(allocator: &str, nanos: u64, max_rss_kib: u64) -> Sample {
-        Sample {
-            workload: "w".to_owned(),
-            allocator: allocator.to_owned(),
-            round: 0,
-            ops: 1,
-            nanos,
-            wall_nanos: nanos,
-            user_micros: 0,
-            system_micros: 0,
-            max_rss_kib,
-            minor_faults: 0,
-            major_faults: 0,
-            inside: None,
-            outcome: None,
-        }
-    }
-
     /// Name, time, memory of each allocator on one workload.
     fn targets(figures: &[(&str, u64, u64)]) -> Vec<Target> {
-        let samples: Vec<Sample> = figures.iter().map(|(a, n, k)| sample(a, *n, *k)).collect();
+        let sample =
+            |&(allocator, nanos, kib): &(&str, u64, u64)| Sample::of("w", allocator, nanos, kib);
+        let samples: Vec<Sample> = figures.iter().map(sample).collect();
         let names: Vec<String> = figures.iter().map(|(a, _, _)| (*a).to_owned()).collect();
         let summary = Summary::new(&["w".to_owned()], &names, "system", &samples, &[]);
         let evidence = Evidence {

@@ -1,7 +1,7 @@
 //! Stacks as lines, and as a picture.
 
 use super::{Profile, Sample};
-use inferno::flamegraph::{self, Direction};
+use inferno::flamegraph::{self, Direction, TextTruncateDirection};
 use std::collections::BTreeMap;
 
 /// Which bytes.
@@ -79,6 +79,10 @@ pub fn graph(
     options.direction = Direction::Straight;
     options.colors = flamegraph::color::Palette::Basic(flamegraph::color::BasicPalette::Mem);
     options.deterministic = true;
+    // A name says most at its beginning.
+    options.text_truncate_direction = TextTruncateDirection::Right;
+    // In per cent: two pixels. The folded stacks have what is narrower.
+    options.min_width = 0.2;
     let mut svg = Vec::new();
     flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), &mut svg)
         .map_err(|e| format!("cannot draw the flame graph: {e}"))?;

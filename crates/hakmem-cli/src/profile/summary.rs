@@ -1,4 +1,4 @@
-//! What is said of a profile: the totals, and what is live by the code that allocated it.
+//! What is said of a profile: the totals, and what is live, and what was allocated, by the code that did it.
 
 use super::raw::Raw;
 use super::{Profile, Sample};
@@ -7,9 +7,12 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::path::PathBuf;
 
-/// Sites that are listed, and functions of each.
+/// Sites that are listed, …
 const SITES: usize = 10;
+/// … functions of each, …
 const CALLERS: usize = 5;
+/// … and characters of a name: those of templates and generic functions have no end.
+const NAME: usize = 60;
 
 /// Lines for people.
 pub fn of(profile: &Profile, raw: &Raw, files: &[PathBuf]) -> String {
@@ -51,26 +54,32 @@ pub fn of(profile: &Profile, raw: &Raw, files: &[PathBuf]) -> String {
             grouped(raw.lost)
         ));
     }
-    let mut sites: Vec<(String, Site)> = sites(profile).into_iter().collect();
-    sites.sort_by(|a, b| b.1.bytes.total_cmp(&a.1.bytes).then(a.0.cmp(&b.0)));
-    if !sites.is_empty() {
-        line(format_args!(
-            "\n  live bytes       %  blocks  allocated by\n"
-        ));
+    text += &table("live bytes", profile, |s| (s.live_bytes, s.live));
+    text += &table("allocated", profile, |s| (s.all_bytes, s.all));
+    text.push('\n');
+    for file in files {
+        text += &format!("  wrote {}\n", file.display());
     }
+    text
+}
+
+/// The sites with most bytes; nothing if there are none.
+fn table(head: &str, profile: &Profile, of: fn(&Sample) -> (f64, f64)) -> String {
+    let mut sites: Vec<(String, Site)> = sites(profile, of).into_iter().collect();
+    sites.sort_by(|a, b| b.1.bytes.total_cmp(&a.1.bytes).then(a.0.cmp(&b.0)));
+    if sites.is_empty() {
+        return String::new();
+    }
+    let whole: f64 = sites.iter().map(|(_, site)| site.bytes).sum();
+    let mut text = format!("\n  {head:>10}       %     blocks  by\n");
     for (stack, site) in sites.iter().take(SITES) {
-        let share = 100.0 * site.bytes / live_bytes;
-        let (size, count) = (bytes(site.bytes.round() as u64), blocks(site.blocks));
-        line(format_args!(
-            "  {size:>10}  {share:5.1} % {count:>7}  {stack}\n"
-        ));
+        let share = 100.0 * site.bytes / whole;
+        let size = bytes(site.bytes.round() as u64);
+        let count = grouped(site.blocks.round() as u64);
+        text += &format!("  {size:>10}  {share:5.1} % {count:>10}  {stack}\n");
     }
     if let Some(more) = sites.len().checked_sub(SITES).filter(|&n| n > 0) {
-        line(format_args!("  and {} places more\n", grouped(more as u64)));
-    }
-    line(format_args!("\n"));
-    for file in files {
-        line(format_args!("  wrote {}\n", file.display()));
+        text += &format!("  and {} places more\n", grouped(more as u64));
     }
     text
 }
@@ -81,19 +90,28 @@ struct Site {
     blocks: f64,
 }
 
-/// Live bytes by the nearest functions.
-fn sites(profile: &Profile) -> HashMap<String, Site> {
+/// Bytes and blocks by the nearest functions.
+fn sites(profile: &Profile, of: fn(&Sample) -> (f64, f64)) -> HashMap<String, Site> {
     let mut sites = HashMap::<String, Site>::new();
-    for sample in profile.samples.iter().filter(|s| s.live > 0.0) {
+    for sample in profile.samples.iter().filter(|&s| of(s).1 > 0.0) {
         let names = sample
             .stack
             .iter()
             .flat_map(|place| &place.frames)
-            .map(|f| f.function.as_str());
+            .map(|f| cut(&f.function));
         let nearest: Vec<_> = names.take(CALLERS).collect();
         let site = sites.entry(nearest.join(" < ")).or_default();
-        site.bytes += sample.live_bytes;
-        site.blocks += sample.live;
+        let (bytes, blocks) = of(sample);
+        site.bytes += bytes;
+        site.blocks += blocks;
     }
     sites
+}
+
+/// A name's beginning.
+fn cut(name: &str) -> String {
+    match name.char_indices().nth(NAME) {
+        Some((at, _)) => format!("{}…", &name[..at]),
+        None => name.to_owned(),
+    }
 }

@@ -2,6 +2,7 @@
 
 use super::raw::{Map, Raw};
 use addr2line::Loader;
+use cpp_demangle::DemangleOptions;
 use object::{Object, ObjectSegment, ObjectSymbol};
 use std::collections::HashMap;
 use std::path::Path;
@@ -127,16 +128,17 @@ fn separate(path: &str, build_id: &[u8]) -> String {
     }
 }
 
-/// As a person writes it.
+/// As a person says it: without a hash, and of C++ without the types of parameters and result.
 fn readable(name: &str) -> String {
     // Versions of dynamic symbols.
     let plain = name.split('@').next().unwrap_or(name);
     if let Ok(rust) = rustc_demangle::try_demangle(plain) {
         return format!("{rust:#}");
     }
+    let options = DemangleOptions::new().no_params().no_return_type();
     let cpp = cpp_demangle::Symbol::new(plain)
         .ok()
-        .and_then(|s| s.demangle().ok());
+        .and_then(|s| s.demangle_with_options(&options).ok());
     cpp.unwrap_or_else(|| plain.to_owned())
 }
 
@@ -283,7 +285,7 @@ mod tests {
         );
         assert_eq!(
             readable("_ZNSt6vectorIiSaIiEE9push_backERKi"),
-            "std::vector<int, std::allocator<int> >::push_back(int const&)"
+            "std::vector<int, std::allocator<int> >::push_back"
         );
         assert_eq!(readable("zmalloc@@REDIS_7"), "zmalloc");
     }
@@ -292,7 +294,7 @@ mod tests {
     fn the_allocator_is_told_from_the_program() {
         for glue in [
             "malloc",
-            "operator new(unsigned long)",
+            "operator new",
             "<hakmem_core::global::Hakmem as X>::alloc",
             "__rustc::__rust_alloc",
         ] {

@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 use serde::de::Error;
+use std::fmt;
 
 /// The version of the lines that this program reads.
 const SCHEMA: u32 = 1;
@@ -44,6 +45,7 @@ pub struct Moment {
     pub classes: Vec<Class>,
     pub thread_heaps: Vec<Heap>,
     pub syscalls: Vec<Syscall>,
+    pub decisions: Vec<Decision>,
     pub foreign_sites: Vec<Site>,
 }
 
@@ -88,6 +90,41 @@ pub struct Syscall {
     pub calls: u64,
     pub failures: u64,
     pub nanos: u64,
+}
+
+/// What mode `learn` changed, and what the round that decided it would have cost with either value.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Deserialize)]
+pub struct Decision {
+    pub option: String,
+    pub at_ms: u64,
+    pub from: u64,
+    pub to: u64,
+    pub round_ms: u64,
+    pub from_fault_us: u64,
+    pub from_hold_us: u64,
+    pub to_fault_us: u64,
+    pub to_hold_us: u64,
+    pub from_rating: u64,
+    pub to_rating: u64,
+}
+
+impl fmt::Display for Decision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} {} to {}: {} + {} ms against {} + {} ms (faults + memory held) in {} ms, rated {} against {}",
+            self.option,
+            self.from,
+            self.to,
+            self.from_fault_us / 1000,
+            self.from_hold_us / 1000,
+            self.to_fault_us / 1000,
+            self.to_hold_us / 1000,
+            self.round_ms,
+            self.from_rating,
+            self.to_rating
+        )
+    }
 }
 
 #[derive(Debug, Default, Clone, Deserialize)]

@@ -17,6 +17,13 @@ pub fn of(m: &Moment) -> String {
     text += &grid(&[Right; 13], &heaps(&m.thread_heaps));
     text += "\nsystem calls\n\n";
     text += &grid(&[Left, Right, Right, Right, Right], &syscalls(m));
+    if !m.decisions.is_empty() {
+        text += "\ndecisions\n\n";
+        for decision in &m.decisions {
+            let seconds = decision.at_ms as f64 / 1000.0;
+            text += &format!("  after {seconds:>6.1} s  {decision}\n");
+        }
+    }
     if !m.foreign_sites.is_empty() {
         text += "\nfrees of pointers that are not hakmem's\n\n";
         let head = [["code at".to_owned(), "frees".to_owned()]];

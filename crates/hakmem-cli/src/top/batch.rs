@@ -57,7 +57,7 @@ pub fn title(look: &Look, rates: Option<&Rates>) -> String {
 
 pub fn line(decision: &Decision, now: u32) -> String {
     let seconds = f64::from(decision.age(now)) / 1000.0;
-    format!("{seconds:>8.1} s ago  {}", decision.text)
+    format!("{seconds:>8.1} s ago  {}", decision.what)
 }
 
 /// Rows of a name, a total and what it is per second.

@@ -1,7 +1,8 @@
-//! The ring of decisions: `hakmem_core::decisions` has its rules.
+//! The learner's decisions: `hakmem_core::decisions` keeps them, and `hakmem_core::proto::journal` has the rules of reading.
 
-use super::memory::{Memory, u32_at, u64_at};
+use super::memory::{Memory, u64_at};
 use super::note::Note;
+use crate::stat::figures;
 use std::io;
 
 /// What was decided while the program ran.
@@ -11,7 +12,7 @@ pub struct Decision {
     pub number: u64,
     /// In coarse milliseconds of the monotonic clock, whose 32 bits wrap.
     pub at: u32,
-    pub text: String,
+    pub what: figures::Decision,
 }
 
 impl Decision {
@@ -32,76 +33,161 @@ pub fn now() -> u32 {
     (now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000) as u32
 }
 
-/// Those that are kept, oldest first. A record that is being written, or has changed between two looks, is left out.
+/// Those that are kept, oldest first.
 pub fn read(memory: Memory, note: &Note) -> io::Result<Vec<Decision>> {
-    let (records, bytes) = (
-        note.number("decision_records")?.min(4096),
-        note.number("decision_bytes")?.min(4096),
-    );
-    if memory.word(note.place("decisions_made")?)? == 0 {
+    let journal = note.place("decisions")?;
+    let within = |name| note.number(name).map(|offset| offset as u64);
+    if memory.word(journal + within("decisions.made")?)? == 0 {
         return Ok(Vec::new());
     }
-    let at = note.place("decisions")?;
-    let (one, two) = (
-        memory.bytes(at, records * bytes)?,
-        memory.bytes(at, records * bytes)?,
-    );
-    Ok(parse(&one, &two, bytes))
+    let layout = Layout::of(note)?;
+    let records = || {
+        let at = journal + within("decisions.records")?;
+        memory.bytes(at, layout.bytes * note.number("decisions_kept")?.min(4096))
+    };
+    // What is read at once may be read in any order: so the numbers before it, and those after it.
+    let (before, between, after) = (records()?, records()?, records()?);
+    Ok(layout.parse([&before, &between, &after]))
 }
 
-fn parse(one: &[u8], two: &[u8], bytes: usize) -> Vec<Decision> {
-    let records = one.chunks_exact(bytes).zip(two.chunks_exact(bytes));
-    let mut all: Vec<_> = records
-        .filter_map(|(record, again)| {
-            let number = u64_at(record, 0);
-            if number == 0 || number % 2 == 1 || record != again {
-                return None;
-            }
-            let len = (u32_at(record, 12) as usize).min(bytes - 16);
-            let text = String::from_utf8_lossy(&record[16..16 + len]);
-            Some(Decision {
-                number: number / 2 - 1,
-                at: u32_at(record, 8),
-                // Text of another process must not reach the terminal as anything but text.
-                text: text
-                    .chars()
-                    .map(|c| if c.is_control() { ' ' } else { c })
-                    .collect(),
-            })
+/// Where things are in a record.
+struct Layout {
+    bytes: usize,
+    number: usize,
+    time: usize,
+    /// Of the option, and then in the order of [`figures::Decision`].
+    fields: [usize; 11],
+    /// By their number.
+    options: Vec<(String, u64)>,
+}
+
+impl Layout {
+    fn of(note: &Note) -> io::Result<Self> {
+        let at = |name: &str| note.number(&format!("decision.{name}"));
+        let options = note.all("learnt.").into_iter();
+        Ok(Self {
+            bytes: note.number("decision_bytes")?.clamp(8, 4096),
+            number: at("number")?,
+            time: at("time")?,
+            fields: [
+                at("option")?,
+                at("at_ms")?,
+                at("from")?,
+                at("to")?,
+                at("round_ms")?,
+                at("from_fault_us")?,
+                at("from_hold_us")?,
+                at("to_fault_us")?,
+                at("to_hold_us")?,
+                at("from_rating")?,
+                at("to_rating")?,
+            ],
+            options: options.map(|(name, n)| (name.into(), n as u64)).collect(),
         })
-        .collect();
-    all.sort_by_key(|d| d.number);
-    all
+    }
+
+    /// The whole records among those of the second of three readings: a number was there before and after it, and is even.
+    fn parse(&self, [before, between, after]: [&[u8]; 3]) -> Vec<Decision> {
+        let mut all: Vec<_> = (0..between.len() / self.bytes)
+            .map(|i| i * self.bytes)
+            .filter_map(|at| {
+                let number = u64_at(before, at + self.number);
+                if number == 0 || number % 2 == 1 || number != u64_at(after, at + self.number) {
+                    return None;
+                }
+                Some(Decision {
+                    number: number / 2 - 1,
+                    at: u64_at(between, at + self.time) as u32,
+                    what: self.figures(&between[at..at + self.bytes]),
+                })
+            })
+            .collect();
+        all.sort_by_key(|d| d.number);
+        all
+    }
+
+    fn figures(&self, record: &[u8]) -> figures::Decision {
+        let [option, fields @ ..] = self.fields.map(|at| u64_at(record, at));
+        let name = self.options.iter().find(|(_, n)| *n == option);
+        let [
+            at_ms,
+            from,
+            to,
+            round_ms,
+            from_fault_us,
+            from_hold_us,
+            to_fault_us,
+            to_hold_us,
+            from_rating,
+            to_rating,
+        ] = fields;
+        figures::Decision {
+            option: name.map_or_else(|| format!("option {option}"), |(name, _)| name.clone()),
+            at_ms,
+            from,
+            to,
+            round_ms,
+            from_fault_us,
+            from_hold_us,
+            to_fault_us,
+            to_hold_us,
+            from_rating,
+            to_rating,
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn record(number: u64, at: u32, text: &str) -> Vec<u8> {
-        let mut bytes = number.to_le_bytes().to_vec();
-        bytes.extend(at.to_le_bytes());
-        bytes.extend((text.len() as u32).to_le_bytes());
-        bytes.extend(text.as_bytes());
-        bytes.resize(128, 0);
-        bytes
+    fn layout() -> Layout {
+        Layout {
+            bytes: 104,
+            number: 0,
+            time: 8,
+            fields: std::array::from_fn(|i| 16 + 8 * i),
+            options: vec![("DECAY_MS".into(), 0), ("ENDED_MIB".into(), 2)],
+        }
+    }
+
+    /// A record that holds `n`, `n` + 1 and so on, and an option.
+    fn record(number: u64, n: u64, option: u64) -> Vec<u8> {
+        let words = [number, n, option].into_iter().chain(n + 1..n + 11);
+        words.flat_map(u64::to_le_bytes).collect()
     }
 
     #[test]
     fn whole_records_are_shown_in_their_order() {
         let ring = [
-            record(130, 7, "the 65th"),
-            record(4, 5, "the\x1b second"),
-            record(7, 6, "being written"),
-            record(0, 0, ""),
-            record(10, 8, "changed meanwhile"),
+            record(130, 700, 2),
+            record(4, 500, 0),
+            record(7, 600, 0),
+            record(0, 0, 0),
+            record(10, 800, 0),
+            record(12, 900, 9),
         ]
         .concat();
         let mut later = ring.clone();
-        later[4 * 128 + 20] ^= 1;
-        let seen = parse(&ring, &later, 128);
-        let lines: Vec<_> = seen.iter().map(|d| (d.number, d.text.as_str())).collect();
-        assert_eq!(lines, [(1, "the  second"), (64, "the 65th")]);
-        assert_eq!(seen[0].age(u32::MAX.wrapping_add(10)), 4);
+        later[4 * 104] = 138;
+        let seen = layout().parse([&ring, &ring, &later]);
+        let lines: Vec<_> = seen
+            .iter()
+            .map(|d| (d.number, d.at, d.what.option.as_str(), d.what.to_rating))
+            .collect();
+        let expected = [
+            (1, 500, "DECAY_MS", 510),
+            (5, 900, "option 9", 910),
+            (64, 700, "ENDED_MIB", 710),
+        ];
+        assert_eq!(
+            lines, expected,
+            "neither the one that is written nor the one that changed"
+        );
+        assert_eq!(
+            (seen[0].what.at_ms, seen[0].what.from, seen[0].what.to),
+            (501, 502, 503)
+        );
+        assert_eq!(seen[0].age(20), 20u32.wrapping_sub(500));
     }
 }

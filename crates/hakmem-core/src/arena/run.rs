@@ -4,6 +4,7 @@ use super::*;
 
 impl Arena {
     /// First fit for `n` unused segments at a multiple of `align`. O(groups used + n).
+    #[unsafe(link_section = ".text.hot.hakmem")]
     pub(super) fn first_fit(&self, n: usize, align: usize) -> Option<usize> {
         let segments = self.segments.load(Relaxed);
         let groups = self.groups();
@@ -42,6 +43,7 @@ impl Arena {
     }
 
     /// Marks `n` segments from `first` used; their memory is not touched. Under the lock.
+    #[unsafe(link_section = ".text.hot.hakmem")]
     pub(super) fn mark_used(&self, first: usize, n: usize) -> bool {
         if !self.make_ready((first + n - 1) / GROUP + 1) {
             return false;
@@ -57,6 +59,7 @@ impl Arena {
     }
 
     /// Makes the first `len` segments from `first` accessible, those that are not yet. Under the lock or by the owner.
+    #[unsafe(link_section = ".text.hot.hakmem")]
     pub(super) fn commit(&self, first: usize, len: usize) -> bool {
         let is = |s: usize| {
             let (group, bit) = self.group_of(s);
@@ -96,6 +99,7 @@ pub type Run = (&'static Arena, usize);
 
 /// Takes `n` clean segments at a multiple of `align` segments, the first `commit` of them accessible. None if the
 /// system has no more to give. O(groups + n).
+#[unsafe(link_section = ".text.hot.hakmem")]
 pub fn take_run(n: usize, align: usize, commit: usize) -> Option<Run> {
     let _held = LOCK.lock();
     let mut found = all().find_map(|a| Some((a, a.first_fit(n, align)?)));

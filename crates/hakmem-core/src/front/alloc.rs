@@ -15,25 +15,22 @@ use core::ptr::{NonNull, null_mut};
 /// A block for `n` bytes, aligned to 16. Null with errno ENOMEM: there is no memory. O(1).
 #[inline(always)]
 pub fn alloc16(n: usize) -> *mut u8 {
-    alloc16_or(n, |n| alloc16_slow(n))
+    if n > SMALL_MAX {
+        return alloc16_unlisted(n);
+    }
+    // SAFETY: n is at most SMALL_MAX.
+    let class = unsafe { listed_class(n) };
+    pop(class).unwrap_or_else(|| alloc_class_slow(class))
 }
 
-/// [`alloc16`] with another slow path, which the caller makes of `alloc16_slow`.
+/// [`alloc16`] with another slow path.
 #[inline(always)]
 pub fn alloc16_or(n: usize, slow: impl FnOnce(usize) -> *mut u8) -> *mut u8 {
-    if n <= SMALL_MAX {
-        let front = thread::front();
-        // SAFETY: the thread's front is always readable; the index is at most TABLE16 - 1, the class below CLASSES; a
-        // listed block is free, and this thread's (heap rule 1).
-        unsafe {
-            let class = *(*front).class16.get_unchecked((n + 15) >> 4);
-            let list = (*front).free.get_unchecked(usize::from(class));
-            let block = list.get();
-            if !block.is_null() {
-                list.set((*block).next.get());
-                return block.cast();
-            }
-        }
+    if n <= SMALL_MAX
+        // SAFETY: n is at most SMALL_MAX.
+        && let Some(block) = pop(unsafe { listed_class(n) })
+    {
+        return block;
     }
     slow(n)
 }
@@ -47,26 +44,59 @@ pub fn alloc_class(class: usize) -> *mut u8 {
 /// [`alloc_class`] with another slow path, which the caller makes of `alloc_class_slow`.
 #[inline(always)]
 pub fn alloc_class_or(class: usize, slow: impl FnOnce(usize) -> *mut u8) -> *mut u8 {
-    // SAFETY: as in `alloc16`.
+    pop(class).unwrap_or_else(|| slow(class))
+}
+
+/// The class of `n` bytes by the table of the thread's front.
+///
+/// # Safety
+/// `n` is at most SMALL_MAX.
+#[inline(always)]
+unsafe fn listed_class(n: usize) -> usize {
+    // SAFETY: the thread's front is always readable; the index is at most TABLE16 - 1.
+    usize::from(unsafe { *(*thread::front()).class16.get_unchecked((n + 15) >> 4) })
+}
+
+/// The first block of the thread's list of `class`.
+#[inline(always)]
+fn pop(class: usize) -> Option<*mut u8> {
+    // SAFETY: the thread's front is always readable; classes are below CLASSES; a listed block is free, and this
+    // thread's (heap rule 1).
     unsafe {
         let list = (*thread::front()).free.get_unchecked(class);
         let block = list.get();
-        if !block.is_null() {
-            list.set((*block).next.get());
-            return block.cast();
+        if block.is_null() {
+            return None;
         }
+        let next = (*block).next.get();
+        list.set(next);
+        prefetch(next);
+        Some(block.cast())
     }
-    slow(class)
+}
+
+/// Has the block that will be popped next brought to the cache: the pop reads its link, and then the program writes it.
+#[inline(always)]
+fn prefetch(block: *const Block) {
+    #[cfg(all(target_arch = "x86_64", not(any(miri, shuttle))))]
+    // SAFETY: a prefetch is none of the program's accesses: any address will do, null too.
+    unsafe {
+        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(block.cast());
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(any(miri, shuttle)))))]
+    let _ = block;
 }
 
 #[cold]
 #[inline(never)]
-extern "C" fn alloc16_slow(n: usize) -> *mut u8 {
+#[unsafe(link_section = ".text.hot.hakmem")]
+extern "C" fn alloc16_unlisted(n: usize) -> *mut u8 {
     if n <= MEDIUM_MAX { finish(from_class(size_class::of16(n))) } else { alloc_big(n, PAGE, false) }
 }
 
 #[cold]
 #[inline(never)]
+#[unsafe(link_section = ".text.hot.hakmem")]
 pub extern "C" fn alloc_class_slow(class: usize) -> *mut u8 {
     finish(from_class(class))
 }
@@ -74,24 +104,37 @@ pub extern "C" fn alloc_class_slow(class: usize) -> *mut u8 {
 /// Pops from the class's list, or refills it. None: out of memory even after everything free was given back.
 #[inline(always)]
 fn from_class(class: usize) -> Option<Fresh> {
-    let one = |heap: &'static Heap| {
-        // SAFETY: classes are below CLASSES.
-        let list = unsafe { heap.front.free.get_unchecked(class) };
-        if let Some(block) = NonNull::new(list.get()) {
-            // SAFETY: a listed block is free, and this thread's.
-            list.set(unsafe { Block::next(block.as_ptr()) });
-            return Some((block, false));
-        }
-        let fresh = heap.refill(class);
-        if heap.released.get() {
-            note_released(heap);
-        }
-        fresh
+    let got = match thread::state() {
+        State::Live(heap) => from_heap(heap, class),
+        State::Empty | State::Dead => from_new_heap(class),
     };
-    match thread::with_heap(one) {
+    match got {
         None => from_class_after_purge(class),
         got => got,
     }
+}
+
+#[inline(always)]
+fn from_heap(heap: &Heap, class: usize) -> Option<Fresh> {
+    // SAFETY: classes are below CLASSES.
+    let list = unsafe { heap.front.free.get_unchecked(class) };
+    if let Some(block) = NonNull::new(list.get()) {
+        // SAFETY: a listed block is free, and this thread's.
+        list.set(unsafe { Block::next(block.as_ptr()) });
+        return Some((block, false));
+    }
+    let fresh = heap.refill(class);
+    if heap.released.get() {
+        note_released(heap);
+    }
+    fresh
+}
+
+#[cold]
+#[inline(never)]
+#[unsafe(link_section = ".text.hot.hakmem")]
+fn from_new_heap(class: usize) -> Option<Fresh> {
+    thread::with_heap(|heap| from_heap(heap, class))
 }
 
 #[cold]

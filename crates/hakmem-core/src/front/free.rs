@@ -97,6 +97,7 @@ pub unsafe fn free_known(p: *mut u8) {
 /// As [`Heap::push_freed`], which said so.
 #[cold]
 #[inline(never)]
+#[unsafe(link_section = ".text.hot.hakmem")]
 unsafe extern "C" fn free_counted_down(page: *const Meta) {
     // SAFETY: the caller found the page by arithmetic, and that this thread has the heap that owns it.
     let (page, heap) = unsafe { (&*page, &*(*page).owner().cast::<Heap>()) };
@@ -114,6 +115,7 @@ unsafe extern "C" fn free_counted_down(page: *const Meta) {
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[cold]
 #[unsafe(naked)]
+#[unsafe(link_section = ".text.hot.hakmem")]
 unsafe extern "C" fn free_elsewhere(p: *mut u8) {
     core::arch::naked_asm!("mov rsi, qword ptr [rsp]", "jmp {inner}", inner = sym free_elsewhere_from);
 }
@@ -128,6 +130,7 @@ unsafe extern "C" fn free_elsewhere(p: *mut u8) {
     unsafe { free_elsewhere_from(p, 0) }
 }
 
+#[unsafe(link_section = ".text.hot.hakmem")]
 unsafe extern "C" fn free_elsewhere_from(p: *mut u8, site: usize) {
     // SAFETY: passed on.
     unsafe { free_found(p, 16, site) }
@@ -138,6 +141,7 @@ unsafe extern "C" fn free_elsewhere_from(p: *mut u8, site: usize) {
 /// # Safety
 /// As [`free16`].
 #[inline(never)]
+#[unsafe(link_section = ".text.hot.hakmem")]
 unsafe fn free_found(p: *mut u8, align: usize, site: usize) {
     let Some(meta) = page::lookup(p) else {
         // SAFETY: passed on.
@@ -163,6 +167,7 @@ unsafe fn free_found(p: *mut u8, align: usize, site: usize) {
 /// As [`free16`].
 #[cold]
 #[inline(never)]
+#[unsafe(link_section = ".text.hot.hakmem")]
 unsafe fn free_foreign(p: *mut u8, site: usize) {
     if !p.is_null() {
         // SAFETY: passed on.

@@ -86,9 +86,11 @@ pub struct Counts {
 impl Counts {
     /// Adds to a counter.
     #[inline(always)]
-    pub fn note(&self, class: usize, what: Event, n: u32) {
+    pub fn note(&self, class: usize, what: Event, n: u32) -> u32 {
         let counter = &self.events[class][what as usize];
-        counter.set(counter.get().wrapping_add(n));
+        let count = counter.get().wrapping_add(n);
+        counter.set(count);
+        count
     }
 
     /// The counter as it is, for decisions.

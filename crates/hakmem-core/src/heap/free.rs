@@ -155,6 +155,7 @@ impl Heap {
         self.busy(|| self.wake_or_empty(page));
     }
 
+    #[unsafe(link_section = ".text.hot.hakmem")]
     pub(super) fn wake_or_empty(&self, page: &Meta) {
         debug_assert!(page.owner() == self.owner() && page.place.get() != Place::Sparse);
         let class = usize::from(page.class.get());

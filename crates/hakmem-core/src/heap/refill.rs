@@ -8,6 +8,7 @@ use crate::proto::inbox::Link;
 use crate::size_class::{CLASSES, SIZES, span_of};
 use crate::sync::Ordering::Relaxed;
 use crate::{guard, holes, os, policy, profile, segment, sparse};
+use core::hint::assert_unchecked;
 use core::ptr::{NonNull, null_mut};
 
 /// Pages of a class that a heap has claimed before fresh ones are faulted in whole.
@@ -21,6 +22,7 @@ impl Heap {
     /// put to sleep on the way takes a share of its blocks freed to come back.
     #[cold]
     #[inline(never)]
+    #[unsafe(link_section = ".text.hot.hakmem")]
     pub fn refill(&self, class: usize) -> Option<Fresh> {
         if profile::is_on() {
             return self.refill_sampled(class);
@@ -29,23 +31,37 @@ impl Heap {
     }
 
     /// `refill` without the profile.
-    #[inline(always)]
+    #[inline(never)]
+    #[unsafe(link_section = ".text.hot.hakmem")]
     pub(super) fn refill_plain(&self, class: usize) -> Option<Fresh> {
         debug_assert!(class < CLASSES);
-        self.busy(|| {
-            self.receive_mail();
-            // SAFETY: pages in the queue are this heap's.
-            if let Some(page) = unsafe { self.queue[class].get().as_ref() }
-                && !page.free.get().is_null()
-            {
-                return Some((self.take(class, page), false));
-            }
-            self.refill_further(class)
-        })
+        // SAFETY: classes come from `size_class` or a page, and are below CLASSES.
+        unsafe { assert_unchecked(class < CLASSES) };
+        self.busy(|| if self.has_mail() { self.refill_after_mail(class) } else { self.refill_here(class) })
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn refill_after_mail(&self, class: usize) -> Option<Fresh> {
+        self.merge_mail();
+        self.refill_here(class)
+    }
+
+    /// There is no mail: first comes the current page's own list.
+    #[inline(always)]
+    fn refill_here(&self, class: usize) -> Option<Fresh> {
+        // SAFETY: pages in the queue are this heap's.
+        if let Some(page) = unsafe { self.queue[class].get().as_ref() }
+            && !page.free.get().is_null()
+        {
+            return Some((self.take(class, page), false));
+        }
+        self.refill_further(class)
     }
 
     /// The rest of `refill`: the current page's own list is empty.
     #[inline(never)]
+    #[unsafe(link_section = ".text.hot.hakmem")]
     pub(super) fn refill_further(&self, class: usize) -> Option<Fresh> {
         let mut moved_on = 0;
         // SAFETY: pages in the queue are this heap's.
@@ -96,42 +112,48 @@ impl Heap {
     #[inline(always)]
     pub(super) fn take(&self, class: usize, page: &Meta) -> NonNull<Block> {
         debug_assert!(page.place.get() == Place::Resting || page.owner() == self.owner());
+        if page.place.get() == Place::Cooling {
+            return self.take_cooling(class, page);
+        }
         let list = page.free.replace(null_mut());
         let length = page.listed();
         page.count_down(page.carved.get() as i32 - i32::from(page.absent.get()), 0);
         if page.place.get() != Place::Queue {
-            self.back_in_use(page);
+            // It was resting.
+            page.place.set(Place::Queue);
+            page.set_owner(self.owner());
         }
         self.counts.note(class, Event::Handed, length as u32);
-        self.counts.note(class, Event::Takes, 1);
+        let takes = self.counts.note(class, Event::Takes, 1);
         guard::peek(list, page);
-        if self.counts.recent(class, Event::Takes).is_multiple_of(WALK_EVERY) {
-            self.now_and_then(class, list, length, page);
-        }
         // SAFETY: the list is not empty, and its blocks are free (rule 4 of `page`).
         unsafe {
             self.front.free[class].set((*list).next.get());
+            if takes.is_multiple_of(WALK_EVERY) {
+                return NonNull::new_unchecked(self.now_and_then(class, list, length, page));
+            }
             NonNull::new_unchecked(list)
         }
     }
 
-    /// What is done with one list in `WALK_EVERY`, of `length` blocks of `page`.
+    /// [`Heap::take`] of a page that few blocks were out of.
     #[cold]
     #[inline(never)]
-    pub(super) fn now_and_then(&self, class: usize, list: *mut Block, length: i32, page: &Meta) {
+    #[unsafe(link_section = ".text.hot.hakmem")]
+    fn take_cooling(&self, class: usize, page: &Meta) -> NonNull<Block> {
+        self.stop_cooling(page);
+        self.take(class, page)
+    }
+
+    /// What is done with one list in `WALK_EVERY`, of `length` blocks of `page`. Returns the list.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn now_and_then(&self, class: usize, list: *mut Block, length: i32, page: &Meta) -> *mut Block {
         self.counts.make_room(class);
         if !self.inherited.get() {
             guard::walk(list, length, page);
         }
-    }
-
-    /// The current page was resting or cooling.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn back_in_use(&self, page: &Meta) {
-        self.stop_cooling(page);
-        page.place.set(Place::Queue);
-        page.set_owner(self.owner());
+        list
     }
 
     /// Blocks of the page's first hole: the first is returned, the rest becomes the heap's list.
@@ -150,6 +172,7 @@ impl Heap {
     }
 
     /// Links fresh blocks, in the order of their addresses: the first is returned, the rest becomes the heap's list.
+    #[unsafe(link_section = ".text.hot.hakmem")]
     pub(super) fn carve(&self, class: usize, page: &Meta) -> NonNull<Block> {
         let size = page.block_size.get() as usize;
         let left = page.cap.get() - page.carved.get();

@@ -27,8 +27,6 @@ pub use race::{Decision, What};
 const FAULT_NS: u64 = 730;
 /// To keep memory free for so long is as bad as to fault it in once. 32 MiB cost half a per cent of the time of a core.
 const KEEP_MS: u64 = 4000;
-/// Decisions that are remembered.
-pub const REMEMBERED: usize = 32;
 
 /// What memory is demanded for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,41 +99,32 @@ impl Track {
 /// Makes of what is in force what a candidate would have.
 type Candidate<'a> = dyn Fn(&Settings) -> Settings + 'a;
 
-/// The machine.
+/// The machine. `F` is told of each decision.
 #[derive(Debug)]
-pub struct Learner {
+pub struct Learner<F> {
     /// Up to where time has been accounted for, in milliseconds.
     time: u32,
     begun: u32,
     settings: Settings,
     demand: [Demand; 2],
     races: [Race; What::ALL.len()],
-    log: [Option<Decision>; REMEMBERED],
-    decided: u64,
+    log: F,
 }
 
-impl Default for Learner {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Learner {
+impl<F: FnMut(&Decision)> Learner<F> {
     /// One that has not begun.
-    pub const fn new() -> Self {
+    pub const fn new(log: F) -> Self {
         Self {
             time: 0,
             begun: 0,
             settings: Settings::NONE,
             demand: [const { Demand::new() }; 2],
             races: [Race::new(What::Decay), Race::new(What::WhaleCache), Race::new(What::Ended)],
-            log: [None; REMEMBERED],
-            decided: 0,
+            log,
         }
     }
 
-    /// Begins, or begins again, with these settings; `may_move` says which of them are not somebody's choice. What it decided
-    /// before is still remembered.
+    /// Begins, or begins again, with these settings; `may_move` says which of them are not somebody's choice.
     pub fn begin(&mut self, now: u32, settings: Settings, may_move: impl Fn(What) -> bool) {
         (self.time, self.begun, self.settings) = (now, now, settings);
         self.demand = [const { Demand::new() }; 2];
@@ -147,17 +136,6 @@ impl Learner {
     /// What is in force.
     pub fn settings(&self) -> Settings {
         self.settings
-    }
-
-    /// Decisions so far.
-    pub fn decided(&self) -> u64 {
-        self.decided
-    }
-
-    /// The last decisions, oldest first.
-    pub fn decisions(&self) -> impl Iterator<Item = &Decision> {
-        let first = self.decided.saturating_sub(REMEMBERED as u64);
-        (first..self.decided).filter_map(|i| self.log[i as usize % REMEMBERED].as_ref())
     }
 
     /// A pool has `level` KiB in use, and had `high` since it was told of last.
@@ -225,8 +203,7 @@ impl Learner {
             let Some(mut decision) = self.races[i].pass(BUCKET_MS) else { continue };
             decision.at_ms = self.time.wrapping_sub(self.begun);
             decision.what.put(&mut self.settings, decision.to);
-            self.log[self.decided as usize % REMEMBERED] = Some(decision);
-            self.decided += 1;
+            (self.log)(&decision);
         }
     }
 

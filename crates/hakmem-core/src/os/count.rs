@@ -36,8 +36,10 @@ pub struct Counter {
     pub nanos: AtomicU64,
 }
 
+#[unsafe(link_section = ".data.hakmem")]
 pub static COUNTERS: [Counter; KINDS] =
     [const { Counter { calls: AtomicU64::new(0), failures: AtomicU64::new(0), nanos: AtomicU64::new(0) } }; KINDS];
+#[unsafe(link_section = ".data.hakmem")]
 static TIMING: AtomicBool = AtomicBool::new(false);
 
 /// Switches the timing of system calls on or off.

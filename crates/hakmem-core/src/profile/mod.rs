@@ -22,7 +22,7 @@
 //! 1. `table::LOCK` guards the tables and the pages of sampled blocks. Nothing that is done under it allocates or waits for
 //!    another lock but those of segments and the arena.
 //! 2. A thread that finds that it holds the lock itself is in a signal handler: its allocation is no sample, its free of one
-//!    is left undone.
+//!    is left undone. So nobody who holds the books is given them again, and nobody waits for himself.
 //! 3. A `Sampler` is its heap's; its scratch is used by one frame of that thread at a time (`Sampler::with_scratch`).
 
 mod estimate;
@@ -44,13 +44,16 @@ pub use text::{Event, dump};
 use crate::os;
 use crate::sync::Ordering::Relaxed;
 use crate::sync::plain::{AtomicBool, AtomicU64};
+use crossbeam_utils::CachePadded;
 
 /// Bytes from one sample to the next, on average, unless another number is asked for.
 pub const DEFAULT_INTERVAL: u64 = 512 << 10;
 /// The largest interval.
 pub const MAX_INTERVAL: u64 = 1 << 40;
 
-static ON: AtomicBool = AtomicBool::new(false);
+// Read in each refill, so not beside what is written often.
+#[unsafe(link_section = ".data.hakmem")]
+static ON: CachePadded<AtomicBool> = CachePadded::new(AtomicBool::new(false));
 static INTERVAL: AtomicU64 = AtomicU64::new(0);
 
 /// True while allocations are sampled.
@@ -83,4 +86,68 @@ pub fn start(interval: u64) -> bool {
 /// Takes no more samples. Frees of those that there are go on being seen.
 pub fn stop() {
     ON.store(false, Relaxed);
+}
+
+#[cfg(all(test, not(any(loom, shuttle, miri))))]
+mod tests {
+    extern crate std;
+    use super::*;
+    use std::process::Command;
+    use std::vec::Vec;
+    use std::{env, string::String};
+
+    const SIZES: [usize; 4] = [16, 5000, 100_000, 3 << 20];
+
+    fn take(size: usize) -> *mut u8 {
+        // SAFETY: any size may be asked for, and a block holds so much.
+        unsafe {
+            let p = crate::c::malloc(size);
+            assert!(!p.is_null());
+            p.write_bytes(1, size);
+            p
+        }
+    }
+
+    fn free(p: *mut u8) {
+        // SAFETY: each is freed once.
+        unsafe { crate::c::free(p) }
+    }
+
+    fn taken() -> u64 {
+        table::with_books(|books| books.buckets().map(|(bucket, _)| bucket.taken).sum()).unwrap()
+    }
+
+    /// Rule 2: what a handler does that interrupts the profile. A small sample that it frees is lost, and nothing else.
+    fn while_the_lock_is_held() {
+        assert!(start(1));
+        let ours: Vec<_> = SIZES.map(take).into();
+        let before = taken();
+        assert!(before >= 4, "with this interval all are samples");
+        table::with_books(|_| {
+            assert!(table::with_books(|_| ()).is_none());
+            ours.into_iter().for_each(free);
+            let inside: Vec<_> = (0..100).flat_map(|_| SIZES).map(take).collect();
+            inside.into_iter().for_each(free);
+        });
+        assert_eq!(taken(), before, "none of those inside was one");
+        for _ in 0..100 {
+            SIZES.map(take).into_iter().for_each(free);
+        }
+        assert!(taken() >= before + 390);
+    }
+
+    #[test]
+    fn whoever_interrupts_the_profile_is_served() {
+        const INSIDE: &str = "TEST_HAKMEM_INSIDE";
+        if env::var_os(INSIDE).is_some() {
+            return while_the_lock_is_held();
+        }
+        // In a process of its own: a profile is for good.
+        let mut command = Command::new(env::current_exe().unwrap());
+        let name = "profile::tests::whoever_interrupts_the_profile_is_served";
+        command.args([name, "--exact", "--test-threads=1"]).env(INSIDE, "1");
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.contains("1 passed"), "{said}{output:?}");
+    }
 }

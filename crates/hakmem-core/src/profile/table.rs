@@ -11,6 +11,7 @@ use crate::sync::plain::AtomicBool;
 use core::cell::UnsafeCell;
 
 /// Held across fork.
+#[unsafe(link_section = ".data.hakmem")]
 pub static LOCK: Lock = Lock::new();
 static BOOKS: Shared = Shared(UnsafeCell::new(Books {
     buckets: Growing::new(),

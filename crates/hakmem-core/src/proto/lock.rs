@@ -13,8 +13,10 @@ use crate::sync::{AtomicU32, Ordering, const_new, spin};
 const SLEEPERS: u32 = 1 << 31;
 const FOR_FORK: u32 = 1 << 30;
 
-/// A mutual exclusion lock, held across fork by the fork handlers.
+/// A mutual exclusion lock, held across fork by the fork handlers. In a line of cache of its own: others read what lies
+/// beside it.
 #[derive(Debug)]
+#[repr(align(64))]
 pub struct Lock {
     state: AtomicU32,
 }
@@ -92,6 +94,7 @@ impl Lock {
     }
 
     /// Takes the lock without a guard.
+    #[unsafe(link_section = ".text.hot.hakmem")]
     pub fn acquire_as(&self, me: u32) {
         // Acquire: what the last holder wrote.
         let acquire = relaxed_if(Mutant::LockAcquiresRelaxed, Ordering::Acquire);
@@ -153,6 +156,7 @@ impl Lock {
 }
 
 impl Drop for Guard<'_> {
+    #[unsafe(link_section = ".text.hot.hakmem")]
     fn drop(&mut self) {
         if let Some(lock) = self.0 {
             lock.release();

@@ -6,6 +6,7 @@
 
 pub mod duty;
 pub mod inbox;
+pub mod journal;
 pub mod level;
 pub mod lock;
 pub mod pool;

@@ -148,7 +148,9 @@ impl Slots {
             self.word.store(word(u32::MAX, 0), Ordering::Release);
             return unused;
         }
-        self.swing(|w| (w == 0).then(|| word(u32::MAX, 0))).is_some()
+        // Not by `swing`, which reads first: the read of a fresh segment's word would be a page fault, and the write another.
+        let order = relaxed_if(Mutant::SlotsSwingRelaxed, Ordering::AcqRel);
+        self.word.compare_exchange(0, word(u32::MAX, 0), order, Ordering::Relaxed).is_ok()
     }
 
     /// Lets the slots of `mask` go: EMPTY if they hold old data, UNUSED if they are zero and not resident. Returns

@@ -17,6 +17,7 @@ pub use scavenger::is_alive as is_scavenged;
 pub use scavenger::{after_fork, stop};
 
 /// Held over a pass, and across fork.
+#[unsafe(link_section = ".data.hakmem")]
 pub static LOCK: Lock = Lock::new();
 /// Before this moment (coarse milliseconds) no pass is due.
 static NEXT: AtomicU32 = AtomicU32::new(0);

@@ -12,12 +12,14 @@ use crate::proto::duty::{Call, Duty};
 use crate::sync::{AtomicBool, AtomicU32, Ordering::*};
 use crate::{learn, os, policy, purge};
 
+#[unsafe(link_section = ".data.hakmem")]
 static DUTY: Duty = Duty::new();
 /// When the scavenger last was seen at work, in coarse milliseconds. A child that was made without fork's handlers
 /// (vfork, a raw system call) has the state, but not the thread: then this stands still.
 static SEEN: AtomicU32 = AtomicU32::new(0);
 /// What the scavenger sleeps on for a time; nobody changes it.
 static NAP: AtomicU32 = AtomicU32::new(0);
+#[unsafe(link_section = ".data.hakmem")]
 static STOP: AtomicBool = AtomicBool::new(false);
 /// Milliseconds after which a scavenger that should be at work is not counted on.
 const OVERDUE: u32 = 5_000;

@@ -27,7 +27,7 @@ pub use process::{Site, Stats, Syscall};
 
 use crate::arena::{PAGE, SEGMENT};
 use crate::size_class::CLASSES as N;
-use crate::{foreign, learn, os, purge, sparse, thread};
+use crate::{decisions, foreign, learn, os, purge, sparse, thread};
 
 /// Number of size classes.
 pub const CLASSES: usize = N;
@@ -144,9 +144,9 @@ impl Snapshot {
     }
 }
 
-/// What mode `learn` has decided last, oldest first; up to 32. None while it is deciding.
+/// What mode `learn` has decided last, oldest first; up to 64.
 pub fn decisions() -> impl Iterator<Item = Decision> {
-    learn::decisions().into_iter().flatten()
+    decisions::last()
 }
 
 /// Whether the mode is `learn`.
@@ -156,7 +156,7 @@ pub fn is_learning() -> bool {
 
 /// How many decisions there were so far.
 pub fn decided() -> u64 {
-    learn::decided()
+    decisions::JOURNAL.made()
 }
 
 /// The totals of the process: [`Snapshot::process`].

@@ -19,13 +19,15 @@
 #[cfg(all(target_arch = "x86_64", not(any(miri, shuttle))))]
 mod note {
     use crate::arena::{self, Arena, Group};
+    use crate::decisions::{self, Field};
     use crate::heap::counts::{self, Before, Counts, EVENTS, Event};
     use crate::heap::{self, Heap};
+    use crate::learner::What;
     use crate::page::{Meta, SegmentMeta};
     use crate::remote::Outgoing;
     use crate::size_class::{CLASSES, SIZES};
     use crate::stats::peak;
-    use crate::{decisions, foreign, large, os, purge, segment, sparse, thread, usage, whale};
+    use crate::{foreign, large, os, purge, segment, sparse, thread, usage, whale};
     use core::mem::offset_of;
 
     macro_rules! note {
@@ -89,8 +91,7 @@ mod note {
         "arena_count": arena::COUNT,
         "reserved": arena::RESERVED,
         "committed": arena::COMMITTED,
-        "decisions": decisions::RING,
-        "decisions_made": decisions::MADE,
+        "decisions": decisions::JOURNAL,
         ;
         "classes": CLASSES,
         "events": EVENTS,
@@ -112,8 +113,26 @@ mod note {
         "syscall.futex": os::Kind::Futex as usize,
         "syscall.clone": os::Kind::Clone as usize,
         "syscall.query": os::Kind::Query as usize,
-        "decision_records": decisions::KEPT,
-        "decision_bytes": size_of::<decisions::Record>(),
+        "decisions_kept": decisions::KEPT,
+        "decisions.made": decisions::MADE,
+        "decisions.records": decisions::RECORDS,
+        "decision_bytes": decisions::BYTES,
+        "decision.number": decisions::NUMBER,
+        "decision.time": Field::Time.offset(),
+        "decision.option": Field::Option.offset(),
+        "decision.at_ms": Field::AtMs.offset(),
+        "decision.from": Field::From.offset(),
+        "decision.to": Field::To.offset(),
+        "decision.round_ms": Field::RoundMs.offset(),
+        "decision.from_fault_us": Field::FromFaultUs.offset(),
+        "decision.from_hold_us": Field::FromHoldUs.offset(),
+        "decision.to_fault_us": Field::ToFaultUs.offset(),
+        "decision.to_hold_us": Field::ToHoldUs.offset(),
+        "decision.from_rating": Field::FromRating.offset(),
+        "decision.to_rating": Field::ToRating.offset(),
+        "learnt.DECAY_MS": What::Decay as usize,
+        "learnt.WHALE_CACHE_MIB": What::WhaleCache as usize,
+        "learnt.ENDED_MIB": What::Ended as usize,
         "event.handed": Event::Handed as usize,
         "event.takes": Event::Takes as usize,
         "event.carves": Event::Carves as usize,

@@ -41,25 +41,33 @@ pub use tls::{State, front, state};
 /// Heaps are a page of memory apart; a heap's number is its address in such units.
 const HEAP_SHIFT: u32 = 12;
 
+#[unsafe(link_section = ".data.hakmem")]
 static POOL: Pool = Pool::new();
 /// Every heap ever made, newest first.
+#[unsafe(link_section = ".data.hakmem")]
 pub static ALL: AtomicPtr<Heap> = AtomicPtr::new(null_mut());
+#[unsafe(link_section = ".data.hakmem")]
 pub static MADE: AtomicU64 = AtomicU64::new(0);
 
 /// The slot that new heaps are cut from, and how many were.
 struct Quarry(UnsafeCell<(Option<&'static Meta>, usize)>);
 // SAFETY: reached under HEAPS_LOCK alone.
 unsafe impl Sync for Quarry {}
+#[unsafe(link_section = ".data.hakmem")]
 static QUARRY: Quarry = Quarry(UnsafeCell::new((None, 0)));
+#[unsafe(link_section = ".data.hakmem")]
 static HEAPS_LOCK: Lock = Lock::new();
 
+#[unsafe(link_section = ".data.hakmem")]
 static KEY: AtomicU32 = AtomicU32::new(NO_KEY);
 const NO_KEY: os::Key = os::Key::MAX;
 const UNBORN: u8 = 0;
 const BEING_BORN: u8 = 1;
 const READY: u8 = 2;
+#[unsafe(link_section = ".data.hakmem")]
 static PROCESS: AtomicU8 = AtomicU8::new(UNBORN);
 /// The thread that makes it READY, by its token.
+#[unsafe(link_section = ".data.hakmem")]
 static MIDWIFE: AtomicU32 = AtomicU32::new(0);
 
 /// Heaps ever made.
@@ -81,27 +89,32 @@ pub fn all_heaps() -> impl Iterator<Item = &'static Heap> {
 
 /// Runs `f` with the calling thread's heap, which is got if need be. None: no memory for a heap, or `f` says so.
 #[inline(always)]
-pub fn with_heap<R>(f: impl Fn(&'static Heap) -> Option<R>) -> Option<R> {
-    match tls::state() {
-        State::Live(heap) => f(heap),
-        other => with_new_heap(other, &f),
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn with_new_heap<R>(state: State, f: &dyn Fn(&'static Heap) -> Option<R>) -> Option<R> {
-    if let State::Empty = state {
-        return f(settle()?);
-    }
-    let heap = adopt()?;
-    tls::set_live(heap);
+pub fn with_heap<R>(f: impl FnOnce(&'static Heap) -> Option<R>) -> Option<R> {
+    let (heap, borrowed) = match tls::state() {
+        State::Live(heap) => (heap, false),
+        State::Empty => (settle()?, false),
+        State::Dead => (borrow()?, true),
+    };
     let result = f(heap);
-    abandon(heap);
+    if borrowed {
+        abandon(heap);
+    }
     result
 }
 
+/// A heap for one call of a thread that has given its own back.
+#[cold]
+#[inline(never)]
+fn borrow() -> Option<&'static Heap> {
+    let heap = adopt()?;
+    tls::set_live(heap);
+    Some(heap)
+}
+
 /// The calling thread's first allocation: it gets a heap for its life.
+#[cold]
+#[inline(never)]
+#[unsafe(link_section = ".text.hot.hakmem")]
 fn settle() -> Option<&'static Heap> {
     let heap = adopt()?;
     tls::set_live(heap); // Rule 2.
@@ -147,6 +160,7 @@ fn heap_by_id(id: u64) -> &'static Heap {
 
 /// Makes a heap: one of the 16 that a page slot holds.
 #[cold]
+#[unsafe(link_section = ".text.hot.hakmem")]
 fn make() -> Option<&'static Heap> {
     const PER_SLOT: usize = PAGE >> HEAP_SHIFT;
     let heap = {
@@ -194,6 +208,7 @@ fn process_key() -> Option<os::Key> {
 }
 
 #[cold]
+#[unsafe(link_section = ".text.hot.hakmem")]
 fn be_born() {
     let me = os::thread_token();
     if PROCESS.compare_exchange(UNBORN, BEING_BORN, Acquire, Acquire).is_err() {
@@ -216,6 +231,7 @@ fn be_born() {
 
 /// Where constructors get the environment, it is read before `main`.
 #[cfg(all(target_os = "linux", target_env = "gnu", not(any(miri, shuttle))))]
+#[unsafe(link_section = ".text.hot.hakmem")]
 extern "C" fn on_start(_argc: c_int, _argv: *const *const c_char, envp: *const *const c_char) {
     // SAFETY: glibc passes the environment to every constructor; it is not changed before they have all run.
     unsafe { options::read_once(envp) };
@@ -245,6 +261,7 @@ static ON_LOAD: extern "C" fn() = on_load;
 ///
 /// Of a library that is unloaded the free memory and the unused address space are given back; what is live, and the
 /// metadata about it, stays. If it is the process that exits, its other threads are served on, from further arenas.
+#[unsafe(link_section = ".text.hot.hakmem")]
 extern "C" fn on_unload() {
     if PROCESS.load(Acquire) != READY {
         return;

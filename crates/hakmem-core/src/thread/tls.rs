@@ -62,6 +62,7 @@ pub fn front() -> *const Front {
 
 #[cfg(all(target_arch = "x86_64", not(any(miri, shuttle))))]
 #[inline(never)]
+#[unsafe(link_section = ".text.hot.hakmem")]
 fn set(front: *const Front) {
     // SAFETY: writes the thread's own word.
     unsafe {

@@ -12,6 +12,7 @@ mod block;
 mod duty;
 mod handover;
 mod inbox;
+mod journal;
 mod level;
 mod lock;
 mod page;

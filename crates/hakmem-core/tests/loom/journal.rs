@@ -1,0 +1,35 @@
+use crate::check;
+use hakmem_core::mutant::Mutant;
+use hakmem_core::proto::journal::Journal;
+use loom::sync::Arc;
+use loom::thread;
+
+/// One record is kept, and overwritten while it is read: who gets the nth gets all of the nth.
+#[test]
+fn a_record_is_read_whole_or_not_at_all() {
+    check(
+        || {
+            let journal = Arc::new(Journal::<1, 2>::new());
+            journal.note([10, 20]);
+            let writer = {
+                let journal = journal.clone();
+                thread::spawn(move || journal.note([11, 21]))
+            };
+            for nth in 0..2 {
+                if let Some(words) = journal.read(nth) {
+                    assert_eq!(words, [10 + nth, 20 + nth]);
+                }
+            }
+            writer.join().unwrap();
+            assert_eq!((journal.read(0), journal.read(1)), (None, Some([11, 21])));
+        },
+        &[
+            Mutant::JournalWritesUnmarked,
+            Mutant::JournalMarksUnfenced,
+            Mutant::JournalFinishesRelaxed,
+            Mutant::JournalReadsRelaxed,
+            Mutant::JournalChecksUnfenced,
+            Mutant::JournalLooksOnce,
+        ],
+    );
+}
