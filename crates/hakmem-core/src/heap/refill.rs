@@ -139,6 +139,7 @@ impl Heap {
     /// [`Heap::take`] of a page that few blocks were out of.
     #[cold]
     #[inline(never)]
+    #[unsafe(link_section = ".text.hot.hakmem")]
     fn take_cooling(&self, class: usize, page: &Meta) -> NonNull<Block> {
         self.stop_cooling(page);
         self.take(class, page)
