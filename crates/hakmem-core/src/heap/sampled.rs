@@ -28,7 +28,6 @@ impl Heap {
     pub(super) fn refill_sampled(&self, class: usize) -> Option<Fresh> {
         let Some(sampler) = self.sampler() else { return self.refill_plain(class) };
         if sampler.left(class) == 0 {
-            sampler.draw(class);
             if let Some(block) = profile::sample_small(sampler, class) {
                 self.counts.note(class, Event::Handed, 1);
                 self.counts.note(class, Event::Takes, 1);

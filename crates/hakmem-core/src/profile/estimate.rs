@@ -29,6 +29,28 @@ pub fn distance(random: u64, interval: u64) -> u64 {
     ((u128::from(exponential(random)) * u128::from(interval)) >> PLACES) as u64
 }
 
+/// exp(−x), for x ≥ 0: that of a small part of x, squared as often as that was halved.
+fn exp_of_minus(mut x: f64) -> f64 {
+    let mut halved = 0;
+    while x > 1.0 / 64.0 && halved < 32 {
+        (x, halved) = (x / 2.0, halved + 1);
+    }
+    let small = 1.0 - x * (1.0 - x / 2.0 * (1.0 - x / 3.0 * (1.0 - x / 4.0)));
+    (0..halved).fold(small, |y, _| y * y)
+}
+
+/// How many samples at `interval` each one at `interval << shift` stands for, of blocks of `size` bytes: the ratio of what the
+/// two are taken with, (1 − q²ⁿ) / (1 − qⁿ) = 1 + qⁿ for each doubling.
+pub fn samples_of_one(size: u64, interval: u64, shift: u32) -> f64 {
+    let mut q = exp_of_minus(size as f64 / (interval << shift) as f64);
+    let mut ratio = 1.0;
+    for _ in 0..shift {
+        ratio *= 1.0 + q;
+        q *= q;
+    }
+    ratio
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     extern crate std;
@@ -46,6 +68,17 @@ mod tests {
             assert!((got - want).abs() < 2e-7, "{bits:#x}: {got} for {want}");
         }
         assert_eq!(exponential(u64::MAX), 0);
+    }
+
+    #[test]
+    fn samples_at_a_longer_interval_stand_for_more() {
+        for size in [8u64, 640, 65_536, 1 << 19, 100 << 20, 1 << 40] {
+            for shift in 0..=10 {
+                let p = |interval: u64| -(-(size as f64) / interval as f64).exp_m1();
+                let (got, want) = (samples_of_one(size, 1 << 19, shift), p(1 << 19) / p(1 << 19 << shift));
+                assert!((got / want - 1.0).abs() < 1e-6, "{size}, {shift}: {got} for {want}");
+            }
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! When a heap's next sample is due: see `estimate` for the distances.
 
-use super::{estimate, interval, stack::Scratch};
+use super::pace::Pace;
+use super::{DEFAULT_INTERVAL, estimate, interval, stack::Scratch};
 use crate::os;
 use crate::size_class::{CLASSES, SIZES};
 use core::cell::{Cell, UnsafeCell};
@@ -12,8 +13,12 @@ const UNKNOWN: u32 = u32::MAX;
 pub struct Sampler {
     /// Blocks of each class that are no samples, before the next one that is.
     left: [Cell<u32>; CLASSES],
+    /// What the interval was stretched by when that was drawn, as a power of two.
+    shift: [Cell<u8>; CLASSES],
     /// Bytes of large blocks and whales before the next such sample; none: to be drawn.
     large_left: Cell<Option<u64>>,
+    large_shift: Cell<u32>,
+    pace: Pace,
     random: Cell<u64>,
     scratch_in_use: Cell<bool>,
     scratch: UnsafeCell<Scratch>,
@@ -52,6 +57,10 @@ impl Sampler {
     /// Blocks of `class` that may be handed out before the next sample; 0: it is due now.
     pub fn left(&self, class: usize) -> u32 {
         if self.left[class].get() == UNKNOWN {
+            // Maybe another thread's by now, and slower.
+            if self.pace.shift() > 0 && self.pace.look(os::now_ns()) {
+                self.draw_nearer();
+            }
             self.draw(class);
         }
         self.left[class].get()
@@ -62,17 +71,59 @@ impl Sampler {
         self.left[class].set(self.left(class).saturating_sub(blocks));
     }
 
-    /// The sample of `class` was taken: draws the next one.
-    pub fn draw(&self, class: usize) {
-        let distance = estimate::distance(self.next_random(), interval());
+    /// The sample of `class` is due: draws the next one. Returns the interval that this one was drawn with.
+    pub fn take(&self, class: usize) -> u64 {
+        let interval = interval() << self.shift[class].get();
+        self.keep_pace(os::now_ns);
+        self.draw(class);
+        interval
+    }
+
+    fn draw(&self, class: usize) {
+        let shift = self.pace.shift();
+        let distance = estimate::distance(self.next_random(), interval() << shift);
+        self.shift[class].set(shift as u8);
         self.left[class].set((distance / u64::from(SIZES[class])).min(u64::from(UNKNOWN - 1)) as u32);
     }
 
-    /// Whether an allocation of `size` bytes, large, is a sample.
-    pub fn is_large_due(&self, size: u64) -> bool {
-        let left = self.large_left.get().unwrap_or_else(|| estimate::distance(self.next_random(), interval()));
+    /// Whether an allocation of `size` bytes, large, is a sample: the interval that it was drawn with.
+    pub fn take_large(&self, size: u64) -> Option<u64> {
+        let left = self.large_left.get().unwrap_or_else(|| {
+            self.large_shift.set(self.pace.shift());
+            estimate::distance(self.next_random(), interval() << self.pace.shift())
+        });
         self.large_left.set(left.checked_sub(size));
-        left < size
+        if left >= size {
+            return None;
+        }
+        let interval = interval() << self.large_shift.get();
+        self.keep_pace(os::now_ns);
+        Some(interval)
+    }
+
+    /// A sample is taken. Who asks for a smaller interval than usual gets it, whatever it costs.
+    fn keep_pace(&self, now: impl FnOnce() -> u64) {
+        if interval() >= DEFAULT_INTERVAL && self.pace.took(now) {
+            self.draw_nearer();
+        }
+    }
+
+    /// The interval is shorter than it was: long distances are drawn anew, or a program that was fast once would wait long for
+    /// its samples. No point that was found is given up: where the next block is no sample, that stands, and what comes
+    /// after it has no memory.
+    #[cold]
+    fn draw_nearer(&self) {
+        let shift = self.pace.shift();
+        for class in 0..CLASSES {
+            let left = self.left[class].get();
+            if u32::from(self.shift[class].get()) > shift && left != 0 && left != UNKNOWN {
+                self.draw(class);
+                self.left[class].update(|left| (left + 1).min(UNKNOWN - 1));
+            }
+        }
+        if self.large_shift.get() > shift {
+            self.large_left.set(None);
+        }
     }
 
     /// Runs `f` with the scratch. None: an interrupted frame of this thread is using it.
