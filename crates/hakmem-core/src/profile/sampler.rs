@@ -7,12 +7,12 @@ use crate::size_class::{CLASSES, SIZES};
 use core::cell::{Cell, UnsafeCell};
 
 /// To be drawn.
-const UNKNOWN: u32 = u32::MAX;
+const UNKNOWN: u32 = 0;
 
 /// What a heap knows of its samples to come. Its memory is for ever, as the heap's.
 pub struct Sampler {
-    /// Blocks of each class that are no samples, before the next one that is.
-    left: [Cell<u32>; CLASSES],
+    /// 1 + the blocks of each class that are no samples, before the next one that is; or `UNKNOWN`.
+    due_in: [Cell<u32>; CLASSES],
     /// What the interval was stretched by when that was drawn, as a power of two.
     shift: [Cell<u8>; CLASSES],
     /// Bytes of large blocks and whales before the next such sample; none: to be drawn.
@@ -50,25 +50,33 @@ impl Sampler {
     /// Forgets what was drawn for classes: the blocks that it was drawn for went back unused. That may be done at any time, as
     /// distances have no memory.
     pub fn forget(&self) {
-        self.left.iter().for_each(|left| left.set(UNKNOWN));
+        self.due_in.iter().for_each(|due_in| due_in.set(UNKNOWN));
         self.with_scratch(Scratch::forget);
     }
 
     /// Blocks of `class` that may be handed out before the next sample; 0: it is due now.
     pub fn left(&self, class: usize) -> u32 {
-        if self.left[class].get() == UNKNOWN {
+        if self.due_in[class].get() == UNKNOWN {
             // Maybe another thread's by now, and slower.
             if self.pace.shift() > 0 && self.pace.look(os::now_ns()) {
                 self.draw_nearer();
             }
             self.draw(class);
         }
-        self.left[class].get()
+        self.known_left(class)
+    }
+
+    /// As `left`, or 0 if that is not known.
+    #[inline(always)]
+    pub fn known_left(&self, class: usize) -> u32 {
+        self.due_in[class].get().saturating_sub(1)
     }
 
     /// So many have been handed out since.
+    #[inline(always)]
     pub fn spend(&self, class: usize, blocks: u32) {
-        self.left[class].set(self.left(class).saturating_sub(blocks));
+        let due_in = self.due_in[class].get();
+        self.due_in[class].set(if due_in > blocks { due_in - blocks } else { due_in.min(1) });
     }
 
     /// The sample of `class` is due: draws the next one. Returns the interval that this one was drawn with.
@@ -83,7 +91,7 @@ impl Sampler {
         let shift = self.pace.shift();
         let distance = estimate::distance(self.next_random(), interval() << shift);
         self.shift[class].set(shift as u8);
-        self.left[class].set((distance / u64::from(SIZES[class])).min(u64::from(UNKNOWN - 1)) as u32);
+        self.due_in[class].set((1 + distance / u64::from(SIZES[class])).min(u64::from(u32::MAX)) as u32);
     }
 
     /// Whether an allocation of `size` bytes, large, is a sample: the interval that it was drawn with.
@@ -115,10 +123,9 @@ impl Sampler {
     fn draw_nearer(&self) {
         let shift = self.pace.shift();
         for class in 0..CLASSES {
-            let left = self.left[class].get();
-            if u32::from(self.shift[class].get()) > shift && left != 0 && left != UNKNOWN {
+            if u32::from(self.shift[class].get()) > shift && self.known_left(class) > 0 {
                 self.draw(class);
-                self.left[class].update(|left| (left + 1).min(UNKNOWN - 1));
+                self.due_in[class].set(self.due_in[class].get().saturating_add(1));
             }
         }
         if self.large_shift.get() > shift {
