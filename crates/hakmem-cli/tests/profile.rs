@@ -481,7 +481,7 @@ fn what_cannot_be_had_is_said() {
     }
     let whole = text(
         "whole",
-        "heap profile: 0: 0 [0: 0] @ heap_v2/1\n# hakmem 1 pid=5 event=exit on=1 lost=0 own=0x1\n",
+        "heap profile: 0: 0 [0: 0] @ heap_v2/1\n# hakmem 2 pid=5 event=exit on=1 lost=0 own=0x1\n",
     );
     let run = |arguments: &[&str]| {
         hakmem()

@@ -2,6 +2,7 @@
 
 use super::sampler::Sampler;
 use super::table::with_books;
+use crate::os;
 use crate::page::{Kind, Meta};
 use crate::size_class::CLASSES;
 use crate::usage;
@@ -19,7 +20,7 @@ pub fn plain(kind: Kind) -> Kind {
 
 /// The large block or whale at `meta`, of `size` bytes, was just allocated by this thread: samples it if it is due.
 pub fn sample_large(sampler: &Sampler, meta: &Meta, size: usize) {
-    let Some(interval) = sampler.take_large(size as u64) else { return };
+    let Some(interval) = sampler.take_large(size as u64, os::now_ns) else { return };
     let sampled = match meta.kind() {
         Kind::Large => Kind::SampledLarge,
         Kind::Whale => Kind::SampledWhale,

@@ -79,10 +79,10 @@ impl Sampler {
         self.due_in[class].set(if due_in > blocks { due_in - blocks } else { due_in.min(1) });
     }
 
-    /// The sample of `class` is due: draws the next one. Returns the interval that this one was drawn with.
-    pub fn take(&self, class: usize) -> u64 {
+    /// The sample of `class` is due: draws the next one. Returns the interval that this one was drawn with. `now` is the clock.
+    pub fn take(&self, class: usize, now: impl FnOnce() -> u64) -> u64 {
         let interval = interval() << self.shift[class].get();
-        self.keep_pace(os::now_ns);
+        self.keep_pace(now);
         self.draw(class);
         interval
     }
@@ -94,8 +94,8 @@ impl Sampler {
         self.due_in[class].set((1 + distance / u64::from(SIZES[class])).min(u64::from(u32::MAX)) as u32);
     }
 
-    /// Whether an allocation of `size` bytes, large, is a sample: the interval that it was drawn with.
-    pub fn take_large(&self, size: u64) -> Option<u64> {
+    /// If an allocation of `size` bytes, large, is a sample: the interval that it was drawn with.
+    pub fn take_large(&self, size: u64, now: impl FnOnce() -> u64) -> Option<u64> {
         let left = self.large_left.get().unwrap_or_else(|| {
             self.large_shift.set(self.pace.shift());
             estimate::distance(self.next_random(), interval() << self.pace.shift())
@@ -105,7 +105,7 @@ impl Sampler {
             return None;
         }
         let interval = interval() << self.large_shift.get();
-        self.keep_pace(os::now_ns);
+        self.keep_pace(now);
         Some(interval)
     }
 
@@ -142,5 +142,134 @@ impl Sampler {
         let result = f(unsafe { &mut *self.scratch.get() });
         self.scratch_in_use.set(false);
         Some(result)
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle, miri))))]
+mod tests {
+    extern crate std;
+    use super::*;
+    use crate::sync::Ordering::Relaxed;
+    use std::collections::BTreeSet;
+
+    const WHALE: u64 = 1 << 20;
+
+    /// A program of blocks of all classes above 16 KiB, of one of the smallest, and of larger ones, on a clock of its own.
+    struct Program {
+        sampler: &'static Sampler,
+        /// As a heap has them: cut where a sample is due.
+        lists: [u32; CLASSES],
+        now: u64,
+        allocated: f64,
+        /// What the samples stand for, the square of its standard error, and their intervals.
+        estimate: f64,
+        variance: f64,
+        intervals: BTreeSet<u64>,
+    }
+
+    impl Program {
+        fn new() -> Self {
+            // For all tests of this process; nothing is sampled.
+            super::super::INTERVAL.store(DEFAULT_INTERVAL, Relaxed);
+            let sampler = Sampler::make().unwrap();
+            (0..CLASSES).for_each(|class| assert!(sampler.left(class) < u32::MAX));
+            let (now, intervals) = (1 << 40, BTreeSet::new());
+            Self { sampler, lists: [0; CLASSES], now, allocated: 0.0, estimate: 0.0, variance: 0.0, intervals }
+        }
+
+        fn sample(&mut self, size: u64, interval: u64) {
+            let p = -(-(size as f64) / interval as f64).exp_m1();
+            self.estimate += size as f64 / p;
+            self.variance += (size as f64 / p).powi(2) * (1.0 - p);
+            self.intervals.insert(interval);
+        }
+
+        /// One block of each kind, with this time for a MiB.
+        fn round(&mut self, ns: u64) {
+            for class in (0..CLASSES).filter(|&class| class == 1 || SIZES[class] > 16 << 10) {
+                let size = u64::from(SIZES[class]);
+                self.allocated += size as f64;
+                self.now += ns * size >> 20;
+                if self.lists[class] == 0 {
+                    self.lists[class] = self.sampler.left(class).min(16);
+                    self.sampler.spend(class, self.lists[class]);
+                }
+                match self.lists[class].checked_sub(1) {
+                    Some(left) => self.lists[class] = left,
+                    None => {
+                        let interval = self.sampler.take(class, || self.now);
+                        self.sample(size, interval);
+                    }
+                }
+            }
+            self.allocated += WHALE as f64;
+            self.now += ns;
+            if let Some(interval) = self.sampler.take_large(WHALE, || self.now) {
+                self.sample(WHALE, interval);
+            }
+        }
+    }
+
+    #[test]
+    fn estimates_stay_right_while_the_interval_changes() {
+        let mut program = Program::new();
+        for phase in 0..4000 {
+            // 1 GiB a second and less, and 5 to 80 GiB: as short as the pace may change.
+            let ns = [1_000_000, 200_000, 40_000, 12_500][phase % 4];
+            for _ in 0..[4, 20, 60, 120][phase % 4] {
+                program.round(ns);
+            }
+        }
+        let off = (program.estimate - program.allocated) / program.variance.sqrt();
+        let exact = program.variance.sqrt() / program.allocated;
+        assert!(off.abs() < 4.5 && exact < 0.01, "{off} standard errors of {exact}");
+        assert!(program.intervals.len() >= 5, "{:?}", program.intervals);
+    }
+
+    #[test]
+    fn a_distance_keeps_the_interval_that_it_was_drawn_with() {
+        let sampler = Program::new().sampler;
+        let now = || 0; // No window ends.
+        assert_eq!(sampler.take_large(0, now), None);
+        sampler.pace.set_shift(3);
+        assert_eq!(sampler.take(7, now), DEFAULT_INTERVAL);
+        assert_eq!(sampler.take_large(u64::MAX, now), Some(DEFAULT_INTERVAL));
+        sampler.pace.set_shift(5);
+        assert_eq!(sampler.take(7, now), DEFAULT_INTERVAL << 3);
+        assert_eq!(sampler.take_large(0, now), None);
+        assert_eq!(sampler.take_large(u64::MAX, now), Some(DEFAULT_INTERVAL << 5));
+    }
+
+    /// The block after a change is found with the old interval or not at all: on average it is found once.
+    #[test]
+    fn a_block_that_was_looked_at_is_not_looked_at_again() {
+        const CLASS: usize = CLASSES - 1;
+        let sampler = Program::new().sampler;
+        let (mut found, mut times) = (0.0, 0.0);
+        let weight = 1.0 / -(-f64::from(SIZES[CLASS]) / (DEFAULT_INTERVAL << 2) as f64).exp_m1();
+        for _ in 0..50_000 {
+            sampler.pace.set_shift(2);
+            sampler.draw(CLASS);
+            sampler.pace.set_shift(0);
+            sampler.draw_nearer();
+            times += 1.0;
+            if sampler.left(CLASS) == 0 {
+                assert_eq!(sampler.shift[CLASS].get(), 2);
+                found += weight;
+            }
+        }
+        let error = (weight / times).sqrt();
+        assert!((found / times - 1.0).abs() < 5.0 * error && error < 0.1, "{} ± {error}", found / times);
+    }
+
+    #[test]
+    fn a_slow_program_has_the_plain_interval_soon_after_it_was_fast() {
+        let mut program = Program::new();
+        (0..20_000).for_each(|_| program.round(10_000));
+        assert!(program.intervals.last() > Some(&(DEFAULT_INTERVAL * 16)));
+        (0..400).for_each(|_| program.round(2_000_000));
+        program.intervals.clear();
+        (0..4000).for_each(|_| program.round(2_000_000));
+        assert_eq!(program.intervals, [DEFAULT_INTERVAL].into());
     }
 }
