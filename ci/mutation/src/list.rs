@@ -46,7 +46,11 @@ const LEFT_OUT: [&str; 7] =
 /// The mutants by their numbers, which begin with 1.
 pub fn read(path: &Path) -> io::Result<BTreeMap<usize, Mutant>> {
     let mut all: Vec<Mutant> = serde_json::from_str(&fs::read_to_string(path)?).map_err(io::Error::other)?;
-    all.retain(|m| !m.name.contains(" tests::") && !LEFT_OUT.iter().any(|module| m.module().starts_with(module)));
+    all.retain(|m| {
+        !m.name.contains(" tests::")
+            && !m.file.ends_with("/tests.rs")
+            && !LEFT_OUT.iter().any(|module| m.module().starts_with(module))
+    });
     let mut gated = Gated::default();
     let mut here = Vec::new();
     for mutant in all {

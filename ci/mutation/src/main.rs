@@ -44,9 +44,13 @@ fn try_all(args: &Args, mutants: &BTreeMap<usize, Mutant>, results: &mut Results
         .filter(|(.., m)| !args.missed || results.of(m).is_none_or(|o| o.is_missed() && !explained.has(&m.id)))
         .collect();
     let copy = Copy::new(args.work.join("copy"), mutants, args.tests.clone())?;
-    let woven = build::all(&copy, mutants)?;
+    let woven = if args.go_on { build::of_before(&copy, mutants) } else { build::all(&copy, mutants) }?;
     eprintln!("{} mutants, {} woven, {} do not compile", mutants.len(), woven.numbers.len(), woven.refused.len());
-    wanted.sort_by_key(|(place, number, _)| (*place, *number));
+    // Those that were missed before, first: there are new tests, maybe.
+    wanted.sort_by_key(|(place, number, m)| (results.of(m).is_none(), *place, *number));
+    for (.., mutant) in wanted.extract_if(.., |(_, number, _)| woven.refused.contains(number)) {
+        results.note(mutant, Outcome::Refused)?;
+    }
     let mut trials = Trials::measure(woven.programs)?;
     let mut constant = Vec::new();
     let mut note = |left: usize, mutant: &Mutant, outcome| {
@@ -56,8 +60,6 @@ fn try_all(args: &Args, mutants: &BTreeMap<usize, Mutant>, results: &mut Results
     for (i, &(_, number, mutant)) in wanted.iter().enumerate() {
         if woven.numbers.contains(&number) {
             note(wanted.len() - i, mutant, trials.of_woven(number)?)?;
-        } else if woven.refused.contains(&number) {
-            note(wanted.len() - i, mutant, Outcome::Refused)?;
         } else {
             constant.push(mutant);
         }

@@ -166,6 +166,12 @@ fn eventful() -> (Vec<Block>, Vec<Block>) {
     let mut mine: Vec<_> = (0..3000).map(|_| take(96)).collect();
     mine.drain(500..900).for_each(free);
     mine.extend((0..100).map(|_| take(96)));
+    // Pages are emptied and used again.
+    for _ in 0..3 {
+        let blocks: Vec<_> = (0..6 * SLOT / 512).map(|_| take(512)).collect();
+        blocks.into_iter().for_each(free);
+    }
+    assert!(own().retained_pages > 0);
     mine.extend(set_aside());
     mine.extend((0..300).map(|_| take(256)));
     for n in [2 * SLOT, 3 * SLOT, 2 * MIB, 4 * MIB] {
@@ -174,7 +180,12 @@ fn eventful() -> (Vec<Block>, Vec<Block>) {
         free(take(n));
     }
     let late = [96, 96, 3 * SLOT, 3 * MIB].map(take);
+    let before = Snapshot::take().process();
     free_late(late.into());
+    let now = Snapshot::take().process();
+    assert_eq!(now.remote_frees - before.remote_frees, 2);
+    assert_eq!(now.large_frees - before.large_frees, 1);
+    assert_eq!(now.whale_frees - before.whale_frees, 1);
     let sent = mine.split_off(mine.len() - 5);
     (mine, sent)
 }
@@ -210,6 +221,10 @@ fn a_child_counts_anew() {
                 assert!(odd.is_empty(), "{odd:?}");
                 // What came back before, and was not handed out again.
                 let waiting = now.process().frees;
+                for c in now.classes() {
+                    let known = c.frees * c.size + c.live_bytes;
+                    assert!(known <= c.carved_bytes, "{c:?}");
+                }
                 assert_eq!(now.process().in_flight, 0);
                 assert_eq!(Some(there_is(&now)), before.take());
                 assert_eq!(now.heaps().filter(|h| h.state == State::Own).count(), 1);

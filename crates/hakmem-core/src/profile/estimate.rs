@@ -79,6 +79,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "arithmetic alone, and much of it")]
     fn distances_are_exponential() {
         const N: usize = 100_000;
         let mut state = 7u64;
