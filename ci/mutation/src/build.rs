@@ -1,6 +1,6 @@
 //! Builds a copy of the core with mutants in it.
 
-use crate::list::Mutant;
+use crate::list::{Mutant, module_of};
 use crate::weave::{self, weave};
 use serde_json::Value;
 use std::collections::{BTreeMap, HashSet};
@@ -101,7 +101,8 @@ impl Copy {
         }
         let (mut texts, mut all) = (Vec::new(), HashSet::new());
         for (file, mutants) in files {
-            let woven = weave(&self.originals[file], &mutants).map_err(|e| io::Error::other(format!("{file}: {e}")))?;
+            let woven = weave(module_of(file), &self.originals[file], &mutants);
+            let woven = woven.map_err(|e| io::Error::other(format!("{file}: {e}")))?;
             all.extend(woven.numbers);
             texts.push((file, woven.text));
         }

@@ -35,8 +35,13 @@ pub struct Mutant {
 impl Mutant {
     /// The file's name below the crate's `src`.
     pub fn module(&self) -> &str {
-        self.file.split_once("src/").map_or(&self.file, |(_, module)| module)
+        module_of(&self.file)
     }
+}
+
+/// A file's name below the crate's `src`.
+pub fn module_of(file: &str) -> &str {
+    file.split_once("src/").map_or(file, |(_, module)| module)
 }
 
 /// Where mutants say nothing about the tests: files that another build has in this one's place, and what only tests use.
