@@ -37,15 +37,15 @@ impl Heap {
     #[inline(never)]
     fn refill_due(&self, class: usize) -> Option<Fresh> {
         let Some(sampler) = self.sampler() else { return self.refill_plain(class) };
-        if sampler.left(class) == 0 {
-            if let Some(block) = profile::sample_small(sampler, class) {
-                self.counts.note(class, Event::Handed, 1);
-                self.counts.note(class, Event::Takes, 1);
-                self.counts.make_room(class);
-                self.counts.existing[class].add(1);
-                self.note_live(i64::from(SIZES[class]));
-                return Some((block, false));
-            }
+        if sampler.left(class) == 0
+            && let Some(block) = profile::sample_small(sampler, class)
+        {
+            self.counts.note(class, Event::Handed, 1);
+            self.counts.note(class, Event::Takes, 1);
+            self.counts.make_room(class);
+            self.counts.existing[class].add(1);
+            self.note_live(i64::from(SIZES[class]));
+            return Some((block, false));
         }
         self.refill_up_to(sampler, class)
     }
