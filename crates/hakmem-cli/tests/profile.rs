@@ -345,6 +345,39 @@ fn the_file_for_pprof_is_what_its_schema_says() {
     assert!(lines > 10, "lines of the source are there");
 }
 
+/// What was sampled at a longer interval counts by that, and not as the line for other readers has it.
+#[test]
+fn samples_at_several_intervals_are_one_in_the_file_for_pprof() {
+    let folder = tempfile::tempdir().unwrap();
+    let raw = folder.path().join("raw");
+    let text = "\
+heap profile: 11: 11264 [85: 87040] @ heap_v2/524288
+# hakmem 2 pid=5 event=exit on=1 lost=0 own=0x1
+1: 1024 [5: 5120] @ 0x5000 0x6000
+# at 4194304: 1 [10]
+8: 8192 [80: 81920] @ 0x5000 0x6000
+";
+    std::fs::write(&raw, text).unwrap();
+    let output = hakmem().arg("profile").arg(&raw).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let said = stderr(&output);
+    assert!(
+        said.contains("samples    15, one in 512.0 KiB to 4.0 MiB;"),
+        "{said}"
+    );
+    let p = pprof::decode(&raw.with_extension("pb.gz"));
+    let [(_, values)] = &p.samples[..] else {
+        panic!("{p:?}")
+    };
+    let of = |interval: f64| 1.0 / -(-1024.0 / interval).exp_m1();
+    let (plain, longer) = (of(524_288.0), of(4_194_304.0));
+    let all = 5.0 * plain + 10.0 * longer;
+    let live = plain + longer;
+    let want = [all, all * 1024.0, live, live * 1024.0].map(|v: f64| v.round() as i64);
+    assert_eq!(values[..], want);
+    assert_eq!(p.period, 524_288);
+}
+
 #[test]
 fn the_picture_is_an_svg_with_every_function_that_is_wide_enough() {
     let folder = tempfile::tempdir().unwrap();
@@ -405,7 +438,7 @@ fn what_cannot_be_had_is_said() {
     }
     let whole = text(
         "whole",
-        "heap profile: 0: 0 [0: 0] @ heap_v2/1\n# hakmem 1 pid=5 event=exit on=1 lost=0 own=0x1\n",
+        "heap profile: 0: 0 [0: 0] @ heap_v2/1\n# hakmem 2 pid=5 event=exit on=1 lost=0 own=0x1\n",
     );
     let run = |arguments: &[&str]| {
         hakmem()

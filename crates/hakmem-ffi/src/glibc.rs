@@ -1,7 +1,7 @@
 //! The GNU extras: tuning, figures, and the `__libc_` aliases. The C contract (see `stdlib`) holds here too.
 
 use crate::report::{Event, Format};
-use crate::{aligned, out, report, stdlib};
+use crate::{aligned, cancel, out, report, stdlib};
 use core::ffi::{c_int, c_void};
 use hakmem_core::{c, options, stats};
 
@@ -76,10 +76,12 @@ pub unsafe extern "C" fn malloc_info(options: c_int, stream: *mut libc::FILE) ->
     if options != 0 || stream.is_null() {
         return libc::EINVAL;
     }
-    let written = report::with_xml(|bytes| {
-        // SAFETY: the bytes are those of a slice; the stream is the caller's.
-        let written = unsafe { libc::fwrite(bytes.as_ptr().cast(), 1, bytes.len(), stream) };
-        written == bytes.len()
+    let written = cancel::held_off(|| {
+        report::with_xml(|bytes| {
+            // SAFETY: the bytes are those of a slice; the stream is the caller's.
+            let written = unsafe { libc::fwrite(bytes.as_ptr().cast(), 1, bytes.len(), stream) };
+            written == bytes.len()
+        })
     });
     match written {
         Some(true) => 0,

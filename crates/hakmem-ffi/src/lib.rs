@@ -21,6 +21,7 @@
 mod aligned;
 mod api;
 mod bad_alloc;
+mod cancel;
 mod errno;
 mod figures;
 mod forms;

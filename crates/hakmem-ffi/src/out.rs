@@ -1,5 +1,6 @@
 //! Writing without allocating: text is formatted into a fixed buffer and leaves in one `write`.
 
+use crate::cancel;
 use core::ffi::c_int;
 use core::fmt::{self, Write};
 
@@ -99,22 +100,23 @@ impl fmt::Display for Lossy<'_> {
 /// Writes all of `bytes`, in one system call if it takes as much. False if it did not take everything. Neither a pipe that
 /// nobody reads nor a limit on a file's size ends the program, which did not ask for the write.
 pub fn write_all(fd: c_int, bytes: &[u8]) -> bool {
-    without_signals(&[libc::SIGPIPE, libc::SIGXFSZ], || {
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            // SAFETY: the pointer and length are those of a slice.
-            let written = unsafe { libc::write(fd, rest.as_ptr().cast(), rest.len()) };
-            // SAFETY: errno's address is valid for the calling thread.
-            if written < 0 && unsafe { *libc::__errno_location() } == libc::EINTR {
-                continue;
-            }
-            match usize::try_from(written).ok().filter(|&n| n > 0) {
-                Some(n) => rest = &rest[n..],
-                None => return false,
-            }
+    cancel::held_off(|| without_signals(&[libc::SIGPIPE, libc::SIGXFSZ], || write_rest(fd, bytes)))
+}
+
+fn write_rest(fd: c_int, mut rest: &[u8]) -> bool {
+    while !rest.is_empty() {
+        // SAFETY: the pointer and length are those of a slice.
+        let written = unsafe { libc::write(fd, rest.as_ptr().cast(), rest.len()) };
+        // SAFETY: errno's address is valid for the calling thread.
+        if written < 0 && unsafe { *libc::__errno_location() } == libc::EINTR {
+            continue;
         }
-        true
-    })
+        match usize::try_from(written).ok().filter(|&n| n > 0) {
+            Some(n) => rest = &rest[n..],
+            None => return false,
+        }
+    }
+    true
 }
 
 /// Runs `f`; these signals, which it sends to its own thread if it fails, do not come through.

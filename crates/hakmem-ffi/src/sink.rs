@@ -1,5 +1,6 @@
 //! Where the report goes.
 
+use crate::cancel;
 use crate::out::{Lossy, Text, stderr_line, write_all};
 use crate::settings::{self, PATH};
 use core::ffi::{CStr, c_int};
@@ -95,7 +96,7 @@ impl File {
         if line.is_empty() {
             return;
         }
-        let written = with_pid(self.0, |name| append_to(name, line));
+        let written = with_pid(self.0, |name| cancel::held_off(|| append_to(name, line)));
         if !written {
             let path = self.0.as_bytes();
             let name = Lossy(path.strip_suffix(b"\0").unwrap_or(path));

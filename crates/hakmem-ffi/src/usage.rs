@@ -1,5 +1,7 @@
 //! What the system says about the process.
 
+use crate::cancel;
+
 /// What the system says about the process.
 #[derive(Clone, Copy, Default)]
 pub struct Usage {
@@ -19,7 +21,7 @@ impl Usage {
         let usage = unsafe { usage.assume_init() };
         Self {
             // ru_maxrss survives execve, so it may be that of a large parent; VmHWM is this program's own.
-            peak_resident_kib: high_water_mark().unwrap_or(usage.ru_maxrss as u64),
+            peak_resident_kib: cancel::held_off(high_water_mark).unwrap_or(usage.ru_maxrss as u64),
             minor_faults: usage.ru_minflt as u64,
             major_faults: usage.ru_majflt as u64,
             cpu_nanos: nanos(usage.ru_utime) + nanos(usage.ru_stime),

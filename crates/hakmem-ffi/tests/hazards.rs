@@ -6,10 +6,17 @@ use common::{Language, Link, compile, preload, run};
 use std::process::Command;
 
 fn passes(name: &str) {
-    let program = compile(Language::C, "hazards.c", Link::Plain);
+    passes_with("hazards.c", &[name]);
+}
+
+fn passes_with(source: &str, arguments: &[&str]) {
+    let program = compile(Language::C, source, Link::Plain);
     // Ends what would hang.
     let mut command = Command::new("timeout");
-    command.args(["-s", "KILL", "60"]).arg(&program).arg(name);
+    command
+        .args(["-s", "KILL", "60"])
+        .arg(&program)
+        .args(arguments);
     let reports = preload(&mut command);
     run(&mut command);
     reports.assert_served();
@@ -48,4 +55,9 @@ fn growth_by_moving() {
 #[test]
 fn large_blocks_at_random() {
     passes("large_blocks_at_random");
+}
+
+#[test]
+fn clock_of_the_program() {
+    passes_with("clock.c", &[]);
 }

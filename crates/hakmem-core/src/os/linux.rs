@@ -3,6 +3,7 @@
 //! libc's wrappers would set errno on failure, and some are cancellation points; a raw call is neither.
 
 use super::count::{Kind, counted};
+use super::vdso::clock;
 use crate::sync::AtomicU32;
 use core::arch::asm;
 
@@ -174,13 +175,6 @@ pub fn address_limit() -> usize {
     let resource = libc::RLIMIT_AS as usize;
     counted(Kind::Query, || syscall(libc::SYS_prlimit64, [0, resource, 0, to, 0, 0]));
     limit.rlim_cur as usize
-}
-
-fn clock(id: libc::clockid_t) -> libc::timespec {
-    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes one timespec. The vDSO answers without a system call, and it cannot fail for these clocks.
-    unsafe { libc::clock_gettime(id, &mut t) };
-    t
 }
 
 /// A coarse clock in milliseconds that wraps; some nanoseconds a call.

@@ -28,6 +28,9 @@ mod objects;
 mod own;
 #[cfg(shuttle)]
 mod scheduled;
+#[cfg(all(target_os = "linux", not(miri)))]
+#[cfg_attr(shuttle, allow(dead_code, reason = "as for `linux`"))]
+mod vdso;
 
 #[cfg_attr(any(miri, shuttle), allow(unused_imports, reason = "these have no note of where the figures lie"))]
 pub use count::{COUNTERS, Counter, Kind};

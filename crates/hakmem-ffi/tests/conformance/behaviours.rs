@@ -230,6 +230,11 @@ pub const SECTIONS: &[Section] = &[
                 "allocation_is_no_cancellation_point",
                 "cancelling Rust frames is undefined",
             ),
+            c(
+                "threads.c",
+                "reports_are_no_cancellation_points",
+                C_FUNCTION,
+            ),
             both("signals.c", "handler_on_an_alternate_stack_allocates"),
             both("threads.c", "threads_with_stacks_of_64_kib_allocate"),
         ],

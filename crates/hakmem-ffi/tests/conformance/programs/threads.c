@@ -158,3 +158,42 @@ BEHAVIOUR(allocation_is_no_cancellation_point) {
         CHECK(pthread_join(thread, &result) == 0 && result == PTHREAD_CANCELED && completed == -1);
     }
 }
+
+static void *reports_while_cancelled(void *stream) {
+    completed = 0;
+    char *block = malloc(1000);
+    pthread_cleanup_push(note, block);
+    int old;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old);
+    pthread_barrier_wait(&cancelled), pthread_barrier_wait(&cancelled);
+    pthread_setcancelstate(old, &old);
+    malloc_stats();
+    malloc_info(0, stream);
+    completed = 1;
+    pthread_testcancel();
+    completed = 2;
+    pthread_cleanup_pop(0);
+    return NULL;
+}
+
+/* To be ended in here would lose the report, and leave signals blocked or a descriptor open. */
+BEHAVIOUR(reports_are_no_cancellation_points) {
+    int ends[2];
+    char text[4096], *xml = NULL;
+    size_t length;
+    pthread_t thread;
+    void *result;
+    FILE *stream = open_memstream(&xml, &length);
+    CHECK(stream && pipe(ends) == 0 && dup2(ends[1], STDERR_FILENO) == STDERR_FILENO && close(ends[1]) == 0);
+    pthread_barrier_init(&cancelled, NULL, 2);
+    CHECK(pthread_create(&thread, NULL, reports_while_cancelled, stream) == 0);
+    pthread_barrier_wait(&cancelled);
+    CHECK(pthread_cancel(thread) == 0);
+    pthread_barrier_wait(&cancelled);
+    CHECK(pthread_join(thread, &result) == 0 && result == PTHREAD_CANCELED && completed == -1);
+    CHECK(close(STDERR_FILENO) == 0);
+    ssize_t n = read(ends[0], text, sizeof text);
+    CHECK(n > 20 && text[n - 1] == '\n');
+    CHECK(fclose(stream) == 0 && strstr(xml, "</malloc>"));
+    free(xml);
+}
