@@ -2,8 +2,11 @@
 //! some runs in a process of its own.
 #![cfg(not(any(loom, shuttle, miri)))]
 
+mod oracle;
+
 use hakmem_core::options::{self, Entry, Error, TABLE, Values};
 use hakmem_core::{Configured, Hakmem, options::Options};
+use oracle::share;
 use std::alloc::{GlobalAlloc, Layout};
 use std::process::{Command, Output};
 use std::{env, thread};
@@ -269,7 +272,7 @@ fn options_change_under_threads() {
         let worker = scope.spawn(|| {
             let to = to;
             let mut kept = std::collections::VecDeque::new();
-            for i in 0..60_000_usize {
+            for i in 0..share(60_000) {
                 let size = [24, 100, 700, 3000, 20_000, 200_000, 2 << 20][i % 97 % 7] - i % 11;
                 let layout = Layout::from_size_align(size, 8).unwrap();
                 // SAFETY: the layout is not empty, and the block holds what is written.
