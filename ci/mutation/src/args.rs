@@ -1,4 +1,4 @@
-//! The command line: `--work DIR [--test=NAME]… [--missed | --page] [--every N] [MODULE…]`.
+//! The command line: `--work DIR [--test=NAME]… [--missed | --go-on | --page] [--every N] [MODULE…]`.
 
 use std::path::PathBuf;
 
@@ -9,6 +9,8 @@ pub struct Args {
     pub tests: Vec<String>,
     /// Only those that are not known to be caught.
     pub missed: bool,
+    /// With the build of the run before, whose sources were the same.
+    pub go_on: bool,
     /// Only one in so many.
     pub every: usize,
     /// Nothing is tried, only the page is written.
@@ -19,13 +21,21 @@ pub struct Args {
 
 impl Args {
     pub fn from(mut words: impl Iterator<Item = String>) -> Result<Self, String> {
-        let mut args =
-            Self { work: PathBuf::new(), tests: vec![], missed: false, every: 1, page_only: false, modules: vec![] };
+        let mut args = Self {
+            work: PathBuf::new(),
+            tests: vec![],
+            missed: false,
+            go_on: false,
+            every: 1,
+            page_only: false,
+            modules: vec![],
+        };
         while let Some(word) = words.next() {
             match word.as_str() {
                 "--work" => args.work = words.next().ok_or("--work needs a folder")?.into(),
                 test if test.starts_with("--test=") => args.tests.push(test["--test=".len()..].to_owned()),
                 "--missed" => args.missed = true,
+                "--go-on" => (args.missed, args.go_on) = (true, true),
                 "--every" => {
                     let every = words.next().and_then(|n| n.parse().ok()).filter(|&n| n > 0);
                     args.every = every.ok_or("--every needs a number above 0")?;

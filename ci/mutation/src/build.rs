@@ -1,6 +1,6 @@
 //! Builds a copy of the core with mutants in it.
 
-use crate::list::Mutant;
+use crate::list::{Mutant, module_of};
 use crate::weave::{self, weave};
 use serde_json::Value;
 use std::collections::{BTreeMap, HashSet};
@@ -49,6 +49,20 @@ pub fn all(copy: &Copy, mutants: &BTreeMap<usize, Mutant>) -> io::Result<Woven> 
     }
 }
 
+/// What [`all`] built before, of the same sources.
+pub fn of_before(copy: &Copy, mutants: &BTreeMap<usize, Mutant>) -> io::Result<Woven> {
+    let (_, all) = copy.woven(mutants, &HashSet::new())?;
+    let mut numbers = HashSet::new();
+    for file in copy.originals.keys() {
+        let text = fs::read_to_string(copy.folder.join(file))?;
+        let after = text.split("woven::on(").skip(1).filter_map(|rest| rest.split_once(')'));
+        numbers.extend(after.filter_map(|(number, _)| number.parse::<usize>().ok()));
+    }
+    let refused = all.difference(&numbers).copied().collect();
+    let errors = |_| io::Error::other("the build of the run before is gone");
+    Ok(Woven { numbers, refused, programs: copy.compile(&copy.tests)?.map_err(errors)? })
+}
+
 /// Builds one mutant, as it is, and of the tests the unit tests, or all. None: the compiler does not take it.
 pub fn alone(copy: &Copy, mutant: &Mutant, all_tests: bool) -> io::Result<Option<Programs>> {
     let woven = copy.folder.join(&mutant.file);
@@ -60,31 +74,46 @@ pub fn alone(copy: &Copy, mutant: &Mutant, all_tests: bool) -> io::Result<Option
 }
 
 impl Copy {
-    /// `folder` has the sources that the mutants are of.
+    /// `folder` is a copy of the sources here, which the mutants are of.
     pub fn new(folder: PathBuf, mutants: &BTreeMap<usize, Mutant>, tests: Vec<String>) -> io::Result<Self> {
         let mut originals = BTreeMap::new();
         for file in mutants.values().map(|m| m.file.as_str()).chain([LIB]) {
             if !originals.contains_key(file) {
-                originals.insert(file.to_owned(), fs::read_to_string(folder.join(file))?);
+                originals.insert(file.to_owned(), fs::read_to_string(file)?);
             }
         }
         Ok(Self { folder, originals, tests })
     }
 
-    /// Writes the sources with all but `left_out`. Returns the numbers of those that are in them.
-    fn write(&self, mutants: &BTreeMap<usize, Mutant>, left_out: &HashSet<usize>) -> io::Result<HashSet<usize>> {
+    /// The sources with all but `left_out`, and the numbers of those that are in them.
+    fn woven(
+        &self,
+        mutants: &BTreeMap<usize, Mutant>,
+        left_out: &HashSet<usize>,
+    ) -> io::Result<(Vec<(&str, String)>, HashSet<usize>)> {
         let mut files: BTreeMap<&str, BTreeMap<usize, &Mutant>> = BTreeMap::new();
         for (&number, mutant) in mutants {
-            let file = files.entry(&mutant.file).or_default();
+            let file = self.originals.get_key_value(&mutant.file).expect("all were read").0;
+            let file = files.entry(file).or_default();
             if !left_out.contains(&number) {
                 file.insert(number, mutant);
             }
         }
-        let mut all = HashSet::new();
+        let (mut texts, mut all) = (Vec::new(), HashSet::new());
         for (file, mutants) in files {
-            let woven = weave(&self.originals[file], &mutants).map_err(|e| io::Error::other(format!("{file}: {e}")))?;
+            let woven = weave(module_of(file), &self.originals[file], &mutants);
+            let woven = woven.map_err(|e| io::Error::other(format!("{file}: {e}")))?;
             all.extend(woven.numbers);
-            fs::write(self.folder.join(file), woven.text)?;
+            texts.push((file, woven.text));
+        }
+        Ok((texts, all))
+    }
+
+    /// Writes these sources. Returns the numbers.
+    fn write(&self, mutants: &BTreeMap<usize, Mutant>, left_out: &HashSet<usize>) -> io::Result<HashSet<usize>> {
+        let (texts, all) = self.woven(mutants, left_out)?;
+        for (file, text) in texts {
+            fs::write(self.folder.join(file), text)?;
         }
         fs::write(self.folder.join(LIB), format!("{}\nmod woven;\n", self.originals[LIB]))?;
         fs::write(self.folder.join("crates/hakmem-core/src/woven.rs"), include_str!("woven.rs.in"))?;

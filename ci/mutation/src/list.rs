@@ -35,8 +35,13 @@ pub struct Mutant {
 impl Mutant {
     /// The file's name below the crate's `src`.
     pub fn module(&self) -> &str {
-        self.file.split_once("src/").map_or(&self.file, |(_, module)| module)
+        module_of(&self.file)
     }
+}
+
+/// A file's name below the crate's `src`.
+pub fn module_of(file: &str) -> &str {
+    file.split_once("src/").map_or(file, |(_, module)| module)
 }
 
 /// Where mutants say nothing about the tests: files that another build has in this one's place, and what only tests use.
@@ -46,7 +51,11 @@ const LEFT_OUT: [&str; 7] =
 /// The mutants by their numbers, which begin with 1.
 pub fn read(path: &Path) -> io::Result<BTreeMap<usize, Mutant>> {
     let mut all: Vec<Mutant> = serde_json::from_str(&fs::read_to_string(path)?).map_err(io::Error::other)?;
-    all.retain(|m| !m.name.contains(" tests::") && !LEFT_OUT.iter().any(|module| m.module().starts_with(module)));
+    all.retain(|m| {
+        !m.name.contains(" tests::")
+            && !m.file.ends_with("/tests.rs")
+            && !LEFT_OUT.iter().any(|module| m.module().starts_with(module))
+    });
     let mut gated = Gated::default();
     let mut here = Vec::new();
     for mutant in all {

@@ -21,8 +21,10 @@ use explained::{EXPLAINED, Explained};
 use list::Mutant;
 use results::{Outcome, Results};
 use std::collections::BTreeMap;
-use std::{env, fs, io};
-use trial::Trials;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::{env, fs, io, thread};
+use trial::{Pace, Trials};
 
 fn main() -> io::Result<()> {
     let args = Args::from(env::args().skip(1)).map_err(io::Error::other)?;
@@ -44,32 +46,65 @@ fn try_all(args: &Args, mutants: &BTreeMap<usize, Mutant>, results: &mut Results
         .filter(|(.., m)| !args.missed || results.of(m).is_none_or(|o| o.is_missed() && !explained.has(&m.id)))
         .collect();
     let copy = Copy::new(args.work.join("copy"), mutants, args.tests.clone())?;
-    let woven = build::all(&copy, mutants)?;
+    let woven = if args.go_on { build::of_before(&copy, mutants) } else { build::all(&copy, mutants) }?;
     eprintln!("{} mutants, {} woven, {} do not compile", mutants.len(), woven.numbers.len(), woven.refused.len());
-    wanted.sort_by_key(|(place, number, _)| (*place, *number));
-    let mut trials = Trials::measure(woven.programs)?;
-    let mut constant = Vec::new();
-    let mut note = |left: usize, mutant: &Mutant, outcome| {
-        eprintln!("{left:4} left: {outcome}: {}", mutant.name);
-        results.note(mutant, outcome)
-    };
-    for (i, &(_, number, mutant)) in wanted.iter().enumerate() {
-        if woven.numbers.contains(&number) {
-            note(wanted.len() - i, mutant, trials.of_woven(number)?)?;
-        } else if woven.refused.contains(&number) {
-            note(wanted.len() - i, mutant, Outcome::Refused)?;
-        } else {
-            constant.push(mutant);
-        }
+    // Those that were missed before, first: there are new tests, maybe.
+    wanted.sort_by_key(|(place, number, m)| (results.of(m).is_none(), *place, *number));
+    for (.., mutant) in wanted.extract_if(.., |(_, number, _)| woven.refused.contains(number)) {
+        results.note(mutant, Outcome::Refused)?;
     }
-    for (i, mutant) in constant.iter().enumerate() {
-        note(constant.len() - i, mutant, of_one_alone(&copy, mutant, &mut trials)?)?;
+    let trials = Trials::measure(woven.programs)?;
+    let (wanted, constant): (Vec<_>, Vec<_>) = wanted.into_iter().partition(|(_, n, _)| woven.numbers.contains(n));
+    let wanted: Vec<_> = wanted.into_iter().map(|(_, number, mutant)| (number, mutant)).collect();
+    // All by the quick tests first: a run that is cut short knows the most then.
+    let rest = try_woven(&wanted, Pace::Quick, &trials, results)?;
+    try_woven(&rest, Pace::Slow, &trials, results)?;
+    for (i, (.., mutant)) in constant.iter().enumerate() {
+        let outcome = of_one_alone(&copy, mutant, &trials)?;
+        note(constant.len() - i, mutant, outcome, results)?;
     }
     Ok(())
 }
 
+fn note(left: usize, mutant: &Mutant, outcome: Outcome, results: &mut Results) -> io::Result<()> {
+    eprintln!("{left:4} left: {outcome}: {}", mutant.name);
+    results.note(mutant, outcome)
+}
+
+/// Tries these at one pace, as many at once as there are processors. Returns those that the quick tests have missed.
+fn try_woven<'a>(
+    wanted: &[(usize, &'a Mutant)],
+    pace: Pace,
+    trials: &Trials,
+    results: &mut Results,
+) -> io::Result<Vec<(usize, &'a Mutant)>> {
+    let next = AtomicUsize::new(0);
+    let shared = Mutex::new((results, Vec::new()));
+    let work = || {
+        while let Some(&(number, mutant)) = wanted.get(next.fetch_add(1, Relaxed)) {
+            let outcome = trials.of_woven(number, pace)?;
+            let mut shared = shared.lock().expect("nobody panics here");
+            let (results, missed) = &mut *shared;
+            if pace == Pace::Quick && outcome == Outcome::Missed {
+                missed.push((number, mutant));
+            } else {
+                note(wanted.len().saturating_sub(next.load(Relaxed)), mutant, outcome, results)?;
+            }
+        }
+        io::Result::Ok(())
+    };
+    thread::scope(|scope| {
+        let workers = thread::available_parallelism().map_or(1, |n| n.get());
+        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().try_for_each(|worker| worker.join().expect("nobody panics here"))
+    })?;
+    let mut missed = shared.into_inner().expect("nobody panics here").1;
+    missed.sort_by_key(|&(number, _)| wanted.iter().position(|&(n, _)| n == number));
+    Ok(missed)
+}
+
 /// Tries a mutant in a build of its own. The unit tests are enough for most.
-fn of_one_alone(copy: &Copy, mutant: &Mutant, trials: &mut Trials) -> io::Result<Outcome> {
+fn of_one_alone(copy: &Copy, mutant: &Mutant, trials: &Trials) -> io::Result<Outcome> {
     for all_tests in [false, true] {
         let Some(programs) = build::alone(copy, mutant, all_tests)? else { return Ok(Outcome::Refused) };
         let outcome = trials.of_built(&programs)?;

@@ -3,6 +3,7 @@
 use crate::build::Programs;
 use crate::results::Outcome;
 use crate::run::{self, Seconds, run};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::{env, fs, io};
 
 /// A test, and what is known of it.
@@ -14,14 +15,27 @@ struct Test {
     /// By number, the mutants that it reaches.
     reached: Vec<bool>,
     /// Mutants that it was tried on, and those of them that it caught.
-    tried: u32,
-    caught: u32,
+    tried: AtomicU32,
+    caught: AtomicU32,
 }
+
+/// Which tests a mutant is tried by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pace {
+    /// Those that take next to no time. They catch most.
+    Quick,
+    /// The others.
+    Slow,
+}
+
+/// What a quick test takes at most.
+const QUICK: f64 = 0.15;
 
 impl Test {
     /// What it catches in a second, as far as is known.
     fn worth(&self) -> f64 {
-        f64::from(self.caught + 1) / f64::from(self.tried + 1) / (self.seconds.busy + self.seconds.asleep + 0.05)
+        let share = f64::from(self.caught.load(Relaxed) + 1) / f64::from(self.tried.load(Relaxed) + 1);
+        share / (self.seconds.busy + self.seconds.asleep + 0.05)
     }
     /// What it may take with one.
     fn most(&self, times: f64) -> Seconds {
@@ -30,6 +44,9 @@ impl Test {
     }
     fn reaches(&self, number: usize) -> bool {
         self.reached.get(number).is_some_and(|&r| r)
+    }
+    fn pace(&self) -> Pace {
+        if self.seconds.busy + self.seconds.asleep <= QUICK { Pace::Quick } else { Pace::Slow }
     }
     fn full_name(&self) -> String {
         format!("{}::{}", self.program, self.name)
@@ -61,41 +78,42 @@ impl Trials {
                     "{:6.2} s, {:6.2} s asleep, {count:4} reached: {program}: {name}",
                     seconds.busy, seconds.asleep
                 );
-                tests.push(Test { program: program.clone(), name, seconds, reached, tried: 0, caught: 0 });
+                let (tried, caught) = (AtomicU32::new(0), AtomicU32::new(0));
+                tests.push(Test { program: program.clone(), name, seconds, reached, tried, caught });
             }
         }
         let _ = fs::remove_file(&file);
         Ok(Self { tests, woven })
     }
 
-    /// Tries a woven mutant by the tests that reach it.
-    pub fn of_woven(&mut self, number: usize) -> io::Result<Outcome> {
+    /// Tries a woven mutant by the tests of a pace that reach it.
+    pub fn of_woven(&self, number: usize, pace: Pace) -> io::Result<Outcome> {
         let reaching: Vec<_> = (0..self.tests.len()).filter(|&i| self.tests[i].reaches(number)).collect();
         if reaching.is_empty() {
             return Ok(Outcome::Unreached);
         }
-        let woven = self.woven.clone();
-        self.first_that_fails(reaching, &woven, number)
+        let reaching = reaching.into_iter().filter(|&i| self.tests[i].pace() == pace).collect();
+        self.first_that_fails(reaching, &self.woven, number)
     }
 
     /// Tries the mutant that `programs` were built with.
-    pub fn of_built(&mut self, programs: &Programs) -> io::Result<Outcome> {
+    pub fn of_built(&self, programs: &Programs) -> io::Result<Outcome> {
         let built = (0..self.tests.len()).filter(|&i| programs.contains_key(&self.tests[i].program)).collect();
         self.first_that_fails(built, programs, 0)
     }
 
-    fn first_that_fails(&mut self, mut which: Vec<usize>, programs: &Programs, number: usize) -> io::Result<Outcome> {
+    fn first_that_fails(&self, mut which: Vec<usize>, programs: &Programs, number: usize) -> io::Result<Outcome> {
         which.sort_by(|&a, &b| self.tests[b].worth().total_cmp(&self.tests[a].worth()));
         for i in which {
-            let test = &mut self.tests[i];
+            let test = &self.tests[i];
             let program = &programs[&test.program];
             let (mut outcome, _) = run(program, &test.name, number, test.most(1.0), None)?;
             if outcome == run::Outcome::Hung {
                 // Once more with more time, as it is not for certain that the mutant is why.
                 outcome = run(program, &test.name, number, test.most(3.0), None)?.0;
             }
-            test.tried += 1;
-            test.caught += u32::from(outcome != run::Outcome::Passed);
+            test.tried.fetch_add(1, Relaxed);
+            test.caught.fetch_add(u32::from(outcome != run::Outcome::Passed), Relaxed);
             match outcome {
                 run::Outcome::Passed => (),
                 run::Outcome::Failed => return Ok(Outcome::Caught(test.full_name())),

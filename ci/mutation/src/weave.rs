@@ -17,9 +17,12 @@ use std::ops::Range;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
-/// Constant functions that are called at run time only: they are made plain ones.
-const AT_RUN_TIME: [&str; 9] =
-    ["active", "empty", "word", "run", "starts_of_runs", "has_run", "computed", "listed_as", "span_of"];
+/// Constant functions that are called at run time only, by module: they are made plain ones.
+const AT_RUN_TIME: [(&str, &[&str]); 3] = [
+    ("proto/slots.rs", &["active", "empty", "word", "run", "starts_of_runs", "has_run"]),
+    ("segment.rs", &["listed_as"]),
+    ("size_class.rs", &["computed", "span_of"]),
+];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
@@ -78,6 +81,8 @@ struct Finder<'a> {
     /// `const` words that are taken away.
     unconst: Vec<Range<usize>>,
     constant: usize,
+    /// Names out of `AT_RUN_TIME`.
+    at_run_time: &'static [&'static str],
 }
 
 impl Finder<'_> {
@@ -98,7 +103,7 @@ impl Finder<'_> {
     fn function(&mut self, sig: &syn::Signature, block: &syn::Block, visit: impl FnOnce(&mut Self)) {
         let name = sig.ident.to_string();
         if let Some(word) = sig.constness {
-            if !AT_RUN_TIME.contains(&name.as_str()) {
+            if !self.at_run_time.contains(&name.as_str()) {
                 return self.constantly(visit);
             }
             self.unconst.push(self.places.range(word.span()));
@@ -211,14 +216,15 @@ pub fn plainly(text: &str, mutant: &Mutant) -> String {
     format!("{}{}{}", &text[..range.start], mutant.replacement, &text[range.end..])
 }
 
-/// Weaves `mutants` into `text`. The numbers are what switches them on.
-pub fn weave(text: &str, mutants: &BTreeMap<usize, &Mutant>) -> syn::Result<Woven> {
+/// Weaves `mutants` into `text`, which is that of `module`. The numbers are what switches them on.
+pub fn weave(module: &str, text: &str, mutants: &BTreeMap<usize, &Mutant>) -> syn::Result<Woven> {
     let places = Places::new(text);
     let mut wanted: HashMap<_, Vec<usize>> = HashMap::new();
     for (&number, mutant) in mutants {
         wanted.entry((mutant.genre.clone(), places.range_of(mutant.span))).or_default().push(number);
     }
-    let mut finder = Finder { places, wanted, nodes: Vec::new(), unconst: Vec::new(), constant: 0 };
+    let at_run_time = AT_RUN_TIME.iter().find(|(file, _)| *file == module).map_or(&[][..], |(_, names)| names);
+    let mut finder = Finder { places, wanted, nodes: Vec::new(), unconst: Vec::new(), constant: 0, at_run_time };
     finder.visit_file(&syn::parse_file(text)?);
     let Finder { mut nodes, unconst, .. } = finder;
     for word in unconst {

@@ -11,6 +11,7 @@ mod symbols;
 use crate::run;
 use clap::Args;
 use flame::Bytes;
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -156,6 +157,29 @@ pub struct Sample {
     pub stack: Vec<Rc<symbols::Place>>,
 }
 
+impl Sample {
+    fn none(size: u64, stack: Vec<Rc<symbols::Place>>) -> Self {
+        Self {
+            size,
+            all: 0.0,
+            all_bytes: 0.0,
+            live: 0.0,
+            live_bytes: 0.0,
+            stack,
+        }
+    }
+
+    /// Each sample counts by its own interval.
+    fn add(&mut self, raw: &raw::Sample) {
+        let (weight, size) = (raw.weight(), self.size as f64);
+        let (all, live) = (raw.all as f64 * weight, raw.live as f64 * weight);
+        self.all += all;
+        self.all_bytes += all * size;
+        self.live += live;
+        self.live_bytes += live * size;
+    }
+}
+
 /// A map of a file.
 pub struct File {
     pub start: u64,
@@ -168,23 +192,18 @@ pub struct File {
 impl Profile {
     fn of(raw: &raw::Raw) -> Self {
         let mut symbols = symbols::Symbols::new(raw);
-        let samples = raw.samples.iter().map(|sample| {
-            let weight = sample.weight(raw.interval);
-            let (all, live, size) = (
-                sample.all as f64 * weight,
-                sample.live as f64 * weight,
-                sample.size as f64,
-            );
-            Sample {
-                size: sample.size,
-                all,
-                all_bytes: all * size,
-                live,
-                live_bytes: live * size,
-                stack: symbols.stack(&sample.stack),
-            }
-        });
-        let samples = samples.collect();
+        let mut samples: Vec<Sample> = Vec::new();
+        // Those at several intervals are one here.
+        let mut numbers = HashMap::new();
+        for sample in &raw.samples {
+            let number = *numbers
+                .entry((sample.size, &*sample.stack))
+                .or_insert_with(|| {
+                    samples.push(Sample::none(sample.size, symbols.stack(&sample.stack)));
+                    samples.len() - 1
+                });
+            samples[number].add(sample);
+        }
         let files = raw.maps.iter().map(|map| File {
             start: map.start,
             end: map.end,

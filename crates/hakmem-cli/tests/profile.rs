@@ -1,7 +1,10 @@
 //! `hakmem profile` with the library of this workspace, on programs that say themselves what they allocate.
 
+#[path = "profile/accounts.rs"]
+mod accounts;
 mod common;
 
+use accounts::*;
 use common::*;
 use flate2::read::GzDecoder;
 use quick_protobuf::BytesReader;
@@ -9,89 +12,6 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-
-/// What a function did, in bytes.
-#[derive(Debug, Clone, Copy, Default)]
-struct Account {
-    live: f64,
-    all: f64,
-}
-
-/// The program's own accounts.
-fn truth(output: &Output) -> BTreeMap<String, Account> {
-    let text = stdout(output);
-    let lines = text.lines().map(|line| {
-        let words: Vec<_> = line.split(' ').collect();
-        let [name, live, all] = words[..] else {
-            panic!("{line}")
-        };
-        (
-            name.to_owned(),
-            Account {
-                live: live.parse().unwrap(),
-                all: all.parse().unwrap(),
-            },
-        )
-    });
-    lines.collect()
-}
-
-/// Reads folded stacks: the functions, outermost first, and the bytes.
-fn folded(path: &Path) -> Vec<(Vec<String>, f64)> {
-    let text = std::fs::read_to_string(path).unwrap();
-    let lines = text.lines().filter(|line| !line.is_empty()).map(|line| {
-        let (stack, bytes) = line.rsplit_once(' ').unwrap();
-        (
-            stack.split(';').map(str::to_owned).collect(),
-            bytes.parse().unwrap(),
-        )
-    });
-    lines.collect()
-}
-
-/// At least 95 % of each function's bytes are its own, and no other's are.
-fn attributed(truth: &BTreeMap<String, Account>, prefix: &Path, name_of: impl Fn(&str) -> String) {
-    for which in ["live", "allocated"] {
-        let stacks = folded(&prefix.with_extension(format!("{which}.folded")));
-        let mut missing = 0.0;
-        let mut total = 0.0;
-        for (name, account) in truth {
-            let want = if which == "live" {
-                account.live
-            } else {
-                account.all
-            };
-            let name = name_of(name);
-            let of = |stack: &[String]| stack.contains(&name);
-            let got: f64 = stacks
-                .iter()
-                .filter(|(stack, _)| of(stack))
-                .map(|(_, bytes)| bytes)
-                .sum();
-            println!("{which} {name}: {got} for {want}");
-            // What is sampled has an error of its own, of about 2 % here.
-            assert!(
-                got > want * 0.93 - 1e6 && got < want * 1.07 + 1e6,
-                "{which} {name}: {got} for {want}"
-            );
-            missing += (want - got).max(0.0);
-            total += want;
-        }
-        assert!(
-            missing < 0.05 * total,
-            "{which}: {missing} of {total} bytes are not where they belong"
-        );
-        let elsewhere: f64 = stacks
-            .iter()
-            .filter(|(stack, _)| !truth.keys().any(|name| stack.contains(&name_of(name))))
-            .map(|(_, bytes)| bytes)
-            .sum();
-        assert!(
-            elsewhere < 0.05 * total,
-            "{which}: {elsewhere} bytes besides {total}"
-        );
-    }
-}
 
 fn profile(folder: &Path, options: &[&str], program: &Path) -> (Output, PathBuf) {
     let prefix = folder.join("out");
@@ -425,8 +345,41 @@ fn the_file_for_pprof_is_what_its_schema_says() {
     assert!(lines > 10, "lines of the source are there");
 }
 
+/// What was sampled at a longer interval counts by that, and not as the line for other readers has it.
 #[test]
-fn the_picture_is_an_svg_with_every_function() {
+fn samples_at_several_intervals_are_one_in_the_file_for_pprof() {
+    let folder = tempfile::tempdir().unwrap();
+    let raw = folder.path().join("raw");
+    let text = "\
+heap profile: 11: 11264 [85: 87040] @ heap_v2/524288
+# hakmem 2 pid=5 event=exit on=1 lost=0 own=0x1
+1: 1024 [5: 5120] @ 0x5000 0x6000
+# at 4194304: 1 [10]
+8: 8192 [80: 81920] @ 0x5000 0x6000
+";
+    std::fs::write(&raw, text).unwrap();
+    let output = hakmem().arg("profile").arg(&raw).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let said = stderr(&output);
+    assert!(
+        said.contains("samples    15, one in 512.0 KiB to 4.0 MiB;"),
+        "{said}"
+    );
+    let p = pprof::decode(&raw.with_extension("pb.gz"));
+    let [(_, values)] = &p.samples[..] else {
+        panic!("{p:?}")
+    };
+    let of = |interval: f64| 1.0 / -(-1024.0 / interval).exp_m1();
+    let (plain, longer) = (of(524_288.0), of(4_194_304.0));
+    let all = 5.0 * plain + 10.0 * longer;
+    let live = plain + longer;
+    let want = [all, all * 1024.0, live, live * 1024.0].map(|v: f64| v.round() as i64);
+    assert_eq!(values[..], want);
+    assert_eq!(p.period, 524_288);
+}
+
+#[test]
+fn the_picture_is_an_svg_with_every_function_that_is_wide_enough() {
     let folder = tempfile::tempdir().unwrap();
     let program = compiled("profiled-picture", &["-g"]);
     let (output, prefix) = profile(folder.path(), &["--interval", "4096"], &program);
@@ -446,7 +399,10 @@ fn the_picture_is_an_svg_with_every_function() {
             .filter(|n| n.has_tag_name("title"))
             .filter_map(|n| n.text())
             .collect();
-        for name in truth(&output).keys() {
+        let truth = truth(&output);
+        // What has less than 0.2 % is left out: so may be a part of what is called at many depths of a sort.
+        let wide: Vec<_> = truth.keys().filter(|name| *name != "called_back").collect();
+        for name in &wide {
             assert!(
                 titles
                     .iter()
@@ -454,6 +410,7 @@ fn the_picture_is_an_svg_with_every_function() {
                 "{which}: {name}"
             );
         }
+        assert_eq!(wide.len(), 6);
         let links = tree
             .descendants()
             .flat_map(|n| n.attributes())
@@ -481,7 +438,7 @@ fn what_cannot_be_had_is_said() {
     }
     let whole = text(
         "whole",
-        "heap profile: 0: 0 [0: 0] @ heap_v2/1\n# hakmem 1 pid=5 event=exit on=1 lost=0 own=0x1\n",
+        "heap profile: 0: 0 [0: 0] @ heap_v2/1\n# hakmem 2 pid=5 event=exit on=1 lost=0 own=0x1\n",
     );
     let run = |arguments: &[&str]| {
         hakmem()

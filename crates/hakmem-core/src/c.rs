@@ -46,25 +46,43 @@ pub unsafe fn free(p: *mut u8) {
 ///
 /// # Safety
 /// `p` is live and the caller's; it may be the next allocator's.
+#[inline(always)]
 pub unsafe fn realloc(p: *mut u8, size: usize) -> *mut u8 {
-    // SAFETY: passed on; both blocks hold what is copied.
+    // SAFETY: passed on. Whatever takes a call is behind one, so that a block that stays where it is saves no registers.
+    unsafe {
+        match front::size_of_small(p) {
+            Some(old) if front::fits(old, size) => p,
+            Some(old) => realloc_by_copy(p, old, size),
+            None => realloc_other(p, size),
+        }
+    }
+}
+
+/// A block of no page of the first arena: larger, sampled, or not ours.
+#[cold]
+#[inline(never)]
+unsafe fn realloc_other(p: *mut u8, size: usize) -> *mut u8 {
+    // SAFETY: passed on.
     unsafe {
         let Some(old) = front::size_of_block(p) else {
             return foreign::realloc(p, size).unwrap_or_else(no_memory);
         };
-        if let Some(at) = front::resize(p, old, size) {
-            return at;
-        }
-        // Freed as if it were one, it would come to lie on a list.
-        guard::check_start(p);
-        let to = front::alloc16(size);
-        if to.is_null() {
-            // A block that is to shrink can stay.
-            return if size <= old { p } else { to };
-        }
-        front::move_block(p, old, to, size);
-        to
+        front::resize(p, old, size).unwrap_or_else(|| realloc_by_copy(p, old, size))
     }
+}
+
+#[inline(never)]
+unsafe fn realloc_by_copy(p: *mut u8, old: usize, size: usize) -> *mut u8 {
+    // Freed as if it were one, it would come to lie on a list.
+    guard::check_start(p);
+    let to = front::alloc16(size);
+    if to.is_null() {
+        // A block that is to shrink can stay.
+        return if size <= old { p } else { to };
+    }
+    // SAFETY: passed on; both blocks hold what is copied.
+    unsafe { front::move_block(p, old, to, size) };
+    to
 }
 
 fn no_memory() -> *mut u8 {

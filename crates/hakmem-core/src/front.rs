@@ -23,7 +23,7 @@ pub use alloc::{
     zeroed_class,
 };
 pub use free::{free_known, free16};
-pub use resize::{move_block, resize, size_of_block};
+pub use resize::{fits, move_block, resize, size_of_block, size_of_small};
 
 /// No request above this can be met: pointer differences are signed.
 const PTRDIFF_MAX: usize = isize::MAX as usize;

@@ -138,14 +138,33 @@ unsafe impl GlobalAlloc for Hakmem {
     unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         // SAFETY: the caller's promise: the size does not overflow when rounded up to the alignment.
         let new = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };
-        if let (Some(class), Some(old)) = (class_of(new), class_of(layout))
-            && class == old
-        {
-            return ptr;
+        if let (Some(class), Some(old)) = (class_of(new), class_of(layout)) {
+            if class == old {
+                return ptr;
+            }
+            if class > old {
+                // SAFETY: passed on.
+                return unsafe { grow(ptr, layout.size(), class) };
+            }
         }
         // SAFETY: passed on.
         unsafe { realloc_slow(ptr, layout, new) }
     }
+}
+
+/// Moves a block to one of `class`, which is larger. What it held before may be enough, if it was shrunk where it was; to
+/// look that up would cost all others more than the copy costs such a one.
+///
+/// # Safety
+/// `ptr` is live, holds `size` bytes, and is the caller's.
+#[inline(never)]
+unsafe fn grow(ptr: *mut u8, size: usize, class: usize) -> *mut u8 {
+    let to = front::alloc_class(class);
+    if !to.is_null() {
+        // SAFETY: the caller's promises; a block of a larger class holds what is copied.
+        unsafe { front::move_block(ptr, size, to, size) };
+    }
+    to
 }
 
 /// Resizes a block that leaves its class.

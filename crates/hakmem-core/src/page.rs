@@ -365,13 +365,20 @@ impl Meta {
 /// The metadata of the page that `p` points into, found through the first arena or any other; None: not ours.
 #[inline]
 pub fn lookup(p: *mut u8) -> Option<&'static Meta> {
-    let offset = p.addr().wrapping_sub(arena::HOT.data());
-    let meta = if offset < arena::HOT.limit() {
-        arena::HOT.metas().wrapping_add((offset >> arena::PAGE_SHIFT) * META)
-    } else {
+    lookup_first(p).or_else(|| {
         let (arena, page) = arena::find(p.addr())?;
-        arena.meta(page)
-    };
+        // SAFETY: as in `lookup_first`.
+        Some(unsafe { &*arena.meta(page).cast::<Meta>() })
+    })
+}
+
+/// [`lookup`] in the first arena alone.
+#[inline(always)]
+pub fn lookup_first(p: *mut u8) -> Option<&'static Meta> {
+    let offset = p.addr().wrapping_sub(arena::HOT.data());
+    if offset >= arena::HOT.limit() {
+        return None;
+    }
     // SAFETY: metadata of used segments is accessible for ever; all its fields may be shared.
-    Some(unsafe { &*meta.cast::<Meta>() })
+    Some(unsafe { &*arena::HOT.metas().wrapping_add((offset >> arena::PAGE_SHIFT) * META).cast::<Meta>() })
 }

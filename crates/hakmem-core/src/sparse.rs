@@ -41,7 +41,7 @@ static CLASSES_HERE: AtomicU64 = AtomicU64::new(0);
 pub static FRESH_SLOTS: AtomicUsize = AtomicUsize::new(0);
 /// Blocks of each class that came back with pages given up here.
 pub static RETURNED: [AtomicU64; CLASSES] = [const { AtomicU64::new(0) }; CLASSES];
-/// Those pages.
+/// Those pages. In the child of a fork: since then.
 pub static GIVEN: [AtomicU64; CLASSES] = [const { AtomicU64::new(0) }; CLASSES];
 /// Blocks of each class that were freed while their page was here.
 pub static RECEIVED: [AtomicU64; CLASSES] = [const { AtomicU64::new(0) }; CLASSES];
@@ -87,7 +87,7 @@ pub fn returned(class: usize) -> u64 {
     RETURNED[class].load(Relaxed)
 }
 
-/// Pages of `class` that were given up here.
+/// Pages of `class` that were given up here; in the child of a fork since then.
 pub fn given(class: usize) -> u64 {
     GIVEN[class].load(Relaxed)
 }
@@ -97,9 +97,9 @@ pub fn received(class: usize) -> u64 {
     RECEIVED[class].load(Relaxed)
 }
 
-/// In the child of a fork, which counts anew.
+/// In the child of a fork, which counts anew, once `heap::counts::reset_all` has what was given up.
 pub fn reset_counts() {
-    for count in &RECEIVED {
+    for count in RECEIVED.iter().chain(&GIVEN) {
         count.store(0, Relaxed);
     }
 }

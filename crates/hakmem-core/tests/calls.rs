@@ -74,10 +74,8 @@ fn counts() {
         rlim_max: 1 << 30,
     };
     // SAFETY: reads the structure.
-    assert_eq!(
-        unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) },
-        0
-    );
+    let done = unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) };
+    assert_eq!(done, 0);
     let before = call("mmap");
     assert!(take(1 << 43).is_null());
     let after = call("mmap");

@@ -67,7 +67,8 @@ fn free_late(blocks: Vec<Block>) {
     thread::spawn(late).join().unwrap();
 }
 
-/// Pages of which one block each is out, the first of them set aside; and that a block of such a page came back.
+/// Pages of which one block each is out, the first of them set aside; and that a block of such a page came back. Two were
+/// given up once none was out.
 fn set_aside() -> Vec<Block> {
     let mut pages = std::collections::BTreeMap::<usize, Vec<Block>>::new();
     for block in (0..20 * SLOT / 256).map(|_| take(256)) {
@@ -80,8 +81,14 @@ fn set_aside() -> Vec<Block> {
     }
     assert!(own().pages_set_aside > 5);
     kept.iter().copied().step_by(2).for_each(free);
+    let mut kept: Vec<_> = kept.into_iter().skip(1).step_by(2).collect();
+    kept.drain(..2).for_each(free);
     c::trim();
-    kept.into_iter().skip(1).step_by(2).collect()
+    let snapshot = Snapshot::take();
+    let in_all: u64 = snapshot.classes().map(|c| c.empty_pages).sum();
+    let by_heaps: u64 = snapshot.heaps().map(|h| h.empty_pages).sum();
+    assert_eq!(in_all - by_heaps, 2);
+    kept
 }
 
 fn own() -> Heap {
@@ -115,6 +122,7 @@ fn counted(snapshot: &Snapshot) -> Vec<(&'static str, u64)> {
             ("wakes", c.wakes),
             ("new pages", c.new_pages),
             ("retained pages", c.retained_pages),
+            ("empty pages", c.empty_pages),
         ]);
     }
     for h in snapshot.heaps() {
@@ -166,6 +174,12 @@ fn eventful() -> (Vec<Block>, Vec<Block>) {
     let mut mine: Vec<_> = (0..3000).map(|_| take(96)).collect();
     mine.drain(500..900).for_each(free);
     mine.extend((0..100).map(|_| take(96)));
+    // Pages are emptied and used again.
+    for _ in 0..3 {
+        let blocks: Vec<_> = (0..6 * SLOT / 512).map(|_| take(512)).collect();
+        blocks.into_iter().for_each(free);
+    }
+    assert!(own().retained_pages > 0);
     mine.extend(set_aside());
     mine.extend((0..300).map(|_| take(256)));
     for n in [2 * SLOT, 3 * SLOT, 2 * MIB, 4 * MIB] {
@@ -174,7 +188,12 @@ fn eventful() -> (Vec<Block>, Vec<Block>) {
         free(take(n));
     }
     let late = [96, 96, 3 * SLOT, 3 * MIB].map(take);
+    let before = Snapshot::take().process();
     free_late(late.into());
+    let now = Snapshot::take().process();
+    assert_eq!(now.remote_frees - before.remote_frees, 2);
+    assert_eq!(now.large_frees - before.large_frees, 1);
+    assert_eq!(now.whale_frees - before.whale_frees, 1);
     let sent = mine.split_off(mine.len() - 5);
     (mine, sent)
 }
@@ -210,6 +229,10 @@ fn a_child_counts_anew() {
                 assert!(odd.is_empty(), "{odd:?}");
                 // What came back before, and was not handed out again.
                 let waiting = now.process().frees;
+                for c in now.classes() {
+                    let known = c.frees * c.size + c.live_bytes;
+                    assert!(known <= c.carved_bytes, "{c:?}");
+                }
                 assert_eq!(now.process().in_flight, 0);
                 assert_eq!(Some(there_is(&now)), before.take());
                 assert_eq!(now.heaps().filter(|h| h.state == State::Own).count(), 1);

@@ -103,22 +103,26 @@ fn large_blocks() {
 }
 
 fn little_used_pages() {
-    huge_from(c"HAKMEM_HUGE_FROM_SEGMENTS=1");
-    // Four blocks of each class up to 2 KiB, in five heaps: 150 pages.
+    const THREADS: usize = 16;
+    huge_from(c"HAKMEM_HUGE_FROM_SEGMENTS=5");
+    // Two segments' worth that is filled, and told.
+    let filled = fill(256, 4 * MIB);
+    // Four blocks of each class up to 2 KiB, in so many heaps: 300 pages.
     let life = || {
         for size in (16..=128).step_by(16).chain((160..=2048).step_by(160)) {
             std::hint::black_box([(); 4].map(|()| take(size)));
         }
         thread::park();
     };
-    for _ in 0..8 {
+    for _ in 0..THREADS {
         thread::spawn(life);
     }
-    while stats::Snapshot::take().census().page_slots < 8 * 16 {
+    while stats::Snapshot::take().census().page_slots < (64 + THREADS * 16) as u64 {
         thread::yield_now();
     }
     let (huge, all) = segments();
-    assert!(huge == 0 && all >= 4, "{huge} of {all}");
+    assert!(huge == 0 && all >= 9, "{huge} of {all}");
+    filled.into_iter().for_each(free);
 }
 
 fn none_at_all() {

@@ -51,10 +51,8 @@ fn check(p: *mut u8, bytes: usize) {
 /// Makes `bytes` from `p` a map of their own.
 fn split(p: *mut u8, bytes: usize) {
     // SAFETY: changes nothing but what a core dump would have.
-    assert_eq!(
-        unsafe { libc::madvise(p.cast(), bytes, libc::MADV_DONTDUMP) },
-        0
-    );
+    let done = unsafe { libc::madvise(p.cast(), bytes, libc::MADV_DONTDUMP) };
+    assert_eq!(done, 0);
 }
 
 fn moves() -> (u64, u64) {
@@ -95,11 +93,8 @@ fn maps() {
             // What is new is zero, and can be written.
             let rest = to.wrapping_add(len * SEGMENT);
             // SAFETY: fresh memory of the block.
-            assert!(
-                unsafe { std::slice::from_raw_parts(rest, 2 * SEGMENT) }
-                    .iter()
-                    .all(|&b| b == 0)
-            );
+            let bytes = unsafe { std::slice::from_raw_parts(rest, 2 * SEGMENT) };
+            assert!(bytes.iter().all(|&b| b == 0));
             fill(to, len * SEGMENT..(len + 2) * SEGMENT);
             free(to);
             free(wall);
@@ -123,6 +118,30 @@ fn one_map() {
     free(to);
     free(wall);
     assert_clean(10);
+}
+
+/// What moved whales leave becomes one map with its neighbours again.
+fn maps_join() {
+    let maps = || {
+        std::fs::read_to_string("/proc/self/maps")
+            .unwrap()
+            .lines()
+            .count()
+    };
+    free(take(SEGMENT));
+    c::trim();
+    let before = maps();
+    for len in 2..20 {
+        let (p, wall) = (take(len * SEGMENT), take(SEGMENT));
+        let to = resize(p, (len + 1) * SEGMENT);
+        assert_ne!(to, p);
+        free(to);
+        free(wall);
+        c::trim();
+    }
+    assert!(moves().0 >= 18);
+    let after = maps();
+    assert!(after <= before + 4, "{after} maps, {before} before");
 }
 
 /// A whale gets smaller where it is, and what is behind is free again; but not if the system does not take it back.
@@ -245,6 +264,11 @@ fn whales_of_several_maps_move() {
 #[test]
 fn whales_of_one_map_move_by_two_calls() {
     alone("whales_of_one_map_move_by_two_calls", one_map);
+}
+
+#[test]
+fn moved_maps_join_their_neighbours_again() {
+    alone("moved_maps_join_their_neighbours_again", maps_join);
 }
 
 #[test]

@@ -101,12 +101,12 @@ fn tails() {
     c::fit_address_limit(512 * MIB);
     let used = reserved();
     // The block and a segment for the heap, rounded up to groups in their metadata.
-    assert!(used >= 102 * MIB && used < 106 * MIB, "{used}");
+    assert!((102 * MIB..106 * MIB).contains(&used), "{used}");
     // SAFETY: live, and gone from here on.
     unsafe { c::free(p) };
     c::fit_address_limit(512 * MIB);
     let eighth = reserved();
-    assert!(eighth >= 64 * MIB && eighth < 68 * MIB, "{eighth}");
+    assert!((64 * MIB..68 * MIB).contains(&eighth), "{eighth}");
     c::fit_address_limit(0);
     let least = reserved();
     assert!(least < 6 * MIB, "{least}");

@@ -367,3 +367,22 @@ fn large_blocks_grow_to_the_end_of_their_segment_and_no_further() {
     }
     blocks.into_iter().for_each(free);
 }
+
+/// Pages that a heap has emptied serve it again, time after time.
+#[test]
+fn empty_pages_are_kept_for_the_next() {
+    let _turn = turn();
+    let kept_for_next = || {
+        let snapshot = stats::Snapshot::take();
+        let own = |h: &stats::Heap| h.state == stats::State::Own;
+        snapshot.heaps().find(own).map_or(0, |h| h.retained_pages)
+    };
+    let mut before = 0;
+    for round in 0..20 {
+        let blocks: Vec<_> = (0..6 * SLOT / 256).map(|_| take(256)).collect();
+        let now = kept_for_next();
+        assert!(round == 0 || now > before, "round {round}");
+        before = now;
+        blocks.into_iter().for_each(free);
+    }
+}

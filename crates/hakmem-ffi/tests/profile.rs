@@ -62,7 +62,7 @@ fn profiles(text: &str) -> Vec<Profile> {
             continue;
         }
         let last = all.last_mut().expect("a header");
-        if let Some(fields) = line.strip_prefix("# hakmem 1 ") {
+        if let Some(fields) = line.strip_prefix("# hakmem 2 ") {
             last.fields = fields.into();
         } else if let Some((counts, stack)) = line.split_once('@') {
             let numbers: Vec<u64> = counts

@@ -2,16 +2,17 @@
 //! after the other.
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 
-/// The version of our own line that this program reads.
-const SCHEMA: u32 = 1;
+/// The versions of our own line that this program reads. The first had no samples at longer intervals.
+const SCHEMAS: RangeInclusive<u32> = 1..=2;
 
 /// One profile.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Raw {
     pub pid: u32,
     pub event: String,
-    /// Bytes between samples, on average.
+    /// Bytes between samples, on average, unless they came too fast.
     pub interval: u64,
     /// Samples that there was no memory for.
     pub lost: u64,
@@ -25,6 +26,8 @@ pub struct Raw {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Sample {
     pub size: u64,
+    /// Bytes between samples, on average, when these were drawn.
+    pub interval: u64,
     pub live: u64,
     pub all: u64,
     /// Return addresses, nearest first.
@@ -44,6 +47,7 @@ pub struct Map {
 pub fn parse(text: &str) -> Result<Vec<Raw>, String> {
     let mut all = Vec::new();
     let mut maps = false;
+    let mut longer = None;
     for (i, line) in text.lines().enumerate() {
         let bad = || format!("line {} cannot be read: {line}", i + 1);
         if let Some(header) = line.strip_prefix("heap profile:") {
@@ -55,6 +59,7 @@ pub fn parse(text: &str) -> Result<Vec<Raw>, String> {
                 ..Raw::default()
             });
             maps = false;
+            longer = None;
             continue;
         }
         if line.trim().is_empty() {
@@ -63,13 +68,24 @@ pub fn parse(text: &str) -> Result<Vec<Raw>, String> {
         let profile: &mut Raw = all.last_mut().ok_or_else(bad)?;
         if let Some(fields) = line.strip_prefix("# hakmem ") {
             profile.read_fields(fields).ok_or_else(bad)?;
+        } else if let Some(fields) = line.strip_prefix("# at ") {
+            longer = Some(Drawn::read(fields).ok_or_else(bad)?);
         } else if line == "MAPPED_LIBRARIES:" {
             maps = true;
         } else if maps {
             // The last may be cut.
             profile.maps.extend(map(line));
         } else {
-            profile.samples.push(sample(line).ok_or_else(bad)?);
+            let as_read = sample(line, profile.interval).ok_or_else(bad)?;
+            profile.samples.push(match longer.take() {
+                Some(drawn) => Sample {
+                    interval: drawn.interval,
+                    live: drawn.live,
+                    all: drawn.all,
+                    ..as_read
+                },
+                None => as_read,
+            });
         }
     }
     Ok(all)
@@ -78,7 +94,7 @@ pub fn parse(text: &str) -> Result<Vec<Raw>, String> {
 impl Raw {
     fn read_fields(&mut self, fields: &str) -> Option<()> {
         let (schema, fields) = fields.split_once(' ')?;
-        if schema.parse() != Ok(SCHEMA) {
+        if !SCHEMAS.contains(&schema.parse().ok()?) {
             return None;
         }
         let fields: HashMap<_, _> = fields
@@ -93,11 +109,34 @@ impl Raw {
     }
 }
 
+/// Samples that were drawn with a longer interval than the header's. The line after this one has them as if they had been drawn
+/// with that.
+struct Drawn {
+    interval: u64,
+    live: u64,
+    all: u64,
+}
+
+impl Drawn {
+    /// `INTERVAL: LIVE [ALL]`
+    fn read(fields: &str) -> Option<Self> {
+        let (interval, counts) = fields.split_once(": ")?;
+        let (live, all) = counts.strip_suffix(']')?.split_once(" [")?;
+        let interval = interval.parse().ok().filter(|&n| n > 0)?;
+        let (live, all) = (live.parse().ok()?, all.parse().ok()?);
+        Some(Self {
+            interval,
+            live,
+            all,
+        })
+    }
+}
+
 fn hex(text: &str) -> Option<u64> {
     u64::from_str_radix(text.strip_prefix("0x").unwrap_or(text), 16).ok()
 }
 
-fn sample(line: &str) -> Option<Sample> {
+fn sample(line: &str, interval: u64) -> Option<Sample> {
     let (counts, stack) = line.split_once('@')?;
     let counts: Vec<u64> = counts
         .split([' ', ':', '[', ']'])
@@ -110,6 +149,7 @@ fn sample(line: &str) -> Option<Sample> {
     let stack = stack.split_whitespace().map(hex).collect::<Option<_>>()?;
     Some(Sample {
         size: bytes.checked_div(all)?,
+        interval,
         live,
         all,
         stack,
@@ -131,8 +171,8 @@ fn map(line: &str) -> Option<Map> {
 
 impl Sample {
     /// How many allocations each sample stands for: one of `size` bytes is a sample with probability 1 − exp(−size / interval).
-    pub fn weight(&self, interval: u64) -> f64 {
-        1.0 / -(-(self.size as f64) / interval as f64).exp_m1()
+    pub fn weight(&self) -> f64 {
+        1.0 / -(-(self.size as f64) / self.interval as f64).exp_m1()
     }
 }
 
@@ -142,7 +182,9 @@ mod tests {
 
     const TEXT: &str = "\
 heap profile: 1: 48 [3: 144] @ heap_v2/4096
-# hakmem 1 pid=77 event=exit on=1 lost=2 own=0x7f00
+# hakmem 2 pid=77 event=exit on=1 lost=2 own=0x7f00
+# at 16384: 1 [2]
+4: 192 [8: 384] @ 0x55aa 0x55bb
 1: 48 [3: 144] @ 0x55aa 0x55bb
 0: 0 [1: 100] @
 
@@ -172,12 +214,21 @@ heap profile: 0: 0 [0: 0] @ heap_v2/1
         let stacks = [
             Sample {
                 size: 48,
+                interval: 16384,
+                live: 1,
+                all: 2,
+                stack: vec![0x55aa, 0x55bb],
+            },
+            Sample {
+                size: 48,
+                interval: 4096,
                 live: 1,
                 all: 3,
                 stack: vec![0x55aa, 0x55bb],
             },
             Sample {
                 size: 100,
+                interval: 4096,
                 live: 0,
                 all: 1,
                 stack: vec![],
@@ -215,11 +266,15 @@ heap profile: 0: 0 [0: 0] @ heap_v2/1
                 "line 2",
             ),
             (
-                "heap profile: 0: 0 [0: 0] @ heap_v2/5\n# hakmem 2 pid=1\n",
+                "heap profile: 0: 0 [0: 0] @ heap_v2/5\n# hakmem 3 pid=1\n",
                 "line 2",
             ),
             (
                 "heap profile: 0: 0 [0: 0] @ heap_v2/5\n1: 1 [0: 0] @ 0x1\n",
+                "line 2",
+            ),
+            (
+                "heap profile: 0: 0 [0: 0] @ heap_v2/5\n# at 0: 1 [1]\n",
                 "line 2",
             ),
         ] {
@@ -233,11 +288,12 @@ heap profile: 0: 0 [0: 0] @ heap_v2/1
         let of = |size| {
             Sample {
                 size,
+                interval: 1 << 19,
                 live: 1,
                 all: 1,
                 stack: vec![],
             }
-            .weight(1 << 19)
+            .weight()
         };
         assert!((of(16) * 16.0 - 524_296.0).abs() < 1.0, "{}", of(16));
         assert!((of(1 << 19) - 1.582).abs() < 0.001);

@@ -32,9 +32,15 @@ pub fn of(profile: &Profile, raw: &Raw, files: &[PathBuf]) -> String {
         "hakmem: heap profile of process {}, {when}\n",
         raw.pid
     ));
+    // What was allocated fast was sampled at longer ones.
+    let intervals = raw.samples.iter().map(|s| s.interval);
+    let longest = match intervals.max().unwrap_or(0) {
+        longest if longest > profile.interval => format!(" to {}", bytes(longest)),
+        _ => String::new(),
+    };
     let interval = bytes(profile.interval);
     line(format_args!(
-        "  samples    {}, one in {interval}; the figures are estimates\n",
+        "  samples    {}, one in {interval}{longest}; the figures are estimates\n",
         grouped(taken)
     ));
     let blocks = |n: f64| grouped(n.round() as u64);

@@ -24,6 +24,16 @@ pub unsafe fn size_of_block(p: *mut u8) -> Option<usize> {
     Some(head.block_size.get() as usize)
 }
 
+/// [`size_of_block`] for a block that starts in the first slot of a page of the first arena; None: it is another's.
+///
+/// # Safety
+/// As there.
+#[inline(always)]
+pub unsafe fn size_of_small(p: *mut u8) -> Option<usize> {
+    let meta = page::lookup_first(p)?;
+    (!meta.owner().is_null()).then(|| meta.block_size.get() as usize)
+}
+
 /// Bytes of the large block or whale at `p`, in the slot of `meta`.
 #[cold]
 #[inline(never)]
@@ -36,13 +46,20 @@ pub fn size_of_whole(p: *mut u8, meta: &'static Meta) -> usize {
     }
 }
 
+/// True if a block that holds `old` bytes may stay as it is for `n`: one that would be less than half used is better moved to a
+/// smaller one.
+#[inline(always)]
+pub fn fits(old: usize, n: usize) -> bool {
+    n <= old && (n > old / 2 || old <= 64)
+}
+
 /// Makes the block at `p`, which holds `old` bytes, hold `n` without copying. Returns where it is then; None: it has
-/// to be copied, and nothing has changed. A block that would be less than half used is better moved to a smaller one.
+/// to be copied, and nothing has changed.
 ///
 /// # Safety
 /// `p` is ours, live, and used by nobody else during the call. `n` is not 0.
 pub unsafe fn resize(p: *mut u8, old: usize, n: usize) -> Option<*mut u8> {
-    if n <= old && (n > old / 2 || old <= 64) {
+    if fits(old, n) {
         return Some(p);
     }
     if old <= MEDIUM_MAX || n <= MEDIUM_MAX || n > PTRDIFF_MAX {

@@ -154,12 +154,13 @@ impl Counts {
     }
 }
 
-/// In the child of a fork, before its heaps count anew. `given_up` are the blocks of a class that `sparse` gave up, ever.
-pub fn reset_all(given_up: impl Fn(usize) -> u64) {
+/// In the child of a fork, before its heaps count anew. `given_up` are the blocks of a class that `sparse` and `profile`
+/// gave up, ever; `pages_given_up` the pages that `sparse` did since the last such fork, which it counts anew.
+pub fn reset_all(given_up: impl Fn(usize) -> u64, pages_given_up: impl Fn(usize) -> u64) {
     for (class, before) in BEFORE.iter().enumerate() {
         let moved = |what| i64::from(MOVED[class][what as usize].swap(0, Relaxed) as i32) * i64::from(HALF);
         let pages = moved(Event::Claims) + moved(Event::Reuses) - moved(Event::Empties);
-        before.pages.fetch_add(pages, Relaxed);
+        before.pages.fetch_add(pages - pages_given_up(class) as i64, Relaxed);
         before.asleep.fetch_add(moved(Event::Sleeps) - moved(Event::Wakes), Relaxed);
         before.blocks.store(-(given_up(class) as i64), Relaxed);
         MOVED[class].iter().for_each(|moved| moved.store(0, Relaxed));

@@ -23,12 +23,21 @@ impl Heap {
 
     /// [`Heap::refill`] while allocations are sampled: this one if it is due; else the list that it gets is cut before the next
     /// that is. O(blocks of the list before that), once for each sample.
-    #[cold]
     #[inline(never)]
     pub(super) fn refill_sampled(&self, class: usize) -> Option<Fresh> {
+        // SAFETY: as in `sampler`.
+        match unsafe { self.sampler.get().as_ref() } {
+            Some(sampler) if sampler.known_left(class) > 0 => self.refill_up_to(sampler, class),
+            _ => self.refill_due(class),
+        }
+    }
+
+    /// This one is due, or it is not known yet if it is.
+    #[cold]
+    #[inline(never)]
+    fn refill_due(&self, class: usize) -> Option<Fresh> {
         let Some(sampler) = self.sampler() else { return self.refill_plain(class) };
         if sampler.left(class) == 0 {
-            sampler.draw(class);
             if let Some(block) = profile::sample_small(sampler, class) {
                 self.counts.note(class, Event::Handed, 1);
                 self.counts.note(class, Event::Takes, 1);
@@ -38,12 +47,17 @@ impl Heap {
                 return Some((block, false));
             }
         }
+        self.refill_up_to(sampler, class)
+    }
+
+    #[inline(always)]
+    fn refill_up_to(&self, sampler: &Sampler, class: usize) -> Option<Fresh> {
         let before = self.counts.recent(class, Event::Handed);
         let fresh = self.refill_plain(class)?;
         // Below 2³¹ all, so that what `make_room` takes off does not matter.
         let got = self.counts.recent(class, Event::Handed).wrapping_sub(before) & (u32::MAX >> 1);
         // The first block is handed out already; it is no sample, even if there was no memory for one that was due.
-        let left = sampler.left(class).max(1);
+        let left = sampler.known_left(class).max(1);
         if got > left {
             self.busy(|| self.put_back(class, left - 1, got - left));
         }
@@ -53,6 +67,8 @@ impl Heap {
 
     /// Puts what follows the first `keep` blocks of the heap's list, `rest` of them, back into the page that they were
     /// taken from: the first of the queue, whose own list is empty.
+    #[cold]
+    #[inline(never)]
     fn put_back(&self, class: usize, keep: u32, rest: u32) {
         let list = &self.front.free[class];
         let mut last: *mut Block = null_mut();
@@ -83,10 +99,15 @@ impl Heap {
 
     /// Whether a freed block of `class` may be put on the heap's list, to be handed out as no sample.
     pub(super) fn may_keep(&self, class: usize) -> bool {
-        let Some(sampler) = self.sampler() else { return true };
-        let may = sampler.left(class) > 0;
-        sampler.spend(class, u32::from(may));
-        may
+        // SAFETY: as in `sampler`.
+        match unsafe { self.sampler.get().as_ref() } {
+            Some(sampler) if sampler.known_left(class) > 0 => {
+                sampler.spend(class, 1);
+                true
+            }
+            // A refill finds out.
+            _ => false,
+        }
     }
 
     /// What was drawn was for blocks that went back unused.

@@ -2,6 +2,7 @@
 
 use super::sampler::Sampler;
 use super::table::with_books;
+use crate::os;
 use crate::page::{Kind, Meta};
 use crate::size_class::CLASSES;
 use crate::usage;
@@ -19,9 +20,7 @@ pub fn plain(kind: Kind) -> Kind {
 
 /// The large block or whale at `meta`, of `size` bytes, was just allocated by this thread: samples it if it is due.
 pub fn sample_large(sampler: &Sampler, meta: &Meta, size: usize) {
-    if !sampler.is_large_due(size as u64) {
-        return;
-    }
+    let Some(interval) = sampler.take_large(size as u64, os::now_ns) else { return };
     let sampled = match meta.kind() {
         Kind::Large => Kind::SampledLarge,
         Kind::Whale => Kind::SampledWhale,
@@ -30,7 +29,7 @@ pub fn sample_large(sampler: &Sampler, meta: &Meta, size: usize) {
     sampler.with_scratch(|scratch| {
         let stack = scratch.follow();
         with_books(|books| {
-            let made = books.make_room().then(|| books.bucket(size as u64, stack)).flatten();
+            let made = books.make_room().then(|| books.bucket(size as u64, interval, stack)).flatten();
             let Some(bucket) = made else {
                 books.lost += 1;
                 return;

@@ -6,6 +6,11 @@
 //! samples of some code has the true number of its bytes for its mean, and a relative error of about `1 / √samples`. As the
 //! points forget where the last one was, they may be thrown on each class of each heap by itself, and anew at any time.
 //!
+//! **How often.** At the default interval and above, a heap whose samples come too fast stretches its interval by a power of two,
+//! and takes that back when they come slower (`pace`). Each sample is recorded with the interval that its distance was drawn
+//! with, and stands for `1 / p` by that one's `p`: so the sums stay right, and only the number of samples that they rest on is
+//! bounded.
+//!
 //! **Which are.** The fast path counts nothing. When a heap is given a list of a class, it is known how many blocks come
 //! before the next sample: the list is cut there, what is beyond stays in the page (`heap::sampled`). So the allocation
 //! that is to be sampled is one that finds the list empty and takes the slow path, and no other one is seen.
@@ -27,6 +32,7 @@
 
 mod estimate;
 mod marked;
+mod pace;
 mod pages;
 mod rules;
 mod sampler;

@@ -6,6 +6,7 @@
 use super::sampler::Sampler;
 use super::table::with_books;
 use crate::guard;
+use crate::os;
 use crate::page::{Block, Meta};
 use crate::proto::inbox::Link;
 use crate::segment;
@@ -118,14 +119,15 @@ impl Pages {
     }
 }
 
-/// Samples an allocation of `class`, with the stack of the calling thread. None: it is no sample, after all.
+/// Samples an allocation of `class`, which is due, with the stack of the calling thread. None: it is no sample, after all.
 pub fn sample_small(sampler: &Sampler, class: usize) -> Option<NonNull<Block>> {
+    let interval = sampler.take(class, os::now_ns);
     sampler.with_scratch(|scratch| {
         let stack = scratch.follow();
         with_books(|books| {
             let made = books
                 .make_room()
-                .then(|| books.bucket(u64::from(SIZES[class]), stack))
+                .then(|| books.bucket(u64::from(SIZES[class]), interval, stack))
                 .flatten()
                 .and_then(|bucket| Some((bucket, books.pages.take(class)?)));
             let Some((bucket, block)) = made else {

@@ -1,19 +1,24 @@
 //! When a heap's next sample is due: see `estimate` for the distances.
 
-use super::{estimate, interval, stack::Scratch};
+use super::pace::Pace;
+use super::{DEFAULT_INTERVAL, estimate, interval, stack::Scratch};
 use crate::os;
 use crate::size_class::{CLASSES, SIZES};
 use core::cell::{Cell, UnsafeCell};
 
 /// To be drawn.
-const UNKNOWN: u32 = u32::MAX;
+const UNKNOWN: u32 = 0;
 
 /// What a heap knows of its samples to come. Its memory is for ever, as the heap's.
 pub struct Sampler {
-    /// Blocks of each class that are no samples, before the next one that is.
-    left: [Cell<u32>; CLASSES],
+    /// 1 + the blocks of each class that are no samples, before the next one that is; or `UNKNOWN`.
+    due_in: [Cell<u32>; CLASSES],
+    /// What the interval was stretched by when that was drawn, as a power of two.
+    shift: [Cell<u8>; CLASSES],
     /// Bytes of large blocks and whales before the next such sample; none: to be drawn.
     large_left: Cell<Option<u64>>,
+    large_shift: Cell<u32>,
+    pace: Pace,
     random: Cell<u64>,
     scratch_in_use: Cell<bool>,
     scratch: UnsafeCell<Scratch>,
@@ -45,34 +50,87 @@ impl Sampler {
     /// Forgets what was drawn for classes: the blocks that it was drawn for went back unused. That may be done at any time, as
     /// distances have no memory.
     pub fn forget(&self) {
-        self.left.iter().for_each(|left| left.set(UNKNOWN));
+        self.due_in.iter().for_each(|due_in| due_in.set(UNKNOWN));
         self.with_scratch(Scratch::forget);
     }
 
     /// Blocks of `class` that may be handed out before the next sample; 0: it is due now.
     pub fn left(&self, class: usize) -> u32 {
-        if self.left[class].get() == UNKNOWN {
+        if self.due_in[class].get() == UNKNOWN {
+            // Maybe another thread's by now, and slower.
+            if self.pace.shift() > 0 && self.pace.look(os::now_ns()) {
+                self.draw_nearer();
+            }
             self.draw(class);
         }
-        self.left[class].get()
+        self.known_left(class)
+    }
+
+    /// As `left`, or 0 if that is not known.
+    #[inline(always)]
+    pub fn known_left(&self, class: usize) -> u32 {
+        self.due_in[class].get().saturating_sub(1)
     }
 
     /// So many have been handed out since.
+    #[inline(always)]
     pub fn spend(&self, class: usize, blocks: u32) {
-        self.left[class].set(self.left(class).saturating_sub(blocks));
+        let due_in = self.due_in[class].get();
+        self.due_in[class].set(if due_in > blocks { due_in - blocks } else { due_in.min(1) });
     }
 
-    /// The sample of `class` was taken: draws the next one.
-    pub fn draw(&self, class: usize) {
-        let distance = estimate::distance(self.next_random(), interval());
-        self.left[class].set((distance / u64::from(SIZES[class])).min(u64::from(UNKNOWN - 1)) as u32);
+    /// The sample of `class` is due: draws the next one. Returns the interval that this one was drawn with. `now` is the clock.
+    pub fn take(&self, class: usize, now: impl FnOnce() -> u64) -> u64 {
+        let interval = interval() << self.shift[class].get();
+        self.keep_pace(now);
+        self.draw(class);
+        interval
     }
 
-    /// Whether an allocation of `size` bytes, large, is a sample.
-    pub fn is_large_due(&self, size: u64) -> bool {
-        let left = self.large_left.get().unwrap_or_else(|| estimate::distance(self.next_random(), interval()));
+    fn draw(&self, class: usize) {
+        let shift = self.pace.shift();
+        let distance = estimate::distance(self.next_random(), interval() << shift);
+        self.shift[class].set(shift as u8);
+        self.due_in[class].set((1 + distance / u64::from(SIZES[class])).min(u64::from(u32::MAX)) as u32);
+    }
+
+    /// If an allocation of `size` bytes, large, is a sample: the interval that it was drawn with.
+    pub fn take_large(&self, size: u64, now: impl FnOnce() -> u64) -> Option<u64> {
+        let left = self.large_left.get().unwrap_or_else(|| {
+            self.large_shift.set(self.pace.shift());
+            estimate::distance(self.next_random(), interval() << self.pace.shift())
+        });
         self.large_left.set(left.checked_sub(size));
-        left < size
+        if left >= size {
+            return None;
+        }
+        let interval = interval() << self.large_shift.get();
+        self.keep_pace(now);
+        Some(interval)
+    }
+
+    /// A sample is taken. Who asks for a smaller interval than usual gets it, whatever it costs.
+    fn keep_pace(&self, now: impl FnOnce() -> u64) {
+        if interval() >= DEFAULT_INTERVAL && self.pace.took(now) {
+            self.draw_nearer();
+        }
+    }
+
+    /// The interval is shorter than it was: long distances are drawn anew, or a program that was fast once would wait long for
+    /// its samples. No point that was found is given up: where the next block is no sample, that stands, and what comes
+    /// after it has no memory.
+    #[cold]
+    fn draw_nearer(&self) {
+        let shift = self.pace.shift();
+        for class in 0..CLASSES {
+            if u32::from(self.shift[class].get()) > shift && self.known_left(class) > 0 {
+                self.draw(class);
+                self.due_in[class].set(self.due_in[class].get().saturating_add(1));
+            }
+        }
+        if self.large_shift.get() > shift {
+            self.large_left.set(None);
+        }
     }
 
     /// Runs `f` with the scratch. None: an interrupted frame of this thread is using it.
@@ -84,5 +142,134 @@ impl Sampler {
         let result = f(unsafe { &mut *self.scratch.get() });
         self.scratch_in_use.set(false);
         Some(result)
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle, miri))))]
+mod tests {
+    extern crate std;
+    use super::*;
+    use crate::sync::Ordering::Relaxed;
+    use std::collections::BTreeSet;
+
+    const WHALE: u64 = 1 << 20;
+
+    /// A program of blocks of all classes above 16 KiB, of one of the smallest, and of larger ones, on a clock of its own.
+    struct Program {
+        sampler: &'static Sampler,
+        /// As a heap has them: cut where a sample is due.
+        lists: [u32; CLASSES],
+        now: u64,
+        allocated: f64,
+        /// What the samples stand for, the square of its standard error, and their intervals.
+        estimate: f64,
+        variance: f64,
+        intervals: BTreeSet<u64>,
+    }
+
+    impl Program {
+        fn new() -> Self {
+            // For all tests of this process; nothing is sampled.
+            super::super::INTERVAL.store(DEFAULT_INTERVAL, Relaxed);
+            let sampler = Sampler::make().unwrap();
+            (0..CLASSES).for_each(|class| assert!(sampler.left(class) < u32::MAX));
+            let (now, intervals) = (1 << 40, BTreeSet::new());
+            Self { sampler, lists: [0; CLASSES], now, allocated: 0.0, estimate: 0.0, variance: 0.0, intervals }
+        }
+
+        fn sample(&mut self, size: u64, interval: u64) {
+            let p = -(-(size as f64) / interval as f64).exp_m1();
+            self.estimate += size as f64 / p;
+            self.variance += (size as f64 / p).powi(2) * (1.0 - p);
+            self.intervals.insert(interval);
+        }
+
+        /// One block of each kind, with this time for a MiB.
+        fn round(&mut self, ns: u64) {
+            for class in (0..CLASSES).filter(|&class| class == 1 || SIZES[class] > 16 << 10) {
+                let size = u64::from(SIZES[class]);
+                self.allocated += size as f64;
+                self.now += ns * size >> 20;
+                if self.lists[class] == 0 {
+                    self.lists[class] = self.sampler.left(class).min(16);
+                    self.sampler.spend(class, self.lists[class]);
+                }
+                match self.lists[class].checked_sub(1) {
+                    Some(left) => self.lists[class] = left,
+                    None => {
+                        let interval = self.sampler.take(class, || self.now);
+                        self.sample(size, interval);
+                    }
+                }
+            }
+            self.allocated += WHALE as f64;
+            self.now += ns;
+            if let Some(interval) = self.sampler.take_large(WHALE, || self.now) {
+                self.sample(WHALE, interval);
+            }
+        }
+    }
+
+    #[test]
+    fn estimates_stay_right_while_the_interval_changes() {
+        let mut program = Program::new();
+        for phase in 0..4000 {
+            // 1 GiB a second and less, and 5 to 80 GiB: as short as the pace may change.
+            let ns = [1_000_000, 200_000, 40_000, 12_500][phase % 4];
+            for _ in 0..[4, 20, 60, 120][phase % 4] {
+                program.round(ns);
+            }
+        }
+        let off = (program.estimate - program.allocated) / program.variance.sqrt();
+        let exact = program.variance.sqrt() / program.allocated;
+        assert!(off.abs() < 4.5 && exact < 0.01, "{off} standard errors of {exact}");
+        assert!(program.intervals.len() >= 5, "{:?}", program.intervals);
+    }
+
+    #[test]
+    fn a_distance_keeps_the_interval_that_it_was_drawn_with() {
+        let sampler = Program::new().sampler;
+        let now = || 0; // No window ends.
+        assert_eq!(sampler.take_large(0, now), None);
+        sampler.pace.set_shift(3);
+        assert_eq!(sampler.take(7, now), DEFAULT_INTERVAL);
+        assert_eq!(sampler.take_large(u64::MAX, now), Some(DEFAULT_INTERVAL));
+        sampler.pace.set_shift(5);
+        assert_eq!(sampler.take(7, now), DEFAULT_INTERVAL << 3);
+        assert_eq!(sampler.take_large(0, now), None);
+        assert_eq!(sampler.take_large(u64::MAX, now), Some(DEFAULT_INTERVAL << 5));
+    }
+
+    /// The block after a change is found with the old interval or not at all: on average it is found once.
+    #[test]
+    fn a_block_that_was_looked_at_is_not_looked_at_again() {
+        const CLASS: usize = CLASSES - 1;
+        let sampler = Program::new().sampler;
+        let (mut found, mut times) = (0.0, 0.0);
+        let weight = 1.0 / -(-f64::from(SIZES[CLASS]) / (DEFAULT_INTERVAL << 2) as f64).exp_m1();
+        for _ in 0..50_000 {
+            sampler.pace.set_shift(2);
+            sampler.draw(CLASS);
+            sampler.pace.set_shift(0);
+            sampler.draw_nearer();
+            times += 1.0;
+            if sampler.left(CLASS) == 0 {
+                assert_eq!(sampler.shift[CLASS].get(), 2);
+                found += weight;
+            }
+        }
+        let error = (weight / times).sqrt();
+        assert!((found / times - 1.0).abs() < 5.0 * error && error < 0.1, "{} ± {error}", found / times);
+    }
+
+    #[test]
+    fn a_slow_program_has_the_plain_interval_soon_after_it_was_fast() {
+        let mut program = Program::new();
+        (0..20_000).for_each(|_| program.round(10_000));
+        assert!(program.intervals.last() > Some(&(DEFAULT_INTERVAL * 16)));
+        (0..400).for_each(|_| program.round(2_000_000));
+        program.intervals.clear();
+        (0..4000).for_each(|_| program.round(2_000_000));
+        assert_eq!(program.intervals, [DEFAULT_INTERVAL].into());
     }
 }

@@ -29,7 +29,7 @@ struct Shared(UnsafeCell<Books>);
 // SAFETY: rule 1.
 unsafe impl Sync for Shared {}
 
-/// Samples of blocks of one size by one stack.
+/// Samples of blocks of one size by one stack, drawn with one interval.
 #[derive(Debug, Clone, Copy)]
 pub struct Bucket {
     hash: u64,
@@ -37,6 +37,8 @@ pub struct Bucket {
     frames: usize,
     /// Bytes of a block.
     pub size: u64,
+    /// Bytes from one sample to the next, on average, when these were drawn.
+    pub interval: u64,
     /// Sampled so far, and of these, freed.
     pub taken: u64,
     /// See `taken`.
@@ -100,9 +102,9 @@ pub fn after_fork() {
 /// Twice as many places as there may be entries.
 const LEAST: usize = 1024;
 
-fn hash_of(size: u64, stack: &[usize]) -> u64 {
+fn hash_of(size: u64, interval: u64, stack: &[usize]) -> u64 {
     let mix = |hash: u64, word: u64| (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
-    stack.iter().fold(mix(1, size), |hash, &pc| mix(hash, pc as u64))
+    stack.iter().fold(mix(mix(1, size), interval), |hash, &pc| mix(hash, pc as u64))
 }
 
 fn place_of(at: usize, places: usize) -> usize {
@@ -122,17 +124,17 @@ impl Books {
     }
 
     /// The number of the bucket, which is made if need be. None: there is no memory.
-    pub fn bucket(&mut self, size: u64, stack: &[usize]) -> Option<usize> {
+    pub fn bucket(&mut self, size: u64, interval: u64, stack: &[usize]) -> Option<usize> {
         if (self.buckets.all().len() + 1) * 2 > self.index.all().len() && !self.grow_index() {
             return None;
         }
-        let hash = hash_of(size, stack);
+        let hash = hash_of(size, interval, stack);
         let mask = self.index.all().len() - 1;
         let mut place = hash as usize & mask;
         while let Some(i) = (self.index.all()[place] as usize).checked_sub(1) {
             let b = &self.buckets.all()[i];
             let frames = &self.frames.all()[b.first_frame..b.first_frame + b.frames];
-            if b.hash == hash && b.size == size && frames == stack {
+            if b.hash == hash && b.size == size && b.interval == interval && frames == stack {
                 return Some(i);
             }
             place = (place + 1) & mask;
@@ -142,7 +144,7 @@ impl Books {
             return None;
         }
         stack.iter().for_each(|&pc| self.frames.push(pc));
-        self.buckets.push(Bucket { hash, first_frame, frames: stack.len(), size, taken: 0, freed: 0 });
+        self.buckets.push(Bucket { hash, first_frame, frames: stack.len(), size, interval, taken: 0, freed: 0 });
         let made = self.buckets.all().len();
         self.index.all_mut()[place] = made as u32;
         Some(made - 1)
@@ -256,7 +258,7 @@ mod tests {
     #[test]
     fn live_samples_are_those_of_a_map() {
         let (mut books, mut map) = (books(), HashMap::new());
-        let bucket = books.bucket(16, &[1, 2]).unwrap();
+        let bucket = books.bucket(16, 5, &[1, 2]).unwrap();
         let mut random = 3u64;
         for i in 0..if cfg!(miri) { 500 } else { 20_000 } {
             random ^= random << 13;
@@ -281,16 +283,17 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_is_a_stack_and_a_size() {
+    fn a_bucket_is_a_stack_a_size_and_an_interval() {
         let mut books = books();
         let count = if cfg!(miri) { 50 } else { 3000 };
         let stack = |i: usize| [i, i + 1, i * 7].into_iter().take(1 + i % 3).collect::<std::vec::Vec<_>>();
         let first: std::vec::Vec<_> =
-            (0..count).map(|i| books.bucket(8 + (i as u64 & 1), &stack(i / 2)).unwrap()).collect();
+            (0..count).map(|i| books.bucket(8 + (i as u64 & 1), 5 << (i & 2), &stack(i / 4)).unwrap()).collect();
         for (i, &number) in first.iter().enumerate() {
-            assert_eq!(books.bucket(8 + (i as u64 & 1), &stack(i / 2)), Some(number));
+            assert_eq!(books.bucket(8 + (i as u64 & 1), 5 << (i & 2), &stack(i / 4)), Some(number));
             let (bucket, frames) = books.buckets().nth(number).unwrap();
-            assert_eq!((bucket.size, frames), (8 + (i as u64 & 1), &*stack(i / 2)));
+            let size_and_interval = (8 + (i as u64 & 1), 5 << (i & 2));
+            assert_eq!(((bucket.size, bucket.interval), frames), (size_and_interval, &*stack(i / 4)));
         }
         assert_eq!(books.buckets().count(), count);
     }

@@ -2,19 +2,25 @@
 //!
 //! ```text
 //! heap profile: LIVE: BYTES [ALL: BYTES] @ heap_v2/INTERVAL
-//! # hakmem 1 pid=… event=exit …
-//! LIVE: BYTES [ALL: BYTES] @ ADDRESS ADDRESS …          counts of samples, not scaled; nearest caller first
+//! # hakmem 2 pid=… event=exit …
+//! LIVE: BYTES [ALL: BYTES] @ ADDRESS ADDRESS …          counts of samples; nearest caller first
+//! # at INTERVAL: LIVE [ALL]
+//! LIVE: BYTES [ALL: BYTES] @ ADDRESS ADDRESS …          samples that were drawn with this INTERVAL, as below
 //! MAPPED_LIBRARIES:
 //! (the executable maps of /proc/self/maps)
 //! ```
+//!
+//! pprof knows of one interval, the header's. So counts of samples that were drawn with a longer one (`pace`) are brought to
+//! that: multiplied by what each of them stands for there, and rounded. Before them stands a line, a comment for pprof, with the
+//! interval and the counts as they are.
 
-use super::table::{Books, with_books};
-use super::{interval, is_on};
+use super::table::{Books, Bucket, with_books};
+use super::{estimate, interval, is_on};
 use crate::os;
 use core::fmt::{self, Write};
 
 /// The version of the line that begins with `# hakmem`.
-const SCHEMA: u32 = 1;
+const SCHEMA: u32 = 2;
 /// Room for maps.
 const MAPS: usize = 1 << 20;
 
@@ -100,8 +106,8 @@ pub fn dump<R>(event: Event, to: impl FnOnce(&[u8]) -> R) -> Option<R> {
         return None;
     }
     let mut buffer = with_books(|books| {
-        // Twenty bytes an address, and the figures.
-        let room = books.frames() * 20 + books.buckets().count() * 100 + 4096;
+        // Twenty bytes an address, and the figures: six of at most twenty digits.
+        let room = books.frames() * 20 + books.buckets().count() * 200 + 4096;
         let mut buffer = Buffer::new(room + MAPS)?;
         // It has room for everything.
         samples(&mut buffer, books, event).ok()?;
@@ -113,10 +119,18 @@ pub fn dump<R>(event: Event, to: impl FnOnce(&[u8]) -> R) -> Option<R> {
     Some(to(buffer.text()))
 }
 
+/// Live samples, their bytes, all samples, and their bytes, as if they had been drawn with the header's interval.
+fn counts(bucket: &Bucket) -> (u64, u64, u64, u64) {
+    let shift = (bucket.interval / interval()).trailing_zeros();
+    let each = estimate::samples_of_one(bucket.size, interval(), shift);
+    let scaled = |samples: u64| (samples as f64 * each + 0.5) as u64;
+    let (live, all) = (scaled(bucket.taken - bucket.freed), scaled(bucket.taken));
+    (live, live * bucket.size, all, all * bucket.size)
+}
+
 fn samples(out: &mut Buffer, books: &Books, event: Event) -> fmt::Result {
-    let counts = |size: u64, taken: u64, freed: u64| (taken - freed, (taken - freed) * size, taken, taken * size);
     let total = books.buckets().fold((0, 0, 0, 0), |sum, (b, _)| {
-        let of = counts(b.size, b.taken, b.freed);
+        let of = counts(b);
         (sum.0 + of.0, sum.1 + of.1, sum.2 + of.2, sum.3 + of.3)
     });
     let (live, live_bytes, all, all_bytes) = total;
@@ -128,10 +142,13 @@ fn samples(out: &mut Buffer, books: &Books, event: Event) -> fmt::Result {
     let own = super::stop as fn() as *const ();
     writeln!(out, "# hakmem {SCHEMA} pid={pid} event={event} on={on} lost={lost} own={own:p}")?;
     for (b, stack) in books.buckets() {
-        let (live, live_bytes, all, all_bytes) = counts(b.size, b.taken, b.freed);
-        if all == 0 {
+        if b.taken == 0 {
             continue; // The parent's, before a fork.
         }
+        if b.interval != interval() {
+            writeln!(out, "# at {}: {} [{}]", b.interval, b.taken - b.freed, b.taken)?;
+        }
+        let (live, live_bytes, all, all_bytes) = counts(b);
         write!(out, "{live}: {live_bytes} [{all}: {all_bytes}] @")?;
         for pc in stack {
             write!(out, " {pc:#x}")?;

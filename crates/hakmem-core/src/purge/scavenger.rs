@@ -108,3 +108,49 @@ extern "C" fn work() {
         }
     }
 }
+
+// Miri has no fork, and models have a scavenger of their own.
+#[cfg(all(test, not(any(miri, shuttle))))]
+mod tests {
+    extern crate std;
+
+    use super::*;
+    use crate::c;
+    use std::vec::Vec;
+
+    /// More than is worth a thread.
+    fn free_much() {
+        // SAFETY: blocks of this allocator, each freed once.
+        unsafe {
+            let blocks: Vec<_> = (0..16).map(|_| c::malloc(4 << 20)).collect();
+            for p in blocks {
+                p.write(1);
+                c::free(p);
+            }
+        }
+    }
+
+    /// In a process of its own, as it is for good.
+    #[test]
+    fn what_is_stopped_is_gone_and_does_not_come_back() {
+        // SAFETY: the child ends below.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            free_much();
+            let began = DUTY.alive.load(Acquire) != 0;
+            stop(false);
+            let ended = DUTY.alive.load(Acquire) == 0;
+            free_much();
+            let stays_away = DUTY.alive.load(Acquire) == 0;
+            // Without one there is nothing to wait for.
+            stop(true);
+            let facts = [began, ended, stays_away].map(i32::from);
+            // SAFETY: no preconditions.
+            unsafe { libc::_exit(facts[0] + 2 * facts[1] + 4 * facts[2]) };
+        }
+        let mut status = 0;
+        // SAFETY: the child is this process's.
+        assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+        assert_eq!((libc::WIFEXITED(status), libc::WEXITSTATUS(status)), (true, 7), "began 1, ended 2, stays away 4");
+    }
+}

@@ -124,7 +124,7 @@ extern "C" fn after_fork_in_child() {
     purge::after_fork();
     whale::after_fork(whale::LOCK.is_held_for_fork(me));
     profile::after_fork();
-    heap::counts::reset_all(|class| sparse::returned(class) + profile::returned(class));
+    heap::counts::reset_all(|class| sparse::returned(class) + profile::returned(class), sparse::given);
     heap::reset_stray_frees();
     sparse::reset_counts();
     large::reset_stray_frees();

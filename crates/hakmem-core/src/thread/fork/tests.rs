@@ -109,8 +109,7 @@ fn what_another_thread_held_is_free_in_a_child_made_under_a_lock() {
     let _turn = turn();
     go_on();
     let me = os::thread_token();
-    let is = |i: usize, lock: &Lock| core::ptr::eq(LOCKS[i].0, lock);
-    for other in 0..LOCKS.len() {
+    for (other, torn) in LOCKS.iter().enumerate() {
         for own in (0..LOCKS.len()).filter(|&own| own != other) {
             let (both, over) = (Barrier::new(2), Barrier::new(2));
             let (both, over) = (&both, &over);
@@ -119,7 +118,7 @@ fn what_another_thread_held_is_free_in_a_child_made_under_a_lock() {
             assert!(whale::cached_bytes() > 0);
             std::thread::scope(|scope| {
                 scope.spawn(move || {
-                    let held = LOCKS[other].0.lock();
+                    let held = torn.0.lock();
                     both.wait();
                     over.wait();
                     drop(held);
@@ -131,14 +130,14 @@ fn what_another_thread_held_is_free_in_a_child_made_under_a_lock() {
                 let child = catch_unwind(|| {
                     in_child(|| {
                         // What was torn is given up.
-                        assert!(!is(other, &whale::LOCK) || whale::cached_bytes() == 0);
+                        assert!(!core::ptr::eq(torn.0, &whale::LOCK) || whale::cached_bytes() == 0);
                         assert!(LOCKS[own].0.is_held_by(me), "this thread goes on with it");
                         assert!(LOCKS.iter().enumerate().all(|(i, l)| i == own || !l.0.is_held_by(me)));
                         assert!(!LOCKS.iter().any(|l| l.0.is_held_by_other_than(me)));
                         LOCKS[own].0.release();
                         go_on();
                         if own == (other + 1) % LOCKS.len() {
-                            assert_eq!(sets_aside(), !is(other, &sparse::LOCK));
+                            assert_eq!(sets_aside(), !core::ptr::eq(torn.0, &sparse::LOCK));
                             go_on();
                         }
                     });

@@ -1,0 +1,116 @@
+//! How far a heap's interval is stretched, so that a thread that allocates gigabytes a second does not spend its time on samples.
+//!
+//! The rate of samples is looked at after `WINDOW` of them, or with the first one after the time that so many may take; from what
+//! the plain interval would have given follows the power of two at once. That depends on the past alone, and so leaves the
+//! estimate unbiased if each sample counts by the interval that it was drawn with.
+
+use core::cell::Cell;
+
+/// Samples of one heap in a second, at most: at 2 to 4 µs each, half a per cent of its thread's time. What a second of them says
+/// is right to 2 %.
+const MOST: u64 = 2_000;
+/// Samples by which a rate is known well enough, to a sixth.
+const WINDOW: u32 = 32;
+const NS_EACH: u64 = 1_000_000_000 / MOST;
+/// The interval is stretched by two to the power of that, at most.
+const LONGEST: u32 = 10;
+
+/// See above. All zero is a valid one.
+pub struct Pace {
+    shift: Cell<u32>,
+    /// The window: when it began, and samples since.
+    since: Cell<u64>,
+    taken: Cell<u32>,
+}
+
+impl Pace {
+    /// The plain interval.
+    #[cfg(test)]
+    pub const fn new() -> Self {
+        Self { shift: Cell::new(0), since: Cell::new(0), taken: Cell::new(0) }
+    }
+
+    #[cfg(test)]
+    pub fn set_shift(&self, shift: u32) {
+        self.shift.set(shift);
+    }
+
+    /// The interval to draw with is the plain one times two to the power of this.
+    pub fn shift(&self) -> u32 {
+        self.shift.get()
+    }
+
+    /// A sample is taken. The clock, in nanoseconds, is looked at once in `WINDOW` samples; each time while the interval is
+    /// stretched, as those may be far apart. True: from now on it is stretched less.
+    pub fn took(&self, now: impl FnOnce() -> u64) -> bool {
+        let taken = self.taken.get() + 1;
+        self.taken.set(taken);
+        (taken >= WINDOW || self.shift() > 0) && self.look(now())
+    }
+
+    /// Sets the shift anew if the window is over. True: it has become less.
+    pub fn look(&self, now: u64) -> bool {
+        let (taken, elapsed) = (self.taken.get(), now.saturating_sub(self.since.get()));
+        if taken < WINDOW && elapsed < u64::from(WINDOW) * NS_EACH {
+            return false;
+        }
+        let plain = u64::from(taken) << self.shift();
+        let too_many = plain * NS_EACH / elapsed.max(1);
+        let shift = (u64::BITS - too_many.leading_zeros()).min(LONGEST);
+        self.since.set(now);
+        self.taken.set(0);
+        self.shift.replace(shift) > shift
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    extern crate std;
+    use super::*;
+
+    /// `count` samples at the plain interval would come `apart` nanoseconds from each other. Returns how many do.
+    fn run(pace: &Pace, now: &mut u64, apart: u64, count: u64) -> u64 {
+        let (end, mut taken) = (*now + apart * count, 0);
+        while *now < end {
+            *now += apart << pace.shift();
+            pace.took(|| *now);
+            taken += 1;
+        }
+        taken
+    }
+
+    #[test]
+    fn the_rate_is_bounded_and_comes_back() {
+        let (pace, mut now) = (Pace::new(), 1 << 40);
+        run(&pace, &mut now, NS_EACH * 3 / 2, 1000);
+        assert_eq!(pace.shift(), 0, "slower than the bound");
+        for (apart, shift) in [(NS_EACH / 3, 2), (NS_EACH / 20, 5), (NS_EACH / 5, 3), (NS_EACH / 10_000, LONGEST)] {
+            run(&pace, &mut now, apart, 1 << 17);
+            assert_eq!(pace.shift(), shift, "{apart}");
+        }
+        assert!(pace.took(|| now + (1 << 36)), "one after a long time is enough");
+        assert_eq!(pace.shift(), 0);
+    }
+
+    #[test]
+    fn a_burst_is_bounded_after_one_window() {
+        let (pace, mut now) = (Pace::new(), 1 << 40);
+        // A second in which there were to be 100,000.
+        let taken = run(&pace, &mut now, 10_000, 100_000);
+        assert!((MOST / 2..MOST + 2 * u64::from(WINDOW)).contains(&taken), "{taken}");
+    }
+
+    #[test]
+    fn the_clock_is_seldom_looked_at() {
+        let pace = Pace::new();
+        let looks = (0..3200u64).filter(|i| {
+            let mut looked = false;
+            pace.took(|| {
+                looked = true;
+                i << 30
+            });
+            looked
+        });
+        assert_eq!(looks.count(), 100);
+    }
+}
