@@ -195,8 +195,10 @@ fn several_threads<D: Door + Send>(door: D, sequences: Vec<Vec<Op>>) {
 }
 
 fn config(cases: u32) -> ProptestConfig {
-    let failure_persistence =
-        Some(Box::new(FileFailurePersistence::WithSource("regressions")) as _);
+    // None if PROPTEST_DISABLE_FAILURE_PERSISTENCE says so.
+    let failure_persistence = ProptestConfig::default()
+        .failure_persistence
+        .map(|_| Box::new(FileFailurePersistence::WithSource("regressions")) as _);
     // A failure among threads may not come again, so shrinking is bounded.
     ProptestConfig {
         cases: share(cases as usize) as u32,

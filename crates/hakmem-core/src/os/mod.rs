@@ -62,3 +62,7 @@ pub use scheduled::{
     in_borrowed_process, is_child, is_thread, make_exit_key, now_ms, pass_time, restore_signals, set_exit_value,
     spawn_bare, thread_token,
 };
+
+// Checkers have no such system below them.
+#[cfg(all(test, target_os = "linux", not(any(miri, loom, shuttle, sanitizer, feature = "fault-injection"))))]
+mod tests;
