@@ -30,6 +30,7 @@ mod sampled;
 mod tests;
 
 use crate::arena;
+use crate::counter::Counter;
 use crate::page::{Block, Meta, Owner, Place};
 use crate::parcel::Parcel;
 use crate::profile::Sampler;
@@ -77,7 +78,7 @@ pub struct Heap {
     /// Set when a page went back to its segment; who sees it clears it and lets the purge know.
     pub released: Cell<bool>,
     /// Change of the live bytes not yet added to the process's, and its highest value.
-    live: Cell<i64>,
+    live: Counter<i64>,
     high: Cell<i64>,
     /// Change of the bytes carved in pages of one slot, not yet told to the segments.
     carved: Cell<i64>,
@@ -243,11 +244,17 @@ impl Heap {
     #[cold]
     #[inline(never)]
     pub fn report_live(&self) {
-        let (change, high) = (self.live.replace(0), self.high.replace(0));
+        let (change, high) = (self.live.get(), self.high.replace(0));
+        self.live.set(0);
         if let Some(peak) = usage::add(change, high) {
             crate::stats::note_peak(peak);
         }
         learn::slots(change, high);
+    }
+
+    /// Change of the live bytes that the process's total does not have yet.
+    pub fn unreported(&self) -> i64 {
+        self.live.get()
     }
 
     /// Blocks of `class` in the heap's list. O(their number); exact for a heap at rest.

@@ -58,6 +58,9 @@ struct Dynamic {
     value: u64,
 }
 
+const DT_STRTAB: u64 = 5;
+const DT_SYMTAB: u64 = 6;
+
 /// Finds the function among the image's dynamic symbols. Their number stands nowhere but in hash tables, of either kind; the
 /// names follow the symbols in every such image, so the symbols end where the names begin.
 ///
@@ -78,8 +81,8 @@ unsafe fn find(image: usize) -> Option<usize> {
         while (*entry).tag != 0 {
             let address = shift.wrapping_add((*entry).value as usize);
             match (*entry).tag {
-                5 => names = address,
-                6 => symbols = address,
+                DT_STRTAB => names = address,
+                DT_SYMTAB => symbols = address,
                 _ => {}
             }
             entry = entry.add(1);

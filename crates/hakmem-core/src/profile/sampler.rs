@@ -189,7 +189,7 @@ mod tests {
             for class in (0..CLASSES).filter(|&class| class == 1 || SIZES[class] > 16 << 10) {
                 let size = u64::from(SIZES[class]);
                 self.allocated += size as f64;
-                self.now += ns * size >> 20;
+                self.now += (ns * size) >> 20;
                 if self.lists[class] == 0 {
                     self.lists[class] = self.sampler.left(class).min(16);
                     self.sampler.spend(class, self.lists[class]);

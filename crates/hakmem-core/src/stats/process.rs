@@ -1,7 +1,7 @@
 //! Totals of the process.
 
 use super::{SYSCALLS, Snapshot, class};
-use crate::heap::{self, counts};
+use crate::heap::{self, Heap, counts};
 use crate::{arena, foreign, large, os, purge, thread, usage, whale};
 
 /// One kind of system call.
@@ -103,7 +103,11 @@ pub fn of(snapshot: &Snapshot) -> Stats {
     s.allocations += s.large_allocations + s.whale_allocations;
     s.whale_cached_bytes = whale::cached_bytes() as u64;
     s.whale_live_bytes = whale::live_bytes() as u64;
-    (s.live_bytes, s.peak_live_bytes) = usage::live();
+    let (told, peak) = usage::live();
+    // What running threads have not told yet, up to a MiB each.
+    let untold: i64 = thread::all_heaps().map(Heap::unreported).sum();
+    s.live_bytes = told.saturating_add_signed(untold);
+    s.peak_live_bytes = peak.max(s.live_bytes);
     let (reserved, committed) = arena::totals();
     (s.reserved_bytes, s.committed_bytes) = (reserved as u64, committed as u64);
     s.dirty_bytes = purge::idle_bytes() as u64;

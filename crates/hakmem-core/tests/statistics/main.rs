@@ -153,6 +153,35 @@ fn totals_are_bounds_while_threads_run() {
     });
 }
 
+/// What a running thread has not told yet is told for it.
+#[test]
+fn live_bytes_are_those_of_running_threads_too() {
+    const BYTES: usize = 100 << 10;
+    let _alone = alone();
+    c::trim();
+    let before = Snapshot::take().process();
+    let (allocated, end) = (Barrier::new(2), Barrier::new(2));
+    thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            let blocks: Vec<_> = (0..BYTES / 128).map(|_| Block::new(128)).collect();
+            allocated.wait();
+            end.wait();
+            blocks.into_iter().for_each(Block::free);
+        });
+        allocated.wait();
+        let now = Snapshot::take().process();
+        end.wait();
+        other.join().unwrap();
+        assert!(
+            now.live_bytes >= before.live_bytes + BYTES as u64,
+            "{} and {}",
+            before.live_bytes,
+            now.live_bytes
+        );
+        assert!(now.peak_live_bytes >= now.live_bytes);
+    });
+}
+
 /// Frees for other threads are counted by who makes them, wherever they are by now.
 #[test]
 fn remote_frees_are_exact_while_both_threads_run() {
