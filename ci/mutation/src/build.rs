@@ -22,6 +22,9 @@ pub struct Copy {
 
 const LIB: &str = "crates/hakmem-core/src/lib.rs";
 
+/// Files and what is in them.
+type Texts<'a> = Vec<(&'a str, String)>;
+
 /// A build with all mutants that can be switched on.
 pub struct Woven {
     pub numbers: HashSet<usize>,
@@ -90,7 +93,7 @@ impl Copy {
         &self,
         mutants: &BTreeMap<usize, Mutant>,
         left_out: &HashSet<usize>,
-    ) -> io::Result<(Vec<(&str, String)>, HashSet<usize>)> {
+    ) -> io::Result<(Texts<'_>, HashSet<usize>)> {
         let mut files: BTreeMap<&str, BTreeMap<usize, &Mutant>> = BTreeMap::new();
         for (&number, mutant) in mutants {
             let file = self.originals.get_key_value(&mutant.file).expect("all were read").0;
