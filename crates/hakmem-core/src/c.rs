@@ -58,7 +58,10 @@ pub unsafe fn realloc(p: *mut u8, size: usize) -> *mut u8 {
     }
 }
 
-/// A block of no page of the first arena: larger, sampled, or not ours.
+/// [`realloc`] of a block of no page of the first arena: larger, sampled, or not ours.
+///
+/// # Safety
+/// As there.
 #[cold]
 #[inline(never)]
 unsafe fn realloc_other(p: *mut u8, size: usize) -> *mut u8 {
@@ -71,6 +74,10 @@ unsafe fn realloc_other(p: *mut u8, size: usize) -> *mut u8 {
     }
 }
 
+/// [`realloc`] of a block that is ours and holds `old` bytes, to another one.
+///
+/// # Safety
+/// As there.
 #[inline(never)]
 unsafe fn realloc_by_copy(p: *mut u8, old: usize, size: usize) -> *mut u8 {
     // Freed as if it were one, it would come to lie on a list.
