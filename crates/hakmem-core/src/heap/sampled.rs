@@ -1,13 +1,29 @@
 //! The heap profile's part in a heap: lists end where a sample is due (`profile`).
 
-use super::counts::Event;
+use super::counts::{Event, HALF};
 use super::{Fresh, Heap};
+use crate::arena::PAGE;
 use crate::guard;
 use crate::page::{Block, Meta};
-use crate::profile::{self, Sampler};
+use crate::profile::{self, Sampler, WRAP};
 use crate::proto::inbox::Link;
-use crate::size_class::SIZES;
+use crate::size_class::{CLASSES, SIZES, span_of};
+use core::hint::assert_unchecked;
 use core::ptr::{NonNull, null_mut};
+
+// What `make_room` takes off a count does not matter then.
+const _: () = assert!(HALF == WRAP);
+
+/// Blocks of each class on the longest list that a refill gets: those of a page.
+const LONGEST: [u32; CLASSES] = {
+    let mut longest = [0; CLASSES];
+    let mut class = 0;
+    while class < CLASSES {
+        longest[class] = span_of(SIZES[class]) * PAGE as u32 / SIZES[class];
+        class += 1;
+    }
+    longest
+};
 
 impl Heap {
     /// None: there is no memory for one.
@@ -21,24 +37,35 @@ impl Heap {
         Some(made)
     }
 
-    /// [`Heap::refill`] while allocations are sampled: this one if it is due; else the list that it gets is cut before the next
-    /// that is. O(blocks of the list before that), once for each sample.
+    /// What a sampler goes by.
+    #[inline(always)]
+    fn handed(&self, class: usize) -> u32 {
+        self.counts.recent(class, Event::Handed) % WRAP
+    }
+
+    /// [`Heap::refill`] while allocations are sampled. Most come long before the next sample.
     #[inline(never)]
+    #[unsafe(link_section = ".text.hot.hakmem")]
     pub(super) fn refill_sampled(&self, class: usize) -> Option<Fresh> {
+        debug_assert!(class < CLASSES);
+        // SAFETY: as in `refill_plain`.
+        unsafe { assert_unchecked(class < CLASSES) };
         // SAFETY: as in `sampler`.
         match unsafe { self.sampler.get().as_ref() } {
-            Some(sampler) if sampler.known_left(class) > 0 => self.refill_up_to(sampler, class),
-            _ => self.refill_due(class),
+            Some(sampler) if sampler.left(class, self.handed(class)) > LONGEST[class] => self.refill_plain(class),
+            _ => self.refill_near(class),
         }
     }
 
-    /// This one is due, or it is not known yet if it is.
+    /// This one is a sample if it is due; else the list that it gets is cut before the next that is. O(blocks of the list before
+    /// that), once for each sample.
     #[cold]
     #[inline(never)]
-    fn refill_due(&self, class: usize) -> Option<Fresh> {
+    fn refill_near(&self, class: usize) -> Option<Fresh> {
         let Some(sampler) = self.sampler() else { return self.refill_plain(class) };
-        if sampler.left(class) == 0
-            && let Some(block) = profile::sample_small(sampler, class)
+        let handed = |class| self.handed(class);
+        if sampler.is_due(class, handed)
+            && let Some(block) = profile::sample_small(sampler, class, handed)
         {
             self.counts.note(class, Event::Handed, 1);
             self.counts.note(class, Event::Takes, 1);
@@ -47,21 +74,12 @@ impl Heap {
             self.note_live(i64::from(SIZES[class]));
             return Some((block, false));
         }
-        self.refill_up_to(sampler, class)
-    }
-
-    #[inline(always)]
-    fn refill_up_to(&self, sampler: &Sampler, class: usize) -> Option<Fresh> {
-        let before = self.counts.recent(class, Event::Handed);
+        let before = sampler.distance(class, handed(class));
         let fresh = self.refill_plain(class)?;
-        // Below 2³¹ all, so that what `make_room` takes off does not matter.
-        let got = self.counts.recent(class, Event::Handed).wrapping_sub(before) & (u32::MAX >> 1);
-        // The first block is handed out already; it is no sample, even if there was no memory for one that was due.
-        let left = sampler.known_left(class).max(1);
-        if got > left {
-            self.busy(|| self.put_back(class, left - 1, got - left));
+        let after = sampler.distance(class, handed(class));
+        if after > before {
+            self.busy(|| self.put_back(class, before - 1, WRAP - after)); // Beyond the point.
         }
-        sampler.spend(class, got.min(left));
         Some(fresh)
     }
 
@@ -101,16 +119,12 @@ impl Heap {
     pub(super) fn may_keep(&self, class: usize) -> bool {
         // SAFETY: as in `sampler`.
         match unsafe { self.sampler.get().as_ref() } {
-            Some(sampler) if sampler.known_left(class) > 0 => {
-                sampler.spend(class, 1);
-                true
-            }
-            // A refill finds out.
-            _ => false,
+            Some(sampler) => sampler.left(class, self.handed(class)) > 0,
+            None => false, // A refill finds out.
         }
     }
 
-    /// What was drawn was for blocks that went back unused.
+    /// The thread ends, or the counts begin anew.
     pub(super) fn forget_samples(&self) {
         // SAFETY: as in `sampler`.
         if let Some(sampler) = unsafe { self.sampler.get().as_ref() } {
@@ -121,7 +135,7 @@ impl Heap {
     /// Samples a large block or whale of `size` bytes that was just allocated, if it is due.
     pub fn sample_large(&self, meta: &Meta, size: usize) {
         if let Some(sampler) = self.sampler() {
-            profile::sample_large(sampler, meta, size);
+            profile::sample_large(sampler, meta, size, |class| self.handed(class));
         }
     }
 }

@@ -19,8 +19,8 @@ pub fn plain(kind: Kind) -> Kind {
 }
 
 /// The large block or whale at `meta`, of `size` bytes, was just allocated by this thread: samples it if it is due.
-pub fn sample_large(sampler: &Sampler, meta: &Meta, size: usize) {
-    let Some(interval) = sampler.take_large(size as u64, os::now_ns) else { return };
+pub fn sample_large(sampler: &Sampler, meta: &Meta, size: usize, handed: impl Fn(usize) -> u32) {
+    let Some(interval) = sampler.take_large(size as u64, handed, os::now_ns) else { return };
     let sampled = match meta.kind() {
         Kind::Large => Kind::SampledLarge,
         Kind::Whale => Kind::SampledWhale,

@@ -43,13 +43,13 @@ mod text;
 
 pub(crate) use marked::{Freed, freed, plain, resize, sample_large};
 pub(crate) use pages::{returned, sample_small};
-pub(crate) use sampler::Sampler;
+pub(crate) use sampler::{Sampler, WRAP};
 pub(crate) use table::{LOCK, after_fork, give_up};
 pub use text::{Event, dump};
 
 use crate::os;
 use crate::sync::Ordering::Relaxed;
-use crate::sync::plain::{AtomicBool, AtomicU64};
+use crate::sync::plain::{AtomicU32, AtomicU64};
 use crossbeam_utils::CachePadded;
 
 /// Bytes from one sample to the next, on average, unless another number is asked for.
@@ -57,15 +57,23 @@ pub const DEFAULT_INTERVAL: u64 = 512 << 10;
 /// The largest interval.
 pub const MAX_INTERVAL: u64 = 1 << 40;
 
-// Read in each refill, so not beside what is written often.
+/// The run that it is, from 1; 0: the profile is off. Read in each refill, so not beside what is written often.
 #[unsafe(link_section = ".data.hakmem")]
-static ON: CachePadded<AtomicBool> = CachePadded::new(AtomicBool::new(false));
+static RUN: CachePadded<AtomicU32> = CachePadded::new(AtomicU32::new(0));
+/// Runs so far.
+static RUNS: AtomicU32 = AtomicU32::new(0);
 static INTERVAL: AtomicU64 = AtomicU64::new(0);
 
 /// True while allocations are sampled.
 #[inline(always)]
 pub fn is_on() -> bool {
-    ON.load(Relaxed)
+    run() != 0
+}
+
+/// Which run of the profile it is, so that each start may be told from the last; 0: allocations are not sampled.
+#[inline(always)]
+fn run() -> u32 {
+    RUN.load(Relaxed)
 }
 
 /// Bytes from one sample to the next, on average; 0: there never was a profile.
@@ -85,13 +93,15 @@ pub fn start(interval: u64) -> bool {
         return false;
     }
     os::find_objects();
-    ON.store(!table::is_given_up(), Relaxed);
+    if !table::is_given_up() {
+        RUN.store(RUNS.fetch_add(1, Relaxed).wrapping_add(1), Relaxed);
+    }
     is_on()
 }
 
 /// Takes no more samples. Frees of those that there are go on being seen.
 pub fn stop() {
-    ON.store(false, Relaxed);
+    RUN.store(0, Relaxed);
 }
 
 #[cfg(all(test, not(any(loom, shuttle, miri))))]

@@ -120,8 +120,8 @@ impl Pages {
 }
 
 /// Samples an allocation of `class`, which is due, with the stack of the calling thread. None: it is no sample, after all.
-pub fn sample_small(sampler: &Sampler, class: usize) -> Option<NonNull<Block>> {
-    let interval = sampler.take(class, os::now_ns);
+pub fn sample_small(sampler: &Sampler, class: usize, handed: impl Fn(usize) -> u32) -> Option<NonNull<Block>> {
+    let interval = sampler.take(class, handed, os::now_ns);
     sampler.with_scratch(|scratch| {
         let stack = scratch.follow();
         with_books(|books| {

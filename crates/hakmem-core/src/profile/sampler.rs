@@ -1,19 +1,29 @@
 //! When a heap's next sample is due: see `estimate` for the distances.
+//!
+//! That stands as what the heap's count of handed out blocks will be, so that whoever hands them out has nothing to note here. The
+//! caller tells that count of a class, modulo [`WRAP`], as `handed`.
 
 use super::pace::Pace;
-use super::{DEFAULT_INTERVAL, estimate, interval, stack::Scratch};
+use super::{DEFAULT_INTERVAL, estimate, interval, run, stack::Scratch};
 use crate::os;
 use crate::size_class::{CLASSES, SIZES};
 use core::cell::{Cell, UnsafeCell};
 
-/// To be drawn.
-const UNKNOWN: u32 = 0;
+/// Counts of blocks are taken modulo this.
+pub const WRAP: u32 = 1 << 31;
+/// No point is known to be farther away, in blocks.
+const FAR: u64 = 1 << 30;
+/// In place of a stretching: no point was found so far, the next is to be drawn there.
+const NONE_YET: u8 = u8::MAX;
 
-/// What a heap knows of its samples to come. Its memory is for ever, as the heap's.
+/// What a heap knows of its samples to come. Its memory is for ever, as the heap's. What each refill reads comes first.
+#[repr(C)]
 pub struct Sampler {
-    /// 1 + the blocks of each class that are no samples, before the next one that is; or `UNKNOWN`.
-    due_in: [Cell<u32>; CLASSES],
-    /// What the interval was stretched by when that was drawn, as a power of two.
+    /// The run of the profile that the points are for; any other: there are none.
+    run: Cell<u32>,
+    /// Where each class's next point is: the count when the block that comes next is the sample.
+    due_at: [Cell<u32>; CLASSES],
+    /// What the interval was stretched by when that was drawn, as a power of two; or `NONE_YET`.
     shift: [Cell<u8>; CLASSES],
     /// Bytes of large blocks and whales before the next such sample; none: to be drawn.
     large_left: Cell<Option<u64>>,
@@ -34,7 +44,6 @@ impl Sampler {
         let this = unsafe { &*os::at(at).cast::<Self>() };
         this.random.set(at as u64 ^ os::now_ns().rotate_left(32));
         this.large_left.set(None);
-        this.forget();
         Some(this)
     }
 
@@ -47,55 +56,71 @@ impl Sampler {
         z ^ z >> 31
     }
 
-    /// Forgets what was drawn for classes: the blocks that it was drawn for went back unused. That may be done at any time, as
+    /// Forgets what was drawn for classes, whose counts may be others from now on, and the thread. That may be done at any time, as
     /// distances have no memory.
     pub fn forget(&self) {
-        self.due_in.iter().for_each(|due_in| due_in.set(UNKNOWN));
+        self.run.set(0);
         self.with_scratch(Scratch::forget);
     }
 
-    /// Blocks of `class` that may be handed out before the next sample; 0: it is due now.
-    pub fn left(&self, class: usize) -> u32 {
-        if self.due_in[class].get() == UNKNOWN {
-            // Maybe another thread's by now, and slower.
-            if self.pace.shift() > 0 && self.pace.look(os::now_ns()) {
-                self.draw_nearer();
-            }
-            self.draw(class);
+    /// Blocks of `class` that may be handed out before the next one has to be looked at; 0: it is the next, or there is nothing to go by.
+    #[inline(always)]
+    pub fn left(&self, class: usize, handed: u32) -> u32 {
+        if self.run.get() == run() { self.distance(class, handed) } else { 0 }
+    }
+
+    /// As `left`, if there is a point.
+    #[inline(always)]
+    pub fn distance(&self, class: usize, handed: u32) -> u32 {
+        self.due_at[class].get().wrapping_sub(handed) % WRAP
+    }
+
+    /// Whether the next block of `class` is a sample.
+    pub fn is_due(&self, class: usize, handed: impl Fn(usize) -> u32) -> bool {
+        if self.run.get() != run() {
+            self.begin(&handed);
         }
-        self.known_left(class)
+        while self.distance(class, handed(class)) == 0 {
+            if self.shift[class].get() != NONE_YET {
+                return true;
+            }
+            self.draw(class, handed(class));
+        }
+        false
     }
 
-    /// As `left`, or 0 if that is not known.
-    #[inline(always)]
-    pub fn known_left(&self, class: usize) -> u32 {
-        self.due_in[class].get().saturating_sub(1)
+    #[cold]
+    fn begin(&self, handed: impl Fn(usize) -> u32) {
+        for class in 0..CLASSES {
+            self.due_at[class].set(handed(class));
+            self.shift[class].set(NONE_YET);
+        }
+        self.run.set(run());
+        // Maybe another thread's by now, and slower.
+        if self.pace.shift() > 0 && self.pace.look(os::now_ns()) {
+            self.draw_nearer(handed);
+        }
     }
 
-    /// So many have been handed out since.
-    #[inline(always)]
-    pub fn spend(&self, class: usize, blocks: u32) {
-        let due_in = self.due_in[class].get();
-        self.due_in[class].set(if due_in > blocks { due_in - blocks } else { due_in.min(1) });
-    }
-
-    /// The sample of `class` is due: draws the next one. Returns the interval that this one was drawn with. `now` is the clock.
-    pub fn take(&self, class: usize, now: impl FnOnce() -> u64) -> u64 {
+    /// The next block of `class`, which is due, is taken for a sample, or left out: draws the one after it. Returns the interval that
+    /// this one was drawn with. `now` is the clock.
+    pub fn take(&self, class: usize, handed: impl Fn(usize) -> u32, now: impl FnOnce() -> u64) -> u64 {
         let interval = interval() << self.shift[class].get();
-        self.keep_pace(now);
-        self.draw(class);
+        self.keep_pace(&handed, now);
+        self.draw(class, handed(class).wrapping_add(1));
         interval
     }
 
-    fn draw(&self, class: usize) {
+    /// Draws the next point of `class`, from the block that comes when the count is `from`.
+    fn draw(&self, class: usize, from: u32) {
         let shift = self.pace.shift();
-        let distance = estimate::distance(self.next_random(), interval() << shift);
-        self.shift[class].set(shift as u8);
-        self.due_in[class].set((1 + distance / u64::from(SIZES[class])).min(u64::from(u32::MAX)) as u32);
+        let blocks = estimate::distance(self.next_random(), interval() << shift) / u64::from(SIZES[class]);
+        self.shift[class].set(if blocks < FAR { shift as u8 } else { NONE_YET });
+        self.due_at[class].set(from.wrapping_add(blocks.min(FAR) as u32));
     }
 
     /// If an allocation of `size` bytes, large, is a sample: the interval that it was drawn with.
-    pub fn take_large(&self, size: u64, now: impl FnOnce() -> u64) -> Option<u64> {
+    pub fn take_large(&self, size: u64, handed: impl Fn(usize) -> u32, now: impl FnOnce() -> u64) -> Option<u64> {
         let left = self.large_left.get().unwrap_or_else(|| {
             self.large_shift.set(self.pace.shift());
             estimate::distance(self.next_random(), interval() << self.pace.shift())
@@ -105,14 +130,14 @@ impl Sampler {
             return None;
         }
         let interval = interval() << self.large_shift.get();
-        self.keep_pace(now);
+        self.keep_pace(handed, now);
         Some(interval)
     }
 
     /// A sample is taken. Who asks for a smaller interval than usual gets it, whatever it costs.
-    fn keep_pace(&self, now: impl FnOnce() -> u64) {
+    fn keep_pace(&self, handed: impl Fn(usize) -> u32, now: impl FnOnce() -> u64) {
         if interval() >= DEFAULT_INTERVAL && self.pace.took(now) {
-            self.draw_nearer();
+            self.draw_nearer(handed);
         }
     }
 
@@ -120,12 +145,11 @@ impl Sampler {
     /// its samples. No point that was found is given up: where the next block is no sample, that stands, and what comes
     /// after it has no memory.
     #[cold]
-    fn draw_nearer(&self) {
+    fn draw_nearer(&self, handed: impl Fn(usize) -> u32) {
         let shift = self.pace.shift();
         for class in 0..CLASSES {
-            if u32::from(self.shift[class].get()) > shift && self.known_left(class) > 0 {
-                self.draw(class);
-                self.due_in[class].set(self.due_in[class].get().saturating_add(1));
+            if u32::from(self.shift[class].get()) > shift && self.distance(class, handed(class)) > 0 {
+                self.draw(class, handed(class).wrapping_add(1));
             }
         }
         if self.large_shift.get() > shift {
@@ -159,6 +183,7 @@ mod tests {
         sampler: &'static Sampler,
         /// As a heap has them: cut where a sample is due.
         lists: [u32; CLASSES],
+        handed: [u32; CLASSES],
         now: u64,
         allocated: f64,
         /// What the samples stand for, the square of its standard error, and their intervals.
@@ -171,10 +196,13 @@ mod tests {
         fn new() -> Self {
             // For all tests of this process; nothing is sampled.
             super::super::INTERVAL.store(DEFAULT_INTERVAL, Relaxed);
+            super::super::RUN.store(1, Relaxed);
             let sampler = Sampler::make().unwrap();
-            (0..CLASSES).for_each(|class| assert!(sampler.left(class) < u32::MAX));
+            // Counts that wrap soon.
+            let handed = [WRAP - 100; CLASSES];
+            (0..CLASSES).for_each(|class| assert_eq!(sampler.left(class, handed[class]), 0));
             let (now, intervals) = (1 << 40, BTreeSet::new());
-            Self { sampler, lists: [0; CLASSES], now, allocated: 0.0, estimate: 0.0, variance: 0.0, intervals }
+            Self { sampler, lists: [0; CLASSES], handed, now, allocated: 0.0, estimate: 0.0, variance: 0.0, intervals }
         }
 
         fn sample(&mut self, size: u64, interval: u64) {
@@ -191,20 +219,20 @@ mod tests {
                 self.allocated += size as f64;
                 self.now += (ns * size) >> 20;
                 if self.lists[class] == 0 {
-                    self.lists[class] = self.sampler.left(class).min(16);
-                    self.sampler.spend(class, self.lists[class]);
-                }
-                match self.lists[class].checked_sub(1) {
-                    Some(left) => self.lists[class] = left,
-                    None => {
-                        let interval = self.sampler.take(class, || self.now);
+                    if self.sampler.is_due(class, |class| self.handed[class]) {
+                        let interval = self.sampler.take(class, |class| self.handed[class], || self.now);
                         self.sample(size, interval);
+                        self.handed[class] = (self.handed[class] + 1) % WRAP;
+                        continue;
                     }
+                    self.lists[class] = self.sampler.left(class, self.handed[class]).min(16);
+                    self.handed[class] = (self.handed[class] + self.lists[class]) % WRAP;
                 }
+                self.lists[class] -= 1;
             }
             self.allocated += WHALE as f64;
             self.now += ns;
-            if let Some(interval) = self.sampler.take_large(WHALE, || self.now) {
+            if let Some(interval) = self.sampler.take_large(WHALE, |class| self.handed[class], || self.now) {
                 self.sample(WHALE, interval);
             }
         }
@@ -229,15 +257,16 @@ mod tests {
     #[test]
     fn a_distance_keeps_the_interval_that_it_was_drawn_with() {
         let sampler = Program::new().sampler;
-        let now = || 0; // No window ends.
-        assert_eq!(sampler.take_large(0, now), None);
+        let (handed, now) = (|_: usize| 0, || 0); // No window ends.
+        assert_eq!(sampler.take_large(0, handed, now), None);
+        sampler.draw(7, 0);
         sampler.pace.set_shift(3);
-        assert_eq!(sampler.take(7, now), DEFAULT_INTERVAL);
-        assert_eq!(sampler.take_large(u64::MAX, now), Some(DEFAULT_INTERVAL));
+        assert_eq!(sampler.take(7, handed, now), DEFAULT_INTERVAL);
+        assert_eq!(sampler.take_large(u64::MAX, handed, now), Some(DEFAULT_INTERVAL));
         sampler.pace.set_shift(5);
-        assert_eq!(sampler.take(7, now), DEFAULT_INTERVAL << 3);
-        assert_eq!(sampler.take_large(0, now), None);
-        assert_eq!(sampler.take_large(u64::MAX, now), Some(DEFAULT_INTERVAL << 5));
+        assert_eq!(sampler.take(7, handed, now), DEFAULT_INTERVAL << 3);
+        assert_eq!(sampler.take_large(0, handed, now), None);
+        assert_eq!(sampler.take_large(u64::MAX, handed, now), Some(DEFAULT_INTERVAL << 5));
     }
 
     /// The block after a change is found with the old interval or not at all: on average it is found once.
@@ -245,21 +274,54 @@ mod tests {
     fn a_block_that_was_looked_at_is_not_looked_at_again() {
         const CLASS: usize = CLASSES - 1;
         let sampler = Program::new().sampler;
+        sampler.begin(|_| 0);
         let (mut found, mut times) = (0.0, 0.0);
         let weight = 1.0 / -(-f64::from(SIZES[CLASS]) / (DEFAULT_INTERVAL << 2) as f64).exp_m1();
         for _ in 0..50_000 {
             sampler.pace.set_shift(2);
-            sampler.draw(CLASS);
+            sampler.draw(CLASS, 0);
             sampler.pace.set_shift(0);
-            sampler.draw_nearer();
+            sampler.draw_nearer(|_| 0);
             times += 1.0;
-            if sampler.left(CLASS) == 0 {
+            if sampler.is_due(CLASS, |_| 0) {
                 assert_eq!(sampler.shift[CLASS].get(), 2);
                 found += weight;
             }
         }
         let error = (weight / times).sqrt();
         assert!((found / times - 1.0).abs() < 5.0 * error && error < 0.1, "{} ± {error}", found / times);
+    }
+
+    /// What was drawn beyond what a count can tell is drawn in parts.
+    #[test]
+    fn a_point_may_be_farther_away_than_counts_go() {
+        let sampler = Program::new().sampler;
+        sampler.begin(|_| 0);
+        let mut sum = 0.0;
+        for _ in 0..1000 {
+            // A mean of 2 FAR blocks.
+            sampler.pace.set_shift((2 * FAR * u64::from(SIZES[0]) / DEFAULT_INTERVAL).ilog2());
+            sampler.draw(0, 0);
+            let mut handed = 0;
+            while !sampler.is_due(0, |_| handed) {
+                let left = sampler.left(0, handed);
+                handed = (handed + left) % WRAP;
+                sum += f64::from(left) / (2 * FAR) as f64;
+            }
+        }
+        assert!((sum / 1000.0 - 1.0).abs() < 5.0 / 1000f64.sqrt(), "{sum}");
+    }
+
+    #[test]
+    fn each_run_begins_anew() {
+        let sampler = Program::new().sampler;
+        while sampler.is_due(0, |_| 0) || sampler.left(0, 0) < 10 {
+            sampler.take(0, |_| 0, || 0);
+        }
+        assert!(sampler.left(0, 9) > 0, "the count is all that it goes by");
+        sampler.run.set(2);
+        assert_eq!(sampler.left(0, 0), 0, "counts went on while nobody looked");
+        assert!(sampler.is_due(0, |_| 77) || sampler.left(0, 77) < FAR as u32);
     }
 
     #[test]
