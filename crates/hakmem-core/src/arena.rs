@@ -146,13 +146,19 @@ pub fn start_of(meta: usize) -> usize {
 
 /// The arena that a piece of metadata belongs to, and its page number.
 pub fn of_meta(meta: usize) -> (&'static Arena, usize) {
-    for arena in all() {
+    find_meta(meta).unwrap_or_else(|| os::abort())
+}
+
+fn find_meta(meta: usize) -> Option<(&'static Arena, usize)> {
+    all().find_map(|arena| {
         let offset = meta.wrapping_sub(arena.metas.load(Relaxed).addr());
-        if offset / SEGMENT_META < arena.known.load(Relaxed) {
-            return (arena, offset / META);
-        }
-    }
-    os::abort()
+        (offset / SEGMENT_META < arena.known.load(Relaxed)).then_some((arena, offset / META))
+    })
+}
+
+/// Whether a piece of metadata lies there. O(arenas).
+pub fn is_meta(address: usize) -> bool {
+    address.is_multiple_of(META) && find_meta(address).is_some()
 }
 
 impl Arena {

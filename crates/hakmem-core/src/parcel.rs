@@ -15,10 +15,10 @@
 //!    by the address of the page's metadata, plus one, and linked by a word there. So a freed block of 8 bytes holds
 //!    nothing but a link to another one of its page: freed twice, it is on two lists, and neither leads astray.
 
-use crate::guard;
 use crate::os;
 use crate::page::{self, Block, Meta};
 use crate::proto::inbox::{Inbox, Link};
+use crate::{arena, guard};
 use core::cell::Cell;
 
 /// An anchor, or what stands for a page's post (rule 2).
@@ -77,8 +77,19 @@ impl Parcel {
     /// The page of which it is the post.
     #[inline]
     fn of_post(this: *mut Self) -> Option<&'static Meta> {
+        (this.addr() & 1 != 0).then(|| Self::page_of_post(this))
+    }
+
+    /// As `of_post`, for an odd address. Ends the process if an anchor was written over, and this is no post.
+    #[cold]
+    #[inline(never)]
+    fn page_of_post(this: *mut Self) -> &'static Meta {
+        let meta = this.wrapping_byte_sub(1).cast::<Meta>();
+        if guard::CHECKED && !arena::is_meta(meta.addr()) {
+            guard::corrupt(this.cast());
+        }
         // SAFETY: an odd address is one more than a page's metadata (rule 2), which is for ever.
-        (this.addr() & 1 != 0).then(|| unsafe { &*this.wrapping_byte_sub(1).cast::<Meta>() })
+        unsafe { &*meta }
     }
 
     /// The anchor; for a post, nothing but an address to name.

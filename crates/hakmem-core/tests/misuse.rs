@@ -129,6 +129,15 @@ fn inner_pointer_of_24_bytes_by_another() {
     go_on_odd(3);
 }
 
+/// A block that another thread freed is on its way to its owner, and says what comes behind it.
+fn overwritten_on_its_way(link: fn(*mut u8) -> usize) {
+    let p = take(64);
+    free_elsewhere(&[p]);
+    // SAFETY: none: that is what is tried. One block, and the link.
+    unsafe { p.cast::<usize>().add(1).write(1 << 48 | link(p)) };
+    go_on(64);
+}
+
 const NOTHING: &str = "invalid pointer {p}: nothing is allocated there (double free?)";
 const INSIDE_WHOLE: &str = "invalid pointer {p}: inside the allocation that starts at {p}";
 const INSIDE_PAGE: &str =
@@ -178,7 +187,7 @@ fn of_another_twice(at_once: bool) {
 }
 
 /// What is done wrong, and what is said of it, with `{p}` for every pointer.
-const MISUSES: [(&str, fn(), &str); 26] = [
+const MISUSES: [(&str, fn(), &str); 29] = [
     (
         "inside a block",
         || free(take(64).wrapping_add(8)),
@@ -292,6 +301,21 @@ const MISUSES: [(&str, fn(), &str); 26] = [
     (
         "cut off after it was freed",
         || overwritten_after_free(0),
+        CORRUPT,
+    ),
+    (
+        "on its way, before what is no page",
+        || overwritten_on_its_way(|_| 0x4141_4141_4141),
+        CORRUPT,
+    ),
+    (
+        "on its way, before what lies at an odd address",
+        || overwritten_on_its_way(|p| p.expose_provenance() + 1),
+        CORRUPT,
+    ),
+    (
+        "on its way, before what lies outside",
+        || overwritten_on_its_way(|_| 0x4141_4141_4140),
         CORRUPT,
     ),
 ];
