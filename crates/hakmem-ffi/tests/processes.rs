@@ -183,6 +183,22 @@ fn fork_in_signal_handlers_with_the_profile_and_with_the_learner() {
     }
 }
 
+/// Wherever it is: no moment is left to chance.
+#[test]
+fn fork_at_each_instruction() {
+    const SAMPLED: &[(&str, &str)] = &[
+        ("HAKMEM_PROFILE", "/dev/null"),
+        ("HAKMEM_PROFILE_INTERVAL", "65536"),
+    ];
+    let n = 30 * times();
+    for options in [&[][..], SAMPLED] {
+        // What is a sample is drawn anew each time: the last moments may not come.
+        preloaded("stepped.c", "each", n, options)
+            .at_least("instructions", 1_000)
+            .at_least("forks", n * 9 / 10);
+    }
+}
+
 #[test]
 fn vfork_beside_churning_threads() {
     let n = 150 * times();

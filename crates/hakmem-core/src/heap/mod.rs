@@ -148,7 +148,6 @@ impl Heap {
     /// In the child of a fork, which counts anew: forgets what the parent did.
     pub fn reset_counts(&self) {
         self.counts.reset(|class| self.listed(class));
-        self.forget_samples();
         self.outgoing.reset_counts();
     }
 

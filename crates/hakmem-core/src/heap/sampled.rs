@@ -76,7 +76,8 @@ impl Heap {
         }
         let before = sampler.distance(class, handed(class));
         let fresh = self.refill_plain(class)?;
-        let after = sampler.distance(class, handed(class));
+        // 0 in another run: a signal handler forked, and in the child the counts began anew.
+        let after = sampler.left(class, handed(class));
         if after > before {
             self.busy(|| self.put_back(class, before - 1, WRAP - after)); // Beyond the point.
         }
@@ -121,14 +122,6 @@ impl Heap {
         match unsafe { self.sampler.get().as_ref() } {
             Some(sampler) => sampler.left(class, self.handed(class)) > 0,
             None => false, // A refill finds out.
-        }
-    }
-
-    /// The counts begin anew.
-    pub(super) fn forget_samples(&self) {
-        // SAFETY: as in `sampler`.
-        if let Some(sampler) = unsafe { self.sampler.get().as_ref() } {
-            sampler.forget();
         }
     }
 

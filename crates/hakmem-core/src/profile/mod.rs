@@ -44,7 +44,7 @@ mod text;
 pub(crate) use marked::{Freed, freed, plain, resize, sample_large};
 pub(crate) use pages::{returned, sample_small};
 pub(crate) use sampler::{Sampler, WRAP};
-pub(crate) use table::{LOCK, after_fork, give_up};
+pub(crate) use table::{LOCK, give_up};
 pub use text::{Event, dump};
 
 use crate::os;
@@ -94,9 +94,21 @@ pub fn start(interval: u64) -> bool {
     }
     os::find_objects();
     if !table::is_given_up() {
-        RUN.store(RUNS.fetch_add(1, Relaxed).wrapping_add(1), Relaxed);
+        begin_run();
     }
     is_on()
+}
+
+fn begin_run() {
+    RUN.store(RUNS.fetch_add(1, Relaxed).wrapping_add(1), Relaxed);
+}
+
+/// In the child of a fork, where heaps count anew.
+pub(crate) fn after_fork() {
+    if is_on() {
+        begin_run();
+    }
+    table::after_fork();
 }
 
 /// Takes no more samples. Frees of those that there are go on being seen.

@@ -64,14 +64,8 @@ impl Sampler {
         self.with_scratch(Scratch::forget);
     }
 
-    /// Forgets what was drawn for classes, whose counts are others from now on. That may be done at any time, as distances have no
-    /// memory.
-    pub fn forget(&self) {
-        self.run.set(0);
-        self.drawn_in.set(0);
-    }
-
-    /// Blocks of `class` that may be handed out before the next one has to be looked at; 0: it is the next, or there is nothing to go by.
+    /// Blocks of `class` that may be handed out before the next one has to be looked at; 0: it is the next, or there is nothing to go
+    /// by, in this run.
     #[inline(always)]
     pub fn left(&self, class: usize, handed: u32) -> u32 {
         if self.run.get() == run() { self.distance(class, handed) } else { 0 }
@@ -97,6 +91,8 @@ impl Sampler {
         false
     }
 
+    /// What was drawn in another run is forgotten, as counts went on or began anew. That may be done at any time: distances have no
+    /// memory.
     #[cold]
     fn begin(&self, handed: impl Fn(usize) -> u32) {
         let run = run();
@@ -252,16 +248,16 @@ mod tests {
     fn estimates_stay_right_while_the_interval_changes() {
         let mut program = Program::new();
         for phase in 0..4000 {
-            // 1 GiB a second and less, and 5 to 80 GiB: as short as the pace may change.
-            let ns = [1_000_000, 200_000, 40_000, 12_500][phase % 4];
+            // Half a GiB a second, and 2.5 to 40 GiB: as short as the pace may change.
+            let ns = [2_000_000, 400_000, 80_000, 25_000][phase % 4];
             for _ in 0..[4, 20, 60, 120][phase % 4] {
                 program.round(ns);
             }
         }
         let off = (program.estimate - program.allocated) / program.variance.sqrt();
         let exact = program.variance.sqrt() / program.allocated;
-        assert!(off.abs() < 4.5 && exact < 0.01, "{off} standard errors of {exact}");
-        assert!(program.intervals.len() >= 5, "{:?}", program.intervals);
+        assert!(off.abs() < 4.5 && exact < 0.012, "{off} standard errors of {exact}");
+        assert!(program.intervals.len() >= 4, "{:?}", program.intervals);
     }
 
     #[test]
@@ -329,7 +325,8 @@ mod tests {
             sampler.take(0, |_| 0, || 0);
         }
         assert!(sampler.left(0, 9) > 0, "the count is all that it goes by");
-        (sampler.run.set(2), sampler.drawn_in.set(2));
+        sampler.run.set(2);
+        sampler.drawn_in.set(2);
         assert_eq!(sampler.left(0, 0), 0, "counts went on while nobody looked");
         assert!(sampler.is_due(0, |_| 77) || sampler.left(0, 77) < FAR as u32);
     }
