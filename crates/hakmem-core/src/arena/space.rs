@@ -34,9 +34,9 @@ fn smallest(arenas: usize) -> usize {
     if arenas < MAX_ARENAS / 2 { SMALLEST } else { SMALLEST_LATER }
 }
 
-/// Reserves room for at least `least` bytes of segments, at best eight times the physical memory. Returns the base
-/// and the number of segments.
-pub fn reserve_some(least: usize) -> Option<(usize, usize)> {
+/// Reserves room for at least `least` bytes of segments, at best eight times the physical memory. Returns the base,
+/// the length, and the number of segments.
+pub fn reserve_some(least: usize) -> Option<(usize, usize, usize)> {
     let smallest = least.max(smallest(COUNT.load(Relaxed).into()));
     let mut bytes = usual(os::physical_memory(), os::address_limit()).max(smallest).next_multiple_of(SEGMENT);
     loop {
@@ -45,7 +45,7 @@ pub fn reserve_some(least: usize) -> Option<(usize, usize)> {
         let total = groups + PAGE + segments * SEGMENT_META + SEGMENT + bytes;
         if let Some(base) = os::reserve(total) {
             RESERVED.fetch_add(total, Relaxed);
-            return Some((base, segments));
+            return Some((base, total, segments));
         }
         if bytes <= smallest {
             return None;
