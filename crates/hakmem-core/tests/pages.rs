@@ -121,7 +121,7 @@ fn pages_of_few_blocks_are_set_aside_later() {
     });
 }
 
-/// Pages that were set aside are remembered, whatever else is looked for in vain meanwhile.
+/// Pages that were set aside are taken back before fresh ones are claimed, whatever else was looked for in vain meanwhile.
 #[test]
 fn pages_set_aside_are_not_forgotten_for_others() {
     alone("pages_set_aside_are_not_forgotten_for_others", || {
@@ -129,22 +129,23 @@ fn pages_set_aside_are_not_forgotten_for_others() {
         let mut oracle = Oracle::new(Rust, &ranges, 11);
         let mut take =
             |count, size| -> Vec<_> { (0..count).map(|_| oracle.alloc(layout(size))).collect() };
-        let mut kept = Vec::new();
+        let mut blocks = Vec::new();
         for (i, block) in take(20 * 64, 1024).into_iter().enumerate() {
             if i % 64 < 2 {
-                kept.push(block);
+                blocks.push(block);
             } else {
                 free_all(&ranges, vec![block]);
             }
         }
-        // Of these none was set aside.
-        let others = take(4 * 16, 4 * KIB);
-        let before = stats::process().purged_bytes;
         c::trim();
-        let given = stats::process().purged_bytes - before;
-        assert!(given >= (15 * 56 * KIB) as u64, "{given} given back");
-        free_all(&ranges, kept);
-        free_all(&ranges, others);
+        let pages = || stats::Snapshot::take().census().page_slots;
+        assert_eq!(pages(), 20);
+        // Of these none was set aside.
+        blocks.extend(take(16, 4 * KIB));
+        assert_eq!(pages(), 21);
+        blocks.extend(take(20 * 62, 1024));
+        assert_eq!(pages(), 21);
+        free_all(&ranges, blocks);
     });
 }
 
