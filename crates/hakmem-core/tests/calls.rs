@@ -113,10 +113,8 @@ fn is_filled(p: *mut u8) -> bool {
     let last = p.wrapping_add(SLOT - 4096);
     let mut resident = 0;
     // SAFETY: asks about one page.
-    assert_eq!(
-        unsafe { libc::mincore(last.cast(), 4096, &raw mut resident) },
-        0
-    );
+    let done = unsafe { libc::mincore(last.cast(), 4096, &raw mut resident) };
+    assert_eq!(done, 0);
     resident & 1 != 0
 }
 

@@ -154,7 +154,7 @@ fn pages_set_aside_are_not_forgotten_for_others() {
 #[test]
 fn blocks_under_way_follow_their_page() {
     alone("blocks_under_way_follow_their_page", || {
-        const PAGES: usize = 50;
+        const PAGES: usize = 100;
         let ranges = Ranges::default();
         let mut oracle = Oracle::new(Rust, &ranges, 12);
         let mut take =
