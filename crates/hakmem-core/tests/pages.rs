@@ -5,7 +5,7 @@
 
 mod oracle;
 
-use hakmem_core::{c, stats};
+use hakmem_core::{c, options, stats};
 use oracle::{Block, Oracle, Ranges, Rust, alone};
 use std::alloc::Layout;
 use std::sync::mpsc;
@@ -189,5 +189,23 @@ fn blocks_under_way_follow_their_page() {
         assert_pages(0, 0);
         let now = stats::process();
         assert_eq!((now.live_bytes, now.in_flight), (0, 0));
+    });
+}
+
+/// Also where each block that another thread frees is sent by itself, and none waits for others of its page.
+#[test]
+fn blocks_that_travel_alone_come_back() {
+    alone("blocks_that_travel_alone_come_back", || {
+        options::set("BATCH_BY_PAGE", "0").unwrap();
+        let ranges = Ranges::default();
+        let mut oracle = Oracle::new(Rust, &ranges, 13);
+        for count in [1, 3, 200] {
+            let blocks: Vec<_> = (0..count).map(|_| oracle.alloc(layout(1024))).collect();
+            elsewhere(|| free_all(&ranges, blocks));
+            c::trim();
+            assert_pages(0, 0);
+            let now = stats::process();
+            assert_eq!((now.live_bytes, now.in_flight), (0, 0));
+        }
     });
 }
