@@ -243,7 +243,7 @@ impl Arena {
     }
 
     fn reserve(&self, wanted: usize) -> bool {
-        let Some((base, segments)) = reserve_some(wanted) else { return false };
+        let Some((base, reserved, segments)) = reserve_some(wanted) else { return false };
         let groups = segments.div_ceil(GROUP);
         // The summary and the first groups share a page of memory.
         let first_group = (base + summary_bytes(segments)).next_multiple_of(align_of::<Group>());
@@ -251,7 +251,7 @@ impl Arena {
         let data = (metas + segments * SEGMENT_META).next_multiple_of(SEGMENT);
         // The metadata of pages never used reads as zero: `Kind::Free`, no owner.
         if !os::make_readable(metas, segments * SEGMENT_META) {
-            give_up(base, data + segments * SEGMENT - base);
+            give_up(base, reserved);
             return false;
         }
         self.summary.store(at(base).cast(), Relaxed);

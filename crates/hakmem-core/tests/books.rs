@@ -5,8 +5,9 @@
 mod oracle;
 
 use hakmem_core::{c, stats};
-use oracle::{Block, C, Oracle, Ranges, Rust, alone};
+use oracle::{Block, C, Oracle, Ranges, Rust};
 use std::alloc::Layout;
+use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, mpsc};
 use std::thread;
 
@@ -282,6 +283,19 @@ fn gaps_are_filled_before_more_is_taken() {
     }
 }
 
+/// Bytes of memory that the slots of `pages` of `bytes` have.
+fn resident(pages: impl IntoIterator<Item = usize>, bytes: usize) -> usize {
+    let mut map = vec![0u8; bytes / (4 * KIB)];
+    let mut sum = 0;
+    for page in pages {
+        let at = std::ptr::with_exposed_provenance_mut(page * bytes);
+        // SAFETY: asks about mapped memory; a byte for each page of it.
+        assert_eq!(unsafe { libc::mincore(at, bytes, map.as_mut_ptr()) }, 0);
+        sum += map.iter().filter(|&&m| m & 1 != 0).count() * 4 * KIB;
+    }
+    sum
+}
+
 /// Of pages in which one block is live, all but what that reaches into is given back, and what is taken next lies there.
 #[test]
 fn all_but_the_live_pieces_is_given_back() {
@@ -317,6 +331,11 @@ fn all_but_the_live_pieces_is_given_back() {
             "{size}: {given} given back, {hole} of each page"
         );
         assert_eq!(after.dirty_bytes, 0, "{size}");
+        // The kernel says the same.
+        let starts: BTreeSet<_> = kept.iter().map(|block| block.address() / page).collect();
+        let left = resident(starts, page);
+        let most = piece * pages + page;
+        assert!(left <= most, "{size}: {left} resident, not {most}");
         let again: Vec<_> = (0..pages * in_page - kept.len())
             .map(|_| oracle.alloc(layout(size)))
             .collect();
@@ -387,49 +406,6 @@ fn large_blocks_that_are_replaced_take_little_more_than_they_are() {
         blocks.into_iter().for_each(|(p, _)| c::free(p));
     }
     c::trim();
-}
-
-/// The pages of the classes are all that the slots say, and so many of them are asleep.
-fn assert_pages(pages: u64, asleep: u64) {
-    let snapshot = stats::Snapshot::take();
-    let slots: u64 = snapshot.classes().map(|c| c.page_bytes).sum();
-    assert_eq!(
-        slots / stats::SLOT_BYTES as u64,
-        snapshot.census().page_slots
-    );
-    let sum = |f: fn(&stats::Class) -> u64| snapshot.classes().map(|c| f(&c)).sum::<u64>();
-    assert_eq!((sum(|c| c.pages), sum(|c| c.asleep_pages)), (pages, asleep));
-    assert_eq!(
-        sum(|c| c.new_pages + c.retained_pages - c.empty_pages),
-        pages
-    );
-}
-
-#[test]
-fn pages_and_those_asleep_are_counted() {
-    // In a process of its own, whose counts begin with nothing.
-    alone("pages_and_those_asleep_are_counted", || {
-        let ranges = Ranges::default();
-        let mut oracle = Oracle::new(Rust, &ranges, 7);
-        let mut take =
-            |count| -> Vec<_> { (0..count).map(|_| oracle.alloc(layout(1024))).collect() };
-        let mut blocks = take(4 * 64);
-        assert_pages(4, 3);
-        blocks.extend(take(1));
-        assert_pages(5, 4);
-        // An eighth of the first one.
-        free_all(&ranges, blocks.drain(..8).collect());
-        assert_pages(5, 3);
-        free_all(&ranges, blocks.drain(..56).collect());
-        assert_pages(4, 3);
-        // The empty page is at hand, for any class.
-        let other = Oracle::new(Rust, &ranges, 8).alloc(layout(500));
-        assert_pages(5, 3);
-        free_all(&ranges, blocks);
-        free_all(&ranges, vec![other]);
-        c::trim();
-        assert_pages(0, 0);
-    });
 }
 
 /// What is beyond 4 MiB of it, without anybody's call.

@@ -108,6 +108,70 @@ fn clearing() {
     assert!(call("mincore").calls > 0);
 }
 
+/// Whether the end of the slot at `p` is resident.
+fn is_filled(p: *mut u8) -> bool {
+    let last = p.wrapping_add(SLOT - 4096);
+    let mut resident = 0;
+    // SAFETY: asks about one page.
+    let done = unsafe { libc::mincore(last.cast(), 4096, &raw mut resident) };
+    assert_eq!(done, 0);
+    resident & 1 != 0
+}
+
+/// Fresh pages of small blocks are faulted in whole once the heap has enough pages, and has filled some of the class; those that
+/// are in memory anyway are not asked for.
+fn populating() {
+    // Their number is known again after many came and went.
+    configure(c"HAKMEM_POPULATE_FROM_PAGES=0");
+    for _ in 0..10 {
+        let blocks: Vec<_> = (0..40 * SLOT / 1024).map(|_| take(1024)).collect();
+        let (kept, gone): (Vec<_>, Vec<_>) =
+            blocks.into_iter().partition(|p| p.addr() % SLOT < 4096);
+        gone.into_iter().for_each(free);
+        c::trim();
+        kept.into_iter().for_each(free);
+        c::trim();
+    }
+    let mut kept = Vec::new();
+    let mut fill = |size: usize, pages: usize| -> Vec<bool> {
+        let blocks: Vec<_> = (0..pages * SLOT / size)
+            .map(|_| {
+                let p = take(size);
+                (p, p.addr().is_multiple_of(SLOT) && is_filled(p))
+            })
+            .collect();
+        kept.extend(blocks.iter().map(|b| b.0));
+        let starts = blocks.iter().filter(|b| b.0.addr().is_multiple_of(SLOT));
+        starts.map(|b| b.1).collect()
+    };
+    let from = |filled: &[bool]| filled.iter().position(|&f| f);
+    assert_eq!(from(&fill(1024, 8)), None, "never");
+    // The heap has eight pages and more soon, but four of a class have to come first.
+    configure(c"HAKMEM_POPULATE_FROM_PAGES=10");
+    let filled = fill(512, 10);
+    assert_eq!((from(&filled), filled.len()), (Some(4), 10));
+    assert!(filled[4..].iter().all(|&f| f));
+    configure(c"HAKMEM_POPULATE_FROM_PAGES=27");
+    let filled = fill(256, 12);
+    assert_eq!((from(&filled), filled.len()), (Some(9), 12));
+    // Pages of several slots are not.
+    let before = call("madvise").calls;
+    let medium: Vec<_> = (0..20 * 8).map(|_| take(8 * SLOT / 8)).collect();
+    assert_eq!(call("madvise").calls, before);
+    medium.into_iter().chain(kept).for_each(free);
+    // Nor those that come back to be pages of another class.
+    configure(c"HAKMEM_POPULATE_FROM_PAGES=1");
+    let (few, before) = (take(100), call("madvise").calls);
+    let again: Vec<_> = (0..10 * SLOT / 2048).map(|_| take(2048)).collect();
+    assert_eq!(call("madvise").calls, before);
+    again.into_iter().chain([few]).for_each(free);
+}
+
+#[test]
+fn pages_are_populated_where_they_will_be_filled() {
+    alone("pages_are_populated_where_they_will_be_filled", populating);
+}
+
 #[test]
 fn locks_that_nobody_wants_cost_no_call() {
     alone("locks_that_nobody_wants_cost_no_call", locks_alone);

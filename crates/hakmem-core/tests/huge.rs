@@ -59,9 +59,17 @@ fn segments() -> (u64, u64) {
     (census.huge_segments, census.slotted_segments)
 }
 
+fn has_huge_pages() -> bool {
+    let has = std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists();
+    if !has {
+        println!("this kernel has no huge pages to ask for");
+    }
+    has
+}
+
 fn filled_pages() {
-    if !std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists() {
-        return println!("this kernel has no huge pages to ask for");
+    if !has_huge_pages() {
+        return;
     }
     huge_from(c"HAKMEM_HUGE_FROM_SEGMENTS=3");
     let mut blocks = fill(256, 5 * MIB);
@@ -84,6 +92,53 @@ fn filled_pages() {
     // But for that of the page which the heap is at.
     assert!(segments().0 <= 1, "{:?}", segments());
     kept.into_iter().for_each(free);
+}
+
+/// Whole pages that go back take the wish with them as pieces do.
+fn emptied_pages() {
+    if !has_huge_pages() {
+        return;
+    }
+    huge_from(c"HAKMEM_HUGE_FROM_SEGMENTS=3");
+    let blocks = fill(256, 48 * MIB);
+    let (huge, all) = segments();
+    assert!(huge >= all / 2, "{huge} of {all}");
+    let is_kept = |p: &mut *mut u8| (p.addr() / SLOT).is_multiple_of(4);
+    let mut blocks = blocks;
+    let kept: Vec<_> = blocks.extract_if(.., |p| is_kept(p)).collect();
+    blocks.into_iter().for_each(free);
+    assert_eq!(segments().0, huge);
+    c::trim();
+    // But for that of the last page, in which there may be no other.
+    assert!(segments().0 <= 1, "{:?}", segments());
+    kept.into_iter().for_each(free);
+}
+
+/// A life of many pages, all of which were given up at last: by way of the heap, of those that it retains, and of those that were
+/// set aside.
+fn come_and_go() {
+    const PAGES: usize = 24;
+    for round in 0..120 {
+        let blocks = fill(256, PAGES * SLOT);
+        // In every other round a few blocks of each page go last.
+        let (last, first): (Vec<_>, Vec<_>) = blocks
+            .into_iter()
+            .partition(|p| round % 2 == 0 && p.addr() % SLOT < 1024);
+        first.into_iter().for_each(free);
+        c::trim();
+        last.into_iter().for_each(free);
+        c::trim();
+    }
+    let snapshot = stats::Snapshot::take();
+    assert_eq!(snapshot.census().page_slots, 0);
+    let of_heaps: u64 = snapshot.heaps().map(|h| h.pages_set_aside).sum();
+    assert!(of_heaps >= 60 * (PAGES as u64 - 6));
+}
+
+/// What decides whether segments ask for them are the blocks and pages that there are.
+fn after_a_life(then: fn()) {
+    come_and_go();
+    then();
 }
 
 fn large_blocks() {
@@ -171,4 +226,28 @@ fn no_segment_asks_if_none_is_to() {
 #[test]
 fn segments_that_are_used_again_ask_anew() {
     alone("segments_that_are_used_again_ask_anew", used_again);
+}
+
+#[test]
+fn segments_of_which_pages_are_given_back_ask_no_more() {
+    alone(
+        "segments_of_which_pages_are_given_back_ask_no_more",
+        emptied_pages,
+    );
+}
+
+#[test]
+fn segments_of_filled_pages_ask_as_much_after_many_others() {
+    alone(
+        "segments_of_filled_pages_ask_as_much_after_many_others",
+        || after_a_life(filled_pages),
+    );
+}
+
+#[test]
+fn segments_of_little_used_pages_do_not_ask_after_many_others() {
+    alone(
+        "segments_of_little_used_pages_do_not_ask_after_many_others",
+        || after_a_life(little_used_pages),
+    );
 }

@@ -80,6 +80,32 @@ fn memory_ends_and_comes_back() {
     }
 }
 
+/// What is kept for the next request of its kind is had by any, once there is nothing else. Until then it is kept.
+fn kept_memory_serves_all() {
+    limit_address_space(LIMIT);
+    let ranges = Ranges::default();
+    let mut oracle = Oracle::new(C, &ranges, 1);
+    let mut all = fill(&ranges, 2);
+    for size in [100, 5000, 12_000, 300 << 10] {
+        // What is left of pages and segments.
+        while let Some(block) = oracle.try_alloc(layout(size)) {
+            all.push(block);
+        }
+        for _ in 0..2 {
+            let whale = all.iter().position(|block| block.size() > 4 * MIB);
+            let whale = all.swap_remove(whale.expect("there were more"));
+            oracle.dealloc(whale);
+        }
+        let kept = stats::process().dirty_bytes as usize;
+        assert!(kept >= 14 * MIB, "{kept}");
+        let more = std::iter::from_fn(|| oracle.try_alloc(layout(size)));
+        let more: Vec<_> = more.collect();
+        assert!(bytes(&more) >= 12 * MIB, "{} by {size}", bytes(&more));
+        all.extend(more);
+    }
+    all.into_iter().for_each(|block| oracle.dealloc(block));
+}
+
 /// Blocks in all arenas grow, move, and are freed by whoever.
 fn blocks_of_all_arenas_are_alike() {
     limit_address_space(LIMIT);
@@ -178,6 +204,14 @@ fn blocks_of_further_arenas_are_like_others() {
     alone(
         "blocks_of_further_arenas_are_like_others",
         blocks_of_all_arenas_are_alike,
+    );
+}
+
+#[test]
+fn kept_memory_is_had_before_a_request_fails() {
+    alone(
+        "kept_memory_is_had_before_a_request_fails",
+        kept_memory_serves_all,
     );
 }
 

@@ -38,8 +38,9 @@ fn go_on(size: usize) {
     }
 }
 
-/// A page of blocks of 64 bytes becomes empty with `link` in one of them: the first such list is walked to its end.
-fn overwritten_after_free(link: usize) {
+/// A page of blocks of 64 bytes becomes empty with a wrong link in one of them: the first such list is walked to its end. `link`
+/// makes it of the blocks that were freed before the last.
+fn overwritten_after_free(link: fn(&[*mut u8]) -> usize) {
     let blocks: Vec<_> = (0..3 * SLOT / 64).map(|_| take(64)).collect();
     // Of a page in the middle.
     let page = blocks[blocks.len() / 2].addr() / SLOT;
@@ -50,7 +51,7 @@ fn overwritten_after_free(link: usize) {
     let (last, others) = of_page.split_last().unwrap();
     others.iter().for_each(|&p| free(p));
     // SAFETY: none: that is what is tried.
-    unsafe { others[others.len() / 2].cast::<usize>().write(link) };
+    unsafe { others[others.len() / 2].cast::<usize>().write(link(others)) };
     free(*last);
 }
 
@@ -105,6 +106,15 @@ fn eight_bytes_by_two_others(between: bool) {
     let [p, q] = [(); 2].map(|()| take_odd(1));
     let freed: &[_] = if between { &[p, q, p] } else { &[p, p] };
     free_odd_elsewhere(freed, 1);
+    go_on_odd(1);
+}
+
+/// Of three that are on their way to their owner, the one in the middle leads elsewhere.
+fn eight_bytes_overwritten_on_their_way(link: fn(*mut u8) -> usize) {
+    let blocks = [(); 3].map(|()| take_odd(1));
+    free_odd_elsewhere(&blocks, 1);
+    // SAFETY: none: that is what is tried.
+    unsafe { blocks[1].cast::<usize>().write(link(blocks[1])) };
     go_on_odd(1);
 }
 
@@ -177,17 +187,35 @@ fn small_twice(between: bool) {
 }
 
 fn of_another_twice(at_once: bool) {
-    let [p, q, r] = [(); 3].map(|()| take(64));
+    // As many as not to be seen where a list begins.
+    let blocks = [(); 5].map(|()| take(64));
     if at_once {
-        return free_elsewhere(&[p, p]);
+        return free_elsewhere(&[blocks[0]; 2]);
     }
     c::trim();
-    free_elsewhere(&[p, q, r, p, q, r]);
+    // Not the one that was freed first again, which is on top of what travels.
+    free_elsewhere(&[&blocks[..], &blocks[1..]].concat());
     go_on(64);
 }
 
+/// Of pages that few blocks are out of, and that are nobody's until they are wanted again.
+fn of_a_sparse_page_twice() {
+    let mut pages = std::collections::BTreeMap::<usize, Vec<*mut u8>>::new();
+    for p in (0..9 * SLOT / 64).map(|_| take(64)) {
+        pages.entry(p.addr() / SLOT).or_default().push(p);
+    }
+    pages.pop_last(); // The current one.
+    for blocks in pages.values() {
+        blocks[5..].iter().for_each(|&p| free(p));
+    }
+    c::trim();
+    let first = pages.pop_first().unwrap().1;
+    free_elsewhere(&[&first[..5], &first[1..5]].concat());
+    c::trim();
+}
+
 /// What is done wrong, and what is said of it, with `{p}` for every pointer.
-const MISUSES: [(&str, fn(), &str); 29] = [
+const MISUSES: [(&str, fn(), &str); 33] = [
     (
         "inside a block",
         || free(take(64).wrapping_add(8)),
@@ -269,6 +297,11 @@ const MISUSES: [(&str, fn(), &str); 29] = [
         TWICE,
     ),
     (
+        "more frees by another than blocks of a sparse page",
+        of_a_sparse_page_twice,
+        TWICE,
+    ),
+    (
         "eight bytes twice by another",
         || eight_bytes_by_two_others(false),
         "double free of {p}, a block of 8 bytes",
@@ -279,13 +312,23 @@ const MISUSES: [(&str, fn(), &str); 29] = [
         CORRUPT,
     ),
     (
+        "eight bytes on their way lead out of the page",
+        || eight_bytes_overwritten_on_their_way(|p| p.expose_provenance() + 16 * SLOT),
+        CORRUPT,
+    ),
+    (
+        "eight bytes on their way lead into a block",
+        || eight_bytes_overwritten_on_their_way(|p| p.expose_provenance() + 4),
+        CORRUPT,
+    ),
+    (
         "inside 24 bytes by another",
         inner_pointer_of_24_bytes_by_another,
         "invalid pointer {p}: inside a page of 24-byte blocks, not at the start of a live one",
     ),
     (
         "written after it was freed",
-        || overwritten_after_free(64),
+        || overwritten_after_free(|_| 64),
         CORRUPT,
     ),
     (
@@ -300,7 +343,12 @@ const MISUSES: [(&str, fn(), &str); 29] = [
     ),
     (
         "cut off after it was freed",
-        || overwritten_after_free(0),
+        || overwritten_after_free(|_| 0),
+        CORRUPT,
+    ),
+    (
+        "led back after it was freed",
+        || overwritten_after_free(|freed| freed.last().unwrap().expose_provenance()),
         CORRUPT,
     ),
     (

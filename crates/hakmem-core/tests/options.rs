@@ -114,6 +114,9 @@ fn every_option_takes_what_its_table_says_and_nothing_else() {
             options::set(entry.name(), &value)
                 .unwrap_or_else(|e| panic!("{}={value}: {e}", entry.name()));
             assert_eq!(now(entry.name()), value, "{}", entry.name());
+            // The C library asks for this one.
+            let interval = hakmem_core::c::profile_interval().to_string();
+            assert_eq!(interval, now("PROFILE_INTERVAL"));
             for mistake in &bad {
                 let why = options::set(entry.name(), mistake)
                     .expect_err(&format!("{}={mistake}", entry.name()));

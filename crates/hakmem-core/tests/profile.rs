@@ -290,3 +290,27 @@ fn a_profile_may_be_stopped_and_go_on() {
     assert_eq!(live, 0, "frees are seen all the same");
     assert!(profile::start(INTERVAL) && profile::is_on());
 }
+
+/// The counts of blocks by which samples are found begin anew there.
+#[test]
+fn the_child_of_a_fork_is_sampled_as_much() {
+    let _alone = alone();
+    const COUNT: u64 = 100_000;
+    let come_and_go = || {
+        let before = samples();
+        (0..COUNT).for_each(|_| drop(Block::new(16)));
+        stands_for(since(&before, 16).all, COUNT, 16);
+    };
+    come_and_go();
+    // SAFETY: the child ends below, whatever happens; the other threads are the test runner's, at rest.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let failed = std::panic::catch_unwind(come_and_go).is_err();
+        // SAFETY: no preconditions.
+        unsafe { libc::_exit(failed.into()) };
+    }
+    let mut status = 0;
+    // SAFETY: the child is this process's.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    assert_eq!(status, 0, "the child failed");
+}

@@ -55,6 +55,12 @@ fn reserved() -> usize {
     stats::process().reserved_bytes as usize
 }
 
+/// Bytes that the process has mapped.
+fn size() -> usize {
+    let maps = std::fs::read_to_string("/proc/self/statm").unwrap();
+    maps.split(' ').next().unwrap().parse::<usize>().unwrap() * 4096
+}
+
 fn without_a_limit() {
     assert!(!take(1).is_null());
     assert_reserved(reserved(), (8 * physical_memory()).clamp(1 << 30, 1 << 44));
@@ -80,10 +86,6 @@ fn less_and_less() {
         libc::mmap(std::ptr::null_mut(), 900 * MIB, none, private, -1, 0)
     };
     assert_ne!(map, libc::MAP_FAILED);
-    let size = || {
-        let maps = std::fs::read_to_string("/proc/self/statm").unwrap();
-        maps.split(' ').next().unwrap().parse::<usize>().unwrap() * 4096
-    };
     let left = 1024 * MIB - size();
     assert!(left < 128 * MIB && !take(1).is_null());
     // Halved until it fits.
@@ -92,6 +94,42 @@ fn less_and_less() {
         .into_iter()
         .find(|&n| n + 3 * MIB < left);
     assert_reserved(reserved(), bytes.unwrap());
+}
+
+/// There are so many maps that the kernel makes one more, but does not divide it: then the reservation cannot be used.
+fn no_more_maps() {
+    // SAFETY: maps of their own. Every other one has other rights, so that none are joined.
+    let map = |readable| unsafe {
+        let rights = if readable {
+            libc::PROT_READ
+        } else {
+            libc::PROT_NONE
+        };
+        let private = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        libc::mmap(std::ptr::null_mut(), 4096, rights, private, -1, 0)
+    };
+    let mut maps = Vec::with_capacity(1 << 20);
+    loop {
+        let next = map(maps.len() % 2 == 0);
+        if next == libc::MAP_FAILED {
+            break;
+        }
+        maps.push(next);
+        if maps.len() == maps.capacity() {
+            return println!("this kernel has room for any number of maps");
+        }
+    }
+    // SAFETY: the last one, which nobody uses.
+    assert_eq!(unsafe { libc::munmap(maps.pop().unwrap(), 4096) }, 0);
+    let before = size();
+    for _ in 0..3 {
+        assert!(take(1).is_null());
+        assert_eq!((reserved(), size()), (0, before));
+    }
+    // SAFETY: as above.
+    maps.into_iter()
+        .for_each(|map| unsafe { assert_eq!(libc::munmap(map, 4096), 0) });
+    assert!(!take(1).is_null());
 }
 
 /// What was never used goes, but for an eighth of the limit that is to come.
@@ -126,6 +164,14 @@ fn an_eighth_of_the_limit() {
 #[test]
 fn what_is_left_is_taken() {
     alone("what_is_left_is_taken", less_and_less);
+}
+
+#[test]
+fn a_reservation_that_cannot_be_used_is_given_up() {
+    alone(
+        "a_reservation_that_cannot_be_used_is_given_up",
+        no_more_maps,
+    );
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What each request gets: how large a block is, where it lies, and when it stays where it is.
 
-use hakmem_core::{c, stats};
+use hakmem_core::{Hakmem, c, stats};
+use std::alloc::{GlobalAlloc, Layout};
 use std::sync::{Mutex, MutexGuard};
 
 const KIB: usize = 1 << 10;
@@ -65,6 +66,55 @@ fn blocks_are_as_large_as_their_class() {
         assert_eq!(usable(p), block_size(n), "{n}");
         free(p);
     }
+}
+
+/// The list is asked first, and what is not on one is the other slow path's to serve.
+#[test]
+fn a_slow_path_of_the_callers_is_taken_where_the_list_has_nothing() {
+    let _turn = turn();
+    let other = take(5000);
+    let slow = |n: usize| {
+        assert_eq!(n, 5000);
+        other
+    };
+    // The first one leaves more of its size on the list.
+    let first = take(100);
+    // SAFETY: any size.
+    let (small, larger) = unsafe {
+        (
+            c::malloc_or(100, |_| panic!("there is one on the list")),
+            c::malloc_or(5000, slow),
+        )
+    };
+    assert!(!small.is_null() && small != first && usable(small) == 112);
+    assert_eq!(larger, other);
+    [first, small, other].into_iter().for_each(free);
+}
+
+/// Up to 64 KiB, and whatever the alignment up to that: no slot is taken for one alone.
+#[test]
+fn requests_of_a_class_are_served_by_it_whatever_is_asked_besides() {
+    let _turn = turn();
+    let before = stats::process().large_allocations;
+    for n in [100, SLOT] {
+        let aligned = |align| Layout::from_size_align(n, align).unwrap();
+        // SAFETY: sizes above 0, powers of two, and each block is freed once.
+        unsafe {
+            let blocks = [
+                c::malloc(n),
+                c::zeroed(n),
+                c::memalign(64, n),
+                Hakmem.alloc(aligned(1)),
+                Hakmem.alloc(aligned(16)),
+                Hakmem.alloc(aligned(64)),
+                Hakmem.alloc_zeroed(aligned(64)),
+            ];
+            let held = blocks.map(usable);
+            assert!(held.iter().all(|held| (n..=128.max(n)).contains(held)));
+            blocks.into_iter().for_each(free);
+        }
+    }
+    assert_eq!(stats::process().large_allocations, before);
 }
 
 #[test]
@@ -171,8 +221,9 @@ fn freed_large_blocks_are_kept_at_hand() {
     // Five slots more: no more than 16 are kept.
     let (kept, gone) = (14 - first as usize / SLOT + 2 + 5, dirty() - first);
     assert!(gone > 0 && kept - gone as usize / SLOT <= 16, "{gone}");
-    c::trim();
+    assert!(c::trim());
     assert_eq!(dirty(), 0);
+    assert!(!c::trim(), "there is no more to be had");
 }
 
 #[test]
@@ -274,18 +325,27 @@ fn whales_grow_and_shrink() {
 fn requests_that_no_memory_meets_are_refused() {
     let _turn = turn();
     let block = take(100);
+    let assert_refused = |p: *mut u8, n: usize| {
+        assert!(p.is_null(), "{n:#x}");
+        // SAFETY: this thread's.
+        let errno = unsafe { std::mem::take(&mut *libc::__errno_location()) };
+        assert_eq!(errno, libc::ENOMEM, "{n:#x}");
+    };
     for n in [
         isize::MAX as usize,
         usize::MAX,
         usize::MAX - 4096,
         1 << 47,
         (1 << 46) + 1,
+        // There may be address space for that, but not for an arena.
+        1 << 45,
     ] {
         // SAFETY: any size; the block is live.
         unsafe {
-            assert!(c::malloc(n).is_null(), "{n:#x}");
-            assert!(c::zeroed(n).is_null(), "{n:#x}");
-            assert!(c::realloc(block, n).is_null(), "{n:#x}");
+            *libc::__errno_location() = 0;
+            assert_refused(c::malloc(n), n);
+            assert_refused(c::zeroed(n), n);
+            assert_refused(c::realloc(block, n), n);
         }
     }
     for align in [1 << 47, 1 << 62] {
@@ -368,21 +428,28 @@ fn large_blocks_grow_to_the_end_of_their_segment_and_no_further() {
     blocks.into_iter().for_each(free);
 }
 
-/// Pages that a heap has emptied serve it again, time after time.
+/// Pages that a heap has emptied serve it again, time after time, also once it has given up what it had. It has no mail to
+/// look at meanwhile.
 #[test]
 fn empty_pages_are_kept_for_the_next() {
     let _turn = turn();
-    let kept_for_next = || {
+    let own = || {
         let snapshot = stats::Snapshot::take();
         let own = |h: &stats::Heap| h.state == stats::State::Own;
-        snapshot.heaps().find(own).map_or(0, |h| h.retained_pages)
+        snapshot.heaps().find(own)
     };
-    let mut before = 0;
+    free(take(1));
+    let merges = || own().map(|h| h.merges);
+    let (mut before, at_first) = (0, merges());
     for round in 0..20 {
+        if round % 5 == 0 {
+            c::trim();
+        }
         let blocks: Vec<_> = (0..6 * SLOT / 256).map(|_| take(256)).collect();
-        let now = kept_for_next();
-        assert!(round == 0 || now > before, "round {round}");
+        let now = own().map_or(0, |h| h.retained_pages);
+        assert!(round % 5 == 0 || now > before, "round {round}");
         before = now;
         blocks.into_iter().for_each(free);
     }
+    assert_eq!(merges(), at_first);
 }

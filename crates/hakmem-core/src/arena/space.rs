@@ -24,24 +24,28 @@ fn share_of(limit: usize) -> usize {
     limit / 8
 }
 
-/// Reserves room for at least `least` bytes of segments, at best eight times the physical memory. Returns the base
-/// and the number of segments.
-pub fn reserve_some(least: usize) -> Option<(usize, usize)> {
-    let limit = os::address_limit();
-    let mut bytes = os::physical_memory().saturating_mul(8).clamp(1 << 30, LARGEST);
-    if limit < usize::MAX {
-        bytes = bytes.min(share_of(limit));
-    }
-    let early = usize::from(COUNT.load(Relaxed)) < MAX_ARENAS / 2;
-    let smallest = least.max(if early { SMALLEST } else { SMALLEST_LATER });
-    bytes = bytes.max(smallest).next_multiple_of(SEGMENT);
+/// What is reserved where nothing more is asked for, under a limit or usize::MAX.
+fn usual(physical_memory: usize, limit: usize) -> usize {
+    physical_memory.saturating_mul(8).clamp(1 << 30, LARGEST).min(share_of(limit))
+}
+
+/// The least that is, if there are `arenas`.
+fn smallest(arenas: usize) -> usize {
+    if arenas < MAX_ARENAS / 2 { SMALLEST } else { SMALLEST_LATER }
+}
+
+/// Reserves room for at least `least` bytes of segments, at best eight times the physical memory. Returns the base,
+/// the length, and the number of segments.
+pub fn reserve_some(least: usize) -> Option<(usize, usize, usize)> {
+    let smallest = least.max(smallest(COUNT.load(Relaxed).into()));
+    let mut bytes = usual(os::physical_memory(), os::address_limit()).max(smallest).next_multiple_of(SEGMENT);
     loop {
         let segments = bytes / SEGMENT;
         let groups = segments.div_ceil(GROUP) * size_of::<Group>() + summary_bytes(segments) + align_of::<Group>();
         let total = groups + PAGE + segments * SEGMENT_META + SEGMENT + bytes;
         if let Some(base) = os::reserve(total) {
             RESERVED.fetch_add(total, Relaxed);
-            return Some((base, segments));
+            return Some((base, total, segments));
         }
         if bytes <= smallest {
             return None;
@@ -101,5 +105,31 @@ impl Arena {
             give_up(self.metas.load(Relaxed).addr() + stays * SEGMENT_META, (known - stays) * SEGMENT_META);
         }
         give_up(self.data.load(Relaxed) + end * SEGMENT, (segments - end) * SEGMENT);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIB: usize = 1 << 30;
+
+    #[test]
+    fn as_much_is_reserved_as_the_machine_and_the_limit_allow() {
+        for (physical, limit, expected) in [
+            (16 * GIB, usize::MAX, 128 * GIB),
+            (GIB / 16, usize::MAX, GIB),
+            (usize::MAX, usize::MAX, LARGEST),
+            (16 * GIB, 24 * GIB, 3 * GIB),
+            (16 * GIB, 0, 0),
+        ] {
+            assert_eq!(usual(physical, limit), expected);
+        }
+    }
+
+    #[test]
+    fn small_arenas_do_not_use_up_all_the_places() {
+        let all = [0, 31, 32, 33, 63].map(smallest);
+        assert_eq!(all.map(|bytes| bytes >> 20), [4, 4, 16, 16, 16]);
     }
 }

@@ -14,9 +14,9 @@ static TURN: Mutex<()> = Mutex::new(());
 /// More groups than one word of the summary speaks of.
 const SEGMENTS: usize = 70 * GROUP + 11;
 
-/// An arena in nobody's list.
-fn arena() -> &'static Arena {
-    let arena: &'static Arena = Box::leak(Box::new(Arena {
+/// An arena in nobody's list, without memory.
+fn nobodys() -> &'static Arena {
+    Box::leak(Box::new(Arena {
         data: AtomicUsize::new(0),
         reserved: AtomicUsize::new(0),
         segments: AtomicUsize::new(0),
@@ -26,7 +26,12 @@ fn arena() -> &'static Arena {
         metas: AtomicPtr::new(null_mut()),
         top: AtomicUsize::new(0),
         first_free: AtomicUsize::new(0),
-    }));
+    }))
+}
+
+/// One with memory.
+fn arena() -> &'static Arena {
+    let arena = nobodys();
     assert!(arena.reserve(SEGMENTS * SEGMENT));
     assert!(arena.segments.load(Relaxed) >= SEGMENTS);
     arena.segments.store(SEGMENTS, Relaxed);
@@ -86,6 +91,34 @@ fn the_lowest_place_that_fits_is_found() {
         }
     }
     assert_eq!(arena.first_fit(usize::MAX, 1), None);
+}
+
+/// The search begins at the first group that is not full, which may be an earlier one again.
+#[test]
+fn what_comes_back_to_a_full_group_is_found() {
+    let _turn = TURN.lock();
+    let arena = arena();
+    assert!(arena.mark_used(0, 3 * GROUP));
+    assert_eq!(arena.first_fit(1, 1), Some(3 * GROUP));
+    for back in [2 * GROUP - 1, GROUP, 5] {
+        arena.unmark(back, 1);
+        assert_eq!(arena.first_fit(1, 1), Some(back));
+    }
+    assert!(arena.mark_used(5, 1));
+    assert_eq!(arena.first_fit(1, 1), Some(GROUP));
+}
+
+/// The bitmaps of a large arena take more than what is left before the metadata by rounding.
+#[test]
+fn parts_of_a_large_arena_do_not_overlap() {
+    let _turn = TURN.lock();
+    let arena = nobodys();
+    assert!(arena.reserve(1500 * GROUP * SEGMENT));
+    let groups = arena.groups.load(Relaxed).addr();
+    let segments = arena.segments.load(Relaxed);
+    assert!(arena.summary.load(Relaxed).addr() + summary_bytes(segments) <= groups);
+    assert!(groups + segments.div_ceil(GROUP) * size_of::<Group>() <= arena.meta(0).addr());
+    assert!(arena.meta(0).addr() + segments * SEGMENT_META <= arena.page_address(0));
 }
 
 #[test]
@@ -173,6 +206,8 @@ fn a_tail_is_given_up() {
         let stays = end.max(used.next_multiple_of(GROUP));
         assert_eq!(arena.known.load(Relaxed), stays);
         assert_eq!(totals().1, committed - behind);
+        assert!(arena.commit(used - 1, 1));
+        assert_eq!(totals().1, committed - behind, "it is accessible as before");
         assert_eq!(reserved - totals().0, (all - end) * SEGMENT + (all - stays) * SEGMENT_META);
         let (data, metas) = (arena.page_address(0), arena.meta(0).addr());
         for (from, stays, all) in
@@ -212,6 +247,9 @@ fn addresses_lead_to_pages_and_back() {
             assert!(core::ptr::eq(found, arena) && number == page);
         }
         assert!(find(data - 1).is_none() && find(data + pages * PAGE).is_none());
+        let (metas, behind) = (arena.meta(0).addr(), arena.meta(pages).addr());
+        assert!(is_meta(metas) && is_meta(behind - META) && !is_meta(metas + META / 2));
+        assert!(!is_meta(metas - META) && !is_meta(behind));
         if is_hot {
             assert_eq!((HOT.data(), HOT.limit(), HOT.limit16()), (data, pages * PAGE, pages * PAGE / 16));
             assert_eq!(HOT.metas(), arena.meta(0));
@@ -237,4 +275,27 @@ fn runs_are_extended_while_there_is_room() {
     // SAFETY: as above.
     unsafe { give_run(behind, 1) };
     assert!(extend_run(run, 5, 1));
+}
+
+/// What is beyond is no page of the first arena for the fast path either. In a child, as arenas are the process's.
+#[test]
+fn the_fast_path_knows_where_the_first_arena_ends() {
+    let _turn = TURN.lock();
+    let (first, segment) = take_run(3, 1, 1).unwrap();
+    let (before, data) = (HOT.limit(), first.page_address(0));
+    // SAFETY: the child ends below, and asks for no lock that another thread may have held.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        fit_limit(0);
+        let end = first.segments.load(Relaxed) * SEGMENT;
+        let is_right = core::ptr::eq(first, &raw const ARENAS[0])
+            && ((segment + 3) * SEGMENT..before).contains(&end)
+            && (HOT.data(), HOT.limit(), HOT.limit16()) == (data, end, end / 16);
+        // SAFETY: no preconditions.
+        unsafe { libc::_exit((!is_right).into()) };
+    }
+    let mut status = 0;
+    // SAFETY: the child is this process's.
+    let waited = unsafe { libc::waitpid(child, &mut status, 0) };
+    assert_eq!((waited, status), (child, 0));
 }

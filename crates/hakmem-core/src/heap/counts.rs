@@ -210,6 +210,10 @@ pub fn of_class(heaps: impl Iterator<Item = &'static Heap>, class: usize) -> OfC
 mod tests {
     extern crate std;
     use super::*;
+    use std::sync::Mutex;
+
+    /// What was moved is the process's.
+    static TURN: Mutex<()> = Mutex::new(());
 
     fn zero() -> std::boxed::Box<Counts> {
         // SAFETY: all zero bytes are counters that stand at zero.
@@ -218,6 +222,7 @@ mod tests {
 
     #[test]
     fn counters_count_beyond_their_width() {
+        let _turn = TURN.lock();
         let counts = zero();
         for round in 1..=5u64 {
             counts.note(3, Event::Takes, HALF - 1);
@@ -233,6 +238,7 @@ mod tests {
 
     #[test]
     fn what_was_put_back_unused_may_have_been_counted_long_ago() {
+        let _turn = TURN.lock();
         let counts = zero();
         counts.note(0, Event::Handed, HALF);
         counts.make_room(0);
@@ -240,5 +246,34 @@ mod tests {
         assert_eq!(counts.sum(Event::Handed), u64::from(HALF) - 5);
         counts.note(0, Event::Handed, 9);
         assert_eq!(counts.sum(Event::Handed), u64::from(HALF) + 4);
+    }
+
+    /// Events come to nothing in the child of a fork; what there is stays.
+    #[test]
+    fn a_child_counts_from_what_there_is() {
+        const CLASS: usize = CLASSES - 1;
+        let _turn = TURN.lock();
+        let of = || of_class(core::iter::empty(), CLASS);
+        for (what, halves) in [
+            (Event::Handed, 9),
+            (Event::Claims, 20),
+            (Event::Reuses, 7),
+            (Event::Empties, 25),
+            (Event::Sleeps, 6),
+            (Event::Wakes, 5),
+        ] {
+            MOVED[CLASS][what as usize].store(halves, Relaxed);
+        }
+        let half = i64::from(HALF);
+        let before = of();
+        assert_eq!(before.events[Event::Claims as usize], 20 * u64::from(HALF));
+        assert_eq!((before.returned, before.pages, before.asleep), (9 * half, 2 * half, half));
+        // Of the pages five were given up elsewhere, with eleven blocks.
+        reset_all(|class| if class == CLASS { 11 } else { 0 }, |class| if class == CLASS { 5 } else { 0 });
+        let after = of();
+        assert_eq!(after.events, [0; EVENTS]);
+        assert_eq!((after.returned, after.pages, after.asleep), (-11, 2 * half - 5, half));
+        let stands = &BEFORE[CLASS];
+        [&stands.blocks, &stands.pages, &stands.asleep].iter().for_each(|stands| stands.store(0, Relaxed));
     }
 }

@@ -3,13 +3,31 @@
 extern crate std;
 
 use super::*;
+use crate::size_class;
 use crate::thread;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Barrier, mpsc};
+use std::vec::Vec;
 
 /// The calling thread's.
 fn own() -> &'static Heap {
     thread::with_heap(Some).unwrap()
+}
+
+/// Runs `f` in a child; with another thread that waits, `then` comes before anything may fail.
+fn in_child(f: impl FnOnce(), then: impl FnOnce()) {
+    // SAFETY: heaps are for ever; the child ends below, whatever happens.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let failed = catch_unwind(AssertUnwindSafe(f));
+        // SAFETY: no preconditions.
+        unsafe { libc::_exit(failed.is_err().into()) };
+    }
+    let mut status = 0;
+    // SAFETY: the child is this process's.
+    let waited = unsafe { libc::waitpid(child, &mut status, 0) };
+    then();
+    assert_eq!((waited, status), (child, 0));
 }
 
 /// A heap that was in the middle of a change is nobody's for ever; another one is whose it may be.
@@ -31,24 +49,57 @@ fn a_heap_that_was_busy_is_lost_in_the_child() {
             });
         }
         let heaps = [receiver.recv().unwrap(), receiver.recv().unwrap()];
-        // SAFETY: heaps are for ever; the child ends below, whatever happens.
-        let child = unsafe { libc::fork() };
-        if child == 0 {
-            let failed = catch_unwind(AssertUnwindSafe(|| {
-                for (was_busy, heap) in heaps {
-                    let heap = thread::all_heaps().find(|h| core::ptr::from_ref(*h).addr() == heap).unwrap();
-                    assert_eq!(heap.tenure.adopt(ME), !was_busy);
-                    assert!(heap.inherited.get());
-                }
-                assert!(core::ptr::eq(own(), mine) && !mine.inherited.get());
-            }));
-            // SAFETY: no preconditions.
-            unsafe { libc::_exit(failed.is_err().into()) };
-        }
-        let mut status = 0;
-        // SAFETY: the child is this process's.
-        let waited = unsafe { libc::waitpid(child, &mut status, 0) };
-        over.wait();
-        assert_eq!((waited, status), (child, 0));
+        let look = || {
+            for (was_busy, heap) in heaps {
+                let heap = thread::all_heaps().find(|h| core::ptr::from_ref(*h).addr() == heap).unwrap();
+                assert_eq!(heap.tenure.adopt(ME), !was_busy);
+                assert!(heap.inherited.get());
+            }
+            assert!(core::ptr::eq(own(), mine) && !mine.inherited.get());
+        };
+        in_child(look, || _ = over.wait());
     });
+}
+
+/// Who is interrupted in the middle of a change has lists that are not to be followed.
+#[test]
+fn a_heap_is_busy_while_pages_move() {
+    let heap = own();
+    assert!(!heap.is_busy());
+    heap.busy(|| assert!(heap.is_busy()));
+    assert!(!heap.is_busy());
+}
+
+/// Pages that were set aside are left as they are in a child that cannot believe the lists of them.
+#[test]
+fn pages_that_were_given_up_are_left_alone() {
+    const SIZE: usize = 1024;
+    let class = size_class::of16(SIZE);
+    // SAFETY: any size may be asked for; each block is freed once.
+    let (take, free) = (|| unsafe { crate::c::malloc(SIZE) }, |p: *mut u8| unsafe { crate::c::free(p) });
+    // Pages of which two blocks each are out, and then one more.
+    let few_blocks = || {
+        let blocks: Vec<_> = (0..20 * arena::PAGE / SIZE).map(|_| take()).collect();
+        let (kept, gone): (Vec<_>, Vec<_>) = blocks.into_iter().partition(|p| p.addr() % arena::PAGE < 2 * SIZE);
+        gone.into_iter().for_each(free);
+        kept
+    };
+    let mine = own();
+    let before = mine.counts.set_aside.get();
+    let mut kept = few_blocks();
+    assert!(mine.counts.set_aside.get() > before);
+    let child = || {
+        sparse::give_up_all();
+        let before = mine.counts.set_aside.get();
+        let dig = || sparse::purge(crate::os::now_ms(), 0, inbox_of);
+        assert!(sparse::take_back(class, mine.owner(), inbox_of).is_none() && dig() == 0);
+        kept.drain(..10).for_each(free);
+        mine.collect();
+        assert_eq!(dig(), 0);
+        kept.extend(few_blocks());
+        assert_eq!(mine.counts.set_aside.get(), before);
+        kept.drain(..).for_each(free);
+    };
+    in_child(child, || ());
+    kept.into_iter().for_each(free);
 }

@@ -79,6 +79,11 @@ impl Block {
         self.len
     }
 
+    /// Where it begins.
+    pub fn address(&self) -> usize {
+        self.start
+    }
+
     fn ptr(&self) -> *mut u8 {
         std::ptr::with_exposed_provenance_mut(self.start)
     }
