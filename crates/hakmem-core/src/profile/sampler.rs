@@ -312,6 +312,27 @@ mod tests {
         assert!((sum / 1000.0 - 1.0).abs() < 5.0 / 1000f64.sqrt(), "{sum}");
     }
 
+    /// Of the generator as it was published, from this seed.
+    #[test]
+    fn random_numbers_are_those_of_splitmix64() {
+        let sampler = Program::new().sampler;
+        sampler.random.set(1_234_567);
+        let known = [6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431];
+        assert_eq!([(); 4].map(|()| sampler.next_random()), known);
+    }
+
+    #[test]
+    fn what_was_drawn_is_forgotten_with_the_thread() {
+        let sampler = Program::new().sampler;
+        while sampler.is_due(0, |_| 0) || sampler.left(0, 0) < 10 {
+            sampler.take(0, |_| 0, || 0);
+        }
+        sampler.with_scratch(|scratch| scratch.know(16, 32)).unwrap();
+        sampler.forget();
+        assert_eq!(sampler.left(0, 0), 0);
+        assert_eq!(sampler.with_scratch(|scratch| scratch.known()), Some((0, 0)));
+    }
+
     #[test]
     fn each_run_begins_anew() {
         let sampler = Program::new().sampler;

@@ -111,3 +111,42 @@ fn run(now: u32, decay: u32) -> usize {
     PURGED.fetch_add(given as u64, Relaxed);
     given
 }
+
+#[cfg(all(test, not(any(loom, miri, shuttle))))]
+mod tests {
+    extern crate std;
+
+    use super::*;
+    use crate::c;
+    use crate::in_child::in_child;
+    use std::vec::Vec;
+
+    /// Of large blocks, of which a heap keeps the last few.
+    fn leave(mib: usize) {
+        // SAFETY: blocks of this allocator, each freed once.
+        unsafe {
+            let blocks: Vec<_> = (0..mib).map(|_| c::malloc(1 << 20)).collect();
+            blocks.into_iter().for_each(|p| c::free(p));
+        }
+    }
+
+    #[test]
+    fn what_a_thread_leaves_stays_up_to_a_limit() {
+        in_child(|| {
+            policy::SCAVENGE_MIB.set(0);
+            policy::DECAY_MS.set(u32::MAX);
+            all();
+            leave(4);
+            let (before, little) = (purged_bytes(), segment::dirty_bytes());
+            assert!(little > 0);
+            ended();
+            assert_eq!((purged_bytes(), segment::dirty_bytes()), (before, little));
+            leave(30);
+            let much = segment::dirty_bytes();
+            ended();
+            let rest = segment::dirty_bytes();
+            assert!(much > 16 << 20 && rest <= 4 << 20, "{much} {rest}");
+            assert_eq!(purged_bytes() - before, (much - rest) as u64);
+        });
+    }
+}
