@@ -222,6 +222,13 @@ impl Books {
         Some(bucket)
     }
 
+    /// As if so many had been sampled and freed.
+    #[cfg(test)]
+    pub fn set_counts(&mut self, bucket: usize, taken: u64, freed: u64) {
+        let bucket = &mut self.buckets.all_mut()[bucket];
+        (bucket.taken, bucket.freed) = (taken, freed);
+    }
+
     /// A sample of the bucket, no longer among the live ones, was freed.
     pub fn count_freed(&mut self, bucket: usize) {
         self.buckets.all_mut()[bucket].freed += 1;

@@ -140,7 +140,8 @@ fn what_another_thread_held_is_free_in_a_child_made_under_a_lock() {
                         assert!(!LOCKS.iter().any(|l| l.0.is_held_by_other_than(me)));
                         LOCKS[own].0.release();
                         go_on();
-                        let interval = profile::interval().max(1 << 20);
+                        let interval =
+                            if profile::interval() > 0 { profile::interval() } else { profile::DEFAULT_INTERVAL };
                         assert_eq!(profile::start(interval), !core::ptr::eq(torn.0, &profile::LOCK));
                         profile::stop();
                         if own == (other + 1) % LOCKS.len() {
