@@ -8,6 +8,8 @@ use hakmem_core::options::{self, Entry, Error, TABLE, Values};
 use hakmem_core::{Configured, Hakmem, options::Options};
 use oracle::share;
 use std::alloc::{GlobalAlloc, Layout};
+use std::fs::Permissions;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::process::{Command, Output};
 use std::{env, thread};
 
@@ -219,6 +221,31 @@ fn from_the_environment() {
         );
     }
     assert_eq!(lines.len(), 6, "{text}");
+}
+
+/// Whoever starts a program with rights that he does not have does not choose for it. Only root can make one for the test.
+#[test]
+fn not_from_the_environment_of_others() {
+    let name = "not_from_the_environment_of_others";
+    // SAFETY: no preconditions.
+    let (is_root, is_secure) = unsafe { (libc::getuid() == 0, libc::getauxval(libc::AT_SECURE)) };
+    if env::var_os(INSIDE).is_some() {
+        assert_eq!(is_secure == 0, now("DECAY_MS") == "1234");
+        return;
+    }
+    let copy = env::temp_dir().join(format!("hakmem-options-{}", std::process::id()));
+    std::fs::copy(env::current_exe().unwrap(), &copy).unwrap();
+    if is_root {
+        chown(&copy, Some(65534), None).unwrap();
+        std::fs::set_permissions(&copy, Permissions::from_mode(0o4755)).unwrap();
+    }
+    let mut command = Command::new(&copy);
+    command
+        .args([name, "--exact", "--test-threads=1"])
+        .envs([(INSIDE, "1"), ("HAKMEM_DECAY_MS", "1234")]);
+    let output = command.output().unwrap();
+    std::fs::remove_file(&copy).unwrap();
+    assert!(output.status.success(), "{output:?}");
 }
 
 /// A Rust program's own choice yields to the environment and to what was set by a call.
