@@ -5,6 +5,7 @@
 //! page's goes into the batch for its owner. Everything is sent, each batch with one swing of its owner's inbox, once
 //! enough bytes are held, when the thread needs another page, and when it ends.
 
+use crate::arena::PAGE;
 use crate::counter::Counter;
 use crate::guard;
 use crate::page::{Block, Meta, Owner};
@@ -12,18 +13,12 @@ use crate::parcel::Parcel;
 use crate::policy;
 use crate::proto::inbox::{Inbox, Link};
 use core::cell::Cell;
-use core::ptr::{from_ref, null, null_mut};
+use core::ptr::null_mut;
 
 /// Parcels that are open at a time, a power of two.
-const PARCELS: usize = 32;
+const PARCELS: usize = 64;
 /// Owners for whom there are batches at a time, a power of two.
 const BATCHES: usize = 8;
-
-/// A parcel that blocks are added to.
-struct Open {
-    page: Cell<*const Meta>,
-    parcel: Cell<*mut Parcel>,
-}
 
 /// A chain of parcels for one owner.
 struct Batch {
@@ -34,12 +29,13 @@ struct Batch {
 
 /// What a thread has to send. Used by the thread that has the heap.
 pub struct Outgoing {
-    open: [Open; PARCELS],
+    /// Parcels that blocks are added to; null: none.
+    open: [Cell<*mut Parcel>; PARCELS],
     batches: [Batch; BATCHES],
     /// Blocks freed for other heaps.
     pub sent: Counter<u64>,
     /// Bit i: `open[i]` has a parcel.
-    filling: Cell<u32>,
+    filling: Cell<u64>,
     /// Bit i: `batches[i]` has parcels.
     pending: Cell<u32>,
     /// Bytes of blocks that may still be added before everything is sent.
@@ -50,10 +46,15 @@ pub struct Outgoing {
     pub batches_sent: Counter<u64>,
 }
 
-/// Where a page's parcel is: neighbours in a segment, and the same slots of neighbouring segments, lie apart.
-fn place(page: &Meta) -> usize {
-    let number = from_ref(page).addr() / size_of::<Meta>();
-    (number ^ (number / PARCELS)) % PARCELS
+/// Where the parcel is that a block joins, by its slot: those of two neighbouring segments lie apart. (A page of several slots has
+/// as many parcels.)
+fn place(block: *mut Block) -> usize {
+    let slot = block.addr() / PAGE;
+    (slot ^ (slot / PARCELS)) % PARCELS
+}
+
+fn is_same_slot(parcel: *mut Parcel, block: *mut Block) -> bool {
+    (parcel.addr() ^ block.addr()) < PAGE
 }
 
 /// Who has the page; maybe the last owner by now, who will pass on what is sent (`page` rule 1).
@@ -85,9 +86,9 @@ impl Outgoing {
             self.room.set(limit.max(size) as i32);
         }
         self.sent.add(1);
-        let i = place(page);
-        if self.open[i].page.get() == from_ref(page) {
-            let parcel = self.open[i].parcel.get();
+        let i = place(block);
+        let parcel = self.open[i].get();
+        if is_same_slot(parcel, block) {
             if guard::CHECKED && Parcel::block(parcel) == block {
                 guard::double_free(block.cast(), page);
             }
@@ -107,8 +108,7 @@ impl Outgoing {
         guard::check_anchor(block, page);
         self.close(i, &inbox_of);
         // SAFETY: the block is the caller's to give up.
-        self.open[i].parcel.set(unsafe { Parcel::new(block) });
-        self.open[i].page.set(page);
+        self.open[i].set(unsafe { Parcel::new(block) });
         self.filling.set(self.filling.get() | 1 << i);
         self.room.set(self.room.get() - size as i32);
         if !policy::BATCH_BY_PAGE.is_on() {
@@ -118,11 +118,14 @@ impl Outgoing {
 
     /// Moves an open parcel, if there is one, to its owner's batch.
     fn close(&self, i: usize, inbox_of: &impl Fn(*mut Owner) -> &'static Inbox<Parcel>) {
-        // SAFETY: metadata is for ever.
-        let Some(page) = (unsafe { self.open[i].page.replace(null()).as_ref() }) else { return };
+        let parcel = self.open[i].replace(null_mut());
+        if parcel.is_null() {
+            return;
+        }
         self.filling.set(self.filling.get() & !(1 << i));
-        let parcel = self.open[i].parcel.get();
         self.parcels_sent.add(1);
+        // SAFETY: the parcel is this thread's.
+        let page = unsafe { Parcel::page(parcel) };
         let owner = owner_of(page, Parcel::block(parcel));
         // Heaps are 4 KiB apart.
         let i = (owner.addr() >> 12) % BATCHES;
@@ -155,7 +158,7 @@ impl Outgoing {
     /// True if there is anything to send.
     #[inline]
     pub fn is_pending(&self) -> bool {
-        self.filling.get() | self.pending.get() != 0
+        self.filling.get() != 0 || self.pending.get() != 0
     }
 
     /// Sends everything. O(parcels).
@@ -179,9 +182,7 @@ impl Outgoing {
 
     /// Forgets everything: in the child of a fork, where another thread's may be half written.
     pub fn forget(&self) {
-        for open in &self.open {
-            open.page.set(null());
-        }
+        self.open.iter().for_each(|open| open.set(null_mut()));
         for batch in &self.batches {
             batch.first.set(null_mut());
         }

@@ -10,7 +10,7 @@ mod scavenger;
 use crate::heap::inbox_of;
 use crate::proto::lock::{Guard, Lock};
 use crate::sync::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use crate::{arena, learn, os, policy, segment, sparse, thread, whale};
+use crate::{arena, learn, os, policy, segment, sparse, thread, usage, whale};
 
 #[cfg(shuttle)]
 pub use scavenger::is_alive as is_scavenged;
@@ -56,11 +56,11 @@ pub fn tick() {
     pass(now, decay);
 }
 
-/// Called when a thread ended. What it leaves is seldom wanted soon, and many threads that end together leave a lot: all
-/// free slots beyond a limit go back at once.
+/// Called when a thread ended. Many threads that end together leave a lot that is not wanted soon: all free slots beyond a
+/// limit go back at once. Where as much is still in use, the next thread does as this one did, and would fault it in again.
 pub fn ended() {
     learn::ended();
-    let limit = (policy::ENDED_MIB.get() as usize) << 20;
+    let limit = ((policy::ENDED_MIB.get() as usize) << 20) + usage::live().0 as usize;
     if segment::dirty_bytes() > limit
         && let Some(_held) = LOCK.try_lock()
     {
