@@ -95,7 +95,7 @@ fn nobody_goes_on_before_the_process_is_ready() {
                 PROCESS.load(Acquire)
             });
             // Time for it to go on where it should not.
-            (0..1000).for_each(|_| thread::yield_now());
+            (0..200).for_each(|_| thread::yield_now());
             PROCESS.store(READY, Release);
             assert_eq!(other.join().unwrap(), READY);
         });
