@@ -43,7 +43,7 @@ impl Heap {
                     self.give_up(class, page, 0);
                 }
             }
-            self.forget_samples();
+            self.end_samples();
             if !is(Mutant::HeapEndsUnsent) {
                 self.send_mail();
             }

@@ -124,11 +124,19 @@ impl Heap {
         }
     }
 
-    /// The thread ends, or the counts begin anew.
+    /// The counts begin anew.
     pub(super) fn forget_samples(&self) {
         // SAFETY: as in `sampler`.
         if let Some(sampler) = unsafe { self.sampler.get().as_ref() } {
             sampler.forget();
+        }
+    }
+
+    /// The thread ends.
+    pub(super) fn end_samples(&self) {
+        // SAFETY: as in `sampler`.
+        if let Some(sampler) = unsafe { self.sampler.get().as_ref() } {
+            sampler.change_thread();
         }
     }
 

@@ -19,12 +19,14 @@ const NONE_YET: u8 = u8::MAX;
 /// What a heap knows of its samples to come. Its memory is for ever, as the heap's. What each refill reads comes first.
 #[repr(C)]
 pub struct Sampler {
-    /// The run of the profile that the points are for; any other: there are none.
+    /// The run of the profile that the points are for and the thread is known in; any other: that is to be looked at.
     run: Cell<u32>,
     /// Where each class's next point is: the count when the block that comes next is the sample.
     due_at: [Cell<u32>; CLASSES],
     /// What the interval was stretched by when that was drawn, as a power of two; or `NONE_YET`.
     shift: [Cell<u8>; CLASSES],
+    /// The run that the points are for.
+    drawn_in: Cell<u32>,
     /// Bytes of large blocks and whales before the next such sample; none: to be drawn.
     large_left: Cell<Option<u64>>,
     large_shift: Cell<u32>,
@@ -56,11 +58,17 @@ impl Sampler {
         z ^ z >> 31
     }
 
-    /// Forgets what was drawn for classes, whose counts may be others from now on, and the thread. That may be done at any time, as
-    /// distances have no memory.
-    pub fn forget(&self) {
+    /// Another thread will go on, with another stack, and maybe slower.
+    pub fn change_thread(&self) {
         self.run.set(0);
         self.with_scratch(Scratch::forget);
+    }
+
+    /// Forgets what was drawn for classes, whose counts are others from now on. That may be done at any time, as distances have no
+    /// memory.
+    pub fn forget(&self) {
+        self.run.set(0);
+        self.drawn_in.set(0);
     }
 
     /// Blocks of `class` that may be handed out before the next one has to be looked at; 0: it is the next, or there is nothing to go by.
@@ -91,12 +99,14 @@ impl Sampler {
 
     #[cold]
     fn begin(&self, handed: impl Fn(usize) -> u32) {
-        for class in 0..CLASSES {
-            self.due_at[class].set(handed(class));
-            self.shift[class].set(NONE_YET);
+        let run = run();
+        if self.drawn_in.replace(run) != run {
+            for class in 0..CLASSES {
+                self.due_at[class].set(handed(class));
+                self.shift[class].set(NONE_YET);
+            }
         }
-        self.run.set(run());
-        // Maybe another thread's by now, and slower.
+        self.run.set(run);
         if self.pace.shift() > 0 && self.pace.look(os::now_ns()) {
             self.draw_nearer(handed);
         }
@@ -340,7 +350,7 @@ mod tests {
             sampler.take(0, |_| 0, || 0);
         }
         assert!(sampler.left(0, 9) > 0, "the count is all that it goes by");
-        sampler.run.set(2);
+        (sampler.run.set(2), sampler.drawn_in.set(2));
         assert_eq!(sampler.left(0, 0), 0, "counts went on while nobody looked");
         assert!(sampler.is_due(0, |_| 77) || sampler.left(0, 77) < FAR as u32);
     }
