@@ -260,7 +260,7 @@ mod tests {
         }
         let off = (program.estimate - program.allocated) / program.variance.sqrt();
         let exact = program.variance.sqrt() / program.allocated;
-        assert!(off.abs() < 4.5 && exact < 0.01, "{off} standard errors of {exact}");
+        assert!(off.abs() < 4.5 && exact < 0.015, "{off} standard errors of {exact}");
         assert!(program.intervals.len() >= 5, "{:?}", program.intervals);
     }
 
@@ -331,16 +331,23 @@ mod tests {
         assert_eq!([(); 4].map(|()| sampler.next_random()), known);
     }
 
+    /// The counts go on with the heap, the stack does not.
     #[test]
-    fn what_was_drawn_is_forgotten_with_the_thread() {
+    fn points_outlive_the_thread_but_not_the_counts() {
         let sampler = Program::new().sampler;
+        sampler.random.set(1);
         while sampler.is_due(0, |_| 0) || sampler.left(0, 0) < 10 {
             sampler.take(0, |_| 0, || 0);
         }
+        let left = sampler.left(0, 0);
         sampler.with_scratch(|scratch| scratch.know(16, 32)).unwrap();
+        sampler.change_thread();
+        assert_eq!(sampler.left(0, 0), 0, "it is looked at");
+        assert_eq!(sampler.with_scratch(|scratch| scratch.known()), Some((0, 0)));
+        assert!(!sampler.is_due(0, |_| 0) && sampler.left(0, 0) == left);
         sampler.forget();
         assert_eq!(sampler.left(0, 0), 0);
-        assert_eq!(sampler.with_scratch(|scratch| scratch.known()), Some((0, 0)));
+        assert!(!sampler.is_due(0, |_| 0) && sampler.left(0, 0) != left);
     }
 
     #[test]
