@@ -50,10 +50,8 @@ fn threads() {
             // SAFETY: freed once.
             unsafe { c::free(c::malloc(100)) }
             // SAFETY: the program's own key.
-            assert_eq!(
-                unsafe { libc::pthread_setspecific(0, (&raw const MINE).cast()) },
-                0
-            );
+            let failed = unsafe { libc::pthread_setspecific(0, (&raw const MINE).cast()) };
+            assert_eq!(failed, 0);
         };
         thread::spawn(thread).join().unwrap();
         assert_eq!(MINE.load(Relaxed), i);

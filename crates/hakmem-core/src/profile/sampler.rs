@@ -357,7 +357,8 @@ mod tests {
             sampler.take(0, |_| 0, || 0);
         }
         assert!(sampler.left(0, 9) > 0, "the count is all that it goes by");
-        (sampler.run.set(2), sampler.drawn_in.set(2));
+        sampler.run.set(2);
+        sampler.drawn_in.set(2);
         assert_eq!(sampler.left(0, 0), 0, "counts went on while nobody looked");
         assert!(sampler.is_due(0, |_| 77) || sampler.left(0, 77) < FAR as u32);
     }
