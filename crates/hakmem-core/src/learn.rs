@@ -228,6 +228,15 @@ mod tests {
     }
 
     #[test]
+    fn what_a_program_has_chosen_is_not_moved() {
+        learning(|| {
+            options::apply(&options::Options { decay_ms: 250, ..options::Options::DEFAULT });
+            assert_eq!(policy::DECAY_MS.get(), 250);
+            assert!(options::is_chosen(&policy::DECAY_MS) && !options::is_chosen(&policy::WHALE_CACHE_MIB));
+        });
+    }
+
+    #[test]
     fn what_somebody_sets_while_it_learns_stays() {
         learning(|| {
             turn();

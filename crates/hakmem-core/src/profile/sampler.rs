@@ -331,6 +331,23 @@ mod tests {
         assert_eq!([(); 4].map(|()| sampler.next_random()), known);
     }
 
+    /// And no other ones.
+    #[test]
+    fn distances_of_a_longer_interval_are_drawn_anew() {
+        let sampler = Program::new().sampler;
+        sampler.begin(|_| 0);
+        sampler.pace.set_shift(3);
+        sampler.draw(0, 1000);
+        assert_eq!(sampler.take_large(0, |_| 0, || 0), None);
+        let drawn = || (sampler.due_at[0].get(), sampler.large_left.get());
+        let before = drawn();
+        sampler.draw_nearer(|_| 0);
+        assert_eq!(drawn(), before);
+        sampler.pace.set_shift(2);
+        sampler.draw_nearer(|_| 0);
+        assert!(drawn().0 != before.0 && drawn().1.is_none());
+    }
+
     /// The counts go on with the heap, the stack does not.
     #[test]
     fn points_outlive_the_thread_but_not_the_counts() {
