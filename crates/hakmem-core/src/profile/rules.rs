@@ -175,26 +175,32 @@ mod tests {
     /// Without a search, if the entry is of this address: not if it is another's, or half of it is.
     #[test]
     fn what_was_found_is_known() {
-        let of_a_call = Rule::Table { from_frame: false, offset: 8, frame_at: None };
-        let planted = Rule::Table { from_frame: true, offset: 24, frame_at: Some(16) };
         os::find_objects();
-        let here = what_was_found_is_known as fn() as usize;
-        assert_eq!(of(here), of_a_call);
-        let (mixed, rule) = &KNOWN[place(here as u64)];
-        let change = planted.pack() ^ of_a_call.pack();
-        mixed.fetch_xor(change, Relaxed);
-        rule.fetch_xor(change, Relaxed);
-        assert_eq!(of(here), planted);
-        rule.store(Rule::Unknown.pack(), Relaxed);
-        assert_eq!(of(here), of_a_call, "an address and a rule that are not of one entry");
-        let other = (here + 1..).find(|&other| place(other as u64) == place(here as u64)).unwrap();
-        mixed.store(other as u64 ^ planted.pack(), Relaxed);
-        rule.store(planted.pack(), Relaxed);
-        assert_eq!(of(here), of_a_call, "another address");
-        assert_eq!(of(here), of_a_call);
+        let of_a_call = Rule::Table { from_frame: false, offset: 8, frame_at: None };
+        let by_the_frame = Rule::Table { from_frame: true, offset: 16, frame_at: Some(16) };
+        let planted = Rule::Table { from_frame: true, offset: 24, frame_at: None };
+        let function = what_was_found_is_known as fn() as usize;
+        let inside = (&raw const hakmem_test_goes_by_the_frame).addr() + 48;
+        assert_ne!(inside as u64 & by_the_frame.pack(), 0);
+        for (here, found) in [(function, of_a_call), (inside, by_the_frame)] {
+            assert_eq!(of(here), found);
+            let (mixed, rule) = &KNOWN[place(here as u64)];
+            let change = planted.pack() ^ found.pack();
+            mixed.fetch_xor(change, Relaxed);
+            rule.fetch_xor(change, Relaxed);
+            assert_eq!(of(here), planted);
+            rule.store(Rule::Unknown.pack(), Relaxed);
+            assert_eq!(of(here), found, "an address and a rule that are not of one entry");
+            let other = (here + 1..).find(|&other| place(other as u64) == place(here as u64)).unwrap();
+            mixed.store(other as u64 ^ planted.pack(), Relaxed);
+            rule.store(planted.pack(), Relaxed);
+            assert_eq!(of(here), found, "another address");
+            assert_eq!(of(here), found);
+        }
     }
 
     core::arch::global_asm!(
+        ".balign 32",
         ".local hakmem_test_goes_by_the_frame",
         "hakmem_test_goes_by_the_frame:",
         ".cfi_startproc",
@@ -203,6 +209,9 @@ mod tests {
         ".cfi_offset rbp, -16",
         "mov rbp, rsp",
         ".cfi_def_cfa_register rbp",
+        // Up to an address that has bits in common with its rule.
+        ".balign 32",
+        ".zero 16, 0x90",
         "sub rsp, rdi",
         "leave",
         ".cfi_def_cfa rsp, 8",
