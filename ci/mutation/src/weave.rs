@@ -21,7 +21,7 @@ use syn::visit::{self, Visit};
 const AT_RUN_TIME: [(&str, &[&str]); 3] = [
     ("proto/slots.rs", &["active", "empty", "word", "run", "starts_of_runs", "has_run"]),
     ("segment.rs", &["listed_as"]),
-    ("size_class.rs", &["computed", "span_of"]),
+    ("size_class.rs", &["computed"]),
 ];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

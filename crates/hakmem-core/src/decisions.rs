@@ -134,4 +134,26 @@ mod tests {
         }
         assert_eq!(decision([u64::MAX; WORDS]), None);
     }
+
+    /// Where those outside look for them.
+    #[test]
+    fn words_are_where_their_offsets_say() {
+        let journal = Journal::<KEPT, WORDS>::new();
+        for n in 0..3 {
+            journal.note(core::array::from_fn(|i| 100 * n + 1 + i as u64));
+        }
+        let at = |offset: usize| {
+            assert!(offset.is_multiple_of(8) && offset < size_of_val(&journal));
+            // SAFETY: a word of the journal, which nobody changes.
+            unsafe { core::ptr::from_ref(&journal).cast::<u64>().add(offset / 8).read() }
+        };
+        assert_eq!(at(MADE), 3);
+        for n in 0..3 {
+            let record = RECORDS + n * BYTES;
+            assert_eq!(at(record + NUMBER), 2 * n as u64 + 2);
+            for (field, word) in [(Field::Time, 1), (Field::Option, 2), (Field::From, 4), (Field::ToRating, 12)] {
+                assert_eq!(at(record + field.offset()), 100 * n as u64 + word, "{field:?}");
+            }
+        }
+    }
 }

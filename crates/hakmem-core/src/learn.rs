@@ -121,13 +121,128 @@ pub fn ended() {
 /// A pass of the purge.
 pub fn turn() {
     if is_on() {
-        tell(&mut |learner, time| {
-            learner.turn(time);
-        });
+        tell(&mut |learner, time| learner.turn(time));
     }
 }
 
 /// In the child of a fork that was made while another thread told the learner something: it begins anew.
 pub fn forget() {
     BEGUN.store(false, Relaxed);
+}
+
+#[cfg(all(test, not(any(loom, miri, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::c;
+    use crate::in_child::in_child;
+
+    const MIB: i64 = 1 << 20;
+
+    /// In a child that learns.
+    fn learning(f: impl FnOnce()) {
+        in_child(|| {
+            policy::MODE.set(Mode::Learn as u32);
+            forget();
+            f();
+        });
+    }
+
+    fn told<R>(f: impl Fn(&mut Noting, u32) -> R) -> R {
+        let mut result = None;
+        tell(&mut |learner, now| result = Some(f(learner, now)));
+        result.unwrap()
+    }
+
+    /// KiB in use, and, with the first candidate, those that were faulted in and those that are kept.
+    fn seen(what: What, pool: Pool) -> (u32, u64, u32) {
+        told(|learner, _| {
+            let (faulted, kept) = learner.faulted_and_kept(what, pool);
+            (learner.level(pool), faulted, kept)
+        })
+    }
+
+    #[test]
+    fn levels_are_told_with_what_was_above_them() {
+        learning(|| {
+            usage::LIVE.store(50 * MIB, Relaxed);
+            whale::LIVE.store(20 * MIB, Relaxed);
+            slots(-10 * MIB, 5 * MIB);
+            assert_eq!(seen(What::Decay, Pool::Slots), (30 << 10, 45 << 10, 45 << 10), "40 MiB before, 45 at most");
+            whales(8 * MIB);
+            assert_eq!(seen(What::WhaleCache, Pool::Whales).0, 20 << 10);
+            assert_eq!(seen(What::Decay, Pool::Whales).2, 20 << 10, "it was less before");
+            whales(-7 * MIB);
+            assert_eq!(seen(What::Decay, Pool::Whales).2, 27 << 10, "it was more before");
+            ended();
+            assert_eq!(seen(What::Ended, Pool::Slots), (30 << 10, 45 << 10, 34 << 10), "4 MiB may stay");
+        });
+    }
+
+    #[test]
+    fn whales_that_come_and_go_are_told() {
+        learning(|| {
+            whale::forget_cache();
+            whale::LIVE.store(0, Relaxed);
+            // SAFETY: blocks of this allocator, each freed once.
+            unsafe {
+                let blocks = [(); 6].map(|()| c::malloc(4 << 20));
+                assert_eq!(seen(What::WhaleCache, Pool::Whales), (24 << 10, 24 << 10, 24 << 10));
+                blocks.into_iter().step_by(2).for_each(|p| c::free(p));
+                assert_eq!(seen(What::WhaleCache, Pool::Whales).0, 12 << 10);
+                // There are 12 MiB in the cache, in pieces of 4.
+                let before = seen(What::WhaleCache, Pool::Whales).1;
+                let larger = c::malloc(12 << 20);
+                // What did not fit was faulted in though it was kept.
+                assert_eq!(seen(What::WhaleCache, Pool::Whales).1 - before, 12 << 10);
+                assert_eq!(seen(What::WhaleCache, Pool::Whales).0, 24 << 10);
+                // There never was so much.
+                let before = seen(What::WhaleCache, Pool::Whales).1;
+                let largest = c::malloc(40 << 20);
+                assert_eq!(seen(What::WhaleCache, Pool::Whales).1 - before, 28 << 10, "12 MiB are kept");
+                [larger, largest].into_iter().for_each(|p| c::free(p));
+                blocks.into_iter().skip(1).step_by(2).for_each(|p| c::free(p));
+            }
+            assert_eq!(seen(What::WhaleCache, Pool::Whales).0, 0);
+        });
+    }
+
+    /// Bursts that the decay is too short for, on a clock that runs ahead.
+    fn bursts(learner: &mut Noting, now: u32) {
+        for i in 0..4 {
+            let now = now + i * 800;
+            learner.demand(now, Pool::Slots, 200 << 10, 200 << 10);
+            learner.demand(now + 50, Pool::Slots, 0, 0);
+        }
+        assert_eq!(learner.settings().decay_ms, 1000);
+    }
+
+    #[test]
+    fn what_is_decided_is_in_force_at_once() {
+        learning(|| {
+            told(bursts);
+            assert_eq!(policy::DECAY_MS.get(), 1000);
+            forget();
+            assert_eq!(seen(What::Decay, Pool::Slots), (0, 0, 0), "it begins anew");
+            assert_eq!(told(|learner, _| learner.settings().decay_ms), 1000, "with what is in force");
+        });
+    }
+
+    #[test]
+    fn what_a_program_has_chosen_is_not_moved() {
+        learning(|| {
+            options::apply(&options::Options { decay_ms: 250, ..options::Options::DEFAULT });
+            assert_eq!(policy::DECAY_MS.get(), 250);
+            assert!(options::is_chosen(&policy::DECAY_MS) && !options::is_chosen(&policy::WHALE_CACHE_MIB));
+        });
+    }
+
+    #[test]
+    fn what_somebody_sets_while_it_learns_stays() {
+        learning(|| {
+            turn();
+            options::set("DECAY_MS", "500").unwrap();
+            told(bursts);
+            assert_eq!(policy::DECAY_MS.get(), 500);
+        });
+    }
 }

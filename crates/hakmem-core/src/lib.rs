@@ -54,6 +54,9 @@ mod guard;
 mod heap;
 #[cfg(not(loom))]
 mod holes;
+// Miri has no fork, and models have threads of their own.
+#[cfg(all(test, not(any(loom, miri, shuttle))))]
+mod in_child;
 #[cfg(not(loom))]
 mod large;
 #[cfg(not(loom))]

@@ -21,3 +21,23 @@ pub fn add(change: i64, high: i64) -> Option<u64> {
 pub fn live() -> (u64, u64) {
     (LIVE.load(Relaxed).max(0) as u64, PEAK.load(Relaxed).max(0) as u64)
 }
+
+#[cfg(all(test, not(any(loom, miri, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::in_child::in_child;
+
+    #[test]
+    fn the_peak_is_what_was_live_at_once() {
+        in_child(|| {
+            LIVE.store(100, Relaxed);
+            PEAK.store(100, Relaxed);
+            assert_eq!((add(50, 50), live()), (Some(150), (150, 150)));
+            assert_eq!((add(-100, 0), live()), (None, (50, 150)));
+            assert_eq!((add(10, 40), live()), (None, (60, 150)), "it was higher before");
+            assert_eq!((add(0, 90), live()), (None, (60, 150)), "as high as it was");
+            assert_eq!((add(5, 91), live()), (Some(151), (65, 151)), "on the way to less");
+            assert_eq!((add(-70, -10), live()), (None, (0, 151)));
+        });
+    }
+}

@@ -323,3 +323,77 @@ fn mostly_absent(at: usize, n: usize) -> bool {
     }
     there * 2 < seen
 }
+
+#[cfg(all(test, not(any(loom, miri, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::c;
+    use crate::in_child::in_child;
+
+    const PAGE_SIZE: usize = 4096;
+
+    #[test]
+    fn the_cache_gives_its_oldest_up() {
+        in_child(|| {
+            // SAFETY: freed once. Then there is an arena.
+            unsafe { c::free(c::malloc(3 << 20)) };
+            let arena = arena::all().next().unwrap();
+            let mut entries = [None; RING];
+            assert_eq!(oldest(&entries, 7), None);
+            // Times wrap.
+            for (i, age) in [(3, 5), (7, 20), (9, 8)] {
+                entries[i] = Some(Entry { run: (arena, i), len: 1, stamp: 7u32.wrapping_sub(age), moved: false });
+            }
+            assert_eq!(oldest(&entries, 7), Some(7));
+        });
+    }
+
+    #[test]
+    fn what_is_taken_whole_leaves_nothing_in_the_cache() {
+        in_child(|| {
+            forget_cache();
+            let entries = || with_cache(|entries| entries.iter().flatten().map(|e| e.len).sum::<usize>());
+            let count = || with_cache(|entries| entries.iter().flatten().count());
+            // SAFETY: blocks of this allocator, each freed once.
+            unsafe {
+                let p = c::malloc(3 * SEGMENT);
+                c::free(p);
+                assert_eq!((entries(), count(), cached_bytes()), (3, 1, 3 * SEGMENT));
+                assert_eq!(c::malloc(2 * SEGMENT), p);
+                assert_eq!((entries(), count(), cached_bytes()), (1, 1, SEGMENT));
+                assert_eq!(c::malloc(SEGMENT), p.wrapping_add(2 * SEGMENT));
+                assert_eq!((entries(), count(), cached_bytes()), (0, 0, 0));
+                c::free(p);
+                c::free(p.wrapping_add(2 * SEGMENT));
+            }
+        });
+    }
+
+    /// Whether that is said of so many pages, of which those are written.
+    fn is_absent(pages: usize, written: impl Fn(usize) -> bool) -> bool {
+        let room = 2 * pages * PAGE_SIZE;
+        let start = os::map_memory(room).unwrap();
+        assert!(os::refuse_huge(start, room));
+        for page in (0..2 * pages).filter(|&page| written(page)) {
+            // SAFETY: just mapped, and ours.
+            unsafe { os::at(start + page * PAGE_SIZE).write(1) };
+        }
+        let absent = mostly_absent(start, pages * PAGE_SIZE);
+        assert!(os::unreserve(start, room));
+        absent
+    }
+
+    #[test]
+    fn what_is_there_is_told_from_a_sample() {
+        assert_eq!(os::page_size(), PAGE_SIZE);
+        assert!(is_absent(64, |page| page < 31));
+        assert!(!is_absent(64, |page| page < 32), "half of it");
+        assert!(is_absent(64, |page| page % 4 == 0), "all of it is looked at");
+        assert!(is_absent(100, |page| !(49..100).contains(&page)), "and nothing beyond");
+        assert!(!is_absent(100, |page| page < 50));
+        // Sixteen pieces of a quarter each.
+        assert!(is_absent(4096, |page| page % 256 < 31));
+        assert!(!is_absent(4096, |page| page % 256 < 32));
+        assert!(!mostly_absent(PAGE_SIZE, 64 * PAGE_SIZE), "nothing is mapped there");
+    }
+}

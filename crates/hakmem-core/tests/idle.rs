@@ -8,7 +8,7 @@ mod oracle;
 use hakmem_core::{c, stats};
 use oracle::alone;
 use std::ffi::CStr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const MIB: usize = 1 << 20;
 
@@ -17,6 +17,20 @@ fn configure(options: &[&CStr]) {
     envp.push(std::ptr::null());
     // SAFETY: a NULL-terminated array.
     unsafe { c::configure(envp.as_ptr()) }
+}
+
+fn take(size: usize) -> *mut u8 {
+    // SAFETY: any size may be asked for, and the block holds a byte.
+    unsafe {
+        let p = c::malloc(size);
+        p.write(1);
+        p
+    }
+}
+
+fn free(p: *mut u8) {
+    // SAFETY: the tests free what they took, once.
+    unsafe { c::free(p) }
 }
 
 /// Takes `bytes` in blocks of `size` and frees them.
@@ -74,6 +88,41 @@ fn idle_memory() {
     assert!(waits() < 1000, "{}", waits());
 }
 
+/// What is freed while the thread is at work is given back by it, too, though it would not be worth one.
+fn little_more_memory() {
+    let before = threads();
+    let start = Instant::now();
+    come_and_go(4 * MIB, 64 * MIB);
+    let late = take(2 * MIB);
+    until("some time has passed", || {
+        start.elapsed() > Duration::from_millis(300)
+    });
+    assert_eq!(threads(), before + 1);
+    free(late);
+    until("all is given back", || dirty() == 0);
+    until("the thread ends", || threads() == before);
+}
+
+/// The thread does not stay for what the system does not take back.
+fn locked_memory() {
+    configure(&[c"HAKMEM_DECAY_MS=20"]);
+    let before = threads();
+    let locked = take(2 * MIB);
+    // SAFETY: a part of the block.
+    if unsafe { libc::mlock(locked.cast(), 4096) } != 0 {
+        return println!("memory cannot be locked here");
+    }
+    // Of what lies side by side in the cache all would stay.
+    let _between = take(2 * MIB);
+    let rest: Vec<_> = (0..10).map(|_| take(4 * MIB)).collect();
+    free(locked);
+    rest.into_iter().for_each(free);
+    assert_eq!(threads(), before + 1);
+    until("the rest is given back", || dirty() == 2 * MIB as u64);
+    until("the thread ends", || threads() == before);
+    assert_eq!(dirty(), 2 * MIB as u64);
+}
+
 fn little_memory() {
     let before = threads();
     come_and_go(1000, 12 * MIB);
@@ -104,6 +153,16 @@ fn without_the_thread() {
 #[test]
 fn idle_memory_goes_back_by_itself() {
     alone("idle_memory_goes_back_by_itself", idle_memory);
+}
+
+#[test]
+fn little_more_memory_goes_back_too() {
+    alone("little_more_memory_goes_back_too", little_more_memory);
+}
+
+#[test]
+fn locked_memory_is_not_waited_for() {
+    alone("locked_memory_is_not_waited_for", locked_memory);
 }
 
 #[test]

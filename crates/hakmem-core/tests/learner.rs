@@ -49,6 +49,12 @@ impl Script {
         }
     }
 
+    /// Time passes unseen.
+    fn jump(&mut self, ms: u32) {
+        self.now = self.now.wrapping_add(ms);
+        self.learner.turn(self.now);
+    }
+
     fn slots(&mut self, mib: u32) {
         self.learner
             .demand(self.now, Pool::Slots, mib * MIB, mib * MIB);
@@ -258,6 +264,92 @@ fn what_may_not_be_moved_stays() {
     let mut script = Script::begin(odd);
     script.bursts(20, 300, 800);
     assert_eq!(script.decay(), 501);
+}
+
+/// What was not looked at passes at the next look, up to there and no further.
+#[test]
+fn it_makes_no_difference_how_often_it_is_told_the_time() {
+    let run = |wait: fn(&mut Script, u32)| {
+        let mut script = Script::begin(DEFAULT);
+        for (times, pause) in [
+            (6, 800),
+            (5, 7000),
+            (1, 15_000),
+            (5, 1700),
+            (3, 15_000),
+            (9, 900),
+        ] {
+            for _ in 0..times {
+                script.slots(300);
+                wait(&mut script, 50);
+                script.slots(0);
+                wait(&mut script, pause);
+            }
+        }
+        // But for when it is said.
+        let said = script.decisions().into_iter();
+        said.map(|d| Decision { at_ms: 0, ..d }).collect::<Vec<_>>()
+    };
+    let often = run(Script::wait);
+    assert!(often.len() >= 3, "{often:#?}");
+    assert_eq!(run(Script::jump), often);
+}
+
+/// What is in use all the time costs nothing, whatever is chosen.
+#[test]
+fn only_free_memory_costs() {
+    let run = |live: u32| {
+        let mut script = Script::begin(DEFAULT);
+        script.slots(live);
+        script.wait(5000);
+        for _ in 0..10 {
+            script.slots(live + 200);
+            script.wait(50);
+            script.slots(live);
+            script.wait(850);
+        }
+        script.decisions()
+    };
+    assert!(!run(0).is_empty());
+    for live in [1, 50, 2000] {
+        assert_eq!(run(live), run(0), "{live} MiB live");
+    }
+}
+
+/// As much as is live stays in any case: here it is enough.
+#[test]
+fn a_cache_that_suffices_by_what_is_live_is_left_as_it_is() {
+    let mut script = Script::begin(DEFAULT);
+    for _ in 0..500 {
+        script.whales(600);
+        script.wait(5);
+        script.whales(350);
+        script.wait(5);
+    }
+    assert_eq!(script.of(What::WhaleCache), []);
+    for _ in 0..500 {
+        script.whales(600);
+        script.wait(5);
+        script.whales(200);
+        script.wait(5);
+    }
+    let decisions = script.of(What::WhaleCache);
+    assert_eq!(script.learner.settings().whale_mib, 512, "{decisions:?}");
+}
+
+/// The figures of a decision are of what it is about.
+#[test]
+fn pages_do_not_count_for_the_whale_cache() {
+    let run = |slots: u32| {
+        let mut script = Script::begin(DEFAULT);
+        for i in 0..200 {
+            script.slots(if i % 20 < 10 { slots } else { 0 });
+            script.buffers(10, 100);
+        }
+        script.of(What::WhaleCache)
+    };
+    assert!(!run(0).is_empty());
+    assert_eq!(run(300), run(0));
 }
 
 /// Told in their order, each from where the one before it led.

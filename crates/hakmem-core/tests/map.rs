@@ -8,6 +8,7 @@ mod oracle;
 use hakmem_core::c;
 use hakmem_core::stats::{self, Content, Segment, Snapshot};
 use oracle::alone;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Barrier;
 use std::thread;
@@ -91,7 +92,12 @@ fn add(segment: &Segment, sums: &mut Sums, pages: &mut Pages) {
 
 fn look() -> (Sums, Pages) {
     let (mut sums, mut pages) = (Sums::default(), Pages::new());
-    stats::each_segment(&mut |segment| add(segment, &mut sums, &mut pages));
+    let mut last = 0;
+    stats::each_segment(&mut |segment| {
+        add(segment, &mut sums, &mut pages);
+        assert!(segment.address > last, "one behind the other");
+        last = segment.address;
+    });
     (sums, pages)
 }
 
@@ -147,6 +153,21 @@ fn places() {
     assert_eq!(pages[&(64, "asleep")], [1, full, full, full]);
     assert_eq!(pages[&(64, "queue")][3], 50);
     assert_eq!(pages[&(2048, "resting")][3], 0);
+    // It is taken up again.
+    rest.push(take(2000));
+    let (_, pages) = assert_agrees();
+    assert_eq!(pages[&(2048, "queue")][3], 1);
+    // Some blocks of the page that is asleep come back, and then so many that it is woken.
+    rest.drain(..3).for_each(free);
+    let (_, pages) = assert_agrees();
+    assert_eq!(pages[&(64, "asleep")], [1, full, full, full - 3]);
+    rest.drain(..197).for_each(free);
+    let (_, pages) = assert_agrees();
+    assert_eq!(pages[&(64, "queue")][3], full - 200 + 50);
+    // A list of blocks that lie in all slots of their page.
+    rest.drain(rest.len() - 41..rest.len() - 1).for_each(free);
+    rest.push(take(9000));
+    assert_agrees();
 
     // Of eight pages two blocks each stay: four cool, the others are set aside.
     let mut by_page = BTreeMap::<usize, Vec<*mut u8>>::new();
@@ -186,6 +207,15 @@ fn places() {
     );
     let p = stats::process();
     assert_eq!((p.in_flight, p.live_bytes, p.allocations), (0, 0, p.frees));
+    // There never was so much: what classes have is noted.
+    let large: Vec<_> = (0..256).map(|_| take(1 << 20)).collect();
+    let snapshot = Snapshot::take();
+    assert!(
+        snapshot
+            .classes()
+            .all(|c| c.peak_bytes == c.carved_bytes && c.live_bytes == 0)
+    );
+    large.into_iter().for_each(free);
 }
 
 fn wholes() {
@@ -238,8 +268,15 @@ fn heaps() {
     assert_eq!(slots, 3);
 }
 
+/// Whether the system makes huge pages unasked.
+fn makes_huge_pages() -> bool {
+    let how = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
+    how.is_ok_and(|how| how.contains("[always]"))
+}
+
 /// Of each slot, the pieces that were touched, and no others.
 fn residence() {
+    let (before, whale_at) = (take(2 * SEGMENT), Cell::new(0));
     let whale = take(3 * SEGMENT);
     let touched = [(1, 5, 0), (1, 5, 3), (1, 31, 15), (2, 0, 7)];
     for (segment, slot, piece) in touched {
@@ -252,6 +289,10 @@ fn residence() {
     }
     let mut found = None;
     stats::each_segment(&mut |segment| {
+        if segment.address == before.addr() {
+            assert_eq!(segment.whale, Some((2, 0)));
+            whale_at.set(segment.address + 2 * SEGMENT);
+        }
         if segment.address == whale.addr() {
             assert_eq!(segment.whale, Some((3, 0)));
             found = Some([0, 1, 2].map(|nth| segment.resident(nth).unwrap()));
@@ -262,8 +303,13 @@ fn residence() {
         expected[segment][slot] += 1;
     }
     let found = found.expect("the whale is on the map");
-    // Huge pages, where the system makes them unasked, are resident as a whole.
-    let whole = |counts: &[u8]| counts.iter().all(|&n| n == 16);
+    assert_eq!(
+        whale_at.get(),
+        whale.addr(),
+        "behind the one that is there, too"
+    );
+    // Huge pages are resident as a whole.
+    let whole = |counts: &[u8]| makes_huge_pages() && counts.iter().all(|&n| n == 16);
     for (found, expected) in found.iter().zip(&expected) {
         assert!(found == expected || whole(found), "{found:?}");
     }
@@ -279,7 +325,39 @@ fn residence() {
         more >= 3 * SEGMENT as u64 && more < 5 * SEGMENT as u64,
         "{more}"
     );
-    free(whale);
+    // What is not touched does not count, and what lies behind it does.
+    let (untouched, behind) = (take(20 * SEGMENT), take(20 * SEGMENT));
+    // SAFETY: the block holds that.
+    unsafe { behind.write_bytes(1, 20 * SEGMENT) };
+    let most = stats::resident_bytes() - more;
+    assert!(
+        most >= 20 * SEGMENT as u64 && most < 22 * SEGMENT as u64 || makes_huge_pages(),
+        "{most}"
+    );
+    let all = [before, whale, untouched, behind];
+    all.into_iter().for_each(free);
+}
+
+/// What lies on the list of another thread that runs counts as out, as it cannot be looked at.
+fn of_another() {
+    let (ready, over) = (Barrier::new(2), Barrier::new(2));
+    let figures = thread::scope(|scope| {
+        scope.spawn(|| {
+            let p = take(64);
+            ready.wait();
+            over.wait();
+            free(p);
+        });
+        ready.wait();
+        let mine = take(640);
+        let (_, pages) = look();
+        over.wait();
+        free(mine);
+        (pages[&(64, "queue")], pages[&(640, "queue")])
+    });
+    let ([_, _, carved, out], [_, _, _, own]) = figures;
+    assert!(out == carved && carved > 1, "{out} of {carved}");
+    assert_eq!(own, 1);
 }
 
 /// Without a look into the lists, what lies there counts as out.
@@ -306,6 +384,11 @@ fn large_blocks_and_whales_are_on_the_map() {
 #[test]
 fn what_is_resident_is_told_by_slot() {
     alone("what_is_resident_is_told_by_slot", residence);
+}
+
+#[test]
+fn lists_of_others_are_not_looked_into() {
+    alone("lists_of_others_are_not_looked_into", of_another);
 }
 
 #[test]

@@ -82,12 +82,24 @@ fn maps() {
             let p = take(len * SEGMENT);
             let wall = take(SEGMENT);
             assert_eq!(wall.addr(), p.addr() + len * SEGMENT, "in its way");
+            // It moves to between two others.
+            let hole = take((len + 2) * SEGMENT);
+            let behind = take(3 * SEGMENT);
+            fill(behind, 0..3 * SEGMENT);
+            free(hole);
+            c::trim();
             fill(p, 0..len * SEGMENT);
             split(p.wrapping_add(cut * SEGMENT / 2), SEGMENT / 2);
-            let live = stats::process().live_bytes;
+            let (live, before) = (stats::process().live_bytes, moves());
             let to = resize(p, (len + 2) * SEGMENT);
-            assert_ne!(to, p);
+            assert_eq!(to, hole);
             check(to, len * SEGMENT);
+            check(behind, 3 * SEGMENT);
+            let now = moves();
+            assert!(
+                len == 1 || now.0 - before.0 > now.1 - before.1,
+                "one segment at most is copied"
+            );
             assert_eq!(usable(to), (len + 2) * SEGMENT);
             assert_eq!(stats::process().live_bytes - live, 2 * SEGMENT as u64);
             // What is new is zero, and can be written.
@@ -96,9 +108,8 @@ fn maps() {
             let bytes = unsafe { std::slice::from_raw_parts(rest, 2 * SEGMENT) };
             assert!(bytes.iter().all(|&b| b == 0));
             fill(to, len * SEGMENT..(len + 2) * SEGMENT);
-            free(to);
-            free(wall);
-            assert_clean(2 * len + 3);
+            [to, wall, behind].into_iter().for_each(free);
+            assert_clean(2 * len + 6);
         }
     }
     let (calls, failures) = moves();
@@ -133,6 +144,8 @@ fn maps_join() {
     let before = maps();
     for len in 2..20 {
         let (p, wall) = (take(len * SEGMENT), take(SEGMENT));
+        // The kernel joins what was never touched in any case.
+        fill(p, 0..len * SEGMENT);
         let to = resize(p, (len + 1) * SEGMENT);
         assert_ne!(to, p);
         free(to);
@@ -148,28 +161,32 @@ fn maps_join() {
 fn tails() {
     let p = take(10 * SEGMENT);
     fill(p, 0..10 * SEGMENT);
+    let other = take(12 * SEGMENT);
+    assert_eq!(other.addr(), p.addr() + 10 * SEGMENT);
+    fill(other, 0..12 * SEGMENT);
     assert_eq!(resize(p, 6 * SEGMENT), p);
     assert_eq!(usable(p), 10 * SEGMENT, "more than half is used");
     assert_eq!(resize(p, 5 * SEGMENT), p);
     assert_eq!(usable(p), 5 * SEGMENT);
-    let live = stats::process().whale_live_bytes;
-    assert_eq!(live, 5 * SEGMENT as u64);
+    let live = || stats::process().whale_live_bytes / SEGMENT as u64;
+    assert_eq!(live(), 5 + 12);
     let behind = take(5 * SEGMENT);
     assert_eq!(behind.addr(), p.addr() + 5 * SEGMENT);
     // SAFETY: fresh memory of the block.
     let bytes = unsafe { std::slice::from_raw_parts(behind, 5 * SEGMENT) };
     assert!(bytes.iter().all(|&b| b == 0));
     check(p, 5 * SEGMENT);
-    free(behind);
+    let more = take(12 * SEGMENT);
+    fill(behind, 0..5 * SEGMENT);
+    fill(more, 0..12 * SEGMENT);
+    check(other, 12 * SEGMENT);
+    [behind, more, other].into_iter().for_each(free);
     c::trim();
     let locked = p.wrapping_add(4 * SEGMENT);
     // SAFETY: a part of the block.
     if unsafe { libc::mlock(locked.cast(), PAGE) } == 0 {
         assert_eq!(resize(p, 2 * SEGMENT), p);
-        assert_eq!(
-            (usable(p), stats::process().whale_live_bytes),
-            (5 * SEGMENT, live)
-        );
+        assert_eq!((usable(p), live()), (5 * SEGMENT, 5));
         check(p, 2 * SEGMENT);
         // SAFETY: as above.
         assert_eq!(unsafe { libc::munlock(locked.cast(), PAGE) }, 0);

@@ -8,6 +8,8 @@ use hakmem_core::options::{self, Entry, Error, TABLE, Values};
 use hakmem_core::{Configured, Hakmem, options::Options};
 use oracle::share;
 use std::alloc::{GlobalAlloc, Layout};
+use std::fs::Permissions;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::process::{Command, Output};
 use std::{env, thread};
 
@@ -139,6 +141,16 @@ fn names() {
     assert!(matches!(options::set("STATS", "1"), Err(Error::AtStart)));
     assert!(options::get("NOTHING").is_none() && options::get("STATS").is_none());
     assert_eq!(now("FOREIGN"), now("HAKMEM_FOREIGN"));
+    let unit = |name: &str| TABLE.iter().find(|e| e.name() == name).unwrap().unit();
+    assert_eq!(
+        ["DECAY_MS", "SCAVENGER", "MODE"].map(unit),
+        ["ms", "MiB", ""]
+    );
+    for what in hakmem_core::stats::What::ALL {
+        let entry = TABLE.iter().find(|e| e.name() == what.name()).unwrap();
+        let value = entry.default_value().unwrap().to_string().parse().unwrap();
+        assert!(what.values().contains(&value), "{what:?}");
+    }
     for entry in TABLE.iter() {
         assert_eq!(TABLE.iter().filter(|e| e.name() == entry.name()).count(), 1);
         assert!(
@@ -214,6 +226,31 @@ fn from_the_environment() {
     assert_eq!(lines.len(), 6, "{text}");
 }
 
+/// Whoever starts a program with rights that he does not have does not choose for it. Only root can make one for the test.
+#[test]
+fn not_from_the_environment_of_others() {
+    let name = "not_from_the_environment_of_others";
+    // SAFETY: no preconditions.
+    let (is_root, is_secure) = unsafe { (libc::getuid() == 0, libc::getauxval(libc::AT_SECURE)) };
+    if env::var_os(INSIDE).is_some() {
+        assert_eq!(is_secure == 0, now("DECAY_MS") == "1234");
+        return;
+    }
+    let copy = env::temp_dir().join(format!("hakmem-options-{}", std::process::id()));
+    std::fs::copy(env::current_exe().unwrap(), &copy).unwrap();
+    if is_root {
+        chown(&copy, Some(65534), None).unwrap();
+        std::fs::set_permissions(&copy, Permissions::from_mode(0o4755)).unwrap();
+    }
+    let mut command = Command::new(&copy);
+    command
+        .args([name, "--exact", "--test-threads=1"])
+        .envs([(INSIDE, "1"), ("HAKMEM_DECAY_MS", "1234")]);
+    let output = command.output().unwrap();
+    std::fs::remove_file(&copy).unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
 /// A Rust program's own choice yields to the environment and to what was set by a call.
 #[test]
 fn from_a_struct() {
@@ -248,6 +285,74 @@ fn from_a_struct() {
     // SAFETY: as above.
     unsafe { ALLOCATOR.dealloc(ALLOCATOR.alloc(layout), layout) };
     is("DECAY_MS", "78");
+}
+
+/// Another allocator's options in hakmem's terms: they yield to the environment, and are somebody's choice like others.
+#[test]
+fn suggestions() {
+    static ALLOCATOR: Configured = Hakmem::with(Options {
+        ended_mib: 9,
+        whale_cache_mib: 9,
+        ..Options::DEFAULT
+    });
+    let variables = [("HAKMEM_SCAVENGER", "3"), ("HAKMEM_DECAY_MS", "4")];
+    if apart("suggestions", &variables).is_some() {
+        return;
+    }
+    let is = |name, value: &str| assert_eq!(now(name), value, "{name}");
+    options::suggest("SCAVENGER", 5).unwrap();
+    options::suggest("ENDED_MIB", 6).unwrap();
+    options::suggest("CARVE_BYTES", 8192).unwrap();
+    is("SCAVENGER", "3");
+    is("ENDED_MIB", "6");
+    is("CARVE_BYTES", "8192");
+    options::suggest("ENDED_MIB", 7).unwrap();
+    is("ENDED_MIB", "7");
+    let mistake = options::suggest("ENDED_MIB", u32::MAX);
+    assert!(matches!(mistake, Err(Error::Value(e)) if e.name() == "ENDED_MIB"));
+    assert!(matches!(options::suggest("STATS", 1), Err(Error::Value(_))));
+    assert!(matches!(options::suggest("x", 1), Err(Error::Unknown)));
+    is("ENDED_MIB", "7");
+    let layout = Layout::from_size_align(64, 8).unwrap();
+    // SAFETY: the layout is not empty; the block is freed once, with its layout.
+    unsafe { ALLOCATOR.dealloc(ALLOCATOR.alloc(layout), layout) };
+    is("ENDED_MIB", "7");
+    is("WHALE_CACHE_MIB", "9");
+}
+
+/// Blocks for another thread's heap go in parcels of a page, or each by itself.
+#[test]
+fn parcels_are_of_pages_if_they_shall() {
+    if apart("parcels_are_of_pages_if_they_shall", &[]).is_some() {
+        return;
+    }
+    // Each call takes blocks of one page, and has them sent by a thread that ends.
+    let sent = || {
+        // SAFETY: any size may be asked for.
+        let blocks = (0..50).map(|_| unsafe { hakmem_core::c::malloc(320) });
+        let blocks: Vec<_> = blocks.map(|p| p.expose_provenance()).collect();
+        let before = sums();
+        let freeing = move || {
+            for address in blocks {
+                // SAFETY: each is freed once.
+                unsafe { hakmem_core::c::free(std::ptr::with_exposed_provenance_mut(address)) }
+            }
+        };
+        thread::spawn(freeing).join().unwrap();
+        let now = sums();
+        (now.0 - before.0, now.1 - before.1)
+    };
+    let (blocks, parcels) = sent();
+    assert!(blocks == 50 && parcels <= 2, "{parcels}");
+    options::set("BATCH_BY_PAGE", "0").unwrap();
+    assert_eq!(sent(), (50, 50));
+}
+
+/// Blocks and parcels that were sent.
+fn sums() -> (u64, u64) {
+    let snapshot = hakmem_core::stats::Snapshot::take();
+    let sum = |of: fn(&hakmem_core::stats::Heap) -> u64| snapshot.heaps().map(|h| of(&h)).sum();
+    (sum(|h| h.blocks_sent), sum(|h| h.parcels_sent))
 }
 
 /// Every switch off, and then any value at any time, while threads allocate and free for each other.

@@ -205,6 +205,18 @@ fn a_block_that_grows_where_it_is_counts_as_another() {
     assert_eq!(since(&before, last).live, 0);
 }
 
+/// Whose shrinking or growing needs no other place stays where it is.
+#[test]
+fn a_sample_stays_where_it_is_if_a_block_would() {
+    let _alone = alone();
+    let block = Block::new(8 << 20);
+    for size in [6 << 20, 7 << 20, 4 << 20] {
+        let p = std::ptr::with_exposed_provenance_mut(block.0);
+        // SAFETY: live; if it is moved the test fails.
+        assert_eq!(unsafe { c::realloc(p, size) }, p);
+    }
+}
+
 /// What a caller may rely on holds for samples: at 512 intervals and more, all of these are.
 #[test]
 fn samples_are_blocks_like_others() {

@@ -169,21 +169,32 @@ impl<F: FnMut(&Decision)> Learner<F> {
         });
     }
 
-    /// Time has passed. Returns true if the settings have changed. O(8 s) at most.
+    /// Time has passed. O(8 s) at most.
     #[inline(never)]
-    pub fn turn(&mut self, now: u32) -> bool {
+    pub fn turn(&mut self, now: u32) {
         let elapsed = now.wrapping_sub(self.time);
         if !(BUCKET_MS..=u32::MAX / 2).contains(&elapsed) {
-            return false;
+            return;
         }
-        let before = self.settings;
         let buckets = elapsed / BUCKET_MS;
         self.time = self.time.wrapping_add(buckets * BUCKET_MS);
         // After so many nothing changes any more.
         for _ in 0..buckets.min(2 * demand::BUCKETS as u32) {
             self.pass_bucket();
         }
-        self.settings != before
+    }
+
+    /// KiB in use.
+    #[cfg(test)]
+    pub fn level(&self, pool: Pool) -> u32 {
+        self.demand[pool as usize].level()
+    }
+
+    /// KiB that were faulted in since the round began, and those that are kept, with the first candidate.
+    #[cfg(test)]
+    pub fn faulted_and_kept(&self, what: What, pool: Pool) -> (u64, u32) {
+        let track = &self.races[what as usize].tracks[0];
+        (track.faulted, track.kept[pool as usize])
     }
 
     #[inline(never)]

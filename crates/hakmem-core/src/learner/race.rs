@@ -235,3 +235,90 @@ fn foretold(lead: i32) -> i32 {
     let points = AT[i] + (AT[i + 1] - AT[i]) * (ahead % STEP) / STEP;
     if lead < 0 { 1000 - points } else { points }
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    extern crate std;
+    use super::*;
+
+    const DEFAULT: Settings = Settings { decay_ms: 500, whale_mib: 32, whale_percent: 100, ended_mib: 4 };
+
+    /// One for the decay, at 500 ms, where the candidates have these ratings.
+    fn race(ratings: [i32; MOST]) -> Race {
+        let mut race = Race::new(What::Decay);
+        race.begin(&DEFAULT, true);
+        race.ratings = ratings;
+        race
+    }
+
+    fn decided(race: &mut Race) -> Option<u32> {
+        race.decide().map(|d| d.to)
+    }
+
+    #[test]
+    fn a_clear_lead_is_followed_at_once_and_a_small_one_never() {
+        assert_eq!(decided(&mut race([0, 0, 0, CLEAR, 0, 0])), Some(1000));
+        let mut close = race([0, 0, 0, CLEAR - 1, 0, 0]);
+        assert_eq!(decided(&mut close), None);
+        assert_eq!(decided(&mut close), Some(1000), "it is there the second time");
+        let mut small = race([0, 0, 0, ENOUGH - 1, 0, 0]);
+        assert_eq!([decided(&mut small), decided(&mut small), decided(&mut small)], [None; 3]);
+        let mut enough = race([0, 0, 0, ENOUGH, 0, 0]);
+        assert_eq!([decided(&mut enough), decided(&mut enough)], [None, Some(1000)]);
+        assert_eq!(decided(&mut race([0; MOST])), None);
+    }
+
+    #[test]
+    fn a_lead_counts_that_was_there_in_the_round_before() {
+        let mut race = race([0, 0, 0, 70, 0, 0]);
+        assert_eq!(decided(&mut race), None);
+        race.ratings = [70, 0, 0, 0, 0, 0];
+        assert_eq!(decided(&mut race), None, "another one's");
+        race.ratings = [0, 0, 0, 70, 0, 0];
+        assert_eq!(decided(&mut race), None, "not the last time");
+        race.ratings = [0; MOST];
+        assert_eq!(decided(&mut race), None);
+        race.ratings = [0, 0, 0, 70, 0, 0];
+        assert_eq!([decided(&mut race), decided(&mut race)], [None, Some(1000)]);
+        race.ratings = [0, 0, 0, 0, 0, 70];
+        assert_eq!([decided(&mut race), decided(&mut race)], [None, Some(4000)]);
+    }
+
+    #[test]
+    fn of_those_that_are_as_good_the_nearest_is_chosen() {
+        assert_eq!(decided(&mut race([0, 0, 0, 120 - CLOSE, 100, 120])), Some(1000));
+        assert_eq!(decided(&mut race([0, 0, 0, 119 - CLOSE, 100, 120])), Some(2000));
+    }
+
+    #[test]
+    fn a_decision_has_the_figures_of_its_round() {
+        let mut race = race([0, 0, -50, 0, 150, 0]);
+        race.age_ms = 1250;
+        race.tracks[2] = Track { faulted: 1000, held: 4_000_000, ..Track::NEW };
+        race.tracks[4] = Track { faulted: 500, held: 8_000_000, ..Track::NEW };
+        let decision = Decision {
+            at_ms: 0,
+            what: What::Decay,
+            from: 500,
+            to: 2000,
+            from_fault_us: 730,
+            from_hold_us: 730,
+            to_fault_us: 365,
+            to_hold_us: 1460,
+            round_ms: 1250,
+            from_rating: 1450,
+            to_rating: 1650,
+        };
+        assert_eq!(race.decide(), Some(decision));
+    }
+
+    /// By Elo's formula, and less beyond the ratings that there are.
+    #[test]
+    fn what_is_foretold_is_close_to_the_formula() {
+        for lead in -2 * FAR..=2 * FAR {
+            let exact = 1000.0 / (1.0 + 10f64.powf(-f64::from(lead) / 400.0));
+            assert!((f64::from(foretold(lead)) - exact).abs() < 2.5, "{lead}: {} {exact}", foretold(lead));
+            assert_eq!(foretold(lead) + foretold(-lead), 1000);
+        }
+    }
+}

@@ -21,6 +21,13 @@ unsafe impl<const N: usize> Sync for Bare<N> {}
 static BARE_STACK: Bare<STACK> = Bare(core::cell::UnsafeCell::new([0; STACK]));
 static BARE_TLS: Bare<TLS> = Bare(core::cell::UnsafeCell::new([0; TLS]));
 
+/// Where the bare thread's thread-local storage is.
+#[cfg(test)]
+pub fn tls_room() -> core::ops::Range<usize> {
+    let start = BARE_TLS.0.get().expose_provenance();
+    start..start + TLS
+}
+
 /// Gives up the calling thread's capabilities: libc does not know of a bare thread, so it would keep what the program
 /// drops later.
 pub fn drop_capabilities() {

@@ -20,12 +20,19 @@ const DF_1_NODELETE: u64 = 8;
 
 /// True in a shared library that dlclose unloads; false in a program, and in a library that stays until the process ends.
 pub fn may_be_unloaded() -> bool {
-    let mut entry: *const Entry;
+    let entry: *const Entry;
     // SAFETY: reads the address from the table of addresses, which is there in every kind of program.
     unsafe {
         asm!("mov {}, qword ptr [rip + _DYNAMIC@GOTPCREL]", out(reg) entry, options(pure, readonly, nostack, preserves_flags));
     }
     // SAFETY: null, or the dynamic section, which is mapped while the code is, and ends with DT_NULL.
+    unsafe { is_of_what_may_be_unloaded(entry) }
+}
+
+/// # Safety
+/// `entry` is null, or the first of some that end with DT_NULL.
+unsafe fn is_of_what_may_be_unloaded(mut entry: *const Entry) -> bool {
+    // SAFETY: by the contract.
     while let Some(Entry { tag, value }) = unsafe { entry.as_ref() } {
         match *tag {
             DT_NULL => return true,
@@ -39,8 +46,29 @@ pub fn may_be_unloaded() -> bool {
 
 #[cfg(test)]
 mod tests {
+    extern crate std;
+    use super::*;
+    use std::vec::Vec;
+
     #[test]
     fn a_program_is_not_unloaded() {
-        assert!(!super::may_be_unloaded());
+        assert!(!may_be_unloaded());
+    }
+
+    #[test]
+    fn a_library_is_unless_it_says_otherwise() {
+        const DT_NEEDED: i64 = 1;
+        const DF_1_NOW: u64 = 1;
+        let may = |entries: &[(i64, u64)]| {
+            let entries: Vec<_> = entries.iter().map(|&(tag, value)| Entry { tag, value }).collect();
+            // SAFETY: each of these ends with DT_NULL, or before it with an answer.
+            unsafe { is_of_what_may_be_unloaded(entries.as_ptr()) }
+        };
+        assert!(may(&[(DT_NEEDED, 1), (DT_NULL, 0), (DT_DEBUG, 0)]));
+        assert!(may(&[(DT_NEEDED, DF_1_NODELETE), (DT_FLAGS_1, DF_1_NOW), (DT_NULL, 0), (DT_DEBUG, 0)]));
+        assert!(!may(&[(DT_NEEDED, 1), (DT_FLAGS_1, DF_1_NOW | DF_1_NODELETE), (DT_NULL, 0)]));
+        assert!(!may(&[(DT_NEEDED, 1), (DT_DEBUG, 0), (DT_NULL, 0)]));
+        // SAFETY: null may be asked about.
+        assert!(!unsafe { is_of_what_may_be_unloaded(core::ptr::null()) }, "a program without a dynamic section");
     }
 }

@@ -41,24 +41,25 @@ pub fn copy_readable(_: usize, _: &mut [u8]) -> usize {
     0
 }
 
-/// Reads a file from its beginning, as much as fits. Returns how many bytes; 0 also if it cannot be read.
+/// Reads a file from its beginning, as much as fits. Returns how many bytes; 0 also if it cannot be read. Not for what a signal
+/// may interrupt, as a terminal.
 #[cfg(not(miri))]
 pub fn read_file(name: &CStr, to: &mut [u8]) -> usize {
     use super::linux::syscall;
-    let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
+    // For reading: without a flag of its own.
+    let flags = libc::O_CLOEXEC as usize;
     let name = name.as_ptr().expose_provenance();
     let Ok(file) = usize::try_from(syscall(libc::SYS_openat, [libc::AT_FDCWD as usize, name, flags, 0, 0, 0])) else {
         return 0;
     };
     let mut len = 0;
-    while len < to.len() {
-        let at = to[len..].as_mut_ptr().expose_provenance();
-        let n = syscall(libc::SYS_read, [file, at, to.len() - len, 0, 0, 0]);
-        match usize::try_from(n) {
-            Ok(0) => break,
-            Ok(n) => len += n,
-            Err(_) if n == -(libc::EINTR as isize) => {}
-            Err(_) => break,
+    loop {
+        let rest = &mut to[len..];
+        let read = syscall(libc::SYS_read, [file, rest.as_mut_ptr().expose_provenance(), rest.len(), 0, 0, 0]);
+        match usize::try_from(read) {
+            Ok(1..) => len += read as usize,
+            // The end of the file or of the room; or an error.
+            _ => break,
         }
     }
     syscall(libc::SYS_close, [file, 0, 0, 0, 0, 0]);

@@ -1,7 +1,13 @@
 //! What Linux is asked, against what it does.
 
+extern crate std;
+
 use super::*;
-use crate::sync::AtomicU32;
+use crate::in_child::in_child;
+use crate::sync::{AtomicU32, AtomicUsize, Ordering::*};
+use core::arch::asm;
+use core::ffi::c_void;
+use std::{env, ffi::CString, fs, process, string::String, thread, vec, vec::Vec};
 
 const LEN: usize = 64 << 10;
 
@@ -24,6 +30,13 @@ fn sum(start: usize) -> usize {
 }
 fn pages() -> usize {
     LEN / page_size()
+}
+
+/// Its version.
+fn kernel() -> (u32, u32) {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().unwrap());
+    (numbers.next().unwrap(), numbers.next().unwrap())
 }
 
 #[test]
@@ -59,9 +72,9 @@ fn what_is_resident_is_seen() {
     assert!(purge(start, LEN));
     assert_eq!(resident_pages(), 0);
     // An old kernel does not populate.
-    if populate(start, LEN) {
-        assert_eq!(resident_pages(), pages());
-    }
+    let populated = populate(start, LEN);
+    assert_eq!(populated, kernel() >= (5, 14));
+    assert_eq!(resident_pages(), if populated { pages() } else { 0 });
     assert!(unreserve(start, LEN));
 }
 
@@ -130,4 +143,154 @@ fn a_refusal_is_told_by_errno() {
     *errno = 0;
     set_enomem();
     assert_eq!(*errno, libc::ENOMEM);
+}
+
+/// Under a filter that kills whoever calls the kernel for more than to read, write and end.
+#[test]
+fn the_clock_takes_no_call() {
+    let before = now_ms();
+    in_child(|| {
+        // SAFETY: the one thread of this process has itself restricted; a normal end of it needs other calls.
+        unsafe {
+            assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_STRICT), 0);
+            let odd = age(now_ms(), before) > 1_000_000;
+            libc::syscall(libc::SYS_exit, i32::from(odd));
+        }
+    });
+}
+
+#[test]
+fn a_file_is_read_as_far_as_there_is_room() {
+    let path = env::temp_dir().join(std::format!("hakmem-os-tests-{}", process::id()));
+    let text: Vec<u8> = (0..10_000).map(|i| i as u8 | 1).collect();
+    fs::write(&path, &text).unwrap();
+    let name = CString::new(path.to_str().unwrap()).unwrap();
+    for room in [0, 1, 9_999, 10_000, 10_001, 20_000] {
+        let mut to = vec![0; 30_000];
+        let len = read_file(&name, &mut to[..room]);
+        assert_eq!(len, room.min(text.len()));
+        assert_eq!(to[..len], text[..len]);
+        assert!(to[len..].iter().all(|&b| b == 0), "nothing beyond the {room} bytes of room");
+    }
+    fs::remove_file(&path).unwrap();
+    assert_eq!(read_file(&name, &mut [0; 10]), 0, "there is none");
+    // The kernel hands this out a page at a time.
+    let mut to = vec![0; 1 << 20];
+    let len = read_file(c"/proc/self/smaps", &mut to);
+    let text = String::from_utf8_lossy(&to[..len]);
+    assert!(len > 4096 && text.lines().any(|line| line.ends_with("[stack]")), "{len}");
+}
+
+#[test]
+fn memory_is_copied_as_far_as_it_can_be_read() {
+    let start = reserve(2 * LEN).unwrap();
+    assert!(commit(start, LEN));
+    write(start);
+    let mut to = [7; LEN];
+    assert_eq!(copy_readable(start + 8, &mut to), 3 * 4096, "that much at most");
+    let offsets = [0, 4088, 8184, 3 * 4096];
+    assert_eq!(offsets.map(|offset| to[offset]), [0, 1, 1, 7]);
+    assert_eq!(copy_readable(start + LEN - 5000, &mut to), 5000, "up to the end of what is there");
+    assert_eq!(copy_readable(start + LEN - 5000, &mut to[..100]), 100);
+    for nothing in [0, start + LEN, usize::MAX - 5000, usize::MAX] {
+        assert_eq!(copy_readable(nothing, &mut to), 0, "{nothing:#x}");
+    }
+    assert!(unreserve(start, 2 * LEN));
+}
+
+#[test]
+fn a_key_that_was_dropped_is_not_asked() {
+    static CALLS: AtomicUsize = AtomicUsize::new(0);
+    unsafe extern "C" fn ends(_: *mut c_void) {
+        CALLS.fetch_add(1, Relaxed);
+    }
+    let key = make_exit_key(ends).unwrap();
+    let set = move || set_exit_value(key, (&raw const CALLS).cast());
+    thread::spawn(set).join().unwrap();
+    assert_eq!(CALLS.load(Relaxed), 1);
+    let dropped = thread::spawn(move || {
+        set();
+        drop_exit_key(key);
+    });
+    dropped.join().unwrap();
+    assert_eq!(CALLS.load(Relaxed), 1);
+}
+
+#[test]
+fn threads_are_known_by_their_numbers() {
+    assert!(is_thread(std::process::id()));
+    // There is no room for so many.
+    assert!(!is_thread(1 << 30) && !is_thread(0));
+}
+
+/// One that libc has not made takes itself for its parent.
+#[test]
+fn a_process_that_libc_did_not_make_is_known() {
+    assert!(!in_borrowed_process());
+    in_child(|| {
+        assert!(!in_borrowed_process());
+        // SAFETY: the child only looks and ends.
+        unsafe {
+            let child = libc::syscall(libc::SYS_fork) as i32;
+            if child == 0 {
+                libc::_exit(if in_borrowed_process() { 7 } else { 8 });
+            }
+            let mut status = 0;
+            assert_eq!(libc::waitpid(child, &mut status, 0), child);
+            assert_eq!((libc::WIFEXITED(status), libc::WEXITSTATUS(status)), (true, 7));
+        }
+    });
+}
+
+/// Its thread-local storage has as much room for variables, below the control block, as above.
+#[test]
+fn the_bare_thread_has_its_own_storage() {
+    static ALIVE: AtomicU32 = AtomicU32::new(0);
+    static CONTROL: AtomicUsize = AtomicUsize::new(0);
+    extern "C" fn work() {
+        let control: usize;
+        // SAFETY: reads the control block's first word.
+        unsafe { asm!("mov {}, fs:[0]", out(reg) control, options(readonly, nostack, preserves_flags)) };
+        CONTROL.store(control, Relaxed);
+    }
+    in_child(|| {
+        let mask = block_signals();
+        assert!(spawn_bare(work, &ALIVE));
+        restore_signals(mask);
+        while let number @ 1.. = ALIVE.load(Acquire) {
+            futex_wait(&ALIVE, number, Some(10));
+        }
+        let room = bare::tls_room();
+        let control = CONTROL.load(Relaxed);
+        assert_eq!((control - room.start, room.end - control), (room.len() / 2, room.len() / 2));
+        // SAFETY: nobody uses it any more.
+        let words = unsafe { [at(control).cast::<usize>().read(), at(control + 16).cast::<usize>().read()] };
+        assert_eq!(words, [control; 2]);
+    });
+}
+
+/// As much as standard error takes; a count of bytes is no error.
+#[test]
+fn a_line_is_written_once() {
+    in_child(|| {
+        let mut ends = [0; 2];
+        // SAFETY: the descriptors are this child's alone.
+        unsafe {
+            assert_eq!(libc::pipe2(ends.as_mut_ptr(), libc::O_NONBLOCK), 0);
+            assert_eq!(libc::dup2(ends[1], 2), 2);
+        }
+        let mut seen = vec![0; 1 << 20];
+        let mut read = || {
+            // SAFETY: there is room for so much.
+            usize::try_from(unsafe { libc::read(ends[0], seen.as_mut_ptr().cast(), seen.len()) }).unwrap_or(0)
+        };
+        for len in 1..200 {
+            write_stderr(&vec![b'x'; len]);
+            assert_eq!(read(), len);
+        }
+        // More than the pipe takes.
+        write_stderr(&vec![b'x'; 1 << 20]);
+        let taken = read();
+        assert!((4096..1 << 20).contains(&taken), "{taken}");
+    });
 }

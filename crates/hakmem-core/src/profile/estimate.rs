@@ -73,7 +73,7 @@ mod tests {
             for shift in 0..=10 {
                 let p = |interval: u64| -(-(size as f64) / interval as f64).exp_m1();
                 let (got, want) = (samples_of_one(size, 1 << 19, shift), p(1 << 19) / p(1 << 19 << shift));
-                assert!((got / want - 1.0).abs() < 1e-6, "{size}, {shift}: {got} for {want}");
+                assert!((got / want - 1.0).abs() < 1e-9, "{size}, {shift}: {got} for {want}");
             }
         }
     }

@@ -120,6 +120,7 @@ pub fn stop() {
 mod tests {
     extern crate std;
     use super::*;
+    use crate::in_child::in_child;
     use std::process::Command;
     use std::vec::Vec;
     use std::{env, string::String};
@@ -177,5 +178,89 @@ mod tests {
         let output = command.output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success() && said.contains("1 passed"), "{said}{output:?}");
+    }
+
+    /// In a child whose every allocation is sampled.
+    fn sampled(f: impl FnOnce()) {
+        in_child(|| {
+            stop();
+            INTERVAL.store(0, Relaxed);
+            assert!(start(1));
+            f();
+        });
+    }
+
+    /// All samples, those that were freed, and those that were lost.
+    fn counts() -> (u64, u64, u64) {
+        let of = |books: &mut table::Books| {
+            let sum = |of: fn(&table::Bucket) -> u64| books.buckets().map(|(bucket, _)| of(bucket)).sum();
+            (sum(|bucket| bucket.taken), sum(|bucket| bucket.freed), books.lost)
+        };
+        table::with_books(of).unwrap()
+    }
+
+    /// What is live was there from the start.
+    #[test]
+    fn a_child_has_counts_of_its_own() {
+        sampled(|| {
+            SIZES.map(take).into_iter().for_each(free);
+            let live = SIZES.map(take);
+            let (taken, freed, _) = counts();
+            assert!(taken - freed >= 4 && freed >= 4);
+            in_child(|| {
+                assert_eq!(counts(), (taken - freed, 0, 0));
+                live.into_iter().for_each(free);
+                let _live = SIZES.map(take);
+                assert_eq!(counts(), (taken - freed + 4, 4, 0));
+            });
+        });
+    }
+
+    #[test]
+    fn samples_share_pages() {
+        sampled(|| {
+            for (size, most) in [(64, 2), (5000, 9)] {
+                let blocks: Vec<_> = (0..100).map(|_| take(size)).collect();
+                let mut pages: Vec<_> = blocks.iter().map(|p| p.addr() >> 16).collect();
+                pages.sort();
+                pages.dedup();
+                assert!(pages.len() <= most, "{size}: {}", pages.len());
+                blocks.into_iter().for_each(free);
+            }
+        });
+    }
+
+    /// Blocks are handed out all the same, and each is counted.
+    #[test]
+    fn samples_that_there_is_no_memory_for_are_lost() {
+        const EACH: u64 = 2000;
+        sampled(|| {
+            SIZES.map(take).into_iter().for_each(free);
+            let before = counts();
+            let none = libc::rlimit { rlim_cur: 0, rlim_max: libc::RLIM_INFINITY };
+            let mut usual = none;
+            // SAFETY: two limits; the arenas are there, and only the profile maps more.
+            unsafe {
+                assert_eq!(libc::getrlimit(libc::RLIMIT_AS, &mut usual), 0);
+                assert_eq!(libc::setrlimit(libc::RLIMIT_AS, &none), 0);
+            }
+            let mut blocks = [core::ptr::null_mut(); EACH as usize];
+            let mut all = before;
+            // Pages of their own that are not written: these are many.
+            for size in [5000, 70_000] {
+                for block in &mut blocks {
+                    // SAFETY: any size may be asked for.
+                    *block = unsafe { crate::c::malloc(size) };
+                }
+                let now = counts();
+                assert_eq!((now.0 - all.0) + (now.2 - all.2), EACH, "{size}");
+                assert!(now.2 - all.2 > EACH / 4, "{size}: {} lost", now.2 - all.2);
+                assert!(blocks.iter().all(|block| !block.is_null()));
+                blocks.into_iter().for_each(free);
+                all = now;
+            }
+            // SAFETY: as above.
+            assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &usual) }, 0);
+        });
     }
 }

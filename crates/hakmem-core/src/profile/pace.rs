@@ -101,6 +101,22 @@ mod tests {
     }
 
     #[test]
+    fn a_window_is_over_with_its_last_sample_or_its_last_moment() {
+        let pace = Pace::new();
+        assert!((1..WINDOW).all(|_| !pace.took(|| 0)) && pace.shift() == 0);
+        assert!(!pace.took(|| 0), "it is stretched more");
+        assert_eq!(pace.shift(), LONGEST);
+        let end = u64::from(WINDOW) * NS_EACH;
+        assert!(!pace.took(|| end - 1) && pace.shift() == LONGEST);
+        // Two, each in place of a thousand, in the time of 32: 64 times too many.
+        assert!(pace.took(|| end));
+        assert_eq!(pace.shift(), 7);
+        pace.set_shift(0);
+        assert!((1..WINDOW).all(|_| !pace.took(|| 0)));
+        assert!(!pace.took(|| 1 << 40) && pace.shift() == 0, "it stays as it is");
+    }
+
+    #[test]
     fn the_clock_is_seldom_looked_at() {
         let pace = Pace::new();
         let looks = (0..3200u64).filter(|i| {

@@ -38,11 +38,16 @@ pub enum Rule {
 /// fits no address.
 static KNOWN: [(AtomicU64, AtomicU64); 4096] = [const { (AtomicU64::new(0), AtomicU64::new(0)) }; 4096];
 
+/// Where an address would be known.
+fn place(key: u64) -> usize {
+    (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52) as usize
+}
+
 /// The rule for code at `pc`. Code that is unloaded, and replaced by other code at the same address, may be taken for what it
 /// was: then the stack ends early or has a wrong caller.
 pub fn of(pc: usize) -> Rule {
     let key = pc as u64;
-    let (mixed, rule) = &KNOWN[(key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52) as usize];
+    let (mixed, rule) = &KNOWN[place(key)];
     let packed = rule.load(Relaxed);
     if mixed.load(Relaxed) ^ packed == key && packed != 0 {
         return Rule::unpack(packed);
@@ -165,5 +170,65 @@ mod tests {
         assert_eq!(of(here), Rule::Table { from_frame: false, offset: 8, frame_at: None }, "the second time, too");
         assert_eq!(of(&raw const KNOWN as usize), Rule::Unknown);
         assert_eq!(of(8), Rule::Unknown);
+    }
+
+    /// Without a search, if the entry is of this address: not if it is another's, or half of it is.
+    #[test]
+    fn what_was_found_is_known() {
+        os::find_objects();
+        let of_a_call = Rule::Table { from_frame: false, offset: 8, frame_at: None };
+        let by_the_frame = Rule::Table { from_frame: true, offset: 16, frame_at: Some(16) };
+        let planted = Rule::Table { from_frame: true, offset: 24, frame_at: None };
+        let function = what_was_found_is_known as fn() as usize;
+        let inside = (&raw const hakmem_test_goes_by_the_frame).addr() + 48;
+        assert_ne!(inside as u64 & by_the_frame.pack(), 0);
+        for (here, found) in [(function, of_a_call), (inside, by_the_frame)] {
+            assert_eq!(of(here), found);
+            let (mixed, rule) = &KNOWN[place(here as u64)];
+            let change = planted.pack() ^ found.pack();
+            mixed.fetch_xor(change, Relaxed);
+            rule.fetch_xor(change, Relaxed);
+            assert_eq!(of(here), planted);
+            rule.store(Rule::Unknown.pack(), Relaxed);
+            assert_eq!(of(here), found, "an address and a rule that are not of one entry");
+            let other = (here + 1..).find(|&other| place(other as u64) == place(here as u64)).unwrap();
+            mixed.store(other as u64 ^ planted.pack(), Relaxed);
+            rule.store(planted.pack(), Relaxed);
+            assert_eq!(of(here), found, "another address");
+            assert_eq!(of(here), found);
+        }
+    }
+
+    core::arch::global_asm!(
+        ".balign 32",
+        ".local hakmem_test_goes_by_the_frame",
+        "hakmem_test_goes_by_the_frame:",
+        ".cfi_startproc",
+        "push rbp",
+        ".cfi_def_cfa_offset 16",
+        ".cfi_offset rbp, -16",
+        "mov rbp, rsp",
+        ".cfi_def_cfa_register rbp",
+        // Up to an address that has bits in common with its rule.
+        ".balign 32",
+        ".zero 16, 0x90",
+        "sub rsp, rdi",
+        "leave",
+        ".cfi_def_cfa rsp, 8",
+        "ret",
+        ".cfi_endproc",
+    );
+    unsafe extern "C" {
+        safe static hakmem_test_goes_by_the_frame: u8;
+    }
+
+    /// As in functions whose frame has no fixed size.
+    #[test]
+    fn frames_may_go_by_the_frame_pointer() {
+        os::find_objects();
+        let at = |offset: usize| of((&raw const hakmem_test_goes_by_the_frame).addr() + offset);
+        assert_eq!(at(0), Rule::Table { from_frame: false, offset: 8, frame_at: None });
+        assert_eq!(at(1), Rule::Table { from_frame: false, offset: 16, frame_at: Some(16) });
+        assert_eq!(at(4), Rule::Table { from_frame: true, offset: 16, frame_at: Some(16) });
     }
 }

@@ -256,7 +256,7 @@ mod tests {
         }
         let off = (program.estimate - program.allocated) / program.variance.sqrt();
         let exact = program.variance.sqrt() / program.allocated;
-        assert!(off.abs() < 4.5 && exact < 0.012, "{off} standard errors of {exact}");
+        assert!(off.abs() < 4.5 && exact < 0.015, "{off} standard errors of {exact}");
         assert!(program.intervals.len() >= 4, "{:?}", program.intervals);
     }
 
@@ -316,6 +316,51 @@ mod tests {
             }
         }
         assert!((sum / 1000.0 - 1.0).abs() < 5.0 / 1000f64.sqrt(), "{sum}");
+    }
+
+    /// Of the generator as it was published, from this seed.
+    #[test]
+    fn random_numbers_are_those_of_splitmix64() {
+        let sampler = Program::new().sampler;
+        sampler.random.set(1_234_567);
+        let known = [6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431];
+        assert_eq!([(); 4].map(|()| sampler.next_random()), known);
+    }
+
+    /// And no other ones.
+    #[test]
+    fn distances_of_a_longer_interval_are_drawn_anew() {
+        let sampler = Program::new().sampler;
+        sampler.begin(|_| 0);
+        sampler.pace.set_shift(3);
+        sampler.draw(0, 1000);
+        assert_eq!(sampler.take_large(0, |_| 0, || 0), None);
+        let drawn = || (sampler.due_at[0].get(), sampler.large_left.get());
+        let before = drawn();
+        sampler.draw_nearer(|_| 0);
+        assert_eq!(drawn(), before);
+        sampler.pace.set_shift(2);
+        sampler.draw_nearer(|_| 0);
+        assert!(drawn().0 != before.0 && drawn().1.is_none());
+    }
+
+    /// The counts go on with the heap, the stack does not.
+    #[test]
+    fn points_outlive_the_thread_but_not_the_counts() {
+        let sampler = Program::new().sampler;
+        sampler.random.set(1);
+        while sampler.is_due(0, |_| 0) || sampler.left(0, 0) < 10 {
+            sampler.take(0, |_| 0, || 0);
+        }
+        let left = sampler.left(0, 0);
+        sampler.with_scratch(|scratch| scratch.know(16, 32)).unwrap();
+        sampler.change_thread();
+        assert_eq!(sampler.left(0, 0), 0, "it is looked at");
+        assert_eq!(sampler.with_scratch(|scratch| scratch.known()), Some((0, 0)));
+        assert!(!sampler.is_due(0, |_| 0) && sampler.left(0, 0) == left);
+        sampler.forget();
+        assert_eq!(sampler.left(0, 0), 0);
+        assert!(!sampler.is_due(0, |_| 0) && sampler.left(0, 0) != left);
     }
 
     #[test]

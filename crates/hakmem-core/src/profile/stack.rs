@@ -34,6 +34,16 @@ impl Scratch {
         (self.known_from, self.known_to) = (0, 0);
     }
 
+    #[cfg(test)]
+    pub fn know(&mut self, from: usize, to: usize) {
+        (self.known_from, self.known_to) = (from, to);
+    }
+
+    #[cfg(test)]
+    pub fn known(&self) -> (usize, usize) {
+        (self.known_from, self.known_to)
+    }
+
     /// The word at an address of the stack, which is at or above `low`. None: there is nothing to read.
     fn word(&mut self, address: usize, low: usize) -> Option<usize> {
         const WORD: usize = size_of::<usize>();
@@ -41,7 +51,8 @@ impl Scratch {
             return None;
         }
         // A sanitizer would take it for an error: most of it is other functions' variables.
-        if !cfg!(sanitizer) && low >= self.known_from && address < self.known_to && address <= self.known_to - WORD {
+        let is_known = low >= self.known_from && address.checked_add(WORD).is_some_and(|end| end <= self.known_to);
+        if !cfg!(sanitizer) && is_known {
             // SAFETY: aligned, and between the stack pointer and the outermost frame of this thread's stack, see above.
             return Some(unsafe { core::ptr::with_exposed_provenance::<usize>(address).read_volatile() });
         }
@@ -69,7 +80,7 @@ impl Scratch {
             let code = if n == 1 { pc } else { pc - 1 };
             let next = match rules::of(code) {
                 Rule::Outermost => {
-                    if sure && (lowest < self.known_from || stack > self.known_to || self.known_to == 0) {
+                    if sure && (lowest < self.known_from || stack > self.known_to) {
                         (self.known_from, self.known_to) = (lowest, stack);
                     }
                     None
@@ -136,6 +147,7 @@ fn registers() -> Option<(usize, usize, usize)> {
 mod tests {
     extern crate std;
     use super::*;
+    use core::ffi::c_void;
 
     fn scratch() -> std::boxed::Box<Scratch> {
         // SAFETY: all zero is a valid scratch.
@@ -181,8 +193,128 @@ mod tests {
         assert_eq!(scratch.word(last - 1, page), None, "misaligned");
         assert_eq!(scratch.word(last, last + 8), None, "below the stack pointer");
         assert_eq!(scratch.word(usize::MAX & !7, page), None);
+        assert_eq!(scratch.word(page, page), Some(0), "at the stack pointer");
         // A frame that leads to itself, or down, is not followed.
         assert_eq!(scratch.up(page + 16, page + 16, 0, None), None);
         assert!(os::unreserve(page, 4 * 4096));
+    }
+
+    /// Words beside each other are one call of the kernel's, and those of the stack that is known none.
+    #[test]
+    fn the_stack_is_copied_in_pieces() {
+        let (mut scratch, bytes) = (scratch(), 8 * PIECE);
+        let start = os::map_memory(bytes).unwrap();
+        for at in (start..start + bytes).step_by(8) {
+            // SAFETY: just mapped, and ours.
+            unsafe { os::at(at).cast::<usize>().write(at) };
+        }
+        let look = |scratch: &mut Scratch, at: usize, low: usize| {
+            assert_eq!(scratch.word(at, low), Some(at));
+            (scratch.at - start, scratch.len)
+        };
+        assert_eq!(look(&mut scratch, start + PIECE - 8, start), (0, PIECE), "from the stack pointer on");
+        assert_eq!(look(&mut scratch, start + PIECE - 8, start + 8), (0, PIECE), "the last word is there");
+        assert_eq!(look(&mut scratch, start + PIECE, start), (PIECE, PIECE), "from the word on, if that is far away");
+        assert_eq!(look(&mut scratch, start + 64, start + 51), (48, PIECE), "whole words, and this one among them");
+        assert_eq!(look(&mut scratch, start + 64, start + 56), (48, PIECE));
+
+        (scratch.len, scratch.at) = (0, start);
+        scratch.know(start + 64, start + 128);
+        assert_eq!(look(&mut scratch, start + 64, start + 64), (0, 0), "it is read where it lies");
+        assert_eq!(look(&mut scratch, start + 120, start + 72), (0, 0));
+        assert_eq!(look(&mut scratch, start + 128, start + 72), (72, PIECE), "what is beyond is not the thread's");
+        scratch.len = 0;
+        assert_eq!(look(&mut scratch, start + 120, start + 56), (56, PIECE), "nor is what begins below");
+        scratch.know(0, 0);
+        scratch.len = 0;
+        assert_eq!(look(&mut scratch, start + 64, start + 64), (64, PIECE));
+        assert!(os::unreserve(start, bytes));
+    }
+
+    #[test]
+    fn what_was_followed_to_its_end_is_known() {
+        os::find_objects();
+        let mut scratch = scratch();
+        deep(&mut scratch, 3);
+        let (from, to) = scratch.known();
+        let here = (&raw const scratch).addr();
+        assert!(from < here && here < to, "{from:x} {here:x} {to:x}");
+        inner(&mut scratch);
+        assert_eq!(scratch.known(), (from, to), "a part of it");
+        deep(&mut scratch, 10);
+        let (wider, end) = scratch.known();
+        assert!(wider < from && end == to);
+        scratch.forget();
+        assert_eq!(scratch.known(), (0, 0));
+    }
+
+    core::arch::global_asm!(
+        // Its call is its last instruction, as of one that does not return: what follows is another function, whose frame
+        // is another.
+        ".local hakmem_test_calls_at_its_end",
+        "hakmem_test_calls_at_its_end:",
+        ".cfi_startproc",
+        "mov rdx, [rsp]",
+        "sub rsp, 24",
+        ".cfi_def_cfa_offset 32",
+        "call rdi",
+        ".cfi_endproc",
+        ".local hakmem_test_what_follows",
+        "hakmem_test_what_follows:",
+        ".cfi_startproc",
+        "add rsp, 24",
+        "ret",
+        ".cfi_endproc",
+        // It has no tables.
+        ".local hakmem_test_has_no_tables",
+        "hakmem_test_has_no_tables:",
+        "push rbp",
+        "mov rbp, rsp",
+        "mov rdx, [rsp + 8]",
+        "call rdi",
+        "pop rbp",
+        "ret",
+    );
+    unsafe extern "C" {
+        fn hakmem_test_calls_at_its_end(f: extern "C" fn(usize, *mut c_void, usize), seen: *mut c_void);
+        safe static hakmem_test_what_follows: u8;
+        fn hakmem_test_has_no_tables(f: extern "C" fn(usize, *mut c_void, usize), seen: *mut c_void);
+    }
+
+    struct Seen {
+        scratch: std::boxed::Box<Scratch>,
+        frames: std::vec::Vec<usize>,
+        /// Where the function in assembly was called from.
+        caller: usize,
+    }
+
+    extern "C" fn see(_: usize, seen: *mut c_void, caller: usize) {
+        // SAFETY: a `Seen` of a frame that waits for this one.
+        let seen = unsafe { &mut *seen.cast::<Seen>() };
+        (seen.frames, seen.caller) = (inner(&mut seen.scratch), caller);
+    }
+
+    #[test]
+    fn a_call_at_the_end_of_a_function_is_of_that_function() {
+        os::find_objects();
+        let mut seen = Seen { scratch: scratch(), frames: [].into(), caller: 0 };
+        // SAFETY: it calls `see`, and returns.
+        unsafe { hakmem_test_calls_at_its_end(see, (&raw mut seen).cast()) };
+        let behind = (&raw const hakmem_test_what_follows).addr();
+        let it = seen.frames.iter().position(|&pc| pc == behind).expect("it is on the stack");
+        assert_eq!(seen.frames.get(it + 1), Some(&seen.caller), "{:x?}", seen.frames);
+        assert_ne!(seen.scratch.known(), (0, 0));
+    }
+
+    /// It is followed by its frame pointer, but what was found in that way is not relied on.
+    #[test]
+    fn a_stack_of_code_without_tables_is_not_taken_for_known() {
+        os::find_objects();
+        let mut seen = Seen { scratch: scratch(), frames: [].into(), caller: 0 };
+        // SAFETY: it calls `see`, and returns.
+        unsafe { hakmem_test_has_no_tables(see, (&raw mut seen).cast()) };
+        let it = seen.frames.iter().position(|&pc| pc == seen.caller).expect("its caller is on the stack");
+        assert!(seen.frames.len() > it + 1, "{:x?}", seen.frames);
+        assert_eq!(seen.scratch.known(), (0, 0));
     }
 }

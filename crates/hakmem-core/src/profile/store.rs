@@ -26,10 +26,8 @@ impl<T: Copy> Growing<T> {
         }
         let bytes = (wanted * size_of::<T>()).next_power_of_two().max(LEAST);
         let Some(at) = os::map_memory(bytes) else { return false };
-        if self.len > 0 {
-            // SAFETY: two maps of at least so many elements, ours alone.
-            unsafe { os::at(at).copy_from_nonoverlapping(os::at(self.at), self.len * size_of::<T>()) };
-        }
+        // SAFETY: two maps of at least so many elements, ours alone; without elements nothing is copied.
+        unsafe { os::at(at).copy_from_nonoverlapping(os::at(self.at), self.len * size_of::<T>()) };
         self.unmap();
         (self.at, self.room, self.mapped) = (at, bytes / size_of::<T>(), bytes);
         true
@@ -80,5 +78,41 @@ impl<T: Copy> Growing<T> {
     pub fn clear(&mut self) {
         self.unmap();
         *self = Self::new();
+    }
+}
+
+#[cfg(all(test, not(any(loom, miri, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::in_child::in_child;
+
+    fn is_there(at: usize) -> bool {
+        os::resident(at, 4096, &mut [0])
+    }
+
+    /// In a child, where nobody else maps anything at a place that was given up.
+    #[test]
+    fn memory_that_was_outgrown_is_given_up() {
+        in_child(|| {
+            let failures = || (0..os::KINDS).map(|i| os::count(i).2).sum::<u64>();
+            let before = failures();
+            let mut numbers = Growing::<u64>::new();
+            assert!(numbers.reserve(1));
+            let first = numbers.at;
+            for n in 0..100_000 {
+                assert!(numbers.reserve(1));
+                numbers.push(n);
+            }
+            assert_eq!(failures(), before);
+            assert!(numbers.all().iter().copied().eq(0..100_000));
+            let second = numbers.at;
+            assert!(!is_there(first) && is_there(second));
+            assert!(numbers.renew_zeroed(300_000));
+            let third = numbers.at;
+            assert!(!is_there(second) && is_there(third));
+            assert!(numbers.all().len() == 300_000 && numbers.all().iter().all(|&n| n == 0));
+            numbers.clear();
+            assert!(!is_there(third) && numbers.all().is_empty());
+        });
     }
 }

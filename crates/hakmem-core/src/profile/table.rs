@@ -222,6 +222,13 @@ impl Books {
         Some(bucket)
     }
 
+    /// As if so many had been sampled and freed.
+    #[cfg(test)]
+    pub fn set_counts(&mut self, bucket: usize, taken: u64, freed: u64) {
+        let bucket = &mut self.buckets.all_mut()[bucket];
+        (bucket.taken, bucket.freed) = (taken, freed);
+    }
+
     /// A sample of the bucket, no longer among the live ones, was freed.
     pub fn count_freed(&mut self, bucket: usize) {
         self.buckets.all_mut()[bucket].freed += 1;
@@ -241,7 +248,7 @@ fn insert(places: &mut [Live], live: Live) {
 mod tests {
     extern crate std;
     use super::*;
-    use std::collections::HashMap;
+    use std::collections::{HashMap, HashSet};
 
     fn books() -> Books {
         Books {
@@ -275,6 +282,7 @@ mod tests {
                 map.insert(at, i);
             }
             assert_eq!(books.live_len, map.len());
+            assert!(books.live.all().len() >= 2 * map.len(), "half of the places are free");
         }
         for at in map.into_keys() {
             assert_eq!(books.remove(at), Some(bucket));
@@ -287,8 +295,12 @@ mod tests {
         let mut books = books();
         let count = if cfg!(miri) { 50 } else { 3000 };
         let stack = |i: usize| [i, i + 1, i * 7].into_iter().take(1 + i % 3).collect::<std::vec::Vec<_>>();
-        let first: std::vec::Vec<_> =
-            (0..count).map(|i| books.bucket(8 + (i as u64 & 1), 5 << (i & 2), &stack(i / 4)).unwrap()).collect();
+        let mut first = std::vec::Vec::new();
+        for i in 0..count {
+            first.push(books.bucket(8 + (i as u64 & 1), 5 << (i & 2), &stack(i / 4)).unwrap());
+            // As large as it must be for half of the places to be free.
+            assert_eq!(books.index.all().len(), (2 * (i + 1)).next_power_of_two().max(LEAST));
+        }
         for (i, &number) in first.iter().enumerate() {
             assert_eq!(books.bucket(8 + (i as u64 & 1), 5 << (i & 2), &stack(i / 4)), Some(number));
             let (bucket, frames) = books.buckets().nth(number).unwrap();
@@ -296,5 +308,27 @@ mod tests {
             assert_eq!(((bucket.size, bucket.interval), frames), (size_and_interval, &*stack(i / 4)));
         }
         assert_eq!(books.buckets().count(), count);
+        assert_eq!(books.frames(), (0..count).map(|i| stack(i / 4).len()).sum());
+    }
+
+    /// Else they would lie behind each other, and be searched for one by one.
+    #[test]
+    fn what_differs_lies_apart() {
+        const N: usize = 1000;
+        let apart = |places: &mut dyn Iterator<Item = usize>| places.collect::<HashSet<_>>().len();
+        for step in [16, 48, 64 << 10, 2 << 20] {
+            let places = apart(&mut (1..=N).map(|i| place_of(0x7f12_3400_0000 + i * step, 4 * N.next_power_of_two())));
+            assert!(places > N / 2, "blocks {step} bytes apart: {places}");
+        }
+        let hashes: [&dyn Fn(usize) -> u64; 4] = [
+            &|i| hash_of(i as u64, 1 << 19, &[1, 2]),
+            &|i| hash_of(16, i as u64, &[1, 2]),
+            &|i| hash_of(16, 1 << 19, &[0x5555_0000 + 4 * i, 2]),
+            &|i| hash_of(16, 1 << 19, &[1, 0x5555_0000 + 4 * i]),
+        ];
+        for (what, hash) in hashes.iter().enumerate() {
+            let places = apart(&mut (0..N).map(|i| hash(i) as usize % (4 * N.next_power_of_two())));
+            assert!(places > N / 2, "{what}: {places}");
+        }
     }
 }

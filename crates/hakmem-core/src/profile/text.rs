@@ -175,3 +175,123 @@ fn add_maps(out: &mut Buffer) {
     }
     out.len += to;
 }
+
+#[cfg(all(test, not(any(loom, miri, shuttle))))]
+mod tests {
+    extern crate std;
+    use super::super::{DEFAULT_INTERVAL, INTERVAL};
+    use super::*;
+    use crate::in_child::in_child;
+    use crate::sync::Ordering::Relaxed;
+    use std::string::{String, ToString};
+    use std::vec::Vec;
+    use std::{format, fs};
+
+    /// In a child that has a profile, whose books are the test's.
+    fn with_profile(f: impl FnOnce()) {
+        in_child(|| {
+            INTERVAL.store(DEFAULT_INTERVAL, Relaxed);
+            super::super::stop();
+            f();
+        });
+    }
+
+    fn text(event: Event) -> String {
+        dump(event, |text| String::from_utf8(text.into()).unwrap()).unwrap()
+    }
+
+    /// Live samples, their bytes, all, and their bytes.
+    fn figures(line: &str) -> [u64; 4] {
+        let numbers: Vec<_> = line.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect();
+        numbers[..4].try_into().unwrap()
+    }
+
+    fn fill(count: usize, frames: usize, size: u64, interval: u64) {
+        let made = with_books(|books| {
+            for i in 0..count {
+                let stack: Vec<_> = (0..frames).map(|frame| usize::MAX - 200 * i - frame).collect();
+                let bucket = books.bucket(size, interval, &stack).unwrap();
+                books.set_counts(bucket, 1 << 24, 1 << 22);
+            }
+        });
+        made.unwrap();
+    }
+
+    /// With all figures and addresses as long as they come, more than there is room for maps.
+    #[test]
+    fn there_is_room_for_every_stack() {
+        with_profile(|| {
+            let lines = || {
+                let text = text(Event::Call);
+                let (samples, _) = text.split_once("\n\n").unwrap();
+                let lines: Vec<_> = samples.lines().map(str::to_string).collect();
+                let with_stack: Vec<_> = lines[1..].iter().filter(|line| !line.starts_with('#')).cloned().collect();
+                let mut sum = [0; 4];
+                for line in &with_stack {
+                    sum = core::array::from_fn(|i| sum[i] + figures(line)[i]);
+                }
+                assert_eq!(figures(&lines[0]), sum, "the first line has the sums");
+                with_stack
+            };
+            let before = lines().len();
+            fill(600, 128, 16, DEFAULT_INTERVAL);
+            let now = lines();
+            assert_eq!(now.len(), before + 600);
+            assert_eq!(now.iter().filter(|line| line.matches(" 0x").count() == 128).count(), 600);
+            fill(16_000, 1, 1 << 20, DEFAULT_INTERVAL << 3);
+            assert_eq!(lines().len(), before + 16_600);
+        });
+    }
+
+    #[test]
+    fn counts_are_those_of_the_interval_in_the_first_line() {
+        with_profile(|| {
+            let (size, shift) = (300_000, 4);
+            fill(1, 3, size, DEFAULT_INTERVAL << shift);
+            let text = text(Event::Call);
+            let at = format!("# at {}: {} [{}]\n", DEFAULT_INTERVAL << shift, 3 << 22, 1 << 24);
+            let (_, line) = text.split_once(&at).expect(&text);
+            let p = |interval: u64| -(-(size as f64) / interval as f64).exp_m1();
+            let each = p(DEFAULT_INTERVAL) / p(DEFAULT_INTERVAL << shift);
+            let [live, live_bytes, all, all_bytes] = figures(line.lines().next().unwrap());
+            for (figure, samples) in [(live, 3 << 22), (all, 1 << 24)] {
+                assert!((figure as f64 - samples as f64 * each).abs() <= 1.0, "{figure}");
+            }
+            assert_eq!((live_bytes, all_bytes), (live * size, all * size));
+        });
+    }
+
+    #[test]
+    fn the_text_says_why_it_was_written_and_what_is_mapped() {
+        with_profile(|| {
+            let code = || {
+                let maps = fs::read_to_string("/proc/self/maps").unwrap();
+                let code = maps.lines().filter(|line| line.split(' ').nth(1).unwrap().contains('x'));
+                code.map(str::to_string).collect::<Vec<_>>()
+            };
+            for (event, name) in [(Event::Exit, "exit"), (Event::Signal, "signal"), (Event::Call, "call")] {
+                let text = text(event);
+                assert!(text.lines().nth(1).unwrap().contains(&format!(" event={name} on=0 lost=")), "{text}");
+                let (_, maps) = text.split_once("\n\nMAPPED_LIBRARIES:\n").unwrap();
+                assert_eq!(maps.lines().collect::<Vec<_>>(), code());
+            }
+        });
+    }
+
+    #[test]
+    fn what_a_buffer_has_no_room_for_is_cut_off() {
+        in_child(|| {
+            let mut buffer = Buffer::new(4096).unwrap();
+            let text = "0123456789".repeat(300);
+            assert!(buffer.write_str(&text).is_ok());
+            assert_eq!(buffer.rest().len(), 1096);
+            assert!(buffer.write_str(&text).is_err());
+            assert_eq!(buffer.text(), &(text.clone() + &text).as_bytes()[..4096]);
+            assert!(buffer.rest().is_empty() && buffer.write_str("").is_ok() && buffer.write_str("x").is_err());
+            let at = buffer.at;
+            assert!(os::resident(at, 1, &mut [0]));
+            drop(buffer);
+            assert!(!os::resident(at, 1, &mut [0]), "its memory is given up");
+        });
+    }
+}

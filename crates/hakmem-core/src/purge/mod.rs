@@ -111,3 +111,49 @@ fn run(now: u32, decay: u32) -> usize {
     PURGED.fetch_add(given as u64, Relaxed);
     given
 }
+
+#[cfg(all(test, not(any(loom, miri, shuttle))))]
+mod tests {
+    extern crate std;
+
+    use super::*;
+    use crate::c;
+    use crate::in_child::in_child;
+    use std::vec::Vec;
+
+    /// Of large blocks, of which a heap keeps the last few.
+    fn leave(mib: usize) {
+        // SAFETY: blocks of this allocator, each freed once.
+        unsafe {
+            let blocks: Vec<_> = (0..mib).map(|_| c::malloc(1 << 20)).collect();
+            blocks.into_iter().for_each(|p| c::free(p));
+        }
+    }
+
+    #[test]
+    fn what_a_thread_leaves_stays_up_to_a_limit() {
+        in_child(|| {
+            policy::SCAVENGE_MIB.set(0);
+            policy::DECAY_MS.set(u32::MAX);
+            all();
+            usage::LIVE.store(0, Relaxed);
+            leave(4);
+            let (before, little) = (purged_bytes(), segment::dirty_bytes());
+            assert!(little > 0);
+            ended();
+            assert_eq!((purged_bytes(), segment::dirty_bytes()), (before, little));
+            leave(30);
+            let much = segment::dirty_bytes();
+            // As much as is in use may stay beside that.
+            usage::LIVE.store(16 << 20, Relaxed);
+            ended();
+            let rest = segment::dirty_bytes();
+            assert!(much > 22 << 20 && (18 << 20..=20 << 20).contains(&rest), "{much} {rest}");
+            usage::LIVE.store(0, Relaxed);
+            ended();
+            let least = segment::dirty_bytes();
+            assert!((2 << 20..=4 << 20).contains(&least), "{least}");
+            assert_eq!(purged_bytes() - before, (much - least) as u64);
+        });
+    }
+}

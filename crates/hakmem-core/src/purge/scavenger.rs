@@ -116,7 +116,12 @@ mod tests {
 
     use super::*;
     use crate::c;
+    use crate::in_child::in_child;
     use std::vec::Vec;
+
+    fn is_at_work() -> bool {
+        DUTY.alive.load(Acquire) != 0
+    }
 
     /// More than is worth a thread.
     fn free_much() {
@@ -133,24 +138,53 @@ mod tests {
     /// In a process of its own, as it is for good.
     #[test]
     fn what_is_stopped_is_gone_and_does_not_come_back() {
-        // SAFETY: the child ends below.
-        let child = unsafe { libc::fork() };
-        if child == 0 {
+        in_child(|| {
             free_much();
-            let began = DUTY.alive.load(Acquire) != 0;
+            assert!(is_at_work());
             stop(false);
-            let ended = DUTY.alive.load(Acquire) == 0;
+            assert!(!is_at_work());
             free_much();
-            let stays_away = DUTY.alive.load(Acquire) == 0;
+            assert!(!is_at_work(), "it stays away");
             // Without one there is nothing to wait for.
             stop(true);
-            let facts = [began, ended, stays_away].map(i32::from);
+        });
+    }
+
+    /// Of what the scavenger waits for: this thread, which does not end, stands for one that does not either.
+    #[test]
+    fn who_is_in_the_middle_does_not_wait_for_long() {
+        in_child(|| {
             // SAFETY: no preconditions.
-            unsafe { libc::_exit(facts[0] + 2 * facts[1] + 4 * facts[2]) };
-        }
-        let mut status = 0;
-        // SAFETY: the child is this process's.
-        assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-        assert_eq!((libc::WIFEXITED(status), libc::WEXITSTATUS(status)), (true, 7), "began 1, ended 2, stays away 4");
+            let me = unsafe { libc::gettid() } as u32;
+            assert!(os::is_thread(me));
+            DUTY.alive.store(me, Release);
+            stop(true);
+            assert!(is_at_work());
+        });
+    }
+
+    #[test]
+    fn a_scavenger_that_was_not_copied_is_not_waited_for() {
+        in_child(|| {
+            DUTY.alive.store(1 << 30, Release);
+            stop(false);
+        });
+    }
+
+    #[test]
+    fn a_child_has_a_scavenger_of_its_own() {
+        in_child(|| {
+            free_much();
+            let ours = DUTY.alive.load(Acquire);
+            assert!(os::is_thread(ours));
+            in_child(|| {
+                assert!(!is_at_work());
+                free_much();
+                let theirs = DUTY.alive.load(Acquire);
+                assert!(theirs != ours && os::is_thread(theirs));
+                stop(false);
+            });
+            stop(false);
+        });
     }
 }

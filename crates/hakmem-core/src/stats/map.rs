@@ -92,10 +92,11 @@ impl Segment {
         let (needed, carved) = (glance(&meta.needed), glance(&meta.carved));
         let owner = meta.owner();
         let (out, place) = match glance(&meta.place) {
-            Place::Resting if owner.is_null() => (0, "resting"),
+            Place::Resting => (0, "resting"),
             Place::Asleep => (carved as i32 - glance(&meta.wake_at) + needed, "asleep"),
-            Place::Cooling => (needed + i32::from(glance(&meta.base)), "cooling"),
-            Place::Sparse => (needed + i32::from(glance(&meta.base)), "sparse"),
+            // Counted down to none.
+            Place::Cooling => (needed, "cooling"),
+            Place::Sparse => (needed, "sparse"),
             _ => (needed + i32::from(glance(&meta.base)), "queue"),
         };
         let listed = if self.looks_into_lists { listed(owner, meta) } else { 0 };

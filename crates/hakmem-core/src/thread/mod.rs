@@ -11,6 +11,9 @@
 //! 3. Locks are taken in the order foreign, purge, heaps, profile, sparse, whale, arena, learn; `fork` holds them all.
 
 mod fork;
+// Miri has no fork, and models have threads of their own.
+#[cfg(all(test, not(any(miri, shuttle))))]
+mod tests;
 mod tls;
 
 use crate::arena::PAGE;
@@ -271,15 +274,23 @@ extern "C" fn on_unload() {
         os::drop_exit_key(key);
     }
     purge::stop(holds_a_lock());
-    if os::may_be_unloaded() && !holds_a_lock() {
-        if let State::Live(heap) = tls::state()
-            && !heap.is_busy()
-        {
-            heap.collect();
-        }
-        purge::all();
-        arena::give_tails_up();
+    if os::may_be_unloaded() {
+        give_all_up();
     }
+}
+
+/// Gives back what is free, and the address space that was never used.
+fn give_all_up() {
+    if holds_a_lock() {
+        return;
+    }
+    if let State::Live(heap) = tls::state()
+        && !heap.is_busy()
+    {
+        heap.collect();
+    }
+    purge::all();
+    arena::give_tails_up();
 }
 
 #[used]

@@ -308,6 +308,8 @@ fn slots_and_segments_by_their_use_are_all_there_is() {
         + census.empty_slots
         + census.unused_slots;
     assert_eq!(slots, 32 * census.slotted_segments, "{census:?}");
+    let refills: u64 = snapshot.classes().map(|c| c.refills()).sum();
+    assert!(refills > 0 && snapshot.process().refills == refills);
     let page_bytes: u64 = snapshot.classes().map(|c| c.page_bytes).sum();
     assert_eq!(
         page_bytes,

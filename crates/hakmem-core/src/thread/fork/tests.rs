@@ -4,7 +4,8 @@ extern crate std;
 
 use super::*;
 use crate::c;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use crate::in_child::in_child;
+use std::panic::catch_unwind;
 use std::sync::{Barrier, Mutex, MutexGuard, mpsc};
 use std::vec::Vec;
 
@@ -12,21 +13,6 @@ use std::vec::Vec;
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(|failed| failed.into_inner())
-}
-
-/// Runs `f` in a child, whose end is waited for.
-fn in_child(f: impl FnOnce()) {
-    // SAFETY: the child ends below, whatever `f` does.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        let failed = catch_unwind(AssertUnwindSafe(f)).is_err();
-        // SAFETY: no preconditions.
-        unsafe { libc::_exit(failed.into()) };
-    }
-    let mut status = 0;
-    // SAFETY: the child is this process's.
-    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-    assert_eq!(status, 0, "the child failed");
 }
 
 /// Blocks of all kinds are to be had, and go back.
@@ -73,6 +59,24 @@ fn a_fork_inside_a_fork_is_part_of_it() {
     assert!(outer.2 & !signals != 0, "no handler may fork in the middle");
     assert!(!LOCKS.iter().any(|l| l.0.is_held_for_fork(me)));
     assert_eq!((depth(), blocked()), (None, signals));
+}
+
+/// One that waits for none: it may be what their holders wait for.
+#[test]
+fn a_fork_under_a_lock_takes_those_that_are_free() {
+    let _turn = turn();
+    in_child(|| {
+        let me = os::thread_token();
+        for Guarded(own, _) in &LOCKS {
+            let held = own.lock();
+            before_fork();
+            let free = LOCKS.iter().filter(|l| !core::ptr::eq(l.0, *own));
+            assert!(free.clone().all(|l| l.0.is_held_for_fork(me)) && !own.is_held_for_fork(me));
+            after_fork();
+            assert!(!LOCKS.iter().any(|l| l.0.is_held_for_fork(me)) && own.is_held_by(me));
+            drop(held);
+        }
+    });
 }
 
 /// A child that is made in the usual way holds nothing, and nobody's entry is left but its own.
@@ -136,6 +140,10 @@ fn what_another_thread_held_is_free_in_a_child_made_under_a_lock() {
                         assert!(!LOCKS.iter().any(|l| l.0.is_held_by_other_than(me)));
                         LOCKS[own].0.release();
                         go_on();
+                        let interval =
+                            if profile::interval() > 0 { profile::interval() } else { profile::DEFAULT_INTERVAL };
+                        assert_eq!(profile::start(interval), !core::ptr::eq(torn.0, &profile::LOCK));
+                        profile::stop();
                         if own == (other + 1) % LOCKS.len() {
                             assert_eq!(sets_aside(), !core::ptr::eq(torn.0, &sparse::LOCK));
                             go_on();

@@ -1,0 +1,169 @@
+//! What becomes of a thread's heap, and of the process's key.
+
+extern crate std;
+
+use super::*;
+use crate::c;
+use crate::in_child::in_child;
+use crate::stats::Snapshot;
+use std::thread::{self, spawn};
+use std::vec::Vec;
+
+/// A block that is freed at once.
+fn come_and_go(size: usize) {
+    // SAFETY: a block of this allocator, freed once.
+    unsafe {
+        let p = c::malloc(size);
+        assert!(!p.is_null());
+        p.write_bytes(1, size);
+        c::free(p);
+    }
+}
+
+fn heaps_of(who: u32) -> usize {
+    all_heaps().filter(|h| h.tenure.with() == With::Thread(who)).count()
+}
+
+/// Before anybody has allocated, and so before there is a second thread that might while the first one forks.
+#[test]
+fn the_process_is_ready_from_the_start() {
+    assert_eq!(PROCESS.load(Acquire), READY);
+}
+
+#[test]
+fn heaps_tell_who_has_them() {
+    in_child(|| {
+        come_and_go(100);
+        let states = || {
+            let mut states: Vec<_> = Snapshot::take().heaps().map(|heap| heap.state.name()).collect();
+            states.retain(|&state| state != "running"); // Those of threads that the parent has.
+            states.sort();
+            states
+        };
+        let (made, before) = (heaps_made(), states().len());
+        let during = spawn(move || {
+            come_and_go(100);
+            assert_eq!(heaps_of(os::thread_token()), 1);
+            let running = Snapshot::take().running_heaps();
+            (running, heaps_made(), states().into_iter().filter(|&state| state == "own").count())
+        });
+        let (running, now, own) = during.join().unwrap();
+        assert_eq!((running, own), (1, 1), "that of the first thread, and the second one's own");
+        let after = states();
+        assert_eq!(after.iter().filter(|&&state| state == "own").count(), 1);
+        assert_eq!(after.iter().filter(|&&state| state == "idle").count(), after.len() - 1);
+        assert_eq!(after.len() as u64, before as u64 + now - made);
+        assert!(after.len() > 1);
+    });
+}
+
+/// What the last destructors of a thread allocate, and free.
+#[test]
+fn a_thread_whose_heap_is_gone_is_served() {
+    static SERVED: AtomicU64 = AtomicU64::new(0);
+    unsafe extern "C" fn late(_: *mut c_void) {
+        let me = os::thread_token();
+        let gone = matches!(tls::state(), State::Dead) && heaps_of(me) == 0;
+        for size in [8, 100, 5000, 100_000, 3 << 20] {
+            come_and_go(size);
+        }
+        SERVED.fetch_add(u64::from(gone && heaps_of(me) == 0), Relaxed);
+    }
+    // Destructors are called in the order of their keys: this one is later.
+    let key = os::make_exit_key(late).unwrap();
+    let thread = spawn(move || {
+        come_and_go(100);
+        os::set_exit_value(key, (&raw const SERVED).cast());
+        os::thread_token()
+    });
+    thread.join().unwrap();
+    os::drop_exit_key(key);
+    assert_eq!(SERVED.load(Relaxed), 1);
+}
+
+/// Who makes the process ready and asks again meanwhile goes on without; others wait for it.
+#[test]
+fn nobody_goes_on_before_the_process_is_ready() {
+    in_child(|| {
+        PROCESS.store(BEING_BORN, Release);
+        MIDWIFE.store(os::thread_token(), Relaxed);
+        be_born();
+        assert_eq!(PROCESS.load(Relaxed), BEING_BORN);
+        thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                be_born();
+                PROCESS.load(Acquire)
+            });
+            // Time for it to go on where it should not.
+            (0..200).for_each(|_| thread::yield_now());
+            PROCESS.store(READY, Release);
+            assert_eq!(other.join().unwrap(), READY);
+        });
+    });
+}
+
+/// The thread that made the process ready, and came to a heap by that.
+#[test]
+fn a_heap_from_before_there_was_a_key_is_given_back() {
+    in_child(|| {
+        let thread = spawn(|| {
+            let key = KEY.swap(NO_KEY, Relaxed);
+            come_and_go(100);
+            os::drop_exit_key(key);
+            PROCESS.store(UNBORN, Release);
+            be_born();
+            let me = os::thread_token();
+            (me, heaps_of(me))
+        });
+        let (token, heaps) = thread.join().unwrap();
+        assert_eq!((heaps, heaps_of(token)), (1, 0));
+    });
+}
+
+#[test]
+fn what_is_unloaded_is_not_called() {
+    in_child(|| {
+        come_and_go(100);
+        let key = KEY.load(Relaxed);
+        assert_ne!(key, NO_KEY);
+        on_unload();
+        assert_eq!(KEY.load(Relaxed), NO_KEY);
+        // SAFETY: a key that there is not is an error.
+        assert_eq!(unsafe { libc::pthread_setspecific(key, (&raw const KEY).cast()) }, libc::EINVAL);
+        // Who goes on allocating is served.
+        spawn(|| come_and_go(100)).join().unwrap();
+        come_and_go(3 << 20);
+    });
+}
+
+#[test]
+fn what_is_unloaded_gives_its_memory_up() {
+    in_child(|| {
+        // SAFETY: blocks of this allocator, each freed once; what is asked about them is whether they are there.
+        unsafe {
+            crate::profile::stop();
+            // Sizes that nobody else here has.
+            let blocks = [45_000, 300_000, 5 << 20].map(|n| {
+                let p = c::malloc(n);
+                p.write_bytes(1, n);
+                p
+            });
+            blocks.into_iter().for_each(|p| c::free(p));
+            let is_there = |p: &&*mut u8| {
+                let mut map = [0];
+                os::resident(p.addr() & !4095, 1, &mut map) && map[0] & 1 != 0
+            };
+            let there = || blocks.iter().filter(is_there).count();
+            assert_eq!(there(), 3, "they are kept");
+            // A signal handler that has interrupted a pass leaves all as it is.
+            let held = purge::LOCK.lock();
+            give_all_up();
+            assert_eq!(there(), 3);
+            drop(held);
+            give_all_up();
+            assert_eq!(there(), 0);
+        }
+        come_and_go(100);
+        come_and_go(5 << 20);
+    });
+}
