@@ -267,7 +267,7 @@ options! {
     decay_ms: u32 = 500, One DECAY_MS, "DECAY_MS", Number(0, 86_400_000), "ms";
     /// MiB of idle free memory at which a thread is made that gives it back; 0 forbids the thread.
     scavenger: u32 = 16, One SCAVENGE_MIB, "SCAVENGER", Number(0, 1 << 20), "MiB";
-    /// MiB of free memory that may stay when a thread ends; what is beyond goes back at once.
+    /// MiB of free memory that may stay when a thread ends, besides as much as is live; what is beyond goes back at once.
     ended_mib: u32 = 4, One ENDED_MIB, "ENDED_MIB", Number(0, 1 << 20), "MiB";
     /// MiB of freed blocks over 1 MiB that are kept for the decay; what is beyond goes back at once.
     whale_cache_mib: u32 = 32, One WHALE_CACHE_MIB, "WHALE_CACHE_MIB", Number(0, 1 << 20), "MiB";

@@ -164,7 +164,7 @@ impl<A: Subject> Table<A> {
         workload!("larson_mid", 2_000_000, 2, |n, m| larson::run::<A>((1 << 10, 32 << 10), n, m), "larson with blocks of 1–32 KiB", "HAKMEM Larson profiles"),
         workload!("xthread_free", 5_000_000, 2, |n, m| remote::run::<A>(1, n, m), "one thread allocates 16–512 B in batches of 256, another frees", "xmalloc-test"),
         workload!("prodcons_2x2", 5_000_000, 4, |n, m| remote::run::<A>(2, n, m), "the same with two threads on each side of one queue", "xmalloc-test"),
-        workload!("xmalloc", 3_000_000, 2, remote::xmalloc::<A>, "one thread allocates 6 B–2 KiB in batches of 4,096, another frees", "xmalloc-test"),
+        workload!("xmalloc", 20_000_000, 2, remote::xmalloc::<A>, "one thread allocates 6 B–2 KiB in batches of 4,096, another frees", "xmalloc-test"),
         workload!("rptest", 2_500_000, 2, rptest::run::<A>, "per thread, replace a random one of 1,000 blocks by one of 8–16000 B, mostly small; every other 100 are freed by the other thread", "rpmalloc-benchmark"),
         workload!("thread_churn", 3_000, 2, churn::run::<A>, "a thread that allocates 64 blocks of 16–1024 B, frees them and ends; two at a time", "mleak, thread pools"),
         workload!("thread_leak", 3_000, 2, leak::run::<A>, "a thread that frees 64 blocks of one that has ended, allocates 256 of 16–1024 B, and leaves 64; two at a time", "mimalloc-bench's mleak"),
