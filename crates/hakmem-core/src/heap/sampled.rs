@@ -37,10 +37,10 @@ impl Heap {
         Some(made)
     }
 
-    /// What a sampler goes by.
+    /// What a sampler goes by; it takes that modulo `WRAP`.
     #[inline(always)]
     fn handed(&self, class: usize) -> u32 {
-        self.counts.recent(class, Event::Handed) % WRAP
+        self.counts.recent(class, Event::Handed)
     }
 
     /// [`Heap::refill`] while allocations are sampled. Most come long before the next sample.
