@@ -134,6 +134,12 @@ fn every_option_takes_what_its_table_says_and_nothing_else() {
 }
 
 #[test]
+fn a_word_beyond_the_last_is_none() {
+    let words = Values::Word(&["a", "b"]);
+    assert!(words.allow(1) && !words.allow(2));
+}
+
+#[test]
 fn names() {
     assert!(matches!(options::set("NOTHING", "1"), Err(Error::Unknown)));
     assert!(matches!(options::set("decay_ms", "1"), Err(Error::Unknown)));

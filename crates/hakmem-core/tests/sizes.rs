@@ -267,6 +267,40 @@ fn the_whale_cache_is_bounded() {
     assert_eq!(stats::process().dirty_bytes, 0);
 }
 
+/// A whale that shrinks gives up its own tail, and none of what lies behind it.
+#[test]
+fn whales_shrink_beside_others() {
+    const WHOLE: usize = 4 * SEGMENT;
+    let _turn = turn();
+    let write = |p: *mut u8, n: usize, byte: u8| {
+        // SAFETY: a live block of so many bytes.
+        (0..n)
+            .step_by(4096)
+            .for_each(|at| unsafe { p.add(at).write(byte) });
+    };
+    let holds = |p: *mut u8, n: usize, byte: u8| {
+        // SAFETY: as above.
+        (0..n)
+            .step_by(4096)
+            .all(|at| unsafe { p.add(at).read() } == byte)
+    };
+    let mut whales: Vec<_> = (0..12).map(|_| take(WHOLE)).collect();
+    for (i, &p) in whales.iter().enumerate() {
+        write(p, WHOLE, i as u8);
+    }
+    for p in whales.iter_mut().step_by(2) {
+        *p = resize(*p, SEGMENT);
+    }
+    let others: Vec<_> = (0..24).map(|_| take(SEGMENT)).collect();
+    others.iter().for_each(|&p| write(p, SEGMENT, 0xee));
+    for (i, &p) in whales.iter().enumerate() {
+        let n = if i % 2 == 0 { SEGMENT } else { WHOLE };
+        assert!(holds(p, n, i as u8), "{i}");
+    }
+    whales.into_iter().chain(others).for_each(free);
+    c::trim();
+}
+
 #[test]
 fn whales_grow_and_shrink() {
     let _turn = turn();

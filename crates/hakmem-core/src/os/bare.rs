@@ -22,7 +22,7 @@ static BARE_STACK: Bare<STACK> = Bare(core::cell::UnsafeCell::new([0; STACK]));
 static BARE_TLS: Bare<TLS> = Bare(core::cell::UnsafeCell::new([0; TLS]));
 
 /// Where the bare thread's thread-local storage is.
-#[cfg(test)]
+#[cfg(all(test, not(any(loom, feature = "fault-injection"))))]
 pub fn tls_room() -> core::ops::Range<usize> {
     let start = BARE_TLS.0.get().expose_provenance();
     start..start + TLS

@@ -5,7 +5,7 @@ mod interrupted;
 
 use books::{Block, Oracle, Random, assert_classes, by_class};
 use hakmem_core::c;
-use hakmem_core::stats::{CLASSES, Snapshot, Stats};
+use hakmem_core::stats::{CLASSES, Snapshot, State, Stats};
 use std::sync::{Barrier, Mutex, MutexGuard, mpsc};
 use std::thread;
 
@@ -169,9 +169,12 @@ fn live_bytes_are_those_of_running_threads_too() {
             blocks.into_iter().for_each(Block::free);
         });
         allocated.wait();
-        let now = Snapshot::take().process();
+        let snapshot = Snapshot::take();
+        let now = snapshot.process();
+        let states: Vec<_> = snapshot.heaps().map(|heap| heap.state).collect();
         end.wait();
         other.join().unwrap();
+        assert!(states.contains(&State::Running), "{states:?}");
         assert!(
             now.live_bytes >= before.live_bytes + BYTES as u64,
             "{} and {}",
