@@ -400,3 +400,19 @@ fn heaps_share_slots() {
 fn lists_can_be_left_alone() {
     alone("lists_can_be_left_alone", from_outside);
 }
+
+/// The last slots of a page of several too: a block that was freed alone is at hand, and not out.
+fn in_later_slots() {
+    let blocks: Vec<_> = (0..30).map(|_| take(12_000)).collect();
+    let out = || look().1.remove(&(12_288, "queue")).unwrap()[3];
+    assert_eq!(out(), 30);
+    free(blocks[25]);
+    assert_eq!(out(), 29);
+    free(blocks[20]);
+    assert_eq!(out(), 28);
+}
+
+#[test]
+fn blocks_at_hand_are_not_out() {
+    alone("blocks_at_hand_are_not_out", in_later_slots);
+}
