@@ -191,7 +191,8 @@ fn fork_at_each_instruction() {
         ("HAKMEM_PROFILE", "/dev/null"),
         ("HAKMEM_PROFILE_INTERVAL", "163840"),
     ];
-    let n = 100 * times();
+    // There are not many more places.
+    let n = 100 * times().min(20);
     for options in [&[][..], SAMPLED] {
         preloaded("stepped.c", "each", n, options).exactly("forks", n);
     }
