@@ -33,6 +33,10 @@ pub fn run(mut target: Target, watched: &Watched, interval: Duration) -> Outcome
     };
     let outcome = show(&mut terminal, &mut target, watched, interval, history);
     let _ = ratatui::try_restore();
+    if hung_up() {
+        // Its end would say on standard error that it has no cursor, and end the process, for that is gone too.
+        std::mem::forget(terminal);
+    }
     match outcome {
         Ok(outcome) => outcome,
         // It is gone, and with it whoever watched.
@@ -68,6 +72,10 @@ fn show(
             state.seconds = interval.as_secs_f64();
             terminal.draw(|frame| screen::draw(frame, &mut state, &history, view::now()))?;
             changed = false;
+        }
+        // The reader of keys would look for one for ever.
+        if hung_up() {
+            return Ok(Outcome::Left);
         }
         while event::poll(Duration::ZERO)? {
             changed = true;
@@ -115,6 +123,17 @@ fn show(
             Err(trouble) => state.notice = Some(trouble.say(target.pid())),
         }
     }
+}
+
+/// Whether the terminal is gone.
+fn hung_up() -> bool {
+    let mut input = libc::pollfd {
+        fd: libc::STDIN_FILENO,
+        events: 0,
+        revents: 0,
+    };
+    // SAFETY: one entry, which is ours.
+    unsafe { libc::poll(&raw mut input, 1, 0) > 0 && input.revents & libc::POLLHUP != 0 }
 }
 
 enum Wish {
