@@ -1,8 +1,8 @@
 //! Blocks on their way to another thread's heap: gathered by page, then by owner, then sent.
 //!
 //! A block of somebody else's never enters this thread's own lists: handing it out again would put two threads'
-//! data on one cache line. It joins the parcel of its page, one of a small table; a parcel that makes room for another
-//! page's goes into the batch for its owner. Everything is sent, each batch with one swing of its owner's inbox, once
+//! data on one cache line. It joins the parcel of its slot, one of a small table; a parcel that makes room for another
+//! slot's goes into the batch for its owner. Everything is sent, each batch with one swing of its owner's inbox, once
 //! enough bytes are held, when the thread needs another page, and when it ends.
 
 use crate::arena::PAGE;
@@ -92,7 +92,8 @@ impl Outgoing {
             if guard::CHECKED && Parcel::block(parcel) == block {
                 guard::double_free(block.cast(), page);
             }
-            // SAFETY: the parcel is of this page and this thread's, and the block the caller's to give up (`parcel` rule 1).
+            // SAFETY: a slot whose block is out is of one page (`page` rule 2), so the parcel is of this one; it is this thread's, and the
+            // block the caller's to give up (`parcel` rule 1).
             unsafe { Parcel::push(parcel, block) };
             self.room.set(self.room.get() - size as i32);
             return;
@@ -124,7 +125,7 @@ impl Outgoing {
         }
         self.filling.set(self.filling.get() & !(1 << i));
         self.parcels_sent.add(1);
-        // SAFETY: the parcel is this thread's.
+        // SAFETY: `parcel` rule 1: it is this thread's.
         let page = unsafe { Parcel::page(parcel) };
         let owner = owner_of(page, Parcel::block(parcel));
         // Heaps are 4 KiB apart.

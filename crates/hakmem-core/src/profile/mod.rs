@@ -18,7 +18,7 @@
 //! **How the free is seen.** A sampled block lies in a page that has no owner (`pages`), so its free takes the path of large
 //! blocks, and leaves that one where it would be found an error. Large blocks and whales are marked in their metadata
 //! instead, to the same effect. Nothing is asked on any path that a program without a profile takes often, but for one
-//! byte on the slow path of malloc.
+//! word on the slow path of malloc.
 //!
 //! **Stacks** are followed in a copy of the thread's stack, by the unwind tables or frame pointers (`stack`); they are
 //! addresses until somebody outside resolves them.
