@@ -5,7 +5,7 @@ mod common;
 use common::*;
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
@@ -47,6 +47,17 @@ fn size(rows: u16, columns: u16) -> libc::winsize {
 
 fn nonzero(n: u16) -> std::num::NonZero<u16> {
     std::num::NonZero::new(n).unwrap()
+}
+
+/// Whether there is something to be read of it within a time.
+fn is_ready(fd: RawFd, milliseconds: i32) -> bool {
+    let mut ready = libc::pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: one live pollfd.
+    unsafe { libc::poll(&mut ready, 1, milliseconds) == 1 }
 }
 
 impl Terminal {
@@ -107,19 +118,28 @@ impl Terminal {
 
     /// Takes in what comes within a time; false: nothing did.
     fn read(&mut self, milliseconds: i32) -> bool {
-        let mut ready = libc::pollfd {
-            fd: self.keys.as_raw_fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        // SAFETY: one live pollfd.
-        if unsafe { libc::poll(&mut ready, 1, milliseconds) } != 1 {
+        if !is_ready(self.keys.as_raw_fd(), milliseconds) {
             return false;
         }
         let mut bytes = [0; 4096];
         let n = self.keys.read(&mut bytes).unwrap();
         self.screen.process(&bytes[..n]);
         true
+    }
+
+    /// The terminal goes away, as when its window is closed. How the command ended; the limit is for one that does not.
+    fn hang_up(&mut self) -> ExitStatus {
+        self.keys = File::open("/dev/null").unwrap();
+        // SAFETY: the child is not reaped, so the pid is its own.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, self.child.id(), 0) };
+        assert!(fd >= 0, "no pidfd");
+        // SAFETY: just opened, and nobody else's.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd as i32) };
+        assert!(
+            is_ready(fd.as_raw_fd(), 300_000),
+            "it goes on without a terminal"
+        );
+        self.child.wait().unwrap()
     }
 
     /// Reads until the screen is as it should be. The limit is for one that never gets so.
@@ -249,6 +269,21 @@ fn interrupted_and_terminated_it_restores_the_terminal() {
         unsafe { libc::kill(terminal.child.id() as i32, signal) };
         assert_eq!(terminal.end().0.signal(), Some(signal));
     }
+}
+
+/// Its reader of keys would look for one for ever.
+#[test]
+fn a_terminal_that_is_gone_ends_it() {
+    use std::os::unix::process::ExitStatusExt;
+    let known = known();
+    let mut terminal = top_of(known.pid());
+    terminal.until_shows("3072");
+    let status = terminal.hang_up();
+    // Of the terminal's end and the signal it may see either first.
+    assert!(
+        status.success() || status.signal() == Some(libc::SIGHUP),
+        "{status}"
+    );
 }
 
 #[test]

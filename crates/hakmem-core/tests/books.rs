@@ -5,8 +5,7 @@
 mod oracle;
 
 use hakmem_core::{c, stats};
-use oracle::{Block, C, Oracle, Ranges, Rust};
-use std::alloc::Layout;
+use oracle::{Block, C, Oracle, Ranges, Rust, elsewhere, free_all, layout};
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, mpsc};
 use std::thread;
@@ -36,24 +35,10 @@ fn turn() -> MutexGuard<'static, ()> {
     let turn = TURN.lock().unwrap_or_else(|failed| failed.into_inner());
     // The thread of the last test may still be ending, and then give its heap back.
     while stats::Snapshot::take().running_heaps() > 0 {
-        std::thread::yield_now();
+        thread::yield_now();
     }
     c::trim();
     turn
-}
-
-fn layout(size: usize) -> Layout {
-    Layout::from_size_align(size, 8).unwrap()
-}
-
-/// In a thread of its own, which has ended when this returns.
-fn elsewhere<R: Send>(f: impl FnOnce() -> R + Send) -> R {
-    thread::scope(|scope| scope.spawn(f).join()).expect("the thread failed")
-}
-
-fn free_all(ranges: &Ranges, blocks: Vec<Block>) {
-    let mut oracle = Oracle::new(Rust, ranges, 1);
-    blocks.into_iter().for_each(|block| oracle.dealloc(block));
 }
 
 /// After `count` blocks of `size` bytes came and went since `before`, and everything free was given back.

@@ -2,8 +2,7 @@
 
 mod oracle;
 
-use oracle::{Block, Oracle, Ranges, Rust, share};
-use std::alloc::Layout;
+use oracle::{Block, Oracle, Ranges, Rust, layout, share};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
@@ -14,10 +13,6 @@ const SIZES: [usize; 14] = [
 
 /// Bytes given back are counted for the process: the tests take turns.
 static TURN: Mutex<()> = Mutex::new(());
-
-fn layout(size: usize) -> Layout {
-    Layout::from_size_align(size, 8).unwrap()
-}
 
 fn purged() -> u64 {
     hakmem_core::stats::process().purged_bytes

@@ -219,6 +219,27 @@ fn threads_that_end_leave_what_the_next_one_takes() {
     assert_eq!(script.of(What::Ended).len(), 1);
 }
 
+/// As much as is in use, be it whales, stays whatever the setting says.
+#[test]
+fn beside_as_much_in_use_it_does_not_matter_what_ended_threads_leave() {
+    for (whales, slots) in [(0, 40), (50, 0)] {
+        let mut script = Script::begin(DEFAULT);
+        script.whales(whales);
+        for _ in 0..50 {
+            script.slots(slots + 40);
+            script.wait(20);
+            script.slots(slots);
+            script.learner.ended(script.now);
+            script.wait(10);
+        }
+        let decisions = script.of(What::Ended);
+        assert!(
+            decisions.is_empty(),
+            "{whales} MiB of whales in use, {slots} of slots: {decisions:?}"
+        );
+    }
+}
+
 /// Steady growth, steady churn, nothing at all: there is nothing to choose between.
 #[test]
 fn without_a_reason_nothing_is_changed() {

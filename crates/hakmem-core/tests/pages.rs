@@ -6,26 +6,11 @@
 mod oracle;
 
 use hakmem_core::{c, options, stats};
-use oracle::{Block, Oracle, Ranges, Rust, alone};
-use std::alloc::Layout;
+use oracle::{Block, Oracle, Ranges, Rust, alone, elsewhere, free_all, layout};
 use std::sync::mpsc;
 use std::thread;
 
 const KIB: usize = 1 << 10;
-
-fn layout(size: usize) -> Layout {
-    Layout::from_size_align(size, 8).unwrap()
-}
-
-/// In a thread of its own, which has ended when this returns.
-fn elsewhere<R: Send>(f: impl FnOnce() -> R + Send) -> R {
-    thread::scope(|scope| scope.spawn(f).join()).expect("the thread failed")
-}
-
-fn free_all(ranges: &Ranges, blocks: Vec<Block>) {
-    let mut oracle = Oracle::new(Rust, ranges, 1);
-    blocks.into_iter().for_each(|block| oracle.dealloc(block));
-}
 
 /// The pages of the classes are all that the slots say, and so many of them are asleep.
 fn assert_pages(pages: u64, asleep: u64) {

@@ -163,9 +163,13 @@ impl<F: FnMut(&Decision)> Learner<F> {
     /// A thread has ended.
     pub fn ended(&mut self, now: u32) {
         self.turn(now);
-        let (settings, level) = (self.settings, self.demand[Pool::Slots as usize].level());
+        let level = |pool| self.demand[pool as usize].level();
+        // Free may stay as much as is in use, and what the setting says.
+        let slots = level(Pool::Slots);
+        let limit = slots.saturating_add(slots).saturating_add(level(Pool::Whales));
+        let settings = self.settings;
         self.each_track(Pool::Slots, &mut |track, candidate| {
-            track.limit(Pool::Slots, level.saturating_add(candidate(&settings).ended_mib.saturating_mul(1024)));
+            track.limit(Pool::Slots, limit.saturating_add(candidate(&settings).ended_mib.saturating_mul(1024)));
         });
     }
 

@@ -11,9 +11,11 @@
 )]
 
 mod alone;
+mod blocks;
 mod door;
 
 pub use alone::alone;
+pub use blocks::{elsewhere, free_all, layout};
 pub use door::{C, Door, Rust};
 use std::alloc::Layout;
 use std::collections::BTreeMap;
