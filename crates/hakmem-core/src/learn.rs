@@ -173,8 +173,13 @@ mod tests {
             assert_eq!(seen(What::Decay, Pool::Whales).2, 20 << 10, "it was less before");
             whales(-7 * MIB);
             assert_eq!(seen(What::Decay, Pool::Whales).2, 27 << 10, "it was more before");
+            usage::LIVE.store(9 * MIB, Relaxed);
+            whale::LIVE.store(5 * MIB, Relaxed);
+            whales(-15 * MIB);
+            slots(-26 * MIB, 0);
             ended();
-            assert_eq!(seen(What::Ended, Pool::Slots), (30 << 10, 45 << 10, 34 << 10), "4 MiB may stay");
+            let may_stay = "4 MiB in use, and free as much as all that is in use and 4 MiB more";
+            assert_eq!(seen(What::Ended, Pool::Slots), (4 << 10, 45 << 10, (4 + 9 + 4) << 10), "{may_stay}");
         });
     }
 
