@@ -33,13 +33,15 @@ pub fn run(mut target: Target, watched: &Watched, interval: Duration) -> Outcome
     };
     let outcome = show(&mut terminal, &mut target, watched, interval, history);
     let _ = ratatui::try_restore();
-    if hung_up() {
+    let gone = is_gone();
+    if gone {
         // Its end would say on standard error that it has no cursor, and end the process, for that is gone too.
         std::mem::forget(terminal);
     }
     match outcome {
         Ok(outcome) => outcome,
-        // It is gone, and with it whoever watched.
+        // With it whoever watched has gone.
+        Err(_) if gone => Outcome::Left,
         Err(e) => Outcome::Failed(format!("cannot use the terminal: {e}")),
     }
 }
@@ -73,25 +75,28 @@ fn show(
             terminal.draw(|frame| screen::draw(frame, &mut state, &history, view::now()))?;
             changed = false;
         }
-        // The reader of keys would look for one for ever.
-        if hung_up() {
-            return Ok(Outcome::Left);
-        }
-        while event::poll(Duration::ZERO)? {
+        let mut input = input();
+        while input == Input::Keys && event::poll(Duration::ZERO)? {
             changed = true;
-            let Event::Key(key) = event::read()? else {
-                continue;
-            };
-            match on_key(key, &mut state, &mut interval) {
-                Wish::Leave => return Ok(Outcome::Left),
-                Wish::Interrupt => {
-                    let Watched::Started(started) = watched else {
-                        return Ok(Outcome::Left);
-                    };
-                    started.interrupt();
+            if let Event::Key(key) = event::read()? {
+                match on_key(key, &mut state, &mut interval) {
+                    Wish::Leave => return Ok(Outcome::Left),
+                    Wish::Interrupt => {
+                        let Watched::Started(started) = watched else {
+                            return Ok(Outcome::Left);
+                        };
+                        started.interrupt();
+                    }
+                    Wish::Stay => {}
                 }
-                Wish::Stay => {}
             }
+            // It may have more keys already, of which there is nothing on the terminal.
+            if is_gone() {
+                input = Input::Gone;
+            }
+        }
+        if input == Input::Gone {
+            return Ok(Outcome::Left);
         }
         let wait = due.saturating_duration_since(Instant::now()).min(TURN);
         match watched.turn(wait) {
@@ -125,15 +130,32 @@ fn show(
     }
 }
 
-/// Whether the terminal is gone.
-fn hung_up() -> bool {
+/// What there is on standard input.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Input {
+    Nothing,
+    Keys,
+    /// The terminal is gone. The reader of keys would look for one for ever: it is called only where there are some.
+    Gone,
+}
+
+fn input() -> Input {
     let mut input = libc::pollfd {
         fd: libc::STDIN_FILENO,
-        events: 0,
+        events: libc::POLLIN,
         revents: 0,
     };
     // SAFETY: one entry, which is ours.
-    unsafe { libc::poll(&raw mut input, 1, 0) > 0 && input.revents & libc::POLLHUP != 0 }
+    let ready = unsafe { libc::poll(&raw mut input, 1, 0) } > 0;
+    match input.revents {
+        _ if !ready => Input::Nothing,
+        r if r & libc::POLLHUP != 0 => Input::Gone,
+        _ => Input::Keys,
+    }
+}
+
+fn is_gone() -> bool {
+    input() == Input::Gone
 }
 
 enum Wish {
