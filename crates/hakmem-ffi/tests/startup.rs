@@ -102,6 +102,5 @@ fn of_a_program_that_allocates_nothing() {
 #[test]
 fn of_a_program_with_one_malloc() {
     // Six: five more for the first arena, segment, heap and page of blocks, one less for libc's own heap.
-    // 6 or 7 as a rule; one more where the kernel maps less around a fault, as just after a build.
-    adds_at_most(&compile(Language::C, "one_malloc.c", Link::Plain), 6, 8);
+    adds_at_most(&compile(Language::C, "one_malloc.c", Link::Plain), 6, 7);
 }

@@ -75,8 +75,8 @@ fn show(
             terminal.draw(|frame| screen::draw(frame, &mut state, &history, view::now()))?;
             changed = false;
         }
-        let mut input = input();
-        while input == Input::Keys && event::poll(Duration::ZERO)? {
+        let keys = input() == Input::Keys;
+        while keys && event::poll(Duration::ZERO)? {
             changed = true;
             if let Event::Key(key) = event::read()? {
                 match on_key(key, &mut state, &mut interval) {
@@ -90,12 +90,12 @@ fn show(
                     Wish::Stay => {}
                 }
             }
-            // It may have more keys already, of which there is nothing on the terminal.
+            // The reader may have more keys already, of which there is nothing on the terminal.
             if is_gone() {
-                input = Input::Gone;
+                break;
             }
         }
-        if input == Input::Gone {
+        if is_gone() {
             return Ok(Outcome::Left);
         }
         let wait = due.saturating_duration_since(Instant::now()).min(TURN);
