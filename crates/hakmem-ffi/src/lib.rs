@@ -11,6 +11,7 @@
 //! | `glibc` | the GNU extras: `mallopt`, `mallinfo`, `malloc_info`, … and the `__libc_` aliases |
 //! | `api` | hakmem's own functions, the content of `hakmem.h` |
 //! | `limits` | `setrlimit` and `prlimit`, which must leave the program room |
+//! | `dlopen` | `dlopen`, so that libraries it loads have the same allocator as the program |
 //! | `life` | start and end of the process, and the signal for a report; `settings`, `report`, `sink` and `out` serve it |
 //! | `report` | the report: `figures` has what is in it, `forms` and `human` how it looks, `usage` what the system says |
 //! | `map` | what each slot of the heap holds |
@@ -22,6 +23,8 @@ mod aligned;
 mod api;
 mod bad_alloc;
 mod cancel;
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+mod dlopen;
 mod errno;
 mod figures;
 mod forms;

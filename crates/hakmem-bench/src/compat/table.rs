@@ -95,7 +95,7 @@ pub const ALL: &[Program] = &[
         script: include_str!("scripts/php.sh"),
         known: Some(
             "php loads its extensions with RTLD_DEEPBIND: they free with the C library's `free` what php has from the preloaded \
-             `malloc`. No preloaded allocator can see those calls.",
+             `malloc`. hakmem's `dlopen` takes that flag out.",
         ),
         ..PLAIN
     },

@@ -216,8 +216,18 @@ pub const SECTIONS: &[Section] = &[
             ),
             c(
                 "libraries.c",
-                "blocks_of_a_deepbound_library_go_back_to_its_allocator",
+                "blocks_of_the_c_librarys_malloc_go_back_to_it",
                 "dealloc gets what alloc gave, or it is undefined",
+            ),
+            c(
+                "libraries.c",
+                "deepbound_library_shares_the_programs_malloc",
+                PRELOADING,
+            ),
+            c(
+                "libraries.c",
+                "dlopen_searches_the_callers_runpath",
+                PRELOADING,
             ),
             c("signals.c", "sandboxed_program_allocates", SAME_CODE).without_scavenger(),
             c(

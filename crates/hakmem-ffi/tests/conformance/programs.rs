@@ -97,9 +97,12 @@ impl Workshop {
 
     fn build_libraries(&self) {
         let at = |name: &str| self.directory.path().join(name);
+        std::fs::create_dir(at("inner")).expect("a directory");
         for (source, library) in [
             ("embedding.c", "embedding.so"),
             ("plain.c", "plain.so"),
+            ("plain.c", "inner/inner.so"),
+            ("runpath.c", "runpath.so"),
             ("fixed_tls.c", "fixed_tls.so"),
             ("tls.c", "tls_0.so"),
         ] {
@@ -110,6 +113,9 @@ impl Workshop {
                 // An allocator that nobody else sees.
                 compiler.arg(&crate::common::library().r#static);
                 compiler.args(["-Wl,--exclude-libs,ALL", "-Wl,-Bsymbolic"]);
+            }
+            if source == "runpath.c" {
+                compiler.args(["-Wl,--enable-new-dtags", "-Wl,-rpath,$ORIGIN/inner"]);
             }
             run(&mut compiler);
         }

@@ -81,7 +81,7 @@ static int realloc_inside(size_t size, size_t offset) {
     return realloc(bad, size * 100) != NULL;
 }
 
-/* Blocks of the C library's own malloc, as a library loaded with RTLD_DEEPBIND has them. */
+/* Blocks of the C library's own malloc, as a library has them that asks it by name. */
 static int next_allocator(void) {
     void *c_library = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
     void *(*next_malloc)(size_t) = (void *(*)(size_t))dlsym(c_library, "malloc");

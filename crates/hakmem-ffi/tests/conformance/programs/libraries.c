@@ -130,11 +130,12 @@ BEHAVIOUR(loader_resizes_what_it_allocated_before_the_switch) {
     }
 }
 
-/* Such a library finds the C library's malloc ahead of the preloaded one. */
-BEHAVIOUR(blocks_of_a_deepbound_library_go_back_to_its_allocator) {
-    struct library l = load("./plain.so", RTLD_NOW | RTLD_DEEPBIND);
+BEHAVIOUR(blocks_of_the_c_librarys_malloc_go_back_to_it) {
+    void *c_library = open_library("libc.so.6", RTLD_NOW | RTLD_NOLOAD);
+    void *(*allocate)(size_t) = (void *(*)(size_t))dlsym(c_library, "malloc");
+    CHECK(allocate && on_hakmem == (allocate != malloc));
     for (size_t n = 1; n < 4 << 20; n = n * 3 + 1) {
-        char *p = l.allocate(n);
+        char *p = allocate(n);
         memset(p, 'x', n);
         CHECK(malloc_usable_size(p) >= n);
         p = realloc(p, 2 * n);
@@ -145,5 +146,35 @@ BEHAVIOUR(blocks_of_a_deepbound_library_go_back_to_its_allocator) {
     if (on_hakmem)
         figures(&stats);
     CHECK(!on_hakmem || stats.foreign_frees >= 10);
+    free(malloc(100));
+}
+
+/* The loader would give it the C library's malloc, ahead of the program's, and blocks do cross. */
+BEHAVIOUR(deepbound_library_shares_the_programs_malloc) {
+    struct library l = load("./plain.so", RTLD_NOW | RTLD_DEEPBIND);
+    struct hakmem_stats before = {}, after = {};
+    if (on_hakmem)
+        figures(&before);
+    for (size_t n = 1; n < 4 << 20; n = n * 3 + 1) {
+        char *theirs = l.allocate(n), *ours = malloc(n);
+        memset(theirs, 1, n), memset(ours, 2, n);
+        CHECK(is_filled(theirs, n, 1) && is_filled(ours, n, 2));
+        free(theirs), l.release(ours);
+    }
+    l.release(strdup("from a function of the C library"));
+    if (on_hakmem)
+        figures(&after);
+    CHECK(after.foreign_frees == before.foreign_frees);
+    CHECK(!dlopen("./not there", RTLD_NOW | RTLD_DEEPBIND) && strstr(dlerror(), "not there"));
+}
+
+/* Whoever stands in for dlopen must not be taken for its caller. */
+BEHAVIOUR(dlopen_searches_the_callers_runpath) {
+    void *(*open_there)(const char *, int) =
+        (void *(*)(const char *, int))dlsym(open_library("./runpath.so", RTLD_NOW), "library_open");
+    CHECK(open_there && !dlopen("inner.so", RTLD_NOW));
+    void *inner = open_there("inner.so", RTLD_NOW);
+    CHECK(inner && dlsym(inner, "library_allocate"));
+    CHECK(dlclose(inner) == 0 && !dlopen("inner.so", RTLD_NOW | RTLD_NOLOAD));
     free(malloc(100));
 }
