@@ -20,6 +20,7 @@ pub mod machine;
 pub mod measure;
 pub mod meter;
 pub mod options;
+pub mod packaged;
 pub mod paths;
 pub mod peers;
 pub mod preload;

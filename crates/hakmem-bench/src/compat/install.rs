@@ -23,8 +23,18 @@ impl Installer {
 
     /// The versions of a program's packages; or why it cannot be run.
     pub fn provide(&self, program: &Program) -> Result<BTreeMap<String, String>, String> {
-        let missing: Vec<&str> = program
-            .packages
+        self.install_missing(program.packages)?;
+        let found = |p: &&str| {
+            version(p)
+                .map(|v| ((*p).to_owned(), v))
+                .ok_or(format!("{p} is not there"))
+        };
+        program.packages.iter().map(found).collect()
+    }
+
+    /// Sees to it that the packages are there, or says why they are not.
+    pub fn install_missing(&self, packages: &[&str]) -> Result<(), String> {
+        let missing: Vec<&str> = packages
             .iter()
             .copied()
             .filter(|p| version(p).is_none())
@@ -35,12 +45,7 @@ impl Installer {
             }
             self.install(&missing)?;
         }
-        let found = |p: &&str| {
-            version(p)
-                .map(|v| ((*p).to_owned(), v))
-                .ok_or(format!("{p} is not there"))
-        };
-        program.packages.iter().map(found).collect()
+        Ok(())
     }
 
     fn install(&self, packages: &[&str]) -> Result<(), String> {

@@ -14,6 +14,7 @@ mod tree;
 mod verdict;
 
 use crate::machine::Machine;
+use crate::packaged;
 use crate::preload::{Side, check_loads, parse_library, sha256_into};
 use crate::programs::libraries;
 use crate::record::unix_time;
@@ -43,7 +44,7 @@ pub struct Options {
     /// Make only runs that are not on record for the same script and library
     #[arg(long)]
     resume: bool,
-    /// Install the packages that are missing
+    /// Install the packages that are missing, those of the other allocators too
     #[arg(long)]
     install: bool,
     /// Write the page from what is on record, and run nothing
@@ -88,6 +89,14 @@ fn write(results: &Results, page: &Path) -> io::Result<Vec<String>> {
 
 fn run_all(options: &Options, results: &mut Results, record: &Path) -> io::Result<()> {
     tree::adopt_orphans()?;
+    let installer = Installer::new(options.install);
+    if options.install && options.libraries.is_empty() {
+        for peer in packaged::ALL {
+            if let Err(why) = installer.install_missing(&[peer.package]) {
+                eprintln!("{}: {why}", peer.package);
+            }
+        }
+    }
     let mut sides = sides(options)?;
     let hashes: BTreeMap<String, String> = sides
         .iter()
@@ -99,7 +108,6 @@ fn run_all(options: &Options, results: &mut Results, record: &Path) -> io::Resul
         .collect();
     results.machine = Some(Machine::here());
     // Packages before anything else: inputs are made with git.
-    let installer = Installer::new(options.install);
     let wanted = table::ALL
         .iter()
         .filter(|p| options.only.is_empty() || options.only.iter().any(|o| o == p.name));

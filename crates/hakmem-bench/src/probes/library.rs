@@ -1,6 +1,7 @@
 //! The libraries under which probes are taken, and whether one really serves a process.
 
 use crate::executables;
+use crate::packaged;
 use crate::tracer;
 use std::ffi::{CStr, OsStr, c_void};
 use std::io;
@@ -12,14 +13,6 @@ use std::path::{Path, PathBuf};
 pub const HAKMEM: &str = "hakmem";
 /// The runs without a library.
 pub const SYSTEM: &str = "system";
-/// Where probes under preload find peers, by the names of Debian's packages: with these a built-in allocator of another
-/// version cannot be mistaken for them.
-pub const PACKAGED: [(&str, &str); 3] = [
-    ("libmimalloc2.0", "libmimalloc.so.2"),
-    ("libjemalloc2", "libjemalloc.so.2"),
-    ("libtcmalloc-minimal4", "libtcmalloc_minimal.so.4"),
-];
-
 /// What serves a probe's process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Library {
@@ -55,9 +48,9 @@ pub fn choose(allocators: &[String], more: &[(String, PathBuf)]) -> io::Result<V
     for (name, path) in more {
         add(name, Some(path.clone()))?;
     }
-    for (name, file) in PACKAGED {
-        if let Some(path) = installed(file).filter(|_| wanted(name)) {
-            add(name, Some(path))?;
+    for peer in packaged::ALL {
+        if let Some(path) = peer.library().filter(|_| wanted(peer.package)) {
+            add(peer.package, Some(path))?;
         }
     }
     if wanted(SYSTEM) {
@@ -88,20 +81,6 @@ fn built() -> io::Result<PathBuf> {
              with `--skip probes`"
         ))
     })
-}
-
-/// The library of that file name in the usual folders; canonical.
-fn installed(file: &str) -> Option<PathBuf> {
-    let multiarch = format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH);
-    let folders = [
-        "/usr/local/lib",
-        multiarch.as_str(),
-        "/usr/lib64",
-        "/usr/lib",
-    ];
-    folders
-        .iter()
-        .find_map(|folder| Path::new(folder).join(file).canonicalize().ok())
 }
 
 /// Whether `malloc` of this process is that of `library`, or without one, not this program's own. The loader only

@@ -1,30 +1,20 @@
 //! The libraries that are compared when none are named.
 
+use crate::packaged;
 use crate::preload::parse_library;
 use std::env;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Other allocators as distributions install them: name and file.
-const PEERS: [(&str, &str); 3] = [
-    ("jemalloc", "libjemalloc.so.2"),
-    ("tcmalloc", "libtcmalloc_minimal.so.4"),
-    ("mimalloc2", "libmimalloc.so.2"),
-];
-
 /// hakmem's library, which must be there, and those peers that are.
 pub fn found() -> io::Result<Vec<(String, PathBuf)>> {
     let ours = ours()?;
     let mut libraries = vec![named("hakmem", &ours)?];
-    for (name, file) in PEERS {
-        match folders()
-            .into_iter()
-            .map(|folder| folder.join(file))
-            .find(|path| path.exists())
-        {
-            Some(path) => libraries.push(named(name, &path)?),
-            None => eprintln!("left out: {name}: {file} is not installed"),
+    for peer in packaged::ALL {
+        match peer.library() {
+            Some(path) => libraries.push(named(peer.name, &path)?),
+            None => eprintln!("left out: {}: {} is not installed", peer.name, peer.package),
         }
     }
     Ok(libraries)
@@ -52,20 +42,10 @@ pub fn ours() -> io::Result<PathBuf> {
 pub fn brought_along(executable: &Path) -> Option<&'static str> {
     let bytes = fs::read(executable).ok()?;
     let has = |name: &str| bytes.windows(name.len()).any(|w| w == name.as_bytes());
-    PEERS.iter().map(|(_, file)| *file).find(|file| has(file))
-}
-
-/// Where the loader of this kind of machine finds libraries.
-fn folders() -> [PathBuf; 5] {
-    let multiarch = format!("/usr/lib/{}-linux-gnu", env::consts::ARCH);
-    [
-        multiarch.as_str(),
-        "/usr/lib64",
-        "/usr/lib",
-        "/usr/local/lib",
-        "/lib",
-    ]
-    .map(PathBuf::from)
+    packaged::ALL
+        .iter()
+        .map(|peer| peer.file)
+        .find(|file| has(file))
 }
 
 fn named(name: &str, path: &Path) -> io::Result<(String, PathBuf)> {

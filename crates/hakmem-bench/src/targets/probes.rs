@@ -1,6 +1,7 @@
 //! The targets of the probes.
 
 use super::{Evidence, HAKMEM, absent, best};
+use crate::packaged;
 use crate::probes::{self, library, purge};
 use crate::record::{ProbeSample, Target};
 use crate::stats::median;
@@ -70,9 +71,9 @@ fn target(goal: &Goal, samples: &[ProbeSample]) -> Target {
     let shown = |name: &str, value: f64| format!("{name} {value:.1} {unit}");
     let own = of(goal.probe, HAKMEM);
     let peers = || {
-        library::PACKAGED
+        packaged::ALL
             .iter()
-            .map(|(name, _)| *name)
+            .map(|peer| peer.package)
             .chain([library::SYSTEM])
     };
     let best_peer = || {
