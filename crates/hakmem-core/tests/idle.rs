@@ -53,6 +53,13 @@ fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").unwrap().count()
 }
 
+/// What a thread may do, as a set of bits. None: it has ended.
+fn capabilities(thread: &str) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/self/task/{thread}/status")).ok()?;
+    let mask = status.lines().find_map(|l| l.strip_prefix("CapPrm:"))?;
+    Some(u64::from_str_radix(mask.trim(), 16).unwrap())
+}
+
 /// Looks until it is so; far more often than it may take is a failure.
 fn until(what: &str, is_so: impl Fn() -> bool) {
     for _ in 0..10_000 {
@@ -101,6 +108,22 @@ fn little_more_memory() {
     free(late);
     until("all is given back", || dirty() == 0);
     until("the thread ends", || threads() == before);
+}
+
+/// What the program may do and later gives up, the C library gives up for its own threads alone.
+fn privileged_program() {
+    let names = || {
+        let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+        tasks.map(|t| t.unwrap().file_name().into_string().unwrap())
+    };
+    let before: Vec<_> = names().collect();
+    if capabilities(&before[0]) == Some(0) {
+        return println!("this user has none");
+    }
+    come_and_go(4 * MIB, 64 * MIB);
+    let new: Vec<_> = names().filter(|t| !before.contains(t)).collect();
+    assert_eq!(new.len(), 1);
+    until("the thread may do nothing", || capabilities(&new[0]) == Some(0));
 }
 
 /// The thread does not stay for what the system does not take back.
@@ -158,6 +181,11 @@ fn idle_memory_goes_back_by_itself() {
 #[test]
 fn little_more_memory_goes_back_too() {
     alone("little_more_memory_goes_back_too", little_more_memory);
+}
+
+#[test]
+fn the_thread_has_no_capabilities() {
+    alone("the_thread_has_no_capabilities", privileged_program);
 }
 
 #[test]
