@@ -123,7 +123,9 @@ fn privileged_program() {
     come_and_go(4 * MIB, 64 * MIB);
     let new: Vec<_> = names().filter(|t| !before.contains(t)).collect();
     assert_eq!(new.len(), 1);
-    until("the thread may do nothing", || capabilities(&new[0]) == Some(0));
+    until("the thread may do nothing", || {
+        capabilities(&new[0]) == Some(0)
+    });
 }
 
 /// The thread does not stay for what the system does not take back.
