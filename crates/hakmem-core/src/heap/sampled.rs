@@ -140,3 +140,17 @@ impl Heap {
         }
     }
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    /// Or a refill would run past a sample.
+    #[test]
+    fn no_page_has_room_for_one_more_than_the_longest_list() {
+        for (size, longest) in SIZES.into_iter().zip(LONGEST) {
+            let page = span_of(size) * PAGE as u32;
+            assert!(longest * size <= page && page < (longest + 1) * size, "{longest} of {size}");
+        }
+    }
+}
