@@ -150,9 +150,10 @@ mod tests {
     #[test]
     fn rules_survive_packing() {
         for from_frame in [false, true] {
-            for offset in [8, 16, 12_345, u32::MAX] {
+            for offset in [0, 8, 16, 12_345, u32::MAX] {
                 for frame_at in [None, Some(0), Some(16), Some(u16::MAX)] {
                     let rule = Rule::Table { from_frame, offset, frame_at };
+                    assert_ne!(rule.pack(), 0, "that is no rule");
                     assert_eq!(Rule::unpack(rule.pack()), rule);
                 }
             }
