@@ -263,7 +263,17 @@ mod tests {
 
     #[test]
     fn the_text_says_why_it_was_written_and_what_is_mapped() {
+        use std::os::fd::AsRawFd;
+        let program = fs::File::open("/proc/self/exe").unwrap();
         with_profile(|| {
+            // As many as a program of many libraries has.
+            for _ in 0..200 {
+                let code = libc::PROT_READ | libc::PROT_EXEC;
+                // SAFETY: a new map of a file that nobody writes to.
+                let at =
+                    unsafe { libc::mmap(core::ptr::null_mut(), 1, code, libc::MAP_PRIVATE, program.as_raw_fd(), 0) };
+                assert_ne!(at, libc::MAP_FAILED);
+            }
             let code = || {
                 let maps = fs::read_to_string("/proc/self/maps").unwrap();
                 let code = maps.lines().filter(|line| line.split(' ').nth(1).unwrap().contains('x'));
