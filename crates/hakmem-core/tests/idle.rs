@@ -112,6 +112,8 @@ fn little_more_memory() {
 
 /// What the program may do and later gives up, the C library gives up for its own threads alone.
 fn privileged_program() {
+    // The thread stays while it is looked at.
+    configure(&[c"HAKMEM_DECAY_MS=60000"]);
     let names = || {
         let tasks = std::fs::read_dir("/proc/self/task").unwrap();
         tasks.map(|t| t.unwrap().file_name().into_string().unwrap())

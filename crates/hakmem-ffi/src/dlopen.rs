@@ -64,7 +64,7 @@ extern "C" fn find() -> Dlopen {
         return none;
     }
     NEXT.store(next as usize, Relaxed);
-    // SAFETY: what goes by this name has this type.
+    // SAFETY: what goes by this name has this type (1).
     unsafe { core::mem::transmute::<*mut c_void, Dlopen>(next) }
 }
 

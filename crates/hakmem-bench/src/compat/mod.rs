@@ -89,6 +89,7 @@ fn write(results: &Results, page: &Path) -> io::Result<Vec<String>> {
 
 fn run_all(options: &Options, results: &mut Results, record: &Path) -> io::Result<()> {
     tree::adopt_orphans()?;
+    // Packages before anything else: inputs are made with git.
     let installer = Installer::new(options.install);
     if options.install && options.libraries.is_empty() {
         for peer in packaged::ALL {
@@ -107,7 +108,6 @@ fn run_all(options: &Options, results: &mut Results, record: &Path) -> io::Resul
         .map(|s| (s.name.clone(), described(s)))
         .collect();
     results.machine = Some(Machine::here());
-    // Packages before anything else: inputs are made with git.
     let wanted = table::ALL
         .iter()
         .filter(|p| options.only.is_empty() || options.only.iter().any(|o| o == p.name));

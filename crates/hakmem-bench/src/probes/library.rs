@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 pub const HAKMEM: &str = "hakmem";
 /// The runs without a library.
 pub const SYSTEM: &str = "system";
+
 /// What serves a probe's process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Library {
