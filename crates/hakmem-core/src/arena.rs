@@ -23,8 +23,8 @@
 mod hot;
 mod run;
 mod space;
-// They ask the kernel what is mapped, of more than Miri has memory for.
-#[cfg(all(test, not(miri)))]
+// They ask the kernel what is mapped, of more than Miri has memory for, and models have threads of their own.
+#[cfg(all(test, not(any(loom, miri, shuttle))))]
 mod tests;
 
 use crate::os;

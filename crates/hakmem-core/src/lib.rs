@@ -33,6 +33,10 @@ pub mod mutant;
 pub mod proto;
 mod sync;
 
+// Miri has no fork, and models have threads of their own.
+#[cfg(all(test, not(any(loom, miri, shuttle))))]
+#[path = "../tests/oracle/alone.rs"]
+mod alone;
 // Loom's models leave all but the protocols out: with its atomics there can be no statics.
 #[cfg(not(loom))]
 mod arena;
@@ -54,7 +58,6 @@ mod guard;
 mod heap;
 #[cfg(not(loom))]
 mod holes;
-// Miri has no fork, and models have threads of their own.
 #[cfg(all(test, not(any(loom, miri, shuttle))))]
 mod in_child;
 #[cfg(not(loom))]

@@ -1,15 +1,13 @@
-//! The arena against a plain model of it.
+//! The arena against a plain model of it. Totals, what is mapped where, and chained arenas are the process's.
 
 extern crate std;
 
 use super::run::chain;
 use super::*;
+use crate::alone::alone;
+use std::boxed::Box;
 use std::collections::BTreeSet;
 use std::vec::Vec;
-use std::{boxed::Box, sync::Mutex};
-
-/// Totals and chained arenas are the process's.
-static TURN: Mutex<()> = Mutex::new(());
 
 /// More groups than one word of the summary speaks of.
 const SEGMENTS: usize = 70 * GROUP + 11;
@@ -59,243 +57,252 @@ fn is_mapped(address: usize) -> bool {
 
 #[test]
 fn the_lowest_place_that_fits_is_found() {
-    let _turn = TURN.lock();
-    let arena = arena();
-    let phase = arena.data.load(Relaxed) / SEGMENT;
-    let mut used = std::vec![false; SEGMENTS];
-    let mut random = Random(1);
-    let mut runs = Vec::new();
-    for round in 0..3000 {
-        let n = 1 + random.below([3, 40, 300][round % 3]);
-        let align = 1 << random.below(8);
-        let fits = |&s: &usize| (s + phase).is_multiple_of(align) && used[s..s + n].iter().all(|u| !u);
-        let expected = (0..=SEGMENTS - n).find(fits);
-        assert_eq!(arena.first_fit(n, align), expected, "{n} at {align}");
-        // It fills up, and then has gaps of all sizes.
-        if let Some(first) = expected {
-            assert!(arena.is_unused(first, n) && arena.mark_used(first, n));
-            used[first..first + n].fill(true);
-            runs.push((first, n));
+    alone("arena::tests::the_lowest_place_that_fits_is_found", || {
+        let arena = arena();
+        let phase = arena.data.load(Relaxed) / SEGMENT;
+        let mut used = std::vec![false; SEGMENTS];
+        let mut random = Random(1);
+        let mut runs = Vec::new();
+        for round in 0..3000 {
+            let n = 1 + random.below([3, 40, 300][round % 3]);
+            let align = 1 << random.below(8);
+            let fits = |&s: &usize| (s + phase).is_multiple_of(align) && used[s..s + n].iter().all(|u| !u);
+            let expected = (0..=SEGMENTS - n).find(fits);
+            assert_eq!(arena.first_fit(n, align), expected, "{n} at {align}");
+            // It fills up, and then has gaps of all sizes.
+            if let Some(first) = expected {
+                assert!(arena.is_unused(first, n) && arena.mark_used(first, n));
+                used[first..first + n].fill(true);
+                runs.push((first, n));
+            }
+            while expected.is_none() && !runs.is_empty() && random.below(8) > 0 {
+                let (first, n) = runs.swap_remove(random.below(runs.len()));
+                arena.unmark(first, n);
+                used[first..first + n].fill(false);
+            }
+            let first = random.below(SEGMENTS + 10);
+            let is_unused = used.get(first..first + n).is_some_and(|range| range.iter().all(|u| !u));
+            assert_eq!(arena.is_unused(first, n), is_unused, "{n} from {first}");
+            if round % 100 == 0 {
+                let expected: Vec<usize> = (0..SEGMENTS).filter(|&s| used[s]).collect();
+                assert_eq!(arena.used().collect::<Vec<_>>(), expected);
+            }
         }
-        while expected.is_none() && !runs.is_empty() && random.below(8) > 0 {
-            let (first, n) = runs.swap_remove(random.below(runs.len()));
-            arena.unmark(first, n);
-            used[first..first + n].fill(false);
-        }
-        let first = random.below(SEGMENTS + 10);
-        let is_unused = used.get(first..first + n).is_some_and(|range| range.iter().all(|u| !u));
-        assert_eq!(arena.is_unused(first, n), is_unused, "{n} from {first}");
-        if round % 100 == 0 {
-            let expected: Vec<usize> = (0..SEGMENTS).filter(|&s| used[s]).collect();
-            assert_eq!(arena.used().collect::<Vec<_>>(), expected);
-        }
-    }
-    assert_eq!(arena.first_fit(usize::MAX, 1), None);
+        assert_eq!(arena.first_fit(usize::MAX, 1), None);
+    });
 }
 
 /// The search begins at the first group that is not full, which may be an earlier one again.
 #[test]
 fn what_comes_back_to_a_full_group_is_found() {
-    let _turn = TURN.lock();
-    let arena = arena();
-    assert!(arena.mark_used(0, 3 * GROUP));
-    assert_eq!(arena.first_fit(1, 1), Some(3 * GROUP));
-    for back in [2 * GROUP - 1, GROUP, 5] {
-        arena.unmark(back, 1);
-        assert_eq!(arena.first_fit(1, 1), Some(back));
-    }
-    assert!(arena.mark_used(5, 1));
-    assert_eq!(arena.first_fit(1, 1), Some(GROUP));
+    alone("arena::tests::what_comes_back_to_a_full_group_is_found", || {
+        let arena = arena();
+        assert!(arena.mark_used(0, 3 * GROUP));
+        assert_eq!(arena.first_fit(1, 1), Some(3 * GROUP));
+        for back in [2 * GROUP - 1, GROUP, 5] {
+            arena.unmark(back, 1);
+            assert_eq!(arena.first_fit(1, 1), Some(back));
+        }
+        assert!(arena.mark_used(5, 1));
+        assert_eq!(arena.first_fit(1, 1), Some(GROUP));
+    });
 }
 
 /// The bitmaps of a large arena take more than what is left before the metadata by rounding.
 #[test]
 fn parts_of_a_large_arena_do_not_overlap() {
-    let _turn = TURN.lock();
-    let arena = nobodys();
-    assert!(arena.reserve(1500 * GROUP * SEGMENT));
-    let groups = arena.groups.load(Relaxed).addr();
-    let segments = arena.segments.load(Relaxed);
-    assert!(arena.summary.load(Relaxed).addr() + summary_bytes(segments) <= groups);
-    assert!(groups + segments.div_ceil(GROUP) * size_of::<Group>() <= arena.meta(0).addr());
-    assert!(arena.meta(0).addr() + segments * SEGMENT_META <= arena.page_address(0));
+    alone("arena::tests::parts_of_a_large_arena_do_not_overlap", || {
+        let arena = nobodys();
+        assert!(arena.reserve(1500 * GROUP * SEGMENT));
+        let groups = arena.groups.load(Relaxed).addr();
+        let segments = arena.segments.load(Relaxed);
+        assert!(arena.summary.load(Relaxed).addr() + summary_bytes(segments) <= groups);
+        assert!(groups + segments.div_ceil(GROUP) * size_of::<Group>() <= arena.meta(0).addr());
+        assert!(arena.meta(0).addr() + segments * SEGMENT_META <= arena.page_address(0));
+    });
 }
 
 #[test]
 fn rows_list_what_was_listed() {
-    let _turn = TURN.lock();
-    let arena = arena();
-    assert!(arena.make_ready(SEGMENTS.div_ceil(GROUP)));
-    let mut random = Random(2);
-    let mut rows = [const { BTreeSet::new() }; ROWS];
-    for round in 0..20_000 {
-        let (row, segment) = (random.below(ROWS), random.below(SEGMENTS));
-        // By turns there are more and more of them, and few and fewer.
-        if random.below(100) < if round / 4000 % 2 == 0 { 90 } else { 3 } {
-            arena.list(row, segment);
-            rows[row].insert(segment);
-        } else if let Some(&segment) = rows[row].range(segment..).next() {
-            arena.unlist(row, segment);
-            rows[row].remove(&segment);
-        }
-        if round % 500 == 0 {
-            for (row, expected) in rows.iter().enumerate() {
-                assert!(arena.listed(row).eq(expected.iter().copied()), "row {row}");
+    alone("arena::tests::rows_list_what_was_listed", || {
+        let arena = arena();
+        assert!(arena.make_ready(SEGMENTS.div_ceil(GROUP)));
+        let mut random = Random(2);
+        let mut rows = [const { BTreeSet::new() }; ROWS];
+        for round in 0..20_000 {
+            let (row, segment) = (random.below(ROWS), random.below(SEGMENTS));
+            // By turns there are more and more of them, and few and fewer.
+            if random.below(100) < if round / 4000 % 2 == 0 { 90 } else { 3 } {
+                arena.list(row, segment);
+                rows[row].insert(segment);
+            } else if let Some(&segment) = rows[row].range(segment..).next() {
+                arena.unlist(row, segment);
+                rows[row].remove(&segment);
+            }
+            if round % 500 == 0 {
+                for (row, expected) in rows.iter().enumerate() {
+                    assert!(arena.listed(row).eq(expected.iter().copied()), "row {row}");
+                }
             }
         }
-    }
-    for (row, segments) in rows.iter().enumerate() {
-        segments.iter().for_each(|&segment| arena.unlist(row, segment));
-        assert_eq!(arena.listed(row).next(), None);
-        // Who looks in vain puts the summary right.
-        for group in 0..SEGMENTS.div_ceil(GROUP) {
-            let (word, bit) = arena.summary(row, group);
-            assert_eq!(word.load(Relaxed) & bit, 0, "group {group}");
+        for (row, segments) in rows.iter().enumerate() {
+            segments.iter().for_each(|&segment| arena.unlist(row, segment));
+            assert_eq!(arena.listed(row).next(), None);
+            // Who looks in vain puts the summary right.
+            for group in 0..SEGMENTS.div_ceil(GROUP) {
+                let (word, bit) = arena.summary(row, group);
+                assert_eq!(word.load(Relaxed) & bit, 0, "group {group}");
+            }
         }
-    }
+    });
 }
 
 #[test]
 fn memory_is_committed_once_and_counted() {
-    let _turn = TURN.lock();
-    let arena = arena();
-    let committed = || totals().1;
-    let before = committed();
-    assert!(arena.mark_used(60, 10));
-    // The metadata of two groups, and the bitmaps in front of it.
-    let metas = arena.metas.load(Relaxed).addr() - arena.summary.load(Relaxed).addr() + 2 * GROUP * SEGMENT_META;
-    assert_eq!(committed() - before, metas);
-    assert!(arena.make_ready(1) && arena.make_ready(2));
-    assert_eq!(committed() - before, metas);
-    let before = committed();
-    for (first, n, more) in [(62, 2, 2), (62, 1, 0), (60, 3, 2), (60, 10, 6), (60, 10, 0)] {
+    alone("arena::tests::memory_is_committed_once_and_counted", || {
+        let arena = arena();
+        let committed = || totals().1;
         let before = committed();
-        assert!(arena.commit(first, n));
-        assert_eq!((committed() - before) / SEGMENT, more, "{n} from {first}");
-        for s in first..first + n {
-            // SAFETY: it is accessible now.
-            unsafe { at(arena.page_address(s * (SEGMENT / PAGE))).write(1) };
-            // SAFETY: as is its last byte.
-            unsafe { at(arena.page_address((s + 1) * (SEGMENT / PAGE)) - 1).write(1) };
-            // SAFETY: as is its metadata.
-            unsafe { arena.meta((s + 1) * (SEGMENT / PAGE) - 1).write(1) };
+        assert!(arena.mark_used(60, 10));
+        // The metadata of two groups, and the bitmaps in front of it.
+        let metas = arena.metas.load(Relaxed).addr() - arena.summary.load(Relaxed).addr() + 2 * GROUP * SEGMENT_META;
+        assert_eq!(committed() - before, metas);
+        assert!(arena.make_ready(1) && arena.make_ready(2));
+        assert_eq!(committed() - before, metas);
+        let before = committed();
+        for (first, n, more) in [(62, 2, 2), (62, 1, 0), (60, 3, 2), (60, 10, 6), (60, 10, 0)] {
+            let before = committed();
+            assert!(arena.commit(first, n));
+            assert_eq!((committed() - before) / SEGMENT, more, "{n} from {first}");
+            for s in first..first + n {
+                // SAFETY: it is accessible now.
+                unsafe { at(arena.page_address(s * (SEGMENT / PAGE))).write(1) };
+                // SAFETY: as is its last byte.
+                unsafe { at(arena.page_address((s + 1) * (SEGMENT / PAGE)) - 1).write(1) };
+                // SAFETY: as is its metadata.
+                unsafe { arena.meta((s + 1) * (SEGMENT / PAGE) - 1).write(1) };
+            }
         }
-    }
-    assert_eq!(committed() - before, 10 * SEGMENT);
-    // The last group is a part of one.
-    assert!(arena.mark_used(SEGMENTS - 1, 1) && arena.commit(SEGMENTS - 1, 1));
-    let all = arena.metas.load(Relaxed).addr() - arena.summary.load(Relaxed).addr() + SEGMENTS * SEGMENT_META;
-    assert_eq!(committed() - before, 11 * SEGMENT + all - metas);
+        assert_eq!(committed() - before, 10 * SEGMENT);
+        // The last group is a part of one.
+        assert!(arena.mark_used(SEGMENTS - 1, 1) && arena.commit(SEGMENTS - 1, 1));
+        let all = arena.metas.load(Relaxed).addr() - arena.summary.load(Relaxed).addr() + SEGMENTS * SEGMENT_META;
+        assert_eq!(committed() - before, 11 * SEGMENT + all - metas);
+    });
 }
 
 #[test]
 fn a_tail_is_given_up() {
-    let _turn = TURN.lock();
-    // The segments in use end there; at least so many stay.
-    for (used, least, end) in [(5, 0, 5), (5, 3, 5), (5, 200, 200), (64, 0, 64), (65, 0, 65), (128, 20, 128)] {
-        let arena = arena();
-        let all = arena.known.load(Relaxed);
-        arena.segments.store(all, Relaxed);
-        assert!(arena.mark_used(used - 1, 1) && arena.commit(used - 1, 1));
-        // One behind it was in use before.
-        assert!(arena.commit(used - 1, 2.min(used.next_multiple_of(GROUP) - used + 1)));
-        let (reserved, committed) = totals();
-        let behind = if used % GROUP == 0 || end > used { 0 } else { SEGMENT };
-        arena.give_tail_up(least, false);
-        assert_eq!(arena.segments.load(Relaxed), end);
-        let stays = end.max(used.next_multiple_of(GROUP));
-        assert_eq!(arena.known.load(Relaxed), stays);
-        assert_eq!(totals().1, committed - behind);
-        assert!(arena.commit(used - 1, 1));
-        assert_eq!(totals().1, committed - behind, "it is accessible as before");
-        assert_eq!(reserved - totals().0, (all - end) * SEGMENT + (all - stays) * SEGMENT_META);
-        let (data, metas) = (arena.page_address(0), arena.meta(0).addr());
-        for (from, stays, all) in
-            [(data, end * SEGMENT, all * SEGMENT), (metas, stays * SEGMENT_META, all * SEGMENT_META)]
-        {
-            assert!(is_mapped(from) && is_mapped(from + stays - 1));
-            assert!(!is_mapped(from + stays) && !is_mapped(from + all - 1));
+    alone("arena::tests::a_tail_is_given_up", || {
+        // The segments in use end there; at least so many stay.
+        for (used, least, end) in [(5, 0, 5), (5, 3, 5), (5, 200, 200), (64, 0, 64), (65, 0, 65), (128, 20, 128)] {
+            let arena = arena();
+            let all = arena.known.load(Relaxed);
+            arena.segments.store(all, Relaxed);
+            assert!(arena.mark_used(used - 1, 1) && arena.commit(used - 1, 1));
+            // One behind it was in use before.
+            assert!(arena.commit(used - 1, 2.min(used.next_multiple_of(GROUP) - used + 1)));
+            let (reserved, committed) = totals();
+            let behind = if used % GROUP == 0 || end > used { 0 } else { SEGMENT };
+            arena.give_tail_up(least, false);
+            assert_eq!(arena.segments.load(Relaxed), end);
+            let stays = end.max(used.next_multiple_of(GROUP));
+            assert_eq!(arena.known.load(Relaxed), stays);
+            assert_eq!(totals().1, committed - behind);
+            assert!(arena.commit(used - 1, 1));
+            assert_eq!(totals().1, committed - behind, "it is accessible as before");
+            assert_eq!(reserved - totals().0, (all - end) * SEGMENT + (all - stays) * SEGMENT_META);
+            let (data, metas) = (arena.page_address(0), arena.meta(0).addr());
+            for (from, stays, all) in
+                [(data, end * SEGMENT, all * SEGMENT), (metas, stays * SEGMENT_META, all * SEGMENT_META)]
+            {
+                assert!(is_mapped(from) && is_mapped(from + stays - 1));
+                assert!(!is_mapped(from + stays) && !is_mapped(from + all - 1));
+            }
+            let room = end - used;
+            assert_eq!(arena.first_fit(room + 1, 1), (used > room + 1).then_some(0));
+            // Again is nothing.
+            let before = totals();
+            arena.give_tail_up(least, false);
+            assert_eq!(totals(), before);
         }
-        let room = end - used;
-        assert_eq!(arena.first_fit(room + 1, 1), (used > room + 1).then_some(0));
-        // Again is nothing.
-        let before = totals();
-        arena.give_tail_up(least, false);
-        assert_eq!(totals(), before);
-    }
+    });
 }
 
 #[test]
 fn addresses_lead_to_pages_and_back() {
-    let _turn = TURN.lock();
-    let (first, _) = take_run(1, 1, 1).unwrap();
-    let second = {
-        let _held = LOCK.lock();
-        chain(3).unwrap()
-    };
-    for (arena, is_hot) in [(first, true), (second, false)] {
-        let (data, segments) = (arena.page_address(0), arena.segments.load(Relaxed));
-        let pages = segments * (SEGMENT / PAGE);
-        for page in [0, 1, 31, 32, 1000.min(pages - 1), pages - 1] {
-            let (start, meta) = (arena.page_address(page), arena.meta(page).addr());
-            for address in [start, start + 1, start + PAGE - 1] {
-                let (found, number) = find(address).unwrap();
+    alone("arena::tests::addresses_lead_to_pages_and_back", || {
+        let (first, _) = take_run(1, 1, 1).unwrap();
+        let second = {
+            let _held = LOCK.lock();
+            chain(3).unwrap()
+        };
+        for (arena, is_hot) in [(first, true), (second, false)] {
+            let (data, segments) = (arena.page_address(0), arena.segments.load(Relaxed));
+            let pages = segments * (SEGMENT / PAGE);
+            for page in [0, 1, 31, 32, 1000.min(pages - 1), pages - 1] {
+                let (start, meta) = (arena.page_address(page), arena.meta(page).addr());
+                for address in [start, start + 1, start + PAGE - 1] {
+                    let (found, number) = find(address).unwrap();
+                    assert!(core::ptr::eq(found, arena) && number == page);
+                }
+                assert_eq!(start_of(meta), start);
+                let (found, number) = of_meta(meta);
                 assert!(core::ptr::eq(found, arena) && number == page);
             }
-            assert_eq!(start_of(meta), start);
-            let (found, number) = of_meta(meta);
-            assert!(core::ptr::eq(found, arena) && number == page);
+            assert!(find(data - 1).is_none() && find(data + pages * PAGE).is_none());
+            let (metas, behind) = (arena.meta(0).addr(), arena.meta(pages).addr());
+            assert!(is_meta(metas) && is_meta(behind - META) && !is_meta(metas + META / 2));
+            assert!(!is_meta(metas - META) && !is_meta(behind));
+            if is_hot {
+                assert_eq!((HOT.data(), HOT.limit(), HOT.limit16()), (data, pages * PAGE, pages * PAGE / 16));
+                assert_eq!(HOT.metas(), arena.meta(0));
+            }
+            assert!(data.is_multiple_of(SEGMENT) && arena.meta(0).addr().is_multiple_of(PAGE));
         }
-        assert!(find(data - 1).is_none() && find(data + pages * PAGE).is_none());
-        let (metas, behind) = (arena.meta(0).addr(), arena.meta(pages).addr());
-        assert!(is_meta(metas) && is_meta(behind - META) && !is_meta(metas + META / 2));
-        assert!(!is_meta(metas - META) && !is_meta(behind));
-        if is_hot {
-            assert_eq!((HOT.data(), HOT.limit(), HOT.limit16()), (data, pages * PAGE, pages * PAGE / 16));
-            assert_eq!(HOT.metas(), arena.meta(0));
-        }
-        assert!(data.is_multiple_of(SEGMENT) && arena.meta(0).addr().is_multiple_of(PAGE));
-    }
-    assert!(all().count() == 2 && find(0).is_none());
+        assert!(all().count() == 2 && find(0).is_none());
+    });
 }
 
 #[test]
 fn runs_are_extended_while_there_is_room() {
-    let _turn = TURN.lock();
-    let run = take_run(2, 1, 0).unwrap();
-    let next = (run.0, run.1 + 2);
-    assert!(extend_run(run, 2, 3));
-    let behind = take_run(1, 1, 0).unwrap();
-    assert_eq!(behind.1, run.1 + 5);
-    assert!(!extend_run(run, 5, 1));
-    // SAFETY: just taken, never touched.
-    unsafe { give_run(next, 1) };
-    assert_eq!(take_run(1, 1, 1).unwrap().1, next.1);
-    assert!(commit_run(run, 5));
-    // SAFETY: as above.
-    unsafe { give_run(behind, 1) };
-    assert!(extend_run(run, 5, 1));
+    alone("arena::tests::runs_are_extended_while_there_is_room", || {
+        let run = take_run(2, 1, 0).unwrap();
+        let next = (run.0, run.1 + 2);
+        assert!(extend_run(run, 2, 3));
+        let behind = take_run(1, 1, 0).unwrap();
+        assert_eq!(behind.1, run.1 + 5);
+        assert!(!extend_run(run, 5, 1));
+        // SAFETY: just taken, never touched.
+        unsafe { give_run(next, 1) };
+        assert_eq!(take_run(1, 1, 1).unwrap().1, next.1);
+        assert!(commit_run(run, 5));
+        // SAFETY: as above.
+        unsafe { give_run(behind, 1) };
+        assert!(extend_run(run, 5, 1));
+    });
 }
 
 /// What is beyond is no page of the first arena for the fast path either. In a child, as arenas are the process's.
 #[test]
 fn the_fast_path_knows_where_the_first_arena_ends() {
-    let _turn = TURN.lock();
-    let (first, segment) = take_run(3, 1, 1).unwrap();
-    let (before, data) = (HOT.limit(), first.page_address(0));
-    // SAFETY: the child ends below, and asks for no lock that another thread may have held.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        fit_limit(0);
-        let end = first.segments.load(Relaxed) * SEGMENT;
-        let is_right = core::ptr::eq(first, &raw const ARENAS[0])
-            && ((segment + 3) * SEGMENT..before).contains(&end)
-            && (HOT.data(), HOT.limit(), HOT.limit16()) == (data, end, end / 16);
-        // SAFETY: no preconditions.
-        unsafe { libc::_exit((!is_right).into()) };
-    }
-    let mut status = 0;
-    // SAFETY: the child is this process's.
-    let waited = unsafe { libc::waitpid(child, &mut status, 0) };
-    assert_eq!((waited, status), (child, 0));
+    alone("arena::tests::the_fast_path_knows_where_the_first_arena_ends", || {
+        let (first, segment) = take_run(3, 1, 1).unwrap();
+        let (before, data) = (HOT.limit(), first.page_address(0));
+        // SAFETY: the child ends below, and asks for no lock that another thread may have held.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            fit_limit(0);
+            let end = first.segments.load(Relaxed) * SEGMENT;
+            let is_right = core::ptr::eq(first, &raw const ARENAS[0])
+                && ((segment + 3) * SEGMENT..before).contains(&end)
+                && (HOT.data(), HOT.limit(), HOT.limit16()) == (data, end, end / 16);
+            // SAFETY: no preconditions.
+            unsafe { libc::_exit((!is_right).into()) };
+        }
+        let mut status = 0;
+        // SAFETY: the child is this process's.
+        let waited = unsafe { libc::waitpid(child, &mut status, 0) };
+        assert_eq!((waited, status), (child, 0));
+    });
 }

@@ -3,31 +3,15 @@
 extern crate std;
 
 use super::*;
+use crate::in_child::{goes_well_in_child, in_child};
 use crate::size_class;
 use crate::thread;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Barrier, mpsc};
 use std::vec::Vec;
 
 /// The calling thread's.
 fn own() -> &'static Heap {
     thread::with_heap(Some).unwrap()
-}
-
-/// Runs `f` in a child; with another thread that waits, `then` comes before anything may fail.
-fn in_child(f: impl FnOnce(), then: impl FnOnce()) {
-    // SAFETY: heaps are for ever; the child ends below, whatever happens.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        let failed = catch_unwind(AssertUnwindSafe(f));
-        // SAFETY: no preconditions.
-        unsafe { libc::_exit(failed.is_err().into()) };
-    }
-    let mut status = 0;
-    // SAFETY: the child is this process's.
-    let waited = unsafe { libc::waitpid(child, &mut status, 0) };
-    then();
-    assert_eq!((waited, status), (child, 0));
 }
 
 /// A heap that was in the middle of a change is nobody's for ever; another one is whose it may be.
@@ -57,7 +41,9 @@ fn a_heap_that_was_busy_is_lost_in_the_child() {
             }
             assert!(core::ptr::eq(own(), mine) && !mine.inherited.get());
         };
-        in_child(look, || _ = over.wait());
+        let goes_well = goes_well_in_child(look);
+        over.wait();
+        assert!(goes_well);
     });
 }
 
@@ -84,22 +70,23 @@ fn pages_that_were_given_up_are_left_alone() {
         gone.into_iter().for_each(free);
         kept
     };
-    let mine = own();
-    let before = mine.counts.set_aside.get();
-    let mut kept = few_blocks();
-    assert!(mine.counts.set_aside.get() > before);
-    let child = || {
+    // No other test holds the lock there, so that a page would stay with its heap.
+    in_child(|| {
+        let mine = own();
+        let set_aside = || mine.counts.set_aside.get();
+        let before = set_aside();
+        let mut kept = few_blocks();
+        assert!(set_aside() > before);
+
         sparse::give_up_all();
-        let before = mine.counts.set_aside.get();
+        let before = set_aside();
         let dig = || sparse::purge(crate::os::now_ms(), 0, inbox_of);
         assert!(sparse::take_back(class, mine.owner(), inbox_of).is_none() && dig() == 0);
         kept.drain(..10).for_each(free);
         mine.collect();
         assert_eq!(dig(), 0);
         kept.extend(few_blocks());
-        assert_eq!(mine.counts.set_aside.get(), before);
+        assert_eq!(set_aside(), before);
         kept.drain(..).for_each(free);
-    };
-    in_child(child, || ());
-    kept.into_iter().for_each(free);
+    });
 }

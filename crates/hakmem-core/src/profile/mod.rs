@@ -120,10 +120,9 @@ pub fn stop() {
 mod tests {
     extern crate std;
     use super::*;
+    use crate::alone::alone;
     use crate::in_child::in_child;
-    use std::process::Command;
     use std::vec::Vec;
-    use std::{env, string::String};
 
     const SIZES: [usize; 4] = [16, 5000, 100_000, 3 << 20];
 
@@ -146,7 +145,13 @@ mod tests {
         table::with_books(|books| books.buckets().map(|(bucket, _)| bucket.taken).sum()).unwrap()
     }
 
-    /// Rule 2: what a handler does that interrupts the profile. A small sample that it frees is lost, and nothing else.
+    /// Rule 2: what a handler does that interrupts the profile. A small sample that it frees is lost, and nothing else. In
+    /// a process of its own: a profile is for good.
+    #[test]
+    fn whoever_interrupts_the_profile_is_served() {
+        alone("profile::tests::whoever_interrupts_the_profile_is_served", while_the_lock_is_held);
+    }
+
     fn while_the_lock_is_held() {
         assert!(start(1));
         let ours: Vec<_> = SIZES.map(take).into();
@@ -163,21 +168,6 @@ mod tests {
             SIZES.map(take).into_iter().for_each(free);
         }
         assert!(taken() >= before + 390);
-    }
-
-    #[test]
-    fn whoever_interrupts_the_profile_is_served() {
-        const INSIDE: &str = "TEST_HAKMEM_INSIDE";
-        if env::var_os(INSIDE).is_some() {
-            return while_the_lock_is_held();
-        }
-        // In a process of its own: a profile is for good.
-        let mut command = Command::new(env::current_exe().unwrap());
-        let name = "profile::tests::whoever_interrupts_the_profile_is_served";
-        command.args([name, "--exact", "--test-threads=1"]).env(INSIDE, "1");
-        let output = command.output().unwrap();
-        let said = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success() && said.contains("1 passed"), "{said}{output:?}");
     }
 
     /// In a child whose every allocation is sampled.

@@ -382,9 +382,10 @@ mod tests {
         let mut program = Program::new();
         (0..20_000).for_each(|_| program.round(10_000));
         assert!(program.intervals.last() > Some(&(DEFAULT_INTERVAL * 16)));
-        (0..400).for_each(|_| program.round(2_000_000));
+        // A quarter of the rate that is too much. It has to come to a sample, one in 128 MiB: 40 are to be expected here.
+        (0..4000).for_each(|_| program.round(4_000_000));
         program.intervals.clear();
-        (0..4000).for_each(|_| program.round(2_000_000));
+        (0..4000).for_each(|_| program.round(4_000_000));
         assert_eq!(program.intervals, [DEFAULT_INTERVAL].into());
     }
 }

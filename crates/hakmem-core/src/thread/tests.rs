@@ -3,6 +3,7 @@
 extern crate std;
 
 use super::*;
+use crate::alone::alone;
 use crate::c;
 use crate::in_child::in_child;
 use crate::stats::Snapshot;
@@ -32,7 +33,7 @@ fn the_process_is_ready_from_the_start() {
 
 #[test]
 fn heaps_tell_who_has_them() {
-    in_child(|| {
+    alone("thread::tests::heaps_tell_who_has_them", || {
         come_and_go(100);
         let states = || {
             let mut states: Vec<_> = Snapshot::take().heaps().map(|heap| heap.state.name()).collect();
@@ -84,7 +85,7 @@ fn a_thread_whose_heap_is_gone_is_served() {
 /// Who makes the process ready and asks again meanwhile goes on without; others wait for it.
 #[test]
 fn nobody_goes_on_before_the_process_is_ready() {
-    in_child(|| {
+    alone("thread::tests::nobody_goes_on_before_the_process_is_ready", || {
         PROCESS.store(BEING_BORN, Release);
         MIDWIFE.store(os::thread_token(), Relaxed);
         be_born();
@@ -105,7 +106,7 @@ fn nobody_goes_on_before_the_process_is_ready() {
 /// The thread that made the process ready, and came to a heap by that.
 #[test]
 fn a_heap_from_before_there_was_a_key_is_given_back() {
-    in_child(|| {
+    alone("thread::tests::a_heap_from_before_there_was_a_key_is_given_back", || {
         let thread = spawn(|| {
             let key = KEY.swap(NO_KEY, Relaxed);
             come_and_go(100);
@@ -122,7 +123,7 @@ fn a_heap_from_before_there_was_a_key_is_given_back() {
 
 #[test]
 fn what_is_unloaded_is_not_called() {
-    in_child(|| {
+    alone("thread::tests::what_is_unloaded_is_not_called", || {
         come_and_go(100);
         let key = KEY.load(Relaxed);
         assert_ne!(key, NO_KEY);

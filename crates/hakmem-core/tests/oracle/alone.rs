@@ -1,20 +1,24 @@
 //! Tests that need a process of their own: this program again, for one test.
 
+extern crate std;
+
 use std::env;
 use std::process::Command;
+use std::string::String;
 
 const NAME: &str = "TEST_HAKMEM_ALONE";
 
-/// Runs `case`, which is the test `name`, in a process of its own.
+/// Runs `case`, which is the test `name`, in a process of its own, on its first thread.
 pub fn alone(name: &str, case: fn()) {
     if env::var_os(NAME).is_some() {
         return case();
     }
     let mut command = Command::new(env::current_exe().unwrap());
-    command
-        .args(["--exact", name, "--nocapture", "--test-threads=1"])
-        .env(NAME, name);
+    command.args(["--exact", name]).env(NAME, name);
+    command.args(["--nocapture", "--test-threads=1"]);
     let output = command.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{}: {said}", output.status);
+    let said = String::from_utf8_lossy(&output.stdout);
+    let failed = String::from_utf8_lossy(&output.stderr);
+    let passed = output.status.success() && said.contains("1 passed");
+    assert!(passed, "{}: {said}{failed}", output.status);
 }

@@ -3,9 +3,9 @@
 extern crate std;
 
 use super::*;
+use crate::alone::alone;
 use crate::c;
-use crate::in_child::in_child;
-use std::panic::catch_unwind;
+use crate::in_child::{goes_well_in_child, in_child};
 use std::sync::{Barrier, Mutex, MutexGuard, mpsc};
 use std::vec::Vec;
 
@@ -107,56 +107,58 @@ fn sets_aside() -> bool {
     pages() > before
 }
 
-/// A thread that holds a lock forks in its signal handler, while another thread holds another one.
+/// A thread that holds a lock forks in its signal handler, while another thread holds another one, and no further thread
+/// a third one.
 #[test]
 fn what_another_thread_held_is_free_in_a_child_made_under_a_lock() {
-    let _turn = turn();
-    go_on();
-    let me = os::thread_token();
-    for (other, torn) in LOCKS.iter().enumerate() {
-        for own in (0..LOCKS.len()).filter(|&own| own != other) {
-            let (both, over) = (Barrier::new(2), Barrier::new(2));
-            let (both, over) = (&both, &over);
-            // SAFETY: a whale of this allocator: it stays in the cache.
-            unsafe { c::free(c::malloc(3 << 20)) };
-            assert!(whale::cached_bytes() > 0);
-            std::thread::scope(|scope| {
-                scope.spawn(move || {
-                    let held = torn.0.lock();
-                    both.wait();
-                    over.wait();
-                    drop(held);
-                });
-                both.wait();
-                let free_of = !super::super::holds_a_lock();
-                let held = LOCKS[own].0.lock();
-                let is_in_the_middle = super::super::holds_a_lock();
-                let child = catch_unwind(|| {
-                    in_child(|| {
-                        // What was torn is given up.
-                        assert!(!core::ptr::eq(torn.0, &whale::LOCK) || whale::cached_bytes() == 0);
-                        assert!(LOCKS[own].0.is_held_by(me), "this thread goes on with it");
-                        assert!(LOCKS.iter().enumerate().all(|(i, l)| i == own || !l.0.is_held_by(me)));
-                        assert!(!LOCKS.iter().any(|l| l.0.is_held_by_other_than(me)));
-                        LOCKS[own].0.release();
-                        go_on();
-                        let interval =
-                            if profile::interval() > 0 { profile::interval() } else { profile::DEFAULT_INTERVAL };
-                        assert_eq!(profile::start(interval), !core::ptr::eq(torn.0, &profile::LOCK));
-                        profile::stop();
-                        if own == (other + 1) % LOCKS.len() {
-                            assert_eq!(sets_aside(), !core::ptr::eq(torn.0, &sparse::LOCK));
-                            go_on();
-                        }
-                    });
-                });
-                drop(held);
-                over.wait();
-                assert!(free_of && is_in_the_middle);
-                assert!(child.is_ok(), "under lock {own}, while another thread held {other}");
-            });
+    alone("thread::fork::tests::what_another_thread_held_is_free_in_a_child_made_under_a_lock", || {
+        go_on();
+        for other in 0..LOCKS.len() {
+            (0..LOCKS.len()).filter(|&own| own != other).for_each(|own| forks_under(own, other));
         }
-    }
+    });
+}
+
+/// Forks with the lock `own`, while another thread has `other`.
+fn forks_under(own: usize, other: usize) {
+    let torn = &LOCKS[other];
+    let me = os::thread_token();
+    let (both, over) = (Barrier::new(2), Barrier::new(2));
+    // SAFETY: a whale of this allocator: it stays in the cache.
+    unsafe { c::free(c::malloc(3 << 20)) };
+    assert!(whale::cached_bytes() > 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let held = torn.0.lock();
+            both.wait();
+            over.wait();
+            drop(held);
+        });
+        both.wait();
+        let free_of = !super::super::holds_a_lock();
+        let held = LOCKS[own].0.lock();
+        let is_in_the_middle = super::super::holds_a_lock();
+        let goes_well = goes_well_in_child(|| {
+            // What was torn is given up.
+            assert!(!core::ptr::eq(torn.0, &whale::LOCK) || whale::cached_bytes() == 0);
+            assert!(LOCKS[own].0.is_held_by(me), "this thread goes on with it");
+            assert!(LOCKS.iter().enumerate().all(|(i, l)| i == own || !l.0.is_held_by(me)));
+            assert!(!LOCKS.iter().any(|l| l.0.is_held_by_other_than(me)));
+            LOCKS[own].0.release();
+            go_on();
+            let interval = if profile::interval() > 0 { profile::interval() } else { profile::DEFAULT_INTERVAL };
+            assert_eq!(profile::start(interval), !core::ptr::eq(torn.0, &profile::LOCK));
+            profile::stop();
+            if own == (other + 1) % LOCKS.len() {
+                assert_eq!(sets_aside(), !core::ptr::eq(torn.0, &sparse::LOCK));
+                go_on();
+            }
+        });
+        drop(held);
+        over.wait();
+        assert!(free_of && is_in_the_middle);
+        assert!(goes_well, "under lock {own}, while another thread held {other}");
+    });
 }
 
 /// Whoever forks while there are as many who fork as there are entries does it without one.
@@ -198,25 +200,25 @@ fn every_thread_has_a_token_of_its_own() {
     assert!(tokens.iter().all(|&token| token > 0 && token < 1 << 30));
 }
 
-/// Heaps of threads that are no more are for others to take; this thread keeps its own.
+/// Heaps of threads that are no more are for others to take; this thread keeps its own. The child has threads, which the
+/// standard library cannot begin where a lock of its own was held at the fork.
 #[test]
 fn heaps_of_other_threads_become_idle() {
-    let _turn = turn();
-    go_on();
-    let me = os::thread_token();
-    let (sender, receiver) = mpsc::channel();
-    let over = Barrier::new(2);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            go_on();
-            sender.send(os::thread_token()).unwrap();
-            over.wait();
-        });
-        let other = receiver.recv().unwrap();
-        let with = |who: u32| all_heaps().filter(|h| h.tenure.with() == With::Thread(who)).count();
-        let before = (with(me), with(other));
-        let child = catch_unwind(|| {
-            in_child(|| {
+    alone("thread::fork::tests::heaps_of_other_threads_become_idle", || {
+        go_on();
+        let me = os::thread_token();
+        let (sender, receiver) = mpsc::channel();
+        let over = Barrier::new(2);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                go_on();
+                sender.send(os::thread_token()).unwrap();
+                over.wait();
+            });
+            let other = receiver.recv().unwrap();
+            let with = |who: u32| all_heaps().filter(|h| h.tenure.with() == With::Thread(who)).count();
+            let before = (with(me), with(other));
+            let goes_well = goes_well_in_child(|| {
                 assert_eq!((with(me), with(other)), (1, 0));
                 let made = super::super::heaps_made();
                 std::thread::spawn(go_on).join().unwrap();
@@ -224,9 +226,9 @@ fn heaps_of_other_threads_become_idle() {
                 assert_eq!(with(me), 1);
                 go_on();
             });
+            over.wait();
+            assert_eq!(before, (1, 1));
+            assert!(goes_well);
         });
-        over.wait();
-        assert_eq!(before, (1, 1));
-        assert!(child.is_ok());
     });
 }
