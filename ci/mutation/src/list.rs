@@ -61,7 +61,7 @@ pub fn read(path: &Path) -> io::Result<BTreeMap<usize, Mutant>> {
     let mut all: Vec<Mutant> = serde_json::from_str(&fs::read_to_string(path)?).map_err(io::Error::other)?;
     all.retain(|m| {
         !m.name.contains(" tests::")
-            && !m.file.ends_with("/tests.rs")
+            && !["/tests.rs", "/tests/"].iter().any(|tests| m.file.contains(tests))
             && !LEFT_OUT.iter().any(|module| m.module().starts_with(module))
     });
     let mut gated = Gated::default();
