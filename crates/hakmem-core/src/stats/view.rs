@@ -20,11 +20,10 @@
 mod note {
     use crate::arena::{self, Arena, Group};
     use crate::decisions::{self, Field};
-    use crate::heap::counts::{self, Before, Counts, EVENTS, Event};
+    use crate::heap::counts::{self, Before, EVENTS, Event};
     use crate::heap::{self, Heap};
     use crate::learner::What;
-    use crate::page::{Meta, SegmentMeta};
-    use crate::remote::Outgoing;
+    use crate::page::Meta;
     use crate::size_class::{CLASSES, SIZES};
     use crate::stats::peak;
     use crate::{foreign, large, os, purge, segment, sparse, thread, usage, whale};
@@ -51,16 +50,6 @@ mod note {
                 $(const $number,)*
             );
         };
-    }
-
-    const fn of_heap(of_counts: usize) -> usize {
-        offset_of!(Heap, counts) + of_counts
-    }
-    const fn of_outgoing(offset: usize) -> usize {
-        offset_of!(Heap, outgoing) + offset
-    }
-    const fn of_segment(offset: usize) -> usize {
-        offset_of!(Meta, segment) + offset
     }
 
     note! {
@@ -148,18 +137,18 @@ mod note {
         "heap.lists": offset_of!(Heap, front),
         "heap.next": offset_of!(Heap, next_heap),
         "heap.tenure": offset_of!(Heap, tenure),
-        "heap.existing": of_heap(offset_of!(Counts, existing)),
-        "heap.events": of_heap(offset_of!(Counts, events)),
-        "heap.moved": of_heap(offset_of!(Counts, moved)),
-        "heap.next_pages": of_heap(offset_of!(Counts, next_pages)),
-        "heap.taken_back": of_heap(offset_of!(Counts, taken_back)),
-        "heap.merges": of_heap(offset_of!(Counts, merges)),
-        "heap.large_handed": of_heap(offset_of!(Counts, large_handed)),
-        "heap.large_hits": of_heap(offset_of!(Counts, large_hits)),
-        "heap.large_returned": of_heap(offset_of!(Counts, large_returned)),
-        "heap.sent": of_outgoing(offset_of!(Outgoing, sent)),
-        "heap.parcels_sent": of_outgoing(offset_of!(Outgoing, parcels_sent)),
-        "heap.batches_sent": of_outgoing(offset_of!(Outgoing, batches_sent)),
+        "heap.existing": offset_of!(Heap, counts.existing),
+        "heap.events": offset_of!(Heap, counts.events),
+        "heap.moved": offset_of!(Heap, counts.moved),
+        "heap.next_pages": offset_of!(Heap, counts.next_pages),
+        "heap.taken_back": offset_of!(Heap, counts.taken_back),
+        "heap.merges": offset_of!(Heap, counts.merges),
+        "heap.large_handed": offset_of!(Heap, counts.large_handed),
+        "heap.large_hits": offset_of!(Heap, counts.large_hits),
+        "heap.large_returned": offset_of!(Heap, counts.large_returned),
+        "heap.sent": offset_of!(Heap, outgoing.sent),
+        "heap.parcels_sent": offset_of!(Heap, outgoing.parcels_sent),
+        "heap.batches_sent": offset_of!(Heap, outgoing.batches_sent),
         "meta.owner": offset_of!(Meta, owner_word),
         "meta.needed": offset_of!(Meta, needed),
         "meta.carved": offset_of!(Meta, carved),
@@ -172,8 +161,8 @@ mod note {
         "meta.kind": offset_of!(Meta, kind),
         "meta.span": offset_of!(Meta, span),
         "meta.reserve": offset_of!(Meta, reserve),
-        "meta.slots": of_segment(offset_of!(SegmentMeta, slots)),
-        "meta.huge": of_segment(offset_of!(SegmentMeta, huge)),
+        "meta.slots": offset_of!(Meta, segment.slots),
+        "meta.huge": offset_of!(Meta, segment.huge),
         "arena.data": offset_of!(Arena, data),
         "arena.groups": offset_of!(Arena, groups),
         "arena.metas": offset_of!(Arena, metas),
