@@ -59,6 +59,7 @@ mod heap;
 #[cfg(not(loom))]
 mod holes;
 #[cfg(all(test, not(any(loom, miri, shuttle))))]
+#[path = "../tests/oracle/in_child.rs"]
 mod in_child;
 #[cfg(not(loom))]
 mod large;

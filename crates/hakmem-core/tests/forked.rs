@@ -7,9 +7,8 @@ mod oracle;
 
 use hakmem_core::c;
 use hakmem_core::stats::{Heap, Snapshot, State};
-use oracle::alone;
+use oracle::{alone, goes_well_in_child};
 use std::cell::Cell;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Barrier, mpsc};
 use std::thread;
 
@@ -29,21 +28,6 @@ fn take(n: usize) -> Block {
 fn free(block: Block) {
     // SAFETY: the tests free what they took, once.
     unsafe { c::free(std::ptr::with_exposed_provenance_mut(block.0)) }
-}
-
-/// Runs `f` in a child, whose end is waited for.
-fn in_child(f: impl FnOnce()) {
-    // SAFETY: the child ends below, whatever `f` does.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        let failed = catch_unwind(AssertUnwindSafe(f)).is_err();
-        // SAFETY: no preconditions.
-        unsafe { libc::_exit(failed.into()) };
-    }
-    let mut status = 0;
-    // SAFETY: the child is this process's.
-    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-    assert_eq!(status, 0, "the child failed");
 }
 
 /// Frees blocks from a thread that has given its heap back already: in a destructor of pthread's, which runs after the
@@ -221,63 +205,61 @@ fn a_child_counts_anew() {
         theirs[..700].iter().copied().for_each(free);
         lost.set(given.len());
         before.set(Some(there_is(&Snapshot::take())));
-        let child = catch_unwind(AssertUnwindSafe(|| {
-            in_child(|| {
-                let now = Snapshot::take();
-                assert_eq!(now.running_heaps(), 0);
-                let odd: Vec<_> = counted(&now).into_iter().filter(|c| c.1 != 0).collect();
-                assert!(odd.is_empty(), "{odd:?}");
-                // What came back before, and was not handed out again.
-                let waiting = now.process().frees;
-                for c in now.classes() {
-                    let known = c.frees * c.size + c.live_bytes;
-                    assert!(known <= c.carved_bytes, "{c:?}");
-                }
-                assert_eq!(now.process().in_flight, 0);
-                assert_eq!(Some(there_is(&now)), before.take());
-                assert_eq!(now.heaps().filter(|h| h.state == State::Own).count(), 1);
-                after.set(Some(now));
+        let goes_well = goes_well_in_child(|| {
+            let now = Snapshot::take();
+            assert_eq!(now.running_heaps(), 0);
+            let odd: Vec<_> = counted(&now).into_iter().filter(|c| c.1 != 0).collect();
+            assert!(odd.is_empty(), "{odd:?}");
+            // What came back before, and was not handed out again.
+            let waiting = now.process().frees;
+            for c in now.classes() {
+                let known = c.frees * c.size + c.live_bytes;
+                assert!(known <= c.carved_bytes, "{c:?}");
+            }
+            assert_eq!(now.process().in_flight, 0);
+            assert_eq!(Some(there_is(&now)), before.take());
+            assert_eq!(now.heaps().filter(|h| h.state == State::Own).count(), 1);
+            after.set(Some(now));
 
-                // The other thread's heap is the next one's.
-                let (there, over) = (Barrier::new(2), Barrier::new(2));
-                let anew = thread::scope(|scope| {
-                    let next = scope.spawn(|| {
-                        let blocks: Vec<_> = (0..1000).map(|_| take(96)).collect();
-                        there.wait();
-                        over.wait();
-                        blocks
-                    });
+            // The other thread's heap is the next one's.
+            let (there, over) = (Barrier::new(2), Barrier::new(2));
+            let anew = thread::scope(|scope| {
+                let next = scope.spawn(|| {
+                    let blocks: Vec<_> = (0..1000).map(|_| take(96)).collect();
                     there.wait();
-                    let own: Vec<_> = (0..1000).map(|_| take(96)).collect();
-                    let now = Snapshot::take();
-                    let figures = (now.running_heaps(), now.process().heaps);
                     over.wait();
-                    assert_eq!(figures, (1, after.take().unwrap().process().heaps));
-                    let mut both = next.join().unwrap();
-                    both.extend(own);
-                    both
+                    blocks
                 });
-                let rest = [&mine[20..], &more, &theirs[700..], &anew].concat();
-                let mut all = rest.clone();
-                all.sort();
-                all.dedup();
-                assert_eq!(all.len(), rest.len(), "none is handed out twice");
-                let count = rest.len() as u64;
-                rest.into_iter().for_each(free);
-                c::trim();
+                there.wait();
+                let own: Vec<_> = (0..1000).map(|_| take(96)).collect();
                 let now = Snapshot::take();
-                let p = now.process();
-                assert_eq!(
-                    (p.allocations, p.frees - waiting, p.in_flight),
-                    (2000, count, 0)
-                );
-                // What was on its way from the thread that is no more.
-                assert_eq!(live(&now), [(96, 96 * lost.get() as u64)]);
-                assert_eq!((p.whale_live_bytes, p.dirty_bytes), (0, 0));
+                let figures = (now.running_heaps(), now.process().heaps);
+                over.wait();
+                assert_eq!(figures, (1, after.take().unwrap().process().heaps));
+                let mut both = next.join().unwrap();
+                both.extend(own);
+                both
             });
-        }));
+            let rest = [&mine[20..], &more, &theirs[700..], &anew].concat();
+            let mut all = rest.clone();
+            all.sort();
+            all.dedup();
+            assert_eq!(all.len(), rest.len(), "none is handed out twice");
+            let count = rest.len() as u64;
+            rest.into_iter().for_each(free);
+            c::trim();
+            let now = Snapshot::take();
+            let p = now.process();
+            assert_eq!(
+                (p.allocations, p.frees - waiting, p.in_flight),
+                (2000, count, 0)
+            );
+            // What was on its way from the thread that is no more.
+            assert_eq!(live(&now), [(96, 96 * lost.get() as u64)]);
+            assert_eq!((p.whale_live_bytes, p.dirty_bytes), (0, 0));
+        });
         over.wait();
-        assert!(child.is_ok());
+        assert!(goes_well);
     });
 }
 

@@ -1,32 +1,14 @@
 //! Mode `learn` in a process: what the machine of `tests/learner.rs` decides comes to be what is done.
 #![cfg(not(any(loom, shuttle, miri)))]
 
+mod oracle;
+
 use hakmem_core::options;
 use hakmem_core::stats::{self, What};
-use std::process::Command;
+use oracle::{apart, in_child};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
-use std::{env, hint, thread};
-
-const INSIDE: &str = "LEARNING_TEST_INSIDE";
-
-/// Runs the test `name` in a process of its own, with these variables. False: this is that process.
-fn ran_apart(name: &str, variables: &[(&str, &str)]) -> bool {
-    if env::var_os(INSIDE).is_some() {
-        return false;
-    }
-    let mut command = Command::new(env::current_exe().unwrap());
-    command.args([name, "--exact", "--nocapture", "--test-threads=1"]);
-    command.env(INSIDE, "1").envs(variables.iter().copied());
-    let output = command.output().unwrap();
-    let text = String::from_utf8_lossy(&output.stderr).into_owned()
-        + &String::from_utf8_lossy(&output.stdout);
-    assert!(
-        output.status.success() && text.contains("1 passed"),
-        "{text}"
-    );
-    true
-}
+use std::{hint, thread};
 
 /// A buffer that is too large for the cache as it is at first, a byte of each page written.
 fn buffer() {
@@ -48,7 +30,7 @@ fn now(name: &str) -> u32 {
 #[test]
 fn a_program_of_large_buffers() {
     let variables = [("HAKMEM_MODE", "learn"), ("HAKMEM_DECAY_MS", "500")];
-    if ran_apart("a_program_of_large_buffers", &variables) {
+    if apart("a_program_of_large_buffers", &variables).is_some() {
         return;
     }
     assert!(stats::is_learning());
@@ -87,26 +69,17 @@ fn a_program_of_large_buffers() {
         "{decisions:?}"
     );
     // What was learnt is the child's, too, and it goes on.
-    // SAFETY: the child allocates, which it may, and ends.
-    unsafe {
-        let child = libc::fork();
-        if child == 0 {
-            (0..20).for_each(|_| buffer());
-            libc::_exit(i32::from(
-                stats::decided() == 0 || now("WHALE_CACHE_MIB") <= 32,
-            ));
-        }
-        let mut status = 0;
-        assert_eq!(libc::waitpid(child, &mut status, 0), child);
-        assert_eq!(status, 0);
-    }
+    in_child(|| {
+        (0..20).for_each(|_| buffer());
+        assert!(stats::decided() > 0 && now("WHALE_CACHE_MIB") > 32);
+    });
 }
 
 /// The same load moves nothing that somebody has set.
 #[test]
 fn what_was_chosen_stays() {
     let variables = [("HAKMEM_MODE", "learn"), ("HAKMEM_WHALE_CACHE_MIB", "32")];
-    if ran_apart("what_was_chosen_stays", &variables) {
+    if apart("what_was_chosen_stays", &variables).is_some() {
         return;
     }
     (0..80).for_each(|_| buffer());
@@ -117,7 +90,7 @@ fn what_was_chosen_stays() {
 /// In mode `frozen` nothing moves.
 #[test]
 fn frozen() {
-    if ran_apart("frozen", &[]) {
+    if apart("frozen", &[]).is_some() {
         return;
     }
     assert!(!stats::is_learning());

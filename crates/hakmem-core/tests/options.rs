@@ -6,34 +6,12 @@ mod oracle;
 
 use hakmem_core::options::{self, Entry, Error, TABLE, Values};
 use hakmem_core::{Configured, Hakmem, options::Options};
-use oracle::share;
+use oracle::{apart, share};
 use std::alloc::{GlobalAlloc, Layout};
 use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, chown};
-use std::process::{Command, Output};
+use std::process::Command;
 use std::{env, thread};
-
-/// Set for the process of its own in which a test runs.
-const INSIDE: &str = "OPTIONS_TEST_INSIDE";
-
-/// Runs the test `name` in a process of its own, with these variables. None: this is that process.
-fn apart(name: &str, variables: &[(&str, &str)]) -> Option<Output> {
-    if env::var_os(INSIDE).is_some() {
-        return None;
-    }
-    let mut command = Command::new(env::current_exe().unwrap());
-    command
-        .args([name, "--exact", "--nocapture", "--test-threads=1"])
-        .env(INSIDE, "1")
-        .envs(variables.iter().copied());
-    let output = command.output().unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    Some(output)
-}
 
 fn now(name: &str) -> String {
     options::get(name).unwrap().to_string()
@@ -235,6 +213,7 @@ fn from_the_environment() {
 /// Whoever starts a program with rights that he does not have does not choose for it. Only root can make one for the test.
 #[test]
 fn not_from_the_environment_of_others() {
+    const INSIDE: &str = "TEST_HAKMEM_OPTIONS_OF_OTHERS";
     let name = "not_from_the_environment_of_others";
     // SAFETY: no preconditions.
     let (is_root, is_secure) = unsafe { (libc::getuid() == 0, libc::getauxval(libc::AT_SECURE)) };

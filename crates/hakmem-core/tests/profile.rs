@@ -8,9 +8,12 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, mpsc};
 use std::thread;
 
+#[path = "oracle/in_child.rs"]
+mod in_child;
 #[path = "profile/samples.rs"]
 mod samples;
 
+use in_child::in_child;
 use samples::{INTERVAL, Samples, samples};
 
 /// One test at a time: the profile is the process's.
@@ -314,15 +317,5 @@ fn the_child_of_a_fork_is_sampled_as_much() {
         stands_for(since(&before, 16).all, COUNT, 16);
     };
     come_and_go();
-    // SAFETY: the child ends below, whatever happens; the other threads are the test runner's, at rest.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        let failed = std::panic::catch_unwind(come_and_go).is_err();
-        // SAFETY: no preconditions.
-        unsafe { libc::_exit(failed.into()) };
-    }
-    let mut status = 0;
-    // SAFETY: the child is this process's.
-    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-    assert_eq!(status, 0, "the child failed");
+    in_child(come_and_go);
 }

@@ -3,22 +3,30 @@
 extern crate std;
 
 use std::env;
-use std::process::Command;
+use std::process::{Command, Output};
 use std::string::String;
 
 const NAME: &str = "TEST_HAKMEM_ALONE";
 
 /// Runs `case`, which is the test `name`, in a process of its own, on its first thread.
 pub fn alone(name: &str, case: fn()) {
+    if apart(name, &[]).is_none() {
+        case();
+    }
+}
+
+/// Runs the test `name` in a process of its own, with these variables. None: this is that process.
+pub fn apart(name: &str, variables: &[(&str, &str)]) -> Option<Output> {
     if env::var_os(NAME).is_some() {
-        return case();
+        return None;
     }
     let mut command = Command::new(env::current_exe().unwrap());
     command.args(["--exact", name]).env(NAME, name);
     command.args(["--nocapture", "--test-threads=1"]);
-    let output = command.output().unwrap();
+    let output = command.envs(variables.iter().copied()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     let failed = String::from_utf8_lossy(&output.stderr);
     let passed = output.status.success() && said.contains("1 passed");
     assert!(passed, "{}: {said}{failed}", output.status);
+    Some(output)
 }

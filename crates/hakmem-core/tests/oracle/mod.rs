@@ -13,10 +13,12 @@
 mod alone;
 mod blocks;
 mod door;
+mod in_child;
 
-pub use alone::alone;
+pub use alone::{alone, apart};
 pub use blocks::{elsewhere, free_all, layout};
 pub use door::{C, Door, Rust};
+pub use in_child::{goes_well_in_child, in_child};
 use std::alloc::Layout;
 use std::collections::BTreeMap;
 use std::sync::Mutex;

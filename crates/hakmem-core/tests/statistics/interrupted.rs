@@ -2,6 +2,7 @@
 
 use crate::alone;
 use crate::books::{Block, Random};
+use crate::in_child::in_child;
 use hakmem_core::stats::Snapshot;
 
 /// The child of a fork counts anew, and what is live stays what it is.
@@ -18,25 +19,13 @@ fn after_a_fork() {
     };
     let parent = Snapshot::take();
     let (live_before, pages_before) = (live(&parent), pages(&parent));
-    // SAFETY: the child only computes and ends by _exit; the other threads are the test runner's, at rest.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
+    in_child(|| {
         let now = Snapshot::take();
-        let same = live(&now) == live_before && pages(&now) == pages_before;
-        let none = now.process().allocations == 0;
+        assert_eq!((live(&now), pages(&now)), (live_before, pages_before));
+        assert_eq!(now.process().allocations, 0);
         let _of_the_child: Vec<_> = (0..100).map(|_| Block::new(96)).collect();
-        let counted = Snapshot::take().process().allocations == 100;
-        // SAFETY: no preconditions.
-        unsafe { libc::_exit(i32::from(same) + 2 * i32::from(none) + 4 * i32::from(counted)) };
-    }
-    let mut status = 0;
-    // SAFETY: the child is ours.
-    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-    assert_eq!(
-        libc::WEXITSTATUS(status),
-        7,
-        "live and pages the same 1, no allocations 2, a hundred counted 4"
-    );
+        assert_eq!(Snapshot::take().process().allocations, 100);
+    });
     before[10..].iter().for_each(|b| b.free());
 }
 

@@ -1,6 +1,8 @@
 //! The figures against counts that were kept beside them, outside the heap under test.
 
 mod books;
+#[path = "../oracle/in_child.rs"]
+mod in_child;
 mod interrupted;
 
 use books::{Block, Oracle, Random, assert_classes, by_class};
