@@ -356,6 +356,9 @@ impl Meta {
     /// Ends the page: freeing into it is an error from now on (rule 2).
     pub fn close(&self) {
         self.clear_owner();
+        if cfg!(debug_assertions) {
+            self.class.set(u8::MAX); // Who asks for it still is out of bounds.
+        }
         for i in 0..self.span.load(Relaxed) {
             self.forward(i).set_kind(Kind::Free);
         }

@@ -137,19 +137,19 @@ impl Heap {
             }
             // SAFETY: as above.
             let (length, next) = unsafe { Parcel::open(parcel, page) };
+            self.counts.note(usize::from(page.class.get()), Event::Received, length);
             page.needed.set(page.needed.get() - length as i32);
             if page.needed.get() <= 0 {
                 self.wake_or_empty(page);
             }
             parcels += 1;
-            self.counts.note(usize::from(page.class.get()), Event::Received, length);
             parcel = next;
         }
         self.counts.merges.add(1);
         self.counts.parcels.add(parcels);
     }
 
-    /// A page of this heap counted down to zero: it is worth waking, almost empty, or empty.
+    /// A page of this heap counted down to zero: it is worth waking, almost empty, or empty. It may be another's afterwards.
     #[inline(always)]
     pub fn counted_down(&self, page: &Meta) {
         self.busy(|| self.wake_or_empty(page));
