@@ -357,7 +357,7 @@ impl Meta {
     pub fn close(&self) {
         self.clear_owner();
         if cfg!(debug_assertions) {
-            self.class.set(u8::MAX); // Who asks for it still is out of bounds.
+            self.class.set(u8::MAX); // Whoever reads it after that (rule 1) is out of bounds.
         }
         for i in 0..self.span.load(Relaxed) {
             self.forward(i).set_kind(Kind::Free);

@@ -283,26 +283,16 @@ fn runs_are_extended_while_there_is_room() {
     });
 }
 
-/// What is beyond is no page of the first arena for the fast path either. In a child, as arenas are the process's.
+/// What is beyond is no page of the first arena for the fast path either.
 #[test]
 fn the_fast_path_knows_where_the_first_arena_ends() {
     alone("arena::tests::the_fast_path_knows_where_the_first_arena_ends", || {
         let (first, segment) = take_run(3, 1, 1).unwrap();
         let (before, data) = (HOT.limit(), first.page_address(0));
-        // SAFETY: the child ends below, and asks for no lock that another thread may have held.
-        let child = unsafe { libc::fork() };
-        if child == 0 {
-            fit_limit(0);
-            let end = first.segments.load(Relaxed) * SEGMENT;
-            let is_right = core::ptr::eq(first, &raw const ARENAS[0])
-                && ((segment + 3) * SEGMENT..before).contains(&end)
-                && (HOT.data(), HOT.limit(), HOT.limit16()) == (data, end, end / 16);
-            // SAFETY: no preconditions.
-            unsafe { libc::_exit((!is_right).into()) };
-        }
-        let mut status = 0;
-        // SAFETY: the child is this process's.
-        let waited = unsafe { libc::waitpid(child, &mut status, 0) };
-        assert_eq!((waited, status), (child, 0));
+        fit_limit(0);
+        let end = first.segments.load(Relaxed) * SEGMENT;
+        assert!(core::ptr::eq(first, &raw const ARENAS[0]));
+        assert!(((segment + 3) * SEGMENT..before).contains(&end));
+        assert_eq!((HOT.data(), HOT.limit(), HOT.limit16()), (data, end, end / 16));
     });
 }

@@ -137,6 +137,7 @@ impl Heap {
             }
             // SAFETY: as above.
             let (length, next) = unsafe { Parcel::open(parcel, page) };
+            // Before the page may go to another owner, by what comes next (`page` rule 1).
             self.counts.note(usize::from(page.class.get()), Event::Received, length);
             page.needed.set(page.needed.get() - length as i32);
             if page.needed.get() <= 0 {
@@ -149,7 +150,7 @@ impl Heap {
         self.counts.parcels.add(parcels);
     }
 
-    /// A page of this heap counted down to zero: it is worth waking, almost empty, or empty. It may be another's afterwards.
+    /// A page of this heap counted down to zero: it is worth waking, almost empty, or empty.
     #[inline(always)]
     pub fn counted_down(&self, page: &Meta) {
         self.busy(|| self.wake_or_empty(page));
