@@ -101,7 +101,7 @@ fn of_a_program_that_allocates_nothing() {
 
 #[test]
 fn of_a_program_with_one_malloc() {
-    // Measured: 8 in the first runs after a build, for a reason not found, and 6 or 7 later.
     // Six: five more for the first arena, segment, heap and page of blocks, one less for libc's own heap.
+    // Two more are allowed: of 200 runs each, the least was 79 with an empty library and 85 to 87 with hakmem, by the places.
     adds_at_most(&compile(Language::C, "one_malloc.c", Link::Plain), 6, 8);
 }
