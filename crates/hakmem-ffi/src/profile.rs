@@ -6,7 +6,7 @@ use crate::{errno, life, settings};
 use core::cell::UnsafeCell;
 use core::ffi::{c_char, c_int};
 use hakmem_core::c;
-use hakmem_core::profile::{self, Event};
+use hakmem_core::profile::{self, Busy, Event};
 
 struct Shared(UnsafeCell<Option<File>>);
 
@@ -49,25 +49,32 @@ pub unsafe fn start(envp: *const *const c_char) {
     }
 }
 
-#[unsafe(link_section = ".text.hot.hakmem")]
-fn write(event: Event) {
-    // SAFETY: only `start` writes it, and that is over.
-    let Some(file) = (unsafe { *TO.0.get() }) else {
-        return;
-    };
-    if profile::dump(event, |text| file.append(text)).is_none() {
-        stderr_line(format_args!(
-            "profile lost: no memory for it, or it was just being changed"
-        ));
-    }
+/// Whatever it has interrupted: it waits for nobody.
+extern "C" fn on_signal(_signal: c_int) {
+    errno::preserved(|| profile::dump_soon(write_at_once));
 }
 
-/// Whatever it has interrupted: see `profile::dump`.
-extern "C" fn on_signal(_signal: c_int) {
-    errno::preserved(|| write(Event::Signal));
+/// Also called by a thread that was in the profile when the signal came.
+fn write_at_once() -> Result<(), Busy> {
+    // SAFETY: only `start` writes it, and that is over.
+    if let Some(file) = unsafe { *TO.0.get() } {
+        let written = profile::dump_at_once(Event::Signal, |text| file.append(text))?;
+        told_if_lost(written);
+    }
+    Ok(())
 }
 
 /// The process ends.
+#[unsafe(link_section = ".text.hot.hakmem")]
 pub fn end() {
-    write(Event::Exit);
+    // SAFETY: only `start` writes it, and that is over.
+    if let Some(file) = unsafe { *TO.0.get() } {
+        told_if_lost(profile::dump(Event::Exit, |text| file.append(text)));
+    }
+}
+
+fn told_if_lost(written: Option<()>) {
+    if written.is_none() {
+        stderr_line(format_args!("profile lost: no memory for it"));
+    }
 }

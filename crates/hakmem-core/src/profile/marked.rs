@@ -1,5 +1,6 @@
 //! Samples that are large blocks and whales, and the way of every sample's free.
 
+use super::asked::after_a_change;
 use super::sampler::Sampler;
 use super::table::with_books;
 use crate::os;
@@ -38,6 +39,7 @@ pub fn sample_large(sampler: &Sampler, meta: &Meta, size: usize, handed: impl Fn
             meta.set_kind(sampled);
         })
     });
+    after_a_change();
 }
 
 /// What came of a free.
@@ -76,6 +78,7 @@ pub unsafe fn freed(p: *mut u8, meta: &Meta) -> Freed {
         usage::add(-(size as i64), 0);
         Freed::Done
     });
+    after_a_change();
     match done {
         Some(done) => done,
         // Rule 2, or the books were given up in a child: a small one is lost.

@@ -3,6 +3,7 @@
 //! A page has one class, laid out as a heap's pages are, so that alignments hold. Its list and its counters are used as in
 //! `page`, under the lock: `free`, `carved`, and `needed` for the blocks that are out.
 
+use super::asked::after_a_change;
 use super::sampler::Sampler;
 use super::table::with_books;
 use crate::guard;
@@ -122,7 +123,7 @@ impl Pages {
 /// Samples an allocation of `class`, which is due, with the stack of the calling thread. None: it is no sample, after all.
 pub fn sample_small(sampler: &Sampler, class: usize, handed: impl Fn(usize) -> u32) -> Option<NonNull<Block>> {
     let interval = sampler.take(class, handed, os::now_ns);
-    sampler.with_scratch(|scratch| {
+    let block = sampler.with_scratch(|scratch| {
         let stack = scratch.follow();
         with_books(|books| {
             let made = books
@@ -137,5 +138,7 @@ pub fn sample_small(sampler: &Sampler, class: usize, handed: impl Fn(usize) -> u
             books.took(block.addr().get(), bucket);
             Some(block)
         })?
-    })?
+    })?;
+    after_a_change();
+    block
 }

@@ -10,7 +10,6 @@ use crate::sync::Ordering::Relaxed;
 use crate::sync::plain::AtomicBool;
 use core::cell::UnsafeCell;
 
-/// Held across fork.
 #[unsafe(link_section = ".data.hakmem")]
 pub static LOCK: Lock = Lock::new();
 static BOOKS: Shared = Shared(UnsafeCell::new(Books {
@@ -67,6 +66,10 @@ pub struct Books {
     pub pages: Pages,
 }
 
+/// The books are being changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Busy;
+
 /// Runs `f` on the books. None: rule 2, or they were given up.
 pub fn with_books<R>(f: impl FnOnce(&mut Books) -> R) -> Option<R> {
     let me = os::thread_token();
@@ -76,6 +79,16 @@ pub fn with_books<R>(f: impl FnOnce(&mut Books) -> R) -> Option<R> {
     let _held = LOCK.lock_as(me);
     // SAFETY: rule 1; `f` gets nothing that could come back here.
     Some(f(unsafe { &mut *BOOKS.0.get() }))
+}
+
+/// [`with_books`] for who must not wait. Err: another thread has the books, or this one, which is in a signal handler.
+pub fn with_books_at_once<R>(f: impl FnOnce(&mut Books) -> R) -> Result<Option<R>, Busy> {
+    if is_given_up() {
+        return Ok(None);
+    }
+    let _held = LOCK.try_lock().ok_or(Busy)?;
+    // SAFETY: as above.
+    Ok(Some(f(unsafe { &mut *BOOKS.0.get() })))
 }
 
 /// True if nothing can be recorded any more.

@@ -14,7 +14,7 @@
 //! that: multiplied by what each of them stands for there, and rounded. Before them stands a line, a comment for pprof, with the
 //! interval and the counts as they are.
 
-use super::table::{Books, Bucket, with_books};
+use super::table::{Books, Bucket, Busy, with_books, with_books_at_once};
 use super::{estimate, interval, is_on};
 use crate::os;
 use core::fmt::{self, Write};
@@ -55,6 +55,23 @@ struct Buffer {
 impl Buffer {
     fn new(room: usize) -> Option<Self> {
         Some(Self { at: os::map_memory(room)?, len: 0, room })
+    }
+
+    /// The samples of the books. None: there is no memory for them.
+    fn of(books: &Books, event: Event) -> Option<Self> {
+        // Twenty bytes an address, and the figures: six of at most twenty digits.
+        let room = books.frames() * 20 + books.buckets().count() * 200 + 4096;
+        let mut buffer = Self::new(room + MAPS)?;
+        // It has room for everything.
+        samples(&mut buffer, books, event).ok()?;
+        Some(buffer)
+    }
+
+    /// And the maps; what does not fit is cut off.
+    fn with_maps(mut self) -> Self {
+        let _ = self.write_str("\nMAPPED_LIBRARIES:\n");
+        add_maps(&mut self);
+        self
     }
 
     fn text(&self) -> &[u8] {
@@ -105,18 +122,20 @@ pub fn dump<R>(event: Event, to: impl FnOnce(&[u8]) -> R) -> Option<R> {
     if interval() == 0 {
         return None;
     }
-    let mut buffer = with_books(|books| {
-        // Twenty bytes an address, and the figures: six of at most twenty digits.
-        let room = books.frames() * 20 + books.buckets().count() * 200 + 4096;
-        let mut buffer = Buffer::new(room + MAPS)?;
-        // It has room for everything.
-        samples(&mut buffer, books, event).ok()?;
-        Some(buffer)
-    })??;
-    // What does not fit is cut off.
-    let _ = buffer.write_str("\nMAPPED_LIBRARIES:\n");
-    add_maps(&mut buffer);
-    Some(to(buffer.text()))
+    let buffer = with_books(|books| Buffer::of(books, event))??;
+    Some(to(buffer.with_maps().text()))
+}
+
+/// [`dump`] for who must not wait, a signal handler. Err: the profile is just being changed.
+///
+/// # Errors
+/// [`Busy`], at any time.
+pub fn dump_at_once<R>(event: Event, to: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, Busy> {
+    if interval() == 0 {
+        return Ok(None);
+    }
+    let buffer = with_books_at_once(|books| Buffer::of(books, event))?.flatten();
+    Ok(buffer.map(|buffer| to(buffer.with_maps().text())))
 }
 
 /// Live samples, their bytes, all samples, and their bytes, as if they had been drawn with the header's interval.

@@ -1,0 +1,78 @@
+//! A profile that a signal asks for.
+//!
+//! A handler never waits. It may have interrupted a thread that holds a lock of the arena, while the thread that has the
+//! profile's books waits for that lock. So a handler that finds the books taken leaves the wish, and who is through with the
+//! books, and holds no lock, fulfils it.
+
+use super::table::Busy;
+use crate::sync::{
+    AtomicPtr,
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
+};
+use core::mem::transmute;
+use core::ptr::null_mut;
+
+type Write = fn() -> Result<(), Busy>;
+
+/// What writes the profile; null: nobody asked.
+static ASKED: AtomicPtr<()> = AtomicPtr::new(null_mut());
+
+/// Has `write` write the profile, by [`dump_at_once`](super::dump_at_once): at once, or if the profile is just being changed
+/// when the next sample has been taken or freed. For signal handlers: waits for nobody. Of several wishes that wait, one is
+/// fulfilled.
+pub fn dump_soon(write: Write) {
+    ASKED.store(write as *mut (), Release);
+    fulfil();
+}
+
+/// Called by who was in the books, and holds no lock.
+#[inline]
+pub(super) fn after_a_change() {
+    if !ASKED.load(Relaxed).is_null() {
+        fulfil();
+    }
+}
+
+#[cold]
+fn fulfil() {
+    let write = ASKED.swap(null_mut(), AcqRel);
+    if write.is_null() {
+        return;
+    }
+    // SAFETY: only `dump_soon` stores there, and it stores such a function.
+    let result = unsafe { transmute::<*mut (), Write>(write) }();
+    if result.is_err() {
+        // A newer wish stays.
+        let _ = ASKED.compare_exchange(null_mut(), write, Release, Acquire);
+    }
+}
+
+#[cfg(all(test, not(any(loom, miri, shuttle))))]
+mod tests {
+    use super::super::table;
+    use super::*;
+    use crate::in_child::in_child;
+    use crate::sync::AtomicU32;
+
+    #[test]
+    fn a_wish_waits_for_the_books_and_is_fulfilled_once() {
+        static WRITTEN: AtomicU32 = AtomicU32::new(0);
+        fn write() -> Result<(), Busy> {
+            table::with_books_at_once(|_| ())?;
+            WRITTEN.fetch_add(1, Relaxed);
+            Ok(())
+        }
+        in_child(|| {
+            dump_soon(write);
+            assert_eq!(WRITTEN.load(Relaxed), 1);
+            table::with_books(|_| {
+                dump_soon(write);
+                dump_soon(write);
+            });
+            assert_eq!(WRITTEN.load(Relaxed), 1, "the books were taken");
+            after_a_change();
+            after_a_change();
+            assert_eq!(WRITTEN.load(Relaxed), 2);
+        });
+    }
+}
