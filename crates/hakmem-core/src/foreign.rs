@@ -1,35 +1,43 @@
 //! Pointers that are not ours: passed on, leaked or fatal, counted, and reported with their call site.
+//!
+//! The next allocator is searched for at the first foreign pointer, by calls of the loader, which takes a lock of its own. A
+//! constructor may free a foreign pointer under that lock. So nothing of ours is held over the search: threads that come to
+//! it at once search beside each other, and find the same.
+//!
+//! Rules
+//! 1. `NEXT`'s words are written with what the search found before `KNOWN` is set (release), and read after it was seen
+//!    (acquire). Every search writes the same.
+//! 2. An entry of `SEARCHERS` belongs to the thread that put its token there.
 
 use crate::guard;
 use crate::os;
 use crate::policy::{self, Foreign};
-use crate::proto::lock::Lock;
-use crate::sync::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
-use core::cell::UnsafeCell;
+use crate::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+use core::mem::transmute;
 use core::ptr::null_mut;
+
+type Free = unsafe extern "C" fn(*mut u8);
+type Realloc = unsafe extern "C" fn(*mut u8, usize) -> *mut u8;
+type UsableSize = unsafe extern "C" fn(*mut u8) -> usize;
 
 /// The next allocator in link order.
 #[derive(Clone, Copy)]
 pub struct Next {
     /// Its `free`.
-    pub free: unsafe extern "C" fn(*mut u8),
+    pub free: Free,
     /// Its `realloc`.
-    pub realloc: unsafe extern "C" fn(*mut u8, usize) -> *mut u8,
+    pub realloc: Realloc,
     /// Its `malloc_usable_size`.
-    pub usable_size: unsafe extern "C" fn(*mut u8) -> usize,
+    pub usable_size: UsableSize,
 }
-
-struct Slot(UnsafeCell<Option<Next>>);
-// SAFETY: written once, under LOCK, before KNOWN is set (release); read after KNOWN was seen (acquire).
-unsafe impl Sync for Slot {}
 
 #[unsafe(link_section = ".data.hakmem")]
 static FIND: AtomicPtr<()> = AtomicPtr::new(null_mut());
-/// Held over the search, and across fork.
-#[unsafe(link_section = ".data.hakmem")]
-pub static LOCK: Lock = Lock::new();
 static KNOWN: AtomicBool = AtomicBool::new(false);
-static NEXT: Slot = Slot(UnsafeCell::new(None));
+/// The functions of [`Next`], in its order; null: there is no next allocator.
+static NEXT: [AtomicPtr<()>; 3] = [const { AtomicPtr::new(null_mut()) }; 3];
+/// Threads that search, by their tokens.
+static SEARCHERS: [AtomicU32; 16] = [const { AtomicU32::new(0) }; 16];
 pub static COUNT: AtomicU64 = AtomicU64::new(0);
 
 /// Call sites that are told apart.
@@ -79,22 +87,45 @@ fn next() -> Option<Next> {
         return None;
     }
     if !KNOWN.load(Acquire) {
-        // A pointer that the search itself frees is leaked; other threads wait for its end.
-        if LOCK.is_held_by(os::thread_token()) {
-            return None;
-        }
-        let _held = LOCK.lock();
-        if !KNOWN.load(Relaxed) {
-            // SAFETY: only `on_foreign` stores there, and it stores such a function.
-            let find: fn() -> Option<Next> = unsafe { core::mem::transmute(find) };
-            let found = find();
-            // SAFETY: see `Slot`.
-            unsafe { *NEXT.0.get() = found };
-            KNOWN.store(true, Release);
-        }
+        // SAFETY: only `on_foreign` stores there, and it stores such a function.
+        search(unsafe { transmute::<*mut (), fn() -> Option<Next>>(find) });
     }
-    // SAFETY: see `Slot`.
-    unsafe { *NEXT.0.get() }
+    let [free, realloc, usable_size] = NEXT.each_ref().map(|function| function.load(Acquire));
+    if free.is_null() {
+        return None;
+    }
+    // SAFETY: rule 1: not null, so they are all there, and of these types.
+    unsafe {
+        Some(Next {
+            free: transmute::<*mut (), Free>(free),
+            realloc: transmute::<*mut (), Realloc>(realloc),
+            usable_size: transmute::<*mut (), UsableSize>(usable_size),
+        })
+    }
+}
+
+/// Searches for the next allocator. A pointer that the search itself frees is leaked, and so is one that comes while more
+/// threads search than there are entries.
+#[cold]
+fn search(find: fn() -> Option<Next>) {
+    let me = os::thread_token();
+    if SEARCHERS.iter().any(|who| who.load(Relaxed) == me) {
+        return;
+    }
+    let Some(own) = SEARCHERS.iter().find(|who| who.compare_exchange(0, me, Relaxed, Relaxed).is_ok()) else { return };
+    if let Some(found) = find() {
+        // `free` comes last (release): who sees it without `KNOWN` sees the others, too.
+        NEXT[2].store(found.usable_size as *mut (), Relaxed);
+        NEXT[1].store(found.realloc as *mut (), Relaxed);
+        NEXT[0].store(found.free as *mut (), Release);
+    }
+    KNOWN.store(true, Release);
+    own.store(0, Relaxed);
+}
+
+/// In the child of a fork: other threads search no more.
+pub fn after_fork(me: u32) {
+    SEARCHERS.iter().filter(|who| who.load(Relaxed) != me).for_each(|who| who.store(0, Relaxed));
 }
 
 /// Frees a foreign pointer; `site` is where the call came from.
