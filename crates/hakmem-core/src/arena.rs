@@ -104,7 +104,7 @@ pub static ARENAS: [Arena; MAX_ARENAS] = [const {
 }; MAX_ARENAS];
 #[unsafe(link_section = ".data.hakmem")]
 pub static COUNT: AtomicU8 = AtomicU8::new(0);
-/// Held over every change of rule 2, and across fork.
+/// Held over every change of rule 2.
 #[unsafe(link_section = ".data.hakmem")]
 pub static LOCK: Lock = Lock::new();
 #[unsafe(link_section = ".data.hakmem")]

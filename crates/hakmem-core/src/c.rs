@@ -166,10 +166,22 @@ pub unsafe fn configure(envp: *const *const c_char) {
 
 /// Ends the thread that gives idle memory back, and keeps it away until [`release_scavenger`]: the process is about to
 /// change its rights or its namespaces, which that thread would not follow. Calls nest. O(1), and the end of the thread.
-pub fn hold_scavenger() {}
+pub fn hold_scavenger() {
+    purge::hold();
+}
 
 /// Ends one [`hold_scavenger`].
-pub fn release_scavenger() {}
+pub fn release_scavenger() {
+    purge::release();
+}
 
 /// Ends that thread for good: the process is about to forbid itself system calls.
-pub fn forbid_scavenger() {}
+pub fn forbid_scavenger() {
+    purge::forbid();
+}
+
+/// Promises that [`hold_scavenger`] is called before each change of the process's rights and namespaces. Without the promise, a
+/// process that never had a second thread gets none for its idle memory.
+pub fn announce_rights() {
+    purge::announce_rights();
+}

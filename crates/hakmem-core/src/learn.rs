@@ -23,7 +23,7 @@ struct Shared(UnsafeCell<MaybeUninit<Noting>>);
 // SAFETY: reached under `LOCK` alone.
 unsafe impl Sync for Shared {}
 
-/// Held while the learner is told something and what it decides is noted, and across fork. The last in the order of locks.
+/// Held while the learner is told something and what it decides is noted. The last in the order of locks.
 #[unsafe(link_section = ".data.hakmem")]
 pub static LOCK: Lock = Lock::new();
 static LEARNER: Shared = Shared(UnsafeCell::new(MaybeUninit::uninit()));

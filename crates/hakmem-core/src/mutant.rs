@@ -40,8 +40,10 @@ pub enum Mutant {
     LockAcquiresRelaxed,
     /// `proto::lock`: who tries in vain unlocks.
     LockTriesAndReleases,
-    /// `proto::tenure`: the adopter does not wait for who tidies.
+    /// `proto::tenure`: the adopter does not ask whether somebody tidies the heap.
     TenureAdoptsWhileTidied,
+    /// `proto::tenure`: who tidied a heap that was popped meanwhile does not put it back.
+    TenureForgetsPopped,
     /// `proto::tenure`: a heap is adopted without an acquire.
     TenureAdoptsRelaxed,
     /// `proto::tenure`: a heap is let go without a release.
@@ -60,6 +62,10 @@ pub enum Mutant {
     DutyCallsUnfenced,
     /// `proto::duty`: begun while the last thread is still there.
     DutyForgetsTheLast,
+    /// `proto::duty`: who holds the worker off asks for its thread alone, which may be about to be made.
+    DutyGoneByThread,
+    /// `proto::duty`: that the thread has ended is seen without an acquire.
+    DutyGoneRelaxed,
     /// `proto::journal`: a record's number is not odd while it changes.
     JournalWritesUnmarked,
     /// `proto::journal`: written without the fence behind the odd number.
@@ -103,6 +109,10 @@ pub fn make_loads_swings(on: bool) {
 #[cfg(loom)]
 pub(crate) trait Zero {
     const ZERO: Self;
+}
+#[cfg(loom)]
+impl Zero for u32 {
+    const ZERO: Self = 0;
 }
 #[cfg(loom)]
 impl Zero for u64 {

@@ -27,7 +27,6 @@ use core::cell::Cell;
 use core::ptr::null_mut;
 use crossbeam_utils::CachePadded;
 
-/// Held across fork.
 #[unsafe(link_section = ".data.hakmem")]
 pub static LOCK: Lock = Lock::new();
 #[unsafe(link_section = ".data.hakmem")]
@@ -51,7 +50,7 @@ pub static RECEIVED: [AtomicU64; CLASSES] = [const { AtomicU64::new(0) }; CLASSE
 static GIVEN_UP: AtomicBool = AtomicBool::new(false);
 
 /// Pages that are looked at under the lock at a time.
-const STRIDE: usize = 64;
+const STRIDE: usize = 16;
 
 const _: () = assert!(CLASSES <= 64);
 
@@ -267,7 +266,12 @@ pub fn take_back(
 
 /// Digs holes in the pages that were set aside `decay` ms or more before `now`. Returns the bytes given back. O(pages set
 /// aside since the last time, and the blocks of those that are due).
-pub fn purge(now: u32, decay: u32, inbox_of: impl Fn(*mut Owner) -> &'static Inbox<Parcel>) -> usize {
+pub fn purge(
+    now: u32,
+    decay: u32,
+    inbox_of: impl Fn(*mut Owner) -> &'static Inbox<Parcel>,
+    goes_on: impl Fn() -> bool,
+) -> usize {
     if is_idle() {
         return 0;
     }
@@ -277,7 +281,7 @@ pub fn purge(now: u32, decay: u32, inbox_of: impl Fn(*mut Owner) -> &'static Inb
     }
     let mut given = 0;
     for class in 0..CLASSES {
-        while purge_some(class, now, decay, &mut given) {}
+        while goes_on() && purge_some(class, now, decay, &mut given) {}
     }
     given
 }

@@ -47,7 +47,7 @@ struct Cache(UnsafeCell<[Option<Entry>; RING]>);
 // SAFETY: reached through `entries` alone, under the lock (rule 1).
 unsafe impl Sync for Cache {}
 
-/// Held over every use of the cache, and across fork.
+/// Held over every use of the cache.
 #[unsafe(link_section = ".data.hakmem")]
 pub static LOCK: Lock = Lock::new();
 static CACHE: Cache = Cache(UnsafeCell::new([None; RING]));
@@ -61,15 +61,17 @@ pub static HITS: AtomicU64 = AtomicU64::new(0);
 pub fn counts() -> (u64, u64, u64) {
     (HANDED.load(Relaxed), RETURNED.load(Relaxed), HITS.load(Relaxed))
 }
-/// In the child of a fork, which counts anew. `at_rest`: the cache is, and nobody is between a change of it and the
-/// counting of that.
-pub fn after_fork(at_rest: bool) {
+/// In the child of a fork, which counts anew: another thread may have been between a change of the cache and the counting of
+/// that. If this thread is, as its signal handler forked, the count stays too low by what it takes or puts.
+pub fn after_fork() {
     for counter in [&HANDED, &RETURNED, &HITS] {
         counter.store(0, Relaxed);
     }
-    if at_rest {
-        let bytes = with_cache(|entries| entries.iter().flatten().map(|e| e.len * SEGMENT).sum());
-        CACHED.store(bytes, Relaxed);
+    // Not free: this thread's handler has interrupted it there.
+    if let Some(_held) = LOCK.try_lock() {
+        // SAFETY: rule 1.
+        let entries = unsafe { &*CACHE.0.get() };
+        CACHED.store(entries.iter().flatten().map(|e| e.len * SEGMENT).sum(), Relaxed);
     }
 }
 /// In the child of a fork, if it was copied in the middle of a change: what was cached is nobody's for ever.
@@ -274,11 +276,11 @@ fn purge_run(run: Run, len: usize, moved: bool) -> bool {
     os::purge(address(run), len * SEGMENT)
 }
 
-/// Gives cached runs back that were freed `decay` ms or more before `now`. Returns the bytes.
-pub fn purge(now: u32, decay: u32) -> usize {
+/// Gives cached runs back that were freed `decay` ms or more before `now`, while `goes_on`. Returns the bytes.
+pub fn purge(now: u32, decay: u32, goes_on: impl Fn() -> bool) -> usize {
     let mut given = 0;
     // One round: what cannot be given back is put in again.
-    for i in 0..RING {
+    for i in (0..RING).take_while(|_| goes_on()) {
         let due = |e: &Entry| os::age(now, e.stamp) >= decay;
         let entry = with_cache(|entries| if entries[i].as_ref().is_some_and(due) { entries[i].take() } else { None });
         given += entry.map_or(0, drop_entry);

@@ -73,6 +73,7 @@ static END: extern "C" fn() = end;
 #[unsafe(link_section = ".text.hot.hakmem")]
 extern "C" fn start(_argc: c_int, _argv: *const *const c_char, envp: *const *const c_char) {
     c::on_foreign(next::find);
+    c::announce_rights();
     // SAFETY: glibc passes the environment to every constructor; it is not changed before they have all run.
     unsafe { c::start(envp) };
     // SAFETY: as above.

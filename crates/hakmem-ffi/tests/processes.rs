@@ -198,6 +198,17 @@ fn fork_at_each_instruction() {
     }
 }
 
+/// A thread that reads a line holds its stream and allocates; a flusher holds the list of streams and waits for that one; and
+/// fork waits for the list.
+#[test]
+fn fork_beside_threads_that_read_lines_and_flush() {
+    let n = 40 * times();
+    preloaded("deadlocks.c", "forks_beside_streams", n, &[])
+        .exactly("forks", n)
+        .at_least("lines", 1)
+        .at_least("flushes", 1);
+}
+
 #[test]
 fn vfork_beside_churning_threads() {
     let n = 150 * times();
@@ -308,6 +319,15 @@ fn a_plugin_with_the_allocator_is_loaded_two_thousand_times() {
             .at_least("served", 2000)
             .at_most("kib_left", 8 << 10)
             .at_most("resident_kib_left", 100);
+    }
+}
+
+/// Threads that used it run their last functions while its code goes.
+#[test]
+fn a_plugin_is_unloaded_while_threads_that_used_it_end() {
+    let n = 60 * times();
+    for counts in with_plugin("unload_beside_ending_threads", n) {
+        counts.exactly("outlived", n);
     }
 }
 
@@ -424,6 +444,20 @@ fn ten_thousand_threads_at_once_with_small_stacks() {
         .exactly("at_once", n);
 }
 
+/// The loader's lock is held while a constructor frees a block of another allocator's, and another thread frees one.
+#[test]
+fn foreign_frees_under_the_loaders_lock() {
+    let constructor = compile(Language::C, "processes/constructor.c", Link::Shared);
+    let path = constructor.to_str().expect("a path in UTF-8");
+    preloaded(
+        "deadlocks.c",
+        "foreign_frees_under_the_loaders_lock",
+        1,
+        &[("CONSTRUCTOR", path)],
+    )
+    .exactly("freed", 2);
+}
+
 // ---- signals --------------------------------------------------------------------------------------------------------
 
 #[test]
@@ -438,4 +472,16 @@ fn handlers_are_left_by_longjmp() {
     preloaded("threads.c", "jump_out", n, &[])
         .exactly("jumps", n)
         .exactly("signals", n);
+}
+
+/// A handler that waits for the profile may have interrupted who holds what the profile waits for.
+#[test]
+fn the_profiles_signal_beside_threads_that_grow() {
+    let n = 1000 * times();
+    let options = [
+        ("HAKMEM_PROFILE", "/dev/null"),
+        ("HAKMEM_PROFILE_SIGNAL", "USR1"),
+        ("HAKMEM_PROFILE_INTERVAL", "1"),
+    ];
+    preloaded("deadlocks.c", "signals_beside_growth", n, &options).exactly("signals", n);
 }

@@ -38,7 +38,7 @@ use crate::proto::inbox::{Inbox, Link};
 use crate::proto::tenure::Tenure;
 use crate::remote::Outgoing;
 use crate::size_class::{CLASSES, TABLE16};
-use crate::sync::{AtomicPtr, AtomicU64, Ordering::Relaxed};
+use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
 use crate::{large, learn, segment, sparse, usage};
 use core::cell::Cell;
 use core::ptr::{NonNull, null};
@@ -89,6 +89,8 @@ pub struct Heap {
     pub counts: Counts,
     /// Who has it.
     pub tenure: Tenure,
+    /// The number of its thread, if that cannot tell that it ends (`thread` rule 4); 0: it can, or has ended.
+    pub thread: AtomicU32,
     /// Link of the pool of idle heaps.
     pub link: AtomicU64,
     /// The heap made before this one.

@@ -3,6 +3,7 @@
 extern crate std;
 
 use super::*;
+use crate::proto::tenure::Adopted;
 use crate::in_child::{goes_well_in_child, in_child};
 use crate::size_class;
 use crate::thread;
@@ -36,7 +37,7 @@ fn a_heap_that_was_busy_is_lost_in_the_child() {
         let look = || {
             for (was_busy, heap) in heaps {
                 let heap = thread::all_heaps().find(|h| core::ptr::from_ref(*h).addr() == heap).unwrap();
-                assert_eq!(heap.tenure.adopt(ME), !was_busy);
+                assert_eq!(heap.tenure.adopt(ME) == Adopted::Yes, !was_busy);
                 assert!(heap.inherited.get());
             }
             assert!(core::ptr::eq(own(), mine) && !mine.inherited.get());
@@ -80,7 +81,7 @@ fn pages_that_were_given_up_are_left_alone() {
 
         sparse::give_up_all();
         let before = set_aside();
-        let dig = || sparse::purge(crate::os::now_ms(), 0, inbox_of);
+        let dig = || sparse::purge(crate::os::now_ms(), 0, inbox_of, || true);
         assert!(sparse::take_back(class, mine.owner(), inbox_of).is_none() && dig() == 0);
         kept.drain(..10).for_each(free);
         mine.collect();

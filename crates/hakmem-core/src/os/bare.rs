@@ -5,8 +5,13 @@
 
 use super::count::{Kind, counted};
 use super::linux::{succeeded, syscall};
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{AtomicU8, AtomicU32, Ordering};
 use core::arch::asm;
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+use core::arch::global_asm;
+
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+global_asm!(".weak __libc_single_threaded");
 
 /// Bytes of the bare thread's stack.
 const STACK: usize = 32 << 10;
@@ -28,29 +33,40 @@ pub fn tls_room() -> core::ops::Range<usize> {
     start..start + TLS
 }
 
-/// Gives up the calling thread's capabilities: libc does not know of a bare thread, so it would keep what the program
-/// drops later.
-pub fn drop_capabilities() {
-    #[repr(C)]
-    struct Header {
-        version: u32,
-        pid: i32,
-    }
-    const VERSION_3: u32 = 0x2008_0522;
-    let header = Header { version: VERSION_3, pid: 0 };
-    let none = [0u32; 6];
+/// The calling thread, which is a bare one, is scheduled as the process's first thread is, but never in real time: it inherits
+/// from whichever thread made it. And it has a name. What the system refuses stays as it is.
+pub fn be_ordinary() {
+    const NAME: &core::ffi::CStr = c"hakmem-purge";
+    /// Room for 8192 processors.
+    const WORDS: usize = 128;
     let at = |p: *const u8| p.expose_provenance();
-    let (header, none) = (at((&raw const header).cast()), at((&raw const none).cast()));
-    syscall(libc::SYS_capset, [header, none, 0, 0, 0, 0]);
+    syscall(libc::SYS_prctl, [libc::PR_SET_NAME as usize, at(NAME.as_ptr().cast()), 0, 0, 0, 0]);
+    let other = libc::SCHED_OTHER as isize;
+    if syscall(libc::SYS_sched_getscheduler, [0; 6]) != other {
+        let none = libc::sched_param { sched_priority: 0 };
+        let none = at((&raw const none).cast());
+        syscall(libc::SYS_sched_setscheduler, [0, other as usize, none, 0, 0, 0]);
+    }
+    let first = syscall(libc::SYS_getpid, [0; 6]) as usize;
+    let mut processors = [0usize; WORDS];
+    let to = processors.as_mut_ptr().expose_provenance();
+    if let Ok(len @ 1..) = usize::try_from(syscall(libc::SYS_sched_getaffinity, [first, WORDS * 8, to, 0, 0, 0])) {
+        syscall(libc::SYS_sched_setaffinity, [0, len, to, 0, 0, 0]);
+    }
+    // The call gives 20 less the niceness.
+    let nice = |of: usize| 20 - syscall(libc::SYS_getpriority, [libc::PRIO_PROCESS as usize, of, 0, 0, 0, 0]);
+    if nice(first) != nice(0) {
+        syscall(libc::SYS_setpriority, [libc::PRIO_PROCESS as usize, 0, nice(first) as usize, 0, 0, 0]);
+    }
 }
 
 /// Starts the one bare thread of the process: it shares everything, has the signals blocked that its maker has, which
 /// must be all, and runs `work` on a stack of its own, with an empty thread-local storage (its maker's may be gone before
 /// it). It must not call what uses more of it than the stack protector does. The thread ends when `work` returns; `alive`
-/// is its number, from now until the kernel has ended it. Returns whether it was made. At most one may ever run in a
-/// process.
+/// is its number, from now until the kernel ends it. Returns that number; 0: it could not be made. At most one may run in a
+/// process at a time.
 #[cfg(target_arch = "x86_64")]
-pub fn spawn_bare(work: extern "C" fn(), alive: &'static AtomicU32) -> bool {
+pub fn spawn_bare(work: extern "C" fn(), alive: &'static AtomicU32) -> u32 {
     const FLAGS: i32 = libc::CLONE_VM
         | libc::CLONE_FS
         | libc::CLONE_FILES
@@ -90,14 +106,38 @@ pub fn spawn_bare(work: extern "C" fn(), alive: &'static AtomicU32) -> bool {
     });
     if !succeeded(made) {
         alive.store(0, Ordering::Relaxed);
+        return 0;
     }
-    succeeded(made)
+    made as u32
 }
 
 /// True if the process has a thread of this number.
 pub fn is_thread(number: u32) -> bool {
     let process = syscall(libc::SYS_getpid, [0; 6]);
     succeeded(syscall(libc::SYS_tgkill, [process as usize, number as usize, 0, 0, 0, 0]))
+}
+
+/// The numbers of the process and of the calling thread.
+pub fn numbers() -> (u32, u32) {
+    (syscall(libc::SYS_getpid, [0; 6]) as u32, syscall(libc::SYS_gettid, [0; 6]) as u32)
+}
+
+/// True if the process never had a second thread, as far as libc knows.
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+pub fn is_single_threaded() -> bool {
+    let known: *const AtomicU8;
+    // SAFETY: reads the variable's address from the table of addresses; null where libc (before glibc 2.32) has none.
+    unsafe {
+        asm!("mov {}, qword ptr [rip + __libc_single_threaded@GOTPCREL]", out(reg) known, options(pure, readonly, nostack, preserves_flags));
+    }
+    // SAFETY: libc's variable, which is a char, and for ever.
+    unsafe { known.as_ref() }.is_some_and(|known| known.load(Ordering::Relaxed) != 0)
+}
+
+/// Not known.
+#[cfg(not(all(target_arch = "x86_64", target_env = "gnu")))]
+pub fn is_single_threaded() -> bool {
+    false
 }
 
 /// True in a child of vfork, and in one made by a raw system call: libc believes that the thread is its parent's.

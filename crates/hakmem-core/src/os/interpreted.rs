@@ -169,6 +169,16 @@ pub fn futex_wait(_: &AtomicU32, _: u32, _: Option<u32>) {
 /// Nobody sleeps.
 pub fn futex_wake(_: &AtomicU32) {}
 
+/// As [`futex_wait`].
+pub fn futex_wait_for_end(alive: &AtomicU32, value: u32, ms: u32) {
+    futex_wait(alive, value, Some(ms));
+}
+
+/// Does not sleep.
+pub fn sleep_us(_: u32) {
+    std::thread::yield_now();
+}
+
 /// As on Linux.
 pub fn write_stderr(text: &[u8]) {
     // Lost if it cannot be written.

@@ -8,12 +8,23 @@ use crate::sync::{AtomicPtr, AtomicU32, Ordering};
 use core::ffi::c_void;
 use core::ptr::null_mut;
 
-/// Has no capabilities of its own to give up.
-pub fn drop_capabilities() {}
+
+/// Is scheduled as every other one.
+pub fn be_ordinary() {}
 
 /// True: `alive` is not 0 while the thread is there, and no longer.
 pub fn is_thread(_: u32) -> bool {
     true
+}
+
+/// Every thread can tell that it ends.
+pub fn numbers() -> (u32, u32) {
+    (0, 0)
+}
+
+/// There are several.
+pub fn is_single_threaded() -> bool {
+    false
 }
 
 /// These tools' tests do not borrow.
@@ -34,7 +45,7 @@ extern "C" fn life(_: *mut c_void) -> *mut c_void {
 }
 
 /// As the real one: see `bare`.
-pub fn spawn_bare(work: extern "C" fn(), alive: &'static AtomicU32) -> bool {
+pub fn spawn_bare(work: extern "C" fn(), alive: &'static AtomicU32) -> u32 {
     WORK.store(work as *mut c_void, Ordering::Release);
     ALIVE.store(core::ptr::from_ref(alive).cast_mut(), Ordering::Release);
     alive.store(1, Ordering::Relaxed);
@@ -52,5 +63,5 @@ pub fn spawn_bare(work: extern "C" fn(), alive: &'static AtomicU32) -> bool {
     if made != 0 {
         alive.store(0, Ordering::Relaxed);
     }
-    made == 0
+    u32::from(made == 0)
 }

@@ -195,15 +195,34 @@ pub fn now_ns() -> u64 {
     (t.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(t.tv_nsec as u64)
 }
 
+const FUTEX_WAIT: usize = 0;
 const FUTEX_WAIT_PRIVATE: usize = 128;
 const FUTEX_WAKE_PRIVATE: usize = 129;
 
-/// Sleeps while `word` is `value`, at most `ms` milliseconds.
-pub fn futex_wait(word: &AtomicU32, value: u32, ms: Option<u32>) {
-    let time = ms.map(|ms| libc::timespec { tv_sec: (ms / 1000).into(), tv_nsec: ((ms % 1000) * 1_000_000).into() });
+fn futex(word: &AtomicU32, operation: usize, value: u32, time: Option<libc::timespec>) {
     let time = time.as_ref().map_or(0, |t| core::ptr::from_ref(t).expose_provenance());
     let at = core::ptr::from_ref(word).expose_provenance();
-    counted(Kind::Futex, || syscall(libc::SYS_futex, [at, FUTEX_WAIT_PRIVATE, value as usize, time, 0, 0]));
+    counted(Kind::Futex, || syscall(libc::SYS_futex, [at, operation, value as usize, time, 0, 0]));
+}
+
+fn span(us: u64) -> libc::timespec {
+    libc::timespec { tv_sec: (us / 1_000_000) as _, tv_nsec: (us % 1_000_000 * 1000) as _ }
+}
+
+/// Sleeps while `word` is `value`, at most `ms` milliseconds.
+pub fn futex_wait(word: &AtomicU32, value: u32, ms: Option<u32>) {
+    futex(word, FUTEX_WAIT_PRIVATE, value, ms.map(|ms| span(u64::from(ms) * 1000)));
+}
+
+/// Sleeps until the kernel has reset the word of a thread that it ends, at most `ms` milliseconds: it wakes who sleeps there as
+/// if the word were shared with other processes.
+pub fn futex_wait_for_end(alive: &AtomicU32, value: u32, ms: u32) {
+    futex(alive, FUTEX_WAIT, value, Some(span(u64::from(ms) * 1000)));
+}
+
+/// Sleeps for so many microseconds.
+pub fn sleep_us(us: u32) {
+    futex(&AtomicU32::new(0), FUTEX_WAIT_PRIVATE, 0, Some(span(us.into())));
 }
 
 /// Wakes one thread that sleeps on `word`.

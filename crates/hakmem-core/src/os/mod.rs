@@ -43,11 +43,15 @@ pub use objects::{find_objects, object_of};
 pub use own::{copy_readable, map_memory, read_file};
 
 #[cfg(all(target_os = "linux", not(any(miri, sanitizer, shuttle))))]
-pub use bare::{drop_capabilities, in_borrowed_process, is_thread, spawn_bare};
+pub use bare::{
+    be_ordinary, in_borrowed_process, is_single_threaded, is_thread, numbers, spawn_bare,
+};
 #[cfg(not(shuttle))]
 pub use hooks::{Key, at_fork, drop_exit_key, make_exit_key, set_exit_value};
 #[cfg(all(any(miri, sanitizer), not(shuttle)))]
-pub use joined::{drop_capabilities, in_borrowed_process, is_thread, spawn_bare};
+pub use joined::{
+    be_ordinary, in_borrowed_process, is_single_threaded, is_thread, numbers, spawn_bare,
+};
 #[cfg(all(target_os = "linux", target_arch = "x86_64", not(any(miri, shuttle))))]
 pub use library::may_be_unloaded;
 /// Not known: what is done then is not done.
@@ -58,9 +62,9 @@ pub fn may_be_unloaded() -> bool {
 // In place of linux's of the same name.
 #[cfg(shuttle)]
 pub use scheduled::{
-    Key, abort, at_fork, block_signals, drop_capabilities, drop_exit_key, fork, futex_wait, futex_wake,
-    in_borrowed_process, is_child, is_thread, make_exit_key, now_ms, pass_time, restore_signals, set_exit_value,
-    spawn_bare, thread_token,
+    Key, abort, at_fork, be_ordinary, block_signals, drop_exit_key, fork, futex_wait, futex_wait_for_end, futex_wake,
+    in_borrowed_process, is_child, is_single_threaded, is_thread, make_exit_key, now_ms, numbers, pass_time,
+    restore_signals, set_exit_value, sleep_us, spawn_bare, thread_token,
 };
 
 // Checkers have no such system below them.

@@ -38,6 +38,17 @@ pub fn futex_wait(_: &AtomicU32, _: u32, ms: Option<u32>) {
     spin();
 }
 
+/// As [`futex_wait`].
+pub fn futex_wait_for_end(alive: &AtomicU32, value: u32, ms: u32) {
+    futex_wait(alive, value, Some(ms));
+}
+
+/// Some time goes by.
+pub fn sleep_us(_: u32) {
+    pass_time(1);
+    spin();
+}
+
 /// Nobody sleeps.
 pub fn futex_wake(_: &AtomicU32) {
     point();
@@ -53,12 +64,23 @@ pub fn thread_token() -> u32 {
     shuttle::current::try_get_current_task().map_or(1, |task| usize::from(task) as u32 + 2)
 }
 
-/// Has no capabilities of its own to give up.
-pub fn drop_capabilities() {}
+
+/// Is scheduled as every other one.
+pub fn be_ordinary() {}
 
 /// True: `alive` is not 0 while the thread is there, and no longer.
 pub fn is_thread(_: u32) -> bool {
     true
+}
+
+/// Every thread can tell that it ends.
+pub fn numbers() -> (u32, u32) {
+    (0, 0)
+}
+
+/// There are several.
+pub fn is_single_threaded() -> bool {
+    false
 }
 
 /// [`fork`] is the only way to another process.
@@ -75,17 +97,17 @@ pub fn block_signals() -> SignalMask {
 pub fn restore_signals(_: SignalMask) {}
 
 /// As the real one: see `bare`.
-pub fn spawn_bare(work: extern "C" fn(), alive: &'static AtomicU32) -> bool {
+pub fn spawn_bare(work: extern "C" fn(), alive: &'static AtomicU32) -> u32 {
     alive.store(1, Ordering::Relaxed);
     if is_child() {
-        return false; // There are no further threads in the child of a fork.
+        return 0; // There are no further threads in the child of a fork.
     }
     counted(Kind::Clone, || 0);
     thread::spawn(move || {
         work();
         alive.store(0, Ordering::Release);
     });
-    true
+    1
 }
 
 /// As in `hooks`; there is one.

@@ -255,10 +255,10 @@ fn the_bare_thread_has_its_own_storage() {
     }
     in_child(|| {
         let mask = block_signals();
-        assert!(spawn_bare(work, &ALIVE));
+        assert!(spawn_bare(work, &ALIVE) != 0);
         restore_signals(mask);
         while let number @ 1.. = ALIVE.load(Acquire) {
-            futex_wait(&ALIVE, number, Some(10));
+            futex_wait_for_end(&ALIVE, number, 10);
         }
         let room = bare::tls_room();
         let control = CONTROL.load(Relaxed);

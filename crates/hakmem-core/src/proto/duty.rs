@@ -1,30 +1,46 @@
-//! A worker that is there while there is work: whoever makes work calls it, and it ends when there is none.
+//! A worker that is there while there is work: whoever makes work calls it, and it ends when there is none, or when it is
+//! dismissed.
 //!
 //! ```text
-//! caller:   make work · fence · read the word       RUNNING: done · NONE: begin
-//! worker:   word → NONE · fence · look for work     none: end · some: word → RUNNING, go on
+//! caller:   make work · fence · read the word         on duty: done · NONE: begin
+//! worker:   BUSY → NONE · fence · look for work       none: end · some: NONE → BUSY, go on
+//! holder:   count up, on duty → LEAVING · wait until NONE and not alive · … · count down
+//!
+//!              begin            nap
+//!       NONE ────────→ BUSY ⇄ NAPPING        dismissed, held: BUSY, NAPPING → LEAVING → NONE
+//!         ↑──────────────┘ end   resume
 //! ```
 //!
-//! With both fences one of the two sees the other: no work is left without a worker. FAILED is for good: the worker
-//! could not be made, or is not wanted any more.
+//! With both fences one of the two sees the other: no work is left without a worker.
+//!
+//! Rules
+//! 1. The phase and the number of holders are one word. A worker is begun only while nobody holds it off, so who holds it off
+//!    and then finds NONE and `alive` 0 knows that there is no worker, and that none will be before it lets go.
+//! 2. `alive` is set by who begins the worker, before it can run, and reset by who ends its thread: the kernel.
+//! 3. A worker that is LEAVING touches nothing but this word.
 
 use crate::mutant::{Mutant, is, relaxed_if};
 use crate::sync::{
     AtomicU32,
-    Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
-    const_new, fence,
+    Ordering::{AcqRel, Acquire, Relaxed, SeqCst},
+    const_new, fence, look,
 };
 
+const PHASES: u32 = 7;
 const NONE: u32 = 0;
-const RUNNING: u32 = 1;
-const FAILED: u32 = 2;
+const BUSY: u32 = 1;
+const NAPPING: u32 = 2;
+const LEAVING: u32 = 3;
+/// There shall be no worker any more.
+const FORBIDDEN: u32 = 4;
+const HOLDER: u32 = 8;
 
 /// The word, and whether the last worker is still there.
 #[derive(Debug)]
 pub struct Duty {
-    state: AtomicU32,
-    /// Not 0 while the worker's thread is there (its number), which is for a while after it ended its duty. Reset by who ends the
-    /// thread: the kernel.
+    /// A worker that naps sleeps on it.
+    pub state: AtomicU32,
+    /// Rule 2: not 0 while the worker's thread is there (its number), which is for a while after it ended its duty.
     pub alive: AtomicU32,
 }
 
@@ -35,8 +51,8 @@ pub enum Call {
     Running,
     /// There is none: the caller may begin it.
     None,
-    /// There never will be one.
-    Failed,
+    /// There is none now: it is held off, on its way out, or forbidden.
+    Held,
 }
 
 impl Default for Duty {
@@ -53,61 +69,143 @@ impl Duty {
         }
     }
 
+    /// Swings the word to what `change` makes of its value, or gives up where it says None. Sequentially consistent: the phases
+    /// are told from each other in one order by all. Returns the value before.
+    fn swing(&self, change: impl Fn(u32) -> Option<u32>) -> Option<u32> {
+        let mut now = look!(self.state, Relaxed);
+        loop {
+            match self.state.compare_exchange_weak(now, change(now)?, SeqCst, Relaxed) {
+                Ok(before) => return Some(before),
+                Err(other) => now = other,
+            }
+        }
+    }
+
+    fn step(&self, from: u32, to: u32) -> bool {
+        let step = |now| (now & PHASES == from).then(|| now - from + to);
+        self.swing(step).is_some()
+    }
+
     /// Asked after work was made.
     pub fn call(&self) -> Call {
         if !is(Mutant::DutyCallsUnfenced) {
             fence(SeqCst);
         }
         match self.state.load(Relaxed) {
-            RUNNING => Call::Running,
             NONE => Call::None,
-            _ => Call::Failed,
+            now if matches!(now & PHASES, BUSY | NAPPING) => Call::Running,
+            _ => Call::Held,
         }
     }
 
-    /// Begins the duty: `make` makes the worker, and says whether it could. False: there is none to count on now.
-    pub fn begin(&self, make: impl FnOnce() -> bool) -> bool {
-        if self.state.compare_exchange(NONE, RUNNING, AcqRel, Relaxed).is_err() {
-            return true;
+    /// Begins the duty: `is_gone` waits for the end of the last worker's thread, which may still be on its way out, on the stack
+    /// that the next would get; `make` makes the worker. Both say whether it went well. False: there is none to count on now.
+    pub fn begin(&self, is_gone: impl FnOnce() -> bool, make: impl FnOnce() -> bool) -> bool {
+        // Acquire: what the last worker did.
+        if let Err(now) = self.state.compare_exchange(NONE, BUSY, AcqRel, Relaxed) {
+            return matches!(now & PHASES, BUSY | NAPPING);
         }
-        // The last one may still be on its way out, on the stack that the next would get. Asked after the step above,
-        // which keeps it from going on.
-        if self.alive.load(Acquire) != 0 && !is(Mutant::DutyForgetsTheLast) {
-            self.state.store(NONE, Release);
-            return false;
-        }
-        let made = make();
+        // Asked after the step above, which keeps the last one from going on.
+        let gone = self.alive.load(Acquire) == 0 || is(Mutant::DutyForgetsTheLast) || is_gone();
+        // Somebody may hold it off by now: then the worker would only leave.
+        let made = gone && self.state.load(Relaxed) & PHASES == BUSY && make();
         if !made {
-            self.fail();
+            self.leave();
         }
         made
     }
 
     /// Called by the worker, which found nothing to do: true if it is to end, false if there is work after all.
     pub fn end(&self, is_needed: impl FnOnce() -> bool) -> bool {
-        let order = relaxed_if(Mutant::DutyEndsUnfenced, SeqCst);
-        if self.state.compare_exchange(RUNNING, NONE, order, Relaxed).is_err() {
+        if is(Mutant::DutyEndsUnfenced) {
+            let _ = self.state.compare_exchange(BUSY, NONE, Relaxed, Relaxed);
+        } else if !self.step(BUSY, NONE) {
+            self.leave();
             return true;
         }
         if is(Mutant::DutyLooksOnce) {
             return true;
         }
-        // Who made work before that saw RUNNING and went on; this look sees what it made.
+        // Who made work before that saw the worker on duty and went on; this look sees what it made.
         if !is(Mutant::DutyEndsUnfenced) {
             fence(SeqCst);
         }
-        !is_needed() || self.state.compare_exchange(NONE, RUNNING, SeqCst, Relaxed).is_err()
+        let again = relaxed_if(Mutant::DutyEndsUnfenced, SeqCst);
+        !is_needed() || self.state.compare_exchange(NONE, BUSY, again, Relaxed).is_err()
     }
 
-    /// There shall be no worker any more.
-    pub fn fail(&self) {
-        self.state.store(FAILED, SeqCst);
+    /// Called by the worker before it sleeps on the word: the value to sleep on. None: it is dismissed, and has left.
+    pub fn nap(&self) -> Option<u32> {
+        if self.step(BUSY, NAPPING) {
+            return Some(NAPPING);
+        }
+        self.leave();
+        None
+    }
+
+    /// Called by the worker after it slept. False: it is dismissed, and has left.
+    pub fn resume(&self) -> bool {
+        let on = self.step(NAPPING, BUSY);
+        if !on {
+            self.leave();
+        }
+        on
+    }
+
+    /// True if the worker is to leave: asked in the middle of its work.
+    pub fn is_dismissed(&self) -> bool {
+        self.state.load(Relaxed) & PHASES == LEAVING
+    }
+
+    /// The worker, or who could not make it, is through.
+    fn leave(&self) {
+        let _ = self.step(LEAVING, NONE) || self.step(BUSY, NONE);
+    }
+
+    /// Dismisses a worker that naps: it is to be replaced. True if it was one.
+    pub fn relieve(&self) -> bool {
+        self.step(NAPPING, LEAVING)
+    }
+
+    /// Takes [`Duty::relieve`] back, if the worker has not seen it. False: it has, or was dismissed anew.
+    pub fn keep(&self) -> bool {
+        self.state.compare_exchange(LEAVING, NAPPING, SeqCst, Relaxed).is_ok()
+    }
+
+    /// Holds the worker off: it is dismissed if it is there. It is gone once `is_gone`. Calls nest.
+    pub fn hold(&self) {
+        let _ = self.swing(|now| {
+            let phase = match now & PHASES {
+                BUSY | NAPPING => LEAVING,
+                other => other,
+            };
+            Some((now & !PHASES) + HOLDER + phase)
+        });
+    }
+
+    /// Ends one `hold`. True if nobody holds the worker off any more.
+    pub fn release(&self) -> bool {
+        let before = self.swing(|now| now.checked_sub(HOLDER));
+        before.is_none_or(|before| before - HOLDER < HOLDER)
+    }
+
+    /// True if there is no worker's thread, nor one that is being made (rule 1): for who holds it off.
+    pub fn is_gone(&self) -> bool {
+        // Sequentially consistent, as the steps are: whoever began the worker set `alive` before it left.
+        let settled = matches!(self.state.load(SeqCst) & PHASES, NONE | FORBIDDEN) || is(Mutant::DutyGoneByThread);
+        // Acquire: what the worker did.
+        settled && self.alive.load(relaxed_if(Mutant::DutyGoneRelaxed, Acquire)) == 0
+    }
+
+    /// There shall be no worker any more, once this one is gone.
+    pub fn forbid(&self) {
+        let _ = self.step(NONE, FORBIDDEN);
     }
 
     /// In the child of a fork, where there is one thread.
     pub fn after_fork(&self) {
         self.alive.store(0, Relaxed);
-        if self.state.load(Relaxed) != FAILED && !is(Mutant::ForkKeepsScavenger) {
+        if self.state.load(Relaxed) & PHASES != FORBIDDEN && !is(Mutant::ForkKeepsScavenger) {
             self.state.store(NONE, Relaxed);
         }
     }
@@ -117,48 +215,111 @@ impl Duty {
 mod tests {
     use super::*;
 
+    fn begun() -> Duty {
+        let duty = Duty::new();
+        assert!(duty.begin(|| unreachable!("there was none"), || true));
+        duty
+    }
+
     #[test]
     fn a_worker_is_begun_once_and_ends_when_nothing_is_left() {
         let duty = Duty::new();
         assert_eq!(duty.call(), Call::None);
-        assert!(duty.begin(|| true));
+        assert!(duty.begin(|| unreachable!("there was none"), || true));
         assert_eq!(duty.call(), Call::Running);
-        assert!(duty.begin(|| unreachable!("there is one")));
+        assert!(duty.begin(|| unreachable!(), || unreachable!("there is one")));
         assert!(!duty.end(|| true), "there is work after all");
         assert_eq!(duty.call(), Call::Running);
+        assert!(duty.nap().is_some() && duty.call() == Call::Running && duty.resume());
         assert!(duty.end(|| false));
         assert_eq!(duty.call(), Call::None);
-        assert!(duty.begin(|| true));
+        assert!(duty.begin(|| true, || true));
         // While it looks once more, another one is begun.
-        assert!(duty.end(|| duty.begin(|| true)));
+        assert!(duty.end(|| duty.begin(|| true, || true)));
         assert_eq!(duty.call(), Call::Running);
     }
 
     #[test]
-    fn none_is_begun_while_the_last_is_there() {
+    fn the_last_one_is_waited_for() {
         let duty = Duty::new();
         duty.alive.store(1, Relaxed);
-        assert!(!duty.begin(|| unreachable!("the last one is still there")));
+        assert!(!duty.begin(|| false, || unreachable!("the last one is still there")));
         assert_eq!(duty.call(), Call::None);
-        duty.alive.store(0, Relaxed);
-        assert!(duty.begin(|| true));
+        assert!(duty.begin(|| true, || true));
     }
 
     #[test]
-    fn what_failed_fails_for_good() {
+    fn one_that_could_not_be_made_may_be_tried_again() {
         let duty = Duty::new();
-        assert!(!duty.begin(|| false));
-        assert_eq!(duty.call(), Call::Failed);
-        assert!(duty.end(|| unreachable!("it is not wanted")));
+        assert!(!duty.begin(|| true, || false));
+        assert_eq!(duty.call(), Call::None);
+        assert!(duty.begin(|| true, || true));
+    }
+
+    #[test]
+    fn who_is_held_off_leaves_and_does_not_come() {
+        for napping in [false, true] {
+            let duty = begun();
+            duty.alive.store(1, Relaxed);
+            assert!(!napping || duty.nap().is_some());
+            duty.hold();
+            duty.hold();
+            assert!(duty.is_dismissed() && !duty.is_gone() && duty.call() == Call::Held);
+            assert!(if napping { !duty.resume() } else { duty.nap().is_none() });
+            assert!(!duty.is_gone(), "its thread is there");
+            duty.alive.store(0, Relaxed);
+            assert!(duty.is_gone());
+            assert!(!duty.begin(|| true, || unreachable!("it is held off")));
+            assert!(!duty.release() && !duty.begin(|| true, || unreachable!()) && duty.release());
+            assert!(duty.begin(|| true, || true));
+        }
+        let duty = begun();
+        duty.hold();
+        assert!(duty.end(|| unreachable!("it is dismissed")) && duty.is_gone());
+        assert!(duty.release() && duty.release(), "one too many changes nothing");
+        assert_eq!(duty.call(), Call::None);
+    }
+
+    #[test]
+    fn who_is_held_off_while_it_is_begun_is_not_made() {
+        let duty = Duty::new();
+        let last_goes = || {
+            duty.hold();
+            true
+        };
+        duty.alive.store(1, Relaxed);
+        assert!(!duty.begin(last_goes, || unreachable!("it is held off")));
+        duty.alive.store(0, Relaxed);
+        assert!(duty.is_gone() && duty.release());
+    }
+
+    #[test]
+    fn one_that_naps_is_relieved() {
+        let duty = begun();
+        assert!(!duty.relieve(), "it is busy");
+        assert!(duty.nap().is_some() && duty.relieve() && duty.call() == Call::Held);
+        assert!(duty.keep() && duty.call() == Call::Running && !duty.keep());
+        assert!(duty.relieve() && !duty.resume());
+        assert!(!duty.keep() && duty.call() == Call::None);
+    }
+
+    #[test]
+    fn what_is_forbidden_is_so_for_good() {
+        let duty = Duty::new();
+        duty.forbid();
+        assert_eq!(duty.call(), Call::Held);
+        assert!(duty.is_gone() && !duty.begin(|| true, || unreachable!("it is forbidden")));
+        duty.hold();
+        assert!(duty.release());
         duty.after_fork();
-        assert_eq!(duty.call(), Call::Failed);
+        assert_eq!(duty.call(), Call::Held);
     }
 
     #[test]
     fn the_child_of_a_fork_has_none() {
-        let duty = Duty::new();
-        assert!(duty.begin(|| true));
+        let duty = begun();
         duty.alive.store(1, Relaxed);
+        duty.hold();
         duty.after_fork();
         assert_eq!((duty.call(), duty.alive.load(Relaxed)), (Call::None, 0));
     }

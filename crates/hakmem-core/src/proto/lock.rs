@@ -2,29 +2,29 @@
 //!
 //! The word is 0 while the lock is free, else the holder's token, with the top bit set if somebody may sleep. A waiter
 //! that gets the lock keeps that bit, so that the next one is woken; that costs a needless wake now and then and never
-//! loses one. Knowing the holder lets a fork in a signal handler see that it interrupted the holder itself.
+//! loses one. Knowing the holder lets the child of a fork see which locks were another thread's.
 //!
-//! Fork handlers take it in a way of their own, which a bit tells: what it guards is then at rest, so the thread that
-//! forks may enter again (other fork handlers allocate while ours hold the locks).
+//! A waiter reads the word before it swaps it: many waiters share the line instead of taking it from each other. It spins
+//! for a moment only, so that a holder of lower priority on the same processor gets its turn.
 
 use crate::mutant::{Mutant, is, relaxed_if};
-use crate::sync::{AtomicU32, Ordering, const_new, spin};
+use crate::sync::{AtomicU32, Ordering, const_new, look, spin};
 
 const SLEEPERS: u32 = 1 << 31;
-const FOR_FORK: u32 = 1 << 30;
+/// Looks at a lock that is held before the waiter sleeps.
+const SPINS: u32 = if cfg!(loom) { 1 } else { 100 };
 
-/// A mutual exclusion lock, held across fork by the fork handlers. In a line of cache of its own: others read what lies
-/// beside it.
+/// A mutual exclusion lock. In a line of cache of its own: others read what lies beside it.
 #[derive(Debug)]
 #[repr(align(64))]
 pub struct Lock {
     state: AtomicU32,
 }
 
-/// Letting go of it unlocks, unless the thread had the lock for its fork already.
+/// Letting go of it unlocks.
 #[derive(Debug)]
 #[must_use]
-pub struct Guard<'a>(Option<&'a Lock>);
+pub struct Guard<'a>(&'a Lock);
 
 impl Default for Lock {
     fn default() -> Self {
@@ -42,11 +42,8 @@ impl Lock {
 
     /// Waits for the lock and takes it, as thread `me`: a token above 0 and below 2³⁰ that is the thread's alone.
     pub fn lock_as(&self, me: u32) -> Guard<'_> {
-        if self.is_held_for_fork(me) {
-            return Guard(None);
-        }
         self.acquire_as(me);
-        Guard(Some(self))
+        Guard(self)
     }
 
     /// Takes the lock if it is free.
@@ -54,38 +51,21 @@ impl Lock {
         // Acquire: what the last holder wrote.
         let got = self.state.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed);
         if is(Mutant::LockTriesAndReleases) {
-            return got.is_ok().then_some(Guard(Some(self)));
+            return got.is_ok().then_some(Guard(self));
         }
         // Not `then_some`: a guard that is made is dropped, and that would unlock.
-        got.is_ok().then(|| Guard(Some(self)))
+        got.is_ok().then(|| Guard(self))
     }
 
-    /// True if thread `me` holds the lock, but not for its fork: only it can say so of itself.
+    /// True if thread `me` holds the lock: only it can say so of itself.
     pub fn is_held_by(&self, me: u32) -> bool {
         self.state.load(Ordering::Relaxed) & !SLEEPERS == me
     }
 
-    /// True if thread `me` took the lock for its fork.
-    pub fn is_held_for_fork(&self, me: u32) -> bool {
-        self.is_held_by(me | FOR_FORK)
-    }
-
     /// True if some other thread holds the lock.
     pub fn is_held_by_other_than(&self, me: u32) -> bool {
-        let holder = self.state.load(Ordering::Relaxed) & !(SLEEPERS | FOR_FORK);
+        let holder = self.state.load(Ordering::Relaxed) & !SLEEPERS;
         holder != 0 && holder != me
-    }
-
-    /// Waits for the lock and takes it, for the fork that thread `me` is about to make.
-    pub fn acquire_for_fork(&self, me: u32) {
-        self.acquire_as(me | FOR_FORK);
-    }
-
-    /// Takes the lock for a fork if it is free.
-    pub fn try_acquire_for_fork(&self, me: u32) -> bool {
-        // Acquire: what the last holder wrote.
-        let got = self.state.compare_exchange(0, me | FOR_FORK, Ordering::Acquire, Ordering::Relaxed);
-        got.is_ok()
     }
 
     /// In the child of a fork: its holder is gone, and so are those who waited.
@@ -95,11 +75,13 @@ impl Lock {
 
     /// Takes the lock without a guard.
     #[unsafe(link_section = ".text.hot.hakmem")]
-    pub fn acquire_as(&self, me: u32) {
+    fn acquire_as(&self, me: u32) {
         // Acquire: what the last holder wrote.
         let acquire = relaxed_if(Mutant::LockAcquiresRelaxed, Ordering::Acquire);
-        for _ in 0..if cfg!(loom) { 1 } else { 100 } {
-            if self.state.compare_exchange_weak(0, me, acquire, Ordering::Relaxed).is_ok() {
+        for _ in 0..SPINS {
+            if look!(self.state, Ordering::Relaxed) == 0
+                && self.state.compare_exchange_weak(0, me, acquire, Ordering::Relaxed).is_ok()
+            {
                 return;
             }
             spin();
@@ -110,13 +92,13 @@ impl Lock {
             };
             let asleep = now | SLEEPERS;
             if now == asleep || self.state.compare_exchange(now, asleep, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-                wait(&self.state, asleep, me & FOR_FORK != 0);
+                wait(&self.state, asleep);
             }
         }
     }
 
     /// Lets go of the lock; the caller holds it.
-    pub fn release(&self) {
+    fn release(&self) {
         // Release: what this holder wrote.
         let release = relaxed_if(Mutant::LockReleasesRelaxed, Ordering::Release);
         if self.state.swap(0, release) & SLEEPERS != 0 {
@@ -140,15 +122,11 @@ impl Lock {
     /// Waits for the lock, but not for ever: its holder may be in another process (a child that was made without fork's
     /// handlers has the lock and not the thread).
     pub fn lock_patiently(&self) -> Option<Guard<'_>> {
-        static NAP: AtomicU32 = AtomicU32::new(0);
         let me = crate::os::thread_token();
-        if self.is_held_for_fork(me) {
-            return Some(Guard(None));
-        }
         (0..500).find_map(|_| {
             let got = self.try_lock_as(me);
             if got.is_none() {
-                crate::os::futex_wait(&NAP, 0, Some(1));
+                crate::os::sleep_us(1000);
             }
             got
         })
@@ -158,24 +136,20 @@ impl Lock {
 impl Drop for Guard<'_> {
     #[unsafe(link_section = ".text.hot.hakmem")]
     fn drop(&mut self) {
-        if let Some(lock) = self.0 {
-            lock.release();
-        }
+        self.0.release();
     }
 }
 
-/// Who waits for a fork looks again now and then: the one that was woken may be in a signal handler, forking, and wait
-/// for what this thread holds.
 #[cfg(not(loom))]
-fn wait(word: &AtomicU32, while_it_is: u32, for_fork: bool) {
-    crate::os::futex_wait(word, while_it_is, for_fork.then_some(5));
+fn wait(word: &AtomicU32, while_it_is: u32) {
+    crate::os::futex_wait(word, while_it_is, None);
 }
 #[cfg(not(loom))]
 fn wake(word: &AtomicU32) {
     crate::os::futex_wake(word);
 }
 #[cfg(loom)]
-fn wait(_: &AtomicU32, _: u32, _: bool) {
+fn wait(_: &AtomicU32, _: u32) {
     spin();
 }
 #[cfg(loom)]
@@ -193,9 +167,9 @@ mod tests {
         let lock = Lock::new();
         assert!(!lock.is_held_by(ME) && !lock.is_held_by_other_than(ME));
         let held = lock.lock_as(ME);
-        assert!(lock.is_held_by(ME) && !lock.is_held_by(OTHER) && !lock.is_held_for_fork(ME));
+        assert!(lock.is_held_by(ME) && !lock.is_held_by(OTHER));
         assert!(!lock.is_held_by_other_than(ME) && lock.is_held_by_other_than(OTHER));
-        assert!(lock.try_lock_as(OTHER).is_none() && !lock.try_acquire_for_fork(OTHER));
+        assert!(lock.try_lock_as(OTHER).is_none());
         assert!(lock.is_held_by(ME), "a try leaves the holder alone");
         drop(held);
         let got = lock.try_lock_as(OTHER);
@@ -205,26 +179,11 @@ mod tests {
     }
 
     #[test]
-    fn who_has_it_for_a_fork_may_enter_again() {
+    fn a_lock_that_was_reset_is_free() {
         let lock = Lock::new();
-        for way in 0..2 {
-            if way == 0 {
-                lock.acquire_for_fork(ME);
-            } else {
-                assert!(lock.try_acquire_for_fork(ME));
-            }
-            assert!(lock.is_held_for_fork(ME) && !lock.is_held_for_fork(OTHER) && !lock.is_held_by(ME));
-            assert!(!lock.is_held_by_other_than(ME) && lock.is_held_by_other_than(OTHER));
-            assert!(!lock.try_acquire_for_fork(ME));
-            drop(lock.lock_as(ME));
-            assert!(lock.is_held_for_fork(ME), "letting go of what was had before keeps it");
-            if way == 0 {
-                lock.release();
-            } else {
-                lock.reset();
-            }
-            assert!(!lock.is_held_by_other_than(OTHER));
-        }
+        core::mem::forget(lock.lock_as(OTHER));
+        lock.reset();
+        assert!(lock.try_lock_as(ME).is_some());
     }
 
     #[test]
@@ -233,10 +192,6 @@ mod tests {
         let got = lock.lock_patiently();
         assert!(got.is_some() && lock.is_held_by(me));
         drop(got);
-        lock.acquire_for_fork(me);
-        drop(lock.lock_patiently().expect("this thread has it"));
-        assert!(lock.is_held_for_fork(me));
-        lock.release();
         let held = lock.lock_as(OTHER + me);
         assert!(lock.lock_patiently().is_none());
         drop(held);
@@ -249,28 +204,21 @@ mod tests {
         extern crate std;
         let lock = Lock::new();
         let asleep = || lock.state.load(Ordering::Relaxed) & SLEEPERS != 0;
-        for for_fork in [false, true] {
-            let held = lock.lock_as(ME);
-            std::thread::scope(|scope| {
-                let waiter = scope.spawn(|| {
-                    if for_fork {
-                        lock.acquire_for_fork(OTHER)
-                    } else {
-                        lock.acquire_as(OTHER)
-                    }
-                    assert_eq!(lock.is_held_for_fork(OTHER), for_fork);
-                    assert!(!lock.is_held_by_other_than(OTHER));
-                    lock.release();
-                });
-                while !asleep() {
-                    std::thread::yield_now();
-                }
-                assert!(lock.is_held_by(ME) && !lock.is_held_by_other_than(ME));
+        let held = lock.lock_as(ME);
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| {
+                let held = lock.lock_as(OTHER);
+                assert!(lock.is_held_by(OTHER) && !lock.is_held_by_other_than(OTHER));
                 drop(held);
-                waiter.join().unwrap();
             });
-            assert!(lock.try_lock_as(ME).is_some(), "it is free again");
-        }
+            while !asleep() {
+                std::thread::yield_now();
+            }
+            assert!(lock.is_held_by(ME) && !lock.is_held_by_other_than(ME));
+            drop(held);
+            waiter.join().unwrap();
+        });
+        assert!(lock.try_lock_as(ME).is_some(), "it is free again");
     }
 
     /// The second finds the bit set, and leaves it set.

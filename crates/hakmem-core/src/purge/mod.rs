@@ -14,16 +14,51 @@ use crate::{arena, learn, os, policy, segment, sparse, thread, usage, whale};
 
 #[cfg(shuttle)]
 pub use scavenger::is_alive as is_scavenged;
-pub use scavenger::{after_fork, stop};
+pub use scavenger::{announce_rights, forbid, hold, release, stop};
 
-/// Held over a pass, and across fork.
+/// Held over a pass.
 #[unsafe(link_section = ".data.hakmem")]
 pub static LOCK: Lock = Lock::new();
 /// Before this moment (coarse milliseconds) no pass is due.
 static NEXT: AtomicU32 = AtomicU32::new(0);
 pub static PURGED: AtomicU64 = AtomicU64::new(0);
+/// Threads that are about to fork: meanwhile no pass is begun, and the one that runs ends soon.
+static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// Keeps passes away, and forks waiting, until the guard goes. None: a pass takes too long.
+/// Before a fork: the scavenger ends, and passes do. What runs on all the same is torn in the child. Waits for a moment
+/// only: what it waits for may wait for the calling thread, if that is in a signal handler.
+pub fn stand_aside() {
+    const MOMENTS: u32 = 100;
+    FORKS.fetch_add(1, Relaxed);
+    scavenger::hold();
+    let me = os::thread_token();
+    for _ in 0..MOMENTS {
+        if !LOCK.is_held_by_other_than(me) {
+            return;
+        }
+        os::sleep_us(200);
+    }
+}
+
+/// After a fork, in the parent. The scavenger comes when memory is freed next, not at once: a program that forks may count
+/// its threads now.
+pub fn stand_back() {
+    let _ = FORKS.fetch_update(Relaxed, Relaxed, |forks| forks.checked_sub(1));
+    scavenger::let_come();
+}
+
+/// In the child of a fork there is one thread, and no scavenger until one is needed.
+pub fn after_fork() {
+    FORKS.store(0, Relaxed);
+    scavenger::after_fork();
+}
+
+/// True if a pass is to end soon: asked between its pieces.
+fn is_unwelcome() -> bool {
+    FORKS.load(Relaxed) != 0 || scavenger::is_dismissed()
+}
+
+/// Keeps passes away until the guard goes. None: a pass takes too long.
 pub fn keep_away() -> Option<Guard<'static>> {
     LOCK.lock_patiently()
 }
@@ -85,28 +120,31 @@ fn interval(decay: u32) -> u32 {
     if learn::is_on() { interval.min(learn::PASS_MS) } else { interval }
 }
 
-/// Gives back what has been free for `decay` ms at `now`. Returns the bytes; 0 also if another pass is running.
-/// O(groups + freed pieces).
+/// Gives back what has been free for `decay` ms at `now`. Returns the bytes; 0 also if another pass is running. It ends
+/// early if a thread is about to fork. O(groups + freed pieces).
 pub fn pass(now: u32, decay: u32) -> usize {
+    if is_unwelcome() {
+        return 0;
+    }
     let Some(_held) = LOCK.try_lock() else { return 0 };
     NEXT.store(now.wrapping_add(interval(decay)), Relaxed);
     learn::turn();
-    run(now, decay)
+    run(now, decay, || !is_unwelcome())
 }
 
 /// Gives everything back that is free now. Returns the bytes.
 pub fn all() -> usize {
     let _held = LOCK.lock();
-    run(os::now_ms(), 0)
+    run(os::now_ms(), 0, || true)
 }
 
-fn run(now: u32, decay: u32) -> usize {
-    thread::tidy_idle();
-    let mut given = sparse::purge(now, decay, inbox_of) + whale::purge(now, decay);
-    for arena in arena::all() {
-        for segment in arena.listed(arena::DIRTY_ROW) {
-            given += segment::purge(arena, segment, now, decay);
-        }
+/// A pass, for as long as `goes_on` says so.
+fn run(now: u32, decay: u32, goes_on: impl Fn() -> bool + Copy) -> usize {
+    thread::tidy_idle(goes_on);
+    let mut given = sparse::purge(now, decay, inbox_of, goes_on) + whale::purge(now, decay, goes_on);
+    let segments = arena::all().flat_map(|arena| arena.listed(arena::DIRTY_ROW).map(move |segment| (arena, segment)));
+    for (arena, segment) in segments.take_while(|_| goes_on()) {
+        given += segment::purge(arena, segment, now, decay);
     }
     PURGED.fetch_add(given as u64, Relaxed);
     given

@@ -1,36 +1,35 @@
 //! fork: what the child gets is usable, whatever the other threads were about.
 //!
-//! The thread that forks holds every lock meanwhile, with all signals blocked, so that no handler forks in the middle of
-//! that. In the child it is alone: other threads' heaps go to the pool, but for those that were caught in the middle of a
-//! change, which are lost (their blocks can still be freed; nothing is ever allocated from them).
+//! No lock is held across fork. A thread that waits for a lock of ours may hold one of the C library's (a stream's, say) that
+//! fork takes after our handler: each would wait for the other. So the handler only sees to it that the long piece of work
+//! under locks, a pass of the purge, ends soon or does not begin. In the child the forking thread is alone: a lock that
+//! another thread held is reset, and what it guards is mended or given up, as far as it may be half written. Other threads'
+//! heaps go to the pool, but for those that were caught in the middle of a change, which are lost (their blocks can still be
+//! freed; nothing is ever allocated from them).
 //!
 //! The child's memory is what each thread had written up to some one moment of its own: the kernel stops a thread at its
 //! first write to what it has copied already, and whoever saw a write of another thread comes after it.
 //!
 //! Rules
-//! 1. A thread that holds a lock already (its signal handler forks) is *entangled*: it must not wait for further locks,
-//!    whose holders may wait for it. It takes what is free; what another thread holds is *torn* in the child, where the
-//!    lock is reset and what it guards given up, as far as it may be half written.
-//! 2. Everybody else waits for the locks in their order (`thread` rule 3).
-//! 3. Of `FORKERS` an entry belongs to the thread that put its token there.
+//! 1. A lock that says in the child that another thread holds it is *torn*: that thread is not there. What it guards is
+//!    brought into order before anybody looks at it.
+//! 2. A lock of the forking thread, whose signal handler forks, is its own in the child, too: it goes on with what it guards
+//!    when the handler returns.
+//! 3. The handlers wait for nobody without a limit.
 
-use super::{HEAPS_LOCK, QUARRY, all_heaps, put_back};
+use super::{HEAPS_LOCK, QUARRY, State, all_heaps, number, put_back, put_back_if_popped, tls};
 use crate::mutant::{Mutant, is};
 use crate::proto::lock::Lock;
 use crate::proto::tenure::With;
-use crate::sync::{
-    AtomicU32, AtomicU64,
-    Ordering::{Acquire, Relaxed, Release},
-};
+use crate::sync::Ordering::Relaxed;
 use crate::{arena, foreign, heap, large, learn, os, profile, purge, sparse, whale};
 
 /// A lock, and what puts right in the child what it guards, should it be torn.
 struct Guarded(&'static Lock, fn());
 
 /// Every lock, in the order they are taken in.
-static LOCKS: [Guarded; 8] = [
-    Guarded(&foreign::LOCK, || ()), // The search is made again.
-    Guarded(&purge::LOCK, || ()),   // It only keeps passes apart.
+static LOCKS: [Guarded; 7] = [
+    Guarded(&purge::LOCK, || ()), // It only keeps passes apart.
     Guarded(&HEAPS_LOCK, forget_quarry),
     Guarded(&profile::LOCK, profile::give_up),
     Guarded(&sparse::LOCK, sparse::give_up_all),
@@ -38,22 +37,6 @@ static LOCKS: [Guarded; 8] = [
     Guarded(&arena::LOCK, || ()), // Each bit by itself is true at any time.
     Guarded(&learn::LOCK, learn::forget),
 ];
-
-/// A thread that forks.
-struct Forker {
-    /// Its token, 0: nobody's.
-    who: AtomicU32,
-    /// Forks by other fork handlers, inside this fork.
-    depth: AtomicU32,
-    /// The signals that it had blocked.
-    mask: AtomicU64,
-}
-static FORKERS: [Forker; 16] =
-    [const { Forker { who: AtomicU32::new(0), depth: AtomicU32::new(0), mask: AtomicU64::new(0) } }; 16];
-
-fn entry_of(who: u32) -> Option<&'static Forker> {
-    FORKERS.iter().find(|f| f.who.load(Relaxed) == who)
-}
 
 /// Registers the handlers.
 pub fn register() {
@@ -71,65 +54,28 @@ fn is_left_out(lock: &Lock) -> bool {
 }
 
 extern "C" fn before_fork() {
-    let me = os::thread_token();
-    if let Some(own) = entry_of(me) {
-        own.depth.fetch_add(1, Relaxed);
-        return;
-    }
-    let mask = os::block_signals();
-    let free = FORKERS.iter().find(|f| f.who.compare_exchange(0, me, Acquire, Relaxed).is_ok());
-    match free {
-        Some(own) => own.mask.store(mask, Relaxed),
-        None => os::restore_signals(mask), // More threads fork at once than there are entries: without.
-    }
-    let entangled = holds_a_lock(me);
-    for Guarded(lock, _) in LOCKS.iter().filter(|l| !is_left_out(l.0)) {
-        if !entangled {
-            lock.acquire_for_fork(me);
-        } else if !lock.is_held_by(me) {
-            lock.try_acquire_for_fork(me);
-        }
-    }
+    purge::stand_aside();
 }
 
 extern "C" fn after_fork() {
-    let me = os::thread_token();
-    let own = entry_of(me);
-    if let Some(own) = own
-        && own.depth.load(Relaxed) > 0
-    {
-        own.depth.fetch_sub(1, Relaxed);
-        return;
-    }
-    for Guarded(lock, _) in LOCKS.iter().rev().filter(|l| l.0.is_held_for_fork(me)) {
-        lock.release();
-    }
-    if let Some(own) = own {
-        let mask = own.mask.load(Relaxed);
-        own.who.store(0, Release);
-        os::restore_signals(mask);
-    }
+    purge::stand_back();
 }
 
 extern "C" fn after_fork_in_child() {
     let me = os::thread_token();
-    for other in FORKERS.iter().filter(|f| f.who.load(Relaxed) != me) {
-        other.depth.store(0, Relaxed);
-        other.who.store(0, Relaxed);
-    }
     for Guarded(lock, mend) in LOCKS.iter().filter(|l| l.0.is_held_by_other_than(me) && !is_left_out(l.0)) {
         lock.reset();
         mend();
     }
+    foreign::after_fork(me);
     purge::after_fork();
-    whale::after_fork(whale::LOCK.is_held_for_fork(me));
+    whale::after_fork();
     profile::after_fork();
     heap::counts::reset_all(|class| sparse::returned(class) + profile::returned(class), sparse::given);
     heap::reset_stray_frees();
     sparse::reset_counts();
     large::reset_stray_frees();
     release_heaps(me);
-    after_fork();
 }
 
 /// The heaps of the threads that are no more become idle, or lost.
@@ -138,12 +84,28 @@ fn release_heaps(me: u32) {
         heap.reset_counts();
         match heap.tenure.with() {
             With::Nobody => {}
-            // Also one that was on its way to this thread or from it, when its handler forked.
-            With::Thread(who) if who == me => {}
-            // This thread will go on with it, when its handler forked; else nobody will.
-            With::Tidier => heap.tenure.lose(),
+            // Also one that was on its way to this thread or from it, when its handler forked; and one whose thread ended
+            // without telling, and had the token before.
+            With::Thread(who) if who == me => {
+                let is_own = matches!(tls::state(), State::Live(own) if core::ptr::eq(own, heap));
+                if is_own && heap.thread.load(Relaxed) != 0 {
+                    number(heap); // This thread has another number now.
+                }
+            }
+            // This thread goes on with it, when its handler returns.
+            With::Tidier(who) if who == me => {}
+            With::Tidier(who) => {
+                let in_order = !heap.is_busy();
+                let tidied = heap.tenure.let_go(who);
+                if in_order {
+                    put_back_if_popped(heap, tidied);
+                } else {
+                    heap.tenure.lose();
+                }
+            }
             With::Thread(_) => {
                 heap.tenure.lose();
+                heap.thread.store(0, Relaxed);
                 if heap.after_fork() {
                     put_back(heap);
                 }

@@ -5,10 +5,12 @@
 //! what they allocate comes from a heap borrowed for the one call.
 //!
 //! Rules
-//! 1. Who has a heap: see `proto::tenure`. Popping one from the pool gives the right to wait for it, so that each has
-//!    one next owner.
+//! 1. Who has a heap: see `proto::tenure`. A heap that is not LIVE, LOST or being tidied is in the pool.
 //! 2. The thread's word is set before anything is called that may itself allocate (`pthread_*`).
-//! 3. Locks are taken in the order foreign, purge, heaps, profile, sparse, whale, arena, learn; `fork` holds them all.
+//! 3. Locks are taken in the order purge, heaps, profile, sparse, whale, arena, learn. No lock is held while code runs that is
+//!    not this crate's: neither a fork nor the loader nor another allocator is called under one.
+//! 4. A heap whose thread cannot tell that it ends carries the number of its thread. It is taken over once the kernel says
+//!    that there is no such thread: see `reap`.
 
 mod fork;
 // Miri has no fork, and models have threads of their own.
@@ -21,7 +23,7 @@ use crate::heap::Heap;
 use crate::page::{Kind, Meta};
 use crate::proto::lock::Lock;
 use crate::proto::pool::Pool;
-use crate::proto::tenure::With;
+use crate::proto::tenure::{Adopted, Tidied, With};
 use crate::size_class::CLASS16;
 use crate::sync::{
     AtomicPtr, AtomicU8, AtomicU32, AtomicU64,
@@ -69,9 +71,9 @@ const BEING_BORN: u8 = 1;
 const READY: u8 = 2;
 #[unsafe(link_section = ".data.hakmem")]
 static PROCESS: AtomicU8 = AtomicU8::new(UNBORN);
-/// The thread that makes it READY, by its token.
+/// The number of the process whose threads' numbers heaps carry (rule 4); 0: none does.
 #[unsafe(link_section = ".data.hakmem")]
-static MIDWIFE: AtomicU32 = AtomicU32::new(0);
+static NUMBERED: AtomicU32 = AtomicU32::new(0);
 
 /// Heaps ever made.
 pub fn heaps_made() -> u64 {
@@ -121,28 +123,82 @@ fn borrow() -> Option<&'static Heap> {
 fn settle() -> Option<&'static Heap> {
     let heap = adopt()?;
     tls::set_live(heap); // Rule 2.
-    // If there is no key, or it cannot be set (out of memory), the heap is not given back when the thread ends.
-    if let Some(key) = process_key() {
-        os::set_exit_value(key, core::ptr::from_ref(heap).cast());
-    }
+    tell_of_the_end(heap, process_key());
     Some(heap)
+}
+
+/// Sees to it that the heap of the calling thread is given back when the thread ends: by libc, or else by `reap`. If libc has
+/// no memory for the value, the heap is not given back.
+#[unsafe(link_section = ".text.hot.hakmem")]
+fn tell_of_the_end(heap: &'static Heap, key: Option<os::Key>) {
+    match key {
+        Some(key) => os::set_exit_value(key, core::ptr::from_ref(heap).cast()),
+        None => number(heap),
+    }
+}
+
+/// Notes the calling thread's number in its heap (rule 4).
+#[cold]
+fn number(heap: &Heap) {
+    let (process, thread) = os::numbers();
+    heap.thread.store(thread, Relaxed);
+    NUMBERED.store(process, Relaxed);
 }
 
 /// Takes an idle heap, or makes one.
 fn adopt() -> Option<&'static Heap> {
     let me = os::thread_token();
-    while let Some(id) = POOL.pop(|id| &heap_by_id(id).link) {
-        let heap = heap_by_id(id);
-        if heap.tenure.adopt(me) {
+    if let Some(heap) = pop(me) {
+        return Some(heap);
+    }
+    if NUMBERED.load(Relaxed) != 0 {
+        reap(me);
+        if let Some(heap) = pop(me) {
             return Some(heap);
         }
     }
-    make().filter(|heap| heap.tenure.adopt(me))
+    make().filter(|heap| heap.tenure.adopt(me) == Adopted::Yes)
+}
+
+/// Takes a heap out of the pool. One that is being tidied is left to who does that.
+#[inline]
+fn pop(me: u32) -> Option<&'static Heap> {
+    while let Some(id) = POOL.pop(|id| &heap_by_id(id).link) {
+        let heap = heap_by_id(id);
+        if heap.tenure.adopt(me) == Adopted::Yes {
+            return Some(heap);
+        }
+    }
+    None
+}
+
+/// Takes over the heaps of threads that ended without telling (rule 4). A number that another thread has by now keeps its heap
+/// from being taken over until that thread has ended, too. O(heaps), and a system call for each that carries a number.
+#[cold]
+#[inline(never)]
+fn reap(me: u32) {
+    if os::numbers().0 != NUMBERED.load(Relaxed) {
+        return; // A child that was made without fork's handlers: its threads have other numbers.
+    }
+    for heap in all_heaps() {
+        let number = heap.thread.load(Relaxed);
+        let With::Thread(who) = heap.tenure.with() else { continue };
+        // A busy one was left in the middle of a change. Tokens do not tell: a new thread may have that of one that is gone.
+        if number == 0 || os::is_thread(number) || heap.is_busy() {
+            continue;
+        }
+        put_back_if_popped(heap, heap.tenure.seize(who, me, || collect_after_the_end(heap)));
+    }
+}
+
+fn collect_after_the_end(heap: &Heap) {
+    heap.thread.store(0, Relaxed);
+    heap.collect();
 }
 
 /// The thread ends: its heap goes back to the pool with everything that is still live in it.
 fn abandon(heap: &'static Heap) {
-    heap.collect();
+    collect_after_the_end(heap);
     tls::set_dead();
     put_back(heap);
 }
@@ -150,6 +206,13 @@ fn abandon(heap: &'static Heap) {
 fn put_back(heap: &'static Heap) {
     heap.tenure.give_up();
     POOL.push(id_of(heap), &heap.link);
+}
+
+/// Ends a tidying (`proto::tenure` rule 3).
+fn put_back_if_popped(heap: &Heap, tidied: Tidied) {
+    if tidied == Tidied::Popped {
+        POOL.push(id_of(heap), &heap.link);
+    }
 }
 
 fn id_of(heap: &Heap) -> u64 {
@@ -201,7 +264,9 @@ fn make() -> Option<&'static Heap> {
     Some(heap)
 }
 
-/// The key whose destructor gives heaps back; registers it and the fork handlers, if nobody has yet.
+/// The key whose destructor gives heaps back; registers it and the fork handlers, if nobody has yet. None: there is none, or
+/// another thread is just registering it, which is not waited for.
+#[unsafe(link_section = ".text.hot.hakmem")]
 fn process_key() -> Option<os::Key> {
     if PROCESS.load(Acquire) != READY {
         be_born();
@@ -213,22 +278,17 @@ fn process_key() -> Option<os::Key> {
 #[cold]
 #[unsafe(link_section = ".text.hot.hakmem")]
 fn be_born() {
-    let me = os::thread_token();
-    if PROCESS.compare_exchange(UNBORN, BEING_BORN, Acquire, Acquire).is_err() {
-        // This thread itself, if what it registers allocates: then it sets its value below.
-        while PROCESS.load(Acquire) != READY && MIDWIFE.load(Relaxed) != me {
-            crate::sync::spin();
-        }
+    if PROCESS.compare_exchange(UNBORN, BEING_BORN, Acquire, Relaxed).is_err() {
         return;
     }
-    MIDWIFE.store(me, Relaxed);
-    // What these allocate is served: rule 2, or the thread has no heap yet and gets one.
-    let key = os::make_exit_key(on_exit).unwrap_or(NO_KEY);
+    // What these allocate is served: rule 2, or the thread has no heap yet and gets one. A library that may be unloaded has no
+    // key: a thread that is just ending would run the destructor while its code goes.
+    let key = if os::may_be_unloaded() { None } else { os::make_exit_key(on_exit) };
     fork::register();
-    KEY.store(key, Relaxed);
+    KEY.store(key.unwrap_or(NO_KEY), Relaxed);
     PROCESS.store(READY, Release);
-    if let (State::Live(heap), true) = (tls::state(), key != NO_KEY) {
-        os::set_exit_value(key, core::ptr::from_ref(heap).cast());
+    if let State::Live(heap) = tls::state() {
+        tell_of_the_end(heap, key);
     }
 }
 
@@ -306,30 +366,38 @@ unsafe extern "C" fn on_exit(heap: *mut c_void) {
     }
 }
 
-/// Merges what was freed into idle heaps, so that their empty pages become anybody's. O(heaps + their mail).
-pub fn tidy_idle() {
+/// Merges what was freed into idle heaps, so that their empty pages become anybody's, while `goes_on`. O(heaps + their mail).
+pub fn tidy_idle(goes_on: impl Fn() -> bool) {
+    let me = os::thread_token();
+    if NUMBERED.load(Relaxed) != 0 {
+        reap(me);
+    }
     for heap in all_heaps() {
+        if !goes_on() {
+            return;
+        }
         if heap.has_mail() {
-            heap.tenure.tidy(|| heap.collect());
+            put_back_if_popped(heap, heap.tenure.tidy(me, || heap.collect()));
         }
     }
 }
 
 /// Runs `f` while nobody can take an idle heap: it may look into those that are [`held`]. Under `purge::LOCK`. O(heaps).
 pub fn with_idle_held<R>(f: impl FnOnce() -> R) -> R {
+    let me = os::thread_token();
     for heap in all_heaps() {
-        heap.tenure.hold();
+        heap.tenure.hold(me);
     }
     let result = f();
     for heap in all_heaps() {
-        heap.tenure.let_go();
+        put_back_if_popped(heap, heap.tenure.let_go(me));
     }
     result
 }
 
-/// True for a heap that `with_idle_held` holds.
+/// True for a heap that the calling thread's `with_idle_held` holds.
 pub fn held(heap: &Heap) -> bool {
-    heap.tenure.with() == With::Tidier
+    heap.tenure.with() == With::Tidier(os::thread_token())
 }
 
 /// True if a thread has the heap.

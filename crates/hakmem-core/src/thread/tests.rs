@@ -82,23 +82,69 @@ fn a_thread_whose_heap_is_gone_is_served() {
     assert_eq!(SERVED.load(Relaxed), 1);
 }
 
-/// Who makes the process ready and asks again meanwhile goes on without; others wait for it.
+/// It may be preempted, or wait for a lock of libc's. The heap of a thread that went on without the key is taken over when that
+/// thread has ended.
 #[test]
-fn nobody_goes_on_before_the_process_is_ready() {
-    alone("thread::tests::nobody_goes_on_before_the_process_is_ready", || {
+fn nobody_waits_for_who_makes_the_process_ready() {
+    alone("thread::tests::nobody_waits_for_who_makes_the_process_ready", || {
+        come_and_go(100);
+        let key = KEY.swap(NO_KEY, Relaxed);
         PROCESS.store(BEING_BORN, Release);
-        MIDWIFE.store(os::thread_token(), Relaxed);
         be_born();
-        assert_eq!(PROCESS.load(Relaxed), BEING_BORN);
+        let token = spawn(|| {
+            come_and_go(100);
+            let me = os::thread_token();
+            assert!(os::numbers().0 == NUMBERED.load(Relaxed) && heaps_of(me) == 1);
+            me
+        });
+        let token = token.join().unwrap();
+        assert_eq!((PROCESS.load(Relaxed), heaps_of(token)), (BEING_BORN, 1), "nobody was told of its end");
+        KEY.store(key, Relaxed);
+        PROCESS.store(READY, Release);
+        let made = heaps_made();
+        // As many at once as there are heaps that wait for somebody, and one more.
+        let idle = all_heaps().filter(|h| h.tenure.with() == With::Nobody).count();
+        let all = std::sync::Barrier::new(idle + 1);
+        thread::scope(|scope| {
+            for _ in 0..=idle {
+                scope.spawn(|| {
+                    come_and_go(100);
+                    all.wait();
+                });
+            }
+        });
+        assert_eq!(heaps_made(), made, "the heap of the thread that is gone was there");
+    });
+}
+
+/// In a library that may be unloaded there is no key at all.
+#[test]
+fn heaps_of_threads_that_could_not_tell_are_tidied() {
+    alone("thread::tests::heaps_of_threads_that_could_not_tell_are_tidied", || {
+        come_and_go(100);
+        KEY.store(NO_KEY, Relaxed);
+        let (live, ended) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
         thread::scope(|scope| {
             let other = scope.spawn(|| {
-                be_born();
-                PROCESS.load(Acquire)
+                come_and_go(100);
+                live.wait();
+                ended.wait();
+                come_and_go(100);
+                os::thread_token()
             });
-            // Time for it to go on where it should not.
-            (0..200).for_each(|_| thread::yield_now());
-            PROCESS.store(READY, Release);
-            assert_eq!(other.join().unwrap(), READY);
+            let gone = scope.spawn(|| {
+                come_and_go(100);
+                os::thread_token()
+            });
+            live.wait();
+            let gone = gone.join().unwrap();
+            assert!(heaps_of(gone) >= 1);
+            c::trim();
+            assert_eq!(heaps_of(gone), 0);
+            let live = all_heaps().filter(|h| h.thread.load(Relaxed) != 0).count();
+            assert_eq!(live, 1, "that of the other thread, which lives");
+            ended.wait();
+            other.join().unwrap();
         });
     });
 }

@@ -15,11 +15,12 @@ struct Place {
 
 impl Place {
     fn begin(&self) -> bool {
-        self.duty.begin(|| {
+        let make = || {
             self.duty.alive.store(1, Relaxed);
             self.stack.with_mut(|s| unsafe { *s += 1 });
             true
-        })
+        };
+        self.duty.begin(|| false, make)
     }
 
     /// The worker's life. The flag is cleared by a store, as the kernel does.
@@ -63,7 +64,7 @@ fn no_work_is_left_without_a_worker() {
                     }
                     begun
                 }
-                Call::Failed => unreachable!("nobody ended it"),
+                Call::Held => unreachable!("nobody holds it off"),
             };
             worker.join().unwrap();
             assert!(begun || !place.work.load(Relaxed), "nobody will do it");
@@ -74,5 +75,42 @@ fn no_work_is_left_without_a_worker() {
             Mutant::DutyCallsUnfenced,
             Mutant::DutyForgetsTheLast,
         ],
+    );
+}
+
+/// Who holds the worker off and finds it gone has everything for itself until it lets go, though a caller begins the worker at
+/// the same time.
+#[test]
+fn who_is_held_off_is_gone() {
+    check(
+        || {
+            let place = Arc::new(Place {
+                duty: Duty::new(),
+                work: AtomicBool::new(true),
+                stack: UnsafeCell::new(0),
+            });
+            let caller = {
+                let place = place.clone();
+                thread::spawn(move || {
+                    if place.begin() {
+                        // The worker's life.
+                        if place.duty.nap().is_some() && place.duty.resume() {
+                            place.stack.with_mut(|s| unsafe { *s += 1 });
+                            place.duty.end(|| false);
+                        }
+                        // It returns.
+                        place.stack.with_mut(|s| unsafe { *s += 1 });
+                        place.duty.alive.store(0, Release);
+                    }
+                })
+            };
+            place.duty.hold();
+            if place.duty.is_gone() {
+                place.stack.with_mut(|s| unsafe { *s += 1 });
+            }
+            place.duty.release();
+            caller.join().unwrap();
+        },
+        &[Mutant::DutyGoneByThread, Mutant::DutyGoneRelaxed],
     );
 }

@@ -1,7 +1,7 @@
 use crate::check;
 use hakmem_core::mutant::Mutant;
 use hakmem_core::proto::pool::Pool;
-use hakmem_core::proto::tenure::{Tenure, With};
+use hakmem_core::proto::tenure::{Adopted, Tenure, Tidied, With};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::AtomicU64;
@@ -22,12 +22,34 @@ impl Heap {
             tenure: Tenure::new(),
             inside: UnsafeCell::new(0),
         };
-        assert!(heap.tenure.adopt(1));
+        assert_eq!(heap.tenure.adopt(1), Adopted::Yes);
         Arc::new(heap)
     }
 
     fn work(&self) {
         self.inside.with_mut(|n| unsafe { *n += 1 });
+    }
+
+    fn push(&self) {
+        self.pool.push(1, &self.link);
+    }
+
+    /// Whether the heap was tidied; it is put back if it was popped meanwhile.
+    fn tidy(&self) -> bool {
+        let tidied = self.tenure.tidy(3, || self.work());
+        if tidied == Tidied::Popped {
+            self.push();
+        }
+        tidied != Tidied::No
+    }
+
+    /// Whether the heap was had.
+    fn adopt(&self) -> bool {
+        let had = self.pool.pop(|_| &self.link).is_some() && self.tenure.adopt(2) == Adopted::Yes;
+        if had {
+            self.work();
+        }
+        had
     }
 }
 
@@ -43,27 +65,27 @@ fn a_heap_is_tidied_by_nobody_else() {
                 thread::spawn(move || {
                     heap.work();
                     heap.tenure.give_up();
-                    heap.pool.push(1, &heap.link);
+                    heap.push();
                 })
             };
             let tidies = {
                 let heap = heap.clone();
-                thread::spawn(move || heap.tenure.tidy(|| heap.work()))
+                thread::spawn(move || heap.tidy())
             };
-            let mut visits = 1;
-            if heap.pool.pop(|_| &heap.link).is_some() && heap.tenure.adopt(2) {
-                heap.work();
-                visits += 1;
-            }
+            let mut adopted = heap.adopt();
             ends.join().unwrap();
-            visits += usize::from(tidies.join().unwrap());
-            assert_eq!(heap.inside.with(|n| unsafe { *n }), visits);
+            let visits = 1 + usize::from(tidies.join().unwrap());
+            // One that was left to the tidier is in the pool again.
+            adopted = adopted || heap.adopt();
+            assert!(adopted, "the heap is gone from the pool");
+            assert_eq!(heap.inside.with(|n| unsafe { *n }), visits + 1);
         },
         &[
             Mutant::TenureAdoptsWhileTidied,
             Mutant::TenureAdoptsRelaxed,
             Mutant::TenureEndsRelaxed,
             Mutant::TenureTidiesLive,
+            Mutant::TenureForgetsPopped,
         ],
     );
 }
@@ -76,9 +98,8 @@ fn a_lost_heap_is_not_adopted() {
             let heap = Heap::live();
             assert_eq!(heap.tenure.with(), With::Thread(1));
             heap.tenure.lose();
-            heap.pool.push(1, &heap.link);
-            assert!(heap.pool.pop(|_| &heap.link).is_some());
-            assert!(!heap.tenure.adopt(1) && !heap.tenure.tidy(|| heap.work()));
+            heap.push();
+            assert!(!heap.adopt() && !heap.tidy());
             assert_eq!(heap.tenure.with(), With::Nobody);
         },
         &[Mutant::TenureAdoptsLost],

@@ -6,14 +6,8 @@ use super::*;
 use crate::alone::alone;
 use crate::c;
 use crate::in_child::{goes_well_in_child, in_child};
-use std::sync::{Barrier, Mutex, MutexGuard, mpsc};
+use std::sync::{Barrier, Mutex, mpsc};
 use std::vec::Vec;
-
-/// The locks, and who forks, are the process's.
-fn turn() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(|failed| failed.into_inner())
-}
 
 /// Blocks of all kinds are to be had, and go back.
 fn go_on() {
@@ -31,68 +25,94 @@ fn go_on() {
     c::trim();
 }
 
-/// The signals that the calling thread has blocked.
-fn blocked() -> u64 {
-    let now = os::block_signals();
-    os::restore_signals(now);
-    now
-}
-
+/// A thread that waits for a lock of ours may hold one of libc's, which fork takes after our handler.
 #[test]
-fn a_fork_inside_a_fork_is_part_of_it() {
-    let _turn = turn();
-    go_on();
-    let me = os::thread_token();
-    // What is seen is looked at when no lock is held any more: others could not go on.
-    let all_held = || LOCKS.iter().all(|l| l.0.is_held_for_fork(me));
-    let depth = || entry_of(me).map(|own| own.depth.load(Relaxed));
-    let signals = blocked();
-    before_fork();
-    let outer = (all_held(), depth(), blocked());
-    before_fork();
-    let inner = (all_held(), depth());
-    after_fork();
-    let outer_again = (all_held(), depth());
-    after_fork();
-    assert!(outer.0 && inner.0 && outer_again.0, "{outer:?} {inner:?} {outer_again:?}");
-    assert_eq!((outer.1, inner.1, outer_again.1), (Some(0), Some(1), Some(0)));
-    assert!(outer.2 & !signals != 0, "no handler may fork in the middle");
-    assert!(!LOCKS.iter().any(|l| l.0.is_held_for_fork(me)));
-    assert_eq!((depth(), blocked()), (None, signals));
-}
-
-/// One that waits for none: it may be what their holders wait for.
-#[test]
-fn a_fork_under_a_lock_takes_those_that_are_free() {
-    let _turn = turn();
+fn no_lock_is_held_across_a_fork() {
     in_child(|| {
-        let me = os::thread_token();
-        for Guarded(own, _) in &LOCKS {
-            let held = own.lock();
-            before_fork();
-            let free = LOCKS.iter().filter(|l| !core::ptr::eq(l.0, *own));
-            assert!(free.clone().all(|l| l.0.is_held_for_fork(me)) && !own.is_held_for_fork(me));
-            after_fork();
-            assert!(!LOCKS.iter().any(|l| l.0.is_held_for_fork(me)) && own.is_held_by(me));
-            drop(held);
-        }
-    });
-}
-
-/// A child that is made in the usual way holds nothing, and nobody's entry is left but its own.
-#[test]
-fn a_child_holds_nothing() {
-    let _turn = turn();
-    go_on();
-    let signals = blocked();
-    in_child(|| {
-        assert!(!LOCKS.iter().any(|l| l.0.is_held_for_fork(os::thread_token())));
-        assert!(FORKERS.iter().all(|f| f.who.load(Relaxed) == 0 && f.depth.load(Relaxed) == 0));
-        assert_eq!(blocked(), signals);
         go_on();
-        in_child(go_on);
+        before_fork();
+        let held = LOCKS.iter().filter(|l| l.0.try_lock().is_none()).count();
+        before_fork();
+        after_fork();
+        after_fork();
+        assert_eq!(held, 0);
+        go_on();
     });
-    assert_eq!(blocked(), signals);
+}
+
+/// Not for ever: its holder may wait for the thread that forks.
+#[test]
+fn a_pass_that_does_not_end_is_not_waited_for() {
+    alone("thread::fork::tests::a_pass_that_does_not_end_is_not_waited_for", || {
+        let (both, over) = (Barrier::new(2), Barrier::new(2));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let held = purge::LOCK.lock();
+                both.wait();
+                over.wait();
+                drop(held);
+            });
+            both.wait();
+            let goes_well = goes_well_in_child(go_on);
+            over.wait();
+            assert!(goes_well);
+        });
+    });
+}
+
+/// No pass is begun while somebody forks, and each is again when all have forked.
+#[test]
+fn passes_wait_for_forks() {
+    in_child(|| {
+        crate::policy::SCAVENGE_MIB.set(0);
+        let pass = || {
+            // SAFETY: freed once.
+            unsafe { c::free(c::malloc(3 << 20)) };
+            purge::pass(os::now_ms(), 0)
+        };
+        c::trim();
+        before_fork();
+        before_fork();
+        let two = pass();
+        after_fork();
+        let one = pass();
+        after_fork();
+        assert_eq!((two, one), (0, 0));
+        assert!(pass() > 0);
+        after_fork(); // One too many, of a handler that forked in between.
+        assert!(pass() > 0);
+    });
+}
+
+/// A heap that another thread was just looking at, or tidying, is an idle one in the child.
+#[test]
+fn heaps_that_were_being_tidied_are_idle_in_the_child() {
+    alone("thread::fork::tests::heaps_that_were_being_tidied_are_idle_in_the_child", || {
+        std::thread::spawn(go_on).join().unwrap();
+        let idle = || all_heaps().filter(|h| h.tenure.with() == With::Nobody).count();
+        let before = idle();
+        let (both, over) = (Barrier::new(2), Barrier::new(2));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                super::super::with_idle_held(|| {
+                    both.wait();
+                    over.wait();
+                });
+            });
+            both.wait();
+            // One of them is popped meanwhile, and left to the thread that holds it.
+            let popped = super::super::pop(os::thread_token()).is_none();
+            let goes_well = goes_well_in_child(|| {
+                assert_eq!(idle(), before);
+                let made = super::super::heaps_made();
+                std::thread::spawn(go_on).join().unwrap();
+                assert_eq!(super::super::heaps_made(), made, "there is one to adopt");
+            });
+            over.wait();
+            assert!(before > 0 && popped && goes_well);
+        });
+        assert_eq!(idle(), before);
+    });
 }
 
 /// Of pages of which two blocks stay, some are set aside.
@@ -144,7 +164,7 @@ fn forks_under(own: usize, other: usize) {
             assert!(LOCKS[own].0.is_held_by(me), "this thread goes on with it");
             assert!(LOCKS.iter().enumerate().all(|(i, l)| i == own || !l.0.is_held_by(me)));
             assert!(!LOCKS.iter().any(|l| l.0.is_held_by_other_than(me)));
-            LOCKS[own].0.release();
+            LOCKS[own].0.reset();
             go_on();
             let interval = if profile::interval() > 0 { profile::interval() } else { profile::DEFAULT_INTERVAL };
             assert_eq!(profile::start(interval), !core::ptr::eq(torn.0, &profile::LOCK));
@@ -159,25 +179,6 @@ fn forks_under(own: usize, other: usize) {
         assert!(free_of && is_in_the_middle);
         assert!(goes_well, "under lock {own}, while another thread held {other}");
     });
-}
-
-/// Whoever forks while there are as many who fork as there are entries does it without one.
-#[test]
-fn more_threads_than_entries_fork_at_once() {
-    let _turn = turn();
-    go_on();
-    let me = os::thread_token();
-    let taken: Vec<_> =
-        FORKERS.iter().zip(1..).filter(|(f, who)| f.who.compare_exchange(0, *who, Acquire, Relaxed).is_ok()).collect();
-    let signals = blocked();
-    before_fork();
-    let (held, entry, masked) =
-        (LOCKS.iter().all(|l| l.0.is_held_for_fork(me)), entry_of(me).is_some(), blocked() != signals);
-    after_fork();
-    let let_go = !LOCKS.iter().any(|l| l.0.is_held_for_fork(me));
-    taken.iter().for_each(|(f, _)| f.who.store(0, Release));
-    assert_eq!((held, entry, masked, let_go), (true, false, false, true));
-    assert_eq!(blocked(), signals);
 }
 
 /// No two threads that are there at once have one token.

@@ -197,11 +197,46 @@ static void forked_at_first_use(long n) {
     say_counts(names);
 }
 
+/* --- unloaded while threads that used it are just ending ------------------------------------------------------------ */
+
+enum { ENDING = 8 };
+
+static void *use_and_end(void *seed) {
+    use((uintptr_t)seed);
+    pthread_barrier_wait(&barrier);
+    return NULL;
+}
+
+/* In a process of its own each time: what happens there is a matter of moments. */
+static void unload_beside_ending_threads(long n) {
+    for (long i = 0; i < n; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            pthread_t threads[ENDING];
+            load();
+            CHECK(pthread_barrier_init(&barrier, NULL, ENDING + 1) == 0);
+            for (uintptr_t k = 0; k < ENDING; k++)
+                CHECK(pthread_create(&threads[k], NULL, use_and_end, (void *)k) == 0);
+            pthread_barrier_wait(&barrier);
+            for (volatile long spins = i % 20 * 3000; spins; spins--) {
+            }
+            unload();
+            for (int k = 0; k < ENDING; k++)
+                CHECK(pthread_join(threads[k], NULL) == 0);
+            count(OUTLIVED);
+            _exit(0);
+        }
+        child_succeeds(child);
+    }
+    say_counts(names);
+}
+
 int main(int argc, char **argv) {
     static const struct scenario all[] = {
         {"load_and_unload", load_and_unload},
         {"load_often", load_often},
         {"forked_at_first_use", forked_at_first_use},
+        {"unload_beside_ending_threads", unload_beside_ending_threads},
         {NULL, NULL},
     };
     return run_scenario(all, argc, argv);
