@@ -164,6 +164,27 @@ pub unsafe fn configure(envp: *const *const c_char) {
     unsafe { options::read(envp) }
 }
 
+/// Says whether the process is about to forbid itself system calls, or has: what is only nice to know is not asked from then
+/// on. To be said before the filter is there, and taken back if it could not be made.
+pub fn set_filtered(filtered: bool) {
+    os::set_filtered(filtered);
+}
+
+/// What [`set_filtered`] said last.
+pub fn is_filtered() -> bool {
+    os::is_filtered()
+}
+
+/// False in a program with rights that its user does not have: what the environment says is its user's word.
+pub fn trusts_environment() -> bool {
+    !os::is_secure()
+}
+
+/// True in a child of vfork, and in one made by a raw system call, which share or copy what the process knows of itself.
+pub fn in_borrowed_process() -> bool {
+    os::in_borrowed_process()
+}
+
 /// Ends the thread that gives idle memory back, and keeps it away until [`release_scavenger`]: the process is about to
 /// change its rights or its namespaces, which that thread would not follow. Calls nest. O(1), and the end of the thread.
 pub fn hold_scavenger() {

@@ -12,6 +12,7 @@
 //! | `api` | hakmem's own functions, the content of `hakmem.h` |
 //! | `limits` | `setrlimit` and `prlimit`, which must leave the program room |
 //! | `dlopen` | `dlopen`, so that libraries it loads have the same allocator as the program |
+//! | `rights` | `setuid`, `unshare`, `prctl` and others by which a process changes its rights or its sandbox |
 //! | `life` | start and end of the process, and the signal for a report; `settings`, `report`, `sink` and `out` serve it |
 //! | `report` | the report: `figures` has what is in it, `forms` and `human` how it looks, `usage` what the system says |
 //! | `map` | what each slot of the heap holds |
@@ -38,6 +39,8 @@ mod operators;
 mod out;
 mod profile;
 mod report;
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+mod rights;
 mod settings;
 mod sink;
 mod stdlib;

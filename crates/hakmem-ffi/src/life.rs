@@ -6,10 +6,11 @@ use crate::profile;
 use crate::report::{Event, Format};
 use crate::settings;
 use crate::sink::{File, Stderr};
-use crate::{errno, map, next, report};
+use crate::{errno, map, next, out, report, usage};
 use core::cell::UnsafeCell;
 use core::ffi::{c_char, c_int};
 use hakmem_core::c;
+use libc::{siginfo_t, ucontext_t};
 
 /// What `start` found and `end` and `on_signal` need.
 #[derive(Clone, Copy)]
@@ -31,6 +32,30 @@ enum To {
 }
 
 impl Plan {
+    /// See [`keep_files`].
+    fn keep_files(self) {
+        match self.report.map(|report| report.to) {
+            Some(To::Stderr(stderr)) => stderr.keep_for_later(),
+            Some(To::File(file)) => file.keep_open(),
+            None => {}
+        }
+        if let Some(file) = self.map {
+            file.keep_open();
+        }
+    }
+
+    /// See [`drop_files`].
+    fn drop_files(self) {
+        match self.report.map(|report| report.to) {
+            Some(To::Stderr(_)) => Stderr::drop_what_was_kept(),
+            Some(To::File(file)) => file.drop_what_was_kept(),
+            None => {}
+        }
+        if let Some(file) = self.map {
+            file.drop_what_was_kept();
+        }
+    }
+
     fn carry_out(self, event: Event) {
         if let Some(report) = self.report {
             report.write(event);
@@ -69,15 +94,21 @@ static START: extern "C" fn(c_int, *const *const c_char, *const *const c_char) =
 #[unsafe(link_section = ".fini_array")]
 static END: extern "C" fn() = end;
 
-/// Without `HAKMEM_…` variables this makes no system call.
+/// Without `HAKMEM_…` variables this makes no system call. In a program with rights that its user does not have none of them
+/// counts, whoever reads it.
 #[unsafe(link_section = ".text.hot.hakmem")]
 extern "C" fn start(_argc: c_int, _argv: *const *const c_char, envp: *const *const c_char) {
     c::on_foreign(next::find);
     c::announce_rights();
+    let envp = if c::trusts_environment() {
+        envp
+    } else {
+        core::ptr::null()
+    };
     // SAFETY: glibc passes the environment to every constructor; it is not changed before they have all run.
     unsafe { c::start(envp) };
     // SAFETY: as above.
-    unsafe { profile::start(envp) };
+    let profiled = unsafe { profile::start(envp) };
     // SAFETY: as above.
     let (wish, signal) = unsafe {
         (
@@ -96,13 +127,36 @@ extern "C" fn start(_argc: c_int, _argv: *const *const c_char, envp: *const *con
                 "HAKMEM_STATS_SIGNAL ignored: HAKMEM_STATS asks for no report, and HAKMEM_MAP for no map"
             ));
         }
-        return;
+    } else {
+        // SAFETY: nothing else runs that could use it: see Shared.
+        unsafe { *PLAN.0.get() = Some(plan) };
+        if let Some(signal) = signal {
+            catch(signal, on_signal);
+        }
     }
-    // SAFETY: nothing else runs that could use it: see Shared.
-    unsafe { *PLAN.0.get() = Some(plan) };
-    if let Some(signal) = signal {
-        catch(signal, on_signal);
+    // One that came with the program. The loader has opened and read files under it, so this may too.
+    if (profiled || plan.report.is_some() || plan.map.is_some()) && usage::may_be_filtered() {
+        keep_files();
+        c::set_filtered(true);
     }
+}
+
+/// Before the process makes a filter for its system calls: what is written to later is opened now.
+pub fn keep_files() {
+    // SAFETY: only `start` writes it, and that is over or calls this.
+    if let Some(plan) = unsafe { *PLAN.0.get() } {
+        plan.keep_files();
+    }
+    profile::keep_files();
+}
+
+/// It has made none.
+pub fn drop_files() {
+    // SAFETY: as above.
+    if let Some(plan) = unsafe { *PLAN.0.get() } {
+        plan.drop_files();
+    }
+    profile::drop_files();
 }
 
 /// Finds out where reports go, and leaves a line there. None: nowhere.
@@ -119,26 +173,31 @@ fn prepare(wish: settings::Report<'_>) -> Option<Report> {
     Some(Report { format, to })
 }
 
+/// What the system calls, with the state that the thread will return to.
+pub type Handler = extern "C" fn(c_int, *mut siginfo_t, *mut ucontext_t);
+
 /// A program that handles the signal itself takes it over, whenever it says so.
-pub fn catch(signal: c_int, handler: extern "C" fn(c_int)) {
+pub fn catch(signal: c_int, handler: Handler) {
     let mut action = core::mem::MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: all zeroes is a valid action; the handler only does what is async-signal-safe.
     unsafe {
         let action = action.assume_init_mut();
         action.sa_sigaction = handler as libc::sighandler_t;
-        action.sa_flags = libc::SA_RESTART | libc::SA_ONSTACK;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
         libc::sigfillset(&mut action.sa_mask);
         libc::sigaction(signal, action, core::ptr::null_mut());
     }
 }
 
 /// Whatever it has interrupted: reads counters, formats them into memory of its own, and writes.
-extern "C" fn on_signal(_signal: c_int) {
+extern "C" fn on_signal(_: c_int, _: *mut siginfo_t, context: *mut ucontext_t) {
     errno::preserved(|| {
         // SAFETY: only `start` writes it, and that is over.
         if let Some(plan) = unsafe { *PLAN.0.get() } {
             plan.carry_out(Event::Signal);
         }
+        // SAFETY: the system's, for this handler.
+        unsafe { out::leave_blocked(context) };
     });
 }
 

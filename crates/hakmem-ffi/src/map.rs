@@ -6,6 +6,7 @@ use crate::sink::File;
 use core::ffi::c_int;
 use core::fmt::{self, Write};
 use core::ptr::null_mut;
+use hakmem_core::c;
 use hakmem_core::stats::{self, Content, Segment};
 
 /// Raised when a key changes its meaning or goes; new keys may come at any time.
@@ -173,9 +174,13 @@ fn list<T>(
     out.write_char(']')
 }
 
-/// The program's name as the kernel has it, up to 15 bytes and a NUL.
+/// The program's name as the kernel has it, up to 15 bytes and a NUL. Empty in a process with a filter, which may end it for
+/// asking.
 fn name() -> [u8; 16] {
     let mut name = [0; 16];
+    if c::is_filtered() {
+        return name;
+    }
     // SAFETY: the call fills in 16 bytes.
     unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
     name

@@ -3,6 +3,8 @@
 use crate::cancel;
 use core::ffi::c_int;
 use core::fmt::{self, Write};
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use hakmem_core::c;
 
 /// A text of at most `N` bytes; what goes beyond is cut off and remembered.
 pub struct Text<const N: usize> {
@@ -97,10 +99,31 @@ impl fmt::Display for Lossy<'_> {
     }
 }
 
+/// What a write that fails sends to its own thread.
+const SIGNALS: [c_int; 2] = [libc::SIGPIPE, libc::SIGXFSZ];
+
 /// Writes all of `bytes`, in one system call if it takes as much. False if it did not take everything. Neither a pipe that
 /// nobody reads nor a limit on a file's size ends the program, which did not ask for the write.
 pub fn write_all(fd: c_int, bytes: &[u8]) -> bool {
-    cancel::held_off(|| without_signals(&[libc::SIGPIPE, libc::SIGXFSZ], || write_rest(fd, bytes)))
+    cancel::held_off(|| {
+        if c::is_filtered() {
+            blocking_signals(|| write_rest(fd, bytes))
+        } else {
+            without_signals(&SIGNALS, || write_rest(fd, bytes))
+        }
+    })
+}
+
+/// Waits until a descriptor takes more, a second at most. One that does not wait by itself is a pipe or a terminal that we opened
+/// so, and whoever reads there may have stopped.
+fn takes_more(fd: c_int) -> bool {
+    let mut wanted = libc::pollfd {
+        fd,
+        events: libc::POLLOUT,
+        revents: 0,
+    };
+    // SAFETY: one struct, valid for the write.
+    !c::is_filtered() && unsafe { libc::poll(&raw mut wanted, 1, 1000) } == 1
 }
 
 fn write_rest(fd: c_int, mut rest: &[u8]) -> bool {
@@ -108,7 +131,8 @@ fn write_rest(fd: c_int, mut rest: &[u8]) -> bool {
         // SAFETY: the pointer and length are those of a slice.
         let written = unsafe { libc::write(fd, rest.as_ptr().cast(), rest.len()) };
         // SAFETY: errno's address is valid for the calling thread.
-        if written < 0 && unsafe { *libc::__errno_location() } == libc::EINTR {
+        let error = unsafe { *libc::__errno_location() };
+        if written < 0 && (error == libc::EINTR || error == libc::EAGAIN && takes_more(fd)) {
             continue;
         }
         match usize::try_from(written).ok().filter(|&n| n > 0) {
@@ -145,6 +169,44 @@ fn without_signals<R>(signals: &[c_int], f: impl FnOnce() -> R) -> R {
         });
         libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), core::ptr::null_mut());
         result
+    }
+}
+
+/// A write in a process with a filter has left its signals blocked, and maybe pending.
+static LEFT_BLOCKED: AtomicBool = AtomicBool::new(false);
+
+/// [`without_signals`] in a process that has a filter, which may end it for asking what is pending: if `f` fails, they stay
+/// blocked.
+fn blocking_signals(f: impl FnOnce() -> bool) -> bool {
+    let mut before = core::mem::MaybeUninit::<libc::sigset_t>::zeroed();
+    let mut ours = core::mem::MaybeUninit::<libc::sigset_t>::zeroed();
+    // SAFETY: the sets are live, and initialised by sigemptyset and pthread_sigmask before they are read.
+    unsafe {
+        libc::sigemptyset(ours.as_mut_ptr());
+        for signal in SIGNALS {
+            libc::sigaddset(ours.as_mut_ptr(), signal);
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, ours.as_ptr(), before.as_mut_ptr());
+        let done = f();
+        if done {
+            libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), core::ptr::null_mut());
+        } else {
+            LEFT_BLOCKED.store(true, Relaxed);
+        }
+        done
+    }
+}
+
+/// At the end of a signal's handler: what a write of its thread has left blocked stays so where it returns to.
+///
+/// # Safety
+/// `context` is what the system gave the handler.
+pub unsafe fn leave_blocked(context: *mut libc::ucontext_t) {
+    if LEFT_BLOCKED.load(Relaxed) {
+        for signal in SIGNALS {
+            // SAFETY: by the contract.
+            unsafe { libc::sigaddset(&raw mut (*context).uc_sigmask, signal) };
+        }
     }
 }
 

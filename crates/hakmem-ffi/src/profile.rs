@@ -2,11 +2,12 @@
 
 use crate::out::stderr_line;
 use crate::sink::File;
-use crate::{errno, life, settings};
+use crate::{errno, life, out, settings};
 use core::cell::UnsafeCell;
 use core::ffi::{c_char, c_int};
 use hakmem_core::c;
 use hakmem_core::profile::{self, Busy, Event};
+use libc::{siginfo_t, ucontext_t};
 
 struct Shared(UnsafeCell<Option<File>>);
 
@@ -16,11 +17,11 @@ unsafe impl Sync for Shared {}
 #[unsafe(link_section = ".data.hakmem")]
 static TO: Shared = Shared(UnsafeCell::new(None));
 
-/// Begins the profile if the environment asks for it.
+/// Begins the profile if the environment asks for it. Returns whether it did.
 ///
 /// # Safety
 /// `envp` is NULL or a NULL-terminated array of C strings, which do not change meanwhile; there is one thread.
-pub unsafe fn start(envp: *const *const c_char) {
+pub unsafe fn start(envp: *const *const c_char) -> bool {
     // SAFETY: passed on.
     let (file, signal) = unsafe {
         (
@@ -34,32 +35,55 @@ pub unsafe fn start(envp: *const *const c_char) {
                 "HAKMEM_PROFILE_SIGNAL ignored: HAKMEM_PROFILE asks for no profile"
             ));
         }
-        return;
+        return false;
     };
     let Some(file) = File::keep("HAKMEM_PROFILE", file) else {
-        return;
+        return false;
     };
     if !profile::start(c::profile_interval()) {
-        return stderr_line(format_args!("HAKMEM_PROFILE ignored: it cannot start"));
+        stderr_line(format_args!("HAKMEM_PROFILE ignored: it cannot start"));
+        return false;
     }
     // SAFETY: nothing else runs that could use it: see Shared.
     unsafe { *TO.0.get() = Some(file) };
     if let Some(signal) = signal {
         life::catch(signal, on_signal);
     }
+    true
+}
+
+fn file() -> Option<File> {
+    // SAFETY: only `start` writes it, and that is over.
+    unsafe { *TO.0.get() }
+}
+
+/// See `life::keep_files`.
+pub fn keep_files() {
+    if let Some(file) = file() {
+        file.keep_open();
+    }
+}
+
+/// See `life::drop_files`.
+pub fn drop_files() {
+    if let Some(file) = file() {
+        file.drop_what_was_kept();
+    }
 }
 
 /// Whatever it has interrupted: it waits for nobody.
-extern "C" fn on_signal(_signal: c_int) {
-    errno::preserved(|| profile::dump_soon(write_at_once));
+extern "C" fn on_signal(_: c_int, _: *mut siginfo_t, context: *mut ucontext_t) {
+    errno::preserved(|| {
+        profile::dump_soon(write_at_once);
+        // SAFETY: the system's, for this handler.
+        unsafe { out::leave_blocked(context) };
+    });
 }
 
 /// Also called by a thread that was in the profile when the signal came.
 fn write_at_once() -> Result<(), Busy> {
-    // SAFETY: only `start` writes it, and that is over.
-    if let Some(file) = unsafe { *TO.0.get() } {
-        let written = profile::dump_at_once(Event::Signal, |text| file.append(text))?;
-        told_if_lost(written);
+    if let Some(file) = file() {
+        told_if_lost(profile::dump_at_once(Event::Signal, |text| file.append(text))?);
     }
     Ok(())
 }

@@ -15,8 +15,8 @@ pub enum Kind {
     Madvise,
     /// Moving page tables.
     Mremap,
-    /// Asking what is resident.
-    Mincore,
+    /// Asking what is resident: the calls that open, read and close the file that says it.
+    Pagemap,
     /// Waiting for and waking threads.
     Futex,
     /// Making the scavenger.
@@ -28,7 +28,7 @@ pub enum Kind {
 /// How many kinds there are.
 pub const KINDS: usize = 8;
 
-const NAMES: [&str; KINDS] = ["mmap", "mprotect", "madvise", "mremap", "mincore", "futex", "clone", "query"];
+const NAMES: [&str; KINDS] = ["mmap", "mprotect", "madvise", "mremap", "pagemap", "futex", "clone", "query"];
 
 pub struct Counter {
     pub calls: AtomicU64,

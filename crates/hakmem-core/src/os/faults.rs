@@ -21,14 +21,14 @@ pub enum Call {
     /// Moving page tables.
     Mremap,
     /// Asking what is resident.
-    Mincore,
+    Pagemap,
     /// Making the scavenger.
     Clone,
 }
 
 /// Every kind, in the order of its number.
 pub const CALLS: [Call; 7] =
-    [Call::Mmap, Call::Munmap, Call::Mprotect, Call::Madvise, Call::Mremap, Call::Mincore, Call::Clone];
+    [Call::Mmap, Call::Munmap, Call::Mprotect, Call::Madvise, Call::Mremap, Call::Pagemap, Call::Clone];
 
 /// Which calls fail.
 #[derive(Debug, Clone, Copy)]
@@ -80,7 +80,7 @@ pub(super) fn refuse(number: libc::c_long, a: [usize; 6]) -> Option<isize> {
         libc::SYS_mprotect => Call::Mprotect,
         libc::SYS_madvise => Call::Madvise,
         libc::SYS_mremap => Call::Mremap,
-        libc::SYS_mincore => Call::Mincore,
+        libc::SYS_openat | libc::SYS_pread64 => Call::Pagemap,
         libc::SYS_clone => Call::Clone,
         _ => return None,
     };

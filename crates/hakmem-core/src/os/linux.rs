@@ -138,13 +138,6 @@ pub fn at(address: usize) -> *mut u8 {
     core::ptr::with_exposed_provenance_mut(address)
 }
 
-/// Marks in `map`, a byte for each 4 KiB of the range, what is resident (bit 0).
-pub fn resident(at: usize, len: usize, map: &mut [u8]) -> bool {
-    debug_assert!(map.len() * page_size() >= len);
-    let to = map.as_mut_ptr().expose_provenance();
-    succeeded(counted(Kind::Mincore, || syscall(libc::SYS_mincore, [at, len, to, 0, 0, 0])))
-}
-
 /// The size of a page of memory in bytes.
 pub fn page_size() -> usize {
     // SAFETY: reads the auxiliary vector that the kernel left in the process; no system call.
@@ -157,19 +150,26 @@ pub fn is_secure() -> bool {
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
-/// Physical memory in bytes; 4 GiB if the system does not tell.
+/// Physical memory in bytes; 4 GiB if the system does not tell, or a filter may end the process for asking.
 pub fn physical_memory() -> usize {
+    const UNKNOWN: usize = 4 << 30;
+    if super::is_filtered() {
+        return UNKNOWN;
+    }
     // SAFETY: an all-zero sysinfo is valid.
     let mut info: libc::sysinfo = unsafe { core::mem::zeroed() };
     let to = (&raw mut info).expose_provenance();
     if !succeeded(counted(Kind::Query, || syscall(libc::SYS_sysinfo, [to, 0, 0, 0, 0, 0]))) {
-        return 4 << 30;
+        return UNKNOWN;
     }
     (info.totalram as usize).saturating_mul(info.mem_unit as usize)
 }
 
-/// The limit on the process's address space in bytes, usize::MAX if there is none.
+/// The limit on the process's address space in bytes, usize::MAX if there is none, or a filter may end the process for asking.
 pub fn address_limit() -> usize {
+    if super::is_filtered() {
+        return usize::MAX;
+    }
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
     let to = (&raw mut limit).expose_provenance();
     let resource = libc::RLIMIT_AS as usize;

@@ -10,6 +10,7 @@
 mod count;
 #[cfg(feature = "fault-injection")]
 pub mod faults;
+mod filter;
 #[cfg(miri)]
 mod interpreted;
 #[cfg(all(target_os = "linux", not(miri)))]
@@ -26,6 +27,8 @@ mod joined;
 mod library;
 mod objects;
 mod own;
+#[cfg(all(target_os = "linux", not(miri)))]
+mod pagemap;
 #[cfg(shuttle)]
 mod scheduled;
 #[cfg(all(target_os = "linux", not(miri)))]
@@ -35,12 +38,15 @@ mod vdso;
 #[cfg_attr(any(miri, shuttle), allow(unused_imports, reason = "these have no note of where the figures lie"))]
 pub use count::{COUNTERS, Counter, Kind};
 pub use count::{KINDS, count, set_timing, timing};
+pub use filter::{is_filtered, set_filtered};
 #[cfg(miri)]
 pub use interpreted::*;
 #[cfg(all(target_os = "linux", not(miri)))]
 pub use linux::*;
 pub use objects::{find_objects, object_of};
 pub use own::{copy_readable, map_memory, read_file};
+#[cfg(all(target_os = "linux", not(miri)))]
+pub use pagemap::{Page, Pagemap};
 
 #[cfg(all(target_os = "linux", not(any(miri, sanitizer, shuttle))))]
 pub use bare::{

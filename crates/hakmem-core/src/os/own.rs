@@ -13,12 +13,16 @@ pub fn map_memory(len: usize) -> Option<usize> {
 }
 
 /// Copies the process's own memory from `from` on, up to the first page that cannot be read or the end of `to`. Returns how
-/// many bytes. Nothing faults, whatever `from` is; some sandboxes refuse it, which copies nothing.
+/// many bytes. Nothing faults, whatever `from` is; some sandboxes refuse it, which copies nothing, and a process that is known
+/// to have a filter is not asked.
 #[cfg(not(miri))]
 pub fn copy_readable(from: usize, to: &mut [u8]) -> usize {
     use super::count::{Kind, counted};
     const PAGE: usize = 4096;
     const PIECES: usize = 4;
+    if super::is_filtered() {
+        return 0;
+    }
     let room = to.len().min((PIECES - 1) * PAGE).min(usize::MAX - from);
     // What is there is copied by whole pieces: one for each page.
     let mut pieces = [[0usize; 2]; PIECES];
@@ -41,11 +45,15 @@ pub fn copy_readable(_: usize, _: &mut [u8]) -> usize {
     0
 }
 
-/// Reads a file from its beginning, as much as fits. Returns how many bytes; 0 also if it cannot be read. Not for what a signal
+/// Reads a file from its beginning, as much as fits. Returns how many bytes; 0 also if it cannot be read, and in a process that
+/// is known to have a filter. Not for what a signal
 /// may interrupt, as a terminal.
 #[cfg(not(miri))]
 pub fn read_file(name: &CStr, to: &mut [u8]) -> usize {
     use super::linux::syscall;
+    if super::is_filtered() {
+        return 0;
+    }
     // For reading: without a flag of its own.
     let flags = libc::O_CLOEXEC as usize;
     let name = name.as_ptr().expose_provenance();

@@ -63,10 +63,11 @@ fn memory_renewed_is_zero_and_can_be_written() {
 #[test]
 fn what_is_resident_is_seen() {
     let start = written();
-    let mut map = [0; LEN / 4096];
-    let mut resident_pages = || {
-        assert!(resident(start, LEN, &mut map));
-        map.iter().filter(|&&page| page & 1 != 0).count()
+    let map = Pagemap::open().unwrap();
+    let resident_pages = || {
+        let mut all = [Page::Absent; LEN / 4096];
+        assert!(map.read(start, &mut all[..pages()]));
+        all.iter().filter(|&&page| page == Page::Resident).count()
     };
     assert_eq!(resident_pages(), pages());
     assert!(purge(start, LEN));
@@ -76,6 +77,61 @@ fn what_is_resident_is_seen() {
     assert_eq!(populated, kernel() >= (5, 14));
     assert_eq!(resident_pages(), if populated { pages() } else { 0 });
     assert!(unreserve(start, LEN));
+    assert_eq!(resident_pages(), 0, "nothing is there");
+    assert!(!map.read(usize::MAX - 4096, &mut [Page::Absent; 4]), "nor could be");
+}
+
+/// More than is read in one call.
+#[test]
+fn each_page_has_its_own_place() {
+    const MANY: usize = 300;
+    let len = MANY * page_size();
+    let start = map_memory(len).unwrap();
+    assert!(refuse_huge(start, len));
+    let is_written = |page: usize| page.is_multiple_of(3) || page == 128;
+    for page in (0..MANY).filter(|&page| is_written(page)) {
+        // SAFETY: just mapped, and the test's.
+        unsafe { at(start + page * page_size()).write(1) };
+    }
+    let mut all = [Page::Swapped; MANY];
+    assert!(Pagemap::open().unwrap().read(start, &mut all));
+    for (page, what) in all.iter().enumerate() {
+        assert_eq!(*what, if is_written(page) { Page::Resident } else { Page::Absent }, "{page}");
+    }
+    assert!(unreserve(start, len));
+}
+
+#[test]
+fn no_descriptor_stays_open() {
+    in_child(|| {
+        let open = || fs::read_dir("/proc/self/fd").unwrap().count();
+        let before = open();
+        for _ in 0..10 {
+            assert!(Pagemap::open().unwrap().read(LEN, &mut [Page::Absent]));
+        }
+        assert_eq!(open(), before);
+    });
+}
+
+#[test]
+fn a_process_with_a_filter_asks_for_nothing_that_it_can_do_without() {
+    in_child(|| {
+        let known = (physical_memory(), address_limit());
+        let asks = || {
+            let word = 1u64;
+            let mut to = [0; 8];
+            let copied = copy_readable((&raw const word).addr(), &mut to) > 0;
+            [Pagemap::open().is_some(), copied, read_file(c"/proc/self/maps", &mut to) > 0]
+        };
+        assert_eq!(asks(), [true; 3]);
+        set_filtered(true);
+        assert!(is_filtered());
+        assert_eq!(asks(), [false; 3]);
+        assert_eq!((physical_memory(), address_limit()), (4 << 30, usize::MAX));
+        set_filtered(false);
+        assert_eq!(asks(), [true; 3]);
+        assert_eq!((physical_memory(), address_limit()), known);
+    });
 }
 
 #[test]

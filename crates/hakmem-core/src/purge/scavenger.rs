@@ -86,9 +86,11 @@ fn replace() -> bool {
 
 /// Waits up to `ms` milliseconds for a scavenger that was dismissed. True if it is gone, from the kernel's books, too.
 fn is_gone_within(ms: u32) -> bool {
-    os::futex_wake(&DUTY.state);
     let mut left = ms;
     while !DUTY.is_gone() {
+        if left == ms {
+            os::futex_wake(&DUTY.state);
+        }
         let number = DUTY.alive.load(Acquire);
         // In a child that was made without fork's handlers, the thread is not there.
         if number > 1 && !os::is_thread(number) && DUTY.alive.load(Acquire) == number {

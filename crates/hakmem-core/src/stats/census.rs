@@ -160,11 +160,13 @@ pub fn resident_bytes() -> u64 {
     let step = used.div_ceil(ASKED).max(1);
     let (mut asked, mut resident) = (0u64, 0u64);
     let segments = arena::all().flat_map(|arena| arena.used().map(move |segment| (arena, segment)));
+    let Some(map) = os::Pagemap::open() else { return 0 };
     for (arena, segment) in segments.step_by(step) {
-        let mut map = [0u8; SEGMENT / 4096];
-        if os::resident(arena.page_address(segment * (SEGMENT / PAGE)), SEGMENT, &mut map) {
+        let mut pages = [os::Page::Absent; SEGMENT / 4096];
+        let pages = &mut pages[..SEGMENT / page];
+        if map.read(arena.page_address(segment * (SEGMENT / PAGE)), pages) {
             asked += 1;
-            resident += map[..SEGMENT / page].iter().filter(|&&b| b & 1 != 0).count() as u64 * page as u64;
+            resident += pages.iter().filter(|&&page| page == os::Page::Resident).count() as u64 * page as u64;
         }
     }
     if asked == 0 { 0 } else { (u128::from(resident) * used as u128 / u128::from(asked)) as u64 }

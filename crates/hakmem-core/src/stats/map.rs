@@ -111,14 +111,15 @@ impl Segment {
 
     /// Pieces of 4 KiB that are resident, in each slot of the segment's `nth`: 0 but for whales. None: the system does not say.
     pub fn resident(&self, nth: usize) -> Option<[u8; SLOTS]> {
-        let (page, mut map) = (os::page_size(), [0u8; SEGMENT_BYTES / 4096]);
-        if !os::resident(self.address + nth * SEGMENT_BYTES, SEGMENT_BYTES, &mut map) {
+        let page = os::page_size();
+        let mut pages = [os::Page::Absent; SEGMENT_BYTES / 4096];
+        let pages = &mut pages[..SEGMENT_BYTES / page];
+        if !os::Pagemap::open()?.read(self.address + nth * SEGMENT_BYTES, pages) {
             return None;
         }
-        let slots = map[..SEGMENT_BYTES / page].chunks(SLOT_BYTES / page);
         let mut counts = [0; SLOTS];
-        for (count, slot) in counts.iter_mut().zip(slots) {
-            let resident = slot.iter().filter(|&&b| b & 1 != 0).count();
+        for (count, slot) in counts.iter_mut().zip(pages.chunks(SLOT_BYTES / page)) {
+            let resident = slot.iter().filter(|&&page| page == os::Page::Resident).count();
             *count = (resident * (page / 4096)).min(255) as u8;
         }
         Some(counts)

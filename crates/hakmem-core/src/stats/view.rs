@@ -98,7 +98,7 @@ mod note {
         "syscall.mprotect": os::Kind::Mprotect as usize,
         "syscall.madvise": os::Kind::Madvise as usize,
         "syscall.mremap": os::Kind::Mremap as usize,
-        "syscall.mincore": os::Kind::Mincore as usize,
+        "syscall.pagemap": os::Kind::Pagemap as usize,
         "syscall.futex": os::Kind::Futex as usize,
         "syscall.clone": os::Kind::Clone as usize,
         "syscall.query": os::Kind::Query as usize,

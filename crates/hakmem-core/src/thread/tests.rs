@@ -197,8 +197,8 @@ fn what_is_unloaded_gives_its_memory_up() {
             });
             blocks.into_iter().for_each(|p| c::free(p));
             let is_there = |p: &&*mut u8| {
-                let mut map = [0];
-                os::resident(p.addr() & !4095, 1, &mut map) && map[0] & 1 != 0
+                let mut page = [os::Page::Absent];
+                os::Pagemap::open().unwrap().read(p.addr(), &mut page) && page == [os::Page::Resident]
             };
             let there = || blocks.iter().filter(is_there).count();
             assert_eq!(there(), 3, "they are kept");

@@ -117,7 +117,7 @@ fn growth(heap: &Heap) -> Vec<Block> {
         let size = (1 << 20) * (step + 1) * (step + 2) / 3;
         blocks = blocks.into_iter().map(|b| caller.resize(b, size)).collect();
     }
-    // A large one that is freed, and cleared for the next, hardly touched.
+    // One that takes what these left, and is cleared.
     blocks.extend(caller.zeroed(9 << 20));
     blocks
 }

@@ -3,6 +3,7 @@
 use crate::behaviours::Behaviour;
 use crate::common::{finish, library};
 use crate::programs::{RUST, Workshop};
+use std::path::Path;
 use std::process::Command;
 
 /// How a program gets its allocator.
@@ -49,12 +50,22 @@ impl Door {
 
     /// Runs the behaviour's program to its end.
     pub fn run(self, behaviour: &'static Behaviour, workshop: &Workshop) -> Outcome {
+        self.run_by(|program| Command::new(program), behaviour, workshop)
+    }
+
+    /// [`Door::run`], with the program started by what is made of its path.
+    pub fn run_by(
+        self,
+        start: impl FnOnce(&Path) -> Command,
+        behaviour: &'static Behaviour,
+        workshop: &Workshop,
+    ) -> Outcome {
         let source = if self == Self::Rust {
             RUST
         } else {
             behaviour.program
         };
-        let mut command = Command::new(workshop.program(source, self == Self::Static));
+        let mut command = start(&workshop.program(source, self == Self::Static));
         command.current_dir(workshop.libraries());
         command.arg(behaviour.name);
         command.arg(if self == Self::Glibc {

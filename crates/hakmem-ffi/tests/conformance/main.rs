@@ -13,6 +13,7 @@ mod page;
 mod programs;
 
 use behaviours::{Behaviour, SECTIONS};
+use common::filter;
 use doors::{DOORS, Door, Outcome};
 use libtest_mimic::{Arguments, Failed, Trial};
 use programs::Workshop;
@@ -43,6 +44,7 @@ fn main() {
             }
         }
     }
+    trials.extend(behaviours::all().map(|b| under_filter(b, &workshop)));
     let conclusion = libtest_mimic::run(&arguments, trials);
     if !arguments.list && blessed {
         page::write(&outcomes.lock().expect("no trial panicked"));
@@ -70,6 +72,22 @@ fn trial(
             .expect("no trial panicked")
             .insert(key, outcome);
         failure.map_or(Ok(()), Err)
+    })
+}
+
+/// The behaviour under a filter that ends a process for any call but those that services commonly make. A program that makes
+/// another one itself, as it then does on the C library too, says nothing.
+fn under_filter(behaviour: &'static Behaviour, workshop: &Arc<Workshop>) -> Trial {
+    let workshop = Arc::clone(workshop);
+    Trial::test(format!("{}/filtered", behaviour.name), move || {
+        let failed = |door: Door| match door.run_by(filter::under, behaviour, &workshop) {
+            Outcome::Failed(why) => Some(why),
+            Outcome::Held | Outcome::Lacking(_) => None,
+        };
+        match failed(Door::Preload) {
+            Some(why) if failed(Door::Glibc).is_none() => Err(why.into()),
+            _ => Ok(()),
+        }
     })
 }
 

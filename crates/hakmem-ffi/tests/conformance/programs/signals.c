@@ -93,7 +93,7 @@ static void install(const int *calls, int count, uint32_t listed, uint32_t other
 /* Programs that lock themselves in know what a malloc calls: these, and nothing else. HAKMEM_SCAVENGER=0: its thread
  * would need clone. */
 BEHAVIOUR(sandboxed_program_allocates) {
-    static const int memory[] = {SYS_mmap,   SYS_munmap,  SYS_mprotect,   SYS_madvise,      SYS_mremap, SYS_mincore,
+    static const int memory[] = {SYS_mmap,   SYS_munmap,  SYS_mprotect,   SYS_madvise,      SYS_mremap,
                                  SYS_brk,    SYS_futex,   SYS_exit_group, SYS_rt_sigreturn, SYS_write};
     free(malloc(100));
     pid_t child = fork();

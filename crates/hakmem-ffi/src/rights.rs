@@ -1,0 +1,375 @@
+//! The functions by which a process changes its rights, its namespaces or its sandbox.
+//!
+//! The scavenger is a thread that the C library does not know of. It would keep the rights that the program drops, and the kernel
+//! refuses some of these calls to a process with a second thread. So it is ended before each of them, and may come again when
+//! the call is over: made by the program's threads, it then has theirs. A process that makes a filter for system calls gets
+//! no other one, and what its reports need is opened before. In every other respect these are the C library's functions.
+//!
+//! 1. A `NEXT` is 0 or the address of the function of that name and type behind us in link order. Anyone may store it, as all
+//!    find the same: relaxed. It is looked up when it is first called, which takes the loader's lock; a start that looked up all of
+//!    them would cost every process page faults.
+//! 2. `prctl` and `syscall` are what handlers and children of vfork call. They look nothing up: what the C library has by
+//!    these names is the bare system call, and so is this. Options and numbers that change no rights cost a few instructions.
+//! 3. A program that is linked statically as a whole has nothing behind us, and these names in it are ours. Where the C library
+//!    carries a change to all threads, `__nptl_setxid` does it there, as it does for the C library's own functions. The linker puts it
+//!    into each such program that makes threads; in all others it is null, and there is one thread.
+//! 4. The second thread of a process that shares its parent's memory is its parent's: a child of vfork that makes a filter
+//!    says nothing of that here (`c::in_borrowed_process`).
+
+use crate::{errno, life};
+use core::arch::{asm, global_asm, naked_asm};
+use core::ffi::{CStr, c_char, c_int, c_long, c_ulong, c_void};
+use core::mem::transmute;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use hakmem_core::c;
+use libc::{gid_t, size_t, uid_t};
+
+/// Bits of the numbers in a list, counted from `from`.
+const fn bits(from: c_long, list: &[c_long]) -> u64 {
+    let (mut bits, mut i) = (0, 0);
+    while i < list.len() {
+        assert!(list[i] >= from && list[i] < from + 64);
+        bits |= 1 << (list[i] - from);
+        i += 1;
+    }
+    bits
+}
+
+/// Options of `prctl`.
+const OPTIONS: u64 = bits(
+    0,
+    &[
+        libc::PR_SET_KEEPCAPS as c_long,
+        libc::PR_SET_SECCOMP as c_long,
+        libc::PR_CAPBSET_DROP as c_long,
+        libc::PR_SET_SECUREBITS as c_long,
+        libc::PR_SET_NO_NEW_PRIVS as c_long,
+        libc::PR_CAP_AMBIENT as c_long,
+    ],
+);
+/// The first number of each of the two ranges in which those of the calls lie.
+const LOW: c_long = libc::SYS_setuid;
+const HIGH: c_long = libc::SYS_unshare;
+const LOW_NUMBERS: u64 = bits(
+    LOW,
+    &[
+        libc::SYS_setuid,
+        libc::SYS_setgid,
+        libc::SYS_setreuid,
+        libc::SYS_setregid,
+        libc::SYS_setgroups,
+        libc::SYS_setresuid,
+        libc::SYS_setresgid,
+        libc::SYS_setfsuid,
+        libc::SYS_setfsgid,
+        libc::SYS_capset,
+        libc::SYS_prctl,
+        libc::SYS_chroot,
+    ],
+);
+const HIGH_NUMBERS: u64 = bits(
+    HIGH,
+    &[libc::SYS_unshare, libc::SYS_setns, libc::SYS_seccomp],
+);
+
+/// Makes a call without the scavenger.
+fn held<R>(call: impl FnOnce() -> R) -> R {
+    c::hold_scavenger();
+    let result = call();
+    c::release_scavenger();
+    result
+}
+
+/// Makes a call that makes a filter, and fails with -1.
+fn filtering(call: impl FnOnce() -> c_long) -> c_long {
+    // Of a second filter nothing is new.
+    if c::is_filtered() || c::in_borrowed_process() {
+        return call();
+    }
+    held(|| {
+        errno::preserved(life::keep_files);
+        c::set_filtered(true);
+        let result = call();
+        if result < 0 {
+            c::set_filtered(false);
+            errno::preserved(life::drop_files);
+        } else {
+            c::forbid_scavenger();
+        }
+        result
+    })
+}
+
+/// # Safety
+/// The C contract.
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub unsafe extern "C" fn prctl(
+    option: c_int,
+    a: c_ulong,
+    b: c_ulong,
+    c: c_ulong,
+    d: c_ulong,
+) -> c_int {
+    naked_asm!(
+        ".cfi_startproc",
+        "cmp edi, 63",
+        "ja 2f",
+        "mov rax, {numbers}",
+        "mov r11d, edi",
+        "bt rax, r11",
+        "jc {watched}",
+        "2:",
+        "mov r10, rcx",
+        "mov eax, {number}",
+        "syscall",
+        "cmp rax, -4095",
+        "jae {fail}",
+        "ret",
+        ".cfi_endproc",
+        numbers = const OPTIONS,
+        number = const libc::SYS_prctl,
+        watched = sym watched_prctl,
+        fail = sym fail,
+    )
+}
+
+extern "C" fn watched_prctl(option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int {
+    let option_word = option as usize;
+    // SAFETY: the caller's call.
+    let call = || unsafe { call(libc::SYS_prctl, option_word, a, b, c, d, 0) };
+    let made = match option {
+        libc::PR_SET_SECCOMP => filtering(call),
+        _ => held(call),
+    };
+    made as c_int
+}
+
+/// # Safety
+/// The C contract.
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub unsafe extern "C" fn syscall(
+    number: c_long,
+    a: usize,
+    b: usize,
+    c: usize,
+    d: usize,
+    e: usize,
+    f: usize,
+) -> c_long {
+    naked_asm!(
+        ".cfi_startproc",
+        "lea rax, [rdi - {low}]",
+        "cmp rax, 63",
+        "ja 2f",
+        "mov r11, {low_numbers}",
+        "bt r11, rax",
+        "jc {watched}",
+        "jmp {call}",
+        "2:",
+        "lea rax, [rdi - {high}]",
+        "cmp rax, 63",
+        "ja {call}",
+        "mov r11, {high_numbers}",
+        "bt r11, rax",
+        "jc {watched}",
+        "jmp {call}",
+        ".cfi_endproc",
+        low = const LOW,
+        low_numbers = const LOW_NUMBERS,
+        high = const HIGH,
+        high_numbers = const HIGH_NUMBERS,
+        watched = sym watched_syscall,
+        call = sym call,
+    )
+}
+
+extern "C" fn watched_syscall(
+    number: c_long,
+    a: usize,
+    b: usize,
+    c: usize,
+    d: usize,
+    e: usize,
+    f: usize,
+) -> c_long {
+    // SAFETY: the caller's call.
+    let call = || unsafe { call(number, a, b, c, d, e, f) };
+    match number {
+        // The operations that make a filter, SECCOMP_SET_MODE_STRICT and SECCOMP_SET_MODE_FILTER.
+        libc::SYS_seccomp if a <= 1 => filtering(call),
+        libc::SYS_seccomp => call(),
+        libc::SYS_prctl if a >= 64 || OPTIONS >> a & 1 == 0 => call(),
+        libc::SYS_prctl if a == libc::PR_SET_SECCOMP as usize => filtering(call),
+        _ => held(call),
+    }
+}
+
+/// The C library's `syscall`.
+///
+/// # Safety
+/// As there.
+#[unsafe(naked)]
+unsafe extern "C" fn call(
+    number: c_long,
+    a: usize,
+    b: usize,
+    c: usize,
+    d: usize,
+    e: usize,
+    f: usize,
+) -> c_long {
+    naked_asm!(
+        ".cfi_startproc",
+        "mov rax, rdi",
+        "mov rdi, rsi",
+        "mov rsi, rdx",
+        "mov rdx, rcx",
+        "mov r10, r8",
+        "mov r8, r9",
+        "mov r9, [rsp + 8]",
+        "syscall",
+        "cmp rax, -4095",
+        "jae {fail}",
+        "ret",
+        ".cfi_endproc",
+        fail = sym fail,
+    )
+}
+
+/// Jumped to with the kernel's negated error number in rax: sets errno to it and returns -1.
+#[unsafe(naked)]
+unsafe extern "C" fn fail() -> c_long {
+    naked_asm!(
+        ".cfi_startproc",
+        "neg eax",
+        "push rax",
+        ".cfi_adjust_cfa_offset 8",
+        "call {errno}",
+        "pop rdx",
+        ".cfi_adjust_cfa_offset -8",
+        "mov [rax], edx",
+        "or rax, -1",
+        "ret",
+        ".cfi_endproc",
+        errno = sym libc::__errno_location,
+    )
+}
+
+/// The function of this name behind us. 0: there is none.
+#[cold]
+fn find(next: &AtomicUsize, name: &CStr) -> usize {
+    // SAFETY: the name is a C string.
+    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) } as usize;
+    next.store(found, Relaxed);
+    found
+}
+
+// Null but in programs that are linked statically as a whole, and make threads.
+global_asm!(".weak __nptl_setxid", ".hidden __nptl_setxid");
+
+/// What `__nptl_setxid` is to do in each thread.
+#[repr(C)]
+struct Change {
+    number: c_int,
+    arguments: [c_ulong; 3],
+    left: c_int,
+    error: c_int,
+}
+
+/// What the C library's functions of that kind do: the system call in all threads.
+#[cold]
+fn everywhere(number: c_long, arguments: [usize; 3]) -> c_int {
+    let change: usize;
+    // SAFETY: reads the address from the table of addresses, which is there in every kind of program.
+    unsafe {
+        asm!("mov {}, qword ptr [rip + __nptl_setxid@GOTPCREL]", out(reg) change, options(pure, readonly, nostack, preserves_flags));
+    }
+    let [a, b, c] = arguments;
+    if change == 0 {
+        // SAFETY: the caller's call, in the one thread (3).
+        return unsafe { call(number, a, b, c, 0, 0, 0) as c_int };
+    }
+    let mut what = Change {
+        number: number as c_int,
+        arguments: arguments.map(|a| a as c_ulong),
+        left: 0,
+        error: -1,
+    };
+    // SAFETY: that function of glibc's, which has this type (3).
+    unsafe { transmute::<usize, unsafe extern "C" fn(*mut Change) -> c_int>(change)(&raw mut what) }
+}
+
+/// The system call in this thread, which is all that the C library's function does.
+#[cold]
+fn here(number: c_long, arguments: [usize; 3]) -> c_int {
+    let [a, b, c] = arguments;
+    // SAFETY: the caller's call.
+    unsafe { call(number, a, b, c, 0, 0, 0) as c_int }
+}
+
+/// Changes the second of three numbers.
+#[cold]
+fn effective(number: c_long, id: u32) -> c_int {
+    // Stands for the number that there is.
+    const SAME: u32 = u32::MAX;
+    if id == SAME {
+        errno::set(libc::EINVAL);
+        return -1;
+    }
+    everywhere(number, [SAME, id, SAME].map(|id| id as usize))
+}
+
+/// Functions of the C library, and what they do where there is none behind us.
+macro_rules! functions {
+    ($($name:ident($($argument:ident: $type:ty),*) = $otherwise:expr;)*) => {$(
+        /// # Safety
+        /// The C contract.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
+            static NEXT: AtomicUsize = AtomicUsize::new(0);
+            const NAME: &CStr =
+                match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                    Ok(name) => name,
+                    Err(_) => panic!(),
+                };
+            held(|| {
+                let next = match NEXT.load(Relaxed) {
+                    0 => find(&NEXT, NAME),
+                    next => next,
+                };
+                if next == 0 {
+                    return $otherwise;
+                }
+                // SAFETY: what goes by this name has this type (1); the contract is passed on.
+                unsafe { transmute::<usize, unsafe extern "C" fn($($type),*) -> c_int>(next)($($argument),*) }
+            })
+        }
+    )*};
+}
+
+functions! {
+    setuid(uid: uid_t) = everywhere(libc::SYS_setuid, [uid as usize, 0, 0]);
+    setgid(gid: gid_t) = everywhere(libc::SYS_setgid, [gid as usize, 0, 0]);
+    seteuid(uid: uid_t) = effective(libc::SYS_setresuid, uid);
+    setegid(gid: gid_t) = effective(libc::SYS_setresgid, gid);
+    setreuid(real: uid_t, effective: uid_t) =
+        everywhere(libc::SYS_setreuid, [real as usize, effective as usize, 0]);
+    setregid(real: gid_t, effective: gid_t) =
+        everywhere(libc::SYS_setregid, [real as usize, effective as usize, 0]);
+    setresuid(real: uid_t, effective: uid_t, saved: uid_t) =
+        everywhere(libc::SYS_setresuid, [real as usize, effective as usize, saved as usize]);
+    setresgid(real: gid_t, effective: gid_t, saved: gid_t) =
+        everywhere(libc::SYS_setresgid, [real as usize, effective as usize, saved as usize]);
+    setgroups(count: size_t, list: *const gid_t) =
+        everywhere(libc::SYS_setgroups, [count, list as usize, 0]);
+    setfsuid(uid: uid_t) = here(libc::SYS_setfsuid, [uid as usize, 0, 0]);
+    setfsgid(gid: gid_t) = here(libc::SYS_setfsgid, [gid as usize, 0, 0]);
+    capset(header: *mut c_void, data: *const c_void) =
+        here(libc::SYS_capset, [header as usize, data as usize, 0]);
+    chroot(path: *const c_char) = here(libc::SYS_chroot, [path as usize, 0, 0]);
+    unshare(flags: c_int) = here(libc::SYS_unshare, [flags as usize, 0, 0]);
+    setns(descriptor: c_int, kind: c_int) =
+        here(libc::SYS_setns, [descriptor as usize, kind as usize, 0]);
+}

@@ -1,0 +1,46 @@
+//! Programs under filters for system calls.
+
+use super::{Language, Link, compile};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// sandbox.c.
+pub fn sandbox() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| compile(Language::C, "sandbox.c", Link::Plain))
+}
+
+/// A file with the numbers of the calls that services commonly make.
+fn system_service() -> &'static Path {
+    static FILE: OnceLock<PathBuf> = OnceLock::new();
+    FILE.get_or_init(make_system_service)
+}
+
+fn make_system_service() -> PathBuf {
+    let numbers: HashMap<String, String> =
+        std::fs::read_to_string("/usr/include/x86_64-linux-gnu/asm/unistd_64.h")
+            .or_else(|_| std::fs::read_to_string("/usr/include/asm/unistd_64.h"))
+            .expect("the kernel's header")
+            .lines()
+            .filter_map(|line| line.strip_prefix("#define __NR_")?.split_once(' '))
+            .map(|(name, number)| (name.to_owned(), number.to_owned()))
+            .collect();
+    let list = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/system-service.txt");
+    let list = std::fs::read_to_string(list).expect("the list");
+    let calls: Vec<_> = list.lines().filter_map(|name| numbers.get(name)).collect();
+    assert!(calls.len() > 250, "{}", calls.len());
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .join(format!("system-service-{}", std::process::id()));
+    let text: String = calls.iter().map(|number| format!("{number}\n")).collect();
+    std::fs::write(&file, text).expect("a file of numbers");
+    file
+}
+
+/// A program under a filter that ends it for all other calls.
+pub fn under(program: &Path) -> Command {
+    let mut command = Command::new(sandbox());
+    command.arg("under").arg(system_service()).arg(program);
+    command
+}
