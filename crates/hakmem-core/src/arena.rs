@@ -13,13 +13,18 @@
 //!    block of ours reads it without a race. Who frees something else (NULL, say) while another thread makes the
 //!    process's very first allocation may read old words; with those a pointer is out of range, and on the slow path
 //!    `find` has the last word. Only the limit is ever written again, when the arena's tail is given up (`space`).
-//! 2. A segment belongs to whoever `take_run` gave it to, until `give_run`. `used`, `committed` and `top` change
-//!    under the lock only.
-//! 3. A segment in nobody's hands is clean: not resident, zero.
+//! 2. A segment belongs to whoever `take_run` gave it to, until `give_run`. What is used, what is committed, `top` and the
+//!    hints change under the lock only. A segment becomes committed, or not any more, by its owner alone, who lets go of the
+//!    lock while the system is asked: it is said to be committed only while it is.
+//! 3. A segment in nobody's hands is clean: not resident, zero; and the kernel was told nothing of it but what `HUGE` says of
+//!    all. Where it cannot be made so (no room for another map), it may have huge pages or none: that costs no more than time.
 //! 4. Metadata is readable for ever from the moment its arena is known, used or not; but not that of a tail that was
 //!    given up, if its groups were never in use.
-//! 5. Addresses become pointers in `os::at` and nowhere else in the crate.
+//! 5. A scrap is never the arena of `HOT`, which knows nothing of pages that are not the arena's: who frees a pointer into these is
+//!    told by `find` that it is foreign.
+//! 6. Addresses become pointers in `os::at` and nowhere else in the crate.
 
+mod bits;
 mod hot;
 mod run;
 mod space;
@@ -29,16 +34,19 @@ mod tests;
 
 use crate::os;
 pub use crate::os::at;
+use crate::policy;
 use crate::proto::lock::Lock;
 use crate::sync::{
-    AtomicPtr, AtomicU8, AtomicU64, AtomicUsize,
+    AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release, SeqCst},
 };
+pub use bits::FULL_ROW;
+use bits::{SET_ROWS, Set};
 use core::ptr::null_mut;
 pub use hot::HOT;
-pub use run::{Run, commit_run, extend_run, give_run, take_run};
-pub use space::{fit_limit, give_tails_up};
-use space::{give_up, reserve_some};
+pub use run::{Run, commit_run, decommit_idle, decommit_run, extend_run, give_run, take_run};
+pub use space::{LARGEST, fit_limit, give_tails_up, take_scrap};
+use space::{Reservation, give_up, reserve_some};
 
 /// log2 of the page size in bytes.
 pub const PAGE_SHIFT: u32 = 16;
@@ -61,7 +69,8 @@ pub const DIRTY_ROW: usize = LEVELS;
 
 const MAX_ARENAS: usize = 64;
 
-/// Bitmaps for 64 segments; bit i speaks of the group's ith.
+/// Bitmaps for 64 segments; bit i speaks of the group's ith. Those of what is used and what is committed are half of what is to
+/// be known: see `bits`.
 #[repr(C, align(64))]
 pub struct Group {
     pub used: AtomicU64,
@@ -74,19 +83,38 @@ pub struct Group {
 pub struct Arena {
     pub data: AtomicUsize,
     /// Segments that were reserved: the layout follows from it.
-    reserved: AtomicUsize,
+    pub reserved: AtomicUsize,
     /// Segments that there are. Only shrinks: see `space`.
     pub segments: AtomicUsize,
     /// Segments whose metadata is there: those, and all of the groups in use.
     known: AtomicUsize,
     pub groups: AtomicPtr<Group>,
-    /// For each row, a bit for each group that has a bit set in it.
-    summary: AtomicPtr<AtomicU64>,
+    /// For each row, a bit for each group that has a bit set in it; behind them the rows of `bits`.
+    pub summary: AtomicPtr<AtomicU64>,
     pub metas: AtomicPtr<u8>,
     /// Groups below this one are in use: their page metadata is accessible. Only grows.
     pub top: AtomicUsize,
-    /// No group below this one has a free segment.
-    first_free: AtomicUsize,
+    /// The first page that is the arena's, 0 but for a scrap (`space`).
+    from: AtomicUsize,
+    /// Pages at the end of the last segment that are not, 0 but for a scrap.
+    cut: AtomicUsize,
+    /// Where searches begin.
+    hints: [Hint; HINTS],
+}
+
+/// No `len` unused segments side by side begin below `from`: so the next search for as many, or more, begins there. One for each
+/// power of two that a search's length lies above. In the child of a fork the two may be of different searches: that
+/// loses address space, at worst.
+struct Hint {
+    len: AtomicUsize,
+    from: AtomicUsize,
+}
+const HINTS: usize = 8;
+
+impl Hint {
+    const fn new() -> Self {
+        Self { len: AtomicUsize::new(1), from: AtomicUsize::new(0) }
+    }
 }
 
 pub static ARENAS: [Arena; MAX_ARENAS] = [const {
@@ -99,7 +127,9 @@ pub static ARENAS: [Arena; MAX_ARENAS] = [const {
         summary: AtomicPtr::new(null_mut()),
         metas: AtomicPtr::new(null_mut()),
         top: AtomicUsize::new(0),
-        first_free: AtomicUsize::new(0),
+        from: AtomicUsize::new(0),
+        cut: AtomicUsize::new(0),
+        hints: [const { Hint::new() }; HINTS],
     }
 }; MAX_ARENAS];
 #[unsafe(link_section = ".data.hakmem")]
@@ -128,7 +158,8 @@ pub fn find(address: usize) -> Option<(&'static Arena, usize)> {
     all().find_map(|arena| {
         let offset = address.wrapping_sub(arena.data.load(Relaxed));
         let page = offset >> PAGE_SHIFT;
-        (page < arena.segments.load(Relaxed) * (SEGMENT / PAGE)).then_some((arena, page))
+        let end = arena.segments.load(Relaxed) * (SEGMENT / PAGE) - arena.cut.load(Relaxed);
+        (arena.from.load(Relaxed)..end).contains(&page).then_some((arena, page))
     })
 }
 
@@ -223,8 +254,13 @@ impl Arena {
 
     /// The segments in use a moment ago, lowest first. O(groups in use + those).
     pub fn used(&'static self) -> impl Iterator<Item = usize> {
-        let groups = self.groups().iter().enumerate();
-        groups.flat_map(|(g, group)| bits(group.used.load(Relaxed)).map(move |s| g * GROUP + s))
+        let used = self.bits(Set::Used);
+        let mut next = 0;
+        core::iter::from_fn(move || {
+            let found = used.first_in(next, used.end())?;
+            next = found + 1;
+            Some(found)
+        })
     }
 
     /// A group's bits in `row`; if there are none, the summary is told.
@@ -243,19 +279,30 @@ impl Arena {
     }
 
     fn reserve(&self, wanted: usize) -> bool {
-        let Some((base, reserved, segments)) = reserve_some(wanted) else { return false };
+        let Some(Reservation { mut base, mut len, segments, is_scarce }) = reserve_some(wanted) else { return false };
         let groups = segments.div_ceil(GROUP);
         // The summary and the first groups share a page of memory.
-        let first_group = (base + summary_bytes(segments)).next_multiple_of(align_of::<Group>());
-        let metas = (first_group + groups * size_of::<Group>()).next_multiple_of(PAGE);
-        let data = (metas + segments * SEGMENT_META).next_multiple_of(SEGMENT);
+        let first_group = summary_bytes(segments).next_multiple_of(align_of::<Group>());
+        let front = (first_group + groups * size_of::<Group>()).next_multiple_of(PAGE);
+        let metadata = (segments * SEGMENT_META).next_multiple_of(PAGE);
+        let data = (base + front + metadata).next_multiple_of(SEGMENT);
+        let metas = data - metadata;
+        let start = metas - front;
+        // What is in front of that, and behind the data, was reserved for the alignment.
+        if is_scarce {
+            let end = data + segments * SEGMENT;
+            for (from, to) in [(base, start), (end, base + len)].into_iter().filter(|(from, to)| from < to) {
+                give_up(from, to - from);
+            }
+            (base, len) = (start, end - start);
+        }
         // The metadata of pages never used reads as zero: `Kind::Free`, no owner.
         if !os::make_readable(metas, segments * SEGMENT_META) {
-            give_up(base, reserved);
+            give_up(base, len);
             return false;
         }
-        self.summary.store(at(base).cast(), Relaxed);
-        self.groups.store(at(first_group).cast(), Relaxed);
+        self.summary.store(at(start).cast(), Relaxed);
+        self.groups.store(at(start + first_group).cast(), Relaxed);
         self.metas.store(at(metas), Relaxed);
         self.data.store(data, Relaxed);
         self.reserved.store(segments, Relaxed);
@@ -290,7 +337,7 @@ fn summary_words(segments: usize) -> usize {
 }
 
 fn summary_bytes(segments: usize) -> usize {
-    ROWS * summary_words(segments) * size_of::<AtomicU64>()
+    (ROWS + SET_ROWS) * summary_words(segments) * size_of::<AtomicU64>()
 }
 
 /// The numbers of the bits that are set, lowest first.

@@ -168,8 +168,22 @@ pub struct SegmentMeta {
     pub stamp: AtomicU32,
     /// 1 + the level under which the segment is listed.
     pub level: Level,
-    /// 1 if the segment was given huge pages.
+    /// What the kernel was told about huge pages here: `UNTOLD`, `HUGE` or `NOT_HUGE`.
     pub huge: AtomicU8,
+}
+
+/// Nothing: the system's choice.
+pub const UNTOLD: u8 = 0;
+/// They were asked for.
+pub const HUGE: u8 = 1;
+/// They were refused.
+pub const NOT_HUGE: u8 = 2;
+
+impl SegmentMeta {
+    /// True if huge pages were asked for.
+    pub fn is_huge(&self) -> bool {
+        self.huge.load(Relaxed) == HUGE
+    }
 }
 
 /// Offset of the word that `free` compares with the thread's.

@@ -128,6 +128,30 @@ pub enum Mode {
     Learn = 1,
 }
 
+/// Which memory has huge pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(u32)]
+pub enum Huge {
+    /// What is expected to be filled asks for them; the rest has what the system gives.
+    #[default]
+    Auto = 0,
+    /// None, whatever the system gives to others.
+    Never = 1,
+    /// All of it asks for them.
+    Always = 2,
+}
+
+impl Huge {
+    /// What is chosen now.
+    pub fn now() -> Self {
+        match HUGE.get() {
+            1 => Self::Never,
+            2 => Self::Always,
+            _ => Self::Auto,
+        }
+    }
+}
+
 /// What happens to a pointer outside every arena.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u32)]
@@ -179,7 +203,7 @@ macro_rules! options {
         }
 
         /// Every option; those of the struct come first, in its order.
-        pub static TABLE: [Entry; 23] = [
+        pub static TABLE: [Entry; 24] = [
             $( Entry {
                 name: $name,
                 values: $values,
@@ -261,8 +285,10 @@ options! {
     batch_by_page: bool = true, One BATCH_BY_PAGE, "BATCH_BY_PAGE", Switch, "";
     /// Pages of 64 KiB that a thread must have before fresh ones are faulted in whole, by one call instead of 16 faults; 0 leaves it to the faults.
     populate_from_pages: u32 = 16, One POPULATE_FROM_PAGES, "POPULATE_FROM_PAGES", Number(0, u32::MAX), "pages";
-    /// Segments of 2 MiB full of small blocks from which on fresh ones ask for huge pages; 0 asks for none, for whales either.
-    huge_from_segments: u32 = 32, One HUGE_FROM_SEGMENTS, "HUGE_FROM_SEGMENTS", Number(0, u32::MAX), "segments";
+    /// Huge pages: asked for where they are filled, refused everywhere, or asked for everywhere. What was given back in part has none in any case.
+    huge: Huge = Huge::Auto, One HUGE, "HUGE", Word(&["auto", "never", "always"]), "";
+    /// With HUGE at `auto`: segments of 2 MiB full of small blocks from which on fresh ones ask for huge pages.
+    huge_from_segments: u32 = 32, One HUGE_FROM_SEGMENTS, "HUGE_FROM_SEGMENTS", Number(1, u32::MAX), "segments";
     /// Milliseconds that free memory stays before it goes back to the system.
     decay_ms: u32 = 500, One DECAY_MS, "DECAY_MS", Number(0, 86_400_000), "ms";
     /// MiB of idle free memory at which a thread is made that gives it back; 0 forbids the thread.

@@ -12,8 +12,8 @@
 
 use crate::arena::{self, Arena, DIRTY_ROW, LEVELS, PAGE, SEGMENT};
 use crate::os;
-use crate::page::Meta;
-use crate::policy;
+use crate::page::{HUGE, Meta, NOT_HUGE, UNTOLD};
+use crate::policy::{self, Huge};
 use crate::proto::slots::{self, SLOTS, run};
 use crate::sync::{AtomicI64, AtomicUsize, Ordering::Relaxed};
 
@@ -33,6 +33,13 @@ static CARVED: AtomicI64 = AtomicI64::new(0);
 #[unsafe(link_section = ".data.hakmem")]
 static SMALL: AtomicUsize = AtomicUsize::new(0);
 
+/// Segments that were refused huge pages and did not ask for them before. Each is a map of its own among its neighbours,
+/// and a process may not have any number of maps.
+#[unsafe(link_section = ".data.hakmem")]
+static REFUSED: AtomicUsize = AtomicUsize::new(0);
+/// The most that are refused them: 16 GiB, and a quarter of the maps that Linux gives a process.
+const MOST_REFUSED: usize = 8192;
+
 /// Bytes in EMPTY slots: free, but not given back.
 pub fn dirty_bytes() -> usize {
     DIRTY.load(Relaxed)
@@ -42,7 +49,29 @@ pub fn dirty_bytes() -> usize {
 /// memory. Lock-free unless a fresh segment is needed; O(groups in use / 64).
 #[unsafe(link_section = ".text.hot.hakmem")]
 pub fn claim(n: u32) -> Option<(&'static Meta, bool)> {
-    arena::all().find_map(|arena| claim_in(arena, n)).or_else(|| claim_fresh(n))
+    arena::all().find_map(|arena| claim_in(arena, n)).or_else(|| claim_fresh(n)).or_else(|| claim_scrap(n))
+}
+
+/// The last of the address space: slots of what is no whole segment. The others of its segments stay taken, so these never go
+/// back to the arena.
+#[cold]
+fn claim_scrap(n: u32) -> Option<(&'static Meta, bool)> {
+    let (arena, first, end) = arena::take_scrap(n as usize)?;
+    for segment in 0..end.div_ceil(PER_SEGMENT) {
+        let (from, to) = (segment * PER_SEGMENT, (segment + 1) * PER_SEGMENT);
+        let meta = head_of(arena, segment).segment();
+        meta.slots.retire();
+        // The kernel is told nothing of what may be another's.
+        meta.huge.store(NOT_HUGE, Relaxed);
+        IN_USE.fetch_add(1, Relaxed);
+        let (first, end) = (first.max(from) - from, end.min(to) - from);
+        if first < end {
+            // SAFETY: all slots are ours, and these are not kept.
+            unsafe { meta.slots.release(run(first as u32, (end - first) as u32), false) };
+            relist(arena, segment);
+        }
+    }
+    claim_in(arena, n)
 }
 
 fn claim_in(arena: &'static Arena, n: u32) -> Option<(&'static Meta, bool)> {
@@ -88,28 +117,31 @@ fn claim_fresh(n: u32) -> Option<(&'static Meta, bool)> {
 /// pages only the beginning is touched; then a huge page is mostly waste.
 fn choose_huge(head: &Meta, n: u32) {
     let from = policy::HUGE_FROM_SEGMENTS.get() as usize;
+    let choice = Huge::now();
     let small = SMALL.load(Relaxed) / SLOTS as usize;
     let most = |part: usize, whole: usize| part * 4 >= whole * 3;
     let carved = CARVED.load(Relaxed).max(0) as usize;
-    let wanted =
-        n == 1 && from != 0 && small >= from && most(small, IN_USE.load(Relaxed)) && most(carved, small * SEGMENT);
-    let marked = &head.segment().huge;
+    let filled = || n == 1 && small >= from && most(small, IN_USE.load(Relaxed)) && most(carved, small * SEGMENT);
+    let wanted = choice == Huge::Always || choice == Huge::Auto && filled();
+    let told = &head.segment().huge;
     let start = head.start().addr();
-    if wanted && marked.load(Relaxed) == 0 {
-        marked.store(u8::from(os::want_huge(start, SEGMENT)), Relaxed);
-    } else if !wanted && marked.load(Relaxed) != 0 {
-        // A whale may have left them on.
-        marked.store(u8::from(!os::refuse_huge(start, SEGMENT)), Relaxed);
+    if wanted && os::want_huge(start, SEGMENT) {
+        told.store(HUGE, Relaxed);
     }
 }
 
-/// Takes the wish for huge pages back from the segment of `page`, of which a part was given back: or the kernel would fill
-/// that again. A huge page is resident as a whole, so the UNUSED slots are given back too.
+/// Refuses huge pages in the segment of `page`, of which a part was given back: or the kernel would fill that again, by its own
+/// choice too. A huge page is resident as a whole, so the UNUSED slots are given back as well.
 pub fn refuse_huge(page: &Meta) {
     let meta = page.segment();
-    if meta.huge.load(Relaxed) == 0 || meta.huge.swap(0, Relaxed) == 0 {
+    let told = meta.huge.load(Relaxed);
+    if told == NOT_HUGE || told == UNTOLD && REFUSED.load(Relaxed) >= MOST_REFUSED {
         return;
     }
+    if meta.huge.swap(NOT_HUGE, Relaxed) == NOT_HUGE {
+        return;
+    }
+    REFUSED.fetch_add(1, Relaxed);
     let (arena, segment) = page.segment_in_arena();
     let head = head_of(arena, segment);
     os::refuse_huge(head.start().addr(), SEGMENT);
@@ -205,6 +237,7 @@ pub fn purge(arena: &'static Arena, segment: usize, now: u32, decay: u32) -> usi
             arena.unlist(level, segment);
         }
         IN_USE.fetch_sub(1, Relaxed);
+        forget_advice((arena, segment));
         // SAFETY: the segment is retired: wholly ours, and clean.
         unsafe { arena::give_run((arena, segment), 1) };
     } else {
@@ -214,6 +247,18 @@ pub fn purge(arena: &'static Arena, segment: usize, now: u32, decay: u32) -> usi
         }
     }
     given
+}
+
+/// A segment that is wholly the caller's becomes as it was reserved, if the kernel was told something of it: whoever has it next
+/// shall have what the system gives, and it joins its neighbours again.
+fn forget_advice(run: arena::Run) {
+    let told = head_of(run.0, run.1).segment().huge.swap(UNTOLD, Relaxed);
+    if told == NOT_HUGE {
+        REFUSED.fetch_sub(1, Relaxed);
+    }
+    if told != UNTOLD {
+        arena::decommit_run(run, 1);
+    }
 }
 
 fn head_of(arena: &Arena, segment: usize) -> &'static Meta {

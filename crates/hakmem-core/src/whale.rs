@@ -20,8 +20,8 @@ mod grow;
 use crate::arena::{self, PAGE, Run, SEGMENT};
 use crate::learn;
 use crate::os;
-use crate::page::{Kind, Meta};
-use crate::policy;
+use crate::page::{HUGE, Kind, Meta, UNTOLD};
+use crate::policy::{self, Huge};
 use crate::proto::lock::Lock;
 use crate::sync::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use crate::usage;
@@ -32,7 +32,7 @@ pub use grow::resize;
 
 const RING: usize = 16;
 /// No request, and no alignment, above this is ever met: no address space is larger.
-pub const TOO_LARGE: usize = 1 << 46;
+pub const TOO_LARGE: usize = arena::LARGEST;
 
 #[derive(Clone, Copy)]
 struct Entry {
@@ -41,6 +41,8 @@ struct Entry {
     stamp: u32,
     /// See rule 4.
     moved: bool,
+    /// Huge pages were asked for in some of it.
+    huge: bool,
 }
 
 struct Cache(UnsafeCell<[Option<Entry>; RING]>);
@@ -125,6 +127,11 @@ fn is_moved(whale: &Meta) -> bool {
     whale.back.load(Relaxed) != 0
 }
 
+/// Notes in a whale's metadata whether huge pages were asked for in some of it. Of its other segments no metadata is written.
+fn set_huge(whale: &Meta, huge: bool) {
+    whale.segment().huge.store(if huge { HUGE } else { UNTOLD }, Relaxed);
+}
+
 fn set_moved(whale: &Meta, moved: bool) {
     whale.back.store(u8::from(moved), Relaxed);
 }
@@ -134,17 +141,19 @@ fn set_moved(whale: &Meta, moved: bool) {
 pub fn alloc(n: usize, align: usize) -> Option<(&'static Meta, bool)> {
     debug_assert!(n <= TOO_LARGE && align <= TOO_LARGE);
     let len = segments_for(n.max(1));
-    let (run, moved, zero) = match take_cached(len, align) {
-        Some((run, moved)) => (run, moved, false),
+    let (entry, zero) = match take_cached(len, align) {
+        Some(entry) => (entry, false),
         None => {
             if cached_bytes() >= len * SEGMENT {
                 learn::misfit(len * SEGMENT);
             }
-            (arena::take_run(len, (align / SEGMENT).max(1), len)?, false, true)
+            let run = arena::take_run(len, (align / SEGMENT).max(1), len)?;
+            (Entry { run, len, stamp: 0, moved: false, huge: Huge::now() == Huge::Always }, true)
         }
     };
-    let meta = head_of(run);
-    set_moved(meta, moved);
+    let meta = head_of(entry.run);
+    set_moved(meta, entry.moved);
+    set_huge(meta, entry.huge);
     // In case no page ever was in this segment: its slots are not to be claimed.
     meta.segment().slots.retire();
     meta.span.store(len as u32, Relaxed);
@@ -157,12 +166,11 @@ pub fn alloc(n: usize, align: usize) -> Option<(&'static Meta, bool)> {
 }
 
 /// The smallest cached run that will do; what is too much of it stays behind.
-/// And whether it is moved.
-fn take_cached(len: usize, align: usize) -> Option<(Run, bool)> {
+fn take_cached(len: usize, align: usize) -> Option<Entry> {
     if cached_bytes() == 0 {
         return None;
     }
-    let run = with_cache(|entries| {
+    let taken = with_cache(|entries| {
         let fits = |e: &Entry| e.len >= len && address(e.run).is_multiple_of(align);
         let best = entries.iter_mut().filter(|slot| slot.as_ref().is_some_and(fits));
         let best = best.min_by_key(|slot| slot.as_ref().map_or(usize::MAX, |e| e.len))?;
@@ -170,11 +178,11 @@ fn take_cached(len: usize, align: usize) -> Option<(Run, bool)> {
         if entry.len > len {
             *best = Some(Entry { run: (entry.run.0, entry.run.1 + len), len: entry.len - len, ..entry });
         }
-        Some((entry.run, entry.moved))
+        Some(Entry { len, ..entry })
     })?;
     CACHED.fetch_sub(len * SEGMENT, Relaxed);
     HITS.fetch_add(1, Relaxed);
-    Some(run)
+    Some(taken)
 }
 
 /// Frees what starts at `meta`. Returns the bytes freed.
@@ -184,7 +192,7 @@ fn take_cached(len: usize, align: usize) -> Option<(Run, bool)> {
 pub unsafe fn free(meta: &Meta) -> usize {
     let run = run_of(meta);
     let (len, reserve) = (meta.span.load(Relaxed) as usize, meta.reserve.load(Relaxed) as usize);
-    let moved = is_moved(meta);
+    let (moved, huge) = (is_moved(meta), meta.segment().is_huge());
     meta.set_kind(Kind::Free);
     note_live(-(len as i64));
     RETURNED.fetch_add(1, Relaxed);
@@ -192,10 +200,11 @@ pub unsafe fn free(meta: &Meta) -> usize {
         // SAFETY: ours, and clean (rule 3).
         unsafe { give_clean(meta, (run.0, run.1 + len), reserve - len) };
     }
+    set_huge(meta, false);
     CACHED.fetch_add(len * SEGMENT, Relaxed);
     let now = os::now_ms();
     let crowded = with_cache(|entries| {
-        let entry = Entry { run, len, stamp: now, moved };
+        let entry = Entry { run, len, stamp: now, moved, huge };
         // Runs that lie side by side become one, so that larger requests find them.
         let joins = |e: &Entry| !(moved || e.moved);
         let before = |e: &Entry| joins(e) && core::ptr::eq(e.run.0, run.0) && e.run.1 + e.len == run.1;
@@ -207,6 +216,7 @@ pub unsafe fn free(meta: &Meta) -> usize {
             if let Some(e) = slot.take_if(|e| before(e) || after(e)) {
                 joined.run.1 = joined.run.1.min(e.run.1);
                 joined.len += e.len;
+                joined.huge |= e.huge;
                 age += os::age(now, e.stamp) as usize * e.len;
             }
         }
@@ -244,7 +254,7 @@ fn oldest(entries: &[Option<Entry>; RING], now: u32) -> Option<usize> {
 /// Gives a run that was taken out of the cache back to the system. Returns the bytes.
 fn drop_entry(entry: Entry) -> usize {
     let bytes = entry.len * SEGMENT;
-    if purge_run(entry.run, entry.len, entry.moved) {
+    if purge_run(entry.run, entry.len, entry.moved || entry.huge) {
         CACHED.fetch_sub(bytes, Relaxed);
         // SAFETY: ours since it left the cache, and clean now.
         unsafe { arena::give_run(entry.run, entry.len) };
@@ -268,12 +278,10 @@ fn drop_entry(entry: Entry) -> usize {
     0
 }
 
-/// Makes `len` segments, which are the caller's, clean, and native again if they were moved (rule 4).
-fn purge_run(run: Run, len: usize, moved: bool) -> bool {
-    if moved && grow::renew(run, len) {
-        return true;
-    }
-    os::purge(address(run), len * SEGMENT)
+/// Makes `len` segments, which are the caller's, clean: by a fresh map if they were moved (rule 4) or the kernel was told
+/// something of them.
+fn purge_run(run: Run, len: usize, anew: bool) -> bool {
+    anew && arena::decommit_run(run, len) || os::purge(address(run), len * SEGMENT)
 }
 
 /// Gives cached runs back that were freed `decay` ms or more before `now`, while `goes_on`. Returns the bytes.
@@ -348,7 +356,8 @@ mod tests {
             assert_eq!(oldest(&entries, 7), None);
             // Times wrap.
             for (i, age) in [(3, 5), (7, 20), (9, 8)] {
-                entries[i] = Some(Entry { run: (arena, i), len: 1, stamp: 7u32.wrapping_sub(age), moved: false });
+                entries[i] =
+                    Some(Entry { run: (arena, i), len: 1, stamp: 7u32.wrapping_sub(age), moved: false, huge: false });
             }
             assert_eq!(oldest(&entries, 7), Some(7));
         });

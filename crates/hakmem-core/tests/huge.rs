@@ -8,16 +8,23 @@ mod oracle;
 use hakmem_core::{c, stats};
 use oracle::alone;
 use std::ffi::CStr;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 const SLOT: usize = 64 * KIB;
 
+fn configure(options: &[&CStr]) {
+    let mut envp: Vec<_> = options.iter().map(|o| o.as_ptr()).collect();
+    envp.push(std::ptr::null());
+    // SAFETY: a NULL-terminated array.
+    unsafe { c::configure(envp.as_ptr()) }
+}
+
 /// From so many segments' worth of small blocks on.
 fn huge_from(option: &CStr) {
-    // SAFETY: a NULL-terminated array.
-    unsafe { c::configure([option.as_ptr(), std::ptr::null()].as_ptr()) }
+    configure(&[option]);
 }
 
 fn take(n: usize) -> *mut u8 {
@@ -35,13 +42,30 @@ fn fill(size: usize, bytes: usize) -> Vec<*mut u8> {
 
 /// Bytes of maps that ask the kernel for huge pages.
 fn asked_for() -> u64 {
+    told("hg")
+}
+
+/// Of memory that refuses them, stacks not counted.
+fn refused() -> u64 {
+    told("nh") - BEFORE.load(Relaxed)
+}
+
+/// Stacks refuse them.
+static BEFORE: AtomicU64 = AtomicU64::new(0);
+
+fn count_stacks() {
+    BEFORE.store(told("nh"), Relaxed);
+}
+
+/// Bytes of maps with this flag.
+fn told(flag: &str) -> u64 {
     let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
     let mut size = 0;
     let mut sum = 0;
     for line in maps.lines() {
         if let Some(kib) = line.strip_prefix("Size:") {
             size = kib.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10;
-        } else if line.starts_with("VmFlags:") && line.contains(" hg") {
+        } else if line.starts_with("VmFlags:") && line.split(' ').any(|f| f == flag) {
             sum += size;
         }
     }
@@ -181,10 +205,117 @@ fn little_used_pages() {
 }
 
 fn none_at_all() {
-    huge_from(c"HAKMEM_HUGE_FROM_SEGMENTS=0");
+    if !has_huge_pages() {
+        return;
+    }
+    count_stacks();
+    configure(&[c"HAKMEM_HUGE=never", c"HAKMEM_HUGE_FROM_SEGMENTS=1"]);
     let blocks = fill(256, 16 * MIB);
+    let whale = take(40 * MIB);
     assert_eq!(segments().0, 0);
+    // Whatever the system gives to others; and the metadata is not theirs.
+    let has = stats::process().committed_bytes;
+    assert!(refused() <= has && refused() >= has - 2 * MIB as u64);
     blocks.into_iter().for_each(free);
+    free(whale);
+    c::trim();
+    assert_eq!(segments().0, 0);
+    let whale = take(100 * MIB);
+    let has = stats::process().committed_bytes;
+    assert!(refused() <= has && refused() >= has - 2 * MIB as u64);
+    free(whale);
+}
+
+/// All segments ask, and so do blocks of several; but not what was given back in part.
+fn everywhere() {
+    if !has_huge_pages() {
+        return;
+    }
+    count_stacks();
+    configure(&[
+        c"HAKMEM_HUGE=always",
+        c"HAKMEM_WHALE_CACHE_MIB=0",
+        c"HAKMEM_WHALE_CACHE_PERCENT=0",
+    ]);
+    let blocks = fill(256, 16 * MIB);
+    let large = fill(4 * SLOT, 8 * MIB);
+    let whale = take(40 * MIB);
+    let snapshot = stats::Snapshot::take();
+    let census = snapshot.census();
+    assert_eq!(census.huge_segments, census.slotted_segments + 20);
+    assert_eq!(
+        census.huge_segments * stats::SEGMENT_BYTES as u64,
+        asked_for()
+    );
+    free(whale);
+    let (last, first): (Vec<_>, Vec<_>) = blocks.into_iter().partition(|p| p.addr() % SLOT < 256);
+    first.into_iter().for_each(free);
+    c::trim();
+    assert!(
+        refused() >= 6 * stats::SEGMENT_BYTES as u64,
+        "{}",
+        refused()
+    );
+    last.into_iter().chain(large).for_each(free);
+    c::trim();
+    let again = fill(256, 16 * MIB);
+    assert!(segments().0 >= 8, "{:?}", segments());
+    again.into_iter().for_each(free);
+}
+
+/// The kernel may make huge pages of its own choice, and would fill what was given back: nobody asked for them here.
+fn unasked() {
+    if !has_huge_pages() {
+        return;
+    }
+    count_stacks();
+    huge_from(c"HAKMEM_HUGE_FROM_SEGMENTS=1000000");
+    let maps = || {
+        std::fs::read_to_string("/proc/self/maps")
+            .unwrap()
+            .lines()
+            .count()
+    };
+    let before = maps();
+    // In which the heap keeps a page.
+    let left = 2 * stats::SEGMENT_BYTES as u64;
+    for size in [256, 3 * SLOT] {
+        let blocks = fill(size, 48 * MIB);
+        let (huge, all) = segments();
+        assert!(huge == 0 && refused() <= left, "{huge} {}", refused());
+        // Pieces of pages, and whole slots.
+        let mut at = 0;
+        let (kept, gone): (Vec<_>, Vec<_>) = blocks.into_iter().partition(|p| {
+            at += 1;
+            if size < SLOT {
+                p.addr() % SLOT < 256
+            } else {
+                at % 5 == 0
+            }
+        });
+        gone.into_iter().for_each(free);
+        c::trim();
+        let segments = refused() / stats::SEGMENT_BYTES as u64;
+        assert!(segments >= all - 2, "{size}: {segments} of {all}");
+        kept.into_iter().for_each(free);
+        c::trim();
+        // Whoever has them next has what the system gives, in as few maps as before.
+        assert!(refused() <= left, "{}", refused());
+        assert!(maps() <= before + 8, "{} maps after {before}", maps());
+    }
+}
+
+#[test]
+fn what_is_given_back_in_part_is_not_filled_by_the_kernels_choice() {
+    alone(
+        "what_is_given_back_in_part_is_not_filled_by_the_kernels_choice",
+        unasked,
+    );
+}
+
+#[test]
+fn everything_asks_if_all_is_to() {
+    alone("everything_asks_if_all_is_to", everywhere);
 }
 
 /// What asked for them before does not, in the hands of large blocks.

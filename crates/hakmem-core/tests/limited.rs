@@ -152,8 +152,8 @@ fn the_tail_is_given_up() {
         .into();
     // In use once, and in nobody's hands when the tail goes.
     let gone = oracle.alloc(layout(100 * MIB));
-    oracle.dealloc(gone);
     let before = stats::process();
+    oracle.dealloc(gone);
     c::fit_address_limit(LIMIT);
     let after = stats::process();
     // An eighth, or what is in use, and the metadata.
@@ -192,6 +192,103 @@ fn the_tail_is_given_up() {
     c::trim();
     let after = stats::process();
     assert_eq!((after.live_bytes, after.dirty_bytes), (0, 0));
+}
+
+/// The limit can be raised again.
+fn limit_for_now(bytes: usize) {
+    let limit = libc::rlimit {
+        rlim_cur: bytes as u64,
+        rlim_max: libc::RLIM_INFINITY,
+    };
+    // SAFETY: reads the structure.
+    let done = unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) };
+    assert_eq!(done, 0);
+}
+
+/// Bytes that the process has mapped.
+fn size() -> usize {
+    let maps = std::fs::read_to_string("/proc/self/statm").unwrap();
+    maps.split(' ').next().unwrap().parse::<usize>().unwrap() * 4096
+}
+
+/// Less than a segment with its metadata is left, from the start and then again.
+fn the_last_of_it() {
+    // SAFETY: a NULL-terminated array.
+    unsafe { c::configure([c"HAKMEM_FOREIGN=leak".as_ptr(), std::ptr::null()].as_ptr()) };
+    let mut blocks = Vec::with_capacity(1 << 16);
+    for left in [2 * MIB, MIB, MIB / 2] {
+        limit_for_now(size() + left + (16 << 10));
+        let mut had = 0;
+        for size in [1000, 100] {
+            // SAFETY: any size may be asked for; what is had holds as much.
+            let more = std::iter::from_fn(|| unsafe {
+                let p = c::malloc(size);
+                (!p.is_null()).then(|| p.write_bytes(p.addr() as u8, size))?;
+                Some((p, size))
+            });
+            for block in more {
+                had += block.1;
+                blocks.push(block);
+            }
+        }
+        // A slot or two are lost, and the first thread's heap takes one.
+        assert!(had >= left / 2, "{had} of {left}");
+    }
+    blocks.sort();
+    for pair in blocks.windows(2) {
+        assert!(pair[0].0.addr() + pair[0].1 <= pair[1].0.addr());
+    }
+    for (p, size) in blocks {
+        // SAFETY: live, and freed once.
+        unsafe {
+            assert_eq!(
+                (p.read(), p.add(size - 1).read()),
+                (p.addr() as u8, p.addr() as u8)
+            );
+            c::free(p);
+        }
+    }
+    // What is mapped beside a scrap is foreign.
+    limit_for_now(LIMIT);
+    let maps: Vec<_> = (0..64)
+        .map(|_| {
+            // SAFETY: a map of its own, wherever it comes to lie.
+            let map = unsafe {
+                let (all, private) = (
+                    libc::PROT_READ | libc::PROT_WRITE,
+                    libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                );
+                libc::mmap(std::ptr::null_mut(), 1 << 16, all, private, -1, 0)
+            };
+            assert_ne!(map, libc::MAP_FAILED);
+            map.cast::<u8>()
+        })
+        .collect();
+    for p in maps {
+        // SAFETY: nobody's, for hakmem.
+        unsafe {
+            c::free(p);
+            p.write_bytes(7, 1 << 16);
+        }
+    }
+    assert_eq!(stats::process().foreign_frees, 64);
+    c::trim();
+    let after = stats::process();
+    assert_eq!((after.live_bytes, after.dirty_bytes), (0, 0));
+    // SAFETY: taken and freed once.
+    unsafe {
+        let more = c::malloc(3 * MIB);
+        assert!(!more.is_null());
+        c::free(more);
+    }
+}
+
+#[test]
+fn the_last_of_the_address_space_serves_small_blocks() {
+    alone(
+        "the_last_of_the_address_space_serves_small_blocks",
+        the_last_of_it,
+    );
 }
 
 #[test]

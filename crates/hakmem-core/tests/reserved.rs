@@ -1,4 +1,5 @@
-//! How much address space is reserved, as `docs/design.md` has it: eight times the physical memory, or an eighth of a limit.
+//! How much address space is reserved, as `docs/design.md` has it: eight times the physical memory, or an eighth of a limit;
+//! and how much of it is charged to the process.
 //!
 //! Each runs in a process of its own, as the reservation is the process's.
 #![cfg(not(any(loom, shuttle)))]
@@ -40,13 +41,14 @@ fn physical_memory() -> usize {
 }
 
 /// Asserts that so much was reserved as an arena of `bytes` takes: with its metadata, a bitmap of 64 bytes for each 64
-/// segments and some words above these, and what is lost by alignment.
-fn assert_reserved(reserved: usize, bytes: usize) {
+/// segments and some words above these, and what is lost by alignment: little of it where there is a limit.
+fn assert_reserved(reserved: usize, bytes: usize, is_limited: bool) {
     let segments = bytes.div_ceil(SEGMENT);
-    let least = segments * (SEGMENT + META) + segments.div_ceil(64) * 64 + SLOT + SEGMENT;
-    let words = 6 * segments.div_ceil(64 * 64) * 8;
+    let words = 10 * segments.div_ceil(64 * 64) * 8;
+    let least = segments * (SEGMENT + META) + segments.div_ceil(64) * 64 + words;
+    let most = least + 2 * SLOT + if is_limited { 0 } else { SEGMENT + 128 };
     assert!(
-        (least + words..=least + words + 128).contains(&reserved),
+        (least..=most).contains(&reserved),
         "{reserved} for {bytes}, {least} at least"
     );
 }
@@ -63,7 +65,8 @@ fn size() -> usize {
 
 fn without_a_limit() {
     assert!(!take(1).is_null());
-    assert_reserved(reserved(), (8 * physical_memory()).clamp(1 << 30, 1 << 44));
+    let bytes = (8 * physical_memory()).clamp(1 << 30, 1 << 44);
+    assert_reserved(reserved(), bytes, false);
 }
 
 /// The first arena is an eighth of the limit, and so are the next ones.
@@ -71,10 +74,10 @@ fn an_eighth() {
     limit_address_space(1024 * MIB);
     assert!(!take(1).is_null());
     let first = reserved();
-    assert_reserved(first, 128 * MIB);
+    assert_reserved(first, 128 * MIB, true);
     // One that does not fit gets an arena that is large enough.
     assert!(!take(200 * MIB).is_null());
-    assert_reserved(reserved() - first, 200 * MIB + SEGMENT);
+    assert_reserved(reserved() - first, 200 * MIB + SEGMENT, true);
 }
 
 /// What is not to be had as a whole is had in part.
@@ -93,10 +96,11 @@ fn less_and_less() {
         .map(|n| n * MIB)
         .into_iter()
         .find(|&n| n + 3 * MIB < left);
-    assert_reserved(reserved(), bytes.unwrap());
+    assert_reserved(reserved(), bytes.unwrap(), true);
 }
 
-/// There are so many maps that the kernel makes one more, but does not divide it: then the reservation cannot be used.
+/// There are so many maps that the kernel makes one more, but does not divide it: then the reservation cannot be used, and a
+/// piece that need not be divided is all that is taken.
 fn no_more_maps() {
     // SAFETY: maps of their own. Every other one has other rights, so that none are joined.
     let map = |readable| unsafe {
@@ -123,13 +127,13 @@ fn no_more_maps() {
     assert_eq!(unsafe { libc::munmap(maps.pop().unwrap(), 4096) }, 0);
     let before = size();
     for _ in 0..3 {
-        assert!(take(1).is_null());
-        assert_eq!((reserved(), size()), (0, before));
+        assert!(!take(1).is_null() && take(3 * MIB).is_null());
+        assert_eq!((reserved(), size()), (SEGMENT, before + SEGMENT));
     }
     // SAFETY: as above.
     maps.into_iter()
         .for_each(|map| unsafe { assert_eq!(libc::munmap(map, 4096), 0) });
-    assert!(!take(1).is_null());
+    assert!(!take(1).is_null() && !take(3 * MIB).is_null());
 }
 
 /// What was never used goes, but for an eighth of the limit that is to come.
@@ -149,6 +153,140 @@ fn tails() {
     let least = reserved();
     assert!(least < 6 * MIB, "{least}");
     assert!(!take(100).is_null() && !take(3 * MIB).is_null());
+}
+
+/// Page faults of the process so far that needed no reading.
+fn faults() -> i64 {
+    // SAFETY: all zero bytes are a rusage, and getrusage fills it.
+    unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        assert_eq!(libc::getrusage(libc::RUSAGE_SELF, &raw mut usage), 0);
+        usage.ru_minflt
+    }
+}
+
+/// What is written for each segment of it, or for each 64, shows as page faults.
+fn terabytes() {
+    let all = 4 << 40;
+    for size in [8 * MIB, all, all / 2, all] {
+        let before = faults();
+        let p = take(size);
+        if p.is_null() {
+            return println!("this system has no {size} bytes of address space");
+        }
+        // SAFETY: live, and freed once.
+        unsafe { c::free(p) };
+        let faults = faults() - before;
+        assert!(faults < 100, "{faults} page faults for {size} bytes");
+    }
+}
+
+/// Bytes of private maps that can be written: what a strict system charges, and RLIMIT_DATA limits.
+fn writable() -> usize {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let lines = maps.lines().filter(|l| l.contains(" rw-p "));
+    let length = |line: &str| {
+        let (from, to) = line.split(' ').next().unwrap().split_once('-').unwrap();
+        let number = |text| usize::from_str_radix(text, 16).unwrap();
+        number(to) - number(from)
+    };
+    lines.map(length).sum()
+}
+
+/// Takes blocks and writes to each end of them, and looks at what was in the second half.
+fn take_written(n: usize, size: usize) -> Vec<*mut u8> {
+    let take = |i| {
+        let p = take(size);
+        // SAFETY: it holds `size` bytes.
+        unsafe {
+            p.write(i as u8);
+            p.add(size - 1).write(i as u8);
+        }
+        p
+    };
+    (0..n).map(take).collect()
+}
+
+fn free_all(blocks: &[*mut u8]) {
+    // SAFETY: live, each freed once.
+    blocks.iter().for_each(|&p| unsafe { c::free(p) });
+}
+
+fn peaks() {
+    let stays = take_written(3, 3 * MIB);
+    c::trim();
+    let before = writable();
+    for (n, size) in [
+        (60, 3 * MIB),
+        (2000, 100_000),
+        (1, 300 * MIB),
+        (60, 3 * MIB),
+    ] {
+        let blocks = take_written(n, size);
+        let peak = writable();
+        assert!(
+            peak > before + 150 * MIB,
+            "{size}: {peak} and before {before}"
+        );
+        let committed = stats::process().committed_bytes;
+        free_all(&blocks);
+        c::trim();
+        let after = writable();
+        // Less than 16 MiB side by side is left as it is; and metadata.
+        assert!(
+            after < before + 20 * MIB,
+            "{size}: {after} and before {before}"
+        );
+        let uncharged = committed - stats::process().committed_bytes;
+        assert!(
+            uncharged.abs_diff((peak - after) as u64) < 2 * MIB as u64,
+            "{uncharged}"
+        );
+    }
+    // SAFETY: live.
+    stays
+        .iter()
+        .for_each(|&p| unsafe { assert_eq!(p.read(), p.add(3 * MIB - 1).read()) });
+}
+
+/// Threads take, write and free while everything free is made inaccessible.
+fn beside_threads() {
+    let done = std::sync::atomic::AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            let done = &done;
+            scope.spawn(move || {
+                for round in 0..300 {
+                    let blocks = take_written(4, (1 + (round * 7 + thread * 5) % 24) * MIB + 1);
+                    free_all(&blocks);
+                }
+                done.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            });
+        }
+        while done.load(std::sync::atomic::Ordering::Relaxed) < 3 {
+            c::trim();
+        }
+    });
+    c::trim();
+    assert!(writable() < 100 * MIB, "{}", writable());
+}
+
+#[test]
+fn a_block_of_terabytes_is_no_work_for_each_segment() {
+    alone(
+        "a_block_of_terabytes_is_no_work_for_each_segment",
+        terabytes,
+    );
+}
+
+#[test]
+fn a_peak_is_not_charged_for_ever() {
+    alone("a_peak_is_not_charged_for_ever", peaks);
+}
+
+#[test]
+fn what_is_not_charged_is_nobodys() {
+    alone("what_is_not_charged_is_nobodys", beside_threads);
 }
 
 #[test]

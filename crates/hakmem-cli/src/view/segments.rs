@@ -24,6 +24,8 @@ const PLACES: [&str; 6] = [
 ];
 /// Arenas there may be, and segments in one of them.
 const MOST_ARENAS: usize = 64;
+/// A segment that asks for huge pages.
+const HUGE: u8 = 1;
 const MOST_GROUPS: u64 = 1 << 20;
 
 /// A segment that is in use.
@@ -113,12 +115,24 @@ impl Reader<'_> {
         let (bytes, used, each) = (
             n("group_bytes")?,
             n("group.used")?,
-            n("segments_of_group")?.min(64),
+            n("segments_of_group")?.clamp(1, 64),
         );
         let groups = self.memory.bytes(groups, bytes * top as usize)?;
+        // A bit for each group that is used as a whole, whatever its own word says.
+        let words = field("arena.reserved")?.div_ceil(each as u64).div_ceil(64);
+        let full = field("arena.summary")?
+            .wrapping_add(words.wrapping_mul(8).wrapping_mul(n("summary.full")? as u64));
+        let full = match top {
+            0 => Vec::new(),
+            _ => self.memory.bytes(full, top.div_ceil(64) as usize * 8)?,
+        };
         let mut behind_whale = 0;
         for group in 0..top as usize {
-            let word = u64_at(&groups, group * bytes + used);
+            let is_full = u64_at(&full, group / 64 * 8) >> (group % 64) & 1 != 0;
+            let word = match is_full {
+                true => u64::MAX,
+                false => u64_at(&groups, group * bytes + used),
+            };
             for segment in (0..each)
                 .filter(|s| word >> s & 1 != 0)
                 .map(|s| (group * each + s) as u64)
@@ -141,7 +155,7 @@ impl Reader<'_> {
     fn segment(&self, address: u64, metas: &[u8]) -> io::Result<Segment> {
         let n = |name| self.note.number(name);
         let (kind, span) = (n("meta.kind")?, n("meta.span")?);
-        let huge = u8_at(metas, n("meta.huge")?) != 0;
+        let huge = u8_at(metas, n("meta.huge")?) == HUGE;
         if matches!(u8_at(metas, kind), WHALE | SAMPLED_WHALE) {
             let span = u64::from(u32_at(metas, span));
             let room = u64::from(u32_at(metas, n("meta.reserve")?)).max(span);

@@ -1,45 +1,43 @@
-//! Runs of segments: taken, made accessible, and given back.
+//! Runs of segments: taken, made accessible, given back, and made inaccessible again.
 
+use super::bits::Set;
 use super::*;
 
+/// Segments that lie unused side by side before they are made inaccessible again: 16 MiB, so that few maps come of it.
+const WORTH_DECOMMITTING: usize = 8;
+
 impl Arena {
-    /// First fit for `n` unused segments at a multiple of `align`. O(groups used + n).
+    /// First fit for `n` unused segments at a multiple of `align`. It goes on behind the last segment in use of each place
+    /// that is too small, and begins where a search for no more than `n` ended: O(segments / n), and mostly O(n / 4096).
+    /// Under the lock.
     #[unsafe(link_section = ".text.hot.hakmem")]
     pub(super) fn first_fit(&self, n: usize, align: usize) -> Option<usize> {
         let segments = self.segments.load(Relaxed);
-        let groups = self.groups();
+        let used = self.bits(Set::Used);
         let phase = self.data.load(Relaxed) / SEGMENT;
         let aligned = |s: usize| (s + phase).next_multiple_of(align) - phase;
-        let mut start = aligned(self.first_free.load(Relaxed) * GROUP);
-        'from: while start.checked_add(n)? <= segments {
-            let mut s = start;
-            while s < start + n {
-                // Beyond the groups in use everything is unused.
-                let Some(group) = groups.get(s / GROUP) else { return Some(start) };
-                let used = group.used.load(Relaxed) >> (s % GROUP);
-                if used == 0 {
-                    s = (s / GROUP + 1) * GROUP;
-                } else if used.trailing_zeros() > 0 {
-                    s += used.trailing_zeros() as usize;
-                    if s < start + n {
-                        start = aligned(s + 1);
-                        continue 'from;
-                    }
-                } else {
-                    start = aligned(s + used.trailing_ones() as usize);
-                    continue 'from;
-                }
+        let from =
+            self.hints.iter().filter(|hint| hint.len.load(Relaxed) <= n).map(|hint| hint.from.load(Relaxed)).max();
+        let mut start = aligned(from.unwrap_or(0));
+        let mut known = start;
+        let found = loop {
+            if start.checked_add(n)? > segments {
+                break None;
             }
-            return Some(start);
+            let Some(last) = used.last_in(start.max(known), start + n) else { break Some(start) };
+            known = start + n;
+            start = aligned(used.first_out(last + 1));
+        };
+        if align == 1 {
+            let hint = &self.hints[(n.ilog2() as usize).min(HINTS - 1)];
+            hint.len.store(n, Relaxed);
+            hint.from.store(start, Relaxed);
         }
-        None
+        found
     }
 
     pub(super) fn is_unused(&self, first: usize, n: usize) -> bool {
-        let groups = self.groups();
-        first + n <= self.segments.load(Relaxed)
-            && (first..first + n)
-                .all(|s| groups.get(s / GROUP).is_none_or(|g| g.used.load(Relaxed) >> (s % GROUP) & 1 == 0))
+        first + n <= self.segments.load(Relaxed) && self.bits(Set::Used).first_in(first, first + n).is_none()
     }
 
     /// Marks `n` segments from `first` used; their memory is not touched. Under the lock.
@@ -48,49 +46,96 @@ impl Arena {
         if !self.make_ready((first + n - 1) / GROUP + 1) {
             return false;
         }
-        for s in first..first + n {
-            let (group, bit) = self.group_of(s);
-            group.used.fetch_or(bit, Relaxed);
-        }
-        let full = self.groups().iter().skip(self.first_free.load(Relaxed));
-        let full = full.take_while(|g| g.used.load(Relaxed) == u64::MAX).count();
-        self.first_free.fetch_add(full, Relaxed);
+        self.bits(Set::Used).insert(first, n);
         true
     }
 
-    /// Makes the first `len` segments from `first` accessible, those that are not yet. Under the lock or by the owner.
+    /// Makes the first `len` segments from `first` accessible, those that are not yet. By the owner, and without the lock
+    /// while the system is asked.
     #[unsafe(link_section = ".text.hot.hakmem")]
     pub(super) fn commit(&self, first: usize, len: usize) -> bool {
-        let is = |s: usize| {
-            let (group, bit) = self.group_of(s);
-            group.committed.load(Relaxed) & bit != 0
-        };
-        let mut s = first;
-        while s < first + len {
-            if is(s) {
-                s += 1;
-                continue;
+        let end = first + len;
+        let mut done = (first, first);
+        loop {
+            let (from, to) = {
+                let _held = LOCK.lock();
+                let committed = self.bits(Set::Committed);
+                if done.0 < done.1 {
+                    committed.insert(done.0, done.1 - done.0);
+                }
+                let from = committed.first_out(done.1);
+                (from, committed.first_in(from, end).unwrap_or(end))
+            };
+            if from >= end {
+                return true;
             }
-            let end = (s..first + len).find(|&e| is(e)).unwrap_or(first + len);
-            if !os::commit(self.page_address(s * (SEGMENT / PAGE)), (end - s) * SEGMENT) {
+            let (at, len) = (self.page_address(from * (SEGMENT / PAGE)), (to - from) * SEGMENT);
+            if !os::commit(at, len) {
                 return false;
             }
-            COMMITTED.fetch_add((end - s) * SEGMENT, Relaxed);
-            for done in s..end {
-                let (group, bit) = self.group_of(done);
-                group.committed.fetch_or(bit, Relaxed);
-            }
-            s = end;
+            tell_choice(at, len);
+            COMMITTED.fetch_add((to - from) * SEGMENT, Relaxed);
+            done = (from, to);
         }
-        true
     }
 
+    /// Under the lock.
     pub(super) fn unmark(&self, first: usize, n: usize) {
-        for s in first..first + n {
-            let (group, bit) = self.group_of(s);
-            group.used.fetch_and(!bit, Relaxed);
+        self.bits(Set::Used).remove(first, n);
+        for hint in &self.hints {
+            // A place for `len` that there was not before has one of these segments.
+            hint.from.fetch_min(first.saturating_sub(hint.len.load(Relaxed)), Relaxed);
         }
-        self.first_free.fetch_min(first / GROUP, Relaxed);
+    }
+
+    /// The first run from `from` on of segments that are accessible and not used, `WORTH_DECOMMITTING` of them or more.
+    fn idle_run(&self, from: usize) -> Option<(usize, usize)> {
+        let (used, committed) = (self.bits(Set::Used), self.bits(Set::Committed));
+        let end = self.segments.load(Relaxed);
+        let mut at = from;
+        loop {
+            let first = used.first_out(committed.first_in(at, end)?);
+            let Some(begin) = committed.first_in(first, end).filter(|&begin| begin == first) else {
+                at = first;
+                continue;
+            };
+            let behind = committed.first_out(begin).min(end);
+            let behind = used.first_in(begin, behind).unwrap_or(behind);
+            if behind - begin >= WORTH_DECOMMITTING {
+                return Some((begin, behind - begin));
+            }
+            at = behind;
+        }
+    }
+
+    /// Makes owned segments inaccessible, and clean. They are said to be that before they are, and also where the system refuses:
+    /// who makes them accessible once more loses nothing.
+    fn decommit(&self, first: usize, n: usize) -> bool {
+        {
+            let _held = LOCK.lock();
+            let committed = self.bits(Set::Committed);
+            COMMITTED.fetch_sub(committed.count(first, first + n) * SEGMENT, Relaxed);
+            committed.remove(first, n);
+        }
+        os::decommit(self.page_address(first * (SEGMENT / PAGE)), n * SEGMENT)
+    }
+
+    /// Makes runs of unused segments inaccessible, so that they are not charged to the process. O(groups in use).
+    fn decommit_idle(&self) {
+        let mut at = 0;
+        loop {
+            let (first, n) = {
+                let _held = LOCK.lock();
+                let Some((first, n)) = self.idle_run(at) else { return };
+                // Nobody else gets them meanwhile (rule 2).
+                self.bits(Set::Used).insert(first, n);
+                (first, n)
+            };
+            self.decommit(first, n);
+            let _held = LOCK.lock();
+            self.unmark(first, n);
+            at = first + n;
+        }
     }
 }
 
@@ -98,36 +143,53 @@ impl Arena {
 pub type Run = (&'static Arena, usize);
 
 /// Takes `n` clean segments at a multiple of `align` segments, the first `commit` of them accessible. None if the
-/// system has no more to give. O(groups + n).
+/// system has no more to give. O(arenas), and the search.
 #[unsafe(link_section = ".text.hot.hakmem")]
 pub fn take_run(n: usize, align: usize, commit: usize) -> Option<Run> {
+    let run = find_run(n, align)?;
+    if !run.0.commit(run.1, commit) {
+        // SAFETY: just taken, and not touched.
+        unsafe { give_run(run, n) };
+        return None;
+    }
+    Some(run)
+}
+
+#[inline(always)]
+fn find_run(n: usize, align: usize) -> Option<Run> {
     let _held = LOCK.lock();
     let mut found = all().find_map(|a| Some((a, a.first_fit(n, align)?)));
     if found.is_none() {
         let arena = chain(n.checked_add(align)?)?;
         found = Some((arena, arena.first_fit(n, align)?));
     }
-    let (arena, first) = found?;
-    if !arena.mark_used(first, n) {
-        return None;
-    }
-    if !arena.commit(first, commit) {
-        arena.unmark(first, n);
-        return None;
-    }
-    Some((arena, first))
+    found.filter(|&(arena, first)| arena.mark_used(first, n))
 }
 
-/// Takes the `more` segments behind the run of `n` at `first` too, if they are free. O(more).
+/// Takes the `more` segments behind the run of `n` at `first` too, if they are free. O(more / 4096).
 pub fn extend_run(run: Run, n: usize, more: usize) -> bool {
     let (arena, first) = run;
     let _held = LOCK.lock();
     arena.is_unused(first + n, more) && arena.mark_used(first + n, more)
 }
 
-/// Makes `n` segments of an owned run accessible. O(n).
+/// Tells the kernel what was chosen about huge pages for memory that is fresh; nothing, if the choice is the system's.
+fn tell_choice(at: usize, len: usize) {
+    match policy::Huge::now() {
+        policy::Huge::Auto => {}
+        policy::Huge::Never => _ = os::refuse_huge(at, len),
+        policy::Huge::Always => _ = os::want_huge(at, len),
+    }
+}
+
+/// Replaces what is mapped at `n` segments of an owned run by a fresh map as the arena was reserved: clean, inaccessible, and the
+/// kernel was told nothing about it. False: its memory is as it was. O(n / 4096).
+pub fn decommit_run(run: Run, n: usize) -> bool {
+    run.0.decommit(run.1, n)
+}
+
+/// Makes `n` segments of an owned run accessible. O(n / 4096).
 pub fn commit_run(run: Run, n: usize) -> bool {
-    let _held = LOCK.lock();
     run.0.commit(run.1, n)
 }
 
@@ -136,8 +198,24 @@ pub fn commit_run(run: Run, n: usize) -> bool {
 /// # Safety
 /// The caller owns the run, and all of it is clean.
 pub unsafe fn give_run(run: Run, n: usize) {
-    let _held = LOCK.lock();
-    run.0.unmark(run.1, n);
+    {
+        let _held = LOCK.lock();
+        run.0.unmark(run.1, n);
+    }
+    // After it: who sees this finds that.
+    GIVEN.store(true, Release);
+}
+
+/// Runs were given back since `decommit_idle` looked last.
+#[unsafe(link_section = ".data.hakmem")]
+static GIVEN: AtomicBool = AtomicBool::new(false);
+
+/// Makes what has been given back inaccessible where there is much of it side by side. O(groups in use), or O(1) if nothing
+/// was given back since the last time.
+pub fn decommit_idle() {
+    if GIVEN.load(Relaxed) && GIVEN.swap(false, Acquire) {
+        all().for_each(Arena::decommit_idle);
+    }
 }
 
 /// Adds an arena with room for `n` segments. Under the lock.
@@ -148,6 +226,7 @@ pub(super) fn chain(n: usize) -> Option<&'static Arena> {
     if least > space::LARGEST || !arena.reserve(least) {
         return None;
     }
+    // Not if the first one is a scrap (rule 5).
     if count == 0 {
         let bytes = arena.segments.load(Relaxed) * SEGMENT;
         HOT.set(arena.metas.load(Relaxed), arena.data.load(Relaxed), bytes);

@@ -5,6 +5,9 @@
 //! each arena that nobody uses, its *tail*, is unmapped before; the arena then ends where its last used segment does, or
 //! after an eighth of the limit, as if the limit had been there from the start.
 //!
+//! Where no room is left for a whole segment at its place, a *scrap* is taken: up to 2 MiB, wherever they lie. It is an arena whose
+//! first and last segment are its own in part; the segment layer gets the slots that are.
+//!
 //! Why a tail may go while other threads run: none of their blocks lies there, and whether `HOT.limit` is read before or
 //! after it is lowered makes no difference to others. A pointer into the tail's addresses is somebody else's new map, and
 //! who has that has, by way of the kernel or of us, synchronised with the thread that lowered the limit first. Hints
@@ -16,6 +19,11 @@ use super::*;
 const SMALLEST: usize = 4 << 20;
 /// … and the others so large: under a limit, small ones are better than none, but they must not use up all the places.
 const SMALLEST_LATER: usize = 16 << 20;
+/// The lengths of scraps, and how many there may be: they must not use up all the places either.
+const SCRAPS: [usize; 4] = [SEGMENT, SEGMENT / 2, SEGMENT / 4, SEGMENT / 8];
+const MOST_SCRAPS: usize = 8;
+/// Behind the bitmaps of a scrap lies the metadata of its two segments.
+const SCRAP_METAS: usize = SEGMENT_META;
 /// No process has more user address space than this.
 pub const LARGEST: usize = 1 << 44;
 
@@ -34,18 +42,29 @@ fn smallest(arenas: usize) -> usize {
     if arenas < MAX_ARENAS / 2 { SMALLEST } else { SMALLEST_LATER }
 }
 
-/// Reserves room for at least `least` bytes of segments, at best eight times the physical memory. Returns the base,
-/// the length, and the number of segments.
-pub fn reserve_some(least: usize) -> Option<(usize, usize, usize)> {
+/// What `reserve_some` returns.
+pub struct Reservation {
+    pub base: usize,
+    pub len: usize,
+    pub segments: usize,
+    /// Little address space is to be had.
+    pub is_scarce: bool,
+}
+
+/// Reserves room for at least `least` bytes of segments, at best eight times the physical memory. Returns the
+/// reservation.
+pub fn reserve_some(least: usize) -> Option<Reservation> {
+    let limit = os::address_limit();
+    let is_scarce = limit != usize::MAX || COUNT.load(Relaxed) > 0;
     let smallest = least.max(smallest(COUNT.load(Relaxed).into()));
-    let mut bytes = usual(os::physical_memory(), os::address_limit()).max(smallest).next_multiple_of(SEGMENT);
+    let mut bytes = usual(os::physical_memory(), limit).max(smallest).next_multiple_of(SEGMENT);
     loop {
         let segments = bytes / SEGMENT;
         let groups = segments.div_ceil(GROUP) * size_of::<Group>() + summary_bytes(segments) + align_of::<Group>();
-        let total = groups + PAGE + segments * SEGMENT_META + SEGMENT + bytes;
+        let total = groups + 2 * PAGE + segments * SEGMENT_META + SEGMENT + bytes;
         if let Some(base) = os::reserve(total) {
             RESERVED.fetch_add(total, Relaxed);
-            return Some((base, total, segments));
+            return Some(Reservation { base, len: total, segments, is_scarce });
         }
         if bytes <= smallest {
             return None;
@@ -76,13 +95,51 @@ pub fn give_tails_up() {
     fit_limit(0);
 }
 
+/// Makes an arena of what is left of the address space, with `n` pages or more: the arena and its pages. All of it is accessible,
+/// zero and the caller's; no segment of it is ever free.
+#[cold]
+pub fn take_scrap(n: usize) -> Option<(&'static Arena, usize, usize)> {
+    let _held = LOCK.lock();
+    let count = COUNT.load(Relaxed);
+    let arena = ARENAS.get(usize::from(count))?;
+    let is_scrap = |a: &&Arena| a.from.load(Relaxed) != 0;
+    if all().filter(is_scrap).count() >= MOST_SCRAPS || os::page_size() > SCRAP_METAS {
+        return None;
+    }
+    let front = SCRAP_METAS + 2 * SEGMENT_META;
+    let mut lengths = SCRAPS.into_iter().filter(|&len| len >= front + (n + 1) * PAGE);
+    let (base, len) = lengths.find_map(|len| Some((os::reserve(len)?, len)))?;
+    RESERVED.fetch_add(len, Relaxed);
+    let data = base & !(SEGMENT - 1);
+    let (first, end) = ((base + front - data).div_ceil(PAGE), (base + len - data) / PAGE);
+    if first + n > end || !os::commit(base, len) {
+        give_up(base, len);
+        return None;
+    }
+    COMMITTED.fetch_add(len, Relaxed);
+    let segments = end.div_ceil(SEGMENT / PAGE);
+    let groups = (base + summary_bytes(segments)).next_multiple_of(align_of::<Group>());
+    arena.summary.store(at(base).cast(), Relaxed);
+    arena.groups.store(at(groups).cast(), Relaxed);
+    arena.metas.store(at(base + SCRAP_METAS), Relaxed);
+    arena.data.store(data, Relaxed);
+    for field in [&arena.reserved, &arena.segments, &arena.known] {
+        field.store(segments, Relaxed);
+    }
+    arena.from.store(first, Relaxed);
+    arena.cut.store(segments * (SEGMENT / PAGE) - end, Relaxed);
+    arena.top.store(1, Release);
+    arena.bits(Set::Used).insert(0, segments);
+    COUNT.store(count + 1, Release);
+    Some((arena, first, end))
+}
+
 impl Arena {
     /// Ends the arena after `least` segments or the last used one, if it is longer. Under the lock.
     pub(super) fn give_tail_up(&self, least: usize, is_hot: bool) {
-        let groups = self.groups();
-        let end_of = |(i, used): (usize, u64)| i * GROUP + (u64::BITS - used.leading_zeros()) as usize;
-        let used = groups.iter().map(|g| g.used.load(Relaxed)).enumerate();
-        let used = used.filter(|&(_, used)| used != 0).last().map_or(0, end_of);
+        let (used, committed) = (self.bits(Set::Used), self.bits(Set::Committed));
+        let known_end = used.end();
+        let used = used.last_in(0, known_end).map_or(0, |last| last + 1);
         let (segments, known) = (self.segments.load(Relaxed), self.known.load(Relaxed));
         let end = used.max(least);
         if end >= segments {
@@ -92,14 +149,13 @@ impl Arena {
         if is_hot {
             HOT.set_limit(end * SEGMENT);
         }
-        for s in end..segments.min(groups.len() * GROUP) {
-            let (group, bit) = self.group_of(s);
-            if group.committed.fetch_and(!bit, Relaxed) & bit != 0 {
-                COMMITTED.fetch_sub(SEGMENT, Relaxed);
-            }
+        let tail = segments.min(known_end);
+        if end < tail {
+            COMMITTED.fetch_sub(committed.count(end, tail) * SEGMENT, Relaxed);
+            committed.remove(end, tail - end);
         }
         let whole_pages = (os::page_size() / SEGMENT_META).max(1);
-        let stays = end.max(groups.len() * GROUP).next_multiple_of(whole_pages).min(known);
+        let stays = end.max(known_end).next_multiple_of(whole_pages).min(known);
         self.known.store(stays, Relaxed);
         if stays < known {
             give_up(self.metas.load(Relaxed).addr() + stays * SEGMENT_META, (known - stays) * SEGMENT_META);

@@ -23,7 +23,9 @@ fn nobodys() -> &'static Arena {
         summary: AtomicPtr::new(null_mut()),
         metas: AtomicPtr::new(null_mut()),
         top: AtomicUsize::new(0),
-        first_free: AtomicUsize::new(0),
+        from: AtomicUsize::new(0),
+        cut: AtomicUsize::new(0),
+        hints: [const { Hint::new() }; HINTS],
     }))
 }
 
@@ -89,6 +91,43 @@ fn the_lowest_place_that_fits_is_found() {
             }
         }
         assert_eq!(arena.first_fit(usize::MAX, 1), None);
+    });
+}
+
+#[test]
+fn sets_of_segments_are_like_a_plain_model() {
+    alone("arena::tests::sets_of_segments_are_like_a_plain_model", || {
+        let arena = arena();
+        assert!(arena.make_ready(SEGMENTS.div_ceil(GROUP)));
+        for which in [Set::Used, Set::Committed] {
+            let set = arena.bits(which);
+            let mut model = std::vec![false; set.end()];
+            let mut random = Random(3);
+            for round in 0..4000 {
+                let n = 1 + random.below([3, 70, 300, 5000 * usize::from(round % 200 == 0) + 1][round % 4]);
+                let n = n.min(SEGMENTS);
+                let first = random.below(SEGMENTS - n + 1);
+                // By turns there are more and more of them, and few and fewer.
+                let put = random.below(100) < if round / 500 % 2 == 0 { 70 } else { 30 };
+                if put {
+                    set.insert(first, n);
+                } else {
+                    set.remove(first, n);
+                }
+                model[first..first + n].fill(put);
+                let (a, b) = (random.below(SEGMENTS), random.below(SEGMENTS + 300));
+                let (from, to) = (a.min(b), a.max(b));
+                let mut range = from..to.min(model.len());
+                let there = |&s: &usize| model[s];
+                assert_eq!(set.first_in(from, to), range.clone().find(there), "{from} to {to}");
+                assert_eq!(set.last_in(from, to), range.clone().rfind(there), "{from} to {to}");
+                assert_eq!(set.count(from, range.end), range.clone().filter(there).count(), "{from} to {to}");
+                let out = range.find(|&s| !model[s]).unwrap_or_else(|| set.first_out(from).max(to));
+                assert_eq!(set.first_out(from), out, "from {from}");
+            }
+            set.remove(0, SEGMENTS);
+            assert_eq!(set.first_in(0, set.end()), None);
+        }
     });
 }
 

@@ -6,7 +6,6 @@ use crate::arena::PAGE;
 use crate::page::{Block, Meta, Place};
 use crate::proto::inbox::Link;
 use crate::size_class::{CLASSES, SIZES, span_of};
-use crate::sync::Ordering::Relaxed;
 use crate::{guard, holes, os, policy, profile, segment, sparse};
 use core::hint::assert_unchecked;
 use core::ptr::{NonNull, null_mut};
@@ -244,7 +243,7 @@ impl Heap {
     }
 
     pub(super) fn populate(&self, page: &Meta) {
-        if page.segment().huge.load(Relaxed) == 0 {
+        if !page.segment().is_huge() {
             os::populate(page.start().addr(), PAGE);
         }
     }

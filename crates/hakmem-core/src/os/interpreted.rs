@@ -94,8 +94,7 @@ pub fn refuse_huge(_: usize, _: usize) -> bool {
     true
 }
 
-/// As on Linux.
-pub fn renew(address: usize, len: usize) -> bool {
+pub fn decommit(address: usize, len: usize) -> bool {
     purge(address, len)
 }
 

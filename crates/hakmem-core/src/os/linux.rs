@@ -88,11 +88,12 @@ pub fn refuse_huge(at: usize, len: usize) -> bool {
     advise(at, len, libc::MADV_NOHUGEPAGE as usize)
 }
 
-/// Replaces what is mapped at a committed range by fresh memory, which reads as zero. The kernel makes one map of it and
-/// its neighbours, unless these were moved there.
-pub fn renew(at: usize, len: usize) -> bool {
+/// Replaces what is mapped at a range by a fresh map, as it was reserved: inaccessible, and not charged to the process any more.
+/// The kernel makes one map of it and its neighbours, unless these were moved there. Fails where there is no room for another
+/// map; then it is as it was.
+pub fn decommit(at: usize, len: usize) -> bool {
     let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED) as usize;
-    succeeded(counted(Kind::Mmap, || syscall(libc::SYS_mmap, [at, len, PROT_RW, flags, usize::MAX, 0])))
+    succeeded(counted(Kind::Mmap, || syscall(libc::SYS_mmap, [at, len, PROT_NONE, flags, usize::MAX, 0])))
 }
 
 /// Moves the pages behind `old`, `len` bytes, to `new`, `room` bytes; both are committed and the caller's. `old` stays

@@ -50,13 +50,15 @@ fn memory_given_back_is_zero() {
 }
 
 #[test]
-fn memory_renewed_is_zero_and_can_be_written() {
+fn memory_decommitted_is_zero_once_it_is_accessible() {
     let start = written();
-    assert!(renew(start, LEN));
+    assert!(decommit(start, LEN));
+    assert!(!populate(start, LEN), "it is inaccessible");
+    assert!(commit(start, LEN));
     assert_eq!(sum(start), 0);
     write(start);
     assert_eq!(sum(start), pages());
-    assert!(!renew(start + 1, LEN), "not whole pages");
+    assert!(!decommit(start + 1, LEN), "not whole pages");
     assert!(unreserve(start, LEN));
 }
 

@@ -146,6 +146,7 @@ fn run(now: u32, decay: u32, goes_on: impl Fn() -> bool + Copy) -> usize {
     for (arena, segment) in segments.take_while(|_| goes_on()) {
         given += segment::purge(arena, segment, now, decay);
     }
+    arena::decommit_idle();
     PURGED.fetch_add(given as u64, Relaxed);
     given
 }

@@ -103,7 +103,7 @@ pub fn slots(head: &'static Meta) -> impl Iterator<Item = (u32, u32, Held)> {
 pub fn count(on_page: &mut dyn FnMut(&'static Meta)) -> Census {
     let mut census = Census::default();
     each_segment(|head, _, whale| {
-        let huge = u64::from(head.segment().huge.load(Relaxed));
+        let huge = u64::from(head.segment().is_huge());
         if let Some((span, room)) = whale {
             census.whale_segments += u64::from(span);
             census.reserve_segments += u64::from(room - span);

@@ -155,7 +155,7 @@ pub fn each_segment_from_outside(f: &mut dyn FnMut(&Segment)) {
 #[inline(never)]
 fn walk(looks_into_lists: bool, f: &mut dyn FnMut(&Segment)) {
     census::each_segment(|head, address, whale| {
-        let huge = head.segment().huge.load(Relaxed) != 0;
+        let huge = head.segment().is_huge();
         let whale = whale.map(|(span, room)| (span, room - span));
         f(&Segment { head, address, huge, whale, looks_into_lists });
     });

@@ -167,6 +167,9 @@ mod note {
         "arena.groups": offset_of!(Arena, groups),
         "arena.metas": offset_of!(Arena, metas),
         "arena.top": offset_of!(Arena, top),
+        "arena.reserved": offset_of!(Arena, reserved),
+        "arena.summary": offset_of!(Arena, summary),
+        "summary.full": arena::FULL_ROW,
         "group.used": offset_of!(Group, used),
         "segments_of_group": arena::GROUP,
     }

@@ -1,12 +1,13 @@
 //! Whales that grow and shrink where they are, or with their page tables moved instead of their bytes.
 
 use super::{
-    TOO_LARGE, address, head_of, is_moved, mostly_absent, note_live, purge_run, run_of, segments_for, set_moved,
+    TOO_LARGE, address, head_of, is_moved, mostly_absent, note_live, purge_run, run_of, segments_for, set_huge,
+    set_moved,
 };
 use crate::arena::{self, Run, SEGMENT};
 use crate::os::{self, Moved};
 use crate::page::{Kind, Meta};
-use crate::policy;
+use crate::policy::Huge;
 use crate::sync::Ordering::Relaxed;
 
 /// Makes the whale hold `n` bytes, moving its page tables if it must. Returns where it is then, None if that cannot
@@ -35,13 +36,12 @@ pub unsafe fn resize(meta: &'static Meta, n: usize) -> Option<&'static Meta> {
     if !arena::commit_run(run, new) {
         return None;
     }
-    if meta.segment().huge.load(Relaxed) != 0 {
-        mark_huge((run.0, run.1 + len), new - len);
+    if meta.segment().is_huge() {
         if room > reserve {
             os::want_huge(address((run.0, run.1 + reserve)), (room - reserve) * SEGMENT);
         }
     } else if grown > 0 && is_dense(run, len) {
-        ask_for_huge(run, room, new);
+        ask_for_huge(meta, run, room);
     }
     meta.span.store(new as u32, Relaxed);
     note_live(new as i64 - len as i64);
@@ -63,16 +63,15 @@ fn relocate(meta: &'static Meta, run: Run, len: usize, new: usize, slack: usize)
     let (to, room) = take(new + slack).or_else(|| take(new))?;
     let moved = head_of(to);
     moved.segment().slots.retire();
-    let huge = meta.segment().huge.load(Relaxed) != 0;
+    let huge = meta.segment().is_huge();
     let wants_huge = slack > 0 && !huge && is_dense(run, len);
     if !move_memory(run, len, to, room) {
         return None; // The new run stays taken for ever, and untouched.
     }
     set_moved(moved, true);
+    set_huge(moved, huge);
     if wants_huge {
-        ask_for_huge(to, room, new);
-    } else if huge {
-        mark_huge(to, new);
+        ask_for_huge(moved, to, room);
     }
     moved.span.store(new as u32, Relaxed);
     moved.reserve.store(room as u32, Relaxed);
@@ -81,52 +80,34 @@ fn relocate(meta: &'static Meta, run: Run, len: usize, new: usize, slack: usize)
     meta.set_kind(Kind::Free);
     // SAFETY: the old run was the whale's; its memory has moved away, and the rest was clean (`whale` rule 3).
     unsafe { give_clean(meta, run, reserve) };
+    set_huge(meta, false);
     note_live(new as i64 - len as i64);
     Some(moved)
 }
 
-/// Gives segments of a whale back to the arena, native, and without what was asked for them.
+/// Gives segments of a whale back to the arena, native, and as if nothing had been asked for them.
 ///
 /// # Safety
 /// They are the caller's, and clean.
 pub unsafe fn give_clean(whale: &Meta, run: Run, len: usize) {
-    let renewed = is_moved(whale) && renew(run, len);
-    if !renewed && whale.segment().huge.load(Relaxed) != 0 {
-        os::refuse_huge(address(run), len * SEGMENT);
+    if is_moved(whale) || whale.segment().is_huge() {
+        arena::decommit_run(run, len);
     }
     // SAFETY: passed on.
     unsafe { arena::give_run(run, len) };
 }
 
-/// Replaces what is mapped at a run by a fresh map, as the arena was reserved.
-pub fn renew(run: Run, len: usize) -> bool {
-    if !os::renew(address(run), len * SEGMENT) {
-        return false;
-    }
-    for i in 0..len {
-        head_of((run.0, run.1 + i)).segment().huge.store(0, Relaxed);
-    }
-    true
-}
-
-/// True if most of a whale was written to: if it is grown to be filled further, huge pages are not waste. False if nobody is
-/// to have them.
+/// True if most of a whale was written to: if it is grown to be filled further, huge pages are not waste. False if that is not
+/// what decides.
 fn is_dense(run: Run, len: usize) -> bool {
-    policy::HUGE_FROM_SEGMENTS.is_on() && !mostly_absent(address(run), len * SEGMENT)
+    Huge::now() == Huge::Auto && !mostly_absent(address(run), len * SEGMENT)
 }
 
-/// Asks for huge pages in a run of `room` segments of which `len` are in use: all of it alike, so that it stays one map,
+/// Asks for huge pages in a whale's run of `room` segments: all of it alike, so that it stays one map,
 /// whose page tables can be moved.
-fn ask_for_huge(run: Run, room: usize, len: usize) {
+fn ask_for_huge(whale: &Meta, run: Run, room: usize) {
     if os::want_huge(address(run), room * SEGMENT) {
-        mark_huge(run, len);
-    }
-}
-
-/// Marks segments that ask for huge pages, so that who has them next knows.
-fn mark_huge(run: Run, len: usize) {
-    for i in 0..len {
-        head_of((run.0, run.1 + i)).segment().huge.store(1, Relaxed);
+        set_huge(whale, true);
     }
 }
 
