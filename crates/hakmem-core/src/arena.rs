@@ -1,7 +1,8 @@
 //! The arena: one large reserved range of address space, and the arithmetic from a pointer to its metadata.
 //!
 //! ```text
-//! reserved:  | summary, groups | metadata, 128 bytes a page | … align 2 MiB … | data: segments of 2 MiB, pages of 64 KiB |
+//! reserved:  | guard | summary, groups | metadata, 128 bytes a page | guard … align 2 MiB … |
+//!            | data: segments of 2 MiB, pages of 64 KiB | guard |
 //! ```
 //!
 //! Page `i` of the data has its metadata at `metas + 128 i`; 32 pages make a segment, so a segment's metadata is one
@@ -22,7 +23,9 @@
 //!    given up, if its groups were never in use.
 //! 5. A scrap is never the arena of `HOT`, which knows nothing of pages that are not the arena's: who frees a pointer into these is
 //!    told by `find` that it is foreign.
-//! 6. Addresses become pointers in `os::at` and nowhere else in the crate.
+//! 6. Guards are never accessible: who writes beyond a block, or beyond what the kernel mapped beside an arena, meets no
+//!    metadata.
+//! 7. Addresses become pointers in `os::at` and nowhere else in the crate.
 
 mod bits;
 mod hot;
@@ -45,8 +48,8 @@ use bits::{SET_ROWS, Set};
 use core::ptr::null_mut;
 pub use hot::HOT;
 pub use run::{Run, commit_run, decommit_idle, decommit_run, extend_run, give_run, take_run};
-pub use space::{LARGEST, fit_limit, give_tails_up, take_scrap};
-use space::{Reservation, give_up, reserve_some};
+pub use space::{LARGEST, fit_limit, give_tails_up, give_up, take_scrap};
+use space::{Reservation, reserve_some};
 
 /// log2 of the page size in bytes.
 pub const PAGE_SHIFT: u32 = 16;
@@ -54,6 +57,8 @@ pub const PAGE_SHIFT: u32 = 16;
 pub const PAGE: usize = 1 << PAGE_SHIFT;
 /// A segment: 2 MiB.
 pub const SEGMENT: usize = 2 << 20;
+/// Bytes of a guard: no machine has larger pages.
+const GUARD: usize = PAGE;
 /// Bytes of metadata for a page.
 pub const META: usize = 128;
 /// Bytes of metadata for a segment.
@@ -285,16 +290,16 @@ impl Arena {
         let first_group = summary_bytes(segments).next_multiple_of(align_of::<Group>());
         let front = (first_group + groups * size_of::<Group>()).next_multiple_of(PAGE);
         let metadata = (segments * SEGMENT_META).next_multiple_of(PAGE);
-        let data = (base + front + metadata).next_multiple_of(SEGMENT);
-        let metas = data - metadata;
+        let data = (base + GUARD + front + metadata + GUARD).next_multiple_of(SEGMENT);
+        let metas = data - GUARD - metadata;
         let start = metas - front;
-        // What is in front of that, and behind the data, was reserved for the alignment.
+        // What is in front of the first guard, and behind the last, was reserved for the alignment.
         if is_scarce {
-            let end = data + segments * SEGMENT;
-            for (from, to) in [(base, start), (end, base + len)].into_iter().filter(|(from, to)| from < to) {
+            let (first, end) = (start - GUARD, data + segments * SEGMENT + GUARD);
+            for (from, to) in [(base, first), (end, base + len)].into_iter().filter(|(from, to)| from < to) {
                 give_up(from, to - from);
             }
-            (base, len) = (start, end - start);
+            (base, len) = (first, end - first);
         }
         // The metadata of pages never used reads as zero: `Kind::Free`, no owner.
         if !os::make_readable(metas, segments * SEGMENT_META) {

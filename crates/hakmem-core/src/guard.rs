@@ -67,7 +67,6 @@ pub fn not_a_block(p: *mut u8, meta: Option<&Meta>) -> ! {
     };
     match meta.kind() {
         Kind::Free => fatal(format_args!("invalid pointer {p:p}: nothing is allocated there (double free?)")),
-        Kind::Heaps => fatal(format_args!("invalid pointer {p:p}: the allocator's own memory")),
         Kind::Page | Kind::Follow | Kind::Sampled => fatal(format_args!(
             "invalid pointer {p:p}: inside a page of {}-byte blocks, not at the start of a live one",
             meta.head().block_size.get()
@@ -101,14 +100,17 @@ pub fn check_anchor(block: *mut Block, page: &Meta) {
     }
 }
 
+/// Whether `block` is where one of those of `page` starts that were ever handed out.
+pub fn is_block_of(page: &Meta, block: *mut Block) -> bool {
+    let (offset, size) = (block.addr().wrapping_sub(page.start().addr()), page.block_size.get() as usize);
+    offset < page.carved.get() as usize * size && offset.is_multiple_of(size)
+}
+
 /// Counts a list of blocks of `page`, which must be no more than it has, each at a block's start, and then end.
 pub fn count(list: *mut Block, page: &Meta) -> u32 {
-    let (start, size) = (page.start().addr(), page.block_size.get() as usize);
-    let most = page.carved.get();
     let (mut block, mut length) = (list, 0);
     while !block.is_null() {
-        let offset = block.addr().wrapping_sub(start);
-        if CHECKED && (length == most || offset >= most as usize * size || !offset.is_multiple_of(size)) {
+        if CHECKED && (length == page.carved.get() || !is_block_of(page, block)) {
             corrupt(block.cast());
         }
         // SAFETY: inside the page's carved blocks.

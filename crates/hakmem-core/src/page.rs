@@ -72,8 +72,6 @@ pub enum Kind {
     Large = 3,
     /// The first slot of an allocation of whole segments.
     Whale = 4,
-    /// Heaps live here.
-    Heaps = 5,
     /// The first slot of a page of sampled blocks (`profile::pages`).
     Sampled = 6,
     /// A sampled allocation of whole slots (`profile::marked`).
@@ -98,6 +96,20 @@ pub enum Place {
     Cooling = 4,
     /// Set aside, with few blocks out.
     Sparse = 5,
+}
+
+/// The list of `sparse` that a page is in. All zero bytes are `Fresh`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Shelf {
+    /// Few blocks are out: its holes are to be dug.
+    Fresh = 0,
+    /// As that, and nothing changed since its holes were dug.
+    Dug = 1,
+    /// Blocks of it are handed to any heap that shares.
+    Shared = 2,
+    /// None: all its blocks are out.
+    Full = 3,
 }
 
 /// Metadata of one slot.
@@ -134,8 +146,8 @@ pub struct Meta {
     pub holes: Cell<u16>,
     /// See `holes`.
     pub absent: Cell<u16>,
-    /// Set aside: nothing changed since its holes were dug.
-    pub dug: Cell<bool>,
+    /// Set aside: which of `sparse`'s lists it is in.
+    pub shelf: Cell<Shelf>,
     _pad: [u8; 3],
 
     // The slot's line (rule 3).
@@ -234,7 +246,6 @@ impl Meta {
             2 => Kind::Follow,
             3 => Kind::Large,
             4 => Kind::Whale,
-            5 => Kind::Heaps,
             6 => Kind::Sampled,
             7 => Kind::SampledLarge,
             8 => Kind::SampledWhale,

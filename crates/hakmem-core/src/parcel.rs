@@ -74,6 +74,23 @@ impl Parcel {
         true
     }
 
+    /// Sends a block by itself.
+    ///
+    /// # Safety
+    /// The block is free, the caller's, and of `page`.
+    pub unsafe fn send_one(page: &Meta, block: *mut Block, inbox: &Inbox<Self>) {
+        // SAFETY: passed on; a chain of one parcel of one block, which is the caller's (rule 1).
+        unsafe {
+            if !Self::fits(page.block_size.get()) {
+                Self::post(page, block, inbox);
+                return;
+            }
+            guard::check_anchor(block, page);
+            let this = Self::new(block);
+            inbox.push_chain(this, this);
+        }
+    }
+
     /// The page of which it is the post.
     #[inline]
     fn of_post(this: *mut Self) -> Option<&'static Meta> {

@@ -44,7 +44,6 @@ struct Sums {
     huge: u64,
     page_slots: u64,
     large: u64,
-    heaps: u64,
     kept: u64,
     empty: u64,
     unused: u64,
@@ -70,7 +69,6 @@ fn add(segment: &Segment, sums: &mut Sums, pages: &mut Pages) {
             Content::Unused => unused += span,
             Content::Empty => sums.empty += span,
             Content::Kept => kept += span,
-            Content::Heaps => sums.heaps += span,
             Content::Large => sums.large += span,
             Content::Page(page) => {
                 sums.page_slots += span;
@@ -114,7 +112,6 @@ fn assert_agrees() -> (Sums, Pages) {
         huge: c.huge_segments,
         page_slots: c.page_slots,
         large: c.large_slots,
-        heaps: c.heap_slots,
         kept: c.kept_slots,
         empty: c.empty_slots,
         unused: c.unused_slots,
@@ -246,28 +243,6 @@ fn wholes() {
     assert_eq!((sums.large, sums.whales, sums.reserve), (0, 0, 0));
 }
 
-/// Sixteen heaps of threads to a slot.
-fn heaps() {
-    let (ready, over) = (Barrier::new(41), Barrier::new(41));
-    let slots = thread::scope(|scope| {
-        for _ in 0..40 {
-            scope.spawn(|| {
-                free(take(100));
-                ready.wait();
-                over.wait();
-            });
-        }
-        ready.wait();
-        let (sums, _) = look();
-        let snapshot = Snapshot::take();
-        let seen = (snapshot.running_heaps(), snapshot.process().heaps);
-        over.wait();
-        assert_eq!(seen, (40, 40), "this thread has none");
-        sums.heaps
-    });
-    assert_eq!(slots, 3);
-}
-
 /// Whether the system makes huge pages unasked.
 fn makes_huge_pages() -> bool {
     let how = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
@@ -389,11 +364,6 @@ fn what_is_resident_is_told_by_slot() {
 #[test]
 fn lists_of_others_are_not_looked_into() {
     alone("lists_of_others_are_not_looked_into", of_another);
-}
-
-#[test]
-fn heaps_share_slots() {
-    alone("heaps_share_slots", heaps);
 }
 
 #[test]

@@ -7,7 +7,7 @@ mod oracle;
 
 use hakmem_core::{c, options, stats};
 use oracle::{Block, Oracle, Ranges, Rust, alone, elsewhere, free_all, layout};
-use std::sync::mpsc;
+use std::sync::{Barrier, Mutex, mpsc};
 use std::thread;
 
 const KIB: usize = 1 << 10;
@@ -192,5 +192,134 @@ fn blocks_that_travel_alone_come_back() {
             let now = stats::process();
             assert_eq!((now.live_bytes, now.in_flight), (0, 0));
         }
+    });
+}
+
+/// As a program of many threads has them that do little each: mixed, up to 1 KiB.
+fn mixed(number: usize) -> usize {
+    16 + (number.wrapping_mul(2_654_435_761) >> 7) % 1009
+}
+
+/// 200 threads with 50 blocks each. What a thread costs beside its blocks is bounded, others can have its blocks from the moment it
+/// frees them, and the system gets the memory back while all the threads are there.
+fn many_threads() {
+    const THREADS: usize = 200;
+    const BLOCKS: usize = 50;
+    // The first of them have pages of their own.
+    const FIRST: usize = 33;
+    let (ranges, handed) = (Ranges::default(), Mutex::new(Vec::new()));
+    let before = stats::process();
+    let turn = Barrier::new(THREADS + 1);
+    let life = |number: usize| {
+        let mut oracle = Oracle::new(Rust, &ranges, number as u64);
+        let mut take = |i: usize| {
+            let layout = layout(mixed(number * BLOCKS + i));
+            if i.is_multiple_of(2) {
+                oracle.alloc(layout)
+            } else {
+                oracle.alloc_zeroed(layout)
+            }
+        };
+        let mut blocks: Vec<_> = (0..BLOCKS).map(&mut take).collect();
+        turn.wait();
+        turn.wait();
+        // Some are freed by another thread.
+        let own = blocks.split_off(BLOCKS / 5);
+        handed.lock().unwrap().extend(blocks);
+        free_all(&ranges, own);
+        turn.wait();
+        turn.wait();
+    };
+    thread::scope(|scope| {
+        let life = &life;
+        for number in 0..THREADS {
+            scope.spawn(move || life(number));
+        }
+        turn.wait();
+        let of_blocks: usize = (0..THREADS * BLOCKS).map(mixed).sum();
+        let (resident, during) = (stats::resident_bytes() as usize, stats::process());
+        turn.wait();
+        turn.wait();
+        free_all(&ranges, std::mem::take(&mut handed.lock().unwrap()));
+        c::trim();
+        let (resident_after, after) = (stats::resident_bytes() as usize, stats::process());
+        turn.wait();
+        // Rounding to classes is 8 %; without sharing each thread has 80 KiB.
+        let most = of_blocks + of_blocks / 5 + FIRST * (100 << 10);
+        assert!(
+            (of_blocks..most).contains(&resident),
+            "{resident} of {of_blocks}"
+        );
+        assert!(during.live_bytes - before.live_bytes >= of_blocks as u64);
+        assert!(
+            resident_after < resident / 2,
+            "{resident_after} of {resident}"
+        );
+        // Those of the first threads' own pages are not counted while these run.
+        assert!(after.frees - before.frees >= ((THREADS - FIRST) * BLOCKS) as u64);
+    });
+    while stats::Snapshot::take().running_heaps() > 0 {
+        thread::yield_now();
+    }
+    c::trim();
+    assert_pages(0, 0);
+    let after = stats::process();
+    let count = (THREADS * BLOCKS) as u64;
+    assert_eq!(
+        (
+            after.allocations - before.allocations,
+            after.frees - before.frees
+        ),
+        (count, count)
+    );
+    assert_eq!(
+        (after.live_bytes, after.dirty_bytes, after.in_flight),
+        (before.live_bytes, 0, 0)
+    );
+    ranges.assert_empty();
+}
+
+#[test]
+fn first_blocks_of_many_threads_lie_side_by_side() {
+    alone(
+        "first_blocks_of_many_threads_lie_side_by_side",
+        many_threads,
+    );
+}
+
+/// A thread that goes on allocating has pages of its own after a while; and others go on with what it leaves.
+#[test]
+fn who_goes_on_has_pages_of_its_own() {
+    alone("who_goes_on_has_pages_of_its_own", || {
+        options::set("SHARED_FROM_HEAPS", "1").unwrap();
+        let ranges = Ranges::default();
+        let first = Oracle::new(Rust, &ranges, 1).alloc(layout(100));
+        let pages_of = || {
+            stats::Snapshot::take()
+                .classes()
+                .find(|c| c.size == 1024)
+                .map(|c| c.pages)
+        };
+        let take = |count| -> Vec<_> {
+            let mut oracle = Oracle::new(Rust, &ranges, 2);
+            (0..count).map(|_| oracle.alloc(layout(1024))).collect()
+        };
+        // Sixteen are of a shared page, 16 KiB.
+        let blocks = elsewhere(|| {
+            let mut blocks = take(15);
+            assert_eq!(pages_of(), Some(1));
+            blocks.extend(take(64));
+            assert_eq!(pages_of(), Some(2));
+            blocks
+        });
+        // So the next thread, which has its heap, does too: the shared page first, then the own one of before.
+        let others = elsewhere(|| take(60));
+        assert_eq!(pages_of(), Some(3));
+        free_all(&ranges, blocks);
+        elsewhere(|| free_all(&ranges, others));
+        free_all(&ranges, vec![first]);
+        c::trim();
+        assert_pages(0, 0);
+        ranges.assert_empty();
     });
 }

@@ -137,6 +137,19 @@ fn many_threads_at_once() {
     churn(C, 64, share(256).max(64), share(300));
 }
 
+/// All but the first thread get their first blocks of pages that they share.
+#[test]
+fn while_threads_share_pages() {
+    alone("while_threads_share_pages", || {
+        options::set("SHARED_FROM_HEAPS", "1").unwrap();
+        churn(Rust, 4, 8, share(10_000));
+        churn(C, 6, share(2_000), 100);
+        assert!(profile::start(samples::INTERVAL));
+        churn(Rust, 6, share(1_000), 100);
+        assert_eq!(samples::samples().values().map(|s| s.live).sum::<u64>(), 0);
+    });
+}
+
 /// Every few KiB a sample: none is lost, whoever allocates and frees, and no free of one is missed.
 #[test]
 fn while_the_heap_profile_samples() {

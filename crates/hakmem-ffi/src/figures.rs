@@ -166,7 +166,6 @@ impl Figures {
             ("cached_segments", c.cached_segments),
             ("page_slots", c.page_slots),
             ("large_slots", c.large_slots),
-            ("heap_slots", c.heap_slots),
             ("kept_slots", c.kept_slots),
             ("empty_slots", c.empty_slots),
             ("unused_slots", c.unused_slots),

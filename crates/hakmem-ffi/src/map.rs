@@ -141,7 +141,6 @@ fn write_segment(out: &mut Page, segment: &Segment) -> fmt::Result {
             Content::Unused => "unused",
             Content::Empty => "empty",
             Content::Kept => "kept",
-            Content::Heaps => "heaps",
             Content::Large => "large",
             Content::Page(_) => "page",
         };

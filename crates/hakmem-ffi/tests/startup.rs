@@ -1,9 +1,9 @@
 //! What hakmem adds to a process that hardly allocates, against preloading an empty library: system calls and page
-//! faults.
+//! faults; and to a thread that does, against the system's allocator: memory.
 
 mod common;
 
-use common::{Language, Link, compile, find_program, library, run};
+use common::{Language, Link, compile, find_program, library, preload, run};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -104,4 +104,25 @@ fn of_a_program_with_one_malloc() {
     // Six: five more for the first arena, segment, heap and page of blocks, one less for libc's own heap.
     // Two more are allowed: of 200 runs each, the least was 79 with an empty library and 85 to 87 with hakmem, by the places.
     adds_at_most(&compile(Language::C, "one_malloc.c", Link::Plain), 6, 8);
+}
+
+/// A thousand threads with fifty blocks each, all there at once.
+#[test]
+fn of_threads_that_allocate_little() {
+    let program = compile(Language::C, "many_threads.c", Link::Plain);
+    let resident = |command: &mut Command| -> u64 {
+        let output = run(command.args(["1000", "50", "1024"]));
+        let text = String::from_utf8(output.stdout).expect("text");
+        let line = text.lines().find_map(|l| l.strip_prefix("resident_kib "));
+        line.expect("what is resident").parse().expect("a number")
+    };
+    let base = resident(Command::new(&program).env_remove("LD_PRELOAD"));
+    let mut command = Command::new(&program);
+    let reports = preload(&mut command);
+    let with = resident(&mut command);
+    reports.assert_served();
+    println!("resident: {base} KiB with the system's allocator, {with} with hakmem");
+    // A fifth more; and 32 threads have pages of their own, 80 KiB each.
+    let most = base + base / 5 + 32 * 80 + 1024;
+    assert!(with <= most, "{with} KiB resident, at most {most} allowed");
 }

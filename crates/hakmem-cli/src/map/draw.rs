@@ -17,14 +17,14 @@ const CHARACTER: f64 = 6.9;
 
 const STYLE: &str = "\
 svg{--bg:#fdfdfc;--fg:#1d1f24;--dim:#6c717c;--line:#d9dbe0;--empty:#b9bcc6;--kept:#dcdfe6;--large:#7b6a58;--whale:#44607c;\
---heaps:#1d1f24;--huge:#b0379b;--tone:44%;background:var(--bg)}\
+--huge:#b0379b;--tone:44%;background:var(--bg)}\
 @media(prefers-color-scheme:dark){svg{--bg:#17191d;--fg:#e6e7ea;--dim:#989da8;--line:#33373f;--empty:#5b606b;\
---kept:#3a3f49;--large:#a8937c;--whale:#7fa3c8;--heaps:#e6e7ea;--huge:#e27fd2;--tone:60%}}\
+--kept:#3a3f49;--large:#a8937c;--whale:#7fa3c8;--huge:#e27fd2;--tone:60%}}\
 text{font:12px system-ui,sans-serif;fill:var(--fg)}.t{font-size:17px;font-weight:600}.d{fill:var(--dim)}\
 .l,.r,.wt{font:9px ui-monospace,monospace;fill:var(--dim)}.l{text-anchor:end}.h{fill:var(--huge)}.wt{fill:var(--bg)}\
 .p{fill:none;stroke:currentColor;stroke-opacity:.45}.f{fill:currentColor;fill-opacity:.28}.o{fill:currentColor}\
 .s{fill:var(--fg)}.u{fill:none;stroke:var(--line);stroke-dasharray:2 2}.e{fill:var(--empty)}.k{fill:var(--kept)}\
-.hp{fill:var(--heaps)}.lg{fill:var(--large)}.w{fill:var(--whale);fill-opacity:.35}.wr{fill:var(--whale)}\
+.lg{fill:var(--large)}.w{fill:var(--whale);fill-opacity:.35}.wr{fill:var(--whale)}\
 .hb{fill:var(--huge)}.res{fill:none;stroke:var(--fg);stroke-opacity:.55}.n{text-anchor:end}\
 g:hover>.o,g:hover>.f,g:hover>.e,g:hover>.lg{stroke:var(--fg)}";
 
@@ -164,7 +164,6 @@ fn head(map: &Map, t: &Totals, y: &mut f64) -> String {
         ("untouched, in pages", t.untouched, "p", "c0"),
         ("large blocks", t.large, "lg", ""),
         ("whales", t.whales, "wr", ""),
-        ("heaps", t.heaps, "hp", ""),
         ("kept", t.kept, "k", ""),
         ("free, not given back", t.empty, "e", ""),
         ("unused", t.unused, "u", ""),
@@ -245,7 +244,6 @@ fn legend(y: &mut f64) -> String {
     item(&plain("k"), "kept for what comes next", y);
     item(&plain("e"), "free, not given back yet", y);
     item(&plain("u"), "unused: no memory", y);
-    item(&plain("hp"), "thread heaps", y);
     let line =
         |x: f64, y: f64| format!("<path class=\"res\" d=\"M{} {}h16\"/>", px(x), px(y + 13.0));
     item(&line, "below a slot: how much of it is resident", y);

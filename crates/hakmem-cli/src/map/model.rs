@@ -57,7 +57,6 @@ pub enum Content {
     Unused,
     Empty,
     Kept,
-    Heaps,
     Large,
     Page(Page),
 }
@@ -177,7 +176,6 @@ fn content(used: Use) -> Content {
         Use::Unused => Content::Unused,
         Use::Empty => Content::Empty,
         Use::Kept => Content::Kept,
-        Use::Heaps => Content::Heaps,
         Use::Large => Content::Large,
         Use::Page(page) => Content::Page(Page {
             size: page.size,
@@ -200,7 +198,7 @@ fn content(used: Use) -> Content {
 pub mod tests {
     use super::*;
 
-    pub const ONE: &str = r#"{"schema":1,"kind":"map","event":"exit","pid":7,"program":"a<b","version":"0.1.0","slot_bytes":65536,"segment_bytes":2097152,"segments":[{"address":"0x7f0000000000","huge":true,"resident":[16,4,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,0,0,0],"slots":[{"slot":0,"span":1,"use":"heaps"},{"slot":1,"span":1,"use":"page","size":64,"blocks":1024,"carved":512,"out":100,"place":"sparse"},{"slot":2,"span":8,"use":"page","size":65536,"blocks":8,"carved":8,"out":8,"place":"asleep"},{"slot":10,"span":17,"use":"large"},{"slot":27,"span":1,"use":"kept"},{"slot":28,"span":1,"use":"empty"},{"slot":29,"span":1,"use":"unused"},{"slot":30,"span":1,"use":"unused"},{"slot":31,"span":1,"use":"unused"}]},{"address":"0x7f0000200000","huge":false,"whale":3,"reserve":2,"resident_bytes":4194304}]}"#;
+    pub const ONE: &str = r#"{"schema":1,"kind":"map","event":"exit","pid":7,"program":"a<b","version":"0.1.0","slot_bytes":65536,"segment_bytes":2097152,"segments":[{"address":"0x7f0000000000","huge":true,"resident":[16,4,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,0,0,0],"slots":[{"slot":0,"span":1,"use":"large"},{"slot":1,"span":1,"use":"page","size":64,"blocks":1024,"carved":512,"out":100,"place":"sparse"},{"slot":2,"span":8,"use":"page","size":65536,"blocks":8,"carved":8,"out":8,"place":"asleep"},{"slot":10,"span":17,"use":"large"},{"slot":27,"span":1,"use":"kept"},{"slot":28,"span":1,"use":"empty"},{"slot":29,"span":1,"use":"unused"},{"slot":30,"span":1,"use":"unused"},{"slot":31,"span":1,"use":"unused"}]},{"address":"0x7f0000200000","huge":false,"whale":3,"reserve":2,"resident_bytes":4194304}]}"#;
 
     #[test]
     fn the_last_of_a_process_is_taken() {

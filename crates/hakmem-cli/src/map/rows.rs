@@ -186,7 +186,6 @@ fn run(
         Content::Unused => plain("u", format!("unused: {size} without memory")),
         Content::Empty => plain("e", format!("free, not given back: {size}")),
         Content::Kept => plain("k", format!("kept for what comes next: {size}")),
-        Content::Heaps => plain("hp", "thread heaps".into()),
         Content::Large => plain("lg", format!("large block: {size}")),
         Content::Page(page) => {
             let number = classes.binary_search(&page.size).unwrap_or(0);

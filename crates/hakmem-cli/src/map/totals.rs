@@ -14,7 +14,6 @@ pub struct Totals {
     pub untouched: u64,
     pub large: u64,
     pub whales: u64,
-    pub heaps: u64,
     pub kept: u64,
     pub empty: u64,
     pub unused: u64,
@@ -43,7 +42,7 @@ pub fn of_segment(map: &Map, segment: &Segment) -> (u64, Option<u64>) {
     }
     let used = segment.slots.iter().map(|slot| match &slot.content {
         Content::Page(page) => of_page(page).0,
-        Content::Large | Content::Heaps => slot.span as u64 * map.slot_bytes,
+        Content::Large => slot.span as u64 * map.slot_bytes,
         _ => 0,
     });
     let resident = segment.resident.as_ref();
@@ -64,7 +63,6 @@ pub fn of(map: &Map) -> Totals {
                 Content::Unused => t.unused += bytes,
                 Content::Empty => t.empty += bytes,
                 Content::Kept => t.kept += bytes,
-                Content::Heaps => t.heaps += bytes,
                 Content::Large => t.large += bytes,
                 Content::Page(page) => {
                     let (out, freed) = of_page(page);
@@ -94,7 +92,7 @@ mod tests {
         let t = of(&map);
         assert_eq!((t.out, t.freed), (100 * 64 + 8 * 65536, 412 * 64));
         assert_eq!(t.whales, 3 * map.segment_bytes);
-        let slots = t.out + t.freed + t.untouched + t.large + t.heaps + t.kept + t.empty + t.unused;
+        let slots = t.out + t.freed + t.untouched + t.large + t.kept + t.empty + t.unused;
         assert_eq!(slots, map.segment_bytes);
         assert_eq!(t.resident, (28 * 16 + 4) * 4096 + (4 << 20));
         assert_eq!((t.classes[&64].pages, t.classes[&64].bytes), (1, 65536));

@@ -82,7 +82,6 @@ pub fn look(memory: Memory, note: &Note, pid: u32, usage: &Usage) -> io::Result<
                         Use::Unused => m.unused_slots += span,
                         Use::Empty => m.empty_slots += span,
                         Use::Kept => m.kept_slots += span,
-                        Use::Heaps => {}
                         Use::Large => m.large_slots += span,
                         Use::Page(page) => {
                             m.page_slots += span;

@@ -11,7 +11,6 @@ use std::os::unix::fs::FileExt;
 const PAGE: u8 = 1;
 const LARGE: u8 = 3;
 const WHALE: u8 = 4;
-const HEAPS: u8 = 5;
 /// The same for samples of the heap profile.
 const SAMPLED_PAGE: u8 = 6;
 const SAMPLED_LARGE: u8 = 7;
@@ -55,7 +54,6 @@ pub enum Use {
     Unused,
     Empty,
     Kept,
-    Heaps,
     Large,
     Page(Page),
 }
@@ -181,7 +179,6 @@ impl Reader<'_> {
                 _ if !is(0) => (if is(32) { Use::Empty } else { Use::Unused }, 1),
                 PAGE | SAMPLED_PAGE => (Use::Page(self.page(meta)?), length),
                 LARGE | SAMPLED_LARGE => (Use::Large, length),
-                HEAPS => (Use::Heaps, 1),
                 _ => (Use::Kept, 1),
             };
             slots.push(Slot {

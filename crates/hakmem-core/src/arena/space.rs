@@ -61,7 +61,7 @@ pub fn reserve_some(least: usize) -> Option<Reservation> {
     loop {
         let segments = bytes / SEGMENT;
         let groups = segments.div_ceil(GROUP) * size_of::<Group>() + summary_bytes(segments) + align_of::<Group>();
-        let total = groups + 2 * PAGE + segments * SEGMENT_META + SEGMENT + bytes;
+        let total = groups + 2 * PAGE + segments * SEGMENT_META + SEGMENT + bytes + 3 * GUARD;
         if let Some(base) = os::reserve(total) {
             RESERVED.fetch_add(total, Relaxed);
             return Some(Reservation { base, len: total, segments, is_scarce });

@@ -268,6 +268,32 @@ fn a_tail_is_given_up() {
     });
 }
 
+/// Wherever the system puts an arena: who writes before its first block or behind its last one, or behind what lies in
+/// front of it, meets no metadata.
+#[test]
+fn metadata_and_data_lie_between_guards() {
+    alone("arena::tests::metadata_and_data_lie_between_guards", || {
+        let is_readable = |address| os::copy_readable(address, &mut [0]) == 1;
+        for _ in 0..SEGMENT / PAGE {
+            // The next one lies lower by this.
+            assert!(os::reserve(PAGE).is_some());
+            let arena = nobodys();
+            let before = totals().0;
+            assert!(arena.reserve(SEGMENT) && arena.mark_used(0, 1) && arena.commit(0, 1));
+            let segments = arena.segments.load(Relaxed);
+            let summary = arena.summary.load(Relaxed).addr();
+            let (metas, data) = (arena.meta(0).addr(), arena.page_address(0));
+            let (metas_end, data_end) = (metas + segments * SEGMENT_META, data + segments * SEGMENT);
+            assert!([summary, metas, metas_end - 1, data].into_iter().all(is_readable));
+            for guard in [summary - PAGE, metas_end, data - PAGE, data_end] {
+                let ends = [guard, guard + PAGE - 1];
+                assert!(ends.into_iter().all(|at| is_mapped(at) && !is_readable(at)), "{summary:x} {guard:x}");
+            }
+            give_up(summary - PAGE, totals().0 - before);
+        }
+    });
+}
+
 #[test]
 fn addresses_lead_to_pages_and_back() {
     alone("arena::tests::addresses_lead_to_pages_and_back", || {

@@ -6,7 +6,7 @@ use crate::heap::Heap;
 use crate::page::{self, Block, Kind, Meta};
 use crate::profile::{self, Freed};
 use crate::thread::{self, State};
-use crate::{foreign, guard, large, purge, whale};
+use crate::{foreign, guard, large, purge, sparse, whale};
 
 /// Frees `p`, a pointer from this allocator, NULL, or one that is not ours. Leaves errno alone. O(1).
 ///
@@ -255,6 +255,24 @@ unsafe fn free_block(page: &'static Meta, owner: *mut page::Owner, block: *mut B
     }
 }
 
+/// Frees a block of a page that is no heap's.
+///
+/// # Safety
+/// As [`free_block`].
+#[cold]
+#[inline(never)]
+unsafe fn free_shared(heap: &Heap, page: &'static Meta, block: *mut Block) {
+    // SAFETY: passed on.
+    unsafe {
+        if !heap.free_shared(page, block) {
+            heap.free_remote(page, block);
+        }
+    }
+    if heap.released.get() {
+        note_released(heap);
+    }
+}
+
 /// Frees a block of another heap's page.
 ///
 /// # Safety
@@ -264,6 +282,7 @@ unsafe fn free_other(page: &'static Meta, owner: *mut page::Owner, block: *mut B
     // SAFETY: passed on.
     unsafe {
         match thread::state() {
+            State::Live(heap) if core::ptr::eq(owner, sparse::owner()) => free_shared(heap, page, block),
             State::Live(heap) => heap.free_remote(page, block),
             // Its first call, and others will follow: it gets a heap for its parcels. That may be the owner, unless the
             // page was set aside before the heap was had.

@@ -101,22 +101,14 @@ impl Heap {
     /// The block is live, of a page of `owner`, and the caller's to free.
     pub unsafe fn send_one(page: &Meta, owner: *mut Owner, block: *mut Block) {
         STRAY.fetch_add(1, Relaxed);
-        // SAFETY: inboxes are for ever; a chain of one parcel of one block, which is the caller's (`parcel` rule 1).
-        unsafe {
-            if !Parcel::fits(page.block_size.get()) {
-                Parcel::post(page, block, inbox_of(owner));
-                return;
-            }
-            guard::check_anchor(block, page);
-            let parcel = Parcel::new(block);
-            inbox_of(owner).push_chain(parcel, parcel);
-        }
+        // SAFETY: passed on; inboxes are for ever.
+        unsafe { Parcel::send_one(page, block, inbox_of(owner)) };
     }
 
     /// Merges what other threads freed into the pages' own lists (rule 4). O(parcels).
     #[inline(never)]
     pub(super) fn merge_mail(&self) {
-        let mut parcel = self.inbox.take();
+        let mut parcel = self.inbox.0.take();
         let mut parcels = 0;
         while !parcel.is_null() {
             // SAFETY: `parcel` rule 1: it is this heap's since it was taken, and left alone once opened or passed on.

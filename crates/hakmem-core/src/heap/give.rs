@@ -27,7 +27,7 @@ impl Heap {
                         if page.owner() == self.owner() {
                             self.free_local(page, block);
                         } else {
-                            self.free_remote(page, block);
+                            self.put_back_shared(page, block);
                         }
                     }
                     block = next;
@@ -43,6 +43,7 @@ impl Heap {
                     self.give_up(class, page, 0);
                 }
             }
+            self.share_anew();
             self.end_samples();
             if !is(Mutant::HeapEndsUnsent) {
                 self.send_mail();

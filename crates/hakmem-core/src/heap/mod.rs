@@ -6,8 +6,8 @@
 //! ```
 //!
 //! The slow path of malloc, in this order: merge the inbox, take the current page's own list, carve fresh blocks, go
-//! on to the next page of the class (putting full ones to sleep), take back a page that was set aside, take a retained
-//! empty page, claim a page.
+//! on to the next page of the class (putting full ones to sleep), take blocks of a shared page (`share`), take back a page
+//! that was set aside, take a retained empty page, claim a page.
 //!
 //! Rules
 //! 1. Everything but `inbox`, `link`, `tenure` and `next_heap` belongs to the thread that has the heap; others may read
@@ -25,6 +25,7 @@ mod give;
 mod queue;
 mod refill;
 mod sampled;
+mod share;
 // Miri has no fork, and models have one of their own.
 #[cfg(all(test, not(any(miri, shuttle))))]
 mod tests;
@@ -43,7 +44,6 @@ use crate::{large, learn, segment, sparse, usage};
 use core::cell::Cell;
 use core::ptr::{NonNull, null};
 use counts::Counts;
-use crossbeam_utils::CachePadded;
 
 /// What the fast path reads. A heap starts with it; the empty and the dead heap consist of it.
 #[repr(C)]
@@ -62,6 +62,8 @@ pub struct Heap {
     queue: [Cell<*mut Meta>; CLASSES],
     retained: Cell<*mut Meta>,
     retained_len: Cell<u32>,
+    /// What it has got of shared pages: see `share`.
+    shared: share::Shared,
     /// Which of `cooling` is the oldest.
     oldest: Cell<u32>,
     /// Pages of which few blocks are out since a short time.
@@ -95,8 +97,12 @@ pub struct Heap {
     pub link: AtomicU64,
     /// The heap made before this one.
     pub next_heap: AtomicPtr<Heap>,
-    inbox: CachePadded<Inbox<Parcel>>,
+    inbox: Line<Inbox<Parcel>>,
 }
+
+/// A line of cache, for what other threads write. In the line beside it, which processors fetch along, is what is seldom used.
+#[repr(align(64))]
+struct Line<T>(T);
 
 const _: () = assert!(size_of::<Heap>() == 4096);
 
@@ -125,7 +131,7 @@ pub fn inbox_of(owner: *mut Owner) -> &'static Inbox<Parcel> {
         return sparse::inbox();
     }
     // SAFETY: all other owners are heaps, which are for ever; the inbox may be shared.
-    unsafe { &(*owner.cast::<Heap>()).inbox }
+    unsafe { &(*owner.cast::<Heap>()).inbox.0 }
 }
 
 impl Heap {
@@ -218,7 +224,7 @@ impl Heap {
 
     /// True if other threads have freed blocks that are not merged yet.
     pub fn has_mail(&self) -> bool {
-        !self.inbox.is_empty()
+        !self.inbox.0.is_empty()
     }
 
     fn note_carved(&self, page: &Meta, change: i64) {
@@ -248,6 +254,11 @@ impl Heap {
     pub fn report_live(&self) {
         let (change, high) = (self.live.get(), self.high.replace(0));
         self.live.set(0);
+        Self::tell_live(change, high);
+    }
+
+    /// Tells the process's total of a change, on the way to which it stood `high` above where it was.
+    fn tell_live(change: i64, high: i64) {
         if let Some(peak) = usage::add(change, high) {
             crate::stats::note_peak(peak);
         }

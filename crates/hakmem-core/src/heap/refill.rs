@@ -79,6 +79,11 @@ impl Heap {
             self.put_to_sleep(class, page);
             moved_on = 1;
         }
+        if self.shares(class)
+            && let Some(fresh) = self.share(class)
+        {
+            return Some(fresh);
+        }
         self.send_mail();
         if let Some(page) = sparse::take_back(class, self.owner(), inbox_of) {
             self.pages.set(self.pages.get() + 1);
@@ -94,7 +99,7 @@ impl Heap {
     /// Merges what others freed (rule 4).
     #[inline(always)]
     pub(super) fn receive_mail(&self) {
-        if !self.inbox.is_empty() {
+        if !self.inbox.0.is_empty() {
             self.merge_mail();
         }
     }

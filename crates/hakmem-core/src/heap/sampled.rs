@@ -4,7 +4,7 @@ use super::counts::{Event, HALF};
 use super::{Fresh, Heap};
 use crate::arena::PAGE;
 use crate::guard;
-use crate::page::{Block, Meta};
+use crate::page::{self, Block, Meta};
 use crate::profile::{self, Sampler, WRAP};
 use crate::proto::inbox::Link;
 use crate::size_class::{CLASSES, SIZES, span_of};
@@ -85,7 +85,7 @@ impl Heap {
     }
 
     /// Puts what follows the first `keep` blocks of the heap's list, `rest` of them, back into the page that they were
-    /// taken from: the first of the queue, whose own list is empty.
+    /// taken from: the first of the queue, whose own list is empty, or a shared one.
     #[cold]
     #[inline(never)]
     fn put_back(&self, class: usize, keep: u32, rest: u32) {
@@ -108,12 +108,24 @@ impl Heap {
                 back
             },
         };
-        // SAFETY: pages in the queue are this heap's; a list was just taken from this one.
-        let page: &Meta = unsafe { &*self.queue[class].get() };
+        self.counts.unhand(class, rest);
+        let Some(page) = page::lookup(back.cast()) else { guard::corrupt(back.cast()) };
+        let page = page.head_of_block();
+        if page.owner() != self.owner() {
+            let mut block = back;
+            for _ in 0..rest {
+                // SAFETY: the list is the heap's, so long, and of a page that is not the heap's.
+                unsafe {
+                    let next = Block::next(block);
+                    self.put_back_shared(page, block);
+                    block = next;
+                }
+            }
+            return;
+        }
         debug_assert!(page.free.get().is_null());
         page.free.set(back);
         page.needed.set(page.needed.get() - rest as i32);
-        self.counts.unhand(class, rest);
     }
 
     /// Whether a freed block of `class` may be put on the heap's list, to be handed out as no sample.

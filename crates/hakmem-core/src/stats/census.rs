@@ -24,8 +24,6 @@ pub struct Census {
     pub page_slots: u64,
     /// Slots of live large blocks.
     pub large_slots: u64,
-    /// Slots that hold thread heaps.
-    pub heap_slots: u64,
     /// Slots that heaps keep: empty pages, cached large blocks.
     pub kept_slots: u64,
     /// Free slots that the system has not got back.
@@ -47,8 +45,6 @@ pub enum Held {
     Empty,
     /// An empty page or a large block that a heap keeps, or a segment of the whale cache.
     Kept,
-    /// Thread heaps.
-    Heaps,
     /// A large block.
     Large,
     /// A page of blocks.
@@ -90,7 +86,6 @@ pub fn slots(head: &'static Meta) -> impl Iterator<Item = (u32, u32, Held)> {
             _ if active & bit == 0 => (1, if empty & bit == 0 { Held::Unused } else { Held::Empty }),
             Kind::Page | Kind::Sampled => (span, Held::Page(meta)),
             Kind::Large => (span, Held::Large),
-            Kind::Heaps => (1, Held::Heaps),
             _ => (1, Held::Kept),
         };
         next += span;
@@ -123,7 +118,6 @@ impl Census {
             let of_use = match held {
                 Held::Empty => &mut self.empty_slots,
                 Held::Large => &mut self.large_slots,
-                Held::Heaps => &mut self.heap_slots,
                 Held::Page(page) => {
                     on_page(page);
                     &mut self.page_slots

@@ -41,8 +41,6 @@ pub enum Content {
     Empty,
     /// What a heap or the whale cache keeps for the next to come.
     Kept,
-    /// Thread heaps.
-    Heaps,
     /// A large block.
     Large,
     /// Blocks of one size.
@@ -80,7 +78,6 @@ impl Segment {
                 Held::Unused => Content::Unused,
                 Held::Empty => Content::Empty,
                 Held::Kept => Content::Kept,
-                Held::Heaps => Content::Heaps,
                 Held::Large => Content::Large,
                 Held::Page(page) => Content::Page(self.page(page)),
             };

@@ -2,7 +2,6 @@
 //!
 //! Looked at when the peak of live bytes has grown by a sixteenth since the last time, so seldom.
 
-use crate::heap::counts;
 use crate::size_class::{CLASSES, SIZES};
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 use crate::{sparse, thread};
@@ -18,9 +17,15 @@ pub fn note(peak: u64) {
     if peak < seen + seen / 16 || SEEN.compare_exchange(seen, peak, Relaxed, Relaxed).is_err() {
         return;
     }
+    let mut blocks: [i64; CLASSES] = core::array::from_fn(|class| -(sparse::returned(class) as i64));
+    // Heap by heap: there may be thousands, and each lies in a page of its own.
+    for heap in thread::all_heaps() {
+        for (sum, existing) in blocks.iter_mut().zip(&heap.counts.existing) {
+            *sum += existing.get();
+        }
+    }
     for (class, bytes) in BYTES.iter().enumerate() {
-        let blocks = counts::of_class(thread::all_heaps(), class).existing - sparse::returned(class) as i64;
-        bytes.store(blocks.max(0) as u64 * u64::from(SIZES[class]), Relaxed);
+        bytes.store(blocks[class].max(0) as u64 * u64::from(SIZES[class]), Relaxed);
     }
 }
 

@@ -17,7 +17,7 @@
 //!    when the handler returns.
 //! 3. The handlers wait for nobody without a limit.
 
-use super::{HEAPS_LOCK, QUARRY, State, all_heaps, number, put_back, put_back_if_popped, tls};
+use super::{State, all_heaps, number, put_back, put_back_if_popped, region, tls};
 use crate::mutant::{Mutant, is};
 use crate::proto::lock::Lock;
 use crate::proto::tenure::With;
@@ -30,7 +30,7 @@ struct Guarded(&'static Lock, fn());
 /// Every lock, in the order they are taken in.
 static LOCKS: [Guarded; 7] = [
     Guarded(&purge::LOCK, || ()), // It only keeps passes apart.
-    Guarded(&HEAPS_LOCK, forget_quarry),
+    Guarded(&region::LOCK, region::forget),
     Guarded(&profile::LOCK, profile::give_up),
     Guarded(&sparse::LOCK, sparse::give_up_all),
     Guarded(&whale::LOCK, whale::forget_cache),
@@ -112,12 +112,6 @@ fn release_heaps(me: u32) {
             }
         }
     }
-}
-
-/// The rest of the slot is not used.
-fn forget_quarry() {
-    // SAFETY: this is the child's only thread, and the lock was another's.
-    unsafe { *QUARRY.0.get() = (None, 0) };
 }
 
 // Miri has no fork, and models have one of their own.

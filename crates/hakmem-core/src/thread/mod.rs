@@ -13,15 +13,13 @@
 //!    that there is no such thread: see `reap`.
 
 mod fork;
+mod region;
 // Miri has no fork, and models have threads of their own.
 #[cfg(all(test, not(any(miri, shuttle))))]
 mod tests;
 mod tls;
 
-use crate::arena::PAGE;
 use crate::heap::Heap;
-use crate::page::{Kind, Meta};
-use crate::proto::lock::Lock;
 use crate::proto::pool::Pool;
 use crate::proto::tenure::{Adopted, Tidied, With};
 use crate::size_class::CLASS16;
@@ -29,8 +27,7 @@ use crate::sync::{
     AtomicPtr, AtomicU8, AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
-use crate::{arena, os, purge, segment};
-use core::cell::UnsafeCell;
+use crate::{arena, os, purge};
 use core::ffi::c_void;
 use core::ptr::null_mut;
 #[cfg(all(target_os = "linux", target_env = "gnu", not(any(miri, shuttle))))]
@@ -53,15 +50,6 @@ static POOL: Pool = Pool::new();
 pub static ALL: AtomicPtr<Heap> = AtomicPtr::new(null_mut());
 #[unsafe(link_section = ".data.hakmem")]
 pub static MADE: AtomicU64 = AtomicU64::new(0);
-
-/// The slot that new heaps are cut from, and how many were.
-struct Quarry(UnsafeCell<(Option<&'static Meta>, usize)>);
-// SAFETY: reached under HEAPS_LOCK alone.
-unsafe impl Sync for Quarry {}
-#[unsafe(link_section = ".data.hakmem")]
-static QUARRY: Quarry = Quarry(UnsafeCell::new((None, 0)));
-#[unsafe(link_section = ".data.hakmem")]
-static HEAPS_LOCK: Lock = Lock::new();
 
 #[unsafe(link_section = ".data.hakmem")]
 static KEY: AtomicU32 = AtomicU32::new(NO_KEY);
@@ -224,29 +212,14 @@ fn heap_by_id(id: u64) -> &'static Heap {
     unsafe { &*arena::at((id as usize) << HEAP_SHIFT).cast::<Heap>() }
 }
 
-/// Makes a heap: one of the 16 that a page slot holds.
+/// Makes a heap. None: there is no memory for one.
 #[cold]
 #[unsafe(link_section = ".text.hot.hakmem")]
 fn make() -> Option<&'static Heap> {
-    const PER_SLOT: usize = PAGE >> HEAP_SHIFT;
-    let heap = {
-        let _held = HEAPS_LOCK.lock();
-        // SAFETY: under the lock.
-        let (slot, cut) = unsafe { &mut *QUARRY.0.get() };
-        if slot.is_none() || *cut == PER_SLOT {
-            let (meta, _) = segment::claim(1)?;
-            meta.set_kind(Kind::Heaps);
-            (*slot, *cut) = (Some(meta), 0);
-        }
-        let start = (*slot)?.start();
-        *cut += 1;
-        start.wrapping_add((*cut - 1) << HEAP_SHIFT).cast::<Heap>()
-    };
-    // SAFETY: fresh memory of a heap's size and alignment; all zero is a heap with empty lists but for the class table,
-    // and both are written before anybody else knows of it. It is cleared even if it should be zero: a program that
-    // writes to memory it has freed must not make a heap's lists.
+    let heap = arena::at(region::take()?).cast::<Heap>();
+    // SAFETY: memory of a heap's size and alignment, nobody else's and zero (`region` rule 2); all zero is a heap with
+    // empty lists but for the class table, which is written before anybody else knows of it.
     let heap = unsafe {
-        heap.write_bytes(0, 1);
         (&raw mut (*heap).front.class16).write(CLASS16);
         &*heap
     };
@@ -260,7 +233,7 @@ fn make() -> Option<&'static Heap> {
             Err(now) => first = now,
         }
     }
-    MADE.fetch_add(1, Relaxed);
+    heap.begin(MADE.fetch_add(1, Relaxed));
     Some(heap)
 }
 

@@ -7,6 +7,7 @@ use crate::alone::alone;
 use crate::c;
 use crate::in_child::in_child;
 use crate::stats::Snapshot;
+use std::sync::Barrier;
 use std::thread::{self, spawn};
 use std::vec::Vec;
 
@@ -55,6 +56,77 @@ fn heaps_tell_who_has_them() {
         assert_eq!(after.iter().filter(|&&state| state == "idle").count(), after.len() - 1);
         assert_eq!(after.len() as u64, before as u64 + now - made);
         assert!(after.len() > 1);
+    });
+}
+
+/// What is mapped: first and last address, and whether it can be written.
+fn maps() -> Vec<(usize, usize, bool)> {
+    let text = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let address = |digits| usize::from_str_radix(digits, 16).unwrap();
+    text.lines()
+        .map(|line| {
+            let (range, rest) = line.split_once(' ').unwrap();
+            let (from, to) = range.split_once('-').unwrap();
+            (address(from), address(to), rest.as_bytes()[1] == b'w')
+        })
+        .collect()
+}
+
+/// Whoever writes past a block of the program's, or before one, meets no heap.
+#[test]
+fn heaps_lie_between_guards() {
+    alone("thread::tests::heaps_lie_between_guards", || {
+        const THREADS: usize = 600;
+        let (there, over) = (Barrier::new(THREADS + 1), Barrier::new(THREADS + 1));
+        let serve = || {
+            come_and_go(100);
+            there.wait();
+            over.wait();
+        };
+        let maps = thread::scope(|scope| {
+            for _ in 0..THREADS {
+                thread::Builder::new().stack_size(64 << 10).spawn_scoped(scope, serve).unwrap();
+            }
+            there.wait();
+            let maps = maps();
+            over.wait();
+            maps
+        });
+        assert!(heaps_made() >= THREADS as u64);
+        let mut regions = std::collections::BTreeSet::new();
+        for heap in all_heaps() {
+            let at = core::ptr::from_ref(heap).addr();
+            assert!(crate::page::lookup(os::at(at)).is_none(), "beside the program's blocks");
+            let i = maps.iter().position(|&(from, to, writable)| writable && from <= at && at < to).unwrap();
+            regions.insert(i);
+        }
+        for &i in &regions {
+            for (beside, end) in [(maps[i - 1], maps[i].0), (maps[i + 1], maps[i].1)] {
+                let (from, to, writable) = beside;
+                assert!(!writable && (from == end || to == end) && to - from >= 64 << 10, "{beside:x?} {:x?}", maps[i]);
+            }
+        }
+        assert!(regions.len() <= 5, "as few maps as that");
+    });
+}
+
+/// Where the system has no more address space there is no heap, and nothing is lost by that.
+#[test]
+fn a_heap_that_cannot_be_made_is_made_later() {
+    in_child(|| {
+        come_and_go(100);
+        // As many as lie in the region that there is.
+        let limit = |bytes| {
+            let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
+            // SAFETY: a limit of this process.
+            assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) }, 0);
+        };
+        limit(1 << 20);
+        let made = heaps_made();
+        let more = (0..10_000).take_while(|_| make().is_some()).count();
+        assert!(more < 1000 && make().is_none() && heaps_made() == made + more as u64);
+        limit(libc::RLIM_INFINITY);
+        assert!((0..1000).all(|_| make().is_some()));
     });
 }
 

@@ -308,7 +308,6 @@ fn slots_and_segments_by_their_use_are_all_there_is() {
     let census = *snapshot.census();
     let slots = census.page_slots
         + census.large_slots
-        + census.heap_slots
         + census.kept_slots
         + census.empty_slots
         + census.unused_slots;
