@@ -168,6 +168,11 @@ pub fn find(address: usize) -> Option<(&'static Arena, usize)> {
     })
 }
 
+/// Whether an address lies in the bitmaps and the metadata of an arena. O(arenas).
+pub fn in_books(address: usize) -> bool {
+    all().any(|arena| arena.has_in_books(address))
+}
+
 /// The address of the page that a piece of metadata is about.
 #[inline]
 pub fn start_of(meta: usize) -> usize {
@@ -208,6 +213,12 @@ impl Arena {
     #[inline]
     pub fn meta(&self, page: usize) -> *mut u8 {
         self.metas.load(Relaxed).wrapping_add(page * META)
+    }
+
+    /// What lies behind the metadata that is known may be anybody's: a tail that was given up.
+    fn has_in_books(&self, address: usize) -> bool {
+        let (books, metas) = (self.summary.load(Relaxed).addr(), self.metas.load(Relaxed).addr());
+        (books..metas + self.known.load(Relaxed) * SEGMENT_META).contains(&address)
     }
 
     /// The groups that are in use.

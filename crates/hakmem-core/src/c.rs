@@ -1,6 +1,6 @@
 //! The door for the C library: sizes only, every block aligned to 16.
 
-use crate::{arena, foreign, front, guard, options, os, policy, purge, thread};
+use crate::{arena, foreign, front, guard, options, os, policy, purge, stray, thread};
 use core::ffi::c_char;
 use core::ptr::null_mut;
 
@@ -24,7 +24,7 @@ pub unsafe fn malloc_or(size: usize, slow: impl FnOnce(usize) -> *mut u8) -> *mu
     front::alloc16_or(size, slow)
 }
 
-/// `calloc`, after the multiplication.
+/// `calloc`, after the multiplication. All that [`usable_size`] reports is zero.
 ///
 /// # Safety
 /// As [`malloc`].
@@ -81,7 +81,7 @@ unsafe fn realloc_other(p: *mut u8, size: usize) -> *mut u8 {
 #[inline(never)]
 unsafe fn realloc_by_copy(p: *mut u8, old: usize, size: usize) -> *mut u8 {
     // Freed as if it were one, it would come to lie on a list.
-    guard::check_start(p);
+    guard::check_any(p);
     let to = front::alloc16(size);
     if to.is_null() {
         // A block that is to shrink can stay.
@@ -102,7 +102,7 @@ fn no_memory() -> *mut u8 {
 /// # Safety
 /// As [`malloc`].
 pub unsafe fn memalign(align: usize, size: usize) -> *mut u8 {
-    if align <= 16 { front::alloc16(size) } else { front::alloc_aligned(size, align, false) }
+    if align <= 16 { front::alloc16(size) } else { front::alloc_aligned(size, align, front::Clear::Nothing) }
 }
 
 /// Bytes of the block at `p` that the caller may use; 0 for NULL. The next allocator is asked for pointers of its own.
@@ -115,6 +115,18 @@ pub unsafe fn usable_size(p: *mut u8) -> usize {
     }
     // SAFETY: passed on.
     unsafe { front::size_of_block(p).unwrap_or_else(|| foreign::usable_size(p)) }
+}
+
+/// Lets errors be seen that need to know which libraries are loaded: frees of their variables. `next` is code of the next allocator.
+/// To be called in the search that [`on_foreign`] registers; may allocate.
+pub fn find_objects(next: usize) {
+    stray::find_objects(next);
+}
+
+/// What the next allocator has to say of a pointer that was passed to it while it has no memory at all: the pointer can be nobody's.
+/// Ends the process if it is seen to be an error of the program.
+pub fn nobodys(p: *mut u8) {
+    stray::judge_unowned(p);
 }
 
 /// Gives all free memory back to the system now; true if there was any. O(all of it).

@@ -12,6 +12,7 @@
 use crate::guard;
 use crate::os;
 use crate::policy::{self, Foreign};
+use crate::stray;
 use crate::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use core::mem::transmute;
 use core::ptr::null_mut;
@@ -135,7 +136,9 @@ pub fn after_fork(me: u32) {
 #[cold]
 pub unsafe fn free(p: *mut u8, site: usize) {
     note(p, site);
-    if let Some(next) = next() {
+    let next = next();
+    stray::judge(p);
+    if let Some(next) = next {
         // SAFETY: if it is anybody's, it is the next allocator's.
         unsafe { (next.free)(p) };
     }
@@ -163,8 +166,10 @@ fn note(p: *mut u8, site: usize) {
 #[cold]
 pub unsafe fn realloc(p: *mut u8, size: usize) -> Option<*mut u8> {
     note(p, 0);
+    let next = next();
+    stray::judge(p);
     // SAFETY: if it is anybody's, it is the next allocator's.
-    next().map(|next| unsafe { (next.realloc)(p, size) })
+    next.map(|next| unsafe { (next.realloc)(p, size) })
 }
 
 /// Usable bytes of a foreign pointer; 0 if nobody can tell.

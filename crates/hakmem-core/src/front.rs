@@ -19,8 +19,8 @@ use crate::heap::Heap;
 use crate::purge;
 
 pub use alloc::{
-    alloc_aligned, alloc_big, alloc_class, alloc_class_or, alloc_class_slow, alloc16, alloc16_or, alloc16_zeroed,
-    zeroed_class,
+    Clear, alloc_aligned, alloc_big, alloc_class, alloc_class_or, alloc_class_slow, alloc16, alloc16_or,
+    alloc16_zeroed, zeroed_class,
 };
 pub use free::{free_known, free16};
 pub use resize::{fits, move_block, resize, size_of_block, size_of_small};

@@ -4,7 +4,7 @@
 //! constant, blocks of 8, 24, 40 and 56 bytes serve alignments up to 8, and deallocation of a classed size skips what
 //! only foreign or large pointers need.
 
-use crate::front;
+use crate::front::{self, Clear};
 use crate::options::{self, Options};
 use crate::size_class::{self, MEDIUM_MAX};
 use core::alloc::{GlobalAlloc, Layout};
@@ -64,7 +64,7 @@ unsafe impl GlobalAlloc for Configured {
             }),
             None => {
                 options::apply(&self.0);
-                alloc_classless(layout, false)
+                alloc_classless(layout, Clear::Nothing)
             }
         }
     }
@@ -101,12 +101,12 @@ fn class_of(layout: Layout) -> Option<usize> {
 /// The two reasons for which a layout has no class.
 #[cold]
 #[inline(never)]
-fn alloc_classless(layout: Layout, zeroed: bool) -> *mut u8 {
+fn alloc_classless(layout: Layout, clear: Clear) -> *mut u8 {
     // All larger blocks start at multiples of 64 KiB.
     if layout.size() > MEDIUM_MAX {
-        return front::alloc_big(layout.size(), layout.align(), zeroed);
+        return front::alloc_big(layout.size(), layout.align(), clear);
     }
-    front::alloc_aligned(layout.size(), layout.align().max(16), zeroed)
+    front::alloc_aligned(layout.size(), layout.align().max(16), clear)
 }
 
 // SAFETY: blocks are live from `alloc` to `dealloc` and overlap no other; class sizes and page starts give the alignment
@@ -116,7 +116,7 @@ unsafe impl GlobalAlloc for Hakmem {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         match class_of(layout) {
             Some(class) => front::alloc_class(class),
-            None => alloc_classless(layout, false),
+            None => alloc_classless(layout, Clear::Nothing),
         }
     }
 
@@ -130,7 +130,7 @@ unsafe impl GlobalAlloc for Hakmem {
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         match class_of(layout) {
             Some(class) => front::zeroed_class(class, layout.size()),
-            None => alloc_classless(layout, true),
+            None => alloc_classless(layout, Clear::Request),
         }
     }
 

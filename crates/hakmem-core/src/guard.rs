@@ -4,9 +4,11 @@
 //! start at, a block of a page that has none out, a list that does not add up when it changes hands. The last finds
 //! blocks freed twice and links overwritten after a free.
 
+use crate::arena::PAGE;
 use crate::os;
 use crate::page::{self, Block, Kind, Meta};
 use crate::proto::inbox::Link;
+use crate::size_class;
 use core::fmt::{self, Write};
 
 /// Whether errors of the program are looked for. Only measurements of what that costs are built without it (feature
@@ -77,33 +79,56 @@ pub fn not_a_block(p: *mut u8, meta: Option<&Meta>) -> ! {
     }
 }
 
-/// Ends the process if `p`, which lies in a page of blocks, is not where one of them starts. A division: for slow paths.
-#[unsafe(link_section = ".text.hot.hakmem")]
-pub fn check_start(p: *mut u8) {
-    if !CHECKED {
-        return;
-    }
-    let Some(meta) = page::lookup(p) else { return };
-    let head = meta.head_of_block();
-    let offset = (p.addr() - head.start().addr()) as u32;
-    if !head.owner().is_null() && offset.checked_rem(head.block_size.get()) != Some(0) {
-        not_a_block(p, Some(meta));
+/// Whether a block of `page` starts at `p`, which lies there.
+#[inline(always)]
+fn is_start(p: *mut u8, page: &Meta) -> bool {
+    size_class::is_start(page.class.get(), (p.addr() - page.start().addr()) as u32)
+}
+
+/// Ends the process if `block`, which lies in `page`, is not where a block of it starts. For slow paths that are still short: of
+/// pages of several slots only what blocks of all sizes have in common is looked at.
+#[inline(always)]
+pub fn check_start(block: *mut Block, page: &Meta) {
+    let starts = if page.is_medium() {
+        block.addr().is_multiple_of(size_class::MEDIUM_UNIT)
+    } else {
+        // Those of one slot start where that does.
+        size_class::is_start(page.class.get(), (block.addr() % PAGE) as u32)
+    };
+    if CHECKED && !starts {
+        not_a_block(block.cast(), Some(page));
     }
 }
 
-/// Ends the process if `block` of `page` is no block's start, where that would put the second word of an anchor (`parcel`) into
-/// another block's first: sizes that are multiples of 16 never do.
-#[inline]
-pub fn check_anchor(block: *mut Block, page: &Meta) {
-    if CHECKED && !page.block_size.get().is_multiple_of(16) {
-        check_start(block.cast());
+/// Ends the process if `p` lies in a page of blocks and is not where one of them starts.
+#[unsafe(link_section = ".text.hot.hakmem")]
+pub fn check_any(p: *mut u8) {
+    if CHECKED && let Some(meta) = page::lookup(p) {
+        let head = meta.head_of_block();
+        if !head.owner().is_null() && !is_start(p, head) {
+            not_a_block(p, Some(meta));
+        }
     }
 }
 
 /// Whether `block` is where one of those of `page` starts that were ever handed out.
 pub fn is_block_of(page: &Meta, block: *mut Block) -> bool {
     let (offset, size) = (block.addr().wrapping_sub(page.start().addr()), page.block_size.get() as usize);
-    offset < page.carved.get() as usize * size && offset.is_multiple_of(size)
+    offset < page.carved.get() as usize * size && is_start(block.cast(), page)
+}
+
+/// Ends the process if `block`, a block's start in `page`, which is the caller's, was never handed out.
+#[inline(always)]
+pub fn check_carved(block: *mut Block, page: &Meta) {
+    if CHECKED && block.addr() - page.start().addr() >= (page.carved.get() * page.block_size.get()) as usize {
+        never_carved(block.cast());
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn never_carved(p: *mut u8) -> ! {
+    fatal(format_args!("invalid pointer {p:p}: that block was never handed out"))
 }
 
 /// Counts a list of blocks of `page`, which must be no more than it has, each at a block's start, and then end.
@@ -135,8 +160,8 @@ pub fn peek(list: *mut Block, page: &Meta) {
     }
 }
 
-/// Walks a list that changes hands: it must be `length` blocks of `page` and then end. Any block freed twice and any
-/// link overwritten since the last walk is seen.
+/// Walks a list that changes hands: it must be `length` blocks of `page` and then end. Any block freed twice, any that was
+/// never handed out, any pointer into one and any link overwritten since the last walk is seen.
 #[cold]
 #[inline(never)]
 pub fn walk(list: *mut Block, length: i32, page: &Meta) {
@@ -145,9 +170,11 @@ pub fn walk(list: *mut Block, length: i32, page: &Meta) {
     }
     let start = page.start().addr();
     let bytes = (page.carved.get() * page.block_size.get()) as usize;
+    let class = page.class.get();
     let mut block = list;
     for _ in 0..length {
-        if block.addr().wrapping_sub(start) >= bytes {
+        let offset = block.addr().wrapping_sub(start);
+        if offset >= bytes || !size_class::is_start(class, offset as u32) {
             corrupt(block.cast());
         }
         // SAFETY: inside the page's carved blocks.

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! The layers, each using only those before it: `sync`, `counter`, `mutant`, `os`, `size_class`, `policy`, `proto`, `arena`,
-//! `page`, `guard`, `parcel`, `usage`, `segment`, `large`, `whale`, `holes`, `sparse`, `remote`, `profile`, `heap`, `foreign`,
+//! `page`, `guard`, `parcel`, `usage`, `segment`, `large`, `whale`, `holes`, `sparse`, `remote`, `profile`, `heap`, `stray`, `foreign`,
 //! `thread` with `purge`, `front`, and the doors `global`, `c`, `stats`, `options`; `learn` with `learner` and `decisions` is told by
 //! `whale`, `heap` and `purge`. Each module opens with its idea and
 //! its rules; SAFETY comments cite them.
@@ -92,6 +92,8 @@ mod size_class;
 mod sparse;
 #[cfg(not(loom))]
 pub mod stats;
+#[cfg(not(loom))]
+mod stray;
 #[cfg(not(loom))]
 mod thread;
 #[cfg(not(loom))]

@@ -17,8 +17,8 @@
 //!
 //! Rules
 //! 1. The first line of a page's metadata is written by its owner only: the thread that holds the heap in `owner`, or
-//!    `sparse`'s lock for its pages. Others read `owner` and `block_size` alone, and only for a block that is live. While
-//!    one is, `block_size` stands; `owner` changes when the page is set aside or taken back, so it may be the former one
+//!    `sparse`'s lock for its pages. Others read `owner`, `block_size` and `class` alone, and only for a block that is live.
+//!    While one is, the last two stand; `owner` changes when the page is set aside or taken back, so it may be the former one
 //!    that is read, and who gets blocks of a page that is no longer its passes them on. A thread never takes a page for
 //!    its own that is not: what it read last of `owner` is not older than what it wrote there, or the heap's last thread.
 //! 2. `owner` is null unless blocks of the page are out: freeing into an empty page takes the slow path, and is seen. It is

@@ -85,7 +85,6 @@ impl Parcel {
                 Self::post(page, block, inbox);
                 return;
             }
-            guard::check_anchor(block, page);
             let this = Self::new(block);
             inbox.push_chain(this, this);
         }
@@ -109,10 +108,26 @@ impl Parcel {
         unsafe { &*meta }
     }
 
+    /// False for a post.
+    #[inline]
+    pub fn is_block(this: *mut Self) -> bool {
+        this.addr() & 1 == 0
+    }
+
     /// The anchor; for a post, nothing but an address to name.
     #[inline]
     pub fn block(this: *mut Self) -> *mut Block {
         this.cast()
+    }
+
+    /// The block that was added last.
+    ///
+    /// # Safety
+    /// The parcel is the caller's and no post.
+    #[inline(always)]
+    pub unsafe fn newest(this: *mut Self) -> *mut Block {
+        // SAFETY: rule 1.
+        unsafe { (*this).newest.get() }
     }
 
     /// Adds a block.

@@ -80,6 +80,7 @@ impl Outgoing {
         limit: u32,
         inbox_of: impl Fn(*mut Owner) -> &'static Inbox<Parcel>,
     ) {
+        guard::check_start(block, page);
         let size = page.block_size.get();
         if self.room.get() < size as i32 {
             self.send_all(&inbox_of);
@@ -89,7 +90,8 @@ impl Outgoing {
         let i = place(block);
         let parcel = self.open[i].get();
         if is_same_slot(parcel, block) {
-            if guard::CHECKED && Parcel::block(parcel) == block {
+            // SAFETY: the parcel is this thread's.
+            if guard::CHECKED && (Parcel::block(parcel) == block || unsafe { Parcel::newest(parcel) } == block) {
                 guard::double_free(block.cast(), page);
             }
             // SAFETY: a slot whose block is out is of one page (`page` rule 2), so the parcel is of this one; it is this thread's, and the
@@ -106,7 +108,6 @@ impl Outgoing {
             }
             return;
         }
-        guard::check_anchor(block, page);
         self.close(i, &inbox_of);
         // SAFETY: the block is the caller's to give up.
         self.open[i].set(unsafe { Parcel::new(block) });

@@ -39,6 +39,38 @@ pub static SIZES: [u32; CLASSES] = {
     sizes
 };
 
+/// A power of two: to stay within them takes no branch.
+const INVERSES_ROOM: usize = CLASSES.next_power_of_two();
+/// For each class 2⁶⁴ divided by its size, rounded up: see [`is_start`].
+static INVERSES: [u64; INVERSES_ROOM] = {
+    let mut inverses = [0; INVERSES_ROOM];
+    let mut class = 0;
+    while class < CLASSES {
+        inverses[class] = u64::MAX / compute_size(class) as u64 + 1;
+        class += 1;
+    }
+    inverses
+};
+
+/// Whether a block of `class` starts `offset` bytes into a page, that is, whether that is a multiple of its size. The product is `offset
+/// / size` in units of 2⁶⁴, and what it lacks to be exact is less than one inverse for each unit: so modulo 2⁶⁴ it is below the
+/// inverse for multiples, and for them alone.
+#[inline(always)]
+pub fn is_start(class: u8, offset: u32) -> bool {
+    let inverse = INVERSES[usize::from(class) % INVERSES_ROOM];
+    u64::from(offset).wrapping_mul(inverse) < inverse
+}
+
+/// All blocks of pages of several slots are multiples of this.
+pub const MEDIUM_UNIT: usize = 2048;
+const _: () = {
+    let mut class = 0;
+    while class < CLASSES {
+        assert!(span_of(compute_size(class)) == 1 || (compute_size(class) as usize).is_multiple_of(MEDIUM_UNIT));
+        class += 1;
+    }
+};
+
 const fn fill<const N: usize>(step: usize) -> [u8; N] {
     let mut table = [0; N];
     let mut i = 0;
@@ -108,6 +140,16 @@ mod tests {
             assert_eq!(of8(n), fits(8), "{n}");
             assert_eq!(of16(n), fits(16), "{n}");
         }
+    }
+
+    #[test]
+    fn blocks_start_at_multiples_of_their_size() {
+        for (class, size) in SIZES.into_iter().enumerate() {
+            for offset in 0..span_of(size) * (64 << 10) {
+                assert_eq!(is_start(class as u8, offset), offset.is_multiple_of(size), "{offset} of {size}");
+            }
+        }
+        assert!(!is_start(u8::MAX, 0), "a page that was closed");
     }
 
     #[test]

@@ -305,18 +305,26 @@ pub fn size(meta: &Meta) -> usize {
 /// call is made: a file opened in the middle of calloc is in the way of a program that counts its descriptors.
 const WORTH_ASKING: usize = 32 << 20;
 
-/// Makes `n` bytes of a recycled whale zero: where it is large and little of it is there, by giving it back, since the
-/// kernel will zero only what is touched; else by hand.
+/// Makes `n` bytes of a recycled whale zero, or `all` of it: where it is large and little of it is there, by giving it back, since
+/// the kernel will zero only what is touched; else by hand. What lies behind the `n` bytes will hardly be used: it is given
+/// back in any case, if it is so much that a call costs less than to touch it.
 ///
 /// # Safety
 /// It is live, and nobody else uses it during the call.
-pub unsafe fn clear(meta: &Meta, n: usize) {
-    let start = meta.start();
-    if n > WORTH_ASKING && mostly_absent(start.addr(), n) && os::purge(start.addr(), segments_for(n) * SEGMENT) {
+pub unsafe fn clear(meta: &Meta, n: usize, all: bool) {
+    let (start, size) = (meta.start(), size(meta));
+    if n > WORTH_ASKING && mostly_absent(start.addr(), n) && os::purge(start.addr(), size) {
         return;
     }
-    // SAFETY: the whale holds n bytes.
-    unsafe { start.write_bytes(0, n) };
+    let used = n.next_multiple_of(os::page_size());
+    let rest = size.saturating_sub(used);
+    let by_hand = match all {
+        false => n,
+        true if rest >= PAGE && os::purge(start.addr() + used, rest) => used,
+        true => size,
+    };
+    // SAFETY: the whale holds so much.
+    unsafe { start.write_bytes(0, by_hand) };
 }
 
 /// True if less than half of a sample of the range is there; false also if that is not known.
@@ -381,6 +389,28 @@ mod tests {
                 c::free(p);
                 c::free(p.wrapping_add(2 * SEGMENT));
             }
+        });
+    }
+
+    #[test]
+    fn what_lies_behind_the_request_is_zero_and_not_resident() {
+        in_child(|| {
+            forget_cache();
+            let (n, held) = (SEGMENT + 5000, 2 * SEGMENT);
+            // SAFETY: a block of this allocator, of that size, freed once; the second lies where it did.
+            let map = unsafe {
+                let p = c::malloc(n);
+                p.write_bytes(0xFF, held);
+                c::free(p);
+                assert_eq!(c::zeroed(n), p);
+                let mut map = [1u8; SEGMENT / PAGE_SIZE];
+                assert_eq!(libc::mincore(p.add(SEGMENT).cast(), SEGMENT, map.as_mut_ptr()), 0);
+                assert!(core::slice::from_raw_parts(p, held).iter().all(|&byte| byte == 0));
+                c::free(p);
+                map
+            };
+            assert!(map[..2].iter().all(|&page| page & 1 == 1), "what was asked for");
+            assert!(map[2..].iter().all(|&page| page & 1 == 0));
         });
     }
 

@@ -38,21 +38,20 @@ fn go_on(size: usize) {
     }
 }
 
-/// A page of blocks of 64 bytes becomes empty with a wrong link in one of them: the first such list is walked to its end. `link`
-/// makes it of the blocks that were freed before the last.
+/// Pages of blocks of 64 bytes become empty, each with a wrong link in one of them: as many as it takes for one to be walked to its
+/// end. `link` makes it of the blocks that were freed before the last.
 fn overwritten_after_free(link: fn(&[*mut u8]) -> usize) {
-    let blocks: Vec<_> = (0..3 * SLOT / 64).map(|_| take(64)).collect();
-    // Of a page in the middle.
-    let page = blocks[blocks.len() / 2].addr() / SLOT;
-    let of_page: Vec<_> = blocks
-        .into_iter()
-        .filter(|p| p.addr() / SLOT == page)
-        .collect();
-    let (last, others) = of_page.split_last().unwrap();
-    others.iter().for_each(|&p| free(p));
-    // SAFETY: none: that is what is tried.
-    unsafe { others[others.len() / 2].cast::<usize>().write(link(others)) };
-    free(*last);
+    let mut pages = std::collections::BTreeMap::<usize, Vec<*mut u8>>::new();
+    for p in (0..260 * SLOT / 64).map(|_| take(64)) {
+        pages.entry(p.addr() / SLOT).or_default().push(p);
+    }
+    for blocks in pages.values().filter(|blocks| blocks.len() == SLOT / 64) {
+        let (last, others) = blocks.split_last().unwrap();
+        others.iter().for_each(|&p| free(p));
+        // SAFETY: none: that is what is tried.
+        unsafe { others[others.len() / 2].cast::<usize>().write(link(others)) };
+        free(*last);
+    }
 }
 
 /// Two blocks of 256 bytes in each of eight pages stay, so that the pages are looked through to give the rest back; then
@@ -152,6 +151,8 @@ const NOTHING: &str = "invalid pointer {p}: nothing is allocated there (double f
 const INSIDE_WHOLE: &str = "invalid pointer {p}: inside the allocation that starts at {p}";
 const INSIDE_PAGE: &str =
     "invalid pointer {p}: inside a page of 64-byte blocks, not at the start of a live one";
+const INSIDE_MEDIUM: &str =
+    "invalid pointer {p}: inside a page of 12288-byte blocks, not at the start of a live one";
 const TWICE: &str = "double free of {p}, a block of 64 bytes";
 const CORRUPT: &str =
     "corrupt free list at {p}: a block was freed twice or written to after it was freed";
@@ -176,12 +177,10 @@ fn medium_twice() {
     free(p);
 }
 
-fn small_twice(between: bool) {
-    let [_, p, q] = [(); 3].map(|()| take(64));
+fn small_twice(between: usize) {
+    let [_, p, others @ ..] = [(); 6].map(|()| take(64));
     free(p);
-    if between {
-        free(q);
-    }
+    others[..between].iter().for_each(|&q| free(q));
     free(p);
     go_on(64);
 }
@@ -196,6 +195,17 @@ fn shared(misuse: fn(*mut u8)) {
         misuse(take(64));
     });
     thread.join().unwrap();
+}
+
+/// By another thread, which frees others before and in between.
+fn of_another_twice_at_the_end() {
+    let [p, q, r] = [(); 3].map(|()| take(64));
+    free_elsewhere(&[p, q, r, r]);
+}
+
+/// The last block of a page of which few were handed out.
+fn never_handed_out() -> *mut u8 {
+    take(64).map_addr(|a| a & !(SLOT - 1) | (SLOT - 64))
 }
 
 fn of_another_twice(at_once: bool) {
@@ -227,7 +237,49 @@ fn of_a_sparse_page_twice() {
 }
 
 /// What is done wrong, and what is said of it, with `{p}` for every pointer.
-const MISUSES: [(&str, fn(), &str); 34] = [
+const MISUSES: [(&str, fn(), &str); 41] = [
+    (
+        "16 bytes into a block of another thread's",
+        || free_elsewhere(&[take(64).wrapping_add(16)]),
+        INSIDE_PAGE,
+    ),
+    (
+        "16 bytes into one that is not the first to travel",
+        || free_elsewhere(&[take(64), take(64).wrapping_add(16)]),
+        INSIDE_PAGE,
+    ),
+    (
+        "16 bytes into a medium block",
+        || free(take(12_000).wrapping_add(16)),
+        INSIDE_MEDIUM,
+    ),
+    (
+        "a medium block in its second slot",
+        || free([(); 6].map(|()| take(12_000))[5].map_addr(|a| a & !(SLOT - 1) | 16)),
+        INSIDE_MEDIUM,
+    ),
+    (
+        "of another thread's, never handed out",
+        || {
+            free_elsewhere(&[never_handed_out()]);
+            go_on(64);
+        },
+        "invalid pointer {p}: that block was never handed out",
+    ),
+    (
+        "another's block twice, after others",
+        of_another_twice_at_the_end,
+        TWICE,
+    ),
+    (
+        "a medium block twice in a row, after others",
+        || {
+            let blocks = [(); 4].map(|()| take(12_000));
+            blocks.iter().for_each(|&p| free(p));
+            free(blocks[3]);
+        },
+        "double free of {p}, a block of 12288 bytes",
+    ),
     (
         "inside a block",
         || free(take(64).wrapping_add(8)),
@@ -236,7 +288,7 @@ const MISUSES: [(&str, fn(), &str); 34] = [
     (
         "inside a medium block",
         || free(take(12_000).wrapping_add(8)),
-        "invalid pointer {p}: inside a page of 12288-byte blocks, not at the start of a live one",
+        INSIDE_MEDIUM,
     ),
     (
         "inside a large block",
@@ -290,7 +342,7 @@ const MISUSES: [(&str, fn(), &str); 34] = [
         },
         INSIDE_PAGE,
     ),
-    ("twice at once", || small_twice(false), TWICE),
+    ("twice at once", || small_twice(0), TWICE),
     (
         "a shared block twice",
         || shared(|p| [(); 2].map(|()| free(p)).into_iter().collect()),
@@ -301,7 +353,7 @@ const MISUSES: [(&str, fn(), &str); 34] = [
         || shared(|p| free(p.wrapping_add(16))),
         INSIDE_PAGE,
     ),
-    ("twice with one between", || small_twice(true), TWICE),
+    ("twice with one between", || small_twice(1), TWICE),
     (
         "a medium block twice",
         medium_twice,
@@ -385,6 +437,21 @@ const MISUSES: [(&str, fn(), &str); 34] = [
     ),
 ];
 
+/// What is done wrong and seen as the program goes on with blocks of that size, here or there: so long that a list with the wrong
+/// block has been walked for certain, whatever was drawn (some thirty of those that have it are).
+const LATER: [(&str, fn()); 4] = [
+    ("twice with two between", || small_twice(2)),
+    ("twice with four between", || small_twice(4)),
+    ("16 bytes into a block", || {
+        free(take(64).wrapping_add(16));
+        (0..15).for_each(|_| go_on(64));
+    }),
+    ("never handed out, by its own thread", || {
+        free(never_handed_out());
+        (0..15).for_each(|_| go_on(64));
+    }),
+];
+
 /// What is done wrong and not always seen: the process ends by SIGABRT with one line, or goes on.
 const CONFINED: [(&str, fn()); 1] = [(
     "eight bytes by its owner and another",
@@ -443,6 +510,24 @@ fn misuses_are_named() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+#[cfg_attr(feature = "bench-fast", ignore = "nothing is looked for")]
+fn misuses_are_seen_later() {
+    if is_made(LATER.into_iter()) {
+        return;
+    }
+    for (name, _) in LATER {
+        for _ in 0..5 {
+            let (status, lines) = ending("misuses_are_seen_later", name);
+            assert!(
+                status.signal() == Some(libc::SIGABRT)
+                    && matches!(&lines[..], [line] if line.starts_with("hakmem: ")),
+                "{name}: {status} {lines:?}"
+            );
+        }
+    }
 }
 
 #[test]

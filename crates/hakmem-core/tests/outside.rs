@@ -38,16 +38,13 @@ fn errno() -> i32 {
     std::io::Error::last_os_error().raw_os_error().unwrap()
 }
 
-/// A pointer of another allocator, below all arenas or above.
+/// A pointer that may be another allocator's, below all arenas or above.
 fn others(above: bool) -> *mut u8 {
-    static BELOW: [u128; 4] = [0; 4];
-    if above {
-        // The stack of the first thread, or what the kernel maps beside it.
-        // SAFETY: asks for a number.
-        let at = unsafe { libc::getauxval(libc::AT_RANDOM) };
-        return std::ptr::with_exposed_provenance_mut(at as usize & !15);
-    }
-    (&raw const BELOW[1]).cast_mut().cast()
+    // Below all that the kernel maps of itself, or below the room that it leaves for the first thread's stack.
+    // SAFETY: asks for a number.
+    let stack = unsafe { libc::getauxval(libc::AT_RANDOM) } as usize;
+    let at = if above { stack - (100 << 20) } else { 1 << 28 };
+    std::ptr::with_exposed_provenance_mut(at & !15)
 }
 
 fn accepted() {

@@ -3,7 +3,8 @@
 use crate::report::{Event, Format};
 use crate::{aligned, cancel, out, report, stdlib};
 use core::ffi::{c_int, c_void};
-use hakmem_core::{c, options, stats};
+use hakmem_core::stats::{self, Snapshot, Stats};
+use hakmem_core::{c, options};
 
 /// Accepts glibc's options, from M_ARENA_MAX (-8) to M_TRIM_THRESHOLD (-1) and M_MXFAST (1) to M_KEEP (4). Any other: 0.
 /// M_TRIM_THRESHOLD, the free bytes that may stay, sets `WHALE_CACHE_MIB` and `ENDED_MIB`, unless the environment did; the others have no
@@ -27,24 +28,64 @@ pub extern "C" fn malloc_trim(_padding: usize) -> c_int {
     c_int::from(c::trim())
 }
 
-/// The figures in glibc's terms: `arena` is what is committed, `uordblks` live, `fordblks` the rest, `hblks` the number
-/// of blocks over 1 MiB (their bytes are among `arena` and `uordblks`), `keepcost` what malloc_trim could give back.
+/// The figures in glibc's terms.
 #[unsafe(no_mangle)]
 pub extern "C" fn mallinfo2() -> libc::mallinfo2 {
-    let s = stats::process();
-    let rest = s.committed_bytes.saturating_sub(s.live_bytes);
-    let whales = s.whale_allocations.saturating_sub(s.whale_frees);
+    let snapshot = Snapshot::take();
+    let totals = Totals::of(&snapshot, &snapshot.process());
+    let size = |bytes: u64| bytes as usize;
     libc::mallinfo2 {
-        arena: s.committed_bytes as usize,
-        ordblks: 0,
+        arena: size(totals.committed),
+        ordblks: size(totals.free_blocks),
         smblks: 0,
-        hblks: whales as usize,
-        hblkhd: 0,
-        usmblks: s.peak_live_bytes as usize,
+        hblks: size(totals.huge_blocks),
+        hblkhd: size(totals.huge),
+        usmblks: size(totals.peak),
         fsmblks: 0,
-        uordblks: s.live_bytes as usize,
-        fordblks: rest as usize,
-        keepcost: s.dirty_bytes as usize,
+        uordblks: size(totals.live),
+        fordblks: size(totals.free()),
+        keepcost: size(totals.dirty),
+    }
+}
+
+/// What mallinfo2 and malloc_info say of the process. Blocks over 1 MiB take the place of glibc's mapped ones: they are in
+/// `huge` and nowhere else, so that a program which adds the two has all. Bytes unless said otherwise.
+pub struct Totals {
+    /// Made accessible, but for huge blocks.
+    pub committed: u64,
+    /// In live blocks, but for huge ones.
+    pub live: u64,
+    /// In live blocks over 1 MiB.
+    pub huge: u64,
+    /// Their number.
+    pub huge_blocks: u64,
+    /// Free blocks up to 64 KiB, as a number; those in the lists of other running threads could not be counted.
+    pub free_blocks: u64,
+    /// In live blocks of all sizes, at the most.
+    pub peak: u64,
+    /// What malloc_trim could give back.
+    pub dirty: u64,
+}
+
+impl Totals {
+    /// Of `stats`, and the rest of `snapshot`, which they are of.
+    pub fn of(snapshot: &Snapshot, stats: &Stats) -> Self {
+        let huge = stats.whale_live_bytes;
+        let free = |c: stats::Class| c.carved_bytes.saturating_sub(c.live_bytes) / c.size;
+        Self {
+            committed: stats.committed_bytes.saturating_sub(huge),
+            live: stats.live_bytes.saturating_sub(huge),
+            huge,
+            huge_blocks: stats.whale_allocations.saturating_sub(stats.whale_frees),
+            free_blocks: snapshot.classes().map(free).sum(),
+            peak: stats.peak_live_bytes,
+            dirty: stats.dirty_bytes,
+        }
+    }
+
+    /// Committed and not live.
+    pub fn free(&self) -> u64 {
+        self.committed.saturating_sub(self.live)
     }
 }
 

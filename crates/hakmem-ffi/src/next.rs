@@ -2,12 +2,12 @@
 //!
 //! Usually that is the C library's own, and usually it has never handed out a block; then a foreign pointer is not its
 //! block either, and passing it on would end the program. So for as long as the next allocator says it holds nothing,
-//! the pointer is left alone. After that the judgement is its own.
+//! the pointer is left alone, unless the core sees an error in it. After that the judgement is its own.
 
 use core::ffi::{CStr, c_int, c_void};
 use core::mem::transmute;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use hakmem_core::c::Next;
+use hakmem_core::c::{self, Next};
 
 type Free = unsafe extern "C" fn(*mut u8);
 type Realloc = unsafe extern "C" fn(*mut u8, usize) -> *mut u8;
@@ -35,6 +35,7 @@ pub fn find() -> Option<Next> {
     // Only if it speaks for the same allocator: libraries in between often have no mallinfo2 of their own.
     let same = mallinfo2.filter(|&address| library(address) == library(free));
     MALLINFO2.store(same.unwrap_or(0), Relaxed);
+    c::find_objects(free);
     Some(Next {
         free: next_free,
         realloc: next_realloc,
@@ -80,8 +81,9 @@ fn in_use() -> bool {
 unsafe extern "C" fn next_free(p: *mut u8) {
     if in_use() {
         // SAFETY: `find` stored the function's address; the pointer is the caller's responsibility.
-        unsafe { transmute::<usize, Free>(FREE.load(Relaxed))(p) }
+        return unsafe { transmute::<usize, Free>(FREE.load(Relaxed))(p) };
     }
+    c::nobodys(p);
 }
 
 unsafe extern "C" fn next_realloc(p: *mut u8, size: usize) -> *mut u8 {
@@ -89,6 +91,7 @@ unsafe extern "C" fn next_realloc(p: *mut u8, size: usize) -> *mut u8 {
         // SAFETY: as in next_free.
         return unsafe { transmute::<usize, Realloc>(REALLOC.load(Relaxed))(p, size) };
     }
+    c::nobodys(p);
     crate::errno::fail(libc::ENOMEM)
 }
 

@@ -2,6 +2,7 @@
 
 use crate::figures::{Figures, SCHEMA};
 use crate::forms::{CSV_HEADER, Csv, Json, Xml};
+use crate::glibc::Totals;
 use crate::human;
 use crate::out::Text;
 use core::fmt::{self, Write};
@@ -136,15 +137,25 @@ fn csv(out: &mut Buffer, figures: &Figures, event: Event) -> fmt::Result {
 
 /// glibc's totals under glibc's names, then ours.
 fn xml(out: &mut Buffer, figures: &Figures) -> fmt::Result {
-    let s = &figures.stats;
-    let (free, reserved) = (
-        s.committed_bytes.saturating_sub(s.live_bytes),
-        s.reserved_bytes,
-    );
-    let committed = s.committed_bytes;
+    let totals = Totals::of(&figures.snapshot, &figures.stats);
+    let reserved = figures.stats.reserved_bytes;
+    let committed = figures.stats.committed_bytes;
     out.write_str("<malloc version=\"1\">\n")?;
-    writeln!(out, "<total type=\"rest\" count=\"0\" size=\"{free}\"/>")?;
-    writeln!(out, "<system type=\"current\" size=\"{committed}\"/>")?;
+    for (kind, count, size) in [
+        ("fast", 0, 0),
+        ("rest", totals.free_blocks, totals.free()),
+        ("mmap", totals.huge_blocks, totals.huge),
+    ] {
+        writeln!(
+            out,
+            "<total type=\"{kind}\" count=\"{count}\" size=\"{size}\"/>"
+        )?;
+    }
+    writeln!(
+        out,
+        "<system type=\"current\" size=\"{}\"/>",
+        totals.committed
+    )?;
     writeln!(out, "<system type=\"max\" size=\"{reserved}\"/>")?;
     writeln!(out, "<aspace type=\"total\" size=\"{reserved}\"/>")?;
     writeln!(out, "<aspace type=\"mprotect\" size=\"{committed}\"/>")?;

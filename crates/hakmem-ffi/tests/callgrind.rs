@@ -7,8 +7,8 @@ use common::{Language, Link, compile, find_program, library};
 use std::path::Path;
 use std::process::Command;
 
-/// mimalloc v3 takes 53, jemalloc and gperftools 77.
-const MOST: f64 = 42.0;
+/// With some room for the lists that are walked by chance. mimalloc v3 takes 53, jemalloc and gperftools 77.
+const MOST: f64 = 42.2;
 
 fn instructions(program: &Path, pairs: u64) -> u64 {
     let directory = tempfile::tempdir().expect("a temporary directory");

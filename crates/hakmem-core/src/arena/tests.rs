@@ -58,6 +58,21 @@ fn is_mapped(address: usize) -> bool {
 }
 
 #[test]
+fn the_books_are_told_from_the_blocks() {
+    alone("arena::tests::the_books_are_told_from_the_blocks", || {
+        let arena = arena();
+        let (books, metas) = (arena.summary.load(Relaxed).addr(), arena.metas.load(Relaxed).addr());
+        let known = arena.known.load(Relaxed);
+        let end = metas + known * SEGMENT_META;
+        assert!(books < metas && end <= arena.data.load(Relaxed));
+        assert!([books, metas - 1, metas, end - 1].iter().all(|&at| arena.has_in_books(at)));
+        assert!(![books - 1, end, arena.data.load(Relaxed)].iter().any(|&at| arena.has_in_books(at)));
+        arena.known.store(known - 1, Relaxed); // As when its tail is given up.
+        assert!(!arena.has_in_books(end - 1));
+    });
+}
+
+#[test]
 fn the_lowest_place_that_fits_is_found() {
     alone("arena::tests::the_lowest_place_that_fits_is_found", || {
         let arena = arena();

@@ -4,13 +4,23 @@ use super::note_released;
 use super::resize::size_of_whole;
 use crate::arena::PAGE;
 use crate::heap::{Fresh, Heap};
-use crate::large::LARGE_MAX;
-use crate::page::{self, Block, Kind};
+use crate::large::{self, LARGE_MAX};
+use crate::page::{self, Block, Kind, Meta};
 use crate::proto::inbox::Link;
 use crate::size_class::{self, MEDIUM_MAX, SMALL_MAX};
 use crate::thread::{self, State};
 use crate::{os, profile, purge, whale};
 use core::ptr::{NonNull, null_mut};
+
+/// What of a block is to be zero.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Clear {
+    Nothing,
+    /// What was asked for: whoever knows that much and no more uses no more.
+    Request,
+    /// All that the block holds, as a C program may ask for its size and use it.
+    Block,
+}
 
 /// A block for `n` bytes, aligned to 16. Null with errno ENOMEM: there is no memory. O(1).
 #[inline(always)]
@@ -91,7 +101,7 @@ fn prefetch(block: *const Block) {
 #[inline(never)]
 #[unsafe(link_section = ".text.hot.hakmem")]
 extern "C" fn alloc16_unlisted(n: usize) -> *mut u8 {
-    if n <= MEDIUM_MAX { finish(from_class(size_class::of16(n))) } else { alloc_big(n, PAGE, false) }
+    if n <= MEDIUM_MAX { finish(from_class(size_class::of16(n))) } else { alloc_big(n, PAGE, Clear::Nothing) }
 }
 
 #[cold]
@@ -169,13 +179,13 @@ fn no_memory() -> *mut u8 {
 /// More than the classes hold, or a larger alignment than their pages have.
 #[cold]
 #[inline(never)]
-pub fn alloc_big(n: usize, align: usize, zeroed: bool) -> *mut u8 {
+pub fn alloc_big(n: usize, align: usize, clear: Clear) -> *mut u8 {
     if profile::is_on() {
-        let p = alloc_big_plain(n, align, zeroed);
+        let p = alloc_big_plain(n, align, clear);
         sample_whole(p);
         return p;
     }
-    alloc_big_plain(n, align, zeroed)
+    alloc_big_plain(n, align, clear)
 }
 
 /// The large block or whale at `p` was just allocated, unless it is null: a sample, maybe.
@@ -191,24 +201,36 @@ pub fn sample_whole(p: *mut u8) {
 }
 
 #[inline(always)]
-fn alloc_big_plain(n: usize, align: usize, zeroed: bool) -> *mut u8 {
+fn alloc_big_plain(n: usize, align: usize, clear: Clear) -> *mut u8 {
     if n <= LARGE_MAX
         && align <= PAGE
         && let State::Live(heap) = thread::state()
         && let Some(meta) = heap.cached_large(n)
     {
-        let p = meta.start();
-        if zeroed {
-            // SAFETY: just allocated; it holds n bytes.
-            unsafe { p.write_bytes(0, n) };
-        }
-        return p;
+        // SAFETY: just allocated; it holds n bytes.
+        unsafe { clear_large(meta, n, clear) };
+        return meta.start();
     }
-    alloc_big_anew(n, align, zeroed)
+    alloc_big_anew(n, align, clear)
+}
+
+/// Makes as much of a large block zero as `clear` says.
+///
+/// # Safety
+/// It is live, holds `n` bytes, and nobody else uses it during the call.
+#[inline(always)]
+unsafe fn clear_large(meta: &Meta, n: usize, clear: Clear) {
+    let bytes = match clear {
+        Clear::Nothing => return,
+        Clear::Request => n,
+        Clear::Block => large::size(meta),
+    };
+    // SAFETY: passed on; the block holds so much.
+    unsafe { meta.start().write_bytes(0, bytes) };
 }
 
 #[inline(never)]
-fn alloc_big_anew(n: usize, align: usize, zeroed: bool) -> *mut u8 {
+fn alloc_big_anew(n: usize, align: usize, clear: Clear) -> *mut u8 {
     if n > whale::TOO_LARGE || align > whale::TOO_LARGE {
         return no_memory();
     }
@@ -223,27 +245,28 @@ fn alloc_big_anew(n: usize, align: usize, zeroed: bool) -> *mut u8 {
         whole()
     });
     let Some((meta, zero)) = got else { return no_memory() };
-    if zeroed && !zero {
+    if clear != Clear::Nothing && !zero {
         // SAFETY: just allocated; it holds n bytes.
         unsafe {
             match meta.kind() {
-                Kind::Whale => whale::clear(meta, n),
-                _ => meta.start().write_bytes(0, n),
+                Kind::Whale => whale::clear(meta, n, clear == Clear::Block),
+                _ => clear_large(meta, n, clear),
             }
         }
     }
     meta.start()
 }
 
-/// Zeroed memory for `n` bytes, aligned to 16. Memory that is known to be zero is not cleared again.
+/// Zeroed memory for `n` bytes, aligned to 16: all that the block holds is zero. Memory that is known to be so is not cleared again.
 pub fn alloc16_zeroed(n: usize) -> *mut u8 {
     if n > MEDIUM_MAX {
-        return alloc_big(n, PAGE, true);
+        return alloc_big(n, PAGE, Clear::Block);
     }
-    zeroed_class(size_class::of16(n), n)
+    let class = size_class::of16(n);
+    zeroed_class(class, size_class::SIZES[class] as usize)
 }
 
-/// Zeroed memory for `n` bytes in a block of `class`.
+/// A block of `class` whose first `n` bytes are zero.
 pub fn zeroed_class(class: usize, n: usize) -> *mut u8 {
     let Some((block, zero)) = from_class(class) else { return no_memory() };
     let p = block.as_ptr().cast::<u8>();
@@ -256,10 +279,11 @@ pub fn zeroed_class(class: usize, n: usize) -> *mut u8 {
 
 /// A block for `n` bytes at a multiple of `align`, a power of two above 16. O(1).
 #[cold]
-pub fn alloc_aligned(n: usize, align: usize, zeroed: bool) -> *mut u8 {
-    match size_class::of_aligned(n, align) {
-        Some(class) if zeroed => zeroed_class(class, n),
-        Some(class) => finish(from_class(class)),
-        None => alloc_big(n, align, zeroed),
+pub fn alloc_aligned(n: usize, align: usize, clear: Clear) -> *mut u8 {
+    match (size_class::of_aligned(n, align), clear) {
+        (Some(class), Clear::Nothing) => finish(from_class(class)),
+        (Some(class), Clear::Request) => zeroed_class(class, n),
+        (Some(class), Clear::Block) => zeroed_class(class, size_class::SIZES[class] as usize),
+        (None, clear) => alloc_big(n, align, clear),
     }
 }

@@ -1,7 +1,7 @@
 //! Freeing: blocks of this heap's pages, blocks for other heaps, and what others send.
 
 use super::counts::Event;
-use super::{Heap, WALK_EVERY, inbox_of};
+use super::{Heap, inbox_of};
 use crate::mutant::{Mutant, is};
 use crate::page::{Block, Meta, Owner, Place};
 use crate::parcel::Parcel;
@@ -52,6 +52,7 @@ impl Heap {
     #[must_use]
     pub unsafe fn push_kept(&self, page: &Meta, block: *mut Block) -> bool {
         if page.is_medium() {
+            guard::check_start(block, page);
             let list = &self.front.free[usize::from(page.class.get())];
             if list.get().is_null() && (!profile::is_on() || self.may_keep(usize::from(page.class.get()))) {
                 // SAFETY: the block is free from now on.
@@ -66,7 +67,7 @@ impl Heap {
                 }
                 return false;
             }
-            if guard::CHECKED && list.get() == block {
+            if guard::CHECKED && (list.get() == block || page.free.get() == block) {
                 guard::double_free(block.cast(), page);
             }
         }
@@ -100,6 +101,7 @@ impl Heap {
     /// # Safety
     /// The block is live, of a page of `owner`, and the caller's to free.
     pub unsafe fn send_one(page: &Meta, owner: *mut Owner, block: *mut Block) {
+        guard::check_start(block, page);
         STRAY.fetch_add(1, Relaxed);
         // SAFETY: passed on; inboxes are for ever.
         unsafe { Parcel::send_one(page, block, inbox_of(owner)) };
@@ -126,6 +128,9 @@ impl Heap {
                     parcel = next;
                 }
                 continue;
+            }
+            if Parcel::is_block(parcel) {
+                guard::check_carved(Parcel::block(parcel), page);
             }
             // SAFETY: as above.
             let (length, next) = unsafe { Parcel::open(parcel, page) };
@@ -187,7 +192,7 @@ impl Heap {
     /// Ends an empty page that is in no queue; it is retained if there are fewer than `keep`.
     pub(super) fn give_up(&self, class: usize, page: &'_ Meta, keep: u32) {
         let blocks = page.carved.get();
-        if self.counts.recent(class, Event::Empties).is_multiple_of(WALK_EVERY) {
+        if self.is_to_walk(self.counts.recent(class, Event::Empties)) {
             self.now_and_then(class, page.free.get(), page.listed(), page);
         }
         self.counts.existing[class].add(-i64::from(blocks));

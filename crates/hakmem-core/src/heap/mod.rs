@@ -70,6 +70,8 @@ pub struct Heap {
     cooling: [Cell<*mut Meta>; COOLING],
     /// Pages that the heap has.
     pages: Cell<u32>,
+    /// A list that changes hands is walked to its end when its number is this, modulo twice `WALK_EVERY`.
+    walked: Cell<u32>,
     /// Blocks on their way to other heaps.
     pub outgoing: Outgoing,
     /// See rule 3.
@@ -79,6 +81,10 @@ pub struct Heap {
     inherited: Cell<bool>,
     /// Set when a page went back to its segment; who sees it clears it and lets the purge know.
     pub released: Cell<bool>,
+    /// The class whose counters get room next (`now_and_then`).
+    turn: Cell<u8>,
+    /// What `walked` was drawn by; 0: it was not yet.
+    dice: Cell<u32>,
     /// Change of the live bytes not yet added to the process's, and its highest value.
     live: Counter<i64>,
     high: Cell<i64>,
@@ -106,7 +112,7 @@ struct Line<T>(T);
 
 const _: () = assert!(size_of::<Heap>() == 4096);
 
-/// Of the lists that change hands, one in this many is walked to its end; the others are looked at where they begin.
+/// Of the lists that change hands, one in this many is walked to its end, on average; the others are looked at where they begin.
 /// To walk all of them would cost 6 instructions a pair.
 const WALK_EVERY: u32 = 128;
 

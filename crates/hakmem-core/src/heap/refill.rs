@@ -133,7 +133,7 @@ impl Heap {
         // SAFETY: the list is not empty, and its blocks are free (rule 4 of `page`).
         unsafe {
             self.front.free[class].set((*list).next.get());
-            if takes.is_multiple_of(WALK_EVERY) {
+            if self.is_to_walk(takes) {
                 return NonNull::new_unchecked(self.now_and_then(class, list, length, page));
             }
             NonNull::new_unchecked(list)
@@ -149,15 +149,44 @@ impl Heap {
         self.take(class, page)
     }
 
-    /// What is done with one list in `WALK_EVERY`, of `length` blocks of `page`. Returns the list.
+    /// True for one list in `WALK_EVERY`, of those that `count` counts. By chance, so that no program does the same wrong again and
+    /// again where it is not seen.
+    #[inline(always)]
+    pub(super) fn is_to_walk(&self, count: u32) -> bool {
+        count % (2 * WALK_EVERY) == self.walked.get()
+    }
+
+    /// What is done then with the list, of `length` blocks of `page`. Returns it.
     #[cold]
     #[inline(never)]
     pub(super) fn now_and_then(&self, class: usize, list: *mut Block, length: i32, page: &Meta) -> *mut Block {
         self.counts.make_room(class);
+        // While others are drawn a class may go without, but not for ever: each has its turn, too.
+        let turn = usize::from(self.turn.get());
+        self.counts.make_room(turn);
+        self.turn.set(if turn + 1 < CLASSES { turn as u8 + 1 } else { 0 });
+        self.draw();
         if !self.inherited.get() {
             guard::walk(list, length, page);
         }
         list
+    }
+
+    /// Draws which list is walked next: on average the one after `WALK_EVERY`.
+    #[cold]
+    pub(super) fn draw(&self) {
+        let mut dice = self.dice.get();
+        if dice == 0 {
+            // Another number in each heap and, as the kernel chooses where arenas lie, in each run.
+            let address = core::ptr::from_ref(self).addr() as u64;
+            dice = ((address >> 12).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32 | 1;
+        }
+        // xorshift, which never comes to 0.
+        dice ^= dice << 13;
+        dice ^= dice >> 17;
+        dice ^= dice << 5;
+        self.dice.set(dice);
+        self.walked.set((dice >> 8) % (2 * WALK_EVERY));
     }
 
     /// Blocks of the page's first hole: the first is returned, the rest becomes the heap's list.
@@ -240,6 +269,9 @@ impl Heap {
             }
             (page, zero)
         };
+        if self.dice.get() == 0 {
+            self.draw();
+        }
         // A class that only grows takes no lists.
         self.counts.make_room(class);
         page.open(self.owner(), class, size, span, zero);

@@ -79,6 +79,21 @@ pub fn purge(address: usize, len: usize) -> bool {
     true
 }
 
+/// There is no such program here.
+pub fn in_program(_: usize) -> bool {
+    false
+}
+
+/// See [`in_program`].
+pub fn on_first_stack(_: usize, _: usize) -> bool {
+    false
+}
+
+/// See [`in_program`].
+pub fn program_headers() -> usize {
+    0
+}
+
 /// Nothing is faulted in here.
 pub fn populate(_: usize, _: usize) -> bool {
     false

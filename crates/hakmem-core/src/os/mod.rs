@@ -32,6 +32,8 @@ mod pagemap;
 #[cfg(shuttle)]
 mod scheduled;
 #[cfg(all(target_os = "linux", not(miri)))]
+mod start;
+#[cfg(all(target_os = "linux", not(miri)))]
 #[cfg_attr(shuttle, allow(dead_code, reason = "as for `linux`"))]
 mod vdso;
 
@@ -43,10 +45,11 @@ pub use filter::{is_filtered, set_filtered};
 pub use interpreted::*;
 #[cfg(all(target_os = "linux", not(miri)))]
 pub use linux::*;
-pub use objects::{find_objects, object_of};
+pub use objects::{find_objects, loader, object_of};
 pub use own::{copy_readable, map_memory, read_file};
 #[cfg(all(target_os = "linux", not(miri)))]
 pub use pagemap::{Page, Pagemap};
+pub use start::{in_program, on_first_stack, program_headers};
 
 #[cfg(all(target_os = "linux", not(any(miri, sanitizer, shuttle))))]
 pub use bare::{

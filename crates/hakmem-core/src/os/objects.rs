@@ -1,4 +1,4 @@
-//! Which loaded object code belongs to, found without locks and without allocating.
+//! Which loaded object an address belongs to, found without locks and without allocating.
 
 use crate::sync::Ordering::Relaxed;
 use crate::sync::plain::AtomicUsize;
@@ -42,7 +42,13 @@ pub fn find_objects() {
     FIND.store(found.expose_provenance(), Relaxed);
 }
 
-/// The object that the code at `pc` belongs to. None: to none that has tables, or they cannot be found here.
+/// An address in the loader, which has the function that finds objects. None: it is not known.
+pub fn loader() -> Option<usize> {
+    let find = FIND.load(Relaxed);
+    (find != 0).then_some(find)
+}
+
+/// The object that the code or the data at `pc` belongs to. None: to none that has tables, or they cannot be found here.
 pub fn object_of(pc: usize) -> Option<Object> {
     let find = FIND.load(Relaxed);
     if find == 0 {

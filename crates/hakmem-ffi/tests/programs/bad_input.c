@@ -1,8 +1,11 @@
 /* One misuse per run: bad_input NAME. Prints the pointer that is misused before it is. Exit status 0: survived without
  * harm; 3: the same block was handed out twice. */
 #define _GNU_SOURCE
+#include <alloca.h>
 #include <dlfcn.h>
 #include <malloc.h>
+#include <pthread.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,12 +84,44 @@ static int realloc_inside(size_t size, size_t offset) {
     return realloc(bad, size * 100) != NULL;
 }
 
+static int realloc_of(void *p) {
+    bad = p;
+    printf("%p\n", p);
+    fflush(stdout);
+    return realloc(bad, 100) != NULL;
+}
+
+static void in_thread(void *(*run)(void *)) {
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, run, NULL) || pthread_join(thread, NULL))
+        _Exit(4);
+}
+
+/* In the page of memory in which the frames below it lie. */
+static void *free_on_stack(void *unused) {
+    char *frame = __builtin_frame_address(0);
+    size_t above = ((uintptr_t)frame & 4095) + 4096 - 3072;
+    char *volatile room = alloca(above); /* Goes on in the upper part of a page. */
+    room[0] = 1;
+    misuse((char *)(((uintptr_t)room & ~(uintptr_t)4095) + 4080));
+    return unused;
+}
+
+/* Of one that is no allocator. */
+static void *variable_of_a_library(void) {
+    void *mathematics = dlopen("libm.so.6", RTLD_NOW);
+    void *variable = mathematics ? dlsym(mathematics, "signgam") : NULL;
+    if (!variable)
+        _Exit(5);
+    return variable;
+}
+
 /* Blocks of the C library's own malloc, as a library has them that asks it by name. */
 static int next_allocator(void) {
     void *c_library = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
     void *(*next_malloc)(size_t) = (void *(*)(size_t))dlsym(c_library, "malloc");
     /* Meanwhile a wild pointer is ours to judge; afterwards it would be the C library's. */
-    misuse(in_bss + 1024);
+    misuse((void *)0x7FFFFFFFFFF0);
     if (next_malloc == malloc)
         return 4;
     for (size_t size = 1; size < 1 << 20; size = size * 3 + 1) {
@@ -112,14 +147,32 @@ int main(int argc, char **argv) {
     setrlimit(RLIMIT_CORE, &no_core);
     free(malloc(SMALL));
 #define IS(what) (!strcmp(name, what))
-    if (IS("foreign_stack")) {
-        char on_stack[256] __attribute__((aligned(16)));
-        memset(on_stack, 0, sizeof on_stack);
-        misuse(on_stack + 64);
-        return go_on(SMALL);
-    }
-    if (IS("foreign_bss"))
+    char on_stack[256] __attribute__((aligned(16)));
+    memset(on_stack, 0, sizeof on_stack);
+    if (IS("on_stack"))
+        return misuse(on_stack + 64), go_on(SMALL);
+    if (IS("on_stack_realloc"))
+        return realloc_of(on_stack + 64);
+    if (IS("on_stack_of_thread"))
+        return in_thread(free_on_stack), go_on(SMALL);
+    if (IS("in_environment"))
+        return misuse((char *)((uintptr_t)getenv("PATH") & ~(uintptr_t)15)), go_on(SMALL);
+    if (IS("in_variables"))
         return misuse(in_bss + 1024), go_on(SMALL);
+    if (IS("in_variables_realloc"))
+        return realloc_of(in_bss + 1024);
+    if (IS("in_constants"))
+        return misuse((void *)((uintptr_t)"constant" & ~(uintptr_t)15)), go_on(SMALL);
+    if (IS("in_code"))
+        return misuse((void *)((uintptr_t)main & ~(uintptr_t)15)), go_on(SMALL);
+    if (IS("in_library"))
+        return misuse((void *)((uintptr_t)variable_of_a_library() & ~(uintptr_t)15)), go_on(SMALL);
+    if (IS("first_64_kib"))
+        return misuse((void *)0x10), go_on(SMALL);
+    if (IS("kernels_half"))
+        return misuse((void *)0xFFFFFFFFFFFFFFF0), go_on(SMALL);
+    if (IS("misaligned"))
+        return misuse((char *)mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) + 4), 0;
     if (IS("foreign_mapping")) {
         char *p = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         misuse(p);
@@ -128,15 +181,13 @@ int main(int argc, char **argv) {
         return go_on(SMALL);
     }
     if (IS("foreign_wild")) {
-        misuse((void *)0x10);
         misuse((void *)0x7FFFFFFFFFF0);
-        misuse((void *)0xFFFFFFFFFFFFFFF0);
         return go_on(SMALL);
     }
     if (IS("foreign_usable_size"))
         return malloc_usable_size(in_bss + 1024) != 0;
     if (IS("foreign_realloc"))
-        return bad = realloc(in_bss + 1024, 100), bad != NULL;
+        return bad = realloc((void *)0x7FFFFFFFFFF0, 100), bad != NULL;
     if (IS("next_allocator"))
         return next_allocator();
     if (IS("twice_at_once"))

@@ -40,6 +40,41 @@ BEHAVIOUR(mallinfo_counts) {
     CHECK(end.uordblks + end.hblkhd < after.uordblks + after.hblkhd);
 }
 
+/* Programs add uordblks and hblkhd, and arena and hblkhd: a huge block is in one of each two. */
+BEHAVIOUR(mallinfo_tells_mapped_and_free_blocks) {
+    enum { HUGE_SIZE = 3 << 20, N = 1000, SIZE = 200 };
+    struct mallinfo2 before = mallinfo2();
+    void *huge = malloc(HUGE_SIZE);
+    struct mallinfo2 after = mallinfo2();
+    CHECK(after.hblks == before.hblks + 1 && after.hblkhd >= before.hblkhd + HUGE_SIZE);
+    CHECK(after.uordblks < before.uordblks + HUGE_SIZE && after.arena < before.arena + HUGE_SIZE);
+    CHECK(after.arena == after.uordblks + after.fordblks);
+    struct mallinfo old = mallinfo();
+    CHECK((size_t)old.hblkhd == after.hblkhd && (size_t)old.hblks == after.hblks);
+
+    char *text = NULL;
+    size_t length = 0, count = 0, size = 0;
+    FILE *stream = open_memstream(&text, &length);
+    CHECK(malloc_info(0, stream) == 0 && fclose(stream) == 0);
+    char *mapped = strstr(text, "<total type=\"mmap\"");
+    CHECK(mapped && sscanf(mapped, "<total type=\"mmap\" count=\"%zu\" size=\"%zu\"/>", &count, &size) == 2);
+    CHECK(count == after.hblks && size == after.hblkhd);
+    free(text), free(huge);
+    struct mallinfo2 end = mallinfo2();
+    CHECK(end.hblks == before.hblks && end.hblkhd == before.hblkhd);
+
+    void *small[N];
+    for (int i = 0; i < N; i++)
+        small[i] = malloc(SIZE);
+    before = mallinfo2();
+    for (int i = 0; i < N; i += 2)
+        free(small[i]);
+    after = mallinfo2();
+    CHECK(after.ordblks >= before.ordblks + N / 2 - 16); /* glibc's counts what a thread has at hand as used. */
+    for (int i = 1; i < N; i += 2)
+        free(small[i]);
+}
+
 BEHAVIOUR(malloc_info_writes_xml) {
     void *p = malloc(100);
     char *text = NULL;

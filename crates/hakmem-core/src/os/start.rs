@@ -1,0 +1,101 @@
+//! What the kernel told the process at its start: where its program and its first stack lie. It stands in the auxiliary vector
+//! and in the program's headers, which are mapped as long as the process lives: no system call, no lock.
+
+use libc::{PT_DYNAMIC, PT_INTERP, PT_LOAD, PT_PHDR};
+
+/// Where the kernel put the program's headers.
+pub fn program_headers() -> usize {
+    // SAFETY: reads the auxiliary vector.
+    unsafe { libc::getauxval(libc::AT_PHDR) as usize }
+}
+
+/// True for an address in the program's code, constants or variables. False if that cannot be told.
+pub fn in_program(address: usize) -> bool {
+    let at = program_headers();
+    // SAFETY: as above.
+    let (count, size) = unsafe { (libc::getauxval(libc::AT_PHNUM), libc::getauxval(libc::AT_PHENT)) };
+    if at == 0 || size as usize != size_of::<libc::Elf64_Phdr>() {
+        return false;
+    }
+    // SAFETY: so many headers are there, in constant memory, for ever.
+    let headers = unsafe { core::slice::from_raw_parts(super::at(at).cast::<libc::Elf64_Phdr>(), count as usize) };
+    is_within(headers, at, address)
+}
+
+/// Whether `address` lies in what `headers`, which lie at `at`, have mapped.
+fn is_within(headers: &[libc::Elf64_Phdr], at: usize, address: usize) -> bool {
+    let of_kind = |kind| headers.iter().find(|header| header.p_type == kind);
+    // The loader itself, called as a program, has a dynamic section and no interpreter: its variables' last page has blocks.
+    let moved_by = match (of_kind(PT_INTERP), of_kind(PT_DYNAMIC), of_kind(PT_PHDR)) {
+        (Some(_), _, Some(own)) => at.wrapping_sub(own.p_vaddr as usize),
+        (None, None, _) => 0,
+        _ => return false,
+    };
+    let address = address.wrapping_sub(moved_by) as u64;
+    let mut mapped = headers.iter().filter(|header| header.p_type == PT_LOAD);
+    mapped.any(|header| address.wrapping_sub(header.p_vaddr) < header.p_memsz)
+}
+
+/// The most that is believed to be of one stack. The kernel leaves at least twice as much free below the first thread's, so that
+/// nothing else lies between its top and a stack pointer which is that near to it.
+const FIRST_STACK: usize = 64 << 20;
+
+/// True for an address of the first thread's stack, if `stack_pointer` points there: in its frames, or in the arguments and
+/// the environment behind them.
+pub fn on_first_stack(address: usize, stack_pointer: usize) -> bool {
+    // SAFETY: reads the auxiliary vector.
+    let top = unsafe { libc::getauxval(libc::AT_EXECFN) as usize };
+    (stack_pointer..top).contains(&address) && top - stack_pointer <= FIRST_STACK
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use std::boxed::Box;
+
+    static CONSTANT: u64 = 1;
+    static VARIABLE: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+
+    #[test]
+    fn the_program_is_told_from_all_else() {
+        let local = 0u8;
+        let boxed = Box::new(0u8);
+        assert!(in_program((&raw const CONSTANT).addr()) && in_program((&raw const VARIABLE).addr()));
+        assert!(in_program(is_within as *const () as usize) && in_program(program_headers()));
+        assert!(!in_program((&raw const local).addr()) && !in_program((&raw const *boxed).addr()));
+        assert!(!in_program(libc::getauxval as *const () as usize) && !in_program(0) && !in_program(usize::MAX));
+    }
+
+    #[test]
+    fn headers_say_where_the_program_lies() {
+        let header = |p_type, p_vaddr, p_memsz| libc::Elf64_Phdr {
+            p_type,
+            p_vaddr,
+            p_memsz,
+            // SAFETY: numbers.
+            ..unsafe { core::mem::zeroed() }
+        };
+        let own = header(PT_PHDR, 0x40, 0x100);
+        let (interpreter, dynamic) = (header(PT_INTERP, 0x140, 9), header(PT_DYNAMIC, 0x3000, 9));
+        let (code, data) = (header(PT_LOAD, 0, 0x1000), header(PT_LOAD, 0x3000, 0x100));
+        let program = [own, interpreter, code, data, dynamic];
+        let within = |address| is_within(&program, 0x70040, address);
+        assert!(within(0x70000) && within(0x70fff) && within(0x73000) && within(0x730ff));
+        assert!(!within(0x6ffff) && !within(0x71000) && !within(0x72fff) && !within(0x73100));
+        let loader = [own, code, data, dynamic];
+        assert!(!is_within(&loader, 0x70040, 0x70000));
+        let fixed = [code, data];
+        assert!(is_within(&fixed, 0x40, 0x30ff) && !is_within(&fixed, 0x40, 0x3100));
+    }
+
+    #[test]
+    fn the_first_stack_ends_where_the_kernel_says() {
+        // SAFETY: reads the auxiliary vector.
+        let [top, random] = [libc::AT_EXECFN, libc::AT_RANDOM].map(|key| unsafe { libc::getauxval(key) as usize });
+        let sp = random - 4096; // The environment, of any length, lies between.
+        assert!(on_first_stack(sp, sp) && on_first_stack(random, sp) && on_first_stack(top - 1, sp));
+        assert!(!on_first_stack(sp - 1, sp) && !on_first_stack(top, sp) && !on_first_stack(top + 5, top + 1));
+        assert!(on_first_stack(top - 1, top - FIRST_STACK) && !on_first_stack(top - 1, top - FIRST_STACK - 1));
+    }
+}
