@@ -10,10 +10,8 @@
 //! arenas are chained when one is full, or when the first had to be small (RLIMIT_AS, valgrind).
 //!
 //! Rules
-//! 1. `HOT` describes the first arena. It is written once, before the first block is handed out: so whoever holds a
-//!    block of ours reads it without a race. Who frees something else (NULL, say) while another thread makes the
-//!    process's very first allocation may read old words; with those a pointer is out of range, and on the slow path
-//!    `find` has the last word. Only the limit is ever written again, when the arena's tail is given up (`space`).
+//! 1. `HOT` describes the first arena: see `proto::bounds`. What it lets in is ours; for what it does not, `find` has the
+//!    last word. Its limit is lowered when the arena's tail is given up (`space`).
 //! 2. A segment belongs to whoever `take_run` gave it to, until `give_run`. What is used, what is committed, `top` and the
 //!    hints change under the lock only. A segment becomes committed, or not any more, by its owner alone, who lets go of the
 //!    lock while the system is asked: it is said to be committed only while it is.
@@ -28,7 +26,6 @@
 //! 7. Addresses become pointers in `os::at` and nowhere else in the crate.
 
 mod bits;
-mod hot;
 mod run;
 mod space;
 // They ask the kernel what is mapped, of more than Miri has memory for, and models have threads of their own.
@@ -38,6 +35,8 @@ mod tests;
 use crate::os;
 pub use crate::os::at;
 use crate::policy;
+use crate::proto::bounds::Bounds;
+use crate::proto::hints;
 use crate::proto::lock::Lock;
 use crate::sync::{
     AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize,
@@ -46,7 +45,6 @@ use crate::sync::{
 pub use bits::FULL_ROW;
 use bits::{SET_ROWS, Set};
 use core::ptr::null_mut;
-pub use hot::HOT;
 pub use run::{Run, commit_run, decommit_idle, decommit_run, extend_run, give_run, take_run};
 pub use space::{LARGEST, fit_limit, give_tails_up, give_up, take_scrap};
 use space::{Reservation, reserve_some};
@@ -83,6 +81,9 @@ pub struct Group {
     /// Hints of the segment layer, found through the arena's summary.
     rows: [AtomicU64; ROWS],
 }
+
+/// The first arena, for the fast path.
+pub static HOT: Bounds = Bounds::new();
 
 /// A reserved range.
 pub struct Arena {
@@ -177,9 +178,8 @@ pub fn in_books(address: usize) -> bool {
 #[inline]
 pub fn start_of(meta: usize) -> usize {
     let offset = meta.wrapping_sub(HOT.metas().addr());
-    let from_start = offset << (PAGE_SHIFT - META.ilog2());
     if offset >> META.ilog2() < HOT.limit() >> PAGE_SHIFT {
-        return HOT.data() + from_start;
+        return HOT.data() + (offset << (PAGE_SHIFT - META.ilog2()));
     }
     let (arena, page) = of_meta(meta);
     arena.page_address(page)
@@ -241,22 +241,17 @@ impl Arena {
         (unsafe { &*at }, 1 << (group % 64))
     }
 
-    /// Lists a segment in `row`. Sequentially consistent: see `segment`.
+    /// Lists a segment in `row`.
     pub fn list(&self, row: usize, segment: usize) {
         let (group, bit) = self.group_of(segment);
-        if group.rows[row].load(SeqCst) & bit == 0 {
-            group.rows[row].fetch_or(bit, SeqCst);
-        }
-        let (word, bit) = self.summary(row, segment / GROUP);
-        if word.load(SeqCst) & bit == 0 {
-            word.fetch_or(bit, SeqCst);
-        }
+        let (summary, its) = self.summary(row, segment / GROUP);
+        hints::list(&group.rows[row], bit, summary, its);
     }
 
-    /// Takes a segment out of `row`. The summary is put right by who next looks in vain.
+    /// Takes a segment out of `row`.
     pub fn unlist(&self, row: usize, segment: usize) {
         let (group, bit) = self.group_of(segment);
-        group.rows[row].fetch_and(!bit, SeqCst);
+        hints::unlist(&group.rows[row], bit);
     }
 
     /// The segments listed in `row` a moment ago, lowest first. O(groups in use / 64 + segments listed).
@@ -279,19 +274,11 @@ impl Arena {
         })
     }
 
-    /// A group's bits in `row`; if there are none, the summary is told.
+    /// A group's bits in `row`.
     fn row_of(&self, row: usize, group: usize) -> u64 {
         let Some(g) = self.groups().get(group) else { return 0 };
-        let found = g.rows[row].load(SeqCst);
-        if found == 0 {
-            let (word, bit) = self.summary(row, group);
-            word.fetch_and(!bit, SeqCst);
-            // Who set a bit before that may have seen the summary's still set.
-            if g.rows[row].load(SeqCst) != 0 {
-                word.fetch_or(bit, SeqCst);
-            }
-        }
-        found
+        let (summary, its) = self.summary(row, group);
+        hints::in_row(&g.rows[row], summary, its)
     }
 
     fn reserve(&self, wanted: usize) -> bool {

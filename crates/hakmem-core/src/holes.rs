@@ -1,7 +1,8 @@
-//! Holes: sixteenths of a page that no live block reaches into, given back to the system while the page is in use.
+//! Holes: pieces of a page, sixteenths at least, that no live block reaches into, given back to the system while the page is in use.
 //!
 //! ```text
-//! page of one slot    ├4K┤├4K┤├4K┤ …      16 pieces of 4 KiB (of 32 KiB in a page of eight slots)
+//! page of one slot    ├4K┤├4K┤├4K┤ …      16 pieces of 4 KiB (of 32 KiB in a page of eight slots); none is smaller than
+//!                                         the system's pages, or what is beside a hole would go with it
 //! blocks             ├──┤├──┤├──┤├──┤     live: its pieces stay · free: absent if one of its pieces is a hole
 //! ```
 //!
@@ -16,14 +17,19 @@ use crate::page::{Block, Meta};
 use crate::proto::inbox::Link;
 use core::ptr::null_mut;
 
-/// Pieces of a page: bits of [`Meta::holes`].
+/// Pieces of a page, at most: bits of [`Meta::holes`].
 const PIECES: usize = 16;
 /// The most blocks that a page has.
 const MOST: usize = 64 << 10 >> 3;
 
+/// Bytes of a piece: the system gives nothing back by less than its pages.
+fn piece_of(page: &Meta) -> usize {
+    (page.bytes() / PIECES).max(os::page_size())
+}
+
 /// The pieces that block `i` reaches into.
-fn pieces_of(page: &Meta, i: usize) -> u16 {
-    let (size, piece) = (page.block_size.get() as usize, page.bytes() / PIECES);
+fn pieces_of(page: &Meta, piece: usize, i: usize) -> u16 {
+    let size = page.block_size.get() as usize;
     let (first, last) = (i * size / piece, ((i + 1) * size - 1) / piece);
     ((2u32 << last) - (1u32 << first)) as u16
 }
@@ -31,7 +37,7 @@ fn pieces_of(page: &Meta, i: usize) -> u16 {
 /// Gives back what no live block of the page reaches into. Returns the bytes. O(blocks).
 pub fn dig(page: &Meta) -> usize {
     let carved = page.carved.get() as usize;
-    let (start, size) = (page.start(), page.block_size.get() as usize);
+    let (start, size, piece) = (page.start(), page.block_size.get() as usize, piece_of(page));
     let number = |block: *mut Block| block.addr().wrapping_sub(start.addr()) / size;
 
     let mut free = [0u64; MOST / 64];
@@ -48,12 +54,12 @@ pub fn dig(page: &Meta) -> usize {
     let old = page.holes.get();
     let mut kept = old;
     for i in (0..carved).filter(|i| free[i / 64] & 1 << (i % 64) == 0) {
-        let pieces = pieces_of(page, i);
+        let pieces = pieces_of(page, piece, i);
         if pieces & old == 0 {
             kept |= pieces; // It is live.
         }
     }
-    let whole = carved * size / (page.bytes() / PIECES); // Rule 3.
+    let whole = carved * size / piece; // Rule 3.
     let new = !kept & ((1u32 << whole) - 1) as u16;
     if new == 0 {
         return 0;
@@ -64,7 +70,7 @@ pub fn dig(page: &Meta) -> usize {
     while !block.is_null() {
         // SAFETY: as above.
         let next = unsafe { Block::next(block) };
-        if pieces_of(page, number(block)) & new == 0 {
+        if pieces_of(page, piece, number(block)) & new == 0 {
             // SAFETY: as above; it is on the new list alone.
             unsafe { Block::set_next(block, list) };
             list = block;
@@ -76,11 +82,10 @@ pub fn dig(page: &Meta) -> usize {
     page.free.set(list);
     page.absent.set(absent);
     page.holes.set(old | new);
-    give_back(page, new)
+    give_back(page, piece, new)
 }
 
-fn give_back(page: &Meta, holes: u16) -> usize {
-    let piece = page.bytes() / PIECES;
+fn give_back(page: &Meta, piece: usize, holes: u16) -> usize {
     let (mut rest, mut given) = (u32::from(holes), 0);
     while rest != 0 {
         let first = rest.trailing_zeros() as usize;
@@ -97,14 +102,14 @@ fn give_back(page: &Meta, holes: u16) -> usize {
 /// Fills the first holes until blocks come of it, and links these in the order of their addresses: the first of them,
 /// and their number. None: there was no hole. O(blocks of the pieces).
 pub fn fill(page: &Meta) -> Option<(*mut Block, u32)> {
-    let (piece, size) = (page.bytes() / PIECES, page.block_size.get() as usize);
+    let (piece, size) = (piece_of(page), page.block_size.get() as usize);
     while page.holes.get() != 0 {
         let first = page.holes.get().trailing_zeros() as usize;
         let holes = page.holes.get() & !(1 << first);
         page.holes.set(holes);
         let (mut list, mut count) = (null_mut(), 0);
         for i in (first * piece / size..=((first + 1) * piece - 1) / size).rev() {
-            if pieces_of(page, i) & holes == 0 {
+            if pieces_of(page, piece, i) & holes == 0 {
                 let block = page.start().wrapping_add(i * size).cast::<Block>();
                 // SAFETY: absent (rule 2), and reaches into no hole any more.
                 unsafe { Block::set_next(block, list) };

@@ -104,4 +104,4 @@ mod whale;
 pub use global::{Configured, Hakmem};
 #[cfg(feature = "fault-injection")]
 #[doc(hidden)]
-pub use os::faults;
+pub use os::{coarse, faults};

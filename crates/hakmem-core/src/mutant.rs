@@ -52,6 +52,22 @@ pub enum Mutant {
     TenureTidiesLive,
     /// `proto::tenure`: a lost heap is adopted.
     TenureAdoptsLost,
+    /// `proto::slots`: the purger's look at EMPTY slots has no order.
+    SlotsPurgeAtAGlance,
+    /// `proto::slots`: free slots are counted without order.
+    SlotsCountAtAGlance,
+    /// `proto::hints`: the look that spares a step has no order.
+    HintsListAtAGlance,
+    /// `proto::hints`: the summary is put right without a second look.
+    HintsLookOnce,
+    /// `proto::hints`: that look has no order.
+    HintsLookAgainAtAGlance,
+    /// `proto::owner`: named without a release.
+    OwnerIsNamedRelaxed,
+    /// `proto::owner`: read without an acquire, to be reached.
+    OwnerIsReadRelaxed,
+    /// `proto::bounds`: before there is an arena, it begins at address 0.
+    BoundsBeginAtZero,
     /// `proto::level`: listed without a second look.
     LevelLooksOnce,
     /// `proto::duty`: ended without a second look.

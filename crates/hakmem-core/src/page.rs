@@ -19,7 +19,7 @@
 //! 1. The first line of a page's metadata is written by its owner only: the thread that holds the heap in `owner`, or
 //!    `sparse`'s lock for its pages. Others read `owner`, `block_size` and `class` alone, and only for a block that is live.
 //!    While one is, the last two stand; `owner` changes when the page is set aside or taken back, so it may be the former one
-//!    that is read, and who gets blocks of a page that is no longer its passes them on. A thread never takes a page for
+//!    that is read, and who gets blocks of a page that is no longer its passes them on (`proto::owner`). A thread never takes a page for
 //!    its own that is not: what it read last of `owner` is not older than what it wrote there, or the heap's last thread.
 //! 2. `owner` is null unless blocks of the page are out: freeing into an empty page takes the slow path, and is seen. It is
 //!    null, too, for pages of sampled blocks, whose first line is `profile`'s.
@@ -30,9 +30,10 @@
 use crate::arena::{self, Arena, META, PAGE, SEGMENT, SEGMENT_META};
 use crate::proto::inbox::Link;
 use crate::proto::level::Level;
+use crate::proto::owner::OwnerWord;
 use crate::proto::post::Post;
 use crate::proto::slots::Slots;
-use crate::sync::{AtomicPtr, AtomicU8, AtomicU32, Ordering::Relaxed};
+use crate::sync::{AtomicU8, AtomicU32, Ordering::Relaxed};
 use core::cell::Cell;
 use core::ptr::null_mut;
 
@@ -117,7 +118,7 @@ pub enum Shelf {
 pub struct Meta {
     // The owner's line (rule 1).
     /// The heap whose blocks these are, and `MEDIUM`: see `Meta::owner`.
-    pub owner_word: AtomicPtr<Owner>,
+    pub owner_word: OwnerWord<Owner>,
     /// Freed blocks.
     pub free: Cell<*mut Block>,
     /// The countdown.
@@ -210,26 +211,26 @@ impl Meta {
     /// The heap whose blocks these are. Null: nobody's, or no page of blocks.
     #[inline]
     pub fn owner(&self) -> *mut Owner {
-        self.owner_word().map_addr(|word| word & !MEDIUM)
+        self.owner_word.get().map_addr(|word| word & !MEDIUM)
     }
 
     /// What `free` compares with the thread's word.
     #[inline]
     pub fn owner_word(&self) -> *mut Owner {
-        self.owner_word.load(Relaxed)
+        self.owner_word.peek()
     }
 
     /// Makes the page `owner`'s, which is not null. Its length is set.
     #[inline]
     pub fn set_owner(&self, owner: *mut Owner) {
         let medium = if self.span.load(Relaxed) > 1 { MEDIUM } else { 0 };
-        self.owner_word.store(owner.map_addr(|word| word | medium), Relaxed);
+        self.owner_word.set(owner.map_addr(|word| word | medium));
     }
 
     /// Makes the page nobody's (rule 2).
     #[inline]
     pub fn clear_owner(&self) {
-        self.owner_word.store(null_mut(), Relaxed);
+        self.owner_word.clear();
     }
 
     /// True for a page of several slots that has an owner.
@@ -403,10 +404,7 @@ pub fn lookup(p: *mut u8) -> Option<&'static Meta> {
 /// [`lookup`] in the first arena alone.
 #[inline(always)]
 pub fn lookup_first(p: *mut u8) -> Option<&'static Meta> {
-    let offset = p.addr().wrapping_sub(arena::HOT.data());
-    if offset >= arena::HOT.limit() {
-        return None;
-    }
+    let offset = arena::HOT.offset(p.addr())?;
     // SAFETY: metadata of used segments is accessible for ever; all its fields may be shared.
     Some(unsafe { &*arena::HOT.metas().wrapping_add((offset >> arena::PAGE_SHIFT) * META).cast::<Meta>() })
 }

@@ -5,11 +5,12 @@ pub(crate) use core::sync::atomic::{
     AtomicBool, AtomicI64, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
 #[cfg(loom)]
-pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
-/// Atomics of which no other step depends: figures and settings. Models leave them out of the schedule.
+pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+/// Atomics of which no other step depends, figures and settings, or for which there is a model of its own. The others leave
+/// them out of the schedule.
 #[cfg(not(loom))]
 pub(crate) mod plain {
-    pub(crate) use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize};
+    pub(crate) use core::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
 }
 #[cfg(shuttle)]
 mod points;
@@ -32,6 +33,9 @@ pub(crate) fn spin() {
 
 /// A load that a swing of the same word follows. loom schedules such a swing against what another thread did last, but
 /// takes its own thread's load for that; in its models the load can be a swing that fails, which hides nothing.
+///
+/// Or a sequentially consistent load of a word that others swing: loom has no order of all such steps, and takes them for
+/// acquiring and releasing ones. A fence, of which it knows that order, stands ahead of the load in its models.
 macro_rules! look {
     ($word:expr, $order:expr) => {{
         #[cfg(not(loom))]
@@ -41,6 +45,9 @@ macro_rules! look {
             let none = crate::mutant::Zero::ZERO;
             $word.compare_exchange(none, none, $order, $order).unwrap_or_else(|now| now)
         } else {
+            if $order == crate::sync::Ordering::SeqCst {
+                crate::sync::fence(crate::sync::Ordering::SeqCst);
+            }
             $word.load($order)
         };
         now

@@ -352,8 +352,6 @@ mod tests {
     use crate::c;
     use crate::in_child::in_child;
 
-    const PAGE_SIZE: usize = 4096;
-
     #[test]
     fn the_cache_gives_its_oldest_up() {
         in_child(|| {
@@ -396,41 +394,42 @@ mod tests {
     fn what_lies_behind_the_request_is_zero_and_not_resident() {
         in_child(|| {
             forget_cache();
+            const PIECE: usize = 4096;
             let (n, held) = (SEGMENT + 5000, 2 * SEGMENT);
+            let asked = 5000usize.next_multiple_of(os::page_size()) / PIECE;
             // SAFETY: a block of this allocator, of that size, freed once; the second lies where it did.
             let map = unsafe {
                 let p = c::malloc(n);
                 p.write_bytes(0xFF, held);
                 c::free(p);
                 assert_eq!(c::zeroed(n), p);
-                let mut map = [1u8; SEGMENT / PAGE_SIZE];
+                let mut map = [1u8; SEGMENT / PIECE];
                 assert_eq!(libc::mincore(p.add(SEGMENT).cast(), SEGMENT, map.as_mut_ptr()), 0);
                 assert!(core::slice::from_raw_parts(p, held).iter().all(|&byte| byte == 0));
                 c::free(p);
                 map
             };
-            assert!(map[..2].iter().all(|&page| page & 1 == 1), "what was asked for");
-            assert!(map[2..].iter().all(|&page| page & 1 == 0));
+            assert!(map[..asked].iter().all(|&page| page & 1 == 1), "what was asked for");
+            assert!(map[asked..].iter().all(|&page| page & 1 == 0));
         });
     }
 
     /// Whether that is said of so many pages, of which those are written.
     fn is_absent(pages: usize, written: impl Fn(usize) -> bool) -> bool {
-        let room = 2 * pages * PAGE_SIZE;
+        let (size, room) = (os::page_size(), 2 * pages * os::page_size());
         let start = os::map_memory(room).unwrap();
         assert!(os::refuse_huge(start, room));
         for page in (0..2 * pages).filter(|&page| written(page)) {
             // SAFETY: just mapped, and ours.
-            unsafe { os::at(start + page * PAGE_SIZE).write(1) };
+            unsafe { os::at(start + page * size).write(1) };
         }
-        let absent = mostly_absent(start, pages * PAGE_SIZE);
+        let absent = mostly_absent(start, pages * size);
         assert!(os::unreserve(start, room));
         absent
     }
 
     #[test]
     fn what_is_there_is_told_from_a_sample() {
-        assert_eq!(os::page_size(), PAGE_SIZE);
         assert!(is_absent(64, |page| page < 31));
         assert!(!is_absent(64, |page| page < 32), "half of it");
         assert!(is_absent(64, |page| page % 4 == 0), "all of it is looked at");

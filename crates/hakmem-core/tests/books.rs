@@ -5,7 +5,7 @@
 mod oracle;
 
 use hakmem_core::{c, stats};
-use oracle::{Block, C, Oracle, Ranges, Rust, elsewhere, free_all, layout};
+use oracle::{Block, C, Oracle, Ranges, Rust, elsewhere, free_all, layout, page_size};
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, mpsc};
 use std::thread;
@@ -291,6 +291,7 @@ fn all_but_the_live_pieces_is_given_back() {
         (4096, 64 * KIB, 4 * KIB),
         (32 * KIB, 512 * KIB, 32 * KIB),
     ] {
+        let piece = piece.max(page_size());
         let (pages, in_page) = (48, page / size);
         let ranges = Ranges::default();
         let mut oracle = Oracle::new(Rust, &ranges, 5);

@@ -113,8 +113,10 @@ fn filled_pages() {
     }
     assert_eq!(segments().0, huge);
     c::trim();
-    // But for that of the page which the heap is at.
-    assert!(segments().0 <= 1, "{:?}", segments());
+    // But for that of the page which the heap is at. A page of one of the system's has nothing between.
+    if oracle::page_size() < SLOT {
+        assert!(segments().0 <= 1, "{:?}", segments());
+    }
     kept.into_iter().for_each(free);
 }
 

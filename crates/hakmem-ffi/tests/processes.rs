@@ -209,6 +209,24 @@ fn fork_beside_threads_that_read_lines_and_flush() {
         .at_least("flushes", 1);
 }
 
+/// Pages pinned for input and output are copied at another moment than the rest. What the forking thread has is whole all the
+/// same; what another thread was writing meanwhile may not be (design.md, Known limits).
+#[test]
+fn fork_while_pages_are_pinned() {
+    let n = 100 * times();
+    let counts = preloaded("pinned.c", "alone", n, &[]);
+    if counts.get("pinned") == 0 {
+        return println!("this kernel refuses to pin pages by io_uring");
+    }
+    counts.exactly("forks", n).exactly("ended_well", n);
+    let counts = preloaded("pinned.c", "with_a_thread", n, &[]);
+    counts.exactly("forks", n);
+    println!(
+        "children that made a thread: {} of {n} ended well",
+        counts.get("ended_well")
+    );
+}
+
 #[test]
 fn vfork_beside_churning_threads() {
     let n = 150 * times();

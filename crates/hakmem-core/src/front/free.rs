@@ -1,7 +1,9 @@
 //! Frees: by the pointer's arithmetic to its page, to the page's owner, or to whose it is.
 
+mod bounds;
+
 use super::note_released;
-use crate::arena::{HOT, META, PAGE, PAGE_SHIFT};
+use crate::arena::{META, PAGE, PAGE_SHIFT};
 use crate::heap::Heap;
 use crate::page::{self, Block, Kind, Meta};
 use crate::profile::{self, Freed};
@@ -14,13 +16,12 @@ use crate::{foreign, guard, large, purge, sparse, whale};
 /// If `p` is ours, it is live and the caller's to free.
 #[inline(always)]
 pub unsafe fn free16(p: *mut u8) {
-    let offset = p.addr().wrapping_sub(HOT.data()).rotate_right(4);
-    if offset < HOT.limit16() {
+    if let Some(offset) = bounds::offset16(p.addr()) {
         // PAGE_SHIFT - 4 bits remain of the page's offset; the metadata is META bytes a page.
         let meta = (offset >> (PAGE_SHIFT - 4 - META.ilog2())) & !(META - 1);
         // SAFETY: in range: the metadata of a used segment.
         unsafe {
-            let page = HOT.metas().wrapping_add(meta).cast::<Meta>();
+            let page = bounds::meta(meta);
             if is_own(page) {
                 if Heap::push_freed(&*page, p.cast()) {
                     free_counted_down(page);
@@ -74,11 +75,10 @@ unsafe fn is_own(page: *const Meta) -> bool {
 /// `p` is from this allocator, live, and the caller's to free.
 #[inline(always)]
 pub unsafe fn free_known(p: *mut u8) {
-    let offset = p.addr().wrapping_sub(HOT.data());
-    if offset < HOT.limit() {
+    if let Some(offset) = bounds::offset(p.addr()) {
         // SAFETY: as in `free16`.
         unsafe {
-            let page = HOT.metas().wrapping_add((offset >> PAGE_SHIFT) * META).cast::<Meta>();
+            let page = bounds::meta((offset >> PAGE_SHIFT) * META);
             if is_own(page) {
                 if Heap::push_freed(&*page, p.cast()) {
                     free_counted_down(page);

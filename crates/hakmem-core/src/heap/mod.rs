@@ -32,7 +32,7 @@ mod tests;
 
 use crate::arena;
 use crate::counter::Counter;
-use crate::page::{Block, Meta, Owner, Place};
+use crate::page::{self, Block, Kind, Meta, Owner, Place};
 use crate::parcel::Parcel;
 use crate::profile::Sampler;
 use crate::proto::inbox::{Inbox, Link};
@@ -282,13 +282,20 @@ impl Heap {
     }
 
     /// As [`Heap::listed`], of those that start in a range of addresses.
+    ///
+    /// In the child of a fork, another thread's list may be of a later moment than the links in its blocks: pages that are
+    /// pinned for input and output are copied apart. So a link is followed only if it leads to a page of the class.
     pub fn listed_within(&self, class: usize, range: core::ops::Range<usize>) -> u64 {
+        let is_of_class = |block: *mut Block| {
+            let slot = page::lookup(block.cast()).filter(|_| block.is_aligned());
+            slot.map(Meta::head).is_some_and(|page| page.kind() == Kind::Page && usize::from(page.class.get()) == class)
+        };
         let (mut count, mut seen) = (0, 0);
         let mut block = self.front.free[class].get();
-        while !block.is_null() && seen <= arena::SEGMENT / 8 {
+        while is_of_class(block) && seen <= arena::SEGMENT / 8 {
             seen += 1;
             count += u64::from(range.contains(&block.addr()));
-            // SAFETY: the caller knows that the heap is at rest, or is its thread.
+            // SAFETY: the memory of a page can be read; the caller knows that the heap is at rest, or is its thread.
             block = unsafe { Block::next(block) };
         }
         count

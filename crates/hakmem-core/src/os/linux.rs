@@ -2,10 +2,14 @@
 //!
 //! libc's wrappers would set errno on failure, and some are cancellation points; a raw call is neither.
 
+#[cfg(feature = "fault-injection")]
+use super::coarse::call as made;
 use super::count::{Kind, counted};
 use super::vdso::clock;
 use crate::sync::AtomicU32;
 use core::arch::asm;
+#[cfg(not(feature = "fault-injection"))]
+use raw as made;
 
 const PROT_NONE: usize = libc::PROT_NONE as usize;
 const PROT_RW: usize = (libc::PROT_READ | libc::PROT_WRITE) as usize;
@@ -21,7 +25,7 @@ pub(super) fn syscall(number: libc::c_long, a: [usize; 6]) -> isize {
     if let Some(refused) = super::faults::refuse(number, a) {
         return refused;
     }
-    raw(number, a)
+    made(number, a)
 }
 
 /// The call itself.
@@ -139,8 +143,13 @@ pub fn at(address: usize) -> *mut u8 {
     core::ptr::with_exposed_provenance_mut(address)
 }
 
+#[cfg(feature = "fault-injection")]
+pub use super::coarse::page_size;
+#[cfg(not(feature = "fault-injection"))]
+pub use machine_page as page_size;
+
 /// The size of a page of memory in bytes.
-pub fn page_size() -> usize {
+pub fn machine_page() -> usize {
     // SAFETY: reads the auxiliary vector that the kernel left in the process; no system call.
     unsafe { libc::getauxval(libc::AT_PAGESZ) as usize }
 }

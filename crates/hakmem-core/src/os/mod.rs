@@ -2,11 +2,13 @@
 //!
 //! Every call leaves errno alone (`free` must preserve it), is counted by kind, and is timed when asked to
 //! (`HAKMEM_TIMING=1`). Ranges are addresses and lengths in bytes; a `bool` says whether the system agreed. For tests, calls
-//! can be refused (`faults`).
+//! can be refused (`faults`), or made as a kernel with larger pages makes them (`coarse`).
 //!
 //! Checkers get parts of their own: `interpreted` for Miri, which has no machine below it; `joined` for tools that must
 //! know of every thread; `scheduled` for models of which the threads are shuttle's.
 
+#[cfg(all(feature = "fault-injection", target_os = "linux", not(miri)))]
+pub mod coarse;
 mod count;
 #[cfg(feature = "fault-injection")]
 pub mod faults;

@@ -52,7 +52,7 @@ pub use table::Busy;
 pub use text::{Event, dump, dump_at_once};
 
 use crate::os;
-use crate::sync::Ordering::Relaxed;
+use crate::sync::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::plain::{AtomicU32, AtomicU64};
 use crossbeam_utils::CachePadded;
 
@@ -77,7 +77,8 @@ pub fn is_on() -> bool {
 /// Which run of the profile it is, so that each start may be told from the last; 0: allocations are not sampled.
 #[inline(always)]
 fn run() -> u32 {
-    RUN.load(Relaxed)
+    // Acquire: who sees that there is a run has its interval too.
+    RUN.load(Acquire)
 }
 
 /// Bytes from one sample to the next, on average; 0: there never was a profile.
@@ -104,7 +105,8 @@ pub fn start(interval: u64) -> bool {
 }
 
 fn begin_run() {
-    RUN.store(RUNS.fetch_add(1, Relaxed).wrapping_add(1), Relaxed);
+    // Release: see `run`.
+    RUN.store(RUNS.fetch_add(1, Relaxed).wrapping_add(1), Release);
 }
 
 /// In the child of a fork, where heaps count anew.

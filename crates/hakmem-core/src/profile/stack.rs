@@ -183,9 +183,10 @@ mod tests {
     #[test]
     fn what_cannot_be_read_ends_the_stack() {
         let mut scratch = scratch();
-        let page = os::reserve(4 * 4096).unwrap();
-        assert!(os::commit(page, 4096));
-        let last = page + 4096 - 8;
+        let bytes = os::page_size();
+        let page = os::reserve(4 * bytes).unwrap();
+        assert!(os::commit(page, bytes));
+        let last = page + bytes - 8;
         // SAFETY: just made accessible, and ours.
         unsafe { os::at(last).cast::<usize>().write(77) };
         assert_eq!(scratch.word(last, page), Some(77), "up to the end of what is there");
@@ -196,7 +197,7 @@ mod tests {
         assert_eq!(scratch.word(page, page), Some(0), "at the stack pointer");
         // A frame that leads to itself, or down, is not followed.
         assert_eq!(scratch.up(page + 16, page + 16, 0, None), None);
-        assert!(os::unreserve(page, 4 * 4096));
+        assert!(os::unreserve(page, 4 * bytes));
     }
 
     /// Words beside each other are one call of the kernel's, and those of the stack that is known none.

@@ -4,11 +4,14 @@
 //! they have in common: the word that is swung is the only thing threads meet at; what it guards is published by
 //! the release of the one who lets go and seen by the acquire of the one who takes hold.
 
+pub mod bounds;
 pub mod duty;
+pub mod hints;
 pub mod inbox;
 pub mod journal;
 pub mod level;
 pub mod lock;
+pub mod owner;
 pub mod pool;
 pub mod post;
 pub mod slots;

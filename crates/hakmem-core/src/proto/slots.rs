@@ -10,6 +10,8 @@
 //!    writes are over); it is let go by one that clears ACTIVE (release).
 //! 3. Purging is owning: the purger makes EMPTY slots ACTIVE, gives their memory back, and lets them go UNUSED. So no
 //!    slot is ever handed out and purged at once.
+//! 4. Segments are listed by what their slots are (`proto::hints`). So the word changes by sequentially consistent steps,
+//!    and who has unlisted a segment looks at it in that order.
 
 use crate::mutant::{Mutant, is, relaxed_if};
 use crate::sync::{AtomicU64, Ordering, const_new, look};
@@ -89,10 +91,15 @@ impl Slots {
         }
     }
 
-    /// Swings the word to what `change` makes of it, or gives up where it says None. Acquire and release: see rule 2.
-    fn swing(&self, mut change: impl FnMut(u64) -> Option<u64>) -> Option<(u64, u64)> {
-        let order = relaxed_if(Mutant::SlotsSwingRelaxed, Ordering::AcqRel);
-        let mut old = look!(self.word, Ordering::Relaxed);
+    /// Swings the word to what `change` makes of it, or gives up where it says None. Acquire and release: see rule 2;
+    /// sequentially consistent: rule 4.
+    fn swing(&self, change: impl FnMut(u64) -> Option<u64>) -> Option<(u64, u64)> {
+        self.swing_from(look!(self.word, Ordering::Relaxed), change)
+    }
+
+    /// The same after a look that found `old`. What is found later is not older.
+    fn swing_from(&self, mut old: u64, mut change: impl FnMut(u64) -> Option<u64>) -> Option<(u64, u64)> {
+        let order = relaxed_if(Mutant::SlotsSwingRelaxed, Ordering::SeqCst);
         loop {
             let new = change(old)?;
             match self.word.compare_exchange_weak(old, new, order, Ordering::Relaxed) {
@@ -125,12 +132,14 @@ impl Slots {
         Some(Claim::of(mask, old, new))
     }
 
-    /// Takes every EMPTY slot, to purge it (rule 3). Returns their mask, 0 if there was none.
+    /// Takes every EMPTY slot, to purge it (rule 3). Returns their mask, 0 if there was none: then who makes one finds that
+    /// the segment is no longer listed (rule 4).
     pub fn claim_empty(&self) -> u32 {
         if is(Mutant::SlotsPurgeWithoutOwning) {
             return empty(look!(self.word, Ordering::Acquire));
         }
-        let taken = self.swing(|w| (empty(w) != 0).then(|| word(active(w) | empty(w), 0)));
+        let first = look!(self.word, relaxed_if(Mutant::SlotsPurgeAtAGlance, Ordering::SeqCst));
+        let taken = self.swing_from(first, |w| (empty(w) != 0).then(|| word(active(w) | empty(w), 0)));
         taken.map_or(0, |(old, _)| empty(old))
     }
 
@@ -172,8 +181,8 @@ impl Slots {
 
     /// The mask of free slots, a moment ago.
     pub fn free_now(&self) -> u32 {
-        // Sequentially consistent: see `relist` in `segment`.
-        !active(look!(self.word, Ordering::SeqCst))
+        // Rule 4.
+        !active(look!(self.word, relaxed_if(Mutant::SlotsCountAtAGlance, Ordering::SeqCst)))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::heap::Heap;
 use crate::workloads::Workload;
+use hakmem_core::coarse;
 use hakmem_core::faults::{self, CALLS, Plan};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -65,6 +66,11 @@ pub struct Child {
 
 impl Child {
     pub fn start(workload: &Workload, plan: Plan) -> Self {
+        Self::start_on(workload, plan, None)
+    }
+
+    /// On a kernel with pages of that size; none: the machine's.
+    pub fn start_on(workload: &Workload, plan: Plan, page: Option<usize>) -> Self {
         let shared = share();
         // SAFETY: this process has one thread.
         match unsafe { libc::fork() } {
@@ -73,6 +79,7 @@ impl Child {
                 // SAFETY: the child ends here, and never returns to what its parent was doing.
                 unsafe {
                     libc::alarm(PATIENCE);
+                    page.into_iter().for_each(coarse::set_page_size);
                     let done = catch_unwind(AssertUnwindSafe(|| here(workload, plan)));
                     if let Ok(outcome) = &done {
                         let numbers = outcome.reached.iter().chain(&outcome.refused);

@@ -4,7 +4,9 @@
 //! a resize that fails leaves its block alone, and free succeeds and leaves errno alone. Afterwards every block is as its
 //! owner left it, and memory is to be had again. The oracle's books are in the system's heap.
 //!
-//! `faults_sweep WORKLOAD` sweeps one workload. `faults_sweep WORKLOAD KINDS FIRST COUNT PARTIAL` runs one case, as a
+//! Before that, each workload is run as on kernels with larger pages (`hakmem_core::coarse`).
+//!
+//! `faults_sweep pages` does that alone. `faults_sweep WORKLOAD` sweeps one workload. `faults_sweep WORKLOAD KINDS FIRST COUNT PARTIAL` runs one case, as a
 //! failure names it, in this process.
 
 mod case;
@@ -25,6 +27,17 @@ const FOR_EVER: u64 = u64::MAX / 2;
 
 /// What becomes of the calls from the k-th on.
 const SHAPES: [(u64, bool); 4] = [(1, false), (1, true), (2, true), (FOR_EVER, false)];
+
+/// Of other kernels.
+const PAGE_SIZES: [usize; 2] = [16 << 10, 64 << 10];
+
+/// Calls are numbered, and made.
+const NOTHING: Plan = Plan {
+    kinds: ALL_KINDS,
+    first: u64::MAX,
+    count: 1,
+    partial: false,
+};
 
 #[derive(Default)]
 struct Totals {
@@ -105,6 +118,19 @@ impl Totals {
         }
     }
 
+    /// Every workload once, with nothing refused but what a kernel with such pages refuses.
+    fn on_pages_of(&mut self, page: usize) {
+        for workload in WORKLOADS {
+            let outcome = Child::start_on(workload, NOTHING, Some(page)).finish();
+            if let Some(why) = &outcome.failed {
+                let name = workload.name;
+                self.failed
+                    .push(format!("{name} on pages of {page}: {why}"));
+            }
+            assert_eq!(outcome.nulls, 0, "{} on pages of {page}", workload.name);
+        }
+    }
+
     fn print(&self) {
         println!("injection points (calls refused by themselves), calls reached, calls refused:");
         for (i, call) in CALLS.iter().enumerate() {
@@ -153,7 +179,12 @@ fn main() {
                 totals.failed.join("\n")
             );
         }
+        (None, [only]) if only == "pages" => {
+            PAGE_SIZES.iter().for_each(|&page| totals.on_pages_of(page));
+            assert!(totals.failed.is_empty(), "failed: {:?}", totals.failed);
+        }
         (None, _) => {
+            PAGE_SIZES.iter().for_each(|&page| totals.on_pages_of(page));
             for workload in WORKLOADS {
                 let before = totals.cases;
                 totals.sweep(workload);

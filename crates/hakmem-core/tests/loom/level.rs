@@ -1,27 +1,25 @@
 use crate::check;
 use hakmem_core::mutant::Mutant;
+use hakmem_core::proto::hints;
 use hakmem_core::proto::level::Level;
 use hakmem_core::proto::slots::{SLOTS, Slots};
 use loom::sync::Arc;
-use loom::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use loom::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use loom::thread;
 
 struct Segment {
     slots: Slots,
     level: Level,
-    listed: AtomicBool,
+    row: AtomicU64,
+    summary: AtomicU64,
 }
 
 impl Segment {
     fn relist(&self) {
         self.level.settle(
             || u8::from(self.slots.free_now() != 0),
-            |_| {
-                self.listed.fetch_or(true, SeqCst);
-            },
-            |_| {
-                self.listed.fetch_and(false, SeqCst);
-            },
+            |_| hints::list(&self.row, 1, &self.summary, 1),
+            |_| hints::unlist(&self.row, 1),
         );
     }
 }
@@ -35,7 +33,8 @@ fn a_segment_with_room_ends_up_listed() {
             let segment = Arc::new(Segment {
                 slots: Slots::new(),
                 level: Level::new(),
-                listed: AtomicBool::new(false),
+                row: AtomicU64::new(0),
+                summary: AtomicU64::new(0),
             });
             segment.slots.claim(SLOTS - 1).unwrap();
             segment.relist();
@@ -50,10 +49,10 @@ fn a_segment_with_room_ends_up_listed() {
             segment.relist();
             other.join().unwrap();
             assert!(
-                segment.listed.fetch_or(false, SeqCst),
+                segment.row.fetch_or(0, SeqCst) != 0,
                 "a slot is free and nobody would find it"
             );
         },
-        &[Mutant::LevelLooksOnce],
+        &[Mutant::LevelLooksOnce, Mutant::SlotsCountAtAGlance],
     );
 }

@@ -9,12 +9,15 @@
 )]
 
 mod block;
+mod bounds;
 mod duty;
 mod handover;
+mod hints;
 mod inbox;
 mod journal;
 mod level;
 mod lock;
+mod owner;
 mod page;
 mod pool;
 mod post;

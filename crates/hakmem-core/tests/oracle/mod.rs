@@ -30,6 +30,15 @@ pub fn share(full: usize) -> usize {
     (full / share).max(1)
 }
 
+/// Bytes of the system's pages, as the allocator has it: with its feature `fault-injection`, larger ones than the machine's if
+/// `TEST_HAKMEM_PAGE_BYTES` says so (`ci/page-sizes`).
+pub fn page_size() -> usize {
+    // SAFETY: no preconditions.
+    let machine = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+    let larger = std::env::var("TEST_HAKMEM_PAGE_BYTES");
+    larger.map_or(machine, |bytes| bytes.parse().expect("a number of bytes"))
+}
+
 /// The address ranges that are out, of all threads.
 #[derive(Debug, Default)]
 pub struct Ranges(Mutex<BTreeMap<usize, usize>>);

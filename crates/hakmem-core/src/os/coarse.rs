@@ -1,0 +1,130 @@
+//! A kernel with larger pages than the machine's, for tests: compiled with the feature `fault-injection` alone.
+//!
+//! It refuses ranges that begin inside a page and takes every length for whole pages, as kernels with pages of 16 or 64 KiB
+//! do. So what is changed beyond the range that was meant, and what is refused, shows here too. (Faults still bring the
+//! machine's own pages.)
+
+use super::linux::{machine_page, raw, succeeded};
+use crate::sync::{AtomicUsize, Ordering::Relaxed};
+
+const VARIABLE: &core::ffi::CStr = c"TEST_HAKMEM_PAGE_BYTES";
+/// Not known yet.
+const UNKNOWN: usize = 0;
+/// The machine's pages.
+const NONE: usize = 1;
+static PAGE: AtomicUsize = AtomicUsize::new(UNKNOWN);
+
+/// Makes pages that large, a power of two, from now on: before anything is mapped.
+pub fn set_page_size(bytes: usize) {
+    assert!(bytes.is_power_of_two() && bytes >= machine_page());
+    PAGE.store(bytes, Relaxed);
+}
+
+/// The size of a page: as it was set, or as the environment has it, or the machine's.
+pub fn page_size() -> usize {
+    match PAGE.load(Relaxed) {
+        UNKNOWN => {
+            PAGE.store(from_environment().unwrap_or(NONE), Relaxed);
+            page_size()
+        }
+        NONE => machine_page(),
+        bytes => bytes,
+    }
+}
+
+fn from_environment() -> Option<usize> {
+    // SAFETY: the tests do not change the environment.
+    let value = unsafe { libc::getenv(VARIABLE.as_ptr()).as_ref() }?;
+    // SAFETY: what getenv returns ends with a zero.
+    let value = unsafe { core::ffi::CStr::from_ptr(value) };
+    let bytes = value.to_str().ok()?.parse::<usize>().ok()?;
+    (bytes.is_power_of_two() && bytes > machine_page()).then_some(bytes)
+}
+
+/// A call as such a kernel makes it.
+pub(super) fn call(number: libc::c_long, mut a: [usize; 6]) -> isize {
+    const REFUSED: isize = -(libc::EINVAL as isize);
+    let page = page_size();
+    if page == machine_page() {
+        return raw(number, a);
+    }
+    let whole = |n: usize| n.checked_next_multiple_of(page).unwrap_or(n);
+    let is_inside_a_page = |at: usize| !at.is_multiple_of(page);
+    let fixed = (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) as usize;
+    match number {
+        libc::SYS_mmap if a[3] & fixed == 0 => {
+            a[1] = whole(a[1]);
+            map(a, page)
+        }
+        libc::SYS_mmap | libc::SYS_munmap | libc::SYS_mprotect | libc::SYS_madvise if is_inside_a_page(a[0]) => REFUSED,
+        libc::SYS_mmap | libc::SYS_munmap | libc::SYS_mprotect | libc::SYS_madvise => {
+            a[1] = whole(a[1]);
+            raw(number, a)
+        }
+        libc::SYS_pread64 => read_pagemap(a, page),
+        libc::SYS_mremap => {
+            a[1] = whole(a[1]);
+            a[2] = whole(a[2]);
+            let to_a_place = a[3] & libc::MREMAP_FIXED as usize != 0;
+            if is_inside_a_page(a[0]) || to_a_place && is_inside_a_page(a[4]) {
+                return REFUSED;
+            }
+            if to_a_place { raw(number, a) } else { move_somewhere(a, page) }
+        }
+        _ => raw(number, a),
+    }
+}
+
+/// A map at a place of the kernel's choice, which is the beginning of a page.
+fn map(mut a: [usize; 6], page: usize) -> isize {
+    let len = a[1];
+    let Some(more) = len.checked_add(page) else { return -(libc::ENOMEM as isize) };
+    a[1] = more;
+    let got = raw(libc::SYS_mmap, a);
+    if !succeeded(got) {
+        return got;
+    }
+    let (from, to) = (got as usize, got as usize + more);
+    let start = from.next_multiple_of(page);
+    for (at, end) in [(from, start), (start + len, to)] {
+        if at < end {
+            raw(libc::SYS_munmap, [at, end - at, 0, 0, 0, 0]);
+        }
+    }
+    start as isize
+}
+
+/// A move to such a place: first to where the kernel likes, which refuses a range of several maps.
+fn move_somewhere(a: [usize; 6], page: usize) -> isize {
+    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as usize;
+    let moved = raw(libc::SYS_mremap, a);
+    if !succeeded(moved) || (moved as usize).is_multiple_of(page) {
+        return moved;
+    }
+    let (half_way, len) = (moved as usize, a[2]);
+    let place = map([0, len, libc::PROT_NONE as usize, flags, usize::MAX, 0], page);
+    assert!(succeeded(place), "no room for a test");
+    let to_place = (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED) as usize;
+    raw(libc::SYS_mremap, [half_way, len, len, to_place, place as usize, 0])
+}
+
+/// Reads the page map, the only file that is read so: a page is there if a part of it is.
+fn read_pagemap([file, to, len, offset, ..]: [usize; 6], page: usize) -> isize {
+    const MOST: usize = 64;
+    const WORD: usize = size_of::<u64>();
+    let parts = page / machine_page();
+    assert!(parts <= MOST);
+    for i in 0..len / WORD {
+        let mut words = [0u64; MOST];
+        let into = words.as_mut_ptr().expose_provenance();
+        let from = (offset + i * WORD) * parts;
+        let done = raw(libc::SYS_pread64, [file, into, parts * WORD, from, 0, 0]);
+        if done != (parts * WORD) as isize {
+            return done;
+        }
+        let word = words[..parts].iter().fold(0, |all, word| all | word);
+        // SAFETY: the caller has room for a word a page.
+        unsafe { super::at(to).cast::<u64>().wrapping_add(i).write(word) };
+    }
+    len as isize
+}

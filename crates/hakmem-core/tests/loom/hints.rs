@@ -1,0 +1,91 @@
+use crate::check;
+use hakmem_core::mutant::Mutant;
+use hakmem_core::proto::hints;
+use hakmem_core::proto::slots::Slots;
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use loom::thread;
+
+/// A segment, and the words that list it as one with EMPTY slots.
+struct Listed {
+    slots: Slots,
+    row: AtomicU64,
+    summary: AtomicU64,
+}
+
+impl Listed {
+    /// With one slot that is somebody's.
+    fn new() -> Self {
+        let slots = Slots::new();
+        slots.claim(32).unwrap();
+        Self {
+            slots,
+            row: AtomicU64::new(0),
+            summary: AtomicU64::new(0),
+        }
+    }
+
+    fn list(&self) {
+        hints::list(&self.row, 1, &self.summary, 1);
+    }
+}
+
+/// One thread lets a slot go, EMPTY, while another purges the segment, which was listed for a slot that has been claimed
+/// since: what the purge did not take is listed.
+#[test]
+fn an_empty_slot_ends_up_listed() {
+    check(
+        || {
+            let segment = Arc::new(Listed::new());
+            segment.list();
+            let purger = {
+                let segment = segment.clone();
+                thread::spawn(move || {
+                    hints::unlist(&segment.row, 1);
+                    let mask = segment.slots.claim_empty();
+                    if mask != 0 {
+                        unsafe { segment.slots.release(mask, false) };
+                    }
+                })
+            };
+            unsafe { segment.slots.release(1, true) };
+            segment.list();
+            purger.join().unwrap();
+            let (_, empty) = segment.slots.states();
+            assert!(
+                empty == 0 || segment.row.fetch_or(0, SeqCst) != 0,
+                "a slot is EMPTY and no purge would find it"
+            );
+        },
+        &[Mutant::SlotsPurgeAtAGlance, Mutant::HintsListAtAGlance],
+    );
+}
+
+/// One thread lists a segment, while another finds none in the row and tells the summary so.
+#[test]
+fn the_summary_knows_of_every_row_that_has_a_bit() {
+    check(
+        || {
+            let listed = Arc::new(Listed::new());
+            listed.list();
+            hints::unlist(&listed.row, 1);
+            let finder = {
+                let listed = listed.clone();
+                thread::spawn(move || hints::in_row(&listed.row, &listed.summary, 1))
+            };
+            listed.list();
+            finder.join().unwrap();
+            assert_eq!(listed.row.fetch_or(0, SeqCst), 1);
+            assert_eq!(
+                listed.summary.fetch_or(0, SeqCst),
+                1,
+                "nobody would look into the row"
+            );
+        },
+        &[
+            Mutant::HintsLookOnce,
+            Mutant::HintsLookAgainAtAGlance,
+            Mutant::HintsListAtAGlance,
+        ],
+    );
+}
