@@ -1,10 +1,11 @@
 //! `hakmem map`: a picture of the heap, a row for each segment.
 
-mod draw;
-mod model;
+pub mod draw;
+pub mod model;
 mod rows;
 mod totals;
 
+use crate::checked::say;
 use crate::child::{self, End, Step};
 use crate::prepared::Prepared;
 use crate::program::NotStarted;
@@ -12,7 +13,8 @@ use crate::view::{Target, Trouble};
 use clap::Args;
 use model::Map;
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Read, Write};
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process;
 use std::time::{Duration, Instant};
@@ -70,35 +72,37 @@ pub fn map(options: Options) -> ! {
     }
 }
 
-fn say(message: &str) {
-    let _ = io::stderr().write_all(format!("hakmem: {message}\n").as_bytes());
-}
-
 fn from_file(file: &Path) -> Result<Map, String> {
-    let mut bytes = Vec::new();
     let read = match file == Path::new("-") {
-        true => io::stdin().read_to_end(&mut bytes).map(|_| ()),
-        false => std::fs::read(file).map(|read| bytes = read),
+        true => Map::last(io::stdin().lock(), None),
+        false => last_of(file, None),
     };
-    read.map_err(|e| format!("cannot read {}: {e}", file.display()))?;
-    let (map, unreadable) = Map::last(&String::from_utf8_lossy(&bytes), None);
+    let (map, unreadable) = read.map_err(|e| format!("cannot read {}: {e}", file.display()))?;
     if unreadable > 0 {
         say(&format!("{unreadable} of the lines cannot be read as maps"));
     }
     map.ok_or_else(|| format!("{} has no map", file.display()))
 }
 
+fn last_of(file: &Path, pid: Option<u32>) -> io::Result<(Option<Map>, usize)> {
+    Map::last(BufReader::new(File::open(file)?), pid)
+}
+
 fn write(map: &Map, options: &Options) -> Result<(), String> {
-    let text = match options.json {
-        true => serde_json::to_string(map).map_err(|e| e.to_string())? + "\n",
-        false => draw::svg(map),
+    let to = |file: &mut dyn Write| {
+        let mut file = BufWriter::new(file);
+        match options.json {
+            true => {
+                serde_json::to_writer(&mut file, map)?;
+                file.write_all(b"\n")?;
+            }
+            false => file.write_all(draw::svg(map).as_bytes())?,
+        }
+        file.flush()
     };
     let output = &options.output;
     if output == OsStr::new("-") {
-        let written = io::stdout()
-            .write_all(text.as_bytes())
-            .and_then(|()| io::stdout().flush());
-        return match written {
+        return match to(&mut io::stdout().lock()) {
             // A reader that has seen enough is no failure.
             Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
                 Err(format!("cannot write the picture: {e}"))
@@ -106,7 +110,8 @@ fn write(map: &Map, options: &Options) -> Result<(), String> {
             _ => Ok(()),
         };
     }
-    std::fs::write(output, text).map_err(|e| format!("cannot write {}: {e}", output.display()))
+    let written = File::create(output).and_then(|mut file| to(&mut file));
+    written.map_err(|e| format!("cannot write {}: {e}", output.display()))
 }
 
 /// Runs the program and draws it. Whatever becomes of the picture, the program goes on to its end.
@@ -149,8 +154,7 @@ fn try_program(options: &Options) -> Result<End, NotStarted> {
     }
     let end = end.unwrap_or_else(|| child.wait());
     if options.after.is_none() {
-        let text = std::fs::read(&file).unwrap_or_default();
-        map = Map::last(&String::from_utf8_lossy(&text), Some(pid)).0;
+        map = last_of(&file, Some(pid)).ok().and_then(|(map, _)| map);
         if map.is_none() {
             let name = options.command[0].to_string_lossy();
             say(&format!(

@@ -3,17 +3,19 @@
 //! The library samples, and writes addresses; what they are called is found here, when the program has ended.
 
 mod flame;
+mod names;
 mod pprof;
 mod raw;
 mod summary;
 mod symbols;
 
+use crate::checked::{self, say};
 use crate::run;
 use clap::Args;
 use flame::Bytes;
 use std::collections::HashMap;
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process;
 use std::rc::Rc;
@@ -48,6 +50,9 @@ pub struct Options {
     command: Vec<OsString>,
 }
 
+/// No program allocates more: an exbibyte.
+const MOST_BYTES: f64 = (1u64 << 60) as f64;
+
 /// What `hakmem run` is to do besides.
 #[derive(Debug, Clone)]
 pub struct Wish {
@@ -80,14 +85,15 @@ pub fn profile(options: Options) -> ! {
         .to_string_lossy()
         .into_owned();
     let output = options.output.unwrap_or_else(|| file.clone());
-    let written = std::fs::read(file).map_err(|e| format!("cannot read {}: {e}", file.display()));
-    match written.and_then(|text| write(&text, options.pid, &title, &output)) {
+    let text = std::fs::File::open(file).map(BufReader::new);
+    let text = text.map_err(|e| format!("cannot read {}: {e}", file.display()));
+    match text.and_then(|text| write(text, options.pid, &title, &output)) {
         Ok(said) => {
             let _ = io::stderr().write_all(said.as_bytes());
             process::exit(0)
         }
         Err(why) => {
-            let _ = io::stderr().write_all(format!("hakmem: {why}\n").as_bytes());
+            say(&why);
             process::exit(1)
         }
     }
@@ -95,17 +101,21 @@ pub fn profile(options: Options) -> ! {
 
 /// Writes the files of a process's last profile, of the last one of all if none is named. Returns what is to be said of it; the
 /// error is for the user to read.
-pub fn write(text: &[u8], pid: Option<u32>, title: &str, output: &Path) -> Result<String, String> {
-    let all = raw::parse(&String::from_utf8_lossy(text))?;
-    let of_process = all.iter().rfind(|raw| pid.is_none_or(|pid| raw.pid == pid));
-    let raw = of_process.ok_or_else(|| match pid {
+pub fn write(
+    text: impl BufRead,
+    pid: Option<u32>,
+    title: &str,
+    output: &Path,
+) -> Result<String, String> {
+    let title = &checked::name(title);
+    let raw = &raw::last(text, pid)?.ok_or_else(|| match pid {
         Some(pid) => format!("there is no heap profile of process {pid}: it ended without running exit handlers, or wrote none"),
         None => "there is no heap profile".into(),
     })?;
-    let profile = Profile::of(raw);
+    let profile = Profile::of(raw)?;
     let mut files = vec![save(output, "pb.gz", &pprof::encode(&profile))?];
     for bytes in [Bytes::Live, Bytes::Allocated] {
-        let lines = flame::folded(&profile, bytes);
+        let lines = flame::folded(&profile, bytes)?;
         let mut folded = lines.join("\n");
         folded.push('\n');
         files.push(save(
@@ -122,9 +132,14 @@ pub fn write(text: &[u8], pid: Option<u32>, title: &str, output: &Path) -> Resul
 }
 
 impl Wish {
-    /// For a program that has ended: `text` is what the library wrote.
-    pub fn fulfil(&self, text: &[u8], pid: u32, title: &str) -> String {
-        write(text, Some(pid), title, &self.output).unwrap_or_else(|why| format!("hakmem: {why}\n"))
+    /// For a program that has ended: `file` is what the library wrote, if it did.
+    pub fn fulfil(&self, file: &Path, pid: u32, title: &str) -> String {
+        let text: Box<dyn BufRead> = match checked::open(file) {
+            Ok(file) => Box::new(BufReader::new(file)),
+            Err(_) => Box::new(io::empty()),
+        };
+        let failed = |why: String| format!("hakmem: {}\n", checked::text(&why, 4096));
+        write(text, Some(pid), title, &self.output).unwrap_or_else(failed)
     }
 }
 
@@ -190,8 +205,9 @@ pub struct File {
 }
 
 impl Profile {
-    fn of(raw: &raw::Raw) -> Self {
-        let mut symbols = symbols::Symbols::new(raw);
+    /// The error is for the user to read.
+    fn of(raw: &raw::Raw) -> Result<Self, String> {
+        let mut symbols = symbols::Symbols::new(raw)?;
         let mut samples: Vec<Sample> = Vec::new();
         // Those at several intervals are one here.
         let mut numbers = HashMap::new();
@@ -204,17 +220,20 @@ impl Profile {
                 });
             samples[number].add(sample);
         }
+        if samples.iter().map(|s| s.all_bytes).sum::<f64>() > MOST_BYTES {
+            return Err("the profile has more bytes than can be".into());
+        }
         let files = raw.maps.iter().map(|map| File {
             start: map.start,
             end: map.end,
             offset: map.offset,
             path: map.path.clone(),
-            build_id: symbols.module(&map.path).build_id.clone(),
+            build_id: symbols.build_id(&map.path).to_owned(),
         });
-        Self {
+        Ok(Self {
             interval: raw.interval,
             samples,
             files: files.collect(),
-        }
+        })
     }
 }

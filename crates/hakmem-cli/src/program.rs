@@ -1,10 +1,10 @@
 //! Finding the program as execvp would, and reading from its file whether a preloaded library can reach it.
 
+use crate::checked;
 use object::read::ReadCache;
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, ReadRef, elf};
 use std::ffi::{CString, OsStr};
-use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -54,7 +54,7 @@ struct Image {
 impl Image {
     /// The ELF header's facts; `None` when the file is not ELF.
     fn read(path: &Path) -> io::Result<Option<Self>> {
-        let cache = ReadCache::new(File::open(path)?);
+        let cache = ReadCache::new(checked::open(path)?);
         Ok(parse::<elf::FileHeader64<Endianness>, _>(&cache, 64)
             .or_else(|| parse::<elf::FileHeader32<Endianness>, _>(&cache, 32)))
     }
@@ -66,6 +66,10 @@ fn parse<'a, H: FileHeader<Endian = Endianness>, R: ReadRef<'a>>(
 ) -> Option<Image> {
     let header = H::parse(data).ok()?;
     let endian = header.endian().ok()?;
+    // More segments than fit in the header are counted elsewhere, by a number that may be any.
+    if header.e_phnum(endian) == elf::PN_XNUM {
+        return None;
+    }
     let segments = header.program_headers(endian, data).ok()?;
     Some(Image {
         kind: header.e_type(endian),
@@ -175,7 +179,7 @@ fn c_path(path: &Path) -> Option<CString> {
 /// The interpreter that a script names in its first line.
 fn shebang(path: &Path) -> Option<PathBuf> {
     let mut head = Vec::new();
-    File::open(path)
+    checked::open(path)
         .ok()?
         .take(256)
         .read_to_end(&mut head)
@@ -339,6 +343,33 @@ mod tests {
             format!("#!{}\n", path.display()).as_bytes(),
         );
         assert_eq!(obstacle(&path, own_machine()), None);
+    }
+
+    #[test]
+    fn a_program_that_nobody_writes_to_and_one_of_endless_segments() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        let name = c_path(&pipe).unwrap();
+        // SAFETY: a string that ends in NUL.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o755) }, 0);
+        assert_eq!(
+            (obstacle(&pipe, own_machine()), shebang(&pipe)),
+            (None, None)
+        );
+        let mut head = fs::read(env::current_exe().unwrap()).unwrap();
+        head.truncate(4096);
+        // e_phnum is PN_XNUM, and the first section, behind the header, has the number.
+        head[56..58].copy_from_slice(&[0xff; 2]);
+        head[40..48].copy_from_slice(&64u64.to_le_bytes());
+        head[64 + 44..64 + 48].copy_from_slice(&[0xff; 4]);
+        let endless = file(folder.path(), "endless", 0o755, &head);
+        fs::File::options()
+            .write(true)
+            .open(&endless)
+            .unwrap()
+            .set_len(1 << 40)
+            .unwrap();
+        assert_eq!(obstacle(&endless, own_machine()), None);
     }
 
     #[test]

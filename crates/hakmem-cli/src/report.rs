@@ -4,10 +4,17 @@
 //! was started is told from others by its pid. One pid can load the library several times, by exec; a process made
 //! by fork alone has no load line.
 
+use crate::checked::{self, Lines};
 use serde::Deserialize;
+use std::collections::HashMap;
+use std::io::BufRead;
 
 /// The version of the lines that this program reads.
 const SCHEMA: u32 = 1;
+
+/// Programs that are counted, and kinds of system calls of each: of more there is only the number.
+const MOST: usize = 1 << 18;
+const CALLS: usize = 64;
 
 /// Figures of one process, from the line written at its exit.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -72,19 +79,27 @@ pub enum State {
 pub struct Report {
     /// In the order of their first lines.
     pub images: Vec<Image>,
-    /// Lines that make no sense.
+    /// Lines that make no sense, or are of more programs than are counted.
     pub unreadable: usize,
+    /// By process: the image that nothing was heard of since it was loaded.
+    open: HashMap<u32, usize>,
 }
 
 impl Report {
-    pub fn parse(text: &str) -> Self {
+    pub fn read(text: impl BufRead) -> Self {
         let mut report = Self::default();
-        for line in text.lines() {
-            if report.line(line).is_none() {
-                report.unreadable += 1;
+        let mut lines = Lines::new(text, crate::stat::LINE);
+        loop {
+            match lines.next() {
+                Ok(Some(line)) if report.line(line).is_some() => {}
+                Ok(Some(_)) => report.unreadable += 1,
+                Ok(None) => return report,
+                Err(_) => {
+                    report.unreadable += 1;
+                    return report;
+                }
             }
         }
-        report
     }
 
     fn line(&mut self, line: &str) -> Option<()> {
@@ -92,36 +107,46 @@ impl Report {
         if schema != SCHEMA {
             return None;
         }
-        let open = self
-            .images
-            .iter_mut()
-            .rev()
-            .find(|i| i.pid == pid && i.state == State::Silent);
         match event {
             Event::Load => {
-                if let Some(image) = open {
-                    image.state = State::Replaced;
+                if let Some(open) = self.open.remove(&pid) {
+                    self.images[open].state = State::Replaced;
                 }
-                self.images.push(Image {
+                let number = self.add(Image {
                     pid,
                     state: State::Silent,
                     forked: false,
-                });
+                })?;
+                self.open.insert(pid, number);
             }
             Event::Signal | Event::Call => {} // Of a program that goes on.
             Event::Exit => {
-                let state = State::Ended(serde_json::from_str(line).ok()?);
-                match open {
-                    Some(image) => image.state = state,
-                    None => self.images.push(Image {
-                        pid,
-                        forked: true,
-                        state,
-                    }),
+                let mut figures: Figures = serde_json::from_str(line).ok()?;
+                figures.syscalls.truncate(CALLS);
+                figures.syscalls.shrink_to_fit();
+                for call in &mut figures.syscalls {
+                    call.name = checked::name(&call.name);
+                }
+                let state = State::Ended(figures);
+                match self.open.remove(&pid) {
+                    Some(open) => self.images[open].state = state,
+                    None => {
+                        self.add(Image {
+                            pid,
+                            forked: true,
+                            state,
+                        })?;
+                    }
                 }
             }
         }
         Some(())
+    }
+
+    fn add(&mut self, image: Image) -> Option<usize> {
+        let number = self.images.len();
+        (number < MOST).then(|| self.images.push(image))?;
+        Some(number)
     }
 
     /// The last image of the process.
@@ -163,6 +188,10 @@ pub mod tests {
         )
     }
 
+    pub fn read(text: String) -> Report {
+        Report::read(text.as_bytes())
+    }
+
     fn allocations(report: &Report) -> Vec<(u32, Option<u64>)> {
         let of = |i: &Image| match &i.state {
             State::Ended(f) => Some(f.allocations),
@@ -173,7 +202,7 @@ pub mod tests {
 
     #[test]
     fn exec_starts_a_new_image_of_the_same_process() {
-        let report = Report::parse(&(load(7) + &load(7) + &exit(7, 3)));
+        let report = read(load(7) + &load(7) + &exit(7, 3));
         assert_eq!(report.images[0].state, State::Replaced);
         assert_eq!(allocations(&report), [(7, None), (7, Some(3))]);
         assert_eq!(report.last_of(7), report.images.get(1));
@@ -182,7 +211,7 @@ pub mod tests {
 
     #[test]
     fn a_forked_process_only_exits() {
-        let report = Report::parse(&(load(7) + &exit(8, 2) + &exit(7, 3)));
+        let report = read(load(7) + &exit(8, 2) + &exit(7, 3));
         assert_eq!(allocations(&report), [(7, Some(3)), (8, Some(2))]);
         assert_eq!(report.figures().map(|f| f.allocations).sum::<u64>(), 5);
         assert_eq!(report.processes(), 2);
@@ -193,7 +222,7 @@ pub mod tests {
     fn lines_that_make_no_sense_are_counted_and_change_nothing() {
         let torn = &exit(7, 3)[..40];
         let newer = load(7).replace("\"schema\":1", "\"schema\":2");
-        let report = Report::parse(&(load(7) + "\n" + &newer + torn));
+        let report = read(load(7) + "\n" + &newer + torn);
         assert_eq!(report.unreadable, 3);
         assert_eq!(
             report.images,

@@ -1,13 +1,14 @@
 //! `hakmem run`.
 
+use crate::checked::{self, say};
 use crate::child::{self, End};
 use crate::program::{self, NotStarted};
 use crate::report::{Report, State};
 use crate::{library, summary};
 use clap::Args;
 use std::ffi::OsString;
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::{env, process};
 use tempfile::TempDir;
@@ -55,11 +56,6 @@ pub fn run(options: &Options) -> ! {
             process::exit(failure.status)
         }
     }
-}
-
-/// Tells the user; standard error may be closed or broken, which is no reason to fail.
-fn say(message: &str) {
-    let _ = io::stderr().write_all(format!("hakmem: {message}\n").as_bytes());
 }
 
 fn own(why: String) -> NotStarted {
@@ -112,26 +108,30 @@ fn try_run(options: &Options) -> Result<End, NotStarted> {
         .map_err(|e| named(NotStarted::from_exec(&path, &e)))?;
     let pid = child.pid();
     let end = child.wait();
-    let profiled = options.profile.as_ref().map(|wish| {
-        let text = fs::read(&profile).unwrap_or_default();
-        wish.fulfil(&text, pid, &name)
-    });
-    let text = scratch.read();
-    let report = Report::parse(&text);
+    let profiled = options
+        .profile
+        .as_ref()
+        .map(|wish| wish.fulfil(&profile, pid, &name));
+    let report = Report::read(scratch.report_lines());
 
     let outcome = Outcome::of(pid, &report);
     if let Some(message) = outcome.message(&name, end, obstacle.as_deref(), &report) {
         say(&message);
     }
     if options.tables {
-        let (text, failed) = crate::stat::tables(&text, Some(pid));
-        let _ = io::stderr().write_all((text + &failed).as_bytes());
+        match crate::stat::tables(scratch.report_lines(), Some(pid)) {
+            Ok((text, failed)) => {
+                let _ = io::stderr().write_all((text + &failed).as_bytes());
+            }
+            Err(e) => say(&format!("cannot read the library's report: {e}")),
+        }
     }
+    scratch.close();
     if let Some(said) = profiled {
         let _ = io::stderr().write_all(said.as_bytes());
     }
     if options.stats {
-        let _ = io::stderr().write_all(summary::of(&name, pid, &report).as_bytes());
+        let _ = io::stderr().write_all(summary::of(&checked::name(&name), pid, &report).as_bytes());
     }
     match end {
         End::Exited(_) if options.require && outcome != Outcome::Served => {
@@ -165,15 +165,21 @@ impl Scratch {
         self.path.join("report")
     }
 
-    fn read(self) -> String {
-        let text = fs::read(self.report()).unwrap_or_else(|e| {
-            say(&format!("cannot read the library's report: {e}"));
-            Vec::new()
-        });
+    /// What the library has reported. The program, which knows where, may have put something else there.
+    fn report_lines(&self) -> Box<dyn BufRead> {
+        match checked::open(&self.report()) {
+            Ok(file) => Box::new(BufReader::new(file)),
+            Err(e) => {
+                say(&format!("cannot read the library's report: {e}"));
+                Box::new(io::empty())
+            }
+        }
+    }
+
+    fn close(self) {
         if let Err(e) = self.folder.close() {
             say(&format!("cannot remove {}: {e}", self.path.display()));
         }
-        String::from_utf8_lossy(&text).into_owned()
     }
 }
 

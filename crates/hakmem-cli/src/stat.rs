@@ -3,13 +3,20 @@
 pub mod figures;
 pub mod table;
 
+use crate::checked::{Lines, refuse, say};
 use crate::run;
 use clap::Args;
 use figures::Moment;
+use std::collections::HashMap;
 use std::ffi::OsString;
-use std::io::{self, Read, Write};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process;
+
+/// Bytes of a report; and of the last ones of all processes, which are kept.
+pub const LINE: usize = 16 << 20;
+const KEPT: usize = 32 << 20;
 
 pub const AFTER_HELP: &str = "\
 FILE holds what HAKMEM_STATS=json:FILE makes a program append; the last report of each process is shown. With a program, \
@@ -41,11 +48,14 @@ pub fn stat(options: Options) -> ! {
             command: options.command,
         })
     };
-    let text = match read(&file) {
-        Ok(text) => text,
+    let read = match file == Path::new("-") {
+        true => tables(io::stdin().lock(), None),
+        false => File::open(&file).and_then(|file| tables(BufReader::new(file), None)),
+    };
+    let (tables, complaints) = match read {
+        Ok(read) => read,
         Err(e) => fail(&format!("cannot read {}: {e}", file.display())),
     };
-    let (tables, complaints) = tables(&text, None);
     // A reader that has seen enough is no failure.
     let _ = io::stdout().write_all(tables.as_bytes());
     let _ = io::stderr().write_all(complaints.as_bytes());
@@ -56,39 +66,42 @@ pub fn stat(options: Options) -> ! {
 }
 
 fn fail(why: &str) -> ! {
-    let _ = io::stderr().write_all(format!("hakmem: {why}\n").as_bytes());
+    say(why);
     process::exit(1)
 }
 
-fn read(file: &Path) -> io::Result<String> {
-    let mut bytes = Vec::new();
-    if file == Path::new("-") {
-        io::stdin().read_to_end(&mut bytes)?;
-    } else {
-        bytes = std::fs::read(file)?;
-    }
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
 /// The tables of each process's last report, or of one process's alone, and lines about what could not be read.
-pub fn tables(text: &str, only: Option<u32>) -> (String, String) {
-    let mut last: Vec<Moment> = Vec::new();
-    let mut unreadable = 0;
-    for line in text.lines().filter(|line| !line.trim().is_empty()) {
+pub fn tables(text: impl BufRead, only: Option<u32>) -> io::Result<(String, String)> {
+    // By process: when it came, how long it was, what it says.
+    let mut last: HashMap<u32, (usize, usize, Moment)> = HashMap::new();
+    let (mut unreadable, mut number, mut kept) = (0, 0, 0);
+    let mut lines = Lines::new(text, LINE);
+    while let Some(line) = lines.next()? {
+        if line.trim().is_empty() {
+            continue;
+        }
+        number += 1;
         match figures::parse(line) {
-            Ok(Some(moment)) => {
-                last.retain(|m| m.pid != moment.pid);
-                last.push(moment);
+            Ok(Some(moment)) if only.is_none_or(|pid| pid == moment.pid) => {
+                kept += line.len();
+                if let Some((_, len, _)) = last.insert(moment.pid, (number, line.len(), moment)) {
+                    kept -= len;
+                }
+                if kept > KEPT {
+                    return Err(refuse("it has reports of more processes than are shown"));
+                }
             }
-            Ok(None) => {}
+            Ok(_) => {}
             Err(_) => unreadable += 1,
         }
     }
-    let shown = last.iter().filter(|m| only.is_none_or(|pid| pid == m.pid));
-    let tables = shown.map(table::of).collect::<Vec<_>>().join("\n");
+    let mut last: Vec<_> = last.into_values().collect();
+    last.sort_by_key(|&(number, ..)| number);
+    let shown = last.iter().map(|(.., moment)| table::of(moment));
+    let tables = shown.collect::<Vec<_>>().join("\n");
     let complaints = match unreadable {
         0 => String::new(),
         n => format!("hakmem: {n} of the lines cannot be read as reports\n"),
     };
-    (tables, complaints)
+    Ok((tables, complaints))
 }

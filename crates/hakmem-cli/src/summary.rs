@@ -1,7 +1,11 @@
 //! The figures of a report, for a person to read.
 
+use crate::checked::total;
 use crate::report::{Figures, Report, State};
 use std::fmt::Write;
+
+/// Kinds of system calls that are listed.
+const KINDS: usize = 64;
 
 /// The summary of a program that ended through its exit handlers, and of the processes it started.
 pub fn of(program: &str, pid: u32, report: &Report) -> String {
@@ -82,7 +86,7 @@ struct Peak {
 impl Peak {
     fn add(&mut self, bytes: u64) {
         self.largest = self.largest.max(bytes);
-        self.sum += bytes;
+        self.sum = total([self.sum, bytes]);
     }
 
     fn text(&self, images: usize) -> String {
@@ -109,19 +113,22 @@ impl Totals {
         let mut totals = Self::default();
         for figures in all {
             totals.images += 1;
-            totals.allocations += figures.allocations;
-            totals.frees += figures.frees;
-            totals.foreign_frees += figures.foreign_frees;
+            let add = |sum: &mut u64, n| *sum = total([*sum, n]);
+            add(&mut totals.allocations, figures.allocations);
+            add(&mut totals.frees, figures.frees);
+            add(&mut totals.foreign_frees, figures.foreign_frees);
             totals.live.add(figures.peak_live_bytes);
-            totals.resident.add(figures.peak_resident_kib * 1024);
-            totals.minor_faults += figures.minor_faults;
-            totals.major_faults += figures.major_faults;
+            let resident = figures.peak_resident_kib.saturating_mul(1024);
+            totals.resident.add(resident);
+            add(&mut totals.minor_faults, figures.minor_faults);
+            add(&mut totals.major_faults, figures.major_faults);
             for call in figures.syscalls.iter().filter(|c| c.calls > 0) {
-                let at = totals
-                    .syscalls
-                    .iter()
-                    .position(|c| c.name == call.name)
-                    .unwrap_or_else(|| {
+                let known = totals.syscalls.iter().position(|c| c.name == call.name);
+                let at = match known {
+                    Some(at) => at,
+                    // More kinds than there are.
+                    None if totals.syscalls.len() == KINDS => continue,
+                    None => {
                         totals.syscalls.push(Calls {
                             name: call.name.clone(),
                             calls: 0,
@@ -129,11 +136,12 @@ impl Totals {
                             nanos: 0,
                         });
                         totals.syscalls.len() - 1
-                    });
+                    }
+                };
                 let sum = &mut totals.syscalls[at];
-                sum.calls += call.calls;
-                sum.failures += call.failures;
-                sum.nanos += call.nanos;
+                add(&mut sum.calls, call.calls);
+                add(&mut sum.failures, call.failures);
+                add(&mut sum.nanos, call.nanos);
             }
         }
         totals
@@ -163,8 +171,8 @@ fn section(text: &mut String, title: &str, totals: &Totals) {
             grouped(totals.major_faults)
         ),
     );
-    let calls: u64 = totals.syscalls.iter().map(|c| c.calls).sum();
-    let nanos: u64 = totals.syscalls.iter().map(|c| c.nanos).sum();
+    let calls = total(totals.syscalls.iter().map(|c| c.calls));
+    let nanos = total(totals.syscalls.iter().map(|c| c.nanos));
     row(
         text,
         "its system calls",
@@ -251,7 +259,7 @@ fn scaled(number: u64, units: &[(u64, &str)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::tests::{exit, load};
+    use crate::report::tests::{exit, load, read};
 
     #[test]
     fn numbers_are_easy_to_read() {
@@ -271,7 +279,7 @@ mod tests {
 
     #[test]
     fn one_process() {
-        let text = of("prog", 7, &Report::parse(&(load(7) + &exit(7, 12345))));
+        let text = of("prog", 7, &read(load(7) + &exit(7, 12345)));
         let expected = "\
 hakmem: prog (process 7)
   allocations served  12,345, 1 freed
@@ -293,7 +301,7 @@ hakmem: prog (process 7)
             + &exit(8, 20)
             + &exit(7, 30)
             + "nonsense\n";
-        let text = of("prog", 7, &Report::parse(&lines));
+        let text = of("prog", 7, &read(lines));
         let total = &text[text.find("hakmem: all").unwrap()..];
         let expected = "\
 hakmem: all together (3 processes, 1 program more by exec)

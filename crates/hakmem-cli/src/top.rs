@@ -1,12 +1,13 @@
 //! `hakmem top`: what the allocator of a running program does, looked at again and again.
 
-mod batch;
-mod rates;
-mod screen;
+pub mod batch;
+pub mod rates;
+pub mod screen;
 mod session;
 mod tables;
 mod watched;
 
+use crate::checked::say;
 use crate::child::{self, End};
 use crate::view::{self, Target, Trouble};
 use clap::Args;
@@ -99,10 +100,6 @@ pub fn top(options: Options) -> ! {
         false => session::run(target, &watched, options.interval),
     };
     finish(watched, outcome)
-}
-
-fn say(message: &str) {
-    let _ = io::stderr().write_all(format!("hakmem: {message}\n").as_bytes());
 }
 
 /// Ends this process; a program that was started is waited for first, whatever became of the view.

@@ -273,3 +273,55 @@ fn a_full_disk_and_an_unwritable_file() {
     );
     assert!(!Path::new("hakmem-map.svg").exists());
 }
+
+/// Whatever a file has in it, the one who draws it is not harmed.
+#[test]
+fn a_forged_file_is_refused_or_drawn_without_harm() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("forged");
+    let slot = r#"{"slot":0,"span":1,"use":"page","size":SIZE,"blocks":4294967295,"carved":4294967295,"out":4294967295,"place":"x"}"#;
+    let segment = |slots: &str| {
+        format!(r#"{{"address":"0x7f0000000000","huge":true,"resident":[255],"slots":[{slots}]}}"#)
+    };
+    let map = |segments: &str| {
+        format!(
+            r#"{{"schema":1,"kind":"map","event":"\u001b[2J","pid":7,"program":"\u001b]0;\u009bx\u0007","slot_bytes":65536,"segment_bytes":2097152,"segments":[{segments}]}}"#
+        )
+    };
+    let of_size = |size: u64| segment(&slot.replace("SIZE", &size.to_string()));
+    let sizes: Vec<_> = (1..=100_000).map(of_size).collect();
+    let whale = r#"{"address":"0x0","huge":false,"whale":4294967295,"reserve":4294967295,"resident_bytes":18446744073709551615}"#;
+    let drawn = [
+        of_size(64),
+        of_size(4_294_967_295),
+        format!("{},{whale}", of_size(16)),
+    ];
+    for segments in drawn {
+        std::fs::write(&file, map(&segments)).unwrap();
+        let mut command = hakmem();
+        let output = bounded(command.args(["map", "-o", "-"]).arg(&file));
+        assert!(!refused_or_done(&output, &segments));
+        assert!(titles(&stdout(&output))[0].starts_with("The heap of ?]0;?x?, process 7, ?[2J"));
+    }
+    let refused = [
+        sizes.join(","),
+        of_size(0),
+        segment(r#"{"slot":65535,"span":65535,"use":"large"}"#),
+        [whale; 9].join(","),
+        r#"{"address":"<a>","huge":false}"#.into(),
+        r#"{"address":"0x1","huge":false},"#.repeat(300_000) + &of_size(1),
+        r#"{"address":"0x1","huge":false},"#.repeat(2_000_000),
+        "[".repeat(1 << 20),
+    ];
+    for segments in refused {
+        std::fs::write(&file, map(&segments)).unwrap();
+        let mut command = hakmem();
+        let output = bounded(command.args(["map", "-o", "-"]).arg(&file));
+        assert_eq!(
+            (output.status.code(), stdout(&output).as_str()),
+            (Some(1), "")
+        );
+    }
+    let output = bounded(hakmem().args(["map", "-o", "-", "/dev/zero"]));
+    assert!(refused_or_done(&output, "/dev/zero"));
+}

@@ -472,3 +472,59 @@ fn what_cannot_be_had_is_said() {
         Some(15)
     );
 }
+
+/// Whatever a file has in it, and the files that it names, the one who reads it is not harmed.
+#[test]
+fn a_forged_profile_is_refused_or_shown_without_harm() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("profile");
+    let pipe = folder.path().join("pipe");
+    let name = std::ffi::CString::new(pipe.to_str().unwrap()).unwrap();
+    // SAFETY: a string that ends in NUL.
+    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+    let broken = folder.path().join("broken");
+    let mut program = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+    let mut state = 7u64;
+    for byte in program.iter_mut().skip(4096) {
+        state = state
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        if state >> 56 == 0 {
+            *byte = (state >> 48) as u8;
+        }
+    }
+    std::fs::write(&broken, program).unwrap();
+    let read = |text: &str| {
+        std::fs::write(&file, text).unwrap();
+        bounded(hakmem().arg("profile").arg(&file))
+    };
+    let head = "heap profile: 1: 1 [1: 1] @ heap_v2/524288\n# hakmem 2 pid=7 event=\x1b[2J on=1 lost=18446744073709551615 own=0x0\n";
+    let places: String = (1..400).map(|n| format!(" 0x{:x}", n * 5000)).collect();
+    let maps = format!(
+        "MAPPED_LIBRARIES:\n0-10000 r-xp 00000000 0 0 {}\n10000-20000 r-xp 0 0 0 /dev/zero\n20000-30000 r-xp 0 0 0 /\x1b[2J\u{9b}\n\
+         40000-4000000 r-xp 0 0 0 {}\n",
+        pipe.display(),
+        broken.display()
+    );
+    let output = read(&format!("{head}5: 5 [5: 5] @{places}\n{maps}"));
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stderr(&output).contains("pipe+0x"), "{}", stderr(&output));
+    for kind in ["live.svg", "allocated.folded"] {
+        let text = std::fs::read_to_string(format!("{}.{kind}", file.display())).unwrap();
+        assert!(!text.contains(['\x1b', '\u{9b}']), "{text}");
+    }
+    assert!(!stderr(&output).contains(['\x1b', '\u{9b}']));
+    for line in [
+        "5: 5 [1099511627776: 18446744073709551615] @ 0x1".to_owned(),
+        "18446744073709551615: 5 [18446744073709551615: 5] @ 0x1".to_owned(),
+        format!("5: 5 [5: 5] @{}", " 1".repeat(1 << 20)),
+        format!("5: 5 [5: 5] @{}\n", " 1".repeat(1 << 18)).repeat(20),
+        "1: 1 [1: 1] @ 1\n".repeat(600_000),
+        "# at 72057594037927936: 1 [1099511627776]\n5: 5 [5: 5] @ 0x1".to_owned(),
+    ] {
+        let output = read(&format!("{head}{line}\n"));
+        assert!(refused_or_done(&output, &line[..line.len().min(40)]));
+    }
+    let output = bounded(hakmem().args(["profile", "-o", "/nowhere/x", "/dev/zero"]));
+    assert!(refused_or_done(&output, "/dev/zero"));
+}

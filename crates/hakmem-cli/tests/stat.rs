@@ -110,3 +110,43 @@ fn what_is_no_report_is_named() {
         "{text}"
     );
 }
+
+/// Whatever a file has in it, the one who reads it is not harmed.
+#[test]
+fn a_forged_report_is_refused_or_shown_without_harm() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("reports");
+    let mut command = std::process::Command::new("perl");
+    let stats = format!("json:{}", file.display());
+    command
+        .args(["-e", "1"])
+        .env("LD_PRELOAD", &*HAKMEM)
+        .env("HAKMEM_STATS", stats);
+    assert!(command.status().unwrap().success());
+    let text = std::fs::read_to_string(&file).unwrap();
+    // Every number is the largest, but for those that say what it is.
+    let mut forged = String::new();
+    for part in text.lines().last().unwrap().split_inclusive(':') {
+        let digits = part.bytes().take_while(u8::is_ascii_digit).count();
+        let number =
+            if forged.ends_with(r#""schema":"#) || forged.ends_with(r#""pid":"#) || digits == 0 {
+                &part[..digits]
+            } else {
+                "18446744073709551615"
+            };
+        forged += number;
+        forged += &part[digits..];
+    }
+    let forged = forged.replace(r#""mmap""#, r#""\u001b[2J\u009b""#);
+    assert!(forged.matches("18446744073709551615").count() > 50);
+    std::fs::write(
+        &file,
+        format!("{forged}\n{}\n", forged.replace(r#""pid":"#, r#""pid":1"#)),
+    )
+    .unwrap();
+    let output = bounded(hakmem().arg("stat").arg(&file));
+    assert!(!refused_or_done(&output, "numbers"));
+    assert!(stdout(&output).contains("?[2J?"), "{}", stdout(&output));
+    let output = bounded(hakmem().args(["stat", "/dev/zero"]));
+    assert!(refused_or_done(&output, "/dev/zero"));
+}

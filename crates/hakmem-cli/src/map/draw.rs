@@ -52,7 +52,7 @@ fn text(class: &str, x: f64, y: f64, text: &str) -> String {
 /// The picture.
 pub fn svg(map: &Map) -> String {
     let totals = totals::of(map);
-    let sizes: Vec<u64> = totals.classes.keys().copied().collect();
+    let sizes: Vec<u32> = totals.classes.keys().copied().collect();
     let drawn = map.segments.len().min(MOST_ROWS);
     let columns = drawn.div_ceil(ROWS).clamp(1, 4);
     let per_column = drawn.div_ceil(columns);
@@ -150,7 +150,7 @@ fn head(map: &Map, t: &Totals, y: &mut f64) -> String {
         "{} segments of {}, {} resident. A row is a segment, a box in it a slot of {}.",
         map.segments
             .iter()
-            .map(|s| s.whale.unwrap_or(1))
+            .map(|s| u64::from(s.whale.unwrap_or(1)))
             .sum::<u64>(),
         bytes(map.segment_bytes),
         bytes(t.resident),
@@ -275,14 +275,14 @@ fn classes(t: &Totals, y: &mut f64) -> String {
         );
         let title = format!(
             "{}: {} in {} pages; {} in blocks, {} freed",
-            bytes(*size),
+            bytes((*size).into()),
             bytes(class.bytes),
             grouped(class.pages),
             bytes(class.out),
             bytes(class.freed)
         );
         let _ = write!(svg, "<g class=\"c{i}\"><title>{title}</title>");
-        svg += &text("n", x + 58.0, y + 12.0, &bytes(*size));
+        svg += &text("n", x + 58.0, y + 12.0, &bytes((*size).into()));
         let room = (width - 190.0) * class.bytes as f64 / widest;
         let share = |part: u64| room * part as f64 / class.bytes.max(1) as f64;
         svg += &rect("p", x + 66.5, y + 2.5, room.max(2.0), 11.0);

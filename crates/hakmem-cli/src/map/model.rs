@@ -1,13 +1,24 @@
 //! The heap at one moment, slot by slot: as the library writes it (`docs/observability.md` has the form), or as seen from
 //! outside.
 
-use crate::view::segments::{Body, Use};
-use crate::view::{Target, Trouble};
-use serde::de::Error;
+use crate::checked::{self, Lines, total};
+use crate::view::segments::{self, Body, Resident, SEGMENT_BYTES, SLOT_BYTES, Use};
+use crate::view::{Target, Trouble, Usage};
+use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::io::{self, BufRead};
 
 /// The version of the form that this program reads and writes.
 const SCHEMA: u32 = 1;
+/// Bytes of a map, segments in it, slots of a segment, sizes of blocks.
+pub const LINE: usize = 32 << 20;
+const MOST_SEGMENTS: usize = 1 << 18;
+const MOST_SLOTS: u64 = 64;
+const MOST_SIZES: usize = 64;
+/// No address is larger, and no sum of what lies in memory.
+const MOST_BYTES: u64 = 1 << 56;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Map {
@@ -18,6 +29,7 @@ pub struct Map {
     pub program: String,
     pub slot_bytes: u64,
     pub segment_bytes: u64,
+    #[serde(deserialize_with = "bounded")]
     pub segments: Vec<Segment>,
 }
 
@@ -28,25 +40,25 @@ pub struct Segment {
     pub huge: bool,
     /// For a whale, its segments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub whale: Option<u64>,
+    pub whale: Option<u32>,
     /// For a whale, the segments behind that are kept for it to grow into.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reserve: Option<u64>,
+    pub reserve: Option<u32>,
     /// For a whale.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resident_bytes: Option<u64>,
     /// Pieces of 4 KiB that are resident, by slot; none where the system does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub resident: Option<Vec<u32>>,
+    pub resident: Option<Box<[u8]>>,
     #[serde(default)]
-    pub slots: Vec<Slot>,
+    pub slots: Box<[Slot]>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Slot {
     /// The number of the first one in its segment.
-    pub slot: usize,
-    pub span: usize,
+    pub slot: u16,
+    pub span: u16,
     #[serde(flatten)]
     pub content: Content,
 }
@@ -64,10 +76,10 @@ pub enum Content {
 /// A page of blocks; see the library's form for what they mean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Page {
-    pub size: u64,
-    pub blocks: u64,
-    pub carved: u64,
-    pub out: u64,
+    pub size: u32,
+    pub blocks: u32,
+    pub carved: u32,
+    pub out: u32,
     pub place: Place,
 }
 
@@ -83,53 +95,129 @@ pub enum Place {
     Other,
 }
 
+/// The segments of a map, as many as are drawn.
+fn bounded<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Segment>, D::Error> {
+    struct Segments;
+    impl<'de> Visitor<'de> for Segments {
+        type Value = Vec<Segment>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("segments")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Self::Value, A::Error> {
+            let mut all = Vec::new();
+            while let Some(segment) = from.next_element()? {
+                if all.len() == MOST_SEGMENTS {
+                    return Err(Error::custom("more segments than are drawn"));
+                }
+                all.push(segment);
+            }
+            Ok(all)
+        }
+    }
+    from.deserialize_seq(Segments)
+}
+
 impl Map {
     /// Parses one map.
     pub fn parse(line: &str) -> Result<Self, serde_json::Error> {
         let mut map: Self = serde_json::from_str(line)?;
-        if map.schema != SCHEMA || map.kind != "map" {
-            return Err(Error::custom("not a map, or of another schema"));
+        match map.check() {
+            Ok(()) => Ok(map),
+            Err(why) => Err(Error::custom(why)),
         }
-        let slots = map.segment_bytes.checked_div(map.slot_bytes).unwrap_or(0);
-        if !(1..=1024).contains(&slots) {
-            return Err(Error::custom("slots that do not fit their segments"));
+    }
+
+    /// What is drawn by it holds of it; what could be of another moment is made to fit.
+    fn check(&mut self) -> Result<(), &'static str> {
+        if self.schema != SCHEMA || self.kind != "map" {
+            return Err("not a map, or of another schema");
         }
-        // What does not lie in its segment would be drawn over another.
-        let outside = |s: &Slot| s.span == 0 || s.slot.saturating_add(s.span) > slots as usize;
-        if map.segments.iter().any(|s| s.slots.iter().any(outside)) {
-            return Err(Error::custom("a slot that is not in its segment"));
+        (self.program, self.event) = (checked::name(&self.program), checked::name(&self.event));
+        let slots = self.segment_bytes.checked_div(self.slot_bytes).unwrap_or(0);
+        if !(1..=MOST_SLOTS).contains(&slots)
+            || !(4096..=1 << 24).contains(&self.slot_bytes)
+            || !self.segment_bytes.is_multiple_of(self.slot_bytes)
+        {
+            return Err("slots that do not fit their segments");
         }
-        for slot in map.segments.iter_mut().flat_map(|s| &mut s.slots) {
-            if let Content::Page(page) = &mut slot.content {
-                page.carved = page.carved.min(page.blocks);
-                page.out = page.out.min(page.carved);
+        let (mut sizes, mut all) = (BTreeSet::new(), 0u64);
+        for segment in &mut self.segments {
+            let address = segment.address.trim_start_matches("0x");
+            if u64::from_str_radix(address, 16).is_err() || segment.address.len() > 18 {
+                return Err("an address that is none");
+            }
+            let own = u64::from(segment.whale.unwrap_or(1)) * self.segment_bytes;
+            let reserve = u64::from(segment.reserve.unwrap_or(0)) * self.segment_bytes;
+            all = total([all, own, reserve]);
+            if all > MOST_BYTES {
+                return Err("more memory than there can be");
+            }
+            segment.resident_bytes = segment.resident_bytes.map(|n| n.min(own));
+            if segment
+                .resident
+                .as_ref()
+                .is_some_and(|r| r.len() as u64 > slots)
+            {
+                return Err("more resident slots than a segment has");
+            }
+            let mut end = 0;
+            for slot in &mut segment.slots {
+                // What does not lie in its segment, or not behind the one before, would be drawn over another.
+                let behind = u64::from(slot.slot) + u64::from(slot.span);
+                if slot.span == 0 || u64::from(slot.slot) < end || behind > slots {
+                    return Err("a slot that is not in its segment");
+                }
+                end = behind;
+                if let Content::Page(page) = &mut slot.content {
+                    let bytes = u64::from(slot.span) * self.slot_bytes;
+                    let fit = bytes.checked_div(page.size.into());
+                    let fit = fit.ok_or("blocks without a size")?;
+                    page.blocks = page.blocks.min(u32::try_from(fit).unwrap_or(u32::MAX));
+                    page.carved = page.carved.min(page.blocks);
+                    page.out = page.out.min(page.carved);
+                    sizes.insert(page.size);
+                    if sizes.len() > MOST_SIZES {
+                        return Err("more sizes of blocks than there are");
+                    }
+                }
             }
         }
-        Ok(map)
+        Ok(())
     }
 
     /// The last map in a text of maps, of `pid` if it is given; and the lines that are none.
-    pub fn last(text: &str, pid: Option<u32>) -> (Option<Self>, usize) {
+    pub fn last(text: impl BufRead, pid: Option<u32>) -> io::Result<(Option<Self>, usize)> {
         let (mut last, mut unreadable) = (None, 0);
-        for line in text.lines().filter(|line| !line.trim().is_empty()) {
+        let mut lines = Lines::new(text, LINE);
+        while let Some(line) = lines.next()? {
+            if line.trim().is_empty() {
+                continue;
+            }
             match Self::parse(line) {
                 Ok(map) if pid.is_none_or(|pid| pid == map.pid) => last = Some(map),
                 Ok(_) => {}
                 Err(_) => unreadable += 1,
             }
         }
-        (last, unreadable)
+        Ok((last, unreadable))
     }
 
     /// The map of a process, looked at from outside.
     pub fn of(target: &mut Target) -> Result<Self, Trouble> {
         let (found, usage) = target.segments()?;
-        let (slot_bytes, segment_bytes) = (64 << 10, 2 << 20);
         let resident = target.resident().ok();
-        let count = |address, bytes, piece| {
-            let resident = resident.as_ref()?;
-            resident.count(address, bytes, piece).ok()
-        };
+        Ok(Self::seen(found, target.pid(), usage, resident.as_ref()))
+    }
+
+    /// The map of what was found in a process.
+    pub fn seen(
+        found: Vec<segments::Segment>,
+        pid: u32,
+        usage: Usage,
+        resident: Option<&Resident>,
+    ) -> Self {
         let segments = found.into_iter().map(|segment| {
             let mut drawn = Segment {
                 address: format!("{:#x}", segment.address),
@@ -138,19 +226,20 @@ impl Map {
             };
             match segment.body {
                 Body::Whale { span, reserve } => {
-                    let bytes = span * segment_bytes;
-                    let counts = count(segment.address, bytes, segment_bytes).unwrap_or_default();
-                    drawn.whale = Some(span);
-                    drawn.reserve = Some(reserve);
-                    drawn.resident_bytes = Some(counts.iter().map(|&n| u64::from(n) * 4096).sum());
+                    let bytes =
+                        resident.and_then(|r| r.bytes([(segment.address, span)].into_iter(), span));
+                    drawn.whale = Some(span as u32);
+                    drawn.reserve = Some(reserve as u32);
+                    drawn.resident_bytes = Some(bytes.unwrap_or(0));
                 }
                 Body::Slots(slots) => {
-                    drawn.resident = count(segment.address, segment_bytes, slot_bytes);
+                    let counts = resident.and_then(|r| r.of_slots(segment.address).ok());
+                    drawn.resident = counts.map(Into::into);
                     drawn.slots = slots
                         .into_iter()
                         .map(|slot| Slot {
-                            slot: slot.first,
-                            span: slot.span,
+                            slot: slot.first.into(),
+                            span: slot.span.into(),
                             content: content(slot.used),
                         })
                         .collect();
@@ -158,16 +247,16 @@ impl Map {
             }
             drawn
         });
-        Ok(Self {
+        Self {
             schema: SCHEMA,
             kind: "map".into(),
             event: "outside".into(),
-            pid: target.pid(),
+            pid,
             program: usage.name,
-            slot_bytes,
-            segment_bytes,
+            slot_bytes: SLOT_BYTES,
+            segment_bytes: SEGMENT_BYTES,
             segments: segments.collect(),
-        })
+        }
     }
 }
 
@@ -182,7 +271,7 @@ fn content(used: Use) -> Content {
             blocks: page.blocks,
             carved: page.carved,
             out: page.out,
-            place: match page.place {
+            place: match page.place() {
                 "queue" => Place::Queue,
                 "asleep" => Place::Asleep,
                 "resting" => Place::Resting,
@@ -205,13 +294,11 @@ pub mod tests {
         let other = ONE
             .replace(r#""pid":7"#, r#""pid":8"#)
             .replace("exit", "signal");
-        let (map, unreadable) = Map::last(&format!("{ONE}\nnonsense\n{other}\n"), Some(7));
+        let last = |text: &str, pid| Map::last(text.as_bytes(), pid).unwrap();
+        let (map, unreadable) = last(&format!("{ONE}\nnonsense\n{other}\n"), Some(7));
         assert_eq!((map.unwrap().event.as_str(), unreadable), ("exit", 1));
-        assert_eq!(
-            Map::last(&format!("{ONE}\n{other}\n"), None).0.unwrap().pid,
-            8
-        );
-        assert!(Map::last(ONE, Some(9)).0.is_none());
+        assert_eq!(last(&format!("{ONE}\n{other}\n"), None).0.unwrap().pid, 8);
+        assert!(last(ONE, Some(9)).0.is_none());
     }
 
     #[test]
@@ -222,6 +309,14 @@ pub mod tests {
             (r#""slot":31,"span":1"#, r#""slot":31,"span":2"#),
             (r#""slot":31,"span":1"#, r#""slot":31,"span":0"#),
             (r#""slot_bytes":65536"#, r#""slot_bytes":0"#),
+            (r#""slot":30,"#, r#""slot":29,"#),
+            (r#""size":64,"#, r#""size":0,"#),
+            (r#""whale":3"#, r#""whale":18446744073709551615"#),
+            (r#""address":"0x7f0000000000""#, r#""address":"<svg>""#),
+            (
+                r#""segment_bytes":2097152"#,
+                r#""segment_bytes":9223372036854775808"#,
+            ),
         ] {
             assert!(Map::parse(&ONE.replace(good, bad)).is_err(), "{bad}");
         }
@@ -230,6 +325,11 @@ pub mod tests {
             panic!("a page");
         };
         assert_eq!(page.out, 512, "no more are out than were carved");
+        let whales = r#"{"address":"0x1","huge":false,"whale":4294967295},"#.repeat(9);
+        let many = ONE.replace(r#""segments":["#, &format!(r#""segments":[{whales}"#));
+        assert!(Map::parse(&many).is_err(), "more than there can be");
+        let map = Map::parse(&ONE.replace("a<b", "\\u001b]0;b\\u009b")).unwrap();
+        assert_eq!(map.program, "?]0;b?");
     }
 
     #[test]

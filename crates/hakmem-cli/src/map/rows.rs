@@ -42,7 +42,7 @@ pub fn rect(class: &str, x: f64, y: f64, width: f64, height: f64) -> String {
 }
 
 /// The row of `segment`, at `y`.
-pub fn row(map: &Map, segment: &Segment, classes: &[u64], grid: Grid, y: f64) -> String {
+pub fn row(map: &Map, segment: &Segment, classes: &[u32], grid: Grid, y: f64) -> String {
     let mut svg = String::new();
     let (used, resident) = totals::of_segment(map, segment);
     let address = segment.address.trim_start_matches("0x");
@@ -71,7 +71,7 @@ pub fn row(map: &Map, segment: &Segment, classes: &[u64], grid: Grid, y: f64) ->
         svg += &rect("hb", x - 4.0, y, 2.0, grid.height + LINE);
     }
     match segment.whale {
-        Some(span) => svg += &whale(map, segment, span, grid, x, y),
+        Some(span) => svg += &whale(map, segment, span.into(), grid, x, y),
         None => {
             let mut slots = segment.slots.iter().peekable();
             while let Some(slot) = slots.next() {
@@ -140,7 +140,10 @@ fn whale(map: &Map, segment: &Segment, span: u64, grid: Grid, x: f64, y: f64) ->
     let share = resident as f64 / all.max(1) as f64;
     let reserve = match segment.reserve.unwrap_or(0) {
         0 => String::new(),
-        n => format!("; {} kept to grow into", bytes(n * map.segment_bytes)),
+        n => format!(
+            "; {} kept to grow into",
+            bytes(u64::from(n) * map.segment_bytes)
+        ),
     };
     let title = format!(
         "whale: {} segments, {}, of which {} are resident{reserve}",
@@ -168,14 +171,14 @@ fn run(
     map: &Map,
     segment: &Segment,
     slot: &Slot,
-    classes: &[u64],
+    classes: &[u32],
     grid: Grid,
     x: f64,
     y: f64,
 ) -> String {
-    let x = x + slot.slot as f64 * grid.slot;
-    let (width, height) = (slot.span as f64 * grid.slot - 2.0, grid.height);
-    let size = bytes(slot.span as u64 * map.slot_bytes);
+    let x = x + f64::from(slot.slot) * grid.slot;
+    let (width, height) = (f64::from(slot.span) * grid.slot - 2.0, grid.height);
+    let size = bytes(u64::from(slot.span) * map.slot_bytes);
     let plain = |class: &str, title: String| {
         format!(
             "<g><title>{title}</title>{}</g>",
@@ -190,14 +193,15 @@ fn run(
         Content::Page(page) => {
             let number = classes.binary_search(&page.size).unwrap_or(0);
             let resident = segment.resident.as_ref().map(|r| {
-                let here = r.iter().skip(slot.slot).take(slot.span);
+                let here = r.iter().skip(slot.slot.into()).take(slot.span.into());
                 here.map(|&n| u64::from(n) * 4096).sum()
             });
-            let title = of_page(page, slot.span as u64 * map.slot_bytes, resident);
+            let title = of_page(page, u64::from(slot.span) * map.slot_bytes, resident);
             let mut svg = format!(r#"<g class="c{number}"><title>{title}</title>"#);
             svg += &rect("p", x + 0.5, y + 0.5, width - 1.0, height - 1.0);
-            let share =
-                |n: u64| (n * page.size) as f64 / (slot.span as u64 * map.slot_bytes) as f64;
+            let share = |n: u32| {
+                f64::from(n) * f64::from(page.size) / (u64::from(slot.span) * map.slot_bytes) as f64
+            };
             let (carved, out) = (share(page.carved) * height, share(page.out) * height);
             if page.carved > page.out {
                 svg += &rect("f", x, y + height - carved, width, carved - out);
@@ -223,10 +227,10 @@ fn run(
 fn of_page(page: &Page, all: u64, resident: Option<u64>) -> String {
     let mut title = format!(
         "{}: {} of {} blocks out, {} touched",
-        bytes(page.size),
-        grouped(page.out),
-        grouped(page.blocks),
-        grouped(page.carved)
+        bytes(page.size.into()),
+        grouped(page.out.into()),
+        grouped(page.blocks.into()),
+        grouped(page.carved.into())
     );
     if let Some(resident) = resident.filter(|&r| r < all) {
         let _ = write!(title, "; {} of {} resident", bytes(resident), bytes(all));

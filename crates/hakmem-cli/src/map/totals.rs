@@ -19,7 +19,7 @@ pub struct Totals {
     pub unused: u64,
     pub resident: u64,
     /// By block size.
-    pub classes: BTreeMap<u64, Class>,
+    pub classes: BTreeMap<u32, Class>,
 }
 
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -32,17 +32,18 @@ pub struct Class {
 
 /// Bytes of its blocks that are out, and of those that were freed.
 pub fn of_page(page: &Page) -> (u64, u64) {
-    (page.out * page.size, (page.carved - page.out) * page.size)
+    let bytes = |blocks: u32| u64::from(blocks) * u64::from(page.size);
+    (bytes(page.out), bytes(page.carved - page.out))
 }
 
 /// Bytes of it that are in use, and those that are resident.
 pub fn of_segment(map: &Map, segment: &Segment) -> (u64, Option<u64>) {
     if let Some(whale) = segment.whale {
-        return (whale * map.segment_bytes, segment.resident_bytes);
+        return (u64::from(whale) * map.segment_bytes, segment.resident_bytes);
     }
     let used = segment.slots.iter().map(|slot| match &slot.content {
         Content::Page(page) => of_page(page).0,
-        Content::Large => slot.span as u64 * map.slot_bytes,
+        Content::Large => u64::from(slot.span) * map.slot_bytes,
         _ => 0,
     });
     let resident = segment.resident.as_ref();
@@ -55,10 +56,10 @@ pub fn of_segment(map: &Map, segment: &Segment) -> (u64, Option<u64>) {
 pub fn of(map: &Map) -> Totals {
     let mut t = Totals::default();
     for segment in &map.segments {
-        t.whales += segment.whale.unwrap_or(0) * map.segment_bytes;
+        t.whales += u64::from(segment.whale.unwrap_or(0)) * map.segment_bytes;
         t.resident += of_segment(map, segment).1.unwrap_or(0);
         for slot in &segment.slots {
-            let bytes = slot.span as u64 * map.slot_bytes;
+            let bytes = u64::from(slot.span) * map.slot_bytes;
             match &slot.content {
                 Content::Unused => t.unused += bytes,
                 Content::Empty => t.empty += bytes,

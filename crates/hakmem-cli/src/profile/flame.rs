@@ -1,6 +1,7 @@
 //! Stacks as lines, and as a picture.
 
 use super::{Profile, Sample};
+use crate::checked::Budget;
 use inferno::flamegraph::{self, Direction, TextTruncateDirection};
 use std::collections::BTreeMap;
 
@@ -28,9 +29,14 @@ impl Bytes {
     }
 }
 
+/// Bytes of all lines, before equal stacks are one.
+const MOST: u64 = 32 << 20;
+
 /// A line for each stack: its functions, outermost first, between semicolons, and the bytes.
-pub fn folded(profile: &Profile, bytes: Bytes) -> Vec<String> {
+/// The error is for the user to read.
+pub fn folded(profile: &Profile, bytes: Bytes) -> Result<Vec<String>, String> {
     let mut stacks = BTreeMap::<String, f64>::new();
+    let left = Budget::new(MOST, "bytes of names in its stacks");
     for sample in &profile.samples {
         let names = sample
             .stack
@@ -43,15 +49,17 @@ pub fn folded(profile: &Profile, bytes: Bytes) -> Vec<String> {
         } else {
             names.join(";")
         };
+        let taken = left.take(stack.len() as u64);
+        taken.map_err(|e| format!("the profile is not drawn: {e}"))?;
         *stacks.entry(stack).or_default() += bytes.of(sample);
     }
     let whole = stacks
         .into_iter()
         .map(|(stack, bytes)| (stack, bytes.round() as u64));
-    whole
+    Ok(whole
         .filter(|(_, bytes)| *bytes > 0)
         .map(|(stack, bytes)| format!("{stack} {bytes}"))
-        .collect()
+        .collect())
 }
 
 /// Without what the form itself uses.

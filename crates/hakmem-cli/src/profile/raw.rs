@@ -1,11 +1,24 @@
 //! What the library writes: the text form of gperftools' heap profiles, with a line of our own. A file may hold several, one
 //! after the other.
 
+use crate::checked::{self, Lines};
 use std::collections::HashMap;
+use std::io::BufRead;
 use std::ops::RangeInclusive;
 
 /// The versions of our own line that this program reads. The first had no samples at longer intervals.
 const SCHEMAS: RangeInclusive<u32> = 1..=2;
+
+/// Bytes of a line. Samples of a profile, addresses in their stacks, and maps.
+const LINE: usize = 1 << 20;
+const SAMPLES: usize = 1 << 19;
+const ADDRESSES: usize = 1 << 22;
+const MAPS: usize = 1 << 16;
+const PATH: usize = 4096;
+/// No program has so much of anything: neither bytes of a block or between samples, nor samples of a stack. No address of a program is
+/// larger.
+const MOST: u64 = 1 << 56;
+const MOST_SAMPLES: u64 = 1 << 40;
 
 /// One profile.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -43,41 +56,77 @@ pub struct Map {
     pub path: String,
 }
 
-/// All profiles of a file. What cannot be read is named in the error.
-pub fn parse(text: &str) -> Result<Vec<Raw>, String> {
-    let mut all = Vec::new();
-    let mut maps = false;
-    let mut longer = None;
-    for (i, line) in text.lines().enumerate() {
-        let bad = || format!("line {} cannot be read: {line}", i + 1);
+/// The last profile of a file, of process `pid` if it is given. What cannot be read is named in the error.
+pub fn last(text: impl BufRead, pid: Option<u32>) -> Result<Option<Raw>, String> {
+    let mut lines = Lines::new(text, LINE);
+    let (mut last, mut open) = (None, None::<Open>);
+    let is_wanted = |open: &Open| pid.is_none_or(|pid| open.raw.pid == pid);
+    let mut number = 0;
+    loop {
+        number += 1;
+        let read = lines.next().map_err(|e| format!("line {number}: {e}"))?;
+        let Some(line) = read else {
+            last = open.filter(is_wanted).map(|open| open.raw).or(last);
+            return Ok(last);
+        };
+        let bad = || format!("line {number} cannot be read: {}", checked::text(line, 80));
         if let Some(header) = line.strip_prefix("heap profile:") {
-            let interval = header
-                .rsplit_once("@ heap_v2/")
-                .and_then(|(_, n)| n.trim().parse().ok());
-            all.push(Raw {
-                interval: interval.ok_or_else(bad)?,
-                ..Raw::default()
-            });
-            maps = false;
-            longer = None;
-            continue;
+            last = open.take().filter(is_wanted).map(|o| o.raw).or(last);
+            open = Some(Open::new(header).ok_or_else(bad)?);
+        } else if !line.trim().is_empty() {
+            let open = open.as_mut().ok_or_else(bad)?;
+            open.line(line).ok_or_else(bad)?;
+            if open.raw.samples.len() > SAMPLES
+                || open.addresses > ADDRESSES
+                || open.raw.maps.len() > MAPS
+            {
+                return Err(format!("line {number}: the profile is too long"));
+            }
         }
-        if line.trim().is_empty() {
-            continue;
-        }
-        let profile: &mut Raw = all.last_mut().ok_or_else(bad)?;
+    }
+}
+
+/// A profile that is being read.
+struct Open {
+    raw: Raw,
+    /// Its samples are over.
+    maps: bool,
+    longer: Option<Drawn>,
+    /// In its stacks so far.
+    addresses: usize,
+}
+
+impl Open {
+    fn new(header: &str) -> Option<Self> {
+        let (_, interval) = header.rsplit_once("@ heap_v2/")?;
+        let raw = Raw {
+            interval: interval_of(interval.trim())?,
+            ..Raw::default()
+        };
+        Some(Self {
+            raw,
+            maps: false,
+            longer: None,
+            addresses: 0,
+        })
+    }
+
+    fn line(&mut self, line: &str) -> Option<()> {
         if let Some(fields) = line.strip_prefix("# hakmem ") {
-            profile.read_fields(fields).ok_or_else(bad)?;
+            self.raw.read_fields(fields)?;
         } else if let Some(fields) = line.strip_prefix("# at ") {
-            longer = Some(Drawn::read(fields).ok_or_else(bad)?);
+            self.longer = Some(Drawn::read(fields)?);
         } else if line == "MAPPED_LIBRARIES:" {
-            maps = true;
-        } else if maps {
-            // The last may be cut.
-            profile.maps.extend(map(line));
+            self.maps = true;
+        } else if self.maps {
+            // The last may be cut. They are in order, and none lies over another.
+            let behind = self.raw.maps.last().map_or(0, |m| m.end);
+            let map = map(line).filter(|map| map.start >= behind);
+            self.raw.maps.extend(map);
         } else {
-            let as_read = sample(line, profile.interval).ok_or_else(bad)?;
-            profile.samples.push(match longer.take() {
+            let as_read = sample(line, self.raw.interval)?;
+            self.addresses += as_read.stack.len();
+            self.raw.samples.push(match self.longer.take() {
                 Some(drawn) => Sample {
                     interval: drawn.interval,
                     live: drawn.live,
@@ -87,8 +136,18 @@ pub fn parse(text: &str) -> Result<Vec<Raw>, String> {
                 None => as_read,
             });
         }
+        Some(())
     }
-    Ok(all)
+}
+
+/// A number of bytes: of a block, or between samples.
+fn interval_of(text: &str) -> Option<u64> {
+    text.parse().ok().filter(|n| (1..=MOST).contains(n))
+}
+
+/// Samples that are live, of all of a stack.
+fn samples(live: u64, all: u64) -> Option<(u64, u64)> {
+    (live.max(all) <= MOST_SAMPLES).then_some((live, all))
 }
 
 impl Raw {
@@ -102,7 +161,7 @@ impl Raw {
             .filter_map(|f| f.split_once('='))
             .collect();
         self.pid = fields.get("pid")?.parse().ok()?;
-        self.event = (*fields.get("event")?).into();
+        self.event = checked::name(fields.get("event")?);
         self.lost = fields.get("lost")?.parse().ok()?;
         self.own = hex(fields.get("own")?)?;
         Some(())
@@ -122,8 +181,8 @@ impl Drawn {
     fn read(fields: &str) -> Option<Self> {
         let (interval, counts) = fields.split_once(": ")?;
         let (live, all) = counts.strip_suffix(']')?.split_once(" [")?;
-        let interval = interval.parse().ok().filter(|&n| n > 0)?;
-        let (live, all) = (live.parse().ok()?, all.parse().ok()?);
+        let interval = interval_of(interval)?;
+        let (live, all) = samples(live.parse().ok()?, all.parse().ok()?)?;
         Some(Self {
             interval,
             live,
@@ -146,9 +205,13 @@ fn sample(line: &str, interval: u64) -> Option<Sample> {
     let [live, _, all, bytes] = counts[..] else {
         return None;
     };
-    let stack = stack.split_whitespace().map(hex).collect::<Option<_>>()?;
+    let stack = stack.split_whitespace().map(hex);
+    let stack = stack.collect::<Option<Vec<_>>>()?;
+    let (live, all) = samples(live, all)?;
+    let size = bytes.checked_div(all).filter(|&size| size <= MOST)?;
     Some(Sample {
-        size: bytes.checked_div(all)?,
+        // A block of no bytes is one of a byte to the sampler.
+        size: size.max(1),
         interval,
         live,
         all,
@@ -161,12 +224,13 @@ fn map(line: &str) -> Option<Map> {
     let (start, end) = words.next()?.split_once('-')?;
     let offset = words.nth(1)?;
     let path = words.skip(2).collect::<Vec<_>>().join(" ");
-    Some(Map {
+    let map = Map {
         start: hex(start)?,
         end: hex(end)?,
         offset: hex(offset)?,
-        path,
-    })
+        path: checked::text(&path, PATH),
+    };
+    (map.start < map.end && map.end <= MOST && map.offset <= MOST).then_some(map)
 }
 
 impl Sample {
@@ -198,9 +262,10 @@ heap profile: 0: 0 [0: 0] @ heap_v2/1
 
     #[test]
     fn profiles_are_read() {
-        let all = parse(TEXT).unwrap();
-        assert_eq!(all.len(), 2);
-        let first = &all[0];
+        let read = |pid| last(TEXT.as_bytes(), pid).unwrap();
+        let first = &read(Some(77)).unwrap();
+        assert_eq!(read(None), read(Some(78)));
+        assert_eq!(read(Some(79)), None);
         assert_eq!(
             (
                 first.pid,
@@ -250,10 +315,8 @@ heap profile: 0: 0 [0: 0] @ heap_v2/1
             },
         ];
         assert_eq!(first.maps, maps);
-        assert_eq!(
-            (all[1].pid, all[1].interval, all[1].samples.len()),
-            (78, 1, 0)
-        );
+        let second = read(None).unwrap();
+        assert_eq!((second.interval, second.samples.len()), (1, 0));
     }
 
     #[test]
@@ -278,9 +341,32 @@ heap profile: 0: 0 [0: 0] @ heap_v2/1
                 "line 2",
             ),
         ] {
-            assert!(parse(text).unwrap_err().starts_with(named), "{text}");
+            let why = last(text.as_bytes(), None).unwrap_err();
+            assert!(why.starts_with(named), "{text}: {why}");
         }
-        assert_eq!(parse(""), Ok(vec![]));
+        assert_eq!(last(&b""[..], None), Ok(None));
+    }
+
+    #[test]
+    fn forged_numbers_are_refused_or_left_out() {
+        let head = "heap profile: 0: 0 [0: 0] @ heap_v2/5\n";
+        for line in [
+            "1: 1 [18446744073709551615: 1] @ 0x1",
+            "1: 1 [1: 18446744073709551615] @ 0x1",
+            "# at 18446744073709551615: 1 [1]",
+            "# hakmem 2 pid=1 event=\x1b[2J",
+        ] {
+            let why = last(format!("{head}{line}\n").as_bytes(), None).unwrap_err();
+            assert!(why.starts_with("line 2") && !why.contains('\x1b'), "{why}");
+        }
+        assert!(last(&b"heap profile: 0: 0 [0: 0] @ heap_v2/0\n"[..], None).is_err());
+        let maps = "MAPPED_LIBRARIES:\n5-2 r-xp 0 0 0 /a\n5-9 r-xp ffffffffffffffff 0 0 /b\n\
+                    5-9 r-xp 0 0 0 /c\x1b\n6-10 r-xp 0 0 0 /d\nffffffffff600000-ffffffffff601000 --xp 0 0 0 [vsyscall]\n";
+        let raw = last(format!("{head}{maps}").as_bytes(), None)
+            .unwrap()
+            .unwrap();
+        let maps: Vec<_> = raw.maps.iter().map(|m| m.path.as_str()).collect();
+        assert_eq!(maps, ["/c?"]);
     }
 
     #[test]

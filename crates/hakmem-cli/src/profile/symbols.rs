@@ -1,15 +1,21 @@
 //! What addresses are called: by the debug information and symbol tables of the files that they were mapped from.
 
+use super::names::{self, Named};
 use super::raw::{Map, Raw};
-use addr2line::Loader;
+use crate::checked::total;
 use cpp_demangle::DemangleOptions;
-use object::{Object, ObjectSegment, ObjectSymbol};
-use std::collections::HashMap;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::rc::Rc;
 
+/// Different places of a profile; files that are looked into; bytes of all names.
+const PLACES: usize = 1 << 18;
+const FILES: usize = 4096;
+const NAMES: u64 = 64 << 20;
+
 /// A function at a place in a stack.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Frame {
     pub function: String,
     /// As the linker knows it.
@@ -28,108 +34,8 @@ pub struct Place {
     pub frames: Vec<Frame>,
 }
 
-/// A file, as far as it could be opened.
-#[derive(Default)]
-pub struct Module {
-    loader: Option<Loader>,
-    /// In the file: offset, length, and address that it is linked for.
-    segments: Vec<[u64; 3]>,
-    /// How long what a symbol stands for is, by its address, if that is known.
-    sizes: HashMap<u64, u64>,
-    /// In hexadecimal.
-    pub build_id: String,
-}
-
-impl Module {
-    fn open(path: &str) -> Self {
-        let Ok(bytes) = std::fs::read(path) else {
-            return Self::default();
-        };
-        let Ok(file) = object::File::parse(&*bytes) else {
-            return Self::default();
-        };
-        let segments = file.segments().map(|s| {
-            let (offset, length) = s.file_range();
-            [offset, length, s.address()]
-        });
-        let symbols = file.symbols().chain(file.dynamic_symbols());
-        let sizes = symbols
-            .filter(|s| s.size() > 0)
-            .map(|s| (s.address(), s.size()));
-        let build_id = file.build_id().ok().flatten().unwrap_or_default();
-        Self {
-            segments: segments.collect(),
-            sizes: sizes.collect(),
-            build_id: build_id.iter().map(|b| format!("{b:02x}")).collect(),
-            loader: Loader::new(separate(path, build_id))
-                .or_else(|_| Loader::new(path))
-                .ok(),
-        }
-    }
-
-    /// The address that the file is linked for, of what lies at `offset` in it.
-    fn linked(&self, offset: u64) -> Option<u64> {
-        let segment = self
-            .segments
-            .iter()
-            .find(|s| offset.checked_sub(s[0]).is_some_and(|at| at < s[1]));
-        segment.map(|s| offset - s[0] + s[2])
-    }
-
-    fn frames(&self, offset: u64) -> Vec<Frame> {
-        let (Some(loader), Some(at)) = (&self.loader, self.linked(offset)) else {
-            return vec![];
-        };
-        let mut frames = vec![];
-        if let Ok(mut found) = loader.find_frames(at) {
-            while let Ok(Some(frame)) = found.next() {
-                let Some(name) = frame.function.as_ref().and_then(|f| f.raw_name().ok()) else {
-                    continue;
-                };
-                let location = frame.location.as_ref();
-                frames.push(Frame {
-                    function: readable(&name),
-                    linked: name.into_owned(),
-                    file: location.and_then(|l| l.file).map(str::to_owned),
-                    line: location.and_then(|l| l.line).unwrap_or(0),
-                });
-            }
-        }
-        if frames.is_empty()
-            && let Some(symbol) = loader.find_symbol_info(at)
-            // Else it is of a function before that has no symbol any more.
-            && self.sizes.get(&symbol.address()).is_none_or(|size| at < symbol.address() + size)
-        {
-            let name = symbol.name();
-            frames.push(Frame {
-                function: readable(name),
-                linked: name.into(),
-                file: None,
-                line: 0,
-            });
-        }
-        frames
-    }
-}
-
-/// Where the distribution keeps the debug information of a file that has none, if it is installed; else the file itself.
-fn separate(path: &str, build_id: &[u8]) -> String {
-    let hex: String = build_id.iter().map(|b| format!("{b:02x}")).collect();
-    match hex.split_at_checked(2) {
-        Some((first, rest)) if !rest.is_empty() => {
-            let debug = format!("/usr/lib/debug/.build-id/{first}/{rest}.debug");
-            if Path::new(&debug).exists() {
-                debug
-            } else {
-                path.into()
-            }
-        }
-        _ => path.into(),
-    }
-}
-
 /// As a person says it: without a hash, and of C++ without the types of parameters and result.
-fn readable(name: &str) -> String {
+pub fn readable(name: &str) -> String {
     // Versions of dynamic symbols.
     let plain = name.split('@').next().unwrap_or(name);
     if let Ok(rust) = rustc_demangle::try_demangle(plain) {
@@ -145,31 +51,74 @@ fn readable(name: &str) -> String {
 /// Names addresses of one profile.
 pub struct Symbols<'a> {
     raw: &'a Raw,
-    modules: HashMap<&'a str, Module>,
+    /// By path: what is known of the file's places, which are in the order of their offsets.
+    files: HashMap<&'a str, (Vec<u64>, Named)>,
     known: HashMap<u64, Rc<Place>>,
 }
 
+/// Addresses are those that calls return to: the call is before them. The first is no such address.
+fn calls(stack: &[u64]) -> impl Iterator<Item = u64> {
+    let stack = stack.iter().enumerate();
+    stack.map(|(i, &at)| at.saturating_sub(u64::from(i > 0)))
+}
+
 impl<'a> Symbols<'a> {
-    pub fn new(raw: &'a Raw) -> Self {
-        Self {
-            raw,
-            modules: HashMap::new(),
-            known: HashMap::new(),
+    /// Looks for all names of a profile. The error is for the user to read.
+    pub fn new(raw: &'a Raw) -> Result<Self, String> {
+        let mut all = BTreeSet::new();
+        for sample in &raw.samples {
+            all.extend(calls(&sample.stack));
+            if all.len() > PLACES {
+                return Err("the profile has more places than are looked at".into());
+            }
         }
+        Ok(Self::of(raw, &all))
     }
 
+    fn of(raw: &'a Raw, addresses: &BTreeSet<u64>) -> Self {
+        let mut symbols = Self {
+            raw,
+            files: HashMap::new(),
+            known: HashMap::new(),
+        };
+        let mut offsets: BTreeMap<&str, BTreeSet<u64>> = BTreeMap::new();
+        for map in raw.maps.iter().filter(|map| map.path.starts_with('/')) {
+            offsets.entry(&map.path).or_default();
+        }
+        for &address in addresses {
+            let Some((_, map)) = symbols.map_of(address) else {
+                continue;
+            };
+            if let Some(of_file) = offsets.get_mut(map.path.as_str()) {
+                of_file.insert(address - map.start + map.offset);
+            }
+        }
+        let mut bytes = 0;
+        for (path, offsets) in offsets.into_iter().take(FILES) {
+            let offsets: Vec<_> = offsets.into_iter().collect();
+            let named = names::of_file(Path::new(path), &offsets);
+            let frames = named.frames.iter().flatten();
+            let length = |f: &Frame| f.function.len() + f.linked.len() + 64;
+            bytes = total([bytes, frames.map(|f| length(f) as u64).sum()]);
+            if bytes > NAMES {
+                break;
+            }
+            symbols.files.insert(path, (offsets, named));
+        }
+        symbols
+    }
+
+    /// Maps are in order, and none lies over another.
     fn map_of(&self, address: u64) -> Option<(usize, &'a Map)> {
-        self.raw
-            .maps
-            .iter()
-            .enumerate()
-            .find(|(_, m)| (m.start..m.end).contains(&address))
+        let i = self.raw.maps.partition_point(|m| m.end <= address);
+        let map = self.raw.maps.get(i).filter(|m| m.start <= address)?;
+        Some((i, map))
     }
 
-    pub fn module(&mut self, path: &'a str) -> &Module {
-        self.modules
-            .entry(path)
-            .or_insert_with(|| Module::open(path))
+    pub fn build_id(&self, path: &str) -> &str {
+        self.files
+            .get(path)
+            .map_or("", |(_, named)| &named.build_id)
     }
 
     /// What is at an address.
@@ -179,10 +128,11 @@ impl<'a> Symbols<'a> {
         }
         let map = self.map_of(address);
         let mut frames = vec![];
-        if let Some((_, map)) = map.filter(|(_, map)| map.path.starts_with('/')) {
-            frames = self
-                .module(&map.path)
-                .frames(address - map.start + map.offset);
+        if let Some((_, map)) = map
+            && let Some((offsets, named)) = self.files.get(map.path.as_str())
+            && let Ok(n) = offsets.binary_search(&(address - map.start + map.offset))
+        {
+            frames = named.frames.get(n).cloned().unwrap_or_default();
         }
         if frames.is_empty() {
             let name = match map {
@@ -210,16 +160,11 @@ impl<'a> Symbols<'a> {
 
     /// The places of a stack, nearest first, without those of the allocator itself.
     pub fn stack(&mut self, stack: &[u64]) -> Vec<Rc<Place>> {
-        let own = self.map_of(self.raw.own).map(|(_, map)| map.path.clone());
-        // Addresses are those that calls return to: the call is before them. The first is no such address.
-        let calls = stack
-            .iter()
-            .enumerate()
-            .map(|(i, &at)| at.saturating_sub(u64::from(i > 0)));
-        let places: Vec<_> = calls.map(|at| self.place(at)).collect();
+        let own = self.map_of(self.raw.own).map(|(_, map)| &map.path);
+        let places: Vec<_> = calls(stack).map(|at| self.place(at)).collect();
         let is_own = |place: &Place| {
             let file = place.map.map(|i| &self.raw.maps[i].path);
-            let in_library = file.is_some_and(|f| Some(f) == own.as_ref() && is_library(f));
+            let in_library = file.is_some_and(|f| Some(f) == own && is_library(f));
             in_library || place.frames.iter().all(|f| is_glue(&f.function))
         };
         let first = places.iter().position(|place| !is_own(place)).unwrap_or(0);
@@ -323,8 +268,9 @@ mod tests {
             .map(|l| format!("{l}\n"))
             .collect();
         let text = format!("heap profile: 0: 0 [0: 0] @ heap_v2/1\nMAPPED_LIBRARIES:\n{code}");
-        let raw = super::super::raw::parse(&text).unwrap().remove(0);
-        let place = Symbols::new(&raw).place(here);
+        let raw = super::super::raw::last(text.as_bytes(), None);
+        let raw = raw.unwrap().unwrap();
+        let place = Symbols::of(&raw, &BTreeSet::from([here])).place(here);
         let frame = place.frames.last().unwrap();
         assert!(
             frame
@@ -337,6 +283,7 @@ mod tests {
             "{frame:?}"
         );
         assert!(place.map.is_some());
-        assert_eq!(Symbols::new(&raw).place(5).frames[0].function, "0x5");
+        let mut none = Symbols::new(&raw).unwrap();
+        assert_eq!(none.place(5).frames[0].function, "0x5");
     }
 }

@@ -1,5 +1,6 @@
 //! The figures of one line of a report: `docs/observability.md` says what each means.
 
+use crate::checked;
 use serde::Deserialize;
 use serde::de::Error;
 use std::fmt;
@@ -147,5 +148,71 @@ pub fn parse(line: &str) -> Result<Option<Moment>, serde_json::Error> {
     if header.event == "load" {
         return Ok(None);
     }
-    serde_json::from_str(line).map(Some)
+    let mut moment: Moment = serde_json::from_str(line)?;
+    let syscalls = moment.syscalls.iter_mut().map(|c| &mut c.name);
+    let options = moment.decisions.iter_mut().map(|d| &mut d.option);
+    let sites = moment.foreign_sites.iter_mut().map(|s| &mut s.address);
+    let names = syscalls.chain(options).chain(sites);
+    for name in names.chain([&mut moment.event]) {
+        *name = checked::name(name);
+    }
+    Ok(Some(moment))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_in_a_report_are_shown_without_what_a_terminal_obeys() {
+        let fields = [
+            "pid",
+            "allocations",
+            "frees",
+            "remote_frees",
+            "in_flight",
+            "refills",
+            "large_allocations",
+            "large_hits",
+            "whale_allocations",
+            "whale_hits",
+            "live_bytes",
+            "peak_live_bytes",
+            "reserved_bytes",
+            "committed_bytes",
+            "resident_bytes",
+            "dirty_bytes",
+            "purged_bytes",
+            "huge_bytes",
+            "foreign_frees",
+            "heaps",
+            "running_heaps",
+            "page_slots",
+            "large_slots",
+            "kept_slots",
+            "empty_slots",
+            "unused_slots",
+            "slotted_segments",
+            "whale_segments",
+            "cached_segments",
+            "peak_resident_kib",
+            "cpu_nanos",
+        ];
+        let numbers: String = fields
+            .iter()
+            .map(|f| format!(r#""{f}":4000000000,"#))
+            .collect();
+        let name = format!(r"\u001b[2J{}", "x".repeat(70_000));
+        let line = format!(
+            r#"{{"schema":1,"event":"\u009b2J",{numbers}"classes":[],"thread_heaps":[],"decisions":[],"syscalls":[
+            {{"name":"{name}","calls":18446744073709551615,"failures":1,"nanos":18446744073709551615}}],
+            "foreign_sites":[{{"address":"\u0007","frees":1}}]}}"#
+        );
+        let text = crate::stat::table::of(&parse(&line).unwrap().unwrap());
+        assert!(
+            !text.contains(|c: char| c.is_control() && c != '\n'),
+            "{text:?}"
+        );
+        assert!(text.contains("?[2Jxxx") && text.len() < 10_000, "{text}");
+    }
 }

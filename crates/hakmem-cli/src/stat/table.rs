@@ -1,6 +1,7 @@
 //! The tables.
 
 use super::figures::{Class, Heap, Moment, Syscall};
+use crate::checked::total;
 use crate::summary::{bytes, duration, grouped};
 use std::fmt::Write;
 
@@ -80,8 +81,8 @@ pub fn percent(part: u64, whole: u64) -> String {
 }
 
 fn totals(m: &Moment) -> Vec<[String; 2]> {
-    let small: u64 = m.classes.iter().map(|c| c.allocations).sum();
-    let hits: u64 = m.classes.iter().map(|c| c.list_hits).sum();
+    let small = total(m.classes.iter().map(|c| c.allocations));
+    let hits = total(m.classes.iter().map(|c| c.list_hits));
     let slots = |n: u64| bytes(n << 16);
     let mut rows = vec![
         (

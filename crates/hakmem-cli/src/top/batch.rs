@@ -1,6 +1,7 @@
 //! A look as plain text.
 
 use super::rates::{History, Rates};
+use crate::checked::total;
 use crate::stat::figures::Class;
 use crate::stat::table::{Left, Right, grid, percent};
 use crate::summary::{bytes, grouped};
@@ -51,8 +52,7 @@ pub fn title(look: &Look, rates: Option<&Rates>) -> String {
     let cpu = rates.map_or(String::new(), |r| {
         format!(", {:.0} % of a processor", r.cpu * 100.0)
     });
-    let name: String = u.name.chars().filter(|c| !c.is_control()).collect();
-    format!("process {} ({name}), {threads}{cpu}", m.pid)
+    format!("process {} ({}), {threads}{cpu}", m.pid, u.name)
 }
 
 pub fn line(decision: &Decision, now: u32) -> String {
@@ -64,13 +64,13 @@ pub fn line(decision: &Decision, now: u32) -> String {
 pub fn activity(look: &Look, rates: Option<&Rates>) -> Vec<[String; 3]> {
     let m = &look.moment;
     let of = |f: fn(&Rates) -> f64| rate(rates.map(f));
-    let small: u64 = m.classes.iter().map(|c| c.allocations).sum();
-    let hits: u64 = m.classes.iter().map(|c| c.list_hits).sum();
+    let small = total(m.classes.iter().map(|c| c.allocations));
+    let hits = total(m.classes.iter().map(|c| c.list_hits));
     let now = rates.map_or("-".into(), |r| {
         let small = r.allocations - r.large - r.whales;
         percent((small - r.refills).max(0.0) as u64, small as u64)
     });
-    let calls = m.syscalls.iter().map(|c| c.calls).sum();
+    let calls = total(m.syscalls.iter().map(|c| c.calls));
     let row = |name: &str, total: String, rate: String| [name.to_owned(), total, rate];
     vec![
         row("", "in all".into(), "a second".into()),

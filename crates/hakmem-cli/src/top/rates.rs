@@ -1,5 +1,6 @@
 //! What happened between two looks.
 
+use crate::checked::total;
 use crate::stat::figures::Moment;
 use crate::view::Look;
 use std::collections::HashMap;
@@ -34,7 +35,7 @@ impl Rates {
         }
         let seconds = time.as_secs_f64().max(1e-3);
         let per = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
-        let calls = |m: &Moment| m.syscalls.iter().map(|c| c.calls).sum();
+        let calls = |m: &Moment| total(m.syscalls.iter().map(|c| c.calls));
         let old: HashMap<_, _> = before
             .classes
             .iter()
@@ -109,7 +110,8 @@ impl History {
             if points.len() == POINTS {
                 points.remove(0);
             }
-            points.push(point);
+            // What is drawn is multiplied by the height of the drawing.
+            points.push(point.min(1 << 48));
         }
         self.last = Some((look, at));
     }

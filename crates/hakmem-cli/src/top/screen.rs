@@ -49,6 +49,19 @@ pub struct State {
     pub seconds: f64,
 }
 
+impl State {
+    pub fn new(seconds: f64) -> Self {
+        Self {
+            page: Page::Classes,
+            order: Order::Live,
+            scroll: 0,
+            paused: false,
+            notice: None,
+            seconds,
+        }
+    }
+}
+
 /// Draws it. `now` is the time on the decisions' clock.
 pub fn draw(frame: &mut Frame, state: &mut State, history: &History, now: u32) {
     let areas = Layout::vertical([
@@ -147,7 +160,9 @@ fn activity(frame: &mut Frame, area: Rect, look: &Look, history: &History) {
 /// A part of `whole`, as a bar with its name and size.
 fn bar<'a>(name: &str, part: u64, whole: u64, width: u16, colour: Color) -> Line<'a> {
     let room = usize::from(width).saturating_sub(26).max(1) as u64;
-    let filled = (part * room).checked_div(whole).unwrap_or(0).min(room);
+    let filled = u128::from(part) * u128::from(room);
+    let filled = filled.checked_div(whole.into()).unwrap_or(0);
+    let filled = filled.min(room.into()) as u64;
     Line::from(vec![
         Span::raw(format!("{name:<13}{:>10}  ", bytes(part))),
         Span::styled("█".repeat(filled as usize), Style::new().fg(colour)),

@@ -3,8 +3,7 @@
 
 use super::Outcome;
 use super::rates::History;
-use super::screen::{self, Page, State};
-use super::tables::Order;
+use super::screen::{self, State};
 use super::watched::{Turn, Watched};
 use crate::child;
 use crate::view::{self, Target, Trouble};
@@ -54,14 +53,7 @@ fn show(
     mut history: History,
 ) -> io::Result<Outcome> {
     let found = matches!(watched, Watched::Found);
-    let mut state = State {
-        page: Page::Classes,
-        order: Order::Live,
-        scroll: 0,
-        paused: false,
-        notice: None,
-        seconds: interval.as_secs_f64(),
-    };
+    let mut state = State::new(interval.as_secs_f64());
     let mut due = Instant::now()
         + if found {
             interval

@@ -2,6 +2,7 @@
 
 use super::memory::{Memory, u64_at};
 use super::note::Note;
+use crate::checked;
 use crate::stat::figures;
 use std::io;
 
@@ -33,18 +34,22 @@ pub fn now() -> u32 {
     (now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000) as u32
 }
 
+/// No offset in the journal is larger.
+const MOST: usize = 1 << 20;
+
 /// Those that are kept, oldest first.
 pub fn read(memory: Memory, note: &Note) -> io::Result<Vec<Decision>> {
     let journal = note.place("decisions")?;
-    let within = |name| note.number(name).map(|offset| offset as u64);
-    if memory.word(journal + within("decisions.made")?)? == 0 {
+    let within = |name| {
+        let offset = note.number(name, 0..=MOST)? as u64;
+        Ok::<_, io::Error>(journal.saturating_add(offset))
+    };
+    if memory.word(within("decisions.made")?)? == 0 {
         return Ok(Vec::new());
     }
     let layout = Layout::of(note)?;
-    let records = || {
-        let at = journal + within("decisions.records")?;
-        memory.bytes(at, layout.bytes * note.number("decisions_kept")?.min(4096))
-    };
+    let kept = note.number("decisions_kept", 1..=1024)?;
+    let records = || memory.bytes(within("decisions.records")?, layout.bytes * kept);
     // What is read at once may be read in any order: so the numbers before it, and those after it.
     let (before, between, after) = (records()?, records()?, records()?);
     Ok(layout.parse([&before, &between, &after]))
@@ -63,10 +68,11 @@ struct Layout {
 
 impl Layout {
     fn of(note: &Note) -> io::Result<Self> {
-        let at = |name: &str| note.number(&format!("decision.{name}"));
-        let options = note.all("learnt.").into_iter();
+        let bytes = note.number("decision_bytes", 8..=1024)?;
+        let at = |name: &str| note.field(&format!("decision.{name}"), 8, bytes);
+        let options = note.all("learnt.", 64).into_iter();
         Ok(Self {
-            bytes: note.number("decision_bytes")?.clamp(8, 4096),
+            bytes,
             number: at("number")?,
             time: at("time")?,
             fields: [
@@ -82,7 +88,9 @@ impl Layout {
                 at("from_rating")?,
                 at("to_rating")?,
             ],
-            options: options.map(|(name, n)| (name.into(), n as u64)).collect(),
+            options: options
+                .map(|(name, n)| (checked::name(name), n as u64))
+                .collect(),
         })
     }
 
@@ -92,6 +100,7 @@ impl Layout {
             .map(|i| i * self.bytes)
             .filter_map(|at| {
                 let number = u64_at(before, at + self.number);
+                // 0: never written. Odd: it changes.
                 if number == 0 || number % 2 == 1 || number != u64_at(after, at + self.number) {
                     return None;
                 }

@@ -2,23 +2,32 @@
 
 use super::memory::{Memory, u32_at, u64_at};
 use super::note::Note;
+use crate::checked::{refuse, total};
 use crate::stat::figures::{Class, Heap};
 use std::collections::HashSet;
 use std::io;
+use std::ops::RangeInclusive;
 
 /// A heap that a thread has: the bit of its tenure.
 const LIVE: u32 = 1 << 31;
+/// Bytes of heaps that are read and kept: 24,576 of them.
+const MOST: usize = 96 << 20;
+/// Classes there may be, and events that are counted.
+pub const CLASSES: RangeInclusive<usize> = 1..=64;
+const EVENTS: RangeInclusive<usize> = 1..=64;
 
 /// All heaps there ever were, newest first, each read in one piece.
 pub struct Heaps<'a> {
-    memory: Memory,
+    memory: Memory<'a>,
     note: &'a Note,
     all: Vec<Vec<u8>>,
     /// Where they are.
     places: Vec<u64>,
+    /// Of a heap.
+    bytes: usize,
     classes: usize,
     events: usize,
-    half: i64,
+    half: i128,
 }
 
 /// What was found in pages and lists, by class.
@@ -29,14 +38,26 @@ pub struct Found {
     pub listed: Vec<u64>,
 }
 
+/// A difference of counters as a count: what was read at different moments may be less than nothing.
+fn count(n: i128) -> u64 {
+    u64::try_from(n.max(0)).unwrap_or(u64::MAX)
+}
+
 impl<'a> Heaps<'a> {
-    pub fn read(memory: Memory, note: &'a Note) -> io::Result<Self> {
-        let (bytes, next) = (note.number("heap_bytes")?, note.number("heap.next")?);
+    pub fn read(memory: Memory<'a>, note: &'a Note) -> io::Result<Self> {
+        let bytes = note.size("heap_bytes")?;
+        let next = note.field("heap.next", 8, bytes)?;
         let (mut all, mut places, mut seen) = (Vec::new(), Vec::new(), HashSet::new());
         let mut heap = memory.word(note.place("heaps")?)?;
         while heap != 0 {
             if !seen.insert(heap) {
-                return Err(io::Error::from_raw_os_error(libc::EFAULT));
+                return Err(refuse("its list of heaps leads in a circle"));
+            }
+            if !heap.is_multiple_of(8) {
+                return Err(refuse("a heap of it lies where none can"));
+            }
+            if (all.len() + 1) * bytes > MOST {
+                return Err(refuse("it has more heaps than are looked at"));
             }
             places.push(heap);
             let read = memory.bytes(heap, bytes)?;
@@ -48,31 +69,38 @@ impl<'a> Heaps<'a> {
             note,
             all,
             places,
-            classes: note.number("classes")?.min(64),
-            events: note.number("events")?.min(64),
-            half: note.number("half")? as i64,
+            bytes,
+            classes: note.number("classes", CLASSES)?,
+            events: note.number("events", EVENTS)?,
+            half: note.number("half", 1..=1 << 32)? as i128,
         })
+    }
+
+    /// Where an array of `n` numbers of `each` bytes begins in a heap.
+    fn array(&self, name: &str, n: usize, each: usize) -> io::Result<usize> {
+        self.note.field(name, n * each, self.bytes)
+    }
+
+    fn event(&self, name: &str) -> io::Result<usize> {
+        self.note.number(name, 0..=self.events - 1)
     }
 
     /// Each heap's lists that are not empty: their class, and where their first block stands.
     pub fn lists(&self) -> io::Result<Vec<(usize, u64)>> {
-        let at = self.note.number("heap.lists")?;
+        let at = self.array("heap.lists", self.classes, 8)?;
         let heaps = self.all.iter().zip(&self.places);
         let lists = heaps.flat_map(|(heap, place)| {
             let listed = (0..self.classes).filter(move |class| u64_at(heap, at + class * 8) != 0);
-            listed.map(move |class| (class, place + (at + class * 8) as u64))
+            listed.map(move |class| (class, place.saturating_add((at + class * 8) as u64)))
         });
         Ok(lists.collect())
     }
 
     /// How many of them a thread has.
     pub fn running(&self) -> io::Result<u64> {
-        let at = self.note.number("heap.tenure")?;
-        Ok(self
-            .all
-            .iter()
-            .filter(|h| u32_at(h, at) & LIVE != 0)
-            .count() as u64)
+        let at = self.array("heap.tenure", 1, 4)?;
+        let running = self.all.iter().filter(|h| u32_at(h, at) & LIVE != 0);
+        Ok(running.count() as u64)
     }
 
     pub fn len(&self) -> usize {
@@ -81,91 +109,115 @@ impl<'a> Heaps<'a> {
 
     /// A counter of the heaps, summed.
     pub fn sum(&self, name: &str) -> io::Result<u64> {
-        let at = self.note.number(name)?;
-        Ok(self.all.iter().map(|heap| u64_at(heap, at)).sum())
+        let at = self.array(name, 1, 8)?;
+        Ok(total(self.all.iter().map(|heap| u64_at(heap, at))))
     }
 
     /// The figures of each heap.
     pub fn figures(&self) -> io::Result<Vec<Heap>> {
-        let n = |name: &str| self.note.number(name);
-        let (tenure, moved, events) = (n("heap.tenure")?, n("heap.moved")?, n("heap.events")?);
-        let mut figures = Vec::new();
-        for (number, heap) in (0..).zip(&self.all) {
-            let of = |name| Ok::<_, io::Error>(u64_at(heap, n(name)?));
-            let sum = |name: &str| {
-                let event = n(name)?;
-                let halves = i64::from(u32_at(heap, moved + event * 4) as i32);
+        let tenure = self.array("heap.tenure", 1, 4)?;
+        let moved = self.array("heap.moved", self.events, 4)?;
+        let events = self.array("heap.events", self.classes * self.events, 4)?;
+        // What is looked up by name is looked up once.
+        let [
+            next_pages,
+            taken_back,
+            merges,
+            sent,
+            parcels_sent,
+            batches_sent,
+        ] = [
+            self.array("heap.next_pages", 1, 8)?,
+            self.array("heap.taken_back", 1, 8)?,
+            self.array("heap.merges", 1, 8)?,
+            self.array("heap.sent", 1, 8)?,
+            self.array("heap.parcels_sent", 1, 8)?,
+            self.array("heap.batches_sent", 1, 8)?,
+        ];
+        let [handed, takes, carves, reuses, claims, received] = [
+            self.event("event.handed")?,
+            self.event("event.takes")?,
+            self.event("event.carves")?,
+            self.event("event.reuses")?,
+            self.event("event.claims")?,
+            self.event("event.received")?,
+        ];
+        let heaps = (0..).zip(&self.all).map(|(number, heap)| {
+            let sum = |event: usize| {
+                let halves = i128::from(u32_at(heap, moved + event * 4) as i32);
                 let counters = (0..self.classes).map(|class| {
-                    i64::from(u32_at(heap, events + (class * self.events + event) * 4))
+                    i128::from(u32_at(heap, events + (class * self.events + event) * 4))
                 });
-                Ok::<_, io::Error>((halves * self.half + counters.sum::<i64>()).max(0) as u64)
+                count(halves * self.half + counters.sum::<i128>())
             };
-            figures.push(Heap {
+            Heap {
                 heap: number,
                 running: u64::from(u32_at(heap, tenure) & LIVE != 0),
-                handed: sum("event.handed")?,
-                takes: sum("event.takes")?,
-                carves: sum("event.carves")?,
-                next_pages: of("heap.next_pages")?,
-                pages_taken_back: of("heap.taken_back")?,
-                retained_pages: sum("event.reuses")?,
-                new_pages: sum("event.claims")?,
-                merges: of("heap.merges")?,
-                blocks_received: sum("event.received")?,
-                blocks_sent: of("heap.sent")?,
-                parcels_sent: of("heap.parcels_sent")?,
-                batches_sent: of("heap.batches_sent")?,
-            });
-        }
-        Ok(figures)
+                handed: sum(handed),
+                takes: sum(takes),
+                carves: sum(carves),
+                next_pages: u64_at(heap, next_pages),
+                pages_taken_back: u64_at(heap, taken_back),
+                retained_pages: sum(reuses),
+                new_pages: sum(claims),
+                merges: u64_at(heap, merges),
+                blocks_received: sum(received),
+                blocks_sent: u64_at(heap, sent),
+                parcels_sent: u64_at(heap, parcels_sent),
+                batches_sent: u64_at(heap, batches_sent),
+            }
+        });
+        Ok(heaps.collect())
     }
 
-    /// The figures of each class, and the blocks found freed in all. `segment_pages` are slots of a page of the class.
-    pub fn classes(&self, found: &Found, page_bytes: &[u64]) -> io::Result<(Vec<Class>, i64)> {
+    /// The figures of each class, and the blocks found freed in all. `page_bytes` are those of the class's pages.
+    pub fn classes(&self, found: &Found, page_bytes: &[u64]) -> io::Result<(Vec<Class>, i128)> {
         let (note, memory) = (self.note, self.memory);
-        let n = |name: &str| note.number(name);
-        let sizes = memory.bytes(note.place("sizes")?, self.classes * 4)?;
+        let sizes = sizes(memory, note)?;
         let moved = memory.bytes(note.place("moved")?, self.classes * self.events * 4)?;
-        let each = n("before_bytes")?;
+        let each = note.size("before_bytes")?;
         let before = memory.bytes(note.place("before")?, self.classes * each)?;
+        let blocks_before = note.field("before.blocks", 8, each)?;
+        let pages_before = note.field("before.pages", 8, each)?;
         let per_class = |name| memory.words(note.place(name)?, self.classes);
         let (given_blocks, given_pages) =
             (per_class("sparse_returned")?, per_class("sparse_given")?);
         let (received, peak) = (per_class("sparse_received")?, per_class("peak_of_class")?);
-        let (at_events, at_existing) = (n("heap.events")?, n("heap.existing")?);
+        let at_events = self.array("heap.events", self.classes * self.events, 4)?;
+        let at_existing = self.array("heap.existing", self.classes, 8)?;
         let (mut classes, mut freed) = (Vec::new(), 0);
         for class in 0..self.classes {
             let event = |name: &str| {
-                let at = (class * self.events + n(name)?) * 4;
-                let halves = i64::from(u32_at(&moved, at) as i32);
+                let at = (class * self.events + self.event(name)?) * 4;
+                let halves = i128::from(u32_at(&moved, at) as i32);
                 let counters = self
                     .all
                     .iter()
-                    .map(|heap| i64::from(u32_at(heap, at_events + at)));
-                Ok::<_, io::Error>(halves * self.half + counters.sum::<i64>())
+                    .map(|heap| i128::from(u32_at(heap, at_events + at)));
+                Ok::<_, io::Error>(halves * self.half + counters.sum::<i128>())
             };
-            let before = |name| Ok::<_, io::Error>(u64_at(&before, class * each + n(name)?) as i64);
+            let before = |at: usize| i128::from(u64_at(&before, class * each + at) as i64);
             let existing = self
                 .all
                 .iter()
-                .map(|heap| u64_at(heap, at_existing + class * 8) as i64);
-            let existing: i64 = existing.sum();
-            let size = u64::from(u32_at(&sizes, class * 4));
-            let (handed, waiting) = (event("event.handed")?, found.waiting[class] as i64);
-            let listed = found.listed[class] as i64;
-            let given = given_blocks[class] as i64;
+                .map(|heap| i128::from(u64_at(heap, at_existing + class * 8) as i64));
+            let existing: i128 = existing.sum();
+            let [waiting, listed, given] =
+                [&found.waiting, &found.listed, &given_blocks].map(|n| i128::from(n[class] as i64));
+            let handed = event("event.handed")?;
             let (takes, carves) = (event("event.takes")?, event("event.carves")?);
-            let frees = handed - existing + before("before.blocks")? + given + waiting;
+            let frees = handed - existing + before(blocks_before) + given + waiting;
             let pages = event("event.claims")? + event("event.reuses")? - event("event.empties")?
-                + before("before.pages")?
-                - given_pages[class] as i64;
-            let count = |n: i64| n.max(0) as u64;
-            freed += frees - event("event.received")? - received[class] as i64;
+                + before(pages_before)
+                - i128::from(given_pages[class] as i64);
+            let by_others = event("event.received")?;
+            freed += frees - by_others - i128::from(received[class] as i64);
+            let live = count(existing - given - waiting - listed);
             classes.push(Class {
-                size,
+                size: sizes[class],
                 allocations: count(handed - listed),
                 frees: count(frees),
-                remote_frees: count(event("event.received")?) + received[class],
+                remote_frees: count(by_others).saturating_add(received[class]),
                 list_hits: count(handed - listed - takes - carves),
                 takes: count(takes),
                 carves: count(carves),
@@ -173,10 +225,22 @@ impl<'a> Heaps<'a> {
                 wakes: count(event("event.wakes")?),
                 pages: count(pages),
                 page_bytes: page_bytes[class],
-                live_bytes: count(existing - given - waiting - listed) * size,
+                live_bytes: live.saturating_mul(sizes[class]),
                 peak_bytes: peak[class],
             });
         }
         Ok((classes, freed))
+    }
+}
+
+/// The classes' block sizes.
+pub fn sizes(memory: Memory, note: &Note) -> io::Result<Vec<u64>> {
+    let classes = note.number("classes", CLASSES)?;
+    let sizes = memory.bytes(note.place("sizes")?, classes * 4)?;
+    let sizes = (0..classes).map(|class| u64::from(u32_at(&sizes, class * 4)));
+    let sizes: Vec<_> = sizes.collect();
+    match sizes.iter().all(|size| (1..=1 << 20).contains(size)) {
+        true => Ok(sizes),
+        false => Err(refuse("a size of its classes makes no sense")),
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! Nothing keeps the process still meanwhile. A word that was read is one that stood there, but two of them may be of
 //! different moments: of a busy program figures may differ by what it did in the millisecond of the reading, of one at rest
-//! they are exact.
+//! they are exact. Nothing of it is believed: what the process says of itself is checked by the rules of `checked`.
 
 mod decisions;
 mod heaps;
@@ -17,14 +17,23 @@ mod process;
 pub mod segments;
 
 pub use decisions::{Decision, now};
-pub use look::Look;
+pub use look::{Look, look as look_at};
 
+use crate::checked::Budget;
 use heaps::Heaps;
-use memory::Memory;
+use memory::{IN_ALL, Memory};
 use note::Note;
-use process::{Process, Usage};
+use process::Process;
+pub use process::Usage;
 use segments::{Resident, Segment};
 use std::io;
+
+/// What a process is read from.
+#[cfg(any(test, fuzzing))]
+pub mod source {
+    pub use super::memory::{IN_ALL, Memory, PageMap, Source};
+    pub use super::note::Note;
+}
 
 /// How often a look is taken anew that fails while the process goes on: it may just be changing what is read.
 const TRIES: usize = 3;
@@ -57,6 +66,9 @@ impl Trouble {
             Self::Without { name } => format!(
                 "process {pid} ({name}) does not run on hakmem: start it by `hakmem run -- PROG`, or \
                  watch it from its beginning by `hakmem top -- PROG`"
+            ),
+            Self::Other(e) if e.raw_os_error() == Some(libc::EFAULT) => format!(
+                "cannot look into process {pid}: what its hakmem names lies where it has no memory"
             ),
             Self::Other(e) => format!("cannot look into process {pid}: {e}"),
         }
@@ -91,20 +103,11 @@ impl Target {
         self.process.has_ended()
     }
 
-    fn memory(&self) -> Memory {
-        Memory {
-            pid: self.process.pid,
-        }
-    }
-
     /// Runs `f` on where the figures lie, which is found again if the process executes another program.
     fn with<R>(&mut self, f: impl Fn(Memory, &Note) -> io::Result<R>) -> Result<R, Trouble> {
         let mut tries = 0;
         loop {
-            let result = self.note().and_then(|note| match note {
-                Some(note) => f(self.memory(), &note).map(Some),
-                None => Ok(None),
-            });
+            let result = self.try_with(&f);
             tries += 1;
             return match result {
                 Ok(Some(found)) => Ok(found),
@@ -124,40 +127,54 @@ impl Target {
         }
     }
 
-    fn note(&mut self) -> io::Result<Option<Note>> {
+    fn try_with<R>(&mut self, f: impl Fn(Memory, &Note) -> io::Result<R>) -> io::Result<Option<R>> {
+        let budget = Budget::new(IN_ALL, "bytes");
         let image = self.process.image()?;
+        let memory = Memory {
+            source: &self.process,
+            budget: &budget,
+        };
         if self.note.is_none() || image != self.image {
-            // A plug-in may carry another hakmem: the one that made most heaps is meant.
-            let made = |note: &Note| {
-                note.place("heaps_made")
-                    .and_then(|at| self.memory().word(at))
-            };
-            let notes = note::find_all(self.memory())?;
-            let best = notes.into_iter().rev();
-            self.note = best.max_by_key(|note| made(note).unwrap_or(0));
+            self.note = best_note(memory)?;
             self.image = image;
         }
-        Ok(self.note.clone())
+        self.note.as_ref().map(|note| f(memory, note)).transpose()
     }
 
     /// Everything that `hakmem top` shows.
     pub fn look(&mut self) -> Result<Look, Trouble> {
         let usage = self.process.usage();
         let pid = self.pid();
-        self.with(move |memory, note| look::look(memory, note, pid, &usage))
+        self.with(|memory, note| look_at(memory, note, pid, &usage))
     }
 
     /// What `hakmem map` draws.
     pub fn segments(&mut self) -> Result<(Vec<Segment>, Usage), Trouble> {
         let usage = self.process.usage();
-        let segments = self.with(|memory, note| {
-            let heaps = Heaps::read(memory, note)?;
-            Ok(look::pages(memory, note, &heaps)?.0)
-        })?;
+        let segments = self.with(segments_of)?;
         Ok((segments, usage))
     }
 
     pub fn resident(&self) -> io::Result<Resident> {
-        Resident::open(self.pid())
+        Resident::of(&self.process)
     }
+}
+
+/// What there is in a process, for `hakmem map`.
+pub fn segments_of(memory: Memory, note: &Note) -> io::Result<Vec<Segment>> {
+    let heaps = Heaps::read(memory, note)?;
+    Ok(look::pages(memory, note, &heaps)?.0)
+}
+
+/// A plug-in may carry another hakmem: the one that made most heaps is meant, of two the first.
+pub fn best_note(memory: Memory) -> io::Result<Option<Note>> {
+    let mut best: Option<(u64, Note)> = None;
+    note::each(memory, |note| {
+        let made = note.place("heaps_made").and_then(|at| memory.word(at));
+        let made = made.unwrap_or(0);
+        if best.as_ref().is_none_or(|&(most, _)| made > most) {
+            best = Some((made, note));
+        }
+    })?;
+    Ok(best.map(|(_, note)| note))
 }

@@ -1,19 +1,29 @@
 //! The note in which the allocator says where its figures lie: `hakmem_core::stats::view` has its form.
 //!
 //! It is looked for in the memory of the process, not in its files: these may have been replaced since, or lie where this
-//! process cannot see them.
+//! process cannot see them. What calls itself our note may be forged: `checked` has the rules.
 
-use super::memory::Memory;
+use super::memory::{END, Memory};
+use crate::checked::{self, refuse};
 use object::LittleEndian as LE;
 use object::elf::{FileHeader64, PT_LOAD, PT_NOTE, ProgramHeader64};
 use object::read::elf::{FileHeader, NoteIterator, ProgramHeader};
 use std::collections::HashMap;
 use std::io;
+use std::ops::RangeInclusive;
 
 /// The type of the notes that this program reads.
 const TYPE: u32 = 1;
-/// No note of ours is longer.
+/// No note of ours is longer, or has more entries or longer names.
 const LONGEST: u64 = 1 << 16;
+const ENTRIES: usize = 1024;
+const NAME: usize = 64;
+/// Files that are looked at, notes of one file, and notes that are ours in all.
+const FILES: usize = 1 << 16;
+const OF_FILE: usize = 8;
+const OURS: usize = 64;
+/// No struct of the allocator's is larger.
+pub const STRUCT: usize = 16 << 10;
 
 /// Names and what they stand for: an address, or a number.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -27,16 +37,19 @@ impl Note {
         while at < description.len() {
             let length = description[at..].iter().position(|&b| b == 0)?;
             let name = std::str::from_utf8(&description[at..at + length]).ok()?;
+            if length > NAME || !name.bytes().all(|b| b.is_ascii_graphic()) {
+                return None;
+            }
             at += length + 1;
             let value = u64::from_le_bytes(description.get(at..at + 8)?.try_into().ok()?);
             let value = match name.starts_with('@') {
-                true => value.wrapping_add(address + at as u64),
+                true => value.wrapping_add(address).wrapping_add(at as u64),
                 false => value,
             };
             entries.insert(name.to_owned(), value);
             at += 8;
         }
-        Some(Self(entries))
+        (entries.len() <= ENTRIES).then_some(Self(entries))
     }
 
     fn get(&self, name: &str) -> io::Result<u64> {
@@ -48,45 +61,67 @@ impl Note {
 
     /// Where the thing of this name is.
     pub fn place(&self, name: &str) -> io::Result<u64> {
-        self.get(&format!("@{name}"))
-    }
-
-    /// A size, an offset or a constant. What would be beyond reason, as memory, counts as missing.
-    pub fn number(&self, name: &str) -> io::Result<usize> {
-        let value = self.get(name)?;
-        if value > 1 << 32 {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                format!("its {name} makes no sense"),
-            ));
+        let place = self.get(&format!("@{name}"))?;
+        match place < END {
+            true => Ok(place),
+            false => Err(refuse(format!("its {name} lie where nothing can"))),
         }
-        Ok(value as usize)
     }
 
-    /// Pairs of what comes behind `prefix` and the number.
-    pub fn all<'a>(&'a self, prefix: &str) -> Vec<(&'a str, usize)> {
+    /// A size, a count or a constant.
+    pub fn number(&self, name: &str, range: RangeInclusive<usize>) -> io::Result<usize> {
+        checked::within(self.get(name)?, range, name)
+    }
+
+    /// The offset of a field of `bytes` bytes in a struct of `whole`.
+    pub fn field(&self, name: &str, bytes: usize, whole: usize) -> io::Result<usize> {
+        match whole.checked_sub(bytes) {
+            Some(last) => self.number(name, 0..=last),
+            None => Err(refuse(format!("its {name} has no room"))),
+        }
+    }
+
+    /// The size of a struct.
+    pub fn size(&self, name: &str) -> io::Result<usize> {
+        self.number(name, 8..=STRUCT)
+    }
+
+    /// Pairs of what comes behind `prefix` and the number, of those whose number is one of the first `most`.
+    pub fn all<'a>(&'a self, prefix: &str, most: usize) -> Vec<(&'a str, usize)> {
         let behind =
             |(name, &n): (&'a String, &u64)| Some((name.strip_prefix(prefix)?, n as usize));
-        let mut found: Vec<_> = self.0.iter().filter_map(behind).collect();
-        found.sort_by_key(|&(_, n)| n);
+        let found = self.0.iter().filter_map(behind);
+        let mut found: Vec<_> = found.filter(|&(_, n)| n < most).collect();
+        found.sort_by_key(|&(name, n)| (n, name));
         found
     }
 }
 
-/// The notes of the files that are mapped, in the order of their addresses.
-pub fn find_all(memory: Memory) -> io::Result<Vec<Note>> {
-    let maps = std::fs::read_to_string(format!("/proc/{}/maps", memory.pid))?;
-    let mut notes = Vec::new();
-    for line in maps.lines() {
-        if let Some(base) = start_of_file(line) {
-            notes.extend(of_image(memory, base));
+/// The notes of the files that are mapped, in the order of their addresses. An error: there are none, but one that cannot be
+/// read as ours.
+pub fn each(memory: Memory, mut each: impl FnMut(Note)) -> io::Result<()> {
+    let (mut files, mut ours, mut bad) = (0, 0, 0);
+    memory.source.each_file(&mut |base| {
+        files += 1;
+        if files > FILES || ours + bad >= OURS {
+            return;
         }
+        of_image(memory, base, &mut |note| match note {
+            Some(note) => {
+                ours += 1;
+                each(note);
+            }
+            None => bad += 1,
+        });
+    })?;
+    match (ours, bad) {
+        (0, 1..) => Err(refuse("the note of its hakmem cannot be read")),
+        _ => Ok(()),
     }
-    Ok(notes)
 }
 
 /// The address at which a line of /proc/PID/maps maps the beginning of a file.
-fn start_of_file(line: &str) -> Option<u64> {
+pub fn start_of_file(line: &str) -> Option<u64> {
     let mut words = line.split_ascii_whitespace();
     let (range, _rights, offset) = (words.next()?, words.next()?, words.next()?);
     let inode = words.nth(1)?;
@@ -95,20 +130,35 @@ fn start_of_file(line: &str) -> Option<u64> {
     is_start.then(|| u64::from_str_radix(start, 16).ok())?
 }
 
-/// The note of the executable or library that is mapped from `base` on, if it has one.
-fn of_image(memory: Memory, base: u64) -> Option<Note> {
+/// The note of the executable or library that is mapped from `base` on, if it has one; None is one that makes no sense.
+fn of_image(memory: Memory, base: u64, each: &mut dyn FnMut(Option<Note>)) {
+    let Some((bias, segments)) = note_segments(memory, base) else {
+        return;
+    };
+    for segment in segments.iter().take(OF_FILE) {
+        if let Some(note) = in_segment(memory, bias, segment) {
+            return each(note);
+        }
+    }
+}
+
+/// How far the file is mapped from where it is linked for, and its segments of notes.
+fn note_segments(memory: Memory, base: u64) -> Option<(u64, Vec<ProgramHeader64<LE>>)> {
+    // Most files that are mapped are no programs.
+    if memory.bytes(base, 4).ok()? != b"\x7fELF" {
+        return None;
+    }
     let head = memory.bytes(base, 4096).ok()?;
     let header = FileHeader64::<LE>::parse(head.as_slice()).ok()?;
     let segments = header.program_headers(LE, head.as_slice()).ok()?;
     let first = segments.iter().find(|s| s.p_type(LE) == PT_LOAD)?;
     let bias = base.wrapping_sub(first.p_vaddr(LE) / 4096 * 4096);
     let notes = segments.iter().filter(|s| s.p_type(LE) == PT_NOTE);
-    notes
-        .into_iter()
-        .find_map(|segment| in_segment(memory, bias, segment))
+    Some((bias, notes.copied().collect()))
 }
 
-fn in_segment(memory: Memory, bias: u64, segment: &ProgramHeader64<LE>) -> Option<Note> {
+/// The first note of ours; `Some(None)`: it makes no sense.
+fn in_segment(memory: Memory, bias: u64, segment: &ProgramHeader64<LE>) -> Option<Option<Note>> {
     let (address, len) = (
         bias.wrapping_add(segment.p_vaddr(LE)),
         segment.p_memsz(LE).min(LONGEST),
@@ -118,7 +168,7 @@ fn in_segment(memory: Memory, bias: u64, segment: &ProgramHeader64<LE>) -> Optio
     while let Ok(Some(note)) = notes.next() {
         if note.name() == b"hakmem" && note.n_type(LE).0 == TYPE {
             let at = note.desc().as_ptr().addr() - bytes.as_ptr().addr();
-            return Note::parse(note.desc(), address + at as u64);
+            return Some(Note::parse(note.desc(), address.wrapping_add(at as u64)));
         }
     }
     None
@@ -136,12 +186,15 @@ mod tests {
         bytes.extend(48u64.to_le_bytes());
         let note = Note::parse(&bytes, 0x1000).unwrap();
         assert_eq!(note.place("heaps").unwrap(), 0x1000);
-        assert_eq!(note.number("classes").unwrap(), 48);
+        assert_eq!(note.number("classes", 1..=48).unwrap(), 48);
+        assert!(note.number("classes", 1..=47).is_err());
+        assert_eq!(note.field("classes", 8, 56).unwrap(), 48);
+        assert!(note.field("classes", 8, 55).is_err() && note.field("classes", 8, 7).is_err());
         assert_eq!(
             note.place("arenas").unwrap_err().kind(),
             io::ErrorKind::Unsupported
         );
-        assert_eq!(note.all("cl"), [("asses", 48)]);
+        assert_eq!(note.all("cl", 49), [("asses", 48)]);
         assert_eq!(
             Note::parse(&bytes[..bytes.len() - 1], 0),
             None,

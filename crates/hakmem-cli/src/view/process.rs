@@ -1,8 +1,12 @@
 //! A process as the system sees it: whether it is still there and still runs the same program, and what it uses.
 
-use std::fs;
-use std::io;
+use super::memory::{PageMap, Source};
+use super::note;
+use crate::checked::{self, Lines};
+use std::fs::{self, File};
+use std::io::{self, BufReader};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 
 /// A process that cannot be mistaken for another that got its number.
 pub struct Process {
@@ -51,7 +55,8 @@ impl Process {
 
     pub fn usage(&self) -> Usage {
         let read = |what: &str| {
-            fs::read_to_string(format!("/proc/{}/{what}", self.pid)).unwrap_or_default()
+            let bytes = fs::read(format!("/proc/{}/{what}", self.pid)).unwrap_or_default();
+            String::from_utf8_lossy(&bytes).into_owned()
         };
         let (status, stat) = (read("status"), read("stat"));
         let field = |name: &str| {
@@ -75,13 +80,52 @@ impl Process {
             .skip(11)
             .take(2)
             .filter_map(|n| n.parse::<u64>().ok())
-            .sum();
+            .fold(0, u64::saturating_add);
         Usage {
-            name: field("Name:"),
+            name: checked::name(&field("Name:")),
             threads: number("Threads:"),
             resident_bytes: number("VmRSS:") << 10,
             peak_resident_kib: number("VmHWM:"),
-            cpu_nanos: ticks * (1_000_000_000 / per_second),
+            cpu_nanos: ticks.saturating_mul(1_000_000_000 / per_second),
         }
+    }
+}
+
+impl Source for Process {
+    fn read(&self, address: u64, to: &mut [u8]) -> io::Result<()> {
+        let local = libc::iovec {
+            iov_base: to.as_mut_ptr().cast(),
+            iov_len: to.len(),
+        };
+        let remote = libc::iovec {
+            iov_base: std::ptr::without_provenance_mut(address as usize),
+            iov_len: to.len(),
+        };
+        // SAFETY: the local part is a live slice; the remote one is the kernel's to check.
+        let read =
+            unsafe { libc::process_vm_readv(self.pid as libc::pid_t, &local, 1, &remote, 1, 0) };
+        match usize::try_from(read) {
+            Ok(n) if n == to.len() => Ok(()),
+            Ok(_) => Err(io::Error::from_raw_os_error(libc::EFAULT)),
+            Err(_) => Err(io::Error::last_os_error()),
+        }
+    }
+
+    fn each_file(&self, each: &mut dyn FnMut(u64)) -> io::Result<()> {
+        // A path has 4 KiB, and four characters for each of its bytes.
+        const LINE: usize = 1 << 16;
+        let maps = File::open(format!("/proc/{}/maps", self.pid))?;
+        let mut lines = Lines::new(BufReader::new(maps), LINE);
+        while let Some(line) = lines.next()? {
+            note::start_of_file(line).into_iter().for_each(&mut *each);
+        }
+        Ok(())
+    }
+
+    fn page_map(&self) -> io::Result<PageMap> {
+        let file = File::open(format!("/proc/{}/pagemap", self.pid))?;
+        Ok(Box::new(move |address, to| {
+            file.read_exact_at(to, address / 4096 * 8)
+        }))
     }
 }

@@ -1,11 +1,11 @@
 //! Segments, slots and pages of another process: what `stats::census` counts, and what `hakmem map` draws.
 
-use super::memory::{Lists, Memory, u8_at, u32_at, u64_at};
+use super::heaps::{CLASSES, sizes};
+use super::memory::{Lists, Memory, PageMap, Source, u8_at, u32_at, u64_at};
 use super::note::Note;
+use crate::checked::{Budget, refuse};
 use std::collections::HashMap;
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 
 /// What a slot's metadata says of it: `Kind` of the core.
 const PAGE: u8 = 1;
@@ -21,11 +21,18 @@ const RESTING: u8 = 2;
 const PLACES: [&str; 6] = [
     "queue", "asleep", "resting", "retained", "cooling", "sparse",
 ];
-/// Arenas there may be, and segments in one of them.
+/// What this program knows how to draw.
+pub const SLOT_BYTES: u64 = 64 << 10;
+pub const SEGMENT_BYTES: u64 = 2 << 20;
+const SLOTS: usize = (SEGMENT_BYTES / SLOT_BYTES) as usize;
+/// Arenas there may be, and groups of segments in one of them: 32 TiB.
 const MOST_ARENAS: usize = 64;
 /// A segment that asks for huge pages.
 const HUGE: u8 = 1;
-const MOST_GROUPS: u64 = 1 << 20;
+const MOST_GROUPS: u64 = 1 << 18;
+/// Segments that are looked at, a whale being one, and runs of slots in them.
+const MOST_SEGMENTS: u64 = 1 << 18;
+const MOST_RUNS: u64 = 1 << 21;
 
 /// A segment that is in use.
 pub struct Segment {
@@ -38,14 +45,14 @@ pub enum Body {
     /// Segments that it has, and those behind that are kept for it to grow into.
     Whale { span: u64, reserve: u64 },
     /// What its slots are, from the first.
-    Slots(Vec<Slot>),
+    Slots(Box<[Slot]>),
 }
 
 /// A run of slots with one use.
 #[derive(Debug, Clone, Copy)]
 pub struct Slot {
-    pub first: usize,
-    pub span: usize,
+    pub first: u8,
+    pub span: u8,
     pub used: Use,
 }
 
@@ -61,86 +68,135 @@ pub enum Use {
 /// A page of blocks.
 #[derive(Debug, Clone, Copy)]
 pub struct Page {
-    pub class: usize,
-    pub size: u64,
+    pub class: u8,
+    /// Where it is: [`Page::place`].
+    place: u8,
+    pub size: u32,
     /// Blocks that fit.
-    pub blocks: u64,
-    pub carved: u64,
+    pub blocks: u32,
+    pub carved: u32,
     /// Blocks that are neither untouched nor freed: with the program, on a thread's list, or under way.
-    pub out: u64,
-    pub place: &'static str,
+    pub out: u32,
+}
+
+impl Page {
+    pub fn place(&self) -> &'static str {
+        PLACES.get(usize::from(self.place)).copied().unwrap_or("?")
+    }
 }
 
 /// Reads them all, in the order of their addresses within each arena.
 pub fn read(memory: Memory, note: &Note) -> io::Result<Vec<Segment>> {
+    let exact = |name, bytes: u64| note.number(name, bytes as usize..=bytes as usize);
+    exact("slot_bytes", SLOT_BYTES)?;
+    exact("segment_bytes", SEGMENT_BYTES)?;
     let reader = Reader {
         memory,
-        note,
-        slot_bytes: note.number("slot_bytes")? as u64,
-        segment_bytes: note.number("segment_bytes")? as u64,
-        meta_bytes: note.number("meta_bytes")?,
+        sizes: sizes(memory, note)?,
+        fields: Fields::of(note)?,
+        left: Budget::new(MOST_SEGMENTS, "segments"),
+        runs_left: Budget::new(MOST_RUNS, "runs of slots"),
     };
     let count = memory.bytes(note.place("arena_count")?, 1)?[0];
+    let bytes = note.size("arena_bytes")?;
+    let arenas = memory.bytes(
+        note.place("arenas")?,
+        bytes * usize::from(count).min(MOST_ARENAS),
+    )?;
     let mut segments = Vec::new();
-    for i in 0..usize::from(count).min(MOST_ARENAS) {
-        reader.arena(i, &mut segments)?;
+    for arena in arenas.chunks_exact(bytes) {
+        reader.arena(arena, note, &mut segments)?;
     }
     Ok(segments)
 }
 
+/// Where things are in the metadata of a slot.
+struct Fields {
+    /// Of the metadata.
+    bytes: usize,
+    kind: usize,
+    span: usize,
+    reserve: usize,
+    slots: usize,
+    huge: usize,
+    owner: usize,
+    needed: usize,
+    carved: usize,
+    cap: usize,
+    class: usize,
+    place: usize,
+    base: usize,
+    wake_at: usize,
+}
+
+impl Fields {
+    fn of(note: &Note) -> io::Result<Self> {
+        let bytes = note.size("meta_bytes")?;
+        let field = |name, width| note.field(name, width, bytes);
+        Ok(Self {
+            bytes,
+            kind: field("meta.kind", 1)?,
+            span: field("meta.span", 4)?,
+            reserve: field("meta.reserve", 4)?,
+            slots: field("meta.slots", 8)?,
+            huge: field("meta.huge", 1)?,
+            owner: field("meta.owner", 8)?,
+            needed: field("meta.needed", 4)?,
+            carved: field("meta.carved", 4)?,
+            cap: field("meta.cap", 4)?,
+            class: field("meta.class", 1)?,
+            place: field("meta.place", 1)?,
+            base: field("meta.base", 1)?,
+            wake_at: field("meta.wake_at", 4)?,
+        })
+    }
+}
+
 struct Reader<'a> {
-    memory: Memory,
-    note: &'a Note,
-    slot_bytes: u64,
-    segment_bytes: u64,
-    meta_bytes: usize,
+    memory: Memory<'a>,
+    sizes: Vec<u64>,
+    fields: Fields,
+    left: Budget,
+    runs_left: Budget,
 }
 
 impl Reader<'_> {
-    fn slots(&self) -> usize {
-        (self.segment_bytes / self.slot_bytes).min(64) as usize
-    }
-
-    fn arena(&self, i: usize, segments: &mut Vec<Segment>) -> io::Result<()> {
-        let n = |name| self.note.number(name);
-        let len = n("arena_bytes")?;
-        let arena = self
-            .memory
-            .bytes(self.note.place("arenas")? + (i * len) as u64, len)?;
-        let field = |name| Ok::<_, io::Error>(u64_at(&arena, n(name)?));
+    fn arena(&self, arena: &[u8], note: &Note, segments: &mut Vec<Segment>) -> io::Result<()> {
+        let field = |name| Ok::<_, io::Error>(u64_at(arena, note.field(name, 8, arena.len())?));
         let (data, metas) = (field("arena.data")?, field("arena.metas")?);
-        let (groups, top) = (field("arena.groups")?, field("arena.top")?.min(MOST_GROUPS));
-        let (bytes, used, each) = (
-            n("group_bytes")?,
-            n("group.used")?,
-            n("segments_of_group")?.clamp(1, 64),
-        );
+        let (groups, top) = (field("arena.groups")?, field("arena.top")?);
+        let bytes = note.number("group_bytes", 8..=256)?;
+        let used = note.field("group.used", 8, bytes)?;
+        let each = note.number("segments_of_group", 1..=64)? as u64;
+        // Just so many that addresses in them are no larger than addresses can be.
+        let ends = data.checked_add(MOST_GROUPS * 64 * SEGMENT_BYTES);
+        if top > MOST_GROUPS || !data.is_multiple_of(SLOT_BYTES) || ends.is_none() {
+            return Err(refuse("an arena of it makes no sense"));
+        }
         let groups = self.memory.bytes(groups, bytes * top as usize)?;
         // A bit for each group that is used as a whole, whatever its own word says.
         let words = field("arena.reserved")?.div_ceil(each as u64).div_ceil(64);
-        let full = field("arena.summary")?
-            .wrapping_add(words.wrapping_mul(8).wrapping_mul(n("summary.full")? as u64));
+        let row = note.number("summary.full", 0..=64)? as u64;
+        let full = field("arena.summary")?.wrapping_add(words.wrapping_mul(8 * row));
         let full = match top {
             0 => Vec::new(),
             _ => self.memory.bytes(full, top.div_ceil(64) as usize * 8)?,
         };
         let mut behind_whale = 0;
-        for group in 0..top as usize {
-            let is_full = u64_at(&full, group / 64 * 8) >> (group % 64) & 1 != 0;
-            let word = match is_full {
-                true => u64::MAX,
-                false => u64_at(&groups, group * bytes + used),
-            };
-            for segment in (0..each)
-                .filter(|s| word >> s & 1 != 0)
-                .map(|s| (group * each + s) as u64)
-            {
+        for (group, words) in (0..).zip(groups.chunks_exact(bytes)) {
+            let is_full = u64_at(&full, group as usize / 64 * 8) >> (group % 64) & 1 != 0;
+            let word = if is_full { u64::MAX } else { u64_at(words, used) };
+            let used = (0..each).filter(|s| word >> s & 1 != 0);
+            for segment in used.map(|s| group * each + s) {
                 if segment < behind_whale {
                     continue; // What lies in a whale has no kind of its own.
                 }
-                let length = self.slots() * self.meta_bytes;
-                let meta = self.memory.bytes(metas + segment * length as u64, length)?;
-                let found = self.segment(data + segment * self.segment_bytes, &meta)?;
+                self.left.take(1)?;
+                let length = SLOTS * self.fields.bytes;
+                let at = metas.saturating_add(segment * length as u64);
+                let metas = self.memory.bytes(at, length)?;
+                let address = data + segment * SEGMENT_BYTES;
+                let found = self.segment(address, &metas, top * each - segment)?;
                 if let Body::Whale { span, reserve } = found.body {
                     behind_whale = segment + span + reserve;
                 }
@@ -150,16 +206,17 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn segment(&self, address: u64, metas: &[u8]) -> io::Result<Segment> {
-        let n = |name| self.note.number(name);
-        let (kind, span) = (n("meta.kind")?, n("meta.span")?);
-        let huge = u8_at(metas, n("meta.huge")?) == HUGE;
-        if matches!(u8_at(metas, kind), WHALE | SAMPLED_WHALE) {
-            let span = u64::from(u32_at(metas, span));
-            let room = u64::from(u32_at(metas, n("meta.reserve")?)).max(span);
+    /// A segment, from which on there are `room` in the arena.
+    fn segment(&self, address: u64, metas: &[u8], room: u64) -> io::Result<Segment> {
+        let f = &self.fields;
+        let huge = u8_at(metas, f.huge) == HUGE;
+        if matches!(u8_at(metas, f.kind), WHALE | SAMPLED_WHALE) {
+            // It lies in its arena, though that may have grown since its end was read.
+            let span = u64::from(u32_at(metas, f.span)).clamp(1, room);
+            let whole = u64::from(u32_at(metas, f.reserve)).clamp(span, room);
             let body = Body::Whale {
                 span,
-                reserve: room - span,
+                reserve: whole - span,
             };
             return Ok(Segment {
                 address,
@@ -167,53 +224,59 @@ impl Reader<'_> {
                 body,
             });
         }
-        let word = u64_at(metas, n("meta.slots")?);
-        let mut slots: Vec<Slot> = Vec::new();
+        let word = u64_at(metas, f.slots);
+        let mut slots: Vec<Slot> = Vec::with_capacity(SLOTS);
         let mut slot = 0;
-        while slot < self.slots() {
-            let meta = &metas[slot * self.meta_bytes..];
+        while slot < SLOTS {
+            let meta = &metas[slot * f.bytes..];
             let is = |shift: u32| word >> shift >> slot & 1 != 0;
-            let most = (self.slots() - slot) as u64;
-            let length = u64::from(u32_at(meta, span)).clamp(1, most) as usize;
-            let (used, length) = match u8_at(meta, kind) {
+            let length = (u32_at(meta, f.span) as usize).clamp(1, SLOTS - slot);
+            let (used, length) = match u8_at(meta, f.kind) {
                 _ if !is(0) => (if is(32) { Use::Empty } else { Use::Unused }, 1),
-                PAGE | SAMPLED_PAGE => (Use::Page(self.page(meta)?), length),
+                PAGE | SAMPLED_PAGE => (Use::Page(self.page(meta, length)?), length),
                 LARGE | SAMPLED_LARGE => (Use::Large, length),
                 _ => (Use::Kept, 1),
             };
             slots.push(Slot {
-                first: slot,
-                span: length,
+                first: slot as u8,
+                span: length as u8,
                 used,
             });
             slot += length;
         }
+        self.runs_left.take(slots.len() as u64)?;
         Ok(Segment {
             address,
             huge,
-            body: Body::Slots(slots),
+            body: Body::Slots(slots.into()),
         })
     }
 
-    fn page(&self, meta: &[u8]) -> io::Result<Page> {
-        let word = |name| Ok::<_, io::Error>(u32_at(meta, self.note.number(name)?));
-        let signed = |name| Ok::<_, io::Error>(i64::from(word(name)? as i32));
-        let byte = |name| Ok::<_, io::Error>(u8_at(meta, self.note.number(name)?));
-        let (carved, place) = (i64::from(word("meta.carved")?), byte("meta.place")?);
+    /// A page of so many slots. Its blocks fit into it, whatever it says.
+    fn page(&self, meta: &[u8], slots: usize) -> io::Result<Page> {
+        let f = &self.fields;
+        let signed = |at| i64::from(u32_at(meta, at) as i32);
+        let (class, place) = (u8_at(meta, f.class), u8_at(meta, f.place));
+        let Some(&size) = self.sizes.get(usize::from(class)) else {
+            return Err(refuse("a page of it is of no class"));
+        };
+        let fit = slots as u64 * SLOT_BYTES / size;
+        let blocks = u64::from(u32_at(meta, f.cap)).min(fit);
+        let carved = u64::from(u32_at(meta, f.carved)).min(blocks);
         // `Meta::waiting` of the core, and an empty page that rests has no owner.
-        let owned = u64_at(meta, self.note.number("meta.owner")?) != 0;
+        let owned = u64_at(meta, f.owner) != 0;
         let out = match place {
             RESTING if !owned => 0,
-            ASLEEP => carved - signed("meta.wake_at")? + signed("meta.needed")?,
-            _ => signed("meta.needed")? + i64::from(byte("meta.base")?),
+            ASLEEP => carved as i64 - signed(f.wake_at) + signed(f.needed),
+            _ => signed(f.needed) + i64::from(u8_at(meta, f.base)),
         };
         Ok(Page {
-            class: usize::from(byte("meta.class")?),
-            size: u64::from(word("meta.block_size")?),
-            blocks: u64::from(word("meta.cap")?),
-            carved: carved as u64,
-            out: out.clamp(0, carved) as u64,
-            place: PLACES.get(usize::from(place)).copied().unwrap_or("?"),
+            class,
+            place,
+            size: size as u32,
+            blocks: blocks as u32,
+            carved: carved as u32,
+            out: out.clamp(0, carved as i64) as u32,
         })
     }
 }
@@ -223,30 +286,29 @@ impl Reader<'_> {
 pub fn take_listed(
     segments: &mut [Segment],
     lists: &[(usize, u64)],
-    classes: usize,
     follow: &Lists,
-    bytes: (u64, u64),
 ) -> (Vec<u64>, bool) {
-    let (slot_bytes, segment_bytes) = bytes;
-    let (mut listed, mut whole) = (vec![0; classes], true);
+    let (mut listed, mut whole) = (vec![0; *CLASSES.end()], true);
     let mut by_slot: HashMap<u64, u64> = HashMap::new();
     for &(class, head) in lists {
-        let (blocks, all) = follow.blocks(head, (segment_bytes / 8) as usize);
+        let (blocks, all) = follow.blocks(head, |block| {
+            *by_slot.entry(block / SLOT_BYTES).or_default() += 1;
+        });
         whole &= all;
-        listed[class] += blocks.len() as u64;
-        for block in blocks {
-            *by_slot.entry(block / slot_bytes).or_default() += 1;
-        }
+        listed[class] += blocks;
     }
     for segment in segments {
         let Body::Slots(slots) = &mut segment.body else {
             continue;
         };
         for slot in slots {
-            let number = segment.address / slot_bytes + slot.first as u64;
+            let number = segment.address / SLOT_BYTES + u64::from(slot.first);
             if let Use::Page(page) = &mut slot.used {
-                let here = (number..number + slot.span as u64).filter_map(|n| by_slot.get(&n));
-                page.out = page.out.saturating_sub(here.sum());
+                let here = (number..number + u64::from(slot.span)).filter_map(|n| by_slot.get(&n));
+                let here: u64 = here.sum();
+                page.out = page
+                    .out
+                    .saturating_sub(u32::try_from(here).unwrap_or(u32::MAX));
             }
         }
     }
@@ -254,26 +316,53 @@ pub fn take_listed(
 }
 
 /// Which of the kernel's pages are resident, from /proc/PID/pagemap.
-pub struct Resident(File);
+pub struct Resident {
+    map: PageMap,
+    /// Segments that are still asked for.
+    left: Budget,
+}
+
+/// Segments of a whale that are asked for what is resident: of more, a part is, and the rest estimated.
+pub const ASKED: u64 = 4096;
 
 impl Resident {
-    pub fn open(pid: u32) -> io::Result<Self> {
-        File::open(format!("/proc/{pid}/pagemap")).map(Self)
+    pub fn of(source: &dyn Source) -> io::Result<Self> {
+        Ok(Self {
+            map: source.page_map()?,
+            left: Budget::new(1 << 17, "segments"),
+        })
     }
 
-    /// Resident pages of 4 KiB in each of the pieces of `piece` bytes from `address` on.
-    pub fn count(&self, address: u64, bytes: u64, piece: u64) -> io::Result<Vec<u32>> {
+    /// Resident pages of 4 KiB in each slot of a segment.
+    pub fn of_slots(&self, segment: u64) -> io::Result<[u8; SLOTS]> {
         const PRESENT: u64 = 1 << 63;
-        let mut entries = vec![0; (bytes / 4096 * 8) as usize];
-        self.0.read_exact_at(&mut entries, address / 4096 * 8)?;
-        let pieces = entries.chunks((piece / 4096 * 8) as usize);
-        Ok(pieces
-            .map(|entries| {
-                let present = entries
-                    .chunks_exact(8)
-                    .filter(|e| u64_at(e, 0) & PRESENT != 0);
-                present.count() as u32
-            })
-            .collect())
+        self.left.take(1)?;
+        let mut entries = [0; (SEGMENT_BYTES / 4096 * 8) as usize];
+        (self.map)(segment, &mut entries)?;
+        let mut counts = [0; SLOTS];
+        for (count, slot) in counts.iter_mut().zip(entries.chunks(entries.len() / SLOTS)) {
+            let entries = slot.chunks_exact(8);
+            *count = entries.filter(|e| u64_at(e, 0) & PRESENT != 0).count() as u8;
+        }
+        Ok(counts)
+    }
+
+    /// Resident bytes of so many segments in runs of an address and a number.
+    pub fn bytes(&self, runs: impl Iterator<Item = (u64, u64)>, segments: u64) -> Option<u64> {
+        let step = segments.div_ceil(ASKED).max(1);
+        let (mut before, mut next) = (0, 0);
+        let (mut asked, mut bytes) = (0, 0);
+        for (address, number) in runs {
+            while next < before + number {
+                if let Ok(counts) = self.of_slots(address + (next - before) * SEGMENT_BYTES) {
+                    asked += 1;
+                    bytes += counts.iter().map(|&n| u64::from(n) * 4096).sum::<u64>();
+                }
+                next += step;
+            }
+            before += number;
+        }
+        let all = u128::from(bytes) * u128::from(segments);
+        Some(all.checked_div(asked)? as u64)
     }
 }

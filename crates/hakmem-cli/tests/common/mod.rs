@@ -54,6 +54,9 @@ pub static STATIC_PIE: LazyLock<PathBuf> =
 /// Allocates exactly what it is known to.
 pub static KNOWN: LazyLock<PathBuf> =
     LazyLock::new(|| BUILT.compile("known.c", "known", &["-fno-builtin", "-pthread"]));
+/// Has what a reader from outside finds in it forged.
+pub static FORGE: LazyLock<PathBuf> =
+    LazyLock::new(|| BUILT.compile("forge.c", "forge", &["-fno-builtin"]));
 pub static TERMINAL: LazyLock<PathBuf> =
     LazyLock::new(|| BUILT.compile("terminal.c", "terminal", &["-lutil"]));
 
@@ -117,6 +120,61 @@ pub fn stdout(output: &Output) -> String {
 
 pub fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// A process on hakmem with figures as `changes` say: see programs/forge.c.
+pub fn forged(changes: &[&str]) -> Ready {
+    let mut command = Command::new(&*FORGE);
+    command
+        .args(changes)
+        .env("LD_PRELOAD", &*HAKMEM)
+        .stdin(Stdio::piped());
+    Ready::new(command)
+}
+
+/// Runs the command with 1 GiB of address space, 256 MiB of memory that is no file's and 60 s of processor time: what needs
+/// more dies of it.
+pub fn bounded(command: &mut Command) -> Output {
+    use std::os::unix::process::CommandExt;
+    let limit = |what, value| {
+        let limit = libc::rlimit {
+            rlim_cur: value,
+            rlim_max: value,
+        };
+        // SAFETY: a live rlimit.
+        match unsafe { libc::setrlimit(what, &limit) } {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        }
+    };
+    let limits = move || {
+        limit(libc::RLIMIT_AS, 1 << 30)?;
+        limit(libc::RLIMIT_DATA, 256 << 20)?;
+        limit(libc::RLIMIT_CPU, 60)
+    };
+    // SAFETY: the closure only makes system calls.
+    unsafe { command.pre_exec(limits) }.output().unwrap()
+}
+
+/// The command refused, in one line that can be shown, or was content; no other end is a good one.
+pub fn refused_or_done(output: &Output, what: &str) -> bool {
+    let (code, text) = (
+        output.status.code(),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    assert!(
+        matches!(code, Some(0 | 1)),
+        "{what}: {:?}, {text}",
+        output.status
+    );
+    let lines = text.lines().count();
+    assert_eq!(lines, usize::from(code == Some(1)), "{what}: {text}");
+    for part in [&output.stdout, &output.stderr] {
+        let part = std::str::from_utf8(part).expect("UTF-8");
+        let hidden = part.chars().find(|c| c.is_control() && *c != '\n');
+        assert_eq!(hidden, None, "{what}: {part:?}");
+    }
+    code == Some(1)
 }
 
 /// A command that has printed "ready".

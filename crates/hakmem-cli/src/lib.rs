@@ -1,0 +1,63 @@
+//! What is in the `hakmem` command, which runs programs on the hakmem allocator and looks at them.
+
+mod checked;
+mod child;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
+mod inherited;
+mod library;
+mod map;
+mod options;
+mod prepared;
+mod profile;
+mod program;
+mod report;
+mod run;
+mod stat;
+mod summary;
+mod top;
+mod view;
+
+use clap::{Parser, Subcommand};
+
+/// Runs programs on the hakmem memory allocator.
+#[derive(Parser)]
+#[command(version, about, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Runs a program with libhakmem.so preloaded
+    #[command(after_help = run::AFTER_HELP)]
+    Run(run::Options),
+    /// Prints tables of what the allocator did: size classes, thread heaps, memory, system calls
+    #[command(after_help = stat::AFTER_HELP)]
+    Stat(stat::Options),
+    /// Lists the allocator's options: name, default, what values, meaning
+    #[command(after_help = options::AFTER_HELP)]
+    Options(options::Options),
+    /// Draws the heap: what lies in each segment, as an SVG
+    #[command(after_help = map::AFTER_HELP)]
+    Map(map::Options),
+    /// Shows, again and again, what the allocator of a running process does
+    #[command(after_help = top::AFTER_HELP)]
+    Top(top::Options),
+    /// Finds which code allocated what: flame graphs, a file for pprof, and what was live at the end
+    #[command(after_help = profile::AFTER_HELP)]
+    Profile(profile::Options),
+}
+
+/// The command.
+pub fn main() -> ! {
+    match Cli::parse().command {
+        Command::Run(options) => run::run(&options),
+        Command::Stat(options) => stat::stat(options),
+        Command::Options(options) => options::options(&options),
+        Command::Map(options) => map::map(options),
+        Command::Top(options) => top::top(options),
+        Command::Profile(options) => profile::profile(options),
+    }
+}
