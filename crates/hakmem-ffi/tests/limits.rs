@@ -132,7 +132,7 @@ fn address_space_too_small_to_start_in() {
     }
     println!("is served in {least:?} MiB");
     assert!(
-        least.is_some_and(|mib| mib <= 8),
+        least.is_some_and(|mib| mib <= 10),
         "is served in {least:?} MiB"
     );
 }
