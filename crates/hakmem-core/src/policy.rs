@@ -279,8 +279,8 @@ options! {
     retained_pages: u32 = 4, Each RETAINED_PAGES, "RETAINED_PAGES", Number(0, 1024), "pages";
     /// A page of which no more blocks than these are out is set aside, and its holes are given back; 0 leaves them.
     sparse_blocks: u32 = 8, One SPARSE_BLOCKS, "SPARSE_BLOCKS", Number(0, 255), "blocks";
-    /// Threads that must have been there at once before further ones get their first blocks, up to 2 KiB each, from pages that they share; 0: none do.
-    shared_from_heaps: u32 = 32, One SHARED_FROM_HEAPS, "SHARED_FROM_HEAPS", Number(0, u32::MAX), "threads";
+    /// Thread heaps that there must be before further ones get their first blocks, up to 2 KiB each, from pages that they share; 0: none do.
+    shared_from_heaps: u32 = 32, One SHARED_FROM_HEAPS, "SHARED_FROM_HEAPS", Number(0, u32::MAX), "heaps";
     /// Blocks of other threads that a thread has freed and keeps before it sends them, in bytes.
     batch_bytes: u32 = 256 << 10, One BATCH_BYTES, "BATCH_BYTES", Number(0, 1 << 20), "bytes";
     /// Blocks that are sent travel page by page; off, each by itself.
