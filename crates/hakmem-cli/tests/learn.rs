@@ -1,6 +1,6 @@
 //! What mode `learn` decides in a program is what every view of it shows.
 
-mod common;
+use crate::common;
 
 use common::*;
 use std::process::{Command, Stdio};

@@ -1,6 +1,6 @@
 //! `hakmem map` with the library of this workspace.
 
-mod common;
+use crate::common;
 
 use common::*;
 use roxmltree::Document;

@@ -1,6 +1,6 @@
 //! `hakmem options`, and the page that has its table.
 
-mod common;
+use crate::common;
 
 use common::*;
 use hakmem_core::options::{TABLE, Values};

@@ -2,7 +2,7 @@
 
 #[path = "profile/accounts.rs"]
 mod accounts;
-mod common;
+use crate::common;
 
 use accounts::*;
 use common::*;
@@ -114,15 +114,14 @@ fn a_c_program_without_unwind_tables() {
     }
 }
 
-/// The Rust program of hakmem-core's examples, with hakmem inside: it writes the profile itself.
+/// The Rust program of hakmem-examples, with hakmem inside: it writes the profile itself.
 #[test]
 fn a_rust_program() {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args([
         "build",
         "--release",
-        "-p",
-        "hakmem-core",
+        "--workspace",
         "--example",
         "profiled",
         "--message-format=json-render-diagnostics",

@@ -1,6 +1,6 @@
 //! `hakmem run` with the library of this workspace.
 
-mod common;
+use crate::common;
 
 use common::*;
 use std::process::Output;

@@ -1,6 +1,6 @@
 //! `hakmem run`: exit statuses, environment, and what it says about programs that it did not serve.
 
-mod common;
+use crate::common;
 
 use common::*;
 use std::fs;

@@ -1,6 +1,6 @@
 //! `hakmem run` and signals: nothing is lost on the way to the program, nothing comes twice, a shell sees one job.
 
-mod common;
+use crate::common;
 
 use common::*;
 use std::io;

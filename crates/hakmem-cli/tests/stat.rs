@@ -1,6 +1,6 @@
 //! `hakmem stat` with the library of this workspace.
 
-mod common;
+use crate::common;
 
 use common::*;
 use std::io::Write;

@@ -1,6 +1,6 @@
 //! `hakmem top` on a terminal: what it shows, the keys, and that the terminal is put back as it was.
 
-mod common;
+use crate::common;
 
 use common::*;
 use std::fs::File;

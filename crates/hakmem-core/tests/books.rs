@@ -2,12 +2,12 @@
 //!
 //! A leak is not felt by a program that checks its own blocks. Here the process's totals are compared before and after.
 
-mod oracle;
+use crate::{oracle, turn};
 
 use hakmem_core::{c, stats};
 use oracle::{Block, C, Oracle, Ranges, Rust, elsewhere, free_all, layout, page_size};
 use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, mpsc};
+use std::sync::mpsc;
 use std::thread;
 
 const KIB: usize = 1 << 10;
@@ -28,18 +28,6 @@ const KINDS: [(usize, usize); 12] = [
     (MIB, 9),
     (4 * MIB, 7),
 ];
-
-/// Totals are the process's: the tests take turns, each after everything free was given back.
-fn turn() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    let turn = TURN.lock().unwrap_or_else(|failed| failed.into_inner());
-    // The thread of the last test may still be ending, and then give its heap back.
-    while stats::Snapshot::take().running_heaps() > 0 {
-        thread::yield_now();
-    }
-    c::trim();
-    turn
-}
 
 /// After `count` blocks of `size` bytes came and went since `before`, and everything free was given back.
 fn assert_balanced(before: &stats::Stats, size: usize, count: usize) {

@@ -1,4 +1,5 @@
-//! Runs `faults_sweep`, which needs the core with the feature `fault-injection`: built apart, so that nothing else is.
+//! Runs the short form of `faults_sweep`, which needs the core with the feature `fault-injection`: built apart, so that
+//! nothing else is. `ci/faults` is the long form.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,8 +9,10 @@ fn every_refused_system_call_is_survived() {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
     let mut cargo = Command::new(env!("CARGO"));
     cargo
-        .args(["test", "--quiet", "-p", "hakmem-core"])
-        .args(["--features", "fault-injection", "--test", "faults_sweep"])
+        // Of the workspace, so that all crates but the core are those that it has built already.
+        .args(["test", "--quiet", "--workspace"])
+        .args(["--features", "hakmem-core/fault-injection"])
+        .args(["--test", "faults_sweep"])
         .arg("--target-dir")
         .arg(target)
         .current_dir(env!("CARGO_MANIFEST_DIR"));

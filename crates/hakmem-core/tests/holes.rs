@@ -1,6 +1,6 @@
 //! Pages of which few blocks are left: what is between these goes back to the system, and nothing else does.
 
-mod oracle;
+use crate::{oracle, turn};
 
 use oracle::{Block, Oracle, Ranges, Rust, layout, page_size, share};
 use std::sync::Mutex;
@@ -10,9 +10,6 @@ use std::thread;
 const SIZES: [usize; 14] = [
     8, 16, 24, 40, 120, 128, 416, 1000, 3584, 4096, 5120, 12_000, 40_000, 65_536,
 ];
-
-/// Bytes given back are counted for the process: the tests take turns.
-static TURN: Mutex<()> = Mutex::new(());
 
 fn purged() -> u64 {
     hakmem_core::stats::process().purged_bytes
@@ -33,7 +30,7 @@ fn thin_out(oracle: &mut Oracle<'_, Rust>, blocks: Vec<Block>, keep: usize) -> V
 
 #[test]
 fn what_is_between_live_blocks_is_given_back_and_used_again() {
-    let _turn = TURN.lock().unwrap();
+    let _turn = turn();
     for size in SIZES {
         let ranges = Ranges::default();
         let mut oracle = Oracle::new(Rust, &ranges, size as u64);
@@ -78,7 +75,7 @@ fn what_is_between_live_blocks_is_given_back_and_used_again() {
 /// Threads that leave a few blocks in each page to others, while one gives everything back all the time.
 #[test]
 fn pages_are_set_aside_and_taken_back_by_many() {
-    let _turn = TURN.lock().unwrap();
+    let _turn = turn();
     let (ranges, pool, done) = (
         Ranges::default(),
         Mutex::new(Vec::<Block>::new()),

@@ -1,7 +1,7 @@
 //! Mode `learn` in a process: what the machine of `tests/learner.rs` decides comes to be what is done.
 #![cfg(not(any(loom, shuttle, miri)))]
 
-mod oracle;
+use crate::oracle;
 
 use hakmem_core::options;
 use hakmem_core::stats::{self, What};

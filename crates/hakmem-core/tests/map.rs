@@ -3,7 +3,7 @@
 //! Each runs in a process of its own, where one thread alone has a heap.
 #![cfg(not(any(loom, shuttle)))]
 
-mod oracle;
+use crate::oracle;
 
 use hakmem_core::c;
 use hakmem_core::stats::{self, Content, Segment, Snapshot};

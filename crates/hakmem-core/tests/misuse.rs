@@ -504,7 +504,7 @@ fn misuses_are_named() {
     }
     let mut wrong = Vec::new();
     for (name, _, expected) in MISUSES {
-        let (status, lines) = ending("misuses_are_named", name);
+        let (status, lines) = ending("misuse::misuses_are_named", name);
         if status.signal() != Some(libc::SIGABRT) || lines != [format!("hakmem: {expected}")] {
             wrong.push(format!("{name}: {status} {lines:?}"));
         }
@@ -537,7 +537,7 @@ fn misuses_are_confined() {
         return;
     }
     for (name, _) in CONFINED {
-        let (status, lines) = ending("misuses_are_confined", name);
+        let (status, lines) = ending("misuse::misuses_are_confined", name);
         let refused = status.signal() == Some(libc::SIGABRT)
             && matches!(&lines[..], [line] if line.starts_with("hakmem: "));
         assert!(

@@ -3,7 +3,7 @@
 //! Each runs in a process of its own, where nothing else lies in the way.
 #![cfg(not(any(loom, shuttle)))]
 
-mod oracle;
+use crate::oracle;
 
 use hakmem_core::{c, stats};
 use oracle::alone;

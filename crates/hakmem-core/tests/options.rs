@@ -2,7 +2,7 @@
 //! some runs in a process of its own.
 #![cfg(not(any(loom, shuttle, miri)))]
 
-mod oracle;
+use crate::oracle;
 
 use hakmem_core::options::{self, Entry, Error, TABLE, Values};
 use hakmem_core::{Configured, Hakmem, options::Options};
@@ -214,7 +214,7 @@ fn from_the_environment() {
 #[test]
 fn not_from_the_environment_of_others() {
     const INSIDE: &str = "TEST_HAKMEM_OPTIONS_OF_OTHERS";
-    let name = "not_from_the_environment_of_others";
+    let name = "options::not_from_the_environment_of_others";
     // SAFETY: no preconditions.
     let (is_root, is_secure) = unsafe { (libc::getuid() == 0, libc::getauxval(libc::AT_SECURE)) };
     if env::var_os(INSIDE).is_some() {

@@ -273,7 +273,7 @@ fn options_and_foreign_pointers_are_dealt_with() {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args([
             "--exact",
-            "options_and_foreign_pointers_are_dealt_with",
+            "outside::options_and_foreign_pointers_are_dealt_with",
             "--nocapture",
             "--test-threads=1",
         ]);

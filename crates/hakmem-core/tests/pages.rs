@@ -3,7 +3,7 @@
 //! Each runs in a process of its own, whose counts begin with nothing.
 #![cfg(not(any(loom, shuttle)))]
 
-mod oracle;
+use crate::oracle;
 
 use hakmem_core::{c, options, stats};
 use oracle::{Block, Oracle, Ranges, Rust, alone, elsewhere, free_all, layout};

@@ -1,6 +1,7 @@
 //! The heap profile of a program that allocates faster than samples may be taken: the interval is stretched, and what is
 //! written stands for what was allocated, by the counts as they are and by those for pprof.
 
+use crate::oracle::alone;
 use hakmem_core::c;
 use hakmem_core::profile::{self, DEFAULT_INTERVAL, Event};
 
@@ -65,8 +66,16 @@ fn estimate(text: &str, size: u64) -> Estimate {
     sum
 }
 
+/// In a process of its own: the profile is the process's.
 #[test]
 fn what_was_allocated_fast_is_estimated_rightly() {
+    alone(
+        "what_was_allocated_fast_is_estimated_rightly",
+        allocate_fast,
+    );
+}
+
+fn allocate_fast() {
     assert!(profile::start(DEFAULT_INTERVAL));
     let mut kept = Vec::new();
     for (size, count) in SIZES {

@@ -1,6 +1,6 @@
 //! Random sequences of operations through both doors of the allocator, against the oracle.
 
-mod oracle;
+use crate::oracle;
 
 use oracle::{Block, C, Door, Oracle, Ranges, Rust, share};
 use proptest::prelude::*;

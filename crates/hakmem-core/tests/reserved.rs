@@ -4,7 +4,7 @@
 //! Each runs in a process of its own, as the reservation is the process's.
 #![cfg(not(any(loom, shuttle)))]
 
-mod oracle;
+use crate::oracle;
 
 use hakmem_core::{c, stats};
 use oracle::alone;

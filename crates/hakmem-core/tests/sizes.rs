@@ -1,24 +1,13 @@
 //! What each request gets: how large a block is, where it lies, and when it stays where it is.
 
+use crate::turn;
 use hakmem_core::{Hakmem, c, stats};
 use std::alloc::{GlobalAlloc, Layout};
-use std::sync::{Mutex, MutexGuard};
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 const SLOT: usize = 64 * KIB;
 const SEGMENT: usize = 2 * MIB;
-
-fn turn() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    let turn = TURN.lock().unwrap_or_else(|failed| failed.into_inner());
-    // The thread of the last test may still be ending, and then give its heap back.
-    while stats::Snapshot::take().running_heaps() > 0 {
-        std::thread::yield_now();
-    }
-    c::trim();
-    turn
-}
 
 fn take(n: usize) -> *mut u8 {
     // SAFETY: any size may be asked for.

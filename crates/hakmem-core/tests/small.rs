@@ -1,7 +1,7 @@
 //! Every path once, with little memory: what an interpreter can run (`ci/miri`).
 #![cfg(not(any(loom, shuttle)))]
 
-mod oracle;
+use crate::oracle;
 
 use oracle::{Block, C, Door, Oracle, Ranges, Rust};
 use std::alloc::Layout;

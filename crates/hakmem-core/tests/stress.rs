@@ -1,6 +1,6 @@
 //! Threads that come and go while others free their blocks.
 
-mod oracle;
+use crate::oracle;
 #[path = "profile/samples.rs"]
 mod samples;
 

@@ -83,7 +83,9 @@ extern "C" fn on_signal(_: c_int, _: *mut siginfo_t, context: *mut ucontext_t) {
 /// Also called by a thread that was in the profile when the signal came.
 fn write_at_once() -> Result<(), Busy> {
     if let Some(file) = file() {
-        told_if_lost(profile::dump_at_once(Event::Signal, |text| file.append(text))?);
+        told_if_lost(profile::dump_at_once(Event::Signal, |text| {
+            file.append(text)
+        })?);
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Every behaviour of the C functions, in a C program: on the C library alone, under preload, and linked statically.
 
-mod common;
+use crate::common;
 
 use common::{Language, Link, assert_checks_pass, compile, preload};
 use std::process::Command;

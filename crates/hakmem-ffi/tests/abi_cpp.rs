@@ -1,6 +1,6 @@
 //! Every form of operator new and delete, their handlers and exceptions, in a C++ program.
 
-mod common;
+use crate::common;
 
 use common::{Language, Link, assert_checks_pass, compile, preload};
 use std::process::Command;

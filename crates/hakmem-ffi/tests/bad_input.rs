@@ -1,7 +1,7 @@
 //! Misuse: pointers that are not ours are left alone and counted, unless they can be nobody's; these, and pointers of ours that are
 //! not live blocks, end the program with one line that names them. Sizes and alignments out of range are in abi_c.
 
-mod common;
+use crate::common;
 
 use common::{Language, Link, Reports, assert_aborted, compile, finish, preload};
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
 //! The cost of malloc(64) and free, loop and PLT included, in instructions that valgrind counts; so hakmem also runs
 //! under valgrind, where large reservations fail.
 
-mod common;
+use crate::common;
 
 use common::{Language, Link, compile, find_program, library};
 use std::path::Path;

@@ -2,7 +2,7 @@
 
 #![cfg(target_arch = "x86_64")]
 
-mod common;
+use crate::common;
 
 #[path = "golden/path.rs"]
 mod path;

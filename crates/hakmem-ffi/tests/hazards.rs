@@ -1,6 +1,6 @@
 //! Situations that an allocator is easily broken by, each in a process of its own under preload.
 
-mod common;
+use crate::common;
 
 use common::{Language, Link, compile, preload, run};
 use std::process::Command;

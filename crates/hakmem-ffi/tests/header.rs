@@ -1,6 +1,6 @@
 //! include/hakmem.h says what src/api.rs says. `BLESS=1` writes it anew.
 
-mod common;
+use crate::common;
 
 use std::path::Path;
 

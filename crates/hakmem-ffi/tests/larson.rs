@@ -1,6 +1,6 @@
 //! A few seconds of Larson's pattern; ci/soak-larson runs it for minutes.
 
-mod common;
+use crate::common;
 
 use common::{Language, Link, compile, preload, run};
 use std::process::Command;

@@ -1,7 +1,7 @@
 //! The system refuses from outside: small and shrinking address space, no maps left, locked memory, little memory. Each
 //! program of tests/programs/limits.c also runs on the C library's own malloc, to prove the test right.
 
-mod common;
+use crate::common;
 
 #[path = "limits/machine.rs"]
 mod machine;

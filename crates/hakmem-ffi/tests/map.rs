@@ -1,6 +1,6 @@
 //! The map: `hakmem_map` and `HAKMEM_MAP`.
 
-mod common;
+use crate::common;
 
 use common::{Language, Link, compile, library, run};
 use serde_json::Value;

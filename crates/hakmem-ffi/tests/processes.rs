@@ -2,7 +2,7 @@
 //! ledger of its blocks outside the heap, and counts what it did, which is asserted here. `TEST_HAKMEM_TORTURE=N` makes each
 //! do N times as much: see `ci/torture`.
 
-mod common;
+use crate::common;
 
 #[path = "processes/watch.rs"]
 mod watch;
@@ -287,8 +287,7 @@ fn plugin() -> &'static PathBuf {
                 "build",
                 "--release",
                 "--quiet",
-                "-p",
-                "hakmem-core",
+                "--workspace",
                 "--example",
                 "plugin",
             ])

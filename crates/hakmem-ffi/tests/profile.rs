@@ -1,6 +1,6 @@
 //! The heap profile by the environment and by hakmem.h, on programs of which every allocation is a sample.
 
-mod common;
+use crate::common;
 
 use common::{Language, Link, assert_aborted, compile, finish, library, run};
 use std::path::{Path, PathBuf};

@@ -1,9 +1,7 @@
 //! Changes of rights, namespaces and sandboxes, and processes under filters for system calls.
 
-mod common;
-
-use common::filter::{sandbox, under};
-use common::{Language, Link, compile, finish, library, preload, run, skipped};
+use crate::common::filter::{sandbox, under};
+use crate::common::{Language, Link, compile, finish, library, preload, run, skipped};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -3,23 +3,11 @@
 //! Each target in a process of its own, this program again: the misuses are made by children that have never allocated
 //! from hakmem.
 
-mod common;
+use crate::{common, misuse, oracle, sequence};
 
-#[allow(dead_code, reason = "parts are for the fuzzer")]
-#[path = "../../../fuzz/src/library.rs"]
-mod library;
-#[path = "../../../fuzz/src/misuse/mod.rs"]
-mod misuse;
-#[path = "../../../fuzz/src/ops.rs"]
-mod ops;
-#[path = "../../hakmem-core/tests/oracle/mod.rs"]
-mod oracle;
-#[path = "../../../fuzz/src/sequence.rs"]
-mod sequence;
-
+use crate::library::Library;
+use crate::ops::{Knobs, Step};
 use arbitrary::{Arbitrary, Unstructured};
-use library::Library;
-use ops::{Knobs, Step};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -71,7 +59,7 @@ fn replayed_here() {
 fn has_replayed(target: &str) {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
     command
-        .args(["--exact", "replayed_here", "--nocapture"])
+        .args(["--exact", "seeds::replayed_here", "--nocapture"])
         .env(TARGET, target)
         .env(LIBRARY, &common::library().shared);
     let output = command.output().expect("this program runs");

@@ -1,7 +1,7 @@
 //! Real programs, with and without hakmem: the same output, and hakmem served them. A program that is not installed is
 //! named on stderr.
 
-mod common;
+use crate::common;
 
 #[path = "smoke/redis.rs"]
 mod redis;

@@ -1,7 +1,7 @@
 //! What hakmem adds to a process that hardly allocates, against preloading an empty library: system calls and page
 //! faults; and to a thread that does, against the system's allocator: memory.
 
-mod common;
+use crate::common;
 
 use common::{Language, Link, compile, find_program, library, preload, run};
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! `HAKMEM_STATS`: what is reported, where, and what becomes of mistakes.
 
-mod common;
+use crate::common;
 
 use common::{Language, Link, Reports, compile, library, preload, run};
 use std::ffi::{CStr, CString, OsStr};

@@ -1,6 +1,6 @@
 //! What the shared library gives to a process and takes from it.
 
-mod common;
+use crate::common;
 
 use object::elf;
 use object::read::elf::{Dyn, FileHeader};

@@ -185,7 +185,11 @@ impl Reader<'_> {
         let mut behind_whale = 0;
         for (group, words) in (0..).zip(groups.chunks_exact(bytes)) {
             let is_full = u64_at(&full, group as usize / 64 * 8) >> (group % 64) & 1 != 0;
-            let word = if is_full { u64::MAX } else { u64_at(words, used) };
+            let word = if is_full {
+                u64::MAX
+            } else {
+                u64_at(words, used)
+            };
             let used = (0..each).filter(|s| word >> s & 1 != 0);
             for segment in used.map(|s| group * each + s) {
                 if segment < behind_whale {

@@ -62,12 +62,16 @@ pub static TERMINAL: LazyLock<PathBuf> =
 
 /// The libhakmem.so of this workspace.
 pub static HAKMEM: LazyLock<PathBuf> = LazyLock::new(|| {
+    // Together with this crate, of which there is no library: as users build them, so that it is not built twice.
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args([
         "build",
         "--release",
+        "--lib",
         "--package",
         "hakmem-ffi",
+        "--package",
+        "hakmem-cli",
         "--message-format=json-render-diagnostics",
     ]);
     let output = cargo

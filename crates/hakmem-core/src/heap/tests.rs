@@ -3,8 +3,8 @@
 extern crate std;
 
 use super::*;
-use crate::proto::tenure::Adopted;
 use crate::in_child::{goes_well_in_child, in_child};
+use crate::proto::tenure::Adopted;
 use crate::size_class;
 use crate::thread;
 use std::sync::{Barrier, mpsc};

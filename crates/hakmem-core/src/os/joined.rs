@@ -8,7 +8,6 @@ use crate::sync::{AtomicPtr, AtomicU32, Ordering};
 use core::ffi::c_void;
 use core::ptr::null_mut;
 
-
 /// Is scheduled as every other one.
 pub fn be_ordinary() {}
 

@@ -54,15 +54,11 @@ pub use pagemap::{Page, Pagemap};
 pub use start::{in_program, on_first_stack, program_headers};
 
 #[cfg(all(target_os = "linux", not(any(miri, sanitizer, shuttle))))]
-pub use bare::{
-    be_ordinary, in_borrowed_process, is_single_threaded, is_thread, numbers, spawn_bare,
-};
+pub use bare::{be_ordinary, in_borrowed_process, is_single_threaded, is_thread, numbers, spawn_bare};
 #[cfg(not(shuttle))]
 pub use hooks::{Key, at_fork, drop_exit_key, make_exit_key, set_exit_value};
 #[cfg(all(any(miri, sanitizer), not(shuttle)))]
-pub use joined::{
-    be_ordinary, in_borrowed_process, is_single_threaded, is_thread, numbers, spawn_bare,
-};
+pub use joined::{be_ordinary, in_borrowed_process, is_single_threaded, is_thread, numbers, spawn_bare};
 #[cfg(all(target_os = "linux", target_arch = "x86_64", not(any(miri, shuttle))))]
 pub use library::may_be_unloaded;
 /// Not known: what is done then is not done.

@@ -64,7 +64,6 @@ pub fn thread_token() -> u32 {
     shuttle::current::try_get_current_task().map_or(1, |task| usize::from(task) as u32 + 2)
 }
 
-
 /// Is scheduled as every other one.
 pub fn be_ordinary() {}
 

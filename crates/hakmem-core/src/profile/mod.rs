@@ -43,12 +43,12 @@ mod store;
 mod table;
 mod text;
 
+pub use asked::dump_soon;
 pub(crate) use marked::{Freed, freed, plain, resize, sample_large};
 pub(crate) use pages::{returned, sample_small};
 pub(crate) use sampler::{Sampler, WRAP};
-pub(crate) use table::{LOCK, give_up};
-pub use asked::dump_soon;
 pub use table::Busy;
+pub(crate) use table::{LOCK, give_up};
 pub use text::{Event, dump, dump_at_once};
 
 use crate::os;

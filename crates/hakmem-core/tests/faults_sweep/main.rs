@@ -6,8 +6,9 @@
 //!
 //! Before that, each workload is run as on kernels with larger pages (`hakmem_core::coarse`).
 //!
-//! `faults_sweep pages` does that alone. `faults_sweep WORKLOAD` sweeps one workload. `faults_sweep WORKLOAD KINDS FIRST COUNT PARTIAL` runs one case, as a
-//! failure names it, in this process.
+//! Without arguments each kind of call is refused in each workload at two places, and for ever. `faults_sweep all` is the
+//! whole sweep (`ci/faults`), `faults_sweep WORKLOAD` that of one workload, `faults_sweep pages` the larger pages alone.
+//! `faults_sweep WORKLOAD KINDS FIRST COUNT PARTIAL` runs one case, as a failure names it, in this process.
 
 mod case;
 mod heap;
@@ -131,6 +132,27 @@ impl Totals {
         }
     }
 
+    /// Of each kind of call that is reached, the first and the middle one refused by itself, and all of them.
+    fn sample(&mut self, workload: &Workload) {
+        let plan = |kinds, first, count| Plan {
+            kinds,
+            first,
+            count,
+            partial: false,
+        };
+        let untouched = plan(ALL_KINDS, FOR_EVER, 1);
+        let outcome = Child::start(workload, untouched).finish();
+        self.add(workload, untouched, &outcome);
+        for (kind, &reached) in outcome.reached.iter().enumerate() {
+            let plan = |(first, count)| plan(1 << kind, first, count);
+            let cases = [(1, 1), (reached / 2 + 1, 1), (1, FOR_EVER)];
+            let skipped = usize::from(reached == 1);
+            if reached > 0 {
+                self.run(workload, cases.into_iter().skip(skipped).map(plan));
+            }
+        }
+    }
+
     fn print(&self) {
         println!("injection points (calls refused by themselves), calls reached, calls refused:");
         for (i, call) in CALLS.iter().enumerate() {
@@ -184,10 +206,16 @@ fn main() {
             assert!(totals.failed.is_empty(), "failed: {:?}", totals.failed);
         }
         (None, _) => {
+            let all = name.is_some_and(|name| name == "all");
+            assert!(all || name.is_none(), "no workload is called {name:?}");
             PAGE_SIZES.iter().for_each(|&page| totals.on_pages_of(page));
             for workload in WORKLOADS {
                 let before = totals.cases;
-                totals.sweep(workload);
+                if all {
+                    totals.sweep(workload);
+                } else {
+                    totals.sample(workload);
+                }
                 println!("{}: {} cases", workload.name, totals.cases - before);
             }
             totals.print();

@@ -2,13 +2,17 @@
 
 extern crate std;
 
+use core::panic::Location;
 use std::env;
+use std::format;
+use std::path::Path;
 use std::process::{Command, Output};
 use std::string::String;
 
 const NAME: &str = "TEST_HAKMEM_ALONE";
 
 /// Runs `case`, which is the test `name`, in a process of its own, on its first thread.
+#[track_caller]
 pub fn alone(name: &str, case: fn()) {
     if apart(name, &[]).is_none() {
         case();
@@ -16,12 +20,17 @@ pub fn alone(name: &str, case: fn()) {
 }
 
 /// Runs the test `name` in a process of its own, with these variables. None: this is that process.
+///
+/// It is the caller's: either the whole name, or that in a module called like the caller's file.
+#[track_caller]
 pub fn apart(name: &str, variables: &[(&str, &str)]) -> Option<Output> {
     if env::var_os(NAME).is_some() {
         return None;
     }
     let mut command = Command::new(env::current_exe().unwrap());
-    command.args(["--exact", name]).env(NAME, name);
+    let file = Path::new(Location::caller().file()).file_stem().unwrap();
+    let in_module = format!("{}::{name}", file.display());
+    command.args(["--exact", name, &in_module]).env(NAME, name);
     command.args(["--nocapture", "--test-threads=1"]);
     let output = command.envs(variables.iter().copied()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);

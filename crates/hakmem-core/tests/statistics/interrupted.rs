@@ -1,14 +1,14 @@
 //! Figures in the child of a fork and in a signal handler.
 
-use crate::alone;
-use crate::books::{Block, Random};
-use crate::in_child::in_child;
+use super::books::{Block, Random};
+use crate::oracle::in_child;
+use crate::turn;
 use hakmem_core::stats::Snapshot;
 
 /// The child of a fork counts anew, and what is live stays what it is.
 #[test]
 fn after_a_fork() {
-    let _alone = alone();
+    let _turn = turn();
     let before: Vec<_> = (0..1000).map(|_| Block::new(96)).collect();
     before[..10].iter().for_each(|b| b.free());
     let live = |s: &Snapshot| s.classes().map(|c| c.live_bytes).collect::<Vec<_>>();
@@ -39,7 +39,7 @@ fn in_a_signal_handler() {
         let known = snapshot.process().allocations + snapshot.census().page_slots;
         SEEN.fetch_add(u64::from(known > 0), Relaxed);
     }
-    let _alone = alone();
+    let _turn = turn();
     let every = libc::timeval {
         tv_sec: 0,
         tv_usec: 200,

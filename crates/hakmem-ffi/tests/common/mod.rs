@@ -30,8 +30,12 @@ pub fn library() -> &'static Library {
                 "build",
                 "--release",
                 "--quiet",
+                // Together with a crate that has no library: as users build them, so that it is not built twice.
+                "--lib",
                 "-p",
                 "hakmem-ffi",
+                "-p",
+                "hakmem-cli",
                 "--message-format=json-render-diagnostics",
             ])
             .arg("--target-dir")
@@ -40,7 +44,7 @@ pub fn library() -> &'static Library {
             .env_remove("LD_PRELOAD")
             .stderr(Stdio::inherit());
         if cfg!(feature = "bench-fast") {
-            cargo.args(["--features", "bench-fast"]);
+            cargo.args(["--features", "hakmem-ffi/bench-fast"]);
         }
         let output = cargo.output().expect("cargo runs");
         assert!(output.status.success(), "building the library failed");

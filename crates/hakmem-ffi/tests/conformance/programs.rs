@@ -156,7 +156,7 @@ fn compiler(source: &str) -> Command {
     command
 }
 
-/// hakmem-core's example: a program whose `#[global_allocator]` is hakmem.
+/// hakmem-examples' program whose `#[global_allocator]` is hakmem.
 fn build_rust() -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR"))
         .parent()
@@ -164,7 +164,7 @@ fn build_rust() -> PathBuf {
     // The profile of tests: cargo has built it already when it runs the tests of the workspace.
     let mut cargo = Command::new(env!("CARGO"));
     cargo
-        .args(["build", "--quiet", "--profile", "test", "-p", "hakmem-core"])
+        .args(["build", "--quiet", "--profile", "test", "--workspace"])
         .args(["--example", "conformance"])
         .arg("--message-format=json-render-diagnostics")
         .arg("--target-dir")

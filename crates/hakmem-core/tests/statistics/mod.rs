@@ -1,31 +1,19 @@
 //! The figures against counts that were kept beside them, outside the heap under test.
 
 mod books;
-#[path = "../oracle/in_child.rs"]
-mod in_child;
 mod interrupted;
 
+use crate::turn;
 use books::{Block, Oracle, Random, assert_classes, by_class};
 use hakmem_core::c;
 use hakmem_core::stats::{CLASSES, Snapshot, State, Stats};
-use std::sync::{Barrier, Mutex, MutexGuard, mpsc};
+use std::sync::{Barrier, Mutex, mpsc};
 use std::thread;
-
-/// One test at a time: the figures are the process's.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    let alone = ALONE.lock().unwrap_or_else(|e| e.into_inner());
-    // The thread of the test before may still be ending.
-    while Snapshot::take().running_heaps() != 0 {
-        thread::yield_now();
-    }
-    alone
-}
 
 /// Threads allocate, free their own and each other's blocks, and end.
 #[test]
 fn totals_are_exact_once_threads_have_ended() {
-    let _alone = alone();
+    let _turn = turn();
     c::trim();
     let before = Snapshot::take();
     let (totals_before, classes_before) = (before.process(), by_class(&before));
@@ -108,7 +96,7 @@ fn totals_are_exact_once_threads_have_ended() {
 /// Of threads that run the lists are not known: the totals err on one side, by no more than these hold.
 #[test]
 fn totals_are_bounds_while_threads_run() {
-    let _alone = alone();
+    let _turn = turn();
     c::trim();
     let before = Snapshot::take().process();
     let (work_is_done, go_on) = (Barrier::new(4), Barrier::new(4));
@@ -159,7 +147,7 @@ fn totals_are_bounds_while_threads_run() {
 #[test]
 fn live_bytes_are_those_of_running_threads_too() {
     const BYTES: usize = 100 << 10;
-    let _alone = alone();
+    let _turn = turn();
     c::trim();
     let before = Snapshot::take().process();
     let (allocated, end) = (Barrier::new(2), Barrier::new(2));
@@ -191,7 +179,7 @@ fn live_bytes_are_those_of_running_threads_too() {
 #[test]
 fn remote_frees_are_exact_while_both_threads_run() {
     const BLOCKS: usize = 10_007;
-    let _alone = alone();
+    let _turn = turn();
     c::trim();
     let before = Snapshot::take().process();
     let (allocated, freed, end) = (Barrier::new(3), Barrier::new(3), Barrier::new(3));
@@ -238,7 +226,7 @@ fn remote_frees_are_exact_while_both_threads_run() {
 
 #[test]
 fn list_hits_and_refills_add_up_to_allocations() {
-    let _alone = alone();
+    let _turn = turn();
     let of = |s: &Snapshot| s.classes().find(|c| c.size == 64).unwrap();
     let before = of(&Snapshot::take());
     let blocks: Vec<_> = (0..1000).map(|_| Block::new(64)).collect();
@@ -257,7 +245,7 @@ fn list_hits_and_refills_add_up_to_allocations() {
 
 #[test]
 fn large_blocks_whales_and_their_caches() {
-    let _alone = alone();
+    let _turn = turn();
     let take = || Snapshot::take().process();
     let pairs = |size| (0..50).for_each(|_| Block::new(size).free());
     pairs(200 << 10);
@@ -301,7 +289,7 @@ fn large_blocks_whales_and_their_caches() {
 
 #[test]
 fn slots_and_segments_by_their_use_are_all_there_is() {
-    let _alone = alone();
+    let _turn = turn();
     let mut random = Random(5);
     let blocks: Vec<_> = (0..20_000).map(|_| Block::new(random.size())).collect();
     let snapshot = Snapshot::take();
@@ -330,7 +318,7 @@ fn slots_and_segments_by_their_use_are_all_there_is() {
 
 #[test]
 fn the_peak_is_told_by_class() {
-    let _alone = alone();
+    let _turn = turn();
     // More than ever before in this process; of a block only the first page of memory is touched.
     let wanted = Snapshot::take().process().peak_live_bytes as usize / 65536 * 4 / 3 + 1000;
     let blocks: Vec<_> = (0..wanted).map(|_| Block::new(65536)).collect();

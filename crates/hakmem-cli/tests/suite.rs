@@ -1,0 +1,23 @@
+//! All tests in one program: each module is what a program of its own would be otherwise.
+
+mod common;
+
+mod learn;
+mod map;
+mod options;
+mod profile;
+mod real_library;
+mod run;
+mod signals;
+mod stat;
+mod top;
+mod top_terminal;
+
+#[path = "../../hakmem-core/tests/oracle/listed.rs"]
+mod listed;
+
+#[test]
+fn every_file_is_run() {
+    let manifest = env!("CARGO_MANIFEST_DIR");
+    listed::every_file_is_run(manifest, include_str!("suite.rs"), &["suite"]);
+}

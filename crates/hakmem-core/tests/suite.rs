@@ -1,0 +1,35 @@
+//! The tests that need no process of their own, or make one (`oracle::alone`), in one program: each takes time to link,
+//! and space. `figures` has those that compare the process's totals.
+
+mod oracle;
+
+mod calls;
+mod faults;
+mod forked;
+mod huge;
+mod idle;
+mod learner;
+mod learning;
+mod limited;
+mod map;
+mod misuse;
+mod moved;
+mod options;
+mod outside;
+mod pages;
+mod profile_pace;
+mod props;
+mod reserved;
+mod small;
+mod stress;
+
+#[path = "oracle/listed.rs"]
+mod listed;
+
+#[test]
+fn every_file_is_run() {
+    let manifest = env!("CARGO_MANIFEST_DIR");
+    let programs = concat!(include_str!("suite.rs"), include_str!("figures.rs"));
+    let others = ["suite", "figures", "profile", "constructors"];
+    listed::every_file_is_run(manifest, programs, &others);
+}
