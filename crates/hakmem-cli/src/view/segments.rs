@@ -175,7 +175,7 @@ impl Reader<'_> {
         }
         let groups = self.memory.bytes(groups, bytes * top as usize)?;
         // A bit for each group that is used as a whole, whatever its own word says.
-        let words = field("arena.reserved")?.div_ceil(each as u64).div_ceil(64);
+        let words = field("arena.reserved")?.div_ceil(each).div_ceil(64);
         let row = note.number("summary.full", 0..=64)? as u64;
         let full = field("arena.summary")?.wrapping_add(words.wrapping_mul(8 * row));
         let full = match top {
