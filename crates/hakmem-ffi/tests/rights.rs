@@ -159,7 +159,7 @@ fn python_does_not_warn_of_threads() {
         \x20   if pid == 0: os._exit(0)\n\
         \x20   os.waitpid(pid, 0)\n\
         print('new')\n";
-    let Some(python) = common::find_program("python3") else {
+    let Some(python) = crate::common::find_program("python3") else {
         return;
     };
     let mut command = Command::new(python);
