@@ -33,7 +33,7 @@ const PLACES: &[(&str, u64)] = &[
     ("reserved", 112),
     ("committed", 120),
     ("arena_count", 128),
-    ("arenas", 136),
+    ("arenas", ARENAS),
     ("sizes", 168),
     ("moved", 176),
     ("before", 248),
@@ -44,12 +44,15 @@ const PLACES: &[(&str, u64)] = &[
     ("syscalls", 360),
     ("decisions", 408),
 ];
-/// Behind what [`PLACES`] names: the group, the heaps, and the metadata of four segments.
+/// Behind what most of [`PLACES`] names: the group, the heaps, the metadata of four segments, an arena, and the row of its
+/// groups that are used as a whole.
 const GROUP: u64 = 624;
 const HEAPS: [u64; 2] = [640, 864];
 const METAS: u64 = 1088;
 const META: u64 = 48;
-const DATA_BYTES: usize = 1088 + 4 * 32 * META as usize;
+const ARENAS: u64 = METAS + 4 * 32 * META;
+const FULL: u64 = ARENAS + 48;
+const DATA_BYTES: usize = FULL as usize + 8;
 
 const NUMBERS: &[(&str, u64)] = &[
     ("classes", 2),
@@ -59,7 +62,7 @@ const NUMBERS: &[(&str, u64)] = &[
     ("segment_bytes", 2 << 20),
     ("meta_bytes", META),
     ("heap_bytes", 224),
-    ("arena_bytes", 32),
+    ("arena_bytes", 48),
     ("group_bytes", 8),
     ("before_bytes", 24),
     ("syscall_kinds", 2),
@@ -127,6 +130,9 @@ const NUMBERS: &[(&str, u64)] = &[
     ("arena.groups", 8),
     ("arena.metas", 16),
     ("arena.top", 24),
+    ("arena.reserved", 32),
+    ("arena.summary", 40),
+    ("summary.full", 0),
     ("group.used", 0),
     ("segments_of_group", 64),
 ];
@@ -154,7 +160,7 @@ impl Image {
         put(place("heaps_made"), 2, 8);
         put(place("live"), 5 << 20, 8);
         put(place("arena_count"), 1, 1);
-        for (field, value) in [ARENA, DATA + GROUP, DATA + METAS, 1]
+        for (field, value) in [ARENA, DATA + GROUP, DATA + METAS, 1, 4, DATA + FULL]
             .into_iter()
             .enumerate()
         {

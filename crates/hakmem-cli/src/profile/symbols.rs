@@ -275,7 +275,7 @@ mod tests {
         assert!(
             frame
                 .function
-                .ends_with("symbols::tests::a_function_has_its_name_and_line"),
+                .ends_with("a_function_has_its_name_and_line"),
             "{frame:?}"
         );
         assert!(

@@ -163,13 +163,10 @@ fn nobody_waits_for_who_makes_the_process_ready() {
         let key = KEY.swap(NO_KEY, Relaxed);
         PROCESS.store(BEING_BORN, Release);
         be_born();
-        let token = spawn(|| {
+        let token = gone(|| {
             come_and_go(100);
-            let me = os::thread_token();
-            assert!(os::numbers().0 == NUMBERED.load(Relaxed) && heaps_of(me) == 1);
-            me
+            assert!(os::numbers().0 == NUMBERED.load(Relaxed) && heaps_of(os::thread_token()) == 1);
         });
-        let token = token.join().unwrap();
         assert_eq!((PROCESS.load(Relaxed), heaps_of(token)), (BEING_BORN, 1), "nobody was told of its end");
         KEY.store(key, Relaxed);
         PROCESS.store(READY, Release);
@@ -196,29 +193,37 @@ fn heaps_of_threads_that_could_not_tell_are_tidied() {
         come_and_go(100);
         KEY.store(NO_KEY, Relaxed);
         let (live, ended) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
-        thread::scope(|scope| {
-            let other = scope.spawn(|| {
+        let seen = thread::scope(|scope| {
+            scope.spawn(|| {
                 come_and_go(100);
                 live.wait();
                 ended.wait();
                 come_and_go(100);
-                os::thread_token()
-            });
-            let gone = scope.spawn(|| {
-                come_and_go(100);
-                os::thread_token()
             });
             live.wait();
-            let gone = gone.join().unwrap();
-            assert!(heaps_of(gone) >= 1);
+            let token = gone(|| come_and_go(100));
+            let before = heaps_of(token);
             c::trim();
-            assert_eq!(heaps_of(gone), 0);
-            let live = all_heaps().filter(|h| h.thread.load(Relaxed) != 0).count();
-            assert_eq!(live, 1, "that of the other thread, which lives");
+            let numbered = all_heaps().filter(|h| h.thread.load(Relaxed) != 0).count();
+            let seen = (before, heaps_of(token), numbered);
             ended.wait();
-            other.join().unwrap();
+            seen
         });
+        assert_eq!(seen, (1, 0, 1), "that of the thread that is gone; the other one lives");
     });
+}
+
+/// Runs `f` in a thread, and waits until the kernel has forgotten it. Its token.
+fn gone(f: impl FnOnce() + Send + 'static) -> u32 {
+    let thread = spawn(|| {
+        f();
+        (os::thread_token(), os::numbers().1)
+    });
+    let (token, number) = thread.join().unwrap();
+    while os::is_thread(number) {
+        thread::yield_now();
+    }
+    token
 }
 
 /// The thread that made the process ready, and came to a heap by that.
