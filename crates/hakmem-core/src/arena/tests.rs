@@ -290,6 +290,8 @@ fn a_tail_is_given_up() {
 fn metadata_and_data_lie_between_guards() {
     alone("arena::tests::metadata_and_data_lie_between_guards", || {
         let is_readable = |address| os::copy_readable(address, &mut [0]) == 1;
+        // Those that are chained have nothing but guards around them.
+        assert!(take_run(1, 1, 1).is_some());
         for _ in 0..SEGMENT / PAGE {
             // The next one lies lower by this.
             assert!(os::reserve(PAGE).is_some());
