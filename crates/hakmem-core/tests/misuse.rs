@@ -520,7 +520,7 @@ fn misuses_are_seen_later() {
     }
     for (name, _) in LATER {
         for _ in 0..5 {
-            let (status, lines) = ending("misuses_are_seen_later", name);
+            let (status, lines) = ending("misuse::misuses_are_seen_later", name);
             assert!(
                 status.signal() == Some(libc::SIGABRT)
                     && matches!(&lines[..], [line] if line.starts_with("hakmem: ")),

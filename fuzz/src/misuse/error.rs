@@ -250,12 +250,12 @@ impl Error {
         ];
         let p = outside[usize::from(self.offset) % outside.len()] + usize::from(self.target);
         let counted = self.kind != Kind::UsableForeign;
-        let refused = counted && self.foreign() == "abort";
         promise(
-            if refused {
-                Promise::Refused
-            } else {
-                Promise::Harmless
+            match self.foreign() {
+                "abort" if counted => Promise::Refused,
+                // Most of these are nobody's beyond doubt.
+                "forward" if counted => Promise::RefusedOrHarmless,
+                _ => Promise::Harmless,
             },
             0,
         );

@@ -27,6 +27,7 @@
 //! 1. `table::LOCK` guards the tables and the pages of sampled blocks. Nothing that is done under it allocates or waits for
 //!    another lock but those of segments and the arena.
 //!    Nobody waits for it in a signal handler that asks for the profile (`asked`).
+//!    The thread that forks holds it, so that the child has whole books; then nobody waits for it for long.
 //! 2. A thread that finds that it holds the lock itself is in a signal handler: its allocation is no sample, its free of one
 //!    is left undone. So nobody who holds the books is given them again, and nobody waits for himself.
 //! 3. A `Sampler` is its heap's; its scratch is used by one frame of that thread at a time (`Sampler::with_scratch`).
@@ -48,7 +49,7 @@ pub(crate) use marked::{Freed, freed, plain, resize, sample_large};
 pub(crate) use pages::{returned, sample_small};
 pub(crate) use sampler::{Sampler, WRAP};
 pub use table::Busy;
-pub(crate) use table::{LOCK, give_up};
+pub(crate) use table::{LOCK, before_fork, give_up, release_after_fork};
 pub use text::{Event, dump, dump_at_once};
 
 use crate::os;

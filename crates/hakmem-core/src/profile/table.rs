@@ -5,9 +5,9 @@
 use super::pages::Pages;
 use super::store::Growing;
 use crate::os;
-use crate::proto::lock::Lock;
+use crate::proto::lock::{Guard, Lock};
 use crate::sync::Ordering::Relaxed;
-use crate::sync::plain::AtomicBool;
+use crate::sync::plain::{AtomicBool, AtomicU32};
 use core::cell::UnsafeCell;
 
 #[unsafe(link_section = ".data.hakmem")]
@@ -76,9 +76,53 @@ pub fn with_books<R>(f: impl FnOnce(&mut Books) -> R) -> Option<R> {
     if LOCK.is_held_by(me) || is_given_up() {
         return None;
     }
-    let _held = LOCK.lock_as(me);
+    let _held = wait_for_books(me)?;
     // SAFETY: rule 1; `f` gets nothing that could come back here.
     Some(f(unsafe { &mut *BOOKS.0.get() }))
+}
+
+/// Threads that are about to fork.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+/// The thread that holds the lock for its fork, by its token.
+static FORKER: AtomicU32 = AtomicU32::new(0);
+
+/// Waits for the lock. None: a thread has it that forks, and that may wait for a lock of libc's which the calling thread
+/// holds. That one goes on as rule 2 has it.
+#[inline]
+fn wait_for_books(me: u32) -> Option<Guard<'static>> {
+    const MOMENTS: u32 = 20;
+    let mut left = MOMENTS;
+    loop {
+        if let Some(held) = LOCK.lock_within_as(me, 5) {
+            return Some(held);
+        }
+        if FORKS.load(Relaxed) != 0 {
+            left = left.checked_sub(1)?;
+        }
+    }
+}
+
+/// Before a fork: takes the lock, so that the child has whole books. Not if that takes long: its holder may wait for the
+/// calling thread.
+pub fn before_fork() {
+    let me = os::thread_token();
+    FORKS.fetch_add(1, Relaxed);
+    if super::interval() != 0
+        && !LOCK.is_held_by(me)
+        && let Some(held) = (0..20).find_map(|_| LOCK.lock_within_as(me, 5))
+    {
+        core::mem::forget(held);
+        FORKER.store(me, Relaxed);
+    }
+}
+
+/// After it, in the parent and in the child.
+pub fn release_after_fork() {
+    let me = os::thread_token();
+    if FORKER.compare_exchange(me, 0, Relaxed, Relaxed).is_ok() {
+        LOCK.release();
+    }
+    let _ = FORKS.fetch_update(Relaxed, Relaxed, |forks| forks.checked_sub(1));
 }
 
 /// [`with_books`] for who must not wait. Err: another thread has the books, or this one, which is in a signal handler.
@@ -104,6 +148,8 @@ pub fn give_up() {
 
 /// In the child of a fork, which counts anew: what is live was there from the start.
 pub fn after_fork() {
+    FORKS.store(0, Relaxed);
+    FORKER.store(0, Relaxed);
     with_books(|books| {
         for bucket in books.buckets.all_mut() {
             bucket.taken -= bucket.freed;

@@ -71,6 +71,7 @@ impl Duty {
 
     /// Swings the word to what `change` makes of its value, or gives up where it says None. Sequentially consistent: the phases
     /// are told from each other in one order by all. Returns the value before.
+    #[inline(always)]
     fn swing(&self, change: impl Fn(u32) -> Option<u32>) -> Option<u32> {
         let mut now = look!(self.state, Relaxed);
         loop {
@@ -173,6 +174,7 @@ impl Duty {
     }
 
     /// Holds the worker off: it is dismissed if it is there. It is gone once `is_gone`. Calls nest.
+    #[inline]
     pub fn hold(&self) {
         let _ = self.swing(|now| {
             let phase = match now & PHASES {

@@ -46,6 +46,11 @@ impl Lock {
         Guard(self)
     }
 
+    /// Waits for the lock for up to about `ms` milliseconds. None: it is not to be had by then, or was woken in vain.
+    pub fn lock_within_as(&self, me: u32, ms: u32) -> Option<Guard<'_>> {
+        self.acquire_within_as(me, Some(ms)).then(|| Guard(self))
+    }
+
     /// Takes the lock if it is free.
     pub fn try_lock_as(&self, me: u32) -> Option<Guard<'_>> {
         // Acquire: what the last holder wrote.
@@ -74,31 +79,43 @@ impl Lock {
     }
 
     /// Takes the lock without a guard.
-    #[unsafe(link_section = ".text.hot.hakmem")]
+    #[inline(always)]
     fn acquire_as(&self, me: u32) {
+        while !self.acquire_within_as(me, None) {}
+    }
+
+    /// As `acquire_as`; with a limit in milliseconds it sleeps once. True: the lock is taken.
+    #[unsafe(link_section = ".text.hot.hakmem")]
+    fn acquire_within_as(&self, me: u32, limit: Option<u32>) -> bool {
         // Acquire: what the last holder wrote.
         let acquire = relaxed_if(Mutant::LockAcquiresRelaxed, Ordering::Acquire);
         for _ in 0..SPINS {
             if look!(self.state, Ordering::Relaxed) == 0
                 && self.state.compare_exchange_weak(0, me, acquire, Ordering::Relaxed).is_ok()
             {
-                return;
+                return true;
             }
             spin();
         }
+        let mut slept = false;
         loop {
             let Err(now) = self.state.compare_exchange(0, me | SLEEPERS, acquire, Ordering::Relaxed) else {
-                return;
+                return true;
             };
+            if slept && limit.is_some() {
+                // Others may sleep still: whoever lets go wakes one of them, as the bit stays.
+                return false;
+            }
             let asleep = now | SLEEPERS;
             if now == asleep || self.state.compare_exchange(now, asleep, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-                wait(&self.state, asleep);
+                wait(&self.state, asleep, limit);
+                slept = true;
             }
         }
     }
 
-    /// Lets go of the lock; the caller holds it.
-    fn release(&self) {
+    /// Lets go of the lock, whose guard was forgotten; the caller holds it.
+    pub fn release(&self) {
         // Release: what this holder wrote.
         let release = relaxed_if(Mutant::LockReleasesRelaxed, Ordering::Release);
         if self.state.swap(0, release) & SLEEPERS != 0 {
@@ -141,15 +158,15 @@ impl Drop for Guard<'_> {
 }
 
 #[cfg(not(loom))]
-fn wait(word: &AtomicU32, while_it_is: u32) {
-    crate::os::futex_wait(word, while_it_is, None);
+fn wait(word: &AtomicU32, while_it_is: u32, ms: Option<u32>) {
+    crate::os::futex_wait(word, while_it_is, ms);
 }
 #[cfg(not(loom))]
 fn wake(word: &AtomicU32) {
     crate::os::futex_wake(word);
 }
 #[cfg(loom)]
-fn wait(_: &AtomicU32, _: u32) {
+fn wait(_: &AtomicU32, _: u32, _: Option<u32>) {
     spin();
 }
 #[cfg(loom)]
@@ -189,6 +206,11 @@ mod tests {
     #[test]
     fn patience_ends() {
         let (me, lock) = (crate::os::thread_token(), Lock::new());
+        assert!(lock.lock_within_as(ME, 1).is_some());
+        let held = lock.lock_as(OTHER);
+        assert!(lock.lock_within_as(ME, 1).is_none() && lock.is_held_by(OTHER));
+        drop(held);
+        assert!(lock.lock_within_as(ME, 1).is_some());
         let got = lock.lock_patiently();
         assert!(got.is_some() && lock.is_held_by(me));
         drop(got);

@@ -85,7 +85,14 @@ fn replace() -> bool {
 }
 
 /// Waits up to `ms` milliseconds for a scavenger that was dismissed. True if it is gone, from the kernel's books, too.
+#[inline(always)]
 fn is_gone_within(ms: u32) -> bool {
+    DUTY.is_gone() && NUMBER.load(Relaxed) == 0 || wait_until_gone(ms)
+}
+
+#[cold]
+#[inline(never)]
+fn wait_until_gone(ms: u32) -> bool {
     let mut left = ms;
     while !DUTY.is_gone() {
         if left == ms {
@@ -143,12 +150,14 @@ pub fn forbid() {
 }
 
 /// From now on somebody holds the scavenger off before the process changes its rights (rule 2).
+#[unsafe(link_section = ".text.hot.hakmem")]
 pub fn announce_rights() {
     ANNOUNCED.store(true, Relaxed);
 }
 
 /// Ends the scavenger for good, and waits for its end: its code may be unmapped next. Only a tenth of a second if this thread
 /// was interrupted `in_the_middle` of what the scavenger may be waiting for.
+#[unsafe(link_section = ".text.hot.hakmem")]
 pub fn stop(in_the_middle: bool) {
     DUTY.hold();
     is_gone_within(if in_the_middle { 100 } else { 60_000 });

@@ -1,6 +1,6 @@
 //! fork: what the child gets is usable, whatever the other threads were about.
 //!
-//! No lock is held across fork. A thread that waits for a lock of ours may hold one of the C library's (a stream's, say) that
+//! No lock is held across fork that anybody waits for without a limit: that is none but the profile's. A thread that waits for a lock of ours may hold one of the C library's (a stream's, say) that
 //! fork takes after our handler: each would wait for the other. So the handler only sees to it that the long piece of work
 //! under locks, a pass of the purge, ends soon or does not begin. In the child the forking thread is alone: a lock that
 //! another thread held is reset, and what it guards is mended or given up, as far as it may be half written. Other threads'
@@ -55,14 +55,17 @@ fn is_left_out(lock: &Lock) -> bool {
 
 extern "C" fn before_fork() {
     purge::stand_aside();
+    profile::before_fork();
 }
 
 extern "C" fn after_fork() {
+    profile::release_after_fork();
     purge::stand_back();
 }
 
 extern "C" fn after_fork_in_child() {
     let me = os::thread_token();
+    profile::release_after_fork();
     for Guarded(lock, mend) in LOCKS.iter().filter(|l| l.0.is_held_by_other_than(me) && !is_left_out(l.0)) {
         lock.reset();
         mend();
