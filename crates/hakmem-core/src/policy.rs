@@ -172,7 +172,9 @@ macro_rules! options {
         $field:ident: $type:ty = $default:expr, $kind:ident $knob:ident, $name:literal, $values:expr, $unit:literal;
     )*) => {
         $(
+            // Beside what else every process reads: some of them are all zero bytes, which would lie elsewhere.
             #[doc = $meaning]
+            #[unsafe(link_section = ".data.hakmem")]
             pub static $knob: options!(@type $kind) = <options!(@type $kind)>::new(Options::DEFAULT.$field as u32);
         )*
 

@@ -187,7 +187,10 @@ fn little_more_memory_goes_back_too() {
 
 #[test]
 fn the_thread_has_the_capabilities_of_its_maker() {
-    alone("the_thread_has_the_capabilities_of_its_maker", privileged_program);
+    alone(
+        "the_thread_has_the_capabilities_of_its_maker",
+        privileged_program,
+    );
 }
 
 #[test]

@@ -273,9 +273,7 @@ mod tests {
         let place = Symbols::of(&raw, &BTreeSet::from([here])).place(here);
         let frame = place.frames.last().unwrap();
         assert!(
-            frame
-                .function
-                .ends_with("a_function_has_its_name_and_line"),
+            frame.function.ends_with("a_function_has_its_name_and_line"),
             "{frame:?}"
         );
         assert!(

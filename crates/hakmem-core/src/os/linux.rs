@@ -176,6 +176,7 @@ pub fn physical_memory() -> usize {
 }
 
 /// The limit on the process's address space in bytes, usize::MAX if there is none, or a filter may end the process for asking.
+#[unsafe(link_section = ".text.hot.hakmem")]
 pub fn address_limit() -> usize {
     if super::is_filtered() {
         return usize::MAX;

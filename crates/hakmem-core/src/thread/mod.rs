@@ -134,6 +134,7 @@ fn number(heap: &Heap) {
 }
 
 /// Takes an idle heap, or makes one.
+#[unsafe(link_section = ".text.hot.hakmem")]
 fn adopt() -> Option<&'static Heap> {
     let me = os::thread_token();
     if let Some(heap) = pop(me) {
