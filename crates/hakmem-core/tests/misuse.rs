@@ -368,7 +368,7 @@ const MISUSES: [(&str, fn(), &str); 41] = [
     (
         "more frees by another than blocks of a sparse page",
         of_a_sparse_page_twice,
-        NOTHING,
+        TWICE,
     ),
     (
         "eight bytes twice by another",

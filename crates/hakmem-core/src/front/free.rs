@@ -282,7 +282,9 @@ unsafe fn free_other(page: &'static Meta, owner: *mut page::Owner, block: *mut B
     // SAFETY: passed on.
     unsafe {
         match thread::state() {
-            State::Live(heap) if core::ptr::eq(owner, sparse::owner()) => free_shared(heap, page, block),
+            State::Live(heap) if heap.is_sharing() && core::ptr::eq(owner, sparse::owner()) => {
+                free_shared(heap, page, block);
+            }
             State::Live(heap) => heap.free_remote(page, block),
             // Its first call, and others will follow: it gets a heap for its parcels. That may be the owner, unless the
             // page was set aside before the heap was had.

@@ -53,6 +53,13 @@ impl Heap {
         self.shared.shares.set(from != 0 && made >= u64::from(from));
     }
 
+    /// Whether this heap is one of those that share. The others send what they free of shared pages as they send all else: a program
+    /// of few threads takes no lock for it.
+    #[inline]
+    pub fn is_sharing(&self) -> bool {
+        self.shared.shares.get()
+    }
+
     /// Another thread will have it.
     pub(super) fn share_anew(&self) {
         self.shared.got.iter().for_each(|got| got.set(0));
@@ -62,7 +69,7 @@ impl Heap {
     #[inline(always)]
     pub(super) fn shares(&self, class: usize) -> bool {
         let got_less = |(got, most): (&Cell<u8>, &u8)| got.get() < *most;
-        self.shared.shares.get() && self.shared.got.get(class).zip(MOST.get(class)).is_some_and(got_less)
+        self.is_sharing() && self.shared.got.get(class).zip(MOST.get(class)).is_some_and(got_less)
     }
 
     /// Blocks of a shared page, as many again as there were: the first is returned, the rest becomes the heap's list.
