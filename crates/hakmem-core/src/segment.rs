@@ -74,6 +74,7 @@ fn claim_scrap(n: u32) -> Option<(&'static Meta, bool)> {
     claim_in(arena, n)
 }
 
+#[inline(always)]
 fn claim_in(arena: &'static Arena, n: u32) -> Option<(&'static Meta, bool)> {
     for level in n.ilog2() as usize..LEVELS {
         // In the first level a segment may have too short a run, in the others only by a race.

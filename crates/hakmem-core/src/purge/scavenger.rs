@@ -24,6 +24,7 @@ static DUTY: Duty = Duty::new();
 /// When the last scavenger was made, or could not be, in coarse milliseconds.
 static MADE: AtomicU32 = AtomicU32::new(0);
 /// The number of its thread.
+#[unsafe(link_section = ".data.hakmem")]
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 /// Whether the last one could not be made.
 static FAILED: AtomicBool = AtomicBool::new(false);
