@@ -401,7 +401,7 @@ mod tests {
 
     /// Numbers that forgers like, and any.
     #[test]
-    fn thousands_of_forgeries_do_no_harm() {
+    fn hundreds_of_forgeries_do_no_harm() {
         const LIKED: [u64; 24] = [
             0,
             1,
@@ -436,7 +436,7 @@ mod tests {
             state
         };
         let (mut shown, mut refused) = (0, 0);
-        for _ in 0..2000 {
+        for _ in 0..600 {
             let mut input = Vec::new();
             for _ in 0..random() % 4 + 1 {
                 input.extend(&random().to_le_bytes()[..3]);
@@ -452,7 +452,7 @@ mod tests {
             }
         }
         assert!(
-            shown > 500 && refused > 500,
+            shown > 100 && refused > 100,
             "{shown} shown, {refused} refused"
         );
     }
