@@ -97,10 +97,10 @@ pub fn restore_signals(_: SignalMask) {}
 
 /// As the real one: see `bare`.
 pub fn spawn_bare(work: extern "C" fn(), alive: &'static AtomicU32) -> u32 {
-    alive.store(1, Ordering::Relaxed);
     if is_child() {
         return 0; // There are no further threads in the child of a fork.
     }
+    alive.store(1, Ordering::Relaxed);
     counted(Kind::Clone, || 0);
     thread::spawn(move || {
         work();

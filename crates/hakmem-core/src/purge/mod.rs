@@ -9,7 +9,7 @@ mod scavenger;
 
 use crate::heap::inbox_of;
 use crate::proto::lock::{Guard, Lock};
-use crate::sync::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use crate::sync::{AtomicU32, AtomicU64, Ordering::Relaxed, plain};
 use crate::{arena, learn, os, policy, segment, sparse, thread, usage, whale};
 
 #[cfg(shuttle)]
@@ -23,7 +23,7 @@ pub static LOCK: Lock = Lock::new();
 static NEXT: AtomicU32 = AtomicU32::new(0);
 pub static PURGED: AtomicU64 = AtomicU64::new(0);
 /// Threads that are about to fork: meanwhile no pass is begun, and the one that runs ends soon.
-static FORKS: AtomicU32 = AtomicU32::new(0);
+static FORKS: plain::AtomicU32 = plain::AtomicU32::new(0);
 
 /// Before a fork: the scavenger ends, and passes do. What runs on all the same is torn in the child. Waits for a moment
 /// only: what it waits for may wait for the calling thread, if that is in a signal handler.
