@@ -100,7 +100,7 @@ pub enum Mutant {
     HeapEndsUnsent,
     /// `thread`: fork's handlers leave a lock out.
     ForkLeavesALock,
-    /// `purge::scavenger`: in the child of a fork the scavenger is believed to be there.
+    /// `purge`: the scavenger does not end before a fork, and is believed to be there in the child.
     ForkKeepsScavenger,
 }
 

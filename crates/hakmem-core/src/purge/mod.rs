@@ -8,6 +8,7 @@
 mod scavenger;
 
 use crate::heap::inbox_of;
+use crate::mutant::{Mutant, is};
 use crate::proto::lock::{Guard, Lock};
 use crate::sync::{AtomicU32, AtomicU64, Ordering::Relaxed, plain};
 use crate::{arena, learn, os, policy, segment, sparse, thread, usage, whale};
@@ -30,7 +31,9 @@ static FORKS: plain::AtomicU32 = plain::AtomicU32::new(0);
 pub fn stand_aside() {
     const MOMENTS: u32 = 100;
     FORKS.fetch_add(1, Relaxed);
-    scavenger::hold();
+    if !is(Mutant::ForkKeepsScavenger) {
+        scavenger::hold();
+    }
     let me = os::thread_token();
     for _ in 0..MOMENTS {
         if !LOCK.is_held_by_other_than(me) {
