@@ -1,11 +1,13 @@
 //! fork: what the child gets is usable, whatever the other threads were about.
 //!
-//! No lock is held across fork that anybody waits for without a limit: that is none but the profile's. A thread that waits for a lock of ours may hold one of the C library's (a stream's, say) that
-//! fork takes after our handler: each would wait for the other. So the handler only sees to it that the long piece of work
-//! under locks, a pass of the purge, ends soon or does not begin. In the child the forking thread is alone: a lock that
-//! another thread held is reset, and what it guards is mended or given up, as far as it may be half written. Other threads'
-//! heaps go to the pool, but for those that were caught in the middle of a change, which are lost (their blocks can still be
-//! freed; nothing is ever allocated from them).
+//! No lock is held across fork that a thread waits for without a limit. Such a thread may hold a lock of the C library's, a
+//! stream's say, which fork takes after our handler: each would wait for the other. So the handler has the long piece of work
+//! under locks, a pass of the purge, end soon or not begin. It takes the profile's lock alone, so that the child has whole books:
+//! meanwhile others wait for that for a moment only, and go on without a sample.
+//!
+//! In the child the forking thread is alone. A lock that another thread held is reset, and what it guards is mended or given up,
+//! as far as it may be half written. Other threads' heaps go to the pool, but for those that were caught in the middle of a
+//! change. These are lost: their blocks can still be freed, but nothing is ever allocated from them.
 //!
 //! The child's memory is what each thread had written up to some one moment of its own: the kernel stops a thread at its
 //! first write to what it has copied already, and whoever saw a write of another thread comes after it.

@@ -8,7 +8,7 @@
 //! 1. Who has a heap: see `proto::tenure`. A heap that is not LIVE, LOST or being tidied is in the pool.
 //! 2. The thread's word is set before anything is called that may itself allocate (`pthread_*`).
 //! 3. Locks are taken in the order purge, heaps, profile, sparse, whale, arena, learn. No lock is held while code runs that is
-//!    not this crate's: neither a fork nor the loader nor another allocator is called under one.
+//!    not this crate's: neither the loader nor another allocator is called under one. Of fork see `fork`.
 //! 4. A heap whose thread cannot tell that it ends carries the number of its thread. It is taken over once the kernel says
 //!    that there is no such thread: see `reap`.
 
