@@ -88,7 +88,7 @@ unsafe fn realloc_by_copy(p: *mut u8, old: usize, size: usize) -> *mut u8 {
         return if size <= old { p } else { to };
     }
     // SAFETY: passed on; both blocks hold what is copied.
-    unsafe { front::move_block(p, old, to, size) };
+    unsafe { front::move_grown(p, old, to, size) };
     to
 }
 

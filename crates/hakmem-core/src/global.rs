@@ -188,7 +188,7 @@ unsafe fn realloc_slow(ptr: *mut u8, layout: Layout, new: Layout) -> *mut u8 {
             // A block that is to shrink can stay.
             return if new.size() <= held { ptr } else { to };
         }
-        front::move_block(ptr, layout.size(), to, new.size());
+        front::move_grown(ptr, layout.size(), to, new.size());
         to
     }
 }

@@ -89,13 +89,25 @@ fn is_start(p: *mut u8, page: &Meta) -> bool {
 /// pages of several slots only what blocks of all sizes have in common is looked at.
 #[inline(always)]
 pub fn check_start(block: *mut Block, page: &Meta) {
-    let starts = if page.is_medium() {
-        block.addr().is_multiple_of(size_class::MEDIUM_UNIT)
+    if page.is_medium() {
+        check_unit(block, page);
     } else {
-        // Those of one slot start where that does.
-        size_class::is_start(page.class.get(), (block.addr() % PAGE) as u32)
-    };
-    if CHECKED && !starts {
+        check_in_slot(block, page);
+    }
+}
+
+/// The same in a page of one slot, which starts where that does.
+#[inline(always)]
+pub fn check_in_slot(block: *mut Block, page: &Meta) {
+    if CHECKED && !size_class::is_start(page.class.get(), (block.addr() % PAGE) as u32) {
+        not_a_block(block.cast(), Some(page));
+    }
+}
+
+/// The same in a page of several slots.
+#[inline(always)]
+pub fn check_unit(block: *mut Block, page: &Meta) {
+    if CHECKED && !block.addr().is_multiple_of(size_class::MEDIUM_UNIT) {
         not_a_block(block.cast(), Some(page));
     }
 }

@@ -27,6 +27,8 @@
 //!    after the last came back.
 //! 4. A block is on one list only. Blocks from the inbox are merged into `free` before `free` is handed to the heap.
 
+pub mod bounds;
+
 use crate::arena::{self, Arena, META, PAGE, SEGMENT, SEGMENT_META};
 use crate::proto::inbox::Link;
 use crate::proto::level::Level;
@@ -404,7 +406,7 @@ pub fn lookup(p: *mut u8) -> Option<&'static Meta> {
 /// [`lookup`] in the first arena alone.
 #[inline(always)]
 pub fn lookup_first(p: *mut u8) -> Option<&'static Meta> {
-    let offset = arena::HOT.offset(p.addr())?;
+    let offset = bounds::offset(p.addr())?;
     // SAFETY: metadata of used segments is accessible for ever; all its fields may be shared.
-    Some(unsafe { &*arena::HOT.metas().wrapping_add((offset >> arena::PAGE_SHIFT) * META).cast::<Meta>() })
+    Some(unsafe { &*bounds::meta((offset >> arena::PAGE_SHIFT) * META) })
 }

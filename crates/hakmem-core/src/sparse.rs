@@ -403,6 +403,7 @@ pub unsafe fn free(
         if received == 0 {
             return Freed::No; // What is sent counts as received.
         }
+        guard::check_start(block, page);
         // SAFETY: the block is the caller's to give up; who has the lock next finds out whose its page is.
         unsafe { Parcel::send_one(page, block, &INBOX) };
         return Freed::Yes;

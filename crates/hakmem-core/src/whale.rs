@@ -28,7 +28,7 @@ use crate::usage;
 use core::cell::UnsafeCell;
 
 use grow::give_clean;
-pub use grow::resize;
+pub use grow::{resize, will_be_filled};
 
 const RING: usize = 16;
 /// No request, and no alignment, above this is ever met: no address space is larger.
@@ -387,6 +387,30 @@ mod tests {
                 c::free(p);
                 c::free(p.wrapping_add(2 * SEGMENT));
             }
+        });
+    }
+
+    #[test]
+    fn a_block_that_grows_to_be_filled_gets_huge_pages() {
+        in_child(|| {
+            const MIB: usize = 1 << 20;
+            // SAFETY: blocks of this allocator, each freed once.
+            let is_huge = |n: usize| unsafe {
+                let p = c::malloc(MIB);
+                p.write_bytes(1, MIB);
+                let grown = c::realloc(p, n);
+                let huge = crate::page::lookup(grown).is_some_and(|meta| meta.segment().is_huge());
+                c::free(grown);
+                forget_cache();
+                huge
+            };
+            assert!(is_huge(2 * MIB), "all of it is asked for");
+            assert!(!is_huge(MIB + MIB / 2), "a quarter would be waste");
+            assert!(!is_huge(4 * MIB), "most of it may never be written");
+            // Not of a block that is not grown.
+            // SAFETY: any size will do.
+            let fresh = unsafe { c::malloc(2 * MIB) };
+            assert!(!crate::page::lookup(fresh).unwrap().segment().is_huge());
         });
     }
 

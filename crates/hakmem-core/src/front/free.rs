@@ -1,11 +1,9 @@
 //! Frees: by the pointer's arithmetic to its page, to the page's owner, or to whose it is.
 
-mod bounds;
-
 use super::note_released;
 use crate::arena::{META, PAGE, PAGE_SHIFT};
 use crate::heap::Heap;
-use crate::page::{self, Block, Kind, Meta};
+use crate::page::{self, Block, Kind, Meta, bounds};
 use crate::profile::{self, Freed};
 use crate::thread::{self, State};
 use crate::{foreign, guard, large, purge, sparse, whale};
@@ -88,7 +86,7 @@ pub unsafe fn free_known(p: *mut u8) {
         }
     }
     // SAFETY: passed on.
-    unsafe { free_found(p, 8, 0) }
+    unsafe { free_found(p, 0) }
 }
 
 /// The countdown of a page of this thread is over.
@@ -117,7 +115,7 @@ unsafe extern "C" fn free_counted_down(page: *const Meta) {
 #[unsafe(naked)]
 #[unsafe(link_section = ".text.hot.hakmem")]
 unsafe extern "C" fn free_elsewhere(p: *mut u8) {
-    core::arch::naked_asm!("mov rsi, qword ptr [rsp]", "jmp {inner}", inner = sym free_elsewhere_from);
+    core::arch::naked_asm!("mov rsi, qword ptr [rsp]", "jmp {inner}", inner = sym free_found);
 }
 
 /// The same without the caller's address.
@@ -127,22 +125,17 @@ unsafe extern "C" fn free_elsewhere(p: *mut u8) {
 #[cfg(miri)]
 unsafe extern "C" fn free_elsewhere(p: *mut u8) {
     // SAFETY: passed on.
-    unsafe { free_elsewhere_from(p, 0) }
+    unsafe { free_found(p, 0) }
 }
 
-#[unsafe(link_section = ".text.hot.hakmem")]
-unsafe extern "C" fn free_elsewhere_from(p: *mut u8, site: usize) {
-    // SAFETY: passed on.
-    unsafe { free_found(p, 16, site) }
-}
-
-/// Frees `p`, whatever it is; a block of ours is a multiple of `align`, a power of two.
+/// Frees `p`, whatever it is, for the caller at `site`; 0: that is not known. Whether it is where a block starts is looked at where
+/// the block goes.
 ///
 /// # Safety
 /// As [`free16`].
 #[inline(never)]
 #[unsafe(link_section = ".text.hot.hakmem")]
-unsafe fn free_found(p: *mut u8, align: usize, site: usize) {
+unsafe extern "C" fn free_found(p: *mut u8, site: usize) {
     let Some(meta) = page::lookup(p) else {
         // SAFETY: passed on.
         return unsafe { free_foreign(p, site) };
@@ -153,9 +146,6 @@ unsafe fn free_found(p: *mut u8, align: usize, site: usize) {
     if owner.is_null() {
         // SAFETY: passed on.
         return unsafe { free_whole(p, meta) };
-    }
-    if guard::CHECKED && p.addr() & (align - 1) != 0 {
-        guard::not_a_block(p, Some(meta));
     }
     // SAFETY: a block of a page that has an owner.
     unsafe { free_block(page, owner, p.cast()) };

@@ -105,10 +105,26 @@ unsafe fn resize_whole(p: *mut u8, meta: &'static Meta, n: usize) -> Option<*mut
 ///
 /// # Safety
 /// Both are live blocks of this allocator and the caller's.
+#[inline]
 pub unsafe fn move_block(p: *mut u8, old: usize, to: *mut u8, n: usize) {
     // SAFETY: two different blocks of at least so many bytes.
     unsafe {
         to.copy_from_nonoverlapping(p, old.min(n));
         free_known(p);
     }
+}
+
+/// [`move_block`] for what may be a whale that grows from now on.
+///
+/// # Safety
+/// As there.
+pub unsafe fn move_grown(p: *mut u8, old: usize, to: *mut u8, n: usize) {
+    if n > LARGE_MAX
+        && old < n
+        && let Some(meta) = page::lookup(to)
+    {
+        whale::will_be_filled(meta, old, n);
+    }
+    // SAFETY: passed on.
+    unsafe { move_block(p, old, to, n) };
 }

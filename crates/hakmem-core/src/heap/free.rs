@@ -52,7 +52,7 @@ impl Heap {
     #[must_use]
     pub unsafe fn push_kept(&self, page: &Meta, block: *mut Block) -> bool {
         if page.is_medium() {
-            guard::check_start(block, page);
+            guard::check_unit(block, page);
             let list = &self.front.free[usize::from(page.class.get())];
             if list.get().is_null() && (!profile::is_on() || self.may_keep(usize::from(page.class.get()))) {
                 // SAFETY: the block is free from now on.
@@ -70,6 +70,8 @@ impl Heap {
             if guard::CHECKED && (list.get() == block || page.free.get() == block) {
                 guard::double_free(block.cast(), page);
             }
+        } else {
+            guard::check_in_slot(block, page);
         }
         // SAFETY: passed on.
         unsafe { Heap::push_freed(page, block) }

@@ -2,7 +2,7 @@
 
 use super::{
     TOO_LARGE, address, head_of, is_moved, mostly_absent, note_live, purge_run, run_of, segments_for, set_huge,
-    set_moved,
+    set_moved, size,
 };
 use crate::arena::{self, Run, SEGMENT};
 use crate::os::{self, Moved};
@@ -40,12 +40,23 @@ pub unsafe fn resize(meta: &'static Meta, n: usize) -> Option<&'static Meta> {
         if room > reserve {
             os::want_huge(address((run.0, run.1 + reserve)), (room - reserve) * SEGMENT);
         }
-    } else if grown > 0 && is_dense(run, len) {
+    } else if is_dense(run, len) {
         ask_for_huge(meta, run, room);
     }
     meta.span.store(new as u32, Relaxed);
     note_live(new as i64 - len as i64);
     Some(meta)
+}
+
+/// Asks for huge pages in a fresh whale for `n` bytes that begins with a copy of `old` bytes: if these are half of it or more, and
+/// little of it lies behind the `n`. It is grown to be filled, as a whole.
+#[cold]
+pub fn will_be_filled(meta: &Meta, old: usize, n: usize) {
+    let (run, size) = (run_of(meta), size(meta));
+    let filled = old >= size / 2 && n >= size / 8 * 7;
+    if filled && meta.kind() == Kind::Whale && Huge::now() == Huge::Auto && !meta.segment().is_huge() {
+        ask_for_huge(meta, run, size / SEGMENT);
+    }
 }
 
 /// Takes what is free behind a run of `reserve` segments, to make it the first of the lengths in `wanted` that can be had.
@@ -64,7 +75,7 @@ fn relocate(meta: &'static Meta, run: Run, len: usize, new: usize, slack: usize)
     let moved = head_of(to);
     moved.segment().slots.retire();
     let huge = meta.segment().is_huge();
-    let wants_huge = slack > 0 && !huge && is_dense(run, len);
+    let wants_huge = !huge && is_dense(run, len);
     if !move_memory(run, len, to, room) {
         return None; // The new run stays taken for ever, and untouched.
     }

@@ -4,72 +4,68 @@
 //! fold an atomic load into such, which would cost `free` 6 instructions of 24, and plain reads would race with the writer.
 
 use crate::arena::HOT;
-use crate::page::Meta;
 
 #[cfg(all(target_arch = "x86_64", not(any(miri, shuttle, sanitizer))))]
 mod words {
-    use super::{HOT, Meta};
+    use super::super::Meta;
+    use super::HOT;
     use crate::proto::bounds::offsets;
     use core::arch::asm;
 
-    /// In sixteenths of a byte, and larger than any limit for an address that is no multiple of 16. None: beyond the limit.
+    /// The distance of an address from the first page.
     #[inline(always)]
-    pub fn offset16(address: usize) -> Option<usize> {
-        let offset: usize;
-        // SAFETY: reads words of a static.
+    fn distance(address: usize) -> usize {
+        let distance: usize;
+        // SAFETY: reads a word of a static.
         unsafe {
             asm!(
-                "sub {offset}, qword ptr [rip + {hot} + {data}]",
-                "ror {offset}, 4",
-                offset = inout(reg) address => offset,
+                "sub {distance}, qword ptr [rip + {hot} + {data}]",
+                distance = inout(reg) address => distance,
                 hot = sym HOT,
                 data = const offsets::DATA,
                 options(pure, readonly, nostack)
             );
+        }
+        distance
+    }
+
+    /// Whether it is below the limit that lies so many bytes into the bounds.
+    #[inline(always)]
+    fn is_below<const LIMIT: usize>(distance: usize) -> bool {
+        // SAFETY: reads a word of a static.
+        unsafe {
             asm!(
-                "cmp {offset}, qword ptr [rip + {hot} + {limit}]",
+                "cmp {distance}, qword ptr [rip + {hot} + {limit}]",
                 "jae {beyond}",
-                offset = in(reg) offset,
+                distance = in(reg) distance,
                 hot = sym HOT,
-                limit = const offsets::LIMIT16,
-                beyond = label { return None },
+                limit = const LIMIT,
+                beyond = label { return false },
                 options(readonly, nostack)
             );
         }
-        Some(offset)
+        true
+    }
+
+    /// In sixteenths of a byte, and larger than any limit for an address that is no multiple of 16. None: beyond the limit.
+    #[inline(always)]
+    pub fn offset16(address: usize) -> Option<usize> {
+        let offset = distance(address).rotate_right(4);
+        is_below::<{ offsets::LIMIT16 }>(offset).then_some(offset)
     }
 
     /// The distance from the first page. None: beyond the limit.
     #[inline(always)]
     pub fn offset(address: usize) -> Option<usize> {
-        let offset: usize;
-        // SAFETY: reads words of a static.
-        unsafe {
-            asm!(
-                "sub {offset}, qword ptr [rip + {hot} + {data}]",
-                offset = inout(reg) address => offset,
-                hot = sym HOT,
-                data = const offsets::DATA,
-                options(pure, readonly, nostack)
-            );
-            asm!(
-                "cmp {offset}, qword ptr [rip + {hot} + {limit}]",
-                "jae {beyond}",
-                offset = in(reg) offset,
-                hot = sym HOT,
-                limit = const offsets::LIMIT,
-                beyond = label { return None },
-                options(readonly, nostack)
-            );
-        }
-        Some(offset)
+        let offset = distance(address);
+        is_below::<{ offsets::LIMIT }>(offset).then_some(offset)
     }
 
     /// The metadata that lies so many bytes from the first page's.
     #[inline(always)]
     pub fn meta(offset: usize) -> *const Meta {
         let meta: *const Meta;
-        // SAFETY: reads a word of a static.
+        // SAFETY: reads a word of a static; the sum is an address in a map.
         unsafe {
             asm!(
                 "add {meta}, qword ptr [rip + {hot} + {metas}]",
@@ -78,6 +74,8 @@ mod words {
                 metas = const offsets::METAS,
                 options(pure, readonly, nostack)
             );
+            // Said to the compiler, which else looks for NULL.
+            core::hint::assert_unchecked(!meta.is_null());
         }
         meta
     }
@@ -85,7 +83,8 @@ mod words {
 
 #[cfg(not(all(target_arch = "x86_64", not(any(miri, shuttle, sanitizer)))))]
 mod words {
-    use super::{HOT, Meta};
+    use super::super::Meta;
+    use super::HOT;
 
     /// See above.
     #[inline(always)]
