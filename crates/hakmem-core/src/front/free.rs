@@ -21,6 +21,9 @@ pub unsafe fn free16(p: *mut u8) {
         unsafe {
             let page = bounds::meta(meta);
             if is_own(page) {
+                if guard::CHECKED && (*page).free.get() == p.cast() {
+                    return free_again(p, page);
+                }
                 if Heap::push_freed(&*page, p.cast()) {
                     free_counted_down(page);
                 }
@@ -78,6 +81,9 @@ pub unsafe fn free_known(p: *mut u8) {
         unsafe {
             let page = bounds::meta((offset >> PAGE_SHIFT) * META);
             if is_own(page) {
+                if guard::CHECKED && (*page).free.get() == p.cast() {
+                    return free_again(p, page);
+                }
                 if Heap::push_freed(&*page, p.cast()) {
                     free_counted_down(page);
                 }
@@ -103,6 +109,37 @@ unsafe extern "C" fn free_counted_down(page: *const Meta) {
     if heap.released.get() {
         note_released(heap);
     }
+}
+
+/// `p` is what was freed last in its page. The compiler does not see that this never returns: so the fast path ends by a jump, and
+/// needs no stack.
+///
+/// # Safety
+/// The metadata of a page of blocks.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[cold]
+#[unsafe(naked)]
+unsafe extern "C" fn free_again(p: *mut u8, page: *const Meta) {
+    core::arch::naked_asm!("push rax", "call {inner}", inner = sym freed_twice);
+}
+
+/// The same.
+///
+/// # Safety
+/// As above.
+#[cfg(miri)]
+unsafe extern "C" fn free_again(p: *mut u8, page: *const Meta) {
+    // SAFETY: passed on.
+    unsafe { freed_twice(p, page) }
+}
+
+/// See above.
+///
+/// # Safety
+/// The metadata of a page of blocks.
+unsafe extern "C" fn freed_twice(p: *mut u8, page: *const Meta) -> ! {
+    // SAFETY: passed on.
+    guard::double_free(p, unsafe { &*page })
 }
 
 /// Remembers the caller for the report on foreign frees: reached by a jump from `free`, whose return address is on top
