@@ -1,11 +1,12 @@
 //! Size classes: which block size serves a request.
 //!
 //! Steps of 16 bytes to 128, then four per doubling to 64 KiB: at most 25 % is lost to rounding, 10 % on average.
+//! Programs ask for 1, 2 or 4 KiB and the header of a string or a buffer: for these lies a class 64 bytes above each of the three.
 //! Between the first steps lie the classes 8, 24, 40 and 56, legal only for callers that promised an alignment of 8
 //! or less; the C door never asks for them. Larger requests are not classed: they get whole pages or segments.
 
 /// Number of classes.
-pub const CLASSES: usize = 48;
+pub const CLASSES: usize = 51;
 /// Requests up to here find their class in a table.
 pub const SMALL_MAX: usize = 1024;
 /// The largest classed request, and the largest block.
@@ -19,13 +20,29 @@ pub const TABLE8: usize = SMALL_MAX / 8 + 1;
 const FIRST_COMPUTED: usize = 12;
 const LISTED: [u32; FIRST_COMPUTED] = [8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128];
 
+/// The first class above `SMALL_MAX`: from there on, in the doublings to 8 KiB, there is one more.
+const FIRST_LONG: usize = FIRST_COMPUTED + 12;
+/// The first class above 8 KiB.
+const FIRST_MEDIUM: usize = FIRST_LONG + 15;
+/// What a header takes at most that comes with a power of two.
+const HEADER: usize = 64;
+
 const fn compute_size(class: usize) -> u32 {
     if class < FIRST_COMPUTED {
         return LISTED[class];
+    } else if class < FIRST_LONG {
+        return quarters(128, class - FIRST_COMPUTED);
+    } else if class >= FIRST_MEDIUM {
+        return quarters(8 << 10, class - FIRST_MEDIUM);
     }
-    let doubling = (class - FIRST_COMPUTED) / 4;
-    let step = ((class - FIRST_COMPUTED) % 4) as u32 + 1;
-    (128 << doubling) + step * (32 << doubling)
+    let (doubling, step) = ((class - FIRST_LONG) / 5, (class - FIRST_LONG) % 5);
+    if step == 0 { (1024 << doubling) + HEADER as u32 } else { quarters(1024, doubling * 4 + step - 1) }
+}
+
+/// The size after `from` and `i` more, of four per doubling.
+const fn quarters(from: u32, i: usize) -> u32 {
+    let power = from << (i / 4);
+    power + (i % 4 + 1) as u32 * (power / 4)
 }
 
 /// Block size of each class in bytes, ascending.
@@ -97,12 +114,32 @@ pub const CLASS16: [u8; TABLE16] = fill(16);
 /// Class of a request of `n` bytes at index (n + 7) / 8, blocks aligned to 8.
 pub static CLASS8: [u8; TABLE8] = fill(8);
 
+/// For each doubling from 1 KiB: the class of its first step, less one where there is none for a header; and what a request
+/// may go beyond the power of two for that. Looked up, as requests of random sizes would make a branch be guessed wrong.
+static DOUBLINGS: [(u8, u8); 8] = {
+    let mut doublings = [(0, 0); 8];
+    let mut i = 0;
+    while i < 6 {
+        doublings[i] = if i < 3 { (FIRST_LONG + i * 5, HEADER) } else { (FIRST_MEDIUM + (i - 3) * 4 - 1, 0) };
+        i += 1;
+    }
+    let mut bytes = [(0, 0); 8];
+    while i > 0 {
+        i -= 1;
+        bytes[i] = (doublings[i].0 as u8, doublings[i].1 as u8);
+    }
+    bytes
+};
+
 /// Class of a request of SMALL_MAX < `n` ≤ MEDIUM_MAX bytes. O(1).
 #[inline]
 pub const fn computed(n: usize) -> usize {
     let last = n - 1;
-    let doubling = last.ilog2();
-    FIRST_COMPUTED + (doubling as usize - 7) * 4 + ((last >> (doubling - 2)) & 3)
+    let doubling = last.ilog2() as usize;
+    let quarter = (last >> (doubling - 2)) & 3;
+    let (first, header) = DOUBLINGS[(doubling - 10) % DOUBLINGS.len()];
+    let is_beyond = last - (1 << doubling) >= header as usize;
+    first as usize + quarter + is_beyond as usize
 }
 
 /// Class of a request of `n` ≤ MEDIUM_MAX bytes with blocks aligned to 16.
@@ -118,7 +155,7 @@ pub fn of8(n: usize) -> usize {
 }
 
 /// The smallest class for `n` bytes whose blocks are all aligned to `align`, a power of two: since pages start at
-/// multiples of 64 KiB, one whose size is a multiple of it. None if no class will do. O(1): at most 4 steps.
+/// multiples of 64 KiB, one whose size is a multiple of it. None if no class will do. O(1): at most 5 steps.
 pub fn of_aligned(n: usize, align: usize) -> Option<usize> {
     let n = n.max(align);
     if n > MEDIUM_MAX {

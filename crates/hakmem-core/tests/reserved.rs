@@ -41,7 +41,7 @@ fn physical_memory() -> usize {
 }
 
 /// What the first heaps take.
-const HEAPS: usize = 4 * SLOT;
+const HEAPS: usize = 4 * SLOT + (8 << 10);
 
 /// Asserts that so much was reserved as an arena of `bytes` takes: with its metadata, a bitmap of 64 bytes for each 64
 /// segments and some words above these, three guards, and what is lost by alignment: little of it where there is a limit.

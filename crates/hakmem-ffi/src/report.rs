@@ -12,7 +12,7 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Release},
 };
 
-/// Room for any form: 48 classes, 256 heaps, at under 512 bytes each, and the totals.
+/// Room for any form: 51 classes, 256 heaps, at under 512 bytes each, and the totals.
 pub type Buffer = Text<{ 256 << 10 }>;
 
 /// A buffer kept for a time when the system has no memory for another: a limit on the address space, say.

@@ -56,11 +56,9 @@ pub struct Before {
     pub asleep: AtomicI64,
 }
 
-/// Counters of one heap.
+/// Counters of one heap. Those of the largest blocks come last.
+#[repr(C)]
 pub struct Counts {
-    /// Blocks in being, by class.
-    pub existing: [Counter<i64>; CLASSES],
-    pub events: [[Counter<u32>; EVENTS]; CLASSES],
     /// Halves that were moved.
     pub moved: [Counter<u32>; EVENTS],
     /// Refills served by another page of the queue than the first.
@@ -81,6 +79,9 @@ pub struct Counts {
     pub large_hits: Counter<u64>,
     /// Large blocks freed by this heap's threads.
     pub large_returned: Counter<u64>,
+    /// Blocks in being, by class.
+    pub existing: [Counter<i64>; CLASSES],
+    pub events: [[Counter<u32>; EVENTS]; CLASSES],
 }
 
 impl Counts {

@@ -55,7 +55,7 @@ pub struct Front {
 }
 
 /// A thread's heap.
-#[repr(C, align(4096))]
+#[repr(C, align(8192))]
 pub struct Heap {
     /// What the fast path reads.
     pub front: Front,
@@ -93,8 +93,6 @@ pub struct Heap {
     large: large::Cache,
     /// When a sample of the profile is due; null until there is one.
     sampler: Cell<*const Sampler>,
-    /// What it counts.
-    pub counts: Counts,
     /// Who has it.
     pub tenure: Tenure,
     /// The number of its thread, if that cannot tell that it ends (`thread` rule 4); 0: it can, or has ended.
@@ -104,13 +102,16 @@ pub struct Heap {
     /// The heap made before this one.
     pub next_heap: AtomicPtr<Heap>,
     inbox: Line<Inbox<Parcel>>,
+    /// What it counts. The last classes' counters lie behind the first 4 KiB, which is all that a thread with little
+    /// of small blocks makes resident.
+    pub counts: Counts,
 }
 
-/// A line of cache, for what other threads write. In the line beside it, which processors fetch along, is what is seldom used.
-#[repr(align(64))]
+/// A line of cache, for what other threads write, with the line beside it, which processors fetch along.
+#[repr(align(128))]
 struct Line<T>(T);
 
-const _: () = assert!(size_of::<Heap>() == 4096);
+const _: () = assert!(size_of::<Heap>() == 1 << crate::thread::HEAP_SHIFT);
 
 /// Of the lists that change hands, one in this many is walked to its end, on average; the others are looked at where they begin.
 /// To walk all of them would cost 6 instructions a pair.

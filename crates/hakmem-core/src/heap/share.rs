@@ -15,7 +15,7 @@ use core::cell::Cell;
 use core::ptr::{NonNull, null_mut};
 
 /// Classes of blocks up to 2 KiB are shared: of larger ones a page of the heap's own has but one that was carved in vain.
-const SHARED: usize = 28;
+const SHARED: usize = 29;
 const _: () = assert!(SIZES[SHARED - 1] == 2048);
 /// What a heap gets of a class is counted in units of this many bytes.
 const UNIT: u32 = 64;

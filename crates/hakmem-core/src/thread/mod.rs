@@ -40,8 +40,8 @@ use {
 pub use tls::forget_all;
 pub use tls::{State, front, state};
 
-/// Heaps are a page of memory apart; a heap's number is its address in such units.
-const HEAP_SHIFT: u32 = 12;
+/// Heaps are 8 KiB apart; a heap's number is its address in such units.
+pub const HEAP_SHIFT: u32 = 13;
 
 #[unsafe(link_section = ".data.hakmem")]
 static POOL: Pool = Pool::new();

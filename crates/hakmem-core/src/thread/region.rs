@@ -21,10 +21,10 @@ use core::cell::UnsafeCell;
 const HEAP_BYTES: usize = 1 << HEAP_SHIFT;
 /// What is made accessible at a time, and the length of a guard: no machine has larger pages.
 const STEP: usize = arena::PAGE;
-/// Steps of the first region: two of them for heaps, 32 in all. Few processes have more threads.
+/// Steps of the first region: two of them for heaps, 16 in all. Few processes have more threads.
 const FIRST: usize = 4;
 /// Steps of the others.
-const FURTHER: usize = 16;
+const FURTHER: usize = 32;
 
 /// The region that heaps are cut from: addresses.
 struct Region {
@@ -68,10 +68,12 @@ pub fn take() -> Option<usize> {
 fn reserve(steps: usize) -> Option<Region> {
     let mut steps = steps;
     while steps > 2 {
-        let len = steps * STEP;
+        // With room to begin at a multiple of a heap's length.
+        let len = steps * STEP + HEAP_BYTES;
         if let Some(at) = os::reserve(len) {
             arena::RESERVED.fetch_add(len, Relaxed);
-            let mut region = Region { next: at + STEP, closed: at + STEP, guard: at + len - STEP };
+            let first = (at + STEP).next_multiple_of(HEAP_BYTES);
+            let mut region = Region { next: first, closed: first, guard: first + (steps - 2) * STEP };
             if region.open().is_none() {
                 arena::give_up(at, len);
                 return None;

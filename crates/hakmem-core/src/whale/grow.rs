@@ -8,6 +8,7 @@ use crate::arena::{self, Run, SEGMENT};
 use crate::os::{self, Moved};
 use crate::page::{Kind, Meta};
 use crate::policy::Huge;
+use crate::profile;
 use crate::sync::Ordering::Relaxed;
 
 /// Makes the whale hold `n` bytes, moving its page tables if it must. Returns where it is then, None if that cannot
@@ -54,7 +55,8 @@ pub unsafe fn resize(meta: &'static Meta, n: usize) -> Option<&'static Meta> {
 pub fn will_be_filled(meta: &Meta, old: usize, n: usize) {
     let (run, size) = (run_of(meta), size(meta));
     let filled = old >= size / 2 && n >= size / 8 * 7;
-    if filled && meta.kind() == Kind::Whale && Huge::now() == Huge::Auto && !meta.segment().is_huge() {
+    let is_whale = profile::plain(meta.kind()) == Kind::Whale;
+    if filled && is_whale && Huge::now() == Huge::Auto && !meta.segment().is_huge() {
         ask_for_huge(meta, run, size / SEGMENT);
     }
 }
