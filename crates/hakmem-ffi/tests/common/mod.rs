@@ -30,12 +30,9 @@ pub fn library() -> &'static Library {
                 "build",
                 "--release",
                 "--quiet",
-                // Together with a crate that has no library: as users build them, so that it is not built twice.
                 "--lib",
                 "-p",
                 "hakmem-ffi",
-                "-p",
-                "hakmem-cli",
                 "--message-format=json-render-diagnostics",
             ])
             .arg("--target-dir")
