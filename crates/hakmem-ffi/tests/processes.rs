@@ -192,7 +192,7 @@ fn fork_at_each_instruction() {
         ("HAKMEM_PROFILE_INTERVAL", "163840"),
     ];
     // There are not many more places.
-    let n = 100 * times().min(20);
+    let n = 60 * times().min(33);
     for options in [&[][..], SAMPLED] {
         preloaded("stepped.c", "each", n, options).exactly("forks", n);
     }
