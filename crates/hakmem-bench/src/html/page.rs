@@ -28,16 +28,15 @@ pub fn render(records: &[Record], causes: &Causes) -> String {
                     p.lead { (when(records)) }
                     (tiles(records))
                     nav aria-label="Sections" { ul {
-                        li { a href="#targets" { "Targets" } }
                         @for s in &sections { li { a href={ "#" (s.id) } { (s.heading) } } }
                         li { a href="#memory" { "Memory over time" } }
                         li { a href="#scaling" { "Scaling" } }
                         li { a href="#probes" { "Probes" } }
+                        li { a href="#targets" { "Targets" } }
                         li { a href="#origin" { "Where the figures come from" } }
                     } }
                 }
                 main {
-                    (targets::section(records, causes))
                     @for s in &sections {
                         (ratios::section(s.record, &palette, &s.id, &s.heading, s.thing))
                     }
@@ -45,6 +44,7 @@ pub fn render(records: &[Record], causes: &Causes) -> String {
                     @if !sections.iter().any(|s| s.thing == PROGRAM) { p.note { "No record here has whole programs." } }
                     (series::sections(records, &palette))
                     (probes::section(records, &palette))
+                    (targets::section(records, causes))
                     (origin::section(records))
                 }
             }
@@ -118,10 +118,9 @@ fn when(records: &[Record]) -> String {
 
 /// The figures that a reader in a hurry wants.
 fn tiles(records: &[Record]) -> Markup {
-    let (met, of) = targets::tally(records);
+    let tally = targets::Tally::new(records);
     html! {
         ul.tiles {
-            @if of > 0 { (tile(&format!("{met} of {of}"), "targets met")) }
             @for s in tables(records) {
                 @let base = &s.record.summary.base;
                 @let mine = s.record.summary.overall.iter().find(|o| o.allocator == SUBJECT);
@@ -136,6 +135,9 @@ fn tiles(records: &[Record]) -> Markup {
                 @if all > 0 && s.thing == WORKLOAD {
                     (tile(&format!("{ahead} of {all}"), "workloads as fast as the best peer of each, or faster"))
                 }
+            }
+            @if tally.measured() > 0 {
+                (tile(&format!("{} of {}", tally.met, tally.measured()), &tally.caption()))
             }
         }
     }

@@ -5,43 +5,91 @@ use super::number::{figure, ratio};
 use crate::record::{Record, Target};
 use maud::{Markup, html};
 
-/// The table over all records, or a line that there are none.
+/// The table over all records, or a line that there are none. What was not measured has a list of its own.
 pub fn section(records: &[Record], causes: &Causes) -> Markup {
-    let all: Vec<(&Record, &Target)> = records
-        .iter()
-        .flat_map(|r| r.targets.iter().map(move |t| (r, t)))
-        .collect();
+    let all = || records.iter().flat_map(|r| &r.targets);
+    let (measured, open): (Vec<&Target>, Vec<&Target>) = all().partition(|t| t.figure.is_some());
     html! {
         section id="targets" aria-labelledby="targets-h" {
             h2 #targets-h { "Targets" }
-            @if all.is_empty() {
+            @if all().next().is_none() {
                 p.note { "No record here has targets." }
             } @else {
+                p { (Tally::new(records).sentence()) }
                 p.note { "Set before they were measured. A figure must not be above its limit. What was missed stands first, the furthest from its limit at the top." }
-                (table(&all, causes))
+                @if !measured.is_empty() { (table(measured, causes)) }
+                @if !open.is_empty() { (unmeasured(&open)) }
             }
         }
     }
 }
 
-/// How many were met, of how many.
-pub fn tally(records: &[Record]) -> (usize, usize) {
-    let all = || records.iter().flat_map(|r| &r.targets);
-    (all().filter(|t| t.met()).count(), all().count())
+/// How many targets were met, missed, and not measured. The last say nothing about hakmem.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Tally {
+    pub met: usize,
+    missed: usize,
+    open: usize,
 }
 
-fn table(all: &[(&Record, &Target)], causes: &Causes) -> Markup {
-    let mut rows = all.to_vec();
-    // Missed ones by how far, then those without a figure, then those met; each in the order of the record.
+impl Tally {
+    /// Counts the targets of all records.
+    pub fn new(records: &[Record]) -> Self {
+        let count = |which: fn(&Target) -> bool| {
+            let all = records.iter().flat_map(|r| &r.targets);
+            all.filter(|t| which(t)).count()
+        };
+        Self {
+            met: count(|t| t.figure.is_some() && t.met()),
+            missed: count(|t| t.figure.is_some() && !t.met()),
+            open: count(|t| t.figure.is_none()),
+        }
+    }
+
+    /// How many have a figure.
+    pub fn measured(&self) -> usize {
+        self.met + self.missed
+    }
+
+    fn sentence(&self) -> String {
+        let Self { met, missed, open } = self;
+        format!("{met} met, {missed} missed, {open} not measured.")
+    }
+
+    /// What a tile says below the number of those that were met.
+    pub fn caption(&self) -> String {
+        match self.open {
+            0 => "measured targets met".to_owned(),
+            open => format!("measured targets met; not measured: {open}"),
+        }
+    }
+}
+
+/// Those without a figure, closed at first.
+fn unmeasured(open: &[&Target]) -> Markup {
+    html! {
+        details {
+            summary { "Not measured: " (open.len()) }
+            ul {
+                @for target in open {
+                    li {
+                        (target.name)
+                        @if !target.against.is_empty() { ", " (target.against) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The table of those that have a figure.
+fn table(mut rows: Vec<&Target>, causes: &Causes) -> Markup {
+    // Missed ones by how far, then those met; each in the order of the record.
     let rank = |t: &Target| match t.figure {
-        Some(_) if t.met() => (2, 0.0),
-        Some(f) => (0, -f / t.limit),
-        None => (1, 0.0),
+        Some(figure) if !t.met() => -figure / t.limit,
+        _ => f64::INFINITY,
     };
-    rows.sort_by(|(_, a), (_, b)| {
-        let (a, b) = (rank(a), rank(b));
-        a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
-    });
+    rows.sort_by(|a, b| rank(a).total_cmp(&rank(b)));
     html! {
         div.scroll {
             table.targets {
@@ -55,21 +103,18 @@ fn table(all: &[(&Record, &Target)], causes: &Causes) -> Markup {
                     th scope="col" { "beside" }
                 } }
                 tbody {
-                    @for (_, target) in rows {
+                    @for target in rows {
                         tr {
                             th scope="row" { b { (target.name) } }
                             td { (target.what) }
                             td.num data-name="reached" {
-                                @match target.figure {
-                                    Some(f) => (amount(f, &target.unit)),
-                                    None => "–",
-                                }
+                                @if let Some(f) = target.figure { (amount(f, &target.unit)) }
                             }
                             td.num data-name="at most" { (amount(target.limit, &target.unit)) }
                             td { (verdict(target)) }
                             td data-name="beside" { @if target.against.is_empty() { "–" } @else { (target.against) } }
                         }
-                        @if target.figure.is_some() && !target.met() {
+                        @if !target.met() {
                             tr.cause { td colspan="6" { (cause(target, causes)) } }
                         }
                     }
@@ -90,9 +135,8 @@ fn cause<'a>(target: &Target, causes: &'a Causes) -> &'a str {
 fn verdict(target: &Target) -> Markup {
     html! {
         @match target.figure {
-            None => span.unmeasured { "not measured" },
-            Some(_) if target.met() => span.met { "✓ met" },
-            Some(f) => span.missed { "✗ " (missed_by(f, target.limit)) },
+            Some(f) if !target.met() => span.missed { "✗ " (missed_by(f, target.limit)) },
+            _ => span.met { "✓ met" },
         }
     }
 }

@@ -161,7 +161,7 @@ fn a_record_with_every_part_becomes_a_page() {
         );
     }
     assert!(has(&texts, "span", "✗ missed by 20 %"));
-    assert!(has(&texts, "span", "not measured") && has(&texts, "span", "✓ met"));
+    assert!(has(&texts, "span", "✓ met"));
     assert!(
         has(&texts, "text", "target ≤ 45.0"),
         "the target's line in its probe"
@@ -301,6 +301,53 @@ fn a_file_that_is_no_record_is_refused() {
         ],
     );
     assert!(output.status.success() && folder.path().join("x/page.html").exists());
+}
+
+#[test]
+fn the_page_begins_with_charts_and_ends_with_targets() {
+    let page = render(&[full("compare"), full("programs")], &Causes::new());
+    let at = |part: &str| {
+        page.find(part)
+            .unwrap_or_else(|| panic!("no {part} in the page"))
+    };
+    let last_chart = page.rfind("role=\"img\"").expect("charts");
+    let (chart, targets) = (at("role=\"img\""), at("id=\"targets\""));
+    assert!(chart < at("<table"), "a chart stands before all tables");
+    assert!(last_chart < targets && targets < at("id=\"origin\""));
+    assert!(
+        at("<main>") < chart && targets < at("✗ missed"),
+        "no miss before the targets"
+    );
+}
+
+#[test]
+fn what_was_not_measured_is_no_miss() {
+    let mut record = full("compare");
+    let texts = parse(&render(std::slice::from_ref(&record), &Causes::new()));
+    assert!(has(&texts, "p", "1 met, 2 missed, 1 not measured."));
+    assert!(has(&texts, "b", "1 of 3"), "of those that were measured");
+    assert!(has(&texts, "span", "measured targets met; not measured: 1"));
+    assert!(has(&texts, "summary", "Not measured: 1"));
+    assert!(
+        !has(&texts, "th", "calloc"),
+        "no row among those with a figure"
+    );
+
+    record.targets.retain(|t| t.figure.is_some());
+    let texts = parse(&render(std::slice::from_ref(&record), &Causes::new()));
+    assert!(has(&texts, "span", "measured targets met"));
+    assert!(
+        !texts
+            .iter()
+            .any(|(_, text)| text.starts_with("Not measured"))
+    );
+
+    record.targets.iter_mut().for_each(|t| t.figure = None);
+    let page = render(&[record], &Causes::new());
+    let texts = parse(&page);
+    assert!(has(&texts, "p", "0 met, 0 missed, 3 not measured."));
+    assert!(!page.contains("missed by") && !page.contains("table class=\"targets\""));
+    assert!(!page.contains("targets met"), "no tile");
 }
 
 #[test]

@@ -1,0 +1,34 @@
+#!/bin/sh
+# Builds hakmem and installs it: ./install.sh [PREFIX], by default /usr/local. DESTDIR is put in front of all paths.
+# The command goes to bin, the libraries to lib, the header to include, and what finds them to lib/pkgconfig and lib/cmake.
+set -eu
+
+prefix=${1:-/usr/local}
+case $prefix in
+-* | '') echo "usage: ./install.sh [PREFIX]" >&2; exit 2 ;;
+/*) ;;
+*) prefix=$PWD/$prefix ;;
+esac
+cd "$(dirname "$0")"
+
+cargo build --release --locked -p hakmem-ffi -p hakmem-cli
+target=$(cargo metadata --no-deps --format-version 1 | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
+version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
+
+to=${DESTDIR:-}$prefix
+install -d "$to/bin" "$to/lib/pkgconfig" "$to/lib/cmake/hakmem" "$to/include"
+install "$target/release/hakmem" "$to/bin/hakmem"
+install -m 755 "$target/release/libhakmem.so" "$to/lib/libhakmem.so"
+install -m 644 "$target/release/libhakmem.a" "$to/lib/libhakmem.a"
+install -m 644 crates/hakmem-ffi/include/hakmem.h "$to/include/hakmem.h"
+
+# Writes a file with the prefix and the version filled in.
+fill() {
+    escaped=$(printf '%s' "$prefix" | sed 's/[\\&|]/\\&/g')
+    sed "s|@PREFIX@|$escaped|; s|@VERSION@|$version|" "packaging/$1.in" >"$to/$2/$1"
+    chmod 644 "$to/$2/$1"
+}
+fill hakmem.pc lib/pkgconfig
+fill hakmem-config.cmake lib/cmake/hakmem
+fill hakmem-config-version.cmake lib/cmake/hakmem
+echo "hakmem $version is in $to"
