@@ -164,7 +164,7 @@ pub fn profile_interval() -> u64 {
 /// `envp` is NULL or such a block.
 pub unsafe fn start(envp: *const *const c_char) {
     // SAFETY: passed on.
-    unsafe { options::read_once(envp) }
+    unsafe { options::read_once(envp) };
 }
 
 /// Reads options from such a block, whatever was read before.
@@ -173,7 +173,7 @@ pub unsafe fn start(envp: *const *const c_char) {
 /// `envp` is NULL or such a block.
 pub unsafe fn configure(envp: *const *const c_char) {
     // SAFETY: passed on.
-    unsafe { options::read(envp) }
+    unsafe { options::read(envp) };
 }
 
 /// Says whether the process is about to forbid itself system calls, or has: what is only nice to know is not asked from then

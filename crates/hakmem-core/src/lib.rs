@@ -1,5 +1,86 @@
 //! hakmem: a general-purpose memory allocator in pure, stable Rust.
 //!
+//! It runs on Linux on x86-64. A program makes it its allocator by one line of `Cargo.toml`, under `[dependencies]`, and two of code:
+//!
+//! ```toml
+//! hakmem-core = "0.1"
+//! ```
+//!
+//! ```
+//! use hakmem_core::Hakmem;
+//!
+//! #[global_allocator]
+//! static ALLOCATOR: Hakmem = Hakmem::new();
+//! # fn main() { assert_eq!(vec![1, 2, 3].len(), 3); }
+//! ```
+//!
+//! # Options
+//!
+//! The environment sets them for one run, `HAKMEM_DECAY_MS=1000 prog`; the program sets them when it starts, and while it runs. Module
+//! [`options`] has all of them.
+//!
+//! ```
+//! use hakmem_core::{Configured, Hakmem, options, options::Options};
+//!
+//! // Free memory stays for a second before it goes back to the system.
+//! #[global_allocator]
+//! static ALLOCATOR: Configured = Hakmem::with(Options { decay_ms: 1000, ..Options::DEFAULT });
+//!
+//! # fn main() -> Result<(), options::Error> {
+//! options::set("DECAY_MS", "100")?;
+//! assert_eq!(options::get("DECAY_MS").unwrap().to_string(), "100");
+//! # Ok(()) }
+//! ```
+//!
+//! # Statistics
+//!
+//! Module [`stats`] has the figures as values; the fast paths count nothing for them. Module `report` writes them as text, a map
+//! of the heap too. `HAKMEM_STATS=1 prog` writes them to standard error at exit without a change of the program.
+//!
+//! ```
+//! use hakmem_core::Hakmem;
+//! use hakmem_core::stats::Snapshot;
+//!
+//! #[global_allocator]
+//! static ALLOCATOR: Hakmem = Hakmem::new();
+//!
+//! # fn main() {
+//! let before = Snapshot::take().process();
+//! let blocks: Vec<Box<u64>> = (0..1000).map(Box::new).collect();
+//! let now = Snapshot::take().process();
+//! assert!(now.allocations - before.allocations > 1000);
+//! println!("{} bytes are live, {} were at most", now.live_bytes, now.peak_live_bytes);
+//! # drop(blocks); }
+//! ```
+//!
+//! # The heap profile
+//!
+//! Module [`profile`] samples allocations: which code allocated what is live, and all that was allocated. `HAKMEM_PROFILE=FILE prog` does so
+//! without a change of the program. `hakmem profile FILE` and pprof read the file.
+//!
+//! ```
+//! use hakmem_core::Hakmem;
+//! use hakmem_core::profile::{self, Event};
+//!
+//! #[global_allocator]
+//! static ALLOCATOR: Hakmem = Hakmem::new();
+//!
+//! # fn main() {
+//! assert!(profile::start(profile::DEFAULT_INTERVAL));
+//! let data = vec![0u8; 100 << 20];
+//! let mut file = Vec::new(); // A std::fs::File, mostly.
+//! profile::dump(Event::Call, |text| file.extend_from_slice(text)).expect("a profile");
+//! assert!(file.starts_with(b"heap profile: 1: "));
+//! # drop(data); }
+//! ```
+//!
+//! # Cargo features
+//!
+//! `reports`, on by default: the module `report`, and `HAKMEM_STATS`, `HAKMEM_MAP` and `HAKMEM_PROFILE` in the environment. The others are
+//! for this project's tests and measurements.
+//!
+//! # Inside
+//!
 //! Two doors lead to one core: [`Hakmem`] for Rust programs, and module [`c`] for the C library built from it.
 //!
 //! ```text
@@ -10,13 +91,16 @@
 //!
 //! The layers, each using only those before it: `sync`, `counter`, `mutant`, `os`, `size_class`, `policy`, `proto`, `arena`,
 //! `page`, `guard`, `parcel`, `usage`, `segment`, `large`, `whale`, `holes`, `sparse`, `remote`, `profile`, `heap`, `stray`, `foreign`,
-//! `thread` with `purge`, `front`, and the doors `global`, `c`, `stats`, `options`; `learn` with `learner` and `decisions` is told by
+//! `thread` with `purge`, `front`, and the doors `global`, `c`, `stats`, `options`, and `report` on them; `learn` with `learner` and `decisions` is told by
 //! `whale`, `heap` and `purge`. Each module opens with its idea and
 //! its rules; SAFETY comments cite them.
 //!
 //! What every process runs and touches, however little it allocates, lies together, so that it costs few page faults: functions in the
 //! section `.text.hot.hakmem`, variables in `.data.hakmem`.
 #![no_std]
+
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64")))]
+compile_error!("hakmem-core supports Linux on x86-64 with 64-bit pointers alone.");
 
 #[cfg(any(loom, shuttle, miri))]
 extern crate std;
@@ -84,6 +168,8 @@ pub mod profile;
 mod purge;
 #[cfg(not(loom))]
 mod remote;
+#[cfg(all(feature = "reports", not(any(loom, miri, shuttle))))]
+pub mod report;
 #[cfg(not(loom))]
 mod segment;
 #[cfg(not(loom))]

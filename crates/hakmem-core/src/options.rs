@@ -239,15 +239,17 @@ fn apply_now(options: &Options) {
 }
 
 /// [`read`], the first time. A program with rights that its user does not have goes without.
+/// True if there are options for others that read the environment at start.
 ///
 /// # Safety
 /// As there.
 #[unsafe(link_section = ".text.hot.hakmem")]
-pub(crate) unsafe fn read_once(envp: *const *const c_char) {
-    if !envp.is_null() && !ENVIRONMENT_READ.swap(true, Relaxed) && !os::is_secure() {
-        // SAFETY: passed on.
-        unsafe { read(envp) }
+pub(crate) unsafe fn read_once(envp: *const *const c_char) -> bool {
+    if envp.is_null() || ENVIRONMENT_READ.swap(true, Relaxed) || os::is_secure() {
+        return false;
     }
+    // SAFETY: passed on.
+    unsafe { read(envp) }
 }
 
 /// Has the process start without a look at its environment: for a program that has this crate but allocates with another
@@ -257,24 +259,27 @@ pub fn leave_environment() {
     ENVIRONMENT_READ.store(true, Relaxed);
 }
 
-/// Reads the environment; an unknown name or a bad value is named on standard error and ignored.
+/// Reads the environment; an unknown name or a bad value is named on standard error and ignored. The result is that of
+/// [`read_once`].
 ///
 /// # Safety
 /// `envp` is NULL or a NULL-terminated array of C strings.
 #[unsafe(link_section = ".text.hot.hakmem")]
-pub(crate) unsafe fn read(envp: *const *const c_char) {
+pub(crate) unsafe fn read(envp: *const *const c_char) -> bool {
+    let mut others = false;
     if envp.is_null() {
-        return;
+        return others;
     }
     let mut at = envp;
     // SAFETY: up to the terminating NULL.
     while let Some(entry) = unsafe { at.read().as_ref() } {
         // SAFETY: a C string of the environment.
         if let Some(option) = unsafe { behind_prefix(entry) } {
-            set_or_report(option.to_bytes());
+            others |= set_or_report(option.to_bytes()) == Reader::Other;
         }
         at = at.wrapping_add(1);
     }
+    others
 }
 
 /// What stands behind [`PREFIX`]. Other strings are not measured first: all of the environment passes here at start-up.
@@ -294,8 +299,15 @@ unsafe fn behind_prefix<'a>(entry: *const c_char) -> Option<&'a CStr> {
     Some(unsafe { CStr::from_ptr(at) })
 }
 
+/// Whose an option is.
+#[derive(PartialEq)]
+enum Reader {
+    This,
+    Other,
+}
+
 #[cold]
-fn set_or_report(option: &[u8]) {
+fn set_or_report(option: &[u8]) -> Reader {
     let text = core::str::from_utf8(option).unwrap_or("?");
     let (name, value) = text.split_once('=').unwrap_or((text, ""));
     match set_exactly(name, value) {
@@ -303,8 +315,9 @@ fn set_or_report(option: &[u8]) {
             FROM_ENVIRONMENT.fetch_or(1 << i, Relaxed);
         }
         // Whoever reads it says what is wrong with it.
-        Err(Error::AtStart) => {}
+        Err(Error::AtStart) => return Reader::Other,
         Err(Error::Unknown) => report(format_args!("unknown option {PREFIX}{name}, ignored")),
         Err(why) => report(format_args!("{PREFIX}{name}={value} ignored: {why}")),
     }
+    Reader::This
 }

@@ -77,7 +77,7 @@ pub enum Place {
     Each(&'static ByClass),
     /// In `os`, which lies below this module.
     Timing,
-    /// With the C library.
+    /// In `report`.
     Elsewhere,
 }
 
@@ -90,7 +90,7 @@ pub enum Values {
     Switch,
     /// One of some words.
     Word(&'static [&'static str]),
-    /// What this says; it is read by the C library, at start alone.
+    /// What this says; it is read by the module `report`, at start alone.
     Text(&'static str),
 }
 
@@ -227,7 +227,7 @@ macro_rules! options {
                 values: Text("1, json or csv, and :FILE behind it"),
                 default: 0,
                 unit: "",
-                meaning: " The C library reports at exit: in lines for people, JSON or CSV, on standard error or appended to FILE.",
+                meaning: " A report at exit: in lines for people, JSON or CSV, on standard error or appended to FILE.",
                 place: Place::Elsewhere,
             },
             Entry {
@@ -235,7 +235,7 @@ macro_rules! options {
                 values: Text("a signal, such as USR2"),
                 default: 0,
                 unit: "",
-                meaning: " The signal that makes the C library report at once, in the form that STATS asks for.",
+                meaning: " The signal at which there is a report at once, in the form that STATS asks for.",
                 place: Place::Elsewhere,
             },
             Entry {
@@ -243,7 +243,7 @@ macro_rules! options {
                 values: Text("a file"),
                 default: 0,
                 unit: "",
-                meaning: " The C library samples allocations from the start, and writes the heap profile there at exit.",
+                meaning: " Allocations are sampled from the start, and the heap profile is written there at exit.",
                 place: Place::Elsewhere,
             },
             Entry {
@@ -251,7 +251,7 @@ macro_rules! options {
                 values: Text("a signal, such as USR1"),
                 default: 0,
                 unit: "",
-                meaning: " The signal that makes the C library write the heap profile at once.",
+                meaning: " The signal at which the heap profile is written at once.",
                 place: Place::Elsewhere,
             },
             Entry {
@@ -259,7 +259,7 @@ macro_rules! options {
                 values: Text("a file"),
                 default: 0,
                 unit: "",
-                meaning: " The C library writes at exit, and at STATS_SIGNAL, what each slot of the heap holds, for `hakmem map`.",
+                meaning: " What each slot of the heap holds is written there at exit and at STATS_SIGNAL, for `hakmem map`.",
                 place: Place::Elsewhere,
             },
         ];

@@ -33,8 +33,13 @@ static BEFORE: extern "C" fn() = before;
 #[test]
 fn the_environment_is_left_alone() {
     let name = "the_environment_is_left_alone";
-    if apart(name, &[("HAKMEM_DECAY_MS", "1234")]).is_none() {
-        assert_eq!(options::get("DECAY_MS").unwrap().to_string(), "500");
+    let variables = [("HAKMEM_DECAY_MS", "1234"), ("HAKMEM_STATS", "json")];
+    match apart(name, &variables) {
+        None => assert_eq!(options::get("DECAY_MS").unwrap().to_string(), "500"),
+        Some(output) => {
+            let text = String::from_utf8_lossy(&output.stderr);
+            assert!(!text.contains(r#""event""#), "{text}");
+        }
     }
 }
 

@@ -200,6 +200,7 @@ fn from_the_environment() {
         "unknown option HAKMEM_WHATEVER, ignored",
         "unknown option HAKMEM_HAKMEM_SCAVENGER, ignored",
         "HAKMEM_TIMING=2 ignored: neither 0 nor 1",
+        "HAKMEM_STATS=nonsense ignored: it is 1, json or csv, and :FILE behind it for a file",
     ] {
         assert_eq!(
             lines.iter().filter(|line| line.contains(expected)).count(),
@@ -207,7 +208,7 @@ fn from_the_environment() {
             "{expected}\n{text}"
         );
     }
-    assert_eq!(lines.len(), 6, "{text}");
+    assert_eq!(lines.len(), 7, "{text}");
 }
 
 /// Whoever starts a program with rights that he does not have does not choose for it. Only root can make one for the test.
@@ -230,10 +231,13 @@ fn not_from_the_environment_of_others() {
     let mut command = Command::new(&copy);
     command
         .args([name, "--exact", "--test-threads=1"])
-        .envs([(INSIDE, "1"), ("HAKMEM_DECAY_MS", "1234")]);
+        .envs([(INSIDE, "1"), ("HAKMEM_DECAY_MS", "1234")])
+        .env("HAKMEM_STATS", "json");
     let output = command.output().unwrap();
     std::fs::remove_file(&copy).unwrap();
     assert!(output.status.success(), "{output:?}");
+    let reports = String::from_utf8_lossy(&output.stderr).contains(r#""event":"exit""#);
+    assert_eq!(reports, !is_root, "{output:?}");
 }
 
 /// A Rust program's own choice yields to the environment and to what was set by a call.

@@ -1,14 +1,13 @@
 //! hakmem's own functions: all of `hakmem.h`, which is made from this file.
 
 use crate::errno;
-use crate::out::Text;
-use crate::report::{self, Event, Format};
-use crate::{map, out};
 use core::ffi::{CStr, c_char, c_int};
 use core::fmt::Write;
 use hakmem_core::c;
 use hakmem_core::options;
 use hakmem_core::profile;
+use hakmem_core::report::out::{self, Text};
+use hakmem_core::report::{self, Format};
 use hakmem_core::stats::{CLASSES, Snapshot};
 
 /// Figures of the process. Bytes unless said otherwise.
@@ -138,9 +137,9 @@ pub unsafe extern "C" fn hakmem_report(fd: c_int, form: *const c_char) -> c_int 
         b"csv" => Format::Csv,
         _ => return -1,
     };
-    match report::with(format, Event::Call, |text| out::write_all(fd, text)) {
-        Some(true) => 0,
-        _ => -1,
+    match report::write_to(fd, format) {
+        Ok(()) => 0,
+        Err(_) => -1,
     }
 }
 
@@ -203,7 +202,10 @@ pub unsafe extern "C" fn hakmem_get_option(
 /// memory for it, or it could not be written as a whole.
 #[unsafe(no_mangle)]
 pub extern "C" fn hakmem_map(fd: c_int) -> c_int {
-    if map::write_to(fd) { 0 } else { -1 }
+    match report::write_map_to(fd) {
+        Ok(()) => 0,
+        Err(_) => -1,
+    }
 }
 
 /// Begins to sample allocations for the heap profile, one for each `interval` bytes on average; 0: for 524288. 0, or -1 if the

@@ -1,9 +1,9 @@
 //! The GNU extras: tuning, figures, and the `__libc_` aliases. The C contract (see `stdlib`) holds here too.
 
-use crate::report::{Event, Format};
-use crate::{aligned, cancel, out, report, stdlib};
+use crate::{aligned, stdlib};
 use core::ffi::{c_int, c_void};
-use hakmem_core::stats::{self, Snapshot, Stats};
+use hakmem_core::report::{Event, Format, Totals, cancel, make, out};
+use hakmem_core::stats::Snapshot;
 use hakmem_core::{c, options};
 
 /// Accepts glibc's options, from M_ARENA_MAX (-8) to M_TRIM_THRESHOLD (-1) and M_MXFAST (1) to M_KEEP (4). Any other: 0.
@@ -48,47 +48,6 @@ pub extern "C" fn mallinfo2() -> libc::mallinfo2 {
     }
 }
 
-/// What mallinfo2 and malloc_info say of the process. Blocks over 1 MiB take the place of glibc's mapped ones: they are in
-/// `huge` and nowhere else, so that a program which adds the two has all. Bytes unless said otherwise.
-pub struct Totals {
-    /// Made accessible, but for huge blocks.
-    pub committed: u64,
-    /// In live blocks, but for huge ones.
-    pub live: u64,
-    /// In live blocks over 1 MiB.
-    pub huge: u64,
-    /// Their number.
-    pub huge_blocks: u64,
-    /// Free blocks up to 64 KiB, as a number; those in the lists of other running threads could not be counted.
-    pub free_blocks: u64,
-    /// In live blocks of all sizes, at the most.
-    pub peak: u64,
-    /// What malloc_trim could give back.
-    pub dirty: u64,
-}
-
-impl Totals {
-    /// Of `stats`, and the rest of `snapshot`, which they are of.
-    pub fn of(snapshot: &Snapshot, stats: &Stats) -> Self {
-        let huge = stats.whale_live_bytes;
-        let free = |c: stats::Class| c.carved_bytes.saturating_sub(c.live_bytes) / c.size;
-        Self {
-            committed: stats.committed_bytes.saturating_sub(huge),
-            live: stats.live_bytes.saturating_sub(huge),
-            huge,
-            huge_blocks: stats.whale_allocations.saturating_sub(stats.whale_frees),
-            free_blocks: snapshot.classes().map(free).sum(),
-            peak: stats.peak_live_bytes,
-            dirty: stats.dirty_bytes,
-        }
-    }
-
-    /// Committed and not live.
-    pub fn free(&self) -> u64 {
-        self.committed.saturating_sub(self.live)
-    }
-}
-
 /// As mallinfo2; a figure that does not fit an int is INT_MAX.
 #[unsafe(no_mangle)]
 pub extern "C" fn mallinfo() -> libc::mallinfo {
@@ -118,7 +77,7 @@ pub unsafe extern "C" fn malloc_info(options: c_int, stream: *mut libc::FILE) ->
         return libc::EINVAL;
     }
     let written = cancel::held_off(|| {
-        report::with_xml(|bytes| {
+        make::with_xml(|bytes| {
             // SAFETY: the bytes are those of a slice; the stream is the caller's.
             let written = unsafe { libc::fwrite(bytes.as_ptr().cast(), 1, bytes.len(), stream) };
             written == bytes.len()
@@ -134,7 +93,7 @@ pub unsafe extern "C" fn malloc_info(options: c_int, stream: *mut libc::FILE) ->
 /// The report for people, on stderr.
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc_stats() {
-    report::with(Format::Human, Event::Call, |lines| {
+    make::with(Format::Human, Event::Call, |lines| {
         out::write_all(libc::STDERR_FILENO, lines)
     });
 }

@@ -13,38 +13,25 @@
 //! | `limits` | `setrlimit` and `prlimit`, which must leave the program room |
 //! | `dlopen` | `dlopen`, so that libraries it loads have the same allocator as the program |
 //! | `rights` | `setuid`, `unshare`, `prctl` and others by which a process changes its rights or its sandbox |
-//! | `life` | start and end of the process, and the signal for a report; `settings`, `report`, `sink` and `out` serve it |
-//! | `report` | the report: `figures` has what is in it, `forms` and `human` how it looks, `usage` what the system says |
-//! | `map` | what each slot of the heap holds |
-//! | `profile` | the heap profile that `HAKMEM_PROFILE` asks for |
+//! | `life` | the start in a process; the reports that the environment asks for are the core's (`hakmem_core::report`) |
 //! | `next` | the allocator behind us, for pointers that are not ours |
 #![no_std]
 
 mod aligned;
 mod api;
 mod bad_alloc;
-mod cancel;
 #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 mod dlopen;
-mod errno;
-mod figures;
-mod forms;
 mod glibc;
-mod human;
 mod life;
 mod limits;
-mod map;
 mod next;
 mod operators;
-mod out;
-mod profile;
-mod report;
 #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 mod rights;
-mod settings;
-mod sink;
 mod stdlib;
-mod usage;
+
+use hakmem_core::report::{errno, out};
 
 // The libc crate leaves linking to std when any crate of the build enables its `std` feature.
 #[link(name = "c")]

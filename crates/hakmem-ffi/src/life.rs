@@ -1,98 +1,13 @@
-//! Start and end of the process: the options are read once, by the loader's call of `start`; a report that was asked
-//! for is written by `end`, and whenever a signal asks for it. Blocks are handed out before and after: neither call is a condition for anything.
+//! The start of the library in a process. The core has the rest: what the environment asks for, and the end.
 
-use crate::out::stderr_line;
-use crate::profile;
-use crate::report::{Event, Format};
-use crate::settings;
-use crate::sink::{File, Stderr};
-use crate::{errno, map, next, out, report, usage};
-use core::cell::UnsafeCell;
+use crate::next;
 use core::ffi::{c_char, c_int};
 use hakmem_core::c;
-use libc::{siginfo_t, ucontext_t};
-
-/// What `start` found and `end` and `on_signal` need.
-#[derive(Clone, Copy)]
-struct Plan {
-    report: Option<Report>,
-    map: Option<File>,
-}
-
-#[derive(Clone, Copy)]
-struct Report {
-    format: Format,
-    to: To,
-}
-
-#[derive(Clone, Copy)]
-enum To {
-    Stderr(Stderr),
-    File(File),
-}
-
-impl Plan {
-    /// See [`keep_files`].
-    fn keep_files(self) {
-        match self.report.map(|report| report.to) {
-            Some(To::Stderr(stderr)) => stderr.keep_for_later(),
-            Some(To::File(file)) => file.keep_open(),
-            None => {}
-        }
-        if let Some(file) = self.map {
-            file.keep_open();
-        }
-    }
-
-    /// See [`drop_files`].
-    fn drop_files(self) {
-        match self.report.map(|report| report.to) {
-            Some(To::Stderr(_)) => Stderr::drop_what_was_kept(),
-            Some(To::File(file)) => file.drop_what_was_kept(),
-            None => {}
-        }
-        if let Some(file) = self.map {
-            file.drop_what_was_kept();
-        }
-    }
-
-    fn carry_out(self, event: Event) {
-        if let Some(report) = self.report {
-            report.write(event);
-        }
-        if let Some(file) = self.map {
-            map::append(event, file);
-        }
-    }
-}
-
-impl Report {
-    fn write(self, event: Event) {
-        let written = report::with(self.format, event, |text| match self.to {
-            To::Stderr(stderr) => stderr.write(text),
-            To::File(file) => file.append(text),
-        });
-        if written.is_none() {
-            stderr_line(format_args!("report lost: no memory for it"));
-        }
-    }
-}
-
-struct Shared(UnsafeCell<Option<Plan>>);
-
-// SAFETY: written by `start`, before the program has threads that could run `end`; only read after that.
-unsafe impl Sync for Shared {}
-
-#[unsafe(link_section = ".data.hakmem")]
-static PLAN: Shared = Shared(UnsafeCell::new(None));
+use hakmem_core::report::life;
 
 #[used]
 #[unsafe(link_section = ".init_array")]
 static START: extern "C" fn(c_int, *const *const c_char, *const *const c_char) = start;
-
-#[used]
-#[unsafe(link_section = ".fini_array")]
-static END: extern "C" fn() = end;
 
 /// Without `HAKMEM_…` variables this makes no system call. In a program with rights that its user does not have none of them
 /// counts, whoever reads it.
@@ -106,107 +21,15 @@ extern "C" fn start(_argc: c_int, _argv: *const *const c_char, envp: *const *con
         core::ptr::null()
     };
     // SAFETY: glibc passes the environment to every constructor; it is not changed before they have all run.
-    unsafe { c::start(envp) };
-    // SAFETY: as above.
-    let profiled = unsafe { profile::start(envp) };
-    // SAFETY: as above.
-    let (wish, signal) = unsafe {
-        (
-            settings::read(envp),
-            settings::read_signal(envp, b"HAKMEM_STATS_SIGNAL="),
-        )
-    };
-    let plan = Plan {
-        report: wish.and_then(prepare),
-        // SAFETY: as above.
-        map: map::file(unsafe { settings::read_map(envp) }),
-    };
-    if plan.report.is_none() && plan.map.is_none() {
-        if signal.is_some() && wish.is_none() {
-            stderr_line(format_args!(
-                "HAKMEM_STATS_SIGNAL ignored: HAKMEM_STATS asks for no report, and HAKMEM_MAP for no map"
-            ));
-        }
-    } else {
-        // SAFETY: nothing else runs that could use it: see Shared.
-        unsafe { *PLAN.0.get() = Some(plan) };
-        if let Some(signal) = signal {
-            catch(signal, on_signal);
-        }
-    }
-    // One that came with the program. The loader has opened and read files under it, so this may too.
-    if (profiled || plan.report.is_some() || plan.map.is_some()) && usage::may_be_filtered() {
-        keep_files();
-        c::set_filtered(true);
-    }
-}
-
-/// Before the process makes a filter for its system calls: what is written to later is opened now.
-pub fn keep_files() {
-    // SAFETY: only `start` writes it, and that is over or calls this.
-    if let Some(plan) = unsafe { *PLAN.0.get() } {
-        plan.keep_files();
-    }
-    profile::keep_files();
-}
-
-/// It has made none.
-pub fn drop_files() {
-    // SAFETY: as above.
-    if let Some(plan) = unsafe { *PLAN.0.get() } {
-        plan.drop_files();
-    }
-    profile::drop_files();
-}
-
-/// Finds out where reports go, and leaves a line there. None: nowhere.
-fn prepare(wish: settings::Report<'_>) -> Option<Report> {
-    let to = match wish.file {
-        None => To::Stderr(Stderr::keep()),
-        Some(file) => To::File(File::keep("HAKMEM_STATS", file)?),
-    };
-    if let To::File(file) = to {
-        file.append(report::load_line(wish.format).as_bytes());
-    }
-    report::keep_buffer();
-    let format = wish.format;
-    Some(Report { format, to })
-}
-
-/// What the system calls, with the state that the thread will return to.
-pub type Handler = extern "C" fn(c_int, *mut siginfo_t, *mut ucontext_t);
-
-/// A program that handles the signal itself takes it over, whenever it says so.
-pub fn catch(signal: c_int, handler: Handler) {
-    let mut action = core::mem::MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: all zeroes is a valid action; the handler only does what is async-signal-safe.
     unsafe {
-        let action = action.assume_init_mut();
-        action.sa_sigaction = handler as libc::sighandler_t;
-        action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
-        libc::sigfillset(&mut action.sa_mask);
-        libc::sigaction(signal, action, core::ptr::null_mut());
+        c::start(envp);
+        life::start(envp);
     }
 }
 
-/// Whatever it has interrupted: reads counters, formats them into memory of its own, and writes.
-extern "C" fn on_signal(_: c_int, _: *mut siginfo_t, context: *mut ucontext_t) {
-    errno::preserved(|| {
-        // SAFETY: only `start` writes it, and that is over.
-        if let Some(plan) = unsafe { *PLAN.0.get() } {
-            plan.carry_out(Event::Signal);
-        }
-        // SAFETY: the system's, for this handler.
-        unsafe { out::leave_blocked(context) };
-    });
-}
-
-/// Runs in a forked child's exit too: it reports under its own pid, with counters that began in its parent.
-#[unsafe(link_section = ".text.hot.hakmem")]
-extern "C" fn end() {
-    profile::end();
-    // SAFETY: only `start` writes it, and that is over.
-    if let Some(plan) = unsafe { *PLAN.0.get() } {
-        plan.carry_out(Event::Exit);
-    }
+/// For the constructor of a Rust program that has the allocator itself, in whose process this library is, too: the program's
+/// copy reports. 1 if this one had left its line at the start of a report, else 0.
+#[unsafe(no_mangle)]
+pub extern "C" fn __hakmem_leave_reports() -> c_int {
+    c_int::from(life::leave())
 }

@@ -16,12 +16,13 @@
 //! 4. The second thread of a process that shares its parent's memory is its parent's: a child of vfork that makes a filter
 //!    says nothing of that here (`c::in_borrowed_process`).
 
-use crate::{errno, life};
+use crate::errno;
 use core::arch::{asm, global_asm, naked_asm};
 use core::ffi::{CStr, c_char, c_int, c_long, c_ulong, c_void};
 use core::mem::transmute;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use hakmem_core::c;
+use hakmem_core::report::life;
 use libc::{gid_t, size_t, uid_t};
 
 /// Bits of the numbers in a list, counted from `from`.

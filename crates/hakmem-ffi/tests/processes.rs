@@ -7,7 +7,7 @@ use crate::common;
 #[path = "processes/watch.rs"]
 mod watch;
 
-use common::{Language, Link, compile, library, preload};
+use common::{Language, Link, compile, preload};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::process::Command;
@@ -279,27 +279,7 @@ fn rights_dropped_beside_the_scavenger() {
 /// Builds the Rust plug-in once.
 fn plugin() -> &'static PathBuf {
     static PLUGIN: OnceLock<PathBuf> = OnceLock::new();
-    PLUGIN.get_or_init(|| {
-        // Beside the C library, which makes the directory known.
-        let target = library().shared.parent().expect("a directory");
-        let status = Command::new(env!("CARGO"))
-            .args([
-                "build",
-                "--release",
-                "--quiet",
-                "--workspace",
-                "--example",
-                "plugin",
-            ])
-            .arg("--target-dir")
-            .arg(target.parent().expect("a target directory"))
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .env_remove("LD_PRELOAD")
-            .status()
-            .expect("cargo runs");
-        assert!(status.success(), "building the plug-in failed");
-        target.join("examples/libplugin.so")
-    })
+    PLUGIN.get_or_init(|| common::example("plugin").with_file_name("libplugin.so"))
 }
 
 /// In a program on the system's allocator, and in one that runs on hakmem already: then there are two copies of it.

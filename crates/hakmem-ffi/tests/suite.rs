@@ -15,6 +15,7 @@ mod map;
 mod processes;
 mod profile;
 mod rights;
+mod rust_programs;
 mod seeds;
 mod smoke;
 mod startup;

@@ -3,7 +3,7 @@
 //! Free memory that is kept costs memory; given back too early it costs page faults. How long to keep it, and how much,
 //! depends on when the program wants it again, which no rule can know beforehand. But it can be *seen*: from the bytes in use
 //! over time follows what every setting would have cost, not only the one that is in force. So the candidates for a setting run
-//! side by side on the same demand, as [`Track`]s, and are rated against each other ([`race`]).
+//! side by side on the same demand, as `Track`s, and are rated against each other (`race`).
 //!
 //! ```text
 //! kept: what a candidate would have resident, live or not

@@ -4,6 +4,8 @@ use core::arch::{asm, global_asm};
 
 // Defined by the linker, but for programs that are linked statically at a fixed address.
 global_asm!(".weak _DYNAMIC", ".hidden _DYNAMIC");
+// Defined by the linker where the headers of the file are mapped with it.
+global_asm!(".weak __ehdr_start", ".hidden __ehdr_start");
 
 /// An entry of the dynamic section.
 #[repr(C)]
@@ -27,6 +29,19 @@ pub fn may_be_unloaded() -> bool {
     }
     // SAFETY: null, or the dynamic section, which is mapped while the code is, and ends with DT_NULL.
     unsafe { is_of_what_may_be_unloaded(entry) }
+}
+
+/// True if it was linked into the program, false in a library.
+#[cfg(feature = "reports")]
+pub fn is_in_program() -> bool {
+    let file: *const libc::Elf64_Ehdr;
+    // SAFETY: as above.
+    unsafe {
+        asm!("mov {}, qword ptr [rip + __ehdr_start@GOTPCREL]", out(reg) file, options(pure, readonly, nostack, preserves_flags));
+    }
+    // SAFETY: null, or the header of the file, which is mapped while the code is.
+    let Some(header) = (unsafe { file.as_ref() }) else { return false };
+    file.addr() + header.e_phoff as usize == super::program_headers()
 }
 
 /// # Safety
@@ -53,6 +68,8 @@ mod tests {
     #[test]
     fn a_program_is_not_unloaded() {
         assert!(!may_be_unloaded());
+        #[cfg(feature = "reports")]
+        assert!(is_in_program());
     }
 
     #[test]

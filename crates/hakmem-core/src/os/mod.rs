@@ -60,6 +60,9 @@ pub use hooks::{Key, at_fork, drop_exit_key, make_exit_key, set_exit_value};
 #[cfg(all(any(miri, sanitizer), not(shuttle)))]
 pub use joined::{be_ordinary, in_borrowed_process, is_single_threaded, is_thread, numbers, spawn_bare};
 #[cfg(all(target_os = "linux", target_arch = "x86_64", not(any(miri, shuttle))))]
+#[cfg(feature = "reports")]
+pub use library::is_in_program;
+#[cfg(all(target_os = "linux", target_arch = "x86_64", not(any(miri, shuttle))))]
 pub use library::may_be_unloaded;
 /// Not known: what is done then is not done.
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64", not(any(miri, shuttle)))))]

@@ -25,6 +25,8 @@ pub use map::{Content, Page, Segment, Slot, each_segment, each_segment_from_outs
 pub(crate) use peak::note as note_peak;
 pub use process::{Site, Stats, Syscall};
 
+use core::fmt;
+
 use crate::arena::{PAGE, SEGMENT};
 use crate::size_class::CLASSES as N;
 use crate::{decisions, foreign, learn, os, purge, sparse, thread};
@@ -41,6 +43,13 @@ pub const SLOT_BYTES: usize = PAGE;
 pub const SEGMENT_BYTES: usize = SEGMENT;
 
 /// Bytes and blocks in lists at one moment; other figures are read when they are asked for.
+///
+/// ```
+/// use hakmem_core::stats::Snapshot;
+///
+/// let text = format!("{:?}", Snapshot::take());
+/// assert!(text.starts_with("Snapshot { process: Stats { allocations: "));
+/// ```
 pub struct Snapshot {
     /// Blocks in the lists of heaps that could be looked into, by class.
     listed: [u64; N],
@@ -141,6 +150,15 @@ impl Snapshot {
     /// Call sites that freed foreign pointers, the first that were seen.
     pub fn foreign_sites(&self) -> impl Iterator<Item = Site> {
         (0..SITES).filter_map(|i| foreign::site(i).map(|(address, frees)| Site { address, frees }))
+    }
+}
+
+/// The totals, and what the slots and segments are used for. As [`Snapshot::process`].
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut fields = f.debug_struct("Snapshot");
+        fields.field("process", &self.process()).field("running_heaps", &self.running);
+        fields.field("census", &self.census).finish_non_exhaustive()
     }
 }
 

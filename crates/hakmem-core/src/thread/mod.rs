@@ -271,8 +271,15 @@ fn be_born() {
 #[unsafe(link_section = ".text.hot.hakmem")]
 extern "C" fn on_start(_argc: c_int, _argv: *const *const c_char, envp: *const *const c_char) {
     // SAFETY: glibc passes the environment to every constructor; it is not changed before they have all run.
-    unsafe { options::read_once(envp) };
+    let reports_are_asked_for = unsafe { options::read_once(envp) };
     on_load();
+    if reports_are_asked_for {
+        // SAFETY: as above; `read_once` has seen that the environment may be trusted.
+        #[cfg(feature = "reports")]
+        unsafe {
+            crate::report::life::start_in_program(envp)
+        };
+    }
 }
 
 #[cfg(all(target_os = "linux", target_env = "gnu", not(any(miri, shuttle))))]
@@ -297,9 +304,17 @@ static ON_LOAD: extern "C" fn() = on_load;
 /// code any more. Heaps of threads that end from now on stay theirs. The fork handlers are libc's to remove.
 ///
 /// Of a library that is unloaded the free memory and the unused address space are given back; what is live, and the
-/// metadata about it, stays. If it is the process that exits, its other threads are served on, from further arenas.
+/// metadata about it, stays. If it is the process that exits, its other threads are served on, from further arenas, and
+/// the report at exit is written.
 #[unsafe(link_section = ".text.hot.hakmem")]
 extern "C" fn on_unload() {
+    stop();
+    #[cfg(all(feature = "reports", not(any(miri, shuttle))))]
+    crate::report::life::end();
+}
+
+#[inline]
+fn stop() {
     if PROCESS.load(Acquire) != READY {
         return;
     }

@@ -66,6 +66,22 @@ pub fn library() -> &'static Library {
     })
 }
 
+/// Builds an example of hakmem-examples, beside the library.
+pub fn example(name: &str) -> PathBuf {
+    let target = library().shared.parent().expect("a directory");
+    let status = Command::new(env!("CARGO"))
+        .args(["build", "--release", "--quiet", "--workspace", "--example"])
+        .arg(name)
+        .arg("--target-dir")
+        .arg(target.parent().expect("a target directory"))
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .env_remove("LD_PRELOAD")
+        .status()
+        .expect("cargo runs");
+    assert!(status.success(), "building the example {name} failed");
+    target.join("examples").join(name)
+}
+
 /// Compares with a committed file, or writes it when `BLESS` is set.
 pub fn same_as_committed(path: &Path, made: &str) {
     if std::env::var_os("BLESS").is_some() {

@@ -1,6 +1,6 @@
 //! The forms of a report that programs read: JSON, CSV, XML.
 
-use crate::figures::{Form, Key, Word};
+use super::figures::{Form, Key, Word};
 use core::fmt::{self, Write};
 
 /// One JSON object on one line. Begun and ended by its maker.
@@ -13,11 +13,7 @@ pub struct Json<'a, W> {
 impl<W: Write> Json<'_, W> {
     fn comma(&mut self) -> fmt::Result {
         let first = core::mem::replace(&mut self.first, false);
-        if first {
-            Ok(())
-        } else {
-            self.out.write_char(',')
-        }
+        if first { Ok(()) } else { self.out.write_char(',') }
     }
 }
 
@@ -64,12 +60,7 @@ pub const CSV_HEADER: &str = "pid,event,list,item,name,value\n";
 
 impl<'a, W> Csv<'a, W> {
     pub fn new(out: &'a mut W, pid: i32, event: &'static str) -> Self {
-        Self {
-            out,
-            pid,
-            event,
-            item: None,
-        }
+        Self { out, pid, event, item: None }
     }
 }
 

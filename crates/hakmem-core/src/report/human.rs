@@ -1,10 +1,10 @@
 //! The report for people.
 
-use crate::figures::Figures;
-use crate::out::Text;
-use crate::usage::Usage;
+use super::figures::Figures;
+use super::out::Text;
+use super::usage::Usage;
+use crate::stats::{self, Stats};
 use core::fmt::{self, Display, Write};
-use hakmem_core::stats::{self, Stats};
 
 /// Bytes in a unit that suits them, with one decimal.
 struct Bytes(u64);
@@ -30,13 +30,7 @@ impl Display for Bytes {
 
 /// Writes the lines: totals, then a table of the classes that had most allocations.
 pub fn write(out: &mut impl Write, figures: &Figures, pid: i32) -> fmt::Result {
-    totals(
-        out,
-        &figures.stats,
-        &figures.usage,
-        figures.resident_bytes,
-        pid,
-    )?;
+    totals(out, &figures.stats, &figures.usage, figures.resident_bytes, pid)?;
     decisions(out)?;
     classes(out, figures)
 }
@@ -72,11 +66,7 @@ fn totals(out: &mut impl Write, s: &Stats, usage: &Usage, resident: u64, pid: i3
         pid, s.allocations, s.frees, s.foreign_frees
     )?;
     let (live, peak) = (Bytes(s.live_bytes), Bytes(s.peak_live_bytes));
-    writeln!(
-        out,
-        "hakmem: live {live}, at most {peak}; thread heaps made: {}",
-        s.heaps
-    )?;
+    writeln!(out, "hakmem: live {live}, at most {peak}; thread heaps made: {}", s.heaps)?;
     writeln!(
         out,
         "hakmem: committed {} of {} reserved; free but kept {}, given back so far {}",
@@ -96,12 +86,7 @@ fn totals(out: &mut impl Write, s: &Stats, usage: &Usage, resident: u64, pid: i3
     writeln!(
         out,
         "hakmem: {} refills; {} frees for other threads; large {} ({} from a cache), whales {} ({} from the cache)",
-        s.refills,
-        s.remote_frees,
-        s.large_allocations,
-        s.large_hits,
-        s.whale_allocations,
-        s.whale_hits
+        s.refills, s.remote_frees, s.large_allocations, s.large_hits, s.whale_allocations, s.whale_hits
     )?;
     out.write_str("hakmem: system calls:")?;
     let mut separator = "";
@@ -113,19 +98,11 @@ fn totals(out: &mut impl Write, s: &Stats, usage: &Usage, resident: u64, pid: i3
         if call.nanos != 0 {
             let share = call.nanos * 1000 / usage.cpu_nanos.max(1);
             let (whole, tenth) = (share / 10, share % 10);
-            write!(
-                out,
-                " in {} µs, {whole}.{tenth} % of the time",
-                call.nanos / 1000
-            )?;
+            write!(out, " in {} µs, {whole}.{tenth} % of the time", call.nanos / 1000)?;
         }
         separator = ",";
     }
-    out.write_str(if separator.is_empty() {
-        " none\n"
-    } else {
-        "\n"
-    })
+    out.write_str(if separator.is_empty() { " none\n" } else { "\n" })
 }
 
 /// Classes that get a line.
@@ -142,11 +119,7 @@ fn classes(out: &mut impl Write, figures: &Figures) -> fmt::Result {
         "hakmem: {:>7} {:>12} {:>12} {:>7} {:>7} {:>10} {:>10} {:>6}",
         "class", "allocations", "frees", "remote", "hits", "live", "in pages", "unused"
     )?;
-    for c in figures
-        .snapshot
-        .classes()
-        .filter(|c| c.allocations >= least)
-    {
+    for c in figures.snapshot.classes().filter(|c| c.allocations >= least) {
         let percent = |part: u64, whole: u64| part * 100 / whole.max(1);
         writeln!(
             out,

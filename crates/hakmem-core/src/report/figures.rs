@@ -1,8 +1,8 @@
 //! Every figure of a report under its name, once for all forms: JSON, CSV and XML differ in how they write them.
 
-use crate::usage::Usage;
+use super::usage::Usage;
+use crate::stats::{self, Class, Decision, Heap, Snapshot, Stats};
 use core::fmt;
-use hakmem_core::stats::{self, Class, Decision, Heap, Snapshot, Stats};
 
 /// Raised when a key changes its meaning or goes; new keys may come at any time.
 pub const SCHEMA: u32 = 1;
@@ -68,12 +68,7 @@ impl Figures {
     #[inline(never)]
     fn of(snapshot: Snapshot) -> Self {
         let (stats, usage) = (snapshot.process(), Usage::now());
-        Self {
-            snapshot,
-            stats,
-            usage,
-            resident_bytes: stats::resident_bytes(),
-        }
+        Self { snapshot, stats, usage, resident_bytes: stats::resident_bytes() }
     }
 
     /// One copy for all forms: less code in every process.
@@ -83,21 +78,13 @@ impl Figures {
         form.begin("classes")?;
         for class in self.snapshot.classes() {
             if class.allocations + class.frees + class.pages > 0 {
-                item(form, "classes", "size", Word::Number(class.size), |form| {
-                    of_class(form, &class)
-                })?;
+                item(form, "classes", "size", Word::Number(class.size), |form| of_class(form, &class))?;
             }
         }
         form.end()?;
         form.begin("thread_heaps")?;
         for (i, heap) in self.snapshot.heaps().take(MOST_HEAPS).enumerate() {
-            item(
-                form,
-                "thread_heaps",
-                "heap",
-                Word::Number(i as u64),
-                |form| of_heap(form, &heap),
-            )?;
+            item(form, "thread_heaps", "heap", Word::Number(i as u64), |form| of_heap(form, &heap))?;
         }
         form.end()?;
         form.begin("syscalls")?;
@@ -111,24 +98,14 @@ impl Figures {
         form.end()?;
         form.begin("decisions")?;
         for d in stats::decisions() {
-            item(
-                form,
-                "decisions",
-                "option",
-                Word::Text(d.what.name()),
-                |form| of_decision(form, &d),
-            )?;
+            item(form, "decisions", "option", Word::Text(d.what.name()), |form| of_decision(form, &d))?;
         }
         form.end()?;
         form.begin("foreign_sites")?;
         for site in self.snapshot.foreign_sites() {
-            item(
-                form,
-                "foreign_sites",
-                "address",
-                Word::Address(site.address),
-                |form| form.figure("frees", site.frees),
-            )?;
+            item(form, "foreign_sites", "address", Word::Address(site.address), |form| {
+                form.figure("frees", site.frees)
+            })?;
         }
         form.end()
     }

@@ -1,7 +1,7 @@
 //! What the system says about the process.
 
-use crate::cancel;
-use hakmem_core::c;
+use super::cancel;
+use crate::c;
 
 /// What the system says about the process.
 #[derive(Clone, Copy, Default)]
@@ -52,10 +52,7 @@ fn field_of_status<const N: usize>(name: &[u8]) -> Option<u64> {
     let mut buffer = [0u8; N];
     // SAFETY: open takes a C string; the read stays within the buffer; the descriptor is ours to close.
     let read = unsafe {
-        let fd = libc::open(
-            c"/proc/self/status".as_ptr(),
-            libc::O_RDONLY | libc::O_CLOEXEC,
-        );
+        let fd = libc::open(c"/proc/self/status".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
         if fd < 0 {
             return None;
         }
@@ -64,9 +61,7 @@ fn field_of_status<const N: usize>(name: &[u8]) -> Option<u64> {
         read
     };
     let text = buffer.get(..usize::try_from(read).ok()?)?;
-    let line = text
-        .split(|&b| b == b'\n')
-        .find_map(|line| line.strip_prefix(name))?;
+    let line = text.split(|&b| b == b'\n').find_map(|line| line.strip_prefix(name))?;
     let digits = line.iter().filter(|b| b.is_ascii_digit());
     Some(digits.fold(0, |n, &b| n * 10 + u64::from(b - b'0')))
 }

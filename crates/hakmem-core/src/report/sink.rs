@@ -7,13 +7,13 @@
 //! 3. A process with a filter (`c::is_filtered`) opens nothing. It has what was opened before the filter was made, at a number that is out
 //!    of its way, and does not look at it again.
 
-use crate::cancel;
-use crate::out::{Lossy, Text, stderr_line, write_all};
-use crate::settings::{self, PATH};
+use super::cancel;
+use super::out::{Lossy, Text, stderr_line, write_all};
+use super::settings::{self, PATH};
+use crate::c;
 use core::ffi::{CStr, c_int};
 use core::fmt::Write;
 use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
-use hakmem_core::c;
 
 /// A descriptor out of the way of the low numbers that programs count on.
 const LOWEST: c_int = 200;
@@ -81,11 +81,7 @@ impl Stderr {
     }
 
     pub fn write(self, lines: &[u8]) {
-        let number = if c::is_filtered() {
-            STDERR.get()
-        } else {
-            self.now()
-        };
+        let number = if c::is_filtered() { STDERR.get() } else { self.now() };
         if let Some(fd) = number {
             write_all(fd, lines);
         }
@@ -118,9 +114,7 @@ impl File {
     pub fn keep(option: &str, file: &[u8]) -> Option<Self> {
         let Some(path) = settings::absolute(file) else {
             let file = Lossy(file);
-            stderr_line(format_args!(
-                "{option} ignored: no absolute path for {file}"
-            ));
+            stderr_line(format_args!("{option} ignored: no absolute path for {file}"));
             return None;
         };
         // SAFETY: a fresh mapping touches nothing that exists.
@@ -177,9 +171,7 @@ impl File {
             // That it could not be opened was said then.
             self.0.kept.get().is_none_or(|fd| write_all(fd, line))
         } else {
-            with_pid(&self.0.path, |name| {
-                cancel::held_off(|| append_to(name, line))
-            })
+            with_pid(&self.0.path, |name| cancel::held_off(|| append_to(name, line)))
         };
         if !written {
             self.say_lost();
@@ -224,17 +216,14 @@ fn descriptor_in(name: &CStr) -> Option<&[u8]> {
         b"/dev/stderr" => return Some(b"2"),
         _ => {}
     }
-    let digits = [&b"/dev/fd/"[..], b"/proc/self/fd/"]
-        .iter()
-        .find_map(|directory| name.strip_prefix(*directory))?;
+    let digits = [&b"/dev/fd/"[..], b"/proc/self/fd/"].iter().find_map(|directory| name.strip_prefix(*directory))?;
     let is_number = (1..10).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit);
     is_number.then_some(digits)
 }
 
 /// Opens a file for appending, or returns -1 (1).
 fn open(name: &CStr) -> c_int {
-    let flags =
-        libc::O_WRONLY | libc::O_APPEND | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
+    let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
     if let Some(number) = descriptor_in(name) {
         let mut link = Text::<32>::new();
         for part in [b"/proc/self/fd/", number, b"\0"] {
@@ -244,13 +233,7 @@ fn open(name: &CStr) -> c_int {
         return unsafe { libc::open(link.as_bytes().as_ptr().cast(), flags) };
     }
     // SAFETY: the name is a C string.
-    unsafe {
-        libc::open(
-            name.as_ptr(),
-            flags | libc::O_CREAT | libc::O_NOFOLLOW,
-            0o600,
-        )
-    }
+    unsafe { libc::open(name.as_ptr(), flags | libc::O_CREAT | libc::O_NOFOLLOW, 0o600) }
 }
 
 fn append_to(name: &CStr, line: &[u8]) -> bool {

@@ -1,10 +1,10 @@
 //! Writing without allocating: text is formatted into a fixed buffer and leaves in one `write`.
 
-use crate::cancel;
+use super::cancel;
+use crate::c;
 use core::ffi::c_int;
 use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use hakmem_core::c;
 
 /// A text of at most `N` bytes; what goes beyond is cut off and remembered.
 pub struct Text<const N: usize> {
@@ -13,13 +13,10 @@ pub struct Text<const N: usize> {
     cut: bool,
 }
 
+#[allow(clippy::new_without_default, reason = "nobody is generic over it")]
 impl<const N: usize> Text<N> {
     pub const fn new() -> Self {
-        Self {
-            bytes: [0; N],
-            len: 0,
-            cut: false,
-        }
+        Self { bytes: [0; N], len: 0, cut: false }
     }
 
     pub fn as_bytes(&self) -> &[u8] {
@@ -45,11 +42,7 @@ impl<const N: usize> Text<N> {
             )
         };
         // Aligned to a page; all zero bytes are an empty text.
-        if page == libc::MAP_FAILED {
-            core::ptr::null_mut()
-        } else {
-            page.cast()
-        }
+        if page == libc::MAP_FAILED { core::ptr::null_mut() } else { page.cast() }
     }
 
     /// Gives it back.
@@ -117,11 +110,7 @@ pub fn write_all(fd: c_int, bytes: &[u8]) -> bool {
 /// Waits until a descriptor takes more, a second at most. One that does not wait by itself is a pipe or a terminal that we opened
 /// so, and whoever reads there may have stopped.
 fn takes_more(fd: c_int) -> bool {
-    let mut wanted = libc::pollfd {
-        fd,
-        events: libc::POLLOUT,
-        revents: 0,
-    };
+    let mut wanted = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };
     // SAFETY: one struct, valid for the write.
     !c::is_filtered() && unsafe { libc::poll(&raw mut wanted, 1, 1000) } == 1
 }
@@ -148,10 +137,7 @@ fn without_signals<R>(signals: &[c_int], f: impl FnOnce() -> R) -> R {
     let mut before = core::mem::MaybeUninit::<libc::sigset_t>::zeroed();
     let mut pending = core::mem::MaybeUninit::<libc::sigset_t>::zeroed();
     let mut ours = core::mem::MaybeUninit::<libc::sigset_t>::zeroed();
-    let no_time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let no_time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the sets are live, and initialised by sigemptyset, sigpending and pthread_sigmask before they are read.
     unsafe {
         libc::sigemptyset(ours.as_mut_ptr());
@@ -164,9 +150,7 @@ fn without_signals<R>(signals: &[c_int], f: impl FnOnce() -> R) -> R {
         }
         libc::pthread_sigmask(libc::SIG_BLOCK, ours.as_ptr(), before.as_mut_ptr());
         let result = f();
-        crate::errno::preserved(|| {
-            while libc::sigtimedwait(ours.as_ptr(), core::ptr::null_mut(), &no_time) > 0 {}
-        });
+        super::errno::preserved(|| while libc::sigtimedwait(ours.as_ptr(), core::ptr::null_mut(), &no_time) > 0 {});
         libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), core::ptr::null_mut());
         result
     }
@@ -218,5 +202,5 @@ pub fn stderr_line(message: fmt::Arguments<'_>) {
     let _ = write!(line, "hakmem: {message}");
     line.len = line.len.min(511);
     line.push(b"\n");
-    crate::errno::preserved(|| write_all(libc::STDERR_FILENO, line.as_bytes()));
+    super::errno::preserved(|| write_all(libc::STDERR_FILENO, line.as_bytes()));
 }

@@ -1,13 +1,12 @@
 //! The map: what each slot of the heap holds, for `hakmem map` to draw. `docs/observability.md` says what is in it.
 
-use crate::out::{Lossy, stderr_line, write_all};
-use crate::report::Event;
-use crate::sink::File;
-use core::ffi::c_int;
+use super::Event;
+use super::out::{Lossy, stderr_line};
+use super::sink::File;
+use crate::c;
+use crate::stats::{self, Content, Segment};
 use core::fmt::{self, Write};
 use core::ptr::null_mut;
-use hakmem_core::c;
-use hakmem_core::stats::{self, Content, Segment};
 
 /// Raised when a key changes its meaning or goes; new keys may come at any time.
 const SCHEMA: u32 = 1;
@@ -36,11 +35,7 @@ impl Page {
                 0,
             )
         };
-        (bytes != libc::MAP_FAILED).then_some(Self {
-            bytes: bytes.cast(),
-            room,
-            len: 0,
-        })
+        (bytes != libc::MAP_FAILED).then_some(Self { bytes: bytes.cast(), room, len: 0 })
     }
 
     fn as_bytes(&self) -> &[u8] {
@@ -84,26 +79,18 @@ fn write(out: &mut Page, event: Event) -> fmt::Result {
     // SAFETY: no preconditions.
     let pid = unsafe { libc::getpid() };
     let (name, version) = (name(), env!("CARGO_PKG_VERSION"));
-    let name = core::str::from_utf8(&name)
-        .unwrap_or("")
-        .trim_end_matches(['\0', '\n']);
+    let name = core::str::from_utf8(&name).unwrap_or("").trim_end_matches(['\0', '\n']);
     write!(
         out,
         r#"{{"schema":{SCHEMA},"kind":"map","event":"{}","pid":{pid},"program":"{}","version":"{version}","#,
         event.name(),
         Quoted(name)
     )?;
-    write!(
-        out,
-        r#""slot_bytes":{},"segment_bytes":{},"segments":["#,
-        stats::SLOT_BYTES,
-        stats::SEGMENT_BYTES
-    )?;
+    write!(out, r#""slot_bytes":{},"segment_bytes":{},"segments":["#, stats::SLOT_BYTES, stats::SEGMENT_BYTES)?;
     let (mut result, mut first) = (Ok(()), true);
     let mut add = |segment: &Segment| {
         if result.is_ok() {
-            result = (if first { Ok(()) } else { out.write_char(',') })
-                .and_then(|()| write_segment(out, segment));
+            result = (if first { Ok(()) } else { out.write_char(',') }).and_then(|()| write_segment(out, segment));
             first = false;
         }
     };
@@ -116,19 +103,12 @@ fn write(out: &mut Page, event: Event) -> fmt::Result {
 }
 
 fn write_segment(out: &mut Page, segment: &Segment) -> fmt::Result {
-    write!(
-        out,
-        r#"{{"address":"{:#x}","huge":{}"#,
-        segment.address, segment.huge
-    )?;
+    write!(out, r#"{{"address":"{:#x}","huge":{}"#, segment.address, segment.huge)?;
     if let Some((span, reserve)) = segment.whale {
         let of = |nth| segment.resident(nth as usize);
         let pieces = (0..span).filter_map(of).flatten();
         let resident: u64 = pieces.map(|n| u64::from(n) * 4096).sum();
-        return write!(
-            out,
-            r#","whale":{span},"reserve":{reserve},"resident_bytes":{resident}}}"#
-        );
+        return write!(out, r#","whale":{span},"reserve":{reserve},"resident_bytes":{resident}}}"#);
     }
     if let Some(resident) = segment.resident(0) {
         out.write_str(r#","resident":"#)?;
@@ -147,22 +127,14 @@ fn write_segment(out: &mut Page, segment: &Segment) -> fmt::Result {
         write!(out, r#"{{"slot":{first},"span":{span},"use":"{what}""#)?;
         if let Content::Page(p) = slot.content {
             let (size, blocks, carved) = (p.size, p.blocks, p.carved);
-            write!(
-                out,
-                r#","size":{size},"blocks":{blocks},"carved":{carved},"out":{},"place":"{}""#,
-                p.out, p.place
-            )?;
+            write!(out, r#","size":{size},"blocks":{blocks},"carved":{carved},"out":{},"place":"{}""#, p.out, p.place)?;
         }
         out.write_char('}')
     })?;
     out.write_char('}')
 }
 
-fn list<T>(
-    out: &mut Page,
-    items: impl Iterator<Item = T>,
-    each: impl Fn(&mut Page, T) -> fmt::Result,
-) -> fmt::Result {
+fn list<T>(out: &mut Page, items: impl Iterator<Item = T>, each: impl Fn(&mut Page, T) -> fmt::Result) -> fmt::Result {
     out.write_char('[')?;
     for (i, item) in items.enumerate() {
         if i > 0 {
@@ -203,11 +175,6 @@ pub fn append(event: Event, file: File) {
     if with(event, |text| file.append(text)).is_none() {
         stderr_line(format_args!("map lost: no memory for it"));
     }
-}
-
-/// Writes the map to a descriptor. False: there is no memory for it, or it could not be written as a whole.
-pub fn write_to(fd: c_int) -> bool {
-    with(Event::Call, |text| write_all(fd, text)) == Some(true)
 }
 
 /// The file that `HAKMEM_MAP` names. Empty: no map.

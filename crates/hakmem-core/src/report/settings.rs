@@ -1,7 +1,7 @@
 //! `HAKMEM_STATS`, `HAKMEM_MAP`, `HAKMEM_PROFILE`, and the signals that ask for them: what to report, where and when.
 
-use crate::out::{Lossy, Text, stderr_line};
-use crate::report::Format;
+use super::Format;
+use super::out::{Lossy, Text, stderr_line};
 use core::ffi::{CStr, c_char, c_int};
 use core::fmt::Write;
 
@@ -51,22 +51,11 @@ fn parse_signal(option: Lossy<'_>, value: &[u8]) -> Option<c_int> {
         b"IO" => Some(libc::SIGIO),
         b"URG" => Some(libc::SIGURG),
         b"WINCH" => Some(libc::SIGWINCH),
-        _ => core::str::from_utf8(value)
-            .ok()
-            .and_then(|v| v.parse().ok()),
+        _ => core::str::from_utf8(value).ok().and_then(|v| v.parse().ok()),
     };
     // Faults cannot be reported on and passed, and the rest cannot be caught, or is the C library's.
-    let barred = [
-        libc::SIGKILL,
-        libc::SIGSTOP,
-        libc::SIGSEGV,
-        libc::SIGBUS,
-        libc::SIGILL,
-        libc::SIGFPE,
-        libc::SIGABRT,
-    ];
-    let usable =
-        |s: &c_int| (1..32).contains(s) || (libc::SIGRTMIN()..=libc::SIGRTMAX()).contains(s);
+    let barred = [libc::SIGKILL, libc::SIGSTOP, libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT];
+    let usable = |s: &c_int| (1..32).contains(s) || (libc::SIGRTMIN()..=libc::SIGRTMAX()).contains(s);
     let signal = signal.filter(usable).filter(|s| !barred.contains(s));
     if signal.is_none() {
         let value = Lossy(value);
@@ -150,10 +139,7 @@ unsafe fn value_of<'a>(envp: *const *const c_char, name: &[u8]) -> Option<&'a [u
 /// `s` is a C string.
 unsafe fn starts_with(s: *const c_char, prefix: &[u8]) -> bool {
     // SAFETY: a difference, at the latest the terminating NUL, ends the comparison.
-    prefix
-        .iter()
-        .enumerate()
-        .all(|(i, &b)| unsafe { *s.add(i) } as u8 == b)
+    prefix.iter().enumerate().all(|(i, &b)| unsafe { *s.add(i) } as u8 == b)
 }
 
 /// The longest path of a report file, with its NUL.

@@ -1,10 +1,10 @@
-//! The report, in one of its forms.
+//! The report, in one of its forms, made in memory of its own.
 
-use crate::figures::{Figures, SCHEMA};
-use crate::forms::{CSV_HEADER, Csv, Json, Xml};
-use crate::glibc::Totals;
-use crate::human;
-use crate::out::Text;
+use super::figures::{Figures, SCHEMA};
+use super::forms::{CSV_HEADER, Csv, Json, Xml};
+use super::out::Text;
+use super::totals::Totals;
+use super::{Event, Format, human};
 use core::fmt::{self, Write};
 use core::ptr::null_mut;
 use core::sync::atomic::{
@@ -40,36 +40,6 @@ fn with_buffer<R>(f: impl FnOnce(&mut Buffer) -> R) -> Option<R> {
     Some(result)
 }
 
-/// What it looks like.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Format {
-    /// Lines for people.
-    Human,
-    /// One JSON line.
-    Json,
-    /// A line for each figure.
-    Csv,
-}
-
-/// Why it is written.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Event {
-    Exit,
-    Signal,
-    /// The program asked.
-    Call,
-}
-
-impl Event {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Exit => "exit",
-            Self::Signal => "signal",
-            Self::Call => "call",
-        }
-    }
-}
-
 fn pid() -> i32 {
     // SAFETY: no preconditions.
     unsafe { libc::getpid() }
@@ -81,11 +51,7 @@ pub fn load_line(format: Format) -> Text<128> {
     // Writing into a Text never fails.
     let _ = match format {
         Format::Human => Ok(()),
-        Format::Json => writeln!(
-            text,
-            r#"{{"schema":{SCHEMA},"event":"load","pid":{}}}"#,
-            pid()
-        ),
+        Format::Json => writeln!(text, r#"{{"schema":{SCHEMA},"event":"load","pid":{}}}"#, pid()),
         Format::Csv => writeln!(text, "{CSV_HEADER}{},load,,,schema,{SCHEMA}", pid()),
     };
     text
@@ -120,11 +86,7 @@ pub fn with_xml<R>(to: impl FnOnce(&[u8]) -> R) -> Option<R> {
 
 fn json(out: &mut Buffer, figures: &Figures, event: Event) -> fmt::Result {
     let event = event.name();
-    write!(
-        out,
-        r#"{{"schema":{SCHEMA},"event":"{event}","pid":{}"#,
-        pid()
-    )?;
+    write!(out, r#"{{"schema":{SCHEMA},"event":"{event}","pid":{}"#, pid())?;
     figures.write(&mut Json { out, first: false })?;
     out.write_str("}\n")
 }
@@ -141,30 +103,17 @@ fn xml(out: &mut Buffer, figures: &Figures) -> fmt::Result {
     let reserved = figures.stats.reserved_bytes;
     let committed = figures.stats.committed_bytes;
     out.write_str("<malloc version=\"1\">\n")?;
-    for (kind, count, size) in [
-        ("fast", 0, 0),
-        ("rest", totals.free_blocks, totals.free()),
-        ("mmap", totals.huge_blocks, totals.huge),
-    ] {
-        writeln!(
-            out,
-            "<total type=\"{kind}\" count=\"{count}\" size=\"{size}\"/>"
-        )?;
+    for (kind, count, size) in
+        [("fast", 0, 0), ("rest", totals.free_blocks, totals.free()), ("mmap", totals.huge_blocks, totals.huge)]
+    {
+        writeln!(out, "<total type=\"{kind}\" count=\"{count}\" size=\"{size}\"/>")?;
     }
-    writeln!(
-        out,
-        "<system type=\"current\" size=\"{}\"/>",
-        totals.committed
-    )?;
+    writeln!(out, "<system type=\"current\" size=\"{}\"/>", totals.committed)?;
     writeln!(out, "<system type=\"max\" size=\"{reserved}\"/>")?;
     writeln!(out, "<aspace type=\"total\" size=\"{reserved}\"/>")?;
     writeln!(out, "<aspace type=\"mprotect\" size=\"{committed}\"/>")?;
     let version = env!("CARGO_PKG_VERSION");
     write!(out, "<hakmem schema=\"{SCHEMA}\" version=\"{version}\"")?;
-    figures.write(&mut Xml {
-        out,
-        open: true,
-        list: "",
-    })?;
+    figures.write(&mut Xml { out, open: true, list: "" })?;
     out.write_str("</hakmem>\n</malloc>\n")
 }

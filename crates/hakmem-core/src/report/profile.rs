@@ -1,12 +1,13 @@
 //! `HAKMEM_PROFILE=FILE`: the heap profile, appended to FILE at exit and whenever `HAKMEM_PROFILE_SIGNAL` comes.
 
-use crate::out::stderr_line;
-use crate::sink::File;
-use crate::{errno, life, out, settings};
+use super::out::stderr_line;
+use super::sink::File;
+use super::stack::on_own_stack;
+use super::{errno, life, out, settings};
+use crate::c;
+use crate::profile::{self, Busy, Event};
 use core::cell::UnsafeCell;
 use core::ffi::{c_char, c_int};
-use hakmem_core::c;
-use hakmem_core::profile::{self, Busy, Event};
 use libc::{siginfo_t, ucontext_t};
 
 struct Shared(UnsafeCell<Option<File>>);
@@ -23,17 +24,11 @@ static TO: Shared = Shared(UnsafeCell::new(None));
 /// `envp` is NULL or a NULL-terminated array of C strings, which do not change meanwhile; there is one thread.
 pub unsafe fn start(envp: *const *const c_char) -> bool {
     // SAFETY: passed on.
-    let (file, signal) = unsafe {
-        (
-            settings::read_profile(envp),
-            settings::read_signal(envp, b"HAKMEM_PROFILE_SIGNAL="),
-        )
-    };
+    let (file, signal) =
+        unsafe { (settings::read_profile(envp), settings::read_signal(envp, b"HAKMEM_PROFILE_SIGNAL=")) };
     let Some(file) = file else {
         if signal.is_some() {
-            stderr_line(format_args!(
-                "HAKMEM_PROFILE_SIGNAL ignored: HAKMEM_PROFILE asks for no profile"
-            ));
+            stderr_line(format_args!("HAKMEM_PROFILE_SIGNAL ignored: HAKMEM_PROFILE asks for no profile"));
         }
         return false;
     };
@@ -50,6 +45,14 @@ pub unsafe fn start(envp: *const *const c_char) -> bool {
         life::catch(signal, on_signal);
     }
     true
+}
+
+/// Another copy of the allocator has its program's profile.
+pub fn leave() {
+    // SAFETY: by the contract of `life::leave` nothing else runs that could use it.
+    if unsafe { (*TO.0.get()).take() }.is_some() {
+        profile::stop();
+    }
 }
 
 fn file() -> Option<File> {
@@ -74,7 +77,7 @@ pub fn drop_files() {
 /// Whatever it has interrupted: it waits for nobody.
 extern "C" fn on_signal(_: c_int, _: *mut siginfo_t, context: *mut ucontext_t) {
     errno::preserved(|| {
-        profile::dump_soon(write_at_once);
+        on_own_stack(|| profile::dump_soon(write_at_once));
         // SAFETY: the system's, for this handler.
         unsafe { out::leave_blocked(context) };
     });
@@ -83,9 +86,7 @@ extern "C" fn on_signal(_: c_int, _: *mut siginfo_t, context: *mut ucontext_t) {
 /// Also called by a thread that was in the profile when the signal came.
 fn write_at_once() -> Result<(), Busy> {
     if let Some(file) = file() {
-        told_if_lost(profile::dump_at_once(Event::Signal, |text| {
-            file.append(text)
-        })?);
+        told_if_lost(profile::dump_at_once(Event::Signal, |text| file.append(text))?);
     }
     Ok(())
 }

@@ -1,0 +1,167 @@
+//! Reports, maps and profiles: written at exit and on a signal, as the environment asks, and whenever the program does.
+//!
+//! In a program with this allocator `HAKMEM_STATS`, `HAKMEM_STATS_SIGNAL`, `HAKMEM_MAP`, `HAKMEM_PROFILE` and
+//! `HAKMEM_PROFILE_SIGNAL` mean what they mean under `libhakmem.so`: `docs/observability.md` describes them. The crate's
+//! constructor reads them before `main`. The feature `reports`, which is on by default, has all of this.
+//!
+//! The functions here write the same texts for the program itself.
+//!
+//! ```
+//! use hakmem_core::Hakmem;
+//! use hakmem_core::report::{self, Format};
+//!
+//! #[global_allocator]
+//! static ALLOCATOR: Hakmem = Hakmem::new();
+//!
+//! let blocks: Vec<Box<[u8; 100]>> = (0..1000).map(|_| Box::new([1; 100])).collect();
+//! let mut text = String::new();
+//! report::write(&mut text, Format::Json)?;
+//! assert!(text.starts_with(r#"{"schema":1,"event":"call""#) && text.ends_with("}\n"));
+//! assert_eq!(blocks.len(), 1000);
+//!
+//! // Lines for people, on standard error.
+//! report::write_to(2, Format::Human)?;
+//! # Ok::<(), report::Error>(())
+//! ```
+//!
+//! The text is made in memory that the system maps for it, so none of these functions allocates. Bytes are bytes, not KiB,
+//! where a key does not say otherwise.
+//!
+//! Rules
+//! 1. One copy of the allocator reports once: a program's copy by this crate's constructor, `libhakmem.so` by its own.
+//! 2. A copy in any other library leaves the environment alone: its handlers would outlive its code. Its functions work.
+//! 3. A program's copy tells a `libhakmem.so` in the same process to leave the reports to it (`life::take_over`).
+
+#[doc(hidden)]
+pub mod cancel;
+#[doc(hidden)]
+pub mod errno;
+mod figures;
+mod forms;
+mod human;
+#[doc(hidden)]
+pub mod life;
+#[doc(hidden)]
+pub mod make;
+#[doc(hidden)]
+pub mod map;
+#[doc(hidden)]
+pub mod out;
+mod profile;
+mod settings;
+mod sink;
+mod stack;
+mod totals;
+mod usage;
+
+#[doc(hidden)]
+pub use totals::Totals;
+
+use core::ffi::c_int;
+use core::fmt;
+
+/// What a report looks like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// Lines for people.
+    Human,
+    /// One JSON line.
+    Json,
+    /// A line for each figure: `pid,event,list,item,name,value`.
+    Csv,
+}
+
+/// Why it is written.
+#[doc(hidden)]
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    Exit,
+    Signal,
+    /// The program asked.
+    Call,
+}
+
+impl Event {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Exit => "exit",
+            Self::Signal => "signal",
+            Self::Call => "call",
+        }
+    }
+}
+
+/// Why there is no report, or not all of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Error {
+    /// The system has no memory for the text.
+    NoMemory,
+    /// The writer or the descriptor did not take all of the text.
+    NotWritten,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoMemory => "the system has no memory for the text",
+            Self::NotWritten => "the text was not written as a whole",
+        })
+    }
+}
+
+impl core::error::Error for Error {}
+
+/// Writes a report to `out`, in one call of `write_str`. The figures are those of the moment before that call, so `out` may
+/// allocate.
+///
+/// O(memory in use), and a system call for each segment of 2 MiB in use.
+///
+/// ```
+/// use hakmem_core::report::{self, Format};
+///
+/// let mut lines = String::new();
+/// report::write(&mut lines, Format::Csv)?;
+/// assert!(lines.starts_with("pid,event,list,item,name,value\n"));
+/// # Ok::<(), report::Error>(())
+/// ```
+pub fn write(out: &mut dyn fmt::Write, format: Format) -> Result<(), Error> {
+    result(make::with(format, Event::Call, |text| pass_on(out, text)))
+}
+
+/// Writes a report to a file descriptor. Neither a pipe that nobody reads nor a limit on a file's size ends the program.
+///
+/// As [`write()`].
+pub fn write_to(fd: c_int, format: Format) -> Result<(), Error> {
+    result(make::with(format, Event::Call, |text| out::write_all(fd, text)))
+}
+
+/// Writes to `out` what each slot of the heap holds, as one line of JSON, for `hakmem map FILE` to draw.
+///
+/// O(memory in use), and a system call for each segment of 2 MiB in use.
+///
+/// ```
+/// let mut line = String::new();
+/// hakmem_core::report::write_map(&mut line)?;
+/// assert!(line.starts_with(r#"{"schema":1,"kind":"map""#));
+/// # Ok::<(), hakmem_core::report::Error>(())
+/// ```
+pub fn write_map(out: &mut dyn fmt::Write) -> Result<(), Error> {
+    result(map::with(Event::Call, |text| pass_on(out, text)))
+}
+
+/// [`write_map`] to a file descriptor, as [`write_to`].
+pub fn write_map_to(fd: c_int) -> Result<(), Error> {
+    result(map::with(Event::Call, |text| out::write_all(fd, text)))
+}
+
+fn pass_on(out: &mut dyn fmt::Write, text: &[u8]) -> bool {
+    core::str::from_utf8(text).is_ok_and(|text| out.write_str(text).is_ok())
+}
+
+fn result(written: Option<bool>) -> Result<(), Error> {
+    match written {
+        Some(true) => Ok(()),
+        Some(false) => Err(Error::NotWritten),
+        None => Err(Error::NoMemory),
+    }
+}
