@@ -18,7 +18,7 @@ const ARENA: u64 = 0x7000_0000;
 const PLACES: &[(&str, u64)] = &[
     ("heaps", 0),
     ("heaps_made", 8),
-    ("live", 16),
+    ("whales_live", 16),
     ("peak_live", 24),
     ("stray_frees", 32),
     ("stray_large_frees", 40),
@@ -158,7 +158,7 @@ impl Image {
         let place = |name| PLACES.iter().find(|p| p.0 == name).map_or(0, |p| p.1);
         put(place("heaps"), DATA + HEAPS[0], 8);
         put(place("heaps_made"), 2, 8);
-        put(place("live"), 5 << 20, 8);
+        put(place("whales_live"), 5 << 20, 8);
         put(place("arena_count"), 1, 1);
         for (field, value) in [ARENA, DATA + GROUP, DATA + METAS, 1, 4, DATA + FULL]
             .into_iter()

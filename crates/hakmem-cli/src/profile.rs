@@ -73,6 +73,7 @@ pub fn profile(options: Options) -> ! {
                 output,
             }),
             tables: false,
+            all_classes: false,
             stats: false,
             require: false,
             lib: options.lib,

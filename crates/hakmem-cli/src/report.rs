@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::io::BufRead;
 
 /// The version of the lines that this program reads.
-const SCHEMA: u32 = 1;
+const SCHEMA: u32 = 2;
 
 /// Programs that are counted, and kinds of system calls of each: of more there is only the number.
 const MOST: usize = 1 << 18;
@@ -21,7 +21,7 @@ const CALLS: usize = 64;
 pub struct Figures {
     pub allocations: u64,
     pub frees: u64,
-    pub peak_live_bytes: u64,
+    pub peak_live_bytes_upper_bound: u64,
     pub peak_resident_kib: u64,
     pub minor_faults: u64,
     pub major_faults: u64,
@@ -176,13 +176,13 @@ pub mod tests {
     use super::*;
 
     pub fn load(pid: u32) -> String {
-        format!("{{\"schema\":1,\"event\":\"load\",\"pid\":{pid}}}\n")
+        format!("{{\"schema\":2,\"event\":\"load\",\"pid\":{pid}}}\n")
     }
 
     pub fn exit(pid: u32, allocations: u64) -> String {
         format!(
-            "{{\"schema\":1,\"event\":\"exit\",\"pid\":{pid},\"allocations\":{allocations},\"frees\":1,\"live_bytes\":5,\
-             \"peak_live_bytes\":2048,\"reserved_bytes\":0,\"committed_bytes\":0,\"dirty_bytes\":0,\"purged_bytes\":0,\
+            "{{\"schema\":2,\"event\":\"exit\",\"pid\":{pid},\"allocations\":{allocations},\"frees\":1,\"live_bytes\":5,\
+             \"peak_live_bytes_upper_bound\":2048,\"reserved_bytes\":0,\"committed_bytes\":0,\"dirty_bytes\":0,\"purged_bytes\":0,\
              \"foreign_frees\":0,\"heaps\":1,\"peak_resident_kib\":3072,\"minor_faults\":1234,\"major_faults\":0,\
              \"syscalls\":[{{\"name\":\"mmap\",\"calls\":2,\"failures\":1,\"nanos\":1500}}]}}\n"
         )
@@ -221,7 +221,7 @@ pub mod tests {
     #[test]
     fn lines_that_make_no_sense_are_counted_and_change_nothing() {
         let torn = &exit(7, 3)[..40];
-        let newer = load(7).replace("\"schema\":1", "\"schema\":2");
+        let newer = load(7).replace("\"schema\":2", "\"schema\":3");
         let report = read(load(7) + "\n" + &newer + torn);
         assert_eq!(report.unreadable, 3);
         assert_eq!(

@@ -30,6 +30,9 @@ pub struct Options {
     /// Prints tables, on standard error, when the program has ended: `hakmem stat`
     #[arg(skip)]
     pub tables: bool,
+    /// In them, every size class
+    #[arg(skip)]
+    pub all_classes: bool,
     /// Takes a heap profile: `hakmem profile`
     #[arg(skip)]
     pub profile: Option<crate::profile::Wish>,
@@ -119,7 +122,7 @@ fn try_run(options: &Options) -> Result<End, NotStarted> {
         say(&message);
     }
     if options.tables {
-        match crate::stat::tables(scratch.report_lines(), Some(pid)) {
+        match crate::stat::tables(scratch.report_lines(), Some(pid), options.all_classes) {
             Ok((text, failed)) => {
                 let _ = io::stderr().write_all((text + &failed).as_bytes());
             }

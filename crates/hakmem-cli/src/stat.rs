@@ -29,6 +29,9 @@ pub struct Options {
     /// A file of reports; - is standard input
     #[arg(required_unless_present = "command", conflicts_with = "command")]
     file: Option<PathBuf>,
+    /// Shows every size class, not only those that hold most
+    #[arg(long)]
+    all: bool,
     /// The library, instead of the libhakmem.so in hakmem's own folder or in ../lib
     #[arg(long, value_name = "PATH", conflicts_with = "file")]
     lib: Option<PathBuf>,
@@ -41,6 +44,7 @@ pub fn stat(options: Options) -> ! {
     let Some(file) = options.file else {
         run::run(&run::Options {
             tables: true,
+            all_classes: options.all,
             profile: None,
             stats: false,
             require: false,
@@ -49,8 +53,8 @@ pub fn stat(options: Options) -> ! {
         })
     };
     let read = match file == Path::new("-") {
-        true => tables(io::stdin().lock(), None),
-        false => File::open(&file).and_then(|file| tables(BufReader::new(file), None)),
+        true => tables(io::stdin().lock(), None, options.all),
+        false => File::open(&file).and_then(|file| tables(BufReader::new(file), None, options.all)),
     };
     let (tables, complaints) = match read {
         Ok(read) => read,
@@ -71,7 +75,7 @@ fn fail(why: &str) -> ! {
 }
 
 /// The tables of each process's last report, or of one process's alone, and lines about what could not be read.
-pub fn tables(text: impl BufRead, only: Option<u32>) -> io::Result<(String, String)> {
+pub fn tables(text: impl BufRead, only: Option<u32>, all: bool) -> io::Result<(String, String)> {
     // By process: when it came, how long it was, what it says.
     let mut last: HashMap<u32, (usize, usize, Moment)> = HashMap::new();
     let (mut unreadable, mut number, mut kept) = (0, 0, 0);
@@ -97,7 +101,7 @@ pub fn tables(text: impl BufRead, only: Option<u32>) -> io::Result<(String, Stri
     }
     let mut last: Vec<_> = last.into_values().collect();
     last.sort_by_key(|&(number, ..)| number);
-    let shown = last.iter().map(|(.., moment)| table::of(moment));
+    let shown = last.iter().map(|(.., moment)| table::of(moment, all));
     let tables = shown.collect::<Vec<_>>().join("\n");
     let complaints = match unreadable {
         0 => String::new(),

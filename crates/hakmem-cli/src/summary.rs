@@ -117,7 +117,7 @@ impl Totals {
             add(&mut totals.allocations, figures.allocations);
             add(&mut totals.frees, figures.frees);
             add(&mut totals.foreign_frees, figures.foreign_frees);
-            totals.live.add(figures.peak_live_bytes);
+            totals.live.add(figures.peak_live_bytes_upper_bound);
             let resident = figures.peak_resident_kib.saturating_mul(1024);
             totals.resident.add(resident);
             add(&mut totals.minor_faults, figures.minor_faults);
@@ -160,7 +160,7 @@ fn section(text: &mut String, title: &str, totals: &Totals) {
             grouped(totals.frees)
         ),
     );
-    row(text, "peak live", totals.live.text(images));
+    row(text, "peak live, at most", totals.live.text(images));
     row(text, "peak resident", totals.resident.text(images));
     row(
         text,
@@ -283,7 +283,7 @@ mod tests {
         let expected = "\
 hakmem: prog (process 7)
   allocations served  12,345, 1 freed
-  peak live           2.0 KiB
+  peak live, at most  2.0 KiB
   peak resident       3.0 MiB
   page faults         1,234 minor, 0 major
   its system calls    2 in 1.5 µs
@@ -306,7 +306,7 @@ hakmem: prog (process 7)
         let expected = "\
 hakmem: all together (3 processes, 1 program more by exec)
   allocations served  60, 3 freed
-  peak live           2.0 KiB in the largest, 6.0 KiB as a sum
+  peak live, at most  2.0 KiB in the largest, 6.0 KiB as a sum
   peak resident       3.0 MiB in the largest, 9.0 MiB as a sum
   page faults         3,702 minor, 0 major
   its system calls    6 in 4.5 µs

@@ -1,9 +1,15 @@
 //! `hakmem top`: what the allocator of a running program does, looked at again and again.
 
 pub mod batch;
+mod columns;
+#[cfg(test)]
+mod drawn;
+mod help;
+mod panels;
 pub mod rates;
 pub mod screen;
 mod session;
+mod short;
 mod tables;
 mod watched;
 
@@ -12,6 +18,7 @@ use crate::child::{self, End};
 use crate::view::{self, Target, Trouble};
 use clap::Args;
 use rates::History;
+use std::env;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
@@ -24,9 +31,10 @@ The process need not have been started to be watched: its figures are read from 
 That takes the right to trace it: root, or the same user where the system lets that be. With a program, it is run on \
 hakmem and watched from its beginning; signals are passed on to it, and the exit status is the program's. On a terminal, what \
 it writes is kept in temporary files and shown once it has ended.
-Where standard output is no terminal, or with --batch, looks are printed one below the other, with PROG on standard error.
+Where standard output is no terminal, TERM is dumb, or with --batch, looks are printed one below the other, with PROG on standard error.
   q  leaves; a program that was started goes on, and is waited for       Ctrl-C  interrupts that program, too
   Tab  next table    s  next order    ↑ ↓ PgUp PgDn Home End  scroll    p  pause    + -  slower, faster
+  ?  help: the keys, and what each figure and column means
 Exit status: 0, or
   1    there is no such process, it may not be read, or it does not run on hakmem
   2    wrong usage
@@ -75,7 +83,9 @@ pub enum Outcome {
 }
 
 pub fn top(options: Options) -> ! {
-    let plain = options.batch.is_some() || !io::stdout().is_terminal();
+    // A terminal that is dumb, or that nothing is known of, obeys no sequences.
+    let dumb = env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
+    let plain = options.batch.is_some() || dumb || !io::stdout().is_terminal();
     let (pid, watched) = match options.pid {
         Some(pid) => (pid, Watched::Found),
         None => match Started::new(&options.command, options.lib.as_deref(), !plain) {

@@ -49,7 +49,7 @@
 //! let blocks: Vec<Box<u64>> = (0..1000).map(Box::new).collect();
 //! let now = Snapshot::take().process();
 //! assert!(now.allocations - before.allocations > 1000);
-//! println!("{} bytes are live, {} were at most", now.live_bytes, now.peak_live_bytes);
+//! println!("{} bytes are live, {} were at most", now.live_bytes, now.peak_live_bytes_upper_bound);
 //! # drop(blocks); }
 //! ```
 //!

@@ -13,10 +13,10 @@ struct hakmem_stats {
   uint64_t allocations;
   // Blocks that came back; lags behind by what threads have not passed on yet.
   uint64_t frees;
-  // In blocks that are out, at most.
+  // In blocks that are out; exact for threads at rest.
   uint64_t live_bytes;
-  // The highest that `live_bytes` was.
-  uint64_t peak_live_bytes;
+  // No less than the most that `live_bytes` ever was.
+  uint64_t peak_live_bytes_upper_bound;
   // Address space reserved.
   uint64_t reserved_bytes;
   // Made accessible.

@@ -18,10 +18,10 @@ pub struct hakmem_stats {
     pub allocations: u64,
     /// Blocks that came back; lags behind by what threads have not passed on yet.
     pub frees: u64,
-    /// In blocks that are out, at most.
+    /// In blocks that are out; exact for threads at rest.
     pub live_bytes: u64,
-    /// The highest that `live_bytes` was.
-    pub peak_live_bytes: u64,
+    /// No less than the most that `live_bytes` ever was.
+    pub peak_live_bytes_upper_bound: u64,
     /// Address space reserved.
     pub reserved_bytes: u64,
     /// Made accessible.
@@ -82,7 +82,7 @@ pub unsafe extern "C" fn hakmem_stats(out: *mut hakmem_stats) {
         allocations: s.allocations,
         frees: s.frees,
         live_bytes: s.live_bytes,
-        peak_live_bytes: s.peak_live_bytes,
+        peak_live_bytes_upper_bound: s.peak_live_bytes_upper_bound,
         reserved_bytes: s.reserved_bytes,
         committed_bytes: s.committed_bytes,
         dirty_bytes: s.dirty_bytes,

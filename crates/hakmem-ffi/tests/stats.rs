@@ -48,7 +48,8 @@ fn json_on_stderr() {
         "allocations",
         "frees",
         "live_bytes",
-        "peak_live_bytes",
+        "live_bytes_upper_bound",
+        "peak_live_bytes_upper_bound",
         "reserved_bytes",
         "committed_bytes",
         "dirty_bytes",
@@ -245,7 +246,7 @@ fn csv_on_stderr() {
         .map(|row| row.expect("well-formed"))
         .collect();
     assert!(rows.iter().all(|row| &row[1] == "exit"));
-    assert_eq!(figure(&rows, "", "", "schema"), 1);
+    assert_eq!(figure(&rows, "", "", "schema"), 2);
     assert!(figure(&rows, "", "", "allocations") > 0);
     assert!(figure(&rows, "classes", "64", "allocations") > 0);
     assert!(figure(&rows, "syscalls", "mmap", "calls") > 0);

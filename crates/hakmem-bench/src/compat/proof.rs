@@ -57,9 +57,9 @@ mod tests {
 
     #[test]
     fn a_program_without_a_line_was_not_served() {
-        let lines = "{\"schema\":1,\"event\":\"load\",\"pid\":7}\nnonsense\n\
-                     {\"schema\":1,\"event\":\"exit\",\"pid\":7,\"allocations\":12,\"foreign_frees\":1}\n\
-                     {\"schema\":1,\"event\":\"exit\",\"pid\":8,\"allocations\":30}\n";
+        let lines = "{\"schema\":2,\"event\":\"load\",\"pid\":7}\nnonsense\n\
+                     {\"schema\":2,\"event\":\"exit\",\"pid\":7,\"allocations\":12,\"foreign_frees\":1}\n\
+                     {\"schema\":2,\"event\":\"exit\",\"pid\":8,\"allocations\":30}\n";
         let (served, without) = Served::read(lines, &[("a", 7), ("b", 9)]);
         let expected = Served {
             loaded: 1,

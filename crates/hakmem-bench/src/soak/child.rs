@@ -45,7 +45,7 @@ pub struct Figures {
     pub allocations: u64,
     pub frees: u64,
     pub live_bytes: u64,
-    pub peak_live_bytes: u64,
+    pub peak_live_bytes_upper_bound: u64,
     pub reserved_bytes: u64,
     pub committed_bytes: u64,
     pub dirty_bytes: u64,

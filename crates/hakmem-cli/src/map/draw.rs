@@ -15,18 +15,75 @@ const MARGIN: f64 = 20.0;
 /// Of the text, at most, on average.
 const CHARACTER: f64 = 6.9;
 
-const STYLE: &str = "\
-svg{--bg:#fdfdfc;--fg:#1d1f24;--dim:#6c717c;--line:#d9dbe0;--empty:#b9bcc6;--kept:#dcdfe6;--large:#7b6a58;--whale:#44607c;\
---huge:#b0379b;--tone:44%;background:var(--bg)}\
-@media(prefers-color-scheme:dark){svg{--bg:#17191d;--fg:#e6e7ea;--dim:#989da8;--line:#33373f;--empty:#5b606b;\
---kept:#3a3f49;--large:#a8937c;--whale:#7fa3c8;--huge:#e27fd2;--tone:60%}}\
-text{font:12px system-ui,sans-serif;fill:var(--fg)}.t{font-size:17px;font-weight:600}.d{fill:var(--dim)}\
-.l,.r,.wt{font:9px ui-monospace,monospace;fill:var(--dim)}.l{text-anchor:end}.h{fill:var(--huge)}.wt{fill:var(--bg)}\
+/// The colours for a light page and for a dark one.
+struct Palette {
+    ground: &'static str,
+    text: &'static str,
+    dim: &'static str,
+    line: &'static str,
+    empty: &'static str,
+    kept: &'static str,
+    large: &'static str,
+    whale: &'static str,
+    huge: &'static str,
+    /// How light the sizes' colours are, in per cent.
+    tone: u32,
+}
+
+const LIGHT: Palette = Palette {
+    ground: "#fdfdfc",
+    text: "#1d1f24",
+    dim: "#6c717c",
+    line: "#d9dbe0",
+    empty: "#b9bcc6",
+    kept: "#dcdfe6",
+    large: "#7b6a58",
+    whale: "#44607c",
+    huge: "#b0379b",
+    tone: 44,
+};
+
+const DARK: Palette = Palette {
+    ground: "#17191d",
+    text: "#e6e7ea",
+    dim: "#989da8",
+    line: "#33373f",
+    empty: "#5b606b",
+    kept: "#3a3f49",
+    large: "#a8937c",
+    whale: "#7fa3c8",
+    huge: "#e27fd2",
+    tone: 60,
+};
+
+const SHAPES: &str = "\
+text{font:12px system-ui,sans-serif}.t{font-size:17px;font-weight:600}\
+.l,.r,.wt{font:9px ui-monospace,monospace}.l,.n{text-anchor:end}\
 .p{fill:none;stroke:currentColor;stroke-opacity:.45}.f{fill:currentColor;fill-opacity:.28}.o{fill:currentColor}\
-.s{fill:var(--fg)}.u{fill:none;stroke:var(--line);stroke-dasharray:2 2}.e{fill:var(--empty)}.k{fill:var(--kept)}\
-.lg{fill:var(--large)}.w{fill:var(--whale);fill-opacity:.35}.wr{fill:var(--whale)}\
-.hb{fill:var(--huge)}.res{fill:none;stroke:var(--fg);stroke-opacity:.55}.n{text-anchor:end}\
-g:hover>.o,g:hover>.f,g:hover>.e,g:hover>.lg{stroke:var(--fg)}";
+.u{fill:none;stroke-dasharray:2 2}.w{fill-opacity:.35}.res{fill:none;stroke-opacity:.55}";
+
+/// The rules that colour, of the page and of so many sizes. A colour is written where it is used: not every renderer has
+/// variables.
+fn style(palette: &Palette, sizes: usize) -> String {
+    let Palette {
+        ground,
+        text,
+        dim,
+        line,
+        empty,
+        kept,
+        large,
+        whale,
+        huge,
+        tone,
+    } = palette;
+    let css = format!(
+        "text,.s{{fill:{text}}}.d,.l,.r{{fill:{dim}}}.h,.hb{{fill:{huge}}}.b,.wt{{fill:{ground}}}\
+         .u{{stroke:{line}}}.e{{fill:{empty}}}.k{{fill:{kept}}}.lg{{fill:{large}}}.w,.wr{{fill:{whale}}}\
+         .res,g:hover>.o,g:hover>.f,g:hover>.e,g:hover>.lg{{stroke:{text}}}"
+    );
+    css + &colours(sizes, *tone)
+}
 
 /// Text between tags or in an attribute.
 pub fn escape(text: &str) -> String {
@@ -87,10 +144,11 @@ pub fn svg(map: &Map) -> String {
     let (width, height) = (px(WIDTH), px(y + MARGIN));
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\">\n\
-         <title>{}</title>\n<style>{STYLE}{}</style>\n<rect width=\"100%\" height=\"100%\" style=\"fill:var(--bg)\"/>\n\
-         {body}</svg>\n",
+         <title>{}</title>\n<style>{SHAPES}{}@media(prefers-color-scheme:dark){{{}}}</style>\n\
+         <rect class=\"b\" width=\"100%\" height=\"100%\"/>\n{body}</svg>\n",
         escape(&name(map)),
-        colours(sizes.len())
+        style(&LIGHT, sizes.len()),
+        style(&DARK, sizes.len())
     )
 }
 
@@ -117,7 +175,7 @@ fn grid(columns: usize) -> Grid {
 }
 
 /// A colour for each size that there is, from blue for the smallest to red.
-fn colours(n: usize) -> String {
+fn colours(n: usize, tone: u32) -> String {
     let mut css = String::new();
     for i in 0..n {
         let at = if n > 1 {
@@ -126,7 +184,7 @@ fn colours(n: usize) -> String {
             0.0
         };
         let hue = 245.0 - 245.0 * at;
-        let _ = write!(css, ".c{i}{{color:hsl({hue:.0} 66% var(--tone))}}");
+        let _ = write!(css, ".c{i}{{color:hsl({hue:.0},66%,{tone}%)}}");
     }
     css
 }
@@ -304,4 +362,32 @@ fn classes(t: &Totals, y: &mut f64) -> String {
     }
     *y += per_column as f64 * 17.0;
     svg
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Not every renderer knows variables and queries: without these the picture has all colours of the light page.
+    #[test]
+    fn colours_are_written_out() {
+        let map: Map = serde_json::from_str(crate::map::model::tests::ONE).unwrap();
+        let svg = svg(&map);
+        assert!(!svg.contains("var("));
+        let dark = svg.find("@media").unwrap();
+        let plain = &svg[..dark];
+        let Palette {
+            large, kept, empty, ..
+        } = LIGHT;
+        for rule in [
+            format!(".lg{{fill:{large}}}"),
+            format!(".k{{fill:{kept}}}"),
+            format!(".e{{fill:{empty}}}"),
+            ".c0{color:hsl(245,66%,44%)}".to_owned(),
+            format!(".b,.wt{{fill:{}}}", LIGHT.ground),
+        ] {
+            assert!(plain.contains(&rule), "{rule} in {plain}");
+        }
+        assert!(svg[dark..].contains(DARK.ground));
+    }
 }

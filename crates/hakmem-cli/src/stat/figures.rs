@@ -6,7 +6,7 @@ use serde::de::Error;
 use std::fmt;
 
 /// The version of the lines that this program reads.
-const SCHEMA: u32 = 1;
+const SCHEMA: u32 = 2;
 
 /// A process at one moment.
 #[derive(Debug, Default, Clone, Deserialize)]
@@ -23,7 +23,7 @@ pub struct Moment {
     pub whale_allocations: u64,
     pub whale_hits: u64,
     pub live_bytes: u64,
-    pub peak_live_bytes: u64,
+    pub peak_live_bytes_upper_bound: u64,
     pub reserved_bytes: u64,
     pub committed_bytes: u64,
     pub resident_bytes: u64,
@@ -177,7 +177,7 @@ mod tests {
             "whale_allocations",
             "whale_hits",
             "live_bytes",
-            "peak_live_bytes",
+            "peak_live_bytes_upper_bound",
             "reserved_bytes",
             "committed_bytes",
             "resident_bytes",
@@ -204,11 +204,11 @@ mod tests {
             .collect();
         let name = format!(r"\u001b[2J{}", "x".repeat(70_000));
         let line = format!(
-            r#"{{"schema":1,"event":"\u009b2J",{numbers}"classes":[],"thread_heaps":[],"decisions":[],"syscalls":[
+            r#"{{"schema":2,"event":"\u009b2J",{numbers}"classes":[],"thread_heaps":[],"decisions":[],"syscalls":[
             {{"name":"{name}","calls":18446744073709551615,"failures":1,"nanos":18446744073709551615}}],
             "foreign_sites":[{{"address":"\u0007","frees":1}}]}}"#
         );
-        let text = crate::stat::table::of(&parse(&line).unwrap().unwrap());
+        let text = crate::stat::table::of(&parse(&line).unwrap().unwrap(), true);
         assert!(
             !text.contains(|c: char| c.is_control() && c != '\n'),
             "{text:?}"

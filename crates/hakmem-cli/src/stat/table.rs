@@ -8,12 +8,17 @@ use std::fmt::Write;
 /// Heaps that get a line: those that handed out most.
 const MOST_HEAPS: usize = 16;
 
-/// All tables of one moment.
-pub fn of(m: &Moment) -> String {
+/// Classes that get a line, unless all do: those whose pages are most.
+const MOST_CLASSES: usize = 12;
+
+/// All tables of one moment; with `all`, a line for every class.
+pub fn of(m: &Moment, all: bool) -> String {
     let mut text = format!("process {} at {}\n\n", m.pid, m.event);
     text += &grid(&[Left, Left], &totals(m));
     text += "\nsize classes\n\n";
-    text += &grid(&[Right; 12], &classes(&m.classes));
+    let (shown, others) = divided(&m.classes, if all { usize::MAX } else { MOST_CLASSES });
+    text += &grid(&[Right; 12], &classes(&shown));
+    text += &rest(&others);
     text += "\nthread heaps\n\n";
     text += &grid(&[Right; 13], &heaps(&m.thread_heaps));
     text += "\nsystem calls\n\n";
@@ -119,9 +124,9 @@ fn totals(m: &Moment) -> Vec<[String; 2]> {
         (
             "live",
             format!(
-                "{}, at most {}",
+                "{}, never more than {}",
                 bytes(m.live_bytes),
-                bytes(m.peak_live_bytes)
+                bytes(m.peak_live_bytes_upper_bound)
             ),
         ),
         (
@@ -188,7 +193,35 @@ fn head<const N: usize>(names: [&str; N]) -> [String; N] {
     names.map(str::to_owned)
 }
 
-fn classes(all: &[Class]) -> Vec<[String; 12]> {
+/// The classes that hold most, as they come, and the others.
+fn divided(all: &[Class], most: usize) -> (Vec<&Class>, Vec<&Class>) {
+    let mut by_pages: Vec<_> = all.iter().enumerate().collect();
+    by_pages.sort_by_key(|(_, c)| std::cmp::Reverse((c.page_bytes, c.allocations)));
+    let mut is_shown = vec![false; all.len()];
+    for (i, _) in by_pages.into_iter().take(most) {
+        is_shown[i] = true;
+    }
+    let (shown, others): (Vec<_>, Vec<_>) = all.iter().zip(is_shown).partition(|&(_, shown)| shown);
+    let classes = |part: Vec<(_, bool)>| part.into_iter().map(|(class, _)| class).collect();
+    (classes(shown), classes(others))
+}
+
+/// A line about the classes that have none.
+fn rest(others: &[&Class]) -> String {
+    if others.is_empty() {
+        return String::new();
+    }
+    let sum = |f: fn(&Class) -> u64| total(others.iter().map(|c| f(c)));
+    format!(
+        "  {} classes more: {} allocations, {} in pages, of which {} live; --all shows each\n",
+        others.len(),
+        grouped(sum(|c| c.allocations)),
+        bytes(sum(|c| c.page_bytes)),
+        bytes(sum(|c| c.live_bytes))
+    )
+}
+
+fn classes(all: &[&Class]) -> Vec<[String; 12]> {
     let mut rows = vec![head([
         "size",
         "allocations",
@@ -293,4 +326,39 @@ fn syscalls(m: &Moment) -> Vec<[String; 5]> {
             }),
     );
     rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_that_hold_most_have_a_line_and_the_others_one() {
+        let class = |i: u64| Class {
+            size: 16 * i,
+            allocations: 10,
+            page_bytes: (i % 10) << 16,
+            live_bytes: 1 << 10,
+            ..Class::default()
+        };
+        let moment = Moment {
+            classes: (1..=20).map(class).collect(),
+            ..Moment::default()
+        };
+        let rows = |text: &str| {
+            let lines = text.lines().skip_while(|l| !l.contains("asleep/woken"));
+            let sizes = lines
+                .skip(1)
+                .map_while(|l| l.split_whitespace().next()?.parse().ok());
+            sizes.collect::<Vec<u64>>()
+        };
+        let text = of(&moment, false);
+        let most = [4, 5, 6, 7, 8, 9, 14, 15, 16, 17, 18, 19].map(|i| 16 * i);
+        assert_eq!(rows(&text)[..12], most);
+        let line = "\n  8 classes more: 80 allocations, 768.0 KiB in pages, of which 8.0 KiB live;";
+        assert!(text.contains(line), "{text}");
+        let text = of(&moment, true);
+        assert_eq!(rows(&text).len(), 20);
+        assert!(!text.contains("classes more"));
+    }
 }

@@ -11,7 +11,7 @@ use crate::view::{Decision, Look};
 const DECISIONS: usize = 8;
 
 /// What a rate is shown as; before there is one, a dash.
-pub fn rate(value: Option<f64>) -> String {
+fn rate(value: Option<f64>) -> String {
     match value {
         Some(value) if value < 10.0 => format!("{value:.1}"),
         Some(value) => grouped(value.round() as u64),
@@ -60,10 +60,19 @@ pub fn line(decision: &Decision, now: u32) -> String {
     format!("{seconds:>8.1} s ago  {}", decision.what)
 }
 
-/// Rows of a name, a total and what it is per second.
-pub fn activity(look: &Look, rates: Option<&Rates>) -> Vec<[String; 3]> {
+/// A total, and what it is per second.
+pub enum Total {
+    Count(u64, Option<f64>),
+    Bytes(u64, Option<u64>),
+    /// A part of something, in all and since the last look.
+    Part(String, String),
+}
+
+/// What the process did, by name.
+pub fn totals(look: &Look, rates: Option<&Rates>) -> [(&'static str, Total); 9] {
+    use Total::{Bytes, Count, Part};
     let m = &look.moment;
-    let of = |f: fn(&Rates) -> f64| rate(rates.map(f));
+    let of = |f: fn(&Rates) -> f64| rates.map(f);
     let small = total(m.classes.iter().map(|c| c.allocations));
     let hits = total(m.classes.iter().map(|c| c.list_hits));
     let now = rates.map_or("-".into(), |r| {
@@ -71,41 +80,48 @@ pub fn activity(look: &Look, rates: Option<&Rates>) -> Vec<[String; 3]> {
         percent((small - r.refills).max(0.0) as u64, small as u64)
     });
     let calls = total(m.syscalls.iter().map(|c| c.calls));
-    let row = |name: &str, total: String, rate: String| [name.to_owned(), total, rate];
-    vec![
-        row("", "in all".into(), "a second".into()),
-        row("allocations", grouped(m.allocations), of(|r| r.allocations)),
-        row("frees", grouped(m.frees), of(|r| r.frees)),
-        row("refills", grouped(m.refills), of(|r| r.refills)),
-        row("served by a list", percent(hits, small), now),
-        row(
+    let given = rates.map(|r| r.purged_bytes as u64);
+    [
+        ("allocations", Count(m.allocations, of(|r| r.allocations))),
+        ("frees", Count(m.frees, of(|r| r.frees))),
+        ("refills", Count(m.refills, of(|r| r.refills))),
+        ("served by a list", Part(percent(hits, small), now)),
+        (
             "freed by others",
-            grouped(m.remote_frees),
-            of(|r| r.remote_frees),
+            Count(m.remote_frees, of(|r| r.remote_frees)),
         ),
-        row(
-            "large blocks",
-            grouped(m.large_allocations),
-            of(|r| r.large),
-        ),
-        row("whales", grouped(m.whale_allocations), of(|r| r.whales)),
-        row("system calls", grouped(calls), of(|r| r.syscalls)),
-        row("given back", bytes(m.purged_bytes), {
-            rates.map_or("-".into(), |r| bytes(r.purged_bytes as u64))
-        }),
+        ("large blocks", Count(m.large_allocations, of(|r| r.large))),
+        ("whales", Count(m.whale_allocations, of(|r| r.whales))),
+        ("system calls", Count(calls, of(|r| r.syscalls))),
+        ("given back", Bytes(m.purged_bytes, given)),
     ]
 }
 
-pub fn memory(look: &Look) -> Vec<[String; 2]> {
+/// Rows of a name, a total and what it is per second.
+fn activity(look: &Look, rates: Option<&Rates>) -> Vec<[String; 3]> {
+    let row = |(name, total): (&str, Total)| {
+        let (all, per_second) = match total {
+            Total::Count(n, per_second) => (grouped(n), rate(per_second)),
+            Total::Bytes(n, per_second) => (bytes(n), per_second.map_or("-".into(), bytes)),
+            Total::Part(all, now) => (all, now),
+        };
+        [name.to_owned(), all, per_second]
+    };
+    let head = ["", "in all", "a second"].map(str::to_owned);
+    let rows = totals(look, rates).into_iter().map(row);
+    std::iter::once(head).chain(rows).collect()
+}
+
+fn memory(look: &Look) -> Vec<[String; 2]> {
     let m = &look.moment;
     let slots = |n: u64| bytes(n << 16);
     let rows = [
         (
             "live",
             format!(
-                "{}, at most {}",
+                "{}, never more than {}",
                 bytes(m.live_bytes),
-                bytes(m.peak_live_bytes)
+                bytes(m.peak_live_bytes_upper_bound)
             ),
         ),
         (
@@ -170,7 +186,7 @@ pub fn memory(look: &Look) -> Vec<[String; 2]> {
 }
 
 /// Heads of the table of classes.
-pub const CLASS_HEADS: [&str; 9] = [
+const CLASS_HEADS: [&str; 9] = [
     "size",
     "live",
     "pages",
@@ -183,7 +199,7 @@ pub const CLASS_HEADS: [&str; 9] = [
 ];
 
 /// One row of it.
-pub fn class(c: &Class, rates: Option<&Rates>) -> [String; 9] {
+fn class(c: &Class, rates: Option<&Rates>) -> [String; 9] {
     [
         c.size.to_string(),
         bytes(c.live_bytes),

@@ -91,6 +91,8 @@ pub struct History {
     pub resident: Vec<u64>,
     pub live: Vec<u64>,
     pub allocations: Vec<u64>,
+    /// When each was.
+    times: Vec<Instant>,
 }
 
 /// As many points as the widest terminal has columns for.
@@ -113,7 +115,20 @@ impl History {
             // What is drawn is multiplied by the height of the drawing.
             points.push(point.min(1 << 48));
         }
+        if self.times.len() == POINTS {
+            self.times.remove(0);
+        }
+        self.times.push(at);
         self.last = Some((look, at));
+    }
+
+    /// The time that the last so many points span.
+    pub fn span(&self, points: usize) -> Duration {
+        let shown = &self.times[self.times.len().saturating_sub(points)..];
+        match shown {
+            [first, .., last] => last.duration_since(*first),
+            _ => Duration::ZERO,
+        }
     }
 
     pub fn look(&self) -> Option<&Look> {

@@ -1,15 +1,23 @@
-//! What the terminal shows: who is watched, what it does, its memory, and a table.
+//! What the terminal shows: who is watched, what it does, its memory, and a table; or the help. What does not fit is left
+//! out as a whole, so that no number is cut.
 
 use super::batch;
+use super::columns::{first_that_fits, length, wrap};
 use super::rates::{History, Rates};
 use super::tables::{self, Order};
-use crate::summary::bytes;
+use super::{help, panels};
 use crate::view::Look;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style, Stylize};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Block, Paragraph, Row, Sparkline, Table};
+use ratatui::widgets::{Block, Paragraph};
+
+/// The least that the panels are drawn in.
+const PANELS: (u16, u16) = (76, 22);
+/// The same for a line with the names of the tables, and for the keys.
+const TABS: u16 = 12;
+const KEYS: u16 = 6;
 
 /// Tables that can be shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +52,8 @@ pub struct State {
     pub order: Order,
     pub scroll: usize,
     pub paused: bool,
+    /// The first line of the help that is shown; None: the help is closed.
+    pub help: Option<usize>,
     /// In place of figures that there are none of at the moment, or beside the last ones.
     pub notice: Option<String>,
     pub seconds: f64,
@@ -56,6 +66,7 @@ impl State {
             order: Order::Live,
             scroll: 0,
             paused: false,
+            help: None,
             notice: None,
             seconds,
         }
@@ -64,136 +75,154 @@ impl State {
 
 /// Draws it. `now` is the time on the decisions' clock.
 pub fn draw(frame: &mut Frame, state: &mut State, history: &History, now: u32) {
-    let areas = Layout::vertical([
-        Constraint::Length(1),
-        Constraint::Length(12),
-        Constraint::Min(3),
-        Constraint::Length(1),
-    ]);
-    let [head, figures, table, foot] = areas.areas(frame.area());
+    let area = frame.area();
+    if let Some(first) = &mut state.help {
+        draw_help(frame, area, first);
+        return;
+    }
+    let width = usize::from(area.width);
     let Some(look) = history.look() else {
         let notice = state.notice.as_deref().unwrap_or("looking …");
-        frame.render_widget(Paragraph::new(notice), frame.area());
+        let lines: Vec<Line> = wrap(notice, width, 0).into_iter().map(Line::from).collect();
+        frame.render_widget(Paragraph::new(lines), area);
         return;
     };
     let rates = history.rates.as_ref();
-    frame.render_widget(title(look, rates, state), head);
-    let halves = Layout::horizontal([Constraint::Percentage(46), Constraint::Percentage(54)]);
-    let [left, right] = halves.areas(figures);
-    activity(frame, left, look, history);
-    memory(frame, right, look, history);
-    draw_table(frame, table, state, look, rates, now);
-    frame.render_widget(keys(state), foot);
-}
-
-fn title<'a>(look: &Look, rates: Option<&Rates>, state: &State) -> Line<'a> {
-    let mut spans = vec![
-        " hakmem top ".bold().reversed(),
-        Span::raw(format!(" {}", batch::title(look, rates))),
-    ];
-    if let Some(notice) = &state.notice {
-        spans.push(Span::styled(
-            format!("   {notice}"),
-            Style::new().fg(Color::Yellow).bold(),
-        ));
-    } else if state.paused {
-        spans.push("   paused".yellow().bold());
+    let head = title(look, rates, state, width);
+    let panels = area.width >= PANELS.0 && area.height >= PANELS.1;
+    let lines = match (panels, area.height) {
+        (true, _) | (_, ..5) => Vec::new(),
+        (_, height) => {
+            let most = usize::from(height / 4 - 1).clamp(1, 6);
+            panels::lines(look, history, width, most)
+        }
+    };
+    let figures = match (panels, area.height) {
+        (true, 32..) => 14,
+        (true, _) => 12,
+        _ => lines.len() as u16,
+    };
+    let areas = Layout::vertical([
+        Constraint::Length(head.len() as u16),
+        Constraint::Length(figures),
+        Constraint::Fill(1),
+        Constraint::Length(u16::from(area.height >= KEYS)),
+    ]);
+    let [top, middle, table, foot] = areas.areas(area);
+    frame.render_widget(Paragraph::new(head), top);
+    if panels {
+        panels::draw(frame, middle, look, history);
+    } else {
+        let lines: Vec<Line> = lines.into_iter().map(Line::from).collect();
+        frame.render_widget(Paragraph::new(lines), middle);
     }
-    Line::from(spans)
+    let table = within_tabs(frame, table, state.page, panels);
+    draw_table(frame, table, state, look, rates, now);
+    frame.render_widget(keys(state, width), foot);
 }
 
-fn keys<'a>(state: &State) -> Line<'a> {
+fn title<'a>(look: &Look, rates: Option<&Rates>, state: &State, width: usize) -> Vec<Line<'a>> {
+    const BADGE: &str = " hakmem top ";
+    let notice = match &state.notice {
+        Some(notice) => format!("   {notice}"),
+        None if state.paused => "   paused".into(),
+        None => String::new(),
+    };
+    let (pid, name) = (look.moment.pid, &look.usage.name);
+    let all = batch::title(look, rates);
+    let texts = [
+        format!(" {all}"),
+        all,
+        format!("process {pid} ({name})"),
+        format!("process {pid}"),
+        format!("{pid}"),
+    ];
+    let badge = width >= length(BADGE) + length(&texts[0]) + length(&notice);
     let mut spans = Vec::new();
-    for (key, what) in [
-        ("q", "leave".to_owned()),
-        ("Tab", "next table".to_owned()),
-        ("s", format!("by {}", state.order.name())),
-        ("↑↓", "scroll".to_owned()),
-        ("p", if state.paused { "go on" } else { "pause" }.to_owned()),
-        ("+-", format!("every {} s", state.seconds)),
-    ] {
+    if badge {
+        spans.push(BADGE.bold().reversed());
+    }
+    let used = if badge { length(BADGE) } else { 0 };
+    let alone = used + length(&texts[4]) + length(&notice) > width;
+    let beside = if alone { 0 } else { length(&notice) };
+    let fits = &texts[usize::from(!badge)..];
+    let who = first_that_fits(fits, width.saturating_sub(used + beside));
+    spans.push(Span::raw(who));
+    let style = Style::new().fg(Color::Yellow).bold();
+    if !alone {
+        spans.push(Span::styled(notice, style));
+        return vec![Line::from(spans)];
+    }
+    let lines = wrap(&notice, width, 0).into_iter().take(4);
+    let lines = lines.map(|line| Line::styled(line, style));
+    std::iter::once(Line::from(spans)).chain(lines).collect()
+}
+
+/// The keys, with longer words where there is room for them; those in front stay longest.
+fn keys<'a>(state: &State, width: usize) -> Line<'a> {
+    let pause = if state.paused { "go on" } else { "pause" };
+    let (order, seconds) = (state.order, state.seconds);
+    let all = [
+        ("q", "leave".to_owned(), "leave".to_owned()),
+        ("?", "help".into(), "help".into()),
+        ("Tab", "next table".into(), "table".into()),
+        (
+            "s",
+            format!("by {}", order.name()),
+            format!("by {}", order.short()),
+        ),
+        ("p", pause.into(), pause.into()),
+        ("+-", format!("every {seconds} s"), format!("{seconds} s")),
+        ("↑↓", "scroll".into(), "scroll".into()),
+    ];
+    let room = |key: &str, what: &str| length(key) + length(what) + 5;
+    let long = all
+        .iter()
+        .map(|(key, what, _)| room(key, what))
+        .sum::<usize>()
+        <= width + 2;
+    let (mut spans, mut left) = (Vec::new(), width + 2);
+    for (key, what, short) in all {
+        let what = if long { what } else { short };
+        let Some(rest) = left.checked_sub(room(key, &what)) else {
+            break;
+        };
+        left = rest;
         spans.push(Span::styled(format!(" {key} "), Modifier::REVERSED));
         spans.push(Span::raw(format!(" {what}  ")));
     }
     Line::from(spans)
 }
 
-/// The last points, as many as there are columns for.
-fn curve<'a>(points: &'a [u64], width: u16, colour: Color) -> Sparkline<'a> {
-    let from = points.len().saturating_sub(usize::from(width));
-    Sparkline::default()
-        .data(&points[from..])
-        .style(Style::new().fg(colour))
-}
-
-fn activity(frame: &mut Frame, area: Rect, look: &Look, history: &History) {
-    let block = Block::bordered().title(" activity ");
-    let inner = block.inner(area);
-    frame.render_widget(block, area);
-    let [list, graph] = Layout::vertical([Constraint::Min(1), Constraint::Length(2)]).areas(inner);
-    let rows = batch::activity(look, history.rates.as_ref());
-    let rows = rows
-        .into_iter()
-        .enumerate()
-        .map(|(i, [name, total, rate])| {
-            let cells = [
-                Line::from(name),
-                Line::from(total).right_aligned(),
-                Line::from(rate).right_aligned(),
-            ];
-            Row::new(cells).style(if i == 0 {
-                Style::new().dim()
-            } else {
-                Style::new()
-            })
-        });
-    let widths = [
-        Constraint::Length(16),
-        Constraint::Fill(1),
-        Constraint::Length(11),
-    ];
-    let room = usize::from(list.height);
-    frame.render_widget(Table::new(rows.take(room.max(1)), widths), list);
-    frame.render_widget(curve(&history.allocations, graph.width, Color::Cyan), graph);
-}
-
-/// A part of `whole`, as a bar with its name and size.
-fn bar<'a>(name: &str, part: u64, whole: u64, width: u16, colour: Color) -> Line<'a> {
-    let room = usize::from(width).saturating_sub(26).max(1) as u64;
-    let filled = u128::from(part) * u128::from(room);
-    let filled = filled.checked_div(whole.into()).unwrap_or(0);
-    let filled = filled.min(room.into()) as u64;
-    Line::from(vec![
-        Span::raw(format!("{name:<13}{:>10}  ", bytes(part))),
-        Span::styled("█".repeat(filled as usize), Style::new().fg(colour)),
-        Span::styled("·".repeat((room - filled) as usize), Style::new().dim()),
-    ])
-}
-
-fn memory(frame: &mut Frame, area: Rect, look: &Look, history: &History) {
-    let block = Block::bordered().title(" memory ");
-    let inner = block.inner(area);
-    frame.render_widget(block, area);
-    let [bars, graph] = Layout::vertical([Constraint::Min(1), Constraint::Length(2)]).areas(inner);
-    let m = &look.moment;
-    let whole = m.committed_bytes.max(look.usage.resident_bytes);
-    let line = |name, part, colour| bar(name, part, whole, inner.width, colour);
-    let text = vec![
-        line("live", m.live_bytes, Color::Green),
-        line("at most", m.peak_live_bytes, Color::DarkGray),
-        line("resident", m.resident_bytes, Color::Cyan),
-        line("process", look.usage.resident_bytes, Color::Blue),
-        line("committed", m.committed_bytes, Color::DarkGray),
-        line("free, kept", m.dirty_bytes, Color::Yellow),
-        line("huge pages", m.huge_bytes, Color::Magenta),
-        Line::from(format!("{:<13}{:>10}", "given back", bytes(m.purged_bytes))),
-    ];
-    frame.render_widget(Paragraph::new(text), bars);
-    let [one, other] = Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)])
-        .spacing(1)
-        .areas(graph);
-    frame.render_widget(curve(&history.live, one.width, Color::Green), one);
-    frame.render_widget(curve(&history.resident, other.width, Color::Cyan), other);
+/// Draws the names of the tables; what is left is the table's.
+fn within_tabs(frame: &mut Frame, area: Rect, shown: Page, bordered: bool) -> Rect {
+    let tab = |page: Page| {
+        let style = if page == shown {
+            Modifier::REVERSED
+        } else {
+            Modifier::DIM
+        };
+        Span::styled(format!(" {} ", page.name()), style)
+    };
+    let mut tabs: Vec<_> = Page::ALL.into_iter().map(tab).collect();
+    if bordered {
+        tabs.insert(0, Span::raw(" "));
+        tabs.push(Span::raw(" "));
+        let block = Block::bordered().title(Line::from(tabs));
+        let inner = block.inner(area);
+        frame.render_widget(block, area);
+        return inner;
+    }
+    if frame.area().height < TABS {
+        return area;
+    }
+    let all: usize = tabs.iter().map(|tab| length(&tab.content)).sum();
+    if all > usize::from(area.width) {
+        tabs = vec![tab(shown)];
+    }
+    let [line, table] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
+    frame.render_widget(Line::from(tabs), line);
+    table
 }
 
 fn draw_table(
@@ -204,51 +233,56 @@ fn draw_table(
     rates: Option<&Rates>,
     now: u32,
 ) {
-    let (heads, mut rows): (Vec<&str>, Vec<Vec<String>>) = match state.page {
-        Page::Classes => (
-            batch::CLASS_HEADS.to_vec(),
-            tables::classes(look, state.order, rates),
-        ),
-        Page::Heaps => (tables::HEAP_HEADS.to_vec(), tables::heaps(look, rates)),
-        Page::Calls => (tables::CALL_HEADS.to_vec(), tables::calls(look, rates)),
-        Page::Decisions => (Vec::new(), Vec::new()),
+    let width = usize::from(area.width);
+    let table = match state.page {
+        Page::Classes => tables::classes(look, state.order, rates),
+        Page::Heaps => tables::heaps(look, rates),
+        Page::Calls => tables::calls(look, rates),
+        Page::Decisions => {
+            draw_decisions(frame, area, state, look, now);
+            return;
+        }
     };
-    let mut tabs = vec![Span::raw(" ")];
-    for page in Page::ALL {
-        let style = if page == state.page {
-            Modifier::REVERSED
-        } else {
-            Modifier::DIM
-        };
-        tabs.push(Span::styled(format!(" {} ", page.name()), style));
+    state.scroll = state.scroll.min(table.rows.len().saturating_sub(1));
+    let mut lines = table.lines(width);
+    lines.drain(1..=state.scroll);
+    let bold = |(i, line): (usize, String)| if i == 0 { line.bold() } else { line.into() };
+    let lines = lines.into_iter().take(area.height.into()).enumerate();
+    let lines: Vec<Line> = lines.map(bold).map(Line::from).collect();
+    frame.render_widget(Paragraph::new(lines), area);
+}
+
+/// The newest first; each in as many lines as it needs.
+fn draw_decisions(frame: &mut Frame, area: Rect, state: &mut State, look: &Look, now: u32) {
+    state.scroll = state.scroll.min(look.decisions.len().saturating_sub(1));
+    let shown = look.decisions.iter().rev().skip(state.scroll);
+    let lines = shown.flat_map(|d| wrap(&batch::line(d, now), area.width.into(), 4));
+    let mut lines: Vec<_> = lines.take(area.height.into()).map(Line::from).collect();
+    if look.decisions.is_empty() {
+        lines.push("none so far".into());
     }
-    tabs.push(Span::raw(" "));
-    let block = Block::bordered().title(Line::from(tabs));
-    let inner = block.inner(area);
-    frame.render_widget(block, area);
-    if state.page == Page::Decisions {
-        let lines: Vec<_> = look
-            .decisions
-            .iter()
-            .rev()
-            .map(|d| batch::line(d, now))
-            .collect();
-        state.scroll = state.scroll.min(lines.len().saturating_sub(1));
-        let text = match lines.is_empty() {
-            true => "none so far".to_owned(),
-            false => lines[state.scroll..].join("\n"),
-        };
-        frame.render_widget(Paragraph::new(text), inner);
-        return;
-    }
-    state.scroll = state.scroll.min(rows.len().saturating_sub(1));
-    rows.drain(..state.scroll);
-    let cells =
-        |row: Vec<String>| Row::new(row.into_iter().map(|cell| Line::from(cell).right_aligned()));
-    let narrow = usize::from(inner.width) < heads.len() * 11;
-    let name = |h: &&str| if narrow { tables::short(h) } else { h }.to_owned();
-    let head = cells(heads.iter().map(name).collect()).style(Modifier::BOLD);
-    let widths = vec![Constraint::Fill(1); heads.len()];
-    let table = Table::new(rows.into_iter().map(cells), widths).header(head);
-    frame.render_widget(table, inner);
+    frame.render_widget(Paragraph::new(lines), area);
+}
+
+fn draw_help(frame: &mut Frame, area: Rect, first: &mut usize) {
+    let lines = help::lines(area.width.into());
+    let room = usize::from(area.height).saturating_sub(1).max(1);
+    *first = (*first).min(lines.len().saturating_sub(room));
+    let last = lines.len().min(*first + room);
+    let foot = first_that_fits(
+        &[
+            format!(
+                " ? closes   ↑↓ scroll   lines {} to {last} of {}",
+                *first + 1,
+                lines.len()
+            ),
+            " ? closes   ↑↓ scroll".into(),
+            "? closes".into(),
+        ],
+        area.width.into(),
+    );
+    let shown = lines[*first..last].iter().cloned().map(Line::from);
+    let [text, keys] = Layout::vertical([Constraint::Fill(1), Constraint::Length(1)]).areas(area);
+    frame.render_widget(Paragraph::new(shown.collect::<Vec<_>>()), text);
+    frame.render_widget(Line::from(foot).reversed(), keys);
 }

@@ -161,23 +161,29 @@ fn on_key(key: KeyEvent, state: &mut State, interval: &mut Duration) -> Wish {
     if key.kind == KeyEventKind::Release {
         return Wish::Stay;
     }
-    let by = |n: isize| move |scroll: usize| scroll.saturating_add_signed(n);
+    let helps = state.help.is_some();
+    let at = match &mut state.help {
+        Some(at) => at,
+        None => &mut state.scroll,
+    };
     match key.code {
         KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => {
             return Wish::Interrupt;
         }
+        KeyCode::Esc | KeyCode::Char('?') if helps => state.help = None,
+        KeyCode::Char('?') => state.help = Some(0),
         KeyCode::Char('q') | KeyCode::Esc => return Wish::Leave,
+        KeyCode::Up => *at = at.saturating_sub(1),
+        KeyCode::Down => *at = at.saturating_add(1),
+        KeyCode::PageUp => *at = at.saturating_sub(10),
+        KeyCode::PageDown => *at = at.saturating_add(10),
+        KeyCode::Home => *at = 0,
+        KeyCode::End => *at = usize::MAX,
         KeyCode::Tab => (state.page, state.scroll) = (state.page.next(), 0),
         KeyCode::Char('s') => (state.order, state.scroll) = (state.order.next(), 0),
         KeyCode::Char('p') => state.paused = !state.paused,
         KeyCode::Char('+') => *interval = (*interval * 2).min(Duration::from_secs(60)),
         KeyCode::Char('-') => *interval = (*interval / 2).max(Duration::from_millis(100)),
-        KeyCode::Up => state.scroll = by(-1)(state.scroll),
-        KeyCode::Down => state.scroll = by(1)(state.scroll),
-        KeyCode::PageUp => state.scroll = by(-10)(state.scroll),
-        KeyCode::PageDown => state.scroll = by(10)(state.scroll),
-        KeyCode::Home => state.scroll = 0,
-        KeyCode::End => state.scroll = usize::MAX,
         _ => {}
     }
     Wish::Stay

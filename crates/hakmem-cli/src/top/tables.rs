@@ -1,10 +1,11 @@
 //! The tables of the terminal, as rows of cells.
 
-use super::batch;
+use super::columns::{Column, Table};
 use super::rates::Rates;
+use super::short::{bytes, count, rate};
 use crate::stat::figures::{Class, Heap, Syscall};
 use crate::stat::table::percent;
-use crate::summary::{duration, grouped};
+use crate::summary::duration;
 use crate::view::Look;
 
 /// Orders of the table of classes.
@@ -28,104 +29,208 @@ impl Order {
         }
     }
 
+    /// The name where there is little room.
+    pub fn short(self) -> &'static str {
+        match self {
+            Self::Live => "live",
+            Self::Rate => "rate",
+            Self::Unused => "unused",
+            Self::Size => "size",
+        }
+    }
+
     pub fn next(self) -> Self {
         let at = Self::ALL.iter().position(|&o| o == self).unwrap_or(0);
         Self::ALL[(at + 1) % Self::ALL.len()]
     }
 }
 
-/// A head where columns are narrow.
-pub fn short(head: &str) -> &str {
-    match head {
-        "allocations" => "allocs",
-        "a second" => "per s",
-        "by others" => "remote",
-        "list hits" => "hits",
-        "new pages" => "pages",
-        "received" => "in",
-        "sent" => "out",
-        "in batches" => "batches",
-        other => other,
+const fn column(head: &'static str, short: &'static str, rank: u8, means: &'static str) -> Column {
+    Column {
+        head,
+        short,
+        rank,
+        means,
     }
 }
 
+pub const CLASSES: [Column; 9] = [
+    column("size", "size", 0, "bytes of a block of the class"),
+    column(
+        "live",
+        "live",
+        1,
+        "bytes of its blocks that the program has",
+    ),
+    column("pages", "pages", 5, "its pages"),
+    column(
+        "unused",
+        "unused",
+        3,
+        "the part of its pages that is not in live blocks",
+    ),
+    column(
+        "allocations",
+        "allocs",
+        4,
+        "blocks handed out since the program began",
+    ),
+    column(
+        "a second",
+        "per s",
+        2,
+        "blocks handed out a second, since the last look",
+    ),
+    column("frees", "frees", 7, "blocks that came back"),
+    column(
+        "by others",
+        "remote",
+        6,
+        "the part of the frees that other threads made",
+    ),
+    column(
+        "list hits",
+        "hits",
+        8,
+        "the part of the allocations that a thread's list served",
+    ),
+];
+
 /// The table of classes.
-pub fn classes(look: &Look, order: Order, rates: Option<&Rates>) -> Vec<Vec<String>> {
+pub fn classes(look: &Look, order: Order, rates: Option<&Rates>) -> Table {
     let mut all: Vec<&Class> = look.moment.classes.iter().collect();
-    let rate = |c: &Class| {
-        rates
-            .and_then(|r| r.classes.get(&c.size))
-            .map_or(0, |&r| r as u64)
-    };
+    let per_second = |c: &Class| rates.map(|r| r.classes.get(&c.size).copied().unwrap_or(0.0));
     all.sort_by_key(|c| {
         std::cmp::Reverse(match order {
             Order::Live => c.live_bytes,
-            Order::Rate => rate(c),
+            Order::Rate => per_second(c).unwrap_or(0.0) as u64,
             Order::Unused => c.page_bytes.saturating_sub(c.live_bytes),
             Order::Size => u64::MAX - c.size,
         })
     });
-    all.into_iter()
-        .map(|c| batch::class(c, rates).to_vec())
-        .collect()
+    let row = |c: &Class| {
+        vec![
+            c.size.to_string(),
+            bytes(c.live_bytes),
+            count(c.pages),
+            percent(c.page_bytes.saturating_sub(c.live_bytes), c.page_bytes),
+            count(c.allocations),
+            rate(per_second(c)),
+            count(c.frees),
+            percent(c.remote_frees, c.frees),
+            percent(c.list_hits, c.allocations),
+        ]
+    };
+    Table {
+        columns: &CLASSES,
+        rows: all.into_iter().map(row).collect(),
+        names: false,
+    }
 }
 
-/// Heads of the table of heaps.
-pub const HEAP_HEADS: [&str; 10] = [
-    "heap",
-    "now",
-    "handed",
-    "a second",
-    "taken",
-    "carved",
-    "new pages",
-    "received",
-    "sent",
-    "in batches",
+pub const HEAPS: [Column; 10] = [
+    column(
+        "heap",
+        "heap",
+        0,
+        "its number; a thread has a heap of its own",
+    ),
+    column("now", "now", 2, "whether a thread has it"),
+    column("handed", "handed", 3, "blocks put on the thread's lists"),
+    column(
+        "a second",
+        "per s",
+        1,
+        "the same a second, since the last look",
+    ),
+    column("taken", "taken", 6, "refills of a list by freed blocks"),
+    column("carved", "carved", 7, "refills of a list by fresh blocks"),
+    column("new pages", "pages", 8, "pages that it claimed"),
+    column(
+        "received",
+        "in",
+        4,
+        "its blocks that other threads freed, and that came back",
+    ),
+    column(
+        "sent",
+        "out",
+        5,
+        "other heaps' blocks that its thread freed",
+    ),
+    column(
+        "in batches",
+        "batches",
+        9,
+        "in how many batches these were sent",
+    ),
 ];
 
 /// The table of heaps, the busiest first, numbered from the oldest.
-pub fn heaps(look: &Look, rates: Option<&Rates>) -> Vec<Vec<String>> {
+pub fn heaps(look: &Look, rates: Option<&Rates>) -> Table {
     let all = &look.moment.thread_heaps;
     let row = |(i, h): (usize, &Heap)| {
-        let rate = rates.and_then(|r| r.heaps.get(all.len() - 1 - i)).copied();
+        let per_second = rates.and_then(|r| r.heaps.get(all.len() - 1 - i)).copied();
         let now = if h.running != 0 { "in use" } else { "idle" };
-        let row = [
+        vec![
             (all.len() - 1 - i).to_string(),
             now.to_owned(),
-            grouped(h.handed),
-            batch::rate(rate),
-            grouped(h.takes),
-            grouped(h.carves),
-            grouped(h.new_pages),
-            grouped(h.blocks_received),
-            grouped(h.blocks_sent),
-            grouped(h.batches_sent),
-        ];
-        row.to_vec()
+            count(h.handed),
+            rate(per_second),
+            count(h.takes),
+            count(h.carves),
+            count(h.new_pages),
+            count(h.blocks_received),
+            count(h.blocks_sent),
+            count(h.batches_sent),
+        ]
     };
     let mut busiest: Vec<_> = all.iter().enumerate().collect();
     busiest.sort_by_key(|(_, h)| std::cmp::Reverse(h.handed));
-    busiest.into_iter().map(row).collect()
+    Table {
+        columns: &HEAPS,
+        rows: busiest.into_iter().map(row).collect(),
+        names: false,
+    }
 }
 
-/// Heads of the table of system calls.
-pub const CALL_HEADS: [&str; 6] = ["call", "calls", "a second", "failed", "time", "of its time"];
+pub const CALLS: [Column; 6] = [
+    column("call", "call", 0, "a system call that the allocator makes"),
+    column("calls", "calls", 1, "how often it made it"),
+    column(
+        "a second",
+        "per s",
+        2,
+        "the same a second, since the last look",
+    ),
+    column("failed", "failed", 3, "how often it failed"),
+    column("time", "time", 4, "time inside, with HAKMEM_TIMING=1"),
+    column(
+        "of its time",
+        "share",
+        5,
+        "the part of the process's processor time",
+    ),
+];
 
 /// The table of system calls.
-pub fn calls(look: &Look, rates: Option<&Rates>) -> Vec<Vec<String>> {
+pub fn calls(look: &Look, rates: Option<&Rates>) -> Table {
     let m = &look.moment;
     let row = |c: &Syscall| {
         let timed = |text: String| if c.nanos > 0 { text } else { "-".into() };
-        let row = [
+        let per_second = rates.map(|r| r.calls.get(&c.name).copied().unwrap_or(0.0));
+        vec![
             c.name.clone(),
-            grouped(c.calls),
-            batch::rate(rates.map(|r| r.calls.get(&c.name).copied().unwrap_or(0.0))),
-            grouped(c.failures),
+            count(c.calls),
+            rate(per_second),
+            count(c.failures),
             timed(duration(c.nanos)),
             timed(percent(c.nanos, m.cpu_nanos)),
-        ];
-        row.to_vec()
+        ]
     };
-    m.syscalls.iter().map(row).collect()
+    Table {
+        columns: &CALLS,
+        rows: m.syscalls.iter().map(row).collect(),
+        names: true,
+    }
 }

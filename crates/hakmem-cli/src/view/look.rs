@@ -112,8 +112,12 @@ pub fn look(memory: Memory, note: &Note, pid: u32, usage: &Usage) -> io::Result<
     let others = [m.large_allocations, m.whale_allocations];
     m.allocations = total(classes.iter().map(|c| c.allocations).chain(others));
     m.refills = total(classes.iter().flat_map(|c| [c.takes, c.carves]));
-    m.live_bytes = signed("live")?;
-    m.peak_live_bytes = signed("peak_live")?;
+    let larger = [
+        m.large_slots.saturating_mul(SLOT_BYTES),
+        signed("whales_live")?,
+    ];
+    m.live_bytes = total(classes.iter().map(|c| c.live_bytes).chain(larger));
+    m.peak_live_bytes_upper_bound = signed("peak_live")?;
     m.reserved_bytes = word("reserved")?;
     m.committed_bytes = word("committed")?;
     m.dirty_bytes = total([

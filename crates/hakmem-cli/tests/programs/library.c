@@ -24,14 +24,14 @@ static void line(const char *format, ...) {
 }
 
 __attribute__((constructor)) static void load(void) {
-    line("{\"schema\":1,\"event\":\"load\",\"pid\":%d}\n", getpid());
+    line("{\"schema\":2,\"event\":\"load\",\"pid\":%d}\n", getpid());
 }
 
 __attribute__((destructor)) static void unload(void) {
     const char *allocations = getenv("FAKE_ALLOCATIONS");
     const char *timing = getenv("HAKMEM_TIMING");
-    line("{\"schema\":1,\"event\":\"exit\",\"pid\":%d,\"allocations\":%s,\"frees\":1,\"live_bytes\":0,"
-         "\"peak_live_bytes\":4096,\"reserved_bytes\":0,\"committed_bytes\":0,\"dirty_bytes\":0,\"purged_bytes\":0,"
+    line("{\"schema\":2,\"event\":\"exit\",\"pid\":%d,\"allocations\":%s,\"frees\":1,\"live_bytes\":0,"
+         "\"peak_live_bytes_upper_bound\":4096,\"reserved_bytes\":0,\"committed_bytes\":0,\"dirty_bytes\":0,\"purged_bytes\":0,"
          "\"foreign_frees\":0,\"heaps\":1,\"peak_resident_kib\":2048,\"minor_faults\":3,\"major_faults\":0,"
          "\"syscalls\":[{\"name\":\"mmap\",\"calls\":1,\"failures\":0,\"nanos\":%s}]}\n",
          getpid(), allocations ? allocations : "1234", timing && strcmp(timing, "1") == 0 ? "777" : "0");

@@ -5,7 +5,7 @@ use crate::stats::{self, Class, Decision, Heap, Snapshot, Stats};
 use core::fmt;
 
 /// Raised when a key changes its meaning or goes; new keys may come at any time.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
 /// Heaps that are reported one by one; the totals have them all.
 const MOST_HEAPS: usize = 256;
 
@@ -127,7 +127,8 @@ impl Figures {
             ("whale_cached_bytes", s.whale_cached_bytes),
             ("whale_live_bytes", s.whale_live_bytes),
             ("live_bytes", s.live_bytes),
-            ("peak_live_bytes", s.peak_live_bytes),
+            ("live_bytes_upper_bound", s.live_bytes_upper_bound),
+            ("peak_live_bytes_upper_bound", s.peak_live_bytes_upper_bound),
             ("reserved_bytes", s.reserved_bytes),
             ("committed_bytes", s.committed_bytes),
             ("resident_bytes", self.resident_bytes),

@@ -65,8 +65,8 @@ fn totals(out: &mut impl Write, s: &Stats, usage: &Usage, resident: u64, pid: i3
         "hakmem {version}, process {}: {} allocations, {} frees, {} frees of foreign pointers",
         pid, s.allocations, s.frees, s.foreign_frees
     )?;
-    let (live, peak) = (Bytes(s.live_bytes), Bytes(s.peak_live_bytes));
-    writeln!(out, "hakmem: live {live}, at most {peak}; thread heaps made: {}", s.heaps)?;
+    let (live, peak) = (Bytes(s.live_bytes), Bytes(s.peak_live_bytes_upper_bound));
+    writeln!(out, "hakmem: live {live}, never more than {peak}; thread heaps made: {}", s.heaps)?;
     writeln!(
         out,
         "hakmem: committed {} of {} reserved; free but kept {}, given back so far {}",

@@ -32,7 +32,7 @@ impl Totals {
             huge,
             huge_blocks: stats.whale_allocations.saturating_sub(stats.whale_frees),
             free_blocks: snapshot.classes().map(free).sum(),
-            peak: stats.peak_live_bytes,
+            peak: stats.peak_live_bytes_upper_bound,
             dirty: stats.dirty_bytes,
         }
     }

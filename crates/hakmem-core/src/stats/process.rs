@@ -56,10 +56,13 @@ pub struct Stats {
     pub whale_cached_bytes: u64,
     /// Bytes in live whales.
     pub whale_live_bytes: u64,
-    /// Bytes of blocks in pages with live blocks, and of larger allocations: an upper bound of what is live.
+    /// Bytes of all live blocks: the sum of the classes', of large blocks and whales. Exact, but that blocks in the lists of
+    /// other running threads count as live.
     pub live_bytes: u64,
-    /// The highest that `live_bytes` was.
-    pub peak_live_bytes: u64,
+    /// Bytes of blocks in pages with live blocks, and of larger allocations: no less than what is live.
+    pub live_bytes_upper_bound: u64,
+    /// The highest that `live_bytes_upper_bound` was: no less than the most that was live.
+    pub peak_live_bytes_upper_bound: u64,
     /// Address space reserved.
     pub reserved_bytes: u64,
     /// Bytes made accessible.
@@ -85,6 +88,7 @@ pub fn of(snapshot: &Snapshot) -> Stats {
         s.allocations += class.allocations;
         s.refills += class.refills();
         received += class.remote_frees;
+        s.live_bytes += class.live_bytes;
         found += class::frees_found(snapshot, &counts::of_class(thread::all_heaps(), i), i);
     }
     s.remote_frees = heap::stray_frees();
@@ -106,8 +110,9 @@ pub fn of(snapshot: &Snapshot) -> Stats {
     let (told, peak) = usage::live();
     // What running threads have not told yet, up to a MiB each.
     let untold: i64 = thread::all_heaps().map(Heap::unreported).sum();
-    s.live_bytes = told.saturating_add_signed(untold);
-    s.peak_live_bytes = peak.max(s.live_bytes);
+    s.live_bytes_upper_bound = told.saturating_add_signed(untold);
+    s.peak_live_bytes_upper_bound = peak.max(s.live_bytes_upper_bound);
+    s.live_bytes += snapshot.census().large_slots * arena::PAGE as u64 + s.whale_live_bytes;
     let (reserved, committed) = arena::totals();
     (s.reserved_bytes, s.committed_bytes) = (reserved as u64, committed as u64);
     s.dirty_bytes = purge::idle_bytes() as u64;

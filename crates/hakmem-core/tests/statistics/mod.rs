@@ -171,8 +171,44 @@ fn live_bytes_are_those_of_running_threads_too() {
             before.live_bytes,
             now.live_bytes
         );
-        assert!(now.peak_live_bytes >= now.live_bytes);
+        let (bound, bound_before) = (now.live_bytes_upper_bound, before.live_bytes_upper_bound);
+        assert!(
+            bound >= bound_before + BYTES as u64,
+            "{bound_before} and {bound}"
+        );
+        assert!(now.peak_live_bytes_upper_bound >= bound && bound >= now.live_bytes);
     });
+}
+
+/// Of many blocks in as many pages few are left: they alone are live, and what was carved is the bound.
+#[test]
+fn live_bytes_are_those_of_the_blocks_that_are_left() {
+    let _turn = turn();
+    c::trim();
+    let before = Snapshot::take().process();
+    let mut blocks: Vec<_> = (0..10_000).map(|_| Block::new(1024)).collect();
+    let (large, whale) = (Block::new(200 << 10), Block::new(4 << 20));
+    let is_kept = |i: &usize| i.is_multiple_of(10);
+    let freed = (0..blocks.len()).rev().filter(|i| !is_kept(i));
+    for i in freed.collect::<Vec<_>>() {
+        blocks.swap_remove(i).free();
+    }
+    let snapshot = Snapshot::take();
+    let now = snapshot.process();
+    let more = now.live_bytes - before.live_bytes;
+    let larger = (256 << 10) + (4 << 20);
+    // The list of blocks itself, and what else the test has.
+    let least = 1000 * 1024 + larger;
+    assert!(
+        (least..least + (300 << 10)).contains(&more),
+        "{more} of {least}"
+    );
+    let bound = now.live_bytes_upper_bound - before.live_bytes_upper_bound;
+    assert!(bound >= 9_000 * 1024 + larger, "{bound}");
+    blocks
+        .into_iter()
+        .chain([large, whale])
+        .for_each(Block::free);
 }
 
 /// Frees for other threads are counted by who makes them, wherever they are by now.
@@ -320,7 +356,8 @@ fn slots_and_segments_by_their_use_are_all_there_is() {
 fn the_peak_is_told_by_class() {
     let _turn = turn();
     // More than ever before in this process; of a block only the first page of memory is touched.
-    let wanted = Snapshot::take().process().peak_live_bytes as usize / 65536 * 4 / 3 + 1000;
+    let wanted =
+        Snapshot::take().process().peak_live_bytes_upper_bound as usize / 65536 * 4 / 3 + 1000;
     let blocks: Vec<_> = (0..wanted).map(|_| Block::new(65536)).collect();
     let snapshot = Snapshot::take();
     let class = snapshot.classes().find(|c| c.size == 65536).unwrap();

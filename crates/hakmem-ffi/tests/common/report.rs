@@ -49,7 +49,7 @@ impl Reports {
     fn of(&self, event: &str) -> Vec<Line> {
         self.lines()
             .into_iter()
-            .filter(|line| line.schema == 1 && line.event == event)
+            .filter(|line| line.schema == 2 && line.event == event)
             .collect()
     }
 

@@ -1,0 +1,187 @@
+//! A table in a width: heads are shortened first, then columns left out, the least important ones before others. A cell is
+//! shown as a whole or not at all.
+
+/// Between two columns.
+const GAP: usize = 2;
+/// More than that between two columns, at most.
+const SPREAD: usize = 5;
+
+/// A column, with what it means.
+pub struct Column {
+    pub head: &'static str,
+    /// The head where there is little room.
+    pub short: &'static str,
+    /// The column with the highest is the first that is left out.
+    pub rank: u8,
+    pub means: &'static str,
+}
+
+/// Rows of cells; the first of a row may stand at its left.
+pub struct Table {
+    pub columns: &'static [Column],
+    pub rows: Vec<Vec<String>>,
+    pub names: bool,
+}
+
+pub fn length(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// Columns that are shown: which, how wide.
+struct Shown {
+    columns: Vec<(usize, usize)>,
+    short: bool,
+    gap: usize,
+}
+
+impl Table {
+    fn head(&self, column: usize, short: bool) -> &'static str {
+        let column = &self.columns[column];
+        if short { column.short } else { column.head }
+    }
+
+    fn shown(&self, width: usize) -> Shown {
+        let cell = |i: usize| self.rows.iter().map(|row| length(&row[i])).max();
+        let cells: Vec<_> = (0..self.columns.len())
+            .map(|i| cell(i).unwrap_or(0))
+            .collect();
+        let mut kept: Vec<_> = (0..self.columns.len()).collect();
+        loop {
+            for short in [false, true] {
+                let wide = |&i: &usize| (i, cells[i].max(length(self.head(i, short))));
+                let columns: Vec<_> = kept.iter().map(wide).collect();
+                let between = columns.len().saturating_sub(1);
+                let all = columns.iter().map(|c| c.1).sum::<usize>() + between * GAP;
+                if all <= width {
+                    let more = (width - all).checked_div(between).unwrap_or(0);
+                    let gap = GAP + more.min(SPREAD);
+                    return Shown {
+                        columns,
+                        short,
+                        gap,
+                    };
+                }
+            }
+            let last = kept.iter().max_by_key(|&&i| self.columns[i].rank).copied();
+            kept.retain(|&i| Some(i) != last);
+        }
+    }
+
+    /// The heads and the rows, as lines of at most `width` characters.
+    pub fn lines(&self, width: usize) -> Vec<String> {
+        let shown = self.shown(width);
+        let line = |cells: &dyn Fn(usize) -> String| {
+            let mut line = String::new();
+            for (n, &(i, width)) in shown.columns.iter().enumerate() {
+                if n > 0 {
+                    line.extend(std::iter::repeat_n(' ', shown.gap));
+                }
+                line += &match self.names && i == 0 {
+                    true => format!("{:<width$}", cells(i)),
+                    false => format!("{:>width$}", cells(i)),
+                };
+            }
+            line
+        };
+        let head = line(&|i| self.head(i, shown.short).to_owned());
+        let rows = self.rows.iter().map(|row| line(&|i| row[i].clone()));
+        std::iter::once(head).chain(rows).collect()
+    }
+}
+
+/// The first text that fits; of none, nothing.
+pub fn first_that_fits(texts: &[String], width: usize) -> String {
+    let fits = |text: &&String| length(text) <= width;
+    texts.iter().find(fits).cloned().unwrap_or_default()
+}
+
+/// As many of the items, in their order, as fit in so many lines.
+pub fn flow(items: &[String], width: usize, most: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for item in items.iter().filter(|item| length(item) <= width) {
+        let full = lines.len() == most;
+        match lines.last_mut() {
+            Some(line) if length(line) + 3 + length(item) <= width => {
+                *line += "   ";
+                *line += item;
+            }
+            _ if full => {}
+            _ => lines.push(item.clone()),
+        }
+    }
+    lines
+}
+
+/// A text in lines between words, those after the first indented. A word that is longer than a line goes on in the next.
+pub fn wrap(text: &str, width: usize, indent: usize) -> Vec<String> {
+    let width = width.max(1);
+    let indent = if indent * 2 < width { indent } else { 0 };
+    let (mut lines, mut line) = (Vec::new(), String::new());
+    for word in text.split(' ').filter(|word| !word.is_empty()) {
+        let begun = !line.trim_start().is_empty();
+        if begun && length(&line) + 1 + length(word) > width {
+            lines.push(std::mem::replace(&mut line, " ".repeat(indent)));
+        } else if begun {
+            line.push(' ');
+        }
+        for c in word.chars() {
+            if length(&line) == width {
+                lines.push(std::mem::replace(&mut line, " ".repeat(indent)));
+            }
+            line.push(c);
+        }
+    }
+    lines.push(line);
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COLUMNS: [Column; 3] = [
+        column("size", "size", 0),
+        column("allocations", "allocs", 2),
+        column("live", "live", 1),
+    ];
+
+    const fn column(head: &'static str, short: &'static str, rank: u8) -> Column {
+        Column {
+            head,
+            short,
+            rank,
+            means: "",
+        }
+    }
+
+    #[test]
+    fn columns_go_by_rank_and_cells_stay_whole() {
+        let row = ["3072", "15.8k", "1.2 MiB"].map(str::to_owned).to_vec();
+        let table = Table {
+            columns: &COLUMNS,
+            rows: vec![row],
+            names: false,
+        };
+        assert_eq!(
+            table.lines(26),
+            ["size  allocations     live", "3072        15.8k  1.2 MiB"]
+        );
+        assert_eq!(
+            table.lines(22),
+            ["size  allocs     live", "3072   15.8k  1.2 MiB"]
+        );
+        assert_eq!(table.lines(20)[1], "3072       1.2 MiB");
+        assert_eq!(table.lines(12)[1], "3072");
+        assert_eq!(table.lines(3), ["", ""]);
+    }
+
+    #[test]
+    fn texts_are_wrapped_between_words() {
+        assert_eq!(wrap("ab cd efgh ij", 5, 1), ["ab cd", " efgh", " ij"]);
+        assert_eq!(wrap("abcdefgh", 3, 0), ["abc", "def", "gh"]);
+        assert_eq!(wrap("", 3, 0), [""]);
+        let items = ["aa", "bb", "toolong", "c"].map(str::to_owned);
+        assert_eq!(flow(&items, 6, 1), ["aa   c"]);
+        assert_eq!(flow(&items, 6, 2), ["aa", "bb   c"]);
+    }
+}

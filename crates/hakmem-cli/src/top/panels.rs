@@ -1,0 +1,188 @@
+//! What is above the table: two panels with curves, or where there is no room for these, lines with the most important
+//! figures.
+
+use super::batch::{self, Total};
+use super::columns::{Column, Table, first_that_fits, flow};
+use super::rates::History;
+use super::short::{bytes, count, rate, time};
+use crate::view::Look;
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style, Stylize};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Paragraph, Sparkline};
+
+const fn column(head: &'static str, short: &'static str, rank: u8) -> Column {
+    Column {
+        head,
+        short,
+        rank,
+        means: "",
+    }
+}
+
+const ACTIVITY: [Column; 3] = [
+    column("", "", 0),
+    column("in all", "all", 1),
+    column("a second", "per s", 2),
+];
+
+/// Points for so many columns, the newest at the right end of what there is.
+fn last(points: &[u64], width: u16) -> &[u64] {
+    &points[points.len().saturating_sub(usize::from(width))..]
+}
+
+fn curve(frame: &mut Frame, area: Rect, points: &[u64], colour: Color) {
+    let curve = Sparkline::default()
+        .data(last(points, area.width))
+        .style(Style::new().fg(colour));
+    frame.render_widget(curve, area);
+}
+
+/// The range of what is drawn.
+fn range(points: &[u64], width: u16, text: fn(u64) -> String) -> String {
+    let most = last(points, width).iter().max().copied().unwrap_or(0);
+    format!("0 to {}", text(most))
+}
+
+pub fn draw(frame: &mut Frame, area: Rect, look: &Look, history: &History) {
+    let halves = Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]);
+    let [left, right] = halves.areas(area);
+    activity(frame, left, look, history);
+    memory(frame, right, look, history);
+}
+
+fn activity(frame: &mut Frame, area: Rect, look: &Look, history: &History) {
+    let width = area.width.saturating_sub(2);
+    let range = range(&history.allocations, width, count);
+    let span = time(history.span(width.into()));
+    let label = first_that_fits(
+        &[
+            format!(" allocations a second: {range}, last {span} "),
+            format!(" allocations/s: {range}, last {span} "),
+            format!(" allocs/s: {range}, last {span} "),
+            format!(" allocations/s: {range} "),
+        ],
+        width.into(),
+    );
+    let block = Block::bordered().title(" activity ").title_bottom(label);
+    let inner = block.inner(area);
+    frame.render_widget(block, area);
+    let graph = if area.height < 14 { 1 } else { 2 };
+    let [list, graph] =
+        Layout::vertical([Constraint::Fill(1), Constraint::Length(graph)]).areas(inner);
+    let per_second = |total: &Total| match total {
+        Total::Count(n, per_second) => (count(*n), rate(*per_second)),
+        Total::Bytes(n, per_second) => (bytes(*n), per_second.map_or("-".into(), bytes)),
+        Total::Part(all, now) => (all.clone(), now.clone()),
+    };
+    let rows = batch::totals(look, history.rates.as_ref());
+    let rows = rows.iter().map(|(name, total)| {
+        let (all, now) = per_second(total);
+        vec![(*name).to_owned(), all, now]
+    });
+    let table = Table {
+        columns: &ACTIVITY,
+        rows: rows.collect(),
+        names: true,
+    };
+    let lines = table.lines(list.width.into()).into_iter().enumerate();
+    let dim = |(i, line): (usize, String)| if i == 0 { line.dim() } else { line.into() };
+    let lines: Vec<Line> = lines.map(dim).map(Line::from).collect();
+    frame.render_widget(Paragraph::new(lines), list);
+    curve(frame, graph, &history.allocations, Color::Cyan);
+}
+
+/// Of a bar's name and number.
+const NAME: usize = 12;
+const NUMBER: usize = 9;
+
+/// A part of `whole`, as a bar with its name and size.
+fn bar<'a>(name: &str, part: u64, whole: u64, width: u16, colour: Color) -> Line<'a> {
+    let room = usize::from(width).saturating_sub(NAME + NUMBER + 2) as u64;
+    let filled = u128::from(part) * u128::from(room);
+    let filled = filled.checked_div(whole.into()).unwrap_or(0);
+    let filled = filled.min(room.into()) as u64;
+    Line::from(vec![
+        Span::raw(format!("{name:<NAME$}{:>NUMBER$}  ", bytes(part))),
+        Span::styled("█".repeat(filled as usize), Style::new().fg(colour)),
+        Span::styled("·".repeat((room - filled) as usize), Modifier::DIM),
+    ])
+}
+
+fn memory(frame: &mut Frame, area: Rect, look: &Look, history: &History) {
+    let m = &look.moment;
+    let graph = if area.height < 14 { 1 } else { 2 };
+    // Each curve has half of the panel.
+    let half = (area.width.saturating_sub(2) / 2).saturating_sub(1);
+    let span = time(history.span(half.into()));
+    let block = Block::bordered()
+        .title(" memory ")
+        .title_bottom(format!(" curves: last {span} "));
+    let inner = block.inner(area);
+    frame.render_widget(block, area);
+    let [bars, labels, graph] = Layout::vertical([
+        Constraint::Fill(1),
+        Constraint::Length(1),
+        Constraint::Length(graph),
+    ])
+    .areas(inner);
+    let whole = m.committed_bytes.max(look.usage.resident_bytes);
+    let line = |name, part, colour| bar(name, part, whole, inner.width, colour);
+    let text = vec![
+        line("live", m.live_bytes, Color::Green),
+        line("resident", m.resident_bytes, Color::Cyan),
+        line("process", look.usage.resident_bytes, Color::Blue),
+        line("committed", m.committed_bytes, Color::DarkGray),
+        line("free, kept", m.dirty_bytes, Color::Yellow),
+        line("huge pages", m.huge_bytes, Color::Magenta),
+        line(
+            "peak at most",
+            m.peak_live_bytes_upper_bound,
+            Color::DarkGray,
+        ),
+        Line::from(format!(
+            "{:<NAME$}{:>NUMBER$}",
+            "given back",
+            bytes(m.purged_bytes)
+        )),
+    ];
+    frame.render_widget(Paragraph::new(text), bars);
+    for (name, short, points, colour, x) in [
+        ("live", "live", &history.live, Color::Green, 0),
+        ("resident", "res.", &history.resident, Color::Cyan, half + 2),
+    ] {
+        let range = range(points, half, bytes);
+        let texts = [format!("{name}: {range}"), format!("{short} {range}")];
+        let label = first_that_fits(&texts, half.into());
+        let part = |area: Rect| Rect {
+            x: area.x + x,
+            width: half,
+            ..area
+        };
+        frame.render_widget(Line::from(label).dim(), part(labels));
+        curve(frame, part(graph), points, colour);
+    }
+}
+
+/// The figures in lines, the most important ones first.
+pub fn lines(look: &Look, history: &History, width: usize, most: usize) -> Vec<String> {
+    let (m, rates) = (&look.moment, history.rates.as_ref());
+    let totals = batch::totals(look, rates);
+    let mut items = vec![
+        format!("live {}", bytes(m.live_bytes)),
+        format!("resident {}", bytes(m.resident_bytes)),
+        format!("allocs/s {}", rate(rates.map(|r| r.allocations))),
+        format!("process {}", bytes(look.usage.resident_bytes)),
+        format!("free, kept {}", bytes(m.dirty_bytes)),
+        format!("peak at most {}", bytes(m.peak_live_bytes_upper_bound)),
+    ];
+    items.extend(totals.iter().map(|(name, total)| match total {
+        Total::Count(n, _) => format!("{name} {}", count(*n)),
+        Total::Bytes(n, _) => format!("{name} {}", bytes(*n)),
+        Total::Part(all, _) => format!("{name} {all}"),
+    }));
+    items.push(format!("committed {}", bytes(m.committed_bytes)));
+    items.push(format!("huge pages {}", bytes(m.huge_bytes)));
+    flow(&items, width, most)
+}
