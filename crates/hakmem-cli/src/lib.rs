@@ -4,10 +4,15 @@ mod checked;
 mod child;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
+mod generate;
+mod grammar;
 mod inherited;
 mod library;
 mod map;
 mod options;
+mod outcome;
+mod output;
+mod own;
 mod prepared;
 mod profile;
 mod program;
@@ -20,9 +25,15 @@ mod view;
 
 use clap::{Parser, Subcommand};
 
+const AFTER_HELP: &str = "\
+Examples:
+  hakmem run --stats python3 work.py
+  hakmem top $(pidof redis-server)
+  hakmem help profile";
+
 /// Runs programs on the hakmem memory allocator.
 #[derive(Parser)]
-#[command(version, about, arg_required_else_help = true)]
+#[command(name = "hakmem", version, about, arg_required_else_help = true, after_help = AFTER_HELP)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -48,6 +59,9 @@ enum Command {
     /// Finds which code allocated what: flame graphs, a file for pprof, and what was live at the end
     #[command(after_help = profile::AFTER_HELP)]
     Profile(profile::Options),
+    /// Makes completions for shells, and pages for man
+    #[command(hide = true)]
+    Generate(generate::Options),
 }
 
 /// The command.
@@ -59,5 +73,6 @@ pub fn main() -> ! {
         Command::Map(options) => map::map(options),
         Command::Top(options) => top::top(options),
         Command::Profile(options) => profile::profile(options),
+        Command::Generate(options) => generate::generate(&options),
     }
 }

@@ -10,6 +10,7 @@ use crate::child::{self, End, Step};
 use crate::prepared::Prepared;
 use crate::program::NotStarted;
 use crate::view::{Target, Trouble};
+use crate::{grammar, output, run};
 use clap::Args;
 use model::Map;
 use std::ffi::{OsStr, OsString};
@@ -25,14 +26,20 @@ With --pid a running process is looked at from outside, for which it need not ha
 it is run as `hakmem run` runs it, and drawn as it was at its end; the exit status is then the program's.
   1    there is nothing to draw, or the picture cannot be written
   2    wrong usage
-  125, 126, 127  PROG was not started, as for `hakmem run`";
+  125  PROG left no map, or the picture cannot be written
+  125, 126, 127  PROG was not started, as for `hakmem run`
+
+Examples:
+  hakmem map -o heap.svg python3 work.py
+  hakmem map -o heap.svg --pid 1234
+  hakmem map -o heap.svg --file /tmp/maps";
 
 #[derive(Args)]
 pub struct Options {
-    /// A file of maps; - is standard input
-    #[arg(required_unless_present_any = ["pid", "command"], conflicts_with_all = ["pid", "command"])]
+    /// Reads a file of maps; - is standard input
+    #[arg(long, required_unless_present_any = ["pid", "command"], conflicts_with_all = ["pid", "command"])]
     file: Option<PathBuf>,
-    /// A process that is running
+    /// Looks at a running process
     #[arg(long, conflicts_with = "command", value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
     pid: Option<u32>,
     /// Where the picture goes; - is standard output
@@ -48,12 +55,13 @@ pub struct Options {
     #[arg(long, value_name = "PATH", requires = "command", conflicts_with_all = ["file", "pid"])]
     lib: Option<PathBuf>,
     /// The program, with its arguments
-    #[arg(last = true, num_args = 1.., value_names = ["PROG", "ARGS"])]
+    #[arg(trailing_var_arg = true, num_args = 1.., value_names = ["PROG", "ARGS"])]
     command: Vec<OsString>,
 }
 
 pub fn map(options: Options) -> ! {
-    if !options.command.is_empty() {
+    if let Some(word) = options.command.first() {
+        grammar::meant("map", word, &["--file", "--pid"]);
         of_program(&options)
     }
     let found = match (&options.file, options.pid) {
@@ -73,10 +81,7 @@ pub fn map(options: Options) -> ! {
 }
 
 fn from_file(file: &Path) -> Result<Map, String> {
-    let read = match file == Path::new("-") {
-        true => Map::last(io::stdin().lock(), None),
-        false => last_of(file, None),
-    };
+    let read = grammar::open(file).and_then(|text| Map::last(text, None));
     let (map, unreadable) = read.map_err(|e| format!("cannot read {}: {e}", file.display()))?;
     if unreadable > 0 {
         say(&format!("{unreadable} of the lines cannot be read as maps"));
@@ -128,6 +133,9 @@ fn of_program(options: &Options) -> ! {
 
 fn try_program(options: &Options) -> Result<End, NotStarted> {
     let prepared = Prepared::new(&options.command, options.lib.as_deref())?;
+    if options.output != OsStr::new("-") {
+        output::tried(&options.output).map_err(own_failure)?;
+    }
     let file = prepared.scratch().join("map");
     let mut environment = prepared.environment();
     if options.after.is_none() {
@@ -156,14 +164,22 @@ fn try_program(options: &Options) -> Result<End, NotStarted> {
     if options.after.is_none() {
         map = last_of(&file, Some(pid)).ok().and_then(|(map, _)| map);
         if map.is_none() {
-            let name = options.command[0].to_string_lossy();
-            say(&format!(
-                "{name} left no map: it did not run on hakmem, or ended without exit handlers (_exit, exec, a signal)"
-            ));
+            say(&prepared.without("map"));
         }
     }
-    if let Some(Err(why)) = map.map(|map| write(&map, options)) {
-        say(&why);
+    let written = map.map(|map| write(&map, options));
+    if let Some(Err(why)) = &written {
+        say(why);
     }
-    Ok(end)
+    match end {
+        End::Exited(0) if !matches!(written, Some(Ok(()))) => Ok(End::Exited(run::OWN_FAILURE)),
+        _ => Ok(end),
+    }
+}
+
+fn own_failure(why: String) -> NotStarted {
+    NotStarted {
+        why,
+        status: run::OWN_FAILURE,
+    }
 }

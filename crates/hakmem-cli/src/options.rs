@@ -1,6 +1,9 @@
 //! `hakmem options`: the allocator's options, from the table that the allocator itself is made with.
 
+use crate::checked::say;
+use crate::view::{Set, Target};
 use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use hakmem_core::options::{Entry, PREFIX, TABLE, Values};
 use serde::Serialize;
 use std::io::{self, Write};
@@ -9,10 +12,23 @@ use std::process;
 pub const AFTER_HELP: &str = "\
 They are read from the environment when a program starts: HAKMEM_DECAY_MS=1000 hakmem run PROG. An unknown name or a \
 value out of range is named on standard error and ignored. An option by size class takes 4096 for all classes, 64:8192 \
-for that of 64 bytes, and 4096,64:8192 for both in turn.";
+for that of 64 bytes, and 4096,64:8192 for both in turn.
+
+Examples:
+  hakmem options
+  hakmem options DECAY_MS
+  hakmem options --pid 1234
+  hakmem options --json";
 
 #[derive(Args)]
 pub struct Options {
+    /// Shows one option alone, named with HAKMEM_ or without
+    #[arg(value_parser = names(), ignore_case = true, hide_possible_values = true)]
+    name: Option<String>,
+    /// Shows what the options are in a running process
+    #[arg(long, conflicts_with_all = ["json", "markdown"],
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
+    pid: Option<u32>,
     /// Prints JSON
     #[arg(long)]
     json: bool,
@@ -22,12 +38,19 @@ pub struct Options {
 }
 
 pub fn options(options: &Options) -> ! {
-    let text = if options.json {
-        json()
+    let is_meant = |entry: &&Entry| match &options.name {
+        Some(name) => is_named(entry, name),
+        None => true,
+    };
+    let entries: Vec<&Entry> = TABLE.iter().filter(is_meant).collect();
+    let text = if let Some(pid) = options.pid {
+        in_process(pid, &is_meant)
+    } else if options.json {
+        json(&entries)
     } else if options.markdown {
-        markdown()
+        markdown(&entries)
     } else {
-        plain()
+        plain(&entries)
     };
     match io::stdout().write_all(text.as_bytes()) {
         // A reader that has seen enough is no failure.
@@ -37,6 +60,39 @@ pub fn options(options: &Options) -> ! {
         }
         _ => process::exit(0),
     }
+}
+
+/// The values in a process, each as a line of its environment.
+fn in_process(pid: u32, is_meant: &dyn Fn(&&Entry) -> bool) -> String {
+    let set = match Target::open(pid).and_then(|mut target| target.options()) {
+        Ok(set) => set,
+        Err(trouble) => {
+            say(&trouble.say(pid));
+            process::exit(1)
+        }
+    };
+    let line = |set: &Set| {
+        let default = set.entry.default_value().map(|value| value.to_string());
+        let note = match default {
+            Some(default) if default != set.value => format!("  (default: {default})"),
+            _ => String::new(),
+        };
+        format!("{PREFIX}{}={}{note}\n", set.entry.name(), set.value)
+    };
+    let meant = set.iter().filter(|set| is_meant(&set.entry));
+    meant.map(line).collect()
+}
+
+/// The names that there are.
+fn names() -> PossibleValuesParser {
+    let value =
+        |entry: &Entry| PossibleValue::new(entry.name()).alias(format!("{PREFIX}{}", entry.name()));
+    TABLE.iter().map(value).collect::<Vec<_>>().into()
+}
+
+fn is_named(entry: &Entry, name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    name.strip_prefix(PREFIX).unwrap_or(&name) == entry.name()
 }
 
 /// What an option may be set to, in words.
@@ -63,9 +119,9 @@ fn default(entry: &Entry) -> String {
     }
 }
 
-fn plain() -> String {
+fn plain(entries: &[&Entry]) -> String {
     let mut text = String::new();
-    for entry in TABLE.iter() {
+    for entry in entries {
         let name = format!("{PREFIX}{}", entry.name());
         text += &format!(
             "{name:<27} {:<15} {}\n",
@@ -77,9 +133,9 @@ fn plain() -> String {
     text
 }
 
-fn markdown() -> String {
+fn markdown(entries: &[&Entry]) -> String {
     let mut text = "| option | default | values | meaning |\n|---|---|---|---|\n".to_owned();
-    for entry in TABLE.iter() {
+    for entry in entries {
         text += &format!(
             "| `{PREFIX}{}` | {} | {} | {} |\n",
             entry.name(),
@@ -91,7 +147,7 @@ fn markdown() -> String {
     text
 }
 
-fn json() -> String {
+fn json(entries: &[&Entry]) -> String {
     #[derive(Serialize)]
     struct Line {
         name: String,
@@ -109,7 +165,7 @@ fn json() -> String {
         Word(&'static [&'static str]),
         Text(&'static str),
     }
-    let line = |entry: &Entry| Line {
+    let line = |entry: &&Entry| Line {
         name: format!("{PREFIX}{}", entry.name()),
         default: entry.default_value().map(|value| value.to_string()),
         unit: Some(entry.unit()).filter(|unit| !unit.is_empty()),
@@ -122,6 +178,6 @@ fn json() -> String {
         by_class: entry.is_by_class(),
         meaning: entry.meaning(),
     };
-    let lines: Vec<_> = TABLE.iter().map(line).collect();
+    let lines: Vec<_> = entries.iter().map(line).collect();
     serde_json::to_string_pretty(&lines).expect("strings and numbers") + "\n"
 }

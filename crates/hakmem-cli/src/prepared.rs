@@ -1,7 +1,9 @@
 //! A program that is about to be run on hakmem, to be looked at: `hakmem top` and `hakmem map`. (`hakmem run` and `stat` run
 //! what hakmem cannot serve, too.)
 
+use crate::checked::say;
 use crate::child::{self, Child};
+use crate::own::Own;
 use crate::program::{self, NotStarted};
 use crate::{library, run};
 use std::ffi::{OsStr, OsString};
@@ -13,7 +15,8 @@ use tempfile::TempDir;
 pub struct Prepared {
     command: Vec<OsString>,
     path: PathBuf,
-    preload: OsString,
+    /// Nothing, if the program has hakmem inside.
+    preload: Option<OsString>,
     /// Removed when dropped.
     _folder: TempDir,
     scratch: PathBuf,
@@ -23,23 +26,36 @@ impl Prepared {
     /// Finds the program and the library.
     pub fn new(command: &[OsString], lib: Option<&Path>) -> Result<Self, NotStarted> {
         let name = command[0].to_string_lossy();
-        let own = |why: String| NotStarted {
+        let own_failure = |why: String| NotStarted {
             why,
             status: run::OWN_FAILURE,
         };
-        let library = library::find(lib).map_err(own)?;
         let path = program::find(&command[0]).map_err(|e| named(&name, e))?;
-        if let Some(why) = program::obstacle(&path, library.machine) {
-            return Err(own(format!("{name} cannot run on hakmem: {why}")));
-        }
-        let cannot = |e: io::Error| own(format!("cannot make a temporary folder: {e}"));
+        let library = match program::own(&path) {
+            Some(Own::Hakmem { .. }) => None,
+            own => {
+                let library = library::find(lib).map_err(own_failure)?;
+                if let Some(why) = program::obstacle(&path, library.machine) {
+                    return Err(own_failure(format!("{name} cannot run on hakmem: {why}")));
+                }
+                if let Some(Own::Other(what)) = own {
+                    say(&format!(
+                        "{name} uses {what}; hakmem serves only what the C library allocates"
+                    ));
+                }
+                Some(library)
+            }
+        };
+        let cannot = |e: io::Error| own_failure(format!("cannot make a temporary folder: {e}"));
         let folder = tempfile::Builder::new().prefix("hakmem-").tempdir();
         let folder = folder.map_err(cannot)?;
         // TMPDIR may be relative, and the program may change its working directory.
         let scratch = folder.path().canonicalize().map_err(cannot)?;
         let existing = std::env::var_os("LD_PRELOAD");
-        let preload =
-            library::preload(&library.path, &scratch, existing.as_deref()).map_err(own)?;
+        let preload = library
+            .map(|library| library::preload(&library.path, &scratch, existing.as_deref()))
+            .transpose()
+            .map_err(own_failure)?;
         Ok(Self {
             command: command.to_vec(),
             path,
@@ -56,7 +72,22 @@ impl Prepared {
 
     /// What the program needs in its environment to run on hakmem.
     pub fn environment(&self) -> Vec<(&str, &OsStr)> {
-        vec![("LD_PRELOAD", self.preload.as_os_str())]
+        let preload = self.preload.as_deref();
+        preload
+            .map(|value| ("LD_PRELOAD", value))
+            .into_iter()
+            .collect()
+    }
+
+    /// The line for a program that has ended and left nothing of what it was to write.
+    pub fn without(&self, what: &str) -> String {
+        let name = self.command[0].to_string_lossy();
+        match self.preload {
+            Some(_) => format!(
+                "{name} left no {what}: it did not run on hakmem, or ended without exit handlers (_exit, exec, a signal)"
+            ),
+            None => format!("hakmem inside {name} served it, but wrote no {what}"),
+        }
     }
 
     /// See [`child::start`].

@@ -10,7 +10,7 @@ mod summary;
 mod symbols;
 
 use crate::checked::{self, say};
-use crate::run;
+use crate::{grammar, output, run};
 use clap::Args;
 use flame::Bytes;
 use std::collections::HashMap;
@@ -26,12 +26,18 @@ for a browser), and both as folded stacks; prints on standard error what was liv
 FILE holds what HAKMEM_PROFILE=FILE makes a program append; the last profile is taken. With a program, it is run as \
 `hakmem run` runs it, and the exit status is the program's.
   1    FILE cannot be read, or has no profile
-  2    wrong usage";
+  2    wrong usage
+  125  the files cannot be written, or the program left no profile
+
+Examples:
+  hakmem profile python3 work.py
+  hakmem profile -o /tmp/redis redis-server --port 7777
+  hakmem profile --file /tmp/profiles --pid 1234";
 
 #[derive(Args)]
 pub struct Options {
-    /// A file of profiles that the library wrote
-    #[arg(required_unless_present = "command", conflicts_with = "command")]
+    /// Reads a file of profiles that the library wrote; - is standard input
+    #[arg(long, required_unless_present = "command", conflicts_with = "command")]
     file: Option<PathBuf>,
     /// What the names of the files begin with [default: hakmem-PROG, or FILE]
     #[arg(short, long, value_name = "PREFIX")]
@@ -40,13 +46,13 @@ pub struct Options {
     #[arg(long, value_name = "BYTES", default_value_t = 512 << 10, value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
     interval: u32,
     /// The process whose profile is taken, if FILE has those of several
-    #[arg(long, conflicts_with = "command")]
+    #[arg(long, requires = "file", conflicts_with = "command")]
     pid: Option<u32>,
     /// The library, instead of the libhakmem.so in hakmem's own folder or in ../lib
     #[arg(long, value_name = "PATH", conflicts_with = "file")]
     lib: Option<PathBuf>,
     /// The program, with its arguments
-    #[arg(last = true, num_args = 1.., value_names = ["PROG", "ARGS"])]
+    #[arg(trailing_var_arg = true, num_args = 1.., value_names = ["PROG", "ARGS"])]
     command: Vec<OsString>,
 }
 
@@ -62,11 +68,16 @@ pub struct Wish {
 
 pub fn profile(options: Options) -> ! {
     let Some(file) = &options.file else {
+        grammar::meant("profile", &options.command[0], &["--file"]);
         let program = Path::new(&options.command[0])
             .file_name()
             .unwrap_or_default();
         let name = || PathBuf::from(format!("hakmem-{}", program.to_string_lossy()));
         let output = options.output.unwrap_or_else(name);
+        if let Err(why) = output::tried(&with_extension(&output, "pb.gz")) {
+            say(&why);
+            process::exit(run::OWN_FAILURE)
+        }
         run::run(&run::Options {
             profile: Some(Wish {
                 interval: options.interval.to_string(),
@@ -80,15 +91,19 @@ pub fn profile(options: Options) -> ! {
             command: options.command,
         })
     };
+    let is_input = file == Path::new("-");
     let title = file
         .file_name()
         .unwrap_or_default()
         .to_string_lossy()
         .into_owned();
-    let output = options.output.unwrap_or_else(|| file.clone());
-    let text = std::fs::File::open(file).map(BufReader::new);
-    let text = text.map_err(|e| format!("cannot read {}: {e}", file.display()));
-    match text.and_then(|text| write(text, options.pid, &title, &output)) {
+    let output = options.output.unwrap_or_else(|| match is_input {
+        true => "hakmem-profile".into(),
+        false => file.clone(),
+    });
+    let text = grammar::open(file).map_err(|e| format!("cannot read {}: {e}", file.display()));
+    let named = |why| format!("{}: {why}", file.display());
+    match text.and_then(|text| write(text, options.pid, &title, &output).map_err(named)) {
         Ok(said) => {
             let _ = io::stderr().write_all(said.as_bytes());
             process::exit(0)
@@ -133,24 +148,28 @@ pub fn write(
 }
 
 impl Wish {
-    /// For a program that has ended: `file` is what the library wrote, if it did.
-    pub fn fulfil(&self, file: &Path, pid: u32, title: &str) -> String {
+    /// For a program that has ended: `file` is what the library wrote, if it did. The error is for
+    /// the user to read.
+    pub fn fulfil(&self, file: &Path, pid: u32, title: &str) -> Result<String, String> {
         let text: Box<dyn BufRead> = match checked::open(file) {
             Ok(file) => Box::new(BufReader::new(file)),
             Err(_) => Box::new(io::empty()),
         };
-        let failed = |why: String| format!("hakmem: {}\n", checked::text(&why, 4096));
-        write(text, Some(pid), title, &self.output).unwrap_or_else(failed)
+        write(text, Some(pid), title, &self.output)
     }
 }
 
 fn save(prefix: &Path, extension: &str, bytes: &[u8]) -> Result<PathBuf, String> {
+    let path = with_extension(prefix, extension);
+    std::fs::write(&path, bytes).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
+    Ok(path)
+}
+
+fn with_extension(prefix: &Path, extension: &str) -> PathBuf {
     let mut path = prefix.as_os_str().to_owned();
     path.push(".");
     path.push(extension);
-    let path = PathBuf::from(path);
-    std::fs::write(&path, bytes).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
-    Ok(path)
+    path.into()
 }
 
 /// A profile with names, scaled to what it stands for.

@@ -1,6 +1,7 @@
 //! Finding the program as execvp would, and reading from its file whether a preloaded library can reach it.
 
 use crate::checked;
+use crate::own::{self, Own};
 use object::read::ReadCache;
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, ReadRef, elf};
@@ -191,8 +192,8 @@ fn shebang(path: &Path) -> Option<PathBuf> {
     Some(OsStr::from_bytes(name).into())
 }
 
-/// Why the library will not be loaded into this program, if its file shows that; `None` also when it cannot be read.
-pub fn obstacle(path: &Path, library: Machine) -> Option<String> {
+/// What the kernel executes: the program itself, or the interpreter of a script.
+pub fn executed(path: &Path) -> PathBuf {
     // The kernel follows a chain of scripts four deep.
     let mut path = path.to_path_buf();
     for _ in 0..4 {
@@ -201,6 +202,22 @@ pub fn obstacle(path: &Path, library: Machine) -> Option<String> {
             None => break,
         }
     }
+    path
+}
+
+/// The allocator that the program brings along.
+pub fn own(path: &Path) -> Option<Own> {
+    let path = executed(path);
+    // The dynamic loader has a malloc for itself.
+    if is_loader(&path) {
+        return None;
+    }
+    own::of(&path)
+}
+
+/// Why the library will not be loaded into this program, if its file shows that; `None` also when it cannot be read.
+pub fn obstacle(path: &Path, library: Machine) -> Option<String> {
+    let path = executed(path);
     let name = path.display();
     let image = Image::read(&path).ok()??;
     if !image.has_loader && !is_loader(&path) {

@@ -2,9 +2,13 @@
 
 use crate::checked::{self, say};
 use crate::child::{self, End};
+use crate::library::{self, Library};
+use crate::outcome::{Before, Outcome};
+use crate::own::{self, Own};
+use crate::profile::Wish;
 use crate::program::{self, NotStarted};
-use crate::report::{Report, State};
-use crate::{library, summary};
+use crate::report::Report;
+use crate::summary;
 use clap::Args;
 use std::ffi::OsString;
 use std::fs::File;
@@ -23,7 +27,13 @@ hakmem dies of the same signal. Otherwise:
   126  PROG cannot be executed
   127  PROG is not found
   2    wrong usage
-Whenever hakmem did not serve the program, or that is not known, a line on standard error says so.";
+If hakmem did not serve the program, a line on standard error says so. A Rust program with hakmem inside runs without the \
+library: it is served by its own.
+
+Examples:
+  hakmem run python3 work.py
+  hakmem run --stats --require sh -c 'make clean; make'
+  HAKMEM_DECAY_MS=1000 hakmem run redis-server --port 7777";
 
 #[derive(Args)]
 pub struct Options {
@@ -35,7 +45,7 @@ pub struct Options {
     pub all_classes: bool,
     /// Takes a heap profile: `hakmem profile`
     #[arg(skip)]
-    pub profile: Option<crate::profile::Wish>,
+    pub profile: Option<Wish>,
     /// Prints what the allocator did, on standard error, when the program has ended
     #[arg(long)]
     pub stats: bool,
@@ -61,65 +71,136 @@ pub fn run(options: &Options) -> ! {
     }
 }
 
-fn own(why: String) -> NotStarted {
+fn own_failure(why: String) -> NotStarted {
     NotStarted {
         why,
         status: OWN_FAILURE,
     }
 }
 
-fn try_run(options: &Options) -> Result<End, NotStarted> {
-    let name = options.command[0].to_string_lossy();
-    let named = |e: NotStarted| NotStarted {
+fn named(name: &str, e: NotStarted) -> NotStarted {
+    NotStarted {
         why: format!("cannot run {name}: {}", e.why),
         ..e
-    };
-    let library = library::find(options.lib.as_deref()).map_err(own)?;
-    let path = program::find(&options.command[0]).map_err(named)?;
-    let obstacle = program::obstacle(&path, library.machine);
-    if let Some(why) = &obstacle {
+    }
+}
+
+/// The program, and how it is to be run.
+struct Ready<'a> {
+    path: PathBuf,
+    before: Before<'a>,
+    /// None: it has hakmem inside.
+    library: Option<Library>,
+}
+
+impl<'a> Ready<'a> {
+    fn new(options: &Options, name: &'a str) -> Result<Self, NotStarted> {
+        let path = program::find(&options.command[0]).map_err(|e| named(name, e))?;
+        let own = program::own(&path);
+        let library = match own {
+            Some(Own::Hakmem { .. }) => None,
+            _ => Some(library::find(options.lib.as_deref()).map_err(own_failure)?),
+        };
+        let obstacle = library
+            .as_ref()
+            .and_then(|library| program::obstacle(&path, library.machine));
+        let before = Before {
+            name,
+            own,
+            obstacle,
+            is_hakmem: library.as_ref().is_some_and(|l| own::is_hakmem(&l.path)),
+            asked: options.stats
+                || options.tables
+                || options.require
+                // What is missing otherwise, the missing profile says.
+                || options.profile.is_some() && matches!(own, Some(Own::Hakmem { .. })),
+        };
+        Ok(Self {
+            path,
+            before,
+            library,
+        })
+    }
+}
+
+fn try_run(options: &Options) -> Result<End, NotStarted> {
+    let name = options.command[0].to_string_lossy();
+    let ready = Ready::new(options, &name)?;
+    if let Some(why) = &ready.before.obstacle {
         say(&format!("{name} cannot run on hakmem: {why}"));
         if options.require {
-            return Err(own(format!("{name} was not started, because of --require")));
+            let why = format!("{name} was not started, because of --require");
+            return Err(own_failure(why));
         }
     }
     if env::var_os("HAKMEM_STATS").is_some_and(|value| !value.is_empty() && value != "0") {
         say("HAKMEM_STATS is set, but `hakmem run` needs it for itself; --stats prints a summary");
     }
 
-    let scratch = Scratch::new().map_err(|e| own(format!("cannot make a temporary file: {e}")))?;
-    let existing = env::var_os("LD_PRELOAD");
-    let preload =
-        library::preload(&library.path, scratch.folder(), existing.as_deref()).map_err(own)?;
-    let mut stats = OsString::from("json:");
-    stats.push(scratch.report());
-    let mut environment = vec![
-        ("LD_PRELOAD", preload.as_os_str()),
-        ("HAKMEM_STATS", &stats),
-    ];
-    if options.stats || options.tables {
-        environment.push(("HAKMEM_TIMING", "1".as_ref()));
-    }
-
-    let profile = scratch.path.join("profile");
-    if let Some(wish) = &options.profile {
-        environment.push(("HAKMEM_PROFILE", profile.as_os_str()));
-        environment.push(("HAKMEM_PROFILE_INTERVAL", wish.interval.as_ref()));
-    }
-
-    let child = child::start(&path, &options.command, &environment, None)
-        .map_err(|e| named(NotStarted::from_exec(&path, &e)))?;
+    let scratch =
+        Scratch::new().map_err(|e| own_failure(format!("cannot make a temporary file: {e}")))?;
+    let environment = environment(options, &ready, &scratch)?;
+    let environment: Vec<_> = environment
+        .iter()
+        .map(|(n, v)| (*n, v.as_os_str()))
+        .collect();
+    let child = child::start(&ready.path, &options.command, &environment, None)
+        .map_err(|e| named(&name, NotStarted::from_exec(&ready.path, &e)))?;
     let pid = child.pid();
     let end = child.wait();
-    let profiled = options
-        .profile
-        .as_ref()
-        .map(|wish| wish.fulfil(&profile, pid, &name));
-    let report = Report::read(scratch.report_lines());
+    match (end, tell(options, &ready.before, scratch, pid, end)) {
+        (End::Exited(_), Told { served: false, .. }) if options.require => {
+            Ok(End::Exited(OWN_FAILURE))
+        }
+        (
+            End::Exited(0),
+            Told {
+                profiled: false, ..
+            },
+        ) if options.profile.is_some() => Ok(End::Exited(OWN_FAILURE)),
+        _ => Ok(end),
+    }
+}
 
-    let outcome = Outcome::of(pid, &report);
-    if let Some(message) = outcome.message(&name, end, obstacle.as_deref(), &report) {
-        say(&message);
+/// What the program gets in its environment.
+fn environment(
+    options: &Options,
+    ready: &Ready,
+    scratch: &Scratch,
+) -> Result<Vec<(&'static str, OsString)>, NotStarted> {
+    let mut stats = OsString::from("json:");
+    stats.push(scratch.report());
+    let mut environment = vec![("HAKMEM_STATS", stats)];
+    if let Some(library) = &ready.library {
+        let existing = env::var_os("LD_PRELOAD");
+        let preload = library::preload(&library.path, scratch.folder(), existing.as_deref());
+        environment.push(("LD_PRELOAD", preload.map_err(own_failure)?));
+    }
+    if options.stats || options.tables {
+        environment.push(("HAKMEM_TIMING", "1".into()));
+    }
+    if let Some(wish) = &options.profile {
+        environment.push(("HAKMEM_PROFILE", scratch.profile().into()));
+        environment.push(("HAKMEM_PROFILE_INTERVAL", wish.interval.clone().into()));
+    }
+    Ok(environment)
+}
+
+/// What there is of what may have been asked for.
+struct Told {
+    /// It is certain that hakmem served the program.
+    served: bool,
+    /// If a profile was asked for: it was written, and of the allocator that served the program.
+    profiled: bool,
+}
+
+/// Says what is to be said of the program that has ended, and removes the temporary files.
+fn tell(options: &Options, before: &Before, scratch: Scratch, pid: u32, end: End) -> Told {
+    let report = Report::read(scratch.report_lines());
+    let outcome = Outcome::of(pid, &report, before);
+    let message = outcome.message(before, end, &report);
+    if let Some(message) = &message {
+        say(message);
     }
     if options.tables {
         match crate::stat::tables(scratch.report_lines(), Some(pid), options.all_classes) {
@@ -129,18 +210,24 @@ fn try_run(options: &Options) -> Result<End, NotStarted> {
             Err(e) => say(&format!("cannot read the library's report: {e}")),
         }
     }
+    let fulfil = |wish: &Wish| wish.fulfil(&scratch.profile(), pid, before.name);
+    let profiled = options.profile.as_ref().map(fulfil);
     scratch.close();
-    if let Some(said) = profiled {
+    if options.stats {
+        let name = checked::name(before.name);
+        let _ = io::stderr().write_all(summary::of(&name, pid, &report).as_bytes());
+    }
+    if let Some(Ok(said)) = &profiled {
         let _ = io::stderr().write_all(said.as_bytes());
     }
-    if options.stats {
-        let _ = io::stderr().write_all(summary::of(&checked::name(&name), pid, &report).as_bytes());
+    match &profiled {
+        // The reason was said.
+        Some(Err(why)) if message.is_none() => say(why),
+        _ => {}
     }
-    match end {
-        End::Exited(_) if options.require && outcome != Outcome::Served => {
-            Ok(End::Exited(OWN_FAILURE))
-        }
-        _ => Ok(end),
+    Told {
+        served: outcome.is_served(),
+        profiled: !matches!(profiled, Some(Err(_))) && !matches!(outcome, Outcome::Own(..)),
     }
 }
 
@@ -168,6 +255,10 @@ impl Scratch {
         self.path.join("report")
     }
 
+    fn profile(&self) -> PathBuf {
+        self.path.join("profile")
+    }
+
     /// What the library has reported. The program, which knows where, may have put something else there.
     fn report_lines(&self) -> Box<dyn BufRead> {
         match checked::open(&self.report()) {
@@ -184,87 +275,4 @@ impl Scratch {
             say(&format!("cannot remove {}: {e}", self.path.display()));
         }
     }
-}
-
-/// What is known about the program itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Outcome {
-    Served,
-    /// Loaded and not called.
-    Idle,
-    /// Loaded, with no report at the end.
-    Unknown,
-    NotLoaded,
-}
-
-impl Outcome {
-    fn of(pid: u32, report: &Report) -> Self {
-        match report.last_of(pid).map(|image| &image.state) {
-            None => Self::NotLoaded,
-            Some(State::Ended(figures)) if figures.allocations > 0 => Self::Served,
-            Some(State::Ended(_)) => Self::Idle,
-            Some(_) => Self::Unknown,
-        }
-    }
-
-    /// The line for anything but a program that is known to have been served.
-    fn message(
-        self,
-        name: &str,
-        end: End,
-        obstacle: Option<&str>,
-        report: &Report,
-    ) -> Option<String> {
-        let message = match (self, end) {
-            (Self::Served, _) => return None,
-            (Self::Idle, _) => format!(
-                "served no allocations: the library was loaded into {name}, which never called it \
-                 (it allocates nothing, or has an allocator of its own)"
-            ),
-            (Self::Unknown, End::Killed(signal)) => format!(
-                "the library was loaded into {name}, but what it served is not known: {} killed the process before \
-                 it could report",
-                signal_name(signal)
-            ),
-            (Self::Unknown, End::Exited(_)) => format!(
-                "the library was loaded into {name}, but what it served is not known: the process ended without exit \
-                 handlers (_exit), or went on, by exec, as a program that does not load the library"
-            ),
-            (Self::NotLoaded, _) => {
-                let why =
-                    obstacle.unwrap_or("the library was not loaded, or could not write its report");
-                let others = match report.processes() {
-                    0 => String::new(),
-                    n => format!("; it was loaded into {n} of the processes started by it"),
-                };
-                format!("{name} did NOT run on hakmem: {why}{others}")
-            }
-        };
-        Some(message)
-    }
-}
-
-fn signal_name(signal: i32) -> String {
-    let name = match signal {
-        libc::SIGHUP => "SIGHUP",
-        libc::SIGINT => "SIGINT",
-        libc::SIGQUIT => "SIGQUIT",
-        libc::SIGILL => "SIGILL",
-        libc::SIGTRAP => "SIGTRAP",
-        libc::SIGABRT => "SIGABRT",
-        libc::SIGBUS => "SIGBUS",
-        libc::SIGFPE => "SIGFPE",
-        libc::SIGKILL => "SIGKILL",
-        libc::SIGUSR1 => "SIGUSR1",
-        libc::SIGSEGV => "SIGSEGV",
-        libc::SIGUSR2 => "SIGUSR2",
-        libc::SIGPIPE => "SIGPIPE",
-        libc::SIGALRM => "SIGALRM",
-        libc::SIGTERM => "SIGTERM",
-        libc::SIGXCPU => "SIGXCPU",
-        libc::SIGXFSZ => "SIGXFSZ",
-        libc::SIGSYS => "SIGSYS",
-        _ => return format!("signal {signal}"),
-    };
-    name.into()
 }

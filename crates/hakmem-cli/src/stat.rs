@@ -4,14 +4,14 @@ pub mod figures;
 pub mod table;
 
 use crate::checked::{Lines, refuse, say};
-use crate::run;
+use crate::view::Target;
+use crate::{grammar, run};
 use clap::Args;
 use figures::Moment;
 use std::collections::HashMap;
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::io::{self, BufRead, Write};
+use std::path::PathBuf;
 use std::process;
 
 /// Bytes of a report; and of the last ones of all processes, which are kept.
@@ -21,27 +21,39 @@ const KEPT: usize = 32 << 20;
 pub const AFTER_HELP: &str = "\
 FILE holds what HAKMEM_STATS=json:FILE makes a program append; the last report of each process is shown. With a program, \
 it is run as `hakmem run` runs it, and shown on standard error when it has ended; then the exit status is the program's.
-  1    FILE cannot be read, or has no report
-  2    wrong usage";
+  1    FILE cannot be read, or has no report; the process cannot be looked at
+  2    wrong usage
+
+Examples:
+  hakmem stat python3 work.py
+  hakmem stat --pid 1234
+  hakmem stat --file /tmp/report";
 
 #[derive(Args)]
 pub struct Options {
-    /// A file of reports; - is standard input
-    #[arg(required_unless_present = "command", conflicts_with = "command")]
+    /// Reads a file of reports; - is standard input
+    #[arg(long, required_unless_present_any = ["pid", "command"], conflicts_with_all = ["pid", "command"])]
     file: Option<PathBuf>,
     /// Shows every size class, not only those that hold most
     #[arg(long)]
     all: bool,
+    /// Looks at a running process
+    #[arg(long, conflicts_with = "command", value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
+    pid: Option<u32>,
     /// The library, instead of the libhakmem.so in hakmem's own folder or in ../lib
-    #[arg(long, value_name = "PATH", conflicts_with = "file")]
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["file", "pid"])]
     lib: Option<PathBuf>,
     /// The program, with its arguments
-    #[arg(last = true, num_args = 1.., value_names = ["PROG", "ARGS"])]
+    #[arg(trailing_var_arg = true, num_args = 1.., value_names = ["PROG", "ARGS"])]
     command: Vec<OsString>,
 }
 
 pub fn stat(options: Options) -> ! {
+    if let Some(pid) = options.pid {
+        of_process(pid, options.all)
+    }
     let Some(file) = options.file else {
+        grammar::meant("stat", &options.command[0], &["--file", "--pid"]);
         run::run(&run::Options {
             tables: true,
             all_classes: options.all,
@@ -52,10 +64,7 @@ pub fn stat(options: Options) -> ! {
             command: options.command,
         })
     };
-    let read = match file == Path::new("-") {
-        true => tables(io::stdin().lock(), None, options.all),
-        false => File::open(&file).and_then(|file| tables(BufReader::new(file), None, options.all)),
-    };
+    let read = grammar::open(&file).and_then(|text| tables(text, None, options.all));
     let (tables, complaints) = match read {
         Ok(read) => read,
         Err(e) => fail(&format!("cannot read {}: {e}", file.display())),
@@ -67,6 +76,17 @@ pub fn stat(options: Options) -> ! {
         fail(&format!("{} has no report", file.display()));
     }
     process::exit(0)
+}
+
+/// Prints the tables of a running process, read from outside.
+fn of_process(pid: u32, all: bool) -> ! {
+    match Target::open(pid).and_then(|mut target| target.look()) {
+        Ok(look) => {
+            let _ = io::stdout().write_all(table::of(&look.moment, all).as_bytes());
+            process::exit(0)
+        }
+        Err(trouble) => fail(&trouble.say(pid)),
+    }
 }
 
 fn fail(why: &str) -> ! {

@@ -15,6 +15,7 @@ mod watched;
 
 use crate::checked::say;
 use crate::child::{self, End};
+use crate::grammar;
 use crate::view::{self, Target, Trouble};
 use clap::Args;
 use rates::History;
@@ -38,12 +39,17 @@ Where standard output is no terminal, TERM is dumb, or with --batch, looks are p
 Exit status: 0, or
   1    there is no such process, it may not be read, or it does not run on hakmem
   2    wrong usage
-  125, 126, 127  PROG was not started, as for `hakmem run`";
+  125, 126, 127  PROG was not started, as for `hakmem run`
+
+Examples:
+  hakmem top 1234
+  hakmem top python3 work.py
+  hakmem top --batch 2 --interval 5 --pid 1234";
 
 #[derive(Args)]
 pub struct Options {
-    /// The process to watch
-    #[arg(required_unless_present = "command", conflicts_with = "command",
+    /// Watches a running process; `hakmem top PID` does, too
+    #[arg(long, required_unless_present = "command", conflicts_with = "command",
           value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
     pid: Option<u32>,
     /// Prints N looks as plain text; 0: until the process ends
@@ -56,7 +62,7 @@ pub struct Options {
     #[arg(long, value_name = "PATH", conflicts_with = "pid")]
     lib: Option<PathBuf>,
     /// The program, with its arguments
-    #[arg(last = true, num_args = 1.., value_names = ["PROG", "ARGS"])]
+    #[arg(trailing_var_arg = true, num_args = 1.., value_names = ["PROG", "ARGS"])]
     command: Vec<OsString>,
 }
 
@@ -86,7 +92,8 @@ pub fn top(options: Options) -> ! {
     // A terminal that is dumb, or that nothing is known of, obeys no sequences.
     let dumb = env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
     let plain = options.batch.is_some() || dumb || !io::stdout().is_terminal();
-    let (pid, watched) = match options.pid {
+    let pid = options.pid.or_else(|| grammar::pid(&options.command));
+    let (pid, watched) = match pid {
         Some(pid) => (pid, Watched::Found),
         None => match Started::new(&options.command, options.lib.as_deref(), !plain) {
             Ok(started) => (started.pid(), Watched::Started(started)),

@@ -40,7 +40,11 @@ fn decisions_are_seen_while_it_runs_and_at_its_end() {
     assert!(moved.contains("(faults + memory held)"), "{moved}");
 
     // It may have decided more on its way to the end.
-    let stat = hakmem().arg("stat").arg(&file).output().unwrap();
+    let stat = hakmem()
+        .args(["stat", "--file"])
+        .arg(&file)
+        .output()
+        .unwrap();
     let stat = stdout(&stat);
     let at_end = decisions(&stat, " s  ");
     let at_end: Vec<_> = at_end

@@ -179,14 +179,14 @@ fn a_file_of_maps() {
         [("perl", "exit"), ("bash", "signal"), ("bash", "exit")]
     );
     let output = hakmem()
-        .args(["map", "-o", "-"])
+        .args(["map", "-o", "-", "--file"])
         .arg(&file)
         .output()
         .unwrap();
     assert!(titles(&stdout(&output))[0].starts_with("The heap of bash"));
 
     let mut child = hakmem()
-        .args(["map", "-o", "-", "-"])
+        .args(["map", "-o", "-", "--file", "-"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -209,15 +209,15 @@ fn what_cannot_be_drawn_is_said() {
         assert!(text.contains(what), "{text}");
     };
     let name = nonsense.to_str().unwrap();
-    failed(&[name], "cannot read");
+    failed(&["--file", name], "cannot read");
     std::fs::write(&nonsense, "{}\nx\n").unwrap();
-    failed(&[name], "2 of the lines cannot be read as maps");
-    failed(&[name], "has no map");
+    failed(&["--file", name], "2 of the lines cannot be read as maps");
+    failed(&["--file", name], "has no map");
     failed(&["--pid", "2147483647"], "there is no process");
     for wrong in [
         &["map"][..],
-        &["map", "--pid", "1", name],
-        &["map", "--after", "1", name],
+        &["map", "--pid", "1", "--file", name],
+        &["map", "--after", "1", "--file", name],
     ] {
         assert_eq!(
             hakmem().args(wrong).output().unwrap().status.code(),
@@ -226,19 +226,24 @@ fn what_cannot_be_drawn_is_said() {
     }
 }
 
-/// The picture is lost, the program and its status are not.
+/// A program whose picture could not be written is not begun; one that is lost later leaves its
+/// status to the program.
 #[test]
 fn a_full_disk_and_an_unwritable_file() {
-    for place in ["/dev/full", "/nowhere/picture.svg", "/"] {
+    for (place, begun, status) in [
+        ("/dev/full", "5\n", 3),
+        ("/nowhere/picture.svg", "", 125),
+        ("/", "", 125),
+    ] {
         let mut command = hakmem();
         command.args(["map", "-o", place, "--lib"]).arg(&*HAKMEM);
         let output = command
-            .args(["--", "bash", "-c", "echo 5; exit 3"])
+            .args(["bash", "-c", "echo 5; exit 3"])
             .output()
             .unwrap();
         assert_eq!(
             (output.status.code(), stdout(&output).as_str()),
-            (Some(3), "5\n")
+            (Some(status), begun)
         );
         assert!(
             stderr(&output).contains(&format!("cannot write {place}")),
@@ -299,7 +304,7 @@ fn a_forged_file_is_refused_or_drawn_without_harm() {
     for segments in drawn {
         std::fs::write(&file, map(&segments)).unwrap();
         let mut command = hakmem();
-        let output = bounded(command.args(["map", "-o", "-"]).arg(&file));
+        let output = bounded(command.args(["map", "-o", "-", "--file"]).arg(&file));
         assert!(!refused_or_done(&output, &segments));
         assert!(titles(&stdout(&output))[0].starts_with("The heap of ?]0;?x?, process 7, ?[2J"));
     }
@@ -316,12 +321,12 @@ fn a_forged_file_is_refused_or_drawn_without_harm() {
     for segments in refused {
         std::fs::write(&file, map(&segments)).unwrap();
         let mut command = hakmem();
-        let output = bounded(command.args(["map", "-o", "-"]).arg(&file));
+        let output = bounded(command.args(["map", "-o", "-", "--file"]).arg(&file));
         assert_eq!(
             (output.status.code(), stdout(&output).as_str()),
             (Some(1), "")
         );
     }
-    let output = bounded(hakmem().args(["map", "-o", "-", "/dev/zero"]));
+    let output = bounded(hakmem().args(["map", "-o", "-", "--file", "/dev/zero"]));
     assert!(refused_or_done(&output, "/dev/zero"));
 }

@@ -31,6 +31,57 @@ fn in_words() {
     assert_eq!(text.lines().count(), 2 * TABLE.len());
 }
 
+/// With the prefix or without, in either case; a name that is nearly right is put right.
+#[test]
+fn one_by_its_name() {
+    let entry = TABLE.iter().find(|e| e.name() == "DECAY_MS").unwrap();
+    for name in ["DECAY_MS", "HAKMEM_DECAY_MS", "decay_ms", "hakmem_decay_ms"] {
+        let text = options(&[name]);
+        assert!(text.starts_with("HAKMEM_DECAY_MS "), "{text}");
+        assert!(
+            text.contains(entry.meaning()) && text.lines().count() == 2,
+            "{text}"
+        );
+    }
+    let json: serde_json::Value = serde_json::from_str(&options(&["MODE", "--json"])).unwrap();
+    assert_eq!(json.as_array().unwrap().len(), 1);
+    let output = hakmem().args(["options", "DECAY_MSS"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        stderr(&output).contains("'DECAY_MS'"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+/// What is in force there, whoever has set it.
+#[test]
+fn of_a_running_process() {
+    let mut command = std::process::Command::new(&*KNOWN);
+    command
+        .env("LD_PRELOAD", &*HAKMEM)
+        .env("HAKMEM_DECAY_MS", "2s")
+        .env("HAKMEM_FOREIGN", "leak")
+        .env("HAKMEM_CARVE_BYTES", "8192,64:512")
+        .stdin(std::process::Stdio::piped());
+    let known = Ready::new(command);
+    let pid = known.pid().to_string();
+    let text = options(&["--pid", &pid]);
+    for line in [
+        "HAKMEM_DECAY_MS=2000  (default: 500)\n",
+        "HAKMEM_FOREIGN=leak  (default: forward)\n",
+        "HAKMEM_CARVE_BYTES=8192,64:512  (default: 4096)\n",
+        "HAKMEM_MODE=frozen\n",
+    ] {
+        assert!(text.contains(line), "{line} in {text}");
+    }
+    let settable = TABLE.iter().filter(|e| e.default_value().is_some());
+    // How system calls are timed lies elsewhere.
+    assert_eq!(text.lines().count(), settable.count() - 1, "{text}");
+    let one = options(&["DECAY_MS", "--pid", &pid]);
+    assert_eq!(one, "HAKMEM_DECAY_MS=2000  (default: 500)\n");
+}
+
 #[test]
 fn as_json() {
     let lines: serde_json::Value = serde_json::from_str(&options(&["--json"])).expect("JSON");

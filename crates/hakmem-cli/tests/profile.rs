@@ -146,7 +146,7 @@ fn a_rust_program() {
     assert!(output.status.success(), "{}", stderr(&output));
     let prefix = folder.path().join("out");
     let made = hakmem()
-        .arg("profile")
+        .args(["profile", "--file"])
         .arg(&raw)
         .arg("-o")
         .arg(&prefix)
@@ -357,7 +357,11 @@ heap profile: 11: 11264 [85: 87040] @ heap_v2/524288
 8: 8192 [80: 81920] @ 0x5000 0x6000
 ";
     std::fs::write(&raw, text).unwrap();
-    let output = hakmem().arg("profile").arg(&raw).output().unwrap();
+    let output = hakmem()
+        .args(["profile", "--file"])
+        .arg(&raw)
+        .output()
+        .unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     let said = stderr(&output);
     assert!(
@@ -429,9 +433,16 @@ fn what_cannot_be_had_is_said() {
     for (file, why) in [
         (folder.path().join("missing"), "cannot read"),
         (text("empty", ""), "there is no heap profile"),
-        (text("nonsense", "hello\n"), "line 1 cannot be read"),
+        (
+            text("nonsense", "he\x1b[2Jllo\n"),
+            "nonsense: line 1 cannot be read as one of a heap profile\n",
+        ),
     ] {
-        let output = hakmem().arg("profile").arg(&file).output().unwrap();
+        let output = hakmem()
+            .args(["profile", "--file"])
+            .arg(&file)
+            .output()
+            .unwrap();
         assert_eq!(output.status.code(), Some(1));
         assert!(stderr(&output).contains(why), "{}", stderr(&output));
     }
@@ -441,7 +452,7 @@ fn what_cannot_be_had_is_said() {
     );
     let run = |arguments: &[&str]| {
         hakmem()
-            .arg("profile")
+            .args(["profile", "--file"])
             .arg(&whole)
             .args(arguments)
             .output()
@@ -495,7 +506,7 @@ fn a_forged_profile_is_refused_or_shown_without_harm() {
     std::fs::write(&broken, program).unwrap();
     let read = |text: &str| {
         std::fs::write(&file, text).unwrap();
-        bounded(hakmem().arg("profile").arg(&file))
+        bounded(hakmem().args(["profile", "--file"]).arg(&file))
     };
     let head = "heap profile: 1: 1 [1: 1] @ heap_v2/524288\n# hakmem 2 pid=7 event=\x1b[2J on=1 lost=18446744073709551615 own=0x0\n";
     let places: String = (1..400).map(|n| format!(" 0x{:x}", n * 5000)).collect();
@@ -524,6 +535,6 @@ fn a_forged_profile_is_refused_or_shown_without_harm() {
         let output = read(&format!("{head}{line}\n"));
         assert!(refused_or_done(&output, &line[..line.len().min(40)]));
     }
-    let output = bounded(hakmem().args(["profile", "-o", "/nowhere/x", "/dev/zero"]));
+    let output = bounded(hakmem().args(["profile", "-o", "/nowhere/x", "--file", "/dev/zero"]));
     assert!(refused_or_done(&output, "/dev/zero"));
 }

@@ -37,7 +37,7 @@ fn a_deadly_signal_is_the_programs_and_leaves_no_second_core() {
         // Under nohup one of them is ignored from the start.
         let script = format!("$SIG{{{signal}}} = 'DEFAULT'; kill '{signal}', $$; sleep 60");
         let words = ["perl", "-e", &script];
-        let mut command = run(&[], &words);
+        let mut command = run(&["--stats"], &words);
         command.current_dir(folder.path());
         // SAFETY: the closure makes two system calls.
         let output = unsafe { command.pre_exec(dump_cores) }.output().unwrap();
@@ -273,7 +273,7 @@ fn static_programs_are_told_beforehand() {
 
 #[test]
 fn a_program_that_turns_into_a_static_one_is_not_taken_for_served() {
-    for (options, status) in [(&[][..], 2), (&["--stats"], 2), (&["--require"], 125)] {
+    for (options, status) in [(&["--stats"][..], 2), (&["--require"], 125)] {
         let output = run(options, &program(&["exec", STATIC.to_str().unwrap()]))
             .output()
             .unwrap();
@@ -400,6 +400,49 @@ fn an_end_without_exit_handlers_is_described() {
         stderr(&output)
     );
     assert!(!stderr(&output).contains("allocations served"));
+}
+
+/// Nobody asked for figures.
+#[test]
+fn an_end_without_exit_handlers_is_no_news() {
+    for words in [
+        &["sh", "-c", "kill -TERM $$"][..],
+        &["sh", "-c", "kill -PIPE $$"],
+        &[PROGRAM.to_str().unwrap(), "_exit"],
+    ] {
+        let output = run(&[], words).output().unwrap();
+        assert_eq!(stderr(&output), "", "{words:?}");
+    }
+}
+
+/// The library was loaded and could not say so.
+#[test]
+fn a_lost_report_is_not_taken_for_another_allocator() {
+    for (options, status) in [(&[][..], 7), (&["--require"], 125)] {
+        let mut command = hakmem();
+        command.args(["run", "--lib"]).arg(&*HAKMEM).args(options);
+        command.args(["bash", "-c", "exit 7"]);
+        let none = || {
+            let limit = libc::rlimit {
+                rlim_cur: 0,
+                rlim_max: 0,
+            };
+            // SAFETY: a live rlimit; no file grows from here on.
+            unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &limit) };
+            // SAFETY: the write fails then, and nothing more.
+            unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+            Ok(())
+        };
+        // SAFETY: the closure makes two system calls.
+        let output = unsafe { command.pre_exec(none) }.output().unwrap();
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(status), "{text}");
+        assert!(
+            text.contains("whether bash ran on hakmem is not known"),
+            "{text}"
+        );
+        assert!(!text.contains("did NOT run"), "{text}");
+    }
 }
 
 #[test]

@@ -60,7 +60,11 @@ fn of_a_file() {
         .env("HAKMEM_STATS", format!("json:{}", file.display()))
         .env("HAKMEM_STATS_SIGNAL", "USR2");
     assert!(command.status().unwrap().success());
-    let output = hakmem().arg("stat").arg(&file).output().unwrap();
+    let output = hakmem()
+        .args(["stat", "--file"])
+        .arg(&file)
+        .output()
+        .unwrap();
     let text = stdout(&output);
     assert_eq!(
         (output.status.code(), stderr(&output).as_str()),
@@ -75,7 +79,7 @@ fn of_a_file() {
     );
 
     let mut child = hakmem()
-        .args(["stat", "-"])
+        .args(["stat", "--file", "-"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -93,7 +97,13 @@ fn of_a_file() {
 fn what_is_no_report_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("nonsense");
-    let of = |file: &std::path::Path| hakmem().arg("stat").arg(file).output().unwrap();
+    let of = |file: &std::path::Path| {
+        hakmem()
+            .args(["stat", "--file"])
+            .arg(file)
+            .output()
+            .unwrap()
+    };
     let output = of(&file);
     assert_eq!(output.status.code(), Some(1));
     assert!(
@@ -144,9 +154,9 @@ fn a_forged_report_is_refused_or_shown_without_harm() {
         format!("{forged}\n{}\n", forged.replace(r#""pid":"#, r#""pid":1"#)),
     )
     .unwrap();
-    let output = bounded(hakmem().arg("stat").arg(&file));
+    let output = bounded(hakmem().args(["stat", "--file"]).arg(&file));
     assert!(!refused_or_done(&output, "numbers"));
     assert!(stdout(&output).contains("?[2J?"), "{}", stdout(&output));
-    let output = bounded(hakmem().args(["stat", "/dev/zero"]));
+    let output = bounded(hakmem().args(["stat", "--file", "/dev/zero"]));
     assert!(refused_or_done(&output, "/dev/zero"));
 }

@@ -2,9 +2,11 @@
 
 mod common;
 
+mod grammar;
 mod learn;
 mod map;
 mod options;
+mod own;
 mod profile;
 mod real_library;
 mod run;

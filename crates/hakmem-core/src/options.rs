@@ -51,7 +51,13 @@ impl fmt::Display for Error {
                 }
                 Values::Number(from, to) => write!(f, "not a number from {from} to {to}"),
                 Values::Switch => f.write_str("neither 0 nor 1"),
-                Values::Word(words) => write!(f, "not one of {words:?}"),
+                Values::Word(words) => {
+                    f.write_str("not one of ")?;
+                    words.iter().enumerate().try_for_each(|(i, word)| {
+                        f.write_str(if i == 0 { "" } else { ", " })?;
+                        f.write_str(word)
+                    })
+                }
                 Values::Text(what) => write!(f, "not {what}"),
             },
         }
@@ -60,8 +66,10 @@ impl fmt::Display for Error {
 
 impl core::error::Error for Error {}
 
-/// Sets an option by its name, with or without `HAKMEM_` before it, to what the environment could have. Of an option by
-/// class `4096` sets all classes, `64:8192` that of 64 bytes, and `4096,64:8192,128:8192` all of that in turn.
+/// Sets an option by its name, with or without `HAKMEM_` before it, to what the environment could
+/// have. Of an option by class `4096` sets all classes, `64:8192` that of 64 bytes, and
+/// `4096,64:8192,128:8192` all of that in turn. A number may have a unit: `2s` is `2000` for an
+/// option in milliseconds, `4KiB` is `4096` for one in bytes.
 ///
 /// What was decided before, such as which pages are kept, stays. Nothing changes if it fails.
 pub fn set(name: &str, value: &str) -> Result<(), Error> {
@@ -106,6 +114,27 @@ fn find(name: &str) -> Option<(usize, &'static Entry)> {
     TABLE.iter().enumerate().find(|(_, entry)| entry.name == name)
 }
 
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Time,
+    Memory,
+}
+
+/// What a unit measures, and how many milliseconds or bytes it is.
+fn unit_of(name: &str) -> Option<(Kind, u64)> {
+    Some(match name {
+        "ms" => (Kind::Time, 1),
+        "s" => (Kind::Time, 1000),
+        "min" => (Kind::Time, 60_000),
+        "h" => (Kind::Time, 3_600_000),
+        "B" | "bytes" => (Kind::Memory, 1),
+        "KiB" => (Kind::Memory, 1 << 10),
+        "MiB" => (Kind::Memory, 1 << 20),
+        "GiB" => (Kind::Memory, 1 << 30),
+        _ => return None,
+    })
+}
+
 impl Entry {
     /// Its name, which in the environment has [`PREFIX`] before it.
     pub fn name(&self) -> &'static str {
@@ -136,9 +165,21 @@ impl Entry {
     fn parse(&self, value: &str) -> Option<u32> {
         let n = match self.values {
             Values::Word(words) => words.iter().position(|word| *word == value)? as u32,
-            _ => value.parse().ok()?,
+            _ => value.parse().ok().or_else(|| self.convert(value))?,
         };
         self.values.allow(n).then_some(n)
+    }
+
+    /// Reads a number with a unit, in the option's own unit. None: a unit of another kind, or no
+    /// whole number.
+    fn convert(&self, value: &str) -> Option<u32> {
+        let at = value.find(|c: char| !c.is_ascii_digit())?;
+        let (n, unit) = value.split_at_checked(at)?;
+        let (kind, size) = unit_of(unit)?;
+        let (own_kind, own_size) = unit_of(self.unit)?;
+        let n = n.parse::<u64>().ok()?.checked_mul(size)?;
+        let is_whole = kind == own_kind && n.is_multiple_of(own_size);
+        is_whole.then(|| u32::try_from(n / own_size).ok())?
     }
 
     /// Reads a part of a value by class: the class, or all, and its number.

@@ -7,8 +7,10 @@ use crate::size_class::CLASSES;
 use crate::sync::Ordering::Relaxed;
 use crate::sync::plain::AtomicU32;
 
-/// One choice, changeable while the program runs.
+/// One choice, changeable while the program runs. Who looks from outside reads it as a number of
+/// four bytes.
 #[derive(Debug)]
+#[repr(transparent)]
 pub struct Knob(AtomicU32);
 
 impl Knob {
@@ -31,8 +33,9 @@ impl Knob {
     }
 }
 
-/// A choice for each size class.
+/// A choice for each size class. From outside these are numbers in this order.
 #[derive(Debug)]
+#[repr(C)]
 pub struct ByClass {
     all: Knob,
     of: [Knob; CLASSES],

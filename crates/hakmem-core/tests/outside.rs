@@ -88,7 +88,7 @@ const REFUSED: &[&str] = &[
     "HAKMEM_SPARSE_BLOCKS=256 ignored: not a number from 0 to 255",
     "HAKMEM_DECAY_MS=soon ignored: not a number from 0 to 86400000",
     "HAKMEM_DECAY_MS= ignored: not a number from 0 to 86400000",
-    r#"HAKMEM_FOREIGN=maybe ignored: not one of ["forward", "leak", "abort"]"#,
+    "HAKMEM_FOREIGN=maybe ignored: not one of forward, leak, abort",
 ];
 
 /// A line is cut where its room ends, and ends there too.

@@ -114,7 +114,7 @@ int hakmem_profile_start(size_t interval);
 // Takes no more samples. Frees of those that there are go on being seen.
 void hakmem_profile_stop(void);
 
-// Writes the heap profile to a file descriptor, as `hakmem profile FILE` and pprof read it. 0, or -1 if none was started,
+// Writes the heap profile to a file descriptor, as `hakmem profile --file FILE` and pprof read it. 0, or -1 if none was started,
 // there is no memory for it, or it could not be written as a whole.
 int hakmem_profile_dump(int fd);
 

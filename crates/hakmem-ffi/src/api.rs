@@ -225,7 +225,7 @@ pub extern "C" fn hakmem_profile_stop() {
     profile::stop();
 }
 
-/// Writes the heap profile to a file descriptor, as `hakmem profile FILE` and pprof read it. 0, or -1 if none was started,
+/// Writes the heap profile to a file descriptor, as `hakmem profile --file FILE` and pprof read it. 0, or -1 if none was started,
 /// there is no memory for it, or it could not be written as a whole.
 #[unsafe(no_mangle)]
 pub extern "C" fn hakmem_profile_dump(fd: c_int) -> c_int {

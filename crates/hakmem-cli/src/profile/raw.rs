@@ -69,7 +69,7 @@ pub fn last(text: impl BufRead, pid: Option<u32>) -> Result<Option<Raw>, String>
             last = open.filter(is_wanted).map(|open| open.raw).or(last);
             return Ok(last);
         };
-        let bad = || format!("line {number} cannot be read: {}", checked::text(line, 80));
+        let bad = || format!("line {number} cannot be read as one of a heap profile");
         if let Some(header) = line.strip_prefix("heap profile:") {
             last = open.take().filter(is_wanted).map(|o| o.raw).or(last);
             open = Some(Open::new(header).ok_or_else(bad)?);

@@ -13,11 +13,13 @@ mod heaps;
 mod look;
 mod memory;
 mod note;
+mod options;
 mod process;
 pub mod segments;
 
 pub use decisions::{Decision, now};
 pub use look::{Look, look as look_at};
+pub use options::Set;
 
 use crate::checked::Budget;
 use heaps::Heaps;
@@ -61,11 +63,11 @@ impl Trouble {
             Self::Ended => format!("process {pid} has ended"),
             Self::Forbidden => format!(
                 "process {pid} may not be read: it is another user's, or the system keeps processes apart \
-                 (kernel.yama.ptrace_scope); root may, and so may `hakmem top -- PROG` what it starts itself"
+                 (kernel.yama.ptrace_scope); root may, and so may `hakmem top PROG` what it starts itself"
             ),
             Self::Without { name } => format!(
-                "process {pid} ({name}) does not run on hakmem: start it by `hakmem run -- PROG`, or \
-                 watch it from its beginning by `hakmem top -- PROG`"
+                "process {pid} ({name}) does not run on hakmem: start it by `hakmem run PROG`, or \
+                 watch it from its beginning by `hakmem top PROG`"
             ),
             Self::Other(e) if e.raw_os_error() == Some(libc::EFAULT) => format!(
                 "cannot look into process {pid}: what its hakmem names lies where it has no memory"
@@ -153,6 +155,11 @@ impl Target {
         let usage = self.process.usage();
         let segments = self.with(segments_of)?;
         Ok((segments, usage))
+    }
+
+    /// What its options are set to, as far as they can be read.
+    pub fn options(&mut self) -> Result<Vec<Set>, Trouble> {
+        self.with(options::read)
     }
 
     pub fn resident(&self) -> io::Result<Resident> {

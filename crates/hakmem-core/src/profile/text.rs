@@ -103,7 +103,8 @@ impl Write for Buffer {
 /// Makes the profile of what was sampled until now and passes its text to `to`, which may allocate. None: there never was a
 /// profile, there is no memory for the text, or this is a signal handler that has interrupted the profile itself.
 ///
-/// The text lies in memory from the system. `hakmem profile FILE` and pprof read it. O(stacks).
+/// The text lies in memory from the system. `hakmem profile --file FILE` and pprof read it.
+/// O(stacks).
 ///
 /// ```
 /// use hakmem_core::profile::{self, Event};

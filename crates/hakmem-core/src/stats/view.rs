@@ -26,7 +26,7 @@ mod note {
     use crate::page::Meta;
     use crate::size_class::{CLASSES, SIZES};
     use crate::stats::peak;
-    use crate::{foreign, large, os, purge, segment, sparse, thread, usage, whale};
+    use crate::{foreign, large, os, policy, purge, segment, sparse, thread, usage, whale};
     use core::mem::offset_of;
 
     macro_rules! note {
@@ -81,6 +81,25 @@ mod note {
         "reserved": arena::RESERVED,
         "committed": arena::COMMITTED,
         "decisions": decisions::JOURNAL,
+        "option.MODE": policy::MODE,
+        "option.CARVE_BYTES": policy::CARVE_BYTES,
+        "option.WAKE_FRACTION": policy::WAKE_FRACTION,
+        "option.RETAINED_PAGES": policy::RETAINED_PAGES,
+        "option.SPARSE_BLOCKS": policy::SPARSE_BLOCKS,
+        "option.SHARED_FROM_HEAPS": policy::SHARED_FROM_HEAPS,
+        "option.BATCH_BYTES": policy::BATCH_BYTES,
+        "option.BATCH_BY_PAGE": policy::BATCH_BY_PAGE,
+        "option.POPULATE_FROM_PAGES": policy::POPULATE_FROM_PAGES,
+        "option.HUGE": policy::HUGE,
+        "option.HUGE_FROM_SEGMENTS": policy::HUGE_FROM_SEGMENTS,
+        "option.DECAY_MS": policy::DECAY_MS,
+        "option.SCAVENGER": policy::SCAVENGE_MIB,
+        "option.ENDED_MIB": policy::ENDED_MIB,
+        "option.WHALE_CACHE_MIB": policy::WHALE_CACHE_MIB,
+        "option.WHALE_CACHE_PERCENT": policy::WHALE_CACHE_PERCENT,
+        "option.FOREIGN": policy::FOREIGN,
+        "option.FOREIGN_REPORT": policy::FOREIGN_REPORT,
+        "option.PROFILE_INTERVAL": policy::PROFILE_INTERVAL,
         ;
         "classes": CLASSES,
         "events": EVENTS,

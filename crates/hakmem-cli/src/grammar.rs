@@ -1,0 +1,89 @@
+//! What all commands take in the same way: a program with its arguments, `--file FILE`, `--pid
+//! PID`.
+
+use crate::checked::{name, say};
+use crate::program;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::Path;
+use std::process;
+
+const WRONG_USAGE: i32 = 2;
+
+/// A file that the user named; `-` is standard input.
+pub fn open(file: &Path) -> io::Result<Box<dyn BufRead>> {
+    Ok(match file == Path::new("-") {
+        true => Box::new(io::stdin().lock()),
+        false => Box::new(BufReader::new(File::open(file)?)),
+    })
+}
+
+/// Ends this process if the word in the place of a program is a file or a process, and says how to
+/// name these: `options` are those that the command has.
+pub fn meant(command: &str, word: &OsStr, options: &[&str]) {
+    let Some((what, option)) = mistaken(word).filter(|(_, option)| options.contains(option)) else {
+        return;
+    };
+    let word = name(&word.to_string_lossy());
+    wrong(&format!(
+        "{word} is {what}, not a program: hakmem {command} {option} {word}"
+    ))
+}
+
+/// What the word is if it is no program, and the option for that.
+fn mistaken(word: &OsStr) -> Option<(&'static str, &'static str)> {
+    if word == "-" {
+        return Some(("standard input", "--file"));
+    }
+    if program::find(word).is_ok() {
+        return None;
+    }
+    if number(word).is_some() {
+        return Some(("a number", "--pid"));
+    }
+    let is_file = Path::new(word).is_file();
+    is_file.then_some(("a file", "--file"))
+}
+
+fn number(word: &OsStr) -> Option<u32> {
+    let word = word.to_str()?;
+    let digits = !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit());
+    digits.then(|| word.parse().unwrap_or(u32::MAX))
+}
+
+/// The process that the short form `hakmem top PID` names.
+pub fn pid(command: &[OsString]) -> Option<u32> {
+    let (word, rest) = command.split_first()?;
+    let pid = number(word)?;
+    if pid == 0 || i32::try_from(pid).is_err() {
+        wrong(&format!("{} is not a process", word.to_string_lossy()));
+    }
+    if !rest.is_empty() {
+        wrong(&format!(
+            "options stand before the process: hakmem top {} {pid}",
+            rest.join(OsStr::new(" ")).to_string_lossy()
+        ));
+    }
+    Some(pid)
+}
+
+fn wrong(why: &str) -> ! {
+    say(why);
+    process::exit(WRONG_USAGE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_that_are_no_programs() {
+        let of = |word: &str| mistaken(OsStr::new(word)).map(|(_, option)| option);
+        assert_eq!(of("-"), Some("--file"));
+        assert_eq!(of("4711"), Some("--pid"));
+        assert_eq!(of("Cargo.toml"), Some("--file"));
+        assert_eq!(of("sh"), None);
+        assert_eq!(of("no-such-program"), None, "that is said as for any other");
+    }
+}

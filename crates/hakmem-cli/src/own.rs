@@ -1,0 +1,230 @@
+//! The allocator that a program brings along, read from its file before it runs.
+//!
+//! A Rust program may have hakmem inside, which says so by its note: then that one serves the
+//! program, and a preloaded copy would be a second one that sees next to nothing. Other allocators
+//! are known by functions that only they define. A file without symbols hides them, and nothing is
+//! said.
+
+use crate::checked;
+use object::elf::{self, FileHeader64, Sym64};
+use object::read::ReadCache;
+use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, Sym};
+use object::{LittleEndian as LE, ReadRef};
+use std::ffi::CStr;
+use std::path::Path;
+
+/// Larger tables of symbols, and segments of notes, are not read.
+const MOST_SYMBOLS: u64 = 256 << 20;
+const MOST_NOTES: u64 = 1 << 16;
+const SEGMENTS: usize = 64;
+/// The type of the note: see `view::note`.
+const NOTE: u32 = 1;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Own {
+    /// hakmem, as a Rust program's global allocator. Not `certain`: the program calls malloc, too,
+    /// maybe for all that it has.
+    Hakmem { certain: bool },
+    /// Another one, in words that follow "uses".
+    Other(&'static str),
+}
+
+/// What the names of functions begin with by which allocators are known, and whose they are.
+/// Linkers leave out functions that nobody calls, so that of an allocator there may be only some.
+const KNOWN: [(&str, &str); 10] = [
+    ("mi_malloc", "mimalloc of its own"),
+    ("_rjem_malloc", "jemalloc of its own"),
+    ("_rjem_calloc", "jemalloc of its own"),
+    ("je_malloc", "jemalloc of its own"),
+    ("mallctl", "jemalloc of its own"),
+    ("tc_malloc", "tcmalloc of its own"),
+    ("sn_rust_alloc", "snmalloc of its own"),
+    ("rpmalloc", "rpmalloc of its own"),
+    ("rpaligned_alloc", "rpmalloc of its own"),
+    (MALLOC, "a malloc of its own"),
+];
+const MALLOC: &str = "malloc";
+
+/// CPython has mimalloc in it and allocates, unless it is told otherwise, by malloc.
+const CPYTHON: &str = "PyObject_Malloc";
+/// A Rust program without a global allocator of its own has this function, which calls malloc.
+const RUST_DEFAULT: &[u8] = b"___rdl_alloc";
+
+/// What the file says; `None` also if it cannot be read.
+pub fn of(path: &Path) -> Option<Own> {
+    let cache = ReadCache::new(checked::open(path).ok()?);
+    let header = FileHeader64::<LE>::parse(&cache).ok()?;
+    let mut found = Found {
+        hakmem: has_note(header, &cache),
+        ..Found::default()
+    };
+    for table in [elf::SHT_SYMTAB, elf::SHT_DYNSYM] {
+        let _ = each_symbol(header, &cache, table, &mut |name, symbol| {
+            found.add(name, symbol);
+        });
+    }
+    found.own()
+}
+
+/// Whether the file is an executable or a library with hakmem in it.
+pub fn is_hakmem(path: &Path) -> bool {
+    checked::open(path).is_ok_and(|file| {
+        let cache = ReadCache::new(file);
+        FileHeader64::<LE>::parse(&cache).is_ok_and(|header| has_note(header, &cache))
+    })
+}
+
+fn has_note<'a, R: ReadRef<'a>>(header: &FileHeader64<LE>, data: R) -> bool {
+    // More segments than fit in the header are counted elsewhere, by a number that may be any.
+    if header.e_phnum(LE) == elf::PN_XNUM {
+        return false;
+    }
+    let segments = header.program_headers(LE, data).unwrap_or_default();
+    let small = |s: &&elf::ProgramHeader64<LE>| s.p_filesz(LE) <= MOST_NOTES;
+    segments.iter().take(SEGMENTS).filter(small).any(|segment| {
+        let Ok(Some(mut notes)) = segment.notes(LE, data) else {
+            return false;
+        };
+        std::iter::from_fn(|| notes.next().ok().flatten())
+            .any(|note| note.name() == b"hakmem" && note.n_type(LE).0 == NOTE)
+    })
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Symbol {
+    /// A function for one source file alone.
+    Local,
+    /// A function for others, too.
+    Defined,
+    /// Of another file.
+    Imported,
+}
+
+/// Calls `each` with the names of functions.
+fn each_symbol<'a, R: ReadRef<'a>>(
+    header: &FileHeader64<LE>,
+    data: R,
+    table: elf::SectionType,
+    each: &mut dyn FnMut(&'a [u8], Symbol),
+) -> Option<()> {
+    // Of more sections than fit in the header the number may be any.
+    if header.e_shnum(LE) == 0 {
+        return None;
+    }
+    let sections = header.section_headers(LE, data).ok()?;
+    let symbols = sections.iter().find(|s| s.sh_type(LE) == table)?;
+    let strings = sections.get(symbols.sh_link(LE) as usize)?;
+    if symbols.sh_size(LE).max(strings.sh_size(LE)) > MOST_SYMBOLS {
+        return None;
+    }
+    let names = strings.data(LE, data).ok()?;
+    let symbols: &[Sym64<LE>] = symbols.data_as_array(LE, data).ok()?;
+    for symbol in symbols {
+        let kind = match symbol.is_undefined(LE) {
+            true => Symbol::Imported,
+            false if symbol.st_type() != elf::STT_FUNC => continue,
+            false if symbol.st_bind() == elf::STB_LOCAL => Symbol::Local,
+            false => Symbol::Defined,
+        };
+        let name = names.get(symbol.st_name(LE) as usize..)?;
+        each(CStr::from_bytes_until_nul(name).ok()?.to_bytes(), kind);
+    }
+    Some(())
+}
+
+/// What is known of a file.
+#[derive(Default)]
+struct Found {
+    hakmem: bool,
+    /// The first of `KNOWN` that is there.
+    known: Option<usize>,
+    malloc: bool,
+    calls_malloc: bool,
+    cpython: bool,
+    rust_default: bool,
+}
+
+impl Found {
+    fn add(&mut self, name: &[u8], symbol: Symbol) {
+        self.rust_default |= name.ends_with(RUST_DEFAULT);
+        // With its version behind it, in a table for debuggers.
+        self.calls_malloc |= symbol == Symbol::Imported
+            && name.split(|&b| b == b'@').next() == Some(MALLOC.as_bytes());
+        if symbol != Symbol::Defined {
+            return;
+        }
+        let is = |&(known, _): &(&str, &str)| match known {
+            MALLOC => name == MALLOC.as_bytes(),
+            _ => name.starts_with(known.as_bytes()),
+        };
+        let number = KNOWN.iter().position(is);
+        self.known = self.known.into_iter().chain(number).min();
+        self.malloc |= name == MALLOC.as_bytes();
+        self.cpython |= name == CPYTHON.as_bytes();
+    }
+
+    fn own(&self) -> Option<Own> {
+        // It may have the functions of an allocator, or the note, and not allocate by it.
+        if (self.rust_default || self.cpython) && !self.malloc {
+            return None;
+        }
+        let certain = !self.calls_malloc;
+        let hakmem = || self.hakmem.then_some(Own::Hakmem { certain });
+        self.known.map(|n| Own::Other(KNOWN[n].1)).or_else(hakmem)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of_names(hakmem: bool, names: &[&str]) -> Option<Own> {
+        let mut found = Found {
+            hakmem,
+            ..Found::default()
+        };
+        for name in names {
+            found.add(name.as_bytes(), Symbol::Defined);
+        }
+        found.own()
+    }
+
+    #[test]
+    fn allocators_are_known_by_their_functions() {
+        let other = |name| Some(Own::Other(name));
+        let of = |names: &[&str]| of_names(false, names);
+        assert_eq!(of(&["main", "malloc_trim", "xmalloc"]), None);
+        assert_eq!(of(&["malloc"]), other("a malloc of its own"));
+        assert_eq!(of(&["malloc", "mallctl"]), other("jemalloc of its own"));
+        assert_eq!(of(&["mi_malloc_aligned"]), other("mimalloc of its own"));
+        assert_eq!(of(&["mi_malloc", CPYTHON]), None);
+        let certain = Some(Own::Hakmem { certain: true });
+        assert_eq!(of_names(true, &["main"]), certain);
+        assert_eq!(of_names(true, &["mi_malloc"]), other("mimalloc of its own"));
+        assert_eq!(of_names(true, &["_R7___rustc11___rdl_alloc"]), None);
+    }
+
+    #[test]
+    fn a_function_for_one_source_file_alone_serves_nobody_else() {
+        let mut found = Found::default();
+        found.add(b"malloc", Symbol::Local);
+        assert_eq!(found.own(), None);
+    }
+
+    #[test]
+    fn a_program_that_calls_malloc_may_have_all_from_there() {
+        let mut found = Found {
+            hakmem: true,
+            ..Found::default()
+        };
+        found.add(b"malloc@GLIBC_2.2.5", Symbol::Imported);
+        assert_eq!(found.own(), Some(Own::Hakmem { certain: false }));
+    }
+
+    #[test]
+    fn a_file_that_is_no_program_has_none() {
+        assert_eq!(of(Path::new("Cargo.toml")), None);
+        assert_eq!(of(Path::new("/dev/zero")), None);
+        assert!(!is_hakmem(Path::new("Cargo.toml")));
+    }
+}

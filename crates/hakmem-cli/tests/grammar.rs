@@ -1,0 +1,169 @@
+//! What all commands take in the same way, and what is said of a line that is nearly right.
+
+use crate::common;
+
+use common::*;
+use std::process::Command;
+
+const RUNNING: [&[&str]; 5] = [
+    &["run"],
+    &["stat"],
+    &["top"],
+    &["map", "-o", "/dev/null"],
+    &["profile", "-o"],
+];
+
+/// A program and its arguments, without dashes between.
+#[test]
+fn a_program_needs_no_dashes() {
+    let folder = tempfile::tempdir().unwrap();
+    for way in RUNNING {
+        let mut command = hakmem();
+        command.args(way);
+        if way[0] == "profile" {
+            command.arg(folder.path().join("out"));
+        }
+        command.arg("--lib").arg(&*HAKMEM);
+        command.args(["bash", "-c", "echo $0 $@; exit 3", "--stats", "--", "-x"]);
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(3), "{way:?}");
+        assert_eq!(stdout(&output), "--stats -- -x\n", "{}", stderr(&output));
+    }
+}
+
+/// A running process, by the same option everywhere.
+#[test]
+fn a_process_is_named_in_one_way() {
+    let mut command = Command::new(&*KNOWN);
+    command
+        .env("LD_PRELOAD", &*HAKMEM)
+        .stdin(std::process::Stdio::piped());
+    let known = Ready::new(command);
+    let pid = known.pid().to_string();
+    for (words, part) in [
+        (&["stat", "--pid", &pid][..], "size classes"),
+        (&["map", "-o", "-", "--pid", &pid], "The heap of known"),
+        (&["top", "--batch", "1", "--pid", &pid], &pid),
+        (&["top", "--batch", "1", &pid], &pid),
+    ] {
+        let output = hakmem().args(words).output().unwrap();
+        assert!(output.status.success(), "{words:?}: {}", stderr(&output));
+        assert!(stdout(&output).contains(part), "{words:?}");
+    }
+}
+
+#[test]
+fn a_line_that_is_nearly_right_is_put_right() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("report");
+    std::fs::write(&file, "").unwrap();
+    let file = file.to_str().unwrap();
+    let with_file = |command: &str| format!("hakmem {command} --file {file}");
+    for (words, right) in [
+        (&["stat", file][..], with_file("stat")),
+        (&["map", file], with_file("map")),
+        (&["profile", file], with_file("profile")),
+        (&["stat", "-"], "hakmem stat --file -".into()),
+        (&["stat", "4711"], "hakmem stat --pid 4711".into()),
+        (&["map", "4711"], "hakmem map --pid 4711".into()),
+        (
+            &["top", "47", "--batch", "2"],
+            "hakmem top --batch 2 47".into(),
+        ),
+        (&["stats", "ls"], "'stat'".into()),
+        (&["map", "--ouptut", "x", "ls"], "'--output'".into()),
+    ] {
+        let output = hakmem().args(words).output().unwrap();
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {text}");
+        assert!(text.contains(&right), "{words:?}: {text}");
+        assert_eq!(stdout(&output), "");
+    }
+    for way in ["stat", "top", "map", "profile"] {
+        let output = hakmem().args([way, "no-such-program"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(127), "{}", stderr(&output));
+        assert!(stderr(&output).contains("cannot run no-such-program: not found on PATH"));
+    }
+}
+
+/// What cannot be written is said before the program runs, and what was tried leaves nothing.
+#[test]
+fn outputs_are_tried_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let marker = folder.path().join("begun");
+    for way in [["map", "/nowhere/x"], ["profile", "/nowhere/x"]] {
+        let mut command = hakmem();
+        command.args([way[0], "-o", way[1], "--lib"]).arg(&*HAKMEM);
+        let output = command.arg("touch").arg(&marker).output().unwrap();
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(125), "{text}");
+        assert!(text.contains("cannot write /nowhere/x"), "{text}");
+        assert!(!marker.exists(), "{way:?} ran the program");
+    }
+    let mut command = hakmem();
+    command.args(["map", "--lib"]).arg(&*HAKMEM).arg("-o");
+    command.arg(folder.path().join("left"));
+    let output = command
+        .args(["sh", "-c", "kill -KILL $$"])
+        .output()
+        .unwrap();
+    assert!(
+        stderr(&output).contains("left no map"),
+        "{}",
+        stderr(&output)
+    );
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn it_is_called_hakmem() {
+    let output = hakmem().arg("--version").output().unwrap();
+    assert!(
+        stdout(&output).starts_with("hakmem 0"),
+        "{}",
+        stdout(&output)
+    );
+}
+
+/// Each page of help fits, and has examples.
+#[test]
+fn help_is_wrapped_and_has_examples() {
+    for command in ["run", "stat", "options", "map", "top", "profile"] {
+        let output = hakmem()
+            .args([command, "--help"])
+            .env("COLUMNS", "80")
+            .output()
+            .unwrap();
+        let text = stdout(&output);
+        assert!(
+            text.contains(&format!("Examples:\n  hakmem {command}")),
+            "{text}"
+        );
+        let long = text.lines().find(|line| line.chars().count() > 80);
+        assert_eq!(long, None, "{command}");
+    }
+}
+
+#[test]
+fn completions_and_pages() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = hakmem()
+            .args(["generate", "completions", shell])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        assert!(stdout(&output).contains("profile"), "{shell}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let output = hakmem()
+        .args(["generate", "man"])
+        .arg(folder.path())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    for page in ["hakmem.1", "hakmem-run.1", "hakmem-profile.1"] {
+        let text = std::fs::read_to_string(folder.path().join(page)).unwrap();
+        assert!(text.contains("Examples"), "{page}");
+    }
+    assert!(!folder.path().join("hakmem-generate.1").exists());
+}

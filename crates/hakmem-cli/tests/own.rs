@@ -1,0 +1,102 @@
+//! Programs with an allocator of their own: hakmem inside is left alone and counts as served,
+//! others are named.
+
+use crate::common;
+
+use common::*;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+fn watched() -> PathBuf {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--release", "--package", "hakmem-examples"]);
+    cargo.args([
+        "--example",
+        "watched",
+        "--message-format=json-render-diagnostics",
+    ]);
+    let built = cargo
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap();
+    assert!(built.status.success(), "{}", stderr(&built));
+    let text = stdout(&built);
+    let name = text.split('"').find(|part| part.ends_with("/watched"));
+    name.expect("cargo names what it built").into()
+}
+
+/// It gets the variables and no second hakmem.
+#[test]
+fn hakmem_inside_a_program_is_not_preloaded_over() {
+    let program = watched();
+    for way in [&["run", "--require"][..], &["stat"], &["map", "-o", "-"]] {
+        let mut command = hakmem();
+        command.args(way).args(["--lib", "/no/library.so"]);
+        command.arg(&program).stdin(Stdio::piped());
+        let mut ready = Ready::new(command);
+        let of = |file: &str| std::fs::read(format!("/proc/{}/{file}", ready.program())).unwrap();
+        let environment = String::from_utf8_lossy(&of("environ")).into_owned();
+        assert!(!environment.contains("LD_PRELOAD="), "{way:?}");
+        assert!(environment.contains("\0HAKMEM_"), "{way:?}: {environment}");
+        assert!(!String::from_utf8_lossy(&of("maps")).contains("libhakmem"));
+        drop(ready.child.stdin.take());
+        let status = ready.child.wait().unwrap();
+        if way[0] == "run" {
+            assert!(status.success(), "the note proves it: {status}");
+        }
+    }
+}
+
+fn own(flags: &[&str], name: &str) -> PathBuf {
+    BUILT.compile("own.c", name, &[&["-fno-builtin"], flags].concat())
+}
+
+fn run_real(options: &[&str], program: &Path) -> Output {
+    let mut command = hakmem();
+    command.args(["run", "--lib"]).arg(&*HAKMEM).args(options);
+    command.arg(program).output().unwrap()
+}
+
+#[test]
+fn another_allocator_is_named_and_is_not_hakmem() {
+    let kinds = [
+        (own(&[], "own-malloc"), "a malloc of its own"),
+        (own(&["-DPREFIX"], "own-mimalloc"), "mimalloc of its own"),
+    ];
+    for (program, kind) in kinds {
+        for (options, status) in [(&[][..], 0), (&["--require"], 125)] {
+            let output = run_real(options, &program);
+            let text = stderr(&output);
+            assert_eq!(output.status.code(), Some(status), "{text}");
+            assert_eq!(stdout(&output), "done\n");
+            let (before, after) = text.split_once(" uses ").expect(&text);
+            assert!(before.ends_with(program.to_str().unwrap()), "{text}");
+            let counted = after.strip_prefix(&format!("{kind}; hakmem served "));
+            let (count, _) = counted.expect(&text).split_once(' ').unwrap();
+            assert!(count.parse::<u64>().unwrap() < 100, "{text}");
+        }
+    }
+}
+
+/// A profile of an allocator that the program hardly uses is not what was asked for.
+#[test]
+fn a_profile_of_another_allocator_is_a_failure() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = hakmem();
+    command.args(["profile", "--lib"]).arg(&*HAKMEM).arg("-o");
+    command.arg(folder.path().join("out"));
+    let output = command.arg(own(&[], "own-profiled")).output().unwrap();
+    let text = stderr(&output);
+    assert_eq!(output.status.code(), Some(125), "{text}");
+    assert!(text.contains("uses a malloc of its own"), "{text}");
+}
+
+/// A program may have hakmem's code in it and allocate with another: the command itself does.
+#[test]
+fn code_that_nobody_calls_is_no_allocator() {
+    let words = [env!("CARGO_BIN_EXE_hakmem"), "options"];
+    let output = run(&["--require", "--stats"], &words).output().unwrap();
+    let text = stderr(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(text.contains("allocations served  1,234"), "{text}");
+}
