@@ -2,7 +2,9 @@
 //!
 //! The library samples, and writes addresses; what they are called is found here, when the program has ended.
 
+mod colours;
 mod flame;
+mod hidden;
 mod names;
 mod pprof;
 mod raw;
@@ -48,6 +50,9 @@ pub struct Options {
     /// The process whose profile is taken, if FILE has those of several
     #[arg(long, requires = "file", conflicts_with = "command")]
     pid: Option<u32>,
+    /// Shows the allocator's functions, too, and those of the standard libraries around them
+    #[arg(long)]
+    all_frames: bool,
     /// The library, instead of the libhakmem.so in hakmem's own folder or in ../lib
     #[arg(long, value_name = "PATH", conflicts_with = "file")]
     lib: Option<PathBuf>,
@@ -64,6 +69,7 @@ const MOST_BYTES: f64 = (1u64 << 60) as f64;
 pub struct Wish {
     pub interval: String,
     output: PathBuf,
+    all_frames: bool,
 }
 
 pub fn profile(options: Options) -> ! {
@@ -82,6 +88,7 @@ pub fn profile(options: Options) -> ! {
             profile: Some(Wish {
                 interval: options.interval.to_string(),
                 output,
+                all_frames: options.all_frames,
             }),
             tables: false,
             all_classes: false,
@@ -103,7 +110,8 @@ pub fn profile(options: Options) -> ! {
     });
     let text = grammar::open(file).map_err(|e| format!("cannot read {}: {e}", file.display()));
     let named = |why| format!("{}: {why}", file.display());
-    match text.and_then(|text| write(text, options.pid, &title, &output).map_err(named)) {
+    let written = |text| write(text, options.pid, options.all_frames, &title, &output);
+    match text.and_then(|text| written(text).map_err(named)) {
         Ok(said) => {
             let _ = io::stderr().write_all(said.as_bytes());
             process::exit(0)
@@ -120,6 +128,7 @@ pub fn profile(options: Options) -> ! {
 pub fn write(
     text: impl BufRead,
     pid: Option<u32>,
+    all_frames: bool,
     title: &str,
     output: &Path,
 ) -> Result<String, String> {
@@ -128,7 +137,7 @@ pub fn write(
         Some(pid) => format!("there is no heap profile of process {pid}: it ended without running exit handlers, or wrote none"),
         None => "there is no heap profile".into(),
     })?;
-    let profile = Profile::of(raw)?;
+    let profile = Profile::of(raw, all_frames)?;
     let mut files = vec![save(output, "pb.gz", &pprof::encode(&profile))?];
     for bytes in [Bytes::Live, Bytes::Allocated] {
         let lines = flame::folded(&profile, bytes)?;
@@ -155,7 +164,7 @@ impl Wish {
             Ok(file) => Box::new(BufReader::new(file)),
             Err(_) => Box::new(io::empty()),
         };
-        write(text, Some(pid), title, &self.output)
+        write(text, Some(pid), self.all_frames, title, &self.output)
     }
 }
 
@@ -175,6 +184,7 @@ fn with_extension(prefix: &Path, extension: &str) -> PathBuf {
 /// A profile with names, scaled to what it stands for.
 pub struct Profile {
     pub interval: u64,
+    pub all_frames: bool,
     pub samples: Vec<Sample>,
     /// In the order of `Place::map`.
     pub files: Vec<File>,
@@ -226,7 +236,7 @@ pub struct File {
 
 impl Profile {
     /// The error is for the user to read.
-    fn of(raw: &raw::Raw) -> Result<Self, String> {
+    fn of(raw: &raw::Raw, all_frames: bool) -> Result<Self, String> {
         let mut symbols = symbols::Symbols::new(raw)?;
         let mut samples: Vec<Sample> = Vec::new();
         // Those at several intervals are one here.
@@ -235,7 +245,10 @@ impl Profile {
             let number = *numbers
                 .entry((sample.size, &*sample.stack))
                 .or_insert_with(|| {
-                    samples.push(Sample::none(sample.size, symbols.stack(&sample.stack)));
+                    samples.push(Sample::none(
+                        sample.size,
+                        symbols.stack(&sample.stack, all_frames),
+                    ));
                     samples.len() - 1
                 });
             samples[number].add(sample);
@@ -252,6 +265,7 @@ impl Profile {
         });
         Ok(Self {
             interval: raw.interval,
+            all_frames,
             samples,
             files: files.collect(),
         })

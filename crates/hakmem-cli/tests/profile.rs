@@ -2,6 +2,8 @@
 
 #[path = "profile/accounts.rs"]
 mod accounts;
+#[path = "profile/frames.rs"]
+mod frames;
 use crate::common;
 
 use accounts::*;
@@ -114,16 +116,15 @@ fn a_c_program_without_unwind_tables() {
     }
 }
 
-/// The Rust program of hakmem-examples, with hakmem inside: it writes the profile itself.
-#[test]
-fn a_rust_program() {
+/// A Rust program of hakmem-examples.
+fn example(name: &str) -> PathBuf {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args([
         "build",
         "--release",
         "--workspace",
         "--example",
-        "profiled",
+        name,
         "--message-format=json-render-diagnostics",
     ]);
     let built = cargo
@@ -132,14 +133,14 @@ fn a_rust_program() {
         .unwrap();
     assert!(built.status.success(), "{}", stderr(&built));
     let text = stdout(&built);
-    let program = text
-        .split("\"executable\":\"")
-        .last()
-        .unwrap()
-        .split('"')
-        .next()
-        .unwrap();
+    let program = text.split("\"executable\":\"").last().unwrap();
+    program.split('"').next().unwrap().into()
+}
 
+/// The Rust program of hakmem-examples, with hakmem inside: it writes the profile itself.
+#[test]
+fn a_rust_program() {
+    let program = example("profiled");
     let folder = tempfile::tempdir().unwrap();
     let raw = folder.path().join("raw");
     let output = Command::new(program).arg(&raw).output().unwrap();
@@ -170,6 +171,9 @@ mod pprof {
         pub locations: BTreeMap<u64, Vec<(u64, i64)>>,
         /// Id, and the name.
         pub functions: BTreeMap<u64, usize>,
+        /// Id, and the source file.
+        pub files: BTreeMap<u64, usize>,
+        pub drop_frames: usize,
         pub mappings: usize,
         pub period: i64,
         pub default_type: usize,
@@ -214,6 +218,7 @@ mod pprof {
             const LOCATION: u32 = bytes(4);
             const FUNCTION: u32 = bytes(5);
             const STRING: u32 = bytes(6);
+            const DROP_FRAMES: u32 = varint(7);
             const PERIOD: u32 = varint(12);
             const DEFAULT: u32 = varint(14);
             match tag {
@@ -268,18 +273,21 @@ mod pprof {
                     p.locations.insert(id, lines);
                 }
                 FUNCTION => {
-                    let (mut id, mut name) = (0, 0);
+                    let (mut id, mut name, mut file) = (0, 0, 0);
                     message(r.read_bytes(all).unwrap(), |tag, r, all| {
                         let value = r.read_uint64(all).unwrap();
                         match tag >> 3 {
                             1 => id = value,
                             2 => name = value as usize,
+                            4 => file = value as usize,
                             _ => {}
                         }
                     });
+                    p.files.insert(id, file);
                     p.functions.insert(id, name);
                 }
                 STRING => p.strings.push(r.read_string(all).unwrap().to_owned()),
+                DROP_FRAMES => p.drop_frames = r.read_int64(all).unwrap() as usize,
                 PERIOD => p.period = r.read_int64(all).unwrap(),
                 DEFAULT => p.default_type = r.read_int64(all).unwrap() as usize,
                 other => r.read_unknown(all, other).unwrap(),
@@ -402,6 +410,26 @@ fn the_picture_is_an_svg_with_every_function_that_is_wide_enough() {
             .filter(|n| n.has_tag_name("title"))
             .filter_map(|n| n.text())
             .collect();
+        let root = titles.iter().find(|title| title.ends_with(" bytes, 100%)"));
+        let root = root.expect("a root");
+        assert!(root.starts_with("profiled-picture ("), "{root}");
+        let texts = tree.descendants().filter(|n| n.has_tag_name("text"));
+        let texts: Vec<_> = texts.filter_map(|n| n.text()).collect();
+        assert!(texts.contains(&"profiled-picture"), "without a script, too");
+        let said = stderr(&output);
+        let head = if which == "live" {
+            "live "
+        } else {
+            "allocated "
+        };
+        let whole = said.lines().find_map(|line| line.trim().strip_prefix(head));
+        let whole = whole.unwrap().trim().split(" in ").next().unwrap();
+        let whole = format!("{whole} in all, ");
+        assert!(texts.iter().any(|text| text.starts_with(&whole)), "{whole}");
+        assert!(
+            !svg.contains("var(--"),
+            "some that draw it know no variables"
+        );
         let truth = truth(&output);
         // What has less than 0.2 % is left out: so may be a part of what is called at many depths of a sort.
         let wide: Vec<_> = truth.keys().filter(|name| *name != "called_back").collect();

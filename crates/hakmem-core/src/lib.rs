@@ -56,7 +56,7 @@
 //! # The heap profile
 //!
 //! Module [`profile`] samples allocations: which code allocated what is live, and all that was allocated. `HAKMEM_PROFILE=FILE prog` does so
-//! without a change of the program. `hakmem profile FILE` and pprof read the file.
+//! without a change of the program. `hakmem profile --file FILE` and pprof read the file.
 //!
 //! ```
 //! use hakmem_core::Hakmem;

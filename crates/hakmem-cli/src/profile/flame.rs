@@ -1,7 +1,9 @@
 //! Stacks as lines, and as a picture.
 
-use super::{Profile, Sample};
+use super::{Profile, Sample, colours};
 use crate::checked::Budget;
+use crate::summary;
+use inferno::flamegraph::color::{BackgroundColor, Color, PaletteMap};
 use inferno::flamegraph::{self, Direction, TextTruncateDirection};
 use std::collections::BTreeMap;
 
@@ -28,6 +30,13 @@ impl Bytes {
         }
     }
 }
+
+/// Nearly white: the colours are the functions'.
+const BACKGROUND: Color = Color {
+    r: 250,
+    g: 250,
+    b: 248,
+};
 
 /// Bytes of all lines, before equal stacks are one.
 const MOST: u64 = 32 << 20;
@@ -79,13 +88,18 @@ pub fn graph(
         Bytes::Live => format!("{title}: live bytes"),
         Bytes::Allocated => format!("{title}: bytes allocated"),
     };
+    let all = lines.iter().filter_map(|line| line.rsplit_once(' '));
+    let whole: u64 = all.filter_map(|(_, n)| n.parse::<u64>().ok()).sum();
     options.subtitle = Some(format!(
-        "hakmem, a sample in {}",
-        crate::summary::bytes(profile.interval)
+        "{} in all, estimated by a sample in {}",
+        summary::bytes(whole),
+        summary::bytes(profile.interval)
     ));
     options.count_name = "bytes".into();
     options.direction = Direction::Straight;
-    options.colors = flamegraph::color::Palette::Basic(flamegraph::color::BasicPalette::Mem);
+    let mut palette = palette(profile);
+    options.palette_map = Some(&mut palette);
+    options.bgcolors = Some(BackgroundColor::Flat(BACKGROUND));
     options.deterministic = true;
     // A name says most at its beginning.
     options.text_truncate_direction = TextTruncateDirection::Right;
@@ -94,5 +108,41 @@ pub fn graph(
     let mut svg = Vec::new();
     flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), &mut svg)
         .map_err(|e| format!("cannot draw the flame graph: {e}"))?;
-    Ok(svg)
+    let svg = String::from_utf8(svg).map_err(|_| "the flame graph is no text")?;
+    // A program's own file is the first in its memory.
+    let file = profile
+        .files
+        .first()
+        .and_then(|file| file.path.rsplit('/').next());
+    let program = file.filter(|name| !name.is_empty()).unwrap_or(title);
+    Ok(rooted(svg, program, whole).into_bytes())
+}
+
+/// All functions' colours.
+fn palette(profile: &Profile) -> PaletteMap {
+    let mut palette = PaletteMap::default();
+    for place in profile.samples.iter().flat_map(|sample| &sample.stack) {
+        let map = place.map.map_or("", |i| profile.files[i].path.as_str());
+        for frame in &place.frames {
+            let name = plain(&frame.function);
+            if palette.get(&name).is_none() {
+                palette.insert(name, colours::of(frame, map));
+            }
+        }
+    }
+    palette
+}
+
+/// The picture with the program's name at its root: in the tip, which is where the script in it takes the name from, and in the
+/// text, for those who run no scripts.
+fn rooted(svg: String, program: &str, whole: u64) -> String {
+    let figures = format!("({} bytes, 100%)</title>", summary::grouped(whole));
+    let Some((before, after)) = svg.split_once(&format!("<title>all {figures}")) else {
+        return svg;
+    };
+    let name = program.replace('&', "&amp;").replace('<', "&lt;");
+    let Some((rectangle, rest)) = after.split_once("></text>") else {
+        return svg;
+    };
+    format!("{before}<title>{name} {figures}{rectangle}>{name}</text>{rest}")
 }

@@ -1,7 +1,7 @@
 //! pprof's format: the messages of its `profile.proto`, gzipped.
 
-use super::Profile;
 use super::symbols::Place;
+use super::{Profile, hidden};
 use flate2::{Compression, write::GzEncoder};
 use prost::Message;
 use std::collections::HashMap;
@@ -23,6 +23,8 @@ pub struct Whole {
     function: Vec<Function>,
     #[prost(string, repeated, tag = "6")]
     string_table: Vec<String>,
+    #[prost(int64, tag = "7")]
+    drop_frames: i64,
     #[prost(int64, tag = "9")]
     time_nanos: i64,
     #[prost(message, optional, tag = "11")]
@@ -141,7 +143,8 @@ struct Builder {
     whole: Whole,
     strings: Numbered<String>,
     functions: Numbered<(String, Option<String>)>,
-    locations: Numbered<u64>,
+    /// By place: parts of one address are several.
+    locations: Numbered<*const Place>,
 }
 
 impl Builder {
@@ -161,7 +164,7 @@ impl Builder {
     }
 
     fn location(&mut self, place: &Place) -> u64 {
-        let (number, is_new) = self.locations.of(place.address);
+        let (number, is_new) = self.locations.of(place);
         let id = number as u64 + 1;
         if is_new {
             let mut line = vec![];
@@ -219,6 +222,9 @@ pub fn encode(profile: &Profile) -> Vec<u8> {
     b.whole.period = profile.interval as i64;
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     b.whole.time_nanos = now.map_or(0, |t| t.as_nanos() as i64);
+    if !profile.all_frames {
+        b.whole.drop_frames = b.string(hidden::DROPPED);
+    }
     for (i, file) in profile.files.iter().enumerate() {
         let mapping = Mapping {
             id: i as u64 + 1,

@@ -1,5 +1,6 @@
 //! What addresses are called: by the debug information and symbol tables of the files that they were mapped from.
 
+use super::hidden::{self, Kind};
 use super::names::{self, Named};
 use super::raw::{Map, Raw};
 use crate::checked::total;
@@ -54,6 +55,8 @@ pub struct Symbols<'a> {
     /// By path: what is known of the file's places, which are in the order of their offsets.
     files: HashMap<&'a str, (Vec<u64>, Named)>,
     known: HashMap<u64, Rc<Place>>,
+    /// By address and by what is shown of it.
+    parts: HashMap<(u64, Vec<bool>), Rc<Place>>,
 }
 
 /// Addresses are those that calls return to: the call is before them. The first is no such address.
@@ -80,6 +83,7 @@ impl<'a> Symbols<'a> {
             raw,
             files: HashMap::new(),
             known: HashMap::new(),
+            parts: HashMap::new(),
         };
         let mut offsets: BTreeMap<&str, BTreeSet<u64>> = BTreeMap::new();
         for map in raw.maps.iter().filter(|map| map.path.starts_with('/')) {
@@ -158,29 +162,59 @@ impl<'a> Symbols<'a> {
         place
     }
 
-    /// The places of a stack, nearest first, without those of the allocator itself.
-    pub fn stack(&mut self, stack: &[u64]) -> Vec<Rc<Place>> {
-        let own = self.map_of(self.raw.own).map(|(_, map)| &map.path);
+    /// The places of a stack, nearest first; without the functions that `hidden` leaves out, unless all are asked for.
+    pub fn stack(&mut self, stack: &[u64], all: bool) -> Vec<Rc<Place>> {
         let places: Vec<_> = calls(stack).map(|at| self.place(at)).collect();
-        let is_own = |place: &Place| {
-            let file = place.map.map(|i| &self.raw.maps[i].path);
-            let in_library = file.is_some_and(|f| Some(f) == own && is_library(f));
-            in_library || place.frames.iter().all(|f| is_glue(&f.function))
-        };
-        let first = places.iter().position(|place| !is_own(place)).unwrap_or(0);
-        let mut rest = places[first..].to_vec();
-        // What the compiler has put of the allocator into the function that calls it.
-        if let Some(nearest) = rest.first_mut() {
-            let glue = nearest.frames.iter().take_while(|f| is_glue(&f.function));
-            let skipped = glue.count().min(nearest.frames.len().saturating_sub(1));
-            if skipped > 0 {
-                *nearest = Rc::new(Place {
-                    frames: nearest.frames[skipped..].to_vec(),
-                    ..**nearest
-                });
+        if all {
+            return places;
+        }
+        let mut kinds: Vec<_> = places.iter().flat_map(|place| self.kinds(place)).collect();
+        let frames: Vec<_> = places.iter().flat_map(|place| &place.frames).collect();
+        for (i, pair) in frames.windows(2).enumerate() {
+            if hidden::is_made(pair[1], pair[0]) {
+                kinds[i + 1] = Kind::Start;
             }
         }
-        rest
+        let shown = hidden::shown(&kinds);
+        let mut shown = shown.as_slice();
+        let mut left = vec![];
+        for place in places {
+            let (of_place, rest) = shown.split_at(place.frames.len());
+            shown = rest;
+            if of_place.contains(&true) {
+                left.push(self.part(place, of_place));
+            }
+        }
+        left
+    }
+
+    /// What the functions at a place are, innermost first.
+    fn kinds(&self, place: &Place) -> Vec<Kind> {
+        let path = |map: usize| self.raw.maps[map].path.as_str();
+        let map = place.map.map_or("", path);
+        let own = self.map_of(self.raw.own).map(|(_, map)| map.path.as_str());
+        let is_own = own == Some(map) && is_library(map);
+        let kind = |frame| match is_own {
+            true => Kind::Allocator,
+            false => hidden::kind(frame, map),
+        };
+        place.frames.iter().map(kind).collect()
+    }
+
+    /// The same one for the same functions of a place.
+    fn part(&mut self, place: Rc<Place>, shown: &[bool]) -> Rc<Place> {
+        if !shown.contains(&false) {
+            return place;
+        }
+        let make = || {
+            let frames = place.frames.iter().zip(shown).filter(|&(_, &is)| is);
+            Rc::new(Place {
+                frames: frames.map(|(frame, _)| frame.clone()).collect(),
+                ..*place
+            })
+        };
+        let key = (place.address, shown.to_vec());
+        self.parts.entry(key).or_insert_with(make).clone()
     }
 }
 
@@ -189,33 +223,6 @@ fn is_library(path: &str) -> bool {
     path.rsplit('/')
         .next()
         .is_some_and(|name| name.starts_with("libhakmem") && name.contains(".so"))
-}
-
-/// What lies between a program and the allocator.
-fn is_glue(function: &str) -> bool {
-    const C: [&str; 9] = [
-        "malloc",
-        "calloc",
-        "realloc",
-        "reallocarray",
-        "memalign",
-        "aligned_alloc",
-        "posix_memalign",
-        "valloc",
-        "pvalloc",
-    ];
-    const RUST: [&str; 6] = [
-        "hakmem_core::",
-        "hakmem::",
-        "__rust_",
-        "__rustc::",
-        "__rdl_",
-        "alloc::alloc::",
-    ];
-    let plain = function.trim_start_matches('<');
-    C.contains(&plain)
-        || RUST.iter().any(|r| plain.starts_with(r))
-        || plain.starts_with("operator new")
 }
 
 #[cfg(test)]
@@ -236,24 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn the_allocator_is_told_from_the_program() {
-        for glue in [
-            "malloc",
-            "operator new",
-            "<hakmem_core::global::Hakmem as X>::alloc",
-            "__rustc::__rust_alloc",
-        ] {
-            assert!(is_glue(glue), "{glue}");
-        }
-        for own in [
-            "zmalloc",
-            "malloc_it",
-            "main",
-            "alloc::raw_vec::RawVec<T>::grow_one",
-            "operators",
-        ] {
-            assert!(!is_glue(own), "{own}");
-        }
+    fn the_library_is_told_by_its_name() {
         assert!(is_library("/a/libhakmem.so") && !is_library("/usr/bin/hakmem"));
     }
 

@@ -36,6 +36,8 @@ mod scheduled;
 #[cfg(all(target_os = "linux", not(miri)))]
 mod start;
 #[cfg(all(target_os = "linux", not(miri)))]
+mod tables;
+#[cfg(all(target_os = "linux", not(miri)))]
 #[cfg_attr(shuttle, allow(dead_code, reason = "as for `linux`"))]
 mod vdso;
 
@@ -47,7 +49,7 @@ pub use filter::{is_filtered, set_filtered};
 pub use interpreted::*;
 #[cfg(all(target_os = "linux", not(miri)))]
 pub use linux::*;
-pub use objects::{find_objects, loader, object_of};
+pub use objects::{Tables, find_objects, find_program, loader, object_of};
 pub use own::{copy_readable, map_memory, read_file};
 #[cfg(all(target_os = "linux", not(miri)))]
 pub use pagemap::{Page, Pagemap};

@@ -9,17 +9,21 @@ pub fn program_headers() -> usize {
     unsafe { libc::getauxval(libc::AT_PHDR) as usize }
 }
 
-/// True for an address in the program's code, constants or variables. False if that cannot be told.
-pub fn in_program(address: usize) -> bool {
+/// The program's headers. None: they are not known.
+pub(super) fn headers() -> Option<&'static [libc::Elf64_Phdr]> {
     let at = program_headers();
     // SAFETY: as above.
     let (count, size) = unsafe { (libc::getauxval(libc::AT_PHNUM), libc::getauxval(libc::AT_PHENT)) };
     if at == 0 || size as usize != size_of::<libc::Elf64_Phdr>() {
-        return false;
+        return None;
     }
     // SAFETY: so many headers are there, in constant memory, for ever.
-    let headers = unsafe { core::slice::from_raw_parts(super::at(at).cast::<libc::Elf64_Phdr>(), count as usize) };
-    is_within(headers, at, address)
+    Some(unsafe { core::slice::from_raw_parts(super::at(at).cast::<libc::Elf64_Phdr>(), count as usize) })
+}
+
+/// True for an address in the program's code, constants or variables. False if that cannot be told.
+pub fn in_program(address: usize) -> bool {
+    headers().is_some_and(|headers| is_within(headers, program_headers(), address))
 }
 
 /// Whether `address` lies in what `headers`, which lie at `at`, have mapped.

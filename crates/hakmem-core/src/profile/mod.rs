@@ -99,6 +99,7 @@ pub fn start(interval: u64) -> bool {
         return false;
     }
     os::find_objects();
+    os::find_program();
     if !table::is_given_up() {
         begin_run();
     }

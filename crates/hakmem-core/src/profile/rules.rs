@@ -6,9 +6,9 @@
 //! microsecond to search, so what was found for an address is kept: the same call sites come again and again.
 //!
 //! Nothing here allocates or takes a lock: the C library finds the object without one (`os::object_of`, glibc 2.35 and
-//! later), and gimli is told to keep its state on the stack. Without tables, frame pointers are believed.
+//! later; a program that is linked statically is one object), and gimli is told to keep its state on the stack. Without tables, frame pointers are believed.
 
-use crate::os;
+use crate::os::{self, Tables};
 use crate::sync::Ordering::Relaxed;
 use crate::sync::plain::AtomicU64;
 use gimli::{
@@ -102,15 +102,23 @@ impl UnwindContextStorage<usize> for OnStack {
 #[inline(never)]
 fn look_up(pc: usize) -> Option<Rule> {
     let object = os::object_of(pc)?;
-    let header = EhFrameHdr::new(slice(object.table, object.end)?, NativeEndian);
-    let bases = BaseAddresses::default().set_eh_frame_hdr(object.table as u64);
+    let mut context = UnwindContext::<usize, OnStack>::new_in();
+    let cie = |section: &EhFrame<_>, bases: &BaseAddresses, at| section.cie_from_offset(bases, at);
+    let index = match object.tables {
+        Tables::Index(index) => index,
+        Tables::Frames(start, len) => {
+            let section = EhFrame::new(slice(start, start.checked_add(len)?)?, NativeEndian);
+            let bases = BaseAddresses::default().set_eh_frame(start as u64);
+            return rule_of(section.unwind_info_for_address(&bases, &mut context, pc as u64, cie).ok()?);
+        }
+    };
+    let header = EhFrameHdr::new(slice(index, object.end)?, NativeEndian);
+    let bases = BaseAddresses::default().set_eh_frame_hdr(index as u64);
     let header = header.parse(&bases, 8).ok()?;
     let Pointer::Direct(start) = header.eh_frame_ptr() else { return None };
     let bases = bases.set_eh_frame(start);
     let start = usize::try_from(start).ok().filter(|at| (object.start..object.end).contains(at))?;
     let section = EhFrame::new(slice(start, object.end)?, NativeEndian);
-    let mut context = UnwindContext::<usize, OnStack>::new_in();
-    let cie = |section: &EhFrame<_>, bases: &BaseAddresses, at| section.cie_from_offset(bases, at);
     let row = header.table()?.unwind_info_for_address(&section, &bases, &mut context, pc as u64, cie).ok()?;
     rule_of(row)
 }

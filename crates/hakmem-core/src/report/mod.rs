@@ -135,7 +135,7 @@ pub fn write_to(fd: c_int, format: Format) -> Result<(), Error> {
     result(make::with(format, Event::Call, |text| out::write_all(fd, text)))
 }
 
-/// Writes to `out` what each slot of the heap holds, as one line of JSON, for `hakmem map FILE` to draw.
+/// Writes to `out` what each slot of the heap holds, as one line of JSON, for `hakmem map --file FILE` to draw.
 ///
 /// O(memory in use), and a system call for each segment of 2 MiB in use.
 ///
