@@ -35,7 +35,7 @@ fn shows_its_own(prefix: &Path, source: &str, value: usize) {
 fn made(raw: &Path, options: &[&str]) -> PathBuf {
     let prefix = raw.with_file_name("out");
     let made = hakmem()
-        .arg("profile")
+        .args(["profile", "--file"])
         .arg(raw)
         .arg("-o")
         .arg(&prefix)
