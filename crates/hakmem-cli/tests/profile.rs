@@ -117,7 +117,7 @@ fn a_c_program_without_unwind_tables() {
 }
 
 /// A Rust program of hakmem-examples.
-fn example(name: &str) -> PathBuf {
+fn example(name: &str, features: &[&str]) -> PathBuf {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args([
         "build",
@@ -128,6 +128,7 @@ fn example(name: &str) -> PathBuf {
         "--message-format=json-render-diagnostics",
     ]);
     let built = cargo
+        .args(features)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
         .unwrap();
@@ -140,7 +141,7 @@ fn example(name: &str) -> PathBuf {
 /// The Rust program of hakmem-examples, with hakmem inside: it writes the profile itself.
 #[test]
 fn a_rust_program() {
-    let program = example("profiled");
+    let program = example("profiled", &[]);
     let folder = tempfile::tempdir().unwrap();
     let raw = folder.path().join("raw");
     let output = Command::new(program).arg(&raw).output().unwrap();
