@@ -16,7 +16,7 @@
 //! let blocks: Vec<Box<[u8; 100]>> = (0..1000).map(|_| Box::new([1; 100])).collect();
 //! let mut text = String::new();
 //! report::write(&mut text, Format::Json)?;
-//! assert!(text.starts_with(r#"{"schema":1,"event":"call""#) && text.ends_with("}\n"));
+//! assert!(text.starts_with(r#"{"schema":2,"event":"call""#) && text.ends_with("}\n"));
 //! assert_eq!(blocks.len(), 1000);
 //!
 //! // Lines for people, on standard error.
