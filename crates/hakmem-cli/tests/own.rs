@@ -5,30 +5,12 @@ use crate::common;
 
 use common::*;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-
-fn watched() -> PathBuf {
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--release", "--package", "hakmem-examples"]);
-    cargo.args([
-        "--example",
-        "watched",
-        "--message-format=json-render-diagnostics",
-    ]);
-    let built = cargo
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .output()
-        .unwrap();
-    assert!(built.status.success(), "{}", stderr(&built));
-    let text = stdout(&built);
-    let name = text.split('"').find(|part| part.ends_with("/watched"));
-    name.expect("cargo names what it built").into()
-}
+use std::process::{Output, Stdio};
 
 /// It gets the variables and no second hakmem.
 #[test]
 fn hakmem_inside_a_program_is_not_preloaded_over() {
-    let program = watched();
+    let program = built::debugged().example("watched");
     for way in [&["run", "--require"][..], &["stat"], &["map", "-o", "-"]] {
         let mut command = hakmem();
         command.args(way).args(["--lib", "/no/library.so"]);

@@ -116,32 +116,10 @@ fn a_c_program_without_unwind_tables() {
     }
 }
 
-/// A Rust program of hakmem-examples.
-fn example(name: &str, features: &[&str]) -> PathBuf {
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args([
-        "build",
-        "--release",
-        "--workspace",
-        "--example",
-        name,
-        "--message-format=json-render-diagnostics",
-    ]);
-    let built = cargo
-        .args(features)
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .output()
-        .unwrap();
-    assert!(built.status.success(), "{}", stderr(&built));
-    let text = stdout(&built);
-    let program = text.split("\"executable\":\"").last().unwrap();
-    program.split('"').next().unwrap().into()
-}
-
 /// The Rust program of hakmem-examples, with hakmem inside: it writes the profile itself.
 #[test]
 fn a_rust_program() {
-    let program = example("profiled", &[]);
+    let program = built::released(&[]).example("profiled");
     let folder = tempfile::tempdir().unwrap();
     let raw = folder.path().join("raw");
     let output = Command::new(program).arg(&raw).output().unwrap();

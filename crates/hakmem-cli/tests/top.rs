@@ -127,18 +127,9 @@ fn a_stopped_program() {
 /// A Rust program that has the allocator in it, without the library, and in it the debugging form of all.
 #[test]
 fn a_program_of_rust() {
-    for profile in ["dev", "release"] {
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo
-            .args(["build", "--workspace", "--example", "watched"])
-            .args(["--profile", profile, "--message-format=json"])
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .stderr(Stdio::inherit());
-        let built = cargo.output().unwrap();
-        assert!(built.status.success());
-        let text = String::from_utf8(built.stdout).unwrap();
-        let name = text.split('"').find(|part| part.ends_with("/watched"));
-        let mut child = Command::new(name.unwrap())
+    for built in [built::debugged(), built::released(&[])] {
+        let program = built.example("watched");
+        let mut child = Command::new(&program)
             .env("HAKMEM_MODE", "learn")
             .env("HAKMEM_DECAY_MS", "500")
             .stdin(Stdio::piped())
@@ -152,7 +143,12 @@ fn a_program_of_rust() {
         drop(child.stdin.take());
         assert!(child.wait().unwrap().success());
         let class = row(&text, "3072 ");
-        assert_eq!((class[3], class[5]), ("1,000", "10"), "{profile}:\n{text}");
+        assert_eq!(
+            (class[3], class[5]),
+            ("1,000", "10"),
+            "{}:\n{text}",
+            program.display()
+        );
         assert!(text.contains(" s ago  WHALE_CACHE_MIB 32 to "), "{text}");
     }
 }

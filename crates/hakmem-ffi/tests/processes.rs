@@ -11,7 +11,6 @@ use common::{Language, Link, compile, preload};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::OnceLock;
 use watch::watched;
 
 /// How many times as much as the quick form.
@@ -192,7 +191,7 @@ fn fork_at_each_instruction() {
         ("HAKMEM_PROFILE_INTERVAL", "163840"),
     ];
     // There are not many more places.
-    let n = 60 * times().min(33);
+    let n = 40 * times().min(50);
     for options in [&[][..], SAMPLED] {
         preloaded("stepped.c", "each", n, options).exactly("forks", n);
     }
@@ -277,14 +276,14 @@ fn rights_dropped_beside_the_scavenger() {
 // ---- a library that carries the allocator --------------------------------------------------------------------------
 
 /// Builds the Rust plug-in once.
-fn plugin() -> &'static PathBuf {
-    static PLUGIN: OnceLock<PathBuf> = OnceLock::new();
-    PLUGIN.get_or_init(|| common::example("plugin").with_file_name("libplugin.so"))
+fn plugin() -> PathBuf {
+    common::built::debugged().of("plugin", ".so")
 }
 
 /// In a program on the system's allocator, and in one that runs on hakmem already: then there are two copies of it.
 fn with_plugin(scenario: &str, n: u64) -> [Counts; 2] {
-    let path = plugin().to_str().expect("a path in UTF-8");
+    let path = plugin();
+    let path = path.to_str().expect("a path in UTF-8");
     let mut alone = Command::new(program("plugins.c", Link::Plain));
     alone
         .args([scenario, &n.to_string()])

@@ -2,17 +2,15 @@
 
 use crate::common;
 
-use common::{example, library, run};
+use common::{built, library, run};
 use serde_json::Value;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
-use std::sync::OnceLock;
 use tempfile::TempDir;
 
 /// The example `reported`, without `HAKMEM_…` in its environment.
 fn reported() -> Command {
-    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    let mut command = Command::new(PROGRAM.get_or_init(|| example("reported")));
+    let mut command = Command::new(built::debugged().example("reported"));
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("HAKMEM_") {
             command.env_remove(name);
@@ -176,7 +174,7 @@ fn preloaded() {
 /// A copy in a library that a program loads says nothing.
 #[test]
 fn a_plugin() {
-    let plugin = example("plugin").with_file_name("libplugin.so");
+    let plugin = built::debugged().of("plugin", ".so");
     let directory = TempDir::new().expect("a temporary directory");
     let file = directory.path().join("file");
     // bash loads it as if it had a builtin in it, which fails behind its constructors.

@@ -15,7 +15,7 @@ pub enum Kind {
     Allocator,
     /// The standard library's: it is not shown between the allocator and the first function that is.
     Library,
-    /// It calls what it was given: never shown.
+    /// It calls what it was given, now or in a thread: never shown.
     Shim,
     /// It starts a program or a thread: it is not shown at a stack's outer end.
     Start,
@@ -74,7 +74,7 @@ const STARTS: &[&str] = &[
     "execute_native_thread_routine",
 ];
 
-/// C++ functions that call what they were given, as their names begin.
+/// C++ functions that call what they were given, or start it as a thread, as their names begin.
 const CPP_SHIMS: &[&str] = &[
     "std::__invoke",
     "std::invoke",
@@ -83,6 +83,8 @@ const CPP_SHIMS: &[&str] = &[
     "std::thread::_Invoker<",
     "std::thread::_State_impl<",
     "std::call_once",
+    "std::thread::thread<",
+    "std::thread::_M_start_thread",
 ];
 
 /// What begins the linker's names of functions in the namespaces `std` and `__gnu_cxx`.
@@ -313,6 +315,7 @@ mod tests {
         ("_Znwm", "", "/usr/lib/libstdc++.so.6", Allocator),
         ("_ZN4PoolnwEm", "/home/me/pool.cpp", "/a/prog", Shown),
         ("_ZNSt6vectorIiSaIiEE9push_backERKi", "", "/a/prog", Library),
+        ("_ZNSt6threadC1IRFvvEJEvEEOT_DpOT0_", "", "/a/prog", Shim),
         ("_ZNSt6vectorIiSaIiEE9push_backERKi", "/usr/include/c++/12/bits/stl_vector.h", "/a/prog", Library),
         ("_ZNKSt4hashI4UserEclERKS0_", "/home/me/user.hpp", "/a/prog", Shown),
         ("_ZN4core3ptr4makeEv", "", "/a/prog", Shown),

@@ -60,28 +60,11 @@ pub static FORGE: LazyLock<PathBuf> =
 pub static TERMINAL: LazyLock<PathBuf> =
     LazyLock::new(|| BUILT.compile("terminal.c", "terminal", &["-lutil"]));
 
+#[path = "../../../hakmem-ffi/tests/common/built.rs"]
+pub mod built;
+
 /// The libhakmem.so of this workspace.
-pub static HAKMEM: LazyLock<PathBuf> = LazyLock::new(|| {
-    // By itself: with this crate and all that it depends on it takes five times as long.
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args([
-        "build",
-        "--release",
-        "--lib",
-        "--package",
-        "hakmem-ffi",
-        "--message-format=json-render-diagnostics",
-    ]);
-    let output = cargo
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .stderr(Stdio::inherit())
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "cargo build");
-    let text = String::from_utf8(output.stdout).unwrap();
-    let name = text.split('"').find(|part| part.ends_with("/libhakmem.so"));
-    name.expect("cargo names what it built").into()
-});
+pub static HAKMEM: LazyLock<PathBuf> = LazyLock::new(|| built::released(&[]).of("hakmem", ".so"));
 
 pub fn hakmem() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hakmem"));

@@ -64,7 +64,7 @@ fn a_service_in_rust() {
     if std::env::var_os("TEST_HAKMEM_SERVICE").is_none() {
         return println!("the service is not built");
     }
-    let program = super::example("service", &["--features", "hakmem-examples/service"]);
+    let program = built::service();
     let folder = tempfile::tempdir().unwrap();
     let raw = folder.path().join("raw");
     let output = Command::new(program).arg(&raw).output().unwrap();

@@ -1,11 +1,11 @@
 //! What the tests share: the built library, C and C++ programs, and runs under preload.
 #![allow(dead_code, reason = "each test uses its part")]
 
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
+pub mod built;
 pub mod filter;
 pub mod report;
 
@@ -17,69 +17,20 @@ pub struct Library {
     pub r#static: PathBuf,
 }
 
-/// Builds the library once per test program; cargo makes that a formality for all but the first.
+/// Built once per test program; cargo makes that a formality for all but the first.
 pub fn library() -> &'static Library {
     static LIBRARY: OnceLock<Library> = OnceLock::new();
     LIBRARY.get_or_init(|| {
-        let target = Path::new(env!("CARGO_TARGET_TMPDIR"))
-            .parent()
-            .expect("a target directory");
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo
-            .args([
-                "build",
-                "--release",
-                "--quiet",
-                "--lib",
-                "-p",
-                "hakmem-ffi",
-                "--message-format=json-render-diagnostics",
-            ])
-            .arg("--target-dir")
-            .arg(target)
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .env_remove("LD_PRELOAD")
-            .stderr(Stdio::inherit());
-        if cfg!(feature = "bench-fast") {
-            cargo.args(["--features", "hakmem-ffi/bench-fast"]);
-        }
-        let output = cargo.output().expect("cargo runs");
-        assert!(output.status.success(), "building the library failed");
-        let files: Vec<PathBuf> = String::from_utf8_lossy(&output.stdout)
-            .lines()
-            .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
-            .filter(|message| message["target"]["name"] == "hakmem")
-            .flat_map(|message| message["filenames"].as_array().cloned().unwrap_or_default())
-            .filter_map(|file| file.as_str().map(PathBuf::from))
-            .collect();
-        let with = |extension: &str| {
-            let file = files
-                .iter()
-                .find(|file| file.extension() == Some(OsStr::new(extension)));
-            file.unwrap_or_else(|| panic!("cargo made no .{extension}"))
-                .clone()
+        let fast: &[&str] = match cfg!(feature = "bench-fast") {
+            true => &["--features", "hakmem-ffi/bench-fast"],
+            false => &[],
         };
+        let built = built::released(fast);
         Library {
-            shared: with("so"),
-            r#static: with("a"),
+            shared: built.of("hakmem", ".so"),
+            r#static: built.of("hakmem", ".a"),
         }
     })
-}
-
-/// Builds an example of hakmem-examples, beside the library.
-pub fn example(name: &str) -> PathBuf {
-    let target = library().shared.parent().expect("a directory");
-    let status = Command::new(env!("CARGO"))
-        .args(["build", "--release", "--quiet", "--workspace", "--example"])
-        .arg(name)
-        .arg("--target-dir")
-        .arg(target.parent().expect("a target directory"))
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .env_remove("LD_PRELOAD")
-        .status()
-        .expect("cargo runs");
-    assert!(status.success(), "building the example {name} failed");
-    target.join("examples").join(name)
 }
 
 /// Compares with a committed file, or writes it when `BLESS` is set.

@@ -1,10 +1,9 @@
 //! The programs that hold the behaviours, built when first needed.
 
-use crate::common::{library, run};
+use crate::common::{built, library, run};
 use std::collections::HashMap;
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::{Arc, Mutex, OnceLock};
 use tempfile::TempDir;
 
@@ -69,7 +68,7 @@ impl Workshop {
             Arc::clone(built.entry((source, r#static)).or_default())
         };
         cell.get_or_init(|| match source {
-            RUST => build_rust(),
+            RUST => built::debugged().example("conformance"),
             _ => self.build(source, r#static),
         })
         .clone()
@@ -154,29 +153,4 @@ fn compiler(source: &str) -> Command {
     let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("include");
     command.arg("-I").arg(include);
     command
-}
-
-/// hakmem-examples' program whose `#[global_allocator]` is hakmem.
-fn build_rust() -> PathBuf {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR"))
-        .parent()
-        .expect("a target directory");
-    // The profile of tests: cargo has built it already when it runs the tests of the workspace.
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo
-        .args(["build", "--quiet", "--profile", "test", "--workspace"])
-        .args(["--example", "conformance"])
-        .arg("--message-format=json-render-diagnostics")
-        .arg("--target-dir")
-        .arg(target)
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .env_remove("LD_PRELOAD")
-        .stderr(Stdio::inherit());
-    let output = run(&mut cargo);
-    String::from_utf8_lossy(&output.stdout)
-        .lines()
-        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
-        .find_map(|message| message["executable"].as_str().map(PathBuf::from))
-        .filter(|path| path.file_name() == Some(OsStr::new("conformance")))
-        .expect("cargo made no example")
 }

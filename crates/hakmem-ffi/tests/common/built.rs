@@ -1,0 +1,97 @@
+//! What cargo builds for tests: the library, and the Rust programs of hakmem-examples.
+//!
+//! One call builds all that is wanted in release, and one all that tests have built anyway: each call of cargo costs a
+//! second, and each set of features another core.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+/// The files that cargo names, by the target that they are of.
+pub struct Artifacts(Vec<(String, PathBuf)>);
+
+impl Artifacts {
+    /// The file of a target that ends in `end`.
+    pub fn of(&self, target: &str, end: &str) -> PathBuf {
+        let fits = |(name, file): &&(String, PathBuf)| {
+            name == target
+                && file
+                    .as_os_str()
+                    .as_encoded_bytes()
+                    .ends_with(end.as_bytes())
+        };
+        let found = self.0.iter().find(fits);
+        let found = found.unwrap_or_else(|| panic!("cargo made no {end} of {target}"));
+        found.1.clone()
+    }
+
+    /// An example that is a program.
+    pub fn example(&self, name: &str) -> PathBuf {
+        self.of(name, name)
+    }
+}
+
+fn build(args: &[&str]) -> Artifacts {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent();
+    let output = Command::new(env!("CARGO"))
+        .args([
+            "build",
+            "--quiet",
+            "--message-format=json-render-diagnostics",
+        ])
+        .args(args)
+        .arg("--target-dir")
+        .arg(target.expect("a target directory"))
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .env_remove("LD_PRELOAD")
+        .stderr(Stdio::inherit())
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "cargo build {args:?}");
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    let mut files = Vec::new();
+    for line in text.lines() {
+        let message: serde_json::Value = serde_json::from_str(line).expect("a line of JSON");
+        let name = message["target"]["name"].as_str().unwrap_or_default();
+        let all = message["filenames"].as_array();
+        let all = all.into_iter().flatten().filter_map(|file| file.as_str());
+        files.extend(all.map(|file| (name.to_owned(), PathBuf::from(file))));
+    }
+    Artifacts(files)
+}
+
+/// As users get them: the library, and the examples `profiled` and `watched`. Each example takes 5 s to link.
+pub fn released(features: &[&str]) -> &'static Artifacts {
+    static BUILT: OnceLock<Artifacts> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let mut args = vec![
+            "--release",
+            "--lib",
+            "-p",
+            "hakmem-ffi",
+            "-p",
+            "hakmem-examples",
+        ];
+        args.extend(["--example", "profiled", "--example", "watched"]);
+        args.extend(features);
+        build(&args)
+    })
+}
+
+/// With debug assertions: all examples but `service`. `cargo test --workspace` has built them already.
+pub fn debugged() -> &'static Artifacts {
+    static BUILT: OnceLock<Artifacts> = OnceLock::new();
+    BUILT.get_or_init(|| build(&["--profile", "test", "--workspace", "--examples"]))
+}
+
+/// The example `service`, whose dependencies take a minute to build.
+pub fn service() -> PathBuf {
+    let args = [
+        "--release",
+        "--package",
+        "hakmem-examples",
+        "--example",
+        "service",
+    ];
+    build(&[&args[..], &["--features", "service"]].concat()).example("service")
+}
