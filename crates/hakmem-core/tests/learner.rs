@@ -452,10 +452,10 @@ proptest! {
                 let (value, first) = (what.of(&now), what.of(&begun));
                 prop_assert!(value == first || what.values().contains(&value) && what.values().contains(&first));
             }
-            for d in log.borrow().iter() {
-                prop_assert!(d.from != d.to && d.what.values().contains(&d.to));
-                prop_assert!((1250..=1750).contains(&d.to_rating));
-            }
+        }
+        for d in log.borrow().iter() {
+            prop_assert!(d.from != d.to && d.what.values().contains(&d.to));
+            prop_assert!((1250..=1750).contains(&d.to_rating));
         }
     }
 }

@@ -6,6 +6,7 @@
 
 use super::child::note_odd_page;
 use super::hands::Through;
+use crate::oracle::pattern;
 use std::alloc::Layout;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -64,10 +65,6 @@ const SCRIBBLE: u8 = 0xF5;
 
 fn slots(start: usize, len: usize) -> RangeInclusive<usize> {
     start / SLOT..=(start + len.max(1) - 1) / SLOT
-}
-
-fn word(seed: u64, i: usize) -> u64 {
-    (seed ^ (i as u64) << 24).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 impl Books {
@@ -155,10 +152,8 @@ impl Books {
                     "{held:x?} overlaps {other:x?}"
                 );
             }
-            for i in 0..len / 8 {
-                // SAFETY: within the block, which is ours to write.
-                unsafe { words(start).add(i).write(word(held.seed, i)) };
-            }
+            // SAFETY: the allocator handed it out; that it is nobody else's was just seen.
+            unsafe { pattern::fill(pointer(start), len, held.seed) };
         }
         self.bytes += len;
         self.held.push(held);
@@ -171,9 +166,10 @@ impl Books {
         }
         // SAFETY: the block has so many bytes, which the allocator initialised.
         let bytes = unsafe { std::slice::from_raw_parts(pointer(start), len) };
-        assert!(
-            bytes.iter().all(|&b| b == 0),
-            "zeroed block {start:#x} of {len} bytes is not zero"
+        assert_eq!(
+            pattern::not_zero(bytes),
+            None,
+            "in the zeroed block {start:#x} of {len} bytes"
         );
     }
 
@@ -182,13 +178,10 @@ impl Books {
         if held.tainted {
             return;
         }
-        for i in 0..len.min(held.len) / 8 {
-            // SAFETY: within a live block.
-            let found = unsafe { words(start).add(i).read() };
-            assert!(
-                found == word(held.seed, i),
-                "word {i} of {held:x?} at {start:#x} is {found:#x}"
-            );
+        // SAFETY: a live block has so many bytes, and all were filled.
+        let bytes = unsafe { std::slice::from_raw_parts(pointer(start), len.min(held.len)) };
+        if let Some((at, found, expected)) = pattern::difference(bytes, held.seed) {
+            panic!("byte {at} of {held:x?} at {start:#x} is {found:#x}, not {expected:#x}");
         }
     }
 
@@ -211,8 +204,4 @@ impl Books {
 
 fn pointer(address: usize) -> *mut u8 {
     std::ptr::with_exposed_provenance_mut(address)
-}
-
-fn words(address: usize) -> *mut u64 {
-    pointer(address).cast()
 }

@@ -210,7 +210,8 @@ mod tests {
 
     core::arch::global_asm!(
         ".balign 32",
-        ".local hakmem_test_goes_by_the_frame",
+        ".globl hakmem_test_goes_by_the_frame",
+        ".hidden hakmem_test_goes_by_the_frame",
         "hakmem_test_goes_by_the_frame:",
         ".cfi_startproc",
         "push rbp",

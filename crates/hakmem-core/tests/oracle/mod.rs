@@ -14,6 +14,7 @@ mod alone;
 mod blocks;
 mod door;
 mod in_child;
+pub mod pattern;
 
 pub use alone::{alone, apart};
 pub use blocks::{elsewhere, free_all, layout};
@@ -152,11 +153,8 @@ impl<'a, D: Door> Oracle<'a, D> {
         }
         // SAFETY: `alloc_zeroed` initialises the layout's size.
         let bytes = unsafe { std::slice::from_raw_parts(start, layout.size()) };
-        if let Some(at) = bytes.iter().position(|&b| b != 0) {
-            panic!(
-                "byte {at} of zeroed block {start:p} ({layout:?}) is {:#x}",
-                bytes[at]
-            );
+        if let Some((at, found)) = pattern::not_zero(bytes) {
+            panic!("byte {at} of zeroed block {start:p} ({layout:?}) is {found:#x}");
         }
         Some(self.admit(start, layout))
     }
@@ -209,7 +207,8 @@ impl<'a, D: Door> Oracle<'a, D> {
         );
         self.ranges.claim(start.addr(), len.max(1));
         self.seed += 1;
-        fill(start, len, self.seed);
+        // SAFETY: the allocator handed it out, usable to its end.
+        unsafe { pattern::fill(start, len, self.seed) };
         Block {
             start: start.expose_provenance(),
             layout,
@@ -219,40 +218,10 @@ impl<'a, D: Door> Oracle<'a, D> {
     }
 }
 
-/// The pattern: word `i` of a block. Different in each place and for each seed, so that bytes from elsewhere are noticed.
-fn word(seed: u64, i: usize) -> u64 {
-    (seed.wrapping_add((i as u64) << 20) ^ seed << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-}
-
-fn fill(start: *mut u8, len: usize, seed: u64) {
-    // Plain loops over words: the tests spend most of their time here.
-    for i in 0..len / 8 {
-        // SAFETY: within the block, which is ours to write.
-        unsafe { start.cast::<u64>().add(i).write_unaligned(word(seed, i)) };
-    }
-    let done = len / 8 * 8;
-    for (at, byte) in (done..len).zip(word(seed, len / 8).to_ne_bytes()) {
-        // SAFETY: as above.
-        unsafe { start.add(at).write(byte) };
-    }
-}
-
 fn verify(start: *mut u8, len: usize, block: &Block) {
-    let seed = block.seed;
-    // SAFETY: `len` bytes from `start` were filled, by `fill` or by a realloc that copied them.
+    // SAFETY: `len` bytes from `start` were filled, by `admit` or by a realloc that copied them.
     let bytes = unsafe { std::slice::from_raw_parts(start, len) };
-    let (words, rest) = bytes.as_chunks();
-    for (i, &found) in words.iter().enumerate() {
-        let expected = word(seed, i);
-        let found = u64::from_ne_bytes(found);
-        assert!(
-            found == expected,
-            "word {i} at {start:p} of {block:?} is {found:#x}, not {expected:#x}"
-        );
+    if let Some((at, found, expected)) = pattern::difference(bytes, block.seed) {
+        panic!("byte {at} at {start:p} of {block:?} is {found:#x}, not {expected:#x}");
     }
-    let expected = &word(seed, words.len()).to_ne_bytes()[..rest.len()];
-    assert!(
-        rest == expected,
-        "the end at {start:p} of {block:?} is {rest:x?}, not {expected:x?}"
-    );
 }
