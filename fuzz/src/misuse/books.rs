@@ -67,6 +67,10 @@ fn slots(start: usize, len: usize) -> RangeInclusive<usize> {
     start / SLOT..=(start + len.max(1) - 1) / SLOT
 }
 
+fn has_any(set: &BTreeSet<usize>, of: RangeInclusive<usize>) -> bool {
+    set.range(of).next().is_some()
+}
+
 impl Books {
     /// The slots of the page that `p` points into, or may point into.
     fn page(&self, p: usize) -> RangeInclusive<usize> {
@@ -94,7 +98,7 @@ impl Books {
     fn taint_slots(&mut self, slots_of: RangeInclusive<usize>) {
         self.tainted.extend(slots_of);
         for held in &mut self.held {
-            held.tainted |= slots(held.start, held.len).any(|s| self.tainted.contains(&s));
+            held.tainted |= has_any(&self.tainted, slots(held.start, held.len));
         }
     }
 
@@ -105,7 +109,7 @@ impl Books {
 
     /// True if blocks were handed out in the slots of `held` since `watch`.
     pub fn was_touched(&self, held: &Held) -> bool {
-        slots(held.start, held.len).any(|s| self.touched.contains(&s))
+        has_any(&self.touched, slots(held.start, held.len))
     }
 
     /// Notes a block that was handed out, checks that it is nobody's, and fills it.
@@ -115,9 +119,7 @@ impl Books {
             "{start:#x} is not aligned for {layout:?}"
         );
         let own = slots(start, len);
-        let was_other = own
-            .clone()
-            .any(|s| self.sizes.get(&s).is_some_and(|&size| size != len));
+        let was_other = self.sizes.range(own.clone()).any(|(_, &size)| size != len);
         if !len.is_multiple_of(16) && was_other {
             note_odd_page();
         }
@@ -127,7 +129,7 @@ impl Books {
             _ if len <= PAGED => *own.start() + 1 - SLOTS..=own.end() + SLOTS - 1,
             _ => own.clone(),
         };
-        if page.clone().any(|s| self.tainted.contains(&s)) {
+        if has_any(&self.tainted, page.clone()) {
             self.taint_slots(page);
         }
         self.sizes.extend(own.clone().map(|s| (s, len)));
@@ -138,7 +140,7 @@ impl Books {
             through,
             layout,
             seed: self.seed,
-            tainted: own.clone().any(|s| self.tainted.contains(&s)),
+            tainted: has_any(&self.tainted, own.clone()),
         };
         if held.tainted {
             if self.scribbles {
@@ -161,7 +163,7 @@ impl Books {
 
     /// Checks that zeroed memory is zero.
     pub fn check_zero(&self, start: usize, len: usize) {
-        if slots(start, len).any(|s| self.tainted.contains(&s)) {
+        if has_any(&self.tainted, slots(start, len)) {
             return;
         }
         // SAFETY: the block has so many bytes, which the allocator initialised.

@@ -60,7 +60,7 @@ fn build(args: &[&str]) -> Artifacts {
     Artifacts(files)
 }
 
-/// As users get them: the library, and the examples `profiled` and `watched`. Each example takes 5 s to link.
+/// As users get them: the library, and three of the examples, of which each takes 5 s to link.
 pub fn released(features: &[&str]) -> &'static Artifacts {
     static BUILT: OnceLock<Artifacts> = OnceLock::new();
     BUILT.get_or_init(|| {
@@ -72,7 +72,14 @@ pub fn released(features: &[&str]) -> &'static Artifacts {
             "-p",
             "hakmem-examples",
         ];
-        args.extend(["--example", "profiled", "--example", "watched"]);
+        args.extend([
+            "--example",
+            "plugin",
+            "--example",
+            "profiled",
+            "--example",
+            "watched",
+        ]);
         args.extend(features);
         build(&args)
     })
