@@ -162,23 +162,23 @@ fn python_lowers_its_limit() {
 import mmap, resource, threading
 kept = [str(i) * 10 for i in range(100000)]
 hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-resource.setrlimit(resource.RLIMIT_AS, (1 << 30, hard))
+resource.setrlimit(resource.RLIMIT_AS, (400 << 20, hard))
 said = []
 try:
-    bytearray(2 << 30)
+    bytearray(500 << 20)
 except MemoryError:
     said.append('refused')
-said.append(len(bytearray(300 << 20)))
-mmap.mmap(-1, 100 << 20).close()
+said.append(len(bytearray(100 << 20)))
+mmap.mmap(-1, 50 << 20).close()
 threads = [threading.Thread(target=lambda: said.append(sum(range(1000)))) for _ in range(4)]
 for t in threads: t.start()
 for t in threads: t.join()
 resource.prlimit(0, resource.RLIMIT_AS, (hard, hard))
-said.append(len(bytearray(2 << 30)))
+said.append(len(bytearray(500 << 20)))
 assert kept == [str(i) * 10 for i in range(100000)]
 print(said)
 ";
-    let expected = "['refused', 314572800, 499500, 499500, 499500, 499500, 2147483648]";
+    let expected = "['refused', 104857600, 499500, 499500, 499500, 499500, 524288000]";
     lowers_its_limit("python3", &["-c", SCRIPT], expected);
 }
 
@@ -186,11 +186,11 @@ print(said)
 fn bash_lowers_its_limit() {
     // What it reads and keeps goes on, its children start, and the limit holds.
     const SCRIPT: &str = r#"
-ulimit -S -v 300000
+ulimit -S -v 200000
 x=$(printf '%s\n' one two three | sort | tail -1)
 for i in {1..20000}; do a[i]="value $i"; done
 y=$( (echo "${a[19999]}") )
-too_much=$( (printf -v x '%0400000000d' 1 && echo served) 2>/dev/null || echo refused)
+too_much=$( (printf -v x '%0250000000d' 1 && echo served) 2>/dev/null || echo refused)
 ulimit -S -v unlimited
 read -r z < <(printf '%02000000d\n' 7)
 echo "$x, $y, $too_much, ${#z}"

@@ -191,7 +191,7 @@ fn fork_at_each_instruction() {
         ("HAKMEM_PROFILE_INTERVAL", "163840"),
     ];
     // There are not many more places.
-    let n = 40 * times().min(50);
+    let n = 30 * times().min(66);
     for options in [&[][..], SAMPLED] {
         preloaded("stepped.c", "each", n, options).exactly("forks", n);
     }
@@ -212,7 +212,7 @@ fn fork_beside_threads_that_read_lines_and_flush() {
 /// same; what another thread was writing meanwhile may not be (design.md, Known limits).
 #[test]
 fn fork_while_pages_are_pinned() {
-    let n = 100 * times();
+    let n = 40 * times();
     let counts = preloaded("pinned.c", "alone", n, &[]);
     if counts.get("pinned") == 0 {
         return println!("this kernel refuses to pin pages by io_uring");

@@ -95,11 +95,12 @@ impl Books {
         around.into_iter().for_each(|s| self.taint_slots(s));
     }
 
-    fn taint_slots(&mut self, slots_of: RangeInclusive<usize>) {
-        self.tainted.extend(slots_of);
+    fn taint_slots(&mut self, new: RangeInclusive<usize>) {
         for held in &mut self.held {
-            held.tainted |= has_any(&self.tainted, slots(held.start, held.len));
+            let own = slots(held.start, held.len);
+            held.tainted |= own.start() <= new.end() && new.start() <= own.end();
         }
+        self.tainted.extend(new);
     }
 
     /// Begins to note where blocks are handed out.
