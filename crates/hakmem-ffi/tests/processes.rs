@@ -277,7 +277,7 @@ fn rights_dropped_beside_the_scavenger() {
 
 /// Builds the Rust plug-in once.
 fn plugin() -> PathBuf {
-    common::built::released(&[]).of("plugin", ".so")
+    common::released().of("plugin", ".so")
 }
 
 /// In a program on the system's allocator, and in one that runs on hakmem already: then there are two copies of it.

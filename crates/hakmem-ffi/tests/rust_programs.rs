@@ -174,7 +174,7 @@ fn preloaded() {
 /// A copy in a library that a program loads says nothing.
 #[test]
 fn a_plugin() {
-    let plugin = built::released(&[]).of("plugin", ".so");
+    let plugin = common::released().of("plugin", ".so");
     let directory = TempDir::new().expect("a temporary directory");
     let file = directory.path().join("file");
     // bash loads it as if it had a builtin in it, which fails behind its constructors.

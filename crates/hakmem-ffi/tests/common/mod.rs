@@ -20,16 +20,17 @@ pub struct Library {
 /// Built once per test program; cargo makes that a formality for all but the first.
 pub fn library() -> &'static Library {
     static LIBRARY: OnceLock<Library> = OnceLock::new();
-    LIBRARY.get_or_init(|| {
-        let fast: &[&str] = match cfg!(feature = "bench-fast") {
-            true => &["--features", "hakmem-ffi/bench-fast"],
-            false => &[],
-        };
-        let built = built::released(fast);
-        Library {
-            shared: built.of("hakmem", ".so"),
-            r#static: built.of("hakmem", ".a"),
-        }
+    LIBRARY.get_or_init(|| Library {
+        shared: released().of("hakmem", ".so"),
+        r#static: released().of("hakmem", ".a"),
+    })
+}
+
+/// The library and Rust programs, as users get them.
+pub fn released() -> &'static built::Artifacts {
+    built::released(match cfg!(feature = "bench-fast") {
+        true => &["--features", "hakmem-ffi/bench-fast"],
+        false => &[],
     })
 }
 

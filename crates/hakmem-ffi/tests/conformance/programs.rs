@@ -1,6 +1,6 @@
 //! The programs that hold the behaviours, built when first needed.
 
-use crate::common::{built, library, run};
+use crate::common::{library, released, run};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -68,7 +68,7 @@ impl Workshop {
             Arc::clone(built.entry((source, r#static)).or_default())
         };
         cell.get_or_init(|| match source {
-            RUST => built::debugged().example("conformance"),
+            RUST => released().example("conformance"),
             _ => self.build(source, r#static),
         })
         .clone()
