@@ -157,6 +157,8 @@ pub mod options;
 #[cfg(not(loom))]
 mod os;
 #[cfg(not(loom))]
+mod owner;
+#[cfg(not(loom))]
 mod page;
 #[cfg(not(loom))]
 mod parcel;

@@ -30,6 +30,7 @@
 pub mod bounds;
 
 use crate::arena::{self, Arena, META, PAGE, SEGMENT, SEGMENT_META};
+use crate::owner::Owner;
 use crate::proto::inbox::Link;
 use crate::proto::level::Level;
 use crate::proto::owner::OwnerWord;
@@ -57,9 +58,6 @@ unsafe impl Link for Block {
         unsafe { (*this).next.set(next) }
     }
 }
-
-/// Stands for the heap type, which lies in a higher layer.
-pub enum Owner {}
 
 /// What a slot is used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

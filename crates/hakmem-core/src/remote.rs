@@ -8,10 +8,11 @@
 use crate::arena::PAGE;
 use crate::counter::Counter;
 use crate::guard;
-use crate::page::{Block, Meta, Owner};
+use crate::owner::{HEAP_SHIFT, Owner, inbox_of};
+use crate::page::{Block, Meta};
 use crate::parcel::Parcel;
 use crate::policy;
-use crate::proto::inbox::{Inbox, Link};
+use crate::proto::inbox::Link;
 use core::cell::Cell;
 use core::ptr::null_mut;
 
@@ -68,22 +69,16 @@ fn owner_of(page: &Meta, block: *mut Block) -> *mut Owner {
 }
 
 impl Outgoing {
-    /// Adds a block of `page`; sends everything before if `limit` bytes are held. `inbox_of` finds an owner's inbox. O(1),
+    /// Adds a block of `page`; sends everything before if `limit` bytes are held. O(1),
     /// and now and then the sending of what has come together.
     ///
     /// # Safety
     /// The block is of that page, was live, and is given up by the caller.
-    pub unsafe fn add(
-        &self,
-        page: &Meta,
-        block: *mut Block,
-        limit: u32,
-        inbox_of: impl Fn(*mut Owner) -> &'static Inbox<Parcel>,
-    ) {
+    pub unsafe fn add(&self, page: &Meta, block: *mut Block, limit: u32) {
         guard::check_start(block, page);
         let size = page.block_size.get();
         if self.room.get() < size as i32 {
-            self.send_all(&inbox_of);
+            self.send_all();
             self.room.set(limit.max(size) as i32);
         }
         self.sent.add(1);
@@ -101,25 +96,25 @@ impl Outgoing {
             return;
         }
         if !Parcel::fits(size) {
-            // SAFETY: passed on.
+            // SAFETY: the block is the caller's to give up, of that page, which has an owner while a block is out (`page` rule 2).
             if unsafe { Parcel::post(page, block, inbox_of(owner_of(page, block))) } {
                 self.parcels_sent.add(1);
                 self.batches_sent.add(1);
             }
             return;
         }
-        self.close(i, &inbox_of);
+        self.close(i);
         // SAFETY: the block is the caller's to give up.
         self.open[i].set(unsafe { Parcel::new(block) });
         self.filling.set(self.filling.get() | 1 << i);
         self.room.set(self.room.get() - size as i32);
         if !policy::BATCH_BY_PAGE.is_on() {
-            self.close(i, &inbox_of);
+            self.close(i);
         }
     }
 
     /// Moves an open parcel, if there is one, to its owner's batch.
-    fn close(&self, i: usize, inbox_of: &impl Fn(*mut Owner) -> &'static Inbox<Parcel>) {
+    fn close(&self, i: usize) {
         let parcel = self.open[i].replace(null_mut());
         if parcel.is_null() {
             return;
@@ -129,11 +124,10 @@ impl Outgoing {
         // SAFETY: `parcel` rule 1: it is this thread's.
         let page = unsafe { Parcel::page(parcel) };
         let owner = owner_of(page, Parcel::block(parcel));
-        // Heaps are 4 KiB apart.
-        let i = (owner.addr() >> 12) % BATCHES;
+        let i = (owner.addr() >> HEAP_SHIFT) % BATCHES;
         let batch = &self.batches[i];
         if batch.owner.get() != owner {
-            self.send(i, inbox_of);
+            self.send(i);
             batch.owner.set(owner);
         }
         let first = batch.first.replace(parcel);
@@ -145,7 +139,7 @@ impl Outgoing {
         }
     }
 
-    fn send(&self, i: usize, inbox_of: &impl Fn(*mut Owner) -> &'static Inbox<Parcel>) {
+    fn send(&self, i: usize) {
         let batch = &self.batches[i];
         let first = batch.first.replace(null_mut());
         if first.is_null() {
@@ -153,7 +147,7 @@ impl Outgoing {
         }
         self.pending.set(self.pending.get() & !(1 << i));
         self.batches_sent.add(1);
-        // SAFETY: the chain is this thread's.
+        // SAFETY: the chain is this thread's, and the owner was a page's.
         unsafe { inbox_of(batch.owner.get()).push_chain(first, batch.last.get()) };
     }
 
@@ -165,12 +159,12 @@ impl Outgoing {
 
     /// Sends everything. O(parcels).
     #[inline(never)]
-    pub fn send_all(&self, inbox_of: impl Fn(*mut Owner) -> &'static Inbox<Parcel>) {
+    pub fn send_all(&self) {
         while self.filling.get() != 0 {
-            self.close(self.filling.get().trailing_zeros() as usize, &inbox_of);
+            self.close(self.filling.get().trailing_zeros() as usize);
         }
         while self.pending.get() != 0 {
-            self.send(self.pending.get().trailing_zeros() as usize, &inbox_of);
+            self.send(self.pending.get().trailing_zeros() as usize);
         }
         self.room.set(0);
     }

@@ -3,7 +3,7 @@
 //!
 //! Nobody but a page's owner may touch its lists, and an idle program's threads make no calls. So a heap hands a page
 //! over once only a few of its blocks are out and some others have come to that since. From then on the page has this
-//! module for its owner, whose state is under a lock: frees into it go the way of other threads' blocks, into `INBOX`;
+//! module for its owner, whose state is under a lock: frees into it go the way of other threads' blocks, into the inbox of `OWNER`;
 //! the purge digs its holes; and the next heap that needs a page of its class takes it back.
 //!
 //! A heap that shares gets its first blocks of a class from a page that is open to all who share ([`share`]). Each gets a few, so
@@ -20,10 +20,11 @@ use crate::arena::PAGE;
 use crate::guard;
 use crate::holes;
 use crate::os;
-use crate::page::{Block, Meta, Owner, Place, Shelf};
+use crate::owner::{Owner, inbox_of};
+use crate::page::{Block, Meta, Place, Shelf};
 use crate::parcel::Parcel;
 use crate::policy;
-use crate::proto::inbox::{Inbox, Link};
+use crate::proto::inbox::Link;
 use crate::proto::lock::Lock;
 use crate::segment;
 use crate::size_class::{CLASSES, SIZES};
@@ -31,12 +32,11 @@ use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use crate::usage;
 use core::cell::Cell;
 use core::ptr::null_mut;
-use crossbeam_utils::CachePadded;
 
 #[unsafe(link_section = ".data.hakmem")]
 pub static LOCK: Lock = Lock::new();
 #[unsafe(link_section = ".data.hakmem")]
-static INBOX: CachePadded<Inbox<Parcel>> = CachePadded::new(Inbox::new());
+static OWNER: Owner = Owner::new();
 static STATE: State = State { lists: [const { [const { Cell::new(null_mut()) }; CLASSES] }; LISTS] };
 /// Bit i: class i has pages. A hint.
 #[unsafe(link_section = ".data.hakmem")]
@@ -71,12 +71,7 @@ unsafe impl Sync for State {}
 
 /// The owner of the pages that are set aside.
 pub fn owner() -> *mut Owner {
-    (&raw const INBOX).cast_mut().cast()
-}
-
-/// Where what is freed of them goes.
-pub fn inbox() -> &'static Inbox<Parcel> {
-    &INBOX
+    OWNER.as_word()
 }
 
 /// The most blocks that may be out of a page of `cap` that is set aside: so few that they leave holes.
@@ -138,7 +133,7 @@ pub fn give_up_all() {
 
 /// True if there is neither a page nor mail, for pages that were taken back, say.
 fn is_idle() -> bool {
-    GIVEN_UP.load(Relaxed) || CLASSES_HERE.load(Relaxed) == 0 && INBOX.is_empty()
+    GIVEN_UP.load(Relaxed) || CLASSES_HERE.load(Relaxed) == 0 && OWNER.inbox().is_empty()
 }
 
 impl State {
@@ -197,9 +192,9 @@ impl State {
         }
     }
 
-    /// Merges what was freed. `inbox_of` finds the inbox of pages that were taken back meanwhile. O(parcels).
-    fn merge(&self, inbox_of: impl Fn(*mut Owner) -> &'static Inbox<Parcel>) {
-        let mut parcel = if INBOX.is_empty() { null_mut() } else { INBOX.take() };
+    /// Merges what was freed, or passes it on where its page was taken back meanwhile. O(parcels).
+    fn merge(&self) {
+        let mut parcel = if OWNER.inbox().is_empty() { null_mut() } else { OWNER.inbox().take() };
         while !parcel.is_null() {
             let (this, block) = (parcel, Parcel::block(parcel).cast());
             // SAFETY: `parcel` rule 1: it is ours since it was taken, and left alone once passed on or opened.
@@ -304,7 +299,7 @@ pub struct Share {
 
 /// Hands out blocks of `class` from a shared page: as many as `bytes` have room for, fewer if the page has no more, but one. None:
 /// out of memory, or a signal handler asks that has interrupted this module. O(blocks), and the merging of what was freed meanwhile.
-pub fn share(class: usize, bytes: u32, inbox_of: impl Fn(*mut Owner) -> &'static Inbox<Parcel>) -> Option<Share> {
+pub fn share(class: usize, bytes: u32) -> Option<Share> {
     if GIVEN_UP.load(Relaxed) {
         return None;
     }
@@ -313,7 +308,7 @@ pub fn share(class: usize, bytes: u32, inbox_of: impl Fn(*mut Owner) -> &'static
         return None; // In a signal handler.
     }
     let _held = LOCK.lock_as(me);
-    STATE.merge(inbox_of);
+    STATE.merge();
     let most = (bytes / SIZES[class]).max(1);
     let mut claimed = false;
     loop {
@@ -393,19 +388,14 @@ pub enum Freed {
 ///
 /// # Safety
 /// The block is of that page, was live, and is given up by the caller.
-pub unsafe fn free(
-    page: &Meta,
-    block: *mut Block,
-    received: u64,
-    inbox_of: impl Fn(*mut Owner) -> &'static Inbox<Parcel>,
-) -> Freed {
+pub unsafe fn free(page: &Meta, block: *mut Block, received: u64) -> Freed {
     let Some(_held) = LOCK.try_lock() else {
         if received == 0 {
             return Freed::No; // What is sent counts as received.
         }
         guard::check_start(block, page);
         // SAFETY: the block is the caller's to give up; who has the lock next finds out whose its page is.
-        unsafe { Parcel::send_one(page, block, &INBOX) };
+        unsafe { Parcel::send_one(page, block, OWNER.inbox()) };
         return Freed::Yes;
     };
     if page.owner() != owner() || GIVEN_UP.load(Relaxed) {
@@ -422,22 +412,18 @@ pub unsafe fn free(
     page.needed.set(page.needed.get() - 1);
     RECEIVED[usize::from(page.class.get())].fetch_add(received, Relaxed);
     let is_given_up = STATE.came_back(page, block.cast());
-    STATE.merge(inbox_of);
+    STATE.merge();
     if is_given_up { Freed::WithItsPage } else { Freed::Yes }
 }
 
 /// Takes a page of `class` back, for `new_owner`; it is in no queue yet. None: there is none now. O(1), and the merging of
 /// what was freed meanwhile, so that pages which are empty can be claimed.
-pub fn take_back(
-    class: usize,
-    new_owner: *mut Owner,
-    inbox_of: impl Fn(*mut Owner) -> &'static Inbox<Parcel>,
-) -> Option<&'static Meta> {
+pub fn take_back(class: usize, new_owner: *mut Owner) -> Option<&'static Meta> {
     if is_idle() {
         return None;
     }
     let _held = LOCK.try_lock()?;
-    STATE.merge(inbox_of);
+    STATE.merge();
     let Some(page) = STATE.page_to_take(class) else {
         if STATE.page_to_share(class).is_none() {
             CLASSES_HERE.fetch_and(!(1 << class), Relaxed);
@@ -452,18 +438,13 @@ pub fn take_back(
 
 /// Digs holes in the pages that were set aside `decay` ms or more before `now`. Returns the bytes given back. O(pages set
 /// aside since the last time, and the blocks of those that are due).
-pub fn purge(
-    now: u32,
-    decay: u32,
-    inbox_of: impl Fn(*mut Owner) -> &'static Inbox<Parcel>,
-    goes_on: impl Fn() -> bool,
-) -> usize {
+pub fn purge(now: u32, decay: u32, goes_on: impl Fn() -> bool) -> usize {
     if is_idle() {
         return 0;
     }
     {
         let _held = LOCK.lock();
-        STATE.merge(inbox_of);
+        STATE.merge();
     }
     let mut given = 0;
     for class in 0..CLASSES {

@@ -127,7 +127,7 @@ fn from_class(class: usize) -> Option<Fresh> {
 #[inline(always)]
 fn from_heap(heap: &Heap, class: usize) -> Option<Fresh> {
     // SAFETY: classes are below CLASSES.
-    let list = unsafe { heap.front.free.get_unchecked(class) };
+    let list = unsafe { heap.owner.front.free.get_unchecked(class) };
     if let Some(block) = NonNull::new(list.get()) {
         // SAFETY: a listed block is free, and this thread's.
         list.set(unsafe { Block::next(block.as_ptr()) });

@@ -3,6 +3,7 @@
 use super::note_released;
 use crate::arena::{META, PAGE, PAGE_SHIFT};
 use crate::heap::Heap;
+use crate::owner::Owner;
 use crate::page::{self, Block, Kind, Meta, bounds};
 use crate::profile::{self, Freed};
 use crate::thread::{self, State};
@@ -269,7 +270,7 @@ unsafe fn free_whole_slow(meta: &'static Meta, kind: Kind) {
 /// # Safety
 /// The block is live, of `page`, whose heap is `owner`, and the caller's to free.
 #[inline(always)]
-unsafe fn free_block(page: &'static Meta, owner: *mut page::Owner, block: *mut Block) {
+unsafe fn free_block(page: &'static Meta, owner: *mut Owner, block: *mut Block) {
     // SAFETY: passed on; the owner is this thread's heap, whose front is its beginning.
     unsafe {
         if core::ptr::eq(thread::front(), owner.cast()) {
@@ -305,7 +306,7 @@ unsafe fn free_shared(heap: &Heap, page: &'static Meta, block: *mut Block) {
 /// # Safety
 /// As [`free_block`].
 #[inline(never)]
-unsafe fn free_other(page: &'static Meta, owner: *mut page::Owner, block: *mut Block) {
+unsafe fn free_other(page: &'static Meta, owner: *mut Owner, block: *mut Block) {
     // SAFETY: passed on.
     unsafe {
         match thread::state() {

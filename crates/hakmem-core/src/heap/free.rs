@@ -1,9 +1,10 @@
 //! Freeing: blocks of this heap's pages, blocks for other heaps, and what others send.
 
+use super::Heap;
 use super::counts::Event;
-use super::{Heap, inbox_of};
 use crate::mutant::{Mutant, is};
-use crate::page::{Block, Meta, Owner, Place};
+use crate::owner::{Owner, inbox_of};
+use crate::page::{Block, Meta, Place};
 use crate::parcel::Parcel;
 use crate::proto::inbox::Link;
 use crate::sync::{AtomicU64, Ordering::Relaxed};
@@ -53,7 +54,7 @@ impl Heap {
     pub unsafe fn push_kept(&self, page: &Meta, block: *mut Block) -> bool {
         if page.is_medium() {
             guard::check_unit(block, page);
-            let list = &self.front.free[usize::from(page.class.get())];
+            let list = &self.owner.front.free[usize::from(page.class.get())];
             if list.get().is_null() && (!profile::is_on() || self.may_keep(usize::from(page.class.get()))) {
                 // SAFETY: the block is free from now on.
                 unsafe { Block::set_next(block, null_mut()) };
@@ -95,7 +96,7 @@ impl Heap {
     #[inline(never)]
     pub unsafe fn free_remote(&self, page: &Meta, block: *mut Block) {
         // SAFETY: passed on.
-        unsafe { self.outgoing.add(page, block, policy::BATCH_BYTES.get(), inbox_of) };
+        unsafe { self.outgoing.add(page, block, policy::BATCH_BYTES.get()) };
     }
 
     /// Frees a block of `owner` from a thread that has no heap.
@@ -112,7 +113,7 @@ impl Heap {
     /// Merges what other threads freed into the pages' own lists (rule 4). O(parcels).
     #[inline(never)]
     pub(super) fn merge_mail(&self) {
-        let mut parcel = self.inbox.0.take();
+        let mut parcel = self.owner.inbox().take();
         let mut parcels = 0;
         while !parcel.is_null() {
             // SAFETY: `parcel` rule 1: it is this heap's since it was taken, and left alone once opened or passed on.

@@ -15,7 +15,7 @@ impl Heap {
         self.busy(|| {
             self.receive_mail();
             for class in 0..CLASSES {
-                let mut block = self.front.free[class].replace(null_mut());
+                let mut block = self.owner.front.free[class].replace(null_mut());
                 let mut unused = 0;
                 while !block.is_null() {
                     let Some(page) = page::lookup(block.cast()) else { guard::corrupt(block.cast()) };

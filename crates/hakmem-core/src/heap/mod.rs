@@ -1,7 +1,7 @@
 //! A thread's heap: a free list for each class, and the pages they come from.
 //!
 //! ```text
-//! malloc:  front.free[class] → pop            (the list of the current page, held whole)
+//! malloc:  owner.front.free[class] → pop            (the list of the current page, held whole)
 //! free:    page.free ← push, needed -= 1      (page by arithmetic, owner by one comparison)
 //! ```
 //!
@@ -32,33 +32,24 @@ mod tests;
 
 use crate::arena;
 use crate::counter::Counter;
-use crate::page::{self, Block, Kind, Meta, Owner, Place};
-use crate::parcel::Parcel;
+use crate::owner::{HEAP_SHIFT, Owner};
+use crate::page::{self, Block, Kind, Meta, Place};
 use crate::profile::Sampler;
-use crate::proto::inbox::{Inbox, Link};
+use crate::proto::inbox::Link;
 use crate::proto::tenure::Tenure;
 use crate::remote::Outgoing;
-use crate::size_class::{CLASSES, TABLE16};
+use crate::size_class::CLASSES;
 use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
-use crate::{large, learn, segment, sparse, usage};
+use crate::{large, learn, segment, usage};
 use core::cell::Cell;
 use core::ptr::{NonNull, null};
 use counts::Counts;
 
-/// What the fast path reads. A heap starts with it; the empty and the dead heap consist of it.
-#[repr(C)]
-pub struct Front {
-    /// The list of each class.
-    pub free: [Cell<*mut Block>; CLASSES],
-    /// `size_class::CLASS16`.
-    pub class16: [u8; TABLE16],
-}
-
 /// A thread's heap.
 #[repr(C, align(8192))]
 pub struct Heap {
-    /// What the fast path reads.
-    pub front: Front,
+    /// What the fast path reads, and the inbox.
+    pub owner: Owner,
     queue: [Cell<*mut Meta>; CLASSES],
     retained: Cell<*mut Meta>,
     retained_len: Cell<u32>,
@@ -101,17 +92,12 @@ pub struct Heap {
     pub link: AtomicU64,
     /// The heap made before this one.
     pub next_heap: AtomicPtr<Heap>,
-    inbox: Line<Inbox<Parcel>>,
     /// What it counts. The last classes' counters lie behind the first 4 KiB, which is all that a thread with little
     /// of small blocks makes resident.
     pub counts: Counts,
 }
 
-/// A line of cache, for what other threads write, with the line beside it, which processors fetch along.
-#[repr(align(128))]
-struct Line<T>(T);
-
-const _: () = assert!(size_of::<Heap>() == 1 << crate::thread::HEAP_SHIFT);
+const _: () = assert!(size_of::<Heap>() == 1 << HEAP_SHIFT);
 
 /// Of the lists that change hands, one in this many is walked to its end, on average; the others are looked at where they begin.
 /// To walk all of them would cost 6 instructions a pair.
@@ -132,20 +118,11 @@ pub use free::{reset_stray_frees, stray_frees};
 /// A block, and whether all of it is zero.
 pub type Fresh = (NonNull<Block>, bool);
 
-/// The inbox of an owner of pages.
-pub fn inbox_of(owner: *mut Owner) -> &'static Inbox<Parcel> {
-    if owner == sparse::owner() {
-        return sparse::inbox();
-    }
-    // SAFETY: all other owners are heaps, which are for ever; the inbox may be shared.
-    unsafe { &(*owner.cast::<Heap>()).inbox.0 }
-}
-
 impl Heap {
     /// The heap as pages name it.
     #[inline]
     pub fn owner(&self) -> *mut Owner {
-        core::ptr::from_ref(self).cast_mut().cast()
+        self.owner.as_word()
     }
 
     /// Runs `f` with `busy` set (rule 3). Not to be nested.
@@ -231,7 +208,7 @@ impl Heap {
 
     /// True if other threads have freed blocks that are not merged yet.
     pub fn has_mail(&self) -> bool {
-        !self.inbox.0.is_empty()
+        !self.owner.inbox().is_empty()
     }
 
     fn note_carved(&self, page: &Meta, change: i64) {
@@ -292,7 +269,7 @@ impl Heap {
             slot.map(Meta::head).is_some_and(|page| page.kind() == Kind::Page && usize::from(page.class.get()) == class)
         };
         let (mut count, mut seen) = (0, 0);
-        let mut block = self.front.free[class].get();
+        let mut block = self.owner.front.free[class].get();
         while is_of_class(block) && seen <= arena::SEGMENT / 8 {
             seen += 1;
             count += u64::from(range.contains(&block.addr()));

@@ -1,7 +1,7 @@
 //! Allocation when the class's list is empty: it is filled again.
 
 use super::counts::Event;
-use super::{Fresh, Heap, WALK_EVERY, inbox_of};
+use super::{Fresh, Heap, WALK_EVERY};
 use crate::arena::PAGE;
 use crate::page::{Block, Meta, Place};
 use crate::proto::inbox::Link;
@@ -85,7 +85,7 @@ impl Heap {
             return Some(fresh);
         }
         self.send_mail();
-        if let Some(page) = sparse::take_back(class, self.owner(), inbox_of) {
+        if let Some(page) = sparse::take_back(class, self.owner()) {
             self.pages.set(self.pages.get() + 1);
             self.counts.taken_back.add(1);
             self.push_front(class, page);
@@ -99,7 +99,7 @@ impl Heap {
     /// Merges what others freed (rule 4).
     #[inline(always)]
     pub(super) fn receive_mail(&self) {
-        if !self.inbox.0.is_empty() {
+        if !self.owner.inbox().is_empty() {
             self.merge_mail();
         }
     }
@@ -108,7 +108,7 @@ impl Heap {
     /// dozen blocks.
     pub(super) fn send_mail(&self) {
         if self.outgoing.is_pending() {
-            self.outgoing.send_all(inbox_of);
+            self.outgoing.send_all();
         }
     }
 
@@ -132,7 +132,7 @@ impl Heap {
         guard::peek(list, page);
         // SAFETY: the list is not empty, and its blocks are free (rule 4 of `page`).
         unsafe {
-            self.front.free[class].set((*list).next.get());
+            self.owner.front.free[class].set((*list).next.get());
             if self.is_to_walk(takes) {
                 return NonNull::new_unchecked(self.now_and_then(class, list, length, page));
             }
@@ -199,7 +199,7 @@ impl Heap {
         self.counts.holes_filled.add(1);
         // SAFETY: they were absent (`holes` rule 2), and are on this list alone; there is at least one.
         unsafe {
-            self.front.free[class].set(Block::next(first));
+            self.owner.front.free[class].set(Block::next(first));
             NonNull::new(first)
         }
     }
@@ -223,7 +223,7 @@ impl Heap {
         }
         page.carved.set(page.carved.get() + count);
         page.needed.set(page.needed.get() + count as i32);
-        self.front.free[class].set(list);
+        self.owner.front.free[class].set(list);
         self.counts.note(class, Event::Handed, count);
         self.counts.existing[class].add(i64::from(count));
         self.counts.note(class, Event::Carves, 1);

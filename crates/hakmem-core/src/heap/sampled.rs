@@ -89,7 +89,7 @@ impl Heap {
     #[cold]
     #[inline(never)]
     fn put_back(&self, class: usize, keep: u32, rest: u32) {
-        let list = &self.front.free[class];
+        let list = &self.owner.front.free[class];
         let mut last: *mut Block = null_mut();
         for _ in 0..keep {
             // SAFETY: the list is the heap's, and longer than that.

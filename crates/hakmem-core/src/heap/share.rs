@@ -5,7 +5,7 @@
 //! for its first blocks.
 
 use super::counts::Event;
-use super::{Fresh, Heap, inbox_of};
+use super::{Fresh, Heap};
 use crate::page::{Block, Meta};
 use crate::proto::inbox::Link;
 use crate::size_class::SIZES;
@@ -77,7 +77,7 @@ impl Heap {
     #[inline(never)]
     pub(super) fn share(&self, class: usize) -> Option<Fresh> {
         let (size, got) = (SIZES[class], &self.shared.got[class]);
-        let share = sparse::share(class, (u32::from(got.get()) * UNIT).min(AT_ONCE), inbox_of)?;
+        let share = sparse::share(class, (u32::from(got.get()) * UNIT).min(AT_ONCE))?;
         if got.get() == 0 {
             self.counts.make_room(class); // It may never take a list of its own page.
         }
@@ -107,7 +107,7 @@ impl Heap {
                 rest = Block::next(share.first);
             }
         }
-        self.front.free[class].set(rest);
+        self.owner.front.free[class].set(rest);
         NonNull::new(share.first).map(|first| (first, share.carved && share.page.zero.get()))
     }
 
@@ -131,7 +131,7 @@ impl Heap {
     /// As there.
     unsafe fn unshare(&self, page: &Meta, block: *mut Block, received: u64) -> bool {
         // SAFETY: passed on.
-        let freed = unsafe { sparse::free(page, block, received, inbox_of) };
+        let freed = unsafe { sparse::free(page, block, received) };
         if freed == Freed::WithItsPage {
             self.released.set(true);
         }

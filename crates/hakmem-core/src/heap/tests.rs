@@ -5,8 +5,8 @@ extern crate std;
 use super::*;
 use crate::in_child::{goes_well_in_child, in_child};
 use crate::proto::tenure::Adopted;
-use crate::size_class;
 use crate::thread;
+use crate::{size_class, sparse};
 use std::sync::{Barrier, mpsc};
 use std::vec::Vec;
 
@@ -81,8 +81,8 @@ fn pages_that_were_given_up_are_left_alone() {
 
         sparse::give_up_all();
         let before = set_aside();
-        let dig = || sparse::purge(crate::os::now_ms(), 0, inbox_of, || true);
-        assert!(sparse::take_back(class, mine.owner(), inbox_of).is_none() && dig() == 0);
+        let dig = || sparse::purge(crate::os::now_ms(), 0, || true);
+        assert!(sparse::take_back(class, mine.owner()).is_none() && dig() == 0);
         kept.drain(..10).for_each(free);
         mine.collect();
         assert_eq!(dig(), 0);

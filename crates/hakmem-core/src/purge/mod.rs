@@ -7,7 +7,6 @@
 
 mod scavenger;
 
-use crate::heap::inbox_of;
 use crate::mutant::{Mutant, is};
 use crate::proto::lock::{Guard, Lock};
 use crate::sync::{AtomicU32, AtomicU64, Ordering::Relaxed, plain};
@@ -144,7 +143,7 @@ pub fn all() -> usize {
 /// A pass, for as long as `goes_on` says so.
 fn run(now: u32, decay: u32, goes_on: impl Fn() -> bool + Copy) -> usize {
     thread::tidy_idle(goes_on);
-    let mut given = sparse::purge(now, decay, inbox_of, goes_on) + whale::purge(now, decay, goes_on);
+    let mut given = sparse::purge(now, decay, goes_on) + whale::purge(now, decay, goes_on);
     let segments = arena::all().flat_map(|arena| arena.listed(arena::DIRTY_ROW).map(move |segment| (arena, segment)));
     for (arena, segment) in segments.take_while(|_| goes_on()) {
         given += segment::purge(arena, segment, now, decay);

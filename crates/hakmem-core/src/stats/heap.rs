@@ -78,7 +78,7 @@ pub struct Heap {
 pub fn of(heap: &'static heap::Heap) -> Heap {
     let (counts, outgoing) = (&heap.counts, &heap.outgoing);
     let state = match () {
-        () if core::ptr::eq(&heap.front, thread::front()) => State::Own,
+        () if core::ptr::eq(&heap.owner.front, thread::front()) => State::Own,
         () if thread::is_live(heap) => State::Running,
         () => State::Idle,
     };

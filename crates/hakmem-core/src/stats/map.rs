@@ -3,7 +3,8 @@
 use super::census::{self, Held};
 use super::{SEGMENT_BYTES, SLOT_BYTES};
 use crate::heap::Heap;
-use crate::page::{Meta, Owner, Place};
+use crate::owner::Owner;
+use crate::page::{Meta, Place};
 use crate::sync::Ordering::Relaxed;
 use crate::{os, sparse, thread};
 use core::cell::Cell;
@@ -130,7 +131,7 @@ fn listed(owner: *mut Owner, page: &Meta) -> u32 {
     }
     // SAFETY: all other owners are heaps, which are for ever.
     let heap = unsafe { &*owner.cast::<Heap>() };
-    if !core::ptr::eq(&heap.front, thread::front()) || heap.is_busy() {
+    if !core::ptr::eq(&heap.owner.front, thread::front()) || heap.is_busy() {
         return 0;
     }
     let bytes = page.span.load(Relaxed) as usize * SLOT_BYTES;

@@ -93,7 +93,7 @@ impl Snapshot {
     fn look(&mut self) {
         let own = thread::front();
         let is_ours =
-            |heap: &crate::heap::Heap| thread::held(heap) || core::ptr::eq(&heap.front, own) && !heap.is_busy();
+            |heap: &crate::heap::Heap| thread::held(heap) || core::ptr::eq(&heap.owner.front, own) && !heap.is_busy();
         for heap in thread::all_heaps() {
             if !is_ours(heap) {
                 self.running += u64::from(thread::is_live(heap));

@@ -153,7 +153,7 @@ mod note {
         "before.blocks": offset_of!(Before, blocks),
         "before.pages": offset_of!(Before, pages),
         "before.asleep": offset_of!(Before, asleep),
-        "heap.lists": offset_of!(Heap, front),
+        "heap.lists": offset_of!(Heap, owner.front),
         "heap.next": offset_of!(Heap, next_heap),
         "heap.tenure": offset_of!(Heap, tenure),
         "heap.existing": offset_of!(Heap, counts.existing),

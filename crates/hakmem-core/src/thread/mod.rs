@@ -20,6 +20,7 @@ mod tests;
 mod tls;
 
 use crate::heap::Heap;
+use crate::owner::HEAP_SHIFT;
 use crate::proto::pool::Pool;
 use crate::proto::tenure::{Adopted, Tidied, With};
 use crate::size_class::CLASS16;
@@ -39,9 +40,6 @@ use {
 #[cfg(shuttle)]
 pub use tls::forget_all;
 pub use tls::{State, front, state};
-
-/// Heaps are 8 KiB apart; a heap's number is its address in such units.
-pub const HEAP_SHIFT: u32 = 13;
 
 #[unsafe(link_section = ".data.hakmem")]
 static POOL: Pool = Pool::new();
@@ -221,7 +219,7 @@ fn make() -> Option<&'static Heap> {
     // SAFETY: memory of a heap's size and alignment, nobody else's and zero (`region` rule 2); all zero is a heap with
     // empty lists but for the class table, which is written before anybody else knows of it.
     let heap = unsafe {
-        (&raw mut (*heap).front.class16).write(CLASS16);
+        (&raw mut (*heap).owner.front.class16).write(CLASS16);
         &*heap
     };
     let mut first = ALL.load(Relaxed);

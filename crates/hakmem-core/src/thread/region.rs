@@ -12,7 +12,7 @@
 //! 2. A region is for ever, and so is each heap in it. What is handed out is zero: nobody had it before.
 //! 3. The first and the last step of a region are never made accessible.
 
-use super::HEAP_SHIFT;
+use crate::owner::HEAP_SHIFT;
 use crate::proto::lock::Lock;
 use crate::sync::Ordering::Relaxed;
 use crate::{arena, os};

@@ -5,7 +5,8 @@
 //! executable). It starts as the address of the *empty heap*, a read-only front whose lists are all empty: the fast
 //! path needs no test for "is there a heap yet", it finds nothing and takes the slow path.
 
-use crate::heap::{Front, Heap};
+use crate::heap::Heap;
+use crate::owner::Front;
 use crate::page::Block;
 use crate::size_class::{CLASS16, CLASSES, TABLE16};
 #[cfg(not(any(miri, shuttle)))]
@@ -156,7 +157,7 @@ pub fn state() -> State {
 
 /// Gives the thread a heap.
 pub fn set_live(heap: &'static Heap) {
-    set(&heap.front);
+    set(&heap.owner.front);
 }
 
 /// Marks the thread as ending.
