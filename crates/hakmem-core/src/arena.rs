@@ -42,6 +42,7 @@ use crate::sync::{
     AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release, SeqCst},
 };
+#[cfg_attr(any(miri, shuttle), allow(unused_imports, reason = "for the note, which these have not"))]
 pub use bits::FULL_ROW;
 use bits::{SET_ROWS, Set};
 use core::ptr::null_mut;

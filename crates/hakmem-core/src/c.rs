@@ -200,7 +200,7 @@ pub fn in_borrowed_process() -> bool {
 /// Ends the thread that gives idle memory back, and keeps it away until [`release_scavenger`]: the process is about to
 /// change its rights or its namespaces, which that thread would not follow. Calls nest. O(1), and the end of the thread.
 pub fn hold_scavenger() {
-    purge::hold();
+    purge::hold(thread::holds_a_lock());
 }
 
 /// Ends one [`hold_scavenger`].
@@ -210,7 +210,7 @@ pub fn release_scavenger() {
 
 /// Ends that thread for good: the process is about to forbid itself system calls.
 pub fn forbid_scavenger() {
-    purge::forbid();
+    purge::forbid(thread::holds_a_lock());
 }
 
 /// Promises that [`hold_scavenger`] is called before each change of the process's rights and namespaces. Without the promise, a

@@ -9,7 +9,6 @@
 //!    (acquire). Every search writes the same.
 //! 2. An entry of `SEARCHERS` belongs to the thread that put its token there.
 
-use crate::guard;
 use crate::os;
 use crate::policy::{self, Foreign};
 use crate::stray;
@@ -150,10 +149,10 @@ fn note(p: *mut u8, site: usize) {
         note_site(site);
     }
     if policy::FOREIGN.get() == Foreign::Abort as u32 {
-        guard::fatal(format_args!("free of {p:p}, which is not from this allocator, by the code at {site:#x}"));
+        os::fatal(format_args!("free of {p:p}, which is not from this allocator, by the code at {site:#x}"));
     }
     if count == u64::from(policy::FOREIGN_REPORT.get()) {
-        guard::report(format_args!(
+        os::report(format_args!(
             "{count} pointers from another allocator were freed here, the last, {p:p}, by the code at {site:#x}"
         ));
     }

@@ -5,46 +5,14 @@
 //! blocks freed twice and links overwritten after a free.
 
 use crate::arena::PAGE;
-use crate::os;
+use crate::os::fatal;
 use crate::page::{self, Block, Kind, Meta};
 use crate::proto::inbox::Link;
 use crate::size_class;
-use core::fmt::{self, Write};
 
 /// Whether errors of the program are looked for. Only measurements of what that costs are built without it (feature
 /// `bench-fast`): every look that is left out then depends on this, and nothing else does.
 pub const CHECKED: bool = !cfg!(feature = "bench-fast");
-
-/// A line of text on the stack.
-struct Line {
-    bytes: [u8; 256],
-    len: usize,
-}
-
-impl Write for Line {
-    fn write_str(&mut self, s: &str) -> fmt::Result {
-        let room = &mut self.bytes[self.len..];
-        let n = s.len().min(room.len());
-        room[..n].copy_from_slice(&s.as_bytes()[..n]);
-        self.len += n;
-        Ok(())
-    }
-}
-
-/// Writes one line to standard error, cut at 256 bytes. Allocates nothing.
-pub fn report(what: fmt::Arguments<'_>) {
-    let mut line = Line { bytes: [0; 256], len: 0 };
-    let _ = writeln!(line, "hakmem: {what}");
-    line.bytes[255] = b'\n';
-    os::write_stderr(&line.bytes[..line.len]);
-}
-
-/// Reports and ends the process by SIGABRT.
-#[cold]
-pub fn fatal(what: fmt::Arguments<'_>) -> ! {
-    report(what);
-    os::abort()
-}
 
 /// `p`, a block of `page`, was freed although it is free.
 #[cold]

@@ -11,7 +11,7 @@ use crate::policy::{self, Knob, Mode};
 use crate::proto::lock::Lock;
 use crate::sync::Ordering::Relaxed;
 use crate::sync::plain::AtomicBool;
-use crate::{decisions, options, os, usage, whale};
+use crate::{decisions, options, os, usage};
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 
@@ -91,7 +91,7 @@ fn kib(bytes: i64) -> u32 {
 /// The live bytes of pages and large blocks have changed, after they stood `high` above where they were.
 pub fn slots(change: i64, high: i64) {
     if is_on() {
-        let now = usage::live().0 as i64 - whale::live_bytes() as i64;
+        let now = usage::live().0 as i64 - usage::whales() as i64;
         tell(&mut |learner, time| learner.demand(time, Pool::Slots, kib(now), kib(now - change + high)));
     }
 }
@@ -99,7 +99,7 @@ pub fn slots(change: i64, high: i64) {
 /// The live bytes of whales have changed.
 pub fn whales(change: i64) {
     if is_on() {
-        let now = whale::live_bytes() as i64;
+        let now = usage::whales() as i64;
         tell(&mut |learner, time| learner.demand(time, Pool::Whales, kib(now), kib(now.max(now - change))));
     }
 }
@@ -165,7 +165,7 @@ mod tests {
     fn levels_are_told_with_what_was_above_them() {
         learning(|| {
             usage::LIVE.store(50 * MIB, Relaxed);
-            whale::LIVE.store(20 * MIB, Relaxed);
+            usage::WHALES.store(20 * MIB, Relaxed);
             slots(-10 * MIB, 5 * MIB);
             assert_eq!(seen(What::Decay, Pool::Slots), (30 << 10, 45 << 10, 45 << 10), "40 MiB before, 45 at most");
             whales(8 * MIB);
@@ -174,7 +174,7 @@ mod tests {
             whales(-7 * MIB);
             assert_eq!(seen(What::Decay, Pool::Whales).2, 27 << 10, "it was more before");
             usage::LIVE.store(9 * MIB, Relaxed);
-            whale::LIVE.store(5 * MIB, Relaxed);
+            usage::WHALES.store(5 * MIB, Relaxed);
             whales(-15 * MIB);
             slots(-26 * MIB, 0);
             ended();
@@ -186,8 +186,8 @@ mod tests {
     #[test]
     fn whales_that_come_and_go_are_told() {
         learning(|| {
-            whale::forget_cache();
-            whale::LIVE.store(0, Relaxed);
+            crate::whale::forget_cache();
+            usage::WHALES.store(0, Relaxed);
             // SAFETY: blocks of this allocator, each freed once.
             unsafe {
                 let blocks = [(); 6].map(|()| c::malloc(4 << 20));

@@ -1,7 +1,7 @@
 //! What models of the whole allocator ask of its inside.
 
 pub use crate::os::{fork, pass_time};
-use crate::{policy, purge, thread};
+use crate::{heap, policy, purge, thread};
 
 /// To be called first in each schedule: threads of the last one are no more.
 pub fn begin() {
@@ -32,5 +32,5 @@ pub fn await_scavenger() {
 
 /// Heaps made so far.
 pub fn heaps() -> u64 {
-    thread::heaps_made()
+    heap::all::heaps_made()
 }

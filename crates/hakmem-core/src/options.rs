@@ -3,7 +3,7 @@
 //! Whoever comes later goes before, but for the struct, which yields to both others: who runs a program can change what
 //! its author chose. An option that somebody has set stays as it is in mode `learn` too.
 
-use crate::guard::report;
+use crate::os::report;
 use crate::size_class::{self, MEDIUM_MAX, SIZES};
 use crate::sync::Ordering::Relaxed;
 use crate::sync::plain::{AtomicBool, AtomicU64};

@@ -95,5 +95,5 @@ fn in_library(address: usize) -> bool {
 
 #[cold]
 fn invalid(p: *mut u8, what: &str) -> ! {
-    guard::fatal(format_args!("invalid pointer {p:p}: {what}"))
+    os::fatal(format_args!("invalid pointer {p:p}: {what}"))
 }

@@ -16,7 +16,8 @@ pub(crate) mod plain {
 mod points;
 #[cfg(shuttle)]
 pub(crate) use points::{
-    AtomicBool, AtomicI64, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence, point,
+    AtomicBool, AtomicI64, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, FORKED, Ordering, fence, is_child,
+    point,
 };
 
 /// Tells the processor (or the model's scheduler) that this thread waits for another.

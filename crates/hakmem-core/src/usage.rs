@@ -5,6 +5,8 @@ use crate::sync::plain::AtomicI64;
 
 pub static LIVE: AtomicI64 = AtomicI64::new(0);
 pub static PEAK: AtomicI64 = AtomicI64::new(0);
+/// Of `LIVE`, those of whales.
+pub static WHALES: AtomicI64 = AtomicI64::new(0);
 
 /// Adds to the live bytes `change`, on the way to which they stood `high` above where they were. Returns the peak if this
 /// has raised it.
@@ -20,6 +22,11 @@ pub fn add(change: i64, high: i64) -> Option<u64> {
 /// Live bytes, now and at most.
 pub fn live() -> (u64, u64) {
     (LIVE.load(Relaxed).max(0) as u64, PEAK.load(Relaxed).max(0) as u64)
+}
+
+/// Live bytes of whales.
+pub fn whales() -> u64 {
+    WHALES.load(Relaxed).max(0) as u64
 }
 
 #[cfg(all(test, not(any(loom, miri, shuttle))))]

@@ -23,7 +23,7 @@ use crate::os;
 use crate::page::{HUGE, Kind, Meta, UNTOLD};
 use crate::policy::{self, Huge};
 use crate::proto::lock::Lock;
-use crate::sync::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use crate::sync::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use crate::usage;
 use core::cell::UnsafeCell;
 
@@ -54,7 +54,6 @@ unsafe impl Sync for Cache {}
 pub static LOCK: Lock = Lock::new();
 static CACHE: Cache = Cache(UnsafeCell::new([None; RING]));
 pub static CACHED: AtomicUsize = AtomicUsize::new(0);
-pub static LIVE: AtomicI64 = AtomicI64::new(0);
 pub static HANDED: AtomicU64 = AtomicU64::new(0);
 pub static RETURNED: AtomicU64 = AtomicU64::new(0);
 pub static HITS: AtomicU64 = AtomicU64::new(0);
@@ -86,14 +85,9 @@ pub fn cached_bytes() -> usize {
     // Below zero: in the child of a fork, when this thread's change was counted anew before it was counted.
     CACHED.load(Relaxed).cast_signed().max(0).cast_unsigned()
 }
-/// Bytes in live whales.
-pub fn live_bytes() -> usize {
-    LIVE.load(Relaxed).max(0) as usize
-}
-
 fn note_live(segments: i64) {
-    LIVE.fetch_add(segments * SEGMENT as i64, Relaxed);
     let change = segments * SEGMENT as i64;
+    usage::WHALES.fetch_add(change, Relaxed);
     usage::add(change, change);
     learn::whales(change);
 }
@@ -243,7 +237,7 @@ pub unsafe fn free(meta: &Meta) -> usize {
 /// Bytes that the cache may hold.
 fn limit() -> usize {
     let anyway = (policy::WHALE_CACHE_MIB.get() as usize) << 20;
-    anyway.max(live_bytes() * policy::WHALE_CACHE_PERCENT.get() as usize / 100)
+    anyway.max(usage::whales() as usize * policy::WHALE_CACHE_PERCENT.get() as usize / 100)
 }
 
 fn oldest(entries: &[Option<Entry>; RING], now: u32) -> Option<usize> {

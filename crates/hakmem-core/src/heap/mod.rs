@@ -18,12 +18,16 @@
 //!    page look fuller than it is.
 //! 4. The inbox is merged before a page's list is handed out (`page` rule 4).
 
+pub mod all;
 mod aside;
 pub mod counts;
 mod free;
 mod give;
+pub mod peak;
+pub mod pool;
 mod queue;
 mod refill;
+pub mod region;
 mod sampled;
 mod share;
 // Miri has no fork, and models have one of their own.
@@ -244,7 +248,7 @@ impl Heap {
     /// Tells the process's total of a change, on the way to which it stood `high` above where it was.
     fn tell_live(change: i64, high: i64) {
         if let Some(peak) = usage::add(change, high) {
-            crate::stats::note_peak(peak);
+            peak::note(peak);
         }
         learn::slots(change, high);
     }

@@ -36,7 +36,7 @@ fn a_heap_that_was_busy_is_lost_in_the_child() {
         let heaps = [receiver.recv().unwrap(), receiver.recv().unwrap()];
         let look = || {
             for (was_busy, heap) in heaps {
-                let heap = thread::all_heaps().find(|h| core::ptr::from_ref(*h).addr() == heap).unwrap();
+                let heap = crate::heap::all::all_heaps().find(|h| core::ptr::from_ref(*h).addr() == heap).unwrap();
                 assert_eq!(heap.tenure.adopt(ME) == Adopted::Yes, !was_busy);
                 assert!(heap.inherited.get());
             }

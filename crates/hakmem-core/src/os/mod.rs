@@ -27,6 +27,7 @@ mod hooks;
 mod joined;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", not(any(miri, shuttle))))]
 mod library;
+mod message;
 mod objects;
 mod own;
 #[cfg(all(target_os = "linux", not(miri)))]
@@ -49,10 +50,13 @@ pub use filter::{is_filtered, set_filtered};
 pub use interpreted::*;
 #[cfg(all(target_os = "linux", not(miri)))]
 pub use linux::*;
+pub use message::{fatal, report};
 pub use objects::{Tables, find_objects, find_program, loader, object_of};
 pub use own::{copy_readable, map_memory, read_file};
 #[cfg(all(target_os = "linux", not(miri)))]
 pub use pagemap::{Page, Pagemap};
+#[cfg(all(target_os = "linux", not(miri)))]
+#[cfg_attr(shuttle, allow(unused_imports, reason = "models have no reports"))]
 pub use start::{in_program, on_first_stack, program_headers};
 
 #[cfg(all(target_os = "linux", not(any(miri, sanitizer, shuttle))))]
@@ -75,8 +79,8 @@ pub fn may_be_unloaded() -> bool {
 #[cfg(shuttle)]
 pub use scheduled::{
     Key, abort, at_fork, be_ordinary, block_signals, drop_exit_key, fork, futex_wait, futex_wait_for_end, futex_wake,
-    in_borrowed_process, is_child, is_single_threaded, is_thread, make_exit_key, now_ms, numbers, pass_time,
-    restore_signals, set_exit_value, sleep_us, spawn_bare, thread_token,
+    in_borrowed_process, is_single_threaded, is_thread, make_exit_key, now_ms, numbers, pass_time, restore_signals,
+    set_exit_value, sleep_us, spawn_bare, thread_token,
 };
 
 // Checkers have no such system below them.

@@ -6,7 +6,7 @@
 
 use super::count::{Kind, counted};
 use super::linux::SignalMask;
-use crate::sync::{AtomicU32, Ordering, point, spin};
+use crate::sync::{AtomicU32, FORKED, Ordering, is_child, point, spin};
 use core::ffi::c_void;
 use shuttle::thread;
 use std::boxed::Box;
@@ -15,7 +15,6 @@ use std::sync::Mutex;
 
 // These are no points of the schedule themselves.
 static CLOCK: core::sync::atomic::AtomicU32 = core::sync::atomic::AtomicU32::new(1);
-static FORKED: core::sync::atomic::AtomicBool = core::sync::atomic::AtomicBool::new(false);
 
 /// Lets time go by.
 pub fn pass_time(ms: u32) {
@@ -25,11 +24,6 @@ pub fn pass_time(ms: u32) {
 /// Milliseconds that wrap; see [`pass_time`].
 pub fn now_ms() -> u32 {
     CLOCK.load(Ordering::Relaxed)
-}
-
-/// True in the child of a [`fork`].
-pub fn is_child() -> bool {
-    FORKED.load(Ordering::Relaxed)
 }
 
 /// Returns early, as it may; who has slept through a time limit finds that the time has gone by.

@@ -10,7 +10,7 @@ mod scavenger;
 use crate::mutant::{Mutant, is};
 use crate::proto::lock::{Guard, Lock};
 use crate::sync::{AtomicU32, AtomicU64, Ordering::Relaxed, plain};
-use crate::{arena, learn, os, policy, segment, sparse, thread, usage, whale};
+use crate::{arena, heap, learn, os, policy, segment, sparse, usage, whale};
 
 #[cfg(shuttle)]
 pub use scavenger::is_alive as is_scavenged;
@@ -26,12 +26,12 @@ pub static PURGED: AtomicU64 = AtomicU64::new(0);
 static FORKS: plain::AtomicU32 = plain::AtomicU32::new(0);
 
 /// Before a fork: the scavenger ends, and passes do. What runs on all the same is torn in the child. Waits for a moment
-/// only: what it waits for may wait for the calling thread, if that is in a signal handler.
-pub fn stand_aside() {
+/// only: what it waits for may wait for the calling thread, if that was interrupted `in_the_middle` of something.
+pub fn stand_aside(in_the_middle: bool) {
     const MOMENTS: u32 = 100;
     FORKS.fetch_add(1, Relaxed);
     if !is(Mutant::ForkKeepsScavenger) {
-        scavenger::hold();
+        scavenger::hold(in_the_middle);
     }
     let me = os::thread_token();
     for _ in 0..MOMENTS {
@@ -142,7 +142,7 @@ pub fn all() -> usize {
 
 /// A pass, for as long as `goes_on` says so.
 fn run(now: u32, decay: u32, goes_on: impl Fn() -> bool + Copy) -> usize {
-    thread::tidy_idle(goes_on);
+    heap::pool::tidy_idle(goes_on);
     let mut given = sparse::purge(now, decay, goes_on) + whale::purge(now, decay, goes_on);
     let segments = arena::all().flat_map(|arena| arena.listed(arena::DIRTY_ROW).map(move |segment| (arena, segment)));
     for (arena, segment) in segments.take_while(|_| goes_on()) {

@@ -17,7 +17,7 @@
 
 use crate::proto::duty::{Call, Duty};
 use crate::sync::{AtomicBool, AtomicU32, Ordering::*};
-use crate::{learn, os, policy, purge, thread};
+use crate::{learn, os, policy, purge};
 
 #[unsafe(link_section = ".data.hakmem")]
 static DUTY: Duty = Duty::new();
@@ -122,11 +122,11 @@ fn wait_until_gone(ms: u32) -> bool {
     true
 }
 
-/// Ends the scavenger, and keeps it away until `let_come`. Calls nest. Waits for its end, but in a signal handler that
-/// interrupted what the scavenger may be waiting for, not for long.
-pub fn hold() {
+/// Ends the scavenger, and keeps it away until `let_come`. Calls nest. Waits for its end, a second at most, and 20 ms if this thread
+/// was interrupted `in_the_middle` of what the scavenger may be waiting for.
+pub fn hold(in_the_middle: bool) {
     DUTY.hold();
-    is_gone_within(if thread::holds_a_lock() { 20 } else { 1_000 });
+    is_gone_within(if in_the_middle { 20 } else { 1_000 });
 }
 
 /// Ends one `hold`. True if nothing keeps the scavenger away any more.
@@ -142,8 +142,8 @@ pub fn release() {
 }
 
 /// Ends the scavenger for good: a system call of its own would end the process.
-pub fn forbid() {
-    hold();
+pub fn forbid(in_the_middle: bool) {
+    hold(in_the_middle);
     if DUTY.is_gone() {
         DUTY.forbid();
         let_come();
@@ -266,8 +266,8 @@ mod tests {
                 free_much();
                 let number = NUMBER.load(Relaxed);
                 assert!(os::is_thread(number));
-                hold();
-                hold();
+                hold(false);
+                hold(false);
                 assert!(!is_at_work() && !os::is_thread(number));
                 free_much();
                 release();
@@ -275,7 +275,7 @@ mod tests {
                 release();
                 assert!(is_at_work(), "there is work for it");
             }
-            forbid();
+            forbid(false);
             free_much();
             assert!(!is_at_work());
         });

@@ -1,10 +1,11 @@
 //! Figures of a size class.
 
-use super::{Snapshot, peak};
+use super::Snapshot;
 use crate::heap::counts::{self, Event};
+use crate::heap::peak;
 use crate::heap::span_of;
 use crate::size_class::SIZES;
-use crate::{arena, profile, sparse, thread};
+use crate::{arena, profile, sparse};
 
 /// What happened to blocks of one size, in all heaps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -69,7 +70,7 @@ pub fn frees_found(snapshot: &Snapshot, all: &counts::OfClass, class: usize) -> 
 
 #[inline(never)]
 pub fn of(snapshot: &Snapshot, class: usize) -> Class {
-    let all = counts::of_class(thread::all_heaps(), class);
+    let all = counts::of_class(crate::heap::all::all_heaps(), class);
     let at = |what: Event| all.events[what as usize];
     let size = u64::from(SIZES[class]);
     let count = |n: i64| n.max(0) as u64;

@@ -79,7 +79,7 @@ pub fn of(heap: &'static heap::Heap) -> Heap {
     let (counts, outgoing) = (&heap.counts, &heap.outgoing);
     let state = match () {
         () if core::ptr::eq(&heap.owner.front, thread::front()) => State::Own,
-        () if thread::is_live(heap) => State::Running,
+        () if heap::pool::is_live(heap) => State::Running,
         () => State::Idle,
     };
     Heap {

@@ -13,7 +13,6 @@ mod census;
 mod class;
 mod heap;
 mod map;
-mod peak;
 mod process;
 mod view;
 
@@ -22,12 +21,12 @@ pub use census::Census;
 pub use class::Class;
 pub use heap::{Heap, State};
 pub use map::{Content, Page, Segment, Slot, each_segment, each_segment_from_outside};
-pub(crate) use peak::note as note_peak;
 pub use process::{Site, Stats, Syscall};
 
 use core::fmt;
 
 use crate::arena::{PAGE, SEGMENT};
+use crate::heap::{all::all_heaps, pool};
 use crate::size_class::CLASSES as N;
 use crate::{decisions, foreign, learn, os, purge, sparse, thread};
 
@@ -71,7 +70,7 @@ impl Snapshot {
         }
         // A fork waits meanwhile: in its child nobody would let go of the heaps that are held here.
         let Some(_held) = purge::keep_away() else { return Self::take_from_outside() };
-        thread::with_idle_held(|| this.look());
+        pool::with_idle_held(|| this.look());
         sparse::each_page(|class, waiting| this.waiting[class] += waiting);
         this
     }
@@ -80,7 +79,7 @@ impl Snapshot {
     #[inline(never)]
     pub fn take_from_outside() -> Self {
         let mut this = Self::empty();
-        this.running = thread::all_heaps().filter(|heap| thread::is_live(heap)).count() as u64;
+        this.running = all_heaps().filter(|heap| pool::is_live(heap)).count() as u64;
         this.census = census::count(&mut |_| {});
         this
     }
@@ -93,10 +92,10 @@ impl Snapshot {
     fn look(&mut self) {
         let own = thread::front();
         let is_ours =
-            |heap: &crate::heap::Heap| thread::held(heap) || core::ptr::eq(&heap.owner.front, own) && !heap.is_busy();
-        for heap in thread::all_heaps() {
+            |heap: &crate::heap::Heap| pool::held(heap) || core::ptr::eq(&heap.owner.front, own) && !heap.is_busy();
+        for heap in all_heaps() {
             if !is_ours(heap) {
-                self.running += u64::from(thread::is_live(heap));
+                self.running += u64::from(pool::is_live(heap));
                 continue;
             }
             heap.report_live();
@@ -139,7 +138,7 @@ impl Snapshot {
 
     /// The figures of every thread heap there ever was, oldest last.
     pub fn heaps(&self) -> impl Iterator<Item = Heap> {
-        thread::all_heaps().map(heap::of)
+        all_heaps().map(heap::of)
     }
 
     /// The totals of the process. O(heaps × classes).

@@ -2,7 +2,7 @@
 
 use super::{SYSCALLS, Snapshot, class};
 use crate::heap::{self, Heap, counts};
-use crate::{arena, foreign, large, os, purge, thread, usage, whale};
+use crate::{arena, foreign, large, os, purge, usage, whale};
 
 /// One kind of system call.
 #[derive(Debug, Clone, Copy, Default)]
@@ -89,7 +89,7 @@ pub fn of(snapshot: &Snapshot) -> Stats {
         s.refills += class.refills();
         received += class.remote_frees;
         s.live_bytes += class.live_bytes;
-        found += class::frees_found(snapshot, &counts::of_class(thread::all_heaps(), i), i);
+        found += class::frees_found(snapshot, &counts::of_class(crate::heap::all::all_heaps(), i), i);
     }
     s.remote_frees = heap::stray_frees();
     s.large_frees = large::stray_frees();
@@ -106,10 +106,10 @@ pub fn of(snapshot: &Snapshot) -> Stats {
     s.frees = (local + s.remote_frees as i64).max(0) as u64 + s.large_frees + s.whale_frees;
     s.allocations += s.large_allocations + s.whale_allocations;
     s.whale_cached_bytes = whale::cached_bytes() as u64;
-    s.whale_live_bytes = whale::live_bytes() as u64;
+    s.whale_live_bytes = usage::whales();
     let (told, peak) = usage::live();
     // What running threads have not told yet, up to a MiB each.
-    let untold: i64 = thread::all_heaps().map(Heap::unreported).sum();
+    let untold: i64 = crate::heap::all::all_heaps().map(Heap::unreported).sum();
     s.live_bytes_upper_bound = told.saturating_add_signed(untold);
     s.peak_live_bytes_upper_bound = peak.max(s.live_bytes_upper_bound);
     s.live_bytes += snapshot.census().large_slots * arena::PAGE as u64 + s.whale_live_bytes;
@@ -118,7 +118,7 @@ pub fn of(snapshot: &Snapshot) -> Stats {
     s.dirty_bytes = purge::idle_bytes() as u64;
     s.purged_bytes = purge::purged_bytes();
     s.foreign_frees = foreign::count();
-    s.heaps = thread::heaps_made();
+    s.heaps = heap::all::heaps_made();
     s.syscalls = core::array::from_fn(|i| {
         let (name, calls, failures, nanos) = os::count(i);
         Syscall { name, calls, failures, nanos }

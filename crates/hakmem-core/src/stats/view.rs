@@ -21,12 +21,12 @@ mod note {
     use crate::arena::{self, Arena, Group};
     use crate::decisions::{self, Field};
     use crate::heap::counts::{self, Before, EVENTS, Event};
+    use crate::heap::peak;
     use crate::heap::{self, Heap};
     use crate::learner::What;
     use crate::page::Meta;
     use crate::size_class::{CLASSES, SIZES};
-    use crate::stats::peak;
-    use crate::{foreign, large, os, policy, purge, segment, sparse, thread, usage, whale};
+    use crate::{foreign, large, os, policy, purge, segment, sparse, usage, whale};
     use core::mem::offset_of;
 
     macro_rules! note {
@@ -53,8 +53,8 @@ mod note {
     }
 
     note! {
-        "heaps": thread::ALL,
-        "heaps_made": thread::MADE,
+        "heaps": heap::all::ALL,
+        "heaps_made": heap::all::MADE,
         "moved": counts::MOVED,
         "before": counts::BEFORE,
         "sizes": SIZES,
@@ -70,7 +70,7 @@ mod note {
         "dirty": segment::DIRTY,
         "purged": purge::PURGED,
         "whales_cached": whale::CACHED,
-        "whales_live": whale::LIVE,
+        "whales_live": usage::WHALES,
         "whales_handed": whale::HANDED,
         "whales_returned": whale::RETURNED,
         "whale_hits": whale::HITS,

@@ -5,6 +5,14 @@
 
 pub(crate) use core::sync::atomic::{Ordering, fence};
 
+/// The process is the child of a fork, in which only the forking thread goes on.
+pub(crate) static FORKED: core::sync::atomic::AtomicBool = core::sync::atomic::AtomicBool::new(false);
+
+/// True in the child of a fork.
+pub(crate) fn is_child() -> bool {
+    FORKED.load(Ordering::Relaxed)
+}
+
 /// Points of a schedule.
 const MOST: usize = 200_000;
 
@@ -20,7 +28,7 @@ pub(crate) fn point() {
 
 /// Another thread must go on here for this one to get any further.
 pub(crate) fn wait() {
-    if crate::os::is_child() {
+    if is_child() {
         // Nobody else is there: it would wait for ever.
         std::process::abort();
     }
@@ -30,7 +38,7 @@ pub(crate) fn wait() {
 }
 
 fn is_scheduled() -> bool {
-    !crate::os::is_child() && !std::thread::panicking() && shuttle::current::try_get_current_task().is_some()
+    !is_child() && !std::thread::panicking() && shuttle::current::try_get_current_task().is_some()
 }
 
 macro_rules! atomics {

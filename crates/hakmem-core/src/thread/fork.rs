@@ -19,7 +19,10 @@
 //!    when the handler returns.
 //! 3. The handlers wait for nobody without a limit.
 
-use super::{State, all_heaps, number, put_back, put_back_if_popped, region, tls};
+use super::{State, tls};
+use crate::heap::all::all_heaps;
+use crate::heap::pool::{number, put_back, put_back_if_popped};
+use crate::heap::region;
 use crate::mutant::{Mutant, is};
 use crate::proto::lock::Lock;
 use crate::proto::tenure::With;
@@ -56,7 +59,7 @@ fn is_left_out(lock: &Lock) -> bool {
 }
 
 extern "C" fn before_fork() {
-    purge::stand_aside();
+    purge::stand_aside(holds_a_lock(os::thread_token()));
     profile::before_fork();
 }
 

@@ -5,32 +5,23 @@
 //! what they allocate comes from a heap borrowed for the one call.
 //!
 //! Rules
-//! 1. Who has a heap: see `proto::tenure`. A heap that is not LIVE, LOST or being tidied is in the pool.
-//! 2. The thread's word is set before anything is called that may itself allocate (`pthread_*`).
-//! 3. Locks are taken in the order purge, heaps, profile, sparse, whale, arena, learn. No lock is held while code runs that is
+//! 1. The thread's word is set before anything is called that may itself allocate (`pthread_*`).
+//! 2. Locks are taken in the order purge, heaps, profile, sparse, whale, arena, learn. No lock is held while code runs that is
 //!    not this crate's: neither the loader nor another allocator is called under one. Of fork see `fork`.
-//! 4. A heap whose thread cannot tell that it ends carries the number of its thread. It is taken over once the kernel says
-//!    that there is no such thread: see `reap`.
 
 mod fork;
-mod region;
 // Miri has no fork, and models have threads of their own.
 #[cfg(all(test, not(any(miri, shuttle))))]
 mod tests;
 mod tls;
 
-use crate::heap::Heap;
-use crate::owner::HEAP_SHIFT;
-use crate::proto::pool::Pool;
-use crate::proto::tenure::{Adopted, Tidied, With};
-use crate::size_class::CLASS16;
+use crate::heap::{Heap, pool};
 use crate::sync::{
-    AtomicPtr, AtomicU8, AtomicU32, AtomicU64,
+    AtomicU8, AtomicU32,
     Ordering::{Acquire, Relaxed, Release},
 };
 use crate::{arena, os, purge};
 use core::ffi::c_void;
-use core::ptr::null_mut;
 #[cfg(all(target_os = "linux", target_env = "gnu", not(any(miri, shuttle))))]
 use {
     crate::options,
@@ -42,14 +33,6 @@ pub use tls::forget_all;
 pub use tls::{State, front, state};
 
 #[unsafe(link_section = ".data.hakmem")]
-static POOL: Pool = Pool::new();
-/// Every heap ever made, newest first.
-#[unsafe(link_section = ".data.hakmem")]
-pub static ALL: AtomicPtr<Heap> = AtomicPtr::new(null_mut());
-#[unsafe(link_section = ".data.hakmem")]
-pub static MADE: AtomicU64 = AtomicU64::new(0);
-
-#[unsafe(link_section = ".data.hakmem")]
 static KEY: AtomicU32 = AtomicU32::new(NO_KEY);
 const NO_KEY: os::Key = os::Key::MAX;
 const UNBORN: u8 = 0;
@@ -57,27 +40,6 @@ const BEING_BORN: u8 = 1;
 const READY: u8 = 2;
 #[unsafe(link_section = ".data.hakmem")]
 static PROCESS: AtomicU8 = AtomicU8::new(UNBORN);
-/// The number of the process whose threads' numbers heaps carry (rule 4); 0: none does.
-#[unsafe(link_section = ".data.hakmem")]
-static NUMBERED: AtomicU32 = AtomicU32::new(0);
-
-/// Heaps ever made.
-pub fn heaps_made() -> u64 {
-    MADE.load(Relaxed)
-}
-
-/// Every heap ever made.
-pub fn all_heaps() -> impl Iterator<Item = &'static Heap> {
-    // Acquire: a heap was filled in before it was linked. SAFETY: heaps are for ever.
-    let mut next = ALL.load(Acquire);
-    core::iter::from_fn(move || {
-        // SAFETY: heaps are for ever.
-        let heap = unsafe { next.as_ref() }?;
-        next = heap.next_heap.load(Relaxed);
-        Some(heap)
-    })
-}
-
 /// Runs `f` with the calling thread's heap, which is got if need be. None: no memory for a heap, or `f` says so.
 #[inline(always)]
 pub fn with_heap<R>(f: impl FnOnce(&'static Heap) -> Option<R>) -> Option<R> {
@@ -97,7 +59,7 @@ pub fn with_heap<R>(f: impl FnOnce(&'static Heap) -> Option<R>) -> Option<R> {
 #[cold]
 #[inline(never)]
 fn borrow() -> Option<&'static Heap> {
-    let heap = adopt()?;
+    let heap = pool::adopt()?;
     tls::set_live(heap);
     Some(heap)
 }
@@ -107,8 +69,8 @@ fn borrow() -> Option<&'static Heap> {
 #[inline(never)]
 #[unsafe(link_section = ".text.hot.hakmem")]
 fn settle() -> Option<&'static Heap> {
-    let heap = adopt()?;
-    tls::set_live(heap); // Rule 2.
+    let heap = pool::adopt()?;
+    tls::set_live(heap); // Rule 1.
     tell_of_the_end(heap, process_key());
     Some(heap)
 }
@@ -119,121 +81,15 @@ fn settle() -> Option<&'static Heap> {
 fn tell_of_the_end(heap: &'static Heap, key: Option<os::Key>) {
     match key {
         Some(key) => os::set_exit_value(key, core::ptr::from_ref(heap).cast()),
-        None => number(heap),
+        None => pool::number(heap),
     }
-}
-
-/// Notes the calling thread's number in its heap (rule 4).
-#[cold]
-fn number(heap: &Heap) {
-    let (process, thread) = os::numbers();
-    heap.thread.store(thread, Relaxed);
-    NUMBERED.store(process, Relaxed);
-}
-
-/// Takes an idle heap, or makes one.
-#[unsafe(link_section = ".text.hot.hakmem")]
-fn adopt() -> Option<&'static Heap> {
-    let me = os::thread_token();
-    if let Some(heap) = pop(me) {
-        return Some(heap);
-    }
-    if NUMBERED.load(Relaxed) != 0 {
-        reap(me);
-        if let Some(heap) = pop(me) {
-            return Some(heap);
-        }
-    }
-    make().filter(|heap| heap.tenure.adopt(me) == Adopted::Yes)
-}
-
-/// Takes a heap out of the pool. One that is being tidied is left to who does that.
-#[inline]
-fn pop(me: u32) -> Option<&'static Heap> {
-    while let Some(id) = POOL.pop(|id| &heap_by_id(id).link) {
-        let heap = heap_by_id(id);
-        if heap.tenure.adopt(me) == Adopted::Yes {
-            return Some(heap);
-        }
-    }
-    None
-}
-
-/// Takes over the heaps of threads that ended without telling (rule 4). A number that another thread has by now keeps its heap
-/// from being taken over until that thread has ended, too. O(heaps), and a system call for each that carries a number.
-#[cold]
-#[inline(never)]
-fn reap(me: u32) {
-    if os::numbers().0 != NUMBERED.load(Relaxed) {
-        return; // A child that was made without fork's handlers: its threads have other numbers.
-    }
-    for heap in all_heaps() {
-        let number = heap.thread.load(Relaxed);
-        let With::Thread(who) = heap.tenure.with() else { continue };
-        // A busy one was left in the middle of a change. Tokens do not tell: a new thread may have that of one that is gone.
-        if number == 0 || os::is_thread(number) || heap.is_busy() {
-            continue;
-        }
-        put_back_if_popped(heap, heap.tenure.seize(who, me, || collect_after_the_end(heap)));
-    }
-}
-
-fn collect_after_the_end(heap: &Heap) {
-    heap.thread.store(0, Relaxed);
-    heap.collect();
 }
 
 /// The thread ends: its heap goes back to the pool with everything that is still live in it.
 fn abandon(heap: &'static Heap) {
-    collect_after_the_end(heap);
+    pool::collect_after_the_end(heap);
     tls::set_dead();
-    put_back(heap);
-}
-
-fn put_back(heap: &'static Heap) {
-    heap.tenure.give_up();
-    POOL.push(id_of(heap), &heap.link);
-}
-
-/// Ends a tidying (`proto::tenure` rule 3).
-fn put_back_if_popped(heap: &Heap, tidied: Tidied) {
-    if tidied == Tidied::Popped {
-        POOL.push(id_of(heap), &heap.link);
-    }
-}
-
-fn id_of(heap: &Heap) -> u64 {
-    (core::ptr::from_ref(heap).addr() >> HEAP_SHIFT) as u64
-}
-
-fn heap_by_id(id: u64) -> &'static Heap {
-    // SAFETY: the number was made from a heap's address, and heaps are for ever.
-    unsafe { &*arena::at((id as usize) << HEAP_SHIFT).cast::<Heap>() }
-}
-
-/// Makes a heap. None: there is no memory for one.
-#[cold]
-#[unsafe(link_section = ".text.hot.hakmem")]
-fn make() -> Option<&'static Heap> {
-    let heap = arena::at(region::take()?).cast::<Heap>();
-    // SAFETY: memory of a heap's size and alignment, nobody else's and zero (`region` rule 2); all zero is a heap with
-    // empty lists but for the class table, which is written before anybody else knows of it.
-    let heap = unsafe {
-        (&raw mut (*heap).owner.front.class16).write(CLASS16);
-        &*heap
-    };
-    let mut first = ALL.load(Relaxed);
-    loop {
-        heap.next_heap.store(first, Relaxed);
-        // Release: see `all_heaps`.
-        let swung = ALL.compare_exchange_weak(first, core::ptr::from_ref(heap).cast_mut(), Release, Relaxed);
-        match swung {
-            Ok(_) => break,
-            Err(now) => first = now,
-        }
-    }
-    heap.begin(MADE.fetch_add(1, Relaxed));
-    Some(heap)
+    pool::put_back(heap);
 }
 
 /// The key whose destructor gives heaps back; registers it and the fork handlers, if nobody has yet. None: there is none, or
@@ -253,7 +109,7 @@ fn be_born() {
     if PROCESS.compare_exchange(UNBORN, BEING_BORN, Acquire, Relaxed).is_err() {
         return;
     }
-    // What these allocate is served: rule 2, or the thread has no heap yet and gets one. A library that may be unloaded has no
+    // What these allocate is served: rule 1, or the thread has no heap yet and gets one. A library that may be unloaded has no
     // key: a thread that is just ending would run the destructor while its code goes.
     let key = if os::may_be_unloaded() { None } else { os::make_exit_key(on_exit) };
     fork::register();
@@ -351,45 +207,6 @@ unsafe extern "C" fn on_exit(heap: *mut c_void) {
         abandon(own);
         purge::ended();
     }
-}
-
-/// Merges what was freed into idle heaps, so that their empty pages become anybody's, while `goes_on`. O(heaps + their mail).
-pub fn tidy_idle(goes_on: impl Fn() -> bool) {
-    let me = os::thread_token();
-    if NUMBERED.load(Relaxed) != 0 {
-        reap(me);
-    }
-    for heap in all_heaps() {
-        if !goes_on() {
-            return;
-        }
-        if heap.has_mail() {
-            put_back_if_popped(heap, heap.tenure.tidy(me, || heap.collect()));
-        }
-    }
-}
-
-/// Runs `f` while nobody can take an idle heap: it may look into those that are [`held`]. Under `purge::LOCK`. O(heaps).
-pub fn with_idle_held<R>(f: impl FnOnce() -> R) -> R {
-    let me = os::thread_token();
-    for heap in all_heaps() {
-        heap.tenure.hold(me);
-    }
-    let result = f();
-    for heap in all_heaps() {
-        put_back_if_popped(heap, heap.tenure.let_go(me));
-    }
-    result
-}
-
-/// True for a heap that the calling thread's `with_idle_held` holds.
-pub fn held(heap: &Heap) -> bool {
-    heap.tenure.with() == With::Tidier(os::thread_token())
-}
-
-/// True if a thread has the heap.
-pub fn is_live(heap: &Heap) -> bool {
-    matches!(heap.tenure.with(), With::Thread(_))
 }
 
 /// True if the calling thread holds one of the locks: a signal handler has interrupted it there.

@@ -5,8 +5,11 @@ extern crate std;
 use super::*;
 use crate::alone::alone;
 use crate::c;
+use crate::heap::all::{all_heaps, heaps_made, make};
 use crate::in_child::in_child;
+use crate::proto::tenure::With;
 use crate::stats::Snapshot;
+use crate::sync::AtomicU64;
 use std::sync::Barrier;
 use std::thread::{self, spawn};
 use std::vec::Vec;
@@ -165,7 +168,7 @@ fn nobody_waits_for_who_makes_the_process_ready() {
         be_born();
         let token = gone(|| {
             come_and_go(100);
-            assert!(os::numbers().0 == NUMBERED.load(Relaxed) && heaps_of(os::thread_token()) == 1);
+            assert!(os::numbers().0 == pool::NUMBERED.load(Relaxed) && heaps_of(os::thread_token()) == 1);
         });
         assert_eq!((PROCESS.load(Relaxed), heaps_of(token)), (BEING_BORN, 1), "nobody was told of its end");
         KEY.store(key, Relaxed);

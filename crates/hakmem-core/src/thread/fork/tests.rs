@@ -5,6 +5,7 @@ extern crate std;
 use super::*;
 use crate::alone::alone;
 use crate::c;
+use crate::heap::{all::heaps_made, pool};
 use crate::in_child::{goes_well_in_child, in_child};
 use std::sync::{Barrier, Mutex, mpsc};
 use std::vec::Vec;
@@ -94,19 +95,19 @@ fn heaps_that_were_being_tidied_are_idle_in_the_child() {
         let (both, over) = (Barrier::new(2), Barrier::new(2));
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                super::super::with_idle_held(|| {
+                pool::with_idle_held(|| {
                     both.wait();
                     over.wait();
                 });
             });
             both.wait();
             // One of them is popped meanwhile, and left to the thread that holds it.
-            let popped = super::super::pop(os::thread_token()).is_none();
+            let popped = pool::pop(os::thread_token()).is_none();
             let goes_well = goes_well_in_child(|| {
                 assert_eq!(idle(), before);
-                let made = super::super::heaps_made();
+                let made = heaps_made();
                 std::thread::spawn(go_on).join().unwrap();
-                assert_eq!(super::super::heaps_made(), made, "there is one to adopt");
+                assert_eq!(heaps_made(), made, "there is one to adopt");
             });
             over.wait();
             assert!(before > 0 && popped && goes_well);
@@ -221,9 +222,9 @@ fn heaps_of_other_threads_become_idle() {
             let before = (with(me), with(other));
             let goes_well = goes_well_in_child(|| {
                 assert_eq!((with(me), with(other)), (1, 0));
-                let made = super::super::heaps_made();
+                let made = heaps_made();
                 std::thread::spawn(go_on).join().unwrap();
-                assert_eq!(super::super::heaps_made(), made, "there is one to adopt");
+                assert_eq!(heaps_made(), made, "there is one to adopt");
                 assert_eq!(with(me), 1);
                 go_on();
             });

@@ -2,9 +2,10 @@
 //!
 //! Looked at when the peak of live bytes has grown by a sixteenth since the last time, so seldom.
 
+use super::all::all_heaps;
 use crate::size_class::{CLASSES, SIZES};
+use crate::sparse;
 use crate::sync::{AtomicU64, Ordering::Relaxed};
-use crate::{sparse, thread};
 
 static SEEN: AtomicU64 = AtomicU64::new(0);
 pub static BYTES: [AtomicU64; CLASSES] = [const { AtomicU64::new(0) }; CLASSES];
@@ -19,7 +20,7 @@ pub fn note(peak: u64) {
     }
     let mut blocks: [i64; CLASSES] = core::array::from_fn(|class| -(sparse::returned(class) as i64));
     // Heap by heap: there may be thousands, and each lies in a page of its own.
-    for heap in thread::all_heaps() {
+    for heap in all_heaps() {
         for (sum, existing) in blocks.iter_mut().zip(&heap.counts.existing) {
             *sum += existing.get();
         }

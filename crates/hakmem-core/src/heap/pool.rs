@@ -1,0 +1,130 @@
+//! The pool: heaps that no thread has, with their pages. A thread adopts one of them, and puts it back when it ends.
+//!
+//! Rules
+//! 1. Who has a heap: see `proto::tenure`. A heap that is not LIVE, LOST or being tidied is in the pool.
+//! 2. A heap whose thread cannot tell that it ends carries the number of its thread. It is taken over once the kernel says that there
+//!    is no such thread: see `reap`.
+
+use super::Heap;
+use super::all::{all_heaps, heap_by_id, id_of, make};
+use crate::os;
+use crate::proto::pool::Pool;
+use crate::proto::tenure::{Adopted, Tidied, With};
+use crate::sync::{AtomicU32, Ordering::Relaxed};
+
+#[unsafe(link_section = ".data.hakmem")]
+static POOL: Pool = Pool::new();
+/// The number of the process whose threads' numbers heaps carry (rule 2); 0: none does.
+#[unsafe(link_section = ".data.hakmem")]
+pub static NUMBERED: AtomicU32 = AtomicU32::new(0);
+
+/// Takes an idle heap, or makes one.
+#[unsafe(link_section = ".text.hot.hakmem")]
+pub fn adopt() -> Option<&'static Heap> {
+    let me = os::thread_token();
+    if let Some(heap) = pop(me) {
+        return Some(heap);
+    }
+    if NUMBERED.load(Relaxed) != 0 {
+        reap(me);
+        if let Some(heap) = pop(me) {
+            return Some(heap);
+        }
+    }
+    make().filter(|heap| heap.tenure.adopt(me) == Adopted::Yes)
+}
+
+/// Takes a heap out of the pool. One that is being tidied is left to who does that.
+#[inline]
+pub fn pop(me: u32) -> Option<&'static Heap> {
+    while let Some(id) = POOL.pop(|id| &heap_by_id(id).link) {
+        let heap = heap_by_id(id);
+        if heap.tenure.adopt(me) == Adopted::Yes {
+            return Some(heap);
+        }
+    }
+    None
+}
+
+/// Takes over the heaps of threads that ended without telling (rule 2). A number that another thread has by now keeps its heap
+/// from being taken over until that thread has ended, too. O(heaps), and a system call for each that carries a number.
+#[cold]
+#[inline(never)]
+fn reap(me: u32) {
+    if os::numbers().0 != NUMBERED.load(Relaxed) {
+        return; // A child that was made without fork's handlers: its threads have other numbers.
+    }
+    for heap in all_heaps() {
+        let number = heap.thread.load(Relaxed);
+        let With::Thread(who) = heap.tenure.with() else { continue };
+        // A busy one was left in the middle of a change. Tokens do not tell: a new thread may have that of one that is gone.
+        if number == 0 || os::is_thread(number) || heap.is_busy() {
+            continue;
+        }
+        put_back_if_popped(heap, heap.tenure.seize(who, me, || collect_after_the_end(heap)));
+    }
+}
+
+pub fn collect_after_the_end(heap: &Heap) {
+    heap.thread.store(0, Relaxed);
+    heap.collect();
+}
+
+pub fn put_back(heap: &'static Heap) {
+    heap.tenure.give_up();
+    POOL.push(id_of(heap), &heap.link);
+}
+
+/// Ends a tidying (`proto::tenure` rule 3).
+pub fn put_back_if_popped(heap: &Heap, tidied: Tidied) {
+    if tidied == Tidied::Popped {
+        POOL.push(id_of(heap), &heap.link);
+    }
+}
+
+/// Notes the calling thread's number in its heap (rule 2).
+#[cold]
+pub fn number(heap: &Heap) {
+    let (process, thread) = os::numbers();
+    heap.thread.store(thread, Relaxed);
+    NUMBERED.store(process, Relaxed);
+}
+
+/// Merges what was freed into idle heaps, so that their empty pages become anybody's, while `goes_on`. O(heaps + their mail).
+pub fn tidy_idle(goes_on: impl Fn() -> bool) {
+    let me = os::thread_token();
+    if NUMBERED.load(Relaxed) != 0 {
+        reap(me);
+    }
+    for heap in all_heaps() {
+        if !goes_on() {
+            return;
+        }
+        if heap.has_mail() {
+            put_back_if_popped(heap, heap.tenure.tidy(me, || heap.collect()));
+        }
+    }
+}
+
+/// Runs `f` while nobody can take an idle heap: it may look into those that are [`held`]. Under `purge::LOCK`. O(heaps).
+pub fn with_idle_held<R>(f: impl FnOnce() -> R) -> R {
+    let me = os::thread_token();
+    for heap in all_heaps() {
+        heap.tenure.hold(me);
+    }
+    let result = f();
+    for heap in all_heaps() {
+        put_back_if_popped(heap, heap.tenure.let_go(me));
+    }
+    result
+}
+
+/// True for a heap that the calling thread's `with_idle_held` holds.
+pub fn held(heap: &Heap) -> bool {
+    heap.tenure.with() == With::Tidier(os::thread_token())
+}
+
+/// True if a thread has the heap.
+pub fn is_live(heap: &Heap) -> bool {
+    matches!(heap.tenure.with(), With::Thread(_))
+}
