@@ -179,6 +179,8 @@ mod size_class;
 #[cfg(not(loom))]
 mod sparse;
 #[cfg(not(loom))]
+mod start;
+#[cfg(not(loom))]
 pub mod stats;
 #[cfg(not(loom))]
 mod stray;

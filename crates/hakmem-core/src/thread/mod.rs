@@ -22,12 +22,6 @@ use crate::sync::{
 };
 use crate::{arena, os, purge};
 use core::ffi::c_void;
-#[cfg(all(target_os = "linux", target_env = "gnu", not(any(miri, shuttle))))]
-use {
-    crate::options,
-    core::ffi::{c_char, c_int},
-};
-
 #[cfg(shuttle)]
 pub use tls::forget_all;
 pub use tls::{State, front, state};
@@ -120,55 +114,20 @@ fn be_born() {
     }
 }
 
-/// Where constructors get the environment, it is read before `main`.
-#[cfg(all(target_os = "linux", target_env = "gnu", not(any(miri, shuttle))))]
-#[unsafe(link_section = ".text.hot.hakmem")]
-extern "C" fn on_start(_argc: c_int, _argv: *const *const c_char, envp: *const *const c_char) {
-    // SAFETY: glibc passes the environment to every constructor; it is not changed before they have all run.
-    let reports_are_asked_for = unsafe { options::read_once(envp) };
-    on_load();
-    if reports_are_asked_for {
-        // SAFETY: as above; `read_once` has seen that the environment may be trusted.
-        #[cfg(feature = "reports")]
-        unsafe {
-            crate::report::life::start_in_program(envp)
-        };
-    }
-}
-
-#[cfg(all(target_os = "linux", target_env = "gnu", not(any(miri, shuttle))))]
-#[used]
-#[unsafe(link_section = ".init_array")]
-static ON_LOAD: extern "C" fn(c_int, *const *const c_char, *const *const c_char) = on_start;
-
 /// The fork handlers must be there before there is a second thread that could use the allocator while the first one
 /// forks: in a library that is loaded at run time, before anybody has its address.
-extern "C" fn on_load() {
+pub extern "C" fn on_load() {
     if PROCESS.load(Acquire) == UNBORN {
         be_born();
     }
 }
 
-#[cfg(not(all(target_os = "linux", target_env = "gnu", not(any(miri, shuttle)))))]
-#[used]
-#[unsafe(link_section = ".init_array")]
-static ON_LOAD: extern "C" fn() = on_load;
-
-/// The library that carries the allocator is unloaded (dlclose of a plug-in), or the process exits: nothing may call its
-/// code any more. Heaps of threads that end from now on stay theirs. The fork handlers are libc's to remove.
+/// What the end of the library does for threads: their keys go, and the scavenger. Heaps of threads that end from now on stay theirs.
 ///
 /// Of a library that is unloaded the free memory and the unused address space are given back; what is live, and the
-/// metadata about it, stays. If it is the process that exits, its other threads are served on, from further arenas, and
-/// the report at exit is written.
-#[unsafe(link_section = ".text.hot.hakmem")]
-extern "C" fn on_unload() {
-    stop();
-    #[cfg(all(feature = "reports", not(any(miri, shuttle))))]
-    crate::report::life::end();
-}
-
+/// metadata about it, stays. If it is the process that exits, its other threads are served on, from further arenas.
 #[inline]
-fn stop() {
+pub fn stop() {
     if PROCESS.load(Acquire) != READY {
         return;
     }
@@ -195,10 +154,6 @@ fn give_all_up() {
     purge::all();
     arena::give_tails_up();
 }
-
-#[used]
-#[unsafe(link_section = ".fini_array")]
-static ON_UNLOAD: extern "C" fn() = on_unload;
 
 unsafe extern "C" fn on_exit(heap: *mut c_void) {
     if let State::Live(own) = tls::state()

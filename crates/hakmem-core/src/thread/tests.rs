@@ -253,7 +253,7 @@ fn what_is_unloaded_is_not_called() {
         come_and_go(100);
         let key = KEY.load(Relaxed);
         assert_ne!(key, NO_KEY);
-        on_unload();
+        stop();
         assert_eq!(KEY.load(Relaxed), NO_KEY);
         // SAFETY: a key that there is not is an error.
         assert_eq!(unsafe { libc::pthread_setspecific(key, (&raw const KEY).cast()) }, libc::EINVAL);
