@@ -26,7 +26,7 @@ pub fn scavenge_from(mib: u32) {
 /// Waits until the scavenger's thread has ended, having nothing to do.
 pub fn await_scavenger() {
     while purge::is_scavenged() {
-        crate::sync::spin();
+        crate::base::sync::spin();
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::thread;
 #[cfg(all(target_os = "linux", target_env = "gnu", not(any(miri, shuttle))))]
 use {
-    crate::options,
+    crate::policy::options,
     core::ffi::{c_char, c_int},
 };
 
@@ -18,7 +18,7 @@ extern "C" fn on_start(_argc: c_int, _argv: *const *const c_char, envp: *const *
         // SAFETY: as above; `read_once` has seen that the environment may be trusted.
         #[cfg(feature = "reports")]
         unsafe {
-            crate::report::life::start_in_program(envp)
+            crate::observe::report::life::start_in_program(envp)
         };
     }
 }
@@ -39,7 +39,7 @@ static ON_LOAD: extern "C" fn() = thread::on_load;
 extern "C" fn on_unload() {
     thread::stop();
     #[cfg(all(feature = "reports", not(any(miri, shuttle))))]
-    crate::report::life::end();
+    crate::observe::report::life::end();
 }
 
 #[used]

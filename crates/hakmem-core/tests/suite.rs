@@ -8,6 +8,7 @@ mod faults;
 mod forked;
 mod huge;
 mod idle;
+mod layers;
 mod learner;
 mod learning;
 mod limited;

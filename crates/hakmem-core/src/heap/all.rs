@@ -1,10 +1,10 @@
 //! All heaps: how one is made, and how each is found. None is ever unmade.
 
 use super::{Heap, region};
-use crate::arena;
-use crate::owner::HEAP_SHIFT;
-use crate::size_class::CLASS16;
-use crate::sync::{
+use crate::backend::arena;
+use crate::backend::owner::HEAP_SHIFT;
+use crate::base::size_class::CLASS16;
+use crate::base::sync::{
     AtomicPtr, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };

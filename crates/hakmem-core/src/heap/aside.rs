@@ -1,8 +1,8 @@
 //! Pages of which few blocks are out: on their way to `sparse`.
 
 use super::{COOLING, Heap};
-use crate::page::{Meta, Place};
-use crate::sparse;
+use crate::backend::page::{Meta, Place};
+use crate::heap::sparse;
 use core::ptr::null_mut;
 
 impl Heap {

@@ -11,9 +11,9 @@
 //! of their range is moved to wider ones.
 
 use super::Heap;
-use crate::counter::Counter;
-use crate::size_class::CLASSES;
-use crate::sync::{AtomicI64, AtomicU32, Ordering::Relaxed};
+use crate::base::counter::Counter;
+use crate::base::size_class::CLASSES;
+use crate::base::sync::{AtomicI64, AtomicU32, Ordering::Relaxed};
 
 /// What is counted for each class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,13 +2,15 @@
 
 use super::Heap;
 use super::counts::Event;
-use crate::mutant::{Mutant, is};
-use crate::owner::{Owner, inbox_of};
-use crate::page::{Block, Meta, Place};
-use crate::parcel::Parcel;
+use crate::backend::owner::{Owner, inbox_of};
+use crate::backend::page::{Block, Meta, Place};
+use crate::backend::parcel::Parcel;
+use crate::backend::{guard, segment};
+use crate::base::mutant::{Mutant, is};
+use crate::base::sync::{AtomicU64, Ordering::Relaxed};
+use crate::heap::sparse;
 use crate::proto::inbox::Link;
-use crate::sync::{AtomicU64, Ordering::Relaxed};
-use crate::{guard, policy, profile, segment, sparse};
+use crate::{policy, profile};
 use core::ptr::null_mut;
 
 /// Blocks counted at which the counters are made room in, though no list was taken.

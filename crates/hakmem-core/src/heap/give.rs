@@ -1,11 +1,11 @@
 //! Giving back: when memory is short, when the thread ends, and while the heap is idle.
 
 use super::Heap;
-use crate::mutant::{Mutant, is};
-use crate::page::{self, Block, Place};
+use crate::backend::page::{self, Block, Place};
+use crate::backend::{guard, segment};
+use crate::base::mutant::{Mutant, is};
+use crate::base::size_class::CLASSES;
 use crate::proto::inbox::Link;
-use crate::size_class::CLASSES;
-use crate::{guard, segment};
 use core::ptr::null_mut;
 
 impl Heap {

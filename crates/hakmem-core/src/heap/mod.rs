@@ -23,28 +23,34 @@ mod aside;
 pub mod counts;
 mod free;
 mod give;
+pub(crate) mod holes;
 pub mod peak;
 pub mod pool;
 mod queue;
 mod refill;
 pub mod region;
+pub(crate) mod remote;
 mod sampled;
 mod share;
+pub(crate) mod sparse;
 // Miri has no fork, and models have one of their own.
 #[cfg(all(test, not(any(miri, shuttle))))]
 mod tests;
 
-use crate::arena;
-use crate::counter::Counter;
-use crate::owner::{HEAP_SHIFT, Owner};
-use crate::page::{self, Block, Kind, Meta, Place};
+use crate::backend::arena;
+use crate::backend::owner::{HEAP_SHIFT, Owner};
+use crate::backend::page::{self, Block, Kind, Meta, Place};
+use crate::backend::segment;
+use crate::base::counter::Counter;
+use crate::base::size_class::CLASSES;
+use crate::base::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
+use crate::base::usage;
+use crate::heap::remote::Outgoing;
+use crate::large;
+use crate::policy::learn;
 use crate::profile::Sampler;
 use crate::proto::inbox::Link;
 use crate::proto::tenure::Tenure;
-use crate::remote::Outgoing;
-use crate::size_class::CLASSES;
-use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
-use crate::{large, learn, segment, usage};
 use core::cell::Cell;
 use core::ptr::{NonNull, null};
 use counts::Counts;
@@ -114,7 +120,7 @@ const COOLING: usize = 4;
 /// A heap tells the process's total of live bytes in steps of this many.
 const REPORT_BYTES: u64 = 1 << 20;
 
-pub use crate::size_class::span_of;
+pub use crate::base::size_class::span_of;
 #[cfg_attr(any(miri, shuttle), allow(unused_imports, reason = "these have no note of where it lies"))]
 pub use free::STRAY;
 pub use free::{reset_stray_frees, stray_frees};

@@ -3,9 +3,9 @@
 //! Looked at when the peak of live bytes has grown by a sixteenth since the last time, so seldom.
 
 use super::all::all_heaps;
-use crate::size_class::{CLASSES, SIZES};
-use crate::sparse;
-use crate::sync::{AtomicU64, Ordering::Relaxed};
+use crate::base::size_class::{CLASSES, SIZES};
+use crate::base::sync::{AtomicU64, Ordering::Relaxed};
+use crate::heap::sparse;
 
 static SEEN: AtomicU64 = AtomicU64::new(0);
 pub static BYTES: [AtomicU64; CLASSES] = [const { AtomicU64::new(0) }; CLASSES];

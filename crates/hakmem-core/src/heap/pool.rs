@@ -7,10 +7,10 @@
 
 use super::Heap;
 use super::all::{all_heaps, heap_by_id, id_of, make};
+use crate::base::sync::{AtomicU32, Ordering::Relaxed};
 use crate::os;
 use crate::proto::pool::Pool;
 use crate::proto::tenure::{Adopted, Tidied, With};
-use crate::sync::{AtomicU32, Ordering::Relaxed};
 
 #[unsafe(link_section = ".data.hakmem")]
 static POOL: Pool = Pool::new();

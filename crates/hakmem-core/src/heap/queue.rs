@@ -1,7 +1,7 @@
 //! The queue of a class: pages that blocks are taken from, the current one first.
 
 use super::Heap;
-use crate::page::{Meta, Place};
+use crate::backend::page::{Meta, Place};
 use core::ptr::null_mut;
 
 impl Heap {

@@ -2,11 +2,13 @@
 
 use super::counts::Event;
 use super::{Fresh, Heap, WALK_EVERY};
-use crate::arena::PAGE;
-use crate::page::{Block, Meta, Place};
+use crate::backend::arena::PAGE;
+use crate::backend::page::{Block, Meta, Place};
+use crate::backend::{guard, segment};
+use crate::base::size_class::{CLASSES, SIZES, span_of};
+use crate::heap::{holes, sparse};
 use crate::proto::inbox::Link;
-use crate::size_class::{CLASSES, SIZES, span_of};
-use crate::{guard, holes, os, policy, profile, segment, sparse};
+use crate::{os, policy, profile};
 use core::hint::assert_unchecked;
 use core::ptr::{NonNull, null_mut};
 

@@ -12,10 +12,11 @@
 //! 2. A region is for ever, and so is each heap in it. What is handed out is zero: nobody had it before.
 //! 3. The first and the last step of a region are never made accessible.
 
-use crate::owner::HEAP_SHIFT;
+use crate::backend::arena;
+use crate::backend::owner::HEAP_SHIFT;
+use crate::base::sync::Ordering::Relaxed;
+use crate::os;
 use crate::proto::lock::Lock;
-use crate::sync::Ordering::Relaxed;
-use crate::{arena, os};
 use core::cell::UnsafeCell;
 
 const HEAP_BYTES: usize = 1 << HEAP_SHIFT;

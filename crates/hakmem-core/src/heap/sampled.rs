@@ -2,12 +2,12 @@
 
 use super::counts::{Event, HALF};
 use super::{Fresh, Heap};
-use crate::arena::PAGE;
-use crate::guard;
-use crate::page::{self, Block, Meta};
+use crate::backend::arena::PAGE;
+use crate::backend::guard;
+use crate::backend::page::{self, Block, Meta};
+use crate::base::size_class::{CLASSES, SIZES, span_of};
 use crate::profile::{self, Sampler, WRAP};
 use crate::proto::inbox::Link;
-use crate::size_class::{CLASSES, SIZES, span_of};
 use core::hint::assert_unchecked;
 use core::ptr::{NonNull, null_mut};
 

@@ -6,11 +6,12 @@
 
 use super::counts::Event;
 use super::{Fresh, Heap};
-use crate::page::{Block, Meta};
+use crate::backend::page::{Block, Meta};
+use crate::backend::segment;
+use crate::base::size_class::SIZES;
+use crate::heap::sparse::{self, Freed};
+use crate::policy;
 use crate::proto::inbox::Link;
-use crate::size_class::SIZES;
-use crate::sparse::{self, Freed};
-use crate::{policy, segment};
 use core::cell::Cell;
 use core::ptr::{NonNull, null_mut};
 

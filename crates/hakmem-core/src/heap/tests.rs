@@ -3,10 +3,11 @@
 extern crate std;
 
 use super::*;
+use crate::base::size_class;
+use crate::heap::sparse;
 use crate::in_child::{goes_well_in_child, in_child};
 use crate::proto::tenure::Adopted;
 use crate::thread;
-use crate::{size_class, sparse};
 use std::sync::{Barrier, mpsc};
 use std::vec::Vec;
 
@@ -63,7 +64,7 @@ fn pages_that_were_given_up_are_left_alone() {
     const SIZE: usize = 1024;
     let class = size_class::of16(SIZE);
     // SAFETY: any size may be asked for; each block is freed once.
-    let (take, free) = (|| unsafe { crate::c::malloc(SIZE) }, |p: *mut u8| unsafe { crate::c::free(p) });
+    let (take, free) = (|| unsafe { crate::api::c::malloc(SIZE) }, |p: *mut u8| unsafe { crate::api::c::free(p) });
     // Pages of which two blocks each are out, and then one more.
     let few_blocks = || {
         let blocks: Vec<_> = (0..20 * arena::PAGE / SIZE).map(|_| take()).collect();

@@ -5,7 +5,7 @@
 
 use super::count::{Kind, counted};
 use super::linux::{succeeded, syscall};
-use crate::sync::{AtomicU8, AtomicU32, Ordering};
+use crate::base::sync::{AtomicU8, AtomicU32, Ordering};
 use core::arch::asm;
 #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 use core::arch::global_asm;

@@ -5,7 +5,7 @@
 //! machine's own pages.)
 
 use super::linux::{machine_page, raw, succeeded};
-use crate::sync::{AtomicUsize, Ordering::Relaxed};
+use crate::base::sync::{AtomicUsize, Ordering::Relaxed};
 
 const VARIABLE: &core::ffi::CStr = c"TEST_HAKMEM_PAGE_BYTES";
 /// Not known yet.

@@ -1,7 +1,7 @@
 //! Counts, failures and time of system calls by kind.
 
-use crate::sync::Ordering::Relaxed;
-use crate::sync::plain::{AtomicBool, AtomicU64};
+use crate::base::sync::Ordering::Relaxed;
+use crate::base::sync::plain::{AtomicBool, AtomicU64};
 
 /// The kinds that are told apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,7 +5,7 @@
 //! several maps is changed up to the one that refuses, and an mremap to a fixed place has unmapped what was there.
 
 use super::linux::raw;
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use crate::base::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// The kinds of calls that can be refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

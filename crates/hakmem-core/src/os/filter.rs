@@ -6,8 +6,8 @@
 //! 1. `FILTERED` is set before the filter is there, by the thread that is about to make it, and the kernel's work lies between
 //!    that and the filter's effect on any other thread. It guards no memory. So it is relaxed.
 
-use crate::sync::Ordering::Relaxed;
-use crate::sync::plain::AtomicBool;
+use crate::base::sync::Ordering::Relaxed;
+use crate::base::sync::plain::AtomicBool;
 
 #[unsafe(link_section = ".data.hakmem")]
 static FILTERED: AtomicBool = AtomicBool::new(false);

@@ -3,7 +3,7 @@
 //! Memory that is given back is cleared by plain writes, so that whoever else uses it meanwhile is found to race.
 
 use super::count::{Kind, counted};
-use crate::sync::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use crate::base::sync::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use core::ptr::null_mut;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::io::Write;

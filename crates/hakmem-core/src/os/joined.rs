@@ -4,7 +4,7 @@
 //! Under these tools it serves the test alone.
 
 use super::count::{Kind, counted};
-use crate::sync::{AtomicPtr, AtomicU32, Ordering};
+use crate::base::sync::{AtomicPtr, AtomicU32, Ordering};
 use core::ffi::c_void;
 use core::ptr::null_mut;
 

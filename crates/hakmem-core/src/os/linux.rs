@@ -6,7 +6,7 @@
 use super::coarse::call as made;
 use super::count::{Kind, counted};
 use super::vdso::clock;
-use crate::sync::AtomicU32;
+use crate::base::sync::AtomicU32;
 use core::arch::asm;
 #[cfg(not(feature = "fault-injection"))]
 use raw as made;

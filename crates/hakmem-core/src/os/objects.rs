@@ -1,7 +1,7 @@
 //! Which loaded object an address belongs to, found without locks and without allocating.
 
-use crate::sync::Ordering::{Acquire, Relaxed};
-use crate::sync::plain::AtomicUsize;
+use crate::base::sync::Ordering::{Acquire, Relaxed};
+use crate::base::sync::plain::AtomicUsize;
 use core::ffi::{c_int, c_void};
 
 /// What is known of an object.
@@ -61,7 +61,7 @@ pub fn find_program() {
     }
     #[cfg(not(miri))]
     if let Some(it) = super::tables::Program::find() {
-        use crate::sync::Ordering::Release;
+        use crate::base::sync::Ordering::Release;
         for (place, value) in PROGRAM.iter().zip([it.start, it.end, it.index, it.frames, it.len]).rev() {
             place.store(value, Release);
         }

@@ -6,7 +6,7 @@
 
 use super::count::{Kind, counted};
 use super::linux::SignalMask;
-use crate::sync::{AtomicU32, FORKED, Ordering, is_child, point, spin};
+use crate::base::sync::{AtomicU32, FORKED, Ordering, is_child, point, spin};
 use core::ffi::c_void;
 use shuttle::thread;
 use std::boxed::Box;

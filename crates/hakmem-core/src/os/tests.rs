@@ -3,8 +3,8 @@
 extern crate std;
 
 use super::*;
+use crate::base::sync::{AtomicU32, AtomicUsize, Ordering::*};
 use crate::in_child::in_child;
-use crate::sync::{AtomicU32, AtomicUsize, Ordering::*};
 use core::arch::asm;
 use core::ffi::c_void;
 use std::{env, ffi::CString, fs, process, string::String, thread, vec, vec::Vec};

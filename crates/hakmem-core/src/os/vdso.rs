@@ -4,8 +4,8 @@
 //! allocates, or needs thread-local storage, which the scavenger does not have.
 
 use super::linux::{at, raw};
-use crate::sync::Ordering::Relaxed;
-use crate::sync::plain::AtomicUsize;
+use crate::base::sync::Ordering::Relaxed;
+use crate::base::sync::plain::AtomicUsize;
 use core::ffi::{CStr, c_int};
 
 type ClockGettime = unsafe extern "C" fn(libc::clockid_t, *mut libc::timespec) -> c_int;

@@ -5,7 +5,7 @@
 //! books, and holds no lock, fulfils it.
 
 use super::table::Busy;
-use crate::sync::{
+use crate::base::sync::{
     AtomicPtr,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
@@ -51,8 +51,8 @@ fn fulfil() {
 mod tests {
     use super::super::table;
     use super::*;
+    use crate::base::sync::AtomicU32;
     use crate::in_child::in_child;
-    use crate::sync::AtomicU32;
 
     #[test]
     fn a_wish_waits_for_the_books_and_is_fulfilled_once() {

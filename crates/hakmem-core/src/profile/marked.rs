@@ -3,10 +3,10 @@
 use super::asked::after_a_change;
 use super::sampler::Sampler;
 use super::table::with_books;
+use crate::backend::page::{Kind, Meta};
+use crate::base::size_class::CLASSES;
+use crate::base::usage;
 use crate::os;
-use crate::page::{Kind, Meta};
-use crate::size_class::CLASSES;
-use crate::usage;
 
 const _: () = assert!(CLASSES <= u8::MAX as usize);
 

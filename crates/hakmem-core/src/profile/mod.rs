@@ -52,9 +52,9 @@ pub use table::Busy;
 pub(crate) use table::{LOCK, before_fork, give_up, release_after_fork};
 pub use text::{Event, dump, dump_at_once};
 
+use crate::base::sync::Ordering::{Acquire, Relaxed, Release};
+use crate::base::sync::plain::{AtomicU32, AtomicU64};
 use crate::os;
-use crate::sync::Ordering::{Acquire, Relaxed, Release};
-use crate::sync::plain::{AtomicU32, AtomicU64};
 use crossbeam_utils::CachePadded;
 
 /// Bytes from one sample to the next, on average, unless another number is asked for.
@@ -137,7 +137,7 @@ mod tests {
     fn take(size: usize) -> *mut u8 {
         // SAFETY: any size may be asked for, and a block holds so much.
         unsafe {
-            let p = crate::c::malloc(size);
+            let p = crate::api::c::malloc(size);
             assert!(!p.is_null());
             p.write_bytes(1, size);
             p
@@ -146,7 +146,7 @@ mod tests {
 
     fn free(p: *mut u8) {
         // SAFETY: each is freed once.
-        unsafe { crate::c::free(p) }
+        unsafe { crate::api::c::free(p) }
     }
 
     fn taken() -> u64 {
@@ -248,7 +248,7 @@ mod tests {
             for size in [5000, 70_000] {
                 for block in &mut blocks {
                     // SAFETY: any size may be asked for.
-                    *block = unsafe { crate::c::malloc(size) };
+                    *block = unsafe { crate::api::c::malloc(size) };
                 }
                 let now = counts();
                 assert_eq!((now.0 - all.0) + (now.2 - all.2), EACH, "{size}");

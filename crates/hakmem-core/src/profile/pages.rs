@@ -6,14 +6,14 @@
 use super::asked::after_a_change;
 use super::sampler::Sampler;
 use super::table::with_books;
-use crate::guard;
+use crate::backend::guard;
+use crate::backend::page::{Block, Meta};
+use crate::backend::segment;
+use crate::base::size_class::{CLASSES, SIZES, span_of};
+use crate::base::sync::Ordering::Relaxed;
+use crate::base::sync::plain::AtomicU64;
 use crate::os;
-use crate::page::{Block, Meta};
 use crate::proto::inbox::Link;
-use crate::segment;
-use crate::size_class::{CLASSES, SIZES, span_of};
-use crate::sync::Ordering::Relaxed;
-use crate::sync::plain::AtomicU64;
 use core::ptr::{NonNull, null_mut};
 
 /// Blocks of each class that came back here, ever.

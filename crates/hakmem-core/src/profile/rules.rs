@@ -8,9 +8,9 @@
 //! Nothing here allocates or takes a lock: the C library finds the object without one (`os::object_of`, glibc 2.35 and
 //! later; a program that is linked statically is one object), and gimli is told to keep its state on the stack. Without tables, frame pointers are believed.
 
+use crate::base::sync::Ordering::Relaxed;
+use crate::base::sync::plain::AtomicU64;
 use crate::os::{self, Tables};
-use crate::sync::Ordering::Relaxed;
-use crate::sync::plain::AtomicU64;
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, EhFrameHdr, NativeEndian, Pointer, Register, RegisterRule, UnwindContext,
     UnwindContextStorage, UnwindSection, UnwindTableRow, X86_64,

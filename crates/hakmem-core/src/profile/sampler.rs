@@ -5,8 +5,8 @@
 
 use super::pace::Pace;
 use super::{DEFAULT_INTERVAL, estimate, interval, run, stack::Scratch};
+use crate::base::size_class::{CLASSES, SIZES};
 use crate::os;
-use crate::size_class::{CLASSES, SIZES};
 use core::cell::{Cell, UnsafeCell};
 
 /// Counts of blocks are taken modulo this.
@@ -179,7 +179,7 @@ impl Sampler {
 mod tests {
     extern crate std;
     use super::*;
-    use crate::sync::Ordering::Relaxed;
+    use crate::base::sync::Ordering::Relaxed;
     use std::collections::BTreeSet;
 
     const WHALE: u64 = 1 << 20;

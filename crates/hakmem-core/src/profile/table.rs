@@ -4,10 +4,10 @@
 
 use super::pages::Pages;
 use super::store::Growing;
+use crate::base::sync::Ordering::Relaxed;
+use crate::base::sync::plain::{AtomicBool, AtomicU32};
 use crate::os;
 use crate::proto::lock::{Guard, Lock};
-use crate::sync::Ordering::Relaxed;
-use crate::sync::plain::{AtomicBool, AtomicU32};
 use core::cell::UnsafeCell;
 
 #[unsafe(link_section = ".data.hakmem")]

@@ -201,8 +201,8 @@ mod tests {
     extern crate std;
     use super::super::{DEFAULT_INTERVAL, INTERVAL};
     use super::*;
+    use crate::base::sync::Ordering::Relaxed;
     use crate::in_child::in_child;
-    use crate::sync::Ordering::Relaxed;
     use std::string::{String, ToString};
     use std::vec::Vec;
     use std::{format, fs};

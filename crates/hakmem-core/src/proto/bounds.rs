@@ -12,12 +12,12 @@
 //!    nobody reads `metas` but who holds a block, and no word needs an order.
 
 #[cfg(not(shuttle))]
-use crate::mutant::{Mutant, is};
+use crate::base::mutant::{Mutant, is};
 #[cfg(not(loom))]
-use crate::sync::plain::{AtomicPtr, AtomicUsize};
+use crate::base::sync::plain::{AtomicPtr, AtomicUsize};
 #[cfg(loom)]
-use crate::sync::{AtomicPtr, AtomicUsize};
-use crate::sync::{
+use crate::base::sync::{AtomicPtr, AtomicUsize};
+use crate::base::sync::{
     Ordering::{Relaxed, Release},
     const_new,
 };

@@ -19,8 +19,8 @@
 //! 2. `alive` is set by who begins the worker, before it can run, and reset by who ends its thread: the kernel.
 //! 3. A worker that is LEAVING touches nothing but this word.
 
-use crate::mutant::{Mutant, is, relaxed_if};
-use crate::sync::{
+use crate::base::mutant::{Mutant, is, relaxed_if};
+use crate::base::sync::{
     AtomicU32,
     Ordering::{AcqRel, Acquire, Relaxed, SeqCst},
     const_new, fence, look,

@@ -10,8 +10,8 @@
 //! 2. Who clears a bit looks afterwards, in the same order of all such steps, at what the bit spoke of.
 //! 3. The summary may have a bit too many, which [`in_row`] puts right, but none too few once everybody is through.
 
-use crate::mutant::{Mutant, is, relaxed_if};
-use crate::sync::{AtomicU64, Ordering::SeqCst, look};
+use crate::base::mutant::{Mutant, is, relaxed_if};
+use crate::base::sync::{AtomicU64, Ordering::SeqCst, look};
 
 /// Sets `bit` of a row's word, and `its` bit of the summary. A bit that is set already is not written again: the words
 /// are shared by all threads.

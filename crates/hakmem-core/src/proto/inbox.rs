@@ -9,8 +9,8 @@
 //! 2. A producer writes links only in nodes of its own chain, before the swing that publishes them (release).
 //! 3. The consumer reads links only after the swap that takes them (acquire).
 
-use crate::mutant::{Mutant, is, relaxed_if};
-use crate::sync::{AtomicPtr, Ordering, const_new, look};
+use crate::base::mutant::{Mutant, is, relaxed_if};
+use crate::base::sync::{AtomicPtr, Ordering, const_new, look};
 use core::ptr::null_mut;
 
 /// A node that carries its own link.

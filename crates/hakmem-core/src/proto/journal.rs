@@ -10,9 +10,9 @@
 //! 3. What was read of a record between two looks at its number is the nth if both looks found 2 n + 2.
 //! 4. The count only says where to look: who sees it rise may still find the record of before.
 
-use crate::mutant::{Mutant, is, relaxed_if};
-use crate::sync::Ordering::{Acquire, Relaxed, Release};
-use crate::sync::{AtomicU64, const_new, fence};
+use crate::base::mutant::{Mutant, is, relaxed_if};
+use crate::base::sync::Ordering::{Acquire, Relaxed, Release};
+use crate::base::sync::{AtomicU64, const_new, fence};
 use core::array;
 
 /// A record, laid out for readers outside.

@@ -4,8 +4,8 @@
 //! do so at once may leave the segment listed under a level that it has not, which who looks there finds out, but
 //! never unlisted while it has room.
 
-use crate::mutant::{Mutant, is};
-use crate::sync::{AtomicU8, Ordering::SeqCst, const_new};
+use crate::base::mutant::{Mutant, is};
+use crate::base::sync::{AtomicU8, Ordering::SeqCst, const_new};
 
 /// The level under which a segment is listed; 0: under none. All zero bytes are that.
 #[derive(Debug)]

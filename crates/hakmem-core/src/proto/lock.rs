@@ -7,8 +7,8 @@
 //! A waiter reads the word before it swaps it: many waiters share the line instead of taking it from each other. It spins
 //! for a moment only, so that a holder of lower priority on the same processor gets its turn.
 
-use crate::mutant::{Mutant, is, relaxed_if};
-use crate::sync::{AtomicU32, Ordering, const_new, look, spin};
+use crate::base::mutant::{Mutant, is, relaxed_if};
+use crate::base::sync::{AtomicU32, Ordering, const_new, look, spin};
 
 const SLEEPERS: u32 = 1 << 31;
 /// Looks at a lock that is held before the waiter sleeps.

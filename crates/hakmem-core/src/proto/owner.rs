@@ -8,8 +8,8 @@
 //! 1. The page's owner writes the word, or who takes it over from the former one, by way of a lock.
 //! 2. An owner is reached only through a word that was read by [`OwnerWord::get`]. To compare it, [`OwnerWord::peek`] will do.
 
-use crate::mutant::{Mutant, relaxed_if};
-use crate::sync::{
+use crate::base::mutant::{Mutant, relaxed_if};
+use crate::base::sync::{
     AtomicPtr,
     Ordering::{Acquire, Relaxed, Release},
     const_new,

@@ -10,8 +10,8 @@
 //!    with everything in it (release).
 //! 2. A node's link is read by poppers that may lose: it is atomic, and the node stays mapped for ever.
 
-use crate::mutant::{Mutant, is, relaxed_if};
-use crate::sync::{AtomicU64, Ordering, const_new, look};
+use crate::base::mutant::{Mutant, is, relaxed_if};
+use crate::base::sync::{AtomicU64, Ordering, const_new, look};
 
 const ID_BITS: u32 = 36;
 const ID_MASK: u64 = (1 << ID_BITS) - 1;

@@ -11,8 +11,8 @@
 //!    whoever takes it from an inbox, until it is emptied: after that, another producer may write the link already.
 
 use super::inbox::Link;
-use crate::mutant::{Mutant, is, relaxed_if};
-use crate::sync::{AtomicPtr, Ordering, const_new, look};
+use crate::base::mutant::{Mutant, is, relaxed_if};
+use crate::base::sync::{AtomicPtr, Ordering, const_new, look};
 use core::ptr::null_mut;
 
 /// The first of the blocks. All zero bytes are an empty one.

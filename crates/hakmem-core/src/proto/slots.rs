@@ -13,8 +13,8 @@
 //! 4. Segments are listed by what their slots are (`proto::hints`). So the word changes by sequentially consistent steps,
 //!    and who has unlisted a segment looks at it in that order.
 
-use crate::mutant::{Mutant, is, relaxed_if};
-use crate::sync::{AtomicU64, Ordering, const_new, look};
+use crate::base::mutant::{Mutant, is, relaxed_if};
+use crate::base::sync::{AtomicU64, Ordering, const_new, look};
 
 /// Slots in a segment.
 pub const SLOTS: u32 = 32;

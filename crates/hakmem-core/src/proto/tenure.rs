@@ -18,8 +18,8 @@
 //! 2. LOST is set in the child of a fork, where there is one thread. If that tidied the heap, it goes on, and ends it.
 //! 3. An IDLE heap is in the pool, or its last owner is about to put it there: the one that was told so.
 
-use crate::mutant::{Mutant, is, relaxed_if};
-use crate::sync::{AtomicU32, Ordering, const_new, look};
+use crate::base::mutant::{Mutant, is, relaxed_if};
+use crate::base::sync::{AtomicU32, Ordering, const_new, look};
 
 /// In the pool, or on the way there or from there.
 const IDLE: u32 = 0;

@@ -7,10 +7,15 @@
 
 mod scavenger;
 
-use crate::mutant::{Mutant, is};
+use crate::backend::{arena, segment};
+use crate::base::mutant::{Mutant, is};
+use crate::base::sync::{AtomicU32, AtomicU64, Ordering::Relaxed, plain};
+use crate::base::usage;
+use crate::heap::sparse;
+use crate::large::whale;
+use crate::policy::learn;
 use crate::proto::lock::{Guard, Lock};
-use crate::sync::{AtomicU32, AtomicU64, Ordering::Relaxed, plain};
-use crate::{arena, heap, learn, os, policy, segment, sparse, usage, whale};
+use crate::{heap, os, policy};
 
 #[cfg(shuttle)]
 pub use scavenger::is_alive as is_scavenged;
@@ -158,7 +163,7 @@ mod tests {
     extern crate std;
 
     use super::*;
-    use crate::c;
+    use crate::api::c;
     use crate::in_child::in_child;
     use std::vec::Vec;
 

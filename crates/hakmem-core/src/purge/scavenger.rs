@@ -15,9 +15,10 @@
 //!
 //! When it begins and ends: `proto::duty`.
 
+use crate::base::sync::{AtomicBool, AtomicU32, Ordering::*};
+use crate::policy::learn;
 use crate::proto::duty::{Call, Duty};
-use crate::sync::{AtomicBool, AtomicU32, Ordering::*};
-use crate::{learn, os, policy, purge};
+use crate::{os, policy, purge};
 
 #[unsafe(link_section = ".data.hakmem")]
 static DUTY: Duty = Duty::new();
@@ -222,7 +223,7 @@ mod tests {
     extern crate std;
 
     use super::*;
-    use crate::c;
+    use crate::api::c;
     use crate::in_child::in_child;
     use std::vec::Vec;
 

@@ -15,12 +15,13 @@ mod fork;
 mod tests;
 mod tls;
 
-use crate::heap::{Heap, pool};
-use crate::sync::{
+use crate::backend::arena;
+use crate::base::sync::{
     AtomicU8, AtomicU32,
     Ordering::{Acquire, Relaxed, Release},
 };
-use crate::{arena, os, purge};
+use crate::heap::{Heap, pool};
+use crate::{os, purge};
 use core::ffi::c_void;
 #[cfg(shuttle)]
 pub use tls::forget_all;

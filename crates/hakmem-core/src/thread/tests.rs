@@ -4,12 +4,12 @@ extern crate std;
 
 use super::*;
 use crate::alone::alone;
-use crate::c;
+use crate::api::c;
+use crate::base::sync::AtomicU64;
 use crate::heap::all::{all_heaps, heaps_made, make};
 use crate::in_child::in_child;
+use crate::observe::stats::Snapshot;
 use crate::proto::tenure::With;
-use crate::stats::Snapshot;
-use crate::sync::AtomicU64;
 use std::sync::Barrier;
 use std::thread::{self, spawn};
 use std::vec::Vec;
@@ -99,7 +99,7 @@ fn heaps_lie_between_guards() {
         let mut regions = std::collections::BTreeSet::new();
         for heap in all_heaps() {
             let at = core::ptr::from_ref(heap).addr();
-            assert!(crate::page::lookup(os::at(at)).is_none(), "beside the program's blocks");
+            assert!(crate::backend::page::lookup(os::at(at)).is_none(), "beside the program's blocks");
             let i = maps.iter().position(|&(from, to, writable)| writable && from <= at && at < to).unwrap();
             regions.insert(i);
         }

@@ -5,10 +5,10 @@
 //! executable). It starts as the address of the *empty heap*, a read-only front whose lists are all empty: the fast
 //! path needs no test for "is there a heap yet", it finds nothing and takes the slow path.
 
+use crate::backend::owner::Front;
+use crate::backend::page::Block;
+use crate::base::size_class::{CLASS16, CLASSES, TABLE16};
 use crate::heap::Heap;
-use crate::owner::Front;
-use crate::page::Block;
-use crate::size_class::{CLASS16, CLASSES, TABLE16};
 #[cfg(not(any(miri, shuttle)))]
 use core::arch::{asm, global_asm};
 

@@ -4,7 +4,7 @@ extern crate std;
 
 use super::*;
 use crate::alone::alone;
-use crate::c;
+use crate::api::c;
 use crate::heap::{all::heaps_made, pool};
 use crate::in_child::{goes_well_in_child, in_child};
 use std::sync::{Barrier, Mutex, mpsc};

@@ -1,0 +1,290 @@
+//! Requests: by size to a class's list, to whole slots, or to whole segments.
+
+use super::note_released;
+use super::resize::size_of_whole;
+use crate::backend::arena::PAGE;
+use crate::backend::page::{self, Block, Kind, Meta};
+use crate::base::size_class::{self, MEDIUM_MAX, SMALL_MAX};
+use crate::heap::{Fresh, Heap};
+use crate::large::whale;
+use crate::large::{self, LARGE_MAX};
+use crate::proto::inbox::Link;
+use crate::thread::{self, State};
+use crate::{os, profile, purge};
+use core::ptr::{NonNull, null_mut};
+
+/// What of a block is to be zero.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Clear {
+    Nothing,
+    /// What was asked for: whoever knows that much and no more uses no more.
+    Request,
+    /// All that the block holds, as a C program may ask for its size and use it.
+    Block,
+}
+
+/// A block for `n` bytes, aligned to 16. Null with errno ENOMEM: there is no memory. O(1).
+#[inline(always)]
+pub fn alloc16(n: usize) -> *mut u8 {
+    if n > SMALL_MAX {
+        return alloc16_unlisted(n);
+    }
+    // SAFETY: n is at most SMALL_MAX.
+    let class = unsafe { listed_class(n) };
+    pop(class).unwrap_or_else(|| alloc_class_slow(class))
+}
+
+/// [`alloc16`] with another slow path.
+#[inline(always)]
+pub fn alloc16_or(n: usize, slow: impl FnOnce(usize) -> *mut u8) -> *mut u8 {
+    if n <= SMALL_MAX
+        // SAFETY: n is at most SMALL_MAX.
+        && let Some(block) = pop(unsafe { listed_class(n) })
+    {
+        return block;
+    }
+    slow(n)
+}
+
+/// A block of `class`, known at compile time where the caller's layout is. Null: as [`alloc16`].
+#[inline(always)]
+pub fn alloc_class(class: usize) -> *mut u8 {
+    alloc_class_or(class, |class| alloc_class_slow(class))
+}
+
+/// [`alloc_class`] with another slow path, which the caller makes of `alloc_class_slow`.
+#[inline(always)]
+pub fn alloc_class_or(class: usize, slow: impl FnOnce(usize) -> *mut u8) -> *mut u8 {
+    pop(class).unwrap_or_else(|| slow(class))
+}
+
+/// The class of `n` bytes by the table of the thread's front.
+///
+/// # Safety
+/// `n` is at most SMALL_MAX.
+#[inline(always)]
+unsafe fn listed_class(n: usize) -> usize {
+    // SAFETY: the thread's front is always readable; the index is at most TABLE16 - 1.
+    usize::from(unsafe { *(*thread::front()).class16.get_unchecked((n + 15) >> 4) })
+}
+
+/// The first block of the thread's list of `class`.
+#[inline(always)]
+fn pop(class: usize) -> Option<*mut u8> {
+    // SAFETY: the thread's front is always readable; classes are below CLASSES; a listed block is free, and this
+    // thread's (heap rule 1).
+    unsafe {
+        let list = (*thread::front()).free.get_unchecked(class);
+        let block = list.get();
+        if block.is_null() {
+            return None;
+        }
+        let next = (*block).next.get();
+        list.set(next);
+        prefetch(next);
+        Some(block.cast())
+    }
+}
+
+/// Has the block that will be popped next brought to the cache: the pop reads its link, and then the program writes it.
+#[inline(always)]
+fn prefetch(block: *const Block) {
+    #[cfg(all(target_arch = "x86_64", not(any(miri, shuttle))))]
+    // SAFETY: a prefetch is none of the program's accesses: any address will do, null too.
+    unsafe {
+        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(block.cast());
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(any(miri, shuttle)))))]
+    let _ = block;
+}
+
+#[cold]
+#[inline(never)]
+#[unsafe(link_section = ".text.hot.hakmem")]
+extern "C" fn alloc16_unlisted(n: usize) -> *mut u8 {
+    if n <= MEDIUM_MAX { finish(from_class(size_class::of16(n))) } else { alloc_big(n, PAGE, Clear::Nothing) }
+}
+
+#[cold]
+#[inline(never)]
+#[unsafe(link_section = ".text.hot.hakmem")]
+pub extern "C" fn alloc_class_slow(class: usize) -> *mut u8 {
+    finish(from_class(class))
+}
+
+/// Pops from the class's list, or refills it. None: out of memory even after everything free was given back.
+#[inline(always)]
+fn from_class(class: usize) -> Option<Fresh> {
+    let got = match thread::state() {
+        State::Live(heap) => from_heap(heap, class),
+        State::Empty | State::Dead => from_new_heap(class),
+    };
+    match got {
+        None => from_class_after_purge(class),
+        got => got,
+    }
+}
+
+#[inline(always)]
+fn from_heap(heap: &Heap, class: usize) -> Option<Fresh> {
+    // SAFETY: classes are below CLASSES.
+    let list = unsafe { heap.owner.front.free.get_unchecked(class) };
+    if let Some(block) = NonNull::new(list.get()) {
+        // SAFETY: a listed block is free, and this thread's.
+        list.set(unsafe { Block::next(block.as_ptr()) });
+        return Some((block, false));
+    }
+    let fresh = heap.refill(class);
+    if heap.released.get() {
+        note_released(heap);
+    }
+    fresh
+}
+
+#[cold]
+#[inline(never)]
+#[unsafe(link_section = ".text.hot.hakmem")]
+fn from_new_heap(class: usize) -> Option<Fresh> {
+    thread::with_heap(|heap| from_heap(heap, class))
+}
+
+#[cold]
+#[inline(never)]
+fn from_class_after_purge(class: usize) -> Option<Fresh> {
+    give_everything_back();
+    thread::with_heap(|heap| heap.refill(class))
+}
+
+/// There is no memory: whatever is free, here and elsewhere, goes back.
+#[cold]
+fn give_everything_back() {
+    if let State::Live(heap) = thread::state() {
+        heap.collect();
+    }
+    purge::all();
+}
+
+fn finish(fresh: Option<Fresh>) -> *mut u8 {
+    match fresh {
+        Some((block, _)) => block.as_ptr().cast(),
+        None => no_memory(),
+    }
+}
+
+#[cold]
+fn no_memory() -> *mut u8 {
+    os::set_enomem();
+    null_mut()
+}
+
+/// More than the classes hold, or a larger alignment than their pages have.
+#[cold]
+#[inline(never)]
+pub fn alloc_big(n: usize, align: usize, clear: Clear) -> *mut u8 {
+    if profile::is_on() {
+        let p = alloc_big_plain(n, align, clear);
+        sample_whole(p);
+        return p;
+    }
+    alloc_big_plain(n, align, clear)
+}
+
+/// The large block or whale at `p` was just allocated, unless it is null: a sample, maybe.
+#[cold]
+#[inline(never)]
+pub fn sample_whole(p: *mut u8) {
+    if let Some(meta) = page::lookup(p) {
+        thread::with_heap(|heap| {
+            heap.sample_large(meta, size_of_whole(p, meta));
+            Some(())
+        });
+    }
+}
+
+#[inline(always)]
+fn alloc_big_plain(n: usize, align: usize, clear: Clear) -> *mut u8 {
+    if n <= LARGE_MAX
+        && align <= PAGE
+        && let State::Live(heap) = thread::state()
+        && let Some(meta) = heap.cached_large(n)
+    {
+        // SAFETY: just allocated; it holds n bytes.
+        unsafe { clear_large(meta, n, clear) };
+        return meta.start();
+    }
+    alloc_big_anew(n, align, clear)
+}
+
+/// Makes as much of a large block zero as `clear` says.
+///
+/// # Safety
+/// It is live, holds `n` bytes, and nobody else uses it during the call.
+#[inline(always)]
+unsafe fn clear_large(meta: &Meta, n: usize, clear: Clear) {
+    let bytes = match clear {
+        Clear::Nothing => return,
+        Clear::Request => n,
+        Clear::Block => large::size(meta),
+    };
+    // SAFETY: passed on; the block holds so much.
+    unsafe { meta.start().write_bytes(0, bytes) };
+}
+
+#[inline(never)]
+fn alloc_big_anew(n: usize, align: usize, clear: Clear) -> *mut u8 {
+    if n > whale::TOO_LARGE || align > whale::TOO_LARGE {
+        return no_memory();
+    }
+    let whole = || {
+        if n <= LARGE_MAX && align <= PAGE {
+            return thread::with_heap(|heap| heap.fresh_large(n));
+        }
+        whale::alloc(n, align)
+    };
+    let got = whole().or_else(|| {
+        give_everything_back();
+        whole()
+    });
+    let Some((meta, zero)) = got else { return no_memory() };
+    if clear != Clear::Nothing && !zero {
+        // SAFETY: just allocated; it holds n bytes.
+        unsafe {
+            match meta.kind() {
+                Kind::Whale => whale::clear(meta, n, clear == Clear::Block),
+                _ => clear_large(meta, n, clear),
+            }
+        }
+    }
+    meta.start()
+}
+
+/// Zeroed memory for `n` bytes, aligned to 16: all that the block holds is zero. Memory that is known to be so is not cleared again.
+pub fn alloc16_zeroed(n: usize) -> *mut u8 {
+    if n > MEDIUM_MAX {
+        return alloc_big(n, PAGE, Clear::Block);
+    }
+    let class = size_class::of16(n);
+    zeroed_class(class, size_class::SIZES[class] as usize)
+}
+
+/// A block of `class` whose first `n` bytes are zero.
+pub fn zeroed_class(class: usize, n: usize) -> *mut u8 {
+    let Some((block, zero)) = from_class(class) else { return no_memory() };
+    let p = block.as_ptr().cast::<u8>();
+    if !zero {
+        // SAFETY: the block holds n bytes.
+        unsafe { p.write_bytes(0, n) };
+    }
+    p
+}
+
+/// A block for `n` bytes at a multiple of `align`, a power of two above 16. O(1).
+#[cold]
+pub fn alloc_aligned(n: usize, align: usize, clear: Clear) -> *mut u8 {
+    match (size_class::of_aligned(n, align), clear) {
+        (Some(class), Clear::Nothing) => finish(from_class(class)),
+        (Some(class), Clear::Request) => zeroed_class(class, n),
+        (Some(class), Clear::Block) => zeroed_class(class, size_class::SIZES[class] as usize),
+        (None, clear) => alloc_big(n, align, clear),
+    }
+}

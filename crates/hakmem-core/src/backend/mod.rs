@@ -1,0 +1,12 @@
+//! Memory from the system, and what is known of each piece of it: arenas, segments, pages and their owners.
+//!
+//! Whoever has an address finds here what it belongs to, or that it is not the allocator's.
+
+pub(crate) mod arena;
+pub(crate) mod foreign;
+pub(crate) mod guard;
+pub(crate) mod owner;
+pub(crate) mod page;
+pub(crate) mod parcel;
+pub(crate) mod segment;
+pub(crate) mod stray;

@@ -1,0 +1,70 @@
+//! Who owns a page: a heap, or the part of the allocator that holds pages which no heap has (`sparse`).
+//!
+//! A page names its owner by the address of an [`Owner`], with which a heap begins. Any thread may read that word and reach the
+//! owner's inbox. The lists are for the thread alone that has the heap.
+//!
+//! Rules
+//! 1. An owner is for ever: a word that was read from a page may be followed at any time.
+//! 2. `front` belongs to the thread that has the heap. `inbox` is anybody's.
+
+use crate::backend::page::Block;
+use crate::backend::parcel::Parcel;
+use crate::base::size_class::{CLASSES, TABLE16};
+use crate::proto::inbox::Inbox;
+use core::cell::Cell;
+use core::ptr::null_mut;
+
+/// Heaps are 8 KiB apart; a heap's number is its address in such units.
+pub const HEAP_SHIFT: u32 = 13;
+
+/// What the fast path reads: a thread's word points to one.
+#[repr(C)]
+pub struct Front {
+    /// The list of each class.
+    pub free: [Cell<*mut Block>; CLASSES],
+    /// `size_class::CLASS16`.
+    pub class16: [u8; TABLE16],
+}
+
+/// A line of cache, for what other threads write, with the line beside it, which processors fetch along.
+#[repr(align(128))]
+struct Line<T>(T);
+
+/// The beginning of a heap: where its thread finds free blocks, and where other threads put those of its pages.
+#[repr(C)]
+pub struct Owner {
+    /// First, so that a thread's word and a page's owner are one address: `free` compares them.
+    pub front: Front,
+    inbox: Line<Inbox<Parcel>>,
+}
+
+// SAFETY: rule 2.
+unsafe impl Sync for Owner {}
+
+impl Owner {
+    /// An owner that is no thread's.
+    pub const fn new() -> Self {
+        let front = Front { free: [const { Cell::new(null_mut()) }; CLASSES], class16: [0; TABLE16] };
+        Self { front, inbox: Line(Inbox::new()) }
+    }
+
+    /// Where other threads put the blocks that they free.
+    pub fn inbox(&self) -> &Inbox<Parcel> {
+        &self.inbox.0
+    }
+
+    /// As pages name it.
+    #[inline]
+    pub fn as_word(&self) -> *mut Self {
+        core::ptr::from_ref(self).cast_mut()
+    }
+}
+
+/// The inbox of an owner of pages.
+///
+/// # Safety
+/// `owner` was read from a page that had one.
+pub unsafe fn inbox_of(owner: *mut Owner) -> &'static Inbox<Parcel> {
+    // SAFETY: rule 1. `front` is not touched (rule 2).
+    unsafe { &(*owner).inbox.0 }
+}

@@ -1,0 +1,479 @@
+//! Pages that are no heap's: with few blocks out, set aside so that their holes can be given back; or shared, so that the
+//! first blocks of a thread cost it no page of its own.
+//!
+//! Nobody but a page's owner may touch its lists, and an idle program's threads make no calls. So a heap hands a page
+//! over once only a few of its blocks are out and some others have come to that since. From then on the page has this
+//! module for its owner, whose state is under a lock: frees into it go the way of other threads' blocks, into the inbox of `OWNER`;
+//! the purge digs its holes; and the next heap that needs a page of its class takes it back.
+//!
+//! A heap that shares gets its first blocks of a class from a page that is open to all who share ([`share`]). Each gets a few, so
+//! that the blocks of many threads lie side by side. A page of which few blocks are out is set aside in the same way as one
+//! that a heap handed over, and the other way round.
+//!
+//! Rules
+//! 1. `LOCK` guards the lists, and the first lines (`page` rule 1) of the pages whose owner is `owner()`.
+//! 2. A page is in the list of its class that its `shelf` says: see [`Shelf`].
+//! 3. Heaps only try the lock, as whoever holds it may be long about it, but for those that share: to go another way would cost them
+//!    a page, and as many would as come to run while a thread does not that has the lock.
+
+use crate::backend::arena::PAGE;
+use crate::backend::guard;
+use crate::backend::owner::{Owner, inbox_of};
+use crate::backend::page::{Block, Meta, Place, Shelf};
+use crate::backend::parcel::Parcel;
+use crate::backend::segment;
+use crate::base::size_class::{CLASSES, SIZES};
+use crate::base::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use crate::base::usage;
+use crate::heap::holes;
+use crate::os;
+use crate::policy;
+use crate::proto::inbox::Link;
+use crate::proto::lock::Lock;
+use core::cell::Cell;
+use core::ptr::null_mut;
+
+#[unsafe(link_section = ".data.hakmem")]
+pub static LOCK: Lock = Lock::new();
+#[unsafe(link_section = ".data.hakmem")]
+static OWNER: Owner = Owner::new();
+static STATE: State = State { lists: [const { [const { Cell::new(null_mut()) }; CLASSES] }; LISTS] };
+/// Bit i: class i has pages. A hint.
+#[unsafe(link_section = ".data.hakmem")]
+static CLASSES_HERE: AtomicU64 = AtomicU64::new(0);
+/// Slots of pages that are FRESH.
+pub static FRESH_SLOTS: AtomicUsize = AtomicUsize::new(0);
+/// Blocks of each class that came back with pages given up here.
+pub static RETURNED: [AtomicU64; CLASSES] = [const { AtomicU64::new(0) }; CLASSES];
+/// Those pages. In the child of a fork: since then.
+pub static GIVEN: [AtomicU64; CLASSES] = [const { AtomicU64::new(0) }; CLASSES];
+/// Blocks of each class that were freed while their page was here.
+pub static RECEIVED: [AtomicU64; CLASSES] = [const { AtomicU64::new(0) }; CLASSES];
+
+/// Set in the child of a fork that was made in the middle of a change: nothing is done here any more.
+#[unsafe(link_section = ".data.hakmem")]
+static GIVEN_UP: AtomicBool = AtomicBool::new(false);
+
+/// Pages that are looked at under the lock at a time.
+const STRIDE: usize = 16;
+
+const _: () = assert!(CLASSES <= 64);
+
+/// Shelves that have a list.
+const LISTS: usize = Shelf::Full as usize;
+
+struct State {
+    /// By shelf and class.
+    lists: [[Cell<*mut Meta>; CLASSES]; LISTS],
+}
+// SAFETY: rule 1.
+unsafe impl Sync for State {}
+
+/// The owner of the pages that are set aside.
+pub fn owner() -> *mut Owner {
+    OWNER.as_word()
+}
+
+/// The most blocks that may be out of a page of `cap` that is set aside: so few that they leave holes.
+pub fn most_out(cap: u32) -> u8 {
+    policy::SPARSE_BLOCKS.get().min(cap / 2).min(255) as u8
+}
+
+/// How much may be given back, at most.
+pub fn idle_bytes() -> usize {
+    FRESH_SLOTS.load(Relaxed) * PAGE
+}
+
+/// Blocks of `class` that came back with pages that were given up here.
+pub fn returned(class: usize) -> u64 {
+    RETURNED[class].load(Relaxed)
+}
+
+/// Pages of `class` that were given up here; in the child of a fork since then.
+pub fn given(class: usize) -> u64 {
+    GIVEN[class].load(Relaxed)
+}
+
+/// Blocks of `class` that were freed while their page was here.
+pub fn received(class: usize) -> u64 {
+    RECEIVED[class].load(Relaxed)
+}
+
+/// In the child of a fork, which counts anew, once `heap::counts::reset_all` has what was given up.
+pub fn reset_counts() {
+    for count in RECEIVED.iter().chain(&GIVEN) {
+        count.store(0, Relaxed);
+    }
+}
+
+/// Calls `f` for each page that is here, with its class and the blocks of it that are free. O(pages).
+pub fn each_page(mut f: impl FnMut(usize, u64)) {
+    if GIVEN_UP.load(Relaxed) {
+        return;
+    }
+    let Some(_held) = LOCK.lock_patiently() else { return };
+    for class in 0..CLASSES {
+        for lists in &STATE.lists {
+            let mut next = lists[class].get();
+            // SAFETY: rule 1.
+            while let Some(page) = unsafe { next.as_ref() } {
+                next = page.next.get();
+                f(class, page.waiting());
+            }
+        }
+    }
+}
+
+/// In the child of a fork that was made in the middle of a change: the lists cannot be believed, so the pages stay as
+/// they are for ever, and what is freed of them is not used again.
+pub fn give_up_all() {
+    GIVEN_UP.store(true, Relaxed);
+    FRESH_SLOTS.store(0, Relaxed);
+}
+
+/// True if there is neither a page nor mail, for pages that were taken back, say.
+fn is_idle() -> bool {
+    GIVEN_UP.load(Relaxed) || CLASSES_HERE.load(Relaxed) == 0 && OWNER.inbox().is_empty()
+}
+
+impl State {
+    /// The list that the page is in. None: it is full.
+    fn list(&self, page: &Meta) -> Option<&Cell<*mut Meta>> {
+        Some(&self.lists.get(page.shelf.get() as usize)?[usize::from(page.class.get())])
+    }
+
+    /// The first page of `class` on a shelf.
+    fn first(&self, shelf: Shelf, class: usize) -> Option<&'static Meta> {
+        // SAFETY: rule 1.
+        unsafe { self.lists[shelf as usize][class].get().as_ref() }
+    }
+
+    /// Puts a page that is in no list on a shelf.
+    fn link(&self, page: &Meta, shelf: Shelf) {
+        page.shelf.set(shelf);
+        let Some(list) = self.list(page) else { return };
+        let first = list.replace(page.raw());
+        page.prev.set(null_mut());
+        page.next.set(first);
+        // SAFETY: rule 1.
+        if let Some(first) = unsafe { first.as_ref() } {
+            first.prev.set(page.raw());
+        }
+        if shelf == Shelf::Fresh {
+            FRESH_SLOTS.fetch_add(page.span.load(Relaxed) as usize, Relaxed);
+        }
+        CLASSES_HERE.fetch_or(1 << page.class.get(), Relaxed);
+    }
+
+    /// Puts a page on another shelf.
+    fn shelve(&self, page: &Meta, shelf: Shelf) {
+        if page.shelf.get() != shelf {
+            self.unlink(page);
+            self.link(page, shelf);
+        }
+    }
+
+    fn unlink(&self, page: &Meta) {
+        debug_assert!(page.owner() == owner() && page.place.get() == Place::Sparse);
+        let Some(list) = self.list(page) else { return };
+        let (prev, next) = (page.prev.get(), page.next.get());
+        // SAFETY: rule 1.
+        unsafe {
+            match prev.as_ref() {
+                Some(prev) => prev.next.set(next),
+                None => list.set(next),
+            }
+            if let Some(next) = next.as_ref() {
+                next.prev.set(prev);
+            }
+        }
+        if page.shelf.get() == Shelf::Fresh {
+            FRESH_SLOTS.fetch_sub(page.span.load(Relaxed) as usize, Relaxed);
+        }
+    }
+
+    /// Merges what was freed, or passes it on where its page was taken back meanwhile. O(parcels).
+    fn merge(&self) {
+        let mut parcel = if OWNER.inbox().is_empty() { null_mut() } else { OWNER.inbox().take() };
+        while !parcel.is_null() {
+            let (this, block) = (parcel, Parcel::block(parcel).cast());
+            // SAFETY: `parcel` rule 1: it is ours since it was taken, and left alone once passed on or opened.
+            let page = unsafe {
+                let page = Parcel::page(this);
+                let now = page.owner();
+                if now != owner() {
+                    if guard::CHECKED && now.is_null() {
+                        guard::corrupt(block);
+                    }
+                    parcel = Parcel::next(this);
+                    inbox_of(now).push_chain(this, this);
+                    continue;
+                }
+                let (length, next) = Parcel::open(this, page);
+                parcel = next;
+                page.needed.set(page.needed.get() - length as i32);
+                RECEIVED[usize::from(page.class.get())].fetch_add(u64::from(length), Relaxed);
+                page
+            };
+            self.came_back(page, block);
+        }
+    }
+
+    /// Blocks of the page came back, `block` among them. Returns whether the page was given up.
+    fn came_back(&self, page: &Meta, block: *mut u8) -> bool {
+        match page.needed.get() {
+            0 => {
+                self.unlink(page);
+                give_up(page);
+                return true;
+            }
+            ..0 if guard::CHECKED => guard::double_free(block, page),
+            out if out <= i32::from(most_out(page.cap.get())) => {
+                page.stamp.store(os::now_ms(), Relaxed);
+                self.shelve(page, Shelf::Fresh);
+            }
+            _ => self.shelve(page, Shelf::Shared),
+        }
+        false
+    }
+
+    /// A page of `class` that a heap may have for its own: a shared one only if much of it was freed.
+    fn page_to_take(&self, class: usize) -> Option<&'static Meta> {
+        let much_is_free = |page: &&Meta| {
+            let (out, cap) = (page.needed.get() as u32, page.cap.get());
+            page.carved.get() == cap && cap - out >= cap / policy::WAKE_FRACTION.of(class).max(1)
+        };
+        let few_are_out = self.first(Shelf::Fresh, class).or_else(|| self.first(Shelf::Dug, class));
+        few_are_out.or_else(|| self.first(Shelf::Shared, class).filter(much_is_free))
+    }
+
+    /// A page of `class` that blocks can be handed out of. It may turn out to have none.
+    fn page_to_share(&self, class: usize) -> Option<&'static Meta> {
+        [Shelf::Shared, Shelf::Fresh, Shelf::Dug].into_iter().find_map(|shelf| self.first(shelf, class))
+    }
+}
+
+/// Gives an empty page to its segment.
+fn give_up(page: &Meta) {
+    let blocks = page.carved.get();
+    let bytes = i64::from(blocks) * i64::from(page.block_size.get());
+    RETURNED[usize::from(page.class.get())].fetch_add(u64::from(blocks), Relaxed);
+    GIVEN[usize::from(page.class.get())].fetch_add(1, Relaxed);
+    usage::add(-bytes, 0);
+    let span = page.span.load(Relaxed);
+    if span == 1 {
+        segment::note_carved(-bytes);
+        segment::note_small(-1);
+    }
+    page.close();
+    // SAFETY: closed and empty (`page` rule 2), and in no list (rule 2).
+    unsafe { segment::release(page, span) };
+}
+
+/// Sets a page aside, which is in no queue any more. False: it is still the caller's. O(1).
+pub fn set_aside(page: &Meta) -> bool {
+    if GIVEN_UP.load(Relaxed) {
+        return false;
+    }
+    let Some(_held) = LOCK.try_lock() else { return false };
+    page.stamp.store(os::now_ms(), Relaxed);
+    page.place.set(Place::Sparse);
+    page.set_owner(owner());
+    STATE.link(page, Shelf::Fresh);
+    true
+}
+
+/// Blocks for a heap that shares.
+pub struct Share {
+    /// The first one. It leads to the others, unless they were carved: these lie side by side, untouched.
+    pub first: *mut Block,
+    /// How many.
+    pub count: u32,
+    /// Whether they were carved, and not freed before.
+    pub carved: bool,
+    /// Whether their page was claimed for them.
+    pub claimed: bool,
+    /// Their page.
+    pub page: &'static Meta,
+}
+
+/// Hands out blocks of `class` from a shared page: as many as `bytes` have room for, fewer if the page has no more, but one. None:
+/// out of memory, or a signal handler asks that has interrupted this module. O(blocks), and the merging of what was freed meanwhile.
+pub fn share(class: usize, bytes: u32) -> Option<Share> {
+    if GIVEN_UP.load(Relaxed) {
+        return None;
+    }
+    let me = os::thread_token();
+    if LOCK.is_held_by(me) {
+        return None; // In a signal handler.
+    }
+    let _held = LOCK.lock_as(me);
+    STATE.merge();
+    let most = (bytes / SIZES[class]).max(1);
+    let mut claimed = false;
+    loop {
+        let page = match STATE.page_to_share(class) {
+            Some(page) => page,
+            None => {
+                claimed = true;
+                claim(class)?
+            }
+        };
+        let got = take_some(page, most);
+        let is_full = page.free.get().is_null() && page.carved.get() == page.cap.get() && page.holes.get() == 0;
+        STATE.shelve(page, if is_full { Shelf::Full } else { Shelf::Shared });
+        if let Some((first, count, carved)) = got {
+            page.needed.set(page.needed.get() + count as i32);
+            return Some(Share { first, count, carved, claimed, page });
+        }
+    }
+}
+
+/// A page of `class` to be shared.
+fn claim(class: usize) -> Option<&'static Meta> {
+    let (page, zero) = segment::claim(1)?;
+    segment::note_small(1);
+    page.open(owner(), class, SIZES[class], 1, zero);
+    page.place.set(Place::Sparse);
+    STATE.link(page, Shelf::Shared);
+    Some(page)
+}
+
+/// Takes up to `most` blocks out of a page: the first one, their number, and whether they were carved; then they are not linked, as
+/// nobody has touched them, and that is not for who has the lock. None: there is none.
+fn take_some(page: &Meta, most: u32) -> Option<(*mut Block, u32, bool)> {
+    let (carved, left) = (page.carved.get(), page.cap.get() - page.carved.get());
+    if page.free.get().is_null() && left > 0 {
+        let count = most.min(left);
+        page.carved.set(carved + count);
+        let offset = carved as usize * page.block_size.get() as usize;
+        return Some((page.start().wrapping_add(offset).cast(), count, true));
+    }
+    if page.free.get().is_null() {
+        page.free.set(holes::fill(page)?.0);
+    }
+    let first = page.free.get();
+    let (mut last, mut count) = (first, 0);
+    // SAFETY: a block of the page's list (rule 1), as has been looked at.
+    unsafe {
+        loop {
+            if guard::CHECKED && !guard::is_block_of(page, last) {
+                guard::corrupt(last.cast());
+            }
+            count += 1;
+            let next = Block::next(last);
+            if count == most || next.is_null() {
+                page.free.set(next);
+                Block::set_next(last, null_mut());
+                return Some((first, count, false));
+            }
+            last = next;
+        }
+    }
+}
+
+/// What became of a block that was to be freed here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Freed {
+    /// It is free, or will be as soon as somebody else has the lock.
+    Yes,
+    /// It is free, and so are all others of its page, which was given up.
+    WithItsPage,
+    /// It is still the caller's: the page went to a heap meanwhile, or the lock is held and nothing can be sent.
+    No,
+}
+
+/// Frees a block at once, that others may have it, and not by way of a parcel that its thread may keep for long. `received`: 1, or 0
+/// for one that was never handed out. O(1), and the merging of what was freed meanwhile.
+///
+/// # Safety
+/// The block is of that page, was live, and is given up by the caller.
+pub unsafe fn free(page: &Meta, block: *mut Block, received: u64) -> Freed {
+    let Some(_held) = LOCK.try_lock() else {
+        if received == 0 {
+            return Freed::No; // What is sent counts as received.
+        }
+        guard::check_start(block, page);
+        // SAFETY: the block is the caller's to give up; who has the lock next finds out whose its page is.
+        unsafe { Parcel::send_one(page, block, OWNER.inbox()) };
+        return Freed::Yes;
+    };
+    if page.owner() != owner() || GIVEN_UP.load(Relaxed) {
+        return Freed::No;
+    }
+    if guard::CHECKED && !guard::is_block_of(page, block) {
+        guard::not_a_block(block.cast(), Some(page));
+    }
+    if guard::CHECKED && page.free.get() == block {
+        guard::double_free(block.cast(), page);
+    }
+    // SAFETY: the block is free from now on, and the page this module's.
+    unsafe { Block::set_next(block, page.free.replace(block)) };
+    page.needed.set(page.needed.get() - 1);
+    RECEIVED[usize::from(page.class.get())].fetch_add(received, Relaxed);
+    let is_given_up = STATE.came_back(page, block.cast());
+    STATE.merge();
+    if is_given_up { Freed::WithItsPage } else { Freed::Yes }
+}
+
+/// Takes a page of `class` back, for `new_owner`; it is in no queue yet. None: there is none now. O(1), and the merging of
+/// what was freed meanwhile, so that pages which are empty can be claimed.
+pub fn take_back(class: usize, new_owner: *mut Owner) -> Option<&'static Meta> {
+    if is_idle() {
+        return None;
+    }
+    let _held = LOCK.try_lock()?;
+    STATE.merge();
+    let Some(page) = STATE.page_to_take(class) else {
+        if STATE.page_to_share(class).is_none() {
+            CLASSES_HERE.fetch_and(!(1 << class), Relaxed);
+        }
+        return None;
+    };
+    STATE.unlink(page);
+    page.place.set(Place::Queue);
+    page.set_owner(new_owner);
+    Some(page)
+}
+
+/// Digs holes in the pages that were set aside `decay` ms or more before `now`. Returns the bytes given back. O(pages set
+/// aside since the last time, and the blocks of those that are due).
+pub fn purge(now: u32, decay: u32, goes_on: impl Fn() -> bool) -> usize {
+    if is_idle() {
+        return 0;
+    }
+    {
+        let _held = LOCK.lock();
+        STATE.merge();
+    }
+    let mut given = 0;
+    for class in 0..CLASSES {
+        while goes_on() && purge_some(class, now, decay, &mut given) {}
+    }
+    given
+}
+
+/// Digs in up to `STRIDE` pages of `class`. Returns whether there may be more.
+fn purge_some(class: usize, now: u32, decay: u32, given: &mut usize) -> bool {
+    let _held = LOCK.lock();
+    let (mut next, mut done) = (STATE.first(Shelf::Fresh, class), 0);
+    while let Some(page) = next {
+        // SAFETY: rule 1.
+        next = unsafe { page.next.get().as_ref() };
+        if os::age(now, page.stamp.load(Relaxed)) < decay {
+            continue;
+        }
+        let bytes = holes::dig(page);
+        if bytes > 0 {
+            // Or the kernel would fill the holes, to make a huge page of it all.
+            segment::refuse_huge(page);
+        }
+        *given += bytes;
+        STATE.shelve(page, Shelf::Dug);
+        done += 1;
+        if done == STRIDE {
+            return true;
+        }
+    }
+    false
+}

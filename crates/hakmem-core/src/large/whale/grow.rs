@@ -1,0 +1,173 @@
+//! Whales that grow and shrink where they are, or with their page tables moved instead of their bytes.
+
+use super::{
+    TOO_LARGE, address, head_of, is_moved, mostly_absent, note_live, purge_run, run_of, segments_for, set_huge,
+    set_moved, size,
+};
+use crate::backend::arena::{self, Run, SEGMENT};
+use crate::backend::page::{Kind, Meta};
+use crate::base::sync::Ordering::Relaxed;
+use crate::os::{self, Moved};
+use crate::policy::Huge;
+use crate::profile;
+
+/// Makes the whale hold `n` bytes, moving its page tables if it must. Returns where it is then, None if that cannot
+/// be had: then nothing has changed.
+///
+/// # Safety
+/// It is live, and nobody else uses it during the call.
+pub unsafe fn resize(meta: &'static Meta, n: usize) -> Option<&'static Meta> {
+    if n > TOO_LARGE {
+        return None;
+    }
+    let run = run_of(meta);
+    let (len, reserve) = (meta.span.load(Relaxed) as usize, meta.reserve.load(Relaxed) as usize);
+    let new = segments_for(n);
+    if new <= len {
+        return shrink(meta, run, len, reserve, new).then_some(meta);
+    }
+    let grown = meta.stamp.fetch_add(1, Relaxed);
+    // The first growth may be the only one; after the second, half as much again is kept free behind.
+    let slack = if grown > 0 { new / 2 } else { 0 };
+    let room = extend(meta, run, reserve, [new + slack, new]);
+    if room < new {
+        return relocate(meta, run, len, new, slack);
+    }
+    meta.reserve.store(room as u32, Relaxed);
+    if !arena::commit_run(run, new) {
+        return None;
+    }
+    if meta.segment().is_huge() {
+        if room > reserve {
+            os::want_huge(address((run.0, run.1 + reserve)), (room - reserve) * SEGMENT);
+        }
+    } else if is_dense(run, len) {
+        ask_for_huge(meta, run, room);
+    }
+    meta.span.store(new as u32, Relaxed);
+    note_live(new as i64 - len as i64);
+    Some(meta)
+}
+
+/// Asks for huge pages in a fresh whale for `n` bytes that begins with a copy of `old` bytes: if these are half of it or more, and
+/// little of it lies behind the `n`. It is grown to be filled, as a whole.
+#[cold]
+pub fn will_be_filled(meta: &Meta, old: usize, n: usize) {
+    let (run, size) = (run_of(meta), size(meta));
+    let filled = old >= size / 2 && n >= size / 8 * 7;
+    let is_whale = profile::plain(meta.kind()) == Kind::Whale;
+    if filled && is_whale && Huge::now() == Huge::Auto && !meta.segment().is_huge() {
+        ask_for_huge(meta, run, size / SEGMENT);
+    }
+}
+
+/// Takes what is free behind a run of `reserve` segments, to make it the first of the lengths in `wanted` that can be had.
+/// Returns its length. A moved run stays as it is (`whale` rule 4).
+fn extend(meta: &Meta, run: Run, reserve: usize, wanted: [usize; 2]) -> usize {
+    let fits = |&want: &usize| reserve >= want || (!is_moved(meta) && arena::extend_run(run, reserve, want - reserve));
+    wanted.iter().copied().find(fits).map_or(reserve, |want| want.max(reserve))
+}
+
+/// Moves a whale of `len` segments at `run` to where there is room for `new`, and for `slack` more if that can be had.
+fn relocate(meta: &'static Meta, run: Run, len: usize, new: usize, slack: usize) -> Option<&'static Meta> {
+    let reserve = meta.reserve.load(Relaxed) as usize;
+    // All of it is accessible, so that it is one map.
+    let take = |room| Some((arena::take_run(room, 1, room)?, room));
+    let (to, room) = take(new + slack).or_else(|| take(new))?;
+    let moved = head_of(to);
+    moved.segment().slots.retire();
+    let huge = meta.segment().is_huge();
+    let wants_huge = !huge && is_dense(run, len);
+    if !move_memory(run, len, to, room) {
+        return None; // The new run stays taken for ever, and untouched.
+    }
+    set_moved(moved, true);
+    set_huge(moved, huge);
+    if wants_huge {
+        ask_for_huge(moved, to, room);
+    }
+    moved.span.store(new as u32, Relaxed);
+    moved.reserve.store(room as u32, Relaxed);
+    moved.stamp.store(meta.stamp.load(Relaxed), Relaxed);
+    moved.set_kind(Kind::Whale);
+    meta.set_kind(Kind::Free);
+    // SAFETY: the old run was the whale's; its memory has moved away, and the rest was clean (`whale` rule 3).
+    unsafe { give_clean(meta, run, reserve) };
+    set_huge(meta, false);
+    note_live(new as i64 - len as i64);
+    Some(moved)
+}
+
+/// Gives segments of a whale back to the arena, native, and as if nothing had been asked for them.
+///
+/// # Safety
+/// They are the caller's, and clean.
+pub unsafe fn give_clean(whale: &Meta, run: Run, len: usize) {
+    if is_moved(whale) || whale.segment().is_huge() {
+        arena::decommit_run(run, len);
+    }
+    // SAFETY: passed on.
+    unsafe { arena::give_run(run, len) };
+}
+
+/// True if most of a whale was written to: if it is grown to be filled further, huge pages are not waste. False if that is not
+/// what decides.
+fn is_dense(run: Run, len: usize) -> bool {
+    Huge::now() == Huge::Auto && !mostly_absent(address(run), len * SEGMENT)
+}
+
+/// Asks for huge pages in a whale's run of `room` segments: all of it alike, so that it stays one map,
+/// whose page tables can be moved.
+fn ask_for_huge(whale: &Meta, run: Run, room: usize) {
+    if os::want_huge(address(run), room * SEGMENT) {
+        set_huge(whale, true);
+    }
+}
+
+fn shrink(meta: &Meta, run: Run, len: usize, reserve: usize, new: usize) -> bool {
+    if new == len {
+        return true;
+    }
+    let tail = (run.0, run.1 + new);
+    if !purge_run(tail, len - new, false) {
+        return true; // It keeps its length; nothing is lost.
+    }
+    meta.span.store(new as u32, Relaxed);
+    meta.reserve.store(new as u32, Relaxed);
+    note_live(new as i64 - len as i64);
+    // SAFETY: the tail was the whale's, and is clean.
+    unsafe { give_clean(meta, tail, reserve - new) };
+    true
+}
+
+/// Moves the memory of `len` segments to the beginning of a run of `room`: page tables, else bytes. `from` is clean
+/// afterwards. False: nothing has changed, and `to` must not be used again. The kernel moves one map at a time; a run that
+/// lies in several (the program forked, say) is moved by halves.
+fn move_memory(from: Run, len: usize, to: Run, room: usize) -> bool {
+    let (a, b, bytes) = (address(from), address(to), len * SEGMENT);
+    match os::move_pages(a, bytes, b, room * SEGMENT) {
+        Moved::Yes => return true,
+        Moved::Lost => return false,
+        Moved::No => {}
+    }
+    if len > 1 {
+        let half = len / 2;
+        if !move_memory(from, half, to, half) {
+            return false;
+        }
+        if !move_memory((from.0, from.1 + half), len - half, (to.0, to.1 + half), room - half) {
+            // SAFETY: the first half of both is accessible and ours; its bytes were moved to `to`.
+            unsafe { arena::at(a).copy_from_nonoverlapping(arena::at(b), half * SEGMENT) };
+            return false;
+        }
+        return true;
+    }
+    // SAFETY: both are accessible, ours, and so long.
+    unsafe {
+        arena::at(b).copy_from_nonoverlapping(arena::at(a), bytes);
+        if !os::purge(a, bytes) {
+            arena::at(a).write_bytes(0, bytes);
+        }
+    }
+    true
+}

@@ -1,0 +1,464 @@
+//! Whales, over 1 MiB: runs of whole segments, with a cache of recently freed ones.
+//!
+//! A freed run stays in the cache with its memory for the decay, since faulting it in again costs ten times what
+//! keeping it does. The best fit serves a request; what is left of it stays cached. A block that is grown again and
+//! again gets room behind it that costs nothing until it is used; where there is none, its page tables are moved,
+//! not its bytes.
+//!
+//! Rules
+//! 1. The cache's entries change under `LOCK`. A cached run is dirty, and in nobody's hands but the cache's.
+//! 2. The metadata of a live whale's first slot belongs to whoever owns the block; every other slot of the run says
+//!    `Kind::Free`.
+//! 3. Of a run of `reserve` segments the first `span` are accessible and may be dirty, the rest is clean.
+//! 4. A run is *native*, made of the maps that the arena was reserved as, or *moved*: one map that the kernel brought from
+//!    elsewhere, which never joins its neighbours. So a moved run is not joined or extended by us either, and before it goes
+//!    back to the arena it is replaced by a fresh map, which does. Else programs that grow many blocks would end with a
+//!    map for each segment, and every move would take as many calls.
+
+mod grow;
+
+use crate::backend::arena::{self, PAGE, Run, SEGMENT};
+use crate::backend::page::{HUGE, Kind, Meta, UNTOLD};
+use crate::base::sync::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use crate::base::usage;
+use crate::os;
+use crate::policy::learn;
+use crate::policy::{self, Huge};
+use crate::proto::lock::Lock;
+use core::cell::UnsafeCell;
+
+use grow::give_clean;
+pub use grow::{resize, will_be_filled};
+
+const RING: usize = 16;
+/// No request, and no alignment, above this is ever met: no address space is larger.
+pub const TOO_LARGE: usize = arena::LARGEST;
+
+#[derive(Clone, Copy)]
+struct Entry {
+    run: Run,
+    len: usize,
+    stamp: u32,
+    /// See rule 4.
+    moved: bool,
+    /// Huge pages were asked for in some of it.
+    huge: bool,
+}
+
+struct Cache(UnsafeCell<[Option<Entry>; RING]>);
+// SAFETY: reached through `entries` alone, under the lock (rule 1).
+unsafe impl Sync for Cache {}
+
+/// Held over every use of the cache.
+#[unsafe(link_section = ".data.hakmem")]
+pub static LOCK: Lock = Lock::new();
+static CACHE: Cache = Cache(UnsafeCell::new([None; RING]));
+pub static CACHED: AtomicUsize = AtomicUsize::new(0);
+pub static HANDED: AtomicU64 = AtomicU64::new(0);
+pub static RETURNED: AtomicU64 = AtomicU64::new(0);
+pub static HITS: AtomicU64 = AtomicU64::new(0);
+
+/// Allocations, frees and allocations served from the cache so far.
+pub fn counts() -> (u64, u64, u64) {
+    (HANDED.load(Relaxed), RETURNED.load(Relaxed), HITS.load(Relaxed))
+}
+/// In the child of a fork, which counts anew: another thread may have been between a change of the cache and the counting of
+/// that. If this thread is, as its signal handler forked, the count stays too low by what it takes or puts.
+pub fn after_fork() {
+    for counter in [&HANDED, &RETURNED, &HITS] {
+        counter.store(0, Relaxed);
+    }
+    // Not free: this thread's handler has interrupted it there.
+    if let Some(_held) = LOCK.try_lock() {
+        // SAFETY: rule 1.
+        let entries = unsafe { &*CACHE.0.get() };
+        CACHED.store(entries.iter().flatten().map(|e| e.len * SEGMENT).sum(), Relaxed);
+    }
+}
+/// In the child of a fork, if it was copied in the middle of a change: what was cached is nobody's for ever.
+pub fn forget_cache() {
+    with_cache(|entries| *entries = [None; RING]);
+    CACHED.store(0, Relaxed);
+}
+/// Bytes in the cache.
+pub fn cached_bytes() -> usize {
+    // Below zero: in the child of a fork, when this thread's change was counted anew before it was counted.
+    CACHED.load(Relaxed).cast_signed().max(0).cast_unsigned()
+}
+fn note_live(segments: i64) {
+    let change = segments * SEGMENT as i64;
+    usage::WHALES.fetch_add(change, Relaxed);
+    usage::add(change, change);
+    learn::whales(change);
+}
+
+/// Runs `f` on the cache under the lock.
+fn with_cache<R>(f: impl FnOnce(&mut [Option<Entry>; RING]) -> R) -> R {
+    let _held = LOCK.lock();
+    // SAFETY: rule 1; `f` does not come back here, as it gets nothing that could.
+    f(unsafe { &mut *CACHE.0.get() })
+}
+
+fn segments_for(n: usize) -> usize {
+    n.div_ceil(SEGMENT)
+}
+
+fn head_of(run: Run) -> &'static Meta {
+    // SAFETY: metadata of used segments is accessible for ever; all its fields may be shared.
+    unsafe { &*run.0.meta(run.1 * (SEGMENT / PAGE)).cast::<Meta>() }
+}
+
+fn run_of(meta: &Meta) -> Run {
+    meta.segment_in_arena()
+}
+
+fn address(run: Run) -> usize {
+    run.0.page_address(run.1 * (SEGMENT / PAGE))
+}
+
+/// See rule 4.
+fn is_moved(whale: &Meta) -> bool {
+    whale.back.load(Relaxed) != 0
+}
+
+/// Notes in a whale's metadata whether huge pages were asked for in some of it. Of its other segments no metadata is written.
+fn set_huge(whale: &Meta, huge: bool) {
+    whale.segment().huge.store(if huge { HUGE } else { UNTOLD }, Relaxed);
+}
+
+fn set_moved(whale: &Meta, moved: bool) {
+    whale.back.store(u8::from(moved), Relaxed);
+}
+
+/// Takes room for `n` bytes at a multiple of `align`, a power of two. The flag says whether it is zero. None: out of
+/// memory. O(RING) from the cache, else O(groups + n / 2 MiB).
+pub fn alloc(n: usize, align: usize) -> Option<(&'static Meta, bool)> {
+    debug_assert!(n <= TOO_LARGE && align <= TOO_LARGE);
+    let len = segments_for(n.max(1));
+    let (entry, zero) = match take_cached(len, align) {
+        Some(entry) => (entry, false),
+        None => {
+            if cached_bytes() >= len * SEGMENT {
+                learn::misfit(len * SEGMENT);
+            }
+            let run = arena::take_run(len, (align / SEGMENT).max(1), len)?;
+            (Entry { run, len, stamp: 0, moved: false, huge: Huge::now() == Huge::Always }, true)
+        }
+    };
+    let meta = head_of(entry.run);
+    set_moved(meta, entry.moved);
+    set_huge(meta, entry.huge);
+    // In case no page ever was in this segment: its slots are not to be claimed.
+    meta.segment().slots.retire();
+    meta.span.store(len as u32, Relaxed);
+    meta.reserve.store(len as u32, Relaxed);
+    meta.stamp.store(0, Relaxed);
+    meta.set_kind(Kind::Whale);
+    note_live(len as i64);
+    HANDED.fetch_add(1, Relaxed);
+    Some((meta, zero))
+}
+
+/// The smallest cached run that will do; what is too much of it stays behind.
+fn take_cached(len: usize, align: usize) -> Option<Entry> {
+    if cached_bytes() == 0 {
+        return None;
+    }
+    let taken = with_cache(|entries| {
+        let fits = |e: &Entry| e.len >= len && address(e.run).is_multiple_of(align);
+        let best = entries.iter_mut().filter(|slot| slot.as_ref().is_some_and(fits));
+        let best = best.min_by_key(|slot| slot.as_ref().map_or(usize::MAX, |e| e.len))?;
+        let entry = best.take()?;
+        if entry.len > len {
+            *best = Some(Entry { run: (entry.run.0, entry.run.1 + len), len: entry.len - len, ..entry });
+        }
+        Some(Entry { len, ..entry })
+    })?;
+    CACHED.fetch_sub(len * SEGMENT, Relaxed);
+    HITS.fetch_add(1, Relaxed);
+    Some(taken)
+}
+
+/// Frees what starts at `meta`. Returns the bytes freed.
+///
+/// # Safety
+/// It is a live whale and the caller's to free.
+pub unsafe fn free(meta: &Meta) -> usize {
+    let run = run_of(meta);
+    let (len, reserve) = (meta.span.load(Relaxed) as usize, meta.reserve.load(Relaxed) as usize);
+    let (moved, huge) = (is_moved(meta), meta.segment().is_huge());
+    meta.set_kind(Kind::Free);
+    note_live(-(len as i64));
+    RETURNED.fetch_add(1, Relaxed);
+    if reserve > len {
+        // SAFETY: ours, and clean (rule 3).
+        unsafe { give_clean(meta, (run.0, run.1 + len), reserve - len) };
+    }
+    set_huge(meta, false);
+    CACHED.fetch_add(len * SEGMENT, Relaxed);
+    let now = os::now_ms();
+    let crowded = with_cache(|entries| {
+        let entry = Entry { run, len, stamp: now, moved, huge };
+        // Runs that lie side by side become one, so that larger requests find them.
+        let joins = |e: &Entry| !(moved || e.moved);
+        let before = |e: &Entry| joins(e) && core::ptr::eq(e.run.0, run.0) && e.run.1 + e.len == run.1;
+        let after = |e: &Entry| joins(e) && core::ptr::eq(e.run.0, run.0) && run.1 + len == e.run.1;
+        // Its age is the mean of theirs: else a little run that comes and goes would keep a large one young.
+        let mut joined = entry;
+        let mut age = 0;
+        for slot in entries.iter_mut() {
+            if let Some(e) = slot.take_if(|e| before(e) || after(e)) {
+                joined.run.1 = joined.run.1.min(e.run.1);
+                joined.len += e.len;
+                joined.huge |= e.huge;
+                age += os::age(now, e.stamp) as usize * e.len;
+            }
+        }
+        joined.stamp = now.wrapping_sub((age / joined.len) as u32);
+        let victim = match entries.iter().position(Option::is_none) {
+            Some(free) => free,
+            None => oldest(entries, now)?,
+        };
+        entries[victim].replace(joined)
+    });
+    if let Some(entry) = crowded {
+        drop_entry(entry);
+    }
+    // What cannot be given back (locked memory) is put in again; the cache is then left as full as it is.
+    while cached_bytes() > limit() {
+        let Some(entry) = with_cache(|entries| oldest(entries, now).and_then(|i| entries[i].take())) else { break };
+        if drop_entry(entry) == 0 {
+            break;
+        }
+    }
+    len * SEGMENT
+}
+
+/// Bytes that the cache may hold.
+fn limit() -> usize {
+    let anyway = (policy::WHALE_CACHE_MIB.get() as usize) << 20;
+    anyway.max(usage::whales() as usize * policy::WHALE_CACHE_PERCENT.get() as usize / 100)
+}
+
+fn oldest(entries: &[Option<Entry>; RING], now: u32) -> Option<usize> {
+    let age = |i: &usize| entries[*i].as_ref().map(|e| os::age(now, e.stamp));
+    (0..RING).filter(|&i| entries[i].is_some()).max_by_key(age)
+}
+
+/// Gives a run that was taken out of the cache back to the system. Returns the bytes.
+fn drop_entry(entry: Entry) -> usize {
+    let bytes = entry.len * SEGMENT;
+    if purge_run(entry.run, entry.len, entry.moved || entry.huge) {
+        CACHED.fetch_sub(bytes, Relaxed);
+        // SAFETY: ours since it left the cache, and clean now.
+        unsafe { arena::give_run(entry.run, entry.len) };
+        return bytes;
+    }
+    // Locked memory, or no room for another map: keep it, and try again later.
+    let entry = Entry { stamp: os::now_ms(), ..entry };
+    let homeless = with_cache(|entries| match entries.iter().position(Option::is_none) {
+        Some(free) => entries[free].replace(entry),
+        None => Some(entry),
+    });
+    if let Some(entry) = homeless {
+        // No place to remember it: clear it by hand, so that it can go back clean.
+        CACHED.fetch_sub(bytes, Relaxed);
+        // SAFETY: accessible (rule 1 of the arena) and ours.
+        unsafe {
+            arena::at(address(entry.run)).write_bytes(0, bytes);
+            arena::give_run(entry.run, entry.len);
+        }
+    }
+    0
+}
+
+/// Makes `len` segments, which are the caller's, clean: by a fresh map if they were moved (rule 4) or the kernel was told
+/// something of them.
+fn purge_run(run: Run, len: usize, anew: bool) -> bool {
+    anew && arena::decommit_run(run, len) || os::purge(address(run), len * SEGMENT)
+}
+
+/// Gives cached runs back that were freed `decay` ms or more before `now`, while `goes_on`. Returns the bytes.
+pub fn purge(now: u32, decay: u32, goes_on: impl Fn() -> bool) -> usize {
+    let mut given = 0;
+    // One round: what cannot be given back is put in again.
+    for i in (0..RING).take_while(|_| goes_on()) {
+        let due = |e: &Entry| os::age(now, e.stamp) >= decay;
+        let entry = with_cache(|entries| if entries[i].as_ref().is_some_and(due) { entries[i].take() } else { None });
+        given += entry.map_or(0, drop_entry);
+    }
+    given
+}
+
+/// Bytes that the whale at `meta` holds.
+pub fn size(meta: &Meta) -> usize {
+    meta.span.load(Relaxed) as usize * SEGMENT
+}
+
+/// Above so many bytes it pays to find out whether there is anything to clear. Below them it is cleared by hand, and no system
+/// call is made: a file opened in the middle of calloc is in the way of a program that counts its descriptors.
+const WORTH_ASKING: usize = 32 << 20;
+
+/// Makes `n` bytes of a recycled whale zero, or `all` of it: where it is large and little of it is there, by giving it back, since
+/// the kernel will zero only what is touched; else by hand. What lies behind the `n` bytes will hardly be used: it is given
+/// back in any case, if it is so much that a call costs less than to touch it.
+///
+/// # Safety
+/// It is live, and nobody else uses it during the call.
+pub unsafe fn clear(meta: &Meta, n: usize, all: bool) {
+    let (start, size) = (meta.start(), size(meta));
+    if n > WORTH_ASKING && mostly_absent(start.addr(), n) && os::purge(start.addr(), size) {
+        return;
+    }
+    let used = n.next_multiple_of(os::page_size());
+    let rest = size.saturating_sub(used);
+    let by_hand = match all {
+        false => n,
+        true if rest >= PAGE && os::purge(start.addr() + used, rest) => used,
+        true => size,
+    };
+    // SAFETY: the whale holds so much.
+    unsafe { start.write_bytes(0, by_hand) };
+}
+
+/// True if less than half of a sample of the range is there; false also if that is not known.
+fn mostly_absent(at: usize, n: usize) -> bool {
+    const SAMPLE: usize = 64;
+    let Some(map) = os::Pagemap::open() else { return false };
+    let piece = SAMPLE * os::page_size();
+    let mut pages = [os::Page::Absent; SAMPLE];
+    let (mut seen, mut there) = (0, 0);
+    // At most 16 pieces, evenly spread.
+    for offset in (0..n).step_by(piece.max(n / 16).next_multiple_of(os::page_size())) {
+        let pages = &mut pages[..piece.min(n - offset).div_ceil(os::page_size())];
+        if !map.read(at + offset, pages) {
+            return false;
+        }
+        seen += pages.len();
+        there += pages.iter().filter(|&&page| page != os::Page::Absent).count();
+    }
+    there * 2 < seen
+}
+
+#[cfg(all(test, not(any(loom, miri, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::api::c;
+    use crate::in_child::in_child;
+
+    #[test]
+    fn the_cache_gives_its_oldest_up() {
+        in_child(|| {
+            // SAFETY: freed once. Then there is an arena.
+            unsafe { c::free(c::malloc(3 << 20)) };
+            let arena = arena::all().next().unwrap();
+            let mut entries = [None; RING];
+            assert_eq!(oldest(&entries, 7), None);
+            // Times wrap.
+            for (i, age) in [(3, 5), (7, 20), (9, 8)] {
+                entries[i] =
+                    Some(Entry { run: (arena, i), len: 1, stamp: 7u32.wrapping_sub(age), moved: false, huge: false });
+            }
+            assert_eq!(oldest(&entries, 7), Some(7));
+        });
+    }
+
+    #[test]
+    fn what_is_taken_whole_leaves_nothing_in_the_cache() {
+        in_child(|| {
+            forget_cache();
+            let entries = || with_cache(|entries| entries.iter().flatten().map(|e| e.len).sum::<usize>());
+            let count = || with_cache(|entries| entries.iter().flatten().count());
+            // SAFETY: blocks of this allocator, each freed once.
+            unsafe {
+                let p = c::malloc(3 * SEGMENT);
+                c::free(p);
+                assert_eq!((entries(), count(), cached_bytes()), (3, 1, 3 * SEGMENT));
+                assert_eq!(c::malloc(2 * SEGMENT), p);
+                assert_eq!((entries(), count(), cached_bytes()), (1, 1, SEGMENT));
+                assert_eq!(c::malloc(SEGMENT), p.wrapping_add(2 * SEGMENT));
+                assert_eq!((entries(), count(), cached_bytes()), (0, 0, 0));
+                c::free(p);
+                c::free(p.wrapping_add(2 * SEGMENT));
+            }
+        });
+    }
+
+    #[test]
+    fn a_block_that_grows_to_be_filled_gets_huge_pages() {
+        in_child(|| {
+            const MIB: usize = 1 << 20;
+            // SAFETY: blocks of this allocator, each freed once.
+            let is_huge = |n: usize| unsafe {
+                let p = c::malloc(MIB);
+                p.write_bytes(1, MIB);
+                let grown = c::realloc(p, n);
+                let huge = crate::backend::page::lookup(grown).is_some_and(|meta| meta.segment().is_huge());
+                c::free(grown);
+                forget_cache();
+                huge
+            };
+            assert!(is_huge(2 * MIB), "all of it is asked for");
+            assert!(!is_huge(MIB + MIB / 2), "a quarter would be waste");
+            assert!(!is_huge(4 * MIB), "most of it may never be written");
+            // Not of a block that is not grown.
+            // SAFETY: any size will do.
+            let fresh = unsafe { c::malloc(2 * MIB) };
+            assert!(!crate::backend::page::lookup(fresh).unwrap().segment().is_huge());
+        });
+    }
+
+    #[test]
+    fn what_lies_behind_the_request_is_zero_and_not_resident() {
+        in_child(|| {
+            forget_cache();
+            const PIECE: usize = 4096;
+            let (n, held) = (SEGMENT + 5000, 2 * SEGMENT);
+            let asked = 5000usize.next_multiple_of(os::page_size()) / PIECE;
+            // SAFETY: a block of this allocator, of that size, freed once; the second lies where it did.
+            let map = unsafe {
+                let p = c::malloc(n);
+                p.write_bytes(0xFF, held);
+                c::free(p);
+                assert_eq!(c::zeroed(n), p);
+                let mut map = [1u8; SEGMENT / PIECE];
+                assert_eq!(libc::mincore(p.add(SEGMENT).cast(), SEGMENT, map.as_mut_ptr()), 0);
+                assert!(core::slice::from_raw_parts(p, held).iter().all(|&byte| byte == 0));
+                c::free(p);
+                map
+            };
+            assert!(map[..asked].iter().all(|&page| page & 1 == 1), "what was asked for");
+            assert!(map[asked..].iter().all(|&page| page & 1 == 0));
+        });
+    }
+
+    /// Whether that is said of so many pages, of which those are written.
+    fn is_absent(pages: usize, written: impl Fn(usize) -> bool) -> bool {
+        let (size, room) = (os::page_size(), 2 * pages * os::page_size());
+        let start = os::map_memory(room).unwrap();
+        assert!(os::refuse_huge(start, room));
+        for page in (0..2 * pages).filter(|&page| written(page)) {
+            // SAFETY: just mapped, and ours.
+            unsafe { os::at(start + page * size).write(1) };
+        }
+        let absent = mostly_absent(start, pages * size);
+        assert!(os::unreserve(start, room));
+        absent
+    }
+
+    #[test]
+    fn what_is_there_is_told_from_a_sample() {
+        assert!(is_absent(64, |page| page < 31));
+        assert!(!is_absent(64, |page| page < 32), "half of it");
+        assert!(is_absent(64, |page| page % 4 == 0), "all of it is looked at");
+        assert!(is_absent(100, |page| !(49..100).contains(&page)), "and nothing beyond");
+        assert!(!is_absent(100, |page| page < 50));
+        // Sixteen pieces of a quarter each.
+        assert!(is_absent(4096, |page| page % 256 < 31));
+        assert!(!is_absent(4096, |page| page % 256 < 32));
+        in_child(|| {
+            os::set_filtered(true);
+            assert!(!is_absent(64, |_| false), "nobody is asked");
+        });
+    }
+}

@@ -1,0 +1,138 @@
+//! The report for people.
+
+use super::figures::Figures;
+use super::out::Text;
+use super::usage::Usage;
+use crate::observe::stats::{self, Stats};
+use core::fmt::{self, Display, Write};
+
+/// Bytes in a unit that suits them, with one decimal.
+struct Bytes(u64);
+
+impl Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (shift, unit) = match self.0 {
+            0..1024 => {
+                let mut text = Text::<32>::new();
+                write!(text, "{} B", self.0)?;
+                return f.pad(text.as_str());
+            }
+            0x400..0x10_0000 => (10, "KiB"),
+            0x10_0000..0x4000_0000 => (20, "MiB"),
+            _ => (30, "GiB"),
+        };
+        let (whole, rest) = (self.0 >> shift, (self.0 >> (shift - 10)) & 1023);
+        let mut text = Text::<32>::new();
+        write!(text, "{whole}.{} {unit}", rest * 10 / 1024)?;
+        f.pad(text.as_str())
+    }
+}
+
+/// Writes the lines: totals, then a table of the classes that had most allocations.
+pub fn write(out: &mut impl Write, figures: &Figures, pid: i32) -> fmt::Result {
+    totals(out, &figures.stats, &figures.usage, figures.resident_bytes, pid)?;
+    decisions(out)?;
+    classes(out, figures)
+}
+
+/// What mode `learn` has changed, and what that round would have cost with either value.
+fn decisions(out: &mut impl Write) -> fmt::Result {
+    for d in stats::decisions() {
+        writeln!(
+            out,
+            "hakmem: learnt after {} ms: {} {} -> {}; {} ms cost {} µs of faults and {} for memory kept, and would have cost {} and {}; \
+             rated {} and {}",
+            d.at_ms,
+            d.what.name(),
+            d.from,
+            d.to,
+            d.round_ms,
+            d.from_fault_us,
+            d.from_hold_us,
+            d.to_fault_us,
+            d.to_hold_us,
+            d.from_rating,
+            d.to_rating
+        )?;
+    }
+    Ok(())
+}
+
+fn totals(out: &mut impl Write, s: &Stats, usage: &Usage, resident: u64, pid: i32) -> fmt::Result {
+    let version = env!("CARGO_PKG_VERSION");
+    writeln!(
+        out,
+        "hakmem {version}, process {}: {} allocations, {} frees, {} frees of foreign pointers",
+        pid, s.allocations, s.frees, s.foreign_frees
+    )?;
+    let (live, peak) = (Bytes(s.live_bytes), Bytes(s.peak_live_bytes_upper_bound));
+    writeln!(out, "hakmem: live {live}, never more than {peak}; thread heaps made: {}", s.heaps)?;
+    writeln!(
+        out,
+        "hakmem: committed {} of {} reserved; free but kept {}, given back so far {}",
+        Bytes(s.committed_bytes),
+        Bytes(s.reserved_bytes),
+        Bytes(s.dirty_bytes),
+        Bytes(s.purged_bytes)
+    )?;
+    writeln!(
+        out,
+        "hakmem: resident in its arenas {}, of the process at most {}; page faults: {} minor, {} major",
+        Bytes(resident),
+        Bytes(usage.peak_resident_kib << 10),
+        usage.minor_faults,
+        usage.major_faults
+    )?;
+    writeln!(
+        out,
+        "hakmem: {} refills; {} frees for other threads; large {} ({} from a cache), whales {} ({} from the cache)",
+        s.refills, s.remote_frees, s.large_allocations, s.large_hits, s.whale_allocations, s.whale_hits
+    )?;
+    out.write_str("hakmem: system calls:")?;
+    let mut separator = "";
+    for call in s.syscalls.iter().filter(|call| !call.name.is_empty()) {
+        write!(out, "{separator} {} {}", call.name, call.calls)?;
+        if call.failures != 0 {
+            write!(out, " ({} failed)", call.failures)?;
+        }
+        if call.nanos != 0 {
+            let share = call.nanos * 1000 / usage.cpu_nanos.max(1);
+            let (whole, tenth) = (share / 10, share % 10);
+            write!(out, " in {} µs, {whole}.{tenth} % of the time", call.nanos / 1000)?;
+        }
+        separator = ",";
+    }
+    out.write_str(if separator.is_empty() { " none\n" } else { "\n" })
+}
+
+/// Classes that get a line.
+const MOST: usize = 12;
+
+fn classes(out: &mut impl Write, figures: &Figures) -> fmt::Result {
+    // The least number of allocations that gets a line: found without a list of all classes, as stacks may be small.
+    let all = || figures.snapshot.classes().map(|c| c.allocations);
+    let more_than = |n: u64| all().filter(|&a| a > n).count();
+    let least = all().filter(|&a| a > 0 && more_than(a) < MOST).min();
+    let Some(least) = least else { return Ok(()) };
+    writeln!(
+        out,
+        "hakmem: {:>7} {:>12} {:>12} {:>7} {:>7} {:>10} {:>10} {:>6}",
+        "class", "allocations", "frees", "remote", "hits", "live", "in pages", "unused"
+    )?;
+    for c in figures.snapshot.classes().filter(|c| c.allocations >= least) {
+        let percent = |part: u64, whole: u64| part * 100 / whole.max(1);
+        writeln!(
+            out,
+            "hakmem: {:>7} {:>12} {:>12} {:>5} % {:>5} % {:>10} {:>10} {:>4} %",
+            c.size,
+            c.allocations,
+            c.frees,
+            percent(c.remote_frees, c.frees),
+            percent(c.list_hits(), c.allocations),
+            Bytes(c.live_bytes),
+            Bytes(c.page_bytes),
+            percent(c.unused_bytes(), c.page_bytes)
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,67 @@
+//! What the system says about the process.
+
+use super::cancel;
+use crate::api::c;
+
+/// What the system says about the process.
+#[derive(Clone, Copy, Default)]
+pub struct Usage {
+    pub peak_resident_kib: u64,
+    pub minor_faults: u64,
+    pub major_faults: u64,
+    /// Time on processors, of the program and of the kernel for it.
+    pub cpu_nanos: u64,
+}
+
+impl Usage {
+    /// All 0 in a process with a filter, which may end it for asking.
+    pub fn now() -> Self {
+        if c::is_filtered() {
+            return Self::default();
+        }
+        let mut usage = core::mem::MaybeUninit::<libc::rusage>::zeroed();
+        // SAFETY: the pointer is valid for the struct to be written.
+        unsafe { libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) };
+        // SAFETY: all of its fields are integers; zeroes are valid.
+        let usage = unsafe { usage.assume_init() };
+        Self {
+            // ru_maxrss survives execve, so it may be that of a large parent; VmHWM is this program's own.
+            peak_resident_kib: field::<2048>(b"VmHWM:").unwrap_or(usage.ru_maxrss as u64),
+            minor_faults: usage.ru_minflt as u64,
+            major_faults: usage.ru_majflt as u64,
+            cpu_nanos: nanos(usage.ru_utime) + nanos(usage.ru_stime),
+        }
+    }
+}
+
+fn nanos(t: libc::timeval) -> u64 {
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_usec as u64 * 1000
+}
+
+/// True unless the process is known to have no filter for its system calls.
+pub fn may_be_filtered() -> bool {
+    field::<8192>(b"Seccomp:") != Some(0)
+}
+
+/// The number behind a name in the first `N` bytes of /proc/self/status.
+fn field<const N: usize>(name: &[u8]) -> Option<u64> {
+    cancel::held_off(|| field_of_status::<N>(name))
+}
+
+fn field_of_status<const N: usize>(name: &[u8]) -> Option<u64> {
+    let mut buffer = [0u8; N];
+    // SAFETY: open takes a C string; the read stays within the buffer; the descriptor is ours to close.
+    let read = unsafe {
+        let fd = libc::open(c"/proc/self/status".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+        if fd < 0 {
+            return None;
+        }
+        let read = libc::read(fd, buffer.as_mut_ptr().cast(), buffer.len());
+        libc::close(fd);
+        read
+    };
+    let text = buffer.get(..usize::try_from(read).ok()?)?;
+    let line = text.split(|&b| b == b'\n').find_map(|line| line.strip_prefix(name))?;
+    let digits = line.iter().filter(|b| b.is_ascii_digit());
+    Some(digits.fold(0, |n, &b| n * 10 + u64::from(b - b'0')))
+}

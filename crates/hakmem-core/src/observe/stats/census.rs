@@ -1,0 +1,167 @@
+//! What segments and their slots are used for.
+
+use crate::backend::arena::{self, Arena, PAGE, SEGMENT};
+use crate::backend::page::{Kind, Meta};
+use crate::base::sync::Ordering::Relaxed;
+use crate::os;
+use crate::profile::plain;
+use crate::proto::slots::SLOTS;
+
+/// Segments by their use, and the slots of those that are divided into slots.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Census {
+    /// Segments that are divided into slots.
+    pub slotted_segments: u64,
+    /// Segments of live whales.
+    pub whale_segments: u64,
+    /// Segments whose address space is kept for whales to grow into.
+    pub reserve_segments: u64,
+    /// Segments of the whale cache, or changing hands.
+    pub cached_segments: u64,
+    /// Segments that ask for huge pages.
+    pub huge_segments: u64,
+    /// Slots that hold blocks of classes.
+    pub page_slots: u64,
+    /// Slots of live large blocks.
+    pub large_slots: u64,
+    /// Slots that heaps keep: empty pages, cached large blocks.
+    pub kept_slots: u64,
+    /// Free slots that the system has not got back.
+    pub empty_slots: u64,
+    /// Free slots that take no memory.
+    pub unused_slots: u64,
+}
+
+fn head(arena: &Arena, segment: usize) -> &'static Meta {
+    // SAFETY: metadata of used segments is accessible for ever; all its fields may be shared.
+    unsafe { &*arena.meta(segment * (SEGMENT / PAGE)).cast::<Meta>() }
+}
+
+/// What a run of slots is used for.
+pub enum Held {
+    /// Free, without memory.
+    Unused,
+    /// Free, and resident.
+    Empty,
+    /// An empty page or a large block that a heap keeps, or a segment of the whale cache.
+    Kept,
+    /// A large block.
+    Large,
+    /// A page of blocks.
+    Page(&'static Meta),
+}
+
+/// Calls `f` with the first slot's metadata of each segment in use, the segment's address, and the segments that it and what
+/// is kept for it to grow into take, if it is a whale's. O(segments in use).
+pub fn each_segment(mut f: impl FnMut(&'static Meta, usize, Option<(u32, u32)>)) {
+    for arena in arena::all() {
+        let mut after_whale = 0;
+        for segment in arena.used() {
+            if segment < after_whale {
+                continue; // What lies in a whale has no kind of its own.
+            }
+            let head = head(arena, segment);
+            let whale = (plain(head.kind()) == Kind::Whale).then(|| {
+                let span = head.span.load(Relaxed);
+                (span, head.reserve.load(Relaxed).max(span))
+            });
+            after_whale = segment + whale.map_or(0, |(_, room)| room as usize);
+            f(head, arena.page_address(segment * (SEGMENT / PAGE)), whale);
+        }
+    }
+}
+
+/// The runs of slots of a segment: the first one's number, their number, their use.
+pub fn slots(head: &'static Meta) -> impl Iterator<Item = (u32, u32, Held)> {
+    let (active, empty) = head.segment().slots.states();
+    let mut next = 0;
+    core::iter::from_fn(move || {
+        let slot = next;
+        if slot >= SLOTS {
+            return None;
+        }
+        let (meta, bit) = (head.forward(slot), 1 << slot);
+        let span = meta.span.load(Relaxed).clamp(1, SLOTS - slot);
+        let (span, held) = match plain(meta.kind()) {
+            _ if active & bit == 0 => (1, if empty & bit == 0 { Held::Unused } else { Held::Empty }),
+            Kind::Page | Kind::Sampled => (span, Held::Page(meta)),
+            Kind::Large => (span, Held::Large),
+            _ => (1, Held::Kept),
+        };
+        next += span;
+        Some((slot, span, held))
+    })
+}
+
+/// Counts; calls `on_page` with each page of blocks. O(slots in use).
+#[inline(never)]
+pub fn count(on_page: &mut dyn FnMut(&'static Meta)) -> Census {
+    let mut census = Census::default();
+    each_segment(|head, _, whale| {
+        let huge = u64::from(head.segment().is_huge());
+        if let Some((span, room)) = whale {
+            census.whale_segments += u64::from(span);
+            census.reserve_segments += u64::from(room - span);
+            census.huge_segments += huge * u64::from(span);
+        } else {
+            census.huge_segments += huge;
+            census.add_slots(head, on_page);
+        }
+    });
+    census
+}
+
+impl Census {
+    fn add_slots(&mut self, head: &'static Meta, on_page: &mut dyn FnMut(&'static Meta)) {
+        let (mut kept, mut unused) = (0, 0);
+        for (_, span, held) in slots(head) {
+            let of_use = match held {
+                Held::Empty => &mut self.empty_slots,
+                Held::Large => &mut self.large_slots,
+                Held::Page(page) => {
+                    on_page(page);
+                    &mut self.page_slots
+                }
+                Held::Unused => {
+                    unused += span;
+                    continue;
+                }
+                Held::Kept => {
+                    kept += span;
+                    continue;
+                }
+            };
+            *of_use += u64::from(span);
+        }
+        // The later segments of a run may never have been divided.
+        if kept == SLOTS || unused == SLOTS {
+            self.cached_segments += 1;
+        } else {
+            self.slotted_segments += 1;
+            self.kept_slots += u64::from(kept);
+            self.unused_slots += u64::from(unused);
+        }
+    }
+}
+
+/// Segments that are asked about one by one.
+const ASKED: usize = 4096;
+
+/// See the function of that name above this module.
+pub fn resident_bytes() -> u64 {
+    let page = os::page_size();
+    let used: usize = arena::all().map(|arena| arena.used().count()).sum();
+    let step = used.div_ceil(ASKED).max(1);
+    let (mut asked, mut resident) = (0u64, 0u64);
+    let segments = arena::all().flat_map(|arena| arena.used().map(move |segment| (arena, segment)));
+    let Some(map) = os::Pagemap::open() else { return 0 };
+    for (arena, segment) in segments.step_by(step) {
+        let mut pages = [os::Page::Absent; SEGMENT / 4096];
+        let pages = &mut pages[..SEGMENT / page];
+        if map.read(arena.page_address(segment * (SEGMENT / PAGE)), pages) {
+            asked += 1;
+            resident += pages.iter().filter(|&&page| page == os::Page::Resident).count() as u64 * page as u64;
+        }
+    }
+    if asked == 0 { 0 } else { (u128::from(resident) * used as u128 / u128::from(asked)) as u64 }
+}

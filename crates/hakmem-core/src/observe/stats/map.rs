@@ -1,0 +1,161 @@
+//! What each slot of each segment holds, for a picture of the heap.
+
+use super::census::{self, Held};
+use super::{SEGMENT_BYTES, SLOT_BYTES};
+use crate::backend::owner::Owner;
+use crate::backend::page::{Meta, Place};
+use crate::base::sync::Ordering::Relaxed;
+use crate::heap::Heap;
+use crate::heap::sparse;
+use crate::{os, thread};
+use core::cell::Cell;
+
+/// Slots in a segment.
+const SLOTS: usize = SEGMENT_BYTES / SLOT_BYTES;
+
+/// A segment in use.
+pub struct Segment {
+    head: &'static Meta,
+    /// Where it begins.
+    pub address: usize,
+    /// It asks for huge pages.
+    pub huge: bool,
+    /// For a whale, the segments that it has, and those behind that are kept for it to grow into.
+    pub whale: Option<(u32, u32)>,
+    looks_into_lists: bool,
+}
+
+/// A run of slots.
+pub struct Slot {
+    /// The number of the first one.
+    pub first: u32,
+    /// How many.
+    pub span: u32,
+    /// What they hold.
+    pub content: Content,
+}
+
+/// What slots hold.
+pub enum Content {
+    /// Nothing, and no memory.
+    Unused,
+    /// Nothing, but their memory has not been given back.
+    Empty,
+    /// What a heap or the whale cache keeps for the next to come.
+    Kept,
+    /// A large block.
+    Large,
+    /// Blocks of one size.
+    Page(Page),
+}
+
+/// A page of blocks.
+pub struct Page {
+    /// Bytes of a block.
+    pub size: u32,
+    /// Blocks that fit.
+    pub blocks: u32,
+    /// Blocks that have been touched.
+    pub carved: u32,
+    /// Blocks with the program, on the lists of other threads that run, or under way between threads.
+    pub out: u32,
+    /// Where its owner keeps it: in the queue of its class, asleep (all blocks were out), resting (empty, the only one of
+    /// its class), cooling or sparse (few blocks out).
+    pub place: &'static str,
+}
+
+/// A word of another thread's page, which that may be changing: any value it had will do for a picture.
+fn glance<T: Copy>(cell: &Cell<T>) -> T {
+    // SAFETY: metadata is readable for ever, and aligned. A volatile read is one load, so that what is read is a value
+    // that was written whole; nothing is decided by it.
+    unsafe { cell.as_ptr().read_volatile() }
+}
+
+impl Segment {
+    /// Its slots; none for a whale.
+    pub fn slots(&self) -> impl Iterator<Item = Slot> {
+        let runs = self.whale.is_none().then(|| census::slots(self.head));
+        runs.into_iter().flatten().map(|(first, span, held)| {
+            let content = match held {
+                Held::Unused => Content::Unused,
+                Held::Empty => Content::Empty,
+                Held::Kept => Content::Kept,
+                Held::Large => Content::Large,
+                Held::Page(page) => Content::Page(self.page(page)),
+            };
+            Slot { first, span, content }
+        })
+    }
+
+    fn page(&self, meta: &Meta) -> Page {
+        let (needed, carved) = (glance(&meta.needed), glance(&meta.carved));
+        let owner = meta.owner();
+        let (out, place) = match glance(&meta.place) {
+            Place::Resting => (0, "resting"),
+            Place::Asleep => (carved as i32 - glance(&meta.wake_at) + needed, "asleep"),
+            // Counted down to none.
+            Place::Cooling => (needed, "cooling"),
+            Place::Sparse => (needed, "sparse"),
+            _ => (needed + i32::from(glance(&meta.base)), "queue"),
+        };
+        let listed = if self.looks_into_lists { listed(owner, meta) } else { 0 };
+        Page {
+            size: glance(&meta.block_size),
+            blocks: glance(&meta.cap),
+            carved,
+            out: (out.max(0) as u32).min(carved).saturating_sub(listed),
+            place,
+        }
+    }
+
+    /// Pieces of 4 KiB that are resident, in each slot of the segment's `nth`: 0 but for whales. None: the system does not say.
+    pub fn resident(&self, nth: usize) -> Option<[u8; SLOTS]> {
+        let page = os::page_size();
+        let mut pages = [os::Page::Absent; SEGMENT_BYTES / 4096];
+        let pages = &mut pages[..SEGMENT_BYTES / page];
+        if !os::Pagemap::open()?.read(self.address + nth * SEGMENT_BYTES, pages) {
+            return None;
+        }
+        let mut counts = [0; SLOTS];
+        for (count, slot) in counts.iter_mut().zip(pages.chunks(SLOT_BYTES / page)) {
+            let resident = slot.iter().filter(|&&page| page == os::Page::Resident).count();
+            *count = (resident * (page / 4096)).min(255) as u8;
+        }
+        Some(counts)
+    }
+}
+
+/// Blocks of `page` on its owner's list, if that is the calling thread.
+fn listed(owner: *mut Owner, page: &Meta) -> u32 {
+    if owner.is_null() || owner == sparse::owner() {
+        return 0;
+    }
+    // SAFETY: all other owners are heaps, which are for ever.
+    let heap = unsafe { &*owner.cast::<Heap>() };
+    if !core::ptr::eq(&heap.owner.front, thread::front()) || heap.is_busy() {
+        return 0;
+    }
+    let bytes = page.span.load(Relaxed) as usize * SLOT_BYTES;
+    let start = page.start().addr();
+    heap.listed_within(usize::from(page.class.get()), start..start + bytes) as u32
+}
+
+/// Calls `f` with each segment in use, by address within each arena. O(segments), and for each page that the calling thread
+/// has, the blocks on its list of that class.
+pub fn each_segment(f: &mut dyn FnMut(&Segment)) {
+    walk(!thread::holds_a_lock(), f);
+}
+
+/// As [`each_segment`], in whatever state this thread is: for signal handlers. Takes no lock, and looks into no list.
+pub fn each_segment_from_outside(f: &mut dyn FnMut(&Segment)) {
+    walk(false, f);
+}
+
+#[inline(never)]
+fn walk(looks_into_lists: bool, f: &mut dyn FnMut(&Segment)) {
+    census::each_segment(|head, address, whale| {
+        let huge = head.segment().is_huge();
+        let whale = whale.map(|(span, room)| (span, room - span));
+        f(&Segment { head, address, huge, whale, looks_into_lists });
+    });
+}

@@ -1,0 +1,191 @@
+//! What the process has done so far, read without allocating.
+//!
+//! The fast paths count nothing: what they do follows from the lists that change hands on slow paths (`heap::counts`).
+//! [`Snapshot::take`] adds what lies in the lists that it may look into: the calling thread's, those of threads that ended,
+//! and those of pages set aside. So totals are exact but for other threads that are running: blocks in their lists count as
+//! handed out, and those that they freed and did not come across again do not count as freed. What they freed for
+//! others does.
+//!
+//! Figures are read one after the other: what other threads do meanwhile is in some of them. The child of a fork counts
+//! anew; of what its parent freed, the blocks that wait in pages are among its frees.
+
+mod census;
+mod class;
+mod heap;
+mod map;
+mod process;
+mod view;
+
+pub use crate::policy::learner::{Decision, What};
+pub use census::Census;
+pub use class::Class;
+pub use heap::{Heap, State};
+pub use map::{Content, Page, Segment, Slot, each_segment, each_segment_from_outside};
+pub use process::{Site, Stats, Syscall};
+
+use core::fmt;
+
+use crate::backend::arena::{PAGE, SEGMENT};
+use crate::backend::foreign;
+use crate::base::size_class::CLASSES as N;
+use crate::heap::sparse;
+use crate::heap::{all::all_heaps, pool};
+use crate::policy::{decisions, learn};
+use crate::{os, purge, thread};
+
+/// Number of size classes.
+pub const CLASSES: usize = N;
+/// Kinds of system calls that are counted.
+pub const SYSCALLS: usize = os::KINDS;
+/// Call sites of foreign frees that are told apart.
+pub const SITES: usize = foreign::SITES;
+/// Bytes of a slot: see [`Census`].
+pub const SLOT_BYTES: usize = PAGE;
+/// Bytes of a segment.
+pub const SEGMENT_BYTES: usize = SEGMENT;
+
+/// Bytes and blocks in lists at one moment; other figures are read when they are asked for.
+///
+/// ```
+/// use hakmem_core::stats::Snapshot;
+///
+/// let text = format!("{:?}", Snapshot::take());
+/// assert!(text.starts_with("Snapshot { process: Stats { allocations: "));
+/// ```
+pub struct Snapshot {
+    /// Blocks in the lists of heaps that could be looked into, by class.
+    listed: [u64; N],
+    /// Blocks that were freed and wait in pages, by class.
+    waiting: [u64; N],
+    /// Heaps of running threads that could not be looked into.
+    running: u64,
+    census: Census,
+}
+
+impl Snapshot {
+    /// Takes a snapshot. Waits for a pass of the purge, if there is one, up to half a second. O(heaps × classes + slots in use + blocks in lists).
+    #[inline(never)]
+    pub fn take() -> Self {
+        let mut this = Self::empty();
+        // In a signal handler that interrupted us, what is guarded by locks must be left alone.
+        if thread::holds_a_lock() {
+            return Self::take_from_outside();
+        }
+        // A fork waits meanwhile: in its child nobody would let go of the heaps that are held here.
+        let Some(_held) = purge::keep_away() else { return Self::take_from_outside() };
+        pool::with_idle_held(|| this.look());
+        sparse::each_page(|class, waiting| this.waiting[class] += waiting);
+        this
+    }
+
+    /// Takes a snapshot of counters alone, in whatever state this thread is: for signal handlers. Takes no lock.
+    #[inline(never)]
+    pub fn take_from_outside() -> Self {
+        let mut this = Self::empty();
+        this.running = all_heaps().filter(|heap| pool::is_live(heap)).count() as u64;
+        this.census = census::count(&mut |_| {});
+        this
+    }
+
+    fn empty() -> Self {
+        Self { listed: [0; N], waiting: [0; N], running: 0, census: Census::default() }
+    }
+
+    /// Looks into this thread's heap and those that are held.
+    fn look(&mut self) {
+        let own = thread::front();
+        let is_ours =
+            |heap: &crate::heap::Heap| pool::held(heap) || core::ptr::eq(&heap.owner.front, own) && !heap.is_busy();
+        for heap in all_heaps() {
+            if !is_ours(heap) {
+                self.running += u64::from(pool::is_live(heap));
+                continue;
+            }
+            heap.report_live();
+            for class in 0..N {
+                self.listed[class] += heap.listed(class);
+                self.waiting[class] += heap.resting(class);
+            }
+        }
+        self.census = census::count(&mut |page| {
+            let owner = page.owner();
+            if owner.is_null() || owner == sparse::owner() {
+                return;
+            }
+            // SAFETY: all other owners are heaps, which are for ever.
+            if is_ours(unsafe { &*owner.cast::<crate::heap::Heap>() }) {
+                self.waiting[usize::from(page.class.get())] += page.waiting();
+            }
+        });
+    }
+
+    /// Heaps of other threads that are running: the totals of blocks are exact but for these.
+    pub fn running_heaps(&self) -> u64 {
+        self.running
+    }
+
+    /// What the slots and segments are used for.
+    pub fn census(&self) -> &Census {
+        &self.census
+    }
+
+    /// The figures of a class, by its number. O(heaps).
+    pub fn class(&self, class: usize) -> Class {
+        class::of(self, class)
+    }
+
+    /// The figures of every class, smallest blocks first.
+    pub fn classes(&self) -> impl Iterator<Item = Class> {
+        (0..N).map(|class| self.class(class))
+    }
+
+    /// The figures of every thread heap there ever was, oldest last.
+    pub fn heaps(&self) -> impl Iterator<Item = Heap> {
+        all_heaps().map(heap::of)
+    }
+
+    /// The totals of the process. O(heaps × classes).
+    pub fn process(&self) -> Stats {
+        process::of(self)
+    }
+
+    /// Call sites that freed foreign pointers, the first that were seen.
+    pub fn foreign_sites(&self) -> impl Iterator<Item = Site> {
+        (0..SITES).filter_map(|i| foreign::site(i).map(|(address, frees)| Site { address, frees }))
+    }
+}
+
+/// The totals, and what the slots and segments are used for. As [`Snapshot::process`].
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut fields = f.debug_struct("Snapshot");
+        fields.field("process", &self.process()).field("running_heaps", &self.running);
+        fields.field("census", &self.census).finish_non_exhaustive()
+    }
+}
+
+/// What mode `learn` has decided last, oldest first; up to 64.
+pub fn decisions() -> impl Iterator<Item = Decision> {
+    decisions::last()
+}
+
+/// Whether the mode is `learn`.
+pub fn is_learning() -> bool {
+    learn::is_on()
+}
+
+/// How many decisions there were so far.
+pub fn decided() -> u64 {
+    decisions::JOURNAL.made()
+}
+
+/// The totals of the process: [`Snapshot::process`].
+pub fn process() -> Stats {
+    Snapshot::take().process()
+}
+
+/// Bytes of the arenas that are resident: asks the system about each segment in use. Of more than 8 GiB a part is asked
+/// for, and the rest estimated. A system call for each segment.
+pub fn resident_bytes() -> u64 {
+    census::resident_bytes()
+}

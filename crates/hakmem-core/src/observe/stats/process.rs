@@ -1,0 +1,130 @@
+//! Totals of the process.
+
+use super::{SYSCALLS, Snapshot, class};
+use crate::backend::{arena, foreign};
+use crate::base::usage;
+use crate::heap::{self, Heap, counts};
+use crate::large::whale;
+use crate::{large, os, purge};
+
+/// One kind of system call.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Syscall {
+    /// Its name, as in strace; "query" stands for all that only ask for limits and sizes.
+    pub name: &'static str,
+    /// Times called.
+    pub calls: u64,
+    /// Times it failed.
+    pub failures: u64,
+    /// Nanoseconds inside; 0 unless `HAKMEM_TIMING=1`.
+    pub nanos: u64,
+}
+
+/// Code that freed pointers which are not ours.
+#[derive(Debug, Clone, Copy)]
+pub struct Site {
+    /// Where the call came from.
+    pub address: usize,
+    /// How many.
+    pub frees: u64,
+}
+
+/// Totals of the process.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Stats {
+    /// Blocks handed out, of all sizes. Exact, but that blocks in the lists of other running threads count as handed out.
+    pub allocations: u64,
+    /// Blocks that came back. Exact, but for what other running threads freed of their own blocks and did not come across
+    /// again.
+    pub frees: u64,
+    /// Of these, freed by other threads than those that have their pages.
+    pub remote_frees: u64,
+    /// Of these, not with their owners yet.
+    pub in_flight: u64,
+    /// Allocations of classes that found the list empty; the others were list hits.
+    pub refills: u64,
+    /// Large blocks (over 64 KiB, up to 1 MiB) handed out, …
+    pub large_allocations: u64,
+    /// … of these, from a heap's cache, …
+    pub large_hits: u64,
+    /// … and come back.
+    pub large_frees: u64,
+    /// Whales (over 1 MiB) handed out, …
+    pub whale_allocations: u64,
+    /// … of these, from the cache, …
+    pub whale_hits: u64,
+    /// … and come back.
+    pub whale_frees: u64,
+    /// Bytes in the whale cache.
+    pub whale_cached_bytes: u64,
+    /// Bytes in live whales.
+    pub whale_live_bytes: u64,
+    /// Bytes of all live blocks: the sum of the classes', of large blocks and whales. Exact, but that blocks in the lists of
+    /// other running threads count as live.
+    pub live_bytes: u64,
+    /// Bytes of blocks in pages with live blocks, and of larger allocations: no less than what is live.
+    pub live_bytes_upper_bound: u64,
+    /// The highest that `live_bytes_upper_bound` was: no less than the most that was live.
+    pub peak_live_bytes_upper_bound: u64,
+    /// Address space reserved.
+    pub reserved_bytes: u64,
+    /// Bytes made accessible.
+    pub committed_bytes: u64,
+    /// Free bytes that the system has not got back yet.
+    pub dirty_bytes: u64,
+    /// Bytes given back so far, in total.
+    pub purged_bytes: u64,
+    /// Frees of pointers that are not ours.
+    pub foreign_frees: u64,
+    /// Thread heaps ever made.
+    pub heaps: u64,
+    /// System calls by kind.
+    pub syscalls: [Syscall; SYSCALLS],
+}
+
+#[inline(never)]
+pub fn of(snapshot: &Snapshot) -> Stats {
+    let mut s = Stats::default();
+    let (mut received, mut found) = (0, 0);
+    for i in 0..super::CLASSES {
+        let class = snapshot.class(i);
+        s.allocations += class.allocations;
+        s.refills += class.refills();
+        received += class.remote_frees;
+        s.live_bytes += class.live_bytes;
+        found += class::frees_found(snapshot, &counts::of_class(crate::heap::all::all_heaps(), i), i);
+    }
+    s.remote_frees = heap::stray_frees();
+    s.large_frees = large::stray_frees();
+    for heap in snapshot.heaps() {
+        s.remote_frees += heap.blocks_sent;
+        s.large_allocations += heap.large_allocations;
+        s.large_hits += heap.large_hits;
+        s.large_frees += heap.large_frees;
+    }
+    s.in_flight = s.remote_frees.saturating_sub(received);
+    (s.whale_allocations, s.whale_frees, s.whale_hits) = whale::counts();
+    // What others freed counts from the moment they did; among what was found it is once it has arrived.
+    let local = found - received as i64;
+    s.frees = (local + s.remote_frees as i64).max(0) as u64 + s.large_frees + s.whale_frees;
+    s.allocations += s.large_allocations + s.whale_allocations;
+    s.whale_cached_bytes = whale::cached_bytes() as u64;
+    s.whale_live_bytes = usage::whales();
+    let (told, peak) = usage::live();
+    // What running threads have not told yet, up to a MiB each.
+    let untold: i64 = crate::heap::all::all_heaps().map(Heap::unreported).sum();
+    s.live_bytes_upper_bound = told.saturating_add_signed(untold);
+    s.peak_live_bytes_upper_bound = peak.max(s.live_bytes_upper_bound);
+    s.live_bytes += snapshot.census().large_slots * arena::PAGE as u64 + s.whale_live_bytes;
+    let (reserved, committed) = arena::totals();
+    (s.reserved_bytes, s.committed_bytes) = (reserved as u64, committed as u64);
+    s.dirty_bytes = purge::idle_bytes() as u64;
+    s.purged_bytes = purge::purged_bytes();
+    s.foreign_frees = foreign::count();
+    s.heaps = heap::all::heaps_made();
+    s.syscalls = core::array::from_fn(|i| {
+        let (name, calls, failures, nanos) = os::count(i);
+        Syscall { name, calls, failures, nanos }
+    });
+    s
+}

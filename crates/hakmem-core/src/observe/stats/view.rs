@@ -1,0 +1,199 @@
+//! Where the figures lie, for whoever looks from outside: `hakmem top` and `hakmem map` read a running process by
+//! `process_vm_readv`, and the process does nothing for it, knows nothing of it, and need not even run.
+//!
+//! So there is nothing to switch on and nothing to pay: no page that is kept up to date, no thread, no signal; an idle or
+//! stopped program is seen as it is. What a reader has to know is not how this version of the allocator is built, but
+//! the names in the note below: an ELF note of the executable or the shared library, `.note.hakmem`. It is data that the
+//! linker fills in; the program never touches it, so that it costs address space in the file's map and no memory.
+//!
+//! ```text
+//! owner "hakmem", type 1; then for each entry:  name, NUL, eight bytes
+//!     @name   an address: what is there plus the address of these eight bytes, wherever the file is mapped
+//!     name    a number: a size, an offset in a struct, a constant
+//! ```
+//!
+//! A reader that misses a name it needs was made for another version. Numbers of `Kind`, `Place` and of a heap's tenure are
+//! those of the note's type, which rises when one changes. Counters are words that their thread writes and anybody may read:
+//! each is right by itself, and all of them together if the program stands still.
+
+#[cfg(all(target_arch = "x86_64", not(any(miri, shuttle))))]
+mod note {
+    use crate::backend::arena::{self, Arena, Group};
+    use crate::backend::page::Meta;
+    use crate::backend::{foreign, segment};
+    use crate::base::size_class::{CLASSES, SIZES};
+    use crate::base::usage;
+    use crate::heap::counts::{self, Before, EVENTS, Event};
+    use crate::heap::peak;
+    use crate::heap::sparse;
+    use crate::heap::{self, Heap};
+    use crate::large::whale;
+    use crate::policy::decisions::{self, Field};
+    use crate::policy::learner::What;
+    use crate::{large, os, policy, purge};
+    use core::mem::offset_of;
+
+    macro_rules! note {
+        ($($place:literal: $static:path,)* ; $($name:literal: $number:expr,)*) => {
+            core::arch::global_asm!(
+                ".pushsection .note.hakmem,\"a\",@note",
+                ".globl __hakmem_note_v0",
+                ".hidden __hakmem_note_v0",
+                ".p2align 2",
+                "__hakmem_note_v0:",
+                ".4byte 7, 3f - 2f, 1",
+                ".asciz \"hakmem\"",
+                ".p2align 2",
+                "2:",
+                $(concat!(".asciz \"@", $place, "\"\n.8byte {} - ."),)*
+                $(concat!(".asciz \"", $name, "\"\n.8byte {}"),)*
+                "3:",
+                ".p2align 2",
+                ".popsection",
+                $(sym $static,)*
+                $(const $number,)*
+            );
+        };
+    }
+
+    note! {
+        "heaps": heap::all::ALL,
+        "heaps_made": heap::all::MADE,
+        "moved": counts::MOVED,
+        "before": counts::BEFORE,
+        "sizes": SIZES,
+        "live": usage::LIVE,
+        "peak_live": usage::PEAK,
+        "peak_of_class": peak::BYTES,
+        "stray_frees": heap::STRAY,
+        "stray_large_frees": large::STRAY,
+        "sparse_returned": sparse::RETURNED,
+        "sparse_given": sparse::GIVEN,
+        "sparse_received": sparse::RECEIVED,
+        "sparse_fresh_slots": sparse::FRESH_SLOTS,
+        "dirty": segment::DIRTY,
+        "purged": purge::PURGED,
+        "whales_cached": whale::CACHED,
+        "whales_live": usage::WHALES,
+        "whales_handed": whale::HANDED,
+        "whales_returned": whale::RETURNED,
+        "whale_hits": whale::HITS,
+        "foreign_frees": foreign::COUNT,
+        "syscalls": os::COUNTERS,
+        "arenas": arena::ARENAS,
+        "arena_count": arena::COUNT,
+        "reserved": arena::RESERVED,
+        "committed": arena::COMMITTED,
+        "decisions": decisions::JOURNAL,
+        "option.MODE": policy::MODE,
+        "option.CARVE_BYTES": policy::CARVE_BYTES,
+        "option.WAKE_FRACTION": policy::WAKE_FRACTION,
+        "option.RETAINED_PAGES": policy::RETAINED_PAGES,
+        "option.SPARSE_BLOCKS": policy::SPARSE_BLOCKS,
+        "option.SHARED_FROM_HEAPS": policy::SHARED_FROM_HEAPS,
+        "option.BATCH_BYTES": policy::BATCH_BYTES,
+        "option.BATCH_BY_PAGE": policy::BATCH_BY_PAGE,
+        "option.POPULATE_FROM_PAGES": policy::POPULATE_FROM_PAGES,
+        "option.HUGE": policy::HUGE,
+        "option.HUGE_FROM_SEGMENTS": policy::HUGE_FROM_SEGMENTS,
+        "option.DECAY_MS": policy::DECAY_MS,
+        "option.SCAVENGER": policy::SCAVENGE_MIB,
+        "option.ENDED_MIB": policy::ENDED_MIB,
+        "option.WHALE_CACHE_MIB": policy::WHALE_CACHE_MIB,
+        "option.WHALE_CACHE_PERCENT": policy::WHALE_CACHE_PERCENT,
+        "option.FOREIGN": policy::FOREIGN,
+        "option.FOREIGN_REPORT": policy::FOREIGN_REPORT,
+        "option.PROFILE_INTERVAL": policy::PROFILE_INTERVAL,
+        ;
+        "classes": CLASSES,
+        "events": EVENTS,
+        "half": counts::HALF,
+        "slot_bytes": arena::PAGE,
+        "segment_bytes": arena::SEGMENT,
+        "meta_bytes": size_of::<Meta>(),
+        "heap_bytes": size_of::<Heap>(),
+        "arena_bytes": size_of::<Arena>(),
+        "group_bytes": size_of::<Group>(),
+        "before_bytes": size_of::<Before>(),
+        "syscall_kinds": os::KINDS,
+        "syscall_bytes": size_of::<os::Counter>(),
+        "syscall.mmap": os::Kind::Mmap as usize,
+        "syscall.mprotect": os::Kind::Mprotect as usize,
+        "syscall.madvise": os::Kind::Madvise as usize,
+        "syscall.mremap": os::Kind::Mremap as usize,
+        "syscall.pagemap": os::Kind::Pagemap as usize,
+        "syscall.futex": os::Kind::Futex as usize,
+        "syscall.clone": os::Kind::Clone as usize,
+        "syscall.query": os::Kind::Query as usize,
+        "decisions_kept": decisions::KEPT,
+        "decisions.made": decisions::MADE,
+        "decisions.records": decisions::RECORDS,
+        "decision_bytes": decisions::BYTES,
+        "decision.number": decisions::NUMBER,
+        "decision.time": Field::Time.offset(),
+        "decision.option": Field::Option.offset(),
+        "decision.at_ms": Field::AtMs.offset(),
+        "decision.from": Field::From.offset(),
+        "decision.to": Field::To.offset(),
+        "decision.round_ms": Field::RoundMs.offset(),
+        "decision.from_fault_us": Field::FromFaultUs.offset(),
+        "decision.from_hold_us": Field::FromHoldUs.offset(),
+        "decision.to_fault_us": Field::ToFaultUs.offset(),
+        "decision.to_hold_us": Field::ToHoldUs.offset(),
+        "decision.from_rating": Field::FromRating.offset(),
+        "decision.to_rating": Field::ToRating.offset(),
+        "learnt.DECAY_MS": What::Decay as usize,
+        "learnt.WHALE_CACHE_MIB": What::WhaleCache as usize,
+        "learnt.ENDED_MIB": What::Ended as usize,
+        "event.handed": Event::Handed as usize,
+        "event.takes": Event::Takes as usize,
+        "event.carves": Event::Carves as usize,
+        "event.sleeps": Event::Sleeps as usize,
+        "event.wakes": Event::Wakes as usize,
+        "event.claims": Event::Claims as usize,
+        "event.reuses": Event::Reuses as usize,
+        "event.empties": Event::Empties as usize,
+        "event.received": Event::Received as usize,
+        "before.blocks": offset_of!(Before, blocks),
+        "before.pages": offset_of!(Before, pages),
+        "before.asleep": offset_of!(Before, asleep),
+        "heap.lists": offset_of!(Heap, owner.front),
+        "heap.next": offset_of!(Heap, next_heap),
+        "heap.tenure": offset_of!(Heap, tenure),
+        "heap.existing": offset_of!(Heap, counts.existing),
+        "heap.events": offset_of!(Heap, counts.events),
+        "heap.moved": offset_of!(Heap, counts.moved),
+        "heap.next_pages": offset_of!(Heap, counts.next_pages),
+        "heap.taken_back": offset_of!(Heap, counts.taken_back),
+        "heap.merges": offset_of!(Heap, counts.merges),
+        "heap.large_handed": offset_of!(Heap, counts.large_handed),
+        "heap.large_hits": offset_of!(Heap, counts.large_hits),
+        "heap.large_returned": offset_of!(Heap, counts.large_returned),
+        "heap.sent": offset_of!(Heap, outgoing.sent),
+        "heap.parcels_sent": offset_of!(Heap, outgoing.parcels_sent),
+        "heap.batches_sent": offset_of!(Heap, outgoing.batches_sent),
+        "meta.owner": offset_of!(Meta, owner_word),
+        "meta.needed": offset_of!(Meta, needed),
+        "meta.carved": offset_of!(Meta, carved),
+        "meta.cap": offset_of!(Meta, cap),
+        "meta.block_size": offset_of!(Meta, block_size),
+        "meta.class": offset_of!(Meta, class),
+        "meta.place": offset_of!(Meta, place),
+        "meta.base": offset_of!(Meta, base),
+        "meta.wake_at": offset_of!(Meta, wake_at),
+        "meta.kind": offset_of!(Meta, kind),
+        "meta.span": offset_of!(Meta, span),
+        "meta.reserve": offset_of!(Meta, reserve),
+        "meta.slots": offset_of!(Meta, segment.slots),
+        "meta.huge": offset_of!(Meta, segment.huge),
+        "arena.data": offset_of!(Arena, data),
+        "arena.groups": offset_of!(Arena, groups),
+        "arena.metas": offset_of!(Arena, metas),
+        "arena.top": offset_of!(Arena, top),
+        "arena.reserved": offset_of!(Arena, reserved),
+        "arena.summary": offset_of!(Arena, summary),
+        "summary.full": arena::FULL_ROW,
+        "group.used": offset_of!(Group, used),
+        "segments_of_group": arena::GROUP,
+    }
+}

@@ -1,0 +1,320 @@
+//! The knobs: every number that is a choice, in one table, read on slow paths only.
+//!
+//! All else about options is made of this table: what they are called in the environment and in `hakmem options`, the
+//! struct for Rust programs, the page in `docs`.
+
+pub(crate) mod decisions;
+pub(crate) mod learn;
+pub mod learner;
+pub mod options;
+
+use crate::base::size_class::CLASSES;
+use crate::base::sync::Ordering::Relaxed;
+use crate::base::sync::plain::AtomicU32;
+
+/// One choice, changeable while the program runs. Who looks from outside reads it as a number of
+/// four bytes.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct Knob(AtomicU32);
+
+impl Knob {
+    const fn new(value: u32) -> Self {
+        Self(AtomicU32::new(value))
+    }
+    /// Its value now.
+    #[inline]
+    pub fn get(&self) -> u32 {
+        self.0.load(Relaxed)
+    }
+    /// Changes it.
+    pub fn set(&self, value: u32) {
+        self.0.store(value, Relaxed);
+    }
+    /// True for a switch that is on.
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        self.get() != 0
+    }
+}
+
+/// A choice for each size class. From outside these are numbers in this order.
+#[derive(Debug)]
+#[repr(C)]
+pub struct ByClass {
+    all: Knob,
+    of: [Knob; CLASSES],
+}
+
+impl ByClass {
+    const fn new(value: u32) -> Self {
+        let mut of = [const { Knob::new(0) }; CLASSES];
+        let mut class = 0;
+        while class < CLASSES {
+            of[class] = Knob::new(value);
+            class += 1;
+        }
+        Self { all: Knob::new(value), of }
+    }
+    /// The value for a class now.
+    #[inline]
+    pub fn of(&self, class: usize) -> u32 {
+        self.of[class].get()
+    }
+    /// Changes that of one class.
+    pub fn set(&self, class: usize, value: u32) {
+        self.of[class].set(value);
+    }
+    /// The value that was last set for all classes.
+    pub fn all(&self) -> u32 {
+        self.all.get()
+    }
+    /// Changes them all.
+    pub fn set_all(&self, value: u32) {
+        self.all.set(value);
+        self.of.iter().for_each(|knob| knob.set(value));
+    }
+}
+
+/// Where an option's value is kept.
+#[derive(Debug)]
+pub enum Place {
+    /// In a knob.
+    One(&'static Knob),
+    /// In a knob for each class.
+    Each(&'static ByClass),
+    /// In `os`, which lies below this module.
+    Timing,
+    /// In `report`.
+    Elsewhere,
+}
+
+/// What values an option takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Values {
+    /// Whole numbers in a range, both ends of it included.
+    Number(u32, u32),
+    /// 0 for off, 1 for on.
+    Switch,
+    /// One of some words.
+    Word(&'static [&'static str]),
+    /// What this says; it is read by the module `report`, at start alone.
+    Text(&'static str),
+}
+
+impl Values {
+    /// Whether a knob may have the value `n`.
+    pub const fn allow(&self, n: u32) -> bool {
+        match self {
+            Self::Number(from, to) => *from <= n && n <= *to,
+            Self::Switch => n <= 1,
+            Self::Word(words) => (n as usize) < words.len(),
+            Self::Text(_) => false,
+        }
+    }
+}
+
+/// An option, as it is told to people.
+#[derive(Debug)]
+pub struct Entry {
+    pub(crate) name: &'static str,
+    pub(crate) values: Values,
+    pub(crate) default: u32,
+    pub(crate) unit: &'static str,
+    pub(crate) meaning: &'static str,
+    pub(crate) place: Place,
+}
+
+/// Whether the defaults stay or the program's behaviour may move some of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(u32)]
+pub enum Mode {
+    /// Every option stays as it was set.
+    #[default]
+    Frozen = 0,
+    /// Options that nobody has set are moved by what is seen of the program.
+    Learn = 1,
+}
+
+/// Which memory has huge pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(u32)]
+pub enum Huge {
+    /// What is expected to be filled asks for them; the rest has what the system gives.
+    #[default]
+    Auto = 0,
+    /// None, whatever the system gives to others.
+    Never = 1,
+    /// All of it asks for them.
+    Always = 2,
+}
+
+impl Huge {
+    /// What is chosen now.
+    pub fn now() -> Self {
+        match HUGE.get() {
+            1 => Self::Never,
+            2 => Self::Always,
+            _ => Self::Auto,
+        }
+    }
+}
+
+/// What happens to a pointer outside every arena.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(u32)]
+pub enum Foreign {
+    /// It goes to the next allocator in link order, and is leaked where there is none.
+    #[default]
+    Forward = 0,
+    /// It is left alone.
+    Leak = 1,
+    /// The process ends with a line that names it.
+    Abort = 2,
+}
+
+/// Makes of one table: the knobs, the struct `Options`, its defaults, and `TABLE`.
+macro_rules! options {
+    ($(
+        #[doc = $meaning:literal]
+        $field:ident: $type:ty = $default:expr, $kind:ident $knob:ident, $name:literal, $values:expr, $unit:literal;
+    )*) => {
+        $(
+            // Beside what else every process reads: some of them are all zero bytes, which would lie elsewhere.
+            #[doc = $meaning]
+            #[unsafe(link_section = ".data.hakmem")]
+            pub static $knob: options!(@type $kind) = <options!(@type $kind)>::new(Options::DEFAULT.$field as u32);
+        )*
+
+        /// The options of a Rust program: see [`Hakmem::with`](crate::Hakmem::with). Those in the environment go before.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub struct Options {
+            $( #[doc = $meaning] pub $field: $type, )*
+        }
+
+        impl Options {
+            /// What is chosen where nothing is said.
+            pub const DEFAULT: Self = Self { $( $field: $default, )* };
+
+            /// Stops the compiler, where it is called in a constant, at a value that is out of its range.
+            pub(crate) const fn check(&self) {
+                $( assert!($values.allow(self.$field as u32), concat!(stringify!($field), " is out of its range")); )*
+            }
+
+            /// Calls `f` for each option that is not at its default, with its number in `TABLE`.
+            pub(crate) fn each_changed(&self, mut f: impl FnMut(usize, u32)) {
+                let values = [ $( self.$field as u32, )* ];
+                for (i, value) in values.into_iter().enumerate() {
+                    if value != TABLE[i].default {
+                        f(i, value);
+                    }
+                }
+            }
+        }
+
+        /// Every option; those of the struct come first, in its order.
+        pub static TABLE: [Entry; 25] = [
+            $( Entry {
+                name: $name,
+                values: $values,
+                default: Options::DEFAULT.$field as u32,
+                unit: $unit,
+                meaning: $meaning,
+                place: Place::$kind(&$knob),
+            }, )*
+            Entry {
+                name: "TIMING",
+                values: Switch,
+                default: 0,
+                unit: "",
+                meaning: " System calls are timed as well as counted.",
+                place: Place::Timing,
+            },
+            Entry {
+                name: "STATS",
+                values: Text("1, json or csv, and :FILE behind it"),
+                default: 0,
+                unit: "",
+                meaning: " A report at exit: in lines for people, JSON or CSV, on standard error or appended to FILE.",
+                place: Place::Elsewhere,
+            },
+            Entry {
+                name: "STATS_SIGNAL",
+                values: Text("a signal, such as USR2"),
+                default: 0,
+                unit: "",
+                meaning: " The signal at which there is a report at once, in the form that STATS asks for.",
+                place: Place::Elsewhere,
+            },
+            Entry {
+                name: "PROFILE",
+                values: Text("a file"),
+                default: 0,
+                unit: "",
+                meaning: " Allocations are sampled from the start, and the heap profile is written there at exit.",
+                place: Place::Elsewhere,
+            },
+            Entry {
+                name: "PROFILE_SIGNAL",
+                values: Text("a signal, such as USR1"),
+                default: 0,
+                unit: "",
+                meaning: " The signal at which the heap profile is written at once.",
+                place: Place::Elsewhere,
+            },
+            Entry {
+                name: "MAP",
+                values: Text("a file"),
+                default: 0,
+                unit: "",
+                meaning: " What each slot of the heap holds is written there at exit and at STATS_SIGNAL, for `hakmem map`.",
+                place: Place::Elsewhere,
+            },
+        ];
+    };
+    (@type One) => { Knob };
+    (@type Each) => { ByClass };
+}
+
+use Values::{Number, Switch, Text, Word};
+
+options! {
+    /// `learn` lets what is seen of the program move options that nobody has set; `frozen` leaves them all.
+    mode: Mode = Mode::Frozen, One MODE, "MODE", Word(&["frozen", "learn"]), "";
+    /// Fresh blocks put on a thread's list at a time, in bytes; of a page that was carved before as much as that was, up to 16 KiB.
+    carve_bytes: u32 = 4096, Each CARVE_BYTES, "CARVE_BYTES", Number(16, 65536), "bytes";
+    /// A full page is worth waking once one in this many of its blocks is free.
+    wake_fraction: u32 = 8, Each WAKE_FRACTION, "WAKE_FRACTION", Number(1, 1024), "";
+    /// Empty pages of 64 KiB that a thread keeps for itself; 0 keeps none.
+    retained_pages: u32 = 4, Each RETAINED_PAGES, "RETAINED_PAGES", Number(0, 1024), "pages";
+    /// A page of which no more blocks than these are out is set aside, and its holes are given back; 0 leaves them.
+    sparse_blocks: u32 = 8, One SPARSE_BLOCKS, "SPARSE_BLOCKS", Number(0, 255), "blocks";
+    /// Thread heaps that there must be before further ones get their first blocks, up to 2 KiB each, from pages that they share; 0: none do.
+    shared_from_heaps: u32 = 32, One SHARED_FROM_HEAPS, "SHARED_FROM_HEAPS", Number(0, u32::MAX), "heaps";
+    /// Blocks of other threads that a thread has freed and keeps before it sends them, in bytes.
+    batch_bytes: u32 = 256 << 10, One BATCH_BYTES, "BATCH_BYTES", Number(0, 1 << 20), "bytes";
+    /// Blocks that are sent travel page by page; off, each by itself.
+    batch_by_page: bool = true, One BATCH_BY_PAGE, "BATCH_BY_PAGE", Switch, "";
+    /// Pages of 64 KiB that a thread must have before fresh ones are faulted in whole, by one call instead of 16 faults; 0 leaves it to the faults.
+    populate_from_pages: u32 = 16, One POPULATE_FROM_PAGES, "POPULATE_FROM_PAGES", Number(0, u32::MAX), "pages";
+    /// Huge pages: asked for where they are filled, refused everywhere, or asked for everywhere. What was given back in part has none in any case.
+    huge: Huge = Huge::Auto, One HUGE, "HUGE", Word(&["auto", "never", "always"]), "";
+    /// With HUGE at `auto`: segments of 2 MiB full of small blocks from which on fresh ones ask for huge pages.
+    huge_from_segments: u32 = 32, One HUGE_FROM_SEGMENTS, "HUGE_FROM_SEGMENTS", Number(1, u32::MAX), "segments";
+    /// Milliseconds that free memory stays before it goes back to the system.
+    decay_ms: u32 = 500, One DECAY_MS, "DECAY_MS", Number(0, 86_400_000), "ms";
+    /// MiB of idle free memory at which a thread is made that gives it back; 0 forbids the thread.
+    scavenger: u32 = 16, One SCAVENGE_MIB, "SCAVENGER", Number(0, 1 << 20), "MiB";
+    /// MiB of free memory that may stay when a thread ends, besides as much as is live; what is beyond goes back at once.
+    ended_mib: u32 = 4, One ENDED_MIB, "ENDED_MIB", Number(0, 1 << 20), "MiB";
+    /// MiB of freed blocks over 1 MiB that are kept for the decay; what is beyond goes back at once.
+    whale_cache_mib: u32 = 32, One WHALE_CACHE_MIB, "WHALE_CACHE_MIB", Number(0, 1 << 20), "MiB";
+    /// As much of them is kept in any case, in per cent of the bytes of such blocks that are live.
+    whale_cache_percent: u32 = 100, One WHALE_CACHE_PERCENT, "WHALE_CACHE_PERCENT", Number(0, 1000), "%";
+    /// What is done with pointers that are not ours: passed to the next allocator, left alone, or the end of the process.
+    foreign: Foreign = Foreign::Forward, One FOREIGN, "FOREIGN", Word(&["forward", "leak", "abort"]), "";
+    /// Frees of such pointers after which the place of the last one in the program is reported.
+    foreign_report: u32 = 1000, One FOREIGN_REPORT, "FOREIGN_REPORT", Number(0, u32::MAX), "frees";
+    /// Bytes that are allocated between two samples of the heap profile, on average.
+    profile_interval: u32 = 512 << 10, One PROFILE_INTERVAL, "PROFILE_INTERVAL", Number(1, 1 << 30), "bytes";
+}

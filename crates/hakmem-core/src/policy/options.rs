@@ -1,0 +1,364 @@
+//! The options: from the environment when the library starts, from a Rust program's [`Options`], and by calls.
+//!
+//! Whoever comes later goes before, but for the struct, which yields to both others: who runs a program can change what
+//! its author chose. An option that somebody has set stays as it is in mode `learn` too.
+
+use crate::base::size_class::{self, MEDIUM_MAX, SIZES};
+use crate::base::sync::Ordering::Relaxed;
+use crate::base::sync::plain::{AtomicBool, AtomicU64};
+use crate::os::report;
+use crate::{os, policy};
+use core::ffi::{CStr, c_char};
+use core::fmt;
+use policy::Place;
+
+pub use policy::{Entry, Foreign, Huge, Mode, Options, TABLE, Values};
+
+/// What the names begin with in the environment.
+pub const PREFIX: &str = "HAKMEM_";
+
+/// Bit i: somebody has set `TABLE[i]`.
+static CHOSEN: AtomicU64 = AtomicU64::new(0);
+/// Bit i: the environment has.
+static FROM_ENVIRONMENT: AtomicU64 = AtomicU64::new(0);
+/// A Rust program's struct was seen.
+static STRUCT_SEEN: AtomicBool = AtomicBool::new(false);
+/// The environment was read, or is not to be.
+#[unsafe(link_section = ".data.hakmem")]
+static ENVIRONMENT_READ: AtomicBool = AtomicBool::new(false);
+
+const _: () = assert!(TABLE.len() <= 64);
+
+/// Why an option was not set.
+#[derive(Debug, Clone, Copy)]
+pub enum Error {
+    /// There is none of that name.
+    Unknown,
+    /// It takes other values.
+    Value(&'static Entry),
+    /// It is read at start alone.
+    AtStart,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown => f.write_str("there is no such option"),
+            Self::AtStart => f.write_str("it is read at start alone"),
+            Self::Value(entry) => match entry.values {
+                Values::Number(from, to) if entry.is_by_class() => {
+                    write!(f, "not numbers from {from} to {to} as in 4096,64:8192")
+                }
+                Values::Number(from, to) => write!(f, "not a number from {from} to {to}"),
+                Values::Switch => f.write_str("neither 0 nor 1"),
+                Values::Word(words) => {
+                    f.write_str("not one of ")?;
+                    words.iter().enumerate().try_for_each(|(i, word)| {
+                        f.write_str(if i == 0 { "" } else { ", " })?;
+                        f.write_str(word)
+                    })
+                }
+                Values::Text(what) => write!(f, "not {what}"),
+            },
+        }
+    }
+}
+
+impl core::error::Error for Error {}
+
+/// Sets an option by its name, with or without `HAKMEM_` before it, to what the environment could
+/// have. Of an option by class `4096` sets all classes, `64:8192` that of 64 bytes, and
+/// `4096,64:8192,128:8192` all of that in turn. A number may have a unit: `2s` is `2000` for an
+/// option in milliseconds, `4KiB` is `4096` for one in bytes.
+///
+/// What was decided before, such as which pages are kept, stays. Nothing changes if it fails.
+pub fn set(name: &str, value: &str) -> Result<(), Error> {
+    set_exactly(name.strip_prefix(PREFIX).unwrap_or(name), value).map(|_| ())
+}
+
+/// Returns the option's number in `TABLE`.
+fn set_exactly(name: &str, value: &str) -> Result<usize, Error> {
+    let (i, entry) = find(name).ok_or(Error::Unknown)?;
+    if let Place::Elsewhere = entry.place {
+        return Err(Error::AtStart);
+    }
+    entry.put(value).ok_or(Error::Value(entry))?;
+    CHOSEN.fetch_or(1 << i, Relaxed);
+    Ok(i)
+}
+
+/// Sets an option that is a number, of all classes, unless the environment did: for a program's wishes that are expressed in
+/// terms of another allocator.
+pub fn suggest(name: &str, n: u32) -> Result<(), Error> {
+    let (i, entry) = find(name).ok_or(Error::Unknown)?;
+    if !entry.values.allow(n) {
+        return Err(Error::Value(entry));
+    }
+    if FROM_ENVIRONMENT.load(Relaxed) >> i & 1 == 0 {
+        CHOSEN.fetch_or(1 << i, Relaxed);
+        entry.store(n);
+    }
+    Ok(())
+}
+
+/// The value of an option, as [`set`] takes it. None: there is none of that name, or it is read at start alone.
+pub fn get(name: &str) -> Option<Value> {
+    let (_, entry) = find(name.strip_prefix(PREFIX).unwrap_or(name))?;
+    match entry.place {
+        Place::Elsewhere => None,
+        _ => Some(Value(entry)),
+    }
+}
+
+fn find(name: &str) -> Option<(usize, &'static Entry)> {
+    TABLE.iter().enumerate().find(|(_, entry)| entry.name == name)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Time,
+    Memory,
+}
+
+/// What a unit measures, and how many milliseconds or bytes it is.
+fn unit_of(name: &str) -> Option<(Kind, u64)> {
+    Some(match name {
+        "ms" => (Kind::Time, 1),
+        "s" => (Kind::Time, 1000),
+        "min" => (Kind::Time, 60_000),
+        "h" => (Kind::Time, 3_600_000),
+        "B" | "bytes" => (Kind::Memory, 1),
+        "KiB" => (Kind::Memory, 1 << 10),
+        "MiB" => (Kind::Memory, 1 << 20),
+        "GiB" => (Kind::Memory, 1 << 30),
+        _ => return None,
+    })
+}
+
+impl Entry {
+    /// Its name, which in the environment has [`PREFIX`] before it.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+    /// What it may be set to.
+    pub fn values(&self) -> Values {
+        self.values
+    }
+    /// The unit of its numbers; empty if they have none.
+    pub fn unit(&self) -> &'static str {
+        self.unit
+    }
+    /// What it means, in one sentence.
+    pub fn meaning(&self) -> &'static str {
+        // As it stands behind the slashes of a comment.
+        self.meaning.trim_ascii()
+    }
+    /// What it is if nobody sets it; None: nothing.
+    pub fn default_value(&self) -> Option<impl fmt::Display + use<>> {
+        (!matches!(self.values, Values::Text(_))).then_some(Shown(self.values, self.default))
+    }
+    /// True if each size class has a value of its own.
+    pub fn is_by_class(&self) -> bool {
+        matches!(self.place, Place::Each(_))
+    }
+
+    fn parse(&self, value: &str) -> Option<u32> {
+        let n = match self.values {
+            Values::Word(words) => words.iter().position(|word| *word == value)? as u32,
+            _ => value.parse().ok().or_else(|| self.convert(value))?,
+        };
+        self.values.allow(n).then_some(n)
+    }
+
+    /// Reads a number with a unit, in the option's own unit. None: a unit of another kind, or no
+    /// whole number.
+    fn convert(&self, value: &str) -> Option<u32> {
+        let at = value.find(|c: char| !c.is_ascii_digit())?;
+        let (n, unit) = value.split_at_checked(at)?;
+        let (kind, size) = unit_of(unit)?;
+        let (own_kind, own_size) = unit_of(self.unit)?;
+        let n = n.parse::<u64>().ok()?.checked_mul(size)?;
+        let is_whole = kind == own_kind && n.is_multiple_of(own_size);
+        is_whole.then(|| u32::try_from(n / own_size).ok())?
+    }
+
+    /// Reads a part of a value by class: the class, or all, and its number.
+    fn parse_part(&self, part: &str) -> Option<(Option<usize>, u32)> {
+        let Some((size, n)) = part.split_once(':') else { return Some((None, self.parse(part)?)) };
+        let size: usize = size.parse().ok()?;
+        let class = (1..=MEDIUM_MAX).contains(&size).then(|| size_class::of8(size))?;
+        Some((Some(class), self.parse(n)?))
+    }
+
+    /// Sets it, for all classes if it has a value for each.
+    fn store(&self, n: u32) {
+        match self.place {
+            Place::One(knob) => knob.set(n),
+            Place::Each(knobs) => knobs.set_all(n),
+            Place::Timing => os::set_timing(n != 0),
+            Place::Elsewhere => {}
+        }
+    }
+
+    /// Sets it. None, and nothing has changed: it takes other values.
+    fn put(&self, value: &str) -> Option<()> {
+        match self.place {
+            Place::Each(knobs) => {
+                let parts = || value.split(',').map(|part| self.parse_part(part));
+                if parts().any(|part| part.is_none()) {
+                    return None;
+                }
+                for (class, n) in parts().flatten() {
+                    match class {
+                        Some(class) => knobs.set(class, n),
+                        None => knobs.set_all(n),
+                    }
+                }
+            }
+            _ => self.store(self.parse(value)?),
+        }
+        Some(())
+    }
+}
+
+/// A number as its option has it.
+struct Shown(Values, u32);
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Values::Word(words) => f.pad(words.get(self.1 as usize).copied().unwrap_or("?")),
+            _ => self.1.fmt(f),
+        }
+    }
+}
+
+/// The value of an option, now.
+#[derive(Clone, Copy)]
+pub struct Value(&'static Entry);
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(entry) = *self;
+        match entry.place {
+            Place::One(knob) => Shown(entry.values, knob.get()).fmt(f),
+            Place::Timing => u32::from(os::timing()).fmt(f),
+            Place::Each(knobs) => {
+                let all = knobs.all();
+                all.fmt(f)?;
+                let changed = SIZES.iter().enumerate().map(|(class, size)| (size, knobs.of(class)));
+                changed.filter(|(_, n)| *n != all).try_for_each(|(size, n)| write!(f, ",{size}:{n}"))
+            }
+            Place::Elsewhere => Ok(()),
+        }
+    }
+}
+
+/// Whether somebody has set the option behind `knob`.
+pub(crate) fn is_chosen(knob: &policy::Knob) -> bool {
+    let is_it = |entry: &Entry| matches!(entry.place, Place::One(k) if core::ptr::eq(k, knob));
+    TABLE.iter().position(is_it).is_some_and(|i| CHOSEN.load(Relaxed) >> i & 1 != 0)
+}
+
+/// Applies a Rust program's struct, once, but for what was set otherwise.
+#[inline]
+pub(crate) fn apply(options: &Options) {
+    if !STRUCT_SEEN.load(Relaxed) {
+        apply_now(options);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn apply_now(options: &Options) {
+    options.each_changed(|i, value| {
+        if CHOSEN.fetch_or(1 << i, Relaxed) >> i & 1 == 0 {
+            TABLE[i].store(value);
+        }
+    });
+    STRUCT_SEEN.store(true, Relaxed);
+}
+
+/// [`read`], the first time. A program with rights that its user does not have goes without.
+/// True if there are options for others that read the environment at start.
+///
+/// # Safety
+/// As there.
+#[unsafe(link_section = ".text.hot.hakmem")]
+pub(crate) unsafe fn read_once(envp: *const *const c_char) -> bool {
+    if envp.is_null() || ENVIRONMENT_READ.swap(true, Relaxed) || os::is_secure() {
+        return false;
+    }
+    // SAFETY: passed on.
+    unsafe { read(envp) }
+}
+
+/// Has the process start without a look at its environment: for a program that has this crate but allocates with another
+/// allocator, and starts others whose options those are. To be called before the crate's own constructor, by one with a
+/// priority (in the section `.init_array.00101`).
+pub fn leave_environment() {
+    ENVIRONMENT_READ.store(true, Relaxed);
+}
+
+/// Reads the environment; an unknown name or a bad value is named on standard error and ignored. The result is that of
+/// [`read_once`].
+///
+/// # Safety
+/// `envp` is NULL or a NULL-terminated array of C strings.
+#[unsafe(link_section = ".text.hot.hakmem")]
+pub(crate) unsafe fn read(envp: *const *const c_char) -> bool {
+    let mut others = false;
+    if envp.is_null() {
+        return others;
+    }
+    let mut at = envp;
+    // SAFETY: up to the terminating NULL.
+    while let Some(entry) = unsafe { at.read().as_ref() } {
+        // SAFETY: a C string of the environment.
+        if let Some(option) = unsafe { behind_prefix(entry) } {
+            others |= set_or_report(option.to_bytes()) == Reader::Other;
+        }
+        at = at.wrapping_add(1);
+    }
+    others
+}
+
+/// What stands behind [`PREFIX`]. Other strings are not measured first: all of the environment passes here at start-up.
+///
+/// # Safety
+/// `entry` is a C string that lives for `'a`.
+unsafe fn behind_prefix<'a>(entry: *const c_char) -> Option<&'a CStr> {
+    let mut at = entry;
+    for byte in PREFIX.bytes() {
+        // SAFETY: a difference, at the latest the terminating NUL, ends the comparison.
+        if unsafe { at.read() } as u8 != byte {
+            return None;
+        }
+        at = at.wrapping_add(1);
+    }
+    // SAFETY: the rest of the string.
+    Some(unsafe { CStr::from_ptr(at) })
+}
+
+/// Whose an option is.
+#[derive(PartialEq)]
+enum Reader {
+    This,
+    Other,
+}
+
+#[cold]
+fn set_or_report(option: &[u8]) -> Reader {
+    let text = core::str::from_utf8(option).unwrap_or("?");
+    let (name, value) = text.split_once('=').unwrap_or((text, ""));
+    match set_exactly(name, value) {
+        Ok(i) => {
+            FROM_ENVIRONMENT.fetch_or(1 << i, Relaxed);
+        }
+        // Whoever reads it says what is wrong with it.
+        Err(Error::AtStart) => return Reader::Other,
+        Err(Error::Unknown) => report(format_args!("unknown option {PREFIX}{name}, ignored")),
+        Err(why) => report(format_args!("{PREFIX}{name}={value} ignored: {why}")),
+    }
+    Reader::This
+}
