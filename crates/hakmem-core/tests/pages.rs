@@ -71,7 +71,7 @@ fn pages_that_wake_almost_empty_come_back() {
             let rest = blocks.split_off(64);
             let last = blocks.split_off(64 - left);
             elsewhere(|| free_all(&ranges, blocks));
-            // Its owner looks at its mail, and takes nothing.
+            // Its owner looks into its inbox, and takes nothing.
             c::trim();
             free_all(&ranges, last);
             c::trim();

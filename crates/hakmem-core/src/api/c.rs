@@ -1,7 +1,7 @@
 //! The door for the C library: sizes only, every block aligned to 16.
 
 use crate::api::front;
-use crate::backend::{arena, foreign, guard, stray};
+use crate::backend::{arena, check, foreign, stray};
 use crate::policy::options;
 use crate::{os, policy, purge, thread};
 use core::ffi::c_char;
@@ -84,7 +84,7 @@ unsafe fn realloc_other(p: *mut u8, size: usize) -> *mut u8 {
 #[inline(never)]
 unsafe fn realloc_by_copy(p: *mut u8, old: usize, size: usize) -> *mut u8 {
     // Freed as if it were one, it would come to lie on a list.
-    guard::check_any(p);
+    check::check_any(p);
     let to = front::alloc16(size);
     if to.is_null() {
         // A block that is to shrink can stay.

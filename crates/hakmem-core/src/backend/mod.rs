@@ -3,8 +3,8 @@
 //! Whoever has an address finds here what it belongs to, or that it is not the allocator's.
 
 pub(crate) mod arena;
+pub(crate) mod check;
 pub(crate) mod foreign;
-pub(crate) mod guard;
 pub(crate) mod owner;
 pub(crate) mod page;
 pub(crate) mod parcel;

@@ -16,7 +16,7 @@
 //!    nothing but a link to another one of its page: freed twice, it is on two lists, and neither leads astray.
 
 use crate::backend::page::{self, Block, Meta};
-use crate::backend::{arena, guard};
+use crate::backend::{arena, check};
 use crate::os;
 use crate::proto::inbox::{Inbox, Link};
 use core::cell::Cell;
@@ -60,8 +60,8 @@ impl Parcel {
     /// The block is free, the caller's, of `page` and of a size that does not [`Parcel::fits`].
     #[cold]
     pub unsafe fn post(page: &Meta, block: *mut Block, inbox: &Inbox<Self>) -> bool {
-        if guard::CHECKED && page.post.first() == block {
-            guard::double_free(block.cast(), page);
+        if check::CHECKED && page.post.first() == block {
+            check::double_free(block.cast(), page);
         }
         // SAFETY: passed on; the post is this thread's to send if it was empty (`proto::post` rule 2).
         unsafe {
@@ -101,8 +101,8 @@ impl Parcel {
     #[inline(never)]
     fn page_of_post(this: *mut Self) -> &'static Meta {
         let meta = this.wrapping_byte_sub(1).cast::<Meta>();
-        if guard::CHECKED && !arena::is_meta(meta.addr()) {
-            guard::corrupt(this.cast());
+        if check::CHECKED && !arena::is_meta(meta.addr()) {
+            check::corrupt(this.cast());
         }
         // SAFETY: an odd address is one more than a page's metadata (rule 2), which is for ever.
         unsafe { &*meta }
@@ -150,15 +150,15 @@ impl Parcel {
     #[inline]
     pub unsafe fn page(this: *mut Self) -> &'static Meta {
         if let Some(page) = Self::of_post(this) {
-            if guard::CHECKED && page.post.first().is_null() {
-                guard::corrupt(page.start());
+            if check::CHECKED && page.post.first().is_null() {
+                check::corrupt(page.start());
             }
             return page;
         }
-        let Some(slot) = page::lookup(this.cast()) else { guard::corrupt(this.cast()) };
+        let Some(slot) = page::lookup(this.cast()) else { check::corrupt(this.cast()) };
         // SAFETY: rule 1.
-        if guard::CHECKED && unsafe { (*this).word1.get() } < ONE {
-            guard::corrupt(this.cast()); // It might lead back to itself.
+        if check::CHECKED && unsafe { (*this).word1.get() } < ONE {
+            check::corrupt(this.cast()); // It might lead back to itself.
         }
         slot.head_of_block()
     }
@@ -187,7 +187,7 @@ impl Parcel {
     #[inline(never)]
     fn open_post(page: &Meta) -> (u32, *mut Self) {
         let (next, first) = page.post.open(|| page.post_link.get().cast());
-        let length = guard::count(first, page);
+        let length = check::count(first, page);
         let mut last = first;
         // SAFETY: the blocks are the caller's, and of the page, as has been looked at.
         unsafe {

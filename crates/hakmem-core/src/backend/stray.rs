@@ -13,7 +13,7 @@
 //! 4. On other stacks it is not known how far they reach. But in the page of memory of the stack pointer, all above it is the stack's,
 //!    unless an allocator cut it out of a larger block; so this is judged only if no other one has any memory.
 
-use crate::backend::{arena, guard};
+use crate::backend::{arena, check};
 use crate::base::sync::Ordering::{Acquire, Release};
 use crate::base::sync::plain::AtomicUsize;
 use crate::os;
@@ -25,7 +25,7 @@ const LOWEST: usize = 64 << 10;
 const LEAST_PAGE: usize = 4096;
 
 fn is_on() -> bool {
-    guard::CHECKED && !cfg!(any(miri, shuttle)) && policy::FOREIGN.get() != Foreign::Leak as u32
+    check::CHECKED && !cfg!(any(miri, shuttle)) && policy::FOREIGN.get() != Foreign::Leak as u32
 }
 
 /// Somewhere in the frame of the function that calls it, or of the next.

@@ -20,8 +20,8 @@ pub enum Mutant {
     PostOpensRelaxed,
     /// `proto::post`: the link is read when another may write it already.
     PostReadsLinkLate,
-    /// `proto::slots`: the word is swung without order.
-    SlotsSwingRelaxed,
+    /// `proto::slots`: the compare-and-swap has no order.
+    SlotsCasRelaxed,
     /// `proto::slots`: the purger looks at EMPTY slots without making them its own.
     SlotsPurgeWithoutOwning,
     /// `proto::slots`: a segment is retired by a store.
@@ -40,18 +40,18 @@ pub enum Mutant {
     LockAcquiresRelaxed,
     /// `proto::lock`: who tries in vain unlocks.
     LockTriesAndReleases,
-    /// `proto::tenure`: the adopter does not ask whether somebody tidies the heap.
-    TenureAdoptsWhileTidied,
-    /// `proto::tenure`: who tidied a heap that was popped meanwhile does not put it back.
-    TenureForgetsPopped,
-    /// `proto::tenure`: a heap is adopted without an acquire.
-    TenureAdoptsRelaxed,
-    /// `proto::tenure`: a heap is let go without a release.
-    TenureEndsRelaxed,
-    /// `proto::tenure`: who tidies does not ask whether the heap is idle.
-    TenureTidiesLive,
-    /// `proto::tenure`: a lost heap is adopted.
-    TenureAdoptsLost,
+    /// `proto::heap_state`: the adopter does not ask whether somebody tidies the heap.
+    HeapStateAdoptsWhileTidied,
+    /// `proto::heap_state`: who tidied a heap that was popped meanwhile does not put it back.
+    HeapStateForgetsPopped,
+    /// `proto::heap_state`: a heap is adopted without an acquire.
+    HeapStateAdoptsRelaxed,
+    /// `proto::heap_state`: a heap is let go without a release.
+    HeapStateEndsRelaxed,
+    /// `proto::heap_state`: who tidies does not ask whether the heap is idle.
+    HeapStateTidiesLive,
+    /// `proto::heap_state`: a lost heap is adopted.
+    HeapStateAdoptsLost,
     /// `proto::slots`: the purger's look at EMPTY slots has no order.
     SlotsPurgeAtAGlance,
     /// `proto::slots`: free slots are counted without order.
@@ -70,18 +70,18 @@ pub enum Mutant {
     BoundsBeginAtZero,
     /// `proto::level`: listed without a second look.
     LevelLooksOnce,
-    /// `proto::duty`: ended without a second look.
-    DutyLooksOnce,
-    /// `proto::duty`: ended without the fence before the second look.
-    DutyEndsUnfenced,
-    /// `proto::duty`: called without a fence.
-    DutyCallsUnfenced,
-    /// `proto::duty`: begun while the last thread is still there.
-    DutyForgetsTheLast,
-    /// `proto::duty`: who holds the worker off asks for its thread alone, which may be about to be made.
-    DutyGoneByThread,
-    /// `proto::duty`: that the thread has ended is seen without an acquire.
-    DutyGoneRelaxed,
+    /// `proto::worker`: ended without a second look.
+    WorkerLooksOnce,
+    /// `proto::worker`: ended without the fence before the second look.
+    WorkerEndsUnfenced,
+    /// `proto::worker`: called without a fence.
+    WorkerCallsUnfenced,
+    /// `proto::worker`: begun while the last thread is still there.
+    WorkerForgetsTheLast,
+    /// `proto::worker`: who holds the worker off asks for its thread alone, which may be about to be made.
+    WorkerGoneByThread,
+    /// `proto::worker`: that the thread has ended is seen without an acquire.
+    WorkerGoneRelaxed,
     /// `proto::journal`: a record's number is not odd while it changes.
     JournalWritesUnmarked,
     /// `proto::journal`: written without the fence behind the odd number.
@@ -95,7 +95,7 @@ pub enum Mutant {
     /// `proto::journal`: there is no second look.
     JournalLooksOnce,
     /// `heap`: blocks of pages that are another's by now are merged all the same.
-    HeapKeepsStrayMail,
+    HeapKeepsStrayBatches,
     /// `heap`: a thread that ends keeps what it freed for others.
     HeapEndsUnsent,
     /// `thread`: fork's handlers leave a lock out.
@@ -112,16 +112,16 @@ std::thread_local! {
 
 #[cfg(loom)]
 std::thread_local! {
-    static SWINGS: core::cell::Cell<bool> = const { core::cell::Cell::new(false) };
+    static LOADS_ARE_CAS: core::cell::Cell<bool> = const { core::cell::Cell::new(false) };
 }
 
-/// From now on, loads that a swing follows are swings too, or loads again: see `sync::look`.
+/// From now on, loads that a compare-and-swap follows are such steps too, or loads again: see `sync::look`.
 #[cfg(loom)]
-pub fn make_loads_swings(on: bool) {
-    SWINGS.set(on);
+pub fn make_loads_cas(on: bool) {
+    LOADS_ARE_CAS.set(on);
 }
 
-/// What `sync::look` swings for and to.
+/// What `sync::look` compares with and writes.
 #[cfg(loom)]
 pub(crate) trait Zero {
     const ZERO: Self;
@@ -140,8 +140,8 @@ impl<T> Zero for *mut T {
 }
 
 #[cfg(loom)]
-pub(crate) fn loads_are_swings() -> bool {
-    SWINGS.get()
+pub(crate) fn loads_are_cas() -> bool {
+    LOADS_ARE_CAS.get()
 }
 
 /// Makes a mistake, from now on, in what the calling test models.

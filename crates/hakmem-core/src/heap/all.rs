@@ -57,8 +57,8 @@ pub fn make() -> Option<&'static Heap> {
     loop {
         heap.next_heap.store(first, Relaxed);
         // Release: see `all_heaps`.
-        let swung = ALL.compare_exchange_weak(first, core::ptr::from_ref(heap).cast_mut(), Release, Relaxed);
-        match swung {
+        let linked = ALL.compare_exchange_weak(first, core::ptr::from_ref(heap).cast_mut(), Release, Relaxed);
+        match linked {
             Ok(_) => break,
             Err(now) => first = now,
         }

@@ -5,7 +5,7 @@ use super::counts::Event;
 use crate::backend::owner::{Owner, inbox_of};
 use crate::backend::page::{Block, Meta, Place};
 use crate::backend::parcel::Parcel;
-use crate::backend::{guard, segment};
+use crate::backend::{check, segment};
 use crate::base::mutant::{Mutant, is};
 use crate::base::sync::{AtomicU64, Ordering::Relaxed};
 use crate::heap::sparse;
@@ -55,7 +55,7 @@ impl Heap {
     #[must_use]
     pub unsafe fn push_kept(&self, page: &Meta, block: *mut Block) -> bool {
         if page.is_medium() {
-            guard::check_unit(block, page);
+            check::check_unit(block, page);
             let list = &self.owner.front.free[usize::from(page.class.get())];
             if list.get().is_null() && (!profile::is_on() || self.may_keep(usize::from(page.class.get()))) {
                 // SAFETY: the block is free from now on.
@@ -70,11 +70,11 @@ impl Heap {
                 }
                 return false;
             }
-            if guard::CHECKED && (list.get() == block || page.free.get() == block) {
-                guard::double_free(block.cast(), page);
+            if check::CHECKED && (list.get() == block || page.free.get() == block) {
+                check::double_free(block.cast(), page);
             }
         } else {
-            guard::check_in_slot(block, page);
+            check::check_in_slot(block, page);
         }
         // SAFETY: passed on.
         unsafe { Heap::push_freed(page, block) }
@@ -106,7 +106,7 @@ impl Heap {
     /// # Safety
     /// The block is live, of a page of `owner`, and the caller's to free.
     pub unsafe fn send_one(page: &Meta, owner: *mut Owner, block: *mut Block) {
-        guard::check_start(block, page);
+        check::check_start(block, page);
         STRAY.fetch_add(1, Relaxed);
         // SAFETY: passed on; inboxes are for ever.
         unsafe { Parcel::send_one(page, block, inbox_of(owner)) };
@@ -114,17 +114,17 @@ impl Heap {
 
     /// Merges what other threads freed into the pages' own lists (rule 4). O(parcels).
     #[inline(never)]
-    pub(super) fn merge_mail(&self) {
+    pub(super) fn merge_remote_frees(&self) {
         let mut parcel = self.owner.inbox().take();
         let mut parcels = 0;
         while !parcel.is_null() {
             // SAFETY: `parcel` rule 1: it is this heap's since it was taken, and left alone once opened or passed on.
             let page = unsafe { Parcel::page(parcel) };
             let owner = page.owner();
-            if owner != self.owner() && !is(Mutant::HeapKeepsStrayMail) {
+            if owner != self.owner() && !is(Mutant::HeapKeepsStrayBatches) {
                 // The page was set aside meanwhile (`page` rule 1).
-                if guard::CHECKED && owner.is_null() {
-                    guard::corrupt(Parcel::block(parcel).cast());
+                if check::CHECKED && owner.is_null() {
+                    check::corrupt(Parcel::block(parcel).cast());
                 }
                 // SAFETY: as above.
                 unsafe {
@@ -135,7 +135,7 @@ impl Heap {
                 continue;
             }
             if Parcel::is_block(parcel) {
-                guard::check_carved(Parcel::block(parcel), page);
+                check::check_carved(Parcel::block(parcel), page);
             }
             // SAFETY: as above.
             let (length, next) = unsafe { Parcel::open(parcel, page) };
@@ -180,8 +180,8 @@ impl Heap {
         if out > 0 {
             return self.cool(class, page);
         }
-        if guard::CHECKED && out < 0 {
-            guard::double_free(page.free.get().cast(), page);
+        if check::CHECKED && out < 0 {
+            check::double_free(page.free.get().cast(), page);
         }
         self.stop_cooling(page);
         if self.queue[class].get() == page.raw() && page.next.get().is_null() {

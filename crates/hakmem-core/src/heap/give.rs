@@ -2,7 +2,7 @@
 
 use super::Heap;
 use crate::backend::page::{self, Block, Place};
-use crate::backend::{guard, segment};
+use crate::backend::{check, segment};
 use crate::base::mutant::{Mutant, is};
 use crate::base::size_class::CLASSES;
 use crate::proto::inbox::Link;
@@ -13,12 +13,12 @@ impl Heap {
     /// batches to their owners. O(classes + blocks in lists).
     pub fn collect(&self) {
         self.busy(|| {
-            self.receive_mail();
+            self.receive_remote_frees();
             for class in 0..CLASSES {
                 let mut block = self.owner.front.free[class].replace(null_mut());
                 let mut unused = 0;
                 while !block.is_null() {
-                    let Some(page) = page::lookup(block.cast()) else { guard::corrupt(block.cast()) };
+                    let Some(page) = page::lookup(block.cast()) else { check::corrupt(block.cast()) };
                     let page = page.head_of_block();
                     // SAFETY: the heap's own list; the link is read before the block is pushed.
                     let next = unsafe { Block::next(block) };
@@ -46,7 +46,7 @@ impl Heap {
             self.share_anew();
             self.end_samples();
             if !is(Mutant::HeapEndsUnsent) {
-                self.send_mail();
+                self.send_remote_frees();
             }
             for cooling in &self.cooling {
                 // SAFETY: the heap's own pages (see `stop_cooling`).

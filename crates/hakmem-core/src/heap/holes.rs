@@ -11,7 +11,7 @@
 //! 2. A block that reaches into a hole is *absent*: carved, not out, and on no list. Its links went with the hole.
 //! 3. A hole ends below what is carved: beyond, blocks are made without asking.
 
-use crate::backend::guard;
+use crate::backend::check;
 use crate::backend::page::{Block, Meta};
 use crate::os;
 use crate::proto::inbox::Link;
@@ -45,7 +45,7 @@ pub fn dig(page: &Meta) -> usize {
     while !block.is_null() {
         let i = number(block);
         if i >= carved || free[i / 64] & 1 << (i % 64) != 0 {
-            guard::corrupt(block.cast());
+            check::corrupt(block.cast());
         }
         free[i / 64] |= 1 << (i % 64);
         // SAFETY: a block of the page's own list (rule 1).

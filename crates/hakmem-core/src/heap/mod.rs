@@ -10,7 +10,7 @@
 //! that was set aside, take a retained empty page, claim a page.
 //!
 //! Rules
-//! 1. Everything but `inbox`, `link`, `tenure` and `next_heap` belongs to the thread that has the heap; others may read
+//! 1. Everything but `owner.inbox`, `link`, `state` and `next_heap` belongs to the thread that has the heap; others may read
 //!    its counters.
 //! 2. A heap is had by one thread at a time: from `Pool::pop` (or its making) to `Pool::push`; its memory is for ever.
 //! 3. `busy` is set while pages move between lists: a fork that meets it set cannot use the heap in the child.
@@ -49,8 +49,8 @@ use crate::heap::remote::Outgoing;
 use crate::large;
 use crate::policy::learn;
 use crate::profile::Sampler;
+use crate::proto::heap_state::HeapState;
 use crate::proto::inbox::Link;
-use crate::proto::tenure::Tenure;
 use core::cell::Cell;
 use core::ptr::{NonNull, null};
 use counts::Counts;
@@ -95,7 +95,7 @@ pub struct Heap {
     /// When a sample of the profile is due; null until there is one.
     sampler: Cell<*const Sampler>,
     /// Who has it.
-    pub tenure: Tenure,
+    pub state: HeapState,
     /// The number of its thread, if that cannot tell that it ends (`thread` rule 4); 0: it can, or has ended.
     pub thread: AtomicU32,
     /// Link of the pool of idle heaps.
@@ -217,7 +217,7 @@ impl Heap {
     }
 
     /// True if other threads have freed blocks that are not merged yet.
-    pub fn has_mail(&self) -> bool {
+    pub fn has_remote_frees(&self) -> bool {
         !self.owner.inbox().is_empty()
     }
 

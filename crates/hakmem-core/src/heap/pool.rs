@@ -1,7 +1,7 @@
 //! The pool: heaps that no thread has, with their pages. A thread adopts one of them, and puts it back when it ends.
 //!
 //! Rules
-//! 1. Who has a heap: see `proto::tenure`. A heap that is not LIVE, LOST or being tidied is in the pool.
+//! 1. Who has a heap: see `proto::heap_state`. A heap that is not LIVE, LOST or being tidied is in the pool.
 //! 2. A heap whose thread cannot tell that it ends carries the number of its thread. It is taken over once the kernel says that there
 //!    is no such thread: see `reap`.
 
@@ -9,8 +9,8 @@ use super::Heap;
 use super::all::{all_heaps, heap_by_id, id_of, make};
 use crate::base::sync::{AtomicU32, Ordering::Relaxed};
 use crate::os;
+use crate::proto::heap_state::{Adopted, Tidied, With};
 use crate::proto::pool::Pool;
-use crate::proto::tenure::{Adopted, Tidied, With};
 
 #[unsafe(link_section = ".data.hakmem")]
 static POOL: Pool = Pool::new();
@@ -31,7 +31,7 @@ pub fn adopt() -> Option<&'static Heap> {
             return Some(heap);
         }
     }
-    make().filter(|heap| heap.tenure.adopt(me) == Adopted::Yes)
+    make().filter(|heap| heap.state.adopt(me) == Adopted::Yes)
 }
 
 /// Takes a heap out of the pool. One that is being tidied is left to who does that.
@@ -39,7 +39,7 @@ pub fn adopt() -> Option<&'static Heap> {
 pub fn pop(me: u32) -> Option<&'static Heap> {
     while let Some(id) = POOL.pop(|id| &heap_by_id(id).link) {
         let heap = heap_by_id(id);
-        if heap.tenure.adopt(me) == Adopted::Yes {
+        if heap.state.adopt(me) == Adopted::Yes {
             return Some(heap);
         }
     }
@@ -56,12 +56,12 @@ fn reap(me: u32) {
     }
     for heap in all_heaps() {
         let number = heap.thread.load(Relaxed);
-        let With::Thread(who) = heap.tenure.with() else { continue };
+        let With::Thread(who) = heap.state.with() else { continue };
         // A busy one was left in the middle of a change. Tokens do not tell: a new thread may have that of one that is gone.
         if number == 0 || os::is_thread(number) || heap.is_busy() {
             continue;
         }
-        put_back_if_popped(heap, heap.tenure.seize(who, me, || collect_after_the_end(heap)));
+        put_back_if_popped(heap, heap.state.seize(who, me, || collect_after_the_end(heap)));
     }
 }
 
@@ -71,11 +71,11 @@ pub fn collect_after_the_end(heap: &Heap) {
 }
 
 pub fn put_back(heap: &'static Heap) {
-    heap.tenure.give_up();
+    heap.state.give_up();
     POOL.push(id_of(heap), &heap.link);
 }
 
-/// Ends a tidying (`proto::tenure` rule 3).
+/// Ends a tidying (`proto::heap_state` rule 3).
 pub fn put_back_if_popped(heap: &Heap, tidied: Tidied) {
     if tidied == Tidied::Popped {
         POOL.push(id_of(heap), &heap.link);
@@ -90,7 +90,7 @@ pub fn number(heap: &Heap) {
     NUMBERED.store(process, Relaxed);
 }
 
-/// Merges what was freed into idle heaps, so that their empty pages become anybody's, while `goes_on`. O(heaps + their mail).
+/// Merges what was freed into idle heaps, so that their empty pages become anybody's, while `goes_on`. O(heaps + their remote frees).
 pub fn tidy_idle(goes_on: impl Fn() -> bool) {
     let me = os::thread_token();
     if NUMBERED.load(Relaxed) != 0 {
@@ -100,8 +100,8 @@ pub fn tidy_idle(goes_on: impl Fn() -> bool) {
         if !goes_on() {
             return;
         }
-        if heap.has_mail() {
-            put_back_if_popped(heap, heap.tenure.tidy(me, || heap.collect()));
+        if heap.has_remote_frees() {
+            put_back_if_popped(heap, heap.state.tidy(me, || heap.collect()));
         }
     }
 }
@@ -110,21 +110,21 @@ pub fn tidy_idle(goes_on: impl Fn() -> bool) {
 pub fn with_idle_held<R>(f: impl FnOnce() -> R) -> R {
     let me = os::thread_token();
     for heap in all_heaps() {
-        heap.tenure.hold(me);
+        heap.state.hold(me);
     }
     let result = f();
     for heap in all_heaps() {
-        put_back_if_popped(heap, heap.tenure.let_go(me));
+        put_back_if_popped(heap, heap.state.let_go(me));
     }
     result
 }
 
 /// True for a heap that the calling thread's `with_idle_held` holds.
 pub fn held(heap: &Heap) -> bool {
-    heap.tenure.with() == With::Tidier(os::thread_token())
+    heap.state.with() == With::Tidier(os::thread_token())
 }
 
 /// True if a thread has the heap.
 pub fn is_live(heap: &Heap) -> bool {
-    matches!(heap.tenure.with(), With::Thread(_))
+    matches!(heap.state.with(), With::Thread(_))
 }

@@ -4,7 +4,7 @@ use super::counts::Event;
 use super::{Fresh, Heap, WALK_EVERY};
 use crate::backend::arena::PAGE;
 use crate::backend::page::{Block, Meta, Place};
-use crate::backend::{guard, segment};
+use crate::backend::{check, segment};
 use crate::base::size_class::{CLASSES, SIZES, span_of};
 use crate::heap::{holes, sparse};
 use crate::proto::inbox::Link;
@@ -38,17 +38,17 @@ impl Heap {
         debug_assert!(class < CLASSES);
         // SAFETY: classes come from `size_class` or a page, and are below CLASSES.
         unsafe { assert_unchecked(class < CLASSES) };
-        self.busy(|| if self.has_mail() { self.refill_after_mail(class) } else { self.refill_here(class) })
+        self.busy(|| if self.has_remote_frees() { self.refill_after_merge(class) } else { self.refill_here(class) })
     }
 
     #[cold]
     #[inline(never)]
-    fn refill_after_mail(&self, class: usize) -> Option<Fresh> {
-        self.merge_mail();
+    fn refill_after_merge(&self, class: usize) -> Option<Fresh> {
+        self.merge_remote_frees();
         self.refill_here(class)
     }
 
-    /// There is no mail: first comes the current page's own list.
+    /// There are no remote frees: first comes the current page's own list.
     #[inline(always)]
     fn refill_here(&self, class: usize) -> Option<Fresh> {
         // SAFETY: pages in the queue are this heap's.
@@ -86,7 +86,7 @@ impl Heap {
         {
             return Some(fresh);
         }
-        self.send_mail();
+        self.send_remote_frees();
         if let Some(page) = sparse::take_back(class, self.owner()) {
             self.pages.set(self.pages.get() + 1);
             self.counts.taken_back.add(1);
@@ -100,15 +100,15 @@ impl Heap {
 
     /// Merges what others freed (rule 4).
     #[inline(always)]
-    pub(super) fn receive_mail(&self) {
+    pub(super) fn receive_remote_frees(&self) {
         if !self.owner.inbox().is_empty() {
-            self.merge_mail();
+            self.merge_remote_frees();
         }
     }
 
     /// Sends what was freed for others. Before the heap takes more memory, not on each refill: that made batches of a
     /// dozen blocks.
-    pub(super) fn send_mail(&self) {
+    pub(super) fn send_remote_frees(&self) {
         if self.outgoing.is_pending() {
             self.outgoing.send_all();
         }
@@ -131,7 +131,7 @@ impl Heap {
         }
         self.counts.note(class, Event::Handed, length as u32);
         let takes = self.counts.note(class, Event::Takes, 1);
-        guard::peek(list, page);
+        check::peek(list, page);
         // SAFETY: the list is not empty, and its blocks are free (rule 4 of `page`).
         unsafe {
             self.owner.front.free[class].set((*list).next.get());
@@ -169,7 +169,7 @@ impl Heap {
         self.turn.set(if turn + 1 < CLASSES { turn as u8 + 1 } else { 0 });
         self.draw();
         if !self.inherited.get() {
-            guard::walk(list, length, page);
+            check::walk(list, length, page);
         }
         list
     }

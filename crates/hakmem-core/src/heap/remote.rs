@@ -2,11 +2,11 @@
 //!
 //! A block of somebody else's never enters this thread's own lists: handing it out again would put two threads'
 //! data on one cache line. It joins the parcel of its slot, one of a small table; a parcel that makes room for another
-//! slot's goes into the batch for its owner. Everything is sent, each batch with one swing of its owner's inbox, once
+//! slot's goes into the batch for its owner. Everything is sent, each batch with one compare-and-swap of its owner's inbox, once
 //! enough bytes are held, when the thread needs another page, and when it ends.
 
 use crate::backend::arena::PAGE;
-use crate::backend::guard;
+use crate::backend::check;
 use crate::backend::owner::{HEAP_SHIFT, Owner, inbox_of};
 use crate::backend::page::{Block, Meta};
 use crate::backend::parcel::Parcel;
@@ -61,9 +61,9 @@ fn is_same_slot(parcel: *mut Parcel, block: *mut Block) -> bool {
 /// Who has the page; maybe the last owner by now, who will pass on what is sent (`page` rule 1).
 fn owner_of(page: &Meta, block: *mut Block) -> *mut Owner {
     let owner = page.owner();
-    if guard::CHECKED && owner.is_null() {
+    if check::CHECKED && owner.is_null() {
         // While a block is out, a page has an owner (`page` rule 2).
-        guard::double_free(block.cast(), page);
+        check::double_free(block.cast(), page);
     }
     owner
 }
@@ -75,7 +75,7 @@ impl Outgoing {
     /// # Safety
     /// The block is of that page, was live, and is given up by the caller.
     pub unsafe fn add(&self, page: &Meta, block: *mut Block, limit: u32) {
-        guard::check_start(block, page);
+        check::check_start(block, page);
         let size = page.block_size.get();
         if self.room.get() < size as i32 {
             self.send_all();
@@ -86,8 +86,8 @@ impl Outgoing {
         let parcel = self.open[i].get();
         if is_same_slot(parcel, block) {
             // SAFETY: the parcel is this thread's.
-            if guard::CHECKED && (Parcel::block(parcel) == block || unsafe { Parcel::newest(parcel) } == block) {
-                guard::double_free(block.cast(), page);
+            if check::CHECKED && (Parcel::block(parcel) == block || unsafe { Parcel::newest(parcel) } == block) {
+                check::double_free(block.cast(), page);
             }
             // SAFETY: a slot whose block is out is of one page (`page` rule 2), so the parcel is of this one; it is this thread's, and the
             // block the caller's to give up (`parcel` rule 1).

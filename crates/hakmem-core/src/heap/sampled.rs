@@ -3,7 +3,7 @@
 use super::counts::{Event, HALF};
 use super::{Fresh, Heap};
 use crate::backend::arena::PAGE;
-use crate::backend::guard;
+use crate::backend::check;
 use crate::backend::page::{self, Block, Meta};
 use crate::base::size_class::{CLASSES, SIZES, span_of};
 use crate::profile::{self, Sampler, WRAP};
@@ -95,7 +95,7 @@ impl Heap {
             // SAFETY: the list is the heap's, and longer than that.
             let next = if last.is_null() { list.get() } else { unsafe { Block::next(last) } };
             if next.is_null() {
-                guard::corrupt(last.cast());
+                check::corrupt(last.cast());
             }
             last = next;
         }
@@ -109,7 +109,7 @@ impl Heap {
             },
         };
         self.counts.unhand(class, rest);
-        let Some(page) = page::lookup(back.cast()) else { guard::corrupt(back.cast()) };
+        let Some(page) = page::lookup(back.cast()) else { check::corrupt(back.cast()) };
         let page = page.head_of_block();
         if page.owner() != self.owner() {
             let mut block = back;

@@ -17,7 +17,7 @@
 //!    a page, and as many would as come to run while a thread does not that has the lock.
 
 use crate::backend::arena::PAGE;
-use crate::backend::guard;
+use crate::backend::check;
 use crate::backend::owner::{Owner, inbox_of};
 use crate::backend::page::{Block, Meta, Place, Shelf};
 use crate::backend::parcel::Parcel;
@@ -131,7 +131,7 @@ pub fn give_up_all() {
     FRESH_SLOTS.store(0, Relaxed);
 }
 
-/// True if there is neither a page nor mail, for pages that were taken back, say.
+/// True if there is neither a page nor a remote free, for pages that were taken back, say.
 fn is_idle() -> bool {
     GIVEN_UP.load(Relaxed) || CLASSES_HERE.load(Relaxed) == 0 && OWNER.inbox().is_empty()
 }
@@ -202,8 +202,8 @@ impl State {
                 let page = Parcel::page(this);
                 let now = page.owner();
                 if now != owner() {
-                    if guard::CHECKED && now.is_null() {
-                        guard::corrupt(block);
+                    if check::CHECKED && now.is_null() {
+                        check::corrupt(block);
                     }
                     parcel = Parcel::next(this);
                     inbox_of(now).push_chain(this, this);
@@ -227,7 +227,7 @@ impl State {
                 give_up(page);
                 return true;
             }
-            ..0 if guard::CHECKED => guard::double_free(block, page),
+            ..0 if check::CHECKED => check::double_free(block, page),
             out if out <= i32::from(most_out(page.cap.get())) => {
                 page.stamp.store(os::now_ms(), Relaxed);
                 self.shelve(page, Shelf::Fresh);
@@ -357,8 +357,8 @@ fn take_some(page: &Meta, most: u32) -> Option<(*mut Block, u32, bool)> {
     // SAFETY: a block of the page's list (rule 1), as has been looked at.
     unsafe {
         loop {
-            if guard::CHECKED && !guard::is_block_of(page, last) {
-                guard::corrupt(last.cast());
+            if check::CHECKED && !check::is_block_of(page, last) {
+                check::corrupt(last.cast());
             }
             count += 1;
             let next = Block::next(last);
@@ -393,7 +393,7 @@ pub unsafe fn free(page: &Meta, block: *mut Block, received: u64) -> Freed {
         if received == 0 {
             return Freed::No; // What is sent counts as received.
         }
-        guard::check_start(block, page);
+        check::check_start(block, page);
         // SAFETY: the block is the caller's to give up; who has the lock next finds out whose its page is.
         unsafe { Parcel::send_one(page, block, OWNER.inbox()) };
         return Freed::Yes;
@@ -401,11 +401,11 @@ pub unsafe fn free(page: &Meta, block: *mut Block, received: u64) -> Freed {
     if page.owner() != owner() || GIVEN_UP.load(Relaxed) {
         return Freed::No;
     }
-    if guard::CHECKED && !guard::is_block_of(page, block) {
-        guard::not_a_block(block.cast(), Some(page));
+    if check::CHECKED && !check::is_block_of(page, block) {
+        check::not_a_block(block.cast(), Some(page));
     }
-    if guard::CHECKED && page.free.get() == block {
-        guard::double_free(block.cast(), page);
+    if check::CHECKED && page.free.get() == block {
+        check::double_free(block.cast(), page);
     }
     // SAFETY: the block is free from now on, and the page this module's.
     unsafe { Block::set_next(block, page.free.replace(block)) };

@@ -6,7 +6,7 @@ use super::*;
 use crate::base::size_class;
 use crate::heap::sparse;
 use crate::in_child::{goes_well_in_child, in_child};
-use crate::proto::tenure::Adopted;
+use crate::proto::heap_state::Adopted;
 use crate::thread;
 use std::sync::{Barrier, mpsc};
 use std::vec::Vec;
@@ -38,7 +38,7 @@ fn a_heap_that_was_busy_is_lost_in_the_child() {
         let look = || {
             for (was_busy, heap) in heaps {
                 let heap = crate::heap::all::all_heaps().find(|h| core::ptr::from_ref(*h).addr() == heap).unwrap();
-                assert_eq!(heap.tenure.adopt(ME) == Adopted::Yes, !was_busy);
+                assert_eq!(heap.state.adopt(ME) == Adopted::Yes, !was_busy);
                 assert!(heap.inherited.get());
             }
             assert!(core::ptr::eq(own(), mine) && !mine.inherited.get());

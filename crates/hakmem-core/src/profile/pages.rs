@@ -6,7 +6,7 @@
 use super::asked::after_a_change;
 use super::sampler::Sampler;
 use super::table::with_books;
-use crate::backend::guard;
+use crate::backend::check;
 use crate::backend::page::{Block, Meta};
 use crate::backend::segment;
 use crate::base::size_class::{CLASSES, SIZES, span_of};
@@ -112,7 +112,7 @@ impl Pages {
                 // SAFETY: closed, in no list, and all its blocks came back.
                 unsafe { segment::release(page, span) };
             }
-            (..0, _) => guard::double_free(block.cast(), page),
+            (..0, _) => check::double_free(block.cast(), page),
             (_, true) => self.link(class, page),
             (_, false) => {}
         }

@@ -6,7 +6,7 @@
 //!
 //! Rules
 //! 1. A node belongs to exactly one of: the program, a producer's chain, the inbox, the consumer.
-//! 2. A producer writes links only in nodes of its own chain, before the swing that publishes them (release).
+//! 2. A producer writes links only in nodes of its own chain, before the compare-and-swap that publishes them (release).
 //! 3. The consumer reads links only after the swap that takes them (acquire).
 
 use crate::base::mutant::{Mutant, is, relaxed_if};

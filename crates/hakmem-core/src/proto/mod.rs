@@ -1,11 +1,11 @@
 //! The protocols that several threads take part in, each a small type of its own.
 //!
 //! None of them knows of arenas, heaps or classes, so that loom can drive each one alone (`tests/loom`). What
-//! they have in common: the word that is swung is the only thing threads meet at; what it guards is published by
+//! they have in common: the word that is changed by compare-and-swap is the only thing threads meet at; what it guards is published by
 //! the release of the one who lets go and seen by the acquire of the one who takes hold.
 
 pub mod bounds;
-pub mod duty;
+pub mod heap_state;
 pub mod hints;
 pub mod inbox;
 pub mod journal;
@@ -15,4 +15,4 @@ pub mod owner;
 pub mod pool;
 pub mod post;
 pub mod slots;
-pub mod tenure;
+pub mod worker;

@@ -1,8 +1,8 @@
 //! The pool of idle heaps: a thread that ends leaves its heap here, a new thread adopts one.
 //!
-//! A stack of nodes that are never unmapped, swung by compare-and-swap. A node is named by a number (its address
+//! A stack of nodes that are never unmapped, changed by compare-and-swap. A node is named by a number (its address
 //! shifted by 12), so the head's word has room for a tag that grows with every change: without it a popper could be
-//! held up between reading the top's link and its swing while others pop the top, pop the next and push the top
+//! held up between reading the top's link and its compare-and-swap while others pop the top, pop the next and push the top
 //! back, and would then bring a node back into the pool that somebody uses (ABA).
 //!
 //! Rules

@@ -91,15 +91,15 @@ impl Slots {
         }
     }
 
-    /// Swings the word to what `change` makes of it, or gives up where it says None. Acquire and release: see rule 2;
+    /// Changes the word to what `change` makes of it, or gives up where it says None. Acquire and release: see rule 2;
     /// sequentially consistent: rule 4.
-    fn swing(&self, change: impl FnMut(u64) -> Option<u64>) -> Option<(u64, u64)> {
-        self.swing_from(look!(self.word, Ordering::Relaxed), change)
+    fn update(&self, change: impl FnMut(u64) -> Option<u64>) -> Option<(u64, u64)> {
+        self.update_from(look!(self.word, Ordering::Relaxed), change)
     }
 
     /// The same after a look that found `old`. What is found later is not older.
-    fn swing_from(&self, mut old: u64, mut change: impl FnMut(u64) -> Option<u64>) -> Option<(u64, u64)> {
-        let order = relaxed_if(Mutant::SlotsSwingRelaxed, Ordering::SeqCst);
+    fn update_from(&self, mut old: u64, mut change: impl FnMut(u64) -> Option<u64>) -> Option<(u64, u64)> {
+        let order = relaxed_if(Mutant::SlotsCasRelaxed, Ordering::SeqCst);
         loop {
             let new = change(old)?;
             match self.word.compare_exchange_weak(old, new, order, Ordering::Relaxed) {
@@ -112,7 +112,7 @@ impl Slots {
     /// Takes `n` neighbouring slots, EMPTY ones by preference (they cost no fault). None if there is no such run.
     pub fn claim(&self, n: u32) -> Option<Claim> {
         let mut mask = 0;
-        let (old, new) = self.swing(|w| {
+        let (old, new) = self.update(|w| {
             let starts = starts_of_runs(!active(w), n);
             let warm = starts & empty(w);
             let pick = if warm != 0 { warm } else { starts };
@@ -128,7 +128,7 @@ impl Slots {
 
     /// Takes exactly the slots of `mask`, if all of them are free.
     pub fn claim_exact(&self, mask: u32) -> Option<Claim> {
-        let (old, new) = self.swing(|w| (active(w) & mask == 0).then(|| word(active(w) | mask, empty(w) & !mask)))?;
+        let (old, new) = self.update(|w| (active(w) & mask == 0).then(|| word(active(w) | mask, empty(w) & !mask)))?;
         Some(Claim::of(mask, old, new))
     }
 
@@ -139,14 +139,14 @@ impl Slots {
             return empty(look!(self.word, Ordering::Acquire));
         }
         let first = look!(self.word, relaxed_if(Mutant::SlotsPurgeAtAGlance, Ordering::SeqCst));
-        let taken = self.swing_from(first, |w| (empty(w) != 0).then(|| word(active(w) | empty(w), 0)));
+        let taken = self.update_from(first, |w| (empty(w) != 0).then(|| word(active(w) | empty(w), 0)));
         taken.map_or(0, |(old, _)| empty(old))
     }
 
     /// Takes every UNUSED slot. Returns their mask, 0 if there was none.
     pub fn claim_unused(&self) -> u32 {
         let unused = |w| !active(w) & !empty(w);
-        let taken = self.swing(|w| (unused(w) != 0).then(|| w | u64::from(unused(w))));
+        let taken = self.update(|w| (unused(w) != 0).then(|| w | u64::from(unused(w))));
         taken.map_or(0, |(old, _)| unused(old))
     }
 
@@ -157,8 +157,8 @@ impl Slots {
             self.word.store(word(u32::MAX, 0), Ordering::Release);
             return unused;
         }
-        // Not by `swing`, which reads first: the read of a fresh segment's word would be a page fault, and the write another.
-        let order = relaxed_if(Mutant::SlotsSwingRelaxed, Ordering::AcqRel);
+        // Not by `update`, which reads first: the read of a fresh segment's word would be a page fault, and the write another.
+        let order = relaxed_if(Mutant::SlotsCasRelaxed, Ordering::AcqRel);
         self.word.compare_exchange(0, word(u32::MAX, 0), order, Ordering::Relaxed).is_ok()
     }
 
@@ -169,8 +169,8 @@ impl Slots {
     /// The caller owns them (rule 1) and nobody will touch them on its behalf.
     pub unsafe fn release(&self, mask: u32, dirty: bool) -> u32 {
         let gone = if dirty { mask } else { 0 };
-        let swung = self.swing(|w| Some(word(active(w) & !mask, empty(w) | gone)));
-        swung.map_or(0, |(_, new)| !active(new))
+        let changed = self.update(|w| Some(word(active(w) & !mask, empty(w) | gone)));
+        changed.map_or(0, |(_, new)| !active(new))
     }
 
     /// The masks of slots that are ACTIVE and EMPTY, a moment ago.

@@ -1,7 +1,7 @@
 //! Giving memory back: what has been free for the decay goes to the system, driven from slow paths, by `trim`, and by
 //! the scavenger, a thread that exists only once a good deal of freed memory lies idle.
 //!
-//! A pass merges the mail of idle heaps, digs holes in the pages that were set aside, then walks the whale cache and the segments that have EMPTY slots. It owns what
+//! A pass merges the remote frees of idle heaps, digs holes in the pages that were set aside, then walks the whale cache and the segments that have EMPTY slots. It owns what
 //! it gives back while it does so (see `proto::slots`), so it runs beside everything else; `LOCK` only keeps two passes
 //! apart.
 

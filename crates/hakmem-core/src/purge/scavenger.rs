@@ -13,15 +13,15 @@
 //!    processes with several threads was refused there before.
 //! 3. It ends before a fork, so that the parent has the threads that it made.
 //!
-//! When it begins and ends: `proto::duty`.
+//! When it begins and ends: `proto::worker`.
 
 use crate::base::sync::{AtomicBool, AtomicU32, Ordering::*};
 use crate::policy::learn;
-use crate::proto::duty::{Call, Duty};
+use crate::proto::worker::{Call, Worker};
 use crate::{os, policy, purge};
 
 #[unsafe(link_section = ".data.hakmem")]
-static DUTY: Duty = Duty::new();
+static WORKER: Worker = Worker::new();
 /// When the last scavenger was made, or could not be, in coarse milliseconds.
 static MADE: AtomicU32 = AtomicU32::new(0);
 /// The number of its thread.
@@ -40,7 +40,7 @@ const RETRY_MS: u32 = 1_000;
 
 /// Sees to it that the scavenger is at work. False if there is none to count on now.
 pub fn wake() -> bool {
-    match DUTY.call() {
+    match WORKER.call() {
         Call::Running if os::age(os::now_ms(), MADE.load(Relaxed)) < LIFE_MS => true,
         Call::Running => replace(),
         Call::None => start(),
@@ -59,11 +59,11 @@ fn start() -> bool {
         return false;
     }
     let mask = os::block_signals();
-    let begun = DUTY.begin(
+    let begun = WORKER.begin(
         || is_gone_within(20),
         || {
             MADE.store(now, Relaxed);
-            let number = os::spawn_bare(work, &DUTY.alive);
+            let number = os::spawn_bare(work, &WORKER.alive);
             NUMBER.store(number, Relaxed);
             FAILED.store(number == 0, Relaxed);
             number != 0
@@ -80,29 +80,29 @@ fn replace() -> bool {
     if os::in_borrowed_process() {
         return false;
     }
-    if !DUTY.relieve() {
-        return DUTY.call() == Call::Running;
+    if !WORKER.relieve() {
+        return WORKER.call() == Call::Running;
     }
-    if is_gone_within(20) { start() } else { DUTY.keep() }
+    if is_gone_within(20) { start() } else { WORKER.keep() }
 }
 
 /// Waits up to `ms` milliseconds for a scavenger that was dismissed. True if it is gone, from the kernel's books, too.
 #[inline(always)]
 fn is_gone_within(ms: u32) -> bool {
-    DUTY.is_gone() && NUMBER.load(Relaxed) == 0 || wait_until_gone(ms)
+    WORKER.is_gone() && NUMBER.load(Relaxed) == 0 || wait_until_gone(ms)
 }
 
 #[cold]
 #[inline(never)]
 fn wait_until_gone(ms: u32) -> bool {
     let mut left = ms;
-    while !DUTY.is_gone() {
+    while !WORKER.is_gone() {
         if left == ms {
-            os::futex_wake(&DUTY.state);
+            os::futex_wake(&WORKER.state);
         }
-        let number = DUTY.alive.load(Acquire);
+        let number = WORKER.alive.load(Acquire);
         // In a child that was made without fork's handlers, the thread is not there.
-        if number > 1 && !os::is_thread(number) && DUTY.alive.load(Acquire) == number {
+        if number > 1 && !os::is_thread(number) && WORKER.alive.load(Acquire) == number {
             return true;
         }
         if left == 0 {
@@ -111,7 +111,7 @@ fn wait_until_gone(ms: u32) -> bool {
         if number == 0 {
             os::sleep_us(50);
         } else {
-            os::futex_wait_for_end(&DUTY.alive, number, 1);
+            os::futex_wait_for_end(&WORKER.alive, number, 1);
         }
         left -= 1;
     }
@@ -126,13 +126,13 @@ fn wait_until_gone(ms: u32) -> bool {
 /// Ends the scavenger, and keeps it away until `let_come`. Calls nest. Waits for its end, a second at most, and 20 ms if this thread
 /// was interrupted `in_the_middle` of what the scavenger may be waiting for.
 pub fn hold(in_the_middle: bool) {
-    DUTY.hold();
+    WORKER.hold();
     is_gone_within(if in_the_middle { 20 } else { 1_000 });
 }
 
 /// Ends one `hold`. True if nothing keeps the scavenger away any more.
 pub fn let_come() -> bool {
-    DUTY.release()
+    WORKER.release()
 }
 
 /// As `let_come`; the scavenger comes if there is work for it.
@@ -145,8 +145,8 @@ pub fn release() {
 /// Ends the scavenger for good: a system call of its own would end the process.
 pub fn forbid(in_the_middle: bool) {
     hold(in_the_middle);
-    if DUTY.is_gone() {
-        DUTY.forbid();
+    if WORKER.is_gone() {
+        WORKER.forbid();
         let_come();
     }
 }
@@ -161,25 +161,25 @@ pub fn announce_rights() {
 /// was interrupted `in_the_middle` of what the scavenger may be waiting for.
 #[unsafe(link_section = ".text.hot.hakmem")]
 pub fn stop(in_the_middle: bool) {
-    DUTY.hold();
+    WORKER.hold();
     is_gone_within(if in_the_middle { 100 } else { 60_000 });
 }
 
 /// True while the scavenger's thread is there.
 #[cfg(shuttle)]
 pub fn is_alive() -> bool {
-    DUTY.alive.load(Acquire) != 0
+    WORKER.alive.load(Acquire) != 0
 }
 
 /// In the child of a fork there is no scavenger until one is needed.
 pub fn after_fork() {
     NUMBER.store(0, Relaxed);
-    DUTY.after_fork();
+    WORKER.after_fork();
 }
 
 /// True if the scavenger is to leave in the middle of a pass.
 pub fn is_dismissed() -> bool {
-    DUTY.is_dismissed()
+    WORKER.is_dismissed()
 }
 
 /// True if there is enough to do for the scavenger to stay awake.
@@ -198,11 +198,11 @@ fn nap() -> u32 {
 extern "C" fn work() {
     os::be_ordinary();
     let mut fruitless = 0;
-    while let Some(napping) = DUTY.nap() {
+    while let Some(napping) = WORKER.nap() {
         let nap = nap();
         // Memory that cannot be given back (locked, say) is tried ever more rarely.
-        os::futex_wait(&DUTY.state, napping, Some(nap << (fruitless / 8).min(6)));
-        if !DUTY.resume() {
+        os::futex_wait(&WORKER.state, napping, Some(nap << (fruitless / 8).min(6)));
+        if !WORKER.resume() {
             return;
         }
         let given = purge::pass(os::now_ms(), policy::DECAY_MS.get());
@@ -211,7 +211,7 @@ extern "C" fn work() {
         let is_off = policy::SCAVENGE_MIB.get() == 0;
         let is_patient = fruitless <= (policy::DECAY_MS.get() / nap).max(2) || is_needed();
         let goes_on = !is_off && purge::idle_bytes() > 0 && is_patient;
-        if !goes_on && DUTY.end(is_needed) {
+        if !goes_on && WORKER.end(is_needed) {
             return;
         }
     }
@@ -228,7 +228,7 @@ mod tests {
     use std::vec::Vec;
 
     fn is_at_work() -> bool {
-        DUTY.alive.load(Acquire) != 0
+        WORKER.alive.load(Acquire) != 0
     }
 
     /// More than is worth a thread.
@@ -355,7 +355,7 @@ mod tests {
             // SAFETY: no preconditions.
             let me = unsafe { libc::gettid() } as u32;
             assert!(os::is_thread(me));
-            DUTY.alive.store(me, Release);
+            WORKER.alive.store(me, Release);
             stop(true);
             assert!(is_at_work());
         });
@@ -364,7 +364,7 @@ mod tests {
     #[test]
     fn a_scavenger_that_was_not_copied_is_not_waited_for() {
         in_child(|| {
-            DUTY.alive.store(1 << 30, Release);
+            WORKER.alive.store(1 << 30, Release);
             stop(false);
         });
     }
@@ -374,12 +374,12 @@ mod tests {
         in_child(|| {
             announce_rights();
             free_much();
-            let ours = DUTY.alive.load(Acquire);
+            let ours = WORKER.alive.load(Acquire);
             assert!(os::is_thread(ours));
             in_child(|| {
                 assert!(!is_at_work());
                 free_much();
-                let theirs = DUTY.alive.load(Acquire);
+                let theirs = WORKER.alive.load(Acquire);
                 assert!(theirs != ours && os::is_thread(theirs));
                 stop(false);
             });

@@ -30,11 +30,11 @@ pub use tls::{State, front, state};
 #[unsafe(link_section = ".data.hakmem")]
 static KEY: AtomicU32 = AtomicU32::new(NO_KEY);
 const NO_KEY: os::Key = os::Key::MAX;
-const UNBORN: u8 = 0;
-const BEING_BORN: u8 = 1;
+const UNINITIALISED: u8 = 0;
+const INITIALISING: u8 = 1;
 const READY: u8 = 2;
 #[unsafe(link_section = ".data.hakmem")]
-static PROCESS: AtomicU8 = AtomicU8::new(UNBORN);
+static PROCESS: AtomicU8 = AtomicU8::new(UNINITIALISED);
 /// Runs `f` with the calling thread's heap, which is got if need be. None: no memory for a heap, or `f` says so.
 #[inline(always)]
 pub fn with_heap<R>(f: impl FnOnce(&'static Heap) -> Option<R>) -> Option<R> {
@@ -92,7 +92,7 @@ fn abandon(heap: &'static Heap) {
 #[unsafe(link_section = ".text.hot.hakmem")]
 fn process_key() -> Option<os::Key> {
     if PROCESS.load(Acquire) != READY {
-        be_born();
+        initialise();
     }
     let key = KEY.load(Relaxed);
     (key != NO_KEY).then_some(key)
@@ -100,8 +100,8 @@ fn process_key() -> Option<os::Key> {
 
 #[cold]
 #[unsafe(link_section = ".text.hot.hakmem")]
-fn be_born() {
-    if PROCESS.compare_exchange(UNBORN, BEING_BORN, Acquire, Relaxed).is_err() {
+fn initialise() {
+    if PROCESS.compare_exchange(UNINITIALISED, INITIALISING, Acquire, Relaxed).is_err() {
         return;
     }
     // What these allocate is served: rule 1, or the thread has no heap yet and gets one. A library that may be unloaded has no
@@ -118,8 +118,8 @@ fn be_born() {
 /// The fork handlers must be there before there is a second thread that could use the allocator while the first one
 /// forks: in a library that is loaded at run time, before anybody has its address.
 pub extern "C" fn on_load() {
-    if PROCESS.load(Acquire) == UNBORN {
-        be_born();
+    if PROCESS.load(Acquire) == UNINITIALISED {
+        initialise();
     }
 }
 

@@ -9,7 +9,7 @@ use crate::base::sync::AtomicU64;
 use crate::heap::all::{all_heaps, heaps_made, make};
 use crate::in_child::in_child;
 use crate::observe::stats::Snapshot;
-use crate::proto::tenure::With;
+use crate::proto::heap_state::With;
 use std::sync::Barrier;
 use std::thread::{self, spawn};
 use std::vec::Vec;
@@ -26,7 +26,7 @@ fn come_and_go(size: usize) {
 }
 
 fn heaps_of(who: u32) -> usize {
-    all_heaps().filter(|h| h.tenure.with() == With::Thread(who)).count()
+    all_heaps().filter(|h| h.state.with() == With::Thread(who)).count()
 }
 
 /// Before anybody has allocated, and so before there is a second thread that might while the first one forks.
@@ -164,18 +164,18 @@ fn nobody_waits_for_who_makes_the_process_ready() {
     alone("thread::tests::nobody_waits_for_who_makes_the_process_ready", || {
         come_and_go(100);
         let key = KEY.swap(NO_KEY, Relaxed);
-        PROCESS.store(BEING_BORN, Release);
-        be_born();
+        PROCESS.store(INITIALISING, Release);
+        initialise();
         let token = gone(|| {
             come_and_go(100);
             assert!(os::numbers().0 == pool::NUMBERED.load(Relaxed) && heaps_of(os::thread_token()) == 1);
         });
-        assert_eq!((PROCESS.load(Relaxed), heaps_of(token)), (BEING_BORN, 1), "nobody was told of its end");
+        assert_eq!((PROCESS.load(Relaxed), heaps_of(token)), (INITIALISING, 1), "nobody was told of its end");
         KEY.store(key, Relaxed);
         PROCESS.store(READY, Release);
         let made = heaps_made();
         // As many at once as there are heaps that wait for somebody, and one more.
-        let idle = all_heaps().filter(|h| h.tenure.with() == With::Nobody).count();
+        let idle = all_heaps().filter(|h| h.state.with() == With::Nobody).count();
         let all = std::sync::Barrier::new(idle + 1);
         thread::scope(|scope| {
             for _ in 0..=idle {
@@ -237,8 +237,8 @@ fn a_heap_from_before_there_was_a_key_is_given_back() {
             let key = KEY.swap(NO_KEY, Relaxed);
             come_and_go(100);
             os::drop_exit_key(key);
-            PROCESS.store(UNBORN, Release);
-            be_born();
+            PROCESS.store(UNINITIALISED, Release);
+            initialise();
             let me = os::thread_token();
             (me, heaps_of(me))
         });

@@ -14,18 +14,18 @@ use core::arch::{asm, global_asm};
 
 /// A front that no thread writes: it has the layout of [`Front`] and no interior mutability, so it is read-only data.
 #[repr(C)]
-struct Still {
+struct EmptyFront {
     free: [*mut Block; CLASSES],
     class16: [u8; TABLE16],
 }
 // SAFETY: never written.
-unsafe impl Sync for Still {}
-const _: () = assert!(size_of::<Still>() == size_of::<Front>());
+unsafe impl Sync for EmptyFront {}
+const _: () = assert!(size_of::<EmptyFront>() == size_of::<Front>());
 
-const STILL: Still = Still { free: [core::ptr::null_mut(); CLASSES], class16: CLASS16 };
+const EMPTY_FRONT: EmptyFront = EmptyFront { free: [core::ptr::null_mut(); CLASSES], class16: CLASS16 };
 /// What a thread has before its first allocation, and what it has after it gave its heap back. Side by side, so that
 /// one comparison tells both from a heap.
-static STILLS: [Still; 2] = [STILL; 2];
+static EMPTY_FRONTS: [EmptyFront; 2] = [EMPTY_FRONT; 2];
 
 #[cfg(all(target_arch = "x86_64", not(any(miri, shuttle))))]
 global_asm!(
@@ -40,7 +40,7 @@ global_asm!(
     // Changes nothing, but makes the linker take the note of `stats::view` out of its object file, too.
     ".reloc __hakmem_heap_v0, R_X86_64_NONE, __hakmem_note_v0",
     ".popsection",
-    empty = sym STILLS,
+    empty = sym EMPTY_FRONTS,
 );
 
 /// The calling thread's front: of its heap, or of the empty or dead heap, whose lists are empty and stay so.
@@ -80,11 +80,11 @@ fn set(front: *const Front) {
 /// The same word for checkers, which read no assembly and have threads of their own.
 #[cfg(miri)]
 mod word {
-    use super::{Front, STILLS};
+    use super::{EMPTY_FRONTS, Front};
     use core::cell::Cell;
 
     // Without a destructor: it can be read as long as the thread runs any code.
-    std::thread_local! { static WORD: Cell<*const Front> = const { Cell::new((&raw const STILLS).cast()) }; }
+    std::thread_local! { static WORD: Cell<*const Front> = const { Cell::new((&raw const EMPTY_FRONTS).cast()) }; }
 
     pub fn front() -> *const Front {
         WORD.get()
@@ -96,7 +96,7 @@ mod word {
 }
 #[cfg(shuttle)]
 mod word {
-    use super::{Front, STILLS};
+    use super::{EMPTY_FRONTS, Front};
     use core::cell::RefCell;
     use std::vec::Vec;
 
@@ -109,13 +109,13 @@ mod word {
     }
 
     pub fn front() -> *const Front {
-        WORDS.with_borrow(|words| words.get(thread()).copied()).unwrap_or((&raw const STILLS).cast())
+        WORDS.with_borrow(|words| words.get(thread()).copied()).unwrap_or((&raw const EMPTY_FRONTS).cast())
     }
 
     pub fn set(front: *const Front) {
         WORDS.with_borrow_mut(|words| {
             let most = words.len().max(thread() + 1);
-            words.resize(most, (&raw const STILLS).cast());
+            words.resize(most, (&raw const EMPTY_FRONTS).cast());
             words[thread()] = front;
         });
     }
@@ -147,8 +147,8 @@ pub enum State {
 #[inline]
 pub fn state() -> State {
     let front = front();
-    let offset = front.addr().wrapping_sub((&raw const STILLS).addr());
-    if offset >= size_of_val(&STILLS) {
+    let offset = front.addr().wrapping_sub((&raw const EMPTY_FRONTS).addr());
+    if offset >= size_of_val(&EMPTY_FRONTS) {
         // SAFETY: every other value was set by `set_live`, and heaps are for ever.
         return State::Live(unsafe { &*front.cast::<Heap>() });
     }
@@ -162,5 +162,5 @@ pub fn set_live(heap: &'static Heap) {
 
 /// Marks the thread as ending.
 pub fn set_dead() {
-    set((&raw const STILLS[1]).cast());
+    set((&raw const EMPTY_FRONTS[1]).cast());
 }

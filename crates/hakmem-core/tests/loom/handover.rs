@@ -28,13 +28,13 @@ impl Wanderer {
         unsafe { self.inboxes[self.owner.load(Relaxed)].push_chain(node, node) };
     }
 
-    /// As `merge_mail` of a heap, or under the lock that of `sparse`: what is not for `me` any more is passed on.
+    /// As `merge_remote_frees` of a heap, or under the lock that of `sparse`: what is not for `me` any more is passed on.
     fn merge(&self, me: usize) {
         let mut node = self.inboxes[me].take();
         while !node.is_null() {
             let next = unsafe { Node::next(node) };
             let owner = self.owner.load(Relaxed);
-            if owner == me || is(Mutant::HeapKeepsStrayMail) {
+            if owner == me || is(Mutant::HeapKeepsStrayBatches) {
                 self.free.with_mut(|n| unsafe { *n += 1 });
             } else {
                 unsafe { self.inboxes[owner].push_chain(node, node) };
@@ -93,6 +93,6 @@ fn blocks_follow_a_page_that_changes_hands() {
             page.merge(owner);
             page.free.with(|n| assert_eq!(unsafe { *n }, 1));
         },
-        &[Mutant::HeapKeepsStrayMail],
+        &[Mutant::HeapKeepsStrayBatches],
     );
 }

@@ -10,8 +10,8 @@
 
 mod block;
 mod bounds;
-mod duty;
 mod handover;
+mod heap_state;
 mod hints;
 mod inbox;
 mod journal;
@@ -22,18 +22,18 @@ mod page;
 mod pool;
 mod post;
 mod slots;
-mod tenure;
+mod worker;
 
 use hakmem_core::mutant::{self, Mutant};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Checks a model; then, with each of `mistakes` made, that it fails.
 ///
-/// Twice, as loom sees more stale values where loads are loads, and more schedules where they are swings.
+/// Twice, as loom sees more stale values where loads are loads, and more schedules where they are compare-and-swaps.
 fn check(model: fn(), mistakes: &[Mutant]) {
     let run = || {
-        for swings in [true, false] {
-            mutant::make_loads_swings(swings);
+        for cas in [true, false] {
+            mutant::make_loads_cas(cas);
             loom::model(model);
         }
     };

@@ -32,7 +32,7 @@ fn slots_have_one_owner() {
             assert_eq!(claimed, written);
             assert_eq!(claimed, 3, "two slots are enough for two threads");
         },
-        &[Mutant::SlotsSwingRelaxed],
+        &[Mutant::SlotsCasRelaxed],
     );
 }
 
@@ -69,7 +69,7 @@ fn purging_is_owning() {
         &[
             Mutant::SlotsPurgeWithoutOwning,
             Mutant::SlotsStayEmpty,
-            Mutant::SlotsSwingRelaxed,
+            Mutant::SlotsCasRelaxed,
         ],
     );
 }
@@ -95,6 +95,6 @@ fn a_retired_segment_has_no_other_owner() {
             }
             other.join().unwrap();
         },
-        &[Mutant::SlotsRetireByStore, Mutant::SlotsSwingRelaxed],
+        &[Mutant::SlotsRetireByStore, Mutant::SlotsCasRelaxed],
     );
 }

@@ -38,9 +38,9 @@ fn a_thread_ends_while_its_blocks_are_freed() {
 
 /// Mail of an idle heap is merged while a thread that begins adopts it: one after the other.
 #[test]
-fn a_heap_is_adopted_while_its_mail_is_merged() {
+fn a_heap_is_adopted_while_its_inbox_is_merged() {
     check(
-        "exit::a_heap_is_adopted_while_its_mail_is_merged",
+        "exit::a_heap_is_adopted_while_its_inbox_is_merged",
         3000,
         || {
             let shared = Shared::new();
@@ -76,6 +76,6 @@ fn a_heap_is_adopted_while_its_mail_is_merged() {
             }
             shared.end();
         },
-        &[Mutant::TenureTidiesLive],
+        &[Mutant::HeapStateTidiesLive],
     );
 }

@@ -4,7 +4,7 @@ use super::note_released;
 use crate::backend::arena::{META, PAGE, PAGE_SHIFT};
 use crate::backend::owner::Owner;
 use crate::backend::page::{self, Block, Kind, Meta, bounds};
-use crate::backend::{foreign, guard};
+use crate::backend::{check, foreign};
 use crate::heap::Heap;
 use crate::heap::sparse;
 use crate::large::whale;
@@ -25,7 +25,7 @@ pub unsafe fn free16(p: *mut u8) {
         unsafe {
             let page = bounds::meta(meta);
             if is_own(page) {
-                if guard::CHECKED && (*page).free.get() == p.cast() {
+                if check::CHECKED && (*page).free.get() == p.cast() {
                     return free_again(p, page);
                 }
                 if Heap::push_freed(&*page, p.cast()) {
@@ -85,7 +85,7 @@ pub unsafe fn free_known(p: *mut u8) {
         unsafe {
             let page = bounds::meta((offset >> PAGE_SHIFT) * META);
             if is_own(page) {
-                if guard::CHECKED && (*page).free.get() == p.cast() {
+                if check::CHECKED && (*page).free.get() == p.cast() {
                     return free_again(p, page);
                 }
                 if Heap::push_freed(&*page, p.cast()) {
@@ -143,7 +143,7 @@ unsafe extern "C" fn free_again(p: *mut u8, page: *const Meta) {
 /// The metadata of a page of blocks.
 unsafe extern "C" fn freed_twice(p: *mut u8, page: *const Meta) -> ! {
     // SAFETY: passed on.
-    guard::double_free(p, unsafe { &*page })
+    check::double_free(p, unsafe { &*page })
 }
 
 /// Remembers the caller for the report on foreign frees: reached by a jump from `free`, whose return address is on top
@@ -245,7 +245,7 @@ unsafe fn free_odd(p: *mut u8, meta: &'static Meta) {
         match profile::freed(p, meta) {
             Freed::Done => {}
             Freed::Unmarked => free_whole(p, meta),
-            Freed::NoSample => guard::not_a_block(p, Some(meta)),
+            Freed::NoSample => check::not_a_block(p, Some(meta)),
         }
     }
 }

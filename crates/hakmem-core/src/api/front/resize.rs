@@ -3,7 +3,7 @@
 use super::PTRDIFF_MAX;
 use super::alloc::sample_whole;
 use super::free_known;
-use crate::backend::guard;
+use crate::backend::check;
 use crate::backend::page::{self, Kind, Meta};
 use crate::base::size_class::MEDIUM_MAX;
 use crate::large::whale;
@@ -44,7 +44,7 @@ pub fn size_of_whole(p: *mut u8, meta: &'static Meta) -> usize {
         Kind::Large if p == meta.start() => large::size(meta),
         Kind::Whale if p == meta.start() => whale::size(meta),
         _ if meta.head().kind() == Kind::Sampled => meta.head().block_size.get() as usize,
-        _ => guard::not_a_block(p, Some(meta)),
+        _ => check::not_a_block(p, Some(meta)),
     }
 }
 

@@ -59,7 +59,7 @@ fn is_mapped(address: usize) -> bool {
 
 #[test]
 fn the_books_are_told_from_the_blocks() {
-    alone("arena::tests::the_books_are_told_from_the_blocks", || {
+    alone("backend::arena::tests::the_books_are_told_from_the_blocks", || {
         let arena = arena();
         let (books, metas) = (arena.summary.load(Relaxed).addr(), arena.metas.load(Relaxed).addr());
         let known = arena.known.load(Relaxed);
@@ -74,7 +74,7 @@ fn the_books_are_told_from_the_blocks() {
 
 #[test]
 fn the_lowest_place_that_fits_is_found() {
-    alone("arena::tests::the_lowest_place_that_fits_is_found", || {
+    alone("backend::arena::tests::the_lowest_place_that_fits_is_found", || {
         let arena = arena();
         let phase = arena.data.load(Relaxed) / SEGMENT;
         let mut used = std::vec![false; SEGMENTS];
@@ -111,7 +111,7 @@ fn the_lowest_place_that_fits_is_found() {
 
 #[test]
 fn sets_of_segments_are_like_a_plain_model() {
-    alone("arena::tests::sets_of_segments_are_like_a_plain_model", || {
+    alone("backend::arena::tests::sets_of_segments_are_like_a_plain_model", || {
         let arena = arena();
         assert!(arena.make_ready(SEGMENTS.div_ceil(GROUP)));
         for which in [Set::Used, Set::Committed] {
@@ -149,7 +149,7 @@ fn sets_of_segments_are_like_a_plain_model() {
 /// The search begins at the first group that is not full, which may be an earlier one again.
 #[test]
 fn what_comes_back_to_a_full_group_is_found() {
-    alone("arena::tests::what_comes_back_to_a_full_group_is_found", || {
+    alone("backend::arena::tests::what_comes_back_to_a_full_group_is_found", || {
         let arena = arena();
         assert!(arena.mark_used(0, 3 * GROUP));
         assert_eq!(arena.first_fit(1, 1), Some(3 * GROUP));
@@ -165,7 +165,7 @@ fn what_comes_back_to_a_full_group_is_found() {
 /// The bitmaps of a large arena take more than what is left before the metadata by rounding.
 #[test]
 fn parts_of_a_large_arena_do_not_overlap() {
-    alone("arena::tests::parts_of_a_large_arena_do_not_overlap", || {
+    alone("backend::arena::tests::parts_of_a_large_arena_do_not_overlap", || {
         let arena = nobodys();
         assert!(arena.reserve(1500 * GROUP * SEGMENT));
         let groups = arena.groups.load(Relaxed).addr();
@@ -178,7 +178,7 @@ fn parts_of_a_large_arena_do_not_overlap() {
 
 #[test]
 fn rows_list_what_was_listed() {
-    alone("arena::tests::rows_list_what_was_listed", || {
+    alone("backend::arena::tests::rows_list_what_was_listed", || {
         let arena = arena();
         assert!(arena.make_ready(SEGMENTS.div_ceil(GROUP)));
         let mut random = Random(2);
@@ -213,7 +213,7 @@ fn rows_list_what_was_listed() {
 
 #[test]
 fn memory_is_committed_once_and_counted() {
-    alone("arena::tests::memory_is_committed_once_and_counted", || {
+    alone("backend::arena::tests::memory_is_committed_once_and_counted", || {
         let arena = arena();
         let committed = || totals().1;
         let before = committed();
@@ -247,7 +247,7 @@ fn memory_is_committed_once_and_counted() {
 
 #[test]
 fn a_tail_is_given_up() {
-    alone("arena::tests::a_tail_is_given_up", || {
+    alone("backend::arena::tests::a_tail_is_given_up", || {
         // The segments in use end there; at least so many stay.
         for (used, least, end) in [(5, 0, 5), (5, 3, 5), (5, 200, 200), (64, 0, 64), (65, 0, 65), (128, 20, 128)] {
             let arena = arena();
@@ -288,7 +288,7 @@ fn a_tail_is_given_up() {
 /// front of it, meets no metadata.
 #[test]
 fn metadata_and_data_lie_between_guards() {
-    alone("arena::tests::metadata_and_data_lie_between_guards", || {
+    alone("backend::arena::tests::metadata_and_data_lie_between_guards", || {
         let is_readable = |address| os::copy_readable(address, &mut [0]) == 1;
         // Those that are chained have nothing but guards around them.
         assert!(take_run(1, 1, 1).is_some());
@@ -314,7 +314,7 @@ fn metadata_and_data_lie_between_guards() {
 
 #[test]
 fn addresses_lead_to_pages_and_back() {
-    alone("arena::tests::addresses_lead_to_pages_and_back", || {
+    alone("backend::arena::tests::addresses_lead_to_pages_and_back", || {
         let (first, _) = take_run(1, 1, 1).unwrap();
         let second = {
             let _held = LOCK.lock();
@@ -349,7 +349,7 @@ fn addresses_lead_to_pages_and_back() {
 
 #[test]
 fn runs_are_extended_while_there_is_room() {
-    alone("arena::tests::runs_are_extended_while_there_is_room", || {
+    alone("backend::arena::tests::runs_are_extended_while_there_is_room", || {
         let run = take_run(2, 1, 0).unwrap();
         let next = (run.0, run.1 + 2);
         assert!(extend_run(run, 2, 3));
@@ -369,7 +369,7 @@ fn runs_are_extended_while_there_is_room() {
 /// What is beyond is no page of the first arena for the fast path either.
 #[test]
 fn the_fast_path_knows_where_the_first_arena_ends() {
-    alone("arena::tests::the_fast_path_knows_where_the_first_arena_ends", || {
+    alone("backend::arena::tests::the_fast_path_knows_where_the_first_arena_ends", || {
         let (first, segment) = take_run(3, 1, 1).unwrap();
         let (before, data) = (HOT.limit(), first.page_address(0));
         fit_limit(0);

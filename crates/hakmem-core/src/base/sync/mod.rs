@@ -32,17 +32,17 @@ pub(crate) fn spin() {
     std::thread::yield_now();
 }
 
-/// A load that a swing of the same word follows. loom schedules such a swing against what another thread did last, but
-/// takes its own thread's load for that; in its models the load can be a swing that fails, which hides nothing.
+/// A load that a compare-and-swap of the same word follows. loom schedules such a compare-and-swap against what another thread did last, but
+/// takes its own thread's load for that; in its models the load can be a compare-and-swap that fails, which hides nothing.
 ///
-/// Or a sequentially consistent load of a word that others swing: loom has no order of all such steps, and takes them for
+/// Or a sequentially consistent load of a word that others change so: loom has no order of all such steps, and takes them for
 /// acquiring and releasing ones. A fence, of which it knows that order, stands ahead of the load in its models.
 macro_rules! look {
     ($word:expr, $order:expr) => {{
         #[cfg(not(loom))]
         let now = $word.load($order);
         #[cfg(loom)]
-        let now = if crate::base::mutant::loads_are_swings() {
+        let now = if crate::base::mutant::loads_are_cas() {
             let none = crate::base::mutant::Zero::ZERO;
             $word.compare_exchange(none, none, $order, $order).unwrap_or_else(|now| now)
         } else {

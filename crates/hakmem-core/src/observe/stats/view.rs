@@ -12,7 +12,7 @@
 //!     name    a number: a size, an offset in a struct, a constant
 //! ```
 //!
-//! A reader that misses a name it needs was made for another version. Numbers of `Kind`, `Place` and of a heap's tenure are
+//! A reader that misses a name it needs was made for another version. Numbers of `Kind`, `Place` and of a heap's heap_state are
 //! those of the note's type, which rises when one changes. Counters are words that their thread writes and anybody may read:
 //! each is right by itself, and all of them together if the program stands still.
 
@@ -159,7 +159,7 @@ mod note {
         "before.asleep": offset_of!(Before, asleep),
         "heap.lists": offset_of!(Heap, owner.front),
         "heap.next": offset_of!(Heap, next_heap),
-        "heap.tenure": offset_of!(Heap, tenure),
+        "heap.state": offset_of!(Heap, state),
         "heap.existing": offset_of!(Heap, counts.existing),
         "heap.events": offset_of!(Heap, counts.events),
         "heap.moved": offset_of!(Heap, counts.moved),

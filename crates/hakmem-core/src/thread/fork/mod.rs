@@ -29,8 +29,8 @@ use crate::heap::region;
 use crate::heap::sparse;
 use crate::large::whale;
 use crate::policy::learn;
+use crate::proto::heap_state::With;
 use crate::proto::lock::Lock;
-use crate::proto::tenure::With;
 use crate::{heap, large, os, profile, purge};
 
 /// A lock, and what puts right in the child what it guards, should it be torn.
@@ -94,7 +94,7 @@ extern "C" fn after_fork_in_child() {
 fn release_heaps(me: u32) {
     for heap in all_heaps() {
         heap.reset_counts();
-        match heap.tenure.with() {
+        match heap.state.with() {
             With::Nobody => {}
             // Also one that was on its way to this thread or from it, when its handler forked; and one whose thread ended
             // without telling, and had the token before.
@@ -108,15 +108,15 @@ fn release_heaps(me: u32) {
             With::Tidier(who) if who == me => {}
             With::Tidier(who) => {
                 let in_order = !heap.is_busy();
-                let tidied = heap.tenure.let_go(who);
+                let tidied = heap.state.let_go(who);
                 if in_order {
                     put_back_if_popped(heap, tidied);
                 } else {
-                    heap.tenure.lose();
+                    heap.state.lose();
                 }
             }
             With::Thread(_) => {
-                heap.tenure.lose();
+                heap.state.lose();
                 heap.thread.store(0, Relaxed);
                 if heap.after_fork() {
                     put_back(heap);

@@ -1,7 +1,7 @@
 use crate::check;
 use hakmem_core::mutant::Mutant;
+use hakmem_core::proto::heap_state::{Adopted, HeapState, Tidied, With};
 use hakmem_core::proto::pool::Pool;
-use hakmem_core::proto::tenure::{Adopted, Tenure, Tidied, With};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::AtomicU64;
@@ -10,7 +10,7 @@ use loom::thread;
 struct Heap {
     pool: Pool,
     link: AtomicU64,
-    tenure: Tenure,
+    state: HeapState,
     inside: UnsafeCell<usize>,
 }
 
@@ -19,10 +19,10 @@ impl Heap {
         let heap = Heap {
             pool: Pool::new(),
             link: AtomicU64::new(0),
-            tenure: Tenure::new(),
+            state: HeapState::new(),
             inside: UnsafeCell::new(0),
         };
-        assert_eq!(heap.tenure.adopt(1), Adopted::Yes);
+        assert_eq!(heap.state.adopt(1), Adopted::Yes);
         Arc::new(heap)
     }
 
@@ -36,7 +36,7 @@ impl Heap {
 
     /// Whether the heap was tidied; it is put back if it was popped meanwhile.
     fn tidy(&self) -> bool {
-        let tidied = self.tenure.tidy(3, || self.work());
+        let tidied = self.state.tidy(3, || self.work());
         if tidied == Tidied::Popped {
             self.push();
         }
@@ -45,7 +45,7 @@ impl Heap {
 
     /// Whether the heap was had.
     fn adopt(&self) -> bool {
-        let had = self.pool.pop(|_| &self.link).is_some() && self.tenure.adopt(2) == Adopted::Yes;
+        let had = self.pool.pop(|_| &self.link).is_some() && self.state.adopt(2) == Adopted::Yes;
         if had {
             self.work();
         }
@@ -64,7 +64,7 @@ fn a_heap_is_tidied_by_nobody_else() {
                 let heap = heap.clone();
                 thread::spawn(move || {
                     heap.work();
-                    heap.tenure.give_up();
+                    heap.state.give_up();
                     heap.push();
                 })
             };
@@ -81,11 +81,11 @@ fn a_heap_is_tidied_by_nobody_else() {
             assert_eq!(heap.inside.with(|n| unsafe { *n }), visits + 1);
         },
         &[
-            Mutant::TenureAdoptsWhileTidied,
-            Mutant::TenureAdoptsRelaxed,
-            Mutant::TenureEndsRelaxed,
-            Mutant::TenureTidiesLive,
-            Mutant::TenureForgetsPopped,
+            Mutant::HeapStateAdoptsWhileTidied,
+            Mutant::HeapStateAdoptsRelaxed,
+            Mutant::HeapStateEndsRelaxed,
+            Mutant::HeapStateTidiesLive,
+            Mutant::HeapStateForgetsPopped,
         ],
     );
 }
@@ -96,12 +96,12 @@ fn a_lost_heap_is_not_adopted() {
     check(
         || {
             let heap = Heap::live();
-            assert_eq!(heap.tenure.with(), With::Thread(1));
-            heap.tenure.lose();
+            assert_eq!(heap.state.with(), With::Thread(1));
+            heap.state.lose();
             heap.push();
             assert!(!heap.adopt() && !heap.tidy());
-            assert_eq!(heap.tenure.with(), With::Nobody);
+            assert_eq!(heap.state.with(), With::Nobody);
         },
-        &[Mutant::TenureAdoptsLost],
+        &[Mutant::HeapStateAdoptsLost],
     );
 }

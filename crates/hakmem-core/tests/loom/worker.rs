@@ -1,13 +1,13 @@
 use crate::check;
 use hakmem_core::mutant::Mutant;
-use hakmem_core::proto::duty::{Call, Duty};
+use hakmem_core::proto::worker::{Call, Worker};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, Ordering::*};
 use loom::thread;
 
 struct Place {
-    duty: Duty,
+    worker: Worker,
     work: AtomicBool,
     /// The worker's, of which there is one at a time.
     stack: UnsafeCell<usize>,
@@ -16,11 +16,11 @@ struct Place {
 impl Place {
     fn begin(&self) -> bool {
         let make = || {
-            self.duty.alive.store(1, Relaxed);
+            self.worker.alive.store(1, Relaxed);
             self.stack.with_mut(|s| unsafe { *s += 1 });
             true
         };
-        self.duty.begin(|| false, make)
+        self.worker.begin(|| false, make)
     }
 
     /// The worker's life. The flag is cleared by a store, as the kernel does.
@@ -28,13 +28,13 @@ impl Place {
         loop {
             self.work.swap(false, Relaxed);
             self.stack.with_mut(|s| unsafe { *s += 1 });
-            if self.duty.end(|| self.work.load(Relaxed)) {
+            if self.worker.end(|| self.work.load(Relaxed)) {
                 break;
             }
         }
         // It returns.
         self.stack.with_mut(|s| unsafe { *s += 1 });
-        self.duty.alive.store(0, Release);
+        self.worker.alive.store(0, Release);
     }
 }
 
@@ -45,7 +45,7 @@ fn no_work_is_left_without_a_worker() {
     check(
         || {
             let place = Arc::new(Place {
-                duty: Duty::new(),
+                worker: Worker::new(),
                 work: AtomicBool::new(true),
                 stack: UnsafeCell::new(0),
             });
@@ -55,7 +55,7 @@ fn no_work_is_left_without_a_worker() {
                 thread::spawn(move || place.serve())
             };
             place.work.store(true, Relaxed);
-            let begun = match place.duty.call() {
+            let begun = match place.worker.call() {
                 Call::Running => false,
                 Call::None => {
                     let begun = place.begin();
@@ -70,10 +70,10 @@ fn no_work_is_left_without_a_worker() {
             assert!(begun || !place.work.load(Relaxed), "nobody will do it");
         },
         &[
-            Mutant::DutyLooksOnce,
-            Mutant::DutyEndsUnfenced,
-            Mutant::DutyCallsUnfenced,
-            Mutant::DutyForgetsTheLast,
+            Mutant::WorkerLooksOnce,
+            Mutant::WorkerEndsUnfenced,
+            Mutant::WorkerCallsUnfenced,
+            Mutant::WorkerForgetsTheLast,
         ],
     );
 }
@@ -85,7 +85,7 @@ fn who_is_held_off_is_gone() {
     check(
         || {
             let place = Arc::new(Place {
-                duty: Duty::new(),
+                worker: Worker::new(),
                 work: AtomicBool::new(true),
                 stack: UnsafeCell::new(0),
             });
@@ -94,23 +94,23 @@ fn who_is_held_off_is_gone() {
                 thread::spawn(move || {
                     if place.begin() {
                         // The worker's life.
-                        if place.duty.nap().is_some() && place.duty.resume() {
+                        if place.worker.nap().is_some() && place.worker.resume() {
                             place.stack.with_mut(|s| unsafe { *s += 1 });
-                            place.duty.end(|| false);
+                            place.worker.end(|| false);
                         }
                         // It returns.
                         place.stack.with_mut(|s| unsafe { *s += 1 });
-                        place.duty.alive.store(0, Release);
+                        place.worker.alive.store(0, Release);
                     }
                 })
             };
-            place.duty.hold();
-            if place.duty.is_gone() {
+            place.worker.hold();
+            if place.worker.is_gone() {
                 place.stack.with_mut(|s| unsafe { *s += 1 });
             }
-            place.duty.release();
+            place.worker.release();
             caller.join().unwrap();
         },
-        &[Mutant::DutyGoneByThread, Mutant::DutyGoneRelaxed],
+        &[Mutant::WorkerGoneByThread, Mutant::WorkerGoneRelaxed],
     );
 }

@@ -33,7 +33,7 @@ const POPPED: u32 = TIDY | LIVE;
 
 /// The state of a heap. All zero bytes are IDLE.
 #[derive(Debug)]
-pub struct Tenure(pub(crate) AtomicU32);
+pub struct HeapState(pub(crate) AtomicU32);
 
 /// What an adopter got of a heap that it popped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,13 +69,13 @@ pub enum With {
     Nobody,
 }
 
-impl Default for Tenure {
+impl Default for HeapState {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Tenure {
+impl HeapState {
     const_new! {
         /// IDLE.
         pub fn new() -> Self {
@@ -86,14 +86,14 @@ impl Tenure {
     /// Makes a heap thread `me`'s that is fresh, or that the thread got out of the pool: by its token, as for
     /// [`Lock::lock_as`](super::lock::Lock::lock_as). Lock-free: it tries again only after a tidier came or went.
     pub fn adopt(&self, me: u32) -> Adopted {
-        let acquire = relaxed_if(Mutant::TenureAdoptsRelaxed, Ordering::Acquire);
+        let acquire = relaxed_if(Mutant::HeapStateAdoptsRelaxed, Ordering::Acquire);
         let mut now = look!(self.0, Ordering::Relaxed);
         loop {
             let (new, got) = match now {
                 IDLE => (LIVE | me, Adopted::Yes),
-                LOST if is(Mutant::TenureAdoptsLost) => (LIVE | me, Adopted::Yes),
+                LOST if is(Mutant::HeapStateAdoptsLost) => (LIVE | me, Adopted::Yes),
                 LOST => return Adopted::Lost,
-                _ if is(Mutant::TenureAdoptsWhileTidied) => return Adopted::Yes,
+                _ if is(Mutant::HeapStateAdoptsWhileTidied) => return Adopted::Yes,
                 tidied => (tidied | POPPED, Adopted::Tidied),
             };
             match self.0.compare_exchange_weak(now, new, acquire, Ordering::Relaxed) {
@@ -105,13 +105,13 @@ impl Tenure {
 
     /// Gives the caller's heap up: the caller puts it into the pool.
     pub fn give_up(&self) {
-        self.0.store(IDLE, relaxed_if(Mutant::TenureEndsRelaxed, Ordering::Release));
+        self.0.store(IDLE, relaxed_if(Mutant::HeapStateEndsRelaxed, Ordering::Release));
     }
 
     /// Runs `f` on an idle heap as its owner, by thread `me`.
     pub fn tidy(&self, me: u32, f: impl FnOnce()) -> Tidied {
         let held = self.hold(me);
-        if !held && !is(Mutant::TenureTidiesLive) {
+        if !held && !is(Mutant::HeapStateTidiesLive) {
             return Tidied::No;
         }
         f();
@@ -137,13 +137,13 @@ impl Tenure {
 
     /// Ends `hold`. Nothing, for a heap that thread `me` does not hold.
     pub fn let_go(&self, me: u32) -> Tidied {
-        let release = relaxed_if(Mutant::TenureEndsRelaxed, Ordering::Release);
+        let release = relaxed_if(Mutant::HeapStateEndsRelaxed, Ordering::Release);
         if self.0.compare_exchange(TIDY | me, IDLE, release, Ordering::Relaxed).is_ok() {
             return Tidied::Yes;
         }
         // An adopter sets POPPED once, and then nobody changes the word but the tidier.
         let popped = self.0.compare_exchange(POPPED | me, IDLE, release, Ordering::Relaxed).is_ok();
-        if popped && !is(Mutant::TenureForgetsPopped) { Tidied::Popped } else { Tidied::No }
+        if popped && !is(Mutant::HeapStateForgetsPopped) { Tidied::Popped } else { Tidied::No }
     }
 
     /// Whom the heap is with.
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn a_heap_is_its_threads_alone() {
-        let heap = Tenure::new();
+        let heap = HeapState::new();
         assert_eq!(heap.with(), With::Nobody);
         assert_eq!(heap.adopt(ME), Adopted::Yes);
         assert_eq!(heap.with(), With::Thread(ME));
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn an_idle_heap_is_tidied_or_held_by_one() {
-        let heap = &Tenure::new();
+        let heap = &HeapState::new();
         let tidied = heap.tidy(ME, || assert!(heap.with() == With::Tidier(ME) && !heap.hold(OTHER)));
         assert_eq!((tidied, heap.with()), (Tidied::Yes, With::Nobody));
         assert!(heap.hold(ME) && !heap.hold(OTHER) && heap.with() == With::Tidier(ME));
@@ -196,7 +196,7 @@ mod tests {
     /// An adopter waits for nobody: with the tidier preempted, it would wait for ever on one processor.
     #[test]
     fn who_pops_a_heap_that_is_tidied_leaves_it_to_the_tidier() {
-        let heap = Tenure::new();
+        let heap = HeapState::new();
         assert!(heap.hold(OTHER));
         assert_eq!(heap.adopt(ME), Adopted::Tidied);
         assert_eq!(heap.with(), With::Tidier(OTHER));
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn the_heap_of_a_thread_that_is_gone_is_seized_once() {
-        let heap = Tenure::new();
+        let heap = HeapState::new();
         assert_eq!(heap.adopt(OTHER), Adopted::Yes);
         assert_eq!(heap.seize(ME, ME, || unreachable!("it is another thread's")), Tidied::No);
         let tidied = heap.seize(OTHER, ME, || assert_eq!(heap.with(), With::Tidier(ME)));
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_lost_heap_stays_lost() {
-        let heap = Tenure::new();
+        let heap = HeapState::new();
         heap.lose();
         assert_eq!(heap.let_go(ME), Tidied::No);
         assert!(heap.adopt(ME) == Adopted::Lost && !heap.hold(ME));

@@ -2,9 +2,9 @@
 //! dismissed.
 //!
 //! ```text
-//! caller:   make work · fence · read the word         on duty: done · NONE: begin
+//! caller:   make work · fence · read the word         on worker: done · NONE: begin
 //! worker:   BUSY → NONE · fence · look for work       none: end · some: NONE → BUSY, go on
-//! holder:   count up, on duty → LEAVING · wait until NONE and not alive · … · count down
+//! holder:   count up, running → LEAVING · wait until NONE and not alive · … · count down
 //!
 //!              begin            nap
 //!       NONE ────────→ BUSY ⇄ NAPPING        dismissed, held: BUSY, NAPPING → LEAVING → NONE
@@ -37,17 +37,17 @@ const HOLDER: u32 = 8;
 
 /// The word, and whether the last worker is still there.
 #[derive(Debug)]
-pub struct Duty {
+pub struct Worker {
     /// A worker that naps sleeps on it.
     pub state: AtomicU32,
-    /// Rule 2: not 0 while the worker's thread is there (its number), which is for a while after it ended its duty.
+    /// Rule 2: not 0 while the worker's thread is there (its number), which is for a while after it ended its worker.
     pub alive: AtomicU32,
 }
 
 /// What a caller found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Call {
-    /// The worker is on duty, and will see the work.
+    /// The worker is running, and will see the work.
     Running,
     /// There is none: the caller may begin it.
     None,
@@ -55,13 +55,13 @@ pub enum Call {
     Held,
 }
 
-impl Default for Duty {
+impl Default for Worker {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Duty {
+impl Worker {
     const_new! {
         /// No worker.
         pub fn new() -> Self {
@@ -69,10 +69,10 @@ impl Duty {
         }
     }
 
-    /// Swings the word to what `change` makes of its value, or gives up where it says None. Sequentially consistent: the phases
+    /// Changes the word to what `change` makes of its value, or gives up where it says None. Sequentially consistent: the phases
     /// are told from each other in one order by all. Returns the value before.
     #[inline(always)]
-    fn swing(&self, change: impl Fn(u32) -> Option<u32>) -> Option<u32> {
+    fn update(&self, change: impl Fn(u32) -> Option<u32>) -> Option<u32> {
         let mut now = look!(self.state, Relaxed);
         loop {
             match self.state.compare_exchange_weak(now, change(now)?, SeqCst, Relaxed) {
@@ -84,12 +84,12 @@ impl Duty {
 
     fn step(&self, from: u32, to: u32) -> bool {
         let step = |now| (now & PHASES == from).then(|| now - from + to);
-        self.swing(step).is_some()
+        self.update(step).is_some()
     }
 
     /// Asked after work was made.
     pub fn call(&self) -> Call {
-        if !is(Mutant::DutyCallsUnfenced) {
+        if !is(Mutant::WorkerCallsUnfenced) {
             fence(SeqCst);
         }
         match self.state.load(Relaxed) {
@@ -99,7 +99,7 @@ impl Duty {
         }
     }
 
-    /// Begins the duty: `is_gone` waits for the end of the last worker's thread, which may still be on its way out, on the stack
+    /// Begins the worker: `is_gone` waits for the end of the last worker's thread, which may still be on its way out, on the stack
     /// that the next would get; `make` makes the worker. Both say whether it went well. False: there is none to count on now.
     pub fn begin(&self, is_gone: impl FnOnce() -> bool, make: impl FnOnce() -> bool) -> bool {
         // Acquire: what the last worker did.
@@ -107,7 +107,7 @@ impl Duty {
             return matches!(now & PHASES, BUSY | NAPPING);
         }
         // Asked after the step above, which keeps the last one from going on.
-        let gone = self.alive.load(Acquire) == 0 || is(Mutant::DutyForgetsTheLast) || is_gone();
+        let gone = self.alive.load(Acquire) == 0 || is(Mutant::WorkerForgetsTheLast) || is_gone();
         // Somebody may hold it off by now: then the worker would only leave.
         let made = gone && self.state.load(Relaxed) & PHASES == BUSY && make();
         if !made {
@@ -118,20 +118,20 @@ impl Duty {
 
     /// Called by the worker, which found nothing to do: true if it is to end, false if there is work after all.
     pub fn end(&self, is_needed: impl FnOnce() -> bool) -> bool {
-        if is(Mutant::DutyEndsUnfenced) {
+        if is(Mutant::WorkerEndsUnfenced) {
             let _ = self.state.compare_exchange(BUSY, NONE, Relaxed, Relaxed);
         } else if !self.step(BUSY, NONE) {
             self.leave();
             return true;
         }
-        if is(Mutant::DutyLooksOnce) {
+        if is(Mutant::WorkerLooksOnce) {
             return true;
         }
-        // Who made work before that saw the worker on duty and went on; this look sees what it made.
-        if !is(Mutant::DutyEndsUnfenced) {
+        // Who made work before that saw the worker running and went on; this look sees what it made.
+        if !is(Mutant::WorkerEndsUnfenced) {
             fence(SeqCst);
         }
-        let again = relaxed_if(Mutant::DutyEndsUnfenced, SeqCst);
+        let again = relaxed_if(Mutant::WorkerEndsUnfenced, SeqCst);
         !is_needed() || self.state.compare_exchange(NONE, BUSY, again, Relaxed).is_err()
     }
 
@@ -168,7 +168,7 @@ impl Duty {
         self.step(NAPPING, LEAVING)
     }
 
-    /// Takes [`Duty::relieve`] back, if the worker has not seen it. False: it has, or was dismissed anew.
+    /// Takes [`Worker::relieve`] back, if the worker has not seen it. False: it has, or was dismissed anew.
     pub fn keep(&self) -> bool {
         self.state.compare_exchange(LEAVING, NAPPING, SeqCst, Relaxed).is_ok()
     }
@@ -176,7 +176,7 @@ impl Duty {
     /// Holds the worker off: it is dismissed if it is there. It is gone once `is_gone`. Calls nest.
     #[inline]
     pub fn hold(&self) {
-        let _ = self.swing(|now| {
+        let _ = self.update(|now| {
             let phase = match now & PHASES {
                 BUSY | NAPPING => LEAVING,
                 other => other,
@@ -187,16 +187,16 @@ impl Duty {
 
     /// Ends one `hold`. True if nobody holds the worker off any more.
     pub fn release(&self) -> bool {
-        let before = self.swing(|now| now.checked_sub(HOLDER));
+        let before = self.update(|now| now.checked_sub(HOLDER));
         before.is_none_or(|before| before - HOLDER < HOLDER)
     }
 
     /// True if there is no worker's thread, nor one that is being made (rule 1): for who holds it off.
     pub fn is_gone(&self) -> bool {
         // Sequentially consistent, as the steps are: whoever began the worker set `alive` before it left.
-        let settled = matches!(self.state.load(SeqCst) & PHASES, NONE | FORBIDDEN) || is(Mutant::DutyGoneByThread);
+        let settled = matches!(self.state.load(SeqCst) & PHASES, NONE | FORBIDDEN) || is(Mutant::WorkerGoneByThread);
         // Acquire: what the worker did.
-        settled && self.alive.load(relaxed_if(Mutant::DutyGoneRelaxed, Acquire)) == 0
+        settled && self.alive.load(relaxed_if(Mutant::WorkerGoneRelaxed, Acquire)) == 0
     }
 
     /// There shall be no worker any more, once this one is gone.
@@ -217,112 +217,112 @@ impl Duty {
 mod tests {
     use super::*;
 
-    fn begun() -> Duty {
-        let duty = Duty::new();
-        assert!(duty.begin(|| unreachable!("there was none"), || true));
-        duty
+    fn begun() -> Worker {
+        let worker = Worker::new();
+        assert!(worker.begin(|| unreachable!("there was none"), || true));
+        worker
     }
 
     #[test]
     fn a_worker_is_begun_once_and_ends_when_nothing_is_left() {
-        let duty = Duty::new();
-        assert_eq!(duty.call(), Call::None);
-        assert!(duty.begin(|| unreachable!("there was none"), || true));
-        assert_eq!(duty.call(), Call::Running);
-        assert!(duty.begin(|| unreachable!(), || unreachable!("there is one")));
-        assert!(!duty.end(|| true), "there is work after all");
-        assert_eq!(duty.call(), Call::Running);
-        assert!(duty.nap().is_some() && duty.call() == Call::Running && duty.resume());
-        assert!(duty.end(|| false));
-        assert_eq!(duty.call(), Call::None);
-        assert!(duty.begin(|| true, || true));
+        let worker = Worker::new();
+        assert_eq!(worker.call(), Call::None);
+        assert!(worker.begin(|| unreachable!("there was none"), || true));
+        assert_eq!(worker.call(), Call::Running);
+        assert!(worker.begin(|| unreachable!(), || unreachable!("there is one")));
+        assert!(!worker.end(|| true), "there is work after all");
+        assert_eq!(worker.call(), Call::Running);
+        assert!(worker.nap().is_some() && worker.call() == Call::Running && worker.resume());
+        assert!(worker.end(|| false));
+        assert_eq!(worker.call(), Call::None);
+        assert!(worker.begin(|| true, || true));
         // While it looks once more, another one is begun.
-        assert!(duty.end(|| duty.begin(|| true, || true)));
-        assert_eq!(duty.call(), Call::Running);
+        assert!(worker.end(|| worker.begin(|| true, || true)));
+        assert_eq!(worker.call(), Call::Running);
     }
 
     #[test]
     fn the_last_one_is_waited_for() {
-        let duty = Duty::new();
-        duty.alive.store(1, Relaxed);
-        assert!(!duty.begin(|| false, || unreachable!("the last one is still there")));
-        assert_eq!(duty.call(), Call::None);
-        assert!(duty.begin(|| true, || true));
+        let worker = Worker::new();
+        worker.alive.store(1, Relaxed);
+        assert!(!worker.begin(|| false, || unreachable!("the last one is still there")));
+        assert_eq!(worker.call(), Call::None);
+        assert!(worker.begin(|| true, || true));
     }
 
     #[test]
     fn one_that_could_not_be_made_may_be_tried_again() {
-        let duty = Duty::new();
-        assert!(!duty.begin(|| true, || false));
-        assert_eq!(duty.call(), Call::None);
-        assert!(duty.begin(|| true, || true));
+        let worker = Worker::new();
+        assert!(!worker.begin(|| true, || false));
+        assert_eq!(worker.call(), Call::None);
+        assert!(worker.begin(|| true, || true));
     }
 
     #[test]
     fn who_is_held_off_leaves_and_does_not_come() {
         for napping in [false, true] {
-            let duty = begun();
-            duty.alive.store(1, Relaxed);
-            assert!(!napping || duty.nap().is_some());
-            duty.hold();
-            duty.hold();
-            assert!(duty.is_dismissed() && !duty.is_gone() && duty.call() == Call::Held);
-            assert!(if napping { !duty.resume() } else { duty.nap().is_none() });
-            assert!(!duty.is_gone(), "its thread is there");
-            duty.alive.store(0, Relaxed);
-            assert!(duty.is_gone());
-            assert!(!duty.begin(|| true, || unreachable!("it is held off")));
-            assert!(!duty.release() && !duty.begin(|| true, || unreachable!()) && duty.release());
-            assert!(duty.begin(|| true, || true));
+            let worker = begun();
+            worker.alive.store(1, Relaxed);
+            assert!(!napping || worker.nap().is_some());
+            worker.hold();
+            worker.hold();
+            assert!(worker.is_dismissed() && !worker.is_gone() && worker.call() == Call::Held);
+            assert!(if napping { !worker.resume() } else { worker.nap().is_none() });
+            assert!(!worker.is_gone(), "its thread is there");
+            worker.alive.store(0, Relaxed);
+            assert!(worker.is_gone());
+            assert!(!worker.begin(|| true, || unreachable!("it is held off")));
+            assert!(!worker.release() && !worker.begin(|| true, || unreachable!()) && worker.release());
+            assert!(worker.begin(|| true, || true));
         }
-        let duty = begun();
-        duty.hold();
-        assert!(duty.end(|| unreachable!("it is dismissed")) && duty.is_gone());
-        assert!(duty.release() && duty.release(), "one too many changes nothing");
-        assert_eq!(duty.call(), Call::None);
+        let worker = begun();
+        worker.hold();
+        assert!(worker.end(|| unreachable!("it is dismissed")) && worker.is_gone());
+        assert!(worker.release() && worker.release(), "one too many changes nothing");
+        assert_eq!(worker.call(), Call::None);
     }
 
     #[test]
     fn who_is_held_off_while_it_is_begun_is_not_made() {
-        let duty = Duty::new();
+        let worker = Worker::new();
         let last_goes = || {
-            duty.hold();
+            worker.hold();
             true
         };
-        duty.alive.store(1, Relaxed);
-        assert!(!duty.begin(last_goes, || unreachable!("it is held off")));
-        duty.alive.store(0, Relaxed);
-        assert!(duty.is_gone() && duty.release());
+        worker.alive.store(1, Relaxed);
+        assert!(!worker.begin(last_goes, || unreachable!("it is held off")));
+        worker.alive.store(0, Relaxed);
+        assert!(worker.is_gone() && worker.release());
     }
 
     #[test]
     fn one_that_naps_is_relieved() {
-        let duty = begun();
-        assert!(!duty.relieve(), "it is busy");
-        assert!(duty.nap().is_some() && duty.relieve() && duty.call() == Call::Held);
-        assert!(duty.keep() && duty.call() == Call::Running && !duty.keep());
-        assert!(duty.relieve() && !duty.resume());
-        assert!(!duty.keep() && duty.call() == Call::None);
+        let worker = begun();
+        assert!(!worker.relieve(), "it is busy");
+        assert!(worker.nap().is_some() && worker.relieve() && worker.call() == Call::Held);
+        assert!(worker.keep() && worker.call() == Call::Running && !worker.keep());
+        assert!(worker.relieve() && !worker.resume());
+        assert!(!worker.keep() && worker.call() == Call::None);
     }
 
     #[test]
     fn what_is_forbidden_is_so_for_good() {
-        let duty = Duty::new();
-        duty.forbid();
-        assert_eq!(duty.call(), Call::Held);
-        assert!(duty.is_gone() && !duty.begin(|| true, || unreachable!("it is forbidden")));
-        duty.hold();
-        assert!(duty.release());
-        duty.after_fork();
-        assert_eq!(duty.call(), Call::Held);
+        let worker = Worker::new();
+        worker.forbid();
+        assert_eq!(worker.call(), Call::Held);
+        assert!(worker.is_gone() && !worker.begin(|| true, || unreachable!("it is forbidden")));
+        worker.hold();
+        assert!(worker.release());
+        worker.after_fork();
+        assert_eq!(worker.call(), Call::Held);
     }
 
     #[test]
     fn the_child_of_a_fork_has_none() {
-        let duty = begun();
-        duty.alive.store(1, Relaxed);
-        duty.hold();
-        duty.after_fork();
-        assert_eq!((duty.call(), duty.alive.load(Relaxed)), (Call::None, 0));
+        let worker = begun();
+        worker.alive.store(1, Relaxed);
+        worker.hold();
+        worker.after_fork();
+        assert_eq!((worker.call(), worker.alive.load(Relaxed)), (Call::None, 0));
     }
 }
