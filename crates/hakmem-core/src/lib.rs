@@ -35,7 +35,8 @@
 //! # Statistics
 //!
 //! Module [`stats`] has the figures as values; the fast paths count nothing for them. Module `report` writes them as text, a map
-//! of the heap too. `HAKMEM_STATS=1 prog` writes them to standard error at exit without a change of the program.
+//! of the heap too. With the feature `serde` the values are `Serialize`. `HAKMEM_STATS=1 prog` writes the text to standard error
+//! at exit without a change of the program.
 //!
 //! ```
 //! use hakmem_core::Hakmem;
@@ -76,8 +77,9 @@
 //!
 //! # Cargo features
 //!
-//! `reports`, on by default: the module `report`, and `HAKMEM_STATS`, `HAKMEM_MAP` and `HAKMEM_PROFILE` in the environment. The others are
-//! for this project's tests and measurements.
+//! - `reports`, on by default: the module `report`, and `HAKMEM_STATS`, `HAKMEM_MAP` and `HAKMEM_PROFILE` in the environment.
+//! - `serde`: `Serialize` for [`stats::Snapshot`] and what is in it, under the names of the JSON report.
+//! - The others are for this project's tests and measurements.
 //!
 //! # Inside
 //!

@@ -11,15 +11,21 @@
 
 mod census;
 mod class;
+#[cfg(any(feature = "serde", all(feature = "reports", not(any(miri, shuttle)))))]
+mod figures;
 mod heap;
 mod map;
 mod peak;
 mod process;
+#[cfg(feature = "serde")]
+mod serialize;
 mod view;
 
 pub use crate::learner::{Decision, What};
 pub use census::Census;
 pub use class::Class;
+#[cfg(all(feature = "reports", not(any(miri, shuttle))))]
+pub(crate) use figures::Named;
 pub use heap::{Heap, State};
 pub use map::{Content, Page, Segment, Slot, each_segment, each_segment_from_outside};
 pub(crate) use peak::note as note_peak;
