@@ -101,95 +101,117 @@
 //! section `.text.hot.hakmem`, variables in `.data.hakmem`.
 #![no_std]
 
+// Elsewhere this sentence is the only error: each item below has the condition. A macro around them would hide the modules from
+// rustfmt and from the list of mutants.
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64")))]
 compile_error!("hakmem-core supports Linux on x86-64 with 64-bit pointers alone.");
 
-#[cfg(any(loom, shuttle, miri))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64", any(loom, shuttle, miri)))]
 extern crate std;
 
-#[cfg(shuttle)]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64", shuttle))]
 #[doc(hidden)]
 pub mod model;
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64", not(any(loom, shuttle))))]
 mod mutant;
-#[cfg(any(loom, shuttle))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64", any(loom, shuttle)))]
 #[doc(hidden)]
 pub mod mutant;
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
 #[doc(hidden)]
 pub mod proto;
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
 mod sync;
 
 // Miri has no fork, and models have threads of their own.
-#[cfg(all(test, not(any(loom, miri, shuttle))))]
+#[cfg(all(
+    target_os = "linux",
+    target_arch = "x86_64",
+    target_pointer_width = "64",
+    test,
+    not(any(loom, miri, shuttle))
+))]
 #[path = "../tests/oracle/alone.rs"]
 mod alone;
 // Loom's models leave all but the protocols out: with its atomics there can be no statics.
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64", not(loom)))]
 mod arena;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64", not(loom)))]
 pub mod c;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64", not(loom)))]
 mod counter;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64", not(loom)))]
 mod decisions;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64", not(loom)))]
 mod foreign;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64", not(loom)))]
 mod front;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64", not(loom)))]
 mod global;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64", not(loom)))]
 mod guard;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64", not(loom)))]
 mod heap;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64", not(loom)))]
 mod holes;
-#[cfg(all(test, not(any(loom, miri, shuttle))))]
+#[cfg(all(
+    target_os = "linux",
+    target_arch = "x86_64",
+    target_pointer_width = "64",
+    test,
+    not(any(loom, miri, shuttle))
+))]
 #[path = "../tests/oracle/in_child.rs"]
 mod in_child;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64", not(loom)))]
 mod large;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64", not(loom)))]
 mod learn;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64", not(loom)))]
 #[doc(hidden)]
 pub mod learner;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64", not(loom)))]
 pub mod options;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64", not(loom)))]
 mod os;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64", not(loom)))]
 mod page;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64", not(loom)))]
 mod parcel;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64", not(loom)))]
 mod policy;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64", not(loom)))]
 pub mod profile;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64", not(loom)))]
 mod purge;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64", not(loom)))]
 mod remote;
-#[cfg(all(feature = "reports", not(any(loom, miri, shuttle))))]
+#[cfg(all(
+    target_os = "linux",
+    target_arch = "x86_64",
+    target_pointer_width = "64",
+    feature = "reports",
+    not(any(loom, miri, shuttle))
+))]
 pub mod report;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64", not(loom)))]
 mod segment;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64", not(loom)))]
 mod size_class;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64", not(loom)))]
 mod sparse;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64", not(loom)))]
 pub mod stats;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64", not(loom)))]
 mod stray;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64", not(loom)))]
 mod thread;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64", not(loom)))]
 mod usage;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64", not(loom)))]
 mod whale;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64", not(loom)))]
 pub use global::{Configured, Hakmem};
-#[cfg(feature = "fault-injection")]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64", feature = "fault-injection"))]
 #[doc(hidden)]
 pub use os::{coarse, faults};

@@ -22,6 +22,7 @@ mod props;
 mod reserved;
 mod small;
 mod stress;
+mod unsupported;
 
 #[path = "oracle/listed.rs"]
 mod listed;
