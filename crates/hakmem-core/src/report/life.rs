@@ -72,7 +72,7 @@ impl Report {
             To::File(file) => file.append(text),
         });
         if written.is_none() {
-            stderr_line(format_args!("report lost: no memory for it"));
+            out::say_lost(format_args!("report lost: no memory for it"));
         }
     }
 }

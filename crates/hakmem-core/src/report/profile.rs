@@ -102,6 +102,6 @@ pub fn end() {
 
 fn told_if_lost(written: Option<()>) {
     if written.is_none() {
-        stderr_line(format_args!("profile lost: no memory for it"));
+        out::say_lost(format_args!("profile lost: no memory for it"));
     }
 }
