@@ -35,8 +35,8 @@
 //! # Statistics
 //!
 //! Module [`stats`] has the figures as values; the fast paths count nothing for them. Module `report` writes them as text, a map
-//! of the heap too. With the feature `serde` the values are `Serialize`. `HAKMEM_STATS=1 prog` writes the text to standard error
-//! at exit without a change of the program.
+//! of the heap too. With the feature `serde` the values are `Serialize`. `HAKMEM_STATS=1 prog`
+//! writes the text to standard error at exit without a change of the program.
 //!
 //! ```
 //! use hakmem_core::Hakmem;
@@ -77,8 +77,10 @@
 //!
 //! # Cargo features
 //!
-//! - `reports`, on by default: the module `report`, and `HAKMEM_STATS`, `HAKMEM_MAP` and `HAKMEM_PROFILE` in the environment.
-//! - `serde`: `Serialize` for [`stats::Snapshot`] and what is in it, under the names of the JSON report.
+//! - `reports`, on by default: the module `report`, and `HAKMEM_STATS`, `HAKMEM_MAP` and
+//!   `HAKMEM_PROFILE` in the environment.
+//! - `serde`: `Serialize` for [`stats::Snapshot`] and what is in it, under the names of the JSON
+//!   report.
 //! - The others are for this project's tests and measurements.
 //!
 //! # Inside
@@ -101,8 +103,8 @@
 //! section `.text.hot.hakmem`, variables in `.data.hakmem`.
 #![no_std]
 
-// Elsewhere this sentence is the only error: each item below has the condition. A macro around them would hide the modules from
-// rustfmt and from the list of mutants.
+// Elsewhere this sentence is the only error: each item below has the condition. A macro around them
+// would hide the modules from rustfmt and from the list of mutants.
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64")))]
 compile_error!("hakmem-core supports Linux on x86-64 with 64-bit pointers alone.");
 

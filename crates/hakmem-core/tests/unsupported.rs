@@ -3,7 +3,8 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-/// Its root alone is compiled, as if this were another system: what it left in would be looked for in other files.
+/// Its root alone is compiled, as if this were another system: what it left in would be looked for
+/// in other files.
 #[test]
 fn one_sentence_is_the_only_error() {
     let root = include_str!("../src/lib.rs");

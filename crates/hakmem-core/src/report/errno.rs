@@ -27,7 +27,7 @@ pub fn preserved<T>(f: impl FnOnce() -> T) -> T {
     // SAFETY: errno's address is valid for the calling thread.
     let before = unsafe { *slot() };
     let result = f();
-    // SAFETY: as above.
+    // SAFETY: errno's address is the same as before, for it is the same thread.
     unsafe { *slot() = before };
     result
 }

@@ -51,7 +51,7 @@ impl<const N: usize> Text<N> {
     /// # Safety
     /// It was made by [`Text::map`], and nobody refers to it any more.
     pub unsafe fn unmap(this: *mut Self) {
-        // SAFETY: passed on.
+        // SAFETY: a mapping of this length, which the caller does not refer to any more.
         unsafe { libc::munmap(this.cast(), size_of::<Self>()) };
     }
 
@@ -194,7 +194,8 @@ fn blocking_signals<E>(f: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
 pub unsafe fn leave_blocked(context: *mut libc::ucontext_t) {
     if LEFT_BLOCKED.load(Relaxed) {
         for signal in SIGNALS {
-            // SAFETY: by the contract.
+            // SAFETY: the system gave the handler this context, and reads it again when the handler
+            // returns.
             unsafe { libc::sigaddset(&raw mut (*context).uc_sigmask, signal) };
         }
     }
@@ -211,7 +212,7 @@ pub fn stderr_line(message: fmt::Arguments<'_>) {
     super::errno::preserved(|| write_all(libc::STDERR_FILENO, line.as_bytes()));
 }
 
-/// Says on stderr that something asked for is lost, and why: once in a process, however much there is.
+/// Says on stderr that something asked for is lost, and why. Once in a process, however much it is.
 #[cold]
 pub fn say_lost(message: fmt::Arguments<'_>) {
     /// Who has said it. The child of a fork is another.

@@ -7,10 +7,12 @@ use core::ptr::null_mut;
 
 /// Several times what a report takes.
 const ROOM: usize = 128 << 10;
-/// Below it lies nothing that can be written: whoever takes more ends there, and changes nothing of others. A page of any kernel.
+/// Below it lies nothing that can be written: whoever takes more ends there, and changes nothing of
+/// others. A page of any kernel.
 const GUARD: usize = 64 << 10;
 
-/// The lowest address of a fresh stack, above its guard. Makes no other system calls than those that a report makes anyway.
+/// The lowest address of a fresh stack, above its guard. Makes no other system calls than those
+/// that a report makes anyway.
 fn map() -> Option<*mut c_void> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     // SAFETY: a fresh mapping touches nothing that exists.
@@ -57,7 +59,8 @@ pub fn on_own_stack<F: FnOnce()>(f: F) {
 /// # Safety
 /// `job` is valid.
 unsafe extern "C" fn run<F: FnOnce()>(job: *mut Option<F>) {
-    // SAFETY: by the contract.
+    // SAFETY: `job` is a local of `on_own_stack`, which waits for this call and does not use it
+    // meanwhile.
     if let Some(f) = unsafe { (*job).take() } {
         f();
     }

@@ -1,4 +1,5 @@
-//! Every figure under the name that it has in reports, and with the feature `serde`: the one place where the names are.
+//! Every figure under the name that it has in reports, and with the feature `serde`: the one place
+//! where the names are.
 
 use super::{Census, Class, Decision, Heap, SEGMENT_BYTES, Snapshot, State, Stats, Syscall};
 

@@ -31,11 +31,12 @@ impl<F: Fn() -> I, I: Iterator<Item: Serialize>> Serialize for List<F> {
     }
 }
 
-/// What the JSON report has of a snapshot, under the same names: all but `schema`, `event` and `pid`, and what the system says of
-/// the process (`resident_bytes`, `peak_resident_kib`, `minor_faults`, `major_faults`, `cpu_nanos`). Each heap has its `state`, too.
+/// What the JSON report has of a snapshot, under the same names: all but `schema`, `event` and
+/// `pid`, and what the system says of the process (`resident_bytes`, `peak_resident_kib`,
+/// `minor_faults`, `major_faults`, `cpu_nanos`). Each heap has its `state`, too.
 ///
-/// The feature `serde` has this. The totals are read at first, each item of a list when it is written: what a serializer
-/// allocates meanwhile may be in it.
+/// The feature `serde` has this. The totals are read at first, each item of a list when it is
+/// written: what a serializer allocates meanwhile may be in it.
 ///
 /// ```
 /// use hakmem_core::{Hakmem, stats::Snapshot};
@@ -65,7 +66,8 @@ impl Serialize for Snapshot {
     }
 }
 
-/// The figures of the process, and `syscalls`. The feature `serde` has this, here and for all others.
+/// The figures of the process, and `syscalls`. The feature `serde` has this, here and for all
+/// others.
 impl Serialize for Stats {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut all = serializer.serialize_struct("Stats", self.figures().len() + 1)?;

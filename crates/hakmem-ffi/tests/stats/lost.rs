@@ -33,7 +33,8 @@ fn a_file_that_cannot_be_written() {
     assert_eq!(stderr, lost(Path::new("/nowhere/report"), why));
 }
 
-/// A full disk, a pipe that nobody reads, a limit on files: the report is lost, the program ends as it would have.
+/// A full disk, a pipe that nobody reads, a limit on files: the report is lost, the program ends as
+/// it would have.
 #[test]
 fn a_report_that_cannot_be_written_is_lost_alone() {
     let (stdout, stderr) = shell("json:/dev/full", "echo word; exit 0");
