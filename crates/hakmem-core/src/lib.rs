@@ -35,7 +35,8 @@
 //! # Statistics
 //!
 //! Module [`stats`] has the figures as values; the fast paths count nothing for them. Module `report` writes them as text, a map
-//! of the heap too. `HAKMEM_STATS=1 prog` writes them to standard error at exit without a change of the program.
+//! of the heap too. With the feature `serde` the values are `Serialize`. `HAKMEM_STATS=1 prog`
+//! writes the text to standard error at exit without a change of the program.
 //!
 //! ```
 //! use hakmem_core::Hakmem;
@@ -76,8 +77,11 @@
 //!
 //! # Cargo features
 //!
-//! `reports`, on by default: the module `report`, and `HAKMEM_STATS`, `HAKMEM_MAP` and `HAKMEM_PROFILE` in the environment. The others are
-//! for this project's tests and measurements.
+//! - `reports`, on by default: the module `report`, and `HAKMEM_STATS`, `HAKMEM_MAP` and
+//!   `HAKMEM_PROFILE` in the environment.
+//! - `serde`: `Serialize` for [`stats::Snapshot`] and what is in it, under the names of the JSON
+//!   report.
+//! - The others are for this project's tests and measurements.
 //!
 //! # Inside
 //!
@@ -95,69 +99,77 @@
 //! What every process runs and touches, however little it allocates, lies together, so that it costs few page faults: functions in the
 //! section `.text.hot.hakmem`, variables in `.data.hakmem`.
 #![no_std]
+// Loom's models have the protocols alone (`tests/loom`): with its atomics there can be no statics.
+#![cfg(not(loom))]
 
+// Elsewhere this sentence is the only error: each item below has the condition.
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64")))]
 compile_error!("hakmem-core supports Linux on x86-64 with 64-bit pointers alone.");
 
-#[cfg(any(loom, shuttle, miri))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64", any(shuttle, miri)))]
 extern crate std;
 
-#[doc(hidden)]
-pub mod base;
-#[doc(hidden)]
-pub mod proto;
-
-// Loom's models leave all but the protocols out: with its atomics there can be no statics.
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
 mod api;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
 mod backend;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
+mod base;
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
 mod heap;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
 mod large;
-#[cfg(shuttle)]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64", shuttle))]
 #[doc(hidden)]
 pub mod model;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
 mod observe;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
 mod os;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
 mod policy;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
 pub mod profile;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
+#[doc(hidden)]
+pub mod proto;
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
 mod purge;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
 mod start;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
 mod thread;
 
 // Miri has no fork, and models have threads of their own.
-#[cfg(all(test, not(any(loom, miri, shuttle))))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64", test, not(any(miri, shuttle))))]
 #[path = "../tests/oracle/alone.rs"]
 mod alone;
-#[cfg(all(test, not(any(loom, miri, shuttle))))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64", test, not(any(miri, shuttle))))]
 #[path = "../tests/oracle/in_child.rs"]
 mod in_child;
 
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
 pub use api::c;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
 pub use api::global::{Configured, Hakmem};
-#[cfg(any(loom, shuttle))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64", shuttle))]
 #[doc(hidden)]
 pub use base::mutant;
-#[cfg(all(feature = "reports", not(any(loom, miri, shuttle))))]
+#[cfg(all(
+    target_os = "linux",
+    target_arch = "x86_64",
+    target_pointer_width = "64",
+    feature = "reports",
+    not(any(miri, shuttle))
+))]
 pub use observe::report;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
 pub use observe::stats;
-#[cfg(feature = "fault-injection")]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64", feature = "fault-injection"))]
 #[doc(hidden)]
 pub use os::{coarse, faults};
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
 #[doc(hidden)]
 pub use policy::learner;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
 pub use policy::options;

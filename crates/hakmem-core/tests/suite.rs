@@ -23,6 +23,7 @@ mod props;
 mod reserved;
 mod small;
 mod stress;
+mod unsupported;
 
 #[path = "oracle/listed.rs"]
 mod listed;

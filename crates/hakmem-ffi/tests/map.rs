@@ -79,12 +79,15 @@ fn at_a_signal_and_at_the_end() {
 
 #[test]
 fn a_map_that_cannot_be_written_is_lost_alone() {
-    for place in ["/dev/full", "/nowhere/map"] {
+    for (place, why) in [
+        ("/dev/full", "No space left on device"),
+        ("/nowhere/map", "No such file or directory"),
+    ] {
         let (stdout, stderr) = shell(place, None, "echo word; exit 0");
         assert_eq!(stdout, "word\n");
         assert_eq!(
             stderr,
-            format!("hakmem: report lost: cannot write {place}\n")
+            format!("hakmem: report lost: cannot write {place}: {why}\n")
         );
     }
     assert_eq!(

@@ -208,13 +208,17 @@ fn misuse_of_samples() {
 /// A full disk, a directory that is not there, a pipe that nobody reads: the profile is lost, the program ends as it would have.
 #[test]
 fn a_profile_that_cannot_be_written_is_lost_alone() {
-    for file in ["/dev/full", "/nowhere/at/all", "/proc/self/mem/x"] {
+    for (file, why) in [
+        ("/dev/full", "No space left on device"),
+        ("/nowhere/at/all", "No such file or directory"),
+        ("/proc/self/mem/x", "Not a directory"),
+    ] {
         let output = run(&mut profiled("allocate", file));
         assert_eq!(output.stdout, b"done\n");
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(
             stderr,
-            format!("hakmem: report lost: cannot write {file}\n")
+            format!("hakmem: report lost: cannot write {file}: {why}\n")
         );
     }
     let (reader, writer) = std::io::pipe().expect("a pipe");

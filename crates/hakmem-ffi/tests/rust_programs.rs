@@ -3,7 +3,7 @@
 use crate::common;
 
 use common::{built, library, run};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Command;
 use tempfile::TempDir;
@@ -169,6 +169,70 @@ fn preloaded() {
     assert_eq!(events(&lines_of("map")), ["signal", "exit"]);
     let profile = read(Path::new(&file("profile")));
     assert_eq!(profile.matches("heap profile: ").count(), 2, "{profile}");
+}
+
+// The feature `serde`.
+
+/// What the report has besides: why it was written, and what the system says of the process.
+const OF_THE_REPORT: [&str; 8] = [
+    "schema",
+    "event",
+    "pid",
+    "resident_bytes",
+    "peak_resident_kib",
+    "minor_faults",
+    "major_faults",
+    "cpu_nanos",
+];
+
+fn names(item: &Value) -> Vec<&str> {
+    let fields = item.as_object().unwrap_or_else(|| panic!("{item}"));
+    fields.keys().map(String::as_str).collect()
+}
+
+/// Of one moment, and each part of it has the names of its place in the report.
+#[test]
+fn the_json_of_serde_is_that_of_the_report() {
+    let output = run(&mut Command::new(built::serialized()));
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    let [mut ours, mut reported, parts] = <[Value; 3]>::try_from(lines(&text)).expect("3 lines");
+    for name in OF_THE_REPORT {
+        let fields = reported.as_object_mut().expect("an object");
+        assert!(fields.remove(name).is_some(), "{name}");
+    }
+    for heap in ours["thread_heaps"].as_array_mut().expect("a list") {
+        let state = heap.as_object_mut().expect("an object").remove("state");
+        assert_eq!(state.expect("a word") == "idle", heap["running"] == 0);
+    }
+    for list in ["classes", "thread_heaps", "syscalls", "foreign_sites"] {
+        assert_ne!(ours[list], json!([]), "{list}");
+    }
+    assert_eq!(ours, reported);
+
+    let all = names(&ours);
+    for part in ["stats", "census"] {
+        let known = |name: &&str| all.contains(name);
+        assert!(names(&parts[part]).iter().all(known), "{}", parts[part]);
+    }
+    for (part, list) in [("class", "classes"), ("syscall", "syscalls")] {
+        assert_eq!(names(&parts[part]), names(&ours[list][0]));
+    }
+    // It has its state in place of its number.
+    let mut heap = names(&ours["thread_heaps"][0]);
+    heap.retain(|name| *name != "heap");
+    heap.push("state");
+    heap.sort_unstable();
+    let mut alone = names(&parts["heap"]);
+    alone.sort_unstable();
+    assert_eq!(alone, heap);
+    assert_eq!(parts["states"], json!(["own", "running", "idle"]));
+    assert_eq!(parts["site"], json!({"address": "0xabc", "frees": 3}));
+    let decision = json!({
+        "option": "DECAY_MS", "at_ms": 1, "from": 2, "to": 3, "round_ms": 8,
+        "from_fault_us": 4, "from_hold_us": 5, "to_fault_us": 6, "to_hold_us": 7,
+        "from_rating": 1400, "to_rating": 1600
+    });
+    assert_eq!(parts["decision"], decision);
 }
 
 /// A copy in a library that a program loads says nothing.

@@ -20,7 +20,7 @@ pub fn set_exit_value(key: Key, value: *const c_void) {
 
 /// No function is called any more.
 pub fn drop_exit_key(key: Key) {
-    // SAFETY: as above.
+    // SAFETY: a key that was made; who drops it does not use it again.
     unsafe { libc::pthread_key_delete(key) };
 }
 
@@ -49,6 +49,7 @@ unsafe fn register(before: extern "C" fn(), after: extern "C" fn(), after_in_chi
 
 #[cfg(not(all(target_env = "gnu", not(miri))))]
 unsafe fn register(before: extern "C" fn(), after: extern "C" fn(), after_in_child: extern "C" fn()) {
-    // SAFETY: passed on.
+    // SAFETY: plain registration; the functions are there as long as the program or library that
+    // this is linked into.
     unsafe { libc::pthread_atfork(Some(before), Some(after), Some(after_in_child)) };
 }

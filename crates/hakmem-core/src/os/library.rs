@@ -35,7 +35,8 @@ pub fn may_be_unloaded() -> bool {
 #[cfg(feature = "reports")]
 pub fn is_in_program() -> bool {
     let file: *const libc::Elf64_Ehdr;
-    // SAFETY: as above.
+    // SAFETY: reads the address from the table of addresses, which is there in every kind of
+    // program.
     unsafe {
         asm!("mov {}, qword ptr [rip + __ehdr_start@GOTPCREL]", out(reg) file, options(pure, readonly, nostack, preserves_flags));
     }
@@ -47,7 +48,7 @@ pub fn is_in_program() -> bool {
 /// # Safety
 /// `entry` is null, or the first of some that end with DT_NULL.
 unsafe fn is_of_what_may_be_unloaded(mut entry: *const Entry) -> bool {
-    // SAFETY: by the contract.
+    // SAFETY: null, or one of the entries up to DT_NULL, behind which the loop does not go.
     while let Some(Entry { tag, value }) = unsafe { entry.as_ref() } {
         match *tag {
             DT_NULL => return true,

@@ -12,7 +12,7 @@ pub fn program_headers() -> usize {
 /// The program's headers. None: they are not known.
 pub(super) fn headers() -> Option<&'static [libc::Elf64_Phdr]> {
     let at = program_headers();
-    // SAFETY: as above.
+    // SAFETY: reads the auxiliary vector.
     let (count, size) = unsafe { (libc::getauxval(libc::AT_PHNUM), libc::getauxval(libc::AT_PHENT)) };
     if at == 0 || size as usize != size_of::<libc::Elf64_Phdr>() {
         return None;

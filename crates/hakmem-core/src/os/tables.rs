@@ -93,7 +93,7 @@ impl File {
         let header: Elf64_Ehdr = unsafe { core::mem::transmute(header) };
         let section = |number: u16| {
             let at = header.e_shoff.checked_add(u64::from(number) * size_of::<Elf64_Shdr>() as u64)?;
-            // SAFETY: as above.
+            // SAFETY: a section header is numbers: so many bytes of any value are one.
             let section: Elf64_Shdr = unsafe { core::mem::transmute(self.read::<{ size_of::<Elf64_Shdr>() }>(at)?) };
             Some(section)
         };

@@ -67,7 +67,8 @@ const DT_SYMTAB: u64 = 6;
 /// # Safety
 /// `image` is the address of an ELF image of this machine's kind that is mapped whole, and stays.
 unsafe fn find(image: usize) -> Option<usize> {
-    // SAFETY: by the contract, all offsets and counts in the image lie within it.
+    // SAFETY: the image is mapped whole and is the kernel's own, so all offsets and counts in it
+    // lie within it.
     unsafe {
         let header = &*at(image).cast::<libc::Elf64_Ehdr>();
         let programs = at(image + header.e_phoff as usize).cast::<libc::Elf64_Phdr>();

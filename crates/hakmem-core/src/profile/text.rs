@@ -24,7 +24,7 @@ const SCHEMA: u32 = 2;
 /// Room for maps.
 const MAPS: usize = 1 << 20;
 
-/// Why a profile is written.
+/// Why a profile is written, or a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
     /// The program ends.
@@ -36,7 +36,8 @@ pub enum Event {
 }
 
 impl Event {
-    fn name(self) -> &'static str {
+    /// The word for it in profiles and reports.
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Exit => "exit",
             Self::Signal => "signal",

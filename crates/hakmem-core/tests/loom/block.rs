@@ -1,6 +1,6 @@
 //! Blocks of which loom checks every access.
 
-use hakmem_core::proto::inbox::Link;
+use crate::proto::inbox::Link;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicUsize, Ordering::AcqRel};
 use std::ptr::null_mut;

@@ -1,6 +1,6 @@
+use crate::base::mutant::Mutant;
 use crate::check;
-use hakmem_core::mutant::Mutant;
-use hakmem_core::proto::bounds::Bounds;
+use crate::proto::bounds::Bounds;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Release};
 use loom::thread;

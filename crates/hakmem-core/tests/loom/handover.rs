@@ -1,8 +1,8 @@
+use crate::base::mutant::{Mutant, is};
 use crate::block::{Node, Ptr};
 use crate::check;
-use hakmem_core::mutant::{Mutant, is};
-use hakmem_core::proto::inbox::{Inbox, Link};
-use hakmem_core::proto::lock::Lock;
+use crate::proto::inbox::{Inbox, Link};
+use crate::proto::lock::Lock;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -1,7 +1,7 @@
+use crate::base::mutant::Mutant;
 use crate::check;
-use hakmem_core::mutant::Mutant;
-use hakmem_core::proto::heap_state::{Adopted, HeapState, Tidied, With};
-use hakmem_core::proto::pool::Pool;
+use crate::proto::heap_state::{Adopted, HeapState, Tidied, With};
+use crate::proto::pool::Pool;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::AtomicU64;

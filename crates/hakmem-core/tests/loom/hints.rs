@@ -1,7 +1,7 @@
+use crate::base::mutant::Mutant;
 use crate::check;
-use hakmem_core::mutant::Mutant;
-use hakmem_core::proto::hints;
-use hakmem_core::proto::slots::Slots;
+use crate::proto::hints;
+use crate::proto::slots::Slots;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use loom::thread;

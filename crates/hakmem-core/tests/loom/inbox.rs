@@ -1,7 +1,7 @@
+use crate::base::mutant::Mutant;
 use crate::block::{Node, Ptr};
 use crate::check;
-use hakmem_core::mutant::Mutant;
-use hakmem_core::proto::inbox::{Inbox, Link};
+use crate::proto::inbox::{Inbox, Link};
 use loom::sync::Arc;
 use loom::thread;
 

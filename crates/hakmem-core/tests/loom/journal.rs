@@ -1,6 +1,6 @@
+use crate::base::mutant::Mutant;
 use crate::check;
-use hakmem_core::mutant::Mutant;
-use hakmem_core::proto::journal::Journal;
+use crate::proto::journal::Journal;
 use loom::sync::Arc;
 use loom::thread;
 

@@ -1,8 +1,8 @@
+use crate::base::mutant::Mutant;
 use crate::check;
-use hakmem_core::mutant::Mutant;
-use hakmem_core::proto::hints;
-use hakmem_core::proto::level::Level;
-use hakmem_core::proto::slots::{SLOTS, Slots};
+use crate::proto::hints;
+use crate::proto::level::Level;
+use crate::proto::slots::{SLOTS, Slots};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use loom::thread;

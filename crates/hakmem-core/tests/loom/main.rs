@@ -1,12 +1,25 @@
 //! Models of the protocols between threads, driven through every interleaving that loom knows, weak ones included.
 //!
 //! Run with `ci/loom`. Each model is run as the code is, and then once for each mistake that it is there to find
-//! (`hakmem_core::mutant`): it must fail.
+//! (`crate::base::mutant`): it must fail.
 #![cfg(loom)]
 #![allow(
     clippy::undocumented_unsafe_blocks,
     reason = "loom's cells check at run time what a comment would claim"
 )]
+
+// The protocols are compiled into this program, with loom's atomics; the library is empty here.
+#[allow(
+    dead_code,
+    unused_macros,
+    unused_imports,
+    reason = "the models need a part of it"
+)]
+#[path = "../../src/base/mod.rs"]
+mod base;
+#[allow(dead_code, reason = "the models need a part of it")]
+#[path = "../../src/proto/mod.rs"]
+mod proto;
 
 mod block;
 mod bounds;
@@ -24,7 +37,7 @@ mod post;
 mod slots;
 mod worker;
 
-use hakmem_core::mutant::{self, Mutant};
+use crate::base::mutant::{self, Mutant};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Checks a model; then, with each of `mistakes` made, that it fails.

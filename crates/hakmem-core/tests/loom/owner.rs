@@ -1,7 +1,7 @@
+use crate::base::mutant::Mutant;
 use crate::check;
-use hakmem_core::mutant::Mutant;
-use hakmem_core::proto::lock::Lock;
-use hakmem_core::proto::owner::OwnerWord;
+use crate::proto::lock::Lock;
+use crate::proto::owner::OwnerWord;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;

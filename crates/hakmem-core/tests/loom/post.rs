@@ -1,8 +1,8 @@
+use crate::base::mutant::Mutant;
 use crate::block::{Node, Ptr};
 use crate::check;
-use hakmem_core::mutant::Mutant;
-use hakmem_core::proto::inbox::{Inbox, Link};
-use hakmem_core::proto::post::Post;
+use crate::proto::inbox::{Inbox, Link};
+use crate::proto::post::Post;
 use loom::sync::Arc;
 use loom::thread;
 

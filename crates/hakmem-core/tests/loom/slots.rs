@@ -1,6 +1,6 @@
+use crate::base::mutant::Mutant;
 use crate::check;
-use hakmem_core::mutant::Mutant;
-use hakmem_core::proto::slots::{Slots, run};
+use crate::proto::slots::{Slots, run};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;

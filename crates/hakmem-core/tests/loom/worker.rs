@@ -1,6 +1,6 @@
+use crate::base::mutant::Mutant;
 use crate::check;
-use hakmem_core::mutant::Mutant;
-use hakmem_core::proto::worker::{Call, Worker};
+use crate::proto::worker::{Call, Worker};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, Ordering::*};

@@ -86,6 +86,22 @@ pub fn debugged() -> &'static Artifacts {
     BUILT.get_or_init(|| build(&["--profile", "test", "--workspace", "--examples"]))
 }
 
+/// The example `serialized`. With its feature the core depends on serde, which the workspace's build has with `std`, and the
+/// library could not have: so it is built by itself.
+pub fn serialized() -> PathBuf {
+    let args = [
+        "--profile",
+        "test",
+        "--package",
+        "hakmem-examples",
+        "--example",
+        "serialized",
+        "--features",
+        "serde",
+    ];
+    build(&args).example("serialized")
+}
+
 /// The example `service`, whose dependencies take a minute to build.
 pub fn service() -> PathBuf {
     let args = [

@@ -15,7 +15,8 @@ pub fn held_off<T>(f: impl FnOnce() -> T) -> T {
     // SAFETY: the pointer is valid for the old state to be written; it changes nothing but the calling thread's own.
     unsafe { pthread_setcancelstate(DISABLE, &raw mut before) };
     let result = f();
-    // SAFETY: as above; a state that the first call gave.
+    // SAFETY: sets the calling thread's own state, to one that the first call gave; null: the old
+    // state is not wanted.
     unsafe { pthread_setcancelstate(before, core::ptr::null_mut()) };
     result
 }

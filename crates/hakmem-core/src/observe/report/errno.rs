@@ -1,6 +1,7 @@
-//! errno: setting it, and leaving it as it was.
+//! errno: setting it, leaving it as it was, and saying what it means.
 
 use core::ffi::c_int;
+use core::fmt;
 
 fn slot() -> *mut c_int {
     // SAFETY: no preconditions.
@@ -26,7 +27,72 @@ pub fn preserved<T>(f: impl FnOnce() -> T) -> T {
     // SAFETY: errno's address is valid for the calling thread.
     let before = unsafe { *slot() };
     let result = f();
-    // SAFETY: as above.
+    // SAFETY: errno's address is the same as before, for it is the same thread.
     unsafe { *slot() = before };
     result
+}
+
+/// Why a system call failed.
+#[derive(Clone, Copy)]
+pub struct Reason(pub c_int);
+
+impl Reason {
+    /// Of the call that has just failed in this thread.
+    pub fn last() -> Self {
+        // SAFETY: errno's address is valid for the calling thread.
+        Self(unsafe { *slot() })
+    }
+}
+
+/// In the C library's words, without a call of it; the number of what seldom happens.
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            libc::EACCES => "Permission denied",
+            // `out` has waited for whoever reads there.
+            libc::EAGAIN => "nobody reads it",
+            libc::EBADF => "Bad file descriptor",
+            libc::EDQUOT => "Disk quota exceeded",
+            libc::EFBIG => "File too large",
+            libc::EINVAL => "Invalid argument",
+            libc::EIO => "Input/output error",
+            libc::EISDIR => "Is a directory",
+            libc::ELOOP => "Too many levels of symbolic links",
+            libc::EMFILE => "Too many open files",
+            libc::ENAMETOOLONG => "File name too long",
+            libc::ENFILE => "Too many open files in system",
+            libc::ENOENT => "No such file or directory",
+            libc::ENOMEM => "Cannot allocate memory",
+            libc::ENOSPC => "No space left on device",
+            libc::ENOTDIR => "Not a directory",
+            libc::ENXIO => "No such device or address",
+            libc::EPERM => "Operation not permitted",
+            libc::EPIPE => "Broken pipe",
+            libc::EROFS => "Read-only file system",
+            other => return write!(f, "error {other}"),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use std::string::ToString;
+
+    /// Of all that the table has, and one that it does not.
+    #[test]
+    fn reasons_are_in_the_c_librarys_words() {
+        let mut known = 0;
+        for number in (1..134).filter(|&number| number != libc::EAGAIN) {
+            let ours = Reason(number).to_string();
+            // SAFETY: a C string, which the next call may change; no other test makes one.
+            let theirs = unsafe { core::ffi::CStr::from_ptr(libc::strerror(number)) };
+            if ours != std::format!("error {number}") {
+                assert_eq!(ours, theirs.to_str().unwrap());
+                known += 1;
+            }
+        }
+        assert_eq!(known, 19);
+    }
 }

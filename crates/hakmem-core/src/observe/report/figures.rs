@@ -1,7 +1,7 @@
-//! Every figure of a report under its name, once for all forms: JSON, CSV and XML differ in how they write them.
+//! What is in a report, once for all forms: JSON, CSV and XML differ in how they write the figures.
 
 use super::usage::Usage;
-use crate::observe::stats::{self, Class, Decision, Heap, Snapshot, Stats};
+use crate::observe::stats::{self, Named, Snapshot, Stats};
 use core::fmt;
 
 /// Raised when a key changes its meaning or goes; new keys may come at any time.
@@ -74,90 +74,43 @@ impl Figures {
     /// One copy for all forms: less code in every process.
     #[inline(never)]
     pub fn write(&self, form: &mut dyn Form) -> fmt::Result {
-        self.process(form)?;
+        let (snapshot, u) = (&self.snapshot, &self.usage);
+        all(form, snapshot.figures(&self.stats))?;
+        form.figure("resident_bytes", self.resident_bytes)?;
+        form.figure("peak_resident_kib", u.peak_resident_kib)?;
+        form.figure("minor_faults", u.minor_faults)?;
+        form.figure("major_faults", u.major_faults)?;
+        form.figure("cpu_nanos", u.cpu_nanos)?;
         form.begin("classes")?;
-        for class in self.snapshot.classes() {
-            if class.allocations + class.frees + class.pages > 0 {
-                item(form, "classes", "size", Word::Number(class.size), |form| of_class(form, &class))?;
-            }
+        for class in snapshot.used_classes() {
+            item(form, "classes", "size", Word::Number(class.size), class.figures())?;
         }
         form.end()?;
         form.begin("thread_heaps")?;
-        for (i, heap) in self.snapshot.heaps().take(MOST_HEAPS).enumerate() {
-            item(form, "thread_heaps", "heap", Word::Number(i as u64), |form| of_heap(form, &heap))?;
+        for (i, heap) in snapshot.heaps().take(MOST_HEAPS).enumerate() {
+            item(form, "thread_heaps", "heap", Word::Number(i as u64), heap.figures())?;
         }
         form.end()?;
         form.begin("syscalls")?;
-        for call in self.stats.syscalls.iter().filter(|c| !c.name.is_empty()) {
-            item(form, "syscalls", "name", Word::Text(call.name), |form| {
-                form.figure("calls", call.calls)?;
-                form.figure("failures", call.failures)?;
-                form.figure("nanos", call.nanos)
-            })?;
+        for call in self.stats.named_syscalls() {
+            item(form, "syscalls", "name", Word::Text(call.name), call.figures())?;
         }
         form.end()?;
         form.begin("decisions")?;
         for d in stats::decisions() {
-            item(form, "decisions", "option", Word::Text(d.what.name()), |form| of_decision(form, &d))?;
+            item(form, "decisions", "option", Word::Text(d.what.name()), d.figures())?;
         }
         form.end()?;
         form.begin("foreign_sites")?;
-        for site in self.snapshot.foreign_sites() {
-            item(form, "foreign_sites", "address", Word::Address(site.address), |form| {
-                form.figure("frees", site.frees)
-            })?;
+        for site in snapshot.foreign_sites() {
+            item(form, "foreign_sites", "address", Word::Address(site.address), [("frees", site.frees)])?;
         }
         form.end()
     }
+}
 
-    fn process(&self, form: &mut dyn Form) -> fmt::Result {
-        let (s, u, c) = (&self.stats, &self.usage, self.snapshot.census());
-        for (name, value) in [
-            ("allocations", s.allocations),
-            ("frees", s.frees),
-            ("remote_frees", s.remote_frees),
-            ("in_flight", s.in_flight),
-            ("refills", s.refills),
-            ("large_allocations", s.large_allocations),
-            ("large_hits", s.large_hits),
-            ("large_frees", s.large_frees),
-            ("whale_allocations", s.whale_allocations),
-            ("whale_hits", s.whale_hits),
-            ("whale_frees", s.whale_frees),
-            ("whale_cached_bytes", s.whale_cached_bytes),
-            ("whale_live_bytes", s.whale_live_bytes),
-            ("live_bytes", s.live_bytes),
-            ("live_bytes_upper_bound", s.live_bytes_upper_bound),
-            ("peak_live_bytes_upper_bound", s.peak_live_bytes_upper_bound),
-            ("reserved_bytes", s.reserved_bytes),
-            ("committed_bytes", s.committed_bytes),
-            ("resident_bytes", self.resident_bytes),
-            ("dirty_bytes", s.dirty_bytes),
-            ("purged_bytes", s.purged_bytes),
-            ("huge_bytes", c.huge_segments * stats::SEGMENT_BYTES as u64),
-            ("foreign_frees", s.foreign_frees),
-            ("heaps", s.heaps),
-            ("running_heaps", self.snapshot.running_heaps()),
-            ("slotted_segments", c.slotted_segments),
-            ("whale_segments", c.whale_segments),
-            ("reserve_segments", c.reserve_segments),
-            ("cached_segments", c.cached_segments),
-            ("page_slots", c.page_slots),
-            ("large_slots", c.large_slots),
-            ("kept_slots", c.kept_slots),
-            ("empty_slots", c.empty_slots),
-            ("unused_slots", c.unused_slots),
-            ("learning", u64::from(stats::is_learning())),
-            ("decided", stats::decided()),
-            ("peak_resident_kib", u.peak_resident_kib),
-            ("minor_faults", u.minor_faults),
-            ("major_faults", u.major_faults),
-            ("cpu_nanos", u.cpu_nanos),
-        ] {
-            form.figure(name, value)?;
-        }
-        Ok(())
-    }
+fn all(form: &mut dyn Form, figures: impl IntoIterator<Item = Named>) -> fmt::Result {
+    figures.into_iter().try_for_each(|(name, value)| form.figure(name, value))
 }
 
 fn item(
@@ -165,82 +118,9 @@ fn item(
     list: &'static str,
     name: &'static str,
     value: Word,
-    figures: impl FnOnce(&mut dyn Form) -> fmt::Result,
+    figures: impl IntoIterator<Item = Named>,
 ) -> fmt::Result {
     form.item(list, Key { name, value })?;
-    figures(form)?;
+    all(form, figures)?;
     form.end_item()
-}
-
-fn of_class(form: &mut dyn Form, c: &Class) -> fmt::Result {
-    for (name, value) in [
-        ("allocations", c.allocations),
-        ("frees", c.frees),
-        ("remote_frees", c.remote_frees),
-        ("list_hits", c.list_hits()),
-        ("takes", c.takes),
-        ("carves", c.carves),
-        ("sleeps", c.sleeps),
-        ("wakes", c.wakes),
-        ("new_pages", c.new_pages),
-        ("retained_pages", c.retained_pages),
-        ("empty_pages", c.empty_pages),
-        ("pages", c.pages),
-        ("asleep_pages", c.asleep_pages),
-        ("page_bytes", c.page_bytes),
-        ("carved_bytes", c.carved_bytes),
-        ("live_bytes", c.live_bytes),
-        ("peak_bytes", c.peak_bytes),
-    ] {
-        form.figure(name, value)?;
-    }
-    Ok(())
-}
-
-fn of_decision(form: &mut dyn Form, d: &Decision) -> fmt::Result {
-    for (name, value) in [
-        ("at_ms", d.at_ms.into()),
-        ("from", d.from.into()),
-        ("to", d.to.into()),
-        ("round_ms", d.round_ms.into()),
-        ("from_fault_us", d.from_fault_us),
-        ("from_hold_us", d.from_hold_us),
-        ("to_fault_us", d.to_fault_us),
-        ("to_hold_us", d.to_hold_us),
-        ("from_rating", d.from_rating.unsigned_abs().into()),
-        ("to_rating", d.to_rating.unsigned_abs().into()),
-    ] {
-        form.figure(name, value)?;
-    }
-    Ok(())
-}
-
-fn of_heap(form: &mut dyn Form, h: &Heap) -> fmt::Result {
-    for (name, value) in [
-        ("running", u64::from(h.state != stats::State::Idle)),
-        ("handed", h.handed),
-        ("takes", h.takes),
-        ("carves", h.carves),
-        ("next_pages", h.next_pages),
-        ("holes_filled", h.holes_filled),
-        ("sleeps", h.sleeps),
-        ("wakes", h.wakes),
-        ("new_pages", h.new_pages),
-        ("retained_pages", h.retained_pages),
-        ("empty_pages", h.empty_pages),
-        ("pages_set_aside", h.pages_set_aside),
-        ("pages_taken_back", h.pages_taken_back),
-        ("merges", h.merges),
-        ("parcels_received", h.parcels_received),
-        ("blocks_received", h.blocks_received),
-        ("blocks_sent", h.blocks_sent),
-        ("parcels_sent", h.parcels_sent),
-        ("batches_sent", h.batches_sent),
-        ("large_allocations", h.large_allocations),
-        ("large_hits", h.large_hits),
-        ("large_frees", h.large_frees),
-    ] {
-        form.figure(name, value)?;
-    }
-    Ok(())
 }

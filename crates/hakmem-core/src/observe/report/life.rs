@@ -73,7 +73,7 @@ impl Report {
             To::File(file) => file.append(text),
         });
         if written.is_none() {
-            stderr_line(format_args!("report lost: no memory for it"));
+            out::say_lost(format_args!("report lost: no memory for it"));
         }
     }
 }
@@ -98,7 +98,8 @@ static BEGUN: AtomicBool = AtomicBool::new(false);
 #[unsafe(link_section = ".text.hot.hakmem")]
 pub unsafe fn start(envp: *const *const c_char) {
     if !BEGUN.swap(true, Relaxed) {
-        // SAFETY: passed on.
+        // SAFETY: the caller promises what `begin` asks of `envp`; it was called by a constructor,
+        // before any other thread.
         unsafe { begin(envp, false) };
     }
 }
@@ -110,7 +111,7 @@ pub unsafe fn start(envp: *const *const c_char) {
 #[cold]
 pub unsafe fn start_in_program(envp: *const *const c_char) {
     if os::is_in_program() && !BEGUN.swap(true, Relaxed) {
-        // SAFETY: passed on.
+        // SAFETY: as for `start`, which has the same contract and the same caller.
         unsafe { begin(envp, take_over()) };
     }
 }
@@ -136,7 +137,7 @@ fn take_over() -> bool {
 /// there is one thread.
 pub fn leave() -> bool {
     profile::leave();
-    // SAFETY: by the contract nothing else runs that could use it.
+    // SAFETY: there is one thread, so nothing else uses it: see Shared.
     let plan = unsafe { (*PLAN.0.get()).take() };
     plan.is_some_and(|plan| plan.report.is_some())
 }
@@ -145,13 +146,15 @@ pub fn leave() -> bool {
 /// As [`start`].
 #[unsafe(link_section = ".text.hot.hakmem")]
 unsafe fn begin(envp: *const *const c_char, announced: bool) {
-    // SAFETY: passed on.
+    // SAFETY: `envp` is NULL or such an array, and there is one thread: this is called by
+    // constructors.
     let profiled = unsafe { profile::start(envp) };
-    // SAFETY: passed on.
+    // SAFETY: `envp` is NULL or such an array, and nobody changes its strings while `wish` refers
+    // to them.
     let (wish, signal) = unsafe { (settings::read(envp), settings::read_signal(envp, b"HAKMEM_STATS_SIGNAL=")) };
     let plan = Plan {
         report: wish.and_then(|wish| prepare(wish, announced)),
-        // SAFETY: passed on.
+        // SAFETY: `envp` is NULL or such an array; `map::file` copies the name.
         map: map::file(unsafe { settings::read_map(envp) }),
     };
     if plan.report.is_none() && plan.map.is_none() {
@@ -185,7 +188,7 @@ pub fn keep_files() {
 
 /// It has made none.
 pub fn drop_files() {
-    // SAFETY: as above.
+    // SAFETY: only `start` writes it, and that is over.
     if let Some(plan) = unsafe { *PLAN.0.get() } {
         plan.drop_files();
     }
@@ -229,7 +232,7 @@ extern "C" fn on_signal(_: c_int, _: *mut siginfo_t, context: *mut ucontext_t) {
         if let Some(plan) = unsafe { *PLAN.0.get() } {
             on_own_stack(|| plan.carry_out(Event::Signal));
         }
-        // SAFETY: the system's, for this handler.
+        // SAFETY: `context` is what the system gave this handler, and valid until it returns.
         unsafe { out::leave_blocked(context) };
     });
 }

@@ -1,7 +1,7 @@
 //! The map: what each slot of the heap holds, for `hakmem map` to draw. `docs/observability.md` says what is in it.
 
 use super::Event;
-use super::out::{Lossy, stderr_line};
+use super::out::{self, Lossy, stderr_line};
 use super::sink::File;
 use crate::api::c;
 use crate::observe::stats::{self, Content, Segment};
@@ -173,7 +173,7 @@ impl fmt::Display for Quoted<'_> {
 /// Appends the map to the file.
 pub fn append(event: Event, file: File) {
     if with(event, |text| file.append(text)).is_none() {
-        stderr_line(format_args!("map lost: no memory for it"));
+        out::say_lost(format_args!("map lost: no memory for it"));
     }
 }
 

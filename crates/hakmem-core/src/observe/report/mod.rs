@@ -55,6 +55,8 @@ mod totals;
 mod usage;
 
 #[doc(hidden)]
+pub use crate::profile::Event;
+#[doc(hidden)]
 pub use totals::Totals;
 
 use core::ffi::c_int;
@@ -69,26 +71,6 @@ pub enum Format {
     Json,
     /// A line for each figure: `pid,event,list,item,name,value`.
     Csv,
-}
-
-/// Why it is written.
-#[doc(hidden)]
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Event {
-    Exit,
-    Signal,
-    /// The program asked.
-    Call,
-}
-
-impl Event {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Exit => "exit",
-            Self::Signal => "signal",
-            Self::Call => "call",
-        }
-    }
 }
 
 /// Why there is no report, or not all of it.

@@ -1,10 +1,11 @@
 //! Writing without allocating: text is formatted into a fixed buffer and leaves in one `write`.
 
 use super::cancel;
+use super::errno::Reason;
 use crate::api::c;
 use core::ffi::c_int;
 use core::fmt::{self, Write};
-use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
 
 /// A text of at most `N` bytes; what goes beyond is cut off and remembered.
 pub struct Text<const N: usize> {
@@ -50,7 +51,7 @@ impl<const N: usize> Text<N> {
     /// # Safety
     /// It was made by [`Text::map`], and nobody refers to it any more.
     pub unsafe fn unmap(this: *mut Self) {
-        // SAFETY: passed on.
+        // SAFETY: a mapping of this length, which the caller does not refer to any more.
         unsafe { libc::munmap(this.cast(), size_of::<Self>()) };
     }
 
@@ -98,6 +99,11 @@ const SIGNALS: [c_int; 2] = [libc::SIGPIPE, libc::SIGXFSZ];
 /// Writes all of `bytes`, in one system call if it takes as much. False if it did not take everything. Neither a pipe that
 /// nobody reads nor a limit on a file's size ends the program, which did not ask for the write.
 pub fn write_all(fd: c_int, bytes: &[u8]) -> bool {
+    write(fd, bytes).is_ok()
+}
+
+/// [`write_all`], and why it did not take everything.
+pub fn write(fd: c_int, bytes: &[u8]) -> Result<(), Reason> {
     cancel::held_off(|| {
         if c::is_filtered() {
             blocking_signals(|| write_rest(fd, bytes))
@@ -115,21 +121,21 @@ fn takes_more(fd: c_int) -> bool {
     !c::is_filtered() && unsafe { libc::poll(&raw mut wanted, 1, 1000) } == 1
 }
 
-fn write_rest(fd: c_int, mut rest: &[u8]) -> bool {
+fn write_rest(fd: c_int, mut rest: &[u8]) -> Result<(), Reason> {
     while !rest.is_empty() {
         // SAFETY: the pointer and length are those of a slice.
         let written = unsafe { libc::write(fd, rest.as_ptr().cast(), rest.len()) };
-        // SAFETY: errno's address is valid for the calling thread.
-        let error = unsafe { *libc::__errno_location() };
-        if written < 0 && (error == libc::EINTR || error == libc::EAGAIN && takes_more(fd)) {
-            continue;
-        }
-        match usize::try_from(written).ok().filter(|&n| n > 0) {
-            Some(n) => rest = &rest[n..],
-            None => return false,
+        match usize::try_from(written) {
+            Ok(0) => return Err(Reason(libc::EIO)),
+            Ok(n) => rest = &rest[n..],
+            Err(_) => match Reason::last() {
+                Reason(libc::EINTR) => {}
+                Reason(libc::EAGAIN) if takes_more(fd) => {}
+                reason => return Err(reason),
+            },
         }
     }
-    true
+    Ok(())
 }
 
 /// Runs `f`; these signals, which it sends to its own thread if it fails, do not come through.
@@ -161,7 +167,7 @@ static LEFT_BLOCKED: AtomicBool = AtomicBool::new(false);
 
 /// [`without_signals`] in a process that has a filter, which may end it for asking what is pending: if `f` fails, they stay
 /// blocked.
-fn blocking_signals(f: impl FnOnce() -> bool) -> bool {
+fn blocking_signals<E>(f: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
     let mut before = core::mem::MaybeUninit::<libc::sigset_t>::zeroed();
     let mut ours = core::mem::MaybeUninit::<libc::sigset_t>::zeroed();
     // SAFETY: the sets are live, and initialised by sigemptyset and pthread_sigmask before they are read.
@@ -172,7 +178,7 @@ fn blocking_signals(f: impl FnOnce() -> bool) -> bool {
         }
         libc::pthread_sigmask(libc::SIG_BLOCK, ours.as_ptr(), before.as_mut_ptr());
         let done = f();
-        if done {
+        if done.is_ok() {
             libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), core::ptr::null_mut());
         } else {
             LEFT_BLOCKED.store(true, Relaxed);
@@ -188,7 +194,8 @@ fn blocking_signals(f: impl FnOnce() -> bool) -> bool {
 pub unsafe fn leave_blocked(context: *mut libc::ucontext_t) {
     if LEFT_BLOCKED.load(Relaxed) {
         for signal in SIGNALS {
-            // SAFETY: by the contract.
+            // SAFETY: the system gave the handler this context, and reads it again when the handler
+            // returns.
             unsafe { libc::sigaddset(&raw mut (*context).uc_sigmask, signal) };
         }
     }
@@ -203,4 +210,16 @@ pub fn stderr_line(message: fmt::Arguments<'_>) {
     line.len = line.len.min(511);
     line.push(b"\n");
     super::errno::preserved(|| write_all(libc::STDERR_FILENO, line.as_bytes()));
+}
+
+/// Says on stderr that something asked for is lost, and why. Once in a process, however much it is.
+#[cold]
+pub fn say_lost(message: fmt::Arguments<'_>) {
+    /// Who has said it. The child of a fork is another.
+    static SAID: AtomicI32 = AtomicI32::new(0);
+    // SAFETY: no preconditions.
+    let pid = unsafe { libc::getpid() };
+    if SAID.swap(pid, Relaxed) != pid {
+        stderr_line(message);
+    }
 }

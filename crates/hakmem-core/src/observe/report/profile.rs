@@ -23,7 +23,7 @@ static TO: Shared = Shared(UnsafeCell::new(None));
 /// # Safety
 /// `envp` is NULL or a NULL-terminated array of C strings, which do not change meanwhile; there is one thread.
 pub unsafe fn start(envp: *const *const c_char) -> bool {
-    // SAFETY: passed on.
+    // SAFETY: the caller promises that `envp` is NULL or such an array, and that it stays as it is.
     let (file, signal) =
         unsafe { (settings::read_profile(envp), settings::read_signal(envp, b"HAKMEM_PROFILE_SIGNAL=")) };
     let Some(file) = file else {
@@ -49,7 +49,7 @@ pub unsafe fn start(envp: *const *const c_char) -> bool {
 
 /// Another copy of the allocator has its program's profile.
 pub fn leave() {
-    // SAFETY: by the contract of `life::leave` nothing else runs that could use it.
+    // SAFETY: `life::leave` is called while there is one thread, so nothing else uses it.
     if unsafe { (*TO.0.get()).take() }.is_some() {
         profile::stop();
     }
@@ -78,7 +78,7 @@ pub fn drop_files() {
 extern "C" fn on_signal(_: c_int, _: *mut siginfo_t, context: *mut ucontext_t) {
     errno::preserved(|| {
         on_own_stack(|| profile::dump_soon(write_at_once));
-        // SAFETY: the system's, for this handler.
+        // SAFETY: `context` is what the system gave this handler, and valid until it returns.
         unsafe { out::leave_blocked(context) };
     });
 }
@@ -102,6 +102,6 @@ pub fn end() {
 
 fn told_if_lost(written: Option<()>) {
     if written.is_none() {
-        stderr_line(format_args!("profile lost: no memory for it"));
+        out::say_lost(format_args!("profile lost: no memory for it"));
     }
 }

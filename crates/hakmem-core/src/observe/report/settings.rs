@@ -72,7 +72,7 @@ fn parse_signal(option: Lossy<'_>, value: &[u8]) -> Option<c_int> {
 /// As [`read`].
 #[unsafe(link_section = ".text.hot.hakmem")]
 pub unsafe fn read_signal(envp: *const *const c_char, option: &[u8]) -> Option<c_int> {
-    // SAFETY: passed on.
+    // SAFETY: `envp` is what `value_of` asks for: the contract is the same.
     let value = unsafe { value_of(envp, option) }?;
     parse_signal(Lossy(option.strip_suffix(b"=").unwrap_or(option)), value)
 }
@@ -82,7 +82,7 @@ pub unsafe fn read_signal(envp: *const *const c_char, option: &[u8]) -> Option<c
 /// # Safety
 /// As [`read`].
 pub unsafe fn read_profile<'a>(envp: *const *const c_char) -> Option<&'a [u8]> {
-    // SAFETY: passed on.
+    // SAFETY: `envp` is what `value_of` asks for: the contract is the same.
     let file = unsafe { value_of(envp, b"HAKMEM_PROFILE=") };
     file.filter(|file| !matches!(*file, b"" | b"0"))
 }
@@ -92,7 +92,7 @@ pub unsafe fn read_profile<'a>(envp: *const *const c_char) -> Option<&'a [u8]> {
 /// # Safety
 /// `envp` is NULL or a NULL-terminated array of C strings that live for `'a`.
 pub unsafe fn read<'a>(envp: *const *const c_char) -> Option<Report<'a>> {
-    // SAFETY: passed on.
+    // SAFETY: `envp` is what `value_of` asks for: the contract is the same.
     parse(unsafe { value_of(envp, b"HAKMEM_STATS=") }?)
 }
 
@@ -102,7 +102,7 @@ pub unsafe fn read<'a>(envp: *const *const c_char) -> Option<Report<'a>> {
 /// As [`read`].
 #[unsafe(link_section = ".text.hot.hakmem")]
 pub unsafe fn read_map<'a>(envp: *const *const c_char) -> Option<&'a [u8]> {
-    // SAFETY: passed on.
+    // SAFETY: `envp` is what `value_of` asks for: the contract is the same.
     unsafe { value_of(envp, b"HAKMEM_MAP=") }
 }
 
@@ -124,7 +124,7 @@ unsafe fn value_of<'a>(envp: *const *const c_char, name: &[u8]) -> Option<&'a [u
         }
         // SAFETY: entries are C strings; only as much is read as compares equal.
         if unsafe { starts_with(entry, name) } {
-            // SAFETY: as above.
+            // SAFETY: entries are C strings that live for `'a`.
             let entry = unsafe { CStr::from_ptr(entry) }.to_bytes();
             return Some(&entry[name.len()..]);
         }

@@ -8,7 +8,8 @@
 //!    of its way, and does not look at it again.
 
 use super::cancel;
-use super::out::{Lossy, Text, stderr_line, write_all};
+use super::errno::Reason;
+use super::out::{self, Lossy, Text, stderr_line, write_all};
 use super::settings::{self, PATH};
 use crate::api::c;
 use core::ffi::{CStr, c_int};
@@ -144,17 +145,15 @@ impl File {
     /// Before the process makes a filter (3): its name is the one that it has now.
     pub fn keep_open(self) {
         let opened = with_pid(&self.0.path, |name| {
-            let fd = cancel::held_off(|| open(name));
-            self.0.kept.set(duplicate(fd));
-            if fd >= 0 {
-                // SAFETY: the descriptor is ours.
-                unsafe { libc::close(fd) };
-            }
-            self.0.kept.get().is_some()
+            let fd = cancel::held_off(|| open(name))?;
+            let kept = duplicate(fd);
+            let result = if kept < 0 { Err(Reason::last()) } else { Ok(()) };
+            self.0.kept.set(kept);
+            // SAFETY: `open` has just made it, for this call alone.
+            unsafe { libc::close(fd) };
+            result
         });
-        if !opened {
-            self.say_lost();
-        }
+        opened.unwrap_or_else(|why| self.say_lost(why));
     }
 
     /// It has made none.
@@ -169,26 +168,30 @@ impl File {
         }
         let written = if c::is_filtered() {
             // That it could not be opened was said then.
-            self.0.kept.get().is_none_or(|fd| write_all(fd, line))
+            self.0.kept.get().map_or(Ok(()), |fd| out::write(fd, line))
         } else {
             with_pid(&self.0.path, |name| cancel::held_off(|| append_to(name, line)))
         };
-        if !written {
-            self.say_lost();
-        }
+        written.unwrap_or_else(|why| self.say_lost(why));
     }
 
-    fn say_lost(self) {
+    fn say_lost(self, why: Reason) {
         let path = self.0.path.as_bytes();
-        let name = Lossy(path.strip_suffix(b"\0").unwrap_or(path));
-        stderr_line(format_args!("report lost: cannot write {name}"));
+        let path = path.strip_suffix(b"\0").unwrap_or(path);
+        // A line has room for so much of it, and the file is at its end.
+        let rest = path.len().saturating_sub(SHOWN);
+        let (cut, name) = (if rest > 0 { "..." } else { "" }, Lossy(&path[rest..]));
+        out::say_lost(format_args!("report lost: cannot write {cut}{name}: {why}"));
     }
 }
 
+/// Bytes of a path that a line about it shows.
+const SHOWN: usize = 400;
+
 /// Calls `f` with the path, in which the process's number stands for `%p`.
-fn with_pid(path: &Text<PATH>, f: impl FnOnce(&CStr) -> bool) -> bool {
+fn with_pid(path: &Text<PATH>, f: impl FnOnce(&CStr) -> Result<(), Reason>) -> Result<(), Reason> {
     let whole = path.as_bytes();
-    let run = |bytes: &[u8]| CStr::from_bytes_with_nul(bytes).is_ok_and(f);
+    let run = |bytes: &[u8]| CStr::from_bytes_with_nul(bytes).map_err(|_| Reason(libc::EINVAL)).and_then(f);
     let Some(at) = whole.windows(2).position(|pair| pair == b"%p") else {
         return run(whole);
     };
@@ -196,14 +199,14 @@ fn with_pid(path: &Text<PATH>, f: impl FnOnce(&CStr) -> bool) -> bool {
     let made = Text::<PATH>::map();
     // SAFETY: fresh, ours alone, and an empty text.
     let Some(text) = (unsafe { made.as_mut() }) else {
-        return false;
+        return Err(Reason(libc::ENOMEM));
     };
     text.push(&whole[..at]);
     // SAFETY: no preconditions.
     let _ = write!(text, "{}", unsafe { libc::getpid() });
     text.push(&whole[at + 2..]);
-    let done = text.is_whole() && run(text.as_bytes());
-    // SAFETY: mapped above.
+    let done = if text.is_whole() { run(text.as_bytes()) } else { Err(Reason(libc::ENAMETOOLONG)) };
+    // SAFETY: mapped above, and `run` has returned.
     unsafe { Text::unmap(made) };
     done
 }
@@ -221,27 +224,27 @@ fn descriptor_in(name: &CStr) -> Option<&[u8]> {
     is_number.then_some(digits)
 }
 
-/// Opens a file for appending, or returns -1 (1).
-fn open(name: &CStr) -> c_int {
+/// Opens a file for appending (1).
+fn open(name: &CStr) -> Result<c_int, Reason> {
     let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
-    if let Some(number) = descriptor_in(name) {
+    let fd = if let Some(number) = descriptor_in(name) {
         let mut link = Text::<32>::new();
         for part in [b"/proc/self/fd/", number, b"\0"] {
             link.push(part);
         }
-        // SAFETY: a C string.
-        return unsafe { libc::open(link.as_bytes().as_ptr().cast(), flags) };
-    }
-    // SAFETY: the name is a C string.
-    unsafe { libc::open(name.as_ptr(), flags | libc::O_CREAT | libc::O_NOFOLLOW, 0o600) }
+        // SAFETY: the text ends in a NUL, and has room for nine digits.
+        unsafe { libc::open(link.as_bytes().as_ptr().cast(), flags) }
+    } else {
+        // SAFETY: the name is a C string.
+        unsafe { libc::open(name.as_ptr(), flags | libc::O_CREAT | libc::O_NOFOLLOW, 0o600) }
+    };
+    if fd < 0 { Err(Reason::last()) } else { Ok(fd) }
 }
 
-fn append_to(name: &CStr, line: &[u8]) -> bool {
-    let fd = open(name);
-    let written = fd >= 0 && write_all(fd, line);
-    if fd >= 0 {
-        // SAFETY: the descriptor is ours.
-        unsafe { libc::close(fd) };
-    }
+fn append_to(name: &CStr, line: &[u8]) -> Result<(), Reason> {
+    let fd = open(name)?;
+    let written = out::write(fd, line);
+    // SAFETY: `open` has just made it, for this call alone.
+    unsafe { libc::close(fd) };
     written
 }

@@ -11,14 +11,20 @@
 
 mod census;
 mod class;
+#[cfg(any(feature = "serde", all(feature = "reports", not(any(miri, shuttle)))))]
+mod figures;
 mod heap;
 mod map;
 mod process;
+#[cfg(feature = "serde")]
+mod serialize;
 mod view;
 
 pub use crate::policy::learner::{Decision, What};
 pub use census::Census;
 pub use class::Class;
+#[cfg(all(feature = "reports", not(any(miri, shuttle))))]
+pub(crate) use figures::Named;
 pub use heap::{Heap, State};
 pub use map::{Content, Page, Segment, Slot, each_segment, each_segment_from_outside};
 pub use process::{Site, Stats, Syscall};

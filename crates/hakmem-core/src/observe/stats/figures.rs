@@ -1,0 +1,155 @@
+//! Every figure under the name that it has in reports, and with the feature `serde`: the one place
+//! where the names are.
+
+use super::{Census, Class, Decision, Heap, SEGMENT_BYTES, Snapshot, State, Stats, Syscall};
+
+/// A figure and its name.
+pub type Named = (&'static str, u64);
+
+impl Stats {
+    /// All but the system calls.
+    pub(crate) fn figures(&self) -> [Named; 22] {
+        [
+            ("allocations", self.allocations),
+            ("frees", self.frees),
+            ("remote_frees", self.remote_frees),
+            ("in_flight", self.in_flight),
+            ("refills", self.refills),
+            ("large_allocations", self.large_allocations),
+            ("large_hits", self.large_hits),
+            ("large_frees", self.large_frees),
+            ("whale_allocations", self.whale_allocations),
+            ("whale_hits", self.whale_hits),
+            ("whale_frees", self.whale_frees),
+            ("whale_cached_bytes", self.whale_cached_bytes),
+            ("whale_live_bytes", self.whale_live_bytes),
+            ("live_bytes", self.live_bytes),
+            ("live_bytes_upper_bound", self.live_bytes_upper_bound),
+            ("peak_live_bytes_upper_bound", self.peak_live_bytes_upper_bound),
+            ("reserved_bytes", self.reserved_bytes),
+            ("committed_bytes", self.committed_bytes),
+            ("dirty_bytes", self.dirty_bytes),
+            ("purged_bytes", self.purged_bytes),
+            ("foreign_frees", self.foreign_frees),
+            ("heaps", self.heaps),
+        ]
+    }
+
+    /// Those that there are on this system.
+    pub(crate) fn named_syscalls(&self) -> impl Iterator<Item = &Syscall> {
+        self.syscalls.iter().filter(|call| !call.name.is_empty())
+    }
+}
+
+impl Syscall {
+    /// All but its name.
+    pub(crate) fn figures(&self) -> [Named; 3] {
+        [("calls", self.calls), ("failures", self.failures), ("nanos", self.nanos)]
+    }
+}
+
+impl Census {
+    pub(crate) fn figures(&self) -> [Named; 10] {
+        [
+            ("huge_bytes", self.huge_segments * SEGMENT_BYTES as u64),
+            ("slotted_segments", self.slotted_segments),
+            ("whale_segments", self.whale_segments),
+            ("reserve_segments", self.reserve_segments),
+            ("cached_segments", self.cached_segments),
+            ("page_slots", self.page_slots),
+            ("large_slots", self.large_slots),
+            ("kept_slots", self.kept_slots),
+            ("empty_slots", self.empty_slots),
+            ("unused_slots", self.unused_slots),
+        ]
+    }
+}
+
+impl Snapshot {
+    /// Those of the process, but what the system says of it; `stats` are of this snapshot.
+    pub(crate) fn figures(&self, stats: &Stats) -> impl Iterator<Item = Named> {
+        let others = [
+            ("running_heaps", self.running_heaps()),
+            ("learning", u64::from(super::is_learning())),
+            ("decided", super::decided()),
+        ];
+        stats.figures().into_iter().chain(self.census().figures()).chain(others)
+    }
+
+    /// The classes that anything is known of.
+    pub(crate) fn used_classes(&self) -> impl Iterator<Item = Class> {
+        self.classes().filter(|class| class.allocations + class.frees + class.pages > 0)
+    }
+}
+
+impl Class {
+    /// All but its size.
+    pub(crate) fn figures(&self) -> [Named; 17] {
+        [
+            ("allocations", self.allocations),
+            ("frees", self.frees),
+            ("remote_frees", self.remote_frees),
+            ("list_hits", self.list_hits()),
+            ("takes", self.takes),
+            ("carves", self.carves),
+            ("sleeps", self.sleeps),
+            ("wakes", self.wakes),
+            ("new_pages", self.new_pages),
+            ("retained_pages", self.retained_pages),
+            ("empty_pages", self.empty_pages),
+            ("pages", self.pages),
+            ("asleep_pages", self.asleep_pages),
+            ("page_bytes", self.page_bytes),
+            ("carved_bytes", self.carved_bytes),
+            ("live_bytes", self.live_bytes),
+            ("peak_bytes", self.peak_bytes),
+        ]
+    }
+}
+
+impl Heap {
+    pub(crate) fn figures(&self) -> [Named; 22] {
+        [
+            ("running", u64::from(self.state != State::Idle)),
+            ("handed", self.handed),
+            ("takes", self.takes),
+            ("carves", self.carves),
+            ("next_pages", self.next_pages),
+            ("holes_filled", self.holes_filled),
+            ("sleeps", self.sleeps),
+            ("wakes", self.wakes),
+            ("new_pages", self.new_pages),
+            ("retained_pages", self.retained_pages),
+            ("empty_pages", self.empty_pages),
+            ("pages_set_aside", self.pages_set_aside),
+            ("pages_taken_back", self.pages_taken_back),
+            ("merges", self.merges),
+            ("parcels_received", self.parcels_received),
+            ("blocks_received", self.blocks_received),
+            ("blocks_sent", self.blocks_sent),
+            ("parcels_sent", self.parcels_sent),
+            ("batches_sent", self.batches_sent),
+            ("large_allocations", self.large_allocations),
+            ("large_hits", self.large_hits),
+            ("large_frees", self.large_frees),
+        ]
+    }
+}
+
+impl Decision {
+    /// All but the option.
+    pub(crate) fn figures(&self) -> [Named; 10] {
+        [
+            ("at_ms", self.at_ms.into()),
+            ("from", self.from.into()),
+            ("to", self.to.into()),
+            ("round_ms", self.round_ms.into()),
+            ("from_fault_us", self.from_fault_us),
+            ("from_hold_us", self.from_hold_us),
+            ("to_fault_us", self.to_fault_us),
+            ("to_hold_us", self.to_hold_us),
+            ("from_rating", self.from_rating.unsigned_abs().into()),
+            ("to_rating", self.to_rating.unsigned_abs().into()),
+        ]
+    }
+}
