@@ -333,7 +333,7 @@ pub fn look(input: &[u8]) -> Option<String> {
         state.page = screen::Page::ALL[input.len() / EDIT % 4];
         let drawn = terminal.draw(|frame| screen::draw(frame, &mut state, &history, 5000));
         drawn.expect("it is drawn");
-        batch::text(&history, 5000)
+        batch::text(&history, 5000, None) + &batch::text(&history, 5000, Some(50))
     });
     let found = with(&image, view::segments_of);
     if let Some(found) = found {

@@ -99,18 +99,13 @@ pub fn profile(options: Options) -> ! {
         })
     };
     let is_input = file == Path::new("-");
-    let title = file
-        .file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned();
     let output = options.output.unwrap_or_else(|| match is_input {
         true => "hakmem-profile".into(),
         false => file.clone(),
     });
     let text = grammar::open(file).map_err(|e| format!("cannot read {}: {e}", file.display()));
     let named = |why| format!("{}: {why}", file.display());
-    let written = |text| write(text, options.pid, options.all_frames, &title, &output);
+    let written = |text| write(text, options.pid, options.all_frames, None, &output);
     match text.and_then(|text| written(text).map_err(named)) {
         Ok(said) => {
             let _ = io::stderr().write_all(said.as_bytes());
@@ -123,16 +118,16 @@ pub fn profile(options: Options) -> ! {
     }
 }
 
-/// Writes the files of a process's last profile, of the last one of all if none is named. Returns what is to be said of it; the
-/// error is for the user to read.
+/// Writes the files of a process's last profile, of the last one of all if none is named. `program` is the name that it was started by,
+/// if that is known. Returns what is to be said of it; the error is for the user to read.
 pub fn write(
     text: impl BufRead,
     pid: Option<u32>,
     all_frames: bool,
-    title: &str,
+    program: Option<&str>,
     output: &Path,
 ) -> Result<String, String> {
-    let title = &checked::name(title);
+    let program = program.map(checked::name);
     let raw = &raw::last(text, pid)?.ok_or_else(|| match pid {
         Some(pid) => format!("there is no heap profile of process {pid}: it ended without running exit handlers, or wrote none"),
         None => "there is no heap profile".into(),
@@ -149,7 +144,7 @@ pub fn write(
             folded.as_bytes(),
         )?);
         if !lines.is_empty() {
-            let svg = flame::graph(&lines, &profile, bytes, title)?;
+            let svg = flame::graph(&lines, &profile, bytes, program.as_deref())?;
             files.push(save(output, &format!("{}.svg", bytes.name()), &svg)?);
         }
     }
@@ -159,12 +154,18 @@ pub fn write(
 impl Wish {
     /// For a program that has ended: `file` is what the library wrote, if it did. The error is for
     /// the user to read.
-    pub fn fulfil(&self, file: &Path, pid: u32, title: &str) -> Result<String, String> {
+    pub fn fulfil(&self, file: &Path, pid: u32, program: &str) -> Result<String, String> {
         let text: Box<dyn BufRead> = match checked::open(file) {
             Ok(file) => Box::new(BufReader::new(file)),
             Err(_) => Box::new(io::empty()),
         };
-        write(text, Some(pid), self.all_frames, title, &self.output)
+        write(
+            text,
+            Some(pid),
+            self.all_frames,
+            Some(program),
+            &self.output,
+        )
     }
 }
 

@@ -18,6 +18,7 @@ use crate::child::{self, End};
 use crate::grammar;
 use crate::view::{self, Target, Trouble};
 use clap::Args;
+use ratatui::crossterm::terminal::window_size;
 use rates::History;
 use std::env;
 use std::ffi::OsString;
@@ -143,6 +144,17 @@ fn finish(watched: Watched, outcome: Outcome) -> ! {
     }
 }
 
+/// How wide the terminal is that looks are printed on, if they are: on standard output, or on standard error beside a program's
+/// own output.
+fn width(found: bool) -> Option<u16> {
+    let is_terminal = match found {
+        true => io::stdout().is_terminal(),
+        false => io::stderr().is_terminal(),
+    };
+    let size = is_terminal.then(|| window_size().ok()).flatten();
+    size.map(|size| size.columns).filter(|&n| n > 0)
+}
+
 /// Prints looks one below the other.
 fn in_lines(mut target: Target, watched: &Watched, count: u64, interval: Duration) -> Outcome {
     let found = matches!(watched, Watched::Found);
@@ -168,7 +180,7 @@ fn in_lines(mut target: Target, watched: &Watched, count: u64, interval: Duratio
         let text = match target.look() {
             Ok(look) => {
                 history.add(look, Instant::now());
-                batch::text(&history, view::now())
+                batch::text(&history, view::now(), width(found))
             }
             Err(Trouble::Ended) if found => return Outcome::Gone,
             Err(Trouble::Ended) => continue, // The signal of its end is on the way.

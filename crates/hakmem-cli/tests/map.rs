@@ -1,6 +1,6 @@
 //! `hakmem map` with the library of this workspace.
 
-use crate::common;
+use crate::{common, pictures};
 
 use common::*;
 use roxmltree::Document;
@@ -105,6 +105,15 @@ fn a_running_program_is_drawn_as_it_is() {
             .iter()
             .any(|t| t.starts_with("whale: 3 segments, 6.0 MiB"))
     );
+}
+
+#[test]
+fn the_picture_can_be_read_in_librsvg() {
+    let known = known();
+    let folder = tempfile::tempdir().unwrap();
+    let picture = folder.path().join("picture.svg");
+    std::fs::write(&picture, map_of(known.pid(), &[])).unwrap();
+    pictures::map_can_be_read(&picture);
 }
 
 /// What the library writes at the program's end.

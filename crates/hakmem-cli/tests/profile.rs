@@ -4,7 +4,7 @@
 mod accounts;
 #[path = "profile/frames.rs"]
 mod frames;
-use crate::common;
+use crate::{common, pictures};
 
 use accounts::*;
 use common::*;
@@ -369,6 +369,17 @@ heap profile: 11: 11264 [85: 87040] @ heap_v2/524288
 }
 
 #[test]
+fn the_picture_can_be_read_in_librsvg() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compiled("profiled-drawn", &["-g"]);
+    let (_, prefix) = profile(folder.path(), &["--interval", "4096"], &program);
+    for which in ["live", "allocated"] {
+        let svg = prefix.with_extension(format!("{which}.svg"));
+        pictures::flames_can_be_read(&svg, "profiled-drawn");
+    }
+}
+
+#[test]
 fn the_picture_is_an_svg_with_every_function_that_is_wide_enough() {
     let folder = tempfile::tempdir().unwrap();
     let program = compiled("profiled-picture", &["-g"]);
@@ -395,6 +406,8 @@ fn the_picture_is_an_svg_with_every_function_that_is_wide_enough() {
         let texts = tree.descendants().filter(|n| n.has_tag_name("text"));
         let texts: Vec<_> = texts.filter_map(|n| n.text()).collect();
         assert!(texts.contains(&"profiled-picture"), "without a script, too");
+        let begins = |text: &str| texts.iter().any(|t| t.starts_with(text));
+        assert!(begins("profiled-picture: "), "{texts:?}");
         let said = stderr(&output);
         let head = if which == "live" {
             "live "

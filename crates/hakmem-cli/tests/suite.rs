@@ -7,6 +7,7 @@ mod learn;
 mod map;
 mod options;
 mod own;
+mod pictures;
 mod profile;
 mod real_library;
 mod run;

@@ -67,9 +67,13 @@ impl Terminal {
     }
 
     /// With variables that say what the terminal can do.
-    fn of_kind(mut command: Command, variables: &[(&str, &str)]) -> Self {
+    fn of_kind(command: Command, variables: &[(&str, &str)]) -> Self {
+        Self::of_size(command, variables, 40, 120)
+    }
+
+    fn of_size(mut command: Command, variables: &[(&str, &str)], rows: u16, columns: u16) -> Self {
         let (mut this, mut other) = (-1, -1);
-        let size = size(40, 120);
+        let size = size(rows, columns);
         // SAFETY: the pointers are to live values; the descriptors it makes are owned once, here.
         let (keys, other_side) = unsafe {
             let null = std::ptr::null_mut();
@@ -106,7 +110,7 @@ impl Terminal {
             keys,
             other_side,
             before,
-            screen: vt100::Parser::new(nonzero(40), nonzero(120), 0),
+            screen: vt100::Parser::new(nonzero(rows), nonzero(columns), 0),
             child,
         }
     }
@@ -375,6 +379,28 @@ fn terminals_that_are_dumb_or_without_colours() {
         let all = (0..40).flat_map(|y| (0..120).map(move |x| (y, x)));
         let plain = |(y, x)| screen.cell(y, x).unwrap().fgcolor() == vt100::Color::Default;
         assert_eq!(!all.into_iter().all(plain), colours, "NO_COLOR={value}");
+    }
+}
+
+/// What is printed is as wide as the terminal, at most: of the table of classes the same columns as on a screen of that size.
+#[test]
+fn a_dumb_terminal_that_is_narrow() {
+    let known = known();
+    for (columns, last, missing) in [(60, "remote", "hits"), (30, "per s", "pages")] {
+        let mut command = hakmem();
+        command.args(["top", "--batch", "1"]);
+        command.arg(known.pid().to_string());
+        let mut terminal = Terminal::of_size(command, &[("TERM", "dumb")], 200, columns);
+        assert!(terminal.end().0.success());
+        let screen = terminal.screen.screen();
+        let text = screen.contents();
+        let wrapped = (0..200).find(|&row| screen.row_wrapped(row));
+        assert_eq!(wrapped, None, "{text}");
+        let mut lines = text.lines();
+        let heads = lines.find(|line| line.trim().starts_with("size  "));
+        let heads = heads.unwrap_or_else(|| panic!("no table in {text}"));
+        assert!(heads.ends_with(last) && !heads.contains(missing), "{heads}");
+        assert!(shows_row(screen, &["3072", "1.5 MiB"]), "{text}");
     }
 }
 

@@ -63,7 +63,7 @@ text{font:12px system-ui,sans-serif}.t{font-size:17px;font-weight:600}\
 .u{fill:none;stroke-dasharray:2 2}.w{fill-opacity:.35}.res{fill:none;stroke-opacity:.55}";
 
 /// The rules that colour, of the page and of so many sizes. A colour is written where it is used: not every renderer has
-/// variables.
+/// variables, or `:hover`, for which librsvg leaves out a rule with all its other selectors.
 fn style(palette: &Palette, sizes: usize) -> String {
     let Palette {
         ground,
@@ -80,7 +80,7 @@ fn style(palette: &Palette, sizes: usize) -> String {
     let css = format!(
         "text,.s{{fill:{text}}}.d,.l,.r{{fill:{dim}}}.h,.hb{{fill:{huge}}}.b,.wt{{fill:{ground}}}\
          .u{{stroke:{line}}}.e{{fill:{empty}}}.k{{fill:{kept}}}.lg{{fill:{large}}}.w,.wr{{fill:{whale}}}\
-         .res,g:hover>.o,g:hover>.f,g:hover>.e,g:hover>.lg{{stroke:{text}}}"
+         .res{{stroke:{text}}}g:hover>.o,g:hover>.f,g:hover>.e,g:hover>.lg{{stroke:{text}}}"
     );
     css + &colours(sizes, *tone)
 }

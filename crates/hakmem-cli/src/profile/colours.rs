@@ -1,19 +1,59 @@
-//! Colours of functions in a picture: those of one crate, namespace or source file have one hue.
+//! Colours of functions in a picture: those of one crate, namespace or source file have one hue, and no other module has it
+//! while there are hues left.
 
 use super::hidden::{trait_of, type_of};
 use super::symbols::Frame;
 use inferno::flamegraph::color::Color;
+use std::collections::BTreeMap;
 
-/// The colour of a function in the file `map`. Black letters can be read on all of them.
-pub fn of(frame: &Frame, map: &str) -> Color {
-    let hue = hash(module(frame, map)) % 360;
-    // Functions of one module beside each other are told apart by their lightness.
-    let lightness = 68 + hash(&frame.function) % 13;
-    from_hue(hue as f64, 0.62, lightness as f64 / 100.0)
+/// Hues at the same distance from each other, in degrees, and the same again between them.
+const HUES: u32 = 12;
+const DISTANCE: u32 = 360 / HUES;
+/// From one hue to the one that is tried next. It has no factor in common with `HUES`.
+const STEP: u32 = 5;
+
+/// The modules' hues in degrees.
+#[derive(Debug, Default)]
+pub struct Hues(BTreeMap<String, u32>);
+
+impl Hues {
+    /// Of modules with their bytes. Each has the hue that its name asks for, unless one with more bytes has it: the same module
+    /// has the same colour in most pictures.
+    pub fn new<'a>(modules: impl Iterator<Item = (&'a str, f64)>) -> Self {
+        let mut bytes = BTreeMap::<&str, f64>::new();
+        for (module, n) in modules {
+            *bytes.entry(module).or_default() += n;
+        }
+        let mut by_bytes: Vec<_> = bytes.into_iter().collect();
+        by_bytes.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let mut hues = BTreeMap::new();
+        let mut taken = [false; 2 * HUES as usize];
+        for (module, _) in by_bytes {
+            let first = hash(module) % HUES;
+            let ring = (0..HUES).map(|n| (first + n * STEP) % HUES);
+            let mut wanted = ring.clone().chain(ring.map(|n| n + HUES));
+            let free = wanted.find(|&n| !taken[n as usize]);
+            if let Some(n) = free {
+                taken[n as usize] = true;
+            }
+            let n = free.unwrap_or(first);
+            let hue = n % HUES * DISTANCE + n / HUES * DISTANCE / 2;
+            hues.insert(module.to_owned(), hue);
+        }
+        Self(hues)
+    }
+
+    /// The colour of a function in the file `map`. Black letters can be read on all of them.
+    pub fn of(&self, frame: &Frame, map: &str) -> Color {
+        let hue = self.0.get(module(frame, map)).copied().unwrap_or(0);
+        // Functions of one module beside each other are told apart by their lightness.
+        let lightness = 68 + hash(&frame.function) % 13;
+        from_hue(hue.into(), 0.62, f64::from(lightness) / 100.0)
+    }
 }
 
 /// The crate or the outermost namespace; else the source file, else the file that the code was mapped from.
-fn module<'a>(frame: &'a Frame, map: &'a str) -> &'a str {
+pub fn module<'a>(frame: &'a Frame, map: &'a str) -> &'a str {
     let name = &frame.function;
     let paths = [Some(type_of(name)), trait_of(name)];
     let mut paths = paths.into_iter().flatten().filter_map(|path| {
@@ -83,6 +123,25 @@ mod tests {
             };
             assert_eq!(module(&frame, "/usr/bin/python3"), want, "{function}");
         }
+    }
+
+    #[test]
+    fn modules_have_hues_of_their_own() {
+        let names: Vec<String> = (0..30).map(|n| format!("module_{n}")).collect();
+        let hues = |names: &[String]| {
+            let by_bytes = names.iter().enumerate();
+            Hues::new(by_bytes.map(|(i, name)| (name.as_str(), -(i as f64)))).0
+        };
+        let different = |n: usize| {
+            let all = hues(&names[..n]);
+            assert_eq!(all.len(), n);
+            let all: std::collections::BTreeSet<_> = all.into_values().collect();
+            all.len()
+        };
+        assert_eq!((different(12), different(24), different(30)), (12, 24, 24));
+        // The one with the most bytes has the same, whatever there is beside it.
+        let most = &names[0];
+        assert_eq!(hues(&names)[most], hues(&names[..1])[most]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Stacks as lines, and as a picture.
 
-use super::{Profile, Sample, colours};
+use super::colours::{self, Hues};
+use super::{Profile, Sample};
 use crate::checked::Budget;
 use crate::summary;
 use inferno::flamegraph::color::{BackgroundColor, Color, PaletteMap};
@@ -36,6 +37,13 @@ const BACKGROUND: Color = Color {
     r: 250,
     g: 250,
     b: 248,
+};
+
+/// The root is no function: grey.
+const ROOT: Color = Color {
+    r: 217,
+    g: 218,
+    b: 222,
 };
 
 /// Bytes of all lines, before equal stacks are one.
@@ -76,17 +84,23 @@ fn plain(name: &str) -> String {
     name.replace([';', '\n'], ":")
 }
 
-/// The flame graph of folded stacks: an SVG that needs nothing else. The error is for the user to read.
+/// The flame graph of folded stacks: an SVG that needs nothing else. `program` is the name that it was started by, if that
+/// is known: its file may have another, behind a link. The error is for the user to read.
 pub fn graph(
     lines: &[String],
     profile: &Profile,
     bytes: Bytes,
-    title: &str,
+    program: Option<&str>,
 ) -> Result<Vec<u8>, String> {
     let mut options = flamegraph::Options::default();
+    // A program's own file is the first in its memory.
+    let file = profile.files.first().map(|file| file.path.as_str());
+    let paths = [program, file].into_iter().flatten();
+    let mut names = paths.filter_map(|path| path.rsplit('/').next());
+    let program = names.find(|name| !name.is_empty()).unwrap_or("all");
     options.title = match bytes {
-        Bytes::Live => format!("{title}: live bytes"),
-        Bytes::Allocated => format!("{title}: bytes allocated"),
+        Bytes::Live => format!("{program}: live bytes"),
+        Bytes::Allocated => format!("{program}: bytes allocated"),
     };
     let all = lines.iter().filter_map(|line| line.rsplit_once(' '));
     let whole: u64 = all.filter_map(|(_, n)| n.parse::<u64>().ok()).sum();
@@ -103,31 +117,35 @@ pub fn graph(
     options.deterministic = true;
     // A name says most at its beginning.
     options.text_truncate_direction = TextTruncateDirection::Right;
+    // Of a letter, as a part of its height: as wide as in any usual font, so that no name is wider than its box.
+    options.font_width = 0.62;
     // In per cent: two pixels. The folded stacks have what is narrower.
     options.min_width = 0.2;
     let mut svg = Vec::new();
     flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), &mut svg)
         .map_err(|e| format!("cannot draw the flame graph: {e}"))?;
     let svg = String::from_utf8(svg).map_err(|_| "the flame graph is no text")?;
-    // A program's own file is the first in its memory.
-    let file = profile
-        .files
-        .first()
-        .and_then(|file| file.path.rsplit('/').next());
-    let program = file.filter(|name| !name.is_empty()).unwrap_or(title);
     Ok(rooted(svg, program, whole).into_bytes())
 }
 
 /// All functions' colours.
 fn palette(profile: &Profile) -> PaletteMap {
+    let frames = profile.samples.iter().flat_map(|sample| {
+        let places = sample.stack.iter();
+        places.flat_map(move |place| {
+            let map = place.map.map_or("", |i| profile.files[i].path.as_str());
+            let frames = place.frames.iter();
+            frames.map(move |frame| (frame, map, sample.all_bytes))
+        })
+    });
+    let modules = frames.clone();
+    let hues = Hues::new(modules.map(|(frame, map, bytes)| (colours::module(frame, map), bytes)));
     let mut palette = PaletteMap::default();
-    for place in profile.samples.iter().flat_map(|sample| &sample.stack) {
-        let map = place.map.map_or("", |i| profile.files[i].path.as_str());
-        for frame in &place.frames {
-            let name = plain(&frame.function);
-            if palette.get(&name).is_none() {
-                palette.insert(name, colours::of(frame, map));
-            }
+    palette.insert("", ROOT);
+    for (frame, map, _) in frames {
+        let name = plain(&frame.function);
+        if palette.get(&name).is_none() {
+            palette.insert(name, hues.of(frame, map));
         }
     }
     palette
@@ -145,4 +163,56 @@ fn rooted(svg: String, program: &str, whole: u64) -> String {
         return svg;
     };
     format!("{before}<title>{name} {figures}{rectangle}>{name}</text>{rest}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::File;
+    use super::*;
+
+    fn drawn(lines: &[String], program: Option<&str>) -> String {
+        let file = File {
+            start: 0,
+            end: 0,
+            offset: 0,
+            path: "/opt/prog".into(),
+            build_id: String::new(),
+        };
+        let profile = Profile {
+            interval: 1,
+            all_frames: false,
+            samples: Vec::new(),
+            files: vec![file],
+        };
+        String::from_utf8(graph(lines, &profile, Bytes::Live, program).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn the_title_and_the_root_name_the_program() {
+        for (started, shown) in [
+            (None, "prog"),
+            (Some(""), "prog"),
+            (Some("server"), "server"),
+            (Some("./bin/server"), "server"),
+        ] {
+            let svg = drawn(&["main 1".into()], started);
+            assert!(svg.contains(&format!(">{shown}: live bytes</text>")));
+            assert!(svg.contains(&format!(">{shown}</text>")));
+        }
+    }
+
+    /// The widest of the usual fonts has letters of 0.602 of their height.
+    #[test]
+    fn no_name_is_wider_than_its_box() {
+        let name = "x".repeat(300);
+        for percent in 5..100 {
+            let lines = [format!("{name} {percent}"), format!("y {}", 100 - percent)];
+            let svg = drawn(&lines, None);
+            let letters = svg.split("\">xx").nth(1).unwrap();
+            let letters = 2 + letters.find('<').unwrap();
+            let width = 1180.0 * f64::from(percent) / 100.0;
+            let needed = letters as f64 * 0.602 * 12.0;
+            assert!(needed < width, "{letters} letters in {width} pixels");
+        }
+    }
 }

@@ -1,6 +1,8 @@
 //! A look as plain text.
 
+use super::columns::{length, wrap};
 use super::rates::{History, Rates};
+use super::tables::{self, Order};
 use crate::checked::total;
 use crate::stat::figures::Class;
 use crate::stat::table::{Left, Right, grid, percent};
@@ -9,6 +11,8 @@ use crate::view::{Decision, Look};
 
 /// Decisions that are shown.
 const DECISIONS: usize = 8;
+/// Blanks in front of a row.
+const INDENT: usize = 2;
 
 /// What a rate is shown as; before there is one, a dash.
 fn rate(value: Option<f64>) -> String {
@@ -19,20 +23,27 @@ fn rate(value: Option<f64>) -> String {
     }
 }
 
-/// The newest look, as text. `now` is the time on the decisions' clock.
-pub fn text(history: &History, now: u32) -> String {
+/// The newest look, as text. `now` is the time on the decisions' clock. On a terminal it has a width: a table of classes that
+/// is wider is shown as on the screen, with short counts and what fits of its columns, and longer lines are broken between words.
+pub fn text(history: &History, now: u32, width: Option<u16>) -> String {
     let Some(look) = history.look() else {
         return String::new();
     };
-    let mut text = format!("{}\n\n", title(look, history.rates.as_ref()));
-    text += &grid(
-        &[Left, Right, Right],
-        &activity(look, history.rates.as_ref()),
-    );
+    let rates = history.rates.as_ref();
+    let mut text = format!("{}\n\n", title(look, rates));
+    text += &grid(&[Left, Right, Right], &activity(look, rates));
     text.push('\n');
     text += &grid(&[Left, Left], &memory(look));
     text.push('\n');
-    text += &grid(&[Right; 9], &classes(look, history.rates.as_ref()));
+    let whole = grid(&[Right; 9], &classes(look, rates));
+    text += &match width.map(usize::from) {
+        Some(width) if whole.lines().any(|line| length(line) > width) => {
+            let table = tables::classes(look, Order::Size, rates);
+            let lines = table.lines(width.saturating_sub(INDENT));
+            lines.iter().map(|line| format!("  {line}\n")).collect()
+        }
+        _ => whole,
+    };
     if !look.decisions.is_empty() {
         text += "\n  decisions\n";
         let last = look.decisions.len().saturating_sub(DECISIONS);
@@ -40,7 +51,25 @@ pub fn text(history: &History, now: u32) -> String {
             text += &format!("  {}\n", line(decision, now));
         }
     }
-    text
+    match width {
+        None => text,
+        Some(width) => broken(&text, width.into()),
+    }
+}
+
+/// The text with no line longer than `width`.
+fn broken(text: &str, width: usize) -> String {
+    let mut lines = Vec::new();
+    for line in text.lines() {
+        match length(line) <= width {
+            true => lines.push(line.to_owned()),
+            false => {
+                let more = wrap(line, width.saturating_sub(INDENT), INDENT);
+                lines.extend(more.iter().map(|line| format!("  {line}")));
+            }
+        }
+    }
+    lines.join("\n") + "\n"
 }
 
 pub fn title(look: &Look, rates: Option<&Rates>) -> String {
