@@ -1,6 +1,7 @@
 #!/bin/sh
 # Builds hakmem and installs it: ./install.sh [PREFIX], by default /usr/local. DESTDIR is put in front of all paths.
-# The command goes to bin, the libraries to lib, the header to include, and what finds them to lib/pkgconfig and lib/cmake.
+# The command goes to bin, the libraries to lib, the header to include, and what finds them to lib/pkgconfig and lib/cmake;
+# completions for bash, zsh and fish, and pages for man, to share.
 set -eu
 
 prefix=${1:-/usr/local}
@@ -31,4 +32,17 @@ fill() {
 fill hakmem.pc lib/pkgconfig
 fill hakmem-config.cmake lib/cmake/hakmem
 fill hakmem-config-version.cmake lib/cmake/hakmem
+
+# Writes a file with completions for a shell.
+complete() {
+    install -d "$to/share/$2"
+    "$to/bin/hakmem" generate completions "$1" >"$to/share/$2/$3"
+    chmod 644 "$to/share/$2/$3"
+}
+complete bash bash-completion/completions hakmem
+complete zsh zsh/site-functions _hakmem
+complete fish fish/vendor_completions.d hakmem.fish
+install -d "$to/share/man/man1"
+"$to/bin/hakmem" generate man "$to/share/man/man1"
+chmod 644 "$to/share/man/man1/"hakmem*.1
 echo "hakmem $version is in $to"

@@ -14,9 +14,10 @@
 //!    ([`open`]).
 
 use std::cell::Cell;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, Read, Write};
 use std::ops::RangeInclusive;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -135,6 +136,26 @@ impl<R: BufRead> Lines<R> {
             from = end;
         }
         Ok(std::str::from_utf8(&self.line).ok())
+    }
+}
+
+/// A file that the user named. A pipe is opened without waiting for who holds its other end; from
+/// then on, reading and writing wait.
+pub fn open_now(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+    let file = options.custom_flags(flags).open(path);
+    let file = file.map_err(|e| match e.raw_os_error() {
+        Some(libc::ENXIO) => io::Error::other("nobody has the other end of it"),
+        _ => e,
+    })?;
+    // SAFETY: two system calls with a live descriptor and numbers.
+    let changed = unsafe {
+        let flags = libc::fcntl(file.as_raw_fd(), libc::F_GETFL);
+        libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags & !libc::O_NONBLOCK)
+    };
+    match changed {
+        0 => Ok(file),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 

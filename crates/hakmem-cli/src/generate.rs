@@ -2,9 +2,9 @@
 //! For packages: help does not list it.
 
 use crate::checked::say;
+use crate::output;
 use clap::{Args, CommandFactory, Subcommand};
 use clap_complete::Shell;
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process;
 
@@ -42,8 +42,5 @@ fn completions(mut command: clap::Command, shell: Shell) -> Result<(), String> {
     // Made in memory: what makes them takes a failed write for a mistake of its own.
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut command, "hakmem", &mut text);
-    match io::stdout().write_all(&text) {
-        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(format!("cannot write: {e}")),
-        _ => Ok(()),
-    }
+    output::show(&text)
 }

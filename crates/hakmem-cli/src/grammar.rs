@@ -1,8 +1,8 @@
 //! What all commands take in the same way: a program with its arguments, `--file FILE`, `--pid
 //! PID`.
 
-use crate::checked::{name, say};
-use crate::program;
+use crate::checked::{self, name, say};
+use crate::{inherited, program};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -13,10 +13,17 @@ const WRONG_USAGE: i32 = 2;
 
 /// A file that the user named; `-` is standard input.
 pub fn open(file: &Path) -> io::Result<Box<dyn BufRead>> {
-    Ok(match file == Path::new("-") {
-        true => Box::new(io::stdin().lock()),
-        false => Box::new(BufReader::new(File::open(file)?)),
-    })
+    if file == Path::new("-") {
+        return match inherited::was_closed(0) {
+            true => Err(io::Error::other("standard input is closed")),
+            false => Ok(Box::new(io::stdin().lock())),
+        };
+    }
+    let open = checked::open_now(File::options().read(true), file)?;
+    match open.metadata()?.is_dir() {
+        true => Err(io::Error::other("it is a directory")),
+        false => Ok(Box::new(BufReader::new(open))),
+    }
 }
 
 /// Ends this process if the word in the place of a program is a file or a process, and says how to

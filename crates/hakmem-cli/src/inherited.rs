@@ -35,6 +35,11 @@ pub fn is_ignored(signal: libc::c_int) -> bool {
     }
 }
 
+/// Whether this standard descriptor was closed: what is written to it goes nowhere.
+pub fn was_closed(fd: usize) -> bool {
+    CLOSED[fd].load(Relaxed)
+}
+
 /// Gives back what was noted; async-signal-safe, for the child between fork and exec.
 pub fn give_back() {
     if SIGPIPE_IGNORED.load(Relaxed) {

@@ -29,7 +29,9 @@ const AFTER_HELP: &str = "\
 Examples:
   hakmem run --stats python3 work.py
   hakmem top $(pidof redis-server)
-  hakmem help profile";
+  hakmem help profile
+
+Words that hakmem uses: https://github.com/hakmem/hakmem/blob/main/docs/glossary.md";
 
 /// Runs programs on the hakmem memory allocator.
 #[derive(Parser)]
@@ -64,9 +66,25 @@ enum Command {
     Generate(generate::Options),
 }
 
+/// Says what is wrong with the line, or prints the help that was asked for.
+fn tell(told: &clap::Error) -> ! {
+    let printed = match told.use_stderr() {
+        false => output::stdout().and_then(|_| told.print()),
+        true => told.print(),
+    };
+    match printed {
+        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
+            checked::say(&format!("cannot write: {e}"));
+            std::process::exit(told.exit_code().max(1))
+        }
+        _ => std::process::exit(told.exit_code()),
+    }
+}
+
 /// The command.
 pub fn main() -> ! {
-    match Cli::parse().command {
+    let cli = Cli::try_parse().unwrap_or_else(|told| tell(&told));
+    match cli.command {
         Command::Run(options) => run::run(&options),
         Command::Stat(options) => stat::stat(options),
         Command::Options(options) => options::options(&options),

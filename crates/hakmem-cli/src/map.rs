@@ -49,14 +49,22 @@ pub struct Options {
     #[arg(long)]
     json: bool,
     /// Takes the map once the program has run for so long, not at its end
-    #[arg(long, value_name = "SECONDS", requires = "command", conflicts_with_all = ["file", "pid"])]
-    after: Option<f64>,
+    #[arg(long, value_name = "SECONDS", requires = "command", conflicts_with_all = ["file", "pid"], value_parser = seconds)]
+    after: Option<Duration>,
     /// The library, instead of the libhakmem.so in hakmem's own folder or in ../lib
     #[arg(long, value_name = "PATH", requires = "command", conflicts_with_all = ["file", "pid"])]
     lib: Option<PathBuf>,
     /// The program, with its arguments
     #[arg(trailing_var_arg = true, num_args = 1.., value_names = ["PROG", "ARGS"])]
     command: Vec<OsString>,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    match seconds {
+        0.0..=1e9 => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err("not from 0 to 1000000000".into()),
+    }
 }
 
 pub fn map(options: Options) -> ! {
@@ -105,9 +113,9 @@ fn write(map: &Map, options: &Options) -> Result<(), String> {
         }
         file.flush()
     };
-    let output = &options.output;
-    if output == OsStr::new("-") {
-        return match to(&mut io::stdout().lock()) {
+    let path = &options.output;
+    if path == OsStr::new("-") {
+        return match output::stdout().and_then(|mut stdout| to(&mut stdout)) {
             // A reader that has seen enough is no failure.
             Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
                 Err(format!("cannot write the picture: {e}"))
@@ -115,8 +123,8 @@ fn write(map: &Map, options: &Options) -> Result<(), String> {
             _ => Ok(()),
         };
     }
-    let written = File::create(output).and_then(|mut file| to(&mut file));
-    written.map_err(|e| format!("cannot write {}: {e}", output.display()))
+    let written = output::create(path).and_then(|mut file| to(&mut file));
+    written.map_err(|e| format!("cannot write {}: {e}", path.display()))
 }
 
 /// Runs the program and draws it. Whatever becomes of the picture, the program goes on to its end.
@@ -144,8 +152,8 @@ fn try_program(options: &Options) -> Result<End, NotStarted> {
     let child = prepared.start(&environment, None)?;
     let pid = child.pid();
     let (mut map, mut end) = (None, None);
-    if let Some(seconds) = options.after {
-        let until = Instant::now() + Duration::try_from_secs_f64(seconds).unwrap_or_default();
+    if let Some(time) = options.after {
+        let until = Instant::now() + time;
         while end.is_none() && Instant::now() < until {
             if let Step::Ended(ended) = child.step(until - Instant::now()) {
                 end = Some(ended);

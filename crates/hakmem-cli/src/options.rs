@@ -1,12 +1,12 @@
 //! `hakmem options`: the allocator's options, from the table that the allocator itself is made with.
 
 use crate::checked::say;
+use crate::output;
 use crate::view::{Set, Target};
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use hakmem_core::options::{Entry, PREFIX, TABLE, Values};
 use serde::Serialize;
-use std::io::{self, Write};
 use std::process;
 
 pub const AFTER_HELP: &str = "\
@@ -52,13 +52,12 @@ pub fn options(options: &Options) -> ! {
     } else {
         plain(&entries)
     };
-    match io::stdout().write_all(text.as_bytes()) {
-        // A reader that has seen enough is no failure.
-        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
-            let _ = writeln!(io::stderr(), "hakmem: cannot write: {e}");
+    match output::show(text.as_bytes()) {
+        Ok(()) => process::exit(0),
+        Err(why) => {
+            say(&why);
             process::exit(1)
         }
-        _ => process::exit(0),
     }
 }
 

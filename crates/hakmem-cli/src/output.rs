@@ -1,8 +1,39 @@
-//! Files that are written at the end, tried before anything long is begun.
+//! What is written: to standard output, and to files, which are tried before anything long is begun.
 
-use std::fs::{self, OpenOptions};
-use std::io;
+use crate::{checked, inherited};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, StdoutLock, Write};
 use std::path::Path;
+
+/// Standard output; an error if it is closed.
+pub fn stdout() -> io::Result<StdoutLock<'static>> {
+    match inherited::was_closed(1) {
+        true => Err(io::Error::other("standard output is closed")),
+        false => Ok(io::stdout().lock()),
+    }
+}
+
+/// Writes all of it to standard output.
+pub fn print(text: &[u8]) -> io::Result<()> {
+    let mut stdout = stdout()?;
+    stdout.write_all(text)?;
+    stdout.flush()
+}
+
+/// The same for what is all that a command has to say. A reader that has seen enough is no failure;
+/// the error is for the user to read.
+pub fn show(text: &[u8]) -> Result<(), String> {
+    match print(text) {
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(format!("cannot write: {e}")),
+        _ => Ok(()),
+    }
+}
+
+/// A new file, or an empty one in place of what was there.
+pub fn create(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    checked::open_now(options.write(true).create(true).truncate(true), path)
+}
 
 /// Whether the file can be written. One that was not there is not there afterwards; one that was
 /// stays as it is. The error is for the user to read.

@@ -45,6 +45,17 @@ const KNOWN: [(&str, &str); 10] = [
 ];
 const MALLOC: &str = "malloc";
 
+/// The same for functions of a library. A library's `malloc` is not among them: one that is preloaded
+/// comes before it, and before those that the library defines for its own use alone.
+const CALLED: [(&str, &str); 6] = [
+    ("mi_malloc", "mimalloc of a library"),
+    ("mi_new", "mimalloc of a library"),
+    ("je_malloc", "jemalloc of a library"),
+    ("mallocx", "jemalloc of a library"),
+    ("tc_malloc", "tcmalloc of a library"),
+    ("rpmalloc", "rpmalloc of a library"),
+];
+
 /// CPython has mimalloc in it and allocates, unless it is told otherwise, by malloc.
 const CPYTHON: &str = "PyObject_Malloc";
 /// A Rust program without a global allocator of its own has this function, which calls malloc.
@@ -138,6 +149,8 @@ struct Found {
     hakmem: bool,
     /// The first of `KNOWN` that is there.
     known: Option<usize>,
+    /// The first of `CALLED` that it takes from a library.
+    called: Option<usize>,
     malloc: bool,
     calls_malloc: bool,
     cpython: bool,
@@ -150,6 +163,11 @@ impl Found {
         // With its version behind it, in a table for debuggers.
         self.calls_malloc |= symbol == Symbol::Imported
             && name.split(|&b| b == b'@').next() == Some(MALLOC.as_bytes());
+        if symbol == Symbol::Imported {
+            let is = |&(called, _): &(&str, &str)| name.starts_with(called.as_bytes());
+            let number = CALLED.iter().position(is);
+            self.called = self.called.into_iter().chain(number).min();
+        }
         if symbol != Symbol::Defined {
             return;
         }
@@ -170,7 +188,9 @@ impl Found {
         }
         let certain = !self.calls_malloc;
         let hakmem = || self.hakmem.then_some(Own::Hakmem { certain });
-        self.known.map(|n| Own::Other(KNOWN[n].1)).or_else(hakmem)
+        let called = || self.called.map(|n| Own::Other(CALLED[n].1));
+        let known = self.known.map(|n| Own::Other(KNOWN[n].1));
+        known.or_else(hakmem).or_else(called)
     }
 }
 
@@ -202,6 +222,20 @@ mod tests {
         assert_eq!(of_names(true, &["main"]), certain);
         assert_eq!(of_names(true, &["mi_malloc"]), other("mimalloc of its own"));
         assert_eq!(of_names(true, &["_R7___rustc11___rdl_alloc"]), None);
+    }
+
+    #[test]
+    fn functions_of_a_library_are_known_by_their_own_names() {
+        for (name, own) in [
+            ("malloc", None),
+            ("mallctl", None),
+            ("mi_malloc", Some(Own::Other("mimalloc of a library"))),
+            ("mallocx", Some(Own::Other("jemalloc of a library"))),
+        ] {
+            let mut found = Found::default();
+            found.add(name.as_bytes(), Symbol::Imported);
+            assert_eq!(found.own(), own, "{name}");
+        }
     }
 
     #[test]

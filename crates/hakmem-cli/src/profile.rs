@@ -18,6 +18,7 @@ use flame::Bytes;
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process;
 use std::rc::Rc;
@@ -80,7 +81,9 @@ pub fn profile(options: Options) -> ! {
             .unwrap_or_default();
         let name = || PathBuf::from(format!("hakmem-{}", program.to_string_lossy()));
         let output = options.output.unwrap_or_else(name);
-        if let Err(why) = output::tried(&with_extension(&output, "pb.gz")) {
+        let tried =
+            is_name(&output).and_then(|()| output::tried(&with_extension(&output, "pb.gz")));
+        if let Err(why) = tried {
             say(&why);
             process::exit(run::OWN_FAILURE)
         }
@@ -106,6 +109,7 @@ pub fn profile(options: Options) -> ! {
     let text = grammar::open(file).map_err(|e| format!("cannot read {}: {e}", file.display()));
     let named = |why| format!("{}: {why}", file.display());
     let written = |text| write(text, options.pid, options.all_frames, None, &output);
+    let text = is_name(&output).and(text);
     match text.and_then(|text| written(text).map_err(named)) {
         Ok(said) => {
             let _ = io::stderr().write_all(said.as_bytes());
@@ -171,8 +175,20 @@ impl Wish {
 
 fn save(prefix: &Path, extension: &str, bytes: &[u8]) -> Result<PathBuf, String> {
     let path = with_extension(prefix, extension);
-    std::fs::write(&path, bytes).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
+    let written = output::create(&path).and_then(|mut file| file.write_all(bytes));
+    written.map_err(|e| format!("cannot write {}: {e}", path.display()))?;
     Ok(path)
+}
+
+/// Whether files can be named so; the error is for the user to read.
+fn is_name(prefix: &Path) -> Result<(), String> {
+    match prefix.as_os_str().as_bytes().ends_with(b"/") {
+        true => Err(format!(
+            "{} is a folder: the names of the files begin with PREFIX, as in {0}heap",
+            prefix.display()
+        )),
+        false => Ok(()),
+    }
 }
 
 fn with_extension(prefix: &Path, extension: &str) -> PathBuf {

@@ -46,10 +46,14 @@ impl fmt::Display for Machine {
     }
 }
 
+/// A loader's path may be no longer.
+const MOST_PATH: u64 = 4096;
+
 struct Image {
     kind: elf::FileType,
     machine: Machine,
-    has_loader: bool,
+    /// The dynamic loader that the kernel starts in its place.
+    loader: Option<PathBuf>,
 }
 
 impl Image {
@@ -79,7 +83,14 @@ fn parse<'a, H: FileHeader<Endian = Endianness>, R: ReadRef<'a>>(
             bits,
             endian,
         },
-        has_loader: segments.iter().any(|s| s.p_type(endian) == elf::PT_INTERP),
+        loader: segments
+            .iter()
+            .find(|s| s.p_type(endian) == elf::PT_INTERP)
+            .map(|segment| {
+                let small = segment.p_filesz(endian).into() <= MOST_PATH;
+                let path = small.then(|| segment.interpreter(endian, data).ok()?);
+                OsStr::from_bytes(path.flatten().unwrap_or_default()).into()
+            }),
     })
 }
 
@@ -103,13 +114,8 @@ impl NotStarted {
 
     /// For an error of execve on a file that was there a moment ago.
     pub fn from_exec(path: &Path, error: &io::Error) -> Self {
-        let why = match shebang(path) {
-            Some(interpreter) if error.kind() == io::ErrorKind::NotFound => {
-                format!("its interpreter {} does not exist", interpreter.display())
-            }
-            _ if error.kind() == io::ErrorKind::NotFound => {
-                "its dynamic loader does not exist".into()
-            }
+        let why = match error.kind() {
+            io::ErrorKind::NotFound => missing(path),
             _ => error.to_string(),
         };
         Self {
@@ -117,6 +123,30 @@ impl NotStarted {
             status: Self::NOT_EXECUTABLE,
         }
     }
+}
+
+/// What a program lacks that is there itself.
+fn missing(path: &Path) -> String {
+    let executed = executed(path);
+    if !executed.exists() {
+        return format!("its interpreter {} does not exist", executed.display());
+    }
+    match loader(&executed) {
+        Some(loader) => format!("its dynamic loader {} does not exist", loader.display()),
+        None => "its dynamic loader does not exist".into(),
+    }
+}
+
+fn loader(path: &Path) -> Option<PathBuf> {
+    Image::read(path).ok()??.loader
+}
+
+/// The program's dynamic loader, if it is musl's. The library is for glibc, whose functions that loader does not find: it
+/// would end the program before its beginning.
+pub fn musl(path: &Path) -> Option<PathBuf> {
+    let loader = loader(&executed(path))?;
+    let name = loader.file_name()?.as_bytes();
+    name.starts_with(b"ld-musl").then_some(loader)
 }
 
 /// Looks the program up as execvp does: a name without a slash along PATH, anything else as it is.
@@ -220,7 +250,7 @@ pub fn obstacle(path: &Path, library: Machine) -> Option<String> {
     let path = executed(path);
     let name = path.display();
     let image = Image::read(&path).ok()??;
-    if !image.has_loader && !is_loader(&path) {
+    if image.loader.is_none() && !is_loader(&path) {
         return Some(format!(
             "{name} is statically linked, so there is no dynamic loader to load the library"
         ));
@@ -229,6 +259,12 @@ pub fn obstacle(path: &Path, library: Machine) -> Option<String> {
         return Some(format!(
             "{name} is {}, the library {library}",
             image.machine
+        ));
+    }
+    if let Some(loader) = musl(&path) {
+        return Some(format!(
+            "the dynamic loader of {name}, {}, is musl's, and the library is for glibc",
+            loader.display()
         ));
     }
     let privilege = privilege(&path)?;

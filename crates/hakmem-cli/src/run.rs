@@ -28,7 +28,7 @@ hakmem dies of the same signal. Otherwise:
   127  PROG is not found
   2    wrong usage
 If hakmem did not serve the program, a line on standard error says so. A Rust program with hakmem inside runs without the \
-library: it is served by its own.
+library: it is served by its own. So is one that a shell starts, which gets the library, too: its own reports.
 
 Examples:
   hakmem run python3 work.py
@@ -89,7 +89,7 @@ fn named(name: &str, e: NotStarted) -> NotStarted {
 struct Ready<'a> {
     path: PathBuf,
     before: Before<'a>,
-    /// None: it has hakmem inside.
+    /// None: it has hakmem inside, or would not start with the library.
     library: Option<Library>,
 }
 
@@ -116,9 +116,9 @@ impl<'a> Ready<'a> {
                 || options.profile.is_some() && matches!(own, Some(Own::Hakmem { .. })),
         };
         Ok(Self {
-            path,
             before,
-            library,
+            library: library.filter(|_| program::musl(&path).is_none()),
+            path,
         })
     }
 }

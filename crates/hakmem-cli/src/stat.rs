@@ -5,7 +5,7 @@ pub mod table;
 
 use crate::checked::{Lines, refuse, say};
 use crate::view::Target;
-use crate::{grammar, run};
+use crate::{grammar, output, run};
 use clap::Args;
 use figures::Moment;
 use std::collections::HashMap;
@@ -69,23 +69,26 @@ pub fn stat(options: Options) -> ! {
         Ok(read) => read,
         Err(e) => fail(&format!("cannot read {}: {e}", file.display())),
     };
-    // A reader that has seen enough is no failure.
-    let _ = io::stdout().write_all(tables.as_bytes());
+    let shown = output::show(tables.as_bytes());
     let _ = io::stderr().write_all(complaints.as_bytes());
     if tables.is_empty() {
         fail(&format!("{} has no report", file.display()));
     }
-    process::exit(0)
+    ended(shown)
 }
 
 /// Prints the tables of a running process, read from outside.
 fn of_process(pid: u32, all: bool) -> ! {
     match Target::open(pid).and_then(|mut target| target.look()) {
-        Ok(look) => {
-            let _ = io::stdout().write_all(table::of(&look.moment, all).as_bytes());
-            process::exit(0)
-        }
+        Ok(look) => ended(output::show(table::of(&look.moment, all).as_bytes())),
         Err(trouble) => fail(&trouble.say(pid)),
+    }
+}
+
+fn ended(shown: Result<(), String>) -> ! {
+    match shown {
+        Ok(()) => process::exit(0),
+        Err(why) => fail(&why),
     }
 }
 

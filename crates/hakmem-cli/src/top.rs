@@ -15,8 +15,8 @@ mod watched;
 
 use crate::checked::say;
 use crate::child::{self, End};
-use crate::grammar;
 use crate::view::{self, Target, Trouble};
+use crate::{grammar, output};
 use clap::Args;
 use ratatui::crossterm::terminal::window_size;
 use rates::History;
@@ -45,7 +45,9 @@ Exit status: 0, or
 Examples:
   hakmem top 1234
   hakmem top python3 work.py
-  hakmem top --batch 2 --interval 5 --pid 1234";
+  hakmem top --batch 2 --interval 5 --pid 1234
+
+Its words: https://github.com/hakmem/hakmem/blob/main/docs/glossary.md";
 
 #[derive(Args)]
 pub struct Options {
@@ -182,8 +184,8 @@ fn in_lines(mut target: Target, watched: &Watched, count: u64, interval: Duratio
                 history.add(look, Instant::now());
                 batch::text(&history, view::now(), width(found))
             }
-            Err(Trouble::Ended) if found => return Outcome::Gone,
-            Err(Trouble::Ended) => continue, // The signal of its end is on the way.
+            Err(Trouble::Ended) if found && done > 0 => return Outcome::Gone,
+            Err(Trouble::Ended) if !found => continue, // The signal of its end is on the way.
             Err(trouble) if found && done == 0 => {
                 return Outcome::Failed(trouble.say(target.pid()));
             }
@@ -191,9 +193,7 @@ fn in_lines(mut target: Target, watched: &Watched, count: u64, interval: Duratio
         };
         let text = if done == 0 { text } else { format!("\n{text}") };
         let written = match found {
-            true => io::stdout()
-                .write_all(text.as_bytes())
-                .and_then(|()| io::stdout().flush()),
+            true => output::print(text.as_bytes()),
             false => io::stderr().write_all(text.as_bytes()),
         };
         match written {

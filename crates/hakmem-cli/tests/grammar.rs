@@ -144,6 +144,18 @@ fn help_is_wrapped_and_has_examples() {
     }
 }
 
+/// It is a file of the repository.
+#[test]
+fn help_names_the_glossary() {
+    let page = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/glossary.md");
+    for words in [&["--help"][..], &["top", "--help"]] {
+        let text = stdout(&hakmem().args(words).output().unwrap());
+        assert_eq!(text.matches(page).count(), 1, "{text}");
+    }
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/glossary.md");
+    assert!(std::path::Path::new(file).is_file());
+}
+
 #[test]
 fn completions_and_pages() {
     for shell in ["bash", "zsh", "fish"] {

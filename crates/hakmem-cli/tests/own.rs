@@ -60,6 +60,80 @@ fn another_allocator_is_named_and_is_not_hakmem() {
     }
 }
 
+/// A program that is linked with `flags` to a library with an allocator, which keeps its own calls.
+fn linked(library_flags: &[&str], flags: &[&str], name: &str) -> PathBuf {
+    let flags_of_library = [
+        &[
+            "-shared",
+            "-fPIC",
+            "-fno-builtin",
+            "-DLIBRARY",
+            "-Wl,-Bsymbolic",
+        ],
+        library_flags,
+    ];
+    let library = BUILT.compile(
+        "own.c",
+        &format!("lib{name}.so"),
+        &flags_of_library.concat(),
+    );
+    let folder = format!("-Wl,-rpath,{}", library.parent().unwrap().display());
+    let by_file = [library.to_str().unwrap(), "-Wl,--no-as-needed", &folder];
+    let flags = [&["-fno-builtin", "-Wl,--no-as-needed"], flags, &by_file].concat();
+    BUILT.compile("called.c", name, &flags)
+}
+
+/// What is preloaded comes before what is needed: nothing need be said.
+#[test]
+fn a_malloc_of_a_library_gives_way() {
+    let program = linked(&[], &[], "gives-way");
+    let text = stderr(&run_real(&["--require", "--stats"], &program));
+    let (_, count) = text.split_once("allocations served  ").expect(&text);
+    assert!(count.starts_with("1,00"), "{text}");
+    assert!(!text.contains(" uses "), "{text}");
+}
+
+/// Called by its own name, it does not.
+#[test]
+fn an_allocator_of_a_library_is_named() {
+    let program = linked(&["-DPREFIX"], &["-DMI"], "calls-mimalloc");
+    for (options, status) in [(&[][..], 0), (&["--require"], 125)] {
+        let output = run_real(options, &program);
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(status), "{text}");
+        let part = "uses mimalloc of a library; hakmem served ";
+        assert!(text.contains(part), "{text}");
+    }
+}
+
+/// A shell gets the library, and hands it on to a program that has hakmem inside: that one's figures
+/// are the program's, whether the shell becomes the program or waits for it.
+#[test]
+fn hakmem_inside_reports_for_a_program_that_a_shell_starts() {
+    let program = built::debugged().example("watched");
+    for script in ["exec \"$0\"", "\"$0\"; true"] {
+        let mut command = hakmem();
+        command.args(["run", "--stats", "--require", "--lib"]);
+        command.arg(&*HAKMEM).args(["bash", "-c", script]);
+        let output = command.arg(&program).output().unwrap();
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(0), "{text}");
+        // The program makes a thousand blocks, bash's own are fewer.
+        let counts = text.lines().filter_map(|line| {
+            let count = line.trim().strip_prefix("allocations served  ")?;
+            let (count, _) = count.split_once(' ')?;
+            count.trim_end_matches(',').replace(',', "").parse().ok()
+        });
+        let counts: Vec<u64> = counts.collect();
+        let most = counts.iter().max().expect("figures");
+        let programs = match script.starts_with("exec") {
+            true => counts[0],
+            false => most - counts[0],
+        };
+        assert!((1000..1100).contains(&programs), "{script}: {text}");
+    }
+}
+
 /// A profile of an allocator that the program hardly uses is not what was asked for.
 #[test]
 fn a_profile_of_another_allocator_is_a_failure() {

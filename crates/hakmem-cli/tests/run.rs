@@ -271,6 +271,56 @@ fn static_programs_are_told_beforehand() {
     fs::remove_dir(marker.parent().unwrap()).unwrap();
 }
 
+/// The library would end it before its beginning, so that it runs without.
+#[test]
+fn a_program_for_the_loader_of_musl_is_told_beforehand() {
+    let folder = tempfile::tempdir().unwrap();
+    let loader = folder.path().join("ld-musl-x.so.1");
+    let build = |name: &str, loader: &str| {
+        let flag = format!("-Wl,--dynamic-linker={loader}");
+        BUILT.compile("program.c", name, &[&flag])
+    };
+    // glibc's, under the other's name.
+    let bash = fs::read("/bin/sh").unwrap();
+    let start = bash
+        .windows(4)
+        .position(|b| b == b"/lib")
+        .expect("a loader");
+    let real = bash[start..].split(|&b| b == 0).next().unwrap();
+    let real = std::str::from_utf8(real).unwrap();
+    std::os::unix::fs::symlink(real, &loader).unwrap();
+    let loader = loader.to_str().unwrap();
+    let program = build("for-musl", loader);
+    let words = [program.to_str().unwrap(), "exec", "/usr/bin/env"];
+    let output = run(&[], &words).output().unwrap();
+    let text = stderr(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(
+        !stdout(&output).contains("LD_PRELOAD="),
+        "{}",
+        stdout(&output)
+    );
+    let why = format!("{loader}, is musl's, and the library is for glibc");
+    assert_eq!(text.matches(&why).count(), 2, "{text}");
+    assert!(text.contains("did NOT run on hakmem"), "{text}");
+    assert_eq!(
+        run(&["--require"], &words).output().unwrap().status.code(),
+        Some(125)
+    );
+
+    for (name, loader) in [
+        ("for-no-musl", "/no/ld-musl-x86_64.so.1"),
+        ("for-no-loader", "/no/ld.so"),
+    ] {
+        let program = build(name, loader);
+        let output = run(&[], &[&program]).output().unwrap();
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(126), "{text}");
+        let why = format!("its dynamic loader {loader} does not exist\n");
+        assert!(text.ends_with(&why), "{text}");
+    }
+}
+
 #[test]
 fn a_program_that_turns_into_a_static_one_is_not_taken_for_served() {
     for (options, status) in [(&["--stats"][..], 2), (&["--require"], 125)] {

@@ -49,6 +49,8 @@ pub enum Trouble {
     Ended,
     /// It may not be read.
     Forbidden,
+    /// It is one of the kernel's, without memory of its own.
+    Kernel,
     /// It has no hakmem in it.
     Without { name: String },
     /// Anything else.
@@ -61,6 +63,7 @@ impl Trouble {
         match self {
             Self::Missing => format!("there is no process {pid}"),
             Self::Ended => format!("process {pid} has ended"),
+            Self::Kernel => format!("process {pid} is a thread of the kernel: it has no allocator"),
             Self::Forbidden => format!(
                 "process {pid} may not be read: it is another user's, or the system keeps processes apart \
                  (kernel.yama.ptrace_scope); root may, and so may `hakmem top PROG` what it starts itself"
@@ -90,6 +93,9 @@ impl Target {
             Some(libc::ESRCH | libc::EINVAL | libc::ENOENT) => Trouble::Missing,
             _ => Trouble::Other(e),
         })?;
+        if process.is_kernels() {
+            return Err(Trouble::Kernel);
+        }
         Ok(Self {
             process,
             image: Vec::new(),

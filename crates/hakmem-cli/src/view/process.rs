@@ -53,6 +53,18 @@ impl Process {
         fs::read(format!("/proc/{}/auxv", self.pid))
     }
 
+    /// Whether it is a thread of the kernel.
+    pub fn is_kernels(&self) -> bool {
+        const PF_KTHREAD: u64 = 0x0020_0000;
+        let stat = fs::read(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
+        let stat = String::from_utf8_lossy(&stat);
+        // The name, in parentheses, may have any character in it.
+        let behind_name = stat.rsplit(')').next().unwrap_or_default();
+        let flags = behind_name.split_ascii_whitespace().nth(6);
+        let flags = flags.and_then(|flags| flags.parse::<u64>().ok());
+        flags.is_some_and(|flags| flags & PF_KTHREAD != 0)
+    }
+
     pub fn usage(&self) -> Usage {
         let read = |what: &str| {
             let bytes = fs::read(format!("/proc/{}/{what}", self.pid)).unwrap_or_default();

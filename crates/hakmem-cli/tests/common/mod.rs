@@ -1,6 +1,8 @@
 //! What the tests of `hakmem run` share: programs compiled once per test run, and the command under test.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+pub mod terminal;
+
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-/* Allocates a thousand blocks by an allocator of its own. With -DPREFIX it is not called malloc. */
+/* Allocates a thousand blocks by an allocator of its own. With -DPREFIX it is not called malloc. With -DLIBRARY it
+   is a library. */
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -29,6 +30,7 @@ void *realloc(void *block, size_t size) {
 }
 #endif
 
+#ifndef LIBRARY
 int main(void) {
     for (int i = 0; i < 1000; i++)
         if (!NAME(100))
@@ -36,3 +38,4 @@ int main(void) {
     puts("done");
     return 0;
 }
+#endif
