@@ -18,17 +18,17 @@ const ARENA: u64 = 0x7000_0000;
 const PLACES: &[(&str, u64)] = &[
     ("heaps", 0),
     ("heaps_made", 8),
-    ("whales_live", 16),
+    ("huge_live", 16),
     ("peak_live", 24),
     ("stray_frees", 32),
     ("stray_large_frees", 40),
     ("sparse_fresh_slots", 48),
     ("dirty", 56),
     ("purged", 64),
-    ("whales_cached", 72),
-    ("whales_handed", 80),
-    ("whales_returned", 88),
-    ("whale_hits", 96),
+    ("huge_cached", 72),
+    ("huge_handed", 80),
+    ("huge_returned", 88),
+    ("huge_hits", 96),
     ("foreign_frees", 104),
     ("reserved", 112),
     ("committed", 120),
@@ -125,7 +125,7 @@ const NUMBERS: &[(&str, u64)] = &[
     ("meta.place", 41),
     ("meta.base", 42),
     ("meta.kind", 43),
-    ("meta.huge", 44),
+    ("meta.thp", 44),
     ("arena.data", 0),
     ("arena.groups", 8),
     ("arena.metas", 16),
@@ -148,7 +148,7 @@ struct Image {
 }
 
 impl Image {
-    /// Two heaps, one of which has a list of two blocks in a page of which a third block is out; a large block; a whale.
+    /// Two heaps, one of which has a list of two blocks in a page of which a third block is out; a large block; a huge block.
     fn new() -> Self {
         let (file, entries) = file();
         let mut data = vec![0; DATA_BYTES];
@@ -158,7 +158,7 @@ impl Image {
         let place = |name| PLACES.iter().find(|p| p.0 == name).map_or(0, |p| p.1);
         put(place("heaps"), DATA + HEAPS[0], 8);
         put(place("heaps_made"), 2, 8);
-        put(place("whales_live"), 5 << 20, 8);
+        put(place("huge_live"), 5 << 20, 8);
         put(place("arena_count"), 1, 1);
         for (field, value) in [ARENA, DATA + GROUP, DATA + METAS, 1, 4, DATA + FULL]
             .into_iter()
@@ -172,7 +172,7 @@ impl Image {
         for (word, value) in [2, 1000, 0, 900, 250, 500].into_iter().enumerate() {
             put(place("decisions") + 8 + 8 * word as u64, value, 8);
         }
-        // A segment of slots, a whale of two, and one that is kept.
+        // A segment of slots, a huge block of two, and one that is kept.
         put(GROUP, 0b1111, 8);
         put(HEAPS[0], DATA + HEAPS[1], 8);
         put(HEAPS[0] + 16, ARENA + (64 << 10), 8);
@@ -373,7 +373,7 @@ mod tests {
         let text = look(&[]).expect("nothing is refused");
         for line in [
             "heaps          2, of which threads have 1",
-            "segments       1 of slots, 2 of whales, 1 in the whale cache",
+            "segments       1 of slots, 2 of huge blocks, 1 in the huge cache",
             "    64  64 B      0  99.9 %            1       0.0      0          -      0.0 %",
             "     4.0 s ago  DECAY_MS 250 to 500",
         ] {

@@ -33,9 +33,7 @@ fn decisions_are_seen_while_it_runs_and_at_its_end() {
 
     // The last eight are shown.
     let live = decisions(&live, " s ago  ");
-    let moved = live
-        .iter()
-        .find(|d| d.starts_with("WHALE_CACHE_MIB 32 to "));
+    let moved = live.iter().find(|d| d.starts_with("HUGE_CACHE_MIB 32 to "));
     let moved = moved.unwrap_or_else(|| panic!("{output:?}"));
     assert!(moved.contains("(faults + memory held)"), "{moved}");
 

@@ -77,8 +77,8 @@ fn a_running_program_is_drawn_as_it_is() {
     );
     assert!((500..=blocks).contains(&carved), "{carved}");
     let segments = map["segments"].as_array().unwrap();
-    let whales: Vec<_> = segments.iter().filter(|s| s["whale"].is_u64()).collect();
-    assert_eq!((whales.len(), &whales[0]["whale"]), (1, &3.into()));
+    let huge: Vec<_> = segments.iter().filter(|s| s["huge"].is_u64()).collect();
+    assert_eq!((huge.len(), &huge[0]["huge"]), (1, &3.into()));
     for segment in segments
         .iter()
         .filter(|s| s["slots"] != Value::Array(vec![]))
@@ -103,7 +103,7 @@ fn a_running_program_is_drawn_as_it_is() {
     assert!(
         titles
             .iter()
-            .any(|t| t.starts_with("whale: 3 segments, 6.0 MiB"))
+            .any(|t| t.starts_with("huge: 3 segments, 6.0 MiB"))
     );
 }
 
@@ -295,7 +295,7 @@ fn a_forged_file_is_refused_or_drawn_without_harm() {
     let file = folder.path().join("forged");
     let slot = r#"{"slot":0,"span":1,"use":"page","size":SIZE,"blocks":4294967295,"carved":4294967295,"out":4294967295,"place":"x"}"#;
     let segment = |slots: &str| {
-        format!(r#"{{"address":"0x7f0000000000","huge":true,"resident":[255],"slots":[{slots}]}}"#)
+        format!(r#"{{"address":"0x7f0000000000","thp":true,"resident":[255],"slots":[{slots}]}}"#)
     };
     let map = |segments: &str| {
         format!(
@@ -304,11 +304,11 @@ fn a_forged_file_is_refused_or_drawn_without_harm() {
     };
     let of_size = |size: u64| segment(&slot.replace("SIZE", &size.to_string()));
     let sizes: Vec<_> = (1..=100_000).map(of_size).collect();
-    let whale = r#"{"address":"0x0","huge":false,"whale":4294967295,"reserve":4294967295,"resident_bytes":18446744073709551615}"#;
+    let huge = r#"{"address":"0x0","thp":false,"huge":4294967295,"reserve":4294967295,"resident_bytes":18446744073709551615}"#;
     let drawn = [
         of_size(64),
         of_size(4_294_967_295),
-        format!("{},{whale}", of_size(16)),
+        format!("{},{huge}", of_size(16)),
     ];
     for segments in drawn {
         std::fs::write(&file, map(&segments)).unwrap();
@@ -321,10 +321,10 @@ fn a_forged_file_is_refused_or_drawn_without_harm() {
         sizes.join(","),
         of_size(0),
         segment(r#"{"slot":65535,"span":65535,"use":"large"}"#),
-        [whale; 9].join(","),
-        r#"{"address":"<a>","huge":false}"#.into(),
-        r#"{"address":"0x1","huge":false},"#.repeat(300_000) + &of_size(1),
-        r#"{"address":"0x1","huge":false},"#.repeat(2_000_000),
+        [huge; 9].join(","),
+        r#"{"address":"<a>","thp":false}"#.into(),
+        r#"{"address":"0x1","thp":false},"#.repeat(300_000) + &of_size(1),
+        r#"{"address":"0x1","thp":false},"#.repeat(2_000_000),
         "[".repeat(1 << 20),
     ];
     for segments in refused {

@@ -87,10 +87,10 @@ fn figures_of_a_program_at_rest_are_exact() {
     );
     assert_eq!(row(&text, "freed by others")[0], "100");
     assert!(row(&text, "free and kept")[0].ends_with("other threads: 100 blocks"));
-    // 1.46 MiB in the class, 256 KiB in a large block, three segments of a whale: what was freed is not among it.
+    // 1.46 MiB in the class, 256 KiB in a large block, three segments of a huge block: what was freed is not among it.
     assert!(row(&text, "live")[0].starts_with("7.7 MiB, "), "{text}");
     assert_eq!(row(&text, "large blocks")[0], "1");
-    assert_eq!(row(&text, "whales")[0], "1");
+    assert_eq!(row(&text, "huge")[0], "1");
     assert_eq!(row(&text, "heaps")[0], "2, of which threads have 2");
     assert!(text.starts_with(&format!("process {} (known), 2 threads", known.child.id())));
     assert_eq!(row(&text, "allocations")[1], "-", "no rate after one look");
@@ -149,7 +149,7 @@ fn a_program_of_rust() {
             "{}:\n{text}",
             program.display()
         );
-        assert!(text.contains(" s ago  WHALE_CACHE_MIB 32 to "), "{text}");
+        assert!(text.contains(" s ago  HUGE_CACHE_MIB 32 to "), "{text}");
     }
 }
 

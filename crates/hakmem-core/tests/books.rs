@@ -62,7 +62,7 @@ fn blocks_that_come_and_go_leave_nothing() {
             );
             let least = (count * size) as u64;
             let grown = during.live_bytes - before.live_bytes;
-            // The last page is carved in steps; whales are whole segments.
+            // The last page is carved in steps; huge blocks are whole segments.
             let most = least + least / 16 + (128 * KIB) as u64;
             assert!(
                 (least..=most).contains(&grown),

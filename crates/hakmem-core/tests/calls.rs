@@ -83,11 +83,11 @@ fn counts() {
     assert_eq!(after.failures - before.failures, after.calls - before.calls);
 }
 
-/// A large whale that is little written to is cleared by giving it back; others are by hand, and nobody is asked about those
+/// A large huge block that is little written to is cleared by giving it back; others are by hand, and nobody is asked about those
 /// of 32 MiB or less.
 fn clearing() {
     configure(c"HAKMEM_SCAVENGER=0");
-    configure(c"HAKMEM_WHALE_CACHE_MIB=64");
+    configure(c"HAKMEM_HUGE_CACHE_MIB=64");
     let cleared = |size, written| {
         c::trim();
         let p = take(size);
@@ -193,6 +193,6 @@ fn calls_are_counted_by_kind() {
 }
 
 #[test]
-fn whales_are_cleared_the_cheaper_way() {
-    alone("whales_are_cleared_the_cheaper_way", clearing);
+fn huge_are_cleared_the_cheaper_way() {
+    alone("huge_are_cleared_the_cheaper_way", clearing);
 }

@@ -92,9 +92,9 @@ fn counted(snapshot: &Snapshot) -> Vec<(&'static str, u64)> {
         ("large allocations", p.large_allocations),
         ("large hits", p.large_hits),
         ("large frees", p.large_frees),
-        ("whale allocations", p.whale_allocations),
-        ("whale hits", p.whale_hits),
-        ("whale frees", p.whale_frees),
+        ("huge block allocations", p.huge_allocations),
+        ("huge block hits", p.huge_hits),
+        ("huge block frees", p.huge_frees),
     ];
     for c in snapshot.classes() {
         all.extend([
@@ -136,7 +136,7 @@ fn counted(snapshot: &Snapshot) -> Vec<(&'static str, u64)> {
     all
 }
 
-/// What there is: live bytes, pages and those asleep by class; the whales.
+/// What there is: live bytes, pages and those asleep by class; the huge blocks.
 fn there_is(snapshot: &Snapshot) -> (Vec<[u64; 4]>, [u64; 3]) {
     let p = snapshot.process();
     let classes = snapshot.classes();
@@ -144,7 +144,7 @@ fn there_is(snapshot: &Snapshot) -> (Vec<[u64; 4]>, [u64; 3]) {
         classes
             .map(|c| [c.pages, c.asleep_pages, c.page_bytes, c.carved_bytes])
             .collect(),
-        [p.whale_cached_bytes, p.whale_live_bytes, p.heaps],
+        [p.huge_cached_bytes, p.huge_live_bytes, p.heaps],
     )
 }
 
@@ -177,7 +177,7 @@ fn eventful() -> (Vec<Block>, Vec<Block>) {
     let now = Snapshot::take().process();
     assert_eq!(now.remote_frees - before.remote_frees, 2);
     assert_eq!(now.large_frees - before.large_frees, 1);
-    assert_eq!(now.whale_frees - before.whale_frees, 1);
+    assert_eq!(now.huge_frees - before.huge_frees, 1);
     let sent = mine.split_off(mine.len() - 5);
     (mine, sent)
 }
@@ -256,7 +256,7 @@ fn a_child_counts_anew() {
             );
             // What was on its way from the thread that is no more.
             assert_eq!(live(&now), [(96, 96 * lost.get() as u64)]);
-            assert_eq!((p.whale_live_bytes, p.dirty_bytes), (0, 0));
+            assert_eq!((p.huge_live_bytes, p.dirty_bytes), (0, 0));
         });
         over.wait();
         assert!(goes_well);

@@ -23,7 +23,7 @@ fn configure(options: &[&CStr]) {
 }
 
 /// From so many segments' worth of small blocks on.
-fn huge_from(option: &CStr) {
+fn thp_from(option: &CStr) {
     configure(&[option]);
 }
 
@@ -77,10 +77,10 @@ fn segments() -> (u64, u64) {
     let snapshot = stats::Snapshot::take();
     let census = snapshot.census();
     assert_eq!(
-        census.huge_segments * stats::SEGMENT_BYTES as u64,
+        census.thp_segments * stats::SEGMENT_BYTES as u64,
         asked_for()
     );
-    (census.huge_segments, census.slotted_segments)
+    (census.thp_segments, census.slotted_segments)
 }
 
 fn has_huge_pages() -> bool {
@@ -95,13 +95,13 @@ fn filled_pages() {
     if !has_huge_pages() {
         return;
     }
-    huge_from(c"HAKMEM_HUGE_FROM_SEGMENTS=3");
+    thp_from(c"HAKMEM_THP_FROM_SEGMENTS=3");
     let mut blocks = fill(256, 5 * MIB);
     assert_eq!(segments().0, 0, "there are not enough yet");
     blocks.extend(fill(256, 43 * MIB));
-    let (huge, all) = segments();
+    let (thp, all) = segments();
     // Not the first ones; and what is carved is told in steps.
-    assert!(huge >= all / 2 && huge <= all - 3, "{huge} of {all}");
+    assert!(thp >= all / 2 && thp <= all - 3, "{thp} of {all}");
     // One block in each page stays: what is between is given back, and is not to be filled again.
     let (mut kept, mut pages) = (Vec::new(), std::collections::BTreeSet::new());
     for p in blocks {
@@ -111,7 +111,7 @@ fn filled_pages() {
             free(p)
         }
     }
-    assert_eq!(segments().0, huge);
+    assert_eq!(segments().0, thp);
     c::trim();
     // But for that of the page which the heap is at. A page of one of the system's has nothing between.
     if oracle::page_size() < SLOT {
@@ -125,15 +125,15 @@ fn emptied_pages() {
     if !has_huge_pages() {
         return;
     }
-    huge_from(c"HAKMEM_HUGE_FROM_SEGMENTS=3");
+    thp_from(c"HAKMEM_THP_FROM_SEGMENTS=3");
     let blocks = fill(256, 48 * MIB);
-    let (huge, all) = segments();
-    assert!(huge >= all / 2, "{huge} of {all}");
+    let (thp, all) = segments();
+    assert!(thp >= all / 2, "{thp} of {all}");
     let is_kept = |p: &mut *mut u8| (p.addr() / SLOT).is_multiple_of(4);
     let mut blocks = blocks;
     let kept: Vec<_> = blocks.extract_if(.., |p| is_kept(p)).collect();
     blocks.into_iter().for_each(free);
-    assert_eq!(segments().0, huge);
+    assert_eq!(segments().0, thp);
     c::trim();
     // But for that of the last page, in which there may be no other.
     assert!(segments().0 <= 1, "{:?}", segments());
@@ -168,7 +168,7 @@ fn after_a_life(then: fn()) {
 }
 
 fn large_blocks() {
-    huge_from(c"HAKMEM_HUGE_FROM_SEGMENTS=1");
+    thp_from(c"HAKMEM_THP_FROM_SEGMENTS=1");
     let small = fill(256, 16 * MIB);
     let before = segments();
     let large = fill(4 * SLOT, 32 * MIB);
@@ -185,7 +185,7 @@ fn large_blocks() {
 
 fn little_used_pages() {
     const THREADS: usize = 16;
-    huge_from(c"HAKMEM_HUGE_FROM_SEGMENTS=5");
+    thp_from(c"HAKMEM_THP_FROM_SEGMENTS=5");
     // Two segments' worth that is filled, and told.
     let filled = fill(256, 4 * MIB);
     // Four blocks of each class up to 2 KiB, in so many heaps: 300 pages.
@@ -201,8 +201,8 @@ fn little_used_pages() {
     while stats::Snapshot::take().census().page_slots < (64 + THREADS * 16) as u64 {
         thread::yield_now();
     }
-    let (huge, all) = segments();
-    assert!(huge == 0 && all >= 9, "{huge} of {all}");
+    let (thp, all) = segments();
+    assert!(thp == 0 && all >= 9, "{thp} of {all}");
     filled.into_iter().for_each(free);
 }
 
@@ -211,21 +211,21 @@ fn none_at_all() {
         return;
     }
     count_stacks();
-    configure(&[c"HAKMEM_HUGE=never", c"HAKMEM_HUGE_FROM_SEGMENTS=1"]);
+    configure(&[c"HAKMEM_THP=never", c"HAKMEM_THP_FROM_SEGMENTS=1"]);
     let blocks = fill(256, 16 * MIB);
-    let whale = take(40 * MIB);
+    let huge = take(40 * MIB);
     assert_eq!(segments().0, 0);
     // Whatever the system gives to others; and the metadata is not theirs.
     let has = stats::process().committed_bytes;
     assert!(refused() <= has && refused() >= has - 2 * MIB as u64);
     blocks.into_iter().for_each(free);
-    free(whale);
+    free(huge);
     c::trim();
     assert_eq!(segments().0, 0);
-    let whale = take(100 * MIB);
+    let huge = take(100 * MIB);
     let has = stats::process().committed_bytes;
     assert!(refused() <= has && refused() >= has - 2 * MIB as u64);
-    free(whale);
+    free(huge);
 }
 
 /// All segments ask, and so do blocks of several; but not what was given back in part.
@@ -235,21 +235,21 @@ fn everywhere() {
     }
     count_stacks();
     configure(&[
-        c"HAKMEM_HUGE=always",
-        c"HAKMEM_WHALE_CACHE_MIB=0",
-        c"HAKMEM_WHALE_CACHE_PERCENT=0",
+        c"HAKMEM_THP=always",
+        c"HAKMEM_HUGE_CACHE_MIB=0",
+        c"HAKMEM_HUGE_CACHE_PERCENT=0",
     ]);
     let blocks = fill(256, 16 * MIB);
     let large = fill(4 * SLOT, 8 * MIB);
-    let whale = take(40 * MIB);
+    let huge = take(40 * MIB);
     let snapshot = stats::Snapshot::take();
     let census = snapshot.census();
-    assert_eq!(census.huge_segments, census.slotted_segments + 20);
+    assert_eq!(census.thp_segments, census.slotted_segments + 20);
     assert_eq!(
-        census.huge_segments * stats::SEGMENT_BYTES as u64,
+        census.thp_segments * stats::SEGMENT_BYTES as u64,
         asked_for()
     );
-    free(whale);
+    free(huge);
     let (last, first): (Vec<_>, Vec<_>) = blocks.into_iter().partition(|p| p.addr() % SLOT < 256);
     first.into_iter().for_each(free);
     c::trim();
@@ -271,7 +271,7 @@ fn unasked() {
         return;
     }
     count_stacks();
-    huge_from(c"HAKMEM_HUGE_FROM_SEGMENTS=1000000");
+    thp_from(c"HAKMEM_THP_FROM_SEGMENTS=1000000");
     let maps = || {
         std::fs::read_to_string("/proc/self/maps")
             .unwrap()
@@ -283,8 +283,8 @@ fn unasked() {
     let left = 2 * stats::SEGMENT_BYTES as u64;
     for size in [256, 3 * SLOT] {
         let blocks = fill(size, 48 * MIB);
-        let (huge, all) = segments();
-        assert!(huge == 0 && refused() <= left, "{huge} {}", refused());
+        let (thp, all) = segments();
+        assert!(thp == 0 && refused() <= left, "{thp} {}", refused());
         // Pieces of pages, and whole slots.
         let mut at = 0;
         let (kept, gone): (Vec<_>, Vec<_>) = blocks.into_iter().partition(|p| {
@@ -322,7 +322,7 @@ fn everything_asks_if_all_is_to() {
 
 /// What asked for them before does not, in the hands of large blocks.
 fn used_again() {
-    huge_from(c"HAKMEM_HUGE_FROM_SEGMENTS=1");
+    thp_from(c"HAKMEM_THP_FROM_SEGMENTS=1");
     fill(256, 16 * MIB).into_iter().for_each(free);
     c::trim();
     let large = fill(4 * SLOT, 32 * MIB);

@@ -79,7 +79,7 @@ fn waits() -> u64 {
 
 fn idle_memory() {
     let before = threads();
-    // Whales, large blocks, and pages of small ones. With the heap stay a few.
+    // Huge blocks, large blocks, and pages of small ones. With the heap stay a few.
     for (size, stays) in [(4 * MIB, 0), (300 << 10, MIB), (1000, 5 * 65_536)] {
         for _ in 0..2 {
             let purged = stats::process().purged_bytes;

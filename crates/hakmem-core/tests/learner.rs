@@ -8,8 +8,8 @@ use std::rc::Rc;
 
 const DEFAULT: Settings = Settings {
     decay_ms: 500,
-    whale_mib: 32,
-    whale_percent: 100,
+    huge_mib: 32,
+    huge_percent: 100,
     ended_mib: 4,
 };
 const MIB: u32 = 1024;
@@ -60,9 +60,9 @@ impl Script {
             .demand(self.now, Pool::Slots, mib * MIB, mib * MIB);
     }
 
-    fn whales(&mut self, mib: u32) {
+    fn huge(&mut self, mib: u32) {
         self.learner
-            .demand(self.now, Pool::Whales, mib * MIB, mib * MIB);
+            .demand(self.now, Pool::Huge, mib * MIB, mib * MIB);
     }
 
     /// Memory is wanted for 50 ms, and again so often.
@@ -78,9 +78,9 @@ impl Script {
     /// A buffer comes and goes, without a pause.
     fn buffers(&mut self, ms: u32, mib: u32) {
         for _ in 0..ms / 10 {
-            self.whales(mib);
+            self.huge(mib);
             self.wait(5);
-            self.whales(0);
+            self.huge(0);
             self.wait(5);
         }
     }
@@ -173,11 +173,11 @@ fn a_habit_is_unlearnt_within_two_bursts() {
 fn a_cache_too_small_for_the_buffers_is_enlarged_at_once() {
     let mut script = Script::begin(DEFAULT);
     script.buffers(1000, 100);
-    let decisions = script.of(What::WhaleCache);
-    assert_eq!(script.learner.settings().whale_mib, 128, "{decisions:?}");
+    let decisions = script.of(What::HugeCache);
+    assert_eq!(script.learner.settings().huge_mib, 128, "{decisions:?}");
     assert!(decisions[0].at_ms <= 500, "{decisions:?}");
     script.buffers(20_000, 100);
-    assert_eq!(script.of(What::WhaleCache), decisions, "and stays");
+    assert_eq!(script.of(What::HugeCache), decisions, "and stays");
 }
 
 /// Buffers none of which fits where the last one was.
@@ -187,16 +187,16 @@ fn a_cache_that_is_of_no_use_is_made_smaller() {
     for i in 0..4000 {
         let mib = 100 + i % 50;
         script.learner.misfit(mib * MIB);
-        script.whales(mib);
+        script.huge(mib);
         script.wait(5);
-        script.whales(0);
+        script.huge(0);
         script.wait(5);
     }
     assert_eq!(
-        script.learner.settings().whale_mib,
+        script.learner.settings().huge_mib,
         8,
         "{:?}",
-        script.of(What::WhaleCache)
+        script.of(What::HugeCache)
     );
 }
 
@@ -219,12 +219,12 @@ fn threads_that_end_leave_what_the_next_one_takes() {
     assert_eq!(script.of(What::Ended).len(), 1);
 }
 
-/// As much as is in use, be it whales, stays whatever the setting says.
+/// As much as is in use, be it huge blocks, stays whatever the setting says.
 #[test]
 fn beside_as_much_in_use_it_does_not_matter_what_ended_threads_leave() {
-    for (whales, slots) in [(0, 40), (50, 0)] {
+    for (huge, slots) in [(0, 40), (50, 0)] {
         let mut script = Script::begin(DEFAULT);
-        script.whales(whales);
+        script.huge(huge);
         for _ in 0..50 {
             script.slots(slots + 40);
             script.wait(20);
@@ -235,7 +235,7 @@ fn beside_as_much_in_use_it_does_not_matter_what_ended_threads_leave() {
         let decisions = script.of(What::Ended);
         assert!(
             decisions.is_empty(),
-            "{whales} MiB of whales in use, {slots} of slots: {decisions:?}"
+            "{huge} MiB of huge blocks in use, {slots} of slots: {decisions:?}"
         );
     }
 }
@@ -274,7 +274,7 @@ fn what_may_not_be_moved_stays() {
     script.bursts(20, 300, 800);
     script.buffers(1000, 100);
     assert_eq!(
-        (script.decay(), script.learner.settings().whale_mib),
+        (script.decay(), script.learner.settings().huge_mib),
         (500, 128)
     );
     // A value that is no candidate is somebody's choice, too.
@@ -342,32 +342,32 @@ fn only_free_memory_costs() {
 fn a_cache_that_suffices_by_what_is_live_is_left_as_it_is() {
     let mut script = Script::begin(DEFAULT);
     for _ in 0..500 {
-        script.whales(600);
+        script.huge(600);
         script.wait(5);
-        script.whales(350);
+        script.huge(350);
         script.wait(5);
     }
-    assert_eq!(script.of(What::WhaleCache), []);
+    assert_eq!(script.of(What::HugeCache), []);
     for _ in 0..500 {
-        script.whales(600);
+        script.huge(600);
         script.wait(5);
-        script.whales(200);
+        script.huge(200);
         script.wait(5);
     }
-    let decisions = script.of(What::WhaleCache);
-    assert_eq!(script.learner.settings().whale_mib, 512, "{decisions:?}");
+    let decisions = script.of(What::HugeCache);
+    assert_eq!(script.learner.settings().huge_mib, 512, "{decisions:?}");
 }
 
 /// The figures of a decision are of what it is about.
 #[test]
-fn pages_do_not_count_for_the_whale_cache() {
+fn pages_do_not_count_for_the_huge_cache() {
     let run = |slots: u32| {
         let mut script = Script::begin(DEFAULT);
         for i in 0..200 {
             script.slots(if i % 20 < 10 { slots } else { 0 });
             script.buffers(10, 100);
         }
-        script.of(What::WhaleCache)
+        script.of(What::HugeCache)
     };
     assert!(!run(0).is_empty());
     assert_eq!(run(300), run(0));
@@ -433,21 +433,21 @@ proptest! {
         let mut begun = learner.settings();
         for told in script {
             match told {
-                Told::Demand(now, whales, level, high) => {
-                    learner.demand(now, if whales { Pool::Whales } else { Pool::Slots }, level, high);
+                Told::Demand(now, huge, level, high) => {
+                    learner.demand(now, if huge { Pool::Huge } else { Pool::Slots }, level, high);
                 }
                 Told::Misfit(kib) => learner.misfit(kib),
                 Told::Ended(now) => learner.ended(now),
                 Told::Turn(now) => {
                     learner.turn(now);
                 }
-                Told::Begin(now, [decay_ms, whale_mib, whale_percent, ended_mib]) => {
-                    begun = Settings { decay_ms, whale_mib, whale_percent, ended_mib };
+                Told::Begin(now, [decay_ms, huge_mib, huge_percent, ended_mib]) => {
+                    begun = Settings { decay_ms, huge_mib, huge_percent, ended_mib };
                     learner.begin(now, begun, |_| true);
                 }
             }
             let now = learner.settings();
-            prop_assert_eq!(now.whale_percent, begun.whale_percent);
+            prop_assert_eq!(now.huge_percent, begun.huge_percent);
             for what in What::ALL {
                 let (value, first) = (what.of(&now), what.of(&begun));
                 prop_assert!(value == first || what.values().contains(&value) && what.values().contains(&first));

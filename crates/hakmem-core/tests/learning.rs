@@ -41,7 +41,7 @@ fn a_program_of_large_buffers() {
             scope.spawn(|| {
                 while !learnt.load(Relaxed) {
                     buffer();
-                    let cache_moved = now("WHALE_CACHE_MIB") > 32;
+                    let cache_moved = now("HUGE_CACHE_MIB") > 32;
                     learnt.fetch_or(
                         cache_moved || start.elapsed() > Duration::from_secs(120),
                         Relaxed,
@@ -51,7 +51,7 @@ fn a_program_of_large_buffers() {
         }
     });
     assert!(
-        now("WHALE_CACHE_MIB") > 32,
+        now("HUGE_CACHE_MIB") > 32,
         "{:?}",
         stats::decisions().collect::<Vec<_>>()
     );
@@ -60,9 +60,9 @@ fn a_program_of_large_buffers() {
     assert_eq!(decisions.len() as u64, stats::decided());
     let last = decisions
         .iter()
-        .rfind(|d| d.what == What::WhaleCache)
+        .rfind(|d| d.what == What::HugeCache)
         .expect("a decision");
-    assert_eq!(last.to, now("WHALE_CACHE_MIB"));
+    assert_eq!(last.to, now("HUGE_CACHE_MIB"));
     assert!(last.from_fault_us > last.to_fault_us, "{last:?}");
     assert!(
         decisions.iter().all(|d| d.what != What::Decay),
@@ -71,20 +71,20 @@ fn a_program_of_large_buffers() {
     // What was learnt is the child's, too, and it goes on.
     in_child(|| {
         (0..20).for_each(|_| buffer());
-        assert!(stats::decided() > 0 && now("WHALE_CACHE_MIB") > 32);
+        assert!(stats::decided() > 0 && now("HUGE_CACHE_MIB") > 32);
     });
 }
 
 /// The same load moves nothing that somebody has set.
 #[test]
 fn what_was_chosen_stays() {
-    let variables = [("HAKMEM_MODE", "learn"), ("HAKMEM_WHALE_CACHE_MIB", "32")];
+    let variables = [("HAKMEM_MODE", "learn"), ("HAKMEM_HUGE_CACHE_MIB", "32")];
     if apart("what_was_chosen_stays", &variables).is_some() {
         return;
     }
     (0..80).for_each(|_| buffer());
-    assert_eq!(now("WHALE_CACHE_MIB"), 32);
-    assert!(stats::decisions().all(|d| d.what != What::WhaleCache));
+    assert_eq!(now("HUGE_CACHE_MIB"), 32);
+    assert!(stats::decisions().all(|d| d.what != What::HugeCache));
 }
 
 /// In mode `frozen` nothing moves.
@@ -95,7 +95,7 @@ fn frozen() {
     }
     assert!(!stats::is_learning());
     (0..50).for_each(|_| buffer());
-    assert_eq!((stats::decided(), now("WHALE_CACHE_MIB")), (0, 32));
+    assert_eq!((stats::decided(), now("HUGE_CACHE_MIB")), (0, 32));
     // As much as is live may stay, to the byte: a buffer that is replaced by one of its size comes from the cache.
     // SAFETY: blocks are freed once, and not used.
     unsafe {
@@ -107,5 +107,5 @@ fn frozen() {
         }
         hakmem_core::c::free(last);
     }
-    assert_eq!(stats::process().whale_hits, 9);
+    assert_eq!(stats::process().huge_hits, 9);
 }

@@ -92,9 +92,9 @@ fn kept_memory_serves_all() {
             all.push(block);
         }
         for _ in 0..2 {
-            let whale = all.iter().position(|block| block.size() > 4 * MIB);
-            let whale = all.swap_remove(whale.expect("there were more"));
-            oracle.dealloc(whale);
+            let huge = all.iter().position(|block| block.size() > 4 * MIB);
+            let huge = all.swap_remove(huge.expect("there were more"));
+            oracle.dealloc(huge);
         }
         let kept = stats::process().dirty_bytes as usize;
         assert!(kept >= 14 * MIB, "{kept}");
@@ -111,8 +111,8 @@ fn blocks_of_all_arenas_are_alike() {
     limit_address_space(LIMIT);
     let ranges = Ranges::default();
     let mut oracle = Oracle::new(C, &ranges, 1);
-    // Two thirds of it taken by whales: what follows comes from several arenas.
-    let mut whales: Vec<_> = (0..30).map(|_| oracle.alloc(layout(3 * MIB))).collect();
+    // Two thirds of it taken by huge blocks: what follows comes from several arenas.
+    let mut huge: Vec<_> = (0..30).map(|_| oracle.alloc(layout(3 * MIB))).collect();
     let sizes = [8, 100, 1000, 5000, 9000, 60_000, 70_000, 200_000, MIB + 1];
     for round in 0..6 {
         let mut blocks = Vec::new();
@@ -136,8 +136,8 @@ fn blocks_of_all_arenas_are_alike() {
         });
         blocks.into_iter().for_each(|block| oracle.dealloc(block));
         // Others become free than those that came first.
-        whales.swap_remove(round).size();
-        let gone = whales.swap_remove(round * 2);
+        huge.swap_remove(round).size();
+        let gone = huge.swap_remove(round * 2);
         oracle.dealloc(gone);
         c::trim();
     }

@@ -38,10 +38,10 @@ type Pages = BTreeMap<(u32, &'static str), [u64; 4]>;
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Sums {
     slotted: u64,
-    whales: u64,
+    huge: u64,
     reserve: u64,
     cached: u64,
-    huge: u64,
+    thp: u64,
     page_slots: u64,
     large: u64,
     kept: u64,
@@ -52,14 +52,14 @@ struct Sums {
 /// Adds a segment up; its slots lie side by side from its first to its last.
 fn add(segment: &Segment, sums: &mut Sums, pages: &mut Pages) {
     assert!(segment.address.is_multiple_of(SEGMENT));
-    if let Some((span, room)) = segment.whale {
-        sums.whales += u64::from(span);
+    if let Some((span, room)) = segment.huge {
+        sums.huge += u64::from(span);
         sums.reserve += u64::from(room);
-        sums.huge += u64::from(segment.huge) * u64::from(span);
+        sums.thp += u64::from(segment.thp) * u64::from(span);
         assert_eq!(segment.slots().count(), 0);
         return;
     }
-    sums.huge += u64::from(segment.huge);
+    sums.thp += u64::from(segment.thp);
     let (mut next, mut kept, mut unused) = (0, 0, 0);
     for slot in segment.slots() {
         assert_eq!(slot.first, next);
@@ -106,10 +106,10 @@ fn assert_agrees() -> (Sums, Pages) {
     let c = snapshot.census();
     let census = Sums {
         slotted: c.slotted_segments,
-        whales: c.whale_segments,
+        huge: c.huge_segments,
         reserve: c.reserve_segments,
         cached: c.cached_segments,
-        huge: c.huge_segments,
+        thp: c.thp_segments,
         page_slots: c.page_slots,
         large: c.large_slots,
         kept: c.kept_slots,
@@ -197,7 +197,7 @@ fn places() {
     first.iter().for_each(|&p| free(p));
     c::trim();
     let (sums, pages) = assert_agrees();
-    assert_eq!((sums.large, sums.whales, sums.empty), (0, 0, 0));
+    assert_eq!((sums.large, sums.huge, sums.empty), (0, 0, 0));
     assert!(
         sums.page_slots <= 1,
         "one that the heap goes on with: {pages:?}"
@@ -217,10 +217,10 @@ fn places() {
 
 fn wholes() {
     let large = [2, 3, 5].map(|slots| take(slots * SLOT));
-    let whale = take(3 * SEGMENT);
+    let huge = take(3 * SEGMENT);
     let (sums, _) = assert_agrees();
-    assert_eq!((sums.large, sums.whales, sums.reserve), (10, 3, 0));
-    // Kept at hand, and in the cache of whales.
+    assert_eq!((sums.large, sums.huge, sums.reserve), (10, 3, 0));
+    // Kept at hand, and in the cache of huge blocks.
     free(large[0]);
     free(take(2 * SEGMENT));
     let (sums, _) = assert_agrees();
@@ -233,14 +233,14 @@ fn wholes() {
     let (sums, _) = assert_agrees();
     assert!(sums.empty + sums.kept >= 5, "{sums:?}");
     // Grown twice: half as much again is kept behind it.
-    let whale = resize(resize(whale, 4 * SEGMENT), 6 * SEGMENT);
+    let huge = resize(resize(huge, 4 * SEGMENT), 6 * SEGMENT);
     let (sums, _) = assert_agrees();
-    assert_eq!((sums.whales, sums.reserve), (6, 3));
-    free(whale);
+    assert_eq!((sums.huge, sums.reserve), (6, 3));
+    free(huge);
     free(large[1]);
     c::trim();
     let (sums, _) = assert_agrees();
-    assert_eq!((sums.large, sums.whales, sums.reserve), (0, 0, 0));
+    assert_eq!((sums.large, sums.huge, sums.reserve), (0, 0, 0));
 }
 
 /// Whether the system makes huge pages unasked.
@@ -251,25 +251,24 @@ fn makes_huge_pages() -> bool {
 
 /// Of each slot, the pieces that were touched, and no others.
 fn residence() {
-    let (before, whale_at) = (take(2 * SEGMENT), Cell::new(0));
-    let whale = take(3 * SEGMENT);
+    let (before, huge_at) = (take(2 * SEGMENT), Cell::new(0));
+    let huge = take(3 * SEGMENT);
     let touched = [(1, 5, 0), (1, 5, 3), (1, 31, 15), (2, 0, 7)];
     for (segment, slot, piece) in touched {
         // SAFETY: inside the block.
         unsafe {
-            whale
-                .add(segment * SEGMENT + slot * SLOT + piece * 4096)
+            huge.add(segment * SEGMENT + slot * SLOT + piece * 4096)
                 .write(1)
         };
     }
     let mut found = None;
     stats::each_segment(&mut |segment| {
         if segment.address == before.addr() {
-            assert_eq!(segment.whale, Some((2, 0)));
-            whale_at.set(segment.address + 2 * SEGMENT);
+            assert_eq!(segment.huge, Some((2, 0)));
+            huge_at.set(segment.address + 2 * SEGMENT);
         }
-        if segment.address == whale.addr() {
-            assert_eq!(segment.whale, Some((3, 0)));
+        if segment.address == huge.addr() {
+            assert_eq!(segment.huge, Some((3, 0)));
             found = Some([0, 1, 2].map(|nth| segment.resident(nth).unwrap()));
         }
     });
@@ -282,10 +281,10 @@ fn residence() {
     for (segment, slot, _) in pages {
         expected[segment][slot] += pieces as u8;
     }
-    let found = found.expect("the whale is on the map");
+    let found = found.expect("the huge block is on the map");
     assert_eq!(
-        whale_at.get(),
-        whale.addr(),
+        huge_at.get(),
+        huge.addr(),
         "behind the one that is there, too"
     );
     // Huge pages are resident as a whole.
@@ -299,7 +298,7 @@ fn residence() {
         "{resident}"
     );
     // SAFETY: the block holds that.
-    unsafe { whale.write_bytes(1, 3 * SEGMENT) };
+    unsafe { huge.write_bytes(1, 3 * SEGMENT) };
     let more = stats::resident_bytes();
     assert!(
         more >= 3 * SEGMENT as u64 && more < 5 * SEGMENT as u64,
@@ -314,7 +313,7 @@ fn residence() {
         most >= 20 * SEGMENT as u64 && most < 22 * SEGMENT as u64 || makes_huge_pages(),
         "{most}"
     );
-    let all = [before, whale, untouched, behind];
+    let all = [before, huge, untouched, behind];
     all.into_iter().for_each(free);
 }
 
@@ -357,8 +356,8 @@ fn each_page_is_where_it_is_said_to_be() {
 }
 
 #[test]
-fn large_blocks_and_whales_are_on_the_map() {
-    alone("large_blocks_and_whales_are_on_the_map", wholes);
+fn large_blocks_and_huge_are_on_the_map() {
+    alone("large_blocks_and_huge_are_on_the_map", wholes);
 }
 
 #[test]

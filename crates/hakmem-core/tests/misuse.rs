@@ -304,12 +304,12 @@ const MISUSES: [(&str, fn(), &str); 41] = [
         NOTHING,
     ),
     (
-        "inside a whale",
+        "inside a huge block",
         || free(take(40 * SLOT).wrapping_add(4096)),
         INSIDE_WHOLE,
     ),
     (
-        "a later segment of a whale",
+        "a later segment of a huge block",
         || free(take(70 * SLOT).wrapping_add(32 * SLOT)),
         NOTHING,
     ),
@@ -319,12 +319,12 @@ const MISUSES: [(&str, fn(), &str); 41] = [
         INSIDE_WHOLE,
     ),
     (
-        "the size inside a whale",
+        "the size inside a huge block",
         || usable(take(40 * SLOT).wrapping_add(16)),
         INSIDE_WHOLE,
     ),
     (
-        "the size of a whale's later slot",
+        "the size of a huge block's later slot",
         || usable(take(40 * SLOT).wrapping_add(SLOT)),
         NOTHING,
     ),
@@ -334,7 +334,7 @@ const MISUSES: [(&str, fn(), &str); 41] = [
         NOTHING,
     ),
     ("a large block twice", || twice(3 * SLOT), NOTHING),
-    ("a whale twice", || twice(40 * SLOT), NOTHING),
+    ("a huge block twice", || twice(40 * SLOT), NOTHING),
     (
         "the only block twice",
         || {

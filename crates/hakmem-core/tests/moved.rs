@@ -1,4 +1,4 @@
-//! Whales that grow into several maps, or out of them, and whose memory the system does not take back.
+//! Huge blocks that grow into several maps, or out of them, and whose memory the system does not take back.
 //!
 //! Each runs in a process of its own, where nothing else lies in the way.
 #![cfg(not(any(loom, shuttle)))]
@@ -74,7 +74,7 @@ fn assert_clean(segments: usize) {
     c::trim();
 }
 
-/// Of whatever maps a whale consists, it has its bytes where it comes to be, and leaves none behind.
+/// Of whatever maps a huge block consists, it has its bytes where it comes to be, and leaves none behind.
 fn maps() {
     for len in 1..=5 {
         // Where the maps begin, in halves of a segment.
@@ -116,7 +116,7 @@ fn maps() {
     assert!(failures > 0 && failures < calls, "{failures} of {calls}");
 }
 
-/// A whale that is one map is moved by two calls, and none of its bytes is copied.
+/// A huge block that is one map is moved by two calls, and none of its bytes is copied.
 fn one_map() {
     let (p, wall) = (take(4 * SEGMENT), take(SEGMENT));
     fill(p, 0..4 * SEGMENT);
@@ -131,7 +131,7 @@ fn one_map() {
     assert_clean(10);
 }
 
-/// What moved whales leave becomes one map with its neighbours again.
+/// What moved huge blocks leave becomes one map with its neighbours again.
 fn maps_join() {
     let maps = || {
         std::fs::read_to_string("/proc/self/maps")
@@ -157,7 +157,7 @@ fn maps_join() {
     assert!(after <= before + 4, "{after} maps, {before} before");
 }
 
-/// A whale gets smaller where it is, and what is behind is free again; but not if the system does not take it back.
+/// A huge block gets smaller where it is, and what is behind is free again; but not if the system does not take it back.
 fn tails() {
     let p = take(10 * SEGMENT);
     fill(p, 0..10 * SEGMENT);
@@ -168,7 +168,7 @@ fn tails() {
     assert_eq!(usable(p), 10 * SEGMENT, "more than half is used");
     assert_eq!(resize(p, 5 * SEGMENT), p);
     assert_eq!(usable(p), 5 * SEGMENT);
-    let live = || stats::process().whale_live_bytes / SEGMENT as u64;
+    let live = || stats::process().huge_live_bytes / SEGMENT as u64;
     assert_eq!(live(), 5 + 12);
     let behind = take(5 * SEGMENT);
     assert_eq!(behind.addr(), p.addr() + 5 * SEGMENT);
@@ -231,13 +231,13 @@ fn room() {
     assert_eq!(stats::Snapshot::take().census().reserve_segments, 0);
 }
 
-fn huge_segments() -> u64 {
-    stats::Snapshot::take().census().huge_segments
+fn thp_segments() -> u64 {
+    stats::Snapshot::take().census().thp_segments
 }
 
-/// A whale that is grown to be filled asks for huge pages, where it is and where it moves to; what it leaves does not.
+/// A huge block that is grown to be filled asks for huge pages, where it is and where it moves to; what it leaves does not.
 fn dense() {
-    const OPTION: &CStr = c"HAKMEM_HUGE_FROM_SEGMENTS=1";
+    const OPTION: &CStr = c"HAKMEM_THP_FROM_SEGMENTS=1";
     if !std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists() {
         return println!("this kernel has no huge pages to ask for");
     }
@@ -254,19 +254,19 @@ fn dense() {
                 resize(p, (to + 1) * SEGMENT)
             };
             let p = grow(p, 0, 2);
-            assert_eq!(huge_segments(), if is_filled { 3 } else { 0 });
+            assert_eq!(thp_segments(), if is_filled { 3 } else { 0 });
             let p = grow(p, 2, 3);
-            assert_eq!(huge_segments(), if is_filled { 4 } else { 0 });
+            assert_eq!(thp_segments(), if is_filled { 4 } else { 0 });
             let p = grow(p, 3, 4);
-            assert_eq!(huge_segments(), if is_filled { 5 } else { 0 });
+            assert_eq!(thp_segments(), if is_filled { 5 } else { 0 });
             assert_eq!(resize(p, 2 * SEGMENT), p);
-            assert_eq!(huge_segments(), if is_filled { 2 } else { 0 });
+            assert_eq!(thp_segments(), if is_filled { 2 } else { 0 });
             free(p);
             wall.into_iter().for_each(free);
             c::trim();
             // Who has them next does not ask.
             let large: Vec<_> = (0..100).map(|_| take(5 << 16)).collect();
-            assert_eq!(huge_segments(), 0);
+            assert_eq!(thp_segments(), 0);
             large.into_iter().for_each(free);
             c::trim();
         }
@@ -274,13 +274,13 @@ fn dense() {
 }
 
 #[test]
-fn whales_of_several_maps_move() {
-    alone("whales_of_several_maps_move", maps);
+fn huge_blocks_of_several_maps_move() {
+    alone("huge_blocks_of_several_maps_move", maps);
 }
 
 #[test]
-fn whales_of_one_map_move_by_two_calls() {
-    alone("whales_of_one_map_move_by_two_calls", one_map);
+fn huge_blocks_of_one_map_move_by_two_calls() {
+    alone("huge_blocks_of_one_map_move_by_two_calls", one_map);
 }
 
 #[test]
@@ -289,16 +289,16 @@ fn moved_maps_join_their_neighbours_again() {
 }
 
 #[test]
-fn whales_shrink_where_they_are() {
-    alone("whales_shrink_where_they_are", tails);
+fn huge_blocks_shrink_where_they_are() {
+    alone("huge_blocks_shrink_where_they_are", tails);
 }
 
 #[test]
-fn whales_grow_into_the_room_behind() {
-    alone("whales_grow_into_the_room_behind", room);
+fn huge_blocks_grow_into_the_room_behind() {
+    alone("huge_blocks_grow_into_the_room_behind", room);
 }
 
 #[test]
-fn whales_that_are_filled_ask_for_huge_pages() {
-    alone("whales_that_are_filled_ask_for_huge_pages", dense);
+fn huge_blocks_that_are_filled_ask_for_huge_pages() {
+    alone("huge_blocks_that_are_filled_ask_for_huge_pages", dense);
 }

@@ -120,7 +120,7 @@ fn numbers_with_units() {
         ("DECAY_MS", "2s", Some("2000")),
         ("DECAY_MS", "250ms", Some("250")),
         ("DECAY_MS", "1h", Some("3600000")),
-        ("WHALE_CACHE_MIB", "1GiB", Some("1024")),
+        ("HUGE_CACHE_MIB", "1GiB", Some("1024")),
         ("BATCH_BYTES", "64KiB", Some("65536")),
         ("CARVE_BYTES", "4KiB,64:8KiB", Some("4096,64:8192")),
         ("DECAY_MS", "1KiB", None),
@@ -128,7 +128,7 @@ fn numbers_with_units() {
         ("DECAY_MS", "s", None),
         ("DECAY_MS", "é", None),
         ("DECAY_MS", "99999999999h", None),
-        ("WHALE_CACHE_MIB", "1KiB", None),
+        ("HUGE_CACHE_MIB", "1KiB", None),
         ("WAKE_FRACTION", "2s", None),
         ("BATCH_BYTES", "5000MiB", None),
     ] {
@@ -309,7 +309,7 @@ fn from_a_struct() {
 fn suggestions() {
     static ALLOCATOR: Configured = Hakmem::with(Options {
         ended_mib: 9,
-        whale_cache_mib: 9,
+        huge_cache_mib: 9,
         ..Options::DEFAULT
     });
     let variables = [("HAKMEM_SCAVENGER", "3"), ("HAKMEM_DECAY_MS", "4")];
@@ -334,7 +334,7 @@ fn suggestions() {
     // SAFETY: the layout is not empty; the block is freed once, with its layout.
     unsafe { ALLOCATOR.dealloc(ALLOCATOR.alloc(layout), layout) };
     is("ENDED_MIB", "7");
-    is("WHALE_CACHE_MIB", "9");
+    is("HUGE_CACHE_MIB", "9");
 }
 
 /// Blocks for another thread's heap go in parcels of a page, or each by itself.

@@ -219,7 +219,7 @@ fn freed_large_blocks_are_kept_at_hand() {
 }
 
 #[test]
-fn freed_whales_are_kept_and_the_best_fit_is_used() {
+fn freed_huge_are_kept_and_the_best_fit_is_used() {
     let _turn = turn();
     // So that what comes then lies side by side.
     let gaps: Vec<_> = (0..60).map(|_| take(SEGMENT)).collect();
@@ -249,7 +249,7 @@ fn freed_whales_are_kept_and_the_best_fit_is_used() {
 }
 
 #[test]
-fn the_whale_cache_is_bounded() {
+fn the_huge_cache_is_bounded() {
     let _turn = turn();
     let blocks: Vec<_> = (0..24).map(|_| take(2 * SEGMENT)).collect();
     blocks.into_iter().for_each(free);
@@ -259,9 +259,9 @@ fn the_whale_cache_is_bounded() {
     assert_eq!(stats::process().dirty_bytes, 0);
 }
 
-/// A whale that shrinks gives up its own tail, and none of what lies behind it.
+/// A huge block that shrinks gives up its own tail, and none of what lies behind it.
 #[test]
-fn whales_shrink_beside_others() {
+fn huge_blocks_shrink_beside_others() {
     const WHOLE: usize = 4 * SEGMENT;
     let _turn = turn();
     let write = |p: *mut u8, n: usize, byte: u8| {
@@ -276,25 +276,25 @@ fn whales_shrink_beside_others() {
             .step_by(4096)
             .all(|at| unsafe { p.add(at).read() } == byte)
     };
-    let mut whales: Vec<_> = (0..12).map(|_| take(WHOLE)).collect();
-    for (i, &p) in whales.iter().enumerate() {
+    let mut huge: Vec<_> = (0..12).map(|_| take(WHOLE)).collect();
+    for (i, &p) in huge.iter().enumerate() {
         write(p, WHOLE, i as u8);
     }
-    for p in whales.iter_mut().step_by(2) {
+    for p in huge.iter_mut().step_by(2) {
         *p = resize(*p, SEGMENT);
     }
     let others: Vec<_> = (0..24).map(|_| take(SEGMENT)).collect();
     others.iter().for_each(|&p| write(p, SEGMENT, 0xee));
-    for (i, &p) in whales.iter().enumerate() {
+    for (i, &p) in huge.iter().enumerate() {
         let n = if i % 2 == 0 { SEGMENT } else { WHOLE };
         assert!(holds(p, n, i as u8), "{i}");
     }
-    whales.into_iter().chain(others).for_each(free);
+    huge.into_iter().chain(others).for_each(free);
     c::trim();
 }
 
 #[test]
-fn whales_grow_and_shrink() {
+fn huge_blocks_grow_and_shrink() {
     let _turn = turn();
     let before = stats::process();
     let fill = |p: *mut u8, from: usize, to: usize| {
@@ -406,9 +406,9 @@ fn zeroed_memory_is_zero() {
     }
 }
 
-/// Memory that a whale's page tables were moved to is as clean as other, once it came back.
+/// Memory that a huge block's page tables were moved to is as clean as other, once it came back.
 #[test]
-fn whales_that_moved_come_back_clean() {
+fn huge_blocks_that_moved_come_back_clean() {
     let _turn = turn();
     let (p, wall) = (take(2 * SEGMENT), take(SEGMENT));
     let moved = resize(p, 4 * SEGMENT);

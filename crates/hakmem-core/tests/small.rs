@@ -12,7 +12,7 @@ fn layout(size: usize, align: usize) -> Layout {
     Layout::from_size_align(size, align).unwrap()
 }
 
-/// Blocks of all kinds: small, medium, large, whales, aligned, zeroed.
+/// Blocks of all kinds: small, medium, large, huge blocks, aligned, zeroed.
 fn some(oracle: &mut Oracle<'_, impl Door>) -> Vec<Block> {
     let mut blocks: Vec<_> = [1, 8, 24, 100, 1000, 5000, 66_000]
         .map(|size| oracle.alloc(layout(size, 8)))
@@ -81,9 +81,9 @@ fn several_threads() {
     ranges.assert_empty();
 }
 
-/// A whale grows, is moved, shrinks and is given back. Only its ends are written: an interpreter is slow.
+/// A huge block grows, is moved, shrinks and is given back. Only its ends are written: an interpreter is slow.
 #[test]
-fn a_whale() {
+fn a_huge() {
     use hakmem_core::c;
     // SAFETY: blocks are live, of that size, and this test's.
     unsafe {

@@ -168,7 +168,7 @@ fn while_the_heap_profile_samples() {
     });
 }
 
-/// Too large for the whale cache as it is at first, so that there is something to learn.
+/// Too large for the huge cache as it is at first, so that there is something to learn.
 fn buffer() {
     const SIZE: usize = 48 << 20;
     // SAFETY: live till it is freed, and holds what is written.

@@ -7,14 +7,14 @@ use hakmem_core::stats::Snapshot;
 use hakmem_core::{c, options};
 
 /// Accepts glibc's options, from M_ARENA_MAX (-8) to M_TRIM_THRESHOLD (-1) and M_MXFAST (1) to M_KEEP (4). Any other: 0.
-/// M_TRIM_THRESHOLD, the free bytes that may stay, sets `WHALE_CACHE_MIB` and `ENDED_MIB`, unless the environment did; the others have no
+/// M_TRIM_THRESHOLD, the free bytes that may stay, sets `HUGE_CACHE_MIB` and `ENDED_MIB`, unless the environment did; the others have no
 /// meaning here.
 #[unsafe(no_mangle)]
 pub extern "C" fn mallopt(option: c_int, value: c_int) -> c_int {
     if option == libc::M_TRIM_THRESHOLD {
         // Below zero is without limit.
         let mib = u32::try_from(value).map_or(1 << 20, |bytes| bytes.div_ceil(1 << 20));
-        for name in ["WHALE_CACHE_MIB", "ENDED_MIB"] {
+        for name in ["HUGE_CACHE_MIB", "ENDED_MIB"] {
             // A number of MiB is always in their range.
             let _ = options::suggest(name, mib);
         }

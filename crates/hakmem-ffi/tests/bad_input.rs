@@ -147,8 +147,8 @@ fn pointer_into_a_large_block() {
 
 #[test]
 #[cfg_attr(feature = "bench-fast", ignore = "nothing is looked for")]
-fn pointer_into_a_huge_block() {
-    aborts("inside_huge");
+fn pointer_into_a_thp_block() {
+    aborts("inside_thp");
 }
 
 #[test]
@@ -183,6 +183,6 @@ fn double_free_of_a_large_block() {
 
 #[test]
 #[cfg_attr(feature = "bench-fast", ignore = "nothing is looked for")]
-fn double_free_of_a_huge_block() {
-    aborts("twice_huge");
+fn double_free_of_a_thp_block() {
+    aborts("twice_thp");
 }

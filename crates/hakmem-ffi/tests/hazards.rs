@@ -23,8 +23,8 @@ fn passes_with(source: &str, arguments: &[&str]) {
 }
 
 #[test]
-fn locked_whale() {
-    passes("locked_whale");
+fn locked_huge() {
+    passes("locked_huge");
 }
 
 #[test]

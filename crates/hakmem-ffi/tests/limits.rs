@@ -248,7 +248,7 @@ fn strict_overcommit() {
 
 /// What is trimmed stays away: 1000 of 50,000 blocks of 1000 bytes, near each other.
 #[test]
-fn transparent_huge_pages_always() {
+fn transparent_thp_pages_always() {
     match Setting::change("/sys/kernel/mm/transparent_hugepage/enabled", "always") {
         Ok(_changed) => passes("huge_pages"),
         Err(why) => skipped(&format!("transparent huge pages set to always: {why}")),

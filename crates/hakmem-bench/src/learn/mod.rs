@@ -47,13 +47,13 @@ const SETTINGS: [Setting; 5] = [
     },
     Setting {
         name: "short",
-        environment: &[("HAKMEM_DECAY_MS", "125"), ("HAKMEM_WHALE_CACHE_MIB", "8")],
+        environment: &[("HAKMEM_DECAY_MS", "125"), ("HAKMEM_HUGE_CACHE_MIB", "8")],
     },
     Setting {
         name: "middle",
         environment: &[
             ("HAKMEM_DECAY_MS", "1000"),
-            ("HAKMEM_WHALE_CACHE_MIB", "128"),
+            ("HAKMEM_HUGE_CACHE_MIB", "128"),
             ("HAKMEM_ENDED_MIB", "64"),
         ],
     },
@@ -61,7 +61,7 @@ const SETTINGS: [Setting; 5] = [
         name: "long",
         environment: &[
             ("HAKMEM_DECAY_MS", "4000"),
-            ("HAKMEM_WHALE_CACHE_MIB", "512"),
+            ("HAKMEM_HUGE_CACHE_MIB", "512"),
             ("HAKMEM_ENDED_MIB", "256"),
         ],
     },

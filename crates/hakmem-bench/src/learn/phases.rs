@@ -98,7 +98,7 @@ fn small_blocks(bytes: usize) {
     }
 }
 
-/// A whale, a byte of each page written, freed.
+/// A huge block, a byte of each page written, freed.
 fn buffer(bytes: usize) {
     let mut block: Block<Hakmem> = Heap::new().block(bytes);
     block.write_every(0, PAGE);

@@ -287,7 +287,7 @@ fn page(options: &Options, machine: &Machine, seed: u64, rows: &[Row], lines: &[
     );
     format!(
         "# Soak\n\nOne process {subject}, in which at the same time: three threads replace and resize blocks of all sizes, end \
-         and hand theirs on; one sends blocks to another; threads live short and leave blocks behind; whales are replaced, and \
+         and hand theirs on; one sends blocks to another; threads live short and leave blocks behind; huge are replaced, and \
          buffers grown by realloc; bulks of small blocks are made and thinned out; children are forked, check what they \
          inherited, allocate and start a thread; the heap is trimmed. One request in four is by calloc or aligned. All work for \
          {work} s, then rest for {rest} s without a call. Every block has contents that are checked whenever it is resized, \

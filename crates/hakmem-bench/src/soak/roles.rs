@@ -39,9 +39,9 @@ pub const ALL: [Role; COUNT] = [
         play: respawn,
     },
     Role {
-        name: "whales",
+        name: "huge",
         threads: 1,
-        play: whales,
+        play: huge,
     },
     Role {
         name: "bulk",
@@ -177,7 +177,7 @@ fn short_life(stage: &Stage, rng: &mut Rng) {
 }
 
 /// A few blocks of many megabytes, replaced and resized, and a buffer that grows from small to large.
-fn whales(stage: &Stage, role: usize, number: usize) {
+fn huge(stage: &Stage, role: usize, number: usize) {
     let mut rng = numbers(stage, role, number);
     let mut blocks = Table::new(6);
     while stage.goes_on(role) {

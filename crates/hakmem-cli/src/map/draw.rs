@@ -24,8 +24,8 @@ struct Palette {
     empty: &'static str,
     kept: &'static str,
     large: &'static str,
-    whale: &'static str,
     huge: &'static str,
+    thp: &'static str,
     /// How light the sizes' colours are, in per cent.
     tone: u32,
 }
@@ -38,8 +38,8 @@ const LIGHT: Palette = Palette {
     empty: "#b9bcc6",
     kept: "#dcdfe6",
     large: "#7b6a58",
-    whale: "#44607c",
-    huge: "#b0379b",
+    huge: "#44607c",
+    thp: "#b0379b",
     tone: 44,
 };
 
@@ -51,8 +51,8 @@ const DARK: Palette = Palette {
     empty: "#5b606b",
     kept: "#3a3f49",
     large: "#a8937c",
-    whale: "#7fa3c8",
-    huge: "#e27fd2",
+    huge: "#7fa3c8",
+    thp: "#e27fd2",
     tone: 60,
 };
 
@@ -73,13 +73,13 @@ fn style(palette: &Palette, sizes: usize) -> String {
         empty,
         kept,
         large,
-        whale,
         huge,
+        thp,
         tone,
     } = palette;
     let css = format!(
-        "text,.s{{fill:{text}}}.d,.l,.r{{fill:{dim}}}.h,.hb{{fill:{huge}}}.b,.wt{{fill:{ground}}}\
-         .u{{stroke:{line}}}.e{{fill:{empty}}}.k{{fill:{kept}}}.lg{{fill:{large}}}.w,.wr{{fill:{whale}}}\
+        "text,.s{{fill:{text}}}.d,.l,.r{{fill:{dim}}}.h,.hb{{fill:{thp}}}.b,.wt{{fill:{ground}}}\
+         .u{{stroke:{line}}}.e{{fill:{empty}}}.k{{fill:{kept}}}.lg{{fill:{large}}}.w,.wr{{fill:{huge}}}\
          .res{{stroke:{text}}}g:hover>.o,g:hover>.f,g:hover>.e,g:hover>.lg{{stroke:{text}}}"
     );
     css + &colours(sizes, *tone)
@@ -208,7 +208,7 @@ fn head(map: &Map, t: &Totals, y: &mut f64) -> String {
         "{} segments of {}, {} resident. A row is a segment, a box in it a slot of {}.",
         map.segments
             .iter()
-            .map(|s| u64::from(s.whale.unwrap_or(1)))
+            .map(|s| u64::from(s.huge.unwrap_or(1)))
             .sum::<u64>(),
         bytes(map.segment_bytes),
         bytes(t.resident),
@@ -221,7 +221,7 @@ fn head(map: &Map, t: &Totals, y: &mut f64) -> String {
         ("freed, in pages with blocks", t.freed, "f", "c0"),
         ("untouched, in pages", t.untouched, "p", "c0"),
         ("large blocks", t.large, "lg", ""),
-        ("whales", t.whales, "wr", ""),
+        ("huge", t.huge, "wr", ""),
         ("kept", t.kept, "k", ""),
         ("free, not given back", t.empty, "e", ""),
         ("unused", t.unused, "u", ""),
@@ -298,15 +298,15 @@ fn legend(y: &mut f64) -> String {
     };
     item(&sparse, "few blocks out: set aside, its holes go back", y);
     item(&plain("lg"), "large block", y);
-    item(&plain("wr"), "whale, pale where not resident", y);
+    item(&plain("wr"), "huge block, pale where not resident", y);
     item(&plain("k"), "kept for what comes next", y);
     item(&plain("e"), "free, not given back yet", y);
     item(&plain("u"), "unused: no memory", y);
     let line =
         |x: f64, y: f64| format!("<path class=\"res\" d=\"M{} {}h16\"/>", px(x), px(y + 13.0));
     item(&line, "below a slot: how much of it is resident", y);
-    let huge = |x: f64, y: f64| rect("hb", x + 11.0, y, 2.0, height);
-    item(&huge, "asks for huge pages", y);
+    let thp = |x: f64, y: f64| rect("hb", x + 11.0, y, 2.0, height);
+    item(&thp, "asks for huge pages", y);
     let share = |x: f64, y: f64| text("r", x, y + 12.0, "12 %");
     item(&share, "ends a row: in use, of what is resident", y);
     *y += 40.0;

@@ -37,14 +37,14 @@ pub struct Map {
 pub struct Segment {
     /// In hexadecimal.
     pub address: String,
-    pub huge: bool,
-    /// For a whale, its segments.
+    pub thp: bool,
+    /// For a huge block, its segments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub whale: Option<u32>,
-    /// For a whale, the segments behind that are kept for it to grow into.
+    pub huge: Option<u32>,
+    /// For a huge block, the segments behind that are kept for it to grow into.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserve: Option<u32>,
-    /// For a whale.
+    /// For a huge block.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resident_bytes: Option<u64>,
     /// Pieces of 4 KiB that are resident, by slot; none where the system does not say.
@@ -148,7 +148,7 @@ impl Map {
             if u64::from_str_radix(address, 16).is_err() || segment.address.len() > 18 {
                 return Err("an address that is none");
             }
-            let own = u64::from(segment.whale.unwrap_or(1)) * self.segment_bytes;
+            let own = u64::from(segment.huge.unwrap_or(1)) * self.segment_bytes;
             let reserve = u64::from(segment.reserve.unwrap_or(0)) * self.segment_bytes;
             all = total([all, own, reserve]);
             if all > MOST_BYTES {
@@ -221,14 +221,14 @@ impl Map {
         let segments = found.into_iter().map(|segment| {
             let mut drawn = Segment {
                 address: format!("{:#x}", segment.address),
-                huge: segment.huge,
+                thp: segment.thp,
                 ..Segment::default()
             };
             match segment.body {
-                Body::Whale { span, reserve } => {
+                Body::Huge { span, reserve } => {
                     let bytes =
                         resident.and_then(|r| r.bytes([(segment.address, span)].into_iter(), span));
-                    drawn.whale = Some(span as u32);
+                    drawn.huge = Some(span as u32);
                     drawn.reserve = Some(reserve as u32);
                     drawn.resident_bytes = Some(bytes.unwrap_or(0));
                 }
@@ -287,7 +287,7 @@ fn content(used: Use) -> Content {
 pub mod tests {
     use super::*;
 
-    pub const ONE: &str = r#"{"schema":1,"kind":"map","event":"exit","pid":7,"program":"a<b","version":"0.1.0","slot_bytes":65536,"segment_bytes":2097152,"segments":[{"address":"0x7f0000000000","huge":true,"resident":[16,4,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,0,0,0],"slots":[{"slot":0,"span":1,"use":"large"},{"slot":1,"span":1,"use":"page","size":64,"blocks":1024,"carved":512,"out":100,"place":"sparse"},{"slot":2,"span":8,"use":"page","size":65536,"blocks":8,"carved":8,"out":8,"place":"asleep"},{"slot":10,"span":17,"use":"large"},{"slot":27,"span":1,"use":"kept"},{"slot":28,"span":1,"use":"empty"},{"slot":29,"span":1,"use":"unused"},{"slot":30,"span":1,"use":"unused"},{"slot":31,"span":1,"use":"unused"}]},{"address":"0x7f0000200000","huge":false,"whale":3,"reserve":2,"resident_bytes":4194304}]}"#;
+    pub const ONE: &str = r#"{"schema":1,"kind":"map","event":"exit","pid":7,"program":"a<b","version":"0.1.0","slot_bytes":65536,"segment_bytes":2097152,"segments":[{"address":"0x7f0000000000","thp":true,"resident":[16,4,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,0,0,0],"slots":[{"slot":0,"span":1,"use":"large"},{"slot":1,"span":1,"use":"page","size":64,"blocks":1024,"carved":512,"out":100,"place":"sparse"},{"slot":2,"span":8,"use":"page","size":65536,"blocks":8,"carved":8,"out":8,"place":"asleep"},{"slot":10,"span":17,"use":"large"},{"slot":27,"span":1,"use":"kept"},{"slot":28,"span":1,"use":"empty"},{"slot":29,"span":1,"use":"unused"},{"slot":30,"span":1,"use":"unused"},{"slot":31,"span":1,"use":"unused"}]},{"address":"0x7f0000200000","thp":false,"huge":3,"reserve":2,"resident_bytes":4194304}]}"#;
 
     #[test]
     fn the_last_of_a_process_is_taken() {
@@ -311,7 +311,7 @@ pub mod tests {
             (r#""slot_bytes":65536"#, r#""slot_bytes":0"#),
             (r#""slot":30,"#, r#""slot":29,"#),
             (r#""size":64,"#, r#""size":0,"#),
-            (r#""whale":3"#, r#""whale":18446744073709551615"#),
+            (r#""huge":3"#, r#""huge":18446744073709551615"#),
             (r#""address":"0x7f0000000000""#, r#""address":"<svg>""#),
             (
                 r#""segment_bytes":2097152"#,
@@ -325,8 +325,8 @@ pub mod tests {
             panic!("a page");
         };
         assert_eq!(page.out, 512, "no more are out than were carved");
-        let whales = r#"{"address":"0x1","huge":false,"whale":4294967295},"#.repeat(9);
-        let many = ONE.replace(r#""segments":["#, &format!(r#""segments":[{whales}"#));
+        let huge = r#"{"address":"0x1","thp":false,"huge":4294967295},"#.repeat(9);
+        let many = ONE.replace(r#""segments":["#, &format!(r#""segments":[{huge}"#));
         assert!(Map::parse(&many).is_err(), "more than there can be");
         let map = Map::parse(&ONE.replace("a<b", "\\u001b]0;b\\u009b")).unwrap();
         assert_eq!(map.program, "?]0;b?");
@@ -337,6 +337,6 @@ pub mod tests {
         let map = Map::parse(ONE).unwrap();
         let again = Map::parse(&serde_json::to_string(&map).unwrap()).unwrap();
         assert_eq!(again.segments[0].slots, map.segments[0].slots);
-        assert_eq!(again.segments[1].whale, Some(3));
+        assert_eq!(again.segments[1].huge, Some(3));
     }
 }

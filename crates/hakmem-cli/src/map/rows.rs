@@ -1,4 +1,4 @@
-//! One row of the picture: the slots of a segment, or a whale.
+//! One row of the picture: the slots of a segment, or a huge block.
 
 use super::model::{Content, Map, Page, Place, Segment, Slot};
 use super::totals;
@@ -50,7 +50,7 @@ pub fn row(map: &Map, segment: &Segment, classes: &[u32], grid: Grid, y: f64) ->
     let base = y + grid.height - 1.0;
     let x = grid.left + grid.label;
     if grid.row >= 10.0 {
-        let class = if segment.huge { "l h" } else { "l" };
+        let class = if segment.thp { "l h" } else { "l" };
         let _ = write!(
             svg,
             r#"<text class="{class}" x="{}" y="{}">{}</text>"#,
@@ -67,11 +67,11 @@ pub fn row(map: &Map, segment: &Segment, classes: &[u32], grid: Grid, y: f64) ->
             px(base - 1.0)
         );
     }
-    if segment.huge {
+    if segment.thp {
         svg += &rect("hb", x - 4.0, y, 2.0, grid.height + LINE);
     }
-    match segment.whale {
-        Some(span) => svg += &whale(map, segment, span.into(), grid, x, y),
+    match segment.huge {
+        Some(span) => svg += &huge(map, segment, span.into(), grid, x, y),
         None => {
             let mut slots = segment.slots.iter().peekable();
             while let Some(slot) = slots.next() {
@@ -131,7 +131,7 @@ fn resident_line(segment: &Segment, grid: Grid, x: f64, y: f64) -> String {
     format!(r#"<path class="res" d="{path}"/>"#)
 }
 
-fn whale(map: &Map, segment: &Segment, span: u64, grid: Grid, x: f64, y: f64) -> String {
+fn huge(map: &Map, segment: &Segment, span: u64, grid: Grid, x: f64, y: f64) -> String {
     let width = slots(map) as f64 * grid.slot - 2.0;
     let (all, resident) = (
         span * map.segment_bytes,
@@ -146,7 +146,7 @@ fn whale(map: &Map, segment: &Segment, span: u64, grid: Grid, x: f64, y: f64) ->
         ),
     };
     let title = format!(
-        "whale: {} segments, {}, of which {} are resident{reserve}",
+        "huge: {} segments, {}, of which {} are resident{reserve}",
         span,
         bytes(all),
         bytes(resident)

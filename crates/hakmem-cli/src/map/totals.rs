@@ -13,7 +13,7 @@ pub struct Totals {
     /// Never touched, in pages, and what is left at their ends.
     pub untouched: u64,
     pub large: u64,
-    pub whales: u64,
+    pub huge: u64,
     pub kept: u64,
     pub empty: u64,
     pub unused: u64,
@@ -38,8 +38,8 @@ pub fn of_page(page: &Page) -> (u64, u64) {
 
 /// Bytes of it that are in use, and those that are resident.
 pub fn of_segment(map: &Map, segment: &Segment) -> (u64, Option<u64>) {
-    if let Some(whale) = segment.whale {
-        return (u64::from(whale) * map.segment_bytes, segment.resident_bytes);
+    if let Some(huge) = segment.huge {
+        return (u64::from(huge) * map.segment_bytes, segment.resident_bytes);
     }
     let used = segment.slots.iter().map(|slot| match &slot.content {
         Content::Page(page) => of_page(page).0,
@@ -56,7 +56,7 @@ pub fn of_segment(map: &Map, segment: &Segment) -> (u64, Option<u64>) {
 pub fn of(map: &Map) -> Totals {
     let mut t = Totals::default();
     for segment in &map.segments {
-        t.whales += u64::from(segment.whale.unwrap_or(0)) * map.segment_bytes;
+        t.huge += u64::from(segment.huge.unwrap_or(0)) * map.segment_bytes;
         t.resident += of_segment(map, segment).1.unwrap_or(0);
         for slot in &segment.slots {
             let bytes = u64::from(slot.span) * map.slot_bytes;
@@ -92,7 +92,7 @@ mod tests {
         let map = Map::parse(ONE).unwrap();
         let t = of(&map);
         assert_eq!((t.out, t.freed), (100 * 64 + 8 * 65536, 412 * 64));
-        assert_eq!(t.whales, 3 * map.segment_bytes);
+        assert_eq!(t.huge, 3 * map.segment_bytes);
         let slots = t.out + t.freed + t.untouched + t.large + t.kept + t.empty + t.unused;
         assert_eq!(slots, map.segment_bytes);
         assert_eq!(t.resident, (28 * 16 + 4) * 4096 + (4 << 20));

@@ -112,13 +112,13 @@ fn totals(m: &Moment) -> Vec<[String; 2]> {
             ),
         ),
         (
-            "large, whales",
+            "large, huge blocks",
             format!(
                 "{} ({} from a cache), {} ({} from the cache)",
                 grouped(m.large_allocations),
                 percent(m.large_hits, m.large_allocations),
-                grouped(m.whale_allocations),
-                percent(m.whale_hits, m.whale_allocations)
+                grouped(m.huge_allocations),
+                percent(m.huge_hits, m.huge_allocations)
             ),
         ),
         (
@@ -143,7 +143,7 @@ fn totals(m: &Moment) -> Vec<[String; 2]> {
                 "{} of {} reserved, {} asked for as huge pages",
                 bytes(m.committed_bytes),
                 bytes(m.reserved_bytes),
-                bytes(m.huge_bytes)
+                bytes(m.thp_bytes)
             ),
         ),
         (
@@ -157,8 +157,8 @@ fn totals(m: &Moment) -> Vec<[String; 2]> {
         (
             "segments",
             format!(
-                "{} for pages and large blocks, {} of whales, {} in the whale cache",
-                m.slotted_segments, m.whale_segments, m.cached_segments
+                "{} for pages and large blocks, {} of huge blocks, {} in the huge cache",
+                m.slotted_segments, m.huge_segments, m.cached_segments
             ),
         ),
         (

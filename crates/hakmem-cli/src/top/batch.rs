@@ -105,7 +105,7 @@ pub fn totals(look: &Look, rates: Option<&Rates>) -> [(&'static str, Total); 9] 
     let small = total(m.classes.iter().map(|c| c.allocations));
     let hits = total(m.classes.iter().map(|c| c.list_hits));
     let now = rates.map_or("-".into(), |r| {
-        let small = r.allocations - r.large - r.whales;
+        let small = r.allocations - r.large - r.huge;
         percent((small - r.refills).max(0.0) as u64, small as u64)
     });
     let calls = total(m.syscalls.iter().map(|c| c.calls));
@@ -120,7 +120,7 @@ pub fn totals(look: &Look, rates: Option<&Rates>) -> [(&'static str, Total); 9] 
             Count(m.remote_frees, of(|r| r.remote_frees)),
         ),
         ("large blocks", Count(m.large_allocations, of(|r| r.large))),
-        ("whales", Count(m.whale_allocations, of(|r| r.whales))),
+        ("huge", Count(m.huge_allocations, of(|r| r.huge))),
         ("system calls", Count(calls, of(|r| r.syscalls))),
         ("given back", Bytes(m.purged_bytes, given)),
     ]
@@ -167,7 +167,7 @@ fn memory(look: &Look) -> Vec<[String; 2]> {
             format!(
                 "{}, {} asked for as huge pages",
                 bytes(m.committed_bytes),
-                bytes(m.huge_bytes)
+                bytes(m.thp_bytes)
             ),
         ),
         (
@@ -192,8 +192,8 @@ fn memory(look: &Look) -> Vec<[String; 2]> {
         (
             "segments",
             format!(
-                "{} of slots, {} of whales, {} in the whale cache",
-                m.slotted_segments, m.whale_segments, m.cached_segments
+                "{} of slots, {} of huge blocks, {} in the huge cache",
+                m.slotted_segments, m.huge_segments, m.cached_segments
             ),
         ),
         (

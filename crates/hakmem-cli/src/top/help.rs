@@ -63,7 +63,7 @@ const FIGURES: [(&str, &str); 17] = [
         "blocks freed by a thread that does not own their page",
     ),
     ("large blocks", "blocks over 64 KiB, up to 1 MiB"),
-    ("whales", "blocks over 1 MiB"),
+    ("huge", "blocks over 1 MiB"),
     ("system calls", "calls that the allocator made"),
     (
         "curves",

@@ -135,7 +135,7 @@ fn memory(frame: &mut Frame, area: Rect, look: &Look, history: &History) {
         line("process", look.usage.resident_bytes, Color::Blue),
         line("committed", m.committed_bytes, Color::DarkGray),
         line("free, kept", m.dirty_bytes, Color::Yellow),
-        line("huge pages", m.huge_bytes, Color::Magenta),
+        line("huge pages", m.thp_bytes, Color::Magenta),
         line(
             "peak at most",
             m.peak_live_bytes_upper_bound,
@@ -183,6 +183,6 @@ pub fn lines(look: &Look, history: &History, width: usize, most: usize) -> Vec<S
         Total::Part(all, _) => format!("{name} {all}"),
     }));
     items.push(format!("committed {}", bytes(m.committed_bytes)));
-    items.push(format!("huge pages {}", bytes(m.huge_bytes)));
+    items.push(format!("huge pages {}", bytes(m.thp_bytes)));
     flow(&items, width, most)
 }

@@ -14,7 +14,7 @@ pub struct Rates {
     pub refills: f64,
     pub remote_frees: f64,
     pub large: f64,
-    pub whales: f64,
+    pub huge: f64,
     pub syscalls: f64,
     pub purged_bytes: f64,
     /// Processors kept busy.
@@ -52,7 +52,7 @@ impl Rates {
             refills: per(now.refills, before.refills),
             remote_frees: per(now.remote_frees, before.remote_frees),
             large: per(now.large_allocations, before.large_allocations),
-            whales: per(now.whale_allocations, before.whale_allocations),
+            huge: per(now.huge_allocations, before.huge_allocations),
             syscalls: per(calls(now), calls(before)),
             purged_bytes: per(now.purged_bytes, before.purged_bytes),
             cpu: per(now.cpu_nanos, before.cpu_nanos) / 1e9,

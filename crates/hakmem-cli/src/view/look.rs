@@ -48,11 +48,11 @@ pub fn look(memory: Memory, note: &Note, pid: u32, usage: &Usage) -> io::Result<
     let mut page_bytes = vec![0; listed.len()];
     let mut on_lists = listed.clone();
     for segment in &segments {
-        let huge = u64::from(segment.huge) * SEGMENT_BYTES;
+        let thp = u64::from(segment.thp) * SEGMENT_BYTES;
         match &segment.body {
-            Body::Whale { span, .. } => {
-                m.whale_segments += span;
-                m.huge_bytes += span * huge;
+            Body::Huge { span, .. } => {
+                m.huge_segments += span;
+                m.thp_bytes += span * thp;
             }
             // The later segments of a run may never have been divided.
             Body::Slots(slots)
@@ -60,11 +60,11 @@ pub fn look(memory: Memory, note: &Note, pid: u32, usage: &Usage) -> io::Result<
                     || slots.iter().all(|s| matches!(s.used, Use::Unused)) =>
             {
                 m.cached_segments += 1;
-                m.huge_bytes += huge;
+                m.thp_bytes += thp;
             }
             Body::Slots(slots) => {
                 m.slotted_segments += 1;
-                m.huge_bytes += huge;
+                m.thp_bytes += thp;
                 for slot in slots {
                     let span = u64::from(slot.span);
                     match slot.used {
@@ -100,21 +100,21 @@ pub fn look(memory: Memory, note: &Note, pid: u32, usage: &Usage) -> io::Result<
         .saturating_sub(total(classes.iter().map(|c| c.remote_frees)));
     m.large_allocations = heaps.sum("heap.large_handed")?;
     m.large_hits = heaps.sum("heap.large_hits")?;
-    m.whale_allocations = word("whales_handed")?;
-    m.whale_hits = word("whale_hits")?;
+    m.huge_allocations = word("huge_handed")?;
+    m.huge_hits = word("huge_hits")?;
     let owners = freed_by_owners.saturating_add(i128::from(m.remote_frees));
     m.frees = total([
         u64::try_from(owners.max(0)).unwrap_or(u64::MAX),
         heaps.sum("heap.large_returned")?,
         word("stray_large_frees")?,
-        word("whales_returned")?,
+        word("huge_returned")?,
     ]);
-    let others = [m.large_allocations, m.whale_allocations];
+    let others = [m.large_allocations, m.huge_allocations];
     m.allocations = total(classes.iter().map(|c| c.allocations).chain(others));
     m.refills = total(classes.iter().flat_map(|c| [c.takes, c.carves]));
     let larger = [
         m.large_slots.saturating_mul(SLOT_BYTES),
-        signed("whales_live")?,
+        signed("huge_live")?,
     ];
     m.live_bytes = total(classes.iter().map(|c| c.live_bytes).chain(larger));
     m.peak_live_bytes_upper_bound = signed("peak_live")?;
@@ -122,7 +122,7 @@ pub fn look(memory: Memory, note: &Note, pid: u32, usage: &Usage) -> io::Result<
     m.committed_bytes = word("committed")?;
     m.dirty_bytes = total([
         word("dirty")?,
-        signed("whales_cached")?,
+        signed("huge_cached")?,
         word("sparse_fresh_slots")?.saturating_mul(SLOT_BYTES),
     ]);
     m.purged_bytes = word("purged")?;
@@ -166,7 +166,7 @@ fn syscalls(memory: Memory, note: &Note) -> io::Result<Vec<Syscall>> {
 /// Bytes of the segments that are resident.
 fn resident(memory: Memory, segments: &[Segment]) -> u64 {
     let runs = segments.iter().map(|segment| match segment.body {
-        Body::Whale { span, .. } => (segment.address, span),
+        Body::Huge { span, .. } => (segment.address, span),
         Body::Slots(_) => (segment.address, 1),
     });
     let all = runs.clone().map(|(_, n)| n).sum();

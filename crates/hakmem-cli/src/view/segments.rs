@@ -10,11 +10,11 @@ use std::io;
 /// What a slot's metadata says of it: `Kind` of the core.
 const PAGE: u8 = 1;
 const LARGE: u8 = 3;
-const WHALE: u8 = 4;
+const HUGE: u8 = 4;
 /// The same for samples of the heap profile.
 const SAMPLED_PAGE: u8 = 6;
 const SAMPLED_LARGE: u8 = 7;
-const SAMPLED_WHALE: u8 = 8;
+const SAMPLED_HUGE: u8 = 8;
 /// Where a page is: `Place` of the core.
 const ASLEEP: u8 = 1;
 const RESTING: u8 = 2;
@@ -28,22 +28,22 @@ const SLOTS: usize = (SEGMENT_BYTES / SLOT_BYTES) as usize;
 /// Arenas there may be, and groups of segments in one of them: 32 TiB.
 const MOST_ARENAS: usize = 64;
 /// A segment that asks for huge pages.
-const HUGE: u8 = 1;
+const THP: u8 = 1;
 const MOST_GROUPS: u64 = 1 << 18;
-/// Segments that are looked at, a whale being one, and runs of slots in them.
+/// Segments that are looked at, a huge block being one, and runs of slots in them.
 const MOST_SEGMENTS: u64 = 1 << 18;
 const MOST_RUNS: u64 = 1 << 21;
 
 /// A segment that is in use.
 pub struct Segment {
     pub address: u64,
-    pub huge: bool,
+    pub thp: bool,
     pub body: Body,
 }
 
 pub enum Body {
     /// Segments that it has, and those behind that are kept for it to grow into.
-    Whale { span: u64, reserve: u64 },
+    Huge { span: u64, reserve: u64 },
     /// What its slots are, from the first.
     Slots(Box<[Slot]>),
 }
@@ -118,7 +118,7 @@ struct Fields {
     span: usize,
     reserve: usize,
     slots: usize,
-    huge: usize,
+    thp: usize,
     owner: usize,
     needed: usize,
     carved: usize,
@@ -139,7 +139,7 @@ impl Fields {
             span: field("meta.span", 4)?,
             reserve: field("meta.reserve", 4)?,
             slots: field("meta.slots", 8)?,
-            huge: field("meta.huge", 1)?,
+            thp: field("meta.thp", 1)?,
             owner: field("meta.owner", 8)?,
             needed: field("meta.needed", 4)?,
             carved: field("meta.carved", 4)?,
@@ -182,7 +182,7 @@ impl Reader<'_> {
             0 => Vec::new(),
             _ => self.memory.bytes(full, top.div_ceil(64) as usize * 8)?,
         };
-        let mut behind_whale = 0;
+        let mut behind_huge = 0;
         for (group, words) in (0..).zip(groups.chunks_exact(bytes)) {
             let is_full = u64_at(&full, group as usize / 64 * 8) >> (group % 64) & 1 != 0;
             let word = if is_full {
@@ -192,8 +192,8 @@ impl Reader<'_> {
             };
             let used = (0..each).filter(|s| word >> s & 1 != 0);
             for segment in used.map(|s| group * each + s) {
-                if segment < behind_whale {
-                    continue; // What lies in a whale has no kind of its own.
+                if segment < behind_huge {
+                    continue; // What lies in a huge block has no kind of its own.
                 }
                 self.left.take(1)?;
                 let length = SLOTS * self.fields.bytes;
@@ -201,8 +201,8 @@ impl Reader<'_> {
                 let metas = self.memory.bytes(at, length)?;
                 let address = data + segment * SEGMENT_BYTES;
                 let found = self.segment(address, &metas, top * each - segment)?;
-                if let Body::Whale { span, reserve } = found.body {
-                    behind_whale = segment + span + reserve;
+                if let Body::Huge { span, reserve } = found.body {
+                    behind_huge = segment + span + reserve;
                 }
                 segments.push(found);
             }
@@ -213,20 +213,16 @@ impl Reader<'_> {
     /// A segment, from which on there are `room` in the arena.
     fn segment(&self, address: u64, metas: &[u8], room: u64) -> io::Result<Segment> {
         let f = &self.fields;
-        let huge = u8_at(metas, f.huge) == HUGE;
-        if matches!(u8_at(metas, f.kind), WHALE | SAMPLED_WHALE) {
+        let thp = u8_at(metas, f.thp) == THP;
+        if matches!(u8_at(metas, f.kind), HUGE | SAMPLED_HUGE) {
             // It lies in its arena, though that may have grown since its end was read.
             let span = u64::from(u32_at(metas, f.span)).clamp(1, room);
             let whole = u64::from(u32_at(metas, f.reserve)).clamp(span, room);
-            let body = Body::Whale {
+            let body = Body::Huge {
                 span,
                 reserve: whole - span,
             };
-            return Ok(Segment {
-                address,
-                huge,
-                body,
-            });
+            return Ok(Segment { address, thp, body });
         }
         let word = u64_at(metas, f.slots);
         let mut slots: Vec<Slot> = Vec::with_capacity(SLOTS);
@@ -251,7 +247,7 @@ impl Reader<'_> {
         self.runs_left.take(slots.len() as u64)?;
         Ok(Segment {
             address,
-            huge,
+            thp,
             body: Body::Slots(slots.into()),
         })
     }
@@ -326,7 +322,7 @@ pub struct Resident {
     left: Budget,
 }
 
-/// Segments of a whale that are asked for what is resident: of more, a part is, and the rest estimated.
+/// Segments of a huge block that are asked for what is resident: of more, a part is, and the rest estimated.
 pub const ASKED: u64 = 4096;
 
 impl Resident {

@@ -6,7 +6,7 @@
      heap NAME VALUE      the same of the newest heap
      loop                 the list of heaps leads back to its beginning
      cycle                a list of free blocks of the newest heap that leads back to its beginning
-     span VALUE           the first whale has so many segments
+     span VALUE           the first huge has so many segments
      heaps VALUE          there are so many heaps more
      segments             every segment there can be is in use, in an arena of 32 TiB
      name TEXT            the name of the process */

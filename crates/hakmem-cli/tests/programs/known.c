@@ -34,8 +34,8 @@ int main(int argc, char **argv) {
     }
     for (int i = 500; i < BLOCKS; i++)
         free(blocks[i]);
-    char *large = malloc(200 << 10), *whale = malloc(5 << 20);
-    large[0] = whale[0] = 1;
+    char *large = malloc(200 << 10), *huge = malloc(5 << 20);
+    large[0] = huge[0] = 1;
     sem_init(&freed, 0, 0);
     sem_init(&end, 0, 0);
     pthread_t thread;
@@ -62,6 +62,6 @@ int main(int argc, char **argv) {
         blocks[i] = malloc(SIZE);
     next_part();
     free(large);
-    free(whale);
+    free(huge);
     return 7;
 }

@@ -12,12 +12,12 @@ int main(void) {
     time_t end = time(NULL) + 100;
     if (!hakmem_get_option)
         return 8;
-    hakmem_get_option("WHALE_CACHE_MIB", first, sizeof first);
+    hakmem_get_option("HUGE_CACHE_MIB", first, sizeof first);
     do {
         char *buffer = malloc(48 << 20);
         memset(buffer, 1, 48 << 20);
         free(buffer);
-        hakmem_get_option("WHALE_CACHE_MIB", now, sizeof now);
+        hakmem_get_option("HUGE_CACHE_MIB", now, sizeof now);
     } while (strcmp(first, now) == 0 && time(NULL) < end);
     if (write(1, "ready\n", 6) != 6 || read(0, &byte, 1) < 0)
         return 9;

@@ -175,7 +175,7 @@ unsafe fn grow(ptr: *mut u8, size: usize, class: usize) -> *mut u8 {
 #[inline(never)]
 unsafe fn realloc_slow(ptr: *mut u8, layout: Layout, new: Layout) -> *mut u8 {
     // SAFETY: the caller's promises; both blocks hold what is copied. All resizing in place keeps the start, and moved
-    // whales start at multiples of 2 MiB: larger alignments are copied.
+    // huge blocks start at multiples of 2 MiB: larger alignments are copied.
     unsafe {
         let Some(held) = front::size_of_block(ptr) else { return core::ptr::null_mut() };
         if new.align() <= crate::backend::arena::SEGMENT

@@ -41,7 +41,7 @@ pub fn not_a_block(p: *mut u8, meta: Option<&Meta>) -> ! {
             "invalid pointer {p:p}: inside a page of {}-byte blocks, not at the start of a live one",
             meta.head().block_size.get()
         )),
-        Kind::Large | Kind::Whale | Kind::SampledLarge | Kind::SampledWhale => {
+        Kind::Large | Kind::Huge | Kind::SampledLarge | Kind::SampledHuge => {
             fatal(format_args!("invalid pointer {p:p}: inside the allocation that starts at {:p}", meta.start()))
         }
     }

@@ -11,10 +11,10 @@
 //! 3. A segment that is wholly free and clean is retired (all its slots taken) before it goes back to the arena.
 
 use crate::backend::arena::{self, Arena, DIRTY_ROW, LEVELS, PAGE, SEGMENT};
-use crate::backend::page::{HUGE, Meta, NOT_HUGE, UNTOLD};
+use crate::backend::page::{Meta, NOT_THP, THP, UNTOLD};
 use crate::base::sync::{AtomicI64, AtomicUsize, Ordering::Relaxed};
 use crate::os;
-use crate::policy::{self, Huge};
+use crate::policy::{self, Thp};
 use crate::proto::slots::{self, SLOTS, run};
 
 /// Segments of a level that are looked at in vain before the next level is.
@@ -62,7 +62,7 @@ fn claim_scrap(n: u32) -> Option<(&'static Meta, bool)> {
         let meta = head_of(arena, segment).segment();
         meta.slots.retire();
         // The kernel is told nothing of what may be another's.
-        meta.huge.store(NOT_HUGE, Relaxed);
+        meta.thp.store(NOT_THP, Relaxed);
         IN_USE.fetch_add(1, Relaxed);
         let (first, end) = (first.max(from) - from, end.min(to) - from);
         if first < end {
@@ -104,7 +104,7 @@ fn claim_fresh(n: u32) -> Option<(&'static Meta, bool)> {
     // A segment that was never used has no slot taken; one that was is retired (rule 3). Either way they are ours.
     head.segment().slots.retire();
     IN_USE.fetch_add(1, Relaxed);
-    choose_huge(head, n);
+    choose_thp(head, n);
     if n < SLOTS {
         // SAFETY: all slots are ours, and these are not kept.
         unsafe { head.segment().slots.release(run(n, SLOTS - n), false) };
@@ -116,36 +116,36 @@ fn claim_fresh(n: u32) -> Option<(&'static Meta, bool)> {
 /// Huge pages for a fresh segment that is for small blocks, once enough segments' worth of these is in use, they are most
 /// of what is, and their pages are filled: large blocks need not be written everywhere, and of many threads' little-used
 /// pages only the beginning is touched; then a huge page is mostly waste.
-fn choose_huge(head: &Meta, n: u32) {
-    let from = policy::HUGE_FROM_SEGMENTS.get() as usize;
-    let choice = Huge::now();
+fn choose_thp(head: &Meta, n: u32) {
+    let from = policy::THP_FROM_SEGMENTS.get() as usize;
+    let choice = Thp::now();
     let small = SMALL.load(Relaxed) / SLOTS as usize;
     let most = |part: usize, whole: usize| part * 4 >= whole * 3;
     let carved = CARVED.load(Relaxed).max(0) as usize;
     let filled = || n == 1 && small >= from && most(small, IN_USE.load(Relaxed)) && most(carved, small * SEGMENT);
-    let wanted = choice == Huge::Always || choice == Huge::Auto && filled();
-    let told = &head.segment().huge;
+    let wanted = choice == Thp::Always || choice == Thp::Auto && filled();
+    let told = &head.segment().thp;
     let start = head.start().addr();
-    if wanted && os::want_huge(start, SEGMENT) {
-        told.store(HUGE, Relaxed);
+    if wanted && os::want_thp(start, SEGMENT) {
+        told.store(THP, Relaxed);
     }
 }
 
 /// Refuses huge pages in the segment of `page`, of which a part was given back: or the kernel would fill that again, by its own
 /// choice too. A huge page is resident as a whole, so the UNUSED slots are given back as well.
-pub fn refuse_huge(page: &Meta) {
+pub fn refuse_thp(page: &Meta) {
     let meta = page.segment();
-    let told = meta.huge.load(Relaxed);
-    if told == NOT_HUGE || told == UNTOLD && REFUSED.load(Relaxed) >= MOST_REFUSED {
+    let told = meta.thp.load(Relaxed);
+    if told == NOT_THP || told == UNTOLD && REFUSED.load(Relaxed) >= MOST_REFUSED {
         return;
     }
-    if meta.huge.swap(NOT_HUGE, Relaxed) == NOT_HUGE {
+    if meta.thp.swap(NOT_THP, Relaxed) == NOT_THP {
         return;
     }
     REFUSED.fetch_add(1, Relaxed);
     let (arena, segment) = page.segment_in_arena();
     let head = head_of(arena, segment);
-    os::refuse_huge(head.start().addr(), SEGMENT);
+    os::refuse_thp(head.start().addr(), SEGMENT);
     let mask = meta.slots.claim_unused();
     if mask != 0 {
         give_back(head, mask);
@@ -244,7 +244,7 @@ pub fn purge(arena: &'static Arena, segment: usize, now: u32, decay: u32) -> usi
     } else {
         relist(arena, segment);
         if given > 0 {
-            refuse_huge(head);
+            refuse_thp(head);
         }
     }
     given
@@ -253,8 +253,8 @@ pub fn purge(arena: &'static Arena, segment: usize, now: u32, decay: u32) -> usi
 /// A segment that is wholly the caller's becomes as it was reserved, if the kernel was told something of it: whoever has it next
 /// shall have what the system gives, and it joins its neighbours again.
 fn forget_advice(run: arena::Run) {
-    let told = head_of(run.0, run.1).segment().huge.swap(UNTOLD, Relaxed);
-    if told == NOT_HUGE {
+    let told = head_of(run.0, run.1).segment().thp.swap(UNTOLD, Relaxed);
+    if told == NOT_THP {
         REFUSED.fetch_sub(1, Relaxed);
     }
     if told != UNTOLD {

@@ -1,12 +1,12 @@
-//! Bytes handed out: one total and its peak, told where pages, large blocks and whales change hands.
+//! Bytes handed out: one total and its peak, told where pages, large blocks and huge blocks change hands.
 
 use crate::base::sync::Ordering::Relaxed;
 use crate::base::sync::plain::AtomicI64;
 
 pub static LIVE: AtomicI64 = AtomicI64::new(0);
 pub static PEAK: AtomicI64 = AtomicI64::new(0);
-/// Of `LIVE`, those of whales.
-pub static WHALES: AtomicI64 = AtomicI64::new(0);
+/// Of `LIVE`, those of huge blocks.
+pub static HUGE: AtomicI64 = AtomicI64::new(0);
 
 /// Adds to the live bytes `change`, on the way to which they stood `high` above where they were. Returns the peak if this
 /// has raised it.
@@ -27,9 +27,9 @@ pub fn live() -> (u64, u64) {
     )
 }
 
-/// Live bytes of whales.
-pub fn whales() -> u64 {
-    WHALES.load(Relaxed).max(0) as u64
+/// Live bytes of huge blocks.
+pub fn huge() -> u64 {
+    HUGE.load(Relaxed).max(0) as u64
 }
 
 #[cfg(all(test, not(any(loom, miri, shuttle))))]

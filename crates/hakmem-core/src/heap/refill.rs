@@ -282,7 +282,7 @@ impl Heap {
     }
 
     pub(super) fn populate(&self, page: &Meta) {
-        if !page.segment().is_huge() {
+        if !page.segment().is_thp() {
             os::populate(page.start().addr(), PAGE);
         }
     }

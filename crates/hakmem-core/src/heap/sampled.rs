@@ -145,7 +145,7 @@ impl Heap {
         }
     }
 
-    /// Samples a large block or whale of `size` bytes that was just allocated, if it is due.
+    /// Samples a large block or huge block of `size` bytes that was just allocated, if it is due.
     pub fn sample_large(&self, meta: &Meta, size: usize) {
         if let Some(sampler) = self.sampler() {
             profile::sample_large(sampler, meta, size, |class| self.handed(class));

@@ -466,7 +466,7 @@ fn purge_some(class: usize, now: u32, decay: u32, given: &mut usize) -> bool {
         let bytes = holes::dig(page);
         if bytes > 0 {
             // Or the kernel would fill the holes, to make a huge page of it all.
-            segment::refuse_huge(page);
+            segment::refuse_thp(page);
         }
         *given += bytes;
         STATE.shelve(page, Shelf::Dug);

@@ -6,7 +6,7 @@
 //!
 //! Rule: a cached allocation's slots are the cache's, its metadata says `Kind::Free`.
 
-pub(crate) mod whale;
+pub(crate) mod huge;
 
 use crate::backend::arena::PAGE;
 use crate::backend::page::{Kind, Meta};

@@ -100,12 +100,12 @@ pub fn populate(_: usize, _: usize) -> bool {
 }
 
 /// There are no huge pages here.
-pub fn want_huge(_: usize, _: usize) -> bool {
+pub fn want_thp(_: usize, _: usize) -> bool {
     false
 }
 
-/// See [`want_huge`].
-pub fn refuse_huge(_: usize, _: usize) -> bool {
+/// See [`want_thp`].
+pub fn refuse_thp(_: usize, _: usize) -> bool {
     true
 }
 

@@ -83,12 +83,12 @@ pub fn populate(at: usize, len: usize) -> bool {
 }
 
 /// Asks for huge pages in a range.
-pub fn want_huge(at: usize, len: usize) -> bool {
+pub fn want_thp(at: usize, len: usize) -> bool {
     advise(at, len, libc::MADV_HUGEPAGE as usize)
 }
 
 /// Takes that back.
-pub fn refuse_huge(at: usize, len: usize) -> bool {
+pub fn refuse_thp(at: usize, len: usize) -> bool {
     advise(at, len, libc::MADV_NOHUGEPAGE as usize)
 }
 

@@ -89,7 +89,7 @@ fn each_page_has_its_own_place() {
     const MANY: usize = 300;
     let len = MANY * page_size();
     let start = map_memory(len).unwrap();
-    assert!(refuse_huge(start, len));
+    assert!(refuse_thp(start, len));
     let is_written = |page: usize| page.is_multiple_of(3) || page == 128;
     for page in (0..MANY).filter(|&page| is_written(page)) {
         // SAFETY: just mapped, and the test's.

@@ -1,6 +1,6 @@
 //! Mode `learn`: the learner is told what is demanded, and what it decides is put into the knobs.
 //!
-//! Told on slow paths alone: where a heap reports its live bytes (each MiB), where whales come and go, where a thread has
+//! Told on slow paths alone: where a heap reports its live bytes (each MiB), where huge blocks come and go, where a thread has
 //! ended, and in each pass of the purge, which is also where time passes while the program is idle. In mode `frozen` each of
 //! these costs a load and a branch.
 //!
@@ -43,7 +43,7 @@ pub fn is_on() -> bool {
 fn knob(what: What) -> &'static Knob {
     match what {
         What::Decay => &policy::DECAY_MS,
-        What::WhaleCache => &policy::WHALE_CACHE_MIB,
+        What::HugeCache => &policy::HUGE_CACHE_MIB,
         What::Ended => &policy::ENDED_MIB,
     }
 }
@@ -51,8 +51,8 @@ fn knob(what: What) -> &'static Knob {
 fn settings_now() -> Settings {
     Settings {
         decay_ms: policy::DECAY_MS.get(),
-        whale_mib: policy::WHALE_CACHE_MIB.get(),
-        whale_percent: policy::WHALE_CACHE_PERCENT.get(),
+        huge_mib: policy::HUGE_CACHE_MIB.get(),
+        huge_percent: policy::HUGE_CACHE_PERCENT.get(),
         ended_mib: policy::ENDED_MIB.get(),
     }
 }
@@ -93,20 +93,20 @@ fn kib(bytes: i64) -> u32 {
 /// The live bytes of pages and large blocks have changed, after they stood `high` above where they were.
 pub fn slots(change: i64, high: i64) {
     if is_on() {
-        let now = usage::live().0 as i64 - usage::whales() as i64;
+        let now = usage::live().0 as i64 - usage::huge() as i64;
         tell(&mut |learner, time| learner.demand(time, Pool::Slots, kib(now), kib(now - change + high)));
     }
 }
 
-/// The live bytes of whales have changed.
-pub fn whales(change: i64) {
+/// The live bytes of huge blocks have changed.
+pub fn huge(change: i64) {
     if is_on() {
-        let now = usage::whales() as i64;
-        tell(&mut |learner, time| learner.demand(time, Pool::Whales, kib(now), kib(now.max(now - change))));
+        let now = usage::huge() as i64;
+        tell(&mut |learner, time| learner.demand(time, Pool::Huge, kib(now), kib(now.max(now - change))));
     }
 }
 
-/// A whale of that many bytes was not in the cache, though that had as much.
+/// A huge block of that many bytes was not in the cache, though that had as much.
 pub fn misfit(bytes: usize) {
     if is_on() {
         tell(&mut |learner, _| learner.misfit(kib(bytes as i64)));
@@ -167,17 +167,17 @@ mod tests {
     fn levels_are_told_with_what_was_above_them() {
         learning(|| {
             usage::LIVE.store(50 * MIB, Relaxed);
-            usage::WHALES.store(20 * MIB, Relaxed);
+            usage::HUGE.store(20 * MIB, Relaxed);
             slots(-10 * MIB, 5 * MIB);
             assert_eq!(seen(What::Decay, Pool::Slots), (30 << 10, 45 << 10, 45 << 10), "40 MiB before, 45 at most");
-            whales(8 * MIB);
-            assert_eq!(seen(What::WhaleCache, Pool::Whales).0, 20 << 10);
-            assert_eq!(seen(What::Decay, Pool::Whales).2, 20 << 10, "it was less before");
-            whales(-7 * MIB);
-            assert_eq!(seen(What::Decay, Pool::Whales).2, 27 << 10, "it was more before");
+            huge(8 * MIB);
+            assert_eq!(seen(What::HugeCache, Pool::Huge).0, 20 << 10);
+            assert_eq!(seen(What::Decay, Pool::Huge).2, 20 << 10, "it was less before");
+            huge(-7 * MIB);
+            assert_eq!(seen(What::Decay, Pool::Huge).2, 27 << 10, "it was more before");
             usage::LIVE.store(9 * MIB, Relaxed);
-            usage::WHALES.store(5 * MIB, Relaxed);
-            whales(-15 * MIB);
+            usage::HUGE.store(5 * MIB, Relaxed);
+            huge(-15 * MIB);
             slots(-26 * MIB, 0);
             ended();
             let may_stay = "4 MiB in use, and free as much as all that is in use and 4 MiB more";
@@ -186,30 +186,30 @@ mod tests {
     }
 
     #[test]
-    fn whales_that_come_and_go_are_told() {
+    fn huge_blocks_that_come_and_go_are_told() {
         learning(|| {
-            crate::large::whale::forget_cache();
-            usage::WHALES.store(0, Relaxed);
+            crate::large::huge::forget_cache();
+            usage::HUGE.store(0, Relaxed);
             // SAFETY: blocks of this allocator, each freed once.
             unsafe {
                 let blocks = [(); 6].map(|()| c::malloc(4 << 20));
-                assert_eq!(seen(What::WhaleCache, Pool::Whales), (24 << 10, 24 << 10, 24 << 10));
+                assert_eq!(seen(What::HugeCache, Pool::Huge), (24 << 10, 24 << 10, 24 << 10));
                 blocks.into_iter().step_by(2).for_each(|p| c::free(p));
-                assert_eq!(seen(What::WhaleCache, Pool::Whales).0, 12 << 10);
+                assert_eq!(seen(What::HugeCache, Pool::Huge).0, 12 << 10);
                 // There are 12 MiB in the cache, in pieces of 4.
-                let before = seen(What::WhaleCache, Pool::Whales).1;
+                let before = seen(What::HugeCache, Pool::Huge).1;
                 let larger = c::malloc(12 << 20);
                 // What did not fit was faulted in though it was kept.
-                assert_eq!(seen(What::WhaleCache, Pool::Whales).1 - before, 12 << 10);
-                assert_eq!(seen(What::WhaleCache, Pool::Whales).0, 24 << 10);
+                assert_eq!(seen(What::HugeCache, Pool::Huge).1 - before, 12 << 10);
+                assert_eq!(seen(What::HugeCache, Pool::Huge).0, 24 << 10);
                 // There never was so much.
-                let before = seen(What::WhaleCache, Pool::Whales).1;
+                let before = seen(What::HugeCache, Pool::Huge).1;
                 let largest = c::malloc(40 << 20);
-                assert_eq!(seen(What::WhaleCache, Pool::Whales).1 - before, 28 << 10, "12 MiB are kept");
+                assert_eq!(seen(What::HugeCache, Pool::Huge).1 - before, 28 << 10, "12 MiB are kept");
                 [larger, largest].into_iter().for_each(|p| c::free(p));
                 blocks.into_iter().skip(1).step_by(2).for_each(|p| c::free(p));
             }
-            assert_eq!(seen(What::WhaleCache, Pool::Whales).0, 0);
+            assert_eq!(seen(What::HugeCache, Pool::Huge).0, 0);
         });
     }
 
@@ -239,7 +239,7 @@ mod tests {
         learning(|| {
             options::apply(&options::Options { decay_ms: 250, ..options::Options::DEFAULT });
             assert_eq!(policy::DECAY_MS.get(), 250);
-            assert!(options::is_chosen(&policy::DECAY_MS) && !options::is_chosen(&policy::WHALE_CACHE_MIB));
+            assert!(options::is_chosen(&policy::DECAY_MS) && !options::is_chosen(&policy::HUGE_CACHE_MIB));
         });
     }
 

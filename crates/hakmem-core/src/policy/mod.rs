@@ -139,7 +139,7 @@ pub enum Mode {
 /// Which memory has huge pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u32)]
-pub enum Huge {
+pub enum Thp {
     /// What is expected to be filled asks for them; the rest has what the system gives.
     #[default]
     Auto = 0,
@@ -149,10 +149,10 @@ pub enum Huge {
     Always = 2,
 }
 
-impl Huge {
+impl Thp {
     /// What is chosen now.
     pub fn now() -> Self {
-        match HUGE.get() {
+        match THP.get() {
             1 => Self::Never,
             2 => Self::Always,
             _ => Self::Auto,
@@ -298,9 +298,9 @@ options! {
     /// Pages of 64 KiB that a thread must have before fresh ones are faulted in whole, by one call instead of 16 faults; 0 leaves it to the faults.
     populate_from_pages: u32 = 16, One POPULATE_FROM_PAGES, "POPULATE_FROM_PAGES", Number(0, u32::MAX), "pages";
     /// Huge pages: asked for where they are filled, refused everywhere, or asked for everywhere. What was given back in part has none in any case.
-    huge: Huge = Huge::Auto, One HUGE, "HUGE", Word(&["auto", "never", "always"]), "";
-    /// With HUGE at `auto`: segments of 2 MiB full of small blocks from which on fresh ones ask for huge pages.
-    huge_from_segments: u32 = 32, One HUGE_FROM_SEGMENTS, "HUGE_FROM_SEGMENTS", Number(1, u32::MAX), "segments";
+    thp: Thp = Thp::Auto, One THP, "THP", Word(&["auto", "never", "always"]), "";
+    /// With THP at `auto`: segments of 2 MiB full of small blocks from which on fresh ones ask for huge pages.
+    thp_from_segments: u32 = 32, One THP_FROM_SEGMENTS, "THP_FROM_SEGMENTS", Number(1, u32::MAX), "segments";
     /// Milliseconds that free memory stays before it goes back to the system.
     decay_ms: u32 = 500, One DECAY_MS, "DECAY_MS", Number(0, 86_400_000), "ms";
     /// MiB of idle free memory at which a thread is made that gives it back; 0 forbids the thread.
@@ -308,9 +308,9 @@ options! {
     /// MiB of free memory that may stay when a thread ends, besides as much as is live; what is beyond goes back at once.
     ended_mib: u32 = 4, One ENDED_MIB, "ENDED_MIB", Number(0, 1 << 20), "MiB";
     /// MiB of freed blocks over 1 MiB that are kept for the decay; what is beyond goes back at once.
-    whale_cache_mib: u32 = 32, One WHALE_CACHE_MIB, "WHALE_CACHE_MIB", Number(0, 1 << 20), "MiB";
+    huge_cache_mib: u32 = 32, One HUGE_CACHE_MIB, "HUGE_CACHE_MIB", Number(0, 1 << 20), "MiB";
     /// As much of them is kept in any case, in per cent of the bytes of such blocks that are live.
-    whale_cache_percent: u32 = 100, One WHALE_CACHE_PERCENT, "WHALE_CACHE_PERCENT", Number(0, 1000), "%";
+    huge_cache_percent: u32 = 100, One HUGE_CACHE_PERCENT, "HUGE_CACHE_PERCENT", Number(0, 1000), "%";
     /// What is done with pointers that are not ours: passed to the next allocator, left alone, or the end of the process.
     foreign: Foreign = Foreign::Forward, One FOREIGN, "FOREIGN", Word(&["forward", "leak", "abort"]), "";
     /// Frees of such pointers after which the place of the last one in the program is reported.

@@ -12,7 +12,7 @@ use core::ffi::{CStr, c_char};
 use core::fmt;
 use policy::Place;
 
-pub use policy::{Entry, Foreign, Huge, Mode, Options, TABLE, Values};
+pub use policy::{Entry, Foreign, Mode, Options, TABLE, Thp, Values};
 
 /// What the names begin with in the environment.
 pub const PREFIX: &str = "HAKMEM_";

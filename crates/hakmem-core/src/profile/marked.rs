@@ -1,4 +1,4 @@
-//! Samples that are large blocks and whales, and the way of every sample's free.
+//! Samples that are large blocks and huge blocks, and the way of every sample's free.
 
 use super::asked::after_a_change;
 use super::sampler::Sampler;
@@ -14,17 +14,17 @@ const _: () = assert!(CLASSES <= u8::MAX as usize);
 pub fn plain(kind: Kind) -> Kind {
     match kind {
         Kind::SampledLarge => Kind::Large,
-        Kind::SampledWhale => Kind::Whale,
+        Kind::SampledHuge => Kind::Huge,
         other => other,
     }
 }
 
-/// The large block or whale at `meta`, of `size` bytes, was just allocated by this thread: samples it if it is due.
+/// The large block or huge block at `meta`, of `size` bytes, was just allocated by this thread: samples it if it is due.
 pub fn sample_large(sampler: &Sampler, meta: &Meta, size: usize, handed: impl Fn(usize) -> u32) {
     let Some(interval) = sampler.take_large(size as u64, handed, os::now_ns) else { return };
     let sampled = match meta.kind() {
         Kind::Large => Kind::SampledLarge,
-        Kind::Whale => Kind::SampledWhale,
+        Kind::Huge => Kind::SampledHuge,
         _ => return,
     };
     sampler.with_scratch(|scratch| {
@@ -62,7 +62,7 @@ pub enum Freed {
 pub unsafe fn freed(p: *mut u8, meta: &Meta) -> Freed {
     let (head, kind) = (meta.head(), meta.kind());
     let is_small = head.kind() == Kind::Sampled;
-    let is_marked = matches!(kind, Kind::SampledLarge | Kind::SampledWhale) && p == meta.start();
+    let is_marked = matches!(kind, Kind::SampledLarge | Kind::SampledHuge) && p == meta.start();
     if !is_small && !is_marked {
         return Freed::NoSample;
     }

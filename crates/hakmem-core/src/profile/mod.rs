@@ -16,7 +16,7 @@
 //! that is to be sampled is one that finds the list empty and takes the slow path, and no other one is seen.
 //!
 //! **How the free is seen.** A sampled block lies in a page that has no owner (`pages`), so its free takes the path of large
-//! blocks, and leaves that one where it would be found an error. Large blocks and whales are marked in their metadata
+//! blocks, and leaves that one where it would be found an error. Large blocks and huge blocks are marked in their metadata
 //! instead, to the same effect. Nothing is asked on any path that a program without a profile takes often, but for one
 //! word on the slow path of malloc.
 //!

@@ -27,7 +27,7 @@ pub struct Sampler {
     shift: [Cell<u8>; CLASSES],
     /// The run that the points are for.
     drawn_in: Cell<u32>,
-    /// Bytes of large blocks and whales before the next such sample; none: to be drawn.
+    /// Bytes of large blocks and huge blocks before the next such sample; none: to be drawn.
     large_left: Cell<Option<u64>>,
     large_shift: Cell<u32>,
     pace: Pace,
@@ -182,7 +182,7 @@ mod tests {
     use crate::base::sync::Ordering::Relaxed;
     use std::collections::BTreeSet;
 
-    const WHALE: u64 = 1 << 20;
+    const HUGE: u64 = 1 << 20;
 
     /// A program of blocks of all classes above 16 KiB, of one of the smallest, and of larger ones, on a clock of its own.
     struct Program {
@@ -236,10 +236,10 @@ mod tests {
                 }
                 self.lists[class] -= 1;
             }
-            self.allocated += WHALE as f64;
+            self.allocated += HUGE as f64;
             self.now += ns;
-            if let Some(interval) = self.sampler.take_large(WHALE, |class| self.handed[class], || self.now) {
-                self.sample(WHALE, interval);
+            if let Some(interval) = self.sampler.take_large(HUGE, |class| self.handed[class], || self.now) {
+                self.sample(HUGE, interval);
             }
         }
     }

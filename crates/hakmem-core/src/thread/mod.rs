@@ -6,7 +6,7 @@
 //!
 //! Rules
 //! 1. The thread's word is set before anything is called that may itself allocate (`pthread_*`).
-//! 2. Locks are taken in the order purge, heaps, profile, sparse, whale, arena, learn. No lock is held while code runs that is
+//! 2. Locks are taken in the order purge, heaps, profile, sparse, huge block, arena, learn. No lock is held while code runs that is
 //!    not this crate's: neither the loader nor another allocator is called under one. Of fork see `fork`.
 
 mod fork;

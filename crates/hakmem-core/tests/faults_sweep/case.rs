@@ -26,7 +26,7 @@ pub fn here(workload: &Workload, plan: Plan) -> Outcome {
     let options = [
         c"HAKMEM_SCAVENGER=1",
         c"HAKMEM_DECAY_MS=0",
-        c"HAKMEM_HUGE_FROM_SEGMENTS=1",
+        c"HAKMEM_THP_FROM_SEGMENTS=1",
         c"HAKMEM_POPULATE_FROM_PAGES=0",
     ];
     let mut environment = options.map(|o| o.as_ptr()).to_vec();

@@ -22,8 +22,8 @@ pub const WORKLOADS: &[Workload] = &[
         run: large,
     },
     Workload {
-        name: "whales",
-        run: whales,
+        name: "huge",
+        run: huge,
     },
     Workload {
         name: "growth",
@@ -83,7 +83,7 @@ fn large(heap: &Heap) -> Vec<Block> {
 }
 
 /// Whole segments: cached, cut up, joined, cleared, shrunk.
-fn whales(heap: &Heap) -> Vec<Block> {
+fn huge(heap: &Heap) -> Vec<Block> {
     const MIB: usize = 1 << 20;
     let caller = heap.caller(true);
     let mut blocks: Vec<Block> = Vec::new();

@@ -16,7 +16,7 @@ fn child() -> bool {
     model::pass_time(1000);
     let last = oracle.alloc(layout(3 << 20));
     oracle.dealloc(last);
-    // The whale that was freed last is younger than the decay.
+    // The huge block that was freed last is younger than the decay.
     model::idle_bytes() <= 8 << 20
 }
 

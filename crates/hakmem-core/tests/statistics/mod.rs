@@ -139,7 +139,7 @@ fn totals_are_bounds_while_threads_run() {
             sum.allocations
         );
         assert!(frees <= sum.frees, "{frees} of {}", sum.frees);
-        assert!(frees > 0, "whales and large blocks at least are seen");
+        assert!(frees > 0, "huge blocks and large blocks at least are seen");
     });
 }
 
@@ -187,7 +187,7 @@ fn live_bytes_are_those_of_the_blocks_that_are_left() {
     c::trim();
     let before = Snapshot::take().process();
     let mut blocks: Vec<_> = (0..10_000).map(|_| Block::new(1024)).collect();
-    let (large, whale) = (Block::new(200 << 10), Block::new(4 << 20));
+    let (large, huge) = (Block::new(200 << 10), Block::new(4 << 20));
     let is_kept = |i: &usize| i.is_multiple_of(10);
     let freed = (0..blocks.len()).rev().filter(|i| !is_kept(i));
     for i in freed.collect::<Vec<_>>() {
@@ -207,7 +207,7 @@ fn live_bytes_are_those_of_the_blocks_that_are_left() {
     assert!(bound >= 9_000 * 1024 + larger, "{bound}");
     blocks
         .into_iter()
-        .chain([large, whale])
+        .chain([large, huge])
         .for_each(Block::free);
 }
 
@@ -280,7 +280,7 @@ fn list_hits_and_refills_add_up_to_allocations() {
 }
 
 #[test]
-fn large_blocks_whales_and_their_caches() {
+fn large_blocks_huge_and_their_caches() {
     let _turn = turn();
     let take = || Snapshot::take().process();
     let pairs = |size| (0..50).for_each(|_| Block::new(size).free());
@@ -303,9 +303,9 @@ fn large_blocks_whales_and_their_caches() {
     let now = take();
     assert_eq!(
         [
-            of(|s| s.whale_allocations, &now),
-            of(|s| s.whale_frees, &now),
-            of(|s| s.whale_hits, &now)
+            of(|s| s.huge_allocations, &now),
+            of(|s| s.huge_frees, &now),
+            of(|s| s.huge_hits, &now)
         ],
         [50; 3]
     );
@@ -313,14 +313,14 @@ fn large_blocks_whales_and_their_caches() {
         [of(|s| s.allocations, &now), of(|s| s.frees, &now)],
         [100; 2]
     );
-    let (large, whale) = (Block::new(1 << 20), Block::new(5 << 20));
+    let (large, huge) = (Block::new(1 << 20), Block::new(5 << 20));
     let census = *Snapshot::take().census();
     assert!(
-        census.large_slots >= 16 && census.whale_segments >= 3,
+        census.large_slots >= 16 && census.huge_segments >= 3,
         "{census:?}"
     );
     large.free();
-    whale.free();
+    huge.free();
 }
 
 #[test]

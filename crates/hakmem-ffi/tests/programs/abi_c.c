@@ -142,9 +142,9 @@ static void alignment(void) {
             free(p), free(q), free(r);
         }
     CHECK("alignments_up_to_64_mib", ok);
-    void *huge = aligned_alloc((size_t)1 << 30, 100);
-    CHECK("alignment_of_1_gib", aligned(huge, (size_t)1 << 30));
-    free(huge);
+    void *thp = aligned_alloc((size_t)1 << 30, 100);
+    CHECK("alignment_of_1_gib", aligned(thp, (size_t)1 << 30));
+    free(thp);
 
     errno = 0;
     CHECK("aligned_alloc_3", on_system || (aligned_alloc(3, 100) == NULL && errno == EINVAL));

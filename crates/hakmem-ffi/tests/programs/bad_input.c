@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-enum { FURTHER = 10000, SMALL = 64, LARGE = 200 << 10, HUGE_SIZE = 8 << 20 };
+enum { FURTHER = 10000, SMALL = 64, LARGE = 200 << 10, THP_SIZE = 8 << 20 };
 
 static char in_bss[4096];
 static void *further[FURTHER];
@@ -198,8 +198,8 @@ int main(int argc, char **argv) {
         return twice_at_once(20000), go_on(20000);
     if (IS("twice_large"))
         return twice_at_once(LARGE);
-    if (IS("twice_huge"))
-        return twice_at_once(HUGE_SIZE);
+    if (IS("twice_thp"))
+        return twice_at_once(THP_SIZE);
     if (IS("inside_by_8"))
         return inside(SMALL, 8), go_on(SMALL);
     if (IS("inside_by_1"))
@@ -212,10 +212,10 @@ int main(int argc, char **argv) {
         return realloc_inside(20000, 16000);
     if (IS("inside_large"))
         return inside(LARGE, 4096);
-    if (IS("inside_huge"))
-        return inside(HUGE_SIZE, 65536);
+    if (IS("inside_thp"))
+        return inside(THP_SIZE, 65536);
     if (IS("never_given_out"))
-        return misuse((char *)malloc(HUGE_SIZE) + ((size_t)1 << 30)), 0;
+        return misuse((char *)malloc(THP_SIZE) + ((size_t)1 << 30)), 0;
     fprintf(stderr, "usage: bad_input NAME\n");
     return 2;
 }

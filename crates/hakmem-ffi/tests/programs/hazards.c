@@ -23,7 +23,7 @@
     } while (0)
 
 /* Memory that is locked cannot be given back: freeing it must end all the same, and it must read as zero for calloc. */
-static int locked_whale(void) {
+static int locked_huge(void) {
     const size_t n = 64 << 20;
     for (int i = 0; i < 4; i++) {
         char *p = malloc(n);
@@ -105,20 +105,20 @@ static int statistics_beside_threads(void) {
 
 /* With no memory left, a block can still be made smaller. */
 static int shrink_without_memory(void) {
-    char *whale = malloc(3 << 20), *large = malloc(600000);
-    CHECK(whale && large);
-    memset(whale, 7, 50000);
+    char *huge = malloc(3 << 20), *large = malloc(600000);
+    CHECK(huge && large);
+    memset(huge, 7, 50000);
     memset(large, 8, 30000);
     struct rlimit none = {0, 0};
     CHECK(setrlimit(RLIMIT_DATA, &none) == 0);
     for (size_t n = 8 << 20; n >= 16; n /= 2)
         for (int i = 0; i < 10000000 && malloc(n); i++) {
         }
-    whale = realloc(whale, 50000);
+    huge = realloc(huge, 50000);
     large = realloc(large, 30000);
-    CHECK(whale && large);
+    CHECK(huge && large);
     for (int i = 0; i < 30000; i++)
-        CHECK(whale[i] == 7 && large[i] == 8);
+        CHECK(huge[i] == 7 && large[i] == 8);
     return 0;
 }
 
@@ -198,7 +198,7 @@ int main(int argc, char **argv) {
         const char *name;
         int (*run)(void);
     } all[] = {
-        {"locked_whale", locked_whale},
+        {"locked_huge", locked_huge},
         {"fork_in_a_handler", fork_in_a_handler},
         {"statistics_beside_threads", statistics_beside_threads},
         {"shrink_without_memory", shrink_without_memory},

@@ -67,7 +67,7 @@ fn json_has_classes_and_heaps() {
     let total = |key: &str| line[key].as_u64().expect("a number");
     assert_eq!(
         total("allocations"),
-        of("classes", "allocations") + total("large_allocations") + total("whale_allocations")
+        of("classes", "allocations") + total("large_allocations") + total("huge_allocations")
     );
     assert_eq!(
         of("classes", "list_hits") + total("refills"),

@@ -6,7 +6,7 @@ use crate::backend::arena::PAGE;
 use crate::backend::page::{self, Block, Kind, Meta};
 use crate::base::size_class::{self, MEDIUM_MAX, SMALL_MAX};
 use crate::heap::{Fresh, Heap};
-use crate::large::whale;
+use crate::large::huge;
 use crate::large::{self, LARGE_MAX};
 use crate::proto::inbox::Link;
 use crate::thread::{self, State};
@@ -189,7 +189,7 @@ pub fn alloc_big(n: usize, align: usize, clear: Clear) -> *mut u8 {
     alloc_big_plain(n, align, clear)
 }
 
-/// The large block or whale at `p` was just allocated, unless it is null: a sample, maybe.
+/// The large block or huge block at `p` was just allocated, unless it is null: a sample, maybe.
 #[cold]
 #[inline(never)]
 pub fn sample_whole(p: *mut u8) {
@@ -232,14 +232,14 @@ unsafe fn clear_large(meta: &Meta, n: usize, clear: Clear) {
 
 #[inline(never)]
 fn alloc_big_anew(n: usize, align: usize, clear: Clear) -> *mut u8 {
-    if n > whale::TOO_LARGE || align > whale::TOO_LARGE {
+    if n > huge::TOO_LARGE || align > huge::TOO_LARGE {
         return no_memory();
     }
     let whole = || {
         if n <= LARGE_MAX && align <= PAGE {
             return thread::with_heap(|heap| heap.fresh_large(n));
         }
-        whale::alloc(n, align)
+        huge::alloc(n, align)
     };
     let got = whole().or_else(|| {
         give_everything_back();
@@ -250,7 +250,7 @@ fn alloc_big_anew(n: usize, align: usize, clear: Clear) -> *mut u8 {
         // SAFETY: just allocated; it holds n bytes.
         unsafe {
             match meta.kind() {
-                Kind::Whale => whale::clear(meta, n, clear == Clear::Block),
+                Kind::Huge => huge::clear(meta, n, clear == Clear::Block),
                 _ => clear_large(meta, n, clear),
             }
         }

@@ -7,7 +7,7 @@ use crate::backend::page::{self, Block, Kind, Meta, bounds};
 use crate::backend::{check, foreign};
 use crate::heap::Heap;
 use crate::heap::sparse;
-use crate::large::whale;
+use crate::large::huge;
 use crate::profile::{self, Freed};
 use crate::thread::{self, State};
 use crate::{large, purge};
@@ -206,7 +206,7 @@ unsafe fn free_foreign(p: *mut u8, site: usize) {
     }
 }
 
-/// Frees a large block or a whale, in the slot of `meta`.
+/// Frees a large block or a huge block, in the slot of `meta`.
 ///
 /// # Safety
 /// As [`free16`].
@@ -215,7 +215,7 @@ unsafe fn free_whole(p: *mut u8, meta: &'static Meta) {
     let kind = meta.kind();
     // They start where their first slot does; the others have no kind.
     // Under `bench-fast` too: samples of the profile come here.
-    if !matches!(kind, Kind::Large | Kind::Whale) || !p.addr().is_multiple_of(PAGE) {
+    if !matches!(kind, Kind::Large | Kind::Huge) || !p.addr().is_multiple_of(PAGE) {
         // SAFETY: passed on.
         return unsafe { free_odd(p, meta) };
     }
@@ -250,7 +250,7 @@ unsafe fn free_odd(p: *mut u8, meta: &'static Meta) {
     }
 }
 
-/// Frees a whale, or a large block from a thread that has no heap.
+/// Frees a huge block, or a large block from a thread that has no heap.
 ///
 /// # Safety
 /// It is live and the caller's to free.
@@ -260,7 +260,7 @@ unsafe fn free_whole_slow(meta: &'static Meta, kind: Kind) {
     let released = unsafe {
         match kind {
             Kind::Large => large::free(None, meta),
-            _ => whale::free(meta) > 0,
+            _ => huge::free(meta) > 0,
         }
     };
     if released {

@@ -6,7 +6,7 @@ use super::free_known;
 use crate::backend::check;
 use crate::backend::page::{self, Kind, Meta};
 use crate::base::size_class::MEDIUM_MAX;
-use crate::large::whale;
+use crate::large::huge;
 use crate::large::{self, LARGE_MAX};
 use crate::{profile, purge, thread};
 
@@ -36,13 +36,13 @@ pub unsafe fn size_of_small(p: *mut u8) -> Option<usize> {
     (!meta.owner().is_null()).then(|| meta.block_size.get() as usize)
 }
 
-/// Bytes of the large block or whale at `p`, in the slot of `meta`.
+/// Bytes of the large block or huge block at `p`, in the slot of `meta`.
 #[cold]
 #[inline(never)]
 pub fn size_of_whole(p: *mut u8, meta: &'static Meta) -> usize {
     match profile::plain(meta.kind()) {
         Kind::Large if p == meta.start() => large::size(meta),
-        Kind::Whale if p == meta.start() => whale::size(meta),
+        Kind::Huge if p == meta.start() => huge::size(meta),
         _ if meta.head().kind() == Kind::Sampled => meta.head().block_size.get() as usize,
         _ => check::not_a_block(p, Some(meta)),
     }
@@ -70,7 +70,7 @@ pub unsafe fn resize(p: *mut u8, old: usize, n: usize) -> Option<*mut u8> {
     let meta = page::lookup(p)?;
     // SAFETY: passed on.
     let resized = unsafe {
-        if matches!(meta.kind(), Kind::SampledLarge | Kind::SampledWhale) {
+        if matches!(meta.kind(), Kind::SampledLarge | Kind::SampledHuge) {
             profile::resize(meta, || resize_whole(p, meta, n))
         } else {
             resize_whole(p, meta, n)
@@ -84,7 +84,7 @@ pub unsafe fn resize(p: *mut u8, old: usize, n: usize) -> Option<*mut u8> {
     resized
 }
 
-/// Resizes the large block or whale at `p`, in the slot of `meta`.
+/// Resizes the large block or huge block at `p`, in the slot of `meta`.
 ///
 /// # Safety
 /// As [`resize`].
@@ -93,8 +93,8 @@ unsafe fn resize_whole(p: *mut u8, meta: &'static Meta, n: usize) -> Option<*mut
     unsafe {
         match meta.kind() {
             Kind::Large => thread::with_heap(|heap| heap.resize_large(meta, n).then_some(p)),
-            Kind::Whale if n > LARGE_MAX => {
-                let moved = whale::resize(meta, n)?;
+            Kind::Huge if n > LARGE_MAX => {
+                let moved = huge::resize(meta, n)?;
                 purge::tick();
                 Some(moved.start())
             }
@@ -116,7 +116,7 @@ pub unsafe fn move_block(p: *mut u8, old: usize, to: *mut u8, n: usize) {
     }
 }
 
-/// [`move_block`] for what may be a whale that grows from now on.
+/// [`move_block`] for what may be a huge block that grows from now on.
 ///
 /// # Safety
 /// As there.
@@ -125,7 +125,7 @@ pub unsafe fn move_grown(p: *mut u8, old: usize, to: *mut u8, n: usize) {
         && old < n
         && let Some(meta) = page::lookup(to)
     {
-        whale::will_be_filled(meta, old, n);
+        huge::will_be_filled(meta, old, n);
     }
     // SAFETY: passed on.
     unsafe { move_block(p, old, to, n) };

@@ -15,7 +15,7 @@
 //! 2. A segment belongs to whoever `take_run` gave it to, until `give_run`. What is used, what is committed, `top` and the
 //!    hints change under the lock only. A segment becomes committed, or not any more, by its owner alone, who lets go of the
 //!    lock while the system is asked: it is said to be committed only while it is.
-//! 3. A segment in nobody's hands is clean: not resident, zero; and the kernel was told nothing of it but what `HUGE` says of
+//! 3. A segment in nobody's hands is clean: not resident, zero; and the kernel was told nothing of it but what `THP` says of
 //!    all. Where it cannot be made so (no room for another map), it may have huge pages or none: that costs no more than time.
 //! 4. Metadata is readable for ever from the moment its arena is known, used or not; but not that of a tail that was
 //!    given up, if its groups were never in use.

@@ -175,10 +175,10 @@ pub fn extend_run(run: Run, n: usize, more: usize) -> bool {
 
 /// Tells the kernel what was chosen about huge pages for memory that is fresh; nothing, if the choice is the system's.
 fn tell_choice(at: usize, len: usize) {
-    match policy::Huge::now() {
-        policy::Huge::Auto => {}
-        policy::Huge::Never => _ = os::refuse_huge(at, len),
-        policy::Huge::Always => _ = os::want_huge(at, len),
+    match policy::Thp::now() {
+        policy::Thp::Auto => {}
+        policy::Thp::Never => _ = os::refuse_thp(at, len),
+        policy::Thp::Always => _ = os::want_thp(at, len),
     }
 }
 

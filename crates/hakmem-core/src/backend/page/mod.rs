@@ -72,13 +72,13 @@ pub enum Kind {
     /// The first slot of an allocation of whole slots.
     Large = 3,
     /// The first slot of an allocation of whole segments.
-    Whale = 4,
+    Huge = 4,
     /// The first slot of a page of sampled blocks (`profile::pages`).
     Sampled = 6,
     /// A sampled allocation of whole slots (`profile::marked`).
     SampledLarge = 7,
     /// A sampled allocation of whole segments.
-    SampledWhale = 8,
+    SampledHuge = 8,
 }
 
 /// Where the owner keeps a page.
@@ -155,11 +155,11 @@ pub struct Meta {
     pub kind: AtomicU8,
     /// Slots back to the page's first one.
     pub back: AtomicU8,
-    /// Length: in slots for a page or a large allocation, in segments for a whale.
+    /// Length: in slots for a page or a large allocation, in segments for a huge block.
     pub span: AtomicU32,
-    /// For a whale: segments of its run, the span and the reserve behind it.
+    /// For a huge block: segments of its run, the span and the reserve behind it.
     pub reserve: AtomicU32,
-    /// For a page set aside and for a whale: when it was, or was freed, in coarse milliseconds. For a whale that is live: how
+    /// For a page set aside and for a huge block: when it was, or was freed, in coarse milliseconds. For a huge block that is live: how
     /// often it grew.
     pub stamp: AtomicU32,
     /// Of blocks of 8 bytes: what other threads freed (`parcel` rule 2).
@@ -181,21 +181,21 @@ pub struct SegmentMeta {
     pub stamp: AtomicU32,
     /// 1 + the level under which the segment is listed.
     pub level: Level,
-    /// What the kernel was told about huge pages here: `UNTOLD`, `HUGE` or `NOT_HUGE`.
-    pub huge: AtomicU8,
+    /// What the kernel was told about huge pages here: `UNTOLD`, `THP` or `NOT_THP`.
+    pub thp: AtomicU8,
 }
 
 /// Nothing: the system's choice.
 pub const UNTOLD: u8 = 0;
 /// They were asked for.
-pub const HUGE: u8 = 1;
+pub const THP: u8 = 1;
 /// They were refused.
-pub const NOT_HUGE: u8 = 2;
+pub const NOT_THP: u8 = 2;
 
 impl SegmentMeta {
     /// True if huge pages were asked for.
-    pub fn is_huge(&self) -> bool {
-        self.huge.load(Relaxed) == HUGE
+    pub fn is_thp(&self) -> bool {
+        self.thp.load(Relaxed) == THP
     }
 }
 
@@ -246,10 +246,10 @@ impl Meta {
             1 => Kind::Page,
             2 => Kind::Follow,
             3 => Kind::Large,
-            4 => Kind::Whale,
+            4 => Kind::Huge,
             6 => Kind::Sampled,
             7 => Kind::SampledLarge,
-            8 => Kind::SampledWhale,
+            8 => Kind::SampledHuge,
             _ => Kind::Free,
         }
     }

@@ -103,12 +103,12 @@ fn write(out: &mut Page, event: Event) -> fmt::Result {
 }
 
 fn write_segment(out: &mut Page, segment: &Segment) -> fmt::Result {
-    write!(out, r#"{{"address":"{:#x}","huge":{}"#, segment.address, segment.huge)?;
-    if let Some((span, reserve)) = segment.whale {
+    write!(out, r#"{{"address":"{:#x}","thp":{}"#, segment.address, segment.thp)?;
+    if let Some((span, reserve)) = segment.huge {
         let of = |nth| segment.resident(nth as usize);
         let pieces = (0..span).filter_map(of).flatten();
         let resident: u64 = pieces.map(|n| u64::from(n) * 4096).sum();
-        return write!(out, r#","whale":{span},"reserve":{reserve},"resident_bytes":{resident}}}"#);
+        return write!(out, r#","huge":{span},"reserve":{reserve},"resident_bytes":{resident}}}"#);
     }
     if let Some(resident) = segment.resident(0) {
         out.write_str(r#","resident":"#)?;

@@ -24,13 +24,13 @@ pub struct Totals {
 impl Totals {
     /// Of `stats`, and the rest of `snapshot`, which they are of.
     pub fn of(snapshot: &Snapshot, stats: &Stats) -> Self {
-        let huge = stats.whale_live_bytes;
+        let huge = stats.huge_live_bytes;
         let free = |c: Class| c.carved_bytes.saturating_sub(c.live_bytes) / c.size;
         Self {
             committed: stats.committed_bytes.saturating_sub(huge),
             live: stats.live_bytes.saturating_sub(huge),
             huge,
-            huge_blocks: stats.whale_allocations.saturating_sub(stats.whale_frees),
+            huge_blocks: stats.huge_allocations.saturating_sub(stats.huge_frees),
             free_blocks: snapshot.classes().map(free).sum(),
             peak: stats.peak_live_bytes_upper_bound,
             dirty: stats.dirty_bytes,

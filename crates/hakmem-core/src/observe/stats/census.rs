@@ -12,14 +12,14 @@ use crate::proto::slots::SLOTS;
 pub struct Census {
     /// Segments that are divided into slots.
     pub slotted_segments: u64,
-    /// Segments of live whales.
-    pub whale_segments: u64,
-    /// Segments whose address space is kept for whales to grow into.
+    /// Segments of live huge blocks.
+    pub huge_segments: u64,
+    /// Segments whose address space is kept for huge blocks to grow into.
     pub reserve_segments: u64,
-    /// Segments of the whale cache, or changing hands.
+    /// Segments of the huge cache, or changing hands.
     pub cached_segments: u64,
     /// Segments that ask for huge pages.
-    pub huge_segments: u64,
+    pub thp_segments: u64,
     /// Slots that hold blocks of classes.
     pub page_slots: u64,
     /// Slots of live large blocks.
@@ -43,7 +43,7 @@ pub enum Held {
     Unused,
     /// Free, and resident.
     Empty,
-    /// An empty page or a large block that a heap keeps, or a segment of the whale cache.
+    /// An empty page or a large block that a heap keeps, or a segment of the huge cache.
     Kept,
     /// A large block.
     Large,
@@ -52,21 +52,21 @@ pub enum Held {
 }
 
 /// Calls `f` with the first slot's metadata of each segment in use, the segment's address, and the segments that it and what
-/// is kept for it to grow into take, if it is a whale's. O(segments in use).
+/// is kept for it to grow into take, if it is a huge block's. O(segments in use).
 pub fn each_segment(mut f: impl FnMut(&'static Meta, usize, Option<(u32, u32)>)) {
     for arena in arena::all() {
-        let mut after_whale = 0;
+        let mut after_huge = 0;
         for segment in arena.used() {
-            if segment < after_whale {
-                continue; // What lies in a whale has no kind of its own.
+            if segment < after_huge {
+                continue; // What lies in a huge block has no kind of its own.
             }
             let head = head(arena, segment);
-            let whale = (plain(head.kind()) == Kind::Whale).then(|| {
+            let huge = (plain(head.kind()) == Kind::Huge).then(|| {
                 let span = head.span.load(Relaxed);
                 (span, head.reserve.load(Relaxed).max(span))
             });
-            after_whale = segment + whale.map_or(0, |(_, room)| room as usize);
-            f(head, arena.page_address(segment * (SEGMENT / PAGE)), whale);
+            after_huge = segment + huge.map_or(0, |(_, room)| room as usize);
+            f(head, arena.page_address(segment * (SEGMENT / PAGE)), huge);
         }
     }
 }
@@ -97,14 +97,14 @@ pub fn slots(head: &'static Meta) -> impl Iterator<Item = (u32, u32, Held)> {
 #[inline(never)]
 pub fn count(on_page: &mut dyn FnMut(&'static Meta)) -> Census {
     let mut census = Census::default();
-    each_segment(|head, _, whale| {
-        let huge = u64::from(head.segment().is_huge());
-        if let Some((span, room)) = whale {
-            census.whale_segments += u64::from(span);
+    each_segment(|head, _, huge| {
+        let thp = u64::from(head.segment().is_thp());
+        if let Some((span, room)) = huge {
+            census.huge_segments += u64::from(span);
             census.reserve_segments += u64::from(room - span);
-            census.huge_segments += huge * u64::from(span);
+            census.thp_segments += thp * u64::from(span);
         } else {
-            census.huge_segments += huge;
+            census.thp_segments += thp;
             census.add_slots(head, on_page);
         }
     });

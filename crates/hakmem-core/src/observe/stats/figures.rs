@@ -18,11 +18,11 @@ impl Stats {
             ("large_allocations", self.large_allocations),
             ("large_hits", self.large_hits),
             ("large_frees", self.large_frees),
-            ("whale_allocations", self.whale_allocations),
-            ("whale_hits", self.whale_hits),
-            ("whale_frees", self.whale_frees),
-            ("whale_cached_bytes", self.whale_cached_bytes),
-            ("whale_live_bytes", self.whale_live_bytes),
+            ("huge_allocations", self.huge_allocations),
+            ("huge_hits", self.huge_hits),
+            ("huge_frees", self.huge_frees),
+            ("huge_cached_bytes", self.huge_cached_bytes),
+            ("huge_live_bytes", self.huge_live_bytes),
             ("live_bytes", self.live_bytes),
             ("live_bytes_upper_bound", self.live_bytes_upper_bound),
             ("peak_live_bytes_upper_bound", self.peak_live_bytes_upper_bound),
@@ -51,9 +51,9 @@ impl Syscall {
 impl Census {
     pub(crate) fn figures(&self) -> [Named; 10] {
         [
-            ("huge_bytes", self.huge_segments * SEGMENT_BYTES as u64),
+            ("thp_bytes", self.thp_segments * SEGMENT_BYTES as u64),
             ("slotted_segments", self.slotted_segments),
-            ("whale_segments", self.whale_segments),
+            ("huge_segments", self.huge_segments),
             ("reserve_segments", self.reserve_segments),
             ("cached_segments", self.cached_segments),
             ("page_slots", self.page_slots),

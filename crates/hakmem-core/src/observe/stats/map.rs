@@ -19,9 +19,9 @@ pub struct Segment {
     /// Where it begins.
     pub address: usize,
     /// It asks for huge pages.
-    pub huge: bool,
-    /// For a whale, the segments that it has, and those behind that are kept for it to grow into.
-    pub whale: Option<(u32, u32)>,
+    pub thp: bool,
+    /// For a huge block, the segments that it has, and those behind that are kept for it to grow into.
+    pub huge: Option<(u32, u32)>,
     looks_into_lists: bool,
 }
 
@@ -41,7 +41,7 @@ pub enum Content {
     Unused,
     /// Nothing, but their memory has not been given back.
     Empty,
-    /// What a heap or the whale cache keeps for the next to come.
+    /// What a heap or the huge cache keeps for the next to come.
     Kept,
     /// A large block.
     Large,
@@ -72,9 +72,9 @@ fn glance<T: Copy>(cell: &Cell<T>) -> T {
 }
 
 impl Segment {
-    /// Its slots; none for a whale.
+    /// Its slots; none for a huge block.
     pub fn slots(&self) -> impl Iterator<Item = Slot> {
-        let runs = self.whale.is_none().then(|| census::slots(self.head));
+        let runs = self.huge.is_none().then(|| census::slots(self.head));
         runs.into_iter().flatten().map(|(first, span, held)| {
             let content = match held {
                 Held::Unused => Content::Unused,
@@ -108,7 +108,7 @@ impl Segment {
         }
     }
 
-    /// Pieces of 4 KiB that are resident, in each slot of the segment's `nth`: 0 but for whales. None: the system does not say.
+    /// Pieces of 4 KiB that are resident, in each slot of the segment's `nth`: 0 but for huge blocks. None: the system does not say.
     pub fn resident(&self, nth: usize) -> Option<[u8; SLOTS]> {
         let page = os::page_size();
         let mut pages = [os::Page::Absent; SEGMENT_BYTES / 4096];
@@ -153,9 +153,9 @@ pub fn each_segment_from_outside(f: &mut dyn FnMut(&Segment)) {
 
 #[inline(never)]
 fn walk(looks_into_lists: bool, f: &mut dyn FnMut(&Segment)) {
-    census::each_segment(|head, address, whale| {
-        let huge = head.segment().is_huge();
-        let whale = whale.map(|(span, room)| (span, room - span));
-        f(&Segment { head, address, huge, whale, looks_into_lists });
+    census::each_segment(|head, address, huge| {
+        let thp = head.segment().is_thp();
+        let huge = huge.map(|(span, room)| (span, room - span));
+        f(&Segment { head, address, thp, huge, looks_into_lists });
     });
 }

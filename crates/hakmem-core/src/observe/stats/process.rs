@@ -4,7 +4,7 @@ use super::{SYSCALLS, Snapshot, class};
 use crate::backend::{arena, foreign};
 use crate::base::usage;
 use crate::heap::{self, Heap, counts};
-use crate::large::whale;
+use crate::large::huge;
 use crate::{large, os, purge};
 
 /// One kind of system call.
@@ -49,17 +49,17 @@ pub struct Stats {
     pub large_hits: u64,
     /// … and come back.
     pub large_frees: u64,
-    /// Whales (over 1 MiB) handed out, …
-    pub whale_allocations: u64,
+    /// Huge blocks (over 1 MiB) handed out, …
+    pub huge_allocations: u64,
     /// … of these, from the cache, …
-    pub whale_hits: u64,
+    pub huge_hits: u64,
     /// … and come back.
-    pub whale_frees: u64,
-    /// Bytes in the whale cache.
-    pub whale_cached_bytes: u64,
-    /// Bytes in live whales.
-    pub whale_live_bytes: u64,
-    /// Bytes of all live blocks: the sum of the classes', of large blocks and whales. Exact, but that blocks in the lists of
+    pub huge_frees: u64,
+    /// Bytes in the huge cache.
+    pub huge_cached_bytes: u64,
+    /// Bytes in live huge blocks.
+    pub huge_live_bytes: u64,
+    /// Bytes of all live blocks: the sum of the classes', of large blocks and huge blocks. Exact, but that blocks in the lists of
     /// other running threads count as live.
     pub live_bytes: u64,
     /// Bytes of blocks in pages with live blocks, and of larger allocations: no less than what is live.
@@ -103,19 +103,19 @@ pub fn of(snapshot: &Snapshot) -> Stats {
         s.large_frees += heap.large_frees;
     }
     s.in_flight = s.remote_frees.saturating_sub(received);
-    (s.whale_allocations, s.whale_frees, s.whale_hits) = whale::counts();
+    (s.huge_allocations, s.huge_frees, s.huge_hits) = huge::counts();
     // What others freed counts from the moment they did; among what was found it is once it has arrived.
     let local = found - received as i64;
-    s.frees = (local + s.remote_frees as i64).max(0) as u64 + s.large_frees + s.whale_frees;
-    s.allocations += s.large_allocations + s.whale_allocations;
-    s.whale_cached_bytes = whale::cached_bytes() as u64;
-    s.whale_live_bytes = usage::whales();
+    s.frees = (local + s.remote_frees as i64).max(0) as u64 + s.large_frees + s.huge_frees;
+    s.allocations += s.large_allocations + s.huge_allocations;
+    s.huge_cached_bytes = huge::cached_bytes() as u64;
+    s.huge_live_bytes = usage::huge();
     let (told, peak) = usage::live();
     // What running threads have not told yet, up to a MiB each.
     let untold: i64 = crate::heap::all::all_heaps().map(Heap::unreported).sum();
     s.live_bytes_upper_bound = told.saturating_add_signed(untold);
     s.peak_live_bytes_upper_bound = peak.max(s.live_bytes_upper_bound);
-    s.live_bytes += snapshot.census().large_slots * arena::PAGE as u64 + s.whale_live_bytes;
+    s.live_bytes += snapshot.census().large_slots * arena::PAGE as u64 + s.huge_live_bytes;
     let (reserved, committed) = arena::totals();
     (s.reserved_bytes, s.committed_bytes) = (reserved as u64, committed as u64);
     s.dirty_bytes = purge::idle_bytes() as u64;

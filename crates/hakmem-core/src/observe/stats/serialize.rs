@@ -77,7 +77,7 @@ impl Serialize for Stats {
     }
 }
 
-/// As in the report, which has `huge_bytes` and not the number of segments.
+/// As in the report, which has `thp_bytes` and not the number of segments.
 impl Serialize for Census {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut all = serializer.serialize_struct("Census", self.figures().len())?;

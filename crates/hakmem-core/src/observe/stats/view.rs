@@ -27,7 +27,7 @@ mod note {
     use crate::heap::peak;
     use crate::heap::sparse;
     use crate::heap::{self, Heap};
-    use crate::large::whale;
+    use crate::large::huge;
     use crate::policy::decisions::{self, Field};
     use crate::policy::learner::What;
     use crate::{large, os, policy, purge};
@@ -73,11 +73,11 @@ mod note {
         "sparse_fresh_slots": sparse::FRESH_SLOTS,
         "dirty": segment::DIRTY,
         "purged": purge::PURGED,
-        "whales_cached": whale::CACHED,
-        "whales_live": usage::WHALES,
-        "whales_handed": whale::HANDED,
-        "whales_returned": whale::RETURNED,
-        "whale_hits": whale::HITS,
+        "huge_cached": huge::CACHED,
+        "huge_live": usage::HUGE,
+        "huge_handed": huge::HANDED,
+        "huge_returned": huge::RETURNED,
+        "huge_hits": huge::HITS,
         "foreign_frees": foreign::COUNT,
         "syscalls": os::COUNTERS,
         "arenas": arena::ARENAS,
@@ -94,13 +94,13 @@ mod note {
         "option.BATCH_BYTES": policy::BATCH_BYTES,
         "option.BATCH_BY_PAGE": policy::BATCH_BY_PAGE,
         "option.POPULATE_FROM_PAGES": policy::POPULATE_FROM_PAGES,
-        "option.HUGE": policy::HUGE,
-        "option.HUGE_FROM_SEGMENTS": policy::HUGE_FROM_SEGMENTS,
+        "option.THP": policy::THP,
+        "option.THP_FROM_SEGMENTS": policy::THP_FROM_SEGMENTS,
         "option.DECAY_MS": policy::DECAY_MS,
         "option.SCAVENGER": policy::SCAVENGE_MIB,
         "option.ENDED_MIB": policy::ENDED_MIB,
-        "option.WHALE_CACHE_MIB": policy::WHALE_CACHE_MIB,
-        "option.WHALE_CACHE_PERCENT": policy::WHALE_CACHE_PERCENT,
+        "option.HUGE_CACHE_MIB": policy::HUGE_CACHE_MIB,
+        "option.HUGE_CACHE_PERCENT": policy::HUGE_CACHE_PERCENT,
         "option.FOREIGN": policy::FOREIGN,
         "option.FOREIGN_REPORT": policy::FOREIGN_REPORT,
         "option.PROFILE_INTERVAL": policy::PROFILE_INTERVAL,
@@ -143,7 +143,7 @@ mod note {
         "decision.from_rating": Field::FromRating.offset(),
         "decision.to_rating": Field::ToRating.offset(),
         "learnt.DECAY_MS": What::Decay as usize,
-        "learnt.WHALE_CACHE_MIB": What::WhaleCache as usize,
+        "learnt.HUGE_CACHE_MIB": What::HugeCache as usize,
         "learnt.ENDED_MIB": What::Ended as usize,
         "event.handed": Event::Handed as usize,
         "event.takes": Event::Takes as usize,
@@ -185,7 +185,7 @@ mod note {
         "meta.span": offset_of!(Meta, span),
         "meta.reserve": offset_of!(Meta, reserve),
         "meta.slots": offset_of!(Meta, segment.slots),
-        "meta.huge": offset_of!(Meta, segment.huge),
+        "meta.thp": offset_of!(Meta, segment.thp),
         "arena.data": offset_of!(Arena, data),
         "arena.groups": offset_of!(Arena, groups),
         "arena.metas": offset_of!(Arena, metas),

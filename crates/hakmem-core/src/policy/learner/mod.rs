@@ -9,7 +9,7 @@
 //! kept: what a candidate would have resident, live or not
 //! demand rises above kept     → the difference is faulted in: cost
 //! time passes                 → kept beyond what is in use, times time: cost; after the decay kept falls to the peak since
-//! whales freed, threads ended → kept falls to what may stay
+//! huge blocks freed, threads ended → kept falls to what may stay
 //! ```
 //!
 //! Rules
@@ -33,31 +33,31 @@ const KEEP_MS: u64 = 4000;
 pub enum Pool {
     /// Pages and large blocks.
     Slots,
-    /// Whales.
-    Whales,
+    /// Huge blocks.
+    Huge,
 }
-const POOLS: [Pool; 2] = [Pool::Slots, Pool::Whales];
+const POOLS: [Pool; 2] = [Pool::Slots, Pool::Huge];
 
 /// What is chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
     /// Milliseconds that free memory stays.
     pub decay_ms: u32,
-    /// MiB of freed whales that stay for the decay …
-    pub whale_mib: u32,
+    /// MiB of freed huge blocks that stay for the decay …
+    pub huge_mib: u32,
     /// … or as much in per cent of the live ones, whatever is more.
-    pub whale_percent: u32,
+    pub huge_percent: u32,
     /// MiB of free slots that stay when a thread ends.
     pub ended_mib: u32,
 }
 
 impl Settings {
-    const NONE: Self = Self { decay_ms: 0, whale_mib: 0, whale_percent: 0, ended_mib: 0 };
+    const NONE: Self = Self { decay_ms: 0, huge_mib: 0, huge_percent: 0, ended_mib: 0 };
 
-    /// KiB that may be kept for whales while `level` is live.
-    fn whale_limit(&self, level: u32) -> u32 {
-        let part = u64::from(level) * u64::from(self.whale_percent) / 100;
-        let limit = part.max(u64::from(self.whale_mib) << 10) + u64::from(level);
+    /// KiB that may be kept for huge blocks while `level` is live.
+    fn huge_limit(&self, level: u32) -> u32 {
+        let part = u64::from(level) * u64::from(self.huge_percent) / 100;
+        let limit = part.max(u64::from(self.huge_mib) << 10) + u64::from(level);
         limit.min(u32::MAX.into()) as u32
     }
 }
@@ -119,7 +119,7 @@ impl<F: FnMut(&Decision)> Learner<F> {
             begun: 0,
             settings: Settings::NONE,
             demand: [const { Demand::new() }; 2],
-            races: [Race::new(What::Decay), Race::new(What::WhaleCache), Race::new(What::Ended)],
+            races: [Race::new(What::Decay), Race::new(What::HugeCache), Race::new(What::Ended)],
             log,
         }
     }
@@ -145,17 +145,17 @@ impl<F: FnMut(&Decision)> Learner<F> {
         self.demand[pool as usize].note(level, high);
         self.each_track(pool, &mut |track, candidate| {
             track.rise(pool, high);
-            if pool == Pool::Whales {
-                track.limit(pool, candidate(&settings).whale_limit(level));
+            if pool == Pool::Huge {
+                track.limit(pool, candidate(&settings).huge_limit(level));
             }
         });
     }
 
-    /// A whale of `kib` was not to be had from the cache, though that had as much in other pieces: whoever keeps more has no use of it.
+    /// A huge block of `kib` was not to be had from the cache, though that had as much in other pieces: whoever keeps more has no use of it.
     pub fn misfit(&mut self, kib: u32) {
-        self.each_track(Pool::Whales, &mut |track, _| {
+        self.each_track(Pool::Huge, &mut |track, _| {
             track.faulted += u64::from(kib);
-            let kept = &mut track.kept[Pool::Whales as usize];
+            let kept = &mut track.kept[Pool::Huge as usize];
             *kept = kept.saturating_add(kib);
         });
     }
@@ -166,7 +166,7 @@ impl<F: FnMut(&Decision)> Learner<F> {
         let level = |pool| self.demand[pool as usize].level();
         // Free may stay as much as is in use, and what the setting says.
         let slots = level(Pool::Slots);
-        let limit = slots.saturating_add(slots).saturating_add(level(Pool::Whales));
+        let limit = slots.saturating_add(slots).saturating_add(level(Pool::Huge));
         let settings = self.settings;
         self.each_track(Pool::Slots, &mut |track, candidate| {
             track.limit(Pool::Slots, limit.saturating_add(candidate(&settings).ended_mib.saturating_mul(1024)));

@@ -31,21 +31,21 @@ const LONG: u32 = 1000;
 pub enum What {
     /// `DECAY_MS`.
     Decay,
-    /// `WHALE_CACHE_MIB`.
-    WhaleCache,
+    /// `HUGE_CACHE_MIB`.
+    HugeCache,
     /// `ENDED_MIB`.
     Ended,
 }
 
 impl What {
     /// All of them, in the order of the learner's races.
-    pub const ALL: [Self; 3] = [Self::Decay, Self::WhaleCache, Self::Ended];
+    pub const ALL: [Self; 3] = [Self::Decay, Self::HugeCache, Self::Ended];
 
     /// The option's name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Decay => "DECAY_MS",
-            Self::WhaleCache => "WHALE_CACHE_MIB",
+            Self::HugeCache => "HUGE_CACHE_MIB",
             Self::Ended => "ENDED_MIB",
         }
     }
@@ -54,7 +54,7 @@ impl What {
     pub fn values(self) -> &'static [u32] {
         match self {
             Self::Decay => &[125, 250, 500, 1000, 2000, 4000],
-            Self::WhaleCache => &[8, 32, 128, 512, 2048],
+            Self::HugeCache => &[8, 32, 128, 512, 2048],
             Self::Ended => &[4, 16, 64, 256, 1024],
         }
     }
@@ -63,7 +63,7 @@ impl What {
     pub fn put(self, settings: &mut Settings, value: u32) {
         match self {
             Self::Decay => settings.decay_ms = value,
-            Self::WhaleCache => settings.whale_mib = value,
+            Self::HugeCache => settings.huge_mib = value,
             Self::Ended => settings.ended_mib = value,
         }
     }
@@ -72,7 +72,7 @@ impl What {
     pub fn of(self, settings: &Settings) -> u32 {
         match self {
             Self::Decay => settings.decay_ms,
-            Self::WhaleCache => settings.whale_mib,
+            Self::HugeCache => settings.huge_mib,
             Self::Ended => settings.ended_mib,
         }
     }
@@ -81,7 +81,7 @@ impl What {
     pub fn concerns(self, pool: Pool) -> bool {
         match self {
             Self::Decay => true,
-            Self::WhaleCache => pool == Pool::Whales,
+            Self::HugeCache => pool == Pool::Huge,
             Self::Ended => pool == Pool::Slots,
         }
     }
@@ -241,7 +241,7 @@ mod tests {
     extern crate std;
     use super::*;
 
-    const DEFAULT: Settings = Settings { decay_ms: 500, whale_mib: 32, whale_percent: 100, ended_mib: 4 };
+    const DEFAULT: Settings = Settings { decay_ms: 500, huge_mib: 32, huge_percent: 100, ended_mib: 4 };
 
     /// One for the decay, at 500 ms, where the candidates have these ratings.
     fn race(ratings: [i32; MOST]) -> Race {

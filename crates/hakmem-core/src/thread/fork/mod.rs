@@ -27,7 +27,7 @@ use crate::heap::all::all_heaps;
 use crate::heap::pool::{number, put_back, put_back_if_popped};
 use crate::heap::region;
 use crate::heap::sparse;
-use crate::large::whale;
+use crate::large::huge;
 use crate::policy::learn;
 use crate::proto::heap_state::With;
 use crate::proto::lock::Lock;
@@ -42,7 +42,7 @@ static LOCKS: [Guarded; 7] = [
     Guarded(&region::LOCK, region::forget),
     Guarded(&profile::LOCK, profile::give_up),
     Guarded(&sparse::LOCK, sparse::give_up_all),
-    Guarded(&whale::LOCK, whale::forget_cache),
+    Guarded(&huge::LOCK, huge::forget_cache),
     Guarded(&arena::LOCK, || ()), // Each bit by itself is true at any time.
     Guarded(&learn::LOCK, learn::forget),
 ];
@@ -81,7 +81,7 @@ extern "C" fn after_fork_in_child() {
     }
     foreign::after_fork(me);
     purge::after_fork();
-    whale::after_fork();
+    huge::after_fork();
     profile::after_fork();
     heap::counts::reset_all(|class| sparse::returned(class) + profile::returned(class), sparse::given);
     heap::reset_stray_frees();

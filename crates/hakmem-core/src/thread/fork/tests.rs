@@ -145,9 +145,9 @@ fn forks_under(own: usize, other: usize) {
     let torn = &LOCKS[other];
     let me = os::thread_token();
     let (both, over) = (Barrier::new(2), Barrier::new(2));
-    // SAFETY: a whale of this allocator: it stays in the cache.
+    // SAFETY: a huge block of this allocator: it stays in the cache.
     unsafe { c::free(c::malloc(3 << 20)) };
-    assert!(whale::cached_bytes() > 0);
+    assert!(huge::cached_bytes() > 0);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let held = torn.0.lock();
@@ -161,7 +161,7 @@ fn forks_under(own: usize, other: usize) {
         let is_in_the_middle = super::super::holds_a_lock();
         let goes_well = goes_well_in_child(|| {
             // What was torn is given up.
-            assert!(!core::ptr::eq(torn.0, &whale::LOCK) || whale::cached_bytes() == 0);
+            assert!(!core::ptr::eq(torn.0, &huge::LOCK) || huge::cached_bytes() == 0);
             assert!(LOCKS[own].0.is_held_by(me), "this thread goes on with it");
             assert!(LOCKS.iter().enumerate().all(|(i, l)| i == own || !l.0.is_held_by(me)));
             assert!(!LOCKS.iter().any(|l| l.0.is_held_by_other_than(me)));

@@ -42,12 +42,12 @@ BEHAVIOUR(mallinfo_counts) {
 
 /* Programs add uordblks and hblkhd, and arena and hblkhd: a huge block is in one of each two. */
 BEHAVIOUR(mallinfo_tells_mapped_and_free_blocks) {
-    enum { HUGE_SIZE = 3 << 20, N = 1000, SIZE = 200 };
+    enum { THP_SIZE = 3 << 20, N = 1000, SIZE = 200 };
     struct mallinfo2 before = mallinfo2();
-    void *huge = malloc(HUGE_SIZE);
+    void *thp = malloc(THP_SIZE);
     struct mallinfo2 after = mallinfo2();
-    CHECK(after.hblks == before.hblks + 1 && after.hblkhd >= before.hblkhd + HUGE_SIZE);
-    CHECK(after.uordblks < before.uordblks + HUGE_SIZE && after.arena < before.arena + HUGE_SIZE);
+    CHECK(after.hblks == before.hblks + 1 && after.hblkhd >= before.hblkhd + THP_SIZE);
+    CHECK(after.uordblks < before.uordblks + THP_SIZE && after.arena < before.arena + THP_SIZE);
     CHECK(after.arena == after.uordblks + after.fordblks);
     struct mallinfo old = mallinfo();
     CHECK((size_t)old.hblkhd == after.hblkhd && (size_t)old.hblks == after.hblks);
@@ -59,7 +59,7 @@ BEHAVIOUR(mallinfo_tells_mapped_and_free_blocks) {
     char *mapped = strstr(text, "<total type=\"mmap\"");
     CHECK(mapped && sscanf(mapped, "<total type=\"mmap\" count=\"%zu\" size=\"%zu\"/>", &count, &size) == 2);
     CHECK(count == after.hblks && size == after.hblkhd);
-    free(text), free(huge);
+    free(text), free(thp);
     struct mallinfo2 end = mallinfo2();
     CHECK(end.hblks == before.hblks && end.hblkhd == before.hblkhd);
 

@@ -16,12 +16,12 @@ static void make_work(void) {
         CHECK((p[i] = malloc(900 << 10)));
         memset(p[i], 1, 900 << 10);
     }
-    char *whale = (char *)malloc(6 << 20);
-    CHECK(whale);
-    memset(whale, 2, 6 << 20);
+    char *huge = (char *)malloc(6 << 20);
+    CHECK(huge);
+    memset(huge, 2, 6 << 20);
     for (int i = 0; i < 8; i++)
         free(p[i]);
-    free(whale);
+    free(huge);
     count(MADE);
 }
 

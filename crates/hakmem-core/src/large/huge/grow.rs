@@ -1,17 +1,17 @@
-//! Whales that grow and shrink where they are, or with their page tables moved instead of their bytes.
+//! Huge blocks that grow and shrink where they are, or with their page tables moved instead of their bytes.
 
 use super::{
-    TOO_LARGE, address, head_of, is_moved, mostly_absent, note_live, purge_run, run_of, segments_for, set_huge,
-    set_moved, size,
+    TOO_LARGE, address, head_of, is_moved, mostly_absent, note_live, purge_run, run_of, segments_for, set_moved,
+    set_thp, size,
 };
 use crate::backend::arena::{self, Run, SEGMENT};
 use crate::backend::page::{Kind, Meta};
 use crate::base::sync::Ordering::Relaxed;
 use crate::os::{self, Moved};
-use crate::policy::Huge;
+use crate::policy::Thp;
 use crate::profile;
 
-/// Makes the whale hold `n` bytes, moving its page tables if it must. Returns where it is then, None if that cannot
+/// Makes the huge block hold `n` bytes, moving its page tables if it must. Returns where it is then, None if that cannot
 /// be had: then nothing has changed.
 ///
 /// # Safety
@@ -37,38 +37,38 @@ pub unsafe fn resize(meta: &'static Meta, n: usize) -> Option<&'static Meta> {
     if !arena::commit_run(run, new) {
         return None;
     }
-    if meta.segment().is_huge() {
+    if meta.segment().is_thp() {
         if room > reserve {
-            os::want_huge(address((run.0, run.1 + reserve)), (room - reserve) * SEGMENT);
+            os::want_thp(address((run.0, run.1 + reserve)), (room - reserve) * SEGMENT);
         }
     } else if is_dense(run, len) {
-        ask_for_huge(meta, run, room);
+        ask_for_thp(meta, run, room);
     }
     meta.span.store(new as u32, Relaxed);
     note_live(new as i64 - len as i64);
     Some(meta)
 }
 
-/// Asks for huge pages in a fresh whale for `n` bytes that begins with a copy of `old` bytes: if these are half of it or more, and
+/// Asks for huge pages in a fresh huge block for `n` bytes that begins with a copy of `old` bytes: if these are half of it or more, and
 /// little of it lies behind the `n`. It is grown to be filled, as a whole.
 #[cold]
 pub fn will_be_filled(meta: &Meta, old: usize, n: usize) {
     let (run, size) = (run_of(meta), size(meta));
     let filled = old >= size / 2 && n >= size / 8 * 7;
-    let is_whale = profile::plain(meta.kind()) == Kind::Whale;
-    if filled && is_whale && Huge::now() == Huge::Auto && !meta.segment().is_huge() {
-        ask_for_huge(meta, run, size / SEGMENT);
+    let is_huge = profile::plain(meta.kind()) == Kind::Huge;
+    if filled && is_huge && Thp::now() == Thp::Auto && !meta.segment().is_thp() {
+        ask_for_thp(meta, run, size / SEGMENT);
     }
 }
 
 /// Takes what is free behind a run of `reserve` segments, to make it the first of the lengths in `wanted` that can be had.
-/// Returns its length. A moved run stays as it is (`whale` rule 4).
+/// Returns its length. A moved run stays as it is (`huge block` rule 4).
 fn extend(meta: &Meta, run: Run, reserve: usize, wanted: [usize; 2]) -> usize {
     let fits = |&want: &usize| reserve >= want || (!is_moved(meta) && arena::extend_run(run, reserve, want - reserve));
     wanted.iter().copied().find(fits).map_or(reserve, |want| want.max(reserve))
 }
 
-/// Moves a whale of `len` segments at `run` to where there is room for `new`, and for `slack` more if that can be had.
+/// Moves a huge block of `len` segments at `run` to where there is room for `new`, and for `slack` more if that can be had.
 fn relocate(meta: &'static Meta, run: Run, len: usize, new: usize, slack: usize) -> Option<&'static Meta> {
     let reserve = meta.reserve.load(Relaxed) as usize;
     // All of it is accessible, so that it is one map.
@@ -76,51 +76,51 @@ fn relocate(meta: &'static Meta, run: Run, len: usize, new: usize, slack: usize)
     let (to, room) = take(new + slack).or_else(|| take(new))?;
     let moved = head_of(to);
     moved.segment().slots.retire();
-    let huge = meta.segment().is_huge();
-    let wants_huge = !huge && is_dense(run, len);
+    let thp = meta.segment().is_thp();
+    let wants_thp = !thp && is_dense(run, len);
     if !move_memory(run, len, to, room) {
         return None; // The new run stays taken for ever, and untouched.
     }
     set_moved(moved, true);
-    set_huge(moved, huge);
-    if wants_huge {
-        ask_for_huge(moved, to, room);
+    set_thp(moved, thp);
+    if wants_thp {
+        ask_for_thp(moved, to, room);
     }
     moved.span.store(new as u32, Relaxed);
     moved.reserve.store(room as u32, Relaxed);
     moved.stamp.store(meta.stamp.load(Relaxed), Relaxed);
-    moved.set_kind(Kind::Whale);
+    moved.set_kind(Kind::Huge);
     meta.set_kind(Kind::Free);
-    // SAFETY: the old run was the whale's; its memory has moved away, and the rest was clean (`whale` rule 3).
+    // SAFETY: the old run was the huge block's; its memory has moved away, and the rest was clean (`huge block` rule 3).
     unsafe { give_clean(meta, run, reserve) };
-    set_huge(meta, false);
+    set_thp(meta, false);
     note_live(new as i64 - len as i64);
     Some(moved)
 }
 
-/// Gives segments of a whale back to the arena, native, and as if nothing had been asked for them.
+/// Gives segments of a huge block back to the arena, native, and as if nothing had been asked for them.
 ///
 /// # Safety
 /// They are the caller's, and clean.
-pub unsafe fn give_clean(whale: &Meta, run: Run, len: usize) {
-    if is_moved(whale) || whale.segment().is_huge() {
+pub unsafe fn give_clean(huge: &Meta, run: Run, len: usize) {
+    if is_moved(huge) || huge.segment().is_thp() {
         arena::decommit_run(run, len);
     }
     // SAFETY: passed on.
     unsafe { arena::give_run(run, len) };
 }
 
-/// True if most of a whale was written to: if it is grown to be filled further, huge pages are not waste. False if that is not
+/// True if most of a huge block was written to: if it is grown to be filled further, huge pages are not waste. False if that is not
 /// what decides.
 fn is_dense(run: Run, len: usize) -> bool {
-    Huge::now() == Huge::Auto && !mostly_absent(address(run), len * SEGMENT)
+    Thp::now() == Thp::Auto && !mostly_absent(address(run), len * SEGMENT)
 }
 
-/// Asks for huge pages in a whale's run of `room` segments: all of it alike, so that it stays one map,
+/// Asks for huge pages in a huge block's run of `room` segments: all of it alike, so that it stays one map,
 /// whose page tables can be moved.
-fn ask_for_huge(whale: &Meta, run: Run, room: usize) {
-    if os::want_huge(address(run), room * SEGMENT) {
-        set_huge(whale, true);
+fn ask_for_thp(huge: &Meta, run: Run, room: usize) {
+    if os::want_thp(address(run), room * SEGMENT) {
+        set_thp(huge, true);
     }
 }
 
@@ -135,7 +135,7 @@ fn shrink(meta: &Meta, run: Run, len: usize, reserve: usize, new: usize) -> bool
     meta.span.store(new as u32, Relaxed);
     meta.reserve.store(new as u32, Relaxed);
     note_live(new as i64 - len as i64);
-    // SAFETY: the tail was the whale's, and is clean.
+    // SAFETY: the tail was the huge block's, and is clean.
     unsafe { give_clean(meta, tail, reserve - new) };
     true
 }

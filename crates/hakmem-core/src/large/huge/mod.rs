@@ -1,4 +1,4 @@
-//! Whales, over 1 MiB: runs of whole segments, with a cache of recently freed ones.
+//! Huge blocks, over 1 MiB: runs of whole segments, with a cache of recently freed ones.
 //!
 //! A freed run stays in the cache with its memory for the decay, since faulting it in again costs ten times what
 //! keeping it does. The best fit serves a request; what is left of it stays cached. A block that is grown again and
@@ -7,7 +7,7 @@
 //!
 //! Rules
 //! 1. The cache's entries change under `LOCK`. A cached run is dirty, and in nobody's hands but the cache's.
-//! 2. The metadata of a live whale's first slot belongs to whoever owns the block; every other slot of the run says
+//! 2. The metadata of a live huge block's first slot belongs to whoever owns the block; every other slot of the run says
 //!    `Kind::Free`.
 //! 3. Of a run of `reserve` segments the first `span` are accessible and may be dirty, the rest is clean.
 //! 4. A run is *native*, made of the maps that the arena was reserved as, or *moved*: one map that the kernel brought from
@@ -18,12 +18,12 @@
 mod grow;
 
 use crate::backend::arena::{self, PAGE, Run, SEGMENT};
-use crate::backend::page::{HUGE, Kind, Meta, UNTOLD};
+use crate::backend::page::{Kind, Meta, THP, UNTOLD};
 use crate::base::sync::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use crate::base::usage;
 use crate::os;
 use crate::policy::learn;
-use crate::policy::{self, Huge};
+use crate::policy::{self, Thp};
 use crate::proto::lock::Lock;
 use core::cell::UnsafeCell;
 
@@ -42,7 +42,7 @@ struct Entry {
     /// See rule 4.
     moved: bool,
     /// Huge pages were asked for in some of it.
-    huge: bool,
+    thp: bool,
 }
 
 struct Cache(UnsafeCell<[Option<Entry>; RING]>);
@@ -87,9 +87,9 @@ pub fn cached_bytes() -> usize {
 }
 fn note_live(segments: i64) {
     let change = segments * SEGMENT as i64;
-    usage::WHALES.fetch_add(change, Relaxed);
+    usage::HUGE.fetch_add(change, Relaxed);
     usage::add(change, change);
-    learn::whales(change);
+    learn::huge(change);
 }
 
 /// Runs `f` on the cache under the lock.
@@ -117,17 +117,17 @@ fn address(run: Run) -> usize {
 }
 
 /// See rule 4.
-fn is_moved(whale: &Meta) -> bool {
-    whale.back.load(Relaxed) != 0
+fn is_moved(huge: &Meta) -> bool {
+    huge.back.load(Relaxed) != 0
 }
 
-/// Notes in a whale's metadata whether huge pages were asked for in some of it. Of its other segments no metadata is written.
-fn set_huge(whale: &Meta, huge: bool) {
-    whale.segment().huge.store(if huge { HUGE } else { UNTOLD }, Relaxed);
+/// Notes in a huge block's metadata whether huge pages were asked for in some of it. Of its other segments no metadata is written.
+fn set_thp(huge: &Meta, thp: bool) {
+    huge.segment().thp.store(if thp { THP } else { UNTOLD }, Relaxed);
 }
 
-fn set_moved(whale: &Meta, moved: bool) {
-    whale.back.store(u8::from(moved), Relaxed);
+fn set_moved(huge: &Meta, moved: bool) {
+    huge.back.store(u8::from(moved), Relaxed);
 }
 
 /// Takes room for `n` bytes at a multiple of `align`, a power of two. The flag says whether it is zero. None: out of
@@ -142,18 +142,18 @@ pub fn alloc(n: usize, align: usize) -> Option<(&'static Meta, bool)> {
                 learn::misfit(len * SEGMENT);
             }
             let run = arena::take_run(len, (align / SEGMENT).max(1), len)?;
-            (Entry { run, len, stamp: 0, moved: false, huge: Huge::now() == Huge::Always }, true)
+            (Entry { run, len, stamp: 0, moved: false, thp: Thp::now() == Thp::Always }, true)
         }
     };
     let meta = head_of(entry.run);
     set_moved(meta, entry.moved);
-    set_huge(meta, entry.huge);
+    set_thp(meta, entry.thp);
     // In case no page ever was in this segment: its slots are not to be claimed.
     meta.segment().slots.retire();
     meta.span.store(len as u32, Relaxed);
     meta.reserve.store(len as u32, Relaxed);
     meta.stamp.store(0, Relaxed);
-    meta.set_kind(Kind::Whale);
+    meta.set_kind(Kind::Huge);
     note_live(len as i64);
     HANDED.fetch_add(1, Relaxed);
     Some((meta, zero))
@@ -182,11 +182,11 @@ fn take_cached(len: usize, align: usize) -> Option<Entry> {
 /// Frees what starts at `meta`. Returns the bytes freed.
 ///
 /// # Safety
-/// It is a live whale and the caller's to free.
+/// It is a live huge block and the caller's to free.
 pub unsafe fn free(meta: &Meta) -> usize {
     let run = run_of(meta);
     let (len, reserve) = (meta.span.load(Relaxed) as usize, meta.reserve.load(Relaxed) as usize);
-    let (moved, huge) = (is_moved(meta), meta.segment().is_huge());
+    let (moved, thp) = (is_moved(meta), meta.segment().is_thp());
     meta.set_kind(Kind::Free);
     note_live(-(len as i64));
     RETURNED.fetch_add(1, Relaxed);
@@ -194,11 +194,11 @@ pub unsafe fn free(meta: &Meta) -> usize {
         // SAFETY: ours, and clean (rule 3).
         unsafe { give_clean(meta, (run.0, run.1 + len), reserve - len) };
     }
-    set_huge(meta, false);
+    set_thp(meta, false);
     CACHED.fetch_add(len * SEGMENT, Relaxed);
     let now = os::now_ms();
     let crowded = with_cache(|entries| {
-        let entry = Entry { run, len, stamp: now, moved, huge };
+        let entry = Entry { run, len, stamp: now, moved, thp };
         // Runs that lie side by side become one, so that larger requests find them.
         let joins = |e: &Entry| !(moved || e.moved);
         let before = |e: &Entry| joins(e) && core::ptr::eq(e.run.0, run.0) && e.run.1 + e.len == run.1;
@@ -210,7 +210,7 @@ pub unsafe fn free(meta: &Meta) -> usize {
             if let Some(e) = slot.take_if(|e| before(e) || after(e)) {
                 joined.run.1 = joined.run.1.min(e.run.1);
                 joined.len += e.len;
-                joined.huge |= e.huge;
+                joined.thp |= e.thp;
                 age += os::age(now, e.stamp) as usize * e.len;
             }
         }
@@ -236,8 +236,8 @@ pub unsafe fn free(meta: &Meta) -> usize {
 
 /// Bytes that the cache may hold.
 fn limit() -> usize {
-    let anyway = (policy::WHALE_CACHE_MIB.get() as usize) << 20;
-    anyway.max(usage::whales() as usize * policy::WHALE_CACHE_PERCENT.get() as usize / 100)
+    let anyway = (policy::HUGE_CACHE_MIB.get() as usize) << 20;
+    anyway.max(usage::huge() as usize * policy::HUGE_CACHE_PERCENT.get() as usize / 100)
 }
 
 fn oldest(entries: &[Option<Entry>; RING], now: u32) -> Option<usize> {
@@ -248,7 +248,7 @@ fn oldest(entries: &[Option<Entry>; RING], now: u32) -> Option<usize> {
 /// Gives a run that was taken out of the cache back to the system. Returns the bytes.
 fn drop_entry(entry: Entry) -> usize {
     let bytes = entry.len * SEGMENT;
-    if purge_run(entry.run, entry.len, entry.moved || entry.huge) {
+    if purge_run(entry.run, entry.len, entry.moved || entry.thp) {
         CACHED.fetch_sub(bytes, Relaxed);
         // SAFETY: ours since it left the cache, and clean now.
         unsafe { arena::give_run(entry.run, entry.len) };
@@ -290,7 +290,7 @@ pub fn purge(now: u32, decay: u32, goes_on: impl Fn() -> bool) -> usize {
     given
 }
 
-/// Bytes that the whale at `meta` holds.
+/// Bytes that the huge block at `meta` holds.
 pub fn size(meta: &Meta) -> usize {
     meta.span.load(Relaxed) as usize * SEGMENT
 }
@@ -299,7 +299,7 @@ pub fn size(meta: &Meta) -> usize {
 /// call is made: a file opened in the middle of calloc is in the way of a program that counts its descriptors.
 const WORTH_ASKING: usize = 32 << 20;
 
-/// Makes `n` bytes of a recycled whale zero, or `all` of it: where it is large and little of it is there, by giving it back, since
+/// Makes `n` bytes of a recycled huge block zero, or `all` of it: where it is large and little of it is there, by giving it back, since
 /// the kernel will zero only what is touched; else by hand. What lies behind the `n` bytes will hardly be used: it is given
 /// back in any case, if it is so much that a call costs less than to touch it.
 ///
@@ -317,7 +317,7 @@ pub unsafe fn clear(meta: &Meta, n: usize, all: bool) {
         true if rest >= PAGE && os::purge(start.addr() + used, rest) => used,
         true => size,
     };
-    // SAFETY: the whale holds so much.
+    // SAFETY: the huge block holds so much.
     unsafe { start.write_bytes(0, by_hand) };
 }
 
@@ -357,7 +357,7 @@ mod tests {
             // Times wrap.
             for (i, age) in [(3, 5), (7, 20), (9, 8)] {
                 entries[i] =
-                    Some(Entry { run: (arena, i), len: 1, stamp: 7u32.wrapping_sub(age), moved: false, huge: false });
+                    Some(Entry { run: (arena, i), len: 1, stamp: 7u32.wrapping_sub(age), moved: false, thp: false });
             }
             assert_eq!(oldest(&entries, 7), Some(7));
         });
@@ -389,22 +389,22 @@ mod tests {
         in_child(|| {
             const MIB: usize = 1 << 20;
             // SAFETY: blocks of this allocator, each freed once.
-            let is_huge = |n: usize| unsafe {
+            let is_thp = |n: usize| unsafe {
                 let p = c::malloc(MIB);
                 p.write_bytes(1, MIB);
                 let grown = c::realloc(p, n);
-                let huge = crate::backend::page::lookup(grown).is_some_and(|meta| meta.segment().is_huge());
+                let thp = crate::backend::page::lookup(grown).is_some_and(|meta| meta.segment().is_thp());
                 c::free(grown);
                 forget_cache();
-                huge
+                thp
             };
-            assert!(is_huge(2 * MIB), "all of it is asked for");
-            assert!(!is_huge(MIB + MIB / 2), "a quarter would be waste");
-            assert!(!is_huge(4 * MIB), "most of it may never be written");
+            assert!(is_thp(2 * MIB), "all of it is asked for");
+            assert!(!is_thp(MIB + MIB / 2), "a quarter would be waste");
+            assert!(!is_thp(4 * MIB), "most of it may never be written");
             // Not of a block that is not grown.
             // SAFETY: any size will do.
             let fresh = unsafe { c::malloc(2 * MIB) };
-            assert!(!crate::backend::page::lookup(fresh).unwrap().segment().is_huge());
+            assert!(!crate::backend::page::lookup(fresh).unwrap().segment().is_thp());
         });
     }
 
@@ -436,7 +436,7 @@ mod tests {
     fn is_absent(pages: usize, written: impl Fn(usize) -> bool) -> bool {
         let (size, room) = (os::page_size(), 2 * pages * os::page_size());
         let start = os::map_memory(room).unwrap();
-        assert!(os::refuse_huge(start, room));
+        assert!(os::refuse_thp(start, room));
         for page in (0..2 * pages).filter(|&page| written(page)) {
             // SAFETY: just mapped, and ours.
             unsafe { os::at(start + page * size).write(1) };
