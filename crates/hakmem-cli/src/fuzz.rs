@@ -103,7 +103,7 @@ const NUMBERS: &[(&str, u64)] = &[
     ("heap.existing", 24),
     ("heap.events", 40),
     ("heap.moved", 112),
-    ("heap.tenure", 148),
+    ("heap.state", 148),
     ("heap.next_pages", 152),
     ("heap.taken_back", 160),
     ("heap.merges", 168),

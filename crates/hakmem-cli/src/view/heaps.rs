@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::io;
 use std::ops::RangeInclusive;
 
-/// A heap that a thread has: the bit of its tenure.
+/// A heap that a thread has: the bit of its state.
 const LIVE: u32 = 1 << 31;
 /// Bytes of heaps that are read and kept: 24,576 of them.
 const MOST: usize = 96 << 20;
@@ -98,7 +98,7 @@ impl<'a> Heaps<'a> {
 
     /// How many of them a thread has.
     pub fn running(&self) -> io::Result<u64> {
-        let at = self.array("heap.tenure", 1, 4)?;
+        let at = self.array("heap.state", 1, 4)?;
         let running = self.all.iter().filter(|h| u32_at(h, at) & LIVE != 0);
         Ok(running.count() as u64)
     }
@@ -115,7 +115,7 @@ impl<'a> Heaps<'a> {
 
     /// The figures of each heap.
     pub fn figures(&self) -> io::Result<Vec<Heap>> {
-        let tenure = self.array("heap.tenure", 1, 4)?;
+        let state = self.array("heap.state", 1, 4)?;
         let moved = self.array("heap.moved", self.events, 4)?;
         let events = self.array("heap.events", self.classes * self.events, 4)?;
         // What is looked up by name is looked up once.
@@ -152,7 +152,7 @@ impl<'a> Heaps<'a> {
             };
             Heap {
                 heap: number,
-                running: u64::from(u32_at(heap, tenure) & LIVE != 0),
+                running: u64::from(u32_at(heap, state) & LIVE != 0),
                 handed: sum(handed),
                 takes: sum(takes),
                 carves: sum(carves),
