@@ -36,11 +36,7 @@ const fn compute_size(class: usize) -> u32 {
         return quarters(8 << 10, class - FIRST_MEDIUM);
     }
     let (doubling, step) = ((class - FIRST_LONG) / 5, (class - FIRST_LONG) % 5);
-    if step == 0 {
-        (1024 << doubling) + HEADER as u32
-    } else {
-        quarters(1024, doubling * 4 + step - 1)
-    }
+    if step == 0 { (1024 << doubling) + HEADER as u32 } else { quarters(1024, doubling * 4 + step - 1) }
 }
 
 /// The size after `from` and `i` more, of four per doubling.
@@ -87,10 +83,7 @@ pub const MEDIUM_UNIT: usize = 2048;
 const _: () = {
     let mut class = 0;
     while class < CLASSES {
-        assert!(
-            span_of(compute_size(class)) == 1
-                || (compute_size(class) as usize).is_multiple_of(MEDIUM_UNIT)
-        );
+        assert!(span_of(compute_size(class)) == 1 || (compute_size(class) as usize).is_multiple_of(MEDIUM_UNIT));
         class += 1;
     }
 };
@@ -101,9 +94,7 @@ const fn fill<const N: usize>(step: usize) -> [u8; N] {
     while i < N {
         let size = if i == 0 { 1 } else { i * step };
         let mut class = 0;
-        while (compute_size(class) as usize) < size
-            || !(compute_size(class) as usize).is_multiple_of(step)
-        {
+        while (compute_size(class) as usize) < size || !(compute_size(class) as usize).is_multiple_of(step) {
             class += 1;
         }
         table[i] = class as u8;
@@ -129,11 +120,7 @@ static DOUBLINGS: [(u8, u8); 8] = {
     let mut doublings = [(0, 0); 8];
     let mut i = 0;
     while i < 6 {
-        doublings[i] = if i < 3 {
-            (FIRST_LONG + i * 5, HEADER)
-        } else {
-            (FIRST_MEDIUM + (i - 3) * 4 - 1, 0)
-        };
+        doublings[i] = if i < 3 { (FIRST_LONG + i * 5, HEADER) } else { (FIRST_MEDIUM + (i - 3) * 4 - 1, 0) };
         i += 1;
     }
     let mut bytes = [(0, 0); 8];
@@ -158,21 +145,13 @@ pub const fn computed(n: usize) -> usize {
 /// Class of a request of `n` ≤ MEDIUM_MAX bytes with blocks aligned to 16.
 #[inline]
 pub fn of16(n: usize) -> usize {
-    if n <= SMALL_MAX {
-        usize::from(CLASS16[n.div_ceil(16)])
-    } else {
-        computed(n)
-    }
+    if n <= SMALL_MAX { usize::from(CLASS16[n.div_ceil(16)]) } else { computed(n) }
 }
 
 /// Class of a request of `n` ≤ MEDIUM_MAX bytes with blocks aligned to 8.
 #[inline]
 pub fn of8(n: usize) -> usize {
-    if n <= SMALL_MAX {
-        usize::from(CLASS8[n.div_ceil(8)])
-    } else {
-        computed(n)
-    }
+    if n <= SMALL_MAX { usize::from(CLASS8[n.div_ceil(8)]) } else { computed(n) }
 }
 
 /// The smallest class for `n` bytes whose blocks are all aligned to `align`, a power of two: since pages start at
@@ -193,10 +172,7 @@ mod tests {
     fn every_request_gets_the_smallest_class_that_fits() {
         for n in 0..=MEDIUM_MAX {
             let fits = |align: u32| {
-                SIZES
-                    .iter()
-                    .position(|&s| s as usize >= n.max(1) && s % align == 0)
-                    .expect("some class fits")
+                SIZES.iter().position(|&s| s as usize >= n.max(1) && s % align == 0).expect("some class fits")
             };
             assert_eq!(of8(n), fits(8), "{n}");
             assert_eq!(of16(n), fits(16), "{n}");
@@ -207,11 +183,7 @@ mod tests {
     fn blocks_start_at_multiples_of_their_size() {
         for (class, size) in SIZES.into_iter().enumerate() {
             for offset in 0..span_of(size) * (64 << 10) {
-                assert_eq!(
-                    is_start(class as u8, offset),
-                    offset.is_multiple_of(size),
-                    "{offset} of {size}"
-                );
+                assert_eq!(is_start(class as u8, offset), offset.is_multiple_of(size), "{offset} of {size}");
             }
         }
         assert!(!is_start(u8::MAX, 0), "a page that was closed");
@@ -232,9 +204,7 @@ mod tests {
             let align = 1 << shift;
             for n in [1, 24, 100, 1000, 1025, 5000, 40000, 65536] {
                 let class = of_aligned(n, align).expect("up to 64 KiB there is one");
-                assert!(
-                    SIZES[class] as usize >= n && (SIZES[class] as usize).is_multiple_of(align)
-                );
+                assert!(SIZES[class] as usize >= n && (SIZES[class] as usize).is_multiple_of(align));
             }
         }
         assert_eq!(of_aligned(65537, 16), None);

@@ -21,10 +21,7 @@ pub fn add(change: i64, high: i64) -> Option<u64> {
 
 /// Live bytes, now and at most.
 pub fn live() -> (u64, u64) {
-    (
-        LIVE.load(Relaxed).max(0) as u64,
-        PEAK.load(Relaxed).max(0) as u64,
-    )
+    (LIVE.load(Relaxed).max(0) as u64, PEAK.load(Relaxed).max(0) as u64)
 }
 
 /// Live bytes of huge blocks.
@@ -44,17 +41,9 @@ mod tests {
             PEAK.store(100, Relaxed);
             assert_eq!((add(50, 50), live()), (Some(150), (150, 150)));
             assert_eq!((add(-100, 0), live()), (None, (50, 150)));
-            assert_eq!(
-                (add(10, 40), live()),
-                (None, (60, 150)),
-                "it was higher before"
-            );
+            assert_eq!((add(10, 40), live()), (None, (60, 150)), "it was higher before");
             assert_eq!((add(0, 90), live()), (None, (60, 150)), "as high as it was");
-            assert_eq!(
-                (add(5, 91), live()),
-                (Some(151), (65, 151)),
-                "on the way to less"
-            );
+            assert_eq!((add(5, 91), live()), (Some(151), (65, 151)), "on the way to less");
             assert_eq!((add(-70, -10), live()), (None, (0, 151)));
         });
     }

@@ -96,10 +96,7 @@ impl HeapState {
                 _ if is(Mutant::HeapStateAdoptsWhileTidied) => return Adopted::Yes,
                 tidied => (tidied | POPPED, Adopted::Tidied),
             };
-            match self
-                .0
-                .compare_exchange_weak(now, new, acquire, Ordering::Relaxed)
-            {
+            match self.0.compare_exchange_weak(now, new, acquire, Ordering::Relaxed) {
                 Ok(_) => return got,
                 Err(other) => now = other,
             }
@@ -108,10 +105,7 @@ impl HeapState {
 
     /// Gives the caller's heap up: the caller puts it into the pool.
     pub fn give_up(&self) {
-        self.0.store(
-            IDLE,
-            relaxed_if(Mutant::HeapStateEndsRelaxed, Ordering::Release),
-        );
+        self.0.store(IDLE, relaxed_if(Mutant::HeapStateEndsRelaxed, Ordering::Release));
     }
 
     /// Runs `f` on an idle heap as its owner, by thread `me`.
@@ -128,12 +122,7 @@ impl HeapState {
     /// it is gone, and that it has seen what that thread did.
     pub fn seize(&self, gone: u32, me: u32, f: impl FnOnce()) -> Tidied {
         // Acquire: as for a heap that was given up.
-        let seized = self.0.compare_exchange(
-            LIVE | gone,
-            POPPED | me,
-            Ordering::Acquire,
-            Ordering::Relaxed,
-        );
+        let seized = self.0.compare_exchange(LIVE | gone, POPPED | me, Ordering::Acquire, Ordering::Relaxed);
         if seized.is_err() {
             return Tidied::No;
         }
@@ -143,31 +132,18 @@ impl HeapState {
 
     /// Holds a heap if it is idle, as who tidies it does, until `let_go`: for one who looks into many at once.
     pub fn hold(&self, me: u32) -> bool {
-        self.0
-            .compare_exchange(IDLE, TIDY | me, Ordering::Acquire, Ordering::Relaxed)
-            .is_ok()
+        self.0.compare_exchange(IDLE, TIDY | me, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
     /// Ends `hold`. Nothing, for a heap that thread `me` does not hold.
     pub fn let_go(&self, me: u32) -> Tidied {
         let release = relaxed_if(Mutant::HeapStateEndsRelaxed, Ordering::Release);
-        if self
-            .0
-            .compare_exchange(TIDY | me, IDLE, release, Ordering::Relaxed)
-            .is_ok()
-        {
+        if self.0.compare_exchange(TIDY | me, IDLE, release, Ordering::Relaxed).is_ok() {
             return Tidied::Yes;
         }
         // An adopter sets POPPED once, and then nobody changes the word but the tidier.
-        let popped = self
-            .0
-            .compare_exchange(POPPED | me, IDLE, release, Ordering::Relaxed)
-            .is_ok();
-        if popped && !is(Mutant::HeapStateForgetsPopped) {
-            Tidied::Popped
-        } else {
-            Tidied::No
-        }
+        let popped = self.0.compare_exchange(POPPED | me, IDLE, release, Ordering::Relaxed).is_ok();
+        if popped && !is(Mutant::HeapStateForgetsPopped) { Tidied::Popped } else { Tidied::No }
     }
 
     /// Whom the heap is with.
@@ -199,10 +175,7 @@ mod tests {
         assert_eq!(heap.with(), With::Nobody);
         assert_eq!(heap.adopt(ME), Adopted::Yes);
         assert_eq!(heap.with(), With::Thread(ME));
-        assert_eq!(
-            heap.tidy(OTHER, || unreachable!("it is not idle")),
-            Tidied::No
-        );
+        assert_eq!(heap.tidy(OTHER, || unreachable!("it is not idle")), Tidied::No);
         assert!(!heap.hold(OTHER));
         assert_eq!(heap.let_go(OTHER), Tidied::No);
         assert_eq!(heap.with(), With::Thread(ME), "it was not held");
@@ -213,9 +186,7 @@ mod tests {
     #[test]
     fn an_idle_heap_is_tidied_or_held_by_one() {
         let heap = &HeapState::new();
-        let tidied = heap.tidy(ME, || {
-            assert!(heap.with() == With::Tidier(ME) && !heap.hold(OTHER))
-        });
+        let tidied = heap.tidy(ME, || assert!(heap.with() == With::Tidier(ME) && !heap.hold(OTHER)));
         assert_eq!((tidied, heap.with()), (Tidied::Yes, With::Nobody));
         assert!(heap.hold(ME) && !heap.hold(OTHER) && heap.with() == With::Tidier(ME));
         assert_eq!(heap.let_go(OTHER), Tidied::No, "it is held by another");
@@ -229,10 +200,7 @@ mod tests {
         assert!(heap.hold(OTHER));
         assert_eq!(heap.adopt(ME), Adopted::Tidied);
         assert_eq!(heap.with(), With::Tidier(OTHER));
-        assert_eq!(
-            (heap.let_go(OTHER), heap.with()),
-            (Tidied::Popped, With::Nobody)
-        );
+        assert_eq!((heap.let_go(OTHER), heap.with()), (Tidied::Popped, With::Nobody));
         assert_eq!(heap.adopt(ME), Adopted::Yes);
     }
 
@@ -240,16 +208,10 @@ mod tests {
     fn the_heap_of_a_thread_that_is_gone_is_seized_once() {
         let heap = HeapState::new();
         assert_eq!(heap.adopt(OTHER), Adopted::Yes);
-        assert_eq!(
-            heap.seize(ME, ME, || unreachable!("it is another thread's")),
-            Tidied::No
-        );
+        assert_eq!(heap.seize(ME, ME, || unreachable!("it is another thread's")), Tidied::No);
         let tidied = heap.seize(OTHER, ME, || assert_eq!(heap.with(), With::Tidier(ME)));
         assert_eq!((tidied, heap.with()), (Tidied::Popped, With::Nobody));
-        assert_eq!(
-            heap.seize(OTHER, ME, || unreachable!("it is idle")),
-            Tidied::No
-        );
+        assert_eq!(heap.seize(OTHER, ME, || unreachable!("it is idle")), Tidied::No);
     }
 
     #[test]

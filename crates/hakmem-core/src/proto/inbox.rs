@@ -61,10 +61,7 @@ impl<T: Link> Inbox<T> {
         loop {
             // SAFETY: rule 2: the chain is not published yet.
             unsafe { T::set_next(last, head) };
-            match self
-                .head
-                .compare_exchange_weak(head, first, release, Ordering::Relaxed)
-            {
+            match self.head.compare_exchange_weak(head, first, release, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => head = now,
             }
@@ -121,10 +118,7 @@ mod tests {
             assert!(!inbox.is_empty());
             inbox.push_chain(b, c);
             assert_eq!(inbox.take(), b);
-            assert_eq!(
-                (Node::next(b), Node::next(c), Node::next(a)),
-                (c, a, null_mut())
-            );
+            assert_eq!((Node::next(b), Node::next(c), Node::next(a)), (c, a, null_mut()));
         }
         assert!(inbox.is_empty() && inbox.take().is_null());
     }

@@ -102,10 +102,7 @@ impl<const KEPT: usize, const WORDS: usize> Journal<KEPT, WORDS> {
             to.store(word, Relaxed);
         }
         // Release: who sees the number sees the words.
-        record.number.store(
-            2 * nth + 2,
-            relaxed_if(Mutant::JournalFinishesRelaxed, Release),
-        );
+        record.number.store(2 * nth + 2, relaxed_if(Mutant::JournalFinishesRelaxed, Release));
         self.made.store(nth + 1, Relaxed);
     }
 
@@ -113,9 +110,7 @@ impl<const KEPT: usize, const WORDS: usize> Journal<KEPT, WORDS> {
     pub fn read(&self, nth: u64) -> Option<[u64; WORDS]> {
         let record = self.record(nth);
         // Acquire: the words that were there with the number.
-        let first = record
-            .number
-            .load(relaxed_if(Mutant::JournalReadsRelaxed, Acquire));
+        let first = record.number.load(relaxed_if(Mutant::JournalReadsRelaxed, Acquire));
         if first != 2 * nth + 2 {
             return None;
         }
@@ -153,14 +148,8 @@ mod tests {
         journal.note([7, 8]);
         assert_eq!((kept(), journal.read(1)), ([(0, [7, 8])].into(), None));
         (1..10).for_each(|n| journal.note([n, n * n]));
-        assert_eq!(
-            kept(),
-            [(6, [6, 36]), (7, [7, 49]), (8, [8, 64]), (9, [9, 81])]
-        );
-        assert_eq!(
-            (journal.read(5), journal.read(10), journal.made()),
-            (None, None, 10)
-        );
+        assert_eq!(kept(), [(6, [6, 36]), (7, [7, 49]), (8, [8, 64]), (9, [9, 81])]);
+        assert_eq!((journal.read(5), journal.read(10), journal.made()), (None, None, 10));
     }
 
     /// A fork in the middle of a note leaves an odd number, before the count has risen.

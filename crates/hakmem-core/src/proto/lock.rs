@@ -54,9 +54,7 @@ impl Lock {
     /// Takes the lock if it is free.
     pub fn try_lock_as(&self, me: u32) -> Option<Guard<'_>> {
         // Acquire: what the last holder wrote.
-        let got = self
-            .state
-            .compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed);
+        let got = self.state.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed);
         if is(Mutant::LockTriesAndReleases) {
             return got.is_ok().then_some(Guard(self));
         }
@@ -93,10 +91,7 @@ impl Lock {
         let acquire = relaxed_if(Mutant::LockAcquiresRelaxed, Ordering::Acquire);
         for _ in 0..SPINS {
             if look!(self.state, Ordering::Relaxed) == 0
-                && self
-                    .state
-                    .compare_exchange_weak(0, me, acquire, Ordering::Relaxed)
-                    .is_ok()
+                && self.state.compare_exchange_weak(0, me, acquire, Ordering::Relaxed).is_ok()
             {
                 return true;
             }
@@ -104,10 +99,7 @@ impl Lock {
         }
         let mut slept = false;
         loop {
-            let Err(now) =
-                self.state
-                    .compare_exchange(0, me | SLEEPERS, acquire, Ordering::Relaxed)
-            else {
+            let Err(now) = self.state.compare_exchange(0, me | SLEEPERS, acquire, Ordering::Relaxed) else {
                 return true;
             };
             if slept && limit.is_some() {
@@ -115,12 +107,7 @@ impl Lock {
                 return false;
             }
             let asleep = now | SLEEPERS;
-            if now == asleep
-                || self
-                    .state
-                    .compare_exchange(now, asleep, Ordering::Relaxed, Ordering::Relaxed)
-                    .is_ok()
-            {
+            if now == asleep || self.state.compare_exchange(now, asleep, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
                 wait(&self.state, asleep, limit);
                 slept = true;
             }
@@ -269,8 +256,7 @@ mod tests {
                 let (send, lock) = (send.clone(), &lock);
                 scope.spawn(move || {
                     // SAFETY: asks for a number.
-                    send.send(unsafe { libc::syscall(libc::SYS_gettid) })
-                        .unwrap();
+                    send.send(unsafe { libc::syscall(libc::SYS_gettid) }).unwrap();
                     drop(lock.lock_as(waiter));
                 });
             }

@@ -52,8 +52,7 @@ impl<T> OwnerWord<T> {
     /// finds it by this word.
     #[inline]
     pub fn set(&self, owner: *mut T) {
-        self.0
-            .store(owner, relaxed_if(Mutant::OwnerIsNamedRelaxed, Release));
+        self.0.store(owner, relaxed_if(Mutant::OwnerIsNamedRelaxed, Release));
     }
 
     /// Makes the page nobody's.

@@ -49,10 +49,7 @@ impl Pool {
         loop {
             link.store(head & ID_MASK, Ordering::Relaxed);
             let new = bump(head) | id;
-            match self
-                .head
-                .compare_exchange_weak(head, new, release, Ordering::Relaxed)
-            {
+            match self.head.compare_exchange_weak(head, new, release, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => head = now,
             }
@@ -72,12 +69,7 @@ impl Pool {
             }
             let next = link_of(id).load(Ordering::Relaxed);
             // Relaxed: the tag makes it the very value that was acquired above.
-            match self.head.compare_exchange_weak(
-                head,
-                bump(head) | next,
-                Ordering::Relaxed,
-                acquire,
-            ) {
+            match self.head.compare_exchange_weak(head, bump(head) | next, Ordering::Relaxed, acquire) {
                 Ok(_) => return Some(id),
                 Err(now) => head = now,
             }
@@ -123,10 +115,7 @@ mod tests {
         for changes in (0..1000).step_by(2) {
             assert_eq!(pool.head.load(Ordering::Relaxed), changes << ID_BITS);
             pool.push(7, &link);
-            assert_eq!(
-                pool.head.load(Ordering::Relaxed),
-                (changes + 1) << ID_BITS | 7
-            );
+            assert_eq!(pool.head.load(Ordering::Relaxed), (changes + 1) << ID_BITS | 7);
             assert_eq!(pool.pop(|_| &link), Some(7));
         }
         // After all the tags it begins anew.

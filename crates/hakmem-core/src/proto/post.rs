@@ -59,10 +59,7 @@ impl<T: Link> Post<T> {
         loop {
             // SAFETY: rule 1: it is not in yet.
             unsafe { T::set_next(block, first) };
-            match self
-                .first
-                .compare_exchange_weak(first, block, order, Ordering::Relaxed)
-            {
+            match self.first.compare_exchange_weak(first, block, order, Ordering::Relaxed) {
                 Ok(_) => return first.is_null(),
                 Err(now) => first = now,
             }
@@ -110,12 +107,7 @@ mod tests {
         assert_eq!(post.first(), b);
         let (link, blocks) = post.open(|| 5);
         // SAFETY: they are this test's again.
-        assert!(
-            link == 5
-                && blocks == b
-                && unsafe { Node::next(b) } == a
-                && unsafe { Node::next(a) }.is_null()
-        );
+        assert!(link == 5 && blocks == b && unsafe { Node::next(b) } == a && unsafe { Node::next(a) }.is_null());
         assert!(post.first().is_null());
     }
 

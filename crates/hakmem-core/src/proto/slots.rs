@@ -42,12 +42,7 @@ impl Claim {
     /// The slots of `mask`, taken by the step from `old` to `new`.
     fn of(mask: u32, old: u64, new: u64) -> Self {
         let dirty = (empty(old) & mask).count_ones();
-        Self {
-            first: mask.trailing_zeros(),
-            clean: dirty == 0,
-            dirty,
-            free: !active(new),
-        }
+        Self { first: mask.trailing_zeros(), clean: dirty == 0, dirty, free: !active(new) }
     }
 }
 
@@ -103,18 +98,11 @@ impl Slots {
     }
 
     /// The same after a look that found `old`. What is found later is not older.
-    fn update_from(
-        &self,
-        mut old: u64,
-        mut change: impl FnMut(u64) -> Option<u64>,
-    ) -> Option<(u64, u64)> {
+    fn update_from(&self, mut old: u64, mut change: impl FnMut(u64) -> Option<u64>) -> Option<(u64, u64)> {
         let order = relaxed_if(Mutant::SlotsCasRelaxed, Ordering::SeqCst);
         loop {
             let new = change(old)?;
-            match self
-                .word
-                .compare_exchange_weak(old, new, order, Ordering::Relaxed)
-            {
+            match self.word.compare_exchange_weak(old, new, order, Ordering::Relaxed) {
                 Ok(_) => return Some((old, new)),
                 Err(now) => old = now,
             }
@@ -132,11 +120,7 @@ impl Slots {
                 return None;
             }
             mask = run(pick.trailing_zeros(), n);
-            let left = if is(Mutant::SlotsStayEmpty) {
-                empty(w)
-            } else {
-                empty(w) & !mask
-            };
+            let left = if is(Mutant::SlotsStayEmpty) { empty(w) } else { empty(w) & !mask };
             Some(word(active(w) | mask, left))
         })?;
         Some(Claim::of(mask, old, new))
@@ -144,9 +128,7 @@ impl Slots {
 
     /// Takes exactly the slots of `mask`, if all of them are free.
     pub fn claim_exact(&self, mask: u32) -> Option<Claim> {
-        let (old, new) = self.update(|w| {
-            (active(w) & mask == 0).then(|| word(active(w) | mask, empty(w) & !mask))
-        })?;
+        let (old, new) = self.update(|w| (active(w) & mask == 0).then(|| word(active(w) | mask, empty(w) & !mask)))?;
         Some(Claim::of(mask, old, new))
     }
 
@@ -156,13 +138,8 @@ impl Slots {
         if is(Mutant::SlotsPurgeWithoutOwning) {
             return empty(look!(self.word, Ordering::Acquire));
         }
-        let first = look!(
-            self.word,
-            relaxed_if(Mutant::SlotsPurgeAtAGlance, Ordering::SeqCst)
-        );
-        let taken = self.update_from(first, |w| {
-            (empty(w) != 0).then(|| word(active(w) | empty(w), 0))
-        });
+        let first = look!(self.word, relaxed_if(Mutant::SlotsPurgeAtAGlance, Ordering::SeqCst));
+        let taken = self.update_from(first, |w| (empty(w) != 0).then(|| word(active(w) | empty(w), 0)));
         taken.map_or(0, |(old, _)| empty(old))
     }
 
@@ -182,9 +159,7 @@ impl Slots {
         }
         // Not by `update`, which reads first: the read of a fresh segment's word would be a page fault, and the write another.
         let order = relaxed_if(Mutant::SlotsCasRelaxed, Ordering::AcqRel);
-        self.word
-            .compare_exchange(0, word(u32::MAX, 0), order, Ordering::Relaxed)
-            .is_ok()
+        self.word.compare_exchange(0, word(u32::MAX, 0), order, Ordering::Relaxed).is_ok()
     }
 
     /// Lets the slots of `mask` go: EMPTY if they hold old data, UNUSED if they are zero and not resident. Returns
@@ -207,10 +182,7 @@ impl Slots {
     /// The mask of free slots, a moment ago.
     pub fn free_now(&self) -> u32 {
         // Rule 4.
-        !active(look!(
-            self.word,
-            relaxed_if(Mutant::SlotsCountAtAGlance, Ordering::SeqCst)
-        ))
+        !active(look!(self.word, relaxed_if(Mutant::SlotsCountAtAGlance, Ordering::SeqCst)))
     }
 }
 
@@ -222,14 +194,10 @@ mod tests {
     fn runs_are_found_by_brute_force_too() {
         let mut seed = 0x9E37_79B9_7F4A_7C15u64;
         for _ in 0..20_000 {
-            seed = seed
-                .wrapping_mul(6364136223846793005)
-                .wrapping_add(1442695040888963407);
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             let free = (seed >> 32) as u32 | (seed as u32 & (seed >> 17) as u32);
             for n in 1..=32 {
-                let expected = (0..=32 - n)
-                    .filter(|&i| free & run(i, n) == run(i, n))
-                    .fold(0, |m, i| m | 1u32 << i);
+                let expected = (0..=32 - n).filter(|&i| free & run(i, n) == run(i, n)).fold(0, |m, i| m | 1u32 << i);
                 assert_eq!(starts_of_runs(free, n), expected, "{free:032b} {n}");
             }
         }
@@ -243,11 +211,7 @@ mod tests {
         // SAFETY: just claimed.
         assert_eq!(unsafe { s.release(run(1, 1), true) }, !0b101);
         let b = s.claim(1).unwrap();
-        assert_eq!(
-            (b.first, b.clean),
-            (1, false),
-            "an EMPTY slot is taken before an UNUSED one"
-        );
+        assert_eq!((b.first, b.clean), (1, false), "an EMPTY slot is taken before an UNUSED one");
         // SAFETY: just claimed.
         unsafe { s.release(run(0, 3), true) };
         assert!(!s.retire(), "a segment with old data is not given away");

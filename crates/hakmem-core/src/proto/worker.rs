@@ -75,10 +75,7 @@ impl Worker {
     fn update(&self, change: impl Fn(u32) -> Option<u32>) -> Option<u32> {
         let mut now = look!(self.state, Relaxed);
         loop {
-            match self
-                .state
-                .compare_exchange_weak(now, change(now)?, SeqCst, Relaxed)
-            {
+            match self.state.compare_exchange_weak(now, change(now)?, SeqCst, Relaxed) {
                 Ok(before) => return Some(before),
                 Err(other) => now = other,
             }
@@ -135,11 +132,7 @@ impl Worker {
             fence(SeqCst);
         }
         let again = relaxed_if(Mutant::WorkerEndsUnfenced, SeqCst);
-        !is_needed()
-            || self
-                .state
-                .compare_exchange(NONE, BUSY, again, Relaxed)
-                .is_err()
+        !is_needed() || self.state.compare_exchange(NONE, BUSY, again, Relaxed).is_err()
     }
 
     /// Called by the worker before it sleeps on the word: the value to sleep on. None: it is dismissed, and has left.
@@ -177,9 +170,7 @@ impl Worker {
 
     /// Takes [`Worker::relieve`] back, if the worker has not seen it. False: it has, or was dismissed anew.
     pub fn keep(&self) -> bool {
-        self.state
-            .compare_exchange(LEAVING, NAPPING, SeqCst, Relaxed)
-            .is_ok()
+        self.state.compare_exchange(LEAVING, NAPPING, SeqCst, Relaxed).is_ok()
     }
 
     /// Holds the worker off: it is dismissed if it is there. It is gone once `is_gone`. Calls nest.
@@ -203,14 +194,9 @@ impl Worker {
     /// True if there is no worker's thread, nor one that is being made (rule 1): for who holds it off.
     pub fn is_gone(&self) -> bool {
         // Sequentially consistent, as the steps are: whoever began the worker set `alive` before it left.
-        let settled = matches!(self.state.load(SeqCst) & PHASES, NONE | FORBIDDEN)
-            || is(Mutant::WorkerGoneByThread);
+        let settled = matches!(self.state.load(SeqCst) & PHASES, NONE | FORBIDDEN) || is(Mutant::WorkerGoneByThread);
         // Acquire: what the worker did.
-        settled
-            && self
-                .alive
-                .load(relaxed_if(Mutant::WorkerGoneRelaxed, Acquire))
-                == 0
+        settled && self.alive.load(relaxed_if(Mutant::WorkerGoneRelaxed, Acquire)) == 0
     }
 
     /// There shall be no worker any more, once this one is gone.
@@ -281,27 +267,18 @@ mod tests {
             worker.hold();
             worker.hold();
             assert!(worker.is_dismissed() && !worker.is_gone() && worker.call() == Call::Held);
-            assert!(if napping {
-                !worker.resume()
-            } else {
-                worker.nap().is_none()
-            });
+            assert!(if napping { !worker.resume() } else { worker.nap().is_none() });
             assert!(!worker.is_gone(), "its thread is there");
             worker.alive.store(0, Relaxed);
             assert!(worker.is_gone());
             assert!(!worker.begin(|| true, || unreachable!("it is held off")));
-            assert!(
-                !worker.release() && !worker.begin(|| true, || unreachable!()) && worker.release()
-            );
+            assert!(!worker.release() && !worker.begin(|| true, || unreachable!()) && worker.release());
             assert!(worker.begin(|| true, || true));
         }
         let worker = begun();
         worker.hold();
         assert!(worker.end(|| unreachable!("it is dismissed")) && worker.is_gone());
-        assert!(
-            worker.release() && worker.release(),
-            "one too many changes nothing"
-        );
+        assert!(worker.release() && worker.release(), "one too many changes nothing");
         assert_eq!(worker.call(), Call::None);
     }
 

@@ -15,9 +15,11 @@
     unused_imports,
     reason = "the models need a part of it"
 )]
+#[rustfmt::skip]
 #[path = "../../src/base/mod.rs"]
 mod base;
 #[allow(dead_code, reason = "the models need a part of it")]
+#[rustfmt::skip]
 #[path = "../../src/proto/mod.rs"]
 mod proto;
 

@@ -5,23 +5,19 @@ pub(crate) use core::sync::atomic::{
     AtomicBool, AtomicI64, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
 #[cfg(loom)]
-pub(crate) use loom::sync::atomic::{
-    AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
-};
+pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 /// Atomics of which no other step depends, figures and settings, or for which there is a model of its own. The others leave
 /// them out of the schedule.
 #[cfg(not(loom))]
 pub(crate) mod plain {
-    pub(crate) use core::sync::atomic::{
-        AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize,
-    };
+    pub(crate) use core::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
 }
 #[cfg(shuttle)]
 mod points;
 #[cfg(shuttle)]
 pub(crate) use points::{
-    AtomicBool, AtomicI64, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, FORKED,
-    Ordering, fence, is_child, point,
+    AtomicBool, AtomicI64, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, FORKED, Ordering, fence, is_child,
+    point,
 };
 
 /// Tells the processor (or the model's scheduler) that this thread waits for another.
@@ -48,9 +44,7 @@ macro_rules! look {
         #[cfg(loom)]
         let now = if crate::base::mutant::loads_are_cas() {
             let none = crate::base::mutant::Zero::ZERO;
-            $word
-                .compare_exchange(none, none, $order, $order)
-                .unwrap_or_else(|now| now)
+            $word.compare_exchange(none, none, $order, $order).unwrap_or_else(|now| now)
         } else {
             if $order == crate::base::sync::Ordering::SeqCst {
                 crate::base::sync::fence(crate::base::sync::Ordering::SeqCst);

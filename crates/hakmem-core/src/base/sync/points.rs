@@ -6,8 +6,7 @@
 pub(crate) use core::sync::atomic::{Ordering, fence};
 
 /// The process is the child of a fork, in which only the forking thread goes on.
-pub(crate) static FORKED: core::sync::atomic::AtomicBool =
-    core::sync::atomic::AtomicBool::new(false);
+pub(crate) static FORKED: core::sync::atomic::AtomicBool = core::sync::atomic::AtomicBool::new(false);
 
 /// True in the child of a fork.
 pub(crate) fn is_child() -> bool {
@@ -22,10 +21,7 @@ pub(crate) fn point() {
     static POINT: shuttle::sync::atomic::AtomicBool = shuttle::sync::atomic::AtomicBool::new(false);
     if is_scheduled() {
         // A model has some thousands: this shows where one goes round in a circle.
-        assert!(
-            shuttle::current::context_switches() < MOST,
-            "a thread does not get on"
-        );
+        assert!(shuttle::current::context_switches() < MOST, "a thread does not get on");
         POINT.load(Ordering::SeqCst);
     }
 }
