@@ -47,7 +47,7 @@ const C_FUNCTION: &str = "C functions";
 const NO_USABLE_SIZE: &str = "a Rust program uses no more than it asked for";
 const CPP: &str = "C++";
 const PRELOADING: &str = "a matter of interposed symbols";
-const SAME_CODE: &str = "the calls are the core's, the same for all doors";
+const SAME_CODE: &str = "the calls are the core's, the same for all front ends";
 
 pub const SECTIONS: &[Section] = &[
     Section {
