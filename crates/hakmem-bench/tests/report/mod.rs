@@ -110,11 +110,9 @@ fn assert_self_contained(texts: &[(String, String)]) {
 #[test]
 fn a_committed_record_without_targets_becomes_a_page() {
     let mut record = committed();
-    (
-        record.targets.clear(),
-        record.probes.clear(),
-        record.series.clear(),
-    );
+    record.targets.clear();
+    record.probes.clear();
+    record.series.clear();
     let page = render(std::slice::from_ref(&record), &Causes::new());
     let texts = parse(&page);
     assert_self_contained(&texts);
