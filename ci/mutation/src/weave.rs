@@ -20,8 +20,8 @@ use syn::visit::{self, Visit};
 /// Constant functions that are called at run time only, by module: they are made plain ones.
 const AT_RUN_TIME: [(&str, &[&str]); 3] = [
     ("proto/slots.rs", &["active", "empty", "word", "run", "starts_of_runs", "has_run"]),
-    ("segment.rs", &["listed_as"]),
-    ("size_class.rs", &["computed"]),
+    ("backend/segment.rs", &["listed_as"]),
+    ("base/size_class.rs", &["computed"]),
 ];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
