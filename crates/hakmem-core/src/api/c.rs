@@ -1,4 +1,4 @@
-//! The door for the C library: sizes only, every block aligned to 16.
+//! The front end for the C library: sizes only, every block aligned to 16.
 
 use crate::api::front;
 use crate::backend::{arena, check, foreign, stray};
@@ -12,7 +12,7 @@ pub use crate::backend::foreign::{Next, on_foreign};
 /// `malloc`. NULL with errno ENOMEM: there is no memory, or `size` is above PTRDIFF_MAX. Size 0 gets a block of its own.
 ///
 /// # Safety
-/// None beyond what the returned memory may be used for; unsafe to match the rest of the door.
+/// None beyond what the returned memory may be used for; unsafe to match the rest of the front end.
 #[inline(always)]
 pub unsafe fn malloc(size: usize) -> *mut u8 {
     front::alloc16(size)

@@ -38,7 +38,7 @@ pub struct Owner {
     inbox: Line<Inbox<Parcel>>,
 }
 
-// SAFETY: rule 2.
+// SAFETY: other threads reach the inbox alone, which is made for that. The lists are for the thread that has the heap (rule 2).
 unsafe impl Sync for Owner {}
 
 impl Owner {

@@ -3,7 +3,7 @@
 //! Steps of 16 bytes to 128, then four per doubling to 64 KiB: at most 25 % is lost to rounding, 10 % on average.
 //! Programs ask for 1, 2 or 4 KiB and the header of a string or a buffer: for these lies a class 64 bytes above each of the three.
 //! Between the first steps lie the classes 8, 24, 40 and 56, legal only for callers that promised an alignment of 8
-//! or less; the C door never asks for them. Larger requests are not classed: they get whole pages or segments.
+//! or less; the C front end never asks for them. Larger requests are not classed: they get whole pages or segments.
 
 /// Number of classes.
 pub const CLASSES: usize = 51;

@@ -96,7 +96,7 @@ pub struct Heap {
     sampler: Cell<*const Sampler>,
     /// Who has it.
     pub state: HeapState,
-    /// The number of its thread, if that cannot tell that it ends (`thread` rule 4); 0: it can, or has ended.
+    /// The number of its thread, if that cannot tell that it ends (`pool` rule 2); 0: it can, or has ended.
     pub thread: AtomicU32,
     /// Link of the pool of idle heaps.
     pub link: AtomicU64,

@@ -6,7 +6,7 @@
 //!
 //! Rules
 //! 1. The thread's word is set before anything is called that may itself allocate (`pthread_*`).
-//! 2. Locks are taken in the order purge, heaps, profile, sparse, huge block, arena, learn. No lock is held while code runs that is
+//! 2. Locks are taken in the order purge, heaps, profile, sparse, huge, arena, learn. No lock is held while code runs that is
 //!    not this crate's: neither the loader nor another allocator is called under one. Of fork see `fork`.
 
 mod fork;
@@ -35,6 +35,7 @@ const INITIALISING: u8 = 1;
 const READY: u8 = 2;
 #[unsafe(link_section = ".data.hakmem")]
 static PROCESS: AtomicU8 = AtomicU8::new(UNINITIALISED);
+
 /// Runs `f` with the calling thread's heap, which is got if need be. None: no memory for a heap, or `f` says so.
 #[inline(always)]
 pub fn with_heap<R>(f: impl FnOnce(&'static Heap) -> Option<R>) -> Option<R> {

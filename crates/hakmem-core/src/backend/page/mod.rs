@@ -1,4 +1,4 @@
-//! Pages: runs of 1 to 16 slots of 64 KiB that hold blocks of one class, and the metadata of every slot.
+//! Pages: runs of 1 or 8 slots of 64 KiB that hold blocks of one class, and the metadata of every slot.
 //!
 //! Blocks have no header. A free block carries the link of its list in its first word. A page's owner pushes freed
 //! blocks on the page's own list; when the heap's list for the class is empty, it takes the page's list whole. So

@@ -62,7 +62,7 @@ pub fn will_be_filled(meta: &Meta, old: usize, n: usize) {
 }
 
 /// Takes what is free behind a run of `reserve` segments, to make it the first of the lengths in `wanted` that can be had.
-/// Returns its length. A moved run stays as it is (`huge block` rule 4).
+/// Returns its length. A moved run stays as it is (`huge` rule 4).
 fn extend(meta: &Meta, run: Run, reserve: usize, wanted: [usize; 2]) -> usize {
     let fits = |&want: &usize| reserve >= want || (!is_moved(meta) && arena::extend_run(run, reserve, want - reserve));
     wanted.iter().copied().find(fits).map_or(reserve, |want| want.max(reserve))
@@ -91,7 +91,7 @@ fn relocate(meta: &'static Meta, run: Run, len: usize, new: usize, slack: usize)
     moved.stamp.store(meta.stamp.load(Relaxed), Relaxed);
     moved.set_kind(Kind::Huge);
     meta.set_kind(Kind::Free);
-    // SAFETY: the old run was the huge block's; its memory has moved away, and the rest was clean (`huge block` rule 3).
+    // SAFETY: the old run was the huge block's; its memory has moved away, and the rest was clean (`huge` rule 3).
     unsafe { give_clean(meta, run, reserve) };
     set_thp(meta, false);
     note_live(new as i64 - len as i64);
