@@ -75,9 +75,9 @@ pub struct Knobs([u8; KNOBS.len()]);
 
 const KNOBS: [(&str, &[u32]); 7] = [
     ("CARVE_BYTES", &[4096, 16, 256, 65536]),
-    ("WAKE_FRACTION", &[8, 1, 1024]),
-    ("SPARSE_BLOCKS", &[8, 0, 1, 255]),
-    ("RETAINED_PAGES", &[4, 0, 1, 1024]),
+    ("UNFULL_FRACTION", &[8, 1, 1024]),
+    ("PARK_BLOCKS", &[8, 0, 1, 255]),
+    ("CACHED_PAGES", &[4, 0, 1, 1024]),
     ("BATCH_BYTES", &[262_144, 0, 64, 4096]),
     ("POPULATE_FROM_PAGES", &[16, 0, 1]),
     ("DECAY_MS", &[500, 0, 1]),

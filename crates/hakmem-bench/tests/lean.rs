@@ -78,7 +78,7 @@ fn options_in_the_environment_are_read_by_hakmems_process_and_kept_from_comparis
     assert_eq!(own["options"], serde_json::json!(["DECAY_MS=7"]));
     let mut clean = Command::new(env!("CARGO_BIN_EXE_hakmem-run-hakmem"));
     // SAFETY: the tests of this program that use the environment are this one alone.
-    unsafe { std::env::set_var("HAKMEM_WAKE_FRACTION", "4") };
+    unsafe { std::env::set_var("HAKMEM_UNFULL_FRACTION", "4") };
     measure::clean(&mut clean);
     let own = line(clean.args(smoke));
     assert_eq!(own["options"], serde_json::json!(["DECAY_MS=7"]));

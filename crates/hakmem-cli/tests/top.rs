@@ -415,7 +415,7 @@ const GARBAGE: &[&[&str]] = &[
     &["events=ffffffff"],
     &["events=0"],
     &["half=100000000"],
-    &["event.handed=100000000"],
+    &["event.listed=100000000"],
     &["segments_of_group=0"],
     &["segments_of_group=ffffffff"],
     // Addresses.
@@ -441,7 +441,7 @@ const GARBAGE: &[&[&str]] = &[
     &["segments"],
     // Counters that do not fit together.
     &["heap", "heap.sent", "ffffffffffffffff"],
-    &["heap", "heap.large_handed", "ffffffffffffffff"],
+    &["heap", "heap.large_allocated", "ffffffffffffffff"],
     &["heap", "heap.existing", "7fffffffffffffff"],
     &["@live=0"],
     // Names.

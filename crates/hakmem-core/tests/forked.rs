@@ -6,7 +6,7 @@
 use crate::oracle;
 
 use hakmem_core::c;
-use hakmem_core::stats::{Heap, Snapshot, State};
+use hakmem_core::stats::{HeapUse, Snapshot, ThreadHeap};
 use oracle::{alone, goes_well_in_child};
 use std::cell::Cell;
 use std::sync::{Barrier, mpsc};
@@ -51,9 +51,9 @@ fn free_late(blocks: Vec<Block>) {
     thread::spawn(late).join().unwrap();
 }
 
-/// Pages of which one block each is out, the first of them set aside; and that a block of such a page came back. Two were
+/// Pages of which one block each is out, the first of them parked; and that a block of such a page came back. Two were
 /// given up once none was out.
-fn set_aside() -> Vec<Block> {
+fn park() -> Vec<Block> {
     let mut pages = std::collections::BTreeMap::<usize, Vec<Block>>::new();
     for block in (0..20 * SLOT / 256).map(|_| take(256)) {
         pages.entry(block.0 / SLOT).or_default().push(block);
@@ -63,7 +63,7 @@ fn set_aside() -> Vec<Block> {
         kept.extend(&blocks[..2]);
         blocks[2..].iter().copied().for_each(free);
     }
-    assert!(own().pages_set_aside > 5);
+    assert!(own().pages_parked > 5);
     kept.iter().copied().step_by(2).for_each(free);
     let mut kept: Vec<_> = kept.into_iter().skip(1).step_by(2).collect();
     kept.drain(..2).for_each(free);
@@ -75,8 +75,8 @@ fn set_aside() -> Vec<Block> {
     kept
 }
 
-fn own() -> Heap {
-    let own = |heap: &Heap| heap.state == State::Own;
+fn own() -> ThreadHeap {
+    let own = |heap: &ThreadHeap| heap.state == HeapUse::Own;
     let snapshot = Snapshot::take();
     let mut heaps = snapshot.heaps().filter(own);
     heaps.next().expect("the thread has allocated")
@@ -102,10 +102,10 @@ fn counted(snapshot: &Snapshot) -> Vec<(&'static str, u64)> {
             ("remote frees of a class", c.remote_frees),
             ("takes", c.takes),
             ("carves", c.carves),
-            ("sleeps", c.sleeps),
-            ("wakes", c.wakes),
+            ("filled", c.filled),
+            ("unfulled", c.unfulled),
             ("new pages", c.new_pages),
-            ("retained pages", c.retained_pages),
+            ("cached pages", c.cached_pages),
             ("empty pages", c.empty_pages),
         ]);
     }
@@ -115,19 +115,19 @@ fn counted(snapshot: &Snapshot) -> Vec<(&'static str, u64)> {
             ("carves of a heap", h.carves),
             ("next pages", h.next_pages),
             ("holes filled", h.holes_filled),
-            ("sleeps of a heap", h.sleeps),
-            ("wakes of a heap", h.wakes),
+            ("filled of a heap", h.filled),
+            ("unfulled of a heap", h.unfulled),
             ("new pages of a heap", h.new_pages),
-            ("retained pages of a heap", h.retained_pages),
+            ("cached pages of a heap", h.cached_pages),
             ("empty pages of a heap", h.empty_pages),
-            ("pages set aside", h.pages_set_aside),
-            ("pages taken back", h.pages_taken_back),
+            ("parked pages", h.pages_parked),
+            ("pages unparked", h.pages_unparked),
             ("merges", h.merges),
-            ("parcels received", h.parcels_received),
+            ("batches received", h.batches_received),
             ("blocks received", h.blocks_received),
             ("blocks sent", h.blocks_sent),
-            ("parcels sent", h.parcels_sent),
             ("batches sent", h.batches_sent),
+            ("batches sent", h.chains_sent),
             ("large allocations of a heap", h.large_allocations),
             ("large hits of a heap", h.large_hits),
             ("large frees of a heap", h.large_frees),
@@ -136,13 +136,13 @@ fn counted(snapshot: &Snapshot) -> Vec<(&'static str, u64)> {
     all
 }
 
-/// What there is: live bytes, pages and those asleep by class; the huge blocks.
+/// What there is: live bytes, pages and full ones by class; the huge blocks.
 fn there_is(snapshot: &Snapshot) -> (Vec<[u64; 4]>, [u64; 3]) {
     let p = snapshot.process();
     let classes = snapshot.classes();
     (
         classes
-            .map(|c| [c.pages, c.asleep_pages, c.page_bytes, c.carved_bytes])
+            .map(|c| [c.pages, c.full_pages, c.page_bytes, c.carved_bytes])
             .collect(),
         [p.huge_cached_bytes, p.huge_live_bytes, p.heaps],
     )
@@ -163,8 +163,8 @@ fn eventful() -> (Vec<Block>, Vec<Block>) {
         let blocks: Vec<_> = (0..6 * SLOT / 512).map(|_| take(512)).collect();
         blocks.into_iter().for_each(free);
     }
-    assert!(own().retained_pages > 0);
-    mine.extend(set_aside());
+    assert!(own().cached_pages > 0);
+    mine.extend(park());
     mine.extend((0..300).map(|_| take(256)));
     for n in [2 * SLOT, 3 * SLOT, 2 * MIB, 4 * MIB] {
         free(take(n));
@@ -218,7 +218,7 @@ fn a_child_counts_anew() {
             }
             assert_eq!(now.process().in_flight, 0);
             assert_eq!(Some(there_is(&now)), before.take());
-            assert_eq!(now.heaps().filter(|h| h.state == State::Own).count(), 1);
+            assert_eq!(now.heaps().filter(|h| h.state == HeapUse::Own).count(), 1);
             after.set(Some(now));
 
             // The other thread's heap is the next one's.

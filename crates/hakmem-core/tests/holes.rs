@@ -74,7 +74,7 @@ fn what_is_between_live_blocks_is_given_back_and_used_again() {
 
 /// Threads that leave a few blocks in each page to others, while one gives everything back all the time.
 #[test]
-fn pages_are_set_aside_and_taken_back_by_many() {
+fn pages_are_parked_and_unparked_by_many() {
     let _turn = turn();
     let (ranges, pool, done) = (
         Ranges::default(),

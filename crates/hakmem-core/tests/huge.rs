@@ -75,12 +75,12 @@ fn told(flag: &str) -> u64 {
 /// Segments that ask for huge pages, and all that are divided into slots. The kernel knows of the same ones.
 fn segments() -> (u64, u64) {
     let snapshot = stats::Snapshot::take();
-    let census = snapshot.census();
+    let heap_walk = snapshot.heap_walk();
     assert_eq!(
-        census.thp_segments * stats::SEGMENT_BYTES as u64,
+        heap_walk.thp_segments * stats::SEGMENT_BYTES as u64,
         asked_for()
     );
-    (census.thp_segments, census.slotted_segments)
+    (heap_walk.thp_segments, heap_walk.slotted_segments)
 }
 
 fn has_huge_pages() -> bool {
@@ -141,7 +141,7 @@ fn emptied_pages() {
 }
 
 /// A life of many pages, all of which were given up at last: by way of the heap, of those that it retains, and of those that were
-/// set aside.
+/// parked.
 fn come_and_go() {
     const PAGES: usize = 24;
     for round in 0..120 {
@@ -156,8 +156,8 @@ fn come_and_go() {
         c::trim();
     }
     let snapshot = stats::Snapshot::take();
-    assert_eq!(snapshot.census().page_slots, 0);
-    let of_heaps: u64 = snapshot.heaps().map(|h| h.pages_set_aside).sum();
+    assert_eq!(snapshot.heap_walk().page_slots, 0);
+    let of_heaps: u64 = snapshot.heaps().map(|h| h.pages_parked).sum();
     assert!(of_heaps >= 60 * (PAGES as u64 - 6));
 }
 
@@ -198,7 +198,7 @@ fn little_used_pages() {
     for _ in 0..THREADS {
         thread::spawn(life);
     }
-    while stats::Snapshot::take().census().page_slots < (64 + THREADS * 16) as u64 {
+    while stats::Snapshot::take().heap_walk().page_slots < (64 + THREADS * 16) as u64 {
         thread::yield_now();
     }
     let (thp, all) = segments();
@@ -243,10 +243,10 @@ fn everywhere() {
     let large = fill(4 * SLOT, 8 * MIB);
     let huge = take(40 * MIB);
     let snapshot = stats::Snapshot::take();
-    let census = snapshot.census();
-    assert_eq!(census.thp_segments, census.slotted_segments + 20);
+    let heap_walk = snapshot.heap_walk();
+    assert_eq!(heap_walk.thp_segments, heap_walk.slotted_segments + 20);
     assert_eq!(
-        census.thp_segments * stats::SEGMENT_BYTES as u64,
+        heap_walk.thp_segments * stats::SEGMENT_BYTES as u64,
         asked_for()
     );
     free(huge);

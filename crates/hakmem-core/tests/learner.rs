@@ -1,7 +1,7 @@
 //! The learner as a machine: fed with demand by a script, with a clock that the script moves.
 #![cfg(not(any(loom, shuttle)))]
 
-use hakmem_core::learner::{Decision, Learner, Pool, Settings, What};
+use hakmem_core::learner::{Decision, Learner, Memory, Settings, What};
 use proptest::prelude::*;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -57,12 +57,12 @@ impl Script {
 
     fn slots(&mut self, mib: u32) {
         self.learner
-            .demand(self.now, Pool::Slots, mib * MIB, mib * MIB);
+            .demand(self.now, Memory::Slots, mib * MIB, mib * MIB);
     }
 
     fn huge(&mut self, mib: u32) {
         self.learner
-            .demand(self.now, Pool::Huge, mib * MIB, mib * MIB);
+            .demand(self.now, Memory::Huge, mib * MIB, mib * MIB);
     }
 
     /// Memory is wanted for 50 ms, and again so often.
@@ -434,7 +434,7 @@ proptest! {
         for told in script {
             match told {
                 Told::Demand(now, huge, level, high) => {
-                    learner.demand(now, if huge { Pool::Huge } else { Pool::Slots }, level, high);
+                    learner.demand(now, if huge { Memory::Huge } else { Memory::Slots }, level, high);
                 }
                 Told::Misfit(kib) => learner.misfit(kib),
                 Told::Ended(now) => learner.ended(now),

@@ -1,4 +1,4 @@
-//! The picture of the heap against what the program has, and against the census.
+//! The picture of the heap against what the program has, and against the heap_walk.
 //!
 //! Each runs in a process of its own, where one thread alone has a heap.
 #![cfg(not(any(loom, shuttle)))]
@@ -72,7 +72,7 @@ fn add(segment: &Segment, sums: &mut Sums, pages: &mut Pages) {
             Content::Large => sums.large += span,
             Content::Page(page) => {
                 sums.page_slots += span;
-                let of = pages.entry((page.size, page.place)).or_default();
+                let of = pages.entry((page.size, page.state)).or_default();
                 let figures = [1, page.blocks, page.carved, page.out].map(u64::from);
                 of.iter_mut().zip(figures).for_each(|(sum, n)| *sum += n);
             }
@@ -99,12 +99,12 @@ fn look() -> (Sums, Pages) {
     (sums, pages)
 }
 
-/// The map agrees with the census, and its pages with the figures of their classes.
+/// The map agrees with the heap_walk, and its pages with the figures of their classes.
 fn assert_agrees() -> (Sums, Pages) {
     let (sums, pages) = look();
     let snapshot = Snapshot::take();
-    let c = snapshot.census();
-    let census = Sums {
+    let c = snapshot.heap_walk();
+    let heap_walk = Sums {
         slotted: c.slotted_segments,
         huge: c.huge_segments,
         reserve: c.reserve_segments,
@@ -113,22 +113,22 @@ fn assert_agrees() -> (Sums, Pages) {
         page_slots: c.page_slots,
         large: c.large_slots,
         kept: c.kept_slots,
-        empty: c.empty_slots,
-        unused: c.unused_slots,
+        empty: c.dirty_slots,
+        unused: c.clean_slots,
     };
-    assert_eq!(sums, census);
+    assert_eq!(sums, heap_walk);
     for class in snapshot.classes() {
         let of_class = pages
             .iter()
             .filter(|(key, _)| u64::from(key.0) == class.size);
-        let (mut all, mut asleep) = ([0; 4], 0);
+        let (mut all, mut full) = ([0; 4], 0);
         for ((_, place), figures) in of_class {
             all.iter_mut().zip(figures).for_each(|(sum, n)| *sum += n);
-            asleep += if *place == "asleep" { figures[0] } else { 0 };
+            full += if *place == "full" { figures[0] } else { 0 };
         }
         let [count, blocks, carved, out] = all;
         assert_eq!(count, class.pages, "pages of {}", class.size);
-        assert_eq!(asleep, class.asleep_pages, "asleep, of {}", class.size);
+        assert_eq!(full, class.full_pages, "full, of {}", class.size);
         assert_eq!(carved * class.size, class.carved_bytes);
         assert_eq!(out * class.size, class.live_bytes, "out, of {}", class.size);
         assert!(out <= carved && carved <= blocks);
@@ -147,17 +147,17 @@ fn places() {
     [take(2000), take(2000)].into_iter().for_each(free);
     let (_, pages) = assert_agrees();
     let full = SLOT as u64 / 64;
-    assert_eq!(pages[&(64, "asleep")], [1, full, full, full]);
+    assert_eq!(pages[&(64, "full")], [1, full, full, full]);
     assert_eq!(pages[&(64, "queue")][3], 50);
-    assert_eq!(pages[&(2048, "resting")][3], 0);
+    assert_eq!(pages[&(2048, "retired")][3], 0);
     // It is taken up again.
     rest.push(take(2000));
     let (_, pages) = assert_agrees();
     assert_eq!(pages[&(2048, "queue")][3], 1);
-    // Some blocks of the page that is asleep come back, and then so many that it is woken.
+    // Some blocks of the page that is full come back, and then so many that it is full no more.
     rest.drain(..3).for_each(free);
     let (_, pages) = assert_agrees();
-    assert_eq!(pages[&(64, "asleep")], [1, full, full, full - 3]);
+    assert_eq!(pages[&(64, "full")], [1, full, full, full - 3]);
     rest.drain(..197).for_each(free);
     let (_, pages) = assert_agrees();
     assert_eq!(pages[&(64, "queue")][3], full - 200 + 50);
@@ -166,7 +166,7 @@ fn places() {
     rest.push(take(9000));
     assert_agrees();
 
-    // Of eight pages two blocks each stay: four cool, the others are set aside.
+    // Of eight pages two blocks each stay: four cool, the others are parked.
     let mut by_page = BTreeMap::<usize, Vec<*mut u8>>::new();
     let page = SLOT / 256;
     for p in (0..9 * page).map(|_| take(256)) {
@@ -179,15 +179,15 @@ fn places() {
         blocks[2..].iter().for_each(|&p| free(p));
     }
     let (sums, pages) = assert_agrees();
-    let (cooling, sparse) = (pages[&(256, "cooling")], pages[&(256, "sparse")]);
-    assert_eq!((cooling[0], cooling[3]), (4, 8));
-    assert_eq!((sparse[0], sparse[3]), (4, 8));
+    let (candidates, parked) = (pages[&(256, "candidate")], pages[&(256, "parked")]);
+    assert_eq!((candidates[0], candidates[3]), (4, 8));
+    assert_eq!((parked[0], parked[3]), (4, 8));
     // What may go back: theirs, as nothing else is free.
     assert_eq!(
         (sums.empty, stats::process().dirty_bytes),
         (0, 4 * SLOT as u64)
     );
-    // Their holes are dug, and blocks come back to them.
+    // Their holes are purged, and blocks come back to them.
     c::trim();
     assert_agrees();
     assert_eq!(stats::process().dirty_bytes, 0);

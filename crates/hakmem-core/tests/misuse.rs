@@ -56,7 +56,7 @@ fn overwritten_after_free(link: fn(&[*mut u8]) -> usize) {
 
 /// Two blocks of 256 bytes in each of eight pages stay, so that the pages are looked through to give the rest back; then
 /// one of the free ones has a wrong link. It gets the pages' first free blocks and where they end.
-fn overwritten_in_a_sparse_page(link: fn(*mut u8, usize) -> usize) {
+fn overwritten_in_a_parked_page(link: fn(*mut u8, usize) -> usize) {
     let mut pages = std::collections::BTreeMap::<usize, Vec<*mut u8>>::new();
     for p in (0..9 * SLOT / 256).map(|_| take(256)) {
         pages.entry(p.addr() / SLOT).or_default().push(p);
@@ -128,7 +128,7 @@ fn eight_bytes_by_its_owner_and_another() {
     go_on_odd(1);
 }
 
-/// The block behind lies in its owner's list, and a parcel's second word would lie in its first.
+/// The block behind lies in its owner's list, and a batch's second word would lie in its first.
 fn inner_pointer_of_24_bytes_by_another() {
     let blocks = [(); 9].map(|()| take_odd(3));
     let inner = |p: &*mut u8| p.addr().is_multiple_of(16);
@@ -224,7 +224,7 @@ fn of_another_twice(at_once: bool) {
 }
 
 /// Of pages that few blocks are out of, and that are nobody's until they are wanted again.
-fn of_a_sparse_page_twice() {
+fn of_a_parked_page_twice() {
     let mut pages = std::collections::BTreeMap::<usize, Vec<*mut u8>>::new();
     for p in (0..9 * SLOT / 64).map(|_| take(64)) {
         pages.entry(p.addr() / SLOT).or_default().push(p);
@@ -369,8 +369,8 @@ const MISUSES: [(&str, fn(), &str); 41] = [
         TWICE,
     ),
     (
-        "more frees by another than blocks of a sparse page",
-        of_a_sparse_page_twice,
+        "more frees by another than blocks of a parked page",
+        of_a_parked_page_twice,
         TWICE,
     ),
     (
@@ -404,13 +404,13 @@ const MISUSES: [(&str, fn(), &str); 41] = [
         CORRUPT,
     ),
     (
-        "a free block of a sparse page leads to the first",
-        || overwritten_in_a_sparse_page(|first, _| first.expose_provenance()),
+        "a free block of a parked page leads to the first",
+        || overwritten_in_a_parked_page(|first, _| first.expose_provenance()),
         CORRUPT,
     ),
     (
-        "a free block of a sparse page leads out of it",
-        || overwritten_in_a_sparse_page(|_, end| end),
+        "a free block of a parked page leads out of it",
+        || overwritten_in_a_parked_page(|_, end| end),
         CORRUPT,
     ),
     (

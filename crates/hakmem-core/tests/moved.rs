@@ -203,22 +203,22 @@ fn room() {
     let p = take(2 * SEGMENT);
     assert_eq!(resize(p, 3 * SEGMENT), p, "nothing is in its way");
     assert_eq!(
-        stats::Snapshot::take().census().reserve_segments,
+        stats::Snapshot::take().heap_walk().reserve_segments,
         0,
         "it may be the only time"
     );
     assert_eq!(resize(p, 4 * SEGMENT), p);
-    assert_eq!(stats::Snapshot::take().census().reserve_segments, 2);
+    assert_eq!(stats::Snapshot::take().heap_walk().reserve_segments, 2);
     let wall = take(SEGMENT);
     assert_eq!(wall.addr(), p.addr() + 6 * SEGMENT);
     assert_eq!(resize(p, 5 * SEGMENT), p);
     assert_eq!(resize(p, 6 * SEGMENT), p);
-    assert_eq!(stats::Snapshot::take().census().reserve_segments, 0);
+    assert_eq!(stats::Snapshot::take().heap_walk().reserve_segments, 0);
     fill(p, 0..6 * SEGMENT);
     let to = resize(p, 7 * SEGMENT);
     assert_ne!(to, p);
     check(to, 6 * SEGMENT);
-    assert_eq!(stats::Snapshot::take().census().reserve_segments, 3);
+    assert_eq!(stats::Snapshot::take().heap_walk().reserve_segments, 3);
     // It is moved already: it takes what it keeps, and then moves on.
     assert_eq!(resize(to, 10 * SEGMENT), to);
     check(to, 6 * SEGMENT);
@@ -228,11 +228,11 @@ fn room() {
     free(last);
     free(wall);
     assert_clean(20);
-    assert_eq!(stats::Snapshot::take().census().reserve_segments, 0);
+    assert_eq!(stats::Snapshot::take().heap_walk().reserve_segments, 0);
 }
 
 fn thp_segments() -> u64 {
-    stats::Snapshot::take().census().thp_segments
+    stats::Snapshot::take().heap_walk().thp_segments
 }
 
 /// A huge block that is grown to be filled asks for huge pages, where it is and where it moves to; what it leaves does not.

@@ -129,7 +129,7 @@ fn numbers_with_units() {
         ("DECAY_MS", "é", None),
         ("DECAY_MS", "99999999999h", None),
         ("HUGE_CACHE_MIB", "1KiB", None),
-        ("WAKE_FRACTION", "2s", None),
+        ("UNFULL_FRACTION", "2s", None),
         ("BATCH_BYTES", "5000MiB", None),
     ] {
         let before = now(name);
@@ -199,7 +199,7 @@ fn from_the_environment() {
         ("HAKMEM_STATS", "nonsense"),
         ("HAKMEM_BATCH_BYTES", "-1"),
         ("HAKMEM_FOREIGN", "FORWARD"),
-        ("HAKMEM_WAKE_FRACTION", "8,64:0"),
+        ("HAKMEM_UNFULL_FRACTION", "8,64:0"),
         ("HAKMEM_WHATEVER", "1"),
         ("HAKMEM_HAKMEM_SCAVENGER", "0"),
         ("HAKMEM_TIMING", "2"),
@@ -224,7 +224,7 @@ fn from_the_environment() {
     for expected in [
         "HAKMEM_BATCH_BYTES=-1 ignored: not a number from 0 to 1048576",
         "HAKMEM_FOREIGN=FORWARD ignored: not one of forward, leak, abort",
-        "HAKMEM_WAKE_FRACTION=8,64:0 ignored: not numbers from 1 to 1024 as in 4096,64:8192",
+        "HAKMEM_UNFULL_FRACTION=8,64:0 ignored: not numbers from 1 to 1024 as in 4096,64:8192",
         "unknown option HAKMEM_WHATEVER, ignored",
         "unknown option HAKMEM_HAKMEM_SCAVENGER, ignored",
         "HAKMEM_TIMING=2 ignored: neither 0 nor 1",
@@ -274,11 +274,11 @@ fn from_a_struct() {
     static ALLOCATOR: Configured = Hakmem::with(Options {
         decay_ms: 77,
         carve_bytes: 64,
-        retained_pages: 9,
+        cached_pages: 9,
         scavenger: 3,
         ..Options::DEFAULT
     });
-    if apart("from_a_struct", &[("HAKMEM_RETAINED_PAGES", "2")]).is_some() {
+    if apart("from_a_struct", &[("HAKMEM_CACHED_PAGES", "2")]).is_some() {
         return;
     }
     options::set("SCAVENGER", "5").unwrap();
@@ -295,7 +295,7 @@ fn from_a_struct() {
     let is = |name, value: &str| assert_eq!(now(name), value, "{name}");
     is("DECAY_MS", "77");
     is("CARVE_BYTES", "64");
-    is("RETAINED_PAGES", "2");
+    is("CACHED_PAGES", "2");
     is("SCAVENGER", "5");
     is("ENDED_MIB", "4");
     options::set("DECAY_MS", "78").unwrap();
@@ -337,10 +337,10 @@ fn suggestions() {
     is("HUGE_CACHE_MIB", "9");
 }
 
-/// Blocks for another thread's heap go in parcels of a page, or each by itself.
+/// Blocks for another thread's heap go in batches of a page, or each by itself.
 #[test]
-fn parcels_are_of_pages_if_they_shall() {
-    if apart("parcels_are_of_pages_if_they_shall", &[]).is_some() {
+fn batches_are_of_pages_if_they_shall() {
+    if apart("batches_are_of_pages_if_they_shall", &[]).is_some() {
         return;
     }
     // Each call takes blocks of one page, and has them sent by a thread that ends.
@@ -359,17 +359,18 @@ fn parcels_are_of_pages_if_they_shall() {
         let now = sums();
         (now.0 - before.0, now.1 - before.1)
     };
-    let (blocks, parcels) = sent();
-    assert!(blocks == 50 && parcels <= 2, "{parcels}");
+    let (blocks, batches) = sent();
+    assert!(blocks == 50 && batches <= 2, "{batches}");
     options::set("BATCH_BY_PAGE", "0").unwrap();
     assert_eq!(sent(), (50, 50));
 }
 
-/// Blocks and parcels that were sent.
+/// Blocks and batches that were sent.
 fn sums() -> (u64, u64) {
     let snapshot = hakmem_core::stats::Snapshot::take();
-    let sum = |of: fn(&hakmem_core::stats::Heap) -> u64| snapshot.heaps().map(|h| of(&h)).sum();
-    (sum(|h| h.blocks_sent), sum(|h| h.parcels_sent))
+    let sum =
+        |of: fn(&hakmem_core::stats::ThreadHeap) -> u64| snapshot.heaps().map(|h| of(&h)).sum();
+    (sum(|h| h.blocks_sent), sum(|h| h.batches_sent))
 }
 
 /// Every switch off, and then any value at any time, while threads allocate and free for each other.

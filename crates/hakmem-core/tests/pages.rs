@@ -1,4 +1,4 @@
-//! The life of pages: full and asleep, awake, of few blocks and set aside, taken back, empty.
+//! The life of pages: full and asleep, awake, of few blocks and parked, unparked, empty.
 //!
 //! Each runs in a process of its own, whose counts begin with nothing.
 #![cfg(not(any(loom, shuttle)))]
@@ -18,19 +18,16 @@ fn assert_pages(pages: u64, asleep: u64) {
     let slots: u64 = snapshot.classes().map(|c| c.page_bytes).sum();
     assert_eq!(
         slots / stats::SLOT_BYTES as u64,
-        snapshot.census().page_slots
+        snapshot.heap_walk().page_slots
     );
     let sum = |f: fn(&stats::Class) -> u64| snapshot.classes().map(|c| f(&c)).sum::<u64>();
-    assert_eq!((sum(|c| c.pages), sum(|c| c.asleep_pages)), (pages, asleep));
-    assert_eq!(
-        sum(|c| c.new_pages + c.retained_pages - c.empty_pages),
-        pages
-    );
+    assert_eq!((sum(|c| c.pages), sum(|c| c.full_pages)), (pages, asleep));
+    assert_eq!(sum(|c| c.new_pages + c.cached_pages - c.empty_pages), pages);
 }
 
 #[test]
-fn pages_and_those_asleep_are_counted() {
-    alone("pages_and_those_asleep_are_counted", || {
+fn pages_and_those_full_are_counted() {
+    alone("pages_and_those_full_are_counted", || {
         let ranges = Ranges::default();
         let mut oracle = Oracle::new(Rust, &ranges, 7);
         let mut take =
@@ -56,7 +53,7 @@ fn pages_and_those_asleep_are_counted() {
     });
 }
 
-/// By others so many blocks of a full page are freed at once that, when it wakes, no more are out than of those that are set aside:
+/// By others so many blocks of a full page are freed at once that, when it unfulled, no more are out than of those that are parked:
 /// it counts down to its end all the same.
 #[test]
 fn pages_that_wake_almost_empty_come_back() {
@@ -83,33 +80,33 @@ fn pages_that_wake_almost_empty_come_back() {
     });
 }
 
-/// Pages of eight blocks are left by half of these before they are set aside: the live ones lie in so many pieces.
+/// Pages of eight blocks are left by half of these before they are parked: the live ones lie in so many pieces.
 #[test]
-fn pages_of_few_blocks_are_set_aside_later() {
-    alone("pages_of_few_blocks_are_set_aside_later", || {
+fn pages_of_few_blocks_are_parked_later() {
+    alone("pages_of_few_blocks_are_parked_later", || {
         let ranges = Ranges::default();
         let mut oracle = Oracle::new(Rust, &ranges, 10);
         let mut pages: Vec<_> = (0..10)
             .map(|_| -> Vec<_> { (0..8).map(|_| oracle.alloc(layout(8 * KIB))).collect() })
             .collect();
-        let set_aside = |pages: &mut Vec<Vec<Block>>, out| {
+        let park = |pages: &mut Vec<Vec<Block>>, out| {
             let gone = pages.iter_mut().flat_map(|page| page.split_off(out));
             free_all(&ranges, gone.collect());
             let snapshot = stats::Snapshot::take();
-            let own = |h: &stats::Heap| h.state == stats::State::Own;
+            let own = |h: &stats::ThreadHeap| h.state == stats::HeapUse::Own;
             let own = snapshot.heaps().find(own).expect("it has allocated");
-            own.pages_set_aside
+            own.pages_parked
         };
-        assert_eq!(set_aside(&mut pages, 5), 0);
-        assert!(set_aside(&mut pages, 4) > 4);
+        assert_eq!(park(&mut pages, 5), 0);
+        assert!(park(&mut pages, 4) > 4);
         free_all(&ranges, pages.into_iter().flatten().collect());
     });
 }
 
-/// Pages that were set aside are taken back before fresh ones are claimed, whatever else was looked for in vain meanwhile.
+/// Pages that were parked are unparked before fresh ones are claimed, whatever else was looked for in vain meanwhile.
 #[test]
-fn pages_set_aside_are_not_forgotten_for_others() {
-    alone("pages_set_aside_are_not_forgotten_for_others", || {
+fn parked_pages_are_not_forgotten_for_others() {
+    alone("parked_pages_are_not_forgotten_for_others", || {
         let ranges = Ranges::default();
         let mut oracle = Oracle::new(Rust, &ranges, 11);
         let mut take =
@@ -123,9 +120,9 @@ fn pages_set_aside_are_not_forgotten_for_others() {
             }
         }
         c::trim();
-        let pages = || stats::Snapshot::take().census().page_slots;
+        let pages = || stats::Snapshot::take().heap_walk().page_slots;
         assert_eq!(pages(), 20);
-        // Of these none was set aside.
+        // Of these none was parked.
         blocks.extend(take(16, 4 * KIB));
         assert_eq!(pages(), 21);
         blocks.extend(take(20 * 62, 1024));
@@ -134,7 +131,7 @@ fn pages_set_aside_are_not_forgotten_for_others() {
     });
 }
 
-/// What was freed of pages that were set aside, and is under way when these are wanted again, comes back by way of who has them
+/// What was freed of pages that were parked, and is under way when these are wanted again, comes back by way of who has them
 /// then.
 #[test]
 fn blocks_under_way_follow_their_page() {
@@ -158,7 +155,7 @@ fn blocks_under_way_follow_their_page() {
         thread::scope(|scope| {
             let ranges = &ranges;
             let freer = scope.spawn(move || {
-                // More pages than it has parcels for: some wait to be sent to who had the page then.
+                // More pages than it has batches for: some wait to be sent to who had the page then.
                 free_all(ranges, theirs);
                 freed.send(()).unwrap();
                 is_taken.recv().unwrap();

@@ -461,7 +461,7 @@ fn empty_pages_are_kept_for_the_next() {
     let _turn = turn();
     let own = || {
         let snapshot = stats::Snapshot::take();
-        let own = |h: &stats::Heap| h.state == stats::State::Own;
+        let own = |h: &stats::ThreadHeap| h.state == stats::HeapUse::Own;
         snapshot.heaps().find(own)
     };
     free(take(1));
@@ -472,7 +472,7 @@ fn empty_pages_are_kept_for_the_next() {
             c::trim();
         }
         let blocks: Vec<_> = (0..6 * SLOT / 256).map(|_| take(256)).collect();
-        let now = own().map_or(0, |h| h.retained_pages);
+        let now = own().map_or(0, |h| h.cached_pages);
         assert!(round % 5 == 0 || now > before, "round {round}");
         before = now;
         blocks.into_iter().for_each(free);

@@ -31,7 +31,7 @@ fn alone<D: Door>(door: D) {
         blocks.insert(0, oracle.realloc(block, size));
     }
     blocks.drain(..).for_each(|block| oracle.dealloc(block));
-    // A page that fills, sleeps, wakes, and becomes empty.
+    // A page that fills, filled, unfulled, and becomes empty.
     blocks.extend((0..20).map(|_| oracle.alloc(layout(4100, 8))));
     while !blocks.is_empty() {
         let block = blocks.swap_remove(blocks.len() / 2);

@@ -2,7 +2,7 @@
 //! report of the same moment, and an object of the parts that a program may pass on by themselves.
 
 use hakmem_core::report::{self, Format};
-use hakmem_core::stats::{Decision, Site, Snapshot, State, What};
+use hakmem_core::stats::{Decision, HeapUse, Site, Snapshot, What};
 use hakmem_core::{Hakmem, c, options};
 use serde_json::json;
 use std::hint::black_box;
@@ -59,13 +59,13 @@ fn main() {
     };
     let parts = json!({
         "stats": stats,
-        "census": snapshot.census(),
+        "heap_walk": snapshot.heap_walk(),
         "class": snapshot.class(0),
         "heap": snapshot.heaps().next(),
         "syscall": stats.syscalls[0],
         "site": site,
         "decision": decision,
-        "states": [State::Own, State::Running, State::Idle],
+        "states": [HeapUse::Own, HeapUse::Running, HeapUse::Idle],
     });
     println!("{parts}");
     drop(kept);

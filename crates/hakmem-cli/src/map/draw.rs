@@ -296,7 +296,7 @@ fn legend(y: &mut f64) -> String {
             page(x, y)
         )
     };
-    item(&sparse, "few blocks out: set aside, its holes go back", y);
+    item(&sparse, "few blocks out: parked, its holes go back", y);
     item(&plain("lg"), "large block", y);
     item(&plain("wr"), "huge block, pale where not resident", y);
     item(&plain("k"), "kept for what comes next", y);

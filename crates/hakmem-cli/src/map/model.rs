@@ -80,17 +80,17 @@ pub struct Page {
     pub blocks: u32,
     pub carved: u32,
     pub out: u32,
-    pub place: Place,
+    pub state: PageState,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Place {
+pub enum PageState {
     Queue,
-    Asleep,
-    Resting,
-    Cooling,
-    Sparse,
+    Full,
+    Retired,
+    Candidate,
+    Parked,
     #[serde(other)]
     Other,
 }
@@ -271,13 +271,13 @@ fn content(used: Use) -> Content {
             blocks: page.blocks,
             carved: page.carved,
             out: page.out,
-            place: match page.place() {
-                "queue" => Place::Queue,
-                "asleep" => Place::Asleep,
-                "resting" => Place::Resting,
-                "cooling" => Place::Cooling,
-                "sparse" => Place::Sparse,
-                _ => Place::Other,
+            state: match page.state() {
+                "queue" => PageState::Queue,
+                "full" => PageState::Full,
+                "retired" => PageState::Retired,
+                "candidate" => PageState::Candidate,
+                "parked" => PageState::Parked,
+                _ => PageState::Other,
             },
         }),
     }
@@ -287,7 +287,7 @@ fn content(used: Use) -> Content {
 pub mod tests {
     use super::*;
 
-    pub const ONE: &str = r#"{"schema":1,"kind":"map","event":"exit","pid":7,"program":"a<b","version":"0.1.0","slot_bytes":65536,"segment_bytes":2097152,"segments":[{"address":"0x7f0000000000","thp":true,"resident":[16,4,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,0,0,0],"slots":[{"slot":0,"span":1,"use":"large"},{"slot":1,"span":1,"use":"page","size":64,"blocks":1024,"carved":512,"out":100,"place":"sparse"},{"slot":2,"span":8,"use":"page","size":65536,"blocks":8,"carved":8,"out":8,"place":"asleep"},{"slot":10,"span":17,"use":"large"},{"slot":27,"span":1,"use":"kept"},{"slot":28,"span":1,"use":"empty"},{"slot":29,"span":1,"use":"unused"},{"slot":30,"span":1,"use":"unused"},{"slot":31,"span":1,"use":"unused"}]},{"address":"0x7f0000200000","thp":false,"huge":3,"reserve":2,"resident_bytes":4194304}]}"#;
+    pub const ONE: &str = r#"{"schema":1,"kind":"map","event":"exit","pid":7,"program":"a<b","version":"0.1.0","slot_bytes":65536,"segment_bytes":2097152,"segments":[{"address":"0x7f0000000000","thp":true,"resident":[16,4,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,0,0,0],"slots":[{"slot":0,"span":1,"use":"large"},{"slot":1,"span":1,"use":"page","size":64,"blocks":1024,"carved":512,"out":100,"state":"parked"},{"slot":2,"span":8,"use":"page","size":65536,"blocks":8,"carved":8,"out":8,"state":"full"},{"slot":10,"span":17,"use":"large"},{"slot":27,"span":1,"use":"kept"},{"slot":28,"span":1,"use":"empty"},{"slot":29,"span":1,"use":"unused"},{"slot":30,"span":1,"use":"unused"},{"slot":31,"span":1,"use":"unused"}]},{"address":"0x7f0000200000","thp":false,"huge":3,"reserve":2,"resident_bytes":4194304}]}"#;
 
     #[test]
     fn the_last_of_a_process_is_taken() {

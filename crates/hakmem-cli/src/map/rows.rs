@@ -1,6 +1,6 @@
 //! One row of the picture: the slots of a segment, or a huge block.
 
-use super::model::{Content, Map, Page, Place, Segment, Slot};
+use super::model::{Content, Map, Page, PageState, Segment, Slot};
 use super::totals;
 use crate::stat::table::percent;
 use crate::summary::{bytes, grouped};
@@ -211,7 +211,7 @@ fn run(
                 let out = out.max(0.8);
                 svg += &rect("o", x, y + height - out, width, out);
             }
-            if page.place == Place::Sparse {
+            if page.state == PageState::Parked {
                 let _ = write!(
                     svg,
                     r#"<path class="s" d="M{} {}l5 0l-5 5z"/>"#,
@@ -235,12 +235,12 @@ fn of_page(page: &Page, all: u64, resident: Option<u64>) -> String {
     if let Some(resident) = resident.filter(|&r| r < all) {
         let _ = write!(title, "; {} of {} resident", bytes(resident), bytes(all));
     }
-    title += match page.place {
-        Place::Asleep => "; asleep",
-        Place::Resting => "; empty, the only one of its size",
-        Place::Cooling => "; few out, about to be set aside",
-        Place::Sparse => "; few out, set aside",
-        Place::Queue | Place::Other => "",
+    title += match page.state {
+        PageState::Full => "; asleep",
+        PageState::Retired => "; empty, the only one of its size",
+        PageState::Candidate => "; few out, about to be parked",
+        PageState::Parked => "; few out, parked",
+        PageState::Queue | PageState::Other => "",
     };
     title
 }

@@ -168,8 +168,8 @@ fn totals(m: &Moment) -> Vec<[String; 2]> {
                 slots(m.page_slots),
                 slots(m.large_slots),
                 slots(m.kept_slots),
-                slots(m.empty_slots),
-                slots(m.unused_slots)
+                slots(m.dirty_slots),
+                slots(m.clean_slots)
             ),
         ),
         ("thread heaps", format!("{} made", grouped(m.heaps))),
@@ -230,7 +230,7 @@ fn classes(all: &[&Class]) -> Vec<[String; 12]> {
         "list hits",
         "taken",
         "carved",
-        "asleep/woken",
+        "full/unfull",
         "pages",
         "live",
         "unused",
@@ -245,7 +245,7 @@ fn classes(all: &[&Class]) -> Vec<[String; 12]> {
             percent(c.list_hits, c.allocations),
             grouped(c.takes),
             grouped(c.carves),
-            format!("{}/{}", c.sleeps, c.wakes),
+            format!("{}/{}", c.filled, c.unfulled),
             c.pages.to_string(),
             bytes(c.live_bytes),
             percent(c.page_bytes.saturating_sub(c.live_bytes), c.page_bytes),
@@ -263,13 +263,13 @@ fn heaps(all: &[Heap]) -> Vec<[String; 13]> {
         "taken",
         "carved",
         "next page",
-        "taken back",
-        "retained",
+        "unparked",
+        "cached",
         "new pages",
         "merges",
         "received",
         "sent",
-        "in parcels/batches",
+        "in batches/batches",
     ])];
     let mut busiest: Vec<_> = all.iter().collect();
     busiest.sort_by_key(|h| std::cmp::Reverse(h.handed));
@@ -281,13 +281,13 @@ fn heaps(all: &[Heap]) -> Vec<[String; 13]> {
             grouped(h.takes),
             grouped(h.carves),
             grouped(h.next_pages),
-            grouped(h.pages_taken_back),
-            grouped(h.retained_pages),
+            grouped(h.pages_unparked),
+            grouped(h.cached_pages),
             grouped(h.new_pages),
             grouped(h.merges),
             grouped(h.blocks_received),
             grouped(h.blocks_sent),
-            format!("{}/{}", grouped(h.parcels_sent), grouped(h.batches_sent)),
+            format!("{}/{}", grouped(h.batches_sent), grouped(h.chains_sent)),
         ]
     }));
     rows
@@ -346,7 +346,7 @@ mod tests {
             ..Moment::default()
         };
         let rows = |text: &str| {
-            let lines = text.lines().skip_while(|l| !l.contains("asleep/woken"));
+            let lines = text.lines().skip_while(|l| !l.contains("full/unfull"));
             let sizes = lines
                 .skip(1)
                 .map_while(|l| l.split_whitespace().next()?.parse().ok());

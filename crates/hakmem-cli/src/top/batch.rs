@@ -185,8 +185,8 @@ fn memory(look: &Look) -> Vec<[String; 2]> {
                 slots(m.page_slots),
                 slots(m.large_slots),
                 slots(m.kept_slots),
-                slots(m.empty_slots),
-                slots(m.unused_slots)
+                slots(m.dirty_slots),
+                slots(m.clean_slots)
             ),
         ),
         (

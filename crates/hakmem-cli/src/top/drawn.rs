@@ -110,7 +110,7 @@ fn moment(scale: u64, later: u64) -> Moment {
         new_pages: n(8_765 * (i + 1)),
         blocks_received: n(98_765 * (i + 1)),
         blocks_sent: n(123_123 * (i + 1)),
-        batches_sent: n(4_321 * (i + 1)),
+        chains_sent: n(4_321 * (i + 1)),
         ..Heap::default()
     };
     let call = |i: u64| Syscall {
@@ -206,7 +206,7 @@ fn truths(history: &History) -> Vec<f64> {
     all.extend((0..3).chain(m.syscalls.iter().flat_map(|c| [c.calls, c.failures])));
     for h in &m.thread_heaps {
         all.extend([h.handed, h.takes, h.carves, h.new_pages]);
-        all.extend([h.blocks_received, h.blocks_sent, h.batches_sent]);
+        all.extend([h.blocks_received, h.blocks_sent, h.chains_sent]);
     }
     let mut all: Vec<f64> = all.into_iter().map(|n| n as f64).collect();
     for class in &m.classes {

@@ -182,7 +182,7 @@ pub fn heaps(look: &Look, rates: Option<&Rates>) -> Table {
             count(h.new_pages),
             count(h.blocks_received),
             count(h.blocks_sent),
-            count(h.batches_sent),
+            count(h.chains_sent),
         ]
     };
     let mut busiest: Vec<_> = all.iter().enumerate().collect();

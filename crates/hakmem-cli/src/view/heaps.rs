@@ -121,21 +121,21 @@ impl<'a> Heaps<'a> {
         // What is looked up by name is looked up once.
         let [
             next_pages,
-            taken_back,
+            unparked,
             merges,
             sent,
-            parcels_sent,
             batches_sent,
+            chains_sent,
         ] = [
             self.array("heap.next_pages", 1, 8)?,
-            self.array("heap.taken_back", 1, 8)?,
+            self.array("heap.unparked", 1, 8)?,
             self.array("heap.merges", 1, 8)?,
             self.array("heap.sent", 1, 8)?,
-            self.array("heap.parcels_sent", 1, 8)?,
             self.array("heap.batches_sent", 1, 8)?,
+            self.array("heap.chains_sent", 1, 8)?,
         ];
         let [handed, takes, carves, reuses, claims, received] = [
-            self.event("event.handed")?,
+            self.event("event.listed")?,
             self.event("event.takes")?,
             self.event("event.carves")?,
             self.event("event.reuses")?,
@@ -157,14 +157,14 @@ impl<'a> Heaps<'a> {
                 takes: sum(takes),
                 carves: sum(carves),
                 next_pages: u64_at(heap, next_pages),
-                pages_taken_back: u64_at(heap, taken_back),
-                retained_pages: sum(reuses),
+                pages_unparked: u64_at(heap, unparked),
+                cached_pages: sum(reuses),
                 new_pages: sum(claims),
                 merges: u64_at(heap, merges),
                 blocks_received: sum(received),
                 blocks_sent: u64_at(heap, sent),
-                parcels_sent: u64_at(heap, parcels_sent),
                 batches_sent: u64_at(heap, batches_sent),
+                chains_sent: u64_at(heap, chains_sent),
             }
         });
         Ok(heaps.collect())
@@ -181,8 +181,8 @@ impl<'a> Heaps<'a> {
         let pages_before = note.field("before.pages", 8, each)?;
         let per_class = |name| memory.words(note.place(name)?, self.classes);
         let (given_blocks, given_pages) =
-            (per_class("sparse_returned")?, per_class("sparse_given")?);
-        let (received, peak) = (per_class("sparse_received")?, per_class("peak_of_class")?);
+            (per_class("parked_returned")?, per_class("parked_given")?);
+        let (received, peak) = (per_class("parked_received")?, per_class("peak_of_class")?);
         let at_events = self.array("heap.events", self.classes * self.events, 4)?;
         let at_existing = self.array("heap.existing", self.classes, 8)?;
         let (mut classes, mut freed) = (Vec::new(), 0);
@@ -204,7 +204,7 @@ impl<'a> Heaps<'a> {
             let existing: i128 = existing.sum();
             let [waiting, listed, given] =
                 [&found.waiting, &found.listed, &given_blocks].map(|n| i128::from(n[class] as i64));
-            let handed = event("event.handed")?;
+            let handed = event("event.listed")?;
             let (takes, carves) = (event("event.takes")?, event("event.carves")?);
             let frees = handed - existing + before(blocks_before) + given + waiting;
             let pages = event("event.claims")? + event("event.reuses")? - event("event.empties")?
@@ -221,8 +221,8 @@ impl<'a> Heaps<'a> {
                 list_hits: count(handed - listed - takes - carves),
                 takes: count(takes),
                 carves: count(carves),
-                sleeps: count(event("event.sleeps")?),
-                wakes: count(event("event.wakes")?),
+                filled: count(event("event.filled")?),
+                unfulled: count(event("event.unfulled")?),
                 pages: count(pages),
                 page_bytes: page_bytes[class],
                 live_bytes: live.saturating_mul(sizes[class]),

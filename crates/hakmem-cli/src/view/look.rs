@@ -68,8 +68,8 @@ pub fn look(memory: Memory, note: &Note, pid: u32, usage: &Usage) -> io::Result<
                 for slot in slots {
                     let span = u64::from(slot.span);
                     match slot.used {
-                        Use::Unused => m.unused_slots += span,
-                        Use::Empty => m.empty_slots += span,
+                        Use::Unused => m.clean_slots += span,
+                        Use::Empty => m.dirty_slots += span,
                         Use::Kept => m.kept_slots += span,
                         Use::Large => m.large_slots += span,
                         Use::Page(page) => {
@@ -98,14 +98,14 @@ pub fn look(memory: Memory, note: &Note, pid: u32, usage: &Usage) -> io::Result<
     m.in_flight = m
         .remote_frees
         .saturating_sub(total(classes.iter().map(|c| c.remote_frees)));
-    m.large_allocations = heaps.sum("heap.large_handed")?;
+    m.large_allocations = heaps.sum("heap.large_allocated")?;
     m.large_hits = heaps.sum("heap.large_hits")?;
-    m.huge_allocations = word("huge_handed")?;
+    m.huge_allocations = word("huge_allocated")?;
     m.huge_hits = word("huge_hits")?;
     let owners = freed_by_owners.saturating_add(i128::from(m.remote_frees));
     m.frees = total([
         u64::try_from(owners.max(0)).unwrap_or(u64::MAX),
-        heaps.sum("heap.large_returned")?,
+        heaps.sum("heap.large_freed")?,
         word("stray_large_frees")?,
         word("huge_returned")?,
     ]);
@@ -123,7 +123,7 @@ pub fn look(memory: Memory, note: &Note, pid: u32, usage: &Usage) -> io::Result<
     m.dirty_bytes = total([
         word("dirty")?,
         signed("huge_cached")?,
-        word("sparse_fresh_slots")?.saturating_mul(SLOT_BYTES),
+        word("parked_fresh_slots")?.saturating_mul(SLOT_BYTES),
     ]);
     m.purged_bytes = word("purged")?;
     m.foreign_frees = word("foreign_frees")?;

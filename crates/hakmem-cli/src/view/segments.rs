@@ -1,4 +1,4 @@
-//! Segments, slots and pages of another process: what `stats::census` counts, and what `hakmem map` draws.
+//! Segments, slots and pages of another process: what `stats::heap_walk` counts, and what `hakmem map` draws.
 
 use super::heaps::{CLASSES, sizes};
 use super::memory::{Lists, Memory, PageMap, Source, u8_at, u32_at, u64_at};
@@ -16,11 +16,9 @@ const SAMPLED_PAGE: u8 = 6;
 const SAMPLED_LARGE: u8 = 7;
 const SAMPLED_HUGE: u8 = 8;
 /// Where a page is: `Place` of the core.
-const ASLEEP: u8 = 1;
-const RESTING: u8 = 2;
-const PLACES: [&str; 6] = [
-    "queue", "asleep", "resting", "retained", "cooling", "sparse",
-];
+const FULL: u8 = 1;
+const RETIRED: u8 = 2;
+const STATES: [&str; 6] = ["queue", "full", "retired", "cached", "candidate", "parked"];
 /// What this program knows how to draw.
 pub const SLOT_BYTES: u64 = 64 << 10;
 pub const SEGMENT_BYTES: u64 = 2 << 20;
@@ -69,8 +67,8 @@ pub enum Use {
 #[derive(Debug, Clone, Copy)]
 pub struct Page {
     pub class: u8,
-    /// Where it is: [`Page::place`].
-    place: u8,
+    /// Where it is: [`Page::state`].
+    state: u8,
     pub size: u32,
     /// Blocks that fit.
     pub blocks: u32,
@@ -80,8 +78,8 @@ pub struct Page {
 }
 
 impl Page {
-    pub fn place(&self) -> &'static str {
-        PLACES.get(usize::from(self.place)).copied().unwrap_or("?")
+    pub fn state(&self) -> &'static str {
+        STATES.get(usize::from(self.state)).copied().unwrap_or("?")
     }
 }
 
@@ -124,9 +122,9 @@ struct Fields {
     carved: usize,
     cap: usize,
     class: usize,
-    place: usize,
+    state: usize,
     base: usize,
-    wake_at: usize,
+    unfull_at: usize,
 }
 
 impl Fields {
@@ -141,13 +139,13 @@ impl Fields {
             slots: field("meta.slots", 8)?,
             thp: field("meta.thp", 1)?,
             owner: field("meta.owner", 8)?,
-            needed: field("meta.needed", 4)?,
+            needed: field("meta.until_slow", 4)?,
             carved: field("meta.carved", 4)?,
             cap: field("meta.cap", 4)?,
             class: field("meta.class", 1)?,
-            place: field("meta.place", 1)?,
-            base: field("meta.base", 1)?,
-            wake_at: field("meta.wake_at", 4)?,
+            state: field("meta.state", 1)?,
+            base: field("meta.park_at", 1)?,
+            unfull_at: field("meta.unfull_at", 4)?,
         })
     }
 }
@@ -256,7 +254,7 @@ impl Reader<'_> {
     fn page(&self, meta: &[u8], slots: usize) -> io::Result<Page> {
         let f = &self.fields;
         let signed = |at| i64::from(u32_at(meta, at) as i32);
-        let (class, place) = (u8_at(meta, f.class), u8_at(meta, f.place));
+        let (class, state) = (u8_at(meta, f.class), u8_at(meta, f.state));
         let Some(&size) = self.sizes.get(usize::from(class)) else {
             return Err(refuse("a page of it is of no class"));
         };
@@ -265,14 +263,14 @@ impl Reader<'_> {
         let carved = u64::from(u32_at(meta, f.carved)).min(blocks);
         // `Meta::waiting` of the core, and an empty page that rests has no owner.
         let owned = u64_at(meta, f.owner) != 0;
-        let out = match place {
-            RESTING if !owned => 0,
-            ASLEEP => carved as i64 - signed(f.wake_at) + signed(f.needed),
+        let out = match state {
+            RETIRED if !owned => 0,
+            FULL => carved as i64 - signed(f.unfull_at) + signed(f.needed),
             _ => signed(f.needed) + i64::from(u8_at(meta, f.base)),
         };
         Ok(Page {
             class,
-            place,
+            state,
             size: size as u32,
             blocks: blocks as u32,
             carved: carved as u32,

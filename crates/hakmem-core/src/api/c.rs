@@ -134,7 +134,7 @@ pub fn nobodys(p: *mut u8) {
 
 /// Gives all free memory back to the system now; true if there was any. O(all of it).
 pub fn trim() -> bool {
-    if let thread::State::Live(heap) = thread::state() {
+    if let thread::ThreadState::Live(heap) = thread::state() {
         heap.collect();
     }
     purge::all() > 0

@@ -4,7 +4,7 @@
 //! start at, a block of a page that has none out, a list that does not add up when it changes hands. The last finds
 //! blocks freed twice and links overwritten after a free.
 
-use crate::backend::arena::PAGE;
+use crate::backend::arena::SLOT;
 use crate::backend::page::{self, Block, Kind, Meta};
 use crate::base::size_class;
 use crate::os::fatal;
@@ -67,7 +67,7 @@ pub fn check_start(block: *mut Block, page: &Meta) {
 /// The same in a page of one slot, which starts where that does.
 #[inline(always)]
 pub fn check_in_slot(block: *mut Block, page: &Meta) {
-    if CHECKED && !size_class::is_start(page.class.get(), (block.addr() % PAGE) as u32) {
+    if CHECKED && !size_class::is_start(page.class.get(), (block.addr() % SLOT) as u32) {
         not_a_block(block.cast(), Some(page));
     }
 }

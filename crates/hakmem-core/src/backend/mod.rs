@@ -7,6 +7,6 @@ pub(crate) mod check;
 pub(crate) mod foreign;
 pub(crate) mod owner;
 pub(crate) mod page;
-pub(crate) mod parcel;
+pub(crate) mod remote_batch;
 pub(crate) mod segment;
 pub(crate) mod stray;

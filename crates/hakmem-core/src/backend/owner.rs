@@ -1,4 +1,4 @@
-//! Who owns a page: a heap, or the part of the allocator that holds pages which no heap has (`sparse`).
+//! Who owns a page: a heap, or the part of the allocator that holds pages which no heap has (`parked`).
 //!
 //! A page names its owner by the address of an [`Owner`], with which a heap begins. Any thread may read that word and reach the
 //! owner's inbox. The lists are for the thread alone that has the heap.
@@ -8,7 +8,7 @@
 //! 2. `front` belongs to the thread that has the heap. `inbox` is anybody's.
 
 use crate::backend::page::Block;
-use crate::backend::parcel::Parcel;
+use crate::backend::remote_batch::RemoteBatch;
 use crate::base::size_class::{CLASSES, TABLE16};
 use crate::proto::inbox::Inbox;
 use core::cell::Cell;
@@ -35,7 +35,7 @@ struct Line<T>(T);
 pub struct Owner {
     /// First, so that a thread's word and a page's owner are one address: `free` compares them.
     pub front: Front,
-    inbox: Line<Inbox<Parcel>>,
+    inbox: Line<Inbox<RemoteBatch>>,
 }
 
 // SAFETY: other threads reach the inbox alone, which is made for that. The lists are for the thread that has the heap (rule 2).
@@ -49,7 +49,7 @@ impl Owner {
     }
 
     /// Where other threads put the blocks that they free.
-    pub fn inbox(&self) -> &Inbox<Parcel> {
+    pub fn inbox(&self) -> &Inbox<RemoteBatch> {
         &self.inbox.0
     }
 
@@ -64,7 +64,7 @@ impl Owner {
 ///
 /// # Safety
 /// `owner` was read from a page that had one.
-pub unsafe fn inbox_of(owner: *mut Owner) -> &'static Inbox<Parcel> {
+pub unsafe fn inbox_of(owner: *mut Owner) -> &'static Inbox<RemoteBatch> {
     // SAFETY: rule 1. `front` is not touched (rule 2).
     unsafe { &(*owner).inbox.0 }
 }

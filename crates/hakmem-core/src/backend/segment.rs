@@ -6,20 +6,20 @@
 //!
 //! Rules
 //! 1. Slots follow `proto::slots`.
-//! 2. After every change of a segment's slots `relist` runs; it ends only when the level it listed is that of the
+//! 2. After every change of a segment's slots `rebin` runs; it ends only when the bin it listed is that of the
 //!    slots as they are then. So a segment with free slots is listed once everybody who changed it is through.
 //! 3. A segment that is wholly free and clean is retired (all its slots taken) before it goes back to the arena.
 
-use crate::backend::arena::{self, Arena, DIRTY_ROW, LEVELS, PAGE, SEGMENT};
+use crate::backend::arena::{self, Arena, BINS, DIRTY_ROW, SEGMENT, SLOT};
 use crate::backend::page::{Meta, NOT_THP, THP, UNTOLD};
 use crate::base::sync::{AtomicI64, AtomicUsize, Ordering::Relaxed};
 use crate::os;
 use crate::policy::{self, Thp};
 use crate::proto::slots::{self, SLOTS, run};
 
-/// Segments of a level that are looked at in vain before the next level is.
+/// Segments of a bin that are looked at in vain before the next bin is.
 const TRIES: usize = 16;
-const PER_SEGMENT: usize = SEGMENT / PAGE;
+const PER_SEGMENT: usize = SEGMENT / SLOT;
 
 #[unsafe(link_section = ".data.hakmem")]
 pub static DIRTY: AtomicUsize = AtomicUsize::new(0);
@@ -40,7 +40,7 @@ static REFUSED: AtomicUsize = AtomicUsize::new(0);
 /// The most that are refused them: 16 GiB, and a quarter of the maps that Linux gives a process.
 const MOST_REFUSED: usize = 8192;
 
-/// Bytes in EMPTY slots: free, but not given back.
+/// Bytes in DIRTY slots: free, but not given back.
 pub fn dirty_bytes() -> usize {
     DIRTY.load(Relaxed)
 }
@@ -68,7 +68,7 @@ fn claim_scrap(n: u32) -> Option<(&'static Meta, bool)> {
         if first < end {
             // SAFETY: all slots are ours, and these are not kept.
             unsafe { meta.slots.release(run(first as u32, (end - first) as u32), false) };
-            relist(arena, segment);
+            rebin(arena, segment);
         }
     }
     claim_in(arena, n)
@@ -76,22 +76,22 @@ fn claim_scrap(n: u32) -> Option<(&'static Meta, bool)> {
 
 #[inline(always)]
 fn claim_in(arena: &'static Arena, n: u32) -> Option<(&'static Meta, bool)> {
-    for level in n.ilog2() as usize..LEVELS {
-        // In the first level a segment may have too short a run, in the others only by a race.
-        for segment in arena.listed(level).take(TRIES) {
+    for bin in n.ilog2() as usize..BINS {
+        // In the first bin a segment may have too short a run, in the others only by a race.
+        for segment in arena.listed(bin).take(TRIES) {
             let head = head_of(arena, segment);
             let meta = head.segment();
             if let Some(claim) = meta.slots.claim(n) {
-                DIRTY.fetch_sub(claim.dirty as usize * PAGE, Relaxed);
-                if meta.level.get() != listed_as(claim.free) {
-                    relist(arena, segment);
+                DIRTY.fetch_sub(claim.dirty as usize * SLOT, Relaxed);
+                if meta.bin.get() != listed_as(claim.free) {
+                    rebin(arena, segment);
                 }
                 return Some((head.forward(claim.first), claim.clean));
             }
-            if usize::from(meta.level.get()) != level + 1 {
-                // Left behind by two who relisted at once.
-                arena.unlist(level, segment);
-                relist(arena, segment);
+            if usize::from(meta.bin.get()) != bin + 1 {
+                // Left behind by two who rebinned at once.
+                arena.unlist(bin, segment);
+                rebin(arena, segment);
             }
         }
     }
@@ -109,7 +109,7 @@ fn claim_fresh(n: u32) -> Option<(&'static Meta, bool)> {
         // SAFETY: all slots are ours, and these are not kept.
         unsafe { head.segment().slots.release(run(n, SLOTS - n), false) };
     }
-    relist(arena, segment);
+    rebin(arena, segment);
     Some((head, true))
 }
 
@@ -132,7 +132,7 @@ fn choose_thp(head: &Meta, n: u32) {
 }
 
 /// Refuses huge pages in the segment of `page`, of which a part was given back: or the kernel would fill that again, by its own
-/// choice too. A huge page is resident as a whole, so the UNUSED slots are given back as well.
+/// choice too. A huge page is resident as a whole, so the CLEAN slots are given back as well.
 pub fn refuse_thp(page: &Meta) {
     let meta = page.segment();
     let told = meta.thp.load(Relaxed);
@@ -151,7 +151,7 @@ pub fn refuse_thp(page: &Meta) {
         give_back(head, mask);
         // SAFETY: just claimed. What was not given back is as it was: zero.
         unsafe { meta.slots.release(mask, false) };
-        relist(arena, segment);
+        rebin(arena, segment);
     }
 }
 
@@ -164,7 +164,7 @@ fn give_back(head: &Meta, mask: u32) -> u32 {
         let n = (rest >> first).trailing_ones();
         let piece = run(first, n);
         rest &= !piece;
-        if os::purge(head.forward(first).start().addr(), n as usize * PAGE) {
+        if os::purge(head.forward(first).start().addr(), n as usize * SLOT) {
             given |= piece;
         }
     }
@@ -187,9 +187,9 @@ pub fn extend(first: &Meta, n: u32, more: u32) -> bool {
         return false;
     }
     let Some(claim) = first.segment().slots.claim_exact(run(first.slot() + n, more)) else { return false };
-    DIRTY.fetch_sub(claim.dirty as usize * PAGE, Relaxed);
+    DIRTY.fetch_sub(claim.dirty as usize * SLOT, Relaxed);
     let (arena, segment) = first.segment_in_arena();
-    relist(arena, segment);
+    rebin(arena, segment);
     true
 }
 
@@ -201,16 +201,16 @@ pub unsafe fn release(first: &Meta, n: u32) {
     let (arena, segment) = first.segment_in_arena();
     let meta = first.segment();
     meta.stamp.store(os::now_ms(), Relaxed);
-    DIRTY.fetch_add(n as usize * PAGE, Relaxed);
+    DIRTY.fetch_add(n as usize * SLOT, Relaxed);
     // SAFETY: passed on.
     let free = unsafe { meta.slots.release(run(first.slot(), n), true) };
     arena.list(DIRTY_ROW, segment);
-    if meta.level.get() != listed_as(free) {
-        relist(arena, segment);
+    if meta.bin.get() != listed_as(free) {
+        rebin(arena, segment);
     }
 }
 
-/// Gives the EMPTY slots of a segment back to the system if the last came `decay` ms or more before `now`. Returns
+/// Gives the DIRTY slots of a segment back to the system if the last came `decay` ms or more before `now`. Returns
 /// the bytes given back. A segment that is wholly free after that goes back to the arena.
 pub fn purge(arena: &'static Arena, segment: usize, now: u32, decay: u32) -> usize {
     let head = head_of(arena, segment);
@@ -221,7 +221,7 @@ pub fn purge(arena: &'static Arena, segment: usize, now: u32, decay: u32) -> usi
     arena.unlist(DIRTY_ROW, segment);
     let mask = meta.slots.claim_empty();
     let clean = give_back(head, mask);
-    let (kept, given) = (mask & !clean, clean.count_ones() as usize * PAGE);
+    let (kept, given) = (mask & !clean, clean.count_ones() as usize * SLOT);
     DIRTY.fetch_sub(given, Relaxed);
     // SAFETY: claimed above; the two masks are what was claimed.
     unsafe {
@@ -234,15 +234,15 @@ pub fn purge(arena: &'static Arena, segment: usize, now: u32, decay: u32) -> usi
         }
     }
     if meta.slots.retire() {
-        if let Some(level) = usize::from(meta.level.clear()).checked_sub(1) {
-            arena.unlist(level, segment);
+        if let Some(bin) = usize::from(meta.bin.clear()).checked_sub(1) {
+            arena.unlist(bin, segment);
         }
         IN_USE.fetch_sub(1, Relaxed);
         forget_advice((arena, segment));
         // SAFETY: the segment is retired: wholly ours, and clean.
         unsafe { arena::give_run((arena, segment), 1) };
     } else {
-        relist(arena, segment);
+        rebin(arena, segment);
         if given > 0 {
             refuse_thp(head);
         }
@@ -267,24 +267,24 @@ fn head_of(arena: &Arena, segment: usize) -> &'static Meta {
     unsafe { &*arena.meta(segment * PER_SEGMENT).cast::<Meta>() }
 }
 
-/// What a segment's `level` field says when the slots of `free` are free: 0 for none, else 1 and the logarithm of the
-/// longest run among them, 16 at most. So a segment listed under level k serves any request of up to 2^k slots, and the
+/// What a segment's `bin` field says when the slots of `free` are free: 0 for none, else 1 and the logarithm of the
+/// longest run among them, 16 at most. So a segment listed under bin k serves any request of up to 2^k slots, and the
 /// fullest are those with the shortest runs.
 const fn listed_as(free: u32) -> u8 {
-    let mut level = 0;
-    while level < LEVELS as u8 && slots::has_run(free, 1 << level) {
-        level += 1;
+    let mut bin = 0;
+    while bin < BINS as u8 && slots::has_run(free, 1 << bin) {
+        bin += 1;
     }
-    level
+    bin
 }
 
-/// Lists a segment under its level (rule 2).
+/// Lists a segment under its bin (rule 2).
 #[unsafe(link_section = ".text.hot.hakmem")]
-fn relist(arena: &Arena, segment: usize) {
+fn rebin(arena: &Arena, segment: usize) {
     let meta = head_of(arena, segment).segment();
-    meta.level.settle(
+    meta.bin.settle(
         || listed_as(meta.slots.free_now()),
-        |level| arena.list(usize::from(level) - 1, segment),
-        |level| arena.unlist(usize::from(level) - 1, segment),
+        |bin| arena.list(usize::from(bin) - 1, segment),
+        |bin| arena.unlist(usize::from(bin) - 1, segment),
     );
 }

@@ -14,25 +14,25 @@ pub enum Mutant {
     InboxTakesRelaxed,
     /// `proto::inbox`: what is taken stays in the inbox too.
     InboxKeepsWhatItGives,
-    /// `proto::post`: a block is put in without order.
-    PostAddsRelaxed,
-    /// `proto::post`: emptied without order.
-    PostOpensRelaxed,
-    /// `proto::post`: the link is read when another may write it already.
-    PostReadsLinkLate,
+    /// `proto::page_list`: a block is put in without order.
+    PageListAddsRelaxed,
+    /// `proto::page_list`: emptied without order.
+    PageListOpensRelaxed,
+    /// `proto::page_list`: the link is read when another may write it already.
+    PageListReadsLinkLate,
     /// `proto::slots`: the compare-and-swap has no order.
     SlotsCasRelaxed,
-    /// `proto::slots`: the purger looks at EMPTY slots without making them its own.
+    /// `proto::slots`: the purger looks at DIRTY slots without making them its own.
     SlotsPurgeWithoutOwning,
     /// `proto::slots`: a segment is retired by a store.
     SlotsRetireByStore,
-    /// `proto::slots`: a claimed slot stays EMPTY.
+    /// `proto::slots`: a claimed slot stays DIRTY.
     SlotsStayEmpty,
-    /// `proto::pool`: the word has no tag.
+    /// `proto::id_stack`: the word has no tag.
     PoolHasNoTag,
-    /// `proto::pool`: a node is put in without a release.
+    /// `proto::id_stack`: a node is put in without a release.
     PoolPushesRelaxed,
-    /// `proto::pool`: a node is taken without an acquire.
+    /// `proto::id_stack`: a node is taken without an acquire.
     PoolPopsRelaxed,
     /// `proto::lock`: let go without a release.
     LockReleasesRelaxed,
@@ -52,7 +52,7 @@ pub enum Mutant {
     HeapStateTidiesLive,
     /// `proto::heap_state`: a lost heap is adopted.
     HeapStateAdoptsLost,
-    /// `proto::slots`: the purger's look at EMPTY slots has no order.
+    /// `proto::slots`: the purger's look at DIRTY slots has no order.
     SlotsPurgeAtAGlance,
     /// `proto::slots`: free slots are counted without order.
     SlotsCountAtAGlance,
@@ -68,8 +68,8 @@ pub enum Mutant {
     OwnerIsReadRelaxed,
     /// `proto::bounds`: before there is an arena, it begins at address 0.
     BoundsBeginAtZero,
-    /// `proto::level`: listed without a second look.
-    LevelLooksOnce,
+    /// `proto::run_bin`: listed without a second look.
+    RunBinChecksOnce,
     /// `proto::worker`: ended without a second look.
     WorkerLooksOnce,
     /// `proto::worker`: ended without the fence before the second look.

@@ -17,20 +17,20 @@ use crate::base::sync::{AtomicI64, AtomicU32, Ordering::Relaxed};
 
 /// What is counted for each class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Event {
+pub enum HeapEvent {
     /// Blocks put on the heap's list.
-    Handed,
+    Listed,
     /// Lists taken from pages, and from holes in them.
     Takes,
     /// Batches of fresh blocks.
     Carves,
-    /// Pages put to sleep because they were full.
-    Sleeps,
-    /// Pages woken.
-    Wakes,
+    /// Pages that became full.
+    Filled,
+    /// Full pages of which enough blocks came back.
+    Unfulled,
     /// Pages claimed from segments.
     Claims,
-    /// Pages made of empty ones that the heap had retained.
+    /// Pages made of empty ones that the heap had cached.
     Reuses,
     /// Pages given up empty.
     Empties,
@@ -38,7 +38,7 @@ pub enum Event {
     Received,
 }
 
-/// Number of [`Event`]s.
+/// Number of [`HeapEvent`]s.
 pub const EVENTS: usize = 9;
 /// What is moved at a time.
 pub const HALF: u32 = 1 << 31;
@@ -47,13 +47,13 @@ pub const HALF: u32 = 1 << 31;
 pub static MOVED: [[AtomicU32; EVENTS]; CLASSES] = [const { [const { AtomicU32::new(0) }; EVENTS] }; CLASSES];
 /// In the child of a fork: what stood when it began to count.
 pub static BEFORE: [Before; CLASSES] =
-    [const { Before { blocks: AtomicI64::new(0), pages: AtomicI64::new(0), asleep: AtomicI64::new(0) } }; CLASSES];
+    [const { Before { blocks: AtomicI64::new(0), pages: AtomicI64::new(0), full: AtomicI64::new(0) } }; CLASSES];
 
 pub struct Before {
     /// Blocks in being less blocks put on lists.
     pub blocks: AtomicI64,
     pub pages: AtomicI64,
-    pub asleep: AtomicI64,
+    pub full: AtomicI64,
 }
 
 /// Counters of one heap. Those of the largest blocks come last.
@@ -65,20 +65,20 @@ pub struct Counts {
     pub next_pages: Counter<u64>,
     /// Refills served by blocks of a hole.
     pub holes_filled: Counter<u64>,
-    /// Pages set aside.
-    pub set_aside: Counter<u64>,
-    /// Pages taken back after they were set aside.
-    pub taken_back: Counter<u64>,
+    /// Pages that the heap parked.
+    pub parked: Counter<u64>,
+    /// Parked pages that the heap took.
+    pub unparked: Counter<u64>,
     /// Times that other threads' frees were merged.
     pub merges: Counter<u64>,
-    /// Parcels of such frees.
-    pub parcels: Counter<u64>,
+    /// Batches of such frees.
+    pub batches: Counter<u64>,
     /// Large blocks handed out.
-    pub large_handed: Counter<u64>,
+    pub large_allocated: Counter<u64>,
     /// Of these, from the heap's cache.
     pub large_hits: Counter<u64>,
     /// Large blocks freed by this heap's threads.
-    pub large_returned: Counter<u64>,
+    pub large_freed: Counter<u64>,
     /// Blocks in being, by class.
     pub existing: [Counter<i64>; CLASSES],
     pub events: [[Counter<u32>; EVENTS]; CLASSES],
@@ -87,7 +87,7 @@ pub struct Counts {
 impl Counts {
     /// Adds to a counter.
     #[inline(always)]
-    pub fn note(&self, class: usize, what: Event, n: u32) -> u32 {
+    pub fn note(&self, class: usize, what: HeapEvent, n: u32) -> u32 {
         let counter = &self.events[class][what as usize];
         let count = counter.get().wrapping_add(n);
         counter.set(count);
@@ -96,16 +96,16 @@ impl Counts {
 
     /// The counter as it is, for decisions.
     #[inline(always)]
-    pub fn recent(&self, class: usize, what: Event) -> u32 {
+    pub fn recent(&self, class: usize, what: HeapEvent) -> u32 {
         self.events[class][what as usize].get()
     }
 
     /// Takes `n` from the blocks put on lists: they were put back unused.
-    pub fn unhand(&self, class: usize, n: u32) {
-        let handed = &self.events[class][Event::Handed as usize];
+    pub fn unlist(&self, class: usize, n: u32) {
+        let handed = &self.events[class][HeapEvent::Listed as usize];
         if handed.get() < n {
-            MOVED[class][Event::Handed as usize].fetch_sub(1, Relaxed);
-            self.moved[Event::Handed as usize].set(self.moved[Event::Handed as usize].get().wrapping_sub(1));
+            MOVED[class][HeapEvent::Listed as usize].fetch_sub(1, Relaxed);
+            self.moved[HeapEvent::Listed as usize].set(self.moved[HeapEvent::Listed as usize].get().wrapping_sub(1));
             handed.set(handed.get() + HALF);
         }
         handed.set(handed.get() - n);
@@ -121,7 +121,7 @@ impl Counts {
     }
 
     /// What the heap has counted, over all classes.
-    pub fn sum(&self, what: Event) -> u64 {
+    pub fn sum(&self, what: HeapEvent) -> u64 {
         let moved = i64::from(self.moved[what as usize].get() as i32) * i64::from(HALF);
         let events = self.events.iter().map(|of| u64::from(of[what as usize].get())).sum::<u64>();
         events.wrapping_add_signed(moved)
@@ -131,38 +131,38 @@ impl Counts {
     pub fn reset(&self, listed: impl Fn(usize) -> u64) {
         for (class, before) in BEFORE.iter().enumerate() {
             let now = |what| i64::from(self.recent(class, what));
-            let pages = now(Event::Claims) + now(Event::Reuses) - now(Event::Empties);
+            let pages = now(HeapEvent::Claims) + now(HeapEvent::Reuses) - now(HeapEvent::Empties);
             before.pages.fetch_add(pages, Relaxed);
-            before.asleep.fetch_add(now(Event::Sleeps) - now(Event::Wakes), Relaxed);
+            before.full.fetch_add(now(HeapEvent::Filled) - now(HeapEvent::Unfulled), Relaxed);
             self.events[class].iter().for_each(|event| event.set(0));
             let listed = listed(class);
-            self.note(class, Event::Handed, listed as u32);
+            self.note(class, HeapEvent::Listed, listed as u32);
             before.blocks.fetch_add(self.existing[class].get() - listed as i64, Relaxed);
         }
         self.moved.iter().for_each(|moved| moved.set(0));
         let rest = [
             &self.next_pages,
             &self.holes_filled,
-            &self.set_aside,
-            &self.taken_back,
+            &self.parked,
+            &self.unparked,
             &self.merges,
-            &self.parcels,
-            &self.large_handed,
+            &self.batches,
+            &self.large_allocated,
             &self.large_hits,
-            &self.large_returned,
+            &self.large_freed,
         ];
         rest.iter().for_each(|counter| counter.set(0));
     }
 }
 
-/// In the child of a fork, before its heaps count anew. `given_up` are the blocks of a class that `sparse` and `profile`
-/// gave up, ever; `pages_given_up` the pages that `sparse` did since the last such fork, which it counts anew.
+/// In the child of a fork, before its heaps count anew. `given_up` are the blocks of a class that `parked` and `profile`
+/// gave up, ever; `pages_given_up` the pages that `parked` did since the last such fork, which it counts anew.
 pub fn reset_all(given_up: impl Fn(usize) -> u64, pages_given_up: impl Fn(usize) -> u64) {
     for (class, before) in BEFORE.iter().enumerate() {
         let moved = |what| i64::from(MOVED[class][what as usize].swap(0, Relaxed) as i32) * i64::from(HALF);
-        let pages = moved(Event::Claims) + moved(Event::Reuses) - moved(Event::Empties);
+        let pages = moved(HeapEvent::Claims) + moved(HeapEvent::Reuses) - moved(HeapEvent::Empties);
         before.pages.fetch_add(pages - pages_given_up(class) as i64, Relaxed);
-        before.asleep.fetch_add(moved(Event::Sleeps) - moved(Event::Wakes), Relaxed);
+        before.full.fetch_add(moved(HeapEvent::Filled) - moved(HeapEvent::Unfulled), Relaxed);
         before.blocks.store(-(given_up(class) as i64), Relaxed);
         MOVED[class].iter().for_each(|moved| moved.store(0, Relaxed));
     }
@@ -172,14 +172,14 @@ pub fn reset_all(given_up: impl Fn(usize) -> u64, pages_given_up: impl Fn(usize)
 pub struct OfClass {
     /// By event.
     pub events: [u64; EVENTS],
-    /// Blocks in being, but for those that `sparse` gave up.
+    /// Blocks in being, but for those that `parked` gave up.
     pub existing: i64,
-    /// Blocks put on lists that had come back before, but for those that `sparse` gave up.
+    /// Blocks put on lists that had come back before, but for those that `parked` gave up.
     pub returned: i64,
-    /// Pages, but for those that `sparse` gave up.
+    /// Pages, but for those that `parked` gave up.
     pub pages: i64,
-    /// Pages asleep.
-    pub asleep: i64,
+    /// Full pages.
+    pub full: i64,
 }
 
 /// What `heaps`, which are all there are, have counted of a class.
@@ -200,9 +200,9 @@ pub fn of_class(heaps: impl Iterator<Item = &'static Heap>, class: usize) -> OfC
     let before = &BEFORE[class];
     OfClass {
         existing,
-        returned: of(Event::Handed) - existing + before.blocks.load(Relaxed),
-        pages: of(Event::Claims) + of(Event::Reuses) - of(Event::Empties) + before.pages.load(Relaxed),
-        asleep: of(Event::Sleeps) - of(Event::Wakes) + before.asleep.load(Relaxed),
+        returned: of(HeapEvent::Listed) - existing + before.blocks.load(Relaxed),
+        pages: of(HeapEvent::Claims) + of(HeapEvent::Reuses) - of(HeapEvent::Empties) + before.pages.load(Relaxed),
+        full: of(HeapEvent::Filled) - of(HeapEvent::Unfulled) + before.full.load(Relaxed),
         events,
     }
 }
@@ -226,14 +226,14 @@ mod tests {
         let _turn = TURN.lock();
         let counts = zero();
         for round in 1..=5u64 {
-            counts.note(3, Event::Takes, HALF - 1);
-            counts.note(3, Event::Takes, 1);
-            counts.note(4, Event::Takes, 7);
+            counts.note(3, HeapEvent::Takes, HALF - 1);
+            counts.note(3, HeapEvent::Takes, 1);
+            counts.note(4, HeapEvent::Takes, 7);
             counts.make_room(3);
-            assert_eq!(counts.sum(Event::Takes), round * u64::from(HALF) + round * 7);
+            assert_eq!(counts.sum(HeapEvent::Takes), round * u64::from(HALF) + round * 7);
         }
-        assert_eq!(counts.recent(3, Event::Takes), 0);
-        let all = of_class(core::iter::empty(), 3).events[Event::Takes as usize];
+        assert_eq!(counts.recent(3, HeapEvent::Takes), 0);
+        let all = of_class(core::iter::empty(), 3).events[HeapEvent::Takes as usize];
         assert_eq!(all, 5 * u64::from(HALF), "the process's are moved with them");
     }
 
@@ -241,12 +241,12 @@ mod tests {
     fn what_was_put_back_unused_may_have_been_counted_long_ago() {
         let _turn = TURN.lock();
         let counts = zero();
-        counts.note(0, Event::Handed, HALF);
+        counts.note(0, HeapEvent::Listed, HALF);
         counts.make_room(0);
-        counts.unhand(0, 5);
-        assert_eq!(counts.sum(Event::Handed), u64::from(HALF) - 5);
-        counts.note(0, Event::Handed, 9);
-        assert_eq!(counts.sum(Event::Handed), u64::from(HALF) + 4);
+        counts.unlist(0, 5);
+        assert_eq!(counts.sum(HeapEvent::Listed), u64::from(HALF) - 5);
+        counts.note(0, HeapEvent::Listed, 9);
+        assert_eq!(counts.sum(HeapEvent::Listed), u64::from(HALF) + 4);
     }
 
     /// Events come to nothing in the child of a fork; what there is stays.
@@ -256,25 +256,25 @@ mod tests {
         let _turn = TURN.lock();
         let of = || of_class(core::iter::empty(), CLASS);
         for (what, halves) in [
-            (Event::Handed, 9),
-            (Event::Claims, 20),
-            (Event::Reuses, 7),
-            (Event::Empties, 25),
-            (Event::Sleeps, 6),
-            (Event::Wakes, 5),
+            (HeapEvent::Listed, 9),
+            (HeapEvent::Claims, 20),
+            (HeapEvent::Reuses, 7),
+            (HeapEvent::Empties, 25),
+            (HeapEvent::Filled, 6),
+            (HeapEvent::Unfulled, 5),
         ] {
             MOVED[CLASS][what as usize].store(halves, Relaxed);
         }
         let half = i64::from(HALF);
         let before = of();
-        assert_eq!(before.events[Event::Claims as usize], 20 * u64::from(HALF));
-        assert_eq!((before.returned, before.pages, before.asleep), (9 * half, 2 * half, half));
+        assert_eq!(before.events[HeapEvent::Claims as usize], 20 * u64::from(HALF));
+        assert_eq!((before.returned, before.pages, before.full), (9 * half, 2 * half, half));
         // Of the pages five were given up elsewhere, with eleven blocks.
         reset_all(|class| if class == CLASS { 11 } else { 0 }, |class| if class == CLASS { 5 } else { 0 });
         let after = of();
         assert_eq!(after.events, [0; EVENTS]);
-        assert_eq!((after.returned, after.pages, after.asleep), (-11, 2 * half - 5, half));
+        assert_eq!((after.returned, after.pages, after.full), (-11, 2 * half - 5, half));
         let stands = &BEFORE[CLASS];
-        [&stands.blocks, &stands.pages, &stands.asleep].iter().for_each(|stands| stands.store(0, Relaxed));
+        [&stands.blocks, &stands.pages, &stands.full].iter().for_each(|stands| stands.store(0, Relaxed));
     }
 }

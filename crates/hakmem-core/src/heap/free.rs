@@ -1,14 +1,14 @@
 //! Freeing: blocks of this heap's pages, blocks for other heaps, and what others send.
 
 use super::Heap;
-use super::counts::Event;
+use super::counts::HeapEvent;
 use crate::backend::owner::{Owner, inbox_of};
-use crate::backend::page::{Block, Meta, Place};
-use crate::backend::parcel::Parcel;
+use crate::backend::page::{Block, Meta, PageState};
+use crate::backend::remote_batch::RemoteBatch;
 use crate::backend::{check, segment};
 use crate::base::mutant::{Mutant, is};
 use crate::base::sync::{AtomicU64, Ordering::Relaxed};
-use crate::heap::sparse;
+use crate::heap::parked;
 use crate::proto::inbox::Link;
 use crate::{policy, profile};
 use core::ptr::null_mut;
@@ -40,9 +40,9 @@ impl Heap {
         // SAFETY: the block is free from now on.
         unsafe { Block::set_next(block, page.free.get()) };
         page.free.set(block);
-        let needed = page.needed.get() - 1;
-        page.needed.set(needed);
-        needed == 0
+        let until_slow = page.until_slow.get() - 1;
+        page.until_slow.set(until_slow);
+        until_slow == 0
     }
 
     /// [`Heap::push_freed`] for blocks that do not come by the fast path. A medium block is kept at hand if it is the
@@ -63,9 +63,9 @@ impl Heap {
                 list.set(block);
                 // As if it had gone to its page and come back.
                 let class = usize::from(page.class.get());
-                self.counts.note(class, Event::Handed, 1);
+                self.counts.note(class, HeapEvent::Listed, 1);
                 // It may come and go so for ever, without a refill.
-                if self.counts.recent(class, Event::Handed) > MUCH {
+                if self.counts.recent(class, HeapEvent::Listed) > MUCH {
                     self.counts.make_room(class);
                 }
                 return false;
@@ -87,11 +87,11 @@ impl Heap {
     pub(super) unsafe fn free_local(&self, page: &Meta, block: *mut Block) {
         // SAFETY: passed on.
         if unsafe { Heap::push_freed(page, block) } {
-            self.wake_or_empty(page);
+            self.unfull_or_empty(page);
         }
     }
 
-    /// Frees a block of another owner's page, by way of a parcel.
+    /// Frees a block of another owner's page, by way of a batch.
     ///
     /// # Safety
     /// The block is live, of `page`, and the caller's to free; the calling thread has this heap.
@@ -109,72 +109,72 @@ impl Heap {
         check::check_start(block, page);
         STRAY.fetch_add(1, Relaxed);
         // SAFETY: passed on; inboxes are for ever.
-        unsafe { Parcel::send_one(page, block, inbox_of(owner)) };
+        unsafe { RemoteBatch::send_one(page, block, inbox_of(owner)) };
     }
 
-    /// Merges what other threads freed into the pages' own lists (rule 4). O(parcels).
+    /// Merges what other threads freed into the pages' own lists (rule 4). O(batches).
     #[inline(never)]
     pub(super) fn merge_remote_frees(&self) {
-        let mut parcel = self.owner.inbox().take();
-        let mut parcels = 0;
-        while !parcel.is_null() {
-            // SAFETY: `parcel` rule 1: it is this heap's since it was taken, and left alone once opened or passed on.
-            let page = unsafe { Parcel::page(parcel) };
+        let mut batch = self.owner.inbox().take();
+        let mut batches = 0;
+        while !batch.is_null() {
+            // SAFETY: `remote_batch` rule 1: it is this heap's since it was taken, and left alone once opened or passed on.
+            let page = unsafe { RemoteBatch::page(batch) };
             let owner = page.owner();
             if owner != self.owner() && !is(Mutant::HeapKeepsStrayBatches) {
-                // The page was set aside meanwhile (`page` rule 1).
+                // The page was parked meanwhile (`page` rule 1).
                 if check::CHECKED && owner.is_null() {
-                    check::corrupt(Parcel::block(parcel).cast());
+                    check::corrupt(RemoteBatch::block(batch).cast());
                 }
                 // SAFETY: as above.
                 unsafe {
-                    let next = Parcel::next(parcel);
-                    inbox_of(owner).push_chain(parcel, parcel);
-                    parcel = next;
+                    let next = RemoteBatch::next(batch);
+                    inbox_of(owner).push_chain(batch, batch);
+                    batch = next;
                 }
                 continue;
             }
-            if Parcel::is_block(parcel) {
-                check::check_carved(Parcel::block(parcel), page);
+            if RemoteBatch::is_block(batch) {
+                check::check_carved(RemoteBatch::block(batch), page);
             }
             // SAFETY: as above.
-            let (length, next) = unsafe { Parcel::open(parcel, page) };
+            let (length, next) = unsafe { RemoteBatch::open(batch, page) };
             // Before the page may go to another owner, by what comes next (`page` rule 1).
-            self.counts.note(usize::from(page.class.get()), Event::Received, length);
-            page.needed.set(page.needed.get() - length as i32);
-            if page.needed.get() <= 0 {
-                self.wake_or_empty(page);
+            self.counts.note(usize::from(page.class.get()), HeapEvent::Received, length);
+            page.until_slow.set(page.until_slow.get() - length as i32);
+            if page.until_slow.get() <= 0 {
+                self.unfull_or_empty(page);
             }
-            parcels += 1;
-            parcel = next;
+            batches += 1;
+            batch = next;
         }
         self.counts.merges.add(1);
-        self.counts.parcels.add(parcels);
+        self.counts.batches.add(batches);
     }
 
     /// A page of this heap counted down to zero: it is worth waking, almost empty, or empty.
     #[inline(always)]
     pub fn counted_down(&self, page: &Meta) {
-        self.busy(|| self.wake_or_empty(page));
+        self.busy(|| self.unfull_or_empty(page));
     }
 
     #[unsafe(link_section = ".text.hot.hakmem")]
-    pub(super) fn wake_or_empty(&self, page: &Meta) {
-        debug_assert!(page.owner() == self.owner() && page.place.get() != Place::Sparse);
+    pub(super) fn unfull_or_empty(&self, page: &Meta) {
+        debug_assert!(page.owner() == self.owner() && page.state.get() != PageState::Parked);
         let class = usize::from(page.class.get());
-        // A merged parcel may have gone beyond the threshold.
-        let out = if page.place.get() == Place::Asleep {
-            page.place.set(Place::Queue);
-            self.counts.note(class, Event::Wakes, 1);
+        // A merged batch may have gone beyond the threshold.
+        let out = if page.state.get() == PageState::Full {
+            page.state.set(PageState::Queue);
+            self.counts.note(class, HeapEvent::Unfulled, 1);
             self.push_second(class, page);
-            let out = page.carved.get() as i32 - page.wake_at.get() + page.needed.get();
-            let base = sparse::most_out(page.cap.get());
+            let out = page.carved.get() as i32 - page.unfull_at.get() + page.until_slow.get();
+            let base = parked::most_out(page.cap.get());
             if out > i32::from(base) {
                 return page.count_down(out, base);
             }
             out
         } else {
-            page.needed.get() + i32::from(page.base.get())
+            page.until_slow.get() + i32::from(page.park_at.get())
         };
         page.count_down(out, 0);
         if out > 0 {
@@ -183,34 +183,34 @@ impl Heap {
         if check::CHECKED && out < 0 {
             check::double_free(page.free.get().cast(), page);
         }
-        self.stop_cooling(page);
+        self.withdraw(page);
         if self.queue[class].get() == page.raw() && page.next.get().is_null() {
             // The class's only page: giving it up would only mean claiming it again.
-            page.place.set(Place::Resting);
+            page.state.set(PageState::Retired);
             page.clear_owner();
             return;
         }
         self.unlink(class, page);
-        self.give_up(class, page, policy::RETAINED_PAGES.of(class));
+        self.give_up(class, page, policy::CACHED_PAGES.of(class));
     }
 
-    /// Ends an empty page that is in no queue; it is retained if there are fewer than `keep`.
+    /// Ends an empty page that is in no queue; it is cached if there are fewer than `keep`.
     pub(super) fn give_up(&self, class: usize, page: &'_ Meta, keep: u32) {
         let blocks = page.carved.get();
-        if self.is_to_walk(self.counts.recent(class, Event::Empties)) {
+        if self.is_to_walk(self.counts.recent(class, HeapEvent::Empties)) {
             self.now_and_then(class, page.free.get(), page.listed(), page);
         }
         self.counts.existing[class].add(-i64::from(blocks));
-        self.counts.note(class, Event::Empties, 1);
+        self.counts.note(class, HeapEvent::Empties, 1);
         self.note_carved(page, -(i64::from(blocks) * i64::from(page.block_size.get())));
         self.pages.set(self.pages.get() - 1);
         let span = page.span.load(Relaxed);
         page.close();
-        if span == 1 && self.retained_len.get() < keep {
-            page.place.set(Place::Retained);
-            page.next.set(self.retained.get());
-            self.retained.set(page.raw());
-            self.retained_len.set(self.retained_len.get() + 1);
+        if span == 1 && self.cached_len.get() < keep {
+            page.state.set(PageState::Cached);
+            page.next.set(self.cached.get());
+            self.cached.set(page.raw());
+            self.cached_len.set(self.cached_len.get() + 1);
             return;
         }
         if span == 1 {

@@ -1,7 +1,7 @@
 //! Giving back: when memory is short, when the thread ends, and while the heap is idle.
 
 use super::Heap;
-use crate::backend::page::{self, Block, Place};
+use crate::backend::page::{self, Block, PageState};
 use crate::backend::{check, segment};
 use crate::base::mutant::{Mutant, is};
 use crate::base::size_class::CLASSES;
@@ -22,7 +22,7 @@ impl Heap {
                     let page = page.head_of_block();
                     // SAFETY: the heap's own list; the link is read before the block is pushed.
                     let next = unsafe { Block::next(block) };
-                    // SAFETY: the block is free and this heap's. The page of one that was kept may have been set aside.
+                    // SAFETY: the block is free and this heap's. The page of one that was kept may have been parked.
                     unsafe {
                         if page.owner() == self.owner() {
                             self.free_local(page, block);
@@ -34,10 +34,10 @@ impl Heap {
                     unused += 1;
                 }
                 // They were never used: neither handed out nor returned.
-                self.counts.unhand(class, unused);
+                self.counts.unlist(class, unused);
                 // SAFETY: pages in the queue are this heap's.
                 if let Some(page) = unsafe { self.queue[class].get().as_ref() }
-                    && page.place.get() == Place::Resting
+                    && page.state.get() == PageState::Retired
                 {
                     self.unlink(class, page);
                     self.give_up(class, page, 0);
@@ -48,18 +48,18 @@ impl Heap {
             if !is(Mutant::HeapEndsUnsent) {
                 self.send_remote_frees();
             }
-            for cooling in &self.cooling {
-                // SAFETY: the heap's own pages (see `stop_cooling`).
-                if let Some(page) = unsafe { cooling.replace(null_mut()).as_ref() } {
-                    self.set_aside(page);
+            for candidates in &self.candidates {
+                // SAFETY: the heap's own pages (see `withdraw`).
+                if let Some(page) = unsafe { candidates.replace(null_mut()).as_ref() } {
+                    self.park(page);
                 }
             }
             self.large.empty();
-            // SAFETY: retained pages are this heap's.
-            while let Some(page) = unsafe { self.retained.get().as_ref() } {
-                self.retained.set(page.next.get());
-                self.retained_len.set(self.retained_len.get() - 1);
-                // SAFETY: closed and empty since it was retained.
+            // SAFETY: cached pages are this heap's.
+            while let Some(page) = unsafe { self.cached.get().as_ref() } {
+                self.cached.set(page.next.get());
+                self.cached_len.set(self.cached_len.get() - 1);
+                // SAFETY: closed and empty since it was cached.
                 unsafe { segment::release(page, 1) };
                 segment::note_small(-1);
             }

@@ -3,12 +3,12 @@
 //! ```text
 //! page of one slot    ├4K┤├4K┤├4K┤ …      16 pieces of 4 KiB (of 32 KiB in a page of eight slots); none is smaller than
 //!                                         the system's pages, or what is beside a hole would go with it
-//! blocks             ├──┤├──┤├──┤├──┤     live: its pieces stay · free: absent if one of its pieces is a hole
+//! blocks             ├──┤├──┤├──┤├──┤     live: its pieces stay · free: in a hole if one of its pieces is a hole
 //! ```
 //!
 //! Rules
-//! 1. Who owns the page's first line (`page` rule 1) digs and fills.
-//! 2. A block that reaches into a hole is *absent*: carved, not out, and on no list. Its links went with the hole.
+//! 1. Who owns the page's first line (`page` rule 1) purges and fills holes.
+//! 2. A block that reaches into a hole is *in a hole*: carved, not out, and on no list. Its links went with the hole.
 //! 3. A hole ends below what is carved: beyond, blocks are made without asking.
 
 use crate::backend::check;
@@ -35,7 +35,7 @@ fn pieces_of(page: &Meta, piece: usize, i: usize) -> u16 {
 }
 
 /// Gives back what no live block of the page reaches into. Returns the bytes. O(blocks).
-pub fn dig(page: &Meta) -> usize {
+pub fn purge_holes(page: &Meta) -> usize {
     let carved = page.carved.get() as usize;
     let (start, size, piece) = (page.start(), page.block_size.get() as usize, piece_of(page));
     let number = |block: *mut Block| block.addr().wrapping_sub(start.addr()) / size;
@@ -65,7 +65,7 @@ pub fn dig(page: &Meta) -> usize {
         return 0;
     }
 
-    let (mut list, mut absent) = (null_mut(), page.absent.get());
+    let (mut list, mut in_holes) = (null_mut(), page.in_holes.get());
     let mut block = page.free.get();
     while !block.is_null() {
         // SAFETY: as above.
@@ -75,12 +75,12 @@ pub fn dig(page: &Meta) -> usize {
             unsafe { Block::set_next(block, list) };
             list = block;
         } else {
-            absent += 1;
+            in_holes += 1;
         }
         block = next;
     }
     page.free.set(list);
-    page.absent.set(absent);
+    page.in_holes.set(in_holes);
     page.holes.set(old | new);
     give_back(page, piece, new)
 }
@@ -111,13 +111,13 @@ pub fn fill(page: &Meta) -> Option<(*mut Block, u32)> {
         for i in (first * piece / size..=((first + 1) * piece - 1) / size).rev() {
             if pieces_of(page, piece, i) & holes == 0 {
                 let block = page.start().wrapping_add(i * size).cast::<Block>();
-                // SAFETY: absent (rule 2), and reaches into no hole any more.
+                // SAFETY: it was in a hole (rule 2), and reaches into no hole any more.
                 unsafe { Block::set_next(block, list) };
                 list = block;
                 count += 1;
             }
         }
-        page.absent.set(page.absent.get() - count as u16);
+        page.in_holes.set(page.in_holes.get() - count as u16);
         if count > 0 {
             return Some((list, count));
         }

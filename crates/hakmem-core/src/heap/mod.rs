@@ -2,28 +2,29 @@
 //!
 //! ```text
 //! malloc:  owner.front.free[class] → pop            (the list of the current page, held whole)
-//! free:    page.free ← push, needed -= 1      (page by arithmetic, owner by one comparison)
+//! free:    page.free ← push, until_slow -= 1      (page by arithmetic, owner by one comparison)
 //! ```
 //!
 //! The slow path of malloc, in this order: merge the inbox, take the current page's own list, carve fresh blocks, go
 //! on to the next page of the class (putting full ones to sleep), take blocks of a shared page (`share`), take back a page
-//! that was set aside, take a retained empty page, claim a page.
+//! that was parked, take a cached empty page, claim a page.
 //!
 //! Rules
 //! 1. Everything but `owner.inbox`, `link`, `state` and `next_heap` belongs to the thread that has the heap; others may read
 //!    its counters.
-//! 2. A heap is had by one thread at a time: from `Pool::pop` (or its making) to `Pool::push`; its memory is for ever.
+//! 2. A heap is had by one thread at a time: from `IdStack::pop` (or its making) to `IdStack::push`; its memory is for ever.
 //! 3. `busy` is set while pages move between lists: a fork that meets it set cannot use the heap in the child.
 //!    Outside of that every state is consistent: a pop is one store, and a push that lost its countdown only makes a
 //!    page look fuller than it is.
 //! 4. The inbox is merged before a page's list is handed out (`page` rule 4).
 
 pub mod all;
-mod aside;
 pub mod counts;
 mod free;
 mod give;
 pub(crate) mod holes;
+mod park;
+pub(crate) mod parked;
 pub mod peak;
 pub mod pool;
 mod queue;
@@ -32,14 +33,13 @@ pub mod region;
 pub(crate) mod remote;
 mod sampled;
 mod share;
-pub(crate) mod sparse;
 // Miri has no fork, and models have one of their own.
 #[cfg(all(test, not(any(miri, shuttle))))]
 mod tests;
 
 use crate::backend::arena;
 use crate::backend::owner::{HEAP_SHIFT, Owner};
-use crate::backend::page::{self, Block, Kind, Meta, Place};
+use crate::backend::page::{self, Block, Kind, Meta, PageState};
 use crate::backend::segment;
 use crate::base::counter::Counter;
 use crate::base::size_class::CLASSES;
@@ -61,14 +61,14 @@ pub struct Heap {
     /// What the fast path reads, and the inbox.
     pub owner: Owner,
     queue: [Cell<*mut Meta>; CLASSES],
-    retained: Cell<*mut Meta>,
-    retained_len: Cell<u32>,
+    cached: Cell<*mut Meta>,
+    cached_len: Cell<u32>,
     /// What it has got of shared pages: see `share`.
     shared: share::Shared,
-    /// Which of `cooling` is the oldest.
+    /// Which of `candidates` is the oldest.
     oldest: Cell<u32>,
     /// Pages of which few blocks are out since a short time.
-    cooling: [Cell<*mut Meta>; COOLING],
+    candidates: [Cell<*mut Meta>; CANDIDATES],
     /// Pages that the heap has.
     pages: Cell<u32>,
     /// A list that changes hands is walked to its end when its number is this, modulo twice `WALK_EVERY`.
@@ -113,9 +113,9 @@ const _: () = assert!(size_of::<Heap>() == 1 << HEAP_SHIFT);
 /// To walk all of them would cost 6 instructions a pair.
 const WALK_EVERY: u32 = 128;
 
-/// Pages that come to have few blocks out before another such is set aside: time for the rest of its blocks to come
+/// Pages that come to have few blocks out before another such is parked: time for the rest of its blocks to come
 /// back too, where all are being freed.
-const COOLING: usize = 4;
+const CANDIDATES: usize = 4;
 
 /// A heap tells the process's total of live bytes in steps of this many.
 const REPORT_BYTES: u64 = 1 << 20;
@@ -166,19 +166,19 @@ impl Heap {
     pub fn cached_large(&self, n: usize) -> Option<&'static Meta> {
         let meta = large::cached(&self.large, n)?;
         self.counts.large_hits.add(1);
-        self.large_handed(meta);
+        self.large_allocated(meta);
         Some(meta)
     }
 
     /// See [`large::fresh`].
     pub fn fresh_large(&self, n: usize) -> Option<(&'static Meta, bool)> {
         let got = large::fresh(n)?;
-        self.large_handed(got.0);
+        self.large_allocated(got.0);
         Some(got)
     }
 
-    fn large_handed(&self, meta: &Meta) {
-        self.counts.large_handed.add(1);
+    fn large_allocated(&self, meta: &Meta) {
+        self.counts.large_allocated.add(1);
         self.note_live(large::size(meta) as i64);
     }
 
@@ -187,7 +187,7 @@ impl Heap {
     /// # Safety
     /// As there.
     pub unsafe fn free_large(&self, meta: &Meta) -> bool {
-        self.counts.large_returned.add(1);
+        self.counts.large_freed.add(1);
         self.note_live(-(large::size(meta) as i64));
         // SAFETY: passed on.
         unsafe { large::free(Some(&self.large), meta) }
@@ -210,10 +210,10 @@ impl Heap {
     }
 
     /// Blocks of the page of `class` that rests, empty: it has no owner. For a heap that is the caller's.
-    pub fn resting(&self, class: usize) -> u64 {
+    pub fn retired(&self, class: usize) -> u64 {
         // SAFETY: pages in the queue are this heap's.
         let page = unsafe { self.queue[class].get().as_ref() };
-        page.filter(|page| page.place.get() == Place::Resting).map_or(0, |page| u64::from(page.carved.get()))
+        page.filter(|page| page.state.get() == PageState::Retired).map_or(0, |page| u64::from(page.carved.get()))
     }
 
     /// True if other threads have freed blocks that are not merged yet.

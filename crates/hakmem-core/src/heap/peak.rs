@@ -5,7 +5,7 @@
 use super::all::all_heaps;
 use crate::base::size_class::{CLASSES, SIZES};
 use crate::base::sync::{AtomicU64, Ordering::Relaxed};
-use crate::heap::sparse;
+use crate::heap::parked;
 
 static SEEN: AtomicU64 = AtomicU64::new(0);
 pub static BYTES: [AtomicU64; CLASSES] = [const { AtomicU64::new(0) }; CLASSES];
@@ -18,7 +18,7 @@ pub fn note(peak: u64) {
     if peak < seen + seen / 16 || SEEN.compare_exchange(seen, peak, Relaxed, Relaxed).is_err() {
         return;
     }
-    let mut blocks: [i64; CLASSES] = core::array::from_fn(|class| -(sparse::returned(class) as i64));
+    let mut blocks: [i64; CLASSES] = core::array::from_fn(|class| -(parked::returned(class) as i64));
     // Heap by heap: there may be thousands, and each lies in a page of its own.
     for heap in all_heaps() {
         for (sum, existing) in blocks.iter_mut().zip(&heap.counts.existing) {

@@ -10,10 +10,10 @@ use super::all::{all_heaps, heap_by_id, id_of, make};
 use crate::base::sync::{AtomicU32, Ordering::Relaxed};
 use crate::os;
 use crate::proto::heap_state::{Adopted, Tidied, With};
-use crate::proto::pool::Pool;
+use crate::proto::id_stack::IdStack;
 
 #[unsafe(link_section = ".data.hakmem")]
-static POOL: Pool = Pool::new();
+static POOL: IdStack = IdStack::new();
 /// The number of the process whose threads' numbers heaps carry (rule 2); 0: none does.
 #[unsafe(link_section = ".data.hakmem")]
 pub static NUMBERED: AtomicU32 = AtomicU32::new(0);

@@ -1,12 +1,12 @@
 //! The queue of a class: pages that blocks are taken from, the current one first.
 
 use super::Heap;
-use crate::backend::page::{Meta, Place};
+use crate::backend::page::{Meta, PageState};
 use core::ptr::null_mut;
 
 impl Heap {
     pub(super) fn unlink(&self, class: usize, page: &Meta) {
-        debug_assert!(page.place.get() == Place::Resting || page.owner() == self.owner());
+        debug_assert!(page.state.get() == PageState::Retired || page.owner() == self.owner());
         let (prev, next) = (page.prev.get(), page.next.get());
         // SAFETY: neighbours in the queue are this heap's pages.
         unsafe {

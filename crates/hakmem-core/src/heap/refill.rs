@@ -1,12 +1,12 @@
 //! Allocation when the class's list is empty: it is filled again.
 
-use super::counts::Event;
+use super::counts::HeapEvent;
 use super::{Fresh, Heap, WALK_EVERY};
-use crate::backend::arena::PAGE;
-use crate::backend::page::{Block, Meta, Place};
+use crate::backend::arena::SLOT;
+use crate::backend::page::{Block, Meta, PageState};
 use crate::backend::{check, segment};
 use crate::base::size_class::{CLASSES, SIZES, span_of};
-use crate::heap::{holes, sparse};
+use crate::heap::{holes, parked};
 use crate::proto::inbox::Link;
 use crate::{os, policy, profile};
 use core::hint::assert_unchecked;
@@ -20,7 +20,7 @@ const CARVE_MOST: u32 = 16 << 10;
 
 impl Heap {
     /// A block of `class` by the slow path; the class's list is empty, and is refilled. None: out of memory. Amortised O(1): each page
-    /// put to sleep on the way takes a share of its blocks freed to come back.
+    /// found full on the way takes a share of its blocks freed to come back.
     #[cold]
     #[inline(never)]
     #[unsafe(link_section = ".text.hot.hakmem")]
@@ -78,7 +78,7 @@ impl Heap {
             if let Some(block) = self.fill_hole(class, page) {
                 return Some((block, false));
             }
-            self.put_to_sleep(class, page);
+            self.mark_full(class, page);
             moved_on = 1;
         }
         if self.shares(class)
@@ -87,9 +87,9 @@ impl Heap {
             return Some(fresh);
         }
         self.send_remote_frees();
-        if let Some(page) = sparse::take_back(class, self.owner()) {
+        if let Some(page) = parked::unpark(class, self.owner()) {
             self.pages.set(self.pages.get() + 1);
-            self.counts.taken_back.add(1);
+            self.counts.unparked.add(1);
             self.push_front(class, page);
             return self.refill_further(class);
         }
@@ -117,20 +117,20 @@ impl Heap {
     /// Takes a page's whole list: its first block is returned, the rest becomes the heap's.
     #[inline(always)]
     pub(super) fn take(&self, class: usize, page: &Meta) -> NonNull<Block> {
-        debug_assert!(page.place.get() == Place::Resting || page.owner() == self.owner());
-        if page.place.get() == Place::Cooling {
-            return self.take_cooling(class, page);
+        debug_assert!(page.state.get() == PageState::Retired || page.owner() == self.owner());
+        if page.state.get() == PageState::Candidate {
+            return self.take_candidate(class, page);
         }
         let list = page.free.replace(null_mut());
         let length = page.listed();
-        page.count_down(page.carved.get() as i32 - i32::from(page.absent.get()), 0);
-        if page.place.get() != Place::Queue {
-            // It was resting.
-            page.place.set(Place::Queue);
+        page.count_down(page.carved.get() as i32 - i32::from(page.in_holes.get()), 0);
+        if page.state.get() != PageState::Queue {
+            // It was retired.
+            page.state.set(PageState::Queue);
             page.set_owner(self.owner());
         }
-        self.counts.note(class, Event::Handed, length as u32);
-        let takes = self.counts.note(class, Event::Takes, 1);
+        self.counts.note(class, HeapEvent::Listed, length as u32);
+        let takes = self.counts.note(class, HeapEvent::Takes, 1);
         check::peek(list, page);
         // SAFETY: the list is not empty, and its blocks are free (rule 4 of `page`).
         unsafe {
@@ -146,8 +146,8 @@ impl Heap {
     #[cold]
     #[inline(never)]
     #[unsafe(link_section = ".text.hot.hakmem")]
-    fn take_cooling(&self, class: usize, page: &Meta) -> NonNull<Block> {
-        self.stop_cooling(page);
+    fn take_candidate(&self, class: usize, page: &Meta) -> NonNull<Block> {
+        self.withdraw(page);
         self.take(class, page)
     }
 
@@ -194,12 +194,12 @@ impl Heap {
     /// Blocks of the page's first hole: the first is returned, the rest becomes the heap's list.
     pub(super) fn fill_hole(&self, class: usize, page: &Meta) -> Option<NonNull<Block>> {
         let (first, count) = holes::fill(page)?;
-        page.needed.set(page.needed.get() + count as i32);
-        // They came back before the hole was dug, which was not counted yet.
-        self.counts.note(class, Event::Handed, count);
-        self.counts.note(class, Event::Takes, 1);
+        page.until_slow.set(page.until_slow.get() + count as i32);
+        // They came back before the hole was purged, which was not counted yet.
+        self.counts.note(class, HeapEvent::Listed, count);
+        self.counts.note(class, HeapEvent::Takes, 1);
         self.counts.holes_filled.add(1);
-        // SAFETY: they were absent (`holes` rule 2), and are on this list alone; there is at least one.
+        // SAFETY: they were in a hole (`holes` rule 2), and are on this list alone; there is at least one.
         unsafe {
             self.owner.front.free[class].set(Block::next(first));
             NonNull::new(first)
@@ -224,47 +224,47 @@ impl Heap {
             list = block;
         }
         page.carved.set(page.carved.get() + count);
-        page.needed.set(page.needed.get() + count as i32);
+        page.until_slow.set(page.until_slow.get() + count as i32);
         self.owner.front.free[class].set(list);
-        self.counts.note(class, Event::Handed, count);
+        self.counts.note(class, HeapEvent::Listed, count);
         self.counts.existing[class].add(i64::from(count));
-        self.counts.note(class, Event::Carves, 1);
+        self.counts.note(class, HeapEvent::Carves, 1);
         self.note_carved(page, i64::from(count) * size as i64);
         // SAFETY: inside the arena, so not null.
         unsafe { NonNull::new_unchecked(first.cast()) }
     }
 
     /// Takes the first page of the queue out: all its blocks are out.
-    pub(super) fn put_to_sleep(&self, class: usize, page: &Meta) {
-        debug_assert!(page.absent.get() == 0 && page.listed() == 0);
+    pub(super) fn mark_full(&self, class: usize, page: &Meta) {
+        debug_assert!(page.in_holes.get() == 0 && page.listed() == 0);
         self.unlink(class, page);
-        let threshold = (page.cap.get() / policy::WAKE_FRACTION.of(class).max(1)).max(1) as i32;
-        page.wake_at.set(threshold);
-        page.needed.set(threshold);
-        page.place.set(Place::Asleep);
-        self.counts.note(class, Event::Sleeps, 1);
+        let threshold = (page.cap.get() / policy::UNFULL_FRACTION.of(class).max(1)).max(1) as i32;
+        page.unfull_at.set(threshold);
+        page.until_slow.set(threshold);
+        page.state.set(PageState::Full);
+        self.counts.note(class, HeapEvent::Filled, 1);
     }
 
-    /// An empty page for `class`: retained, or claimed from a segment.
+    /// An empty page for `class`: cached, or claimed from a segment.
     pub(super) fn new_page(&self, class: usize) -> Option<&'static Meta> {
         let size = SIZES[class];
         let span = span_of(size);
-        let retained = self.retained.get();
-        let (page, zero) = if span == 1 && !retained.is_null() {
+        let cached = self.cached.get();
+        let (page, zero) = if span == 1 && !cached.is_null() {
             // SAFETY: the heap's own page.
-            let page = unsafe { &*retained };
-            self.retained.set(page.next.get());
-            self.retained_len.set(self.retained_len.get() - 1);
-            self.counts.note(class, Event::Reuses, 1);
+            let page = unsafe { &*cached };
+            self.cached.set(page.next.get());
+            self.cached_len.set(self.cached_len.get() - 1);
+            self.counts.note(class, HeapEvent::Reuses, 1);
             (page, false)
         } else {
             let (page, zero) = segment::claim(span)?;
             if span == 1 {
                 segment::note_small(1);
             }
-            self.counts.note(class, Event::Claims, 1);
+            self.counts.note(class, HeapEvent::Claims, 1);
             // A class that has filled pages will fill this one too: one call is cheaper than 16 faults.
-            let fills_pages = self.counts.recent(class, Event::Claims) > FILLED;
+            let fills_pages = self.counts.recent(class, HeapEvent::Claims) > FILLED;
             let from = policy::POPULATE_FROM_PAGES.get();
             if zero && span == 1 && fills_pages && from != 0 && self.pages.get() >= from {
                 self.populate(page);
@@ -283,7 +283,7 @@ impl Heap {
 
     pub(super) fn populate(&self, page: &Meta) {
         if !page.segment().is_thp() {
-            os::populate(page.start().addr(), PAGE);
+            os::populate(page.start().addr(), SLOT);
         }
     }
 }

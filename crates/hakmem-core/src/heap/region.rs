@@ -21,7 +21,7 @@ use core::cell::UnsafeCell;
 
 const HEAP_BYTES: usize = 1 << HEAP_SHIFT;
 /// What is made accessible at a time, and the length of a guard: no machine has larger pages.
-const STEP: usize = arena::PAGE;
+const STEP: usize = arena::SLOT;
 /// Steps of the first region: two of them for heaps, 16 in all. Few processes have more threads.
 const FIRST: usize = 4;
 /// Steps of the others.

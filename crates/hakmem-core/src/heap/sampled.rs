@@ -1,8 +1,8 @@
 //! The heap profile's part in a heap: lists end where a sample is due (`profile`).
 
-use super::counts::{Event, HALF};
+use super::counts::{HALF, HeapEvent};
 use super::{Fresh, Heap};
-use crate::backend::arena::PAGE;
+use crate::backend::arena::SLOT;
 use crate::backend::check;
 use crate::backend::page::{self, Block, Meta};
 use crate::base::size_class::{CLASSES, SIZES, span_of};
@@ -19,7 +19,7 @@ const LONGEST: [u32; CLASSES] = {
     let mut longest = [0; CLASSES];
     let mut class = 0;
     while class < CLASSES {
-        longest[class] = span_of(SIZES[class]) * PAGE as u32 / SIZES[class];
+        longest[class] = span_of(SIZES[class]) * SLOT as u32 / SIZES[class];
         class += 1;
     }
     longest
@@ -40,7 +40,7 @@ impl Heap {
     /// What a sampler goes by; it takes that modulo `WRAP`.
     #[inline(always)]
     fn handed(&self, class: usize) -> u32 {
-        self.counts.recent(class, Event::Handed)
+        self.counts.recent(class, HeapEvent::Listed)
     }
 
     /// [`Heap::refill`] while allocations are sampled. Most come long before the next sample.
@@ -67,8 +67,8 @@ impl Heap {
         if sampler.is_due(class, handed)
             && let Some(block) = profile::sample_small(sampler, class, handed)
         {
-            self.counts.note(class, Event::Handed, 1);
-            self.counts.note(class, Event::Takes, 1);
+            self.counts.note(class, HeapEvent::Listed, 1);
+            self.counts.note(class, HeapEvent::Takes, 1);
             self.counts.make_room(class);
             self.counts.existing[class].add(1);
             self.note_live(i64::from(SIZES[class]));
@@ -108,7 +108,7 @@ impl Heap {
                 back
             },
         };
-        self.counts.unhand(class, rest);
+        self.counts.unlist(class, rest);
         let Some(page) = page::lookup(back.cast()) else { check::corrupt(back.cast()) };
         let page = page.head_of_block();
         if page.owner() != self.owner() {
@@ -125,7 +125,7 @@ impl Heap {
         }
         debug_assert!(page.free.get().is_null());
         page.free.set(back);
-        page.needed.set(page.needed.get() - rest as i32);
+        page.until_slow.set(page.until_slow.get() - rest as i32);
     }
 
     /// Whether a freed block of `class` may be put on the heap's list, to be handed out as no sample.
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn no_page_has_room_for_one_more_than_the_longest_list() {
         for (size, longest) in SIZES.into_iter().zip(LONGEST) {
-            let page = span_of(size) * PAGE as u32;
+            let page = span_of(size) * SLOT as u32;
             assert!(longest * size <= page && page < (longest + 1) * size, "{longest} of {size}");
         }
     }

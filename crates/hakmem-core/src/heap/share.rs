@@ -1,15 +1,15 @@
-//! A thread's first blocks come from pages that many threads share (`sparse`), so that it costs little to have allocated a few of each
+//! A thread's first blocks come from pages that many threads share (`parked`), so that it costs little to have allocated a few of each
 //! size. A page of its own for each would have 4 KiB resident, and most of that would never be used.
 //!
 //! Heaps made while there are few do not share: a program of one thread, or of as many as the machine has processors, takes no lock
 //! for its first blocks.
 
-use super::counts::Event;
+use super::counts::HeapEvent;
 use super::{Fresh, Heap};
 use crate::backend::page::{Block, Meta};
 use crate::backend::segment;
 use crate::base::size_class::SIZES;
-use crate::heap::sparse::{self, Freed};
+use crate::heap::parked::{self, Freed};
 use crate::policy;
 use crate::proto::inbox::Link;
 use core::cell::Cell;
@@ -78,22 +78,22 @@ impl Heap {
     #[inline(never)]
     pub(super) fn share(&self, class: usize) -> Option<Fresh> {
         let (size, got) = (SIZES[class], &self.shared.got[class]);
-        let share = sparse::share(class, (u32::from(got.get()) * UNIT).min(AT_ONCE))?;
+        let share = parked::share(class, (u32::from(got.get()) * UNIT).min(AT_ONCE))?;
         if got.get() == 0 {
             self.counts.make_room(class); // It may never take a list of its own page.
         }
         let bytes = share.count * size;
         got.set(got.get().saturating_add(bytes.div_ceil(UNIT) as u8));
-        self.counts.note(class, Event::Handed, share.count);
-        self.counts.note(class, Event::Claims, share.claimed.into());
+        self.counts.note(class, HeapEvent::Listed, share.count);
+        self.counts.note(class, HeapEvent::Claims, share.claimed.into());
         if share.carved {
-            self.counts.note(class, Event::Carves, 1);
+            self.counts.note(class, HeapEvent::Carves, 1);
             self.counts.existing[class].add(share.count.into());
-            // At once: of many heaps each has little to tell, and what comes back is told by `sparse`.
+            // At once: of many heaps each has little to tell, and what comes back is told by `parked`.
             Self::tell_live(bytes.into(), bytes.into());
             segment::note_carved(bytes.into());
         } else {
-            self.counts.note(class, Event::Takes, 1);
+            self.counts.note(class, HeapEvent::Takes, 1);
         }
         let mut rest = null_mut();
         // SAFETY: the blocks are this heap's, and on this list alone.
@@ -112,7 +112,7 @@ impl Heap {
         NonNull::new(share.first).map(|first| (first, share.carved && share.page.zero.get()))
     }
 
-    /// Frees a block of a page that `sparse` has, at once. False: it is still the caller's.
+    /// Frees a block of a page that `parked` has, at once. False: it is still the caller's.
     ///
     /// # Safety
     /// The block is live, of `page`, and the caller's to free; the calling thread has this heap.
@@ -132,7 +132,7 @@ impl Heap {
     /// As there.
     unsafe fn unshare(&self, page: &Meta, block: *mut Block, received: u64) -> bool {
         // SAFETY: passed on.
-        let freed = unsafe { sparse::free(page, block, received) };
+        let freed = unsafe { parked::free(page, block, received) };
         if freed == Freed::WithItsPage {
             self.released.set(true);
         }
@@ -146,7 +146,7 @@ impl Heap {
     pub(super) unsafe fn put_back_shared(&self, page: &Meta, block: *mut Block) {
         // SAFETY: passed on.
         unsafe {
-            if page.owner() != sparse::owner() || !self.unshare(page, block, 0) {
+            if page.owner() != parked::owner() || !self.unshare(page, block, 0) {
                 self.free_remote(page, block);
             }
         }

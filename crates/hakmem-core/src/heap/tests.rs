@@ -4,7 +4,7 @@ extern crate std;
 
 use super::*;
 use crate::base::size_class;
-use crate::heap::sparse;
+use crate::heap::parked;
 use crate::in_child::{goes_well_in_child, in_child};
 use crate::proto::heap_state::Adopted;
 use crate::thread;
@@ -58,7 +58,7 @@ fn a_heap_is_busy_while_pages_move() {
     assert!(!heap.is_busy());
 }
 
-/// Pages that were set aside are left as they are in a child that cannot believe the lists of them.
+/// Pages that were parked are left as they are in a child that cannot believe the lists of them.
 #[test]
 fn pages_that_were_given_up_are_left_alone() {
     const SIZE: usize = 1024;
@@ -67,28 +67,28 @@ fn pages_that_were_given_up_are_left_alone() {
     let (take, free) = (|| unsafe { crate::api::c::malloc(SIZE) }, |p: *mut u8| unsafe { crate::api::c::free(p) });
     // Pages of which two blocks each are out, and then one more.
     let few_blocks = || {
-        let blocks: Vec<_> = (0..20 * arena::PAGE / SIZE).map(|_| take()).collect();
-        let (kept, gone): (Vec<_>, Vec<_>) = blocks.into_iter().partition(|p| p.addr() % arena::PAGE < 2 * SIZE);
+        let blocks: Vec<_> = (0..20 * arena::SLOT / SIZE).map(|_| take()).collect();
+        let (kept, gone): (Vec<_>, Vec<_>) = blocks.into_iter().partition(|p| p.addr() % arena::SLOT < 2 * SIZE);
         gone.into_iter().for_each(free);
         kept
     };
     // No other test holds the lock there, so that a page would stay with its heap.
     in_child(|| {
         let mine = own();
-        let set_aside = || mine.counts.set_aside.get();
-        let before = set_aside();
+        let park = || mine.counts.parked.get();
+        let before = park();
         let mut kept = few_blocks();
-        assert!(set_aside() > before);
+        assert!(park() > before);
 
-        sparse::give_up_all();
-        let before = set_aside();
-        let dig = || sparse::purge(crate::os::now_ms(), 0, || true);
-        assert!(sparse::take_back(class, mine.owner()).is_none() && dig() == 0);
+        parked::give_up_all();
+        let before = park();
+        let purge_holes = || parked::purge(crate::os::now_ms(), 0, || true);
+        assert!(parked::unpark(class, mine.owner()).is_none() && purge_holes() == 0);
         kept.drain(..10).for_each(free);
         mine.collect();
-        assert_eq!(dig(), 0);
+        assert_eq!(purge_holes(), 0);
         kept.extend(few_blocks());
-        assert_eq!(set_aside(), before);
+        assert_eq!(park(), before);
         kept.drain(..).for_each(free);
     });
 }

@@ -8,7 +8,7 @@
 
 pub(crate) mod huge;
 
-use crate::backend::arena::PAGE;
+use crate::backend::arena::SLOT;
 use crate::backend::page::{Kind, Meta};
 use crate::backend::segment;
 use crate::base::sync::{AtomicU64, Ordering::Relaxed};
@@ -17,7 +17,7 @@ use core::cell::Cell;
 use core::ptr::null_mut;
 
 /// The largest request served here, in bytes.
-pub const LARGE_MAX: usize = 16 * PAGE;
+pub const LARGE_MAX: usize = 16 * SLOT;
 /// Allocations that a heap keeps …
 const WAYS: usize = 4;
 /// … and the slots they may hold together.
@@ -112,7 +112,7 @@ impl Cache {
 }
 
 fn slots_for(n: usize) -> u32 {
-    n.div_ceil(PAGE) as u32
+    n.div_ceil(SLOT) as u32
 }
 
 /// Takes room for `n` ≤ LARGE_MAX bytes, aligned to 64 KiB, from a heap's cache. None: it has none.
@@ -142,7 +142,7 @@ pub unsafe fn free(cache: Option<&Cache>, meta: &Meta) -> bool {
         return cache.put(meta, span);
     }
     STRAY.fetch_add(1, Relaxed);
-    usage::add(-((span as usize * PAGE) as i64), 0);
+    usage::add(-((span as usize * SLOT) as i64), 0);
     // SAFETY: the slots were the allocation's, which ends here.
     unsafe { segment::release(meta, span) };
     true
@@ -150,7 +150,7 @@ pub unsafe fn free(cache: Option<&Cache>, meta: &Meta) -> bool {
 
 /// Bytes that the allocation at `meta` holds.
 pub fn size(meta: &Meta) -> usize {
-    meta.span.load(Relaxed) as usize * PAGE
+    meta.span.load(Relaxed) as usize * SLOT
 }
 
 /// Makes it hold `n` bytes where it is, if the slots behind it allow. Returns the change in bytes.
@@ -172,5 +172,5 @@ pub unsafe fn resize(meta: &Meta, n: usize) -> Option<i64> {
         }
         meta.span.store(new, Relaxed);
     }
-    Some((i64::from(new) - i64::from(old)) * PAGE as i64)
+    Some((i64::from(new) - i64::from(old)) * SLOT as i64)
 }

@@ -10,7 +10,7 @@ use crate::base::sync::Ordering::Relaxed;
 use crate::base::sync::plain::AtomicBool;
 use crate::base::usage;
 use crate::os;
-use crate::policy::learner::{Decision, Learner, Pool, Settings, What};
+use crate::policy::learner::{Decision, Learner, Memory, Settings, What};
 use crate::policy::{self, Knob, Mode};
 use crate::policy::{decisions, options};
 use crate::proto::lock::Lock;
@@ -94,7 +94,7 @@ fn kib(bytes: i64) -> u32 {
 pub fn slots(change: i64, high: i64) {
     if is_on() {
         let now = usage::live().0 as i64 - usage::huge() as i64;
-        tell(&mut |learner, time| learner.demand(time, Pool::Slots, kib(now), kib(now - change + high)));
+        tell(&mut |learner, time| learner.demand(time, Memory::Slots, kib(now), kib(now - change + high)));
     }
 }
 
@@ -102,7 +102,7 @@ pub fn slots(change: i64, high: i64) {
 pub fn huge(change: i64) {
     if is_on() {
         let now = usage::huge() as i64;
-        tell(&mut |learner, time| learner.demand(time, Pool::Huge, kib(now), kib(now.max(now - change))));
+        tell(&mut |learner, time| learner.demand(time, Memory::Huge, kib(now), kib(now.max(now - change))));
     }
 }
 
@@ -156,10 +156,10 @@ mod tests {
     }
 
     /// KiB in use, and, with the first candidate, those that were faulted in and those that are kept.
-    fn seen(what: What, pool: Pool) -> (u32, u64, u32) {
+    fn seen(what: What, memory: Memory) -> (u32, u64, u32) {
         told(|learner, _| {
-            let (faulted, kept) = learner.faulted_and_kept(what, pool);
-            (learner.level(pool), faulted, kept)
+            let (faulted, kept) = learner.faulted_and_kept(what, memory);
+            (learner.level(memory), faulted, kept)
         })
     }
 
@@ -169,19 +169,19 @@ mod tests {
             usage::LIVE.store(50 * MIB, Relaxed);
             usage::HUGE.store(20 * MIB, Relaxed);
             slots(-10 * MIB, 5 * MIB);
-            assert_eq!(seen(What::Decay, Pool::Slots), (30 << 10, 45 << 10, 45 << 10), "40 MiB before, 45 at most");
+            assert_eq!(seen(What::Decay, Memory::Slots), (30 << 10, 45 << 10, 45 << 10), "40 MiB before, 45 at most");
             huge(8 * MIB);
-            assert_eq!(seen(What::HugeCache, Pool::Huge).0, 20 << 10);
-            assert_eq!(seen(What::Decay, Pool::Huge).2, 20 << 10, "it was less before");
+            assert_eq!(seen(What::HugeCache, Memory::Huge).0, 20 << 10);
+            assert_eq!(seen(What::Decay, Memory::Huge).2, 20 << 10, "it was less before");
             huge(-7 * MIB);
-            assert_eq!(seen(What::Decay, Pool::Huge).2, 27 << 10, "it was more before");
+            assert_eq!(seen(What::Decay, Memory::Huge).2, 27 << 10, "it was more before");
             usage::LIVE.store(9 * MIB, Relaxed);
             usage::HUGE.store(5 * MIB, Relaxed);
             huge(-15 * MIB);
             slots(-26 * MIB, 0);
             ended();
             let may_stay = "4 MiB in use, and free as much as all that is in use and 4 MiB more";
-            assert_eq!(seen(What::Ended, Pool::Slots), (4 << 10, 45 << 10, (4 + 9 + 4) << 10), "{may_stay}");
+            assert_eq!(seen(What::Ended, Memory::Slots), (4 << 10, 45 << 10, (4 + 9 + 4) << 10), "{may_stay}");
         });
     }
 
@@ -193,23 +193,23 @@ mod tests {
             // SAFETY: blocks of this allocator, each freed once.
             unsafe {
                 let blocks = [(); 6].map(|()| c::malloc(4 << 20));
-                assert_eq!(seen(What::HugeCache, Pool::Huge), (24 << 10, 24 << 10, 24 << 10));
+                assert_eq!(seen(What::HugeCache, Memory::Huge), (24 << 10, 24 << 10, 24 << 10));
                 blocks.into_iter().step_by(2).for_each(|p| c::free(p));
-                assert_eq!(seen(What::HugeCache, Pool::Huge).0, 12 << 10);
+                assert_eq!(seen(What::HugeCache, Memory::Huge).0, 12 << 10);
                 // There are 12 MiB in the cache, in pieces of 4.
-                let before = seen(What::HugeCache, Pool::Huge).1;
+                let before = seen(What::HugeCache, Memory::Huge).1;
                 let larger = c::malloc(12 << 20);
                 // What did not fit was faulted in though it was kept.
-                assert_eq!(seen(What::HugeCache, Pool::Huge).1 - before, 12 << 10);
-                assert_eq!(seen(What::HugeCache, Pool::Huge).0, 24 << 10);
+                assert_eq!(seen(What::HugeCache, Memory::Huge).1 - before, 12 << 10);
+                assert_eq!(seen(What::HugeCache, Memory::Huge).0, 24 << 10);
                 // There never was so much.
-                let before = seen(What::HugeCache, Pool::Huge).1;
+                let before = seen(What::HugeCache, Memory::Huge).1;
                 let largest = c::malloc(40 << 20);
-                assert_eq!(seen(What::HugeCache, Pool::Huge).1 - before, 28 << 10, "12 MiB are kept");
+                assert_eq!(seen(What::HugeCache, Memory::Huge).1 - before, 28 << 10, "12 MiB are kept");
                 [larger, largest].into_iter().for_each(|p| c::free(p));
                 blocks.into_iter().skip(1).step_by(2).for_each(|p| c::free(p));
             }
-            assert_eq!(seen(What::HugeCache, Pool::Huge).0, 0);
+            assert_eq!(seen(What::HugeCache, Memory::Huge).0, 0);
         });
     }
 
@@ -217,8 +217,8 @@ mod tests {
     fn bursts(learner: &mut Noting, now: u32) {
         for i in 0..4 {
             let now = now + i * 800;
-            learner.demand(now, Pool::Slots, 200 << 10, 200 << 10);
-            learner.demand(now + 50, Pool::Slots, 0, 0);
+            learner.demand(now, Memory::Slots, 200 << 10, 200 << 10);
+            learner.demand(now + 50, Memory::Slots, 0, 0);
         }
         assert_eq!(learner.settings().decay_ms, 1000);
     }
@@ -229,7 +229,7 @@ mod tests {
             told(bursts);
             assert_eq!(policy::DECAY_MS.get(), 1000);
             forget();
-            assert_eq!(seen(What::Decay, Pool::Slots), (0, 0, 0), "it begins anew");
+            assert_eq!(seen(What::Decay, Memory::Slots), (0, 0, 0), "it begins anew");
             assert_eq!(told(|learner, _| learner.settings().decay_ms), 1000, "with what is in force");
         });
     }

@@ -78,7 +78,7 @@ impl ByClass {
 
 /// Where an option's value is kept.
 #[derive(Debug)]
-pub enum Place {
+pub enum Setting {
     /// In a knob.
     One(&'static Knob),
     /// In a knob for each class.
@@ -122,7 +122,7 @@ pub struct Entry {
     pub(crate) default: u32,
     pub(crate) unit: &'static str,
     pub(crate) meaning: &'static str,
-    pub(crate) place: Place,
+    pub(crate) setting: Setting,
 }
 
 /// Whether the defaults stay or the program's behaviour may move some of them.
@@ -220,7 +220,7 @@ macro_rules! options {
                 default: Options::DEFAULT.$field as u32,
                 unit: $unit,
                 meaning: $meaning,
-                place: Place::$kind(&$knob),
+                setting: Setting::$kind(&$knob),
             }, )*
             Entry {
                 name: "TIMING",
@@ -228,7 +228,7 @@ macro_rules! options {
                 default: 0,
                 unit: "",
                 meaning: " System calls are timed as well as counted.",
-                place: Place::Timing,
+                setting: Setting::Timing,
             },
             Entry {
                 name: "STATS",
@@ -236,7 +236,7 @@ macro_rules! options {
                 default: 0,
                 unit: "",
                 meaning: " A report at exit: in lines for people, JSON or CSV, on standard error or appended to FILE.",
-                place: Place::Elsewhere,
+                setting: Setting::Elsewhere,
             },
             Entry {
                 name: "STATS_SIGNAL",
@@ -244,7 +244,7 @@ macro_rules! options {
                 default: 0,
                 unit: "",
                 meaning: " The signal at which there is a report at once, in the form that STATS asks for.",
-                place: Place::Elsewhere,
+                setting: Setting::Elsewhere,
             },
             Entry {
                 name: "PROFILE",
@@ -252,7 +252,7 @@ macro_rules! options {
                 default: 0,
                 unit: "",
                 meaning: " Allocations are sampled from the start, and the heap profile is written there at exit.",
-                place: Place::Elsewhere,
+                setting: Setting::Elsewhere,
             },
             Entry {
                 name: "PROFILE_SIGNAL",
@@ -260,7 +260,7 @@ macro_rules! options {
                 default: 0,
                 unit: "",
                 meaning: " The signal at which the heap profile is written at once.",
-                place: Place::Elsewhere,
+                setting: Setting::Elsewhere,
             },
             Entry {
                 name: "MAP",
@@ -268,7 +268,7 @@ macro_rules! options {
                 default: 0,
                 unit: "",
                 meaning: " What each slot of the heap holds is written there at exit and at STATS_SIGNAL, for `hakmem map`.",
-                place: Place::Elsewhere,
+                setting: Setting::Elsewhere,
             },
         ];
     };
@@ -284,11 +284,11 @@ options! {
     /// Fresh blocks put on a thread's list at a time, in bytes; of a page that was carved before as much as that was, up to 16 KiB.
     carve_bytes: u32 = 4096, Each CARVE_BYTES, "CARVE_BYTES", Number(16, 65536), "bytes";
     /// A full page is worth waking once one in this many of its blocks is free.
-    wake_fraction: u32 = 8, Each WAKE_FRACTION, "WAKE_FRACTION", Number(1, 1024), "";
+    unfull_fraction: u32 = 8, Each UNFULL_FRACTION, "UNFULL_FRACTION", Number(1, 1024), "";
     /// Empty pages of 64 KiB that a thread keeps for itself; 0 keeps none.
-    retained_pages: u32 = 4, Each RETAINED_PAGES, "RETAINED_PAGES", Number(0, 1024), "pages";
-    /// A page of which no more blocks than these are out is set aside, and its holes are given back; 0 leaves them.
-    sparse_blocks: u32 = 8, One SPARSE_BLOCKS, "SPARSE_BLOCKS", Number(0, 255), "blocks";
+    cached_pages: u32 = 4, Each CACHED_PAGES, "CACHED_PAGES", Number(0, 1024), "pages";
+    /// A page of which no more blocks than these are out is parked, and its holes are given back; 0 leaves them.
+    park_blocks: u32 = 8, One PARK_BLOCKS, "PARK_BLOCKS", Number(0, 255), "blocks";
     /// Thread heaps that there must be before further ones get their first blocks, up to 2 KiB each, from pages that they share; 0: none do.
     shared_from_heaps: u32 = 32, One SHARED_FROM_HEAPS, "SHARED_FROM_HEAPS", Number(0, u32::MAX), "heaps";
     /// Blocks of other threads that a thread has freed and keeps before it sends them, in bytes.

@@ -10,7 +10,7 @@ use crate::os::report;
 use crate::{os, policy};
 use core::ffi::{CStr, c_char};
 use core::fmt;
-use policy::Place;
+use policy::Setting;
 
 pub use policy::{Entry, Foreign, Mode, Options, TABLE, Thp, Values};
 
@@ -79,7 +79,7 @@ pub fn set(name: &str, value: &str) -> Result<(), Error> {
 /// Returns the option's number in `TABLE`.
 fn set_exactly(name: &str, value: &str) -> Result<usize, Error> {
     let (i, entry) = find(name).ok_or(Error::Unknown)?;
-    if let Place::Elsewhere = entry.place {
+    if let Setting::Elsewhere = entry.setting {
         return Err(Error::AtStart);
     }
     entry.put(value).ok_or(Error::Value(entry))?;
@@ -104,8 +104,8 @@ pub fn suggest(name: &str, n: u32) -> Result<(), Error> {
 /// The value of an option, as [`set`] takes it. None: there is none of that name, or it is read at start alone.
 pub fn get(name: &str) -> Option<Value> {
     let (_, entry) = find(name.strip_prefix(PREFIX).unwrap_or(name))?;
-    match entry.place {
-        Place::Elsewhere => None,
+    match entry.setting {
+        Setting::Elsewhere => None,
         _ => Some(Value(entry)),
     }
 }
@@ -159,7 +159,7 @@ impl Entry {
     }
     /// True if each size class has a value of its own.
     pub fn is_by_class(&self) -> bool {
-        matches!(self.place, Place::Each(_))
+        matches!(self.setting, Setting::Each(_))
     }
 
     fn parse(&self, value: &str) -> Option<u32> {
@@ -192,18 +192,18 @@ impl Entry {
 
     /// Sets it, for all classes if it has a value for each.
     fn store(&self, n: u32) {
-        match self.place {
-            Place::One(knob) => knob.set(n),
-            Place::Each(knobs) => knobs.set_all(n),
-            Place::Timing => os::set_timing(n != 0),
-            Place::Elsewhere => {}
+        match self.setting {
+            Setting::One(knob) => knob.set(n),
+            Setting::Each(knobs) => knobs.set_all(n),
+            Setting::Timing => os::set_timing(n != 0),
+            Setting::Elsewhere => {}
         }
     }
 
     /// Sets it. None, and nothing has changed: it takes other values.
     fn put(&self, value: &str) -> Option<()> {
-        match self.place {
-            Place::Each(knobs) => {
+        match self.setting {
+            Setting::Each(knobs) => {
                 let parts = || value.split(',').map(|part| self.parse_part(part));
                 if parts().any(|part| part.is_none()) {
                     return None;
@@ -240,23 +240,23 @@ pub struct Value(&'static Entry);
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(entry) = *self;
-        match entry.place {
-            Place::One(knob) => Shown(entry.values, knob.get()).fmt(f),
-            Place::Timing => u32::from(os::timing()).fmt(f),
-            Place::Each(knobs) => {
+        match entry.setting {
+            Setting::One(knob) => Shown(entry.values, knob.get()).fmt(f),
+            Setting::Timing => u32::from(os::timing()).fmt(f),
+            Setting::Each(knobs) => {
                 let all = knobs.all();
                 all.fmt(f)?;
                 let changed = SIZES.iter().enumerate().map(|(class, size)| (size, knobs.of(class)));
                 changed.filter(|(_, n)| *n != all).try_for_each(|(size, n)| write!(f, ",{size}:{n}"))
             }
-            Place::Elsewhere => Ok(()),
+            Setting::Elsewhere => Ok(()),
         }
     }
 }
 
 /// Whether somebody has set the option behind `knob`.
 pub(crate) fn is_chosen(knob: &policy::Knob) -> bool {
-    let is_it = |entry: &Entry| matches!(entry.place, Place::One(k) if core::ptr::eq(k, knob));
+    let is_it = |entry: &Entry| matches!(entry.setting, Setting::One(k) if core::ptr::eq(k, knob));
     TABLE.iter().position(is_it).is_some_and(|i| CHOSEN.load(Relaxed) >> i & 1 != 0)
 }
 

@@ -1,7 +1,7 @@
 //! The blocks of sampled allocations up to 64 KiB: in pages without an owner, so that their free takes a slow path.
 //!
 //! A page has one class, laid out as a heap's pages are, so that alignments hold. Its list and its counters are used as in
-//! `page`, under the lock: `free`, `carved`, and `needed` for the blocks that are out.
+//! `page`, under the lock: `free`, `carved`, and `until_slow` for the blocks that are out.
 
 use super::asked::after_a_change;
 use super::sampler::Sampler;
@@ -81,7 +81,7 @@ impl Pages {
             // SAFETY: rule 1: a free block of the page.
             page.free.set(unsafe { Block::next(block) });
         }
-        page.needed.set(page.needed.get() + 1);
+        page.until_slow.set(page.until_slow.get() + 1);
         if page.free.get().is_null() && page.carved.get() == page.cap.get() {
             self.unlink(class, page);
         }
@@ -99,8 +99,8 @@ impl Pages {
         // SAFETY: the caller's promise: the block is free from now on.
         unsafe { Block::set_next(block, page.free.get()) };
         page.free.set(block);
-        page.needed.set(page.needed.get() - 1);
-        match (page.needed.get(), was_full) {
+        page.until_slow.set(page.until_slow.get() - 1);
+        match (page.until_slow.get(), was_full) {
             // The class's only one is kept: most samples are freed before the next is taken.
             (0, false) if self.first[class] == page.raw() && page.next.get().is_null() => {}
             (0, _) => {

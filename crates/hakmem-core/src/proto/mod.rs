@@ -7,12 +7,12 @@
 pub mod bounds;
 pub mod heap_state;
 pub mod hints;
+pub mod id_stack;
 pub mod inbox;
 pub mod journal;
-pub mod level;
 pub mod lock;
 pub mod owner;
-pub mod pool;
-pub mod post;
+pub mod page_list;
+pub mod run_bin;
 pub mod slots;
 pub mod worker;

@@ -1,7 +1,7 @@
 //! Whose a page is: a word that one thread writes, and others read to find where to send what they free.
 //!
 //! Who reads the word of another's page reaches the owner through it. It need not have met the thread that made that owner:
-//! the page may have been set aside by one heap and taken back by another, made since, while the reader held a block of it.
+//! the page may have been parked by one heap and unparked by another, made since, while the reader held a block of it.
 //! So the word itself carries what was written to the owner before.
 //!
 //! Rules

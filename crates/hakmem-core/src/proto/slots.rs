@@ -1,14 +1,14 @@
 //! The slots of one segment: which of its 32 pages are taken, and which free ones hold old data.
 //!
 //! One 64-bit word: the low half has a bit for each slot that is ACTIVE (somebody's), the high half a bit for each
-//! slot that is EMPTY (free, but resident and full of old bytes). A slot with neither bit is UNUSED: free, not
+//! slot that is DIRTY (free, but resident and full of old bytes). A slot with neither bit is CLEAN: free, not
 //! resident, zero when touched.
 //!
 //! Rules
 //! 1. Whoever set a slot's ACTIVE bit owns the slot, its page metadata and its memory until it clears the bit.
-//! 2. A slot becomes ACTIVE by one compare-and-swap that also clears its EMPTY bit (acquire: the former owner's
+//! 2. A slot becomes ACTIVE by one compare-and-swap that also clears its DIRTY bit (acquire: the former owner's
 //!    writes are over); it is let go by one that clears ACTIVE (release).
-//! 3. Purging is owning: the purger makes EMPTY slots ACTIVE, gives their memory back, and lets them go UNUSED. So no
+//! 3. Purging is owning: the purger makes DIRTY slots ACTIVE, gives their memory back, and lets them go CLEAN. So no
 //!    slot is ever handed out and purged at once.
 //! 4. Segments are listed by what their slots are (`proto::hints`). So the word changes by sequentially consistent steps,
 //!    and who has unlisted a segment looks at it in that order.
@@ -30,9 +30,9 @@ pub struct Slots {
 pub struct Claim {
     /// The first slot.
     pub first: u32,
-    /// True if none of the claimed slots was EMPTY: their memory is zero.
+    /// True if none of the claimed slots was DIRTY: their memory is zero.
     pub clean: bool,
-    /// How many of the claimed slots were EMPTY.
+    /// How many of the claimed slots were DIRTY.
     pub dirty: u32,
     /// The mask of slots that are free after the claim.
     pub free: u32,
@@ -85,7 +85,7 @@ impl Default for Slots {
 
 impl Slots {
     const_new! {
-        /// All slots UNUSED.
+        /// All slots CLEAN.
         pub fn new() -> Self {
             Self { word: AtomicU64::new(0) }
         }
@@ -109,7 +109,7 @@ impl Slots {
         }
     }
 
-    /// Takes `n` neighbouring slots, EMPTY ones by preference (they cost no fault). None if there is no such run.
+    /// Takes `n` neighbouring slots, DIRTY ones by preference (they cost no fault). None if there is no such run.
     pub fn claim(&self, n: u32) -> Option<Claim> {
         let mut mask = 0;
         let (old, new) = self.update(|w| {
@@ -132,7 +132,7 @@ impl Slots {
         Some(Claim::of(mask, old, new))
     }
 
-    /// Takes every EMPTY slot, to purge it (rule 3). Returns their mask, 0 if there was none: then who makes one finds that
+    /// Takes every DIRTY slot, to purge it (rule 3). Returns their mask, 0 if there was none: then who makes one finds that
     /// the segment is no longer listed (rule 4).
     pub fn claim_empty(&self) -> u32 {
         if is(Mutant::SlotsPurgeWithoutOwning) {
@@ -143,14 +143,14 @@ impl Slots {
         taken.map_or(0, |(old, _)| empty(old))
     }
 
-    /// Takes every UNUSED slot. Returns their mask, 0 if there was none.
+    /// Takes every CLEAN slot. Returns their mask, 0 if there was none.
     pub fn claim_unused(&self) -> u32 {
         let unused = |w| !active(w) & !empty(w);
         let taken = self.update(|w| (unused(w) != 0).then(|| w | u64::from(unused(w))));
         taken.map_or(0, |(old, _)| unused(old))
     }
 
-    /// Takes the whole segment if nobody has any of it and none of it is EMPTY.
+    /// Takes the whole segment if nobody has any of it and none of it is DIRTY.
     pub fn retire(&self) -> bool {
         if is(Mutant::SlotsRetireByStore) {
             let unused = look!(self.word, Ordering::Acquire) == 0;
@@ -162,7 +162,7 @@ impl Slots {
         self.word.compare_exchange(0, word(u32::MAX, 0), order, Ordering::Relaxed).is_ok()
     }
 
-    /// Lets the slots of `mask` go: EMPTY if they hold old data, UNUSED if they are zero and not resident. Returns
+    /// Lets the slots of `mask` go: DIRTY if they hold old data, CLEAN if they are zero and not resident. Returns
     /// the mask of those that are free now.
     ///
     /// # Safety
@@ -173,7 +173,7 @@ impl Slots {
         changed.map_or(0, |(_, new)| !active(new))
     }
 
-    /// The masks of slots that are ACTIVE and EMPTY, a moment ago.
+    /// The masks of slots that are ACTIVE and DIRTY, a moment ago.
     pub fn states(&self) -> (u32, u32) {
         let now = self.word.load(Ordering::Relaxed);
         (active(now), empty(now))
@@ -211,7 +211,7 @@ mod tests {
         // SAFETY: just claimed.
         assert_eq!(unsafe { s.release(run(1, 1), true) }, !0b101);
         let b = s.claim(1).unwrap();
-        assert_eq!((b.first, b.clean), (1, false), "an EMPTY slot is taken before an UNUSED one");
+        assert_eq!((b.first, b.clean), (1, false), "an DIRTY slot is taken before an CLEAN one");
         // SAFETY: just claimed.
         unsafe { s.release(run(0, 3), true) };
         assert!(!s.retire(), "a segment with old data is not given away");

@@ -1,7 +1,7 @@
 //! Giving memory back: what has been free for the decay goes to the system, driven from slow paths, by `trim`, and by
 //! the scavenger, a thread that exists only once a good deal of freed memory lies idle.
 //!
-//! A pass merges the remote frees of idle heaps, digs holes in the pages that were set aside, then walks the huge cache and the segments that have EMPTY slots. It owns what
+//! A pass merges the remote frees of idle heaps, purges holes in the pages that were parked, then walks the huge cache and the segments that have EMPTY slots. It owns what
 //! it gives back while it does so (see `proto::slots`), so it runs beside everything else; `LOCK` only keeps two passes
 //! apart.
 
@@ -11,7 +11,7 @@ use crate::backend::{arena, segment};
 use crate::base::mutant::{Mutant, is};
 use crate::base::sync::{AtomicU32, AtomicU64, Ordering::Relaxed, plain};
 use crate::base::usage;
-use crate::heap::sparse;
+use crate::heap::parked;
 use crate::large::huge;
 use crate::policy::learn;
 use crate::proto::lock::{Guard, Lock};
@@ -77,7 +77,7 @@ pub fn purged_bytes() -> u64 {
 
 /// Bytes that are free and not given back.
 pub fn idle_bytes() -> usize {
-    segment::dirty_bytes() + huge::cached_bytes() + sparse::idle_bytes()
+    segment::dirty_bytes() + huge::cached_bytes() + parked::idle_bytes()
 }
 
 /// Called where memory became free: makes a pass if one is due, and wakes the scavenger if there is work for it.
@@ -148,7 +148,7 @@ pub fn all() -> usize {
 /// A pass, for as long as `goes_on` says so.
 fn run(now: u32, decay: u32, goes_on: impl Fn() -> bool + Copy) -> usize {
     heap::pool::tidy_idle(goes_on);
-    let mut given = sparse::purge(now, decay, goes_on) + huge::purge(now, decay, goes_on);
+    let mut given = parked::purge(now, decay, goes_on) + huge::purge(now, decay, goes_on);
     let segments = arena::all().flat_map(|arena| arena.listed(arena::DIRTY_ROW).map(move |segment| (arena, segment)));
     for (arena, segment) in segments.take_while(|_| goes_on()) {
         given += segment::purge(arena, segment, now, decay);

@@ -25,7 +25,7 @@ use crate::{os, purge};
 use core::ffi::c_void;
 #[cfg(shuttle)]
 pub use tls::forget_all;
-pub use tls::{State, front, state};
+pub use tls::{ThreadState, front, state};
 
 #[unsafe(link_section = ".data.hakmem")]
 static KEY: AtomicU32 = AtomicU32::new(NO_KEY);
@@ -40,9 +40,9 @@ static PROCESS: AtomicU8 = AtomicU8::new(UNINITIALISED);
 #[inline(always)]
 pub fn with_heap<R>(f: impl FnOnce(&'static Heap) -> Option<R>) -> Option<R> {
     let (heap, borrowed) = match tls::state() {
-        State::Live(heap) => (heap, false),
-        State::Empty => (settle()?, false),
-        State::Dead => (borrow()?, true),
+        ThreadState::Live(heap) => (heap, false),
+        ThreadState::Empty => (settle()?, false),
+        ThreadState::Dead => (borrow()?, true),
     };
     let result = f(heap);
     if borrowed {
@@ -111,7 +111,7 @@ fn initialise() {
     fork::register();
     KEY.store(key.unwrap_or(NO_KEY), Relaxed);
     PROCESS.store(READY, Release);
-    if let State::Live(heap) = tls::state() {
+    if let ThreadState::Live(heap) = tls::state() {
         tell_of_the_end(heap, key);
     }
 }
@@ -148,7 +148,7 @@ fn give_all_up() {
     if holds_a_lock() {
         return;
     }
-    if let State::Live(heap) = tls::state()
+    if let ThreadState::Live(heap) = tls::state()
         && !heap.is_busy()
     {
         heap.collect();
@@ -158,7 +158,7 @@ fn give_all_up() {
 }
 
 unsafe extern "C" fn on_exit(heap: *mut c_void) {
-    if let State::Live(own) = tls::state()
+    if let ThreadState::Live(own) = tls::state()
         && core::ptr::eq(own, heap.cast())
     {
         abandon(own);

@@ -139,7 +139,7 @@ fn a_thread_whose_heap_is_gone_is_served() {
     static SERVED: AtomicU64 = AtomicU64::new(0);
     unsafe extern "C" fn late(_: *mut c_void) {
         let me = os::thread_token();
-        let gone = matches!(tls::state(), State::Dead) && heaps_of(me) == 0;
+        let gone = matches!(tls::state(), ThreadState::Dead) && heaps_of(me) == 0;
         for size in [8, 100, 5000, 100_000, 3 << 20] {
             come_and_go(size);
         }

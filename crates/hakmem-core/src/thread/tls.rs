@@ -134,7 +134,7 @@ use word::set;
 
 /// What the thread's word says.
 #[derive(Clone, Copy)]
-pub enum State {
+pub enum ThreadState {
     /// It has not allocated yet.
     Empty,
     /// It has a heap.
@@ -145,14 +145,14 @@ pub enum State {
 
 /// Reads the word on slow paths.
 #[inline]
-pub fn state() -> State {
+pub fn state() -> ThreadState {
     let front = front();
     let offset = front.addr().wrapping_sub((&raw const EMPTY_FRONTS).addr());
     if offset >= size_of_val(&EMPTY_FRONTS) {
         // SAFETY: every other value was set by `set_live`, and heaps are for ever.
-        return State::Live(unsafe { &*front.cast::<Heap>() });
+        return ThreadState::Live(unsafe { &*front.cast::<Heap>() });
     }
-    if offset == 0 { State::Empty } else { State::Dead }
+    if offset == 0 { ThreadState::Empty } else { ThreadState::Dead }
 }
 
 /// Gives the thread a heap.

@@ -8,7 +8,7 @@ use std::ptr::null_mut;
 /// A block. It is leaked: a model that fails may have it twice.
 pub struct Node {
     next: UnsafeCell<*mut Node>,
-    /// As an anchor: the rest of its parcel, here one block.
+    /// As an anchor: the rest of its batch, here one block.
     pub newest: UnsafeCell<*mut Node>,
     /// What the program left in it; read by the owner after the block came back.
     pub data: UnsafeCell<usize>,

@@ -8,12 +8,12 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use loom::thread;
 
-/// A page that is set aside and taken back while blocks of it are on their way, in miniature: `HEAP` and `ASIDE` each
+/// A page that is parked and unparked while blocks of it are on their way, in miniature: `HEAP` and `PARKED` each
 /// have an inbox, and `owner` says whose the list is.
 struct Wanderer {
     owner: AtomicUsize,
     inboxes: [Inbox<Node>; 2],
-    /// Guards what is `ASIDE`.
+    /// Guards what is `PARKED`.
     lock: Lock,
     /// The owner's; loom reports anybody else.
     free: UnsafeCell<usize>,
@@ -21,14 +21,14 @@ struct Wanderer {
 unsafe impl Sync for Wanderer {}
 unsafe impl Send for Wanderer {}
 const HEAP: usize = 0;
-const ASIDE: usize = 1;
+const PARKED: usize = 1;
 
 impl Wanderer {
     fn free_remote(&self, node: *mut Node) {
         unsafe { self.inboxes[self.owner.load(Relaxed)].push_chain(node, node) };
     }
 
-    /// As `merge_remote_frees` of a heap, or under the lock that of `sparse`: what is not for `me` any more is passed on.
+    /// As `merge_remote_frees` of a heap, or under the lock that of `parked`: what is not for `me` any more is passed on.
     fn merge(&self, me: usize) {
         let mut node = self.inboxes[me].take();
         while !node.is_null() {
@@ -48,7 +48,7 @@ impl Wanderer {
     }
 }
 
-/// A block is freed while its page is set aside, purged and taken back: it arrives once, and only the page's owner
+/// A block is freed while its page is parked, purged and unparked: it arrives once, and only the page's owner
 /// touches its list.
 #[test]
 fn blocks_follow_a_page_that_changes_hands() {
@@ -69,8 +69,8 @@ fn blocks_follow_a_page_that_changes_hands() {
                 let page = page.clone();
                 thread::spawn(move || {
                     if let Some(_held) = page.lock.try_lock_as(2) {
-                        page.merge(ASIDE);
-                        if page.owner.load(Relaxed) == ASIDE {
+                        page.merge(PARKED);
+                        if page.owner.load(Relaxed) == PARKED {
                             page.touch();
                         }
                     }
@@ -78,7 +78,7 @@ fn blocks_follow_a_page_that_changes_hands() {
             };
             page.merge(HEAP);
             if let Some(_held) = page.lock.try_lock_as(1) {
-                page.owner.store(ASIDE, Relaxed);
+                page.owner.store(PARKED, Relaxed);
             }
             if let Some(_held) = page.lock.try_lock_as(1) {
                 page.owner.store(HEAP, Relaxed);

@@ -1,14 +1,14 @@
 use crate::base::mutant::Mutant;
 use crate::check;
 use crate::proto::heap_state::{Adopted, HeapState, Tidied, With};
-use crate::proto::pool::Pool;
+use crate::proto::id_stack::IdStack;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::AtomicU64;
 use loom::thread;
 
 struct Heap {
-    pool: Pool,
+    pool: IdStack,
     link: AtomicU64,
     state: HeapState,
     inside: UnsafeCell<usize>,
@@ -17,7 +17,7 @@ struct Heap {
 impl Heap {
     fn live() -> Arc<Self> {
         let heap = Heap {
-            pool: Pool::new(),
+            pool: IdStack::new(),
             link: AtomicU64::new(0),
             state: HeapState::new(),
             inside: UnsafeCell::new(0),

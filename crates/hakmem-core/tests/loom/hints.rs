@@ -6,7 +6,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use loom::thread;
 
-/// A segment, and the words that list it as one with EMPTY slots.
+/// A segment, and the words that list it as one with DIRTY slots.
 struct Listed {
     slots: Slots,
     row: AtomicU64,
@@ -30,7 +30,7 @@ impl Listed {
     }
 }
 
-/// One thread lets a slot go, EMPTY, while another purges the segment, which was listed for a slot that has been claimed
+/// One thread lets a slot go, DIRTY, while another purges the segment, which was listed for a slot that has been claimed
 /// since: what the purge did not take is listed.
 #[test]
 fn an_empty_slot_ends_up_listed() {
@@ -54,7 +54,7 @@ fn an_empty_slot_ends_up_listed() {
             let (_, empty) = segment.slots.states();
             assert!(
                 empty == 0 || segment.row.fetch_or(0, SeqCst) != 0,
-                "a slot is EMPTY and no purge would find it"
+                "a slot is DIRTY and no purge would find it"
             );
         },
         &[Mutant::SlotsPurgeAtAGlance, Mutant::HintsListAtAGlance],

@@ -5,7 +5,7 @@ use crate::proto::inbox::{Inbox, Link};
 use loom::sync::Arc;
 use loom::thread;
 
-/// Two producers publish chains of parcels, the owner takes meanwhile and at the end: every block arrives once, with
+/// Two producers publish chains of batches, the owner takes meanwhile and at the end: every block arrives once, with
 /// what its freer wrote, those that are in no chain but behind an anchor too.
 #[test]
 fn inbox_delivers_every_block_once() {

@@ -28,14 +28,14 @@ mod bounds;
 mod handover;
 mod heap_state;
 mod hints;
+mod id_stack;
 mod inbox;
 mod journal;
-mod level;
 mod lock;
 mod owner;
 mod page;
-mod pool;
-mod post;
+mod page_list;
+mod run_bin;
 mod slots;
 mod worker;
 

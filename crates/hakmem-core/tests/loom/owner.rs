@@ -11,15 +11,15 @@ struct Heap(UnsafeCell<bool>);
 unsafe impl Sync for Heap {}
 unsafe impl Send for Heap {}
 
-/// A page that was set aside is taken back by a heap that another thread has just made, while a third thread frees a
+/// A page that was parked is unparked by a heap that another thread has just made, while a third thread frees a
 /// block of it, which it has had since before: if it finds the new heap, it finds it made.
 #[test]
 fn a_new_owner_is_there_before_its_name() {
     check(
         || {
             let page = Arc::new((OwnerWord::<Heap>::new(), Lock::new()));
-            let mut aside = Box::new(Heap(UnsafeCell::new(true)));
-            page.0.set(&raw mut *aside);
+            let mut parked = Box::new(Heap(UnsafeCell::new(true)));
+            page.0.set(&raw mut *parked);
             let taker = {
                 let page = page.clone();
                 thread::spawn(move || {

@@ -36,7 +36,7 @@ fn slots_have_one_owner() {
     );
 }
 
-/// A purger and a claimer of the same EMPTY slot: the memory is given back or handed out, never both at once; and a
+/// A purger and a claimer of the same DIRTY slot: the memory is given back or handed out, never both at once; and a
 /// slot that was purged is handed out as clean.
 #[test]
 fn purging_is_owning() {

@@ -5,11 +5,11 @@
 //! fail. Each run is a process of its own, as a failed one leaves the allocator in disorder.
 #![cfg(shuttle)]
 
-mod aside;
 mod exit;
 mod fork;
 #[path = "../oracle/mod.rs"]
 mod oracle;
+mod park;
 mod purge;
 
 use hakmem_core::mutant::{self, Mutant};

@@ -14,7 +14,7 @@ fn after_a_fork() {
     let live = |s: &Snapshot| s.classes().map(|c| c.live_bytes).collect::<Vec<_>>();
     let pages = |s: &Snapshot| {
         s.classes()
-            .map(|c| (c.pages, c.asleep_pages))
+            .map(|c| (c.pages, c.full_pages))
             .collect::<Vec<_>>()
     };
     let parent = Snapshot::take();
@@ -36,7 +36,7 @@ fn in_a_signal_handler() {
     static SEEN: AtomicU64 = AtomicU64::new(0);
     extern "C" fn look(_: libc::c_int) {
         let snapshot = Snapshot::take_from_outside();
-        let known = snapshot.process().allocations + snapshot.census().page_slots;
+        let known = snapshot.process().allocations + snapshot.heap_walk().page_slots;
         SEEN.fetch_add(u64::from(known > 0), Relaxed);
     }
     let _turn = turn();

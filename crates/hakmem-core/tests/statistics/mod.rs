@@ -6,7 +6,7 @@ mod interrupted;
 use crate::turn;
 use books::{Block, Oracle, Random, assert_classes, by_class};
 use hakmem_core::c;
-use hakmem_core::stats::{CLASSES, Snapshot, State, Stats};
+use hakmem_core::stats::{CLASSES, HeapUse, Snapshot, Stats};
 use std::sync::{Barrier, Mutex, mpsc};
 use std::thread;
 
@@ -164,7 +164,7 @@ fn live_bytes_are_those_of_running_threads_too() {
         let states: Vec<_> = snapshot.heaps().map(|heap| heap.state).collect();
         end.wait();
         other.join().unwrap();
-        assert!(states.contains(&State::Running), "{states:?}");
+        assert!(states.contains(&HeapUse::Running), "{states:?}");
         assert!(
             now.live_bytes >= before.live_bytes + BYTES as u64,
             "{} and {}",
@@ -249,8 +249,8 @@ fn remote_frees_are_exact_while_both_threads_run() {
             now.in_flight > before.in_flight,
             "the owner has not looked at its inbox"
         );
-        assert!(sender.batches_sent > 0 && sender.parcels_sent >= sender.batches_sent);
-        assert!(sender.blocks_sent >= sender.parcels_sent);
+        assert!(sender.chains_sent > 0 && sender.batches_sent >= sender.chains_sent);
+        assert!(sender.blocks_sent >= sender.batches_sent);
     });
     c::trim();
     let now = Snapshot::take().process();
@@ -314,10 +314,10 @@ fn large_blocks_huge_and_their_caches() {
         [100; 2]
     );
     let (large, huge) = (Block::new(1 << 20), Block::new(5 << 20));
-    let census = *Snapshot::take().census();
+    let heap_walk = *Snapshot::take().heap_walk();
     assert!(
-        census.large_slots >= 16 && census.huge_segments >= 3,
-        "{census:?}"
+        heap_walk.large_slots >= 16 && heap_walk.huge_segments >= 3,
+        "{heap_walk:?}"
     );
     large.free();
     huge.free();
@@ -329,19 +329,19 @@ fn slots_and_segments_by_their_use_are_all_there_is() {
     let mut random = Random(5);
     let blocks: Vec<_> = (0..20_000).map(|_| Block::new(random.size())).collect();
     let snapshot = Snapshot::take();
-    let census = *snapshot.census();
-    let slots = census.page_slots
-        + census.large_slots
-        + census.kept_slots
-        + census.empty_slots
-        + census.unused_slots;
-    assert_eq!(slots, 32 * census.slotted_segments, "{census:?}");
+    let heap_walk = *snapshot.heap_walk();
+    let slots = heap_walk.page_slots
+        + heap_walk.large_slots
+        + heap_walk.kept_slots
+        + heap_walk.dirty_slots
+        + heap_walk.clean_slots;
+    assert_eq!(slots, 32 * heap_walk.slotted_segments, "{heap_walk:?}");
     let refills: u64 = snapshot.classes().map(|c| c.refills()).sum();
     assert!(refills > 0 && snapshot.process().refills == refills);
     let page_bytes: u64 = snapshot.classes().map(|c| c.page_bytes).sum();
     assert_eq!(
         page_bytes,
-        census.page_slots << 16,
+        heap_walk.page_slots << 16,
         "pages by class and by slot"
     );
     let resident = hakmem_core::stats::resident_bytes();

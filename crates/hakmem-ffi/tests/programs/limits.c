@@ -271,7 +271,7 @@ static void others_map_what_was_given_back(void) {
 }
 
 static atomic_int stop;
-static _Atomic(char *) shelf[64];
+static _Atomic(char *) parked_list[64];
 
 static void *churn_beside(void *number) {
     uint64_t x = (uintptr_t)number * 7919 + 1;
@@ -282,7 +282,7 @@ static void *churn_beside(void *number) {
         if (!p)
             continue;
         p[0] = p[size - 1] = 5;
-        p = atomic_exchange(&shelf[x / 64 % 64], p);
+        p = atomic_exchange(&parked_list[x / 64 % 64], p);
         CHECK(!p || p[0] == 5);
         free(p);
         free(NULL);
@@ -308,7 +308,7 @@ static void lowered_beside_threads(void) {
     for (int i = 0; i < 4; i++)
         pthread_join(threads[i], NULL);
     for (int i = 0; i < 64; i++)
-        free(shelf[i]);
+        free(parked_list[i]);
     drop_all_but(0);
 }
 

@@ -2,14 +2,14 @@
 
 use super::note_released;
 use super::resize::size_of_whole;
-use crate::backend::arena::PAGE;
+use crate::backend::arena::SLOT;
 use crate::backend::page::{self, Block, Kind, Meta};
 use crate::base::size_class::{self, MEDIUM_MAX, SMALL_MAX};
 use crate::heap::{Fresh, Heap};
 use crate::large::huge;
 use crate::large::{self, LARGE_MAX};
 use crate::proto::inbox::Link;
-use crate::thread::{self, State};
+use crate::thread::{self, ThreadState};
 use crate::{os, profile, purge};
 use core::ptr::{NonNull, null_mut};
 
@@ -102,7 +102,7 @@ fn prefetch(block: *const Block) {
 #[inline(never)]
 #[unsafe(link_section = ".text.hot.hakmem")]
 extern "C" fn alloc16_unlisted(n: usize) -> *mut u8 {
-    if n <= MEDIUM_MAX { finish(from_class(size_class::of16(n))) } else { alloc_big(n, PAGE, Clear::Nothing) }
+    if n <= MEDIUM_MAX { finish(from_class(size_class::of16(n))) } else { alloc_big(n, SLOT, Clear::Nothing) }
 }
 
 #[cold]
@@ -116,8 +116,8 @@ pub extern "C" fn alloc_class_slow(class: usize) -> *mut u8 {
 #[inline(always)]
 fn from_class(class: usize) -> Option<Fresh> {
     let got = match thread::state() {
-        State::Live(heap) => from_heap(heap, class),
-        State::Empty | State::Dead => from_new_heap(class),
+        ThreadState::Live(heap) => from_heap(heap, class),
+        ThreadState::Empty | ThreadState::Dead => from_new_heap(class),
     };
     match got {
         None => from_class_after_purge(class),
@@ -158,7 +158,7 @@ fn from_class_after_purge(class: usize) -> Option<Fresh> {
 /// There is no memory: whatever is free, here and elsewhere, goes back.
 #[cold]
 fn give_everything_back() {
-    if let State::Live(heap) = thread::state() {
+    if let ThreadState::Live(heap) = thread::state() {
         heap.collect();
     }
     purge::all();
@@ -204,8 +204,8 @@ pub fn sample_whole(p: *mut u8) {
 #[inline(always)]
 fn alloc_big_plain(n: usize, align: usize, clear: Clear) -> *mut u8 {
     if n <= LARGE_MAX
-        && align <= PAGE
-        && let State::Live(heap) = thread::state()
+        && align <= SLOT
+        && let ThreadState::Live(heap) = thread::state()
         && let Some(meta) = heap.cached_large(n)
     {
         // SAFETY: just allocated; it holds n bytes.
@@ -236,7 +236,7 @@ fn alloc_big_anew(n: usize, align: usize, clear: Clear) -> *mut u8 {
         return no_memory();
     }
     let whole = || {
-        if n <= LARGE_MAX && align <= PAGE {
+        if n <= LARGE_MAX && align <= SLOT {
             return thread::with_heap(|heap| heap.fresh_large(n));
         }
         huge::alloc(n, align)
@@ -261,7 +261,7 @@ fn alloc_big_anew(n: usize, align: usize, clear: Clear) -> *mut u8 {
 /// Zeroed memory for `n` bytes, aligned to 16: all that the block holds is zero. Memory that is known to be so is not cleared again.
 pub fn alloc16_zeroed(n: usize) -> *mut u8 {
     if n > MEDIUM_MAX {
-        return alloc_big(n, PAGE, Clear::Block);
+        return alloc_big(n, SLOT, Clear::Block);
     }
     let class = size_class::of16(n);
     zeroed_class(class, size_class::SIZES[class] as usize)

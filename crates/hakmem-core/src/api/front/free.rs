@@ -1,15 +1,15 @@
 //! Frees: by the pointer's arithmetic to its page, to the page's owner, or to whose it is.
 
 use super::note_released;
-use crate::backend::arena::{META, PAGE, PAGE_SHIFT};
+use crate::backend::arena::{META, SLOT, SLOT_SHIFT};
 use crate::backend::owner::Owner;
 use crate::backend::page::{self, Block, Kind, Meta, bounds};
 use crate::backend::{check, foreign};
 use crate::heap::Heap;
-use crate::heap::sparse;
+use crate::heap::parked;
 use crate::large::huge;
 use crate::profile::{self, Freed};
-use crate::thread::{self, State};
+use crate::thread::{self, ThreadState};
 use crate::{large, purge};
 
 /// Frees `p`, a pointer from this allocator, NULL, or one that is not ours. Leaves errno alone. O(1).
@@ -19,8 +19,8 @@ use crate::{large, purge};
 #[inline(always)]
 pub unsafe fn free16(p: *mut u8) {
     if let Some(offset) = bounds::offset16(p.addr()) {
-        // PAGE_SHIFT - 4 bits remain of the page's offset; the metadata is META bytes a page.
-        let meta = (offset >> (PAGE_SHIFT - 4 - META.ilog2())) & !(META - 1);
+        // SLOT_SHIFT - 4 bits remain of the page's offset; the metadata is META bytes a page.
+        let meta = (offset >> (SLOT_SHIFT - 4 - META.ilog2())) & !(META - 1);
         // SAFETY: in range: the metadata of a used segment.
         unsafe {
             let page = bounds::meta(meta);
@@ -39,7 +39,7 @@ pub unsafe fn free16(p: *mut u8) {
     unsafe { free_elsewhere(p) }
 }
 
-/// Whether the calling thread has the heap that owns the page, or had when it was set aside.
+/// Whether the calling thread has the heap that owns the page, or had when it was parked.
 ///
 /// A relaxed load and a comparison; as one instruction, which the compiler does not make of an atomic load.
 ///
@@ -83,7 +83,7 @@ pub unsafe fn free_known(p: *mut u8) {
     if let Some(offset) = bounds::offset(p.addr()) {
         // SAFETY: as in `free16`.
         unsafe {
-            let page = bounds::meta((offset >> PAGE_SHIFT) * META);
+            let page = bounds::meta((offset >> SLOT_SHIFT) * META);
             if is_own(page) {
                 if check::CHECKED && (*page).free.get() == p.cast() {
                     return free_again(p, page);
@@ -215,14 +215,14 @@ unsafe fn free_whole(p: *mut u8, meta: &'static Meta) {
     let kind = meta.kind();
     // They start where their first slot does; the others have no kind.
     // Under `bench-fast` too: samples of the profile come here.
-    if !matches!(kind, Kind::Large | Kind::Huge) || !p.addr().is_multiple_of(PAGE) {
+    if !matches!(kind, Kind::Large | Kind::Huge) || !p.addr().is_multiple_of(SLOT) {
         // SAFETY: passed on.
         return unsafe { free_odd(p, meta) };
     }
     // SAFETY: the start of a live allocation, and the caller's to free.
     unsafe {
         if kind == Kind::Large
-            && let State::Live(heap) = thread::state()
+            && let ThreadState::Live(heap) = thread::state()
         {
             if heap.free_large(meta) {
                 purge::tick();
@@ -313,15 +313,15 @@ unsafe fn free_other(page: &'static Meta, owner: *mut Owner, block: *mut Block) 
     // SAFETY: passed on.
     unsafe {
         match thread::state() {
-            State::Live(heap) if heap.is_sharing() && core::ptr::eq(owner, sparse::owner()) => {
+            ThreadState::Live(heap) if heap.is_sharing() && core::ptr::eq(owner, parked::owner()) => {
                 free_shared(heap, page, block);
             }
-            State::Live(heap) => heap.free_remote(page, block),
-            // Its first call, and others will follow: it gets a heap for its parcels. That may be the owner, unless the
-            // page was set aside before the heap was had.
-            State::Empty if thread::with_heap(|_| Some(())).is_some() => free_block(page, page.owner(), block),
+            ThreadState::Live(heap) => heap.free_remote(page, block),
+            // Its first call, and others will follow: it gets a heap for its batches. That may be the owner, unless the
+            // page was parked before the heap was had.
+            ThreadState::Empty if thread::with_heap(|_| Some(())).is_some() => free_block(page, page.owner(), block),
             // A thread without a heap sends the block by itself.
-            State::Empty | State::Dead => Heap::send_one(page, owner, block),
+            ThreadState::Empty | ThreadState::Dead => Heap::send_one(page, owner, block),
         }
     }
 }

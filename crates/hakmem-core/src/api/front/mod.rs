@@ -8,7 +8,7 @@
 //!             h.free[c] = b.next; prefetch b.next; return b
 //! free(p):    x = rotate_right(p - data, 4); if x >= limit: slow        (foreign, NULL, or not a multiple of 16)
 //!             m = metas + x / 4096; if m.owner != thread's word: slow   (remote, large, not a page)
-//!             p.next = m.free; m.free = p; m.needed -= 1; if m.needed == 0: slow
+//!             p.next = m.free; m.free = p; m.until_slow -= 1; if m.until_slow == 0: slow
 //! ```
 
 mod alloc;

@@ -51,25 +51,25 @@ pub use space::{LARGEST, fit_limit, give_tails_up, give_up, take_scrap};
 use space::{Reservation, reserve_some};
 
 /// log2 of the page size in bytes.
-pub const PAGE_SHIFT: u32 = 16;
+pub const SLOT_SHIFT: u32 = 16;
 /// A page: 64 KiB.
-pub const PAGE: usize = 1 << PAGE_SHIFT;
+pub const SLOT: usize = 1 << SLOT_SHIFT;
 /// A segment: 2 MiB.
 pub const SEGMENT: usize = 2 << 20;
 /// Bytes of a guard: no machine has larger pages.
-const GUARD: usize = PAGE;
+const GUARD: usize = SLOT;
 /// Bytes of metadata for a page.
 pub const META: usize = 128;
 /// Bytes of metadata for a segment.
-pub const SEGMENT_META: usize = SEGMENT / PAGE * META;
+pub const SEGMENT_META: usize = SEGMENT / SLOT * META;
 /// Segments in a group.
 pub const GROUP: usize = 64;
-/// Levels that segments with free pages are kept apart by: their longest run of free pages is 1, 2–3, 4–7, 8–15 or more.
-pub const LEVELS: usize = 5;
-/// Rows of hints kept for segments: a row for each level, and one for those with EMPTY pages.
-pub const ROWS: usize = LEVELS + 1;
-/// The row of segments with EMPTY pages.
-pub const DIRTY_ROW: usize = LEVELS;
+/// Bins that segments with free pages are kept apart by: their longest run of free pages is 1, 2–3, 4–7, 8–15 or more.
+pub const BINS: usize = 5;
+/// Rows of hints kept for segments: a row for each bin, and one for those with DIRTY pages.
+pub const ROWS: usize = BINS + 1;
+/// The row of segments with DIRTY pages.
+pub const DIRTY_ROW: usize = BINS;
 
 const MAX_ARENAS: usize = 64;
 
@@ -165,8 +165,8 @@ pub fn all() -> impl Iterator<Item = &'static Arena> {
 pub fn find(address: usize) -> Option<(&'static Arena, usize)> {
     all().find_map(|arena| {
         let offset = address.wrapping_sub(arena.data.load(Relaxed));
-        let page = offset >> PAGE_SHIFT;
-        let end = arena.segments.load(Relaxed) * (SEGMENT / PAGE) - arena.cut.load(Relaxed);
+        let page = offset >> SLOT_SHIFT;
+        let end = arena.segments.load(Relaxed) * (SEGMENT / SLOT) - arena.cut.load(Relaxed);
         (arena.from.load(Relaxed)..end).contains(&page).then_some((arena, page))
     })
 }
@@ -180,11 +180,11 @@ pub fn in_books(address: usize) -> bool {
 #[inline]
 pub fn start_of(meta: usize) -> usize {
     let offset = meta.wrapping_sub(HOT.metas().addr());
-    if offset >> META.ilog2() < HOT.limit() >> PAGE_SHIFT {
-        return HOT.data() + (offset << (PAGE_SHIFT - META.ilog2()));
+    if offset >> META.ilog2() < HOT.limit() >> SLOT_SHIFT {
+        return HOT.data() + (offset << (SLOT_SHIFT - META.ilog2()));
     }
     let (arena, page) = of_meta(meta);
-    arena.page_address(page)
+    arena.slot_address(page)
 }
 
 /// The arena that a piece of metadata belongs to, and its page number.
@@ -207,8 +207,8 @@ pub fn is_meta(address: usize) -> bool {
 impl Arena {
     /// Address of page `page`.
     #[inline]
-    pub fn page_address(&self, page: usize) -> usize {
-        self.data.load(Relaxed) + (page << PAGE_SHIFT)
+    pub fn slot_address(&self, page: usize) -> usize {
+        self.data.load(Relaxed) + (page << SLOT_SHIFT)
     }
 
     /// Metadata of page `page`.
@@ -288,8 +288,8 @@ impl Arena {
         let groups = segments.div_ceil(GROUP);
         // The summary and the first groups share a page of memory.
         let first_group = summary_bytes(segments).next_multiple_of(align_of::<Group>());
-        let front = (first_group + groups * size_of::<Group>()).next_multiple_of(PAGE);
-        let metadata = (segments * SEGMENT_META).next_multiple_of(PAGE);
+        let front = (first_group + groups * size_of::<Group>()).next_multiple_of(SLOT);
+        let metadata = (segments * SEGMENT_META).next_multiple_of(SLOT);
         let data = (base + GUARD + front + metadata + GUARD).next_multiple_of(SEGMENT);
         let metas = data - GUARD - metadata;
         let start = metas - front;

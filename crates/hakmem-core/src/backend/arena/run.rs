@@ -69,7 +69,7 @@ impl Arena {
             if from >= end {
                 return true;
             }
-            let (at, len) = (self.page_address(from * (SEGMENT / PAGE)), (to - from) * SEGMENT);
+            let (at, len) = (self.slot_address(from * (SEGMENT / SLOT)), (to - from) * SEGMENT);
             if !os::commit(at, len) {
                 return false;
             }
@@ -117,7 +117,7 @@ impl Arena {
             COMMITTED.fetch_sub(committed.count(first, first + n) * SEGMENT, Relaxed);
             committed.remove(first, n);
         }
-        os::decommit(self.page_address(first * (SEGMENT / PAGE)), n * SEGMENT)
+        os::decommit(self.slot_address(first * (SEGMENT / SLOT)), n * SEGMENT)
     }
 
     /// Makes runs of unused segments inaccessible, so that they are not charged to the process. O(groups in use).

@@ -61,7 +61,7 @@ pub fn reserve_some(least: usize) -> Option<Reservation> {
     loop {
         let segments = bytes / SEGMENT;
         let groups = segments.div_ceil(GROUP) * size_of::<Group>() + summary_bytes(segments) + align_of::<Group>();
-        let total = groups + 2 * PAGE + segments * SEGMENT_META + SEGMENT + bytes + 3 * GUARD;
+        let total = groups + 2 * SLOT + segments * SEGMENT_META + SEGMENT + bytes + 3 * GUARD;
         if let Some(base) = os::reserve(total) {
             RESERVED.fetch_add(total, Relaxed);
             return Some(Reservation { base, len: total, segments, is_scarce });
@@ -107,17 +107,17 @@ pub fn take_scrap(n: usize) -> Option<(&'static Arena, usize, usize)> {
         return None;
     }
     let front = SCRAP_METAS + 2 * SEGMENT_META;
-    let mut lengths = SCRAPS.into_iter().filter(|&len| len >= front + (n + 1) * PAGE);
+    let mut lengths = SCRAPS.into_iter().filter(|&len| len >= front + (n + 1) * SLOT);
     let (base, len) = lengths.find_map(|len| Some((os::reserve(len)?, len)))?;
     RESERVED.fetch_add(len, Relaxed);
     let data = base & !(SEGMENT - 1);
-    let (first, end) = ((base + front - data).div_ceil(PAGE), (base + len - data) / PAGE);
+    let (first, end) = ((base + front - data).div_ceil(SLOT), (base + len - data) / SLOT);
     if first + n > end || !os::commit(base, len) {
         give_up(base, len);
         return None;
     }
     COMMITTED.fetch_add(len, Relaxed);
-    let segments = end.div_ceil(SEGMENT / PAGE);
+    let segments = end.div_ceil(SEGMENT / SLOT);
     let groups = (base + summary_bytes(segments)).next_multiple_of(align_of::<Group>());
     arena.summary.store(at(base).cast(), Relaxed);
     arena.groups.store(at(groups).cast(), Relaxed);
@@ -127,7 +127,7 @@ pub fn take_scrap(n: usize) -> Option<(&'static Arena, usize, usize)> {
         field.store(segments, Relaxed);
     }
     arena.from.store(first, Relaxed);
-    arena.cut.store(segments * (SEGMENT / PAGE) - end, Relaxed);
+    arena.cut.store(segments * (SEGMENT / SLOT) - end, Relaxed);
     arena.top.store(1, Release);
     arena.bits(Set::Used).insert(0, segments);
     COUNT.store(count + 1, Release);

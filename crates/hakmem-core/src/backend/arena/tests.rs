@@ -172,7 +172,7 @@ fn parts_of_a_large_arena_do_not_overlap() {
         let segments = arena.segments.load(Relaxed);
         assert!(arena.summary.load(Relaxed).addr() + summary_bytes(segments) <= groups);
         assert!(groups + segments.div_ceil(GROUP) * size_of::<Group>() <= arena.meta(0).addr());
-        assert!(arena.meta(0).addr() + segments * SEGMENT_META <= arena.page_address(0));
+        assert!(arena.meta(0).addr() + segments * SEGMENT_META <= arena.slot_address(0));
     });
 }
 
@@ -230,11 +230,11 @@ fn memory_is_committed_once_and_counted() {
             assert_eq!((committed() - before) / SEGMENT, more, "{n} from {first}");
             for s in first..first + n {
                 // SAFETY: it is accessible now.
-                unsafe { at(arena.page_address(s * (SEGMENT / PAGE))).write(1) };
+                unsafe { at(arena.slot_address(s * (SEGMENT / SLOT))).write(1) };
                 // SAFETY: as is its last byte.
-                unsafe { at(arena.page_address((s + 1) * (SEGMENT / PAGE)) - 1).write(1) };
+                unsafe { at(arena.slot_address((s + 1) * (SEGMENT / SLOT)) - 1).write(1) };
                 // SAFETY: as is its metadata.
-                unsafe { arena.meta((s + 1) * (SEGMENT / PAGE) - 1).write(1) };
+                unsafe { arena.meta((s + 1) * (SEGMENT / SLOT) - 1).write(1) };
             }
         }
         assert_eq!(committed() - before, 10 * SEGMENT);
@@ -267,7 +267,7 @@ fn a_tail_is_given_up() {
             assert!(arena.commit(used - 1, 1));
             assert_eq!(totals().1, committed - behind, "it is accessible as before");
             assert_eq!(reserved - totals().0, (all - end) * SEGMENT + (all - stays) * SEGMENT_META);
-            let (data, metas) = (arena.page_address(0), arena.meta(0).addr());
+            let (data, metas) = (arena.slot_address(0), arena.meta(0).addr());
             for (from, stays, all) in
                 [(data, end * SEGMENT, all * SEGMENT), (metas, stays * SEGMENT_META, all * SEGMENT_META)]
             {
@@ -292,22 +292,22 @@ fn metadata_and_data_lie_between_guards() {
         let is_readable = |address| os::copy_readable(address, &mut [0]) == 1;
         // Those that are chained have nothing but guards around them.
         assert!(take_run(1, 1, 1).is_some());
-        for _ in 0..SEGMENT / PAGE {
+        for _ in 0..SEGMENT / SLOT {
             // The next one lies lower by this.
-            assert!(os::reserve(PAGE).is_some());
+            assert!(os::reserve(SLOT).is_some());
             let arena = nobodys();
             let before = totals().0;
             assert!(arena.reserve(SEGMENT) && arena.mark_used(0, 1) && arena.commit(0, 1));
             let segments = arena.segments.load(Relaxed);
             let summary = arena.summary.load(Relaxed).addr();
-            let (metas, data) = (arena.meta(0).addr(), arena.page_address(0));
+            let (metas, data) = (arena.meta(0).addr(), arena.slot_address(0));
             let (metas_end, data_end) = (metas + segments * SEGMENT_META, data + segments * SEGMENT);
             assert!([summary, metas, metas_end - 1, data].into_iter().all(is_readable));
-            for guard in [summary - PAGE, metas_end, data - PAGE, data_end] {
-                let ends = [guard, guard + PAGE - 1];
+            for guard in [summary - SLOT, metas_end, data - SLOT, data_end] {
+                let ends = [guard, guard + SLOT - 1];
                 assert!(ends.into_iter().all(|at| is_mapped(at) && !is_readable(at)), "{summary:x} {guard:x}");
             }
-            give_up(summary - PAGE, totals().0 - before);
+            give_up(summary - SLOT, totals().0 - before);
         }
     });
 }
@@ -321,11 +321,11 @@ fn addresses_lead_to_pages_and_back() {
             chain(3).unwrap()
         };
         for (arena, is_hot) in [(first, true), (second, false)] {
-            let (data, segments) = (arena.page_address(0), arena.segments.load(Relaxed));
-            let pages = segments * (SEGMENT / PAGE);
+            let (data, segments) = (arena.slot_address(0), arena.segments.load(Relaxed));
+            let pages = segments * (SEGMENT / SLOT);
             for page in [0, 1, 31, 32, 1000.min(pages - 1), pages - 1] {
-                let (start, meta) = (arena.page_address(page), arena.meta(page).addr());
-                for address in [start, start + 1, start + PAGE - 1] {
+                let (start, meta) = (arena.slot_address(page), arena.meta(page).addr());
+                for address in [start, start + 1, start + SLOT - 1] {
                     let (found, number) = find(address).unwrap();
                     assert!(core::ptr::eq(found, arena) && number == page);
                 }
@@ -333,15 +333,15 @@ fn addresses_lead_to_pages_and_back() {
                 let (found, number) = of_meta(meta);
                 assert!(core::ptr::eq(found, arena) && number == page);
             }
-            assert!(find(data - 1).is_none() && find(data + pages * PAGE).is_none());
+            assert!(find(data - 1).is_none() && find(data + pages * SLOT).is_none());
             let (metas, behind) = (arena.meta(0).addr(), arena.meta(pages).addr());
             assert!(is_meta(metas) && is_meta(behind - META) && !is_meta(metas + META / 2));
             assert!(!is_meta(metas - META) && !is_meta(behind));
             if is_hot {
-                assert_eq!((HOT.data(), HOT.limit(), HOT.limit16()), (data, pages * PAGE, pages * PAGE / 16));
+                assert_eq!((HOT.data(), HOT.limit(), HOT.limit16()), (data, pages * SLOT, pages * SLOT / 16));
                 assert_eq!(HOT.metas(), arena.meta(0));
             }
-            assert!(data.is_multiple_of(SEGMENT) && arena.meta(0).addr().is_multiple_of(PAGE));
+            assert!(data.is_multiple_of(SEGMENT) && arena.meta(0).addr().is_multiple_of(SLOT));
         }
         assert!(all().count() == 2 && find(0).is_none());
     });
@@ -371,7 +371,7 @@ fn runs_are_extended_while_there_is_room() {
 fn the_fast_path_knows_where_the_first_arena_ends() {
     alone("backend::arena::tests::the_fast_path_knows_where_the_first_arena_ends", || {
         let (first, segment) = take_run(3, 1, 1).unwrap();
-        let (before, data) = (HOT.limit(), first.page_address(0));
+        let (before, data) = (HOT.limit(), first.slot_address(0));
         fit_limit(0);
         let end = first.segments.load(Relaxed) * SEGMENT;
         assert!(core::ptr::eq(first, &raw const ARENAS[0]));

@@ -2,23 +2,23 @@
 //!
 //! Blocks have no header. A free block carries the link of its list in its first word. A page's owner pushes freed
 //! blocks on the page's own list; when the heap's list for the class is empty, it takes the page's list whole. So
-//! neither malloc nor free counts anything but `needed`:
+//! neither malloc nor free counts anything but `until_slow`:
 //!
-//! - page in its class's queue: `needed + base` blocks are out (with the program, in the heap's list, or on their way
-//!   through an inbox). Zero means that only `base` are left: none, or so few that the page is to be set aside (`sparse`).
-//! - page asleep, that is, put aside because every block was out: `needed` more frees make it worth waking.
+//! - page in its class's queue: `until_slow + park_at` blocks are out (with the program, in the heap's list, or on their way
+//!   through an inbox). Zero means that only `park_at` are left: none, or so few that the page is to be parked (`parked`).
+//! - full page, which no queue has: `until_slow` more frees make it worth waking.
 //!
 //! In all, the free that brings it to zero takes the slow path; one branch serves them.
 //!
 //! ```text
-//! carved blocks = needed + base + length of `free` + absent     (in the queue)
-//! wake threshold = needed + length of `free`                    (asleep)
+//! carved blocks = until_slow + park_at + length of `free` + in_holes     (in the queue)
+//! unfull_at = until_slow + length of `free`                    (full page)
 //! ```
 //!
 //! Rules
 //! 1. The first line of a page's metadata is written by its owner only: the thread that holds the heap in `owner`, or
-//!    `sparse`'s lock for its pages. Others read `owner`, `block_size` and `class` alone, and only for a block that is live.
-//!    While one is, the last two stand; `owner` changes when the page is set aside or taken back, so it may be the former one
+//!    `parked`'s lock for its pages. Others read `owner`, `block_size` and `class` alone, and only for a block that is live.
+//!    While one is, the last two stand; `owner` changes when the page is parked or unparked, so it may be the former one
 //!    that is read, and who gets blocks of a page that is no longer its passes them on (`proto::owner`). A thread never takes a page for
 //!    its own that is not: what it read last of `owner` is not older than what it wrote there, or the heap's last thread.
 //! 2. `owner` is null unless blocks of the page are out: freeing into an empty page takes the slow path, and is seen. It is
@@ -29,13 +29,13 @@
 
 pub mod bounds;
 
-use crate::backend::arena::{self, Arena, META, PAGE, SEGMENT, SEGMENT_META};
+use crate::backend::arena::{self, Arena, META, SEGMENT, SEGMENT_META, SLOT};
 use crate::backend::owner::Owner;
 use crate::base::sync::{AtomicU8, AtomicU32, Ordering::Relaxed};
 use crate::proto::inbox::Link;
-use crate::proto::level::Level;
 use crate::proto::owner::OwnerWord;
-use crate::proto::post::Post;
+use crate::proto::page_list::PageRemoteList;
+use crate::proto::run_bin::RunBin;
 use crate::proto::slots::Slots;
 use core::cell::Cell;
 use core::ptr::null_mut;
@@ -84,29 +84,29 @@ pub enum Kind {
 /// Where the owner keeps a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Place {
+pub enum PageState {
     /// In the queue of its class.
     Queue = 0,
-    /// Asleep: no list holds it, its blocks are all out.
-    Asleep = 1,
+    /// Full: no list holds it, its blocks are all out.
+    Full = 1,
     /// In the queue, empty, without an owner: kept because it is the class's only one.
-    Resting = 2,
-    /// Among the heap's retained empty pages.
-    Retained = 3,
-    /// In the queue, with few blocks out: about to be set aside.
-    Cooling = 4,
-    /// Set aside, with few blocks out.
-    Sparse = 5,
+    Retired = 2,
+    /// Among the heap's cached empty pages.
+    Cached = 3,
+    /// In the queue, with few blocks out: about to be parked.
+    Candidate = 4,
+    /// Parked, with few blocks out.
+    Parked = 5,
 }
 
-/// The list of `sparse` that a page is in. All zero bytes are `Fresh`.
+/// The list of `parked` that a page is in. All zero bytes are `Fresh`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Shelf {
-    /// Few blocks are out: its holes are to be dug.
+pub enum ParkedList {
+    /// Few blocks are out: its holes are to be purged.
     Fresh = 0,
-    /// As that, and nothing changed since its holes were dug.
-    Dug = 1,
+    /// As that, and nothing changed since its holes were purged.
+    Purged = 1,
     /// Blocks of it are handed to any heap that shares.
     Shared = 2,
     /// None: all its blocks are out.
@@ -122,7 +122,7 @@ pub struct Meta {
     /// Freed blocks.
     pub free: Cell<*mut Block>,
     /// The countdown.
-    pub needed: Cell<i32>,
+    pub until_slow: Cell<i32>,
     /// Blocks that have been on a list or out since the page was claimed; those beyond are untouched memory.
     pub carved: Cell<u32>,
     /// Neighbours in the queue, or in another list of pages.
@@ -136,19 +136,19 @@ pub struct Meta {
     /// The size class.
     pub class: Cell<u8>,
     /// Where the page is.
-    pub place: Cell<Place>,
+    pub state: Cell<PageState>,
     /// True if the memory was zero when the page was claimed.
     pub zero: Cell<bool>,
-    /// Blocks that are out when `needed` is zero.
-    pub base: Cell<u8>,
-    /// Asleep: what the countdown started from.
-    pub wake_at: Cell<i32>,
+    /// Blocks that are out when `until_slow` is zero.
+    pub park_at: Cell<u8>,
+    /// Full: what the countdown started from.
+    pub unfull_at: Cell<i32>,
     /// See `holes`.
     pub holes: Cell<u16>,
     /// See `holes`.
-    pub absent: Cell<u16>,
-    /// Set aside: which of `sparse`'s lists it is in.
-    pub shelf: Cell<Shelf>,
+    pub in_holes: Cell<u16>,
+    /// Parked: which of `parked`'s lists it is in.
+    pub parked_list: Cell<ParkedList>,
     _pad: [u8; 3],
 
     // The slot's line (rule 3).
@@ -159,13 +159,13 @@ pub struct Meta {
     pub span: AtomicU32,
     /// For a huge block: segments of its run, the span and the reserve behind it.
     pub reserve: AtomicU32,
-    /// For a page set aside and for a huge block: when it was, or was freed, in coarse milliseconds. For a huge block that is live: how
+    /// For a parked page and for a huge block: when it was, or was freed, in coarse milliseconds. For a huge block that is live: how
     /// often it grew.
     pub stamp: AtomicU32,
-    /// Of blocks of 8 bytes: what other threads freed (`parcel` rule 2).
-    pub post: Post<Block>,
-    /// What the post is linked by (`proto::post` rule 2).
-    pub post_link: Cell<*mut u8>,
+    /// Of blocks of 8 bytes: what other threads freed (`remote_batch` rule 2).
+    pub remote_list: PageRemoteList<Block>,
+    /// What its `remote_list` is linked by (`proto::page_list` rule 2).
+    pub remote_link: Cell<*mut u8>,
     /// Of the whole segment; used in the metadata of its first slot only.
     pub segment: SegmentMeta,
 }
@@ -177,10 +177,10 @@ const _: () = assert!(size_of::<Meta>() == META && core::mem::offset_of!(Meta, k
 pub struct SegmentMeta {
     /// Who has which slots.
     pub slots: Slots,
-    /// When a slot became EMPTY last, in coarse milliseconds.
+    /// When a slot became DIRTY last, in coarse milliseconds.
     pub stamp: AtomicU32,
-    /// 1 + the level under which the segment is listed.
-    pub level: Level,
+    /// 1 + the bin under which the segment is listed.
+    pub bin: RunBin,
     /// What the kernel was told about huge pages here: `UNTOLD`, `THP` or `NOT_THP`.
     pub thp: AtomicU8,
 }
@@ -277,7 +277,7 @@ impl Meta {
     }
 
     /// The arena and the page number.
-    pub fn place_in_arena(&self) -> (&'static Arena, usize) {
+    pub fn slot_in_arena(&self) -> (&'static Arena, usize) {
         arena::of_meta(core::ptr::from_ref(self).addr())
     }
 
@@ -288,8 +288,8 @@ impl Meta {
 
     /// The arena and the segment's number there.
     pub fn segment_in_arena(&self) -> (&'static Arena, usize) {
-        let (arena, page) = self.place_in_arena();
-        (arena, page / (SEGMENT / PAGE))
+        let (arena, page) = self.slot_in_arena();
+        (arena, page / (SEGMENT / SLOT))
     }
 
     /// The metadata of the slot `n` further on; the caller knows that there is one.
@@ -323,18 +323,18 @@ impl Meta {
     /// Makes `span` slots from this one, which the caller has claimed, a page of `class`.
     pub fn open(&self, owner: *mut Owner, class: usize, block_size: u32, span: u32, zero: bool) {
         self.free.set(null_mut());
-        self.needed.set(0);
-        self.base.set(0);
+        self.until_slow.set(0);
+        self.park_at.set(0);
         self.holes.set(0);
-        self.absent.set(0);
+        self.in_holes.set(0);
         self.carved.set(0);
-        self.cap.set(span * PAGE as u32 / block_size);
+        self.cap.set(span * SLOT as u32 / block_size);
         self.block_size.set(block_size);
         self.class.set(class as u8);
-        self.place.set(Place::Queue);
+        self.state.set(PageState::Queue);
         self.zero.set(zero);
         self.span.store(span, Relaxed);
-        self.post.clear();
+        self.remote_list.clear();
         for i in 1..span {
             let follow = self.forward(i);
             follow.clear_owner();
@@ -354,29 +354,29 @@ impl Meta {
 
     /// Its length.
     pub fn bytes(&self) -> usize {
-        self.span.load(Relaxed) as usize * PAGE
+        self.span.load(Relaxed) as usize * SLOT
     }
 
     /// Blocks in `free`, of a page in a queue.
     #[inline(always)]
     pub fn listed(&self) -> i32 {
-        let absent = i32::from(self.absent.get()) + i32::from(self.base.get());
-        self.carved.get() as i32 - absent - self.needed.get()
+        let in_holes = i32::from(self.in_holes.get()) + i32::from(self.park_at.get());
+        self.carved.get() as i32 - in_holes - self.until_slow.get()
     }
 
-    /// Blocks that are free and on no list but the page's, or absent. The owner's to ask (rule 1).
+    /// Blocks that are free and on no list but the page's, or in holes. The owner's to ask (rule 1).
     pub fn waiting(&self) -> u64 {
-        let out = match self.place.get() {
-            Place::Asleep => self.carved.get() as i32 - self.wake_at.get() + self.needed.get(),
-            _ => self.needed.get() + i32::from(self.base.get()),
+        let out = match self.state.get() {
+            PageState::Full => self.carved.get() as i32 - self.unfull_at.get() + self.until_slow.get(),
+            _ => self.until_slow.get() + i32::from(self.park_at.get()),
         };
         (self.carved.get() as i32 - out).max(0) as u64
     }
 
-    /// Sets the countdown of a page in a queue of which `out` blocks are out, to end when only `base` are.
+    /// Sets the countdown of a page in a queue of which `out` blocks are out, to end when only `park_at` are.
     pub fn count_down(&self, out: i32, base: u8) {
-        self.base.set(base);
-        self.needed.set(out - i32::from(base));
+        self.park_at.set(base);
+        self.until_slow.set(out - i32::from(base));
     }
 
     /// Ends the page: freeing into it is an error from now on (rule 2).
@@ -406,5 +406,5 @@ pub fn lookup(p: *mut u8) -> Option<&'static Meta> {
 pub fn lookup_first(p: *mut u8) -> Option<&'static Meta> {
     let offset = bounds::offset(p.addr())?;
     // SAFETY: metadata of used segments is accessible for ever; all its fields may be shared.
-    Some(unsafe { &*bounds::meta((offset >> arena::PAGE_SHIFT) * META) })
+    Some(unsafe { &*bounds::meta((offset >> arena::SLOT_SHIFT) * META) })
 }

@@ -17,7 +17,7 @@
 
 mod grow;
 
-use crate::backend::arena::{self, PAGE, Run, SEGMENT};
+use crate::backend::arena::{self, Run, SEGMENT, SLOT};
 use crate::backend::page::{Kind, Meta, THP, UNTOLD};
 use crate::base::sync::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use crate::base::usage;
@@ -105,7 +105,7 @@ fn segments_for(n: usize) -> usize {
 
 fn head_of(run: Run) -> &'static Meta {
     // SAFETY: metadata of used segments is accessible for ever; all its fields may be shared.
-    unsafe { &*run.0.meta(run.1 * (SEGMENT / PAGE)).cast::<Meta>() }
+    unsafe { &*run.0.meta(run.1 * (SEGMENT / SLOT)).cast::<Meta>() }
 }
 
 fn run_of(meta: &Meta) -> Run {
@@ -113,7 +113,7 @@ fn run_of(meta: &Meta) -> Run {
 }
 
 fn address(run: Run) -> usize {
-    run.0.page_address(run.1 * (SEGMENT / PAGE))
+    run.0.slot_address(run.1 * (SEGMENT / SLOT))
 }
 
 /// See rule 4.
@@ -314,7 +314,7 @@ pub unsafe fn clear(meta: &Meta, n: usize, all: bool) {
     let rest = size.saturating_sub(used);
     let by_hand = match all {
         false => n,
-        true if rest >= PAGE && os::purge(start.addr() + used, rest) => used,
+        true if rest >= SLOT && os::purge(start.addr() + used, rest) => used,
         true => size,
     };
     // SAFETY: the huge block holds so much.

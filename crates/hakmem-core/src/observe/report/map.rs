@@ -127,7 +127,7 @@ fn write_segment(out: &mut Page, segment: &Segment) -> fmt::Result {
         write!(out, r#"{{"slot":{first},"span":{span},"use":"{what}""#)?;
         if let Content::Page(p) = slot.content {
             let (size, blocks, carved) = (p.size, p.blocks, p.carved);
-            write!(out, r#","size":{size},"blocks":{blocks},"carved":{carved},"out":{},"place":"{}""#, p.out, p.place)?;
+            write!(out, r#","size":{size},"blocks":{blocks},"carved":{carved},"out":{},"state":"{}""#, p.out, p.state)?;
         }
         out.write_char('}')
     })?;

@@ -3,10 +3,10 @@
 use super::Snapshot;
 use crate::backend::arena;
 use crate::base::size_class::SIZES;
-use crate::heap::counts::{self, Event};
+use crate::heap::counts::{self, HeapEvent};
+use crate::heap::parked;
 use crate::heap::peak;
 use crate::heap::span_of;
-use crate::heap::sparse;
 use crate::profile;
 
 /// What happened to blocks of one size, in all heaps.
@@ -24,20 +24,20 @@ pub struct Class {
     pub takes: u64,
     /// Refills by fresh blocks.
     pub carves: u64,
-    /// Times a page was put aside because all its blocks were out.
-    pub sleeps: u64,
-    /// Times such a page was woken because enough of them came back.
-    pub wakes: u64,
+    /// Times a page became full: all its blocks were used.
+    pub filled: u64,
+    /// Times a full page had enough free blocks again.
+    pub unfulled: u64,
     /// Pages claimed from segments.
     pub new_pages: u64,
     /// Empty pages of their own that heaps made pages of this class again.
-    pub retained_pages: u64,
+    pub cached_pages: u64,
     /// Pages given up empty.
     pub empty_pages: u64,
     /// Pages now.
     pub pages: u64,
     /// Pages now of which all blocks are out.
-    pub asleep_pages: u64,
+    pub full_pages: u64,
     /// Bytes of the pages.
     pub page_bytes: u64,
     /// Bytes of the blocks that have ever been on a list or out, in these pages: what was touched.
@@ -67,32 +67,32 @@ impl Class {
 
 /// Blocks found freed, on lists and in pages given up.
 pub fn frees_found(snapshot: &Snapshot, all: &counts::OfClass, class: usize) -> i64 {
-    all.returned + (sparse::returned(class) + profile::returned(class) + snapshot.waiting[class]) as i64
+    all.returned + (parked::returned(class) + profile::returned(class) + snapshot.waiting[class]) as i64
 }
 
 #[inline(never)]
 pub fn of(snapshot: &Snapshot, class: usize) -> Class {
     let all = counts::of_class(crate::heap::all::all_heaps(), class);
-    let at = |what: Event| all.events[what as usize];
+    let at = |what: HeapEvent| all.events[what as usize];
     let size = u64::from(SIZES[class]);
     let count = |n: i64| n.max(0) as u64;
-    let existing = all.existing - (sparse::returned(class) + profile::returned(class)) as i64;
-    let pages = count(all.pages - sparse::given(class) as i64);
+    let existing = all.existing - (parked::returned(class) + profile::returned(class)) as i64;
+    let pages = count(all.pages - parked::given(class) as i64);
     Class {
         size,
-        allocations: at(Event::Handed).saturating_sub(snapshot.listed[class]),
+        allocations: at(HeapEvent::Listed).saturating_sub(snapshot.listed[class]),
         frees: count(frees_found(snapshot, &all, class)),
-        remote_frees: at(Event::Received) + sparse::received(class),
-        takes: at(Event::Takes),
-        carves: at(Event::Carves),
-        sleeps: at(Event::Sleeps),
-        wakes: at(Event::Wakes),
-        new_pages: at(Event::Claims),
-        retained_pages: at(Event::Reuses),
-        empty_pages: at(Event::Empties) + sparse::given(class),
+        remote_frees: at(HeapEvent::Received) + parked::received(class),
+        takes: at(HeapEvent::Takes),
+        carves: at(HeapEvent::Carves),
+        filled: at(HeapEvent::Filled),
+        unfulled: at(HeapEvent::Unfulled),
+        new_pages: at(HeapEvent::Claims),
+        cached_pages: at(HeapEvent::Reuses),
+        empty_pages: at(HeapEvent::Empties) + parked::given(class),
         pages,
-        asleep_pages: count(all.asleep),
-        page_bytes: pages * u64::from(span_of(SIZES[class])) * arena::PAGE as u64,
+        full_pages: count(all.full),
+        page_bytes: pages * u64::from(span_of(SIZES[class])) * arena::SLOT as u64,
         carved_bytes: count(existing) * size,
         live_bytes: count(existing - (snapshot.waiting[class] + snapshot.listed[class]) as i64) * size,
         peak_bytes: peak::of(class),

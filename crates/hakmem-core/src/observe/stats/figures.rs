@@ -1,7 +1,7 @@
 //! Every figure under the name that it has in reports, and with the feature `serde`: the one place
 //! where the names are.
 
-use super::{Census, Class, Decision, Heap, SEGMENT_BYTES, Snapshot, State, Stats, Syscall};
+use super::{Class, Decision, HeapUse, HeapWalk, SEGMENT_BYTES, Snapshot, Stats, Syscall, ThreadHeap};
 
 /// A figure and its name.
 pub type Named = (&'static str, u64);
@@ -48,7 +48,7 @@ impl Syscall {
     }
 }
 
-impl Census {
+impl HeapWalk {
     pub(crate) fn figures(&self) -> [Named; 10] {
         [
             ("thp_bytes", self.thp_segments * SEGMENT_BYTES as u64),
@@ -59,8 +59,8 @@ impl Census {
             ("page_slots", self.page_slots),
             ("large_slots", self.large_slots),
             ("kept_slots", self.kept_slots),
-            ("empty_slots", self.empty_slots),
-            ("unused_slots", self.unused_slots),
+            ("dirty_slots", self.dirty_slots),
+            ("clean_slots", self.clean_slots),
         ]
     }
 }
@@ -73,7 +73,7 @@ impl Snapshot {
             ("learning", u64::from(super::is_learning())),
             ("decided", super::decided()),
         ];
-        stats.figures().into_iter().chain(self.census().figures()).chain(others)
+        stats.figures().into_iter().chain(self.heap_walk().figures()).chain(others)
     }
 
     /// The classes that anything is known of.
@@ -92,13 +92,13 @@ impl Class {
             ("list_hits", self.list_hits()),
             ("takes", self.takes),
             ("carves", self.carves),
-            ("sleeps", self.sleeps),
-            ("wakes", self.wakes),
+            ("filled", self.filled),
+            ("unfulled", self.unfulled),
             ("new_pages", self.new_pages),
-            ("retained_pages", self.retained_pages),
+            ("cached_pages", self.cached_pages),
             ("empty_pages", self.empty_pages),
             ("pages", self.pages),
-            ("asleep_pages", self.asleep_pages),
+            ("full_pages", self.full_pages),
             ("page_bytes", self.page_bytes),
             ("carved_bytes", self.carved_bytes),
             ("live_bytes", self.live_bytes),
@@ -107,28 +107,28 @@ impl Class {
     }
 }
 
-impl Heap {
+impl ThreadHeap {
     pub(crate) fn figures(&self) -> [Named; 22] {
         [
-            ("running", u64::from(self.state != State::Idle)),
+            ("running", u64::from(self.state != HeapUse::Idle)),
             ("handed", self.handed),
             ("takes", self.takes),
             ("carves", self.carves),
             ("next_pages", self.next_pages),
             ("holes_filled", self.holes_filled),
-            ("sleeps", self.sleeps),
-            ("wakes", self.wakes),
+            ("filled", self.filled),
+            ("unfulled", self.unfulled),
             ("new_pages", self.new_pages),
-            ("retained_pages", self.retained_pages),
+            ("cached_pages", self.cached_pages),
             ("empty_pages", self.empty_pages),
-            ("pages_set_aside", self.pages_set_aside),
-            ("pages_taken_back", self.pages_taken_back),
+            ("pages_parked", self.pages_parked),
+            ("pages_unparked", self.pages_unparked),
             ("merges", self.merges),
-            ("parcels_received", self.parcels_received),
+            ("batches_received", self.batches_received),
             ("blocks_received", self.blocks_received),
             ("blocks_sent", self.blocks_sent),
-            ("parcels_sent", self.parcels_sent),
             ("batches_sent", self.batches_sent),
+            ("chains_sent", self.chains_sent),
             ("large_allocations", self.large_allocations),
             ("large_hits", self.large_hits),
             ("large_frees", self.large_frees),

@@ -1,11 +1,11 @@
 //! Figures of a thread heap.
 
-use crate::heap::counts::Event;
+use crate::heap::counts::HeapEvent;
 use crate::{heap, thread};
 
 /// Who has a heap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum HeapUse {
     /// The thread that asks.
     Own,
     /// Another thread.
@@ -14,22 +14,22 @@ pub enum State {
     Idle,
 }
 
-impl State {
+impl HeapUse {
     /// The word for it in reports.
     pub fn name(self) -> &'static str {
         match self {
-            State::Own => "own",
-            State::Running => "running",
-            State::Idle => "idle",
+            HeapUse::Own => "own",
+            HeapUse::Running => "running",
+            HeapUse::Idle => "idle",
         }
     }
 }
 
 /// What the threads that had a heap one after the other have done.
 #[derive(Debug, Clone, Copy)]
-pub struct Heap {
+pub struct ThreadHeap {
     /// Who has it now.
-    pub state: State,
+    pub state: HeapUse,
     /// Blocks put on its lists. What is still there, or was put back, has not been handed out.
     pub handed: u64,
     /// Lists taken from pages, and from holes in them.
@@ -40,32 +40,32 @@ pub struct Heap {
     pub next_pages: u64,
     /// Of the lists taken, those from holes.
     pub holes_filled: u64,
-    /// Pages put aside because all their blocks were out.
-    pub sleeps: u64,
-    /// Pages woken.
-    pub wakes: u64,
+    /// Pages that became full.
+    pub filled: u64,
+    /// Full pages that had enough free blocks again.
+    pub unfulled: u64,
     /// Pages claimed from segments.
     pub new_pages: u64,
-    /// Retained pages used again.
-    pub retained_pages: u64,
+    /// Cached pages used again.
+    pub cached_pages: u64,
     /// Pages given up empty.
     pub empty_pages: u64,
     /// Pages handed over with few live blocks, so that their holes can be given back.
-    pub pages_set_aside: u64,
-    /// Such pages taken back.
-    pub pages_taken_back: u64,
+    pub pages_parked: u64,
+    /// Such pages unparked.
+    pub pages_unparked: u64,
     /// Times that its inbox had something.
     pub merges: u64,
-    /// Parcels merged.
-    pub parcels_received: u64,
+    /// Batches merged.
+    pub batches_received: u64,
     /// Blocks merged.
     pub blocks_received: u64,
     /// Blocks freed for other heaps.
     pub blocks_sent: u64,
-    /// Parcels they went in.
-    pub parcels_sent: u64,
-    /// Batches of parcels: one compare-and-swap each.
+    /// Batches they went in.
     pub batches_sent: u64,
+    /// Batches of batches: one compare-and-swap each.
+    pub chains_sent: u64,
     /// Large blocks handed out.
     pub large_allocations: u64,
     /// Of these, from the heap's own cache.
@@ -75,35 +75,35 @@ pub struct Heap {
 }
 
 #[inline(never)]
-pub fn of(heap: &'static heap::Heap) -> Heap {
+pub fn of(heap: &'static heap::Heap) -> ThreadHeap {
     let (counts, outgoing) = (&heap.counts, &heap.outgoing);
     let state = match () {
-        () if core::ptr::eq(&heap.owner.front, thread::front()) => State::Own,
-        () if heap::pool::is_live(heap) => State::Running,
-        () => State::Idle,
+        () if core::ptr::eq(&heap.owner.front, thread::front()) => HeapUse::Own,
+        () if heap::pool::is_live(heap) => HeapUse::Running,
+        () => HeapUse::Idle,
     };
-    Heap {
+    ThreadHeap {
         state,
-        handed: counts.sum(Event::Handed),
-        takes: counts.sum(Event::Takes),
-        carves: counts.sum(Event::Carves),
+        handed: counts.sum(HeapEvent::Listed),
+        takes: counts.sum(HeapEvent::Takes),
+        carves: counts.sum(HeapEvent::Carves),
         next_pages: counts.next_pages.get(),
         holes_filled: counts.holes_filled.get(),
-        sleeps: counts.sum(Event::Sleeps),
-        wakes: counts.sum(Event::Wakes),
-        new_pages: counts.sum(Event::Claims),
-        retained_pages: counts.sum(Event::Reuses),
-        empty_pages: counts.sum(Event::Empties),
-        pages_set_aside: counts.set_aside.get(),
-        pages_taken_back: counts.taken_back.get(),
+        filled: counts.sum(HeapEvent::Filled),
+        unfulled: counts.sum(HeapEvent::Unfulled),
+        new_pages: counts.sum(HeapEvent::Claims),
+        cached_pages: counts.sum(HeapEvent::Reuses),
+        empty_pages: counts.sum(HeapEvent::Empties),
+        pages_parked: counts.parked.get(),
+        pages_unparked: counts.unparked.get(),
         merges: counts.merges.get(),
-        parcels_received: counts.parcels.get(),
-        blocks_received: counts.sum(Event::Received),
+        batches_received: counts.batches.get(),
+        blocks_received: counts.sum(HeapEvent::Received),
         blocks_sent: outgoing.sent.get(),
-        parcels_sent: outgoing.parcels_sent.get(),
         batches_sent: outgoing.batches_sent.get(),
-        large_allocations: counts.large_handed.get(),
+        chains_sent: outgoing.chains_sent.get(),
+        large_allocations: counts.large_allocated.get(),
         large_hits: counts.large_hits.get(),
-        large_frees: counts.large_returned.get(),
+        large_frees: counts.large_freed.get(),
     }
 }

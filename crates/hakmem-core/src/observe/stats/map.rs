@@ -1,12 +1,12 @@
 //! What each slot of each segment holds, for a picture of the heap.
 
-use super::census::{self, Held};
+use super::heap_walk::{self, Held};
 use super::{SEGMENT_BYTES, SLOT_BYTES};
 use crate::backend::owner::Owner;
-use crate::backend::page::{Meta, Place};
+use crate::backend::page::{Meta, PageState};
 use crate::base::sync::Ordering::Relaxed;
 use crate::heap::Heap;
-use crate::heap::sparse;
+use crate::heap::parked;
 use crate::{os, thread};
 use core::cell::Cell;
 
@@ -59,9 +59,9 @@ pub struct Page {
     pub carved: u32,
     /// Blocks with the program, on the lists of other threads that run, or under way between threads.
     pub out: u32,
-    /// Where its owner keeps it: in the queue of its class, asleep (all blocks were out), resting (empty, the only one of
-    /// its class), cooling or sparse (few blocks out).
-    pub place: &'static str,
+    /// Where its owner keeps it: in the queue of its class, full (all blocks are used), retired (empty, the only one of
+    /// its class), candidate (to be parked soon) or parked (few blocks used).
+    pub state: &'static str,
 }
 
 /// A word of another thread's page, which that may be changing: any value it had will do for a picture.
@@ -74,7 +74,7 @@ fn glance<T: Copy>(cell: &Cell<T>) -> T {
 impl Segment {
     /// Its slots; none for a huge block.
     pub fn slots(&self) -> impl Iterator<Item = Slot> {
-        let runs = self.huge.is_none().then(|| census::slots(self.head));
+        let runs = self.huge.is_none().then(|| heap_walk::slots(self.head));
         runs.into_iter().flatten().map(|(first, span, held)| {
             let content = match held {
                 Held::Unused => Content::Unused,
@@ -88,15 +88,15 @@ impl Segment {
     }
 
     fn page(&self, meta: &Meta) -> Page {
-        let (needed, carved) = (glance(&meta.needed), glance(&meta.carved));
+        let (until_slow, carved) = (glance(&meta.until_slow), glance(&meta.carved));
         let owner = meta.owner();
-        let (out, place) = match glance(&meta.place) {
-            Place::Resting => (0, "resting"),
-            Place::Asleep => (carved as i32 - glance(&meta.wake_at) + needed, "asleep"),
+        let (out, state) = match glance(&meta.state) {
+            PageState::Retired => (0, "retired"),
+            PageState::Full => (carved as i32 - glance(&meta.unfull_at) + until_slow, "full"),
             // Counted down to none.
-            Place::Cooling => (needed, "cooling"),
-            Place::Sparse => (needed, "sparse"),
-            _ => (needed + i32::from(glance(&meta.base)), "queue"),
+            PageState::Candidate => (until_slow, "candidate"),
+            PageState::Parked => (until_slow, "parked"),
+            _ => (until_slow + i32::from(glance(&meta.park_at)), "queue"),
         };
         let listed = if self.looks_into_lists { listed(owner, meta) } else { 0 };
         Page {
@@ -104,7 +104,7 @@ impl Segment {
             blocks: glance(&meta.cap),
             carved,
             out: (out.max(0) as u32).min(carved).saturating_sub(listed),
-            place,
+            state,
         }
     }
 
@@ -127,7 +127,7 @@ impl Segment {
 
 /// Blocks of `page` on its owner's list, if that is the calling thread.
 fn listed(owner: *mut Owner, page: &Meta) -> u32 {
-    if owner.is_null() || owner == sparse::owner() {
+    if owner.is_null() || owner == parked::owner() {
         return 0;
     }
     // SAFETY: all other owners are heaps, which are for ever.
@@ -153,7 +153,7 @@ pub fn each_segment_from_outside(f: &mut dyn FnMut(&Segment)) {
 
 #[inline(never)]
 fn walk(looks_into_lists: bool, f: &mut dyn FnMut(&Segment)) {
-    census::each_segment(|head, address, huge| {
+    heap_walk::each_segment(|head, address, huge| {
         let thp = head.segment().is_thp();
         let huge = huge.map(|(span, room)| (span, room - span));
         f(&Segment { head, address, thp, huge, looks_into_lists });

@@ -2,18 +2,18 @@
 //!
 //! The fast paths count nothing: what they do follows from the lists that change hands on slow paths (`heap::counts`).
 //! [`Snapshot::take`] adds what lies in the lists that it may look into: the calling thread's, those of threads that ended,
-//! and those of pages set aside. So totals are exact but for other threads that are running: blocks in their lists count as
+//! and those of parked pages. So totals are exact but for other threads that are running: blocks in their lists count as
 //! handed out, and those that they freed and did not come across again do not count as freed. What they freed for
 //! others does.
 //!
 //! Figures are read one after the other: what other threads do meanwhile is in some of them. The child of a fork counts
 //! anew; of what its parent freed, the blocks that wait in pages are among its frees.
 
-mod census;
 mod class;
 #[cfg(any(feature = "serde", all(feature = "reports", not(any(miri, shuttle)))))]
 mod figures;
 mod heap;
+mod heap_walk;
 mod map;
 mod process;
 #[cfg(feature = "serde")]
@@ -21,20 +21,20 @@ mod serialize;
 mod view;
 
 pub use crate::policy::learner::{Decision, What};
-pub use census::Census;
 pub use class::Class;
 #[cfg(all(feature = "reports", not(any(miri, shuttle))))]
 pub(crate) use figures::Named;
-pub use heap::{Heap, State};
+pub use heap::{HeapUse, ThreadHeap};
+pub use heap_walk::HeapWalk;
 pub use map::{Content, Page, Segment, Slot, each_segment, each_segment_from_outside};
 pub use process::{Site, Stats, Syscall};
 
 use core::fmt;
 
-use crate::backend::arena::{PAGE, SEGMENT};
+use crate::backend::arena::{SEGMENT, SLOT};
 use crate::backend::foreign;
 use crate::base::size_class::CLASSES as N;
-use crate::heap::sparse;
+use crate::heap::parked;
 use crate::heap::{all::all_heaps, pool};
 use crate::policy::{decisions, learn};
 use crate::{os, purge, thread};
@@ -45,8 +45,8 @@ pub const CLASSES: usize = N;
 pub const SYSCALLS: usize = os::KINDS;
 /// Call sites of foreign frees that are told apart.
 pub const SITES: usize = foreign::SITES;
-/// Bytes of a slot: see [`Census`].
-pub const SLOT_BYTES: usize = PAGE;
+/// Bytes of a slot: see [`HeapWalk`].
+pub const SLOT_BYTES: usize = SLOT;
 /// Bytes of a segment.
 pub const SEGMENT_BYTES: usize = SEGMENT;
 
@@ -65,7 +65,7 @@ pub struct Snapshot {
     waiting: [u64; N],
     /// Heaps of running threads that could not be looked into.
     running: u64,
-    census: Census,
+    heap_walk: HeapWalk,
 }
 
 impl Snapshot {
@@ -80,7 +80,7 @@ impl Snapshot {
         // A fork waits meanwhile: in its child nobody would let go of the heaps that are held here.
         let Some(_held) = purge::keep_away() else { return Self::take_from_outside() };
         pool::with_idle_held(|| this.look());
-        sparse::each_page(|class, waiting| this.waiting[class] += waiting);
+        parked::each_page(|class, waiting| this.waiting[class] += waiting);
         this
     }
 
@@ -89,12 +89,12 @@ impl Snapshot {
     pub fn take_from_outside() -> Self {
         let mut this = Self::empty();
         this.running = all_heaps().filter(|heap| pool::is_live(heap)).count() as u64;
-        this.census = census::count(&mut |_| {});
+        this.heap_walk = heap_walk::count(&mut |_| {});
         this
     }
 
     fn empty() -> Self {
-        Self { listed: [0; N], waiting: [0; N], running: 0, census: Census::default() }
+        Self { listed: [0; N], waiting: [0; N], running: 0, heap_walk: HeapWalk::default() }
     }
 
     /// Looks into this thread's heap and those that are held.
@@ -110,12 +110,12 @@ impl Snapshot {
             heap.report_live();
             for class in 0..N {
                 self.listed[class] += heap.listed(class);
-                self.waiting[class] += heap.resting(class);
+                self.waiting[class] += heap.retired(class);
             }
         }
-        self.census = census::count(&mut |page| {
+        self.heap_walk = heap_walk::count(&mut |page| {
             let owner = page.owner();
-            if owner.is_null() || owner == sparse::owner() {
+            if owner.is_null() || owner == parked::owner() {
                 return;
             }
             // SAFETY: all other owners are heaps, which are for ever.
@@ -131,8 +131,8 @@ impl Snapshot {
     }
 
     /// What the slots and segments are used for.
-    pub fn census(&self) -> &Census {
-        &self.census
+    pub fn heap_walk(&self) -> &HeapWalk {
+        &self.heap_walk
     }
 
     /// The figures of a class, by its number. O(heaps).
@@ -146,7 +146,7 @@ impl Snapshot {
     }
 
     /// The figures of every thread heap there ever was, oldest last.
-    pub fn heaps(&self) -> impl Iterator<Item = Heap> {
+    pub fn heaps(&self) -> impl Iterator<Item = ThreadHeap> {
         all_heaps().map(heap::of)
     }
 
@@ -166,7 +166,7 @@ impl fmt::Debug for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut fields = f.debug_struct("Snapshot");
         fields.field("process", &self.process()).field("running_heaps", &self.running);
-        fields.field("census", &self.census).finish_non_exhaustive()
+        fields.field("heap_walk", &self.heap_walk).finish_non_exhaustive()
     }
 }
 
@@ -193,5 +193,5 @@ pub fn process() -> Stats {
 /// Bytes of the arenas that are resident: asks the system about each segment in use. Of more than 8 GiB a part is asked
 /// for, and the rest estimated. A system call for each segment.
 pub fn resident_bytes() -> u64 {
-    census::resident_bytes()
+    heap_walk::resident_bytes()
 }

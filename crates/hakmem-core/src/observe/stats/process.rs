@@ -115,7 +115,7 @@ pub fn of(snapshot: &Snapshot) -> Stats {
     let untold: i64 = crate::heap::all::all_heaps().map(Heap::unreported).sum();
     s.live_bytes_upper_bound = told.saturating_add_signed(untold);
     s.peak_live_bytes_upper_bound = peak.max(s.live_bytes_upper_bound);
-    s.live_bytes += snapshot.census().large_slots * arena::PAGE as u64 + s.huge_live_bytes;
+    s.live_bytes += snapshot.heap_walk().large_slots * arena::SLOT as u64 + s.huge_live_bytes;
     let (reserved, committed) = arena::totals();
     (s.reserved_bytes, s.committed_bytes) = (reserved as u64, committed as u64);
     s.dirty_bytes = purge::idle_bytes() as u64;

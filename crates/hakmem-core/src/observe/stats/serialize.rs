@@ -1,7 +1,7 @@
 //! The figures as values of serde, under the names that they have in reports.
 
 use super::figures::Named;
-use super::{Census, Class, Decision, Heap, Site, Snapshot, State, Stats, Syscall, What};
+use super::{Class, Decision, HeapUse, HeapWalk, Site, Snapshot, Stats, Syscall, ThreadHeap, What};
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 /// Adds figures to a struct that was begun.
@@ -78,9 +78,9 @@ impl Serialize for Stats {
 }
 
 /// As in the report, which has `thp_bytes` and not the number of segments.
-impl Serialize for Census {
+impl Serialize for HeapWalk {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut all = serializer.serialize_struct("Census", self.figures().len())?;
+        let mut all = serializer.serialize_struct("HeapWalk", self.figures().len())?;
         add(&mut all, self.figures())?;
         all.end()
     }
@@ -94,19 +94,19 @@ impl Serialize for Class {
 }
 
 /// An item of the report's `thread_heaps` without its number, and with its `state`.
-impl Serialize for Heap {
+impl Serialize for ThreadHeap {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        item(serializer, "Heap", ("state", &self.state), self.figures())
+        item(serializer, "ThreadHeap", ("state", &self.state), self.figures())
     }
 }
 
 /// A heap with its number.
-struct Numbered(usize, Heap);
+struct Numbered(usize, ThreadHeap);
 
 impl Serialize for Numbered {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self(number, heap) = self;
-        let mut all = serializer.serialize_struct("Heap", heap.figures().len() + 2)?;
+        let mut all = serializer.serialize_struct("ThreadHeap", heap.figures().len() + 2)?;
         all.serialize_field("heap", number)?;
         all.serialize_field("state", &heap.state)?;
         add(&mut all, heap.figures())?;
@@ -115,7 +115,7 @@ impl Serialize for Numbered {
 }
 
 /// The word for it.
-impl Serialize for State {
+impl Serialize for HeapUse {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.name())
     }

@@ -12,7 +12,7 @@
 //!     name    a number: a size, an offset in a struct, a constant
 //! ```
 //!
-//! A reader that misses a name it needs was made for another version. Numbers of `Kind`, `Place` and of a heap's heap_state are
+//! A reader that misses a name it needs was made for another version. Numbers of `Kind`, `PageState` and of a heap's heap_state are
 //! those of the note's type, which rises when one changes. Counters are words that their thread writes and anybody may read:
 //! each is right by itself, and all of them together if the program stands still.
 
@@ -23,9 +23,9 @@ mod note {
     use crate::backend::{foreign, segment};
     use crate::base::size_class::{CLASSES, SIZES};
     use crate::base::usage;
-    use crate::heap::counts::{self, Before, EVENTS, Event};
+    use crate::heap::counts::{self, Before, EVENTS, HeapEvent};
+    use crate::heap::parked;
     use crate::heap::peak;
-    use crate::heap::sparse;
     use crate::heap::{self, Heap};
     use crate::large::huge;
     use crate::policy::decisions::{self, Field};
@@ -67,15 +67,15 @@ mod note {
         "peak_of_class": peak::BYTES,
         "stray_frees": heap::STRAY,
         "stray_large_frees": large::STRAY,
-        "sparse_returned": sparse::RETURNED,
-        "sparse_given": sparse::GIVEN,
-        "sparse_received": sparse::RECEIVED,
-        "sparse_fresh_slots": sparse::FRESH_SLOTS,
+        "parked_returned": parked::RETURNED,
+        "parked_given": parked::GIVEN,
+        "parked_received": parked::RECEIVED,
+        "parked_fresh_slots": parked::FRESH_SLOTS,
         "dirty": segment::DIRTY,
         "purged": purge::PURGED,
         "huge_cached": huge::CACHED,
         "huge_live": usage::HUGE,
-        "huge_handed": huge::HANDED,
+        "huge_allocated": huge::HANDED,
         "huge_returned": huge::RETURNED,
         "huge_hits": huge::HITS,
         "foreign_frees": foreign::COUNT,
@@ -87,9 +87,9 @@ mod note {
         "decisions": decisions::JOURNAL,
         "option.MODE": policy::MODE,
         "option.CARVE_BYTES": policy::CARVE_BYTES,
-        "option.WAKE_FRACTION": policy::WAKE_FRACTION,
-        "option.RETAINED_PAGES": policy::RETAINED_PAGES,
-        "option.SPARSE_BLOCKS": policy::SPARSE_BLOCKS,
+        "option.UNFULL_FRACTION": policy::UNFULL_FRACTION,
+        "option.CACHED_PAGES": policy::CACHED_PAGES,
+        "option.PARK_BLOCKS": policy::PARK_BLOCKS,
         "option.SHARED_FROM_HEAPS": policy::SHARED_FROM_HEAPS,
         "option.BATCH_BYTES": policy::BATCH_BYTES,
         "option.BATCH_BY_PAGE": policy::BATCH_BY_PAGE,
@@ -108,7 +108,7 @@ mod note {
         "classes": CLASSES,
         "events": EVENTS,
         "half": counts::HALF,
-        "slot_bytes": arena::PAGE,
+        "slot_bytes": arena::SLOT,
         "segment_bytes": arena::SEGMENT,
         "meta_bytes": size_of::<Meta>(),
         "heap_bytes": size_of::<Heap>(),
@@ -145,18 +145,18 @@ mod note {
         "learnt.DECAY_MS": What::Decay as usize,
         "learnt.HUGE_CACHE_MIB": What::HugeCache as usize,
         "learnt.ENDED_MIB": What::Ended as usize,
-        "event.handed": Event::Handed as usize,
-        "event.takes": Event::Takes as usize,
-        "event.carves": Event::Carves as usize,
-        "event.sleeps": Event::Sleeps as usize,
-        "event.wakes": Event::Wakes as usize,
-        "event.claims": Event::Claims as usize,
-        "event.reuses": Event::Reuses as usize,
-        "event.empties": Event::Empties as usize,
-        "event.received": Event::Received as usize,
+        "event.listed": HeapEvent::Listed as usize,
+        "event.takes": HeapEvent::Takes as usize,
+        "event.carves": HeapEvent::Carves as usize,
+        "event.filled": HeapEvent::Filled as usize,
+        "event.unfulled": HeapEvent::Unfulled as usize,
+        "event.claims": HeapEvent::Claims as usize,
+        "event.reuses": HeapEvent::Reuses as usize,
+        "event.empties": HeapEvent::Empties as usize,
+        "event.received": HeapEvent::Received as usize,
         "before.blocks": offset_of!(Before, blocks),
         "before.pages": offset_of!(Before, pages),
-        "before.asleep": offset_of!(Before, asleep),
+        "before.full": offset_of!(Before, full),
         "heap.lists": offset_of!(Heap, owner.front),
         "heap.next": offset_of!(Heap, next_heap),
         "heap.state": offset_of!(Heap, state),
@@ -164,23 +164,23 @@ mod note {
         "heap.events": offset_of!(Heap, counts.events),
         "heap.moved": offset_of!(Heap, counts.moved),
         "heap.next_pages": offset_of!(Heap, counts.next_pages),
-        "heap.taken_back": offset_of!(Heap, counts.taken_back),
+        "heap.unparked": offset_of!(Heap, counts.unparked),
         "heap.merges": offset_of!(Heap, counts.merges),
-        "heap.large_handed": offset_of!(Heap, counts.large_handed),
+        "heap.large_allocated": offset_of!(Heap, counts.large_allocated),
         "heap.large_hits": offset_of!(Heap, counts.large_hits),
-        "heap.large_returned": offset_of!(Heap, counts.large_returned),
+        "heap.large_freed": offset_of!(Heap, counts.large_freed),
         "heap.sent": offset_of!(Heap, outgoing.sent),
-        "heap.parcels_sent": offset_of!(Heap, outgoing.parcels_sent),
         "heap.batches_sent": offset_of!(Heap, outgoing.batches_sent),
+        "heap.chains_sent": offset_of!(Heap, outgoing.chains_sent),
         "meta.owner": offset_of!(Meta, owner_word),
-        "meta.needed": offset_of!(Meta, needed),
+        "meta.until_slow": offset_of!(Meta, until_slow),
         "meta.carved": offset_of!(Meta, carved),
         "meta.cap": offset_of!(Meta, cap),
         "meta.block_size": offset_of!(Meta, block_size),
         "meta.class": offset_of!(Meta, class),
-        "meta.place": offset_of!(Meta, place),
-        "meta.base": offset_of!(Meta, base),
-        "meta.wake_at": offset_of!(Meta, wake_at),
+        "meta.state": offset_of!(Meta, state),
+        "meta.park_at": offset_of!(Meta, park_at),
+        "meta.unfull_at": offset_of!(Meta, unfull_at),
         "meta.kind": offset_of!(Meta, kind),
         "meta.span": offset_of!(Meta, span),
         "meta.reserve": offset_of!(Meta, reserve),

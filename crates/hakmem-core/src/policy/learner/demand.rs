@@ -1,4 +1,4 @@
-//! What a pool had in use, lately.
+//! What a memory had in use, lately.
 
 /// Milliseconds that are told apart: about the time between two passes of the purge.
 pub const BUCKET_MS: u32 = 125;

@@ -30,13 +30,13 @@ const KEEP_MS: u64 = 4000;
 
 /// What memory is demanded for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pool {
+pub enum Memory {
     /// Pages and large blocks.
     Slots,
     /// Huge blocks.
     Huge,
 }
-const POOLS: [Pool; 2] = [Pool::Slots, Pool::Huge];
+const POOLS: [Memory; 2] = [Memory::Slots, Memory::Huge];
 
 /// What is chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +65,7 @@ impl Settings {
 /// What would be kept with some setting, and what that has cost in this round.
 #[derive(Debug, Clone, Copy)]
 struct Track {
-    /// KiB, by pool.
+    /// KiB, by memory.
     kept: [u32; 2],
     /// KiB faulted in.
     faulted: u64,
@@ -76,14 +76,14 @@ struct Track {
 impl Track {
     const NEW: Self = Self { kept: [0; 2], faulted: 0, held: 0 };
 
-    fn rise(&mut self, pool: Pool, high: u32) {
-        let kept = &mut self.kept[pool as usize];
+    fn rise(&mut self, memory: Memory, high: u32) {
+        let kept = &mut self.kept[memory as usize];
         self.faulted += u64::from(high.saturating_sub(*kept));
         *kept = high.max(*kept);
     }
 
-    fn limit(&mut self, pool: Pool, most: u32) {
-        let kept = &mut self.kept[pool as usize];
+    fn limit(&mut self, memory: Memory, most: u32) {
+        let kept = &mut self.kept[memory as usize];
         *kept = most.min(*kept);
     }
 
@@ -138,24 +138,24 @@ impl<F: FnMut(&Decision)> Learner<F> {
         self.settings
     }
 
-    /// A pool has `level` KiB in use, and had `high` since it was told of last.
-    pub fn demand(&mut self, now: u32, pool: Pool, level: u32, high: u32) {
+    /// A memory has `level` KiB in use, and had `high` since it was told of last.
+    pub fn demand(&mut self, now: u32, memory: Memory, level: u32, high: u32) {
         self.turn(now);
         let (high, settings) = (high.max(level), self.settings);
-        self.demand[pool as usize].note(level, high);
-        self.each_track(pool, &mut |track, candidate| {
-            track.rise(pool, high);
-            if pool == Pool::Huge {
-                track.limit(pool, candidate(&settings).huge_limit(level));
+        self.demand[memory as usize].note(level, high);
+        self.each_track(memory, &mut |track, candidate| {
+            track.rise(memory, high);
+            if memory == Memory::Huge {
+                track.limit(memory, candidate(&settings).huge_limit(level));
             }
         });
     }
 
     /// A huge block of `kib` was not to be had from the cache, though that had as much in other pieces: whoever keeps more has no use of it.
     pub fn misfit(&mut self, kib: u32) {
-        self.each_track(Pool::Huge, &mut |track, _| {
+        self.each_track(Memory::Huge, &mut |track, _| {
             track.faulted += u64::from(kib);
-            let kept = &mut track.kept[Pool::Huge as usize];
+            let kept = &mut track.kept[Memory::Huge as usize];
             *kept = kept.saturating_add(kib);
         });
     }
@@ -163,13 +163,13 @@ impl<F: FnMut(&Decision)> Learner<F> {
     /// A thread has ended.
     pub fn ended(&mut self, now: u32) {
         self.turn(now);
-        let level = |pool| self.demand[pool as usize].level();
+        let level = |memory| self.demand[memory as usize].level();
         // Free may stay as much as is in use, and what the setting says.
-        let slots = level(Pool::Slots);
-        let limit = slots.saturating_add(slots).saturating_add(level(Pool::Huge));
+        let slots = level(Memory::Slots);
+        let limit = slots.saturating_add(slots).saturating_add(level(Memory::Huge));
         let settings = self.settings;
-        self.each_track(Pool::Slots, &mut |track, candidate| {
-            track.limit(Pool::Slots, limit.saturating_add(candidate(&settings).ended_mib.saturating_mul(1024)));
+        self.each_track(Memory::Slots, &mut |track, candidate| {
+            track.limit(Memory::Slots, limit.saturating_add(candidate(&settings).ended_mib.saturating_mul(1024)));
         });
     }
 
@@ -190,28 +190,28 @@ impl<F: FnMut(&Decision)> Learner<F> {
 
     /// KiB in use.
     #[cfg(test)]
-    pub fn level(&self, pool: Pool) -> u32 {
-        self.demand[pool as usize].level()
+    pub fn level(&self, memory: Memory) -> u32 {
+        self.demand[memory as usize].level()
     }
 
     /// KiB that were faulted in since the round began, and those that are kept, with the first candidate.
     #[cfg(test)]
-    pub fn faulted_and_kept(&self, what: What, pool: Pool) -> (u64, u32) {
+    pub fn faulted_and_kept(&self, what: What, memory: Memory) -> (u64, u32) {
         let track = &self.races[what as usize].tracks[0];
-        (track.faulted, track.kept[pool as usize])
+        (track.faulted, track.kept[memory as usize])
     }
 
     #[inline(never)]
     fn pass_bucket(&mut self) {
         let settings = self.settings;
-        for pool in POOLS {
-            self.demand[pool as usize].pass();
-            let demand = self.demand[pool as usize];
+        for memory in POOLS {
+            self.demand[memory as usize].pass();
+            let demand = self.demand[memory as usize];
             let level = demand.level();
-            self.each_track(pool, &mut |track, candidate| {
-                let kept = track.kept[pool as usize];
+            self.each_track(memory, &mut |track, candidate| {
+                let kept = track.kept[memory as usize];
                 track.held += u64::from(kept.saturating_sub(level)) * u64::from(BUCKET_MS);
-                track.limit(pool, demand.peak_within(candidate(&settings).decay_ms));
+                track.limit(memory, demand.peak_within(candidate(&settings).decay_ms));
             });
         }
         for i in 0..self.races.len() {
@@ -222,10 +222,10 @@ impl<F: FnMut(&Decision)> Learner<F> {
         }
     }
 
-    /// Calls `f` for each candidate that has to do with the pool, and with what makes its settings.
+    /// Calls `f` for each candidate that has to do with the memory, and with what makes its settings.
     #[inline(never)]
-    fn each_track(&mut self, pool: Pool, f: &mut dyn FnMut(&mut Track, &Candidate)) {
-        for race in self.races.iter_mut().filter(|race| race.what().concerns(pool)) {
+    fn each_track(&mut self, memory: Memory, f: &mut dyn FnMut(&mut Track, &Candidate)) {
+        for race in self.races.iter_mut().filter(|race| race.what().concerns(memory)) {
             let what = race.what();
             for (track, &value) in race.tracks.iter_mut().zip(what.values()) {
                 f(track, &|settings| {

@@ -7,7 +7,7 @@
 //! A round ends when the candidates have come apart: memory was demanded again that some had kept and others not. What it cost
 //! to keep it till then is in the same round. If that does not happen for [`KEEP_MS`](super::KEEP_MS), the round ends too.
 
-use super::{KEEP_MS, Pool, Settings, Track};
+use super::{KEEP_MS, Memory, Settings, Track};
 
 /// Candidates at most.
 const MOST: usize = 6;
@@ -77,12 +77,12 @@ impl What {
         }
     }
 
-    /// Whether what is kept for a pool depends on it.
-    pub fn concerns(self, pool: Pool) -> bool {
+    /// Whether what is kept for a memory depends on it.
+    pub fn concerns(self, memory: Memory) -> bool {
         match self {
             Self::Decay => true,
-            Self::HugeCache => pool == Pool::Huge,
-            Self::Ended => pool == Pool::Slots,
+            Self::HugeCache => memory == Memory::Huge,
+            Self::Ended => memory == Memory::Slots,
         }
     }
 }

@@ -19,14 +19,14 @@
 //!    when the handler returns.
 //! 3. The handlers wait for nobody without a limit.
 
-use super::{State, tls};
+use super::{ThreadState, tls};
 use crate::backend::{arena, foreign};
 use crate::base::mutant::{Mutant, is};
 use crate::base::sync::Ordering::Relaxed;
 use crate::heap::all::all_heaps;
+use crate::heap::parked;
 use crate::heap::pool::{number, put_back, put_back_if_popped};
 use crate::heap::region;
-use crate::heap::sparse;
 use crate::large::huge;
 use crate::policy::learn;
 use crate::proto::heap_state::With;
@@ -41,7 +41,7 @@ static LOCKS: [Guarded; 7] = [
     Guarded(&purge::LOCK, || ()), // It only keeps passes apart.
     Guarded(&region::LOCK, region::forget),
     Guarded(&profile::LOCK, profile::give_up),
-    Guarded(&sparse::LOCK, sparse::give_up_all),
+    Guarded(&parked::LOCK, parked::give_up_all),
     Guarded(&huge::LOCK, huge::forget_cache),
     Guarded(&arena::LOCK, || ()), // Each bit by itself is true at any time.
     Guarded(&learn::LOCK, learn::forget),
@@ -83,9 +83,9 @@ extern "C" fn after_fork_in_child() {
     purge::after_fork();
     huge::after_fork();
     profile::after_fork();
-    heap::counts::reset_all(|class| sparse::returned(class) + profile::returned(class), sparse::given);
+    heap::counts::reset_all(|class| parked::returned(class) + profile::returned(class), parked::given);
     heap::reset_stray_frees();
-    sparse::reset_counts();
+    parked::reset_counts();
     large::reset_stray_frees();
     release_heaps(me);
 }
@@ -99,7 +99,7 @@ fn release_heaps(me: u32) {
             // Also one that was on its way to this thread or from it, when its handler forked; and one whose thread ended
             // without telling, and had the token before.
             With::Thread(who) if who == me => {
-                let is_own = matches!(tls::state(), State::Live(own) if core::ptr::eq(own, heap));
+                let is_own = matches!(tls::state(), ThreadState::Live(own) if core::ptr::eq(own, heap));
                 if is_own && heap.thread.load(Relaxed) != 0 {
                     number(heap); // This thread has another number now.
                 }

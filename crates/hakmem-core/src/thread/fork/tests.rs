@@ -116,9 +116,9 @@ fn heaps_that_were_being_tidied_are_idle_in_the_child() {
     });
 }
 
-/// Of pages of which two blocks stay, some are set aside.
-fn sets_aside() -> bool {
-    let pages = || all_heaps().map(|h| h.counts.set_aside.get()).sum::<u64>();
+/// Of pages of which two blocks stay, some are parked.
+fn parks() -> bool {
+    let pages = || all_heaps().map(|h| h.counts.parked.get()).sum::<u64>();
     let before = pages();
     // SAFETY: blocks of this allocator, each freed once; those that stay are nobody's.
     unsafe {
@@ -171,7 +171,7 @@ fn forks_under(own: usize, other: usize) {
             assert_eq!(profile::start(interval), !core::ptr::eq(torn.0, &profile::LOCK));
             profile::stop();
             if own == (other + 1) % LOCKS.len() {
-                assert_eq!(sets_aside(), !core::ptr::eq(torn.0, &sparse::LOCK));
+                assert_eq!(parks(), !core::ptr::eq(torn.0, &parked::LOCK));
                 go_on();
             }
         });

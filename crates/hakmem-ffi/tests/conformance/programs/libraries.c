@@ -85,7 +85,7 @@ BEHAVIOUR(library_that_carries_the_allocator_is_closed) {
     }
 }
 
-/* glibc sets aside some 1.6 KB for the thread-local storage of libraries that are loaded later and want it at a fixed
+/* glibc parks some 1.6 KB for the thread-local storage of libraries that are loaded later and want it at a fixed
  * place; 512 bytes of it for all that do not come with the C library. */
 BEHAVIOUR(thread_local_storage_fits_what_the_loader_sets_aside) {
     struct library l = load("./embedding.so", RTLD_NOW | RTLD_LOCAL);

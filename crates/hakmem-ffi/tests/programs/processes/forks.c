@@ -215,7 +215,7 @@ static void vforks(long n) {
         pid_t child = vfork();
         if (child == 0) {
             if (i % 2) {
-                /* Its heap is the parent's thread's, which sleeps. */
+                /* Its heap is the parent's thread's, which filled. */
                 for (int k = 0; k < 50; k++)
                     churn(ledger, BLOCKS, &random);
             }

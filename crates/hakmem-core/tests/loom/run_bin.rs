@@ -1,7 +1,7 @@
 use crate::base::mutant::Mutant;
 use crate::check;
 use crate::proto::hints;
-use crate::proto::level::Level;
+use crate::proto::run_bin::RunBin;
 use crate::proto::slots::{SLOTS, Slots};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -9,14 +9,14 @@ use loom::thread;
 
 struct Segment {
     slots: Slots,
-    level: Level,
+    bin: RunBin,
     row: AtomicU64,
     summary: AtomicU64,
 }
 
 impl Segment {
-    fn relist(&self) {
-        self.level.settle(
+    fn rebin(&self) {
+        self.bin.settle(
             || u8::from(self.slots.free_now() != 0),
             |_| hints::list(&self.row, 1, &self.summary, 1),
             |_| hints::unlist(&self.row, 1),
@@ -32,27 +32,27 @@ fn a_segment_with_room_ends_up_listed() {
         || {
             let segment = Arc::new(Segment {
                 slots: Slots::new(),
-                level: Level::new(),
+                bin: RunBin::new(),
                 row: AtomicU64::new(0),
                 summary: AtomicU64::new(0),
             });
             segment.slots.claim(SLOTS - 1).unwrap();
-            segment.relist();
+            segment.rebin();
             let other = {
                 let segment = segment.clone();
                 thread::spawn(move || {
                     segment.slots.claim_exact(1 << (SLOTS - 1)).unwrap();
-                    segment.relist();
+                    segment.rebin();
                 })
             };
             unsafe { segment.slots.release(1, true) };
-            segment.relist();
+            segment.rebin();
             other.join().unwrap();
             assert!(
                 segment.row.fetch_or(0, SeqCst) != 0,
                 "a slot is free and nobody would find it"
             );
         },
-        &[Mutant::LevelLooksOnce, Mutant::SlotsCountAtAGlance],
+        &[Mutant::RunBinChecksOnce, Mutant::SlotsCountAtAGlance],
     );
 }

@@ -18,17 +18,17 @@ const ID_MASK: u64 = (1 << ID_BITS) - 1;
 
 /// The stack's one word: a tag above, the top's number below (0: none).
 #[derive(Debug)]
-pub struct Pool {
+pub struct IdStack {
     head: AtomicU64,
 }
 
-impl Default for Pool {
+impl Default for IdStack {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Pool {
+impl IdStack {
     const_new! {
         /// An empty pool.
         pub fn new() -> Self {
@@ -95,7 +95,7 @@ mod tests {
         // The largest numbers that there are: their highest bit lies below the tag.
         let number = |i: usize| ID_MASK - i as u64;
         let link_of = |id: u64| &links[(ID_MASK - id) as usize];
-        let pool = Pool::new();
+        let pool = IdStack::new();
         assert!(pool.is_empty() && pool.pop(link_of).is_none());
         for (i, link) in links.iter().enumerate() {
             pool.push(number(i), link);
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn every_change_has_a_tag_of_its_own() {
         let link = AtomicU64::new(0);
-        let pool = Pool::new();
+        let pool = IdStack::new();
         for changes in (0..1000).step_by(2) {
             assert_eq!(pool.head.load(Ordering::Relaxed), changes << ID_BITS);
             pool.push(7, &link);

@@ -7,11 +7,11 @@ use shuttle::thread;
 const SIZE: usize = 8192;
 const PAGES: usize = 7;
 
-/// Pages with few blocks out are set aside, dug and taken back while other threads free blocks of them.
+/// Pages with few blocks out are parked, purged and unparked while other threads free blocks of them.
 #[test]
 fn blocks_follow_a_page_that_changes_hands() {
     check(
-        "aside::blocks_follow_a_page_that_changes_hands",
+        "park::blocks_follow_a_page_that_changes_hands",
         1500,
         || {
             let shared = Shared::new();

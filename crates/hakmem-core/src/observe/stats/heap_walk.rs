@@ -1,6 +1,6 @@
 //! What segments and their slots are used for.
 
-use crate::backend::arena::{self, Arena, PAGE, SEGMENT};
+use crate::backend::arena::{self, Arena, SEGMENT, SLOT};
 use crate::backend::page::{Kind, Meta};
 use crate::base::sync::Ordering::Relaxed;
 use crate::os;
@@ -9,7 +9,7 @@ use crate::proto::slots::SLOTS;
 
 /// Segments by their use, and the slots of those that are divided into slots.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Census {
+pub struct HeapWalk {
     /// Segments that are divided into slots.
     pub slotted_segments: u64,
     /// Segments of live huge blocks.
@@ -27,14 +27,14 @@ pub struct Census {
     /// Slots that heaps keep: empty pages, cached large blocks.
     pub kept_slots: u64,
     /// Free slots that the system has not got back.
-    pub empty_slots: u64,
+    pub dirty_slots: u64,
     /// Free slots that take no memory.
-    pub unused_slots: u64,
+    pub clean_slots: u64,
 }
 
 fn head(arena: &Arena, segment: usize) -> &'static Meta {
     // SAFETY: metadata of used segments is accessible for ever; all its fields may be shared.
-    unsafe { &*arena.meta(segment * (SEGMENT / PAGE)).cast::<Meta>() }
+    unsafe { &*arena.meta(segment * (SEGMENT / SLOT)).cast::<Meta>() }
 }
 
 /// What a run of slots is used for.
@@ -66,7 +66,7 @@ pub fn each_segment(mut f: impl FnMut(&'static Meta, usize, Option<(u32, u32)>))
                 (span, head.reserve.load(Relaxed).max(span))
             });
             after_huge = segment + huge.map_or(0, |(_, room)| room as usize);
-            f(head, arena.page_address(segment * (SEGMENT / PAGE)), huge);
+            f(head, arena.slot_address(segment * (SEGMENT / SLOT)), huge);
         }
     }
 }
@@ -95,28 +95,28 @@ pub fn slots(head: &'static Meta) -> impl Iterator<Item = (u32, u32, Held)> {
 
 /// Counts; calls `on_page` with each page of blocks. O(slots in use).
 #[inline(never)]
-pub fn count(on_page: &mut dyn FnMut(&'static Meta)) -> Census {
-    let mut census = Census::default();
+pub fn count(on_page: &mut dyn FnMut(&'static Meta)) -> HeapWalk {
+    let mut heap_walk = HeapWalk::default();
     each_segment(|head, _, huge| {
         let thp = u64::from(head.segment().is_thp());
         if let Some((span, room)) = huge {
-            census.huge_segments += u64::from(span);
-            census.reserve_segments += u64::from(room - span);
-            census.thp_segments += thp * u64::from(span);
+            heap_walk.huge_segments += u64::from(span);
+            heap_walk.reserve_segments += u64::from(room - span);
+            heap_walk.thp_segments += thp * u64::from(span);
         } else {
-            census.thp_segments += thp;
-            census.add_slots(head, on_page);
+            heap_walk.thp_segments += thp;
+            heap_walk.add_slots(head, on_page);
         }
     });
-    census
+    heap_walk
 }
 
-impl Census {
+impl HeapWalk {
     fn add_slots(&mut self, head: &'static Meta, on_page: &mut dyn FnMut(&'static Meta)) {
         let (mut kept, mut unused) = (0, 0);
         for (_, span, held) in slots(head) {
             let of_use = match held {
-                Held::Empty => &mut self.empty_slots,
+                Held::Empty => &mut self.dirty_slots,
                 Held::Large => &mut self.large_slots,
                 Held::Page(page) => {
                     on_page(page);
@@ -139,7 +139,7 @@ impl Census {
         } else {
             self.slotted_segments += 1;
             self.kept_slots += u64::from(kept);
-            self.unused_slots += u64::from(unused);
+            self.clean_slots += u64::from(unused);
         }
     }
 }
@@ -158,7 +158,7 @@ pub fn resident_bytes() -> u64 {
     for (arena, segment) in segments.step_by(step) {
         let mut pages = [os::Page::Absent; SEGMENT / 4096];
         let pages = &mut pages[..SEGMENT / page];
-        if map.read(arena.page_address(segment * (SEGMENT / PAGE)), pages) {
+        if map.read(arena.slot_address(segment * (SEGMENT / SLOT)), pages) {
             asked += 1;
             resident += pages.iter().filter(|&&page| page == os::Page::Resident).count() as u64 * page as u64;
         }

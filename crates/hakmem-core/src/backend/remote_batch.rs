@@ -1,17 +1,17 @@
-//! Parcels: freed blocks of one page that travel together to the page's owner.
+//! Batches: freed blocks of one page that travel together to the page's owner.
 //!
-//! The owner splices a parcel into the page's list without touching its blocks, which lie in the sender's cache and
+//! The owner splices a batch into the page's list without touching its blocks, which lie in the sender's cache and
 //! not in its own: it reads and writes one of them, the *anchor*. That is the block which was freed first; it is the
 //! last of the list, its first word holds the list's beginning, and its second what else there is to know.
 //!
 //! ```text
 //! word 0 of each block:     anchor → newest → … → second → anchor
-//! word 1 of the anchor:     number of blocks, and the next parcel of the chain
+//! word 1 of the anchor:     number of blocks, and the next batch of the chain
 //! ```
 //!
 //! Rules
-//! 1. The blocks of a parcel are free, of one page, and belong to who has the anchor.
-//! 2. Blocks of 8 bytes have no second word. They go into their page's post, which travels in place of a parcel: known
+//! 1. The blocks of a batch are free, of one page, and belong to who has the anchor.
+//! 2. Blocks of 8 bytes have no second word. They go into their page's page list, which travels in place of a batch: known
 //!    by the address of the page's metadata, plus one, and linked by a word there. So a freed block of 8 bytes holds
 //!    nothing but a link to another one of its page: freed twice, it is on two lists, and neither leads astray.
 
@@ -21,9 +21,9 @@ use crate::os;
 use crate::proto::inbox::{Inbox, Link};
 use core::cell::Cell;
 
-/// An anchor, or what stands for a page's post (rule 2).
+/// An anchor, or what stands for a page's page list (rule 2).
 #[repr(C)]
-pub struct Parcel {
+pub struct RemoteBatch {
     newest: Cell<*mut Block>,
     word1: Cell<u64>,
 }
@@ -32,11 +32,11 @@ pub struct Parcel {
 const ADDRESS: u64 = (1 << 48) - 1;
 const ONE: u64 = ADDRESS + 1;
 
-impl Parcel {
-    /// A parcel of one block.
+impl RemoteBatch {
+    /// A batch of one block.
     ///
     /// # Safety
-    /// The block is free, the caller's, and of a size that [`Parcel::fits`].
+    /// The block is free, the caller's, and of a size that [`RemoteBatch::fits`].
     #[inline]
     pub unsafe fn new(block: *mut Block) -> *mut Self {
         let this = block.cast::<Self>();
@@ -48,24 +48,24 @@ impl Parcel {
         this
     }
 
-    /// False for blocks that go by the post (rule 2).
+    /// False for blocks that go by the page list (rule 2).
     #[inline]
     pub fn fits(size: u32) -> bool {
         size as usize >= size_of::<Self>()
     }
 
-    /// Sends a block by its page's post. True: that was empty, and is under way from now on.
+    /// Sends a block by its page's page list. True: that was empty, and is under way from now on.
     ///
     /// # Safety
-    /// The block is free, the caller's, of `page` and of a size that does not [`Parcel::fits`].
+    /// The block is free, the caller's, of `page` and of a size that does not [`RemoteBatch::fits`].
     #[cold]
-    pub unsafe fn post(page: &Meta, block: *mut Block, inbox: &Inbox<Self>) -> bool {
-        if check::CHECKED && page.post.first() == block {
+    pub unsafe fn send_by_page_list(page: &Meta, block: *mut Block, inbox: &Inbox<Self>) -> bool {
+        if check::CHECKED && page.remote_list.first() == block {
             check::double_free(block.cast(), page);
         }
-        // SAFETY: passed on; the post is this thread's to send if it was empty (`proto::post` rule 2).
+        // SAFETY: passed on; the page list is this thread's to send if it was empty (`proto::page_list` rule 2).
         unsafe {
-            if !page.post.add(block) {
+            if !page.remote_list.add(block) {
                 return false;
             }
             let this = page.raw().wrapping_byte_add(1).cast();
@@ -79,10 +79,10 @@ impl Parcel {
     /// # Safety
     /// The block is free, the caller's, and of `page`.
     pub unsafe fn send_one(page: &Meta, block: *mut Block, inbox: &Inbox<Self>) {
-        // SAFETY: passed on; a chain of one parcel of one block, which is the caller's (rule 1).
+        // SAFETY: passed on; a chain of one batch of one block, which is the caller's (rule 1).
         unsafe {
             if !Self::fits(page.block_size.get()) {
-                Self::post(page, block, inbox);
+                Self::send_by_page_list(page, block, inbox);
                 return;
             }
             let this = Self::new(block);
@@ -90,16 +90,16 @@ impl Parcel {
         }
     }
 
-    /// The page of which it is the post.
+    /// The page of which it is the page list.
     #[inline]
-    fn of_post(this: *mut Self) -> Option<&'static Meta> {
-        (this.addr() & 1 != 0).then(|| Self::page_of_post(this))
+    fn of_list(this: *mut Self) -> Option<&'static Meta> {
+        (this.addr() & 1 != 0).then(|| Self::page_of_list(this))
     }
 
-    /// As `of_post`, for an odd address. Ends the process if an anchor was written over, and this is no post.
+    /// As `of_list`, for an odd address. Ends the process if an anchor was written over, and this is no page list.
     #[cold]
     #[inline(never)]
-    fn page_of_post(this: *mut Self) -> &'static Meta {
+    fn page_of_list(this: *mut Self) -> &'static Meta {
         let meta = this.wrapping_byte_sub(1).cast::<Meta>();
         if check::CHECKED && !arena::is_meta(meta.addr()) {
             check::corrupt(this.cast());
@@ -108,13 +108,13 @@ impl Parcel {
         unsafe { &*meta }
     }
 
-    /// False for a post.
+    /// False for a page list.
     #[inline]
     pub fn is_block(this: *mut Self) -> bool {
         this.addr() & 1 == 0
     }
 
-    /// The anchor; for a post, nothing but an address to name.
+    /// The anchor; for a page list, nothing but an address to name.
     #[inline]
     pub fn block(this: *mut Self) -> *mut Block {
         this.cast()
@@ -123,7 +123,7 @@ impl Parcel {
     /// The block that was added last.
     ///
     /// # Safety
-    /// The parcel is the caller's and no post.
+    /// The batch is the caller's and no page list.
     #[inline(always)]
     pub unsafe fn newest(this: *mut Self) -> *mut Block {
         // SAFETY: rule 1.
@@ -133,7 +133,7 @@ impl Parcel {
     /// Adds a block.
     ///
     /// # Safety
-    /// The parcel is the caller's and no post; the block is free, the caller's, and of its page.
+    /// The batch is the caller's and no page list; the block is free, the caller's, and of its page.
     #[inline(always)]
     pub unsafe fn push(this: *mut Self, block: *mut Block) {
         // SAFETY: rule 1.
@@ -146,11 +146,11 @@ impl Parcel {
     /// The page that the blocks are of. Ends the process if the anchor was written over.
     ///
     /// # Safety
-    /// The parcel is the caller's.
+    /// The batch is the caller's.
     #[inline]
     pub unsafe fn page(this: *mut Self) -> &'static Meta {
-        if let Some(page) = Self::of_post(this) {
-            if check::CHECKED && page.post.first().is_null() {
+        if let Some(page) = Self::of_list(this) {
+            if check::CHECKED && page.remote_list.first().is_null() {
                 check::corrupt(page.start());
             }
             return page;
@@ -163,15 +163,15 @@ impl Parcel {
         slot.head_of_block()
     }
 
-    /// Ends the parcel: its blocks are put before those of the page's list. Returns their number, and the next parcel of
+    /// Ends the batch: its blocks are put before those of the page's list. Returns their number, and the next batch of
     /// the chain.
     ///
     /// # Safety
-    /// The parcel is the caller's, and so is the page, which is its page.
+    /// The batch is the caller's, and so is the page, which is its page.
     #[inline]
     pub unsafe fn open(this: *mut Self, page: &Meta) -> (u32, *mut Self) {
-        if Self::of_post(this).is_some() {
-            return Self::open_post(page);
+        if Self::of_list(this).is_some() {
+            return Self::open_list(page);
         }
         // SAFETY: rule 1; what the anchor holds is read before it becomes a link.
         unsafe {
@@ -182,11 +182,11 @@ impl Parcel {
         }
     }
 
-    /// The same for a post. Each block is looked at: the program may have freed one twice, or written to it since.
+    /// The same for a page list. Each block is looked at: the program may have freed one twice, or written to it since.
     #[cold]
     #[inline(never)]
-    fn open_post(page: &Meta) -> (u32, *mut Self) {
-        let (next, first) = page.post.open(|| page.post_link.get().cast());
+    fn open_list(page: &Meta) -> (u32, *mut Self) {
+        let (next, first) = page.remote_list.open(|| page.remote_link.get().cast());
         let length = check::count(first, page);
         let mut last = first;
         // SAFETY: the blocks are the caller's, and of the page, as has been looked at.
@@ -200,22 +200,22 @@ impl Parcel {
     }
 }
 
-// SAFETY: the address in word 1, and the post's link, are the parcel's own and changed here alone.
-unsafe impl Link for Parcel {
+// SAFETY: the address in word 1, and the page list's link, are the batch's own and changed here alone.
+unsafe impl Link for RemoteBatch {
     #[inline]
     unsafe fn next(this: *mut Self) -> *mut Self {
-        if let Some(page) = Self::of_post(this) {
-            return page.post_link.get().cast();
+        if let Some(page) = Self::of_list(this) {
+            return page.remote_link.get().cast();
         }
-        // SAFETY: the caller owns the parcel.
+        // SAFETY: the caller owns the batch.
         os::at(unsafe { (*this).word1.get() & ADDRESS } as usize).cast()
     }
     #[inline]
     unsafe fn set_next(this: *mut Self, next: *mut Self) {
-        if let Some(page) = Self::of_post(this) {
-            return page.post_link.set(next.cast());
+        if let Some(page) = Self::of_list(this) {
+            return page.remote_link.set(next.cast());
         }
-        // SAFETY: the caller owns the parcel.
+        // SAFETY: the caller owns the batch.
         unsafe {
             let word1 = &(*this).word1;
             word1.set(word1.get() & !ADDRESS | next.expose_provenance() as u64);
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parcel_is_opened_newest_first_before_what_is_there() {
+    fn a_batch_is_opened_newest_first_before_what_is_there() {
         let mut memory = [[0u64; SIZE / 8]; 5];
         let [a, b, c, d, old] = memory.each_mut().map(|m| m.as_mut_ptr().cast::<Block>());
         let page = page();
@@ -257,15 +257,15 @@ mod tests {
         unsafe {
             Block::set_next(old, null_mut());
             page.free.set(old);
-            let parcel = Parcel::new(a);
-            let other = Parcel::new(d);
-            Parcel::push(parcel, b);
-            Parcel::set_next(parcel, other);
-            Parcel::push(parcel, c);
-            assert_eq!(Parcel::open(parcel, &page), (3, other));
+            let batch = RemoteBatch::new(a);
+            let other = RemoteBatch::new(d);
+            RemoteBatch::push(batch, b);
+            RemoteBatch::set_next(batch, other);
+            RemoteBatch::push(batch, c);
+            assert_eq!(RemoteBatch::open(batch, &page), (3, other));
             assert_eq!(list(page.free.get()), [c, b, a, old].map(|p| p.addr()));
             page.free.set(null_mut());
-            assert_eq!(Parcel::open(other, &page), (1, null_mut()));
+            assert_eq!(RemoteBatch::open(other, &page), (1, null_mut()));
             assert_eq!(list(page.free.get()), [d.addr()]);
         }
     }

@@ -1,6 +1,6 @@
 use crate::base::mutant::Mutant;
 use crate::check;
-use crate::proto::pool::Pool;
+use crate::proto::id_stack::IdStack;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::AtomicU64;
@@ -16,7 +16,7 @@ fn link(heaps: &[Heap], id: u64) -> &AtomicU64 {
     &heaps[id as usize - 1].link
 }
 
-fn adopt(pool: &Pool, heaps: &[Heap]) -> Option<u64> {
+fn adopt(pool: &IdStack, heaps: &[Heap]) -> Option<u64> {
     pool.pop(|id| link(heaps, id)).inspect(|&id| {
         heaps[id as usize - 1]
             .inside
@@ -30,7 +30,7 @@ fn adopt(pool: &Pool, heaps: &[Heap]) -> Option<u64> {
 fn a_heap_is_adopted_by_one_thread() {
     check(
         || {
-            let pool = Arc::new(Pool::new());
+            let pool = Arc::new(IdStack::new());
             let heap = || Heap {
                 link: AtomicU64::new(0),
                 inside: UnsafeCell::new(0),

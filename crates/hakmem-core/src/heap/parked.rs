@@ -1,4 +1,4 @@
-//! Pages that are no heap's: with few blocks out, set aside so that their holes can be given back; or shared, so that the
+//! Pages that are no heap's: with few blocks out, parked so that their holes can be given back; or shared, so that the
 //! first blocks of a thread cost it no page of its own.
 //!
 //! Nobody but a page's owner may touch its lists, and an idle program's threads make no calls. So a heap hands a page
@@ -7,20 +7,20 @@
 //! the purge digs its holes; and the next heap that needs a page of its class takes it back.
 //!
 //! A heap that shares gets its first blocks of a class from a page that is open to all who share ([`share`]). Each gets a few, so
-//! that the blocks of many threads lie side by side. A page of which few blocks are out is set aside in the same way as one
+//! that the blocks of many threads lie side by side. A page of which few blocks are out is parked in the same way as one
 //! that a heap handed over, and the other way round.
 //!
 //! Rules
 //! 1. `LOCK` guards the lists, and the first lines (`page` rule 1) of the pages whose owner is `owner()`.
-//! 2. A page is in the list of its class that its `shelf` says: see [`Shelf`].
+//! 2. A page is in the list of its class that its `parked_list` says: see [`ParkedList`].
 //! 3. Heaps only try the lock, as whoever holds it may be long about it, but for those that share: to go another way would cost them
 //!    a page, and as many would as come to run while a thread does not that has the lock.
 
-use crate::backend::arena::PAGE;
+use crate::backend::arena::SLOT;
 use crate::backend::check;
 use crate::backend::owner::{Owner, inbox_of};
-use crate::backend::page::{Block, Meta, Place, Shelf};
-use crate::backend::parcel::Parcel;
+use crate::backend::page::{Block, Meta, PageState, ParkedList};
+use crate::backend::remote_batch::RemoteBatch;
 use crate::backend::segment;
 use crate::base::size_class::{CLASSES, SIZES};
 use crate::base::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -37,7 +37,7 @@ use core::ptr::null_mut;
 pub static LOCK: Lock = Lock::new();
 #[unsafe(link_section = ".data.hakmem")]
 static OWNER: Owner = Owner::new();
-static STATE: State = State { lists: [const { [const { Cell::new(null_mut()) }; CLASSES] }; LISTS] };
+static STATE: ParkedPages = ParkedPages { lists: [const { [const { Cell::new(null_mut()) }; CLASSES] }; LISTS] };
 /// Bit i: class i has pages. A hint.
 #[unsafe(link_section = ".data.hakmem")]
 static CLASSES_HERE: AtomicU64 = AtomicU64::new(0);
@@ -60,28 +60,28 @@ const STRIDE: usize = 16;
 const _: () = assert!(CLASSES <= 64);
 
 /// Shelves that have a list.
-const LISTS: usize = Shelf::Full as usize;
+const LISTS: usize = ParkedList::Full as usize;
 
-struct State {
-    /// By shelf and class.
+struct ParkedPages {
+    /// By parked_list and class.
     lists: [[Cell<*mut Meta>; CLASSES]; LISTS],
 }
 // SAFETY: rule 1.
-unsafe impl Sync for State {}
+unsafe impl Sync for ParkedPages {}
 
-/// The owner of the pages that are set aside.
+/// The owner of the pages that are parked.
 pub fn owner() -> *mut Owner {
     OWNER.as_word()
 }
 
-/// The most blocks that may be out of a page of `cap` that is set aside: so few that they leave holes.
+/// The most blocks that may be out of a page of `cap` that is parked: so few that they leave holes.
 pub fn most_out(cap: u32) -> u8 {
-    policy::SPARSE_BLOCKS.get().min(cap / 2).min(255) as u8
+    policy::PARK_BLOCKS.get().min(cap / 2).min(255) as u8
 }
 
 /// How much may be given back, at most.
 pub fn idle_bytes() -> usize {
-    FRESH_SLOTS.load(Relaxed) * PAGE
+    FRESH_SLOTS.load(Relaxed) * SLOT
 }
 
 /// Blocks of `class` that came back with pages that were given up here.
@@ -131,26 +131,26 @@ pub fn give_up_all() {
     FRESH_SLOTS.store(0, Relaxed);
 }
 
-/// True if there is neither a page nor a remote free, for pages that were taken back, say.
+/// True if there is neither a page nor a remote free, for pages that were unparked, say.
 fn is_idle() -> bool {
     GIVEN_UP.load(Relaxed) || CLASSES_HERE.load(Relaxed) == 0 && OWNER.inbox().is_empty()
 }
 
-impl State {
+impl ParkedPages {
     /// The list that the page is in. None: it is full.
     fn list(&self, page: &Meta) -> Option<&Cell<*mut Meta>> {
-        Some(&self.lists.get(page.shelf.get() as usize)?[usize::from(page.class.get())])
+        Some(&self.lists.get(page.parked_list.get() as usize)?[usize::from(page.class.get())])
     }
 
-    /// The first page of `class` on a shelf.
-    fn first(&self, shelf: Shelf, class: usize) -> Option<&'static Meta> {
+    /// The first page of `class` on a parked_list.
+    fn first(&self, parked_list: ParkedList, class: usize) -> Option<&'static Meta> {
         // SAFETY: rule 1.
-        unsafe { self.lists[shelf as usize][class].get().as_ref() }
+        unsafe { self.lists[parked_list as usize][class].get().as_ref() }
     }
 
-    /// Puts a page that is in no list on a shelf.
-    fn link(&self, page: &Meta, shelf: Shelf) {
-        page.shelf.set(shelf);
+    /// Puts a page that is in no list on a parked_list.
+    fn link(&self, page: &Meta, parked_list: ParkedList) {
+        page.parked_list.set(parked_list);
         let Some(list) = self.list(page) else { return };
         let first = list.replace(page.raw());
         page.prev.set(null_mut());
@@ -159,22 +159,22 @@ impl State {
         if let Some(first) = unsafe { first.as_ref() } {
             first.prev.set(page.raw());
         }
-        if shelf == Shelf::Fresh {
+        if parked_list == ParkedList::Fresh {
             FRESH_SLOTS.fetch_add(page.span.load(Relaxed) as usize, Relaxed);
         }
         CLASSES_HERE.fetch_or(1 << page.class.get(), Relaxed);
     }
 
-    /// Puts a page on another shelf.
-    fn shelve(&self, page: &Meta, shelf: Shelf) {
-        if page.shelf.get() != shelf {
+    /// Puts a page on another parked_list.
+    fn shelve(&self, page: &Meta, parked_list: ParkedList) {
+        if page.parked_list.get() != parked_list {
             self.unlink(page);
-            self.link(page, shelf);
+            self.link(page, parked_list);
         }
     }
 
     fn unlink(&self, page: &Meta) {
-        debug_assert!(page.owner() == owner() && page.place.get() == Place::Sparse);
+        debug_assert!(page.owner() == owner() && page.state.get() == PageState::Parked);
         let Some(list) = self.list(page) else { return };
         let (prev, next) = (page.prev.get(), page.next.get());
         // SAFETY: rule 1.
@@ -187,31 +187,31 @@ impl State {
                 next.prev.set(prev);
             }
         }
-        if page.shelf.get() == Shelf::Fresh {
+        if page.parked_list.get() == ParkedList::Fresh {
             FRESH_SLOTS.fetch_sub(page.span.load(Relaxed) as usize, Relaxed);
         }
     }
 
-    /// Merges what was freed, or passes it on where its page was taken back meanwhile. O(parcels).
+    /// Merges what was freed, or passes it on where its page was unparked meanwhile. O(batches).
     fn merge(&self) {
-        let mut parcel = if OWNER.inbox().is_empty() { null_mut() } else { OWNER.inbox().take() };
-        while !parcel.is_null() {
-            let (this, block) = (parcel, Parcel::block(parcel).cast());
-            // SAFETY: `parcel` rule 1: it is ours since it was taken, and left alone once passed on or opened.
+        let mut batch = if OWNER.inbox().is_empty() { null_mut() } else { OWNER.inbox().take() };
+        while !batch.is_null() {
+            let (this, block) = (batch, RemoteBatch::block(batch).cast());
+            // SAFETY: `remote_batch` rule 1: it is ours since it was taken, and left alone once passed on or opened.
             let page = unsafe {
-                let page = Parcel::page(this);
+                let page = RemoteBatch::page(this);
                 let now = page.owner();
                 if now != owner() {
                     if check::CHECKED && now.is_null() {
                         check::corrupt(block);
                     }
-                    parcel = Parcel::next(this);
+                    batch = RemoteBatch::next(this);
                     inbox_of(now).push_chain(this, this);
                     continue;
                 }
-                let (length, next) = Parcel::open(this, page);
-                parcel = next;
-                page.needed.set(page.needed.get() - length as i32);
+                let (length, next) = RemoteBatch::open(this, page);
+                batch = next;
+                page.until_slow.set(page.until_slow.get() - length as i32);
                 RECEIVED[usize::from(page.class.get())].fetch_add(u64::from(length), Relaxed);
                 page
             };
@@ -221,7 +221,7 @@ impl State {
 
     /// Blocks of the page came back, `block` among them. Returns whether the page was given up.
     fn came_back(&self, page: &Meta, block: *mut u8) -> bool {
-        match page.needed.get() {
+        match page.until_slow.get() {
             0 => {
                 self.unlink(page);
                 give_up(page);
@@ -230,9 +230,9 @@ impl State {
             ..0 if check::CHECKED => check::double_free(block, page),
             out if out <= i32::from(most_out(page.cap.get())) => {
                 page.stamp.store(os::now_ms(), Relaxed);
-                self.shelve(page, Shelf::Fresh);
+                self.shelve(page, ParkedList::Fresh);
             }
-            _ => self.shelve(page, Shelf::Shared),
+            _ => self.shelve(page, ParkedList::Shared),
         }
         false
     }
@@ -240,16 +240,18 @@ impl State {
     /// A page of `class` that a heap may have for its own: a shared one only if much of it was freed.
     fn page_to_take(&self, class: usize) -> Option<&'static Meta> {
         let much_is_free = |page: &&Meta| {
-            let (out, cap) = (page.needed.get() as u32, page.cap.get());
-            page.carved.get() == cap && cap - out >= cap / policy::WAKE_FRACTION.of(class).max(1)
+            let (out, cap) = (page.until_slow.get() as u32, page.cap.get());
+            page.carved.get() == cap && cap - out >= cap / policy::UNFULL_FRACTION.of(class).max(1)
         };
-        let few_are_out = self.first(Shelf::Fresh, class).or_else(|| self.first(Shelf::Dug, class));
-        few_are_out.or_else(|| self.first(Shelf::Shared, class).filter(much_is_free))
+        let few_are_out = self.first(ParkedList::Fresh, class).or_else(|| self.first(ParkedList::Purged, class));
+        few_are_out.or_else(|| self.first(ParkedList::Shared, class).filter(much_is_free))
     }
 
     /// A page of `class` that blocks can be handed out of. It may turn out to have none.
     fn page_to_share(&self, class: usize) -> Option<&'static Meta> {
-        [Shelf::Shared, Shelf::Fresh, Shelf::Dug].into_iter().find_map(|shelf| self.first(shelf, class))
+        [ParkedList::Shared, ParkedList::Fresh, ParkedList::Purged]
+            .into_iter()
+            .find_map(|parked_list| self.first(parked_list, class))
     }
 }
 
@@ -270,16 +272,16 @@ fn give_up(page: &Meta) {
     unsafe { segment::release(page, span) };
 }
 
-/// Sets a page aside, which is in no queue any more. False: it is still the caller's. O(1).
-pub fn set_aside(page: &Meta) -> bool {
+/// Parks a page, which is in no queue any more. False: it is still the caller's. O(1).
+pub fn park(page: &Meta) -> bool {
     if GIVEN_UP.load(Relaxed) {
         return false;
     }
     let Some(_held) = LOCK.try_lock() else { return false };
     page.stamp.store(os::now_ms(), Relaxed);
-    page.place.set(Place::Sparse);
+    page.state.set(PageState::Parked);
     page.set_owner(owner());
-    STATE.link(page, Shelf::Fresh);
+    STATE.link(page, ParkedList::Fresh);
     true
 }
 
@@ -321,9 +323,9 @@ pub fn share(class: usize, bytes: u32) -> Option<Share> {
         };
         let got = take_some(page, most);
         let is_full = page.free.get().is_null() && page.carved.get() == page.cap.get() && page.holes.get() == 0;
-        STATE.shelve(page, if is_full { Shelf::Full } else { Shelf::Shared });
+        STATE.shelve(page, if is_full { ParkedList::Full } else { ParkedList::Shared });
         if let Some((first, count, carved)) = got {
-            page.needed.set(page.needed.get() + count as i32);
+            page.until_slow.set(page.until_slow.get() + count as i32);
             return Some(Share { first, count, carved, claimed, page });
         }
     }
@@ -334,8 +336,8 @@ fn claim(class: usize) -> Option<&'static Meta> {
     let (page, zero) = segment::claim(1)?;
     segment::note_small(1);
     page.open(owner(), class, SIZES[class], 1, zero);
-    page.place.set(Place::Sparse);
-    STATE.link(page, Shelf::Shared);
+    page.state.set(PageState::Parked);
+    STATE.link(page, ParkedList::Shared);
     Some(page)
 }
 
@@ -383,7 +385,7 @@ pub enum Freed {
     No,
 }
 
-/// Frees a block at once, that others may have it, and not by way of a parcel that its thread may keep for long. `received`: 1, or 0
+/// Frees a block at once, that others may have it, and not by way of a batch that its thread may keep for long. `received`: 1, or 0
 /// for one that was never handed out. O(1), and the merging of what was freed meanwhile.
 ///
 /// # Safety
@@ -395,7 +397,7 @@ pub unsafe fn free(page: &Meta, block: *mut Block, received: u64) -> Freed {
         }
         check::check_start(block, page);
         // SAFETY: the block is the caller's to give up; who has the lock next finds out whose its page is.
-        unsafe { Parcel::send_one(page, block, OWNER.inbox()) };
+        unsafe { RemoteBatch::send_one(page, block, OWNER.inbox()) };
         return Freed::Yes;
     };
     if page.owner() != owner() || GIVEN_UP.load(Relaxed) {
@@ -409,7 +411,7 @@ pub unsafe fn free(page: &Meta, block: *mut Block, received: u64) -> Freed {
     }
     // SAFETY: the block is free from now on, and the page this module's.
     unsafe { Block::set_next(block, page.free.replace(block)) };
-    page.needed.set(page.needed.get() - 1);
+    page.until_slow.set(page.until_slow.get() - 1);
     RECEIVED[usize::from(page.class.get())].fetch_add(received, Relaxed);
     let is_given_up = STATE.came_back(page, block.cast());
     STATE.merge();
@@ -418,7 +420,7 @@ pub unsafe fn free(page: &Meta, block: *mut Block, received: u64) -> Freed {
 
 /// Takes a page of `class` back, for `new_owner`; it is in no queue yet. None: there is none now. O(1), and the merging of
 /// what was freed meanwhile, so that pages which are empty can be claimed.
-pub fn take_back(class: usize, new_owner: *mut Owner) -> Option<&'static Meta> {
+pub fn unpark(class: usize, new_owner: *mut Owner) -> Option<&'static Meta> {
     if is_idle() {
         return None;
     }
@@ -431,13 +433,13 @@ pub fn take_back(class: usize, new_owner: *mut Owner) -> Option<&'static Meta> {
         return None;
     };
     STATE.unlink(page);
-    page.place.set(Place::Queue);
+    page.state.set(PageState::Queue);
     page.set_owner(new_owner);
     Some(page)
 }
 
-/// Digs holes in the pages that were set aside `decay` ms or more before `now`. Returns the bytes given back. O(pages set
-/// aside since the last time, and the blocks of those that are due).
+/// Purges the holes of pages that were parked `decay` ms or more before `now`. Returns the bytes given back. O(pages
+/// parked since the last time, and the blocks of those that are due).
 pub fn purge(now: u32, decay: u32, goes_on: impl Fn() -> bool) -> usize {
     if is_idle() {
         return 0;
@@ -456,20 +458,20 @@ pub fn purge(now: u32, decay: u32, goes_on: impl Fn() -> bool) -> usize {
 /// Digs in up to `STRIDE` pages of `class`. Returns whether there may be more.
 fn purge_some(class: usize, now: u32, decay: u32, given: &mut usize) -> bool {
     let _held = LOCK.lock();
-    let (mut next, mut done) = (STATE.first(Shelf::Fresh, class), 0);
+    let (mut next, mut done) = (STATE.first(ParkedList::Fresh, class), 0);
     while let Some(page) = next {
         // SAFETY: rule 1.
         next = unsafe { page.next.get().as_ref() };
         if os::age(now, page.stamp.load(Relaxed)) < decay {
             continue;
         }
-        let bytes = holes::dig(page);
+        let bytes = holes::purge_holes(page);
         if bytes > 0 {
             // Or the kernel would fill the holes, to make a huge page of it all.
             segment::refuse_thp(page);
         }
         *given += bytes;
-        STATE.shelve(page, Shelf::Dug);
+        STATE.shelve(page, ParkedList::Purged);
         done += 1;
         if done == STRIDE {
             return true;

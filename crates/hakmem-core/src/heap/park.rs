@@ -1,0 +1,49 @@
+//! Pages of which few blocks are out: on their way to `parked`.
+
+use super::{CANDIDATES, Heap};
+use crate::backend::page::{Meta, PageState};
+use crate::heap::parked;
+use core::ptr::null_mut;
+
+impl Heap {
+    /// Few blocks of the page are out: it is parked once some other pages have come to that.
+    pub(super) fn cool(&self, class: usize, page: &Meta) {
+        if self.queue[class].get() == page.raw() {
+            return; // The current page.
+        }
+        page.state.set(PageState::Candidate);
+        let i = self.oldest.get() as usize % CANDIDATES;
+        self.oldest.set(i as u32 + 1);
+        let oldest = self.candidates[i].replace(page.raw());
+        // SAFETY: the heap's own pages (see `withdraw`).
+        if let Some(oldest) = unsafe { oldest.as_ref() } {
+            self.park(oldest);
+        }
+    }
+
+    pub(super) fn park(&self, page: &Meta) {
+        let class = usize::from(page.class.get());
+        page.state.set(PageState::Queue);
+        if self.queue[class].get() == page.raw() {
+            return; // The current page by now.
+        }
+        self.unlink(class, page);
+        if parked::park(page) {
+            self.pages.set(self.pages.get() - 1);
+            self.counts.parked.add(1);
+            self.released.set(true);
+        } else {
+            self.push_second(class, page);
+        }
+    }
+
+    /// The page is not to be parked any more.
+    pub(super) fn withdraw(&self, page: &Meta) {
+        if page.state.get() == PageState::Candidate {
+            page.state.set(PageState::Queue);
+            for candidate in self.candidates.iter().filter(|c| c.get() == page.raw()) {
+                candidate.set(null_mut());
+            }
+        }
+    }
+}
