@@ -7,10 +7,12 @@
 //! 1. An owner is for ever: a word that was read from a page may be followed at any time.
 //! 2. `front` belongs to the thread that has the heap. `inbox` is anybody's.
 
-use crate::backend::page::Block;
+use crate::backend::check;
+use crate::backend::page::{Block, Meta};
 use crate::backend::remote_batch::RemoteBatch;
+use crate::base::mutant::{Mutant, is};
 use crate::base::size_class::{CLASSES, TABLE16};
-use crate::proto::inbox::Inbox;
+use crate::proto::inbox::{Inbox, Link};
 use core::cell::Cell;
 use core::ptr::null_mut;
 
@@ -51,6 +53,46 @@ impl Owner {
     /// Where other threads put the blocks that they free.
     pub fn inbox(&self) -> &Inbox<RemoteBatch> {
         &self.inbox.0
+    }
+
+    /// Empties the inbox. Puts the blocks of each batch on the list of their page and counts its countdown down by them;
+    /// then calls `received` with the page, the number of blocks, and the address of one. O(batches).
+    ///
+    /// A page may have changed its owner while the batch was in flight (`page` rule 1). Such a batch goes to the inbox of
+    /// the owner that the page has now.
+    ///
+    /// # Safety
+    /// The caller is the owner: the thread that has the heap, or the holder of the lock of parked pages.
+    #[inline(always)]
+    pub unsafe fn merge(&self, mut received: impl FnMut(&'static Meta, u32, *mut u8)) -> u64 {
+        let (mut batch, mut batches) = (self.inbox().take(), 0);
+        while !batch.is_null() {
+            let block = RemoteBatch::block(batch);
+            // SAFETY: `take` made the batch this caller's (`remote_batch` rule 1), who reads it no more once it is passed
+            // on or opened. The page is the caller's to change if the caller owns it; its owner's inbox is for ever (rule 1).
+            unsafe {
+                let page = RemoteBatch::page(batch);
+                let owner = page.owner();
+                if owner != self.as_word() && !is(Mutant::HeapKeepsStrayBatches) {
+                    if check::CHECKED && owner.is_null() {
+                        check::corrupt(block.cast());
+                    }
+                    let next = RemoteBatch::next(batch);
+                    inbox_of(owner).push_chain(batch, batch);
+                    batch = next;
+                    continue;
+                }
+                if RemoteBatch::is_block(batch) {
+                    check::check_carved(block, page);
+                }
+                let (length, next) = RemoteBatch::open(batch, page);
+                page.until_slow.set(page.until_slow.get() - length as i32);
+                received(page, length, block.cast());
+                batch = next;
+            }
+            batches += 1;
+        }
+        batches
     }
 
     /// As pages name it.

@@ -6,7 +6,6 @@ use crate::backend::owner::{Owner, inbox_of};
 use crate::backend::page::{Block, Meta, PageState};
 use crate::backend::remote_batch::RemoteBatch;
 use crate::backend::{check, segment};
-use crate::base::mutant::{Mutant, is};
 use crate::base::sync::{AtomicU64, Ordering::Relaxed};
 use crate::heap::parked;
 use crate::proto::inbox::Link;
@@ -76,7 +75,7 @@ impl Heap {
         } else {
             check::check_in_slot(block, page);
         }
-        // SAFETY: passed on.
+        // SAFETY: the page is this heap's, and the block the caller's to free.
         unsafe { Heap::push_freed(page, block) }
     }
 
@@ -85,20 +84,10 @@ impl Heap {
     /// # Safety
     /// As [`Heap::push_freed`].
     pub(super) unsafe fn free_local(&self, page: &Meta, block: *mut Block) {
-        // SAFETY: passed on.
+        // SAFETY: the calling thread has this heap, which owns the page; the block is the caller's to free.
         if unsafe { Heap::push_freed(page, block) } {
             self.unfull_or_empty(page);
         }
-    }
-
-    /// Frees a block of another owner's page, by way of a batch.
-    ///
-    /// # Safety
-    /// The block is live, of `page`, and the caller's to free; the calling thread has this heap.
-    #[inline(never)]
-    pub unsafe fn free_remote(&self, page: &Meta, block: *mut Block) {
-        // SAFETY: passed on.
-        unsafe { self.outgoing.add(page, block, policy::BATCH_BYTES.get()) };
     }
 
     /// Frees a block of `owner` from a thread that has no heap.
@@ -108,46 +97,23 @@ impl Heap {
     pub unsafe fn send_one(page: &Meta, owner: *mut Owner, block: *mut Block) {
         check::check_start(block, page);
         STRAY.fetch_add(1, Relaxed);
-        // SAFETY: passed on; inboxes are for ever.
+        // SAFETY: the caller gives up the block; the owner's inbox is for ever (`owner` rule 1).
         unsafe { RemoteBatch::send_one(page, block, inbox_of(owner)) };
     }
 
     /// Merges what other threads freed into the pages' own lists (rule 4). O(batches).
     #[inline(never)]
     pub(super) fn merge_remote_frees(&self) {
-        let mut batch = self.owner.inbox().take();
-        let mut batches = 0;
-        while !batch.is_null() {
-            // SAFETY: `remote_batch` rule 1: it is this heap's since it was taken, and left alone once opened or passed on.
-            let page = unsafe { RemoteBatch::page(batch) };
-            let owner = page.owner();
-            if owner != self.owner() && !is(Mutant::HeapKeepsStrayBatches) {
-                // The page was parked meanwhile (`page` rule 1).
-                if check::CHECKED && owner.is_null() {
-                    check::corrupt(RemoteBatch::block(batch).cast());
+        // SAFETY: the calling thread has this heap (rule 1).
+        let batches = unsafe {
+            self.owner.merge(|page, length, _| {
+                // Before `unfull_or_empty` may give the page to another owner: then its class is not this heap's to read.
+                self.counts.note(usize::from(page.class.get()), HeapEvent::Received, length);
+                if page.until_slow.get() <= 0 {
+                    self.unfull_or_empty(page);
                 }
-                // SAFETY: as above.
-                unsafe {
-                    let next = RemoteBatch::next(batch);
-                    inbox_of(owner).push_chain(batch, batch);
-                    batch = next;
-                }
-                continue;
-            }
-            if RemoteBatch::is_block(batch) {
-                check::check_carved(RemoteBatch::block(batch), page);
-            }
-            // SAFETY: as above.
-            let (length, next) = unsafe { RemoteBatch::open(batch, page) };
-            // Before the page may go to another owner, by what comes next (`page` rule 1).
-            self.counts.note(usize::from(page.class.get()), HeapEvent::Received, length);
-            page.until_slow.set(page.until_slow.get() - length as i32);
-            if page.until_slow.get() <= 0 {
-                self.unfull_or_empty(page);
-            }
-            batches += 1;
-            batch = next;
-        }
+            })
+        };
         self.counts.merges.add(1);
         self.counts.batches.add(batches);
     }
@@ -166,7 +132,7 @@ impl Heap {
         let out = if page.state.get() == PageState::Full {
             page.state.set(PageState::Queue);
             self.counts.note(class, HeapEvent::Unfulled, 1);
-            self.push_second(class, page);
+            self.queue[class].push_second(page);
             let out = page.carved.get() as i32 - page.unfull_at.get() + page.until_slow.get();
             let base = parked::most_out(page.cap.get());
             if out > i32::from(base) {
@@ -178,19 +144,19 @@ impl Heap {
         };
         page.count_down(out, 0);
         if out > 0 {
-            return self.cool(class, page);
+            return self.make_candidate(class, page);
         }
         if check::CHECKED && out < 0 {
             check::double_free(page.free.get().cast(), page);
         }
         self.withdraw(page);
-        if self.queue[class].get() == page.raw() && page.next.get().is_null() {
+        if self.queue[class].is_only(page) {
             // The class's only page: giving it up would only mean claiming it again.
             page.state.set(PageState::Retired);
             page.clear_owner();
             return;
         }
-        self.unlink(class, page);
+        self.queue[class].remove(page);
         self.give_up(class, page, policy::CACHED_PAGES.of(class));
     }
 
@@ -208,8 +174,7 @@ impl Heap {
         page.close();
         if span == 1 && self.cached_len.get() < keep {
             page.state.set(PageState::Cached);
-            page.next.set(self.cached.get());
-            self.cached.set(page.raw());
+            self.cached.push(page);
             self.cached_len.set(self.cached_len.get() + 1);
             return;
         }

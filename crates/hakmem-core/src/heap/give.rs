@@ -27,7 +27,7 @@ impl Heap {
                         if page.owner() == self.owner() {
                             self.free_local(page, block);
                         } else {
-                            self.put_back_shared(page, block);
+                            self.put_back(page, block);
                         }
                     }
                     block = next;
@@ -35,11 +35,10 @@ impl Heap {
                 }
                 // They were never used: neither handed out nor returned.
                 self.counts.unlist(class, unused);
-                // SAFETY: pages in the queue are this heap's.
-                if let Some(page) = unsafe { self.queue[class].get().as_ref() }
+                if let Some(page) = self.queue[class].first()
                     && page.state.get() == PageState::Retired
                 {
-                    self.unlink(class, page);
+                    self.queue[class].remove(page);
                     self.give_up(class, page, 0);
                 }
             }
@@ -55,9 +54,7 @@ impl Heap {
                 }
             }
             self.large.empty();
-            // SAFETY: cached pages are this heap's.
-            while let Some(page) = unsafe { self.cached.get().as_ref() } {
-                self.cached.set(page.next.get());
+            while let Some(page) = self.cached.pop() {
                 self.cached_len.set(self.cached_len.get() - 1);
                 // SAFETY: closed and empty since it was cached.
                 unsafe { segment::release(page, 1) };

@@ -27,7 +27,6 @@ mod park;
 pub(crate) mod parked;
 pub mod peak;
 pub mod pool;
-mod queue;
 mod refill;
 pub mod region;
 pub(crate) mod remote;
@@ -39,6 +38,7 @@ mod tests;
 
 use crate::backend::arena;
 use crate::backend::owner::{HEAP_SHIFT, Owner};
+use crate::backend::page::queue::PageQueue;
 use crate::backend::page::{self, Block, Kind, Meta, PageState};
 use crate::backend::segment;
 use crate::base::counter::Counter;
@@ -60,8 +60,8 @@ use counts::Counts;
 pub struct Heap {
     /// What the fast path reads, and the inbox.
     pub owner: Owner,
-    queue: [Cell<*mut Meta>; CLASSES],
-    cached: Cell<*mut Meta>,
+    queue: [PageQueue; CLASSES],
+    cached: PageQueue,
     cached_len: Cell<u32>,
     /// What it has got of shared pages: see `share`.
     shared: share::Shared,
@@ -211,8 +211,7 @@ impl Heap {
 
     /// Blocks of the page of `class` that rests, empty: it has no owner. For a heap that is the caller's.
     pub fn retired(&self, class: usize) -> u64 {
-        // SAFETY: pages in the queue are this heap's.
-        let page = unsafe { self.queue[class].get().as_ref() };
+        let page = self.queue[class].first();
         page.filter(|page| page.state.get() == PageState::Retired).map_or(0, |page| u64::from(page.carved.get()))
     }
 

@@ -7,8 +7,8 @@ use core::ptr::null_mut;
 
 impl Heap {
     /// Few blocks of the page are out: it is parked once some other pages have come to that.
-    pub(super) fn cool(&self, class: usize, page: &Meta) {
-        if self.queue[class].get() == page.raw() {
+    pub(super) fn make_candidate(&self, class: usize, page: &Meta) {
+        if self.queue[class].begins_with(page) {
             return; // The current page.
         }
         page.state.set(PageState::Candidate);
@@ -24,16 +24,16 @@ impl Heap {
     pub(super) fn park(&self, page: &Meta) {
         let class = usize::from(page.class.get());
         page.state.set(PageState::Queue);
-        if self.queue[class].get() == page.raw() {
+        if self.queue[class].begins_with(page) {
             return; // The current page by now.
         }
-        self.unlink(class, page);
+        self.queue[class].remove(page);
         if parked::park(page) {
             self.pages.set(self.pages.get() - 1);
             self.counts.parked.add(1);
             self.released.set(true);
         } else {
-            self.push_second(class, page);
+            self.queue[class].push_second(page);
         }
     }
 

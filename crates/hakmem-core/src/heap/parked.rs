@@ -18,7 +18,8 @@
 
 use crate::backend::arena::SLOT;
 use crate::backend::check;
-use crate::backend::owner::{Owner, inbox_of};
+use crate::backend::owner::Owner;
+use crate::backend::page::queue::PageQueue;
 use crate::backend::page::{Block, Meta, PageState, ParkedList};
 use crate::backend::remote_batch::RemoteBatch;
 use crate::backend::segment;
@@ -30,14 +31,13 @@ use crate::os;
 use crate::policy;
 use crate::proto::inbox::Link;
 use crate::proto::lock::Lock;
-use core::cell::Cell;
 use core::ptr::null_mut;
 
 #[unsafe(link_section = ".data.hakmem")]
 pub static LOCK: Lock = Lock::new();
 #[unsafe(link_section = ".data.hakmem")]
 static OWNER: Owner = Owner::new();
-static STATE: ParkedPages = ParkedPages { lists: [const { [const { Cell::new(null_mut()) }; CLASSES] }; LISTS] };
+static STATE: ParkedPages = ParkedPages { lists: [const { [const { PageQueue::new() }; CLASSES] }; LISTS] };
 /// Bit i: class i has pages. A hint.
 #[unsafe(link_section = ".data.hakmem")]
 static CLASSES_HERE: AtomicU64 = AtomicU64::new(0);
@@ -59,14 +59,14 @@ const STRIDE: usize = 16;
 
 const _: () = assert!(CLASSES <= 64);
 
-/// Shelves that have a list.
+/// A page is in one of so many lists, or in none.
 const LISTS: usize = ParkedList::Full as usize;
 
 struct ParkedPages {
-    /// By parked_list and class.
-    lists: [[Cell<*mut Meta>; CLASSES]; LISTS],
+    /// By list and class.
+    lists: [[PageQueue; CLASSES]; LISTS],
 }
-// SAFETY: rule 1.
+// SAFETY: whoever uses the lists holds `LOCK` (rule 1).
 unsafe impl Sync for ParkedPages {}
 
 /// The owner of the pages that are parked.
@@ -114,10 +114,9 @@ pub fn each_page(mut f: impl FnMut(usize, u64)) {
     let Some(_held) = LOCK.lock_patiently() else { return };
     for class in 0..CLASSES {
         for lists in &STATE.lists {
-            let mut next = lists[class].get();
-            // SAFETY: rule 1.
-            while let Some(page) = unsafe { next.as_ref() } {
-                next = page.next.get();
+            let mut next = lists[class].first();
+            while let Some(page) = next {
+                next = PageQueue::after(page);
                 f(class, page.waiting());
             }
         }
@@ -138,84 +137,54 @@ fn is_idle() -> bool {
 
 impl ParkedPages {
     /// The list that the page is in. None: it is full.
-    fn list(&self, page: &Meta) -> Option<&Cell<*mut Meta>> {
+    fn list(&self, page: &Meta) -> Option<&PageQueue> {
         Some(&self.lists.get(page.parked_list.get() as usize)?[usize::from(page.class.get())])
     }
 
-    /// The first page of `class` on a parked_list.
-    fn first(&self, parked_list: ParkedList, class: usize) -> Option<&'static Meta> {
-        // SAFETY: rule 1.
-        unsafe { self.lists[parked_list as usize][class].get().as_ref() }
+    /// The first page of `class` in a list.
+    fn first(&self, list: ParkedList, class: usize) -> Option<&'static Meta> {
+        self.lists[list as usize][class].first()
     }
 
-    /// Puts a page that is in no list on a parked_list.
-    fn link(&self, page: &Meta, parked_list: ParkedList) {
-        page.parked_list.set(parked_list);
-        let Some(list) = self.list(page) else { return };
-        let first = list.replace(page.raw());
-        page.prev.set(null_mut());
-        page.next.set(first);
-        // SAFETY: rule 1.
-        if let Some(first) = unsafe { first.as_ref() } {
-            first.prev.set(page.raw());
-        }
-        if parked_list == ParkedList::Fresh {
+    /// Puts a page that is in no list into one.
+    fn link(&self, page: &Meta, list: ParkedList) {
+        page.parked_list.set(list);
+        let Some(queue) = self.list(page) else { return };
+        queue.push(page);
+        if list == ParkedList::Fresh {
             FRESH_SLOTS.fetch_add(page.span.load(Relaxed) as usize, Relaxed);
         }
         CLASSES_HERE.fetch_or(1 << page.class.get(), Relaxed);
     }
 
-    /// Puts a page on another parked_list.
-    fn shelve(&self, page: &Meta, parked_list: ParkedList) {
-        if page.parked_list.get() != parked_list {
+    /// Moves a page to another list, unless it is there.
+    fn relink(&self, page: &Meta, list: ParkedList) {
+        if page.parked_list.get() != list {
             self.unlink(page);
-            self.link(page, parked_list);
+            self.link(page, list);
         }
     }
 
     fn unlink(&self, page: &Meta) {
         debug_assert!(page.owner() == owner() && page.state.get() == PageState::Parked);
-        let Some(list) = self.list(page) else { return };
-        let (prev, next) = (page.prev.get(), page.next.get());
-        // SAFETY: rule 1.
-        unsafe {
-            match prev.as_ref() {
-                Some(prev) => prev.next.set(next),
-                None => list.set(next),
-            }
-            if let Some(next) = next.as_ref() {
-                next.prev.set(prev);
-            }
-        }
+        let Some(queue) = self.list(page) else { return };
+        queue.remove(page);
         if page.parked_list.get() == ParkedList::Fresh {
             FRESH_SLOTS.fetch_sub(page.span.load(Relaxed) as usize, Relaxed);
         }
     }
 
-    /// Merges what was freed, or passes it on where its page was unparked meanwhile. O(batches).
+    /// Merges what other threads freed. The lock is held. O(batches).
     fn merge(&self) {
-        let mut batch = if OWNER.inbox().is_empty() { null_mut() } else { OWNER.inbox().take() };
-        while !batch.is_null() {
-            let (this, block) = (batch, RemoteBatch::block(batch).cast());
-            // SAFETY: `remote_batch` rule 1: it is ours since it was taken, and left alone once passed on or opened.
-            let page = unsafe {
-                let page = RemoteBatch::page(this);
-                let now = page.owner();
-                if now != owner() {
-                    if check::CHECKED && now.is_null() {
-                        check::corrupt(block);
-                    }
-                    batch = RemoteBatch::next(this);
-                    inbox_of(now).push_chain(this, this);
-                    continue;
-                }
-                let (length, next) = RemoteBatch::open(this, page);
-                batch = next;
-                page.until_slow.set(page.until_slow.get() - length as i32);
+        if OWNER.inbox().is_empty() {
+            return;
+        }
+        // SAFETY: the caller holds the lock (rule 1).
+        unsafe {
+            OWNER.merge(|page, length, block| {
                 RECEIVED[usize::from(page.class.get())].fetch_add(u64::from(length), Relaxed);
-                page
-            };
-            self.came_back(page, block);
+                self.came_back(page, block);
+            });
         }
     }
 
@@ -230,9 +199,9 @@ impl ParkedPages {
             ..0 if check::CHECKED => check::double_free(block, page),
             out if out <= i32::from(most_out(page.cap.get())) => {
                 page.stamp.store(os::now_ms(), Relaxed);
-                self.shelve(page, ParkedList::Fresh);
+                self.relink(page, ParkedList::Fresh);
             }
-            _ => self.shelve(page, ParkedList::Shared),
+            _ => self.relink(page, ParkedList::Shared),
         }
         false
     }
@@ -249,9 +218,7 @@ impl ParkedPages {
 
     /// A page of `class` that blocks can be handed out of. It may turn out to have none.
     fn page_to_share(&self, class: usize) -> Option<&'static Meta> {
-        [ParkedList::Shared, ParkedList::Fresh, ParkedList::Purged]
-            .into_iter()
-            .find_map(|parked_list| self.first(parked_list, class))
+        [ParkedList::Shared, ParkedList::Fresh, ParkedList::Purged].into_iter().find_map(|list| self.first(list, class))
     }
 }
 
@@ -323,7 +290,7 @@ pub fn share(class: usize, bytes: u32) -> Option<Share> {
         };
         let got = take_some(page, most);
         let is_full = page.free.get().is_null() && page.carved.get() == page.cap.get() && page.holes.get() == 0;
-        STATE.shelve(page, if is_full { ParkedList::Full } else { ParkedList::Shared });
+        STATE.relink(page, if is_full { ParkedList::Full } else { ParkedList::Shared });
         if let Some((first, count, carved)) = got {
             page.until_slow.set(page.until_slow.get() + count as i32);
             return Some(Share { first, count, carved, claimed, page });
@@ -455,13 +422,12 @@ pub fn purge(now: u32, decay: u32, goes_on: impl Fn() -> bool) -> usize {
     given
 }
 
-/// Digs in up to `STRIDE` pages of `class`. Returns whether there may be more.
+/// Purges the holes of up to `STRIDE` pages of `class`. Returns whether there may be more.
 fn purge_some(class: usize, now: u32, decay: u32, given: &mut usize) -> bool {
     let _held = LOCK.lock();
     let (mut next, mut done) = (STATE.first(ParkedList::Fresh, class), 0);
     while let Some(page) = next {
-        // SAFETY: rule 1.
-        next = unsafe { page.next.get().as_ref() };
+        next = PageQueue::after(page);
         if os::age(now, page.stamp.load(Relaxed)) < decay {
             continue;
         }
@@ -471,7 +437,7 @@ fn purge_some(class: usize, now: u32, decay: u32, given: &mut usize) -> bool {
             segment::refuse_thp(page);
         }
         *given += bytes;
-        STATE.shelve(page, ParkedList::Purged);
+        STATE.relink(page, ParkedList::Purged);
         done += 1;
         if done == STRIDE {
             return true;

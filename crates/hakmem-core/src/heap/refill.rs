@@ -28,45 +28,57 @@ impl Heap {
         if profile::is_on() {
             return self.refill_sampled(class);
         }
-        self.refill_plain(class)
+        self.refill_unsampled(class)
     }
 
-    /// `refill` without the profile.
+    /// [`Heap::refill`] of which no block is a sample: from the current page, or from another one.
     #[inline(never)]
     #[unsafe(link_section = ".text.hot.hakmem")]
-    pub(super) fn refill_plain(&self, class: usize) -> Option<Fresh> {
+    pub(super) fn refill_unsampled(&self, class: usize) -> Option<Fresh> {
         debug_assert!(class < CLASSES);
         // SAFETY: classes come from `size_class` or a page, and are below CLASSES.
         unsafe { assert_unchecked(class < CLASSES) };
-        self.busy(|| if self.has_remote_frees() { self.refill_after_merge(class) } else { self.refill_here(class) })
+        self.busy(|| {
+            self.receive_remote_frees();
+            match self.queue[class].first() {
+                Some(page) if !page.free.get().is_null() => Some((self.take(class, page), false)),
+                _ => self.refill_from_another_page(class),
+            }
+        })
     }
 
-    #[cold]
-    #[inline(never)]
-    fn refill_after_merge(&self, class: usize) -> Option<Fresh> {
-        self.merge_remote_frees();
-        self.refill_here(class)
-    }
-
-    /// There are no remote frees: first comes the current page's own list.
-    #[inline(always)]
-    fn refill_here(&self, class: usize) -> Option<Fresh> {
-        // SAFETY: pages in the queue are this heap's.
-        if let Some(page) = unsafe { self.queue[class].get().as_ref() }
-            && !page.free.get().is_null()
-        {
-            return Some((self.take(class, page), false));
-        }
-        self.refill_further(class)
-    }
-
-    /// The rest of `refill`: the current page's own list is empty.
+    /// There is nothing on the current page's list. What comes next, in this order: untouched memory and holes of the
+    /// current page, the further pages of the queue, a shared page, a parked page, a cached or a fresh page.
     #[inline(never)]
     #[unsafe(link_section = ".text.hot.hakmem")]
-    pub(super) fn refill_further(&self, class: usize) -> Option<Fresh> {
+    fn refill_from_another_page(&self, class: usize) -> Option<Fresh> {
+        if let Some(fresh) = self.refill_from_queue(class) {
+            return Some(fresh);
+        }
+        if self.shares(class)
+            && let Some(fresh) = self.share(class)
+        {
+            return Some(fresh);
+        }
+        self.send_remote_frees();
+        while let Some(page) = parked::unpark(class, self.owner()) {
+            self.pages.set(self.pages.get() + 1);
+            self.counts.unparked.add(1);
+            self.queue[class].push(page);
+            if let Some(fresh) = self.refill_from_queue(class) {
+                return Some(fresh);
+            }
+        }
+        let page = self.new_page(class)?;
+        self.queue[class].push(page);
+        Some((self.carve(class, page), page.zero.get()))
+    }
+
+    /// Blocks of the first page of the queue that has any. Pages that have none are full, and leave the queue.
+    #[inline(always)]
+    fn refill_from_queue(&self, class: usize) -> Option<Fresh> {
         let mut moved_on = 0;
-        // SAFETY: pages in the queue are this heap's.
-        while let Some(page) = unsafe { self.queue[class].get().as_ref() } {
+        while let Some(page) = self.queue[class].first() {
             if !page.free.get().is_null() {
                 self.counts.next_pages.add(moved_on);
                 return Some((self.take(class, page), false));
@@ -81,21 +93,7 @@ impl Heap {
             self.mark_full(class, page);
             moved_on = 1;
         }
-        if self.shares(class)
-            && let Some(fresh) = self.share(class)
-        {
-            return Some(fresh);
-        }
-        self.send_remote_frees();
-        if let Some(page) = parked::unpark(class, self.owner()) {
-            self.pages.set(self.pages.get() + 1);
-            self.counts.unparked.add(1);
-            self.push_front(class, page);
-            return self.refill_further(class);
-        }
-        let page = self.new_page(class)?;
-        self.push_front(class, page);
-        Some((self.carve(class, page), page.zero.get()))
+        None
     }
 
     /// Merges what others freed (rule 4).
@@ -237,7 +235,7 @@ impl Heap {
     /// Takes the first page of the queue out: all its blocks are out.
     pub(super) fn mark_full(&self, class: usize, page: &Meta) {
         debug_assert!(page.in_holes.get() == 0 && page.listed() == 0);
-        self.unlink(class, page);
+        self.queue[class].remove(page);
         let threshold = (page.cap.get() / policy::UNFULL_FRACTION.of(class).max(1)).max(1) as i32;
         page.unfull_at.set(threshold);
         page.until_slow.set(threshold);
@@ -249,11 +247,8 @@ impl Heap {
     pub(super) fn new_page(&self, class: usize) -> Option<&'static Meta> {
         let size = SIZES[class];
         let span = span_of(size);
-        let cached = self.cached.get();
-        let (page, zero) = if span == 1 && !cached.is_null() {
-            // SAFETY: the heap's own page.
-            let page = unsafe { &*cached };
-            self.cached.set(page.next.get());
+        let cached = if span == 1 { self.cached.pop() } else { None };
+        let (page, zero) = if let Some(page) = cached {
             self.cached_len.set(self.cached_len.get() - 1);
             self.counts.note(class, HeapEvent::Reuses, 1);
             (page, false)

@@ -69,17 +69,17 @@ fn owner_of(page: &Meta, block: *mut Block) -> *mut Owner {
 }
 
 impl Outgoing {
-    /// Adds a block of `page`; sends everything before if `limit` bytes are held. O(1),
+    /// Adds a block of `page`; sends everything before if BATCH_BYTES are held. O(1),
     /// and now and then the sending of what has come together.
     ///
     /// # Safety
     /// The block is of that page, was live, and is given up by the caller.
-    pub unsafe fn add(&self, page: &Meta, block: *mut Block, limit: u32) {
+    pub unsafe fn add(&self, page: &Meta, block: *mut Block) {
         check::check_start(block, page);
         let size = page.block_size.get();
         if self.room.get() < size as i32 {
             self.send_all();
-            self.room.set(limit.max(size) as i32);
+            self.room.set(policy::BATCH_BYTES.get().max(size) as i32);
         }
         self.sent.add(1);
         let i = place(block);

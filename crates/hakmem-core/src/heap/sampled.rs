@@ -48,12 +48,12 @@ impl Heap {
     #[unsafe(link_section = ".text.hot.hakmem")]
     pub(super) fn refill_sampled(&self, class: usize) -> Option<Fresh> {
         debug_assert!(class < CLASSES);
-        // SAFETY: as in `refill_plain`.
+        // SAFETY: as in `refill_unsampled`.
         unsafe { assert_unchecked(class < CLASSES) };
         // SAFETY: as in `sampler`.
         match unsafe { self.sampler.get().as_ref() } {
-            Some(sampler) if sampler.left(class, self.handed(class)) > LONGEST[class] => self.refill_plain(class),
-            _ => self.refill_near(class),
+            Some(sampler) if sampler.left(class, self.handed(class)) > LONGEST[class] => self.refill_unsampled(class),
+            _ => self.sample_or_cut(class),
         }
     }
 
@@ -61,8 +61,8 @@ impl Heap {
     /// that), once for each sample.
     #[cold]
     #[inline(never)]
-    fn refill_near(&self, class: usize) -> Option<Fresh> {
-        let Some(sampler) = self.sampler() else { return self.refill_plain(class) };
+    fn sample_or_cut(&self, class: usize) -> Option<Fresh> {
+        let Some(sampler) = self.sampler() else { return self.refill_unsampled(class) };
         let handed = |class| self.handed(class);
         if sampler.is_due(class, handed)
             && let Some(block) = profile::sample_small(sampler, class, handed)
@@ -75,11 +75,11 @@ impl Heap {
             return Some((block, false));
         }
         let before = sampler.distance(class, handed(class));
-        let fresh = self.refill_plain(class)?;
+        let fresh = self.refill_unsampled(class)?;
         // 0 in another run: a signal handler forked, and in the child the counts began anew.
         let after = sampler.left(class, handed(class));
         if after > before {
-            self.busy(|| self.put_back(class, before - 1, WRAP - after)); // Beyond the point.
+            self.busy(|| self.put_rest_back(class, before - 1, WRAP - after)); // Beyond the point.
         }
         Some(fresh)
     }
@@ -88,7 +88,7 @@ impl Heap {
     /// taken from: the first of the queue, whose own list is empty, or a shared one.
     #[cold]
     #[inline(never)]
-    fn put_back(&self, class: usize, keep: u32, rest: u32) {
+    fn put_rest_back(&self, class: usize, keep: u32, rest: u32) {
         let list = &self.owner.front.free[class];
         let mut last: *mut Block = null_mut();
         for _ in 0..keep {
@@ -117,7 +117,7 @@ impl Heap {
                 // SAFETY: the list is the heap's, so long, and of a page that is not the heap's.
                 unsafe {
                     let next = Block::next(block);
-                    self.put_back_shared(page, block);
+                    self.put_back(page, block);
                     block = next;
                 }
             }

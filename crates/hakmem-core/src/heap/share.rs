@@ -112,42 +112,34 @@ impl Heap {
         NonNull::new(share.first).map(|first| (first, share.carved && share.page.zero.get()))
     }
 
-    /// Frees a block of a page that `parked` has, at once. False: it is still the caller's.
+    /// Frees a block of a parked page, at once. False: it is still the caller's. `count` is 1, or 0 for a block that the
+    /// program never had.
     ///
     /// # Safety
-    /// The block is live, of `page`, and the caller's to free; the calling thread has this heap.
+    /// The block is of `page`, on no list, and the caller's to free; the calling thread has this heap.
     #[must_use]
-    pub unsafe fn free_shared(&self, page: &Meta, block: *mut Block) -> bool {
-        // SAFETY: passed on.
-        let is_free = unsafe { self.unshare(page, block, 1) };
-        if is_free {
-            self.outgoing.sent.add(1);
+    pub unsafe fn free_parked(&self, page: &Meta, block: *mut Block, count: u64) -> bool {
+        // SAFETY: the caller gives the block up.
+        let freed = unsafe { parked::free(page, block, count) };
+        if freed == Freed::No {
+            return false;
         }
-        is_free
-    }
-
-    /// [`Heap::free_shared`] with the count of blocks that the program has freed by that.
-    ///
-    /// # Safety
-    /// As there.
-    unsafe fn unshare(&self, page: &Meta, block: *mut Block, received: u64) -> bool {
-        // SAFETY: passed on.
-        let freed = unsafe { parked::free(page, block, received) };
         if freed == Freed::WithItsPage {
             self.released.set(true);
         }
-        freed != Freed::No
+        self.outgoing.sent.add(count);
+        true
     }
 
-    /// Puts back a block of the heap's list that was never handed out, of a page that is not the heap's.
+    /// Puts back a block of the heap's list that the program never had, of a page that is not the heap's.
     ///
     /// # Safety
-    /// As [`Heap::free_shared`].
-    pub(super) unsafe fn put_back_shared(&self, page: &Meta, block: *mut Block) {
-        // SAFETY: passed on.
+    /// As [`Heap::free_parked`].
+    pub(super) unsafe fn put_back(&self, page: &Meta, block: *mut Block) {
+        // SAFETY: the caller gives the block up; it stays the caller's where `free_parked` says so.
         unsafe {
-            if page.owner() != parked::owner() || !self.unshare(page, block, 0) {
-                self.free_remote(page, block);
+            if page.owner() != parked::owner() || !self.free_parked(page, block, 0) {
+                self.outgoing.add(page, block);
             }
         }
     }

@@ -1,16 +1,29 @@
-//! Frees: by the pointer's arithmetic to its page, to the page's owner, or to whose it is.
+//! Frees: from the pointer to the slot by arithmetic, from the slot to the owner of its page, and there.
+//!
+//! ```text
+//! free16 ──┬── free_own ─────── countdown_over        a block of one of this thread's pages
+//!          └── free_slow ──┬─── free_remote           a block of another owner's page
+//!                          ├─── free_whole            a large, huge or sampled block
+//!                          └─── foreign::free         a pointer that is not ours
+//! ```
+//!
+//! Rules
+//! 1. Who calls `free16` with a pointer of ours gives up a live block: nobody reads, writes or frees it from the call on.
+//! 2. While a block is live its segment is in use, and its page has the class and the size that it was carved with. So
+//!    the metadata that its address leads to is accessible and says what the block is.
+//! 3. A page whose owner is this thread's heap stays so during the call: only the thread itself gives a page away.
+//! 4. A program may break rule 1. What is checked here ends the process with a line that says why; the rest is undefined.
 
 use super::note_released;
 use crate::backend::arena::{META, SLOT, SLOT_SHIFT};
 use crate::backend::owner::Owner;
 use crate::backend::page::{self, Block, Kind, Meta, bounds};
 use crate::backend::{check, foreign};
-use crate::heap::Heap;
-use crate::heap::parked;
-use crate::large::huge;
+use crate::heap::{Heap, parked};
+use crate::large::{self, huge};
 use crate::profile::{self, Freed};
+use crate::purge;
 use crate::thread::{self, ThreadState};
-use crate::{large, purge};
 
 /// Frees `p`, a pointer from this allocator, NULL, or one that is not ours. Leaves errno alone. O(1).
 ///
@@ -19,24 +32,37 @@ use crate::{large, purge};
 #[inline(always)]
 pub unsafe fn free16(p: *mut u8) {
     if let Some(offset) = bounds::offset16(p.addr()) {
-        // SLOT_SHIFT - 4 bits remain of the page's offset; the metadata is META bytes a page.
+        // SLOT_SHIFT - 4 bits remain of the offset in the slot; the metadata of a slot has META bytes.
         let meta = (offset >> (SLOT_SHIFT - 4 - META.ilog2())) & !(META - 1);
-        // SAFETY: in range: the metadata of a used segment.
+        // SAFETY: the offset is within the first arena, and the block is live (rule 1): so the metadata is accessible (rule 2).
         unsafe {
             let page = bounds::meta(meta);
             if is_own(page) {
-                if check::CHECKED && (*page).free.get() == p.cast() {
-                    return free_again(p, page);
-                }
-                if Heap::push_freed(&*page, p.cast()) {
-                    free_counted_down(page);
-                }
-                return;
+                return free_own(p, page);
             }
         }
     }
-    // SAFETY: passed on.
-    unsafe { free_elsewhere(p) }
+    // SAFETY: the caller gives up a live block, or `p` is not ours (rule 1).
+    unsafe { free_slow_from_caller(p) }
+}
+
+/// Frees a block whose size was at most `MEDIUM_MAX` and whose alignment may be 8: it is ours for certain.
+///
+/// # Safety
+/// `p` is from this allocator, live, and the caller's to free.
+#[inline(always)]
+pub unsafe fn free_known(p: *mut u8) {
+    if let Some(offset) = bounds::offset(p.addr()) {
+        // SAFETY: as in `free16`: the offset is within the first arena, and the block is live.
+        unsafe {
+            let page = bounds::meta((offset >> SLOT_SHIFT) * META);
+            if is_own(page) {
+                return free_own(p, page);
+            }
+        }
+    }
+    // SAFETY: the caller gives up a live block (rule 1).
+    unsafe { free_slow(p, 0) }
 }
 
 /// Whether the calling thread has the heap that owns the page, or had when it was parked.
@@ -63,51 +89,43 @@ unsafe fn is_own(page: *const Meta) -> bool {
     true
 }
 
-/// See above.
+/// The same for checkers, which read no assembly.
 ///
 /// # Safety
-/// As above.
+/// The metadata of a used segment.
 #[cfg(not(all(target_arch = "x86_64", not(any(miri, shuttle, sanitizer)))))]
 #[inline(always)]
 unsafe fn is_own(page: *const Meta) -> bool {
-    // SAFETY: passed on.
+    // SAFETY: metadata of a used segment is accessible for ever (`arena` rule 4).
     core::ptr::eq(thread::front(), unsafe { (*page).owner_word() }.cast())
 }
 
-/// Frees a block whose size was at most `MEDIUM_MAX` and whose alignment may be 8: it is ours for certain.
+/// Frees a block of a page of one slot that this thread's heap owns.
 ///
 /// # Safety
-/// `p` is from this allocator, live, and the caller's to free.
+/// [`is_own`] said so of `page`, which `p` lies in; `p` is live and the caller's to free.
 #[inline(always)]
-pub unsafe fn free_known(p: *mut u8) {
-    if let Some(offset) = bounds::offset(p.addr()) {
-        // SAFETY: as in `free16`.
-        unsafe {
-            let page = bounds::meta((offset >> SLOT_SHIFT) * META);
-            if is_own(page) {
-                if check::CHECKED && (*page).free.get() == p.cast() {
-                    return free_again(p, page);
-                }
-                if Heap::push_freed(&*page, p.cast()) {
-                    free_counted_down(page);
-                }
-                return;
-            }
+unsafe fn free_own(p: *mut u8, page: *const Meta) {
+    // SAFETY: the page is this thread's, and stays so (rule 3); the block is free from now on (rule 1).
+    unsafe {
+        if check::CHECKED && (*page).free.get() == p.cast() {
+            return freed_twice_from_caller(p, page);
+        }
+        if Heap::push_freed(&*page, p.cast()) {
+            countdown_over(page);
         }
     }
-    // SAFETY: passed on.
-    unsafe { free_found(p, 0) }
 }
 
 /// The countdown of a page of this thread is over.
 ///
 /// # Safety
-/// As [`Heap::push_freed`], which said so.
+/// This thread's heap owns the page, and [`Heap::push_freed`] has just said that the countdown is over.
 #[cold]
 #[inline(never)]
 #[unsafe(link_section = ".text.hot.hakmem")]
-unsafe extern "C" fn free_counted_down(page: *const Meta) {
-    // SAFETY: the caller found the page by arithmetic, and that this thread has the heap that owns it.
+unsafe extern "C" fn countdown_over(page: *const Meta) {
+    // SAFETY: the owner of a page that is this thread's is this thread's heap, which begins with its `Owner`.
     let (page, heap) = unsafe { (&*page, &*(*page).owner().cast::<Heap>()) };
     heap.counted_down(page);
     if heap.released.get() {
@@ -115,39 +133,39 @@ unsafe extern "C" fn free_counted_down(page: *const Meta) {
     }
 }
 
-/// `p` is what was freed last in its page. The compiler does not see that this never returns: so the fast path ends by a jump, and
-/// needs no stack.
+/// Ends the process: `p` is what was freed last in its page. The compiler does not see that this never returns. So the fast
+/// path ends by a jump, and needs no stack.
 ///
 /// # Safety
 /// The metadata of a page of blocks.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[cold]
 #[unsafe(naked)]
-unsafe extern "C" fn free_again(p: *mut u8, page: *const Meta) {
+unsafe extern "C" fn freed_twice_from_caller(p: *mut u8, page: *const Meta) {
     core::arch::naked_asm!("push rax", "call {inner}", inner = sym freed_twice);
 }
 
-/// The same.
+/// The same for Miri, which reads no assembly.
 ///
 /// # Safety
-/// As above.
+/// The metadata of a page of blocks.
 #[cfg(miri)]
-unsafe extern "C" fn free_again(p: *mut u8, page: *const Meta) {
-    // SAFETY: passed on.
+unsafe extern "C" fn freed_twice_from_caller(p: *mut u8, page: *const Meta) {
+    // SAFETY: the caller's page is one of blocks.
     unsafe { freed_twice(p, page) }
 }
 
-/// See above.
+/// Ends the process: `p` is what was freed last in its page.
 ///
 /// # Safety
 /// The metadata of a page of blocks.
 unsafe extern "C" fn freed_twice(p: *mut u8, page: *const Meta) -> ! {
-    // SAFETY: passed on.
+    // SAFETY: metadata is accessible for ever (`arena` rule 4).
     check::double_free(p, unsafe { &*page })
 }
 
-/// Remembers the caller for the report on foreign frees: reached by a jump from `free`, whose return address is on top
-/// of the stack.
+/// [`free_slow`] that knows the caller, for the report on foreign pointers. `free` reaches it by a jump, so that the return
+/// address of `free` is on top of the stack.
 ///
 /// # Safety
 /// As [`free16`].
@@ -155,112 +173,106 @@ unsafe extern "C" fn freed_twice(p: *mut u8, page: *const Meta) -> ! {
 #[cold]
 #[unsafe(naked)]
 #[unsafe(link_section = ".text.hot.hakmem")]
-unsafe extern "C" fn free_elsewhere(p: *mut u8) {
-    core::arch::naked_asm!("mov rsi, qword ptr [rsp]", "jmp {inner}", inner = sym free_found);
+unsafe extern "C" fn free_slow_from_caller(p: *mut u8) {
+    core::arch::naked_asm!("mov rsi, qword ptr [rsp]", "jmp {inner}", inner = sym free_slow);
 }
 
-/// The same without the caller's address.
+/// The same without the caller's address, for Miri.
 ///
 /// # Safety
 /// As [`free16`].
 #[cfg(miri)]
-unsafe extern "C" fn free_elsewhere(p: *mut u8) {
-    // SAFETY: passed on.
-    unsafe { free_found(p, 0) }
+unsafe extern "C" fn free_slow_from_caller(p: *mut u8) {
+    // SAFETY: the promises are the same.
+    unsafe { free_slow(p, 0) }
 }
 
-/// Frees `p`, whatever it is, for the caller at `site`; 0: that is not known. Whether it is where a block starts is looked at where
+/// Frees `p`, whatever it is, for the caller at `site`; 0: that is not known. Whether a block starts at `p` is checked where
 /// the block goes.
 ///
 /// # Safety
 /// As [`free16`].
 #[inline(never)]
 #[unsafe(link_section = ".text.hot.hakmem")]
-unsafe extern "C" fn free_found(p: *mut u8, site: usize) {
+unsafe extern "C" fn free_slow(p: *mut u8, site: usize) {
     let Some(meta) = page::lookup(p) else {
-        // SAFETY: passed on.
-        return unsafe { free_foreign(p, site) };
+        if !p.is_null() {
+            // SAFETY: no arena has `p`; whose it is gets it as its program gave it up.
+            unsafe { foreign::free(p, site) };
+        }
+        return;
     };
     // Only pages of blocks have owners: for the most of what comes here one line of metadata is enough.
     let page = meta.head_of_block();
     let owner = page.owner();
-    if owner.is_null() {
-        // SAFETY: passed on.
-        return unsafe { free_whole(p, meta) };
+    // SAFETY: the block is live, in the slot of `meta`, and given up (rule 1). A page with an owner has blocks of one size.
+    unsafe {
+        if owner.is_null() {
+            free_whole(p, meta);
+        } else if core::ptr::eq(thread::front(), owner.cast()) {
+            // A medium block, or one of a further arena. The owner is this thread's heap (rule 3).
+            if (*owner.cast::<Heap>()).push_kept(page, p.cast()) {
+                countdown_over(page);
+            }
+        } else {
+            free_remote(page, owner, p.cast());
+        }
     }
-    // SAFETY: a block of a page that has an owner.
-    unsafe { free_block(page, owner, p.cast()) };
 }
 
-/// NULL, or a pointer that is not ours.
+/// Frees a block of a page that another heap owns, or that is parked.
 ///
 /// # Safety
-/// As [`free16`].
+/// The block is live, of `page`, whose owner was `owner`, and the caller's to free.
+#[inline(never)]
+unsafe fn free_remote(page: &'static Meta, owner: *mut Owner, block: *mut Block) {
+    // SAFETY: the caller gives up a live block of `page`. `heap` is this thread's. Owners are for ever (`owner` rule 1).
+    unsafe {
+        match thread::state() {
+            ThreadState::Live(heap) => {
+                let is_parked = heap.is_sharing() && core::ptr::eq(owner, parked::owner());
+                if !is_parked || !free_parked(heap, page, block) {
+                    heap.outgoing.add(page, block);
+                }
+            }
+            // Its first call, and others will follow: it gets a heap for its batches. That may be the owner by now, unless
+            // the page was parked before the thread had the heap. So all is looked up again.
+            ThreadState::Empty if thread::with_heap(|_| Some(())).is_some() => free_slow(block.cast(), 0),
+            ThreadState::Empty | ThreadState::Dead => Heap::send_one(page, owner, block),
+        }
+    }
+}
+
+/// Frees a block of a parked page at once. False: it is still the caller's.
+///
+/// # Safety
+/// The block is live, of `page`, and the caller's to free; `heap` is this thread's.
 #[cold]
 #[inline(never)]
-#[unsafe(link_section = ".text.hot.hakmem")]
-unsafe fn free_foreign(p: *mut u8, site: usize) {
-    if !p.is_null() {
-        // SAFETY: passed on.
-        unsafe { foreign::free(p, site) };
+unsafe fn free_parked(heap: &Heap, page: &'static Meta, block: *mut Block) -> bool {
+    // SAFETY: the caller gives up a live block of `page`, which the program had: so it counts as one.
+    let is_free = unsafe { heap.free_parked(page, block, 1) };
+    if heap.released.get() {
+        note_released(heap);
     }
+    is_free
 }
 
-/// Frees a large block or a huge block, in the slot of `meta`.
+/// Frees a large, a huge or a sampled block, in the slot of `meta`.
 ///
 /// # Safety
-/// As [`free16`].
+/// As [`free16`]; `p` is ours, and its slot is no page's that has an owner.
 #[inline(never)]
 unsafe fn free_whole(p: *mut u8, meta: &'static Meta) {
-    let kind = meta.kind();
-    // They start where their first slot does; the others have no kind.
-    // Under `bench-fast` too: samples of the profile come here.
-    if !matches!(kind, Kind::Large | Kind::Huge) || !p.addr().is_multiple_of(SLOT) {
-        // SAFETY: passed on.
-        return unsafe { free_odd(p, meta) };
-    }
-    // SAFETY: the start of a live allocation, and the caller's to free.
-    unsafe {
-        if kind == Kind::Large
-            && let ThreadState::Live(heap) = thread::state()
-        {
-            if heap.free_large(meta) {
-                purge::tick();
-            }
-            return;
-        }
-        free_whole_slow(meta, kind);
-    }
-}
-
-/// Frees a sample of the profile: anything else that comes here is no block.
-///
-/// # Safety
-/// As [`free16`].
-#[cold]
-#[inline(never)]
-unsafe fn free_odd(p: *mut u8, meta: &'static Meta) {
-    // SAFETY: passed on.
-    unsafe {
-        match profile::freed(p, meta) {
-            Freed::Done => {}
-            Freed::Unmarked => free_whole(p, meta),
-            Freed::NoSample => check::not_a_block(p, Some(meta)),
-        }
-    }
-}
-
-/// Frees a huge block, or a large block from a thread that has no heap.
-///
-/// # Safety
-/// It is live and the caller's to free.
-#[inline(never)]
-unsafe fn free_whole_slow(meta: &'static Meta, kind: Kind) {
-    // SAFETY: passed on.
+    // A block of whole slots starts where its first slot does; the other slots have no kind.
+    let kind = if p.addr().is_multiple_of(SLOT) { meta.kind() } else { Kind::Free };
+    // SAFETY: a block of that kind starts at `p`. It is live and given up (rule 1).
     let released = unsafe {
-        match kind {
-            Kind::Large => large::free(None, meta),
-            _ => huge::free(meta) > 0,
+        match (kind, thread::state()) {
+            (Kind::Large, ThreadState::Live(heap)) => heap.free_large(meta),
+            (Kind::Large, _) => large::free(None, meta),
+            (Kind::Huge, _) => free_huge(meta),
+            _ => return free_sampled(p, meta),
         }
     };
     if released {
@@ -268,60 +280,27 @@ unsafe fn free_whole_slow(meta: &'static Meta, kind: Kind) {
     }
 }
 
-/// Frees a block of a page, which may be this thread's: a medium one, or in a further arena.
-///
 /// # Safety
-/// The block is live, of `page`, whose heap is `owner`, and the caller's to free.
-#[inline(always)]
-unsafe fn free_block(page: &'static Meta, owner: *mut Owner, block: *mut Block) {
-    // SAFETY: passed on; the owner is this thread's heap, whose front is its beginning.
-    unsafe {
-        if core::ptr::eq(thread::front(), owner.cast()) {
-            if (*owner.cast::<Heap>()).push_kept(page, block) {
-                free_counted_down(page);
-            }
-            return;
-        }
-        free_other(page, owner, block);
-    }
+/// It is a live huge block and the caller's to free.
+#[inline(never)]
+unsafe fn free_huge(meta: &'static Meta) -> bool {
+    // SAFETY: the caller gives up a live huge block.
+    unsafe { huge::free(meta) > 0 }
 }
 
-/// Frees a block of a page that is no heap's.
+/// Frees a sample of the profile: anything else that comes here is no block, and ends the process.
 ///
 /// # Safety
-/// As [`free_block`].
+/// As [`free16`].
 #[cold]
 #[inline(never)]
-unsafe fn free_shared(heap: &Heap, page: &'static Meta, block: *mut Block) {
-    // SAFETY: passed on.
+unsafe fn free_sampled(p: *mut u8, meta: &'static Meta) {
+    // SAFETY: if `p` is a sample, it is live and given up (rule 1). One that is unmarked is a large or huge block from then on.
     unsafe {
-        if !heap.free_shared(page, block) {
-            heap.free_remote(page, block);
-        }
-    }
-    if heap.released.get() {
-        note_released(heap);
-    }
-}
-
-/// Frees a block of another heap's page.
-///
-/// # Safety
-/// As [`free_block`].
-#[inline(never)]
-unsafe fn free_other(page: &'static Meta, owner: *mut Owner, block: *mut Block) {
-    // SAFETY: passed on.
-    unsafe {
-        match thread::state() {
-            ThreadState::Live(heap) if heap.is_sharing() && core::ptr::eq(owner, parked::owner()) => {
-                free_shared(heap, page, block);
-            }
-            ThreadState::Live(heap) => heap.free_remote(page, block),
-            // Its first call, and others will follow: it gets a heap for its batches. That may be the owner, unless the
-            // page was parked before the heap was had.
-            ThreadState::Empty if thread::with_heap(|_| Some(())).is_some() => free_block(page, page.owner(), block),
-            // A thread without a heap sends the block by itself.
-            ThreadState::Empty | ThreadState::Dead => Heap::send_one(page, owner, block),
+        match profile::freed(p, meta) {
+            Freed::Done => {}
+            Freed::Unmarked => free_whole(p, meta),
+            Freed::NoSample => check::not_a_block(p, Some(meta)),
         }
     }
 }

@@ -28,6 +28,7 @@
 //! 4. A block is on one list only. Blocks from the inbox are merged into `free` before `free` is handed to the heap.
 
 pub mod bounds;
+pub mod queue;
 
 use crate::backend::arena::{self, Arena, META, SEGMENT, SEGMENT_META, SLOT};
 use crate::backend::owner::Owner;
