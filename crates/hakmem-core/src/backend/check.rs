@@ -126,12 +126,15 @@ pub fn count(list: *mut Block, page: &Meta) -> u32 {
 }
 
 /// Looks at the beginning of a list that changes hands: a block freed twice in a row, or twice with one between.
+///
+/// # Safety
+/// The list is the calling thread's, not empty, and of blocks of `page`.
 #[inline(always)]
-pub fn peek(list: *mut Block, page: &Meta) {
+pub unsafe fn peek(list: *mut Block, page: &Meta) {
     if !CHECKED {
         return;
     }
-    // SAFETY: the list is this heap's, and not empty.
+    // SAFETY: the blocks of the list are free, and this thread's to read; a link is null or leads to a further one.
     unsafe {
         let second = Block::next(list);
         if second == list || (!second.is_null() && Block::next(second) == list) {

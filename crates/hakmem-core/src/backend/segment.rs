@@ -86,7 +86,8 @@ fn claim_in(arena: &'static Arena, n: u32) -> Option<(&'static Meta, bool)> {
                 if meta.bin.get() != listed_as(claim.free) {
                     rebin(arena, segment);
                 }
-                return Some((head.forward(claim.first), claim.clean));
+                // SAFETY: `claim` gives numbers of slots of this segment.
+                return Some((unsafe { head.forward(claim.first) }, claim.clean));
             }
             if usize::from(meta.bin.get()) != bin + 1 {
                 // Left behind by two who rebinned at once.
@@ -164,7 +165,9 @@ fn give_back(head: &Meta, mask: u32) -> u32 {
         let n = (rest >> first).trailing_ones();
         let piece = run(first, n);
         rest &= !piece;
-        if os::purge(head.forward(first).start().addr(), n as usize * SLOT) {
+        // SAFETY: `mask` has a bit for each slot of the segment.
+        let start = unsafe { head.forward(first) }.start();
+        if os::purge(start.addr(), n as usize * SLOT) {
             given |= piece;
         }
     }

@@ -10,7 +10,7 @@
 //! A class's counters are words of 32 bits, so that they fit into the heap. Now and then, long before they could wrap, half
 //! of their range is moved to wider ones.
 
-use super::Heap;
+use super::shared::SharedHeap;
 use crate::base::counter::Counter;
 use crate::base::size_class::CLASSES;
 use crate::base::sync::{AtomicI64, AtomicU32, Ordering::Relaxed};
@@ -184,15 +184,15 @@ pub struct OfClass {
 
 /// What `heaps`, which are all there are, have counted of a class.
 #[inline(never)]
-pub fn of_class(heaps: impl Iterator<Item = &'static Heap>, class: usize) -> OfClass {
+pub fn of_class(heaps: impl Iterator<Item = &'static SharedHeap>, class: usize) -> OfClass {
     let (mut events, mut existing) = ([0u64; EVENTS], 0);
     for (what, sum) in events.iter_mut().enumerate() {
         let moved = i64::from(MOVED[class][what].load(Relaxed) as i32);
         *sum = sum.wrapping_add_signed(moved * i64::from(HALF));
     }
     for heap in heaps {
-        existing += heap.counts.existing[class].get();
-        for (sum, counter) in events.iter_mut().zip(&heap.counts.events[class]) {
+        existing += heap.counts().existing[class].get();
+        for (sum, counter) in events.iter_mut().zip(&heap.counts().events[class]) {
             *sum = sum.wrapping_add(u64::from(counter.get()));
         }
     }

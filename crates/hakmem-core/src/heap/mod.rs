@@ -10,8 +10,7 @@
 //! that was parked, take a cached empty page, claim a page.
 //!
 //! Rules
-//! 1. Everything but `owner.inbox`, `link`, `state` and `next_heap` belongs to the thread that has the heap; others may read
-//!    its counters.
+//! 1. A `Heap` belongs to its holder. Any other thread has a [`SharedHeap`] of it.
 //! 2. A heap is had by one thread at a time: from `IdStack::pop` (or its making) to `IdStack::push`; its memory is for ever.
 //! 3. `busy` is set while pages move between lists: a fork that meets it set cannot use the heap in the child.
 //!    Outside of that every state is consistent: a pop is one store, and a push that lost its countdown only makes a
@@ -32,6 +31,7 @@ pub mod region;
 pub(crate) mod remote;
 mod sampled;
 mod share;
+pub mod shared;
 // Miri has no fork, and models have one of their own.
 #[cfg(all(test, not(any(miri, shuttle))))]
 mod tests;
@@ -43,6 +43,7 @@ use crate::backend::page::{self, Block, Kind, Meta, PageState};
 use crate::backend::segment;
 use crate::base::counter::Counter;
 use crate::base::size_class::CLASSES;
+use crate::base::sync::plain::AtomicBool;
 use crate::base::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
 use crate::base::usage;
 use crate::heap::remote::Outgoing;
@@ -54,6 +55,7 @@ use crate::proto::inbox::Link;
 use core::cell::Cell;
 use core::ptr::{NonNull, null};
 use counts::Counts;
+use shared::SharedHeap;
 
 /// A thread's heap.
 #[repr(C, align(8192))]
@@ -76,7 +78,7 @@ pub struct Heap {
     /// Blocks on their way to other heaps.
     pub outgoing: Outgoing,
     /// See rule 3.
-    busy: Cell<bool>,
+    busy: AtomicBool,
     /// The heap was another thread's when the process forked: a push may have been cut short, and its lists are not
     /// walked.
     inherited: Cell<bool>,
@@ -95,13 +97,13 @@ pub struct Heap {
     /// When a sample of the profile is due; null until there is one.
     sampler: Cell<*const Sampler>,
     /// Who has it.
-    pub state: HeapState,
+    pub(crate) state: HeapState,
     /// The number of its thread, if that cannot tell that it ends (`pool` rule 2); 0: it can, or has ended.
-    pub thread: AtomicU32,
+    thread: AtomicU32,
     /// Link of the pool of idle heaps.
-    pub link: AtomicU64,
+    link: AtomicU64,
     /// The heap made before this one.
-    pub next_heap: AtomicPtr<Heap>,
+    pub(crate) next_heap: AtomicPtr<SharedHeap>,
     /// What it counts. The last classes' counters lie behind the first 4 KiB, which is all that a thread with little
     /// of small blocks makes resident.
     pub counts: Counts,
@@ -139,17 +141,18 @@ impl Heap {
     #[inline(always)]
     fn busy<R>(&self, f: impl FnOnce() -> R) -> R {
         use core::sync::atomic::{Ordering::SeqCst, compiler_fence};
-        self.busy.set(true);
+        self.busy.store(true, Relaxed);
         compiler_fence(SeqCst);
         let result = f();
         compiler_fence(SeqCst);
-        self.busy.set(false);
+        self.busy.store(false, Relaxed);
         result
     }
 
     /// In the child of a fork, which counts anew: forgets what the parent did.
     pub fn reset_counts(&self) {
-        self.counts.reset(|class| self.listed(class));
+        // SAFETY: the child has one thread. A link that is torn ends the walk: see `listed_within`.
+        self.counts.reset(|class| unsafe { self.listed(class) });
         self.outgoing.reset_counts();
     }
 
@@ -159,7 +162,7 @@ impl Heap {
         self.large.forget();
         self.sampler.set(null()); // Its scratch may be in use for ever.
         self.inherited.set(true);
-        !self.busy.get()
+        !self.is_busy()
     }
 
     /// See [`large::cached`].
@@ -206,18 +209,13 @@ impl Heap {
 
     /// True in the middle of a change (rule 3): its thread asks, in a signal handler.
     pub fn is_busy(&self) -> bool {
-        self.busy.get()
+        self.shared().is_busy()
     }
 
     /// Blocks of the page of `class` that rests, empty: it has no owner. For a heap that is the caller's.
     pub fn retired(&self, class: usize) -> u64 {
         let page = self.queue[class].first();
         page.filter(|page| page.state.get() == PageState::Retired).map_or(0, |page| u64::from(page.carved.get()))
-    }
-
-    /// True if other threads have freed blocks that are not merged yet.
-    pub fn has_remote_frees(&self) -> bool {
-        !self.owner.inbox().is_empty()
     }
 
     fn note_carved(&self, page: &Meta, change: i64) {
@@ -258,21 +256,23 @@ impl Heap {
         learn::slots(change, high);
     }
 
-    /// Change of the live bytes that the process's total does not have yet.
-    pub fn unreported(&self) -> i64 {
-        self.live.get()
-    }
-
     /// Blocks of `class` in the heap's list. O(their number); exact for a heap at rest.
-    pub fn listed(&self, class: usize) -> u64 {
-        self.listed_within(class, 0..usize::MAX)
+    ///
+    /// # Safety
+    /// As [`Heap::listed_within`].
+    pub unsafe fn listed(&self, class: usize) -> u64 {
+        // SAFETY: the caller promises the same.
+        unsafe { self.listed_within(class, 0..usize::MAX) }
     }
 
     /// As [`Heap::listed`], of those that start in a range of addresses.
     ///
     /// In the child of a fork, another thread's list may be of a later moment than the links in its blocks: pages that are
     /// pinned for input and output are copied apart. So a link is followed only if it leads to a page of the class.
-    pub fn listed_within(&self, class: usize, range: core::ops::Range<usize>) -> u64 {
+    ///
+    /// # Safety
+    /// No thread changes the list or writes its blocks during the call.
+    pub unsafe fn listed_within(&self, class: usize, range: core::ops::Range<usize>) -> u64 {
         let is_of_class = |block: *mut Block| {
             let slot = page::lookup(block.cast()).filter(|_| block.is_aligned());
             slot.map(Meta::head).is_some_and(|page| page.kind() == Kind::Page && usize::from(page.class.get()) == class)
@@ -282,7 +282,7 @@ impl Heap {
         while is_of_class(block) && seen <= arena::SEGMENT / 8 {
             seen += 1;
             count += u64::from(range.contains(&block.addr()));
-            // SAFETY: the memory of a page can be read; the caller knows that the heap is at rest, or is its thread.
+            // SAFETY: `is_of_class` found the page that the block lies in, whose memory can be read; nobody writes it (see above).
             block = unsafe { Block::next(block) };
         }
         count

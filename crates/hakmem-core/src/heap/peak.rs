@@ -21,7 +21,7 @@ pub fn note(peak: u64) {
     let mut blocks: [i64; CLASSES] = core::array::from_fn(|class| -(parked::returned(class) as i64));
     // Heap by heap: there may be thousands, and each lies in a page of its own.
     for heap in all_heaps() {
-        for (sum, existing) in blocks.iter_mut().zip(&heap.counts.existing) {
+        for (sum, existing) in blocks.iter_mut().zip(&heap.counts().existing) {
             *sum += existing.get();
         }
     }

@@ -7,6 +7,7 @@
 
 use super::Heap;
 use super::all::{all_heaps, heap_by_id, id_of, make};
+use super::shared::SharedHeap;
 use crate::base::sync::{AtomicU32, Ordering::Relaxed};
 use crate::os;
 use crate::proto::heap_state::{Adopted, Tidied, With};
@@ -31,19 +32,27 @@ pub fn adopt() -> Option<&'static Heap> {
             return Some(heap);
         }
     }
-    make().filter(|heap| heap.state.adopt(me) == Adopted::Yes)
+    adopted(make()?, me)
 }
 
 /// Takes a heap out of the pool. One that is being tidied is left to who does that.
 #[inline]
 pub fn pop(me: u32) -> Option<&'static Heap> {
-    while let Some(id) = POOL.pop(|id| &heap_by_id(id).link) {
-        let heap = heap_by_id(id);
-        if heap.state.adopt(me) == Adopted::Yes {
+    // SAFETY: the pool has numbers of heaps alone.
+    while let Some(id) = POOL.pop(|id| unsafe { heap_by_id(id) }.link()) {
+        // SAFETY: as above.
+        if let Some(heap) = adopted(unsafe { heap_by_id(id) }, me) {
             return Some(heap);
         }
     }
     None
+}
+
+/// A heap that was just made, or taken out of the pool, for its new holder.
+#[inline]
+fn adopted(heap: &'static SharedHeap, me: u32) -> Option<&'static Heap> {
+    // SAFETY: the calling thread, whose token is `me`, has just become the holder.
+    (heap.state().adopt(me) == Adopted::Yes).then(|| unsafe { heap.holder() })
 }
 
 /// Takes over the heaps of threads that ended without telling (rule 2). A number that another thread has by now keeps its heap
@@ -55,38 +64,42 @@ fn reap(me: u32) {
         return; // A child that was made without fork's handlers: its threads have other numbers.
     }
     for heap in all_heaps() {
-        let number = heap.thread.load(Relaxed);
-        let With::Thread(who) = heap.state.with() else { continue };
+        let number = heap.thread().load(Relaxed);
+        let With::Thread(who) = heap.state().with() else { continue };
         // A busy one was left in the middle of a change. Tokens do not tell: a new thread may have that of one that is gone.
         if number == 0 || os::is_thread(number) || heap.is_busy() {
             continue;
         }
-        put_back_if_popped(heap, heap.state.seize(who, me, || collect_after_the_end(heap)));
+        // SAFETY: `seize` makes the calling thread the holder while it runs the closure.
+        let seized = heap.state().seize(who, me, || collect_after_the_end(unsafe { heap.holder() }));
+        put_back_if_popped(heap, seized);
     }
 }
 
+/// Gives up what is free in a heap whose thread has ended.
 pub fn collect_after_the_end(heap: &Heap) {
     heap.thread.store(0, Relaxed);
     heap.collect();
 }
 
-pub fn put_back(heap: &'static Heap) {
-    heap.state.give_up();
-    POOL.push(id_of(heap), &heap.link);
+/// Puts a heap into the pool that the calling thread holds, and no longer from now on.
+pub fn put_back(heap: &SharedHeap) {
+    heap.state().give_up();
+    POOL.push(id_of(heap), heap.link());
 }
 
 /// Ends a tidying (`proto::heap_state` rule 3).
-pub fn put_back_if_popped(heap: &Heap, tidied: Tidied) {
+pub fn put_back_if_popped(heap: &SharedHeap, tidied: Tidied) {
     if tidied == Tidied::Popped {
-        POOL.push(id_of(heap), &heap.link);
+        POOL.push(id_of(heap), heap.link());
     }
 }
 
 /// Notes the calling thread's number in its heap (rule 2).
 #[cold]
-pub fn number(heap: &Heap) {
+pub fn number(heap: &SharedHeap) {
     let (process, thread) = os::numbers();
-    heap.thread.store(thread, Relaxed);
+    heap.thread().store(thread, Relaxed);
     NUMBERED.store(process, Relaxed);
 }
 
@@ -101,7 +114,8 @@ pub fn tidy_idle(goes_on: impl Fn() -> bool) {
             return;
         }
         if heap.has_remote_frees() {
-            put_back_if_popped(heap, heap.state.tidy(me, || heap.collect()));
+            // SAFETY: `tidy` makes the calling thread the holder while it runs the closure.
+            put_back_if_popped(heap, heap.state().tidy(me, || unsafe { heap.holder() }.collect()));
         }
     }
 }
@@ -110,21 +124,23 @@ pub fn tidy_idle(goes_on: impl Fn() -> bool) {
 pub fn with_idle_held<R>(f: impl FnOnce() -> R) -> R {
     let me = os::thread_token();
     for heap in all_heaps() {
-        heap.state.hold(me);
+        heap.state().hold(me);
     }
     let result = f();
     for heap in all_heaps() {
-        put_back_if_popped(heap, heap.state.let_go(me));
+        put_back_if_popped(heap, heap.state().let_go(me));
     }
     result
 }
 
-/// True for a heap that the calling thread's `with_idle_held` holds.
-pub fn held(heap: &Heap) -> bool {
-    heap.state.with() == With::Tidier(os::thread_token())
+/// The heap for its holder, if the calling thread's `with_idle_held` holds it.
+pub fn held(heap: &SharedHeap) -> Option<&Heap> {
+    let is_held = heap.state().with() == With::Tidier(os::thread_token());
+    // SAFETY: only the calling thread ends its own tidying, at the end of `with_idle_held`.
+    is_held.then(|| unsafe { heap.holder() })
 }
 
 /// True if a thread has the heap.
-pub fn is_live(heap: &Heap) -> bool {
-    matches!(heap.state.with(), With::Thread(_))
+pub fn is_live(heap: &SharedHeap) -> bool {
+    matches!(heap.state().with(), With::Thread(_))
 }

@@ -129,9 +129,9 @@ impl Heap {
         }
         self.counts.note(class, HeapEvent::Listed, length as u32);
         let takes = self.counts.note(class, HeapEvent::Takes, 1);
-        check::peek(list, page);
-        // SAFETY: the list is not empty, and its blocks are free (rule 4 of `page`).
+        // SAFETY: the caller saw that the page's list is not empty. Its blocks are free, and on this list alone (`page` rule 4).
         unsafe {
+            check::peek(list, page);
             self.owner.front.free[class].set((*list).next.get());
             if self.is_to_walk(takes) {
                 return NonNull::new_unchecked(self.now_and_then(class, list, length, page));

@@ -38,8 +38,10 @@ fn a_heap_that_was_busy_is_lost_in_the_child() {
         let look = || {
             for (was_busy, heap) in heaps {
                 let heap = crate::heap::all::all_heaps().find(|h| core::ptr::from_ref(*h).addr() == heap).unwrap();
-                assert_eq!(heap.state.adopt(ME) == Adopted::Yes, !was_busy);
-                assert!(heap.inherited.get());
+                // SAFETY: the child has this thread alone.
+                let held = unsafe { heap.holder() };
+                assert_eq!(heap.state().adopt(ME) == Adopted::Yes, !was_busy);
+                assert!(held.inherited.get());
             }
             assert!(core::ptr::eq(own(), mine) && !mine.inherited.get());
         };

@@ -77,7 +77,7 @@ fn settle() -> Option<&'static Heap> {
 fn tell_of_the_end(heap: &'static Heap, key: Option<os::Key>) {
     match key {
         Some(key) => os::set_exit_value(key, core::ptr::from_ref(heap).cast()),
-        None => pool::number(heap),
+        None => pool::number(heap.shared()),
     }
 }
 
@@ -85,7 +85,7 @@ fn tell_of_the_end(heap: &'static Heap, key: Option<os::Key>) {
 fn abandon(heap: &'static Heap) {
     pool::collect_after_the_end(heap);
     tls::set_dead();
-    pool::put_back(heap);
+    pool::put_back(heap.shared());
 }
 
 /// The key whose destructor gives heaps back; registers it and the fork handlers, if nobody has yet. None: there is none, or

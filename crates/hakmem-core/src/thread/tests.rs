@@ -26,7 +26,7 @@ fn come_and_go(size: usize) {
 }
 
 fn heaps_of(who: u32) -> usize {
-    all_heaps().filter(|h| h.state.with() == With::Thread(who)).count()
+    all_heaps().filter(|h| h.state().with() == With::Thread(who)).count()
 }
 
 /// Before anybody has allocated, and so before there is a second thread that might while the first one forks.
@@ -175,7 +175,7 @@ fn nobody_waits_for_who_makes_the_process_ready() {
         PROCESS.store(READY, Release);
         let made = heaps_made();
         // As many at once as there are heaps that wait for somebody, and one more.
-        let idle = all_heaps().filter(|h| h.state.with() == With::Nobody).count();
+        let idle = all_heaps().filter(|h| h.state().with() == With::Nobody).count();
         let all = std::sync::Barrier::new(idle + 1);
         thread::scope(|scope| {
             for _ in 0..=idle {
@@ -207,7 +207,7 @@ fn heaps_of_threads_that_could_not_tell_are_tidied() {
             let token = gone(|| come_and_go(100));
             let before = heaps_of(token);
             c::trim();
-            let numbered = all_heaps().filter(|h| h.thread.load(Relaxed) != 0).count();
+            let numbered = all_heaps().filter(|h| h.thread().load(Relaxed) != 0).count();
             let seen = (before, heaps_of(token), numbered);
             ended.wait();
             seen

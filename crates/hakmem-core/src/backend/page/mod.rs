@@ -293,10 +293,13 @@ impl Meta {
         (arena, page / (SEGMENT / SLOT))
     }
 
-    /// The metadata of the slot `n` further on; the caller knows that there is one.
+    /// The metadata of the slot `n` further on.
+    ///
+    /// # Safety
+    /// There is such a slot in the segment.
     #[inline]
-    pub fn forward(&self, n: u32) -> &'static Meta {
-        // SAFETY: metadata lies side by side and for ever; the caller knows the run.
+    pub unsafe fn forward(&self, n: u32) -> &'static Meta {
+        // SAFETY: the metadata of a segment's slots lies side by side, and is accessible for ever.
         unsafe { &*core::ptr::from_ref(self).wrapping_add(n as usize) }
     }
 
@@ -337,7 +340,8 @@ impl Meta {
         self.span.store(span, Relaxed);
         self.remote_list.clear();
         for i in 1..span {
-            let follow = self.forward(i);
+            // SAFETY: the caller has claimed `span` slots from this one.
+            let follow = unsafe { self.forward(i) };
             follow.clear_owner();
             follow.back.store(i as u8, Relaxed);
             follow.set_kind(Kind::Follow);
@@ -387,7 +391,8 @@ impl Meta {
             self.class.set(u8::MAX); // Whoever reads it after that (rule 1) is out of bounds.
         }
         for i in 0..self.span.load(Relaxed) {
-            self.forward(i).set_kind(Kind::Free);
+            // SAFETY: the page has `span` slots.
+            unsafe { self.forward(i) }.set_kind(Kind::Free);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Figures of a thread heap.
 
 use crate::heap::counts::HeapEvent;
+use crate::heap::shared::SharedHeap;
 use crate::{heap, thread};
 
 /// Who has a heap.
@@ -75,10 +76,10 @@ pub struct ThreadHeap {
 }
 
 #[inline(never)]
-pub fn of(heap: &'static heap::Heap) -> ThreadHeap {
-    let (counts, outgoing) = (&heap.counts, &heap.outgoing);
+pub fn of(heap: &'static SharedHeap) -> ThreadHeap {
+    let (counts, sent) = (heap.counts(), heap.sent());
     let state = match () {
-        () if core::ptr::eq(&heap.owner.front, thread::front()) => HeapUse::Own,
+        () if heap.has_front(thread::front()) => HeapUse::Own,
         () if heap::pool::is_live(heap) => HeapUse::Running,
         () => HeapUse::Idle,
     };
@@ -99,9 +100,9 @@ pub fn of(heap: &'static heap::Heap) -> ThreadHeap {
         merges: counts.merges.get(),
         batches_received: counts.batches.get(),
         blocks_received: counts.sum(HeapEvent::Received),
-        blocks_sent: outgoing.sent.get(),
-        batches_sent: outgoing.batches_sent.get(),
-        chains_sent: outgoing.chains_sent.get(),
+        blocks_sent: sent.blocks,
+        batches_sent: sent.batches,
+        chains_sent: sent.chains,
         large_allocations: counts.large_allocated.get(),
         large_hits: counts.large_hits.get(),
         large_frees: counts.large_freed.get(),

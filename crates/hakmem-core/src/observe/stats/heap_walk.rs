@@ -80,7 +80,8 @@ pub fn slots(head: &'static Meta) -> impl Iterator<Item = (u32, u32, Held)> {
         if slot >= SLOTS {
             return None;
         }
-        let (meta, bit) = (head.forward(slot), 1 << slot);
+        // SAFETY: `head` is of a segment's first slot, and `slot` is below its number of slots.
+        let (meta, bit) = (unsafe { head.forward(slot) }, 1 << slot);
         let span = meta.span.load(Relaxed).clamp(1, SLOTS - slot);
         let (span, held) = match plain(meta.kind()) {
             _ if active & bit == 0 => (1, if empty & bit == 0 { Held::Unused } else { Held::Empty }),

@@ -5,8 +5,7 @@ use super::{SEGMENT_BYTES, SLOT_BYTES};
 use crate::backend::owner::Owner;
 use crate::backend::page::{Meta, PageState};
 use crate::base::sync::Ordering::Relaxed;
-use crate::heap::Heap;
-use crate::heap::parked;
+use crate::heap::{parked, shared::SharedHeap};
 use crate::{os, thread};
 use core::cell::Cell;
 
@@ -131,13 +130,14 @@ fn listed(owner: *mut Owner, page: &Meta) -> u32 {
         return 0;
     }
     // SAFETY: all other owners are heaps, which are for ever.
-    let heap = unsafe { &*owner.cast::<Heap>() };
-    if !core::ptr::eq(&heap.owner.front, thread::front()) || heap.is_busy() {
+    let heap = unsafe { &*owner.cast::<SharedHeap>() };
+    if !heap.has_front(thread::front()) || heap.is_busy() {
         return 0;
     }
     let bytes = page.span.load(Relaxed) as usize * SLOT_BYTES;
     let start = page.start().addr();
-    heap.listed_within(usize::from(page.class.get()), start..start + bytes) as u32
+    // SAFETY: this thread's word says that it has the heap, and it is in the middle of no change.
+    unsafe { heap.holder().listed_within(usize::from(page.class.get()), start..start + bytes) as u32 }
 }
 
 /// Calls `f` with each segment in use, by address within each arena. O(segments), and for each page that the calling thread

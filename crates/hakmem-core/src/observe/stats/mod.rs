@@ -35,7 +35,7 @@ use crate::backend::arena::{SEGMENT, SLOT};
 use crate::backend::foreign;
 use crate::base::size_class::CLASSES as N;
 use crate::heap::parked;
-use crate::heap::{all::all_heaps, pool};
+use crate::heap::{Heap, all::all_heaps, pool, shared::SharedHeap};
 use crate::policy::{decisions, learn};
 use crate::{os, purge, thread};
 
@@ -99,18 +99,16 @@ impl Snapshot {
 
     /// Looks into this thread's heap and those that are held.
     fn look(&mut self) {
-        let own = thread::front();
-        let is_ours =
-            |heap: &crate::heap::Heap| pool::held(heap) || core::ptr::eq(&heap.owner.front, own) && !heap.is_busy();
         for heap in all_heaps() {
-            if !is_ours(heap) {
+            let Some(held) = ours(heap) else {
                 self.running += u64::from(pool::is_live(heap));
                 continue;
-            }
-            heap.report_live();
+            };
+            held.report_live();
             for class in 0..N {
-                self.listed[class] += heap.listed(class);
-                self.waiting[class] += heap.retired(class);
+                // SAFETY: nobody but this thread changes the heap's lists now.
+                self.listed[class] += unsafe { held.listed(class) };
+                self.waiting[class] += held.retired(class);
             }
         }
         self.heap_walk = heap_walk::count(&mut |page| {
@@ -119,7 +117,7 @@ impl Snapshot {
                 return;
             }
             // SAFETY: all other owners are heaps, which are for ever.
-            if is_ours(unsafe { &*owner.cast::<crate::heap::Heap>() }) {
+            if ours(unsafe { &*owner.cast::<SharedHeap>() }).is_some() {
                 self.waiting[usize::from(page.class.get())] += page.waiting();
             }
         });
@@ -168,6 +166,15 @@ impl fmt::Debug for Snapshot {
         fields.field("process", &self.process()).field("running_heaps", &self.running);
         fields.field("heap_walk", &self.heap_walk).finish_non_exhaustive()
     }
+}
+
+/// The heap for its holder, if that is this thread for now: its own one, or an idle one that it holds.
+fn ours(heap: &SharedHeap) -> Option<&Heap> {
+    if heap.has_front(thread::front()) && !heap.is_busy() {
+        // SAFETY: this thread's word says that it has the heap.
+        return Some(unsafe { heap.holder() });
+    }
+    pool::held(heap)
 }
 
 /// What mode `learn` has decided last, oldest first; up to 64.

@@ -3,7 +3,8 @@
 use super::{SYSCALLS, Snapshot, class};
 use crate::backend::{arena, foreign};
 use crate::base::usage;
-use crate::heap::{self, Heap, counts};
+use crate::heap::shared::SharedHeap;
+use crate::heap::{self, counts};
 use crate::large::huge;
 use crate::{large, os, purge};
 
@@ -112,7 +113,7 @@ pub fn of(snapshot: &Snapshot) -> Stats {
     s.huge_live_bytes = usage::huge();
     let (told, peak) = usage::live();
     // What running threads have not told yet, up to a MiB each.
-    let untold: i64 = crate::heap::all::all_heaps().map(Heap::unreported).sum();
+    let untold: i64 = crate::heap::all::all_heaps().map(SharedHeap::unreported).sum();
     s.live_bytes_upper_bound = told.saturating_add_signed(untold);
     s.peak_live_bytes_upper_bound = peak.max(s.live_bytes_upper_bound);
     s.live_bytes += snapshot.heap_walk().large_slots * arena::SLOT as u64 + s.huge_live_bytes;

@@ -93,14 +93,16 @@ extern "C" fn after_fork_in_child() {
 /// The heaps of the threads that are no more become idle, or lost.
 fn release_heaps(me: u32) {
     for heap in all_heaps() {
-        heap.reset_counts();
-        match heap.state.with() {
+        // SAFETY: the child has this thread alone. One of another thread's that was copied in the middle of a change is `lost`.
+        let own = unsafe { heap.holder() };
+        own.reset_counts();
+        match heap.state().with() {
             With::Nobody => {}
             // Also one that was on its way to this thread or from it, when its handler forked; and one whose thread ended
             // without telling, and had the token before.
             With::Thread(who) if who == me => {
-                let is_own = matches!(tls::state(), ThreadState::Live(own) if core::ptr::eq(own, heap));
-                if is_own && heap.thread.load(Relaxed) != 0 {
+                let is_own = matches!(tls::state(), ThreadState::Live(own) if core::ptr::eq(own.shared(), heap));
+                if is_own && heap.thread().load(Relaxed) != 0 {
                     number(heap); // This thread has another number now.
                 }
             }
@@ -108,17 +110,17 @@ fn release_heaps(me: u32) {
             With::Tidier(who) if who == me => {}
             With::Tidier(who) => {
                 let in_order = !heap.is_busy();
-                let tidied = heap.state.let_go(who);
+                let tidied = heap.state().let_go(who);
                 if in_order {
                     put_back_if_popped(heap, tidied);
                 } else {
-                    heap.state.lose();
+                    heap.state().lose();
                 }
             }
             With::Thread(_) => {
-                heap.state.lose();
-                heap.thread.store(0, Relaxed);
-                if heap.after_fork() {
+                heap.state().lose();
+                heap.thread().store(0, Relaxed);
+                if own.after_fork() {
                     put_back(heap);
                 }
             }

@@ -90,7 +90,7 @@ fn passes_wait_for_forks() {
 fn heaps_that_were_being_tidied_are_idle_in_the_child() {
     alone("thread::fork::tests::heaps_that_were_being_tidied_are_idle_in_the_child", || {
         std::thread::spawn(go_on).join().unwrap();
-        let idle = || all_heaps().filter(|h| h.state.with() == With::Nobody).count();
+        let idle = || all_heaps().filter(|h| h.state().with() == With::Nobody).count();
         let before = idle();
         let (both, over) = (Barrier::new(2), Barrier::new(2));
         std::thread::scope(|scope| {
@@ -118,7 +118,7 @@ fn heaps_that_were_being_tidied_are_idle_in_the_child() {
 
 /// Of pages of which two blocks stay, some are parked.
 fn parks() -> bool {
-    let pages = || all_heaps().map(|h| h.counts.parked.get()).sum::<u64>();
+    let pages = || all_heaps().map(|h| h.counts().parked.get()).sum::<u64>();
     let before = pages();
     // SAFETY: blocks of this allocator, each freed once; those that stay are nobody's.
     unsafe {
@@ -218,7 +218,7 @@ fn heaps_of_other_threads_become_idle() {
                 over.wait();
             });
             let other = receiver.recv().unwrap();
-            let with = |who: u32| all_heaps().filter(|h| h.state.with() == With::Thread(who)).count();
+            let with = |who: u32| all_heaps().filter(|h| h.state().with() == With::Thread(who)).count();
             let before = (with(me), with(other));
             let goes_well = goes_well_in_child(|| {
                 assert_eq!((with(me), with(other)), (1, 0));

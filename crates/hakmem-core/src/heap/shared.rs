@@ -1,0 +1,108 @@
+//! A heap as any thread may see it.
+//!
+//! A [`Heap`] is full of cells, so it is for one thread at a time: its holder. All other threads have a [`SharedHeap`] in its
+//! place, which gives out only what is made for many. The two are one piece of memory.
+//!
+//! | who | what it has | by what |
+//! |---|---|---|
+//! | the thread that adopted the heap | `Heap` | its thread-local word, from `HeapState::adopt` to `give_up` |
+//! | a thread that tidies an idle heap | `Heap` | `HeapState::tidy`, `hold` or `seize`, until `let_go` |
+//! | the only thread of a fork's child | `Heap` | no other thread is there |
+//! | any thread, at any time | `SharedHeap` | `all_heaps`, a number of the pool |
+//!
+//! Rule
+//! 1. Fields that `SharedHeap` gives out are atomics, or made of them. Counters have one writer, the holder.
+
+use super::Heap;
+use super::counts::Counts;
+use crate::backend::owner::Front;
+use crate::base::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
+use crate::proto::heap_state::HeapState;
+use core::ptr::from_ref;
+
+/// A heap that may be another thread's.
+#[repr(transparent)]
+pub struct SharedHeap(Heap);
+
+// SAFETY: the methods give out what is made for many threads (rule 1). `holder` is unsafe.
+unsafe impl Sync for SharedHeap {}
+
+/// Frees for other heaps that a heap's threads have sent.
+pub struct Sent {
+    pub blocks: u64,
+    pub batches: u64,
+    pub chains: u64,
+}
+
+impl SharedHeap {
+    /// The heap for its holder.
+    ///
+    /// # Safety
+    /// The calling thread holds the heap for as long as the reference is used: see the table above.
+    #[inline(always)]
+    pub unsafe fn holder(&self) -> &Heap {
+        &self.0
+    }
+
+    /// Who holds it.
+    #[inline(always)]
+    pub fn state(&self) -> &HeapState {
+        &self.0.state
+    }
+
+    /// The number of its thread (`pool` rule 2).
+    pub fn thread(&self) -> &AtomicU32 {
+        &self.0.thread
+    }
+
+    /// The link of the pool.
+    #[inline(always)]
+    pub fn link(&self) -> &AtomicU64 {
+        &self.0.link
+    }
+
+    /// The heap made before this one.
+    pub fn next_heap(&self) -> &AtomicPtr<SharedHeap> {
+        &self.0.next_heap
+    }
+
+    /// What it counts.
+    pub fn counts(&self) -> &Counts {
+        &self.0.counts
+    }
+
+    /// What it sent.
+    pub fn sent(&self) -> Sent {
+        let outgoing = &self.0.outgoing;
+        Sent { blocks: outgoing.sent.get(), batches: outgoing.batches_sent.get(), chains: outgoing.chains_sent.get() }
+    }
+
+    /// Change of the live bytes that the process's total does not have yet.
+    pub fn unreported(&self) -> i64 {
+        self.0.live.get()
+    }
+
+    /// True if other threads have freed blocks that are not merged yet.
+    pub fn has_remote_frees(&self) -> bool {
+        !self.0.owner.inbox().is_empty()
+    }
+
+    /// True in the middle of a change (`heap` rule 3): its thread asks in a signal handler, or its thread is gone.
+    pub fn is_busy(&self) -> bool {
+        self.0.busy.load(Relaxed)
+    }
+
+    /// True if it is the calling thread's: `front` is what the thread's word says.
+    pub fn has_front(&self, front: *const Front) -> bool {
+        core::ptr::eq(&self.0.owner.front, front)
+    }
+}
+
+impl Heap {
+    /// The heap as others see it.
+    #[inline(always)]
+    pub fn shared(&self) -> &SharedHeap {
+        // SAFETY: a transparent wrapper of the same memory.
+        unsafe { &*from_ref(self).cast::<SharedHeap>() }
+    }
+}
