@@ -27,7 +27,7 @@ fn of_size(map: &Value, size: u64) -> (u64, u64, u64) {
         (
             blocks + of("blocks"),
             carved + of("carved"),
-            out + of("out"),
+            out + of("used"),
         )
     })
 }
@@ -293,7 +293,7 @@ fn a_full_disk_and_an_unwritable_file() {
 fn a_forged_file_is_refused_or_drawn_without_harm() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("forged");
-    let slot = r#"{"slot":0,"span":1,"use":"page","size":SIZE,"blocks":4294967295,"carved":4294967295,"out":4294967295,"state":"x"}"#;
+    let slot = r#"{"slot":0,"span":1,"use":"page","size":SIZE,"blocks":4294967295,"carved":4294967295,"used":4294967295,"state":"x"}"#;
     let segment = |slots: &str| {
         format!(r#"{{"address":"0x7f0000000000","thp":true,"resident":[255],"slots":[{slots}]}}"#)
     };

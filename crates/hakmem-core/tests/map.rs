@@ -66,14 +66,14 @@ fn add(segment: &Segment, sums: &mut Sums, pages: &mut Pages) {
         next += slot.span;
         let span = u64::from(slot.span);
         match slot.content {
-            Content::Unused => unused += span,
-            Content::Empty => sums.empty += span,
+            Content::Clean => unused += span,
+            Content::Dirty => sums.empty += span,
             Content::Kept => kept += span,
             Content::Large => sums.large += span,
             Content::Page(page) => {
                 sums.page_slots += span;
                 let of = pages.entry((page.size, page.state)).or_default();
-                let figures = [1, page.blocks, page.carved, page.out].map(u64::from);
+                let figures = [1, page.blocks, page.carved, page.used].map(u64::from);
                 of.iter_mut().zip(figures).for_each(|(sum, n)| *sum += n);
             }
         }

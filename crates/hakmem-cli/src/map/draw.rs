@@ -217,14 +217,14 @@ fn head(map: &Map, t: &Totals, y: &mut f64) -> String {
     svg += &text("d", MARGIN, *y, &line);
     *y += 14.0;
     let parts = [
-        ("in blocks", t.out, "o", "c0"),
+        ("in blocks", t.used, "o", "c0"),
         ("freed, in pages with blocks", t.freed, "f", "c0"),
         ("untouched, in pages", t.untouched, "p", "c0"),
         ("large blocks", t.large, "lg", ""),
         ("huge", t.huge, "wr", ""),
         ("kept", t.kept, "k", ""),
         ("free, not given back", t.empty, "e", ""),
-        ("unused", t.unused, "u", ""),
+        ("clean", t.unused, "u", ""),
     ];
     let all: u64 = parts.iter().map(|p| p.1).sum();
     let (mut x, width) = (MARGIN, WIDTH - 2.0 * MARGIN);
@@ -336,7 +336,7 @@ fn classes(t: &Totals, y: &mut f64) -> String {
             bytes((*size).into()),
             bytes(class.bytes),
             grouped(class.pages),
-            bytes(class.out),
+            bytes(class.used),
             bytes(class.freed)
         );
         let _ = write!(svg, "<g class=\"c{i}\"><title>{title}</title>");
@@ -346,16 +346,16 @@ fn classes(t: &Totals, y: &mut f64) -> String {
         svg += &rect("p", x + 66.5, y + 2.5, room.max(2.0), 11.0);
         svg += &rect(
             "f",
-            x + 66.0 + share(class.out),
+            x + 66.0 + share(class.used),
             y + 2.0,
             share(class.freed),
             12.0,
         );
-        svg += &rect("o", x + 66.0, y + 2.0, share(class.out), 12.0);
+        svg += &rect("o", x + 66.0, y + 2.0, share(class.used), 12.0);
         let label = format!(
             "{}, {}",
             bytes(class.bytes),
-            percent(class.out, class.bytes)
+            percent(class.used, class.bytes)
         );
         svg += &text("d", x + 74.0 + room.max(2.0), y + 12.0, &label);
         svg += "</g>\n";

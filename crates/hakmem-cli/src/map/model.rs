@@ -66,8 +66,8 @@ pub struct Slot {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "use", rename_all = "lowercase")]
 pub enum Content {
-    Unused,
-    Empty,
+    Clean,
+    Dirty,
     Kept,
     Large,
     Page(Page),
@@ -79,7 +79,7 @@ pub struct Page {
     pub size: u32,
     pub blocks: u32,
     pub carved: u32,
-    pub out: u32,
+    pub used: u32,
     pub state: PageState,
 }
 
@@ -176,7 +176,7 @@ impl Map {
                     let fit = fit.ok_or("blocks without a size")?;
                     page.blocks = page.blocks.min(u32::try_from(fit).unwrap_or(u32::MAX));
                     page.carved = page.carved.min(page.blocks);
-                    page.out = page.out.min(page.carved);
+                    page.used = page.used.min(page.carved);
                     sizes.insert(page.size);
                     if sizes.len() > MOST_SIZES {
                         return Err("more sizes of blocks than there are");
@@ -262,15 +262,15 @@ impl Map {
 
 fn content(used: Use) -> Content {
     match used {
-        Use::Unused => Content::Unused,
-        Use::Empty => Content::Empty,
+        Use::Clean => Content::Clean,
+        Use::Dirty => Content::Dirty,
         Use::Kept => Content::Kept,
         Use::Large => Content::Large,
         Use::Page(page) => Content::Page(Page {
             size: page.size,
             blocks: page.blocks,
             carved: page.carved,
-            out: page.out,
+            used: page.used,
             state: match page.state() {
                 "queue" => PageState::Queue,
                 "full" => PageState::Full,
@@ -287,7 +287,7 @@ fn content(used: Use) -> Content {
 pub mod tests {
     use super::*;
 
-    pub const ONE: &str = r#"{"schema":1,"kind":"map","event":"exit","pid":7,"program":"a<b","version":"0.1.0","slot_bytes":65536,"segment_bytes":2097152,"segments":[{"address":"0x7f0000000000","thp":true,"resident":[16,4,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,0,0,0],"slots":[{"slot":0,"span":1,"use":"large"},{"slot":1,"span":1,"use":"page","size":64,"blocks":1024,"carved":512,"out":100,"state":"parked"},{"slot":2,"span":8,"use":"page","size":65536,"blocks":8,"carved":8,"out":8,"state":"full"},{"slot":10,"span":17,"use":"large"},{"slot":27,"span":1,"use":"kept"},{"slot":28,"span":1,"use":"empty"},{"slot":29,"span":1,"use":"unused"},{"slot":30,"span":1,"use":"unused"},{"slot":31,"span":1,"use":"unused"}]},{"address":"0x7f0000200000","thp":false,"huge":3,"reserve":2,"resident_bytes":4194304}]}"#;
+    pub const ONE: &str = r#"{"schema":1,"kind":"map","event":"exit","pid":7,"program":"a<b","version":"0.1.0","slot_bytes":65536,"segment_bytes":2097152,"segments":[{"address":"0x7f0000000000","thp":true,"resident":[16,4,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,0,0,0],"slots":[{"slot":0,"span":1,"use":"large"},{"slot":1,"span":1,"use":"page","size":64,"blocks":1024,"carved":512,"used":100,"state":"parked"},{"slot":2,"span":8,"use":"page","size":65536,"blocks":8,"carved":8,"used":8,"state":"full"},{"slot":10,"span":17,"use":"large"},{"slot":27,"span":1,"use":"kept"},{"slot":28,"span":1,"use":"dirty"},{"slot":29,"span":1,"use":"clean"},{"slot":30,"span":1,"use":"clean"},{"slot":31,"span":1,"use":"clean"}]},{"address":"0x7f0000200000","thp":false,"huge":3,"reserve":2,"resident_bytes":4194304}]}"#;
 
     #[test]
     fn the_last_of_a_process_is_taken() {
@@ -320,11 +320,11 @@ pub mod tests {
         ] {
             assert!(Map::parse(&ONE.replace(good, bad)).is_err(), "{bad}");
         }
-        let map = Map::parse(&ONE.replace(r#""out":100"#, r#""out":5000"#)).unwrap();
+        let map = Map::parse(&ONE.replace(r#""used":100"#, r#""used":5000"#)).unwrap();
         let Content::Page(page) = map.segments[0].slots[1].content else {
             panic!("a page");
         };
-        assert_eq!(page.out, 512, "no more are out than were carved");
+        assert_eq!(page.used, 512, "no more are out than were carved");
         let huge = r#"{"address":"0x1","thp":false,"huge":4294967295},"#.repeat(9);
         let many = ONE.replace(r#""segments":["#, &format!(r#""segments":[{huge}"#));
         assert!(Map::parse(&many).is_err(), "more than there can be");

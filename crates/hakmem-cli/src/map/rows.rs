@@ -96,7 +96,7 @@ fn slots(map: &Map) -> u64 {
 fn is_plain(slot: &Slot) -> bool {
     matches!(
         slot.content,
-        Content::Unused | Content::Empty | Content::Kept
+        Content::Clean | Content::Dirty | Content::Kept
     )
 }
 
@@ -186,8 +186,8 @@ fn run(
         )
     };
     match &slot.content {
-        Content::Unused => plain("u", format!("unused: {size} without memory")),
-        Content::Empty => plain("e", format!("free, not given back: {size}")),
+        Content::Clean => plain("u", format!("unused: {size} without memory")),
+        Content::Dirty => plain("e", format!("free, not given back: {size}")),
         Content::Kept => plain("k", format!("kept for what comes next: {size}")),
         Content::Large => plain("lg", format!("large block: {size}")),
         Content::Page(page) => {
@@ -202,11 +202,11 @@ fn run(
             let share = |n: u32| {
                 f64::from(n) * f64::from(page.size) / (u64::from(slot.span) * map.slot_bytes) as f64
             };
-            let (carved, out) = (share(page.carved) * height, share(page.out) * height);
-            if page.carved > page.out {
+            let (carved, out) = (share(page.carved) * height, share(page.used) * height);
+            if page.carved > page.used {
                 svg += &rect("f", x, y + height - carved, width, carved - out);
             }
-            if page.out > 0 {
+            if page.used > 0 {
                 // What is there at all can be seen.
                 let out = out.max(0.8);
                 svg += &rect("o", x, y + height - out, width, out);
@@ -228,7 +228,7 @@ fn of_page(page: &Page, all: u64, resident: Option<u64>) -> String {
     let mut title = format!(
         "{}: {} of {} blocks out, {} touched",
         bytes(page.size.into()),
-        grouped(page.out.into()),
+        grouped(page.used.into()),
         grouped(page.blocks.into()),
         grouped(page.carved.into())
     );

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Totals {
     /// In blocks that are out.
-    pub out: u64,
+    pub used: u64,
     /// Freed, in pages that have blocks out.
     pub freed: u64,
     /// Never touched, in pages, and what is left at their ends.
@@ -26,14 +26,14 @@ pub struct Totals {
 pub struct Class {
     pub pages: u64,
     pub bytes: u64,
-    pub out: u64,
+    pub used: u64,
     pub freed: u64,
 }
 
 /// Bytes of its blocks that are out, and of those that were freed.
 pub fn of_page(page: &Page) -> (u64, u64) {
     let bytes = |blocks: u32| u64::from(blocks) * u64::from(page.size);
-    (bytes(page.out), bytes(page.carved - page.out))
+    (bytes(page.used), bytes(page.carved - page.used))
 }
 
 /// Bytes of it that are in use, and those that are resident.
@@ -61,19 +61,19 @@ pub fn of(map: &Map) -> Totals {
         for slot in &segment.slots {
             let bytes = u64::from(slot.span) * map.slot_bytes;
             match &slot.content {
-                Content::Unused => t.unused += bytes,
-                Content::Empty => t.empty += bytes,
+                Content::Clean => t.unused += bytes,
+                Content::Dirty => t.empty += bytes,
                 Content::Kept => t.kept += bytes,
                 Content::Large => t.large += bytes,
                 Content::Page(page) => {
                     let (out, freed) = of_page(page);
-                    t.out += out;
+                    t.used += out;
                     t.freed += freed;
                     t.untouched += bytes.saturating_sub(out + freed);
                     let class = t.classes.entry(page.size).or_default();
                     class.pages += 1;
                     class.bytes += bytes;
-                    class.out += out;
+                    class.used += out;
                     class.freed += freed;
                 }
             }
@@ -91,9 +91,9 @@ mod tests {
     fn every_slot_is_counted_once() {
         let map = Map::parse(ONE).unwrap();
         let t = of(&map);
-        assert_eq!((t.out, t.freed), (100 * 64 + 8 * 65536, 412 * 64));
+        assert_eq!((t.used, t.freed), (100 * 64 + 8 * 65536, 412 * 64));
         assert_eq!(t.huge, 3 * map.segment_bytes);
-        let slots = t.out + t.freed + t.untouched + t.large + t.kept + t.empty + t.unused;
+        let slots = t.used + t.freed + t.untouched + t.large + t.kept + t.empty + t.unused;
         assert_eq!(slots, map.segment_bytes);
         assert_eq!(t.resident, (28 * 16 + 4) * 4096 + (4 << 20));
         assert_eq!((t.classes[&64].pages, t.classes[&64].bytes), (1, 65536));

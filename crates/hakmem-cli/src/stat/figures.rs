@@ -71,7 +71,7 @@ pub struct Class {
 pub struct Heap {
     pub heap: u64,
     pub running: u64,
-    pub handed: u64,
+    pub listed: u64,
     pub takes: u64,
     pub carves: u64,
     pub next_pages: u64,

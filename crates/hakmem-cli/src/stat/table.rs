@@ -259,7 +259,7 @@ fn heaps(all: &[Heap]) -> Vec<[String; 13]> {
     let mut rows = vec![head([
         "heap",
         "now",
-        "handed",
+        "listed",
         "taken",
         "carved",
         "next page",
@@ -272,12 +272,12 @@ fn heaps(all: &[Heap]) -> Vec<[String; 13]> {
         "in batches/batches",
     ])];
     let mut busiest: Vec<_> = all.iter().collect();
-    busiest.sort_by_key(|h| std::cmp::Reverse(h.handed));
+    busiest.sort_by_key(|h| std::cmp::Reverse(h.listed));
     rows.extend(busiest.iter().take(MOST_HEAPS).map(|h| {
         [
             h.heap.to_string(),
             if h.running != 0 { "in use" } else { "idle" }.to_owned(),
-            grouped(h.handed),
+            grouped(h.listed),
             grouped(h.takes),
             grouped(h.carves),
             grouped(h.next_pages),

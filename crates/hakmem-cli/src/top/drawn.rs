@@ -104,7 +104,7 @@ fn moment(scale: u64, later: u64) -> Moment {
     };
     let heap = |i: u64| Heap {
         running: i % 2,
-        handed: n(5_432_100 + 13 * i) + later * n(3210),
+        listed: n(5_432_100 + 13 * i) + later * n(3210),
         takes: n(65_432 * (i + 1)),
         carves: n(76_543 * (i + 1)),
         new_pages: n(8_765 * (i + 1)),
@@ -205,7 +205,7 @@ fn truths(history: &History) -> Vec<f64> {
     ]);
     all.extend((0..3).chain(m.syscalls.iter().flat_map(|c| [c.calls, c.failures])));
     for h in &m.thread_heaps {
-        all.extend([h.handed, h.takes, h.carves, h.new_pages]);
+        all.extend([h.listed, h.takes, h.carves, h.new_pages]);
         all.extend([h.blocks_received, h.blocks_sent, h.chains_sent]);
     }
     let mut all: Vec<f64> = all.into_iter().map(|n| n as f64).collect();

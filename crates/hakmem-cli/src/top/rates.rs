@@ -44,7 +44,7 @@ impl Rates {
         let old_calls: HashMap<_, _> = before.syscalls.iter().map(|c| (&c.name, c.calls)).collect();
         let heaps = now.thread_heaps.iter().rev().enumerate().map(|(i, heap)| {
             let old = before.thread_heaps.iter().rev().nth(i);
-            per(heap.handed, old.map_or(0, |h| h.handed))
+            per(heap.listed, old.map_or(0, |h| h.listed))
         });
         Some(Self {
             allocations: per(now.allocations, before.allocations),

@@ -136,7 +136,7 @@ pub const HEAPS: [Column; 10] = [
         "its number; a thread has a heap of its own",
     ),
     column("now", "now", 2, "whether a thread has it"),
-    column("handed", "handed", 3, "blocks put on the thread's lists"),
+    column("listed", "listed", 3, "blocks put on the thread's lists"),
     column(
         "a second",
         "per s",
@@ -175,7 +175,7 @@ pub fn heaps(look: &Look, rates: Option<&Rates>) -> Table {
         vec![
             (all.len() - 1 - i).to_string(),
             now.to_owned(),
-            count(h.handed),
+            count(h.listed),
             rate(per_second),
             count(h.takes),
             count(h.carves),
@@ -186,7 +186,7 @@ pub fn heaps(look: &Look, rates: Option<&Rates>) -> Table {
         ]
     };
     let mut busiest: Vec<_> = all.iter().enumerate().collect();
-    busiest.sort_by_key(|(_, h)| std::cmp::Reverse(h.handed));
+    busiest.sort_by_key(|(_, h)| std::cmp::Reverse(h.listed));
     Table {
         columns: &HEAPS,
         rows: busiest.into_iter().map(row).collect(),

@@ -153,7 +153,7 @@ impl<'a> Heaps<'a> {
             Heap {
                 heap: number,
                 running: u64::from(u32_at(heap, state) & LIVE != 0),
-                handed: sum(handed),
+                listed: sum(handed),
                 takes: sum(takes),
                 carves: sum(carves),
                 next_pages: u64_at(heap, next_pages),

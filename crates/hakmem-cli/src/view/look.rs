@@ -57,7 +57,7 @@ pub fn look(memory: Memory, note: &Note, pid: u32, usage: &Usage) -> io::Result<
             // The later segments of a run may never have been divided.
             Body::Slots(slots)
                 if slots.iter().all(|s| matches!(s.used, Use::Kept))
-                    || slots.iter().all(|s| matches!(s.used, Use::Unused)) =>
+                    || slots.iter().all(|s| matches!(s.used, Use::Clean)) =>
             {
                 m.cached_segments += 1;
                 m.thp_bytes += thp;
@@ -68,14 +68,14 @@ pub fn look(memory: Memory, note: &Note, pid: u32, usage: &Usage) -> io::Result<
                 for slot in slots {
                     let span = u64::from(slot.span);
                     match slot.used {
-                        Use::Unused => m.clean_slots += span,
-                        Use::Empty => m.dirty_slots += span,
+                        Use::Clean => m.clean_slots += span,
+                        Use::Dirty => m.dirty_slots += span,
                         Use::Kept => m.kept_slots += span,
                         Use::Large => m.large_slots += span,
                         Use::Page(page) => {
                             m.page_slots += span;
                             let class = usize::from(page.class);
-                            waiting[class] += u64::from(page.carved - page.out);
+                            waiting[class] += u64::from(page.carved - page.used);
                             page_bytes[class] += span * SLOT_BYTES;
                         }
                     }

@@ -56,8 +56,8 @@ pub struct Slot {
 
 #[derive(Debug, Clone, Copy)]
 pub enum Use {
-    Unused,
-    Empty,
+    Clean,
+    Dirty,
     Kept,
     Large,
     Page(Page),
@@ -74,7 +74,7 @@ pub struct Page {
     pub blocks: u32,
     pub carved: u32,
     /// Blocks that are neither untouched nor freed: with the program, on a thread's list, or under way.
-    pub out: u32,
+    pub used: u32,
 }
 
 impl Page {
@@ -230,7 +230,7 @@ impl Reader<'_> {
             let is = |shift: u32| word >> shift >> slot & 1 != 0;
             let length = (u32_at(meta, f.span) as usize).clamp(1, SLOTS - slot);
             let (used, length) = match u8_at(meta, f.kind) {
-                _ if !is(0) => (if is(32) { Use::Empty } else { Use::Unused }, 1),
+                _ if !is(0) => (if is(32) { Use::Dirty } else { Use::Clean }, 1),
                 PAGE | SAMPLED_PAGE => (Use::Page(self.page(meta, length)?), length),
                 LARGE | SAMPLED_LARGE => (Use::Large, length),
                 _ => (Use::Kept, 1),
@@ -274,7 +274,7 @@ impl Reader<'_> {
             size: size as u32,
             blocks: blocks as u32,
             carved: carved as u32,
-            out: out.clamp(0, carved as i64) as u32,
+            used: out.clamp(0, carved as i64) as u32,
         })
     }
 }
@@ -304,8 +304,8 @@ pub fn take_listed(
             if let Use::Page(page) = &mut slot.used {
                 let here = (number..number + u64::from(slot.span)).filter_map(|n| by_slot.get(&n));
                 let here: u64 = here.sum();
-                page.out = page
-                    .out
+                page.used = page
+                    .used
                     .saturating_sub(u32::try_from(here).unwrap_or(u32::MAX));
             }
         }

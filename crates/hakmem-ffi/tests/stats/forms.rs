@@ -120,7 +120,7 @@ fn csv_on_stderr() {
     assert!(figure(&rows, "", "", "allocations") > 0);
     assert!(figure(&rows, "classes", "64", "allocations") > 0);
     assert!(figure(&rows, "syscalls", "mmap", "calls") > 0);
-    assert!(figure(&rows, "thread_heaps", "0", "handed") > 0);
+    assert!(figure(&rows, "thread_heaps", "0", "listed") > 0);
 }
 
 /// malloc_info's XML, by a parser.

@@ -118,8 +118,8 @@ fn write_segment(out: &mut Page, segment: &Segment) -> fmt::Result {
     list(out, segment.slots(), |out, slot| {
         let (first, span) = (slot.first, slot.span);
         let what = match slot.content {
-            Content::Unused => "unused",
-            Content::Empty => "empty",
+            Content::Clean => "clean",
+            Content::Dirty => "dirty",
             Content::Kept => "kept",
             Content::Large => "large",
             Content::Page(_) => "page",
@@ -127,7 +127,11 @@ fn write_segment(out: &mut Page, segment: &Segment) -> fmt::Result {
         write!(out, r#"{{"slot":{first},"span":{span},"use":"{what}""#)?;
         if let Content::Page(p) = slot.content {
             let (size, blocks, carved) = (p.size, p.blocks, p.carved);
-            write!(out, r#","size":{size},"blocks":{blocks},"carved":{carved},"out":{},"state":"{}""#, p.out, p.state)?;
+            write!(
+                out,
+                r#","size":{size},"blocks":{blocks},"carved":{carved},"used":{},"state":"{}""#,
+                p.used, p.state
+            )?;
         }
         out.write_char('}')
     })?;

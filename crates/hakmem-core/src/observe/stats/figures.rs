@@ -111,7 +111,7 @@ impl ThreadHeap {
     pub(crate) fn figures(&self) -> [Named; 22] {
         [
             ("running", u64::from(self.state != HeapUse::Idle)),
-            ("handed", self.handed),
+            ("listed", self.listed),
             ("takes", self.takes),
             ("carves", self.carves),
             ("next_pages", self.next_pages),

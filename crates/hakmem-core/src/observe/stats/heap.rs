@@ -32,7 +32,7 @@ pub struct ThreadHeap {
     /// Who has it now.
     pub state: HeapUse,
     /// Blocks put on its lists. What is still there, or was put back, has not been handed out.
-    pub handed: u64,
+    pub listed: u64,
     /// Lists taken from pages, and from holes in them.
     pub takes: u64,
     /// Batches of fresh blocks.
@@ -85,7 +85,7 @@ pub fn of(heap: &'static SharedHeap) -> ThreadHeap {
     };
     ThreadHeap {
         state,
-        handed: counts.sum(HeapEvent::Listed),
+        listed: counts.sum(HeapEvent::Listed),
         takes: counts.sum(HeapEvent::Takes),
         carves: counts.sum(HeapEvent::Carves),
         next_pages: counts.next_pages.get(),

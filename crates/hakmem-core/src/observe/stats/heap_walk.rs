@@ -40,9 +40,9 @@ fn head(arena: &Arena, segment: usize) -> &'static Meta {
 /// What a run of slots is used for.
 pub enum Held {
     /// Free, without memory.
-    Unused,
+    Clean,
     /// Free, and resident.
-    Empty,
+    Dirty,
     /// An empty page or a large block that a heap keeps, or a segment of the huge cache.
     Kept,
     /// A large block.
@@ -84,7 +84,7 @@ pub fn slots(head: &'static Meta) -> impl Iterator<Item = (u32, u32, Held)> {
         let (meta, bit) = (unsafe { head.forward(slot) }, 1 << slot);
         let span = meta.span.load(Relaxed).clamp(1, SLOTS - slot);
         let (span, held) = match plain(meta.kind()) {
-            _ if active & bit == 0 => (1, if empty & bit == 0 { Held::Unused } else { Held::Empty }),
+            _ if active & bit == 0 => (1, if empty & bit == 0 { Held::Clean } else { Held::Dirty }),
             Kind::Page | Kind::Sampled => (span, Held::Page(meta)),
             Kind::Large => (span, Held::Large),
             _ => (1, Held::Kept),
@@ -117,13 +117,13 @@ impl HeapWalk {
         let (mut kept, mut unused) = (0, 0);
         for (_, span, held) in slots(head) {
             let of_use = match held {
-                Held::Empty => &mut self.dirty_slots,
+                Held::Dirty => &mut self.dirty_slots,
                 Held::Large => &mut self.large_slots,
                 Held::Page(page) => {
                     on_page(page);
                     &mut self.page_slots
                 }
-                Held::Unused => {
+                Held::Clean => {
                     unused += span;
                     continue;
                 }

@@ -37,9 +37,9 @@ pub struct Slot {
 /// What slots hold.
 pub enum Content {
     /// Nothing, and no memory.
-    Unused,
+    Clean,
     /// Nothing, but their memory has not been given back.
-    Empty,
+    Dirty,
     /// What a heap or the huge cache keeps for the next to come.
     Kept,
     /// A large block.
@@ -57,7 +57,7 @@ pub struct Page {
     /// Blocks that have been touched.
     pub carved: u32,
     /// Blocks with the program, on the lists of other threads that run, or under way between threads.
-    pub out: u32,
+    pub used: u32,
     /// Where its owner keeps it: in the queue of its class, full (all blocks are used), retired (empty, the only one of
     /// its class), candidate (to be parked soon) or parked (few blocks used).
     pub state: &'static str,
@@ -76,8 +76,8 @@ impl Segment {
         let runs = self.huge.is_none().then(|| heap_walk::slots(self.head));
         runs.into_iter().flatten().map(|(first, span, held)| {
             let content = match held {
-                Held::Unused => Content::Unused,
-                Held::Empty => Content::Empty,
+                Held::Clean => Content::Clean,
+                Held::Dirty => Content::Dirty,
                 Held::Kept => Content::Kept,
                 Held::Large => Content::Large,
                 Held::Page(page) => Content::Page(self.page(page)),
@@ -102,7 +102,7 @@ impl Segment {
             size: glance(&meta.block_size),
             blocks: glance(&meta.cap),
             carved,
-            out: (out.max(0) as u32).min(carved).saturating_sub(listed),
+            used: (out.max(0) as u32).min(carved).saturating_sub(listed),
             state,
         }
     }
