@@ -1,4 +1,4 @@
-//! How much address space is reserved, as `docs/design.md` has it: eight times the physical memory, or an eighth of a limit;
+//! How much address space is reserved, as `docs/decisions.md` has it: eight times the physical memory, or an eighth of a limit;
 //! and how much of it is charged to the process.
 //!
 //! Each runs in a process of its own, as the reservation is the process's.

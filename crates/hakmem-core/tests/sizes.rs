@@ -30,7 +30,7 @@ fn resize(p: *mut u8, n: usize) -> *mut u8 {
     to
 }
 
-/// By the description in `docs/design.md`: steps of 16 to 128, then four per doubling, and one for a power of two
+/// By the description in `docs/decisions.md`: steps of 16 to 128, then four per doubling, and one for a power of two
 /// with a header.
 fn block_size(n: usize) -> usize {
     match n {

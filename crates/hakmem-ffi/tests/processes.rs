@@ -209,7 +209,7 @@ fn fork_beside_threads_that_read_lines_and_flush() {
 }
 
 /// Pages pinned for input and output are copied at another moment than the rest. What the forking thread has is whole all the
-/// same; what another thread was writing meanwhile may not be (design.md, Known limits).
+/// same; what another thread was writing meanwhile may not be (docs/limits.md).
 #[test]
 fn fork_while_pages_are_pinned() {
     let n = 40 * times();

@@ -95,7 +95,7 @@ fn adds_at_most(program: &Path, calls: usize, faults: i64) {
 
 #[test]
 fn of_a_program_that_allocates_nothing() {
-    // Two: see docs/design.md.
+    // Two: see docs/decisions.md.
     adds_at_most(Path::new("/bin/true"), 2, 3);
 }
 
