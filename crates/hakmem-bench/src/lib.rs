@@ -1,21 +1,18 @@
 //! Benchmarks of hakmem and its peers.
 //!
 //! The workloads call an allocator through `GlobalAlloc` directly, so that one process can measure any of them while its
-//! own global allocator stays the system's. `hakmem-bench compare` runs each measurement in a fresh process,
-//! `hakmem-bench preload` compares shared libraries under a whole program, and `cargo bench` runs parts of the workloads
-//! under criterion.
+//! own global allocator stays the system's. `hakmem-bench compare` runs each measurement in a fresh process, and
+//! `cargo bench` runs parts of the workloads under criterion. Whole programs are run by `hakmem-trials`.
 
 pub mod ab;
 pub mod allocators;
 pub mod best;
 pub mod child;
 pub mod compare;
-pub mod compat;
 pub mod executables;
 pub mod growth;
 pub mod heap;
 pub mod html;
-pub mod learn;
 pub mod machine;
 pub mod measure;
 pub mod meter;
@@ -23,10 +20,8 @@ pub mod options;
 pub mod packaged;
 pub mod paths;
 pub mod peers;
-pub mod preload;
 pub mod probes;
 pub mod process;
-pub mod programs;
 pub mod progress;
 pub mod record;
 pub mod report;
@@ -36,7 +31,6 @@ pub mod rpmalloc;
 pub mod run_one;
 pub mod selection;
 pub mod side_by_side;
-pub mod soak;
 pub mod stats;
 pub mod storage;
 pub mod targets;

@@ -145,7 +145,6 @@ pub struct Sample {
     pub outcome: Option<Outcome>,
 }
 
-#[cfg(test)]
 impl Sample {
     /// A run that did nothing but take time and memory.
     pub fn of(workload: &str, allocator: &str, nanos: u64, max_rss_kib: u64) -> Self {

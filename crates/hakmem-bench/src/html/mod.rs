@@ -9,7 +9,7 @@ mod page;
 mod palette;
 mod probes;
 mod ratios;
-pub(crate) mod scale;
+pub mod scale;
 mod series;
 mod strips;
 mod targets;

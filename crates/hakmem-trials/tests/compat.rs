@@ -7,12 +7,12 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-fn bench() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_hakmem-bench"))
+fn trials() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_hakmem-trials"))
 }
 
 fn runner(report: &Path, script: &str) -> Command {
-    let mut command = bench();
+    let mut command = trials();
     command.arg("compat-run").arg("--report").arg(report);
     command.args(["--", "sh", "-c", script]);
     command
@@ -73,7 +73,7 @@ fn a_signal_goes_to_the_program() {
 #[test]
 fn a_program_that_is_not_there_is_named() {
     let folder = tempfile::tempdir().expect("a folder");
-    let output = bench()
+    let output = trials()
         .arg("compat-run")
         .arg("--report")
         .arg(folder.path().join("report"))
@@ -89,7 +89,7 @@ fn a_damaged_record_is_left_alone() {
     let folder = tempfile::tempdir().expect("a folder");
     let record = folder.path().join("page.json");
     fs::write(&record, "{ half").expect("writable");
-    let output = bench()
+    let output = trials()
         .args(["compat", "--page-only", "--page"])
         .arg(folder.path().join("page.md"))
         .output()

@@ -1,7 +1,7 @@
 //! The libraries that are compared when none are named.
 
-use crate::packaged;
-use crate::preload::parse_library;
+use hakmem_bench::packaged;
+use hakmem_bench::probes::library::parse_library;
 use std::env;
 use std::fs;
 use std::io;

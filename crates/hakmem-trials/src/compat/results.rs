@@ -1,7 +1,7 @@
 //! The results of all runs, in a file that is written anew after each.
 
 use super::proof::Served;
-use crate::machine::Machine;
+use hakmem_bench::machine::Machine;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;

@@ -3,10 +3,10 @@
 
 pub mod phases;
 
-use crate::child::Capture;
-use crate::report::markdown;
-use crate::stats::median;
 use clap::Args;
+use hakmem_bench::child::Capture;
+use hakmem_bench::report::markdown;
+use hakmem_bench::stats::median;
 use phases::Figure;
 use serde::Serialize;
 use std::io;

@@ -1,4 +1,4 @@
-//! `hakmem-bench soak`: everything that a process can do to an allocator, at once, for long; memory and maps on record.
+//! `hakmem-trials soak`: everything that a process can do to an allocator, at once, for long; memory and maps on record.
 //!
 //! A child (`child`) plays the `roles` with hakmem preloaded; every block has contents that are checked (`pattern`) when it
 //! changes hands or dies. This process looks at it from outside each second (`log`), and judges at the end (`flat`).
@@ -13,12 +13,12 @@ mod pattern;
 mod roles;
 mod stage;
 
-use crate::child::{Capture, ending};
-use crate::machine::Machine;
 use crate::programs::libraries;
-use crate::record::unix_time;
 use child::Told;
 use flat::{Flatness, TOLERANCE, WINDOWS};
+use hakmem_bench::child::{Capture, ending};
+use hakmem_bench::machine::Machine;
+use hakmem_bench::record::unix_time;
 use log::Row;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write};

@@ -1,10 +1,10 @@
 //! The phases: programs of a kind, a few seconds each. What a phase does in its first second is not in its figures: that is the
 //! time to learn.
 
-use crate::heap::{Block, Heap};
-use crate::meter::status_kib;
-use crate::rng::Rng;
-use crate::workloads::large::PAGE;
+use hakmem_bench::heap::{Block, Heap};
+use hakmem_bench::meter::status_kib;
+use hakmem_bench::rng::Rng;
+use hakmem_bench::workloads::large::PAGE;
 use hakmem_core::Hakmem;
 use serde::{Deserialize, Serialize};
 use std::io;

@@ -4,9 +4,9 @@ use super::SYSTEM;
 use super::once::Ready;
 use super::table::Program;
 use crate::preload::{Side, Verdict};
-use crate::progress::Progress;
-use crate::record::{Failure, Outcome, Sample, Trace};
-use crate::tracer;
+use hakmem_bench::progress::Progress;
+use hakmem_bench::record::{Failure, Outcome, Sample, Trace};
+use hakmem_bench::tracer;
 use std::io;
 
 /// All that a comparison gathers.

@@ -1,7 +1,7 @@
 //! The functions of C that the soak calls, with their results checked.
 
 use super::pattern::Block;
-use crate::rng::Rng;
+use hakmem_bench::rng::Rng;
 use std::ptr::NonNull;
 
 /// Ends the process with the reason: the parent shows it.

@@ -1,6 +1,6 @@
 //! What the programs read, the same on every run.
 
-use crate::rng::Rng;
+use hakmem_bench::rng::Rng;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;

@@ -2,8 +2,8 @@
 
 use super::heap;
 use super::pattern::Block;
-use crate::rng::Rng;
-use crate::storage::Table;
+use hakmem_bench::rng::Rng;
+use hakmem_bench::storage::Table;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard};
 

@@ -1,6 +1,6 @@
 //! Whether a figure stays where it is: medians of stretches of time, compared with the first.
 
-use crate::stats::median;
+use hakmem_bench::stats::median;
 
 /// Stretches that the time after the start-up is divided into.
 pub const WINDOWS: usize = 5;

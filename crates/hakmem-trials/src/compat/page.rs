@@ -4,8 +4,8 @@ use super::results::{Results, Run};
 use super::scenario::{HAKMEM, SYSTEM};
 use super::table::{self, Program};
 use super::verdict::{Verdict, expected, judge};
-use crate::report::markdown;
-use crate::stats::median;
+use hakmem_bench::report::markdown;
+use hakmem_bench::stats::median;
 use std::fmt::Write;
 
 const HEAD: &str = "\

@@ -4,8 +4,8 @@ use super::heap::{allocate, any_size, fail, free, verify};
 use super::pattern::Block;
 use super::roles::numbers;
 use super::stage::Stage;
-use crate::rng::Rng;
-use crate::storage::Table;
+use hakmem_bench::rng::Rng;
+use hakmem_bench::storage::Table;
 use std::thread;
 use std::time::Duration;
 

@@ -1,18 +1,19 @@
-//! `hakmem-bench programs`: a table of real programs under several preloaded libraries.
+//! `hakmem-trials programs`: a table of real programs under several preloaded libraries.
 
 mod gathered;
-pub(crate) mod inputs;
-pub(crate) mod libraries;
+pub mod inputs;
+pub mod libraries;
 mod once;
 mod server;
 mod table;
 
-use crate::machine::{Build, Machine};
-use crate::preload::{Side, check_loads, parse_library};
-use crate::progress::Progress;
-use crate::record::{self, Record, SCHEMA_VERSION, unix_time};
-use crate::report::Summary;
+use crate::preload::{Side, check_loads};
 use gathered::Gathered;
+use hakmem_bench::machine::{Build, Machine};
+use hakmem_bench::probes::library::parse_library;
+use hakmem_bench::progress::Progress;
+use hakmem_bench::record::{self, Record, SCHEMA_VERSION, unix_time};
+use hakmem_bench::report::Summary;
 use once::Ready;
 use std::env;
 use std::io;
@@ -50,7 +51,7 @@ fn names() -> clap::builder::PossibleValuesParser {
 
 /// Finds an executable. Where the system keeps its own comes first: what stands before it in `PATH` may be a wrapper,
 /// a script whose shell would be measured, too.
-pub(crate) fn find(name: &str) -> Option<PathBuf> {
+pub fn find(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let system = ["/usr/bin", "/usr/local/bin", "/bin"].map(PathBuf::from);
     system
@@ -76,7 +77,9 @@ pub fn run(options: &Options) -> io::Result<bool> {
         return Err(io::Error::other("none of these programs is installed"));
     }
     // Removed when it goes out of scope, with all that the programs left there.
-    let folder = tempfile::Builder::new().prefix("hakmem-bench-").tempdir()?;
+    let folder = tempfile::Builder::new()
+        .prefix("hakmem-trials-")
+        .tempdir()?;
     let inputs = folder.path().join("inputs");
     std::fs::create_dir(&inputs)?;
     let git = programs

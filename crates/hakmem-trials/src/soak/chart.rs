@@ -1,7 +1,7 @@
 //! Resident memory and maps over time, as one image that stands by itself.
 
 use super::flat::Flatness;
-use crate::html::scale::Scale;
+use hakmem_bench::html::scale::Scale;
 use std::fmt::Write;
 use svg::node::element::{Line, Path, Rectangle, SVG, Text, Title};
 

@@ -1,12 +1,13 @@
 //! The comparison of whole programs, as its users see it.
 
+use hakmem_bench::html;
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// A library that every dynamically linked program can load on top of its own.
-fn harmless_library() -> Option<PathBuf> {
+pub fn harmless_library() -> Option<PathBuf> {
     let maps = fs::read_to_string("/proc/self/maps").ok()?;
     maps.lines()
         .filter_map(|l| l.split_whitespace().nth(5))
@@ -15,7 +16,7 @@ fn harmless_library() -> Option<PathBuf> {
 }
 
 fn programs(temporary: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_hakmem-bench"))
+    Command::new(env!("CARGO_BIN_EXE_hakmem-trials"))
         .arg("programs")
         .args(arguments)
         .env("TMPDIR", temporary)
@@ -23,7 +24,7 @@ fn programs(temporary: &Path, arguments: &[&str]) -> Output {
         .expect("it starts")
 }
 
-fn text(bytes: &[u8]) -> String {
+pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
@@ -81,13 +82,14 @@ fn a_program_is_compared_and_nothing_of_it_stays() {
         );
     }
 
+    // The page of results takes such records.
     let page = folder.path().join("page.html");
-    let report = Command::new(env!("CARGO_BIN_EXE_hakmem-bench"))
-        .args(["report", "--input", json_text, "--out"])
-        .arg(&page)
-        .output()
-        .expect("it starts");
-    assert!(report.status.success(), "{}", text(&report.stderr));
+    let report = html::run(&html::Options {
+        inputs: vec![json],
+        out: page.clone(),
+        causes: folder.path().join("no-causes"),
+    });
+    assert!(report.expect("the record is good"));
     assert!(
         fs::read_to_string(&page)
             .expect("written")

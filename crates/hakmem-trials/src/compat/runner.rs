@@ -1,8 +1,8 @@
-//! `hakmem-bench compat-run`: stands between a script and a program, gives the program the library, passes signals on to
+//! `hakmem-trials compat-run`: stands between a script and a program, gives the program the library, passes signals on to
 //! it, watches it and its children, and writes a line about them when it has ended.
 
 use super::tree::{self, Look};
-use crate::child::{Usage, ending};
+use hakmem_bench::child::{Usage, ending};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::fs::OpenOptions;

@@ -1,4 +1,4 @@
-//! `hakmem-bench compat`: a matrix of real programs and allocators, whose results are compared and put on record.
+//! `hakmem-trials compat`: a matrix of real programs and allocators, whose results are compared and put on record.
 //!
 //! A program is a script (`scripts`, `table`). A `scenario` runs it, the `runner` stands between script and program,
 //! `tree` finds and ends processes, `proof` reads hakmem's own account, `verdict` compares, `page` writes.
@@ -13,11 +13,12 @@ mod table;
 mod tree;
 mod verdict;
 
-use crate::machine::Machine;
-use crate::packaged;
-use crate::preload::{Side, check_loads, parse_library, sha256_into};
+use crate::preload::{Side, check_loads, sha256_into};
 use crate::programs::libraries;
-use crate::record::unix_time;
+use hakmem_bench::machine::Machine;
+use hakmem_bench::packaged;
+use hakmem_bench::probes::library::parse_library;
+use hakmem_bench::record::unix_time;
 use install::Installer;
 use results::Results;
 use scenario::{HAKMEM, SYSTEM, Stage, hex, script};
