@@ -1,6 +1,6 @@
 //! Medians, ratios, and the table of a comparison.
 
-use crate::record::{Sample, Trace};
+use crate::sample::{Sample, Trace};
 use crate::stats::{geomean, median, spread};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;

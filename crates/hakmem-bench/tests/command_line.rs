@@ -1,7 +1,6 @@
 //! The program as its users see it.
 
-use hakmem_bench::probes::{self, child};
-use hakmem_bench::{allocators, workloads};
+use hakmem_bench::{allocators, probes, workloads};
 use serde_json::Value;
 use std::fs;
 use std::path::PathBuf;
@@ -153,7 +152,7 @@ fn the_record_of_a_comparison_has_all_it_should() {
 
 #[test]
 fn every_part_of_probes_and_curves_runs() {
-    let parts = child::names_of_parts().filter(|name| *name != "grow_1g");
+    let parts = workloads::names_of_parts().filter(|name| *name != "grow_1g");
     for name in parts {
         let output = on_the_system(&["run-probe", name, "--scale", "smoke"]);
         let context = format!("{name}: {}", text(&output.stderr));

@@ -2,15 +2,20 @@
 //!
 //! The modules in their order; each uses only those before it, and the library of `hakmem-bench`:
 //!
-//! 1. [`preload`]: one program of the user's choice under several preloaded libraries.
-//! 2. [`programs`]: a table of such programs. It prints and records as `hakmem-bench compare` does, but it runs programs
+//! 1. [`executables`], [`libraries`], [`inputs`], [`outcome`]: what to run and to preload, on what, and what it produced.
+//! 2. [`preload`]: one program of the user's choice under several preloaded libraries.
+//! 3. [`programs`]: a table of such programs. It prints and records as `hakmem-bench compare` does, but it runs programs
 //!    as [`preload`] does and has the inputs of [`compat`]. So it is here.
-//! 3. [`compat`]: how programs behave on each library.
-//! 4. [`soak`]: all kinds of load in one process for long.
-//! 5. [`learn`]: whether learnt settings are as good as fixed ones.
+//! 4. [`compat`]: how programs behave on each library.
+//! 5. [`soak`]: all kinds of load in one process for long.
+//! 6. [`learn`]: whether learnt settings are as good as fixed ones.
 
 mod compat;
+mod executables;
+mod inputs;
 mod learn;
+mod libraries;
+mod outcome;
 mod preload;
 mod programs;
 mod soak;
@@ -68,7 +73,7 @@ fn main() -> ExitCode {
         Task::SoakChild(options) => soak::child::run(&options).map(|()| true),
         Task::Learn(options) => learn::run(&options),
         Task::LearnChild(options) => learn::phases::run(&options).map(|()| true),
-        Task::CheckPreload { library } => preload::check_preload(&library)
+        Task::CheckPreload { library } => libraries::check_preload(&library)
             .map_err(io::Error::other)
             .map(|()| true),
     };

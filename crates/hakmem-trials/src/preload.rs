@@ -1,18 +1,17 @@
 //! `hakmem-trials preload`: a whole program under several preloaded libraries.
 
-use hakmem_bench::child::{self, Capture, ending};
+use crate::libraries::{Side, check_loads};
+use crate::outcome::{Verdict, outcome};
+use hakmem_bench::child::{self, Capture};
 use hakmem_bench::machine::{Build, Machine};
 use hakmem_bench::probes::library::{NONE, parse_library};
 use hakmem_bench::progress::Progress;
-use hakmem_bench::record::{
-    self, Failure, Outcome, Record, SCHEMA_VERSION, Sample, Trace, unix_time,
-};
+use hakmem_bench::record::{self, Record, SCHEMA_VERSION, unix_time};
 use hakmem_bench::report::Summary;
+use hakmem_bench::sample::{Failure, Outcome, Sample, Trace};
 use hakmem_bench::tracer::{self, TraceError, Window};
-use sha2::{Digest, Sha256};
-use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
@@ -34,14 +33,6 @@ pub struct Options {
     /// The program and its arguments; it reads nothing from its standard input
     #[arg(last = true, required = true, value_name = "PROG")]
     pub program: Vec<OsString>,
-}
-
-/// One side of the comparison.
-pub struct Side {
-    /// What it is called.
-    pub name: String,
-    /// What is preloaded, if anything.
-    pub library: Option<PathBuf>,
 }
 
 /// Runs the comparison, prints its table, writes its record. `Ok(false)` if the program behaved differently on one of
@@ -157,41 +148,6 @@ fn sides(options: &Options) -> io::Result<Vec<Side>> {
     Ok(sides)
 }
 
-/// Has this very executable preloaded with the library and look whether it is there: the loader only warns of a
-/// library that it cannot use.
-pub fn check_loads(side: &Side) -> io::Result<()> {
-    let Some(library) = &side.library else {
-        return Ok(());
-    };
-    let errors = Capture::new()?;
-    let mut command = Command::new(std::env::current_exe()?);
-    command
-        .arg("check-preload")
-        .arg(library)
-        .env("LD_PRELOAD", library)
-        .stderr(errors.stdio()?);
-    let finished = child::run(&mut command)?;
-    if finished.status.success() {
-        return Ok(());
-    }
-    let why = errors.text()?;
-    Err(io::Error::other(format!(
-        "{}: {} cannot be preloaded: {}",
-        side.name,
-        library.display(),
-        why.trim()
-    )))
-}
-
-/// The child's side of that check.
-pub fn check_preload(library: &Path) -> Result<(), String> {
-    if tracer::is_mapped("self", library) {
-        Ok(())
-    } else {
-        Err("it was not loaded".to_owned())
-    }
-}
-
 fn command(side: &Side, program: &[OsString]) -> Command {
     let mut command = Command::new(&program[0]);
     command.args(&program[1..]).stdin(Stdio::null());
@@ -283,148 +239,4 @@ fn sample(side: &Side, program: &[OsString], shown: &str, round: u32) -> io::Res
         inside: None,
         outcome: Some(outcome(finished.status, stdout, stderr)?),
     })
-}
-
-/// What a run that ended so produced.
-pub fn outcome(status: ExitStatus, stdout: Capture, stderr: Capture) -> io::Result<Outcome> {
-    Ok(Outcome {
-        ending: ending(status),
-        stdout_sha256: sha256(stdout)?,
-        stderr_sha256: sha256(stderr)?,
-    })
-}
-
-fn sha256(output: Capture) -> io::Result<String> {
-    let mut hash = Sha256::new();
-    sha256_into(&mut hash, output.reader()?)?;
-    Ok(hash
-        .finalize()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect())
-}
-
-/// Adds everything that `reader` gives.
-pub fn sha256_into(hash: &mut Sha256, mut reader: impl Read) -> io::Result<()> {
-    let mut buffer = [0; 1 << 16];
-    loop {
-        match reader.read(&mut buffer)? {
-            0 => return Ok(()),
-            n => hash.update(&buffer[..n]),
-        }
-    }
-}
-
-/// How the program behaved on each library, compared with how it behaves without one.
-pub struct Verdict {
-    /// Name and difference.
-    pub differences: Vec<(String, String)>,
-    /// Aspects that vary even without a library, and so prove nothing.
-    pub unsteady: Vec<&'static str>,
-}
-
-/// One aspect of an outcome.
-type Aspect = (&'static str, fn(&Outcome) -> &str);
-
-impl Verdict {
-    /// Compares outcomes, each with the name of its side, with those of the side called `base`.
-    pub fn new(base: &str, names: &[String], outcomes: &[(&str, &Outcome)]) -> Self {
-        let aspects: [Aspect; 3] = [
-            ("exit status", |o| &o.ending),
-            ("standard output", |o| &o.stdout_sha256),
-            ("standard error", |o| &o.stderr_sha256),
-        ];
-        let mut verdict = Self {
-            differences: Vec::new(),
-            unsteady: Vec::new(),
-        };
-        for (what, of) in aspects {
-            let seen = |name: &str| -> BTreeSet<&str> {
-                let mine = outcomes.iter().filter(|(n, _)| *n == name);
-                mine.map(|(_, outcome)| of(outcome)).collect()
-            };
-            let expected = seen(base);
-            if expected.len() > 1 {
-                verdict.unsteady.push(what);
-                continue;
-            }
-            for name in names {
-                let unexpected: Vec<&str> = seen(name).difference(&expected).copied().collect();
-                if !unexpected.is_empty() {
-                    let expected: Vec<&str> = expected.iter().copied().collect();
-                    let text = format!(
-                        "{what}: {} instead of {}",
-                        unexpected.join(", "),
-                        expected.join(", ")
-                    );
-                    verdict.differences.push((name.clone(), text));
-                }
-            }
-        }
-        verdict
-    }
-
-    fn print(&self) {
-        for what in &self.unsteady {
-            println!("\nThe {what} differs between runs without a library, so it is not compared.");
-        }
-        for (name, what) in &self.differences {
-            println!("\nDIFFERENT on {name}: {what}");
-        }
-        if self.differences.is_empty() && self.unsteady.is_empty() {
-            println!("\nExit status and output are the same on all.");
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn outcome(ending: &str, stdout: &str) -> Outcome {
-        Outcome {
-            ending: ending.into(),
-            stdout_sha256: stdout.into(),
-            stderr_sha256: String::new(),
-        }
-    }
-
-    fn verdict(runs: &[(&str, &str, &str)]) -> Verdict {
-        let outcomes: Vec<_> = runs
-            .iter()
-            .map(|(name, end, out)| (*name, outcome(end, out)))
-            .collect();
-        let outcomes: Vec<_> = outcomes
-            .iter()
-            .map(|(name, outcome)| (*name, outcome))
-            .collect();
-        Verdict::new(NONE, &["none".into(), "a".into()], &outcomes)
-    }
-
-    #[test]
-    fn one_bad_run_in_many_is_a_difference() {
-        let v = verdict(&[
-            ("none", "exit 0", "x"),
-            ("a", "exit 0", "x"),
-            ("a", "signal 11", "x"),
-        ]);
-        assert_eq!(
-            v.differences,
-            [(
-                "a".to_owned(),
-                "exit status: signal 11 instead of exit 0".to_owned()
-            )]
-        );
-    }
-
-    #[test]
-    fn output_that_varies_by_itself_is_not_held_against_a_library() {
-        let v = verdict(&[
-            ("none", "exit 0", "x"),
-            ("none", "exit 0", "y"),
-            ("a", "exit 0", "z"),
-        ]);
-        assert!(v.differences.is_empty());
-        assert_eq!(v.unsteady, ["standard output"]);
-    }
 }

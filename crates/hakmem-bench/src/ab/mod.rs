@@ -2,19 +2,18 @@
 //! neighbours in time. What slows the machine for seconds meets both runs of a pair, so that far smaller differences
 //! show than in medians of each side.
 
-pub mod interval;
-pub mod result;
 pub mod side;
 
 use crate::executables;
 use crate::machine::{Build, Machine};
+use crate::pairs::interval::FEWEST;
+use crate::pairs::{self, Ab, Pair};
 use crate::progress::Progress;
-use crate::record::{self, Failure, Record, SCHEMA_VERSION, unix_time};
+use crate::record::{self, Record, SCHEMA_VERSION, unix_time};
 use crate::report::Summary;
+use crate::sample::Failure;
 use crate::workloads;
-use result::{Comparison, Pair};
-use serde::{Deserialize, Serialize};
-use side::{Setting, Side, SideRecord};
+use side::{Setting, Side};
 use std::io;
 use std::path::PathBuf;
 
@@ -37,7 +36,7 @@ pub struct Options {
     #[arg(long, value_name = "PATH")]
     pub vs_bin: Option<PathBuf>,
     /// Pairs of runs of each workload
-    #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(i64::from(interval::FEWEST)..=1000))]
+    #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(i64::from(FEWEST)..=1000))]
     pub rounds: u32,
     /// Short runs, for a look
     #[arg(long)]
@@ -48,17 +47,6 @@ pub struct Options {
     /// The workloads (`hakmem-bench list` shows all), or `workloads` for all of them
     #[arg(required = true, value_name = "WORKLOAD", value_parser = names())]
     pub workloads: Vec<String>,
-}
-
-/// The part of a record that other comparisons do not have.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Ab {
-    /// Side A.
-    pub a: SideRecord,
-    /// Side B, which ratios are relative to.
-    pub b: SideRecord,
-    /// What came of it.
-    pub comparisons: Vec<Comparison>,
 }
 
 fn names() -> clap::builder::PossibleValuesParser {
@@ -98,10 +86,10 @@ pub fn run(options: &Options) -> io::Result<bool> {
     }
     drop(progress);
 
-    let comparisons = result::compare(&workloads, &pairs);
+    let comparisons = pairs::compare(&workloads, &pairs);
     let [a, b] = &sides;
     println!("A: {}\nB: {}\n", a.name, b.name);
-    print!("{}", result::table(&comparisons));
+    print!("{}", pairs::table(&comparisons));
     for failure in &failures {
         eprintln!(
             "FAILED: {} on {}: {}",

@@ -4,7 +4,8 @@ use super::curves::{self, Axes, Curve};
 use super::number::{figure, tick};
 use super::palette::{Palette, SUBJECT};
 use super::scale::Spacing;
-use crate::record::{Record, Series};
+use crate::record::Record;
+use crate::sample::Series;
 use maud::{Markup, html};
 
 /// A table is no longer than this; of a longer curve it has every so manieth point.

@@ -1,9 +1,9 @@
 //! The targets of the probes.
 
-use super::{Evidence, HAKMEM, absent, best};
+use super::evidence::{Evidence, HAKMEM, absent, best};
 use crate::packaged;
 use crate::probes::{self, library, purge};
-use crate::record::{ProbeSample, Target};
+use crate::sample::{ProbeSample, Target};
 use crate::stats::median;
 
 /// What is to be reached.

@@ -1,8 +1,9 @@
 //! A made-up record that has every part, with names that try to break out of the page.
 
 use hakmem_bench::machine::{Build, Machine};
-use hakmem_bench::record::{Failure, ProbeSample, Record, SCHEMA_VERSION, Sample, Series, Target};
+use hakmem_bench::record::{Record, SCHEMA_VERSION};
 use hakmem_bench::report::Summary;
+use hakmem_bench::sample::{Failure, ProbeSample, Sample, Series, Target};
 use std::collections::BTreeMap;
 
 /// Text that is markup, closes attributes, and looks like an entity.

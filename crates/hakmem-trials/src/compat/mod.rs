@@ -13,15 +13,15 @@ mod table;
 mod tree;
 mod verdict;
 
-use crate::preload::{Side, check_loads, sha256_into};
-use crate::programs::libraries;
+use crate::libraries::{Side, sides};
+use crate::outcome::sha256_into;
 use hakmem_bench::machine::Machine;
 use hakmem_bench::packaged;
-use hakmem_bench::probes::library::parse_library;
+use hakmem_bench::probes::library::{HAKMEM, SYSTEM, parse_library};
 use hakmem_bench::record::unix_time;
 use install::Installer;
 use results::Results;
-use scenario::{HAKMEM, SYSTEM, Stage, hex, script};
+use scenario::{Stage, hex, script};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -99,7 +99,7 @@ fn run_all(options: &Options, results: &mut Results, record: &Path) -> io::Resul
             }
         }
     }
-    let mut sides = sides(options)?;
+    let mut sides = sides(&options.libraries)?;
     let hashes: BTreeMap<String, String> = sides
         .iter()
         .map(|s| Ok((s.name.clone(), hash(s)?)))
@@ -218,33 +218,6 @@ fn first_difference(expected: &str, got: &str) -> Option<String> {
             }
         }
     }
-}
-
-/// The system's allocator first, then the libraries asked for or found.
-fn sides(options: &Options) -> io::Result<Vec<Side>> {
-    let libraries = if options.libraries.is_empty() {
-        libraries::found()?
-    } else {
-        options.libraries.clone()
-    };
-    let mut sides = vec![Side {
-        name: SYSTEM.to_owned(),
-        library: None,
-    }];
-    for (name, path) in libraries {
-        if sides.iter().any(|s| s.name == name) {
-            return Err(io::Error::other(format!(
-                "two libraries are called '{name}', or it is the system's name"
-            )));
-        }
-        let side = Side {
-            name,
-            library: Some(path),
-        };
-        check_loads(&side)?;
-        sides.push(side);
-    }
-    Ok(sides)
 }
 
 fn hash(side: &Side) -> io::Result<String> {

@@ -1,9 +1,9 @@
 //! The page of results.
 
 use super::results::{Results, Run};
-use super::scenario::{HAKMEM, SYSTEM};
 use super::table::{self, Program};
 use super::verdict::{Verdict, expected, judge};
+use hakmem_bench::probes::library::{HAKMEM, SYSTEM};
 use hakmem_bench::report::markdown;
 use hakmem_bench::stats::median;
 use std::fmt::Write;

@@ -5,9 +5,12 @@ use super::results::{DEADLINE, Run};
 use super::runner::{self, Line};
 use super::table::{self, Program};
 use super::tree;
-use crate::preload::{Side, sha256_into};
-use crate::programs::inputs;
+use crate::executables::find;
+use crate::inputs;
+use crate::libraries::Side;
+use crate::outcome::sha256_into;
 use hakmem_bench::child::{Capture, ending};
+use hakmem_bench::probes::library::HAKMEM;
 use sha2::{Digest, Sha256};
 use std::fs;
 use std::io;
@@ -19,10 +22,6 @@ use std::time::{Duration, Instant};
 
 /// Who the programs run as when this program runs as root, which some servers refuse: nobody.
 const NOBODY: u32 = 65534;
-/// hakmem's own name among the sides.
-pub const HAKMEM: &str = "hakmem";
-/// The side without a library.
-pub const SYSTEM: &str = "system";
 
 /// Where scripts, inputs and copies of the libraries lie; removed when dropped.
 #[derive(Debug)]
@@ -64,7 +63,7 @@ impl Stage {
             fs::write(stage.path("files").join(name), content)?;
         }
         fs::create_dir(stage.path("in"))?;
-        let git = crate::programs::find("git");
+        let git = find("git");
         inputs::write(&stage.path("in"), git.as_deref())?;
         stage.give(&stage.path("in"))?;
         Ok(stage)

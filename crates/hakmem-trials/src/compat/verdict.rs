@@ -1,7 +1,7 @@
 //! What the runs of a program on a side are worth, against those on the system's allocator.
 
 use super::results::{DEADLINE, Results, Run};
-use super::scenario::{HAKMEM, SYSTEM};
+use hakmem_bench::probes::library::{HAKMEM, SYSTEM};
 use std::collections::BTreeSet;
 
 /// What can go wrong with a run, the worst first.

@@ -1,11 +1,12 @@
 //! What the runs of all programs gave, and what it is worth.
 
-use super::SYSTEM;
 use super::once::Ready;
 use super::table::Program;
-use crate::preload::{Side, Verdict};
+use crate::libraries::Side;
+use crate::outcome::Verdict;
+use hakmem_bench::probes::library::SYSTEM;
 use hakmem_bench::progress::Progress;
-use hakmem_bench::record::{Failure, Outcome, Sample, Trace};
+use hakmem_bench::sample::{Failure, Outcome, Sample, Trace};
 use hakmem_bench::tracer;
 use std::io;
 

@@ -1,27 +1,23 @@
 //! `hakmem-trials programs`: a table of real programs under several preloaded libraries.
 
 mod gathered;
-pub mod inputs;
-pub mod libraries;
 mod once;
 mod server;
 mod table;
 
-use crate::preload::{Side, check_loads};
+use crate::executables::find;
+use crate::inputs;
+use crate::libraries::{self, Side};
 use gathered::Gathered;
 use hakmem_bench::machine::{Build, Machine};
-use hakmem_bench::probes::library::parse_library;
+use hakmem_bench::probes::library::{SYSTEM, parse_library};
 use hakmem_bench::progress::Progress;
 use hakmem_bench::record::{self, Record, SCHEMA_VERSION, unix_time};
 use hakmem_bench::report::Summary;
 use once::Ready;
-use std::env;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use table::Program;
-
-/// The name of the runs without a library.
-const SYSTEM: &str = "system";
 
 /// What to compare.
 #[derive(Debug, clap::Args)]
@@ -49,29 +45,13 @@ fn names() -> clap::builder::PossibleValuesParser {
     )
 }
 
-/// Finds an executable. Where the system keeps its own comes first: what stands before it in `PATH` may be a wrapper,
-/// a script whose shell would be measured, too.
-pub fn find(name: &str) -> Option<PathBuf> {
-    let path = env::var_os("PATH").unwrap_or_default();
-    let system = ["/usr/bin", "/usr/local/bin", "/bin"].map(PathBuf::from);
-    system
-        .into_iter()
-        .chain(env::split_paths(&path))
-        .map(|folder| folder.join(name))
-        .find(|path| is_executable(path))
-}
-
-fn is_executable(path: &Path) -> bool {
-    use std::os::unix::fs::PermissionsExt;
-    path.metadata()
-        .is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
-}
-
 /// Runs the comparison, prints its table, writes its record. `Ok(false)` if a program failed or behaved differently.
 pub fn run(options: &Options) -> io::Result<bool> {
     let machine = Machine::here();
     let started = unix_time();
-    let sides = sides(options)?;
+    let mut sides = libraries::sides(&options.libraries)?;
+    // The base last, as in the tables of `hakmem-bench compare`.
+    sides.rotate_left(1);
     let programs = installed(options);
     if programs.is_empty() {
         return Err(io::Error::other("none of these programs is installed"));
@@ -154,34 +134,6 @@ pub fn run(options: &Options) -> io::Result<bool> {
     Ok(good)
 }
 
-/// The libraries asked for or found, and the runs without one at the end.
-fn sides(options: &Options) -> io::Result<Vec<Side>> {
-    let libraries = if options.libraries.is_empty() {
-        libraries::found()?
-    } else {
-        options.libraries.clone()
-    };
-    let mut sides: Vec<Side> = Vec::new();
-    for (name, path) in libraries {
-        if name == SYSTEM || sides.iter().any(|s| s.name == name) {
-            return Err(io::Error::other(format!(
-                "two libraries are called '{name}', or it is the system's name"
-            )));
-        }
-        let side = Side {
-            name,
-            library: Some(path),
-        };
-        check_loads(&side)?;
-        sides.push(side);
-    }
-    sides.push(Side {
-        name: SYSTEM.to_owned(),
-        library: None,
-    });
-    Ok(sides)
-}
-
 /// The programs asked for that are installed; says which are not.
 fn installed(options: &Options) -> Vec<(&'static Program, PathBuf)> {
     let wanted =
@@ -207,15 +159,4 @@ fn installed(options: &Options) -> Vec<(&'static Program, PathBuf)> {
         }
     }
     programs
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn executables_are_found_and_folders_are_none() {
-        assert!(find("sh").is_some_and(|path| path.is_absolute()));
-        assert!(find("no-such-program").is_none() && find(".").is_none());
-    }
 }

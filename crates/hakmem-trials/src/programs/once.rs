@@ -2,10 +2,11 @@
 
 use super::server;
 use super::table::{Program, Style};
-use crate::preload::{Side, outcome, sha256_into};
+use crate::libraries::Side;
+use crate::outcome::{outcome, sha256_into};
 use hakmem_bench::child;
 use hakmem_bench::child::Capture;
-use hakmem_bench::record::{Outcome, Sample, Trace};
+use hakmem_bench::sample::{Outcome, Sample, Trace};
 use hakmem_bench::tracer::{self, TraceError, Window};
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};

@@ -1,6 +1,6 @@
 //! A server under load: started, driven by its own benchmark, stopped.
 
-use super::find;
+use crate::executables::find;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::Path;

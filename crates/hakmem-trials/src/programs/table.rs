@@ -7,7 +7,7 @@ pub struct Program {
     pub name: &'static str,
     /// What it does, in words.
     pub what: &'static str,
-    /// The executable, found by [`super::find`].
+    /// The executable, found by [`find`](crate::executables::find).
     pub executable: &'static str,
     /// What must be there besides.
     pub needs: &'static [&'static str],

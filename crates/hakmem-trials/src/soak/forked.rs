@@ -2,7 +2,6 @@
 
 use super::heap::{allocate, any_size, fail, free, verify};
 use super::pattern::Block;
-use super::roles::numbers;
 use super::stage::Stage;
 use hakmem_bench::rng::Rng;
 use hakmem_bench::storage::Table;
@@ -18,7 +17,7 @@ const PATIENCE: u32 = 60;
 
 /// Makes one child after the other.
 pub fn play(stage: &Stage, role: usize, number: usize) {
-    let mut rng = numbers(stage, role, number);
+    let mut rng = stage.numbers(role, number);
     let mut blocks = Table::new(BLOCKS);
     for _ in 0..BLOCKS {
         let size = any_size(&mut rng);

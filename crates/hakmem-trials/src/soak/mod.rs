@@ -13,7 +13,7 @@ mod pattern;
 mod roles;
 mod stage;
 
-use crate::programs::libraries;
+use crate::libraries;
 use child::Told;
 use flat::{Flatness, TOLERANCE, WINDOWS};
 use hakmem_bench::child::{Capture, ending};

@@ -3,7 +3,7 @@
 use super::forked;
 use super::heap::{allocate, any_size, free, resize, verify};
 use super::pattern::Block;
-use super::stage::Stage;
+use super::stage::{ROLES, Stage};
 use hakmem_bench::rng::Rng;
 use hakmem_bench::storage::Table;
 use std::thread;
@@ -18,11 +18,8 @@ pub struct Role {
     pub play: fn(&Stage, usize, usize),
 }
 
-/// How many there are.
-pub const COUNT: usize = 7;
-
 /// All of them.
-pub const ALL: [Role; COUNT] = [
+pub const ALL: [Role; ROLES] = [
     Role {
         name: "churn",
         threads: 3,
@@ -60,16 +57,11 @@ pub const ALL: [Role; COUNT] = [
     },
 ];
 
-/// The random numbers of one thread of a role.
-pub fn numbers(stage: &Stage, role: usize, thread: usize) -> Rng {
-    Rng::new(stage.seed ^ ((role as u64) << 32 | (thread as u64) << 8))
-}
-
 /// Replaces blocks of its own at random, resizes some, leaves some to others. Every so often the thread ends and the
 /// next one goes on with its blocks.
 fn churn(stage: &Stage, role: usize, number: usize) {
     const BLOCKS: usize = 12_000;
-    let mut rng = numbers(stage, role, number);
+    let mut rng = stage.numbers(role, number);
     let mut blocks = Table::new(BLOCKS);
     let mut goes_on = true;
     while goes_on {
@@ -128,7 +120,7 @@ fn replace(
 
 /// One thread allocates in batches for others, the other frees what is there, whoever made it.
 fn mail(stage: &Stage, role: usize, number: usize) {
-    let mut rng = numbers(stage, role, number);
+    let mut rng = stage.numbers(role, number);
     while stage.goes_on(role) {
         for _ in 0..512 {
             let left = if number == 0 {
@@ -149,7 +141,7 @@ fn mail(stage: &Stage, role: usize, number: usize) {
 
 /// Threads that allocate a little and end, eight at a time; half of their blocks outlive them.
 fn respawn(stage: &Stage, role: usize, number: usize) {
-    let mut rng = numbers(stage, role, number);
+    let mut rng = stage.numbers(role, number);
     while stage.goes_on(role) {
         let seeds: [u64; 8] = std::array::from_fn(|_| rng.bits());
         thread::scope(|s| {
@@ -178,7 +170,7 @@ fn short_life(stage: &Stage, rng: &mut Rng) {
 
 /// A few blocks of many megabytes, replaced and resized, and a buffer that grows from small to large.
 fn huge(stage: &Stage, role: usize, number: usize) {
-    let mut rng = numbers(stage, role, number);
+    let mut rng = stage.numbers(role, number);
     let mut blocks = Table::new(6);
     while stage.goes_on(role) {
         let size = rng.between(1 << 20, 12 << 20);
@@ -222,7 +214,7 @@ fn grow(rng: &mut Rng) {
 /// Many small blocks, of which first all but a few are freed, then these.
 fn bulk(stage: &Stage, role: usize, number: usize) {
     const BLOCKS: usize = 150_000;
-    let mut rng = numbers(stage, role, number);
+    let mut rng = stage.numbers(role, number);
     let mut blocks: Table<Block> = Table::new(BLOCKS);
     let mut kept: Table<Block> = Table::new(BLOCKS);
     while stage.goes_on(role) {
@@ -251,7 +243,7 @@ fn bulk(stage: &Stage, role: usize, number: usize) {
 
 /// Calls that look at the whole heap or give it back, now and then, beside a few blocks that stay.
 fn trim(stage: &Stage, role: usize, number: usize) {
-    let mut rng = numbers(stage, role, number);
+    let mut rng = stage.numbers(role, number);
     let stays = allocate(&mut rng, 100_000);
     while stage.goes_on(role) {
         // SAFETY: takes a number.

@@ -18,6 +18,9 @@ pub enum Phase {
     End,
 }
 
+/// How many roles there are.
+pub const ROLES: usize = 7;
+
 /// Shared by all threads.
 pub struct Stage {
     phase: Mutex<Phase>,
@@ -30,7 +33,7 @@ pub struct Stage {
     /// Where random numbers begin.
     pub seed: u64,
     /// Steps done, by role.
-    pub steps: [AtomicU64; super::roles::COUNT],
+    pub steps: [AtomicU64; ROLES],
 }
 
 impl Stage {
@@ -43,8 +46,13 @@ impl Stage {
             exchange: Mutex::new(Table::new(room)),
             room,
             seed,
-            steps: [const { AtomicU64::new(0) }; super::roles::COUNT],
+            steps: [const { AtomicU64::new(0) }; ROLES],
         }
+    }
+
+    /// The random numbers of one thread of a role.
+    pub fn numbers(&self, role: usize, thread: usize) -> Rng {
+        Rng::new(self.seed ^ ((role as u64) << 32 | (thread as u64) << 8))
     }
 
     /// Begins another phase.

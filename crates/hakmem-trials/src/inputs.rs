@@ -8,12 +8,12 @@ use std::process::{Command, Stdio};
 
 /// Sources that programs run or compile.
 const FILES: [(&str, &str); 6] = [
-    ("objects.py", include_str!("scripts/objects.py")),
-    ("containers.cc", include_str!("scripts/containers.cc")),
-    ("tables.sql", include_str!("scripts/tables.sql")),
-    ("objects.js", include_str!("scripts/objects.js")),
-    ("words.pl", include_str!("scripts/words.pl")),
-    ("pages.ps", include_str!("scripts/pages.ps")),
+    ("objects.py", include_str!("inputs/objects.py")),
+    ("containers.cc", include_str!("inputs/containers.cc")),
+    ("tables.sql", include_str!("inputs/tables.sql")),
+    ("objects.js", include_str!("inputs/objects.js")),
+    ("words.pl", include_str!("inputs/words.pl")),
+    ("pages.ps", include_str!("inputs/pages.ps")),
 ];
 /// Lines of the text.
 const LINES: usize = 600_000;

@@ -1,9 +1,11 @@
 //! What pairs of runs say: ratios of neighbours in time, their median, and whether it can be told from 1.
 
-use super::interval::Estimate;
-use crate::record::Sample;
+pub mod interval;
+
 use crate::report::{cell, markdown};
+use crate::sample::Sample;
 use crate::stats::{geomean, median};
+use interval::Estimate;
 use serde::{Deserialize, Serialize};
 
 /// The name of the line over all workloads.
@@ -24,6 +26,28 @@ pub struct Comparison {
     pub max_rss_kib: Option<f64>,
     /// The ratio of peaks.
     pub memory: Option<Estimate>,
+}
+
+/// A side as a record has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SideRecord {
+    /// The name that its samples have.
+    pub name: String,
+    /// The options, `NAME=VALUE`.
+    pub options: Vec<String>,
+    /// The program.
+    pub program: String,
+}
+
+/// The part of a record that other comparisons do not have.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Ab {
+    /// Side A.
+    pub a: SideRecord,
+    /// Side B, which ratios are relative to.
+    pub b: SideRecord,
+    /// What came of it.
+    pub comparisons: Vec<Comparison>,
 }
 
 /// A pair of runs: the first side's, the second side's.

@@ -1,10 +1,11 @@
 //! The probes that are timed, as workloads for any allocator that are run by name only.
 
+use super::workload::Workload;
+use super::{grow, large, mixed, mstress, sh6, text};
 use crate::heap::{Heap, Subject};
 use crate::meter::Meter;
 use crate::rng::Rng;
 use crate::storage::Table;
-use crate::workloads::{Workload, grow, large, mixed, mstress, sh6, text};
 use std::alloc::Layout;
 use std::hint::black_box;
 use std::thread;
@@ -121,7 +122,7 @@ mod tests {
     fn names_are_unique_and_no_workload_has_them() {
         let mut names: Vec<_> = table::<System>().iter().map(|w| w.name).collect();
         names.extend(workloads::names());
-        names.extend(crate::growth::steps::<System>().iter().map(|w| w.name));
+        names.extend(workloads::growing::table::<System>().iter().map(|w| w.name));
         let all = names.len();
         names.sort_unstable();
         names.dedup();
