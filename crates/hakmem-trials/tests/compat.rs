@@ -87,7 +87,7 @@ fn a_program_that_is_not_there_is_named() {
 #[test]
 fn a_damaged_record_is_left_alone() {
     let folder = tempfile::tempdir().expect("a folder");
-    let record = folder.path().join("page.json");
+    let record = folder.path().join("page.tsv");
     fs::write(&record, "{ half").expect("writable");
     let output = trials()
         .args(["compat", "--page-only", "--page"])
@@ -95,6 +95,6 @@ fn a_damaged_record_is_left_alone() {
         .output()
         .expect("it starts");
     assert_eq!(output.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("page.json"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("page.tsv"));
     assert_eq!(fs::read_to_string(&record).expect("still there"), "{ half");
 }

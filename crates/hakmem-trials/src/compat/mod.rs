@@ -51,7 +51,7 @@ pub struct Options {
     /// Write the page from what is on record, and run nothing
     #[arg(long)]
     page_only: bool,
-    /// The page; the record lies beside it, ending in .json
+    /// The page; the record lies beside it, ending in .tsv
     #[arg(long, default_value = "docs/compatibility.md", value_name = "FILE")]
     page: PathBuf,
 }
@@ -66,7 +66,7 @@ fn names() -> clap::builder::PossibleValuesParser {
 
 /// Runs the matrix. `Ok(false)` if a failure is hakmem's alone, or nothing could be compared.
 pub fn run(options: &Options) -> io::Result<bool> {
-    let record = options.page.with_extension("json");
+    let record = options.page.with_extension("tsv");
     let mut results = Results::read(&record)?;
     if !options.page_only {
         run_all(options, &mut results, &record)?;

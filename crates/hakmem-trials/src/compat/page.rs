@@ -13,7 +13,7 @@ const HEAD: &str = "\
 
 Real programs with an allocator preloaded, each beside the same program without one and with other allocators, so that what is
 the allocator's fault and what no preloaded allocator survives stay apart. Written by `ci/compat`, from the runs in
-[compatibility.json](compatibility.json).
+[compatibility.tsv](compatibility.tsv).
 
 `ci/compat` installs what is missing of the programs and runs everything again; `--rounds N` sets the number of runs, `--only
 NAME,…` takes some programs and leaves the results of the others, `--resume` makes only runs that are not on record for this
