@@ -2,8 +2,9 @@
 
 use super::child::Told;
 use super::roles;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::Path;
 
 /// One second.
 #[derive(Debug, Clone)]
@@ -61,8 +62,15 @@ impl Row {
     }
 }
 
-/// The names of the fields.
-pub fn header() -> String {
+/// Creates a file for rows that begins with the names of the fields.
+pub fn create(path: &Path) -> io::Result<File> {
+    let named = |e: io::Error| io::Error::other(format!("cannot write {}: {e}", path.display()));
+    let mut file = File::create(path).map_err(named)?;
+    file.write_all(header().as_bytes())?;
+    Ok(file)
+}
+
+fn header() -> String {
     let steps: Vec<String> = roles::ALL
         .iter()
         .map(|r| format!("{}_steps", r.name))

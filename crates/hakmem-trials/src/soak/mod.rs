@@ -14,11 +14,14 @@ mod roles;
 mod stage;
 
 use crate::libraries;
+use chart::Plot;
 use child::Told;
-use flat::{Flatness, TOLERANCE, WINDOWS};
+use flat::{TOLERANCE, WINDOWS};
 use hakmem_bench::child::{Capture, ending};
 use hakmem_bench::machine::Machine;
 use hakmem_bench::record::unix_time;
+use hakmem_bench::report::{cell, markdown};
+use hakmem_bench::stats::median;
 use log::Row;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write};
@@ -46,7 +49,10 @@ pub struct Options {
     /// Run without any library, on the system's allocator: shows that the soak itself is right
     #[arg(long, conflicts_with = "lib")]
     system: bool,
-    /// The folder that soak.csv, soak.svg and soak.md are written to
+    /// Write every second to this file, at once
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// The folder that soak.svg and soak.md are written to
     #[arg(long, default_value = "docs", value_name = "FOLDER")]
     to: PathBuf,
 }
@@ -54,83 +60,68 @@ pub struct Options {
 /// Runs it. `Ok(false)` if anything was damaged, got stuck, or grew.
 pub fn run(options: &Options) -> io::Result<bool> {
     let machine = Machine::here();
-    let library = match (&options.lib, options.system) {
-        (_, true) => None,
-        (Some(path), _) => Some(
-            path.canonicalize()
-                .map_err(|e| io::Error::other(format!("{}: {e}", path.display())))?,
-        ),
-        (None, _) => Some(libraries::ours()?),
-    };
+    let library = library(options)?;
     let seconds = options.minutes * 60;
     let seed = options.seed.unwrap_or_else(unix_time);
-    println!(
-        "{} min, seed {seed}, on {}",
-        options.minutes,
-        if library.is_some() {
-            "hakmem"
-        } else {
-            "the system's allocator"
-        }
-    );
+    let subject = match library {
+        Some(_) => "hakmem",
+        None => "the system's allocator",
+    };
+    println!("{} min, seed {seed}, on {subject}", options.minutes);
     let (rows, failure) = watch(options, library.as_deref(), seconds, seed)?;
     let settled = SETTLED.min(seconds / 4);
-    let series = |of: fn(&Row) -> f64| -> Vec<(u64, f64)> {
-        rows.iter().map(|r| (r.second, of(r))).collect()
-    };
-    let (memory, maps) = (
-        series(|r| r.rss_kib as f64 / 1024.0),
-        series(|r| r.maps as f64),
-    );
-    let (flat_memory, flat_maps) = (
-        Flatness::new(&memory, settled),
-        Flatness::new(&maps, settled),
-    );
+    let plots = plots(&rows, settled);
     let heading = format!("Soak for {} min: resident memory and maps", options.minutes);
-    let plots = [
-        chart::Plot {
-            title: "resident MiB; medians of five stretches after the start-up",
-            points: memory,
-            flatness: flat_memory.as_ref(),
+    let image = chart::draw(&heading, settled, seconds, &plots)?;
+    fs::write(options.to.join("soak.svg"), image)?;
+    let [memory, maps] = &plots;
+    let lines = [
+        match &failure {
+            Some(what) => format!("FAILED: {what}"),
+            None => "Nothing was damaged, nothing got stuck.".to_owned(),
         },
-        chart::Plot {
-            title: "maps",
-            points: maps,
-            flatness: flat_maps.as_ref(),
-        },
+        said("Resident memory", "MiB", memory, settled),
+        said("The number of maps", "maps", maps, settled),
     ];
-    let image = chart::draw(&heading, settled, seconds, plots);
-    fs::write(options.to.join("soak.svg"), format!("{image}\n"))?;
-    let mut lines = vec![match &failure {
-        Some(what) => format!("FAILED: {what}"),
-        None => "Nothing was damaged, nothing got stuck.".to_owned(),
-    }];
-    lines.push(said(
-        "Resident memory",
-        "MiB",
-        flat_memory.as_ref(),
-        settled,
-    ));
-    lines.push(said(
-        "The number of maps",
-        "maps",
-        flat_maps.as_ref(),
-        settled,
-    ));
     let text = page(options, &machine, seed, &rows, &lines);
     fs::write(options.to.join("soak.md"), text)?;
     lines.iter().for_each(|line| println!("{line}"));
-    println!(
-        "written: soak.csv, soak.svg, soak.md in {}",
-        options.to.display()
-    );
-    let is_flat = |f: &Option<Flatness>| f.as_ref().is_some_and(Flatness::is_flat);
-    Ok(failure.is_none() && is_flat(&flat_memory) && is_flat(&flat_maps))
+    println!("written: soak.svg, soak.md in {}", options.to.display());
+    Ok(failure.is_none() && plots.iter().all(Plot::is_flat))
+}
+
+/// The library that the options ask for; none for the system's allocator.
+fn library(options: &Options) -> io::Result<Option<PathBuf>> {
+    let Some(path) = &options.lib else {
+        return match options.system {
+            true => Ok(None),
+            false => libraries::ours().map(Some),
+        };
+    };
+    let named = |e: io::Error| io::Error::other(format!("{}: {e}", path.display()));
+    path.canonicalize().map(Some).map_err(named)
+}
+
+/// The two figures that must stay where they are.
+fn plots(rows: &[Row], settled: u64) -> [Plot; 2] {
+    let points = |of: fn(&Row) -> f64| rows.iter().map(|r| (r.second, of(r))).collect();
+    [
+        Plot::new(
+            "resident MiB, and medians of five stretches after the start-up",
+            points(|r| r.rss_kib as f64 / 1024.0),
+            settled,
+        ),
+        Plot::new(
+            "maps, and their medians",
+            points(|r| r.maps as f64),
+            settled,
+        ),
+    ]
 }
 
 /// What a figure did after the start-up, in words.
-fn said(what: &str, unit: &str, flatness: Option<&Flatness>, settled: u64) -> String {
-    let Some(flat) = flatness else {
+fn said(what: &str, unit: &str, plot: &Plot, settled: u64) -> String {
+    let Some(flat) = &plot.flatness else {
         return format!("{what}: FAILED: too little time to tell.");
     };
     let medians: Vec<String> = flat.windows.iter().map(|w| format!("{:.1}", w.2)).collect();
@@ -142,17 +133,32 @@ fn said(what: &str, unit: &str, flatness: Option<&Flatness>, settled: u64) -> St
     )
 }
 
-/// Runs the child and follows it; what is seen goes to the file at once. The second part is why it failed, if it did.
+/// Ten rows, each of a tenth of the time.
+fn table(rows: &[Row]) -> String {
+    let tenths = rows.chunks(rows.len().div_ceil(10).max(1));
+    let cells = tenths.filter_map(|rows| {
+        let middle = |of: fn(&Row) -> f64| median(&rows.iter().map(of).collect::<Vec<_>>());
+        let last = rows.last()?;
+        let blocks = last.told.hakmem.as_ref().map(|f| f.allocations.to_string());
+        Some(vec![
+            format!("{:.1}", last.second as f64 / 60.0),
+            format!("{:.1}", middle(|r| r.rss_kib as f64 / 1024.0)?),
+            format!("{:.0}", middle(|r| r.maps as f64)?),
+            cell(blocks),
+        ])
+    });
+    let header = ["up to minute", "resident, MiB", "maps", "blocks handed out"];
+    markdown(&header, &cells.collect::<Vec<_>>())
+}
+
+/// Runs the child and follows it. The second part is why it failed, if it did.
 fn watch(
     options: &Options,
     library: Option<&Path>,
     seconds: u64,
     seed: u64,
 ) -> io::Result<(Vec<Row>, Option<String>)> {
-    let path = options.to.join("soak.csv");
-    let mut file = File::create(&path)
-        .map_err(|e| io::Error::other(format!("cannot write {}: {e}", path.display())))?;
-    file.write_all(log::header().as_bytes())?;
+    let mut file = options.csv.as_deref().map(log::create).transpose()?;
     let errors = Capture::new()?;
     let mut command = Command::new(std::env::current_exe()?);
     command
@@ -193,7 +199,7 @@ fn watch(
 fn follow(
     process: &mut Child,
     is_hakmem: bool,
-    file: &mut File,
+    file: &mut Option<File>,
 ) -> io::Result<(Vec<Row>, Option<String>)> {
     let mut lines = Lines::new(process)?;
     let mut rows: Vec<Row> = Vec::new();
@@ -210,7 +216,9 @@ fn follow(
             return Ok((rows, Some("hakmem does not serve the process".to_owned())));
         }
         let row = Row::look(process.id(), rows.len() as u64 + 1, told)?;
-        file.write_all(row.csv().as_bytes())?;
+        if let Some(file) = file {
+            file.write_all(row.csv().as_bytes())?;
+        }
         let before = rows
             .len()
             .checked_sub(PATIENCE as usize)
@@ -292,7 +300,7 @@ fn page(options: &Options, machine: &Machine, seed: u64, rows: &[Row], lines: &[
          inherited, allocate and start a thread; the heap is trimmed. One request in four is by calloc or aligned. All work for \
          {work} s, then rest for {rest} s without a call. Every block has contents that are checked whenever it is resized, \
          freed or inherited; calloc and alignments are checked. Written by `ci/soak MINUTES`; \
-         [soak.csv](soak.csv) has every second.\n\n![Resident memory and maps over time](soak.svg)\n\n{}\n\nFlat means: no later \
+         `--csv FILE` keeps every second.\n\n![Resident memory and maps over time](soak.svg)\n\n{table}\n\n{}\n\nFlat means: no later \
          median is more than {tolerance:.0} % above the first. Peak {peak} MiB. {figures} Steps: {}.\n\n{}, {} min, seed {seed}, {} cores \
          of {}, {}.\n",
         lines
@@ -311,6 +319,7 @@ fn page(options: &Options, machine: &Machine, seed: u64, rows: &[Row], lines: &[
         } else {
             "with hakmem preloaded"
         },
+        table = table(rows).trim_end(),
         work = child::WORK,
         rest = child::REST,
         tolerance = TOLERANCE * 100.0,

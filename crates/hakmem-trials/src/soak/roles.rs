@@ -26,9 +26,9 @@ pub const ALL: [Role; ROLES] = [
         play: churn,
     },
     Role {
-        name: "mail",
+        name: "remote",
         threads: 2,
-        play: mail,
+        play: remote,
     },
     Role {
         name: "respawn",
@@ -119,7 +119,7 @@ fn replace(
 }
 
 /// One thread allocates in batches for others, the other frees what is there, whoever made it.
-fn mail(stage: &Stage, role: usize, number: usize) {
+fn remote(stage: &Stage, role: usize, number: usize) {
     let mut rng = stage.numbers(role, number);
     while stage.goes_on(role) {
         for _ in 0..512 {
