@@ -70,15 +70,58 @@ impl Record {
         for text in record.command.iter_mut().chain(failures) {
             *text = paths.in_text(text);
         }
-        let mut out = BufWriter::new(File::create(path)?);
-        serde_json::to_writer_pretty(&mut out, &record)?;
-        out.write_all(b"\n")?;
-        out.flush()
+        let write = || {
+            let mut out = BufWriter::new(File::create(path)?);
+            serde_json::to_writer_pretty(&mut out, &record)?;
+            out.write_all(b"\n")?;
+            out.flush()
+        };
+        write().map_err(|e| io::Error::other(format!("cannot write {}: {e}", path.display())))
+    }
+}
+
+/// What a comparison notes when it begins.
+#[derive(Debug)]
+pub struct Start {
+    unix_time: u64,
+    machine: Machine,
+}
+
+impl Start {
+    /// Now and here.
+    pub fn now() -> Self {
+        Self {
+            unix_time: unix_time(),
+            machine: Machine::here(),
+        }
+    }
+
+    /// The record of a comparison that began so. The caller adds what else it has.
+    pub fn record(self, kind: &str, rounds: u32, summary: Summary) -> Record {
+        Record {
+            schema_version: SCHEMA_VERSION,
+            kind: kind.to_owned(),
+            unix_time: self.unix_time,
+            command: command(),
+            quick: false,
+            rounds,
+            machine: self.machine,
+            build: Build::this(),
+            libraries: Vec::new(),
+            summary,
+            samples: Vec::new(),
+            traces: Vec::new(),
+            probes: Vec::new(),
+            series: Vec::new(),
+            targets: Vec::new(),
+            ab: None,
+            failures: Vec::new(),
+        }
     }
 }
 
 /// The command line of this program.
-pub fn command() -> Vec<String> {
+fn command() -> Vec<String> {
     let words = std::env::args_os();
     words.map(|a| a.to_string_lossy().into_owned()).collect()
 }

@@ -2,6 +2,7 @@
 
 use crate::tracer::Calls;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// One figure of one probe, from a process of its own.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -155,6 +156,12 @@ pub struct Failure {
     pub allocator: String,
     /// What happened.
     pub what: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{} on {}: {}", self.workload, self.allocator, self.what)
+    }
 }
 
 /// The line that a measured process prints.

@@ -3,10 +3,9 @@
 use crate::libraries::{Side, check_loads};
 use crate::outcome::{Verdict, outcome};
 use hakmem_bench::child::{self, Capture};
-use hakmem_bench::machine::{Build, Machine};
 use hakmem_bench::probes::library::{NONE, parse_library};
 use hakmem_bench::progress::Progress;
-use hakmem_bench::record::{self, Record, SCHEMA_VERSION, unix_time};
+use hakmem_bench::record::{Record, Start};
 use hakmem_bench::report::Summary;
 use hakmem_bench::sample::{Failure, Outcome, Sample, Trace};
 use hakmem_bench::tracer::{self, TraceError, Window};
@@ -38,85 +37,81 @@ pub struct Options {
 /// Runs the comparison, prints its table, writes its record. `Ok(false)` if the program behaved differently on one of
 /// the libraries.
 pub fn run(options: &Options) -> io::Result<bool> {
-    let machine = Machine::here();
-    let started = unix_time();
+    let start = Start::now();
     let sides = sides(options)?;
-    let names: Vec<String> = sides.iter().map(|s| s.name.clone()).collect();
     let program = &options.program;
     let shown = Path::new(&program[0])
         .file_name()
         .unwrap_or(&program[0])
         .to_string_lossy()
         .into_owned();
-
     let progress = Progress::new((u64::from(options.rounds) + 1) * sides.len() as u64);
     let traced = trace_all(&sides, program, &shown, &progress)?;
+    let samples = take(options, &sides, &shown, &progress)?;
+    drop(progress);
+
+    let (traces, outcomes): (Vec<Trace>, Vec<Outcome>) = traced.into_iter().unzip();
+    let names: Vec<String> = sides.iter().map(|s| s.name.clone()).collect();
+    let shown = [shown];
+    let summary = Summary::new(&shown, &names, &options.base, &samples, &traces);
+    print!("{}", summary.table());
+    let failures = judge(&names, &samples, &traces, &outcomes);
+    let good = failures.is_empty();
+    if let Some(path) = &options.json {
+        let library = |(name, path): &(String, PathBuf)| (name.clone(), path.display().to_string());
+        let record = Record {
+            libraries: options.libraries.iter().map(library).collect(),
+            samples,
+            traces,
+            failures,
+            ..start.record("preload", options.rounds, summary)
+        };
+        record.write(path)?;
+    }
+    Ok(good)
+}
+
+/// Takes all timed runs; each round begins with another side.
+fn take(
+    options: &Options,
+    sides: &[Side],
+    shown: &str,
+    progress: &Progress,
+) -> io::Result<Vec<Sample>> {
     let mut samples = Vec::new();
     for round in 0..options.rounds {
         progress.stage(&format!("round {} of {}", round + 1, options.rounds));
         for i in 0..sides.len() {
             let side = &sides[(round as usize + i) % sides.len()];
             progress.step(format!("{shown} on {}", side.name));
-            samples.push(sample(side, program, &shown, round)?);
+            samples.push(sample(side, &options.program, shown, round)?);
             progress.done();
         }
     }
-    drop(progress);
+    Ok(samples)
+}
 
-    let (traces, outcomes): (Vec<Trace>, Vec<Outcome>) = traced.into_iter().unzip();
-    let summary = Summary::new(
-        std::slice::from_ref(&shown),
-        &names,
-        &options.base,
-        &samples,
-        &traces,
-    );
-    print!("{}", summary.table());
-    let traced = traces
-        .iter()
-        .zip(&outcomes)
-        .map(|(t, o)| (t.allocator.as_str(), o));
+/// Says on which side the program behaved differently.
+fn judge(
+    names: &[String],
+    samples: &[Sample],
+    traces: &[Trace],
+    outcomes: &[Outcome],
+) -> Vec<Failure> {
+    let traced = traces.iter().zip(outcomes);
+    let traced = traced.map(|(t, o)| (t.allocator.as_str(), o));
     let timed = samples
         .iter()
         .filter_map(|s| Some((s.allocator.as_str(), s.outcome.as_ref()?)));
-    let verdict = Verdict::new(NONE, &names, &traced.chain(timed).collect::<Vec<_>>());
+    let verdict = Verdict::new(NONE, names, &traced.chain(timed).collect::<Vec<_>>());
     verdict.print();
-    let failures = verdict.differences.iter().map(|(name, what)| Failure {
-        workload: shown.clone(),
+    let workload = samples.first().map_or("", |s| s.workload.as_str());
+    let failure = |(name, what): &(String, String)| Failure {
+        workload: workload.to_owned(),
         allocator: name.clone(),
         what: what.clone(),
-    });
-    let failures: Vec<Failure> = failures.collect();
-    let good = failures.is_empty();
-    if let Some(path) = &options.json {
-        let record = Record {
-            schema_version: SCHEMA_VERSION,
-            kind: "preload".to_owned(),
-            unix_time: started,
-            command: record::command(),
-            quick: false,
-            rounds: options.rounds,
-            machine,
-            build: Build::this(),
-            libraries: options
-                .libraries
-                .iter()
-                .map(|(n, p)| (n.clone(), p.display().to_string()))
-                .collect(),
-            summary,
-            samples,
-            traces,
-            probes: Vec::new(),
-            series: Vec::new(),
-            targets: Vec::new(),
-            ab: None,
-            failures,
-        };
-        record
-            .write(path)
-            .map_err(|e| io::Error::other(format!("cannot write {}: {e}", path.display())))?;
-    }
-    Ok(good)
+    };
+    verdict.differences.iter().map(failure).collect()
 }
 
 /// The runs without a library, and those with each library that can be loaded at all.

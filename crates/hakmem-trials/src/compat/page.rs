@@ -45,67 +45,16 @@ pub fn page(results: &Results, sides: &[String]) -> (String, Vec<String>) {
         .iter()
         .filter(|p| results.runs.iter().any(|r| r.program == p.name))
         .collect();
-    let (mut rows, mut figures, mut failures, mut alone) =
-        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for program in &programs {
-        let base = expected(results, program.name);
-        let verdicts: Vec<Verdict> = sides
-            .iter()
-            .map(|side| {
-                base.as_ref().map_or_else(
-                    |_| Verdict::default(),
-                    |b| judge(b, results.of(program.name, side)),
-                )
-            })
-            .collect();
-        let mut row = vec![program.name.to_owned()];
-        row.extend(verdicts.iter().map(|v| cell(v, base.is_ok())));
-        rows.push(row);
-        if let Err(why) = &base {
-            failures.push(format!(
-                "**{}**: {why}. Nothing can be compared.",
-                program.name
-            ));
-            alone.push(format!("{}: {why}", program.name));
-        }
-        let faulty = |v: &&Verdict| v.runs > 0 && !v.faults.is_empty();
-        let others = sides
-            .iter()
-            .zip(&verdicts)
-            .any(|(s, v)| s != HAKMEM && faulty(&v));
-        for (side, verdict) in sides.iter().zip(&verdicts) {
-            for (fault, count, account) in &verdict.faults {
-                let known = program.known.map_or(String::new(), |k| format!(" {k}"));
-                let line = format!(
-                    "**{}** on {side}: {} in {count} of {} ({account}).",
-                    program.name,
-                    fault.name(),
-                    verdict.runs
-                );
-                if side == HAKMEM && !others {
-                    alone.push(line.replace("**", ""));
-                }
-                failures.push(line + &known);
-            }
-            figures.extend(figure_row(results, program.name, side));
-        }
-    }
+    let judged = programs.iter().map(|p| Judged::new(results, sides, p));
+    let judged: Vec<Judged> = judged.collect();
     let header: Vec<&str> = std::iter::once("program")
         .chain(sides.iter().map(String::as_str))
         .collect();
+    let rows: Vec<Vec<String>> = judged.iter().map(|j| j.row(sides)).collect();
     text.push_str(&markdown(&header, &rows));
-    text.push_str("\n## Failures\n");
-    if failures.is_empty() {
-        text.push_str("None.\n");
-    }
-    for failure in &failures {
-        let _ = writeln!(text, "- {failure}");
-    }
-    let said = match alone.len() {
-        0 => "No failure is hakmem's alone.".to_owned(),
-        n => format!("{n} of these are hakmem's alone, or cannot be compared."),
-    };
-    let _ = writeln!(text, "\n{said}");
+    let alone: Vec<String> = judged.iter().flat_map(|j| j.alone(sides)).collect();
+    let failures = judged.iter().flat_map(|j| j.failures(sides));
+    text.push_str(&failed(&failures.collect::<Vec<_>>(), alone.len()));
     if !results.missing.is_empty() {
         text.push_str("\n## Not run\n");
         for (name, why) in &results.missing {
@@ -113,6 +62,105 @@ pub fn page(results: &Results, sides: &[String]) -> (String, Vec<String>) {
         }
     }
     text.push_str("\n## Figures\n");
+    text.push_str(&figures(results, sides, &programs));
+    let _ = writeln!(
+        text,
+        "\n{HOW}\n## The programs\n{}",
+        described(results, &programs)
+    );
+    (text, alone)
+}
+
+/// One program on all sides.
+struct Judged<'a> {
+    program: &'a Program,
+    /// By side; `Err` says why nothing can be compared.
+    verdicts: Result<Vec<Verdict>, String>,
+}
+
+impl<'a> Judged<'a> {
+    fn new(results: &Results, sides: &[String], program: &'a Program) -> Self {
+        let of = |base| {
+            let sides = sides.iter();
+            let verdicts = sides.map(|side| judge(base, results.of(program.name, side)));
+            verdicts.collect()
+        };
+        Self {
+            program,
+            verdicts: expected(results, program.name).map(of),
+        }
+    }
+
+    /// The row of the first table.
+    fn row(&self, sides: &[String]) -> Vec<String> {
+        let cells = match &self.verdicts {
+            Ok(verdicts) => verdicts.iter().map(cell).collect(),
+            Err(_) => vec!["?".to_owned(); sides.len()],
+        };
+        [vec![self.program.name.to_owned()], cells].concat()
+    }
+
+    /// What went wrong, and whether on hakmem.
+    fn faults<'b>(&'b self, sides: &'b [String]) -> impl Iterator<Item = (bool, String)> + 'b {
+        let verdicts = self.verdicts.iter().flatten();
+        let name = self.program.name;
+        sides.iter().zip(verdicts).flat_map(move |(side, verdict)| {
+            verdict.faults.iter().map(move |(fault, count, account)| {
+                let line = format!(
+                    "**{name}** on {side}: {} in {count} of {} ({account}).",
+                    fault.name(),
+                    verdict.runs
+                );
+                (side == HAKMEM, line)
+            })
+        })
+    }
+
+    /// All failures, with what is known of them.
+    fn failures(&self, sides: &[String]) -> Vec<String> {
+        if let Err(why) = &self.verdicts {
+            let name = self.program.name;
+            return vec![format!("**{name}**: {why}. Nothing can be compared.")];
+        }
+        let known = self
+            .program
+            .known
+            .map_or(String::new(), |k| format!(" {k}"));
+        self.faults(sides).map(|(_, line)| line + &known).collect()
+    }
+
+    /// Those that no other side has, and that nothing can be compared.
+    fn alone(&self, sides: &[String]) -> Vec<String> {
+        if let Err(why) = &self.verdicts {
+            return vec![format!("{}: {why}", self.program.name)];
+        }
+        if self.faults(sides).any(|(ours, _)| !ours) {
+            return Vec::new();
+        }
+        let lines = self.faults(sides).map(|(_, line)| line.replace("**", ""));
+        lines.collect()
+    }
+}
+
+/// The section of failures; `alone` of them are hakmem's.
+fn failed(failures: &[String], alone: usize) -> String {
+    let mut text = String::from("\n## Failures\n");
+    if failures.is_empty() {
+        text.push_str("None.\n");
+    }
+    for failure in failures {
+        let _ = writeln!(text, "- {failure}");
+    }
+    let said = match alone {
+        0 => "No failure is hakmem's alone.".to_owned(),
+        n => format!("{n} of these are hakmem's alone, or cannot be compared."),
+    };
+    let _ = writeln!(text, "\n{said}");
+    text
+}
+
+/// The table of figures.
+fn figures(results: &Results, sides: &[String], programs: &[&Program]) -> String {
     let columns = [
         "program",
         "allocator",
@@ -123,21 +171,20 @@ pub fn page(results: &Results, sides: &[String]) -> (String, Vec<String>) {
         "maps",
         "served",
     ];
-    text.push_str(&markdown(&columns, &figures));
-    let _ = writeln!(
-        text,
-        "\n{HOW}\n## The programs\n{}",
-        described(results, &programs)
-    );
-    (text, alone)
+    let of = |p: &&Program| {
+        let name = p.name;
+        sides
+            .iter()
+            .filter_map(move |side| figure_row(results, name, side))
+    };
+    markdown(&columns, &programs.iter().flat_map(of).collect::<Vec<_>>())
 }
 
-fn cell(verdict: &Verdict, comparable: bool) -> String {
-    match (verdict.runs, comparable) {
-        (_, false) => "?".to_owned(),
-        (0, _) => "–".to_owned(),
-        (n, _) if verdict.is_good() => format!("same, {n} of {n}"),
-        (n, _) => {
+fn cell(verdict: &Verdict) -> String {
+    match verdict.runs {
+        0 => "–".to_owned(),
+        n if verdict.is_good() => format!("same, {n} of {n}"),
+        n => {
             let words: Vec<String> = verdict
                 .faults
                 .iter()

@@ -9,10 +9,9 @@ use crate::executables::find;
 use crate::inputs;
 use crate::libraries::{self, Side};
 use gathered::Gathered;
-use hakmem_bench::machine::{Build, Machine};
 use hakmem_bench::probes::library::{SYSTEM, parse_library};
 use hakmem_bench::progress::Progress;
-use hakmem_bench::record::{self, Record, SCHEMA_VERSION, unix_time};
+use hakmem_bench::record::{Record, Start};
 use hakmem_bench::report::Summary;
 use once::Ready;
 use std::io;
@@ -47,8 +46,7 @@ fn names() -> clap::builder::PossibleValuesParser {
 
 /// Runs the comparison, prints its table, writes its record. `Ok(false)` if a program failed or behaved differently.
 pub fn run(options: &Options) -> io::Result<bool> {
-    let machine = Machine::here();
-    let started = unix_time();
+    let start = Start::now();
     let mut sides = libraries::sides(&options.libraries)?;
     // The base last, as in the tables of `hakmem-bench compare`.
     sides.rotate_left(1);
@@ -56,82 +54,67 @@ pub fn run(options: &Options) -> io::Result<bool> {
     if programs.is_empty() {
         return Err(io::Error::other("none of these programs is installed"));
     }
-    // Removed when it goes out of scope, with all that the programs left there.
+    let shown: Vec<String> = programs.iter().map(|p| p.0.name.to_owned()).collect();
+    let gathered = gather(options, &sides, programs)?;
+
+    let names: Vec<String> = sides.iter().map(|s| s.name.clone()).collect();
+    let summary = Summary::new(&shown, &names, SYSTEM, &gathered.samples, &gathered.traces);
+    print!("{}", summary.table());
+    for failure in &gathered.failures {
+        println!("\nFAILED: {failure}");
+    }
+    let good = gathered.failures.is_empty();
+    if let Some(path) = &options.json {
+        let library = |side: &Side| {
+            let path = side.library.as_ref()?.display().to_string();
+            Some((side.name.clone(), path))
+        };
+        let record = Record {
+            libraries: sides.iter().filter_map(library).collect(),
+            samples: gathered.samples,
+            traces: gathered.traces,
+            failures: gathered.failures,
+            ..start.record("programs", options.rounds, summary)
+        };
+        record.write(path)?;
+    }
+    Ok(good)
+}
+
+/// Runs the programs on all sides, in a folder that is removed with all that they left there.
+fn gather(
+    options: &Options,
+    sides: &[Side],
+    programs: Vec<(&'static Program, PathBuf)>,
+) -> io::Result<Gathered> {
     let folder = tempfile::Builder::new()
         .prefix("hakmem-trials-")
         .tempdir()?;
     let inputs = folder.path().join("inputs");
     std::fs::create_dir(&inputs)?;
-    let git = programs
-        .iter()
-        .find(|(p, _)| p.executable == "git")
-        .map(|(_, path)| path.as_path());
-    inputs::write(&inputs, git)?;
-    let ready: Vec<Ready> = programs
-        .into_iter()
-        .map(|(program, executable)| Ready {
-            program,
-            executable,
-            folder: folder.path(),
-        })
-        .collect();
+    let git = programs.iter().find(|(p, _)| p.executable == "git");
+    inputs::write(&inputs, git.map(|(_, path)| path.as_path()))?;
+    let ready = |(program, executable)| Ready {
+        program,
+        executable,
+        folder: folder.path(),
+    };
+    let ready: Vec<Ready> = programs.into_iter().map(ready).collect();
 
     let mut gathered = Gathered::default();
     let steps = (u64::from(options.rounds) + 1) * (sides.len() * ready.len()) as u64;
     let progress = Progress::new(steps);
-    gathered.trace_all(&ready, &sides, &progress)?;
+    gathered.trace_all(&ready, sides, &progress)?;
     for round in 0..options.rounds {
         progress.stage(&format!("round {} of {}", round + 1, options.rounds));
-        gathered.round(&ready, &sides, round, &progress);
+        gathered.round(&ready, sides, round, &progress);
     }
     drop(progress);
     for program in &ready {
-        gathered.judge(program.program, &sides);
-    }
-
-    let shown: Vec<String> = ready.iter().map(|r| r.program.name.to_owned()).collect();
-    let names: Vec<String> = sides.iter().map(|s| s.name.clone()).collect();
-    let summary = Summary::new(&shown, &names, SYSTEM, &gathered.samples, &gathered.traces);
-    print!("{}", summary.table());
-    for failure in &gathered.failures {
-        println!(
-            "\nFAILED: {} on {}: {}",
-            failure.workload, failure.allocator, failure.what
-        );
+        gathered.judge(program.program, sides);
     }
     folder.close()?;
-    let good = gathered.failures.is_empty();
-    if let Some(path) = &options.json {
-        let library = |side: &Side| {
-            Some((
-                side.name.clone(),
-                side.library.as_ref()?.display().to_string(),
-            ))
-        };
-        let record = Record {
-            schema_version: SCHEMA_VERSION,
-            kind: "programs".to_owned(),
-            unix_time: started,
-            command: record::command(),
-            quick: false,
-            rounds: options.rounds,
-            machine,
-            build: Build::this(),
-            libraries: sides.iter().filter_map(library).collect(),
-            summary,
-            samples: gathered.samples,
-            traces: gathered.traces,
-            probes: Vec::new(),
-            series: Vec::new(),
-            targets: Vec::new(),
-            ab: None,
-            failures: gathered.failures,
-        };
-        record
-            .write(path)
-            .map_err(|e| io::Error::other(format!("cannot write {}: {e}", path.display())))?;
-    }
-    Ok(good)
+    Ok(gathered)
 }
 
 /// The programs asked for that are installed; says which are not.
