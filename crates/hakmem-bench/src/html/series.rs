@@ -4,6 +4,8 @@ use super::curves::{self, Axes, Curve};
 use super::number::{figure, tick};
 use super::palette::{Palette, SUBJECT};
 use super::scale::Spacing;
+use crate::growth::{BY_BLOCKS, BY_THREADS};
+use crate::probes::{ALL_FREED, FEW_KEPT};
 use crate::record::Record;
 use crate::sample::Series;
 use maud::{Markup, html};
@@ -23,14 +25,14 @@ struct Known<'a> {
 
 const MEMORY: &[Known<'static>] = &[
     Known {
-        name: "idle",
+        name: ALL_FREED,
         heading: "Memory over time: all freed, then idle",
         says: "Many small blocks are allocated, all are freed, and no further call is made. What is given back shows as a fall.",
         spacing: Spacing::Linear,
         is_memory: true,
     },
     Known {
-        name: "sparse",
+        name: FEW_KEPT,
         heading: "Memory over time: one block in many kept, then idle",
         says: "As before, but some blocks scattered over all pages stay live.",
         spacing: Spacing::Linear,
@@ -40,14 +42,14 @@ const MEMORY: &[Known<'static>] = &[
 
 const SCALING: &[Known<'static>] = &[
     Known {
-        name: "threads",
+        name: BY_THREADS,
         heading: "Scaling by threads",
         says: "Level is ideal: no operation costs more because there are more threads.",
         spacing: Spacing::Log,
         is_memory: false,
     },
     Known {
-        name: "live_blocks",
+        name: BY_BLOCKS,
         heading: "Scaling by live blocks",
         says: "Level is ideal; what all allocators share of a rise is the cache hierarchy's.",
         spacing: Spacing::Log,
