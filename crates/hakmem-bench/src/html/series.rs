@@ -111,19 +111,7 @@ fn chart(record: &Record, palette: &Palette, known: &Known, n: usize) -> Markup 
     } = *known;
     let mut mine: Vec<&Series> = record.series.iter().filter(|s| s.name == name).collect();
     mine.sort_by_key(|s| (s.allocator != SUBJECT, palette.style(&s.allocator)));
-    let curves: Vec<Curve> = mine
-        .iter()
-        .map(|s| {
-            let finite = |p: &&(f64, f64)| p.0.is_finite() && p.1.is_finite();
-            let mut points: Vec<(f64, f64)> = s.points.iter().filter(finite).copied().collect();
-            points.sort_by(|a, b| a.0.total_cmp(&b.0));
-            Curve {
-                style: palette.style(&s.allocator),
-                label: s.allocator.clone(),
-                points,
-            }
-        })
-        .collect();
+    let curves: Vec<Curve> = mine.iter().map(|s| curve(s, palette)).collect();
     let (x, y) = mine
         .first()
         .map_or(("", ""), |s| (s.x.as_str(), s.y.as_str()));
@@ -161,6 +149,18 @@ fn chart(record: &Record, palette: &Palette, known: &Known, n: usize) -> Markup 
             }
             (table(x, y, &curves))
         }
+    }
+}
+
+/// The points of a series that can be drawn, by x.
+fn curve(series: &Series, palette: &Palette) -> Curve {
+    let finite = |p: &&(f64, f64)| p.0.is_finite() && p.1.is_finite();
+    let mut points: Vec<(f64, f64)> = series.points.iter().filter(finite).copied().collect();
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    Curve {
+        style: palette.style(&series.allocator),
+        label: series.allocator.clone(),
+        points,
     }
 }
 

@@ -151,26 +151,14 @@ impl Stage {
         let mut command = self.command(program, "run", here.path());
         command.stdout(stdout.stdio()?).stderr(stderr.stdio()?);
         let account = here.path().join(".served");
-        if let Some(library) = &side.library {
-            command.env(runner::LIBRARY, library);
-        }
-        if side.name == HAKMEM {
-            command.env(
-                runner::VARIABLE,
-                format!("HAKMEM_STATS=json:{}", account.display()),
-            );
-        }
+        serve(&mut command, side, &account);
         let deadline = Duration::from_secs(program.deadline);
         let start = Instant::now();
         let ended = run_until(&mut command, deadline)?;
         let seconds = ended
             .map_or(start.elapsed(), |(_, wall)| wall)
             .as_secs_f64();
-        let text = fs::read_to_string(here.path().join(".report")).unwrap_or_default();
-        let lines: Vec<Line> = text
-            .lines()
-            .filter_map(|l| serde_json::from_str(l).ok())
-            .collect();
+        let lines = reported(here.path());
         let (served, mut unserved) = self.account(side, &account, &lines);
         unserved.sort();
         let mut endings: Vec<String> = lines
@@ -224,6 +212,24 @@ impl Stage {
         let last = last.replace(&self.folder().display().to_string(), "");
         last.chars().take(400).collect()
     }
+}
+
+/// Tells the runner which library the programs get, and hakmem where to leave its account.
+fn serve(command: &mut Command, side: &Side, account: &Path) {
+    if let Some(library) = &side.library {
+        command.env(runner::LIBRARY, library);
+    }
+    if side.name == HAKMEM {
+        let wish = format!("HAKMEM_STATS=json:{}", account.display());
+        command.env(runner::VARIABLE, wish);
+    }
+}
+
+/// What the runner reported in the folder of a run.
+fn reported(here: &Path) -> Vec<Line> {
+    let text = fs::read_to_string(here.join(".report")).unwrap_or_default();
+    let lines = text.lines().filter_map(|l| serde_json::from_str(l).ok());
+    lines.collect()
 }
 
 /// The hash of all that a program's result depends on here.
