@@ -20,8 +20,8 @@ use hakmem_bench::packaged;
 use hakmem_bench::probes::library::{HAKMEM, SYSTEM, parse_library};
 use hakmem_bench::record::unix_time;
 use install::Installer;
-use results::Results;
-use scenario::{Stage, hex, script};
+use results::{Results, Run};
+use scenario::{Finished, Stage, hex, script};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -127,7 +127,7 @@ fn run_all(options: &Options, results: &mut Results, record: &Path) -> io::Resul
         }
         // What no longer counts goes; with --resume only what was of other scripts or libraries.
         let now = script(program);
-        let stays = |r: &results::Run| {
+        let stays = |r: &Run| {
             options.resume && r.script == now && hashes.get(&r.side).is_none_or(|h| *h == r.library)
         };
         results
@@ -137,68 +137,88 @@ fn run_all(options: &Options, results: &mut Results, record: &Path) -> io::Resul
     results.write(record)?;
     let stage = Stage::new(&mut sides)?;
     end_on_signals(stage.folder())?;
+    let matrix = Matrix {
+        options,
+        stage: &stage,
+        sides: &sides,
+        hashes: &hashes,
+        record,
+    };
     for program in programs {
-        run_program(options, program, &stage, &sides, &hashes, results, record)?;
+        matrix.run(program, results)?;
     }
     Ok(())
 }
 
-fn run_program(
-    options: &Options,
-    program: &'static Program,
-    stage: &Stage,
-    sides: &[Side],
-    hashes: &BTreeMap<String, String>,
-    results: &mut Results,
-    record: &Path,
-) -> io::Result<()> {
-    let now = script(program);
-    let due = |results: &Results, side: &Side, round| {
-        !results.has(program.name, &side.name, round, &now, &hashes[&side.name])
-    };
-    if !(0..options.rounds).any(|round| sides.iter().any(|side| due(results, side, round))) {
-        return Ok(());
-    }
-    if let Err(why) = stage.set_up(program) {
-        eprintln!("left out: {}: {why}", program.name);
-        results.missing.insert(program.name.to_owned(), why);
-        return results.write(record);
-    }
-    let mut system: Option<String> = None;
-    for round in 0..options.rounds {
-        // The sides alternate; the system's first run comes first, so that the others' outputs can be held against it.
-        for i in 0..sides.len() {
-            let side = &sides[(round as usize + i) % sides.len()];
-            if !due(results, side, round) {
-                continue;
-            }
-            let mut done = stage.run(program, side, round)?;
-            done.run.library.clone_from(&hashes[&side.name]);
-            if side.name == SYSTEM {
-                system.get_or_insert(done.output);
-            } else if let Some(line) = system
-                .as_deref()
-                .and_then(|s| first_difference(s, &done.output))
-            {
-                done.run.note = format!("{line}; {}", done.run.note);
-            }
-            eprintln!(
-                "{} on {}, run {}: {}, {:.1} s",
-                program.name,
-                side.name,
-                round + 1,
-                done.run.ending,
-                done.run.seconds
-            );
-            results.runs.push(done.run);
-            results.unix_time = unix_time();
-            results.write(record)?;
+/// What the runs of all programs share.
+struct Matrix<'a> {
+    options: &'a Options,
+    stage: &'a Stage,
+    sides: &'a [Side],
+    hashes: &'a BTreeMap<String, String>,
+    record: &'a Path,
+}
+
+impl Matrix<'_> {
+    /// Makes all runs of a program that are not on record, and writes the page.
+    fn run(&self, program: &'static Program, results: &mut Results) -> io::Result<()> {
+        let now = script(program);
+        let due = |results: &Results, side: &Side, round| {
+            let library = &self.hashes[&side.name];
+            !results.has(program.name, &side.name, round, &now, library)
+        };
+        let rounds = self.options.rounds;
+        if !(0..rounds).any(|round| self.sides.iter().any(|side| due(results, side, round))) {
+            return Ok(());
         }
+        if let Err(why) = self.stage.set_up(program) {
+            eprintln!("left out: {}: {why}", program.name);
+            results.missing.insert(program.name.to_owned(), why);
+            return results.write(self.record);
+        }
+        let mut system: Option<String> = None;
+        for round in 0..rounds {
+            // The sides alternate; the system's first run comes first, so that the others' outputs can be held against it.
+            for i in 0..self.sides.len() {
+                let side = &self.sides[(round as usize + i) % self.sides.len()];
+                if due(results, side, round) {
+                    results
+                        .runs
+                        .push(self.one(program, side, round, &mut system)?);
+                    results.unix_time = unix_time();
+                    results.write(self.record)?;
+                }
+            }
+        }
+        let alone = write(results, &self.options.page)?;
+        let here = alone.iter().filter(|a| a.starts_with(program.name));
+        here.for_each(|failure| eprintln!("FAILED: {failure}"));
+        Ok(())
     }
-    let alone = write(results, &options.page)?;
-    let here = alone.iter().filter(|a| a.starts_with(program.name));
-    here.for_each(|failure| eprintln!("FAILED: {failure}"));
-    Ok(())
+
+    /// Makes one run. `system` is the output of the first run on the system's allocator.
+    fn one(
+        &self,
+        program: &'static Program,
+        side: &Side,
+        round: u32,
+        system: &mut Option<String>,
+    ) -> io::Result<Run> {
+        let Finished { mut run, output } = self.stage.run(program, side, round)?;
+        run.library.clone_from(&self.hashes[&side.name]);
+        if side.name == SYSTEM {
+            system.get_or_insert(output);
+        } else if let Some(line) = system.as_deref().and_then(|s| first_difference(s, &output)) {
+            run.note = format!("{line}; {}", run.note);
+        }
+        let (name, ending, seconds) = (program.name, &run.ending, run.seconds);
+        let number = round + 1;
+        eprintln!(
+            "{name} on {}, run {number}: {ending}, {seconds:.1} s",
+            side.name
+        );
+        Ok(run)
+    }
 }
 
 /// The first line in which two outputs differ.
