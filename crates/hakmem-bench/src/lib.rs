@@ -6,12 +6,13 @@
 //!
 //! The modules in their order; each uses only those before it:
 //!
-//! 1. Tools: [`heap`], [`meter`], [`rng`], [`stats`], [`storage`], [`paths`], [`options`], [`packaged`], [`progress`],
-//!    [`executables`], [`child`], [`tracer`].
+//! 1. Tools: [`heap`], [`meter`], [`rng`], [`stats`], [`storage`], [`paths`], [`options`],
+//!    [`packaged`], [`progress`], [`executables`], [`child`], [`tracer`].
 //! 2. Allocators and the machine: [`peers`], `rpmalloc`, [`allocators`], [`machine`].
 //! 3. What runs give: [`sample`], [`report`], [`pairs`], [`record`].
-//! 4. What is measured: [`workloads`]; [`run_one`] runs one of them in its process, [`measure`] starts such a process.
-//! 5. [`growth`], [`probes`]; [`process`] is the whole of a measured process.
+//! 4. What is measured: [`workloads`]. [`run_one`] runs one of them in its process, and [`measure`]
+//!    starts such a process.
+//! 5. [`growth`], [`probes`]. [`process`] is the whole of a measured process.
 //! 6. What is printed and judged: [`best`], [`side_by_side`], [`targets`].
 //! 7. The commands: [`ab`], [`selection`], [`compare`], and [`html`] for the page.
 

@@ -2,10 +2,11 @@
 //!
 //! The modules in their order; each uses only those before it, and the library of `hakmem-bench`:
 //!
-//! 1. [`executables`], [`libraries`], [`inputs`], [`outcome`]: what to run and to preload, on what, and what it produced.
+//! 1. [`executables`], [`libraries`], [`inputs`], [`outcome`]: what to run, what to preload, what
+//!    programs read, and what they produce.
 //! 2. [`preload`]: one program of the user's choice under several preloaded libraries.
-//! 3. [`programs`]: a table of such programs. It prints and records as `hakmem-bench compare` does, but it runs programs
-//!    as [`preload`] does and has the inputs of [`compat`]. So it is here.
+//! 3. [`programs`]: a table of such programs. It prints and records as `hakmem-bench compare` does,
+//!    but it runs programs as [`preload`] does and shares its inputs with [`compat`]. So it is here.
 //! 4. [`compat`]: how programs behave on each library.
 //! 5. [`soak`]: all kinds of load in one process for long.
 //! 6. [`learn`]: whether learnt settings are as good as fixed ones.
