@@ -116,7 +116,7 @@ fn a_c_program_without_unwind_tables() {
     }
 }
 
-/// The Rust program of hakmem-examples, with hakmem inside: it writes the profile itself.
+/// The Rust program of hakmem-fixtures, with hakmem inside: it writes the profile itself.
 #[test]
 fn a_rust_program() {
     let program = built::released(&[]).example("profiled");

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 use tempfile::TempDir;
 
-/// The example `reported`, without `HAKMEM_…` in its environment.
+/// The fixture `reported`, without `HAKMEM_…` in its environment.
 fn reported() -> Command {
     let mut command = Command::new(built::debugged().example("reported"));
     for (name, _) in std::env::vars_os() {

@@ -1,4 +1,4 @@
-//! What cargo builds for tests: the library, and the Rust programs of hakmem-examples.
+//! What cargo builds for tests: the library, and the Rust programs of hakmem-fixtures.
 //!
 //! One call builds all that is wanted in release, and one all that tests have built anyway: each call of cargo costs a
 //! second, and each set of features another core.
@@ -60,7 +60,7 @@ fn build(args: &[&str]) -> Artifacts {
     Artifacts(files)
 }
 
-/// As users get them: the library, and those examples of which a test needs that, or runs for long. Each takes 5 s to link.
+/// As users get them: the library, and those fixtures of which a test needs that, or runs for long. Each takes 5 s to link.
 pub fn released(features: &[&str]) -> &'static Artifacts {
     static BUILT: OnceLock<Artifacts> = OnceLock::new();
     BUILT.get_or_init(|| {
@@ -70,10 +70,10 @@ pub fn released(features: &[&str]) -> &'static Artifacts {
             "-p",
             "hakmem-ffi",
             "-p",
-            "hakmem-examples",
+            "hakmem-fixtures",
         ];
-        for example in ["conformance", "plugin", "profiled", "watched"] {
-            args.extend(["--example", example]);
+        for fixture in ["conformance", "plugin", "profiled", "watched"] {
+            args.extend(["--example", fixture]);
         }
         args.extend(features);
         build(&args)
@@ -86,14 +86,14 @@ pub fn debugged() -> &'static Artifacts {
     BUILT.get_or_init(|| build(&["--profile", "test", "--workspace", "--examples"]))
 }
 
-/// The example `serialized`. With its feature the core depends on serde, which the workspace's build has with `std`, and the
+/// The fixture `serialized`. With its feature the core depends on serde, which the workspace's build has with `std`, and the
 /// library could not have: so it is built by itself.
 pub fn serialized() -> PathBuf {
     let args = [
         "--profile",
         "test",
         "--package",
-        "hakmem-examples",
+        "hakmem-fixtures",
         "--example",
         "serialized",
         "--features",
@@ -102,12 +102,12 @@ pub fn serialized() -> PathBuf {
     build(&args).example("serialized")
 }
 
-/// The example `service`, whose dependencies take a minute to build.
+/// The fixture `service`, whose dependencies take a minute to build.
 pub fn service() -> PathBuf {
     let args = [
         "--release",
         "--package",
-        "hakmem-examples",
+        "hakmem-fixtures",
         "--example",
         "service",
     ];
