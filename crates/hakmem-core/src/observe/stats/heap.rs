@@ -4,6 +4,18 @@ use crate::heap::counts::Event;
 use crate::{heap, thread};
 
 /// Who has a heap.
+///
+/// ```
+/// use hakmem_core::{Hakmem, stats::{Snapshot, State}};
+///
+/// #[global_allocator]
+/// static ALLOCATOR: Hakmem = Hakmem::new();
+///
+/// # fn main() {
+/// let own = Snapshot::take().heaps().filter(|heap| heap.state == State::Own).count();
+/// assert_eq!(own, 1, "the heap of this thread");
+/// # }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     /// The thread that asks.
@@ -16,6 +28,12 @@ pub enum State {
 
 impl State {
     /// The word for it in reports.
+    ///
+    /// ```
+    /// use hakmem_core::stats::State;
+    ///
+    /// assert_eq!(State::Idle.name(), "idle");
+    /// ```
     pub fn name(self) -> &'static str {
         match self {
             State::Own => "own",
@@ -26,6 +44,14 @@ impl State {
 }
 
 /// What the threads that had a heap one after the other have done.
+///
+/// ```
+/// use hakmem_core::stats::Snapshot;
+///
+/// for heap in Snapshot::take().heaps() {
+///     println!("{}: {} blocks freed for other heaps", heap.state.name(), heap.blocks_sent);
+/// }
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Heap {
     /// Who has it now.
