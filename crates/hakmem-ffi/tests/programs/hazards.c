@@ -1,5 +1,6 @@
 /* One hazard per run: hazards NAME. Exit status 0: passed. */
 #define _GNU_SOURCE
+#include "resident.h"
 #include <errno.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -132,14 +133,6 @@ static void *free_much(void *unused) {
     for (int i = 0; i < N; i++)
         free(p[i]);
     return NULL;
-}
-
-static long resident_kib(void) {
-    FILE *f = fopen("/proc/self/statm", "r");
-    long size, resident;
-    int got = fscanf(f, "%ld %ld", &size, &resident);
-    fclose(f);
-    return got == 2 ? resident * (sysconf(_SC_PAGESIZE) / 1024) : -1;
 }
 
 static int idle_memory_comes_back(void) {
