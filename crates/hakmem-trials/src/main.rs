@@ -2,8 +2,8 @@
 //!
 //! The modules in their order; each uses only those before it, and the library of `hakmem-bench`:
 //!
-//! 1. [`executables`], [`libraries`], [`inputs`], [`outcome`]: what to run, what to preload, what
-//!    programs read, and what they produce.
+//! 1. [`executables`], [`libraries`], [`inputs`], [`outcome`], [`names`]: what to run, what to
+//!    preload, what programs read, what they produce, and how they are named.
 //! 2. [`preload`]: one program of the user's choice under several preloaded libraries.
 //! 3. [`programs`]: a table of such programs. It prints and records as `hakmem-bench compare` does,
 //!    but it runs programs as [`preload`] does and shares its inputs with [`compat`]. So it is here.
@@ -16,6 +16,7 @@ mod executables;
 mod inputs;
 mod learn;
 mod libraries;
+mod names;
 mod outcome;
 mod preload;
 mod programs;

@@ -1,7 +1,8 @@
 //! What a program produced, and whether it is the same on all libraries.
 
-use hakmem_bench::child::{Capture, ending};
-use hakmem_bench::sample::Outcome;
+use crate::libraries::Side;
+use hakmem_bench::child::{Capture, Finished, ending};
+use hakmem_bench::sample::{Outcome, Sample};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
 use std::io::{self, Read};
@@ -34,6 +35,33 @@ pub fn sha256_into(hash: &mut Sha256, mut reader: impl Read) -> io::Result<()> {
             0 => return Ok(()),
             n => hash.update(&buffer[..n]),
         }
+    }
+}
+
+/// The sample of one run of a whole program, which took `nanos` by the clock that it is measured by.
+pub fn sample(
+    program: &str,
+    side: &Side,
+    round: u32,
+    nanos: u64,
+    run: &Finished,
+    outcome: Outcome,
+) -> Sample {
+    let usage = run.usage;
+    Sample {
+        workload: program.to_owned(),
+        allocator: side.name.clone(),
+        round,
+        ops: 1,
+        nanos,
+        wall_nanos: run.wall.as_nanos() as u64,
+        user_micros: usage.user_us,
+        system_micros: usage.system_us,
+        max_rss_kib: usage.max_rss_kib,
+        minor_faults: usage.minor_faults,
+        major_faults: usage.major_faults,
+        inside: None,
+        outcome: Some(outcome),
     }
 }
 

@@ -1,7 +1,7 @@
 //! `hakmem-trials preload`: a whole program under several preloaded libraries.
 
 use crate::libraries::{Side, check_loads};
-use crate::outcome::{Verdict, outcome};
+use crate::outcome::{self, Verdict, outcome};
 use hakmem_bench::child::{self, Capture};
 use hakmem_bench::probes::library::{NONE, parse_library};
 use hakmem_bench::progress::Progress;
@@ -217,21 +217,9 @@ fn sample(side: &Side, program: &[OsString], shown: &str, round: u32) -> io::Res
     let mut command = command(side, program);
     command.stdout(stdout.stdio()?).stderr(stderr.stdio()?);
     let finished = child::run(&mut command).map_err(|e| started(&program[0], e))?;
-    let usage = finished.usage;
     let nanos = finished.wall.as_nanos() as u64;
-    Ok(Sample {
-        workload: shown.to_owned(),
-        allocator: side.name.clone(),
-        round,
-        ops: 1,
-        nanos,
-        wall_nanos: nanos,
-        user_micros: usage.user_us,
-        system_micros: usage.system_us,
-        max_rss_kib: usage.max_rss_kib,
-        minor_faults: usage.minor_faults,
-        major_faults: usage.major_faults,
-        inside: None,
-        outcome: Some(outcome(finished.status, stdout, stderr)?),
-    })
+    let outcome = outcome(finished.status, stdout, stderr)?;
+    Ok(outcome::sample(
+        shown, side, round, nanos, &finished, outcome,
+    ))
 }

@@ -15,6 +15,7 @@ mod verdict;
 
 use crate::libraries::{Side, sides};
 use crate::outcome::sha256_into;
+use clap::builder::PossibleValuesParser;
 use hakmem_bench::machine::Machine;
 use hakmem_bench::packaged;
 use hakmem_bench::probes::library::{HAKMEM, SYSTEM, parse_library};
@@ -56,12 +57,8 @@ pub struct Options {
     page: PathBuf,
 }
 
-fn names() -> clap::builder::PossibleValuesParser {
-    clap::builder::PossibleValuesParser::new(
-        table::ALL
-            .iter()
-            .map(|p| clap::builder::PossibleValue::new(p.name).help(p.what)),
-    )
+fn names() -> PossibleValuesParser {
+    crate::names::choice(table::ALL.iter().map(|p| (p.name, p.what)))
 }
 
 /// Runs the matrix. `Ok(false)` if a failure is hakmem's alone, or nothing could be compared.

@@ -8,6 +8,7 @@ mod table;
 use crate::executables::find;
 use crate::inputs;
 use crate::libraries::{self, Side};
+use clap::builder::PossibleValuesParser;
 use gathered::Gathered;
 use hakmem_bench::probes::library::{SYSTEM, parse_library};
 use hakmem_bench::progress::Progress;
@@ -36,12 +37,8 @@ pub struct Options {
     pub json: Option<PathBuf>,
 }
 
-fn names() -> clap::builder::PossibleValuesParser {
-    clap::builder::PossibleValuesParser::new(
-        table::ALL
-            .iter()
-            .map(|p| clap::builder::PossibleValue::new(p.name).help(p.what)),
-    )
+fn names() -> PossibleValuesParser {
+    crate::names::choice(table::ALL.iter().map(|p| (p.name, p.what)))
 }
 
 /// Runs the comparison, prints its table, writes its record. `Ok(false)` if a program failed or behaved differently.

@@ -3,7 +3,7 @@
 use super::server;
 use super::table::{Program, Style};
 use crate::libraries::Side;
-use crate::outcome::{outcome, sha256_into};
+use crate::outcome::{self, outcome, sha256_into};
 use hakmem_bench::child;
 use hakmem_bench::child::Capture;
 use hakmem_bench::sample::{Outcome, Sample, Trace};
@@ -49,21 +49,15 @@ impl Ready<'_> {
             Style::Server => (usage.user_us + usage.system_us) * 1000,
             Style::Alone | Style::OnCopy(..) => wall,
         };
-        Ok(Sample {
-            workload: self.program.name.to_owned(),
-            allocator: side.name.clone(),
+        let name = self.program.name;
+        Ok(outcome::sample(
+            name,
+            side,
             round,
-            ops: 1,
             nanos,
-            wall_nanos: wall,
-            user_micros: usage.user_us,
-            system_micros: usage.system_us,
-            max_rss_kib: usage.max_rss_kib,
-            minor_faults: usage.minor_faults,
-            major_faults: usage.major_faults,
-            inside: None,
-            outcome: Some(ran.outcome),
-        })
+            &ran.figures,
+            ran.outcome,
+        ))
     }
 
     /// A run that counts system calls and sees that the library is mapped in the program itself. `Ok(None)` if this
