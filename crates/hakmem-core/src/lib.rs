@@ -142,11 +142,7 @@ mod thread;
 
 // Miri has no fork, and models have threads of their own.
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64", test, not(any(miri, shuttle))))]
-#[path = "../tests/oracle/alone.rs"]
-mod alone;
-#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64", test, not(any(miri, shuttle))))]
-#[path = "../tests/oracle/in_child.rs"]
-mod in_child;
+mod testing;
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
 pub use api::c;

@@ -164,7 +164,7 @@ mod tests {
 
     use super::*;
     use crate::api::c;
-    use crate::in_child::in_child;
+    use crate::testing::in_child;
     use std::vec::Vec;
 
     /// Of large blocks, of which a heap keeps the last few.
