@@ -148,9 +148,6 @@ mod testing;
 pub use api::c;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
 pub use api::global::{Configured, Hakmem};
-#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64", shuttle))]
-#[doc(hidden)]
-pub use base::mutant;
 #[cfg(all(
     target_os = "linux",
     target_arch = "x86_64",

@@ -6,7 +6,6 @@ use crate::backend::owner::{Owner, inbox_of};
 use crate::backend::page::{Block, Meta, PageState};
 use crate::backend::remote_batch::RemoteBatch;
 use crate::backend::{check, segment};
-use crate::base::mutant::{Mutant, is};
 use crate::base::sync::{AtomicU64, Ordering::Relaxed};
 use crate::heap::parked;
 use crate::proto::inbox::Link;
@@ -121,7 +120,7 @@ impl Heap {
             // SAFETY: `remote_batch` rule 1: it is this heap's since it was taken, and left alone once opened or passed on.
             let page = unsafe { RemoteBatch::page(batch) };
             let owner = page.owner();
-            if owner != self.owner() && !is(Mutant::HeapKeepsStrayBatches) {
+            if owner != self.owner() {
                 // The page was parked meanwhile (`page` rule 1).
                 if check::CHECKED && owner.is_null() {
                     check::corrupt(RemoteBatch::block(batch).cast());
