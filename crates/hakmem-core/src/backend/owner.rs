@@ -10,7 +10,6 @@
 use crate::backend::check;
 use crate::backend::page::{Block, Meta};
 use crate::backend::remote_batch::RemoteBatch;
-use crate::base::mutant::{Mutant, is};
 use crate::base::size_class::{CLASSES, TABLE16};
 use crate::proto::inbox::{Inbox, Link};
 use core::cell::Cell;
@@ -73,7 +72,7 @@ impl Owner {
             unsafe {
                 let page = RemoteBatch::page(batch);
                 let owner = page.owner();
-                if owner != self.as_word() && !is(Mutant::HeapKeepsStrayBatches) {
+                if owner != self.as_word() {
                     if check::CHECKED && owner.is_null() {
                         check::corrupt(block.cast());
                     }

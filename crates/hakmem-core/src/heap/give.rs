@@ -3,7 +3,6 @@
 use super::Heap;
 use crate::backend::page::{self, Block, PageState};
 use crate::backend::{check, segment};
-use crate::base::mutant::{Mutant, is};
 use crate::base::size_class::CLASSES;
 use crate::proto::inbox::Link;
 use core::ptr::null_mut;
@@ -44,9 +43,7 @@ impl Heap {
             }
             self.share_anew();
             self.end_samples();
-            if !is(Mutant::HeapEndsUnsent) {
-                self.send_remote_frees();
-            }
+            self.send_remote_frees();
             for candidates in &self.candidates {
                 // SAFETY: the heap's own pages (see `withdraw`).
                 if let Some(page) = unsafe { candidates.replace(null_mut()).as_ref() } {

@@ -4,7 +4,7 @@ extern crate std;
 
 use super::*;
 use crate::base::sync::{AtomicU32, AtomicUsize, Ordering::*};
-use crate::in_child::in_child;
+use crate::testing::in_child;
 use core::arch::asm;
 use core::ffi::c_void;
 use std::{env, ffi::CString, fs, process, string::String, thread, vec, vec::Vec};

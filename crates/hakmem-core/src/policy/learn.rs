@@ -136,7 +136,7 @@ pub fn forget() {
 mod tests {
     use super::*;
     use crate::api::c;
-    use crate::in_child::in_child;
+    use crate::testing::in_child;
 
     const MIB: i64 = 1 << 20;
 

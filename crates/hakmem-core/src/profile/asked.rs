@@ -68,7 +68,7 @@ mod tests {
     use super::super::table;
     use super::*;
     use crate::base::sync::AtomicU32;
-    use crate::in_child::in_child;
+    use crate::testing::in_child;
 
     #[test]
     fn a_wish_waits_for_the_books_and_is_fulfilled_once() {

@@ -181,8 +181,8 @@ pub fn stop() {
 mod tests {
     extern crate std;
     use super::*;
-    use crate::alone::alone;
-    use crate::in_child::in_child;
+    use crate::testing::alone;
+    use crate::testing::in_child;
     use std::vec::Vec;
 
     const SIZES: [usize; 4] = [16, 5000, 100_000, 3 << 20];

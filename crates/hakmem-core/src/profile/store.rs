@@ -84,7 +84,7 @@ impl<T: Copy> Growing<T> {
 #[cfg(all(test, not(any(loom, miri, shuttle))))]
 mod tests {
     use super::*;
-    use crate::in_child::in_child;
+    use crate::testing::in_child;
 
     fn is_there(at: usize) -> bool {
         // SAFETY: asks about one page; fails where nothing is mapped.

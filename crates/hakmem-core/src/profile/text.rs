@@ -222,7 +222,7 @@ mod tests {
     use super::super::{DEFAULT_INTERVAL, INTERVAL};
     use super::*;
     use crate::base::sync::Ordering::Relaxed;
-    use crate::in_child::in_child;
+    use crate::testing::in_child;
     use std::string::{String, ToString};
     use std::vec::Vec;
     use std::{format, fs};

@@ -8,7 +8,6 @@
 mod scavenger;
 
 use crate::backend::{arena, segment};
-use crate::base::mutant::{Mutant, is};
 use crate::base::sync::{AtomicU32, AtomicU64, Ordering::Relaxed, plain};
 use crate::base::usage;
 use crate::heap::parked;
@@ -35,9 +34,7 @@ static FORKS: plain::AtomicU32 = plain::AtomicU32::new(0);
 pub fn stand_aside(in_the_middle: bool) {
     const MOMENTS: u32 = 100;
     FORKS.fetch_add(1, Relaxed);
-    if !is(Mutant::ForkKeepsScavenger) {
-        scavenger::hold(in_the_middle);
-    }
+    scavenger::hold(in_the_middle);
     let me = os::thread_token();
     for _ in 0..MOMENTS {
         if !LOCK.is_held_by_other_than(me) {
@@ -164,7 +161,7 @@ mod tests {
 
     use super::*;
     use crate::api::c;
-    use crate::in_child::in_child;
+    use crate::testing::in_child;
     use std::vec::Vec;
 
     /// Of large blocks, of which a heap keeps the last few.

@@ -224,7 +224,7 @@ mod tests {
 
     use super::*;
     use crate::api::c;
-    use crate::in_child::in_child;
+    use crate::testing::in_child;
     use std::vec::Vec;
 
     fn is_at_work() -> bool {

@@ -3,13 +3,13 @@
 extern crate std;
 
 use super::*;
-use crate::alone::alone;
 use crate::api::c;
 use crate::base::sync::AtomicU64;
 use crate::heap::all::{all_heaps, heaps_made, make};
-use crate::in_child::in_child;
 use crate::observe::stats::Snapshot;
 use crate::proto::heap_state::With;
+use crate::testing::alone;
+use crate::testing::in_child;
 use std::sync::Barrier;
 use std::thread::{self, spawn};
 use std::vec::Vec;

@@ -4,7 +4,7 @@ extern crate std;
 
 use super::run::chain;
 use super::*;
-use crate::alone::alone;
+use crate::testing::alone;
 use std::boxed::Box;
 use std::collections::BTreeSet;
 use std::vec::Vec;

@@ -344,7 +344,7 @@ fn mostly_absent(at: usize, n: usize) -> bool {
 mod tests {
     use super::*;
     use crate::api::c;
-    use crate::in_child::in_child;
+    use crate::testing::in_child;
 
     #[test]
     fn the_cache_gives_its_oldest_up() {

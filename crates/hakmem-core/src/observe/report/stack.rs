@@ -70,7 +70,7 @@ unsafe extern "C" fn run<F: FnOnce()>(job: *mut Option<F>) {
 mod tests {
     extern crate std;
     use super::*;
-    use crate::in_child::in_child;
+    use crate::testing::in_child;
     use std::string::{String, ToString};
     use std::vec::Vec;
 

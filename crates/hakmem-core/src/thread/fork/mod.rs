@@ -21,7 +21,6 @@
 
 use super::{ThreadState, tls};
 use crate::backend::{arena, foreign};
-use crate::base::mutant::{Mutant, is};
 use crate::base::sync::Ordering::Relaxed;
 use crate::heap::all::all_heaps;
 use crate::heap::parked;
@@ -57,11 +56,6 @@ pub fn holds_a_lock(me: u32) -> bool {
     LOCKS.iter().any(|l| l.0.is_held_by(me))
 }
 
-/// Whether a deliberate mistake leaves the lock out.
-fn is_left_out(lock: &Lock) -> bool {
-    is(Mutant::ForkLeavesALock) && core::ptr::eq(lock, &arena::LOCK)
-}
-
 extern "C" fn before_fork() {
     purge::stand_aside(holds_a_lock(os::thread_token()));
     profile::before_fork();
@@ -75,7 +69,7 @@ extern "C" fn after_fork() {
 extern "C" fn after_fork_in_child() {
     let me = os::thread_token();
     profile::release_after_fork();
-    for Guarded(lock, mend) in LOCKS.iter().filter(|l| l.0.is_held_by_other_than(me) && !is_left_out(l.0)) {
+    for Guarded(lock, mend) in LOCKS.iter().filter(|l| l.0.is_held_by_other_than(me)) {
         lock.reset();
         mend();
     }

@@ -3,10 +3,10 @@
 extern crate std;
 
 use super::*;
-use crate::alone::alone;
 use crate::api::c;
 use crate::heap::{all::heaps_made, pool};
-use crate::in_child::{goes_well_in_child, in_child};
+use crate::testing::alone;
+use crate::testing::{goes_well_in_child, in_child};
 use std::sync::{Barrier, Mutex, mpsc};
 use std::vec::Vec;
 
