@@ -9,7 +9,7 @@
 //! `until_slow` is a countdown: it counts frees until the slow path.
 //! - Page in the queue of its class: until only `park_at` blocks are used. That is none, or so few
 //!   that the heap parks the page (`parked`).
-//! - Full page, which is in no queue: until an eighth of its blocks are free.
+//! - Full page, which is in no queue: until one in eight of its blocks is free (`UNFULL_FRACTION`).
 //!
 //! The free that brings it to zero takes the slow path. So one branch serves both cases.
 //!
