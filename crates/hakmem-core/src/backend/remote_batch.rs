@@ -106,23 +106,30 @@ impl RemoteBatch {
     }
 
     /// The page, if `this` stands for a page list.
+    ///
+    /// # Safety
+    /// The batch belongs to the caller.
     #[inline]
-    fn of_list(this: *mut Self) -> Option<&'static Meta> {
-        (this.addr() & 1 != 0).then(|| Self::page_of_list(this))
+    unsafe fn of_list(this: *mut Self) -> Option<&'static Meta> {
+        // SAFETY: the batch belongs to the caller, and its address is odd.
+        (this.addr() & 1 != 0).then(|| unsafe { Self::page_of_list(this) })
     }
 
     /// [`RemoteBatch::of_list`] for an odd address. Ends the process if the program overwrote an
     /// anchor, so that this is no page list.
+    ///
+    /// # Safety
+    /// The batch belongs to the caller. Its address is odd.
     #[cold]
     #[inline(never)]
-    fn page_of_list(this: *mut Self) -> &'static Meta {
+    unsafe fn page_of_list(this: *mut Self) -> &'static Meta {
         let meta = this.wrapping_byte_sub(1).cast::<Meta>();
         if check::CHECKED && !arena::is_meta(meta.addr()) {
             check::corrupt(this.cast());
         }
-        // SAFETY: an odd address is one more than that of a page's metadata (rule 2), and `is_meta`
-        // has checked it. Metadata is accessible for ever (`arena` rule 4), and all its fields may
-        // be shared.
+        // SAFETY: the odd address of a batch is one more than that of a page's metadata (rule 2),
+        // and `is_meta` has checked it. Metadata is accessible for ever (`arena` rule 4), and all
+        // its fields are cells or atomics.
         unsafe { &*meta }
     }
 
@@ -170,7 +177,8 @@ impl RemoteBatch {
     /// The batch belongs to the caller.
     #[inline]
     pub unsafe fn page(this: *mut Self) -> &'static Meta {
-        if let Some(page) = Self::of_list(this) {
+        // SAFETY: the batch belongs to the caller.
+        if let Some(page) = unsafe { Self::of_list(this) } {
             if check::CHECKED && page.remote_list.first().is_null() {
                 check::corrupt(page.start());
             }
@@ -192,13 +200,13 @@ impl RemoteBatch {
     /// The batch belongs to the caller. `page` is its page, and belongs to the caller, too.
     #[inline]
     pub unsafe fn open(this: *mut Self, page: &Meta) -> (u32, *mut Self) {
-        if Self::of_list(this).is_some() {
-            return Self::open_list(page);
-        }
         // SAFETY: batch and page belong to the caller (rule 1), so no other thread uses the
         // anchor's words or `page.free`. The anchor's words are read before `set_next` makes the
-        // first one a link.
+        // first one a link. A page list that the caller has is that of `page`.
         unsafe {
+            if Self::of_list(this).is_some() {
+                return Self::open_list(page);
+            }
             let (first, next) = ((*this).newest.get(), Self::next(this));
             let length = ((*this).word1.get() / ONE) as u32;
             Block::set_next(this.cast(), page.free.replace(first));
@@ -208,9 +216,12 @@ impl RemoteBatch {
 
     /// [`RemoteBatch::open`] for a page list. It checks each block: the program may have freed one
     /// twice, or written to it after the free.
+    ///
+    /// # Safety
+    /// The page belongs to the caller, and so does its page list, which came from an inbox.
     #[cold]
     #[inline(never)]
-    fn open_list(page: &Meta) -> (u32, *mut Self) {
+    unsafe fn open_list(page: &Meta) -> (u32, *mut Self) {
         let (next, first) = page.remote_list.open(|| page.remote_link.get().cast());
         let length = check::count(first, page);
         let mut last = first;
@@ -228,11 +239,12 @@ impl RemoteBatch {
 }
 
 // SAFETY: the link is the address in word 1 of an anchor, or `remote_link` of a page with a page
-// list. Only these two functions and `push` and `open` change it, for the batch's owner.
+// list. Only `new` and `set_next` change it, for the thread that has the batch (rule 1).
 unsafe impl Link for RemoteBatch {
     #[inline]
     unsafe fn next(this: *mut Self) -> *mut Self {
-        if let Some(page) = Self::of_list(this) {
+        // SAFETY: the caller owns the batch.
+        if let Some(page) = unsafe { Self::of_list(this) } {
             return page.remote_link.get().cast();
         }
         // SAFETY: the caller owns the batch, so no other thread uses its second word.
@@ -240,7 +252,8 @@ unsafe impl Link for RemoteBatch {
     }
     #[inline]
     unsafe fn set_next(this: *mut Self, next: *mut Self) {
-        if let Some(page) = Self::of_list(this) {
+        // SAFETY: the caller owns the batch.
+        if let Some(page) = unsafe { Self::of_list(this) } {
             return page.remote_link.set(next.cast());
         }
         // SAFETY: the caller owns the batch, so no other thread uses its second word.

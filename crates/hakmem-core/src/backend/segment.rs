@@ -257,9 +257,12 @@ pub fn purge(arena: &'static Arena, segment: usize, now: u32, decay: u32) -> usi
             arena.unlist(bin, segment);
         }
         IN_USE.fetch_sub(1, Relaxed);
-        forget_advice((arena, segment));
-        // SAFETY: `retire` claimed all slots of the segment for this thread, and all were CLEAN.
-        unsafe { arena::give_run((arena, segment), 1) };
+        // SAFETY: `retire` claimed all slots of the segment for this thread, and all were CLEAN:
+        // nobody uses what is in them, and the segment is clean.
+        unsafe {
+            forget_advice((arena, segment));
+            arena::give_run((arena, segment), 1);
+        }
     } else {
         rebin(arena, segment);
         if given > 0 {
@@ -272,13 +275,17 @@ pub fn purge(arena: &'static Arena, segment: usize, now: u32, decay: u32) -> usi
 /// Takes back what hakmem told the kernel about a segment, if anything: maps it afresh. The segment
 /// is wholly the caller's. The next one to take it then gets what the system gives, and the map
 /// joins its neighbours' again.
-fn forget_advice(run: arena::Run) {
+///
+/// # Safety
+/// The caller owns all of the segment, and nobody uses what is in it any more.
+unsafe fn forget_advice(run: arena::Run) {
     let told = head_of(run.0, run.1).segment().thp.swap(UNTOLD, Relaxed);
     if told == NOT_THP {
         REFUSED.fetch_sub(1, Relaxed);
     }
     if told != UNTOLD {
-        arena::decommit_run(run, 1);
+        // SAFETY: by the caller's promise the segment is the caller's, and its contents are unused.
+        unsafe { arena::decommit_run(run, 1) };
     }
 }
 

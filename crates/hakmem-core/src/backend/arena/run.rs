@@ -194,7 +194,10 @@ fn tell_choice(at: usize, len: usize) {
 
 /// Maps `n` segments of an owned run afresh, as the arena was reserved: clean and inaccessible, and
 /// the kernel was told nothing about them. False: the memory is unchanged. O(n / 4096).
-pub fn decommit_run(run: Run, n: usize) -> bool {
+///
+/// # Safety
+/// The caller owns the segments, and nobody uses what is in them any more.
+pub unsafe fn decommit_run(run: Run, n: usize) -> bool {
     run.0.decommit(run.1, n)
 }
 

@@ -26,7 +26,8 @@ pub unsafe fn resize(meta: &'static Meta, n: usize) -> Option<&'static Meta> {
     let (len, reserve) = (meta.span.load(Relaxed) as usize, meta.reserve.load(Relaxed) as usize);
     let new = segments_for(n);
     if new <= len {
-        return shrink(meta, run, len, reserve, new).then_some(meta);
+        // SAFETY: the caller promises what `shrink` asks for, and these are the block's lengths.
+        return unsafe { shrink(meta, run, len, reserve, new) }.then_some(meta);
     }
     let grown = meta.stamp.fetch_add(1, Relaxed);
     // The first growth may be the only one. From the second on, half as much again is reserved
@@ -34,7 +35,9 @@ pub unsafe fn resize(meta: &'static Meta, n: usize) -> Option<&'static Meta> {
     let slack = if grown > 0 { new / 2 } else { 0 };
     let room = extend(meta, run, reserve, [new + slack, new]);
     if room < new {
-        return relocate(meta, run, len, new, slack);
+        // SAFETY: the caller promises what `relocate` asks for, and these are the block's run and
+        // length.
+        return unsafe { relocate(meta, run, len, new, slack) };
     }
     meta.reserve.store(room as u32, Relaxed);
     if !arena::commit_run(run, new) {
@@ -74,7 +77,10 @@ fn extend(meta: &Meta, run: Run, reserve: usize, wanted: [usize; 2]) -> usize {
 
 /// Moves a huge block of `len` segments at `run` to a run with room for `new`, and for `slack` more
 /// if there is one.
-fn relocate(meta: &'static Meta, run: Run, len: usize, new: usize, slack: usize) -> Option<&'static Meta> {
+///
+/// # Safety
+/// It is a live huge block, and nobody else uses it during the call.
+unsafe fn relocate(meta: &'static Meta, run: Run, len: usize, new: usize, slack: usize) -> Option<&'static Meta> {
     let reserve = meta.reserve.load(Relaxed) as usize;
     // The whole new run is accessible, so that it is one map.
     let take = |room| Some((arena::take_run(room, 1, room)?, room));
@@ -83,7 +89,9 @@ fn relocate(meta: &'static Meta, run: Run, len: usize, new: usize, slack: usize)
     moved.segment().slots.retire();
     let thp = meta.segment().is_thp();
     let wants_thp = !thp && is_dense(run, len);
-    if !move_memory(run, len, to, room) {
+    // SAFETY: the block's run and the new run are accessible and belong to this thread, as the
+    // caller promises that nobody else uses the block. They are apart, as both are taken.
+    if unsafe { !move_memory(run, len, to, room) } {
         // The new run stays taken for ever, and nobody touches it.
         return None;
     }
@@ -112,7 +120,8 @@ fn relocate(meta: &'static Meta, run: Run, len: usize, new: usize, slack: usize)
 /// The segments belong to the caller, which uses them no more. They are clean.
 pub unsafe fn give_clean(huge: &Meta, run: Run, len: usize) {
     if is_moved(huge) || huge.segment().is_thp() {
-        arena::decommit_run(run, len);
+        // SAFETY: by the caller's promise the run is the caller's, and its contents are unused.
+        unsafe { arena::decommit_run(run, len) };
     }
     // SAFETY: by the caller's promise the run is the caller's, given up and clean. A fresh map is
     // clean, too.
@@ -133,12 +142,19 @@ fn ask_for_thp(huge: &Meta, run: Run, room: usize) {
     }
 }
 
-fn shrink(meta: &Meta, run: Run, len: usize, reserve: usize, new: usize) -> bool {
+/// Gives the segments behind the first `new` back. True, always: where the system refuses, the
+/// block keeps its length.
+///
+/// # Safety
+/// It is a live huge block of `len` segments in a run of `reserve`. Nobody uses the segments behind
+/// the first `new` any more.
+unsafe fn shrink(meta: &Meta, run: Run, len: usize, reserve: usize, new: usize) -> bool {
     if new == len {
         return true;
     }
     let tail = (run.0, run.1 + new);
-    if !purge_run(tail, len - new, false) {
+    // SAFETY: the tail belongs to the block, and by the caller's promise nobody uses it any more.
+    if unsafe { !purge_run(tail, len - new, false) } {
         // The block keeps its length. Nothing is lost.
         return true;
     }
@@ -155,7 +171,11 @@ fn shrink(meta: &Meta, run: Run, len: usize, reserve: usize, new: usize) -> bool
 /// possible, else bytes. `from` is clean afterwards. False: the memory is unchanged, and nobody may
 /// use `to` again. The kernel moves one map at a time. If a run lies in several maps (the program
 /// forked, say), this moves it by halves.
-fn move_memory(from: Run, len: usize, to: Run, room: usize) -> bool {
+///
+/// # Safety
+/// The first `len` segments of `from` and the first `room` of `to` are accessible and belong to the
+/// caller. The two runs do not overlap, and `room` is at least `len`.
+unsafe fn move_memory(from: Run, len: usize, to: Run, room: usize) -> bool {
     let (a, b, bytes) = (address(from), address(to), len * SEGMENT);
     match os::move_pages(a, bytes, b, room * SEGMENT) {
         Moved::Yes => return true,
@@ -164,10 +184,13 @@ fn move_memory(from: Run, len: usize, to: Run, room: usize) -> bool {
     }
     if len > 1 {
         let half = len / 2;
-        if !move_memory(from, half, to, half) {
+        // SAFETY: the first halves of runs for which the caller promises the same.
+        if unsafe { !move_memory(from, half, to, half) } {
             return false;
         }
-        if !move_memory((from.0, from.1 + half), len - half, (to.0, to.1 + half), room - half) {
+        let (rest, rest_to) = ((from.0, from.1 + half), (to.0, to.1 + half));
+        // SAFETY: the second halves of runs for which the caller promises the same.
+        if unsafe { !move_memory(rest, len - half, rest_to, room - half) } {
             // SAFETY: both halves are accessible, do not overlap, and belong to the caller. The
             // bytes of the first one are in `to` now.
             unsafe { arena::at(a).copy_from_nonoverlapping(arena::at(b), half * SEGMENT) };

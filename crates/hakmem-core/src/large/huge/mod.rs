@@ -263,7 +263,9 @@ fn oldest(entries: &[Option<Entry>; RING], now: u32) -> Option<usize> {
 /// Gives a run that left the cache back to the system. Returns the bytes.
 fn drop_entry(entry: Entry) -> usize {
     let bytes = entry.len * SEGMENT;
-    if purge_run(entry.run, entry.len, entry.moved || entry.thp) {
+    // SAFETY: the run left the cache, so it belongs to this thread. The block that lay there was
+    // freed.
+    if unsafe { purge_run(entry.run, entry.len, entry.moved || entry.thp) } {
         CACHED.fetch_sub(bytes, Relaxed);
         // SAFETY: the run left the cache, so it belongs to this thread, and `purge_run` made it
         // clean.
@@ -292,8 +294,12 @@ fn drop_entry(entry: Entry) -> usize {
 
 /// Makes `len` segments of the caller's clean. With `anew` it maps them afresh: for a run that was
 /// moved (rule 4), or of which the kernel was told something.
-fn purge_run(run: Run, len: usize, anew: bool) -> bool {
-    anew && arena::decommit_run(run, len) || os::purge(address(run), len * SEGMENT)
+///
+/// # Safety
+/// The caller owns the segments, and nobody uses what is in them any more.
+unsafe fn purge_run(run: Run, len: usize, anew: bool) -> bool {
+    // SAFETY: by the caller's promise the segments are the caller's, and their contents are unused.
+    anew && unsafe { arena::decommit_run(run, len) } || os::purge(address(run), len * SEGMENT)
 }
 
 /// Gives cached runs that were freed at least `decay` ms before `now` back to the system, while

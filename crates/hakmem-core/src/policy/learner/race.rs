@@ -8,7 +8,7 @@
 //!
 //! A round ends when the candidates' costs have come apart: the program demanded memory again that
 //! some candidates had kept and others had not. The cost of keeping it until then is in the same
-//! round. If that does not happen for [`KEEP_MS`](super::KEEP_MS), the round ends too.
+//! round. If that does not happen for [`KEEP_MS`], the round ends too.
 
 use super::{KEEP_MS, Memory, Settings, Track};
 
