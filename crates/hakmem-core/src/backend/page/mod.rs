@@ -2,9 +2,9 @@
 //! slot.
 //!
 //! Blocks have no header. The first word of a free block is the link of its list. The owner of a
-//! page pushes freed blocks onto the page's own list. When the heap's list of the class is empty,
-//! the owner makes the whole page list the heap's list. So neither malloc nor free counts anything
-//! but `until_slow`.
+//! page pushes freed blocks onto `free`, the page's own list. When the heap's list of the class is
+//! empty, the owner takes all of `free` for it. So neither malloc nor free counts anything but
+//! `until_slow`.
 //!
 //! `until_slow` is a countdown: it counts frees until the slow path.
 //! - Page in the queue of its class: until only `park_at` blocks are used. That is none, or so few
@@ -25,13 +25,19 @@
 //! 2. `owner` is null unless blocks of the page are used. So a free into an empty page takes the
 //!    slow path, which reports the error. `owner` is also null for a page of sampled blocks, whose
 //!    first line belongs to `profile`.
-//! 3. The owner of a slot writes the second line (see `proto::slots`). It does so before a block of
-//!    the slot is allocated, and after the last block was freed.
+//! 3. Who writes the second line: the owner of the slot (see `proto::slots`), before a block of the
+//!    slot is allocated and after the last block was freed. While a large or huge block is live:
+//!    the thread that allocates or resizes it. `stamp` of a parked page belongs to `parked`'s lock.
+//!    `remote_list`, `remote_link` and `segment` have protocols of their own (`proto::page_list`,
+//!    `proto::slots`, `proto::run_bin`).
 //! 4. A block is on one list only. The owner merges the inbox into `free` before it gives `free` to
 //!    the heap.
 //! 5. Who reads: other threads read only `owner`, `block_size` and `class` of the first line, and
 //!    only for a block that is live or that they free. `block_size` and `class` do not change while
 //!    the page has such a block. So a thread that got the block reads what the owner wrote before.
+//!    One exception: a map reads further fields by volatile loads while the owner may write them
+//!    (`glance` in `observe::stats::map`). This race is accepted, as the map decides nothing by
+//!    them.
 //! 6. Why a stale `owner` is harmless: `owner` changes when a page is parked or unparked, so
 //!    another thread may read the former owner. It then sends its blocks to the former owner's
 //!    inbox. An owner lives for ever, and `proto::owner` shows that the reader finds it made. One
