@@ -79,7 +79,7 @@ pub fn on_foreign(find: fn() -> Option<Next>) {
     FIND.store(find as *mut (), Release);
 }
 
-/// The next allocator. None: there is none, or the option says not to forward.
+/// The next allocator. None: there is none, or the option `FOREIGN` is not `forward`.
 fn next() -> Option<Next> {
     if policy::FOREIGN.get() != Foreign::Forward as u32 {
         return None;

@@ -195,7 +195,7 @@ macro_rules! options {
         }
 
         impl Options {
-            /// The options that nobody has set.
+            /// The values of options that nobody has set.
             pub const DEFAULT: Self = Self { $( $field: $default, )* };
 
             /// Checks the values. In a constant, a value out of its range stops the compiler.
