@@ -58,7 +58,7 @@ fn is_same_slot(batch: *mut RemoteBatch, block: *mut Block) -> bool {
     (batch.addr() ^ block.addr()) < SLOT
 }
 
-/// Who has the page; maybe the last owner by now, who will pass on what is sent (`page` rule 1).
+/// Who has the page; maybe the last owner by now, who will pass on what is sent (`page` rule 6).
 fn owner_of(page: &Meta, block: *mut Block) -> *mut Owner {
     let owner = page.owner();
     if check::CHECKED && owner.is_null() {

@@ -75,7 +75,7 @@ pub unsafe fn free_known(p: *mut u8) {
 #[inline(always)]
 unsafe fn is_own(page: *const Meta) -> bool {
     const { assert!(page::OWNER_WORD == 0) };
-    // SAFETY: reads a word that is readable for ever (`arena` rule 4); that it may change meanwhile: `page` rule 1.
+    // SAFETY: reads a word that is readable for ever (`arena` rule 4); that it may change meanwhile: `page` rule 6.
     unsafe {
         core::arch::asm!(
             "cmp {front}, qword ptr [{page}]",
