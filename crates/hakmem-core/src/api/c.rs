@@ -39,8 +39,7 @@ pub unsafe fn zeroed(size: usize) -> *mut u8 {
 /// `free`. It ignores NULL, leaves errno alone, and gives foreign pointers to the next allocator.
 ///
 /// # Safety
-/// If `p` is from this allocator, it is live and the caller's to free. If it is from another one,
-/// it is live there.
+/// If `p` is from this allocator, it is live and the caller's to free.
 #[inline(always)]
 pub unsafe fn free(p: *mut u8) {
     // SAFETY: the caller promises that `p`, if it is from this allocator, is live and the caller's
