@@ -142,24 +142,24 @@ impl Heap {
         debug_assert!(page.owner() == self.owner() && page.state.get() != PageState::Parked);
         let class = usize::from(page.class.get());
         // A merged batch may have freed more blocks than the countdown had left.
-        let out = if page.state.get() == PageState::Full {
+        let used = if page.state.get() == PageState::Full {
             page.state.set(PageState::Queue);
             self.counts.note(class, HeapEvent::Unfulled, 1);
             self.queue[class].push_second(page);
-            let out = page.carved.get() as i32 - page.unfull_at.get() + page.until_slow.get();
+            let used = page.carved.get() as i32 - page.unfull_at.get() + page.until_slow.get();
             let base = parked::most_out(page.cap.get());
-            if out > i32::from(base) {
-                return page.count_down(out, base);
+            if used > i32::from(base) {
+                return page.count_down(used, base);
             }
-            out
+            used
         } else {
             page.until_slow.get() + i32::from(page.park_at.get())
         };
-        page.count_down(out, 0);
-        if out > 0 {
+        page.count_down(used, 0);
+        if used > 0 {
             return self.make_candidate(class, page);
         }
-        if check::CHECKED && out < 0 {
+        if check::CHECKED && used < 0 {
             check::double_free(page.free.get().cast(), page);
         }
         self.withdraw(page);

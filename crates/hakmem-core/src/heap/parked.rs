@@ -194,14 +194,14 @@ impl ParkedPages {
         unsafe {
             OWNER.merge(|page, length, block| {
                 RECEIVED[usize::from(page.class.get())].fetch_add(u64::from(length), Relaxed);
-                self.came_back(page, block);
+                self.after_free(page, block);
             });
         }
     }
 
     /// Handles frees of blocks of the page, `block` among them. True: the page was empty, and was
     /// given up.
-    fn came_back(&self, page: &Meta, block: *mut u8) -> bool {
+    fn after_free(&self, page: &Meta, block: *mut u8) -> bool {
         match page.until_slow.get() {
             0 => {
                 self.unlink(page);
@@ -209,7 +209,7 @@ impl ParkedPages {
                 return true;
             }
             ..0 if check::CHECKED => check::double_free(block, page),
-            out if out <= i32::from(most_out(page.cap.get())) => {
+            used if used <= i32::from(most_out(page.cap.get())) => {
                 page.stamp.store(os::now_ms(), Relaxed);
                 self.relink(page, ParkedList::Fresh);
             }
@@ -222,11 +222,11 @@ impl ParkedPages {
     /// is free.
     fn page_to_take(&self, class: usize) -> Option<&'static Meta> {
         let much_is_free = |page: &&Meta| {
-            let (out, cap) = (page.until_slow.get() as u32, page.cap.get());
-            page.carved.get() == cap && cap - out >= cap / policy::UNFULL_FRACTION.of(class).max(1)
+            let (used, cap) = (page.until_slow.get() as u32, page.cap.get());
+            page.carved.get() == cap && cap - used >= cap / policy::UNFULL_FRACTION.of(class).max(1)
         };
-        let few_are_out = self.first(ParkedList::Fresh, class).or_else(|| self.first(ParkedList::Purged, class));
-        few_are_out.or_else(|| self.first(ParkedList::Shared, class).filter(much_is_free))
+        let with_few_used = self.first(ParkedList::Fresh, class).or_else(|| self.first(ParkedList::Purged, class));
+        with_few_used.or_else(|| self.first(ParkedList::Shared, class).filter(much_is_free))
     }
 
     /// A page of `class` for a heap that shares. It may turn out to have no free block.
@@ -403,7 +403,7 @@ pub unsafe fn free(page: &Meta, block: *mut Block, received: u64) -> Freed {
     unsafe { Block::set_next(block, page.free.replace(block)) };
     page.until_slow.set(page.until_slow.get() - 1);
     RECEIVED[usize::from(page.class.get())].fetch_add(received, Relaxed);
-    let is_given_up = STATE.came_back(page, block.cast());
+    let is_given_up = STATE.after_free(page, block.cast());
     STATE.merge();
     if is_given_up { Freed::WithItsPage } else { Freed::Yes }
 }

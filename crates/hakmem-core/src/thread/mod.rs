@@ -70,14 +70,14 @@ fn borrow() -> Option<&'static Heap> {
 fn settle() -> Option<&'static Heap> {
     let heap = pool::adopt()?;
     tls::set_live(heap); // Rule 1.
-    tell_of_the_end(heap, process_key());
+    arrange_return(heap, process_key());
     Some(heap)
 }
 
 /// Arranges that the heap goes back when the calling thread ends: by a destructor of libc, or else
 /// by `reap`. If libc has no memory for the destructor's value, the heap never goes back.
 #[unsafe(link_section = ".text.hot.hakmem")]
-fn tell_of_the_end(heap: &'static Heap, key: Option<os::Key>) {
+fn arrange_return(heap: &'static Heap, key: Option<os::Key>) {
     match key {
         Some(key) => os::set_exit_value(key, core::ptr::from_ref(heap).cast()),
         None => pool::number(heap.shared()),
@@ -117,7 +117,7 @@ fn initialise() {
     KEY.store(key.unwrap_or(NO_KEY), Relaxed);
     PROCESS.store(READY, Release);
     if let ThreadState::Live(heap) = tls::state() {
-        tell_of_the_end(heap, key);
+        arrange_return(heap, key);
     }
 }
 
