@@ -41,8 +41,11 @@ fn pieces_of(page: &Meta, piece: usize, i: usize) -> u16 {
 }
 
 /// Purges the pieces of the page that no live block reaches into. Returns their bytes. O(blocks).
-/// The caller owns the page.
-pub fn purge_holes(page: &Meta) -> usize {
+///
+/// # Safety
+/// The calling thread is the owner of the page: the holder of its heap, or of the lock of parked
+/// pages. It is the owner during the call.
+pub unsafe fn purge_holes(page: &Meta) -> usize {
     let carved = page.carved.get() as usize;
     let (start, size, piece) = (page.start(), page.block_size.get() as usize, piece_of(page));
     let number = |block: *mut Block| block.addr().wrapping_sub(start.addr()) / size;
@@ -111,8 +114,12 @@ fn give_back(page: &Meta, piece: usize, holes: u16) -> usize {
 
 /// Fills the first holes of the page until at least one block is in no hole any more, and links
 /// such blocks in the order of their addresses. Returns the first block and their number. None:
-/// there is no hole. O(blocks of the pieces). The caller owns the page.
-pub fn fill(page: &Meta) -> Option<(*mut Block, u32)> {
+/// there is no hole. O(blocks of the pieces).
+///
+/// # Safety
+/// The calling thread is the owner of the page: the holder of its heap, or of the lock of parked
+/// pages. It is the owner during the call.
+pub unsafe fn fill(page: &Meta) -> Option<(*mut Block, u32)> {
     let (piece, size) = (piece_of(page), page.block_size.get() as usize);
     while page.holes.get() != 0 {
         let first = page.holes.get().trailing_zeros() as usize;

@@ -30,7 +30,9 @@ impl Heap {
             return; // The candidate has become the current page.
         }
         self.queue[class].remove(page);
-        if parked::park(page) {
+        // SAFETY: this heap owns the page, which has just left the queue and is no candidate. The
+        // heap uses it again only if it is not parked.
+        if unsafe { parked::park(page) } {
             self.pages.set(self.pages.get() - 1);
             self.counts.parked.add(1);
             self.released.set(true);

@@ -205,7 +205,9 @@ impl ParkedPages {
         match page.until_slow.get() {
             0 => {
                 self.unlink(page);
-                give_up(page);
+                // SAFETY: the caller holds the lock, and the page has just left its list. The
+                // countdown is zero, so no block of it is used.
+                unsafe { give_up(page) };
                 return true;
             }
             ..0 if check::CHECKED => check::double_free(block, page),
@@ -236,7 +238,10 @@ impl ParkedPages {
 }
 
 /// Gives an empty page back to its segment.
-fn give_up(page: &Meta) {
+///
+/// # Safety
+/// The caller holds the lock, and the page is parked. It is in no list, and no block of it is used.
+unsafe fn give_up(page: &Meta) {
     let blocks = page.carved.get();
     let bytes = i64::from(blocks) * i64::from(page.block_size.get());
     RETURNED[usize::from(page.class.get())].fetch_add(u64::from(blocks), Relaxed);
@@ -248,14 +253,17 @@ fn give_up(page: &Meta) {
         segment::note_small(-1);
     }
     page.close();
-    // SAFETY: the caller owns the page (rule 1), and took it out of its list (rule 2). `close`
-    // ended it, and no block of it is used (`page` rule 2).
+    // SAFETY: the caller owns the page (rule 1), which is in no list and has no used block. `close`
+    // ended it (`page` rule 2).
     unsafe { segment::release(page, span) };
 }
 
-/// Parks a page that is in no queue any more. The caller owns the page. False: the caller keeps it.
-/// O(1).
-pub fn park(page: &Meta) -> bool {
+/// Parks a page. False: the caller keeps it. O(1).
+///
+/// # Safety
+/// The calling thread holds the heap that owns the page. The page is in no queue any more, and the
+/// heap does not use it after a park that returns true.
+pub unsafe fn park(page: &Meta) -> bool {
     if GIVEN_UP.load(Relaxed) {
         return false;
     }
@@ -337,7 +345,8 @@ fn take_some(page: &Meta, most: u32) -> Option<(*mut Block, u32, bool)> {
         return Some((page.start().wrapping_add(offset).cast(), count, true));
     }
     if page.free.get().is_null() {
-        page.free.set(holes::fill(page)?.0);
+        // SAFETY: the caller holds the lock, which makes it the owner of the page (rule 1).
+        page.free.set(unsafe { holes::fill(page)?.0 });
     }
     let first = page.free.get();
     let (mut last, mut count) = (first, 0);
@@ -411,7 +420,10 @@ pub unsafe fn free(page: &Meta, block: *mut Block, received: u64) -> Freed {
 /// Takes a parked page of `class` for `new_owner`. The page is in no queue yet. None: there is no
 /// such page now, or another thread holds the lock. O(1), and the merge of remote frees, which may
 /// give up empty pages so that they can be claimed.
-pub fn unpark(class: usize, new_owner: *mut Owner) -> Option<&'static Meta> {
+///
+/// # Safety
+/// `new_owner` is the calling thread's heap. Other threads reach it through the page from now on.
+pub unsafe fn unpark(class: usize, new_owner: *mut Owner) -> Option<&'static Meta> {
     if is_idle() {
         return None;
     }
@@ -455,7 +467,8 @@ fn purge_some(class: usize, now: u32, decay: u32, given: &mut usize) -> bool {
         if os::age(now, page.stamp.load(Relaxed)) < decay {
             continue;
         }
-        let bytes = holes::purge_holes(page);
+        // SAFETY: this thread holds the lock, which makes it the owner of the page (rule 1).
+        let bytes = unsafe { holes::purge_holes(page) };
         if bytes > 0 {
             // Else the kernel would fill the holes to make a huge page of the segment.
             segment::refuse_thp(page);

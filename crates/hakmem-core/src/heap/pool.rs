@@ -90,8 +90,11 @@ pub fn collect_after_the_end(heap: &Heap) {
     heap.collect();
 }
 
-/// Puts a heap that the calling thread holds into the pool. The thread no longer holds it.
-pub fn put_back(heap: &SharedHeap) {
+/// Puts a heap into the pool. From now on, the calling thread does not hold it.
+///
+/// # Safety
+/// The calling thread holds the heap, and does not use it after the call.
+pub unsafe fn put_back(heap: &SharedHeap) {
     heap.state().give_up();
     POOL.push(id_of(heap), heap.link());
 }

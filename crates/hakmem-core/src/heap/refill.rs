@@ -63,7 +63,8 @@ impl Heap {
             return Some(fresh);
         }
         self.send_remote_frees();
-        while let Some(page) = parked::unpark(class, self.owner()) {
+        // SAFETY: the calling thread holds this heap (`heap` rule 1), which is never freed.
+        while let Some(page) = unsafe { parked::unpark(class, self.owner()) } {
             self.pages.set(self.pages.get() + 1);
             self.counts.unparked.add(1);
             self.queue[class].push(page);
@@ -199,7 +200,9 @@ impl Heap {
     /// Refills from a hole of the page. Returns the first block; the rest becomes the heap's list.
     /// None: the page has no hole.
     pub(super) fn fill_hole(&self, class: usize, page: &Meta) -> Option<NonNull<Block>> {
-        let (first, count) = holes::fill(page)?;
+        // SAFETY: the page is the first of this heap's queue, so the heap owns it. The calling thread
+        // holds the heap (`heap` rule 1).
+        let (first, count) = unsafe { holes::fill(page)? };
         page.until_slow.set(page.until_slow.get() + count as i32);
         // These blocks were freed before the purge of the hole. The counters see these frees only
         // now.

@@ -105,7 +105,10 @@ impl Region {
 
 /// Forgets the region, in the child of a fork that interrupted another thread under the lock. The
 /// rest of the region is not used.
-pub fn forget() {
+///
+/// # Safety
+/// The calling thread is the only one of the child, and it did not hold the lock at the fork.
+pub unsafe fn forget() {
     // SAFETY: the child has one thread. The lock was another thread's, so no reference to the cell
     // is in use.
     unsafe { *LAST.0.get() = NONE };

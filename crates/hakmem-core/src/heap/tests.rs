@@ -86,7 +86,9 @@ fn pages_that_were_given_up_are_left_alone() {
         parked::give_up_all();
         let before = park();
         let purge_holes = || parked::purge(crate::os::now_ms(), 0, || true);
-        assert!(parked::unpark(class, mine.owner()).is_none() && purge_holes() == 0);
+        // SAFETY: `mine` is the heap of this thread.
+        let unparked = unsafe { parked::unpark(class, mine.owner()) };
+        assert!(unparked.is_none() && purge_holes() == 0);
         kept.drain(..10).for_each(free);
         mine.collect();
         assert_eq!(purge_holes(), 0);

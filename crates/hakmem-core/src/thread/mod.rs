@@ -88,7 +88,9 @@ fn arrange_return(heap: &'static Heap, key: Option<os::Key>) {
 fn abandon(heap: &'static Heap) {
     pool::collect_after_the_end(heap);
     tls::set_dead();
-    pool::put_back(heap.shared());
+    // SAFETY: the calling thread holds the heap, as its word says until now. The word has become
+    // the dead heap, so the thread does not use the heap again.
+    unsafe { pool::put_back(heap.shared()) };
 }
 
 /// The key whose destructor puts heaps back. The first call makes the key and registers the fork

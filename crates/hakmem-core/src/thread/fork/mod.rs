@@ -37,8 +37,9 @@ use crate::proto::heap_state::With;
 use crate::proto::lock::Lock;
 use crate::{heap, large, os, profile, purge};
 
-/// A lock, and the function that repairs the guarded data in the child if the lock is broken.
-struct Guarded(&'static Lock, fn());
+/// A lock, and the function that repairs the guarded data in the child if the lock is broken. The
+/// caller of the function promises that no thread uses these data meanwhile.
+struct Guarded(&'static Lock, unsafe fn());
 
 /// All locks, in the order in which threads take them.
 static LOCKS: [Guarded; 7] = [
@@ -81,7 +82,8 @@ extern "C" fn after_fork_in_child() {
     profile::release_after_fork();
     for Guarded(lock, repair) in LOCKS.iter().filter(|l| l.0.is_held_by_other_than(me) && !is_left_out(l.0)) {
         lock.reset();
-        repair();
+        // SAFETY: this is the child, whose only thread does not hold the lock.
+        unsafe { repair() };
     }
     foreign::after_fork(me);
     purge::after_fork();
@@ -128,7 +130,8 @@ fn release_heaps(me: u32) {
                 heap.state().lose();
                 heap.thread().store(0, Relaxed);
                 if own.after_fork() {
-                    put_back(heap);
+                    // SAFETY: the child has one thread, which does not use this heap again.
+                    unsafe { put_back(heap) };
                 }
             }
         }
