@@ -200,8 +200,8 @@ impl Heap {
     /// Refills from a hole of the page. Returns the first block; the rest becomes the heap's list.
     /// None: the page has no hole.
     pub(super) fn fill_hole(&self, class: usize, page: &Meta) -> Option<NonNull<Block>> {
-        // SAFETY: the page is the first of this heap's queue, so the heap owns it. The calling thread
-        // holds the heap (`heap` rule 1).
+        // SAFETY: the page is the first of this heap's queue, so the heap owns it. The calling
+        // thread holds the heap (`heap` rule 1).
         let (first, count) = unsafe { holes::fill(page)? };
         page.until_slow.set(page.until_slow.get() + count as i32);
         // These blocks were freed before the purge of the hole. The counters see these frees only
