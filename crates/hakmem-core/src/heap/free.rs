@@ -35,12 +35,12 @@ impl Heap {
     /// over, and the caller must call `counted_down`.
     ///
     /// # Safety
-    /// The calling thread holds the heap that owns the page. The block is a live block of this
-    /// page, and the caller's to free.
+    /// The calling thread holds the heap that owns the page. The block is of this page, on no list,
+    /// and the caller's to free.
     #[inline(always)]
     #[must_use]
     pub unsafe fn push_freed(page: &Meta, block: *mut Block) -> bool {
-        // SAFETY: the caller gives up a live block, so its first word may hold a link from now on.
+        // SAFETY: the caller gives the block up, so its first word may hold a link from now on.
         unsafe { Block::set_next(block, page.free.get()) };
         page.free.set(block);
         let until_slow = page.until_slow.get() - 1;
@@ -90,11 +90,11 @@ impl Heap {
     /// Frees a block of a page of this heap, and handles the end of the countdown. `busy` is set.
     ///
     /// # Safety
-    /// The calling thread holds this heap, which owns the page. The block is a live block of this
-    /// page, and the caller's to free.
+    /// The calling thread holds this heap, which owns the page. The block is of this page, on no
+    /// list, and the caller's to free.
     pub(super) unsafe fn free_local(&self, page: &Meta, block: *mut Block) {
         // SAFETY: the caller promises that the thread holds this heap, which owns the page, and
-        // gives up a live block of it.
+        // gives up a block of it.
         if unsafe { Heap::push_freed(page, block) } {
             self.unfull_or_empty(page);
         }

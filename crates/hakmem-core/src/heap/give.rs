@@ -37,8 +37,8 @@ impl Heap {
                     block = next;
                     unused += 1;
                 }
-                // The program never got these blocks, so they count neither as allocated nor as
-                // freed.
+                // The program did not get these blocks from the list, so they count neither as
+                // allocated nor as freed.
                 self.counts.unlist(class, unused);
                 if let Some(page) = self.queue[class].first()
                     && page.state.get() == PageState::Retired
