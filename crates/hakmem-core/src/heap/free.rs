@@ -137,6 +137,9 @@ impl Heap {
         self.busy(|| self.unfull_or_empty(page));
     }
 
+    /// Moves a page of this heap to its next state, after its countdown has ended: a full page goes
+    /// back into the queue, a page with few used blocks becomes a candidate, and an empty page is
+    /// retired, cached or released. `busy` is set.
     #[unsafe(link_section = ".text.hot.hakmem")]
     pub(super) fn unfull_or_empty(&self, page: &Meta) {
         debug_assert!(page.owner() == self.owner() && page.state.get() != PageState::Parked);

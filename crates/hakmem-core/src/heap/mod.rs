@@ -235,6 +235,7 @@ impl Heap {
         page.filter(|page| page.state.get() == PageState::Retired).map_or(0, |page| u64::from(page.carved.get()))
     }
 
+    /// Notes a change of the page's carved bytes, which are live bytes too.
     fn note_carved(&self, page: &Meta, change: i64) {
         self.note_live(change);
         if page.span.load(Relaxed) == 1 {
@@ -245,6 +246,7 @@ impl Heap {
         }
     }
 
+    /// Notes a change of live bytes, and reports the sum when it is large.
     fn note_live(&self, change: i64) {
         let live = self.live.get() + change;
         self.live.set(live);

@@ -23,6 +23,7 @@ impl Heap {
         }
     }
 
+    /// Parks a candidate, unless it has become the current page or another thread holds the lock.
     pub(super) fn park(&self, page: &Meta) {
         let class = usize::from(page.class.get());
         page.state.set(PageState::Queue);
