@@ -147,8 +147,8 @@ pub enum Moved {
     Lost,
 }
 
-/// The pointer to an address in memory that was mapped here. No other function makes a pointer of
-/// an address.
+/// The pointer to an address in memory that was mapped here. No other function makes such a pointer
+/// of an address.
 #[inline]
 pub fn at(address: usize) -> *mut u8 {
     core::ptr::with_exposed_provenance_mut(address)

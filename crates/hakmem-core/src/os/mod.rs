@@ -13,8 +13,8 @@
 //! 1. No function here changes errno, except `set_enomem`: `free` must preserve errno.
 //! 2. A range is an address and a length in bytes. A `bool` says whether the system did what was
 //!    asked.
-//! 3. `count` counts the calls of its kinds, and times them if `HAKMEM_TIMING=1`. It does not count
-//!    calls that block signals, write a message, read a file, or set up the bare thread.
+//! 3. `count` counts the calls of its kinds, and times them if `HAKMEM_TIMING=1`. Other calls are
+//!    not counted, such as those that block signals, write a message or read a file.
 
 #[cfg(all(feature = "fault-injection", target_os = "linux", not(miri)))]
 pub mod coarse;

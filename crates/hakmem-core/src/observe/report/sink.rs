@@ -78,7 +78,7 @@ impl Stderr {
         numbers.find(|&fd| self.identity.is_some() && identity(fd) == self.identity)
     }
 
-    /// To be called before the process makes a filter (rule 3).
+    /// Keeps one more descriptor. To be called before the process makes a filter (rule 3).
     pub fn keep_for_later(self) {
         STDERR.set(self.now().map_or(-1, duplicate));
     }

@@ -9,7 +9,7 @@
 //!
 //! ```text
 //! owner "hakmem", type 1; then for each entry:  name, NUL, eight bytes
-//!     @name   an address: what is there plus the address of these eight bytes, wherever the file is mapped
+//!     @name   an address, wherever the file is mapped: the eight bytes hold its distance from them
 //!     name    a number: a size, an offset in a struct, a constant
 //! ```
 //!
