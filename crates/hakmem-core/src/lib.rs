@@ -175,6 +175,8 @@ mod purge;
 mod start;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
 mod thread;
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
+mod unwind;
 
 // Miri has no fork, and models have threads of their own.
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64", test, not(any(miri, shuttle))))]
@@ -200,6 +202,6 @@ pub use observe::stats;
 pub use os::{coarse, faults};
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
 #[doc(hidden)]
-pub use policy::learner;
+pub use policy::learn::learner;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
 pub use policy::options;

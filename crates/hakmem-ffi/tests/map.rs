@@ -29,7 +29,7 @@ fn a_program_draws_itself_to_the_block() {
         (&map["event"], &map["slot_bytes"]),
         (&"call".into(), &65536.into())
     );
-    assert_eq!(sum(&map, 3072, "out"), 970);
+    assert_eq!(sum(&map, 3072, "used"), 970);
     // A page of which all blocks were freed is carved anew.
     assert!(sum(&map, 3072, "carved") >= 970);
     for segment in map["segments"].as_array().expect("segments") {

@@ -139,7 +139,7 @@ fn a_map() {
     let segments = maps[1]["segments"].as_array().expect("a list");
     let slots = segments.iter().filter_map(|s| s["slots"].as_array());
     let of_class = slots.flatten().filter(|slot| slot["size"] == 3072);
-    let out: u64 = of_class.filter_map(|slot| slot["out"].as_u64()).sum();
+    let out: u64 = of_class.filter_map(|slot| slot["used"].as_u64()).sum();
     assert!((500..=520).contains(&out), "{out} blocks of 3000 bytes");
 }
 

@@ -3,9 +3,7 @@
 //! The table generates the rest: the names in the environment and in `hakmem options`, the struct
 //! for Rust programs, and the page in `docs`.
 
-pub(crate) mod decisions;
-pub(crate) mod learn;
-pub mod learner;
+pub mod learn;
 pub mod options;
 
 use crate::base::size_class::CLASSES;

@@ -5,9 +5,10 @@
 //! [`WRAP`], as `handed`.
 
 use super::pace::Pace;
-use super::{DEFAULT_INTERVAL, estimate, interval, run, stack::Scratch};
+use super::{DEFAULT_INTERVAL, estimate, interval, run};
 use crate::base::size_class::{CLASSES, SIZES};
 use crate::os;
+use crate::unwind::stack::Scratch;
 use core::cell::{Cell, UnsafeCell};
 
 /// Counts of blocks are modulo this.

@@ -26,7 +26,7 @@ mod process;
 mod serialize;
 mod view;
 
-pub use crate::policy::learner::{Decision, What};
+pub use crate::policy::learn::learner::{Decision, What};
 pub use class::Class;
 #[cfg(all(feature = "reports", not(any(miri, shuttle))))]
 pub(crate) use figures::Named;
@@ -42,7 +42,7 @@ use crate::backend::foreign;
 use crate::base::size_class::CLASSES as N;
 use crate::heap::parked;
 use crate::heap::{Heap, all::all_heaps, pool, shared::SharedHeap};
-use crate::policy::{decisions, learn};
+use crate::policy::learn::{self, decisions};
 use crate::{os, purge, thread};
 
 /// Number of size classes.

@@ -11,7 +11,7 @@
 )]
 
 use crate::os;
-use crate::policy::learner::{Decision, What};
+use crate::policy::learn::learner::{Decision, What};
 use crate::proto::journal::{Journal, Record};
 use core::mem::offset_of;
 

@@ -13,16 +13,19 @@
 //! 2. A thread that finds the lock taken goes on without a report. Reports are levels, not
 //!    differences. So the next one makes up for it.
 
+pub(crate) mod decisions;
+pub mod learner;
+
 use crate::base::sync::Ordering::Relaxed;
 use crate::base::sync::plain::AtomicBool;
 use crate::base::usage;
 use crate::os;
-use crate::policy::learner::{Decision, Learner, Memory, Settings, What};
+use crate::policy::options;
 use crate::policy::{self, Knob, Mode};
-use crate::policy::{decisions, options};
 use crate::proto::lock::Lock;
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
+use learner::{Decision, Learner, Memory, Settings, What};
 
 /// The learner, which notes its decisions in the journal.
 type Noting = Learner<fn(&Decision)>;
