@@ -98,7 +98,7 @@ pub fn table(summary: &Summary) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Sample;
+    use crate::sample::Sample;
 
     fn summary(figures: &[(&str, u64, u64)]) -> Summary {
         let sample =

@@ -5,15 +5,15 @@ use crate::best;
 use crate::child::{Capture, ending};
 use crate::executables;
 use crate::growth;
-use crate::machine::{Build, Machine};
+use crate::machine::Build;
 use crate::measure;
-use crate::preload::parse_library;
-use crate::probes::library;
-use crate::probes::runner::{Outcome, Plan};
+use crate::probes::library::{self, Library, parse_library};
+use crate::probes::runner::Plan;
 use crate::progress::Progress;
-use crate::record::{self, Failure, Record, SCHEMA_VERSION, Sample, Trace, unix_time};
+use crate::record::{Record, Start};
 use crate::report::Summary;
 use crate::run_one;
+use crate::sample::{Failure, ProbeSample, Sample, Series, Target, Trace};
 use crate::selection::{self, Selection};
 use crate::side_by_side;
 use crate::targets::{self, Evidence};
@@ -61,36 +61,26 @@ pub struct Options {
     pub json: Option<PathBuf>,
 }
 
-struct Comparison {
-    workloads: Vec<String>,
+/// What is compared, and what came of it so far.
+struct Comparison<'a> {
+    selection: &'a Selection,
     allocators: Vec<String>,
     quick: bool,
-    budget: Duration,
+    rounds: u32,
+    begun: Instant,
     samples: Vec<Sample>,
     traces: Vec<Trace>,
+    probes: Vec<ProbeSample>,
+    series: Vec<Series>,
     failures: Vec<Failure>,
 }
 
 /// Runs the comparison, prints its table, writes its record. `Ok(false)` if a child failed.
 pub fn run(options: &Options) -> io::Result<bool> {
-    let start = Instant::now();
-    let started = unix_time();
-    let machine = Machine::here();
+    let begun = Instant::now();
+    let start = Start::now();
     let allocators = chosen(&options.allocators, allocators::ALL.iter().map(|c| c.name));
-    let base = match &options.base {
-        Some(base) if !allocators.contains(base) => {
-            return Err(io::Error::other(format!(
-                "--base {base} is not among the allocators compared"
-            )));
-        }
-        Some(base) => base.clone(),
-        None => allocators
-            .iter()
-            .find(|a| *a == "mimalloc")
-            .or(allocators.last())
-            .cloned()
-            .unwrap_or_default(),
-    };
+    let base = base(options, &allocators)?;
     let selection = Selection::new(&options.only, &options.skip, options.quick)?;
     executables::bring_up_to_date()?;
     let libraries = if selection.needs_libraries() {
@@ -98,132 +88,53 @@ pub fn run(options: &Options) -> io::Result<bool> {
     } else {
         Vec::new()
     };
-    let more = !selection.probes.is_empty() || selection.growth;
     let mut comparison = Comparison {
-        workloads: selection.workloads.clone(),
+        selection: &selection,
         allocators,
         quick: options.quick,
-        budget: QUICK_BUDGET - if more { QUICK_REST } else { Duration::ZERO },
+        rounds: options.rounds.unwrap_or(if options.quick { 3 } else { 5 }),
+        begun,
         samples: Vec::new(),
         traces: Vec::new(),
+        probes: Vec::new(),
+        series: Vec::new(),
         failures: Vec::new(),
     };
-    let rounds = options.rounds.unwrap_or(if options.quick { 3 } else { 5 });
-    let steps = comparison.workloads.len() * comparison.allocators.len();
-    let progress = Progress::new((rounds as usize + 1) as u64 * steps as u64);
-    if !Build::is_optimised() {
-        progress.say("built without optimisation: the figures mean nothing");
-    }
-
-    if !comparison.workloads.is_empty() {
-        comparison.trace_all(&progress)?;
-    }
-    let mut taken = 0;
-    for round in 0..rounds {
-        if comparison.workloads.is_empty() {
-            break;
-        }
-        progress.stage(&format!("round {} of {rounds}", round + 1));
-        taken = round + 1;
-        if !comparison.round(round, start, &progress)? {
-            progress.say(&format!(
-                "out of time in round {taken} of {rounds}; later ones are left out"
-            ));
-            break;
-        }
-    }
-    drop(progress);
-
-    let Comparison {
-        workloads,
-        allocators,
-        samples,
-        traces,
-        mut failures,
-        ..
-    } = comparison;
-    let probe_rounds = match options.quick {
-        true => 1,
-        false => rounds.min(MOST_ROUNDS_OF_PROBES),
-    };
-    let Outcome {
-        samples: probes,
-        mut series,
-        failures: failed_probes,
-    } = Plan {
-        probes: &selection.probes,
-        libraries: &libraries,
-        allocators: &allocators,
-        scale: if options.quick { "quick" } else { "full" },
-        rounds: probe_rounds,
-    }
-    .run();
-    failures.extend(failed_probes);
-    if selection.growth {
-        series.extend(growth::run(
-            &allocators,
-            options.quick,
-            probe_rounds,
-            &mut failures,
-        ));
-    }
-
-    let summary = Summary::new(&workloads, &allocators, &base, &samples, &traces);
-    match best::table(&summary) {
-        Some(brief) if !options.details => print!("{brief}\n{}", summary.overall_table()),
-        _ => print!("{}", summary.table()),
-    }
-    let good = failures.is_empty();
-    let reached = targets::evaluate(&Evidence {
-        summary: &summary,
-        all_workloads: selection.all_workloads,
-        asked: &selection.probes,
-        curves: selection.curves(),
-        probes: &probes,
-        series: &series,
-    });
-    let mut tables = vec![side_by_side::probes(&selection.probes, &probes)];
-    tables.extend(
-        selection
-            .curves()
-            .iter()
-            .map(|c| side_by_side::curves(c, &series)),
-    );
-    tables.push(targets::table(&reached));
-    for table in tables.iter().filter(|table| !table.is_empty()) {
-        print!("\n{table}");
-    }
-    for failure in &failures {
-        eprintln!(
-            "FAILED: {} on {}: {}",
-            failure.workload, failure.allocator, failure.what
-        );
-    }
+    let taken = comparison.take_workloads()?;
+    comparison.take_probes(&libraries);
+    let summary = comparison.summary(&base);
+    let targets = comparison.targets(&summary);
+    comparison.print(options.details, &summary, &targets);
+    let good = comparison.failures.is_empty();
     if let Some(path) = &options.json {
         let record = Record {
-            schema_version: SCHEMA_VERSION,
-            kind: "compare".to_owned(),
-            unix_time: started,
-            command: record::command(),
             quick: options.quick,
-            rounds: taken,
-            machine,
-            build: Build::this(),
             libraries: library::paths(&libraries),
-            summary,
-            samples,
-            traces,
-            probes,
-            series,
-            targets: reached,
-            ab: None,
-            failures,
+            samples: comparison.samples,
+            traces: comparison.traces,
+            probes: comparison.probes,
+            series: comparison.series,
+            targets,
+            failures: comparison.failures,
+            ..start.record("compare", taken, summary)
         };
-        record
-            .write(path)
-            .map_err(|e| io::Error::other(format!("cannot write {}: {e}", path.display())))?;
+        record.write(path)?;
     }
     Ok(good)
+}
+
+/// The allocator that ratios are relative to: the one asked for, mimalloc, or else the last one.
+fn base(options: &Options, allocators: &[String]) -> io::Result<String> {
+    match &options.base {
+        Some(base) if !allocators.contains(base) => Err(io::Error::other(format!(
+            "--base {base} is not among the allocators compared"
+        ))),
+        Some(base) => Ok(base.clone()),
+        None => {
+            let usual = allocators.iter().find(|a| *a == "mimalloc");
+            Ok(usual.or(allocators.last()).cloned().unwrap_or_default())
+        }
+    }
 }
 
 /// The names asked for, each once, or all.
@@ -240,7 +151,96 @@ fn chosen<'a>(asked: &[String], all: impl Iterator<Item = &'a str>) -> Vec<Strin
     names
 }
 
-impl Comparison {
+impl Comparison<'_> {
+    /// Traces the workloads, then takes their rounds until all are taken or a quick comparison is out of time. Says how
+    /// many were begun.
+    fn take_workloads(&mut self) -> io::Result<u32> {
+        let (rounds, workloads) = (self.rounds, self.selection.workloads.len());
+        let steps = workloads * self.allocators.len();
+        let progress = Progress::new((rounds as usize + 1) as u64 * steps as u64);
+        if !Build::is_optimised() {
+            progress.say("built without optimisation: the figures mean nothing");
+        }
+        if workloads == 0 {
+            return Ok(0);
+        }
+        self.trace_all(&progress)?;
+        for round in 0..rounds {
+            let taken = round + 1;
+            progress.stage(&format!("round {taken} of {rounds}"));
+            if !self.round(round, &progress)? {
+                progress.say(&format!(
+                    "out of time in round {taken} of {rounds}; later ones are left out"
+                ));
+                return Ok(taken);
+            }
+        }
+        Ok(rounds)
+    }
+
+    /// Whether a quick comparison has no time for another round of workloads.
+    fn is_out_of_time(&self) -> bool {
+        let more = !self.selection.probes.is_empty() || self.selection.growth;
+        let rest = if more { QUICK_REST } else { Duration::ZERO };
+        self.quick && self.begun.elapsed() > QUICK_BUDGET - rest
+    }
+
+    /// Takes the probes and the curves of growth.
+    fn take_probes(&mut self, libraries: &[Library]) {
+        let rounds = match self.quick {
+            true => 1,
+            false => self.rounds.min(MOST_ROUNDS_OF_PROBES),
+        };
+        let plan = Plan {
+            probes: &self.selection.probes,
+            libraries,
+            allocators: &self.allocators,
+            scale: if self.quick { "quick" } else { "full" },
+            rounds,
+        };
+        let outcome = plan.run();
+        (self.probes, self.series) = (outcome.samples, outcome.series);
+        self.failures.extend(outcome.failures);
+        if self.selection.growth {
+            let curves = growth::run(&self.allocators, self.quick, rounds, &mut self.failures);
+            self.series.extend(curves);
+        }
+    }
+
+    fn summary(&self, base: &str) -> Summary {
+        let (workloads, allocators) = (&self.selection.workloads, &self.allocators);
+        Summary::new(workloads, allocators, base, &self.samples, &self.traces)
+    }
+
+    fn targets(&self, summary: &Summary) -> Vec<Target> {
+        targets::evaluate(&Evidence {
+            summary,
+            all_workloads: self.selection.all_workloads,
+            asked: &self.selection.probes,
+            curves: self.selection.curves(),
+            probes: &self.probes,
+            series: &self.series,
+        })
+    }
+
+    /// Prints the tables that have rows, and the failures.
+    fn print(&self, details: bool, summary: &Summary, targets: &[Target]) {
+        match best::table(summary) {
+            Some(brief) if !details => print!("{brief}\n{}", summary.overall_table()),
+            _ => print!("{}", summary.table()),
+        }
+        let mut tables = vec![side_by_side::probes(&self.selection.probes, &self.probes)];
+        let curves = self.selection.curves().iter();
+        tables.extend(curves.map(|c| side_by_side::curves(c, &self.series)));
+        tables.push(targets::table(targets));
+        for table in tables.iter().filter(|table| !table.is_empty()) {
+            print!("\n{table}");
+        }
+        for failure in &self.failures {
+            eprintln!("FAILED: {failure}");
+        }
+    }
+
     /// Counts system calls, always at the quick scale: what happens is the same, only more often.
     fn trace_all(&mut self, progress: &Progress) -> io::Result<()> {
         if !tracer::works()? {
@@ -248,7 +248,7 @@ impl Comparison {
             return Ok(());
         }
         progress.stage("counting system calls");
-        for workload in self.workloads.clone() {
+        for workload in self.selection.workloads.clone() {
             for allocator in self.allocators.clone() {
                 progress.step(format!("calls of {workload} on {allocator}"));
                 match trace_one(&workload, &allocator) {
@@ -264,11 +264,11 @@ impl Comparison {
     /// Takes every measurement once. Allocators alternate within a workload, so that a disturbance of some seconds
     /// meets all of them, and start with another one each round, so that none always runs after the same one.
     /// `Ok(false)` if time ran out.
-    fn round(&mut self, round: u32, start: Instant, progress: &Progress) -> io::Result<bool> {
+    fn round(&mut self, round: u32, progress: &Progress) -> io::Result<bool> {
         let n = self.allocators.len();
         let scale = if self.quick { "quick" } else { "full" };
-        for workload in self.workloads.clone() {
-            if self.quick && round > 0 && start.elapsed() > self.budget {
+        for workload in self.selection.workloads.clone() {
+            if round > 0 && self.is_out_of_time() {
                 return Ok(false);
             }
             for i in 0..n {

@@ -2,32 +2,22 @@
 //!
 //! The caches of the processor impose a growth on every allocator, so that curves say something only side by side.
 
-use crate::heap::{Block, Heap, Subject};
 use crate::measure;
-use crate::meter::Meter;
 use crate::progress::Progress;
-use crate::record::{Failure, Series};
-use crate::rng::Rng;
+use crate::sample::{Failure, Series};
 use crate::stats::median;
-use crate::storage::Table;
-use crate::workloads::Workload;
-use std::sync::Barrier;
-use std::thread;
 
 /// The name of the curves over live blocks.
 pub const BY_BLOCKS: &str = "time by live blocks";
 /// The name of the curves over threads.
 pub const BY_THREADS: &str = "time by threads";
 
-/// Blocks that each thread has live.
-const BLOCKS_OF_A_THREAD: usize = 1000;
-
 /// One point of a curve.
 #[derive(Debug, Clone, Copy)]
 struct Step {
     curve: &'static str,
     x: u64,
-    /// The entry in [`steps`] that measures it.
+    /// The entry in [`growing`](crate::workloads::growing) that measures it.
     workload: &'static str,
     /// Whether a quick comparison has it.
     quick: bool,
@@ -56,109 +46,6 @@ const STEPS: [Step; 12] = [
     step(BY_THREADS, 32, "threads_32", false),
     step(BY_THREADS, 64, "threads_64", false),
 ];
-
-struct Steps<A>(std::marker::PhantomData<A>);
-
-/// The steps as workloads of allocator `A`, run by name only. Their operations do not depend on the step.
-pub fn steps<A: Subject>() -> &'static [Workload] {
-    Steps::<A>::ALL
-}
-
-macro_rules! live {
-    ($name:literal, $blocks:literal) => {
-        Workload {
-            name: $name,
-            ops: 4_000_000,
-            threads: 1,
-            what: "replace a random one of the live blocks by one of 16–112 B",
-            source: "growth",
-            run: |ops, meter| live::<A>($blocks, ops, meter),
-        }
-    };
-}
-
-macro_rules! threads {
-    ($name:literal, $threads:literal) => {
-        Workload {
-            name: $name,
-            ops: 32_000_000,
-            threads: $threads,
-            what: "per thread, replace a random one of 1,000 blocks by one of 16–112 B; the operations are shared out",
-            source: "growth",
-            run: |ops, meter| threads::<A>($threads, ops, meter),
-        }
-    };
-}
-
-impl<A: Subject> Steps<A> {
-    const ALL: &'static [Workload] = &[
-        live!("live_1k", 1_000),
-        live!("live_10k", 10_000),
-        live!("live_100k", 100_000),
-        live!("live_1m", 1_000_000),
-        live!("live_10m", 10_000_000),
-        threads!("threads_1", 1),
-        threads!("threads_2", 2),
-        threads!("threads_4", 4),
-        threads!("threads_8", 8),
-        threads!("threads_16", 16),
-        threads!("threads_32", 32),
-        threads!("threads_64", 64),
-    ];
-}
-
-/// Blocks of 64 bytes in the mean, of which random ones are replaced.
-struct Small<A: Subject> {
-    slots: Table<Block<A>>,
-    rng: Rng,
-}
-
-impl<A: Subject> Small<A> {
-    fn new(blocks: usize, seed: u64) -> Self {
-        let mut rng = Rng::new(seed);
-        let slots = Table::filled(blocks, |_| Heap::new().block(rng.between(16, 112)));
-        Self { slots, rng }
-    }
-
-    fn replace(&mut self, ops: u64) {
-        for _ in 0..ops {
-            let slot = self.rng.below(self.slots.len());
-            self.slots[slot] = Heap::new().block(self.rng.between(16, 112));
-        }
-    }
-}
-
-fn live<A: Subject>(blocks: usize, ops: u64, meter: &mut Meter) {
-    let mut set = Small::<A>::new(blocks, 900);
-    // Once through, so that no list is still in the order of the first allocations.
-    set.replace(blocks as u64);
-    meter.measure(|| set.replace(ops));
-    // The process ends here; freeing it all would be the longest part.
-    std::mem::forget(set);
-}
-
-fn threads<A: Subject>(threads: u64, ops: u64, meter: &mut Meter) {
-    // The threads are made and filled before, and end after the measurement.
-    let (begin, end) = (
-        Barrier::new(threads as usize + 1),
-        Barrier::new(threads as usize + 1),
-    );
-    thread::scope(|scope| {
-        for lane in 0..threads {
-            let (begin, end) = (&begin, &end);
-            scope.spawn(move || {
-                let mut set = Small::<A>::new(BLOCKS_OF_A_THREAD, 1000 + lane);
-                begin.wait();
-                set.replace(ops / threads + u64::from(lane < ops % threads));
-                end.wait();
-            });
-        }
-        meter.measure(|| {
-            begin.wait();
-            end.wait();
-        });
-    });
-}
 
 /// Measures all curves: every allocator at a step before the next step, and everything `rounds` times.
 pub fn run(
@@ -230,12 +117,13 @@ fn curves(steps: &[Step], allocators: &[String], times: &[(&str, &str, f64)]) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workloads;
+    use crate::meter::Meter;
+    use crate::workloads::{self, growing};
     use std::alloc::System;
 
     #[test]
     fn every_step_has_a_workload_that_runs() {
-        let all = steps::<System>();
+        let all = growing::table::<System>();
         assert_eq!(all.len(), STEPS.len());
         for step in STEPS {
             let workload = all.iter().find(|w| w.name == step.workload);

@@ -3,9 +3,7 @@
 use clap::{Parser, Subcommand};
 use hakmem_bench::probes;
 use hakmem_bench::report::markdown;
-use hakmem_bench::{ab, compare, compat, html, learn, preload, programs, run_one, soak, workloads};
-use std::io;
-use std::path::PathBuf;
+use hakmem_bench::{ab, compare, html, run_one, workloads};
 use std::process::ExitCode;
 
 /// Compares hakmem with other allocators
@@ -22,25 +20,6 @@ enum Task {
     Compare(compare::Options),
     /// Compare hakmem with itself: two settings of its options, or two builds, by pairs of runs
     Ab(ab::Options),
-    /// Compare shared libraries, preloaded under a program
-    Preload(preload::Options),
-    /// Compare shared libraries, preloaded under a table of real programs
-    Programs(programs::Options),
-    /// Run a matrix of real programs and allocators, and write a page of how they behaved
-    Compat(compat::Options),
-    /// Run one program of that matrix with its library, and report on it
-    #[command(hide = true)]
-    CompatRun(compat::runner::Options),
-    /// Mix all kinds of load for long, and watch memory and maps
-    Soak(soak::Options),
-    /// The process that is soaked
-    #[command(hide = true)]
-    SoakChild(soak::child::Options),
-    /// Run phases whose best settings differ, with fixed settings and with learnt ones
-    Learn(learn::Options),
-    /// The process that goes through the phases
-    #[command(hide = true)]
-    LearnChild(learn::phases::Options),
     /// Write a page of HTML with charts of one or several records
     Report(html::Options),
     /// List the workloads
@@ -50,27 +29,12 @@ enum Task {
     RunOne(run_one::Options),
     /// List the probes
     Probes,
-    /// Succeed if the library is mapped in this process
-    #[command(hide = true)]
-    CheckPreload { library: PathBuf },
 }
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Task::Compare(options) => compare::run(&options),
         Task::Ab(options) => ab::run(&options),
-        Task::Preload(options) => preload::run(&options),
-        Task::Programs(options) => programs::run(&options),
-        Task::Compat(options) => compat::run(&options),
-        Task::CompatRun(options) => match compat::runner::run(&options) {
-            // The program's own exit status, for the script to see.
-            Ok(code) => return ExitCode::from(code),
-            Err(error) => Err(error),
-        },
-        Task::Soak(options) => soak::run(&options),
-        Task::SoakChild(options) => soak::child::run(&options).map(|()| true),
-        Task::Learn(options) => learn::run(&options),
-        Task::LearnChild(options) => learn::phases::run(&options).map(|()| true),
         Task::Report(options) => html::run(&options),
         Task::List => {
             print!("{}", list());
@@ -81,9 +45,6 @@ fn main() -> ExitCode {
             print!("{}", list_probes());
             Ok(true)
         }
-        Task::CheckPreload { library } => preload::check_preload(&library)
-            .map_err(io::Error::other)
-            .map(|()| true),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,

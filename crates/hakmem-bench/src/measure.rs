@@ -3,7 +3,7 @@
 use crate::child::{self, Capture, Finished, ending};
 use crate::executables;
 use crate::options;
-use crate::record::{ChildLine, Inside, Sample};
+use crate::sample::{ChildLine, Inside, Sample};
 use std::io;
 use std::process::Command;
 

@@ -1,6 +1,6 @@
 //! Medians, ratios, and the table of a comparison.
 
-use crate::record::{Sample, Trace};
+use crate::sample::{Sample, Trace};
 use crate::stats::{geomean, median, spread};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
@@ -214,7 +214,7 @@ fn ratio(value: Option<f64>, base: Option<f64>) -> Option<f64> {
 }
 
 /// A figure, or a dash where there is none.
-pub(crate) fn cell(value: Option<String>) -> String {
+pub fn cell(value: Option<String>) -> String {
     value.unwrap_or_else(|| "-".to_owned())
 }
 

@@ -3,7 +3,7 @@
 use crate::allocators;
 use crate::executables;
 use crate::meter::Meter;
-use crate::record::ChildLine;
+use crate::sample::ChildLine;
 use crate::workloads::{self, Scale, Workload};
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -87,7 +87,7 @@ pub fn workload_names() -> clap::builder::PossibleValuesParser {
 
 /// Accepts the names of workloads, and those of the parts of probes and curves.
 fn names_in_process() -> clap::builder::PossibleValuesParser {
-    let all = workloads::names().chain(crate::probes::child::names_of_parts());
+    let all = workloads::names().chain(workloads::names_of_parts());
     clap::builder::PossibleValuesParser::new(all)
 }
 

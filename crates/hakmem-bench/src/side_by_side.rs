@@ -1,8 +1,8 @@
 //! Tables that have the allocators side by side: those of probes and of curves.
 
 use crate::probes::Probe;
-use crate::record::{ProbeSample, Series};
 use crate::report::markdown;
+use crate::sample::{ProbeSample, Series};
 use crate::stats::median;
 
 /// The medians of the probes that were taken on libraries and allocators; empty without any.

@@ -2,11 +2,9 @@
 
 mod ab;
 mod command_line;
-mod compat;
 mod lean;
 mod peak_memory;
 mod peers;
-mod programs;
 mod report;
 mod system_calls;
 

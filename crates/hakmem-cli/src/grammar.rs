@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 use std::process;
+use std::time::Duration;
 
 const WRONG_USAGE: i32 = 2;
 
@@ -75,6 +76,15 @@ pub fn pid(command: &[OsString]) -> Option<u32> {
     Some(pid)
 }
 
+/// A time in seconds, both ends of the range included.
+pub fn seconds(text: &str, from: f64, to: f64) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    match (from..=to).contains(&seconds) {
+        true => Ok(Duration::from_secs_f64(seconds)),
+        false => Err(format!("not from {from} to {to}")),
+    }
+}
+
 fn wrong(why: &str) -> ! {
     say(why);
     process::exit(WRONG_USAGE)
@@ -83,6 +93,17 @@ fn wrong(why: &str) -> ! {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_in_a_range() {
+        let said = |text| seconds(text, 0.01, 1e9).map(|time| time.as_millis());
+        assert_eq!(said("0.01"), Ok(10));
+        assert_eq!(said("1e9"), Ok(1_000_000_000_000));
+        for text in ["0.009", "-1", "1e10", "nan", "inf"] {
+            assert_eq!(said(text), Err("not from 0.01 to 1000000000".to_owned()));
+        }
+        assert_eq!(said("soon"), Err("not a number".to_owned()));
+    }
 
     #[test]
     fn words_that_are_no_programs() {

@@ -60,11 +60,7 @@ pub struct Options {
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
-    match seconds {
-        0.0..=1e9 => Ok(Duration::from_secs_f64(seconds)),
-        _ => Err("not from 0 to 1000000000".into()),
-    }
+    grammar::seconds(text, 0.0, 1e9)
 }
 
 pub fn map(options: Options) -> ! {

@@ -71,11 +71,7 @@ pub struct Options {
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
-    match seconds {
-        0.01..=3600.0 => Ok(Duration::from_secs_f64(seconds)),
-        _ => Err("not from 0.01 to 3600".into()),
-    }
+    grammar::seconds(text, 0.01, 3600.0)
 }
 
 /// How it ended.

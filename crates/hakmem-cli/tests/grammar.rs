@@ -107,11 +107,7 @@ fn outputs_are_tried_first() {
         .args(["sh", "-c", "kill -KILL $$"])
         .output()
         .unwrap();
-    assert!(
-        stderr(&output).contains("left no map"),
-        "{}",
-        stderr(&output)
-    );
+    assert_says(&output, "left no map");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 

@@ -47,11 +47,7 @@ fn one_by_its_name() {
     assert_eq!(json.as_array().unwrap().len(), 1);
     let output = hakmem().args(["options", "DECAY_MSS"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
-    assert!(
-        stderr(&output).contains("'DECAY_MS'"),
-        "{}",
-        stderr(&output)
-    );
+    assert_says(&output, "'DECAY_MS'");
 }
 
 /// What is in force there, whoever has set it.

@@ -116,7 +116,7 @@ fn a_c_program_without_unwind_tables() {
     }
 }
 
-/// The Rust program of hakmem-examples, with hakmem inside: it writes the profile itself.
+/// The Rust program of hakmem-fixtures, with hakmem inside: it writes the profile itself.
 #[test]
 fn a_rust_program() {
     let program = built::released(&[]).example("profiled");
@@ -133,7 +133,7 @@ fn a_rust_program() {
         .output()
         .unwrap();
     assert!(made.status.success(), "{}", stderr(&made));
-    assert!(stderr(&made).contains("while running"), "{}", stderr(&made));
+    assert_says(&made, "while running");
     attributed(&truth(&output), &prefix, |name| format!("profiled::{name}"));
 }
 
@@ -184,93 +184,90 @@ mod pprof {
         field << 3 | 2
     }
 
+    /// The integers of a message, by their fields.
+    fn integers(bytes: &[u8]) -> BTreeMap<u32, u64> {
+        let mut all = BTreeMap::new();
+        message(bytes, |tag, r, all_bytes| {
+            assert_eq!(tag, varint(tag >> 3), "an integer");
+            all.insert(tag >> 3, r.read_uint64(all_bytes).unwrap());
+        });
+        all
+    }
+
+    fn of(integers: &BTreeMap<u32, u64>, field: u32) -> usize {
+        integers.get(&field).copied().unwrap_or(0) as usize
+    }
+
+    fn sample(content: &[u8]) -> (Vec<u64>, Vec<i64>) {
+        let mut sample = (vec![], vec![]);
+        message(content, |tag, r, all| {
+            let numbers = packed(r.read_bytes(all).unwrap());
+            match tag >> 3 {
+                1 => sample.0 = numbers,
+                2 => sample.1 = numbers.into_iter().map(|n| n as i64).collect(),
+                _ => {}
+            }
+        });
+        sample
+    }
+
+    /// Its id, and its lines.
+    fn location(content: &[u8]) -> (u64, Vec<(u64, i64)>) {
+        let (mut id, mut lines) = (0, vec![]);
+        message(content, |tag, r, all| {
+            if tag == bytes(4) {
+                let line = integers(r.read_bytes(all).unwrap());
+                lines.push((of(&line, 1) as u64, of(&line, 2) as i64));
+                return;
+            }
+            let value = r.read_uint64(all).unwrap();
+            if tag == varint(1) {
+                id = value;
+            }
+        });
+        (id, lines)
+    }
+
     pub fn decode(file: &Path) -> Pprof {
+        const TYPE: u32 = bytes(1);
+        const SAMPLE: u32 = bytes(2);
+        const MAPPING: u32 = bytes(3);
+        const LOCATION: u32 = bytes(4);
+        const FUNCTION: u32 = bytes(5);
+        const STRING: u32 = bytes(6);
+        const DROP_FRAMES: u32 = varint(7);
+        const PERIOD: u32 = varint(12);
+        const DEFAULT: u32 = varint(14);
         let mut whole = Vec::new();
         GzDecoder::new(std::fs::File::open(file).unwrap())
             .read_to_end(&mut whole)
             .unwrap();
         let mut p = Pprof::default();
-        message(&whole, |tag, r, all| {
-            const TYPE: u32 = bytes(1);
-            const SAMPLE: u32 = bytes(2);
-            const MAPPING: u32 = bytes(3);
-            const LOCATION: u32 = bytes(4);
-            const FUNCTION: u32 = bytes(5);
-            const STRING: u32 = bytes(6);
-            const DROP_FRAMES: u32 = varint(7);
-            const PERIOD: u32 = varint(12);
-            const DEFAULT: u32 = varint(14);
-            match tag {
-                TYPE => {
-                    let mut of = (0, 0);
-                    message(r.read_bytes(all).unwrap(), |tag, r, all| {
-                        let value = r.read_int64(all).unwrap() as usize;
-                        if tag == varint(1) {
-                            of.0 = value
-                        } else {
-                            of.1 = value
-                        }
-                    });
-                    p.types.push(of);
-                }
-                SAMPLE => {
-                    let mut sample = (vec![], vec![]);
-                    message(r.read_bytes(all).unwrap(), |tag, r, all| {
-                        let content = r.read_bytes(all).unwrap();
-                        match tag >> 3 {
-                            1 => sample.0 = packed(content),
-                            2 => sample.1 = packed(content).into_iter().map(|n| n as i64).collect(),
-                            _ => {}
-                        }
-                    });
-                    p.samples.push(sample);
-                }
-                MAPPING => {
-                    r.read_bytes(all).unwrap();
-                    p.mappings += 1;
-                }
-                LOCATION => {
-                    let (mut id, mut lines) = (0, vec![]);
-                    message(r.read_bytes(all).unwrap(), |tag, r, all| {
-                        if tag == varint(1) {
-                            id = r.read_uint64(all).unwrap();
-                        } else if tag == bytes(4) {
-                            let mut line = (0, 0);
-                            message(r.read_bytes(all).unwrap(), |tag, r, all| {
-                                let value = r.read_uint64(all).unwrap();
-                                if tag == varint(1) {
-                                    line.0 = value
-                                } else {
-                                    line.1 = value as i64
-                                }
-                            });
-                            lines.push(line);
-                        } else {
-                            r.read_uint64(all).unwrap();
-                        }
-                    });
-                    p.locations.insert(id, lines);
-                }
-                FUNCTION => {
-                    let (mut id, mut name, mut file) = (0, 0, 0);
-                    message(r.read_bytes(all).unwrap(), |tag, r, all| {
-                        let value = r.read_uint64(all).unwrap();
-                        match tag >> 3 {
-                            1 => id = value,
-                            2 => name = value as usize,
-                            4 => file = value as usize,
-                            _ => {}
-                        }
-                    });
-                    p.files.insert(id, file);
-                    p.functions.insert(id, name);
-                }
-                STRING => p.strings.push(r.read_string(all).unwrap().to_owned()),
-                DROP_FRAMES => p.drop_frames = r.read_int64(all).unwrap() as usize,
-                PERIOD => p.period = r.read_int64(all).unwrap(),
-                DEFAULT => p.default_type = r.read_int64(all).unwrap() as usize,
-                other => r.read_unknown(all, other).unwrap(),
+        message(&whole, |tag, r, all| match tag {
+            TYPE => {
+                let kind = integers(r.read_bytes(all).unwrap());
+                p.types.push((of(&kind, 1), of(&kind, 2)));
             }
+            SAMPLE => p.samples.push(sample(r.read_bytes(all).unwrap())),
+            MAPPING => {
+                r.read_bytes(all).unwrap();
+                p.mappings += 1;
+            }
+            LOCATION => {
+                let (id, lines) = location(r.read_bytes(all).unwrap());
+                p.locations.insert(id, lines);
+            }
+            FUNCTION => {
+                let function = integers(r.read_bytes(all).unwrap());
+                let id = of(&function, 1) as u64;
+                p.files.insert(id, of(&function, 4));
+                p.functions.insert(id, of(&function, 2));
+            }
+            STRING => p.strings.push(r.read_string(all).unwrap().to_owned()),
+            DROP_FRAMES => p.drop_frames = r.read_int64(all).unwrap() as usize,
+            PERIOD => p.period = r.read_int64(all).unwrap(),
+            DEFAULT => p.default_type = r.read_int64(all).unwrap() as usize,
+            other => r.read_unknown(all, other).unwrap(),
         });
         p
     }
@@ -464,7 +461,7 @@ fn what_cannot_be_had_is_said() {
             .output()
             .unwrap();
         assert_eq!(output.status.code(), Some(1));
-        assert!(stderr(&output).contains(why), "{}", stderr(&output));
+        assert_says(&output, why);
     }
     let whole = text(
         "whole",
@@ -492,11 +489,7 @@ fn what_cannot_be_had_is_said() {
         .args(["--", "sh", "-c", "kill -TERM $$"])
         .output()
         .unwrap();
-    assert!(
-        stderr(&output).contains("there is no heap profile of process"),
-        "{}",
-        stderr(&output)
-    );
+    assert_says(&output, "there is no heap profile of process");
     assert_eq!(
         std::os::unix::process::ExitStatusExt::signal(&output.status),
         Some(15)
@@ -538,7 +531,7 @@ fn a_forged_profile_is_refused_or_shown_without_harm() {
     );
     let output = read(&format!("{head}5: 5 [5: 5] @{places}\n{maps}"));
     assert!(output.status.success(), "{}", stderr(&output));
-    assert!(stderr(&output).contains("pipe+0x"), "{}", stderr(&output));
+    assert_says(&output, "pipe+0x");
     for kind in ["live.svg", "allocated.folded"] {
         let text = std::fs::read_to_string(format!("{}.{kind}", file.display())).unwrap();
         assert!(!text.contains(['\x1b', '\u{9b}']), "{text}");

@@ -50,7 +50,7 @@ fn serves_a_program() {
         "page faults",
         "its system calls",
     ] {
-        assert!(stderr(&output).contains(name), "{}", stderr(&output));
+        assert_says(&output, name);
     }
 }
 
@@ -60,11 +60,7 @@ fn counts_the_processes_it_serves() {
         &["--stats"],
         &["bash", "-c", "perl -e 1; perl -e 1; exit 0"],
     );
-    assert!(
-        stderr(&output).contains("all together (3 processes"),
-        "{}",
-        stderr(&output)
-    );
+    assert_says(&output, "all together (3 processes");
 }
 
 #[test]

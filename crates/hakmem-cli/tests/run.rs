@@ -174,7 +174,7 @@ fn a_missing_library_is_status_125_and_says_where_it_was_looked_for() {
             .output()
             .unwrap();
         assert_eq!(output.status.code(), Some(125));
-        assert!(stderr(&output).contains(why), "{}", stderr(&output));
+        assert_says(&output, why);
     }
 }
 
@@ -233,7 +233,7 @@ fn nothing_is_left_behind() {
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(125));
-    assert!(stderr(&output).contains("temporary"), "{}", stderr(&output));
+    assert_says(&output, "temporary");
 }
 
 #[test]
@@ -247,25 +247,13 @@ fn static_programs_are_told_beforehand() {
         ];
         let output = run(&["--require"], &words).output().unwrap();
         assert_eq!(output.status.code(), Some(125));
-        assert!(
-            stderr(&output).contains("statically linked"),
-            "{}",
-            stderr(&output)
-        );
+        assert_says(&output, "statically linked");
         assert!(!marker.exists(), "it was started");
 
         let output = run(&[], &words).output().unwrap();
         assert_eq!(output.status.code(), Some(0));
-        assert!(
-            stderr(&output).contains("cannot run on hakmem"),
-            "{}",
-            stderr(&output)
-        );
-        assert!(
-            stderr(&output).contains("did NOT run on hakmem"),
-            "{}",
-            stderr(&output)
-        );
+        assert_says(&output, "cannot run on hakmem");
+        assert_says(&output, "did NOT run on hakmem");
         fs::remove_file(&marker).unwrap();
     }
     fs::remove_dir(marker.parent().unwrap()).unwrap();
@@ -328,11 +316,7 @@ fn a_program_that_turns_into_a_static_one_is_not_taken_for_served() {
             .output()
             .unwrap();
         assert_eq!(output.status.code(), Some(status));
-        assert!(
-            stderr(&output).contains("what it served is not known"),
-            "{}",
-            stderr(&output)
-        );
+        assert_says(&output, "what it served is not known");
         assert!(
             !stderr(&output).contains("allocations served"),
             "{}",
@@ -384,16 +368,8 @@ fn secure_programs_are_told_beforehand() {
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(0));
-    assert!(
-        stderr(&output).contains("has the setuid bit"),
-        "{}",
-        stderr(&output)
-    );
-    assert!(
-        stderr(&output).contains("did NOT run on hakmem"),
-        "{}",
-        stderr(&output)
-    );
+    assert_says(&output, "has the setuid bit");
+    assert_says(&output, "did NOT run on hakmem");
 }
 
 #[test]
@@ -410,11 +386,7 @@ fn a_library_that_reports_nothing_is_not_taken_for_hakmem() {
         command.args(["run", "--lib", libm]).args(options);
         let output = command.args(["--", "sh", "-c", "exit 7"]).output().unwrap();
         assert_eq!(output.status.code(), Some(status));
-        assert!(
-            stderr(&output).contains("sh did NOT run on hakmem"),
-            "{}",
-            stderr(&output)
-        );
+        assert_says(&output, "sh did NOT run on hakmem");
     }
 }
 
@@ -426,11 +398,7 @@ fn a_program_that_allocates_nothing_is_not_taken_for_served() {
             .output()
             .unwrap();
         assert_eq!(output.status.code(), Some(status));
-        assert!(
-            stderr(&output).contains("served no allocations"),
-            "{}",
-            stderr(&output)
-        );
+        assert_says(&output, "served no allocations");
     }
 }
 
@@ -444,11 +412,7 @@ fn an_end_without_exit_handlers_is_described() {
         .output()
         .unwrap();
     assert_eq!(output.status.signal(), Some(libc::SIGKILL));
-    assert!(
-        stderr(&output).contains("SIGKILL killed the process before it could report"),
-        "{}",
-        stderr(&output)
-    );
+    assert_says(&output, "SIGKILL killed the process before it could report");
     assert!(!stderr(&output).contains("allocations served"));
 }
 
@@ -521,9 +485,5 @@ fn wishes_for_statistics_that_are_overruled_are_mentioned() {
         .env("HAKMEM_STATS", "1")
         .output()
         .unwrap();
-    assert!(
-        stderr(&output).contains("HAKMEM_STATS is set"),
-        "{}",
-        stderr(&output)
-    );
+    assert_says(&output, "HAKMEM_STATS is set");
 }

@@ -18,11 +18,7 @@ fn of_a_program() {
     ]);
     let output = command.output().unwrap();
     let text = stderr(&output);
-    assert_eq!(
-        (output.status.code(), stdout(&output).as_str()),
-        (Some(7), "99999"),
-        "{text}"
-    );
+    assert_ended(&output, 7, "99999");
     for part in [
         "size classes",
         "thread heaps",
@@ -106,11 +102,7 @@ fn what_is_no_report_is_named() {
     };
     let output = of(&file);
     assert_eq!(output.status.code(), Some(1));
-    assert!(
-        stderr(&output).contains("cannot read"),
-        "{}",
-        stderr(&output)
-    );
+    assert_says(&output, "cannot read");
     std::fs::write(&file, "nonsense\n{\"schema\":99,\"event\":\"exit\"}\n").unwrap();
     let output = of(&file);
     assert_eq!(output.status.code(), Some(1));

@@ -282,11 +282,7 @@ fn a_program_is_watched_from_its_beginning_to_its_end() {
         .arg("my @a = map { \"x$_\" } 1..100000; print $#a; select undef, undef, undef, 1; exit 7");
     let output = command.output().unwrap();
     let text = stderr(&output);
-    assert_eq!(
-        (output.status.code(), stdout(&output).as_str()),
-        (Some(7), "99999"),
-        "{text}"
-    );
+    assert_ended(&output, 7, "99999");
     let last = &text[text.rfind("process ").unwrap()..];
     let of_16: u64 = row(last, "16 ")[3].replace(',', "").parse().unwrap();
     assert!(of_16 >= 100_000, "{last}");
@@ -326,11 +322,7 @@ fn a_broken_pipe_and_a_full_disk() {
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(
-        stderr(&output).contains("cannot write"),
-        "{}",
-        stderr(&output)
-    );
+    assert_says(&output, "cannot write");
     let mut command = hakmem();
     command.args(["top", "--batch", "0", "-i", "0.01", &pid]);
     let mut watch = command.stdout(Stdio::piped()).spawn().unwrap();

@@ -1,10 +1,14 @@
-//! hakmem: a general-purpose memory allocator in pure, stable Rust.
+//! A memory allocator in stable Rust, with statistics, maps of the heap and a heap profile.
 //!
-//! It runs on Linux on x86-64. A program makes it its allocator by one line of `Cargo.toml`, under `[dependencies]`, and two of code:
+//! # Quick start
+//!
+//! Under `[dependencies]` in `Cargo.toml`:
 //!
 //! ```toml
-//! hakmem-core = "0.1"
+//! hakmem-core = { git = "https://github.com/hakmem/hakmem" }
 //! ```
+//!
+//! In the program:
 //!
 //! ```
 //! use hakmem_core::Hakmem;
@@ -13,6 +17,31 @@
 //! static ALLOCATOR: Hakmem = Hakmem::new();
 //! # fn main() { assert_eq!(vec![1, 2, 3].len(), 3); }
 //! ```
+//!
+//! # Features
+//!
+//! - [Options](#options) in the source, in the environment, and while the program runs.
+//! - [Statistics](#statistics) of the process, of each size class and of each thread heap.
+//! - A [heap profile](#the-heap-profile), live and in all, for flame graphs and pprof.
+//! - Reports and maps at exit or on a signal, as the environment asks, without a change of the
+//!   program. The command `hakmem` reads a running program from outside.
+//! - Many errors of the program end it with a line that names the pointer.
+//! - No `std`: the crate needs the system's C library alone.
+//!
+//! # Platforms
+//!
+//! Linux on x86-64 with glibc, and Rust 1.95 or later. On all else the crate does not compile, or
+//! nobody has tried it.
+//!
+//! # Limits
+//!
+//! - A block that is just over 1 MiB takes 2 MiB of address space. A tight limit of address space
+//!   (`ulimit -v`) holds fewer blocks than with glibc's malloc.
+//! - The allocator has no thread of its own in a Rust program that has but one thread. Such a
+//!   program gives memory back only while it allocates or frees.
+//! - There are no separate heaps that can be dropped as a whole.
+//! - The heap is not hardened: who can write beyond a block can change the lists of free blocks.
+//! - Use after free and writes beyond a block are not seen.
 //!
 //! # Options
 //!
@@ -83,22 +112,29 @@
 //!   report.
 //! - The others are for this project's tests and measurements.
 //!
-//! # Inside
+//! # Links
 //!
-//! One core has two front ends: [`Hakmem`] for Rust programs, and module [`c`] for the C library built from it.
-//!
-//! ```text
-//!   segment of 2 MiB = 32 slots of 64 KiB, claimed one word at a time by whoever needs one
-//!   page = 1 slot (8 for blocks over 8 KiB), blocks of one class, owned by a heap
-//!   heap = a thread's lists; the current page's whole list is held there
-//! ```
-//!
-//! The folders of the source are layers; `src/README.md` has their order. Each module opens with its idea and its rules;
-//! SAFETY comments cite them.
-//!
-//! What every process runs and touches, however little it allocates, lies together, so that it costs few page faults: functions in the
-//! section `.text.hot.hakmem`, variables in `.data.hakmem`.
+//! - [Programs](https://github.com/hakmem/hakmem/tree/main/crates/hakmem-examples/examples) that
+//!   show all of this.
+//! - [Every option](https://github.com/hakmem/hakmem/blob/main/docs/options.md),
+//!   [every figure](https://github.com/hakmem/hakmem/blob/main/docs/observability.md), and
+//!   [the words](https://github.com/hakmem/hakmem/blob/main/docs/glossary.md).
+//! - [How it works, and all known limits](https://github.com/hakmem/hakmem/blob/main/docs/design.md).
+
+// One core has two front ends: `Hakmem` for Rust programs, and module `c` for the C library built
+// from it.
+//
+//   segment of 2 MiB = 32 slots of 64 KiB, claimed one word at a time by whoever needs one
+//   page = 1 slot (8 for blocks over 8 KiB), blocks of one class, owned by a heap
+//   heap = a thread's lists; the current page's whole list is held there
+//
+// The folders of the source are layers; `src/README.md` has their order. Each module opens with its
+// idea and its rules; SAFETY comments cite them.
+//
+// What every process runs and touches, however little it allocates, lies together, so that it costs
+// few page faults: functions in the section `.text.hot.hakmem`, variables in `.data.hakmem`.
 #![no_std]
+#![deny(missing_docs)]
 // Loom's models have the protocols alone (`tests/loom`): with its atomics there can be no statics.
 #![cfg(not(loom))]
 
@@ -149,6 +185,7 @@ mod alone;
 mod in_child;
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
+#[doc(hidden)]
 pub use api::c;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
 pub use api::global::{Configured, Hakmem};

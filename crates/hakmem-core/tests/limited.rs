@@ -6,7 +6,7 @@
 use crate::oracle;
 
 use hakmem_core::{c, stats};
-use oracle::{Block, C, Oracle, Ranges, alone};
+use oracle::{Block, C, Oracle, Ranges, alone, limit_address_space};
 use std::alloc::Layout;
 use std::thread;
 
@@ -15,16 +15,6 @@ const LIMIT: usize = 256 * MIB;
 
 fn layout(size: usize) -> Layout {
     Layout::from_size_align(size, 16).unwrap()
-}
-
-fn limit_address_space(bytes: usize) {
-    let limit = libc::rlimit {
-        rlim_cur: bytes as u64,
-        rlim_max: bytes as u64,
-    };
-    // SAFETY: reads the structure.
-    let done = unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) };
-    assert_eq!(done, 0);
 }
 
 /// Blocks until there are no more, largest first.

@@ -7,6 +7,7 @@ use crate::oracle;
 
 use hakmem_core::c;
 use hakmem_core::stats::{self, Content, Segment, Snapshot};
+use oracle::plain::{free, resize, take};
 use oracle::{alone, page_size};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -16,21 +17,6 @@ use std::thread;
 const SLOT: usize = stats::SLOT_BYTES;
 const SEGMENT: usize = stats::SEGMENT_BYTES;
 const SLOTS: u32 = (SEGMENT / SLOT) as u32;
-
-fn take(n: usize) -> *mut u8 {
-    // SAFETY: any size may be asked for.
-    let p = unsafe { c::malloc(n) };
-    assert!(!p.is_null());
-    p
-}
-fn free(p: *mut u8) {
-    // SAFETY: the tests free what they took, once.
-    unsafe { c::free(p) }
-}
-fn resize(p: *mut u8, n: usize) -> *mut u8 {
-    // SAFETY: live; n is not 0.
-    unsafe { c::realloc(p, n) }
-}
 
 /// What the pages of a size hold, by the place where they are kept: pages, blocks, carved blocks, blocks out.
 type Pages = BTreeMap<(u32, &'static str), [u64; 4]>;

@@ -7,27 +7,12 @@ use crate::oracle;
 
 use hakmem_core::{c, stats};
 use oracle::alone;
+use oracle::plain::{free, resize, take};
 use std::ffi::CStr;
 
 const SEGMENT: usize = 2 << 20;
 const PAGE: usize = 4096;
 
-fn take(n: usize) -> *mut u8 {
-    // SAFETY: any size may be asked for.
-    let p = unsafe { c::malloc(n) };
-    assert!(!p.is_null());
-    p
-}
-fn free(p: *mut u8) {
-    // SAFETY: the tests free what they took, once.
-    unsafe { c::free(p) }
-}
-fn resize(p: *mut u8, n: usize) -> *mut u8 {
-    // SAFETY: live; n is not 0.
-    let to = unsafe { c::realloc(p, n) };
-    assert!(!to.is_null());
-    to
-}
 fn usable(p: *mut u8) -> usize {
     // SAFETY: live.
     unsafe { c::usable_size(p) }

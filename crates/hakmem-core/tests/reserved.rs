@@ -7,7 +7,7 @@
 use crate::oracle;
 
 use hakmem_core::{c, stats};
-use oracle::alone;
+use oracle::{alone, limit_address_space};
 
 const MIB: usize = 1 << 20;
 const SLOT: usize = stats::SLOT_BYTES;
@@ -18,16 +18,6 @@ const META: usize = 4096;
 fn take(n: usize) -> *mut u8 {
     // SAFETY: any size may be asked for.
     unsafe { c::malloc(n) }
-}
-
-fn limit_address_space(bytes: usize) {
-    let limit = libc::rlimit {
-        rlim_cur: bytes as u64,
-        rlim_max: bytes as u64,
-    };
-    // SAFETY: reads the structure.
-    let done = unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) };
-    assert_eq!(done, 0);
 }
 
 fn physical_memory() -> usize {

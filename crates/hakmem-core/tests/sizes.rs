@@ -1,5 +1,6 @@
 //! What each request gets: how large a block is, where it lies, and when it stays where it is.
 
+use crate::oracle::plain::{free, resize, take};
 use crate::turn;
 use hakmem_core::{Hakmem, c, stats};
 use std::alloc::{GlobalAlloc, Layout};
@@ -9,25 +10,17 @@ const MIB: usize = 1 << 20;
 const SLOT: usize = 64 * KIB;
 const SEGMENT: usize = 2 * MIB;
 
-fn take(n: usize) -> *mut u8 {
-    // SAFETY: any size may be asked for.
-    let p = unsafe { c::malloc(n) };
-    assert!(!p.is_null());
-    p
-}
-fn free(p: *mut u8) {
-    // SAFETY: the tests free what they took, once.
-    unsafe { c::free(p) }
+/// All that was taken since is free, and with the system.
+#[track_caller]
+fn assert_all_back(before: &stats::Stats) {
+    c::trim();
+    let after = stats::process();
+    let (live, dirty) = (after.live_bytes, after.dirty_bytes);
+    assert_eq!((live, dirty), (before.live_bytes, 0));
 }
 fn usable(p: *mut u8) -> usize {
     // SAFETY: live.
     unsafe { c::usable_size(p) }
-}
-fn resize(p: *mut u8, n: usize) -> *mut u8 {
-    // SAFETY: live; n is not 0.
-    let to = unsafe { c::realloc(p, n) };
-    assert!(!to.is_null());
-    to
 }
 
 /// By the description in `docs/decisions.md`: steps of 16 to 128, then four per doubling, and one for a power of two
@@ -186,12 +179,7 @@ fn large_blocks_grow_and_shrink_where_they_are() {
     assert_eq!(usable(small), 10 * KIB);
     free(small);
     others.into_iter().for_each(free);
-    c::trim();
-    let after = stats::process();
-    assert_eq!(
-        (after.live_bytes, after.dirty_bytes),
-        (before.live_bytes, 0)
-    );
+    assert_all_back(&before);
 }
 
 #[test]
@@ -339,12 +327,7 @@ fn huge_blocks_grow_and_shrink() {
     }
     free(p);
     walls.into_iter().for_each(free);
-    c::trim();
-    let after = stats::process();
-    assert_eq!(
-        (after.live_bytes, after.dirty_bytes),
-        (before.live_bytes, 0)
-    );
+    assert_all_back(&before);
 }
 
 #[test]

@@ -7,39 +7,29 @@ use core::ptr::null_mut;
 use hakmem_core::c;
 use libc::{RLIMIT_AS, pid_t, rlimit};
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn setrlimit(resource: c_int, limit: *const rlimit) -> c_int {
-    // SAFETY: the C contract.
-    unsafe { set(0, resource, limit, null_mut()) }
-}
+// On 64-bit systems the functions with 64 in their names are the others.
+macro_rules! limits {
+    ($setrlimit:ident, $prlimit:ident) => {
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $setrlimit(resource: c_int, limit: *const rlimit) -> c_int {
+            // SAFETY: the C contract.
+            unsafe { set(0, resource, limit, null_mut()) }
+        }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn setrlimit64(resource: c_int, limit: *const rlimit) -> c_int {
-    // SAFETY: the C contract; on 64-bit systems the types are the same.
-    unsafe { set(0, resource, limit, null_mut()) }
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $prlimit(
+            pid: pid_t,
+            resource: c_int,
+            new: *const rlimit,
+            old: *mut rlimit,
+        ) -> c_int {
+            // SAFETY: the C contract.
+            unsafe { set(pid, resource, new, old) }
+        }
+    };
 }
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn prlimit(
-    pid: pid_t,
-    resource: c_int,
-    new: *const rlimit,
-    old: *mut rlimit,
-) -> c_int {
-    // SAFETY: the C contract.
-    unsafe { set(pid, resource, new, old) }
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn prlimit64(
-    pid: pid_t,
-    resource: c_int,
-    new: *const rlimit,
-    old: *mut rlimit,
-) -> c_int {
-    // SAFETY: as for setrlimit64.
-    unsafe { set(pid, resource, new, old) }
-}
+limits!(setrlimit, prlimit);
+limits!(setrlimit64, prlimit64);
 
 /// # Safety
 /// The contract of prlimit.

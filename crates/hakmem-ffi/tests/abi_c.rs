@@ -5,31 +5,38 @@ use crate::common;
 use common::{Language, Link, assert_checks_pass, compile, preload};
 use std::process::Command;
 
-/// The checks themselves hold for the C library's own allocator.
-#[test]
-fn on_the_system_allocator() {
-    let program = compile(Language::C, "abi_c.c", Link::Plain);
-    assert_checks_pass(Command::new(&program).arg("system"));
-}
+/// Tests of a program that checks itself: on the C library alone, which shows that the checks hold, under preload, and linked
+/// statically.
+macro_rules! checks_pass {
+    ($language:expr, $source:literal) => {
+        #[test]
+        fn on_the_system_allocator() {
+            let program = compile($language, $source, Link::Plain);
+            assert_checks_pass(Command::new(&program).arg("system"));
+        }
 
-#[test]
-fn under_preload() {
-    let program = compile(Language::C, "abi_c.c", Link::Plain);
-    let mut command = Command::new(&program);
-    let reports = preload(&mut command);
-    assert_checks_pass(&mut command);
-    reports.assert_served();
-}
+        #[test]
+        fn under_preload() {
+            let program = compile($language, $source, Link::Plain);
+            let mut command = Command::new(&program);
+            let reports = preload(&mut command);
+            assert_checks_pass(&mut command);
+            reports.assert_served();
+        }
 
-#[test]
-fn linked_statically() {
-    let program = compile(Language::C, "abi_c.c", Link::Static);
-    let reports = common::Reports::new();
-    let mut command = Command::new(&program);
-    command.env("HAKMEM_STATS", reports.setting());
-    assert_checks_pass(&mut command);
-    reports.assert_served();
+        #[test]
+        fn linked_statically() {
+            let program = compile($language, $source, Link::Static);
+            let reports = common::Reports::new();
+            let mut command = Command::new(&program);
+            assert_checks_pass(command.env("HAKMEM_STATS", reports.setting()));
+            reports.assert_served();
+        }
+    };
 }
+pub(crate) use checks_pass;
+
+checks_pass!(Language::C, "abi_c.c");
 
 /// Under RLIMIT_AS memory ends with ENOMEM, live blocks stay intact, and allocation recovers.
 #[test]

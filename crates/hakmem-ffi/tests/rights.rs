@@ -16,6 +16,15 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
+/// The report on standard error has blocks of the program.
+fn assert_served(output: &Output, kind: &str) {
+    let report = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        report.contains(r#""event":"exit""#) && !report.contains(r#""allocations":0,"#),
+        "{kind}: {report}"
+    );
+}
+
 /// Whether only root can do what the test is about, and this is not root.
 fn lacks_root() -> bool {
     // SAFETY: no preconditions.
@@ -57,11 +66,7 @@ fn the_functions_are_the_c_librarys() {
             .env("HAKMEM_SCAVENGER", "0");
         let output = run(&mut command);
         assert_eq!(text(&output), plain, "{kind}");
-        let report = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            report.contains(r#""event":"exit""#) && !report.contains(r#""allocations":0,"#),
-            "{kind}: {report}"
-        );
+        assert_served(&output, kind);
     }
 }
 
@@ -103,12 +108,7 @@ fn beside_the_scavenger(kind: &str) {
         .arg(kind)
         .env("HAKMEM_STATS", "json")
         .env("LD_PRELOAD", &library().shared);
-    let output = run(&mut command);
-    let report = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        report.contains(r#""event":"exit""#) && !report.contains(r#""allocations":0,"#),
-        "{report}"
-    );
+    assert_served(&run(&mut command), kind);
 }
 
 #[test]

@@ -4,11 +4,27 @@ use crate::common;
 
 use common::{built, library, run};
 use serde_json::{Value, json};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
-/// The example `reported`, without `HAKMEM_…` in its environment.
+/// The fixture `serialized`. With its feature the core depends on serde, which the workspace's build has with `std`, and the
+/// library could not have: so it is built by itself.
+fn serialized() -> PathBuf {
+    let args = [
+        "--profile",
+        "test",
+        "--package",
+        "hakmem-fixtures",
+        "--example",
+        "serialized",
+        "--features",
+        "serde",
+    ];
+    built::build(&args).example("serialized")
+}
+
+/// The fixture `reported`, without `HAKMEM_…` in its environment.
 fn reported() -> Command {
     let mut command = Command::new(built::debugged().example("reported"));
     for (name, _) in std::env::vars_os() {
@@ -193,7 +209,7 @@ fn names(item: &Value) -> Vec<&str> {
 /// Of one moment, and each part of it has the names of its place in the report.
 #[test]
 fn the_json_of_serde_is_that_of_the_report() {
-    let output = run(&mut Command::new(built::serialized()));
+    let output = run(&mut Command::new(serialized()));
     let text = String::from_utf8(output.stdout).expect("UTF-8");
     let [mut ours, mut reported, parts] = <[Value; 3]>::try_from(lines(&text)).expect("3 lines");
     for name in OF_THE_REPORT {

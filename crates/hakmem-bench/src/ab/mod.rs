@@ -2,19 +2,18 @@
 //! neighbours in time. What slows the machine for seconds meets both runs of a pair, so that far smaller differences
 //! show than in medians of each side.
 
-pub mod interval;
-pub mod result;
 pub mod side;
 
 use crate::executables;
-use crate::machine::{Build, Machine};
+use crate::machine::Build;
+use crate::pairs::interval::FEWEST;
+use crate::pairs::{self, Ab, Pair};
 use crate::progress::Progress;
-use crate::record::{self, Failure, Record, SCHEMA_VERSION, unix_time};
+use crate::record::{Record, Start};
 use crate::report::Summary;
+use crate::sample::Failure;
 use crate::workloads;
-use result::{Comparison, Pair};
-use serde::{Deserialize, Serialize};
-use side::{Setting, Side, SideRecord};
+use side::{Setting, Side};
 use std::io;
 use std::path::PathBuf;
 
@@ -37,7 +36,7 @@ pub struct Options {
     #[arg(long, value_name = "PATH")]
     pub vs_bin: Option<PathBuf>,
     /// Pairs of runs of each workload
-    #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(i64::from(interval::FEWEST)..=1000))]
+    #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(i64::from(FEWEST)..=1000))]
     pub rounds: u32,
     /// Short runs, for a look
     #[arg(long)]
@@ -50,25 +49,13 @@ pub struct Options {
     pub workloads: Vec<String>,
 }
 
-/// The part of a record that other comparisons do not have.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Ab {
-    /// Side A.
-    pub a: SideRecord,
-    /// Side B, which ratios are relative to.
-    pub b: SideRecord,
-    /// What came of it.
-    pub comparisons: Vec<Comparison>,
-}
-
 fn names() -> clap::builder::PossibleValuesParser {
     clap::builder::PossibleValuesParser::new(workloads::names().chain([WORKLOADS]))
 }
 
 /// Runs the comparison, prints its table, writes its record. `Ok(false)` if a run failed.
 pub fn run(options: &Options) -> io::Result<bool> {
-    let started = unix_time();
-    let machine = Machine::here();
+    let start = Start::now();
     if options.set.is_empty()
         && options.vs.is_empty()
         && options.bin.is_none()
@@ -80,66 +67,53 @@ pub fn run(options: &Options) -> io::Result<bool> {
     }
     let sides = sides(options)?;
     let workloads = chosen(&options.workloads);
-    let progress = Progress::new(2 * u64::from(options.rounds) * workloads.len() as u64);
-    if !Build::is_optimised() {
-        progress.say("built without optimisation: the figures mean nothing");
-    }
-    let mut pairs: Vec<Pair> = Vec::new();
-    let mut failures = Vec::new();
-    let scale = if options.quick { "quick" } else { "full" };
-    for round in 0..options.rounds {
-        progress.stage(&format!("round {} of {}", round + 1, options.rounds));
-        for workload in &workloads {
-            match pair(&sides, workload, scale, round, &progress) {
-                Ok(pair) => pairs.push(pair),
-                Err(failure) => failures.push(failure),
-            }
-        }
-    }
-    drop(progress);
-
-    let comparisons = result::compare(&workloads, &pairs);
+    let (pairs, failures) = take(options, &sides, &workloads);
+    let comparisons = pairs::compare(&workloads, &pairs);
     let [a, b] = &sides;
     println!("A: {}\nB: {}\n", a.name, b.name);
-    print!("{}", result::table(&comparisons));
+    print!("{}", pairs::table(&comparisons));
     for failure in &failures {
-        eprintln!(
-            "FAILED: {} on {}: {}",
-            failure.workload, failure.allocator, failure.what
-        );
+        eprintln!("FAILED: {failure}");
     }
     let good = failures.is_empty();
     if let Some(path) = &options.json {
         let samples: Vec<_> = pairs.into_iter().flat_map(|(a, b)| [a, b]).collect();
         let names = [a.name.clone(), b.name.clone()];
+        let summary = Summary::new(&workloads, &names, &b.name, &samples, &[]);
         let record = Record {
-            schema_version: SCHEMA_VERSION,
-            kind: "ab".to_owned(),
-            unix_time: started,
-            command: record::command(),
             quick: options.quick,
-            rounds: options.rounds,
-            machine,
-            build: Build::this(),
-            libraries: Vec::new(),
-            summary: Summary::new(&workloads, &names, &b.name, &samples, &[]),
             samples,
-            traces: Vec::new(),
-            probes: Vec::new(),
-            series: Vec::new(),
-            targets: Vec::new(),
             ab: Some(Ab {
                 a: a.record(),
                 b: b.record(),
                 comparisons,
             }),
             failures,
+            ..start.record("ab", options.rounds, summary)
         };
-        record
-            .write(path)
-            .map_err(|e| io::Error::other(format!("cannot write {}: {e}", path.display())))?;
+        record.write(path)?;
     }
     Ok(good)
+}
+
+/// Takes all pairs, round by round.
+fn take(options: &Options, sides: &[Side; 2], workloads: &[String]) -> (Vec<Pair>, Vec<Failure>) {
+    let progress = Progress::new(2 * u64::from(options.rounds) * workloads.len() as u64);
+    if !Build::is_optimised() {
+        progress.say("built without optimisation: the figures mean nothing");
+    }
+    let (mut pairs, mut failures) = (Vec::new(), Vec::new());
+    let scale = if options.quick { "quick" } else { "full" };
+    for round in 0..options.rounds {
+        progress.stage(&format!("round {} of {}", round + 1, options.rounds));
+        for workload in workloads {
+            match pair(sides, workload, scale, round, &progress) {
+                Ok(pair) => pairs.push(pair),
+                Err(failure) => failures.push(failure),
+            }
+        }
+    }
+    (pairs, failures)
 }
 
 /// Both sides, able to run.

@@ -4,9 +4,9 @@ use crate::child::{Capture, Finished, ending};
 use crate::executables;
 use crate::measure;
 use crate::options::PREFIX;
+use crate::pairs::SideRecord;
 use crate::paths::Paths;
-use crate::record::{ChildLine, Sample};
-use serde::{Deserialize, Serialize};
+use crate::sample::{ChildLine, Sample};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -38,17 +38,6 @@ pub struct Side {
     pub name: String,
     program: PathBuf,
     settings: Vec<Setting>,
-}
-
-/// A side as a record has it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SideRecord {
-    /// The name that its samples have.
-    pub name: String,
-    /// The options, `NAME=VALUE`.
-    pub options: Vec<String>,
-    /// The program.
-    pub program: String,
 }
 
 impl Side {

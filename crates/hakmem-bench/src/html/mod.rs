@@ -9,15 +9,15 @@ mod page;
 mod palette;
 mod probes;
 mod ratios;
-pub(crate) mod scale;
+pub mod scale;
 mod series;
 mod strips;
 mod targets;
 
 pub use page::render;
+pub use targets::Causes;
 
 use crate::record::{Record, SCHEMA_VERSION};
-use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -46,9 +46,6 @@ pub struct Options {
     )]
     pub causes: PathBuf,
 }
-
-/// Why a target was missed, by its name.
-pub type Causes = BTreeMap<String, String>;
 
 /// Reads the records and writes the page. `Ok(false)` if a record among those found could not be read.
 pub fn run(options: &Options) -> io::Result<bool> {

@@ -2,7 +2,8 @@
 
 use super::number::{date, ratio};
 use super::palette::{Palette, SUBJECT};
-use super::{Causes, origin, probes, ratios, series, targets};
+use super::targets::{self, Causes};
+use super::{origin, probes, ratios, series};
 use crate::record::Record;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 

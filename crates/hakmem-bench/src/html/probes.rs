@@ -3,7 +3,8 @@
 use super::number::figure;
 use super::palette::Palette;
 use super::strips::{self, Limit, Strip};
-use crate::record::{Record, Target};
+use crate::record::Record;
+use crate::sample::Target;
 use crate::stats::median;
 use maud::{Markup, html};
 

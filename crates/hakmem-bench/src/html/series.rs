@@ -4,7 +4,10 @@ use super::curves::{self, Axes, Curve};
 use super::number::{figure, tick};
 use super::palette::{Palette, SUBJECT};
 use super::scale::Spacing;
-use crate::record::{Record, Series};
+use crate::growth::{BY_BLOCKS, BY_THREADS};
+use crate::probes::{ALL_FREED, FEW_KEPT};
+use crate::record::Record;
+use crate::sample::Series;
 use maud::{Markup, html};
 
 /// A table is no longer than this; of a longer curve it has every so manieth point.
@@ -22,14 +25,14 @@ struct Known<'a> {
 
 const MEMORY: &[Known<'static>] = &[
     Known {
-        name: "idle",
+        name: ALL_FREED,
         heading: "Memory over time: all freed, then idle",
         says: "Many small blocks are allocated, all are freed, and no further call is made. What is given back shows as a fall.",
         spacing: Spacing::Linear,
         is_memory: true,
     },
     Known {
-        name: "sparse",
+        name: FEW_KEPT,
         heading: "Memory over time: one block in many kept, then idle",
         says: "As before, but some blocks scattered over all pages stay live.",
         spacing: Spacing::Linear,
@@ -39,14 +42,14 @@ const MEMORY: &[Known<'static>] = &[
 
 const SCALING: &[Known<'static>] = &[
     Known {
-        name: "threads",
+        name: BY_THREADS,
         heading: "Scaling by threads",
         says: "Level is ideal: no operation costs more because there are more threads.",
         spacing: Spacing::Log,
         is_memory: false,
     },
     Known {
-        name: "live_blocks",
+        name: BY_BLOCKS,
         heading: "Scaling by live blocks",
         says: "Level is ideal; what all allocators share of a rise is the cache hierarchy's.",
         spacing: Spacing::Log,
@@ -108,19 +111,7 @@ fn chart(record: &Record, palette: &Palette, known: &Known, n: usize) -> Markup 
     } = *known;
     let mut mine: Vec<&Series> = record.series.iter().filter(|s| s.name == name).collect();
     mine.sort_by_key(|s| (s.allocator != SUBJECT, palette.style(&s.allocator)));
-    let curves: Vec<Curve> = mine
-        .iter()
-        .map(|s| {
-            let finite = |p: &&(f64, f64)| p.0.is_finite() && p.1.is_finite();
-            let mut points: Vec<(f64, f64)> = s.points.iter().filter(finite).copied().collect();
-            points.sort_by(|a, b| a.0.total_cmp(&b.0));
-            Curve {
-                style: palette.style(&s.allocator),
-                label: s.allocator.clone(),
-                points,
-            }
-        })
-        .collect();
+    let curves: Vec<Curve> = mine.iter().map(|s| curve(s, palette)).collect();
     let (x, y) = mine
         .first()
         .map_or(("", ""), |s| (s.x.as_str(), s.y.as_str()));
@@ -158,6 +149,18 @@ fn chart(record: &Record, palette: &Palette, known: &Known, n: usize) -> Markup 
             }
             (table(x, y, &curves))
         }
+    }
+}
+
+/// The points of a series that can be drawn, by x.
+fn curve(series: &Series, palette: &Palette) -> Curve {
+    let finite = |p: &&(f64, f64)| p.0.is_finite() && p.1.is_finite();
+    let mut points: Vec<(f64, f64)> = series.points.iter().filter(finite).copied().collect();
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    Curve {
+        style: palette.style(&series.allocator),
+        label: series.allocator.clone(),
+        points,
     }
 }
 

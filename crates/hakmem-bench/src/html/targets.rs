@@ -1,9 +1,13 @@
 //! The table of what was to be reached.
 
-use super::Causes;
 use super::number::{figure, ratio};
-use crate::record::{Record, Target};
+use crate::record::Record;
+use crate::sample::Target;
 use maud::{Markup, html};
+use std::collections::BTreeMap;
+
+/// Why a target was missed, by its name.
+pub type Causes = BTreeMap<String, String>;
 
 /// The table over all records, or a line that there are none. What was not measured has a list of its own.
 pub fn section(records: &[Record], causes: &Causes) -> Markup {

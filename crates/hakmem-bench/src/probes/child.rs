@@ -1,7 +1,6 @@
 //! The child's side of a probe: whatever serves `malloc` here is what is measured.
 
-use super::{library, memory, timed};
-use crate::growth;
+use super::{library, memory};
 use crate::run_one;
 use crate::workloads::{self, Scale};
 use std::alloc::System;
@@ -32,10 +31,4 @@ pub fn run(options: &Options) -> io::Result<()> {
         return Err(io::Error::other(format!("there is no probe '{name}'")));
     };
     run_one::print(&run_one::run_on(workload, library::SYSTEM, options.scale))
-}
-
-/// Names that a measured process takes besides those of workloads.
-pub fn names_of_parts() -> impl Iterator<Item = &'static str> {
-    let parts = [growth::steps::<System>(), timed::table::<System>()];
-    parts.into_iter().flatten().map(|w| w.name)
 }

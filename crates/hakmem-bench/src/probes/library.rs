@@ -14,6 +14,9 @@ pub const HAKMEM: &str = "hakmem";
 /// The runs without a library.
 pub const SYSTEM: &str = "system";
 
+/// The runs without a library in a comparison of whole programs.
+pub const NONE: &str = "none";
+
 /// What serves a probe's process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Library {
@@ -21,6 +24,35 @@ pub struct Library {
     pub name: String,
     /// What is preloaded; canonical.
     pub path: Option<PathBuf>,
+}
+
+/// The value of `--lib`: a name and a canonical path.
+pub fn parse_library(text: &str) -> Result<(String, PathBuf), String> {
+    let (name, path) = text.split_once('=').ok_or("expected NAME=PATH")?;
+    if name.is_empty() || path.is_empty() {
+        return Err("expected NAME=PATH".to_owned());
+    }
+    if name == NONE {
+        return Err(format!(
+            "'{NONE}' is the name of the runs without a library"
+        ));
+    }
+    // Canonical, because that is how the kernel shows it once it is mapped.
+    let path = PathBuf::from(path)
+        .canonicalize()
+        .map_err(|e| format!("{path}: {e}"))?;
+    if path
+        .as_os_str()
+        .as_encoded_bytes()
+        .iter()
+        .any(|b| b.is_ascii_whitespace() || *b == b':')
+    {
+        return Err(format!(
+            "{}: LD_PRELOAD takes no path with blanks or colons",
+            path.display()
+        ));
+    }
+    Ok((name.to_owned(), path))
 }
 
 /// hakmem, the libraries that the system has, those in `more`, and the system's own. With `allocators`, only those of
@@ -153,5 +185,14 @@ mod tests {
         assert!(serves(Some(&other)).is_err_and(|e| e.contains("is loaded, but")));
         let absent = Path::new("/nonexistent.so");
         assert!(serves(Some(absent)).is_err_and(|e| e.contains("not loaded")));
+    }
+
+    #[test]
+    fn libraries_need_a_name_and_an_existing_path() {
+        assert!(parse_library("libc.so").is_err());
+        assert!(parse_library("=x").is_err());
+        assert!(parse_library("none=/proc/self/exe").is_err());
+        assert!(parse_library("a=/nonexistent/liba.so").is_err());
+        assert!(parse_library("a=/proc/self/exe").is_ok());
     }
 }

@@ -8,7 +8,7 @@ pub mod library;
 pub mod memory;
 pub mod purge;
 pub mod runner;
-pub mod timed;
+mod under;
 pub mod watch;
 
 use std::time::Duration;
@@ -35,11 +35,11 @@ pub struct Probe {
 /// Where a probe's figure comes from.
 #[derive(Debug, Clone, Copy)]
 pub enum Figure {
-    /// The time of the operations of the entry of this name in [`timed`], each divided by this many nanoseconds.
+    /// The time of the operations of the entry of this name in [`timed`](crate::workloads::timed), each divided by this many nanoseconds.
     PerOperation(f64),
     /// The time of all of them, in milliseconds.
     Total,
-    /// Peak resident MiB of the process of the entry of this name in [`timed`].
+    /// Peak resident MiB of the process of the entry of this name in [`timed`](crate::workloads::timed).
     Peak,
     /// Resident MiB this long after the work; the name of the curve, if memory over time is of interest.
     Resident(Duration, Option<&'static str>),
@@ -97,6 +97,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workloads::timed;
     use std::alloc::System;
 
     #[test]

@@ -1,9 +1,9 @@
 //! What it costs hakmem to hand memory back: the same loops with purging and without it, in pairs.
 
 use super::library::{HAKMEM, Library};
-use super::runner::timed;
-use super::timed::LOOPS;
-use crate::record::{Failure, ProbeSample};
+use super::under::timed;
+use crate::sample::{Failure, ProbeSample};
+use crate::workloads::timed::LOOPS;
 
 /// The probe.
 pub const NAME: &str = "purge_cost";

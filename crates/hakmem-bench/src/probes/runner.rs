@@ -1,14 +1,12 @@
 //! Takes the probes: each figure in a fresh process, the contenders of a probe one after the other.
 
-use super::library::{self, HAKMEM, Library};
+use super::library::{HAKMEM, Library};
+use super::under::{command, timed};
 use super::watch::{Points, watch};
 use super::{Figure, Probe, purge};
-use crate::executables;
 use crate::measure;
 use crate::progress::Progress;
-use crate::record::{ChildLine, Failure, ProbeSample, Series};
-use std::io;
-use std::process::Command;
+use crate::sample::{Failure, ProbeSample, Series};
 
 /// What to take.
 #[derive(Debug)]
@@ -159,30 +157,8 @@ impl Plan<'_> {
     }
 }
 
-/// Runs a timed probe, or a workload, under a library.
-pub fn timed(
-    library: &Library,
-    name: &str,
-    scale: &str,
-    settings: impl FnOnce(&mut Command),
-) -> Result<ChildLine, String> {
-    let mut command = command(library, name, scale).map_err(|e| e.to_string())?;
-    settings(&mut command);
-    Ok(measure::run(&mut command)?.0)
-}
-
 /// A probe of memory has one scale: less of it would be another figure.
 fn resident(library: &Library, probe: &Probe, idle: std::time::Duration) -> Result<Points, String> {
     let mut command = command(library, probe.name, "full").map_err(|e| e.to_string())?;
     watch(&mut command, idle)
-}
-
-fn command(library: &Library, name: &str, scale: &str) -> io::Result<Command> {
-    let mut command = Command::new(executables::of(library::SYSTEM)?);
-    measure::clean(&mut command);
-    command.args(["run-probe", name, "--scale", scale]);
-    if let Some(path) = &library.path {
-        command.arg("--library").arg(path).env("LD_PRELOAD", path);
-    }
-    Ok(command)
 }

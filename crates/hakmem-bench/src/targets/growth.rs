@@ -4,8 +4,8 @@
 //! with the least factor of a peer at the same step. The nanoseconds that each step adds stand beside it: a small first step makes
 //! for large factors.
 
-use super::{Evidence, HAKMEM, PEERS, absent, best};
-use crate::record::{Series, Target};
+use super::evidence::{Evidence, HAKMEM, PEERS, absent, best};
+use crate::sample::{Series, Target};
 
 const LIMIT: f64 = 1.10;
 

@@ -3,35 +3,15 @@
 //! A target that speaks of peers is measured only if all of them are in the comparison: being ahead of the slow ones
 //! proves nothing. A peer that was there and failed at something counts as not better at it.
 
+mod evidence;
 mod growth;
 mod probes;
 mod suite;
 
-use crate::probes::Probe;
-use crate::record::{ProbeSample, Series, Target};
-use crate::report::{Summary, markdown};
+pub use evidence::Evidence;
 
-/// Who is to reach the targets.
-const HAKMEM: &str = "hakmem";
-/// The built-in allocators that workloads and growth are compared with.
-const PEERS: [&str; 5] = ["system", "mimalloc", "snmalloc", "jemalloc", "rpmalloc"];
-
-/// What a comparison found, and what it was to find.
-#[derive(Debug, Clone, Copy)]
-pub struct Evidence<'a> {
-    /// The figures of the workloads.
-    pub summary: &'a Summary,
-    /// Whether these are all workloads: only then means over them are those of the targets.
-    pub all_workloads: bool,
-    /// The probes asked for.
-    pub asked: &'a [&'static Probe],
-    /// The curves of growth asked for.
-    pub curves: &'a [&'a str],
-    /// The figures of the probes.
-    pub probes: &'a [ProbeSample],
-    /// The curves.
-    pub series: &'a [Series],
-}
+use crate::report::markdown;
+use crate::sample::Target;
 
 /// The targets of all that was asked for, those of the suite as a whole first.
 pub fn evaluate(evidence: &Evidence<'_>) -> Vec<Target> {
@@ -87,19 +67,6 @@ pub fn table(targets: &[Target]) -> String {
         targets.len() - met - open,
     ));
     text
-}
-
-/// The least of the peers' figures and whose it is.
-fn best<'a>(figures: impl Iterator<Item = (&'a str, f64)>) -> Option<(&'a str, f64)> {
-    figures
-        .filter(|(_, figure)| figure.is_finite() && *figure > 0.0)
-        .min_by(|(_, a), (_, b)| a.total_cmp(b))
-}
-
-/// Those of `peers` that are not among `present`, in words for a target's `against`; `None` if all are there.
-fn absent(peers: &[&str], present: impl Fn(&str) -> bool) -> Option<String> {
-    let absent: Vec<&str> = peers.iter().copied().filter(|p| !present(p)).collect();
-    (!absent.is_empty()).then(|| format!("without {}", absent.join(", ")))
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! The targets of the probes.
 
-use super::{Evidence, HAKMEM, absent, best};
+use super::evidence::{Evidence, HAKMEM, absent, best};
 use crate::packaged;
 use crate::probes::{self, library, purge};
-use crate::record::{ProbeSample, Target};
+use crate::sample::{ProbeSample, Target};
 use crate::stats::median;
 
 /// What is to be reached.
@@ -60,83 +60,128 @@ pub fn targets(evidence: &Evidence<'_>) -> Vec<Target> {
 }
 
 fn target(goal: &Goal, samples: &[ProbeSample]) -> Target {
-    let of = |probe: &str, allocator: &str| {
-        let mine = samples
-            .iter()
-            .filter(|s| s.probe == probe && s.allocator == allocator);
-        median(&mine.map(|s| s.value).collect::<Vec<f64>>())
-    };
     let probe = probes::find(goal.probe);
     let (does, unit) = probe.map_or(("", ""), |p| (p.what, p.unit));
-    let shown = |name: &str, value: f64| format!("{name} {value:.1} {unit}");
-    let own = of(goal.probe, HAKMEM);
-    let peers = || {
-        packaged::ALL
-            .iter()
-            .map(|peer| peer.package)
-            .chain([library::SYSTEM])
-    };
-    let best_peer = || {
-        let mut everyone: Vec<&str> = samples
-            .iter()
-            .filter(|s| s.probe == goal.probe && s.allocator != HAKMEM)
-            .map(|s| s.allocator.as_str())
-            .collect();
-        everyone.dedup();
-        best(
-            everyone
-                .into_iter()
-                .filter_map(|name| Some((name, of(goal.probe, name)?))),
-        )
-    };
-    let missing = || {
-        let expected: Vec<&str> = peers().collect();
-        absent(&expected, |peer| of(goal.probe, peer).is_some())
-    };
-    let against_best = || match (best_peer(), missing()) {
-        (Some((name, value)), None) => shown(name, value),
-        (Some((name, value)), Some(missing)) => format!("{}, {missing}", shown(name, value)),
-        (None, _) => "no peer".to_owned(),
-    };
-    let (figure, limit, unit, against) = match goal.rule {
-        Rule::Below(limit) => (own, limit, unit, "a fixed figure".to_owned()),
-        Rule::BelowOr(limit, probe, peer) => match of(probe, peer) {
-            Some(other) if other > limit => (own, other, unit, format!("{peer}, {probe}")),
-            _ => (own, limit, unit, "a fixed figure".to_owned()),
-        },
-        Rule::Times(limit, peer) => {
-            let theirs = of(goal.probe, peer);
-            let against = theirs.map_or_else(|| format!("without {peer}"), |v| shown(peer, v));
-            (own.zip(theirs).map(|(a, b)| a / b), limit, "", against)
-        }
-        Rule::TimesBest(limit) => {
-            let ratio = own.zip(best_peer()).map(|(own, (_, peer))| own / peer);
-            let proven = ratio.filter(|r| missing().is_none() || *r > limit);
-            (proven, limit, "", against_best())
-        }
-        Rule::BelowOrBest(limit) => {
-            let limit = best_peer().map_or(limit, |(_, peer)| limit.max(peer));
-            (own, limit, unit, against_best())
-        }
-        Rule::Worst(limit) => {
-            let prefix = format!("{}:", goal.probe);
-            let parts: Vec<(&str, f64)> = samples
-                .iter()
-                .filter_map(|s| s.probe.strip_prefix(&prefix))
-                .filter_map(|part| Some((part, of(&format!("{prefix}{part}"), HAKMEM)?)))
-                .collect();
-            let worst = parts.into_iter().max_by(|(_, a), (_, b)| a.total_cmp(b));
-            let against = worst.map_or("itself", |(part, _)| part);
-            (worst.map(|(_, v)| v), limit, unit, against.to_owned())
-        }
-    };
+    let reached = Measured {
+        probe: goal.probe,
+        unit,
+        samples,
+    }
+    .judge(&goal.rule);
     Target {
         name: goal.probe.to_owned(),
         what: does.to_owned(),
-        figure,
-        limit,
-        unit: unit.to_owned(),
-        against,
+        figure: reached.figure,
+        limit: reached.limit,
+        unit: reached.unit.to_owned(),
+        against: reached.against,
+    }
+}
+
+/// What a rule makes of the figures of a probe.
+struct Reached<'a> {
+    figure: Option<f64>,
+    limit: f64,
+    unit: &'a str,
+    against: String,
+}
+
+/// The figures of one probe, among those of all.
+struct Measured<'a> {
+    probe: &'a str,
+    unit: &'a str,
+    samples: &'a [ProbeSample],
+}
+
+impl<'a> Measured<'a> {
+    fn judge(&self, rule: &Rule) -> Reached<'a> {
+        let own = self.of(self.probe, HAKMEM);
+        let unit = self.unit;
+        let (figure, limit, unit, against) = match *rule {
+            Rule::Below(limit) => (own, limit, unit, "a fixed figure".to_owned()),
+            Rule::BelowOr(limit, probe, peer) => match self.of(probe, peer) {
+                Some(other) if other > limit => (own, other, unit, format!("{peer}, {probe}")),
+                _ => (own, limit, unit, "a fixed figure".to_owned()),
+            },
+            Rule::Times(limit, peer) => {
+                let theirs = self.of(self.probe, peer);
+                let without = || format!("without {peer}");
+                let against = theirs.map_or_else(without, |v| self.shown(peer, v));
+                (own.zip(theirs).map(|(a, b)| a / b), limit, "", against)
+            }
+            Rule::TimesBest(limit) => {
+                let ratio = own.zip(self.best_peer()).map(|(own, (_, peer))| own / peer);
+                let proven = ratio.filter(|r| self.missing().is_none() || *r > limit);
+                (proven, limit, "", self.against_best())
+            }
+            Rule::BelowOrBest(limit) => {
+                let limit = self.best_peer().map_or(limit, |(_, peer)| limit.max(peer));
+                (own, limit, unit, self.against_best())
+            }
+            Rule::Worst(limit) => {
+                let worst = self.worst_part();
+                let against = worst.map_or("itself", |(part, _)| part);
+                (worst.map(|(_, v)| v), limit, unit, against.to_owned())
+            }
+        };
+        Reached {
+            figure,
+            limit,
+            unit,
+            against,
+        }
+    }
+
+    /// The median of a probe on an allocator.
+    fn of(&self, probe: &str, allocator: &str) -> Option<f64> {
+        let mine = self
+            .samples
+            .iter()
+            .filter(|s| s.probe == probe && s.allocator == allocator);
+        median(&mine.map(|s| s.value).collect::<Vec<f64>>())
+    }
+
+    fn shown(&self, name: &str, value: f64) -> String {
+        format!("{name} {value:.1} {}", self.unit)
+    }
+
+    fn best_peer(&self) -> Option<(&'a str, f64)> {
+        let peers = self
+            .samples
+            .iter()
+            .filter(|s| s.probe == self.probe && s.allocator != HAKMEM);
+        let mut everyone: Vec<&str> = peers.map(|s| s.allocator.as_str()).collect();
+        everyone.dedup();
+        let figures = everyone.into_iter();
+        best(figures.filter_map(|name| Some((name, self.of(self.probe, name)?))))
+    }
+
+    /// The peers that have no figure, in words.
+    fn missing(&self) -> Option<String> {
+        let peers = packaged::ALL.iter().map(|peer| peer.package);
+        let expected: Vec<&str> = peers.chain([library::SYSTEM]).collect();
+        absent(&expected, |peer| self.of(self.probe, peer).is_some())
+    }
+
+    fn against_best(&self) -> String {
+        match (self.best_peer(), self.missing()) {
+            (Some((name, value)), None) => self.shown(name, value),
+            (Some((name, value)), Some(missing)) => {
+                format!("{}, {missing}", self.shown(name, value))
+            }
+            (None, _) => "no peer".to_owned(),
+        }
+    }
+
+    /// The part of this probe with the highest figure of hakmem.
+    fn worst_part(&self) -> Option<(&'a str, f64)> {
+        let prefix = format!("{}:", self.probe);
+        let figure = |sample: &'a ProbeSample| {
+            let part = sample.probe.strip_prefix(&prefix)?;
+            Some((part, self.of(&sample.probe, HAKMEM)?))
+        };
+        let parts = self.samples.iter().filter_map(figure);
+        parts.max_by(|(_, a), (_, b)| a.total_cmp(b))
     }
 }
 

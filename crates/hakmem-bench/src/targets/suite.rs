@@ -1,8 +1,8 @@
 //! The targets of the workloads: each by itself, and all of them in the mean.
 
-use super::{Evidence, HAKMEM, PEERS, best};
-use crate::record::Target;
+use super::evidence::{Evidence, HAKMEM, PEERS, best};
 use crate::report::{Row, Summary};
+use crate::sample::Target;
 use crate::stats::geomean;
 
 /// A figure of a row, and what is to be reached with it.
@@ -125,7 +125,7 @@ fn workload(kind: &Kind, mine: &Row, rows: &[Row], present: usize) -> Target {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Sample;
+    use crate::sample::Sample;
 
     /// Name, time, memory of each allocator on one workload.
     fn targets(figures: &[(&str, u64, u64)]) -> Vec<Target> {

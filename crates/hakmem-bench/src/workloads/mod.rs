@@ -9,6 +9,7 @@ pub mod churn;
 pub mod fixed;
 pub mod glibc;
 pub mod grow;
+pub mod growing;
 pub mod large;
 pub mod larson;
 pub mod leak;
@@ -25,49 +26,13 @@ pub mod sh6;
 pub mod sh8;
 pub mod sharing;
 pub mod text;
+pub mod timed;
+mod workload;
+
+pub use workload::{Scale, Workload};
 
 use crate::heap::Subject;
-use crate::meter::Meter;
 use std::alloc::System;
-
-/// One workload, compiled for one allocator.
-#[derive(Debug)]
-pub struct Workload {
-    /// Its name on the command line.
-    pub name: &'static str,
-    /// Operations of a full run.
-    pub ops: u64,
-    /// Threads that work at the same time.
-    pub threads: u32,
-    /// What one operation is and what happens around it.
-    pub what: &'static str,
-    /// Where the idea comes from.
-    pub source: &'static str,
-    /// Runs that many operations, at least 1, and measures them.
-    pub run: fn(u64, &mut Meter),
-}
-
-/// How much of a workload to run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scale {
-    /// For figures.
-    Full,
-    /// A fifth of it, for a look.
-    Quick,
-    /// Hardly anything: does it run at all?
-    Smoke,
-}
-
-impl Workload {
-    /// The number of operations at `scale`.
-    pub fn ops_at(&self, scale: Scale) -> u64 {
-        match scale {
-            Scale::Full => self.ops,
-            Scale::Quick => (self.ops / 5).max(1),
-            Scale::Smoke => (self.ops / 2000).max(1),
-        }
-    }
-}
 
 /// Everything that is measured in process, compiled for one allocator. It stands for its workloads: the others are
 /// parts of probes and curves and are run by name only.
@@ -98,8 +63,8 @@ pub fn table<A: Subject>() -> &'static Suite {
     const {
         &Suite {
             workloads: Table::<A>::ALL,
-            growth: crate::growth::steps::<A>,
-            timed: crate::probes::timed::table::<A>,
+            growth: growing::table::<A>,
+            timed: timed::table::<A>,
         }
     }
 }
@@ -112,6 +77,12 @@ pub fn find(table: &'static [Workload], name: &str) -> Option<&'static Workload>
 /// The names of all workloads.
 pub fn names() -> impl Iterator<Item = &'static str> {
     table::<System>().iter().map(|w| w.name)
+}
+
+/// Names that a measured process takes besides those of workloads.
+pub fn names_of_parts() -> impl Iterator<Item = &'static str> {
+    let parts = [growing::table::<System>(), timed::table::<System>()];
+    parts.into_iter().flatten().map(|w| w.name)
 }
 
 struct Table<A>(std::marker::PhantomData<A>);

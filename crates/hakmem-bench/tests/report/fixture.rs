@@ -1,8 +1,11 @@
 //! A made-up record that has every part, with names that try to break out of the page.
 
+use hakmem_bench::growth::{BY_BLOCKS, BY_THREADS};
 use hakmem_bench::machine::{Build, Machine};
-use hakmem_bench::record::{Failure, ProbeSample, Record, SCHEMA_VERSION, Sample, Series, Target};
+use hakmem_bench::probes::{ALL_FREED, FEW_KEPT};
+use hakmem_bench::record::{Record, SCHEMA_VERSION};
 use hakmem_bench::report::Summary;
+use hakmem_bench::sample::{Failure, ProbeSample, Sample, Series, Target};
 use std::collections::BTreeMap;
 
 /// Text that is markup, closes attributes, and looks like an entity.
@@ -133,10 +136,10 @@ fn series(allocator: &str, a: usize) -> Vec<Series> {
     let threads = (0..7).map(|i| (2f64.powi(i), 10.0 + a as f64));
     let blocks = (3..8).map(|i| (10f64.powi(i), 10.0 + f64::from(i)));
     vec![
-        one("idle", "s", memory.clone()),
-        one("sparse", "s", memory),
-        one("threads", "threads", threads.collect()),
-        one("live_blocks", "blocks", blocks.collect()),
+        one(ALL_FREED, "s", memory.clone()),
+        one(FEW_KEPT, "s", memory),
+        one(BY_THREADS, "threads", threads.collect()),
+        one(BY_BLOCKS, "blocks", blocks.collect()),
         one(HOSTILE, HOSTILE, vec![(0.0, f64::NAN), (1.0, 2.0)]),
         one("empty", "s", Vec::new()),
     ]

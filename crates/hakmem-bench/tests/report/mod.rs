@@ -107,6 +107,13 @@ fn assert_self_contained(texts: &[(String, String)]) {
     }
 }
 
+/// The curves of a record go by the names that `compare` gives them.
+#[test]
+fn every_curve_of_a_committed_record_has_its_section() {
+    let page = render(&[committed()], &Causes::new());
+    assert!(!page.contains("No record here has this") && !page.contains("Further curves"));
+}
+
 #[test]
 fn a_committed_record_without_targets_becomes_a_page() {
     let mut record = committed();

@@ -10,6 +10,7 @@ const SCHEMA: u32 = 2;
 
 /// A process at one moment.
 #[derive(Debug, Default, Clone, Deserialize)]
+#[cfg_attr(test, derive(serde::Serialize))]
 pub struct Moment {
     pub event: String,
     pub pid: u32,
@@ -51,6 +52,7 @@ pub struct Moment {
 }
 
 #[derive(Debug, Default, Clone, Deserialize)]
+#[cfg_attr(test, derive(serde::Serialize))]
 pub struct Class {
     pub size: u64,
     pub allocations: u64,
@@ -68,6 +70,7 @@ pub struct Class {
 }
 
 #[derive(Debug, Default, Clone, Deserialize)]
+#[cfg_attr(test, derive(serde::Serialize))]
 pub struct Heap {
     pub heap: u64,
     pub running: u64,
@@ -86,6 +89,7 @@ pub struct Heap {
 }
 
 #[derive(Debug, Default, Clone, Deserialize)]
+#[cfg_attr(test, derive(serde::Serialize))]
 pub struct Syscall {
     pub name: String,
     pub calls: u64,
@@ -95,6 +99,7 @@ pub struct Syscall {
 
 /// What mode `learn` changed, and what the round that decided it would have cost with either value.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(serde::Serialize))]
 pub struct Decision {
     pub option: String,
     pub at_ms: u64,
@@ -129,6 +134,7 @@ impl fmt::Display for Decision {
 }
 
 #[derive(Debug, Default, Clone, Deserialize)]
+#[cfg_attr(test, derive(serde::Serialize))]
 pub struct Site {
     pub address: String,
     pub frees: u64,
@@ -165,49 +171,27 @@ mod tests {
 
     #[test]
     fn names_in_a_report_are_shown_without_what_a_terminal_obeys() {
-        let fields = [
-            "pid",
-            "allocations",
-            "frees",
-            "remote_frees",
-            "in_flight",
-            "refills",
-            "large_allocations",
-            "large_hits",
-            "huge_allocations",
-            "huge_hits",
-            "live_bytes",
-            "peak_live_bytes_upper_bound",
-            "reserved_bytes",
-            "committed_bytes",
-            "resident_bytes",
-            "dirty_bytes",
-            "purged_bytes",
-            "thp_bytes",
-            "foreign_frees",
-            "heaps",
-            "running_heaps",
-            "page_slots",
-            "large_slots",
-            "kept_slots",
-            "dirty_slots",
-            "clean_slots",
-            "slotted_segments",
-            "huge_segments",
-            "cached_segments",
-            "peak_resident_kib",
-            "cpu_nanos",
-        ];
-        let numbers: String = fields
-            .iter()
-            .map(|f| format!(r#""{f}":4000000000,"#))
-            .collect();
-        let name = format!(r"\u001b[2J{}", "x".repeat(70_000));
-        let line = format!(
-            r#"{{"schema":2,"event":"\u009b2J",{numbers}"classes":[],"thread_heaps":[],"decisions":[],"syscalls":[
-            {{"name":"{name}","calls":18446744073709551615,"failures":1,"nanos":18446744073709551615}}],
-            "foreign_sites":[{{"address":"\u0007","frees":1}}]}}"#
-        );
+        let moment = Moment {
+            event: "\u{9b}2J".into(),
+            syscalls: vec![Syscall {
+                name: format!("\u{1b}[2J{}", "x".repeat(70_000)),
+                calls: u64::MAX,
+                failures: 1,
+                nanos: u64::MAX,
+            }],
+            foreign_sites: vec![Site {
+                address: "\u{7}".into(),
+                frees: 1,
+            }],
+            ..Moment::default()
+        };
+        let mut report = serde_json::to_value(moment).unwrap();
+        let fields = report.as_object_mut().unwrap();
+        for number in fields.values_mut().filter(|value| value.is_number()) {
+            *number = 4_000_000_000u32.into();
+        }
+        fields.insert("schema".into(), SCHEMA.into());
+        let line = report.to_string();
         let text = crate::stat::table::of(&parse(&line).unwrap().unwrap(), true);
         assert!(
             !text.contains(|c: char| c.is_control() && c != '\n'),

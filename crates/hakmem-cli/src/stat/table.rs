@@ -85,11 +85,34 @@ pub fn percent(part: u64, whole: u64) -> String {
     }
 }
 
+/// Rows of a name and what there is to say.
+pub fn named<const N: usize>(rows: [(&str, String); N]) -> Vec<[String; 2]> {
+    rows.map(|(name, value)| [name.to_owned(), value]).into()
+}
+
 fn totals(m: &Moment) -> Vec<[String; 2]> {
+    let mut rows = blocks(m);
+    rows.extend(memory(m));
+    rows.extend(named([(
+        "thread heaps",
+        format!("{} made", grouped(m.heaps)),
+    )]));
+    if m.foreign_frees > 0 {
+        rows.extend(named([("foreign frees", grouped(m.foreign_frees))]));
+    }
+    if m.running_heaps > 0 {
+        let heaps = grouped(m.running_heaps);
+        let text = format!("the lists of {heaps} running threads are not known");
+        rows.extend(named([("not exact", text)]));
+    }
+    rows
+}
+
+/// What was allocated and freed.
+fn blocks(m: &Moment) -> Vec<[String; 2]> {
     let small = total(m.classes.iter().map(|c| c.allocations));
     let hits = total(m.classes.iter().map(|c| c.list_hits));
-    let slots = |n: u64| bytes(n << 16);
-    let mut rows = vec![
+    named([
         (
             "allocations",
             format!("{}, {} freed", grouped(m.allocations), grouped(m.frees)),
@@ -121,14 +144,13 @@ fn totals(m: &Moment) -> Vec<[String; 2]> {
                 percent(m.huge_hits, m.huge_allocations)
             ),
         ),
-        (
-            "live",
-            format!(
-                "{}, never more than {}",
-                bytes(m.live_bytes),
-                bytes(m.peak_live_bytes_upper_bound)
-            ),
-        ),
+    ])
+}
+
+/// What memory is used for.
+fn memory(m: &Moment) -> Vec<[String; 2]> {
+    named([
+        ("live", live(m)),
         (
             "resident",
             format!(
@@ -161,32 +183,30 @@ fn totals(m: &Moment) -> Vec<[String; 2]> {
                 m.slotted_segments, m.huge_segments, m.cached_segments
             ),
         ),
-        (
-            "slots of 64 KiB",
-            format!(
-                "pages {}, large {}, kept by heaps {}, free and resident {}, unused {}",
-                slots(m.page_slots),
-                slots(m.large_slots),
-                slots(m.kept_slots),
-                slots(m.dirty_slots),
-                slots(m.clean_slots)
-            ),
-        ),
-        ("thread heaps", format!("{} made", grouped(m.heaps))),
-    ];
-    if m.foreign_frees > 0 {
-        rows.push(("foreign frees", grouped(m.foreign_frees)));
-    }
-    if m.running_heaps > 0 {
-        let heaps = grouped(m.running_heaps);
-        rows.push((
-            "not exact",
-            format!("the lists of {heaps} running threads are not known"),
-        ));
-    }
-    rows.into_iter()
-        .map(|(name, value)| [name.to_owned(), value])
-        .collect()
+        ("slots of 64 KiB", slots(m)),
+    ])
+}
+
+/// Live bytes, now and at most.
+pub fn live(m: &Moment) -> String {
+    format!(
+        "{}, never more than {}",
+        bytes(m.live_bytes),
+        bytes(m.peak_live_bytes_upper_bound)
+    )
+}
+
+/// What the slots are used for, in bytes.
+pub fn slots(m: &Moment) -> String {
+    let slots = |n: u64| bytes(n << 16);
+    format!(
+        "pages {}, large {}, kept by heaps {}, free and resident {}, unused {}",
+        slots(m.page_slots),
+        slots(m.large_slots),
+        slots(m.kept_slots),
+        slots(m.dirty_slots),
+        slots(m.clean_slots)
+    )
 }
 
 fn head<const N: usize>(names: [&str; N]) -> [String; N] {

@@ -5,7 +5,7 @@ use super::rates::{History, Rates};
 use super::tables::{self, Order};
 use crate::checked::total;
 use crate::stat::figures::Class;
-use crate::stat::table::{Left, Right, grid, percent};
+use crate::stat::table::{Left, Right, grid, live, named, percent, slots};
 use crate::summary::{bytes, grouped};
 use crate::view::{Decision, Look};
 
@@ -143,16 +143,8 @@ fn activity(look: &Look, rates: Option<&Rates>) -> Vec<[String; 3]> {
 
 fn memory(look: &Look) -> Vec<[String; 2]> {
     let m = &look.moment;
-    let slots = |n: u64| bytes(n << 16);
-    let rows = [
-        (
-            "live",
-            format!(
-                "{}, never more than {}",
-                bytes(m.live_bytes),
-                bytes(m.peak_live_bytes_upper_bound)
-            ),
-        ),
+    named([
+        ("live", live(m)),
         (
             "resident",
             format!(
@@ -178,17 +170,7 @@ fn memory(look: &Look) -> Vec<[String; 2]> {
                 grouped(m.in_flight)
             ),
         ),
-        (
-            "slots",
-            format!(
-                "pages {}, large {}, kept by heaps {}, free and resident {}, unused {}",
-                slots(m.page_slots),
-                slots(m.large_slots),
-                slots(m.kept_slots),
-                slots(m.dirty_slots),
-                slots(m.clean_slots)
-            ),
-        ),
+        ("slots", slots(m)),
         (
             "segments",
             format!(
@@ -208,10 +190,7 @@ fn memory(look: &Look) -> Vec<[String; 2]> {
                 }
             ),
         ),
-    ];
-    rows.into_iter()
-        .map(|(name, value)| [name.to_owned(), value])
-        .collect()
+    ])
 }
 
 /// Heads of the table of classes.

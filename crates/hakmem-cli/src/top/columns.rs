@@ -16,6 +16,16 @@ pub struct Column {
     pub means: &'static str,
 }
 
+/// A column whose head says enough.
+pub const fn column(head: &'static str, short: &'static str, rank: u8) -> Column {
+    Column {
+        head,
+        short,
+        rank,
+        means: "",
+    }
+}
+
 /// Rows of cells; the first of a row may stand at its left.
 pub struct Table {
     pub columns: &'static [Column],
@@ -35,6 +45,15 @@ struct Shown {
 }
 
 impl Table {
+    /// A table whose first column is of numbers.
+    pub fn of(columns: &'static [Column], rows: impl Iterator<Item = Vec<String>>) -> Self {
+        Self {
+            columns,
+            rows: rows.collect(),
+            names: false,
+        }
+    }
+
     fn head(&self, column: usize, short: bool) -> &'static str {
         let column = &self.columns[column];
         if short { column.short } else { column.head }
@@ -144,15 +163,6 @@ mod tests {
         column("allocations", "allocs", 2),
         column("live", "live", 1),
     ];
-
-    const fn column(head: &'static str, short: &'static str, rank: u8) -> Column {
-        Column {
-            head,
-            short,
-            rank,
-            means: "",
-        }
-    }
 
     #[test]
     fn columns_go_by_rank_and_cells_stay_whole() {

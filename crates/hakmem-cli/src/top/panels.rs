@@ -2,7 +2,7 @@
 //! figures.
 
 use super::batch::{self, Total};
-use super::columns::{Column, Table, first_that_fits, flow};
+use super::columns::{Column, Table, column, first_that_fits, flow};
 use super::rates::History;
 use super::short::{bytes, count, rate, time};
 use crate::view::Look;
@@ -11,15 +11,6 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style, Stylize};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Paragraph, Sparkline};
-
-const fn column(head: &'static str, short: &'static str, rank: u8) -> Column {
-    Column {
-        head,
-        short,
-        rank,
-        means: "",
-    }
-}
 
 const ACTIVITY: [Column; 3] = [
     column("", "", 0),

@@ -1,6 +1,6 @@
 //! The tables of the terminal, as rows of cells.
 
-use super::columns::{Column, Table};
+use super::columns::{self, Column, Table};
 use super::rates::Rates;
 use super::short::{bytes, count, rate};
 use crate::stat::figures::{Class, Heap, Syscall};
@@ -47,10 +47,8 @@ impl Order {
 
 const fn column(head: &'static str, short: &'static str, rank: u8, means: &'static str) -> Column {
     Column {
-        head,
-        short,
-        rank,
         means,
+        ..columns::column(head, short, rank)
     }
 }
 
@@ -121,11 +119,7 @@ pub fn classes(look: &Look, order: Order, rates: Option<&Rates>) -> Table {
             percent(c.list_hits, c.allocations),
         ]
     };
-    Table {
-        columns: &CLASSES,
-        rows: all.into_iter().map(row).collect(),
-        names: false,
-    }
+    Table::of(&CLASSES, all.into_iter().map(row))
 }
 
 pub const HEAPS: [Column; 10] = [
@@ -187,11 +181,7 @@ pub fn heaps(look: &Look, rates: Option<&Rates>) -> Table {
     };
     let mut busiest: Vec<_> = all.iter().enumerate().collect();
     busiest.sort_by_key(|(_, h)| std::cmp::Reverse(h.listed));
-    Table {
-        columns: &HEAPS,
-        rows: busiest.into_iter().map(row).collect(),
-        names: false,
-    }
+    Table::of(&HEAPS, busiest.into_iter().map(row))
 }
 
 pub const CALLS: [Column; 6] = [
@@ -229,8 +219,7 @@ pub fn calls(look: &Look, rates: Option<&Rates>) -> Table {
         ]
     };
     Table {
-        columns: &CALLS,
-        rows: m.syscalls.iter().map(row).collect(),
         names: true,
+        ..Table::of(&CALLS, m.syscalls.iter().map(row))
     }
 }

@@ -118,30 +118,18 @@ impl Layout {
     fn figures(&self, record: &[u8]) -> figures::Decision {
         let [option, fields @ ..] = self.fields.map(|at| u64_at(record, at));
         let name = self.options.iter().find(|(_, n)| *n == option);
-        let [
-            at_ms,
-            from,
-            to,
-            round_ms,
-            from_fault_us,
-            from_hold_us,
-            to_fault_us,
-            to_hold_us,
-            from_rating,
-            to_rating,
-        ] = fields;
         figures::Decision {
             option: name.map_or_else(|| format!("option {option}"), |(name, _)| name.clone()),
-            at_ms,
-            from,
-            to,
-            round_ms,
-            from_fault_us,
-            from_hold_us,
-            to_fault_us,
-            to_hold_us,
-            from_rating,
-            to_rating,
+            at_ms: fields[0],
+            from: fields[1],
+            to: fields[2],
+            round_ms: fields[3],
+            from_fault_us: fields[4],
+            from_hold_us: fields[5],
+            to_fault_us: fields[6],
+            to_hold_us: fields[7],
+            from_rating: fields[8],
+            to_rating: fields[9],
         }
     }
 }

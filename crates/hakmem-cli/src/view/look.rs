@@ -38,110 +38,163 @@ pub fn pages(
 
 /// Everything that `hakmem top` shows.
 pub fn look(memory: Memory, note: &Note, pid: u32, usage: &Usage) -> io::Result<Look> {
-    let word = |name| note.place(name).and_then(|at| memory.word(at));
-    let signed = |name| word(name).map(|n: u64| n as i64).map(|n| n.max(0) as u64);
     let heaps = Heaps::read(memory, note)?;
     let (segments, listed, whole) = pages(memory, note, &heaps)?;
-
-    let mut m = Moment::default();
-    let mut waiting = vec![0; listed.len()];
-    let mut page_bytes = vec![0; listed.len()];
-    let mut on_lists = listed.clone();
+    let mut m = Moment {
+        event: "this moment".into(),
+        pid,
+        thread_heaps: heaps.figures()?,
+        heaps: heaps.len() as u64,
+        running_heaps: heaps.running()?,
+        resident_bytes: resident(memory, &segments),
+        peak_resident_kib: usage.peak_resident_kib,
+        cpu_nanos: usage.cpu_nanos,
+        syscalls: syscalls(memory, note)?,
+        ..Moment::default()
+    };
+    let mut of_pages = OfPages::new(listed.len());
     for segment in &segments {
-        let thp = u64::from(segment.thp) * SEGMENT_BYTES;
-        match &segment.body {
-            Body::Huge { span, .. } => {
-                m.huge_segments += span;
-                m.thp_bytes += span * thp;
-            }
-            // The later segments of a run may never have been divided.
-            Body::Slots(slots)
-                if slots.iter().all(|s| matches!(s.used, Use::Kept))
-                    || slots.iter().all(|s| matches!(s.used, Use::Clean)) =>
-            {
-                m.cached_segments += 1;
-                m.thp_bytes += thp;
-            }
-            Body::Slots(slots) => {
-                m.slotted_segments += 1;
-                m.thp_bytes += thp;
-                for slot in slots {
-                    let span = u64::from(slot.span);
-                    match slot.used {
-                        Use::Clean => m.clean_slots += span,
-                        Use::Dirty => m.dirty_slots += span,
-                        Use::Kept => m.kept_slots += span,
-                        Use::Large => m.large_slots += span,
-                        Use::Page(page) => {
-                            m.page_slots += span;
-                            let class = usize::from(page.class);
-                            waiting[class] += u64::from(page.carved - page.used);
-                            page_bytes[class] += span * SLOT_BYTES;
-                        }
-                    }
-                }
-            }
-        }
+        count(segment, &mut m, &mut of_pages);
     }
-    // Of the blocks that pages are without, some are on lists, and were taken off there.
-    for (waiting, listed) in waiting.iter_mut().zip(&mut on_lists) {
-        *waiting -= (*listed).min(*waiting);
-    }
-    let found = Found { waiting, listed };
-    let (classes, freed_by_owners) = heaps.classes(&found, &page_bytes)?;
-
-    m.event = "this moment".into();
-    m.pid = pid;
-    m.thread_heaps = heaps.figures()?;
-    let sent = m.thread_heaps.iter().map(|h| h.blocks_sent);
-    m.remote_frees = total(sent.chain([word("stray_frees")?]));
-    m.in_flight = m
-        .remote_frees
-        .saturating_sub(total(classes.iter().map(|c| c.remote_frees)));
-    m.large_allocations = heaps.sum("heap.large_allocated")?;
-    m.large_hits = heaps.sum("heap.large_hits")?;
-    m.huge_allocations = word("huge_allocated")?;
-    m.huge_hits = word("huge_hits")?;
-    let owners = freed_by_owners.saturating_add(i128::from(m.remote_frees));
-    m.frees = total([
-        u64::try_from(owners.max(0)).unwrap_or(u64::MAX),
-        heaps.sum("heap.large_freed")?,
-        word("stray_large_frees")?,
-        word("huge_returned")?,
-    ]);
-    let others = [m.large_allocations, m.huge_allocations];
-    m.allocations = total(classes.iter().map(|c| c.allocations).chain(others));
-    m.refills = total(classes.iter().flat_map(|c| [c.takes, c.carves]));
-    let larger = [
-        m.large_slots.saturating_mul(SLOT_BYTES),
-        signed("huge_live")?,
-    ];
-    m.live_bytes = total(classes.iter().map(|c| c.live_bytes).chain(larger));
-    m.peak_live_bytes_upper_bound = signed("peak_live")?;
-    m.reserved_bytes = word("reserved")?;
-    m.committed_bytes = word("committed")?;
-    m.dirty_bytes = total([
-        word("dirty")?,
-        signed("huge_cached")?,
-        word("parked_fresh_slots")?.saturating_mul(SLOT_BYTES),
-    ]);
-    m.purged_bytes = word("purged")?;
-    m.foreign_frees = word("foreign_frees")?;
-    m.heaps = heaps.len() as u64;
-    m.running_heaps = heaps.running()?;
-    m.resident_bytes = resident(memory, &segments);
-    m.peak_resident_kib = usage.peak_resident_kib;
-    m.cpu_nanos = usage.cpu_nanos;
+    let found = Found {
+        waiting: of_pages.waiting(&listed),
+        listed,
+    };
+    let (classes, freed_by_owners) = heaps.classes(&found, &of_pages.bytes)?;
     m.classes = classes;
+    let words = Words { memory, note };
+    add_blocks(&mut m, &words, &heaps, freed_by_owners)?;
+    add_memory(&mut m, &words)?;
     m.classes
         .retain(|c| c.allocations > 0 || c.frees > 0 || c.pages > 0);
-    m.syscalls = syscalls(memory, note)?;
     Ok(Look {
         moment: m,
         usage: usage.clone(),
         decisions: decisions::read(memory, note)?,
         whole,
     })
+}
+
+/// What the pages of each class have.
+struct OfPages {
+    /// Blocks that are touched, and not out.
+    idle: Vec<u64>,
+    bytes: Vec<u64>,
+}
+
+impl OfPages {
+    fn new(classes: usize) -> Self {
+        Self {
+            idle: vec![0; classes],
+            bytes: vec![0; classes],
+        }
+    }
+
+    /// Of the blocks that pages are without, some are on lists, and were taken off there.
+    fn waiting(&self, listed: &[u64]) -> Vec<u64> {
+        let both = self.idle.iter().zip(listed);
+        both.map(|(idle, listed)| idle.saturating_sub(*listed))
+            .collect()
+    }
+}
+
+/// Adds a segment, and what its slots are used for.
+fn count(segment: &Segment, m: &mut Moment, of_pages: &mut OfPages) {
+    let thp = u64::from(segment.thp) * SEGMENT_BYTES;
+    let slots = match &segment.body {
+        Body::Huge { span, .. } => {
+            m.huge_segments += span;
+            m.thp_bytes += span * thp;
+            return;
+        }
+        Body::Slots(slots) => slots,
+    };
+    m.thp_bytes += thp;
+    // The later segments of a run may never have been divided.
+    if slots.iter().all(|s| matches!(s.used, Use::Kept))
+        || slots.iter().all(|s| matches!(s.used, Use::Clean))
+    {
+        m.cached_segments += 1;
+        return;
+    }
+    m.slotted_segments += 1;
+    for slot in slots {
+        let span = u64::from(slot.span);
+        match slot.used {
+            Use::Clean => m.clean_slots += span,
+            Use::Dirty => m.dirty_slots += span,
+            Use::Kept => m.kept_slots += span,
+            Use::Large => m.large_slots += span,
+            Use::Page(page) => {
+                m.page_slots += span;
+                let class = usize::from(page.class);
+                of_pages.idle[class] += u64::from(page.carved - page.used);
+                of_pages.bytes[class] += span * SLOT_BYTES;
+            }
+        }
+    }
+}
+
+/// The numbers that the note names.
+struct Words<'a> {
+    memory: Memory<'a>,
+    note: &'a Note,
+}
+
+impl Words<'_> {
+    fn of(&self, name: &str) -> io::Result<u64> {
+        self.note
+            .place(name)
+            .and_then(|place| self.memory.word(place))
+    }
+
+    /// A number that may be below 0 for a moment.
+    fn signed(&self, name: &str) -> io::Result<u64> {
+        Ok((self.of(name)? as i64).max(0) as u64)
+    }
+}
+
+/// Adds what was allocated and freed. The classes are there already.
+fn add_blocks(m: &mut Moment, words: &Words, heaps: &Heaps, by_owners: i128) -> io::Result<()> {
+    let sent = m.thread_heaps.iter().map(|h| h.blocks_sent);
+    m.remote_frees = total(sent.chain([words.of("stray_frees")?]));
+    let received = total(m.classes.iter().map(|c| c.remote_frees));
+    m.in_flight = m.remote_frees.saturating_sub(received);
+    m.large_allocations = heaps.sum("heap.large_allocated")?;
+    m.large_hits = heaps.sum("heap.large_hits")?;
+    m.huge_allocations = words.of("huge_allocated")?;
+    m.huge_hits = words.of("huge_hits")?;
+    let small = by_owners.saturating_add(i128::from(m.remote_frees));
+    m.frees = total([
+        u64::try_from(small.max(0)).unwrap_or(u64::MAX),
+        heaps.sum("heap.large_freed")?,
+        words.of("stray_large_frees")?,
+        words.of("huge_returned")?,
+    ]);
+    let others = [m.large_allocations, m.huge_allocations];
+    m.allocations = total(m.classes.iter().map(|c| c.allocations).chain(others));
+    m.refills = total(m.classes.iter().flat_map(|c| [c.takes, c.carves]));
+    m.foreign_frees = words.of("foreign_frees")?;
+    Ok(())
+}
+
+/// Adds what memory is used for. The classes and the slots are there already.
+fn add_memory(m: &mut Moment, words: &Words) -> io::Result<()> {
+    let larger = [
+        m.large_slots.saturating_mul(SLOT_BYTES),
+        words.signed("huge_live")?,
+    ];
+    m.live_bytes = total(m.classes.iter().map(|c| c.live_bytes).chain(larger));
+    m.peak_live_bytes_upper_bound = words.signed("peak_live")?;
+    m.reserved_bytes = words.of("reserved")?;
+    m.committed_bytes = words.of("committed")?;
+    m.dirty_bytes = total([
+        words.of("dirty")?,
+        words.signed("huge_cached")?,
+        words.of("parked_fresh_slots")?.saturating_mul(SLOT_BYTES),
+    ]);
+    m.purged_bytes = words.of("purged")?;
+    Ok(())
 }
 
 fn syscalls(memory: Memory, note: &Note) -> io::Result<Vec<Syscall>> {

@@ -109,6 +109,20 @@ pub fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
+/// Fails unless standard error has `part`.
+#[track_caller]
+pub fn assert_says(output: &Output, part: &str) {
+    let text = stderr(output);
+    assert!(text.contains(part), "{part:?} is not in {text}");
+}
+
+/// Fails unless the program ended with this status and this standard output.
+#[track_caller]
+pub fn assert_ended(output: &Output, status: i32, text: &str) {
+    let ended = (output.status.code(), stdout(output));
+    assert_eq!(ended, (Some(status), text.to_owned()), "{}", stderr(output));
+}
+
 /// A process on hakmem with figures as `changes` say: see programs/forge.c.
 pub fn forged(changes: &[&str]) -> Ready {
     let mut command = Command::new(&*FORGE);

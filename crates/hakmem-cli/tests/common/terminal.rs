@@ -15,7 +15,12 @@ pub struct Terminal {
     pub before: Settings,
     pub screen: vt100::Parser,
     pub child: Child,
+    /// Of the command; it can be read once the command has ended.
+    ended: OwnedFd,
 }
+
+/// No test waits longer than that for a screen or an end.
+const LIMIT: Duration = Duration::from_secs(300);
 
 /// What tells a terminal in raw mode from one that is not.
 pub type Settings = [libc::tcflag_t; 4];
@@ -47,15 +52,27 @@ fn nonzero(n: u16) -> std::num::NonZero<u16> {
     std::num::NonZero::new(n).unwrap()
 }
 
-/// Whether there is something to be read of it within a time.
-fn is_ready(fd: RawFd, milliseconds: i32) -> bool {
-    let mut ready = libc::pollfd {
+/// Waits until one of them can be read, for the rest of a time. True for each that can.
+fn readable<const N: usize>(fds: [RawFd; N], begin: Instant) -> [bool; N] {
+    let mut all = fds.map(|fd| libc::pollfd {
         fd,
         events: libc::POLLIN,
         revents: 0,
-    };
-    // SAFETY: one live pollfd.
-    unsafe { libc::poll(&mut ready, 1, milliseconds) == 1 }
+    });
+    let rest = LIMIT.saturating_sub(begin.elapsed()).as_millis();
+    // SAFETY: as many live entries.
+    let n = unsafe { libc::poll(all.as_mut_ptr(), N as libc::nfds_t, rest as i32) };
+    assert!(n >= 0, "{}", std::io::Error::last_os_error());
+    all.map(|one| one.revents != 0)
+}
+
+/// A descriptor that can be read once the child has ended.
+fn end_of(child: &Child) -> OwnedFd {
+    // SAFETY: the child is not reaped, so the pid is its own.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, child.id(), 0) };
+    assert!(fd >= 0, "{}", std::io::Error::last_os_error());
+    // SAFETY: just opened, and nobody else's.
+    unsafe { OwnedFd::from_raw_fd(fd as RawFd) }
 }
 
 impl Terminal {
@@ -113,6 +130,7 @@ impl Terminal {
             other_side,
             before,
             screen: vt100::Parser::new(nonzero(rows), nonzero(columns), 0),
+            ended: end_of(&child),
             child,
         }
     }
@@ -130,64 +148,87 @@ impl Terminal {
         self.keys.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Takes in what comes within a time; false: nothing did.
-    fn read(&mut self, milliseconds: i32) -> bool {
-        if !is_ready(self.keys.as_raw_fd(), milliseconds) {
-            return false;
-        }
+    fn read(&mut self) {
         let mut bytes = [0; 4096];
         let n = self.keys.read(&mut bytes).unwrap();
         self.screen.process(&bytes[..n]);
-        true
+    }
+
+    /// Waits for what comes next, and takes it in. None came: how the command has ended.
+    fn next(&mut self, begin: Instant) -> Option<ExitStatus> {
+        let fds = [self.keys.as_raw_fd(), self.ended.as_raw_fd()];
+        match readable(fds, begin) {
+            [true, _] => self.read(),
+            [false, true] => return Some(self.child.wait().unwrap()),
+            [false, false] => panic!("nothing comes, and it does not end:\n{}", self.contents()),
+        }
+        None
+    }
+
+    fn contents(&self) -> String {
+        self.screen.screen().contents()
+    }
+
+    /// Takes in all that the command has written, which has ended: a mark behind it comes last.
+    fn drain(&mut self) -> String {
+        let mark = format!("the end of {}", std::process::id());
+        let other = self.other_side.try_clone().unwrap();
+        File::from(other).write_all(mark.as_bytes()).unwrap();
+        let begin = Instant::now();
+        while !self.contents().contains(&mark) {
+            let [more] = readable([self.keys.as_raw_fd()], begin);
+            assert!(more, "{mark:?} does not come:\n{}", self.contents());
+            self.read();
+        }
+        mark
     }
 
     /// The terminal goes away, as when its window is closed. How the command ended; the limit is for one that does not.
     pub fn hang_up(&mut self) -> ExitStatus {
         self.keys = File::open("/dev/null").unwrap();
-        // SAFETY: the child is not reaped, so the pid is its own.
-        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, self.child.id(), 0) };
-        assert!(fd >= 0, "no pidfd");
-        // SAFETY: just opened, and nobody else's.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd as i32) };
-        assert!(
-            is_ready(fd.as_raw_fd(), 300_000),
-            "it goes on without a terminal"
-        );
+        let [ended] = readable([self.ended.as_raw_fd()], Instant::now());
+        assert!(ended, "it goes on without a terminal");
         self.child.wait().unwrap()
     }
 
-    /// Reads until the screen is as it should be. The limit is for one that never gets so.
+    /// Reads until the screen is as it should be. Fails as soon as the command has ended and it is not; the limit is for one
+    /// that goes on without.
     pub fn until(&mut self, what: &str, is: impl Fn(&vt100::Screen) -> bool) {
         let begin = Instant::now();
         while !is(self.screen.screen()) {
-            let some = self.read(300_000) && begin.elapsed() < Duration::from_secs(300);
-            let contents = self.screen.screen().contents();
-            assert!(some, "{what} does not come:\n{contents}");
+            let in_time = begin.elapsed() < LIMIT;
+            assert!(in_time, "{what} does not come:\n{}", self.contents());
+            let Some(status) = self.next(begin) else {
+                continue;
+            };
+            self.drain();
+            let came = is(self.screen.screen());
+            let contents = self.contents();
+            assert!(came, "{what} does not come, it ended: {status}\n{contents}");
         }
     }
 
     pub fn until_shows(&mut self, what: &str) {
-        self.until(what, |screen| screen.contents().contains(what));
+        self.until(&format!("{what:?}"), |screen| {
+            screen.contents().contains(what)
+        });
     }
 
     /// Waits for the command's end; the terminal is as it was, and what was written in the end is on its plain screen.
     pub fn end(&mut self) -> (ExitStatus, String) {
+        let begin = Instant::now();
         // It may have to wait until what it writes is read.
         let status = loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
+            if let Some(status) = self.next(begin) {
                 break status;
             }
-            self.read(20);
+            assert!(begin.elapsed() < LIMIT, "it does not end");
         };
-        let mark = format!("the end of {}", std::process::id());
-        let other = self.other_side.try_clone().unwrap();
-        File::from(other).write_all(mark.as_bytes()).unwrap();
-        self.until_shows(&mark);
+        let mark = self.drain();
         assert!(!self.screen.screen().alternate_screen());
         assert!(!self.screen.screen().hide_cursor());
         assert_eq!(settings(&self.other_side), self.before);
-        let text = self.screen.screen().contents();
-        (status, text.replace(&mark, ""))
+        (status, self.contents().replace(&mark, ""))
     }
 }
 

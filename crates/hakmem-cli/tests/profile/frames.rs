@@ -58,13 +58,27 @@ fn without(prefix: &Path, hidden: &[&str]) {
     }
 }
 
+/// The fixture `service`, whose dependencies take a minute to build.
+fn service() -> PathBuf {
+    let args = [
+        "--release",
+        "--package",
+        "hakmem-fixtures",
+        "--example",
+        "service",
+        "--features",
+        "service",
+    ];
+    built::build(&args).example("service")
+}
+
 /// `ci/service` runs it: what the service depends on takes a minute to build.
 #[test]
 fn a_service_in_rust() {
     if std::env::var_os("TEST_HAKMEM_SERVICE").is_none() {
         return println!("the service is not built");
     }
-    let program = built::service();
+    let program = service();
     let folder = tempfile::tempdir().unwrap();
     let raw = folder.path().join("raw");
     let output = Command::new(program).arg(&raw).output().unwrap();

@@ -57,3 +57,13 @@ fn what_cannot_be_watched_is_said_on_the_plain_screen() {
     plain.kill().unwrap();
     plain.wait().unwrap();
 }
+
+/// The command fails: who waits for its screen is told at once.
+#[test]
+#[should_panic(expected = "\"3072\" does not come, it ended: exit status: 1")]
+fn a_screen_that_never_comes_is_not_waited_for() {
+    let mut plain = Command::new("true").spawn().unwrap();
+    let pid = plain.id() as i32;
+    plain.wait().unwrap();
+    top_of(pid).until_shows("3072");
+}

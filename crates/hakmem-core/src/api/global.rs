@@ -26,6 +26,14 @@ pub struct Hakmem;
 
 impl Hakmem {
     /// The allocator. O(1), no memory is touched.
+    ///
+    /// ```
+    /// use hakmem_core::Hakmem;
+    ///
+    /// #[global_allocator]
+    /// static ALLOCATOR: Hakmem = Hakmem::new();
+    /// # fn main() { drop(vec![0; 100]); }
+    /// ```
     pub const fn new() -> Self {
         Self
     }
@@ -50,6 +58,17 @@ impl Hakmem {
 /// [`Hakmem`], with options that are set at its first slow path: its fast paths are the same.
 ///
 /// They are the process's, like all else. Of two such values with different options, those count that are used first.
+///
+/// ```
+/// use hakmem_core::{Configured, Hakmem, options::Options};
+///
+/// #[global_allocator]
+/// static ALLOCATOR: Configured = Hakmem::with(Options { huge_cache_mib: 8, ..Options::DEFAULT });
+///
+/// # fn main() {
+/// assert_eq!(hakmem_core::options::get("HUGE_CACHE_MIB").unwrap().to_string(), "8");
+/// # }
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Configured(Options);
 

@@ -133,6 +133,7 @@ pub fn after_fork(me: u32) {
 /// # Safety
 /// `p` is not ours, and the caller's to free.
 #[cold]
+#[inline(never)]
 pub unsafe fn free(p: *mut u8, site: usize) {
     note(p, site);
     let next = next();

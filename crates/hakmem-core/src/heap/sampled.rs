@@ -129,6 +129,7 @@ impl Heap {
     }
 
     /// Whether a freed block of `class` may be put on the heap's list, to be handed out as no sample.
+    #[inline(always)]
     pub(super) fn may_keep(&self, class: usize) -> bool {
         // SAFETY: as in `sampler`.
         match unsafe { self.sampler.get().as_ref() } {

@@ -90,6 +90,15 @@ pub enum Setting {
 }
 
 /// What values an option takes.
+///
+/// ```
+/// use hakmem_core::options::{TABLE, Values};
+///
+/// let switches = TABLE.iter().filter(|entry| entry.values() == Values::Switch);
+/// for switch in switches {
+///     println!("{} is 0 or 1", switch.name());
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Values {
     /// Whole numbers in a range, both ends of it included.
@@ -104,6 +113,14 @@ pub enum Values {
 
 impl Values {
     /// Whether a knob may have the value `n`.
+    ///
+    /// Of [`Values::Word`], `n` is the number of the word. O(1).
+    ///
+    /// ```
+    /// use hakmem_core::options::Values;
+    ///
+    /// assert!(Values::Switch.allow(1) && !Values::Switch.allow(2));
+    /// ```
     pub const fn allow(&self, n: u32) -> bool {
         match self {
             Self::Number(from, to) => *from <= n && n <= *to,
@@ -115,6 +132,14 @@ impl Values {
 }
 
 /// An option, as it is told to people.
+///
+/// ```
+/// use hakmem_core::options::TABLE;
+///
+/// for entry in &TABLE {
+///     println!("HAKMEM_{}: {}", entry.name(), entry.meaning());
+/// }
+/// ```
 #[derive(Debug)]
 pub struct Entry {
     pub(crate) name: &'static str,
@@ -126,6 +151,16 @@ pub struct Entry {
 }
 
 /// Whether the defaults stay or the program's behaviour may move some of them.
+///
+/// ```
+/// use hakmem_core::{Configured, Hakmem, options::{Mode, Options}};
+///
+/// #[global_allocator]
+/// static ALLOCATOR: Configured =
+///     Hakmem::with(Options { mode: Mode::Learn, ..Options::DEFAULT });
+///
+/// # fn main() { assert_eq!(hakmem_core::options::get("MODE").unwrap().to_string(), "learn"); }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u32)]
 pub enum Mode {
@@ -137,6 +172,16 @@ pub enum Mode {
 }
 
 /// Which memory has huge pages.
+///
+/// ```
+/// use hakmem_core::{Configured, Hakmem, options::{Thp, Options}};
+///
+/// #[global_allocator]
+/// static ALLOCATOR: Configured =
+///     Hakmem::with(Options { thp: Thp::Never, ..Options::DEFAULT });
+///
+/// # fn main() { assert_eq!(hakmem_core::options::get("THP").unwrap().to_string(), "never"); }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u32)]
 pub enum Thp {
@@ -151,6 +196,14 @@ pub enum Thp {
 
 impl Thp {
     /// What is chosen now.
+    ///
+    /// ```
+    /// use hakmem_core::options::{self, Thp};
+    ///
+    /// options::set("THP", "always")?;
+    /// assert_eq!(Thp::now(), Thp::Always);
+    /// # Ok::<(), options::Error>(())
+    /// ```
     pub fn now() -> Self {
         match THP.get() {
             1 => Self::Never,
@@ -161,6 +214,16 @@ impl Thp {
 }
 
 /// What happens to a pointer outside every arena.
+///
+/// ```
+/// use hakmem_core::{Configured, Hakmem, options::{Foreign, Options}};
+///
+/// #[global_allocator]
+/// static ALLOCATOR: Configured =
+///     Hakmem::with(Options { foreign: Foreign::Abort, ..Options::DEFAULT });
+///
+/// # fn main() { assert_eq!(hakmem_core::options::get("FOREIGN").unwrap().to_string(), "abort"); }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u32)]
 pub enum Foreign {
@@ -187,6 +250,14 @@ macro_rules! options {
         )*
 
         /// The options of a Rust program: see [`Hakmem::with`](crate::Hakmem::with). Those in the environment go before.
+        ///
+        /// ```
+        /// use hakmem_core::options::Options;
+        ///
+        /// // All but one are as they are if nothing is said.
+        /// let options = Options { decay_ms: 1000, ..Options::DEFAULT };
+        /// assert_eq!(options.ended_mib, 4);
+        /// ```
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub struct Options {
             $( #[doc = $meaning] pub $field: $type, )*
@@ -194,6 +265,12 @@ macro_rules! options {
 
         impl Options {
             /// What is chosen where nothing is said.
+            ///
+            /// ```
+            /// use hakmem_core::options::Options;
+            ///
+            /// assert_eq!(Options::DEFAULT.decay_ms, 500);
+            /// ```
             pub const DEFAULT: Self = Self { $( $field: $default, )* };
 
             /// Stops the compiler, where it is called in a constant, at a value that is out of its range.
@@ -213,6 +290,12 @@ macro_rules! options {
         }
 
         /// Every option; those of the struct come first, in its order.
+        ///
+        /// ```
+        /// use hakmem_core::options::TABLE;
+        ///
+        /// assert_eq!(TABLE.iter().filter(|entry| entry.name() == "DECAY_MS").count(), 1);
+        /// ```
         pub static TABLE: [Entry; 25] = [
             $( Entry {
                 name: $name,

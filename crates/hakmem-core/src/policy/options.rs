@@ -15,6 +15,12 @@ use policy::Setting;
 pub use policy::{Entry, Foreign, Mode, Options, TABLE, Thp, Values};
 
 /// What the names begin with in the environment.
+///
+/// ```
+/// use hakmem_core::options;
+///
+/// assert_eq!(format!("{}DECAY_MS", options::PREFIX), "HAKMEM_DECAY_MS");
+/// ```
 pub const PREFIX: &str = "HAKMEM_";
 
 /// Bit i: somebody has set `TABLE[i]`.
@@ -30,6 +36,14 @@ static ENVIRONMENT_READ: AtomicBool = AtomicBool::new(false);
 const _: () = assert!(TABLE.len() <= 64);
 
 /// Why an option was not set.
+///
+/// ```
+/// use hakmem_core::options::{self, Error};
+///
+/// assert!(matches!(options::set("NO_SUCH_OPTION", "1"), Err(Error::Unknown)));
+/// assert!(matches!(options::set("DECAY_MS", "soon"), Err(Error::Value(_))));
+/// assert!(matches!(options::set("STATS", "1"), Err(Error::AtStart)));
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub enum Error {
     /// There is none of that name.
@@ -72,6 +86,20 @@ impl core::error::Error for Error {}
 /// option in milliseconds, `4KiB` is `4096` for one in bytes.
 ///
 /// What was decided before, such as which pages are kept, stays. Nothing changes if it fails.
+///
+/// # Errors
+///
+/// [`Error`] says which.
+///
+/// ```
+/// use hakmem_core::options;
+///
+/// options::set("DECAY_MS", "2s")?;
+/// assert_eq!(options::get("HAKMEM_DECAY_MS").unwrap().to_string(), "2000");
+/// let why = options::set("DECAY_MS", "-1").unwrap_err();
+/// assert_eq!(why.to_string(), "not a number from 0 to 86400000");
+/// # Ok::<(), options::Error>(())
+/// ```
 pub fn set(name: &str, value: &str) -> Result<(), Error> {
     set_exactly(name.strip_prefix(PREFIX).unwrap_or(name), value).map(|_| ())
 }
@@ -89,6 +117,20 @@ fn set_exactly(name: &str, value: &str) -> Result<usize, Error> {
 
 /// Sets an option that is a number, of all classes, unless the environment did: for a program's wishes that are expressed in
 /// terms of another allocator.
+///
+/// # Errors
+///
+/// [`Error::Unknown`], or [`Error::Value`] if `n` is out of its range. It is no error if the
+/// environment goes before.
+///
+/// ```
+/// use hakmem_core::options;
+///
+/// // mallopt(M_TRIM_THRESHOLD, …) of another allocator, for instance.
+/// options::suggest("ENDED_MIB", 16)?;
+/// assert_eq!(options::get("ENDED_MIB").unwrap().to_string(), "16");
+/// # Ok::<(), options::Error>(())
+/// ```
 pub fn suggest(name: &str, n: u32) -> Result<(), Error> {
     let (i, entry) = find(name).ok_or(Error::Unknown)?;
     if !entry.values.allow(n) {
@@ -102,6 +144,15 @@ pub fn suggest(name: &str, n: u32) -> Result<(), Error> {
 }
 
 /// The value of an option, as [`set`] takes it. None: there is none of that name, or it is read at start alone.
+///
+/// O(options).
+///
+/// ```
+/// use hakmem_core::options;
+///
+/// assert_eq!(options::get("DECAY_MS").unwrap().to_string(), "500");
+/// assert!(options::get("NO_SUCH_OPTION").is_none());
+/// ```
 pub fn get(name: &str) -> Option<Value> {
     let (_, entry) = find(name.strip_prefix(PREFIX).unwrap_or(name))?;
     match entry.setting {
@@ -137,27 +188,69 @@ fn unit_of(name: &str) -> Option<(Kind, u64)> {
 
 impl Entry {
     /// Its name, which in the environment has [`PREFIX`] before it.
+    ///
+    /// ```
+    /// use hakmem_core::options::TABLE;
+    ///
+    /// let decay = TABLE.iter().find(|entry| entry.name() == "DECAY_MS").unwrap();
+    /// assert_eq!(decay.name(), "DECAY_MS");
+    /// ```
     pub fn name(&self) -> &'static str {
         self.name
     }
     /// What it may be set to.
+    ///
+    /// ```
+    /// use hakmem_core::options::{TABLE, Values};
+    ///
+    /// let decay = TABLE.iter().find(|entry| entry.name() == "DECAY_MS").unwrap();
+    /// assert_eq!(decay.values(), Values::Number(0, 86_400_000));
+    /// ```
     pub fn values(&self) -> Values {
         self.values
     }
     /// The unit of its numbers; empty if they have none.
+    ///
+    /// ```
+    /// use hakmem_core::options::TABLE;
+    ///
+    /// let decay = TABLE.iter().find(|entry| entry.name() == "DECAY_MS").unwrap();
+    /// assert_eq!(decay.unit(), "ms");
+    /// ```
     pub fn unit(&self) -> &'static str {
         self.unit
     }
     /// What it means, in one sentence.
+    ///
+    /// ```
+    /// use hakmem_core::options::TABLE;
+    ///
+    /// let decay = TABLE.iter().find(|entry| entry.name() == "DECAY_MS").unwrap();
+    /// assert!(decay.meaning().starts_with("Milliseconds that free memory stays"));
+    /// ```
     pub fn meaning(&self) -> &'static str {
         // As it stands behind the slashes of a comment.
         self.meaning.trim_ascii()
     }
     /// What it is if nobody sets it; None: nothing.
+    ///
+    /// ```
+    /// use hakmem_core::options::TABLE;
+    ///
+    /// let decay = TABLE.iter().find(|entry| entry.name() == "DECAY_MS").unwrap();
+    /// assert_eq!(decay.default_value().unwrap().to_string(), "500");
+    /// ```
     pub fn default_value(&self) -> Option<impl fmt::Display + use<>> {
         (!matches!(self.values, Values::Text(_))).then_some(Shown(self.values, self.default))
     }
     /// True if each size class has a value of its own.
+    ///
+    /// ```
+    /// use hakmem_core::options::TABLE;
+    ///
+    /// let decay = TABLE.iter().find(|entry| entry.name() == "DECAY_MS").unwrap();
+    /// assert!(!decay.is_by_class());
+    /// ```
     pub fn is_by_class(&self) -> bool {
         matches!(self.setting, Setting::Each(_))
     }
@@ -234,6 +327,16 @@ impl fmt::Display for Shown {
 }
 
 /// The value of an option, now.
+///
+/// ```
+/// use hakmem_core::options;
+///
+/// let value = options::get("MODE").unwrap();
+/// assert_eq!(value.to_string(), "frozen");
+/// options::set("MODE", "learn")?;
+/// assert_eq!(value.to_string(), "learn");
+/// # Ok::<(), options::Error>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct Value(&'static Entry);
 
@@ -296,6 +399,17 @@ pub(crate) unsafe fn read_once(envp: *const *const c_char) -> bool {
 /// Has the process start without a look at its environment: for a program that has this crate but allocates with another
 /// allocator, and starts others whose options those are. To be called before the crate's own constructor, by one with a
 /// priority (in the section `.init_array.00101`).
+///
+/// ```standalone_crate
+/// extern "C" fn before_the_crate() {
+///     hakmem_core::options::leave_environment();
+/// }
+///
+/// #[used]
+/// #[unsafe(link_section = ".init_array.00101")]
+/// static BEFORE_THE_CRATE: extern "C" fn() = before_the_crate;
+/// # fn main() {}
+/// ```
 pub fn leave_environment() {
     ENVIRONMENT_READ.store(true, Relaxed);
 }

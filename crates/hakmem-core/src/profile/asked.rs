@@ -20,6 +20,22 @@ static ASKED: AtomicPtr<()> = AtomicPtr::new(null_mut());
 /// Has `write` write the profile, by [`dump_at_once`](super::dump_at_once): at once, or if the profile is just being changed
 /// when the next sample has been taken or freed. For signal handlers: waits for nobody. Of several wishes that wait, one is
 /// fulfilled.
+///
+/// ```
+/// use hakmem_core::profile::{self, Busy, Event};
+/// use std::sync::atomic::{AtomicUsize, Ordering};
+///
+/// static BYTES: AtomicUsize = AtomicUsize::new(0);
+///
+/// fn write() -> Result<(), Busy> {
+///     profile::dump_at_once(Event::Signal, |text| BYTES.store(text.len(), Ordering::Relaxed))?;
+///     Ok(())
+/// }
+///
+/// profile::start(profile::DEFAULT_INTERVAL);
+/// profile::dump_soon(write); // In a signal handler.
+/// assert!(BYTES.load(Ordering::Relaxed) > 0);
+/// ```
 pub fn dump_soon(write: Write) {
     ASKED.store(write as *mut (), Release);
     fulfil();

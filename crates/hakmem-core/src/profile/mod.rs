@@ -58,8 +58,21 @@ use crate::os;
 use crossbeam_utils::CachePadded;
 
 /// Bytes from one sample to the next, on average, unless another number is asked for.
+///
+/// ```
+/// use hakmem_core::profile;
+///
+/// assert!(profile::start(profile::DEFAULT_INTERVAL));
+/// assert_eq!(profile::interval(), 524_288);
+/// ```
 pub const DEFAULT_INTERVAL: u64 = 512 << 10;
 /// The largest interval.
+///
+/// ```
+/// use hakmem_core::profile;
+///
+/// assert!(!profile::start(profile::MAX_INTERVAL + 1));
+/// ```
 pub const MAX_INTERVAL: u64 = 1 << 40;
 
 /// The run that it is, from 1; 0: the profile is off. Read in each refill, so not beside what is written often.
@@ -70,6 +83,16 @@ static RUNS: AtomicU32 = AtomicU32::new(0);
 static INTERVAL: AtomicU64 = AtomicU64::new(0);
 
 /// True while allocations are sampled.
+///
+/// O(1).
+///
+/// ```
+/// use hakmem_core::profile;
+///
+/// assert!(!profile::is_on());
+/// profile::start(profile::DEFAULT_INTERVAL);
+/// assert!(profile::is_on());
+/// ```
 #[inline(always)]
 pub fn is_on() -> bool {
     run() != 0
@@ -83,6 +106,16 @@ fn run() -> u32 {
 }
 
 /// Bytes from one sample to the next, on average; 0: there never was a profile.
+///
+/// O(1).
+///
+/// ```
+/// use hakmem_core::profile;
+///
+/// assert_eq!(profile::interval(), 0);
+/// profile::start(4096);
+/// assert_eq!(profile::interval(), 4096);
+/// ```
 pub fn interval() -> u64 {
     INTERVAL.load(Relaxed)
 }
@@ -91,6 +124,16 @@ pub fn interval() -> u64 {
 /// no such interval, or the profile began with another one before.
 ///
 /// Blocks that lie in threads' lists are handed out first; those allocated before are not in the profile.
+///
+/// ```
+/// use hakmem_core::profile;
+///
+/// assert!(!profile::start(0), "no interval");
+/// assert!(profile::start(4096));
+/// profile::stop();
+/// assert!(!profile::start(8192), "it began with 4096");
+/// assert!(profile::start(4096));
+/// ```
 pub fn start(interval: u64) -> bool {
     if !(1..=MAX_INTERVAL).contains(&interval) {
         return false;
@@ -120,6 +163,16 @@ pub(crate) fn after_fork() {
 }
 
 /// Takes no more samples. Frees of those that there are go on being seen.
+///
+/// [`dump`] still writes what there is, and [`start`] goes on from it. O(1).
+///
+/// ```
+/// use hakmem_core::profile;
+///
+/// profile::start(profile::DEFAULT_INTERVAL);
+/// profile::stop();
+/// assert!(!profile::is_on());
+/// ```
 pub fn stop() {
     RUN.store(0, Relaxed);
 }

@@ -67,6 +67,13 @@ pub struct Books {
 }
 
 /// The books are being changed.
+///
+/// ```
+/// use hakmem_core::profile::{self, Event};
+///
+/// // There is no profile: nothing can be busy with it.
+/// assert_eq!(profile::dump_at_once(Event::Call, |_| ()), Ok(None));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Busy;
 

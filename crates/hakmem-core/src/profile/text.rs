@@ -25,6 +25,14 @@ const SCHEMA: u32 = 2;
 const MAPS: usize = 1 << 20;
 
 /// Why a profile is written, or a report.
+///
+/// ```
+/// use hakmem_core::profile::{self, Event};
+///
+/// assert!(profile::start(profile::DEFAULT_INTERVAL));
+/// let text = profile::dump(Event::Exit, |text| String::from_utf8_lossy(text).into_owned());
+/// assert!(text.unwrap().contains("event=exit"));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
     /// The program ends.
@@ -132,6 +140,17 @@ pub fn dump<R>(event: Event, to: impl FnOnce(&[u8]) -> R) -> Option<R> {
 ///
 /// # Errors
 /// [`Busy`], at any time.
+///
+/// ```
+/// use hakmem_core::profile::{self, Busy, Event};
+///
+/// assert!(profile::start(profile::DEFAULT_INTERVAL));
+/// match profile::dump_at_once(Event::Signal, |text| text.len()) {
+///     Ok(Some(bytes)) => assert!(bytes > 0),
+///     Ok(None) => panic!("there is a profile"),
+///     Err(Busy) => {} // Another time, then.
+/// }
+/// ```
 pub fn dump_at_once<R>(event: Event, to: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, Busy> {
     if interval() == 0 {
         return Ok(None);

@@ -14,6 +14,14 @@ struct Place {
 }
 
 impl Place {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            worker: Worker::new(),
+            work: AtomicBool::new(true),
+            stack: UnsafeCell::new(0),
+        })
+    }
+
     fn begin(&self) -> bool {
         let make = || {
             self.worker.alive.store(1, Relaxed);
@@ -44,11 +52,7 @@ impl Place {
 fn no_work_is_left_without_a_worker() {
     check(
         || {
-            let place = Arc::new(Place {
-                worker: Worker::new(),
-                work: AtomicBool::new(true),
-                stack: UnsafeCell::new(0),
-            });
+            let place = Place::new();
             assert!(place.begin());
             let worker = {
                 let place = place.clone();
@@ -84,11 +88,7 @@ fn no_work_is_left_without_a_worker() {
 fn who_is_held_off_is_gone() {
     check(
         || {
-            let place = Arc::new(Place {
-                worker: Worker::new(),
-                work: AtomicBool::new(true),
-                stack: UnsafeCell::new(0),
-            });
+            let place = Place::new();
             let caller = {
                 let place = place.clone();
                 thread::spawn(move || {

@@ -15,6 +15,7 @@ mod blocks;
 mod door;
 mod in_child;
 pub mod pattern;
+pub mod plain;
 
 pub use alone::{alone, apart};
 pub use blocks::{elsewhere, free_all, layout};
@@ -38,6 +39,17 @@ pub fn page_size() -> usize {
     let machine = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
     let larger = std::env::var("TEST_HAKMEM_PAGE_BYTES");
     larger.map_or(machine, |bytes| bytes.parse().expect("a number of bytes"))
+}
+
+/// For this process, and for good.
+pub fn limit_address_space(bytes: usize) {
+    let limit = libc::rlimit {
+        rlim_cur: bytes as u64,
+        rlim_max: bytes as u64,
+    };
+    // SAFETY: reads the structure.
+    let done = unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) };
+    assert_eq!(done, 0);
 }
 
 /// The address ranges that are out, of all threads.

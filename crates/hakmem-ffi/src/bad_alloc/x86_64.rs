@@ -18,6 +18,51 @@ use super::{Function, find, find_cxx, handler, no_runtime, retry, thrower};
 use core::arch::naked_asm;
 use core::ffi::{CStr, c_int, c_void};
 
+/// Saves the arguments, and calls handlers: goes on with a block in rax, or at 3 without a handler.
+macro_rules! try_again {
+    () => {
+        concat!(
+            "push rbx\n",
+            ".cfi_adjust_cfa_offset 8\n",
+            ".cfi_rel_offset rbx, 0\n",
+            "push r14\n",
+            ".cfi_adjust_cfa_offset 8\n",
+            ".cfi_rel_offset r14, 0\n",
+            "push rsi\n", // for the stack's alignment
+            ".cfi_adjust_cfa_offset 8\n",
+            "mov rbx, rdi\n",
+            "mov r14, rsi\n",
+            "2:\n",
+            "call {handler}\n",
+            "test rax, rax\n",
+            "jz 3f\n",
+            "call rax\n",
+            "mov rdi, rbx\n",
+            "mov rsi, r14\n",
+            "call {retry}\n",
+            "test rax, rax\n",
+            "jz 2b\n",
+        )
+    };
+}
+
+/// Undoes what `try_again` saved, and returns.
+macro_rules! leave {
+    () => {
+        concat!(
+            "add rsp, 8\n",
+            ".cfi_adjust_cfa_offset -8\n",
+            "pop r14\n",
+            ".cfi_adjust_cfa_offset -8\n",
+            ".cfi_restore r14\n",
+            "pop rbx\n",
+            ".cfi_adjust_cfa_offset -8\n",
+            ".cfi_restore rbx\n",
+            "ret\n",
+        )
+    };
+}
+
 /// The failure path of `operator new(size)` and, with `align` other than 0, of the aligned form.
 ///
 /// # Safety
@@ -27,36 +72,9 @@ use core::ffi::{CStr, c_int, c_void};
 pub unsafe extern "C-unwind" fn new_or_throw(size: usize, align: usize) -> *mut c_void {
     naked_asm!(
         ".cfi_startproc",
-        "push rbx",
-        ".cfi_adjust_cfa_offset 8",
-        ".cfi_rel_offset rbx, 0",
-        "push r14",
-        ".cfi_adjust_cfa_offset 8",
-        ".cfi_rel_offset r14, 0",
-        "push rsi", // for the stack's alignment
-        ".cfi_adjust_cfa_offset 8",
-        "mov rbx, rdi",
-        "mov r14, rsi",
-        "2:",
-        "call {handler}",
-        "test rax, rax",
-        "jz 3f",
-        "call rax",
-        "mov rdi, rbx",
-        "mov rsi, r14",
-        "call {retry}",
-        "test rax, rax",
-        "jz 2b",
-        "add rsp, 8",
+        try_again!(),
         ".cfi_remember_state",
-        ".cfi_adjust_cfa_offset -8",
-        "pop r14",
-        ".cfi_adjust_cfa_offset -8",
-        ".cfi_restore r14",
-        "pop rbx",
-        ".cfi_adjust_cfa_offset -8",
-        ".cfi_restore rbx",
-        "ret",
+        leave!(),
         "3:",
         ".cfi_restore_state",
         "call {thrower}",
@@ -79,36 +97,9 @@ pub unsafe extern "C-unwind" fn new_or_null(size: usize, align: usize) -> *mut c
     naked_asm!(
         ".cfi_startproc",
         ".cfi_personality 0x1b, {personality}", // pc-relative in four bytes: it is in this library
-        "push rbx",
-        ".cfi_adjust_cfa_offset 8",
-        ".cfi_rel_offset rbx, 0",
-        "push r14",
-        ".cfi_adjust_cfa_offset 8",
-        ".cfi_rel_offset r14, 0",
-        "push rsi",
-        ".cfi_adjust_cfa_offset 8",
-        "mov rbx, rdi",
-        "mov r14, rsi",
-        "2:",
-        "call {handler}",
-        "test rax, rax",
-        "jz 3f",
-        "call rax", // may end at landing_pad
-        "mov rdi, rbx",
-        "mov rsi, r14",
-        "call {retry}",
-        "test rax, rax",
-        "jz 2b",
+        try_again!(), // a handler may end at landing_pad
         "3:", // rax is the result: the block, or NULL for want of a handler
-        "add rsp, 8",
-        ".cfi_adjust_cfa_offset -8",
-        "pop r14",
-        ".cfi_adjust_cfa_offset -8",
-        ".cfi_restore r14",
-        "pop rbx",
-        ".cfi_adjust_cfa_offset -8",
-        ".cfi_restore rbx",
-        "ret",
+        leave!(),
         ".cfi_endproc",
         personality = sym personality,
         handler = sym handler,
@@ -131,15 +122,7 @@ unsafe extern "C" fn landing_pad() {
         "mov rdi, rax",
         "call {caught}",
         "xor eax, eax",
-        "add rsp, 8",
-        ".cfi_adjust_cfa_offset -8",
-        "pop r14",
-        ".cfi_adjust_cfa_offset -8",
-        ".cfi_restore r14",
-        "pop rbx",
-        ".cfi_adjust_cfa_offset -8",
-        ".cfi_restore rbx",
-        "ret",
+        leave!(),
         ".cfi_endproc",
         caught = sym caught,
     )

@@ -1,4 +1,4 @@
-//! What cargo builds for tests: the library, and the Rust programs of hakmem-examples.
+//! What cargo builds for tests: the library, the fixtures and the examples.
 //!
 //! One call builds all that is wanted in release, and one all that tests have built anyway: each call of cargo costs a
 //! second, and each set of features another core.
@@ -31,7 +31,8 @@ impl Artifacts {
     }
 }
 
-fn build(args: &[&str]) -> Artifacts {
+/// What `cargo build` makes of these arguments.
+pub fn build(args: &[&str]) -> Artifacts {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent();
     let output = Command::new(env!("CARGO"))
         .args([
@@ -60,7 +61,7 @@ fn build(args: &[&str]) -> Artifacts {
     Artifacts(files)
 }
 
-/// As users get them: the library, and those examples of which a test needs that, or runs for long. Each takes 5 s to link.
+/// As users get them: the library, and those fixtures of which a test needs that, or runs for long. Each takes 5 s to link.
 pub fn released(features: &[&str]) -> &'static Artifacts {
     static BUILT: OnceLock<Artifacts> = OnceLock::new();
     BUILT.get_or_init(|| {
@@ -70,46 +71,18 @@ pub fn released(features: &[&str]) -> &'static Artifacts {
             "-p",
             "hakmem-ffi",
             "-p",
-            "hakmem-examples",
+            "hakmem-fixtures",
         ];
-        for example in ["conformance", "plugin", "profiled", "watched"] {
-            args.extend(["--example", example]);
+        for fixture in ["conformance", "plugin", "profiled", "watched"] {
+            args.extend(["--example", fixture]);
         }
         args.extend(features);
         build(&args)
     })
 }
 
-/// With debug assertions: all examples but `service`. `cargo test --workspace` has built them already.
+/// With debug assertions: all examples, and the fixtures that need no feature. `cargo test --workspace` has built them already.
 pub fn debugged() -> &'static Artifacts {
     static BUILT: OnceLock<Artifacts> = OnceLock::new();
     BUILT.get_or_init(|| build(&["--profile", "test", "--workspace", "--examples"]))
-}
-
-/// The example `serialized`. With its feature the core depends on serde, which the workspace's build has with `std`, and the
-/// library could not have: so it is built by itself.
-pub fn serialized() -> PathBuf {
-    let args = [
-        "--profile",
-        "test",
-        "--package",
-        "hakmem-examples",
-        "--example",
-        "serialized",
-        "--features",
-        "serde",
-    ];
-    build(&args).example("serialized")
-}
-
-/// The example `service`, whose dependencies take a minute to build.
-pub fn service() -> PathBuf {
-    let args = [
-        "--release",
-        "--package",
-        "hakmem-examples",
-        "--example",
-        "service",
-    ];
-    build(&[&args[..], &["--features", "service"]].concat()).example("service")
 }

@@ -1,5 +1,6 @@
 /* A clock of the program's own, as a library that fakes the time has: it stands still, and it allocates. The allocator's
  * time is the kernel's, so idle memory comes back all the same, and nothing of the allocator's ever comes by here. */
+#include "resident.h"
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,21 +19,8 @@ int clock_gettime(clockid_t id, struct timespec *time) {
     return 0;
 }
 
-static long resident_kib(void) {
-    FILE *f = fopen("/proc/self/statm", "r");
-    long size, resident;
-    int got = fscanf(f, "%ld %ld", &size, &resident);
-    fclose(f);
-    return got == 2 ? resident * (sysconf(_SC_PAGESIZE) / 1024) : -1;
-}
-
 int main(void) {
-    enum { N = 200 };
-    void *p[N];
-    for (int i = 0; i < N; i++)
-        memset(p[i] = malloc(500 << 10), 1, 500 << 10);
-    for (int i = 0; i < N; i++)
-        free(p[i]);
+    leave_idle();
     /* Idle from here on; the caller's patience is the limit. */
     while (resident_kib() > 20 << 10)
         usleep(10000);

@@ -1,5 +1,6 @@
 /* One hazard per run: hazards NAME. Exit status 0: passed. */
 #define _GNU_SOURCE
+#include "resident.h"
 #include <errno.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -125,21 +126,8 @@ static int shrink_without_memory(void) {
 /* The thread that made the scavenger ends; the scavenger goes on. */
 static void *free_much(void *unused) {
     (void)unused;
-    enum { N = 200 };
-    void *p[N];
-    for (int i = 0; i < N; i++)
-        memset(p[i] = malloc(500 << 10), 1, 500 << 10);
-    for (int i = 0; i < N; i++)
-        free(p[i]);
+    leave_idle();
     return NULL;
-}
-
-static long resident_kib(void) {
-    FILE *f = fopen("/proc/self/statm", "r");
-    long size, resident;
-    int got = fscanf(f, "%ld %ld", &size, &resident);
-    fclose(f);
-    return got == 2 ? resident * (sysconf(_SC_PAGESIZE) / 1024) : -1;
 }
 
 static int idle_memory_comes_back(void) {

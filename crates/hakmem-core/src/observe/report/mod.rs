@@ -63,6 +63,17 @@ use core::ffi::c_int;
 use core::fmt;
 
 /// What a report looks like.
+///
+/// ```
+/// use hakmem_core::report::{self, Format};
+///
+/// for format in [Format::Human, Format::Json, Format::Csv] {
+///     let mut text = String::new();
+///     report::write(&mut text, format)?;
+///     assert!(text.ends_with('\n'));
+/// }
+/// # Ok::<(), report::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// Lines for people.
@@ -74,6 +85,13 @@ pub enum Format {
 }
 
 /// Why there is no report, or not all of it.
+///
+/// ```
+/// use hakmem_core::report::{self, Error, Format};
+///
+/// let nowhere = -1; // No file descriptor.
+/// assert_eq!(report::write_to(nowhere, Format::Json), Err(Error::NotWritten));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Error {
     /// The system has no memory for the text.
@@ -106,6 +124,11 @@ impl core::error::Error for Error {}
 /// assert!(lines.starts_with("pid,event,list,item,name,value\n"));
 /// # Ok::<(), report::Error>(())
 /// ```
+///
+/// # Errors
+///
+/// [`Error::NoMemory`] if the system has no memory for the text, [`Error::NotWritten`] if not all of
+/// it was taken.
 pub fn write(out: &mut dyn fmt::Write, format: Format) -> Result<(), Error> {
     result(make::with(format, Event::Call, |text| pass_on(out, text)))
 }
@@ -113,6 +136,18 @@ pub fn write(out: &mut dyn fmt::Write, format: Format) -> Result<(), Error> {
 /// Writes a report to a file descriptor. Neither a pipe that nobody reads nor a limit on a file's size ends the program.
 ///
 /// As [`write()`].
+///
+/// # Errors
+///
+/// [`Error::NoMemory`] if the system has no memory for the text, [`Error::NotWritten`] if not all of
+/// it was taken.
+///
+/// ```
+/// use hakmem_core::report::{self, Format};
+///
+/// report::write_to(2, Format::Human)?; // Standard error.
+/// # Ok::<(), report::Error>(())
+/// ```
 pub fn write_to(fd: c_int, format: Format) -> Result<(), Error> {
     result(make::with(format, Event::Call, |text| out::write_all(fd, text)))
 }
@@ -127,11 +162,29 @@ pub fn write_to(fd: c_int, format: Format) -> Result<(), Error> {
 /// assert!(line.starts_with(r#"{"schema":1,"kind":"map""#));
 /// # Ok::<(), hakmem_core::report::Error>(())
 /// ```
+///
+/// # Errors
+///
+/// [`Error::NoMemory`] if the system has no memory for the text, [`Error::NotWritten`] if not all of
+/// it was taken.
 pub fn write_map(out: &mut dyn fmt::Write) -> Result<(), Error> {
     result(map::with(Event::Call, |text| pass_on(out, text)))
 }
 
 /// [`write_map`] to a file descriptor, as [`write_to`].
+///
+/// # Errors
+///
+/// [`Error::NoMemory`] if the system has no memory for the text, [`Error::NotWritten`] if not all of
+/// it was taken.
+///
+/// ```
+/// use std::os::fd::AsRawFd;
+///
+/// let file = std::fs::File::create("/dev/null").unwrap();
+/// hakmem_core::report::write_map_to(file.as_raw_fd())?;
+/// # Ok::<(), hakmem_core::report::Error>(())
+/// ```
 pub fn write_map_to(fd: c_int) -> Result<(), Error> {
     result(map::with(Event::Call, |text| out::write_all(fd, text)))
 }

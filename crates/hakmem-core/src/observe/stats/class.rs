@@ -10,6 +10,19 @@ use crate::heap::span_of;
 use crate::profile;
 
 /// What happened to blocks of one size, in all heaps.
+///
+/// ```
+/// use hakmem_core::{Hakmem, stats::Snapshot};
+///
+/// #[global_allocator]
+/// static ALLOCATOR: Hakmem = Hakmem::new();
+///
+/// # fn main() {
+/// let blocks: Vec<Box<[u8; 1000]>> = (0..100).map(|_| Box::new([1; 1000])).collect();
+/// let class = Snapshot::take().classes().find(|class| class.size >= 1000).unwrap();
+/// assert!(class.live_bytes >= 100 * class.size);
+/// # drop(blocks); }
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Class {
     /// Bytes of a block.
@@ -50,16 +63,61 @@ pub struct Class {
 
 impl Class {
     /// Allocations that found the list empty.
+    ///
+    /// O(1).
+    ///
+    /// ```
+    /// use hakmem_core::{Hakmem, stats::Snapshot};
+    ///
+    /// #[global_allocator]
+    /// static ALLOCATOR: Hakmem = Hakmem::new();
+    ///
+    /// # fn main() {
+    /// let blocks: Vec<Box<[u8; 1000]>> = (0..100).map(|_| Box::new([1; 1000])).collect();
+    /// let class = Snapshot::take().classes().find(|class| class.size >= 1000).unwrap();
+    /// assert!((1..=class.allocations).contains(&class.refills()));
+    /// # drop(blocks); }
+    /// ```
     pub fn refills(&self) -> u64 {
         self.takes + self.carves
     }
 
     /// Allocations served from a list. With a list's first block, which the refill itself hands out, they are all there are.
+    ///
+    /// O(1).
+    ///
+    /// ```
+    /// use hakmem_core::{Hakmem, stats::Snapshot};
+    ///
+    /// #[global_allocator]
+    /// static ALLOCATOR: Hakmem = Hakmem::new();
+    ///
+    /// # fn main() {
+    /// let blocks: Vec<Box<[u8; 1000]>> = (0..100).map(|_| Box::new([1; 1000])).collect();
+    /// let class = Snapshot::take().classes().find(|class| class.size >= 1000).unwrap();
+    /// assert_eq!(class.list_hits() + class.refills(), class.allocations);
+    /// # drop(blocks); }
+    /// ```
     pub fn list_hits(&self) -> u64 {
         self.allocations.saturating_sub(self.refills())
     }
 
     /// Bytes in pages of the class that are not in live blocks: what it holds, and others cannot use.
+    ///
+    /// O(1).
+    ///
+    /// ```
+    /// use hakmem_core::{Hakmem, stats::Snapshot};
+    ///
+    /// #[global_allocator]
+    /// static ALLOCATOR: Hakmem = Hakmem::new();
+    ///
+    /// # fn main() {
+    /// let blocks: Vec<Box<[u8; 1000]>> = (0..100).map(|_| Box::new([1; 1000])).collect();
+    /// let class = Snapshot::take().classes().find(|class| class.size >= 1000).unwrap();
+    /// assert_eq!(class.unused_bytes(), class.page_bytes - class.live_bytes);
+    /// # drop(blocks); }
+    /// ```
     pub fn unused_bytes(&self) -> u64 {
         self.page_bytes.saturating_sub(self.live_bytes)
     }

@@ -5,6 +5,18 @@ use crate::heap::shared::SharedHeap;
 use crate::{heap, thread};
 
 /// Who has a heap.
+///
+/// ```
+/// use hakmem_core::{Hakmem, stats::{Snapshot, HeapUse}};
+///
+/// #[global_allocator]
+/// static ALLOCATOR: Hakmem = Hakmem::new();
+///
+/// # fn main() {
+/// let own = Snapshot::take().heaps().filter(|heap| heap.state == HeapUse::Own).count();
+/// assert_eq!(own, 1, "the heap of this thread");
+/// # }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeapUse {
     /// The thread that asks.
@@ -17,6 +29,12 @@ pub enum HeapUse {
 
 impl HeapUse {
     /// The word for it in reports.
+    ///
+    /// ```
+    /// use hakmem_core::stats::HeapUse;
+    ///
+    /// assert_eq!(HeapUse::Idle.name(), "idle");
+    /// ```
     pub fn name(self) -> &'static str {
         match self {
             HeapUse::Own => "own",
@@ -27,6 +45,14 @@ impl HeapUse {
 }
 
 /// What the threads that had a heap one after the other have done.
+///
+/// ```
+/// use hakmem_core::stats::Snapshot;
+///
+/// for heap in Snapshot::take().heaps() {
+///     println!("{}: {} blocks freed for other heaps", heap.state.name(), heap.blocks_sent);
+/// }
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct ThreadHeap {
     /// Who has it now.

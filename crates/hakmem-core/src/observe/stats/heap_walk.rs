@@ -8,6 +8,19 @@ use crate::profile::plain;
 use crate::proto::slots::SLOTS;
 
 /// Segments by their use, and the slots of those that are divided into slots.
+///
+/// ```
+/// use hakmem_core::{Hakmem, stats::{SLOT_BYTES, Snapshot}};
+///
+/// #[global_allocator]
+/// static ALLOCATOR: Hakmem = Hakmem::new();
+///
+/// # fn main() {
+/// let data = vec![0u8; 500_000];
+/// let slots = Snapshot::take().heap_walk().large_slots;
+/// assert!(slots * SLOT_BYTES as u64 >= 500_000);
+/// # drop(data); }
+/// ```
 #[derive(Debug, Clone, Copy, Default)]
 pub struct HeapWalk {
     /// Segments that are divided into slots.

@@ -13,6 +13,12 @@ use core::cell::Cell;
 const SLOTS: usize = SEGMENT_BYTES / SLOT_BYTES;
 
 /// A segment in use.
+///
+/// ```
+/// use hakmem_core::stats::{self, SEGMENT_BYTES};
+///
+/// stats::each_segment(&mut |segment| assert_eq!(segment.address % SEGMENT_BYTES, 0));
+/// ```
 pub struct Segment {
     head: &'static Meta,
     /// Where it begins.
@@ -25,6 +31,16 @@ pub struct Segment {
 }
 
 /// A run of slots.
+///
+/// ```
+/// use hakmem_core::stats::{self, Slot};
+///
+/// stats::each_segment(&mut |segment| {
+///     for Slot { first, span, .. } in segment.slots() {
+///         assert!(first + span <= 32, "within its segment");
+///     }
+/// });
+/// ```
 pub struct Slot {
     /// The number of the first one.
     pub first: u32,
@@ -35,6 +51,16 @@ pub struct Slot {
 }
 
 /// What slots hold.
+///
+/// ```
+/// use hakmem_core::stats::{self, Content};
+///
+/// let mut large = 0;
+/// stats::each_segment(&mut |segment| {
+///     large += segment.slots().filter(|slot| matches!(slot.content, Content::Large)).count();
+/// });
+/// println!("{large} large blocks");
+/// ```
 pub enum Content {
     /// Nothing, and no memory.
     Clean,
@@ -49,6 +75,20 @@ pub enum Content {
 }
 
 /// A page of blocks.
+///
+/// ```
+/// use hakmem_core::stats::{self, Content};
+///
+/// let mut bytes = 0;
+/// stats::each_segment(&mut |segment| {
+///     for slot in segment.slots() {
+///         if let Content::Page(page) = slot.content {
+///             bytes += u64::from(page.used) * u64::from(page.size);
+///         }
+///     }
+/// });
+/// println!("{bytes} bytes are in small blocks");
+/// ```
 pub struct Page {
     /// Bytes of a block.
     pub size: u32,
@@ -72,6 +112,17 @@ fn glance<T: Copy>(cell: &Cell<T>) -> T {
 
 impl Segment {
     /// Its slots; none for a huge block.
+    ///
+    /// O(1) for each.
+    ///
+    /// ```
+    /// use hakmem_core::stats;
+    ///
+    /// stats::each_segment(&mut |segment| {
+    ///     let slots: u32 = segment.slots().map(|slot| slot.span).sum();
+    ///     assert_eq!(slots, if segment.huge.is_none() { 32 } else { 0 });
+    /// });
+    /// ```
     pub fn slots(&self) -> impl Iterator<Item = Slot> {
         let runs = self.huge.is_none().then(|| heap_walk::slots(self.head));
         runs.into_iter().flatten().map(|(first, span, held)| {
@@ -108,6 +159,19 @@ impl Segment {
     }
 
     /// Pieces of 4 KiB that are resident, in each slot of the segment's `nth`: 0 but for huge blocks. None: the system does not say.
+    ///
+    /// One system call.
+    ///
+    /// ```
+    /// use hakmem_core::stats;
+    ///
+    /// stats::each_segment(&mut |segment| {
+    ///     if let Some(pieces) = segment.resident(0) {
+    ///         let pieces: u64 = pieces.iter().map(|&n| u64::from(n)).sum();
+    ///         println!("{} KiB of {:#x} are resident", pieces * 4, segment.address);
+    ///     }
+    /// });
+    /// ```
     pub fn resident(&self, nth: usize) -> Option<[u8; SLOTS]> {
         let page = os::page_size();
         let mut pages = [os::Page::Absent; SEGMENT_BYTES / 4096];
@@ -142,11 +206,36 @@ fn listed(owner: *mut Owner, page: &Meta) -> u32 {
 
 /// Calls `f` with each segment in use, by address within each arena. O(segments), and for each page that the calling thread
 /// has, the blocks on its list of that class.
+///
+/// ```
+/// use hakmem_core::{Hakmem, stats};
+///
+/// #[global_allocator]
+/// static ALLOCATOR: Hakmem = Hakmem::new();
+///
+/// # fn main() {
+/// let data = vec![1u8; 100];
+/// let mut segments = 0;
+/// stats::each_segment(&mut |_| segments += 1);
+/// assert!(segments > 0);
+/// # drop(data); }
+/// ```
 pub fn each_segment(f: &mut dyn FnMut(&Segment)) {
     walk(!thread::holds_a_lock(), f);
 }
 
 /// As [`each_segment`], in whatever state this thread is: for signal handlers. Takes no lock, and looks into no list.
+///
+/// O(segments).
+///
+/// ```
+/// use hakmem_core::stats;
+///
+/// // What a signal handler may do.
+/// let mut segments = 0;
+/// stats::each_segment_from_outside(&mut |_| segments += 1);
+/// # let _ = segments;
+/// ```
 pub fn each_segment_from_outside(f: &mut dyn FnMut(&Segment)) {
     walk(false, f);
 }

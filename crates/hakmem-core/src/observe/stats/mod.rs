@@ -40,14 +40,45 @@ use crate::policy::{decisions, learn};
 use crate::{os, purge, thread};
 
 /// Number of size classes.
+///
+/// ```
+/// use hakmem_core::stats::{self, Snapshot};
+///
+/// assert_eq!(Snapshot::take().classes().count(), stats::CLASSES);
+/// ```
 pub const CLASSES: usize = N;
 /// Kinds of system calls that are counted.
+///
+/// ```
+/// use hakmem_core::stats;
+///
+/// assert_eq!(stats::process().syscalls.len(), stats::SYSCALLS);
+/// ```
 pub const SYSCALLS: usize = os::KINDS;
 /// Call sites of foreign frees that are told apart.
+///
+/// ```
+/// use hakmem_core::stats::{self, Snapshot};
+///
+/// assert!(Snapshot::take().foreign_sites().count() <= stats::SITES);
+/// ```
 pub const SITES: usize = foreign::SITES;
 /// Bytes of a slot: see [`HeapWalk`].
+///
+/// ```
+/// use hakmem_core::stats::{self, Snapshot};
+///
+/// let bytes = Snapshot::take().heap_walk().large_slots * stats::SLOT_BYTES as u64;
+/// println!("large blocks have {bytes} bytes");
+/// ```
 pub const SLOT_BYTES: usize = SLOT;
 /// Bytes of a segment.
+///
+/// ```
+/// use hakmem_core::stats;
+///
+/// assert_eq!(stats::SEGMENT_BYTES / stats::SLOT_BYTES, 32, "slots in a segment");
+/// ```
 pub const SEGMENT_BYTES: usize = SEGMENT;
 
 /// Bytes and blocks in lists at one moment; other figures are read when they are asked for.
@@ -70,6 +101,14 @@ pub struct Snapshot {
 
 impl Snapshot {
     /// Takes a snapshot. Waits for a pass of the purge, if there is one, up to half a second. O(heaps × classes + slots in use + blocks in lists).
+    ///
+    /// ```
+    /// use hakmem_core::stats::Snapshot;
+    ///
+    /// let snapshot = Snapshot::take();
+    /// let of_all: u64 = snapshot.classes().map(|class| class.live_bytes).sum();
+    /// assert!(of_all <= snapshot.process().live_bytes);
+    /// ```
     #[inline(never)]
     pub fn take() -> Self {
         let mut this = Self::empty();
@@ -85,6 +124,16 @@ impl Snapshot {
     }
 
     /// Takes a snapshot of counters alone, in whatever state this thread is: for signal handlers. Takes no lock.
+    ///
+    /// O(heaps + slots in use).
+    ///
+    /// ```
+    /// use hakmem_core::stats::Snapshot;
+    ///
+    /// // What a signal handler may do.
+    /// let allocations = Snapshot::take_from_outside().process().allocations;
+    /// # let _ = allocations;
+    /// ```
     #[inline(never)]
     pub fn take_from_outside() -> Self {
         let mut this = Self::empty();
@@ -124,36 +173,101 @@ impl Snapshot {
     }
 
     /// Heaps of other threads that are running: the totals of blocks are exact but for these.
+    ///
+    /// O(1).
+    ///
+    /// ```
+    /// use hakmem_core::stats::Snapshot;
+    ///
+    /// let snapshot = Snapshot::take();
+    /// if snapshot.running_heaps() == 0 {
+    ///     println!("exactly {} bytes are live", snapshot.process().live_bytes);
+    /// }
+    /// ```
     pub fn running_heaps(&self) -> u64 {
         self.running
     }
 
     /// What the slots and segments are used for.
+    ///
+    /// O(1).
+    ///
+    /// ```
+    /// use hakmem_core::stats::Snapshot;
+    ///
+    /// println!("{} slots hold small blocks", Snapshot::take().heap_walk().page_slots);
+    /// ```
     pub fn heap_walk(&self) -> &HeapWalk {
         &self.heap_walk
     }
 
     /// The figures of a class, by its number. O(heaps).
+    ///
+    /// # Panics
+    ///
+    /// If `class` is not below [`CLASSES`].
+    ///
+    /// ```
+    /// use hakmem_core::stats::Snapshot;
+    ///
+    /// let smallest = Snapshot::take().class(0);
+    /// println!("{} blocks of {} bytes so far", smallest.allocations, smallest.size);
+    /// ```
     pub fn class(&self, class: usize) -> Class {
         class::of(self, class)
     }
 
     /// The figures of every class, smallest blocks first.
+    ///
+    /// O(heaps) for each class.
+    ///
+    /// ```
+    /// use hakmem_core::stats::Snapshot;
+    ///
+    /// let sizes: Vec<u64> = Snapshot::take().classes().map(|class| class.size).collect();
+    /// assert!(sizes.is_sorted());
+    /// ```
     pub fn classes(&self) -> impl Iterator<Item = Class> {
         (0..N).map(|class| self.class(class))
     }
 
     /// The figures of every thread heap there ever was, oldest last.
+    ///
+    /// O(classes) for each heap.
+    ///
+    /// ```
+    /// use hakmem_core::stats::{HeapUse, Snapshot};
+    ///
+    /// let idle = Snapshot::take().heaps().filter(|heap| heap.state == HeapUse::Idle).count();
+    /// println!("{idle} heaps wait for a thread");
+    /// ```
     pub fn heaps(&self) -> impl Iterator<Item = ThreadHeap> {
         all_heaps().map(heap::of)
     }
 
     /// The totals of the process. O(heaps × classes).
+    ///
+    /// ```
+    /// use hakmem_core::stats::Snapshot;
+    ///
+    /// let stats = Snapshot::take().process();
+    /// assert!(stats.committed_bytes <= stats.reserved_bytes);
+    /// ```
     pub fn process(&self) -> Stats {
         process::of(self)
     }
 
     /// Call sites that freed foreign pointers, the first that were seen.
+    ///
+    /// At most [`SITES`] of them.
+    ///
+    /// ```
+    /// use hakmem_core::stats::Snapshot;
+    ///
+    /// for site in Snapshot::take().foreign_sites() {
+    ///     println!("{} foreign frees from {:#x}", site.frees, site.address);
+    /// }
+    /// ```
     pub fn foreign_sites(&self) -> impl Iterator<Item = Site> {
         (0..SITES).filter_map(|i| foreign::site(i).map(|(address, frees)| Site { address, frees }))
     }
@@ -178,27 +292,86 @@ fn ours(heap: &SharedHeap) -> Option<&Heap> {
 }
 
 /// What mode `learn` has decided last, oldest first; up to 64.
+///
+/// O(1) for each.
+///
+/// ```
+/// use hakmem_core::stats;
+///
+/// for decision in stats::decisions() {
+///     println!("{}: {} instead of {}", decision.what.name(), decision.to, decision.from);
+/// }
+/// ```
 pub fn decisions() -> impl Iterator<Item = Decision> {
     decisions::last()
 }
 
 /// Whether the mode is `learn`.
+///
+/// O(1).
+///
+/// ```
+/// use hakmem_core::{options, stats};
+///
+/// assert!(!stats::is_learning());
+/// options::set("MODE", "learn")?;
+/// assert!(stats::is_learning());
+/// # Ok::<(), options::Error>(())
+/// ```
 pub fn is_learning() -> bool {
     learn::is_on()
 }
 
 /// How many decisions there were so far.
+///
+/// More than [`decisions`] has, if there were more than 64. O(1).
+///
+/// ```
+/// use hakmem_core::stats;
+///
+/// assert_eq!(stats::decided(), 0, "the mode is not `learn`");
+/// ```
 pub fn decided() -> u64 {
     decisions::JOURNAL.made()
 }
 
 /// The totals of the process: [`Snapshot::process`].
+///
+/// Takes a snapshot: who wants more than the totals takes one and asks it.
+/// O(heaps × classes + slots in use).
+///
+/// ```
+/// use hakmem_core::{Hakmem, stats};
+///
+/// #[global_allocator]
+/// static ALLOCATOR: Hakmem = Hakmem::new();
+///
+/// # fn main() {
+/// let before = stats::process().live_bytes;
+/// let data = vec![1u8; 1 << 20];
+/// assert!(stats::process().live_bytes >= before + (1 << 20));
+/// # drop(data); }
+/// ```
 pub fn process() -> Stats {
     Snapshot::take().process()
 }
 
 /// Bytes of the arenas that are resident: asks the system about each segment in use. Of more than 8 GiB a part is asked
 /// for, and the rest estimated. A system call for each segment.
+///
+/// 0 if the system does not say.
+///
+/// ```
+/// use hakmem_core::{Hakmem, stats};
+///
+/// #[global_allocator]
+/// static ALLOCATOR: Hakmem = Hakmem::new();
+///
+/// # fn main() {
+/// let data = vec![1u8; 8 << 20];
+/// assert!(stats::resident_bytes() >= 8 << 20);
+/// # drop(data); }
+/// ```
 pub fn resident_bytes() -> u64 {
     heap_walk::resident_bytes()
 }

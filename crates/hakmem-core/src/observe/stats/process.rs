@@ -9,6 +9,14 @@ use crate::large::huge;
 use crate::{large, os, purge};
 
 /// One kind of system call.
+///
+/// ```
+/// use hakmem_core::stats;
+///
+/// for call in stats::process().syscalls.iter().filter(|call| call.calls > 0) {
+///     println!("{}: {} times, {} of them failed", call.name, call.calls, call.failures);
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Syscall {
     /// Its name, as in strace; "query" stands for all that only ask for limits and sizes.
@@ -22,6 +30,13 @@ pub struct Syscall {
 }
 
 /// Code that freed pointers which are not ours.
+///
+/// ```
+/// use hakmem_core::stats::{Site, Snapshot};
+///
+/// let worst: Option<Site> = Snapshot::take().foreign_sites().max_by_key(|site| site.frees);
+/// assert!(worst.is_none(), "this program frees no foreign pointer");
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Site {
     /// Where the call came from.
@@ -31,6 +46,13 @@ pub struct Site {
 }
 
 /// Totals of the process.
+///
+/// ```
+/// use hakmem_core::stats::{self, Stats};
+///
+/// let Stats { allocations, frees, live_bytes, .. } = stats::process();
+/// println!("{allocations} blocks out, {frees} back, {live_bytes} bytes live");
+/// ```
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Stats {
     /// Blocks handed out, of all sizes. Exact, but that blocks in the lists of other running threads count as handed out.

@@ -27,6 +27,13 @@ const NOISE: u64 = 200;
 const LONG: u32 = 1000;
 
 /// What is raced for.
+///
+/// ```
+/// use hakmem_core::stats::{self, What};
+///
+/// let of_decay = stats::decisions().filter(|decision| decision.what == What::Decay);
+/// println!("{} decisions changed how long free memory stays", of_decay.count());
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
     /// `DECAY_MS`.
@@ -39,9 +46,21 @@ pub enum What {
 
 impl What {
     /// All of them, in the order of the learner's races.
+    ///
+    /// ```
+    /// use hakmem_core::stats::What;
+    ///
+    /// assert_eq!(What::ALL.map(What::name), ["DECAY_MS", "HUGE_CACHE_MIB", "ENDED_MIB"]);
+    /// ```
     pub const ALL: [Self; 3] = [Self::Decay, Self::HugeCache, Self::Ended];
 
     /// The option's name.
+    ///
+    /// ```
+    /// use hakmem_core::stats::What;
+    ///
+    /// assert_eq!(What::Decay.name(), "DECAY_MS");
+    /// ```
     pub fn name(self) -> &'static str {
         match self {
             Self::Decay => "DECAY_MS",
@@ -51,6 +70,13 @@ impl What {
     }
 
     /// The candidates, the option's default among them.
+    ///
+    /// ```
+    /// use hakmem_core::options::Options;
+    /// use hakmem_core::stats::What;
+    ///
+    /// assert!(What::Decay.values().contains(&Options::DEFAULT.decay_ms));
+    /// ```
     pub fn values(self) -> &'static [u32] {
         match self {
             Self::Decay => &[125, 250, 500, 1000, 2000, 4000],
@@ -88,6 +114,14 @@ impl What {
 }
 
 /// A change of a setting, and why.
+///
+/// ```
+/// use hakmem_core::stats::{self, Decision};
+///
+/// for Decision { at_ms, what, from, to, .. } in stats::decisions() {
+///     println!("after {at_ms} ms: {} from {from} to {to}", what.name());
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Decision {
     /// Milliseconds since the learner began.

@@ -1,5 +1,6 @@
 /* Signals, jumps, and system calls that are forbidden. */
 #include "conformance.h"
+#include "every_size.h"
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -12,14 +13,7 @@
 #include <ucontext.h>
 
 static void use_every_size(void) {
-    for (size_t n = 1; n < 40 << 20; n = n * 5 + 1) {
-        char *p = malloc(n), *q = calloc(1, n), *r = memalign(256, n);
-        CHECK(p && q && r);
-        p[0] = p[n - 1] = 1;
-        p = realloc(p, 2 * n);
-        CHECK(p && p[0] == 1);
-        free(p), free(q), free(r);
-    }
+    use_sizes_below(40 << 20);
     malloc_trim(0);
 }
 

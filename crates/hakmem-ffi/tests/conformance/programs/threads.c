@@ -1,16 +1,10 @@
 /* Threads: small stacks, their ends, and being cancelled. */
 #include "conformance.h"
+#include "every_size.h"
 #include <pthread.h>
 
 static void use_every_size(void) {
-    for (size_t n = 1; n < 5 << 20; n = n * 5 + 1) {
-        char *p = malloc(n), *q = calloc(1, n), *r = memalign(256, n);
-        CHECK(p && q && r);
-        p[0] = p[n - 1] = 1;
-        p = realloc(p, 2 * n);
-        CHECK(p && p[0] == 1);
-        free(p), free(q), free(r);
-    }
+    use_sizes_below(5 << 20);
 }
 
 static void run_with_stack(size_t stack, void *(*run)(void *), int times) {
@@ -127,7 +121,10 @@ static void note(void *block) {
     completed = -completed;
 }
 
-static void *allocates_while_cancelled(void *unused) {
+/* What a thread does while it is asked to end. It may not end in there. */
+static void (*work)(void);
+
+static void *works_while_cancelled(void *unused) {
     completed = 0;
     char *block = malloc(1000);
     pthread_cleanup_push(note, block);
@@ -135,10 +132,7 @@ static void *allocates_while_cancelled(void *unused) {
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old);
     pthread_barrier_wait(&cancelled), pthread_barrier_wait(&cancelled);
     pthread_setcancelstate(old, &old);
-    /* To be ended in here would leave a lock held, or a list half changed. */
-    for (int i = 0; i < 5; i++)
-        use_every_size();
-    malloc_trim(0);
+    work();
     completed = 1;
     pthread_testcancel();
     completed = 2;
@@ -146,34 +140,35 @@ static void *allocates_while_cancelled(void *unused) {
     return unused;
 }
 
-BEHAVIOUR(allocation_is_no_cancellation_point) {
-    pthread_barrier_init(&cancelled, NULL, 2);
-    for (int i = 0; i < 8; i++) {
-        pthread_t thread;
-        void *result;
-        CHECK(pthread_create(&thread, NULL, allocates_while_cancelled, NULL) == 0);
-        pthread_barrier_wait(&cancelled);
-        CHECK(pthread_cancel(thread) == 0);
-        pthread_barrier_wait(&cancelled);
-        CHECK(pthread_join(thread, &result) == 0 && result == PTHREAD_CANCELED && completed == -1);
-    }
+static void cancel_during(void (*what)(void)) {
+    pthread_t thread;
+    void *result;
+    work = what;
+    CHECK(pthread_create(&thread, NULL, works_while_cancelled, NULL) == 0);
+    pthread_barrier_wait(&cancelled);
+    CHECK(pthread_cancel(thread) == 0);
+    pthread_barrier_wait(&cancelled);
+    CHECK(pthread_join(thread, &result) == 0 && result == PTHREAD_CANCELED && completed == -1);
 }
 
-static void *reports_while_cancelled(void *stream) {
-    completed = 0;
-    char *block = malloc(1000);
-    pthread_cleanup_push(note, block);
-    int old;
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old);
-    pthread_barrier_wait(&cancelled), pthread_barrier_wait(&cancelled);
-    pthread_setcancelstate(old, &old);
+/* To be ended in here would leave a lock held, or a list half changed. */
+static void allocates(void) {
+    for (int i = 0; i < 5; i++)
+        use_every_size();
+    malloc_trim(0);
+}
+
+BEHAVIOUR(allocation_is_no_cancellation_point) {
+    pthread_barrier_init(&cancelled, NULL, 2);
+    for (int i = 0; i < 8; i++)
+        cancel_during(allocates);
+}
+
+static FILE *stream;
+
+static void reports(void) {
     malloc_stats();
     malloc_info(0, stream);
-    completed = 1;
-    pthread_testcancel();
-    completed = 2;
-    pthread_cleanup_pop(0);
-    return NULL;
 }
 
 /* To be ended in here would lose the report, and leave signals blocked or a descriptor open. */
@@ -181,16 +176,10 @@ BEHAVIOUR(reports_are_no_cancellation_points) {
     int ends[2];
     char text[4096], *xml = NULL;
     size_t length;
-    pthread_t thread;
-    void *result;
-    FILE *stream = open_memstream(&xml, &length);
+    stream = open_memstream(&xml, &length);
     CHECK(stream && pipe(ends) == 0 && dup2(ends[1], STDERR_FILENO) == STDERR_FILENO && close(ends[1]) == 0);
     pthread_barrier_init(&cancelled, NULL, 2);
-    CHECK(pthread_create(&thread, NULL, reports_while_cancelled, stream) == 0);
-    pthread_barrier_wait(&cancelled);
-    CHECK(pthread_cancel(thread) == 0);
-    pthread_barrier_wait(&cancelled);
-    CHECK(pthread_join(thread, &result) == 0 && result == PTHREAD_CANCELED && completed == -1);
+    cancel_during(reports);
     CHECK(close(STDERR_FILENO) == 0);
     ssize_t n = read(ends[0], text, sizeof text);
     CHECK(n > 20 && text[n - 1] == '\n');

@@ -1,0 +1,199 @@
+//! The programs: what each does, and how it is started.
+
+/// One program.
+#[derive(Debug)]
+pub struct Program {
+    /// Its name on the command line and in tables.
+    pub name: &'static str,
+    /// What it does, in words.
+    pub what: &'static str,
+    /// The executable, found by [`find`](crate::executables::find).
+    pub executable: &'static str,
+    /// What must be there besides.
+    pub needs: &'static [&'static str],
+    /// Its arguments. It runs in an empty folder of its own, beside the folder `inputs`.
+    pub arguments: &'static [&'static str],
+    /// Its environment, beside the one that all have.
+    pub environment: &'static [(&'static str, &'static str)],
+    /// How it runs.
+    pub style: Style,
+    /// Why its output is not compared; `None` where it is.
+    pub unsteady: Option<&'static str>,
+}
+
+/// How a program runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Style {
+    /// From start to end by itself; what it writes to its standard output is its product.
+    Alone,
+    /// As that, on a copy of the folder `inputs/<this>` which it changes; files of this ending are its product, too.
+    OnCopy(&'static str, &'static str),
+    /// It serves on a socket until it is told to stop; its time is the processor's, as it mostly waits.
+    Server,
+}
+
+const PLAIN: Program = Program {
+    name: "",
+    what: "",
+    executable: "",
+    needs: &[],
+    arguments: &[],
+    environment: &[],
+    style: Style::Alone,
+    unsteady: None,
+};
+
+/// All of them, in the order they run in.
+pub const ALL: &[Program] = &[
+    Program {
+        name: "python3",
+        what: "dictionaries, strings and JSON",
+        executable: "python3",
+        arguments: &["../inputs/objects.py"],
+        ..PLAIN
+    },
+    Program {
+        name: "python3_malloc",
+        what: "the same without Python's own small-object allocator",
+        executable: "python3",
+        arguments: &["../inputs/objects.py"],
+        environment: &[("PYTHONMALLOC", "malloc")],
+        ..PLAIN
+    },
+    Program {
+        name: "g++",
+        what: "-O1 of a file that uses many containers, to assembly",
+        executable: "g++",
+        arguments: &[
+            "-std=c++17",
+            "-O1",
+            "-S",
+            "-o",
+            "-",
+            "../inputs/containers.cc",
+        ],
+        ..PLAIN
+    },
+    Program {
+        name: "redis",
+        what: "redis-server under redis-benchmark: strings, lists, sets, hashes, sorted sets",
+        executable: "redis-server",
+        needs: &["redis-benchmark", "redis-cli"],
+        arguments: &[
+            "--port",
+            "0",
+            "--unixsocket",
+            "redis.sock",
+            "--pidfile",
+            "redis.pid",
+            "--save",
+            "",
+            "--appendonly",
+            "no",
+            "--daemonize",
+            "no",
+        ],
+        style: Style::Server,
+        unsteady: Some("its log has times and process ids"),
+        ..PLAIN
+    },
+    Program {
+        name: "sqlite3",
+        what: "inserts, indices, joins, updates and deletes in memory",
+        executable: "sqlite3",
+        arguments: &["-batch", ":memory:", ".read ../inputs/tables.sql"],
+        ..PLAIN
+    },
+    Program {
+        name: "node",
+        what: "JSON, maps and buffers",
+        executable: "node",
+        arguments: &["../inputs/objects.js"],
+        ..PLAIN
+    },
+    Program {
+        name: "perl",
+        what: "hashes, arrays and regular expressions over text",
+        executable: "perl",
+        arguments: &["../inputs/words.pl", "../inputs/text.txt"],
+        environment: &[("PERL_HASH_SEED", "0")],
+        ..PLAIN
+    },
+    Program {
+        name: "git_gc",
+        what: "git gc of a repository of 600 commits, on one thread",
+        executable: "git",
+        // Threads share the work of finding deltas by chance, and the pack would differ from run to run.
+        arguments: &[
+            "-C",
+            "repository",
+            "-c",
+            "pack.threads=1",
+            "gc",
+            "--quiet",
+            "--prune=now",
+        ],
+        environment: &[
+            ("GIT_CONFIG_NOSYSTEM", "1"),
+            ("GIT_CONFIG_GLOBAL", "/dev/null"),
+        ],
+        style: Style::OnCopy("repository", "pack"),
+        ..PLAIN
+    },
+    Program {
+        name: "ghostscript",
+        what: "pages of text and curves to PNG at 150 dpi",
+        executable: "gs",
+        arguments: &[
+            "-q",
+            "-dSAFER",
+            "-dBATCH",
+            "-dNOPAUSE",
+            "-sDEVICE=png16m",
+            "-r150",
+            "-sOutputFile=-",
+            "../inputs/pages.ps",
+        ],
+        ..PLAIN
+    },
+    Program {
+        name: "tar_xz",
+        what: "tar of a short text, through xz on one thread",
+        executable: "tar",
+        needs: &["xz"],
+        arguments: &[
+            "--create",
+            "--xz",
+            "--file=-",
+            "--mtime=@0",
+            "--owner=0",
+            "--group=0",
+            "--numeric-owner",
+            "--mode=644",
+            "--directory=../inputs",
+            "short.txt",
+        ],
+        environment: &[("XZ_DEFAULTS", "-T1 -3")],
+        ..PLAIN
+    },
+    Program {
+        name: "sort",
+        what: "GNU sort of a text on two threads",
+        executable: "sort",
+        arguments: &["--parallel=2", "--buffer-size=256M", "../inputs/text.txt"],
+        ..PLAIN
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_programs_complete() {
+        assert_eq!(crate::names::twice(ALL.iter().map(|p| p.name)), None);
+        for p in ALL {
+            assert!(!p.executable.is_empty() && !p.what.is_empty(), "{}", p.name);
+        }
+    }
+}
