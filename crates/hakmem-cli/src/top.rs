@@ -35,11 +35,13 @@ it from the start, passes signals on to it, and exits with its exit status. On a
 temporary files and shows it at the end.
 With --batch, if TERM is dumb, or if standard output is no terminal, hakmem prints readings one below the other. The output \
 of PROG then goes to standard error.
-  q  leaves; hakmem waits for a program that it started                  Ctrl-C  interrupts that program, too
-  Tab  next table    s  next order    ↑ ↓ PgUp PgDn Home End  scroll    p  pause    + -  slower, faster
+  q       leaves; hakmem waits for a program that it started
+  Ctrl-C  leaves, and interrupts that program
+  Tab  next table    s  next order    p  pause    + -  slower, faster
+  ↑ ↓ PgUp PgDn Home End  scroll
   ?  help: the keys, and what each figure and column means
 Exit status: 0, or
-  1    there is no such process, it may not be read, or it does not run on hakmem
+  1    no such process, it may not be read, or it does not run on hakmem
   2    wrong usage
   125, 126, 127  PROG was not started, as for `hakmem run`
 
