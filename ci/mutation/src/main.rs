@@ -3,12 +3,17 @@
 //! cargo-mutants says what the mutants are. It would build the crate for each of them; here all are woven into one build
 //! (`weave`, `build`), and each is switched on for a run of the tests that reach it, most promising first, until one
 //! fails (`trial`, `run`). Those in code that the compiler evaluates are built one by one. `page` says how it went.
+//!
+//! `ci/loom` and `ci/shuttle` have the same weaver: `mutation mistakes SUITE FOLDER` makes a copy of the sources with the
+//! deliberate mistakes that the models of a suite are there to find (`mistakes`, `models`).
 
 mod args;
 mod build;
 mod explained;
 mod gated;
 mod list;
+mod mistakes;
+mod models;
 mod page;
 mod results;
 mod run;
@@ -21,13 +26,30 @@ use explained::{EXPLAINED, Explained};
 use list::Mutant;
 use results::{Outcome, Results};
 use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::{env, fs, io, thread};
 use trial::{Pace, Trials};
 
-fn main() -> io::Result<()> {
-    let args = Args::from(env::args().skip(1)).map_err(io::Error::other)?;
+fn main() -> ExitCode {
+    let words: Vec<String> = env::args().skip(1).collect();
+    let done = match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["mistakes", suite, folder] => models::copy(suite, Path::new(folder)),
+        _ => mutants(words),
+    };
+    done.map_or_else(
+        |error| {
+            eprintln!("mutation: {error}");
+            ExitCode::FAILURE
+        },
+        |()| ExitCode::SUCCESS,
+    )
+}
+
+fn mutants(words: Vec<String>) -> io::Result<()> {
+    let args = Args::from(words.into_iter()).map_err(io::Error::other)?;
     let mutants = list::read(&args.work.join("list.json"))?;
     let mut results = Results::open(args.work.join("results.tsv"))?;
     if !args.page_only {

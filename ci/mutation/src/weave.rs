@@ -12,6 +12,7 @@
 //! What is evaluated at compile time cannot choose: such places are left alone and reported.
 
 use crate::list::{Mutant, Place, Span};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use syn::spanned::Spanned;
@@ -25,20 +26,29 @@ const AT_RUN_TIME: [(&str, &[&str]); 3] = [
 ];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
+pub enum Form {
     /// An expression with an operator, at this range.
     Operator(usize, usize),
     Body,
     Arm {
         has_guard: bool,
     },
-    Guard,
+    /// All of an expression, or of a block's inside.
+    Whole,
 }
 
-struct Node {
-    range: Range<usize>,
-    form: Form,
-    mutants: Vec<usize>,
+/// A place that has mutants, by their numbers.
+pub struct Node {
+    pub range: Range<usize>,
+    pub form: Form,
+    pub mutants: Vec<usize>,
+}
+
+/// What a mutant does to its place.
+pub struct Change<'a> {
+    /// Asks whether it is on.
+    pub on: String,
+    pub replacement: &'a str,
 }
 
 /// A file with its mutants woven in.
@@ -48,13 +58,13 @@ pub struct Woven {
     pub numbers: Vec<usize>,
 }
 
-struct Places<'a> {
+pub struct Places<'a> {
     starts: Vec<usize>,
     text: &'a str,
 }
 
 impl<'a> Places<'a> {
-    fn new(text: &'a str) -> Self {
+    pub fn new(text: &'a str) -> Self {
         let starts = std::iter::once(0).chain(text.match_indices('\n').map(|(i, _)| i + 1)).collect();
         Self { starts, text }
     }
@@ -64,7 +74,7 @@ impl<'a> Places<'a> {
         let inside: usize = line.chars().take(place.column - 1).map(char::len_utf8).sum();
         self.starts[place.line - 1] + inside
     }
-    fn range(&self, span: proc_macro2::Span) -> Range<usize> {
+    pub fn range(&self, span: proc_macro2::Span) -> Range<usize> {
         let place = |at: proc_macro2::LineColumn| Place { line: at.line, column: at.column + 1 };
         self.byte(place(span.start()))..self.byte(place(span.end()))
     }
@@ -189,7 +199,7 @@ impl<'ast> Visit<'ast> for Finder<'_> {
         }
         if let Some((_, guard)) = &a.guard {
             let guard = self.places.range(guard.span());
-            self.note("MatchArmGuard", guard.clone(), guard, Form::Guard);
+            self.note("MatchArmGuard", guard.clone(), guard, Form::Whole);
         }
         visit::visit_arm(self, a);
     }
@@ -217,7 +227,7 @@ pub fn plainly(text: &str, mutant: &Mutant) -> String {
 }
 
 /// Weaves `mutants` into `text`, which is that of `module`. The numbers are what switches them on.
-pub fn weave(module: &str, text: &str, mutants: &BTreeMap<usize, &Mutant>) -> syn::Result<Woven> {
+pub fn weave<'a>(module: &str, text: &str, mutants: &BTreeMap<usize, &'a Mutant>) -> syn::Result<Woven> {
     let places = Places::new(text);
     let mut wanted: HashMap<_, Vec<usize>> = HashMap::new();
     for (&number, mutant) in mutants {
@@ -228,15 +238,22 @@ pub fn weave(module: &str, text: &str, mutants: &BTreeMap<usize, &Mutant>) -> sy
     finder.visit_file(&syn::parse_file(text)?);
     let Finder { mut nodes, unconst, .. } = finder;
     for word in unconst {
-        nodes.push(Node { range: word, form: Form::Guard, mutants: Vec::new() });
+        nodes.push(Node { range: word, form: Form::Whole, mutants: Vec::new() });
     }
-    // Outer ones first; of those at the same place, insertions first.
-    nodes.sort_by_key(|n| (n.range.start, !n.range.is_empty(), std::cmp::Reverse(n.range.end)));
     let numbers = nodes.iter().flat_map(|n| n.mutants.iter().copied()).collect();
+    let change = |(&n, m): (&usize, &&'a Mutant)| {
+        (n, Change { on: format!("crate::woven::on({n})"), replacement: &m.replacement })
+    };
+    Ok(Woven { text: choices(text, nodes, &mutants.iter().map(change).collect()), numbers })
+}
+
+/// `text` with a choice at each of `nodes`.
+pub fn choices(text: &str, mut nodes: Vec<Node>, changes: &BTreeMap<usize, Change>) -> String {
+    // Outer ones first; of those at the same place, insertions first.
+    nodes.sort_by_key(|n| (n.range.start, !n.range.is_empty(), Reverse(n.range.end)));
     let mut out = String::new();
-    let mut next = 0;
-    emit(text, 0..text.len(), &nodes, &mut next, mutants, &mut out);
-    Ok(Woven { text: out, numbers })
+    emit(text, 0..text.len(), &nodes, &mut 0, changes, &mut out);
+    out
 }
 
 fn emit(
@@ -244,7 +261,7 @@ fn emit(
     range: Range<usize>,
     nodes: &[Node],
     next: &mut usize,
-    mutants: &BTreeMap<usize, &Mutant>,
+    changes: &BTreeMap<usize, Change>,
     out: &mut String,
 ) {
     let mut at = range.start;
@@ -255,35 +272,35 @@ fn emit(
         if node.mutants.is_empty() {
             continue; // A `const`.
         }
-        let on = |n: usize| format!("crate::woven::on({n})");
         match node.form {
             Form::Body => {
                 for &n in &node.mutants {
-                    let value = &mutants[&n].replacement;
-                    out.push_str(&format!(" if {} {{ /*M{n}*/ return {value}; /*m{n}*/ }}", on(n)));
+                    let Change { on, replacement } = &changes[&n];
+                    out.push_str(&format!(" if {on} {{ /*M{n}*/ return {replacement}; /*m{n}*/ }}"));
                 }
             }
             Form::Arm { has_guard } => {
                 for (i, &n) in node.mutants.iter().enumerate() {
                     let word = if has_guard || i > 0 { "" } else { " if " };
                     let and = if has_guard { " && " } else { "" };
-                    out.push_str(&format!("{word}/*M{n}*/!{}/*m{n}*/{and}", on(n)));
+                    out.push_str(&format!("{word}/*M{n}*/!{}/*m{n}*/{and}", changes[&n].on));
                 }
             }
-            Form::Guard | Form::Operator(..) => {
+            Form::Whole | Form::Operator(..) => {
                 out.push('(');
                 for &n in &node.mutants {
+                    let Change { on, replacement } = &changes[&n];
                     let changed = match node.form {
                         Form::Operator(from, to) => {
                             let (before, after) = (&text[node.range.start..from], &text[to..node.range.end]);
-                            format!("{before}{}{after}", mutants[&n].replacement)
+                            format!("{before}{replacement}{after}")
                         }
-                        _ => mutants[&n].replacement.clone(),
+                        _ => replacement.to_string(),
                     };
-                    out.push_str(&format!("if {} {{ /*M{n}*/ {changed} /*m{n}*/ }} else ", on(n)));
+                    out.push_str(&format!("if {on} {{ /*M{n}*/ {changed} /*m{n}*/ }} else "));
                 }
                 out.push_str("{ ");
-                emit(text, node.range.clone(), nodes, next, mutants, out);
+                emit(text, node.range.clone(), nodes, next, changes, out);
                 out.push_str(" })");
             }
         }

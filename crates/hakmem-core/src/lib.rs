@@ -178,20 +178,13 @@ mod thread;
 
 // Miri has no fork, and models have threads of their own.
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64", test, not(any(miri, shuttle))))]
-#[path = "../tests/oracle/alone.rs"]
-mod alone;
-#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64", test, not(any(miri, shuttle))))]
-#[path = "../tests/oracle/in_child.rs"]
-mod in_child;
+mod testing;
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
 #[doc(hidden)]
 pub use api::c;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
 pub use api::global::{Configured, Hakmem};
-#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64", shuttle))]
-#[doc(hidden)]
-pub use base::mutant;
 #[cfg(all(
     target_os = "linux",
     target_arch = "x86_64",

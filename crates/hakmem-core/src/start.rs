@@ -1,4 +1,5 @@
-//! The first and the last that the process runs of the allocator: the loader calls both.
+//! The first and the last code of the allocator that the process runs. The loader calls both
+//! functions.
 
 use crate::thread;
 #[cfg(all(target_os = "linux", target_env = "gnu", not(any(miri, shuttle))))]
@@ -7,15 +8,17 @@ use {
     core::ffi::{c_char, c_int},
 };
 
-/// Where constructors get the environment, it is read before `main`.
+/// Reads the environment before `main`, where the loader passes it to constructors.
 #[cfg(all(target_os = "linux", target_env = "gnu", not(any(miri, shuttle))))]
 #[unsafe(link_section = ".text.hot.hakmem")]
 extern "C" fn on_start(_argc: c_int, _argv: *const *const c_char, envp: *const *const c_char) {
-    // SAFETY: glibc passes the environment to every constructor; it is not changed before they have all run.
+    // SAFETY: glibc passes the environment to every constructor. No code changes it before all
+    // constructors have run.
     let reports_are_asked_for = unsafe { options::read_once(envp) };
     thread::on_load();
     if reports_are_asked_for {
-        // SAFETY: as above; `read_once` has seen that the environment may be trusted.
+        // SAFETY: glibc passed the environment, and no code has changed it yet. `read_once` found
+        // that it may be trusted.
         #[cfg(feature = "reports")]
         unsafe {
             crate::observe::report::life::start_in_program(envp)
@@ -33,8 +36,9 @@ static ON_LOAD: extern "C" fn(c_int, *const *const c_char, *const *const c_char)
 #[unsafe(link_section = ".init_array")]
 static ON_LOAD: extern "C" fn() = thread::on_load;
 
-/// The library that carries the allocator is unloaded (dlclose of a plug-in), or the process exits: nothing may call its
-/// code any more. The report at exit is written.
+/// Ends the threads of the allocator, and writes the report at exit. The library that has the
+/// allocator is being unloaded (a plug-in, by dlclose), or the process exits. No code of the
+/// library may run later.
 #[unsafe(link_section = ".text.hot.hakmem")]
 extern "C" fn on_unload() {
     thread::stop();

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, mpsc};
 use std::thread;
 
-#[path = "oracle/in_child.rs"]
+#[path = "../src/testing/in_child.rs"]
 mod in_child;
 #[path = "profile/samples.rs"]
 mod samples;

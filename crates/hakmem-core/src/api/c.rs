@@ -1,4 +1,4 @@
-//! The front end for the C library: sizes only, every block aligned to 16.
+//! The front end for the C library: its functions take sizes, and align every block to 16.
 
 use crate::api::front;
 use crate::backend::{arena, check, foreign, stray};
@@ -9,49 +9,54 @@ use core::ptr::null_mut;
 
 pub use crate::backend::foreign::{Next, on_foreign};
 
-/// `malloc`. NULL with errno ENOMEM: there is no memory, or `size` is above PTRDIFF_MAX. Size 0 gets a block of its own.
+/// `malloc`. Returns NULL with errno ENOMEM if there is no memory, or if `size` is above
+/// PTRDIFF_MAX. A request of size 0 gets a block of its own.
 ///
 /// # Safety
-/// None beyond what the returned memory may be used for; unsafe to match the rest of the front end.
+/// The caller has to keep no promise. The function is unsafe to match the rest of this front end.
 #[inline(always)]
 pub unsafe fn malloc(size: usize) -> *mut u8 {
     front::alloc16(size)
 }
 
-/// [`malloc`]'s fast path, with another slow path behind it (which may call `malloc`).
+/// [`malloc`] with the caller's own slow path, which may call `malloc`.
 ///
 /// # Safety
-/// As [`malloc`].
+/// The caller has to keep no promise. The function is unsafe to match the rest of this front end.
 #[inline(always)]
 pub unsafe fn malloc_or(size: usize, slow: impl FnOnce(usize) -> *mut u8) -> *mut u8 {
     front::alloc16_or(size, slow)
 }
 
-/// `calloc`, after the multiplication. All that [`usable_size`] reports is zero.
+/// `calloc`, after the multiplication. All bytes that [`usable_size`] reports are zero.
 ///
 /// # Safety
-/// As [`malloc`].
+/// The caller has to keep no promise. The function is unsafe to match the rest of this front end.
 pub unsafe fn zeroed(size: usize) -> *mut u8 {
     front::alloc16_zeroed(size)
 }
 
-/// `free`: NULL is ignored, errno left alone, a pointer that is not ours passed on.
+/// `free`. It ignores NULL, leaves errno alone, and gives foreign pointers to the next allocator.
 ///
 /// # Safety
-/// If `p` is ours, it is live and the caller's to free.
+/// If `p` is from this allocator, it is live and the caller's to free.
 #[inline(always)]
 pub unsafe fn free(p: *mut u8) {
-    // SAFETY: passed on.
+    // SAFETY: the caller promises that `p`, if it is from this allocator, is live and the caller's
+    // to free.
     unsafe { front::free16(p) }
 }
 
-/// `realloc` for a `p` that is not NULL and a `size` that is not 0. NULL with errno ENOMEM: nothing has changed.
+/// `realloc` for a `p` that is not NULL and a `size` that is not 0. Returns NULL with errno ENOMEM
+/// if there is no memory: then nothing has changed.
 ///
 /// # Safety
-/// `p` is live and the caller's; it may be the next allocator's.
+/// `p` is a live block of this or of the next allocator, and the caller's.
 #[inline(always)]
 pub unsafe fn realloc(p: *mut u8, size: usize) -> *mut u8 {
-    // SAFETY: passed on. Whatever takes a call is behind one, so that a block that stays where it is saves no registers.
+    // SAFETY: the caller promises that `p` is live and the caller's. A page of the first arena has
+    // `p` if `size_of_small` knows it. The slow cases are calls, so that a block which stays where
+    // it is saves no registers.
     unsafe {
         match front::size_of_small(p) {
             Some(old) if front::fits(old, size) => p,
@@ -61,14 +66,16 @@ pub unsafe fn realloc(p: *mut u8, size: usize) -> *mut u8 {
     }
 }
 
-/// [`realloc`] of a block of no page of the first arena: larger, sampled, or not ours.
+/// [`realloc`] of a block that is in no page of the first arena: it is larger, sampled, in another
+/// arena, or foreign.
 ///
 /// # Safety
-/// As there.
+/// `p` is a live block of this or of the next allocator, and the caller's.
 #[cold]
 #[inline(never)]
 unsafe fn realloc_other(p: *mut u8, size: usize) -> *mut u8 {
-    // SAFETY: passed on.
+    // SAFETY: the caller promises that `p` is live and the caller's. If `size_of_block` does not
+    // know it, it is the next allocator's.
     unsafe {
         let Some(old) = front::size_of_block(p) else {
             return foreign::realloc(p, size).unwrap_or_else(no_memory);
@@ -77,20 +84,21 @@ unsafe fn realloc_other(p: *mut u8, size: usize) -> *mut u8 {
     }
 }
 
-/// [`realloc`] of a block that is ours and holds `old` bytes, to another one.
+/// [`realloc`] of a block of this allocator, which holds `old` bytes, to a new block.
 ///
 /// # Safety
-/// As there.
+/// `p` is a live block of this allocator that holds `old` bytes, and the caller's.
 #[inline(never)]
 unsafe fn realloc_by_copy(p: *mut u8, old: usize, size: usize) -> *mut u8 {
-    // Freed as if it were one, it would come to lie on a list.
+    // A wrong pointer would get onto a free list when `move_grown` frees it.
     check::check_any(p);
     let to = front::alloc16(size);
     if to.is_null() {
-        // A block that is to shrink can stay.
+        // A block that shall shrink can stay.
         return if size <= old { p } else { to };
     }
-    // SAFETY: passed on; both blocks hold what is copied.
+    // SAFETY: the caller promises that `p` is live, holds `old` bytes and is the caller's. `to` is
+    // a new block of `size` bytes.
     unsafe { front::move_grown(p, old, to, size) };
     to
 }
@@ -100,39 +108,44 @@ fn no_memory() -> *mut u8 {
     null_mut()
 }
 
-/// A block aligned to `align`, a power of two. NULL with errno ENOMEM: there is no memory.
+/// Allocates a block aligned to `align`, a power of two. Returns NULL with errno ENOMEM if there is
+/// no memory.
 ///
 /// # Safety
-/// As [`malloc`].
+/// The caller has to keep no promise. The function is unsafe to match the rest of this front end.
 pub unsafe fn memalign(align: usize, size: usize) -> *mut u8 {
     if align <= 16 { front::alloc16(size) } else { front::alloc_aligned(size, align, front::Clear::Nothing) }
 }
 
-/// Bytes of the block at `p` that the caller may use; 0 for NULL. The next allocator is asked for pointers of its own.
+/// The bytes of the block at `p` that the caller may use; 0 for NULL. For a foreign pointer, the
+/// next allocator answers.
 ///
 /// # Safety
-/// `p` is NULL or live.
+/// `p` is NULL, or a live block of this or of the next allocator.
 pub unsafe fn usable_size(p: *mut u8) -> usize {
     if p.is_null() {
         return 0;
     }
-    // SAFETY: passed on.
+    // SAFETY: the caller promises that `p` is live, and it is not NULL. If `size_of_block` does not
+    // know it, it is the next allocator's.
     unsafe { front::size_of_block(p).unwrap_or_else(|| foreign::usable_size(p)) }
 }
 
-/// Lets errors be seen that need to know which libraries are loaded: frees of their variables. `next` is code of the next allocator.
-/// To be called in the search that [`on_foreign`] registers; may allocate.
+/// Prepares the checks that need to know which libraries are loaded, such as a free of a library's
+/// variable. `next` is an address of code of the next allocator. The search that [`on_foreign`]
+/// registers calls this. It may allocate.
 pub fn find_objects(next: usize) {
     stray::find_objects(next);
 }
 
-/// What the next allocator has to say of a pointer that was passed to it while it has no memory at all: the pointer can be nobody's.
-/// Ends the process if it is seen to be an error of the program.
+/// Judges a pointer that the program freed while the next allocator has no memory at all, so that
+/// the pointer cannot be its block. Ends the process if the pointer is certainly an error of the
+/// program.
 pub fn nobodys(p: *mut u8) {
     stray::judge_unowned(p);
 }
 
-/// Gives all free memory back to the system now; true if there was any. O(all of it).
+/// Purges all free memory now. Returns true if there was any. O(all free memory).
 pub fn trim() -> bool {
     if let thread::ThreadState::Live(heap) = thread::state() {
         heap.collect();
@@ -140,68 +153,74 @@ pub fn trim() -> bool {
     purge::all() > 0
 }
 
-/// To be called before the process's address space is limited (RLIMIT_AS) to `bytes`, less than it is now: gives back
-/// what the reservation has beyond what is in use, so that the program can still map things. O(all memory in use).
+/// Gives back the reserved address space beyond what is in use, so that the program can still map
+/// memory. The caller calls this before it limits the address space of the process (RLIMIT_AS) to
+/// `bytes`, less than it is now. O(all memory in use).
 pub fn fit_address_limit(bytes: usize) {
-    // In a signal handler that interrupted us, the limit has to do without.
+    // This thread's signal handler interrupted the allocator under a lock: nothing is given back.
     if !thread::holds_a_lock() {
         purge::all();
         arena::fit_limit(bytes);
     }
 }
 
-/// Bytes that the process's address space is limited to; usize::MAX if it is not.
+/// The limit of the process's address space in bytes; usize::MAX if there is none.
 pub fn address_limit() -> usize {
     os::address_limit()
 }
 
-/// Bytes between samples of the heap profile, as the options have it.
+/// The option for the bytes between two samples of the heap profile.
 pub fn profile_interval() -> u64 {
     u64::from(policy::PROFILE_INTERVAL.get())
 }
 
-/// Reads the `HAKMEM_…` options from a NULL-terminated environment block, unless the environment was read: where the C
-/// library passes it to constructors, as glibc does, the crate has one that does it.
+/// Reads the `HAKMEM_…` options from a NULL-terminated environment block, unless they were read
+/// before. Only needed where the C library does not pass the environment to constructors. glibc
+/// does, and there the crate has a constructor that reads it.
 ///
 /// # Safety
-/// `envp` is NULL or such a block.
+/// `envp` is NULL or a NULL-terminated array of C strings, which nobody changes during the call.
 pub unsafe fn start(envp: *const *const c_char) {
-    // SAFETY: passed on.
+    // SAFETY: the caller promises that `envp` is NULL or an environment block.
     unsafe { options::read_once(envp) };
 }
 
-/// Reads options from such a block, whatever was read before.
+/// Reads options from a NULL-terminated environment block, also if others were read before.
 ///
 /// # Safety
-/// `envp` is NULL or such a block.
+/// `envp` is NULL or a NULL-terminated array of C strings, which nobody changes during the call.
 pub unsafe fn configure(envp: *const *const c_char) {
-    // SAFETY: passed on.
+    // SAFETY: the caller promises that `envp` is NULL or an environment block.
     unsafe { options::read(envp) };
 }
 
-/// Says whether the process is about to forbid itself system calls, or has: what is only nice to know is not asked from then
-/// on. To be said before the filter is there, and taken back if it could not be made.
+/// Says whether the process filters its own system calls (seccomp). Under a filter, the allocator
+/// makes no system call whose answer it can do without. The caller says so before it installs the
+/// filter, and takes it back if that fails.
 pub fn set_filtered(filtered: bool) {
     os::set_filtered(filtered);
 }
 
-/// What [`set_filtered`] said last.
+/// The value of the last [`set_filtered`].
 pub fn is_filtered() -> bool {
     os::is_filtered()
 }
 
-/// False in a program with rights that its user does not have: what the environment says is its user's word.
+/// False in a program that has rights which its user does not have: the user controls the
+/// environment.
 pub fn trusts_environment() -> bool {
     !os::is_secure()
 }
 
-/// True in a child of vfork, and in one made by a raw system call, which share or copy what the process knows of itself.
+/// True in a child of vfork or of a raw system call: it shares or copies what the allocator knows
+/// of the parent process.
 pub fn in_borrowed_process() -> bool {
     os::in_borrowed_process()
 }
 
-/// Ends the thread that gives idle memory back, and keeps it away until [`release_scavenger`]: the process is about to
-/// change its rights or its namespaces, which that thread would not follow. Calls nest. O(1), and the end of the thread.
+/// Ends the scavenger's thread, and prevents a new one until [`release_scavenger`]. The caller
+/// calls this before it changes the rights or namespaces of the process, because that thread would
+/// not follow the change. Calls nest. O(1), and the end of the thread.
 pub fn hold_scavenger() {
     purge::hold(thread::holds_a_lock());
 }
@@ -211,13 +230,15 @@ pub fn release_scavenger() {
     purge::release();
 }
 
-/// Ends that thread for good: the process is about to forbid itself system calls.
+/// Ends the scavenger's thread for good. The caller calls this before it forbids the process system
+/// calls.
 pub fn forbid_scavenger() {
     purge::forbid(thread::holds_a_lock());
 }
 
-/// Promises that [`hold_scavenger`] is called before each change of the process's rights and namespaces. Without the promise, a
-/// process that never had a second thread gets none for its idle memory.
+/// Promises that the program calls [`hold_scavenger`] before each change of the process's rights
+/// and namespaces. Without this promise, a process that never had a second thread gets no
+/// scavenger.
 pub fn announce_rights() {
     purge::announce_rights();
 }

@@ -1,15 +1,16 @@
 //! `Hakmem`, the allocator of a Rust program.
 //!
-//! Rust tells size and alignment with every call. Both are used: sizes are classed at compile time where the layout is
-//! constant, blocks of 8, 24, 40 and 56 bytes serve alignments up to 8, and deallocation of a classed size skips what
-//! only foreign or large pointers need.
+//! Rust passes size and alignment with every call, and this front end uses both:
+//! - A constant layout gets its class at compile time.
+//! - Blocks of 8, 24, 40 and 56 bytes serve alignments up to 8.
+//! - Deallocation of a size with a class skips the checks for foreign and large pointers.
 
 use crate::api::front::{self, Clear};
 use crate::base::size_class::{self, MEDIUM_MAX};
 use crate::policy::options::{self, Options};
 use core::alloc::{GlobalAlloc, Layout};
 
-/// The allocator, to be made the `#[global_allocator]`.
+/// The allocator, for use as the `#[global_allocator]`.
 ///
 /// ```
 /// use hakmem_core::Hakmem;
@@ -20,12 +21,12 @@ use core::alloc::{GlobalAlloc, Layout};
 /// # fn main() { assert_eq!(vec![1, 2, 3].len(), 3); }
 /// ```
 ///
-/// All state is in the process: every value of this type is the same allocator.
+/// All state belongs to the process: every value of this type is the same allocator.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Hakmem;
 
 impl Hakmem {
-    /// The allocator. O(1), no memory is touched.
+    /// The allocator. O(1), touches no memory.
     ///
     /// ```
     /// use hakmem_core::Hakmem;
@@ -38,16 +39,19 @@ impl Hakmem {
         Self
     }
 
-    /// The allocator with options of the program's own, which the environment may overrule. A value that is out of its range
-    /// does not compile in a `static`.
+    /// The allocator with options of the program. The environment overrules them. A value out of
+    /// its range does not compile in a `static`.
     ///
     /// ```
     /// use hakmem_core::{Configured, Hakmem, options::Options};
     ///
     /// #[global_allocator]
-    /// static ALLOCATOR: Configured = Hakmem::with(Options { decay_ms: 1000, ..Options::DEFAULT });
+    /// static ALLOCATOR: Configured =
+    ///     Hakmem::with(Options { decay_ms: 1000, ..Options::DEFAULT });
     ///
-    /// # fn main() { assert_eq!(hakmem_core::options::get("DECAY_MS").unwrap().to_string(), "1000"); }
+    /// # fn main() {
+    /// # assert_eq!(hakmem_core::options::get("DECAY_MS").unwrap().to_string(), "1000");
+    /// # }
     /// ```
     pub const fn with(options: Options) -> Configured {
         options.check();
@@ -55,9 +59,11 @@ impl Hakmem {
     }
 }
 
-/// [`Hakmem`], with options that are set at its first slow path: its fast paths are the same.
+/// [`Hakmem`] with options. The first slow path sets them. The fast paths are the same as those of
+/// `Hakmem`.
 ///
-/// They are the process's, like all else. Of two such values with different options, those count that are used first.
+/// Options belong to the process. If a program uses two such values with different options, the
+/// first one used decides.
 ///
 /// ```
 /// use hakmem_core::{Configured, Hakmem, options::Options};
@@ -72,7 +78,8 @@ impl Hakmem {
 #[derive(Debug, Clone, Copy)]
 pub struct Configured(Options);
 
-// SAFETY: as for `Hakmem`, whose functions these are.
+// SAFETY: every block comes from the functions of `Hakmem` and goes back to them. `options::apply`
+// allocates nothing and does not unwind.
 unsafe impl GlobalAlloc for Configured {
     #[inline(always)]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -90,25 +97,27 @@ unsafe impl GlobalAlloc for Configured {
 
     #[inline(always)]
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: passed on.
+        // SAFETY: the caller promises that `ptr` is live and was allocated with `layout`. All
+        // blocks of `Configured` are those of `Hakmem`.
         unsafe { Hakmem.dealloc(ptr, layout) }
     }
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         options::apply(&self.0);
-        // SAFETY: passed on.
+        // SAFETY: the caller promises a layout that `alloc_zeroed` allows.
         unsafe { Hakmem.alloc_zeroed(layout) }
     }
 
     #[inline]
     unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        // SAFETY: passed on.
+        // SAFETY: the caller promises that `ptr` is live, was allocated with `layout`, and that
+        // `new_size` is allowed for its alignment.
         unsafe { Hakmem.realloc(ptr, layout, new_size) }
     }
 }
 
-/// The class of a layout; None: too large, or aligned beyond 16.
+/// The class of a layout. None: it is too large, or aligned beyond 16.
 #[inline(always)]
 fn class_of(layout: Layout) -> Option<usize> {
     if layout.size() > MEDIUM_MAX || layout.align() > 16 {
@@ -117,19 +126,19 @@ fn class_of(layout: Layout) -> Option<usize> {
     Some(if layout.align() <= 8 { size_class::of8(layout.size()) } else { size_class::of16(layout.size()) })
 }
 
-/// The two reasons for which a layout has no class.
+/// Allocates a layout that has no class, because of its size or of its alignment.
 #[cold]
 #[inline(never)]
 fn alloc_classless(layout: Layout, clear: Clear) -> *mut u8 {
-    // All larger blocks start at multiples of 64 KiB.
+    // All blocks above 64 KiB start at multiples of 64 KiB.
     if layout.size() > MEDIUM_MAX {
         return front::alloc_big(layout.size(), layout.align(), clear);
     }
     front::alloc_aligned(layout.size(), layout.align().max(16), clear)
 }
 
-// SAFETY: blocks are live from `alloc` to `dealloc` and overlap no other; class sizes and page starts give the alignment
-// (`size_class`); nothing unwinds.
+// SAFETY: a block is live from `alloc` to `dealloc` and overlaps no other live block. The sizes of
+// classes and the starts of pages give the alignment (`size_class`). No function unwinds.
 unsafe impl GlobalAlloc for Hakmem {
     #[inline(always)]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -141,7 +150,7 @@ unsafe impl GlobalAlloc for Hakmem {
 
     #[inline(always)]
     unsafe fn dealloc(&self, ptr: *mut u8, _layout: Layout) {
-        // SAFETY: the caller's promise: `ptr` is live, and from this allocator.
+        // SAFETY: the caller promises that `ptr` is live and from this allocator.
         unsafe { front::free_known(ptr) }
     }
 
@@ -155,24 +164,27 @@ unsafe impl GlobalAlloc for Hakmem {
 
     #[inline]
     unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        // SAFETY: the caller's promise: the size does not overflow when rounded up to the alignment.
+        // SAFETY: the caller promises that the new size does not overflow when it is rounded up to
+        // the alignment, which is a valid one.
         let new = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };
         if let (Some(class), Some(old)) = (class_of(new), class_of(layout)) {
             if class == old {
                 return ptr;
             }
             if class > old {
-                // SAFETY: passed on.
+                // SAFETY: the caller promises that `ptr` is live and was allocated with `layout`,
+                // so it holds `layout.size()` bytes.
                 return unsafe { grow(ptr, layout.size(), class) };
             }
         }
-        // SAFETY: passed on.
+        // SAFETY: the caller promises that `ptr` is live and was allocated with `layout`.
         unsafe { realloc_slow(ptr, layout, new) }
     }
 }
 
-/// Moves a block to one of `class`, which is larger. What it held before may be enough, if it was shrunk where it was; to
-/// look that up would cost all others more than the copy costs such a one.
+/// Moves a block to a block of `class`, which is larger than the class of `size`. The old block may
+/// be large enough if an earlier call shrank it in place. A check for that would cost all other
+/// calls more than the copy costs this one.
 ///
 /// # Safety
 /// `ptr` is live, holds `size` bytes, and is the caller's.
@@ -180,21 +192,23 @@ unsafe impl GlobalAlloc for Hakmem {
 unsafe fn grow(ptr: *mut u8, size: usize, class: usize) -> *mut u8 {
     let to = front::alloc_class(class);
     if !to.is_null() {
-        // SAFETY: the caller's promises; a block of a larger class holds what is copied.
+        // SAFETY: the caller promises that `ptr` is live, holds `size` bytes and is the caller's.
+        // `to` is a new block of a larger class.
         unsafe { front::move_block(ptr, size, to, size) };
     }
     to
 }
 
-/// Resizes a block that leaves its class.
+/// Resizes a block if its old or new layout has no class, or if its class gets smaller.
 ///
 /// # Safety
-/// `ptr` is live, was allocated with `layout`'s alignment, and is the caller's.
+/// `ptr` is live, was allocated with `layout`, and is the caller's.
 #[cold]
 #[inline(never)]
 unsafe fn realloc_slow(ptr: *mut u8, layout: Layout, new: Layout) -> *mut u8 {
-    // SAFETY: the caller's promises; both blocks hold what is copied. All resizing in place keeps the start, and moved
-    // huge blocks start at multiples of 2 MiB: larger alignments are copied.
+    // SAFETY: the caller promises that `ptr` is live and the caller's. `to` is a new block, and the
+    // copy is no longer than the smaller block. `resize` keeps the address or moves a huge block to
+    // a multiple of 2 MiB; for larger alignments the block is copied instead.
     unsafe {
         let Some(held) = front::size_of_block(ptr) else { return core::ptr::null_mut() };
         if new.align() <= crate::backend::arena::SEGMENT
@@ -204,7 +218,7 @@ unsafe fn realloc_slow(ptr: *mut u8, layout: Layout, new: Layout) -> *mut u8 {
         }
         let to = Hakmem.alloc(new);
         if to.is_null() {
-            // A block that is to shrink can stay.
+            // A block that shall shrink can stay.
             return if new.size() <= held { ptr } else { to };
         }
         front::move_grown(ptr, layout.size(), to, new.size());

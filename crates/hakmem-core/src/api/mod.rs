@@ -1,4 +1,5 @@
-//! The ways into the allocator: Rust's `GlobalAlloc`, the functions that the C library is built from, and what both do.
+//! The front ends: Rust's `GlobalAlloc`, the functions that the C library is built from, and the
+//! code that both share.
 
 pub mod c;
 pub(crate) mod front;

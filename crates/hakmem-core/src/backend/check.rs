@@ -1,8 +1,11 @@
-//! Errors of the program that are seen: one clear line on standard error, then abort.
+//! Errors of the program that hakmem detects: one clear line on standard error, then abort.
 //!
-//! What is checked without a cost to the fast paths: a pointer outside every arena (`foreign`), one that no block can
-//! start at, a block of a page that has none out, a list that does not add up when it changes hands. The last finds
-//! blocks freed twice and links overwritten after a free.
+//! These checks cost the fast paths nothing. They find:
+//! - a pointer outside every arena (`foreign`),
+//! - a pointer at which no block can start,
+//! - a block of a page that has no used blocks,
+//! - a list that does not add up when its owner changes. This finds blocks that were freed twice,
+//!   and links that were overwritten after a free.
 
 use crate::backend::arena::SLOT;
 use crate::backend::page::{self, Block, Kind, Meta};
@@ -10,18 +13,19 @@ use crate::base::size_class;
 use crate::os::fatal;
 use crate::proto::inbox::Link;
 
-/// Whether errors of the program are looked for. Only measurements of what that costs are built without it (feature
-/// `bench-fast`): every look that is left out then depends on this, and nothing else does.
+/// True if hakmem checks for errors of the program. The feature `bench-fast` makes it false, for
+/// measurements of what the checks cost. Every check that the feature leaves out depends on this
+/// constant, and nothing else does.
 pub const CHECKED: bool = !cfg!(feature = "bench-fast");
 
-/// `p`, a block of `page`, was freed although it is free.
+/// The program freed `p`, a block of `page`, although it is free.
 #[cold]
 #[inline(never)]
 pub fn double_free(p: *mut u8, page: &Meta) -> ! {
     fatal(format_args!("double free of {p:p}, a block of {} bytes", page.block_size.get()))
 }
 
-/// A list does not add up; `p` is where that was seen.
+/// A list does not add up. `p` is the place in it.
 #[cold]
 #[inline(never)]
 pub fn corrupt(p: *mut u8) -> ! {
@@ -47,14 +51,14 @@ pub fn not_a_block(p: *mut u8, meta: Option<&Meta>) -> ! {
     }
 }
 
-/// Whether a block of `page` starts at `p`, which lies there.
+/// True if a block of `page` starts at `p`, which lies in the page.
 #[inline(always)]
 fn is_start(p: *mut u8, page: &Meta) -> bool {
     size_class::is_start(page.class.get(), (p.addr() - page.start().addr()) as u32)
 }
 
-/// Ends the process if `block`, which lies in `page`, is not where a block of it starts. For slow paths that are still short: of
-/// pages of several slots only what blocks of all sizes have in common is looked at.
+/// Ends the process if no block of `page` starts at `block`, which lies there. For short slow
+/// paths: for pages of several slots it checks only what blocks of all sizes have in common.
 #[inline(always)]
 pub fn check_start(block: *mut Block, page: &Meta) {
     if page.is_medium() {
@@ -64,7 +68,7 @@ pub fn check_start(block: *mut Block, page: &Meta) {
     }
 }
 
-/// The same in a page of one slot, which starts where that does.
+/// [`check_start`] for a page of one slot, which starts where the slot does.
 #[inline(always)]
 pub fn check_in_slot(block: *mut Block, page: &Meta) {
     if CHECKED && !size_class::is_start(page.class.get(), (block.addr() % SLOT) as u32) {
@@ -72,7 +76,7 @@ pub fn check_in_slot(block: *mut Block, page: &Meta) {
     }
 }
 
-/// The same in a page of several slots.
+/// [`check_start`] for a page of several slots.
 #[inline(always)]
 pub fn check_unit(block: *mut Block, page: &Meta) {
     if CHECKED && !block.addr().is_multiple_of(size_class::MEDIUM_UNIT) {
@@ -80,7 +84,7 @@ pub fn check_unit(block: *mut Block, page: &Meta) {
     }
 }
 
-/// Ends the process if `p` lies in a page of blocks and is not where one of them starts.
+/// Ends the process if `p` lies in a page of blocks and no block starts at it.
 #[unsafe(link_section = ".text.hot.hakmem")]
 pub fn check_any(p: *mut u8) {
     if CHECKED && let Some(meta) = page::lookup(p) {
@@ -91,13 +95,14 @@ pub fn check_any(p: *mut u8) {
     }
 }
 
-/// Whether `block` is where one of those of `page` starts that were ever handed out.
+/// True if a block of `page` that was carved starts at `block`.
 pub fn is_block_of(page: &Meta, block: *mut Block) -> bool {
     let (offset, size) = (block.addr().wrapping_sub(page.start().addr()), page.block_size.get() as usize);
     offset < page.carved.get() as usize * size && is_start(block.cast(), page)
 }
 
-/// Ends the process if `block`, a block's start in `page`, which is the caller's, was never handed out.
+/// Ends the process if `block` was never carved. It is the start of a block of `page`, which the
+/// caller owns.
 #[inline(always)]
 pub fn check_carved(block: *mut Block, page: &Meta) {
     if CHECKED && block.addr() - page.start().addr() >= (page.carved.get() * page.block_size.get()) as usize {
@@ -111,30 +116,34 @@ fn never_carved(p: *mut u8) -> ! {
     fatal(format_args!("invalid pointer {p:p}: that block was never handed out"))
 }
 
-/// Counts a list of blocks of `page`, which must be no more than it has, each at a block's start, and then end.
+/// Counts a list of blocks of `page`. Ends the process if it has more blocks than were carved, or a
+/// link that leads to no block's start.
 pub fn count(list: *mut Block, page: &Meta) -> u32 {
     let (mut block, mut length) = (list, 0);
     while !block.is_null() {
         if CHECKED && (length == page.carved.get() || !is_block_of(page, block)) {
             corrupt(block.cast());
         }
-        // SAFETY: inside the page's carved blocks.
+        // SAFETY: `is_block_of` said that a carved block starts here, so its first word is
+        // accessible. Without checks (`CHECKED` is false) the program must have made no error.
         block = unsafe { Block::next(block) };
         length += 1;
     }
     length
 }
 
-/// Looks at the beginning of a list that changes hands: a block freed twice in a row, or twice with one between.
+/// Checks the beginning of a list whose owner changes. Finds a block that was freed twice in a row,
+/// or twice with one free between.
 ///
 /// # Safety
-/// The list is the calling thread's, not empty, and of blocks of `page`.
+/// The list belongs to the calling thread, is not empty, and has blocks of `page` only.
 #[inline(always)]
 pub unsafe fn peek(list: *mut Block, page: &Meta) {
     if !CHECKED {
         return;
     }
-    // SAFETY: the blocks of the list are free, and this thread's to read; a link is null or leads to a further one.
+    // SAFETY: the blocks of the list are free and belong to this thread, so it may read their first
+    // words. A link is null or leads to a further block of the list.
     unsafe {
         let second = Block::next(list);
         if second == list || (!second.is_null() && Block::next(second) == list) {
@@ -143,8 +152,9 @@ pub unsafe fn peek(list: *mut Block, page: &Meta) {
     }
 }
 
-/// Walks a list that changes hands: it must be `length` blocks of `page` and then end. Any block freed twice, any that was
-/// never handed out, any pointer into one and any link overwritten since the last walk is seen.
+/// Walks a list whose owner changes. Ends the process unless it is `length` blocks of `page` and
+/// then ends. Finds a block that was freed twice or never carved, a pointer into a block, and a
+/// link that was overwritten since the last walk.
 #[cold]
 #[inline(never)]
 pub fn walk(list: *mut Block, length: i32, page: &Meta) {
@@ -160,7 +170,8 @@ pub fn walk(list: *mut Block, length: i32, page: &Meta) {
         if offset >= bytes || !size_class::is_start(class, offset as u32) {
             corrupt(block.cast());
         }
-        // SAFETY: inside the page's carved blocks.
+        // SAFETY: a block starts at this offset, below the carved bytes, as the check above found.
+        // So its first word is accessible.
         block = unsafe { Block::next(block) };
     }
     if length <= 0 || !block.is_null() {

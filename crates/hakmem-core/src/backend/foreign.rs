@@ -1,12 +1,14 @@
-//! Pointers that are not ours: passed on, leaked or fatal, counted, and reported with their call site.
+//! Foreign pointers: hands them to the next allocator, leaks them, or ends the process. Counts and
+//! reports them with their call site.
 //!
-//! The next allocator is searched for at the first foreign pointer, by calls of the loader, which takes a lock of its own. A
-//! constructor may free a foreign pointer under that lock. So nothing of ours is held over the search: threads that come to
-//! it at once search beside each other, and find the same.
+//! The first foreign pointer starts the search for the next allocator. The search calls the loader,
+//! which takes a lock of its own, and a constructor may free a foreign pointer under that lock. So
+//! a thread holds nothing of hakmem's during the search. Threads that search at once do so side by
+//! side, and find the same.
 //!
 //! Rules
-//! 1. `NEXT`'s words are written with what the search found before `KNOWN` is set (release), and read after it was seen
-//!    (acquire). Every search writes the same.
+//! 1. A search writes what it found to `NEXT` before it sets `KNOWN` (release). A thread reads
+//!    `NEXT` after it saw `KNOWN` set (acquire). Every search writes the same.
 //! 2. An entry of `SEARCHERS` belongs to the thread that put its token there.
 
 use crate::backend::stray;
@@ -34,16 +36,16 @@ pub struct Next {
 #[unsafe(link_section = ".data.hakmem")]
 static FIND: AtomicPtr<()> = AtomicPtr::new(null_mut());
 static KNOWN: AtomicBool = AtomicBool::new(false);
-/// The functions of [`Next`], in its order; null: there is no next allocator.
+/// The functions of [`Next`], in its order. Null: there is no next allocator.
 static NEXT: [AtomicPtr<()>; 3] = [const { AtomicPtr::new(null_mut()) }; 3];
-/// Threads that search, by their tokens.
+/// The tokens of the threads that search now.
 static SEARCHERS: [AtomicU32; 16] = [const { AtomicU32::new(0) }; 16];
 pub static COUNT: AtomicU64 = AtomicU64::new(0);
 
-/// Call sites that are told apart.
+/// Call sites that are counted one by one.
 pub const SITES: usize = 16;
 
-/// Where foreign frees came from, the first that were seen.
+/// The first call sites that freed foreign pointers, and how many each freed.
 pub static BY_SITE: [(AtomicUsize, AtomicU64); SITES] = [const { (AtomicUsize::new(0), AtomicU64::new(0)) }; SITES];
 
 fn note_site(site: usize) {
@@ -59,7 +61,7 @@ fn note_site(site: usize) {
     }
 }
 
-/// The `i`th call site that freed foreign pointers, and how many. None: there is none.
+/// The `i`th call site that freed foreign pointers, and how many it freed. None: there is none.
 pub fn site(i: usize) -> Option<(usize, u64)> {
     let (site, frees) = &BY_SITE[i];
     let site = site.load(Relaxed);
@@ -71,13 +73,13 @@ pub fn count() -> u64 {
     COUNT.load(Relaxed)
 }
 
-/// Registers what finds the next allocator. It is called once, at the first foreign pointer, from a slow path
-/// without locks held; it may allocate.
+/// Registers the function that finds the next allocator. `search` calls it at the first foreign
+/// pointer, from a slow path without locks held. It may allocate.
 pub fn on_foreign(find: fn() -> Option<Next>) {
     FIND.store(find as *mut (), Release);
 }
 
-/// The next allocator, if there is one and foreign pointers are to be passed on.
+/// The next allocator. None: there is none, or the option `FOREIGN` is not `forward`.
 fn next() -> Option<Next> {
     if policy::FOREIGN.get() != Foreign::Forward as u32 {
         return None;
@@ -87,14 +89,16 @@ fn next() -> Option<Next> {
         return None;
     }
     if !KNOWN.load(Acquire) {
-        // SAFETY: only `on_foreign` stores there, and it stores such a function.
+        // SAFETY: `find` is not null. Only `on_foreign` stores to `FIND`, and it stores a function
+        // of this type.
         search(unsafe { transmute::<*mut (), fn() -> Option<Next>>(find) });
     }
     let [free, realloc, usable_size] = NEXT.each_ref().map(|function| function.load(Acquire));
     if free.is_null() {
         return None;
     }
-    // SAFETY: rule 1: not null, so they are all there, and of these types.
+    // SAFETY: `free` is not null. So a search has written all three words, from functions of these
+    // types (rule 1): it stored `free` last with release, and each load here acquires.
     unsafe {
         Some(Next {
             free: transmute::<*mut (), Free>(free),
@@ -104,8 +108,8 @@ fn next() -> Option<Next> {
     }
 }
 
-/// Searches for the next allocator. A pointer that the search itself frees is leaked, and so is one that comes while more
-/// threads search than there are entries.
+/// Searches for the next allocator. Two kinds of foreign pointers are leaked: those that the search
+/// itself frees, and those that threads free while all entries are taken.
 #[cold]
 fn search(find: fn() -> Option<Next>) {
     let me = os::thread_token();
@@ -114,7 +118,7 @@ fn search(find: fn() -> Option<Next>) {
     }
     let Some(own) = SEARCHERS.iter().find(|who| who.compare_exchange(0, me, Relaxed, Relaxed).is_ok()) else { return };
     if let Some(found) = find() {
-        // `free` comes last (release): who sees it without `KNOWN` sees the others, too.
+        // `free` comes last (release): a thread that sees it without `KNOWN` sees the other two.
         NEXT[2].store(found.usable_size as *mut (), Relaxed);
         NEXT[1].store(found.realloc as *mut (), Relaxed);
         NEXT[0].store(found.free as *mut (), Release);
@@ -123,15 +127,15 @@ fn search(find: fn() -> Option<Next>) {
     own.store(0, Relaxed);
 }
 
-/// In the child of a fork: other threads search no more.
+/// For the child of a fork: the other threads, which are gone, search no more.
 pub fn after_fork(me: u32) {
     SEARCHERS.iter().filter(|who| who.load(Relaxed) != me).for_each(|who| who.store(0, Relaxed));
 }
 
-/// Frees a foreign pointer; `site` is where the call came from.
+/// Frees a foreign pointer. `site` is the address of the calling code.
 ///
 /// # Safety
-/// `p` is not ours, and the caller's to free.
+/// `p` is foreign. If it is a block of another allocator, the caller may free it.
 #[cold]
 #[inline(never)]
 pub unsafe fn free(p: *mut u8, site: usize) {
@@ -139,7 +143,8 @@ pub unsafe fn free(p: *mut u8, site: usize) {
     let next = next();
     stray::judge(p);
     if let Some(next) = next {
-        // SAFETY: if it is anybody's, it is the next allocator's.
+        // SAFETY: `p` is foreign, by the caller's promise. A block that is not hakmem's can only be
+        // the next allocator's, and the caller may free it.
         unsafe { (next.free)(p) };
     }
 }
@@ -159,25 +164,26 @@ fn note(p: *mut u8, site: usize) {
     }
 }
 
-/// Reallocates a foreign pointer through the next allocator; None: there is none.
+/// Reallocates a foreign pointer through the next allocator. None: there is none.
 ///
 /// # Safety
-/// `p` is not ours, and the caller's to reallocate.
+/// `p` is foreign. If it is a block of another allocator, the caller may reallocate it.
 #[cold]
 pub unsafe fn realloc(p: *mut u8, size: usize) -> Option<*mut u8> {
     note(p, 0);
     let next = next();
     stray::judge(p);
-    // SAFETY: if it is anybody's, it is the next allocator's.
+    // SAFETY: `p` is foreign, by the caller's promise. A block that is not hakmem's can only be the
+    // next allocator's, and the caller may reallocate it.
     next.map(|next| unsafe { (next.realloc)(p, size) })
 }
 
-/// Usable bytes of a foreign pointer; 0 if nobody can tell.
+/// Usable bytes of a foreign pointer. 0: there is no next allocator to tell.
 ///
 /// # Safety
-/// `p` is not ours, and live.
+/// `p` is foreign, and a live block of another allocator.
 #[cold]
 pub unsafe fn usable_size(p: *mut u8) -> usize {
-    // SAFETY: if it is anybody's, it is the next allocator's.
+    // SAFETY: `p` is a live foreign block, by the caller's promise. So it is the next allocator's.
     next().map_or(0, |next| unsafe { (next.usable_size)(p) })
 }

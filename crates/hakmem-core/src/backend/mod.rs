@@ -1,6 +1,7 @@
-//! Memory from the system, and what is known of each piece of it: arenas, segments, pages and their owners.
+//! Memory from the system, and its metadata: arenas, segments, pages and the owners of pages.
 //!
-//! Whoever has an address finds here what it belongs to, or that it is not the allocator's.
+//! For any address, this layer finds the slot and the page that it lies in, or says that it is
+//! foreign.
 
 pub(crate) mod arena;
 pub(crate) mod check;

@@ -1,16 +1,15 @@
-//! Who owns a page: a heap, or the part of the allocator that holds pages which no heap has (`parked`).
+//! Owners of pages: heaps, and the part of the allocator that owns parked pages (`parked`).
 //!
-//! A page names its owner by the address of an [`Owner`], with which a heap begins. Any thread may read that word and reach the
-//! owner's inbox. The lists are for the thread alone that has the heap.
+//! A page names its owner by the address of an [`Owner`], with which a heap begins. Any thread may
+//! read that word and reach the owner's inbox. Only the heap's holder uses the free lists.
 //!
 //! Rules
-//! 1. An owner is for ever: a word that was read from a page may be followed at any time.
-//! 2. `front` belongs to the thread that has the heap. `inbox` is anybody's.
+//! 1. An owner lives for ever. So a thread may follow a word that it read from a page at any time.
+//! 2. `front` belongs to the heap's holder. Any thread may use `inbox`.
 
 use crate::backend::check;
 use crate::backend::page::{Block, Meta};
 use crate::backend::remote_batch::RemoteBatch;
-use crate::base::mutant::{Mutant, is};
 use crate::base::size_class::{CLASSES, TABLE16};
 use crate::proto::inbox::{Inbox, Link};
 use core::cell::Cell;
@@ -19,32 +18,35 @@ use core::ptr::null_mut;
 /// Heaps are 8 KiB apart; a heap's number is its address in such units.
 pub const HEAP_SHIFT: u32 = 13;
 
-/// What the fast path reads: a thread's word points to one.
+/// The free lists, which the fast path reads: a thread's word points to one.
 #[repr(C)]
 pub struct Front {
-    /// The list of each class.
+    /// The free list of each class.
     pub free: [Cell<*mut Block>; CLASSES],
-    /// `size_class::CLASS16`.
+    /// A copy of `size_class::CLASS16`.
     pub class16: [u8; TABLE16],
 }
 
-/// A line of cache, for what other threads write, with the line beside it, which processors fetch along.
+/// Two lines of cache for what other threads write. Processors fetch the second line along with the
+/// first.
 #[repr(align(128))]
 struct Line<T>(T);
 
-/// The beginning of a heap: where its thread finds free blocks, and where other threads put those of its pages.
+/// The beginning of a heap: its free lists, and the inbox for blocks of its pages that other
+/// threads free.
 #[repr(C)]
 pub struct Owner {
-    /// First, so that a thread's word and a page's owner are one address: `free` compares them.
+    /// First, so that a thread's word and a page's owner are one address: `free` compares the two.
     pub front: Front,
     inbox: Line<Inbox<RemoteBatch>>,
 }
 
-// SAFETY: other threads reach the inbox alone, which is made for that. The lists are for the thread that has the heap (rule 2).
+// SAFETY: `inbox` is made for many threads. Only the heap's holder, one thread at a time, uses the
+// cells of `front` (rule 2).
 unsafe impl Sync for Owner {}
 
 impl Owner {
-    /// An owner that is no thread's.
+    /// An owner without a thread.
     pub const fn new() -> Self {
         let front = Front { free: [const { Cell::new(null_mut()) }; CLASSES], class16: [0; TABLE16] };
         Self { front, inbox: Line(Inbox::new()) }
@@ -55,25 +57,28 @@ impl Owner {
         &self.inbox.0
     }
 
-    /// Empties the inbox. Puts the blocks of each batch on the list of their page and counts its countdown down by them;
-    /// then calls `received` with the page, the number of blocks, and the address of one. O(batches).
+    /// Empties the inbox. For each batch, puts its blocks on the list of their page, and subtracts
+    /// their number from the page's countdown. Then calls `received` with the page, the number of
+    /// blocks, and the address of one. O(batches).
     ///
-    /// A page may have changed its owner while the batch was in flight (`page` rule 1). Such a batch goes to the inbox of
-    /// the owner that the page has now.
+    /// A page may have changed its owner while the batch was in flight (`page` rule 6). Such a
+    /// batch goes to the inbox of the page's present owner.
     ///
     /// # Safety
-    /// The caller is the owner: the thread that has the heap, or the holder of the lock of parked pages.
+    /// The caller is the owner: it holds the heap, or the lock of parked pages.
     #[inline(always)]
     pub unsafe fn merge(&self, mut received: impl FnMut(&'static Meta, u32, *mut u8)) -> u64 {
         let (mut batch, mut batches) = (self.inbox().take(), 0);
         while !batch.is_null() {
             let block = RemoteBatch::block(batch);
-            // SAFETY: `take` made the batch this caller's (`remote_batch` rule 1), who reads it no more once it is passed
-            // on or opened. The page is the caller's to change if the caller owns it; its owner's inbox is for ever (rule 1).
+            // SAFETY: `take` gave the batch to this thread (`remote_batch` rule 1), which reads it
+            // no more once it has sent it on or opened it. `open` runs only if the word says that
+            // this caller owns the page, and then the page is the caller's to change (`page` rules
+            // 1 and 7). Else `owner` was read from the page, and an owner lives for ever (rule 1).
             unsafe {
                 let page = RemoteBatch::page(batch);
                 let owner = page.owner();
-                if owner != self.as_word() && !is(Mutant::HeapKeepsStrayBatches) {
+                if owner != self.as_word() {
                     if check::CHECKED && owner.is_null() {
                         check::corrupt(block.cast());
                     }
@@ -95,7 +100,7 @@ impl Owner {
         batches
     }
 
-    /// As pages name it.
+    /// The owner's address, as pages name it.
     #[inline]
     pub fn as_word(&self) -> *mut Self {
         core::ptr::from_ref(self).cast_mut()
@@ -105,8 +110,9 @@ impl Owner {
 /// The inbox of an owner of pages.
 ///
 /// # Safety
-/// `owner` was read from a page that had one.
+/// The caller read `owner` from a page, and it was not null.
 pub unsafe fn inbox_of(owner: *mut Owner) -> &'static Inbox<RemoteBatch> {
-    // SAFETY: rule 1. `front` is not touched (rule 2).
+    // SAFETY: `owner` was read from a page, so it is an owner, which lives for ever (rule 1). Only
+    // `inbox` is used here, which any thread may use (rule 2).
     unsafe { &(*owner).inbox.0 }
 }

@@ -1,8 +1,9 @@
-//! Batches: freed blocks of one page that travel together to the page's owner.
+//! Remote batches: freed blocks of one page that travel together to the page's owner.
 //!
-//! The owner splices a batch into the page's list without touching its blocks, which lie in the sender's cache and
-//! not in its own: it reads and writes one of them, the *anchor*. That is the block which was freed first; it is the
-//! last of the list, its first word holds the list's beginning, and its second what else there is to know.
+//! The owner puts a batch on the page's list without touching its blocks: they lie in the sender's
+//! cache and not in the owner's. It reads and writes only one of them, the *anchor*. The anchor is
+//! the block that was freed first, and the last one of the list. Its first word leads to the
+//! beginning of the list, and its second word has the rest.
 //!
 //! ```text
 //! word 0 of each block:     anchor → newest → … → second → anchor
@@ -10,10 +11,14 @@
 //! ```
 //!
 //! Rules
-//! 1. The blocks of a batch are free, of one page, and belong to who has the anchor.
-//! 2. Blocks of 8 bytes have no second word. They go into their page's page list, which travels in place of a batch: known
-//!    by the address of the page's metadata, plus one, and linked by a word there. So a freed block of 8 bytes holds
-//!    nothing but a link to another one of its page: freed twice, it is on two lists, and neither leads astray.
+//! 1. The blocks of a batch are free and of one page. They belong to the thread that has the
+//!    anchor: the sender until it pushes the chain onto an inbox, then the thread that takes the
+//!    inbox.
+//! 2. Blocks of 8 bytes have no second word. They go onto their page's page list, which travels in
+//!    place of a batch. Its address in a chain is the address of the page's metadata plus one, and
+//!    its link is a word of the metadata.
+//! 3. So a freed block of 8 bytes holds only a link to another block of its page. If the program
+//!    frees it twice, it is on two lists, and neither leads out of the page.
 
 use crate::backend::page::{self, Block, Meta};
 use crate::backend::{arena, check};
@@ -21,14 +26,15 @@ use crate::os;
 use crate::proto::inbox::{Inbox, Link};
 use core::cell::Cell;
 
-/// An anchor, or what stands for a page's page list (rule 2).
+/// An anchor. A pointer to one may be odd: then it stands for a page list (rule 2).
 #[repr(C)]
 pub struct RemoteBatch {
     newest: Cell<*mut Block>,
     word1: Cell<u64>,
 }
 
-/// Word 1 holds an address in its low 48 bits, which is where programs' addresses end, and the number above.
+/// Word 1 holds an address in its low 48 bits, as programs' addresses have no more, and the number
+/// of blocks above.
 const ADDRESS: u64 = (1 << 48) - 1;
 const ONE: u64 = ADDRESS + 1;
 
@@ -36,11 +42,12 @@ impl RemoteBatch {
     /// A batch of one block.
     ///
     /// # Safety
-    /// The block is free, the caller's, and of a size that [`RemoteBatch::fits`].
+    /// The block is free, belongs to the caller, and has a size that [`RemoteBatch::fits`].
     #[inline]
     pub unsafe fn new(block: *mut Block) -> *mut Self {
         let this = block.cast::<Self>();
-        // SAFETY: the block is the caller's, and has two words.
+        // SAFETY: the block belongs to the caller, and is as large as two words, as it fits. Blocks
+        // are aligned to 8.
         unsafe {
             (*this).newest.set(block);
             (*this).word1.set(ONE);
@@ -48,22 +55,27 @@ impl RemoteBatch {
         this
     }
 
-    /// False for blocks that go by the page list (rule 2).
+    /// False for blocks that travel by the page list (rule 2).
     #[inline]
     pub fn fits(size: u32) -> bool {
         size as usize >= size_of::<Self>()
     }
 
-    /// Sends a block by its page's page list. True: that was empty, and is under way from now on.
+    /// Sends a block by its page's page list. True: the page list was empty, and is in flight from
+    /// now on.
     ///
     /// # Safety
-    /// The block is free, the caller's, of `page` and of a size that does not [`RemoteBatch::fits`].
+    /// The block is free, belongs to the caller, is of `page`, and has a size that does not
+    /// [`RemoteBatch::fits`]. `inbox` is that of an owner which `page` has or had while the block
+    /// was used.
     #[cold]
     pub unsafe fn send_by_page_list(page: &Meta, block: *mut Block, inbox: &Inbox<Self>) -> bool {
         if check::CHECKED && page.remote_list.first() == block {
             check::double_free(block.cast(), page);
         }
-        // SAFETY: passed on; the page list is this thread's to send if it was empty (`proto::page_list` rule 2).
+        // SAFETY: the caller promises that the block is its own, of this page, and it gives the
+        // block up here. If `add` says that the page list was empty, this thread alone sends it
+        // (`proto::page_list` rule 2), so the one-item chain is this thread's.
         unsafe {
             if !page.remote_list.add(block) {
                 return false;
@@ -77,9 +89,12 @@ impl RemoteBatch {
     /// Sends a block by itself.
     ///
     /// # Safety
-    /// The block is free, the caller's, and of `page`.
+    /// The block is free, belongs to the caller, and is of `page`. `inbox` is that of an owner
+    /// which `page` has or had while the block was used.
     pub unsafe fn send_one(page: &Meta, block: *mut Block, inbox: &Inbox<Self>) {
-        // SAFETY: passed on; a chain of one batch of one block, which is the caller's (rule 1).
+        // SAFETY: the caller promises that the block is its own and of this page. A block that fits
+        // becomes a batch of one block, which belongs to this thread (rule 1), and so does the
+        // chain of this one batch.
         unsafe {
             if !Self::fits(page.block_size.get()) {
                 Self::send_by_page_list(page, block, inbox);
@@ -90,31 +105,41 @@ impl RemoteBatch {
         }
     }
 
-    /// The page of which it is the page list.
+    /// The page, if `this` stands for a page list.
+    ///
+    /// # Safety
+    /// The batch belongs to the caller.
     #[inline]
-    fn of_list(this: *mut Self) -> Option<&'static Meta> {
-        (this.addr() & 1 != 0).then(|| Self::page_of_list(this))
+    unsafe fn of_list(this: *mut Self) -> Option<&'static Meta> {
+        // SAFETY: the batch belongs to the caller, and its address is odd.
+        (this.addr() & 1 != 0).then(|| unsafe { Self::page_of_list(this) })
     }
 
-    /// As `of_list`, for an odd address. Ends the process if an anchor was written over, and this is no page list.
+    /// [`RemoteBatch::of_list`] for an odd address. Ends the process if the program overwrote an
+    /// anchor, so that this is no page list.
+    ///
+    /// # Safety
+    /// The batch belongs to the caller. Its address is odd.
     #[cold]
     #[inline(never)]
-    fn page_of_list(this: *mut Self) -> &'static Meta {
+    unsafe fn page_of_list(this: *mut Self) -> &'static Meta {
         let meta = this.wrapping_byte_sub(1).cast::<Meta>();
         if check::CHECKED && !arena::is_meta(meta.addr()) {
             check::corrupt(this.cast());
         }
-        // SAFETY: an odd address is one more than a page's metadata (rule 2), which is for ever.
+        // SAFETY: the odd address of a batch is one more than that of a page's metadata (rule 2),
+        // and `is_meta` has checked it. Metadata is accessible for ever (`arena` rule 4), and all
+        // its fields are cells or atomics.
         unsafe { &*meta }
     }
 
-    /// False for a page list.
+    /// False if `this` stands for a page list.
     #[inline]
     pub fn is_block(this: *mut Self) -> bool {
         this.addr() & 1 == 0
     }
 
-    /// The anchor; for a page list, nothing but an address to name.
+    /// The anchor. For a page list: nothing but an address for messages.
     #[inline]
     pub fn block(this: *mut Self) -> *mut Block {
         this.cast()
@@ -123,58 +148,65 @@ impl RemoteBatch {
     /// The block that was added last.
     ///
     /// # Safety
-    /// The batch is the caller's and no page list.
+    /// The batch belongs to the caller and is no page list.
     #[inline(always)]
     pub unsafe fn newest(this: *mut Self) -> *mut Block {
-        // SAFETY: rule 1.
+        // SAFETY: the batch is the caller's, so no other thread uses the anchor (rule 1), and it is
+        // a block.
         unsafe { (*this).newest.get() }
     }
 
     /// Adds a block.
     ///
     /// # Safety
-    /// The batch is the caller's and no page list; the block is free, the caller's, and of its page.
+    /// The batch belongs to the caller and is no page list. The block is free, belongs to the
+    /// caller, and is of the batch's page.
     #[inline(always)]
     pub unsafe fn push(this: *mut Self, block: *mut Block) {
-        // SAFETY: rule 1.
+        // SAFETY: batch and block belong to the caller, so no other thread uses the words of either
+        // (rule 1).
         unsafe {
             Block::set_next(block, (*this).newest.replace(block));
             (*this).word1.set((*this).word1.get() + ONE);
         }
     }
 
-    /// The page that the blocks are of. Ends the process if the anchor was written over.
+    /// The page of the blocks. Ends the process if the program overwrote the anchor.
     ///
     /// # Safety
-    /// The batch is the caller's.
+    /// The batch belongs to the caller.
     #[inline]
     pub unsafe fn page(this: *mut Self) -> &'static Meta {
-        if let Some(page) = Self::of_list(this) {
+        // SAFETY: the batch belongs to the caller.
+        if let Some(page) = unsafe { Self::of_list(this) } {
             if check::CHECKED && page.remote_list.first().is_null() {
                 check::corrupt(page.start());
             }
             return page;
         }
         let Some(slot) = page::lookup(this.cast()) else { check::corrupt(this.cast()) };
-        // SAFETY: rule 1.
+        // SAFETY: the batch is the caller's (rule 1), and a block of an arena, as `lookup` found a
+        // slot for it. So its second word is accessible.
         if check::CHECKED && unsafe { (*this).word1.get() } < ONE {
             check::corrupt(this.cast()); // It might lead back to itself.
         }
         slot.head_of_block()
     }
 
-    /// Ends the batch: its blocks are put before those of the page's list. Returns their number, and the next batch of
-    /// the chain.
+    /// Ends the batch: puts its blocks before those of the page's list. Returns their number, and
+    /// the next batch of the chain.
     ///
     /// # Safety
-    /// The batch is the caller's, and so is the page, which is its page.
+    /// The batch belongs to the caller. `page` is its page, and belongs to the caller, too.
     #[inline]
     pub unsafe fn open(this: *mut Self, page: &Meta) -> (u32, *mut Self) {
-        if Self::of_list(this).is_some() {
-            return Self::open_list(page);
-        }
-        // SAFETY: rule 1; what the anchor holds is read before it becomes a link.
+        // SAFETY: batch and page belong to the caller (rule 1), so no other thread uses the
+        // anchor's words or `page.free`. The anchor's words are read before `set_next` makes the
+        // first one a link. A page list that the caller has is that of `page`.
         unsafe {
+            if Self::of_list(this).is_some() {
+                return Self::open_list(page);
+            }
             let (first, next) = ((*this).newest.get(), Self::next(this));
             let length = ((*this).word1.get() / ONE) as u32;
             Block::set_next(this.cast(), page.free.replace(first));
@@ -182,14 +214,20 @@ impl RemoteBatch {
         }
     }
 
-    /// The same for a page list. Each block is looked at: the program may have freed one twice, or written to it since.
+    /// [`RemoteBatch::open`] for a page list. It checks each block: the program may have freed one
+    /// twice, or written to it after the free.
+    ///
+    /// # Safety
+    /// The page belongs to the caller, and so does its page list, which came from an inbox.
     #[cold]
     #[inline(never)]
-    fn open_list(page: &Meta) -> (u32, *mut Self) {
+    unsafe fn open_list(page: &Meta) -> (u32, *mut Self) {
         let (next, first) = page.remote_list.open(|| page.remote_link.get().cast());
         let length = check::count(first, page);
         let mut last = first;
-        // SAFETY: the blocks are the caller's, and of the page, as has been looked at.
+        // SAFETY: the caller emptied the page list, so its blocks are the caller's. `count` found
+        // `length` blocks of the page, each linked to the next. The page is the caller's, so
+        // `page.free` is.
         unsafe {
             for _ in 1..length {
                 last = Block::next(last);
@@ -200,22 +238,25 @@ impl RemoteBatch {
     }
 }
 
-// SAFETY: the address in word 1, and the page list's link, are the batch's own and changed here alone.
+// SAFETY: the link is the address in word 1 of an anchor, or `remote_link` of a page with a page
+// list. Only `new` and `set_next` change it, for the thread that has the batch (rule 1).
 unsafe impl Link for RemoteBatch {
     #[inline]
     unsafe fn next(this: *mut Self) -> *mut Self {
-        if let Some(page) = Self::of_list(this) {
+        // SAFETY: the caller owns the batch.
+        if let Some(page) = unsafe { Self::of_list(this) } {
             return page.remote_link.get().cast();
         }
-        // SAFETY: the caller owns the batch.
+        // SAFETY: the caller owns the batch, so no other thread uses its second word.
         os::at(unsafe { (*this).word1.get() & ADDRESS } as usize).cast()
     }
     #[inline]
     unsafe fn set_next(this: *mut Self, next: *mut Self) {
-        if let Some(page) = Self::of_list(this) {
+        // SAFETY: the caller owns the batch.
+        if let Some(page) = unsafe { Self::of_list(this) } {
             return page.remote_link.set(next.cast());
         }
-        // SAFETY: the caller owns the batch.
+        // SAFETY: the caller owns the batch, so no other thread uses its second word.
         unsafe {
             let word1 = &(*this).word1;
             word1.set(word1.get() & !ADDRESS | next.expose_provenance() as u64);
@@ -244,7 +285,7 @@ mod tests {
 
     /// A page without blocks.
     fn page() -> Meta {
-        // SAFETY: all zero bytes are one.
+        // SAFETY: all zero bytes are a valid page's metadata.
         unsafe { core::mem::zeroed() }
     }
 

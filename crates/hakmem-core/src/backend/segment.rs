@@ -1,14 +1,17 @@
-//! Segments shared by all classes and threads: pages are claimed from the fullest one that has room.
+//! Segments shared by all classes and threads. A claim takes slots of the fullest segment that has
+//! room.
 //!
-//! Filling the fullest first lets the others become empty, so that they can be given back whole and stay dense
-//! enough for huge pages. Segments with free slots are listed in bitmaps by their longest free run; the lists are hints,
-//! the slot word of the segment decides.
+//! Claims fill the fullest segments first. So the others become empty, and hakmem can give them
+//! back whole; and full segments are dense enough for huge pages. Bitmaps list the segments with
+//! free slots by their longest free run. These lists are hints: the slot word of a segment decides.
 //!
 //! Rules
 //! 1. Slots follow `proto::slots`.
-//! 2. After every change of a segment's slots `rebin` runs; it ends only when the bin it listed is that of the
-//!    slots as they are then. So a segment with free slots is listed once everybody who changed it is through.
-//! 3. A segment that is wholly free and clean is retired (all its slots taken) before it goes back to the arena.
+//! 2. Each thread that changes a segment's slots runs `rebin` afterwards. `rebin` ends only when
+//!    the bin that it listed is that of the slots at that moment. So a segment with free slots is
+//!    listed once all threads that changed it are through.
+//! 3. A segment that is wholly free and clean is retired (all its slots claimed) before it goes
+//!    back to the arena.
 
 use crate::backend::arena::{self, Arena, BINS, DIRTY_ROW, SEGMENT, SLOT};
 use crate::backend::page::{Meta, NOT_THP, THP, UNTOLD};
@@ -17,43 +20,44 @@ use crate::os;
 use crate::policy::{self, Thp};
 use crate::proto::slots::{self, SLOTS, run};
 
-/// Segments of a bin that are looked at in vain before the next bin is.
+/// Segments of a bin that a claim tries in vain before it goes to the next bin.
 const TRIES: usize = 16;
 const PER_SEGMENT: usize = SEGMENT / SLOT;
 
 #[unsafe(link_section = ".data.hakmem")]
 pub static DIRTY: AtomicUsize = AtomicUsize::new(0);
-/// Segments that pages and large blocks have.
+/// Segments that are claimed for pages and large blocks.
 #[unsafe(link_section = ".data.hakmem")]
 static IN_USE: AtomicUsize = AtomicUsize::new(0);
-/// Bytes of carved small blocks, as far as heaps have told.
+/// Bytes of carved small blocks, as far as heaps have reported them.
 #[unsafe(link_section = ".data.hakmem")]
 static CARVED: AtomicI64 = AtomicI64::new(0);
 /// Slots that are pages of small blocks.
 #[unsafe(link_section = ".data.hakmem")]
 static SMALL: AtomicUsize = AtomicUsize::new(0);
 
-/// Segments that were refused huge pages and did not ask for them before. Each is a map of its own among its neighbours,
-/// and a process may not have any number of maps.
+/// Segments that were refused huge pages and had not asked for them before. Each makes a map of its
+/// own among its neighbours, and the system limits the number of maps of a process.
 #[unsafe(link_section = ".data.hakmem")]
 static REFUSED: AtomicUsize = AtomicUsize::new(0);
-/// The most that are refused them: 16 GiB, and a quarter of the maps that Linux gives a process.
+/// The most segments that are refused huge pages: 16 GiB, and a quarter of the maps that Linux
+/// allows a process.
 const MOST_REFUSED: usize = 8192;
 
-/// Bytes in DIRTY slots: free, but not given back.
+/// Bytes in DIRTY slots: free, but not given back to the system.
 pub fn dirty_bytes() -> usize {
     DIRTY.load(Relaxed)
 }
 
-/// Claims `n` neighbouring slots. Returns the first one's metadata and whether their memory is zero. None: out of
-/// memory. Lock-free unless a fresh segment is needed; O(groups in use / 64).
+/// Claims `n` neighbouring slots. Returns the first one's metadata, and whether their memory is
+/// zero. None: out of memory. Lock-free unless it needs a fresh segment; O(groups in use / 64).
 #[unsafe(link_section = ".text.hot.hakmem")]
 pub fn claim(n: u32) -> Option<(&'static Meta, bool)> {
     arena::all().find_map(|arena| claim_in(arena, n)).or_else(|| claim_fresh(n)).or_else(|| claim_scrap(n))
 }
 
-/// The last of the address space: slots of what is no whole segment. The others of its segments stay taken, so these never go
-/// back to the arena.
+/// Claims from the last of the address space: slots of a scrap, which has no whole segment. The
+/// other slots of its segments stay claimed, so these segments never go back to the arena.
 #[cold]
 fn claim_scrap(n: u32) -> Option<(&'static Meta, bool)> {
     let (arena, first, end) = arena::take_scrap(n as usize)?;
@@ -61,12 +65,13 @@ fn claim_scrap(n: u32) -> Option<(&'static Meta, bool)> {
         let (from, to) = (segment * PER_SEGMENT, (segment + 1) * PER_SEGMENT);
         let meta = head_of(arena, segment).segment();
         meta.slots.retire();
-        // The kernel is told nothing of what may be another's.
+        // A part of the segment may be another mapping, so hakmem tells the kernel nothing.
         meta.thp.store(NOT_THP, Relaxed);
         IN_USE.fetch_add(1, Relaxed);
         let (first, end) = (first.max(from) - from, end.min(to) - from);
         if first < end {
-            // SAFETY: all slots are ours, and these are not kept.
+            // SAFETY: this thread owns all slots of the fresh segment. It lets go of these, which
+            // lie in the scrap, and uses them no more.
             unsafe { meta.slots.release(run(first as u32, (end - first) as u32), false) };
             rebin(arena, segment);
         }
@@ -77,7 +82,7 @@ fn claim_scrap(n: u32) -> Option<(&'static Meta, bool)> {
 #[inline(always)]
 fn claim_in(arena: &'static Arena, n: u32) -> Option<(&'static Meta, bool)> {
     for bin in n.ilog2() as usize..BINS {
-        // In the first bin a segment may have too short a run, in the others only by a race.
+        // In the first bin a segment may have too short a run; in the others only by a race.
         for segment in arena.listed(bin).take(TRIES) {
             let head = head_of(arena, segment);
             let meta = head.segment();
@@ -86,11 +91,12 @@ fn claim_in(arena: &'static Arena, n: u32) -> Option<(&'static Meta, bool)> {
                 if meta.bin.get() != listed_as(claim.free) {
                     rebin(arena, segment);
                 }
-                // SAFETY: `claim` gives numbers of slots of this segment.
+                // SAFETY: `claim.first` is the number of a slot of this segment, counted from
+                // `head`.
                 return Some((unsafe { head.forward(claim.first) }, claim.clean));
             }
             if usize::from(meta.bin.get()) != bin + 1 {
-                // Left behind by two who rebinned at once.
+                // Two threads that rebinned at once left the segment under this bin.
                 arena.unlist(bin, segment);
                 rebin(arena, segment);
             }
@@ -102,21 +108,24 @@ fn claim_in(arena: &'static Arena, n: u32) -> Option<(&'static Meta, bool)> {
 fn claim_fresh(n: u32) -> Option<(&'static Meta, bool)> {
     let (arena, segment) = arena::take_run(1, 1, 1)?;
     let head = head_of(arena, segment);
-    // A segment that was never used has no slot taken; one that was is retired (rule 3). Either way they are ours.
+    // This thread owns all slots of the run. A segment that was never used has no slot claimed, and
+    // one that was used is retired (rule 3).
     head.segment().slots.retire();
     IN_USE.fetch_add(1, Relaxed);
     choose_thp(head, n);
     if n < SLOTS {
-        // SAFETY: all slots are ours, and these are not kept.
+        // SAFETY: this thread owns all slots of the fresh segment. It keeps the first `n`, and lets
+        // go of the others.
         unsafe { head.segment().slots.release(run(n, SLOTS - n), false) };
     }
     rebin(arena, segment);
     Some((head, true))
 }
 
-/// Huge pages for a fresh segment that is for small blocks, once enough segments' worth of these is in use, they are most
-/// of what is, and their pages are filled: large blocks need not be written everywhere, and of many threads' little-used
-/// pages only the beginning is touched; then a huge page is mostly waste.
+/// Asks for huge pages for a fresh segment, if that pays. The segment must be for small blocks.
+/// Enough segments' worth of small pages must be in use, they must be most of what is in use, and
+/// their blocks must be carved. Otherwise a huge page is mostly waste: programs need not write all
+/// of a large block, and of many threads' little-used pages they touch only the beginning.
 fn choose_thp(head: &Meta, n: u32) {
     let from = policy::THP_FROM_SEGMENTS.get() as usize;
     let choice = Thp::now();
@@ -132,8 +141,9 @@ fn choose_thp(head: &Meta, n: u32) {
     }
 }
 
-/// Refuses huge pages in the segment of `page`, of which a part was given back: or the kernel would fill that again, by its own
-/// choice too. A huge page is resident as a whole, so the CLEAN slots are given back as well.
+/// Refuses huge pages in the segment of `page`, because a part of it was given back. Otherwise the
+/// kernel would fill that part again, by its own choice, too. A huge page is resident as a whole,
+/// so this gives the CLEAN slots back as well.
 pub fn refuse_thp(page: &Meta) {
     let meta = page.segment();
     let told = meta.thp.load(Relaxed);
@@ -150,14 +160,15 @@ pub fn refuse_thp(page: &Meta) {
     let mask = meta.slots.claim_unused();
     if mask != 0 {
         give_back(head, mask);
-        // SAFETY: just claimed. What was not given back is as it was: zero.
+        // SAFETY: this thread has just claimed the slots of `mask`, and nobody has written to them.
+        // If the system did not take a slot's memory, that memory is still zero.
         unsafe { meta.slots.release(mask, false) };
         rebin(arena, segment);
     }
 }
 
-/// Gives the slots of `mask`, which are the caller's, back to the system, neighbours by one call. Returns the mask of those
-/// for which it worked.
+/// Gives the slots of `mask`, which the caller owns, back to the system, neighbours by one call.
+/// Returns the mask of the slots that the system took.
 fn give_back(head: &Meta, mask: u32) -> u32 {
     let (mut rest, mut given) = (mask, 0);
     while rest != 0 {
@@ -165,7 +176,7 @@ fn give_back(head: &Meta, mask: u32) -> u32 {
         let n = (rest >> first).trailing_ones();
         let piece = run(first, n);
         rest &= !piece;
-        // SAFETY: `mask` has a bit for each slot of the segment.
+        // SAFETY: bit `first` of `mask` is set, so the segment has such a slot.
         let start = unsafe { head.forward(first) }.start();
         if os::purge(start.addr(), n as usize * SLOT) {
             given |= piece;
@@ -174,17 +185,17 @@ fn give_back(head: &Meta, mask: u32) -> u32 {
     given
 }
 
-/// Counts bytes of carved small blocks, in steps that a heap chooses.
+/// Adds `change` to the bytes of carved small blocks. Heaps call it in steps that they choose.
 pub fn note_carved(change: i64) {
     CARVED.fetch_add(change, Relaxed);
 }
 
-/// Counts slots that are taken for pages of small blocks, or given up.
+/// Adds `change` to the slots that are pages of small blocks.
 pub fn note_small(change: isize) {
     SMALL.fetch_add(change as usize, Relaxed);
 }
 
-/// Claims the `more` slots behind the `n` at `first`, if they are free.
+/// Claims the `more` slots behind the `n` from `first` on, if they are free.
 pub fn extend(first: &Meta, n: u32, more: u32) -> bool {
     if first.slot() + n + more > SLOTS {
         return false;
@@ -196,16 +207,18 @@ pub fn extend(first: &Meta, n: u32, more: u32) -> bool {
     true
 }
 
-/// Lets `n` slots from `first` go; their memory is dirty. Lock-free, O(1).
+/// Lets go of `n` slots from `first` on. Their memory is dirty. Lock-free, O(1).
 ///
 /// # Safety
-/// The caller owns them, their metadata says `Kind::Free`, and nobody will touch them on its behalf.
+/// The caller owns the slots and gives them up: neither it nor anybody it told of them touches them
+/// from now on. Their metadata says `Kind::Free`.
 pub unsafe fn release(first: &Meta, n: u32) {
     let (arena, segment) = first.segment_in_arena();
     let meta = first.segment();
     meta.stamp.store(os::now_ms(), Relaxed);
     DIRTY.fetch_add(n as usize * SLOT, Relaxed);
-    // SAFETY: passed on.
+    // SAFETY: by the caller's promise it owns these slots, and nobody touches them on its behalf
+    // any more.
     let free = unsafe { meta.slots.release(run(first.slot(), n), true) };
     arena.list(DIRTY_ROW, segment);
     if meta.bin.get() != listed_as(free) {
@@ -213,8 +226,9 @@ pub unsafe fn release(first: &Meta, n: u32) {
     }
 }
 
-/// Gives the DIRTY slots of a segment back to the system if the last came `decay` ms or more before `now`. Returns
-/// the bytes given back. A segment that is wholly free after that goes back to the arena.
+/// Gives the DIRTY slots of a segment back to the system, if the last one became DIRTY at least
+/// `decay` ms before `now`. Returns the bytes given back. If the segment is then wholly free, it
+/// goes back to the arena.
 pub fn purge(arena: &'static Arena, segment: usize, now: u32, decay: u32) -> usize {
     let head = head_of(arena, segment);
     let meta = head.segment();
@@ -226,11 +240,13 @@ pub fn purge(arena: &'static Arena, segment: usize, now: u32, decay: u32) -> usi
     let clean = give_back(head, mask);
     let (kept, given) = (mask & !clean, clean.count_ones() as usize * SLOT);
     DIRTY.fetch_sub(given, Relaxed);
-    // SAFETY: claimed above; the two masks are what was claimed.
+    // SAFETY: this thread claimed the slots of `mask`, and has not used them. `clean` and `kept`
+    // are the two parts of it, and `clean` was given back, so it is zero.
     unsafe {
         meta.slots.release(clean, false);
         if kept != 0 {
-            // Locked memory, or no room for another map: tried again after another decay.
+            // The memory is locked, or the system has no room for another map. The next pass after
+            // a decay tries again.
             meta.slots.release(kept, true);
             meta.stamp.store(now, Relaxed);
             arena.list(DIRTY_ROW, segment);
@@ -241,9 +257,12 @@ pub fn purge(arena: &'static Arena, segment: usize, now: u32, decay: u32) -> usi
             arena.unlist(bin, segment);
         }
         IN_USE.fetch_sub(1, Relaxed);
-        forget_advice((arena, segment));
-        // SAFETY: the segment is retired: wholly ours, and clean.
-        unsafe { arena::give_run((arena, segment), 1) };
+        // SAFETY: `retire` claimed all slots of the segment for this thread, and all were CLEAN:
+        // nobody uses what is in them, and the segment is clean.
+        unsafe {
+            forget_advice((arena, segment));
+            arena::give_run((arena, segment), 1);
+        }
     } else {
         rebin(arena, segment);
         if given > 0 {
@@ -253,26 +272,33 @@ pub fn purge(arena: &'static Arena, segment: usize, now: u32, decay: u32) -> usi
     given
 }
 
-/// A segment that is wholly the caller's becomes as it was reserved, if the kernel was told something of it: whoever has it next
-/// shall have what the system gives, and it joins its neighbours again.
-fn forget_advice(run: arena::Run) {
+/// Takes back what hakmem told the kernel about a segment, if anything: maps it afresh. The segment
+/// is wholly the caller's. The next one to take it then gets what the system gives, and the map
+/// joins its neighbours' again.
+///
+/// # Safety
+/// The caller owns all of the segment, and nobody uses what is in it any more.
+unsafe fn forget_advice(run: arena::Run) {
     let told = head_of(run.0, run.1).segment().thp.swap(UNTOLD, Relaxed);
     if told == NOT_THP {
         REFUSED.fetch_sub(1, Relaxed);
     }
     if told != UNTOLD {
-        arena::decommit_run(run, 1);
+        // SAFETY: by the caller's promise the segment is the caller's, and its contents are unused.
+        unsafe { arena::decommit_run(run, 1) };
     }
 }
 
 fn head_of(arena: &Arena, segment: usize) -> &'static Meta {
-    // SAFETY: metadata of used segments is accessible for ever; all its fields may be shared.
+    // SAFETY: a segment in use lies in a group in use, whose metadata is accessible for ever
+    // (`arena` rule 4). All fields may be shared between threads.
     unsafe { &*arena.meta(segment * PER_SEGMENT).cast::<Meta>() }
 }
 
-/// What a segment's `bin` field says when the slots of `free` are free: 0 for none, else 1 and the logarithm of the
-/// longest run among them, 16 at most. So a segment listed under bin k serves any request of up to 2^k slots, and the
-/// fullest are those with the shortest runs.
+/// The value of a segment's `bin` field when the slots of `free` are free. 0: no slot is free. Else
+/// 1 plus the logarithm of the longest run, which counts as 16 at most. So a segment listed under
+/// bin k serves any request of up to 2^k slots, and the fullest segments are those with the
+/// shortest runs.
 const fn listed_as(free: u32) -> u8 {
     let mut bin = 0;
     while bin < BINS as u8 && slots::has_run(free, 1 << bin) {
@@ -281,7 +307,7 @@ const fn listed_as(free: u32) -> u8 {
     bin
 }
 
-/// Lists a segment under its bin (rule 2).
+/// Lists a segment under the bin of its free slots (rule 2).
 #[unsafe(link_section = ".text.hot.hakmem")]
 fn rebin(arena: &Arena, segment: usize) {
     let meta = head_of(arena, segment).segment();

@@ -1,17 +1,23 @@
-//! Foreign pointers that are beyond doubt an error of the program: they end it, with one line, as they do on glibc.
+//! Ends the process, with one line, for a foreign pointer that is certainly an error of the
+//! program. glibc does the same.
 //!
-//! Whoever frees a foreign pointer may be right: it may be another allocator's block, and that one judges it then. So only
-//! what no allocator hands out is judged here, by arithmetic: no lock, no system call, and nothing that `p` points to is
-//! read. `HAKMEM_FOREIGN=leak` leaves all foreign pointers alone.
+//! A free of a foreign pointer may be right: the pointer may be another allocator's block, and then
+//! that allocator judges it. So this module judges only pointers that no allocator returns. It
+//! needs only arithmetic: it takes no lock, makes no system call, and reads nothing that `p` points
+//! to. `HAKMEM_FOREIGN=leak` leaves all foreign pointers alone.
 //!
 //! Rules
-//! 1. Blocks of other allocators are multiples of 8, lie in the user's half of the address space, and not in its first 64 KiB.
-//! 2. They do not lie in the program's code, constants or variables, nor in those of a library. But the loader's first blocks, which it
-//!    frees when libraries are closed, lie behind its own variables; and the next allocator may begin with a
-//!    variable of its own. So these two objects are left out.
-//! 3. They do not lie on the first thread's stack, as long as the stack pointer is there too (`os::on_first_stack`).
-//! 4. On other stacks it is not known how far they reach. But in the page of memory of the stack pointer, all above it is the stack's,
-//!    unless an allocator cut it out of a larger block; so this is judged only if no other one has any memory.
+//! 1. Blocks of other allocators are multiples of 8, lie in the user's half of the address space,
+//!    and do not lie in its first 64 KiB.
+//! 2. They do not lie in the code, constants or variables of the program or of a library. Two
+//!    objects are left out. The loader's first blocks lie behind its own variables, and the loader
+//!    frees them when it closes libraries. And the next allocator may begin with a variable of its
+//!    own.
+//! 3. They do not lie on the first thread's stack, as long as the stack pointer lies there too
+//!    (`os::on_first_stack`).
+//! 4. Nobody knows how far other stacks reach. But in the system page of the stack pointer, all
+//!    memory above it is the stack's, unless an allocator cut the stack out of a larger block. So
+//!    this rule is used only if no other allocator has any memory.
 
 use crate::backend::{arena, check};
 use crate::base::sync::Ordering::{Acquire, Release};
@@ -19,33 +25,35 @@ use crate::base::sync::plain::AtomicUsize;
 use crate::os;
 use crate::policy::{self, Foreign};
 
-/// Below this there is no memory.
+/// No memory lies below this address.
 const LOWEST: usize = 64 << 10;
-/// The smallest page of memory that any kernel has.
+/// The smallest system page of any kernel.
 const LEAST_PAGE: usize = 4096;
 
 fn is_on() -> bool {
     check::CHECKED && !cfg!(any(miri, shuttle)) && policy::FOREIGN.get() != Foreign::Leak as u32
 }
 
-/// Somewhere in the frame of the function that calls it, or of the next.
+/// An address in the frame of the function that calls it, or of the next one.
 #[inline(always)]
 fn stack_pointer() -> usize {
     let here = 0u8;
     core::hint::black_box(&raw const here).addr()
 }
 
-/// Code of the next allocator.
+/// An address in the code of the next allocator. 0: not known yet.
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
-/// To be called before libraries can be told apart; may allocate. `next` is code of the next allocator.
+/// Finds the objects of the process, so that libraries can be told apart. May allocate. `next` is
+/// an address in the code of the next allocator.
 pub fn find_objects(next: usize) {
     os::find_objects();
-    // Release: until this is seen, no library is judged.
+    // Release: a thread that sees this sees the objects, too. Before, no library is judged.
     NEXT.store(next, Release);
 }
 
-/// Ends the process if `p`, which is in no arena, can be nobody's block. O(arenas + parts of the program).
+/// Ends the process if `p`, which is in no arena, can be no allocator's block. O(arenas + parts of
+/// the program).
 #[cold]
 #[inline(never)]
 pub fn judge(p: *mut u8) {
@@ -71,8 +79,8 @@ pub fn judge(p: *mut u8) {
     invalid(p, what);
 }
 
-/// Ends the process if `p`, of which [`judge`] was not certain, is on the calling thread's stack. No other allocator has any
-/// memory.
+/// Ends the process if `p` is on the calling thread's stack. [`judge`] was not certain of it, and
+/// no other allocator has any memory.
 #[cold]
 #[inline(never)]
 pub fn judge_unowned(p: *mut u8) {
@@ -82,9 +90,9 @@ pub fn judge_unowned(p: *mut u8) {
     }
 }
 
-/// See rule 2. The program's parts are known better.
+/// True for a library's part (rule 2). `os::in_program` knows the program's parts better.
 fn in_library(address: usize) -> bool {
-    // Acquire: what finds objects is known, too.
+    // Acquire: if `next` is known, the objects are known, too.
     let next = NEXT.load(Acquire);
     if next == 0 {
         return false;

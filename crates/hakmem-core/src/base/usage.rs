@@ -32,7 +32,7 @@ pub fn huge() -> u64 {
 #[cfg(all(test, not(any(loom, miri, shuttle))))]
 mod tests {
     use super::*;
-    use crate::in_child::in_child;
+    use crate::testing::in_child;
 
     #[test]
     fn the_peak_is_what_was_live_at_once() {

@@ -1,4 +1,4 @@
-//! All heaps: how one is made, and how each is found. None is ever unmade.
+//! The list of all heaps. A heap that was made stays for ever.
 
 use super::shared::SharedHeap;
 use super::{Heap, region};
@@ -11,40 +11,42 @@ use crate::base::sync::{
 };
 use core::ptr::null_mut;
 
-/// Every heap ever made, newest first.
+/// The newest heap. Each heap links to the one made before it.
 #[unsafe(link_section = ".data.hakmem")]
 pub static ALL: AtomicPtr<SharedHeap> = AtomicPtr::new(null_mut());
 #[unsafe(link_section = ".data.hakmem")]
 pub static MADE: AtomicU64 = AtomicU64::new(0);
 
-/// Heaps ever made.
+/// The number of heaps ever made.
 pub fn heaps_made() -> u64 {
     MADE.load(Relaxed)
 }
 
-/// Every heap ever made.
+/// Iterates over all heaps, newest first.
 pub fn all_heaps() -> impl Iterator<Item = &'static SharedHeap> {
-    // Acquire: a heap was filled in before it was linked.
+    // Acquire: a heap is initialised before it is linked.
     let mut next = ALL.load(Acquire);
     core::iter::from_fn(move || {
-        // SAFETY: heaps are for ever.
+        // SAFETY: the pointer is null or that of a heap, which `make` initialised before it linked
+        // it. No heap is ever freed.
         let heap = unsafe { next.as_ref() }?;
         next = heap.next_heap().load(Relaxed);
         Some(heap)
     })
 }
 
-/// The number by which the pool knows a heap.
+/// The number of a heap in the pool.
 pub fn id_of(heap: &SharedHeap) -> u64 {
     (core::ptr::from_ref(heap).addr() >> HEAP_SHIFT) as u64
 }
 
-/// The heap of a number.
+/// The heap with a number.
 ///
 /// # Safety
 /// The number is from [`id_of`].
 pub unsafe fn heap_by_id(id: u64) -> &'static SharedHeap {
-    // SAFETY: the number was made from a heap's address, and heaps are for ever.
+    // SAFETY: the caller promises a number from `id_of`, which made it of a heap's address. No heap
+    // is ever freed.
     unsafe { &*arena::at((id as usize) << HEAP_SHIFT).cast::<SharedHeap>() }
 }
 
@@ -53,8 +55,9 @@ pub unsafe fn heap_by_id(id: u64) -> &'static SharedHeap {
 #[unsafe(link_section = ".text.hot.hakmem")]
 pub fn make() -> Option<&'static SharedHeap> {
     let heap = arena::at(region::take()?).cast::<Heap>();
-    // SAFETY: memory of a heap's size and alignment, nobody else's and zero (`region` rule 2); all zero is a heap with
-    // empty lists but for the class table, which is written before anybody else knows of it.
+    // SAFETY: `region::take` gave memory of a heap's size and alignment, which no one else has, and
+    // which is zero (`region` rule 2). All zero bytes are a heap with empty lists. Only the class
+    // table is not zero; this thread writes it before any other thread can find the heap.
     let heap = unsafe {
         (&raw mut (*heap).owner.front.class16).write(CLASS16);
         &*heap
@@ -64,7 +67,7 @@ pub fn make() -> Option<&'static SharedHeap> {
     let mut first = ALL.load(Relaxed);
     loop {
         heap.next_heap().store(first, Relaxed);
-        // Release: see `all_heaps`.
+        // Release: a thread that finds the heap sees it initialised, see `all_heaps`.
         let linked = ALL.compare_exchange_weak(first, core::ptr::from_ref(heap).cast_mut(), Release, Relaxed);
         match linked {
             Ok(_) => break,

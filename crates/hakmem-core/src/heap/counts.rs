@@ -1,91 +1,92 @@
-//! What a heap counts, on slow paths only: the fast paths count nothing, so the number of blocks handed out and come back
-//! follows from the lists that change hands.
+//! The counters of a heap. Only slow paths count. The lists that move between pages and heap give
+//! the number of blocks allocated and freed:
 //!
 //! ```text
-//! allocations = blocks put on the heap's list − those still there
-//! frees found = blocks put on the list − blocks in being     (a block that is put there again came back before)
-//! blocks in being = carved − those of pages given up
+//! allocations   = blocks put on the heap's list − blocks still on it
+//! frees found   = blocks put on the heap's list − existing blocks
+//!                 (a block comes onto the list a second time only after a free)
+//! existing      = blocks carved − blocks of pages given up
 //! ```
 //!
-//! A class's counters are words of 32 bits, so that they fit into the heap. Now and then, long before they could wrap, half
-//! of their range is moved to wider ones.
+//! The counters of a class have 32 bits, so that they fit into the heap. Long before a counter
+//! could wrap, half of its range moves to a wider one.
 
 use super::shared::SharedHeap;
 use crate::base::counter::Counter;
 use crate::base::size_class::CLASSES;
 use crate::base::sync::{AtomicI64, AtomicU32, Ordering::Relaxed};
 
-/// What is counted for each class.
+/// What a heap counts for each class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeapEvent {
     /// Blocks put on the heap's list.
     Listed,
     /// Lists taken from pages, and from holes in them.
     Takes,
-    /// Batches of fresh blocks.
+    /// Groups of blocks carved at once.
     Carves,
     /// Pages that became full.
     Filled,
-    /// Full pages of which enough blocks came back.
+    /// Full pages that went back into the queue.
     Unfulled,
     /// Pages claimed from segments.
     Claims,
-    /// Pages made of empty ones that the heap had cached.
+    /// Pages made of empty pages that the heap had cached.
     Reuses,
-    /// Pages given up empty.
+    /// Empty pages given up.
     Empties,
-    /// Blocks that other threads freed.
+    /// Blocks that other threads freed, and this heap merged.
     Received,
 }
 
 /// Number of [`HeapEvent`]s.
 pub const EVENTS: usize = 9;
-/// What is moved at a time.
+/// The amount that moves from a counter to the wider one at a time.
 pub const HALF: u32 = 1 << 31;
 
-/// Halves that were moved, of all heaps.
+/// Halves that moved, of all heaps together.
 pub static MOVED: [[AtomicU32; EVENTS]; CLASSES] = [const { [const { AtomicU32::new(0) }; EVENTS] }; CLASSES];
-/// In the child of a fork: what stood when it began to count.
+/// In the child of a fork: the figures at the moment when the child reset its counters.
 pub static BEFORE: [Before; CLASSES] =
     [const { Before { blocks: AtomicI64::new(0), pages: AtomicI64::new(0), full: AtomicI64::new(0) } }; CLASSES];
 
 pub struct Before {
-    /// Blocks in being less blocks put on lists.
+    /// Existing blocks less blocks put on lists.
     pub blocks: AtomicI64,
     pub pages: AtomicI64,
     pub full: AtomicI64,
 }
 
-/// Counters of one heap. Those of the largest blocks come last.
+/// The counters of one heap. Those of the largest blocks come last.
 #[repr(C)]
 pub struct Counts {
-    /// Halves that were moved.
+    /// Halves that moved from the counters of this heap, over all classes.
     pub moved: [Counter<u32>; EVENTS],
-    /// Refills served by another page of the queue than the first.
+    /// Refills from another page of the queue than the first.
     pub next_pages: Counter<u64>,
-    /// Refills served by blocks of a hole.
+    /// Refills from a hole.
     pub holes_filled: Counter<u64>,
     /// Pages that the heap parked.
     pub parked: Counter<u64>,
     /// Parked pages that the heap took.
     pub unparked: Counter<u64>,
-    /// Times that other threads' frees were merged.
+    /// Times that the heap merged its inbox.
     pub merges: Counter<u64>,
-    /// Batches of such frees.
+    /// Remote batches merged.
     pub batches: Counter<u64>,
-    /// Large blocks handed out.
+    /// Large blocks allocated.
     pub large_allocated: Counter<u64>,
-    /// Of these, from the heap's cache.
+    /// Large blocks allocated from the heap's cache.
     pub large_hits: Counter<u64>,
     /// Large blocks freed by this heap's threads.
     pub large_freed: Counter<u64>,
-    /// Blocks in being, by class.
+    /// Existing blocks, by class: carved, and their page is not given up.
     pub existing: [Counter<i64>; CLASSES],
     pub events: [[Counter<u32>; EVENTS]; CLASSES],
 }
 
 impl Counts {
-    /// Adds to a counter.
+    /// Adds `n` to a counter, and returns its value.
     #[inline(always)]
     pub fn note(&self, class: usize, what: HeapEvent, n: u32) -> u32 {
         let counter = &self.events[class][what as usize];
@@ -94,13 +95,13 @@ impl Counts {
         count
     }
 
-    /// The counter as it is, for decisions.
+    /// The value of the counter without the halves that moved: enough to base decisions on.
     #[inline(always)]
     pub fn recent(&self, class: usize, what: HeapEvent) -> u32 {
         self.events[class][what as usize].get()
     }
 
-    /// Takes `n` from the blocks put on lists: they were put back unused.
+    /// Subtracts `n` blocks from those put on lists: the heap put them back unused.
     pub fn unlist(&self, class: usize, n: u32) {
         let handed = &self.events[class][HeapEvent::Listed as usize];
         if handed.get() < n {
@@ -111,7 +112,8 @@ impl Counts {
         handed.set(handed.get() - n);
     }
 
-    /// To be called before any counter of the class can have counted 2³¹ since the last time.
+    /// Moves full halves of the class's counters to the wide ones. The heap calls this before any
+    /// of these counters can have counted 2³¹ since the last call.
     pub fn make_room(&self, class: usize) {
         for (what, counter) in self.events[class].iter().enumerate().filter(|(_, c)| c.get() >= HALF) {
             counter.set(counter.get() - HALF);
@@ -120,14 +122,15 @@ impl Counts {
         }
     }
 
-    /// What the heap has counted, over all classes.
+    /// The heap's total of an event, over all classes.
     pub fn sum(&self, what: HeapEvent) -> u64 {
         let moved = i64::from(self.moved[what as usize].get() as i32) * i64::from(HALF);
         let events = self.events.iter().map(|of| u64::from(of[what as usize].get())).sum::<u64>();
         events.wrapping_add_signed(moved)
     }
 
-    /// Starts anew; `listed` gives the blocks that are in the heap's lists, which are not handed out.
+    /// Resets the counters, in the child of a fork. `listed` returns the number of blocks in the
+    /// heap's list of a class: these are not allocated.
     pub fn reset(&self, listed: impl Fn(usize) -> u64) {
         for (class, before) in BEFORE.iter().enumerate() {
             let now = |what| i64::from(self.recent(class, what));
@@ -155,8 +158,10 @@ impl Counts {
     }
 }
 
-/// In the child of a fork, before its heaps count anew. `given_up` are the blocks of a class that `parked` and `profile`
-/// gave up, ever; `pages_given_up` the pages that `parked` did since the last such fork, which it counts anew.
+/// Resets the counters that heaps share, in the child of a fork, before the child resets those of
+/// each heap. `given_up` returns how many blocks of a class `parked` and `profile` ever gave up.
+/// `pages_given_up` returns how many pages `parked` gave up since the last such fork; `parked`
+/// resets that count itself.
 pub fn reset_all(given_up: impl Fn(usize) -> u64, pages_given_up: impl Fn(usize) -> u64) {
     for (class, before) in BEFORE.iter().enumerate() {
         let moved = |what| i64::from(MOVED[class][what as usize].swap(0, Relaxed) as i32) * i64::from(HALF);
@@ -168,21 +173,21 @@ pub fn reset_all(given_up: impl Fn(usize) -> u64, pages_given_up: impl Fn(usize)
     }
 }
 
-/// What all heaps together have counted of a class.
+/// The totals of a class over all heaps.
 pub struct OfClass {
-    /// By event.
+    /// The counts, indexed by [`HeapEvent`].
     pub events: [u64; EVENTS],
-    /// Blocks in being, but for those that `parked` gave up.
+    /// Existing blocks. Blocks of pages that `parked` gave up are still included.
     pub existing: i64,
-    /// Blocks put on lists that had come back before, but for those that `parked` gave up.
+    /// Frees found. Frees of blocks whose pages `parked` gave up are not included.
     pub returned: i64,
-    /// Pages, but for those that `parked` gave up.
+    /// Pages. Pages that `parked` gave up are still included.
     pub pages: i64,
     /// Full pages.
     pub full: i64,
 }
 
-/// What `heaps`, which are all there are, have counted of a class.
+/// Adds up the counters of a class. `heaps` are all heaps.
 #[inline(never)]
 pub fn of_class(heaps: impl Iterator<Item = &'static SharedHeap>, class: usize) -> OfClass {
     let (mut events, mut existing) = ([0u64; EVENTS], 0);
@@ -213,11 +218,11 @@ mod tests {
     use super::*;
     use std::sync::Mutex;
 
-    /// What was moved is the process's.
+    /// `MOVED` belongs to the whole process, so one test at a time uses it.
     static TURN: Mutex<()> = Mutex::new(());
 
     fn zero() -> std::boxed::Box<Counts> {
-        // SAFETY: all zero bytes are counters that stand at zero.
+        // SAFETY: all zero bytes are counters with the value zero.
         unsafe { std::boxed::Box::new(core::mem::zeroed()) }
     }
 
@@ -249,7 +254,7 @@ mod tests {
         assert_eq!(counts.sum(HeapEvent::Listed), u64::from(HALF) + 4);
     }
 
-    /// Events come to nothing in the child of a fork; what there is stays.
+    /// The child's counts of events start at zero. Its numbers of pages and full pages go on.
     #[test]
     fn a_child_counts_from_what_there_is() {
         const CLASS: usize = CLASSES - 1;
@@ -269,7 +274,7 @@ mod tests {
         let before = of();
         assert_eq!(before.events[HeapEvent::Claims as usize], 20 * u64::from(HALF));
         assert_eq!((before.returned, before.pages, before.full), (9 * half, 2 * half, half));
-        // Of the pages five were given up elsewhere, with eleven blocks.
+        // `parked` gave up five pages, and with `profile` eleven blocks.
         reset_all(|class| if class == CLASS { 11 } else { 0 }, |class| if class == CLASS { 5 } else { 0 });
         let after = of();
         assert_eq!(after.events, [0; EVENTS]);

@@ -1,4 +1,5 @@
-//! Freeing: blocks of this heap's pages, blocks for other heaps, and what others send.
+//! Frees: of blocks of the heap's own pages, merges of remote frees, and frees of threads without a
+//! heap.
 
 use super::Heap;
 use super::counts::HeapEvent;
@@ -12,31 +13,34 @@ use crate::proto::inbox::Link;
 use crate::{policy, profile};
 use core::ptr::null_mut;
 
-/// Blocks counted at which the counters are made room in, though no list was taken.
+/// A heap that counts so many blocks of a class makes room in the counters, although it took no
+/// list.
 const MUCH: u32 = 1 << 31;
 
 /// Frees by threads without a heap.
 pub static STRAY: AtomicU64 = AtomicU64::new(0);
 
-/// Frees of blocks that no heap has counted.
+/// Frees of blocks by threads without a heap, which no heap counts.
 pub fn stray_frees() -> u64 {
     STRAY.load(Relaxed)
 }
 
-/// In the child of a fork, which counts anew.
+/// Resets this count, in the child of a fork.
 pub fn reset_stray_frees() {
     STRAY.store(0, Relaxed);
 }
 
 impl Heap {
-    /// Frees a block of a page of this heap. True: the page's countdown is over, and `counted_down` must follow.
+    /// Frees a block of a page of the calling thread's heap. True: the countdown of the page is
+    /// over, and the caller must call `counted_down`.
     ///
     /// # Safety
-    /// The calling thread has the heap that owns the page; the block is live and the caller's to free.
+    /// The calling thread holds the heap that owns the page. The block is of this page, on no list,
+    /// and the caller's to free.
     #[inline(always)]
     #[must_use]
     pub unsafe fn push_freed(page: &Meta, block: *mut Block) -> bool {
-        // SAFETY: the block is free from now on.
+        // SAFETY: the caller gives the block up, so its first word may hold a link from now on.
         unsafe { Block::set_next(block, page.free.get()) };
         page.free.set(block);
         let until_slow = page.until_slow.get() - 1;
@@ -44,12 +48,14 @@ impl Heap {
         until_slow == 0
     }
 
-    /// [`Heap::push_freed`] for blocks that do not come by the fast path. A medium block is kept at hand if it is the
-    /// only one of its class: for these a list from a page is short, and to make a page's only block go and come costs
-    /// a countdown and a refill.
+    /// [`Heap::push_freed`] for blocks that do not come by the fast path. If the heap's list is
+    /// empty, a medium block goes onto that list. The list of a page of medium blocks is short, and
+    /// if a page's only block went to the page instead, each free and allocation would cost a
+    /// countdown and a refill.
     ///
     /// # Safety
-    /// As there.
+    /// The calling thread holds this heap, which owns the page. The block is a live block of this
+    /// page, and the caller's to free.
     #[inline(always)]
     #[must_use]
     pub unsafe fn push_kept(&self, page: &Meta, block: *mut Block) -> bool {
@@ -57,13 +63,14 @@ impl Heap {
             check::check_unit(block, page);
             let list = &self.owner.front.free[usize::from(page.class.get())];
             if list.get().is_null() && (!profile::is_on() || self.may_keep(usize::from(page.class.get()))) {
-                // SAFETY: the block is free from now on.
+                // SAFETY: the caller gives up a live block, so its first word may hold a link from
+                // now on.
                 unsafe { Block::set_next(block, null_mut()) };
                 list.set(block);
-                // As if it had gone to its page and come back.
+                // The counters show a block that went to its page and onto the list again.
                 let class = usize::from(page.class.get());
                 self.counts.note(class, HeapEvent::Listed, 1);
-                // It may come and go so for ever, without a refill.
+                // A program may allocate and free this block for ever without a refill.
                 if self.counts.recent(class, HeapEvent::Listed) > MUCH {
                     self.counts.make_room(class);
                 }
@@ -75,39 +82,44 @@ impl Heap {
         } else {
             check::check_in_slot(block, page);
         }
-        // SAFETY: the page is this heap's, and the block the caller's to free.
+        // SAFETY: the caller promises that the thread holds this heap, which owns the page, and
+        // gives up a live block of it.
         unsafe { Heap::push_freed(page, block) }
     }
 
-    /// Frees a block of a page of this heap, to the end. `busy` is set.
+    /// Frees a block of a page of this heap, and handles the end of the countdown. `busy` is set.
     ///
     /// # Safety
-    /// As [`Heap::push_freed`].
+    /// The calling thread holds this heap, which owns the page. The block is of this page, on no
+    /// list, and the caller's to free.
     pub(super) unsafe fn free_local(&self, page: &Meta, block: *mut Block) {
-        // SAFETY: the calling thread has this heap, which owns the page; the block is the caller's to free.
+        // SAFETY: the caller promises that the thread holds this heap, which owns the page, and
+        // gives up a block of it.
         if unsafe { Heap::push_freed(page, block) } {
             self.unfull_or_empty(page);
         }
     }
 
-    /// Frees a block of `owner` from a thread that has no heap.
+    /// Sends a block to `owner`, for a thread that has no heap.
     ///
     /// # Safety
-    /// The block is live, of a page of `owner`, and the caller's to free.
+    /// The block is live, of `page`, and the caller's to free. `owner` was read from `page`.
     pub unsafe fn send_one(page: &Meta, owner: *mut Owner, block: *mut Block) {
         check::check_start(block, page);
         STRAY.fetch_add(1, Relaxed);
-        // SAFETY: the caller gives up the block; the owner's inbox is for ever (`owner` rule 1).
+        // SAFETY: the caller gives up a live block of `page`. `owner` was read from a page, and an
+        // owner stays for ever (`owner` rule 1).
         unsafe { RemoteBatch::send_one(page, block, inbox_of(owner)) };
     }
 
-    /// Merges what other threads freed into the pages' own lists (rule 4). O(batches).
+    /// Moves remote frees from the inbox to the lists of their pages (rule 4). O(batches).
     #[inline(never)]
     pub(super) fn merge_remote_frees(&self) {
-        // SAFETY: the calling thread has this heap (rule 1).
+        // SAFETY: the calling thread holds this heap, as it has a `Heap` (rule 1).
         let batches = unsafe {
             self.owner.merge(|page, length, _| {
-                // Before `unfull_or_empty` may give the page to another owner: then its class is not this heap's to read.
+                // This must come before `unfull_or_empty`: that may give the page to another owner,
+                // and then this heap must not read the class.
                 self.counts.note(usize::from(page.class.get()), HeapEvent::Received, length);
                 if page.until_slow.get() <= 0 {
                     self.unfull_or_empty(page);
@@ -118,40 +130,45 @@ impl Heap {
         self.counts.batches.add(batches);
     }
 
-    /// A page of this heap counted down to zero: it is worth waking, almost empty, or empty.
+    /// Handles the end of the countdown of a page of this heap: the page becomes unfull, a
+    /// candidate, or empty.
     #[inline(always)]
     pub fn counted_down(&self, page: &Meta) {
         self.busy(|| self.unfull_or_empty(page));
     }
 
+    /// Moves a page of this heap to its next state, after its countdown has ended: a full page goes
+    /// back into the queue, a page with few used blocks becomes a candidate, and an empty page is
+    /// retired, cached or released. `busy` is set.
     #[unsafe(link_section = ".text.hot.hakmem")]
     pub(super) fn unfull_or_empty(&self, page: &Meta) {
         debug_assert!(page.owner() == self.owner() && page.state.get() != PageState::Parked);
         let class = usize::from(page.class.get());
-        // A merged batch may have gone beyond the threshold.
-        let out = if page.state.get() == PageState::Full {
+        // A merged batch may have freed more blocks than the countdown had left.
+        let used = if page.state.get() == PageState::Full {
             page.state.set(PageState::Queue);
             self.counts.note(class, HeapEvent::Unfulled, 1);
             self.queue[class].push_second(page);
-            let out = page.carved.get() as i32 - page.unfull_at.get() + page.until_slow.get();
+            let used = page.carved.get() as i32 - page.unfull_at.get() + page.until_slow.get();
             let base = parked::most_out(page.cap.get());
-            if out > i32::from(base) {
-                return page.count_down(out, base);
+            if used > i32::from(base) {
+                return page.count_down(used, base);
             }
-            out
+            used
         } else {
             page.until_slow.get() + i32::from(page.park_at.get())
         };
-        page.count_down(out, 0);
-        if out > 0 {
+        page.count_down(used, 0);
+        if used > 0 {
             return self.make_candidate(class, page);
         }
-        if check::CHECKED && out < 0 {
+        if check::CHECKED && used < 0 {
             check::double_free(page.free.get().cast(), page);
         }
         self.withdraw(page);
         if self.queue[class].is_only(page) {
-            // The class's only page: giving it up would only mean claiming it again.
+            // This is the only page of its class. If the heap gave it up, the next allocation would
+            // claim it again.
             page.state.set(PageState::Retired);
             page.clear_owner();
             return;
@@ -160,7 +177,8 @@ impl Heap {
         self.give_up(class, page, policy::CACHED_PAGES.of(class));
     }
 
-    /// Ends an empty page that is in no queue; it is cached if there are fewer than `keep`.
+    /// Ends an empty page that is in no queue. The heap caches it if it has fewer than `keep`
+    /// cached pages.
     pub(super) fn give_up(&self, class: usize, page: &'_ Meta, keep: u32) {
         let blocks = page.carved.get();
         if self.is_to_walk(self.counts.recent(class, HeapEvent::Empties)) {
@@ -181,7 +199,8 @@ impl Heap {
         if span == 1 {
             segment::note_small(-1);
         }
-        // SAFETY: the page is closed and empty.
+        // SAFETY: `close` ended the page, which has no used blocks. The heap owned its slots, and
+        // no list of the heap has the page.
         unsafe { segment::release(page, span) };
         self.released.set(true);
     }

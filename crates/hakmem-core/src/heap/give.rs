@@ -1,16 +1,16 @@
-//! Giving back: when memory is short, when the thread ends, and while the heap is idle.
+//! Giving back what is free in a heap: when memory is short, when the thread ends, and while the
+//! heap is idle.
 
 use super::Heap;
 use crate::backend::page::{self, Block, PageState};
 use crate::backend::{check, segment};
-use crate::base::mutant::{Mutant, is};
 use crate::base::size_class::CLASSES;
 use crate::proto::inbox::Link;
 use core::ptr::null_mut;
 
 impl Heap {
-    /// Gives up everything that is free: blocks in the lists go back to their pages, empty pages to their segments,
-    /// batches to their owners. O(classes + blocks in lists).
+    /// Gives up everything that is free: listed blocks go back to their pages, empty pages to their
+    /// segments, and remote batches to their owners. O(classes + blocks in lists).
     pub fn collect(&self) {
         self.busy(|| {
             self.receive_remote_frees();
@@ -20,9 +20,12 @@ impl Heap {
                 while !block.is_null() {
                     let Some(page) = page::lookup(block.cast()) else { check::corrupt(block.cast()) };
                     let page = page.head_of_block();
-                    // SAFETY: the heap's own list; the link is read before the block is pushed.
+                    // SAFETY: the block is on the heap's list, so its first word is a link. The
+                    // loop reads the link before it frees the block.
                     let next = unsafe { Block::next(block) };
-                    // SAFETY: the block is free and this heap's. The page of one that was kept may have been parked.
+                    // SAFETY: the block came from the heap's list, so no one else uses it. It may
+                    // be of a page that another owner has: the heap can keep a block on its list
+                    // and park its page.
                     unsafe {
                         if page.owner() == self.owner() {
                             self.free_local(page, block);
@@ -33,7 +36,8 @@ impl Heap {
                     block = next;
                     unused += 1;
                 }
-                // They were never used: neither handed out nor returned.
+                // The program did not get these blocks from the list, so they count neither as
+                // allocated nor as freed.
                 self.counts.unlist(class, unused);
                 if let Some(page) = self.queue[class].first()
                     && page.state.get() == PageState::Retired
@@ -44,11 +48,10 @@ impl Heap {
             }
             self.share_anew();
             self.end_samples();
-            if !is(Mutant::HeapEndsUnsent) {
-                self.send_remote_frees();
-            }
+            self.send_remote_frees();
             for candidates in &self.candidates {
-                // SAFETY: the heap's own pages (see `withdraw`).
+                // SAFETY: candidates are null or pages of this heap: `withdraw` removes a page from
+                // them before the heap gives the page up.
                 if let Some(page) = unsafe { candidates.replace(null_mut()).as_ref() } {
                     self.park(page);
                 }
@@ -56,7 +59,8 @@ impl Heap {
             self.large.empty();
             while let Some(page) = self.cached.pop() {
                 self.cached_len.set(self.cached_len.get() - 1);
-                // SAFETY: closed and empty since it was cached.
+                // SAFETY: `give_up` closed the page when it cached it, so it is empty. The heap
+                // owns its slots, and `pop` took it off the only list that had it.
                 unsafe { segment::release(page, 1) };
                 segment::note_small(-1);
             }

@@ -1,15 +1,21 @@
-//! Holes: pieces of a page, sixteenths at least, that no live block reaches into, given back to the system while the page is in use.
+//! Holes: pieces of a page in use that no live block reaches into, and whose memory went back to
+//! the system. A piece is a sixteenth of the page, or one system page if that is larger.
 //!
 //! ```text
-//! page of one slot    ├4K┤├4K┤├4K┤ …      16 pieces of 4 KiB (of 32 KiB in a page of eight slots); none is smaller than
-//!                                         the system's pages, or what is beside a hole would go with it
-//! blocks             ├──┤├──┤├──┤├──┤     live: its pieces stay · free: in a hole if one of its pieces is a hole
+//! page of one slot    ├4K┤├4K┤├4K┤ …     16 pieces of 4 KiB (32 KiB in a page of eight slots)
+//! blocks             ├──┤├──┤├──┤├──┤    a live block: its pieces stay
+//!                                        a free block: in a hole if one of its pieces is a hole
 //! ```
 //!
+//! No piece is smaller than a system page: else a purge of the hole would also purge its
+//! neighbours.
+//!
 //! Rules
-//! 1. Who owns the page's first line (`page` rule 1) purges and fills holes.
-//! 2. A block that reaches into a hole is *in a hole*: carved, not out, and on no list. Its links went with the hole.
-//! 3. A hole ends below what is carved: beyond, blocks are made without asking.
+//! 1. Only the owner of the page's first line (`page` rule 1) purges and fills holes.
+//! 2. A block that reaches into a hole is *in a hole*: it is carved, not used, and on no list. The
+//!    purge of the hole destroyed its link.
+//! 3. A hole ends below the carved part of the page. Beyond that part, the heap carves blocks
+//!    without a check for holes.
 
 use crate::backend::check;
 use crate::backend::page::{Block, Meta};
@@ -17,25 +23,29 @@ use crate::os;
 use crate::proto::inbox::Link;
 use core::ptr::null_mut;
 
-/// Pieces of a page, at most: bits of [`Meta::holes`].
+/// The largest number of pieces of a page: bits of [`Meta::holes`].
 const PIECES: usize = 16;
-/// The most blocks that a page has.
+/// The largest number of blocks of a page.
 const MOST: usize = 64 << 10 >> 3;
 
-/// Bytes of a piece: the system gives nothing back by less than its pages.
+/// The bytes of a piece, at least a system page.
 fn piece_of(page: &Meta) -> usize {
     (page.bytes() / PIECES).max(os::page_size())
 }
 
-/// The pieces that block `i` reaches into.
+/// The pieces that block `i` reaches into, as bits.
 fn pieces_of(page: &Meta, piece: usize, i: usize) -> u16 {
     let size = page.block_size.get() as usize;
     let (first, last) = (i * size / piece, ((i + 1) * size - 1) / piece);
     ((2u32 << last) - (1u32 << first)) as u16
 }
 
-/// Gives back what no live block of the page reaches into. Returns the bytes. O(blocks).
-pub fn purge_holes(page: &Meta) -> usize {
+/// Purges the pieces of the page that no live block reaches into. Returns their bytes. O(blocks).
+///
+/// # Safety
+/// The calling thread is the owner of the page: the holder of its heap, or of the lock of parked
+/// pages. It is the owner during the call.
+pub unsafe fn purge_holes(page: &Meta) -> usize {
     let carved = page.carved.get() as usize;
     let (start, size, piece) = (page.start(), page.block_size.get() as usize, piece_of(page));
     let number = |block: *mut Block| block.addr().wrapping_sub(start.addr()) / size;
@@ -48,7 +58,8 @@ pub fn purge_holes(page: &Meta) -> usize {
             check::corrupt(block.cast());
         }
         free[i / 64] |= 1 << (i % 64);
-        // SAFETY: a block of the page's own list (rule 1).
+        // SAFETY: the block is on the list of the page, which the caller owns (rule 1). The check
+        // above found it in the carved part.
         block = unsafe { Block::next(block) };
     }
     let old = page.holes.get();
@@ -56,7 +67,7 @@ pub fn purge_holes(page: &Meta) -> usize {
     for i in (0..carved).filter(|i| free[i / 64] & 1 << (i % 64) == 0) {
         let pieces = pieces_of(page, piece, i);
         if pieces & old == 0 {
-            kept |= pieces; // It is live.
+            kept |= pieces; // Block `i` is neither listed nor in a hole: it is live.
         }
     }
     let whole = carved * size / piece; // Rule 3.
@@ -68,10 +79,12 @@ pub fn purge_holes(page: &Meta) -> usize {
     let (mut list, mut in_holes) = (null_mut(), page.in_holes.get());
     let mut block = page.free.get();
     while !block.is_null() {
-        // SAFETY: as above.
+        // SAFETY: the block is on the list of the page, which the caller owns (rule 1). The first
+        // loop has checked it.
         let next = unsafe { Block::next(block) };
         if pieces_of(page, piece, number(block)) & new == 0 {
-            // SAFETY: as above; it is on the new list alone.
+            // SAFETY: the block is free and the caller's. The new list gets it, and the old list is
+            // not used any more.
             unsafe { Block::set_next(block, list) };
             list = block;
         } else {
@@ -91,7 +104,7 @@ fn give_back(page: &Meta, piece: usize, holes: u16) -> usize {
         let first = rest.trailing_zeros() as usize;
         let n = (rest >> first).trailing_ones() as usize;
         rest &= !(((1 << n) - 1) << first);
-        // If the system does not take it, the hole is one for us all the same.
+        // Even if the system refuses, the piece counts as a hole.
         if os::purge(page.start().addr() + first * piece, n * piece) {
             given += n * piece;
         }
@@ -99,9 +112,14 @@ fn give_back(page: &Meta, piece: usize, holes: u16) -> usize {
     given
 }
 
-/// Fills the first holes until blocks come of it, and links these in the order of their addresses: the first of them,
-/// and their number. None: there was no hole. O(blocks of the pieces).
-pub fn fill(page: &Meta) -> Option<(*mut Block, u32)> {
+/// Fills the first holes of the page until at least one block is in no hole any more, and links
+/// such blocks in the order of their addresses. Returns the first block and their number. None:
+/// there is no hole. O(blocks of the pieces).
+///
+/// # Safety
+/// The calling thread is the owner of the page: the holder of its heap, or of the lock of parked
+/// pages. It is the owner during the call.
+pub unsafe fn fill(page: &Meta) -> Option<(*mut Block, u32)> {
     let (piece, size) = (piece_of(page), page.block_size.get() as usize);
     while page.holes.get() != 0 {
         let first = page.holes.get().trailing_zeros() as usize;
@@ -111,7 +129,8 @@ pub fn fill(page: &Meta) -> Option<(*mut Block, u32)> {
         for i in (first * piece / size..=((first + 1) * piece - 1) / size).rev() {
             if pieces_of(page, piece, i) & holes == 0 {
                 let block = page.start().wrapping_add(i * size).cast::<Block>();
-                // SAFETY: it was in a hole (rule 2), and reaches into no hole any more.
+                // SAFETY: the block was in a hole (rule 2), so it is on no list. It reaches into no
+                // hole any more, and the caller owns the page (rule 1).
                 unsafe { Block::set_next(block, list) };
                 list = block;
                 count += 1;

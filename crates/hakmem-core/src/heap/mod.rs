@@ -1,21 +1,29 @@
-//! A thread's heap: a free list for each class, and the pages they come from.
+//! The heap of a thread: a free list for each class, and the pages that the blocks come from.
 //!
 //! ```text
-//! malloc:  owner.front.free[class] → pop            (the list of the current page, held whole)
-//! free:    page.free ← push, until_slow -= 1      (page by arithmetic, owner by one comparison)
+//! malloc:  owner.front.free[class] → pop        the list was taken whole from the current page
+//! free:    page.free ← push, until_slow -= 1    page by arithmetic, owner by one comparison
 //! ```
 //!
-//! The slow path of malloc, in this order: merge the inbox, take the current page's own list, carve fresh blocks, go
-//! on to the next page of the class (putting full ones to sleep), take blocks of a shared page (`share`), take back a page
-//! that was parked, take a cached empty page, claim a page.
+//! The slow path of malloc takes these steps until one finds a block:
+//! 1. It merges the inbox.
+//! 2. It takes the list of the current page.
+//! 3. It carves fresh blocks of the current page, or fills a hole there.
+//! 4. It goes on to the next page of the class. Full pages leave the queue.
+//! 5. It takes blocks of a shared page (`share`).
+//! 6. It takes a parked page.
+//! 7. It takes a cached empty page.
+//! 8. It claims a page.
 //!
 //! Rules
-//! 1. A `Heap` belongs to its holder. Any other thread has a [`SharedHeap`] of it.
-//! 2. A heap is had by one thread at a time: from `IdStack::pop` (or its making) to `IdStack::push`; its memory is for ever.
-//! 3. `busy` is set while pages move between lists: a fork that meets it set cannot use the heap in the child.
-//!    Outside of that every state is consistent: a pop is one store, and a push that lost its countdown only makes a
-//!    page look fuller than it is.
-//! 4. The inbox is merged before a page's list is handed out (`page` rule 4).
+//! 1. Only the holder uses a `Heap`. Any other thread has a [`SharedHeap`] of it.
+//! 2. One thread holds a heap at a time: from `IdStack::pop` (or `all::make`) to `IdStack::push`.
+//!    No heap is ever freed.
+//! 3. The holder sets `busy` while it moves pages between lists. The child of a fork cannot use a
+//!    heap that was busy at the fork. At any other moment a heap is consistent: a pop is one store,
+//!    and a free that a fork interrupts before it counts down only makes its page look fuller than
+//!    it is.
+//! 4. The holder merges the inbox before it takes the list of a page (`page` rule 4).
 
 pub mod all;
 pub mod counts;
@@ -32,7 +40,7 @@ pub(crate) mod remote;
 mod sampled;
 mod share;
 pub mod shared;
-// Miri has no fork, and models have one of their own.
+// Miri has no fork, and models have their own fork.
 #[cfg(all(test, not(any(miri, shuttle))))]
 mod tests;
 
@@ -57,69 +65,74 @@ use core::ptr::{NonNull, null};
 use counts::Counts;
 use shared::SharedHeap;
 
-/// A thread's heap.
+/// The heap of a thread.
 #[repr(C, align(8192))]
 pub struct Heap {
-    /// What the fast path reads, and the inbox.
+    /// The lists that the fast path reads, and the inbox.
     pub owner: Owner,
     queue: [PageQueue; CLASSES],
     cached: PageQueue,
     cached_len: Cell<u32>,
-    /// What it has got of shared pages: see `share`.
+    /// The amount of blocks that the heap got from shared pages: see `share`.
     shared: share::Shared,
-    /// Which of `candidates` is the oldest.
+    /// The index of the oldest of `candidates`.
     oldest: Cell<u32>,
-    /// Pages of which few blocks are out since a short time.
+    /// Pages that became candidates recently.
     candidates: [Cell<*mut Meta>; CANDIDATES],
-    /// Pages that the heap has.
+    /// The number of pages that the heap owns.
     pages: Cell<u32>,
-    /// A list that changes hands is walked to its end when its number is this, modulo twice `WALK_EVERY`.
+    /// A list that moves between page and heap is checked to its end if its number, modulo twice
+    /// `WALK_EVERY`, equals this.
     walked: Cell<u32>,
-    /// Blocks on their way to other heaps.
+    /// Remote batches that are not sent yet.
     pub outgoing: Outgoing,
-    /// See rule 3.
+    /// True while pages move between lists (rule 3).
     busy: AtomicBool,
-    /// The heap was another thread's when the process forked: a push may have been cut short, and its lists are not
-    /// walked.
+    /// The heap was another thread's when the process forked. The fork may have interrupted a push,
+    /// so the lists are not checked.
     inherited: Cell<bool>,
-    /// Set when a page went back to its segment; who sees it clears it and lets the purge know.
+    /// Set when a page went back to its segment. The caller that sees it clears it and calls
+    /// `purge::tick`.
     pub released: Cell<bool>,
-    /// The class whose counters get room next (`now_and_then`).
+    /// The class whose counters `now_and_then` makes room in next.
     turn: Cell<u8>,
-    /// What `walked` was drawn by; 0: it was not yet.
+    /// The state of the random numbers that give `walked`; 0: none was drawn yet.
     dice: Cell<u32>,
-    /// Change of the live bytes not yet added to the process's, and its highest value.
+    /// The change of the live bytes that the process's total does not have yet, and the highest
+    /// value of this change.
     live: Counter<i64>,
     high: Cell<i64>,
-    /// Change of the bytes carved in pages of one slot, not yet told to the segments.
+    /// The change of the bytes carved in pages of one slot that `segment` does not have yet.
     carved: Cell<i64>,
     large: large::Cache,
-    /// When a sample of the profile is due; null until there is one.
+    /// Decides when the next sample of the profile is due; null until the heap needs it.
     sampler: Cell<*const Sampler>,
-    /// Who has it.
+    /// Who holds the heap.
     pub(crate) state: HeapState,
-    /// The number of its thread, if that cannot tell that it ends (`pool` rule 2); 0: it can, or has ended.
+    /// The number of its thread, if no destructor runs at the end of that thread (`pool` rule 2).
+    /// 0: one does, or the thread has ended.
     thread: AtomicU32,
-    /// Link of the pool of idle heaps.
+    /// The link of the pool.
     link: AtomicU64,
     /// The heap made before this one.
     pub(crate) next_heap: AtomicPtr<SharedHeap>,
-    /// What it counts. The last classes' counters lie behind the first 4 KiB, which is all that a thread with little
-    /// of small blocks makes resident.
+    /// The counters. The counters of the last classes lie behind the first 4 KiB. A thread with few
+    /// small blocks makes only those 4 KiB resident.
     pub counts: Counts,
 }
 
 const _: () = assert!(size_of::<Heap>() == 1 << HEAP_SHIFT);
 
-/// Of the lists that change hands, one in this many is walked to its end, on average; the others are looked at where they begin.
-/// To walk all of them would cost 6 instructions a pair.
+/// On average one in this many lists that move between page and heap is checked to its end. The
+/// beginning of the others is checked. A check of all lists to their end would cost 6 instructions
+/// for each pair of malloc and free.
 const WALK_EVERY: u32 = 128;
 
-/// Pages that come to have few blocks out before another such is parked: time for the rest of its blocks to come
-/// back too, where all are being freed.
+/// A heap parks a candidate when this many further pages have become candidates. In this time a
+/// program that frees all blocks frees the last blocks of the page too.
 const CANDIDATES: usize = 4;
 
-/// A heap tells the process's total of live bytes in steps of this many.
+/// A heap adds to the process's total of live bytes in steps of this many bytes.
 const REPORT_BYTES: u64 = 1 << 20;
 
 pub use crate::base::size_class::span_of;
@@ -127,17 +140,17 @@ pub use crate::base::size_class::span_of;
 pub use free::STRAY;
 pub use free::{reset_stray_frees, stray_frees};
 
-/// A block, and whether all of it is zero.
+/// A block, and whether all its bytes are zero.
 pub type Fresh = (NonNull<Block>, bool);
 
 impl Heap {
-    /// The heap as pages name it.
+    /// The heap as an owner of pages.
     #[inline]
     pub fn owner(&self) -> *mut Owner {
         self.owner.as_word()
     }
 
-    /// Runs `f` with `busy` set (rule 3). Not to be nested.
+    /// Runs `f` with `busy` set (rule 3). Calls do not nest.
     #[inline(always)]
     fn busy<R>(&self, f: impl FnOnce() -> R) -> R {
         use core::sync::atomic::{Ordering::SeqCst, compiler_fence};
@@ -149,23 +162,25 @@ impl Heap {
         result
     }
 
-    /// In the child of a fork, which counts anew: forgets what the parent did.
+    /// Resets the counters, in the child of a fork.
     pub fn reset_counts(&self) {
-        // SAFETY: the child has one thread. A link that is torn ends the walk: see `listed_within`.
+        // SAFETY: the child has one thread, so no thread changes the list. A wrong link ends the
+        // walk: see `listed_within`.
         self.counts.reset(|class| unsafe { self.listed(class) });
         self.outgoing.reset_counts();
     }
 
-    /// In the child of a fork: makes a heap whose thread is gone fit for adoption. False: it is lost.
+    /// Prepares the heap of a thread that the child of a fork does not have. True: another thread
+    /// can adopt it. False: the fork interrupted a change of its lists, and the heap is lost.
     pub fn after_fork(&self) -> bool {
         self.outgoing.forget();
         self.large.forget();
-        self.sampler.set(null()); // Its scratch may be in use for ever.
+        self.sampler.set(null()); // The lost thread may have been using its scratch memory.
         self.inherited.set(true);
         !self.is_busy()
     }
 
-    /// See [`large::cached`].
+    /// Allocates a large block from the heap's cache: see [`large::cached`].
     pub fn cached_large(&self, n: usize) -> Option<&'static Meta> {
         let meta = large::cached(&self.large, n)?;
         self.counts.large_hits.add(1);
@@ -173,7 +188,7 @@ impl Heap {
         Some(meta)
     }
 
-    /// See [`large::fresh`].
+    /// Allocates a large block from a segment: see [`large::fresh`].
     pub fn fresh_large(&self, n: usize) -> Option<(&'static Meta, bool)> {
         let got = large::fresh(n)?;
         self.large_allocated(got.0);
@@ -185,39 +200,42 @@ impl Heap {
         self.note_live(large::size(meta) as i64);
     }
 
-    /// See [`large::free`].
+    /// Frees a large block: see [`large::free`].
     ///
     /// # Safety
-    /// As there.
+    /// `meta` is the first slot of a live large block, and the caller's to free.
     pub unsafe fn free_large(&self, meta: &Meta) -> bool {
         self.counts.large_freed.add(1);
         self.note_live(-(large::size(meta) as i64));
-        // SAFETY: passed on.
+        // SAFETY: the caller promises a live large block and gives it up. The cache is the calling
+        // thread's, which holds the heap.
         unsafe { large::free(Some(&self.large), meta) }
     }
 
-    /// See [`large::resize`].
+    /// Resizes a large block in place: see [`large::resize`].
     ///
     /// # Safety
-    /// As there.
+    /// `meta` is the first slot of a live large block. No other thread uses it during the call.
     pub unsafe fn resize_large(&self, meta: &Meta, n: usize) -> bool {
-        // SAFETY: passed on.
+        // SAFETY: the caller promises a live large block that no other thread uses.
         let Some(change) = (unsafe { large::resize(meta, n) }) else { return false };
         self.note_live(change);
         true
     }
 
-    /// True in the middle of a change (rule 3): its thread asks, in a signal handler.
+    /// True while pages move between lists (rule 3). The holder calls this from a signal handler.
     pub fn is_busy(&self) -> bool {
         self.shared().is_busy()
     }
 
-    /// Blocks of the page of `class` that rests, empty: it has no owner. For a heap that is the caller's.
+    /// Blocks of the retired page of `class`, 0 if there is none. A retired page has no owner, so
+    /// only the holder of the heap finds it.
     pub fn retired(&self, class: usize) -> u64 {
         let page = self.queue[class].first();
         page.filter(|page| page.state.get() == PageState::Retired).map_or(0, |page| u64::from(page.carved.get()))
     }
 
+    /// Notes a change of the page's carved bytes, which are live bytes too.
     fn note_carved(&self, page: &Meta, change: i64) {
         self.note_live(change);
         if page.span.load(Relaxed) == 1 {
@@ -228,6 +246,7 @@ impl Heap {
         }
     }
 
+    /// Notes a change of live bytes, and reports the sum when it is large.
     fn note_live(&self, change: i64) {
         let live = self.live.get() + change;
         self.live.set(live);
@@ -239,7 +258,7 @@ impl Heap {
         }
     }
 
-    /// Adds what the heap has noted to the process's total.
+    /// Adds the noted change of live bytes to the process's total.
     #[cold]
     #[inline(never)]
     pub fn report_live(&self) {
@@ -248,7 +267,8 @@ impl Heap {
         Self::tell_live(change, high);
     }
 
-    /// Tells the process's total of a change, on the way to which it stood `high` above where it was.
+    /// Adds `change` to the process's total of live bytes. On the way the sum stood `high` above
+    /// its former value.
     fn tell_live(change: i64, high: i64) {
         if let Some(peak) = usage::add(change, high) {
             peak::note(peak);
@@ -256,19 +276,21 @@ impl Heap {
         learn::slots(change, high);
     }
 
-    /// Blocks of `class` in the heap's list. O(their number); exact for a heap at rest.
+    /// Blocks of `class` in the heap's list. O(their number). The number is exact if the holder
+    /// does not use the list meanwhile.
     ///
     /// # Safety
-    /// As [`Heap::listed_within`].
+    /// No thread changes the list or writes its blocks during the call.
     pub unsafe fn listed(&self, class: usize) -> u64 {
-        // SAFETY: the caller promises the same.
+        // SAFETY: the caller promises that no thread changes the list or writes its blocks.
         unsafe { self.listed_within(class, 0..usize::MAX) }
     }
 
-    /// As [`Heap::listed`], of those that start in a range of addresses.
+    /// Blocks of `class` in the heap's list that start in `range`.
     ///
-    /// In the child of a fork, another thread's list may be of a later moment than the links in its blocks: pages that are
-    /// pinned for input and output are copied apart. So a link is followed only if it leads to a page of the class.
+    /// In the child of a fork, the list of another thread may be newer than the links in its
+    /// blocks: the kernel copies pages that are pinned for input and output apart from the others.
+    /// So the walk follows a link only if it leads into a page of the class.
     ///
     /// # Safety
     /// No thread changes the list or writes its blocks during the call.
@@ -282,7 +304,8 @@ impl Heap {
         while is_of_class(block) && seen <= arena::SEGMENT / 8 {
             seen += 1;
             count += u64::from(range.contains(&block.addr()));
-            // SAFETY: `is_of_class` found the page that the block lies in, whose memory can be read; nobody writes it (see above).
+            // SAFETY: `is_of_class` found the page that the block lies in, so its memory is
+            // readable. The caller promises that no thread writes it.
             block = unsafe { Block::next(block) };
         }
         count

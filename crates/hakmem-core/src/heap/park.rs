@@ -1,4 +1,4 @@
-//! Pages of which few blocks are out: on their way to `parked`.
+//! Candidates: pages with few used blocks, which the heap parks after a while (`parked`).
 
 use super::{CANDIDATES, Heap};
 use crate::backend::page::{Meta, PageState};
@@ -6,29 +6,34 @@ use crate::heap::parked;
 use core::ptr::null_mut;
 
 impl Heap {
-    /// Few blocks of the page are out: it is parked once some other pages have come to that.
+    /// Makes a page with few used blocks a candidate. The heap parks it after `CANDIDATES` further
+    /// ones.
     pub(super) fn make_candidate(&self, class: usize, page: &Meta) {
         if self.queue[class].begins_with(page) {
-            return; // The current page.
+            return; // The current page stays with the heap.
         }
         page.state.set(PageState::Candidate);
         let i = self.oldest.get() as usize % CANDIDATES;
         self.oldest.set(i as u32 + 1);
         let oldest = self.candidates[i].replace(page.raw());
-        // SAFETY: the heap's own pages (see `withdraw`).
+        // SAFETY: candidates are null or pages of this heap: `withdraw` removes a page from them
+        // before the heap gives the page up.
         if let Some(oldest) = unsafe { oldest.as_ref() } {
             self.park(oldest);
         }
     }
 
+    /// Parks a candidate, unless it has become the current page or another thread holds the lock.
     pub(super) fn park(&self, page: &Meta) {
         let class = usize::from(page.class.get());
         page.state.set(PageState::Queue);
         if self.queue[class].begins_with(page) {
-            return; // The current page by now.
+            return; // The candidate has become the current page.
         }
         self.queue[class].remove(page);
-        if parked::park(page) {
+        // SAFETY: this heap owns the page, which has just left the queue and is no candidate. The
+        // heap uses it again only if it is not parked.
+        if unsafe { parked::park(page) } {
             self.pages.set(self.pages.get() - 1);
             self.counts.parked.add(1);
             self.released.set(true);
@@ -37,7 +42,7 @@ impl Heap {
         }
     }
 
-    /// The page is not to be parked any more.
+    /// Removes the page from the candidates if it is one.
     pub(super) fn withdraw(&self, page: &Meta) {
         if page.state.get() == PageState::Candidate {
             page.state.set(PageState::Queue);

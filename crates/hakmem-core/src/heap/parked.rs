@@ -1,20 +1,25 @@
-//! Pages that are no heap's: with few blocks out, parked so that their holes can be given back; or shared, so that the
-//! first blocks of a thread cost it no page of its own.
+//! Parked pages: pages that no heap owns. Their holes can be purged, and heaps can share them.
 //!
-//! Nobody but a page's owner may touch its lists, and an idle program's threads make no calls. So a heap hands a page
-//! over once only a few of its blocks are out and some others have come to that since. From then on the page has this
-//! module for its owner, whose state is under a lock: frees into it go the way of other threads' blocks, into the inbox of `OWNER`;
-//! the purge digs its holes; and the next heap that needs a page of its class takes it back.
+//! Only the owner of a page may touch its lists, and the threads of an idle program make no calls.
+//! So a heap parks a page when only a few of its blocks are used and some other pages have come to
+//! that since. This module then owns the page:
+//! - A lock guards its state. All other threads free its blocks as remote frees, into the inbox of
+//!   `OWNER`.
+//! - The purge gives its holes back.
+//! - The next heap that needs a page of this class takes it.
 //!
-//! A heap that shares gets its first blocks of a class from a page that is open to all who share ([`share`]). Each gets a few, so
-//! that the blocks of many threads lie side by side. A page of which few blocks are out is parked in the same way as one
-//! that a heap handed over, and the other way round.
+//! A heap that shares gets its first blocks of a class from a page that all such heaps use
+//! ([`share`]). Each gets a few blocks, so the blocks of many threads lie side by side. A shared
+//! page with few used blocks is treated as one that a heap parked. A page that a heap parked can
+//! become a shared one.
 //!
 //! Rules
-//! 1. `LOCK` guards the lists, and the first lines (`page` rule 1) of the pages whose owner is `owner()`.
+//! 1. `LOCK` guards the lists, and the first lines (`page` rule 1) of the pages whose owner is
+//!    `owner()`.
 //! 2. A page is in the list of its class that its `parked_list` says: see [`ParkedList`].
-//! 3. Heaps only try the lock, as whoever holds it may be long about it, but for those that share: to go another way would cost them
-//!    a page, and as many would as come to run while a thread does not that has the lock.
+//! 3. Heaps only try the lock, because its holder may keep it for long. A heap that shares waits
+//!    for it: any other way would cost it a page. While the holder does not run, each thread that
+//!    comes meanwhile would take one.
 
 use crate::backend::arena::SLOT;
 use crate::backend::check;
@@ -38,75 +43,78 @@ pub static LOCK: Lock = Lock::new();
 #[unsafe(link_section = ".data.hakmem")]
 static OWNER: Owner = Owner::new();
 static STATE: ParkedPages = ParkedPages { lists: [const { [const { PageQueue::new() }; CLASSES] }; LISTS] };
-/// Bit i: class i has pages. A hint.
+/// Bit i: class i has parked pages. A hint.
 #[unsafe(link_section = ".data.hakmem")]
 static CLASSES_HERE: AtomicU64 = AtomicU64::new(0);
-/// Slots of pages that are FRESH.
+/// The slots of all pages in `Fresh` lists.
 pub static FRESH_SLOTS: AtomicUsize = AtomicUsize::new(0);
-/// Blocks of each class that came back with pages given up here.
+/// Blocks of each class in the parked pages that were given up. They count as freed.
 pub static RETURNED: [AtomicU64; CLASSES] = [const { AtomicU64::new(0) }; CLASSES];
-/// Those pages. In the child of a fork: since then.
+/// Parked pages of each class that were given up; in the child of a fork, since the fork.
 pub static GIVEN: [AtomicU64; CLASSES] = [const { AtomicU64::new(0) }; CLASSES];
-/// Blocks of each class that were freed while their page was here.
+/// Blocks of each class that were freed while their page was parked.
 pub static RECEIVED: [AtomicU64; CLASSES] = [const { AtomicU64::new(0) }; CLASSES];
 
-/// Set in the child of a fork that was made in the middle of a change: nothing is done here any more.
+/// Set in the child of a fork that interrupted a change under the lock. Parked pages are not used
+/// any more.
 #[unsafe(link_section = ".data.hakmem")]
 static GIVEN_UP: AtomicBool = AtomicBool::new(false);
 
-/// Pages that are looked at under the lock at a time.
+/// The number of pages that are purged under the lock at a time.
 const STRIDE: usize = 16;
 
 const _: () = assert!(CLASSES <= 64);
 
-/// A page is in one of so many lists, or in none.
+/// The number of lists. A full page is in none of them.
 const LISTS: usize = ParkedList::Full as usize;
 
 struct ParkedPages {
-    /// By list and class.
+    /// Indexed by list and class.
     lists: [[PageQueue; CLASSES]; LISTS],
 }
-// SAFETY: whoever uses the lists holds `LOCK` (rule 1).
+// SAFETY: the lists are cells. Every function that uses them holds `LOCK` (rule 1).
 unsafe impl Sync for ParkedPages {}
 
-/// The owner of the pages that are parked.
+/// The owner of parked pages.
 pub fn owner() -> *mut Owner {
     OWNER.as_word()
 }
 
-/// The most blocks that may be out of a page of `cap` that is parked: so few that they leave holes.
+/// The largest number of used blocks of a page of `cap` blocks in the lists `Fresh` and `Purged`:
+/// so few that they leave holes.
 pub fn most_out(cap: u32) -> u8 {
     policy::PARK_BLOCKS.get().min(cap / 2).min(255) as u8
 }
 
-/// How much may be given back, at most.
+/// An upper bound of the bytes that a purge of holes could give back.
 pub fn idle_bytes() -> usize {
     FRESH_SLOTS.load(Relaxed) * SLOT
 }
 
-/// Blocks of `class` that came back with pages that were given up here.
+/// Blocks of `class` in the parked pages that were given up.
 pub fn returned(class: usize) -> u64 {
     RETURNED[class].load(Relaxed)
 }
 
-/// Pages of `class` that were given up here; in the child of a fork since then.
+/// Parked pages of `class` that were given up; in the child of a fork, since the fork.
 pub fn given(class: usize) -> u64 {
     GIVEN[class].load(Relaxed)
 }
 
-/// Blocks of `class` that were freed while their page was here.
+/// Blocks of `class` that were freed while their page was parked.
 pub fn received(class: usize) -> u64 {
     RECEIVED[class].load(Relaxed)
 }
 
-/// In the child of a fork, which counts anew, once `heap::counts::reset_all` has what was given up.
+/// Resets the counters, in the child of a fork. `heap::counts::reset_all` must have used `GIVEN`
+/// before.
 pub fn reset_counts() {
     for count in RECEIVED.iter().chain(&GIVEN) {
         count.store(0, Relaxed);
     }
 }
 
-/// Calls `f` for each page that is here, with its class and the blocks of it that are free. O(pages).
+/// Calls `f` for each listed page with its class and the number of its free blocks. O(pages).
 pub fn each_page(mut f: impl FnMut(usize, u64)) {
     if GIVEN_UP.load(Relaxed) {
         return;
@@ -123,20 +131,22 @@ pub fn each_page(mut f: impl FnMut(usize, u64)) {
     }
 }
 
-/// In the child of a fork that was made in the middle of a change: the lists cannot be believed, so the pages stay as
-/// they are for ever, and what is freed of them is not used again.
+/// Gives up all parked pages, in the child of a fork that interrupted a change under the lock. The
+/// lists may be inconsistent, so the pages stay parked for ever, and their freed blocks are not
+/// used again.
 pub fn give_up_all() {
     GIVEN_UP.store(true, Relaxed);
     FRESH_SLOTS.store(0, Relaxed);
 }
 
-/// True if there is neither a page nor a remote free, for pages that were unparked, say.
+/// True if there is neither a parked page nor a remote free. Remote frees may be for pages that a
+/// heap has taken meanwhile.
 fn is_idle() -> bool {
     GIVEN_UP.load(Relaxed) || CLASSES_HERE.load(Relaxed) == 0 && OWNER.inbox().is_empty()
 }
 
 impl ParkedPages {
-    /// The list that the page is in. None: it is full.
+    /// The list that the page is in. None: the page is full.
     fn list(&self, page: &Meta) -> Option<&PageQueue> {
         Some(&self.lists.get(page.parked_list.get() as usize)?[usize::from(page.class.get())])
     }
@@ -157,7 +167,7 @@ impl ParkedPages {
         CLASSES_HERE.fetch_or(1 << page.class.get(), Relaxed);
     }
 
-    /// Moves a page to another list, unless it is there.
+    /// Moves a page to another list, unless it is in that list already.
     fn relink(&self, page: &Meta, list: ParkedList) {
         if page.parked_list.get() != list {
             self.unlink(page);
@@ -174,30 +184,34 @@ impl ParkedPages {
         }
     }
 
-    /// Merges what other threads freed. The lock is held. O(batches).
+    /// Merges remote frees. The caller holds the lock. O(batches).
     fn merge(&self) {
         if OWNER.inbox().is_empty() {
             return;
         }
-        // SAFETY: the caller holds the lock (rule 1).
+        // SAFETY: the caller holds the lock, so this thread acts as the owner of the parked pages
+        // (rule 1).
         unsafe {
             OWNER.merge(|page, length, block| {
                 RECEIVED[usize::from(page.class.get())].fetch_add(u64::from(length), Relaxed);
-                self.came_back(page, block);
+                self.after_free(page, block);
             });
         }
     }
 
-    /// Blocks of the page came back, `block` among them. Returns whether the page was given up.
-    fn came_back(&self, page: &Meta, block: *mut u8) -> bool {
+    /// Handles frees of blocks of the page, `block` among them. True: the page was empty, and was
+    /// given up.
+    fn after_free(&self, page: &Meta, block: *mut u8) -> bool {
         match page.until_slow.get() {
             0 => {
                 self.unlink(page);
-                give_up(page);
+                // SAFETY: the caller holds the lock, and the page has just left its list. The
+                // countdown is zero, so no block of it is used.
+                unsafe { give_up(page) };
                 return true;
             }
             ..0 if check::CHECKED => check::double_free(block, page),
-            out if out <= i32::from(most_out(page.cap.get())) => {
+            used if used <= i32::from(most_out(page.cap.get())) => {
                 page.stamp.store(os::now_ms(), Relaxed);
                 self.relink(page, ParkedList::Fresh);
             }
@@ -206,24 +220,28 @@ impl ParkedPages {
         false
     }
 
-    /// A page of `class` that a heap may have for its own: a shared one only if much of it was freed.
+    /// A page of `class` that a heap may take for its own. A shared page only counts if much of it
+    /// is free.
     fn page_to_take(&self, class: usize) -> Option<&'static Meta> {
         let much_is_free = |page: &&Meta| {
-            let (out, cap) = (page.until_slow.get() as u32, page.cap.get());
-            page.carved.get() == cap && cap - out >= cap / policy::UNFULL_FRACTION.of(class).max(1)
+            let (used, cap) = (page.until_slow.get() as u32, page.cap.get());
+            page.carved.get() == cap && cap - used >= cap / policy::UNFULL_FRACTION.of(class).max(1)
         };
-        let few_are_out = self.first(ParkedList::Fresh, class).or_else(|| self.first(ParkedList::Purged, class));
-        few_are_out.or_else(|| self.first(ParkedList::Shared, class).filter(much_is_free))
+        let with_few_used = self.first(ParkedList::Fresh, class).or_else(|| self.first(ParkedList::Purged, class));
+        with_few_used.or_else(|| self.first(ParkedList::Shared, class).filter(much_is_free))
     }
 
-    /// A page of `class` that blocks can be handed out of. It may turn out to have none.
+    /// A page of `class` for a heap that shares. It may turn out to have no free block.
     fn page_to_share(&self, class: usize) -> Option<&'static Meta> {
         [ParkedList::Shared, ParkedList::Fresh, ParkedList::Purged].into_iter().find_map(|list| self.first(list, class))
     }
 }
 
-/// Gives an empty page to its segment.
-fn give_up(page: &Meta) {
+/// Gives an empty page back to its segment.
+///
+/// # Safety
+/// The caller holds the lock, and the page is parked. It is in no list, and no block of it is used.
+unsafe fn give_up(page: &Meta) {
     let blocks = page.carved.get();
     let bytes = i64::from(blocks) * i64::from(page.block_size.get());
     RETURNED[usize::from(page.class.get())].fetch_add(u64::from(blocks), Relaxed);
@@ -235,12 +253,17 @@ fn give_up(page: &Meta) {
         segment::note_small(-1);
     }
     page.close();
-    // SAFETY: closed and empty (`page` rule 2), and in no list (rule 2).
+    // SAFETY: the caller owns the page (rule 1), which is in no list and has no used block. `close`
+    // ended it (`page` rule 2).
     unsafe { segment::release(page, span) };
 }
 
-/// Parks a page, which is in no queue any more. False: it is still the caller's. O(1).
-pub fn park(page: &Meta) -> bool {
+/// Parks a page. False: the caller keeps it. O(1).
+///
+/// # Safety
+/// The calling thread holds the heap that owns the page. The page is in no queue any more, and the
+/// heap does not use it after a park that returns true.
+pub unsafe fn park(page: &Meta) -> bool {
     if GIVEN_UP.load(Relaxed) {
         return false;
     }
@@ -252,29 +275,31 @@ pub fn park(page: &Meta) -> bool {
     true
 }
 
-/// Blocks for a heap that shares.
+/// Blocks of a shared page for one heap.
 pub struct Share {
-    /// The first one. It leads to the others, unless they were carved: these lie side by side, untouched.
+    /// The first block. It links to the others, unless all were carved: carved blocks lie side by
+    /// side and are untouched.
     pub first: *mut Block,
-    /// How many.
+    /// The number of blocks.
     pub count: u32,
-    /// Whether they were carved, and not freed before.
+    /// True if the blocks were carved, false if they were freed before.
     pub carved: bool,
-    /// Whether their page was claimed for them.
+    /// True if the page was claimed for this request.
     pub claimed: bool,
-    /// Their page.
+    /// The page of the blocks.
     pub page: &'static Meta,
 }
 
-/// Hands out blocks of `class` from a shared page: as many as `bytes` have room for, fewer if the page has no more, but one. None:
-/// out of memory, or a signal handler asks that has interrupted this module. O(blocks), and the merging of what was freed meanwhile.
+/// Takes blocks of `class` from a shared page: as many as have room in `bytes`, at least one, and
+/// fewer if the page has no more. None: there is no memory, or a signal handler calls this which
+/// interrupted this module. O(blocks), and the merge of remote frees.
 pub fn share(class: usize, bytes: u32) -> Option<Share> {
     if GIVEN_UP.load(Relaxed) {
         return None;
     }
     let me = os::thread_token();
     if LOCK.is_held_by(me) {
-        return None; // In a signal handler.
+        return None; // This is a signal handler that interrupted the holder.
     }
     let _held = LOCK.lock_as(me);
     STATE.merge();
@@ -298,7 +323,7 @@ pub fn share(class: usize, bytes: u32) -> Option<Share> {
     }
 }
 
-/// A page of `class` to be shared.
+/// Claims a page of `class` for heaps to share.
 fn claim(class: usize) -> Option<&'static Meta> {
     let (page, zero) = segment::claim(1)?;
     segment::note_small(1);
@@ -308,8 +333,9 @@ fn claim(class: usize) -> Option<&'static Meta> {
     Some(page)
 }
 
-/// Takes up to `most` blocks out of a page: the first one, their number, and whether they were carved; then they are not linked, as
-/// nobody has touched them, and that is not for who has the lock. None: there is none.
+/// Takes up to `most` blocks of a page. Returns the first one, their number, and whether they were
+/// carved. Carved blocks are not linked: the heap that gets them writes the links after the lock is
+/// released. None: the page has no free block.
 fn take_some(page: &Meta, most: u32) -> Option<(*mut Block, u32, bool)> {
     let (carved, left) = (page.carved.get(), page.cap.get() - page.carved.get());
     if page.free.get().is_null() && left > 0 {
@@ -319,11 +345,13 @@ fn take_some(page: &Meta, most: u32) -> Option<(*mut Block, u32, bool)> {
         return Some((page.start().wrapping_add(offset).cast(), count, true));
     }
     if page.free.get().is_null() {
-        page.free.set(holes::fill(page)?.0);
+        // SAFETY: the caller holds the lock, which makes it the owner of the page (rule 1).
+        page.free.set(unsafe { holes::fill(page)?.0 });
     }
     let first = page.free.get();
     let (mut last, mut count) = (first, 0);
-    // SAFETY: a block of the page's list (rule 1), as has been looked at.
+    // SAFETY: the block is on the list of the page, which the holder of the lock owns (rule 1).
+    // `is_block_of` has just checked it.
     unsafe {
         loop {
             if check::CHECKED && !check::is_block_of(page, last) {
@@ -341,29 +369,32 @@ fn take_some(page: &Meta, most: u32) -> Option<(*mut Block, u32, bool)> {
     }
 }
 
-/// What became of a block that was to be freed here.
+/// The result of [`free`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Freed {
-    /// It is free, or will be as soon as somebody else has the lock.
+    /// The block is free, or the next holder of the lock will free it.
     Yes,
-    /// It is free, and so are all others of its page, which was given up.
+    /// The block is free, and so are all others of its page. The page was given up.
     WithItsPage,
-    /// It is still the caller's: the page went to a heap meanwhile, or the lock is held and nothing can be sent.
+    /// The caller still has the block: a heap took the page meanwhile, or another thread holds the
+    /// lock and the block cannot be sent.
     No,
 }
 
-/// Frees a block at once, that others may have it, and not by way of a batch that its thread may keep for long. `received`: 1, or 0
-/// for one that was never handed out. O(1), and the merging of what was freed meanwhile.
+/// Frees a block of a parked page at once, so that other heaps can have it. A remote batch would
+/// stay with its thread, maybe for long. `received` is 1, or 0 for a block that the program never
+/// had. O(1), and the merge of remote frees.
 ///
 /// # Safety
-/// The block is of that page, was live, and is given up by the caller.
+/// The block is of `page`, on no list, and the caller's to free.
 pub unsafe fn free(page: &Meta, block: *mut Block, received: u64) -> Freed {
     let Some(_held) = LOCK.try_lock() else {
         if received == 0 {
-            return Freed::No; // What is sent counts as received.
+            return Freed::No; // The owner would count a sent block as received.
         }
         check::check_start(block, page);
-        // SAFETY: the block is the caller's to give up; who has the lock next finds out whose its page is.
+        // SAFETY: the caller gives up a block of `page`. The next holder of the lock merges it, or
+        // sends it on to the owner that the page has then.
         unsafe { RemoteBatch::send_one(page, block, OWNER.inbox()) };
         return Freed::Yes;
     };
@@ -376,18 +407,23 @@ pub unsafe fn free(page: &Meta, block: *mut Block, received: u64) -> Freed {
     if check::CHECKED && page.free.get() == block {
         check::double_free(block.cast(), page);
     }
-    // SAFETY: the block is free from now on, and the page this module's.
+    // SAFETY: the caller gives the block up, so its first word may hold a link. This thread holds
+    // the lock, and the check above found that the page is parked (rule 1).
     unsafe { Block::set_next(block, page.free.replace(block)) };
     page.until_slow.set(page.until_slow.get() - 1);
     RECEIVED[usize::from(page.class.get())].fetch_add(received, Relaxed);
-    let is_given_up = STATE.came_back(page, block.cast());
+    let is_given_up = STATE.after_free(page, block.cast());
     STATE.merge();
     if is_given_up { Freed::WithItsPage } else { Freed::Yes }
 }
 
-/// Takes a page of `class` back, for `new_owner`; it is in no queue yet. None: there is none now. O(1), and the merging of
-/// what was freed meanwhile, so that pages which are empty can be claimed.
-pub fn unpark(class: usize, new_owner: *mut Owner) -> Option<&'static Meta> {
+/// Takes a parked page of `class` for `new_owner`. The page is in no queue yet. None: there is no
+/// such page now, or another thread holds the lock. O(1), and the merge of remote frees, which may
+/// give up empty pages so that they can be claimed.
+///
+/// # Safety
+/// `new_owner` is the calling thread's heap. Other threads reach it through the page from now on.
+pub unsafe fn unpark(class: usize, new_owner: *mut Owner) -> Option<&'static Meta> {
     if is_idle() {
         return None;
     }
@@ -405,8 +441,8 @@ pub fn unpark(class: usize, new_owner: *mut Owner) -> Option<&'static Meta> {
     Some(page)
 }
 
-/// Purges the holes of pages that were parked `decay` ms or more before `now`. Returns the bytes given back. O(pages
-/// parked since the last time, and the blocks of those that are due).
+/// Purges the holes of pages that were parked `decay` ms or more before `now`. Returns the bytes
+/// given back. O(pages parked since the last purge, and the blocks of those that are due).
 pub fn purge(now: u32, decay: u32, goes_on: impl Fn() -> bool) -> usize {
     if is_idle() {
         return 0;
@@ -422,7 +458,7 @@ pub fn purge(now: u32, decay: u32, goes_on: impl Fn() -> bool) -> usize {
     given
 }
 
-/// Purges the holes of up to `STRIDE` pages of `class`. Returns whether there may be more.
+/// Purges the holes of up to `STRIDE` pages of `class`. True: there may be more pages.
 fn purge_some(class: usize, now: u32, decay: u32, given: &mut usize) -> bool {
     let _held = LOCK.lock();
     let (mut next, mut done) = (STATE.first(ParkedList::Fresh, class), 0);
@@ -431,9 +467,10 @@ fn purge_some(class: usize, now: u32, decay: u32, given: &mut usize) -> bool {
         if os::age(now, page.stamp.load(Relaxed)) < decay {
             continue;
         }
-        let bytes = holes::purge_holes(page);
+        // SAFETY: this thread holds the lock, which makes it the owner of the page (rule 1).
+        let bytes = unsafe { holes::purge_holes(page) };
         if bytes > 0 {
-            // Or the kernel would fill the holes, to make a huge page of it all.
+            // Else the kernel would fill the holes to make a huge page of the segment.
             segment::refuse_thp(page);
         }
         *given += bytes;

@@ -1,6 +1,6 @@
-//! Which classes the memory was in when there was most of it.
+//! The bytes of each class at the peak of live bytes.
 //!
-//! Looked at when the peak of live bytes has grown by a sixteenth since the last time, so seldom.
+//! `note` records them only when the peak has grown by a sixteenth since the last record.
 
 use super::all::all_heaps;
 use crate::base::size_class::{CLASSES, SIZES};
@@ -10,7 +10,8 @@ use crate::heap::parked;
 static SEEN: AtomicU64 = AtomicU64::new(0);
 pub static BYTES: [AtomicU64; CLASSES] = [const { AtomicU64::new(0) }; CLASSES];
 
-/// The live bytes have reached `peak`, higher than ever. O(heaps × classes), a few times for each doubling of the peak.
+/// Records the classes at a new peak of `peak` live bytes. O(heaps × classes), a few times for each
+/// doubling of the peak.
 #[cold]
 #[inline(never)]
 pub fn note(peak: u64) {
@@ -19,7 +20,8 @@ pub fn note(peak: u64) {
         return;
     }
     let mut blocks: [i64; CLASSES] = core::array::from_fn(|class| -(parked::returned(class) as i64));
-    // Heap by heap: there may be thousands, and each lies in a page of its own.
+    // The outer loop goes over the heaps: there may be thousands, and each lies in another system
+    // page.
     for heap in all_heaps() {
         for (sum, existing) in blocks.iter_mut().zip(&heap.counts().existing) {
             *sum += existing.get();
@@ -30,7 +32,7 @@ pub fn note(peak: u64) {
     }
 }
 
-/// Bytes of blocks of a class then.
+/// The bytes of blocks of a class at the recorded peak.
 pub fn of(class: usize) -> u64 {
     BYTES[class].load(Relaxed)
 }

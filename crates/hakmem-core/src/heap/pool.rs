@@ -1,9 +1,12 @@
-//! The pool: heaps that no thread has, with their pages. A thread adopts one of them, and puts it back when it ends.
+//! The pool: heaps that no thread holds, with their pages. A new thread adopts one of them. When it
+//! ends, it puts the heap back.
 //!
 //! Rules
-//! 1. Who has a heap: see `proto::heap_state`. A heap that is not LIVE, LOST or being tidied is in the pool.
-//! 2. A heap whose thread cannot tell that it ends carries the number of its thread. It is taken over once the kernel says that there
-//!    is no such thread: see `reap`.
+//! 1. `proto::heap_state` says who holds a heap. An idle heap is in the pool, or its last holder is
+//!    about to put it there. A heap that is being tidied stays in the pool until a thread pops it.
+//! 2. If no destructor runs at the end of a thread, its heap carries the number of the thread.
+//!    Another thread takes the heap over when the kernel says that no thread has this number: see
+//!    `reap`.
 
 use super::Heap;
 use super::all::{all_heaps, heap_by_id, id_of, make};
@@ -15,11 +18,12 @@ use crate::proto::id_stack::IdStack;
 
 #[unsafe(link_section = ".data.hakmem")]
 static POOL: IdStack = IdStack::new();
-/// The number of the process whose threads' numbers heaps carry (rule 2); 0: none does.
+/// The number of the process that the thread numbers in heaps belong to (rule 2). 0: no heap has a
+/// number.
 #[unsafe(link_section = ".data.hakmem")]
 pub static NUMBERED: AtomicU32 = AtomicU32::new(0);
 
-/// Takes an idle heap, or makes one.
+/// Takes an idle heap from the pool, or makes a heap. None: there is no memory for one.
 #[unsafe(link_section = ".text.hot.hakmem")]
 pub fn adopt() -> Option<&'static Heap> {
     let me = os::thread_token();
@@ -35,12 +39,13 @@ pub fn adopt() -> Option<&'static Heap> {
     adopted(make()?, me)
 }
 
-/// Takes a heap out of the pool. One that is being tidied is left to who does that.
+/// Takes a heap from the pool. A heap that another thread tidies stays with the tidier, which puts
+/// it back.
 #[inline]
 pub fn pop(me: u32) -> Option<&'static Heap> {
-    // SAFETY: the pool has numbers of heaps alone.
+    // SAFETY: only `id_of` made the numbers in the pool.
     while let Some(id) = POOL.pop(|id| unsafe { heap_by_id(id) }.link()) {
-        // SAFETY: as above.
+        // SAFETY: `id` came out of the pool, where only `id_of` made the numbers.
         if let Some(heap) = adopted(unsafe { heap_by_id(id) }, me) {
             return Some(heap);
         }
@@ -48,25 +53,28 @@ pub fn pop(me: u32) -> Option<&'static Heap> {
     None
 }
 
-/// A heap that was just made, or taken out of the pool, for its new holder.
+/// Makes the calling thread the holder of a heap that it just made or popped. None: another thread
+/// tidies the heap, or it is lost.
 #[inline]
 fn adopted(heap: &'static SharedHeap, me: u32) -> Option<&'static Heap> {
-    // SAFETY: the calling thread, whose token is `me`, has just become the holder.
+    // SAFETY: `adopt` has just made the calling thread, whose token is `me`, the holder.
     (heap.state().adopt(me) == Adopted::Yes).then(|| unsafe { heap.holder() })
 }
 
-/// Takes over the heaps of threads that ended without telling (rule 2). A number that another thread has by now keeps its heap
-/// from being taken over until that thread has ended, too. O(heaps), and a system call for each that carries a number.
+/// Takes over the heaps of threads that ended without a destructor (rule 2). If a new thread has
+/// the number of the ended one, the heap stays until the new thread has ended too. O(heaps), and a
+/// system call for each heap with a number.
 #[cold]
 #[inline(never)]
 fn reap(me: u32) {
     if os::numbers().0 != NUMBERED.load(Relaxed) {
-        return; // A child that was made without fork's handlers: its threads have other numbers.
+        return; // This is a child made without the fork handlers: its threads have other numbers.
     }
     for heap in all_heaps() {
         let number = heap.thread().load(Relaxed);
         let With::Thread(who) = heap.state().with() else { continue };
-        // A busy one was left in the middle of a change. Tokens do not tell: a new thread may have that of one that is gone.
+        // A busy heap was left in the middle of a change. The token cannot show that a thread has
+        // ended: a new thread may have the same token.
         if number == 0 || os::is_thread(number) || heap.is_busy() {
             continue;
         }
@@ -76,26 +84,30 @@ fn reap(me: u32) {
     }
 }
 
-/// Gives up what is free in a heap whose thread has ended.
+/// Gives up what is free in a heap whose thread has ended or is ending.
 pub fn collect_after_the_end(heap: &Heap) {
     heap.thread.store(0, Relaxed);
     heap.collect();
 }
 
-/// Puts a heap into the pool that the calling thread holds, and no longer from now on.
-pub fn put_back(heap: &SharedHeap) {
+/// Puts a heap into the pool. From now on, the calling thread does not hold it.
+///
+/// # Safety
+/// The calling thread holds the heap, and does not use it after the call.
+pub unsafe fn put_back(heap: &SharedHeap) {
     heap.state().give_up();
     POOL.push(id_of(heap), heap.link());
 }
 
-/// Ends a tidying (`proto::heap_state` rule 3).
+/// Ends a tidying: puts the heap back if another thread popped it meanwhile (`proto::heap_state`
+/// rule 3).
 pub fn put_back_if_popped(heap: &SharedHeap, tidied: Tidied) {
     if tidied == Tidied::Popped {
         POOL.push(id_of(heap), heap.link());
     }
 }
 
-/// Notes the calling thread's number in its heap (rule 2).
+/// Stores the calling thread's number in its heap (rule 2).
 #[cold]
 pub fn number(heap: &SharedHeap) {
     let (process, thread) = os::numbers();
@@ -103,7 +115,8 @@ pub fn number(heap: &SharedHeap) {
     NUMBERED.store(process, Relaxed);
 }
 
-/// Merges what was freed into idle heaps, so that their empty pages become anybody's, while `goes_on`. O(heaps + their remote frees).
+/// Tidies all idle heaps with remote frees, so that their empty pages go back to the segments.
+/// Stops when `goes_on` says false. O(heaps + their remote frees).
 pub fn tidy_idle(goes_on: impl Fn() -> bool) {
     let me = os::thread_token();
     if NUMBERED.load(Relaxed) != 0 {
@@ -120,7 +133,8 @@ pub fn tidy_idle(goes_on: impl Fn() -> bool) {
     }
 }
 
-/// Runs `f` while nobody can take an idle heap: it may look into those that are [`held`]. Under `purge::LOCK`. O(heaps).
+/// Runs `f` while the calling thread holds all idle heaps: `f` may read those that [`held`]
+/// returns. The caller holds `purge::LOCK`. O(heaps).
 pub fn with_idle_held<R>(f: impl FnOnce() -> R) -> R {
     let me = os::thread_token();
     for heap in all_heaps() {
@@ -133,10 +147,11 @@ pub fn with_idle_held<R>(f: impl FnOnce() -> R) -> R {
     result
 }
 
-/// The heap for its holder, if the calling thread's `with_idle_held` holds it.
+/// The heap for its holder, if the calling thread holds it by `with_idle_held`.
 pub fn held(heap: &SharedHeap) -> Option<&Heap> {
     let is_held = heap.state().with() == With::Tidier(os::thread_token());
-    // SAFETY: only the calling thread ends its own tidying, at the end of `with_idle_held`.
+    // SAFETY: the state says that the calling thread tidies the heap. Only that thread ends its
+    // tidying, at the end of `with_idle_held`.
     is_held.then(|| unsafe { heap.holder() })
 }
 

@@ -1,4 +1,4 @@
-//! Allocation when the class's list is empty: it is filled again.
+//! Refill: allocation when the heap's list of a class is empty.
 
 use super::counts::HeapEvent;
 use super::{Fresh, Heap, WALK_EVERY};
@@ -12,15 +12,16 @@ use crate::{os, policy, profile};
 use core::hint::assert_unchecked;
 use core::ptr::{NonNull, null_mut};
 
-/// Pages of a class that a heap has claimed before fresh ones are faulted in whole.
+/// A heap that has claimed more pages of a class than this faults fresh ones in as a whole.
 const FILLED: u32 = 4;
 
-/// Bytes of fresh blocks put on a list at a time at most.
+/// The largest number of bytes that are carved at a time.
 const CARVE_MOST: u32 = 16 << 10;
 
 impl Heap {
-    /// A block of `class` by the slow path; the class's list is empty, and is refilled. None: out of memory. Amortised O(1): each page
-    /// found full on the way takes a share of its blocks freed to come back.
+    /// Allocates a block of `class` by the slow path: the class's list is empty, and the refill
+    /// fills it. None: there is no memory. Amortised O(1): a share of the frees of a full page pays
+    /// for the step that found it full.
     #[cold]
     #[inline(never)]
     #[unsafe(link_section = ".text.hot.hakmem")]
@@ -31,12 +32,12 @@ impl Heap {
         self.refill_unsampled(class)
     }
 
-    /// [`Heap::refill`] of which no block is a sample: from the current page, or from another one.
+    /// [`Heap::refill`] without samples: from the current page, or from another one.
     #[inline(never)]
     #[unsafe(link_section = ".text.hot.hakmem")]
     pub(super) fn refill_unsampled(&self, class: usize) -> Option<Fresh> {
         debug_assert!(class < CLASSES);
-        // SAFETY: classes come from `size_class` or a page, and are below CLASSES.
+        // SAFETY: a class comes from `size_class` or from a page, and these are below CLASSES.
         unsafe { assert_unchecked(class < CLASSES) };
         self.busy(|| {
             self.receive_remote_frees();
@@ -47,8 +48,9 @@ impl Heap {
         })
     }
 
-    /// There is nothing on the current page's list. What comes next, in this order: untouched memory and holes of the
-    /// current page, the further pages of the queue, a shared page, a parked page, a cached or a fresh page.
+    /// Refills when the current page's list is empty. It tries, in this order: fresh blocks and
+    /// holes of the current page, the further pages of the queue, a shared page, a parked page, a
+    /// cached page, a fresh page.
     #[inline(never)]
     #[unsafe(link_section = ".text.hot.hakmem")]
     fn refill_from_another_page(&self, class: usize) -> Option<Fresh> {
@@ -61,7 +63,8 @@ impl Heap {
             return Some(fresh);
         }
         self.send_remote_frees();
-        while let Some(page) = parked::unpark(class, self.owner()) {
+        // SAFETY: the calling thread holds this heap (`heap` rule 1), which is never freed.
+        while let Some(page) = unsafe { parked::unpark(class, self.owner()) } {
             self.pages.set(self.pages.get() + 1);
             self.counts.unparked.add(1);
             self.queue[class].push(page);
@@ -74,7 +77,8 @@ impl Heap {
         Some((self.carve(class, page), page.zero.get()))
     }
 
-    /// Blocks of the first page of the queue that has any. Pages that have none are full, and leave the queue.
+    /// Refills from the first page of the queue that has free blocks. A page without any is full,
+    /// and leaves the queue.
     #[inline(always)]
     fn refill_from_queue(&self, class: usize) -> Option<Fresh> {
         let mut moved_on = 0;
@@ -96,7 +100,7 @@ impl Heap {
         None
     }
 
-    /// Merges what others freed (rule 4).
+    /// Merges the inbox (rule 4).
     #[inline(always)]
     pub(super) fn receive_remote_frees(&self) {
         if !self.owner.inbox().is_empty() {
@@ -104,15 +108,15 @@ impl Heap {
         }
     }
 
-    /// Sends what was freed for others. Before the heap takes more memory, not on each refill: that made batches of a
-    /// dozen blocks.
+    /// Sends the remote batches. The heap does so before it takes more memory, and not at each
+    /// refill: that made batches of only a dozen blocks.
     pub(super) fn send_remote_frees(&self) {
         if self.outgoing.is_pending() {
             self.outgoing.send_all();
         }
     }
 
-    /// Takes a page's whole list: its first block is returned, the rest becomes the heap's.
+    /// Takes the whole list of a page. Returns its first block; the rest becomes the heap's list.
     #[inline(always)]
     pub(super) fn take(&self, class: usize, page: &Meta) -> NonNull<Block> {
         debug_assert!(page.state.get() == PageState::Retired || page.owner() == self.owner());
@@ -123,13 +127,14 @@ impl Heap {
         let length = page.listed();
         page.count_down(page.carved.get() as i32 - i32::from(page.in_holes.get()), 0);
         if page.state.get() != PageState::Queue {
-            // It was retired.
+            // The page was retired.
             page.state.set(PageState::Queue);
             page.set_owner(self.owner());
         }
         self.counts.note(class, HeapEvent::Listed, length as u32);
         let takes = self.counts.note(class, HeapEvent::Takes, 1);
-        // SAFETY: the caller saw that the page's list is not empty. Its blocks are free, and on this list alone (`page` rule 4).
+        // SAFETY: the caller saw that the page's list is not empty. Its blocks are free and on no
+        // other list (`page` rule 4), and the heap owns the page or had it retired.
         unsafe {
             check::peek(list, page);
             self.owner.front.free[class].set((*list).next.get());
@@ -140,7 +145,7 @@ impl Heap {
         }
     }
 
-    /// [`Heap::take`] of a page that few blocks were out of.
+    /// [`Heap::take`] for a candidate, which is none any more.
     #[cold]
     #[inline(never)]
     #[unsafe(link_section = ".text.hot.hakmem")]
@@ -149,19 +154,21 @@ impl Heap {
         self.take(class, page)
     }
 
-    /// True for one list in `WALK_EVERY`, of those that `count` counts. By chance, so that no program does the same wrong again and
-    /// again where it is not seen.
+    /// True for one of `WALK_EVERY` lists on average, where `count` is the list's number. The
+    /// choice is random: else a program could make the same error again and again in lists that are
+    /// never checked.
     #[inline(always)]
     pub(super) fn is_to_walk(&self, count: u32) -> bool {
         count % (2 * WALK_EVERY) == self.walked.get()
     }
 
-    /// What is done then with the list, of `length` blocks of `page`. Returns it.
+    /// Checks such a list to its end, and makes room in counters. The list has `length` blocks of
+    /// `page`. Returns the list.
     #[cold]
     #[inline(never)]
     pub(super) fn now_and_then(&self, class: usize, list: *mut Block, length: i32, page: &Meta) -> *mut Block {
         self.counts.make_room(class);
-        // While others are drawn a class may go without, but not for ever: each has its turn, too.
+        // The draw may miss a class for long, so all classes also take turns.
         let turn = usize::from(self.turn.get());
         self.counts.make_room(turn);
         self.turn.set(if turn + 1 < CLASSES { turn as u8 + 1 } else { 0 });
@@ -172,16 +179,17 @@ impl Heap {
         list
     }
 
-    /// Draws which list is walked next: on average the one after `WALK_EVERY`.
+    /// Draws the number of the next list to check: on average the one after `WALK_EVERY`.
     #[cold]
     pub(super) fn draw(&self) {
         let mut dice = self.dice.get();
         if dice == 0 {
-            // Another number in each heap and, as the kernel chooses where arenas lie, in each run.
+            // The address differs between heaps. It also differs between runs, because the kernel
+            // chooses where a region lies.
             let address = core::ptr::from_ref(self).addr() as u64;
             dice = ((address >> 12).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32 | 1;
         }
-        // xorshift, which never comes to 0.
+        // xorshift: from a number that is not 0 it never comes to 0.
         dice ^= dice << 13;
         dice ^= dice >> 17;
         dice ^= dice << 5;
@@ -189,27 +197,34 @@ impl Heap {
         self.walked.set((dice >> 8) % (2 * WALK_EVERY));
     }
 
-    /// Blocks of the page's first hole: the first is returned, the rest becomes the heap's list.
+    /// Refills from a hole of the page. Returns the first block; the rest becomes the heap's list.
+    /// None: the page has no hole.
     pub(super) fn fill_hole(&self, class: usize, page: &Meta) -> Option<NonNull<Block>> {
-        let (first, count) = holes::fill(page)?;
+        // SAFETY: the page is the first of this heap's queue, so the heap owns it. The calling
+        // thread holds the heap (`heap` rule 1).
+        let (first, count) = unsafe { holes::fill(page)? };
         page.until_slow.set(page.until_slow.get() + count as i32);
-        // They came back before the hole was purged, which was not counted yet.
+        // These blocks were freed before the purge of the hole. The counters see these frees only
+        // now.
         self.counts.note(class, HeapEvent::Listed, count);
         self.counts.note(class, HeapEvent::Takes, 1);
         self.counts.holes_filled.add(1);
-        // SAFETY: they were in a hole (`holes` rule 2), and are on this list alone; there is at least one.
+        // SAFETY: the blocks were in a hole (`holes` rule 2), so they are on this list alone.
+        // `fill` returns at least one.
         unsafe {
             self.owner.front.free[class].set(Block::next(first));
             NonNull::new(first)
         }
     }
 
-    /// Links fresh blocks, in the order of their addresses: the first is returned, the rest becomes the heap's list.
+    /// Carves fresh blocks and links them in the order of their addresses. Returns the first block;
+    /// the rest becomes the heap's list.
     #[unsafe(link_section = ".text.hot.hakmem")]
     pub(super) fn carve(&self, class: usize, page: &Meta) -> NonNull<Block> {
         let size = page.block_size.get() as usize;
         let left = page.cap.get() - page.carved.get();
-        // As much again as there is, within bounds: large steps cost few calls, and touch little that is not used.
+        // The carved part doubles, within bounds: large steps need few calls, and small pages touch
+        // little memory that they do not use.
         let least = policy::CARVE_BYTES.of(class);
         let bytes = (page.carved.get() * size as u32).clamp(least, CARVE_MOST.max(least));
         let count = (bytes / size as u32).clamp(1, left);
@@ -217,7 +232,8 @@ impl Heap {
         let mut list = null_mut();
         for i in (1..count as usize).rev() {
             let block = first.wrapping_add(i * size).cast::<Block>();
-            // SAFETY: inside the page, beyond what was carved: nobody's.
+            // SAFETY: the block lies in the page, which the heap owns, beyond the carved part: no
+            // one uses it.
             unsafe { Block::set_next(block, list) };
             list = block;
         }
@@ -228,11 +244,11 @@ impl Heap {
         self.counts.existing[class].add(i64::from(count));
         self.counts.note(class, HeapEvent::Carves, 1);
         self.note_carved(page, i64::from(count) * size as i64);
-        // SAFETY: inside the arena, so not null.
+        // SAFETY: the address lies in an arena, so it is not null.
         unsafe { NonNull::new_unchecked(first.cast()) }
     }
 
-    /// Takes the first page of the queue out: all its blocks are out.
+    /// Takes the first page out of the queue: all its blocks are used.
     pub(super) fn mark_full(&self, class: usize, page: &Meta) {
         debug_assert!(page.in_holes.get() == 0 && page.listed() == 0);
         self.queue[class].remove(page);
@@ -243,7 +259,7 @@ impl Heap {
         self.counts.note(class, HeapEvent::Filled, 1);
     }
 
-    /// An empty page for `class`: cached, or claimed from a segment.
+    /// An empty page for `class`: cached, or claimed from a segment. None: there is no memory.
     pub(super) fn new_page(&self, class: usize) -> Option<&'static Meta> {
         let size = SIZES[class];
         let span = span_of(size);
@@ -258,7 +274,8 @@ impl Heap {
                 segment::note_small(1);
             }
             self.counts.note(class, HeapEvent::Claims, 1);
-            // A class that has filled pages will fill this one too: one call is cheaper than 16 faults.
+            // A class that has filled pages will fill this one too. One system call is cheaper than
+            // 16 page faults.
             let fills_pages = self.counts.recent(class, HeapEvent::Claims) > FILLED;
             let from = policy::POPULATE_FROM_PAGES.get();
             if zero && span == 1 && fills_pages && from != 0 && self.pages.get() >= from {
@@ -269,7 +286,7 @@ impl Heap {
         if self.dice.get() == 0 {
             self.draw();
         }
-        // A class that only grows takes no lists.
+        // A class that only grows takes no lists, so it makes room here.
         self.counts.make_room(class);
         page.open(self.owner(), class, size, span, zero);
         self.pages.set(self.pages.get() + 1);

@@ -1,9 +1,10 @@
-//! Blocks on their way to another thread's heap: gathered by page, then by owner, then sent.
+//! Remote frees: a thread gathers them by slot, then by owner, and then sends them.
 //!
-//! A block of somebody else's never enters this thread's own lists: handing it out again would put two threads'
-//! data on one cache line. It joins the batch of its slot, one of a small table; a batch that makes room for another
-//! slot's goes into the chain for its owner. Everything is sent, each chain with one compare-and-swap of its owner's inbox, once
-//! enough bytes are held, when the thread needs another page, and when it ends.
+//! A thread never puts a block of another heap on its own lists: if it allocated the block again,
+//! two threads would write to one cache line. Instead the block joins the open batch of its slot in
+//! a small table. If two slots have the same place in the table, the older batch moves to the chain
+//! for its owner. One compare-and-swap sends a chain to its owner's inbox. The thread sends all
+//! chains when they hold enough bytes, when it needs another page, and when it ends.
 
 use crate::backend::arena::SLOT;
 use crate::backend::check;
@@ -16,39 +17,39 @@ use crate::proto::inbox::Link;
 use core::cell::Cell;
 use core::ptr::null_mut;
 
-/// Batches that are open at a time, a power of two.
+/// The number of open batches, a power of two.
 const BATCHES: usize = 64;
-/// Owners for whom there are chains at a time, a power of two.
+/// The number of chains, a power of two.
 const CHAINS: usize = 8;
 
-/// A chain of batches for one owner.
+/// A chain of remote batches for one owner.
 struct Chain {
     owner: Cell<*mut Owner>,
     first: Cell<*mut RemoteBatch>,
     last: Cell<*mut RemoteBatch>,
 }
 
-/// What a thread has to send. Used by the thread that has the heap.
+/// The remote frees that a heap has not sent yet. Only the holder of the heap uses it.
 pub struct Outgoing {
     /// Batches that blocks are added to; null: none.
     open: [Cell<*mut RemoteBatch>; BATCHES],
     chains: [Chain; CHAINS],
-    /// Blocks freed for other heaps.
+    /// Blocks freed for other owners.
     pub sent: Counter<u64>,
     /// Bit i: `open[i]` has a batch.
     filling: Cell<u64>,
     /// Bit i: `chains[i]` has batches.
     pending: Cell<u32>,
-    /// Bytes of blocks that may still be added before everything is sent.
+    /// Bytes of blocks that may join before the heap sends everything.
     room: Cell<i32>,
-    /// Batches closed.
+    /// Batches closed. A closed batch takes no more blocks.
     pub batches_sent: Counter<u64>,
-    /// Batches sent.
+    /// Chains sent.
     pub chains_sent: Counter<u64>,
 }
 
-/// Where the batch is that a block joins, by its slot: those of two neighbouring segments lie apart. (A page of several slots has
-/// as many batches.)
+/// The index of the open batch for a block, from the number of its slot. Equal slots of two
+/// neighbouring segments differ. A page of several slots has several batches.
 fn place(block: *mut Block) -> usize {
     let slot = block.addr() / SLOT;
     (slot ^ (slot / BATCHES)) % BATCHES
@@ -58,22 +59,23 @@ fn is_same_slot(batch: *mut RemoteBatch, block: *mut Block) -> bool {
     (batch.addr() ^ block.addr()) < SLOT
 }
 
-/// Who has the page; maybe the last owner by now, who will pass on what is sent (`page` rule 1).
+/// The owner of the page. If the page has changed hands meanwhile, the former owner sends the batch
+/// on (`page` rule 6).
 fn owner_of(page: &Meta, block: *mut Block) -> *mut Owner {
     let owner = page.owner();
     if check::CHECKED && owner.is_null() {
-        // While a block is out, a page has an owner (`page` rule 2).
+        // While a block is used, its page has an owner (`page` rule 2).
         check::double_free(block.cast(), page);
     }
     owner
 }
 
 impl Outgoing {
-    /// Adds a block of `page`; sends everything before if BATCH_BYTES are held. O(1),
-    /// and now and then the sending of what has come together.
+    /// Adds a block of `page`. If the bytes so far reach BATCH_BYTES, first sends everything. O(1),
+    /// and sometimes the sending.
     ///
     /// # Safety
-    /// The block is of that page, was live, and is given up by the caller.
+    /// The block is of `page`, was live, and the caller gives it up.
     pub unsafe fn add(&self, page: &Meta, block: *mut Block) {
         check::check_start(block, page);
         let size = page.block_size.get();
@@ -85,19 +87,22 @@ impl Outgoing {
         let i = place(block);
         let batch = self.open[i].get();
         if is_same_slot(batch, block) {
-            // SAFETY: the batch is this thread's.
+            // SAFETY: the table holds only batches of this heap, and the calling thread is its
+            // holder.
             if check::CHECKED && (RemoteBatch::block(batch) == block || unsafe { RemoteBatch::newest(batch) } == block)
             {
                 check::double_free(block.cast(), page);
             }
-            // SAFETY: a slot whose block is out is of one page (`page` rule 2), so the batch is of this one; it is this thread's, and the
-            // block the caller's to give up (`remote_batch` rule 1).
+            // SAFETY: a slot with a used block belongs to one page (`page` rule 2), so all blocks
+            // of the batch are of `page`. The holder of this heap has the batch (`remote_batch`
+            // rule 1), and the caller gives the block up.
             unsafe { RemoteBatch::push(batch, block) };
             self.room.set(self.room.get() - size as i32);
             return;
         }
         if !RemoteBatch::fits(size) {
-            // SAFETY: the block is the caller's to give up, of that page, which has an owner while a block is out (`page` rule 2).
+            // SAFETY: the caller gives up a block of `page`. The page has an owner while a block of
+            // it is used (`page` rule 2).
             if unsafe { RemoteBatch::send_by_page_list(page, block, inbox_of(owner_of(page, block))) } {
                 self.batches_sent.add(1);
                 self.chains_sent.add(1);
@@ -105,7 +110,7 @@ impl Outgoing {
             return;
         }
         self.close(i);
-        // SAFETY: the block is the caller's to give up.
+        // SAFETY: the caller gives up the block, and it fits: the check above returned otherwise.
         self.open[i].set(unsafe { RemoteBatch::new(block) });
         self.filling.set(self.filling.get() | 1 << i);
         self.room.set(self.room.get() - size as i32);
@@ -114,7 +119,7 @@ impl Outgoing {
         }
     }
 
-    /// Moves an open batch, if there is one, to its owner's chain.
+    /// Moves an open batch, if there is one, to the chain for its owner.
     fn close(&self, i: usize) {
         let batch = self.open[i].replace(null_mut());
         if batch.is_null() {
@@ -122,7 +127,8 @@ impl Outgoing {
         }
         self.filling.set(self.filling.get() & !(1 << i));
         self.batches_sent.add(1);
-        // SAFETY: `remote_batch` rule 1: it is this thread's.
+        // SAFETY: the batch came from the table, so the holder of this heap has it (`remote_batch`
+        // rule 1).
         let page = unsafe { RemoteBatch::page(batch) };
         let owner = owner_of(page, RemoteBatch::block(batch));
         let i = (owner.addr() >> HEAP_SHIFT) % CHAINS;
@@ -132,7 +138,8 @@ impl Outgoing {
             chain.owner.set(owner);
         }
         let first = chain.first.replace(batch);
-        // SAFETY: the batch is this thread's.
+        // SAFETY: the batch came from the table, so the holder of this heap has it (`remote_batch`
+        // rule 1).
         unsafe { RemoteBatch::set_next(batch, first) };
         if first.is_null() {
             chain.last.set(batch);
@@ -148,7 +155,8 @@ impl Outgoing {
         }
         self.pending.set(self.pending.get() & !(1 << i));
         self.chains_sent.add(1);
-        // SAFETY: the chain is this thread's, and the owner was a page's.
+        // SAFETY: the chain is linked from `first` to `last`, and its batches are this heap's to
+        // send. The owner was read from a page that had it.
         unsafe { inbox_of(chain.owner.get()).push_chain(first, chain.last.get()) };
     }
 
@@ -158,7 +166,7 @@ impl Outgoing {
         self.filling.get() != 0 || self.pending.get() != 0
     }
 
-    /// Sends everything. O(batches).
+    /// Sends all batches. O(batches).
     #[inline(never)]
     pub fn send_all(&self) {
         while self.filling.get() != 0 {
@@ -170,14 +178,15 @@ impl Outgoing {
         self.room.set(0);
     }
 
-    /// In the child of a fork, which counts anew.
+    /// Resets the counters, in the child of a fork.
     pub fn reset_counts(&self) {
         self.sent.set(0);
         self.batches_sent.set(0);
         self.chains_sent.set(0);
     }
 
-    /// Forgets everything: in the child of a fork, where another thread's may be half written.
+    /// Forgets all batches, in the child of a fork. The fork may have interrupted another thread
+    /// that was writing one.
     pub fn forget(&self) {
         self.open.iter().for_each(|open| open.set(null_mut()));
         for chain in &self.chains {

@@ -1,4 +1,4 @@
-//! The heap profile's part in a heap: lists end where a sample is due (`profile`).
+//! Refills while the heap profile is on: a list ends where a sample is due (`profile`).
 
 use super::counts::{HALF, HeapEvent};
 use super::{Fresh, Heap};
@@ -11,10 +11,10 @@ use crate::proto::inbox::Link;
 use core::hint::assert_unchecked;
 use core::ptr::{NonNull, null_mut};
 
-// What `make_room` takes off a count does not matter then.
+// Counts are compared modulo `WRAP`, so the half that `make_room` subtracts changes no comparison.
 const _: () = assert!(HALF == WRAP);
 
-/// Blocks of each class on the longest list that a refill gets: those of a page.
+/// For each class the largest number of blocks that a refill returns: all blocks of a page.
 const LONGEST: [u32; CLASSES] = {
     let mut longest = [0; CLASSES];
     let mut class = 0;
@@ -26,9 +26,9 @@ const LONGEST: [u32; CLASSES] = {
 };
 
 impl Heap {
-    /// None: there is no memory for one.
+    /// The heap's sampler; the first call makes it. None: there is no memory for one.
     fn sampler(&self) -> Option<&'static Sampler> {
-        // SAFETY: null, or a sampler, which are for ever.
+        // SAFETY: the pointer is null or that of a sampler, which is never freed.
         if let Some(sampler) = unsafe { self.sampler.get().as_ref() } {
             return Some(sampler);
         }
@@ -37,28 +37,29 @@ impl Heap {
         Some(made)
     }
 
-    /// What a sampler goes by; it takes that modulo `WRAP`.
+    /// The count of listed blocks, by which a sampler knows where it is. The sampler uses it modulo
+    /// `WRAP`.
     #[inline(always)]
     fn handed(&self, class: usize) -> u32 {
         self.counts.recent(class, HeapEvent::Listed)
     }
 
-    /// [`Heap::refill`] while allocations are sampled. Most come long before the next sample.
+    /// [`Heap::refill`] while the profile is on. Most refills end long before the next sample.
     #[inline(never)]
     #[unsafe(link_section = ".text.hot.hakmem")]
     pub(super) fn refill_sampled(&self, class: usize) -> Option<Fresh> {
         debug_assert!(class < CLASSES);
-        // SAFETY: as in `refill_unsampled`.
+        // SAFETY: a class comes from `size_class` or from a page, and these are below CLASSES.
         unsafe { assert_unchecked(class < CLASSES) };
-        // SAFETY: as in `sampler`.
+        // SAFETY: the pointer is null or that of a sampler, which is never freed.
         match unsafe { self.sampler.get().as_ref() } {
             Some(sampler) if sampler.left(class, self.handed(class)) > LONGEST[class] => self.refill_unsampled(class),
             _ => self.sample_or_cut(class),
         }
     }
 
-    /// This one is a sample if it is due; else the list that it gets is cut before the next that is. O(blocks of the list before
-    /// that), once for each sample.
+    /// Allocates a sample if one is due now. Else cuts the new list before the next sample.
+    /// O(blocks of the list before the sample), once for each sample.
     #[cold]
     #[inline(never)]
     fn sample_or_cut(&self, class: usize) -> Option<Fresh> {
@@ -76,23 +77,26 @@ impl Heap {
         }
         let before = sampler.distance(class, handed(class));
         let fresh = self.refill_unsampled(class)?;
-        // 0 in another run: a signal handler forked, and in the child the counts began anew.
+        // A signal handler may have forked meanwhile. In the child the counts begin anew, so this
+        // is 0 in another run of the profile.
         let after = sampler.left(class, handed(class));
         if after > before {
-            self.busy(|| self.put_rest_back(class, before - 1, WRAP - after)); // Beyond the point.
+            self.busy(|| self.put_rest_back(class, before - 1, WRAP - after)); // Beyond the sample.
         }
         Some(fresh)
     }
 
-    /// Puts what follows the first `keep` blocks of the heap's list, `rest` of them, back into the page that they were
-    /// taken from: the first of the queue, whose own list is empty, or a shared one.
+    /// Keeps the first `keep` blocks of the heap's list, and puts the `rest` blocks behind them
+    /// back into their page. That page is the first of the queue, whose own list is empty, or a
+    /// shared one.
     #[cold]
     #[inline(never)]
     fn put_rest_back(&self, class: usize, keep: u32, rest: u32) {
         let list = &self.owner.front.free[class];
         let mut last: *mut Block = null_mut();
         for _ in 0..keep {
-            // SAFETY: the list is the heap's, and longer than that.
+            // SAFETY: `last` is a block of the heap's list. The check below ends the process if the
+            // list is shorter than `keep`.
             let next = if last.is_null() { list.get() } else { unsafe { Block::next(last) } };
             if next.is_null() {
                 check::corrupt(last.cast());
@@ -101,7 +105,7 @@ impl Heap {
         }
         let back = match NonNull::new(last) {
             None => list.replace(null_mut()),
-            // SAFETY: as above.
+            // SAFETY: `last` is a block of the heap's list, which only the holder of the heap uses.
             Some(last) => unsafe {
                 let back = Block::next(last.as_ptr());
                 Block::set_next(last.as_ptr(), null_mut());
@@ -114,7 +118,9 @@ impl Heap {
         if page.owner() != self.owner() {
             let mut block = back;
             for _ in 0..rest {
-                // SAFETY: the list is the heap's, so long, and of a page that is not the heap's.
+                // SAFETY: the block came from the heap's list, which had `rest` blocks here. It is
+                // free, and its page is not the heap's. The loop reads its link before it gives the
+                // block up.
                 unsafe {
                     let next = Block::next(block);
                     self.put_back(page, block);
@@ -128,25 +134,26 @@ impl Heap {
         page.until_slow.set(page.until_slow.get() - rest as i32);
     }
 
-    /// Whether a freed block of `class` may be put on the heap's list, to be handed out as no sample.
+    /// True if a freed block of `class` may go onto the heap's list. An allocation takes it from
+    /// there without a check for a sample.
     #[inline(always)]
     pub(super) fn may_keep(&self, class: usize) -> bool {
-        // SAFETY: as in `sampler`.
+        // SAFETY: the pointer is null or that of a sampler, which is never freed.
         match unsafe { self.sampler.get().as_ref() } {
             Some(sampler) => sampler.left(class, self.handed(class)) > 0,
-            None => false, // A refill finds out.
+            None => false, // The next refill makes the sampler.
         }
     }
 
-    /// The thread ends.
+    /// Tells the sampler that the thread ends.
     pub(super) fn end_samples(&self) {
-        // SAFETY: as in `sampler`.
+        // SAFETY: the pointer is null or that of a sampler, which is never freed.
         if let Some(sampler) = unsafe { self.sampler.get().as_ref() } {
             sampler.change_thread();
         }
     }
 
-    /// Samples a large block or huge block of `size` bytes that was just allocated, if it is due.
+    /// Samples a large or huge block of `size` bytes that was just allocated, if a sample is due.
     pub fn sample_large(&self, meta: &Meta, size: usize) {
         if let Some(sampler) = self.sampler() {
             profile::sample_large(sampler, meta, size, |class| self.handed(class));
@@ -158,7 +165,7 @@ impl Heap {
 mod tests {
     use super::*;
 
-    /// Or a refill would run past a sample.
+    /// If a page had more blocks, a refill could go past a sample.
     #[test]
     fn no_page_has_room_for_one_more_than_the_longest_list() {
         for (size, longest) in SIZES.into_iter().zip(LONGEST) {

@@ -1,8 +1,9 @@
-//! A thread's first blocks come from pages that many threads share (`parked`), so that it costs little to have allocated a few of each
-//! size. A page of its own for each would have 4 KiB resident, and most of that would never be used.
+//! Sharing: a thread gets its first blocks of a class from a page that many threads share
+//! (`parked`). So it costs little to allocate a few blocks of each size. If each class had a page
+//! of the thread's own, each would make 4 KiB resident, most of them never used.
 //!
-//! Heaps made while there are few do not share: a program of one thread, or of as many as the machine has processors, takes no lock
-//! for its first blocks.
+//! The first heaps do not share. So a program with one thread, or with as many threads as the
+//! machine has processors, takes no lock for its first blocks.
 
 use super::counts::HeapEvent;
 use super::{Fresh, Heap};
@@ -15,12 +16,14 @@ use crate::proto::inbox::Link;
 use core::cell::Cell;
 use core::ptr::{NonNull, null_mut};
 
-/// Classes of blocks up to 2 KiB are shared: of larger ones a page of the heap's own has but one that was carved in vain.
+/// The number of classes that are shared: blocks up to 2 KiB. A page of larger blocks carves at
+/// most one block that no one uses.
 const SHARED: usize = 29;
 const _: () = assert!(SIZES[SHARED - 1] == 2048);
-/// What a heap gets of a class is counted in units of this many bytes.
+/// The unit of [`Shared::got`], in bytes.
 const UNIT: u32 = 64;
-/// So many: 4 KiB, which is what is carved of a page of its own at once, or sixteen blocks if that is more, but 16 KiB.
+/// The units that a heap gets of each class at most: 4 KiB, which is what a page of its own carves
+/// first, or sixteen blocks if that is more, but no more than 16 KiB.
 const MOST: [u8; SHARED] = {
     let mut most = [0; SHARED];
     let mut class = 0;
@@ -37,50 +40,53 @@ const MOST: [u8; SHARED] = {
     }
     most
 };
-/// Bytes that it gets at a time; more is left unused than a lock costs.
+/// The bytes that a heap gets at a time. Larger amounts leave more memory unused than the lock is
+/// worth.
 const AT_ONCE: u32 = 512;
 
-/// What a heap has got of shared pages since its thread has it. All zero bytes: it does not share.
+/// The amounts that a heap got from shared pages since its thread adopted it. All zero bytes: the
+/// heap does not share.
 pub(super) struct Shared {
     shares: Cell<bool>,
-    /// By class, in `UNIT`s.
+    /// Indexed by class, in `UNIT`s.
     got: [Cell<u8>; SHARED],
 }
 
 impl Heap {
-    /// The heap is the one made after `made` others.
+    /// Decides whether a fresh heap shares. `made` heaps were made before it.
     pub fn begin(&self, made: u64) {
         let from = policy::SHARED_FROM_HEAPS.get();
         self.shared.shares.set(from != 0 && made >= u64::from(from));
     }
 
-    /// Whether this heap is one of those that share. The others send what they free of shared pages as they send all else: a program
-    /// of few threads takes no lock for it.
+    /// True if this heap shares. A heap that does not share sends its frees of blocks of shared
+    /// pages like all others. So a program of few threads takes no lock for these frees.
     #[inline]
     pub fn is_sharing(&self) -> bool {
         self.shared.shares.get()
     }
 
-    /// Another thread will have it.
+    /// Resets the amounts, because another thread will adopt the heap.
     pub(super) fn share_anew(&self) {
         self.shared.got.iter().for_each(|got| got.set(0));
     }
 
-    /// Whether blocks of `class` come from a shared page, when the heap's own have none.
+    /// True if the heap takes blocks of `class` from a shared page when its own pages have none.
     #[inline(always)]
     pub(super) fn shares(&self, class: usize) -> bool {
         let got_less = |(got, most): (&Cell<u8>, &u8)| got.get() < *most;
         self.is_sharing() && self.shared.got.get(class).zip(MOST.get(class)).is_some_and(got_less)
     }
 
-    /// Blocks of a shared page, as many again as there were: the first is returned, the rest becomes the heap's list.
+    /// Takes blocks of a shared page, as many as the heap got of this class before. Returns the
+    /// first block; the rest becomes the heap's list. None: `parked` has no block to give.
     #[cold]
     #[inline(never)]
     pub(super) fn share(&self, class: usize) -> Option<Fresh> {
         let (size, got) = (SIZES[class], &self.shared.got[class]);
         let share = parked::share(class, (u32::from(got.get()) * UNIT).min(AT_ONCE))?;
         if got.get() == 0 {
-            self.counts.make_room(class); // It may never take a list of its own page.
+            self.counts.make_room(class); // The heap may never take a list of its own page.
         }
         let bytes = share.count * size;
         got.set(got.get().saturating_add(bytes.div_ceil(UNIT) as u8));
@@ -89,14 +95,16 @@ impl Heap {
         if share.carved {
             self.counts.note(class, HeapEvent::Carves, 1);
             self.counts.existing[class].add(share.count.into());
-            // At once: of many heaps each has little to tell, and what comes back is told by `parked`.
+            // The totals learn of these bytes at once. Many heaps have little to tell each, and
+            // `parked` tells of the frees.
             Self::tell_live(bytes.into(), bytes.into());
             segment::note_carved(bytes.into());
         } else {
             self.counts.note(class, HeapEvent::Takes, 1);
         }
         let mut rest = null_mut();
-        // SAFETY: the blocks are this heap's, and on this list alone.
+        // SAFETY: `parked::share` gave these blocks to this heap. No list has them, and carved ones
+        // lie side by side in the page.
         unsafe {
             if share.carved {
                 for i in (1..share.count as usize).rev() {
@@ -112,14 +120,15 @@ impl Heap {
         NonNull::new(share.first).map(|first| (first, share.carved && share.page.zero.get()))
     }
 
-    /// Frees a block of a parked page, at once. False: it is still the caller's. `count` is 1, or 0 for a block that the
-    /// program never had.
+    /// Frees a block of a parked page at once. False: the caller still has the block. `count` is 1,
+    /// or 0 for a block that the program never had.
     ///
     /// # Safety
-    /// The block is of `page`, on no list, and the caller's to free; the calling thread has this heap.
+    /// The block is of `page`, on no list, and the caller's to free. The calling thread holds this
+    /// heap.
     #[must_use]
     pub unsafe fn free_parked(&self, page: &Meta, block: *mut Block, count: u64) -> bool {
-        // SAFETY: the caller gives the block up.
+        // SAFETY: the caller gives up a block of `page` that is on no list.
         let freed = unsafe { parked::free(page, block, count) };
         if freed == Freed::No {
             return false;
@@ -131,12 +140,14 @@ impl Heap {
         true
     }
 
-    /// Puts back a block of the heap's list that the program never had, of a page that is not the heap's.
+    /// Puts back a block of the heap's list that the program never had. Its page is not the heap's.
     ///
     /// # Safety
-    /// As [`Heap::free_parked`].
+    /// The block is of `page`, on no list, and the caller's to free. The calling thread holds this
+    /// heap.
     pub(super) unsafe fn put_back(&self, page: &Meta, block: *mut Block) {
-        // SAFETY: the caller gives the block up; it stays the caller's where `free_parked` says so.
+        // SAFETY: the caller gives up a block of `page`. If `free_parked` returns false, the block
+        // is still the caller's, and goes into a batch.
         unsafe {
             if page.owner() != parked::owner() || !self.free_parked(page, block, 0) {
                 self.outgoing.add(page, block);

@@ -1,17 +1,21 @@
 //! A heap as any thread may see it.
 //!
-//! A [`Heap`] is full of cells, so it is for one thread at a time: its holder. All other threads have a [`SharedHeap`] in its
-//! place, which gives out only what is made for many. The two are one piece of memory.
+//! A [`Heap`] is full of cells, so it is for one thread at a time: its holder. All other threads
+//! have a [`SharedHeap`] in its place, which gives out only fields that are made for many threads.
+//! The two are one piece of memory.
 //!
-//! | who | what it has | by what |
+//! | thread | has | by |
 //! |---|---|---|
-//! | the thread that adopted the heap | `Heap` | its thread-local word, from `HeapState::adopt` to `give_up` |
-//! | a thread that tidies an idle heap | `Heap` | `HeapState::tidy`, `hold` or `seize`, until `let_go` |
-//! | the only thread of a fork's child | `Heap` | no other thread is there |
-//! | any thread, at any time | `SharedHeap` | `all_heaps`, a number of the pool |
+//! | the one that adopted the heap | `Heap` | its thread's word, from `adopt` to `give_up` |
+//! | one that tidies an idle heap | `Heap` | `tidy`, `hold` or `seize`, until `let_go` |
+//! | the only one of a fork's child | `Heap` | no other thread is there |
+//! | any, at any time | `SharedHeap` | `all_heaps`, a number of the pool |
+//!
+//! The functions in the first two rows are those of `HeapState`.
 //!
 //! Rule
-//! 1. Fields that `SharedHeap` gives out are atomics, or made of them. Counters have one writer, the holder.
+//! 1. The fields that `SharedHeap` gives out are atomics, or made of them. Counters have one
+//!    writer, the holder.
 
 use super::Heap;
 use super::counts::Counts;
@@ -24,7 +28,8 @@ use core::ptr::from_ref;
 #[repr(transparent)]
 pub struct SharedHeap(Heap);
 
-// SAFETY: the methods give out what is made for many threads (rule 1). `holder` is unsafe.
+// SAFETY: the methods give out only fields that many threads may use (rule 1). `holder` gives out
+// the rest, and is unsafe.
 unsafe impl Sync for SharedHeap {}
 
 /// Frees for other heaps that a heap's threads have sent.
@@ -38,7 +43,7 @@ impl SharedHeap {
     /// The heap for its holder.
     ///
     /// # Safety
-    /// The calling thread holds the heap for as long as the reference is used: see the table above.
+    /// The calling thread holds the heap for as long as it uses the reference: see the table above.
     #[inline(always)]
     pub unsafe fn holder(&self) -> &Heap {
         &self.0
@@ -66,18 +71,18 @@ impl SharedHeap {
         &self.0.next_heap
     }
 
-    /// What it counts.
+    /// Its counters.
     pub fn counts(&self) -> &Counts {
         &self.0.counts
     }
 
-    /// What it sent.
+    /// The counts of its remote frees.
     pub fn sent(&self) -> Sent {
         let outgoing = &self.0.outgoing;
         Sent { blocks: outgoing.sent.get(), batches: outgoing.batches_sent.get(), chains: outgoing.chains_sent.get() }
     }
 
-    /// Change of the live bytes that the process's total does not have yet.
+    /// The change of live bytes that the process's total does not have yet.
     pub fn unreported(&self) -> i64 {
         self.0.live.get()
     }
@@ -87,12 +92,13 @@ impl SharedHeap {
         !self.0.owner.inbox().is_empty()
     }
 
-    /// True in the middle of a change (`heap` rule 3): its thread asks in a signal handler, or its thread is gone.
+    /// True in the middle of a change (`heap` rule 3). The holder calls this from a signal handler,
+    /// and other threads call it after the holder has ended.
     pub fn is_busy(&self) -> bool {
         self.0.busy.load(Relaxed)
     }
 
-    /// True if it is the calling thread's: `front` is what the thread's word says.
+    /// True if the heap is the calling thread's. `front` is the thread's word.
     pub fn has_front(&self, front: *const Front) -> bool {
         core::ptr::eq(&self.0.owner.front, front)
     }
@@ -102,7 +108,7 @@ impl Heap {
     /// The heap as others see it.
     #[inline(always)]
     pub fn shared(&self) -> &SharedHeap {
-        // SAFETY: a transparent wrapper of the same memory.
+        // SAFETY: `SharedHeap` is a transparent wrapper of `Heap`, so both have the same layout.
         unsafe { &*from_ref(self).cast::<SharedHeap>() }
     }
 }

@@ -1,22 +1,22 @@
-//! What becomes of heaps in the child of a fork.
+//! Heaps in the child of a fork.
 
 extern crate std;
 
 use super::*;
 use crate::base::size_class;
 use crate::heap::parked;
-use crate::in_child::{goes_well_in_child, in_child};
 use crate::proto::heap_state::Adopted;
+use crate::testing::{goes_well_in_child, in_child};
 use crate::thread;
 use std::sync::{Barrier, mpsc};
 use std::vec::Vec;
 
-/// The calling thread's.
+/// The calling thread's heap.
 fn own() -> &'static Heap {
     thread::with_heap(Some).unwrap()
 }
 
-/// A heap that was in the middle of a change is nobody's for ever; another one is whose it may be.
+/// A heap that was in the middle of a change is lost; any other heap can be adopted.
 #[test]
 fn a_heap_that_was_busy_is_lost_in_the_child() {
     const ME: u32 = 7;
@@ -38,7 +38,7 @@ fn a_heap_that_was_busy_is_lost_in_the_child() {
         let look = || {
             for (was_busy, heap) in heaps {
                 let heap = crate::heap::all::all_heaps().find(|h| core::ptr::from_ref(*h).addr() == heap).unwrap();
-                // SAFETY: the child has this thread alone.
+                // SAFETY: the child has one thread.
                 let held = unsafe { heap.holder() };
                 assert_eq!(heap.state().adopt(ME) == Adopted::Yes, !was_busy);
                 assert!(held.inherited.get());
@@ -51,7 +51,8 @@ fn a_heap_that_was_busy_is_lost_in_the_child() {
     });
 }
 
-/// Who is interrupted in the middle of a change has lists that are not to be followed.
+/// A signal handler must not follow the lists of a heap that it interrupted in the middle of a
+/// change.
 #[test]
 fn a_heap_is_busy_while_pages_move() {
     let heap = own();
@@ -60,21 +61,21 @@ fn a_heap_is_busy_while_pages_move() {
     assert!(!heap.is_busy());
 }
 
-/// Pages that were parked are left as they are in a child that cannot believe the lists of them.
+/// A child whose lists of parked pages are inconsistent leaves these pages as they are.
 #[test]
 fn pages_that_were_given_up_are_left_alone() {
     const SIZE: usize = 1024;
     let class = size_class::of16(SIZE);
-    // SAFETY: any size may be asked for; each block is freed once.
+    // SAFETY: `malloc` takes any size. Each block is freed once.
     let (take, free) = (|| unsafe { crate::api::c::malloc(SIZE) }, |p: *mut u8| unsafe { crate::api::c::free(p) });
-    // Pages of which two blocks each are out, and then one more.
+    // Pages with two used blocks each, and then one more.
     let few_blocks = || {
         let blocks: Vec<_> = (0..20 * arena::SLOT / SIZE).map(|_| take()).collect();
         let (kept, gone): (Vec<_>, Vec<_>) = blocks.into_iter().partition(|p| p.addr() % arena::SLOT < 2 * SIZE);
         gone.into_iter().for_each(free);
         kept
     };
-    // No other test holds the lock there, so that a page would stay with its heap.
+    // In the child no other test holds the lock, so every park succeeds.
     in_child(|| {
         let mine = own();
         let park = || mine.counts.parked.get();
@@ -85,7 +86,9 @@ fn pages_that_were_given_up_are_left_alone() {
         parked::give_up_all();
         let before = park();
         let purge_holes = || parked::purge(crate::os::now_ms(), 0, || true);
-        assert!(parked::unpark(class, mine.owner()).is_none() && purge_holes() == 0);
+        // SAFETY: `mine` is the heap of this thread.
+        let unparked = unsafe { parked::unpark(class, mine.owner()) };
+        assert!(unparked.is_none() && purge_holes() == 0);
         kept.drain(..10).for_each(free);
         mine.collect();
         assert_eq!(purge_holes(), 0);

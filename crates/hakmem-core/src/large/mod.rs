@@ -1,10 +1,14 @@
-//! Large allocations, over 64 KiB to 1 MiB: whole slots of a segment, owned by nobody but the slot word.
+//! Large blocks, more than 64 KiB and at most 1 MiB: whole slots of a segment. No heap owns them,
+//! only the slot word of the segment knows of them.
 //!
-//! Any thread frees them straight into the segment, so a consumer's frees never wait for the producer; the freeing
-//! thread's heap keeps the last few, since a buffer that is freed is often wanted again at once. Growing takes the
-//! neighbouring slots where they are free; shrinking lets the tail go.
+//! Any thread frees a large block straight into its segment. So a consumer's frees never wait for
+//! the producer. The heap of the freeing thread keeps the last few freed blocks, as a program often
+//! wants a freed buffer again at once. A block grows into the slots behind it if they are free, and
+//! lets go of its last slots when it shrinks.
 //!
-//! Rule: a cached allocation's slots are the cache's, its metadata says `Kind::Free`.
+//! Rules
+//! 1. The slots of a cached block belong to the cache. Their metadata says `Kind::Free`.
+//! 2. A cache belongs to its heap, and only the heap's holder uses it.
 
 pub(crate) mod huge;
 
@@ -16,9 +20,9 @@ use crate::base::usage;
 use core::cell::Cell;
 use core::ptr::null_mut;
 
-/// The largest request served here, in bytes.
+/// The largest request that becomes a large block, in bytes.
 pub const LARGE_MAX: usize = 16 * SLOT;
-/// Allocations that a heap keeps …
+/// Freed blocks that a heap keeps …
 const WAYS: usize = 4;
 /// … and the slots they may hold together.
 const KEPT_SLOTS: u32 = 16;
@@ -26,28 +30,29 @@ const KEPT_SLOTS: u32 = 16;
 /// Frees by threads without a heap.
 pub static STRAY: AtomicU64 = AtomicU64::new(0);
 
-/// Frees that no heap has counted.
+/// Frees of large blocks that no heap has counted.
 pub fn stray_frees() -> u64 {
     STRAY.load(Relaxed)
 }
 
-/// In the child of a fork, which counts anew.
+/// Counts anew. For the child of a fork.
 pub fn reset_stray_frees() {
     STRAY.store(0, Relaxed);
 }
 
-/// Recently freed allocations, in a heap.
+/// Large blocks that were freed recently, in a heap.
 pub struct Cache {
     ways: [Cell<*mut Meta>; WAYS],
     slots: Cell<u32>,
-    /// The way that is given up next.
+    /// The way whose block the cache gives up next.
     victim: Cell<u32>,
 }
 
 impl Cache {
     fn take(&self, span: u32) -> Option<&'static Meta> {
         for way in &self.ways {
-            // SAFETY: metadata is for ever.
+            // SAFETY: a way is null or has a block's metadata, which is accessible for ever
+            // (`arena` rule 4). All fields may be shared between threads.
             let Some(meta) = (unsafe { way.get().as_ref() }) else { continue };
             if meta.span.load(Relaxed) == span {
                 way.set(null_mut());
@@ -58,7 +63,7 @@ impl Cache {
         None
     }
 
-    /// Keeps an allocation that was freed, or lets it go. True if any slots were let go.
+    /// Keeps a freed block, or lets blocks go to make room. True if it let any slots go.
     #[inline]
     fn put(&self, meta: &Meta, span: u32) -> bool {
         if self.put_if_room(meta, span) {
@@ -89,7 +94,9 @@ impl Cache {
     }
 
     fn let_go(&self, way: &Cell<*mut Meta>) {
-        // SAFETY: metadata is for ever; cached slots are the cache's.
+        // SAFETY: a way is null or has a block's metadata, which is accessible for ever (`arena`
+        // rule 4). The slots of a cached block belong to the cache (rule 1), and this call takes
+        // the block out of it.
         unsafe {
             if let Some(meta) = way.replace(null_mut()).as_ref() {
                 let span = meta.span.load(Relaxed);
@@ -99,13 +106,14 @@ impl Cache {
         }
     }
 
-    /// Forgets everything: in the child of a fork, where another thread's cache may be half written.
+    /// Forgets all blocks. For the child of a fork, whose copy of another thread's cache may be
+    /// half written.
     pub fn forget(&self) {
         self.ways.iter().for_each(|way| way.set(null_mut()));
         self.slots.set(0);
     }
 
-    /// Lets everything go.
+    /// Lets go of all blocks.
     pub fn empty(&self) {
         self.ways.iter().for_each(|way| self.let_go(way));
     }
@@ -115,14 +123,16 @@ fn slots_for(n: usize) -> u32 {
     n.div_ceil(SLOT) as u32
 }
 
-/// Takes room for `n` ≤ LARGE_MAX bytes, aligned to 64 KiB, from a heap's cache. None: it has none.
+/// Takes a block for `n` ≤ LARGE_MAX bytes, aligned to 64 KiB, from a heap's cache. None: the cache
+/// has no such block.
 pub fn cached(cache: &Cache, n: usize) -> Option<&'static Meta> {
     let meta = cache.take(slots_for(n))?;
     meta.set_kind(Kind::Large);
     Some(meta)
 }
 
-/// Takes it from a segment. The flag says whether it is zero. None: out of memory.
+/// Takes a block for `n` ≤ LARGE_MAX bytes from a segment. The flag says whether it is zero. None:
+/// out of memory.
 pub fn fresh(n: usize) -> Option<(&'static Meta, bool)> {
     let span = slots_for(n);
     let (meta, zero) = segment::claim(span)?;
@@ -131,10 +141,11 @@ pub fn fresh(n: usize) -> Option<(&'static Meta, bool)> {
     Some((meta, zero))
 }
 
-/// Frees what starts at `meta`, into a heap's cache if there is one. True if slots went back to a segment.
+/// Frees the large block at `meta`: into a heap's cache if there is one. True if slots went back to
+/// a segment.
 ///
 /// # Safety
-/// It is a live large allocation and the caller's to free.
+/// It is a live large block, and the caller gives it up. The caller holds the heap of `cache`.
 pub unsafe fn free(cache: Option<&Cache>, meta: &Meta) -> bool {
     let span = meta.span.load(Relaxed);
     meta.set_kind(Kind::Free);
@@ -143,20 +154,23 @@ pub unsafe fn free(cache: Option<&Cache>, meta: &Meta) -> bool {
     }
     STRAY.fetch_add(1, Relaxed);
     usage::add(-((span as usize * SLOT) as i64), 0);
-    // SAFETY: the slots were the allocation's, which ends here.
+    // SAFETY: the block owned these slots, and the caller has given it up. Their metadata says
+    // `Kind::Free`, since the line above.
     unsafe { segment::release(meta, span) };
     true
 }
 
-/// Bytes that the allocation at `meta` holds.
+/// Bytes of the large block at `meta`.
 pub fn size(meta: &Meta) -> usize {
     meta.span.load(Relaxed) as usize * SLOT
 }
 
-/// Makes it hold `n` bytes where it is, if the slots behind it allow. Returns the change in bytes.
+/// Makes the large block at `meta` hold `n` bytes where it is, if the slots behind it allow.
+/// Returns the change in bytes. None: it did not fit, and nothing has changed.
 ///
 /// # Safety
-/// It is live, and nobody else uses it during the call.
+/// It is a live large block. Nobody else uses it during the call, nor the bytes behind `n`
+/// afterwards.
 pub unsafe fn resize(meta: &Meta, n: usize) -> Option<i64> {
     if n > LARGE_MAX {
         return None;
@@ -164,7 +178,8 @@ pub unsafe fn resize(meta: &Meta, n: usize) -> Option<i64> {
     let (old, new) = (meta.span.load(Relaxed), slots_for(n));
     if new < old {
         meta.span.store(new, Relaxed);
-        // SAFETY: the tail was the allocation's, and is no more.
+        // SAFETY: the block has `old` slots, so slot `new` is one of them. The block's length no
+        // longer includes the tail, which its user gave up.
         unsafe { segment::release(meta.forward(new), old - new) };
     } else if new > old {
         if !segment::extend(meta, old, new - old) {

@@ -1,4 +1,5 @@
-//! What people see of a heap: figures as values, and reports of them.
+//! What people see of the allocator: its figures as values (`stats`), and reports of them
+//! (`report`).
 
 #[cfg(all(feature = "reports", not(any(miri, shuttle))))]
 pub mod report;

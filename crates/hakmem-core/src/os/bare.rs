@@ -1,7 +1,12 @@
-//! The bare thread: one thread of our own that libc does not know of.
+//! The bare thread: a thread that libc does not know of. The scavenger runs on it.
 //!
-//! `pthread_create` takes locks under which glibc itself frees memory, so it cannot be called from `free`; a bare clone
-//! can. It has its own stack and its own, empty thread-local storage, both static.
+//! `pthread_create` takes locks, and glibc frees memory while it holds them. So `free` cannot call
+//! `pthread_create`, but it can call clone. The bare thread has its own stack and its own, empty
+//! thread-local storage. Both are static.
+//!
+//! Rule
+//! 1. A process has at most one bare thread. Its maker knows that the last one is gone before it
+//!    makes the next (`proto::worker`).
 
 use super::count::{Kind, counted};
 use super::linux::{succeeded, syscall};
@@ -15,26 +20,29 @@ global_asm!(".weak __libc_single_threaded");
 
 /// Bytes of the bare thread's stack.
 const STACK: usize = 32 << 10;
-/// Bytes of the bare thread's own thread-local storage: half below its control block, for variables, half above.
+/// Bytes of the bare thread's own thread-local storage: half below its control block, for
+/// variables, half above.
 const TLS: usize = 8 << 10;
 
-// No page alignment: that would keep the small statics around it from sharing pages.
+// Not aligned to a system page: the small statics around it can then share its first and last one.
 #[repr(C, align(64))]
 struct Bare<const N: usize>(core::cell::UnsafeCell<[u8; N]>);
-// SAFETY: only the one bare thread uses it; nobody reads it.
+// SAFETY: the maker writes here before the bare thread runs, and only the bare thread uses it from
+// then on. There is one bare thread at a time (rule 1).
 unsafe impl<const N: usize> Sync for Bare<N> {}
 static BARE_STACK: Bare<STACK> = Bare(core::cell::UnsafeCell::new([0; STACK]));
 static BARE_TLS: Bare<TLS> = Bare(core::cell::UnsafeCell::new([0; TLS]));
 
-/// Where the bare thread's thread-local storage is.
+/// The addresses of the bare thread's thread-local storage.
 #[cfg(all(test, not(any(loom, feature = "fault-injection"))))]
 pub fn tls_room() -> core::ops::Range<usize> {
     let start = BARE_TLS.0.get().expose_provenance();
     start..start + TLS
 }
 
-/// The calling thread, which is a bare one, is scheduled as the process's first thread is, but never in real time: it inherits
-/// from whichever thread made it. And it has a name. What the system refuses stays as it is.
+/// Names the calling thread, a bare one, and schedules it as the process's first thread, but never
+/// in real time. Before, its priority and processors are those of whichever thread made it. A
+/// setting that the system refuses stays as it is.
 pub fn be_ordinary() {
     const NAME: &core::ffi::CStr = c"hakmem-purge";
     /// Room for 8192 processors.
@@ -53,18 +61,22 @@ pub fn be_ordinary() {
     if let Ok(len @ 1..) = usize::try_from(syscall(libc::SYS_sched_getaffinity, [first, WORDS * 8, to, 0, 0, 0])) {
         syscall(libc::SYS_sched_setaffinity, [0, len, to, 0, 0, 0]);
     }
-    // The call gives 20 less the niceness.
+    // The system call returns 20 minus the niceness.
     let nice = |of: usize| 20 - syscall(libc::SYS_getpriority, [libc::PRIO_PROCESS as usize, of, 0, 0, 0, 0]);
     if nice(first) != nice(0) {
         syscall(libc::SYS_setpriority, [libc::PRIO_PROCESS as usize, 0, nice(first) as usize, 0, 0, 0]);
     }
 }
 
-/// Starts the one bare thread of the process: it shares everything, has the signals blocked that its maker has, which
-/// must be all, and runs `work` on a stack of its own, with an empty thread-local storage (its maker's may be gone before
-/// it). It must not call what uses more of it than the stack protector does. The thread ends when `work` returns; `alive`
-/// is its number, from now until the kernel ends it. Returns that number; 0: it could not be made. At most one may run in a
-/// process at a time.
+/// Starts the one bare thread of the process. It runs `work`, and ends when `work` returns. Returns
+/// the thread's number, or 0 if the system refuses.
+///
+/// The thread shares everything with its maker except its stack and its thread-local storage. The
+/// latter is empty, not the maker's: the maker may end first. `alive` is not 0 from now until the
+/// kernel has ended the thread: the kernel writes the thread's number there, and 0 at its end.
+///
+/// For callers: no other bare thread runs (rule 1). All signals are blocked, and the thread
+/// inherits that. `work` uses no more thread-local storage than the stack protector does.
 #[cfg(target_arch = "x86_64")]
 pub fn spawn_bare(work: extern "C" fn(), alive: &'static AtomicU32) -> u32 {
     const FLAGS: i32 = libc::CLONE_VM
@@ -80,7 +92,9 @@ pub fn spawn_bare(work: extern "C" fn(), alive: &'static AtomicU32) -> u32 {
     let alive_at = core::ptr::from_ref(alive).expose_provenance();
     let control = BARE_TLS.0.get().cast::<u8>().wrapping_add(TLS / 2).cast::<usize>();
     let tls = control.expose_provenance();
-    // SAFETY: inside the static; nobody else uses it. A control block's first and third words are its own address.
+    // A control block's first and third words are its own address.
+    // SAFETY: both words lie inside the static and are aligned. No bare thread runs yet (rule 1),
+    // and no other thread uses the static.
     unsafe {
         control.write(tls);
         control.add(2).write(tls);
@@ -92,8 +106,10 @@ pub fn spawn_bare(work: extern "C" fn(), alive: &'static AtomicU32) -> u32 {
             return refused;
         }
         let result: isize;
-        // SAFETY: the child has its own stack, whose top is aligned; it ends itself behind `work`, and touches nothing of
-        // this frame. The kernel clobbers rcx and r11 only.
+        // SAFETY: the child runs on its own stack, whose top is aligned to 64 bytes. It ends itself
+        // when `work` returns, and touches nothing of this frame. `alive` is static, so the kernel
+        // may write there at any time. Of the maker's registers, the kernel changes rax, rcx and
+        // r11.
         unsafe {
             asm!("syscall", "test rax, rax", "jnz 2f", "xor ebp, ebp", "call r12",
                 "xor edi, edi", "mov eax, {exit}", "syscall", "ud2", "2:",
@@ -122,32 +138,35 @@ pub fn numbers() -> (u32, u32) {
     (syscall(libc::SYS_getpid, [0; 6]) as u32, syscall(libc::SYS_gettid, [0; 6]) as u32)
 }
 
-/// True if the process never had a second thread, as far as libc knows.
+/// True if libc knows of no second thread that the process has or had.
 #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 pub fn is_single_threaded() -> bool {
     let known: *const AtomicU8;
-    // SAFETY: reads the variable's address from the table of addresses; null where libc (before glibc 2.32) has none.
+    // SAFETY: the linker gives a weak symbol an entry in the table of addresses. The load reads
+    // that entry: null where libc has no such variable (before glibc 2.32).
     unsafe {
         asm!("mov {}, qword ptr [rip + __libc_single_threaded@GOTPCREL]", out(reg) known, options(pure, readonly, nostack, preserves_flags));
     }
-    // SAFETY: libc's variable, which is a char, and for ever.
+    // SAFETY: null, or the address of libc's variable: a char, which stays until the process ends.
     unsafe { known.as_ref() }.is_some_and(|known| known.load(Ordering::Relaxed) != 0)
 }
 
-/// Not known.
+/// False: unknown here.
 #[cfg(not(all(target_arch = "x86_64", target_env = "gnu")))]
 pub fn is_single_threaded() -> bool {
     false
 }
 
-/// True in a child of vfork, and in one made by a raw system call: libc believes that the thread is its parent's.
+/// True in a child of vfork, and in a process made by a raw system call. There libc still has the
+/// parent's number for the calling thread.
 pub fn in_borrowed_process() -> bool {
     let mut clock = 0;
-    // SAFETY: asks libc for what it knows of the calling thread, without a system call.
+    // SAFETY: the calling thread exists, so its handle is valid, and `clock` is valid for the
+    // write. libc answers from its own data, without a system call.
     if unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &mut clock) } != 0 {
         return false;
     }
-    // A thread's clock is its number, inverted, above three bits (Linux).
+    // Linux makes a thread's clock of its number: inverted, and shifted left by three bits.
     let believed = !(clock >> 3) as isize;
     believed != syscall(libc::SYS_gettid, [0; 6])
 }

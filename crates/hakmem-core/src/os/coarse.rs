@@ -1,26 +1,28 @@
-//! A kernel with larger pages than the machine's, for tests: compiled with the feature `fault-injection` alone.
+//! A kernel with larger system pages than the machine's, for tests. Only the feature
+//! `fault-injection` compiles it.
 //!
-//! It refuses ranges that begin inside a page and takes every length for whole pages, as kernels with pages of 16 or 64 KiB
-//! do. So what is changed beyond the range that was meant, and what is refused, shows here too. (Faults still bring the
-//! machine's own pages.)
+//! Kernels with system pages of 16 or 64 KiB refuse a range that begins inside a system page. They
+//! round every length up to whole system pages. This module does both. So tests see what a call
+//! changes beyond its range, and which calls such a kernel refuses. Page faults still bring in
+//! system pages of the machine's size.
 
 use super::linux::{machine_page, raw, succeeded};
 use crate::base::sync::{AtomicUsize, Ordering::Relaxed};
 
 const VARIABLE: &core::ffi::CStr = c"TEST_HAKMEM_PAGE_BYTES";
-/// Not known yet.
+/// The environment has not been read yet.
 const UNKNOWN: usize = 0;
-/// The machine's pages.
+/// System pages have the machine's size.
 const NONE: usize = 1;
 static PAGE: AtomicUsize = AtomicUsize::new(UNKNOWN);
 
-/// Makes pages that large, a power of two, from now on: before anything is mapped.
+/// Sets the size of a system page, a power of two. To be called before anything is mapped.
 pub fn set_page_size(bytes: usize) {
     assert!(bytes.is_power_of_two() && bytes >= machine_page());
     PAGE.store(bytes, Relaxed);
 }
 
-/// The size of a page: as it was set, or as the environment has it, or the machine's.
+/// The size of a system page: the one that was set, or the environment's, or the machine's.
 pub fn page_size() -> usize {
     match PAGE.load(Relaxed) {
         UNKNOWN => {
@@ -33,15 +35,15 @@ pub fn page_size() -> usize {
 }
 
 fn from_environment() -> Option<usize> {
-    // SAFETY: the tests do not change the environment.
+    // SAFETY: the name is a C string, and the tests do not change the environment.
     let value = unsafe { libc::getenv(VARIABLE.as_ptr()).as_ref() }?;
-    // SAFETY: what getenv returns ends with a zero.
+    // SAFETY: getenv returned a C string, which stays: the tests do not change the environment.
     let value = unsafe { core::ffi::CStr::from_ptr(value) };
     let bytes = value.to_str().ok()?.parse::<usize>().ok()?;
     (bytes.is_power_of_two() && bytes > machine_page()).then_some(bytes)
 }
 
-/// A call as such a kernel makes it.
+/// Makes a system call as such a kernel would.
 pub(super) fn call(number: libc::c_long, mut a: [usize; 6]) -> isize {
     const REFUSED: isize = -(libc::EINVAL as isize);
     let page = page_size();
@@ -75,7 +77,7 @@ pub(super) fn call(number: libc::c_long, mut a: [usize; 6]) -> isize {
     }
 }
 
-/// A map at a place of the kernel's choice, which is the beginning of a page.
+/// Maps a range at a place of the kernel's choice, at the beginning of a larger system page.
 fn map(mut a: [usize; 6], page: usize) -> isize {
     let len = a[1];
     let Some(more) = len.checked_add(page) else { return -(libc::ENOMEM as isize) };
@@ -94,7 +96,8 @@ fn map(mut a: [usize; 6], page: usize) -> isize {
     start as isize
 }
 
-/// A move to such a place: first to where the kernel likes, which refuses a range of several maps.
+/// Moves a range to such a place. The first mremap goes to a place of the kernel's choice: that
+/// call refuses a range of several maps, as the real one does.
 fn move_somewhere(a: [usize; 6], page: usize) -> isize {
     let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as usize;
     let moved = raw(libc::SYS_mremap, a);
@@ -108,7 +111,8 @@ fn move_somewhere(a: [usize; 6], page: usize) -> isize {
     raw(libc::SYS_mremap, [half_way, len, len, to_place, place as usize, 0])
 }
 
-/// Reads the page map, the only file that is read so: a page is there if a part of it is.
+/// Reads `/proc/self/pagemap`. A larger system page is resident if one of its parts is. It takes
+/// every file for that one. So `tables`, which reads the program's file, fails with such pages.
 fn read_pagemap([file, to, len, offset, ..]: [usize; 6], page: usize) -> isize {
     const MOST: usize = 64;
     const WORD: usize = size_of::<u64>();
@@ -123,7 +127,7 @@ fn read_pagemap([file, to, len, offset, ..]: [usize; 6], page: usize) -> isize {
             return done;
         }
         let word = words[..parts].iter().fold(0, |all, word| all | word);
-        // SAFETY: the caller has room for a word a page.
+        // SAFETY: `i` is below `len / WORD`, and the caller gave `len` writable bytes at `to`.
         unsafe { super::at(to).cast::<u64>().wrapping_add(i).write(word) };
     }
     len as isize

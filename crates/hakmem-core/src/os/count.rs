@@ -3,7 +3,7 @@
 use crate::base::sync::Ordering::Relaxed;
 use crate::base::sync::plain::{AtomicBool, AtomicU64};
 
-/// The kinds that are told apart.
+/// The kinds of system calls that are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(any(miri, shuttle), allow(dead_code, reason = "not every checker has them all"))]
 pub enum Kind {
@@ -15,7 +15,7 @@ pub enum Kind {
     Madvise,
     /// Moving page tables.
     Mremap,
-    /// Asking what is resident: the calls that open, read and close the file that says it.
+    /// Asking what is resident: to open, read and close `/proc/self/pagemap`.
     Pagemap,
     /// Waiting for and waking threads.
     Futex,
@@ -47,12 +47,12 @@ pub fn set_timing(on: bool) {
     TIMING.store(on, Relaxed);
 }
 
-/// Whether they are timed.
+/// True if system calls are timed.
 pub fn timing() -> bool {
     TIMING.load(Relaxed)
 }
 
-/// Runs `call`, whose result is a negated error number if it failed, and counts it.
+/// Runs `call` and counts it. A negative result is a failure: a negated error number.
 pub(super) fn counted(kind: Kind, call: impl FnOnce() -> isize) -> isize {
     let counter = &COUNTERS[kind as usize];
     let timing = TIMING.load(Relaxed);

@@ -1,10 +1,12 @@
-//! Whether the process has forbidden itself system calls.
+//! Whether the process has a filter for its system calls (seccomp).
 //!
-//! A filter (seccomp) may end the process for a call that it does not list. So once one is known of, nothing is called but what
-//! an allocator must: what is only nice to know stays unknown.
+//! A filter may end the process for a call that it does not list. So once hakmem knows of a filter,
+//! it makes no call that it can do without. The answers stay unknown.
 //!
-//! 1. `FILTERED` is set before the filter is there, by the thread that is about to make it, and the kernel's work lies between
-//!    that and the filter's effect on any other thread. It guards no memory. So it is relaxed.
+//! Rule
+//! 1. The thread that makes a filter stores `FILTERED` before it makes the filter. The kernel's
+//!    work lies between that store and the filter's effect on any other thread. `FILTERED` guards
+//!    no memory. So relaxed loads and stores are enough.
 
 use crate::base::sync::Ordering::Relaxed;
 use crate::base::sync::plain::AtomicBool;
@@ -12,12 +14,12 @@ use crate::base::sync::plain::AtomicBool;
 #[unsafe(link_section = ".data.hakmem")]
 static FILTERED: AtomicBool = AtomicBool::new(false);
 
-/// Says that the process has a filter, or, if making one failed, that it has none.
+/// Notes that the process is about to have a filter, or, if making one failed, that it has none.
 pub fn set_filtered(filtered: bool) {
     FILTERED.store(filtered, Relaxed);
 }
 
-/// True if it is known to have one.
+/// True if the process is known to have a filter.
 pub fn is_filtered() -> bool {
     FILTERED.load(Relaxed)
 }

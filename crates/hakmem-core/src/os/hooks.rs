@@ -35,7 +35,7 @@ pub fn at_fork(before: extern "C" fn(), after: extern "C" fn(), after_in_child: 
 
 /// What glibc's `pthread_atfork` does. That is linked into each library, behind everything else: a page fault at start-up
 /// for one jump.
-#[cfg(all(target_env = "gnu", not(miri)))]
+#[cfg(target_env = "gnu")]
 unsafe fn register(before: extern "C" fn(), after: extern "C" fn(), after_in_child: extern "C" fn()) {
     type Handler = Option<extern "C" fn()>;
     unsafe extern "C" {
@@ -47,7 +47,7 @@ unsafe fn register(before: extern "C" fn(), after: extern "C" fn(), after_in_chi
     unsafe { __register_atfork(Some(before), Some(after), Some(after_in_child), __dso_handle) };
 }
 
-#[cfg(not(all(target_env = "gnu", not(miri))))]
+#[cfg(not(target_env = "gnu"))]
 unsafe fn register(before: extern "C" fn(), after: extern "C" fn(), after_in_child: extern "C" fn()) {
     // SAFETY: plain registration; the functions are there as long as the program or library that
     // this is linked into.

@@ -1,10 +1,10 @@
-//! What the code that this is part of was linked into.
+//! What this code was linked into: a program or a shared library.
 
 use core::arch::{asm, global_asm};
 
-// Defined by the linker, but for programs that are linked statically at a fixed address.
+// The linker defines it, except in programs that it links statically at a fixed address.
 global_asm!(".weak _DYNAMIC", ".hidden _DYNAMIC");
-// Defined by the linker where the headers of the file are mapped with it.
+// The linker defines it if the file's headers are mapped with its code.
 global_asm!(".weak __ehdr_start", ".hidden __ehdr_start");
 
 /// An entry of the dynamic section.
@@ -15,40 +15,45 @@ struct Entry {
 }
 
 const DT_NULL: i64 = 0;
-/// In programs only.
+/// Only programs have this entry.
 const DT_DEBUG: i64 = 21;
 const DT_FLAGS_1: i64 = 0x6fff_fffb;
 const DF_1_NODELETE: u64 = 8;
 
-/// True in a shared library that dlclose unloads; false in a program, and in a library that stays until the process ends.
+/// True in a shared library that dlclose unloads. False in a program, and in a library that stays
+/// until the process ends.
 pub fn may_be_unloaded() -> bool {
     let entry: *const Entry;
-    // SAFETY: reads the address from the table of addresses, which is there in every kind of program.
+    // SAFETY: the linker gives a weak symbol an entry in the table of addresses, in every kind of
+    // program. The load reads that entry: null where the symbol is undefined.
     unsafe {
         asm!("mov {}, qword ptr [rip + _DYNAMIC@GOTPCREL]", out(reg) entry, options(pure, readonly, nostack, preserves_flags));
     }
-    // SAFETY: null, or the dynamic section, which is mapped while the code is, and ends with DT_NULL.
+    // SAFETY: null, or the dynamic section. It ends with DT_NULL, and is mapped as long as this
+    // code.
     unsafe { is_of_what_may_be_unloaded(entry) }
 }
 
-/// True if it was linked into the program, false in a library.
+/// True in the program, false in a shared library.
 #[cfg(feature = "reports")]
 pub fn is_in_program() -> bool {
     let file: *const libc::Elf64_Ehdr;
-    // SAFETY: reads the address from the table of addresses, which is there in every kind of
-    // program.
+    // SAFETY: the linker gives a weak symbol an entry in the table of addresses, in every kind of
+    // program. The load reads that entry: null where the symbol is undefined.
     unsafe {
         asm!("mov {}, qword ptr [rip + __ehdr_start@GOTPCREL]", out(reg) file, options(pure, readonly, nostack, preserves_flags));
     }
-    // SAFETY: null, or the header of the file, which is mapped while the code is.
+    // SAFETY: null, or the file's header, which is mapped as long as this code.
     let Some(header) = (unsafe { file.as_ref() }) else { return false };
     file.addr() + header.e_phoff as usize == super::program_headers()
 }
 
+/// What a dynamic section says of its file. Null: the file has none.
+///
 /// # Safety
-/// `entry` is null, or the first of some that end with DT_NULL.
+/// `entry` is null, or it points to the first of some readable entries, one of which is a DT_NULL.
 unsafe fn is_of_what_may_be_unloaded(mut entry: *const Entry) -> bool {
-    // SAFETY: null, or one of the entries up to DT_NULL, behind which the loop does not go.
+    // SAFETY: null, or one of the caller's entries: the loop ends at DT_NULL and goes no further.
     while let Some(Entry { tag, value }) = unsafe { entry.as_ref() } {
         match *tag {
             DT_NULL => return true,
@@ -79,14 +84,14 @@ mod tests {
         const DF_1_NOW: u64 = 1;
         let may = |entries: &[(i64, u64)]| {
             let entries: Vec<_> = entries.iter().map(|&(tag, value)| Entry { tag, value }).collect();
-            // SAFETY: each of these ends with DT_NULL, or before it with an answer.
+            // SAFETY: `entries` lives through the call, and each list below has a DT_NULL.
             unsafe { is_of_what_may_be_unloaded(entries.as_ptr()) }
         };
         assert!(may(&[(DT_NEEDED, 1), (DT_NULL, 0), (DT_DEBUG, 0)]));
         assert!(may(&[(DT_NEEDED, DF_1_NODELETE), (DT_FLAGS_1, DF_1_NOW), (DT_NULL, 0), (DT_DEBUG, 0)]));
         assert!(!may(&[(DT_NEEDED, 1), (DT_FLAGS_1, DF_1_NOW | DF_1_NODELETE), (DT_NULL, 0)]));
         assert!(!may(&[(DT_NEEDED, 1), (DT_DEBUG, 0), (DT_NULL, 0)]));
-        // SAFETY: null may be asked about.
+        // SAFETY: null stands for a file without a dynamic section.
         assert!(!unsafe { is_of_what_may_be_unloaded(core::ptr::null()) }, "a program without a dynamic section");
     }
 }

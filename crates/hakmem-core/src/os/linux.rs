@@ -1,6 +1,7 @@
 //! Linux: raw system calls.
 //!
-//! libc's wrappers would set errno on failure, and some are cancellation points; a raw call is neither.
+//! libc's wrappers set errno when they fail, and some are cancellation points. A raw system call
+//! leaves errno alone and is no cancellation point.
 
 #[cfg(feature = "fault-injection")]
 use super::coarse::call as made;
@@ -16,9 +17,10 @@ const PROT_RW: usize = (libc::PROT_READ | libc::PROT_WRITE) as usize;
 const MADV_POPULATE_WRITE: usize = 23;
 const MREMAP_DONTUNMAP: i32 = 4;
 
-// Addresses of the program's own variables that go to the kernel have their provenance exposed: the kernel writes there.
+// Where a variable's address goes to the kernel, its provenance is exposed: the kernel may write
+// there.
 
-/// A system call with up to six arguments; the result is a negated error number if it failed.
+/// Makes a system call with up to six arguments. A negative result is a negated error number.
 #[inline(always)]
 pub(super) fn syscall(number: libc::c_long, a: [usize; 6]) -> isize {
     #[cfg(feature = "fault-injection")]
@@ -28,12 +30,14 @@ pub(super) fn syscall(number: libc::c_long, a: [usize; 6]) -> isize {
     made(number, a)
 }
 
-/// The call itself.
+/// Makes a system call that no test refuses or changes.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub(super) fn raw(number: libc::c_long, a: [usize; 6]) -> isize {
     let result: isize;
-    // SAFETY: the kernel reads and writes only what the arguments name; each caller below answers for those.
+    // SAFETY: the kernel reads and writes only the memory that the arguments name. Each caller in
+    // `os` passes its own variables, or a range that its own caller owns. Of the registers, the
+    // kernel changes rax, rcx and r11.
     unsafe {
         asm!("syscall", inlateout("rax") number as isize => result, in("rdi") a[0], in("rsi") a[1], in("rdx") a[2],
             in("r10") a[3], in("r8") a[4], in("r9") a[5], lateout("rcx") _, lateout("r11") _, options(nostack));
@@ -45,24 +49,24 @@ pub(super) fn succeeded(result: isize) -> bool {
     result >= 0
 }
 
-/// Reserves `len` bytes of address space without access. None if the system refuses.
+/// Reserves `len` bytes of inaccessible address space. None: the system refuses.
 pub fn reserve(len: usize) -> Option<usize> {
     let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as usize;
     let at = counted(Kind::Mmap, || syscall(libc::SYS_mmap, [0, len, PROT_NONE, flags, usize::MAX, 0]));
     usize::try_from(at).ok()
 }
 
-/// Gives a part of a reservation up that nobody uses.
+/// Gives up a part of a reservation that no thread uses.
 pub fn unreserve(at: usize, len: usize) -> bool {
     succeeded(counted(Kind::Mmap, || syscall(libc::SYS_munmap, [at, len, 0, 0, 0, 0])))
 }
 
-/// Makes a reserved range readable and writable; it is charged against the commit limit from now on.
+/// Makes a reserved range readable and writable. It counts against the commit limit from now on.
 pub fn commit(at: usize, len: usize) -> bool {
     succeeded(counted(Kind::Mprotect, || syscall(libc::SYS_mprotect, [at, len, PROT_RW, 0, 0, 0])))
 }
 
-/// Makes a reserved range readable: zero, without memory of its own, and not charged.
+/// Makes a reserved range readable. It reads as zero, takes no memory, and is not charged.
 pub fn make_readable(at: usize, len: usize) -> bool {
     let read = libc::PROT_READ as usize;
     succeeded(counted(Kind::Mprotect, || syscall(libc::SYS_mprotect, [at, len, read, 0, 0, 0])))
@@ -72,41 +76,43 @@ fn advise(at: usize, len: usize, advice: usize) -> bool {
     succeeded(counted(Kind::Madvise, || syscall(libc::SYS_madvise, [at, len, advice, 0, 0, 0])))
 }
 
-/// Gives the memory of a range back; it reads as zero afterwards. Fails where pages are locked.
+/// Gives the memory of a range back. The range reads as zero afterwards. Fails for locked memory.
 pub fn purge(at: usize, len: usize) -> bool {
     advise(at, len, libc::MADV_DONTNEED as usize)
 }
 
-/// Faults a range in with one call. May fail (old kernels, no memory): then the faults come one by one.
+/// Faults a range in with one call. False (old kernels, no memory): the faults come one by one.
 pub fn populate(at: usize, len: usize) -> bool {
     advise(at, len, MADV_POPULATE_WRITE)
 }
 
-/// Asks for huge pages in a range.
+/// Asks for THP in a range.
 pub fn want_thp(at: usize, len: usize) -> bool {
     advise(at, len, libc::MADV_HUGEPAGE as usize)
 }
 
-/// Takes that back.
+/// Asks for no THP in a range.
 pub fn refuse_thp(at: usize, len: usize) -> bool {
     advise(at, len, libc::MADV_NOHUGEPAGE as usize)
 }
 
-/// Replaces what is mapped at a range by a fresh map, as it was reserved: inaccessible, and not charged to the process any more.
-/// The kernel makes one map of it and its neighbours, unless these were moved there. Fails where there is no room for another
-/// map; then it is as it was.
+/// Makes a range as it was when it was reserved: a fresh map, inaccessible, and no longer charged
+/// to the process. The kernel joins the map with its neighbours, except with maps that were moved
+/// there. Fails where the process may have no further map. Then the range stays as it was.
 pub fn decommit(at: usize, len: usize) -> bool {
     let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED) as usize;
     succeeded(counted(Kind::Mmap, || syscall(libc::SYS_mmap, [at, len, PROT_NONE, flags, usize::MAX, 0])))
 }
 
-/// Moves the pages behind `old`, `len` bytes, to `new`, `room` bytes; both are committed and the caller's. `old` stays
-/// committed and then reads as zero, and so does the rest of `new`, which is one map then. No byte is copied. Linux 5.7 and
+/// Moves the memory of `old`, `len` bytes, to `new`, `room` bytes, without copying. Linux 5.7 and
 /// later.
 ///
-/// Older kernels unmap what is at `new` before they find that `old` is more than one map and refuse: another thread's
-/// mmap could then land in the hole. So the pages go to a place of the kernel's choice first, which unmaps nothing and
-/// leaves them one map, and from there to `new`.
+/// Both ranges are committed, and no thread but the caller uses them. `old` stays committed and
+/// reads as zero afterwards. So does the rest of `new`, which is one map then.
+///
+/// If `old` is more than one map, older kernels refuse, but unmap `new` before that. Another
+/// thread's mmap could land there. So the memory goes to a place of the kernel's choice first. That
+/// step unmaps nothing, and leaves the memory in one map. From there it goes to `new`.
 pub fn move_pages(old: usize, len: usize, new: usize, room: usize) -> Moved {
     let flags = (libc::MREMAP_MAYMOVE | MREMAP_DONTUNMAP) as usize;
     let moved = counted(Kind::Mremap, || syscall(libc::SYS_mremap, [old, len, len, flags, 0, 0]));
@@ -116,28 +122,33 @@ pub fn move_pages(old: usize, len: usize, new: usize, room: usize) -> Moved {
     if succeeded(moved) {
         return Moved::Yes;
     }
-    // No more maps, or no memory for page tables. `new` may be a hole now; fill it, unless somebody else has.
+    // The process may have no more maps, or the kernel has no memory for page tables. `new` may be
+    // unmapped now. If so, map it again, unless another thread's map lies there.
     let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE) as usize;
     let filled = counted(Kind::Mmap, || syscall(libc::SYS_mmap, [new, room, PROT_RW, flags, usize::MAX, 0]));
     let (from, to) = (at(half_way), at(old));
-    // SAFETY: `half_way` is a map of `len` bytes that is ours alone; `old` is still mapped, and the caller's.
+    // SAFETY: the first mremap made `half_way`, `len` readable bytes that only this call knows.
+    // `old` is still mapped and writable, and only the caller uses it. A fresh map overlaps no
+    // other.
     unsafe { core::ptr::copy_nonoverlapping(from, to, len) };
     counted(Kind::Mmap, || syscall(libc::SYS_munmap, [half_way, len, 0, 0, 0, 0]));
     if succeeded(filled) { Moved::No } else { Moved::Lost }
 }
 
-/// What came of [`move_pages`].
+/// The outcome of [`move_pages`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moved {
-    /// The pages are at `new`.
+    /// The memory is at `new`.
     Yes,
-    /// They are where they were.
+    /// The memory is at `old`, as it was.
     No,
-    /// They are where they were, and what is mapped at `new` is not known: it must not be used again.
+    /// The memory is at `old`, as it was. Another thread's map may lie at `new`: do not use it
+    /// again.
     Lost,
 }
 
-/// The pointer to an address inside memory that was mapped here: the one place where an address becomes a pointer.
+/// The pointer to an address in memory that was mapped here. No other function makes such a pointer
+/// of an address.
 #[inline]
 pub fn at(address: usize) -> *mut u8 {
     core::ptr::with_exposed_provenance_mut(address)
@@ -148,25 +159,26 @@ pub use super::coarse::page_size;
 #[cfg(not(feature = "fault-injection"))]
 pub use machine_page as page_size;
 
-/// The size of a page of memory in bytes.
+/// Bytes of a system page.
 pub fn machine_page() -> usize {
-    // SAFETY: reads the auxiliary vector that the kernel left in the process; no system call.
+    // SAFETY: any key may be asked for. The answer comes from the auxiliary vector, which stays.
     unsafe { libc::getauxval(libc::AT_PAGESZ) as usize }
 }
 
-/// True if the program runs with rights that its user does not have: then the environment is not to be trusted.
+/// True if the program has rights that its user does not have. Then do not trust the environment.
 pub fn is_secure() -> bool {
-    // SAFETY: as in `page_size`.
+    // SAFETY: any key may be asked for. The answer comes from the auxiliary vector, which stays.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
-/// Physical memory in bytes; 4 GiB if the system does not tell, or a filter may end the process for asking.
+/// Physical memory in bytes. 4 GiB if the system does not say, or if the process has a filter,
+/// which may end it for asking.
 pub fn physical_memory() -> usize {
     const UNKNOWN: usize = 4 << 30;
     if super::is_filtered() {
         return UNKNOWN;
     }
-    // SAFETY: an all-zero sysinfo is valid.
+    // SAFETY: all fields of sysinfo are integers, so all zero bytes are a valid one.
     let mut info: libc::sysinfo = unsafe { core::mem::zeroed() };
     let to = (&raw mut info).expose_provenance();
     if !succeeded(counted(Kind::Query, || syscall(libc::SYS_sysinfo, [to, 0, 0, 0, 0, 0]))) {
@@ -175,7 +187,8 @@ pub fn physical_memory() -> usize {
     (info.totalram as usize).saturating_mul(info.mem_unit as usize)
 }
 
-/// The limit on the process's address space in bytes, usize::MAX if there is none, or a filter may end the process for asking.
+/// The limit on the process's address space in bytes. usize::MAX if there is none, or if the
+/// process has a filter, which may end it for asking.
 #[unsafe(link_section = ".text.hot.hakmem")]
 pub fn address_limit() -> usize {
     if super::is_filtered() {
@@ -188,19 +201,20 @@ pub fn address_limit() -> usize {
     limit.rlim_cur as usize
 }
 
-/// A coarse clock in milliseconds that wraps; some nanoseconds a call.
+/// Milliseconds of a coarse monotonic clock. They wrap. A call takes some nanoseconds.
 pub fn now_ms() -> u32 {
     let t = clock(libc::CLOCK_MONOTONIC_COARSE);
     (t.tv_sec as u64).wrapping_mul(1000).wrapping_add(t.tv_nsec as u64 / 1_000_000) as u32
 }
 
-/// Milliseconds from `then` to `now`; 0 if `then` is later, as it is when another thread was quicker.
+/// Milliseconds from `then` to `now`. 0 if `then` is later: another thread may have read the clock
+/// for `then` after this thread read it for `now`.
 pub fn age(now: u32, then: u32) -> u32 {
     let age = now.wrapping_sub(then);
     if age > u32::MAX / 2 { 0 } else { age }
 }
 
-/// Nanoseconds since some moment.
+/// Nanoseconds of the monotonic clock.
 pub fn now_ns() -> u64 {
     let t = clock(libc::CLOCK_MONOTONIC);
     (t.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(t.tv_nsec as u64)
@@ -220,29 +234,30 @@ fn span(us: u64) -> libc::timespec {
     libc::timespec { tv_sec: (us / 1_000_000) as _, tv_nsec: (us % 1_000_000 * 1000) as _ }
 }
 
-/// Sleeps while `word` is `value`, at most `ms` milliseconds.
+/// Sleeps while `word` is `value`, at most `ms` milliseconds. May return earlier.
 pub fn futex_wait(word: &AtomicU32, value: u32, ms: Option<u32>) {
     futex(word, FUTEX_WAIT_PRIVATE, value, ms.map(|ms| span(u64::from(ms) * 1000)));
 }
 
-/// Sleeps until the kernel has reset the word of a thread that it ends, at most `ms` milliseconds: it wakes who sleeps there as
-/// if the word were shared with other processes.
+/// Sleeps while `alive` is `value`, at most `ms` milliseconds. The kernel sets `alive` to 0 when it
+/// ends the thread, and wakes sleepers as for a word that processes share. So this is no private
+/// wait.
 pub fn futex_wait_for_end(alive: &AtomicU32, value: u32, ms: u32) {
     futex(alive, FUTEX_WAIT, value, Some(span(u64::from(ms) * 1000)));
 }
 
-/// Sleeps for so many microseconds.
+/// Sleeps for `us` microseconds, or less if a signal interrupts it.
 pub fn sleep_us(us: u32) {
     futex(&AtomicU32::new(0), FUTEX_WAIT_PRIVATE, 0, Some(span(us.into())));
 }
 
-/// Wakes one thread that sleeps on `word`.
+/// Wakes one thread that sleeps in [`futex_wait`] on `word`.
 pub fn futex_wake(word: &AtomicU32) {
     let at = core::ptr::from_ref(word).expose_provenance();
     counted(Kind::Futex, || syscall(libc::SYS_futex, [at, FUTEX_WAKE_PRIVATE, 1, 0, 0, 0]));
 }
 
-/// Writes to standard error, as much as it takes.
+/// Writes `text` to standard error, until all is written or a write fails.
 pub fn write_stderr(text: &[u8]) {
     let mut rest = text;
     while !rest.is_empty() {
@@ -257,39 +272,41 @@ pub fn write_stderr(text: &[u8]) {
 
 /// Ends the process by SIGABRT.
 pub fn abort() -> ! {
-    // SAFETY: abort may be called at any time.
+    // SAFETY: abort has no preconditions.
     unsafe { libc::abort() }
 }
 
-/// Sets errno to ENOMEM, on the paths that return NULL.
+/// Sets errno to ENOMEM, for the paths that return NULL.
 pub fn set_enomem() {
-    // SAFETY: errno's location is valid for the calling thread.
+    // SAFETY: libc gives the calling thread its own errno, which stays as long as the thread.
     unsafe { *libc::__errno_location() = libc::ENOMEM };
 }
 
-/// A token for the calling thread: above 0, below 2³⁰, and its alone as long as it lives.
+/// A token for the calling thread: above 0, below 2³⁰. No two threads that run have the same one.
 #[cfg(target_arch = "x86_64")]
 pub fn thread_token() -> u32 {
     let thread: usize;
-    // SAFETY: the first word of the thread control block is its own address (x86-64 psABI).
+    // SAFETY: fs points to the thread control block, whose first word is its own address (x86-64
+    // psABI). The bare thread's control block has that word too.
     unsafe {
         asm!("mov {}, qword ptr fs:[0]", out(reg) thread, options(pure, readonly, nostack, preserves_flags));
     }
-    // Control blocks are pages apart: two with the same token would be 4 TiB apart, to the page.
+    // No two control blocks lie in the same 4 KiB. Two with the same token would be a multiple of
+    // 4 TiB apart.
     ((thread >> 12) as u32 & 0x3fff_ffff).max(1)
 }
 
-/// Signals that a thread has blocked, as the kernel keeps them.
+/// The set of signals that a thread has blocked, as the kernel keeps it.
 pub type SignalMask = u64;
 
-/// Blocks all signals for the calling thread. Returns those that were blocked before.
+/// Blocks all signals for the calling thread. Returns the set of those that were blocked before.
 pub fn block_signals() -> SignalMask {
     let (all, mut old) = (SignalMask::MAX, 0);
     set_mask((&raw const all).expose_provenance(), (&raw mut old).expose_provenance());
     old
 }
 
-/// Takes [`block_signals`] back.
+/// Restores the set that [`block_signals`] returned.
 pub fn restore_signals(old: SignalMask) {
     set_mask((&raw const old).expose_provenance(), 0);
 }

@@ -1,4 +1,4 @@
-//! One line on standard error, and the end of the process by one. Neither allocates.
+//! Messages of one line on standard error. [`fatal`] also ends the process. Neither allocates.
 
 use core::fmt::{self, Write};
 
@@ -26,7 +26,7 @@ pub fn report(what: fmt::Arguments<'_>) {
     super::write_stderr(&line.bytes[..line.len]);
 }
 
-/// Reports and ends the process by SIGABRT.
+/// Writes one line to standard error, as [`report`], and ends the process by SIGABRT.
 #[cold]
 pub fn fatal(what: fmt::Arguments<'_>) -> ! {
     report(what);

@@ -1,11 +1,20 @@
-//! What is asked of the operating system: one file per system, nothing above this layer makes a system call.
+//! What the allocator asks of the operating system. The layers above make no system call of their
+//! own. The reports are an exception: they write and map through libc.
 //!
-//! Every call leaves errno alone (`free` must preserve it), is counted by kind, and is timed when asked to
-//! (`HAKMEM_TIMING=1`). Ranges are addresses and lengths in bytes; a `bool` says whether the system agreed. For tests, calls
-//! can be refused (`faults`), or made as a kernel with larger pages makes them (`coarse`).
+//! | system | files |
+//! |---|---|
+//! | Linux | `linux`, `bare`, `hooks`, and files for one question each |
+//! | Linux in tests | `faults` refuses calls, `coarse` acts as a kernel with larger system pages |
+//! | Linux below sanitizers, and Miri | `joined`: these tools must know of every thread |
+//! | Miri | `interpreted`: Miri has no machine below it |
+//! | shuttle's models | `scheduled`: shuttle makes and schedules the threads |
 //!
-//! Checkers get parts of their own: `interpreted` for Miri, which has no machine below it; `joined` for tools that must
-//! know of every thread; `scheduled` for models of which the threads are shuttle's.
+//! Rules
+//! 1. No function here changes errno, except `set_enomem`: `free` must preserve errno.
+//! 2. A range is an address and a length in bytes. A `bool` says whether the system did what was
+//!    asked.
+//! 3. `count` counts the calls of its kinds, and times them if `HAKMEM_TIMING=1`. Other calls are
+//!    not counted, such as those that block signals, write a message or read a file.
 
 #[cfg(all(feature = "fault-injection", target_os = "linux", not(miri)))]
 pub mod coarse;
@@ -16,7 +25,7 @@ mod filter;
 #[cfg(miri)]
 mod interpreted;
 #[cfg(all(target_os = "linux", not(miri)))]
-#[cfg_attr(shuttle, allow(dead_code, reason = "`scheduled` has its own of some"))]
+#[cfg_attr(shuttle, allow(dead_code, reason = "`scheduled` replaces some of its functions"))]
 mod linux;
 
 #[cfg(all(target_os = "linux", not(any(miri, sanitizer, shuttle))))]
@@ -39,10 +48,10 @@ mod start;
 #[cfg(all(target_os = "linux", not(miri)))]
 mod tables;
 #[cfg(all(target_os = "linux", not(miri)))]
-#[cfg_attr(shuttle, allow(dead_code, reason = "as for `linux`"))]
+#[cfg_attr(shuttle, allow(dead_code, reason = "`scheduled` replaces the clock"))]
 mod vdso;
 
-#[cfg_attr(any(miri, shuttle), allow(unused_imports, reason = "these have no note of where the figures lie"))]
+#[cfg_attr(any(miri, shuttle), allow(unused_imports, reason = "checkers have no note of where the figures lie"))]
 pub use count::{COUNTERS, Counter, Kind};
 pub use count::{KINDS, count, set_timing, timing};
 pub use filter::{is_filtered, set_filtered};
@@ -70,12 +79,12 @@ pub use joined::{be_ordinary, in_borrowed_process, is_single_threaded, is_thread
 pub use library::is_in_program;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", not(any(miri, shuttle))))]
 pub use library::may_be_unloaded;
-/// Not known: what is done then is not done.
+/// False: unknown here. What callers do for such a library is not done.
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64", not(any(miri, shuttle)))))]
 pub fn may_be_unloaded() -> bool {
     false
 }
-// In place of linux's of the same name.
+// These replace the functions of the same names in `linux`.
 #[cfg(shuttle)]
 pub use scheduled::{
     Key, abort, at_fork, be_ordinary, block_signals, drop_exit_key, fork, futex_wait, futex_wait_for_end, futex_wake,
@@ -83,6 +92,6 @@ pub use scheduled::{
     set_exit_value, sleep_us, spawn_bare, thread_token,
 };
 
-// Checkers have no such system below them.
+// These tests need the real Linux. Checkers replace parts of it.
 #[cfg(all(test, target_os = "linux", not(any(miri, loom, shuttle, sanitizer, feature = "fault-injection"))))]
 mod tests;

@@ -1,30 +1,34 @@
-//! Which loaded object an address belongs to, found without locks and without allocating.
+//! Which loaded object (program or library) an address belongs to. The search takes no lock and
+//! does not allocate.
+//!
+//! glibc's `_dl_find_object` answers. Where glibc is older, or the program is linked statically,
+//! the program is the only object that this module knows (`tables`).
 
 use crate::base::sync::Ordering::{Acquire, Relaxed};
 use crate::base::sync::plain::AtomicUsize;
 use core::ffi::{c_int, c_void};
 
-/// What is known of an object.
+/// A loaded object.
 #[derive(Debug, Clone, Copy)]
 pub struct Object {
-    /// Where it begins and ends in memory.
+    /// The address of its first byte.
     pub start: usize,
-    /// See `start`.
+    /// The address after its last byte.
     pub end: usize,
-    /// Where its unwind tables are.
+    /// Its unwind tables.
     pub tables: Tables,
 }
 
 /// The unwind tables of an object.
 #[derive(Debug, Clone, Copy)]
 pub enum Tables {
-    /// There is an index of them, `.eh_frame_hdr`.
+    /// They have an index, `.eh_frame_hdr`, at this address.
     Index(usize),
-    /// They must be searched: where they begin, and how many bytes they are.
+    /// They have no index and must be searched: their address and their bytes.
     Frames(usize, usize),
 }
 
-/// `struct dl_find_object` of glibc 2.35, on x86-64 and others without a base for their tables.
+/// `struct dl_find_object` of glibc 2.35, on machines whose tables have no base, such as x86-64.
 #[repr(C)]
 #[derive(Default)]
 struct Found {
@@ -38,23 +42,25 @@ struct Found {
 
 type Find = unsafe extern "C" fn(*const c_void, *mut Found) -> c_int;
 
-/// `_dl_find_object`, if the C library has it: by its address, as older ones do not.
+/// The address of `_dl_find_object`; 0: the C library has none, or was not asked.
 static FIND: AtomicUsize = AtomicUsize::new(0);
 
-/// To be called before the first [`object_of`]; may allocate.
+/// Looks up `_dl_find_object`. To be called before the first [`object_of`]. May allocate.
 pub fn find_objects() {
     if cfg!(miri) {
-        return; // It has no objects.
+        return; // Miri has no loaded objects.
     }
-    // SAFETY: a C string.
+    // SAFETY: the name is a C string, and the handle is the default one.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_dl_find_object".as_ptr()) };
     FIND.store(found.expose_provenance(), Relaxed);
 }
 
-/// A program's start and end, its index, its tables and their length, where no loader knows of them; the start is written last.
+/// Of a program without a loader: its start and end, its index, its tables and their length. The
+/// start is written last, with Release. So a thread that reads it with Acquire sees the others.
 static PROGRAM: [AtomicUsize; 5] = [const { AtomicUsize::new(0) }; 5];
 
-/// Where no loader can be asked, and the program is all there is, this looks for its tables. After [`find_objects`].
+/// Finds the program's own tables if the loader cannot be asked. To be called after
+/// [`find_objects`].
 pub fn find_program() {
     if FIND.load(Relaxed) != 0 || PROGRAM[0].load(Relaxed) != 0 {
         return;
@@ -75,22 +81,24 @@ fn program_of(pc: usize) -> Option<Object> {
     (start != 0 && (start..end).contains(&pc)).then_some(Object { start, end, tables })
 }
 
-/// An address in the loader, which has the function that finds objects. None: it is not known.
+/// An address in the loader: that of `_dl_find_object`. None: unknown.
 pub fn loader() -> Option<usize> {
     let find = FIND.load(Relaxed);
     (find != 0).then_some(find)
 }
 
-/// The object that the code or the data at `pc` belongs to. None: to none that has tables, or they cannot be found here.
+/// The object that the code or data at `pc` belongs to. None: no known object with tables has it.
 pub fn object_of(pc: usize) -> Option<Object> {
     let find = FIND.load(Relaxed);
     if find == 0 {
         return program_of(pc);
     }
-    // SAFETY: only `find_objects` stores there, and it stores such a function.
+    // SAFETY: only `find_objects` stores there. It stores the address of glibc's function of that
+    // name, which has this type.
     let find: Find = unsafe { core::mem::transmute(core::ptr::with_exposed_provenance::<c_void>(find)) };
     let mut found = Found::default();
-    // SAFETY: any address may be asked about; the result is filled in as glibc declares it.
+    // SAFETY: the function takes any address. `found` is writable, and laid out as glibc declares
+    // it.
     let failed = unsafe { find(core::ptr::without_provenance(pc), &mut found) };
     let tables = Tables::Index(found.table);
     (failed == 0 && found.table != 0).then_some(Object { start: found.start, end: found.end, tables })

@@ -1,8 +1,8 @@
-//! What a process asks about itself: its own memory, as far as it is there, and what the kernel tells in files.
+//! Memory for tables, safe copies of the process's own memory, and the kernel's files.
 
 use core::ffi::CStr;
 
-/// Fresh memory, readable and writable, which reads as zero: for books that do not lie in an arena. None: there is none.
+/// Maps fresh memory outside of the arenas, for tables. It reads as zero. None: the system refuses.
 pub fn map_memory(len: usize) -> Option<usize> {
     let at = super::reserve(len)?;
     if super::commit(at, len) {
@@ -12,9 +12,11 @@ pub fn map_memory(len: usize) -> Option<usize> {
     None
 }
 
-/// Copies the process's own memory from `from` on, up to the first page that cannot be read or the end of `to`. Returns how
-/// many bytes. Nothing faults, whatever `from` is; some sandboxes refuse it, which copies nothing, and a process that is known
-/// to have a filter is not asked.
+/// Copies the process's own memory from address `from` into `to`. Stops at the first system page
+/// that cannot be read, at the end of `to`, or after 12 KiB. Returns how many bytes it copied.
+///
+/// Any `from` is safe: the kernel copies, so nothing faults. Returns 0 where a sandbox refuses the
+/// call. In a process that is known to have a filter it returns 0 without the call.
 #[cfg(not(miri))]
 pub fn copy_readable(from: usize, to: &mut [u8]) -> usize {
     use super::count::{Kind, counted};
@@ -24,7 +26,7 @@ pub fn copy_readable(from: usize, to: &mut [u8]) -> usize {
         return 0;
     }
     let room = to.len().min((PIECES - 1) * PAGE).min(usize::MAX - from);
-    // What is there is copied by whole pieces: one for each page.
+    // The kernel copies whole entries of the list or none. So each system page has an entry.
     let mut pieces = [[0usize; 2]; PIECES];
     let (mut count, mut at) = (0, from);
     while at < from + room {
@@ -39,22 +41,22 @@ pub fn copy_readable(from: usize, to: &mut [u8]) -> usize {
     usize::try_from(counted(Kind::Query, call)).unwrap_or(0)
 }
 
-/// Its interpreter has no such call.
+/// Copies nothing: Miri has no such call.
 #[cfg(miri)]
 pub fn copy_readable(_: usize, _: &mut [u8]) -> usize {
     0
 }
 
-/// Reads a file from its beginning, as much as fits. Returns how many bytes; 0 also if it cannot be read, and in a process that
-/// is known to have a filter. Not for what a signal
-/// may interrupt, as a terminal.
+/// Reads a file from its beginning, as much as fits. Returns how many bytes it read: 0 if it cannot
+/// open the file, or if the process is known to have a filter. Not for a terminal or a pipe: a
+/// signal can interrupt their reads.
 #[cfg(not(miri))]
 pub fn read_file(name: &CStr, to: &mut [u8]) -> usize {
     use super::linux::syscall;
     if super::is_filtered() {
         return 0;
     }
-    // For reading: without a flag of its own.
+    // O_RDONLY is 0.
     let flags = libc::O_CLOEXEC as usize;
     let name = name.as_ptr().expose_provenance();
     let Ok(file) = usize::try_from(syscall(libc::SYS_openat, [libc::AT_FDCWD as usize, name, flags, 0, 0, 0])) else {
@@ -66,7 +68,7 @@ pub fn read_file(name: &CStr, to: &mut [u8]) -> usize {
         let read = syscall(libc::SYS_read, [file, rest.as_mut_ptr().expose_provenance(), rest.len(), 0, 0, 0]);
         match usize::try_from(read) {
             Ok(1..) => len += read as usize,
-            // The end of the file or of the room; or an error.
+            // The end of the file, the end of `to`, or an error.
             _ => break,
         }
     }
@@ -74,7 +76,7 @@ pub fn read_file(name: &CStr, to: &mut [u8]) -> usize {
     len
 }
 
-/// Its files are the host's.
+/// Reads nothing: under Miri the files would be the host's.
 #[cfg(miri)]
 pub fn read_file(_: &CStr, _: &mut [u8]) -> usize {
     0

@@ -1,26 +1,30 @@
-//! Which pages of the process's own memory are there, by `/proc/self/pagemap`: eight bytes for each page.
+//! Which system pages of the process are resident. `/proc/self/pagemap` has eight bytes for each.
 //!
-//! mincore would say it in one call, but lists of what services commonly do leave it out, and a filter made from such a
-//! list ends the process. Opening, reading and closing a file is on all of them.
+//! mincore would answer in one call. But lists of calls that services commonly make leave mincore
+//! out, and a filter made from such a list would end the process. All such lists allow a process to
+//! open, read and close a file.
 //!
-//! 1. What cannot be read is not known, and whoever asks goes on without: there is no such file, no descriptor left, or no
-//!    right to it.
-//! 2. A process that is known to have a filter is not asked (`filter`): not every filter refuses by an error.
-//! 3. The file is open for as long as it takes to read it, by the one who asks, so that no descriptor of ours is in the way of
-//!    a program that counts its own.
+//! Rules
+//! 1. If the file cannot be opened or read, the caller goes on without the answer. Reasons: no such
+//!    file, no descriptor left, no right to it.
+//! 2. A process that is known to have a filter does not open the file (`filter`): a filter may end
+//!    the process instead of refusing the call.
+//! 3. Each caller opens the file, reads it and closes it. So a program that counts its descriptors
+//!    finds none of hakmem's.
 
 use super::count::{Kind, counted};
 use super::filter;
 use super::linux::{page_size, succeeded, syscall};
 
-/// The page is in memory.
+/// Set if the system page is in memory.
 const PRESENT: u64 = 1 << 63;
-/// The page was written to a swap device.
+/// Set if the system page is on a swap device.
 const SWAPPED: u64 = 1 << 62;
-/// Pages that are read in one call: a KiB on the stack, which may be a signal handler's.
+/// System pages that one call reads: a KiB on the stack, which may be a signal handler's small
+/// stack.
 const AT_ONCE: usize = 128;
 
-/// What [`Pagemap::read`] says of a page.
+/// What [`Pagemap::read`] says of a system page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Page {
     /// It takes no memory, and reads as zero where it may be read.
@@ -35,7 +39,7 @@ pub enum Page {
 pub struct Pagemap(usize);
 
 impl Pagemap {
-    /// None: it cannot be read here.
+    /// Opens the file. None: it cannot be opened here (rules 1, 2).
     pub fn open() -> Option<Self> {
         if filter::is_filtered() {
             return None;
@@ -46,7 +50,8 @@ impl Pagemap {
         usize::try_from(counted(Kind::Pagemap, open)).ok().map(Self)
     }
 
-    /// Says what the pages of a range are, which begins with one. False: it is not known.
+    /// Fills in `pages` for the system pages from address `at`, the first byte of one. False:
+    /// unknown.
     pub fn read(&self, at: usize, pages: &mut [Page]) -> bool {
         let mut words = [0u64; AT_ONCE];
         let mut first = at / page_size();

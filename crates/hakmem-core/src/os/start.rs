@@ -1,35 +1,38 @@
-//! What the kernel told the process at its start: where its program and its first stack lie. It stands in the auxiliary vector
-//! and in the program's headers, which are mapped as long as the process lives: no system call, no lock.
+//! Where the program and the first thread's stack lie. The kernel wrote that into the auxiliary
+//! vector and mapped the program's headers. Both stay until the process ends. So there is no system
+//! call and no lock here.
 
 use libc::{PT_DYNAMIC, PT_INTERP, PT_LOAD, PT_PHDR};
 
-/// Where the kernel put the program's headers.
+/// The address of the program's headers.
 pub fn program_headers() -> usize {
-    // SAFETY: reads the auxiliary vector.
+    // SAFETY: any key may be asked for. The answer comes from the auxiliary vector, which stays.
     unsafe { libc::getauxval(libc::AT_PHDR) as usize }
 }
 
-/// The program's headers. None: they are not known.
+/// The program's headers. None: unknown.
 pub(super) fn headers() -> Option<&'static [libc::Elf64_Phdr]> {
     let at = program_headers();
-    // SAFETY: reads the auxiliary vector.
+    // SAFETY: any key may be asked for. The answer comes from the auxiliary vector, which stays.
     let (count, size) = unsafe { (libc::getauxval(libc::AT_PHNUM), libc::getauxval(libc::AT_PHENT)) };
     if at == 0 || size as usize != size_of::<libc::Elf64_Phdr>() {
         return None;
     }
-    // SAFETY: so many headers are there, in constant memory, for ever.
+    // SAFETY: the kernel gave the address and the number of the headers, and their size was checked
+    // above. They lie in a constant part of the program, which stays mapped.
     Some(unsafe { core::slice::from_raw_parts(super::at(at).cast::<libc::Elf64_Phdr>(), count as usize) })
 }
 
-/// True for an address in the program's code, constants or variables. False if that cannot be told.
+/// True for an address in the program's code, constants or variables. False also if unknown.
 pub fn in_program(address: usize) -> bool {
     headers().is_some_and(|headers| is_within(headers, program_headers(), address))
 }
 
-/// Whether `address` lies in what `headers`, which lie at `at`, have mapped.
+/// True if `address` lies in a range that the headers of a program map. The headers lie at `at`.
 fn is_within(headers: &[libc::Elf64_Phdr], at: usize, address: usize) -> bool {
     let of_kind = |kind| headers.iter().find(|header| header.p_type == kind);
-    // The loader itself, called as a program, has a dynamic section and no interpreter: its variables' last page has blocks.
+    // If the loader itself was started as a program, it has a dynamic section and no interpreter.
+    // It keeps its first blocks in the last system page of its variables. So the answer is false.
     let moved_by = match (of_kind(PT_INTERP), of_kind(PT_DYNAMIC), of_kind(PT_PHDR)) {
         (Some(_), _, Some(own)) => at.wrapping_sub(own.p_vaddr as usize),
         (None, None, _) => 0,
@@ -40,14 +43,14 @@ fn is_within(headers: &[libc::Elf64_Phdr], at: usize, address: usize) -> bool {
     mapped.any(|header| address.wrapping_sub(header.p_vaddr) < header.p_memsz)
 }
 
-/// The most that is believed to be of one stack. The kernel leaves at least twice as much free below the first thread's, so that
-/// nothing else lies between its top and a stack pointer which is that near to it.
+/// The largest distance from the top of the first stack at which a stack pointer counts as on it.
+/// The kernel keeps at least twice as much free below the top, so no other map lies in between.
 const FIRST_STACK: usize = 64 << 20;
 
-/// True for an address of the first thread's stack, if `stack_pointer` points there: in its frames, or in the arguments and
-/// the environment behind them.
+/// True if `stack_pointer` is on the first thread's stack and `address` is above it there: in its
+/// frames, or in the arguments and the environment behind them.
 pub fn on_first_stack(address: usize, stack_pointer: usize) -> bool {
-    // SAFETY: reads the auxiliary vector.
+    // SAFETY: any key may be asked for. The answer comes from the auxiliary vector, which stays.
     let top = unsafe { libc::getauxval(libc::AT_EXECFN) as usize };
     (stack_pointer..top).contains(&address) && top - stack_pointer <= FIRST_STACK
 }
@@ -77,7 +80,7 @@ mod tests {
             p_type,
             p_vaddr,
             p_memsz,
-            // SAFETY: numbers.
+            // SAFETY: all fields are integers, so all zero bytes are a valid header.
             ..unsafe { core::mem::zeroed() }
         };
         let own = header(PT_PHDR, 0x40, 0x100);
@@ -95,9 +98,11 @@ mod tests {
 
     #[test]
     fn the_first_stack_ends_where_the_kernel_says() {
-        // SAFETY: reads the auxiliary vector.
+        // SAFETY: any key may be asked for. The answer comes from the auxiliary vector, which
+        // stays.
         let [top, random] = [libc::AT_EXECFN, libc::AT_RANDOM].map(|key| unsafe { libc::getauxval(key) as usize });
-        let sp = random - 4096; // The environment, of any length, lies between.
+        // `random` lies above all frames; an environment of any length lies between it and `top`.
+        let sp = random - 4096;
         assert!(on_first_stack(sp, sp) && on_first_stack(random, sp) && on_first_stack(top - 1, sp));
         assert!(!on_first_stack(sp - 1, sp) && !on_first_stack(top, sp) && !on_first_stack(top + 5, top + 1));
         assert!(on_first_stack(top - 1, top - FIRST_STACK) && !on_first_stack(top - 1, top - FIRST_STACK - 1));

@@ -1,31 +1,32 @@
-//! The unwind tables of a program that is linked statically, which has no loader that could be asked.
+//! The unwind tables of a program that is linked statically. Such a program has no loader to ask.
 //!
-//! Its headers, which the kernel maps, lead to them (`PT_GNU_EH_FRAME`), if the linker made the index that they name. gcc does not
-//! ask for one with `-static`. Then the sections' headers lead to the tables themselves; they are not mapped, but stand in the
-//! file.
+//! If the linker made an index of the tables, the program's headers lead to it (`PT_GNU_EH_FRAME`).
+//! The kernel maps these headers. gcc asks for no index with `-static`. Then the headers of the
+//! sections lead to the tables. They are not mapped, so they are read from the program's file.
 
 use super::linux::syscall;
 use super::start::headers;
 use core::ffi::CStr;
 use libc::{Elf64_Ehdr, Elf64_Phdr, Elf64_Shdr, PT_GNU_EH_FRAME, PT_LOAD, PT_PHDR};
 
-/// Where the program lies, and its tables.
+/// The addresses of the program and of its tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Program {
-    /// Where it begins and ends in memory.
+    /// The address of its first byte.
     pub start: usize,
-    /// See `start`.
+    /// The address after its last byte.
     pub end: usize,
-    /// Its `.eh_frame_hdr`; else 0.
+    /// The address of its `.eh_frame_hdr`; 0: it has none.
     pub index: usize,
-    /// Its `.eh_frame`, if there is no index, …
+    /// The address of its `.eh_frame`, if it has no index.
     pub frames: usize,
-    /// … and the bytes of it.
+    /// Bytes of `.eh_frame`.
     pub len: usize,
 }
 
 impl Program {
-    /// What the program's headers say, and its file. None: it has no tables.
+    /// Reads the program's headers, and its file if they name no index. None: it has no tables, or
+    /// its file cannot be read.
     pub fn find() -> Option<Self> {
         let headers = headers()?;
         let at = headers.as_ptr().expose_provenance();
@@ -42,7 +43,7 @@ impl Program {
         is_inside.then_some(Self { frames, len, ..program })
     }
 
-    /// Without what is only in the file.
+    /// What the headers alone say.
     fn of(headers: &[Elf64_Phdr], at: usize) -> Option<Self> {
         let moved_by = moved_by(headers, at)?;
         let mapped = headers.iter().filter(|header| header.p_type == PT_LOAD);
@@ -55,12 +56,12 @@ impl Program {
     }
 }
 
-/// How far from where it was linked for a program lies whose headers lie at `at`.
+/// The distance from the address that a program is linked for to its own. Its headers lie at `at`.
 fn moved_by(headers: &[Elf64_Phdr], at: usize) -> Option<usize> {
     if let Some(own) = headers.iter().find(|header| header.p_type == PT_PHDR) {
         return Some(at.wrapping_sub(own.p_vaddr as usize));
     }
-    // Linkers put them behind the file's header, and that at the file's beginning.
+    // Linkers put the program's headers behind the file's header, which is at the file's beginning.
     let first = headers.iter().find(|header| header.p_type == PT_LOAD && header.p_offset == 0)?;
     let offset = size_of::<Elf64_Ehdr>() as u64;
     (first.p_filesz > offset).then(|| at.wrapping_sub((first.p_vaddr + offset) as usize))
@@ -86,14 +87,17 @@ impl File {
         (read == N as isize).then_some(bytes)
     }
 
-    /// The address that a section is linked for, and its length, if it is mapped.
+    /// The address that a section is linked for, and its length. None: no mapped section has the
+    /// name.
     fn section(&self, name: &CStr) -> Option<[usize; 2]> {
         let header = self.read::<{ size_of::<Elf64_Ehdr>() }>(0)?;
-        // SAFETY: so many bytes, each value of which is valid.
+        // SAFETY: the array has the header's size, and all fields are integers: any bytes are
+        // valid.
         let header: Elf64_Ehdr = unsafe { core::mem::transmute(header) };
         let section = |number: u16| {
             let at = header.e_shoff.checked_add(u64::from(number) * size_of::<Elf64_Shdr>() as u64)?;
-            // SAFETY: a section header is numbers: so many bytes of any value are one.
+            // SAFETY: the array has the header's size, and all fields are integers: any bytes are
+            // valid.
             let section: Elf64_Shdr = unsafe { core::mem::transmute(self.read::<{ size_of::<Elf64_Shdr>() }>(at)?) };
             Some(section)
         };
@@ -129,7 +133,7 @@ mod tests {
         let found = Program { start: 0x40_0000, end: 0x40_3500, index: 0x40_1000, frames: 0, len: 0 };
         assert_eq!(Program::of(&[text, data, index], 0x40_0040), Some(found));
         assert_eq!(Program::of(&[text, data], 0x40_0040), Some(Program { index: 0, ..found }));
-        // As a program that may lie anywhere.
+        // A program that the kernel may map anywhere.
         let moved = Program { start: 0x50_0000, end: 0x50_3500, index: 0x50_1000, ..found };
         assert_eq!(Program::of(&[text, data, index], 0x50_0040), Some(moved));
         let own = header(PT_PHDR, 0x48, 0x40_0048, 0x100);
@@ -138,7 +142,7 @@ mod tests {
         assert_eq!(Program::of(&[], 0x40_0040), None);
     }
 
-    /// Of this very program, whose linker makes the index.
+    /// For the test's own program, whose linker makes the index.
     #[test]
     fn the_file_has_what_the_headers_have() {
         let program = Program::find().unwrap();

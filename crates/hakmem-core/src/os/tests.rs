@@ -1,17 +1,17 @@
-//! What Linux is asked, against what it does.
+//! Tests of the Linux functions against the kernel that runs them.
 
 extern crate std;
 
 use super::*;
 use crate::base::sync::{AtomicU32, AtomicUsize, Ordering::*};
-use crate::in_child::in_child;
+use crate::testing::in_child;
 use core::arch::asm;
 use core::ffi::c_void;
 use std::{env, ffi::CString, fs, process, string::String, thread, vec, vec::Vec};
 
 const LEN: usize = 64 << 10;
 
-/// A committed range, each page of it written to.
+/// A committed range, with a 1 in the first byte of each system page.
 fn written() -> usize {
     let start = reserve(LEN).unwrap();
     assert!(commit(start, LEN));
@@ -20,19 +20,19 @@ fn written() -> usize {
 }
 fn write(start: usize) {
     for offset in (0..LEN).step_by(page_size()) {
-        // SAFETY: the range is the test's.
+        // SAFETY: the caller committed the range, and no other thread has its address.
         unsafe { at(start + offset).write(1) };
     }
 }
 fn sum(start: usize) -> usize {
-    // SAFETY: the range is the test's, and readable.
+    // SAFETY: the caller committed the range, and no other thread has its address.
     (0..LEN).step_by(page_size()).map(|offset| usize::from(unsafe { at(start + offset).read() })).sum()
 }
 fn pages() -> usize {
     LEN / page_size()
 }
 
-/// Its version.
+/// The kernel's version.
 fn kernel() -> (u32, u32) {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().unwrap());
@@ -74,7 +74,7 @@ fn what_is_resident_is_seen() {
     assert_eq!(resident_pages(), pages());
     assert!(purge(start, LEN));
     assert_eq!(resident_pages(), 0);
-    // An old kernel does not populate.
+    // Older kernels do not know MADV_POPULATE_WRITE.
     let populated = populate(start, LEN);
     assert_eq!(populated, kernel() >= (5, 14));
     assert_eq!(resident_pages(), if populated { pages() } else { 0 });
@@ -83,7 +83,7 @@ fn what_is_resident_is_seen() {
     assert!(!map.read(usize::MAX - 4096, &mut [Page::Absent; 4]), "nor could be");
 }
 
-/// More than is read in one call.
+/// With more system pages than one call reads.
 #[test]
 fn each_page_has_its_own_place() {
     const MANY: usize = 300;
@@ -92,7 +92,7 @@ fn each_page_has_its_own_place() {
     assert!(refuse_thp(start, len));
     let is_written = |page: usize| page.is_multiple_of(3) || page == 128;
     for page in (0..MANY).filter(|&page| is_written(page)) {
-        // SAFETY: just mapped, and the test's.
+        // SAFETY: `map_memory` made these bytes writable, and no other thread has their address.
         unsafe { at(start + page * page_size()).write(1) };
     }
     let mut all = [Page::Swapped; MANY];
@@ -164,7 +164,7 @@ fn ages_wrap_and_are_never_negative() {
 
 #[test]
 fn the_clocks_agree() {
-    // The coarse one stands still for a tick, of 10 ms at most.
+    // The coarse clock moves once in a tick, which is 10 ms at most.
     let before = now_ns() / 1_000_000 - 100;
     let now = now_ms();
     let after = now_ns() / 1_000_000;
@@ -188,7 +188,7 @@ fn signals_are_blocked_until_restored() {
     restore_signals(before);
     let after = block_signals();
     restore_signals(after);
-    // Neither SIGKILL nor SIGSTOP can be.
+    // The kernel never blocks SIGKILL and SIGSTOP.
     let never = 1 << (libc::SIGKILL - 1) | 1 << (libc::SIGSTOP - 1);
     assert_eq!(blocked | never, u64::MAX);
     assert_eq!(after, before);
@@ -196,19 +196,20 @@ fn signals_are_blocked_until_restored() {
 
 #[test]
 fn a_refusal_is_told_by_errno() {
-    // SAFETY: errno's location is the thread's.
+    // SAFETY: libc gives the calling thread its own errno, which stays as long as the thread.
     let errno = unsafe { &mut *libc::__errno_location() };
     *errno = 0;
     set_enomem();
     assert_eq!(*errno, libc::ENOMEM);
 }
 
-/// Under a filter that kills whoever calls the kernel for more than to read, write and end.
+/// Under a filter that kills the thread for any call but read, write and exit.
 #[test]
 fn the_clock_takes_no_call() {
     let before = now_ms();
     in_child(|| {
-        // SAFETY: the one thread of this process has itself restricted; a normal end of it needs other calls.
+        // SAFETY: the child has one thread, which restricts itself. It ends by SYS_exit: a normal
+        // end needs calls that the filter forbids.
         unsafe {
             assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_STRICT), 0);
             let odd = age(now_ms(), before) > 1_000_000;
@@ -232,7 +233,7 @@ fn a_file_is_read_as_far_as_there_is_room() {
     }
     fs::remove_file(&path).unwrap();
     assert_eq!(read_file(&name, &mut [0; 10]), 0, "there is none");
-    // The kernel hands this out a page at a time.
+    // Each read of this file gives at most one system page.
     let mut to = vec![0; 1 << 20];
     let len = read_file(c"/proc/self/smaps", &mut to);
     let text = String::from_utf8_lossy(&to[..len]);
@@ -277,17 +278,17 @@ fn a_key_that_was_dropped_is_not_asked() {
 #[test]
 fn threads_are_known_by_their_numbers() {
     assert!(is_thread(std::process::id()));
-    // There is no room for so many.
+    // Linux gives no thread a number that large.
     assert!(!is_thread(1 << 30) && !is_thread(0));
 }
 
-/// One that libc has not made takes itself for its parent.
+/// In a child that libc did not make, libc has the parent's number for the thread.
 #[test]
 fn a_process_that_libc_did_not_make_is_known() {
     assert!(!in_borrowed_process());
     in_child(|| {
         assert!(!in_borrowed_process());
-        // SAFETY: the child only looks and ends.
+        // SAFETY: the child has one thread. It makes one check, and ends without exit handlers.
         unsafe {
             let child = libc::syscall(libc::SYS_fork) as i32;
             if child == 0 {
@@ -300,14 +301,14 @@ fn a_process_that_libc_did_not_make_is_known() {
     });
 }
 
-/// Its thread-local storage has as much room for variables, below the control block, as above.
+/// Its control block is in the middle: as many bytes lie below, for variables, as above.
 #[test]
 fn the_bare_thread_has_its_own_storage() {
     static ALIVE: AtomicU32 = AtomicU32::new(0);
     static CONTROL: AtomicUsize = AtomicUsize::new(0);
     extern "C" fn work() {
         let control: usize;
-        // SAFETY: reads the control block's first word.
+        // SAFETY: fs points to the control block, whose first word is its own address.
         unsafe { asm!("mov {}, fs:[0]", out(reg) control, options(readonly, nostack, preserves_flags)) };
         CONTROL.store(control, Relaxed);
     }
@@ -321,32 +322,32 @@ fn the_bare_thread_has_its_own_storage() {
         let room = bare::tls_room();
         let control = CONTROL.load(Relaxed);
         assert_eq!((control - room.start, room.end - control), (room.len() / 2, room.len() / 2));
-        // SAFETY: nobody uses it any more.
+        // SAFETY: the bare thread has ended, and `control` was checked to lie inside its storage.
         let words = unsafe { [at(control).cast::<usize>().read(), at(control + 16).cast::<usize>().read()] };
         assert_eq!(words, [control; 2]);
     });
 }
 
-/// As much as standard error takes; a count of bytes is no error.
+/// A write that takes a part of the text is no error.
 #[test]
 fn a_line_is_written_once() {
     in_child(|| {
         let mut ends = [0; 2];
-        // SAFETY: the descriptors are this child's alone.
+        // SAFETY: `ends` has room for two descriptors, and this child alone uses them.
         unsafe {
             assert_eq!(libc::pipe2(ends.as_mut_ptr(), libc::O_NONBLOCK), 0);
             assert_eq!(libc::dup2(ends[1], 2), 2);
         }
         let mut seen = vec![0; 1 << 20];
         let mut read = || {
-            // SAFETY: there is room for so much.
+            // SAFETY: `seen` is writable for its whole length.
             usize::try_from(unsafe { libc::read(ends[0], seen.as_mut_ptr().cast(), seen.len()) }).unwrap_or(0)
         };
         for len in 1..200 {
             write_stderr(&vec![b'x'; len]);
             assert_eq!(read(), len);
         }
-        // More than the pipe takes.
+        // More bytes than a pipe takes.
         write_stderr(&vec![b'x'; 1 << 20]);
         let taken = read();
         assert!((4096..1 << 20).contains(&taken), "{taken}");

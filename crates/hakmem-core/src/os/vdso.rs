@@ -1,7 +1,8 @@
-//! The kernel's own clock, from the library that it maps into every process (vDSO).
+//! The kernel's own clock, from the library that the kernel maps into every process (vDSO).
 //!
-//! Not by the C library's name for it: that may be another library's, which makes the time stand still or jump (libfaketime),
-//! allocates, or needs thread-local storage, which the scavenger does not have.
+//! The C library's `clock_gettime` will not do. Another library may take that name: it may make the
+//! time stand still or jump (libfaketime), it may allocate, and it may need thread-local storage,
+//! which the scavenger does not have.
 
 use super::linux::{at, raw};
 use crate::base::sync::Ordering::Relaxed;
@@ -12,14 +13,14 @@ type ClockGettime = unsafe extern "C" fn(libc::clockid_t, *mut libc::timespec) -
 
 const NAMES: [&CStr; 2] = [c"__vdso_clock_gettime", c"__kernel_clock_gettime"];
 
-/// The address of the function, or one of these.
+/// The address of the function, or `UNKNOWN` or `NONE`.
 #[unsafe(link_section = ".data.hakmem")]
 static FUNCTION: AtomicUsize = AtomicUsize::new(UNKNOWN);
 const UNKNOWN: usize = 0;
-/// There is none, as under valgrind.
+/// The process has no such function, as under valgrind.
 const NONE: usize = 1;
 
-/// What a clock says that cannot fail: one of the monotonic ones.
+/// The time of a clock that cannot fail: one of the monotonic ones.
 pub(super) fn clock(id: libc::clockid_t) -> libc::timespec {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     let function = match FUNCTION.load(Relaxed) {
@@ -27,7 +28,8 @@ pub(super) fn clock(id: libc::clockid_t) -> libc::timespec {
         known => known,
     };
     if function != NONE {
-        // SAFETY: the kernel's function of that name, of that type on every architecture; it writes one timespec.
+        // SAFETY: `find` took the address from the kernel's image, which stays mapped. The function
+        // of that name has this type on every architecture. It writes one timespec.
         let failed = unsafe {
             let function = core::mem::transmute::<*const u8, ClockGettime>(at(function));
             function(id, &raw mut time)
@@ -42,9 +44,9 @@ pub(super) fn clock(id: libc::clockid_t) -> libc::timespec {
 
 #[cold]
 fn look_up() -> usize {
-    // SAFETY: reads the auxiliary vector that the kernel left in the process.
+    // SAFETY: any key may be asked for. The answer comes from the auxiliary vector, which stays.
     let image = unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) } as usize;
-    // SAFETY: the kernel's image, which stays.
+    // SAFETY: the kernel says that its image lies there. It is a whole ELF file, and stays mapped.
     let function = if image == 0 { None } else { unsafe { find(image) } };
     let function = function.unwrap_or(NONE);
     FUNCTION.store(function, Relaxed);
@@ -61,21 +63,23 @@ struct Dynamic {
 const DT_STRTAB: u64 = 5;
 const DT_SYMTAB: u64 = 6;
 
-/// Finds the function among the image's dynamic symbols. Their number stands nowhere but in hash tables, of either kind; the
-/// names follow the symbols in every such image, so the symbols end where the names begin.
+/// Finds the function among the image's dynamic symbols. Only its hash table has their number, and
+/// there are two kinds of hash tables. But in every such image the names follow the symbols. So the
+/// symbols end where the names begin.
 ///
 /// # Safety
-/// `image` is the address of an ELF image of this machine's kind that is mapped whole, and stays.
+/// `image` is the address of an ELF image that the kernel made for this machine. It is mapped
+/// whole, and stays mapped.
 unsafe fn find(image: usize) -> Option<usize> {
-    // SAFETY: the image is mapped whole and is the kernel's own, so all offsets and counts in it
-    // lie within it.
+    // SAFETY: the caller says that the image is the kernel's own and mapped whole. So all offsets
+    // and counts in it stay within it, its dynamic section ends with a 0, and its names with a NUL.
     unsafe {
         let header = &*at(image).cast::<libc::Elf64_Ehdr>();
         let programs = at(image + header.e_phoff as usize).cast::<libc::Elf64_Phdr>();
         let programs = core::slice::from_raw_parts(programs, header.e_phnum.into());
         let load = programs.iter().find(|p| p.p_type == libc::PT_LOAD)?;
         let dynamic = programs.iter().find(|p| p.p_type == libc::PT_DYNAMIC)?;
-        // From the addresses in the image to those in the process.
+        // The distance from the addresses in the image to those in the process.
         let shift = image.wrapping_add(load.p_offset as usize).wrapping_sub(load.p_vaddr as usize);
         let (mut symbols, mut names) = (0, 0);
         let mut entry = at(image + dynamic.p_offset as usize).cast::<Dynamic>();

@@ -1,7 +1,9 @@
-//! What mode `learn` has decided: the last decisions, each with the figures that it was made by.
+//! The journal of decisions in mode `learn`: the last ones, each with the figures that led to it.
 //!
-//! The one place where they are kept. Reports read it by [`last`], and `hakmem top` reads it from outside, by the offsets
-//! that `stats::view` names: so both show the same.
+//! [`JOURNAL`] is the only record of them. Reports read it by [`last`]. `hakmem top` reads it from
+//! another process, by the offsets that `stats::view` names. So both show the same. The journal
+//! itself is a protocol of `proto`, with one writer and any number of readers. What this module
+//! adds is pure: it converts a [`Decision`] to the words of a record and back.
 
 #![cfg_attr(
     not(all(target_arch = "x86_64", not(any(miri, shuttle)))),
@@ -13,31 +15,32 @@ use crate::policy::learner::{Decision, What};
 use crate::proto::journal::{Journal, Record};
 use core::mem::offset_of;
 
-/// Decisions that are kept.
+/// Decisions that the journal keeps.
 pub const KEPT: usize = 64;
 /// Words of a record: one for each [`Field`].
 const WORDS: usize = 12;
 
-/// Written under `learn::LOCK`, which makes for one writer at a time.
+/// The learner writes it under `learn::LOCK`, so there is one writer at a time.
 pub static JOURNAL: Journal<KEPT, WORDS> = Journal::new();
 
-/// Where in the journal the records begin, …
+/// The offset of the records in the journal, …
 pub const RECORDS: usize = offset_of!(Journal<KEPT, WORDS>, records);
-/// … and where it counts them.
+/// … and of its count of records.
 pub const MADE: usize = offset_of!(Journal<KEPT, WORDS>, made);
 /// Bytes of a record, …
 pub const BYTES: usize = size_of::<Record<WORDS>>();
-/// … and where its number is.
+/// … and the offset of its number.
 pub const NUMBER: usize = offset_of!(Record<WORDS>, number);
 
 /// The words of a record.
 #[derive(Debug, Clone, Copy)]
 pub enum Field {
-    /// When it was noted, in coarse milliseconds of the monotonic clock, whose 32 bits wrap.
+    /// When the decision was noted, in coarse milliseconds of the monotonic clock, whose 32 bits
+    /// wrap.
     Time,
     /// The number of the [`What`].
     Option,
-    /// From here on as in [`Decision`].
+    /// This one and the following are the fields of [`Decision`] of the same name.
     AtMs,
     From,
     To,
@@ -53,13 +56,13 @@ pub enum Field {
 const _: () = assert!(Field::ToRating as usize + 1 == WORDS);
 
 impl Field {
-    /// Where it is in a record.
+    /// Its offset in a record.
     pub const fn offset(self) -> usize {
         offset_of!(Record<WORDS>, words) + self as usize * size_of::<u64>()
     }
 }
 
-/// Ratings are near 1500.
+/// A rating, which is near 1500. 0: the word is none.
 fn rating(word: u64) -> i32 {
     i32::try_from(word).unwrap_or(0)
 }
@@ -82,7 +85,7 @@ fn words(time: u32, d: &Decision) -> [u64; WORDS] {
     words
 }
 
-/// None: no option has that number.
+/// The decision of a record's words. None: no option has that number.
 fn decision(words: [u64; WORDS]) -> Option<Decision> {
     let of = |field: Field| words[field as usize];
     Some(Decision {
@@ -105,7 +108,7 @@ pub fn note(decision: &Decision) {
     JOURNAL.note(words(os::now_ms(), decision));
 }
 
-/// The last ones, oldest first. Takes no lock.
+/// The last decisions, oldest first. Takes no lock.
 pub fn last() -> impl Iterator<Item = Decision> {
     JOURNAL.last().filter_map(|(_, words)| decision(words))
 }
@@ -135,7 +138,7 @@ mod tests {
         assert_eq!(decision([u64::MAX; WORDS]), None);
     }
 
-    /// Where those outside look for them.
+    /// The words lie where programs outside read them.
     #[test]
     fn words_are_where_their_offsets_say() {
         let journal = Journal::<KEPT, WORDS>::new();
@@ -144,7 +147,8 @@ mod tests {
         }
         let at = |offset: usize| {
             assert!(offset.is_multiple_of(8) && offset < size_of_val(&journal));
-            // SAFETY: a word of the journal, which nobody changes.
+            // SAFETY: the offset is a multiple of 8 and inside the journal, as the assertion says.
+            // Nobody changes the journal now.
             unsafe { core::ptr::from_ref(&journal).cast::<u64>().add(offset / 8).read() }
         };
         assert_eq!(at(MADE), 3);

@@ -1,10 +1,17 @@
-//! Mode `learn`: the learner is told what is demanded, and what it decides is put into the knobs.
+//! Mode `learn`: reports the program's demand to the learner, and puts its decisions into the
+//! knobs.
 //!
-//! Told on slow paths alone: where a heap reports its live bytes (each MiB), where huge blocks come and go, where a thread has
-//! ended, and in each pass of the purge, which is also where time passes while the program is idle. In mode `frozen` each of
-//! these costs a load and a branch.
+//! The learner is a pure state machine. This module is the part with a lock and a clock around it.
 //!
-//! Whoever finds the learner busy goes on without telling: it takes levels, not differences, so the next one puts it right.
+//! Only slow paths report: where a heap reports its live bytes (each MiB), where huge blocks are
+//! allocated and freed, where a thread has ended, and in each pass of the purge. In an idle program
+//! only the passes let time pass for the learner. In mode `frozen` each of these costs a load and a
+//! branch.
+//!
+//! Rules
+//! 1. `LOCK` guards the learner. It is the last in the order of locks.
+//! 2. A thread that finds the lock taken goes on without a report. Reports are levels, not
+//!    differences. So the next one makes up for it.
 
 use crate::base::sync::Ordering::Relaxed;
 use crate::base::sync::plain::AtomicBool;
@@ -17,24 +24,26 @@ use crate::proto::lock::Lock;
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 
-/// The learner, which notes down what it decides.
+/// The learner, which notes its decisions in the journal.
 type Noting = Learner<fn(&Decision)>;
 
-/// Without a value until `BEGUN`, so that a program that does not learn has no page of memory for it.
+/// Has no value before `BEGUN`, so that a program that does not learn spends no page of memory on
+/// it.
 struct Shared(UnsafeCell<MaybeUninit<Noting>>);
-// SAFETY: reached under `LOCK` alone.
+// SAFETY: only `tell` uses the learner, and holds the lock meanwhile (rule 1).
 unsafe impl Sync for Shared {}
 
-/// Held while the learner is told something and what it decides is noted. The last in the order of locks.
+/// A thread holds it while it reports to the learner and while a decision is noted.
 #[unsafe(link_section = ".data.hakmem")]
 pub static LOCK: Lock = Lock::new();
 static LEARNER: Shared = Shared(UnsafeCell::new(MaybeUninit::uninit()));
 static BEGUN: AtomicBool = AtomicBool::new(false);
 
-/// Milliseconds between two passes of the purge at most: the learner must see what happens.
+/// The longest time between two passes of the purge, in milliseconds, so that the learner sees what
+/// happens.
 pub const PASS_MS: u32 = 125;
 
-/// Whether the mode is `learn`.
+/// True if the mode is `learn`.
 #[inline]
 pub fn is_on() -> bool {
     policy::MODE.get() == Mode::Learn as u32
@@ -57,19 +66,21 @@ fn settings_now() -> Settings {
     }
 }
 
-/// Calls `f` with the learner, which has begun, and puts into the knobs what it has decided meanwhile.
+/// Calls `f` with the learner, and then puts its decisions into the knobs. Begins the learner
+/// first, if need be.
 #[cold]
 #[inline(never)]
 fn tell(f: &mut dyn FnMut(&mut Noting, u32)) {
     let Some(_held) = LOCK.try_lock() else { return };
-    // SAFETY: under the lock, and `f` does not come back here: it calls the learner alone.
+    // SAFETY: this thread has just taken the lock (rule 1). A further call, in a signal handler,
+    // finds the lock taken and returns. `f` only calls the learner. So this is the only reference.
     let place = unsafe { &mut *LEARNER.0.get() };
     let now = os::now_ms();
     let begun = BEGUN.load(Relaxed);
     if !begun {
         place.write(Learner::new(decisions::note));
     }
-    // SAFETY: just written, or before it was begun.
+    // SAFETY: the lines above wrote the learner, or a call before did: then `BEGUN` is set.
     let learner = unsafe { place.assume_init_mut() };
     if !begun {
         learner.begin(now, settings_now(), |what| !options::is_chosen(knob(what)));
@@ -79,7 +90,7 @@ fn tell(f: &mut dyn FnMut(&mut Noting, u32)) {
     f(learner, now);
     let after = learner.settings();
     for what in What::ALL {
-        // What somebody has set meanwhile is theirs.
+        // An option that somebody has set meanwhile stays.
         if what.of(&before) != what.of(&after) && !options::is_chosen(knob(what)) {
             knob(what).set(what.of(&after));
         }
@@ -90,7 +101,8 @@ fn kib(bytes: i64) -> u32 {
     (bytes.max(0) >> 10).min(u32::MAX.into()) as u32
 }
 
-/// The live bytes of pages and large blocks have changed, after they stood `high` above where they were.
+/// Reports a change of the live bytes of pages and large blocks. In between they were `high` above
+/// their former level.
 pub fn slots(change: i64, high: i64) {
     if is_on() {
         let now = usage::live().0 as i64 - usage::huge() as i64;
@@ -98,7 +110,7 @@ pub fn slots(change: i64, high: i64) {
     }
 }
 
-/// The live bytes of huge blocks have changed.
+/// Reports a change of the live bytes of huge blocks.
 pub fn huge(change: i64) {
     if is_on() {
         let now = usage::huge() as i64;
@@ -106,28 +118,29 @@ pub fn huge(change: i64) {
     }
 }
 
-/// A huge block of that many bytes was not in the cache, though that had as much.
+/// Reports that no cached run fitted a huge block of `bytes`, though the cache had as many bytes.
 pub fn misfit(bytes: usize) {
     if is_on() {
         tell(&mut |learner, _| learner.misfit(kib(bytes as i64)));
     }
 }
 
-/// A thread has ended.
+/// Reports the end of a thread.
 pub fn ended() {
     if is_on() {
         tell(&mut |learner, time| learner.ended(time));
     }
 }
 
-/// A pass of the purge.
+/// Reports a pass of the purge: time has passed.
 pub fn turn() {
     if is_on() {
         tell(&mut |learner, time| learner.turn(time));
     }
 }
 
-/// In the child of a fork that was made while another thread told the learner something: it begins anew.
+/// Forgets the learner. It begins anew. For the child of a fork, if another thread was reporting at
+/// that moment.
 pub fn forget() {
     BEGUN.store(false, Relaxed);
 }
@@ -136,11 +149,11 @@ pub fn forget() {
 mod tests {
     use super::*;
     use crate::api::c;
-    use crate::in_child::in_child;
+    use crate::testing::in_child;
 
     const MIB: i64 = 1 << 20;
 
-    /// In a child that learns.
+    /// Runs `f` in a child that learns.
     fn learning(f: impl FnOnce()) {
         in_child(|| {
             policy::MODE.set(Mode::Learn as u32);
@@ -155,7 +168,7 @@ mod tests {
         result.unwrap()
     }
 
-    /// KiB in use, and, with the first candidate, those that were faulted in and those that are kept.
+    /// KiB in use; and, with the first candidate, KiB faulted in and KiB kept.
     fn seen(what: What, memory: Memory) -> (u32, u64, u32) {
         told(|learner, _| {
             let (faulted, kept) = learner.faulted_and_kept(what, memory);
@@ -190,19 +203,19 @@ mod tests {
         learning(|| {
             crate::large::huge::forget_cache();
             usage::HUGE.store(0, Relaxed);
-            // SAFETY: blocks of this allocator, each freed once.
+            // SAFETY: the blocks come from `malloc`, and each is freed once.
             unsafe {
                 let blocks = [(); 6].map(|()| c::malloc(4 << 20));
                 assert_eq!(seen(What::HugeCache, Memory::Huge), (24 << 10, 24 << 10, 24 << 10));
                 blocks.into_iter().step_by(2).for_each(|p| c::free(p));
                 assert_eq!(seen(What::HugeCache, Memory::Huge).0, 12 << 10);
-                // There are 12 MiB in the cache, in pieces of 4.
+                // The cache has 12 MiB, in pieces of 4.
                 let before = seen(What::HugeCache, Memory::Huge).1;
                 let larger = c::malloc(12 << 20);
-                // What did not fit was faulted in though it was kept.
+                // What did not fit counts as faulted in, though the memory was kept.
                 assert_eq!(seen(What::HugeCache, Memory::Huge).1 - before, 12 << 10);
                 assert_eq!(seen(What::HugeCache, Memory::Huge).0, 24 << 10);
-                // There never was so much.
+                // There was never so much in use.
                 let before = seen(What::HugeCache, Memory::Huge).1;
                 let largest = c::malloc(40 << 20);
                 assert_eq!(seen(What::HugeCache, Memory::Huge).1 - before, 28 << 10, "12 MiB are kept");
@@ -213,7 +226,7 @@ mod tests {
         });
     }
 
-    /// Bursts that the decay is too short for, on a clock that runs ahead.
+    /// Reports bursts for which the decay is too short, on a clock that runs ahead.
     fn bursts(learner: &mut Noting, now: u32) {
         for i in 0..4 {
             let now = now + i * 800;

@@ -1,7 +1,7 @@
-//! The knobs: every number that is a choice, in one table, read on slow paths only.
+//! The options: every number that is a choice, in one table. Only slow paths read them.
 //!
-//! All else about options is made of this table: what they are called in the environment and in `hakmem options`, the
-//! struct for Rust programs, the page in `docs`.
+//! The table generates the rest: the names in the environment and in `hakmem options`, the struct
+//! for Rust programs, and the page in `docs`.
 
 pub(crate) mod decisions;
 pub(crate) mod learn;
@@ -12,8 +12,8 @@ use crate::base::size_class::CLASSES;
 use crate::base::sync::Ordering::Relaxed;
 use crate::base::sync::plain::AtomicU32;
 
-/// One choice, changeable while the program runs. Who looks from outside reads it as a number of
-/// four bytes.
+/// The value of an option, which may change while the program runs. Programs outside read it as a
+/// number of four bytes.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Knob(AtomicU32);
@@ -22,12 +22,12 @@ impl Knob {
     const fn new(value: u32) -> Self {
         Self(AtomicU32::new(value))
     }
-    /// Its value now.
+    /// The present value.
     #[inline]
     pub fn get(&self) -> u32 {
         self.0.load(Relaxed)
     }
-    /// Changes it.
+    /// Changes the value.
     pub fn set(&self, value: u32) {
         self.0.store(value, Relaxed);
     }
@@ -38,7 +38,7 @@ impl Knob {
     }
 }
 
-/// A choice for each size class. From outside these are numbers in this order.
+/// A value for each size class. Programs outside read numbers in this order.
 #[derive(Debug)]
 #[repr(C)]
 pub struct ByClass {
@@ -56,27 +56,27 @@ impl ByClass {
         }
         Self { all: Knob::new(value), of }
     }
-    /// The value for a class now.
+    /// The present value for a class.
     #[inline]
     pub fn of(&self, class: usize) -> u32 {
         self.of[class].get()
     }
-    /// Changes that of one class.
+    /// Changes the value for one class.
     pub fn set(&self, class: usize, value: u32) {
         self.of[class].set(value);
     }
-    /// The value that was last set for all classes.
+    /// The last value that was set for all classes.
     pub fn all(&self) -> u32 {
         self.all.get()
     }
-    /// Changes them all.
+    /// Changes the values for all classes.
     pub fn set_all(&self, value: u32) {
         self.all.set(value);
         self.of.iter().for_each(|knob| knob.set(value));
     }
 }
 
-/// Where an option's value is kept.
+/// Where an option's value lies.
 #[derive(Debug)]
 pub enum Setting {
     /// In a knob.
@@ -89,7 +89,7 @@ pub enum Setting {
     Elsewhere,
 }
 
-/// What values an option takes.
+/// The values that an option takes.
 ///
 /// ```
 /// use hakmem_core::options::{TABLE, Values};
@@ -101,18 +101,18 @@ pub enum Setting {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Values {
-    /// Whole numbers in a range, both ends of it included.
+    /// Whole numbers in a range that includes both ends.
     Number(u32, u32),
     /// 0 for off, 1 for on.
     Switch,
     /// One of some words.
     Word(&'static [&'static str]),
-    /// What this says; it is read by the module `report`, at start alone.
+    /// A text of the described form. The module `report` reads it, at start only.
     Text(&'static str),
 }
 
 impl Values {
-    /// Whether a knob may have the value `n`.
+    /// True if a knob may have the value `n`.
     ///
     /// Of [`Values::Word`], `n` is the number of the word. O(1).
     ///
@@ -131,7 +131,7 @@ impl Values {
     }
 }
 
-/// An option, as it is told to people.
+/// An option, with what people are told of it.
 ///
 /// ```
 /// use hakmem_core::options::TABLE;
@@ -150,7 +150,7 @@ pub struct Entry {
     pub(crate) setting: Setting,
 }
 
-/// Whether the defaults stay or the program's behaviour may move some of them.
+/// Whether hakmem changes options by itself.
 ///
 /// ```
 /// use hakmem_core::{Configured, Hakmem, options::{Mode, Options}};
@@ -164,14 +164,14 @@ pub struct Entry {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u32)]
 pub enum Mode {
-    /// Every option stays as it was set.
+    /// Every option stays as it is set.
     #[default]
     Frozen = 0,
-    /// Options that nobody has set are moved by what is seen of the program.
+    /// hakmem adapts options that nobody has set to the program's behaviour.
     Learn = 1,
 }
 
-/// Which memory has huge pages.
+/// Which memory uses huge pages.
 ///
 /// ```
 /// use hakmem_core::{Configured, Hakmem, options::{Thp, Options}};
@@ -185,17 +185,17 @@ pub enum Mode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u32)]
 pub enum Thp {
-    /// What is expected to be filled asks for them; the rest has what the system gives.
+    /// hakmem asks for them where it expects to fill them. The rest has what the system gives.
     #[default]
     Auto = 0,
-    /// None, whatever the system gives to others.
+    /// None, whatever the system gives to other programs.
     Never = 1,
-    /// All of it asks for them.
+    /// hakmem asks for them everywhere.
     Always = 2,
 }
 
 impl Thp {
-    /// What is chosen now.
+    /// The present choice.
     ///
     /// ```
     /// use hakmem_core::options::{self, Thp};
@@ -213,7 +213,7 @@ impl Thp {
     }
 }
 
-/// What happens to a pointer outside every arena.
+/// What hakmem does with a pointer outside every arena.
 ///
 /// ```
 /// use hakmem_core::{Configured, Hakmem, options::{Foreign, Options}};
@@ -227,29 +227,31 @@ impl Thp {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u32)]
 pub enum Foreign {
-    /// It goes to the next allocator in link order, and is leaked where there is none.
+    /// Hands it to the next allocator in link order. Leaks it if there is none.
     #[default]
     Forward = 0,
-    /// It is left alone.
+    /// Leaks it.
     Leak = 1,
-    /// The process ends with a line that names it.
+    /// Ends the process with a line that names it.
     Abort = 2,
 }
 
 /// Makes of one table: the knobs, the struct `Options`, its defaults, and `TABLE`.
 macro_rules! options {
     ($(
-        #[doc = $meaning:literal]
+        $(#[doc = $meaning:literal])+
         $field:ident: $type:ty = $default:expr, $kind:ident $knob:ident, $name:literal, $values:expr, $unit:literal;
     )*) => {
         $(
-            // Beside what else every process reads: some of them are all zero bytes, which would lie elsewhere.
-            #[doc = $meaning]
+            // In one section with the other words that every process reads. Those of all zero bytes
+            // would otherwise lie elsewhere.
+            $(#[doc = $meaning])+
             #[unsafe(link_section = ".data.hakmem")]
             pub static $knob: options!(@type $kind) = <options!(@type $kind)>::new(Options::DEFAULT.$field as u32);
         )*
 
-        /// The options of a Rust program: see [`Hakmem::with`](crate::Hakmem::with). Those in the environment go before.
+        /// The options of a Rust program: see [`Hakmem::with`](crate::Hakmem::with). The
+        /// environment takes precedence.
         ///
         /// ```
         /// use hakmem_core::options::Options;
@@ -260,11 +262,11 @@ macro_rules! options {
         /// ```
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub struct Options {
-            $( #[doc = $meaning] pub $field: $type, )*
+            $( $(#[doc = $meaning])+ pub $field: $type, )*
         }
 
         impl Options {
-            /// What is chosen where nothing is said.
+            /// The values of options that nobody has set.
             ///
             /// ```
             /// use hakmem_core::options::Options;
@@ -273,7 +275,7 @@ macro_rules! options {
             /// ```
             pub const DEFAULT: Self = Self { $( $field: $default, )* };
 
-            /// Stops the compiler, where it is called in a constant, at a value that is out of its range.
+            /// Checks the values. In a constant, a value out of its range stops the compiler.
             pub(crate) const fn check(&self) {
                 $( assert!($values.allow(self.$field as u32), concat!(stringify!($field), " is out of its range")); )*
             }
@@ -289,7 +291,7 @@ macro_rules! options {
             }
         }
 
-        /// Every option; those of the struct come first, in its order.
+        /// Every option. Those of the struct come first, in its order.
         ///
         /// ```
         /// use hakmem_core::options::TABLE;
@@ -302,7 +304,7 @@ macro_rules! options {
                 values: $values,
                 default: Options::DEFAULT.$field as u32,
                 unit: $unit,
-                meaning: $meaning,
+                meaning: concat!($($meaning),+),
                 setting: Setting::$kind(&$knob),
             }, )*
             Entry {
@@ -310,7 +312,7 @@ macro_rules! options {
                 values: Switch,
                 default: 0,
                 unit: "",
-                meaning: " System calls are timed as well as counted.",
+                meaning: " hakmem times system calls as well as counting them.",
                 setting: Setting::Timing,
             },
             Entry {
@@ -350,7 +352,7 @@ macro_rules! options {
                 values: Text("a file"),
                 default: 0,
                 unit: "",
-                meaning: " What each slot of the heap holds is written there at exit and at STATS_SIGNAL, for `hakmem map`.",
+                meaning: " What each slot holds is written there at exit and at STATS_SIGNAL, for `hakmem map`.",
                 setting: Setting::Elsewhere,
             },
         ];
@@ -362,42 +364,53 @@ macro_rules! options {
 use Values::{Number, Switch, Text, Word};
 
 options! {
-    /// `learn` lets what is seen of the program move options that nobody has set; `frozen` leaves them all.
+    /// `learn` adapts some options to the program, unless somebody has set them; `frozen` changes
+    /// none.
     mode: Mode = Mode::Frozen, One MODE, "MODE", Word(&["frozen", "learn"]), "";
-    /// Fresh blocks put on a thread's list at a time, in bytes; of a page that was carved before as much as that was, up to 16 KiB.
+    /// Bytes of fresh blocks that go on a thread's list at a time. If more of the page was carved
+    /// before, as many bytes as that, up to 16 KiB.
     carve_bytes: u32 = 4096, Each CARVE_BYTES, "CARVE_BYTES", Number(16, 65536), "bytes";
-    /// A full page is worth waking once one in this many of its blocks is free.
+    /// A full page goes back into the queue once one in so many of its blocks is free.
     unfull_fraction: u32 = 8, Each UNFULL_FRACTION, "UNFULL_FRACTION", Number(1, 1024), "";
     /// Empty pages of 64 KiB that a thread keeps for itself; 0 keeps none.
     cached_pages: u32 = 4, Each CACHED_PAGES, "CACHED_PAGES", Number(0, 1024), "pages";
-    /// A page of which no more blocks than these are out is parked, and its holes are given back; 0 leaves them.
+    /// A page with at most this many used blocks is parked, and its holes go back to the system; 0
+    /// parks none.
     park_blocks: u32 = 8, One PARK_BLOCKS, "PARK_BLOCKS", Number(0, 255), "blocks";
-    /// Thread heaps that there must be before further ones get their first blocks, up to 2 KiB each, from pages that they share; 0: none do.
+    /// Number of heaps from which on further ones get their first blocks, up to 2 KiB each, from
+    /// pages that they share; 0: none do.
     shared_from_heaps: u32 = 32, One SHARED_FROM_HEAPS, "SHARED_FROM_HEAPS", Number(0, u32::MAX), "heaps";
-    /// Blocks of other threads that a thread has freed and keeps before it sends them, in bytes.
+    /// Bytes of other threads' blocks that a thread frees and keeps before it sends them.
     batch_bytes: u32 = 256 << 10, One BATCH_BYTES, "BATCH_BYTES", Number(0, 1 << 20), "bytes";
-    /// Blocks that are sent travel page by page; off, each by itself.
+    /// Frees of other threads' blocks travel page by page; off: each by itself.
     batch_by_page: bool = true, One BATCH_BY_PAGE, "BATCH_BY_PAGE", Switch, "";
-    /// Pages of 64 KiB that a thread must have before fresh ones are faulted in whole, by one call instead of 16 faults; 0 leaves it to the faults.
+    /// Pages of 64 KiB that a thread must have before fresh ones are faulted in whole, by one call
+    /// instead of 16 faults; 0 leaves it to the faults.
     populate_from_pages: u32 = 16, One POPULATE_FROM_PAGES, "POPULATE_FROM_PAGES", Number(0, u32::MAX), "pages";
-    /// Huge pages: asked for where they are filled, refused everywhere, or asked for everywhere. What was given back in part has none in any case.
+    /// Huge pages: asked for where they are filled, refused everywhere, or asked for everywhere.
+    /// Memory of which a part was given back never has them.
     thp: Thp = Thp::Auto, One THP, "THP", Word(&["auto", "never", "always"]), "";
-    /// With THP at `auto`: segments of 2 MiB full of small blocks from which on fresh ones ask for huge pages.
+    /// With THP at `auto`: segments of 2 MiB full of small blocks from which on fresh ones ask for
+    /// huge pages.
     thp_from_segments: u32 = 32, One THP_FROM_SEGMENTS, "THP_FROM_SEGMENTS", Number(1, u32::MAX), "segments";
     /// Milliseconds that free memory stays before it goes back to the system.
     decay_ms: u32 = 500, One DECAY_MS, "DECAY_MS", Number(0, 86_400_000), "ms";
-    /// MiB of idle free memory at which a thread is made that gives it back; 0 forbids the thread.
+    /// MiB of idle free memory at which hakmem starts a thread that gives it back; 0 forbids the
+    /// thread.
     scavenger: u32 = 16, One SCAVENGE_MIB, "SCAVENGER", Number(0, 1 << 20), "MiB";
-    /// MiB of free memory that may stay when a thread ends, besides as much as is live; what is beyond goes back at once.
+    /// MiB of free memory that may stay when a thread ends, besides as much as is live; the rest
+    /// goes back at once.
     ended_mib: u32 = 4, One ENDED_MIB, "ENDED_MIB", Number(0, 1 << 20), "MiB";
-    /// MiB of freed blocks over 1 MiB that are kept for the decay; what is beyond goes back at once.
+    /// MiB of freed blocks over 1 MiB that stay until their decay is over; the rest goes back at
+    /// once.
     huge_cache_mib: u32 = 32, One HUGE_CACHE_MIB, "HUGE_CACHE_MIB", Number(0, 1 << 20), "MiB";
-    /// As much of them is kept in any case, in per cent of the bytes of such blocks that are live.
+    /// As much of them stays in any case, in per cent of the live bytes of such blocks.
     huge_cache_percent: u32 = 100, One HUGE_CACHE_PERCENT, "HUGE_CACHE_PERCENT", Number(0, 1000), "%";
-    /// What is done with pointers that are not ours: passed to the next allocator, left alone, or the end of the process.
+    /// What hakmem does with foreign pointers: hand them to the next allocator, leak them, or end
+    /// the process.
     foreign: Foreign = Foreign::Forward, One FOREIGN, "FOREIGN", Word(&["forward", "leak", "abort"]), "";
-    /// Frees of such pointers after which the place of the last one in the program is reported.
+    /// Frees of foreign pointers after which the call site of the last one is reported.
     foreign_report: u32 = 1000, One FOREIGN_REPORT, "FOREIGN_REPORT", Number(0, u32::MAX), "frees";
-    /// Bytes that are allocated between two samples of the heap profile, on average.
+    /// Mean distance between two samples of the heap profile, in bytes.
     profile_interval: u32 = 512 << 10, One PROFILE_INTERVAL, "PROFILE_INTERVAL", Number(1, 1 << 30), "bytes";
 }

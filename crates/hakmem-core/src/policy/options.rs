@@ -1,7 +1,8 @@
-//! The options: from the environment when the library starts, from a Rust program's [`Options`], and by calls.
+//! The options: from the environment when the library starts, from a Rust program's [`Options`],
+//! and by calls.
 //!
-//! Whoever comes later goes before, but for the struct, which yields to both others: who runs a program can change what
-//! its author chose. An option that somebody has set stays as it is in mode `learn` too.
+//! Precedence: runtime calls, then environment, then the `Options` struct. So the user of a program
+//! can change what its author chose. An option that somebody has set stays in mode `learn`, too.
 
 use crate::base::size_class::{self, MEDIUM_MAX, SIZES};
 use crate::base::sync::Ordering::Relaxed;
@@ -14,7 +15,7 @@ use policy::Setting;
 
 pub use policy::{Entry, Foreign, Mode, Options, TABLE, Thp, Values};
 
-/// What the names begin with in the environment.
+/// The beginning of the options' names in the environment.
 ///
 /// ```
 /// use hakmem_core::options;
@@ -25,11 +26,11 @@ pub const PREFIX: &str = "HAKMEM_";
 
 /// Bit i: somebody has set `TABLE[i]`.
 static CHOSEN: AtomicU64 = AtomicU64::new(0);
-/// Bit i: the environment has.
+/// Bit i: the environment has set `TABLE[i]`.
 static FROM_ENVIRONMENT: AtomicU64 = AtomicU64::new(0);
-/// A Rust program's struct was seen.
+/// True once a Rust program's struct was applied.
 static STRUCT_SEEN: AtomicBool = AtomicBool::new(false);
-/// The environment was read, or is not to be.
+/// True once the environment was read, or if it is not to be read.
 #[unsafe(link_section = ".data.hakmem")]
 static ENVIRONMENT_READ: AtomicBool = AtomicBool::new(false);
 
@@ -46,11 +47,11 @@ const _: () = assert!(TABLE.len() <= 64);
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub enum Error {
-    /// There is none of that name.
+    /// No option has that name.
     Unknown,
-    /// It takes other values.
+    /// The option takes other values.
     Value(&'static Entry),
-    /// It is read at start alone.
+    /// The option is read at start only.
     AtStart,
 }
 
@@ -80,12 +81,12 @@ impl fmt::Display for Error {
 
 impl core::error::Error for Error {}
 
-/// Sets an option by its name, with or without `HAKMEM_` before it, to what the environment could
-/// have. Of an option by class `4096` sets all classes, `64:8192` that of 64 bytes, and
-/// `4096,64:8192,128:8192` all of that in turn. A number may have a unit: `2s` is `2000` for an
-/// option in milliseconds, `4KiB` is `4096` for one in bytes.
+/// Sets an option by its name, with or without `HAKMEM_` before it, to a value as in the
+/// environment. For an option by class, `4096` sets all classes, `64:8192` sets the class of 64
+/// bytes, and `4096,64:8192,128:8192` sets all of that in turn. A number may have a unit: `2s` is
+/// `2000` for an option in milliseconds, `4KiB` is `4096` for one in bytes.
 ///
-/// What was decided before, such as which pages are kept, stays. Nothing changes if it fails.
+/// Earlier decisions, such as which pages a heap keeps, stay. If the call fails, nothing changes.
 ///
 /// # Errors
 ///
@@ -104,7 +105,7 @@ pub fn set(name: &str, value: &str) -> Result<(), Error> {
     set_exactly(name.strip_prefix(PREFIX).unwrap_or(name), value).map(|_| ())
 }
 
-/// Returns the option's number in `TABLE`.
+/// [`set`] for the exact name. Returns the option's number in `TABLE`.
 fn set_exactly(name: &str, value: &str) -> Result<usize, Error> {
     let (i, entry) = find(name).ok_or(Error::Unknown)?;
     if let Setting::Elsewhere = entry.setting {
@@ -115,8 +116,8 @@ fn set_exactly(name: &str, value: &str) -> Result<usize, Error> {
     Ok(i)
 }
 
-/// Sets an option that is a number, of all classes, unless the environment did: for a program's wishes that are expressed in
-/// terms of another allocator.
+/// Sets an option that is a number, for all classes, unless the environment did. For wishes of a
+/// program in terms of another allocator.
 ///
 /// # Errors
 ///
@@ -143,7 +144,8 @@ pub fn suggest(name: &str, n: u32) -> Result<(), Error> {
     Ok(())
 }
 
-/// The value of an option, as [`set`] takes it. None: there is none of that name, or it is read at start alone.
+/// The value of an option, in the form that [`set`] takes. None: no option has that name, or it is
+/// read at start only.
 ///
 /// O(options).
 ///
@@ -171,7 +173,7 @@ enum Kind {
     Memory,
 }
 
-/// What a unit measures, and how many milliseconds or bytes it is.
+/// What a unit measures, and its size in milliseconds or bytes.
 fn unit_of(name: &str) -> Option<(Kind, u64)> {
     Some(match name {
         "ms" => (Kind::Time, 1),
@@ -187,7 +189,7 @@ fn unit_of(name: &str) -> Option<(Kind, u64)> {
 }
 
 impl Entry {
-    /// Its name, which in the environment has [`PREFIX`] before it.
+    /// The option's name. In the environment [`PREFIX`] stands before it.
     ///
     /// ```
     /// use hakmem_core::options::TABLE;
@@ -198,7 +200,7 @@ impl Entry {
     pub fn name(&self) -> &'static str {
         self.name
     }
-    /// What it may be set to.
+    /// The values that it takes.
     ///
     /// ```
     /// use hakmem_core::options::{TABLE, Values};
@@ -220,7 +222,7 @@ impl Entry {
     pub fn unit(&self) -> &'static str {
         self.unit
     }
-    /// What it means, in one sentence.
+    /// Its meaning, in a sentence or two.
     ///
     /// ```
     /// use hakmem_core::options::TABLE;
@@ -229,10 +231,10 @@ impl Entry {
     /// assert!(decay.meaning().starts_with("Milliseconds that free memory stays"));
     /// ```
     pub fn meaning(&self) -> &'static str {
-        // As it stands behind the slashes of a comment.
+        // The text has the blank that stands behind the slashes of a comment.
         self.meaning.trim_ascii()
     }
-    /// What it is if nobody sets it; None: nothing.
+    /// The value if nobody sets it. None: it has none.
     ///
     /// ```
     /// use hakmem_core::options::TABLE;
@@ -255,6 +257,7 @@ impl Entry {
         matches!(self.setting, Setting::Each(_))
     }
 
+    /// The number that a text stands for. None: the option does not take it.
     fn parse(&self, value: &str) -> Option<u32> {
         let n = match self.values {
             Values::Word(words) => words.iter().position(|word| *word == value)? as u32,
@@ -263,8 +266,8 @@ impl Entry {
         self.values.allow(n).then_some(n)
     }
 
-    /// Reads a number with a unit, in the option's own unit. None: a unit of another kind, or no
-    /// whole number.
+    /// Reads a number with a unit, and converts it to the option's own unit. None: the unit is of
+    /// another kind, or the result is no whole number.
     fn convert(&self, value: &str) -> Option<u32> {
         let at = value.find(|c: char| !c.is_ascii_digit())?;
         let (n, unit) = value.split_at_checked(at)?;
@@ -275,7 +278,7 @@ impl Entry {
         is_whole.then(|| u32::try_from(n / own_size).ok())?
     }
 
-    /// Reads a part of a value by class: the class, or all, and its number.
+    /// Reads a part of a value by class. Returns the class (None: all classes) and the number.
     fn parse_part(&self, part: &str) -> Option<(Option<usize>, u32)> {
         let Some((size, n)) = part.split_once(':') else { return Some((None, self.parse(part)?)) };
         let size: usize = size.parse().ok()?;
@@ -283,7 +286,7 @@ impl Entry {
         Some((Some(class), self.parse(n)?))
     }
 
-    /// Sets it, for all classes if it has a value for each.
+    /// Sets the option, for all classes if it has a value for each.
     fn store(&self, n: u32) {
         match self.setting {
             Setting::One(knob) => knob.set(n),
@@ -293,7 +296,7 @@ impl Entry {
         }
     }
 
-    /// Sets it. None, and nothing has changed: it takes other values.
+    /// Sets the option. None: it does not take the value, and nothing has changed.
     fn put(&self, value: &str) -> Option<()> {
         match self.setting {
             Setting::Each(knobs) => {
@@ -314,7 +317,7 @@ impl Entry {
     }
 }
 
-/// A number as its option has it.
+/// A number in the form of its option.
 struct Shown(Values, u32);
 
 impl fmt::Display for Shown {
@@ -326,7 +329,7 @@ impl fmt::Display for Shown {
     }
 }
 
-/// The value of an option, now.
+/// The present value of an option.
 ///
 /// ```
 /// use hakmem_core::options;
@@ -357,13 +360,13 @@ impl fmt::Display for Value {
     }
 }
 
-/// Whether somebody has set the option behind `knob`.
+/// True if somebody has set the option of `knob`.
 pub(crate) fn is_chosen(knob: &policy::Knob) -> bool {
     let is_it = |entry: &Entry| matches!(entry.setting, Setting::One(k) if core::ptr::eq(k, knob));
     TABLE.iter().position(is_it).is_some_and(|i| CHOSEN.load(Relaxed) >> i & 1 != 0)
 }
 
-/// Applies a Rust program's struct, once, but for what was set otherwise.
+/// Applies a Rust program's struct, once. Options that somebody has set stay.
 #[inline]
 pub(crate) fn apply(options: &Options) {
     if !STRUCT_SEEN.load(Relaxed) {
@@ -382,23 +385,25 @@ fn apply_now(options: &Options) {
     STRUCT_SEEN.store(true, Relaxed);
 }
 
-/// [`read`], the first time. A program with rights that its user does not have goes without.
-/// True if there are options for others that read the environment at start.
+/// [`read`], at the first call only. A program with rights that its user does not have ignores the
+/// environment. True if there are options for other modules, which read the environment at start.
 ///
 /// # Safety
-/// As there.
+/// `envp` is NULL or a NULL-terminated array of C strings, and nobody changes either during the
+/// call.
 #[unsafe(link_section = ".text.hot.hakmem")]
 pub(crate) unsafe fn read_once(envp: *const *const c_char) -> bool {
     if envp.is_null() || ENVIRONMENT_READ.swap(true, Relaxed) || os::is_secure() {
         return false;
     }
-    // SAFETY: passed on.
+    // SAFETY: the caller promises the same of `envp` as `read` asks for.
     unsafe { read(envp) }
 }
 
-/// Has the process start without a look at its environment: for a program that has this crate but allocates with another
-/// allocator, and starts others whose options those are. To be called before the crate's own constructor, by one with a
-/// priority (in the section `.init_array.00101`).
+/// Makes the process ignore its environment. For a program that contains this crate but allocates
+/// with another allocator, and starts other programs which the options are for. It must call this
+/// before the crate's own constructor runs: from a constructor with a priority (in the section
+/// `.init_array.00101`).
 ///
 /// ```standalone_crate
 /// extern "C" fn before_the_crate() {
@@ -414,11 +419,12 @@ pub fn leave_environment() {
     ENVIRONMENT_READ.store(true, Relaxed);
 }
 
-/// Reads the environment; an unknown name or a bad value is named on standard error and ignored. The result is that of
-/// [`read_once`].
+/// Reads the environment. Reports an unknown name or a bad value on standard error, and ignores it.
+/// True if there are options for other modules, which read the environment at start.
 ///
 /// # Safety
-/// `envp` is NULL or a NULL-terminated array of C strings.
+/// `envp` is NULL or a NULL-terminated array of C strings, and nobody changes either during the
+/// call.
 #[unsafe(link_section = ".text.hot.hakmem")]
 pub(crate) unsafe fn read(envp: *const *const c_char) -> bool {
     let mut others = false;
@@ -426,9 +432,11 @@ pub(crate) unsafe fn read(envp: *const *const c_char) -> bool {
         return others;
     }
     let mut at = envp;
-    // SAFETY: up to the terminating NULL.
+    // SAFETY: the caller promises a NULL-terminated array, and the loop ends at the NULL. The
+    // reference is only used as a pointer to the string's first byte.
     while let Some(entry) = unsafe { at.read().as_ref() } {
-        // SAFETY: a C string of the environment.
+        // SAFETY: the caller promises that each entry is a C string, and nobody changes it during
+        // the call.
         if let Some(option) = unsafe { behind_prefix(entry) } {
             others |= set_or_report(option.to_bytes()) == Reader::Other;
         }
@@ -437,24 +445,27 @@ pub(crate) unsafe fn read(envp: *const *const c_char) -> bool {
     others
 }
 
-/// What stands behind [`PREFIX`]. Other strings are not measured first: all of the environment passes here at start-up.
+/// The text behind [`PREFIX`]. None: the string does not begin with it. Does not measure other
+/// strings first: at start all of the environment passes here.
 ///
 /// # Safety
-/// `entry` is a C string that lives for `'a`.
+/// `entry` is a C string that lives and does not change for `'a`.
 unsafe fn behind_prefix<'a>(entry: *const c_char) -> Option<&'a CStr> {
     let mut at = entry;
     for byte in PREFIX.bytes() {
-        // SAFETY: a difference, at the latest the terminating NUL, ends the comparison.
+        // SAFETY: the bytes before this one are equal to those of the prefix, so none of them was
+        // the terminating NUL. So this byte is part of the string, too.
         if unsafe { at.read() } as u8 != byte {
             return None;
         }
         at = at.wrapping_add(1);
     }
-    // SAFETY: the rest of the string.
+    // SAFETY: `at` lies inside the string, or at its NUL: it ends as `entry` does, and lives as
+    // long.
     Some(unsafe { CStr::from_ptr(at) })
 }
 
-/// Whose an option is.
+/// The module that reads an option.
 #[derive(PartialEq)]
 enum Reader {
     This,
@@ -469,7 +480,7 @@ fn set_or_report(option: &[u8]) -> Reader {
         Ok(i) => {
             FROM_ENVIRONMENT.fetch_or(1 << i, Relaxed);
         }
-        // Whoever reads it says what is wrong with it.
+        // The module that reads it reports what is wrong with it.
         Err(Error::AtStart) => return Reader::Other,
         Err(Error::Unknown) => report(format_args!("unknown option {PREFIX}{name}, ignored")),
         Err(why) => report(format_args!("{PREFIX}{name}={value} ignored: {why}")),

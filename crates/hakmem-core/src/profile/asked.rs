@@ -1,8 +1,9 @@
-//! A profile that a signal asks for.
+//! A profile that a signal handler requests.
 //!
-//! A handler never waits. It may have interrupted a thread that holds a lock of the arena, while the thread that has the
-//! profile's books waits for that lock. So a handler that finds the books taken leaves the wish, and who is through with the
-//! books, and holds no lock, fulfils it.
+//! A handler never waits. It may have interrupted a thread that holds a lock of the arena, and the
+//! thread that has the books may wait for that lock. So a handler that finds the books taken leaves
+//! its request. The thread that has the books then fulfils it, once it has let go of the books and
+//! of all locks.
 
 use super::table::Busy;
 use crate::base::sync::{
@@ -14,12 +15,12 @@ use core::ptr::null_mut;
 
 type Write = fn() -> Result<(), Busy>;
 
-/// What writes the profile; null: nobody asked.
+/// The function that writes the profile. Null: there is no request.
 static ASKED: AtomicPtr<()> = AtomicPtr::new(null_mut());
 
-/// Has `write` write the profile, by [`dump_at_once`](super::dump_at_once): at once, or if the profile is just being changed
-/// when the next sample has been taken or freed. For signal handlers: waits for nobody. Of several wishes that wait, one is
-/// fulfilled.
+/// Calls `write`, which writes the profile by [`dump_at_once`](super::dump_at_once): at once, or,
+/// if a thread is just changing the profile, after the next sample is taken or freed. For signal
+/// handlers: it waits for nobody. Of several requests that wait, one is fulfilled.
 ///
 /// ```
 /// use hakmem_core::profile::{self, Busy, Event};
@@ -41,7 +42,7 @@ pub fn dump_soon(write: Write) {
     fulfil();
 }
 
-/// Called by who was in the books, and holds no lock.
+/// Fulfils a request, if there is one. The caller was in the books, and holds no lock.
 #[inline]
 pub(super) fn after_a_change() {
     if !ASKED.load(Relaxed).is_null() {
@@ -55,10 +56,11 @@ fn fulfil() {
     if write.is_null() {
         return;
     }
-    // SAFETY: only `dump_soon` stores there, and it stores such a function.
+    // SAFETY: not null, and only `dump_soon` and `fulfil` store to `ASKED`: a function of this
+    // type.
     let result = unsafe { transmute::<*mut (), Write>(write) }();
     if result.is_err() {
-        // A newer wish stays.
+        // If there is a newer request, it stays.
         let _ = ASKED.compare_exchange(null_mut(), write, Release, Acquire);
     }
 }
@@ -68,7 +70,7 @@ mod tests {
     use super::super::table;
     use super::*;
     use crate::base::sync::AtomicU32;
-    use crate::in_child::in_child;
+    use crate::testing::in_child;
 
     #[test]
     fn a_wish_waits_for_the_books_and_is_fulfilled_once() {

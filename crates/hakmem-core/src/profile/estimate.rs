@@ -1,13 +1,14 @@
-//! Exponential distances and what they mean, by the few functions of floating-point numbers that `core` lacks.
+//! Exponential distances between samples, and how many samples one stands for. `core` lacks the
+//! functions of floating-point numbers for it, so they are here.
 
-/// −ln of a number from (0, 1] that is uniform if the bits of `random` are.
+/// −ln of a number from (0, 1]. The number is uniform if the bits of `random` are.
 ///
-/// That number is 2⁻ⁿ m, and ln m = 2 artanh((m − 1) / (m + 1)), whose series ends soon for m near 1.
+/// It is 2⁻ⁿ m, and ln m = 2 artanh((m − 1) / (m + 1)), a series with few terms for m near 1.
 fn exponential(random: u64) -> f64 {
     const ONE: u64 = 1 << 52;
     let uniform = random | 1;
     let zeros = uniform.leading_zeros();
-    // 1 to 2: the leading 1 goes, the exponent is that of 1.
+    // From 1 to 2: the leading 1 goes, and the exponent becomes that of 1.
     let fraction = (uniform << zeros << 1) >> 12;
     let mut m = f64::from_bits(1f64.to_bits() | fraction & (ONE - 1));
     let mut n = f64::from(zeros + 1);
@@ -20,12 +21,12 @@ fn exponential(random: u64) -> f64 {
     n * core::f64::consts::LN_2 - 2.0 * t * series
 }
 
-/// A distance in bytes, exponential with `interval` for a mean.
+/// A distance in bytes: exponential, with the mean `interval`.
 pub fn distance(random: u64, interval: u64) -> u64 {
     (exponential(random) * interval as f64) as u64
 }
 
-/// exp(−x), for x ≥ 0: that of a small part of x, squared as often as that was halved.
+/// exp(−x), for x ≥ 0. It halves x until x is small, and squares the result as often.
 fn exp_of_minus(mut x: f64) -> f64 {
     let mut halved = 0;
     while x > 1.0 / 64.0 && halved < 32 {
@@ -35,8 +36,9 @@ fn exp_of_minus(mut x: f64) -> f64 {
     (0..halved).fold(small, |y, _| y * y)
 }
 
-/// How many samples at `interval` each one at `interval << shift` stands for, of blocks of `size` bytes: the ratio of what the
-/// two are taken with, (1 − q²ⁿ) / (1 − qⁿ) = 1 + qⁿ for each doubling.
+/// How many samples at `interval` one sample at `interval << shift` stands for, of blocks of `size`
+/// bytes. That is the ratio of the two probabilities, and for each doubling (1 − q²ⁿ) / (1 − qⁿ) =
+/// 1 + qⁿ.
 pub fn samples_of_one(size: u64, interval: u64, shift: u32) -> f64 {
     let mut q = exp_of_minus(size as f64 / (interval << shift) as f64);
     let mut ratio = 1.0;
@@ -57,7 +59,7 @@ mod tests {
         let mut random = 1u64;
         for _ in 0..10_000 {
             random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-            // All magnitudes.
+            // Numbers of all magnitudes.
             let bits = random >> (random % 63);
             let want = -((bits | 1) as f64 / 2f64.powi(64)).ln();
             let got = exponential(bits);

@@ -1,4 +1,4 @@
-//! Samples that are large blocks and huge blocks, and the way of every sample's free.
+//! Samples that are large or huge blocks, and the frees of all samples.
 
 use super::asked::after_a_change;
 use super::sampler::Sampler;
@@ -10,7 +10,7 @@ use crate::os;
 
 const _: () = assert!(CLASSES <= u8::MAX as usize);
 
-/// What a kind would be if it were no sample.
+/// The kind without its mark as a sample.
 pub fn plain(kind: Kind) -> Kind {
     match kind {
         Kind::SampledLarge => Kind::Large,
@@ -19,7 +19,8 @@ pub fn plain(kind: Kind) -> Kind {
     }
 }
 
-/// The large block or huge block at `meta`, of `size` bytes, was just allocated by this thread: samples it if it is due.
+/// Samples the large or huge block at `meta`, of `size` bytes, if a sample is due. This thread has
+/// just allocated it.
 pub fn sample_large(sampler: &Sampler, meta: &Meta, size: usize, handed: impl Fn(usize) -> u32) {
     let Some(interval) = sampler.take_large(size as u64, handed, os::now_ns) else { return };
     let sampled = match meta.kind() {
@@ -42,21 +43,22 @@ pub fn sample_large(sampler: &Sampler, meta: &Meta, size: usize, handed: impl Fn
     after_a_change();
 }
 
-/// What came of a free.
+/// The result of [`freed`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum Freed {
-    /// It is done.
+    /// The sample is freed.
     Done,
-    /// The sample is forgotten; what it was is to be freed as usual.
+    /// The profile has forgotten the sample. The caller frees the block as usual.
     Unmarked,
-    /// There is no sample there.
+    /// There is no sample at that address.
     NoSample,
 }
 
-/// Frees the sample at `p`, in the slot of `meta`, as far as the profile is concerned.
+/// Frees the sample at `p`, which lies in the slot of `meta`. Frees a small one whole. Takes only
+/// the mark off a large or huge one.
 ///
 /// # Safety
-/// If there is a sample, it is the caller's to free.
+/// If there is a sample at `p`, it is live, and the caller gives it up.
 #[cold]
 #[inline(never)]
 pub unsafe fn freed(p: *mut u8, meta: &Meta) -> Freed {
@@ -73,7 +75,8 @@ pub unsafe fn freed(p: *mut u8, meta: &Meta) -> Freed {
             meta.set_kind(plain(kind));
             return Freed::Unmarked;
         }
-        // SAFETY: it was among the live ones, so it was taken from the page and not given back.
+        // SAFETY: `remove` found the block among the live samples, so `pages.take` gave it and
+        // nobody gave it back. `head` is its page. The caller gives it up.
         let size = unsafe { books.pages.give(head, p.cast()) };
         usage::add(-(size as i64), 0);
         Freed::Done
@@ -81,7 +84,8 @@ pub unsafe fn freed(p: *mut u8, meta: &Meta) -> Freed {
     after_a_change();
     match done {
         Some(done) => done,
-        // Rule 2, or the books were given up in a child: a small one is lost.
+        // The thread is in a signal handler (rule 2), or a child gave the books up: a small sample
+        // is lost.
         None if is_small => Freed::Done,
         None => {
             meta.set_kind(plain(kind));
@@ -90,8 +94,9 @@ pub unsafe fn freed(p: *mut u8, meta: &Meta) -> Freed {
     }
 }
 
-/// Resizes the sample at `meta`, of whole slots or segments, by `resize`, which must find a plain one. If that moves it or
-/// not, it is a new allocation, to be sampled by the caller. None: nothing has changed.
+/// Resizes the sample at `meta`, a large or huge block, by `resize`, which must find a plain block.
+/// Whether `resize` moves it or not, it is then a new allocation, and the caller may sample it.
+/// None: nothing has changed.
 pub fn resize<R>(meta: &Meta, resize: impl FnOnce() -> Option<R>) -> Option<R> {
     let (at, kind) = (meta.start().addr(), meta.kind());
     let bucket = with_books(|books| books.remove(at)).flatten();

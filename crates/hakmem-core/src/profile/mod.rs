@@ -1,36 +1,43 @@
-//! The heap profile: which code allocated what is live, and what was allocated in all, from a sample of the allocations.
+//! The heap profile: which code allocated what is live, and how much in all, estimated from a
+//! sample of the allocations.
 //!
-//! **What is a sample.** Points are thrown on the bytes that are handed out, at distances that are exponential with the
-//! *interval* for a mean; an allocation that is hit is a sample. One of a block of `s` bytes is hit with
-//! `p = 1 − exp(−s / interval)`, whatever else happens, and so stands for `1 / p` blocks and `s / p` bytes: the sum over the
-//! samples of some code has the true number of its bytes for its mean, and a relative error of about `1 / √samples`. As the
-//! points forget where the last one was, they may be thrown on each class of each heap by itself, and anew at any time.
+//! **What a sample is.** Random points fall on the bytes that are allocated. The distances between
+//! them are exponential, with the *interval* as their mean. An allocation that a point hits is a
+//! sample. A block of `s` bytes is hit with `p = 1 − exp(−s / interval)`, whatever else happens. So
+//! a sample stands for `1 / p` blocks and `s / p` bytes. Over the samples of some code, the sum has
+//! the true number of bytes as its mean, and a relative error of about `1 / √samples`. The points
+//! do not depend on where the last one was. So each class of each heap may have points of its own,
+//! and may draw them anew at any time.
 //!
-//! **How often.** At the default interval and above, a heap whose samples come too fast stretches its interval by a power of two,
-//! and takes that back when they come slower (`pace`). Each sample is recorded with the interval that its distance was drawn
-//! with, and stands for `1 / p` by that one's `p`: so the sums stay right, and only the number of samples that they rest on is
+//! **How often.** At the default interval and above, a heap with too many samples a second
+//! stretches its interval by a power of two, and shortens it again when fewer come (`pace`). A
+//! sample keeps the interval that its distance was drawn with, and stands for `1 / p` with the `p`
+//! of that interval. So the sums stay right. Only the number of samples that they rest on is
 //! bounded.
 //!
-//! **Which are.** The fast path counts nothing. When a heap is given a list of a class, it is known how many blocks come
-//! before the next sample: the list is cut there, what is beyond stays in the page (`heap::sampled`). So the allocation
-//! that is to be sampled is one that finds the list empty and takes the slow path, and no other one is seen.
+//! **How an allocation becomes one.** The fast path counts nothing. When a heap gets a free list of
+//! a class, it knows how many blocks come before the next sample. It cuts the list there, and the
+//! rest stays in the page (`heap::sampled`). So the allocation to sample is one that finds the list
+//! empty and takes the slow path. The profile never sees another one.
 //!
-//! **How the free is seen.** A sampled block lies in a page that has no owner (`pages`), so its free takes the path of large
-//! blocks, and leaves that one where it would be found an error. Large blocks and huge blocks are marked in their metadata
-//! instead, to the same effect. Nothing is asked on any path that a program without a profile takes often, but for one
-//! word on the slow path of malloc.
+//! **How its free is seen.** A sampled block lies in a page without an owner (`pages`). So its free
+//! takes the path of large blocks, and leaves it at the point where that path would report an
+//! error. Large and huge blocks have a mark in their metadata, to the same effect. Paths that a
+//! program without a profile takes often check nothing, except one word on the slow path of malloc.
 //!
-//! **Stacks** are followed in a copy of the thread's stack, by the unwind tables or frame pointers (`stack`); they are
-//! addresses until somebody outside resolves them.
+//! **Stacks.** The profile follows a copy of the thread's stack, by unwind tables or frame pointers
+//! (`stack`). A stack is a list of addresses until another program resolves them.
 //!
 //! Rules
-//! 1. `table::LOCK` guards the tables and the pages of sampled blocks. Nothing that is done under it allocates or waits for
-//!    another lock but those of segments and the arena.
-//!    Nobody waits for it in a signal handler that asks for the profile (`asked`).
-//!    The thread that forks holds it, so that the child has whole books; then nobody waits for it for long.
-//! 2. A thread that finds that it holds the lock itself is in a signal handler: its allocation is no sample, its free of one
-//!    is left undone. So nobody who holds the books is given them again, and nobody waits for himself.
-//! 3. A `Sampler` is its heap's; its scratch is used by one frame of that thread at a time (`Sampler::with_scratch`).
+//! 1. `table::LOCK` guards the tables and the pages of sampled blocks. A thread that holds it
+//!    allocates nothing, and waits for no other lock but those of segments and the arena. A signal
+//!    handler that requests the profile never waits for it (`asked`). A thread that forks holds it,
+//!    so that the child has whole books. Other threads then stop waiting after a moment.
+//! 2. A thread that finds that it holds the lock already is in a signal handler. Its allocation is
+//!    no sample, and its free of a sample does nothing. So the books have one user at a time, and
+//!    no thread waits for itself.
+//! 3. A `Sampler` belongs to its heap. One frame of the holder at a time uses the sampler's scratch
+//!    (`Sampler::with_scratch`).
 
 mod asked;
 mod estimate;
@@ -57,7 +64,7 @@ use crate::base::sync::plain::{AtomicU32, AtomicU64};
 use crate::os;
 use crossbeam_utils::CachePadded;
 
-/// Bytes from one sample to the next, on average, unless another number is asked for.
+/// The default for the mean distance between samples, in bytes.
 ///
 /// ```
 /// use hakmem_core::profile;
@@ -75,7 +82,8 @@ pub const DEFAULT_INTERVAL: u64 = 512 << 10;
 /// ```
 pub const MAX_INTERVAL: u64 = 1 << 40;
 
-/// The run that it is, from 1; 0: the profile is off. Read in each refill, so not beside what is written often.
+/// The number of the present run of the profile, from 1. 0: the profile is off. Each refill reads
+/// it, so it does not lie beside words that threads write often.
 #[unsafe(link_section = ".data.hakmem")]
 static RUN: CachePadded<AtomicU32> = CachePadded::new(AtomicU32::new(0));
 /// Runs so far.
@@ -98,14 +106,15 @@ pub fn is_on() -> bool {
     run() != 0
 }
 
-/// Which run of the profile it is, so that each start may be told from the last; 0: allocations are not sampled.
+/// The number of the present run, which tells each start from the last. 0: allocations are not
+/// sampled.
 #[inline(always)]
 fn run() -> u32 {
-    // Acquire: who sees that there is a run has its interval too.
+    // Acquire: a thread that sees a run sees its interval, too.
     RUN.load(Acquire)
 }
 
-/// Bytes from one sample to the next, on average; 0: there never was a profile.
+/// The mean distance between samples, in bytes. 0: there never was a profile.
 ///
 /// O(1).
 ///
@@ -120,10 +129,12 @@ pub fn interval() -> u64 {
     INTERVAL.load(Relaxed)
 }
 
-/// Begins to sample allocations, one for each `interval` bytes on average, 1 to [`MAX_INTERVAL`]; 1 takes almost all. False:
-/// no such interval, or the profile began with another one before.
+/// Starts sampling: one allocation for each `interval` bytes on average, from 1 to
+/// [`MAX_INTERVAL`]. With 1 almost all allocations are samples. False: there is no such interval,
+/// or the profile started with another one before.
 ///
-/// Blocks that lie in threads' lists are handed out first; those allocated before are not in the profile.
+/// Threads first use up the blocks on their lists. Allocations from before the start are not in the
+/// profile.
 ///
 /// ```
 /// use hakmem_core::profile;
@@ -150,11 +161,11 @@ pub fn start(interval: u64) -> bool {
 }
 
 fn begin_run() {
-    // Release: see `run`.
+    // Release: pairs with the acquire of `run`.
     RUN.store(RUNS.fetch_add(1, Relaxed).wrapping_add(1), Release);
 }
 
-/// In the child of a fork, where heaps count anew.
+/// Starts a new run if the profile is on. For the child of a fork, where heaps count anew.
 pub(crate) fn after_fork() {
     if is_on() {
         begin_run();
@@ -162,7 +173,7 @@ pub(crate) fn after_fork() {
     table::after_fork();
 }
 
-/// Takes no more samples. Frees of those that there are go on being seen.
+/// Stops sampling. The profile still sees frees of the samples that were taken.
 ///
 /// [`dump`] still writes what there is, and [`start`] goes on from it. O(1).
 ///
@@ -181,14 +192,14 @@ pub fn stop() {
 mod tests {
     extern crate std;
     use super::*;
-    use crate::alone::alone;
-    use crate::in_child::in_child;
+    use crate::testing::alone;
+    use crate::testing::in_child;
     use std::vec::Vec;
 
     const SIZES: [usize; 4] = [16, 5000, 100_000, 3 << 20];
 
     fn take(size: usize) -> *mut u8 {
-        // SAFETY: any size may be asked for, and a block holds so much.
+        // SAFETY: `malloc` takes any size, and a block that is not null has `size` bytes.
         unsafe {
             let p = crate::api::c::malloc(size);
             assert!(!p.is_null());
@@ -198,7 +209,7 @@ mod tests {
     }
 
     fn free(p: *mut u8) {
-        // SAFETY: each is freed once.
+        // SAFETY: the tests free each block once.
         unsafe { crate::api::c::free(p) }
     }
 
@@ -206,8 +217,8 @@ mod tests {
         table::with_books(|books| books.buckets().map(|(bucket, _)| bucket.taken).sum()).unwrap()
     }
 
-    /// Rule 2: what a handler does that interrupts the profile. A small sample that it frees is lost, and nothing else. In
-    /// a process of its own: a profile is for good.
+    /// Rule 2: a signal handler that interrupts the profile. Only a small sample that it frees is
+    /// lost. The test runs in a process of its own, as a profile never ends.
     #[test]
     fn whoever_interrupts_the_profile_is_served() {
         alone("profile::tests::whoever_interrupts_the_profile_is_served", while_the_lock_is_held);
@@ -231,7 +242,7 @@ mod tests {
         assert!(taken() >= before + 390);
     }
 
-    /// In a child whose every allocation is sampled.
+    /// Runs `f` in a child of which every allocation is a sample.
     fn sampled(f: impl FnOnce()) {
         in_child(|| {
             stop();
@@ -241,7 +252,7 @@ mod tests {
         });
     }
 
-    /// All samples, those that were freed, and those that were lost.
+    /// All samples, the freed ones, and the lost ones.
     fn counts() -> (u64, u64, u64) {
         let of = |books: &mut table::Books| {
             let sum = |of: fn(&table::Bucket) -> u64| books.buckets().map(|(bucket, _)| of(bucket)).sum();
@@ -250,7 +261,7 @@ mod tests {
         table::with_books(of).unwrap()
     }
 
-    /// What is live was there from the start.
+    /// In the child, live samples count as taken from the start.
     #[test]
     fn a_child_has_counts_of_its_own() {
         sampled(|| {
@@ -281,7 +292,7 @@ mod tests {
         });
     }
 
-    /// Blocks are handed out all the same, and each is counted.
+    /// The program gets its blocks all the same, and each lost sample is counted.
     #[test]
     fn samples_that_there_is_no_memory_for_are_lost() {
         const EACH: u64 = 2000;
@@ -290,17 +301,18 @@ mod tests {
             let before = counts();
             let none = libc::rlimit { rlim_cur: 0, rlim_max: libc::RLIM_INFINITY };
             let mut usual = none;
-            // SAFETY: two limits; the arenas are there, and only the profile maps more.
+            // SAFETY: only reads and sets a limit. The arenas are reserved already, so only the
+            // profile maps more.
             unsafe {
                 assert_eq!(libc::getrlimit(libc::RLIMIT_AS, &mut usual), 0);
                 assert_eq!(libc::setrlimit(libc::RLIMIT_AS, &none), 0);
             }
             let mut blocks = [core::ptr::null_mut(); EACH as usize];
             let mut all = before;
-            // Pages of their own that are not written: these are many.
+            // The blocks have pages of their own, which the test does not write to: they are many.
             for size in [5000, 70_000] {
                 for block in &mut blocks {
-                    // SAFETY: any size may be asked for.
+                    // SAFETY: `malloc` takes any size.
                     *block = unsafe { crate::api::c::malloc(size) };
                 }
                 let now = counts();
@@ -310,7 +322,7 @@ mod tests {
                 blocks.into_iter().for_each(free);
                 all = now;
             }
-            // SAFETY: as above.
+            // SAFETY: sets the limit to its former value.
             assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &usual) }, 0);
         });
     }

@@ -1,30 +1,33 @@
-//! How far a heap's interval is stretched, so that a thread that allocates gigabytes a second does not spend its time on samples.
+//! How far a heap's interval is stretched. So a thread that allocates gigabytes a second does not
+//! spend its time on samples.
 //!
-//! The rate of samples is looked at after `WINDOW` of them, or with the first one after the time that so many may take; from what
-//! the plain interval would have given follows the power of two at once. That depends on the past alone, and so leaves the
-//! estimate unbiased if each sample counts by the interval that it was drawn with.
+//! The pace is computed after `WINDOW` samples, or at the first sample after the time in which
+//! `MOST` allows so many. From the number of samples that the plain interval would have given
+//! follows the new power of two. It depends only on the past. So the estimate stays unbiased, if
+//! each sample counts by the interval that it was drawn with.
 
 use core::cell::Cell;
 
-/// Samples of one heap in a second, at most: at 2 to 4 µs each, and what they push out of the caches, half a per cent of its
-/// thread's time. What a second of them says is right to 3 %.
+/// The most samples of one heap in a second. A sample takes 2 to 4 µs, and pushes lines out of the
+/// caches: half a per cent of its thread's time. The samples of one second give an estimate that is
+/// right to 3 %.
 const MOST: u64 = 1_000;
-/// Samples by which a rate is known well enough, to a sixth.
+/// Samples after which the rate is known well enough, to a sixth.
 const WINDOW: u32 = 32;
 const NS_EACH: u64 = 1_000_000_000 / MOST;
-/// The interval is stretched by two to the power of that, at most.
+/// The largest power of two by which the interval is stretched.
 const LONGEST: u32 = 10;
 
-/// See above. All zero is a valid one.
+/// The pace of one heap. All zero bytes are a valid one.
 pub struct Pace {
     shift: Cell<u32>,
-    /// The window: when it began, and samples since.
+    /// When the window began, and samples since.
     since: Cell<u64>,
     taken: Cell<u32>,
 }
 
 impl Pace {
-    /// The plain interval.
+    /// A pace with the plain interval.
     #[cfg(test)]
     pub const fn new() -> Self {
         Self { shift: Cell::new(0), since: Cell::new(0), taken: Cell::new(0) }
@@ -40,15 +43,16 @@ impl Pace {
         self.shift.get()
     }
 
-    /// A sample is taken. The clock, in nanoseconds, is looked at once in `WINDOW` samples; each time while the interval is
-    /// stretched, as those may be far apart. True: from now on it is stretched less.
+    /// Counts a sample. Reads the clock, in nanoseconds, once in `WINDOW` samples; while the
+    /// interval is stretched it reads it each time, as samples may then be far apart. True: from
+    /// now on the interval is stretched less.
     pub fn took(&self, now: impl FnOnce() -> u64) -> bool {
         let taken = self.taken.get() + 1;
         self.taken.set(taken);
         (taken >= WINDOW || self.shift() > 0) && self.look(now())
     }
 
-    /// Sets the shift anew if the window is over. True: it has become less.
+    /// Computes the shift anew if the window is over. True: it is less than before.
     pub fn look(&self, now: u64) -> bool {
         let (taken, elapsed) = (self.taken.get(), now.saturating_sub(self.since.get()));
         if taken < WINDOW && elapsed < u64::from(WINDOW) * NS_EACH {
@@ -68,7 +72,8 @@ mod tests {
     extern crate std;
     use super::*;
 
-    /// `count` samples at the plain interval would come `apart` nanoseconds from each other. Returns how many do.
+    /// At the plain interval, `count` samples would come at distances of `apart` nanoseconds.
+    /// Returns how many come.
     fn run(pace: &Pace, now: &mut u64, apart: u64, count: u64) -> u64 {
         let (end, mut taken) = (*now + apart * count, 0);
         while *now < end {
@@ -95,7 +100,7 @@ mod tests {
     #[test]
     fn a_burst_is_bounded_after_one_window() {
         let (pace, mut now) = (Pace::new(), 1 << 40);
-        // A second in which there were to be 100,000.
+        // One second, in which the plain interval would give 100,000 samples.
         let taken = run(&pace, &mut now, 10_000, 100_000);
         assert!((MOST / 2..MOST + 2 * u64::from(WINDOW)).contains(&taken), "{taken}");
     }
@@ -108,7 +113,7 @@ mod tests {
         assert_eq!(pace.shift(), LONGEST);
         let end = u64::from(WINDOW) * NS_EACH;
         assert!(!pace.took(|| end - 1) && pace.shift() == LONGEST);
-        // Two, each in place of a thousand, in the time of 32: 64 times too many.
+        // Two samples, each for 2^10 plain ones, in the time of 32: 64 times too many.
         assert!(pace.took(|| end));
         assert_eq!(pace.shift(), 7);
         pace.set_shift(0);

@@ -1,7 +1,9 @@
-//! The blocks of sampled allocations up to 64 KiB: in pages without an owner, so that their free takes a slow path.
+//! Pages for the blocks of sampled allocations up to 64 KiB. They have no owner, so a free of such
+//! a block takes a slow path.
 //!
-//! A page has one class, laid out as a heap's pages are, so that alignments hold. Its list and its counters are used as in
-//! `page`, under the lock: `free`, `carved`, and `until_slow` for the blocks that are out.
+//! A page has one class, laid out as a heap's page is, so that alignments hold. Under the lock its
+//! list and its counters work as in `page`: `free`, `carved`, and `until_slow` for the number of
+//! used blocks.
 
 use super::asked::after_a_change;
 use super::sampler::Sampler;
@@ -16,21 +18,21 @@ use crate::os;
 use crate::proto::inbox::Link;
 use core::ptr::{NonNull, null_mut};
 
-/// Blocks of each class that came back here, ever.
+/// Sampled blocks of each class that were freed, in all.
 static RETURNED: [AtomicU64; CLASSES] = [const { AtomicU64::new(0) }; CLASSES];
 
-/// Sampled blocks of `class` that came back.
+/// Sampled blocks of `class` that were freed.
 pub fn returned(class: usize) -> u64 {
     RETURNED[class].load(Relaxed)
 }
 
-/// Pages that have a block to give, by class.
+/// Pages with a free block, by class.
 pub struct Pages {
     first: [*mut Meta; CLASSES],
 }
 
 impl Pages {
-    /// None.
+    /// A set without pages.
     pub const fn new() -> Self {
         Self { first: [null_mut(); CLASSES] }
     }
@@ -39,7 +41,9 @@ impl Pages {
         let next = core::mem::replace(&mut self.first[class], page.raw());
         page.prev.set(null_mut());
         page.next.set(next);
-        // SAFETY: rule 1.
+        // SAFETY: a link is null or leads to the metadata of a page of this list, which is
+        // accessible for ever (`arena` rule 4). The caller has the books, so it holds the lock that
+        // guards the list (rule 1 of `profile`).
         if let Some(next) = unsafe { next.as_ref() } {
             next.prev.set(page.raw());
         }
@@ -47,7 +51,9 @@ impl Pages {
 
     fn unlink(&mut self, class: usize, page: &Meta) {
         let (prev, next) = (page.prev.get(), page.next.get());
-        // SAFETY: rule 1.
+        // SAFETY: a link is null or leads to the metadata of a page of this list, which is
+        // accessible for ever (`arena` rule 4). The caller has the books, so it holds the lock that
+        // guards the list (rule 1 of `profile`).
         unsafe {
             match prev.as_ref() {
                 Some(prev) => prev.next.set(next),
@@ -59,9 +65,11 @@ impl Pages {
         }
     }
 
-    /// A block of `class`. None: there is no memory.
+    /// Takes a block of `class`. None: out of memory.
     fn take(&mut self, class: usize) -> Option<NonNull<Block>> {
-        // SAFETY: rule 1.
+        // SAFETY: a link is null or leads to the metadata of a page of this list, which is
+        // accessible for ever (`arena` rule 4). The caller has the books, so it holds the lock that
+        // guards the list (rule 1 of `profile`).
         let page = match unsafe { self.first[class].as_ref() } {
             Some(page) => page,
             None => {
@@ -78,7 +86,8 @@ impl Pages {
             block = page.start().wrapping_add(offset).cast();
             page.carved.set(page.carved.get() + 1);
         } else {
-            // SAFETY: rule 1: a free block of the page.
+            // SAFETY: the block is on the page's list, so it is free. The caller has the books, and
+            // the lock guards the list (rule 1 of `profile`).
             page.free.set(unsafe { Block::next(block) });
         }
         page.until_slow.set(page.until_slow.get() + 1);
@@ -88,20 +97,22 @@ impl Pages {
         NonNull::new(block)
     }
 
-    /// Takes a block back. Returns its size.
+    /// Puts a block back. Returns its size.
     ///
     /// # Safety
-    /// It was taken from that page, is not used any more, and was not given back yet.
+    /// `take` gave it from `page`. Nobody uses it any more, and nobody has put it back yet.
     pub unsafe fn give(&mut self, page: &Meta, block: *mut Block) -> u64 {
         let class = usize::from(page.class.get());
         RETURNED[class].fetch_add(1, Relaxed);
         let was_full = page.free.get().is_null() && page.carved.get() == page.cap.get();
-        // SAFETY: the caller's promise: the block is free from now on.
+        // SAFETY: by the caller's promise nobody uses the block any more, so its first word may
+        // become a link.
         unsafe { Block::set_next(block, page.free.get()) };
         page.free.set(block);
         page.until_slow.set(page.until_slow.get() - 1);
         match (page.until_slow.get(), was_full) {
-            // The class's only one is kept: most samples are freed before the next is taken.
+            // The only page of the class is kept: a program frees most samples before the next one
+            // is taken.
             (0, false) if self.first[class] == page.raw() && page.next.get().is_null() => {}
             (0, _) => {
                 if !was_full {
@@ -109,7 +120,8 @@ impl Pages {
                 }
                 let span = page.span.load(Relaxed);
                 page.close();
-                // SAFETY: closed, in no list, and all its blocks came back.
+                // SAFETY: all blocks of the page are free, the page is closed, and it is in no
+                // list: nobody has a pointer to its memory. The books own its slots.
                 unsafe { segment::release(page, span) };
             }
             (..0, _) => check::double_free(block.cast(), page),
@@ -120,7 +132,8 @@ impl Pages {
     }
 }
 
-/// Samples an allocation of `class`, which is due, with the stack of the calling thread. None: it is no sample, after all.
+/// Samples an allocation of `class`, which is due, with the stack of the calling thread. Returns
+/// its block. None: the allocation is no sample after all.
 pub fn sample_small(sampler: &Sampler, class: usize, handed: impl Fn(usize) -> u32) -> Option<NonNull<Block>> {
     let interval = sampler.take(class, handed, os::now_ns);
     let block = sampler.with_scratch(|scratch| {

@@ -1,12 +1,14 @@
-//! How to get from a frame to its caller's: the unwind tables that compilers leave in every object (`.eh_frame`), as the C++
-//! runtime uses them.
+//! The way from a frame to its caller's, by the unwind tables that compilers put into every object
+//! (`.eh_frame`). The C++ runtime uses them, too.
 //!
-//! Frame pointers alone are not enough: most distributions build without them, and such code uses the register for something
-//! else, which leads to wrong callers and not to none. The tables are exact at each instruction. They take about a
-//! microsecond to search, so what was found for an address is kept: the same call sites come again and again.
+//! Frame pointers alone are not enough. Most distributions build without them, and such code uses
+//! the register for something else. A profile would then have wrong callers instead of none. The
+//! tables are exact at each instruction. A search takes about a microsecond, so the rule for an
+//! address is kept: the same call sites come again and again.
 //!
-//! Nothing here allocates or takes a lock: the C library finds the object without one (`os::object_of`, glibc 2.35 and
-//! later; a program that is linked statically is one object), and gimli is told to keep its state on the stack. Without tables, frame pointers are believed.
+//! Nothing here allocates or takes a lock. The C library finds the object without a lock
+//! (`os::object_of`, glibc 2.35 and later; a statically linked program is one object). gimli keeps
+//! its state on the stack. Without tables, frame pointers must do.
 
 use crate::base::sync::Ordering::Relaxed;
 use crate::base::sync::plain::AtomicU64;
@@ -16,35 +18,38 @@ use gimli::{
     UnwindContextStorage, UnwindSection, UnwindTableRow, X86_64,
 };
 
-/// The way from a frame to its caller's.
+/// How to get from a frame to its caller's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rule {
-    /// The caller's stack pointer lies `offset` beyond a register; the return address lies just below it.
+    /// The caller's stack pointer lies `offset` beyond a register; the return address lies just
+    /// below it.
     Table {
-        /// Beyond the frame pointer; else the stack pointer.
+        /// True: beyond the frame pointer. False: beyond the stack pointer.
         from_frame: bool,
         /// In bytes.
         offset: u32,
-        /// Where the caller's frame pointer was saved, below the caller's stack pointer; none: it is in the register.
+        /// The caller's frame pointer was saved so many bytes below the caller's stack pointer.
+        /// None: it is in the register.
         frame_at: Option<u16>,
     },
-    /// There is no caller.
+    /// The frame has no caller.
     Outermost,
-    /// Nothing is known: frame pointers have to do.
+    /// The tables say nothing. Frame pointers must do.
     Unknown,
 }
 
-/// What is known, by address. An entry is its address and its rule mixed, and the rule: one that two threads write at once
-/// fits no address.
+/// The rules that were found, by address. An entry is two words: the packed rule, and the address
+/// mixed with it by exclusive or. If two threads write an entry at once, the two words fit no
+/// address. So no word needs an order.
 static KNOWN: [(AtomicU64, AtomicU64); 4096] = [const { (AtomicU64::new(0), AtomicU64::new(0)) }; 4096];
 
-/// Where an address would be known.
+/// The place in `KNOWN` for an address.
 fn place(key: u64) -> usize {
     (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52) as usize
 }
 
-/// The rule for code at `pc`. Code that is unloaded, and replaced by other code at the same address, may be taken for what it
-/// was: then the stack ends early or has a wrong caller.
+/// The rule for code at `pc`. If the program unloads code and loads other code at the same address,
+/// this may return the old rule. The stack then ends early, or has a wrong caller.
 pub fn of(pc: usize) -> Rule {
     let key = pc as u64;
     let (mixed, rule) = &KNOWN[place(key)];
@@ -66,7 +71,7 @@ impl Rule {
     const FROM_FRAME: u64 = 1 << 60;
     const FRAME_SAVED: u64 = 1 << 59;
 
-    /// Not 0.
+    /// The rule as a number that is not 0.
     fn pack(self) -> u64 {
         match self {
             Self::Outermost => Self::OUTERMOST,
@@ -91,14 +96,15 @@ impl Rule {
     }
 }
 
-/// Room for what a row of the tables says of registers: x86-64 has seven that a function must preserve.
+/// Room for the registers of a row of the tables. On x86-64 a function must preserve seven.
 struct OnStack;
 impl UnwindContextStorage<usize> for OnStack {
     type Rules = [(Register, RegisterRule<usize>); 16];
     type Stack = [UnwindTableRow<usize, Self>; 4];
 }
 
-/// Searches the tables. None: there are none for this address, or they say what is not understood here.
+/// Searches the tables. None: there are none for this address, or they say something that this
+/// module does not know.
 #[inline(never)]
 fn look_up(pc: usize) -> Option<Rule> {
     let object = os::object_of(pc)?;
@@ -143,11 +149,12 @@ fn rule_of(row: &UnwindTableRow<usize, OnStack>) -> Option<Rule> {
     Some(Rule::Table { from_frame, offset: u32::try_from(offset).ok()?, frame_at })
 }
 
-/// The tables of an object from one of them to the object's end.
+/// The bytes of an object from `from`, a table, to `to`, its end.
 fn slice(from: usize, to: usize) -> Option<&'static [u8]> {
     let len = to.checked_sub(from).filter(|&len| len <= isize::MAX as usize)?;
-    // SAFETY: part of an object that is loaded, and stays so while its code is on this stack. Only what the tables lead to
-    // is read, as by every exception: they are in readable segments.
+    // SAFETY: the bytes are part of a loaded object, which stays loaded while its code is on this
+    // stack. gimli reads only what the tables lead to. That lies in readable segments: every
+    // exception reads it, too.
     Some(unsafe { core::slice::from_raw_parts(core::ptr::with_exposed_provenance::<u8>(from), len) })
 }
 
@@ -181,7 +188,8 @@ mod tests {
         assert_eq!(of(8), Rule::Unknown);
     }
 
-    /// Without a search, if the entry is of this address: not if it is another's, or half of it is.
+    /// The second call takes the entry, without a search, if it is that of this address. It does
+    /// not take one of another address, or half of one.
     #[test]
     fn what_was_found_is_known() {
         os::find_objects();
@@ -219,7 +227,7 @@ mod tests {
         ".cfi_offset rbp, -16",
         "mov rbp, rsp",
         ".cfi_def_cfa_register rbp",
-        // Up to an address that has bits in common with its rule.
+        // Go to an address that has bits in common with its rule.
         ".balign 32",
         ".zero 16, 0x90",
         "sub rsp, rdi",
@@ -232,7 +240,7 @@ mod tests {
         safe static hakmem_test_goes_by_the_frame: u8;
     }
 
-    /// As in functions whose frame has no fixed size.
+    /// Functions whose frame has no fixed size go by the frame pointer.
     #[test]
     fn frames_may_go_by_the_frame_pointer() {
         os::find_objects();

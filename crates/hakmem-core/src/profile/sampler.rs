@@ -1,7 +1,8 @@
-//! When a heap's next sample is due: see `estimate` for the distances.
+//! When the next sample of a heap is due. `estimate` draws the distances.
 //!
-//! That stands as what the heap's count of handed out blocks will be, so that whoever hands them out has nothing to note here. The
-//! caller tells that count of a class, modulo [`WRAP`], as `handed`.
+//! A sample's place is a number: what the heap's count of allocated blocks of the class will be. So
+//! the code that allocates notes nothing here. The caller passes that count of a class, modulo
+//! [`WRAP`], as `handed`.
 
 use super::pace::Pace;
 use super::{DEFAULT_INTERVAL, estimate, interval, run, stack::Scratch};
@@ -9,25 +10,28 @@ use crate::base::size_class::{CLASSES, SIZES};
 use crate::os;
 use core::cell::{Cell, UnsafeCell};
 
-/// Counts of blocks are taken modulo this.
+/// Counts of blocks are modulo this.
 pub const WRAP: u32 = 1 << 31;
-/// No point is known to be farther away, in blocks.
+/// The largest distance of a point, in blocks.
 const FAR: u64 = 1 << 30;
-/// In place of a stretching: no point was found so far, the next is to be drawn there.
+/// Stands in place of a shift: there is no point yet, and the next one is to be drawn at that
+/// count.
 const NONE_YET: u8 = u8::MAX;
 
-/// What a heap knows of its samples to come. Its memory is for ever, as the heap's. What each refill reads comes first.
+/// The next samples of a heap. Its memory lives for ever, as the heap's does. The fields that each
+/// refill reads come first.
 #[repr(C)]
 pub struct Sampler {
-    /// The run of the profile that the points are for and the thread is known in; any other: that is to be looked at.
+    /// The run of the profile for which the points and the thread are right. Any other number:
+    /// `begin` must run.
     run: Cell<u32>,
-    /// Where each class's next point is: the count when the block that comes next is the sample.
+    /// The next point of each class: the count at which the next block is the sample.
     due_at: [Cell<u32>; CLASSES],
-    /// What the interval was stretched by when that was drawn, as a power of two; or `NONE_YET`.
+    /// The shift of the interval when the point was drawn, a power of two; or `NONE_YET`.
     shift: [Cell<u8>; CLASSES],
-    /// The run that the points are for.
+    /// The run in which the points were drawn.
     drawn_in: Cell<u32>,
-    /// Bytes of large blocks and huge blocks before the next such sample; none: to be drawn.
+    /// Bytes of large and huge blocks before the next such sample. None: it is to be drawn.
     large_left: Cell<Option<u64>>,
     large_shift: Cell<u32>,
     pace: Pace,
@@ -37,12 +41,13 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Makes one, in memory from the system. None: there is none.
+    /// Makes a sampler, in memory from the system. None: out of memory.
     #[cold]
     pub fn make() -> Option<&'static Self> {
         let at = os::map_memory(size_of::<Self>())?;
-        // SAFETY: fresh memory of that size, aligned to a page, and nobody else's. All zero is a valid scratch and valid
-        // cells; what is not zero is set below. Most of the scratch is not touched.
+        // SAFETY: fresh memory of that size, aligned to a system page, and nobody else has it. It
+        // is zero, and all zero bytes are valid cells and a valid scratch. The next lines set the
+        // fields that are not zero. This does not touch most of the scratch.
         let this = unsafe { &*os::at(at).cast::<Self>() };
         this.random.set(at as u64 ^ os::now_ns().rotate_left(32));
         this.large_left.set(None);
@@ -58,26 +63,26 @@ impl Sampler {
         z ^ z >> 31
     }
 
-    /// Another thread will go on, with another stack, and maybe slower.
+    /// The heap gets another thread, which has another stack, and maybe another speed.
     pub fn change_thread(&self) {
         self.run.set(0);
         self.with_scratch(Scratch::forget);
     }
 
-    /// Blocks of `class` that may be handed out before the next one has to be looked at; 0: it is the next, or there is nothing to go
-    /// by, in this run.
+    /// Blocks of `class` that the heap may allocate before `is_due` must run again. 0: at the next
+    /// block, or because the points are not of this run.
     #[inline(always)]
     pub fn left(&self, class: usize, handed: u32) -> u32 {
         if self.run.get() == run() { self.distance(class, handed) } else { 0 }
     }
 
-    /// As `left`, if there is a point.
+    /// The distance to the next point, if there is one.
     #[inline(always)]
     pub fn distance(&self, class: usize, handed: u32) -> u32 {
         self.due_at[class].get().wrapping_sub(handed) % WRAP
     }
 
-    /// Whether the next block of `class` is a sample.
+    /// True if the next block of `class` is a sample.
     pub fn is_due(&self, class: usize, handed: impl Fn(usize) -> u32) -> bool {
         if self.run.get() != run() {
             self.begin(&handed);
@@ -91,8 +96,8 @@ impl Sampler {
         false
     }
 
-    /// What was drawn in another run is forgotten, as counts went on or began anew. That may be done at any time: distances have no
-    /// memory.
+    /// Makes the sampler fit for the present run. Forgets points of another run, as counts went on
+    /// meanwhile or began anew. It may forget points at any time: distances have no memory.
     #[cold]
     fn begin(&self, handed: impl Fn(usize) -> u32) {
         let run = run();
@@ -108,8 +113,8 @@ impl Sampler {
         }
     }
 
-    /// The next block of `class`, which is due, is taken for a sample, or left out: draws the one after it. Returns the interval that
-    /// this one was drawn with. `now` is the clock.
+    /// The next block of `class`, which is due, becomes a sample or is left out. Draws the point
+    /// after it. Returns the interval that this point was drawn with. `now` reads the clock.
     pub fn take(&self, class: usize, handed: impl Fn(usize) -> u32, now: impl FnOnce() -> u64) -> u64 {
         let interval = interval() << self.shift[class].get();
         self.keep_pace(&handed, now);
@@ -117,7 +122,7 @@ impl Sampler {
         interval
     }
 
-    /// Draws the next point of `class`, from the block that comes when the count is `from`.
+    /// Draws the next point of `class`, from the block that comes at the count `from`.
     fn draw(&self, class: usize, from: u32) {
         let shift = self.pace.shift();
         let blocks = estimate::distance(self.next_random(), interval() << shift) / u64::from(SIZES[class]);
@@ -125,7 +130,8 @@ impl Sampler {
         self.due_at[class].set(from.wrapping_add(blocks.min(FAR) as u32));
     }
 
-    /// If an allocation of `size` bytes, large, is a sample: the interval that it was drawn with.
+    /// The interval of the sample that an allocation of `size` bytes is, a large or huge block.
+    /// None: it is no sample.
     pub fn take_large(&self, size: u64, handed: impl Fn(usize) -> u32, now: impl FnOnce() -> u64) -> Option<u64> {
         let left = self.large_left.get().unwrap_or_else(|| {
             self.large_shift.set(self.pace.shift());
@@ -140,16 +146,18 @@ impl Sampler {
         Some(interval)
     }
 
-    /// A sample is taken. Who asks for a smaller interval than usual gets it, whatever it costs.
+    /// Counts a sample for the pace. A program that sets a smaller interval than the default gets
+    /// it, whatever it costs.
     fn keep_pace(&self, handed: impl Fn(usize) -> u32, now: impl FnOnce() -> u64) {
         if interval() >= DEFAULT_INTERVAL && self.pace.took(now) {
             self.draw_nearer(handed);
         }
     }
 
-    /// The interval is shorter than it was: long distances are drawn anew, or a program that was fast once would wait long for
-    /// its samples. No point that was found is given up: where the next block is no sample, that stands, and what comes
-    /// after it has no memory.
+    /// The interval is shorter than before: draws long distances anew. Otherwise a program that
+    /// once allocated fast would wait long for its samples. A point at the next block stays. For
+    /// any other class the next block is known to be no sample, that stays so, and what comes after
+    /// it has no memory.
     #[cold]
     fn draw_nearer(&self, handed: impl Fn(usize) -> u32) {
         let shift = self.pace.shift();
@@ -163,12 +171,15 @@ impl Sampler {
         }
     }
 
-    /// Runs `f` with the scratch. None: an interrupted frame of this thread is using it.
+    /// Runs `f` with the scratch. None: a frame of this thread that a signal interrupted is using
+    /// it.
     pub fn with_scratch<R>(&self, f: impl FnOnce(&mut Scratch) -> R) -> Option<R> {
         if self.scratch_in_use.replace(true) {
             return None;
         }
-        // SAFETY: rule 3: the heap is the calling thread's, and no frame of it has the scratch.
+        // SAFETY: only the heap's holder calls this, which is the calling thread, and the flag was
+        // not set: no other frame of the thread has a reference to the scratch (rule 3 of
+        // `profile`).
         let result = f(unsafe { &mut *self.scratch.get() });
         self.scratch_in_use.set(false);
         Some(result)
@@ -184,15 +195,17 @@ mod tests {
 
     const HUGE: u64 = 1 << 20;
 
-    /// A program of blocks of all classes above 16 KiB, of one of the smallest, and of larger ones, on a clock of its own.
+    /// A program with blocks of all classes above 16 KiB, of one of the smallest classes, and of
+    /// large ones. It has a clock of its own.
     struct Program {
         sampler: &'static Sampler,
-        /// As a heap has them: cut where a sample is due.
+        /// The heap's lists, cut where a sample is due.
         lists: [u32; CLASSES],
         handed: [u32; CLASSES],
         now: u64,
         allocated: f64,
-        /// What the samples stand for, the square of its standard error, and their intervals.
+        /// The sum that the samples stand for, the square of its standard error, and their
+        /// intervals.
         estimate: f64,
         variance: f64,
         intervals: BTreeSet<u64>,
@@ -200,7 +213,7 @@ mod tests {
 
     impl Program {
         fn new() -> Self {
-            // For all tests of this process; nothing is sampled.
+            // For all tests of this process. They sample nothing.
             super::super::INTERVAL.store(DEFAULT_INTERVAL, Relaxed);
             super::super::RUN.store(1, Relaxed);
             let sampler = Sampler::make().unwrap();
@@ -218,7 +231,7 @@ mod tests {
             self.intervals.insert(interval);
         }
 
-        /// One block of each kind, with this time for a MiB.
+        /// Allocates one block of each kind, at `ns` nanoseconds for a MiB.
         fn round(&mut self, ns: u64) {
             for class in (0..CLASSES).filter(|&class| class == 1 || SIZES[class] > 16 << 10) {
                 let size = u64::from(SIZES[class]);
@@ -248,7 +261,7 @@ mod tests {
     fn estimates_stay_right_while_the_interval_changes() {
         let mut program = Program::new();
         for phase in 0..4000 {
-            // Half a GiB a second, and 2.5 to 40 GiB: as short as the pace may change.
+            // Half a GiB a second, and 2.5 to 40 GiB, for as short a time as the pace can change.
             let ns = [2_000_000, 400_000, 80_000, 25_000][phase % 4];
             for _ in 0..[4, 20, 60, 120][phase % 4] {
                 program.round(ns);
@@ -263,7 +276,8 @@ mod tests {
     #[test]
     fn a_distance_keeps_the_interval_that_it_was_drawn_with() {
         let sampler = Program::new().sampler;
-        let (handed, now) = (|_: usize| 0, || 0); // No window ends.
+        // No window of the pace ends.
+        let (handed, now) = (|_: usize| 0, || 0);
         assert_eq!(sampler.take_large(0, handed, now), None);
         sampler.draw(7, 0);
         sampler.pace.set_shift(3);
@@ -275,7 +289,8 @@ mod tests {
         assert_eq!(sampler.take_large(u64::MAX, handed, now), Some(DEFAULT_INTERVAL << 5));
     }
 
-    /// The block after a change is found with the old interval or not at all: on average it is found once.
+    /// The block after a change is found with the old interval, or not at all. On average it is
+    /// found once.
     #[test]
     fn a_block_that_was_looked_at_is_not_looked_at_again() {
         const CLASS: usize = CLASSES - 1;
@@ -298,14 +313,14 @@ mod tests {
         assert!((found / times - 1.0).abs() < 5.0 * error && error < 0.1, "{} ± {error}", found / times);
     }
 
-    /// What was drawn beyond what a count can tell is drawn in parts.
+    /// A point beyond the range of counts is drawn in parts.
     #[test]
     fn a_point_may_be_farther_away_than_counts_go() {
         let sampler = Program::new().sampler;
         sampler.begin(|_| 0);
         let mut sum = 0.0;
         for _ in 0..1000 {
-            // A mean of 2 FAR blocks.
+            // The mean is 2 FAR blocks.
             sampler.pace.set_shift((2 * FAR * u64::from(SIZES[0]) / DEFAULT_INTERVAL).ilog2());
             sampler.draw(0, 0);
             let mut handed = 0;
@@ -318,7 +333,7 @@ mod tests {
         assert!((sum / 1000.0 - 1.0).abs() < 5.0 / 1000f64.sqrt(), "{sum}");
     }
 
-    /// Of the generator as it was published, from this seed.
+    /// The first numbers of the published generator, from this seed.
     #[test]
     fn random_numbers_are_those_of_splitmix64() {
         let sampler = Program::new().sampler;
@@ -327,7 +342,7 @@ mod tests {
         assert_eq!([(); 4].map(|()| sampler.next_random()), known);
     }
 
-    /// And no other ones.
+    /// Other distances are not drawn anew.
     #[test]
     fn distances_of_a_longer_interval_are_drawn_anew() {
         let sampler = Program::new().sampler;
@@ -344,7 +359,7 @@ mod tests {
         assert!(drawn().0 != before.0 && drawn().1.is_none());
     }
 
-    /// The counts go on with the heap, the stack does not.
+    /// The counts stay with the heap, the stack does not.
     #[test]
     fn points_outlive_the_thread_but_not_the_run() {
         let sampler = Program::new().sampler;
@@ -382,7 +397,8 @@ mod tests {
         let mut program = Program::new();
         (0..20_000).for_each(|_| program.round(10_000));
         assert!(program.intervals.last() > Some(&(DEFAULT_INTERVAL * 16)));
-        // A quarter of the rate that is too much. It has to come to a sample, one in 128 MiB: 40 are to be expected here.
+        // A quarter of the rate that is too much. The program must come to a sample first, one in
+        // 128 MiB: about 40 come here.
         (0..4000).for_each(|_| program.round(4_000_000));
         program.intervals.clear();
         (0..4000).for_each(|_| program.round(4_000_000));

@@ -1,35 +1,38 @@
 //! The calling thread's stack, as return addresses.
 //!
-//! A frame may be nonsense: its code has no tables, a register holds something else, the program has damaged it. So nothing
-//! that a frame leads to is read directly: the kernel copies pieces of the stack, and says where there is nothing to read
-//! (`os::copy_readable`). A stack of any kind will do, a coroutine's or a signal handler's.
+//! A frame may be nonsense: its code has no tables, or a register holds something else, or the
+//! program has damaged it. So the profile reads nothing directly that a frame leads to. The kernel
+//! copies pieces of the stack, and says what it could not read (`os::copy_readable`). Any kind of
+//! stack will do, that of a coroutine or of a signal handler, too.
 //!
-//! That call is most of the cost. So what was once followed to its outermost frame by the tables alone is remembered: from the stack pointer of
-//! then to that frame it is one stack, and the thread's. As long as the stack pointer is inside of it, what lies above is
-//! read directly, up to there and no further.
+//! That call is most of the cost. So the scratch remembers a stack that was followed to its
+//! outermost frame by the tables alone: from the stack pointer of that time to that frame lies one
+//! stack, the thread's. While the stack pointer lies inside that range, what lies above it is read
+//! directly, up to the end of the range and no further.
 
 use super::rules::{self, Rule};
 use crate::os;
 
-/// Return addresses that are kept, nearest first.
+/// Return addresses that a sample keeps, nearest first.
 pub const DEPTH: usize = 128;
-/// Bytes of the stack that are copied at a time.
+/// Bytes of the stack that the kernel copies at a time.
 const PIECE: usize = 8 << 10;
 
-/// What following a stack takes: too much to lie on it. All zero is valid.
+/// Memory for following a stack: too much to lie on the stack itself. All zero bytes are a valid
+/// one.
 pub struct Scratch {
     frames: [usize; DEPTH],
-    /// The part of the stack at `at`, of which `len` bytes are there.
+    /// A copy of the stack at `at`. The kernel could read `len` bytes.
     piece: [u8; PIECE],
     at: usize,
     len: usize,
-    /// What is known to be the thread's stack.
+    /// The range that is known to be the thread's stack.
     known_from: usize,
     known_to: usize,
 }
 
 impl Scratch {
-    /// Another thread will have it, with another stack.
+    /// Forgets the thread's stack: another thread, with another stack, gets the scratch.
     pub fn forget(&mut self) {
         (self.known_from, self.known_to) = (0, 0);
     }
@@ -44,20 +47,22 @@ impl Scratch {
         (self.known_from, self.known_to)
     }
 
-    /// The word at an address of the stack, which is at or above `low`. None: there is nothing to read.
+    /// The word at an address of the stack, at or above `low`. None: nothing is readable there.
     fn word(&mut self, address: usize, low: usize) -> Option<usize> {
         const WORD: usize = size_of::<usize>();
         if !address.is_multiple_of(WORD) || address < low {
             return None;
         }
-        // A sanitizer would take it for an error: most of it is other functions' variables.
+        // A sanitizer would report it: most of the stack is other functions' variables.
         let is_known = low >= self.known_from && address.checked_add(WORD).is_some_and(|end| end <= self.known_to);
         if !cfg!(sanitizer) && is_known {
-            // SAFETY: aligned, and between the stack pointer and the outermost frame of this thread's stack, see above.
+            // SAFETY: aligned, and in the range that is known to be this thread's stack. `low`, the
+            // stack pointer of a frame of now, lies in the range, too. So this is the same stack,
+            // which is mapped up to its outermost frame.
             return Some(unsafe { core::ptr::with_exposed_provenance::<usize>(address).read_volatile() });
         }
         if address.wrapping_sub(self.at).saturating_add(WORD) > self.len {
-            // What comes next lies at or above the frame that is left.
+            // The next words to be read lie at or above `low`, the frame of now.
             self.at = if address - low <= PIECE - WORD { low & !(WORD - 1) } else { address };
             self.len = os::copy_readable(self.at, &mut self.piece);
         }
@@ -66,7 +71,7 @@ impl Scratch {
         Some(usize::from_ne_bytes(*bytes))
     }
 
-    /// Follows the stack from here. O(frames).
+    /// Follows the stack of the calling function. O(frames).
     #[inline(never)]
     pub fn follow(&mut self) -> &[usize] {
         self.len = 0;
@@ -76,7 +81,8 @@ impl Scratch {
         loop {
             self.frames[n] = pc;
             n += 1;
-            // A return address may be that of the next function, if the call was the last of its own.
+            // A return address may be that of the next function, if the call was the last
+            // instruction of its function.
             let code = if n == 1 { pc } else { pc - 1 };
             let next = match rules::of(code) {
                 Rule::Outermost => {
@@ -90,7 +96,8 @@ impl Scratch {
                     self.up(base.wrapping_add(offset as usize), stack, frame, frame_at)
                 }
                 Rule::Unknown => {
-                    sure = false; // A signal's frame, maybe, which lies on another stack.
+                    // It may be a signal's frame, which lies on another stack.
+                    sure = false;
                     self.up(frame.wrapping_add(16), stack, frame, Some(16))
                 }
             };
@@ -101,9 +108,10 @@ impl Scratch {
         }
     }
 
-    /// The caller's return address, stack pointer and frame pointer, if `top` is its stack pointer.
+    /// The return address, stack pointer and frame pointer of the caller, if `top` is its stack
+    /// pointer.
     fn up(&mut self, top: usize, stack: usize, frame: usize, frame_at: Option<u16>) -> Option<(usize, usize, usize)> {
-        // Stacks grow down, and end: or it would go round in a circle.
+        // Stacks grow down, and end. Without this check a damaged one could lead round in a circle.
         if top <= stack {
             return None;
         }
@@ -112,17 +120,17 @@ impl Scratch {
             Some(below) => self.word(top.checked_sub(usize::from(below))?, stack)?,
             None => frame,
         };
-        // Not code: the end of the stack, or nonsense.
+        // A small number is no code: the stack ends here, or the frame is nonsense.
         (pc >= 4096).then_some((pc, top, frame))
     }
 }
 
-/// The program counter, stack pointer and frame pointer, here.
+/// The program counter, stack pointer and frame pointer of this place.
 #[cfg(all(target_arch = "x86_64", not(any(miri, shuttle))))]
 #[inline(always)]
 fn registers() -> Option<(usize, usize, usize)> {
     let (pc, stack, frame);
-    // SAFETY: reads registers.
+    // SAFETY: the instructions only copy registers. They touch no memory and no flags.
     unsafe {
         core::arch::asm!(
             "lea {}, [rip]",
@@ -137,7 +145,7 @@ fn registers() -> Option<(usize, usize, usize)> {
     Some((pc, stack, frame))
 }
 
-/// Elsewhere there are no stacks yet.
+/// On other processors the profile has no stacks yet.
 #[cfg(not(all(target_arch = "x86_64", not(any(miri, shuttle)))))]
 fn registers() -> Option<(usize, usize, usize)> {
     None
@@ -150,7 +158,7 @@ mod tests {
     use core::ffi::c_void;
 
     fn scratch() -> std::boxed::Box<Scratch> {
-        // SAFETY: all zero is a valid scratch.
+        // SAFETY: all zero bytes are a valid scratch: its fields are numbers.
         unsafe { std::boxed::Box::new(core::mem::zeroed()) }
     }
 
@@ -161,7 +169,7 @@ mod tests {
 
     #[inline(never)]
     fn deep(scratch: &mut Scratch, levels: usize) -> std::vec::Vec<usize> {
-        // A frame of a size that the compiler cannot know to be small.
+        // A frame whose size the compiler cannot know.
         let room = std::hint::black_box([levels; 40]);
         let found = if levels == 0 { inner(scratch) } else { deep(scratch, levels - 1) };
         std::hint::black_box(room);
@@ -173,7 +181,7 @@ mod tests {
         os::find_objects();
         for levels in [0, 1, 20, 60, 500] {
             let found = deep(&mut scratch(), levels);
-            // The calls of itself return to one address; two frames are inside of them.
+            // The calls of itself return to one address. Two frames lie inside of them.
             let most = found.iter().map(|pc| found.iter().filter(|other| *other == pc).count()).max();
             assert_eq!(most, Some(levels.clamp(1, DEPTH - 3)), "{levels}: {found:x?}");
             assert_eq!(found.len() == DEPTH, levels == 500, "a stack ends, or is cut");
@@ -187,7 +195,7 @@ mod tests {
         let page = os::reserve(4 * bytes).unwrap();
         assert!(os::commit(page, bytes));
         let last = page + bytes - 8;
-        // SAFETY: just made accessible, and ours.
+        // SAFETY: `commit` has just made it accessible, and nobody else has it.
         unsafe { os::at(last).cast::<usize>().write(77) };
         assert_eq!(scratch.word(last, page), Some(77), "up to the end of what is there");
         assert_eq!(scratch.word(last + 8, page), None, "and no further");
@@ -200,13 +208,13 @@ mod tests {
         assert!(os::unreserve(page, 4 * bytes));
     }
 
-    /// Words beside each other are one call of the kernel's, and those of the stack that is known none.
+    /// One call of the kernel's copies neighbouring words. Words of the known stack take none.
     #[test]
     fn the_stack_is_copied_in_pieces() {
         let (mut scratch, bytes) = (scratch(), 8 * PIECE);
         let start = os::map_memory(bytes).unwrap();
         for at in (start..start + bytes).step_by(8) {
-            // SAFETY: just mapped, and ours.
+            // SAFETY: the test has just mapped this memory, and nobody else has it.
             unsafe { os::at(at).cast::<usize>().write(at) };
         }
         let look = |scratch: &mut Scratch, at: usize, low: usize| {
@@ -250,8 +258,8 @@ mod tests {
     }
 
     core::arch::global_asm!(
-        // Its call is its last instruction, as of one that does not return: what follows is another function, whose frame
-        // is another.
+        // The call is the last instruction, as in a function that calls one which does not return.
+        // Another function follows, with another frame.
         ".local hakmem_test_calls_at_its_end",
         "hakmem_test_calls_at_its_end:",
         ".cfi_startproc",
@@ -266,7 +274,7 @@ mod tests {
         "add rsp, 24",
         "ret",
         ".cfi_endproc",
-        // It has no tables.
+        // This function has no tables.
         ".local hakmem_test_has_no_tables",
         "hakmem_test_has_no_tables:",
         "push rbp",
@@ -285,12 +293,13 @@ mod tests {
     struct Seen {
         scratch: std::boxed::Box<Scratch>,
         frames: std::vec::Vec<usize>,
-        /// Where the function in assembly was called from.
+        /// Where the function in assembly returns to.
         caller: usize,
     }
 
     extern "C" fn see(_: usize, seen: *mut c_void, caller: usize) {
-        // SAFETY: a `Seen` of a frame that waits for this one.
+        // SAFETY: `seen` points to a `Seen` in the frame of the test, which waits for this call and
+        // does not use it meanwhile.
         let seen = unsafe { &mut *seen.cast::<Seen>() };
         (seen.frames, seen.caller) = (inner(&mut seen.scratch), caller);
     }
@@ -299,7 +308,7 @@ mod tests {
     fn a_call_at_the_end_of_a_function_is_of_that_function() {
         os::find_objects();
         let mut seen = Seen { scratch: scratch(), frames: [].into(), caller: 0 };
-        // SAFETY: it calls `see`, and returns.
+        // SAFETY: the function calls `see` with the pointer, and returns.
         unsafe { hakmem_test_calls_at_its_end(see, (&raw mut seen).cast()) };
         let behind = (&raw const hakmem_test_what_follows).addr();
         let it = seen.frames.iter().position(|&pc| pc == behind).expect("it is on the stack");
@@ -307,12 +316,12 @@ mod tests {
         assert_ne!(seen.scratch.known(), (0, 0));
     }
 
-    /// It is followed by its frame pointer, but what was found in that way is not relied on.
+    /// The profile follows it by its frame pointer, but does not remember the stack as known.
     #[test]
     fn a_stack_of_code_without_tables_is_not_taken_for_known() {
         os::find_objects();
         let mut seen = Seen { scratch: scratch(), frames: [].into(), caller: 0 };
-        // SAFETY: it calls `see`, and returns.
+        // SAFETY: the function calls `see` with the pointer, and returns.
         unsafe { hakmem_test_has_no_tables(see, (&raw mut seen).cast()) };
         let it = seen.frames.iter().position(|&pc| pc == seen.caller).expect("its caller is on the stack");
         assert!(seen.frames.len() > it + 1, "{:x?}", seen.frames);

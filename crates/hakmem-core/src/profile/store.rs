@@ -1,8 +1,9 @@
-//! Memory of the profile's own, from the system: its books cannot lie in the heap that they are about.
+//! Memory for the profile itself, from the system. The books cannot lie in the heap that they
+//! describe.
 
 use crate::os;
 
-/// A vector. Elements stay until it is forgotten; their memory is never given back but when it grows.
+/// A vector. It never drops elements. It gives memory back only when it grows or is cleared.
 pub struct Growing<T: Copy> {
     at: usize,
     len: usize,
@@ -12,12 +13,12 @@ pub struct Growing<T: Copy> {
 }
 
 impl<T: Copy> Growing<T> {
-    /// An empty one.
+    /// An empty vector.
     pub const fn new() -> Self {
         Self { at: 0, len: 0, room: 0, mapped: 0, of: core::marker::PhantomData }
     }
 
-    /// Makes room for `more` elements. False: there is no memory, and nothing has changed.
+    /// Makes room for `more` elements. False: out of memory, and nothing has changed.
     pub fn reserve(&mut self, more: usize) -> bool {
         const LEAST: usize = 64 << 10;
         let wanted = self.len + more;
@@ -26,15 +27,20 @@ impl<T: Copy> Growing<T> {
         }
         let bytes = (wanted * size_of::<T>()).next_power_of_two().max(LEAST);
         let Some(at) = os::map_memory(bytes) else { return false };
-        // SAFETY: two maps of at least so many elements, ours alone; without elements nothing is copied.
+        // SAFETY: both maps have room for `len` elements, do not overlap, and belong to this
+        // vector. If `len` is 0, this copies nothing.
         unsafe { os::at(at).copy_from_nonoverlapping(os::at(self.at), self.len * size_of::<T>()) };
         self.unmap();
         (self.at, self.room, self.mapped) = (at, bytes / size_of::<T>(), bytes);
         true
     }
 
-    /// Makes it `len` elements of all zero bytes, which must be a valid `T`. False: there is no memory, and nothing has changed.
-    pub fn renew_zeroed(&mut self, len: usize) -> bool {
+    /// Replaces the elements by `len` elements of all zero bytes. False: out of memory, and nothing
+    /// has changed.
+    ///
+    /// # Safety
+    /// All zero bytes are a valid `T`.
+    pub unsafe fn renew_zeroed(&mut self, len: usize) -> bool {
         let bytes = len * size_of::<T>();
         let Some(at) = os::map_memory(bytes) else { return false };
         self.unmap();
@@ -48,10 +54,14 @@ impl<T: Copy> Growing<T> {
         }
     }
 
-    /// Adds an element. Room for it was reserved.
-    pub fn push(&mut self, value: T) {
+    /// Adds an element.
+    ///
+    /// # Safety
+    /// The caller has reserved room for it.
+    pub unsafe fn push(&mut self, value: T) {
         debug_assert!(self.len < self.room);
-        // SAFETY: inside the map.
+        // SAFETY: the caller has reserved room, so `len` is below `room`, and the place lies in the
+        // map.
         unsafe { os::at(self.at).cast::<T>().wrapping_add(self.len).write(value) };
         self.len += 1;
     }
@@ -61,7 +71,9 @@ impl<T: Copy> Growing<T> {
         if self.len == 0 {
             return &[];
         }
-        // SAFETY: so many were written, or are zero and valid so (`renew_zeroed`); `at` is aligned to a page.
+        // SAFETY: `push` wrote the first `len` elements, or they are all zero bytes, which the
+        // caller of `renew_zeroed` declared valid. The map belongs to this vector, and is aligned
+        // to a system page.
         unsafe { core::slice::from_raw_parts(os::at(self.at).cast(), self.len) }
     }
 
@@ -70,11 +82,13 @@ impl<T: Copy> Growing<T> {
         if self.len == 0 {
             return &mut [];
         }
-        // SAFETY: as in `all`; it is borrowed as a whole.
+        // SAFETY: `push` wrote the first `len` elements, or they are all zero bytes, which the
+        // caller of `renew_zeroed` declared valid. The map belongs to this vector, which is
+        // borrowed mutably.
         unsafe { core::slice::from_raw_parts_mut(os::at(self.at).cast(), self.len) }
     }
 
-    /// Gives its memory back.
+    /// Gives the memory back.
     pub fn clear(&mut self) {
         self.unmap();
         *self = Self::new();
@@ -84,14 +98,15 @@ impl<T: Copy> Growing<T> {
 #[cfg(all(test, not(any(loom, miri, shuttle))))]
 mod tests {
     use super::*;
-    use crate::in_child::in_child;
+    use crate::testing::in_child;
 
     fn is_there(at: usize) -> bool {
-        // SAFETY: asks about one page; fails where nothing is mapped.
+        // SAFETY: `mincore` only asks about one system page, and writes one byte. It fails where
+        // nothing is mapped.
         unsafe { libc::mincore(os::at(at).cast(), 4096, [0].as_mut_ptr()) == 0 }
     }
 
-    /// In a child, where nobody else maps anything at a place that was given up.
+    /// In a child, where no other thread maps anything at a place that was given up.
     #[test]
     fn memory_that_was_outgrown_is_given_up() {
         in_child(|| {
@@ -102,13 +117,15 @@ mod tests {
             let first = numbers.at;
             for n in 0..100_000 {
                 assert!(numbers.reserve(1));
-                numbers.push(n);
+                // SAFETY: `reserve` has just made room for one.
+                unsafe { numbers.push(n) };
             }
             assert_eq!(failures(), before);
             assert!(numbers.all().iter().copied().eq(0..100_000));
             let second = numbers.at;
             assert!(!is_there(first) && is_there(second));
-            assert!(numbers.renew_zeroed(300_000));
+            // SAFETY: zero is a valid `u64`.
+            assert!(unsafe { numbers.renew_zeroed(300_000) });
             let third = numbers.at;
             assert!(!is_there(second) && is_there(third));
             assert!(numbers.all().len() == 300_000 && numbers.all().iter().all(|&n| n == 0));

@@ -1,6 +1,7 @@
-//! The books: what was sampled by stack and size, and which sampled blocks are live.
+//! The books of the profile: the samples by stack and size, and the sampled blocks that are live.
 //!
-//! Both are hash tables with linear probing. A stack that was seen once stays for ever, as its total does.
+//! Both are hash tables with linear probing. A stack stays in the books for ever, and so do its
+//! totals.
 
 use super::pages::Pages;
 use super::store::Growing;
@@ -21,11 +22,12 @@ static BOOKS: Shared = Shared(UnsafeCell::new(Books {
     lost: 0,
     pages: Pages::new(),
 }));
-/// Set in the child of a fork that was made in the middle of a change: nothing is done here any more.
+/// Set in the child of a fork in the middle of a change. Then nothing uses the books any more.
 static GIVEN_UP: AtomicBool = AtomicBool::new(false);
 
 struct Shared(UnsafeCell<Books>);
-// SAFETY: rule 1.
+// SAFETY: only `with_books` and `with_books_at_once` use the books, and both hold the lock (rule 1
+// of `profile`).
 unsafe impl Sync for Shared {}
 
 /// Samples of blocks of one size by one stack, drawn with one interval.
@@ -36,9 +38,9 @@ pub struct Bucket {
     frames: usize,
     /// Bytes of a block.
     pub size: u64,
-    /// Bytes from one sample to the next, on average, when these were drawn.
+    /// The mean distance between samples when these were drawn, in bytes.
     pub interval: u64,
-    /// Sampled so far, and of these, freed.
+    /// Samples so far, and the freed ones of them.
     pub taken: u64,
     /// See `taken`.
     pub freed: u64,
@@ -52,21 +54,21 @@ struct Live {
     bucket: usize,
 }
 
-/// Everything under the lock.
+/// What the lock guards.
 pub struct Books {
     buckets: Growing<Bucket>,
     frames: Growing<usize>,
-    /// 1 + the bucket's number, by hash; 0: none.
+    /// By hash: the bucket's number plus 1. 0: none.
     index: Growing<u32>,
     live: Growing<Live>,
     live_len: usize,
-    /// Samples that were not taken, for want of memory.
+    /// Samples that were not taken because there was no memory.
     pub lost: u64,
-    /// Where sampled blocks lie.
+    /// The pages of sampled blocks.
     pub pages: Pages,
 }
 
-/// The books are being changed.
+/// The error of a call that may not wait: a thread is changing the books.
 ///
 /// ```
 /// use hakmem_core::profile::{self, Event};
@@ -77,24 +79,27 @@ pub struct Books {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Busy;
 
-/// Runs `f` on the books. None: rule 2, or they were given up.
+/// Runs `f` on the books. None: this thread holds them already (rule 2 of `profile`), a fork delays
+/// them, or a child gave them up.
 pub fn with_books<R>(f: impl FnOnce(&mut Books) -> R) -> Option<R> {
     let me = os::thread_token();
     if LOCK.is_held_by(me) || is_given_up() {
         return None;
     }
     let _held = wait_for_books(me)?;
-    // SAFETY: rule 1; `f` gets nothing that could come back here.
+    // SAFETY: this thread holds the lock. A further call by this thread, in `f` or in a signal
+    // handler, finds the lock held and gets no reference (rule 2 of `profile`). So this is the only
+    // one.
     Some(f(unsafe { &mut *BOOKS.0.get() }))
 }
 
 /// Threads that are about to fork.
 static FORKS: AtomicU32 = AtomicU32::new(0);
-/// The thread that holds the lock for its fork, by its token.
+/// The token of the thread that holds the lock for its fork.
 static FORKER: AtomicU32 = AtomicU32::new(0);
 
-/// Waits for the lock. None: a thread has it that forks, and that may wait for a lock of libc's which the calling thread
-/// holds. That one goes on as rule 2 has it.
+/// Waits for the lock. None: a thread that forks has it, and may wait for a lock of libc's that the
+/// calling thread holds. The calling thread then goes on as in rule 2 of `profile`.
 #[inline]
 fn wait_for_books(me: u32) -> Option<Guard<'static>> {
     const MOMENTS: u32 = 20;
@@ -109,8 +114,8 @@ fn wait_for_books(me: u32) -> Option<Guard<'static>> {
     }
 }
 
-/// Before a fork: takes the lock, so that the child has whole books. Not if that takes long: its holder may wait for the
-/// calling thread.
+/// Takes the lock before a fork, so that the child has whole books. Gives up if that takes long:
+/// the lock's holder may wait for the calling thread.
 pub fn before_fork() {
     let me = os::thread_token();
     FORKS.fetch_add(1, Relaxed);
@@ -123,7 +128,7 @@ pub fn before_fork() {
     }
 }
 
-/// After it, in the parent and in the child.
+/// Lets go of the lock after a fork, in the parent and in the child.
 pub fn release_after_fork() {
     let me = os::thread_token();
     if FORKER.compare_exchange(me, 0, Relaxed, Relaxed).is_ok() {
@@ -132,28 +137,30 @@ pub fn release_after_fork() {
     let _ = FORKS.fetch_update(Relaxed, Relaxed, |forks| forks.checked_sub(1));
 }
 
-/// [`with_books`] for who must not wait. Err: another thread has the books, or this one, which is in a signal handler.
+/// [`with_books`] for a caller that must not wait. Err: another thread has the books, or this one,
+/// which is then in a signal handler.
 pub fn with_books_at_once<R>(f: impl FnOnce(&mut Books) -> R) -> Result<Option<R>, Busy> {
     if is_given_up() {
         return Ok(None);
     }
     let _held = LOCK.try_lock().ok_or(Busy)?;
-    // SAFETY: as above.
+    // SAFETY: this thread has just taken the lock. A further call, in `f` or in a signal handler,
+    // finds the lock held and gets no reference. So this is the only one.
     Ok(Some(f(unsafe { &mut *BOOKS.0.get() })))
 }
 
-/// True if nothing can be recorded any more.
+/// True if the profile cannot record anything any more.
 pub fn is_given_up() -> bool {
     GIVEN_UP.load(Relaxed)
 }
 
-/// In the child of a fork that was made in the middle of a change.
+/// Gives the books up. For the child of a fork in the middle of a change.
 pub fn give_up() {
     GIVEN_UP.store(true, Relaxed);
     super::stop();
 }
 
-/// In the child of a fork, which counts anew: what is live was there from the start.
+/// Counts anew, with the live samples as taken. For the child of a fork.
 pub fn after_fork() {
     FORKS.store(0, Relaxed);
     FORKER.store(0, Relaxed);
@@ -165,7 +172,7 @@ pub fn after_fork() {
     });
 }
 
-/// Twice as many places as there may be entries.
+/// The least number of places in a table. A table has twice as many places as it may have entries.
 const LEAST: usize = 1024;
 
 fn hash_of(size: u64, interval: u64, stack: &[usize]) -> u64 {
@@ -184,12 +191,12 @@ impl Books {
         self.buckets.all().iter().map(|b| (b, &frames[b.first_frame..b.first_frame + b.frames]))
     }
 
-    /// Frames of all stacks together.
+    /// The number of frames of all stacks.
     pub fn frames(&self) -> usize {
         self.frames.all().len()
     }
 
-    /// The number of the bucket, which is made if need be. None: there is no memory.
+    /// The number of the bucket. Makes the bucket if there is none. None: out of memory.
     pub fn bucket(&mut self, size: u64, interval: u64, stack: &[usize]) -> Option<usize> {
         if (self.buckets.all().len() + 1) * 2 > self.index.all().len() && !self.grow_index() {
             return None;
@@ -209,8 +216,12 @@ impl Books {
         if !self.frames.reserve(stack.len()) || !self.buckets.reserve(1) {
             return None;
         }
-        stack.iter().for_each(|&pc| self.frames.push(pc));
-        self.buckets.push(Bucket { hash, first_frame, frames: stack.len(), size, interval, taken: 0, freed: 0 });
+        let bucket = Bucket { hash, first_frame, frames: stack.len(), size, interval, taken: 0, freed: 0 };
+        // SAFETY: the calls of `reserve` have just made room for all frames and for one bucket.
+        unsafe {
+            stack.iter().for_each(|&pc| self.frames.push(pc));
+            self.buckets.push(bucket);
+        }
         let made = self.buckets.all().len();
         self.index.all_mut()[place] = made as u32;
         Some(made - 1)
@@ -219,7 +230,8 @@ impl Books {
     #[cold]
     fn grow_index(&mut self) -> bool {
         let places = (self.index.all().len() * 2).max(LEAST);
-        if !self.index.renew_zeroed(places) {
+        // SAFETY: zero is a valid `u32`.
+        if !unsafe { self.index.renew_zeroed(places) } {
             return false;
         }
         for (i, bucket) in self.buckets.all().iter().enumerate() {
@@ -232,13 +244,15 @@ impl Books {
         true
     }
 
-    /// Makes room for one more live sample. False: there is no memory.
+    /// Makes room for one more live sample. False: out of memory.
     pub fn make_room(&mut self) -> bool {
         if (self.live_len + 1) * 2 <= self.live.all().len() {
             return true;
         }
         let mut larger = Growing::new();
-        if !larger.renew_zeroed((self.live.all().len() * 2).max(LEAST)) {
+        let places = (self.live.all().len() * 2).max(LEAST);
+        // SAFETY: a `Live` is two numbers, and zero is valid for both.
+        if !unsafe { larger.renew_zeroed(places) } {
             return false;
         }
         core::mem::swap(&mut self.live, &mut larger);
@@ -249,19 +263,20 @@ impl Books {
         true
     }
 
-    /// The block at `at` is a sample of the bucket. Room was made.
+    /// Notes that the block at `at` is a sample of the bucket. The caller made room.
     pub fn took(&mut self, at: usize, bucket: usize) {
         self.buckets.all_mut()[bucket].taken += 1;
         self.put(at, bucket);
     }
 
-    /// The sample at `at` is live, after all. Room was made.
+    /// Puts the sample at `at` back among the live ones. The caller made room.
     pub fn put(&mut self, at: usize, bucket: usize) {
         insert(self.live.all_mut(), Live { at, bucket });
         self.live_len += 1;
     }
 
-    /// Takes the sample at `at` out of the live ones. Its bucket; None: there is none there.
+    /// Takes the sample at `at` out of the live ones. Returns its bucket. None: there is no sample
+    /// at `at`.
     pub fn remove(&mut self, at: usize) -> Option<usize> {
         let live = self.live.all_mut();
         let mask = live.len().checked_sub(1)?;
@@ -273,7 +288,8 @@ impl Books {
             gap = (gap + 1) & mask;
         }
         let bucket = live[gap].bucket;
-        // What was put behind it for want of its place moves up, so that no search ends at the gap.
+        // An entry behind it, whose own place was taken, moves into the gap, so that no search ends
+        // there.
         let mut next = (gap + 1) & mask;
         while live[next].at != 0 {
             let home = place_of(live[next].at, live.len());
@@ -288,14 +304,14 @@ impl Books {
         Some(bucket)
     }
 
-    /// As if so many had been sampled and freed.
+    /// Sets the counts of a bucket.
     #[cfg(test)]
     pub fn set_counts(&mut self, bucket: usize, taken: u64, freed: u64) {
         let bucket = &mut self.buckets.all_mut()[bucket];
         (bucket.taken, bucket.freed) = (taken, freed);
     }
 
-    /// A sample of the bucket, no longer among the live ones, was freed.
+    /// Counts a free of a sample of the bucket, which is no longer among the live ones.
     pub fn count_freed(&mut self, bucket: usize) {
         self.buckets.all_mut()[bucket].freed += 1;
     }
@@ -364,7 +380,7 @@ mod tests {
         let mut first = std::vec::Vec::new();
         for i in 0..count {
             first.push(books.bucket(8 + (i as u64 & 1), 5 << (i & 2), &stack(i / 4)).unwrap());
-            // As large as it must be for half of the places to be free.
+            // As large as it must be, so that half of the places are free.
             assert_eq!(books.index.all().len(), (2 * (i + 1)).next_power_of_two().max(LEAST));
         }
         for (i, &number) in first.iter().enumerate() {
@@ -377,7 +393,7 @@ mod tests {
         assert_eq!(books.frames(), (0..count).map(|i| stack(i / 4).len()).sum());
     }
 
-    /// Else they would lie behind each other, and be searched for one by one.
+    /// Entries in one place would lie behind each other, and a search would check them one by one.
     #[test]
     fn what_differs_lies_apart() {
         const N: usize = 1000;

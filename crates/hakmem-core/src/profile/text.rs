@@ -1,18 +1,20 @@
-//! The profile as text, in the form that gperftools made known and pprof reads: addresses, and the maps they lie in.
+//! The profile as text, in the format of gperftools that pprof reads: addresses, and the maps that
+//! they lie in.
 //!
 //! ```text
 //! heap profile: LIVE: BYTES [ALL: BYTES] @ heap_v2/INTERVAL
 //! # hakmem 2 pid=… event=exit …
 //! LIVE: BYTES [ALL: BYTES] @ ADDRESS ADDRESS …          counts of samples; nearest caller first
 //! # at INTERVAL: LIVE [ALL]
-//! LIVE: BYTES [ALL: BYTES] @ ADDRESS ADDRESS …          samples that were drawn with this INTERVAL, as below
+//! LIVE: BYTES [ALL: BYTES] @ ADDRESS ADDRESS …          samples that were drawn with this INTERVAL
 //! MAPPED_LIBRARIES:
 //! (the executable maps of /proc/self/maps)
 //! ```
 //!
-//! pprof knows of one interval, the header's. So counts of samples that were drawn with a longer one (`pace`) are brought to
-//! that: multiplied by what each of them stands for there, and rounded. Before them stands a line, a comment for pprof, with the
-//! interval and the counts as they are.
+//! pprof knows one interval, that of the header. Samples that were drawn with a longer one (`pace`)
+//! are converted: their counts are multiplied by the number of samples that each one stands for at
+//! the header's interval, and rounded. The line before them, a comment for pprof, has their
+//! interval and their counts as they are.
 
 use super::table::{Books, Bucket, Busy, with_books, with_books_at_once};
 use super::{estimate, interval, is_on};
@@ -21,10 +23,10 @@ use core::fmt::{self, Write};
 
 /// The version of the line that begins with `# hakmem`.
 const SCHEMA: u32 = 2;
-/// Room for maps.
+/// Bytes for the maps.
 const MAPS: usize = 1 << 20;
 
-/// Why a profile is written, or a report.
+/// Why hakmem writes a profile or a report.
 ///
 /// ```
 /// use hakmem_core::profile::{self, Event};
@@ -37,9 +39,9 @@ const MAPS: usize = 1 << 20;
 pub enum Event {
     /// The program ends.
     Exit,
-    /// A signal asked.
+    /// A signal requested it.
     Signal,
-    /// The program asked.
+    /// The program requested it.
     Call,
 }
 
@@ -54,7 +56,7 @@ impl Event {
     }
 }
 
-/// Text in memory of its own; what does not fit is cut off.
+/// Text in memory from the system. What does not fit is cut off.
 struct Buffer {
     at: usize,
     len: usize,
@@ -66,17 +68,17 @@ impl Buffer {
         Some(Self { at: os::map_memory(room)?, len: 0, room })
     }
 
-    /// The samples of the books. None: there is no memory for them.
+    /// The text for the samples of the books. None: out of memory.
     fn of(books: &Books, event: Event) -> Option<Self> {
-        // Twenty bytes an address, and the figures: six of at most twenty digits.
+        // Twenty bytes for an address, and for a bucket six numbers of at most twenty digits.
         let room = books.frames() * 20 + books.buckets().count() * 200 + 4096;
         let mut buffer = Self::new(room + MAPS)?;
-        // It has room for everything.
+        // There is room for everything, so this does not fail.
         samples(&mut buffer, books, event).ok()?;
         Some(buffer)
     }
 
-    /// And the maps; what does not fit is cut off.
+    /// Adds the maps. What does not fit is cut off.
     fn with_maps(mut self) -> Self {
         let _ = self.write_str("\nMAPPED_LIBRARIES:\n");
         add_maps(&mut self);
@@ -84,12 +86,13 @@ impl Buffer {
     }
 
     fn text(&self) -> &[u8] {
-        // SAFETY: the map is ours, and so much of it was written.
+        // SAFETY: the map belongs to this buffer, and its first `len` bytes were written.
         unsafe { core::slice::from_raw_parts(os::at(self.at), self.len) }
     }
 
     fn rest(&mut self) -> &mut [u8] {
-        // SAFETY: the map is ours, and reads as zero where nothing was written.
+        // SAFETY: the map belongs to this buffer, which is borrowed mutably. It has `room` bytes,
+        // and reads as zero where nothing was written.
         unsafe { core::slice::from_raw_parts_mut(os::at(self.at + self.len), self.room - self.len) }
     }
 }
@@ -109,8 +112,9 @@ impl Write for Buffer {
     }
 }
 
-/// Makes the profile of what was sampled until now and passes its text to `to`, which may allocate. None: there never was a
-/// profile, there is no memory for the text, or this is a signal handler that has interrupted the profile itself.
+/// Makes the profile of all samples until now, and passes its text to `to`, which may allocate.
+/// None: there never was a profile, there is no memory for the text, or this is a signal handler
+/// that interrupted the profile itself.
 ///
 /// The text lies in memory from the system. `hakmem profile --file FILE` and pprof read it.
 /// O(stacks).
@@ -136,7 +140,8 @@ pub fn dump<R>(event: Event, to: impl FnOnce(&[u8]) -> R) -> Option<R> {
     Some(to(buffer.with_maps().text()))
 }
 
-/// [`dump`] for who must not wait, a signal handler. Err: the profile is just being changed.
+/// [`dump`] for a caller that must not wait, a signal handler. Err: a thread is just changing the
+/// profile.
 ///
 /// # Errors
 /// [`Busy`], at any time.
@@ -159,7 +164,8 @@ pub fn dump_at_once<R>(event: Event, to: impl FnOnce(&[u8]) -> R) -> Result<Opti
     Ok(buffer.map(|buffer| to(buffer.with_maps().text())))
 }
 
-/// Live samples, their bytes, all samples, and their bytes, as if they had been drawn with the header's interval.
+/// Live samples, their bytes, all samples, and their bytes, as if they had been drawn with the
+/// header's interval.
 fn counts(bucket: &Bucket) -> (u64, u64, u64, u64) {
     let shift = (bucket.interval / interval()).trailing_zeros();
     let each = estimate::samples_of_one(bucket.size, interval(), shift);
@@ -175,15 +181,16 @@ fn samples(out: &mut Buffer, books: &Books, event: Event) -> fmt::Result {
     });
     let (live, live_bytes, all, all_bytes) = total;
     writeln!(out, "heap profile: {live}: {live_bytes} [{all}: {all_bytes}] @ heap_v2/{}", interval())?;
-    // SAFETY: no preconditions.
+    // SAFETY: `getpid` has no conditions.
     let pid = unsafe { libc::getpid() };
     let (event, on, lost) = (event.name(), u8::from(is_on()), books.lost);
-    // Code of the allocator's own tells which object it is in.
+    // An address in the allocator's code tells which object it is in.
     let own = super::stop as fn() as *const ();
     writeln!(out, "# hakmem {SCHEMA} pid={pid} event={event} on={on} lost={lost} own={own:p}")?;
     for (b, stack) in books.buckets() {
         if b.taken == 0 {
-            continue; // The parent's, before a fork.
+            // The parent had them before a fork.
+            continue;
         }
         if b.interval != interval() {
             writeln!(out, "# at {}: {} [{}]", b.interval, b.taken - b.freed, b.taken)?;
@@ -198,11 +205,11 @@ fn samples(out: &mut Buffer, books: &Books, event: Event) -> fmt::Result {
     Ok(())
 }
 
-/// Appends those of the process's maps that hold code.
+/// Appends the maps of the process that hold code.
 fn add_maps(out: &mut Buffer) {
     let rest = out.rest();
     let len = os::read_file(c"/proc/self/maps", rest);
-    // In place: what is kept never overtakes what is read.
+    // In place: the lines that stay never overtake the lines to be read.
     let (mut from, mut to) = (0, 0);
     while let Some(n) = rest[from..len].iter().position(|&b| b == b'\n') {
         let end = from + n + 1;
@@ -222,12 +229,12 @@ mod tests {
     use super::super::{DEFAULT_INTERVAL, INTERVAL};
     use super::*;
     use crate::base::sync::Ordering::Relaxed;
-    use crate::in_child::in_child;
+    use crate::testing::in_child;
     use std::string::{String, ToString};
     use std::vec::Vec;
     use std::{format, fs};
 
-    /// In a child that has a profile, whose books are the test's.
+    /// Runs `f` in a child that has a profile, whose books only the test uses.
     fn with_profile(f: impl FnOnce()) {
         in_child(|| {
             INTERVAL.store(DEFAULT_INTERVAL, Relaxed);
@@ -240,7 +247,7 @@ mod tests {
         dump(event, |text| String::from_utf8(text.into()).unwrap()).unwrap()
     }
 
-    /// Live samples, their bytes, all, and their bytes.
+    /// Live samples, their bytes, all samples, and their bytes.
     fn figures(line: &str) -> [u64; 4] {
         let numbers: Vec<_> = line.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect();
         numbers[..4].try_into().unwrap()
@@ -257,7 +264,8 @@ mod tests {
         made.unwrap();
     }
 
-    /// With all figures and addresses as long as they come, more than there is room for maps.
+    /// All numbers and addresses have their greatest length, and together they take more than the
+    /// room for maps.
     #[test]
     fn there_is_room_for_every_stack() {
         with_profile(|| {
@@ -306,7 +314,7 @@ mod tests {
         use std::os::fd::AsRawFd;
         let program = fs::File::open("/proc/self/exe").unwrap();
         with_profile(|| {
-            // As many as a program of many libraries has.
+            // As many maps as a program of many libraries has.
             for _ in 0..200 {
                 let code = libc::PROT_READ | libc::PROT_EXEC;
                 // SAFETY: a new map of a file that nobody writes to.
@@ -339,8 +347,8 @@ mod tests {
             assert_eq!(buffer.text(), &(text.clone() + &text).as_bytes()[..4096]);
             assert!(buffer.rest().is_empty() && buffer.write_str("").is_ok() && buffer.write_str("x").is_err());
             let at = buffer.at;
-            // Fails where nothing is mapped.
-            // SAFETY: asks about one page.
+            // `mincore` fails where nothing is mapped.
+            // SAFETY: it only asks about one system page, and writes one byte.
             let is_mapped = || unsafe { libc::mincore(os::at(at).cast(), 1, [0].as_mut_ptr()) } == 0;
             assert!(is_mapped());
             drop(buffer);

@@ -11,15 +11,10 @@
 //!    pointer than an arena is long. With the true `data`, only addresses of the arena are let in, with whatever limit. So
 //!    nobody reads `metas` but who holds a block, and no word needs an order.
 
-#[cfg(not(shuttle))]
-use crate::base::mutant::{Mutant, is};
-#[cfg(not(loom))]
-use crate::base::sync::plain::{AtomicPtr, AtomicUsize};
-#[cfg(loom)]
-use crate::base::sync::{AtomicPtr, AtomicUsize};
 use crate::base::sync::{
     Ordering::{Relaxed, Release},
     const_new,
+    plain::{AtomicPtr, AtomicUsize},
 };
 use core::ptr::null_mut;
 
@@ -46,12 +41,8 @@ impl Bounds {
     const_new! {
         /// Of no arena yet.
         pub fn new() -> Self {
-            #[cfg(shuttle)]
-            let data = NOWHERE;
-            #[cfg(not(shuttle))]
-            let data = if is(Mutant::BoundsBeginAtZero) { 0 } else { NOWHERE };
             Self {
-                data: AtomicUsize::new(data),
+                data: AtomicUsize::new(NOWHERE),
                 limit16: AtomicUsize::new(0),
                 limit: AtomicUsize::new(0),
                 metas: AtomicPtr::new(null_mut()),
@@ -106,7 +97,6 @@ impl Bounds {
 }
 
 /// Offsets of the words, for code in assembly.
-#[cfg(not(loom))]
 pub mod offsets {
     use super::Bounds;
     use core::mem::offset_of;

@@ -18,7 +18,6 @@
 //! 2. LOST is set in the child of a fork, where there is one thread. If that tidied the heap, it goes on, and ends it.
 //! 3. An IDLE heap is in the pool, or its last owner is about to put it there: the one that was told so.
 
-use crate::base::mutant::{Mutant, is, relaxed_if};
 use crate::base::sync::{AtomicU32, Ordering, const_new, look};
 
 /// In the pool, or on the way there or from there.
@@ -86,17 +85,14 @@ impl HeapState {
     /// Makes a heap thread `me`'s that is fresh, or that the thread got out of the pool: by its token, as for
     /// [`Lock::lock_as`](super::lock::Lock::lock_as). Lock-free: it tries again only after a tidier came or went.
     pub fn adopt(&self, me: u32) -> Adopted {
-        let acquire = relaxed_if(Mutant::HeapStateAdoptsRelaxed, Ordering::Acquire);
         let mut now = look!(self.0, Ordering::Relaxed);
         loop {
             let (new, got) = match now {
                 IDLE => (LIVE | me, Adopted::Yes),
-                LOST if is(Mutant::HeapStateAdoptsLost) => (LIVE | me, Adopted::Yes),
                 LOST => return Adopted::Lost,
-                _ if is(Mutant::HeapStateAdoptsWhileTidied) => return Adopted::Yes,
                 tidied => (tidied | POPPED, Adopted::Tidied),
             };
-            match self.0.compare_exchange_weak(now, new, acquire, Ordering::Relaxed) {
+            match self.0.compare_exchange_weak(now, new, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => return got,
                 Err(other) => now = other,
             }
@@ -105,13 +101,12 @@ impl HeapState {
 
     /// Gives the caller's heap up: the caller puts it into the pool.
     pub fn give_up(&self) {
-        self.0.store(IDLE, relaxed_if(Mutant::HeapStateEndsRelaxed, Ordering::Release));
+        self.0.store(IDLE, Ordering::Release);
     }
 
     /// Runs `f` on an idle heap as its owner, by thread `me`.
     pub fn tidy(&self, me: u32, f: impl FnOnce()) -> Tidied {
-        let held = self.hold(me);
-        if !held && !is(Mutant::HeapStateTidiesLive) {
+        if !self.hold(me) {
             return Tidied::No;
         }
         f();
@@ -137,13 +132,12 @@ impl HeapState {
 
     /// Ends `hold`. Nothing, for a heap that thread `me` does not hold.
     pub fn let_go(&self, me: u32) -> Tidied {
-        let release = relaxed_if(Mutant::HeapStateEndsRelaxed, Ordering::Release);
-        if self.0.compare_exchange(TIDY | me, IDLE, release, Ordering::Relaxed).is_ok() {
+        if self.0.compare_exchange(TIDY | me, IDLE, Ordering::Release, Ordering::Relaxed).is_ok() {
             return Tidied::Yes;
         }
         // An adopter sets POPPED once, and then nobody changes the word but the tidier.
-        let popped = self.0.compare_exchange(POPPED | me, IDLE, release, Ordering::Relaxed).is_ok();
-        if popped && !is(Mutant::HeapStateForgetsPopped) { Tidied::Popped } else { Tidied::No }
+        let popped = self.0.compare_exchange(POPPED | me, IDLE, Ordering::Release, Ordering::Relaxed).is_ok();
+        if popped { Tidied::Popped } else { Tidied::No }
     }
 
     /// Whom the heap is with.

@@ -10,7 +10,6 @@
 //! 2. Who clears a bit looks afterwards, in the same order of all such steps, at what the bit spoke of.
 //! 3. The summary may have a bit too many, which [`in_row`] puts right, but none too few once everybody is through.
 
-use crate::base::mutant::{Mutant, is, relaxed_if};
 use crate::base::sync::{AtomicU64, Ordering::SeqCst, look};
 
 /// Sets `bit` of a row's word, and `its` bit of the summary. A bit that is set already is not written again: the words
@@ -21,7 +20,7 @@ pub fn list(word: &AtomicU64, bit: u64, summary: &AtomicU64, its: u64) {
 }
 
 fn set(word: &AtomicU64, bit: u64) {
-    if look!(word, relaxed_if(Mutant::HintsListAtAGlance, SeqCst)) & bit == 0 {
+    if look!(word, SeqCst) & bit == 0 {
         word.fetch_or(bit, SeqCst);
     }
 }
@@ -36,11 +35,8 @@ pub fn in_row(word: &AtomicU64, summary: &AtomicU64, its: u64) -> u64 {
     let found = word.load(SeqCst);
     if found == 0 {
         summary.fetch_and(!its, SeqCst);
-        if is(Mutant::HintsLookOnce) {
-            return found;
-        }
         // Who set a bit before that may have seen the summary's still set.
-        if look!(word, relaxed_if(Mutant::HintsLookAgainAtAGlance, SeqCst)) != 0 {
+        if look!(word, SeqCst) != 0 {
             summary.fetch_or(its, SeqCst);
         }
     }

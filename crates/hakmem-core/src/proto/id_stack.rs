@@ -10,7 +10,6 @@
 //!    with everything in it (release).
 //! 2. A node's link is read by poppers that may lose: it is atomic, and the node stays mapped for ever.
 
-use crate::base::mutant::{Mutant, is, relaxed_if};
 use crate::base::sync::{AtomicU64, Ordering, const_new, look};
 
 const ID_BITS: u32 = 36;
@@ -44,12 +43,11 @@ impl IdStack {
     /// Puts node `id` on top. `link` is that node's link. Lock-free.
     pub fn push(&self, id: u64, link: &AtomicU64) {
         // Release: the node's contents are seen by whoever pops it (rule 1).
-        let release = relaxed_if(Mutant::PoolPushesRelaxed, Ordering::Release);
         let mut head = look!(self.head, Ordering::Relaxed);
         loop {
             link.store(head & ID_MASK, Ordering::Relaxed);
             let new = bump(head) | id;
-            match self.head.compare_exchange_weak(head, new, release, Ordering::Relaxed) {
+            match self.head.compare_exchange_weak(head, new, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => head = now,
             }
@@ -60,8 +58,7 @@ impl IdStack {
     pub fn pop<'a>(&self, link_of: impl Fn(u64) -> &'a AtomicU64) -> Option<u64> {
         // Acquire, here and on failure: the link read next, and everything the last owner did to the node (rule 1),
         // was written before the push that put the top there.
-        let acquire = relaxed_if(Mutant::PoolPopsRelaxed, Ordering::Acquire);
-        let mut head = look!(self.head, acquire);
+        let mut head = look!(self.head, Ordering::Acquire);
         loop {
             let id = head & ID_MASK;
             if id == 0 {
@@ -69,7 +66,7 @@ impl IdStack {
             }
             let next = link_of(id).load(Ordering::Relaxed);
             // Relaxed: the tag makes it the very value that was acquired above.
-            match self.head.compare_exchange_weak(head, bump(head) | next, Ordering::Relaxed, acquire) {
+            match self.head.compare_exchange_weak(head, bump(head) | next, Ordering::Relaxed, Ordering::Acquire) {
                 Ok(_) => return Some(id),
                 Err(now) => head = now,
             }
@@ -79,9 +76,6 @@ impl IdStack {
 
 /// The next tag, with no number.
 fn bump(head: u64) -> u64 {
-    if is(Mutant::PoolHasNoTag) {
-        return 0;
-    }
     (head & !ID_MASK).wrapping_add(1 << ID_BITS)
 }
 

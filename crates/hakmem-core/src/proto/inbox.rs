@@ -9,7 +9,6 @@
 //! 2. A producer writes links only in nodes of its own chain, before the compare-and-swap that publishes them (release).
 //! 3. The consumer reads links only after the swap that takes them (acquire).
 
-use crate::base::mutant::{Mutant, is, relaxed_if};
 use crate::base::sync::{AtomicPtr, Ordering, const_new, look};
 use core::ptr::null_mut;
 
@@ -56,12 +55,11 @@ impl<T: Link> Inbox<T> {
     /// The caller owns every node of the chain and gives them up (rule 1).
     pub unsafe fn push_chain(&self, first: *mut T, last: *mut T) {
         // Release: the links and the freed contents are seen by whoever takes the chain (rule 3).
-        let release = relaxed_if(Mutant::InboxPublishesRelaxed, Ordering::Release);
         let mut head = look!(self.head, Ordering::Relaxed);
         loop {
             // SAFETY: rule 2: the chain is not published yet.
             unsafe { T::set_next(last, head) };
-            match self.head.compare_exchange_weak(head, first, release, Ordering::Relaxed) {
+            match self.head.compare_exchange_weak(head, first, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => head = now,
             }
@@ -79,11 +77,7 @@ impl<T: Link> Inbox<T> {
     /// ask `is_empty` first.
     pub fn take(&self) -> *mut T {
         // Acquire: pairs with the release in `push_chain` (rule 3).
-        let acquire = relaxed_if(Mutant::InboxTakesRelaxed, Ordering::Acquire);
-        if is(Mutant::InboxKeepsWhatItGives) {
-            return look!(self.head, acquire);
-        }
-        self.head.swap(null_mut(), acquire)
+        self.head.swap(null_mut(), Ordering::Acquire)
     }
 }
 

@@ -10,9 +10,8 @@
 //! 3. What was read of a record between two looks at its number is the nth if both looks found 2 n + 2.
 //! 4. The count only says where to look: who sees it rise may still find the record of before.
 
-use crate::base::mutant::{Mutant, is, relaxed_if};
 use crate::base::sync::Ordering::{Acquire, Relaxed, Release};
-use crate::base::sync::{AtomicU64, const_new, fence};
+use crate::base::sync::{AtomicU64, const_new, each, fence};
 use core::array;
 
 /// A record, laid out for readers outside.
@@ -35,20 +34,11 @@ pub struct Journal<const KEPT: usize, const WORDS: usize> {
     pub records: [Record<WORDS>; KEPT],
 }
 
-#[cfg(not(loom))]
-const fn zeroes<const N: usize>() -> [AtomicU64; N] {
-    [const { AtomicU64::new(0) }; N]
-}
-#[cfg(loom)]
-fn zeroes<const N: usize>() -> [AtomicU64; N] {
-    array::from_fn(|_| AtomicU64::new(0))
-}
-
 impl<const WORDS: usize> Record<WORDS> {
     const_new! {
         /// One that was never written.
         pub fn new() -> Self {
-            Self { number: AtomicU64::new(0), words: zeroes() }
+            Self { number: AtomicU64::new(0), words: each![AtomicU64::new(0); WORDS] }
         }
     }
 }
@@ -57,15 +47,6 @@ impl<const WORDS: usize> Default for Record<WORDS> {
     fn default() -> Self {
         Self::new()
     }
-}
-
-#[cfg(not(loom))]
-const fn empty<const KEPT: usize, const WORDS: usize>() -> [Record<WORDS>; KEPT] {
-    [const { Record::new() }; KEPT]
-}
-#[cfg(loom)]
-fn empty<const KEPT: usize, const WORDS: usize>() -> [Record<WORDS>; KEPT] {
-    array::from_fn(|_| Record::new())
 }
 
 impl<const KEPT: usize, const WORDS: usize> Default for Journal<KEPT, WORDS> {
@@ -78,7 +59,7 @@ impl<const KEPT: usize, const WORDS: usize> Journal<KEPT, WORDS> {
     const_new! {
         /// An empty one.
         pub fn new() -> Self {
-            Self { made: AtomicU64::new(0), records: empty() }
+            Self { made: AtomicU64::new(0), records: each![Record::new(); KEPT] }
         }
     }
 
@@ -91,18 +72,14 @@ impl<const KEPT: usize, const WORDS: usize> Journal<KEPT, WORDS> {
     pub fn note(&self, words: [u64; WORDS]) {
         let nth = self.made.load(Relaxed);
         let record = self.record(nth);
-        if !is(Mutant::JournalWritesUnmarked) {
-            record.number.store(2 * nth + 1, Relaxed);
-        }
+        record.number.store(2 * nth + 1, Relaxed);
         // Release: who sees any of the words sees the odd number, at its second look.
-        if !is(Mutant::JournalMarksUnfenced) {
-            fence(Release);
-        }
+        fence(Release);
         for (to, word) in record.words.iter().zip(words) {
             to.store(word, Relaxed);
         }
         // Release: who sees the number sees the words.
-        record.number.store(2 * nth + 2, relaxed_if(Mutant::JournalFinishesRelaxed, Release));
+        record.number.store(2 * nth + 2, Release);
         self.made.store(nth + 1, Relaxed);
     }
 
@@ -110,16 +87,14 @@ impl<const KEPT: usize, const WORDS: usize> Journal<KEPT, WORDS> {
     pub fn read(&self, nth: u64) -> Option<[u64; WORDS]> {
         let record = self.record(nth);
         // Acquire: the words that were there with the number.
-        let first = record.number.load(relaxed_if(Mutant::JournalReadsRelaxed, Acquire));
+        let first = record.number.load(Acquire);
         if first != 2 * nth + 2 {
             return None;
         }
         let words = array::from_fn(|i| record.words[i].load(Relaxed));
         // Acquire: if one of the words is another's, the second look finds that.
-        if !is(Mutant::JournalChecksUnfenced) {
-            fence(Acquire);
-        }
-        (record.number.load(Relaxed) == first || is(Mutant::JournalLooksOnce)).then_some(words)
+        fence(Acquire);
+        (record.number.load(Relaxed) == first).then_some(words)
     }
 
     /// How many were noted so far.

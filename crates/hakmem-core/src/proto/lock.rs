@@ -7,8 +7,8 @@
 //! A waiter reads the word before it swaps it: many waiters share the line instead of taking it from each other. It spins
 //! for a moment only, so that a holder of lower priority on the same processor gets its turn.
 
-use crate::base::mutant::{Mutant, is, relaxed_if};
 use crate::base::sync::{AtomicU32, Ordering, const_new, look, spin};
+use crate::os;
 
 const SLEEPERS: u32 = 1 << 31;
 /// Looks at a lock that is held before the waiter sleeps.
@@ -55,9 +55,6 @@ impl Lock {
     pub fn try_lock_as(&self, me: u32) -> Option<Guard<'_>> {
         // Acquire: what the last holder wrote.
         let got = self.state.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed);
-        if is(Mutant::LockTriesAndReleases) {
-            return got.is_ok().then_some(Guard(self));
-        }
         // Not `then_some`: a guard that is made is dropped, and that would unlock.
         got.is_ok().then(|| Guard(self))
     }
@@ -88,10 +85,9 @@ impl Lock {
     #[unsafe(link_section = ".text.hot.hakmem")]
     fn acquire_within_as(&self, me: u32, limit: Option<u32>) -> bool {
         // Acquire: what the last holder wrote.
-        let acquire = relaxed_if(Mutant::LockAcquiresRelaxed, Ordering::Acquire);
         for _ in 0..SPINS {
             if look!(self.state, Ordering::Relaxed) == 0
-                && self.state.compare_exchange_weak(0, me, acquire, Ordering::Relaxed).is_ok()
+                && self.state.compare_exchange_weak(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok()
             {
                 return true;
             }
@@ -99,7 +95,7 @@ impl Lock {
         }
         let mut slept = false;
         loop {
-            let Err(now) = self.state.compare_exchange(0, me | SLEEPERS, acquire, Ordering::Relaxed) else {
+            let Err(now) = self.state.compare_exchange(0, me | SLEEPERS, Ordering::Acquire, Ordering::Relaxed) else {
                 return true;
             };
             if slept && limit.is_some() {
@@ -108,7 +104,7 @@ impl Lock {
             }
             let asleep = now | SLEEPERS;
             if now == asleep || self.state.compare_exchange(now, asleep, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-                wait(&self.state, asleep, limit);
+                os::futex_wait(&self.state, asleep, limit);
                 slept = true;
             }
         }
@@ -117,33 +113,31 @@ impl Lock {
     /// Lets go of the lock, whose guard was forgotten; the caller holds it.
     pub fn release(&self) {
         // Release: what this holder wrote.
-        let release = relaxed_if(Mutant::LockReleasesRelaxed, Ordering::Release);
-        if self.state.swap(0, release) & SLEEPERS != 0 {
-            wake(&self.state);
+        if self.state.swap(0, Ordering::Release) & SLEEPERS != 0 {
+            os::futex_wake(&self.state);
         }
     }
 }
 
-#[cfg(not(loom))]
 impl Lock {
     /// [`Lock::lock_as`] the calling thread.
     pub fn lock(&self) -> Guard<'_> {
-        self.lock_as(crate::os::thread_token())
+        self.lock_as(os::thread_token())
     }
 
     /// [`Lock::try_lock_as`] the calling thread.
     pub fn try_lock(&self) -> Option<Guard<'_>> {
-        self.try_lock_as(crate::os::thread_token())
+        self.try_lock_as(os::thread_token())
     }
 
     /// Waits for the lock, but not for ever: its holder may be in another process (a child that was made without fork's
     /// handlers has the lock and not the thread).
     pub fn lock_patiently(&self) -> Option<Guard<'_>> {
-        let me = crate::os::thread_token();
+        let me = os::thread_token();
         (0..500).find_map(|_| {
             let got = self.try_lock_as(me);
             if got.is_none() {
-                crate::os::sleep_us(1000);
+                os::sleep_us(1000);
             }
             got
         })
@@ -156,21 +150,6 @@ impl Drop for Guard<'_> {
         self.0.release();
     }
 }
-
-#[cfg(not(loom))]
-fn wait(word: &AtomicU32, while_it_is: u32, ms: Option<u32>) {
-    crate::os::futex_wait(word, while_it_is, ms);
-}
-#[cfg(not(loom))]
-fn wake(word: &AtomicU32) {
-    crate::os::futex_wake(word);
-}
-#[cfg(loom)]
-fn wait(_: &AtomicU32, _: u32, _: Option<u32>) {
-    spin();
-}
-#[cfg(loom)]
-fn wake(_: &AtomicU32) {}
 
 #[cfg(all(test, not(loom)))]
 mod tests {

@@ -8,7 +8,6 @@
 //! 1. The page's owner writes the word, or who takes it over from the former one, by way of a lock.
 //! 2. An owner is reached only through a word that was read by [`OwnerWord::get`]. To compare it, [`OwnerWord::peek`] will do.
 
-use crate::base::mutant::{Mutant, relaxed_if};
 use crate::base::sync::{
     AtomicPtr,
     Ordering::{Acquire, Relaxed, Release},
@@ -38,7 +37,7 @@ impl<T> OwnerWord<T> {
     /// The owner, to be reached. Acquire: see [`OwnerWord::set`].
     #[inline]
     pub fn get(&self) -> *mut T {
-        self.0.load(relaxed_if(Mutant::OwnerIsReadRelaxed, Acquire))
+        self.0.load(Acquire)
     }
 
     /// The word, to be compared with the reader's own. Relaxed: what a thread reads of it is not older than what it wrote
@@ -52,7 +51,7 @@ impl<T> OwnerWord<T> {
     /// finds it by this word.
     #[inline]
     pub fn set(&self, owner: *mut T) {
-        self.0.store(owner, relaxed_if(Mutant::OwnerIsNamedRelaxed, Release));
+        self.0.store(owner, Release);
     }
 
     /// Makes the page nobody's.

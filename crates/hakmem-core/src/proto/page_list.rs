@@ -11,7 +11,6 @@
 //!    whoever takes it from an inbox, until it is emptied: after that, another producer may write the link already.
 
 use super::inbox::Link;
-use crate::base::mutant::{Mutant, is, relaxed_if};
 use crate::base::sync::{AtomicPtr, Ordering, const_new, look};
 use core::ptr::null_mut;
 
@@ -54,12 +53,11 @@ impl<T: Link> PageRemoteList<T> {
     pub unsafe fn add(&self, block: *mut T) -> bool {
         // Release: what was in the block is seen by who empties the page list. Acquire: who emptied it has read the link,
         // which is the caller's to write from now on.
-        let order = relaxed_if(Mutant::PageListAddsRelaxed, Ordering::AcqRel);
         let mut first = look!(self.first, Ordering::Relaxed);
         loop {
             // SAFETY: rule 1: it is not in yet.
             unsafe { T::set_next(block, first) };
-            match self.first.compare_exchange_weak(first, block, order, Ordering::Relaxed) {
+            match self.first.compare_exchange_weak(first, block, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return first.is_null(),
                 Err(now) => first = now,
             }
@@ -69,13 +67,8 @@ impl<T: Link> PageRemoteList<T> {
     /// Empties it, for who took it from an inbox: what `link` reads of it, which must be before (rule 2), and the
     /// blocks, newest first.
     pub fn open<L>(&self, link: impl FnOnce() -> L) -> (L, *mut T) {
-        let order = relaxed_if(Mutant::PageListOpensRelaxed, Ordering::AcqRel);
-        if is(Mutant::PageListReadsLinkLate) {
-            let blocks = self.first.swap(null_mut(), order);
-            return (link(), blocks);
-        }
         let link = link();
-        (link, self.first.swap(null_mut(), order))
+        (link, self.first.swap(null_mut(), Ordering::AcqRel))
     }
 }
 

@@ -4,7 +4,6 @@
 //! do so at once may leave the segment listed under a bin that it has not, which who looks there finds out, but
 //! never unlisted while it has room.
 
-use crate::base::mutant::{Mutant, is};
 use crate::base::sync::{AtomicU8, Ordering::SeqCst, const_new};
 
 /// The bin under which a segment is listed; 0: under none. All zero bytes are that.
@@ -48,7 +47,7 @@ impl RunBin {
             if now > 0 {
                 list(now);
             }
-            if wanted() == now || is(Mutant::RunBinChecksOnce) {
+            if wanted() == now {
                 return;
             }
             if now > 0 {

@@ -13,7 +13,6 @@
 //! 4. Segments are listed by what their slots are (`proto::hints`). So the word changes by sequentially consistent steps,
 //!    and who has unlisted a segment looks at it in that order.
 
-use crate::base::mutant::{Mutant, is, relaxed_if};
 use crate::base::sync::{AtomicU64, Ordering, const_new, look};
 
 /// Slots in a segment.
@@ -99,10 +98,9 @@ impl Slots {
 
     /// The same after a look that found `old`. What is found later is not older.
     fn update_from(&self, mut old: u64, mut change: impl FnMut(u64) -> Option<u64>) -> Option<(u64, u64)> {
-        let order = relaxed_if(Mutant::SlotsCasRelaxed, Ordering::SeqCst);
         loop {
             let new = change(old)?;
-            match self.word.compare_exchange_weak(old, new, order, Ordering::Relaxed) {
+            match self.word.compare_exchange_weak(old, new, Ordering::SeqCst, Ordering::Relaxed) {
                 Ok(_) => return Some((old, new)),
                 Err(now) => old = now,
             }
@@ -120,8 +118,7 @@ impl Slots {
                 return None;
             }
             mask = run(pick.trailing_zeros(), n);
-            let left = if is(Mutant::SlotsStayEmpty) { empty(w) } else { empty(w) & !mask };
-            Some(word(active(w) | mask, left))
+            Some(word(active(w) | mask, empty(w) & !mask))
         })?;
         Some(Claim::of(mask, old, new))
     }
@@ -135,10 +132,7 @@ impl Slots {
     /// Takes every DIRTY slot, to purge it (rule 3). Returns their mask, 0 if there was none: then who makes one finds that
     /// the segment is no longer listed (rule 4).
     pub fn claim_empty(&self) -> u32 {
-        if is(Mutant::SlotsPurgeWithoutOwning) {
-            return empty(look!(self.word, Ordering::Acquire));
-        }
-        let first = look!(self.word, relaxed_if(Mutant::SlotsPurgeAtAGlance, Ordering::SeqCst));
+        let first = look!(self.word, Ordering::SeqCst);
         let taken = self.update_from(first, |w| (empty(w) != 0).then(|| word(active(w) | empty(w), 0)));
         taken.map_or(0, |(old, _)| empty(old))
     }
@@ -152,14 +146,8 @@ impl Slots {
 
     /// Takes the whole segment if nobody has any of it and none of it is DIRTY.
     pub fn retire(&self) -> bool {
-        if is(Mutant::SlotsRetireByStore) {
-            let unused = look!(self.word, Ordering::Acquire) == 0;
-            self.word.store(word(u32::MAX, 0), Ordering::Release);
-            return unused;
-        }
         // Not by `update`, which reads first: the read of a fresh segment's word would be a page fault, and the write another.
-        let order = relaxed_if(Mutant::SlotsCasRelaxed, Ordering::AcqRel);
-        self.word.compare_exchange(0, word(u32::MAX, 0), order, Ordering::Relaxed).is_ok()
+        self.word.compare_exchange(0, word(u32::MAX, 0), Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// Lets the slots of `mask` go: DIRTY if they hold old data, CLEAN if they are zero and not resident. Returns
@@ -182,7 +170,7 @@ impl Slots {
     /// The mask of free slots, a moment ago.
     pub fn free_now(&self) -> u32 {
         // Rule 4.
-        !active(look!(self.word, relaxed_if(Mutant::SlotsCountAtAGlance, Ordering::SeqCst)))
+        !active(look!(self.word, Ordering::SeqCst))
     }
 }
 

@@ -19,7 +19,6 @@
 //! 2. `alive` is set by who begins the worker, before it can run, and reset by who ends its thread: the kernel.
 //! 3. A worker that is LEAVING touches nothing but this word.
 
-use crate::base::mutant::{Mutant, is, relaxed_if};
 use crate::base::sync::{
     AtomicU32,
     Ordering::{AcqRel, Acquire, Relaxed, SeqCst},
@@ -89,9 +88,7 @@ impl Worker {
 
     /// Asked after work was made.
     pub fn call(&self) -> Call {
-        if !is(Mutant::WorkerCallsUnfenced) {
-            fence(SeqCst);
-        }
+        fence(SeqCst);
         match self.state.load(Relaxed) {
             NONE => Call::None,
             now if matches!(now & PHASES, BUSY | NAPPING) => Call::Running,
@@ -107,7 +104,7 @@ impl Worker {
             return matches!(now & PHASES, BUSY | NAPPING);
         }
         // Asked after the step above, which keeps the last one from going on.
-        let gone = self.alive.load(Acquire) == 0 || is(Mutant::WorkerForgetsTheLast) || is_gone();
+        let gone = self.alive.load(Acquire) == 0 || is_gone();
         // Somebody may hold it off by now: then the worker would only leave.
         let made = gone && self.state.load(Relaxed) & PHASES == BUSY && make();
         if !made {
@@ -118,21 +115,13 @@ impl Worker {
 
     /// Called by the worker, which found nothing to do: true if it is to end, false if there is work after all.
     pub fn end(&self, is_needed: impl FnOnce() -> bool) -> bool {
-        if is(Mutant::WorkerEndsUnfenced) {
-            let _ = self.state.compare_exchange(BUSY, NONE, Relaxed, Relaxed);
-        } else if !self.step(BUSY, NONE) {
+        if !self.step(BUSY, NONE) {
             self.leave();
             return true;
         }
-        if is(Mutant::WorkerLooksOnce) {
-            return true;
-        }
         // Who made work before that saw the worker running and went on; this look sees what it made.
-        if !is(Mutant::WorkerEndsUnfenced) {
-            fence(SeqCst);
-        }
-        let again = relaxed_if(Mutant::WorkerEndsUnfenced, SeqCst);
-        !is_needed() || self.state.compare_exchange(NONE, BUSY, again, Relaxed).is_err()
+        fence(SeqCst);
+        !is_needed() || self.state.compare_exchange(NONE, BUSY, SeqCst, Relaxed).is_err()
     }
 
     /// Called by the worker before it sleeps on the word: the value to sleep on. None: it is dismissed, and has left.
@@ -194,9 +183,9 @@ impl Worker {
     /// True if there is no worker's thread, nor one that is being made (rule 1): for who holds it off.
     pub fn is_gone(&self) -> bool {
         // Sequentially consistent, as the steps are: whoever began the worker set `alive` before it left.
-        let settled = matches!(self.state.load(SeqCst) & PHASES, NONE | FORBIDDEN) || is(Mutant::WorkerGoneByThread);
+        let settled = matches!(self.state.load(SeqCst) & PHASES, NONE | FORBIDDEN);
         // Acquire: what the worker did.
-        settled && self.alive.load(relaxed_if(Mutant::WorkerGoneRelaxed, Acquire)) == 0
+        settled && self.alive.load(Acquire) == 0
     }
 
     /// There shall be no worker any more, once this one is gone.
@@ -207,7 +196,7 @@ impl Worker {
     /// In the child of a fork, where there is one thread.
     pub fn after_fork(&self) {
         self.alive.store(0, Relaxed);
-        if self.state.load(Relaxed) & PHASES != FORBIDDEN && !is(Mutant::ForkKeepsScavenger) {
+        if self.state.load(Relaxed) & PHASES != FORBIDDEN {
             self.state.store(NONE, Relaxed);
         }
     }

@@ -1,14 +1,19 @@
-//! Giving memory back: what has been free for the decay goes to the system, driven from slow paths, by `trim`, and by
-//! the scavenger, a thread that exists only once a good deal of freed memory lies idle.
+//! Purging: memory that was free for the decay goes back to the system. Slow paths, `trim` and the
+//! scavenger do it. The scavenger is a thread that exists only while much free memory is idle.
 //!
-//! A pass merges the remote frees of idle heaps, purges holes in the pages that were parked, then walks the huge cache and the segments that have EMPTY slots. It owns what
-//! it gives back while it does so (see `proto::slots`), so it runs beside everything else; `LOCK` only keeps two passes
-//! apart.
+//! A pass takes these steps:
+//! 1. It tidies idle heaps.
+//! 2. It purges holes of parked pages.
+//! 3. It purges huge blocks in the cache.
+//! 4. It purges the segments with dirty slots.
+//! 5. It decommits idle segments (`arena::decommit_idle`).
+//!
+//! The pass claims a slot before it purges it (see `proto::slots`). So no slot is allocated and
+//! purged at once, and all other work goes on beside a pass. `LOCK` only keeps two passes apart.
 
 mod scavenger;
 
 use crate::backend::{arena, segment};
-use crate::base::mutant::{Mutant, is};
 use crate::base::sync::{AtomicU32, AtomicU64, Ordering::Relaxed, plain};
 use crate::base::usage;
 use crate::heap::parked;
@@ -21,23 +26,24 @@ use crate::{heap, os, policy};
 pub use scavenger::is_alive as is_scavenged;
 pub use scavenger::{announce_rights, forbid, hold, release, stop};
 
-/// Held over a pass.
+/// Held during a pass.
 #[unsafe(link_section = ".data.hakmem")]
 pub static LOCK: Lock = Lock::new();
-/// Before this moment (coarse milliseconds) no pass is due.
+/// Before this moment (in coarse milliseconds) no pass is due.
 static NEXT: AtomicU32 = AtomicU32::new(0);
 pub static PURGED: AtomicU64 = AtomicU64::new(0);
-/// Threads that are about to fork: meanwhile no pass is begun, and the one that runs ends soon.
+/// The number of threads that are about to fork. While it is not 0, no pass begins, and a running
+/// pass ends soon.
 static FORKS: plain::AtomicU32 = plain::AtomicU32::new(0);
 
-/// Before a fork: the scavenger ends, and passes do. What runs on all the same is torn in the child. Waits for a moment
-/// only: what it waits for may wait for the calling thread, if that was interrupted `in_the_middle` of something.
+/// Prepares a fork: ends the scavenger, and waits a moment until no other thread makes a pass. If a
+/// pass goes on nevertheless, its lock is broken in the child. The wait is short, because the
+/// holder may wait for the calling thread if a signal interrupted that `in_the_middle` of
+/// something.
 pub fn stand_aside(in_the_middle: bool) {
     const MOMENTS: u32 = 100;
     FORKS.fetch_add(1, Relaxed);
-    if !is(Mutant::ForkKeepsScavenger) {
-        scavenger::hold(in_the_middle);
-    }
+    scavenger::hold(in_the_middle);
     let me = os::thread_token();
     for _ in 0..MOMENTS {
         if !LOCK.is_held_by_other_than(me) {
@@ -47,40 +53,41 @@ pub fn stand_aside(in_the_middle: bool) {
     }
 }
 
-/// After a fork, in the parent. The scavenger comes when memory is freed next, not at once: a program that forks may count
-/// its threads now.
+/// Ends the preparation in the parent, after the fork. The scavenger starts when the program next
+/// frees memory, and not at once: a program that forks may count its threads now.
 pub fn stand_back() {
     let _ = FORKS.fetch_update(Relaxed, Relaxed, |forks| forks.checked_sub(1));
     scavenger::let_come();
 }
 
-/// In the child of a fork there is one thread, and no scavenger until one is needed.
+/// Resets the state in the child of a fork, which has no scavenger until one is needed.
 pub fn after_fork() {
     FORKS.store(0, Relaxed);
     scavenger::after_fork();
 }
 
-/// True if a pass is to end soon: asked between its pieces.
+/// True if a pass has to end soon. A pass checks this between its pieces.
 fn is_unwelcome() -> bool {
     FORKS.load(Relaxed) != 0 || scavenger::is_dismissed()
 }
 
-/// Keeps passes away until the guard goes. None: a pass takes too long.
+/// Prevents passes while the guard lives. None: a running pass takes too long.
 pub fn keep_away() -> Option<Guard<'static>> {
     LOCK.lock_patiently()
 }
 
-/// Bytes given back so far.
+/// The bytes given back so far.
 pub fn purged_bytes() -> u64 {
     PURGED.load(Relaxed)
 }
 
-/// Bytes that are free and not given back.
+/// The bytes that are free and not given back.
 pub fn idle_bytes() -> usize {
     segment::dirty_bytes() + huge::cached_bytes() + parked::idle_bytes()
 }
 
-/// Called where memory became free: makes a pass if one is due, and wakes the scavenger if there is work for it.
+/// Starts the scavenger if there is enough work for it, else makes a pass if one is due. Callers
+/// have just freed memory.
 #[cold]
 #[inline(never)]
 pub fn tick() {
@@ -91,15 +98,18 @@ pub fn tick() {
     }
     let (now, decay) = (os::now_ms(), policy::DECAY_MS.get());
     let ahead = NEXT.load(Relaxed).wrapping_sub(now);
-    // NEXT lies at most an interval ahead of the clock; anything else is behind it, however long ago.
+    // NEXT is at most an interval ahead of the clock. Any other difference means that NEXT is
+    // behind the clock, however long ago.
     if ahead != 0 && ahead <= interval(decay) {
         return;
     }
     pass(now, decay);
 }
 
-/// Called when a thread ended. Many threads that end together leave a lot that is not wanted soon: all free slots beyond a
-/// limit go back at once. Where as much is still in use, the next thread does as this one did, and would fault it in again.
+/// Purges free slots beyond a limit at once, because a thread ended. Many threads that end together
+/// leave much memory that the program does not need soon. The limit includes the live bytes: if as
+/// much memory is still live, the next thread will do what this one did, and would fault the memory
+/// in again.
 pub fn ended() {
     learn::ended();
     let limit = ((policy::ENDED_MIB.get() as usize) << 20) + usage::live().0 as usize;
@@ -121,14 +131,15 @@ pub fn ended() {
     tick();
 }
 
-/// Milliseconds between passes that are made on slow paths.
+/// The milliseconds between two passes on slow paths.
 fn interval(decay: u32) -> u32 {
     let interval = (decay / 4).max(10);
     if learn::is_on() { interval.min(learn::PASS_MS) } else { interval }
 }
 
-/// Gives back what has been free for `decay` ms at `now`. Returns the bytes; 0 also if another pass is running. It ends
-/// early if a thread is about to fork. O(groups + freed pieces).
+/// Purges memory that was free for `decay` ms at `now`. Returns the bytes given back; 0 also if
+/// another pass is running. The pass ends early if a thread is about to fork. O(groups + purged
+/// pieces).
 pub fn pass(now: u32, decay: u32) -> usize {
     if is_unwelcome() {
         return 0;
@@ -139,13 +150,13 @@ pub fn pass(now: u32, decay: u32) -> usize {
     run(now, decay, || !is_unwelcome())
 }
 
-/// Gives everything back that is free now. Returns the bytes.
+/// Purges all free memory. Returns the bytes given back.
 pub fn all() -> usize {
     let _held = LOCK.lock();
     run(os::now_ms(), 0, || true)
 }
 
-/// A pass, for as long as `goes_on` says so.
+/// Makes a pass while `goes_on` says true. The caller holds `LOCK`.
 fn run(now: u32, decay: u32, goes_on: impl Fn() -> bool + Copy) -> usize {
     heap::pool::tidy_idle(goes_on);
     let mut given = parked::purge(now, decay, goes_on) + huge::purge(now, decay, goes_on);
@@ -164,12 +175,12 @@ mod tests {
 
     use super::*;
     use crate::api::c;
-    use crate::in_child::in_child;
+    use crate::testing::in_child;
     use std::vec::Vec;
 
-    /// Of large blocks, of which a heap keeps the last few.
+    /// Frees large blocks. The heap caches the last few of them.
     fn leave(mib: usize) {
-        // SAFETY: blocks of this allocator, each freed once.
+        // SAFETY: each block is freed once.
         unsafe {
             let blocks: Vec<_> = (0..mib).map(|_| c::malloc(1 << 20)).collect();
             blocks.into_iter().for_each(|p| c::free(p));
@@ -190,7 +201,7 @@ mod tests {
             assert_eq!((purged_bytes(), segment::dirty_bytes()), (before, little));
             leave(30);
             let much = segment::dirty_bytes();
-            // As much as is in use may stay beside that.
+            // As many bytes as are live may stay in addition.
             usage::LIVE.store(16 << 20, Relaxed);
             ended();
             let rest = segment::dirty_bytes();

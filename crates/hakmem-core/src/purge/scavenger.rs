@@ -1,19 +1,21 @@
-//! The scavenger: a thread that gives memory back while the program itself is idle.
+//! The scavenger: a thread that purges while the program itself is idle.
 //!
-//! It is made with a bare `clone`, not `pthread_create`: the moment it is needed is inside a `free`, and glibc frees
-//! memory while it holds the very locks that `pthread_create` takes. It runs no code but this crate's, on a stack of
-//! its own, with an empty thread-local storage and every signal blocked. It ends when there is little to do, and is made anew
-//! when there is.
+//! A bare `clone` makes the thread, not `pthread_create`. The need for it arises inside a `free`,
+//! and glibc frees memory while it holds the same locks that `pthread_create` takes. The thread
+//! runs only code of this crate, on its own stack, with an empty thread-local storage, and with all
+//! signals blocked. It exits when there is little to do, and the next need starts a new one.
 //!
 //! Rules
-//! 1. It has the rights of the thread that made it, no more and no fewer: the kernel judges access by thread. libc does not
-//!    know of it, and does not take rights from it. So it ends before the process changes its rights, where somebody says so
-//!    (`hold`), and does not live for long in any case: who wakes one that is older than `LIFE_MS` replaces it.
-//! 2. Where nobody says so, it is made only in processes that have, or had, a second thread: what the kernel refuses to
-//!    processes with several threads was refused there before.
-//! 3. It ends before a fork, so that the parent has the threads that it made.
+//! 1. The scavenger has exactly the rights of the thread that made it: the kernel checks access by
+//!    thread. libc does not know the scavenger, and does not change its rights. So the scavenger
+//!    ends before the process changes its rights, if the program calls `hold`. In any case it does
+//!    not live long: the `wake` that finds one older than `LIFE_MS` replaces it.
+//! 2. Without a promise to call `hold`, only a process that has or had a second thread gets a
+//!    scavenger. What the kernel refuses to processes with several threads, it refused there
+//!    before.
+//! 3. The scavenger ends before a fork, so that the parent has only the threads that it made.
 //!
-//! When it begins and ends: `proto::worker`.
+//! `proto::worker` says when it begins and ends.
 
 use crate::base::sync::{AtomicBool, AtomicU32, Ordering::*};
 use crate::policy::learn;
@@ -22,23 +24,23 @@ use crate::{os, policy, purge};
 
 #[unsafe(link_section = ".data.hakmem")]
 static WORKER: Worker = Worker::new();
-/// When the last scavenger was made, or could not be, in coarse milliseconds.
+/// When the last scavenger was made, or the attempt failed, in coarse milliseconds.
 static MADE: AtomicU32 = AtomicU32::new(0);
-/// The number of its thread.
+/// The number of the scavenger's thread.
 #[unsafe(link_section = ".data.hakmem")]
 static NUMBER: AtomicU32 = AtomicU32::new(0);
-/// Whether the last one could not be made.
+/// True if the last attempt to make one failed.
 static FAILED: AtomicBool = AtomicBool::new(false);
-/// Whether somebody says so before the process changes its rights (rule 2).
+/// True if the program has promised to call `hold` before the process changes its rights (rule 2).
 #[unsafe(link_section = ".data.hakmem")]
 static ANNOUNCED: AtomicBool = AtomicBool::new(false);
 
-/// Milliseconds after which a scavenger is replaced.
+/// The milliseconds after which a scavenger is replaced.
 const LIFE_MS: u32 = 1_000;
-/// Milliseconds from one that could not be made to the next try.
+/// The milliseconds from a failed attempt to the next.
 const RETRY_MS: u32 = 1_000;
 
-/// Sees to it that the scavenger is at work. False if there is none to count on now.
+/// Starts the scavenger if there is none. False: there is none, and the caller has to do the work.
 pub fn wake() -> bool {
     match WORKER.call() {
         Call::Running if os::age(os::now_ms(), MADE.load(Relaxed)) < LIFE_MS => true,
@@ -48,13 +50,15 @@ pub fn wake() -> bool {
     }
 }
 
-/// With all signals blocked, so that no handler forks between the steps and makes another one in the child.
+/// Starts the scavenger with all signals blocked. Else a signal handler could fork between two
+/// steps, and start another one in the child.
 #[cold]
 fn start() -> bool {
     let now = os::now_ms();
     let may = ANNOUNCED.load(Relaxed) || !os::is_single_threaded();
     let too_soon = FAILED.load(Relaxed) && os::age(now, MADE.load(Relaxed)) < RETRY_MS;
-    // In a borrowed process it would end with the child of vfork, maybe with a lock held in the memory that it shares.
+    // In a child of vfork the scavenger would end with the child. If it held a lock then, the lock
+    // would stay held in the memory that the child shares with its parent.
     if !may || too_soon || os::in_borrowed_process() {
         return false;
     }
@@ -73,8 +77,9 @@ fn start() -> bool {
     begun
 }
 
-/// The one that there is has lived for long: another one is made, with the rights that the process has by now. One that is
-/// busy goes on. A child that was made without fork's handlers (vfork, a raw system call) finds the word of its parent's.
+/// Replaces a scavenger that has lived long by a new one, with the rights that the process has now.
+/// A busy one goes on. In a child that was made without the fork handlers (vfork, a raw system
+/// call), the word is that of the parent, so nothing is done.
 #[cold]
 fn replace() -> bool {
     if os::in_borrowed_process() {
@@ -86,7 +91,8 @@ fn replace() -> bool {
     if is_gone_within(20) { start() } else { WORKER.keep() }
 }
 
-/// Waits up to `ms` milliseconds for a scavenger that was dismissed. True if it is gone, from the kernel's books, too.
+/// Waits up to `ms` milliseconds for the end of a dismissed scavenger. True if it has ended, and
+/// the kernel does not count its thread any more.
 #[inline(always)]
 fn is_gone_within(ms: u32) -> bool {
     WORKER.is_gone() && NUMBER.load(Relaxed) == 0 || wait_until_gone(ms)
@@ -101,7 +107,7 @@ fn wait_until_gone(ms: u32) -> bool {
             os::futex_wake(&WORKER.state);
         }
         let number = WORKER.alive.load(Acquire);
-        // In a child that was made without fork's handlers, the thread is not there.
+        // A child that was made without the fork handlers does not have the thread.
         if number > 1 && !os::is_thread(number) && WORKER.alive.load(Acquire) == number {
             return true;
         }
@@ -115,7 +121,8 @@ fn wait_until_gone(ms: u32) -> bool {
         }
         left -= 1;
     }
-    // The kernel says that the thread ends before it takes it off the process's threads.
+    // The kernel reports the end of the thread before it removes it from the threads of the
+    // process.
     let number = NUMBER.swap(0, Relaxed);
     if number != 0 {
         (0..200).take_while(|_| os::is_thread(number)).for_each(|_| os::sleep_us(20));
@@ -123,26 +130,27 @@ fn wait_until_gone(ms: u32) -> bool {
     true
 }
 
-/// Ends the scavenger, and keeps it away until `let_come`. Calls nest. Waits for its end, a second at most, and 20 ms if this thread
-/// was interrupted `in_the_middle` of what the scavenger may be waiting for.
+/// Ends the scavenger, and prevents a new one until `let_come`. Calls nest. Waits for its end: a
+/// second at most, and 20 ms if a signal interrupted this thread `in_the_middle` of something that
+/// the scavenger may wait for.
 pub fn hold(in_the_middle: bool) {
     WORKER.hold();
     is_gone_within(if in_the_middle { 20 } else { 1_000 });
 }
 
-/// Ends one `hold`. True if nothing keeps the scavenger away any more.
+/// Ends one `hold`. True if no other `hold` is left.
 pub fn let_come() -> bool {
     WORKER.release()
 }
 
-/// As `let_come`; the scavenger comes if there is work for it.
+/// Ends one `hold`. Starts the scavenger if there is work for it.
 pub fn release() {
     if let_come() && is_needed() {
         wake();
     }
 }
 
-/// Ends the scavenger for good: a system call of its own would end the process.
+/// Ends the scavenger for good: a system call of the scavenger would end the process.
 pub fn forbid(in_the_middle: bool) {
     hold(in_the_middle);
     if WORKER.is_gone() {
@@ -151,63 +159,64 @@ pub fn forbid(in_the_middle: bool) {
     }
 }
 
-/// From now on somebody holds the scavenger off before the process changes its rights (rule 2).
+/// Promises that the program calls `hold` before the process changes its rights (rule 2).
 #[unsafe(link_section = ".text.hot.hakmem")]
 pub fn announce_rights() {
     ANNOUNCED.store(true, Relaxed);
 }
 
-/// Ends the scavenger for good, and waits for its end: its code may be unmapped next. Only a tenth of a second if this thread
-/// was interrupted `in_the_middle` of what the scavenger may be waiting for.
+/// Ends the scavenger for good, and waits for its end, because its code may be unmapped next. The
+/// wait is a tenth of a second at most if a signal interrupted this thread `in_the_middle` of
+/// something that the scavenger may wait for.
 #[unsafe(link_section = ".text.hot.hakmem")]
 pub fn stop(in_the_middle: bool) {
     WORKER.hold();
     is_gone_within(if in_the_middle { 100 } else { 60_000 });
 }
 
-/// True while the scavenger's thread is there.
+/// True while the scavenger's thread exists.
 #[cfg(shuttle)]
 pub fn is_alive() -> bool {
     WORKER.alive.load(Acquire) != 0
 }
 
-/// In the child of a fork there is no scavenger until one is needed.
+/// Resets the state in the child of a fork, which has no scavenger until one is needed.
 pub fn after_fork() {
     NUMBER.store(0, Relaxed);
     WORKER.after_fork();
 }
 
-/// True if the scavenger is to leave in the middle of a pass.
+/// True if the scavenger has to end. It checks this in the middle of a pass.
 pub fn is_dismissed() -> bool {
     WORKER.is_dismissed()
 }
 
-/// True if there is enough to do for the scavenger to stay awake.
+/// True if there is enough work to keep the scavenger.
 fn is_needed() -> bool {
     let mib = policy::SCAVENGE_MIB.get() as usize;
     mib != 0 && purge::idle_bytes() >= mib << 20
 }
 
-/// Milliseconds from a pass to the next.
+/// The milliseconds between two passes of the scavenger.
 fn nap() -> u32 {
     let nap = policy::DECAY_MS.get().clamp(20, 60_000) / 2;
     if learn::is_on() { nap.min(2 * learn::PASS_MS) } else { nap }
 }
 
-/// The scavenger's life; its thread ends when this returns.
+/// Runs the scavenger. Its thread ends when this returns.
 extern "C" fn work() {
     os::be_ordinary();
     let mut fruitless = 0;
     while let Some(napping) = WORKER.nap() {
         let nap = nap();
-        // Memory that cannot be given back (locked, say) is tried ever more rarely.
+        // Memory that the system does not take (such as locked memory) is tried ever more rarely.
         os::futex_wait(&WORKER.state, napping, Some(nap << (fruitless / 8).min(6)));
         if !WORKER.resume() {
             return;
         }
         let given = purge::pass(os::now_ms(), policy::DECAY_MS.get());
         fruitless = if given > 0 { 0 } else { (fruitless + 1).min(64) };
-        // What was freed last is due after the decay.
+        // The memory that was freed last is due after the decay.
         let is_off = policy::SCAVENGE_MIB.get() == 0;
         let is_patient = fruitless <= (policy::DECAY_MS.get() / nap).max(2) || is_needed();
         let goes_on = !is_off && purge::idle_bytes() > 0 && is_patient;
@@ -217,23 +226,23 @@ extern "C" fn work() {
     }
 }
 
-// Miri has no fork, and models have a scavenger of their own.
+// Miri has no fork, and models have their own scavenger.
 #[cfg(all(test, not(any(miri, shuttle))))]
 mod tests {
     extern crate std;
 
     use super::*;
     use crate::api::c;
-    use crate::in_child::in_child;
+    use crate::testing::in_child;
     use std::vec::Vec;
 
     fn is_at_work() -> bool {
         WORKER.alive.load(Acquire) != 0
     }
 
-    /// More than is worth a thread.
+    /// Frees enough memory for a scavenger.
     fn free_much() {
-        // SAFETY: blocks of this allocator, each freed once.
+        // SAFETY: each block has at least one byte, and is freed once.
         unsafe {
             let blocks: Vec<_> = (0..6).map(|_| c::malloc(4 << 20)).collect();
             for p in blocks {
@@ -243,7 +252,7 @@ mod tests {
         }
     }
 
-    /// In a process of its own, as it is for good.
+    /// `stop` is for good, so the test needs its own process.
     #[test]
     fn what_is_stopped_is_gone_and_does_not_come_back() {
         in_child(|| {
@@ -254,7 +263,7 @@ mod tests {
             assert!(!is_at_work());
             free_much();
             assert!(!is_at_work(), "it stays away");
-            // Without one there is nothing to wait for.
+            // There is no scavenger, so `stop` has nothing to wait for.
             stop(true);
         });
     }
@@ -282,7 +291,7 @@ mod tests {
         });
     }
 
-    /// A number that cannot be a thread's stands for one that could not be made.
+    /// The flag `FAILED` alone stands for an attempt that failed.
     #[test]
     fn one_that_could_not_be_made_is_tried_again() {
         in_child(|| {
@@ -297,12 +306,12 @@ mod tests {
         });
     }
 
-    /// It may have rights that the process has given up.
+    /// An old scavenger may have rights that the process has given up.
     #[test]
     fn an_old_one_is_replaced() {
         in_child(|| {
             announce_rights();
-            policy::DECAY_MS.set(60_000); // It naps.
+            policy::DECAY_MS.set(60_000); // The scavenger naps long.
             free_much();
             let first = NUMBER.load(Relaxed);
             free_much();
@@ -315,7 +324,8 @@ mod tests {
         });
     }
 
-    /// It would be the process's second thread, and the kernel refuses some calls to a process that has one.
+    /// A scavenger would be the process's second thread, and the kernel refuses some calls to a
+    /// process that has one.
     #[test]
     fn a_process_with_one_thread_has_none_unless_it_announces_its_rights() {
         unsafe extern "C" {
@@ -323,7 +333,8 @@ mod tests {
         }
         in_child(|| {
             assert!(!os::is_single_threaded(), "the tests have threads");
-            // SAFETY: the child has one thread. libc leaves the word as it is in the child of a fork.
+            // SAFETY: the child has one thread, so no other thread uses the variable. In the child
+            // of a fork libc leaves the variable as it is.
             unsafe { __libc_single_threaded = 1 };
             assert!(os::is_single_threaded());
             free_much();
@@ -348,11 +359,12 @@ mod tests {
         });
     }
 
-    /// Of what the scavenger waits for: this thread, which does not end, stands for one that does not either.
+    /// The scavenger may wait for something that this thread holds. This thread, which does not
+    /// end, stands for such a scavenger.
     #[test]
     fn who_is_in_the_middle_does_not_wait_for_long() {
         in_child(|| {
-            // SAFETY: no preconditions.
+            // SAFETY: `gettid` takes nothing and cannot fail.
             let me = unsafe { libc::gettid() } as u32;
             assert!(os::is_thread(me));
             WORKER.alive.store(me, Release);

@@ -1,16 +1,18 @@
-//! Threads: how each gets its heap, what becomes of it when the thread ends, and fork.
+//! Threads: how a thread gets its heap, what happens to the heap when the thread ends, and fork.
 //!
-//! A thread adopts an idle heap with all its pages, or has one made. When it ends, the heap goes back to the pool,
-//! pages and all, and the thread's word becomes the *dead* heap: what its last destructors free goes the remote way,
-//! what they allocate comes from a heap borrowed for the one call.
+//! At its first allocation a thread adopts an idle heap with all its pages, or makes a heap. When
+//! the thread ends, it puts the heap with all pages back into the pool, and sets its word to the
+//! *dead* heap. If a later destructor of the thread frees a block, the free is a remote one. If it
+//! allocates, it borrows a heap for this one call.
 //!
 //! Rules
-//! 1. The thread's word is set before anything is called that may itself allocate (`pthread_*`).
-//! 2. Locks are taken in the order purge, heaps, profile, sparse, huge, arena, learn. No lock is held while code runs that is
-//!    not this crate's: neither the loader nor another allocator is called under one. Of fork see `fork`.
+//! 1. A thread sets its word before it calls functions that may allocate themselves (`pthread_*`).
+//! 2. Locks are taken in this order: `purge`, `region`, `profile`, `parked`, `huge`, `arena`,
+//!    `learn`. No lock is held while code outside this crate runs: no call of the loader or of
+//!    another allocator is under a lock. For fork see `fork`.
 
 mod fork;
-// Miri has no fork, and models have threads of their own.
+// Miri has no fork, and models have their own threads.
 #[cfg(all(test, not(any(miri, shuttle))))]
 mod tests;
 mod tls;
@@ -36,7 +38,8 @@ const READY: u8 = 2;
 #[unsafe(link_section = ".data.hakmem")]
 static PROCESS: AtomicU8 = AtomicU8::new(UNINITIALISED);
 
-/// Runs `f` with the calling thread's heap, which is got if need be. None: no memory for a heap, or `f` says so.
+/// Runs `f` with the calling thread's heap. A thread without a heap gets one first. None: there is
+/// no memory for a heap, or `f` returned None.
 #[inline(always)]
 pub fn with_heap<R>(f: impl FnOnce(&'static Heap) -> Option<R>) -> Option<R> {
     let (heap, borrowed) = match tls::state() {
@@ -51,7 +54,7 @@ pub fn with_heap<R>(f: impl FnOnce(&'static Heap) -> Option<R>) -> Option<R> {
     result
 }
 
-/// A heap for one call of a thread that has given its own back.
+/// Adopts a heap for one call of a thread that has already put its heap back.
 #[cold]
 #[inline(never)]
 fn borrow() -> Option<&'static Heap> {
@@ -60,36 +63,39 @@ fn borrow() -> Option<&'static Heap> {
     Some(heap)
 }
 
-/// The calling thread's first allocation: it gets a heap for its life.
+/// Adopts a heap for the calling thread's life, at its first allocation.
 #[cold]
 #[inline(never)]
 #[unsafe(link_section = ".text.hot.hakmem")]
 fn settle() -> Option<&'static Heap> {
     let heap = pool::adopt()?;
     tls::set_live(heap); // Rule 1.
-    tell_of_the_end(heap, process_key());
+    arrange_return(heap, process_key());
     Some(heap)
 }
 
-/// Sees to it that the heap of the calling thread is given back when the thread ends: by libc, or else by `reap`. If libc has
-/// no memory for the value, the heap is not given back.
+/// Arranges that the heap goes back when the calling thread ends: by a destructor of libc, or else
+/// by `reap`. If libc has no memory for the destructor's value, the heap never goes back.
 #[unsafe(link_section = ".text.hot.hakmem")]
-fn tell_of_the_end(heap: &'static Heap, key: Option<os::Key>) {
+fn arrange_return(heap: &'static Heap, key: Option<os::Key>) {
     match key {
         Some(key) => os::set_exit_value(key, core::ptr::from_ref(heap).cast()),
         None => pool::number(heap.shared()),
     }
 }
 
-/// The thread ends: its heap goes back to the pool with everything that is still live in it.
+/// Puts the heap back into the pool, with all live blocks in it, because the thread ends.
 fn abandon(heap: &'static Heap) {
     pool::collect_after_the_end(heap);
     tls::set_dead();
-    pool::put_back(heap.shared());
+    // SAFETY: the calling thread holds the heap, as its word says until now. The word has become
+    // the dead heap, so the thread does not use the heap again.
+    unsafe { pool::put_back(heap.shared()) };
 }
 
-/// The key whose destructor gives heaps back; registers it and the fork handlers, if nobody has yet. None: there is none, or
-/// another thread is just registering it, which is not waited for.
+/// The key whose destructor puts heaps back. The first call makes the key and registers the fork
+/// handlers. None: there is no key, or another thread is making it at this moment. The caller does
+/// not wait for that thread.
 #[unsafe(link_section = ".text.hot.hakmem")]
 fn process_key() -> Option<os::Key> {
     if PROCESS.load(Acquire) != READY {
@@ -105,29 +111,33 @@ fn initialise() {
     if PROCESS.compare_exchange(UNINITIALISED, INITIALISING, Acquire, Relaxed).is_err() {
         return;
     }
-    // What these allocate is served: rule 1, or the thread has no heap yet and gets one. A library that may be unloaded has no
-    // key: a thread that is just ending would run the destructor while its code goes.
+    // These functions may allocate. Then the thread has a heap already (rule 1), or gets one. A
+    // library that may be unloaded makes no key: a thread that ends at that moment would run a
+    // destructor whose code is gone.
     let key = if os::may_be_unloaded() { None } else { os::make_exit_key(on_exit) };
     fork::register();
     KEY.store(key.unwrap_or(NO_KEY), Relaxed);
     PROCESS.store(READY, Release);
     if let ThreadState::Live(heap) = tls::state() {
-        tell_of_the_end(heap, key);
+        arrange_return(heap, key);
     }
 }
 
-/// The fork handlers must be there before there is a second thread that could use the allocator while the first one
-/// forks: in a library that is loaded at run time, before anybody has its address.
+/// Initialises the process when the library is loaded. The fork handlers must be registered before
+/// a second thread can use the allocator while the first one forks. In a library that is loaded at
+/// run time, this is before any code has its address.
 pub extern "C" fn on_load() {
     if PROCESS.load(Acquire) == UNINITIALISED {
         initialise();
     }
 }
 
-/// What the end of the library does for threads: their keys go, and the scavenger. Heaps of threads that end from now on stay theirs.
+/// Ends what the library does for threads: deletes the key, and ends the scavenger. A thread that
+/// ends later keeps its heap.
 ///
-/// Of a library that is unloaded the free memory and the unused address space are given back; what is live, and the
-/// metadata about it, stays. If it is the process that exits, its other threads are served on, from further arenas.
+/// If the library is unloaded, it also gives back the free memory and the unused address space.
+/// Live blocks and their metadata stay. If the process exits, its other threads can still allocate,
+/// from further arenas.
 #[inline]
 pub fn stop() {
     if PROCESS.load(Acquire) != READY {
@@ -143,7 +153,7 @@ pub fn stop() {
     }
 }
 
-/// Gives back what is free, and the address space that was never used.
+/// Gives back the free memory, and the address space that was never used.
 fn give_all_up() {
     if holds_a_lock() {
         return;
@@ -166,7 +176,7 @@ unsafe extern "C" fn on_exit(heap: *mut c_void) {
     }
 }
 
-/// True if the calling thread holds one of the locks: a signal handler has interrupted it there.
+/// True if the calling thread holds a lock: its signal handler interrupted the allocator.
 pub fn holds_a_lock() -> bool {
     fork::holds_a_lock(os::thread_token())
 }

@@ -1,22 +1,22 @@
-//! What becomes of a thread's heap, and of the process's key.
+//! A thread's heap, at its end and after it, and the key of the process.
 
 extern crate std;
 
 use super::*;
-use crate::alone::alone;
 use crate::api::c;
 use crate::base::sync::AtomicU64;
 use crate::heap::all::{all_heaps, heaps_made, make};
-use crate::in_child::in_child;
 use crate::observe::stats::Snapshot;
 use crate::proto::heap_state::With;
+use crate::testing::alone;
+use crate::testing::in_child;
 use std::sync::Barrier;
 use std::thread::{self, spawn};
 use std::vec::Vec;
 
-/// A block that is freed at once.
+/// Allocates and frees a block.
 fn come_and_go(size: usize) {
-    // SAFETY: a block of this allocator, freed once.
+    // SAFETY: `malloc` returned the block, with `size` bytes. It is freed once.
     unsafe {
         let p = c::malloc(size);
         assert!(!p.is_null());
@@ -29,7 +29,8 @@ fn heaps_of(who: u32) -> usize {
     all_heaps().filter(|h| h.state().with() == With::Thread(who)).count()
 }
 
-/// Before anybody has allocated, and so before there is a second thread that might while the first one forks.
+/// The process is ready before the first allocation, and so before a second thread may allocate
+/// while the first one forks.
 #[test]
 fn the_process_is_ready_from_the_start() {
     assert_eq!(PROCESS.load(Acquire), READY);
@@ -41,7 +42,8 @@ fn heaps_tell_who_has_them() {
         come_and_go(100);
         let states = || {
             let mut states: Vec<_> = Snapshot::take().heaps().map(|heap| heap.state.name()).collect();
-            states.retain(|&state| state != "running"); // Those of threads that the parent has.
+            // Running heaps belong to other threads of the parent.
+            states.retain(|&state| state != "running");
             states.sort();
             states
         };
@@ -62,7 +64,7 @@ fn heaps_tell_who_has_them() {
     });
 }
 
-/// What is mapped: first and last address, and whether it can be written.
+/// The mappings of the process: first and last address, and whether they can be written.
 fn maps() -> Vec<(usize, usize, bool)> {
     let text = std::fs::read_to_string("/proc/self/maps").unwrap();
     let address = |digits| usize::from_str_radix(digits, 16).unwrap();
@@ -75,7 +77,7 @@ fn maps() -> Vec<(usize, usize, bool)> {
         .collect()
 }
 
-/// Whoever writes past a block of the program's, or before one, meets no heap.
+/// A program that writes past a block, or before one, reaches no heap.
 #[test]
 fn heaps_lie_between_guards() {
     alone("thread::tests::heaps_lie_between_guards", || {
@@ -113,15 +115,15 @@ fn heaps_lie_between_guards() {
     });
 }
 
-/// Where the system has no more address space there is no heap, and nothing is lost by that.
+/// If the system has no more address space, `make` returns None, and a later call succeeds.
 #[test]
 fn a_heap_that_cannot_be_made_is_made_later() {
     in_child(|| {
         come_and_go(100);
-        // As many as lie in the region that there is.
+        // Only heaps in the present region are possible.
         let limit = |bytes| {
             let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
-            // SAFETY: a limit of this process.
+            // SAFETY: `limit` is a valid limit, and lives during the call.
             assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) }, 0);
         };
         limit(1 << 20);
@@ -133,7 +135,7 @@ fn a_heap_that_cannot_be_made_is_made_later() {
     });
 }
 
-/// What the last destructors of a thread allocate, and free.
+/// The last destructors of a thread can allocate and free.
 #[test]
 fn a_thread_whose_heap_is_gone_is_served() {
     static SERVED: AtomicU64 = AtomicU64::new(0);
@@ -145,7 +147,7 @@ fn a_thread_whose_heap_is_gone_is_served() {
         }
         SERVED.fetch_add(u64::from(gone && heaps_of(me) == 0), Relaxed);
     }
-    // Destructors are called in the order of their keys: this one is later.
+    // libc calls destructors in the order of their keys: this one runs after that of the heap.
     let key = os::make_exit_key(late).unwrap();
     let thread = spawn(move || {
         come_and_go(100);
@@ -157,8 +159,8 @@ fn a_thread_whose_heap_is_gone_is_served() {
     assert_eq!(SERVED.load(Relaxed), 1);
 }
 
-/// It may be preempted, or wait for a lock of libc's. The heap of a thread that went on without the key is taken over when that
-/// thread has ended.
+/// The thread that initialises the process may be preempted, or wait for a lock of libc. A thread
+/// that meanwhile goes on without the key ends later: then its heap is taken over.
 #[test]
 fn nobody_waits_for_who_makes_the_process_ready() {
     alone("thread::tests::nobody_waits_for_who_makes_the_process_ready", || {
@@ -174,7 +176,7 @@ fn nobody_waits_for_who_makes_the_process_ready() {
         KEY.store(key, Relaxed);
         PROCESS.store(READY, Release);
         let made = heaps_made();
-        // As many at once as there are heaps that wait for somebody, and one more.
+        // As many threads at once as there are idle heaps, and one more.
         let idle = all_heaps().filter(|h| h.state().with() == With::Nobody).count();
         let all = std::sync::Barrier::new(idle + 1);
         thread::scope(|scope| {
@@ -189,7 +191,7 @@ fn nobody_waits_for_who_makes_the_process_ready() {
     });
 }
 
-/// In a library that may be unloaded there is no key at all.
+/// A library that may be unloaded has no key at all.
 #[test]
 fn heaps_of_threads_that_could_not_tell_are_tidied() {
     alone("thread::tests::heaps_of_threads_that_could_not_tell_are_tidied", || {
@@ -216,7 +218,7 @@ fn heaps_of_threads_that_could_not_tell_are_tidied() {
     });
 }
 
-/// Runs `f` in a thread, and waits until the kernel has forgotten it. Its token.
+/// Runs `f` in a thread, and waits until the kernel has forgotten the thread. Returns its token.
 fn gone(f: impl FnOnce() + Send + 'static) -> u32 {
     let thread = spawn(|| {
         f();
@@ -229,7 +231,7 @@ fn gone(f: impl FnOnce() + Send + 'static) -> u32 {
     token
 }
 
-/// The thread that made the process ready, and came to a heap by that.
+/// The thread that initialises the process may get its heap meanwhile.
 #[test]
 fn a_heap_from_before_there_was_a_key_is_given_back() {
     alone("thread::tests::a_heap_from_before_there_was_a_key_is_given_back", || {
@@ -255,9 +257,9 @@ fn what_is_unloaded_is_not_called() {
         assert_ne!(key, NO_KEY);
         stop();
         assert_eq!(KEY.load(Relaxed), NO_KEY);
-        // SAFETY: a key that there is not is an error.
+        // SAFETY: a key that was deleted is an error, not a memory access.
         assert_eq!(unsafe { libc::pthread_setspecific(key, (&raw const KEY).cast()) }, libc::EINVAL);
-        // Who goes on allocating is served.
+        // A thread that still allocates gets memory.
         spawn(|| come_and_go(100)).join().unwrap();
         come_and_go(3 << 20);
     });
@@ -266,10 +268,11 @@ fn what_is_unloaded_is_not_called() {
 #[test]
 fn what_is_unloaded_gives_its_memory_up() {
     in_child(|| {
-        // SAFETY: blocks of this allocator, each freed once; what is asked about them is whether they are there.
+        // SAFETY: each block has `n` bytes, and is freed once. Later its address is only looked up,
+        // not read.
         unsafe {
             crate::profile::stop();
-            // Sizes that nobody else here has.
+            // No other code here uses these sizes.
             let blocks = [45_000, 300_000, 5 << 20].map(|n| {
                 let p = c::malloc(n);
                 p.write_bytes(1, n);
@@ -282,7 +285,7 @@ fn what_is_unloaded_gives_its_memory_up() {
             };
             let there = || blocks.iter().filter(is_there).count();
             assert_eq!(there(), 3, "they are kept");
-            // A signal handler that has interrupted a pass leaves all as it is.
+            // In a signal handler that interrupted a pass, nothing is given back.
             let held = purge::LOCK.lock();
             give_all_up();
             assert_eq!(there(), 3);

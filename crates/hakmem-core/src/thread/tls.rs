@@ -1,9 +1,12 @@
-//! The one word of thread-local storage, initial-exec, on stable Rust.
+//! The thread's word: one word of thread-local storage, in the initial-exec model, on stable Rust.
 //!
-//! `thread_local!` in a shared library goes through `__tls_get_addr`, which costs a call and may itself allocate. So
-//! the word is defined in assembly and read with two instructions (one, once the linker has relaxed the access in an
-//! executable). It starts as the address of the *empty heap*, a read-only front whose lists are all empty: the fast
-//! path needs no test for "is there a heap yet", it finds nothing and takes the slow path.
+//! `thread_local!` in a shared library calls `__tls_get_addr`. That costs a call, which may itself
+//! allocate. So assembly defines the word, and two instructions read it (one in an executable,
+//! where the linker relaxes the access).
+//!
+//! The word starts as the address of the *empty heap*: a read-only front whose lists are all empty.
+//! So the fast path needs no check whether the thread has a heap: it finds an empty list, and takes
+//! the slow path.
 
 use crate::backend::owner::Front;
 use crate::backend::page::Block;
@@ -12,19 +15,20 @@ use crate::heap::Heap;
 #[cfg(not(any(miri, shuttle)))]
 use core::arch::{asm, global_asm};
 
-/// A front that no thread writes: it has the layout of [`Front`] and no interior mutability, so it is read-only data.
+/// A front that no thread writes. It has the layout of [`Front`] without interior mutability, so it
+/// lies in read-only data.
 #[repr(C)]
 struct EmptyFront {
     free: [*mut Block; CLASSES],
     class16: [u8; TABLE16],
 }
-// SAFETY: never written.
+// SAFETY: no thread writes it, and its pointers are null.
 unsafe impl Sync for EmptyFront {}
 const _: () = assert!(size_of::<EmptyFront>() == size_of::<Front>());
 
 const EMPTY_FRONT: EmptyFront = EmptyFront { free: [core::ptr::null_mut(); CLASSES], class16: CLASS16 };
-/// What a thread has before its first allocation, and what it has after it gave its heap back. Side by side, so that
-/// one comparison tells both from a heap.
+/// The front of a thread before its first allocation, and the front of a thread that has put its
+/// heap back. They lie side by side, so that one comparison tells both from a heap.
 static EMPTY_FRONTS: [EmptyFront; 2] = [EMPTY_FRONT; 2];
 
 #[cfg(all(target_arch = "x86_64", not(any(miri, shuttle))))]
@@ -37,19 +41,21 @@ global_asm!(
     ".size __hakmem_heap_v0,8",
     "__hakmem_heap_v0:",
     ".quad {empty}",
-    // Changes nothing, but makes the linker take the note of `stats::view` out of its object file, too.
+    // This relocation changes nothing. It makes the linker also take the note of `stats::view` out
+    // of its object file.
     ".reloc __hakmem_heap_v0, R_X86_64_NONE, __hakmem_note_v0",
     ".popsection",
     empty = sym EMPTY_FRONTS,
 );
 
-/// The calling thread's front: of its heap, or of the empty or dead heap, whose lists are empty and stay so.
+/// The calling thread's front: that of its heap, or of the empty or dead heap, whose lists stay
+/// empty.
 #[cfg(all(target_arch = "x86_64", not(any(miri, shuttle))))]
 #[inline(always)]
 pub fn front() -> *const Front {
     let front;
-    // SAFETY: reads the thread's own word. `pure` holds between the places that set it, which are all behind calls
-    // that are not inlined.
+    // SAFETY: the instructions read the thread's own word. `pure` is right between the writes of
+    // the word: these are behind calls that the compiler does not inline.
     unsafe {
         asm!(
             "mov {0}, qword ptr [rip + __hakmem_heap_v0@GOTTPOFF]",
@@ -65,7 +71,7 @@ pub fn front() -> *const Front {
 #[inline(never)]
 #[unsafe(link_section = ".text.hot.hakmem")]
 fn set(front: *const Front) {
-    // SAFETY: writes the thread's own word.
+    // SAFETY: the instructions write the thread's own word, and nothing else.
     unsafe {
         asm!(
             "mov {0}, qword ptr [rip + __hakmem_heap_v0@GOTTPOFF]",
@@ -77,13 +83,13 @@ fn set(front: *const Front) {
     }
 }
 
-/// The same word for checkers, which read no assembly and have threads of their own.
+/// The same word for checkers that cannot read assembly and have their own threads.
 #[cfg(miri)]
 mod word {
     use super::{EMPTY_FRONTS, Front};
     use core::cell::Cell;
 
-    // Without a destructor: it can be read as long as the thread runs any code.
+    // The word has no destructor: it is readable as long as the thread runs any code.
     std::thread_local! { static WORD: Cell<*const Front> = const { Cell::new((&raw const EMPTY_FRONTS).cast()) }; }
 
     pub fn front() -> *const Front {
@@ -100,8 +106,8 @@ mod word {
     use core::cell::RefCell;
     use std::vec::Vec;
 
-    // By the numbers of shuttle's threads, all of which are one of the system's. Its own thread-local storage is gone
-    // when its destructors run.
+    // Indexed by the number of shuttle's thread: all of these run on one thread of the system.
+    // Shuttle's own thread-local storage is gone when its destructors run.
     std::thread_local! { static WORDS: RefCell<Vec<*const Front>> = const { RefCell::new(Vec::new()) }; }
 
     fn thread() -> usize {
@@ -120,7 +126,7 @@ mod word {
         });
     }
 
-    /// Before a schedule: no thread has a heap.
+    /// Forgets all heaps of threads, before a schedule begins.
     pub fn forget_all() {
         WORDS.with_borrow_mut(Vec::clear);
     }
@@ -132,35 +138,36 @@ pub use word::front;
 #[cfg(any(miri, shuttle))]
 use word::set;
 
-/// What the thread's word says.
+/// The meaning of the thread's word.
 #[derive(Clone, Copy)]
 pub enum ThreadState {
-    /// It has not allocated yet.
+    /// The thread has not allocated yet.
     Empty,
-    /// It has a heap.
+    /// The thread has a heap.
     Live(&'static Heap),
-    /// It has given its heap back: it is ending.
+    /// The thread is ending, and has put its heap back.
     Dead,
 }
 
-/// Reads the word on slow paths.
+/// Reads the word. For slow paths.
 #[inline]
 pub fn state() -> ThreadState {
     let front = front();
     let offset = front.addr().wrapping_sub((&raw const EMPTY_FRONTS).addr());
     if offset >= size_of_val(&EMPTY_FRONTS) {
-        // SAFETY: every other value was set by `set_live`, and heaps are for ever.
+        // SAFETY: the word is no empty front, so `set_live` wrote it with a heap's front. A heap
+        // begins with its front, and is never freed.
         return ThreadState::Live(unsafe { &*front.cast::<Heap>() });
     }
     if offset == 0 { ThreadState::Empty } else { ThreadState::Dead }
 }
 
-/// Gives the thread a heap.
+/// Makes the heap the calling thread's.
 pub fn set_live(heap: &'static Heap) {
     set(&heap.owner.front);
 }
 
-/// Marks the thread as ending.
+/// Marks the calling thread as ending.
 pub fn set_dead() {
     set((&raw const EMPTY_FRONTS[1]).cast());
 }

@@ -1,4 +1,3 @@
-use crate::base::mutant::Mutant;
 use crate::check;
 use crate::proto::bounds::Bounds;
 use loom::sync::Arc;
@@ -41,6 +40,6 @@ fn foreign_pointers_are_never_let_in() {
             }
             maker.join().unwrap();
         },
-        &[Mutant::BoundsBeginAtZero],
+        &["BoundsBeginAtZero"],
     );
 }

@@ -1,8 +1,7 @@
-use crate::base::mutant::{Mutant, is};
 use crate::block::{Node, Ptr};
-use crate::check;
 use crate::proto::inbox::{Inbox, Link};
 use crate::proto::lock::Lock;
+use crate::{check, mistakes};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -34,7 +33,7 @@ impl Wanderer {
         while !node.is_null() {
             let next = unsafe { Node::next(node) };
             let owner = self.owner.load(Relaxed);
-            if owner == me || is(Mutant::HeapKeepsStrayBatches) {
+            if owner == me || mistakes::is("HeapKeepsStrayBatches") {
                 self.free.with_mut(|n| unsafe { *n += 1 });
             } else {
                 unsafe { self.inboxes[owner].push_chain(node, node) };
@@ -93,6 +92,6 @@ fn blocks_follow_a_page_that_changes_hands() {
             page.merge(owner);
             page.free.with(|n| assert_eq!(unsafe { *n }, 1));
         },
-        &[Mutant::HeapKeepsStrayBatches],
+        &["HeapKeepsStrayBatches"],
     );
 }

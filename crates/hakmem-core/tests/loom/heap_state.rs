@@ -1,4 +1,3 @@
-use crate::base::mutant::Mutant;
 use crate::check;
 use crate::proto::heap_state::{Adopted, HeapState, Tidied, With};
 use crate::proto::id_stack::IdStack;
@@ -81,11 +80,11 @@ fn a_heap_is_tidied_by_nobody_else() {
             assert_eq!(heap.inside.with(|n| unsafe { *n }), visits + 1);
         },
         &[
-            Mutant::HeapStateAdoptsWhileTidied,
-            Mutant::HeapStateAdoptsRelaxed,
-            Mutant::HeapStateEndsRelaxed,
-            Mutant::HeapStateTidiesLive,
-            Mutant::HeapStateForgetsPopped,
+            "HeapStateAdoptsWhileTidied",
+            "HeapStateAdoptsRelaxed",
+            "HeapStateEndsRelaxed",
+            "HeapStateTidiesLive",
+            "HeapStateForgetsPopped",
         ],
     );
 }
@@ -102,6 +101,6 @@ fn a_lost_heap_is_not_adopted() {
             assert!(!heap.adopt() && !heap.tidy());
             assert_eq!(heap.state.with(), With::Nobody);
         },
-        &[Mutant::HeapStateAdoptsLost],
+        &["HeapStateAdoptsLost"],
     );
 }

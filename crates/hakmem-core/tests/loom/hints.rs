@@ -1,4 +1,3 @@
-use crate::base::mutant::Mutant;
 use crate::check;
 use crate::proto::hints;
 use crate::proto::slots::Slots;
@@ -57,7 +56,7 @@ fn an_empty_slot_ends_up_listed() {
                 "a slot is DIRTY and no purge would find it"
             );
         },
-        &[Mutant::SlotsPurgeAtAGlance, Mutant::HintsListAtAGlance],
+        &["SlotsPurgeAtAGlance", "HintsListAtAGlance"],
     );
 }
 
@@ -83,9 +82,9 @@ fn the_summary_knows_of_every_row_that_has_a_bit() {
             );
         },
         &[
-            Mutant::HintsLookOnce,
-            Mutant::HintsLookAgainAtAGlance,
-            Mutant::HintsListAtAGlance,
+            "HintsLookOnce",
+            "HintsLookAgainAtAGlance",
+            "HintsListAtAGlance",
         ],
     );
 }

@@ -1,4 +1,3 @@
-use crate::base::mutant::Mutant;
 use crate::check;
 use crate::proto::id_stack::IdStack;
 use loom::cell::UnsafeCell;
@@ -62,10 +61,6 @@ fn a_heap_is_adopted_by_one_thread() {
             all.sort_unstable();
             assert_eq!(all, [1, 2], "every heap is somewhere, once");
         },
-        &[
-            Mutant::PoolHasNoTag,
-            Mutant::PoolPushesRelaxed,
-            Mutant::PoolPopsRelaxed,
-        ],
+        &["PoolHasNoTag", "PoolPushesRelaxed", "PoolPopsRelaxed"],
     );
 }

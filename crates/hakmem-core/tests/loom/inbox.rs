@@ -1,4 +1,3 @@
-use crate::base::mutant::Mutant;
 use crate::block::{Node, Ptr};
 use crate::check;
 use crate::proto::inbox::{Inbox, Link};
@@ -48,9 +47,9 @@ fn inbox_delivers_every_block_once() {
             assert_eq!(seen, [10, 11, 12, 20, 21, 22]);
         },
         &[
-            Mutant::InboxPublishesRelaxed,
-            Mutant::InboxTakesRelaxed,
-            Mutant::InboxKeepsWhatItGives,
+            "InboxPublishesRelaxed",
+            "InboxTakesRelaxed",
+            "InboxKeepsWhatItGives",
         ],
     );
 }

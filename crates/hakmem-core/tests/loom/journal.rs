@@ -1,4 +1,3 @@
-use crate::base::mutant::Mutant;
 use crate::check;
 use crate::proto::journal::Journal;
 use loom::sync::Arc;
@@ -24,12 +23,12 @@ fn a_record_is_read_whole_or_not_at_all() {
             assert_eq!((journal.read(0), journal.read(1)), (None, Some([11, 21])));
         },
         &[
-            Mutant::JournalWritesUnmarked,
-            Mutant::JournalMarksUnfenced,
-            Mutant::JournalFinishesRelaxed,
-            Mutant::JournalReadsRelaxed,
-            Mutant::JournalChecksUnfenced,
-            Mutant::JournalLooksOnce,
+            "JournalWritesUnmarked",
+            "JournalMarksUnfenced",
+            "JournalFinishesRelaxed",
+            "JournalReadsRelaxed",
+            "JournalChecksUnfenced",
+            "JournalLooksOnce",
         ],
     );
 }

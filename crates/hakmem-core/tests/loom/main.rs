@@ -1,7 +1,7 @@
 //! Models of the protocols between threads, driven through every interleaving that loom knows, weak ones included.
 //!
-//! Run with `ci/loom`. Each model is run as the code is, and then once for each mistake that it is there to find
-//! (`crate::base::mutant`): it must fail.
+//! Run with `ci/loom`. Each model is run as the code is, and then once for each mistake that it is there to find: it must
+//! fail. `tests/mistakes/list.toml` has the mistakes, and `ci/loom` weaves them into a copy of the source.
 #![cfg(loom)]
 #![allow(
     clippy::undocumented_unsafe_blocks,
@@ -15,8 +15,6 @@
     unused_imports,
     reason = "the models need a part of it"
 )]
-#[rustfmt::skip]
-#[path = "../../src/base/mod.rs"]
 mod base;
 #[allow(dead_code, reason = "the models need a part of it")]
 #[rustfmt::skip]
@@ -32,6 +30,9 @@ mod id_stack;
 mod inbox;
 mod journal;
 mod lock;
+#[path = "../mistakes/mod.rs"]
+mod mistakes;
+mod os;
 mod owner;
 mod page;
 mod page_list;
@@ -39,23 +40,24 @@ mod run_bin;
 mod slots;
 mod worker;
 
-use crate::base::mutant::{self, Mutant};
+use crate::base::sync::LOADS_ARE_CAS;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Checks a model; then, with each of `mistakes` made, that it fails.
 ///
 /// Twice, as loom sees more stale values where loads are loads, and more schedules where they are compare-and-swaps.
-fn check(model: fn(), mistakes: &[Mutant]) {
+fn check(model: fn(), mistakes: &[&'static str]) {
     let run = || {
         for cas in [true, false] {
-            mutant::make_loads_cas(cas);
+            LOADS_ARE_CAS.set(cas);
             loom::model(model);
         }
     };
+    mistakes::assert_woven();
     run();
     for &mistake in mistakes {
-        mutant::make(mistake);
+        mistakes::make(mistake);
         let found = catch_unwind(AssertUnwindSafe(run)).is_err();
-        assert!(found, "the model does not find {mistake:?}");
+        assert!(found, "the model does not find {mistake}");
     }
 }

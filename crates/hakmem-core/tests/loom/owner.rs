@@ -1,4 +1,3 @@
-use crate::base::mutant::Mutant;
 use crate::check;
 use crate::proto::lock::Lock;
 use crate::proto::owner::OwnerWord;
@@ -39,6 +38,6 @@ fn a_new_owner_is_there_before_its_name() {
             let heap = taker.join().unwrap() as *mut Heap;
             drop(unsafe { Box::from_raw(heap) });
         },
-        &[Mutant::OwnerIsNamedRelaxed, Mutant::OwnerIsReadRelaxed],
+        &["OwnerIsNamedRelaxed", "OwnerIsReadRelaxed"],
     );
 }

@@ -1,4 +1,3 @@
-use crate::base::mutant::Mutant;
 use crate::block::{Node, Ptr};
 use crate::check;
 use crate::proto::inbox::{Inbox, Link};
@@ -77,10 +76,7 @@ fn model(freer: fn(&Page, *mut Node)) {
 
 #[test]
 fn a_block_is_on_one_list_only() {
-    check(
-        || model(Page::push_remote),
-        &[Mutant::InboxKeepsWhatItGives],
-    );
+    check(|| model(Page::push_remote), &["InboxKeepsWhatItGives"]);
 }
 
 /// What the model is there to find: a freeing thread that keeps the block for its own list too.

@@ -1,4 +1,3 @@
-use crate::base::mutant::Mutant;
 use crate::block::{Node, Ptr};
 use crate::check;
 use crate::proto::inbox::{Inbox, Link};
@@ -61,9 +60,9 @@ fn page_list_delivers_every_block_once_and_is_sent_by_one() {
             assert_eq!(seen, [1, 2]);
         },
         &[
-            Mutant::PageListAddsRelaxed,
-            Mutant::PageListOpensRelaxed,
-            Mutant::PageListReadsLinkLate,
+            "PageListAddsRelaxed",
+            "PageListOpensRelaxed",
+            "PageListReadsLinkLate",
         ],
     );
 }

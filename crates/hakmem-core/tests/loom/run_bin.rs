@@ -1,4 +1,3 @@
-use crate::base::mutant::Mutant;
 use crate::check;
 use crate::proto::hints;
 use crate::proto::run_bin::RunBin;
@@ -53,6 +52,6 @@ fn a_segment_with_room_ends_up_listed() {
                 "a slot is free and nobody would find it"
             );
         },
-        &[Mutant::RunBinChecksOnce, Mutant::SlotsCountAtAGlance],
+        &["RunBinChecksOnce", "SlotsCountAtAGlance"],
     );
 }

@@ -1,4 +1,3 @@
-use crate::base::mutant::Mutant;
 use crate::check;
 use crate::proto::worker::{Call, Worker};
 use loom::cell::UnsafeCell;
@@ -74,10 +73,10 @@ fn no_work_is_left_without_a_worker() {
             assert!(begun || !place.work.load(Relaxed), "nobody will do it");
         },
         &[
-            Mutant::WorkerLooksOnce,
-            Mutant::WorkerEndsUnfenced,
-            Mutant::WorkerCallsUnfenced,
-            Mutant::WorkerForgetsTheLast,
+            "WorkerLooksOnce",
+            "WorkerEndsUnfenced",
+            "WorkerCallsUnfenced",
+            "WorkerForgetsTheLast",
         ],
     );
 }
@@ -111,6 +110,6 @@ fn who_is_held_off_is_gone() {
             place.worker.release();
             caller.join().unwrap();
         },
-        &[Mutant::WorkerGoneByThread, Mutant::WorkerGoneRelaxed],
+        &["WorkerGoneByThread", "WorkerGoneRelaxed"],
     );
 }

@@ -10,9 +10,11 @@
     reason = "each user of this module needs a part of it"
 )]
 
+#[path = "../../src/testing/alone.rs"]
 mod alone;
 mod blocks;
 mod door;
+#[path = "../../src/testing/in_child.rs"]
 mod in_child;
 pub mod pattern;
 pub mod plain;

@@ -1,6 +1,5 @@
 use crate::{Shared, check, layout};
 use hakmem_core::model;
-use hakmem_core::mutant::Mutant;
 use shuttle::thread;
 
 /// All that the child of a fork may do: it allocates of every kind, frees, and gives back what lies idle without its
@@ -67,7 +66,7 @@ fn a_fork_finds_every_lock_and_heap_in_order() {
         "fork::a_fork_finds_every_lock_and_heap_in_order",
         40,
         || churn(false),
-        &[Mutant::ForkLeavesALock],
+        &["ForkLeavesALock"],
     );
 }
 
@@ -78,6 +77,6 @@ fn a_fork_meets_the_scavenger() {
         "fork::a_fork_meets_the_scavenger",
         40,
         || churn(true),
-        &[Mutant::ForkKeepsScavenger],
+        &["ForkKeepsScavenger"],
     );
 }

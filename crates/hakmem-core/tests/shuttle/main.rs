@@ -1,18 +1,20 @@
 //! Models of the whole allocator: its real code, with shuttle's threads, in many thousands of schedules chosen at random.
 //!
 //! Run with `ci/shuttle`. Every step on an atomic is a point of the schedule; weak orders are for `tests/loom`. Each
-//! model is run as the code is, and then once for each mistake that it is there to find (`hakmem_core::mutant`): it must
-//! fail. Each run is a process of its own, as a failed one leaves the allocator in disorder.
+//! model is run as the code is, and then once for each mistake that it is there to find: it must
+//! fail. `tests/mistakes/list.toml` has the mistakes, and `ci/shuttle` weaves them into a copy of the source. Each run is
+//! a process of its own, as a failed one leaves the allocator in disorder.
 #![cfg(shuttle)]
 
 mod exit;
 mod fork;
+#[path = "../mistakes/mod.rs"]
+mod mistakes;
 #[path = "../oracle/mod.rs"]
 mod oracle;
 mod park;
 mod purge;
 
-use hakmem_core::mutant::{self, Mutant};
 use oracle::{Block, Oracle, Ranges, Rust};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -45,14 +47,14 @@ fn run(model: fn(), scheduler: impl Scheduler + 'static) {
 
 /// Checks the model of test `name` in `schedules` schedules of each kind; then, with each of `mistakes` made, that it
 /// fails.
-fn check(name: &str, schedules: usize, model: fn(), mistakes: &[Mutant]) {
+fn check(name: &str, schedules: usize, model: fn(), mistakes: &[&'static str]) {
     let (seed, schedules) = (
         number(SEED, 1),
         number(SCHEDULES, schedules as u64) as usize,
     );
     if let Ok(mistake) = env::var(RUN) {
-        if let Some(&mistake) = mistakes.iter().find(|m| format!("{m:?}") == mistake) {
-            mutant::make(mistake);
+        if let Some(mistake) = mistakes.iter().find(|&&m| m == mistake) {
+            mistakes::make(mistake);
         }
         // Two of the models' blocks: what is sent late is never late for anybody in a run as short as theirs.
         hakmem_core::options::set("BATCH_BYTES", "16384").expect("an option");
@@ -60,6 +62,7 @@ fn check(name: &str, schedules: usize, model: fn(), mistakes: &[Mutant]) {
         run(model, PctScheduler::new_from_seed(seed, 3, schedules));
         return;
     }
+    mistakes::assert_woven();
     let run = |mistake: &str| {
         let mut test = Command::new(env::current_exe().expect("the test itself"));
         test.args([name, "--exact", "--nocapture"])
@@ -71,10 +74,7 @@ fn check(name: &str, schedules: usize, model: fn(), mistakes: &[Mutant]) {
     };
     assert!(run(""), "{name} fails: see above");
     for mistake in mistakes {
-        assert!(
-            !run(&format!("{mistake:?}")),
-            "{name} does not find {mistake:?}"
-        );
+        assert!(!run(mistake), "{name} does not find {mistake}");
     }
 }
 

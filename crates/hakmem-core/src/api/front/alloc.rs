@@ -1,4 +1,11 @@
-//! Requests: by size to a class's list, to whole slots, or to whole segments.
+//! Allocation: a request gets a block of a class, whole slots, or whole segments, by its size.
+//!
+//! ```text
+//! alloc16 ──┬── pop                               the heap's list has a block
+//!           ├── alloc_class_slow ─── from_class   the list is empty: refill
+//!           └── alloc16_unlisted ─┬─ from_class   up to 64 KiB
+//!                                 └─ alloc_big    large and huge blocks
+//! ```
 
 use super::note_released;
 use super::resize::size_of_whole;
@@ -13,32 +20,33 @@ use crate::thread::{self, ThreadState};
 use crate::{os, profile, purge};
 use core::ptr::{NonNull, null_mut};
 
-/// What of a block is to be zero.
+/// Which bytes of a new block must be zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Clear {
     Nothing,
-    /// What was asked for: whoever knows that much and no more uses no more.
+    /// The bytes that the caller requested. A Rust program knows this size only, and uses no more.
     Request,
-    /// All that the block holds, as a C program may ask for its size and use it.
+    /// All bytes of the block: a C program may ask for the usable size and use all of it.
     Block,
 }
 
-/// A block for `n` bytes, aligned to 16. Null with errno ENOMEM: there is no memory. O(1).
+/// Allocates a block for `n` bytes, aligned to 16. Returns null with errno ENOMEM if there is no
+/// memory. O(1).
 #[inline(always)]
 pub fn alloc16(n: usize) -> *mut u8 {
     if n > SMALL_MAX {
         return alloc16_unlisted(n);
     }
-    // SAFETY: n is at most SMALL_MAX.
+    // SAFETY: the check above gives n <= SMALL_MAX.
     let class = unsafe { listed_class(n) };
     pop(class).unwrap_or_else(|| alloc_class_slow(class))
 }
 
-/// [`alloc16`] with another slow path.
+/// [`alloc16`] with the caller's own slow path.
 #[inline(always)]
 pub fn alloc16_or(n: usize, slow: impl FnOnce(usize) -> *mut u8) -> *mut u8 {
     if n <= SMALL_MAX
-        // SAFETY: n is at most SMALL_MAX.
+        // SAFETY: the first condition gives n <= SMALL_MAX.
         && let Some(block) = pop(unsafe { listed_class(n) })
     {
         return block;
@@ -46,33 +54,37 @@ pub fn alloc16_or(n: usize, slow: impl FnOnce(usize) -> *mut u8) -> *mut u8 {
     slow(n)
 }
 
-/// A block of `class`, known at compile time where the caller's layout is. Null: as [`alloc16`].
+/// Allocates a block of `class`. A caller with a constant layout passes a constant class. Returns
+/// null with errno ENOMEM if there is no memory.
 #[inline(always)]
 pub fn alloc_class(class: usize) -> *mut u8 {
     alloc_class_or(class, |class| alloc_class_slow(class))
 }
 
-/// [`alloc_class`] with another slow path, which the caller makes of `alloc_class_slow`.
+/// [`alloc_class`] with the caller's own slow path. That path ends with a call of
+/// `alloc_class_slow`.
 #[inline(always)]
 pub fn alloc_class_or(class: usize, slow: impl FnOnce(usize) -> *mut u8) -> *mut u8 {
     pop(class).unwrap_or_else(|| slow(class))
 }
 
-/// The class of `n` bytes by the table of the thread's front.
+/// The class of `n` bytes, from the table in the thread's front.
 ///
 /// # Safety
 /// `n` is at most SMALL_MAX.
 #[inline(always)]
 unsafe fn listed_class(n: usize) -> usize {
-    // SAFETY: the thread's front is always readable; the index is at most TABLE16 - 1.
+    // SAFETY: the word of a thread always points to a readable front. The caller promises n <=
+    // SMALL_MAX, so the index is at most TABLE16 - 1.
     usize::from(unsafe { *(*thread::front()).class16.get_unchecked((n + 15) >> 4) })
 }
 
-/// The first block of the thread's list of `class`.
+/// Takes the first block of the thread's list of `class`.
 #[inline(always)]
 fn pop(class: usize) -> Option<*mut u8> {
-    // SAFETY: the thread's front is always readable; classes are below CLASSES; a listed block is free, and this
-    // thread's (heap rule 1).
+    // SAFETY: the word of a thread always points to a readable front. Classes are below CLASSES. A
+    // block on the list is free, and only this thread, the holder of the heap, uses the list
+    // (`heap` rule 1).
     unsafe {
         let list = (*thread::front()).free.get_unchecked(class);
         let block = list.get();
@@ -86,11 +98,12 @@ fn pop(class: usize) -> Option<*mut u8> {
     }
 }
 
-/// Has the block that will be popped next brought to the cache: the pop reads its link, and then the program writes it.
+/// Prefetches the block that the next call pops. That call reads the block's link, and then the
+/// program writes to the block.
 #[inline(always)]
 fn prefetch(block: *const Block) {
     #[cfg(all(target_arch = "x86_64", not(any(miri, shuttle))))]
-    // SAFETY: a prefetch is none of the program's accesses: any address will do, null too.
+    // SAFETY: a prefetch is no memory access of the program. Any address is allowed, also null.
     unsafe {
         core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(block.cast());
     }
@@ -112,7 +125,8 @@ pub extern "C" fn alloc_class_slow(class: usize) -> *mut u8 {
     finish(from_class(class))
 }
 
-/// Pops from the class's list, or refills it. None: out of memory even after everything free was given back.
+/// Pops a block from the class's list, or refills the list. None: there is no memory, even after a
+/// purge of everything free.
 #[inline(always)]
 fn from_class(class: usize) -> Option<Fresh> {
     let got = match thread::state() {
@@ -127,10 +141,10 @@ fn from_class(class: usize) -> Option<Fresh> {
 
 #[inline(always)]
 fn from_heap(heap: &Heap, class: usize) -> Option<Fresh> {
-    // SAFETY: classes are below CLASSES.
+    // SAFETY: classes are below CLASSES, the length of the array.
     let list = unsafe { heap.owner.front.free.get_unchecked(class) };
     if let Some(block) = NonNull::new(list.get()) {
-        // SAFETY: a listed block is free, and this thread's.
+        // SAFETY: a block on the list is free, and the calling thread holds the heap of the list.
         list.set(unsafe { Block::next(block.as_ptr()) });
         return Some((block, false));
     }
@@ -155,7 +169,7 @@ fn from_class_after_purge(class: usize) -> Option<Fresh> {
     thread::with_heap(|heap| heap.refill(class))
 }
 
-/// There is no memory: whatever is free, here and elsewhere, goes back.
+/// Purges all free memory, because an allocation found none.
 #[cold]
 fn give_everything_back() {
     if let ThreadState::Live(heap) = thread::state() {
@@ -177,7 +191,8 @@ fn no_memory() -> *mut u8 {
     null_mut()
 }
 
-/// More than the classes hold, or a larger alignment than their pages have.
+/// Allocates a large or huge block: `n` is above the largest class, or `align` is larger than the
+/// alignment of pages.
 #[cold]
 #[inline(never)]
 pub fn alloc_big(n: usize, align: usize, clear: Clear) -> *mut u8 {
@@ -189,7 +204,8 @@ pub fn alloc_big(n: usize, align: usize, clear: Clear) -> *mut u8 {
     alloc_big_plain(n, align, clear)
 }
 
-/// The large block or huge block at `p` was just allocated, unless it is null: a sample, maybe.
+/// Samples the large or huge block at `p`, which was just allocated, if a sample is due. Does
+/// nothing for null.
 #[cold]
 #[inline(never)]
 pub fn sample_whole(p: *mut u8) {
@@ -208,17 +224,18 @@ fn alloc_big_plain(n: usize, align: usize, clear: Clear) -> *mut u8 {
         && let ThreadState::Live(heap) = thread::state()
         && let Some(meta) = heap.cached_large(n)
     {
-        // SAFETY: just allocated; it holds n bytes.
+        // SAFETY: `cached_large` has just allocated the block for `n` bytes, and no one else knows
+        // it yet.
         unsafe { clear_large(meta, n, clear) };
         return meta.start();
     }
     alloc_big_anew(n, align, clear)
 }
 
-/// Makes as much of a large block zero as `clear` says.
+/// Zeroes as much of a large block as `clear` says.
 ///
 /// # Safety
-/// It is live, holds `n` bytes, and nobody else uses it during the call.
+/// The block is live and holds `n` bytes. No other thread uses it during the call.
 #[inline(always)]
 unsafe fn clear_large(meta: &Meta, n: usize, clear: Clear) {
     let bytes = match clear {
@@ -226,7 +243,8 @@ unsafe fn clear_large(meta: &Meta, n: usize, clear: Clear) {
         Clear::Request => n,
         Clear::Block => large::size(meta),
     };
-    // SAFETY: passed on; the block holds so much.
+    // SAFETY: the caller promises that the block is live and in no use. It holds `n` bytes, and
+    // never less than `large::size`.
     unsafe { meta.start().write_bytes(0, bytes) };
 }
 
@@ -247,7 +265,7 @@ fn alloc_big_anew(n: usize, align: usize, clear: Clear) -> *mut u8 {
     });
     let Some((meta, zero)) = got else { return no_memory() };
     if clear != Clear::Nothing && !zero {
-        // SAFETY: just allocated; it holds n bytes.
+        // SAFETY: `whole` has just allocated the block for `n` bytes, and no one else knows it yet.
         unsafe {
             match meta.kind() {
                 Kind::Huge => huge::clear(meta, n, clear == Clear::Block),
@@ -258,7 +276,8 @@ fn alloc_big_anew(n: usize, align: usize, clear: Clear) -> *mut u8 {
     meta.start()
 }
 
-/// Zeroed memory for `n` bytes, aligned to 16: all that the block holds is zero. Memory that is known to be so is not cleared again.
+/// Allocates a block for `n` bytes, aligned to 16. All bytes of the block are zero. Memory that is
+/// known to be zero is not cleared again.
 pub fn alloc16_zeroed(n: usize) -> *mut u8 {
     if n > MEDIUM_MAX {
         return alloc_big(n, SLOT, Clear::Block);
@@ -267,18 +286,18 @@ pub fn alloc16_zeroed(n: usize) -> *mut u8 {
     zeroed_class(class, size_class::SIZES[class] as usize)
 }
 
-/// A block of `class` whose first `n` bytes are zero.
+/// Allocates a block of `class` whose first `n` bytes are zero. `n` is at most the class's size.
 pub fn zeroed_class(class: usize, n: usize) -> *mut u8 {
     let Some((block, zero)) = from_class(class) else { return no_memory() };
     let p = block.as_ptr().cast::<u8>();
     if !zero {
-        // SAFETY: the block holds n bytes.
+        // SAFETY: `from_class` has just allocated the block, and its class has at least `n` bytes.
         unsafe { p.write_bytes(0, n) };
     }
     p
 }
 
-/// A block for `n` bytes at a multiple of `align`, a power of two above 16. O(1).
+/// Allocates a block for `n` bytes at a multiple of `align`, a power of two above 16. O(1).
 #[cold]
 pub fn alloc_aligned(n: usize, align: usize, clear: Clear) -> *mut u8 {
     match (size_class::of_aligned(n, align), clear) {

@@ -1,4 +1,5 @@
-//! Frees: from the pointer to the slot by arithmetic, from the slot to the owner of its page, and there.
+//! Frees: from the pointer to the slot by arithmetic, from the slot to the owner of its page, and
+//! there.
 //!
 //! ```text
 //! free16 ──┬── free_own ─────── countdown_over        a block of one of this thread's pages
@@ -8,11 +9,15 @@
 //! ```
 //!
 //! Rules
-//! 1. Who calls `free16` with a pointer of ours gives up a live block: nobody reads, writes or frees it from the call on.
-//! 2. While a block is live its segment is in use, and its page has the class and the size that it was carved with. So
-//!    the metadata that its address leads to is accessible and says what the block is.
-//! 3. A page whose owner is this thread's heap stays so during the call: only the thread itself gives a page away.
-//! 4. A program may break rule 1. What is checked here ends the process with a line that says why; the rest is undefined.
+//! 1. Who calls `free16` with a pointer of ours gives up a live block: nobody reads, writes or
+//!    frees it from the call on.
+//! 2. While a block is live its segment is in use, and its page has the class and the size that it
+//!    was carved with. So the metadata that its address leads to is accessible and says what the
+//!    block is.
+//! 3. A page whose owner is this thread's heap stays so during the call: only the thread itself
+//!    gives a page away.
+//! 4. A program may break rule 1. What is checked here ends the process with a line that says why;
+//!    the rest is undefined.
 
 use super::note_released;
 use crate::backend::arena::{META, SLOT, SLOT_SHIFT};
@@ -25,16 +30,19 @@ use crate::profile::{self, Freed};
 use crate::purge;
 use crate::thread::{self, ThreadState};
 
-/// Frees `p`, a pointer from this allocator, NULL, or one that is not ours. Leaves errno alone. O(1).
+/// Frees `p`, a pointer from this allocator, NULL, or one that is not ours. Leaves errno alone.
+/// O(1).
 ///
 /// # Safety
 /// If `p` is ours, it is live and the caller's to free.
 #[inline(always)]
 pub unsafe fn free16(p: *mut u8) {
     if let Some(offset) = bounds::offset16(p.addr()) {
-        // SLOT_SHIFT - 4 bits remain of the offset in the slot; the metadata of a slot has META bytes.
+        // SLOT_SHIFT - 4 bits remain of the offset in the slot; the metadata of a slot has META
+        // bytes.
         let meta = (offset >> (SLOT_SHIFT - 4 - META.ilog2())) & !(META - 1);
-        // SAFETY: the offset is within the first arena, and the block is live (rule 1): so the metadata is accessible (rule 2).
+        // SAFETY: the offset is within the first arena, and the block is live (rule 1): so the
+        // metadata is accessible (rule 2).
         unsafe {
             let page = bounds::meta(meta);
             if is_own(page) {
@@ -46,7 +54,8 @@ pub unsafe fn free16(p: *mut u8) {
     unsafe { free_slow_from_caller(p) }
 }
 
-/// Frees a block whose size was at most `MEDIUM_MAX` and whose alignment may be 8: it is ours for certain.
+/// Frees a block whose size was at most `MEDIUM_MAX` and whose alignment may be 8: it is ours for
+/// certain.
 ///
 /// # Safety
 /// `p` is from this allocator, live, and the caller's to free.
@@ -67,7 +76,8 @@ pub unsafe fn free_known(p: *mut u8) {
 
 /// Whether the calling thread has the heap that owns the page, or had when it was parked.
 ///
-/// A relaxed load and a comparison; as one instruction, which the compiler does not make of an atomic load.
+/// A relaxed load and a comparison; as one instruction, which the compiler does not make of an
+/// atomic load.
 ///
 /// # Safety
 /// The metadata of a used segment.
@@ -75,7 +85,8 @@ pub unsafe fn free_known(p: *mut u8) {
 #[inline(always)]
 unsafe fn is_own(page: *const Meta) -> bool {
     const { assert!(page::OWNER_WORD == 0) };
-    // SAFETY: reads a word that is readable for ever (`arena` rule 4); that it may change meanwhile: `page` rule 1.
+    // SAFETY: reads a word that is readable for ever (`arena` rule 4); that it may change
+    // meanwhile: `page` rule 6.
     unsafe {
         core::arch::asm!(
             "cmp {front}, qword ptr [{page}]",
@@ -106,7 +117,8 @@ unsafe fn is_own(page: *const Meta) -> bool {
 /// [`is_own`] said so of `page`, which `p` lies in; `p` is live and the caller's to free.
 #[inline(always)]
 unsafe fn free_own(p: *mut u8, page: *const Meta) {
-    // SAFETY: the page is this thread's, and stays so (rule 3); the block is free from now on (rule 1).
+    // SAFETY: the page is this thread's, and stays so (rule 3); the block is free from now on (rule
+    // 1).
     unsafe {
         if check::CHECKED && (*page).free.get() == p.cast() {
             return freed_twice_from_caller(p, page);
@@ -120,12 +132,14 @@ unsafe fn free_own(p: *mut u8, page: *const Meta) {
 /// The countdown of a page of this thread is over.
 ///
 /// # Safety
-/// This thread's heap owns the page, and [`Heap::push_freed`] has just said that the countdown is over.
+/// This thread's heap owns the page, and [`Heap::push_freed`] has just said that the countdown is
+/// over.
 #[cold]
 #[inline(never)]
 #[unsafe(link_section = ".text.hot.hakmem")]
 unsafe extern "C" fn countdown_over(page: *const Meta) {
-    // SAFETY: the owner of a page that is this thread's is this thread's heap, which begins with its `Owner`.
+    // SAFETY: the owner of a page that is this thread's is this thread's heap, which begins with
+    // its `Owner`.
     let (page, heap) = unsafe { (&*page, &*(*page).owner().cast::<Heap>()) };
     heap.counted_down(page);
     if heap.released.get() {
@@ -133,8 +147,8 @@ unsafe extern "C" fn countdown_over(page: *const Meta) {
     }
 }
 
-/// Ends the process: `p` is what was freed last in its page. The compiler does not see that this never returns. So the fast
-/// path ends by a jump, and needs no stack.
+/// Ends the process: `p` is what was freed last in its page. The compiler does not see that this
+/// never returns. So the fast path ends by a jump, and needs no stack.
 ///
 /// # Safety
 /// The metadata of a page of blocks.
@@ -164,8 +178,8 @@ unsafe extern "C" fn freed_twice(p: *mut u8, page: *const Meta) -> ! {
     check::double_free(p, unsafe { &*page })
 }
 
-/// [`free_slow`] that knows the caller, for the report on foreign pointers. `free` reaches it by a jump, so that the return
-/// address of `free` is on top of the stack.
+/// [`free_slow`] that knows the caller, for the report on foreign pointers. `free` reaches it by a
+/// jump, so that the return address of `free` is on top of the stack.
 ///
 /// # Safety
 /// As [`free16`].
@@ -187,8 +201,8 @@ unsafe extern "C" fn free_slow_from_caller(p: *mut u8) {
     unsafe { free_slow(p, 0) }
 }
 
-/// Frees `p`, whatever it is, for the caller at `site`; 0: that is not known. Whether a block starts at `p` is checked where
-/// the block goes.
+/// Frees `p`, whatever it is, for the caller at `site`; 0: that is not known. Whether a block
+/// starts at `p` is checked where the block goes.
 ///
 /// # Safety
 /// As [`free16`].
@@ -202,10 +216,12 @@ unsafe extern "C" fn free_slow(p: *mut u8, site: usize) {
         }
         return;
     };
-    // Only pages of blocks have owners: for the most of what comes here one line of metadata is enough.
+    // Only pages of blocks have owners: for the most of what comes here one line of metadata is
+    // enough.
     let page = meta.head_of_block();
     let owner = page.owner();
-    // SAFETY: the block is live, in the slot of `meta`, and given up (rule 1). A page with an owner has blocks of one size.
+    // SAFETY: the block is live, in the slot of `meta`, and given up (rule 1). A page with an owner
+    // has blocks of one size.
     unsafe {
         if owner.is_null() {
             free_whole(p, meta);
@@ -226,7 +242,8 @@ unsafe extern "C" fn free_slow(p: *mut u8, site: usize) {
 /// The block is live, of `page`, whose owner was `owner`, and the caller's to free.
 #[inline(never)]
 unsafe fn free_remote(page: &'static Meta, owner: *mut Owner, block: *mut Block) {
-    // SAFETY: the caller gives up a live block of `page`. `heap` is this thread's. Owners are for ever (`owner` rule 1).
+    // SAFETY: the caller gives up a live block of `page`. `heap` is this thread's. Owners are for
+    // ever (`owner` rule 1).
     unsafe {
         match thread::state() {
             ThreadState::Live(heap) => {
@@ -235,8 +252,9 @@ unsafe fn free_remote(page: &'static Meta, owner: *mut Owner, block: *mut Block)
                     heap.outgoing.add(page, block);
                 }
             }
-            // Its first call, and others will follow: it gets a heap for its batches. That may be the owner by now, unless
-            // the page was parked before the thread had the heap. So all is looked up again.
+            // Its first call, and others will follow: it gets a heap for its batches. That may be
+            // the owner by now, unless the page was parked before the thread had the heap. So all
+            // is looked up again.
             ThreadState::Empty if thread::with_heap(|_| Some(())).is_some() => free_slow(block.cast(), 0),
             ThreadState::Empty | ThreadState::Dead => Heap::send_one(page, owner, block),
         }
@@ -250,7 +268,8 @@ unsafe fn free_remote(page: &'static Meta, owner: *mut Owner, block: *mut Block)
 #[cold]
 #[inline(never)]
 unsafe fn free_parked(heap: &Heap, page: &'static Meta, block: *mut Block) -> bool {
-    // SAFETY: the caller gives up a live block of `page`, which the program had: so it counts as one.
+    // SAFETY: the caller gives up a live block of `page`, which the program had: so it counts as
+    // one.
     let is_free = unsafe { heap.free_parked(page, block, 1) };
     if heap.released.get() {
         note_released(heap);
@@ -295,7 +314,8 @@ unsafe fn free_huge(meta: &'static Meta) -> bool {
 #[cold]
 #[inline(never)]
 unsafe fn free_sampled(p: *mut u8, meta: &'static Meta) {
-    // SAFETY: if `p` is a sample, it is live and given up (rule 1). One that is unmarked is a large or huge block from then on.
+    // SAFETY: if `p` is a sample, it is live and given up (rule 1). One that is unmarked is a large
+    // or huge block from then on.
     unsafe {
         match profile::freed(p, meta) {
             Freed::Done => {}

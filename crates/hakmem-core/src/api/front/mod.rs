@@ -1,13 +1,15 @@
-//! The front: requests by size, pointers by arithmetic, down to the layer that serves them.
+//! The code that both front ends share. A request finds its class by size, and a pointer finds its
+//! metadata by arithmetic.
 //!
-//! The two hot functions, in pseudo-code, and nothing else on them:
+//! The two hot functions in pseudo-code. The compiled fast paths do nothing else:
 //!
 //! ```text
 //! malloc(n):  h = thread's word; if n > 1024: slow
 //!             c = h.class16[(n + 15) / 16]; b = h.free[c]; if b is null: slow
 //!             h.free[c] = b.next; prefetch b.next; return b
-//! free(p):    x = rotate_right(p - data, 4); if x >= limit: slow        (foreign, NULL, or not a multiple of 16)
-//!             m = metas + x / 4096; if m.owner != thread's word: slow   (remote, large, not a page)
+//! free(p):    x = rotate_right(p - data, 4)
+//!             if x >= limit: slow                  (foreign, NULL, or not a multiple of 16)
+//!             m = metas + x / 4096; if m.owner != thread's word: slow   (remote, large, no page)
 //!             p.next = m.free; m.free = p; m.until_slow -= 1; if m.until_slow == 0: slow
 //! ```
 
@@ -25,10 +27,10 @@ pub use alloc::{
 pub use free::{free_known, free16};
 pub use resize::{fits, move_block, move_grown, resize, size_of_block, size_of_small};
 
-/// No request above this can be met: pointer differences are signed.
+/// No request above this can succeed: pointer differences are signed.
 const PTRDIFF_MAX: usize = isize::MAX as usize;
 
-/// Pages went back to their segments: some may be due to go to the system.
+/// Handles pages that went back to their segments: a purge may be due.
 #[cold]
 #[inline(never)]
 fn note_released(heap: &Heap) {

@@ -1,4 +1,4 @@
-//! Sizes of blocks, and how they are changed.
+//! The size of a block, and how it changes.
 
 use super::PTRDIFF_MAX;
 use super::alloc::sample_whole;
@@ -10,12 +10,14 @@ use crate::large::huge;
 use crate::large::{self, LARGE_MAX};
 use crate::{profile, purge, thread};
 
-/// Bytes that the block at `p` holds; None: not ours. A pointer into an arena that is no block's start is fatal. Programs
-/// that keep accounts ask for it with each allocation and each free: for a block of a page, one line of metadata is
-/// read, which these use too.
+/// The usable bytes of the block at `p`. None: the pointer is foreign. A pointer into an arena at
+/// which no block starts ends the process.
+///
+/// Programs that keep accounts call this at each allocation and each free. For a block of a page it
+/// reads one line of metadata, which allocation and free read too.
 ///
 /// # Safety
-/// If `p` is ours, it is live.
+/// If `p` is from this allocator, it is live.
 #[inline]
 pub unsafe fn size_of_block(p: *mut u8) -> Option<usize> {
     let meta = page::lookup(p)?;
@@ -26,17 +28,18 @@ pub unsafe fn size_of_block(p: *mut u8) -> Option<usize> {
     Some(head.block_size.get() as usize)
 }
 
-/// [`size_of_block`] for a block that starts in the first slot of a page of the first arena; None: it is another's.
+/// [`size_of_block`] for a block that starts in the first slot of a page of the first arena. None:
+/// `p` is any other pointer.
 ///
 /// # Safety
-/// As there.
+/// If `p` is from this allocator, it is live.
 #[inline(always)]
 pub unsafe fn size_of_small(p: *mut u8) -> Option<usize> {
     let meta = page::lookup_first(p)?;
     (!meta.owner().is_null()).then(|| meta.block_size.get() as usize)
 }
 
-/// Bytes of the large block or huge block at `p`, in the slot of `meta`.
+/// The usable bytes of the large or huge block at `p`, whose slot has the metadata `meta`.
 #[cold]
 #[inline(never)]
 pub fn size_of_whole(p: *mut u8, meta: &'static Meta) -> usize {
@@ -48,18 +51,18 @@ pub fn size_of_whole(p: *mut u8, meta: &'static Meta) -> usize {
     }
 }
 
-/// True if a block that holds `old` bytes may stay as it is for `n`: one that would be less than half used is better moved to a
-/// smaller one.
+/// True if a block of `old` bytes may stay where it is for a request of `n`. A block that would be
+/// less than half used moves to a smaller one.
 #[inline(always)]
 pub fn fits(old: usize, n: usize) -> bool {
     n <= old && (n > old / 2 || old <= 64)
 }
 
-/// Makes the block at `p`, which holds `old` bytes, hold `n` without copying. Returns where it is then; None: it has
-/// to be copied, and nothing has changed.
+/// Makes the block at `p`, which holds `old` bytes, hold `n` bytes without a copy. Returns its new
+/// address. None: nothing has changed, and the caller has to copy.
 ///
 /// # Safety
-/// `p` is ours, live, and used by nobody else during the call. `n` is not 0.
+/// `p` is from this allocator and live. No other thread uses it during the call. `n` is not 0.
 pub unsafe fn resize(p: *mut u8, old: usize, n: usize) -> Option<*mut u8> {
     if fits(old, n) {
         return Some(p);
@@ -68,7 +71,8 @@ pub unsafe fn resize(p: *mut u8, old: usize, n: usize) -> Option<*mut u8> {
         return None;
     }
     let meta = page::lookup(p)?;
-    // SAFETY: passed on.
+    // SAFETY: the caller promises that `p` is live and in no other use. `lookup` found the metadata
+    // of its slot.
     let resized = unsafe {
         if matches!(meta.kind(), Kind::SampledLarge | Kind::SampledHuge) {
             profile::resize(meta, || resize_whole(p, meta, n))
@@ -79,17 +83,18 @@ pub unsafe fn resize(p: *mut u8, old: usize, n: usize) -> Option<*mut u8> {
     if let Some(at) = resized
         && profile::is_on()
     {
-        sample_whole(at); // It is as if it had been allocated anew.
+        sample_whole(at); // The resized block counts as a new allocation.
     }
     resized
 }
 
-/// Resizes the large block or huge block at `p`, in the slot of `meta`.
+/// Resizes the large or huge block at `p`, whose slot has the metadata `meta`.
 ///
 /// # Safety
-/// As [`resize`].
+/// `p` is live and starts in the slot of `meta`. No other thread uses it during the call.
 unsafe fn resize_whole(p: *mut u8, meta: &'static Meta, n: usize) -> Option<*mut u8> {
-    // SAFETY: passed on.
+    // SAFETY: the caller promises a live block that no other thread uses. Its kind says which of
+    // the two functions it belongs to.
     unsafe {
         match meta.kind() {
             Kind::Large => thread::with_heap(|heap| heap.resize_large(meta, n).then_some(p)),
@@ -103,23 +108,27 @@ unsafe fn resize_whole(p: *mut u8, meta: &'static Meta, n: usize) -> Option<*mut
     }
 }
 
-/// Moves `p`, which holds `old` bytes, to `to`, which holds `n`, and frees it.
+/// Copies the block at `p`, which holds `old` bytes, to the block at `to`, which holds `n`, and
+/// frees `p`.
 ///
 /// # Safety
-/// Both are live blocks of this allocator and the caller's.
+/// Both are different live blocks of this allocator, and the caller's to use. The caller gives `p`
+/// up.
 #[inline]
 pub unsafe fn move_block(p: *mut u8, old: usize, to: *mut u8, n: usize) {
-    // SAFETY: two different blocks of at least so many bytes.
+    // SAFETY: the caller promises two different live blocks. They hold `old` and `n` bytes, and the
+    // copy has the smaller number. The caller gives `p` up.
     unsafe {
         to.copy_from_nonoverlapping(p, old.min(n));
         free_known(p);
     }
 }
 
-/// [`move_block`] for what may be a huge block that grows from now on.
+/// [`move_block`] for a block that grows. If `to` is huge, it may grow further.
 ///
 /// # Safety
-/// As there.
+/// Both are different live blocks of this allocator, and the caller's to use. The caller gives `p`
+/// up.
 pub unsafe fn move_grown(p: *mut u8, old: usize, to: *mut u8, n: usize) {
     if n > LARGE_MAX
         && old < n
@@ -127,6 +136,7 @@ pub unsafe fn move_grown(p: *mut u8, old: usize, to: *mut u8, n: usize) {
     {
         huge::will_be_filled(meta, old, n);
     }
-    // SAFETY: passed on.
+    // SAFETY: the caller promises two different live blocks of `old` and `n` bytes, and gives `p`
+    // up.
     unsafe { move_block(p, old, to, n) };
 }

@@ -1,31 +1,33 @@
 //! Sets of segments, as bits in two levels.
 //!
-//! Each group has a word for its 64 segments. Above it lie two bits for each group: FULL says that the set has all of the
-//! group, whatever the word says; SOME says that the word is to be looked at. A range of 4096 segments is one word of FULL,
-//! so that a block of terabytes costs no more to mark than to search.
+//! Each group has a word for its 64 segments. Above it lie two bits for each group. FULL says that
+//! the set has all segments of the group, whatever the word says. SOME says that the word counts.
+//! One word of FULL covers 4096 segments. So a search passes a block of terabytes quickly, and
+//! marking one is as quick.
 //!
 //! Rules
-//! 1. Both sets change under the arena's lock only.
-//! 2. A set is never smaller than the truth in the middle of a change: the child of a fork, which may have a copy of that
-//!    moment, finds a segment used that is free, at worst.
-//! 3. SOME is set before a bit of the word is, and cleared after the last one.
+//! 1. A thread changes the sets only under the arena's lock.
+//! 2. In the middle of a change, a set may have too many segments but never too few. The child of a
+//!    fork may have a copy of that moment. At worst it takes a free segment for a used one.
+//! 3. SOME is set before a bit of the word is set, and cleared after the last one is cleared.
 
 use super::{Arena, GROUP, Group, ROWS, summary_words};
 use crate::base::sync::{AtomicU64, Ordering::Relaxed};
 
-/// Rows of the summary that belong to the two sets, behind those of the hints.
+/// Rows of the summary for the two sets, behind the rows of the hints.
 pub(super) const SET_ROWS: usize = 4;
-/// The row that says of which groups all segments are used.
+/// The row of FULL for the set of used segments: bit i says that all segments of group i are used.
 pub const FULL_ROW: usize = ROWS + 2;
 
-/// Which set.
+/// One of the two sets.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Set {
     Used = 0,
     Committed = 1,
 }
 
-/// One of an arena's sets. Nothing of it is accessible before the first group is in use.
+/// One of an arena's sets. Before the first group is in use it is empty, and its words are not
+/// accessible.
 #[derive(Clone, Copy)]
 pub(super) struct Bits<'a> {
     set: Set,
@@ -34,25 +36,27 @@ pub(super) struct Bits<'a> {
     full: &'a [AtomicU64],
 }
 
-/// The bits `from..to` of a word.
+/// A word with the bits `from..to` set.
 fn mask(from: usize, to: usize) -> u64 {
     debug_assert!(from < to && to <= GROUP);
     (u64::MAX >> (GROUP - (to - from))) << from
 }
 
-/// Splits a range of bits by words: word, first bit and the bit behind the last.
+/// Splits a range of bits by words. Gives for each the word, its first bit, and the bit behind its
+/// last.
 fn by_words(from: usize, to: usize) -> impl Iterator<Item = (usize, usize, usize)> {
     (from / 64..to.div_ceil(64)).map(move |w| (w, from.max(w * 64) % 64, (to - w * 64).min(64)))
 }
 
 impl Arena {
-    /// The set, once there is a group in use.
+    /// The set. It is empty before a group is in use.
     pub(super) fn bits(&self, set: Set) -> Bits<'static> {
         let groups = self.groups();
         let row = |row: usize| {
             let words = summary_words(self.reserved.load(Relaxed));
             let at = self.summary.load(Relaxed).wrapping_add(row * words);
-            // SAFETY: inside the summary, which was made accessible with the first group and is for ever.
+            // SAFETY: a group is in use, so the summary is accessible, and stays so for ever. It
+            // has this row, of `words` words, and no more groups are in use than were reserved.
             unsafe { core::slice::from_raw_parts(at, groups.len().div_ceil(64)) }
         };
         let (some, full) = if groups.is_empty() {
@@ -70,7 +74,7 @@ impl Bits<'_> {
         if self.set == Set::Used { &group.used } else { &group.committed }
     }
 
-    /// The segments of a group that are in the set.
+    /// The segments of a group that are in the set, as bits.
     fn of_group(&self, group: usize) -> u64 {
         let is = |row: &[AtomicU64]| row[group / 64].load(Relaxed) >> (group % 64) & 1 != 0;
         if is(self.full) {
@@ -82,17 +86,18 @@ impl Bits<'_> {
         }
     }
 
-    /// Groups of word `w` of which some segments are in the set, or may be.
+    /// The groups of word `w` with segments in the set. There may be a group too many.
     fn touched(&self, w: usize) -> u64 {
         self.some[w].load(Relaxed) | self.full[w].load(Relaxed)
     }
 
-    /// Segments that the groups in use have.
+    /// The number of segments in the groups in use.
     pub(super) fn end(&self) -> usize {
         self.groups.len() * GROUP
     }
 
-    /// The first segment of `from..to` that is in the set. O(words of 4096 segments + groups that are in part).
+    /// The first segment of `from..to` in the set. O(words of 4096 segments + groups that are
+    /// partly in the set).
     #[unsafe(link_section = ".text.hot.hakmem")]
     pub(super) fn first_in(&self, from: usize, to: usize) -> Option<usize> {
         let to = to.min(self.end());
@@ -101,7 +106,7 @@ impl Bits<'_> {
             let group = s / GROUP;
             let here = self.touched(group / 64) >> (group % 64);
             if here & 1 == 0 {
-                // On to the next group that has any, or the next word.
+                // Go to the next group with a segment in the set, or to the next word.
                 let skip = if here == 0 { 64 - group % 64 } else { here.trailing_zeros() as usize };
                 s = (group + skip) * GROUP;
                 continue;
@@ -115,7 +120,8 @@ impl Bits<'_> {
         None
     }
 
-    /// The first segment from `from` on that is not in the set. O(as above).
+    /// The first segment from `from` on that is not in the set. O(words of 4096 segments + groups
+    /// that are partly in the set).
     #[unsafe(link_section = ".text.hot.hakmem")]
     pub(super) fn first_out(&self, from: usize) -> usize {
         let mut s = from;
@@ -135,7 +141,8 @@ impl Bits<'_> {
         s
     }
 
-    /// The last segment of `from..to` that is in the set. O(as above).
+    /// The last segment of `from..to` in the set. O(words of 4096 segments + groups that are partly
+    /// in the set).
     #[unsafe(link_section = ".text.hot.hakmem")]
     pub(super) fn last_in(&self, from: usize, to: usize) -> Option<usize> {
         let mut to = to.min(self.end());
@@ -143,7 +150,8 @@ impl Bits<'_> {
             let group = (to - 1) / GROUP;
             let here = self.touched(group / 64) << (63 - group % 64);
             if here >> 63 == 0 {
-                // Back to the group before that has any, or the word before.
+                // Go back to the last group before with a segment in the set, or to the word
+                // before.
                 let skip = (here.leading_zeros() as usize).min(group % 64 + 1);
                 to = (group + 1 - skip) * GROUP;
                 continue;
@@ -157,7 +165,7 @@ impl Bits<'_> {
         None
     }
 
-    /// Puts segments in, whose groups are in use. O(words of 4096 segments).
+    /// Puts segments into the set. Their groups are in use. O(words of 4096 segments).
     #[unsafe(link_section = ".text.hot.hakmem")]
     pub(super) fn insert(&self, first: usize, n: usize) {
         let end = first + n;
@@ -173,7 +181,8 @@ impl Bits<'_> {
         });
     }
 
-    /// Takes segments out. O(words of 4096 segments + groups that were in part).
+    /// Takes segments out of the set. O(words of 4096 segments + groups that were partly in the
+    /// set).
     pub(super) fn remove(&self, first: usize, n: usize) {
         let end = first + n;
         let (whole, whole_end) = (first.div_ceil(GROUP), end / GROUP);
@@ -190,7 +199,7 @@ impl Bits<'_> {
         self.parts(first, end, |group, mask| {
             let (some, full, bit) = (&self.some[group / 64], &self.full[group / 64], 1 << (group % 64));
             if full.load(Relaxed) & bit != 0 {
-                // From now on the word says it (rules 2 and 3).
+                // From now on the word counts for this group (rules 2 and 3).
                 some.fetch_or(bit, Relaxed);
                 self.word(group).store(!mask, Relaxed);
                 full.fetch_and(!bit, Relaxed);
@@ -200,7 +209,8 @@ impl Bits<'_> {
         });
     }
 
-    /// The groups that `first..end` has a part of, with the bits of that part.
+    /// Calls `f` for each group of which `first..end` covers only a part, with the bits of that
+    /// part.
     #[inline(always)]
     fn parts(&self, first: usize, end: usize, f: impl Fn(usize, u64)) {
         let (left, right) = (first / GROUP, (end - 1) / GROUP);
@@ -218,7 +228,8 @@ impl Bits<'_> {
         }
     }
 
-    /// How many segments of `from..to` are in the set. O(words of 4096 segments + groups that are in part).
+    /// The number of segments of `from..to` in the set. O(words of 4096 segments + groups that are
+    /// partly in the set).
     pub(super) fn count(&self, from: usize, to: usize) -> usize {
         let (mut s, mut count) = (from, 0);
         while let Some(found) = self.first_in(s, to) {

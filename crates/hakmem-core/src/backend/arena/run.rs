@@ -1,15 +1,17 @@
-//! Runs of segments: taken, made accessible, given back, and made inaccessible again.
+//! Runs of segments: a claim takes a run and makes it accessible, and later gives it back. Idle
+//! runs become inaccessible.
 
 use super::bits::Set;
 use super::*;
 
-/// Segments that lie unused side by side before they are made inaccessible again: 16 MiB, so that few maps come of it.
+/// Unused segments side by side that `decommit_idle` makes inaccessible: 16 MiB or more, so that it
+/// makes few maps.
 const WORTH_DECOMMITTING: usize = 8;
 
 impl Arena {
-    /// First fit for `n` unused segments at a multiple of `align`. It goes on behind the last segment in use of each place
-    /// that is too small, and begins where a search for no more than `n` ended: O(segments / n), and mostly O(n / 4096).
-    /// Under the lock.
+    /// The first place for `n` unused segments at a multiple of `align`. In a place that is too
+    /// small, the search goes on behind the last used segment of it. It begins where a search for
+    /// no more than `n` ended. O(segments / n), and mostly O(n / 4096). The caller holds the lock.
     #[unsafe(link_section = ".text.hot.hakmem")]
     pub(super) fn first_fit(&self, n: usize, align: usize) -> Option<usize> {
         let segments = self.segments.load(Relaxed);
@@ -40,7 +42,8 @@ impl Arena {
         first + n <= self.segments.load(Relaxed) && self.bits(Set::Used).first_in(first, first + n).is_none()
     }
 
-    /// Marks `n` segments from `first` used; their memory is not touched. Under the lock.
+    /// Marks `n` segments from `first` on as used. Does not touch their memory. The caller holds
+    /// the lock.
     #[unsafe(link_section = ".text.hot.hakmem")]
     pub(super) fn mark_used(&self, first: usize, n: usize) -> bool {
         if !self.make_ready((first + n - 1) / GROUP + 1) {
@@ -50,8 +53,8 @@ impl Arena {
         true
     }
 
-    /// Makes the first `len` segments from `first` accessible, those that are not yet. By the owner, and without the lock
-    /// while the system is asked.
+    /// Makes those of the first `len` segments from `first` on accessible that are not. The caller
+    /// owns them, and does not hold the lock, so no thread waits while the system is asked.
     #[unsafe(link_section = ".text.hot.hakmem")]
     pub(super) fn commit(&self, first: usize, len: usize) -> bool {
         let end = first + len;
@@ -79,16 +82,18 @@ impl Arena {
         }
     }
 
-    /// Under the lock.
+    /// Marks `n` segments from `first` on as unused. The caller holds the lock.
     pub(super) fn unmark(&self, first: usize, n: usize) {
         self.bits(Set::Used).remove(first, n);
         for hint in &self.hints {
-            // A place for `len` that there was not before has one of these segments.
+            // Any place for `len` segments that was not there before contains one of these
+            // segments.
             hint.from.fetch_min(first.saturating_sub(hint.len.load(Relaxed)), Relaxed);
         }
     }
 
-    /// The first run from `from` on of segments that are accessible and not used, `WORTH_DECOMMITTING` of them or more.
+    /// The first run from `from` on of at least `WORTH_DECOMMITTING` segments that are accessible
+    /// and not used.
     fn idle_run(&self, from: usize) -> Option<(usize, usize)> {
         let (used, committed) = (self.bits(Set::Used), self.bits(Set::Committed));
         let end = self.segments.load(Relaxed);
@@ -108,8 +113,9 @@ impl Arena {
         }
     }
 
-    /// Makes owned segments inaccessible, and clean. They are said to be that before they are, and also where the system refuses:
-    /// who makes them accessible once more loses nothing.
+    /// Makes owned segments inaccessible and clean. The set of committed segments loses them first,
+    /// and also if the system refuses. That is harmless: the next owner commits them once more,
+    /// which changes nothing.
     fn decommit(&self, first: usize, n: usize) -> bool {
         {
             let _held = LOCK.lock();
@@ -120,14 +126,15 @@ impl Arena {
         os::decommit(self.slot_address(first * (SEGMENT / SLOT)), n * SEGMENT)
     }
 
-    /// Makes runs of unused segments inaccessible, so that they are not charged to the process. O(groups in use).
+    /// Makes runs of unused segments inaccessible, so that the system does not charge them to the
+    /// process. O(groups in use).
     fn decommit_idle(&self) {
         let mut at = 0;
         loop {
             let (first, n) = {
                 let _held = LOCK.lock();
                 let Some((first, n)) = self.idle_run(at) else { return };
-                // Nobody else gets them meanwhile (rule 2).
+                // This thread owns them meanwhile, so nobody else takes them (rule 3).
                 self.bits(Set::Used).insert(first, n);
                 (first, n)
             };
@@ -139,16 +146,17 @@ impl Arena {
     }
 }
 
-/// A run of segments: arena, first segment.
+/// A run of segments: its arena, and its first segment.
 pub type Run = (&'static Arena, usize);
 
-/// Takes `n` clean segments at a multiple of `align` segments, the first `commit` of them accessible. None if the
-/// system has no more to give. O(arenas), and the search.
+/// Takes `n` clean segments at a multiple of `align` segments, and makes the first `commit` of them
+/// accessible. None: the system has no more to give. O(arenas), and the search.
 #[unsafe(link_section = ".text.hot.hakmem")]
 pub fn take_run(n: usize, align: usize, commit: usize) -> Option<Run> {
     let run = find_run(n, align)?;
     if !run.0.commit(run.1, commit) {
-        // SAFETY: just taken, and not touched.
+        // SAFETY: this thread has just taken the run, so it owns it, and nobody has touched it: it
+        // is clean.
         unsafe { give_run(run, n) };
         return None;
     }
@@ -166,14 +174,16 @@ fn find_run(n: usize, align: usize) -> Option<Run> {
     found.filter(|&(arena, first)| arena.mark_used(first, n))
 }
 
-/// Takes the `more` segments behind the run of `n` at `first` too, if they are free. O(more / 4096).
+/// Takes the `more` segments behind the run of `n` segments too, if they are unused. O(more /
+/// 4096).
 pub fn extend_run(run: Run, n: usize, more: usize) -> bool {
     let (arena, first) = run;
     let _held = LOCK.lock();
     arena.is_unused(first + n, more) && arena.mark_used(first + n, more)
 }
 
-/// Tells the kernel what was chosen about huge pages for memory that is fresh; nothing, if the choice is the system's.
+/// Tells the kernel the option's choice about huge pages for fresh memory. Tells nothing if the
+/// choice is the system's.
 fn tell_choice(at: usize, len: usize) {
     match policy::Thp::now() {
         policy::Thp::Auto => {}
@@ -182,9 +192,12 @@ fn tell_choice(at: usize, len: usize) {
     }
 }
 
-/// Replaces what is mapped at `n` segments of an owned run by a fresh map as the arena was reserved: clean, inaccessible, and the
-/// kernel was told nothing about it. False: its memory is as it was. O(n / 4096).
-pub fn decommit_run(run: Run, n: usize) -> bool {
+/// Maps `n` segments of an owned run afresh, as the arena was reserved: clean and inaccessible, and
+/// the kernel was told nothing about them. False: the memory is unchanged. O(n / 4096).
+///
+/// # Safety
+/// The caller owns the segments, and nobody uses what is in them any more.
+pub unsafe fn decommit_run(run: Run, n: usize) -> bool {
     run.0.decommit(run.1, n)
 }
 
@@ -193,32 +206,32 @@ pub fn commit_run(run: Run, n: usize) -> bool {
     run.0.commit(run.1, n)
 }
 
-/// Gives clean segments back (rule 3).
+/// Gives clean segments back (rule 9).
 ///
 /// # Safety
-/// The caller owns the run, and all of it is clean.
+/// The caller owns the run, and uses it no more. All of it is clean.
 pub unsafe fn give_run(run: Run, n: usize) {
     {
         let _held = LOCK.lock();
         run.0.unmark(run.1, n);
     }
-    // After it: who sees this finds that.
+    // Release, and after `unmark`: a thread that sees `GIVEN` set finds the run unused.
     GIVEN.store(true, Release);
 }
 
-/// Runs were given back since `decommit_idle` looked last.
+/// True if a thread gave runs back since `decommit_idle` last checked.
 #[unsafe(link_section = ".data.hakmem")]
 static GIVEN: AtomicBool = AtomicBool::new(false);
 
-/// Makes what has been given back inaccessible where there is much of it side by side. O(groups in use), or O(1) if nothing
-/// was given back since the last time.
+/// Makes unused segments inaccessible where many lie side by side. O(groups in use), or O(1) if no
+/// thread gave a run back since the last time.
 pub fn decommit_idle() {
     if GIVEN.load(Relaxed) && GIVEN.swap(false, Acquire) {
         all().for_each(Arena::decommit_idle);
     }
 }
 
-/// Adds an arena with room for `n` segments. Under the lock.
+/// Adds an arena with room for `n` segments. The caller holds the lock.
 pub(super) fn chain(n: usize) -> Option<&'static Arena> {
     let count = COUNT.load(Relaxed);
     let arena = ARENAS.get(usize::from(count))?;
@@ -226,7 +239,7 @@ pub(super) fn chain(n: usize) -> Option<&'static Arena> {
     if least > space::LARGEST || !arena.reserve(least) {
         return None;
     }
-    // Not if the first one is a scrap (rule 5).
+    // Not if the first arena is a scrap (rule 5).
     if count == 0 {
         let bytes = arena.segments.load(Relaxed) * SEGMENT;
         HOT.set(arena.metas.load(Relaxed), arena.data.load(Relaxed), bytes);

@@ -1,43 +1,52 @@
-//! How much address space the arenas take, and the giving back of what they have never used when that comes to be
-//! limited.
+//! How much address space the arenas reserve, and how they give unused space up before a limit
+//! makes it scarce.
 //!
-//! A reservation counts against RLIMIT_AS. A process that lowers its limit would have nothing left to map, so the end of
-//! each arena that nobody uses, its *tail*, is unmapped before; the arena then ends where its last used segment does, or
-//! after an eighth of the limit, as if the limit had been there from the start.
+//! A reservation counts against RLIMIT_AS. A process that lowers its limit could map nothing more.
+//! So hakmem first unmaps the end of each arena that nobody uses, its *tail*. The arena then ends
+//! behind its last used segment, or after an eighth of the limit, as if the limit had been there
+//! from the start.
 //!
-//! Where no room is left for a whole segment at its place, a *scrap* is taken: up to 2 MiB, wherever they lie. It is an arena whose
-//! first and last segment are its own in part; the segment layer gets the slots that are.
+//! Where the system has no room for a whole segment at its place, hakmem takes a *scrap*: up to 2
+//! MiB, at any address. A scrap is an arena that owns only a part of its first and of its last
+//! segment. The segment layer gets the slots that it owns.
 //!
-//! Why a tail may go while other threads run: none of their blocks lies there, and whether `HOT.limit` is read before or
-//! after it is lowered makes no difference to others. A pointer into the tail's addresses is somebody else's new map, and
-//! who has that has, by way of the kernel or of us, synchronised with the thread that lowered the limit first. Hints
-//! of `segment` may name any segment that ever was in use: so the metadata of groups in use stays.
+//! Why hakmem may unmap a tail while other threads run:
+//! 1. No block lies in the tail. For a pointer elsewhere, the old and the new `HOT.limit` give the
+//!    same answer.
+//! 2. A later mapping may reuse the tail's addresses. A thread with a pointer into it has
+//!    synchronised with the thread that lowered the limit, by way of the kernel or of hakmem. So it
+//!    reads the new limit.
+//! 3. Hints of `segment` may name any segment that ever was in use. So the metadata of groups in
+//!    use stays.
 
 use super::*;
 
 /// The first half of the arenas are at least so large …
 const SMALLEST: usize = 4 << 20;
-/// … and the others so large: under a limit, small ones are better than none, but they must not use up all the places.
+/// … and the others so large: under a limit, small ones are better than none, but they must not use
+/// up all the places.
 const SMALLEST_LATER: usize = 16 << 20;
-/// The lengths of scraps, and how many there may be: they must not use up all the places either.
+/// The lengths of scraps, and the most scraps there may be: they must not use up all the places
+/// either.
 const SCRAPS: [usize; 4] = [SEGMENT, SEGMENT / 2, SEGMENT / 4, SEGMENT / 8];
 const MOST_SCRAPS: usize = 8;
 /// Behind the bitmaps of a scrap lies the metadata of its two segments.
 const SCRAP_METAS: usize = SEGMENT_META;
-/// No process has more user address space than this.
+/// No process has more address space for itself than this.
 pub const LARGEST: usize = 1 << 44;
 
-/// The part of a limit that is reserved: the rest is for the program's own maps, and for further arenas.
+/// The part of a limit that an arena reserves. The rest is for the program's own maps and for
+/// further arenas.
 fn share_of(limit: usize) -> usize {
     limit / 8
 }
 
-/// What is reserved where nothing more is asked for, under a limit or usize::MAX.
+/// What an arena reserves when nobody asks for more. `limit` is the limit, or usize::MAX.
 fn usual(physical_memory: usize, limit: usize) -> usize {
     physical_memory.saturating_mul(8).clamp(1 << 30, LARGEST).min(share_of(limit))
 }
 
-/// The least that is, if there are `arenas`.
+/// The least that an arena reserves when there are `arenas` already.
 fn smallest(arenas: usize) -> usize {
     if arenas < MAX_ARENAS / 2 { SMALLEST } else { SMALLEST_LATER }
 }
@@ -47,12 +56,12 @@ pub struct Reservation {
     pub base: usize,
     pub len: usize,
     pub segments: usize,
-    /// Little address space is to be had.
+    /// True if address space is scarce.
     pub is_scarce: bool,
 }
 
-/// Reserves room for at least `least` bytes of segments, at best eight times the physical memory. Returns the
-/// reservation.
+/// Reserves room for at least `least` bytes of segments, at best for eight times the physical
+/// memory. Returns the reservation. None: the system has no room.
 pub fn reserve_some(least: usize) -> Option<Reservation> {
     let limit = os::address_limit();
     let is_scarce = limit != usize::MAX || COUNT.load(Relaxed) > 0;
@@ -73,15 +82,16 @@ pub fn reserve_some(least: usize) -> Option<Reservation> {
     }
 }
 
-/// Unmaps a part of a reservation that nobody uses. If it cannot be (no room for another map), it stays for ever.
+/// Unmaps a part of a reservation that nobody uses. If the system refuses (no room for another
+/// map), the part stays for ever.
 pub fn give_up(at: usize, len: usize) {
     if os::unreserve(at, len) {
         RESERVED.fetch_sub(len, Relaxed);
     }
 }
 
-/// The address space is about to be limited to `limit` bytes: gives the tails up. O(groups in use + committed segments of
-/// the tails).
+/// Gives tails up, because a limit of `limit` bytes on the address space is about to come. O(groups
+/// in use + committed segments of the tails).
 pub fn fit_limit(limit: usize) {
     let _held = LOCK.lock();
     for (i, arena) in all().enumerate() {
@@ -90,13 +100,15 @@ pub fn fit_limit(limit: usize) {
     }
 }
 
-/// Nothing more is to be had from the arenas: gives the tails up whole. O(as above).
+/// Gives tails up whole, because the arenas have nothing more to give. O(groups in use + committed
+/// segments of the tails).
 pub fn give_tails_up() {
     fit_limit(0);
 }
 
-/// Makes an arena of what is left of the address space, with `n` pages or more: the arena and its pages. All of it is accessible,
-/// zero and the caller's; no segment of it is ever free.
+/// Makes an arena of what is left of the address space, with at least `n` slots. Returns the arena,
+/// and the first slot and the end of those that it owns. The slots are accessible, zero and the
+/// caller's. No segment of the arena is ever free.
 #[cold]
 pub fn take_scrap(n: usize) -> Option<(&'static Arena, usize, usize)> {
     let _held = LOCK.lock();
@@ -135,7 +147,8 @@ pub fn take_scrap(n: usize) -> Option<(&'static Arena, usize, usize)> {
 }
 
 impl Arena {
-    /// Ends the arena after `least` segments or the last used one, if it is longer. Under the lock.
+    /// Ends the arena behind its last used segment or after `least` segments, whichever is later,
+    /// if it is longer. The caller holds the lock.
     pub(super) fn give_tail_up(&self, least: usize, is_hot: bool) {
         let (used, committed) = (self.bits(Set::Used), self.bits(Set::Committed));
         let known_end = used.end();

@@ -1,18 +1,19 @@
-//! The arena against a plain model of it. Totals, what is mapped where, and chained arenas are the process's.
+//! Tests of the arena against a plain model. They run alone in a process, as totals, maps and the
+//! chain of arenas are the process's.
 
 extern crate std;
 
 use super::run::chain;
 use super::*;
-use crate::alone::alone;
+use crate::testing::alone;
 use std::boxed::Box;
 use std::collections::BTreeSet;
 use std::vec::Vec;
 
-/// More groups than one word of the summary speaks of.
+/// More groups than one word of the summary covers.
 const SEGMENTS: usize = 70 * GROUP + 11;
 
-/// An arena in nobody's list, without memory.
+/// An arena that is in no list and has no memory.
 fn nobodys() -> &'static Arena {
     Box::leak(Box::new(Arena {
         data: AtomicUsize::new(0),
@@ -29,7 +30,7 @@ fn nobodys() -> &'static Arena {
     }))
 }
 
-/// One with memory.
+/// An arena that is in no list, with memory.
 fn arena() -> &'static Arena {
     let arena = nobodys();
     assert!(arena.reserve(SEGMENTS * SEGMENT));
@@ -50,10 +51,10 @@ impl Random {
     }
 }
 
-/// Whether a byte is mapped at all.
+/// True if a byte is mapped.
 fn is_mapped(address: usize) -> bool {
     let mut resident = 0;
-    // SAFETY: asks about one page.
+    // SAFETY: `mincore` only asks about one system page, and writes one byte, to `resident`.
     unsafe { libc::mincore(at(address & !4095).cast(), 1, &raw mut resident) == 0 }
 }
 
@@ -86,7 +87,7 @@ fn the_lowest_place_that_fits_is_found() {
             let fits = |&s: &usize| (s + phase).is_multiple_of(align) && used[s..s + n].iter().all(|u| !u);
             let expected = (0..=SEGMENTS - n).find(fits);
             assert_eq!(arena.first_fit(n, align), expected, "{n} at {align}");
-            // It fills up, and then has gaps of all sizes.
+            // The arena fills up, and then has gaps of all sizes.
             if let Some(first) = expected {
                 assert!(arena.is_unused(first, n) && arena.mark_used(first, n));
                 used[first..first + n].fill(true);
@@ -122,7 +123,7 @@ fn sets_of_segments_are_like_a_plain_model() {
                 let n = 1 + random.below([3, 70, 300, 5000 * usize::from(round % 200 == 0) + 1][round % 4]);
                 let n = n.min(SEGMENTS);
                 let first = random.below(SEGMENTS - n + 1);
-                // By turns there are more and more of them, and few and fewer.
+                // By turns more and more segments are used, and fewer and fewer.
                 let put = random.below(100) < if round / 500 % 2 == 0 { 70 } else { 30 };
                 if put {
                     set.insert(first, n);
@@ -146,7 +147,7 @@ fn sets_of_segments_are_like_a_plain_model() {
     });
 }
 
-/// The search begins at the first group that is not full, which may be an earlier one again.
+/// The search begins at the first group that is not full. That may later be an earlier group again.
 #[test]
 fn what_comes_back_to_a_full_group_is_found() {
     alone("backend::arena::tests::what_comes_back_to_a_full_group_is_found", || {
@@ -162,7 +163,7 @@ fn what_comes_back_to_a_full_group_is_found() {
     });
 }
 
-/// The bitmaps of a large arena take more than what is left before the metadata by rounding.
+/// The bitmaps of a large arena need more room than the rounding leaves before the metadata.
 #[test]
 fn parts_of_a_large_arena_do_not_overlap() {
     alone("backend::arena::tests::parts_of_a_large_arena_do_not_overlap", || {
@@ -185,7 +186,7 @@ fn rows_list_what_was_listed() {
         let mut rows = [const { BTreeSet::new() }; ROWS];
         for round in 0..20_000 {
             let (row, segment) = (random.below(ROWS), random.below(SEGMENTS));
-            // By turns there are more and more of them, and few and fewer.
+            // By turns more and more segments are listed, and fewer and fewer.
             if random.below(100) < if round / 4000 % 2 == 0 { 90 } else { 3 } {
                 arena.list(row, segment);
                 rows[row].insert(segment);
@@ -202,7 +203,7 @@ fn rows_list_what_was_listed() {
         for (row, segments) in rows.iter().enumerate() {
             segments.iter().for_each(|&segment| arena.unlist(row, segment));
             assert_eq!(arena.listed(row).next(), None);
-            // Who looks in vain puts the summary right.
+            // A search in vain clears the group's bit in the summary.
             for group in 0..SEGMENTS.div_ceil(GROUP) {
                 let (word, bit) = arena.summary(row, group);
                 assert_eq!(word.load(Relaxed) & bit, 0, "group {group}");
@@ -218,7 +219,7 @@ fn memory_is_committed_once_and_counted() {
         let committed = || totals().1;
         let before = committed();
         assert!(arena.mark_used(60, 10));
-        // The metadata of two groups, and the bitmaps in front of it.
+        // The metadata of two groups, and the bitmaps in front of it, are accessible now.
         let metas = arena.metas.load(Relaxed).addr() - arena.summary.load(Relaxed).addr() + 2 * GROUP * SEGMENT_META;
         assert_eq!(committed() - before, metas);
         assert!(arena.make_ready(1) && arena.make_ready(2));
@@ -229,11 +230,13 @@ fn memory_is_committed_once_and_counted() {
             assert!(arena.commit(first, n));
             assert_eq!((committed() - before) / SEGMENT, more, "{n} from {first}");
             for s in first..first + n {
-                // SAFETY: it is accessible now.
+                // SAFETY: `commit` has made the segment accessible, and nobody else uses this
+                // arena.
                 unsafe { at(arena.slot_address(s * (SEGMENT / SLOT))).write(1) };
-                // SAFETY: as is its last byte.
+                // SAFETY: the segment's last byte; `commit` has made the segment accessible.
                 unsafe { at(arena.slot_address((s + 1) * (SEGMENT / SLOT)) - 1).write(1) };
-                // SAFETY: as is its metadata.
+                // SAFETY: `make_ready` has made the metadata accessible, and nobody else uses this
+                // arena.
                 unsafe { arena.meta((s + 1) * (SEGMENT / SLOT) - 1).write(1) };
             }
         }
@@ -248,13 +251,14 @@ fn memory_is_committed_once_and_counted() {
 #[test]
 fn a_tail_is_given_up() {
     alone("backend::arena::tests::a_tail_is_given_up", || {
-        // The segments in use end there; at least so many stay.
+        // The segments end behind the last used one; but at least as many stay as the call asked
+        // for.
         for (used, least, end) in [(5, 0, 5), (5, 3, 5), (5, 200, 200), (64, 0, 64), (65, 0, 65), (128, 20, 128)] {
             let arena = arena();
             let all = arena.known.load(Relaxed);
             arena.segments.store(all, Relaxed);
             assert!(arena.mark_used(used - 1, 1) && arena.commit(used - 1, 1));
-            // One behind it was in use before.
+            // A segment behind the end was used before.
             assert!(arena.commit(used - 1, 2.min(used.next_multiple_of(GROUP) - used + 1)));
             let (reserved, committed) = totals();
             let behind = if used % GROUP == 0 || end > used { 0 } else { SEGMENT };
@@ -276,7 +280,7 @@ fn a_tail_is_given_up() {
             }
             let room = end - used;
             assert_eq!(arena.first_fit(room + 1, 1), (used > room + 1).then_some(0));
-            // Again is nothing.
+            // A second call changes nothing.
             let before = totals();
             arena.give_tail_up(least, false);
             assert_eq!(totals(), before);
@@ -284,13 +288,13 @@ fn a_tail_is_given_up() {
     });
 }
 
-/// Wherever the system puts an arena: who writes before its first block or behind its last one, or behind what lies in
-/// front of it, meets no metadata.
+/// Wherever the system puts an arena: a write before its first block, behind its last block, or
+/// behind the map in front of the arena meets no metadata.
 #[test]
 fn metadata_and_data_lie_between_guards() {
     alone("backend::arena::tests::metadata_and_data_lie_between_guards", || {
         let is_readable = |address| os::copy_readable(address, &mut [0]) == 1;
-        // Those that are chained have nothing but guards around them.
+        // Arenas that are chained have only guards around them.
         assert!(take_run(1, 1, 1).is_some());
         for _ in 0..SEGMENT / SLOT {
             // The next one lies lower by this.
@@ -356,17 +360,17 @@ fn runs_are_extended_while_there_is_room() {
         let behind = take_run(1, 1, 0).unwrap();
         assert_eq!(behind.1, run.1 + 5);
         assert!(!extend_run(run, 5, 1));
-        // SAFETY: just taken, never touched.
+        // SAFETY: this test has just taken the run, and nobody has touched it.
         unsafe { give_run(next, 1) };
         assert_eq!(take_run(1, 1, 1).unwrap().1, next.1);
         assert!(commit_run(run, 5));
-        // SAFETY: as above.
+        // SAFETY: this test has just taken the run, and nobody has touched it.
         unsafe { give_run(behind, 1) };
         assert!(extend_run(run, 5, 1));
     });
 }
 
-/// What is beyond is no page of the first arena for the fast path either.
+/// What lies beyond is no slot of the first arena for the fast path either.
 #[test]
 fn the_fast_path_knows_where_the_first_arena_ends() {
     alone("backend::arena::tests::the_fast_path_knows_where_the_first_arena_ends", || {

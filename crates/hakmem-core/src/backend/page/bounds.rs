@@ -1,7 +1,29 @@
-//! The first arena's bounds on the fast path.
+//! Reads of the first arena's bounds (`HOT`) for the fast path of `free`.
 //!
-//! The words are read without order (`proto::bounds` rule 3), by instructions that use them where they lie: the compiler does not
-//! fold an atomic load into such, which would cost `free` 6 instructions of 24, and plain reads would race with the writer.
+//! The thread that makes the first arena writes the four words of `HOT`, and a thread that gives up
+//! the arena's end lowers the limits. Other threads may be in `free` at that moment. They read
+//! without a lock.
+//!
+//! Rules
+//! 1. No read here is a data race in Rust's model. All writes are atomic stores. On x86-64 each
+//!    read is one aligned load of eight bytes in assembly, which acts as a relaxed atomic load.
+//!    Elsewhere it is a relaxed atomic load. No read is plain: a plain read would race with the
+//!    writer.
+//! 2. `pure` and `readonly` let the compiler merge two such reads or drop one. It may do the same
+//!    with relaxed loads.
+//! 3. A reader may see any mixture of old and new words. Each mixture is harmless:
+//!    - Old `data`: the distance of every pointer is larger than any limit. So nothing is let in.
+//!    - New `data`, old limits: the limits are zero. So nothing is let in.
+//!    - New `data`, limits from before or after a tail was given up: only addresses that the arena
+//!      had are let in. `backend::arena::space` says why the tail's addresses do no harm.
+//!    - Old `metas`: only a thread with a block of the arena uses `metas`. It got the block,
+//!      directly or by way of other threads, from the thread that wrote `metas`. So it sees the new
+//!      one.
+//! 4. Every pointer that is not let in takes the slow path, which finds out the truth.
+//!
+//! The reason for assembly: x86-64 compares with a word in memory by one instruction, but the
+//! compiler makes two of a comparison with an atomic load. That would cost `free` 6 instructions of
+//! 24.
 
 use crate::backend::arena::HOT;
 
@@ -12,11 +34,12 @@ mod words {
     use crate::proto::bounds::offsets;
     use core::arch::asm;
 
-    /// The distance of an address from the first page.
+    /// The distance of an address from the first slot.
     #[inline(always)]
     fn distance(address: usize) -> usize {
         let distance: usize;
-        // SAFETY: reads a word of a static.
+        // SAFETY: reads an aligned word of the static `HOT`, as a relaxed load would (rules 1 and
+        // 2).
         unsafe {
             asm!(
                 "sub {distance}, qword ptr [rip + {hot} + {data}]",
@@ -29,10 +52,10 @@ mod words {
         distance
     }
 
-    /// Whether it is below the limit that lies so many bytes into the bounds.
+    /// True if `distance` is below the limit that lies `LIMIT` bytes into the bounds.
     #[inline(always)]
     fn is_below<const LIMIT: usize>(distance: usize) -> bool {
-        // SAFETY: reads a word of a static.
+        // SAFETY: reads an aligned word of the static `HOT`, as a relaxed load would (rule 1).
         unsafe {
             asm!(
                 "cmp {distance}, qword ptr [rip + {hot} + {limit}]",
@@ -47,25 +70,33 @@ mod words {
         true
     }
 
-    /// In sixteenths of a byte, and larger than any limit for an address that is no multiple of 16. None: beyond the limit.
+    /// The distance in units of 16 bytes. None: not below the limit, or `address` is no multiple of
+    /// 16. The rotation moves the low four bits to the top. If one is set, the value exceeds any
+    /// limit.
     #[inline(always)]
     pub fn offset16(address: usize) -> Option<usize> {
         let offset = distance(address).rotate_right(4);
         is_below::<{ offsets::LIMIT16 }>(offset).then_some(offset)
     }
 
-    /// The distance from the first page. None: beyond the limit.
+    /// The distance from the first slot. None: not below the limit.
     #[inline(always)]
     pub fn offset(address: usize) -> Option<usize> {
         let offset = distance(address);
         is_below::<{ offsets::LIMIT }>(offset).then_some(offset)
     }
 
-    /// The metadata that lies so many bytes from the first page's.
+    /// The metadata `offset` bytes behind that of the first slot.
+    ///
+    /// # Safety
+    /// `offset` is that of a slot's metadata in the first arena. The calling thread has a block of
+    /// that arena, or has synchronised with the thread that made the arena.
     #[inline(always)]
-    pub fn meta(offset: usize) -> *const Meta {
+    pub unsafe fn meta(offset: usize) -> *const Meta {
         let meta: *const Meta;
-        // SAFETY: reads a word of a static; the sum is an address in a map.
+        // SAFETY: reads an aligned word of the static `HOT`, as a relaxed load would (rules 1 and
+        // 2). By the caller's promise it is the address of the metadata, and the sum lies in the
+        // same map: not null.
         unsafe {
             asm!(
                 "add {meta}, qword ptr [rip + {hot} + {metas}]",
@@ -74,7 +105,7 @@ mod words {
                 metas = const offsets::METAS,
                 options(pure, readonly, nostack)
             );
-            // Said to the compiler, which else looks for NULL.
+            // Without this the compiler would check the result of `lookup_first` for null.
             core::hint::assert_unchecked(!meta.is_null());
         }
         meta
@@ -86,22 +117,27 @@ mod words {
     use super::super::Meta;
     use super::HOT;
 
-    /// See above.
+    /// The distance in units of 16 bytes. None: not below the limit, or `address` is no multiple of
+    /// 16.
     #[inline(always)]
     pub fn offset16(address: usize) -> Option<usize> {
         let offset = address.wrapping_sub(HOT.data()).rotate_right(4);
         (offset < HOT.limit16()).then_some(offset)
     }
 
-    /// See above.
+    /// The distance from the first slot. None: not below the limit.
     #[inline(always)]
     pub fn offset(address: usize) -> Option<usize> {
         HOT.offset(address)
     }
 
-    /// See above.
+    /// The metadata `offset` bytes behind that of the first slot.
+    ///
+    /// # Safety
+    /// `offset` is that of a slot's metadata in the first arena. The calling thread has a block of
+    /// that arena, or has synchronised with the thread that made the arena.
     #[inline(always)]
-    pub fn meta(offset: usize) -> *const Meta {
+    pub unsafe fn meta(offset: usize) -> *const Meta {
         HOT.metas().wrapping_add(offset).cast()
     }
 }

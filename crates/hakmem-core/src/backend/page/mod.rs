@@ -1,14 +1,17 @@
-//! Pages: runs of 1 or 8 slots of 64 KiB that hold blocks of one class, and the metadata of every slot.
+//! Pages: runs of 1 or 8 slots of 64 KiB that hold blocks of one class, and the metadata of every
+//! slot.
 //!
-//! Blocks have no header. A free block carries the link of its list in its first word. A page's owner pushes freed
-//! blocks on the page's own list; when the heap's list for the class is empty, it takes the page's list whole. So
-//! neither malloc nor free counts anything but `until_slow`:
+//! Blocks have no header. The first word of a free block is the link of its list. The owner of a
+//! page pushes freed blocks onto `free`, the page's own list. When the heap's list of the class is
+//! empty, the owner takes all of `free` for it. So neither malloc nor free counts anything but
+//! `until_slow`.
 //!
-//! - page in its class's queue: `until_slow + park_at` blocks are out (with the program, in the heap's list, or on their way
-//!   through an inbox). Zero means that only `park_at` are left: none, or so few that the page is to be parked (`parked`).
-//! - full page, which no queue has: `until_slow` more frees make it worth waking.
+//! `until_slow` is a countdown: it counts frees until the slow path.
+//! - Page in the queue of its class: until only `park_at` blocks are used. That is none, or so few
+//!   that the heap parks the page (`parked`).
+//! - Full page, which is in no queue: until one in eight of its blocks is free (`UNFULL_FRACTION`).
 //!
-//! In all, the free that brings it to zero takes the slow path; one branch serves them.
+//! The free that brings it to zero takes the slow path. So one branch serves both cases.
 //!
 //! ```text
 //! carved blocks = until_slow + park_at + length of `free` + in_holes     (in the queue)
@@ -16,16 +19,34 @@
 //! ```
 //!
 //! Rules
-//! 1. The first line of a page's metadata is written by its owner only: the thread that holds the heap in `owner`, or
-//!    `parked`'s lock for its pages. Others read `owner`, `block_size` and `class` alone, and only for a block that is live.
-//!    While one is, the last two stand; `owner` changes when the page is parked or unparked, so it may be the former one
-//!    that is read, and who gets blocks of a page that is no longer its passes them on (`proto::owner`). A thread never takes a page for
-//!    its own that is not: what it read last of `owner` is not older than what it wrote there, or the heap's last thread.
-//! 2. `owner` is null unless blocks of the page are out: freeing into an empty page takes the slow path, and is seen. It is
-//!    null, too, for pages of sampled blocks, whose first line is `profile`'s.
-//! 3. The second line is written by who owns the slot (see `proto::slots`), before a block of it is handed out and
-//!    after the last came back.
-//! 4. A block is on one list only. Blocks from the inbox are merged into `free` before `free` is handed to the heap.
+//! 1. Who writes: only the owner of a page writes the first line of its metadata. That is the
+//!    thread that holds the heap in `owner`. For a parked page it is the thread that holds
+//!    `parked`'s lock.
+//! 2. `owner` is null unless blocks of the page are used. So a free into an empty page takes the
+//!    slow path, which reports the error. `owner` is also null for a page of sampled blocks, whose
+//!    first line belongs to `profile`.
+//! 3. Who writes the second line: the owner of the slot (see `proto::slots`), before a block of the
+//!    slot is allocated and after the last block was freed. While a large or huge block is live:
+//!    the thread that allocates or resizes it. `stamp` of a parked page belongs to `parked`'s lock.
+//!    `remote_list`, `remote_link` and `segment` have protocols of their own (`proto::page_list`,
+//!    `proto::slots`, `proto::run_bin`).
+//! 4. A block is on one list only. The owner merges the inbox into `free` before it gives `free` to
+//!    the heap.
+//! 5. Who reads: other threads read only `owner`, `block_size` and `class` of the first line, and
+//!    only for a block that is live or that they free. `block_size` and `class` do not change while
+//!    the page has such a block. So a thread that got the block reads what the owner wrote before.
+//!    One exception: a map reads further fields by volatile loads while the owner may write them
+//!    (`glance` in `observe::stats::map`). This race is accepted, as the map decides nothing by
+//!    them.
+//! 6. Why a stale `owner` is harmless: `owner` changes when a page is parked or unparked, so
+//!    another thread may read the former owner. It then sends its blocks to the former owner's
+//!    inbox. An owner lives for ever, and `proto::owner` shows that the reader finds it made. One
+//!    that merges a batch of a page which it no longer owns sends it on to the page's owner
+//!    (`Owner::merge`).
+//! 7. Why no thread takes another owner's page for its own: only a holder of this heap gives a page
+//!    of the heap away. That holder is the thread itself, or an earlier one that gave the heap up.
+//!    Either way its write to `owner` comes before this thread's read, so the read finds that write
+//!    or a later one.
 
 pub mod bounds;
 pub mod queue;
@@ -44,18 +65,19 @@ use core::ptr::null_mut;
 /// A free block.
 #[repr(C)]
 pub struct Block {
-    /// The next block of the list.
+    /// The next block of the list. Null: this is the last one.
     pub next: Cell<*mut Block>,
 }
 
-// SAFETY: the link is one word of the block.
+// SAFETY: `next` and `set_next` read and write one word, the first of the block, and nothing else
+// does while the block is free.
 unsafe impl Link for Block {
     unsafe fn next(this: *mut Self) -> *mut Self {
-        // SAFETY: the caller owns the block.
+        // SAFETY: the caller owns the block, so no other thread reads or writes this word.
         unsafe { (*this).next.get() }
     }
     unsafe fn set_next(this: *mut Self, next: *mut Self) {
-        // SAFETY: the caller owns the block.
+        // SAFETY: the caller owns the block, so no other thread reads or writes this word.
         unsafe { (*this).next.set(next) }
     }
 }
@@ -64,7 +86,7 @@ unsafe impl Link for Block {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// Nobody's, or in a cache: no live block starts or lies here.
+    /// Free, or in a cache: no live block starts or lies here.
     Free = 0,
     /// The first slot of a page of blocks.
     Page = 1,
@@ -88,15 +110,16 @@ pub enum Kind {
 pub enum PageState {
     /// In the queue of its class.
     Queue = 0,
-    /// Full: no list holds it, its blocks are all out.
+    /// Full: all its blocks are used. It is in no list.
     Full = 1,
-    /// In the queue, empty, without an owner: kept because it is the class's only one.
+    /// In the queue, empty, without an owner: the heap keeps it because it is the only one of its
+    /// class.
     Retired = 2,
     /// Among the heap's cached empty pages.
     Cached = 3,
-    /// In the queue, with few blocks out: about to be parked.
+    /// In the queue, with few blocks used: the heap is about to park it.
     Candidate = 4,
-    /// Parked, with few blocks out.
+    /// Parked, with few blocks used.
     Parked = 5,
 }
 
@@ -104,27 +127,27 @@ pub enum PageState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ParkedList {
-    /// Few blocks are out: its holes are to be purged.
+    /// Few of its blocks are used. The purger has not purged its holes yet.
     Fresh = 0,
-    /// As that, and nothing changed since its holes were purged.
+    /// Few of its blocks are used. It has not changed since the purger purged its holes.
     Purged = 1,
-    /// Blocks of it are handed to any heap that shares.
+    /// Any heap that shares takes blocks of it.
     Shared = 2,
-    /// None: all its blocks are out.
+    /// All its blocks are used. It is in no list.
     Full = 3,
 }
 
 /// Metadata of one slot.
 #[repr(C, align(128))]
 pub struct Meta {
-    // The owner's line (rule 1).
-    /// The heap whose blocks these are, and `MEDIUM`: see `Meta::owner`.
+    // The owner's line (rules 1 and 5).
+    /// The owner's address, with the bit `MEDIUM`: see `Meta::owner`.
     pub owner_word: OwnerWord<Owner>,
-    /// Freed blocks.
+    /// The page's own list of free blocks.
     pub free: Cell<*mut Block>,
     /// The countdown.
     pub until_slow: Cell<i32>,
-    /// Blocks that have been on a list or out since the page was claimed; those beyond are untouched memory.
+    /// Blocks carved since the page was claimed. The memory behind them is untouched.
     pub carved: Cell<u32>,
     /// Neighbours in the queue, or in another list of pages.
     pub next: Cell<*mut Meta>,
@@ -140,34 +163,34 @@ pub struct Meta {
     pub state: Cell<PageState>,
     /// True if the memory was zero when the page was claimed.
     pub zero: Cell<bool>,
-    /// Blocks that are out when `until_slow` is zero.
+    /// Blocks that are used when `until_slow` is zero.
     pub park_at: Cell<u8>,
-    /// Full: what the countdown started from.
+    /// Of a full page: what the countdown started from.
     pub unfull_at: Cell<i32>,
     /// See `holes`.
     pub holes: Cell<u16>,
     /// See `holes`.
     pub in_holes: Cell<u16>,
-    /// Parked: which of `parked`'s lists it is in.
+    /// Of a parked page: the list of `parked` that it is in.
     pub parked_list: Cell<ParkedList>,
     _pad: [u8; 3],
 
     // The slot's line (rule 3).
     pub kind: AtomicU8,
-    /// Slots back to the page's first one.
+    /// How many slots back the page's first slot is.
     pub back: AtomicU8,
     /// Length: in slots for a page or a large allocation, in segments for a huge block.
     pub span: AtomicU32,
-    /// For a huge block: segments of its run, the span and the reserve behind it.
+    /// For a huge block: segments of its run, which are the span and the reserve behind it.
     pub reserve: AtomicU32,
-    /// For a parked page and for a huge block: when it was, or was freed, in coarse milliseconds. For a huge block that is live: how
-    /// often it grew.
+    /// For a parked page: when it was listed as `Fresh`, in coarse milliseconds. For a live huge
+    /// block: how often it grew.
     pub stamp: AtomicU32,
-    /// Of blocks of 8 bytes: what other threads freed (`remote_batch` rule 2).
+    /// For pages with blocks of 8 bytes: what other threads freed (`remote_batch` rule 2).
     pub remote_list: PageRemoteList<Block>,
-    /// What its `remote_list` is linked by (`proto::page_list` rule 2).
+    /// The link of `remote_list` in a chain (`proto::page_list` rule 2).
     pub remote_link: Cell<*mut u8>,
-    /// Of the whole segment; used in the metadata of its first slot only.
+    /// Metadata of the whole segment. Used in the metadata of its first slot only.
     pub segment: SegmentMeta,
 }
 
@@ -176,59 +199,59 @@ const _: () = assert!(size_of::<Meta>() == META && core::mem::offset_of!(Meta, k
 /// Metadata of a segment.
 #[repr(C)]
 pub struct SegmentMeta {
-    /// Who has which slots.
+    /// Which slots are claimed, and which are dirty.
     pub slots: Slots,
-    /// When a slot became DIRTY last, in coarse milliseconds.
+    /// When a slot last became DIRTY, in coarse milliseconds.
     pub stamp: AtomicU32,
-    /// 1 + the bin under which the segment is listed.
+    /// The bin under which the segment is listed, plus 1. Zero: none.
     pub bin: RunBin,
-    /// What the kernel was told about huge pages here: `UNTOLD`, `THP` or `NOT_THP`.
+    /// What hakmem told the kernel about huge pages here: `UNTOLD`, `THP` or `NOT_THP`.
     pub thp: AtomicU8,
 }
 
-/// Nothing: the system's choice.
+/// hakmem told the kernel nothing: the system chooses.
 pub const UNTOLD: u8 = 0;
-/// They were asked for.
+/// hakmem asked for huge pages.
 pub const THP: u8 = 1;
-/// They were refused.
+/// hakmem refused huge pages.
 pub const NOT_THP: u8 = 2;
 
 impl SegmentMeta {
-    /// True if huge pages were asked for.
+    /// True if hakmem asked for huge pages here.
     pub fn is_thp(&self) -> bool {
         self.thp.load(Relaxed) == THP
     }
 }
 
-/// Offset of the word that `free` compares with the thread's.
+/// Offset of the word that `free` compares with the thread's word.
 #[cfg_attr(any(miri, shuttle, sanitizer), allow(dead_code, reason = "these have no assembly"))]
 pub const OWNER_WORD: usize = core::mem::offset_of!(Meta, owner_word);
 
-/// In the owner's word of pages of several slots: no thread's word is equal to it, so that `free` leaves their blocks to the
-/// path for medium ones, wherever they start.
+/// A bit of the owner's word, set for pages of several slots. No thread's word has it, so `free`'s
+/// comparison fails for all blocks of such a page, and the path for medium blocks gets them.
 const MEDIUM: usize = 1;
 
 impl Meta {
-    /// The heap whose blocks these are. Null: nobody's, or no page of blocks.
+    /// The owner of the page. Null: it has none (rule 2), or this is no first slot of a page.
     #[inline]
     pub fn owner(&self) -> *mut Owner {
         self.owner_word.get().map_addr(|word| word & !MEDIUM)
     }
 
-    /// What `free` compares with the thread's word.
+    /// The word that `free` compares with the thread's word.
     #[inline]
     pub fn owner_word(&self) -> *mut Owner {
         self.owner_word.peek()
     }
 
-    /// Makes the page `owner`'s, which is not null. Its length is set.
+    /// Makes `owner` the owner of the page. `owner` is not null, and the page's length is set.
     #[inline]
     pub fn set_owner(&self, owner: *mut Owner) {
         let medium = if self.span.load(Relaxed) > 1 { MEDIUM } else { 0 };
         self.owner_word.set(owner.map_addr(|word| word | medium));
     }
 
-    /// Makes the page nobody's (rule 2).
+    /// Takes the owner off the page (rule 2).
     #[inline]
     pub fn clear_owner(&self) {
         self.owner_word.clear();
@@ -263,7 +286,9 @@ impl Meta {
     /// The segment's metadata.
     #[inline]
     pub fn segment(&self) -> &SegmentMeta {
-        // SAFETY: the first slot's metadata starts the aligned piece in which this one lies, and is as long-lived.
+        // SAFETY: a segment's metadata is `SEGMENT_META` bytes at a multiple of that, and starts
+        // with the first slot's. `self` is accessible and lies in this range, so the first slot's
+        // metadata is accessible, too, and for ever (`arena` rule 4).
         unsafe { &(*self.first_of_segment()).segment }
     }
 
@@ -277,7 +302,7 @@ impl Meta {
         (core::ptr::from_ref(self).addr() % SEGMENT_META / META) as u32
     }
 
-    /// The arena and the page number.
+    /// The arena, and the slot's number in it.
     pub fn slot_in_arena(&self) -> (&'static Arena, usize) {
         arena::of_meta(core::ptr::from_ref(self).addr())
     }
@@ -289,30 +314,34 @@ impl Meta {
 
     /// The arena and the segment's number there.
     pub fn segment_in_arena(&self) -> (&'static Arena, usize) {
-        let (arena, page) = self.slot_in_arena();
-        (arena, page / (SEGMENT / SLOT))
+        let (arena, slot) = self.slot_in_arena();
+        (arena, slot / (SEGMENT / SLOT))
     }
 
     /// The metadata of the slot `n` further on.
     ///
     /// # Safety
-    /// There is such a slot in the segment.
+    /// The segment has a slot `n` behind this one.
     #[inline]
     pub unsafe fn forward(&self, n: u32) -> &'static Meta {
-        // SAFETY: the metadata of a segment's slots lies side by side, and is accessible for ever.
+        // SAFETY: the metadata of a segment's slots lies side by side, and the caller promises that
+        // there is such a slot. The metadata is accessible for ever (`arena` rule 4), and any
+        // thread may have a reference to it: all fields are cells or atomics.
         unsafe { &*core::ptr::from_ref(self).wrapping_add(n as usize) }
     }
 
-    /// From any slot of a page to its first one.
+    /// The first slot of the page, from any of its slots.
     #[inline]
     pub fn head(&self) -> &'static Meta {
         let back = if self.kind() == Kind::Follow { self.back.load(Relaxed) } else { 0 };
-        // SAFETY: as in `forward`; `back` was set when the page was claimed (rule 3).
+        // SAFETY: a slot of kind `Follow` was claimed with a page, and `back` then got the distance
+        // to that page's first slot (rule 3). Both slots are of one segment, whose metadata lies
+        // side by side and is accessible for ever (`arena` rule 4).
         unsafe { &*core::ptr::from_ref(self).wrapping_sub(usize::from(back)) }
     }
 
-    /// [`Meta::head`] for a slot that a live block starts in: only a page's first slot has an owner (rule 2), so that
-    /// the second line is read for the others alone.
+    /// [`Meta::head`] for a slot in which a live block starts. Only the first slot of a page has an
+    /// owner (rule 2). So this reads the second line for other slots only.
     #[inline]
     pub fn head_of_block(&'static self) -> &'static Meta {
         if self.owner().is_null() { self.head() } else { self }
@@ -324,7 +353,7 @@ impl Meta {
         core::ptr::from_ref(self).cast_mut()
     }
 
-    /// Makes `span` slots from this one, which the caller has claimed, a page of `class`.
+    /// Makes `span` slots from this one a page of `class`. The caller has claimed them.
     pub fn open(&self, owner: *mut Owner, class: usize, block_size: u32, span: u32, zero: bool) {
         self.free.set(null_mut());
         self.until_slow.set(0);
@@ -340,7 +369,7 @@ impl Meta {
         self.span.store(span, Relaxed);
         self.remote_list.clear();
         for i in 1..span {
-            // SAFETY: the caller has claimed `span` slots from this one.
+            // SAFETY: the caller has claimed `span` slots from this one, so the segment has them.
             let follow = unsafe { self.forward(i) };
             follow.clear_owner();
             follow.back.store(i as u8, Relaxed);
@@ -350,67 +379,74 @@ impl Meta {
         self.set_owner(owner);
     }
 
-    /// [`Meta::open`] for a page of sampled blocks: it has no owner, so that their frees take the slow path.
+    /// [`Meta::open`] for a page of sampled blocks. It has no owner, so frees of its blocks take
+    /// the slow path.
     pub fn open_ownerless(&self, class: usize, block_size: u32, span: u32, zero: bool) {
         self.open(null_mut(), class, block_size, span, zero);
         self.clear_owner();
         self.set_kind(Kind::Sampled);
     }
 
-    /// Its length.
+    /// The page's length in bytes.
     pub fn bytes(&self) -> usize {
         self.span.load(Relaxed) as usize * SLOT
     }
 
-    /// Blocks in `free`, of a page in a queue.
+    /// The length of `free`, for a page in a queue.
     #[inline(always)]
     pub fn listed(&self) -> i32 {
         let in_holes = i32::from(self.in_holes.get()) + i32::from(self.park_at.get());
         self.carved.get() as i32 - in_holes - self.until_slow.get()
     }
 
-    /// Blocks that are free and on no list but the page's, or in holes. The owner's to ask (rule 1).
+    /// Blocks that are free and on the page's own list, or in holes. Only the owner may ask
+    /// (rule 1).
     pub fn waiting(&self) -> u64 {
-        let out = match self.state.get() {
+        let used = match self.state.get() {
             PageState::Full => self.carved.get() as i32 - self.unfull_at.get() + self.until_slow.get(),
             _ => self.until_slow.get() + i32::from(self.park_at.get()),
         };
-        (self.carved.get() as i32 - out).max(0) as u64
+        (self.carved.get() as i32 - used).max(0) as u64
     }
 
-    /// Sets the countdown of a page in a queue of which `out` blocks are out, to end when only `park_at` are.
-    pub fn count_down(&self, out: i32, base: u8) {
+    /// Starts the countdown of a page in a queue that has `used` used blocks. It ends when only
+    /// `base` are used.
+    pub fn count_down(&self, used: i32, base: u8) {
         self.park_at.set(base);
-        self.until_slow.set(out - i32::from(base));
+        self.until_slow.set(used - i32::from(base));
     }
 
-    /// Ends the page: freeing into it is an error from now on (rule 2).
+    /// Ends the page. From now on a free into it is an error that is found (rule 2).
     pub fn close(&self) {
         self.clear_owner();
         if cfg!(debug_assertions) {
-            self.class.set(u8::MAX); // Whoever reads it after that (rule 1) is out of bounds.
+            // So a thread that reads it after that, against rule 5, is out of bounds.
+            self.class.set(u8::MAX);
         }
         for i in 0..self.span.load(Relaxed) {
-            // SAFETY: the page has `span` slots.
+            // SAFETY: the page has `span` slots from this one, so the segment has them.
             unsafe { self.forward(i) }.set_kind(Kind::Free);
         }
     }
 }
 
-/// The metadata of the page that `p` points into, found through the first arena or any other; None: not ours.
+/// The metadata of the slot that `p` points into, in any arena. None: `p` is foreign.
 #[inline]
 pub fn lookup(p: *mut u8) -> Option<&'static Meta> {
     lookup_first(p).or_else(|| {
-        let (arena, page) = arena::find(p.addr())?;
-        // SAFETY: as in `lookup_first`.
-        Some(unsafe { &*arena.meta(page).cast::<Meta>() })
+        let (arena, slot) = arena::find(p.addr())?;
+        // SAFETY: `find` gives a slot of a known arena, whose metadata is readable for ever
+        // (`arena` rule 4). All fields are cells or atomics, so any thread may have a reference.
+        Some(unsafe { &*arena.meta(slot).cast::<Meta>() })
     })
 }
 
-/// [`lookup`] in the first arena alone.
+/// [`lookup`] in the first arena only.
 #[inline(always)]
 pub fn lookup_first(p: *mut u8) -> Option<&'static Meta> {
     let offset = bounds::offset(p.addr())?;
-    // SAFETY: metadata of used segments is accessible for ever; all its fields may be shared.
+    // SAFETY: `offset` let `p` in, so `p` lies in a slot of the first arena, and the thread that
+    // got `p` has synchronised with the one that made the arena. The metadata is readable for ever
+    // (`arena` rule 4). All fields are cells or atomics, so any thread may have a reference.
     Some(unsafe { &*bounds::meta((offset >> arena::SLOT_SHIFT) * META) })
 }

@@ -1,11 +1,13 @@
 //! Lists of pages: the queue of a class in a heap, and the lists of parked pages.
 //!
-//! The links are in the first line of the pages' metadata. So a list belongs to the owner of its pages.
+//! The links are in the first line of the pages' metadata. So a list belongs to the owner of its
+//! pages.
 //!
 //! Rules
-//! 1. A page is in one list at most. The owner of the list is the owner of its pages, or they have none.
-//! 2. Metadata is accessible for ever (`arena` rule 4), and all its fields may be shared. So a link that is not null
-//!    always leads to metadata.
+//! 1. A page is in one list at most. The owner of the list is the owner of its pages, or they have
+//!    none.
+//! 2. Metadata is accessible for ever (`arena` rule 4), and all its fields may be shared. So a link
+//!    that is not null always leads to metadata.
 
 use super::Meta;
 use core::cell::Cell;
@@ -25,14 +27,14 @@ impl PageQueue {
     /// The first page.
     #[inline(always)]
     pub fn first(&self) -> Option<&'static Meta> {
-        // SAFETY: rule 2.
+        // SAFETY: the link is null or leads to metadata, which is accessible for ever (rule 2).
         unsafe { self.first.get().as_ref() }
     }
 
     /// The page behind `page` in its list.
     #[inline(always)]
     pub fn after(page: &Meta) -> Option<&'static Meta> {
-        // SAFETY: rule 2.
+        // SAFETY: the link is null or leads to metadata, which is accessible for ever (rule 2).
         unsafe { page.next.get().as_ref() }
     }
 
@@ -68,7 +70,7 @@ impl PageQueue {
     /// Takes a page out of the list that it is in.
     pub fn remove(&self, page: &Meta) {
         let (prev, next) = (page.prev.get(), page.next.get());
-        // SAFETY: rule 2.
+        // SAFETY: the link is null or leads to metadata, which is accessible for ever (rule 2).
         match unsafe { prev.as_ref() } {
             Some(prev) => prev.next.set(next),
             None => self.first.set(next),

@@ -27,7 +27,7 @@ pub(crate) fn point() {
 }
 
 /// Another thread must go on here for this one to get any further.
-pub(crate) fn wait() {
+pub(crate) fn spin() {
     if is_child() {
         // Nobody else is there: it would wait for ever.
         std::process::abort();

@@ -1,4 +1,5 @@
-//! Huge blocks that grow and shrink where they are, or with their page tables moved instead of their bytes.
+//! Huge blocks grow and shrink where they are. If one cannot, the kernel moves its page tables, so
+//! that its bytes are not copied.
 
 use super::{
     TOO_LARGE, address, head_of, is_moved, mostly_absent, note_live, purge_run, run_of, segments_for, set_moved,
@@ -11,11 +12,12 @@ use crate::os::{self, Moved};
 use crate::policy::Thp;
 use crate::profile;
 
-/// Makes the huge block hold `n` bytes, moving its page tables if it must. Returns where it is then, None if that cannot
-/// be had: then nothing has changed.
+/// Makes the huge block at `meta` hold `n` bytes. Moves it if it must. Returns where it is then.
+/// None: it cannot have them, and nothing has changed.
 ///
 /// # Safety
-/// It is live, and nobody else uses it during the call.
+/// It is a live huge block. Nobody else uses it during the call, nor the bytes behind `n`
+/// afterwards.
 pub unsafe fn resize(meta: &'static Meta, n: usize) -> Option<&'static Meta> {
     if n > TOO_LARGE {
         return None;
@@ -24,14 +26,18 @@ pub unsafe fn resize(meta: &'static Meta, n: usize) -> Option<&'static Meta> {
     let (len, reserve) = (meta.span.load(Relaxed) as usize, meta.reserve.load(Relaxed) as usize);
     let new = segments_for(n);
     if new <= len {
-        return shrink(meta, run, len, reserve, new).then_some(meta);
+        // SAFETY: the caller promises what `shrink` asks for, and these are the block's lengths.
+        return unsafe { shrink(meta, run, len, reserve, new) }.then_some(meta);
     }
     let grown = meta.stamp.fetch_add(1, Relaxed);
-    // The first growth may be the only one; after the second, half as much again is kept free behind.
+    // The first growth may be the only one. From the second on, half as much again is reserved
+    // behind.
     let slack = if grown > 0 { new / 2 } else { 0 };
     let room = extend(meta, run, reserve, [new + slack, new]);
     if room < new {
-        return relocate(meta, run, len, new, slack);
+        // SAFETY: the caller promises what `relocate` asks for, and these are the block's run and
+        // length.
+        return unsafe { relocate(meta, run, len, new, slack) };
     }
     meta.reserve.store(room as u32, Relaxed);
     if !arena::commit_run(run, new) {
@@ -49,8 +55,9 @@ pub unsafe fn resize(meta: &'static Meta, n: usize) -> Option<&'static Meta> {
     Some(meta)
 }
 
-/// Asks for huge pages in a fresh huge block for `n` bytes that begins with a copy of `old` bytes: if these are half of it or more, and
-/// little of it lies behind the `n`. It is grown to be filled, as a whole.
+/// Asks for huge pages in a fresh huge block for `n` bytes that begins with a copy of `old` bytes.
+/// It does so if these are at least half of the block, and if little of it lies behind the `n`
+/// bytes. A program that grows such a block is likely to fill it.
 #[cold]
 pub fn will_be_filled(meta: &Meta, old: usize, n: usize) {
     let (run, size) = (run_of(meta), size(meta));
@@ -61,25 +68,32 @@ pub fn will_be_filled(meta: &Meta, old: usize, n: usize) {
     }
 }
 
-/// Takes what is free behind a run of `reserve` segments, to make it the first of the lengths in `wanted` that can be had.
-/// Returns its length. A moved run stays as it is (`huge` rule 4).
+/// Extends a run of `reserve` segments to the first length of `wanted` that it can have. Returns
+/// the run's length then. A moved run stays as it is (`huge` rule 4).
 fn extend(meta: &Meta, run: Run, reserve: usize, wanted: [usize; 2]) -> usize {
     let fits = |&want: &usize| reserve >= want || (!is_moved(meta) && arena::extend_run(run, reserve, want - reserve));
     wanted.iter().copied().find(fits).map_or(reserve, |want| want.max(reserve))
 }
 
-/// Moves a huge block of `len` segments at `run` to where there is room for `new`, and for `slack` more if that can be had.
-fn relocate(meta: &'static Meta, run: Run, len: usize, new: usize, slack: usize) -> Option<&'static Meta> {
+/// Moves a huge block of `len` segments at `run` to a run with room for `new`, and for `slack` more
+/// if there is one.
+///
+/// # Safety
+/// It is a live huge block, and nobody else uses it during the call.
+unsafe fn relocate(meta: &'static Meta, run: Run, len: usize, new: usize, slack: usize) -> Option<&'static Meta> {
     let reserve = meta.reserve.load(Relaxed) as usize;
-    // All of it is accessible, so that it is one map.
+    // The whole new run is accessible, so that it is one map.
     let take = |room| Some((arena::take_run(room, 1, room)?, room));
     let (to, room) = take(new + slack).or_else(|| take(new))?;
     let moved = head_of(to);
     moved.segment().slots.retire();
     let thp = meta.segment().is_thp();
     let wants_thp = !thp && is_dense(run, len);
-    if !move_memory(run, len, to, room) {
-        return None; // The new run stays taken for ever, and untouched.
+    // SAFETY: the block's run and the new run are accessible and belong to this thread, as the
+    // caller promises that nobody else uses the block. They are apart, as both are taken.
+    if unsafe { !move_memory(run, len, to, room) } {
+        // The new run stays taken for ever, and nobody touches it.
+        return None;
     }
     set_moved(moved, true);
     set_thp(moved, thp);
@@ -91,59 +105,77 @@ fn relocate(meta: &'static Meta, run: Run, len: usize, new: usize, slack: usize)
     moved.stamp.store(meta.stamp.load(Relaxed), Relaxed);
     moved.set_kind(Kind::Huge);
     meta.set_kind(Kind::Free);
-    // SAFETY: the old run was the huge block's; its memory has moved away, and the rest was clean (`huge` rule 3).
+    // SAFETY: the old run belonged to the huge block, which has another run now. It is clean: the
+    // memory of its first `len` segments has moved away, and the rest was clean (`huge` rule 3).
     unsafe { give_clean(meta, run, reserve) };
     set_thp(meta, false);
     note_live(new as i64 - len as i64);
     Some(moved)
 }
 
-/// Gives segments of a huge block back to the arena, native, and as if nothing had been asked for them.
+/// Gives segments of a huge block back to the arena. First makes them native, with nothing that the
+/// kernel was told.
 ///
 /// # Safety
-/// They are the caller's, and clean.
+/// The segments belong to the caller, which uses them no more. They are clean.
 pub unsafe fn give_clean(huge: &Meta, run: Run, len: usize) {
     if is_moved(huge) || huge.segment().is_thp() {
-        arena::decommit_run(run, len);
+        // SAFETY: by the caller's promise the run is the caller's, and its contents are unused.
+        unsafe { arena::decommit_run(run, len) };
     }
-    // SAFETY: passed on.
+    // SAFETY: by the caller's promise the run is the caller's, given up and clean. A fresh map is
+    // clean, too.
     unsafe { arena::give_run(run, len) };
 }
 
-/// True if most of a huge block was written to: if it is grown to be filled further, huge pages are not waste. False if that is not
-/// what decides.
+/// True if most of a huge block was written to. A block that is then grown further is likely to be
+/// filled, so huge pages are no waste. False if the option decides instead.
 fn is_dense(run: Run, len: usize) -> bool {
     Thp::now() == Thp::Auto && !mostly_absent(address(run), len * SEGMENT)
 }
 
-/// Asks for huge pages in a huge block's run of `room` segments: all of it alike, so that it stays one map,
-/// whose page tables can be moved.
+/// Asks for huge pages in a huge block's run of `room` segments. It asks for the whole run alike,
+/// so that the run stays one map, whose page tables the kernel can move.
 fn ask_for_thp(huge: &Meta, run: Run, room: usize) {
     if os::want_thp(address(run), room * SEGMENT) {
         set_thp(huge, true);
     }
 }
 
-fn shrink(meta: &Meta, run: Run, len: usize, reserve: usize, new: usize) -> bool {
+/// Gives the segments behind the first `new` back. True, always: where the system refuses, the
+/// block keeps its length.
+///
+/// # Safety
+/// It is a live huge block of `len` segments in a run of `reserve`. Nobody uses the segments behind
+/// the first `new` any more.
+unsafe fn shrink(meta: &Meta, run: Run, len: usize, reserve: usize, new: usize) -> bool {
     if new == len {
         return true;
     }
     let tail = (run.0, run.1 + new);
-    if !purge_run(tail, len - new, false) {
-        return true; // It keeps its length; nothing is lost.
+    // SAFETY: the tail belongs to the block, and by the caller's promise nobody uses it any more.
+    if unsafe { !purge_run(tail, len - new, false) } {
+        // The block keeps its length. Nothing is lost.
+        return true;
     }
     meta.span.store(new as u32, Relaxed);
     meta.reserve.store(new as u32, Relaxed);
     note_live(new as i64 - len as i64);
-    // SAFETY: the tail was the huge block's, and is clean.
+    // SAFETY: the tail belonged to the huge block, whose length no longer includes it. `purge_run`
+    // made its accessible part clean, and the rest was clean (`huge` rule 3).
     unsafe { give_clean(meta, tail, reserve - new) };
     true
 }
 
-/// Moves the memory of `len` segments to the beginning of a run of `room`: page tables, else bytes. `from` is clean
-/// afterwards. False: nothing has changed, and `to` must not be used again. The kernel moves one map at a time; a run that
-/// lies in several (the program forked, say) is moved by halves.
-fn move_memory(from: Run, len: usize, to: Run, room: usize) -> bool {
+/// Moves the memory of `len` segments to the beginning of a run of `room` segments: page tables if
+/// possible, else bytes. `from` is clean afterwards. False: the memory is unchanged, and nobody may
+/// use `to` again. The kernel moves one map at a time. If a run lies in several maps (the program
+/// forked, say), this moves it by halves.
+///
+/// # Safety
+/// The first `len` segments of `from` and the first `room` of `to` are accessible and belong to the
+/// caller. The two runs do not overlap, and `room` is at least `len`.
+unsafe fn move_memory(from: Run, len: usize, to: Run, room: usize) -> bool {
     let (a, b, bytes) = (address(from), address(to), len * SEGMENT);
     match os::move_pages(a, bytes, b, room * SEGMENT) {
         Moved::Yes => return true,
@@ -152,17 +184,21 @@ fn move_memory(from: Run, len: usize, to: Run, room: usize) -> bool {
     }
     if len > 1 {
         let half = len / 2;
-        if !move_memory(from, half, to, half) {
+        // SAFETY: the first halves of runs for which the caller promises the same.
+        if unsafe { !move_memory(from, half, to, half) } {
             return false;
         }
-        if !move_memory((from.0, from.1 + half), len - half, (to.0, to.1 + half), room - half) {
-            // SAFETY: the first half of both is accessible and ours; its bytes were moved to `to`.
+        let (rest, rest_to) = ((from.0, from.1 + half), (to.0, to.1 + half));
+        // SAFETY: the second halves of runs for which the caller promises the same.
+        if unsafe { !move_memory(rest, len - half, rest_to, room - half) } {
+            // SAFETY: both halves are accessible, do not overlap, and belong to the caller. The
+            // bytes of the first one are in `to` now.
             unsafe { arena::at(a).copy_from_nonoverlapping(arena::at(b), half * SEGMENT) };
             return false;
         }
         return true;
     }
-    // SAFETY: both are accessible, ours, and so long.
+    // SAFETY: both runs are accessible for `bytes` bytes, do not overlap, and belong to the caller.
     unsafe {
         arena::at(b).copy_from_nonoverlapping(arena::at(a), bytes);
         if !os::purge(a, bytes) {

@@ -1,19 +1,25 @@
-//! Huge blocks, over 1 MiB: runs of whole segments, with a cache of recently freed ones.
+//! Huge blocks, more than 1 MiB: runs of whole segments, and a cache of runs that were freed
+//! recently.
 //!
-//! A freed run stays in the cache with its memory for the decay, since faulting it in again costs ten times what
-//! keeping it does. The best fit serves a request; what is left of it stays cached. A block that is grown again and
-//! again gets room behind it that costs nothing until it is used; where there is none, its page tables are moved,
+//! A freed run stays in the cache with its memory until its decay is over, as faulting memory in
+//! again costs ten times what keeping it does. The best fit serves a request, and what is left of
+//! it stays in the cache. A block that grows again and again gets address space behind it, which
+//! costs nothing until it is used. Where there is none, the kernel moves the block's page tables,
 //! not its bytes.
 //!
 //! Rules
-//! 1. The cache's entries change under `LOCK`. A cached run is dirty, and in nobody's hands but the cache's.
-//! 2. The metadata of a live huge block's first slot belongs to whoever owns the block; every other slot of the run says
-//!    `Kind::Free`.
-//! 3. Of a run of `reserve` segments the first `span` are accessible and may be dirty, the rest is clean.
-//! 4. A run is *native*, made of the maps that the arena was reserved as, or *moved*: one map that the kernel brought from
-//!    elsewhere, which never joins its neighbours. So a moved run is not joined or extended by us either, and before it goes
-//!    back to the arena it is replaced by a fresh map, which does. Else programs that grow many blocks would end with a
-//!    map for each segment, and every move would take as many calls.
+//! 1. The entries of the cache change under `LOCK` only. A cached run is dirty, accessible, and
+//!    belongs to the cache.
+//! 2. The metadata of a live huge block's first slot belongs to the owner of the block. Every other
+//!    slot of the run says `Kind::Free`.
+//! 3. Of a run of `reserve` segments, the first `span` are accessible and may be dirty. The rest is
+//!    clean.
+//! 4. A run is *native* or *moved*. A native run consists of the maps that hakmem reserved as the
+//!    arena. A moved run is one map that the kernel brought from elsewhere, and the kernel never
+//!    joins it with its neighbours. So hakmem does not join or extend a moved run either. Before
+//!    the run goes back to the arena, hakmem replaces it by a fresh map, which does join. Otherwise
+//!    a program that grows many blocks would end with a map for each segment, and every move would
+//!    take as many calls.
 
 mod grow;
 
@@ -31,7 +37,7 @@ use grow::give_clean;
 pub use grow::{resize, will_be_filled};
 
 const RING: usize = 16;
-/// No request, and no alignment, above this is ever met: no address space is larger.
+/// No request and no alignment above this can be met: no address space is larger.
 pub const TOO_LARGE: usize = arena::LARGEST;
 
 #[derive(Clone, Copy)]
@@ -39,17 +45,17 @@ struct Entry {
     run: Run,
     len: usize,
     stamp: u32,
-    /// See rule 4.
+    /// True for a moved run (rule 4).
     moved: bool,
-    /// Huge pages were asked for in some of it.
+    /// True if hakmem asked for huge pages in some of it.
     thp: bool,
 }
 
 struct Cache(UnsafeCell<[Option<Entry>; RING]>);
-// SAFETY: reached through `entries` alone, under the lock (rule 1).
+// SAFETY: only `with_cache` and `after_fork` use the entries, and both hold the lock (rule 1).
 unsafe impl Sync for Cache {}
 
-/// Held over every use of the cache.
+/// A thread holds it for every use of the cache.
 #[unsafe(link_section = ".data.hakmem")]
 pub static LOCK: Lock = Lock::new();
 static CACHE: Cache = Cache(UnsafeCell::new([None; RING]));
@@ -62,27 +68,30 @@ pub static HITS: AtomicU64 = AtomicU64::new(0);
 pub fn counts() -> (u64, u64, u64) {
     (HANDED.load(Relaxed), RETURNED.load(Relaxed), HITS.load(Relaxed))
 }
-/// In the child of a fork, which counts anew: another thread may have been between a change of the cache and the counting of
-/// that. If this thread is, as its signal handler forked, the count stays too low by what it takes or puts.
+/// Counts anew. For the child of a fork: another thread may have been between a change of the cache
+/// and its count. If this thread was there, because its signal handler forked, the count stays too
+/// low by what the thread takes or puts.
 pub fn after_fork() {
     for counter in [&HANDED, &RETURNED, &HITS] {
         counter.store(0, Relaxed);
     }
-    // Not free: this thread's handler has interrupted it there.
+    // If the lock is not free, this thread's signal handler has interrupted it under the lock.
     if let Some(_held) = LOCK.try_lock() {
-        // SAFETY: rule 1.
+        // SAFETY: this thread holds the lock (rule 1), so nobody changes the entries.
         let entries = unsafe { &*CACHE.0.get() };
         CACHED.store(entries.iter().flatten().map(|e| e.len * SEGMENT).sum(), Relaxed);
     }
 }
-/// In the child of a fork, if it was copied in the middle of a change: what was cached is nobody's for ever.
+/// Empties the cache. For the child of a fork in the middle of a change. Nobody ever uses the
+/// cached runs again.
 pub fn forget_cache() {
     with_cache(|entries| *entries = [None; RING]);
     CACHED.store(0, Relaxed);
 }
 /// Bytes in the cache.
 pub fn cached_bytes() -> usize {
-    // Below zero: in the child of a fork, when this thread's change was counted anew before it was counted.
+    // Below zero: in the child of a fork, `after_fork` counted this thread's change before the
+    // thread did.
     CACHED.load(Relaxed).cast_signed().max(0).cast_unsigned()
 }
 fn note_live(segments: i64) {
@@ -95,7 +104,8 @@ fn note_live(segments: i64) {
 /// Runs `f` on the cache under the lock.
 fn with_cache<R>(f: impl FnOnce(&mut [Option<Entry>; RING]) -> R) -> R {
     let _held = LOCK.lock();
-    // SAFETY: rule 1; `f` does not come back here, as it gets nothing that could.
+    // SAFETY: this thread holds the lock (rule 1). `f` gets only the entries, and no `f` here uses
+    // the cache in another way, so this is the only reference.
     f(unsafe { &mut *CACHE.0.get() })
 }
 
@@ -104,7 +114,8 @@ fn segments_for(n: usize) -> usize {
 }
 
 fn head_of(run: Run) -> &'static Meta {
-    // SAFETY: metadata of used segments is accessible for ever; all its fields may be shared.
+    // SAFETY: a run that was taken lies in groups in use, whose metadata is accessible for ever
+    // (`arena` rule 4). All fields may be shared between threads.
     unsafe { &*run.0.meta(run.1 * (SEGMENT / SLOT)).cast::<Meta>() }
 }
 
@@ -116,12 +127,13 @@ fn address(run: Run) -> usize {
     run.0.slot_address(run.1 * (SEGMENT / SLOT))
 }
 
-/// See rule 4.
+/// True if the run of a huge block was moved (rule 4).
 fn is_moved(huge: &Meta) -> bool {
     huge.back.load(Relaxed) != 0
 }
 
-/// Notes in a huge block's metadata whether huge pages were asked for in some of it. Of its other segments no metadata is written.
+/// Notes in a huge block's metadata whether hakmem asked for huge pages in some of it. Writes no
+/// metadata of its other segments.
 fn set_thp(huge: &Meta, thp: bool) {
     huge.segment().thp.store(if thp { THP } else { UNTOLD }, Relaxed);
 }
@@ -130,8 +142,8 @@ fn set_moved(huge: &Meta, moved: bool) {
     huge.back.store(u8::from(moved), Relaxed);
 }
 
-/// Takes room for `n` bytes at a multiple of `align`, a power of two. The flag says whether it is zero. None: out of
-/// memory. O(RING) from the cache, else O(groups + n / 2 MiB).
+/// Takes a block for `n` bytes at a multiple of `align`, a power of two. The flag says whether it
+/// is zero. None: out of memory. O(RING) from the cache, else O(groups + n / 2 MiB).
 pub fn alloc(n: usize, align: usize) -> Option<(&'static Meta, bool)> {
     debug_assert!(n <= TOO_LARGE && align <= TOO_LARGE);
     let len = segments_for(n.max(1));
@@ -148,7 +160,7 @@ pub fn alloc(n: usize, align: usize) -> Option<(&'static Meta, bool)> {
     let meta = head_of(entry.run);
     set_moved(meta, entry.moved);
     set_thp(meta, entry.thp);
-    // In case no page ever was in this segment: its slots are not to be claimed.
+    // Perhaps this segment never had a page. Then this keeps others from claiming its slots.
     meta.segment().slots.retire();
     meta.span.store(len as u32, Relaxed);
     meta.reserve.store(len as u32, Relaxed);
@@ -159,7 +171,7 @@ pub fn alloc(n: usize, align: usize) -> Option<(&'static Meta, bool)> {
     Some((meta, zero))
 }
 
-/// The smallest cached run that will do; what is too much of it stays behind.
+/// Takes the smallest cached run that fits. What the request does not need stays in the cache.
 fn take_cached(len: usize, align: usize) -> Option<Entry> {
     if cached_bytes() == 0 {
         return None;
@@ -179,10 +191,10 @@ fn take_cached(len: usize, align: usize) -> Option<Entry> {
     Some(taken)
 }
 
-/// Frees what starts at `meta`. Returns the bytes freed.
+/// Frees the huge block at `meta`. Returns the bytes freed.
 ///
 /// # Safety
-/// It is a live huge block and the caller's to free.
+/// It is a live huge block, and the caller gives it up.
 pub unsafe fn free(meta: &Meta) -> usize {
     let run = run_of(meta);
     let (len, reserve) = (meta.span.load(Relaxed) as usize, meta.reserve.load(Relaxed) as usize);
@@ -191,7 +203,8 @@ pub unsafe fn free(meta: &Meta) -> usize {
     note_live(-(len as i64));
     RETURNED.fetch_add(1, Relaxed);
     if reserve > len {
-        // SAFETY: ours, and clean (rule 3).
+        // SAFETY: the segments behind `len` belonged to the block, which the caller gave up, and
+        // are clean (rule 3).
         unsafe { give_clean(meta, (run.0, run.1 + len), reserve - len) };
     }
     set_thp(meta, false);
@@ -199,11 +212,12 @@ pub unsafe fn free(meta: &Meta) -> usize {
     let now = os::now_ms();
     let crowded = with_cache(|entries| {
         let entry = Entry { run, len, stamp: now, moved, thp };
-        // Runs that lie side by side become one, so that larger requests find them.
+        // Runs side by side become one, so that larger requests find them.
         let joins = |e: &Entry| !(moved || e.moved);
         let before = |e: &Entry| joins(e) && core::ptr::eq(e.run.0, run.0) && e.run.1 + e.len == run.1;
         let after = |e: &Entry| joins(e) && core::ptr::eq(e.run.0, run.0) && run.1 + len == e.run.1;
-        // Its age is the mean of theirs: else a little run that comes and goes would keep a large one young.
+        // Its age is the mean of theirs. Otherwise a small run that comes and goes would keep a
+        // large one young.
         let mut joined = entry;
         let mut age = 0;
         for slot in entries.iter_mut() {
@@ -224,7 +238,8 @@ pub unsafe fn free(meta: &Meta) -> usize {
     if let Some(entry) = crowded {
         drop_entry(entry);
     }
-    // What cannot be given back (locked memory) is put in again; the cache is then left as full as it is.
+    // If the system does not take a run (locked memory), `drop_entry` puts it in again, and the
+    // cache stays too full.
     while cached_bytes() > limit() {
         let Some(entry) = with_cache(|entries| oldest(entries, now).and_then(|i| entries[i].take())) else { break };
         if drop_entry(entry) == 0 {
@@ -245,25 +260,30 @@ fn oldest(entries: &[Option<Entry>; RING], now: u32) -> Option<usize> {
     (0..RING).filter(|&i| entries[i].is_some()).max_by_key(age)
 }
 
-/// Gives a run that was taken out of the cache back to the system. Returns the bytes.
+/// Gives a run that left the cache back to the system. Returns the bytes.
 fn drop_entry(entry: Entry) -> usize {
     let bytes = entry.len * SEGMENT;
-    if purge_run(entry.run, entry.len, entry.moved || entry.thp) {
+    // SAFETY: the run left the cache, so it belongs to this thread. The block that lay there was
+    // freed.
+    if unsafe { purge_run(entry.run, entry.len, entry.moved || entry.thp) } {
         CACHED.fetch_sub(bytes, Relaxed);
-        // SAFETY: ours since it left the cache, and clean now.
+        // SAFETY: the run left the cache, so it belongs to this thread, and `purge_run` made it
+        // clean.
         unsafe { arena::give_run(entry.run, entry.len) };
         return bytes;
     }
-    // Locked memory, or no room for another map: keep it, and try again later.
+    // The memory is locked, or the system has no room for another map. The cache keeps the run, and
+    // a later pass tries again.
     let entry = Entry { stamp: os::now_ms(), ..entry };
     let homeless = with_cache(|entries| match entries.iter().position(Option::is_none) {
         Some(free) => entries[free].replace(entry),
         None => Some(entry),
     });
     if let Some(entry) = homeless {
-        // No place to remember it: clear it by hand, so that it can go back clean.
+        // The cache has no free entry. So clear the memory by hand, and the run can go back clean.
         CACHED.fetch_sub(bytes, Relaxed);
-        // SAFETY: accessible (rule 1 of the arena) and ours.
+        // SAFETY: a cached run is accessible (rule 1). It left the cache, so it belongs to this
+        // thread, which has just made it zero and uses it no more.
         unsafe {
             arena::at(address(entry.run)).write_bytes(0, bytes);
             arena::give_run(entry.run, entry.len);
@@ -272,16 +292,21 @@ fn drop_entry(entry: Entry) -> usize {
     0
 }
 
-/// Makes `len` segments, which are the caller's, clean: by a fresh map if they were moved (rule 4) or the kernel was told
-/// something of them.
-fn purge_run(run: Run, len: usize, anew: bool) -> bool {
-    anew && arena::decommit_run(run, len) || os::purge(address(run), len * SEGMENT)
+/// Makes `len` segments of the caller's clean. With `anew` it maps them afresh: for a run that was
+/// moved (rule 4), or of which the kernel was told something.
+///
+/// # Safety
+/// The caller owns the segments, and nobody uses what is in them any more.
+unsafe fn purge_run(run: Run, len: usize, anew: bool) -> bool {
+    // SAFETY: by the caller's promise the segments are the caller's, and their contents are unused.
+    anew && unsafe { arena::decommit_run(run, len) } || os::purge(address(run), len * SEGMENT)
 }
 
-/// Gives cached runs back that were freed `decay` ms or more before `now`, while `goes_on`. Returns the bytes.
+/// Gives cached runs that were freed at least `decay` ms before `now` back to the system, while
+/// `goes_on`. Returns the bytes.
 pub fn purge(now: u32, decay: u32, goes_on: impl Fn() -> bool) -> usize {
     let mut given = 0;
-    // One round: what cannot be given back is put in again.
+    // One round only: a run that the system does not take goes into the cache again.
     for i in (0..RING).take_while(|_| goes_on()) {
         let due = |e: &Entry| os::age(now, e.stamp) >= decay;
         let entry = with_cache(|entries| if entries[i].as_ref().is_some_and(due) { entries[i].take() } else { None });
@@ -290,21 +315,24 @@ pub fn purge(now: u32, decay: u32, goes_on: impl Fn() -> bool) -> usize {
     given
 }
 
-/// Bytes that the huge block at `meta` holds.
+/// Bytes of the huge block at `meta`.
 pub fn size(meta: &Meta) -> usize {
     meta.span.load(Relaxed) as usize * SEGMENT
 }
 
-/// Above so many bytes it pays to find out whether there is anything to clear. Below them it is cleared by hand, and no system
-/// call is made: a file opened in the middle of calloc is in the way of a program that counts its descriptors.
+/// Above so many bytes it pays to find out whether there is anything to clear. `clear` writes
+/// zeroes to smaller blocks and makes no system call. That call opens a file, and an open file in
+/// the middle of calloc disturbs a program that counts its descriptors.
 const WORTH_ASKING: usize = 32 << 20;
 
-/// Makes `n` bytes of a recycled huge block zero, or `all` of it: where it is large and little of it is there, by giving it back, since
-/// the kernel will zero only what is touched; else by hand. What lies behind the `n` bytes will hardly be used: it is given
-/// back in any case, if it is so much that a call costs less than to touch it.
+/// Makes the first `n` bytes of a recycled huge block zero, or the whole block if `all`. If the
+/// block is large and little of it is resident, it goes back to the system, since the kernel zeroes
+/// only what the program touches. Otherwise this writes zeroes. Programs hardly use what lies
+/// behind the `n` bytes. So with `all` that part goes back in any case, if it is so large that the
+/// call costs less than touching it.
 ///
 /// # Safety
-/// It is live, and nobody else uses it during the call.
+/// It is a live huge block, and nobody else uses it during the call.
 pub unsafe fn clear(meta: &Meta, n: usize, all: bool) {
     let (start, size) = (meta.start(), size(meta));
     if n > WORTH_ASKING && mostly_absent(start.addr(), n) && os::purge(start.addr(), size) {
@@ -317,11 +345,12 @@ pub unsafe fn clear(meta: &Meta, n: usize, all: bool) {
         true if rest >= SLOT && os::purge(start.addr() + used, rest) => used,
         true => size,
     };
-    // SAFETY: the huge block holds so much.
+    // SAFETY: the block is live, and nobody else uses it. `by_hand` is at most its size.
     unsafe { start.write_bytes(0, by_hand) };
 }
 
-/// True if less than half of a sample of the range is there; false also if that is not known.
+/// True if less than half of a sample of the range is resident. False also if the system does not
+/// tell.
 fn mostly_absent(at: usize, n: usize) -> bool {
     const SAMPLE: usize = 64;
     let Some(map) = os::Pagemap::open() else { return false };
@@ -344,17 +373,17 @@ fn mostly_absent(at: usize, n: usize) -> bool {
 mod tests {
     use super::*;
     use crate::api::c;
-    use crate::in_child::in_child;
+    use crate::testing::in_child;
 
     #[test]
     fn the_cache_gives_its_oldest_up() {
         in_child(|| {
-            // SAFETY: freed once. Then there is an arena.
+            // SAFETY: a block from `malloc`, freed once. It makes hakmem reserve an arena.
             unsafe { c::free(c::malloc(3 << 20)) };
             let arena = arena::all().next().unwrap();
             let mut entries = [None; RING];
             assert_eq!(oldest(&entries, 7), None);
-            // Times wrap.
+            // Stamps wrap.
             for (i, age) in [(3, 5), (7, 20), (9, 8)] {
                 entries[i] =
                     Some(Entry { run: (arena, i), len: 1, stamp: 7u32.wrapping_sub(age), moved: false, thp: false });
@@ -369,7 +398,8 @@ mod tests {
             forget_cache();
             let entries = || with_cache(|entries| entries.iter().flatten().map(|e| e.len).sum::<usize>());
             let count = || with_cache(|entries| entries.iter().flatten().count());
-            // SAFETY: blocks of this allocator, each freed once.
+            // SAFETY: `p` and the blocks cut from the same run come from `malloc`, and each is
+            // freed once.
             unsafe {
                 let p = c::malloc(3 * SEGMENT);
                 c::free(p);
@@ -388,7 +418,8 @@ mod tests {
     fn a_block_that_grows_to_be_filled_gets_huge_pages() {
         in_child(|| {
             const MIB: usize = 1 << 20;
-            // SAFETY: blocks of this allocator, each freed once.
+            // SAFETY: `p` comes from `malloc` and has MIB bytes. `grown` replaces it, and is freed
+            // once.
             let is_thp = |n: usize| unsafe {
                 let p = c::malloc(MIB);
                 p.write_bytes(1, MIB);
@@ -401,8 +432,8 @@ mod tests {
             assert!(is_thp(2 * MIB), "all of it is asked for");
             assert!(!is_thp(MIB + MIB / 2), "a quarter would be waste");
             assert!(!is_thp(4 * MIB), "most of it may never be written");
-            // Not of a block that is not grown.
-            // SAFETY: any size will do.
+            // A block that is not grown gets none.
+            // SAFETY: `malloc` takes any size.
             let fresh = unsafe { c::malloc(2 * MIB) };
             assert!(!crate::backend::page::lookup(fresh).unwrap().segment().is_thp());
         });
@@ -415,7 +446,8 @@ mod tests {
             const PIECE: usize = 4096;
             let (n, held) = (SEGMENT + 5000, 2 * SEGMENT);
             let asked = 5000usize.next_multiple_of(os::page_size()) / PIECE;
-            // SAFETY: a block of this allocator, of that size, freed once; the second lies where it did.
+            // SAFETY: `p` comes from `malloc`, and its run has `held` bytes. It is freed, and
+            // `zeroed` returns the same block, which is live until it is freed once.
             let map = unsafe {
                 let p = c::malloc(n);
                 p.write_bytes(0xFF, held);
@@ -432,13 +464,14 @@ mod tests {
         });
     }
 
-    /// Whether that is said of so many pages, of which those are written.
+    /// True if `mostly_absent` says so of `pages` system pages, of which those that `written` names
+    /// are written.
     fn is_absent(pages: usize, written: impl Fn(usize) -> bool) -> bool {
         let (size, room) = (os::page_size(), 2 * pages * os::page_size());
         let start = os::map_memory(room).unwrap();
         assert!(os::refuse_thp(start, room));
         for page in (0..2 * pages).filter(|&page| written(page)) {
-            // SAFETY: just mapped, and ours.
+            // SAFETY: the test has just mapped this memory, and nobody else uses it.
             unsafe { os::at(start + page * size).write(1) };
         }
         let absent = mostly_absent(start, pages * size);
@@ -453,7 +486,7 @@ mod tests {
         assert!(is_absent(64, |page| page % 4 == 0), "all of it is looked at");
         assert!(is_absent(100, |page| !(49..100).contains(&page)), "and nothing beyond");
         assert!(!is_absent(100, |page| page < 50));
-        // Sixteen pieces of a quarter each.
+        // The sample is sixteen pieces, each a quarter of its part.
         assert!(is_absent(4096, |page| page % 256 < 31));
         assert!(!is_absent(4096, |page| page % 256 < 32));
         in_child(|| {

@@ -1,33 +1,34 @@
-//! errno: setting it, leaving it as it was, and saying what it means.
+//! Functions that set errno, restore it, and say what it means.
 
 use core::ffi::c_int;
 use core::fmt;
 
+/// The address of the calling thread's errno, valid as long as the thread.
 fn slot() -> *mut c_int {
-    // SAFETY: no preconditions.
+    // SAFETY: the function has no preconditions.
     unsafe { libc::__errno_location() }
 }
 
 /// Sets errno.
 #[cold]
 pub fn set(value: c_int) {
-    // SAFETY: errno's address is valid for the calling thread.
+    // SAFETY: `slot` gives the calling thread's own errno, which is writable.
     unsafe { *slot() = value }
 }
 
-/// Sets errno and gives the NULL to return.
+/// Sets errno and returns NULL.
 #[cold]
 pub fn fail<T>(value: c_int) -> *mut T {
     set(value);
     core::ptr::null_mut()
 }
 
-/// Runs `f` and puts errno back as it was.
+/// Runs `f` and restores errno.
 pub fn preserved<T>(f: impl FnOnce() -> T) -> T {
-    // SAFETY: errno's address is valid for the calling thread.
+    // SAFETY: `slot` gives the calling thread's own errno, which is readable.
     let before = unsafe { *slot() };
     let result = f();
-    // SAFETY: errno's address is the same as before, for it is the same thread.
+    // SAFETY: `slot` gives the calling thread's own errno, which is writable.
     unsafe { *slot() = before };
     result
 }
@@ -37,19 +38,20 @@ pub fn preserved<T>(f: impl FnOnce() -> T) -> T {
 pub struct Reason(pub c_int);
 
 impl Reason {
-    /// Of the call that has just failed in this thread.
+    /// The reason of the call that has just failed in this thread.
     pub fn last() -> Self {
-        // SAFETY: errno's address is valid for the calling thread.
+        // SAFETY: `slot` gives the calling thread's own errno, which is readable.
         Self(unsafe { *slot() })
     }
 }
 
-/// In the C library's words, without a call of it; the number of what seldom happens.
+/// Says the reason in the C library's words, without a call of the library. Rare errors are shown
+/// by their number.
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {
             libc::EACCES => "Permission denied",
-            // `out` has waited for whoever reads there.
+            // `out` has waited a second for a reader.
             libc::EAGAIN => "nobody reads it",
             libc::EBADF => "Bad file descriptor",
             libc::EDQUOT => "Disk quota exceeded",
@@ -80,13 +82,14 @@ mod tests {
     use super::*;
     use std::string::ToString;
 
-    /// Of all that the table has, and one that it does not.
+    /// For all errors: those that the table has, and those that it shows by number.
     #[test]
     fn reasons_are_in_the_c_librarys_words() {
         let mut known = 0;
         for number in (1..134).filter(|&number| number != libc::EAGAIN) {
             let ours = Reason(number).to_string();
-            // SAFETY: a C string, which the next call may change; no other test makes one.
+            // SAFETY: strerror returns a C string. It stays until the next call, and no other test
+            // calls it.
             let theirs = unsafe { core::ffi::CStr::from_ptr(libc::strerror(number)) };
             if ours != std::format!("error {number}") {
                 assert_eq!(ours, theirs.to_str().unwrap());

@@ -1,29 +1,29 @@
-//! What is in a report, once for all forms: JSON, CSV and XML differ in how they write the figures.
+//! The content of a report, the same for all forms. JSON, CSV and XML differ in how they write it.
 
 use super::usage::Usage;
 use crate::observe::stats::{self, Named, Snapshot, Stats};
 use core::fmt;
 
-/// Raised when a key changes its meaning or goes; new keys may come at any time.
+/// The version of the keys. It rises when a key changes its meaning or goes, but not for new keys.
 pub const SCHEMA: u32 = 2;
-/// Heaps that are reported one by one; the totals have them all.
+/// Heaps that have an item of their own in the report. The totals include all heaps.
 const MOST_HEAPS: usize = 256;
 
 /// A form of report.
 pub trait Form {
-    /// A figure of the process, or of the item that was begun.
+    /// Writes a figure of the item that was begun, or of the process if there is none.
     fn figure(&mut self, name: &'static str, value: u64) -> fmt::Result;
-    /// A list of items begins.
+    /// Begins a list of items.
     fn begin(&mut self, list: &'static str) -> fmt::Result;
-    /// An item of the list begins; the key is its name, or else its number.
+    /// Begins an item of the list. The key is its name or its number.
     fn item(&mut self, list: &'static str, key: Key) -> fmt::Result;
-    /// The item ends.
+    /// Ends the item.
     fn end_item(&mut self) -> fmt::Result;
-    /// The list ends.
+    /// Ends the list.
     fn end(&mut self) -> fmt::Result;
 }
 
-/// What tells the items of a list apart.
+/// The key of an item, which no other item of its list has.
 #[derive(Clone, Copy)]
 pub struct Key {
     pub name: &'static str,
@@ -47,7 +47,8 @@ impl fmt::Display for Word {
     }
 }
 
-/// All that is reported of one moment. The totals are taken first: asking what is resident makes system calls.
+/// All that a report says of one moment. The totals are read before the resident bytes, because
+/// that question makes system calls, which the totals count.
 pub struct Figures {
     pub snapshot: Snapshot,
     pub stats: Stats,
@@ -60,7 +61,7 @@ impl Figures {
         Self::of(Snapshot::take())
     }
 
-    /// In a signal handler.
+    /// For signal handlers: takes no lock.
     pub fn take_from_outside() -> Self {
         Self::of(Snapshot::take_from_outside())
     }
@@ -71,7 +72,7 @@ impl Figures {
         Self { snapshot, stats, usage, resident_bytes: stats::resident_bytes() }
     }
 
-    /// One copy for all forms: less code in every process.
+    /// Writes the figures. One function serves all forms, so that every process has less code.
     #[inline(never)]
     pub fn write(&self, form: &mut dyn Form) -> fmt::Result {
         let (snapshot, u) = (&self.snapshot, &self.usage);

@@ -1,12 +1,12 @@
-//! The forms of a report that programs read: JSON, CSV, XML.
+//! The forms of a report that programs read: JSON, CSV and XML.
 
 use super::figures::{Form, Key, Word};
 use core::fmt::{self, Write};
 
-/// One JSON object on one line. Begun and ended by its maker.
+/// One JSON object on one line. The caller writes its beginning and its end.
 pub struct Json<'a, W> {
     pub out: &'a mut W,
-    /// Nothing stands before the next value.
+    /// True if the next value needs no comma before it.
     pub first: bool,
 }
 
@@ -48,7 +48,8 @@ impl<W: Write> Form for Json<'_, W> {
     }
 }
 
-/// A line for each figure: `pid,event,list,item,name,value`; list and item are empty for figures of the process.
+/// A line for each figure: `pid,event,list,item,name,value`. In figures of the process, list and
+/// item are empty.
 pub struct Csv<'a, W> {
     pub out: &'a mut W,
     pub pid: i32,
@@ -93,12 +94,13 @@ impl<W: Write> Form for Csv<'_, W> {
     }
 }
 
-/// The element `hakmem`: figures of the process are its attributes, each item is an element with its own.
+/// The element `hakmem`. Figures of the process are its attributes. Each item is an element, and
+/// its figures are that element's attributes.
 pub struct Xml<'a, W> {
     pub out: &'a mut W,
-    /// The start tag of `hakmem` is still open.
+    /// True while the start tag of `hakmem` is open.
     pub open: bool,
-    /// The list that is open.
+    /// The name of the list that was begun last.
     pub list: &'static str,
 }
 

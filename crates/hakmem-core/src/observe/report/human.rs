@@ -1,4 +1,4 @@
-//! The report for people.
+//! The report for people: lines of text.
 
 use super::figures::Figures;
 use super::out::Text;
@@ -6,7 +6,7 @@ use super::usage::Usage;
 use crate::observe::stats::{self, Stats};
 use core::fmt::{self, Display, Write};
 
-/// Bytes in a unit that suits them, with one decimal.
+/// A number of bytes, shown in B, KiB, MiB or GiB with one decimal.
 struct Bytes(u64);
 
 impl Display for Bytes {
@@ -28,14 +28,14 @@ impl Display for Bytes {
     }
 }
 
-/// Writes the lines: totals, then a table of the classes that had most allocations.
+/// Writes the lines: totals, decisions, then a table of the classes with the most allocations.
 pub fn write(out: &mut impl Write, figures: &Figures, pid: i32) -> fmt::Result {
     totals(out, &figures.stats, &figures.usage, figures.resident_bytes, pid)?;
     decisions(out)?;
     classes(out, figures)
 }
 
-/// What mode `learn` has changed, and what that round would have cost with either value.
+/// Writes what mode `learn` changed, and what the round would have cost with either value.
 fn decisions(out: &mut impl Write) -> fmt::Result {
     for d in stats::decisions() {
         writeln!(
@@ -105,11 +105,12 @@ fn totals(out: &mut impl Write, s: &Stats, usage: &Usage, resident: u64, pid: i3
     out.write_str(if separator.is_empty() { " none\n" } else { "\n" })
 }
 
-/// Classes that get a line.
+/// The most classes that have a line. Classes with equal allocations may add to it.
 const MOST: usize = 12;
 
 fn classes(out: &mut impl Write, figures: &Figures) -> fmt::Result {
-    // The least number of allocations that gets a line: found without a list of all classes, as stacks may be small.
+    // The least number of allocations that gives a class a line. The search keeps no list of all
+    // classes, because stacks may be small.
     let all = || figures.snapshot.classes().map(|c| c.allocations);
     let more_than = |n: u64| all().filter(|&a| a > n).count();
     let least = all().filter(|&a| a > 0 && more_than(a) < MOST).min();

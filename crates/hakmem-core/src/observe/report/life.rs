@@ -1,5 +1,8 @@
-//! Start and end of the process: a constructor calls `start`, which reads what is asked for, once; `end` writes the report, and
-//! so does each signal that asks for it. Blocks are handed out before and after: neither call is a condition for anything.
+//! Reports at the start and the end of the process, and on signals.
+//!
+//! A constructor calls [`start`], which reads what the environment asks for, once. [`end`] writes
+//! the report, and so does the handler of the signal that the environment names. The allocator
+//! depends on neither call: it allocates before `start` and after `end`.
 
 use super::out::stderr_line;
 use super::sink::{File, Stderr};
@@ -12,7 +15,7 @@ use core::ffi::{c_char, c_int};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use libc::{siginfo_t, ucontext_t};
 
-/// What `start` found and `end` and `on_signal` need.
+/// What the environment asks for. `start` finds it, `end` and `on_signal` carry it out.
 #[derive(Clone, Copy)]
 struct Plan {
     report: Option<Report>,
@@ -80,81 +83,101 @@ impl Report {
 
 struct Shared(UnsafeCell<Option<Plan>>);
 
-// SAFETY: written by `start`, before the program has threads that could run `end`; only read after that.
+// SAFETY: only `start` and `leave` write it. Constructors call them, before the program has threads
+// that could run `end`. After that it is only read.
 unsafe impl Sync for Shared {}
 
 #[unsafe(link_section = ".data.hakmem")]
 static PLAN: Shared = Shared(UnsafeCell::new(None));
 
-/// The environment was looked at.
+/// True once the environment was read.
 #[unsafe(link_section = ".data.hakmem")]
 static BEGUN: AtomicBool = AtomicBool::new(false);
 
-/// Reads what the environment asks for, once. Without `HAKMEM_…` variables this makes no system call.
+/// Reads what the environment asks for, once. Makes no system call if the environment has no
+/// `HAKMEM_…` variables.
 ///
 /// # Safety
-/// `envp` is NULL or a NULL-terminated array of C strings, which do not change meanwhile. It is that of a program which has
-/// no rights that its user does not have. A constructor calls this.
+/// - `envp` is NULL or a NULL-terminated array of C strings, which do not change during the call.
+/// - `envp` is NULL if the program has rights that its user does not have.
+/// - No other thread calls functions of this module: a constructor calls this.
 #[unsafe(link_section = ".text.hot.hakmem")]
 pub unsafe fn start(envp: *const *const c_char) {
     if !BEGUN.swap(true, Relaxed) {
-        // SAFETY: the caller promises what `begin` asks of `envp`; it was called by a constructor,
-        // before any other thread.
+        // SAFETY: the caller says so of `envp`, and that no other thread calls functions of this
+        // module.
         unsafe { begin(envp, false) };
     }
 }
 
-/// [`start`] in a copy of the allocator that is linked into the program. In any other this does nothing (`report` rules 1, 2).
+/// [`start`] for a copy of the allocator that is linked into the program. In a library's copy this
+/// does nothing (`report` rules 1, 2).
 ///
 /// # Safety
-/// As there.
+/// - `envp` is NULL or a NULL-terminated array of C strings, which do not change during the call.
+/// - `envp` is NULL if the program has rights that its user does not have.
+/// - No other thread calls functions of this module: a constructor calls this.
 #[cold]
 pub unsafe fn start_in_program(envp: *const *const c_char) {
     if os::is_in_program() && !BEGUN.swap(true, Relaxed) {
-        // SAFETY: as for `start`, which has the same contract and the same caller.
+        // SAFETY: the caller says so of `envp`, and that no other thread calls functions of this
+        // module.
         unsafe { begin(envp, take_over()) };
     }
 }
 
-/// Has a `libhakmem.so` in this process leave the reports to this copy (`report` rule 3). True if it had left its line at the
-/// start of one. The loader has run its constructor before the program's, and would run its end after the program's.
+/// Makes a `libhakmem.so` in this process leave the reports to this copy (`report` rule 3). True if
+/// it has written the line at the start of a report. The loader runs its constructor before the
+/// program's, and would run its end after the program's.
 fn take_over() -> bool {
     if cfg!(target_feature = "crt-static") {
-        return false; // No library can be preloaded.
+        return false; // A static program loads no library.
     }
-    // SAFETY: a C string. The first call of dlsym in a process may allocate, as any constructor may.
+    // dlsym may allocate, and a constructor may call what allocates.
+    // SAFETY: the name is a C string, and the handle is the default one.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__hakmem_leave_reports".as_ptr()) };
-    // The program's own is that of a libhakmem.a, which is this copy.
+    // If the function lies in the program, it comes from a libhakmem.a, which is this copy.
     if found.is_null() || os::in_program(found as usize) {
         return false;
     }
-    // SAFETY: the name is this project's, and has this type.
+    // SAFETY: dlsym found a function under a name that only hakmem uses, for a function of this
+    // type.
     let leave: extern "C" fn() -> c_int = unsafe { core::mem::transmute(found) };
     leave() != 0
 }
 
-/// Leaves the reports to another copy of the allocator. True if the line at the start of one was written. To be called while
-/// there is one thread.
-pub fn leave() -> bool {
-    profile::leave();
-    // SAFETY: there is one thread, so nothing else uses it: see Shared.
+/// Leaves the reports to another copy of the allocator. True if this copy has written the line at
+/// the start of a report.
+///
+/// # Safety
+/// No other thread calls functions of this module: a constructor calls this.
+pub unsafe fn leave() -> bool {
+    // SAFETY: the caller says that no other thread uses what the environment asked for.
+    unsafe { profile::leave() };
+    // SAFETY: the caller says that no other thread uses the plan.
     let plan = unsafe { (*PLAN.0.get()).take() };
     plan.is_some_and(|plan| plan.report.is_some())
 }
 
+/// Reads what the environment asks for. If `announced`, another copy has written the line at the
+/// start of the report.
+///
 /// # Safety
-/// As [`start`].
+/// - `envp` is NULL or a NULL-terminated array of C strings, which do not change during the call.
+/// - `envp` is NULL if the program has rights that its user does not have.
+/// - No other thread calls functions of this module.
 #[unsafe(link_section = ".text.hot.hakmem")]
 unsafe fn begin(envp: *const *const c_char, announced: bool) {
-    // SAFETY: `envp` is NULL or such an array, and there is one thread: this is called by
-    // constructors.
+    // SAFETY: the caller says that `envp` is NULL or such an array, and that no other thread calls
+    // functions of this module, the only one that calls `profile`.
     let profiled = unsafe { profile::start(envp) };
-    // SAFETY: `envp` is NULL or such an array, and nobody changes its strings while `wish` refers
-    // to them.
+    // SAFETY: the caller says that `envp` is NULL or such an array, and that its strings do not
+    // change during this call. `wish` does not outlive it, and the option's name has no NUL.
     let (wish, signal) = unsafe { (settings::read(envp), settings::read_signal(envp, b"HAKMEM_STATS_SIGNAL=")) };
     let plan = Plan {
         report: wish.and_then(|wish| prepare(wish, announced)),
-        // SAFETY: `envp` is NULL or such an array; `map::file` copies the name.
+        // SAFETY: the caller says that `envp` is NULL or such an array. `map::file` copies the
+        // name.
         map: map::file(unsafe { settings::read_map(envp) }),
     };
     if plan.report.is_none() && plan.map.is_none() {
@@ -164,38 +187,44 @@ unsafe fn begin(envp: *const *const c_char, announced: bool) {
             ));
         }
     } else {
-        // SAFETY: nothing else runs that could use it: see Shared.
+        // SAFETY: the caller says that no other thread uses it. `catch` installs the handler only
+        // below.
         unsafe { *PLAN.0.get() = Some(plan) };
         if let Some(signal) = signal {
-            catch(signal, on_signal);
+            // SAFETY: `on_signal` takes no lock, allocates nothing, and preserves errno.
+            unsafe { catch(signal, on_signal) };
         }
     }
-    // One that came with the program. The loader has opened and read files under it, so this may too.
+    // The program may have been started under a filter. The loader opened and read files under it,
+    // so this may open and read files too.
     if (profiled || plan.report.is_some() || plan.map.is_some()) && usage::may_be_filtered() {
         keep_files();
         c::set_filtered(true);
     }
 }
 
-/// Before the process makes a filter for its system calls: what is written to later is opened now.
+/// Opens the files that reports will be written to. To be called before the process makes a filter
+/// for its system calls.
 pub fn keep_files() {
-    // SAFETY: only `start` writes it, and that is over or calls this.
+    // SAFETY: only `start` and `leave` write it, in constructors. They have returned, or `start`
+    // calls this after its write.
     if let Some(plan) = unsafe { *PLAN.0.get() } {
         plan.keep_files();
     }
     profile::keep_files();
 }
 
-/// It has made none.
+/// Closes them: the process made no filter.
 pub fn drop_files() {
-    // SAFETY: only `start` writes it, and that is over.
+    // SAFETY: only `start` and `leave` write it, in constructors. They have returned.
     if let Some(plan) = unsafe { *PLAN.0.get() } {
         plan.drop_files();
     }
     profile::drop_files();
 }
 
-/// Finds out where reports go, and leaves a line there if no other copy has. None: nowhere.
+/// Finds out where reports go. Writes the line at the start of a file, unless another copy has.
+/// None: the file's name cannot be kept.
 fn prepare(wish: settings::Report<'_>, announced: bool) -> Option<Report> {
     let to = match wish.file {
         None => To::Stderr(Stderr::keep()),
@@ -209,13 +238,17 @@ fn prepare(wish: settings::Report<'_>, announced: bool) -> Option<Report> {
     Some(Report { format, to })
 }
 
-/// What the system calls, with the state that the thread will return to.
+/// A signal handler. Its third argument is the state that the thread returns to.
 pub type Handler = extern "C" fn(c_int, *mut siginfo_t, *mut ucontext_t);
 
-/// A program that handles the signal itself takes it over, whenever it says so.
-pub fn catch(signal: c_int, handler: Handler) {
+/// Installs a signal handler. A program that installs its own later replaces it.
+///
+/// # Safety
+/// `handler` does only what is async-signal-safe.
+pub unsafe fn catch(signal: c_int, handler: Handler) {
     let mut action = core::mem::MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: all zeroes is a valid action; the handler only does what is async-signal-safe.
+    // SAFETY: all zero bytes are a valid action. The caller says that the handler is
+    // async-signal-safe. SA_SIGINFO: the system calls it with the three arguments of its type.
     unsafe {
         let action = action.assume_init_mut();
         action.sa_sigaction = handler as libc::sighandler_t;
@@ -225,23 +258,26 @@ pub fn catch(signal: c_int, handler: Handler) {
     }
 }
 
-/// Whatever it has interrupted: reads counters, formats them into memory of its own, and writes.
+/// Writes the report. It may have interrupted any code. So it reads counters without a lock,
+/// formats them in memory of its own, and writes.
 extern "C" fn on_signal(_: c_int, _: *mut siginfo_t, context: *mut ucontext_t) {
     errno::preserved(|| {
-        // SAFETY: only `start` writes it, and that is over.
+        // SAFETY: only `start` and `leave` write it, in constructors. They have returned, for
+        // `start` installs this handler after its write.
         if let Some(plan) = unsafe { *PLAN.0.get() } {
             on_own_stack(|| plan.carry_out(Event::Signal));
         }
-        // SAFETY: `context` is what the system gave this handler, and valid until it returns.
+        // SAFETY: the system gave this handler `context`, which is valid until the handler returns.
         unsafe { out::leave_blocked(context) };
     });
 }
 
-/// Runs in a forked child's exit too: it reports under its own pid, with counters that began in its parent.
+/// Writes the report at the end of the process. A forked child runs it too, and reports under its
+/// own process number.
 #[unsafe(link_section = ".text.hot.hakmem")]
 pub fn end() {
     profile::end();
-    // SAFETY: only `start` writes it, and that is over.
+    // SAFETY: only `start` and `leave` write it, in constructors. They have returned.
     if let Some(plan) = unsafe { *PLAN.0.get() } {
         plan.carry_out(Event::Exit);
     }

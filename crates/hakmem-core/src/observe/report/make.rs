@@ -1,4 +1,4 @@
-//! The report, in one of its forms, made in memory of its own.
+//! Makes the text of a report, in one of its forms, in memory that the system maps for it.
 
 use super::figures::{Figures, SCHEMA};
 use super::forms::{CSV_HEADER, Csv, Json, Xml};
@@ -12,13 +12,14 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Release},
 };
 
-/// Room for any form: 51 classes, 256 heaps, at under 512 bytes each, and the totals.
+/// Memory for a report in any form: 51 classes and 256 heaps at less than 512 bytes each, and
+/// totals.
 pub type Buffer = Text<{ 256 << 10 }>;
 
-/// A buffer kept for a time when the system has no memory for another: a limit on the address space, say.
+/// A spare buffer, for when the system refuses another one, for example at an address space limit.
 static KEPT: AtomicPtr<Buffer> = AtomicPtr::new(null_mut());
 
-/// Keeps a buffer for reports to come. It takes memory only once it is written.
+/// Maps the spare buffer. It takes no memory until a report is written into it.
 pub fn keep_buffer() {
     KEPT.store(Buffer::map(), Release);
 }
@@ -26,13 +27,14 @@ pub fn keep_buffer() {
 fn with_buffer<R>(f: impl FnOnce(&mut Buffer) -> R) -> Option<R> {
     let fresh = Buffer::map();
     if !fresh.is_null() {
-        // SAFETY: just mapped, ours alone, and an empty text.
+        // SAFETY: `map` has just made this empty text, and only this call has its address.
         let result = f(unsafe { &mut *fresh });
-        // SAFETY: mapped above.
+        // SAFETY: `map` made it, and `f` has returned, so nothing refers to it any more.
         unsafe { Buffer::unmap(fresh) };
         return Some(result);
     }
-    // SAFETY: whoever took it out has it alone.
+    // SAFETY: the swap leaves null behind, so no other thread gets this buffer until it is put
+    // back. AcqRel, with the Release of the stores: this thread sees what the last user wrote.
     let kept = unsafe { KEPT.swap(null_mut(), AcqRel).as_mut() }?;
     kept.clear();
     let result = f(kept);
@@ -41,11 +43,12 @@ fn with_buffer<R>(f: impl FnOnce(&mut Buffer) -> R) -> Option<R> {
 }
 
 fn pid() -> i32 {
-    // SAFETY: no preconditions.
+    // SAFETY: getpid has no preconditions.
     unsafe { libc::getpid() }
 }
 
-/// The line of the constructor: hakmem is in the process. One without an exit line ended without running exit handlers.
+/// The line that the constructor writes: hakmem is in the process. If a process has no exit line
+/// later, it ended without running exit handlers.
 pub fn load_line(format: Format) -> Text<128> {
     let mut text = Text::new();
     // Writing into a Text never fails.
@@ -57,8 +60,8 @@ pub fn load_line(format: Format) -> Text<128> {
     text
 }
 
-/// Makes the report and passes it to `to`; it lies in memory of its own, as stacks may be small. Without memory for it
-/// there is none.
+/// Makes the report and calls `to` with it. The text lies in memory of its own, because stacks may
+/// be small. None: the system has no memory for it.
 pub fn with<R>(format: Format, event: Event, to: impl FnOnce(&[u8]) -> R) -> Option<R> {
     let figures = match event {
         Event::Signal => Figures::take_from_outside(),
@@ -75,7 +78,7 @@ pub fn with<R>(format: Format, event: Event, to: impl FnOnce(&[u8]) -> R) -> Opt
     })
 }
 
-/// The XML of malloc_info.
+/// Makes the XML of malloc_info and calls `to` with it. None: the system has no memory for it.
 pub fn with_xml<R>(to: impl FnOnce(&[u8]) -> R) -> Option<R> {
     let figures = Figures::take();
     with_buffer(|text| {
@@ -97,7 +100,7 @@ fn csv(out: &mut Buffer, figures: &Figures, event: Event) -> fmt::Result {
     figures.write(&mut Csv::new(out, pid(), event.name()))
 }
 
-/// glibc's totals under glibc's names, then ours.
+/// Writes glibc's totals under glibc's names, then hakmem's figures.
 fn xml(out: &mut Buffer, figures: &Figures) -> fmt::Result {
     let totals = Totals::of(&figures.snapshot, &figures.stats);
     let reserved = figures.stats.reserved_bytes;

@@ -1,4 +1,5 @@
-//! The map: what each slot of the heap holds, for `hakmem map` to draw. `docs/observability.md` says what is in it.
+//! The map: what each slot holds, as JSON that `hakmem map` draws. `docs/observability.md`
+//! describes it.
 
 use super::Event;
 use super::out::{self, Lossy, stderr_line};
@@ -8,14 +9,14 @@ use crate::observe::stats::{self, Content, Segment};
 use core::fmt::{self, Write};
 use core::ptr::null_mut;
 
-/// Raised when a key changes its meaning or goes; new keys may come at any time.
+/// The version of the keys. It rises when a key changes its meaning or goes, but not for new keys.
 const SCHEMA: u32 = 1;
-/// No segment takes more: 32 slots at under 120 bytes, and 32 numbers.
+/// The most bytes that a segment takes: 32 slots at less than 120 bytes, and 32 numbers.
 const PER_SEGMENT: usize = 4096;
-/// Room for the frame, and segments that come while others are written down.
+/// Bytes for the frame, and for segments that threads claim while the map is written.
 const SPARE: usize = 64 * PER_SEGMENT;
 
-/// A text in memory of its own, which takes as much as is written.
+/// A text in memory that the system maps for it. It takes as much memory as is written.
 struct Page {
     bytes: *mut u8,
     room: usize,
@@ -24,7 +25,7 @@ struct Page {
 
 impl Page {
     fn map(room: usize) -> Option<Self> {
-        // SAFETY: a fresh mapping touches nothing that exists.
+        // SAFETY: without a fixed address, the system maps a range that nothing else uses.
         let bytes = unsafe {
             libc::mmap(
                 null_mut(),
@@ -39,7 +40,7 @@ impl Page {
     }
 
     fn as_bytes(&self) -> &[u8] {
-        // SAFETY: as much was written, into this mapping.
+        // SAFETY: `write_str` has written the first `len` bytes of the map, which `self` owns.
         unsafe { core::slice::from_raw_parts(self.bytes, self.len) }
     }
 }
@@ -49,7 +50,8 @@ impl Write for Page {
         if s.len() > self.room - self.len {
             return Err(fmt::Error);
         }
-        // SAFETY: there is room, and nobody else has the mapping.
+        // SAFETY: `s` fits into the room that is left: checked above. Only `self` uses the map, so
+        // `s` does not overlap it.
         unsafe {
             let to = self.bytes.add(self.len);
             to.copy_from_nonoverlapping(s.as_ptr(), s.len());
@@ -61,12 +63,12 @@ impl Write for Page {
 
 impl Drop for Page {
     fn drop(&mut self) {
-        // SAFETY: mapped by `map`.
+        // SAFETY: `map` made this map with this length, and no reference into it outlives `self`.
         unsafe { libc::munmap(self.bytes.cast(), self.room) };
     }
 }
 
-/// Makes the map and passes it to `to`. None: there is no memory for it.
+/// Makes the map and calls `to` with it. None: the system has no memory for it.
 pub fn with<R>(event: Event, to: impl FnOnce(&[u8]) -> R) -> Option<R> {
     let mut segments = 0;
     stats::each_segment_from_outside(&mut |_| segments += 1);
@@ -76,7 +78,7 @@ pub fn with<R>(event: Event, to: impl FnOnce(&[u8]) -> R) -> Option<R> {
 }
 
 fn write(out: &mut Page, event: Event) -> fmt::Result {
-    // SAFETY: no preconditions.
+    // SAFETY: getpid has no preconditions.
     let pid = unsafe { libc::getpid() };
     let (name, version) = (name(), env!("CARGO_PKG_VERSION"));
     let name = core::str::from_utf8(&name).unwrap_or("").trim_end_matches(['\0', '\n']);
@@ -149,19 +151,19 @@ fn list<T>(out: &mut Page, items: impl Iterator<Item = T>, each: impl Fn(&mut Pa
     out.write_char(']')
 }
 
-/// The program's name as the kernel has it, up to 15 bytes and a NUL. Empty in a process with a filter, which may end it for
-/// asking.
+/// The name that the kernel has for the calling thread: up to 15 bytes and a NUL. Empty in a
+/// process with a filter, which may end it for asking.
 fn name() -> [u8; 16] {
     let mut name = [0; 16];
     if c::is_filtered() {
         return name;
     }
-    // SAFETY: the call fills in 16 bytes.
+    // SAFETY: the call writes at most 16 bytes, and `name` has 16.
     unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
     name
 }
 
-/// Text between quotes of JSON.
+/// A text that is shown as it stands between quotes in JSON.
 struct Quoted<'a>(&'a str);
 
 impl fmt::Display for Quoted<'_> {

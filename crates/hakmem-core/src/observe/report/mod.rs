@@ -1,10 +1,12 @@
-//! Reports, maps and profiles: written at exit and on a signal, as the environment asks, and whenever the program does.
+//! Reports, maps and profiles. The environment asks for them at exit or on a signal, and the
+//! program at any time.
 //!
-//! In a program with this allocator `HAKMEM_STATS`, `HAKMEM_STATS_SIGNAL`, `HAKMEM_MAP`, `HAKMEM_PROFILE` and
-//! `HAKMEM_PROFILE_SIGNAL` mean what they mean under `libhakmem.so`: `docs/observability.md` describes them. The crate's
-//! constructor reads them before `main`. The feature `reports`, which is on by default, has all of this.
+//! In a program with this allocator `HAKMEM_STATS`, `HAKMEM_STATS_SIGNAL`, `HAKMEM_MAP`,
+//! `HAKMEM_PROFILE` and `HAKMEM_PROFILE_SIGNAL` mean what they mean under `libhakmem.so`:
+//! `docs/observability.md` describes them. The crate's constructor reads them before `main`. All of
+//! this needs the feature `reports`, which is on by default.
 //!
-//! The functions here write the same texts for the program itself.
+//! The functions here write the same texts when the program calls them.
 //!
 //! ```
 //! use hakmem_core::Hakmem;
@@ -24,13 +26,16 @@
 //! # Ok::<(), report::Error>(())
 //! ```
 //!
-//! The text is made in memory that the system maps for it, so none of these functions allocates. Bytes are bytes, not KiB,
-//! where a key does not say otherwise.
+//! Each function makes its text in memory that the system maps for it. So none of them allocates.
+//! Figures are in bytes, not KiB, unless their key says otherwise.
 //!
 //! Rules
-//! 1. One copy of the allocator reports once: a program's copy by this crate's constructor, `libhakmem.so` by its own.
-//! 2. A copy in any other library leaves the environment alone: its handlers would outlive its code. Its functions work.
-//! 3. A program's copy tells a `libhakmem.so` in the same process to leave the reports to it (`life::take_over`).
+//! 1. A copy of the allocator starts its reports once. In a program's copy this crate's constructor
+//!    starts them. `libhakmem.so` has a constructor of its own.
+//! 2. A copy in any other library does not read the environment: its signal handlers would stay
+//!    when its code is unloaded. The functions of this module work in it.
+//! 3. A program's copy tells a `libhakmem.so` in the same process to leave the reports to it
+//!    (`life::take_over`).
 
 #[doc(hidden)]
 pub mod cancel;
@@ -130,7 +135,7 @@ impl core::error::Error for Error {}
 /// [`Error::NoMemory`] if the system has no memory for the text, [`Error::NotWritten`] if not all of
 /// it was taken.
 pub fn write(out: &mut dyn fmt::Write, format: Format) -> Result<(), Error> {
-    result(make::with(format, Event::Call, |text| pass_on(out, text)))
+    result(make::with(format, Event::Call, |text| write_text(out, text)))
 }
 
 /// Writes a report to a file descriptor. Neither a pipe that nobody reads nor a limit on a file's size ends the program.
@@ -168,7 +173,7 @@ pub fn write_to(fd: c_int, format: Format) -> Result<(), Error> {
 /// [`Error::NoMemory`] if the system has no memory for the text, [`Error::NotWritten`] if not all of
 /// it was taken.
 pub fn write_map(out: &mut dyn fmt::Write) -> Result<(), Error> {
-    result(map::with(Event::Call, |text| pass_on(out, text)))
+    result(map::with(Event::Call, |text| write_text(out, text)))
 }
 
 /// [`write_map`] to a file descriptor, as [`write_to`].
@@ -189,7 +194,8 @@ pub fn write_map_to(fd: c_int) -> Result<(), Error> {
     result(map::with(Event::Call, |text| out::write_all(fd, text)))
 }
 
-fn pass_on(out: &mut dyn fmt::Write, text: &[u8]) -> bool {
+/// Writes a text to `out`. False: `out` did not take it.
+fn write_text(out: &mut dyn fmt::Write, text: &[u8]) -> bool {
     core::str::from_utf8(text).is_ok_and(|text| out.write_str(text).is_ok())
 }
 

@@ -1,4 +1,5 @@
-//! Writing without allocating: text is formatted into a fixed buffer and leaves in one `write`.
+//! Writes without allocating: formats text into a fixed buffer, and passes it to `write` as a
+//! whole.
 
 use super::cancel;
 use super::errno::Reason;
@@ -7,7 +8,7 @@ use core::ffi::c_int;
 use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
 
-/// A text of at most `N` bytes; what goes beyond is cut off and remembered.
+/// A text of at most `N` bytes. It drops further bytes, and notes that it did.
 pub struct Text<const N: usize> {
     bytes: [u8; N],
     len: usize,
@@ -24,14 +25,14 @@ impl<const N: usize> Text<N> {
         &self.bytes[..self.len]
     }
 
-    /// What was written, if no name in it was cut or odd.
+    /// The text. Empty if it is not UTF-8: a name in it was cut, or has other bytes.
     pub fn as_str(&self) -> &str {
         core::str::from_utf8(self.as_bytes()).unwrap_or("")
     }
 
-    /// An empty text in memory of its own, fresh from the system. Null: there is none.
+    /// Maps memory for an empty text. Null: the system refuses.
     pub fn map() -> *mut Self {
-        // SAFETY: a fresh mapping touches nothing that exists.
+        // SAFETY: without a fixed address, the system maps a range that nothing else uses.
         let page = unsafe {
             libc::mmap(
                 core::ptr::null_mut(),
@@ -42,30 +43,31 @@ impl<const N: usize> Text<N> {
                 0,
             )
         };
-        // Aligned to a page; all zero bytes are an empty text.
+        // A map begins at a system page, so it is aligned. All zero bytes are an empty text.
         if page == libc::MAP_FAILED { core::ptr::null_mut() } else { page.cast() }
     }
 
-    /// Gives it back.
+    /// Unmaps a text.
     ///
     /// # Safety
-    /// It was made by [`Text::map`], and nobody refers to it any more.
+    /// [`Text::map`] made the text, and nothing refers to it any more.
     pub unsafe fn unmap(this: *mut Self) {
-        // SAFETY: a mapping of this length, which the caller does not refer to any more.
+        // SAFETY: the caller says that `map` made it, so the map has this length, and that nothing
+        // refers to it any more.
         unsafe { libc::munmap(this.cast(), size_of::<Self>()) };
     }
 
-    /// Forgets what was written.
+    /// Makes the text empty.
     pub fn clear(&mut self) {
         (self.len, self.cut) = (0, false);
     }
 
-    /// Whether everything fitted.
+    /// True if the text dropped nothing.
     pub fn is_whole(&self) -> bool {
         !self.cut
     }
 
-    /// Appends bytes, for names that need not be UTF-8.
+    /// Appends bytes: names need not be UTF-8.
     pub fn push(&mut self, bytes: &[u8]) {
         let n = bytes.len().min(N - self.len);
         self.bytes[self.len..][..n].copy_from_slice(&bytes[..n]);
@@ -81,7 +83,8 @@ impl<const N: usize> Write for Text<N> {
     }
 }
 
-/// Bytes for people: not always UTF-8, and never a line break.
+/// Bytes as people read them. All but printable ASCII is shown as `?`: other bytes, and line
+/// breaks.
 pub struct Lossy<'a>(pub &'a [u8]);
 
 impl fmt::Display for Lossy<'_> {
@@ -93,16 +96,17 @@ impl fmt::Display for Lossy<'_> {
     }
 }
 
-/// What a write that fails sends to its own thread.
+/// The signals that the kernel sends to the thread when its write fails.
 const SIGNALS: [c_int; 2] = [libc::SIGPIPE, libc::SIGXFSZ];
 
-/// Writes all of `bytes`, in one system call if it takes as much. False if it did not take everything. Neither a pipe that
-/// nobody reads nor a limit on a file's size ends the program, which did not ask for the write.
+/// Writes all of `bytes`, in one system call if the descriptor takes as much. False: not all was
+/// written. The program did not ask for this write. So neither a pipe without a reader nor a limit
+/// on a file's size ends it.
 pub fn write_all(fd: c_int, bytes: &[u8]) -> bool {
     write(fd, bytes).is_ok()
 }
 
-/// [`write_all`], and why it did not take everything.
+/// As [`write_all`], with the reason if not all was written.
 pub fn write(fd: c_int, bytes: &[u8]) -> Result<(), Reason> {
     cancel::held_off(|| {
         if c::is_filtered() {
@@ -113,17 +117,17 @@ pub fn write(fd: c_int, bytes: &[u8]) -> Result<(), Reason> {
     })
 }
 
-/// Waits until a descriptor takes more, a second at most. One that does not wait by itself is a pipe or a terminal that we opened
-/// so, and whoever reads there may have stopped.
+/// Waits until a descriptor takes more bytes, a second at most. A write that does not wait by
+/// itself is to a pipe or a terminal that `sink` opened so. Its reader may have stopped.
 fn takes_more(fd: c_int) -> bool {
     let mut wanted = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };
-    // SAFETY: one struct, valid for the write.
+    // SAFETY: `wanted` is one pollfd, and poll may write to it.
     !c::is_filtered() && unsafe { libc::poll(&raw mut wanted, 1, 1000) } == 1
 }
 
 fn write_rest(fd: c_int, mut rest: &[u8]) -> Result<(), Reason> {
     while !rest.is_empty() {
-        // SAFETY: the pointer and length are those of a slice.
+        // SAFETY: the pointer and the length are those of `rest`, which is readable.
         let written = unsafe { libc::write(fd, rest.as_ptr().cast(), rest.len()) };
         match usize::try_from(written) {
             Ok(0) => return Err(Reason(libc::EIO)),
@@ -138,18 +142,19 @@ fn write_rest(fd: c_int, mut rest: &[u8]) -> Result<(), Reason> {
     Ok(())
 }
 
-/// Runs `f`; these signals, which it sends to its own thread if it fails, do not come through.
+/// Runs `f`. If it makes the kernel send one of `signals` to this thread, the signal is dropped.
 fn without_signals<R>(signals: &[c_int], f: impl FnOnce() -> R) -> R {
     let mut before = core::mem::MaybeUninit::<libc::sigset_t>::zeroed();
     let mut pending = core::mem::MaybeUninit::<libc::sigset_t>::zeroed();
     let mut ours = core::mem::MaybeUninit::<libc::sigset_t>::zeroed();
     let no_time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the sets are live, and initialised by sigemptyset, sigpending and pthread_sigmask before they are read.
+    // SAFETY: all three sets are locals. sigemptyset, sigpending and pthread_sigmask fill in each
+    // one before it is read.
     unsafe {
         libc::sigemptyset(ours.as_mut_ptr());
         libc::sigpending(pending.as_mut_ptr());
         for &signal in signals {
-            // One that was pending already is the program's.
+            // A signal that is pending already was sent to the program: leave it to the program.
             if libc::sigismember(pending.as_ptr(), signal) == 0 {
                 libc::sigaddset(ours.as_mut_ptr(), signal);
             }
@@ -162,15 +167,17 @@ fn without_signals<R>(signals: &[c_int], f: impl FnOnce() -> R) -> R {
     }
 }
 
-/// A write in a process with a filter has left its signals blocked, and maybe pending.
+/// True after a failed write in a process with a filter: `SIGNALS` stayed blocked, and may be
+/// pending.
 static LEFT_BLOCKED: AtomicBool = AtomicBool::new(false);
 
-/// [`without_signals`] in a process that has a filter, which may end it for asking what is pending: if `f` fails, they stay
-/// blocked.
+/// As [`without_signals`], in a process that has a filter. The filter may end the process if it
+/// asks for the pending signals. So if `f` fails, the signals stay blocked.
 fn blocking_signals<E>(f: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
     let mut before = core::mem::MaybeUninit::<libc::sigset_t>::zeroed();
     let mut ours = core::mem::MaybeUninit::<libc::sigset_t>::zeroed();
-    // SAFETY: the sets are live, and initialised by sigemptyset and pthread_sigmask before they are read.
+    // SAFETY: both sets are locals. sigemptyset and pthread_sigmask fill in each one before it is
+    // read.
     unsafe {
         libc::sigemptyset(ours.as_mut_ptr());
         for signal in SIGNALS {
@@ -187,37 +194,39 @@ fn blocking_signals<E>(f: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
     }
 }
 
-/// At the end of a signal's handler: what a write of its thread has left blocked stays so where it returns to.
+/// To be called at the end of a signal handler. If a write left signals blocked, they stay blocked
+/// in the code that the handler returns to.
 ///
 /// # Safety
-/// `context` is what the system gave the handler.
+/// `context` is the third argument of the signal handler, which has not returned.
 pub unsafe fn leave_blocked(context: *mut libc::ucontext_t) {
     if LEFT_BLOCKED.load(Relaxed) {
         for signal in SIGNALS {
-            // SAFETY: the system gave the handler this context, and reads it again when the handler
-            // returns.
+            // SAFETY: the caller says that the system gave this context to the handler. The system
+            // reads it again only when the handler returns.
             unsafe { libc::sigaddset(&raw mut (*context).uc_sigmask, signal) };
         }
     }
 }
 
-/// One line on stderr, under our name.
+/// Writes one line to stderr, with `hakmem: ` before it.
 #[cold]
 pub fn stderr_line(message: fmt::Arguments<'_>) {
     let mut line = Text::<512>::new();
-    // Writing into a Text never fails; too long a line is cut, its end is kept free for the line break.
+    // Writing into a Text never fails. A line that is too long is cut, and keeps a byte for the
+    // break.
     let _ = write!(line, "hakmem: {message}");
     line.len = line.len.min(511);
     line.push(b"\n");
     super::errno::preserved(|| write_all(libc::STDERR_FILENO, line.as_bytes()));
 }
 
-/// Says on stderr that something asked for is lost, and why. Once in a process, however much it is.
+/// Writes to stderr that something is lost, and why. Once in a process, however much is lost.
 #[cold]
 pub fn say_lost(message: fmt::Arguments<'_>) {
-    /// Who has said it. The child of a fork is another.
+    /// The process that wrote the line; 0: none. The child of a fork is another process.
     static SAID: AtomicI32 = AtomicI32::new(0);
-    // SAFETY: no preconditions.
+    // SAFETY: getpid has no preconditions.
     let pid = unsafe { libc::getpid() };
     if SAID.swap(pid, Relaxed) != pid {
         stderr_line(message);

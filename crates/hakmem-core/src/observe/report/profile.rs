@@ -1,4 +1,5 @@
-//! `HAKMEM_PROFILE=FILE`: the heap profile, appended to FILE at exit and whenever `HAKMEM_PROFILE_SIGNAL` comes.
+//! `HAKMEM_PROFILE=FILE`: appends the heap profile to FILE at exit, and at each signal that
+//! `HAKMEM_PROFILE_SIGNAL` names.
 
 use super::out::stderr_line;
 use super::sink::File;
@@ -12,18 +13,21 @@ use libc::{siginfo_t, ucontext_t};
 
 struct Shared(UnsafeCell<Option<File>>);
 
-// SAFETY: written by `start`, before the program has threads that could run `end`; only read after that.
+// SAFETY: only `start` and `leave` write it. Constructors call them, before the program has threads
+// that could run `end`. After that it is only read.
 unsafe impl Sync for Shared {}
 
 #[unsafe(link_section = ".data.hakmem")]
 static TO: Shared = Shared(UnsafeCell::new(None));
 
-/// Begins the profile if the environment asks for it. Returns whether it did.
+/// Begins the profile if the environment asks for it. True if it began.
 ///
 /// # Safety
-/// `envp` is NULL or a NULL-terminated array of C strings, which do not change meanwhile; there is one thread.
+/// - `envp` is NULL or a NULL-terminated array of C strings, which do not change during the call.
+/// - No other thread reads or writes what the environment asked for: a constructor calls this.
 pub unsafe fn start(envp: *const *const c_char) -> bool {
-    // SAFETY: the caller promises that `envp` is NULL or such an array, and that it stays as it is.
+    // SAFETY: the caller says that `envp` is NULL or such an array, which stays as it is. `file`
+    // does not outlive this call, and the option's name has no NUL.
     let (file, signal) =
         unsafe { (settings::read_profile(envp), settings::read_signal(envp, b"HAKMEM_PROFILE_SIGNAL=")) };
     let Some(file) = file else {
@@ -39,24 +43,29 @@ pub unsafe fn start(envp: *const *const c_char) -> bool {
         stderr_line(format_args!("HAKMEM_PROFILE ignored: it cannot start"));
         return false;
     }
-    // SAFETY: nothing else runs that could use it: see Shared.
+    // SAFETY: the caller says that no other thread uses it. `catch` installs the handler only
+    // below.
     unsafe { *TO.0.get() = Some(file) };
     if let Some(signal) = signal {
-        life::catch(signal, on_signal);
+        // SAFETY: `on_signal` waits for no lock, allocates nothing, and preserves errno.
+        unsafe { life::catch(signal, on_signal) };
     }
     true
 }
 
-/// Another copy of the allocator has its program's profile.
-pub fn leave() {
-    // SAFETY: `life::leave` is called while there is one thread, so nothing else uses it.
+/// Stops the profile: the program has another copy of the allocator, which has its profile.
+///
+/// # Safety
+/// No other thread reads or writes what the environment asked for: a constructor calls this.
+pub unsafe fn leave() {
+    // SAFETY: the caller says that no other thread uses it.
     if unsafe { (*TO.0.get()).take() }.is_some() {
         profile::stop();
     }
 }
 
 fn file() -> Option<File> {
-    // SAFETY: only `start` writes it, and that is over.
+    // SAFETY: only `start` and `leave` write it, in constructors. They have returned.
     unsafe { *TO.0.get() }
 }
 
@@ -74,16 +83,18 @@ pub fn drop_files() {
     }
 }
 
-/// Whatever it has interrupted: it waits for nobody.
+/// Writes the profile. It waits for no lock, because it may have interrupted the thread that holds
+/// it.
 extern "C" fn on_signal(_: c_int, _: *mut siginfo_t, context: *mut ucontext_t) {
     errno::preserved(|| {
         on_own_stack(|| profile::dump_soon(write_at_once));
-        // SAFETY: `context` is what the system gave this handler, and valid until it returns.
+        // SAFETY: the system gave this handler `context`, which is valid until the handler returns.
         unsafe { out::leave_blocked(context) };
     });
 }
 
-/// Also called by a thread that was in the profile when the signal came.
+/// Writes the profile now, or says that it is busy. If the signal came while a thread changed the
+/// profile, that thread calls this after the change.
 fn write_at_once() -> Result<(), Busy> {
     if let Some(file) = file() {
         told_if_lost(profile::dump_at_once(Event::Signal, |text| file.append(text))?);
@@ -91,10 +102,10 @@ fn write_at_once() -> Result<(), Busy> {
     Ok(())
 }
 
-/// The process ends.
+/// Writes the profile at the end of the process.
 #[unsafe(link_section = ".text.hot.hakmem")]
 pub fn end() {
-    // SAFETY: only `start` writes it, and that is over.
+    // SAFETY: only `start` and `leave` write it, in constructors. They have returned.
     if let Some(file) = unsafe { *TO.0.get() } {
         told_if_lost(profile::dump(Event::Exit, |text| file.append(text)));
     }

@@ -1,11 +1,13 @@
-//! Where the report goes.
+//! Where a report goes: to stderr or to a file.
 //!
-//! 1. A name that the environment gives is opened as one that others may have put something at: the last part of it is no
-//!    symbolic link, nothing waits for a reader, and no terminal becomes the process's own. Files that are made are readable
-//!    to their owner alone, as addresses stand in them.
-//! 2. The links of the kernel's own that stand for a descriptor (`/dev/stdout`, `/dev/fd/3`) are opened as what they lead to.
-//! 3. A process with a filter (`c::is_filtered`) opens nothing. It has what was opened before the filter was made, at a number that is out
-//!    of its way, and does not look at it again.
+//! Rules
+//! 1. Another user may have put something at a name that the environment gives. So opening it
+//!    follows no symbolic link at the end of the path, waits for no reader, and takes no terminal
+//!    as the process's own. Reports contain addresses. So only the owner can read a file that
+//!    hakmem makes.
+//! 2. Links of the kernel that stand for a descriptor (`/dev/stdout`, `/dev/fd/3`) are followed.
+//! 3. A process with a filter (`c::is_filtered`) opens nothing. It writes to descriptors that were
+//!    opened before the filter was made. They have high numbers, and are not checked again.
 
 use super::cancel;
 use super::errno::Reason;
@@ -16,10 +18,11 @@ use core::ffi::{CStr, c_int};
 use core::fmt::Write;
 use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
-/// A descriptor out of the way of the low numbers that programs count on.
+/// The lowest number for a kept descriptor. Programs count on low numbers.
 const LOWEST: c_int = 200;
 
-/// A descriptor that is kept for a process with a filter (3), or -1. Whoever makes a filter puts it in; it guards no memory: relaxed.
+/// A descriptor that is kept for a process with a filter (rule 3), or -1. The thread that makes the
+/// filter stores it. It guards no memory. So relaxed loads and stores are enough.
 struct Kept(AtomicI32);
 
 impl Kept {
@@ -31,11 +34,12 @@ impl Kept {
         Some(self.0.load(Relaxed)).filter(|&fd| fd >= 0)
     }
 
-    /// Closes what was kept before.
+    /// Keeps `fd`, and closes the descriptor that was kept before.
     fn set(&self, fd: c_int) {
         let before = self.0.swap(fd, Relaxed);
         if before >= 0 {
-            // SAFETY: it was ours alone.
+            // SAFETY: `duplicate` made the descriptor for this `Kept`. The swap took it, so no
+            // other thread closes it.
             unsafe { libc::close(before) };
         }
     }
@@ -43,15 +47,18 @@ impl Kept {
 
 /// A second descriptor of the same open file, or -1.
 fn duplicate(fd: c_int) -> c_int {
-    // SAFETY: makes a new descriptor, or fails.
+    // SAFETY: the call takes no pointer. It makes a new descriptor, or fails.
     unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, LOWEST) }
 }
 
-/// See [`Stderr::keep_for_later`].
+/// The descriptor that [`Stderr::keep_for_later`] keeps.
 static STDERR: Kept = Kept::none();
 
-/// The stderr that the program was started with. Many programs close theirs before they end, and a number may be
-/// another file by then: so a second descriptor is kept, and what is written to must still be the same file.
+/// The stderr that the program was started with.
+///
+/// Many programs close their stderr before they end, and open another file that gets its number. So
+/// this keeps a second descriptor, and checks that a descriptor is still the same file before it
+/// writes.
 #[derive(Clone, Copy)]
 pub struct Stderr {
     kept: c_int,
@@ -65,18 +72,18 @@ impl Stderr {
         Self { kept, identity }
     }
 
-    /// The number that it has now.
+    /// A descriptor that is still the same file. None: both were closed or replaced.
     fn now(self) -> Option<c_int> {
         let mut numbers = [self.kept, libc::STDERR_FILENO].into_iter();
         numbers.find(|&fd| self.identity.is_some() && identity(fd) == self.identity)
     }
 
-    /// Before the process makes a filter (3).
+    /// Keeps one more descriptor. To be called before the process makes a filter (rule 3).
     pub fn keep_for_later(self) {
         STDERR.set(self.now().map_or(-1, duplicate));
     }
 
-    /// It has made none.
+    /// Closes the kept descriptor: the process made no filter.
     pub fn drop_what_was_kept() {
         STDERR.set(-1);
     }
@@ -91,17 +98,18 @@ impl Stderr {
 
 fn identity(fd: c_int) -> Option<(libc::dev_t, libc::ino_t)> {
     let mut stat = core::mem::MaybeUninit::<libc::stat>::zeroed();
-    // SAFETY: the pointer is valid for the struct to be written.
+    // SAFETY: `stat` is a local with room for the struct that fstat writes.
     if unsafe { libc::fstat(fd, stat.as_mut_ptr()) } != 0 {
         return None;
     }
-    // SAFETY: fstat filled it in.
+    // SAFETY: fstat succeeded, so it filled in the struct.
     let stat = unsafe { stat.assume_init() };
     Some((stat.st_dev, stat.st_ino))
 }
 
-/// A file that lines are appended to, by its absolute path. The path has a mapping of its own: programs overwrite
-/// their environment to set a title, and in the library's data it would cost every process a page.
+/// A file that reports are appended to, by its absolute path. The path lies in a map of its own.
+/// Programs overwrite their environment to set a title, so it cannot stay there. In the library's
+/// data it would cost every process a system page.
 #[derive(Clone, Copy)]
 pub struct File(&'static Named);
 
@@ -111,14 +119,14 @@ struct Named {
 }
 
 impl File {
-    /// None, with a line on stderr that names the option, if the path cannot be kept.
+    /// Keeps the path. None: it cannot. A line on stderr then names the option.
     pub fn keep(option: &str, file: &[u8]) -> Option<Self> {
         let Some(path) = settings::absolute(file) else {
             let file = Lossy(file);
             stderr_line(format_args!("{option} ignored: no absolute path for {file}"));
             return None;
         };
-        // SAFETY: a fresh mapping touches nothing that exists.
+        // SAFETY: without a fixed address, the system maps a range that nothing else uses.
         let page = unsafe {
             libc::mmap(
                 core::ptr::null_mut(),
@@ -135,39 +143,42 @@ impl File {
         }
         let page: *mut Named = page.cast();
         let kept = Kept::none();
-        // SAFETY: the mapping is large enough, aligned to a page, ours alone, and is never unmapped.
+        // SAFETY: the map has the size of `Named` and begins at a system page. Only this call has
+        // its address until the write is done, and no one unmaps it.
         unsafe {
             page.write(Named { path, kept });
             Some(Self(&*page))
         }
     }
 
-    /// Before the process makes a filter (3): its name is the one that it has now.
+    /// Opens the file and keeps it open. To be called before the process makes a filter (rule 3).
+    /// `%p` in the name is the number that the process has now.
     pub fn keep_open(self) {
         let opened = with_pid(&self.0.path, |name| {
             let fd = cancel::held_off(|| open(name))?;
             let kept = duplicate(fd);
             let result = if kept < 0 { Err(Reason::last()) } else { Ok(()) };
             self.0.kept.set(kept);
-            // SAFETY: `open` has just made it, for this call alone.
+            // SAFETY: `open` has just made the descriptor, and only this call has its number.
             unsafe { libc::close(fd) };
             result
         });
         opened.unwrap_or_else(|why| self.say_lost(why));
     }
 
-    /// It has made none.
+    /// Closes the kept descriptor: the process made no filter.
     pub fn drop_what_was_kept(self) {
         self.0.kept.set(-1);
     }
 
-    /// Appends a report. A file that cannot be written loses it, and says so. `%p` in its name is the number of the process.
+    /// Appends a report. If the file cannot be written, the report is lost, and a line on stderr
+    /// says so. `%p` in the file's name is the number of the process.
     pub fn append(self, line: &[u8]) {
         if line.is_empty() {
             return;
         }
         let written = if c::is_filtered() {
-            // That it could not be opened was said then.
+            // If `keep_open` could not open the file, it has said so.
             self.0.kept.get().map_or(Ok(()), |fd| out::write(fd, line))
         } else {
             with_pid(&self.0.path, |name| cancel::held_off(|| append_to(name, line)))
@@ -178,40 +189,40 @@ impl File {
     fn say_lost(self, why: Reason) {
         let path = self.0.path.as_bytes();
         let path = path.strip_suffix(b"\0").unwrap_or(path);
-        // A line has room for so much of it, and the file is at its end.
+        // The line has room for SHOWN bytes of the path. The file's name is at the end of the path.
         let rest = path.len().saturating_sub(SHOWN);
         let (cut, name) = (if rest > 0 { "..." } else { "" }, Lossy(&path[rest..]));
         out::say_lost(format_args!("report lost: cannot write {cut}{name}: {why}"));
     }
 }
 
-/// Bytes of a path that a line about it shows.
+/// Bytes of a path that a message shows.
 const SHOWN: usize = 400;
 
-/// Calls `f` with the path, in which the process's number stands for `%p`.
+/// Calls `f` with the path, with the number of the process in place of `%p`.
 fn with_pid(path: &Text<PATH>, f: impl FnOnce(&CStr) -> Result<(), Reason>) -> Result<(), Reason> {
     let whole = path.as_bytes();
     let run = |bytes: &[u8]| CStr::from_bytes_with_nul(bytes).map_err(|_| Reason(libc::EINVAL)).and_then(f);
     let Some(at) = whole.windows(2).position(|pair| pair == b"%p") else {
         return run(whole);
     };
-    // Not on the stack, which may be a signal handler's.
+    // The path is too long for the stack, which may be a signal handler's.
     let made = Text::<PATH>::map();
-    // SAFETY: fresh, ours alone, and an empty text.
+    // SAFETY: null, or an empty text that `map` has just made, and only this call has its address.
     let Some(text) = (unsafe { made.as_mut() }) else {
         return Err(Reason(libc::ENOMEM));
     };
     text.push(&whole[..at]);
-    // SAFETY: no preconditions.
+    // SAFETY: getpid has no preconditions.
     let _ = write!(text, "{}", unsafe { libc::getpid() });
     text.push(&whole[at + 2..]);
     let done = if text.is_whole() { run(text.as_bytes()) } else { Err(Reason(libc::ENAMETOOLONG)) };
-    // SAFETY: mapped above, and `run` has returned.
+    // SAFETY: `map` made it, and `run` has returned, so nothing refers to it any more.
     unsafe { Text::unmap(made) };
     done
 }
 
-/// The descriptor that a link of the kernel's own stands for, as the number's digits (2).
+/// The digits of the descriptor that a link of the kernel stands for (rule 2). None: no such link.
 fn descriptor_in(name: &CStr) -> Option<&[u8]> {
     let name = name.to_bytes();
     match name {
@@ -224,7 +235,7 @@ fn descriptor_in(name: &CStr) -> Option<&[u8]> {
     is_number.then_some(digits)
 }
 
-/// Opens a file for appending (1).
+/// Opens a file to append to (rules 1, 2).
 fn open(name: &CStr) -> Result<c_int, Reason> {
     let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
     let fd = if let Some(number) = descriptor_in(name) {
@@ -232,10 +243,10 @@ fn open(name: &CStr) -> Result<c_int, Reason> {
         for part in [b"/proc/self/fd/", number, b"\0"] {
             link.push(part);
         }
-        // SAFETY: the text ends in a NUL, and has room for nine digits.
+        // SAFETY: the text has room for the link with nine digits and the NUL at its end.
         unsafe { libc::open(link.as_bytes().as_ptr().cast(), flags) }
     } else {
-        // SAFETY: the name is a C string.
+        // SAFETY: `name` is a `CStr`.
         unsafe { libc::open(name.as_ptr(), flags | libc::O_CREAT | libc::O_NOFOLLOW, 0o600) }
     };
     if fd < 0 { Err(Reason::last()) } else { Ok(fd) }
@@ -244,7 +255,7 @@ fn open(name: &CStr) -> Result<c_int, Reason> {
 fn append_to(name: &CStr, line: &[u8]) -> Result<(), Reason> {
     let fd = open(name)?;
     let written = out::write(fd, line);
-    // SAFETY: `open` has just made it, for this call alone.
+    // SAFETY: `open` has just made the descriptor, and only this call has its number.
     unsafe { libc::close(fd) };
     written
 }

@@ -1,27 +1,27 @@
-//! A stack for a handler's work. The one that a handler runs on may have room for little more than the kernel's frame: Rust's own
-//! alternate stack has 8 KiB.
+//! A stack for the work of a signal handler. The handler's own stack may have little more room than
+//! the kernel's frame takes: Rust's alternate stack has 8 KiB.
 
 use core::arch::asm;
 use core::ffi::c_void;
 use core::ptr::null_mut;
 
-/// Several times what a report takes.
+/// Bytes of the stack: several times what a report takes.
 const ROOM: usize = 128 << 10;
-/// Below it lies nothing that can be written: whoever takes more ends there, and changes nothing of
-/// others. A page of any kernel.
+/// Bytes of the inaccessible range below the stack. Code that overflows the stack faults there and
+/// changes no other memory. A multiple of the system page of any kernel.
 const GUARD: usize = 64 << 10;
 
-/// The lowest address of a fresh stack, above its guard. Makes no other system calls than those
-/// that a report makes anyway.
+/// Maps a stack with its guard. Returns the stack's lowest address, above the guard. It makes only
+/// system calls that a report makes anyway.
 fn map() -> Option<*mut c_void> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: a fresh mapping touches nothing that exists.
+    // SAFETY: without a fixed address, the system maps a range that nothing else uses.
     let whole = unsafe { libc::mmap(null_mut(), GUARD + ROOM, libc::PROT_NONE, flags, -1, 0) };
     if whole == libc::MAP_FAILED {
         return None;
     }
     let protection = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: the upper part of what was mapped just now, which nobody else knows of.
+    // SAFETY: the range lies inside the map that was just made, and only this call has its address.
     unsafe {
         let stack = whole.byte_add(GUARD);
         if libc::mmap(stack, ROOM, protection, flags | libc::MAP_FIXED, -1, 0) == stack {
@@ -32,14 +32,17 @@ fn map() -> Option<*mut c_void> {
     None
 }
 
-/// Runs `f` on a stack of its own, which the system maps and takes back. Without memory for one, on that of the caller.
+/// Runs `f` on a stack that is mapped for it and unmapped afterwards. If the system refuses, `f`
+/// runs on the caller's stack.
 pub fn on_own_stack<F: FnOnce()>(f: F) {
     let Some(stack) = map() else {
         return f();
     };
     let mut job = Some(f);
-    // SAFETY: `run` has the C calling convention: it preserves r12, and clobbers what is said. The stack is aligned to a page and
-    // nobody else's; `job` outlives the call, and nothing unwinds. Afterwards nobody is on it.
+    // SAFETY: `run` has the C calling convention: it preserves r12 and changes the named registers.
+    // The top of the stack is aligned, and only this call uses the stack. `job` outlives the call.
+    // A panic ends the process at the `extern "C"` function, so nothing unwinds through here. After
+    // the call no code runs on the stack, so it can be unmapped.
     unsafe {
         asm!(
             "mov r12, rsp",
@@ -56,11 +59,12 @@ pub fn on_own_stack<F: FnOnce()>(f: F) {
     }
 }
 
+/// Runs the job.
+///
 /// # Safety
-/// `job` is valid.
+/// `job` is valid, and nothing else uses it during the call.
 unsafe extern "C" fn run<F: FnOnce()>(job: *mut Option<F>) {
-    // SAFETY: `job` is a local of `on_own_stack`, which waits for this call and does not use it
-    // meanwhile.
+    // SAFETY: the caller says that `job` is valid and that nothing else uses it.
     if let Some(f) = unsafe { (*job).take() } {
         f();
     }
@@ -70,7 +74,7 @@ unsafe extern "C" fn run<F: FnOnce()>(job: *mut Option<F>) {
 mod tests {
     extern crate std;
     use super::*;
-    use crate::in_child::in_child;
+    use crate::testing::in_child;
     use std::string::{String, ToString};
     use std::vec::Vec;
 
@@ -85,7 +89,7 @@ mod tests {
         assert!(here[0].abs_diff(before) > ROOM && here[1..] == [0, 1]);
     }
 
-    /// In a child: what the parent's other threads map meanwhile may lie beside it.
+    /// In a child: other threads of the parent could map something beside the stack.
     #[test]
     fn below_it_nothing_can_be_written() {
         in_child(|| {
@@ -105,14 +109,14 @@ mod tests {
             let maps: Vec<_> = maps.lines().map(of).collect();
             let ours = maps.iter().position(|&(from, to, _)| (from..to).contains(&address(here))).unwrap();
             assert_eq!(maps[ours].2, "rw-");
-            // One map may be all of what lies side by side and is alike.
+            // The kernel joins neighbouring maps that are alike.
             let (from, to, rights) = &maps[ours - 1];
             assert_eq!((*to, rights.as_str()), (maps[ours].0, "---"));
             assert!(to - from >= GUARD);
         });
     }
 
-    /// It is given back with its guard.
+    /// The stack and its guard are unmapped.
     #[test]
     fn nothing_stays_mapped() {
         in_child(|| {

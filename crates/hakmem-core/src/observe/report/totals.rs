@@ -1,28 +1,28 @@
-//! The figures in glibc's terms.
+//! The figures in glibc's terms, for mallinfo2 and malloc_info.
 
 use crate::observe::stats::{Class, Snapshot, Stats};
 
-/// What mallinfo2 and malloc_info say of the process. Blocks over 1 MiB take the place of glibc's mapped ones: they are in
-/// `huge` and nowhere else, so that a program which adds the two has all. Bytes unless said otherwise.
+/// What mallinfo2 and malloc_info say of the process, in bytes if not said otherwise. Huge blocks
+/// take the place of glibc's mapped blocks. They count in `huge` alone. So a program can add both.
 pub struct Totals {
-    /// Made accessible, but for huge blocks.
+    /// Committed, without huge blocks.
     pub committed: u64,
-    /// In live blocks, but for huge ones.
+    /// In live blocks, without huge blocks.
     pub live: u64,
-    /// In live blocks over 1 MiB.
+    /// In live huge blocks: over 1 MiB.
     pub huge: u64,
-    /// Their number.
+    /// Number of live huge blocks.
     pub huge_blocks: u64,
-    /// Free blocks up to 64 KiB, as a number; those in the lists of other running threads could not be counted.
+    /// Number of free blocks up to 64 KiB, without those on the lists of other running threads.
     pub free_blocks: u64,
-    /// In live blocks of all sizes, at the most.
+    /// The most that was in live blocks of all sizes: an upper bound.
     pub peak: u64,
-    /// What malloc_trim could give back.
+    /// Dirty: malloc_trim could give it back.
     pub dirty: u64,
 }
 
 impl Totals {
-    /// Of `stats`, and the rest of `snapshot`, which they are of.
+    /// Of a snapshot and its `stats`.
     pub fn of(snapshot: &Snapshot, stats: &Stats) -> Self {
         let huge = stats.huge_live_bytes;
         let free = |c: Class| c.carved_bytes.saturating_sub(c.live_bytes) / c.size;

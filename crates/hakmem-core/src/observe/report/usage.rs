@@ -1,31 +1,32 @@
-//! What the system says about the process.
+//! The figures of the process that the system keeps.
 
 use super::cancel;
 use crate::api::c;
 
-/// What the system says about the process.
+/// The figures of the process that the system keeps.
 #[derive(Clone, Copy, Default)]
 pub struct Usage {
     pub peak_resident_kib: u64,
     pub minor_faults: u64,
     pub major_faults: u64,
-    /// Time on processors, of the program and of the kernel for it.
+    /// Processor time of the program, and of the kernel on its behalf.
     pub cpu_nanos: u64,
 }
 
 impl Usage {
-    /// All 0 in a process with a filter, which may end it for asking.
+    /// Asks the system. All figures are 0 in a process with a filter, which may end it for asking.
     pub fn now() -> Self {
         if c::is_filtered() {
             return Self::default();
         }
         let mut usage = core::mem::MaybeUninit::<libc::rusage>::zeroed();
-        // SAFETY: the pointer is valid for the struct to be written.
+        // SAFETY: `usage` is a local with room for the struct that getrusage writes.
         unsafe { libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) };
-        // SAFETY: all of its fields are integers; zeroes are valid.
+        // SAFETY: all fields are integers, and all bytes were zeroed. So it is valid in any case.
         let usage = unsafe { usage.assume_init() };
         Self {
-            // ru_maxrss survives execve, so it may be that of a large parent; VmHWM is this program's own.
+            // ru_maxrss survives execve, so it may be a large parent's. VmHWM is this program's
+            // own.
             peak_resident_kib: field::<2048>(b"VmHWM:").unwrap_or(usage.ru_maxrss as u64),
             minor_faults: usage.ru_minflt as u64,
             major_faults: usage.ru_majflt as u64,
@@ -43,14 +44,15 @@ pub fn may_be_filtered() -> bool {
     field::<8192>(b"Seccomp:") != Some(0)
 }
 
-/// The number behind a name in the first `N` bytes of /proc/self/status.
+/// The number after a name in the first `N` bytes of /proc/self/status. None: no such name there.
 fn field<const N: usize>(name: &[u8]) -> Option<u64> {
     cancel::held_off(|| field_of_status::<N>(name))
 }
 
 fn field_of_status<const N: usize>(name: &[u8]) -> Option<u64> {
     let mut buffer = [0u8; N];
-    // SAFETY: open takes a C string; the read stays within the buffer; the descriptor is ours to close.
+    // SAFETY: the name is a C string, and the read stays within the buffer. open has just made the
+    // descriptor, and only this call has its number.
     let read = unsafe {
         let fd = libc::open(c"/proc/self/status".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
         if fd < 0 {

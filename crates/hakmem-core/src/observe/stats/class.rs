@@ -27,37 +27,37 @@ use crate::profile;
 pub struct Class {
     /// Bytes of a block.
     pub size: u64,
-    /// Blocks handed out.
+    /// Blocks allocated.
     pub allocations: u64,
-    /// Blocks that came back. Those on their way to their owners are not among them: see `Stats::in_flight`.
+    /// Blocks freed, without those in flight: see `Stats::in_flight`.
     pub frees: u64,
-    /// Of these, freed by other threads than those that have their pages.
+    /// Of these, remote frees: by threads that do not hold the heap that owns the page.
     pub remote_frees: u64,
-    /// Refills by freed blocks of a page, or of a hole in one.
+    /// Refills that took the free list of a page, or the blocks of a hole in it.
     pub takes: u64,
-    /// Refills by fresh blocks.
+    /// Refills that carved blocks.
     pub carves: u64,
     /// Times a page became full: all its blocks were used.
     pub filled: u64,
-    /// Times a full page had enough free blocks again.
+    /// Times a full page went back into the queue: enough of its blocks were free again.
     pub unfulled: u64,
     /// Pages claimed from segments.
     pub new_pages: u64,
-    /// Empty pages of their own that heaps made pages of this class again.
+    /// Cached empty pages that heaps made pages of this class.
     pub cached_pages: u64,
     /// Pages given up empty.
     pub empty_pages: u64,
     /// Pages now.
     pub pages: u64,
-    /// Pages now of which all blocks are out.
+    /// Full pages now: all their blocks are used.
     pub full_pages: u64,
     /// Bytes of the pages.
     pub page_bytes: u64,
-    /// Bytes of the blocks that have ever been on a list or out, in these pages: what was touched.
+    /// Bytes of the blocks that were carved in these pages, live or free: what was touched.
     pub carved_bytes: u64,
-    /// Bytes of blocks that are out.
+    /// Bytes of live blocks.
     pub live_bytes: u64,
-    /// Bytes of blocks in being when the process's live bytes stood highest, to 6 %.
+    /// Carved bytes when the live bytes of the process were highest, within 6 %.
     pub peak_bytes: u64,
 }
 
@@ -123,7 +123,7 @@ impl Class {
     }
 }
 
-/// Blocks found freed, on lists and in pages given up.
+/// Blocks of a class that were found freed: on lists, in pages, and in pages that were given up.
 pub fn frees_found(snapshot: &Snapshot, all: &counts::OfClass, class: usize) -> i64 {
     all.returned + (parked::returned(class) + profile::returned(class) + snapshot.waiting[class]) as i64
 }

@@ -1,5 +1,4 @@
-//! Every figure under the name that it has in reports, and with the feature `serde`: the one place
-//! where the names are.
+//! The names of all figures. Reports, and the feature `serde`, take the names from here.
 
 use super::{Class, Decision, HeapUse, HeapWalk, SEGMENT_BYTES, Snapshot, Stats, Syscall, ThreadHeap};
 
@@ -7,7 +6,7 @@ use super::{Class, Decision, HeapUse, HeapWalk, SEGMENT_BYTES, Snapshot, Stats, 
 pub type Named = (&'static str, u64);
 
 impl Stats {
-    /// All but the system calls.
+    /// All figures but the system calls.
     pub(crate) fn figures(&self) -> [Named; 22] {
         [
             ("allocations", self.allocations),
@@ -35,14 +34,14 @@ impl Stats {
         ]
     }
 
-    /// Those that there are on this system.
+    /// The kinds of system calls that this system has.
     pub(crate) fn named_syscalls(&self) -> impl Iterator<Item = &Syscall> {
         self.syscalls.iter().filter(|call| !call.name.is_empty())
     }
 }
 
 impl Syscall {
-    /// All but its name.
+    /// All figures but the name.
     pub(crate) fn figures(&self) -> [Named; 3] {
         [("calls", self.calls), ("failures", self.failures), ("nanos", self.nanos)]
     }
@@ -66,7 +65,8 @@ impl HeapWalk {
 }
 
 impl Snapshot {
-    /// Those of the process, but what the system says of it; `stats` are of this snapshot.
+    /// The figures of the process, without those that the system keeps. `stats` are this
+    /// snapshot's.
     pub(crate) fn figures(&self, stats: &Stats) -> impl Iterator<Item = Named> {
         let others = [
             ("running_heaps", self.running_heaps()),
@@ -76,14 +76,14 @@ impl Snapshot {
         stats.figures().into_iter().chain(self.heap_walk().figures()).chain(others)
     }
 
-    /// The classes that anything is known of.
+    /// The classes with an allocation, a free or a page.
     pub(crate) fn used_classes(&self) -> impl Iterator<Item = Class> {
         self.classes().filter(|class| class.allocations + class.frees + class.pages > 0)
     }
 }
 
 impl Class {
-    /// All but its size.
+    /// All figures but the block size.
     pub(crate) fn figures(&self) -> [Named; 17] {
         [
             ("allocations", self.allocations),
@@ -137,7 +137,7 @@ impl ThreadHeap {
 }
 
 impl Decision {
-    /// All but the option.
+    /// All figures but the option.
     pub(crate) fn figures(&self) -> [Named; 10] {
         [
             ("at_ms", self.at_ms.into()),

@@ -23,7 +23,7 @@ pub enum HeapUse {
     Own,
     /// Another thread.
     Running,
-    /// Nobody: its last thread has ended, the next one gets it.
+    /// No thread: its last thread has ended, and a new thread may take it.
     Idle,
 }
 
@@ -55,21 +55,21 @@ impl HeapUse {
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub struct ThreadHeap {
-    /// Who has it now.
+    /// The thread that has it now.
     pub state: HeapUse,
-    /// Blocks put on its lists. What is still there, or was put back, has not been handed out.
+    /// Blocks put on its lists. Those still there, or put back, were not allocated.
     pub listed: u64,
-    /// Lists taken from pages, and from holes in them.
+    /// Free lists taken from pages, and from holes in them.
     pub takes: u64,
-    /// Batches of fresh blocks.
+    /// Times the heap carved blocks.
     pub carves: u64,
-    /// Refills served by another page of the queue than the first.
+    /// Refills from a page of the queue that was not the first.
     pub next_pages: u64,
     /// Of the lists taken, those from holes.
     pub holes_filled: u64,
     /// Pages that became full.
     pub filled: u64,
-    /// Full pages that had enough free blocks again.
+    /// Full pages that went back into the queue.
     pub unfulled: u64,
     /// Pages claimed from segments.
     pub new_pages: u64,
@@ -77,23 +77,23 @@ pub struct ThreadHeap {
     pub cached_pages: u64,
     /// Pages given up empty.
     pub empty_pages: u64,
-    /// Pages handed over with few live blocks, so that their holes can be given back.
+    /// Pages parked, with few used blocks, so that their holes can be given back.
     pub pages_parked: u64,
-    /// Such pages unparked.
+    /// Parked pages that the heap took.
     pub pages_unparked: u64,
-    /// Times that its inbox had something.
+    /// Times the heap merged an inbox that was not empty.
     pub merges: u64,
-    /// Batches merged.
+    /// Remote batches merged.
     pub batches_received: u64,
-    /// Blocks merged.
+    /// Blocks in these batches.
     pub blocks_received: u64,
     /// Blocks freed for other heaps.
     pub blocks_sent: u64,
-    /// Batches they went in.
+    /// Remote batches they were sent in.
     pub batches_sent: u64,
-    /// Batches of batches: one compare-and-swap each.
+    /// Chains of batches: one compare-and-swap each.
     pub chains_sent: u64,
-    /// Large blocks handed out.
+    /// Large blocks allocated.
     pub large_allocations: u64,
     /// Of these, from the heap's own cache.
     pub large_hits: u64,

@@ -1,4 +1,4 @@
-//! What segments and their slots are used for.
+//! The heap walk: what each segment and each slot is used for.
 
 use crate::backend::arena::{self, Arena, SEGMENT, SLOT};
 use crate::backend::page::{Kind, Meta};
@@ -31,22 +31,23 @@ pub struct HeapWalk {
     pub reserve_segments: u64,
     /// Segments of the huge cache, or changing hands.
     pub cached_segments: u64,
-    /// Segments that ask for huge pages.
+    /// Segments that ask for THP.
     pub thp_segments: u64,
-    /// Slots that hold blocks of classes.
+    /// Slots of pages.
     pub page_slots: u64,
     /// Slots of live large blocks.
     pub large_slots: u64,
     /// Slots that heaps keep: empty pages, cached large blocks.
     pub kept_slots: u64,
-    /// Free slots that the system has not got back.
+    /// Dirty slots: free, and not given back to the system.
     pub dirty_slots: u64,
-    /// Free slots that take no memory.
+    /// Clean slots: free, without memory.
     pub clean_slots: u64,
 }
 
 fn head(arena: &Arena, segment: usize) -> &'static Meta {
-    // SAFETY: metadata of used segments is accessible for ever; all its fields may be shared.
+    // SAFETY: `segment` was in use a moment ago. Metadata of such a segment stays accessible for
+    // ever, and a shared reference to it is harmless: all its fields are cells or atomics.
     unsafe { &*arena.meta(segment * (SEGMENT / SLOT)).cast::<Meta>() }
 }
 
@@ -64,14 +65,15 @@ pub enum Held {
     Page(&'static Meta),
 }
 
-/// Calls `f` with the first slot's metadata of each segment in use, the segment's address, and the segments that it and what
-/// is kept for it to grow into take, if it is a huge block's. O(segments in use).
+/// Calls `f` with each segment in use: the metadata of its first slot, its address, and for a huge
+/// block two numbers of segments: its own, and its own plus those kept for it to grow into.
+/// O(segments in use).
 pub fn each_segment(mut f: impl FnMut(&'static Meta, usize, Option<(u32, u32)>)) {
     for arena in arena::all() {
         let mut after_huge = 0;
         for segment in arena.used() {
             if segment < after_huge {
-                continue; // What lies in a huge block has no kind of its own.
+                continue; // The later segments of a huge block have no kind.
             }
             let head = head(arena, segment);
             let huge = (plain(head.kind()) == Kind::Huge).then(|| {
@@ -84,7 +86,7 @@ pub fn each_segment(mut f: impl FnMut(&'static Meta, usize, Option<(u32, u32)>))
     }
 }
 
-/// The runs of slots of a segment: the first one's number, their number, their use.
+/// The runs of slots of a segment: the number of the first slot, how many slots, and their use.
 pub fn slots(head: &'static Meta) -> impl Iterator<Item = (u32, u32, Held)> {
     let (active, empty) = head.segment().slots.states();
     let mut next = 0;
@@ -93,7 +95,8 @@ pub fn slots(head: &'static Meta) -> impl Iterator<Item = (u32, u32, Held)> {
         if slot >= SLOTS {
             return None;
         }
-        // SAFETY: `head` is of a segment's first slot, and `slot` is below its number of slots.
+        // SAFETY: `head` belongs to the first slot of a segment, and `slot` is below SLOTS. So the
+        // metadata lies in the same segment.
         let (meta, bit) = (unsafe { head.forward(slot) }, 1 << slot);
         let span = meta.span.load(Relaxed).clamp(1, SLOTS - slot);
         let (span, held) = match plain(meta.kind()) {
@@ -107,7 +110,7 @@ pub fn slots(head: &'static Meta) -> impl Iterator<Item = (u32, u32, Held)> {
     })
 }
 
-/// Counts; calls `on_page` with each page of blocks. O(slots in use).
+/// Walks the heap and counts. Calls `on_page` with each page of blocks. O(slots in use).
 #[inline(never)]
 pub fn count(on_page: &mut dyn FnMut(&'static Meta)) -> HeapWalk {
     let mut heap_walk = HeapWalk::default();
@@ -147,7 +150,7 @@ impl HeapWalk {
             };
             *of_use += u64::from(span);
         }
-        // The later segments of a run may never have been divided.
+        // A segment of the huge cache may never have been divided into slots.
         if kept == SLOTS || unused == SLOTS {
             self.cached_segments += 1;
         } else {
@@ -158,10 +161,10 @@ impl HeapWalk {
     }
 }
 
-/// Segments that are asked about one by one.
+/// The most segments that [`resident_bytes`] asks the system about: 8 GiB of them.
 const ASKED: usize = 4096;
 
-/// See the function of that name above this module.
+/// See `stats::resident_bytes`.
 pub fn resident_bytes() -> u64 {
     let page = os::page_size();
     let used: usize = arena::all().map(|arena| arena.used().count()).sum();

@@ -1,4 +1,4 @@
-//! What each slot of each segment holds, for a picture of the heap.
+//! What each slot of each segment holds, for the map.
 
 use super::heap_walk::{self, Held};
 use super::{SEGMENT_BYTES, SLOT_BYTES};
@@ -21,11 +21,11 @@ const SLOTS: usize = SEGMENT_BYTES / SLOT_BYTES;
 /// ```
 pub struct Segment {
     head: &'static Meta,
-    /// Where it begins.
+    /// The address of its first byte.
     pub address: usize,
-    /// It asks for huge pages.
+    /// True if it asks for THP.
     pub thp: bool,
-    /// For a huge block, the segments that it has, and those behind that are kept for it to grow into.
+    /// For a huge block: its segments, and the segments behind that are kept for it to grow into.
     pub huge: Option<(u32, u32)>,
     looks_into_lists: bool,
 }
@@ -42,11 +42,11 @@ pub struct Segment {
 /// });
 /// ```
 pub struct Slot {
-    /// The number of the first one.
+    /// The number of its first slot.
     pub first: u32,
-    /// How many.
+    /// Number of slots.
     pub span: u32,
-    /// What they hold.
+    /// What the slots hold.
     pub content: Content,
 }
 
@@ -62,11 +62,11 @@ pub struct Slot {
 /// println!("{large} large blocks");
 /// ```
 pub enum Content {
-    /// Nothing, and no memory.
+    /// Nothing. They take no memory.
     Clean,
-    /// Nothing, but their memory has not been given back.
+    /// Nothing. Their memory has not been given back to the system.
     Dirty,
-    /// What a heap or the huge cache keeps for the next to come.
+    /// Free memory that a heap or the huge cache keeps for later allocations.
     Kept,
     /// A large block.
     Large,
@@ -94,19 +94,20 @@ pub struct Page {
     pub size: u32,
     /// Blocks that fit.
     pub blocks: u32,
-    /// Blocks that have been touched.
+    /// Blocks that were carved.
     pub carved: u32,
-    /// Blocks with the program, on the lists of other threads that run, or under way between threads.
+    /// Blocks that are live, on the lists of other running threads, or in flight.
     pub used: u32,
     /// Where its owner keeps it: in the queue of its class, full (all blocks are used), retired (empty, the only one of
     /// its class), candidate (to be parked soon) or parked (few blocks used).
     pub state: &'static str,
 }
 
-/// A word of another thread's page, which that may be changing: any value it had will do for a picture.
+/// A word of the metadata of a page. Another thread may be changing the word. Any value that it had
+/// will do for a picture.
 fn glance<T: Copy>(cell: &Cell<T>) -> T {
-    // SAFETY: metadata is readable for ever, and aligned. A volatile read is one load, so that what is read is a value
-    // that was written whole; nothing is decided by it.
+    // SAFETY: metadata is accessible for ever, and aligned. A volatile read of a word is one load,
+    // so it gives a value that a thread stored. The map only shows the value.
     unsafe { cell.as_ptr().read_volatile() }
 }
 
@@ -143,7 +144,7 @@ impl Segment {
         let (out, state) = match glance(&meta.state) {
             PageState::Retired => (0, "retired"),
             PageState::Full => (carved as i32 - glance(&meta.unfull_at) + until_slow, "full"),
-            // Counted down to none.
+            // These count down to no used block.
             PageState::Candidate => (until_slow, "candidate"),
             PageState::Parked => (until_slow, "parked"),
             _ => (until_slow + i32::from(glance(&meta.park_at)), "queue"),
@@ -188,19 +189,20 @@ impl Segment {
     }
 }
 
-/// Blocks of `page` on its owner's list, if that is the calling thread.
+/// Blocks of `page` on its owner's list, if the owner is the calling thread's heap. Otherwise 0.
 fn listed(owner: *mut Owner, page: &Meta) -> u32 {
     if owner.is_null() || owner == parked::owner() {
         return 0;
     }
-    // SAFETY: all other owners are heaps, which are for ever.
+    // SAFETY: an owner that is not the list of parked pages is a heap. Heaps are never freed.
     let heap = unsafe { &*owner.cast::<SharedHeap>() };
     if !heap.has_front(thread::front()) || heap.is_busy() {
         return 0;
     }
     let bytes = page.span.load(Relaxed) as usize * SLOT_BYTES;
     let start = page.start().addr();
-    // SAFETY: this thread's word says that it has the heap, and it is in the middle of no change.
+    // SAFETY: this thread's word leads to the heap, so this thread holds it. It is not in the
+    // middle of a change, so no thread changes the list or writes to its blocks during the call.
     unsafe { heap.holder().listed_within(usize::from(page.class.get()), start..start + bytes) as u32 }
 }
 

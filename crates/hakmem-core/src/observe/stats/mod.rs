@@ -1,13 +1,19 @@
-//! What the process has done so far, read without allocating.
+//! What the process has done so far. Reading the figures allocates nothing.
 //!
-//! The fast paths count nothing: what they do follows from the lists that change hands on slow paths (`heap::counts`).
-//! [`Snapshot::take`] adds what lies in the lists that it may look into: the calling thread's, those of threads that ended,
-//! and those of parked pages. So totals are exact but for other threads that are running: blocks in their lists count as
-//! handed out, and those that they freed and did not come across again do not count as freed. What they freed for
-//! others does.
+//! The fast paths count nothing. The totals follow from the lists that change hands on slow paths
+//! (`heap::counts`). [`Snapshot::take`] adds the blocks on the lists that it may read: those of the
+//! calling thread, of heaps without a thread, and of parked pages.
 //!
-//! Figures are read one after the other: what other threads do meanwhile is in some of them. The child of a fork counts
-//! anew; of what its parent freed, the blocks that wait in pages are among its frees.
+//! So totals are exact if no other thread runs. If others run:
+//!
+//! - Blocks on the lists of such a thread count as allocated.
+//! - Blocks that such a thread freed into its own pages do not count as freed until its heap puts
+//!   them on a list again, or gives their page up.
+//! - Blocks that such a thread freed for other heaps count as freed.
+//! - The figures are read one after another. What other threads do meanwhile is in some of them.
+//!
+//! The child of a fork counts from zero. Its frees include the blocks that its parent freed and
+//! that wait in pages.
 
 mod class;
 #[cfg(any(feature = "serde", all(feature = "reports", not(any(miri, shuttle)))))]
@@ -90,11 +96,11 @@ pub const SEGMENT_BYTES: usize = SEGMENT;
 /// assert!(text.starts_with("Snapshot { process: Stats { allocations: "));
 /// ```
 pub struct Snapshot {
-    /// Blocks in the lists of heaps that could be looked into, by class.
+    /// Blocks on the lists of heaps that could be read, by class.
     listed: [u64; N],
-    /// Blocks that were freed and wait in pages, by class.
+    /// Blocks on the free lists of pages, by class.
     waiting: [u64; N],
-    /// Heaps of running threads that could not be looked into.
+    /// Heaps of running threads, whose lists could not be read.
     running: u64,
     heap_walk: HeapWalk,
 }
@@ -112,11 +118,13 @@ impl Snapshot {
     #[inline(never)]
     pub fn take() -> Self {
         let mut this = Self::empty();
-        // In a signal handler that interrupted us, what is guarded by locks must be left alone.
+        // A signal handler interrupted the allocator in this thread: what its locks guard may be in
+        // the middle of a change.
         if thread::holds_a_lock() {
             return Self::take_from_outside();
         }
-        // A fork waits meanwhile: in its child nobody would let go of the heaps that are held here.
+        // A fork waits for this lock for a moment. In its child no thread would let go of the heaps
+        // that are held here.
         let Some(_held) = purge::keep_away() else { return Self::take_from_outside() };
         pool::with_idle_held(|| this.look());
         parked::each_page(|class, waiting| this.waiting[class] += waiting);
@@ -146,7 +154,7 @@ impl Snapshot {
         Self { listed: [0; N], waiting: [0; N], running: 0, heap_walk: HeapWalk::default() }
     }
 
-    /// Looks into this thread's heap and those that are held.
+    /// Reads the lists of this thread's heap, and of the idle heaps that this thread holds.
     fn look(&mut self) {
         for heap in all_heaps() {
             let Some(held) = ours(heap) else {
@@ -155,7 +163,8 @@ impl Snapshot {
             };
             held.report_live();
             for class in 0..N {
-                // SAFETY: nobody but this thread changes the heap's lists now.
+                // SAFETY: `ours` says that this thread holds the heap. So no other thread changes
+                // the heap's lists or writes to the blocks on them.
                 self.listed[class] += unsafe { held.listed(class) };
                 self.waiting[class] += held.retired(class);
             }
@@ -165,7 +174,8 @@ impl Snapshot {
             if owner.is_null() || owner == parked::owner() {
                 return;
             }
-            // SAFETY: all other owners are heaps, which are for ever.
+            // SAFETY: an owner that is not the list of parked pages is a heap. Heaps are never
+            // freed.
             if ours(unsafe { &*owner.cast::<SharedHeap>() }).is_some() {
                 self.waiting[usize::from(page.class.get())] += page.waiting();
             }
@@ -282,10 +292,10 @@ impl fmt::Debug for Snapshot {
     }
 }
 
-/// The heap for its holder, if that is this thread for now: its own one, or an idle one that it holds.
+/// The heap for its holder, if this thread holds it now: its own heap, or an idle one.
 fn ours(heap: &SharedHeap) -> Option<&Heap> {
     if heap.has_front(thread::front()) && !heap.is_busy() {
-        // SAFETY: this thread's word says that it has the heap.
+        // SAFETY: this thread's word leads to the heap, so this thread holds it, until it ends.
         return Some(unsafe { heap.holder() });
     }
     pool::held(heap)

@@ -19,13 +19,14 @@ use crate::{large, os, purge};
 /// ```
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Syscall {
-    /// Its name, as in strace; "query" stands for all that only ask for limits and sizes.
+    /// Its name, as in strace. `pagemap` stands for the calls that read which memory is resident,
+    /// `query` for those that ask for limits and sizes.
     pub name: &'static str,
     /// Times called.
     pub calls: u64,
     /// Times it failed.
     pub failures: u64,
-    /// Nanoseconds inside; 0 unless `HAKMEM_TIMING=1`.
+    /// Nanoseconds in these calls; 0 unless `HAKMEM_TIMING=1`.
     pub nanos: u64,
 }
 
@@ -39,9 +40,9 @@ pub struct Syscall {
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Site {
-    /// Where the call came from.
+    /// The return address of the call.
     pub address: usize,
-    /// How many.
+    /// Frees from there.
     pub frees: u64,
 }
 
@@ -55,28 +56,29 @@ pub struct Site {
 /// ```
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Stats {
-    /// Blocks handed out, of all sizes. Exact, but that blocks in the lists of other running threads count as handed out.
+    /// Blocks allocated, of all sizes. Exact, except that blocks on the lists of other running
+    /// threads count as allocated.
     pub allocations: u64,
     /// Blocks that came back. Exact, but for what other running threads freed of their own blocks and did not come across
     /// again.
     pub frees: u64,
-    /// Of these, freed by other threads than those that have their pages.
+    /// Of these, remote frees: by threads that do not hold the heap that owns the page.
     pub remote_frees: u64,
-    /// Of these, not with their owners yet.
+    /// Of these, in flight: their owners have not merged them yet.
     pub in_flight: u64,
-    /// Allocations of classes that found the list empty; the others were list hits.
+    /// Allocations up to 64 KiB that found the heap's list empty; the others were list hits.
     pub refills: u64,
-    /// Large blocks (over 64 KiB, up to 1 MiB) handed out, …
+    /// Large blocks (over 64 KiB, up to 1 MiB) allocated.
     pub large_allocations: u64,
-    /// … of these, from a heap's cache, …
+    /// Of these, from a heap's cache.
     pub large_hits: u64,
-    /// … and come back.
+    /// Large blocks freed.
     pub large_frees: u64,
-    /// Huge blocks (over 1 MiB) handed out, …
+    /// Huge blocks (over 1 MiB) allocated.
     pub huge_allocations: u64,
-    /// … of these, from the cache, …
+    /// Of these, from the huge cache.
     pub huge_hits: u64,
-    /// … and come back.
+    /// Huge blocks freed.
     pub huge_frees: u64,
     /// Bytes in the huge cache.
     pub huge_cached_bytes: u64,
@@ -91,15 +93,15 @@ pub struct Stats {
     pub peak_live_bytes_upper_bound: u64,
     /// Address space reserved.
     pub reserved_bytes: u64,
-    /// Bytes made accessible.
+    /// Bytes committed: made accessible.
     pub committed_bytes: u64,
-    /// Free bytes that the system has not got back yet.
+    /// Dirty bytes: free, and not given back to the system yet.
     pub dirty_bytes: u64,
-    /// Bytes given back so far, in total.
+    /// Bytes purged so far: given back to the system.
     pub purged_bytes: u64,
     /// Frees of pointers that are not ours.
     pub foreign_frees: u64,
-    /// Thread heaps ever made.
+    /// Thread heaps made so far.
     pub heaps: u64,
     /// System calls by kind.
     pub syscalls: [Syscall; SYSCALLS],
@@ -127,14 +129,14 @@ pub fn of(snapshot: &Snapshot) -> Stats {
     }
     s.in_flight = s.remote_frees.saturating_sub(received);
     (s.huge_allocations, s.huge_frees, s.huge_hits) = huge::counts();
-    // What others freed counts from the moment they did; among what was found it is once it has arrived.
+    // A remote free counts at once. The frees that were found contain it only once it was merged.
     let local = found - received as i64;
     s.frees = (local + s.remote_frees as i64).max(0) as u64 + s.large_frees + s.huge_frees;
     s.allocations += s.large_allocations + s.huge_allocations;
     s.huge_cached_bytes = huge::cached_bytes() as u64;
     s.huge_live_bytes = usage::huge();
     let (told, peak) = usage::live();
-    // What running threads have not told yet, up to a MiB each.
+    // What heaps of running threads have not added to the total yet, up to a MiB each.
     let untold: i64 = crate::heap::all::all_heaps().map(SharedHeap::unreported).sum();
     s.live_bytes_upper_bound = told.saturating_add_signed(untold);
     s.peak_live_bytes_upper_bound = peak.max(s.live_bytes_upper_bound);

@@ -9,7 +9,7 @@ fn add<S: SerializeStruct>(to: &mut S, figures: impl IntoIterator<Item = Named>)
     figures.into_iter().try_for_each(|(name, value)| to.serialize_field(name, &value))
 }
 
-/// A struct of what tells it apart and its figures.
+/// Serializes an item of a list: its key, then its figures.
 fn item<S: Serializer, const N: usize>(
     serializer: S,
     name: &'static str,
@@ -22,7 +22,7 @@ fn item<S: Serializer, const N: usize>(
     item.end()
 }
 
-/// The items that a call gives.
+/// The items of the iterator that the function returns.
 struct List<F>(F);
 
 impl<F: Fn() -> I, I: Iterator<Item: Serialize>> Serialize for List<F> {

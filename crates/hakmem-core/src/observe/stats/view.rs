@@ -1,20 +1,24 @@
-//! Where the figures lie, for whoever looks from outside: `hakmem top` and `hakmem map` read a running process by
-//! `process_vm_readv`, and the process does nothing for it, knows nothing of it, and need not even run.
+//! The note: where the figures lie in memory, for a reader in another process. `hakmem top` and
+//! `hakmem map` read them by `process_vm_readv`.
 //!
-//! So there is nothing to switch on and nothing to pay: no page that is kept up to date, no thread, no signal; an idle or
-//! stopped program is seen as it is. What a reader has to know is not how this version of the allocator is built, but
-//! the names in the note below: an ELF note of the executable or the shared library, `.note.hakmem`. It is data that the
-//! linker fills in; the program never touches it, so that it costs address space in the file's map and no memory.
+//! The process that is read does nothing for it: it keeps no copy up to date, and needs no thread
+//! and no signal. It may be idle or stopped. A reader need not know how this version of the
+//! allocator is built, but only the names in the note. The note is an ELF note of the executable or
+//! the shared library, `.note.hakmem`. The linker fills it in, and the program never touches it. So
+//! it costs address space in the file's map, and no memory.
 //!
 //! ```text
 //! owner "hakmem", type 1; then for each entry:  name, NUL, eight bytes
-//!     @name   an address: what is there plus the address of these eight bytes, wherever the file is mapped
+//!     @name   an address, wherever the file is mapped: the eight bytes hold its distance from them
 //!     name    a number: a size, an offset in a struct, a constant
 //! ```
 //!
-//! A reader that misses a name it needs was made for another version. Numbers of `Kind`, `PageState` and of a heap's heap_state are
-//! those of the note's type, which rises when one changes. Counters are words that their thread writes and anybody may read:
-//! each is right by itself, and all of them together if the program stands still.
+//! Rules
+//! 1. If the note lacks a name that a reader needs, the reader is for another version.
+//! 2. The numbers of `Kind`, `PageState` and `heap_state` belong to the note's type. The type rises
+//!    when one of these numbers changes.
+//! 3. One thread writes each counter, and any process may read it. A read gives a value that the
+//!    counter had. All values fit together only if the program stands still.
 
 #[cfg(all(target_arch = "x86_64", not(any(miri, shuttle))))]
 mod note {

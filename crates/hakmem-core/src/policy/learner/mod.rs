@@ -1,20 +1,23 @@
-//! The learner: a machine without a clock, a lock or memory of its own, which is told what the program demands.
+//! The learner: a pure state machine. It has no clock, no lock and no allocation. Callers pass the
+//! time and the program's demand, and it returns settings.
 //!
-//! Free memory that is kept costs memory; given back too early it costs page faults. How long to keep it, and how much,
-//! depends on when the program wants it again, which no rule can know beforehand. But it can be *seen*: from the bytes in use
-//! over time follows what every setting would have cost, not only the one that is in force. So the candidates for a setting run
-//! side by side on the same demand, as `Track`s, and are rated against each other (`race`).
+//! To keep free memory costs memory. To give it back too early costs page faults. The best time and
+//! amount depend on when the program wants the memory again, which no rule can know beforehand. But
+//! the learner can measure it. From the bytes in use over time it computes the cost of every
+//! setting, not only of the one in force. So the candidates for a setting run side by side on the
+//! same demand, as `Track`s, and compete by ratings (`race`).
 //!
 //! ```text
 //! kept: what a candidate would have resident, live or not
-//! demand rises above kept     → the difference is faulted in: cost
-//! time passes                 → kept beyond what is in use, times time: cost; after the decay kept falls to the peak since
+//! demand rises above kept          → the difference is faulted in: cost
+//! time passes                      → kept beyond what is in use, times time: cost
+//! the decay is over                → kept falls to the peak since
 //! huge blocks freed, threads ended → kept falls to what may stay
 //! ```
 //!
 //! Rules
-//! 1. Times wrap; one that lies behind the last is taken for the same moment.
-//! 2. Nothing that it is told can make it do more than a choice among the candidates.
+//! 1. Times wrap. A time before the last one counts as the same moment.
+//! 2. Whatever the callers report, the learner only ever chooses among the candidates.
 
 mod demand;
 mod race;
@@ -23,12 +26,13 @@ use demand::{BUCKET_MS, Demand};
 use race::Race;
 pub use race::{Decision, What};
 
-/// Nanoseconds to fault a KiB in and give it back: 2650 + 270 for 4 KiB (`docs/design.md`).
+/// Nanoseconds to fault a KiB in and to give it back: 2650 + 270 for 4 KiB (`docs/design.md`).
 const FAULT_NS: u64 = 730;
-/// To keep memory free for so long is as bad as to fault it in once. 32 MiB cost half a per cent of the time of a core.
+/// To keep memory free for so long costs as much as to fault it in once. So 32 MiB cost half a per
+/// cent of a core's time.
 const KEEP_MS: u64 = 4000;
 
-/// What memory is demanded for.
+/// A kind of memory, with a demand of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Memory {
     /// Pages and large blocks.
@@ -38,14 +42,14 @@ pub enum Memory {
 }
 const POOLS: [Memory; 2] = [Memory::Slots, Memory::Huge];
 
-/// What is chosen.
+/// The settings that the learner knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
     /// Milliseconds that free memory stays.
     pub decay_ms: u32,
-    /// MiB of freed huge blocks that stay for the decay …
+    /// MiB of freed huge blocks that stay until their decay is over …
     pub huge_mib: u32,
-    /// … or as much in per cent of the live ones, whatever is more.
+    /// … or as many per cent of the live ones, whichever is more.
     pub huge_percent: u32,
     /// MiB of free slots that stay when a thread ends.
     pub ended_mib: u32,
@@ -54,7 +58,7 @@ pub struct Settings {
 impl Settings {
     const NONE: Self = Self { decay_ms: 0, huge_mib: 0, huge_percent: 0, ended_mib: 0 };
 
-    /// KiB that may be kept for huge blocks while `level` is live.
+    /// KiB that huge blocks may keep while `level` KiB are live.
     fn huge_limit(&self, level: u32) -> u32 {
         let part = u64::from(level) * u64::from(self.huge_percent) / 100;
         let limit = part.max(u64::from(self.huge_mib) << 10) + u64::from(level);
@@ -62,10 +66,10 @@ impl Settings {
     }
 }
 
-/// What would be kept with some setting, and what that has cost in this round.
+/// What a candidate would keep, and what that has cost in this round.
 #[derive(Debug, Clone, Copy)]
 struct Track {
-    /// KiB, by memory.
+    /// KiB kept, by memory.
     kept: [u32; 2],
     /// KiB faulted in.
     faulted: u64,
@@ -96,13 +100,13 @@ impl Track {
     }
 }
 
-/// Makes of what is in force what a candidate would have.
+/// Makes a candidate's settings from those in force.
 type Candidate<'a> = dyn Fn(&Settings) -> Settings + 'a;
 
-/// The machine. `F` is told of each decision.
+/// The state machine. It calls `F` with each decision.
 #[derive(Debug)]
 pub struct Learner<F> {
-    /// Up to where time has been accounted for, in milliseconds.
+    /// The time up to which costs are computed, in milliseconds.
     time: u32,
     begun: u32,
     settings: Settings,
@@ -112,7 +116,7 @@ pub struct Learner<F> {
 }
 
 impl<F: FnMut(&Decision)> Learner<F> {
-    /// One that has not begun.
+    /// A learner that has not begun.
     pub const fn new(log: F) -> Self {
         Self {
             time: 0,
@@ -124,7 +128,8 @@ impl<F: FnMut(&Decision)> Learner<F> {
         }
     }
 
-    /// Begins, or begins again, with these settings; `may_move` says which of them are not somebody's choice.
+    /// Begins, or begins again, with these settings. `may_move` is false for a setting that
+    /// somebody chose.
     pub fn begin(&mut self, now: u32, settings: Settings, may_move: impl Fn(What) -> bool) {
         (self.time, self.begun, self.settings) = (now, now, settings);
         self.demand = [const { Demand::new() }; 2];
@@ -133,12 +138,12 @@ impl<F: FnMut(&Decision)> Learner<F> {
         }
     }
 
-    /// What is in force.
+    /// The settings in force.
     pub fn settings(&self) -> Settings {
         self.settings
     }
 
-    /// A memory has `level` KiB in use, and had `high` since it was told of last.
+    /// Reports that a memory has `level` KiB in use, and had `high` KiB since the last report.
     pub fn demand(&mut self, now: u32, memory: Memory, level: u32, high: u32) {
         self.turn(now);
         let (high, settings) = (high.max(level), self.settings);
@@ -151,7 +156,8 @@ impl<F: FnMut(&Decision)> Learner<F> {
         });
     }
 
-    /// A huge block of `kib` was not to be had from the cache, though that had as much in other pieces: whoever keeps more has no use of it.
+    /// Reports that no cached run fitted a huge block of `kib` KiB, though the cache had as much in
+    /// other pieces. So a candidate that keeps more gains nothing by it.
     pub fn misfit(&mut self, kib: u32) {
         self.each_track(Memory::Huge, &mut |track, _| {
             track.faulted += u64::from(kib);
@@ -160,11 +166,11 @@ impl<F: FnMut(&Decision)> Learner<F> {
         });
     }
 
-    /// A thread has ended.
+    /// Reports the end of a thread.
     pub fn ended(&mut self, now: u32) {
         self.turn(now);
         let level = |memory| self.demand[memory as usize].level();
-        // Free may stay as much as is in use, and what the setting says.
+        // As much may stay free as is in use, and what the setting says.
         let slots = level(Memory::Slots);
         let limit = slots.saturating_add(slots).saturating_add(level(Memory::Huge));
         let settings = self.settings;
@@ -173,7 +179,7 @@ impl<F: FnMut(&Decision)> Learner<F> {
         });
     }
 
-    /// Time has passed. O(8 s) at most.
+    /// Reports that it is `now`. O(8 s) at most.
     #[inline(never)]
     pub fn turn(&mut self, now: u32) {
         let elapsed = now.wrapping_sub(self.time);
@@ -182,7 +188,7 @@ impl<F: FnMut(&Decision)> Learner<F> {
         }
         let buckets = elapsed / BUCKET_MS;
         self.time = self.time.wrapping_add(buckets * BUCKET_MS);
-        // After so many nothing changes any more.
+        // After so many buckets nothing changes any more.
         for _ in 0..buckets.min(2 * demand::BUCKETS as u32) {
             self.pass_bucket();
         }
@@ -194,7 +200,7 @@ impl<F: FnMut(&Decision)> Learner<F> {
         self.demand[memory as usize].level()
     }
 
-    /// KiB that were faulted in since the round began, and those that are kept, with the first candidate.
+    /// With the first candidate: KiB faulted in since the round began, and KiB kept.
     #[cfg(test)]
     pub fn faulted_and_kept(&self, what: What, memory: Memory) -> (u64, u32) {
         let track = &self.races[what as usize].tracks[0];
@@ -222,7 +228,8 @@ impl<F: FnMut(&Decision)> Learner<F> {
         }
     }
 
-    /// Calls `f` for each candidate that has to do with the memory, and with what makes its settings.
+    /// Calls `f` for each candidate that concerns the memory, with a function that makes its
+    /// settings.
     #[inline(never)]
     fn each_track(&mut self, memory: Memory, f: &mut dyn FnMut(&mut Track, &Candidate)) {
         for race in self.races.iter_mut().filter(|race| race.what().concerns(memory)) {

@@ -1,32 +1,35 @@
-//! Candidates for one setting, rated against each other.
+//! Candidates for one setting, rated against each other. A pure state machine: callers pass the
+//! time.
 //!
-//! The ratings are Elo's, of chess: in each round every two candidates meet, the cheaper one gets the larger part of a point,
-//! and each rating moves by what the result differs from what the two ratings foretold. A difference of 400 points foretells
-//! costs of one to ten. So one odd round moves little, and what goes on for some rounds moves much.
+//! The ratings are those of Elo, from chess. In each round every two candidates meet, and the
+//! cheaper one gets the larger part of a point. Each rating then moves by the difference between
+//! the result and what the two ratings foretold. A lead of 400 points foretells costs of one to
+//! ten. So one odd round moves little, and a habit of some rounds moves much.
 //!
-//! A round ends when the candidates have come apart: memory was demanded again that some had kept and others not. What it cost
-//! to keep it till then is in the same round. If that does not happen for [`KEEP_MS`](super::KEEP_MS), the round ends too.
+//! A round ends when the candidates' costs have come apart: the program demanded memory again that
+//! some candidates had kept and others had not. The cost of keeping it until then is in the same
+//! round. If that does not happen for [`KEEP_MS`], the round ends too.
 
 use super::{KEEP_MS, Memory, Settings, Track};
 
-/// Candidates at most.
+/// The most candidates of a setting.
 const MOST: usize = 6;
-/// Points that a match moves, at most.
+/// The most points that a match moves.
 const K: i32 = 96;
-/// A lead over what is in force at which it is changed at once, …
+/// A lead over the candidate in force that changes the setting at once, …
 const CLEAR: i32 = 100;
-/// … and one at which it is if it was there in the round before, too.
+/// … and one that does if it was there in the round before, too.
 const ENOUGH: i32 = 50;
-/// Candidates so close to the leader are as good as it is.
+/// Candidates within so many points of the leader are as good.
 const CLOSE: i32 = 25;
-/// Ratings stay this close to the mean, so that a habit of an hour is unlearnt in a round or two.
+/// The largest distance of a rating from the mean. So a round or two undo a habit of an hour.
 const FAR: i32 = 200;
-/// Of the time of a round, costs of one part in this many are noise; …
+/// One part in so many of a round's time is noise in the costs; …
 const NOISE: u64 = 200;
-/// … of a shorter round than this, as of this one, in milliseconds.
+/// … a shorter round than this counts as this long, in milliseconds.
 const LONG: u32 = 1000;
 
-/// What is raced for.
+/// A setting that the learner moves.
 ///
 /// ```
 /// use hakmem_core::stats::{self, What};
@@ -85,7 +88,7 @@ impl What {
         }
     }
 
-    /// Puts one of them into settings.
+    /// Puts a value of it into settings.
     pub fn put(self, settings: &mut Settings, value: u32) {
         match self {
             Self::Decay => settings.decay_ms = value,
@@ -94,7 +97,7 @@ impl What {
         }
     }
 
-    /// The one that is in settings.
+    /// Its value in settings.
     pub fn of(self, settings: &Settings) -> u32 {
         match self {
             Self::Decay => settings.decay_ms,
@@ -103,7 +106,7 @@ impl What {
         }
     }
 
-    /// Whether what is kept for a memory depends on it.
+    /// True if a memory keeps more or less by it.
     pub fn concerns(self, memory: Memory) -> bool {
         match self {
             Self::Decay => true,
@@ -113,7 +116,7 @@ impl What {
     }
 }
 
-/// A change of a setting, and why.
+/// A change of a setting, with the figures that led to it.
 ///
 /// ```
 /// use hakmem_core::stats::{self, Decision};
@@ -126,54 +129,55 @@ impl What {
 pub struct Decision {
     /// Milliseconds since the learner began.
     pub at_ms: u32,
-    /// What was changed, …
+    /// The setting, …
     pub what: What,
-    /// … from …
+    /// … its old value …
     pub from: u32,
-    /// … to.
+    /// … and its new one.
     pub to: u32,
     /// What the round cost with the old value: microseconds of faults, …
     pub from_fault_us: u64,
-    /// … and of memory kept free, in time that is worth as much.
+    /// … and memory kept free, in microseconds of the same worth.
     pub from_hold_us: u64,
-    /// The same with the new value.
+    /// The cost of faults with the new value.
     pub to_fault_us: u64,
-    /// The same with the new value.
+    /// The cost of memory kept free with the new value.
     pub to_hold_us: u64,
-    /// How long the round was, in milliseconds.
+    /// The length of the round, in milliseconds.
     pub round_ms: u32,
-    /// The rating of the old value after it, …
+    /// The old value's rating after the round, …
     pub from_rating: i32,
-    /// … and of the new one. 1500 is the mean.
+    /// … and the new value's. 1500 is the mean.
     pub to_rating: i32,
 }
 
-/// A race.
+/// The race of one setting's candidates.
 #[derive(Debug)]
 pub struct Race {
     what: What,
     open: bool,
     current: usize,
-    /// The leader of the last round, if it was far enough ahead.
+    /// The leader of the last round, if its lead was large enough.
     ahead: Option<usize>,
     age_ms: u32,
     pub(super) tracks: [Track; MOST],
-    /// Around zero.
+    /// The ratings, less 1500.
     ratings: [i32; MOST],
 }
 
 impl Race {
-    /// One that has not begun.
+    /// A race that has not begun.
     pub const fn new(what: What) -> Self {
         Self { what, open: false, current: 0, ahead: None, age_ms: 0, tracks: [Track::NEW; MOST], ratings: [0; MOST] }
     }
 
-    /// What it is about.
+    /// The setting that it is about.
     pub fn what(&self) -> What {
         self.what
     }
 
-    /// Begins at what is in force; it is not open if that may not be moved, or is no candidate.
+    /// Begins with the value in force. The race decides nothing if the setting may not move, or if
+    /// its value is no candidate.
     #[inline(never)]
     pub fn begin(&mut self, settings: &Settings, may_move: bool) {
         *self = Self::new(self.what);
@@ -186,7 +190,8 @@ impl Race {
         &self.tracks[..self.what.values().len()]
     }
 
-    /// `ms` milliseconds have passed; ends the round if it is time. Returns what was decided, but for when.
+    /// Notes that `ms` milliseconds have passed, and ends the round if it is time. Returns the
+    /// decision, whose time the caller sets.
     #[inline(never)]
     pub fn pass(&mut self, ms: u32) -> Option<Decision> {
         self.age_ms += ms;
@@ -205,8 +210,8 @@ impl Race {
         decision
     }
 
-    /// Every two candidates meet. What counts is what one cost more than the best, beyond `noise`, by its ratio: no choice
-    /// could have spared the program what all of them cost.
+    /// Every two candidates meet. Their costs count beyond those of the best, plus `noise`, as a
+    /// ratio: no choice could have spared the program what all of them cost.
     fn rate(&mut self, noise: u64) {
         let n = self.tracks().len();
         let total = |track: &Track| track.fault_ns().saturating_add(track.hold_ns());
@@ -239,7 +244,7 @@ impl Race {
             self.ahead = Some(leader);
             return None;
         }
-        // Of those that are as good, the one that changes least.
+        // Of the candidates that are as good, take the one that changes least.
         let as_good = (0..ratings.len()).filter(|&i| ratings[i] >= best - CLOSE);
         let (from, to) = (self.current, as_good.min_by_key(|i| i.abs_diff(self.current))?);
         self.current = to;
@@ -260,7 +265,8 @@ impl Race {
     }
 }
 
-/// Thousandths of a point that are expected of one who is rated `lead` above the other: 1000 / (1 + 10^(-lead / 400)).
+/// The result, in thousandths of a point, to expect of a candidate with this lead: 1000 / (1 +
+/// 10^(-lead / 400)).
 fn foretold(lead: i32) -> i32 {
     const STEP: i32 = 50;
     const AT: [i32; 18] = [500, 571, 640, 703, 760, 808, 849, 882, 909, 930, 947, 960, 969, 977, 983, 987, 990, 993];
@@ -277,7 +283,7 @@ mod tests {
 
     const DEFAULT: Settings = Settings { decay_ms: 500, huge_mib: 32, huge_percent: 100, ended_mib: 4 };
 
-    /// One for the decay, at 500 ms, where the candidates have these ratings.
+    /// A race for the decay, at 500 ms, whose candidates have these ratings.
     fn race(ratings: [i32; MOST]) -> Race {
         let mut race = Race::new(What::Decay);
         race.begin(&DEFAULT, true);
@@ -346,7 +352,7 @@ mod tests {
         assert_eq!(race.decide(), Some(decision));
     }
 
-    /// By Elo's formula, and less beyond the ratings that there are.
+    /// As in Elo's formula, and less beyond the ratings that there are.
     #[test]
     fn what_is_foretold_is_close_to_the_formula() {
         for lead in -2 * FAR..=2 * FAR {

@@ -1,27 +1,30 @@
-//! fork: what the child gets is usable, whatever the other threads were about.
+//! fork: the child can use the allocator, whatever the other threads were doing at the fork.
 //!
-//! No lock is held across fork that a thread waits for without a limit. Such a thread may hold a lock of the C library's, a
-//! stream's say, which fork takes after our handler: each would wait for the other. So the handler has the long piece of work
-//! under locks, a pass of the purge, end soon or not begin. It takes the profile's lock alone, so that the child has whole books:
-//! meanwhile others wait for that for a moment only, and go on without a sample.
+//! No lock that a thread waits for without a limit is held across fork. A thread that waits may
+//! hold a lock of the C library, such as that of a stream. fork takes this lock after our handler,
+//! so the two threads would wait for each other. So the handler makes the long work under locks, a
+//! pass of the purge, end soon or not begin. It holds only the profile's lock across fork, so that
+//! the child has consistent counts. Meanwhile other threads wait for this lock for a moment only,
+//! and go on without a sample.
 //!
-//! In the child the forking thread is alone. A lock that another thread held is reset, and what it guards is mended or given up,
-//! as far as it may be half written. Other threads' heaps go to the pool, but for those that were caught in the middle of a
-//! change. These are lost: their blocks can still be freed, but nothing is ever allocated from them.
+//! The child has only the thread that forked. It resets each lock that another thread held. It
+//! repairs or gives up the data that such a lock guards, where it may be half written. Heaps of
+//! other threads go to the pool, unless the fork interrupted a change of theirs. Such a heap is
+//! lost: its blocks can still be freed, but no thread allocates from it again.
 //!
-//! The child's memory is what each thread had written up to some one moment of its own: the kernel stops a thread at its
-//! first write to what it has copied already, and whoever saw a write of another thread comes after it.
+//! The memory of the child is what each thread had written up to some one moment of its own. The
+//! kernel stops a thread at its first write to memory that is already copied. So the moment of a
+//! thread that saw a write of another thread is later than that write.
 //!
 //! Rules
-//! 1. A lock that says in the child that another thread holds it is *torn*: that thread is not there. What it guards is
-//!    brought into order before anybody looks at it.
-//! 2. A lock of the forking thread, whose signal handler forks, is its own in the child, too: it goes on with what it guards
-//!    when the handler returns.
-//! 3. The handlers wait for nobody without a limit.
+//! 1. In the child, a lock that another thread held is *broken*: that thread does not exist. The
+//!    handler repairs the guarded data before any code reads it.
+//! 2. If a signal handler forks and its thread held a lock, the thread still holds it in the child.
+//!    When the handler returns, the thread goes on with the guarded data.
+//! 3. The handlers wait for no thread without a limit.
 
 use super::{ThreadState, tls};
 use crate::backend::{arena, foreign};
-use crate::base::mutant::{Mutant, is};
 use crate::base::sync::Ordering::Relaxed;
 use crate::heap::all::all_heaps;
 use crate::heap::parked;
@@ -33,33 +36,29 @@ use crate::proto::heap_state::With;
 use crate::proto::lock::Lock;
 use crate::{heap, large, os, profile, purge};
 
-/// A lock, and what puts right in the child what it guards, should it be torn.
-struct Guarded(&'static Lock, fn());
+/// A lock, and the function that repairs the guarded data in the child if the lock is broken. The
+/// caller of the function promises that no thread uses these data meanwhile.
+struct Guarded(&'static Lock, unsafe fn());
 
-/// Every lock, in the order they are taken in.
+/// All locks, in the order in which threads take them.
 static LOCKS: [Guarded; 7] = [
-    Guarded(&purge::LOCK, || ()), // It only keeps passes apart.
+    Guarded(&purge::LOCK, || ()), // The lock guards no data: it only keeps two passes apart.
     Guarded(&region::LOCK, region::forget),
     Guarded(&profile::LOCK, profile::give_up),
     Guarded(&parked::LOCK, parked::give_up_all),
     Guarded(&huge::LOCK, huge::forget_cache),
-    Guarded(&arena::LOCK, || ()), // Each bit by itself is true at any time.
+    Guarded(&arena::LOCK, || ()), // Each bit by itself is right at any time.
     Guarded(&learn::LOCK, learn::forget),
 ];
 
-/// Registers the handlers.
+/// Registers the fork handlers.
 pub fn register() {
     os::at_fork(before_fork, after_fork, after_fork_in_child);
 }
 
-/// True if thread `me` is in the middle of something: a signal handler asks.
+/// True if thread `me` holds a lock. Called from signal handlers.
 pub fn holds_a_lock(me: u32) -> bool {
     LOCKS.iter().any(|l| l.0.is_held_by(me))
-}
-
-/// Whether a deliberate mistake leaves the lock out.
-fn is_left_out(lock: &Lock) -> bool {
-    is(Mutant::ForkLeavesALock) && core::ptr::eq(lock, &arena::LOCK)
 }
 
 extern "C" fn before_fork() {
@@ -75,9 +74,10 @@ extern "C" fn after_fork() {
 extern "C" fn after_fork_in_child() {
     let me = os::thread_token();
     profile::release_after_fork();
-    for Guarded(lock, mend) in LOCKS.iter().filter(|l| l.0.is_held_by_other_than(me) && !is_left_out(l.0)) {
+    for Guarded(lock, repair) in LOCKS.iter().filter(|l| l.0.is_held_by_other_than(me)) {
         lock.reset();
-        mend();
+        // SAFETY: this is the child, whose only thread does not hold the lock.
+        unsafe { repair() };
     }
     foreign::after_fork(me);
     purge::after_fork();
@@ -90,23 +90,26 @@ extern "C" fn after_fork_in_child() {
     release_heaps(me);
 }
 
-/// The heaps of the threads that are no more become idle, or lost.
+/// Makes the heaps of the threads that the child does not have idle, or lost.
 fn release_heaps(me: u32) {
     for heap in all_heaps() {
-        // SAFETY: the child has this thread alone. One of another thread's that was copied in the middle of a change is `lost`.
+        // SAFETY: the child has one thread, so no other thread uses the heap. A heap whose change
+        // the fork interrupted becomes lost below.
         let own = unsafe { heap.holder() };
         own.reset_counts();
         match heap.state().with() {
             With::Nobody => {}
-            // Also one that was on its way to this thread or from it, when its handler forked; and one whose thread ended
-            // without telling, and had the token before.
+            // This thread keeps the heap. Its signal handler may have forked while it adopted the
+            // heap or put it back. It may also be the heap of a thread that ended without a
+            // destructor and had the same token before.
             With::Thread(who) if who == me => {
                 let is_own = matches!(tls::state(), ThreadState::Live(own) if core::ptr::eq(own.shared(), heap));
                 if is_own && heap.thread().load(Relaxed) != 0 {
-                    number(heap); // This thread has another number now.
+                    number(heap); // In the child this thread has another number.
                 }
             }
-            // This thread goes on with it, when its handler returns.
+            // The handler interrupted this thread while it tidied the heap. It goes on when the
+            // handler returns.
             With::Tidier(who) if who == me => {}
             With::Tidier(who) => {
                 let in_order = !heap.is_busy();
@@ -121,13 +124,14 @@ fn release_heaps(me: u32) {
                 heap.state().lose();
                 heap.thread().store(0, Relaxed);
                 if own.after_fork() {
-                    put_back(heap);
+                    // SAFETY: the child has one thread, which does not use this heap again.
+                    unsafe { put_back(heap) };
                 }
             }
         }
     }
 }
 
-// Miri has no fork, and models have one of their own.
+// Miri has no fork, and models have their own fork.
 #[cfg(all(test, not(any(miri, shuttle))))]
 mod tests;

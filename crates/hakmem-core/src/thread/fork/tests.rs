@@ -1,19 +1,19 @@
-//! Forks at moments that only a signal handler, or a fork handler, makes of them.
+//! Forks at moments that only a signal handler or a fork handler can choose.
 
 extern crate std;
 
 use super::*;
-use crate::alone::alone;
 use crate::api::c;
 use crate::heap::{all::heaps_made, pool};
-use crate::in_child::{goes_well_in_child, in_child};
+use crate::testing::alone;
+use crate::testing::{goes_well_in_child, in_child};
 use std::sync::{Barrier, Mutex, mpsc};
 use std::vec::Vec;
 
-/// Blocks of all kinds are to be had, and go back.
+/// Allocates and frees blocks of all kinds.
 fn go_on() {
     for n in [8, 100, 9000, 70_000, 3 << 20] {
-        // SAFETY: blocks of this allocator, each freed once.
+        // SAFETY: each block has `n` bytes, and is freed once.
         unsafe {
             let blocks: Vec<_> = (0..10).map(|_| c::malloc(n)).collect();
             for p in blocks {
@@ -26,7 +26,8 @@ fn go_on() {
     c::trim();
 }
 
-/// A thread that waits for a lock of ours may hold one of libc's, which fork takes after our handler.
+/// A thread that waits for a lock of the allocator may hold a lock of libc, which fork takes after
+/// our handler.
 #[test]
 fn no_lock_is_held_across_a_fork() {
     in_child(|| {
@@ -41,7 +42,7 @@ fn no_lock_is_held_across_a_fork() {
     });
 }
 
-/// Not for ever: its holder may wait for the thread that forks.
+/// The handler does not wait for ever: the lock's holder may wait for the thread that forks.
 #[test]
 fn a_pass_that_does_not_end_is_not_waited_for() {
     alone("thread::fork::tests::a_pass_that_does_not_end_is_not_waited_for", || {
@@ -61,13 +62,13 @@ fn a_pass_that_does_not_end_is_not_waited_for() {
     });
 }
 
-/// No pass is begun while somebody forks, and each is again when all have forked.
+/// No pass begins while a thread forks. After the last fork, passes begin again.
 #[test]
 fn passes_wait_for_forks() {
     in_child(|| {
         crate::policy::SCAVENGE_MIB.set(0);
         let pass = || {
-            // SAFETY: freed once.
+            // SAFETY: the block is freed once.
             unsafe { c::free(c::malloc(3 << 20)) };
             purge::pass(os::now_ms(), 0)
         };
@@ -80,12 +81,12 @@ fn passes_wait_for_forks() {
         after_fork();
         assert_eq!((two, one), (0, 0));
         assert!(pass() > 0);
-        after_fork(); // One too many, of a handler that forked in between.
+        after_fork(); // One call too many, as after a handler that forked in between.
         assert!(pass() > 0);
     });
 }
 
-/// A heap that another thread was just looking at, or tidying, is an idle one in the child.
+/// A heap that another thread held or tidied at the fork is idle in the child.
 #[test]
 fn heaps_that_were_being_tidied_are_idle_in_the_child() {
     alone("thread::fork::tests::heaps_that_were_being_tidied_are_idle_in_the_child", || {
@@ -101,7 +102,8 @@ fn heaps_that_were_being_tidied_are_idle_in_the_child() {
                 });
             });
             both.wait();
-            // One of them is popped meanwhile, and left to the thread that holds it.
+            // This thread pops one of the heaps meanwhile, and leaves it to the thread that holds
+            // it.
             let popped = pool::pop(os::thread_token()).is_none();
             let goes_well = goes_well_in_child(|| {
                 assert_eq!(idle(), before);
@@ -116,11 +118,11 @@ fn heaps_that_were_being_tidied_are_idle_in_the_child() {
     });
 }
 
-/// Of pages of which two blocks stay, some are parked.
+/// Allocates pages and frees all but two blocks of each. True if some of them were parked.
 fn parks() -> bool {
     let pages = || all_heaps().map(|h| h.counts().parked.get()).sum::<u64>();
     let before = pages();
-    // SAFETY: blocks of this allocator, each freed once; those that stay are nobody's.
+    // SAFETY: each block is freed once. No code uses the other blocks.
     unsafe {
         let blocks: Vec<_> = (0..20 * 256).map(|_| c::malloc(256)).collect();
         blocks.into_iter().filter(|p| p.addr() % (64 << 10) >= 512).for_each(|p| c::free(p));
@@ -128,8 +130,7 @@ fn parks() -> bool {
     pages() > before
 }
 
-/// A thread that holds a lock forks in its signal handler, while another thread holds another one, and no further thread
-/// a third one.
+/// A signal handler forks while its thread holds a lock, and another thread holds another lock.
 #[test]
 fn what_another_thread_held_is_free_in_a_child_made_under_a_lock() {
     alone("thread::fork::tests::what_another_thread_held_is_free_in_a_child_made_under_a_lock", || {
@@ -140,17 +141,17 @@ fn what_another_thread_held_is_free_in_a_child_made_under_a_lock() {
     });
 }
 
-/// Forks with the lock `own`, while another thread has `other`.
+/// Forks while this thread holds the lock `own`, and another thread holds `other`.
 fn forks_under(own: usize, other: usize) {
-    let torn = &LOCKS[other];
+    let broken = &LOCKS[other];
     let me = os::thread_token();
     let (both, over) = (Barrier::new(2), Barrier::new(2));
-    // SAFETY: a huge block of this allocator: it stays in the cache.
+    // SAFETY: `malloc` returned the huge block, which is freed once. It stays in the cache.
     unsafe { c::free(c::malloc(3 << 20)) };
     assert!(huge::cached_bytes() > 0);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let held = torn.0.lock();
+            let held = broken.0.lock();
             both.wait();
             over.wait();
             drop(held);
@@ -160,18 +161,18 @@ fn forks_under(own: usize, other: usize) {
         let held = LOCKS[own].0.lock();
         let is_in_the_middle = super::super::holds_a_lock();
         let goes_well = goes_well_in_child(|| {
-            // What was torn is given up.
-            assert!(!core::ptr::eq(torn.0, &huge::LOCK) || huge::cached_bytes() == 0);
+            // The handler gave up what the broken lock guards.
+            assert!(!core::ptr::eq(broken.0, &huge::LOCK) || huge::cached_bytes() == 0);
             assert!(LOCKS[own].0.is_held_by(me), "this thread goes on with it");
             assert!(LOCKS.iter().enumerate().all(|(i, l)| i == own || !l.0.is_held_by(me)));
             assert!(!LOCKS.iter().any(|l| l.0.is_held_by_other_than(me)));
             LOCKS[own].0.reset();
             go_on();
             let interval = if profile::interval() > 0 { profile::interval() } else { profile::DEFAULT_INTERVAL };
-            assert_eq!(profile::start(interval), !core::ptr::eq(torn.0, &profile::LOCK));
+            assert_eq!(profile::start(interval), !core::ptr::eq(broken.0, &profile::LOCK));
             profile::stop();
             if own == (other + 1) % LOCKS.len() {
-                assert_eq!(parks(), !core::ptr::eq(torn.0, &parked::LOCK));
+                assert_eq!(parks(), !core::ptr::eq(broken.0, &parked::LOCK));
                 go_on();
             }
         });
@@ -182,7 +183,7 @@ fn forks_under(own: usize, other: usize) {
     });
 }
 
-/// No two threads that are there at once have one token.
+/// No two threads that exist at the same time have the same token.
 #[test]
 fn every_thread_has_a_token_of_its_own() {
     const THREADS: usize = 200;
@@ -202,8 +203,9 @@ fn every_thread_has_a_token_of_its_own() {
     assert!(tokens.iter().all(|&token| token > 0 && token < 1 << 30));
 }
 
-/// Heaps of threads that are no more are for others to take; this thread keeps its own. The child has threads, which the
-/// standard library cannot begin where a lock of its own was held at the fork.
+/// Heaps of threads that the child does not have can be adopted; the thread that forked keeps its
+/// own. The child starts a thread. The standard library cannot do that if another thread held one
+/// of its locks at the fork, so this test runs alone.
 #[test]
 fn heaps_of_other_threads_become_idle() {
     alone("thread::fork::tests::heaps_of_other_threads_become_idle", || {

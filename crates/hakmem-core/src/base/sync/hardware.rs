@@ -1,0 +1,13 @@
+//! The hardware's atomics.
+
+pub(crate) use core::sync::atomic::{
+    AtomicBool, AtomicI64, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+};
+
+/// Tells the processor that this thread waits for another.
+pub(crate) fn spin() {
+    #[cfg(not(miri))]
+    core::hint::spin_loop();
+    #[cfg(miri)]
+    std::thread::yield_now();
+}
