@@ -49,19 +49,19 @@ enum Command {
     /// Prints tables of what the allocator did: size classes, thread heaps, memory, system calls
     #[command(after_help = stat::AFTER_HELP)]
     Stat(stat::Options),
-    /// Lists the allocator's options: name, default, what values, meaning
+    /// Lists the allocator's options: name, default, values, meaning
     #[command(after_help = options::AFTER_HELP)]
     Options(options::Options),
-    /// Draws the heap: what lies in each segment, as an SVG
+    /// Draws the heap as an SVG: what each segment holds
     #[command(after_help = map::AFTER_HELP)]
     Map(map::Options),
-    /// Shows, again and again, what the allocator of a running process does
+    /// Shows what the allocator of a running process does, and refreshes it
     #[command(after_help = top::AFTER_HELP)]
     Top(top::Options),
-    /// Finds which code allocated what: flame graphs, a file for pprof, and what was live at the end
+    /// Finds which code allocated how much: flame graphs, a file for pprof, the live blocks at the end
     #[command(after_help = profile::AFTER_HELP)]
     Profile(profile::Options),
-    /// Makes completions for shells, and pages for man
+    /// Writes completions for shells, and manual pages
     #[command(hide = true)]
     Generate(generate::Options),
 }

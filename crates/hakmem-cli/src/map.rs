@@ -21,9 +21,9 @@ use std::process;
 use std::time::{Duration, Instant};
 
 pub const AFTER_HELP: &str = "\
-FILE holds what HAKMEM_MAP=FILE makes a program append when it ends, or at HAKMEM_STATS_SIGNAL; the last map is drawn. \
-With --pid a running process is looked at from outside, for which it need not have been started in any way. With a program, \
-it is run as `hakmem run` runs it, and drawn as it was at its end; the exit status is then the program's.
+FILE holds what a program appends under HAKMEM_MAP=FILE when it ends, or at HAKMEM_STATS_SIGNAL; hakmem draws the last map. \
+With --pid hakmem reads the memory of a running process, which needs no preparation. hakmem runs PROG as `hakmem run` does, \
+draws its heap as it was at the end, and exits with its exit status.
   1    there is nothing to draw, or the picture cannot be written
   2    wrong usage
   125  PROG left no map, or the picture cannot be written
@@ -39,19 +39,19 @@ pub struct Options {
     /// Reads a file of maps; - is standard input
     #[arg(long, required_unless_present_any = ["pid", "command"], conflicts_with_all = ["pid", "command"])]
     file: Option<PathBuf>,
-    /// Looks at a running process
+    /// Reads the map of a running process
     #[arg(long, conflicts_with = "command", value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
     pid: Option<u32>,
     /// Where the picture goes; - is standard output
     #[arg(long, short, value_name = "SVG", default_value = "hakmem-map.svg")]
     output: PathBuf,
-    /// Writes the map itself, as JSON, in place of the picture
+    /// Writes the map itself as JSON, without a picture
     #[arg(long)]
     json: bool,
     /// Takes the map once the program has run for so long, not at its end
     #[arg(long, value_name = "SECONDS", requires = "command", conflicts_with_all = ["file", "pid"], value_parser = seconds)]
     after: Option<Duration>,
-    /// The library, instead of the libhakmem.so in hakmem's own folder or in ../lib
+    /// The library; without it the libhakmem.so in hakmem's own folder or in ../lib
     #[arg(long, value_name = "PATH", requires = "command", conflicts_with_all = ["file", "pid"])]
     lib: Option<PathBuf>,
     /// The program, with its arguments

@@ -10,9 +10,9 @@ use serde::Serialize;
 use std::process;
 
 pub const AFTER_HELP: &str = "\
-They are read from the environment when a program starts: HAKMEM_DECAY_MS=1000 hakmem run PROG. An unknown name or a \
-value out of range is named on standard error and ignored. An option by size class takes 4096 for all classes, 64:8192 \
-for that of 64 bytes, and 4096,64:8192 for both in turn.
+hakmem reads options from the environment when a program starts: HAKMEM_DECAY_MS=1000 hakmem run PROG. It reports an unknown \
+name or a value out of range on standard error, and ignores it. An option by size class takes 4096 for all classes, 64:8192 \
+for the class of 64 bytes, and 4096,64:8192 for both in turn.
 
 Examples:
   hakmem options
@@ -22,10 +22,10 @@ Examples:
 
 #[derive(Args)]
 pub struct Options {
-    /// Shows one option alone, named with HAKMEM_ or without
+    /// Shows this option alone, named with HAKMEM_ or without
     #[arg(value_parser = names(), ignore_case = true, hide_possible_values = true)]
     name: Option<String>,
-    /// Shows what the options are in a running process
+    /// Shows the values in a running process
     #[arg(long, conflicts_with_all = ["json", "markdown"],
           value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
     pid: Option<u32>,

@@ -25,9 +25,9 @@ use std::rc::Rc;
 
 pub const AFTER_HELP: &str = "\
 Writes PREFIX.pb.gz (for pprof: `go tool pprof -http=: PREFIX.pb.gz`), PREFIX.live.svg and PREFIX.allocated.svg (flame graphs, \
-for a browser), and both as folded stacks; prints on standard error what was live at the end, by the code that allocated it.
-FILE holds what HAKMEM_PROFILE=FILE makes a program append; the last profile is taken. With a program, it is run as \
-`hakmem run` runs it, and the exit status is the program's.
+for a browser), and both as folded stacks. Prints on standard error what was live at the end, by the code that allocated it.
+FILE holds what a program appends under HAKMEM_PROFILE=FILE; hakmem reads the last profile. hakmem runs PROG as `hakmem run` \
+does, and exits with its exit status.
   1    FILE cannot be read, or has no profile
   2    wrong usage
   125  the files cannot be written, or the program left no profile
@@ -42,19 +42,19 @@ pub struct Options {
     /// Reads a file of profiles that the library wrote; - is standard input
     #[arg(long, required_unless_present = "command", conflicts_with = "command")]
     file: Option<PathBuf>,
-    /// What the names of the files begin with [default: hakmem-PROG, or FILE]
+    /// The start of the names of the files [default: hakmem-PROG, or FILE]
     #[arg(short, long, value_name = "PREFIX")]
     output: Option<PathBuf>,
-    /// Bytes from one sample to the next, on average; 1 samples almost every allocation
+    /// Average bytes from one sample to the next; 1 samples almost every allocation
     #[arg(long, value_name = "BYTES", default_value_t = 512 << 10, value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
     interval: u32,
-    /// The process whose profile is taken, if FILE has those of several
+    /// The process whose profile to read, if FILE has profiles of several
     #[arg(long, requires = "file", conflicts_with = "command")]
     pid: Option<u32>,
-    /// Shows the allocator's functions, too, and those of the standard libraries around them
+    /// Shows also the allocator's functions, and those of the standard libraries around them
     #[arg(long)]
     all_frames: bool,
-    /// The library, instead of the libhakmem.so in hakmem's own folder or in ../lib
+    /// The library; without it the libhakmem.so in hakmem's own folder or in ../lib
     #[arg(long, value_name = "PATH", conflicts_with = "file")]
     lib: Option<PathBuf>,
     /// The program, with its arguments

@@ -21,14 +21,15 @@ use tempfile::TempDir;
 pub const OWN_FAILURE: i32 = 125;
 
 pub const AFTER_HELP: &str = "\
-Signals sent to hakmem are passed on to the program. The exit status is the program's; if a signal killed the program, \
+hakmem passes the signals that it gets on to the program. The exit status is the program's; if a signal killed the program, \
 hakmem dies of the same signal. Otherwise:
   125  the library is missing, or --require is not met
   126  PROG cannot be executed
   127  PROG is not found
   2    wrong usage
 If hakmem did not serve the program, a line on standard error says so. A Rust program with hakmem inside runs without the \
-library: it is served by its own. So is one that a shell starts, which gets the library, too: its own reports.
+library: the hakmem inside serves it. If a shell starts such a program, the program gets the library too. The hakmem inside \
+still serves and reports.
 
 Examples:
   hakmem run python3 work.py
@@ -46,13 +47,13 @@ pub struct Options {
     /// Takes a heap profile: `hakmem profile`
     #[arg(skip)]
     pub profile: Option<Wish>,
-    /// Prints what the allocator did, on standard error, when the program has ended
+    /// Prints what the allocator did on standard error when the program has ended
     #[arg(long)]
     pub stats: bool,
-    /// Exits with 125 unless it is certain that hakmem served the program's allocations
+    /// Exits with 125 unless hakmem certainly served the program's allocations
     #[arg(long)]
     pub require: bool,
-    /// The library, instead of the libhakmem.so in hakmem's own folder or in ../lib
+    /// The library; without it the libhakmem.so in hakmem's own folder or in ../lib
     #[arg(long, value_name = "PATH")]
     pub lib: Option<PathBuf>,
     /// The program, with its arguments

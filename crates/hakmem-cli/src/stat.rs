@@ -19,9 +19,9 @@ pub const LINE: usize = 16 << 20;
 const KEPT: usize = 32 << 20;
 
 pub const AFTER_HELP: &str = "\
-FILE holds what HAKMEM_STATS=json:FILE makes a program append; the last report of each process is shown. With a program, \
-it is run as `hakmem run` runs it, and shown on standard error when it has ended; then the exit status is the program's.
-  1    FILE cannot be read, or has no report; the process cannot be looked at
+FILE holds what a program appends under HAKMEM_STATS=json:FILE; hakmem shows the last report of each process. hakmem runs \
+PROG as `hakmem run` does, prints the tables on standard error when it has ended, and exits with its exit status.
+  1    FILE cannot be read, or has no report; the process cannot be read
   2    wrong usage
 
 Examples:
@@ -34,13 +34,13 @@ pub struct Options {
     /// Reads a file of reports; - is standard input
     #[arg(long, required_unless_present_any = ["pid", "command"], conflicts_with_all = ["pid", "command"])]
     file: Option<PathBuf>,
-    /// Shows every size class, not only those that hold most
+    /// Shows every size class, not only those with the most memory
     #[arg(long)]
     all: bool,
-    /// Looks at a running process
+    /// Reads the figures of a running process
     #[arg(long, conflicts_with = "command", value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
     pid: Option<u32>,
-    /// The library, instead of the libhakmem.so in hakmem's own folder or in ../lib
+    /// The library; without it the libhakmem.so in hakmem's own folder or in ../lib
     #[arg(long, value_name = "PATH", conflicts_with_all = ["file", "pid"])]
     lib: Option<PathBuf>,
     /// The program, with its arguments

@@ -29,16 +29,19 @@ use std::time::{Duration, Instant};
 use watched::{Started, Turn, Watched};
 
 pub const AFTER_HELP: &str = "\
-The process need not have been started to be watched: its figures are read from its memory, and it does nothing for it. \
-That takes the right to trace it: root, or the same user where the system lets that be. With a program, it is run on \
-hakmem and watched from its beginning; signals are passed on to it, and the exit status is the program's. On a terminal, what \
-it writes is kept in temporary files and shown once it has ended.
-Where standard output is no terminal, TERM is dumb, or with --batch, looks are printed one below the other, with PROG on standard error.
-  q  leaves; a program that was started goes on, and is waited for       Ctrl-C  interrupts that program, too
-  Tab  next table    s  next order    ↑ ↓ PgUp PgDn Home End  scroll    p  pause    + -  slower, faster
+A process needs no preparation: hakmem reads the figures from its memory, and the process does nothing for that. hakmem needs \
+the right to trace it: root has it, and the same user where the system allows that. hakmem runs PROG with the library, watches \
+it from the start, passes signals on to it, and exits with its exit status. On a terminal, hakmem keeps the output of PROG in \
+temporary files and shows it at the end.
+With --batch, if TERM is dumb, or if standard output is no terminal, hakmem prints readings one below the other. The output \
+of PROG then goes to standard error.
+  q       leaves; hakmem waits for a program that it started
+  Ctrl-C  leaves, and interrupts that program
+  Tab  next table    s  next order    p  pause    + -  slower, faster
+  ↑ ↓ PgUp PgDn Home End  scroll
   ?  help: the keys, and what each figure and column means
 Exit status: 0, or
-  1    there is no such process, it may not be read, or it does not run on hakmem
+  1    no such process, it may not be read, or it does not run on hakmem
   2    wrong usage
   125, 126, 127  PROG was not started, as for `hakmem run`
 
@@ -47,21 +50,21 @@ Examples:
   hakmem top python3 work.py
   hakmem top --batch 2 --interval 5 --pid 1234
 
-Its words: https://github.com/hakmem/hakmem/blob/main/docs/glossary.md";
+Words that it uses: https://github.com/hakmem/hakmem/blob/main/docs/glossary.md";
 
 #[derive(Args)]
 pub struct Options {
-    /// Watches a running process; `hakmem top PID` does, too
+    /// Watches a running process; short form: `hakmem top PID`
     #[arg(long, required_unless_present = "command", conflicts_with = "command",
           value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
     pid: Option<u32>,
-    /// Prints N looks as plain text; 0: until the process ends
+    /// Prints N readings as plain text; 0: until the process ends
     #[arg(long, short, value_name = "N")]
     batch: Option<u64>,
-    /// Seconds between two looks
+    /// Seconds between two readings
     #[arg(long, short, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
     interval: Duration,
-    /// The library, instead of the libhakmem.so in hakmem's own folder or in ../lib
+    /// The library; without it the libhakmem.so in hakmem's own folder or in ../lib
     #[arg(long, value_name = "PATH", conflicts_with = "pid")]
     lib: Option<PathBuf>,
     /// The program, with its arguments

@@ -1,30 +1,31 @@
-//! Blocks with an alignment. The C contract (see `stdlib`) holds here too.
+//! C functions that allocate blocks with an alignment.
 
 use crate::{errno, stdlib::MAX};
 use core::ffi::{c_int, c_void};
 use hakmem_core::c;
 use libc::{EINVAL, ENOMEM};
 
-/// Every block has this alignment, whatever was asked for.
+/// Every block has at least this alignment.
 const NATURAL: usize = 16;
 
-/// A block of `size` bytes aligned to `align`, a power of two; NULL with ENOMEM when there is none, or when the
-/// request together with its alignment would pass `MAX`.
+/// A block of `size` bytes aligned to `align`, a power of two. NULL with ENOMEM if memory is short,
+/// or if size and alignment together exceed `MAX`.
 #[inline]
 pub fn allocate(align: usize, size: usize) -> *mut c_void {
     debug_assert!(align.is_power_of_two());
     if align <= NATURAL {
-        // SAFETY: any size is allowed.
+        // SAFETY: the core's malloc allows any size.
         return unsafe { c::malloc(size).cast() };
     }
     if size > MAX || align > MAX - size {
         return errno::fail(ENOMEM);
     }
-    // SAFETY: align is a power of two and size + align ≤ MAX.
+    // SAFETY: `align` is a power of two, as this function's callers check, and the check above
+    // gives size + align ≤ MAX.
     unsafe { c::memalign(align, size).cast() }
 }
 
-/// C17: the alignment must be a power of two; the size need not be a multiple of it.
+/// C17: the alignment must be a power of two. The size need not be a multiple of it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aligned_alloc(align: usize, size: usize) -> *mut c_void {
     if !align.is_power_of_two() {
@@ -33,7 +34,7 @@ pub unsafe extern "C" fn aligned_alloc(align: usize, size: usize) -> *mut c_void
     allocate(align, size)
 }
 
-/// The obsolete one: an odd alignment is rounded up to a power of two.
+/// Obsolete. Rounds the alignment up to a power of two.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
     match align.checked_next_power_of_two() {
@@ -52,23 +53,24 @@ pub unsafe extern "C" fn posix_memalign(out: *mut *mut c_void, align: usize, siz
     if p.is_null() {
         return ENOMEM;
     }
-    // SAFETY: by posix_memalign's contract `out` is valid for a write.
+    // SAFETY: by posix_memalign's contract `out` is aligned and valid for a write.
     unsafe { *out = p };
     0
 }
 
 fn page_size() -> usize {
-    // SAFETY: no preconditions. glibc answers from the auxiliary vector, without a system call.
+    // SAFETY: sysconf has no preconditions. glibc reads the auxiliary vector, without a system
+    // call.
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
 }
 
-/// A block at a page boundary.
+/// A block at the start of a system page.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn valloc(size: usize) -> *mut c_void {
     allocate(page_size(), size)
 }
 
-/// Whole pages: at least one.
+/// Whole system pages, at least one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvalloc(size: usize) -> *mut c_void {
     let page = page_size();

@@ -1,4 +1,4 @@
-//! hakmem's own functions: all of `hakmem.h`, which is made from this file.
+//! hakmem's own C functions. cbindgen makes `hakmem.h` from this file.
 
 use crate::errno;
 use core::ffi::{CStr, c_char, c_int};
@@ -10,35 +10,35 @@ use hakmem_core::report::out::{self, Text};
 use hakmem_core::report::{self, Format};
 use hakmem_core::stats::{CLASSES, Snapshot};
 
-/// Figures of the process. Bytes unless said otherwise.
+/// Figures of the process.
 #[repr(C)]
 #[allow(non_camel_case_types, reason = "the name is C's")]
 pub struct hakmem_stats {
-    /// Blocks handed out so far; exact for threads at rest.
+    /// Blocks allocated so far. Exact if `running_heaps` is 0.
     pub allocations: u64,
-    /// Blocks that came back; lags behind by what threads have not passed on yet.
+    /// Blocks freed so far. Exact if `running_heaps` is 0.
     pub frees: u64,
-    /// In blocks that are out; exact for threads at rest.
+    /// Bytes of live blocks. Exact if `running_heaps` is 0.
     pub live_bytes: u64,
-    /// No less than the most that `live_bytes` ever was.
+    /// At least the highest value that `live_bytes` ever had.
     pub peak_live_bytes_upper_bound: u64,
-    /// Address space reserved.
+    /// Bytes of reserved address space.
     pub reserved_bytes: u64,
-    /// Made accessible.
+    /// Bytes of it that are accessible.
     pub committed_bytes: u64,
-    /// Free, and not given back to the system yet.
+    /// Free bytes that hakmem has not given back to the system yet.
     pub dirty_bytes: u64,
-    /// Given back to the system so far.
+    /// Bytes given back to the system so far.
     pub purged_bytes: u64,
-    /// Calls of free with a pointer that is not hakmem's.
+    /// Calls of free with a foreign pointer: one that is not from hakmem.
     pub foreign_frees: u64,
     /// Thread heaps made so far.
     pub heaps: u64,
-    /// Frees by other threads than those that have the blocks' pages.
+    /// Frees by a thread that does not hold the heap of the block's page.
     pub remote_frees: u64,
-    /// Allocations up to 64 KiB that found their list empty.
+    /// Allocations up to 64 KiB that found the free list empty.
     pub refills: u64,
-    /// Heaps of other running threads, whose lists are not known: without any the totals are exact.
+    /// Heaps of other running threads: their lists are not known.
     pub running_heaps: u64,
 }
 
@@ -48,32 +48,32 @@ pub struct hakmem_stats {
 pub struct hakmem_class_stats {
     /// Bytes of a block.
     pub size: u64,
-    /// Blocks handed out.
+    /// Blocks allocated.
     pub allocations: u64,
-    /// Blocks that came back to their pages.
+    /// Blocks freed that have reached the owner of their page.
     pub frees: u64,
-    /// Of these, freed by other threads.
+    /// Of these, blocks that another thread freed.
     pub remote_frees: u64,
-    /// Allocations that found the list empty.
+    /// Allocations that found the free list empty.
     pub refills: u64,
     /// Pages now.
     pub pages: u64,
     /// Bytes of these pages.
     pub page_bytes: u64,
-    /// Bytes of blocks that are out.
+    /// Bytes of live blocks.
     pub live_bytes: u64,
 }
 
-/// The version, such as "0.1.0". Static.
+/// The version, such as "0.1.0". The string is static.
 #[unsafe(no_mangle)]
 pub extern "C" fn hakmem_version() -> *const c_char {
     concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
 }
 
-/// Takes the figures of the process; allocates nothing.
+/// Takes the figures of the process. Allocates nothing.
 ///
 /// # Safety
-/// `out` is valid for writing.
+/// `out` is aligned and valid for writing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hakmem_stats(out: *mut hakmem_stats) {
     let snapshot = Snapshot::take();
@@ -93,14 +93,15 @@ pub unsafe extern "C" fn hakmem_stats(out: *mut hakmem_stats) {
         refills: s.refills,
         running_heaps: snapshot.running_heaps(),
     };
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller says that `out` is aligned and valid for writing.
     unsafe { *out = figures };
 }
 
-/// Takes the figures of up to `room` size classes, smallest blocks first; allocates nothing. Returns how many there are.
+/// Takes the figures of up to `room` size classes, smallest blocks first. Allocates nothing.
+/// Returns the number of all size classes.
 ///
 /// # Safety
-/// `out` is valid for writing `room` of them, or NULL with a `room` of 0.
+/// `out` is aligned and valid for writing `room` of them, or NULL with a `room` of 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hakmem_class_stats(out: *mut hakmem_class_stats, room: usize) -> usize {
     if room == 0 {
@@ -117,20 +118,22 @@ pub unsafe extern "C" fn hakmem_class_stats(out: *mut hakmem_class_stats, room: 
             page_bytes: c.page_bytes,
             live_bytes: c.live_bytes,
         };
-        // SAFETY: by this function's contract.
+        // SAFETY: `take(room)` keeps i below `room`, and the caller says that `out` is aligned and
+        // valid for writing `room` of them.
         unsafe { out.add(i).write(figures) };
     }
     CLASSES
 }
 
-/// Writes a report to a file descriptor: "text", "json" or "csv", as HAKMEM_STATS does at exit. 0, or -1 if there is no
-/// such form, no memory for it, or it could not be written as a whole.
+/// Writes a report to a file descriptor, as HAKMEM_STATS does at exit. `form` is "text", "json" or
+/// "csv". Returns 0, or -1 if there is no such form, if there is no memory for the report, or if
+/// not all of it could be written.
 ///
 /// # Safety
 /// `form` is a C string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hakmem_report(fd: c_int, form: *const c_char) -> c_int {
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller says that `form` is a C string.
     let format = match unsafe { CStr::from_ptr(form) }.to_bytes() {
         b"text" => Format::Human,
         b"json" => Format::Json,
@@ -143,15 +146,16 @@ pub unsafe extern "C" fn hakmem_report(fd: c_int, form: *const c_char) -> c_int 
     }
 }
 
-/// Sets an option while the program runs, by its name and as the environment could have it: hakmem_set_option("DECAY_MS",
-/// "1000"). `hakmem options` lists them. 0; -1 and errno EINVAL, and nothing has changed, if there is no such option, it
-/// takes other values, or it is read at start alone (STATS, STATS_SIGNAL).
+/// Sets an option while the program runs. Name and value are as in the environment, without
+/// HAKMEM_: hakmem_set_option("DECAY_MS", "1000"). `hakmem options` lists the options. Returns 0.
+/// Returns -1, sets errno to EINVAL and changes nothing if there is no such option, if the value is
+/// not one of its values, or if hakmem reads the option only at the start (STATS, STATS_SIGNAL).
 ///
 /// # Safety
-/// Both are C strings.
+/// `name` and `value` are C strings.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hakmem_set_option(name: *const c_char, value: *const c_char) -> c_int {
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller says that both are C strings.
     let texts = unsafe {
         (
             CStr::from_ptr(name).to_str(),
@@ -167,18 +171,19 @@ pub unsafe extern "C" fn hakmem_set_option(name: *const c_char, value: *const c_
     -1
 }
 
-/// Writes an option's value to `value`, up to `room` bytes with the NUL behind it, in the form that hakmem_set_option takes.
-/// Returns the length of all of it without the NUL, as snprintf does; -1 and errno EINVAL if there is no such option.
+/// Writes an option's value to `value`, at most `room` bytes with the NUL, in the form that
+/// hakmem_set_option takes. Returns the length of the whole value without the NUL, as snprintf
+/// does. Returns -1 and sets errno to EINVAL if there is no such option.
 ///
 /// # Safety
-/// `name` is a C string; `value` is valid for writing `room` bytes, or NULL with a `room` of 0.
+/// `name` is a C string. `value` is valid for writing `room` bytes, or NULL with a `room` of 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hakmem_get_option(
     name: *const c_char,
     value: *mut c_char,
     room: usize,
 ) -> c_int {
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller says that `name` is a C string.
     let name = unsafe { CStr::from_ptr(name) }.to_str();
     let Some(now) = name.ok().and_then(options::get) else {
         errno::set(libc::EINVAL);
@@ -189,7 +194,8 @@ pub unsafe extern "C" fn hakmem_get_option(
     let text = text.as_str().as_bytes();
     if let Some(most) = room.checked_sub(1) {
         let n = text.len().min(most);
-        // SAFETY: by this function's contract; `n` and the NUL fit.
+        // SAFETY: the caller says that `value` is valid for writing `room` bytes. `n` is at most
+        // room - 1, so the text and the NUL fit. The text is a local variable, apart from `value`.
         unsafe {
             value.copy_from_nonoverlapping(text.as_ptr().cast(), n);
             value.add(n).write(0);
@@ -198,8 +204,9 @@ pub unsafe extern "C" fn hakmem_get_option(
     text.len() as c_int
 }
 
-/// Writes to a file descriptor what each slot of the heap holds, as JSON, for `hakmem map` to draw. 0, or -1 if there is no
-/// memory for it, or it could not be written as a whole.
+/// Writes a map to a file descriptor: what each slot of the heap holds, as JSON, for `hakmem map`
+/// to draw. Returns 0, or -1 if there is no memory for the map, or if not all of it could be
+/// written.
 #[unsafe(no_mangle)]
 pub extern "C" fn hakmem_map(fd: c_int) -> c_int {
     match report::write_map_to(fd) {
@@ -208,8 +215,9 @@ pub extern "C" fn hakmem_map(fd: c_int) -> c_int {
     }
 }
 
-/// Begins to sample allocations for the heap profile, one for each `interval` bytes on average; 0: for 524288. 0, or -1 if the
-/// profile began with another interval before. See HAKMEM_PROFILE.
+/// Begins to sample allocations for the heap profile, one in `interval` bytes on average. An
+/// `interval` of 0 stands for 524288 bytes. Returns 0, or -1 if the profile began with another
+/// interval before. See HAKMEM_PROFILE.
 #[unsafe(no_mangle)]
 pub extern "C" fn hakmem_profile_start(interval: usize) -> c_int {
     let interval = match interval {
@@ -219,14 +227,15 @@ pub extern "C" fn hakmem_profile_start(interval: usize) -> c_int {
     if profile::start(interval) { 0 } else { -1 }
 }
 
-/// Takes no more samples. Frees of those that there are go on being seen.
+/// Takes no more samples. The profile still notices frees of the existing samples.
 #[unsafe(no_mangle)]
 pub extern "C" fn hakmem_profile_stop() {
     profile::stop();
 }
 
-/// Writes the heap profile to a file descriptor, as `hakmem profile --file FILE` and pprof read it. 0, or -1 if none was started,
-/// there is no memory for it, or it could not be written as a whole.
+/// Writes the heap profile to a file descriptor, in the form that `hakmem profile --file FILE` and
+/// pprof read. Returns 0, or -1 if no profile was started, if there is no memory for it, or if not
+/// all of it could be written.
 #[unsafe(no_mangle)]
 pub extern "C" fn hakmem_profile_dump(fd: c_int) -> c_int {
     match profile::dump(profile::Event::Call, |text| out::write_all(fd, text)) {
@@ -235,7 +244,7 @@ pub extern "C" fn hakmem_profile_dump(fd: c_int) -> c_int {
     }
 }
 
-/// Gives all free memory back to the system now; 1 if there was any, else 0.
+/// Gives all free memory back to the system now. Returns 1 if there was any, else 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn hakmem_trim() -> c_int {
     c_int::from(c::trim())

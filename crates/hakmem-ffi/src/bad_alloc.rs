@@ -1,10 +1,13 @@
-//! What `operator new` does when memory is short: the new_handler, another try, and so on; without a handler,
-//! `std::bad_alloc`, or NULL from the nothrow forms.
+//! The failure path of `operator new`.
 //!
-//! Exceptions pass through here, and a library built with `panic = "abort"` may not have them in its own frames: such
-//! functions count as never unwinding. So the loop around the handler is assembly with unwind tables of its own (one
-//! file per architecture), reached by a tail call; this file has the parts that never unwind. The C++ runtime is
-//! looked up when it is needed: C programs do not have it.
+//! When memory is short, it calls the new_handler and tries again, as long as there is a handler.
+//! Without a handler it throws `std::bad_alloc`, or returns NULL from the nothrow forms.
+//!
+//! 1. Exceptions pass through the loop around the handler. No frame of Rust may be in their way:
+//!    with `panic = "abort"` the compiler takes its functions for never unwinding. So the loop is
+//!    assembly with unwind tables of its own, one file per architecture, reached by a tail call.
+//! 2. This file has the parts that never unwind.
+//! 3. `find` searches the C++ runtime when it is needed: C programs do not have it.
 
 #[cfg_attr(target_arch = "x86_64", path = "bad_alloc/x86_64.rs")]
 #[cfg_attr(not(target_arch = "x86_64"), path = "bad_alloc/portable.rs")]
@@ -19,12 +22,13 @@ use hakmem_core::c;
 /// A function of the C++ runtime whose type only its caller knows.
 type Function = *mut c_void;
 
-/// Looks a function up among the program's libraries; failing that, in `library` if some plug-in has loaded it for
-/// itself alone. NULL when there is none.
+/// Searches a function in the program's libraries, then in `library`, which a plug-in may have
+/// loaded for itself alone. NULL if there is none.
 #[cold]
 fn find(name: &CStr, library: &CStr) -> Function {
-    // SAFETY: both are C strings, and a handle from dlopen goes to dlsym. Nothing is loaded (RTLD_NOLOAD), so no
-    // constructor runs; the handle is kept, so the library stays.
+    // SAFETY: both names are C strings, and dlsym gets a handle of dlopen that is not NULL.
+    // RTLD_NOLOAD loads nothing, so no constructor runs. The handle is never closed, so the library
+    // and the function stay.
     unsafe {
         let p = libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr());
         if !p.is_null() {
@@ -55,15 +59,16 @@ extern "C" fn handler() -> Function {
     if get.is_null() {
         return get;
     }
-    // SAFETY: this is `std::new_handler std::get_new_handler() noexcept`.
+    // SAFETY: the symbol is `std::new_handler std::get_new_handler() noexcept`, which has this type
+    // and does not throw.
     unsafe { core::mem::transmute::<Function, extern "C" fn() -> Function>(get)() }
 }
 
-/// Another try, after the handler had its chance.
+/// Another try, after the handler has run.
 #[cold]
 extern "C" fn retry(size: usize, align: usize) -> *mut c_void {
     match align {
-        // SAFETY: any size is allowed.
+        // SAFETY: the core's malloc allows any size.
         0 => unsafe { c::malloc(size).cast() },
         _ => aligned::allocate(align, size),
     }
@@ -83,7 +88,7 @@ extern "C" fn thrower() -> Function {
     throw
 }
 
-/// Without a C++ runtime there is nothing that could be thrown.
+/// Ends a program without a C++ runtime, which has nothing to throw.
 #[cold]
 fn no_runtime() -> ! {
     out::stderr_line(format_args!(

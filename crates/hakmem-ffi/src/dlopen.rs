@@ -1,16 +1,17 @@
 //! `dlopen`, without RTLD_DEEPBIND.
 //!
-//! A library loaded with that flag looks names up in itself and its own dependencies first, the C library among them:
-//! it gets that one's `free` while the functions it calls, `strdup` for one, have the program's `malloc`. The first
-//! block that crosses ends the program, with any allocator but the C library's own (php loads its extensions so). So
-//! the flag is taken out. What is lost is its purpose: of two libraries that export the same name, such a library
-//! now gets the program's, not its own.
+//! The loader searches the names of a library with that flag in the library and its own
+//! dependencies first. So the library gets the C library's `free`, while the functions that it
+//! calls, `strdup` for one, use the program's `malloc`. The first block that crosses ends the
+//! program, with any allocator but the C library's own (php loads its extensions so). So this
+//! `dlopen` removes the flag. The price is the flag's purpose: if the program and such a library
+//! export the same name, the library now gets the program's.
 //!
-//! The loader takes whoever called `dlopen` for the one whose RUNPATH and namespace count, by the return address.
-//! So this must not call the next `dlopen` but jump to it, hence assembly.
-//!
-//! 1. `NEXT` is 0 or the address of a function with `dlopen`'s type that does not lead back here. Anyone may store it,
-//!    as all find the same: relaxed.
+//! 1. The loader finds the caller of `dlopen` by the return address, and uses the caller's RUNPATH
+//!    and namespace. So this function jumps to the next `dlopen` and does not call it: hence
+//!    assembly.
+//! 2. `NEXT` is 0 or the address of a function with `dlopen`'s type that does not lead back here.
+//!    Any thread may store it, and all store the same value: relaxed.
 
 use core::arch::naked_asm;
 use core::ffi::{c_char, c_int, c_void};
@@ -22,7 +23,7 @@ type Dlopen = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
 /// # Safety
-/// The C contract.
+/// The contract of `dlopen`: `file` is NULL or a C string, and the library's constructors may run.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 pub unsafe extern "C" fn dlopen(file: *const c_char, mode: c_int) -> *mut c_void {
@@ -58,17 +59,18 @@ pub unsafe extern "C" fn dlopen(file: *const c_char, mode: c_int) -> *mut c_void
 /// The next `dlopen` in link order, or one that finds nothing.
 #[cold]
 extern "C" fn find() -> Dlopen {
-    // SAFETY: the name is a C string.
+    // SAFETY: the name is a C string, and dlsym only reads it.
     let next = unsafe { libc::dlsym(libc::RTLD_NEXT, c"dlopen".as_ptr()) };
     if next.is_null() {
         return none;
     }
     NEXT.store(next as usize, Relaxed);
-    // SAFETY: what goes by this name has this type (1).
+    // SAFETY: dlsym found the function under the name dlopen, and a function of that name has this
+    // type (rule 2).
     unsafe { core::mem::transmute::<*mut c_void, Dlopen>(next) }
 }
 
-/// `dlerror` has the reason: `dlsym` left it.
+/// Stands for a missing `dlopen`. `dlsym` has left the reason for `dlerror`.
 unsafe extern "C" fn none(_file: *const c_char, _mode: c_int) -> *mut c_void {
     null_mut()
 }

@@ -1,4 +1,4 @@
-//! The GNU extras: tuning, figures, and the `__libc_` aliases. The C contract (see `stdlib`) holds here too.
+//! The GNU extras: tuning, figures, and the `__libc_` aliases.
 
 use crate::{aligned, stdlib};
 use core::ffi::{c_int, c_void};
@@ -6,23 +6,24 @@ use hakmem_core::report::{Event, Format, Totals, cancel, make, out};
 use hakmem_core::stats::Snapshot;
 use hakmem_core::{c, options};
 
-/// Accepts glibc's options, from M_ARENA_MAX (-8) to M_TRIM_THRESHOLD (-1) and M_MXFAST (1) to M_KEEP (4). Any other: 0.
-/// M_TRIM_THRESHOLD, the free bytes that may stay, sets `HUGE_CACHE_MIB` and `ENDED_MIB`, unless the environment did; the others have no
-/// meaning here.
+/// Accepts glibc's options: M_ARENA_MAX (-8) to M_TRIM_THRESHOLD (-1), and M_MXFAST (1) to M_KEEP
+/// (4). Returns 0 for any other. M_TRIM_THRESHOLD, the free bytes that may stay, sets
+/// `HUGE_CACHE_MIB` and `ENDED_MIB`, unless the environment did. The others have no effect.
 #[unsafe(no_mangle)]
 pub extern "C" fn mallopt(option: c_int, value: c_int) -> c_int {
     if option == libc::M_TRIM_THRESHOLD {
-        // Below zero is without limit.
+        // A negative value means no limit.
         let mib = u32::try_from(value).map_or(1 << 20, |bytes| bytes.div_ceil(1 << 20));
         for name in ["HUGE_CACHE_MIB", "ENDED_MIB"] {
-            // A number of MiB is always in their range.
+            // Their range has every number of MiB, so this cannot fail.
             let _ = options::suggest(name, mib);
         }
     }
     c_int::from(matches!(option, -8..=-1 | 1..=4))
 }
 
-/// Gives all free memory back; 1 if there was any. The padding that glibc would keep is ignored.
+/// Gives all free memory back. Returns 1 if there was any. Ignores the padding that glibc would
+/// keep.
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc_trim(_padding: usize) -> c_int {
     c_int::from(c::trim())
@@ -48,7 +49,7 @@ pub extern "C" fn mallinfo2() -> libc::mallinfo2 {
     }
 }
 
-/// As mallinfo2; a figure that does not fit an int is INT_MAX.
+/// The figures of mallinfo2. A figure that does not fit an int is INT_MAX.
 #[unsafe(no_mangle)]
 pub extern "C" fn mallinfo() -> libc::mallinfo {
     let info = mallinfo2();
@@ -67,10 +68,10 @@ pub extern "C" fn mallinfo() -> libc::mallinfo {
     }
 }
 
-/// Writes the figures as XML, with the totals under glibc's names; `options` must be 0.
+/// Writes the figures as XML, with the totals under glibc's names. `options` must be 0.
 ///
 /// # Safety
-/// `stream` is an open stream.
+/// `stream` is NULL or an open stream.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc_info(options: c_int, stream: *mut libc::FILE) -> c_int {
     if options != 0 || stream.is_null() {
@@ -78,7 +79,8 @@ pub unsafe extern "C" fn malloc_info(options: c_int, stream: *mut libc::FILE) ->
     }
     let written = cancel::held_off(|| {
         make::with_xml(|bytes| {
-            // SAFETY: the bytes are those of a slice; the stream is the caller's.
+            // SAFETY: pointer and length are those of a slice. The stream is not NULL, so the
+            // caller says that it is open.
             let written = unsafe { libc::fwrite(bytes.as_ptr().cast(), 1, bytes.len(), stream) };
             written == bytes.len()
         })
@@ -90,7 +92,7 @@ pub unsafe extern "C" fn malloc_info(options: c_int, stream: *mut libc::FILE) ->
     }
 }
 
-/// The report for people, on stderr.
+/// Writes the report as lines of text to stderr.
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc_stats() {
     make::with(Format::Human, Event::Call, |lines| {
@@ -103,7 +105,8 @@ macro_rules! aliases {
     ($($alias:ident($($arg:ident: $type:ty),*) $(-> $result:ty)? = $function:path;)*) => {$(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $alias($($arg: $type),*) $(-> $result)? {
-            // SAFETY: the alias has the contract of the function.
+            // SAFETY: the alias has the same parameters and contract as the function, and its
+            // caller keeps that contract.
             unsafe { $function($($arg),*) }
         }
     )*};

@@ -1,7 +1,7 @@
 //! hakmem as a C library: `malloc`, `free`, the C++ operators and everything around them.
 //!
-//! Nothing here allocates by itself: each file is one family of C functions, turned into calls of
-//! [`hakmem_core::c`]. `docs/c-abi.md` lists the behaviours.
+//! Each file has one family of C functions, which call [`hakmem_core::c`]. Nothing here allocates
+//! by itself. `docs/c-abi.md` lists the behaviours.
 //!
 //! | file | what it exports |
 //! |---|---|
@@ -10,11 +10,11 @@
 //! | `operators` | C++ `operator new` and `operator delete`; `bad_alloc` is their failure path |
 //! | `glibc` | the GNU extras: `mallopt`, `mallinfo`, `malloc_info`, … and the `__libc_` aliases |
 //! | `api` | hakmem's own functions, the content of `hakmem.h` |
-//! | `limits` | `setrlimit` and `prlimit`, which must leave the program room |
-//! | `dlopen` | `dlopen`, so that libraries it loads have the same allocator as the program |
-//! | `rights` | `setuid`, `unshare`, `prctl` and others by which a process changes its rights or its sandbox |
-//! | `life` | the start in a process; the reports that the environment asks for are the core's (`hakmem_core::report`) |
-//! | `next` | the allocator behind us, for pointers that are not ours |
+//! | `limits` | `setrlimit` and `prlimit`, which must leave the program address space |
+//! | `dlopen` | `dlopen`, so that a loaded library has the same allocator as the program |
+//! | `rights` | `setuid`, `unshare`, `prctl` and others, which change rights or the sandbox |
+//! | `life` | the start in a process; `hakmem_core::report` makes the reports |
+//! | `next` | the next allocator in link order, for foreign pointers |
 #![no_std]
 
 mod aligned;
@@ -37,8 +37,9 @@ use hakmem_core::report::{errno, out};
 #[link(name = "c")]
 unsafe extern "C" {}
 
-// The precompiled `core` was built to unwind. Without LTO its objects still name the unwinder, though nothing calls it;
-// build.rs points those names here, in the shared library alone: a program linked with the static one has its own.
+// The precompiled `core` was built to unwind. Without LTO its objects still name the unwinder,
+// though nothing calls it. build.rs points those names here, in the shared library only: a program
+// linked with the static library has an unwinder of its own.
 core::arch::global_asm!(
     ".pushsection .text.hakmem_no_unwinder,\"ax\",%progbits",
     ".globl hakmem_no_unwinder",

@@ -1,4 +1,7 @@
-//! The start of the library in a process. The core has the rest: what the environment asks for, and the end.
+//! The start of the library in a process.
+//!
+//! The core has the rest: it reads the environment's options, and reports at the end of the
+//! process.
 
 use crate::next;
 use core::ffi::{c_char, c_int};
@@ -9,8 +12,8 @@ use hakmem_core::report::life;
 #[unsafe(link_section = ".init_array")]
 static START: extern "C" fn(c_int, *const *const c_char, *const *const c_char) = start;
 
-/// Without `HAKMEM_…` variables this makes no system call. In a program with rights that its user does not have none of them
-/// counts, whoever reads it.
+/// Without `HAKMEM_…` variables this makes no system call. In a program with rights that its user
+/// does not have, no variable acts, neither here nor in the core.
 #[unsafe(link_section = ".text.hot.hakmem")]
 extern "C" fn start(_argc: c_int, _argv: *const *const c_char, envp: *const *const c_char) {
     c::on_foreign(next::find);
@@ -20,15 +23,17 @@ extern "C" fn start(_argc: c_int, _argv: *const *const c_char, envp: *const *con
     } else {
         core::ptr::null()
     };
-    // SAFETY: glibc passes the environment to every constructor; it is not changed before they have all run.
+    // SAFETY: glibc passes a valid environment to every constructor, and nothing changes it before
+    // all constructors have run. NULL stands for none.
     unsafe {
         c::start(envp);
         life::start(envp);
     }
 }
 
-/// For the constructor of a Rust program that has the allocator itself, in whose process this library is, too: the program's
-/// copy reports. 1 if this one had left its line at the start of a report, else 0.
+/// The constructor of a Rust program with the allocator inside calls this if the library is in the
+/// process, too. From then on only the program's copy reports. Returns 1 if the library had already
+/// written the first line of a report, else 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn __hakmem_leave_reports() -> c_int {
     // SAFETY: the core of the program's copy calls this, in the program's constructor. No other

@@ -1,18 +1,21 @@
-//! The functions that limit the address space. The reservation counts against RLIMIT_AS, so a limit below what is
-//! mapped would leave the program nothing to map; hence what is reserved and unused is given back first. In every
-//! other respect these are the C library's.
+//! The functions that limit the address space: `setrlimit` and `prlimit`.
+//!
+//! Reserved address space counts against RLIMIT_AS. A limit below it would leave the program
+//! nothing to map. So these functions first give back what is reserved and unused. In every other
+//! respect they behave as the C library's.
 
 use core::ffi::c_int;
 use core::ptr::null_mut;
 use hakmem_core::c;
 use libc::{RLIMIT_AS, pid_t, rlimit};
 
-// On 64-bit systems the functions with 64 in their names are the others.
+// On 64-bit systems `setrlimit64` and `prlimit64` take the same types as the other two.
 macro_rules! limits {
     ($setrlimit:ident, $prlimit:ident) => {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $setrlimit(resource: c_int, limit: *const rlimit) -> c_int {
-            // SAFETY: the C contract.
+            // SAFETY: the caller keeps the contract of setrlimit: `limit` is NULL or readable.
+            // `set` accepts NULL as the old limit.
             unsafe { set(0, resource, limit, null_mut()) }
         }
 
@@ -23,7 +26,8 @@ macro_rules! limits {
             new: *const rlimit,
             old: *mut rlimit,
         ) -> c_int {
-            // SAFETY: the C contract.
+            // SAFETY: the caller keeps the contract of prlimit: `new` is NULL or readable, `old` is
+            // NULL or writable.
             unsafe { set(pid, resource, new, old) }
         }
     };
@@ -31,19 +35,24 @@ macro_rules! limits {
 limits!(setrlimit, prlimit);
 limits!(setrlimit64, prlimit64);
 
+/// `prlimit`, with room made for the new limit first.
+///
 /// # Safety
-/// The contract of prlimit.
+/// `new` is NULL or points to a readable `rlimit`. `old` is NULL or points to a writable one.
+/// Neither needs to be aligned.
 unsafe fn set(pid: pid_t, resource: c_int, new: *const rlimit, old: *mut rlimit) -> c_int {
-    // SAFETY: no preconditions.
+    // SAFETY: getpid has no preconditions.
     let own = || pid == 0 || pid == unsafe { libc::getpid() };
     if resource == RLIMIT_AS as c_int && !new.is_null() && own() {
-        // SAFETY: the C contract. The caller may have aligned it badly.
+        // SAFETY: `new` is not NULL, so the caller says that it is readable. The read needs no
+        // alignment.
         let wanted = unsafe { new.read_unaligned() };
         let limit = usize::try_from(wanted.rlim_cur).unwrap_or(usize::MAX);
         if wanted.rlim_cur <= wanted.rlim_max && limit < c::address_limit() {
             c::fit_address_limit(limit);
         }
     }
-    // SAFETY: the C contract. The call sets errno.
+    // SAFETY: by this function's contract the kernel may read `new` and write `old`. The kernel
+    // checks all other arguments. `syscall` sets errno.
     unsafe { libc::syscall(libc::SYS_prlimit64, pid, resource, new, old) as c_int }
 }

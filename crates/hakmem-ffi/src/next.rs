@@ -1,8 +1,10 @@
-//! The allocator behind us in link order, for pointers that are not ours.
+//! The next allocator in link order, for foreign pointers.
 //!
-//! Usually that is the C library's own, and usually it has never handed out a block; then a foreign pointer is not its
-//! block either, and passing it on would end the program. So for as long as the next allocator says it holds nothing,
-//! the pointer is left alone, unless the core sees an error in it. After that the judgement is its own.
+//! Usually that is the C library's own, and it has allocated nothing. Then a foreign pointer is
+//! none of its blocks, and its `free` would end the program. So as long as the next allocator
+//! reports that it holds no memory, these functions do not pass a pointer on. The core checks the
+//! pointer for an error, and otherwise ignores it. Once the next allocator has held memory, it gets
+//! all foreign pointers, and decides itself.
 
 use core::ffi::{CStr, c_int, c_void};
 use core::mem::transmute;
@@ -14,7 +16,8 @@ type Realloc = unsafe extern "C" fn(*mut u8, usize) -> *mut u8;
 type UsableSize = unsafe extern "C" fn(*mut u8) -> usize;
 type Mallinfo2 = unsafe extern "C" fn() -> libc::mallinfo2;
 
-/// Addresses of the next allocator's functions; `MALLINFO2` is 0 if it has none or has been seen in use.
+/// Addresses of the next allocator's functions. `MALLINFO2` is 0 if that allocator has no such
+/// function, or if it was seen in use.
 static FREE: AtomicUsize = AtomicUsize::new(0);
 static REALLOC: AtomicUsize = AtomicUsize::new(0);
 static USABLE_SIZE: AtomicUsize = AtomicUsize::new(0);
@@ -32,7 +35,8 @@ pub fn find() -> Option<Next> {
     REALLOC.store(realloc, Relaxed);
     USABLE_SIZE.store(usable_size, Relaxed);
     let mallinfo2 = symbol(c"mallinfo2", crate::glibc::mallinfo2 as *const ());
-    // Only if it speaks for the same allocator: libraries in between often have no mallinfo2 of their own.
+    // Only a mallinfo2 of the same library is of the same allocator. Libraries in between often
+    // have none of their own.
     let same = mallinfo2.filter(|&address| library(address) == library(free));
     MALLINFO2.store(same.unwrap_or(0), Relaxed);
     c::find_objects(free);
@@ -44,16 +48,16 @@ pub fn find() -> Option<Next> {
 }
 
 fn symbol(name: &CStr, ours: *const ()) -> Option<usize> {
-    // SAFETY: the name is a C string.
+    // SAFETY: `name` is a C string, and dlsym only reads it.
     let p = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
     (!p.is_null() && p.cast_const().cast() != ours).then_some(p as usize)
 }
 
 /// The base of the library that holds an address; 0 if none does.
 fn library(address: usize) -> usize {
-    // SAFETY: a struct of pointers; zeroes are valid.
+    // SAFETY: Dl_info is a struct of raw pointers, for which all zeroes are valid.
     let mut info: libc::Dl_info = unsafe { core::mem::zeroed() };
-    // SAFETY: any address may be asked for, and the struct is valid for the write.
+    // SAFETY: dladdr accepts any address, and `info` is a local variable that it may write.
     let found: c_int = unsafe { libc::dladdr(address as *const c_void, &mut info) };
     if found == 0 {
         0
@@ -62,13 +66,14 @@ fn library(address: usize) -> usize {
     }
 }
 
-/// Whether the next allocator may have handed out a block.
+/// Whether the next allocator may have allocated a block.
 fn in_use() -> bool {
     let address = MALLINFO2.load(Relaxed);
     if address == 0 {
         return true;
     }
-    // SAFETY: the address was found under this name in a library that also has malloc's functions.
+    // SAFETY: `find` found the address under the name mallinfo2, in the library that also has the
+    // next `free`. A function of that name has this type.
     let info = unsafe { transmute::<usize, Mallinfo2>(address)() };
     // arena: bytes from its heaps; hblkhd: bytes in blocks with a mapping of their own.
     if info.arena == 0 && info.hblkhd == 0 {
@@ -80,7 +85,8 @@ fn in_use() -> bool {
 
 unsafe extern "C" fn next_free(p: *mut u8) {
     if in_use() {
-        // SAFETY: `find` stored the function's address; the pointer is the caller's responsibility.
+        // SAFETY: the core calls this only after `find`, which stored the address of a `free`. The
+        // program passed `p` to free, so it is a block of that allocator, or the program's error.
         return unsafe { transmute::<usize, Free>(FREE.load(Relaxed))(p) };
     }
     c::nobodys(p);
@@ -88,7 +94,9 @@ unsafe extern "C" fn next_free(p: *mut u8) {
 
 unsafe extern "C" fn next_realloc(p: *mut u8, size: usize) -> *mut u8 {
     if in_use() {
-        // SAFETY: as in next_free.
+        // SAFETY: the core calls this only after `find`, which stored the address of a `realloc`.
+        // The program passed `p` to realloc, so it is a block of that allocator, or the program's
+        // error.
         return unsafe { transmute::<usize, Realloc>(REALLOC.load(Relaxed))(p, size) };
     }
     c::nobodys(p);
@@ -97,7 +105,9 @@ unsafe extern "C" fn next_realloc(p: *mut u8, size: usize) -> *mut u8 {
 
 unsafe extern "C" fn next_usable_size(p: *mut u8) -> usize {
     if in_use() {
-        // SAFETY: as in next_free.
+        // SAFETY: the core calls this only after `find`, which stored the address of such a
+        // function. The program asked for the size of `p`, so it is a block of that allocator, or
+        // its error.
         return unsafe { transmute::<usize, UsableSize>(USABLE_SIZE.load(Relaxed))(p) };
     }
     0

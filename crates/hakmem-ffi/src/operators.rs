@@ -1,8 +1,10 @@
 //! C++ `operator new` and `operator delete`, under their Itanium ABI names.
 //!
-//! Each has the fast path of the core inlined: no jump through `malloc`. All of them end in plain returns or in a tail
-//! call; see `bad_alloc` for what follows a failure. Names: `n`/`d` and `w`/`l` are new and delete, `a` the array
-//! forms, `m` a size (`unsigned long`), `St11align_val_t` an alignment, `RKSt9nothrow_t` the nothrow tag.
+//! Each operator has the fast path of the core inlined, without a jump through `malloc`. All of
+//! them end in plain returns or in a tail call. `bad_alloc` has what follows a failure.
+//!
+//! Names: `nw` and `dl` are new and delete, `na` and `da` their array forms, `m` is a size
+//! (`unsigned long`), `St11align_val_t` an alignment, `RKSt9nothrow_t` the nothrow tag.
 
 use crate::{aligned, bad_alloc};
 use core::ffi::c_void;
@@ -12,24 +14,30 @@ use hakmem_core::c;
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("the C++ operator names below are those of 64-bit targets");
 
-/// A block from the thread's lists, or what `slow` gives. The size must not outlive the fast path: kept for a handler
-/// to come it would sit in a saved register, and the fast path would pay for the saving.
+/// A block from the thread's lists, or the result of `slow`.
+///
+/// The size does not outlive the fast path: a size that is kept for a later handler would lie in a
+/// saved register, and the fast path would pay for the saving.
+///
+/// # Safety
+/// The caller keeps the promises that `slow` asks for.
 #[inline(always)]
 unsafe fn listed_or(
     size: usize,
     slow: unsafe extern "C-unwind" fn(usize) -> *mut c_void,
 ) -> *mut c_void {
-    // SAFETY: any size is allowed; the rest is the caller's.
+    // SAFETY: malloc_or allows any size, and the caller keeps the promises that `slow` asks for.
     unsafe { c::malloc_or(size, |size| slow(size).cast()).cast() }
 }
 
 #[cold]
 #[inline(never)]
 unsafe extern "C-unwind" fn slow_or_throw(size: usize) -> *mut c_void {
-    // SAFETY: any size is allowed.
+    // SAFETY: the core's malloc allows any size.
     let p = unsafe { c::malloc(size) };
     if p.is_null() {
-        // SAFETY: the caller is C++, as new_or_throw asks, and nothing here has a destructor.
+        // SAFETY: only the operators below call this, so the caller is C++, which can take an
+        // exception. No local here has a destructor that an exception would skip.
         return unsafe { bad_alloc::new_or_throw(size, 0) };
     }
     p.cast()
@@ -38,10 +46,11 @@ unsafe extern "C-unwind" fn slow_or_throw(size: usize) -> *mut c_void {
 #[cold]
 #[inline(never)]
 unsafe extern "C-unwind" fn slow_or_null(size: usize) -> *mut c_void {
-    // SAFETY: any size is allowed.
+    // SAFETY: the core's malloc allows any size.
     let p = unsafe { c::malloc(size) };
     if p.is_null() {
-        // SAFETY: the caller is C++, as new_or_null asks, and nothing here has a destructor.
+        // SAFETY: only the operators below call this, so the caller is C++, which can take a forced
+        // unwind. No local here has a destructor that it would skip.
         return unsafe { bad_alloc::new_or_null(size, 0) };
     }
     p.cast()
@@ -51,7 +60,7 @@ macro_rules! operator_new {
     ($($name:ident)*) => {$(
         #[unsafe(no_mangle)]
         pub unsafe extern "C-unwind" fn $name(size: usize) -> *mut c_void {
-            // SAFETY: the caller is C++, as slow_or_throw asks.
+            // SAFETY: this name is a C++ operator, so the caller is C++ and can take an exception.
             unsafe { listed_or(size, slow_or_throw) }
         }
     )*};
@@ -61,7 +70,8 @@ macro_rules! operator_new_nothrow {
     ($($name:ident)*) => {$(
         #[unsafe(no_mangle)]
         pub unsafe extern "C-unwind" fn $name(size: usize, _tag: *const c_void) -> *mut c_void {
-            // SAFETY: the caller is C++, as slow_or_null asks.
+            // SAFETY: this name is a C++ operator, so the caller is C++ and can take a forced
+            // unwind.
             unsafe { listed_or(size, slow_or_null) }
         }
     )*};
@@ -73,7 +83,8 @@ macro_rules! operator_new_aligned {
         pub unsafe extern "C-unwind" fn $name(size: usize, align: usize) -> *mut c_void {
             let p = aligned::allocate(align, size);
             if p.is_null() {
-                // SAFETY: the caller is C++, as new_or_throw asks, and nothing here has a destructor.
+                // SAFETY: this name is a C++ operator, so the caller is C++ and can take an
+                // exception. No local here has a destructor that an exception would skip.
                 return unsafe { bad_alloc::new_or_throw(size, align) };
             }
             p
@@ -87,7 +98,8 @@ macro_rules! operator_new_aligned_nothrow {
         pub unsafe extern "C-unwind" fn $name(size: usize, align: usize, _tag: *const c_void) -> *mut c_void {
             let p = aligned::allocate(align, size);
             if p.is_null() {
-                // SAFETY: the caller is C++, as new_or_null asks, and nothing here has a destructor.
+                // SAFETY: this name is a C++ operator, so the caller is C++ and can take a forced
+                // unwind. No local here has a destructor that it would skip.
                 return unsafe { bad_alloc::new_or_null(size, align) };
             }
             p
@@ -95,12 +107,12 @@ macro_rules! operator_new_aligned_nothrow {
     )*};
 }
 
-/// Sizes, alignments and tags are of no use to the core's untyped free: a wrong size exists in the field.
+/// The core's `free` needs no size, alignment or tag. Programs with wrong sizes exist, and go on.
 macro_rules! operator_delete {
     ($($name:ident($($extra:ident: $type:ty),*))*) => {$(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(p: *mut c_void $(, $extra: $type)*) {
-            // SAFETY: delete takes what the matching new gave, or NULL.
+            // SAFETY: C++ passes NULL or a live block of the matching operator new.
             unsafe { c::free(p.cast()) }
         }
     )*};

@@ -1,20 +1,25 @@
 //! The functions by which a process changes its rights, its namespaces or its sandbox.
 //!
-//! The scavenger is a thread that the C library does not know of. It would keep the rights that the program drops, and the kernel
-//! refuses some of these calls to a process with a second thread. So it is ended before each of them, and may come again when
-//! the call is over: made by the program's threads, it then has theirs. A process that makes a filter for system calls gets
-//! no other one, and what its reports need is opened before. In every other respect these are the C library's functions.
+//! The scavenger is a thread that the C library does not know. It would keep the rights that the
+//! program drops, and the kernel refuses some of these calls to a process with a second thread. So
+//! each of these functions ends the scavenger before the call. Later the program's threads may
+//! start another one, which has their rights. A process that makes a filter for system calls gets
+//! no scavenger afterwards; the files that its reports need are opened before the filter. In every
+//! other respect these functions behave as the C library's.
 //!
-//! 1. A `NEXT` is 0 or the address of the function of that name and type behind us in link order. Anyone may store it, as all
-//!    find the same: relaxed. It is looked up when it is first called, which takes the loader's lock; a start that looked up all of
-//!    them would cost every process page faults.
-//! 2. `prctl` and `syscall` are what handlers and children of vfork call. They look nothing up: what the C library has by
-//!    these names is the bare system call, and so is this. Options and numbers that change no rights cost a few instructions.
-//! 3. A program that is linked statically as a whole has nothing behind us, and these names in it are ours. Where the C library
-//!    carries a change to all threads, `__nptl_setxid` does it there, as it does for the C library's own functions. The linker puts it
-//!    into each such program that makes threads; in all others it is null, and there is one thread.
-//! 4. The second thread of a process that shares its parent's memory is its parent's: a child of vfork that makes a filter
-//!    says nothing of that here (`c::in_borrowed_process`).
+//! 1. A `NEXT` is 0 or the address of the next function of that name and type in link order. Any
+//!    thread may store it, and all store the same value: relaxed. The first call finds it, which
+//!    takes the loader's lock. Finding all of them at the start would cost every process page
+//!    faults.
+//! 2. Signal handlers and children of vfork call `prctl` and `syscall`. So these two search no next
+//!    function: the C library's are the bare system call, and so are these. Options and numbers
+//!    that change no rights cost a few instructions.
+//! 3. In a fully static program there is no next function, and these names are hakmem's. Where the
+//!    C library makes a change in all threads, `__nptl_setxid` makes it here, as it does for the C
+//!    library's own functions. The linker puts it into each static program that starts threads. In
+//!    all others it is null, and there is one thread.
+//! 4. A child of vfork shares its parent's memory, and the scavenger there is its parent's. So a
+//!    filter that such a child makes changes nothing here (`c::in_borrowed_process`).
 
 use crate::errno;
 use core::arch::{asm, global_asm, naked_asm};
@@ -25,7 +30,7 @@ use hakmem_core::c;
 use hakmem_core::report::life;
 use libc::{gid_t, size_t, uid_t};
 
-/// Bits of the numbers in a list, counted from `from`.
+/// A word with a bit for each number in the list; bit 0 stands for `from`.
 const fn bits(from: c_long, list: &[c_long]) -> u64 {
     let (mut bits, mut i) = (0, 0);
     while i < list.len() {
@@ -36,7 +41,7 @@ const fn bits(from: c_long, list: &[c_long]) -> u64 {
     bits
 }
 
-/// Options of `prctl`.
+/// The options of `prctl` that change rights or the sandbox.
 const OPTIONS: u64 = bits(
     0,
     &[
@@ -48,7 +53,7 @@ const OPTIONS: u64 = bits(
         libc::PR_CAP_AMBIENT as c_long,
     ],
 );
-/// The first number of each of the two ranges in which those of the calls lie.
+/// The numbers of the calls that change rights lie in two ranges: the first number of each.
 const LOW: c_long = libc::SYS_setuid;
 const HIGH: c_long = libc::SYS_unshare;
 const LOW_NUMBERS: u64 = bits(
@@ -73,7 +78,7 @@ const HIGH_NUMBERS: u64 = bits(
     &[libc::SYS_unshare, libc::SYS_setns, libc::SYS_seccomp],
 );
 
-/// Makes a call without the scavenger.
+/// Makes a call while there is no scavenger.
 fn held<R>(call: impl FnOnce() -> R) -> R {
     c::hold_scavenger();
     let result = call();
@@ -81,9 +86,10 @@ fn held<R>(call: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Makes a call that makes a filter, and fails with -1.
+/// Makes a call that makes a filter for system calls. The call returns -1 if it fails.
 fn filtering(call: impl FnOnce() -> c_long) -> c_long {
-    // Of a second filter nothing is new.
+    // A second filter changes nothing here, and one in a child of vfork is not this process's (rule
+    // 4).
     if c::is_filtered() || c::in_borrowed_process() {
         return call();
     }
@@ -102,7 +108,7 @@ fn filtering(call: impl FnOnce() -> c_long) -> c_long {
 }
 
 /// # Safety
-/// The C contract.
+/// The contract of `prctl`: the arguments are as the option asks.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 pub unsafe extern "C" fn prctl(
@@ -137,7 +143,8 @@ pub unsafe extern "C" fn prctl(
 
 extern "C" fn watched_prctl(option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int {
     let option_word = option as usize;
-    // SAFETY: the caller's call.
+    // SAFETY: only `prctl` jumps here, and its caller promises that the arguments are as the option
+    // asks.
     let call = || unsafe { call(libc::SYS_prctl, option_word, a, b, c, d, 0) };
     let made = match option {
         libc::PR_SET_SECCOMP => filtering(call),
@@ -147,7 +154,7 @@ extern "C" fn watched_prctl(option: c_int, a: usize, b: usize, c: usize, d: usiz
 }
 
 /// # Safety
-/// The C contract.
+/// The contract of `syscall`: the arguments are as the system call of that number asks.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 pub unsafe extern "C" fn syscall(
@@ -195,7 +202,8 @@ extern "C" fn watched_syscall(
     e: usize,
     f: usize,
 ) -> c_long {
-    // SAFETY: the caller's call.
+    // SAFETY: only `syscall` jumps here, and its caller promises that the arguments are as the
+    // system call asks.
     let call = || unsafe { call(number, a, b, c, d, e, f) };
     match number {
         // The operations that make a filter, SECCOMP_SET_MODE_STRICT and SECCOMP_SET_MODE_FILTER.
@@ -207,10 +215,10 @@ extern "C" fn watched_syscall(
     }
 }
 
-/// The C library's `syscall`.
+/// Makes a system call as the C library's `syscall` does.
 ///
 /// # Safety
-/// As there.
+/// The arguments are as the system call of that number asks.
 #[unsafe(naked)]
 unsafe extern "C" fn call(
     number: c_long,
@@ -239,7 +247,7 @@ unsafe extern "C" fn call(
     )
 }
 
-/// Jumped to with the kernel's negated error number in rax: sets errno to it and returns -1.
+/// Sets errno and returns -1. Others jump here, with the kernel's negated error number in rax.
 #[unsafe(naked)]
 unsafe extern "C" fn fail() -> c_long {
     naked_asm!(
@@ -258,19 +266,19 @@ unsafe extern "C" fn fail() -> c_long {
     )
 }
 
-/// The function of this name behind us. 0: there is none.
+/// The next function of this name in link order; 0 if there is none.
 #[cold]
 fn find(next: &AtomicUsize, name: &CStr) -> usize {
-    // SAFETY: the name is a C string.
+    // SAFETY: `name` is a C string, and dlsym only reads it.
     let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) } as usize;
     next.store(found, Relaxed);
     found
 }
 
-// Null but in programs that are linked statically as a whole, and make threads.
+// Null, except in fully static programs that start threads.
 global_asm!(".weak __nptl_setxid", ".hidden __nptl_setxid");
 
-/// What `__nptl_setxid` is to do in each thread.
+/// The system call that `__nptl_setxid` makes in each thread. glibc's `struct xid_command`.
 #[repr(C)]
 struct Change {
     number: c_int,
@@ -279,17 +287,18 @@ struct Change {
     error: c_int,
 }
 
-/// What the C library's functions of that kind do: the system call in all threads.
+/// Makes a system call in all threads, as the C library's functions for these calls do.
 #[cold]
 fn everywhere(number: c_long, arguments: [usize; 3]) -> c_int {
     let change: usize;
-    // SAFETY: reads the address from the table of addresses, which is there in every kind of program.
+    // SAFETY: this reads one word of the global offset table, which every kind of program has.
     unsafe {
         asm!("mov {}, qword ptr [rip + __nptl_setxid@GOTPCREL]", out(reg) change, options(pure, readonly, nostack, preserves_flags));
     }
     let [a, b, c] = arguments;
     if change == 0 {
-        // SAFETY: the caller's call, in the one thread (3).
+        // SAFETY: only the functions of the table below call this, with their callers' arguments,
+        // which are as the system call asks. There is one thread (rule 3).
         return unsafe { call(number, a, b, c, 0, 0, 0) as c_int };
     }
     let mut what = Change {
@@ -298,22 +307,24 @@ fn everywhere(number: c_long, arguments: [usize; 3]) -> c_int {
         left: 0,
         error: -1,
     };
-    // SAFETY: that function of glibc's, which has this type (3).
+    // SAFETY: `change` is the address of glibc's `__nptl_setxid` (rule 3), which has this type.
+    // `what` is a local variable, which outlives the call.
     unsafe { transmute::<usize, unsafe extern "C" fn(*mut Change) -> c_int>(change)(&raw mut what) }
 }
 
-/// The system call in this thread, which is all that the C library's function does.
+/// Makes a system call in this thread only, as the C library's function does.
 #[cold]
 fn here(number: c_long, arguments: [usize; 3]) -> c_int {
     let [a, b, c] = arguments;
-    // SAFETY: the caller's call.
+    // SAFETY: only the functions of the table below call this, with their callers' arguments, which
+    // are as the system call asks.
     unsafe { call(number, a, b, c, 0, 0, 0) as c_int }
 }
 
-/// Changes the second of three numbers.
+/// Changes the effective number of the three: real, effective, saved.
 #[cold]
 fn effective(number: c_long, id: u32) -> c_int {
-    // Stands for the number that there is.
+    // Tells the kernel to leave a number as it is.
     const SAME: u32 = u32::MAX;
     if id == SAME {
         errno::set(libc::EINVAL);
@@ -322,11 +333,11 @@ fn effective(number: c_long, id: u32) -> c_int {
     everywhere(number, [SAME, id, SAME].map(|id| id as usize))
 }
 
-/// Functions of the C library, and what they do where there is none behind us.
+/// Functions of the C library, each with the call that replaces the next one where there is none.
 macro_rules! functions {
     ($($name:ident($($argument:ident: $type:ty),*) = $otherwise:expr;)*) => {$(
         /// # Safety
-        /// The C contract.
+        /// The contract of the C library's function of this name.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
             static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -343,7 +354,8 @@ macro_rules! functions {
                 if next == 0 {
                     return $otherwise;
                 }
-                // SAFETY: what goes by this name has this type (1); the contract is passed on.
+                // SAFETY: the next function of this name has this type (rule 1), and the caller
+                // keeps the contract that both functions have.
                 unsafe { transmute::<usize, unsafe extern "C" fn($($type),*) -> c_int>(next)($($argument),*) }
             })
         }

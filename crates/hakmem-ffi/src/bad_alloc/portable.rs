@@ -1,5 +1,7 @@
-//! The handler loop where no assembly has been written yet: handlers run, but nothing can be thrown out of here, so
-//! what should become a bad_alloc ends the process with one clear line.
+//! The handler loop for architectures without assembly.
+//!
+//! Handlers run, but no exception can leave this loop. A failure that should become a bad_alloc
+//! ends the process with one clear line.
 
 use super::{Function, handler, retry};
 use core::ffi::c_void;
@@ -10,7 +12,7 @@ fn run(size: usize, align: usize) -> *mut c_void {
         if f.is_null() {
             return f;
         }
-        // SAFETY: this is the installed `void (*)()`.
+        // SAFETY: get_new_handler returned it, and it is not NULL: the installed `void (*)()`.
         unsafe { core::mem::transmute::<Function, extern "C" fn()>(f)() };
         let p = retry(size, align);
         if !p.is_null() {
@@ -22,7 +24,7 @@ fn run(size: usize, align: usize) -> *mut c_void {
 /// The failure path of the throwing forms.
 ///
 /// # Safety
-/// None; it mirrors the form that throws.
+/// No promise is needed. It is unsafe because the form for x86-64, which can throw, is.
 #[cold]
 pub unsafe extern "C-unwind" fn new_or_throw(size: usize, align: usize) -> *mut c_void {
     let p = run(size, align);
@@ -35,7 +37,7 @@ pub unsafe extern "C-unwind" fn new_or_throw(size: usize, align: usize) -> *mut 
 /// The failure path of the nothrow forms.
 ///
 /// # Safety
-/// None; it mirrors the form that throws.
+/// No promise is needed. It is unsafe because the form for x86-64, which can throw, is.
 #[cold]
 pub unsafe extern "C-unwind" fn new_or_null(size: usize, align: usize) -> *mut c_void {
     run(size, align)

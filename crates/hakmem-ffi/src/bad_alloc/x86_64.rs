@@ -10,15 +10,18 @@
 //! }
 //! ```
 //!
-//! In the throwing form an exception from the handler passes through: the frame has unwind tables and nothing to
-//! clean up. In the nothrow form `personality` stops it here and the loop returns NULL, for a handler may only throw
-//! bad_alloc and what derives from it ([new.handler]).
+//! 1. In the throwing form an exception from the handler passes through: the frame has unwind
+//!    tables and nothing to clean up.
+//! 2. In the nothrow form `personality` stops the exception in this frame, and the loop returns
+//!    NULL. It checks no type: a handler may only throw bad_alloc and types derived from it
+//!    ([new.handler]).
 
 use super::{Function, find, find_cxx, handler, no_runtime, retry, thrower};
 use core::arch::naked_asm;
 use core::ffi::{CStr, c_int, c_void};
 
-/// Saves the arguments, and calls handlers: goes on with a block in rax, or at 3 without a handler.
+/// Saves the arguments, and runs the loop. Continues behind it with a block in rax, or at label 3
+/// if there is no handler.
 macro_rules! try_again {
     () => {
         concat!(
@@ -46,7 +49,7 @@ macro_rules! try_again {
     };
 }
 
-/// Undoes what `try_again` saved, and returns.
+/// Restores the registers that `try_again` saved, and returns.
 macro_rules! leave {
     () => {
         concat!(
@@ -66,7 +69,7 @@ macro_rules! leave {
 /// The failure path of `operator new(size)` and, with `align` other than 0, of the aligned form.
 ///
 /// # Safety
-/// The caller is C++, or ready for its exceptions; frames in between have nothing to clean up.
+/// The caller is C++, or can take C++ exceptions. The frames in between have nothing to clean up.
 #[cold]
 #[unsafe(naked)]
 pub unsafe extern "C-unwind" fn new_or_throw(size: usize, align: usize) -> *mut c_void {
@@ -90,7 +93,8 @@ pub unsafe extern "C-unwind" fn new_or_throw(size: usize, align: usize) -> *mut 
 /// The failure path of the nothrow forms.
 ///
 /// # Safety
-/// As for [`new_or_throw`].
+/// The caller is C++, or can take a forced unwind (cancellation, thread exit) from the handler. The
+/// frames in between have nothing to clean up.
 #[cold]
 #[unsafe(naked)]
 pub unsafe extern "C-unwind" fn new_or_null(size: usize, align: usize) -> *mut c_void {
@@ -107,10 +111,11 @@ pub unsafe extern "C-unwind" fn new_or_null(size: usize, align: usize) -> *mut c
     )
 }
 
-/// Where a handler's exception comes out: in the frame of `new_or_null`, with the exception in rax.
+/// Where the unwinder continues after a handler's exception: in the frame of `new_or_null`, with
+/// the exception in rax.
 ///
 /// # Safety
-/// Entered by the unwinder alone.
+/// Only the unwinder jumps here, with the frame of `new_or_null`.
 #[cold]
 #[unsafe(naked)]
 unsafe extern "C" fn landing_pad() {
@@ -135,12 +140,14 @@ const HANDLER_FOUND: c_int = 6;
 const INSTALL_CONTEXT: c_int = 7;
 const CONTINUE_UNWIND: c_int = 8;
 
-/// Whether an exception class (vendor, language, kind) is one of C++: "GNUCC++\0", "CLNGC++\0", or with kind 1.
+/// Whether an exception class (vendor, language, kind) is one of C++: "GNUCC++\0", "CLNGC++\0", or
+/// these with kind 1.
 fn is_cxx(class: u64) -> bool {
     (class >> 8) & 0xFF_FFFF == u64::from_be_bytes(*b"\0\0\0\0\0C++")
 }
 
-/// Stops C++ exceptions in the frame of `new_or_null` and lets cancellation and thread exit through.
+/// Stops C++ exceptions in the frame of `new_or_null` and lets cancellation and thread exit
+/// through.
 #[cold]
 unsafe extern "C" fn personality(
     _version: c_int,
@@ -160,7 +167,8 @@ unsafe extern "C" fn personality(
         return HANDLER_FOUND;
     }
     const RAX: c_int = 0;
-    // SAFETY: the two functions have these types by the ABI, and the context is the unwinder's.
+    // SAFETY: both symbols were found, and have these types by the ABI. `context` is the unwinder's
+    // for this call, and `landing_pad` continues the frame that it describes.
     unsafe {
         use core::mem::transmute;
         transmute::<Function, extern "C" fn(*mut c_void, c_int, *mut c_void)>(set_gr)(
@@ -185,7 +193,8 @@ extern "C" fn caught(exception: *mut c_void) {
     if begin.is_null() || end.is_null() {
         no_runtime();
     }
-    // SAFETY: the two functions have these types by the ABI; the exception was thrown and is caught once.
+    // SAFETY: both symbols were found, and have these types by the ABI. `landing_pad` passes the
+    // exception that the unwinder stopped there, and nothing else catches it.
     unsafe {
         core::mem::transmute::<Function, extern "C" fn(*mut c_void) -> *mut c_void>(begin)(
             exception,
