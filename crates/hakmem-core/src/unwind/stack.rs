@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_recursion_is_seen_at_every_level() {
-        os::find_objects();
+        rules::find_objects_anew();
         for levels in [0, 1, 20, 60, 500] {
             let found = deep(&mut scratch(), levels);
             // The calls of itself return to one address. Two frames lie inside of them.
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn what_was_followed_to_its_end_is_known() {
-        os::find_objects();
+        rules::find_objects_anew();
         let mut scratch = scratch();
         deep(&mut scratch, 3);
         let (from, to) = scratch.known();
@@ -306,7 +306,7 @@ mod tests {
 
     #[test]
     fn a_call_at_the_end_of_a_function_is_of_that_function() {
-        os::find_objects();
+        rules::find_objects_anew();
         let mut seen = Seen { scratch: scratch(), frames: [].into(), caller: 0 };
         // SAFETY: the function calls `see` with the pointer, and returns.
         unsafe { hakmem_test_calls_at_its_end(see, (&raw mut seen).cast()) };
@@ -319,7 +319,7 @@ mod tests {
     /// The profile follows it by its frame pointer, but does not remember the stack as known.
     #[test]
     fn a_stack_of_code_without_tables_is_not_taken_for_known() {
-        os::find_objects();
+        rules::find_objects_anew();
         let mut seen = Seen { scratch: scratch(), frames: [].into(), caller: 0 };
         // SAFETY: the function calls `see` with the pointer, and returns.
         unsafe { hakmem_test_has_no_tables(see, (&raw mut seen).cast()) };
