@@ -289,7 +289,7 @@ fn heaps(all: &[Heap]) -> Vec<[String; 13]> {
         "merges",
         "received",
         "sent",
-        "in batches/batches",
+        "in batches/chains",
     ])];
     let mut busiest: Vec<_> = all.iter().collect();
     busiest.sort_by_key(|h| std::cmp::Reverse(h.listed));

@@ -17,13 +17,13 @@
 //!
 //! Rules
 //! 1. Only the holder uses a `Heap`. Any other thread has a [`SharedHeap`] of it.
-//! 2. One thread holds a heap at a time: from `IdStack::pop` (or `all::make`) to `IdStack::push`.
-//!    No heap is ever freed.
+//! 2. One thread holds a heap at a time. `proto::heap_state` says which, and `shared` how a thread
+//!    becomes the holder. No heap is ever freed.
 //! 3. The holder sets `busy` while it moves pages between lists. The child of a fork cannot use a
 //!    heap that was busy at the fork. At any other moment a heap is consistent: a pop is one store,
 //!    and a free that a fork interrupts before it counts down only makes its page look fuller than
 //!    it is.
-//! 4. The holder merges the inbox before it takes the list of a page (`page` rule 4).
+//! 4. A refill merges the inbox before it takes the list of a page (`page` rule 4).
 
 pub mod all;
 pub mod counts;

@@ -3,8 +3,8 @@
 //! Only the owner of a page may touch its lists, and the threads of an idle program make no calls.
 //! So a heap parks a page when only a few of its blocks are used and some other pages have come to
 //! that since. This module then owns the page:
-//! - A lock guards its state. All other threads free its blocks as remote frees, into the inbox of
-//!   `OWNER`.
+//! - A lock guards its state. Threads free its blocks as remote frees, into the inbox of `OWNER`.
+//!   A heap that shares frees them at once if no other thread has the lock ([`free`]).
 //! - The purge gives its holes back.
 //! - The next heap that needs a page of this class takes it.
 //!
@@ -17,9 +17,9 @@
 //! 1. `LOCK` guards the lists, and the first lines (`page` rule 1) of the pages whose owner is
 //!    `owner()`.
 //! 2. A page is in the list of its class that its `parked_list` says: see [`ParkedList`].
-//! 3. Heaps only try the lock, because its holder may keep it for long. A heap that shares waits
-//!    for it: any other way would cost it a page. While the holder does not run, each thread that
-//!    comes meanwhile would take one.
+//! 3. Heaps only try the lock, because the thread that has it may keep it for long. Only [`share`]
+//!    waits for it: without, the heap would claim a page of its own. While the thread that has the
+//!    lock does not run, each heap that comes meanwhile would claim one.
 
 use crate::backend::arena::SLOT;
 use crate::backend::check;
@@ -286,8 +286,8 @@ pub struct Share {
     pub carved: bool,
     /// True if the page was claimed for this request.
     pub claimed: bool,
-    /// The page of the blocks.
-    pub page: &'static Meta,
+    /// True if carved blocks are zero.
+    pub zero: bool,
 }
 
 /// Takes blocks of `class` from a shared page: as many as have room in `bytes`, at least one, and
@@ -318,7 +318,7 @@ pub fn share(class: usize, bytes: u32) -> Option<Share> {
         STATE.relink(page, if is_full { ParkedList::Full } else { ParkedList::Shared });
         if let Some((first, count, carved)) = got {
             page.until_slow.set(page.until_slow.get() + count as i32);
-            return Some(Share { first, count, carved, claimed, page });
+            return Some(Share { first, count, carved, claimed, zero: page.zero.get() });
         }
     }
 }

@@ -15,6 +15,7 @@ use crate::base::sync::{AtomicU32, Ordering::Relaxed};
 use crate::os;
 use crate::proto::heap_state::{Adopted, Tidied, With};
 use crate::proto::id_stack::IdStack;
+use crate::proto::lock::Lock;
 
 #[unsafe(link_section = ".data.hakmem")]
 static POOL: IdStack = IdStack::new();
@@ -22,6 +23,10 @@ static POOL: IdStack = IdStack::new();
 /// number.
 #[unsafe(link_section = ".data.hakmem")]
 pub static NUMBERED: AtomicU32 = AtomicU32::new(0);
+
+/// A thread has it while it takes over heaps of threads that ended.
+#[unsafe(link_section = ".data.hakmem")]
+pub static REAPING: Lock = Lock::new();
 
 /// Takes an idle heap from the pool, or makes a heap. None: there is no memory for one.
 #[unsafe(link_section = ".text.hot.hakmem")]
@@ -62,7 +67,8 @@ fn adopted(heap: &'static SharedHeap, me: u32) -> Option<&'static Heap> {
 }
 
 /// Takes over the heaps of threads that ended without a destructor (rule 2). If a new thread has
-/// the number of the ended one, the heap stays until the new thread has ended too. O(heaps), and a
+/// the number of the ended one, the heap stays until the new thread has ended too. If another
+/// thread is doing the same, or this one is in a lower frame, it does nothing. O(heaps), and a
 /// system call for each heap with a number.
 #[cold]
 #[inline(never)]
@@ -70,6 +76,9 @@ fn reap(me: u32) {
     if os::numbers().0 != NUMBERED.load(Relaxed) {
         return; // This is a child made without the fork handlers: its threads have other numbers.
     }
+    // Only `reap` takes a heap from a thread that has ended. So as long as this thread has the lock,
+    // such a heap keeps the number and the state that are read here.
+    let Some(_held) = REAPING.try_lock() else { return };
     for heap in all_heaps() {
         let number = heap.thread().load(Relaxed);
         let With::Thread(who) = heap.state().with() else { continue };
@@ -78,7 +87,9 @@ fn reap(me: u32) {
         if number == 0 || os::is_thread(number) || heap.is_busy() {
             continue;
         }
-        // SAFETY: `seize` makes the calling thread the holder while it runs the closure.
+        // SAFETY: the thread of that number has ended, so nobody else uses its heap. Its writes are
+        // visible: the kernel takes its number away after the last of them, under a lock of its own.
+        // `seize` makes the calling thread the holder while it runs the closure.
         let seized = heap.state().seize(who, me, || collect_after_the_end(unsafe { heap.holder() }));
         put_back_if_popped(heap, seized);
     }

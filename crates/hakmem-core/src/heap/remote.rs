@@ -3,8 +3,11 @@
 //! A thread never puts a block of another heap on its own lists: if it allocated the block again,
 //! two threads would write to one cache line. Instead the block joins the open batch of its slot in
 //! a small table. If two slots have the same place in the table, the older batch moves to the chain
-//! for its owner. One compare-and-swap sends a chain to its owner's inbox. The thread sends all
-//! chains when they hold enough bytes, when it needs another page, and when it ends.
+//! for its owner. One compare-and-swap sends a chain to its owner's inbox.
+//!
+//! The thread sends all chains when they hold enough bytes, before it takes a parked, a cached or a
+//! fresh page, and in `Heap::collect`: when it ends, at `malloc_trim`, or when memory is short. It
+//! sends one chain alone if another owner needs the place of the chain.
 
 use crate::backend::arena::SLOT;
 use crate::backend::check;

@@ -117,7 +117,7 @@ impl Heap {
             }
         }
         self.owner.front.free[class].set(rest);
-        NonNull::new(share.first).map(|first| (first, share.carved && share.page.zero.get()))
+        NonNull::new(share.first).map(|first| (first, share.carved && share.zero))
     }
 
     /// Frees a block of a parked page at once. False: the caller still has the block. `count` is 1,

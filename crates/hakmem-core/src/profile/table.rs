@@ -390,7 +390,7 @@ mod tests {
             assert_eq!(((bucket.size, bucket.interval), frames), (size_and_interval, &*stack(i / 4)));
         }
         assert_eq!(books.buckets().count(), count);
-        assert_eq!(books.frames(), (0..count).map(|i| stack(i / 4).len()).sum());
+        assert_eq!(books.frames(), (0..count).map(|i| stack(i / 4).len()).sum::<usize>());
     }
 
     /// Entries in one place would lie behind each other, and a search would check them one by one.

@@ -191,6 +191,24 @@ fn nobody_waits_for_who_makes_the_process_ready() {
     });
 }
 
+/// Two threads that did it at once could take a heap from the thread that got it meanwhile.
+#[test]
+fn one_thread_at_a_time_takes_heaps_over() {
+    alone("thread::tests::one_thread_at_a_time_takes_heaps_over", || {
+        come_and_go(100);
+        KEY.store(NO_KEY, Relaxed);
+        gone(|| come_and_go(100));
+        let numbered = || all_heaps().filter(|h| h.thread().load(Relaxed) != 0).count();
+        {
+            let _held = pool::REAPING.lock();
+            purge::all();
+            assert_eq!(numbered(), 1, "the heap of the ended thread was taken");
+        }
+        purge::all();
+        assert_eq!(numbered(), 0);
+    });
+}
+
 /// A library that may be unloaded has no key at all.
 #[test]
 fn heaps_of_threads_that_could_not_tell_are_tidied() {

@@ -74,7 +74,7 @@ pub unsafe fn free_known(p: *mut u8) {
     unsafe { free_slow(p, 0) }
 }
 
-/// Whether the calling thread has the heap that owns the page, or had when it was parked.
+/// True if the calling thread has the heap that owns the page.
 ///
 /// A relaxed load and a comparison; as one instruction, which the compiler does not make of an
 /// atomic load.
@@ -252,9 +252,8 @@ unsafe fn free_remote(page: &'static Meta, owner: *mut Owner, block: *mut Block)
                     heap.outgoing.add(page, block);
                 }
             }
-            // Its first call, and others will follow: it gets a heap for its batches. That may be
-            // the owner by now, unless the page was parked before the thread had the heap. So all
-            // is looked up again.
+            // The thread's first call. It adopts a heap for its batches, as more frees will follow.
+            // The adopted heap may own this very page: so the free begins anew.
             ThreadState::Empty if thread::with_heap(|_| Some(())).is_some() => free_slow(block.cast(), 0),
             ThreadState::Empty | ThreadState::Dead => Heap::send_one(page, owner, block),
         }

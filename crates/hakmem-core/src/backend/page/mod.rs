@@ -30,8 +30,8 @@
 //!    the thread that allocates or resizes it. `stamp` of a parked page belongs to `parked`'s lock.
 //!    `remote_list`, `remote_link` and `segment` have protocols of their own (`proto::page_list`,
 //!    `proto::slots`, `proto::run_bin`).
-//! 4. A block is on one list only. The owner merges the inbox into `free` before it gives `free` to
-//!    the heap.
+//! 4. A block is on one list at a time: the heap's, its page's, or one that is on its way through
+//!    an inbox. A refill merges the inbox first. So remote frees serve before fresh memory does.
 //! 5. Who reads: other threads read only `owner`, `block_size` and `class` of the first line, and
 //!    only for a block that is live or that they free. `block_size` and `class` do not change while
 //!    the page has such a block. So a thread that got the block reads what the owner wrote before.
@@ -119,7 +119,7 @@ pub enum PageState {
     Cached = 3,
     /// In the queue, with few blocks used: the heap is about to park it.
     Candidate = 4,
-    /// Parked, with few blocks used.
+    /// Parked: few blocks are used, or many heaps share it.
     Parked = 5,
 }
 

@@ -28,7 +28,7 @@ use crate::backend::{arena, foreign};
 use crate::base::sync::Ordering::Relaxed;
 use crate::heap::all::all_heaps;
 use crate::heap::parked;
-use crate::heap::pool::{number, put_back, put_back_if_popped};
+use crate::heap::pool::{self, number, put_back, put_back_if_popped};
 use crate::heap::region;
 use crate::large::huge;
 use crate::policy::learn;
@@ -41,8 +41,9 @@ use crate::{heap, large, os, profile, purge};
 struct Guarded(&'static Lock, unsafe fn());
 
 /// All locks, in the order in which threads take them.
-static LOCKS: [Guarded; 7] = [
-    Guarded(&purge::LOCK, || ()), // The lock guards no data: it only keeps two passes apart.
+static LOCKS: [Guarded; 8] = [
+    Guarded(&purge::LOCK, || ()),   // The lock guards no data: it only keeps two passes apart.
+    Guarded(&pool::REAPING, || ()), // `release_heaps` sees to the heap that was just taken over.
     Guarded(&region::LOCK, region::forget),
     Guarded(&profile::LOCK, profile::give_up),
     Guarded(&parked::LOCK, parked::give_up_all),
