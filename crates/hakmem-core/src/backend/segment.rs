@@ -290,8 +290,9 @@ unsafe fn forget_advice(run: arena::Run) {
 }
 
 fn head_of(arena: &Arena, segment: usize) -> &'static Meta {
-    // SAFETY: a segment in use lies in a group in use, whose metadata is accessible for ever
-    // (`arena` rule 4). All fields may be shared between threads.
+    // SAFETY: hints name only segments that were in use at some time. Their groups are in use, so
+    // their metadata is accessible for ever (`arena` rule 4). All fields may be shared between
+    // threads.
     unsafe { &*arena.meta(segment * PER_SEGMENT).cast::<Meta>() }
 }
 

@@ -1,6 +1,7 @@
 //! Size classes: which block size serves a request.
 //!
-//! Steps of 16 bytes to 128, then four per doubling to 64 KiB: at most 25 % is lost to rounding, 10 % on average.
+//! Steps of 8 bytes to 64, of 16 to 128, then four per doubling to 64 KiB. Above 64 bytes at most 20 %
+//! of a block is lost to rounding, 10 % on average.
 //! Programs ask for 1, 2 or 4 KiB and the header of a string or a buffer: for these lies a class 64 bytes above each of the three.
 //! Between the first steps lie the classes 8, 24, 40 and 56, legal only for callers that promised an alignment of 8
 //! or less; the C front end never asks for them. Larger requests are not classed: they get whole pages or segments.

@@ -72,7 +72,8 @@ struct ParkedPages {
     /// Indexed by list and class.
     lists: [[PageQueue; CLASSES]; LISTS],
 }
-// SAFETY: the lists are cells. Every function that uses them holds `LOCK` (rule 1).
+// SAFETY: each public function takes `LOCK` before it uses the lists, or calls a function that does
+// (rule 1).
 unsafe impl Sync for ParkedPages {}
 
 /// The owner of parked pages.

@@ -21,7 +21,8 @@
 //! 3. `take_run` gives a segment to its caller, who owns it until `give_run`. The sets of used and
 //!    of committed segments, `top` and the hints change under the lock only.
 //! 4. Metadata is readable for ever from the moment its arena is known, used or not. The one
-//!    exception is the metadata of a tail that was given up, if its groups were never in use.
+//!    exception is the metadata of a tail that was given up, if its groups were never in use. From
+//!    the moment that a group is in use (`top`), its metadata is writable for ever, too.
 //! 5. A scrap is never the arena of `HOT`, because `HOT` knows nothing of slots that are not the
 //!    arena's. For a pointer into such a slot, `find` says that it is foreign.
 //! 6. Guards are never accessible. So a write beyond a block, or beyond what the kernel mapped
@@ -138,21 +139,7 @@ impl Hint {
     }
 }
 
-pub static ARENAS: [Arena; MAX_ARENAS] = [const {
-    Arena {
-        data: AtomicUsize::new(0),
-        reserved: AtomicUsize::new(0),
-        segments: AtomicUsize::new(0),
-        known: AtomicUsize::new(0),
-        groups: AtomicPtr::new(null_mut()),
-        summary: AtomicPtr::new(null_mut()),
-        metas: AtomicPtr::new(null_mut()),
-        top: AtomicUsize::new(0),
-        from: AtomicUsize::new(0),
-        cut: AtomicUsize::new(0),
-        hints: [const { Hint::new() }; HINTS],
-    }
-}; MAX_ARENAS];
+pub static ARENAS: [Arena; MAX_ARENAS] = [const { Arena::new() }; MAX_ARENAS];
 #[unsafe(link_section = ".data.hakmem")]
 pub static COUNT: AtomicU8 = AtomicU8::new(0);
 /// A thread holds it for every change that rule 3 names.
@@ -219,6 +206,23 @@ pub fn is_meta(address: usize) -> bool {
 }
 
 impl Arena {
+    /// No range yet. All zero bytes.
+    const fn new() -> Self {
+        Self {
+            data: AtomicUsize::new(0),
+            reserved: AtomicUsize::new(0),
+            segments: AtomicUsize::new(0),
+            known: AtomicUsize::new(0),
+            groups: AtomicPtr::new(null_mut()),
+            summary: AtomicPtr::new(null_mut()),
+            metas: AtomicPtr::new(null_mut()),
+            top: AtomicUsize::new(0),
+            from: AtomicUsize::new(0),
+            cut: AtomicUsize::new(0),
+            hints: [const { Hint::new() }; HINTS],
+        }
+    }
+
     /// Address of slot `slot`.
     #[inline]
     pub fn slot_address(&self, slot: usize) -> usize {

@@ -15,19 +15,7 @@ const SEGMENTS: usize = 70 * GROUP + 11;
 
 /// An arena that is in no list and has no memory.
 fn nobodys() -> &'static Arena {
-    Box::leak(Box::new(Arena {
-        data: AtomicUsize::new(0),
-        reserved: AtomicUsize::new(0),
-        segments: AtomicUsize::new(0),
-        known: AtomicUsize::new(0),
-        groups: AtomicPtr::new(null_mut()),
-        summary: AtomicPtr::new(null_mut()),
-        metas: AtomicPtr::new(null_mut()),
-        top: AtomicUsize::new(0),
-        from: AtomicUsize::new(0),
-        cut: AtomicUsize::new(0),
-        hints: [const { Hint::new() }; HINTS],
-    }))
+    Box::leak(Box::new(Arena::new()))
 }
 
 /// An arena that is in no list, with memory.
