@@ -5,7 +5,7 @@
 //! can be refused (`faults`), or made as a kernel with larger pages makes them (`coarse`).
 //!
 //! Checkers get parts of their own: `interpreted` for Miri, which has no machine below it; `joined` for tools that must
-//! know of every thread; `scheduled` for models of which the threads are shuttle's.
+//! know of every thread; `scheduled` for models of which the threads are shuttle's; `checked` for all of these.
 
 #[cfg(all(feature = "fault-injection", target_os = "linux", not(miri)))]
 pub mod coarse;
@@ -21,6 +21,8 @@ mod linux;
 
 #[cfg(all(target_os = "linux", not(any(miri, sanitizer, shuttle))))]
 mod bare;
+#[cfg(any(miri, sanitizer, shuttle))]
+mod checked;
 #[cfg(not(shuttle))]
 mod hooks;
 #[cfg(all(any(miri, sanitizer), not(shuttle)))]
@@ -61,10 +63,12 @@ pub use start::{in_program, on_first_stack, program_headers};
 
 #[cfg(all(target_os = "linux", not(any(miri, sanitizer, shuttle))))]
 pub use bare::{be_ordinary, in_borrowed_process, is_single_threaded, is_thread, numbers, spawn_bare};
+#[cfg(any(miri, sanitizer, shuttle))]
+pub use checked::{be_ordinary, in_borrowed_process, is_single_threaded, is_thread, numbers};
 #[cfg(not(shuttle))]
 pub use hooks::{Key, at_fork, drop_exit_key, make_exit_key, set_exit_value};
 #[cfg(all(any(miri, sanitizer), not(shuttle)))]
-pub use joined::{be_ordinary, in_borrowed_process, is_single_threaded, is_thread, numbers, spawn_bare};
+pub use joined::spawn_bare;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", not(any(miri, shuttle))))]
 #[cfg(feature = "reports")]
 pub use library::is_in_program;
@@ -78,9 +82,8 @@ pub fn may_be_unloaded() -> bool {
 // In place of linux's of the same name.
 #[cfg(shuttle)]
 pub use scheduled::{
-    Key, abort, at_fork, be_ordinary, block_signals, drop_exit_key, fork, futex_wait, futex_wait_for_end, futex_wake,
-    in_borrowed_process, is_single_threaded, is_thread, make_exit_key, now_ms, numbers, pass_time, restore_signals,
-    set_exit_value, sleep_us, spawn_bare, thread_token,
+    Key, abort, at_fork, block_signals, drop_exit_key, fork, futex_wait, futex_wait_for_end, futex_wake, make_exit_key,
+    now_ms, pass_time, restore_signals, set_exit_value, sleep_us, spawn_bare, thread_token,
 };
 
 // Checkers have no such system below them.
