@@ -202,7 +202,7 @@ mod tests {
         assert_eq!((heap.let_go(ME), heap.with()), (Tidied::Yes, With::Nobody));
     }
 
-    /// An adopter waits for nobody: with the tidier preempted, it would wait for ever on one
+    /// An adopter waits for no thread: with the tidier preempted, it would wait for ever on one
     /// processor.
     #[test]
     fn who_pops_a_heap_that_is_tidied_leaves_it_to_the_tidier() {

@@ -123,9 +123,9 @@ impl Lock {
                 // Other waiters may still sleep. The bit stays set, so the next release wakes one.
                 return false;
             }
-            let asleep = now | SLEEPERS;
-            if now == asleep || self.state.compare_exchange(now, asleep, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-                os::futex_wait(&self.state, asleep, limit);
+            let marked = now | SLEEPERS;
+            if now == marked || self.state.compare_exchange(now, marked, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+                os::futex_wait(&self.state, marked, limit);
                 slept = true;
             }
         }
