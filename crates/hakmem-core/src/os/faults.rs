@@ -1,11 +1,11 @@
 //! Makes system calls fail on purpose, for tests. Only builds with the feature `fault-injection`
 //! have this file.
 //!
-//! A plan names kinds of calls. While it is in force, hakmem numbers the calls of these kinds from
-//! 1. It does not make the `count` calls from `first` on: they fail. A *partial* failure leaves
-//! behind what the kernel may leave when it gives up half-way. It may have changed a part of a
-//! range of several maps, up to the one that refuses. And an mremap to a fixed place may have
-//! unmapped the memory there.
+//! A plan names kinds of calls. While it is in force, hakmem numbers the calls of these kinds, the
+//! first one with 1. It does not make the `count` calls from `first` on: they fail. A *partial*
+//! failure leaves behind what the kernel may leave when it gives up half-way. It may have changed a
+//! part of a range of several maps, up to the one that refuses. And an mremap to a fixed place may
+//! have unmapped the memory there.
 
 use super::linux::raw;
 use crate::base::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
