@@ -12,8 +12,8 @@
 //!
 //! Rules
 //! 1. There is one writer at a time. The callers of [`Journal::note`] see to that.
-//! 2. The writer makes a record's number odd before it changes the words. When they are the words of
-//!    the nth record, it makes the number 2 n + 2. The number 0 says that there was no record yet.
+//! 2. The writer makes a record's number odd before it changes the words. When they are the words
+//!    of the nth record, it makes the number 2 n + 2. The number 0: there was no record yet.
 //! 3. A reader reads the number before and after the words. If both are 2 n + 2, the words are
 //!    those of the nth record.
 //! 4. The count `made` only says which records to read. A reader that sees a new count may still
