@@ -1,6 +1,6 @@
 //! The shared library, loaded beside the fuzzer, which keeps the C library's malloc for itself.
 
-use crate::oracle::Door;
+use crate::oracle::FrontEnd;
 use crate::sequence::Fuzzed;
 use libc::{c_char, c_int, c_void};
 use std::alloc::Layout;
@@ -91,7 +91,7 @@ fn way(layout: Layout) -> usize {
 }
 
 // What is SAFETY below: any size and any power of two as alignment may be asked for; blocks are live ones from the oracle.
-impl Door for Library {
+impl FrontEnd for Library {
     const EMPTY: bool = true;
     const TELLS_USABLE: bool = true;
 

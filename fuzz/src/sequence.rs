@@ -4,15 +4,15 @@
 //! same moment is for the stress and the models.
 
 use crate::ops::{Align, Op, Step, THREADS};
-use crate::oracle::{Block, Door, Oracle, Ranges, Rust};
+use crate::oracle::{Block, FrontEnd, Oracle, Ranges, Rust};
 use std::alloc::Layout;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, Scope, ScopedJoinHandle};
 
-/// A door that can also be asked to give memory back.
-pub trait Fuzzed: Door + Send {
+/// A front end that can also be asked to give memory back.
+pub trait Fuzzed: FrontEnd + Send {
     fn trim(&self);
 }
 
@@ -37,7 +37,7 @@ enum Job {
 }
 
 /// Does it. Returns the blocks that are new.
-fn perform<D: Fuzzed>(door: D, oracle: &mut Oracle<'_, D>, job: Job) -> Vec<Block> {
+fn perform<D: Fuzzed>(front_end: D, oracle: &mut Oracle<'_, D>, job: Job) -> Vec<Block> {
     match job {
         Job::Alloc(layout, count) => (0..count).map(|_| oracle.alloc(layout)).collect(),
         Job::AllocZeroed(layout) => vec![oracle.alloc_zeroed(layout)],
@@ -47,7 +47,7 @@ fn perform<D: Fuzzed>(door: D, oracle: &mut Oracle<'_, D>, job: Job) -> Vec<Bloc
             vec![]
         }
         Job::Trim => {
-            door.trim();
+            front_end.trim();
             vec![]
         }
     }
@@ -61,7 +61,7 @@ struct Worker<'scope> {
 
 struct Caller<'scope, 'env, D> {
     scope: &'scope Scope<'scope, 'env>,
-    door: D,
+    front_end: D,
     ranges: &'env Ranges,
     oracle: Oracle<'env, D>,
     workers: [Option<Worker<'scope>>; THREADS],
@@ -78,7 +78,7 @@ impl<'scope, 'env, D: Fuzzed + 'scope> Caller<'scope, 'env, D> {
     /// Has `who` do it, and keeps what comes of it.
     fn have(&mut self, who: usize, job: Job) {
         let blocks = match who {
-            0 => perform(self.door, &mut self.oracle, job),
+            0 => perform(self.front_end, &mut self.oracle, job),
             _ => {
                 let worker = self.worker(who - 1);
                 worker.jobs.send(job).expect("the thread waits for jobs");
@@ -91,21 +91,21 @@ impl<'scope, 'env, D: Fuzzed + 'scope> Caller<'scope, 'env, D> {
         }
         while self.bytes > MOST {
             let oldest = self.take(0).into_iter().collect();
-            perform(self.door, &mut self.oracle, Job::Dealloc(oldest));
+            perform(self.front_end, &mut self.oracle, Job::Dealloc(oldest));
         }
     }
 
     fn worker(&mut self, i: usize) -> &Worker<'scope> {
-        let (door, ranges) = (self.door, self.ranges);
+        let (front_end, ranges) = (self.front_end, self.ranges);
         self.workers[i].get_or_insert_with(|| {
             self.oracles += 1;
             let salt = self.oracles;
             let (jobs, received) = sync_channel(0);
             let (sender, results) = sync_channel(0);
             let thread = self.scope.spawn(move || {
-                let mut oracle = Oracle::new(door, ranges, salt);
+                let mut oracle = Oracle::new(front_end, ranges, salt);
                 for job in received {
-                    let blocks = perform(door, &mut oracle, job);
+                    let blocks = perform(front_end, &mut oracle, job);
                     sender.send(blocks).expect("the sequence waits for it");
                 }
             });
@@ -226,14 +226,14 @@ pub fn wait(child: libc::pid_t) -> i32 {
 }
 
 /// Runs a sequence; panics when the allocator breaks a promise.
-pub fn run<D: Fuzzed>(door: D, steps: &[Step]) {
+pub fn run<D: Fuzzed>(front_end: D, steps: &[Step]) {
     let ranges = Ranges::default();
     thread::scope(|scope| {
         let mut caller = Caller {
             scope,
-            door,
+            front_end,
             ranges: &ranges,
-            oracle: Oracle::new(door, &ranges, 0),
+            oracle: Oracle::new(front_end, &ranges, 0),
             workers: [const { None }; THREADS],
             oracles: 0,
             blocks: VecDeque::new(),

@@ -1,21 +1,22 @@
-//! The command line: `--work DIR [--test=NAME]… [--missed | --go-on | --page] [--every N] [MODULE…]`.
+//! Reads the command line:
+//! `--work DIR [--test=NAME]… [--missed | --go-on | --page] [--every N] [MODULE…]`.
 
 use std::path::PathBuf;
 
 pub struct Args {
-    /// Has the list of mutants, and gets the copy of the sources and the results.
+    /// The folder with the list of mutants. The copy of the sources and the results go there too.
     pub work: PathBuf,
-    /// Test programs, besides the unit tests.
+    /// Test programs to run besides the unit tests.
     pub tests: Vec<String>,
-    /// Only those that are not known to be caught.
+    /// True: tries only mutants that no run has caught yet.
     pub missed: bool,
-    /// With the build of the run before, whose sources were the same.
+    /// True: uses the build of the run before, which had the same sources.
     pub go_on: bool,
-    /// Only one in so many.
+    /// Tries one mutant in so many.
     pub every: usize,
-    /// Nothing is tried, only the page is written.
+    /// True: tries no mutant, and only writes the page.
     pub page_only: bool,
-    /// Files below the crate's `src`, or how their names begin. None: all.
+    /// Files below the crate's `src`, or beginnings of their names. Empty: all files.
     pub modules: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Builds a copy of the core with mutants in it.
+//! Makes a copy of the core, weaves mutants into it, and builds it.
 
 use crate::list::{Mutant, module_of};
 use crate::weave::{self, weave};
@@ -8,21 +8,21 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::{fs, io};
 
-/// Test programs by the name of what they test: `hakmem_core` has the unit tests.
+/// Test programs by their names. `hakmem_core` has the unit tests.
 pub type Programs = BTreeMap<String, PathBuf>;
 
-/// A copy of the sources, and what they were at first.
+/// A copy of the sources, and their text without mutants.
 pub struct Copy {
     folder: PathBuf,
-    /// The files that are changed.
+    /// The text of the files that get mutants.
     originals: BTreeMap<String, String>,
-    /// Test programs that are built, besides the unit tests.
+    /// Test programs to build besides the unit tests.
     tests: Vec<String>,
 }
 
 const LIB: &str = "crates/hakmem-core/src/lib.rs";
 
-/// Files and what is in them.
+/// Files and their text.
 type Texts<'a> = Vec<(&'a str, String)>;
 
 /// A build with all mutants that can be switched on.
@@ -66,7 +66,8 @@ pub fn of_before(copy: &Copy, mutants: &BTreeMap<usize, Mutant>) -> io::Result<W
     Ok(Woven { numbers, refused, programs: copy.compile(&copy.tests)?.map_err(errors)? })
 }
 
-/// Builds one mutant, as it is, and of the tests the unit tests, or all. None: the compiler does not take it.
+/// Builds one mutant, as it is, and of the tests the unit tests, or all. None: the compiler does
+/// not take it.
 pub fn alone(copy: &Copy, mutant: &Mutant, all_tests: bool) -> io::Result<Option<Programs>> {
     let woven = copy.folder.join(&mutant.file);
     let before = fs::read_to_string(&woven)?;

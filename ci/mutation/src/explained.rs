@@ -1,4 +1,4 @@
-//! Why some mutants are not caught: `explained.txt`.
+//! Reads `explained.txt`: the reasons why no test can catch some mutants.
 //!
 //! ```text
 //! # A comment.
@@ -10,7 +10,7 @@
 
 use std::collections::HashMap;
 
-/// The file.
+/// The path of the file.
 pub const EXPLAINED: &str = "ci/mutation/explained.txt";
 
 /// The reasons in their order, each with the ids of its mutants.

@@ -1,4 +1,4 @@
-//! What another build has in this one's place: items under a `cfg` that does not hold here.
+//! Finds the items of a file that this build does not have: their `cfg` does not hold here.
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
@@ -9,7 +9,7 @@ use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 use syn::{Attribute, Meta, Token};
 
-/// The lines of such items, by file.
+/// The lines of these items, by file.
 #[derive(Default)]
 pub struct Gated(HashMap<String, Vec<RangeInclusive<usize>>>);
 
@@ -75,8 +75,8 @@ impl<'ast> Visit<'ast> for Finder {
     }
 }
 
-/// Whether a condition holds in the build of the mutants: of the machine's own target, for tests, with no feature and
-/// under no checker.
+/// Whether a condition holds in the build of the mutants: of the machine's own target, for tests,
+/// with no feature and under no checker.
 fn holds(condition: &Meta) -> bool {
     match condition {
         Meta::Path(path) => path.is_ident("test") || path.is_ident("unix"),

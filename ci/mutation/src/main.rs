@@ -1,11 +1,19 @@
-//! Mutation testing of the core: `ci/mutants` is how it is run, and says more.
+//! Mutation testing of the core. `ci/mutants` runs this program, and says more.
 //!
-//! cargo-mutants says what the mutants are. It would build the crate for each of them; here all are woven into one build
-//! (`weave`, `build`), and each is switched on for a run of the tests that reach it, most promising first, until one
-//! fails (`trial`, `run`). Those in code that the compiler evaluates are built one by one. `page` says how it went.
+//! ```text
+//! list ──→ weave, build ──→ trial, run ──→ results ──→ page
+//! ```
 //!
-//! `ci/loom` and `ci/shuttle` have the same weaver: `mutation mistakes SUITE FOLDER` makes a copy of the sources with the
-//! deliberate mistakes that the models of a suite are there to find (`mistakes`, `models`).
+//! 1. cargo-mutants makes the list of mutants. It would build the crate once for each of them.
+//! 2. `weave` puts all mutants into one copy of the sources, and `build` builds it once. Mutants in
+//!    code that the compiler evaluates cannot share a build: each has its own.
+//! 3. `trial` switches one mutant on, and runs the tests that reach it (`run`), the most promising
+//!    ones first, until one fails.
+//! 4. `page` writes the outcomes into a document.
+//!
+//! `ci/loom` and `ci/shuttle` use the same weaver. `mutation mistakes SUITE FOLDER` makes a copy of
+//! the sources with the deliberate mistakes that the models of a suite must find (`mistakes`,
+//! `models`).
 
 mod args;
 mod build;
@@ -93,7 +101,8 @@ fn note(left: usize, mutant: &Mutant, outcome: Outcome, results: &mut Results) -
     results.note(mutant, outcome)
 }
 
-/// Tries these at one pace, as many at once as there are processors. Returns those that the quick tests have missed.
+/// Tries these at one pace, as many at once as there are processors. Returns those that the quick
+/// tests have missed.
 fn try_woven<'a>(
     wanted: &[(usize, &'a Mutant)],
     pace: Pace,

@@ -1,4 +1,5 @@
-//! Deliberate mistakes, for models that must find them: `crates/hakmem-core/tests/mistakes/list.toml`.
+//! Reads the deliberate mistakes that models must find, and finds their places in the source. The
+//! list is `crates/hakmem-core/tests/mistakes/list.toml`.
 
 use crate::weave::{Change, Form, Node, Places, choices};
 use serde::Deserialize;
@@ -7,7 +8,7 @@ use std::ops::Range;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
-/// By name.
+/// All mistakes by their names.
 pub type Mistakes = BTreeMap<String, Mistake>;
 
 #[derive(Debug, Deserialize)]
@@ -22,7 +23,7 @@ pub struct Mistake {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Place {
-    /// Below the crate's `src`.
+    /// The file, below the crate's `src`.
     pub file: String,
     /// The function; None: the text is the file's only one.
     #[serde(rename = "in")]
@@ -31,7 +32,8 @@ pub struct Place {
     by: String,
 }
 
-/// Asks whether a mistake is made; for the end of `base/sync/mod.rs`. The test program has the answer.
+/// Asks whether a mistake is made; for the end of `base/sync/mod.rs`. The test program has the
+/// answer.
 pub const SWITCH: &str = "
 pub(crate) fn makes(mistake: &str) -> bool {
     unsafe extern \"Rust\" {
@@ -105,13 +107,14 @@ impl<'ast> Visit<'ast> for Parts<'_> {
     }
 }
 
-/// `text`, which is that of `file`, with those of `mistakes` that are in it and `wanted`, each as a choice. All that are in
-/// it must fit.
+/// `text`, which is that of `file`, with those of `mistakes` that are in it and `wanted`, each as a
+/// choice. All that are in it must fit.
 pub fn weave(file: &str, text: &str, mistakes: &Mistakes, wanted: &BTreeSet<&str>) -> Result<String, String> {
     let parsed = syn::parse_file(text).map_err(|e| format!("{file}: {e}"))?;
     let mut parts = Parts { places: Places::new(text), wholes: Vec::new(), bodies: Vec::new() };
     parts.visit_file(&parsed);
-    // Which range is what instead, and which part is what with all of a mistake's changes that are in it.
+    // Which range is what instead, and which part is what with all of a mistake's changes that are
+    // in it.
     let mut wholes = Vec::new();
     for (name, mistake) in mistakes {
         let mut edits = Vec::new();

@@ -1,4 +1,5 @@
-//! A copy of the sources with the mistakes that the models of a suite name: `tests/loom`, `tests/shuttle`.
+//! Makes a copy of the sources with the mistakes that the models of a suite name. The suites are
+//! `tests/loom` and `tests/shuttle`.
 
 use crate::mistakes::{self, Mistakes, SWITCH};
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,10 +9,11 @@ use syn::visit::{self, Visit};
 
 const CORE: &str = "crates/hakmem-core";
 const SUITES: [&str; 2] = ["loom", "shuttle"];
-/// What the copy is built from.
+/// The files and folders that the build of the copy needs.
 const SOURCES: [&str; 5] = ["Cargo.toml", "Cargo.lock", "rust-toolchain.toml", "crates", "benches"];
 
-/// Makes `folder` that copy, for the models of `suite`. What is the same as before is not written, and not built, again.
+/// Makes the copy for the models of `suite` in `folder`. Does not write a file that is unchanged,
+/// so cargo does not build it again.
 pub fn copy(suite: &str, folder: &Path) -> io::Result<()> {
     let text = fs::read_to_string(format!("{CORE}/tests/mistakes/list.toml"))?;
     let all: Mistakes = toml::from_str(&text).map_err(io::Error::other)?;
@@ -34,7 +36,8 @@ pub fn copy(suite: &str, folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The mistakes that the models of `suite` name. Fails for a name without a mistake, and a mistake that no suite names.
+/// The mistakes that the models of `suite` name. Fails for a name without a mistake, and a mistake
+/// that no suite names.
 fn named<'a>(all: &'a Mistakes, suite: &str) -> io::Result<BTreeSet<&'a str>> {
     let mut nowhere: BTreeSet<&str> = all.keys().map(String::as_str).collect();
     let mut named = BTreeSet::new();

@@ -1,4 +1,5 @@
-//! What became of each mutant, kept in a file as it becomes known, so that a run can go on where another ended.
+//! The outcome of each mutant. A file gets each outcome at once. So a run can continue where
+//! another one ended.
 
 use crate::list::Mutant;
 use std::collections::HashMap;
@@ -9,13 +10,13 @@ use std::path::PathBuf;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// The compiler does not take it.
+    /// The compiler refuses the mutant.
     Refused,
     /// This test failed.
     Caught(String),
     /// This test did not end.
     TimedOut(String),
-    /// No test runs what it changes.
+    /// No test runs the code that the mutant changes.
     Unreached,
     /// All tests passed.
     Missed,

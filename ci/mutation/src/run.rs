@@ -1,4 +1,4 @@
-//! Runs single tests, with a watch on what a mutant may do: loop, wait for ever, take all memory.
+//! Runs single tests, and stops a test whose mutant loops, waits for ever, or takes all memory.
 
 use std::fs;
 use std::io;
@@ -12,15 +12,15 @@ use std::time::Duration;
 pub enum Outcome {
     Passed,
     Failed,
-    /// It took more than its time, or waited for ever.
+    /// The test took more than its time, or waited for ever.
     Hung,
 }
 
-/// Writable memory that a test may have; what is only reserved does not count.
+/// How much writable memory a test may have. Reserved memory does not count.
 const MOST_MEMORY: u64 = 3 << 30;
-/// Nobody of a test may be asleep for longer at once.
+/// How long all threads of a test may sleep at once.
 const MOST_AT_ONCE: Duration = Duration::from_secs(2);
-/// Between two looks.
+/// The longest time between two checks of a test.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// The names of a program's tests.
@@ -33,14 +33,15 @@ pub fn names(program: &Path) -> io::Result<Vec<String>> {
 /// Seconds that a test took, or may take.
 #[derive(Debug, Clone, Copy)]
 pub struct Seconds {
-    /// Of a processor. Others may use the machine, or stop the test for a while: the clock does not count.
+    /// Of a processor. Others may use the machine, or stop the test for a while: the clock does not
+    /// count.
     pub busy: f64,
     /// In which it was looked at, and nobody of it wanted a processor.
     pub asleep: f64,
 }
 
-/// Runs a test with a mutant switched on, or, with 0, none. `reached`: the file where it notes the mutants that it
-/// reaches. Also returns what it took.
+/// Runs a test with a mutant switched on, or, with 0, none. `reached`: the file where it notes the
+/// mutants that it reaches. Also returns what it took.
 pub fn run(
     program: &Path,
     test: &str,

@@ -1,4 +1,4 @@
-//! Which tests a mutant is tried by, and in which order.
+//! Chooses the tests that a mutant is tried by, and their order.
 
 use crate::build::Programs;
 use crate::results::Outcome;
@@ -6,15 +6,15 @@ use crate::run::{self, Seconds, run};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::{env, fs, io};
 
-/// A test, and what is known of it.
+/// A test, and the facts that decide when it runs.
 struct Test {
     program: String,
     name: String,
-    /// What it takes without a mutant.
+    /// How long the test takes without a mutant.
     seconds: Seconds,
-    /// By number, the mutants that it reaches.
+    /// By the number of a mutant: true if the test reaches it.
     reached: Vec<bool>,
-    /// Mutants that it was tried on, and those of them that it caught.
+    /// How many mutants the test was tried on, and how many of them it caught.
     tried: AtomicU32,
     caught: AtomicU32,
 }

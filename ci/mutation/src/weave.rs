@@ -1,4 +1,4 @@
-//! Weaves mutants into a source file: each place that has some becomes a choice, made while the program runs.
+//! Weaves mutants into a source file. Each place that has mutants becomes a choice at run time.
 //!
 //! ```text
 //! a + b          →  (if on(7) { a - b } else if on(8) { a * b } else { a + b })
@@ -6,10 +6,12 @@
 //! pattern => x   →  pattern if !on(10) => x
 //! ```
 //!
-//! So all of them are compiled at once, and trying one costs a run, not a build. A changed expression has no other
-//! changes inside, as only one is on at a time; the unchanged one has.
+//! So the compiler builds all mutants at once, and a trial costs a run, not a build. A changed
+//! expression has no other changes inside, as only one mutant is on at a time. The unchanged
+//! expression has them.
 //!
-//! What is evaluated at compile time cannot choose: such places are left alone and reported.
+//! Code that the compiler evaluates cannot choose at run time. The weaver leaves such places alone
+//! and reports them.
 
 use crate::list::{Mutant, Place, Span};
 use std::cmp::Reverse;
@@ -18,7 +20,8 @@ use std::ops::Range;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
-/// Constant functions that are called at run time only, by module: they are made plain ones.
+/// Constant functions that the program calls at run time only, by module. The weaver makes them
+/// plain functions.
 const AT_RUN_TIME: [(&str, &[&str]); 3] = [
     ("proto/slots.rs", &["active", "empty", "word", "run", "starts_of_runs", "has_run"]),
     ("backend/segment.rs", &["listed_as"]),

@@ -71,7 +71,7 @@ fn overwritten_in_a_parked_page(link: fn(*mut u8, usize) -> usize) {
     c::trim();
 }
 
-/// Of a size that only Rust's door has.
+/// Of a size that only the front end for Rust has.
 fn take_odd(words: usize) -> *mut u8 {
     // SAFETY: the size is not 0.
     unsafe { Hakmem.alloc(Layout::array::<u64>(words).unwrap()) }

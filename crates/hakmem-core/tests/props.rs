@@ -1,8 +1,8 @@
-//! Random sequences of operations through both doors of the allocator, against the oracle.
+//! Random sequences of operations through both front ends of the allocator, against the oracle.
 
 use crate::oracle;
 
-use oracle::{Block, C, Door, Oracle, Ranges, Rust, share};
+use oracle::{Block, C, FrontEnd, Oracle, Ranges, Rust, share};
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 use std::alloc::Layout;
@@ -60,8 +60,8 @@ fn layout(empty: bool) -> impl Strategy<Value = Layout> {
     (size, align()).prop_map(|(size, align)| Layout::from_size_align(size, align).unwrap())
 }
 
-/// A sequence for a door, of which `sends` in 100 operations or so hand blocks on.
-fn ops<D: Door>(length: usize, sends: u32) -> impl Strategy<Value = Vec<Op>> {
+/// A sequence for a front end, of which `sends` in 100 operations or so hand blocks on.
+fn ops<D: FrontEnd>(length: usize, sends: u32) -> impl Strategy<Value = Vec<Op>> {
     let op = prop_oneof![
         40 => layout(D::EMPTY).prop_map(Op::Alloc),
         15 => layout(D::EMPTY).prop_map(Op::AllocZeroed),
@@ -80,13 +80,13 @@ struct Caller<'a, D> {
     bytes: usize,
 }
 
-impl<'a, D: Door> Caller<'a, D> {
+impl<'a, D: FrontEnd> Caller<'a, D> {
     /// What one thread may hold, so that the machine's memory suffices.
     const MOST: usize = 64 * MIB;
 
-    fn new(door: D, ranges: &'a Ranges, salt: u64) -> Self {
+    fn new(front_end: D, ranges: &'a Ranges, salt: u64) -> Self {
         Self {
-            oracle: Oracle::new(door, ranges, salt),
+            oracle: Oracle::new(front_end, ranges, salt),
             blocks: Vec::new(),
             bytes: 0,
         }
@@ -149,9 +149,9 @@ impl<'a, D: Door> Caller<'a, D> {
     }
 }
 
-fn one_thread<D: Door>(door: D, ops: Vec<Op>) {
+fn one_thread<D: FrontEnd>(front_end: D, ops: Vec<Op>) {
     let ranges = Ranges::default();
-    let mut caller = Caller::new(door, &ranges, 0);
+    let mut caller = Caller::new(front_end, &ranges, 0);
     for op in ops {
         caller.apply(op);
     }
@@ -163,14 +163,14 @@ fn one_thread<D: Door>(door: D, ops: Vec<Op>) {
 }
 
 /// Each thread runs its own sequence; blocks that arrive from others are used as its own.
-fn several_threads<D: Door + Send>(door: D, sequences: Vec<Vec<Op>>) {
+fn several_threads<D: FrontEnd + Send>(front_end: D, sequences: Vec<Vec<Op>>) {
     let ranges = Ranges::default();
     let (senders, receivers): (Vec<_>, Vec<_>) = sequences.iter().map(|_| mpsc::channel()).unzip();
     thread::scope(|scope| {
         for (salt, (ops, receiver)) in (1..).zip(sequences.into_iter().zip(receivers)) {
             let (ranges, senders) = (&ranges, senders.clone());
             scope.spawn(move || {
-                let mut caller = Caller::new(door, ranges, salt);
+                let mut caller = Caller::new(front_end, ranges, salt);
                 for op in ops {
                     if let Ok(block) = receiver.try_recv() {
                         caller.keep(block);

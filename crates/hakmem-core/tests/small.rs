@@ -3,7 +3,7 @@
 
 use crate::oracle;
 
-use oracle::{Block, C, Door, Oracle, Ranges, Rust};
+use oracle::{Block, C, FrontEnd, Oracle, Ranges, Rust};
 use std::alloc::Layout;
 use std::sync::mpsc;
 use std::thread;
@@ -13,7 +13,7 @@ fn layout(size: usize, align: usize) -> Layout {
 }
 
 /// Blocks of all kinds: small, medium, large, huge blocks, aligned, zeroed.
-fn some(oracle: &mut Oracle<'_, impl Door>) -> Vec<Block> {
+fn some(oracle: &mut Oracle<'_, impl FrontEnd>) -> Vec<Block> {
     let mut blocks: Vec<_> = [1, 8, 24, 100, 1000, 5000, 66_000]
         .map(|size| oracle.alloc(layout(size, 8)))
         .into();
@@ -22,9 +22,9 @@ fn some(oracle: &mut Oracle<'_, impl Door>) -> Vec<Block> {
     blocks
 }
 
-fn alone<D: Door>(door: D) {
+fn alone<D: FrontEnd>(front_end: D) {
     let ranges = Ranges::default();
-    let mut oracle = Oracle::new(door, &ranges, 1);
+    let mut oracle = Oracle::new(front_end, &ranges, 1);
     let mut blocks = some(&mut oracle);
     for size in [30, 6000, 66_000, 50] {
         let block = blocks.pop().unwrap();
@@ -43,7 +43,7 @@ fn alone<D: Door>(door: D) {
 #[test]
 fn one_thread() {
     alone(Rust);
-    // Takes the interpreter minutes more, and differs in the door alone.
+    // Takes the interpreter minutes more, and differs in the front end alone.
     if !cfg!(miri) {
         alone(C);
     }

@@ -5,7 +5,7 @@ use crate::oracle;
 mod samples;
 
 use hakmem_core::{c, options, profile, stats};
-use oracle::{Block, C, Door, Oracle, Ranges, Rust, alone, share};
+use oracle::{Block, C, FrontEnd, Oracle, Ranges, Rust, alone, share};
 use std::alloc::Layout;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -62,9 +62,9 @@ impl Pool {
 }
 
 /// A short life: works on its own blocks and on other threads', and leaves the rest of its own behind.
-fn live<D: Door>(door: D, ranges: &Ranges, pool: &Pool, number: usize, ops: usize) {
+fn live<D: FrontEnd>(front_end: D, ranges: &Ranges, pool: &Pool, number: usize, ops: usize) {
     let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ (number as u64 + 1));
-    let mut oracle = Oracle::new(door, ranges, number as u64);
+    let mut oracle = Oracle::new(front_end, ranges, number as u64);
     let mut own: Vec<Block> = Vec::new();
     for _ in 0..ops {
         match random.below(10) {
@@ -93,7 +93,7 @@ fn live<D: Door>(door: D, ranges: &Ranges, pool: &Pool, number: usize, ops: usiz
 }
 
 /// `width` threads at a time, `lives` in all: each is followed by another as soon as it ends.
-fn churn<D: Door + Send + Sync>(door: D, width: usize, lives: usize, ops: usize) {
+fn churn<D: FrontEnd + Send + Sync>(front_end: D, width: usize, lives: usize, ops: usize) {
     let (ranges, pool, next) = (Ranges::default(), Pool::new(500), AtomicUsize::new(0));
     thread::scope(|scope| {
         for _ in 0..width {
@@ -103,13 +103,13 @@ fn churn<D: Door + Send + Sync>(door: D, width: usize, lives: usize, ops: usize)
                     if number >= lives {
                         break;
                     }
-                    let life = || live(door, &ranges, &pool, number, ops);
+                    let life = || live(front_end, &ranges, &pool, number, ops);
                     thread::scope(|inner| inner.spawn(life).join()).expect("a thread failed");
                 }
             });
         }
     });
-    let mut oracle = Oracle::new(door, &ranges, lives as u64);
+    let mut oracle = Oracle::new(front_end, &ranges, lives as u64);
     for block in pool.blocks.into_inner().unwrap() {
         oracle.dealloc(block);
     }

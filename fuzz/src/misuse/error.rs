@@ -14,7 +14,7 @@ enum Kind {
     FreeFreed,
     /// A pointer into a block, a multiple of 16, is freed.
     FreeInner,
-    /// A pointer that is no multiple of 16 is freed through C's door.
+    /// A pointer that is no multiple of 16 is freed through the front end for C.
     FreeMisaligned,
     /// A pointer that was made up, somewhere about the arena, is freed.
     FreeWild,
@@ -22,7 +22,7 @@ enum Kind {
     FreeForeign,
     /// A block is freed with another size and alignment than it was asked for with.
     FreeSized,
-    /// A block from Rust's door is freed through C's.
+    /// A block from the front end for Rust is freed through the one for C.
     FreeOtherDoor,
     ReallocFreed,
     /// At any offset.

@@ -6,7 +6,7 @@ use std::alloc::{GlobalAlloc, Layout};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
-/// Which door a call goes through.
+/// Which front end a call goes through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Through {
     C,

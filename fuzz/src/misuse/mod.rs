@@ -72,7 +72,7 @@ struct Program {
     books: Books,
 }
 
-/// What is asked for: with a small alignment through either door.
+/// What is asked for: with a small alignment through either front end.
 fn request(size: Size, align: usize) -> (Through, Layout) {
     let through = if align <= 8 {
         Through::Rust
@@ -130,7 +130,7 @@ impl Program {
             return;
         };
         if held.through == Through::Rust {
-            // Any door may resize what is a multiple of 16; only to free it is what this is for.
+            // Any front end may resize what is a multiple of 16; only to free it is what this is for.
             self.hands.have(who, Call::Dealloc(held.start, held.layout));
             return;
         }

@@ -1,7 +1,10 @@
-//! Counters that one thread keeps and any thread may read.
+//! Counters that one thread writes and any thread may read.
 //!
-//! The owner adds by a load and a store, not by a locked instruction: nobody else writes. A reader gets some value that
-//! the counter had, and no order with anything else.
+//! Rules
+//! 1. One thread writes a counter at a time: its owner. So it adds by a load and a store, without a
+//!    locked instruction.
+//! 2. A reader gets some value that the counter had. All steps are relaxed: the value says nothing
+//!    about other memory.
 
 use crate::base::sync::Ordering::Relaxed;
 use crate::base::sync::plain::{AtomicI64, AtomicU32, AtomicU64};
@@ -34,24 +37,24 @@ macro_rules! numbers {
 }
 numbers!(u32: AtomicU32, u64: AtomicU64, i64: AtomicI64);
 
-/// A counter. All zero bytes are one that stands at zero.
+/// A counter. All zero bytes are a counter at zero.
 #[repr(transparent)]
 pub struct Counter<N: Number>(N::Atomic);
 
 impl<N: Number> Counter<N> {
-    /// Its value a moment ago; for the owner, now.
+    /// The value. For a thread that is not the owner: the value at some moment before.
     #[inline(always)]
     pub fn get(&self) -> N {
         N::load(&self.0)
     }
 
-    /// Sets it. The owner's to call.
+    /// Sets the value. Only the owner calls this.
     #[inline(always)]
     pub fn set(&self, value: N) {
         value.store(&self.0);
     }
 
-    /// Adds to it. The owner's to call: what another thread adds meanwhile is lost.
+    /// Adds `n`. Only the owner calls this: if two threads add at once, one of the sums is lost.
     #[inline(always)]
     pub fn add(&self, n: N) {
         self.set(self.get() + n);

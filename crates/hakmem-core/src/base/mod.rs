@@ -1,4 +1,5 @@
-//! What everything else stands on: atomics, counters, and the sizes of blocks. Nothing here knows of the allocator or the system.
+//! What all other modules use: atomics, counters, and the sizes of blocks. Nothing here knows of
+//! the allocator or the system.
 
 pub(crate) mod counter;
 pub(crate) mod size_class;

@@ -1,33 +1,38 @@
 //! Size classes: which block size serves a request.
 //!
-//! Steps of 8 bytes to 64, of 16 to 128, then four per doubling to 64 KiB. Above 64 bytes at most 20 %
-//! of a block is lost to rounding, 10 % on average.
-//! Programs ask for 1, 2 or 4 KiB and the header of a string or a buffer: for these lies a class 64 bytes above each of the three.
-//! Between the first steps lie the classes 8, 24, 40 and 56, legal only for callers that promised an alignment of 8
-//! or less; the C front end never asks for them. Larger requests are not classed: they get whole pages or segments.
+//! | sizes in bytes | classes |
+//! |---|---|
+//! | 16 to 128 | a multiple of 16 each |
+//! | 8, 24, 40, 56 | only for an alignment of 8 or less; never for the C front end |
+//! | 128 to 64 KiB | four in each doubling |
+//! | 64 above 1, 2 and 4 KiB | for 1, 2 or 4 KiB and the header of a string or a buffer |
+//!
+//! Above 64 bytes at most 20 % of a block is lost to rounding, 10 % on average. Larger requests have
+//! no class: they get whole slots or segments.
 
 /// Number of classes.
 pub const CLASSES: usize = 51;
-/// Requests up to here find their class in a table.
+/// A request of at most this size finds its class in a table.
 pub const SMALL_MAX: usize = 1024;
-/// The largest classed request, and the largest block.
+/// The largest request that has a class, and the size of the largest class.
 pub const MEDIUM_MAX: usize = 64 << 10;
-/// Length of the table for alignment 16: an entry for each 16 bytes of request.
+/// Length of the table for alignment 16. It has an entry for each multiple of 16.
 pub const TABLE16: usize = SMALL_MAX / 16 + 1;
-/// Length of the table for alignment 8.
+/// Length of the table for alignment 8. It has an entry for each multiple of 8.
 pub const TABLE8: usize = SMALL_MAX / 8 + 1;
 
-/// The first class whose sizes are computed, not listed: 160 bytes.
+/// The first class that `LISTED` does not have: 160 bytes.
 const FIRST_COMPUTED: usize = 12;
 const LISTED: [u32; FIRST_COMPUTED] = [8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128];
 
-/// The first class above `SMALL_MAX`: from there on, in the doublings to 8 KiB, there is one more.
+/// The first class above `SMALL_MAX`. From here to 8 KiB a doubling has five classes.
 const FIRST_LONG: usize = FIRST_COMPUTED + 12;
 /// The first class above 8 KiB.
 const FIRST_MEDIUM: usize = FIRST_LONG + 15;
-/// What a header takes at most that comes with a power of two.
+/// How many bytes a header may take that a program adds to a power of two.
 const HEADER: usize = 64;
 
+/// The block size of a class.
 const fn compute_size(class: usize) -> u32 {
     if class < FIRST_COMPUTED {
         return LISTED[class];
@@ -40,7 +45,7 @@ const fn compute_size(class: usize) -> u32 {
     if step == 0 { (1024 << doubling) + HEADER as u32 } else { quarters(1024, doubling * 4 + step - 1) }
 }
 
-/// The size after `from` and `i` more, of four per doubling.
+/// The size of class `i` of a series that begins above `from`, with four classes in each doubling.
 const fn quarters(from: u32, i: usize) -> u32 {
     let power = from << (i / 4);
     power + (i % 4 + 1) as u32 * (power / 4)
@@ -57,9 +62,9 @@ pub static SIZES: [u32; CLASSES] = {
     sizes
 };
 
-/// A power of two: to stay within them takes no branch.
+/// A power of two, so that a remainder keeps an index in range, without a branch.
 const INVERSES_ROOM: usize = CLASSES.next_power_of_two();
-/// For each class 2⁶⁴ divided by its size, rounded up: see [`is_start`].
+/// For each class 2⁶⁴ divided by its size, rounded up. [`is_start`] uses it.
 static INVERSES: [u64; INVERSES_ROOM] = {
     let mut inverses = [0; INVERSES_ROOM];
     let mut class = 0;
@@ -70,16 +75,19 @@ static INVERSES: [u64; INVERSES_ROOM] = {
     inverses
 };
 
-/// Whether a block of `class` starts `offset` bytes into a page, that is, whether that is a multiple of its size. The product is `offset
-/// / size` in units of 2⁶⁴, and what it lacks to be exact is less than one inverse for each unit: so modulo 2⁶⁴ it is below the
-/// inverse for multiples, and for them alone.
+/// True if a block of `class` starts `offset` bytes into a page: `offset` is a multiple of the
+/// size.
+///
+/// The product of `offset` and the inverse is `offset / size` in units of 2⁶⁴, and a little more,
+/// as the inverse is rounded up. The excess stays below one inverse. So the product modulo 2⁶⁴ is
+/// below the inverse for multiples of the size, and for no other offset.
 #[inline(always)]
 pub fn is_start(class: u8, offset: u32) -> bool {
     let inverse = INVERSES[usize::from(class) % INVERSES_ROOM];
     u64::from(offset).wrapping_mul(inverse) < inverse
 }
 
-/// All blocks of pages of several slots are multiples of this.
+/// The sizes of all blocks in pages of several slots are multiples of this.
 pub const MEDIUM_UNIT: usize = 2048;
 const _: () = {
     let mut class = 0;
@@ -89,6 +97,8 @@ const _: () = {
     }
 };
 
+/// The table for blocks aligned to `step`: the class of the smallest fitting size, for each
+/// multiple of `step`.
 const fn fill<const N: usize>(step: usize) -> [u8; N] {
     let mut table = [0; N];
     let mut i = 0;
@@ -104,19 +114,21 @@ const fn fill<const N: usize>(step: usize) -> [u8; N] {
     table
 }
 
-/// Slots of a page for blocks of `size` bytes: one, and eight from 8 KiB up, so that a page holds eight at least.
+/// The number of slots of a page for blocks of `size` bytes: one up to 8 KiB, eight above. So a
+/// page holds at least eight blocks.
 pub const fn span_of(size: u32) -> u32 {
     if size <= 8 << 10 { 1 } else { 8 }
 }
 
-/// Class of a request of `n` bytes at index (n + 15) / 16, blocks aligned to 16. Copied into every heap, where the
-/// fast path finds it without another address.
+/// For blocks aligned to 16: index (n + 15) / 16 has the class of a request of `n` bytes. Every
+/// heap has a copy, which the fast path finds without another address.
 pub const CLASS16: [u8; TABLE16] = fill(16);
-/// Class of a request of `n` bytes at index (n + 7) / 8, blocks aligned to 8.
+/// For blocks aligned to 8: index (n + 7) / 8 has the class of a request of `n` bytes.
 pub static CLASS8: [u8; TABLE8] = fill(8);
 
-/// For each doubling from 1 KiB: the class of its first step, less one where there is none for a header; and what a request
-/// may go beyond the power of two for that. Looked up, as requests of random sizes would make a branch be guessed wrong.
+/// For each doubling from 1 KiB: its first class, and how many bytes above the power of two that
+/// class reaches. A doubling without a class for a header has its first class less one, and 0. A
+/// table, as the processor would often mispredict a branch for requests of random sizes.
 static DOUBLINGS: [(u8, u8); 8] = {
     let mut doublings = [(0, 0); 8];
     let mut i = 0;
@@ -155,8 +167,9 @@ pub fn of8(n: usize) -> usize {
     if n <= SMALL_MAX { usize::from(CLASS8[n.div_ceil(8)]) } else { computed(n) }
 }
 
-/// The smallest class for `n` bytes whose blocks are all aligned to `align`, a power of two: since pages start at
-/// multiples of 64 KiB, one whose size is a multiple of it. None if no class will do. O(1): at most 5 steps.
+/// The smallest class for `n` bytes whose blocks are all aligned to `align`, a power of two. Pages
+/// start at multiples of 64 KiB, so the size must be a multiple of `align`. Returns None if there
+/// is no such class. O(1): at most 5 steps.
 pub fn of_aligned(n: usize, align: usize) -> Option<usize> {
     let n = n.max(align);
     if n > MEDIUM_MAX {

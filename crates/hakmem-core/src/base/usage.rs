@@ -1,15 +1,19 @@
-//! Bytes handed out: one total and its peak, told where pages, large blocks and huge blocks change hands.
+//! Live bytes of the process: one total and its peak.
+//!
+//! All steps are relaxed: the figures say nothing about other memory.
 
 use crate::base::sync::Ordering::Relaxed;
 use crate::base::sync::plain::AtomicI64;
 
+/// Live bytes now, as far as threads have added them.
 pub static LIVE: AtomicI64 = AtomicI64::new(0);
+/// The most that `LIVE` was, between two calls of `add` too.
 pub static PEAK: AtomicI64 = AtomicI64::new(0);
-/// Of `LIVE`, those of huge blocks.
+/// The part of `LIVE` that is in huge blocks.
 pub static HUGE: AtomicI64 = AtomicI64::new(0);
 
-/// Adds to the live bytes `change`, on the way to which they stood `high` above where they were. Returns the peak if this
-/// has raised it.
+/// Adds `change` to the live bytes. Since the caller's last call they were up to `high` bytes above
+/// the value before this one. Returns the peak if this call has raised it.
 pub fn add(change: i64, high: i64) -> Option<u64> {
     let before = LIVE.fetch_add(change, Relaxed);
     if high <= 0 {
@@ -19,7 +23,7 @@ pub fn add(change: i64, high: i64) -> Option<u64> {
     (PEAK.fetch_max(peak, Relaxed) < peak).then_some(peak as u64)
 }
 
-/// Live bytes, now and at most.
+/// Live bytes now, and their peak.
 pub fn live() -> (u64, u64) {
     (LIVE.load(Relaxed).max(0) as u64, PEAK.load(Relaxed).max(0) as u64)
 }

@@ -1,28 +1,31 @@
-//! System calls that are refused on purpose, for tests: compiled with the feature `fault-injection` alone.
+//! Makes system calls fail on purpose, for tests. Only builds with the feature `fault-injection`
+//! have this file.
 //!
-//! While a plan is in force, the calls of its kinds are numbered from 1, and those from `first` on, `count` of them, fail
-//! without being made. A *partial* failure is what the kernel may leave behind when it gives up half-way: a range of
-//! several maps is changed up to the one that refuses, and an mremap to a fixed place has unmapped what was there.
+//! A plan names kinds of calls. While it is in force, hakmem numbers the calls of these kinds, the
+//! first one with 1. It does not make the `count` calls from `first` on: they fail. A *partial*
+//! failure leaves behind what the kernel may leave when it gives up half-way. It may have changed a
+//! part of a range of several maps, up to the one that refuses. And an mremap to a fixed place may
+//! have unmapped the memory there.
 
 use super::linux::raw;
 use crate::base::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// The kinds of calls that can be refused.
+/// The kinds of calls that a plan can make fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Call {
     /// Reserving address space.
     Mmap,
-    /// Giving it up.
+    /// Giving address space up.
     Munmap,
-    /// Making it accessible.
+    /// Making address space accessible.
     Mprotect,
     /// Giving memory back, populating, huge pages.
     Madvise,
     /// Moving page tables.
     Mremap,
-    /// Asking what is resident.
+    /// Asking which memory is resident.
     Pagemap,
-    /// Making the scavenger.
+    /// Making the scavenger's thread.
     Clone,
 }
 
@@ -33,13 +36,13 @@ pub const CALLS: [Call; 7] =
 /// Which calls fail.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
-    /// Bit i: calls of the kind with number i are numbered, and may fail.
+    /// Bit i: the plan numbers the calls of the kind with number i.
     pub kinds: u32,
     /// The first one that fails, from 1.
     pub first: u64,
     /// How many fail.
     pub count: u64,
-    /// Whether they fail half-way.
+    /// True if they fail half-way.
     pub partial: bool,
 }
 
@@ -52,7 +55,7 @@ static NUMBER: AtomicU64 = AtomicU64::new(0);
 static REACHED: [AtomicU64; CALLS.len()] = [const { AtomicU64::new(0) }; CALLS.len()];
 static REFUSED: [AtomicU64; CALLS.len()] = [const { AtomicU64::new(0) }; CALLS.len()];
 
-/// Puts a plan in force. Not while other threads allocate.
+/// Puts a plan in force. The caller sees to it that no other thread allocates.
 pub fn arm(plan: Plan) {
     KINDS.store(plan.kinds, Relaxed);
     FIRST.store(plan.first, Relaxed);
@@ -62,17 +65,17 @@ pub fn arm(plan: Plan) {
     ARMED.store(true, Relaxed);
 }
 
-/// Ends the plan: no call is refused any more.
+/// Ends the plan: no call fails any more.
 pub fn disarm() {
     ARMED.store(false, Relaxed);
 }
 
-/// Calls of each kind that the plans so far have numbered, and those that were refused.
+/// For each kind: how many calls the plans so far have numbered, and how many have failed.
 pub fn counts() -> ([u64; CALLS.len()], [u64; CALLS.len()]) {
     (REACHED.each_ref().map(|n| n.load(Relaxed)), REFUSED.each_ref().map(|n| n.load(Relaxed)))
 }
 
-/// The negated error number with which a call is refused; None: it is to be made.
+/// The negated error number with which this call fails. None: the caller makes the call.
 pub(super) fn refuse(number: libc::c_long, a: [usize; 6]) -> Option<isize> {
     let call = match number {
         libc::SYS_mmap => Call::Mmap,
@@ -99,7 +102,7 @@ pub(super) fn refuse(number: libc::c_long, a: [usize; 6]) -> Option<isize> {
     Some(-(if call == Call::Clone { libc::EAGAIN } else { libc::ENOMEM } as isize))
 }
 
-/// What the kernel has done already when it gives up.
+/// Does what the kernel may have done before it gave up.
 fn half_done(call: Call, number: libc::c_long, mut a: [usize; 6]) {
     match call {
         Call::Mprotect | Call::Madvise => {

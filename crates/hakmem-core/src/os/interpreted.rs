@@ -1,6 +1,8 @@
-//! Miri: memory from its own heap, threads that yield instead of sleeping, a clock that is asked for the time.
+//! The system for Miri. Memory comes from Miri's own heap. Threads yield instead of sleeping. The
+//! clock moves on each time that a thread reads it.
 //!
-//! Memory that is given back is cleared by plain writes, so that whoever else uses it meanwhile is found to race.
+//! A purge clears memory by plain writes. So Miri reports a race if another thread uses that memory
+//! at the same time.
 
 use super::count::{Kind, counted};
 use crate::base::sync::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
@@ -9,10 +11,10 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::io::Write;
 
 const MEMORY_PAGE: usize = 4096;
-/// So that an arena has the least size.
+/// The limit on memory. It is so low that an arena has the least size.
 const LIMIT: usize = 64 << 20;
 
-/// A reservation, by the pointer that all pointers into it are derived from.
+/// A reservation. All pointers into it are derived from `base`.
 struct Reserved {
     base: AtomicPtr<u8>,
     len: AtomicUsize,
@@ -24,10 +26,10 @@ fn layout(len: usize) -> Layout {
     Layout::from_size_align(len, MEMORY_PAGE).expect("a range")
 }
 
-/// As on Linux.
+/// Reserves address space, as on Linux. Here it is accessible at once.
 pub fn reserve(len: usize) -> Option<usize> {
     let free = RESERVED.iter().find(|r| r.base.load(Ordering::Acquire).is_null())?;
-    // SAFETY: not empty.
+    // SAFETY: callers reserve at least one byte, so the layout is not empty.
     let base = unsafe { alloc_zeroed(layout(len)) };
     free.len.store(len, Ordering::Relaxed);
     // Release: `at` reads the length.
@@ -36,18 +38,19 @@ pub fn reserve(len: usize) -> Option<usize> {
     Some(base.addr())
 }
 
-/// As on Linux.
+/// Gives a reservation up, as on Linux.
 pub fn unreserve(at: usize, len: usize) -> bool {
     let reserved =
         RESERVED.iter().find(|r| r.base.load(Ordering::Acquire).addr() == at && r.len.load(Ordering::Relaxed) == len);
     if let Some(r) = reserved {
-        // SAFETY: reserved so, and nobody has used it.
+        // SAFETY: `reserve` allocated the range with this layout. The caller gives the whole range
+        // up, so no thread uses it.
         unsafe { dealloc(r.base.swap(null_mut(), Ordering::Relaxed), layout(len)) };
     }
     reserved.is_some()
 }
 
-/// The pointer to an address inside memory that was reserved here, derived from the reservation's own.
+/// The pointer to an address in a reservation, derived from the reservation's base.
 pub fn at(address: usize) -> *mut u8 {
     for r in &RESERVED {
         let base = r.base.load(Ordering::Acquire);
@@ -55,7 +58,7 @@ pub fn at(address: usize) -> *mut u8 {
             return base.with_addr(address);
         }
     }
-    // Null, or memory of a test's own.
+    // Null, or memory that a test has made itself.
     core::ptr::with_exposed_provenance_mut(address)
 }
 
@@ -69,9 +72,10 @@ pub fn make_readable(_: usize, _: usize) -> bool {
     true
 }
 
-/// As on Linux.
+/// Gives memory back, as on Linux: the range is zero afterwards.
 pub fn purge(address: usize, len: usize) -> bool {
-    // SAFETY: reserved, and the caller's.
+    // SAFETY: the range is in a reservation. The caller has claimed its slots, so no other thread
+    // uses it.
     counted(Kind::Madvise, || unsafe {
         at(address).write_bytes(0, len);
         0
@@ -79,7 +83,7 @@ pub fn purge(address: usize, len: usize) -> bool {
     true
 }
 
-/// There is no such program here.
+/// False: Miri has no program in memory whose addresses hakmem could know.
 pub fn in_program(_: usize) -> bool {
     false
 }
@@ -109,19 +113,20 @@ pub fn refuse_thp(_: usize, _: usize) -> bool {
     true
 }
 
+/// As [`purge`]: a reservation stays accessible here.
 pub fn decommit(address: usize, len: usize) -> bool {
     purge(address, len)
 }
 
-/// What came of [`move_pages`].
+/// The result of [`move_pages`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(dead_code, reason = "callers know all of what Linux may answer")]
 pub enum Moved {
     /// The pages are at the new place.
     Yes,
-    /// They are where they were.
+    /// The pages are where they were.
     No,
-    /// They are where they were, and the new place must not be used again.
+    /// The pages are where they were, and the new place must not be used again.
     Lost,
 }
 
@@ -130,23 +135,23 @@ pub fn move_pages(_: usize, _: usize, _: usize, _: usize) -> Moved {
     Moved::No
 }
 
-/// What [`Pagemap::read`] says of a page.
+/// The state of a system page, as [`Pagemap::read`] reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(dead_code, reason = "callers know all of what Linux may answer")]
 pub enum Page {
-    /// It takes no memory.
+    /// The page takes no memory.
     Absent,
-    /// It is in memory.
+    /// The page is in memory.
     Resident,
-    /// It is elsewhere.
+    /// The page is in swap space.
     Swapped,
 }
 
-/// As on Linux.
+/// Says which system pages are resident, as on Linux.
 pub struct Pagemap;
 
 impl Pagemap {
-    /// As on Linux.
+    /// Always succeeds here.
     pub fn open() -> Option<Self> {
         Some(Self)
     }
@@ -163,7 +168,7 @@ pub fn is_secure() -> bool {
     false
 }
 
-/// Bytes of a page of memory.
+/// The length of a system page in bytes.
 pub fn page_size() -> usize {
     MEMORY_PAGE
 }
@@ -178,46 +183,46 @@ pub fn address_limit() -> usize {
     LIMIT
 }
 
-/// Goes on by one each time it is asked, so that things age.
+/// The clock. It moves on by one each time that a thread reads it, so that free memory ages.
 static CLOCK: AtomicU32 = AtomicU32::new(1);
 
-/// Milliseconds that wrap.
+/// The clock in milliseconds, which wrap.
 pub fn now_ms() -> u32 {
     CLOCK.fetch_add(1, Ordering::Relaxed)
 }
 
-/// As on Linux.
+/// Milliseconds from `then` to `now`, as on Linux: 0 if `then` is the later one.
 pub fn age(now: u32, then: u32) -> u32 {
     let age = now.wrapping_sub(then);
     if age > u32::MAX / 2 { 0 } else { age }
 }
 
-/// Nanoseconds.
+/// The clock in nanoseconds.
 pub fn now_ns() -> u64 {
     u64::from(now_ms()) * 1_000_000
 }
 
-/// Returns early, as it may.
+/// Yields, and returns. The real call may return early too.
 pub fn futex_wait(_: &AtomicU32, _: u32, _: Option<u32>) {
     std::thread::yield_now();
 }
 
-/// Nobody sleeps.
+/// Does nothing, as no thread sleeps.
 pub fn futex_wake(_: &AtomicU32) {}
 
-/// As [`futex_wait`].
+/// [`futex_wait`] with a time limit.
 pub fn futex_wait_for_end(alive: &AtomicU32, value: u32, ms: u32) {
     futex_wait(alive, value, Some(ms));
 }
 
-/// Does not sleep.
+/// Yields instead of sleeping.
 pub fn sleep_us(_: u32) {
     std::thread::yield_now();
 }
 
-/// As on Linux.
+/// Writes to standard error, as much as it takes.
 pub fn write_stderr(text: &[u8]) {
-    // Lost if it cannot be written.
+    // The text is lost if stderr takes none.
     let _ = std::io::stderr().write_all(text);
 }
 
@@ -226,27 +231,27 @@ pub fn abort() -> ! {
     std::process::abort()
 }
 
-/// As on Linux.
+/// Sets errno to ENOMEM.
 pub fn set_enomem() {
-    // SAFETY: errno's location is valid for the calling thread.
+    // SAFETY: libc returns the address of the calling thread's errno, which it may write.
     unsafe { *libc::__errno_location() = libc::ENOMEM };
 }
 
-/// Signals that a thread has blocked.
+/// The set of signals that a thread has blocked.
 pub type SignalMask = u64;
 
-/// There are no signals here.
+/// Does nothing, as Miri has no signals.
 pub fn block_signals() -> SignalMask {
     0
 }
 
-/// See [`block_signals`].
+/// Does nothing: see [`block_signals`].
 pub fn restore_signals(_: SignalMask) {}
 
-/// As on Linux.
+/// The token of the calling thread: above 0, and no other thread's while it lives.
 pub fn thread_token() -> u32 {
     static NEXT: AtomicU32 = AtomicU32::new(2);
     std::thread_local! { static MINE: u32 = NEXT.fetch_add(1, Ordering::Relaxed); }
-    // In a thread that ends.
+    // 1 in a thread that is ending, where the variable is gone.
     MINE.try_with(|mine| *mine).unwrap_or(1)
 }

@@ -9,6 +9,8 @@
 //! | Miri | `interpreted`: Miri has no machine below it |
 //! | shuttle's models | `scheduled`: shuttle makes and schedules the threads |
 //!
+//! | each of these three checkers | `checked`: what they answer alike |
+//!
 //! Rules
 //! 1. No function here changes errno, except `set_enomem`: `free` must preserve errno.
 //! 2. A range is an address and a length in bytes. A `bool` says whether the system did what was
@@ -30,6 +32,8 @@ mod linux;
 
 #[cfg(all(target_os = "linux", not(any(miri, sanitizer, shuttle))))]
 mod bare;
+#[cfg(any(miri, sanitizer, shuttle))]
+mod checked;
 #[cfg(not(shuttle))]
 mod hooks;
 #[cfg(all(any(miri, sanitizer), not(shuttle)))]
@@ -70,10 +74,12 @@ pub use start::{in_program, on_first_stack, program_headers};
 
 #[cfg(all(target_os = "linux", not(any(miri, sanitizer, shuttle))))]
 pub use bare::{be_ordinary, in_borrowed_process, is_single_threaded, is_thread, numbers, spawn_bare};
+#[cfg(any(miri, sanitizer, shuttle))]
+pub use checked::{be_ordinary, in_borrowed_process, is_single_threaded, is_thread, numbers};
 #[cfg(not(shuttle))]
 pub use hooks::{Key, at_fork, drop_exit_key, make_exit_key, set_exit_value};
 #[cfg(all(any(miri, sanitizer), not(shuttle)))]
-pub use joined::{be_ordinary, in_borrowed_process, is_single_threaded, is_thread, numbers, spawn_bare};
+pub use joined::spawn_bare;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", not(any(miri, shuttle))))]
 #[cfg(feature = "reports")]
 pub use library::is_in_program;
@@ -87,9 +93,8 @@ pub fn may_be_unloaded() -> bool {
 // These replace the functions of the same names in `linux`.
 #[cfg(shuttle)]
 pub use scheduled::{
-    Key, abort, at_fork, be_ordinary, block_signals, drop_exit_key, fork, futex_wait, futex_wait_for_end, futex_wake,
-    in_borrowed_process, is_single_threaded, is_thread, make_exit_key, now_ms, numbers, pass_time, restore_signals,
-    set_exit_value, sleep_us, spawn_bare, thread_token,
+    Key, abort, at_fork, block_signals, drop_exit_key, fork, futex_wait, futex_wait_for_end, futex_wake, make_exit_key,
+    now_ms, pass_time, restore_signals, set_exit_value, sleep_us, spawn_bare, thread_token,
 };
 
 // These tests need the real Linux. Checkers replace parts of it.

@@ -1,8 +1,8 @@
-//! Models of which the threads are shuttle's: sleeping, clocks, threads and fork as its scheduler has them. Memory is
-//! the system's.
+//! The system for shuttle's models: sleep, clock, threads and fork go through shuttle's scheduler.
+//! Memory is the system's.
 //!
-//! All the threads of a model are coroutines of one. So [`fork`] is a real one: the child has all of the process, and the
-//! coroutine that forked is the only one that ever goes on in it.
+//! All threads of a model are coroutines of one real thread. So [`fork`] makes a real fork. The
+//! child has a copy of the process. In the child only the coroutine that forked ever runs.
 
 use super::count::{Kind, counted};
 use super::linux::SignalMask;
@@ -13,37 +13,38 @@ use std::boxed::Box;
 use std::cell::Cell;
 use std::sync::Mutex;
 
-// These are no points of the schedule themselves.
+// An atomic of `core`, so that its steps are no points of the schedule.
 static CLOCK: core::sync::atomic::AtomicU32 = core::sync::atomic::AtomicU32::new(1);
 
-/// Lets time go by.
+/// Moves the clock on.
 pub fn pass_time(ms: u32) {
     CLOCK.fetch_add(ms, Ordering::Relaxed);
 }
 
-/// Milliseconds that wrap; see [`pass_time`].
+/// The clock in milliseconds, which wrap. Only [`pass_time`] moves it.
 pub fn now_ms() -> u32 {
     CLOCK.load(Ordering::Relaxed)
 }
 
-/// Returns early, as it may; who has slept through a time limit finds that the time has gone by.
+/// Lets another thread run, and returns. The real call may return early too. If there is a time
+/// limit, it moves the clock on by that.
 pub fn futex_wait(_: &AtomicU32, _: u32, ms: Option<u32>) {
     pass_time(ms.unwrap_or(0));
     spin();
 }
 
-/// As [`futex_wait`].
+/// [`futex_wait`] with a time limit.
 pub fn futex_wait_for_end(alive: &AtomicU32, value: u32, ms: u32) {
     futex_wait(alive, value, Some(ms));
 }
 
-/// Some time goes by.
+/// Moves the clock on by a millisecond, and lets another thread run.
 pub fn sleep_us(_: u32) {
     pass_time(1);
     spin();
 }
 
-/// Nobody sleeps.
+/// Wakes no thread, as none sleeps. It is a point of the schedule.
 pub fn futex_wake(_: &AtomicU32) {
     point();
 }
@@ -53,46 +54,24 @@ pub fn abort() -> ! {
     std::process::abort()
 }
 
-/// A token for the calling thread.
+/// The token of the calling thread: at least 2, or 1 outside a model.
 pub fn thread_token() -> u32 {
     shuttle::current::try_get_current_task().map_or(1, |task| usize::from(task) as u32 + 2)
 }
 
-/// Is scheduled as every other one.
-pub fn be_ordinary() {}
-
-/// True: `alive` is not 0 while the thread is there, and no longer.
-pub fn is_thread(_: u32) -> bool {
-    true
-}
-
-/// Every thread can tell that it ends.
-pub fn numbers() -> (u32, u32) {
-    (0, 0)
-}
-
-/// There are several.
-pub fn is_single_threaded() -> bool {
-    false
-}
-
-/// [`fork`] is the only way to another process.
-pub fn in_borrowed_process() -> bool {
-    false
-}
-
-/// There are no signals, and the mask would be that of all threads.
+/// Does nothing. Models have no signals, and all threads would share the mask.
 pub fn block_signals() -> SignalMask {
     0
 }
 
-/// See [`block_signals`].
+/// Does nothing: see [`block_signals`].
 pub fn restore_signals(_: SignalMask) {}
 
-/// As the real one: see `bare`.
+/// Starts a thread of the model that runs `work`. `alive` is 1 until the thread has run it. Returns
+/// 1, or 0 in the child of a fork, which gets no further threads.
 pub fn spawn_bare(work: extern "C" fn(), alive: &'static AtomicU32) -> u32 {
     if is_child() {
-        return 0; // There are no further threads in the child of a fork.
+        return 0;
     }
     alive.store(1, Ordering::Relaxed);
     counted(Kind::Clone, || 0);
@@ -103,7 +82,7 @@ pub fn spawn_bare(work: extern "C" fn(), alive: &'static AtomicU32) -> u32 {
     1
 }
 
-/// As in `hooks`; there is one.
+/// As `hooks::Key`. There is one key.
 pub type Key = u32;
 
 type Exit = unsafe extern "C" fn(*mut c_void);
@@ -117,52 +96,54 @@ impl Drop for Value {
             && !self.0.get().is_null()
             && !std::thread::panicking()
         {
-            // SAFETY: as it was registered.
+            // SAFETY: the function was registered for this value, by `make_exit_key`. The thread
+            // ends now, and its value is not null.
             unsafe { exit(self.0.get()) };
         }
     }
 }
 shuttle::thread_local! { static VALUE: Value = Value(Cell::new(core::ptr::null_mut())); }
 
-/// As in `hooks`.
+/// As `hooks::make_exit_key`.
 pub fn make_exit_key(f: Exit) -> Option<Key> {
     *EXIT.lock().expect("a function or none") = Some(f);
     Some(0)
 }
 
-/// As in `hooks`.
+/// As `hooks::set_exit_value`.
 pub fn set_exit_value(_: Key, value: *const c_void) {
     VALUE.with(|mine| mine.0.set(value.cast_mut()));
 }
 
-/// As in `hooks`.
+/// As `hooks::drop_exit_key`.
 pub fn drop_exit_key(_: Key) {
     *EXIT.lock().expect("a function or none") = None;
 }
 
 static AT_FORK: Mutex<Option<[extern "C" fn(); 3]>> = Mutex::new(None);
 
-/// As in `hooks`.
+/// As `hooks::at_fork`. [`fork`] calls the functions.
 pub fn at_fork(before: extern "C" fn(), after: extern "C" fn(), after_in_child: extern "C" fn()) {
     *AT_FORK.lock().expect("a registration") = Some([before, after, after_in_child]);
 }
 
-/// Forks, and runs `child` in the child, which then ends. True if `child` returned true.
+/// Forks, and runs `child` in the child, which then exits. Returns true if `child` returned true.
 pub fn fork(child: impl FnOnce() -> bool + 'static) -> bool {
     let [before, after, after_in_child] = AT_FORK.lock().expect("a registration").expect("handlers");
     let child = Box::new(child);
     before();
-    // SAFETY: the process has one thread for all that the child goes on to do.
+    // SAFETY: the threads of a model are coroutines of one real thread, which calls this. So no
+    // other thread holds a lock of libc that the child would wait for.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         FORKED.store(true, Ordering::Relaxed);
         after_in_child();
         let status = i32::from(!child());
-        // SAFETY: ends the child at once.
+        // SAFETY: `_exit` has no preconditions. It runs no handlers of the parent.
         unsafe { libc::_exit(status) };
     }
     after();
     let mut status = -1;
-    // SAFETY: waits for the child made above.
+    // SAFETY: `status` is writable for the time of the call.
     unsafe { pid > 0 && libc::waitpid(pid, &mut status, 0) == pid && status == 0 }
 }

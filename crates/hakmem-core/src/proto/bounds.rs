@@ -1,15 +1,26 @@
-//! Where the first arena lies, as the fast path of `free` reads it: without a lock, and without an order among the words.
+//! Where the first arena lies. The fast path of `free` reads this, without a lock and without
+//! order.
 //!
-//! A pointer is the arena's if its distance from `data` is below `limit`. The words are written while other threads may be
-//! freeing pointers that are not ours (NULL, say), so a reader may find any mixture of old words and new ones.
+//! ```text
+//! data                                     data + limit
+//!   │ pages …                                   │
+//!   p is the arena's if p - data < limit (a wrapping subtraction)
+//! ```
+//!
+//! A thread writes the words while others may free foreign pointers, or NULL. So a reader may find
+//! any mixture of old and new words.
 //!
 //! Rules
-//! 1. All are written once, under the arena's lock, before the first block is handed out: who holds a block of the arena got
-//!    it from somebody who had it, and reads what was written.
-//! 2. The limit is lowered when the arena's end is given up, in which there is no block.
-//! 3. The words from before the writing let nothing in, with whatever limit: `data` is then a value that is further from any
-//!    pointer than an arena is long. With the true `data`, only addresses of the arena are let in, with whatever limit. So
-//!    nobody reads `metas` but who holds a block, and no word needs an order.
+//! 1. One thread writes all words once, under the arena's lock, before it allocates the first
+//!    block. A thread that has a block of the arena got it from that thread, perhaps by way of
+//!    others. So it reads the new words.
+//! 2. A thread lowers the limit when it gives the arena's end back, where no block is.
+//! 3. The old `data` is further from any pointer than an arena is long. So with it a reader takes
+//!    no pointer for the arena's, whatever limit it finds. With the new `data` it takes only
+//!    addresses of the arena, whatever limit it finds. So a thread without a block of the arena
+//!    never uses `metas`, and no word needs an order.
+//!
+//! Model: `tests/loom/bounds.rs`.
 
 use crate::base::sync::{
     Ordering::{Relaxed, Release},
@@ -18,7 +29,8 @@ use crate::base::sync::{
 };
 use core::ptr::null_mut;
 
-/// Bounds, in one line; nothing that is written lies in the line beside it, which processors fetch along.
+/// The four words, in one cache line. Processors fetch the line beside it too, so the alignment
+/// keeps words that threads write out of that line.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub struct Bounds {
@@ -28,7 +40,7 @@ pub struct Bounds {
     metas: AtomicPtr<u8>,
 }
 
-/// Further from any pointer than an arena is long (rule 3).
+/// The value of `data` before there is an arena (rule 3).
 const NOWHERE: usize = 1 << (usize::BITS - 1);
 
 impl Default for Bounds {
@@ -39,7 +51,7 @@ impl Default for Bounds {
 
 impl Bounds {
     const_new! {
-        /// Of no arena yet.
+        /// The bounds before there is an arena.
         pub fn new() -> Self {
             Self {
                 data: AtomicUsize::new(NOWHERE),
@@ -50,26 +62,26 @@ impl Bounds {
         }
     }
 
-    /// Address of the first page.
+    /// The address of the first page.
     #[inline(always)]
     pub fn data(&self) -> usize {
         self.data.load(Relaxed)
     }
 
-    /// Sixteenths of the bytes of pages, so that a pointer rotated by four bits shows with one comparison that it is
+    /// A sixteenth of the limit. If an offset rotated right by four bits is below it, the offset is
     /// in range and a multiple of 16.
     #[inline(always)]
     pub fn limit16(&self) -> usize {
         self.limit16.load(Relaxed)
     }
 
-    /// Bytes of pages.
+    /// The length of the arena's pages in bytes.
     #[inline(always)]
     pub fn limit(&self) -> usize {
         self.limit.load(Relaxed)
     }
 
-    /// Metadata of the first page.
+    /// The metadata of the first page.
     #[inline(always)]
     pub fn metas(&self) -> *mut u8 {
         self.metas.load(Relaxed)
@@ -82,14 +94,14 @@ impl Bounds {
         (offset < self.limit()).then_some(offset)
     }
 
-    /// Rule 1's writing.
+    /// Writes all words (rule 1).
     pub fn set(&self, metas: *mut u8, data: usize, bytes: usize) {
         self.metas.store(metas, Release);
         self.data.store(data, Release);
         self.set_limit(bytes);
     }
 
-    /// Rule 2's.
+    /// Writes the limit (rule 2).
     pub fn set_limit(&self, bytes: usize) {
         self.limit.store(bytes, Release);
         self.limit16.store(bytes / 16, Release);

@@ -1,70 +1,82 @@
-//! Who has a heap: its thread, nobody, or for a moment somebody who tidies it.
+//! Which thread holds a heap: its own thread, a thread that tidies it for a moment, or none.
 //!
 //! ```text
-//!            adopt            tidy, hold
-//! LIVE(me) ⇄ IDLE ───────────────⇄ TIDY(tidier) ── adopt ──→ TIDY(tidier) + POPPED
-//!            give_up             end
-//! LIVE(gone) ── seize ──→ TIDY(tidier) + POPPED              LOST: unfit since a fork, for ever
+//! LIVE(thread) ── give_up ──→ IDLE ── hold, tidy ──→ TIDY(tidier) ── adopt ──→ POPPED(tidier)
+//!      ↑                      │  ↑                       │                        │
+//!      └─────── adopt ────────┘  └──────── let_go ───────┴──────── let_go ────────┘
+//! LIVE(a thread that is gone) ── seize ──→ POPPED(tidier)
+//! any state ── lose ──→ LOST, for ever
 //! ```
 //!
-//! Nobody waits. Who tidies leaves the heap in the pool. A thread that pops such a heap leaves it to the tidier, which puts it
-//! back into the pool when it is through, and the thread takes the next heap.
+//! No thread waits. A thread that tidies a heap leaves it in the pool. Another thread may pop such
+//! a heap. That thread marks the heap as POPPED and pops the next one. The tidier then puts the
+//! heap back into the pool when it is done.
 //!
-//! LIVE and TIDY carry a thread's token: the child of a fork sees which heaps were whose, and a fork in a signal handler that
-//! a heap is its own thread's, even while the thread's word does not point there yet, or not any more.
+//! LIVE, TIDY and POPPED carry a thread's token. So the child of a fork sees which thread held
+//! which heap. And a fork in a signal handler sees that its own thread holds a heap, even while the
+//! thread's word does not point there yet, or not any more.
 //!
 //! Rules
-//! 1. Who moved the word from IDLE owns the heap until it moves it back; acquire there, release on the way back.
-//! 2. LOST is set in the child of a fork, where there is one thread. If that tidied the heap, it goes on, and ends it.
-//! 3. An IDLE heap is in the pool, or its last owner is about to put it there: the one that was told so.
+//! 1. The thread that changes the word from IDLE (acquire) holds the heap until it changes the word
+//!    back (release). So each holder sees what the last one did. An adopter that changes TIDY to
+//!    POPPED does not hold the heap.
+//! 2. The child of a fork sets LOST. It has one thread. If that thread was tidying the heap, it
+//!    goes on with that, and its `let_go` does nothing.
+//! 3. An IDLE heap is in the pool, or one thread is about to put it there: the one that called
+//!    `give_up`, or the one whose `let_go` returned [`Tidied::Popped`].
+//!
+//! Model: `tests/loom/heap_state.rs`.
 
-use crate::base::sync::{AtomicU32, Ordering, const_new, look};
+use crate::base::sync::{AtomicU32, Ordering, const_new, load_or_cas};
 
-/// In the pool, or on the way there or from there.
+/// No thread holds the heap. It is in the pool, or a thread is putting it there or has just popped
+/// it.
 const IDLE: u32 = 0;
-/// It may still be in the pool, and is dropped when it comes up.
+/// No thread holds the heap ever again. It may still be in the pool: the thread that pops it drops
+/// it.
 const LOST: u32 = 1;
-/// A thread has it, whose token is in the low bits.
+/// The heap's thread holds it. The low bits have that thread's token.
 const LIVE: u32 = 1 << 31;
-/// Somebody tidies it, whose token is in the low bits. With LIVE: it is not in the pool.
+/// A thread tidies the heap. The low bits have that thread's token.
 const TIDY: u32 = 1 << 30;
+/// A thread tidies the heap, which is not in the pool. The low bits have the tidier's token.
 const POPPED: u32 = TIDY | LIVE;
 
 /// The state of a heap. All zero bytes are IDLE.
 #[derive(Debug)]
 pub struct HeapState(pub(crate) AtomicU32);
 
-/// What an adopter got of a heap that it popped.
+/// What the adopter of a popped heap got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Adopted {
     /// The heap.
     Yes,
-    /// Nothing: somebody tidies the heap, and puts it back into the pool.
+    /// Nothing: another thread tidies the heap, and will put it back into the pool.
     Tidied,
-    /// Nothing: it is lost.
+    /// Nothing: the heap is lost.
     Lost,
 }
 
-/// What came of tidying a heap.
+/// What became of a heap that a thread tried to tidy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Tidied {
-    /// It was not idle: nothing was done.
+    /// The heap was not idle: nothing was done.
     No,
-    /// It is idle, and where it was.
+    /// The heap is idle, and still in the pool if it was there.
     Yes,
-    /// It is idle, and the caller puts it into the pool (rule 3).
+    /// The heap is idle, and the caller puts it into the pool (rule 3).
     Popped,
 }
 
-/// Whom a heap was with when the process forked.
+/// Which thread holds a heap. The child of a fork asks which one held it at the fork.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum With {
-    /// The thread of this token.
+    /// The thread with this token, whose heap it is.
     Thread(u32),
-    /// The thread of this token, which tidied it.
+    /// The thread with this token, which tidies the heap.
     Tidier(u32),
-    /// Nobody, and it stays so.
+    /// None: the heap is idle or lost.
     Nobody,
 }
 
@@ -82,10 +94,11 @@ impl HeapState {
         }
     }
 
-    /// Makes a heap thread `me`'s that is fresh, or that the thread got out of the pool: by its token, as for
-    /// [`Lock::lock_as`](super::lock::Lock::lock_as). Lock-free: it tries again only after a tidier came or went.
+    /// Makes a heap the heap of thread `me`. The heap is new, or the thread has popped it. `me` is
+    /// the calling thread's token, as for [`Lock::lock_as`](super::lock::Lock::lock_as). Lock-free:
+    /// the loop goes round only after a tidier took the heap or let it go.
     pub fn adopt(&self, me: u32) -> Adopted {
-        let mut now = look!(self.0, Ordering::Relaxed);
+        let mut now = load_or_cas!(self.0, Ordering::Relaxed);
         loop {
             let (new, got) = match now {
                 IDLE => (LIVE | me, Adopted::Yes),
@@ -99,12 +112,12 @@ impl HeapState {
         }
     }
 
-    /// Gives the caller's heap up: the caller puts it into the pool.
+    /// Gives the calling thread's heap up. The caller then puts it into the pool (rule 3).
     pub fn give_up(&self) {
         self.0.store(IDLE, Ordering::Release);
     }
 
-    /// Runs `f` on an idle heap as its owner, by thread `me`.
+    /// If the heap is idle, holds it as thread `me`, runs `f`, and lets the heap go.
     pub fn tidy(&self, me: u32, f: impl FnOnce()) -> Tidied {
         if !self.hold(me) {
             return Tidied::No;
@@ -113,10 +126,11 @@ impl HeapState {
         self.let_go(me)
     }
 
-    /// Runs `f` on the heap of a thread that is gone, whose token was `gone`, as its owner, by thread `me`. The caller knows that
-    /// it is gone, and that it has seen what that thread did.
+    /// Takes the heap of a thread that is gone, whose token was `gone`, and runs `f` as thread
+    /// `me`. The caller knows that the thread is gone, and has seen all that the thread did.
     pub fn seize(&self, gone: u32, me: u32, f: impl FnOnce()) -> Tidied {
-        // Acquire: as for a heap that was given up.
+        // Acquire, as for every change that makes a thread the holder (rule 1). Here the caller
+        // must have seen what the thread did already: that thread wrote no word with release.
         let seized = self.0.compare_exchange(LIVE | gone, POPPED | me, Ordering::Acquire, Ordering::Relaxed);
         if seized.is_err() {
             return Tidied::No;
@@ -125,22 +139,23 @@ impl HeapState {
         self.let_go(me)
     }
 
-    /// Holds a heap if it is idle, as who tidies it does, until `let_go`: for one who looks into many at once.
+    /// Holds the heap as its tidier, if it is idle, until `let_go`. For a caller that holds several
+    /// heaps at once.
     pub fn hold(&self, me: u32) -> bool {
         self.0.compare_exchange(IDLE, TIDY | me, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Ends `hold`. Nothing, for a heap that thread `me` does not hold.
+    /// Ends `hold`. Does nothing if thread `me` does not hold the heap.
     pub fn let_go(&self, me: u32) -> Tidied {
         if self.0.compare_exchange(TIDY | me, IDLE, Ordering::Release, Ordering::Relaxed).is_ok() {
             return Tidied::Yes;
         }
-        // An adopter sets POPPED once, and then nobody changes the word but the tidier.
+        // An adopter sets POPPED once. From then on only the tidier changes the word.
         let popped = self.0.compare_exchange(POPPED | me, IDLE, Ordering::Release, Ordering::Relaxed).is_ok();
         if popped { Tidied::Popped } else { Tidied::No }
     }
 
-    /// Whom the heap is with.
+    /// Which thread holds the heap.
     pub fn with(&self) -> With {
         let state = self.0.load(Ordering::Relaxed);
         match state & POPPED {
@@ -187,7 +202,8 @@ mod tests {
         assert_eq!((heap.let_go(ME), heap.with()), (Tidied::Yes, With::Nobody));
     }
 
-    /// An adopter waits for nobody: with the tidier preempted, it would wait for ever on one processor.
+    /// An adopter waits for no thread: with the tidier preempted, it would wait for ever on one
+    /// processor.
     #[test]
     fn who_pops_a_heap_that_is_tidied_leaves_it_to_the_tidier() {
         let heap = HeapState::new();

@@ -1,21 +1,31 @@
-//! The pool of idle heaps: a thread that ends leaves its heap here, a new thread adopts one.
+//! The pool of idle heaps: a thread that ends pushes its heap, a new thread pops one.
 //!
-//! A stack of nodes that are never unmapped, changed by compare-and-swap. A node is named by a number (its address
-//! shifted by 12), so the head's word has room for a tag that grows with every change: without it a popper could be
-//! held up between reading the top's link and its compare-and-swap while others pop the top, pop the next and push the top
-//! back, and would then bring a node back into the pool that somebody uses (ABA).
+//! ```text
+//! head:  tag (28 bits) | number of the top node (36 bits; 0: none)
+//! push:  link of the node = number of the top;  head = next tag, number of the node
+//! pop:   next = link of the top;                head = next tag, next
+//! ```
+//!
+//! The pool is a stack that threads change by compare-and-swap. A node's number is its address
+//! shifted by 12. So the head has room for a tag, which grows with every change. Without the tag
+//! the stack has the ABA problem. A popper reads the top's link and stops there. Meanwhile other
+//! threads pop the top, pop the next node, and push the top again. The popper's compare-and-swap
+//! then succeeds, and puts the next node back into the pool while a thread uses it.
 //!
 //! Rules
-//! 1. A node in the pool belongs to nobody; popping it makes the popper its owner (acquire), pushing it gives it up
-//!    with everything in it (release).
-//! 2. A node's link is read by poppers that may lose: it is atomic, and the node stays mapped for ever.
+//! 1. No thread owns a node in the pool. A thread that pops a node owns it (acquire). A thread that
+//!    pushes a node gives it up, with all that it wrote there (release).
+//! 2. A popper may read the link of a node that another thread pops first. So the link is atomic,
+//!    and nodes are never unmapped.
+//!
+//! Model: `tests/loom/id_stack.rs`.
 
-use crate::base::sync::{AtomicU64, Ordering, const_new, look};
+use crate::base::sync::{AtomicU64, Ordering, const_new, load_or_cas};
 
 const ID_BITS: u32 = 36;
 const ID_MASK: u64 = (1 << ID_BITS) - 1;
 
-/// The stack's one word: a tag above, the top's number below (0: none).
+/// The head of the stack. The high bits have the tag, the low bits the number of the top node.
 #[derive(Debug)]
 pub struct IdStack {
     head: AtomicU64,
@@ -35,15 +45,15 @@ impl IdStack {
         }
     }
 
-    /// True if the pool was empty a moment ago.
+    /// True if the pool was empty at some moment during the call.
     pub fn is_empty(&self) -> bool {
         self.head.load(Ordering::Relaxed) & ID_MASK == 0
     }
 
-    /// Puts node `id` on top. `link` is that node's link. Lock-free.
+    /// Pushes node `id`, whose link is `link`. Lock-free.
     pub fn push(&self, id: u64, link: &AtomicU64) {
-        // Release: the node's contents are seen by whoever pops it (rule 1).
-        let mut head = look!(self.head, Ordering::Relaxed);
+        // Release: the thread that pops the node sees what this thread wrote there (rule 1).
+        let mut head = load_or_cas!(self.head, Ordering::Relaxed);
         loop {
             link.store(head & ID_MASK, Ordering::Relaxed);
             let new = bump(head) | id;
@@ -54,18 +64,18 @@ impl IdStack {
         }
     }
 
-    /// Takes the top node. `link_of` finds a node's link by its number. Lock-free.
+    /// Pops the top node. `link_of` finds a node's link by its number. Lock-free.
     pub fn pop<'a>(&self, link_of: impl Fn(u64) -> &'a AtomicU64) -> Option<u64> {
-        // Acquire, here and on failure: the link read next, and everything the last owner did to the node (rule 1),
-        // was written before the push that put the top there.
-        let mut head = look!(self.head, Ordering::Acquire);
+        // Acquire, here and on failure. The thread that pushed the top wrote its link, and all else
+        // in the node, before that (rule 1).
+        let mut head = load_or_cas!(self.head, Ordering::Acquire);
         loop {
             let id = head & ID_MASK;
             if id == 0 {
                 return None;
             }
             let next = link_of(id).load(Ordering::Relaxed);
-            // Relaxed: the tag makes it the very value that was acquired above.
+            // Relaxed: a head with the same tag is the very value that this thread acquired above.
             match self.head.compare_exchange_weak(head, bump(head) | next, Ordering::Relaxed, Ordering::Acquire) {
                 Ok(_) => return Some(id),
                 Err(now) => head = now,
@@ -101,7 +111,7 @@ mod tests {
         assert!(pool.is_empty() && pool.pop(link_of).is_none());
     }
 
-    /// Loom finds what goes wrong without it; this one says that each change is seen in the word.
+    /// Loom finds what goes wrong without a tag. This test checks that each change raises it.
     #[test]
     fn every_change_has_a_tag_of_its_own() {
         let link = AtomicU64::new(0);

@@ -1,14 +1,25 @@
-//! A journal: the last so many of a series of records of a few words each, for readers that its writer knows nothing of.
+//! A journal: the last records of a series, of a few words each. One thread writes, many read.
 //!
-//! Each record has a sequence number about it (a seqlock), so that writing waits for nobody and reading changes nothing:
-//! readers may be many, interrupt the writer, or be other processes, which do by system calls what [`Journal::read`] does.
-//! One that comes upon a record while it changes goes without it.
+//! ```text
+//! writer    number = 2 n + 1 · fence · words · number = 2 n + 2
+//! reader    number? · words · fence · number?     both 2 n + 2: the words are the nth
+//! ```
+//!
+//! Each record has a sequence number (a seqlock). So the writer waits for no reader, and a reader
+//! changes nothing. A reader may be a signal handler that interrupts the writer. It may be another
+//! process, which does by system calls what [`Journal::read`] does. A reader that meets a record
+//! while the writer changes it gets no record.
 //!
 //! Rules
-//! 1. There is one writer at a time; that is its caller's care.
-//! 2. A record's number is odd while its words change, and 2 n + 2 once they are those of the nth; 0: it was never written.
-//! 3. What was read of a record between two looks at its number is the nth if both looks found 2 n + 2.
-//! 4. The count only says where to look: who sees it rise may still find the record of before.
+//! 1. There is one writer at a time. The callers of [`Journal::note`] see to that.
+//! 2. The writer makes a record's number odd before it changes the words. When they are the words
+//!    of the nth record, it makes the number 2 n + 2. The number 0: there was no record yet.
+//! 3. A reader reads the number before and after the words. If both are 2 n + 2, the words are
+//!    those of the nth record.
+//! 4. The count `made` only says which records to read. A reader that sees a new count may still
+//!    find the record that was there before.
+//!
+//! Model: `tests/loom/journal.rs`.
 
 use crate::base::sync::Ordering::{Acquire, Relaxed, Release};
 use crate::base::sync::{AtomicU64, const_new, each, fence};
@@ -18,9 +29,9 @@ use core::array;
 #[derive(Debug)]
 #[repr(C)]
 pub struct Record<const WORDS: usize> {
-    /// Rule 2.
+    /// The sequence number (rule 2).
     pub number: AtomicU64,
-    /// What was noted.
+    /// What the writer noted.
     pub words: [AtomicU64; WORDS],
 }
 
@@ -28,15 +39,15 @@ pub struct Record<const WORDS: usize> {
 #[derive(Debug)]
 #[repr(C)]
 pub struct Journal<const KEPT: usize, const WORDS: usize> {
-    /// How many there were so far.
+    /// How many records the writer has noted so far.
     pub made: AtomicU64,
-    /// The nth is in place n modulo `KEPT`.
+    /// The nth record is in place n modulo `KEPT`.
     pub records: [Record<WORDS>; KEPT],
 }
 
 impl<const WORDS: usize> Record<WORDS> {
     const_new! {
-        /// One that was never written.
+        /// A record that was never written.
         pub fn new() -> Self {
             Self { number: AtomicU64::new(0), words: each![AtomicU64::new(0); WORDS] }
         }
@@ -57,7 +68,7 @@ impl<const KEPT: usize, const WORDS: usize> Default for Journal<KEPT, WORDS> {
 
 impl<const KEPT: usize, const WORDS: usize> Journal<KEPT, WORDS> {
     const_new! {
-        /// An empty one.
+        /// An empty journal.
         pub fn new() -> Self {
             Self { made: AtomicU64::new(0), records: each![Record::new(); KEPT] }
         }
@@ -67,42 +78,44 @@ impl<const KEPT: usize, const WORDS: usize> Journal<KEPT, WORDS> {
         &self.records[(nth % KEPT as u64) as usize]
     }
 
-    /// Notes the next record, in the place of the oldest (rule 1). Wait-free. One that was cut short, by a fork in the middle
-    /// of it, is overwritten by the next.
+    /// Notes the next record, in the place of the oldest (rule 1). Wait-free. If a fork cuts the
+    /// call short, the next record of the child overwrites this one.
     pub fn note(&self, words: [u64; WORDS]) {
         let nth = self.made.load(Relaxed);
         let record = self.record(nth);
         record.number.store(2 * nth + 1, Relaxed);
-        // Release: who sees any of the words sees the odd number, at its second look.
+        // Release: a reader that sees any of the new words sees the odd number, or a later one,
+        // when it reads the number again.
         fence(Release);
         for (to, word) in record.words.iter().zip(words) {
             to.store(word, Relaxed);
         }
-        // Release: who sees the number sees the words.
+        // Release: a reader that sees this number sees the words.
         record.number.store(2 * nth + 2, Release);
         self.made.store(nth + 1, Relaxed);
     }
 
-    /// The nth record, from 0 on. None: it is not there any more, or not yet, or is just being overwritten. Wait-free.
+    /// The nth record, from 0 on. Returns None if it is overwritten, not yet written, or just
+    /// changing. Wait-free.
     pub fn read(&self, nth: u64) -> Option<[u64; WORDS]> {
         let record = self.record(nth);
-        // Acquire: the words that were there with the number.
+        // Acquire: the words below are at least as new as the number.
         let first = record.number.load(Acquire);
         if first != 2 * nth + 2 {
             return None;
         }
         let words = array::from_fn(|i| record.words[i].load(Relaxed));
-        // Acquire: if one of the words is another's, the second look finds that.
+        // Acquire: if one of the words is of a later record, the load below finds another number.
         fence(Acquire);
         (record.number.load(Relaxed) == first).then_some(words)
     }
 
-    /// How many were noted so far.
+    /// How many records the writer has noted so far.
     pub fn made(&self) -> u64 {
         self.made.load(Relaxed)
     }
 
-    /// Those that are kept, oldest first, each with its number from 0 on.
+    /// The records that are kept, oldest first, each with its place in the series, from 0 on.
     pub fn last(&self) -> impl Iterator<Item = (u64, [u64; WORDS])> {
         let made = self.made();
         (made.saturating_sub(KEPT as u64)..made).filter_map(|nth| Some((nth, self.read(nth)?)))

@@ -1,27 +1,43 @@
-//! A lock for the rare paths: one word, asleep in the kernel while it waits, and it knows who holds it.
+//! A lock of one word for the rare paths. Waiters sleep in the kernel, and the word names the
+//! holder.
 //!
-//! The word is 0 while the lock is free, else the holder's token, with the top bit set if somebody may sleep. A waiter
-//! that gets the lock keeps that bit, so that the next one is woken; that costs a needless wake now and then and never
-//! loses one. Knowing the holder lets the child of a fork see which locks were another thread's.
+//! ```text
+//!           lock                       a waiter is about to sleep
+//! 0 (free) ──────→ token of the holder ──────────────→ token + SLEEPERS
+//!    ↑──── release ────────┘                                 │
+//!    ↑──── release, and wake one waiter ─────────────────────┘
+//! ```
 //!
-//! A waiter reads the word before it swaps it: many waiters share the line instead of taking it from each other. It spins
-//! for a moment only, so that a holder of lower priority on the same processor gets its turn.
+//! Rules
+//! 1. The thread that changes the word from 0 to its token holds the lock (acquire). It releases
+//!    the lock by swapping in 0 (release). So each holder sees what the last one wrote.
+//! 2. A waiter sets SLEEPERS before it sleeps. A release that finds SLEEPERS wakes one waiter.
+//! 3. A waiter that gave up spinning takes the lock with SLEEPERS set, as other waiters may still
+//!    sleep. So its release wakes the next one. That costs a needless wake now and then, and loses
+//!    none.
+//! 4. A waiter reads the word before it tries to change it. So many waiters share the cache line
+//!    instead of taking it from each other. A waiter spins for a moment only, so that a holder of
+//!    lower priority on the same processor gets its turn.
+//! 5. The token tells the child of a fork which locks another thread of the parent held.
+//!
+//! Model: `tests/loom/lock.rs`.
 
-use crate::base::sync::{AtomicU32, Ordering, const_new, look, spin};
+use crate::base::sync::{AtomicU32, Ordering, const_new, load_or_cas, spin};
 use crate::os;
 
+/// The bit of the word that says that a waiter may sleep (rules 2 and 3).
 const SLEEPERS: u32 = 1 << 31;
-/// Looks at a lock that is held before the waiter sleeps.
+/// How often a waiter tries to take the lock before it sleeps.
 const SPINS: u32 = if cfg!(loom) { 1 } else { 100 };
 
-/// A mutual exclusion lock. In a line of cache of its own: others read what lies beside it.
+/// A mutual exclusion lock. It has a cache line of its own: other threads read what lies beside it.
 #[derive(Debug)]
 #[repr(align(64))]
 pub struct Lock {
     state: AtomicU32,
 }
 
-/// Letting go of it unlocks.
+/// Proof that its maker holds the lock. Dropping it releases the lock.
 #[derive(Debug)]
 #[must_use]
 pub struct Guard<'a>(&'a Lock);
@@ -40,26 +56,30 @@ impl Lock {
         }
     }
 
-    /// Waits for the lock and takes it, as thread `me`: a token above 0 and below 2³⁰ that is the thread's alone.
+    /// Waits for the lock and takes it. `me` is the token of the calling thread: above 0, below
+    /// 2³⁰, and no other thread's.
     pub fn lock_as(&self, me: u32) -> Guard<'_> {
         self.acquire_as(me);
         Guard(self)
     }
 
-    /// Waits for the lock for up to about `ms` milliseconds. None: it is not to be had by then, or was woken in vain.
+    /// Waits for the lock for up to about `ms` milliseconds. Returns None if the time is over, or
+    /// if the kernel woke the thread and another one had the lock again.
     pub fn lock_within_as(&self, me: u32, ms: u32) -> Option<Guard<'_>> {
         self.acquire_within_as(me, Some(ms)).then(|| Guard(self))
     }
 
     /// Takes the lock if it is free.
     pub fn try_lock_as(&self, me: u32) -> Option<Guard<'_>> {
-        // Acquire: what the last holder wrote.
+        // Acquire: this thread sees what the last holder wrote.
         let got = self.state.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed);
-        // Not `then_some`: a guard that is made is dropped, and that would unlock.
+        // Not `then_some`: that makes the guard in any case, and dropping it would release the
+        // lock.
         got.is_ok().then(|| Guard(self))
     }
 
-    /// True if thread `me` holds the lock: only it can say so of itself.
+    /// True if thread `me` holds the lock. The answer is certain only for the calling thread: other
+    /// threads take and release the lock meanwhile.
     pub fn is_held_by(&self, me: u32) -> bool {
         self.state.load(Ordering::Relaxed) & !SLEEPERS == me
     }
@@ -70,23 +90,24 @@ impl Lock {
         holder != 0 && holder != me
     }
 
-    /// In the child of a fork: its holder is gone, and so are those who waited.
+    /// Makes the lock free. For the child of a fork: the holder and all waiters are gone there.
     pub fn reset(&self) {
         self.state.store(0, Ordering::Relaxed);
     }
 
-    /// Takes the lock without a guard.
+    /// Waits for the lock and takes it without a guard.
     #[inline(always)]
     fn acquire_as(&self, me: u32) {
         while !self.acquire_within_as(me, None) {}
     }
 
-    /// As `acquire_as`; with a limit in milliseconds it sleeps once. True: the lock is taken.
+    /// Waits for the lock and takes it without a guard. With a limit, in milliseconds, the thread
+    /// sleeps once at most. Returns true if the thread took the lock.
     #[unsafe(link_section = ".text.hot.hakmem")]
     fn acquire_within_as(&self, me: u32, limit: Option<u32>) -> bool {
-        // Acquire: what the last holder wrote.
+        // Acquire, where the word changes to `me`: this thread sees what the last holder wrote.
         for _ in 0..SPINS {
-            if look!(self.state, Ordering::Relaxed) == 0
+            if load_or_cas!(self.state, Ordering::Relaxed) == 0
                 && self.state.compare_exchange_weak(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok()
             {
                 return true;
@@ -99,20 +120,20 @@ impl Lock {
                 return true;
             };
             if slept && limit.is_some() {
-                // Others may sleep still: whoever lets go wakes one of them, as the bit stays.
+                // Other waiters may still sleep. The bit stays set, so the next release wakes one.
                 return false;
             }
-            let asleep = now | SLEEPERS;
-            if now == asleep || self.state.compare_exchange(now, asleep, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-                os::futex_wait(&self.state, asleep, limit);
+            let marked = now | SLEEPERS;
+            if now == marked || self.state.compare_exchange(now, marked, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+                os::futex_wait(&self.state, marked, limit);
                 slept = true;
             }
         }
     }
 
-    /// Lets go of the lock, whose guard was forgotten; the caller holds it.
+    /// Releases a lock that the caller holds and whose guard it has forgotten.
     pub fn release(&self) {
-        // Release: what this holder wrote.
+        // Release: the next holder sees what this one wrote.
         if self.state.swap(0, Ordering::Release) & SLEEPERS != 0 {
             os::futex_wake(&self.state);
         }
@@ -130,8 +151,8 @@ impl Lock {
         self.try_lock_as(os::thread_token())
     }
 
-    /// Waits for the lock, but not for ever: its holder may be in another process (a child that was made without fork's
-    /// handlers has the lock and not the thread).
+    /// Waits for the lock for half a second. The holder may never release it: a child that was made
+    /// without fork's handlers has a copy of the lock, but not the thread that holds it.
     pub fn lock_patiently(&self) -> Option<Guard<'_>> {
         let me = os::thread_token();
         (0..500).find_map(|_| {
@@ -222,7 +243,7 @@ mod tests {
         assert!(lock.try_lock_as(ME).is_some(), "it is free again");
     }
 
-    /// The second finds the bit set, and leaves it set.
+    /// The second waiter finds the bit set, and leaves it set.
     #[test]
     #[cfg_attr(miri, ignore = "asks the kernel who sleeps")]
     fn two_sleepers_are_both_woken() {
@@ -234,7 +255,7 @@ mod tests {
             for waiter in [OTHER, OTHER + 1] {
                 let (send, lock) = (send.clone(), &lock);
                 scope.spawn(move || {
-                    // SAFETY: asks for a number.
+                    // SAFETY: `gettid` takes no arguments and touches no memory of the process.
                     send.send(unsafe { libc::syscall(libc::SYS_gettid) }).unwrap();
                     drop(lock.lock_as(waiter));
                 });

@@ -1,8 +1,11 @@
-//! The protocols that several threads take part in, each a small type of its own.
+//! The protocols between threads. Each is a small type of its own.
 //!
-//! None of them knows of arenas, heaps or classes, so that loom can drive each one alone (`tests/loom`). What
-//! they have in common: the word that is changed by compare-and-swap is the only thing threads meet at; what it guards is published by
-//! the release of the one who lets go and seen by the acquire of the one who takes hold.
+//! No protocol knows of arenas, heaps or classes. So loom can drive each one alone (`tests/loom`).
+//! In most of them threads meet at one word, which they change by compare-and-swap. The word guards
+//! other memory. The thread that gives the memory up writes the word with release. The thread that
+//! takes the memory reads the word with acquire. So the second thread sees all that the first
+//! wrote. `bounds`, `hints`, `run_bin`, `journal` and `worker` need other orders: their heads say
+//! which.
 
 pub mod bounds;
 pub mod heap_state;

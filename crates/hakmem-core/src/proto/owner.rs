@@ -1,12 +1,22 @@
-//! Whose a page is: a word that one thread writes, and others read to find where to send what they free.
+//! The owner of a page: one thread writes the word, others read it to find where to send their
+//! frees.
 //!
-//! Who reads the word of another's page reaches the owner through it. It need not have met the thread that made that owner:
-//! the page may have been parked by one heap and unparked by another, made since, while the reader held a block of it.
-//! So the word itself carries what was written to the owner before.
+//! ```text
+//! heap A has the page → A parks it → a thread makes heap B, which takes it → the reader finds B
+//!          the reader has a block of the page all the time, and never met that thread
+//! ```
+//!
+//! A reader of the word follows it to the owner. Nothing else gives the reader an order after the
+//! thread that made that owner. So the word itself does: that thread writes it with release, and
+//! the reader reads it with acquire.
 //!
 //! Rules
-//! 1. The page's owner writes the word, or who takes it over from the former one, by way of a lock.
-//! 2. An owner is reached only through a word that was read by [`OwnerWord::get`]. To compare it, [`OwnerWord::peek`] will do.
+//! 1. The thread that holds the page's owner writes the word. A thread that takes the page over
+//!    from another owner writes it under a lock.
+//! 2. A thread follows the word to the owner only if it read the word by [`OwnerWord::get`]. To
+//!    compare the word, [`OwnerWord::peek`] is enough.
+//!
+//! Models: `tests/loom/owner.rs` and `tests/loom/handover.rs`.
 
 use crate::base::sync::{
     AtomicPtr,
@@ -15,7 +25,7 @@ use crate::base::sync::{
 };
 use core::ptr::null_mut;
 
-/// The word. All zero bytes are nobody's.
+/// The owner of a page, or null. All zero bytes are null.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct OwnerWord<T>(AtomicPtr<T>);
@@ -28,33 +38,33 @@ impl<T> Default for OwnerWord<T> {
 
 impl<T> OwnerWord<T> {
     const_new! {
-        /// Nobody's.
+        /// The word of a page without an owner.
         pub fn new() -> Self {
             Self(AtomicPtr::new(null_mut()))
         }
     }
 
-    /// The owner, to be reached. Acquire: see [`OwnerWord::set`].
+    /// The owner, for a thread that follows the pointer. Acquire: pairs with [`OwnerWord::set`].
     #[inline]
     pub fn get(&self) -> *mut T {
         self.0.load(Acquire)
     }
 
-    /// The word, to be compared with the reader's own. Relaxed: what a thread reads of it is not older than what it wrote
-    /// there itself, or read.
+    /// The owner, for a thread that only compares the pointer. Relaxed: the value is not older than
+    /// the last one that this thread wrote to the word or read from it.
     #[inline]
     pub fn peek(&self) -> *mut T {
         self.0.load(Relaxed)
     }
 
-    /// Names the owner. Release: what its thread wrote to it, the zeroes that it begins with above all, is there for whoever
-    /// finds it by this word.
+    /// Sets the owner. Release: a thread that finds the owner by this word sees all that this
+    /// thread wrote there, above all the zero bytes that it begins with.
     #[inline]
     pub fn set(&self, owner: *mut T) {
         self.0.store(owner, Release);
     }
 
-    /// Makes the page nobody's.
+    /// Leaves the page without an owner.
     #[inline]
     pub fn clear(&self) {
         self.0.store(null_mut(), Relaxed);

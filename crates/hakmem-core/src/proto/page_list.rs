@@ -1,20 +1,31 @@
-//! A page's page list: blocks that other threads freed and that have no room for a batch.
+//! The page list of a page: remote frees of blocks that have no room for a remote batch.
 //!
-//! Many producers put in one block each; the owner takes all of them with one swap, as from an inbox. But an owner has
-//! many pages, and is told which of them have such frees: who puts the first block into an empty one sends the page list itself,
-//! by the owner's inbox. So there is one sender at a time, and the page list is under way until it is emptied.
-//! (A fork between its two steps, in the child, loses what is ever put into that page list.)
+//! ```text
+//! producer:  adds a block; if the list was empty, sends the list by the owner's inbox
+//! owner:     takes the list from the inbox · reads its link · takes all blocks by one swap
+//! ```
+//!
+//! Many producers add one block each. The owner takes all blocks with one swap, as from an inbox.
+//! But an owner has many pages, and must learn which of them have such frees. So the producer that
+//! adds the first block to an empty list sends the list itself, by the owner's inbox. The list is
+//! not empty again until the owner has taken it from the inbox. So there is one sender at a time.
+//!
+//! A fork may come between the two steps of a producer, which is then gone in the child. In the
+//! child no thread ever sends that list, and the blocks that it gets are lost.
 //!
 //! Rules
 //! 1. A block belongs to exactly one of: the program, a producer, the page list, the owner.
-//! 2. What the page list itself is linked by belongs to the producer that found it empty, until that has sent it; then to
-//!    whoever takes it from an inbox, until it is emptied: after that, another producer may write the link already.
+//! 2. The link by which the list is in an inbox belongs to the producer that found the list empty,
+//!    until that producer has sent it. Then the link belongs to the thread that takes the list from
+//!    an inbox, until that thread empties the list. From then on another producer may write it.
+//!
+//! Model: `tests/loom/page_list.rs`.
 
 use super::inbox::Link;
-use crate::base::sync::{AtomicPtr, Ordering, const_new, look};
+use crate::base::sync::{AtomicPtr, Ordering, const_new, load_or_cas};
 use core::ptr::null_mut;
 
-/// The first of the blocks. All zero bytes are an empty one.
+/// The first block of the list, or null. All zero bytes are an empty list.
 #[derive(Debug)]
 pub struct PageRemoteList<T> {
     first: AtomicPtr<T>,
@@ -28,34 +39,37 @@ impl<T: Link> Default for PageRemoteList<T> {
 
 impl<T: Link> PageRemoteList<T> {
     const_new! {
-        /// An empty one.
+        /// An empty list.
         pub fn new() -> Self {
             Self { first: AtomicPtr::new(null_mut()) }
         }
     }
 
-    /// The block that was put in last, a moment ago; null: there was none.
+    /// The block that was added last, at some moment during the call. Null: the list was empty.
     #[inline]
     pub fn first(&self) -> *mut T {
         self.first.load(Ordering::Relaxed)
     }
 
-    /// Forgets what is in it: it is the caller's, and nothing should be.
+    /// Empties the list without its blocks. For a caller that owns the page, whose list should be
+    /// empty.
     pub fn clear(&self) {
         self.first.store(null_mut(), Ordering::Relaxed);
     }
 
-    /// Puts a block in. True: it is the first, and the caller must send the page list (rule 2). Lock-free.
+    /// Adds a block. Returns true if it is the first one: then the caller must send the list (rule
+    /// 2). Lock-free.
     ///
     /// # Safety
-    /// The caller owns the block and gives it up (rule 1).
+    /// The caller owns the block, and gives it up (rule 1).
     #[must_use]
     pub unsafe fn add(&self, block: *mut T) -> bool {
-        // Release: what was in the block is seen by who empties the page list. Acquire: who emptied it has read the link,
-        // which is the caller's to write from now on.
-        let mut first = look!(self.first, Ordering::Relaxed);
+        // Release: the thread that empties the list sees what the program left in the block.
+        // Acquire: the thread that emptied the list has read its link before. So the caller may
+        // write the link from now on.
+        let mut first = load_or_cas!(self.first, Ordering::Relaxed);
         loop {
-            // SAFETY: rule 1: it is not in yet.
+            // SAFETY: the caller owns the block until the compare-and-swap below adds it (rule 1).
             unsafe { T::set_next(block, first) };
             match self.first.compare_exchange_weak(first, block, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return first.is_null(),
@@ -64,8 +78,8 @@ impl<T: Link> PageRemoteList<T> {
         }
     }
 
-    /// Empties it, for who took it from an inbox: what `link` reads of it, which must be before (rule 2), and the
-    /// blocks, newest first.
+    /// Empties the list, for the thread that took it from an inbox. Calls `link` first, which reads
+    /// the list's link (rule 2). Returns what `link` returned, and the blocks, newest first.
     pub fn open<L>(&self, link: impl FnOnce() -> L) -> (L, *mut T) {
         let link = link();
         (link, self.first.swap(null_mut(), Ordering::AcqRel))
@@ -78,14 +92,14 @@ mod tests {
 
     struct Node(*mut Node);
 
-    // SAFETY: the link is a field of its own.
+    // SAFETY: both functions touch the node's one field alone, which no other code changes.
     unsafe impl Link for Node {
         unsafe fn next(this: *mut Self) -> *mut Self {
-            // SAFETY: the caller's.
+            // SAFETY: the caller owns the node.
             unsafe { (*this).0 }
         }
         unsafe fn set_next(this: *mut Self, next: *mut Self) {
-            // SAFETY: the caller's.
+            // SAFETY: the caller owns the node.
             unsafe { (*this).0 = next }
         }
     }
@@ -95,11 +109,11 @@ mod tests {
         let list = PageRemoteList::<Node>::new();
         let (mut a, mut b) = (Node(null_mut()), Node(null_mut()));
         let (a, b) = (&raw mut a, &raw mut b);
-        // SAFETY: the blocks are this test's, and in no page list.
+        // SAFETY: this test owns the blocks, which are in no page list.
         unsafe { assert!(list.add(a) && !list.add(b)) };
         assert_eq!(list.first(), b);
         let (link, blocks) = list.open(|| 5);
-        // SAFETY: they are this test's again.
+        // SAFETY: `open` has given the blocks back to this test.
         assert!(link == 5 && blocks == b && unsafe { Node::next(b) } == a && unsafe { Node::next(a) }.is_null());
         assert!(list.first().is_null());
     }
@@ -108,7 +122,7 @@ mod tests {
     fn what_is_cleared_is_forgotten() {
         let list = PageRemoteList::<Node>::new();
         let mut a = Node(null_mut());
-        // SAFETY: the block is this test's, and in no page list.
+        // SAFETY: this test owns the block, which is in no page list.
         unsafe { assert!(list.add(&raw mut a)) };
         list.clear();
         assert!(list.first().is_null());

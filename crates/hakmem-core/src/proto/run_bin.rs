@@ -1,12 +1,24 @@
-//! A hint that is right once everybody is through: under which bin a segment is listed.
+//! Under which bin a segment is listed: a hint that is right once no thread is changing the
+//! segment.
 //!
-//! Whoever changed the segment runs [`RunBin::settle`]; it ends only when what it listed is what is true then. Two that
-//! do so at once may leave the segment listed under a bin that it has not, which who looks there finds out, but
-//! never unlisted while it has room.
+//! ```text
+//! settle:  1. asks for the wanted bin, and swaps it in
+//!          2. unlists the segment under the old bin, and lists it under the new one
+//!          3. asks again: the same bin: done · another one: unlists the segment, and goes to 1
+//! ```
+//!
+//! Rules
+//! 1. Each thread that has changed the segment's slots calls [`RunBin::settle`]. That returns only
+//!    when the bin that it listed is the bin that the slots still call for.
+//! 2. Two threads that settle at once may leave the segment listed under a wrong bin too. A thread
+//!    that searches there finds that out.
+//! 3. But they never leave a segment with free slots unlisted.
+//!
+//! Model: `tests/loom/run_bin.rs`.
 
 use crate::base::sync::{AtomicU8, Ordering::SeqCst, const_new};
 
-/// The bin under which a segment is listed; 0: under none. All zero bytes are that.
+/// The bin under which a segment is listed. 0, or all zero bytes: under none.
 #[derive(Debug)]
 pub struct RunBin(AtomicU8);
 
@@ -18,25 +30,26 @@ impl Default for RunBin {
 
 impl RunBin {
     const_new! {
-        /// Listed under none.
+        /// Of a segment that is listed under no bin.
         pub fn new() -> Self {
             Self(AtomicU8::new(0))
         }
     }
 
-    /// The bin, a moment ago.
+    /// The bin at some moment during the call.
     #[inline]
     pub fn get(&self) -> u8 {
         self.0.load(SeqCst)
     }
 
-    /// Sets it to none, and returns what it was.
+    /// Sets the bin to none, and returns the bin before.
     pub fn clear(&self) -> u8 {
         self.0.swap(0, SeqCst)
     }
 
-    /// Lists the segment under the bin that `wanted` finds. Sequentially consistent throughout: whoever clears a bit
-    /// must see, when it looks at the slots again, what made another thread set it.
+    /// Lists the segment under the bin that `wanted` finds. All steps are sequentially consistent.
+    /// A thread that clears a bit must see, when it calls `wanted` again, the slots for which
+    /// another thread set that bit.
     pub fn settle(&self, wanted: impl Fn() -> u8, list: impl Fn(u8), unlist: impl Fn(u8)) {
         loop {
             let now = wanted();
@@ -64,7 +77,8 @@ mod tests {
     use super::*;
     use std::{cell::RefCell, vec::Vec};
 
-    /// What is listed (true) and unlisted when the bins that are wanted are `wanted`, one for each look.
+    /// The bins that `settle` lists (true) and unlists (false). `wanted` has the wanted bin for
+    /// each time that `settle` asks.
     fn settle(bin: &RunBin, wanted: &[u8]) -> Vec<(bool, u8)> {
         let looks = RefCell::new(wanted.iter().copied());
         let done = RefCell::new(Vec::new());
@@ -84,7 +98,7 @@ mod tests {
         assert_eq!(bin.get(), 3);
         assert_eq!(settle(&bin, &[3, 3]), [(true, 3)]);
         assert_eq!(settle(&bin, &[5, 5]), [(false, 3), (true, 5)]);
-        // It changes meanwhile.
+        // The wanted bin changes meanwhile.
         assert_eq!(settle(&bin, &[2, 4, 4, 4]), [(false, 5), (true, 2), (false, 2), (false, 2), (true, 4)]);
         assert_eq!(settle(&bin, &[0, 1, 1, 1]), [(false, 4), (true, 1)]);
         assert_eq!(settle(&bin, &[0, 0]), [(false, 1)]);

@@ -1,19 +1,31 @@
-//! The slots of one segment: which of its 32 pages are taken, and which free ones hold old data.
+//! The slots of one segment: which of its 32 slots are claimed, and which free ones hold old data.
 //!
-//! One 64-bit word: the low half has a bit for each slot that is ACTIVE (somebody's), the high half a bit for each
-//! slot that is DIRTY (free, but resident and full of old bytes). A slot with neither bit is CLEAN: free, not
-//! resident, zero when touched.
+//! ```text
+//!         claim               release(dirty)
+//! CLEAN ────────→ ACTIVE ────────────────────→ DIRTY
+//!   ↑──────────────┘ ↑──────── claim ────────────┘
+//!    release(clean)
+//! ```
+//!
+//! One word of 64 bits has the states of all slots. The low half has a bit for each ACTIVE slot: a
+//! thread has claimed it. The high half has a bit for each DIRTY slot: it is free, resident, and
+//! full of old bytes. A slot with neither bit is CLEAN: free, not resident, and zero when touched.
 //!
 //! Rules
-//! 1. Whoever set a slot's ACTIVE bit owns the slot, its page metadata and its memory until it clears the bit.
-//! 2. A slot becomes ACTIVE by one compare-and-swap that also clears its DIRTY bit (acquire: the former owner's
-//!    writes are over); it is let go by one that clears ACTIVE (release).
-//! 3. Purging is owning: the purger makes DIRTY slots ACTIVE, gives their memory back, and lets them go CLEAN. So no
-//!    slot is ever handed out and purged at once.
-//! 4. Segments are listed by what their slots are (`proto::hints`). So the word changes by sequentially consistent steps,
-//!    and who has unlisted a segment looks at it in that order.
+//! 1. The thread that sets a slot's ACTIVE bit owns the slot, its page metadata and its memory,
+//!    until it releases the slot, or gives it to another thread that does.
+//! 2. One compare-and-swap sets the ACTIVE bit and clears the DIRTY bit (acquire: the writes of the
+//!    former owner are over). Another one clears the ACTIVE bit (release: the next owner sees this
+//!    owner's writes).
+//! 3. The purger claims DIRTY slots before it purges them, and releases them as CLEAN. So no slot
+//!    is allocated and purged at once.
+//! 4. `proto::hints` lists segments by the states of their slots. So the word changes by
+//!    sequentially consistent steps. A thread that has unlisted a segment reads the word in that
+//!    order too. It then sees each change whose maker still found the segment listed.
+//!
+//! Models: `tests/loom/slots.rs`, `tests/loom/hints.rs` and `tests/loom/run_bin.rs`.
 
-use crate::base::sync::{AtomicU64, Ordering, const_new, look};
+use crate::base::sync::{AtomicU64, Ordering, const_new, load_or_cas};
 
 /// Slots in a segment.
 pub const SLOTS: u32 = 32;
@@ -24,7 +36,7 @@ pub struct Slots {
     pub(crate) word: AtomicU64,
 }
 
-/// What a claim got.
+/// The slots that a thread claimed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Claim {
     /// The first slot.
@@ -38,19 +50,22 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// The slots of `mask`, taken by the step from `old` to `new`.
+    /// The slots of `mask`, which the change of the word from `old` to `new` claimed.
     fn of(mask: u32, old: u64, new: u64) -> Self {
         let dirty = (empty(old) & mask).count_ones();
         Self { first: mask.trailing_zeros(), clean: dirty == 0, dirty, free: !active(new) }
     }
 }
 
+/// The mask of the ACTIVE slots.
 const fn active(word: u64) -> u32 {
     word as u32
 }
+/// The mask of the DIRTY slots.
 const fn empty(word: u64) -> u32 {
     (word >> 32) as u32
 }
+/// The word with these ACTIVE and DIRTY slots.
 const fn word(active: u32, empty: u32) -> u64 {
     (empty as u64) << 32 | active as u64
 }
@@ -90,13 +105,15 @@ impl Slots {
         }
     }
 
-    /// Changes the word to what `change` makes of it, or gives up where it says None. Acquire and release: see rule 2;
-    /// sequentially consistent: rule 4.
+    /// Changes the word to what `change` makes of it. Gives up when `change` returns None. Returns
+    /// the word before and after. The compare-and-swap acquires and releases for rule 2, and is
+    /// sequentially consistent for rule 4.
     fn update(&self, change: impl FnMut(u64) -> Option<u64>) -> Option<(u64, u64)> {
-        self.update_from(look!(self.word, Ordering::Relaxed), change)
+        self.update_from(load_or_cas!(self.word, Ordering::Relaxed), change)
     }
 
-    /// The same after a look that found `old`. What is found later is not older.
+    /// As [`Slots::update`], for a caller that has just read `old`. A failed compare-and-swap
+    /// returns a value that is not older than `old`.
     fn update_from(&self, mut old: u64, mut change: impl FnMut(u64) -> Option<u64>) -> Option<(u64, u64)> {
         loop {
             let new = change(old)?;
@@ -107,7 +124,8 @@ impl Slots {
         }
     }
 
-    /// Takes `n` neighbouring slots, DIRTY ones by preference (they cost no fault). None if there is no such run.
+    /// Claims `n` neighbouring free slots. Prefers a run that begins with a DIRTY slot, as touching
+    /// that costs no page fault. Returns None if there is no run of `n` free slots.
     pub fn claim(&self, n: u32) -> Option<Claim> {
         let mut mask = 0;
         let (old, new) = self.update(|w| {
@@ -123,38 +141,41 @@ impl Slots {
         Some(Claim::of(mask, old, new))
     }
 
-    /// Takes exactly the slots of `mask`, if all of them are free.
+    /// Claims exactly the slots of `mask`, if all of them are free.
     pub fn claim_exact(&self, mask: u32) -> Option<Claim> {
         let (old, new) = self.update(|w| (active(w) & mask == 0).then(|| word(active(w) | mask, empty(w) & !mask)))?;
         Some(Claim::of(mask, old, new))
     }
 
-    /// Takes every DIRTY slot, to purge it (rule 3). Returns their mask, 0 if there was none: then who makes one finds that
-    /// the segment is no longer listed (rule 4).
+    /// Claims every DIRTY slot, for the purger (rule 3). Returns their mask. If it is 0, the next
+    /// thread that makes a slot DIRTY finds the segment unlisted, and lists it (rule 4).
     pub fn claim_empty(&self) -> u32 {
-        let first = look!(self.word, Ordering::SeqCst);
+        let first = load_or_cas!(self.word, Ordering::SeqCst);
         let taken = self.update_from(first, |w| (empty(w) != 0).then(|| word(active(w) | empty(w), 0)));
         taken.map_or(0, |(old, _)| empty(old))
     }
 
-    /// Takes every CLEAN slot. Returns their mask, 0 if there was none.
+    /// Claims every CLEAN slot. Returns their mask, 0 if there was none.
     pub fn claim_unused(&self) -> u32 {
         let unused = |w| !active(w) & !empty(w);
         let taken = self.update(|w| (unused(w) != 0).then(|| w | u64::from(unused(w))));
         taken.map_or(0, |(old, _)| unused(old))
     }
 
-    /// Takes the whole segment if nobody has any of it and none of it is DIRTY.
+    /// Claims the whole segment if all its slots are CLEAN.
     pub fn retire(&self) -> bool {
-        // Not by `update`, which reads first: the read of a fresh segment's word would be a page fault, and the write another.
+        // `update` would read the word first. In a fresh segment the read would cost one page
+        // fault, and the write another.
         self.word.compare_exchange(0, word(u32::MAX, 0), Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Lets the slots of `mask` go: DIRTY if they hold old data, CLEAN if they are zero and not resident. Returns
-    /// the mask of those that are free now.
+    /// Makes the slots of `mask` free: DIRTY if they hold old data, CLEAN if they are zero and not
+    /// resident. Returns the mask of all slots that are free now.
     ///
     /// # Safety
-    /// The caller owns them (rule 1) and nobody will touch them on its behalf.
+    /// - The caller owns the slots (rule 1).
+    /// - No thread touches their memory or metadata from now on, unless it claims them.
+    /// - If `dirty` is false, their memory is zero.
     pub unsafe fn release(&self, mask: u32, dirty: bool) -> u32 {
         let gone = if dirty { mask } else { 0 };
         let changed = self.update(|w| Some(word(active(w) & !mask, empty(w) | gone)));
@@ -169,8 +190,8 @@ impl Slots {
 
     /// The mask of free slots, a moment ago.
     pub fn free_now(&self) -> u32 {
-        // Rule 4.
-        !active(look!(self.word, Ordering::SeqCst))
+        // Sequentially consistent, as callers list the segment by the answer (rule 4).
+        !active(load_or_cas!(self.word, Ordering::SeqCst))
     }
 }
 
@@ -196,18 +217,18 @@ mod tests {
         let s = Slots::new();
         let a = s.claim(3).unwrap();
         assert_eq!((a.first, a.clean, a.dirty, a.free), (0, true, 0, !0b111));
-        // SAFETY: just claimed.
+        // SAFETY: this thread has just claimed slots 0 to 2, and uses no memory of them.
         assert_eq!(unsafe { s.release(run(1, 1), true) }, !0b101);
         let b = s.claim(1).unwrap();
-        assert_eq!((b.first, b.clean), (1, false), "an DIRTY slot is taken before an CLEAN one");
-        // SAFETY: just claimed.
+        assert_eq!((b.first, b.clean), (1, false), "a DIRTY slot is taken before a CLEAN one");
+        // SAFETY: this thread has claimed slots 0 to 2, and uses no memory of them.
         unsafe { s.release(run(0, 3), true) };
         assert!(!s.retire(), "a segment with old data is not given away");
         assert_eq!(s.claim_unused(), !0b111);
         assert_eq!(s.claim_unused(), 0);
         assert_eq!(s.claim_empty(), 0b111);
         assert!(s.claim_exact(0b1).is_none());
-        // SAFETY: just claimed.
+        // SAFETY: this thread has claimed all slots, and uses no memory of them.
         unsafe { s.release(u32::MAX, false) };
         assert!(s.retire());
         assert!(s.claim(1).is_none());

@@ -1,28 +1,41 @@
-//! A worker that is there while there is work: whoever makes work calls it, and it ends when there is none, or when it is
-//! dismissed.
+//! Starts a background thread, the worker, on demand. The worker exits when it finds no work, or
+//! when another thread dismisses it.
 //!
 //! ```text
-//! caller:   make work · fence · read the word         on worker: done · NONE: begin
-//! worker:   BUSY → NONE · fence · look for work       none: end · some: NONE → BUSY, go on
-//! holder:   count up, running → LEAVING · wait until NONE and not alive · … · count down
-//!
-//!              begin            nap
-//!       NONE ────────→ BUSY ⇄ NAPPING        dismissed, held: BUSY, NAPPING → LEAVING → NONE
-//!         ↑──────────────┘ end   resume
+//! NONE ── begin ──→ BUSY ── nap ──→ NAPPING ── resume ──→ BUSY ── end ──→ NONE
+//! BUSY, NAPPING ── hold ──→ LEAVING ── the worker exits ──→ NONE
+//! NAPPING ── relieve ──→ LEAVING ── keep ──→ NAPPING
+//! NONE ── forbid ──→ FORBIDDEN, for ever
 //! ```
 //!
-//! With both fences one of the two sees the other: no work is left without a worker.
+//! A *caller* is a thread that has made work. A *holder* is a thread that holds the worker off, for
+//! example because it forks. The three do these steps:
+//!
+//! | caller | worker without work | holder |
+//! |---|---|---|
+//! | makes work | changes BUSY to NONE | adds itself to the number of holders |
+//! | fence | fence | in the same step changes BUSY or NAPPING to LEAVING |
+//! | reads the phase | checks for work | waits for NONE and `alive` 0 |
+//! | running: nothing to do | none: exits | works alone |
+//! | NONE: begins the worker | some: changes NONE to BUSY, goes on | takes itself off the number |
+//!
+//! The two fences have an order. If the caller's is first, the worker sees the work. If the
+//! worker's is first, the caller sees NONE. So no work is left without a worker.
 //!
 //! Rules
-//! 1. The phase and the number of holders are one word. A worker is begun only while nobody holds it off, so who holds it off
-//!    and then finds NONE and `alive` 0 knows that there is no worker, and that none will be before it lets go.
-//! 2. `alive` is set by who begins the worker, before it can run, and reset by who ends its thread: the kernel.
-//! 3. A worker that is LEAVING touches nothing but this word.
+//! 1. One word has the phase and the number of holders. A caller begins the worker only while the
+//!    number is 0. A holder that finds NONE and `alive` 0 thus knows two things: there is no
+//!    worker, and there will be none until it releases.
+//! 2. The thread that begins the worker sets `alive` before the worker can run. The kernel sets it
+//!    to 0 when the worker's thread has ended.
+//! 3. A worker that finds LEAVING changes the phase to NONE, touches nothing else, and exits.
+//!
+//! Model: `tests/loom/worker.rs`.
 
 use crate::base::sync::{
     AtomicU32,
     Ordering::{AcqRel, Acquire, Relaxed, SeqCst},
-    const_new, fence, look,
+    const_new, fence, load_or_cas,
 };
 
 const PHASES: u32 = 7;
@@ -30,16 +43,18 @@ const NONE: u32 = 0;
 const BUSY: u32 = 1;
 const NAPPING: u32 = 2;
 const LEAVING: u32 = 3;
-/// There shall be no worker any more.
+/// No thread may begin the worker ever again.
 const FORBIDDEN: u32 = 4;
+/// One holder, in the number of holders.
 const HOLDER: u32 = 8;
 
-/// The word, and whether the last worker is still there.
+/// The word of rule 1, and whether the thread of the last worker still exists.
 #[derive(Debug)]
 pub struct Worker {
-    /// A worker that naps sleeps on it.
+    /// The phase and the number of holders. A worker that naps sleeps on this word.
     pub state: AtomicU32,
-    /// Rule 2: not 0 while the worker's thread is there (its number), which is for a while after it ended its worker.
+    /// The number of the worker's thread while that thread exists, else 0 (rule 2). The thread
+    /// still exists for a while after its worker has changed the phase to NONE.
     pub alive: AtomicU32,
 }
 
@@ -48,9 +63,9 @@ pub struct Worker {
 pub enum Call {
     /// The worker is running, and will see the work.
     Running,
-    /// There is none: the caller may begin it.
+    /// There is no worker: the caller may begin it.
     None,
-    /// There is none now: it is held off, on its way out, or forbidden.
+    /// The caller may not begin a worker now: it is held off, leaving, or forbidden.
     Held,
 }
 
@@ -68,11 +83,12 @@ impl Worker {
         }
     }
 
-    /// Changes the word to what `change` makes of its value, or gives up where it says None. Sequentially consistent: the phases
-    /// are told from each other in one order by all. Returns the value before.
+    /// Changes the word to what `change` makes of its value. Gives up when `change` returns None.
+    /// Returns the value before. Sequentially consistent, so that all threads see the phases in one
+    /// order.
     #[inline(always)]
     fn update(&self, change: impl Fn(u32) -> Option<u32>) -> Option<u32> {
-        let mut now = look!(self.state, Relaxed);
+        let mut now = load_or_cas!(self.state, Relaxed);
         loop {
             match self.state.compare_exchange_weak(now, change(now)?, SeqCst, Relaxed) {
                 Ok(before) => return Some(before),
@@ -81,12 +97,14 @@ impl Worker {
         }
     }
 
+    /// Changes the phase, if it is `from`, and leaves the number of holders. Returns true if it
+    /// was.
     fn step(&self, from: u32, to: u32) -> bool {
         let step = |now| (now & PHASES == from).then(|| now - from + to);
         self.update(step).is_some()
     }
 
-    /// Asked after work was made.
+    /// What a caller that has just made work has to do.
     pub fn call(&self) -> Call {
         fence(SeqCst);
         match self.state.load(Relaxed) {
@@ -96,16 +114,18 @@ impl Worker {
         }
     }
 
-    /// Begins the worker: `is_gone` waits for the end of the last worker's thread, which may still be on its way out, on the stack
-    /// that the next would get; `make` makes the worker. Both say whether it went well. False: there is none to count on now.
+    /// Begins the worker. The thread of the last worker may still be exiting, on the stack that the
+    /// next one gets: `is_gone` waits for its end. `make` makes the thread. Both return whether
+    /// they succeeded. Returns true if the worker runs now, false if the caller cannot count on
+    /// one.
     pub fn begin(&self, is_gone: impl FnOnce() -> bool, make: impl FnOnce() -> bool) -> bool {
-        // Acquire: what the last worker did.
+        // Acquire: this thread sees what the last worker did.
         if let Err(now) = self.state.compare_exchange(NONE, BUSY, AcqRel, Relaxed) {
             return matches!(now & PHASES, BUSY | NAPPING);
         }
-        // Asked after the step above, which keeps the last one from going on.
+        // After the step above, so that the last worker cannot change NONE to BUSY and go on.
         let gone = self.alive.load(Acquire) == 0 || is_gone();
-        // Somebody may hold it off by now: then the worker would only leave.
+        // If a thread holds the worker off by now, the new worker would only leave.
         let made = gone && self.state.load(Relaxed) & PHASES == BUSY && make();
         if !made {
             self.leave();
@@ -113,18 +133,21 @@ impl Worker {
         made
     }
 
-    /// Called by the worker, which found nothing to do: true if it is to end, false if there is work after all.
+    /// The worker calls this when it found nothing to do. Returns true if the worker must exit, and
+    /// false if there is work after all.
     pub fn end(&self, is_needed: impl FnOnce() -> bool) -> bool {
         if !self.step(BUSY, NONE) {
             self.leave();
             return true;
         }
-        // Who made work before that saw the worker running and went on; this look sees what it made.
+        // A caller that saw the worker running had made its work before this fence. So the check
+        // below sees that work.
         fence(SeqCst);
         !is_needed() || self.state.compare_exchange(NONE, BUSY, SeqCst, Relaxed).is_err()
     }
 
-    /// Called by the worker before it sleeps on the word: the value to sleep on. None: it is dismissed, and has left.
+    /// The worker calls this before it sleeps on the word. Returns the value to sleep on, or None
+    /// if the worker was dismissed and must exit.
     pub fn nap(&self) -> Option<u32> {
         if self.step(BUSY, NAPPING) {
             return Some(NAPPING);
@@ -133,7 +156,7 @@ impl Worker {
         None
     }
 
-    /// Called by the worker after it slept. False: it is dismissed, and has left.
+    /// The worker calls this after it slept. Returns false if it was dismissed and must exit.
     pub fn resume(&self) -> bool {
         let on = self.step(NAPPING, BUSY);
         if !on {
@@ -142,27 +165,31 @@ impl Worker {
         on
     }
 
-    /// True if the worker is to leave: asked in the middle of its work.
+    /// True if the worker must leave. The worker checks this in the middle of its work.
     pub fn is_dismissed(&self) -> bool {
         self.state.load(Relaxed) & PHASES == LEAVING
     }
 
-    /// The worker, or who could not make it, is through.
+    /// Changes the phase to NONE. For the worker that exits, or for the thread that could not make
+    /// one.
     fn leave(&self) {
         let _ = self.step(LEAVING, NONE) || self.step(BUSY, NONE);
     }
 
-    /// Dismisses a worker that naps: it is to be replaced. True if it was one.
+    /// Dismisses a worker that naps, so that another one can replace it. Returns false if the
+    /// worker does not nap.
     pub fn relieve(&self) -> bool {
         self.step(NAPPING, LEAVING)
     }
 
-    /// Takes [`Worker::relieve`] back, if the worker has not seen it. False: it has, or was dismissed anew.
+    /// Undoes [`Worker::relieve`]. Returns false if the worker has left meanwhile, or a holder has
+    /// come.
     pub fn keep(&self) -> bool {
         self.state.compare_exchange(LEAVING, NAPPING, SeqCst, Relaxed).is_ok()
     }
 
-    /// Holds the worker off: it is dismissed if it is there. It is gone once `is_gone`. Calls nest.
+    /// Holds the worker off, and dismisses it if it runs. It is gone once [`Worker::is_gone`]
+    /// returns true. Each call needs one [`Worker::release`].
     #[inline]
     pub fn hold(&self) {
         let _ = self.update(|now| {
@@ -174,26 +201,29 @@ impl Worker {
         });
     }
 
-    /// Ends one `hold`. True if nobody holds the worker off any more.
+    /// Ends one `hold`. Returns true if no thread holds the worker off any more.
     pub fn release(&self) -> bool {
         let before = self.update(|now| now.checked_sub(HOLDER));
         before.is_none_or(|before| before - HOLDER < HOLDER)
     }
 
-    /// True if there is no worker's thread, nor one that is being made (rule 1): for who holds it off.
+    /// For a holder: true if the worker's thread does not exist and no thread is making it (rule
+    /// 1).
     pub fn is_gone(&self) -> bool {
-        // Sequentially consistent, as the steps are: whoever began the worker set `alive` before it left.
+        // Sequentially consistent, as the steps are. A thread that began the worker set `alive`
+        // before the phase was NONE again, so the load of `alive` below sees it.
         let settled = matches!(self.state.load(SeqCst) & PHASES, NONE | FORBIDDEN);
-        // Acquire: what the worker did.
+        // Acquire: the holder sees what the worker did.
         settled && self.alive.load(Acquire) == 0
     }
 
-    /// There shall be no worker any more, once this one is gone.
+    /// Forbids all further workers. Has an effect only while there is no worker.
     pub fn forbid(&self) {
         let _ = self.step(NONE, FORBIDDEN);
     }
 
-    /// In the child of a fork, where there is one thread.
+    /// Sets the state to that of no worker and no holder. For the child of a fork, which has one
+    /// thread.
     pub fn after_fork(&self) {
         self.alive.store(0, Relaxed);
         if self.state.load(Relaxed) & PHASES != FORBIDDEN {
@@ -225,7 +255,7 @@ mod tests {
         assert!(worker.end(|| false));
         assert_eq!(worker.call(), Call::None);
         assert!(worker.begin(|| true, || true));
-        // While it looks once more, another one is begun.
+        // While the worker checks for work a second time, another thread begins a worker.
         assert!(worker.end(|| worker.begin(|| true, || true)));
         assert_eq!(worker.call(), Call::Running);
     }

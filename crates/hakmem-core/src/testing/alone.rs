@@ -1,4 +1,4 @@
-//! Tests that need a process of their own: this program again, for one test.
+//! Runs one test in a process of its own: it starts the test program again, for that test alone.
 
 extern crate std;
 
@@ -9,9 +9,10 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::string::String;
 
+/// Set in such a process: the name of the test.
 const NAME: &str = "TEST_HAKMEM_ALONE";
 
-/// Runs `case`, which is the test `name`, in a process of its own, on its first thread.
+/// Runs `case`, the body of the test `name`, in a process of its own, on its first thread.
 #[track_caller]
 pub fn alone(name: &str, case: fn()) {
     if apart(name, &[]).is_none() {
@@ -19,9 +20,11 @@ pub fn alone(name: &str, case: fn()) {
     }
 }
 
-/// Runs the test `name` in a process of its own, with these variables. None: this is that process.
+/// Runs the test `name` in a process of its own, with these environment variables, and fails if the
+/// test fails. Returns None in that process itself.
 ///
-/// It is the caller's: either the whole name, or that in a module called like the caller's file.
+/// The calling test is the one named `name`, or `name` in a module that is named like the caller's
+/// file.
 #[track_caller]
 pub fn apart(name: &str, variables: &[(&str, &str)]) -> Option<Output> {
     if env::var_os(NAME).is_some() {

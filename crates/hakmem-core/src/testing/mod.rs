@@ -1,4 +1,5 @@
-//! For tests alone: tests that need a process of their own. Those of `tests/` reach them by `tests/oracle`.
+//! Helpers for tests that need a process of their own. The tests of `tests/` use them by way of
+//! `tests/oracle`.
 
 mod alone;
 mod in_child;

@@ -1,4 +1,4 @@
-//! The part of `src/base` that the protocols stand on.
+//! The part of `src/base` that the protocols use.
 
 #[rustfmt::skip]
 #[path = "../../src/base/sync/mod.rs"]

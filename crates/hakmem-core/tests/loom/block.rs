@@ -1,18 +1,18 @@
-//! Blocks of which loom checks every access.
+//! Blocks for the models. loom checks every access to their contents.
 
 use crate::proto::inbox::Link;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicUsize, Ordering::AcqRel};
 use std::ptr::null_mut;
 
-/// A block. It is leaked: a model that fails may have it twice.
+/// A block. The models leak it: a model that fails may have it on two lists.
 pub struct Node {
     next: UnsafeCell<*mut Node>,
-    /// As an anchor: the rest of its batch, here one block.
+    /// The rest of the remote batch that this block begins: here one block, or null.
     pub newest: UnsafeCell<*mut Node>,
-    /// What the program left in it; read by the owner after the block came back.
+    /// What the program left in the block. The owner reads it after it got the block back.
     pub data: UnsafeCell<usize>,
-    /// On how many lists it is: must never be 2.
+    /// On how many lists the block is: 0 or 1, unless the model fails.
     lists: AtomicUsize,
 }
 
@@ -50,7 +50,7 @@ unsafe impl Link for Node {
     }
 }
 
-/// A pointer that may be sent.
+/// A pointer to a block that a model may send to another thread.
 #[derive(Clone, Copy)]
 pub struct Ptr(pub *mut Node);
 unsafe impl Send for Ptr {}

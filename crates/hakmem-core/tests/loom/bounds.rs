@@ -8,14 +8,15 @@ const DATA: usize = 0x7000_0000_0000;
 const LENGTH: usize = 1 << 30;
 const METAS: usize = 0x6000_0000_0000;
 
-/// Whether the fast path of `free` takes a pointer for one of the arena's; then the metadata it would use.
+/// If the fast path of `free` takes the pointer for one of the arena's: the metadata that it uses.
 fn let_in(bounds: &Bounds, p: usize) -> Option<usize> {
     let offset = p.wrapping_sub(bounds.data()).rotate_right(4);
     (offset < bounds.limit16()).then(|| bounds.metas().addr())
 }
 
-/// While one thread makes the first arena, and hands a block of it to a second thread, and another gives up the arena's end,
-/// pointers from below and above are freed: the block's bounds are read as they are, and nothing else is let in.
+/// One thread makes the first arena, passes a block of it on, and then gives the arena's end back.
+/// Another thread frees foreign pointers from below and above, and then the block. It takes no
+/// foreign pointer for the arena's. For the block it reads the right bounds.
 #[test]
 fn foreign_pointers_are_never_let_in() {
     check(

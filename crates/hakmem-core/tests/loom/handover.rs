@@ -7,14 +7,14 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use loom::thread;
 
-/// A page that is parked and unparked while blocks of it are on their way, in miniature: `HEAP` and `PARKED` each
-/// have an inbox, and `owner` says whose the list is.
+/// A page in miniature, which a thread parks and takes back while blocks of it are in flight. The
+/// owners `HEAP` and `PARKED` each have an inbox. `owner` says which of them owns the free list.
 struct Wanderer {
     owner: AtomicUsize,
     inboxes: [Inbox<Node>; 2],
-    /// Guards what is `PARKED`.
+    /// A thread takes it to act as the owner `PARKED`, and to change the owner.
     lock: Lock,
-    /// The owner's; loom reports anybody else.
+    /// The free list, as the number of its blocks. Only the owner touches it: loom reports others.
     free: UnsafeCell<usize>,
 }
 unsafe impl Sync for Wanderer {}
@@ -27,7 +27,8 @@ impl Wanderer {
         unsafe { self.inboxes[self.owner.load(Relaxed)].push_chain(node, node) };
     }
 
-    /// As `merge_remote_frees` of a heap, or under the lock that of `parked`: what is not for `me` any more is passed on.
+    /// As `merge_remote_frees` of a heap, or under the lock as that of `parked`. If `me` no longer
+    /// owns the page, it sends the blocks to the owner.
     fn merge(&self, me: usize) {
         let mut node = self.inboxes[me].take();
         while !node.is_null() {
@@ -47,8 +48,8 @@ impl Wanderer {
     }
 }
 
-/// A block is freed while its page is parked, purged and unparked: it arrives once, and only the page's owner
-/// touches its list.
+/// One thread frees a block, while another parks the page and takes it back, and a third purges it.
+/// The block arrives once, and only the page's owner touches the free list.
 #[test]
 fn blocks_follow_a_page_that_changes_hands() {
     check(

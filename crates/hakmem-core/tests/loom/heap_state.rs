@@ -33,7 +33,8 @@ impl Heap {
         self.pool.push(1, &self.link);
     }
 
-    /// Whether the heap was tidied; it is put back if it was popped meanwhile.
+    /// Tidies the heap if it is idle, and puts it back if it was popped meanwhile. Returns true if
+    /// it was tidied.
     fn tidy(&self) -> bool {
         let tidied = self.state.tidy(3, || self.work());
         if tidied == Tidied::Popped {
@@ -42,7 +43,7 @@ impl Heap {
         tidied != Tidied::No
     }
 
-    /// Whether the heap was had.
+    /// Pops and adopts the heap, and works with it. Returns true if the thread got it.
     fn adopt(&self) -> bool {
         let had = self.pool.pop(|_| &self.link).is_some() && self.state.adopt(2) == Adopted::Yes;
         if had {
@@ -52,8 +53,8 @@ impl Heap {
     }
 }
 
-/// A thread ends, another one tidies, a third wants a heap: the heap is one's at a time, and each sees what the last
-/// one did.
+/// A thread ends, another one tidies its heap, and a third wants a heap. One thread at a time holds
+/// the heap, and each sees what the last holder did.
 #[test]
 fn a_heap_is_tidied_by_nobody_else() {
     check(
@@ -74,7 +75,7 @@ fn a_heap_is_tidied_by_nobody_else() {
             let mut adopted = heap.adopt();
             ends.join().unwrap();
             let visits = 1 + usize::from(tidies.join().unwrap());
-            // One that was left to the tidier is in the pool again.
+            // If the adopter left the heap to the tidier, it is in the pool again.
             adopted = adopted || heap.adopt();
             assert!(adopted, "the heap is gone from the pool");
             assert_eq!(heap.inside.with(|n| unsafe { *n }), visits + 1);
@@ -89,7 +90,8 @@ fn a_heap_is_tidied_by_nobody_else() {
     );
 }
 
-/// A heap that a fork found in disorder is nobody's any more, though it comes out of the pool.
+/// No thread adopts or tidies a heap that a fork left in disorder, though it may still be in the
+/// pool.
 #[test]
 fn a_lost_heap_is_not_adopted() {
     check(

@@ -5,7 +5,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use loom::thread;
 
-/// A segment, and the words that list it as one with DIRTY slots.
+/// A segment, and the words that list it when it has DIRTY slots.
 struct Listed {
     slots: Slots,
     row: AtomicU64,
@@ -13,7 +13,7 @@ struct Listed {
 }
 
 impl Listed {
-    /// With one slot that is somebody's.
+    /// A segment whose slots are all claimed.
     fn new() -> Self {
         let slots = Slots::new();
         slots.claim(32).unwrap();
@@ -29,8 +29,8 @@ impl Listed {
     }
 }
 
-/// One thread lets a slot go, DIRTY, while another purges the segment, which was listed for a slot that has been claimed
-/// since: what the purge did not take is listed.
+/// One thread releases a slot as DIRTY, while another purges the segment. It was listed for a slot
+/// that a thread has claimed since. In the end the segment has no DIRTY slot, or it is listed.
 #[test]
 fn an_empty_slot_ends_up_listed() {
     check(
@@ -60,7 +60,8 @@ fn an_empty_slot_ends_up_listed() {
     );
 }
 
-/// One thread lists a segment, while another finds none in the row and tells the summary so.
+/// One thread lists a segment, while another finds an empty row and clears its bit of the summary.
+/// In the end both bits are set.
 #[test]
 fn the_summary_knows_of_every_row_that_has_a_bit() {
     check(

@@ -23,8 +23,8 @@ fn adopt(pool: &IdStack, heaps: &[Heap]) -> Option<u64> {
     })
 }
 
-/// Two threads adopt and give back two heaps: no heap has two threads, none is lost, and each adopter sees what the
-/// last one left.
+/// Two threads adopt two heaps and give them back. No two threads have one heap, no heap is lost,
+/// and each adopter sees what the last one wrote.
 #[test]
 fn a_heap_is_adopted_by_one_thread() {
     check(
@@ -40,7 +40,7 @@ fn a_heap_is_adopted_by_one_thread() {
             let other = {
                 let (pool, heaps) = (pool.clone(), heaps.clone());
                 thread::spawn(move || {
-                    // Takes both, gives the first back: what makes a stack without tags fail.
+                    // Pops both and pushes the first again. That makes a stack without tags fail.
                     let first = adopt(&pool, &heaps);
                     let second = adopt(&pool, &heaps);
                     if let Some(id) = first {
@@ -49,7 +49,7 @@ fn a_heap_is_adopted_by_one_thread() {
                     second
                 })
             };
-            // Gives its first one back too, so that both threads pop what the other pushed.
+            // Pushes its first one again too, so that each thread pops what the other pushed.
             let first = adopt(&pool, &heaps);
             if let Some(id) = first {
                 pool.push(id, link(&heaps, id));

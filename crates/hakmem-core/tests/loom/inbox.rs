@@ -4,8 +4,9 @@ use crate::proto::inbox::{Inbox, Link};
 use loom::sync::Arc;
 use loom::thread;
 
-/// Two producers publish chains of batches, the owner takes meanwhile and at the end: every block arrives once, with
-/// what its freer wrote, those that are in no chain but behind an anchor too.
+/// Two producers push chains of remote batches. The owner takes chains meanwhile and at the end.
+/// Every block arrives once, with the bytes that its freer wrote. That holds too for the blocks of
+/// a batch that only its first block leads to.
 #[test]
 fn inbox_delivers_every_block_once() {
     check(

@@ -3,7 +3,8 @@ use crate::proto::journal::Journal;
 use loom::sync::Arc;
 use loom::thread;
 
-/// One record is kept, and overwritten while it is read: who gets the nth gets all of the nth.
+/// The writer overwrites the one record that the journal keeps, while a reader reads it. A reader
+/// that gets the nth record gets all words of the nth.
 #[test]
 fn a_record_is_read_whole_or_not_at_all() {
     check(

@@ -4,7 +4,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 
-/// The lock excludes, and no waiter is left behind.
+/// One thread at a time holds the lock, and every waiter gets it.
 #[test]
 fn the_lock_excludes() {
     check(
@@ -31,7 +31,7 @@ fn the_lock_excludes() {
     );
 }
 
-/// Who only tries the lock gets it or leaves it alone.
+/// A thread that tries the lock takes it, or leaves it to its holder.
 #[test]
 fn trying_the_lock_leaves_its_holder_alone() {
     check(

@@ -1,14 +1,18 @@
-//! Models of the protocols between threads, driven through every interleaving that loom knows, weak ones included.
+//! Models of the protocols between threads. loom runs each in every order of the threads' steps
+//! that it knows, and with every value that a weak order allows a load to return.
 //!
-//! Run with `ci/loom`. Each model is run as the code is, and then once for each mistake that it is there to find: it must
-//! fail. `tests/mistakes/list.toml` has the mistakes, and `ci/loom` weaves them into a copy of the source.
+//! `ci/loom` runs them. It runs each model with the code as it is: the model must hold. Then it
+//! runs the model once for each mistake that the model names: it must fail.
+//! `tests/mistakes/list.toml` has the mistakes, and `ci/loom` weaves them into a copy of the
+//! source.
 #![cfg(loom)]
 #![allow(
     clippy::undocumented_unsafe_blocks,
     reason = "loom's cells check at run time what a comment would claim"
 )]
 
-// The protocols are compiled into this program, with loom's atomics; the library is empty here.
+// This program has the sources of the protocols as modules, with loom's atomics. In this build the
+// library is empty.
 #[allow(
     dead_code,
     unused_macros,
@@ -43,9 +47,10 @@ mod worker;
 use crate::base::sync::LOADS_ARE_CAS;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Checks a model; then, with each of `mistakes` made, that it fails.
+/// Checks that a model holds, and that it fails with each of `mistakes`.
 ///
-/// Twice, as loom sees more stale values where loads are loads, and more schedules where they are compare-and-swaps.
+/// Each run is twofold. loom finds more stale values if loads are loads, and more schedules if they
+/// are compare-and-swaps.
 fn check(model: fn(), mistakes: &[&'static str]) {
     let run = || {
         for cas in [true, false] {

@@ -1,4 +1,5 @@
-//! What the protocols ask of the system: who sleeps lets another thread go on, and looks again.
+//! The functions of `src/os` that the protocols call. A thread that sleeps lets another one run,
+//! and then returns.
 
 use crate::base::sync::{AtomicU32, spin};
 
@@ -12,7 +13,7 @@ pub fn sleep_us(_: u32) {
     spin();
 }
 
-/// A model's threads have the tokens that it gives them.
+/// Never called: the models pass a token for each thread.
 pub fn thread_token() -> u32 {
     unreachable!("the models name their threads")
 }

@@ -5,13 +5,14 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 
-/// What a page names: a heap, with the inbox that whoever frees a block of the page reaches for.
+/// The heap that the page's word leads to. A thread that frees a block of the page reads it.
 struct Heap(UnsafeCell<bool>);
 unsafe impl Sync for Heap {}
 unsafe impl Send for Heap {}
 
-/// A page that was parked is unparked by a heap that another thread has just made, while a third thread frees a
-/// block of it, which it has had since before: if it finds the new heap, it finds it made.
+/// One thread makes a heap, and takes a parked page for it. Another thread, which has had a block
+/// of the page since before, frees that block. If it finds the new heap in the page's word, it sees
+/// all that the first thread wrote there.
 #[test]
 fn a_new_owner_is_there_before_its_name() {
     check(

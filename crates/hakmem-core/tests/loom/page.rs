@@ -6,9 +6,9 @@ use loom::sync::Arc;
 use loom::thread;
 use std::ptr::null_mut;
 
-/// A page in miniature: the owner's list and the inbox, as the rules of `page` and `heap` have them.
+/// A page in miniature: the owner's free list and the inbox, by the rules of `page` and `heap`.
 struct Page {
-    /// The owner's; loom reports anybody else.
+    /// The free list. Only the owner touches it: loom reports others.
     free: UnsafeCell<*mut Node>,
     inbox: Inbox<Node>,
 }
@@ -33,7 +33,7 @@ impl Page {
         }
     }
 
-    /// The owner's slow path: merge first, then hand out (`page` rule 4).
+    /// The owner's slow path: it merges first, and then allocates (`page` rule 4).
     fn pop(&self) -> *mut Node {
         self.merge();
         let node = self.free.with(|f| unsafe { *f });
@@ -51,8 +51,8 @@ impl Page {
     }
 }
 
-/// The owner allocates and frees while another thread frees what it was handed: no block is ever on a free list and in
-/// the inbox at once.
+/// The owner allocates and frees, while another thread frees a block that it got from the owner. No
+/// block is on a free list and in the inbox at once.
 fn model(freer: fn(&Page, *mut Node)) {
     let page = Arc::new(Page {
         free: UnsafeCell::new(null_mut()),
@@ -79,7 +79,7 @@ fn a_block_is_on_one_list_only() {
     check(|| model(Page::push_remote), &["InboxKeepsWhatItGives"]);
 }
 
-/// What the model is there to find: a freeing thread that keeps the block for its own list too.
+/// The model finds a freeing thread that sends a block and puts it on its own list too.
 #[test]
 #[should_panic]
 fn a_block_that_is_sent_and_kept_is_found() {

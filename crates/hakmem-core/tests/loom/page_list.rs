@@ -5,15 +5,17 @@ use crate::proto::page_list::PageRemoteList;
 use loom::sync::Arc;
 use loom::thread;
 
-/// The page list of a page, and what links it in an inbox: a node whose data nobody asks for.
+/// The page list of a page, and the node by which it is in the inbox. No thread reads that node's
+/// data.
 struct Page {
     remote_list: PageRemoteList<Node>,
     itself: Ptr,
     inbox: Inbox<Node>,
 }
 
-/// Two producers put blocks in, and the first of them sends the page list; the owner opens it when it comes. Every block
-/// arrives once, with what its freer wrote, and the page list is linked by one thread at a time.
+/// Two producers add blocks, and the first of them sends the page list. The owner takes the list
+/// and empties it. Every block arrives once, with the bytes that its freer wrote. One thread at a
+/// time uses the link of the page list.
 #[test]
 fn page_list_delivers_every_block_once_and_is_sent_by_one() {
     check(

@@ -23,8 +23,8 @@ impl Segment {
     }
 }
 
-/// A segment is listed once everybody who changed its slots is through: one thread takes the last slot, another lets
-/// one go.
+/// One thread claims the last free slot, while another releases a slot. When both have settled the
+/// bin, the segment is listed.
 #[test]
 fn a_segment_with_room_ends_up_listed() {
     check(

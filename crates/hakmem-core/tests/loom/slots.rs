@@ -4,8 +4,8 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 
-/// Two threads claim slots of a segment that has two, one of them twice: nobody gets what another has, and what the
-/// former owner wrote is seen by the next.
+/// Two threads claim slots of a segment that has two free ones; one thread does so twice. No two
+/// threads own one slot, and each owner sees what the former one wrote.
 #[test]
 fn slots_have_one_owner() {
     check(
@@ -35,8 +35,8 @@ fn slots_have_one_owner() {
     );
 }
 
-/// A purger and a claimer of the same DIRTY slot: the memory is given back or handed out, never both at once; and a
-/// slot that was purged is handed out as clean.
+/// A purger and another thread claim the same DIRTY slot. One thread at a time touches its memory.
+/// A slot that the purger has released is clean for the next thread, and its memory is zero.
 #[test]
 fn purging_is_owning() {
     check(
@@ -73,7 +73,7 @@ fn purging_is_owning() {
     );
 }
 
-/// Retiring a segment against claiming in it: one of the two has it.
+/// One thread retires a segment while another claims a slot in it. One of the two gets it.
 #[test]
 fn a_retired_segment_has_no_other_owner() {
     check(

@@ -8,7 +8,7 @@ use loom::thread;
 struct Place {
     worker: Worker,
     work: AtomicBool,
-    /// The worker's, of which there is one at a time.
+    /// The worker's stack. One worker at a time uses it: loom reports others.
     stack: UnsafeCell<usize>,
 }
 
@@ -30,7 +30,7 @@ impl Place {
         self.worker.begin(|| false, make)
     }
 
-    /// The worker's life. The flag is cleared by a store, as the kernel does.
+    /// The worker's life. At its end a store clears `alive`, as the kernel does.
     fn serve(&self) {
         loop {
             self.work.swap(false, Relaxed);
@@ -39,14 +39,14 @@ impl Place {
                 break;
             }
         }
-        // It returns.
+        // The worker's thread returns.
         self.stack.with_mut(|s| unsafe { *s += 1 });
         self.worker.alive.store(0, Release);
     }
 }
 
-/// Work is made while the worker ends: it sees the work, or who made it sees that there is no worker; and no two use
-/// the one stack.
+/// A caller makes work while the worker ends. The worker sees the work, or the caller sees that
+/// there is no worker. No two workers use the stack at once.
 #[test]
 fn no_work_is_left_without_a_worker() {
     check(
@@ -63,7 +63,7 @@ fn no_work_is_left_without_a_worker() {
                 Call::None => {
                     let begun = place.begin();
                     if !begun {
-                        place.work.store(false, Relaxed); // Does it itself.
+                        place.work.store(false, Relaxed); // The caller does the work itself.
                     }
                     begun
                 }
@@ -81,8 +81,8 @@ fn no_work_is_left_without_a_worker() {
     );
 }
 
-/// Who holds the worker off and finds it gone has everything for itself until it lets go, though a caller begins the worker at
-/// the same time.
+/// A thread holds the worker off, while a caller begins it. If the holder finds the worker gone, no
+/// worker uses the stack until the holder releases.
 #[test]
 fn who_is_held_off_is_gone() {
     check(
@@ -97,7 +97,7 @@ fn who_is_held_off_is_gone() {
                             place.stack.with_mut(|s| unsafe { *s += 1 });
                             place.worker.end(|| false);
                         }
-                        // It returns.
+                        // The worker's thread returns.
                         place.stack.with_mut(|s| unsafe { *s += 1 });
                         place.worker.alive.store(0, Release);
                     }

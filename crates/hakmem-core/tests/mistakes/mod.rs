@@ -1,14 +1,16 @@
-//! The deliberate mistake that is made now, if any. The copy of the source that `ci/loom` and `ci/shuttle` build asks
-//! `hakmem_makes` wherever `mistakes/list.toml` has one.
+//! Which deliberate mistake the running test makes, if any.
+//!
+//! `ci/loom` and `ci/shuttle` build a copy of the source. At each place of `mistakes/list.toml` the
+//! copy calls `hakmem_makes`, which says whether to make that mistake.
 
 use std::cell::Cell;
 
 thread_local! {
-    /// One for each test: the threads of a model are coroutines of the test's.
+    /// Each test has its own: the threads of its model are coroutines of the test's thread.
     static MADE: Cell<Option<&'static str>> = const { Cell::new(None) };
 }
 
-/// Fails in a build that has no mistakes to make: there each model would seem to miss them, or to find them.
+/// Fails in a build without the mistakes. There a model could find none of them.
 pub fn assert_woven() {
     assert!(
         cfg!(woven),
@@ -16,12 +18,12 @@ pub fn assert_woven() {
     );
 }
 
-/// Makes a mistake, from now on, in what the calling test models.
+/// Makes the code under the calling test's model make a mistake from now on.
 pub fn make(mistake: &'static str) {
     MADE.set(Some(mistake));
 }
 
-/// Whether a mistake is made.
+/// True if the code makes this mistake now.
 pub fn is(mistake: &str) -> bool {
     MADE.get() == Some(mistake)
 }

@@ -1,9 +1,10 @@
-//! Tests of a crate are modules of few programs. A file that none of them names would not be run.
+//! Checks that every test file of a crate is run. The files are modules of a few test programs. If
+//! no program names a file, its tests do not run.
 
 use std::path::Path;
 
-/// Fails unless every source file in `tests` of the crate at `manifest` is a module of `programs`, the text of such
-/// programs, or one of `others`, which are programs themselves.
+/// Fails unless every source file in `tests` of the crate at `manifest` is a module of `programs`,
+/// the text of such programs, or one of `others`, which are programs themselves.
 pub fn every_file_is_run(manifest: &str, programs: &str, others: &[&str]) {
     for file in std::fs::read_dir(Path::new(manifest).join("tests")).unwrap() {
         let path = file.unwrap().path();

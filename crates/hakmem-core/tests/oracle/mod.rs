@@ -1,9 +1,13 @@
-//! An oracle for allocators, which checks what callers rely on.
+//! An oracle for allocators: it checks what callers rely on.
 //!
-//! Blocks lie in no others, are aligned, zero where asked, keep their contents until freed, and have a usable size that is
-//! constant and writable to its end. The oracle keeps its books in the test's own heap, the system's, so that a bug in
-//! the allocator under test cannot hide itself by damaging them. The property tests, the stress and the fuzz targets all
-//! drive it.
+//! 1. No block overlaps another one, and each is aligned.
+//! 2. A block is zero where the caller asked for that.
+//! 3. A block keeps its contents until it is freed.
+//! 4. The usable size of a block is constant, and the block is writable to its end.
+//!
+//! The oracle keeps its records in the test's own heap, which is the system's. So a bug in the
+//! allocator under test cannot hide itself by damaging them. The property tests, the stress test,
+//! the models of `tests/shuttle` and the fuzz targets use it.
 #![allow(
     dead_code,
     unused_imports,
@@ -13,7 +17,7 @@
 #[path = "../../src/testing/alone.rs"]
 mod alone;
 mod blocks;
-mod door;
+mod front_end;
 #[path = "../../src/testing/in_child.rs"]
 mod in_child;
 pub mod pattern;
@@ -21,40 +25,42 @@ pub mod plain;
 
 pub use alone::{alone, apart};
 pub use blocks::{elsewhere, free_all, layout};
-pub use door::{C, Door, Rust};
+pub use front_end::{C, FrontEnd, Rust};
 pub use in_child::{goes_well_in_child, in_child};
 use std::alloc::Layout;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-/// `full` of something, or the part of it that `TEST_HAKMEM_SHARE` says: where a test runs often, as for each mutant.
+/// `full`, or the part of it that the environment variable `TEST_HAKMEM_SHARE` asks for. Runs that
+/// repeat a test often set it, such as those for mutants.
 pub fn share(full: usize) -> usize {
     let share =
         std::env::var("TEST_HAKMEM_SHARE").map_or(1, |s| s.parse().expect("a share is a number"));
     (full / share).max(1)
 }
 
-/// Bytes of the system's pages, as the allocator has it: with its feature `fault-injection`, larger ones than the machine's if
-/// `TEST_HAKMEM_PAGE_BYTES` says so (`ci/page-sizes`).
+/// The length of a system page in bytes, as the allocator sees it. With the feature
+/// `fault-injection` the variable `TEST_HAKMEM_PAGE_BYTES` makes it larger than the machine's
+/// (`ci/page-sizes`).
 pub fn page_size() -> usize {
-    // SAFETY: no preconditions.
+    // SAFETY: `sysconf` has no preconditions.
     let machine = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
     let larger = std::env::var("TEST_HAKMEM_PAGE_BYTES");
     larger.map_or(machine, |bytes| bytes.parse().expect("a number of bytes"))
 }
 
-/// For this process, and for good.
+/// Limits the address space of this process, for the rest of its life.
 pub fn limit_address_space(bytes: usize) {
     let limit = libc::rlimit {
         rlim_cur: bytes as u64,
         rlim_max: bytes as u64,
     };
-    // SAFETY: reads the structure.
+    // SAFETY: `limit` is readable for the time of the call.
     let done = unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) };
     assert_eq!(done, 0);
 }
 
-/// The address ranges that are out, of all threads.
+/// The address ranges of all live blocks, of all threads.
 #[derive(Debug, Default)]
 pub struct Ranges(Mutex<BTreeMap<usize, usize>>);
 
@@ -82,7 +88,7 @@ impl Ranges {
             .expect("released range is known");
     }
 
-    /// Fails if blocks are still out.
+    /// Fails if a block is still live.
     pub fn assert_empty(&self) {
         assert!(
             self.0.lock().unwrap().is_empty(),
@@ -91,23 +97,24 @@ impl Ranges {
     }
 }
 
-/// A block that is out. It can be sent to another thread and be freed there.
+/// A live block. A test may send it to another thread, which frees it.
 #[derive(Debug)]
 pub struct Block {
     start: usize,
     layout: Layout,
-    /// Bytes that hold the pattern: the usable size where the door tells it, the requested size where not.
+    /// How many bytes hold the pattern: the usable size if the front end reports it, else the
+    /// requested size.
     len: usize,
     seed: u64,
 }
 
 impl Block {
-    /// Bytes of memory that it takes, at least.
+    /// How many bytes the block has, at least.
     pub fn size(&self) -> usize {
         self.len
     }
 
-    /// Where it begins.
+    /// The block's address.
     pub fn address(&self) -> usize {
         self.start
     }
@@ -120,52 +127,53 @@ impl Block {
 /// One caller's view of an allocator under test.
 #[derive(Debug)]
 pub struct Oracle<'a, D> {
-    door: D,
+    front_end: D,
     ranges: &'a Ranges,
     seed: u64,
 }
 
-impl<'a, D: Door> Oracle<'a, D> {
+impl<'a, D: FrontEnd> Oracle<'a, D> {
     /// `salt` makes the patterns of several oracles different.
-    pub fn new(door: D, ranges: &'a Ranges, salt: u64) -> Self {
+    pub fn new(front_end: D, ranges: &'a Ranges, salt: u64) -> Self {
         Self {
-            door,
+            front_end,
             ranges,
             seed: salt << 32,
         }
     }
 
-    /// Allocates, checks and fills a block. Panics when memory runs out, as most tests stay far below the machine's.
+    /// Allocates, checks and fills a block. Panics when memory runs out: most tests need far less
+    /// than the machine has.
     pub fn alloc(&mut self, layout: Layout) -> Block {
         let block = self.try_alloc(layout);
         block.unwrap_or_else(|| panic!("no memory for {layout:?}"))
     }
 
-    /// As `alloc`; the requested bytes must be zero.
+    /// As `alloc`, and checks that the requested bytes are zero.
     pub fn alloc_zeroed(&mut self, layout: Layout) -> Block {
         let block = self.try_alloc_zeroed(layout);
         block.unwrap_or_else(|| panic!("no memory for {layout:?}"))
     }
 
-    /// Resizes the block, checking that the contents come along.
+    /// Resizes the block, and checks that it keeps its contents.
     pub fn realloc(&mut self, block: Block, size: usize) -> Block {
         let resized = self.try_realloc(block, size);
         resized.unwrap_or_else(|block| panic!("no memory to resize {block:?} to {size}"))
     }
 
-    /// As `alloc`. None: no memory.
+    /// As `alloc`. Returns None if memory runs out.
     pub fn try_alloc(&mut self, layout: Layout) -> Option<Block> {
-        let start = self.door.alloc(layout);
+        let start = self.front_end.alloc(layout);
         (!start.is_null()).then(|| self.admit(start, layout))
     }
 
-    /// As `alloc_zeroed`. None: no memory.
+    /// As `alloc_zeroed`. Returns None if memory runs out.
     pub fn try_alloc_zeroed(&mut self, layout: Layout) -> Option<Block> {
-        let start = self.door.alloc_zeroed(layout);
+        let start = self.front_end.alloc_zeroed(layout);
         if start.is_null() {
             return None;
         }
-        // SAFETY: `alloc_zeroed` initialises the layout's size.
+        // SAFETY: the block is live, and `alloc_zeroed` has initialised as many bytes.
         let bytes = unsafe { std::slice::from_raw_parts(start, layout.size()) };
         if let Some((at, found)) = pattern::not_zero(bytes) {
             panic!("byte {at} of zeroed block {start:p} ({layout:?}) is {found:#x}");
@@ -173,20 +181,22 @@ impl<'a, D: Door> Oracle<'a, D> {
         Some(self.admit(start, layout))
     }
 
-    /// As `realloc`. No memory: the block, which must be as it was.
+    /// As `realloc`. If memory runs out, checks that the block is unchanged, and returns it.
     pub fn try_realloc(&mut self, block: Block, size: usize) -> Result<Block, Block> {
         self.check(&block);
         let layout =
-            Layout::from_size_align(size, self.door.realloc_align(block.layout.align())).unwrap();
+            Layout::from_size_align(size, self.front_end.realloc_align(block.layout.align()))
+                .unwrap();
         // As soon as the allocator moves the block, another thread may get the old range.
         self.ranges.release(block.start);
-        let start = self.door.realloc(block.ptr(), block.layout, size);
+        let start = self.front_end.realloc(block.ptr(), block.layout, size);
         if start.is_null() {
             self.ranges.claim(block.start, block.len.max(1));
             self.check(&block);
             return Err(block);
         }
-        // Between the two the allocator may prefer a block that fits better.
+        // Between the requested and the usable size the allocator may prefer a block that fits
+        // better.
         assert!(
             !D::TELLS_USABLE || size != block.len || start == block.ptr(),
             "moved {block:?} for its usable size"
@@ -199,13 +209,13 @@ impl<'a, D: Door> Oracle<'a, D> {
     pub fn dealloc(&mut self, block: Block) {
         self.check(&block);
         self.ranges.release(block.start);
-        self.door.dealloc(block.ptr(), block.layout);
+        self.front_end.dealloc(block.ptr(), block.layout);
     }
 
-    /// Checks that a block is as its owner left it.
+    /// Checks that a block is as the test left it.
     pub fn check(&self, block: &Block) {
         verify(block.ptr(), block.len, block);
-        let usable = self.door.usable(block.ptr()).unwrap_or(block.len);
+        let usable = self.front_end.usable(block.ptr()).unwrap_or(block.len);
         assert_eq!(usable, block.len, "usable size of {block:?} changed");
     }
 
@@ -214,14 +224,15 @@ impl<'a, D: Door> Oracle<'a, D> {
             start.addr().is_multiple_of(layout.align()),
             "{start:p} is not aligned for {layout:?}"
         );
-        let len = self.door.usable(start).unwrap_or(layout.size());
+        let len = self.front_end.usable(start).unwrap_or(layout.size());
         assert!(
             len >= layout.size(),
             "usable size {len} is less than asked for, {layout:?}"
         );
         self.ranges.claim(start.addr(), len.max(1));
         self.seed += 1;
-        // SAFETY: the allocator handed it out, usable to its end.
+        // SAFETY: the allocator has just returned the block. It is writable for `len` bytes: its
+        // usable size, or the requested one.
         unsafe { pattern::fill(start, len, self.seed) };
         Block {
             start: start.expose_provenance(),
@@ -233,7 +244,8 @@ impl<'a, D: Door> Oracle<'a, D> {
 }
 
 fn verify(start: *mut u8, len: usize, block: &Block) {
-    // SAFETY: `len` bytes from `start` were filled, by `admit` or by a realloc that copied them.
+    // SAFETY: the block is live, and `len` bytes of it are initialised: `admit` filled them, or a
+    // realloc copied them.
     let bytes = unsafe { std::slice::from_raw_parts(start, len) };
     if let Some((at, found, expected)) = pattern::difference(bytes, block.seed) {
         panic!("byte {at} at {start:p} of {block:?} is {found:#x}, not {expected:#x}");

@@ -1,9 +1,10 @@
-//! What the tests write into blocks: bytes that differ in each place and for each seed, so that bytes from elsewhere are noticed.
+//! The pattern that tests write into blocks. It differs for each place and each seed. So a test
+//! notices bytes that come from elsewhere.
 //!
-//! Copied from a table and compared with it, a window at a time: the tests spend most of their time here, and no loop over
-//! bytes or words is fast in a build for debugging.
+//! The functions copy windows of a table, and compare blocks with them. The tests spend most of
+//! their time here, and a loop over bytes or words is slow in a debug build.
 
-/// Bytes of a block that lie in the table one behind the other.
+/// How many bytes of a block are a copy of neighbouring bytes of the table.
 const WINDOW: usize = 32 << 10;
 
 static TABLE: [u8; 2 * WINDOW] = table();
@@ -22,7 +23,8 @@ const fn table() -> [u8; 2 * WINDOW] {
     table
 }
 
-/// What is in window `i` of a block: it begins in another place of the table for each window and seed.
+/// The bytes of window `i` of a block. They begin at another place of the table for each window and
+/// seed.
 fn window(seed: u64, i: usize, len: usize) -> &'static [u8] {
     let mixed = (seed.wrapping_add((i as u64) << 40) ^ seed << 17).wrapping_mul(MIX);
     let begin = (mixed >> 40) as usize % WINDOW;
@@ -32,11 +34,12 @@ fn window(seed: u64, i: usize, len: usize) -> &'static [u8] {
 /// Fills `len` bytes from `start`.
 ///
 /// # Safety
-/// They are the caller's to write.
+/// The caller may write these bytes, and no other thread uses them.
 pub unsafe fn fill(start: *mut u8, len: usize, seed: u64) {
     for (i, at) in (0..len).step_by(WINDOW).enumerate() {
         let from = window(seed, i, WINDOW.min(len - at));
-        // SAFETY: within the `len` bytes, and the table is nobody's block.
+        // SAFETY: the window is within the `len` bytes, which the caller may write. The table is
+        // constant, so it overlaps no block.
         unsafe {
             start
                 .add(at)
@@ -45,14 +48,14 @@ pub unsafe fn fill(start: *mut u8, len: usize, seed: u64) {
     }
 }
 
-/// The first byte that is not as `fill` left it: where, what it is, and what it was.
+/// The first byte that is not as `fill` left it: its place, its value, and the value before.
 pub fn difference(bytes: &[u8], seed: u64) -> Option<(usize, u8, u8)> {
     let windows = bytes.chunks(WINDOW).enumerate();
     let pairs = windows.map(|(i, found)| (i, found, window(seed, i, found.len())));
     first(pairs)
 }
 
-/// The first byte that is not zero: where, and what it is.
+/// The first byte that is not zero: its place and its value.
 pub fn not_zero(bytes: &[u8]) -> Option<(usize, u8)> {
     let windows = bytes.chunks(WINDOW).enumerate();
     let pairs = windows.map(|(i, found)| (i, found, &ZEROS[..found.len()]));

@@ -2,8 +2,8 @@ use crate::{Shared, check, layout};
 use hakmem_core::model;
 use shuttle::thread;
 
-/// A thread ends while others free its blocks, and another that begins adopts its heap: every block comes back, and
-/// nobody gets one that is somebody's.
+/// A thread ends while others free its blocks, and a new thread adopts its heap. Every block
+/// arrives, and no thread gets a block that is live.
 #[test]
 fn a_thread_ends_while_its_blocks_are_freed() {
     check(
@@ -35,7 +35,8 @@ fn a_thread_ends_while_its_blocks_are_freed() {
     );
 }
 
-/// Mail of an idle heap is merged while a thread that begins adopts it: one after the other.
+/// A thread merges the inbox of an idle heap while a new thread adopts the heap. One holds it after
+/// the other.
 #[test]
 fn a_heap_is_adopted_while_its_inbox_is_merged() {
     check(
@@ -43,7 +44,7 @@ fn a_heap_is_adopted_while_its_inbox_is_merged() {
         3000,
         || {
             let shared = Shared::new();
-            // Ends with blocks out.
+            // Ends while blocks of its heap are live.
             let first = thread::spawn(move || {
                 let mut oracle = shared.oracle(0);
                 for _ in 0..6 {
@@ -51,7 +52,7 @@ fn a_heap_is_adopted_while_its_inbox_is_merged() {
                 }
             });
             first.join().unwrap();
-            // Has a heap of its own, and sends some of them when it ends.
+            // Frees some of them from a heap of its own, and sends them when it ends.
             let frees = thread::spawn(move || {
                 let mut oracle = shared.oracle(1);
                 for _ in 0..3 {

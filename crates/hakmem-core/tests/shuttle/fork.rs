@@ -2,8 +2,8 @@ use crate::{Shared, check, layout};
 use hakmem_core::model;
 use shuttle::thread;
 
-/// All that the child of a fork may do: it allocates of every kind, frees, and gives back what lies idle without its
-/// parent's scavenger.
+/// What the child of a fork may do: it allocates blocks of every kind and frees them. It purges
+/// free memory without its parent's scavenger.
 fn child() -> bool {
     let shared = Shared::new();
     let mut oracle = shared.oracle(1000);
@@ -15,11 +15,12 @@ fn child() -> bool {
     model::pass_time(1000);
     let last = oracle.alloc(layout(3 << 20));
     oracle.dealloc(last);
-    // The huge block that was freed last is younger than the decay.
+    // Of free memory only the last huge block may remain: it is younger than the decay.
     model::idle_bytes() <= 8 << 20
 }
 
-/// Threads of all habits, a scavenger that comes and goes, and a fork at any moment.
+/// Threads use blocks of every kind, the scavenger starts and exits, and a thread forks at any
+/// moment.
 fn churn(with_scavenger: bool) {
     model::scavenge_from(u32::from(with_scavenger));
     let shared = Shared::new();
@@ -59,7 +60,7 @@ fn churn(with_scavenger: bool) {
     model::await_scavenger();
 }
 
-/// The child of a fork at any moment can allocate, free and give back.
+/// A fork may come at any moment: its child can allocate, free and purge.
 #[test]
 fn a_fork_finds_every_lock_and_heap_in_order() {
     check(
@@ -70,7 +71,7 @@ fn a_fork_finds_every_lock_and_heap_in_order() {
     );
 }
 
-/// So it can where the scavenger begins, works and ends at that moment.
+/// The same holds if the scavenger starts, works or ends at that moment.
 #[test]
 fn a_fork_meets_the_scavenger() {
     check(

@@ -1,9 +1,11 @@
-//! Models of the whole allocator: its real code, with shuttle's threads, in many thousands of schedules chosen at random.
+//! Models of the whole allocator: its real code with shuttle's threads, in many thousands of random
+//! schedules.
 //!
-//! Run with `ci/shuttle`. Every step on an atomic is a point of the schedule; weak orders are for `tests/loom`. Each
-//! model is run as the code is, and then once for each mistake that it is there to find: it must
-//! fail. `tests/mistakes/list.toml` has the mistakes, and `ci/shuttle` weaves them into a copy of the source. Each run is
-//! a process of its own, as a failed one leaves the allocator in disorder.
+//! `ci/shuttle` runs them. Each step on an atomic is a point of the schedule. The models of
+//! `tests/loom` check weak orders. `ci/shuttle` runs each model with the code as it is: the model
+//! must hold. Then it runs the model once for each mistake that the model names: it must fail.
+//! `tests/mistakes/list.toml` has the mistakes, and `ci/shuttle` weaves them into a copy of the
+//! source. Each run is a process of its own, as a failed run leaves the allocator in disorder.
 #![cfg(shuttle)]
 
 mod exit;
@@ -25,9 +27,9 @@ use std::env;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 
-/// Set in the process that runs a model: the name of the mistake, or nothing.
+/// Set in a process that runs a model: the name of the mistake, or an empty text.
 const RUN: &str = "TEST_HAKMEM_MODEL_RUN";
-/// Other schedules than the usual, and how many of them.
+/// Set by a developer: the seed of the random schedules, and how many schedules to run.
 const SEED: &str = "TEST_HAKMEM_MODEL_SEED";
 const SCHEDULES: &str = "TEST_HAKMEM_MODEL_SCHEDULES";
 
@@ -45,8 +47,8 @@ fn run(model: fn(), scheduler: impl Scheduler + 'static) {
     });
 }
 
-/// Checks the model of test `name` in `schedules` schedules of each kind; then, with each of `mistakes` made, that it
-/// fails.
+/// Checks that the model of test `name` holds in `schedules` schedules of each kind, and that it
+/// fails with each of `mistakes`.
 fn check(name: &str, schedules: usize, model: fn(), mistakes: &[&'static str]) {
     let (seed, schedules) = (
         number(SEED, 1),
@@ -56,7 +58,8 @@ fn check(name: &str, schedules: usize, model: fn(), mistakes: &[&'static str]) {
         if let Some(mistake) = mistakes.iter().find(|&&m| m == mistake) {
             mistakes::make(mistake);
         }
-        // Two of the models' blocks: what is sent late is never late for anybody in a run as short as theirs.
+        // A thread keeps two of the models' blocks before it sends them. With the usual value no
+        // thread would send any in the middle of so short a run.
         hakmem_core::options::set("BATCH_BYTES", "16384").expect("an option");
         run(model, RandomScheduler::new_from_seed(seed, schedules));
         run(model, PctScheduler::new_from_seed(seed, 3, schedules));
@@ -81,13 +84,13 @@ fn check(name: &str, schedules: usize, model: fn(), mistakes: &[&'static str]) {
 /// What the threads of a model share.
 struct Shared {
     ranges: Ranges,
-    /// Blocks that one thread leaves to another.
+    /// Blocks that one thread leaves for another one to free.
     left: Mutex<VecDeque<Block>>,
     point: AtomicBool,
 }
 
 impl Shared {
-    /// Leaked: a model's threads may outlive it.
+    /// Leaks the value, as a model's threads may outlive the model.
     fn new() -> &'static Self {
         Box::leak(Box::new(Self {
             ranges: Ranges::default(),
@@ -100,7 +103,7 @@ impl Shared {
         Oracle::new(Rust, &self.ranges, salt)
     }
 
-    /// Fast paths have no steps of the schedule: this is one.
+    /// A point of the schedule. The fast paths of the allocator have none.
     fn point(&self) {
         self.point.load(SeqCst);
     }
@@ -115,14 +118,15 @@ impl Shared {
         self.left.lock().unwrap().pop_front()
     }
 
-    /// Frees what was left.
+    /// Frees the blocks that other threads left.
     fn free_left(&self, salt: u64) {
         while let Some(block) = self.take() {
             self.oracle(salt).dealloc(block);
         }
     }
 
-    /// Called when all threads are through: frees the rest in a thread, and sees that nothing is live any more.
+    /// Called when all threads have ended: frees the rest in a new thread, and checks that no block
+    /// is live.
     fn end(&'static self) {
         shuttle::thread::spawn(|| self.free_left(99))
             .join()

@@ -2,11 +2,12 @@ use crate::{Shared, check, layout};
 use hakmem_core::model;
 use shuttle::thread;
 
-/// Blocks of a page of this size, which has eight.
+/// The size of the blocks. A page has eight of them.
 const SIZE: usize = 8192;
 const PAGES: usize = 7;
 
-/// Pages with few blocks out are parked, purged and unparked while other threads free blocks of them.
+/// Threads park pages with few live blocks, purge them and take them back, while other threads free
+/// blocks of them.
 #[test]
 fn blocks_follow_a_page_that_changes_hands() {
     check(
@@ -17,7 +18,7 @@ fn blocks_follow_a_page_that_changes_hands() {
             let owner = thread::spawn(move || {
                 let mut oracle = shared.oracle(0);
                 let mut own: Vec<_> = (0..8 * PAGES).map(|_| oracle.alloc(layout(SIZE))).collect();
-                // Few of each page stay, and are anybody's to free.
+                // Two blocks of each page stay live. Any thread frees them.
                 for (i, block) in own.drain(..).enumerate().collect::<Vec<_>>() {
                     if i % 8 < 2 {
                         shared.leave(block)
@@ -25,7 +26,7 @@ fn blocks_follow_a_page_that_changes_hands() {
                         oracle.dealloc(block)
                     }
                 }
-                // Takes some back.
+                // Takes some of the pages back.
                 let again: Vec<_> = (0..12).map(|_| oracle.alloc(layout(SIZE))).collect();
                 again.into_iter().for_each(|block| oracle.dealloc(block));
             });

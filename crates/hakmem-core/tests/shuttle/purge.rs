@@ -2,8 +2,8 @@ use crate::{Shared, check, layout};
 use hakmem_core::model;
 use shuttle::thread;
 
-/// Large blocks and pages come and go while free memory is given back: nothing that is in use is cleared, and what is
-/// said to be zero is.
+/// Threads allocate and free large blocks and pages, while another thread purges free memory. No
+/// purge clears a live block, and memory that the allocator takes for zero is zero.
 #[test]
 fn memory_is_given_back_while_it_is_used_again() {
     check(

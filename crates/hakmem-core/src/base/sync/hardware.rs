@@ -1,4 +1,4 @@
-//! The hardware's atomics.
+//! Atomics of the hardware: `core`'s.
 
 pub(crate) use core::sync::atomic::{
     AtomicBool, AtomicI64, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,

@@ -1,11 +1,12 @@
-//! Atomics that are points of shuttle's schedule: before each step another thread may go on.
+//! Atomics for shuttle's models: before each step shuttle may let another thread run.
 //!
-//! They are the hardware's otherwise, of the same size and with constant constructors, so that the whole allocator runs
-//! in a model as it is. All steps are in one order: what a weaker one allows is for loom to see.
+//! Apart from that they are the hardware's. They have the same size and constant constructors, so
+//! the whole allocator runs in a model as it is. All steps of a model are in one order. loom's
+//! models check what weaker orders allow.
 
 pub(crate) use core::sync::atomic::{Ordering, fence};
 
-/// The process is the child of a fork, in which only the forking thread goes on.
+/// True in the child of a fork, where only the forking thread runs.
 pub(crate) static FORKED: core::sync::atomic::AtomicBool = core::sync::atomic::AtomicBool::new(false);
 
 /// True in the child of a fork.
@@ -13,23 +14,23 @@ pub(crate) fn is_child() -> bool {
     FORKED.load(Ordering::Relaxed)
 }
 
-/// Points of a schedule.
+/// The most switches between threads that one schedule may have.
 const MOST: usize = 200_000;
 
-/// Another thread may go on here.
+/// A point of the schedule: shuttle may let another thread run here.
 pub(crate) fn point() {
     static POINT: shuttle::sync::atomic::AtomicBool = shuttle::sync::atomic::AtomicBool::new(false);
     if is_scheduled() {
-        // A model has some thousands: this shows where one goes round in a circle.
+        // A model has some thousands. More mean that a thread repeats a loop for ever.
         assert!(shuttle::current::context_switches() < MOST, "a thread does not get on");
         POINT.load(Ordering::SeqCst);
     }
 }
 
-/// Another thread must go on here for this one to get any further.
+/// Lets another thread run, for which this one waits.
 pub(crate) fn spin() {
     if is_child() {
-        // Nobody else is there: it would wait for ever.
+        // The child has no other thread, so this one would wait for ever.
         std::process::abort();
     }
     if is_scheduled() {
@@ -37,6 +38,7 @@ pub(crate) fn spin() {
     }
 }
 
+/// True in a thread of a model, unless the model is failing.
 fn is_scheduled() -> bool {
     !is_child() && !std::thread::panicking() && shuttle::current::try_get_current_task().is_some()
 }
@@ -83,9 +85,11 @@ macro_rules! atomics {
                 self.compare_exchange(old, new, done, failed)
             }
             /// # Safety
-            /// As core's.
+            /// - `at` is aligned, and readable and writable for `'a`.
+            /// - For `'a`, no thread reads or writes the value other than by atomic steps.
             pub(crate) unsafe fn from_ptr<'a>(at: *mut $value) -> &'a Self {
-                // SAFETY: passed on; the layout is that of the value.
+                // SAFETY: `at` is valid for `'a`, as the caller promises. `Self` is a transparent
+                // wrapper of core's atomic, which has the layout of the value.
                 unsafe { &*at.cast() }
             }
             $(pub(crate) fn $method(&self, $($arg: $type),*) -> $result {

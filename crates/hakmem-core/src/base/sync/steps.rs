@@ -1,18 +1,19 @@
-//! What loom's atomics need in other words, as it is without them: loads are loads, and constructors are constant.
+//! The macros that loom needs, for all other builds: loads are loads, and constructors are
+//! constant.
 
-/// Atomics of which no other step depends, figures and settings, or for which there is a model of its own. shuttle leaves
-/// them out of the schedule.
+/// Atomics that are no points of shuttle's schedule: figures and settings, on which no other step
+/// depends, and words that have a model of their own.
 pub(crate) mod plain {
     pub(crate) use core::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
 }
 
-/// A load that a compare-and-swap of the same word follows, or a sequentially consistent load of a word that others change so.
-macro_rules! look {
+/// A load. In loom's models it may be a compare-and-swap: `weak` says when and why.
+macro_rules! load_or_cas {
     ($word:expr, $order:expr) => {
         $word.load($order)
     };
 }
-pub(crate) use look;
+pub(crate) use load_or_cas;
 
 /// Declares a constructor, which is `const`.
 macro_rules! const_new {
@@ -23,7 +24,7 @@ macro_rules! const_new {
 }
 pub(crate) use const_new;
 
-/// An array of `n` values, each of which `value` makes.
+/// An array of `n` values. The expression `value` makes each one.
 macro_rules! each {
     ($value:expr; $n:expr) => {
         [const { $value }; $n]

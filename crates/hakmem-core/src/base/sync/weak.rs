@@ -1,7 +1,7 @@
-//! loom's atomics, which no constant has.
+//! loom's atomics. Their constructors are not `const`.
 
 pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
-/// loom has a model of what the others leave out of the schedule.
+/// Atomics that shuttle leaves out of its schedule. loom has models of these words.
 pub(crate) mod plain {
     pub(crate) use super::{AtomicPtr, AtomicUsize};
 }
@@ -14,11 +14,12 @@ pub(crate) fn spin() {
 }
 
 std::thread_local! {
-    /// Loads that a compare-and-swap follows are such steps too, or loads again: a test sets it.
+    /// True: `load_or_cas` is a compare-and-swap. False: it is a load. The tests run each model
+    /// with both.
     pub static LOADS_ARE_CAS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What [`look`] compares with and writes.
+/// The value that [`load_or_cas`] compares with and writes.
 pub(crate) trait Zero {
     const ZERO: Self;
 }
@@ -32,12 +33,16 @@ impl<T> Zero for *mut T {
     const ZERO: Self = null_mut();
 }
 
-/// A load that a compare-and-swap of the same word follows. loom schedules such a compare-and-swap against what another thread did last, but
-/// takes its own thread's load for that; in its models the load can be a compare-and-swap that fails, which hides nothing.
+/// A load. There are two reasons for this macro:
 ///
-/// Or a sequentially consistent load of a word that others change so: loom has no order of all such steps, and takes them for
-/// acquiring and releasing ones. A fence, of which it knows that order, stands ahead of the load in its models.
-macro_rules! look {
+/// 1. A compare-and-swap of the same word follows the load. loom then misses some schedules of the
+///    two steps: it orders the compare-and-swap against the last step on the word, which is this
+///    thread's own load. If the load is itself a compare-and-swap, loom misses none. It writes
+///    nothing new: it exchanges zero for zero, or fails.
+/// 2. The load is sequentially consistent. loom has no single order of such steps, and takes them
+///    for acquiring and releasing ones. But it has an order of fences. So the models have a fence
+///    before the load.
+macro_rules! load_or_cas {
     ($word:expr, $order:expr) => {{
         use crate::base::sync::{LOADS_ARE_CAS, Ordering::SeqCst, Zero, fence};
         if LOADS_ARE_CAS.get() {
@@ -50,7 +55,7 @@ macro_rules! look {
         }
     }};
 }
-pub(crate) use look;
+pub(crate) use load_or_cas;
 
 /// Declares a constructor, which cannot be `const`.
 macro_rules! const_new {
@@ -61,7 +66,7 @@ macro_rules! const_new {
 }
 pub(crate) use const_new;
 
-/// An array of `n` values, each of which `value` makes.
+/// An array of `n` values. The expression `value` makes each one.
 macro_rules! each {
     ($value:expr; $n:expr) => {
         core::array::from_fn::<_, $n, _>(|_| $value)

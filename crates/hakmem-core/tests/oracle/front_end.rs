@@ -1,13 +1,14 @@
-//! The two doors of the allocator behind one interface.
+//! The two front ends of the allocator behind one interface.
 
 use hakmem_core::{Hakmem, c};
 use std::alloc::{GlobalAlloc, Layout};
 
-/// What the oracle asks of an allocator. The methods are safe: the oracle passes on only what it was given here.
-pub trait Door: Copy {
-    /// Whether a size of 0 may be asked for.
+/// What the oracle asks of an allocator. The methods are safe, as the oracle passes only live
+/// blocks that it got from the same front end.
+pub trait FrontEnd: Copy {
+    /// True if a caller may ask for a size of 0.
     const EMPTY: bool;
-    /// Whether `usable` has an answer.
+    /// True if `usable` returns a size.
     const TELLS_USABLE: bool;
 
     fn alloc(&self, layout: Layout) -> *mut u8;
@@ -15,12 +16,12 @@ pub trait Door: Copy {
     fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8;
     fn dealloc(&self, block: *mut u8, layout: Layout);
 
-    /// The usable size, if the door tells it.
+    /// The usable size, if the front end reports it.
     fn usable(&self, _block: *mut u8) -> Option<usize> {
         None
     }
 
-    /// The alignment that is left of `align` after a realloc.
+    /// The alignment that a block of alignment `align` has after a realloc.
     fn realloc_align(&self, align: usize) -> usize {
         align
     }
@@ -32,7 +33,7 @@ pub struct Rust;
 
 static HAKMEM: Hakmem = Hakmem::new();
 
-impl Door for Rust {
+impl FrontEnd for Rust {
     const EMPTY: bool = false;
     const TELLS_USABLE: bool = false;
 
@@ -50,32 +51,33 @@ impl Door for Rust {
 
     fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         assert!(size > 0);
-        // SAFETY: a live block with its layout, from the oracle; the size is not 0, and a Layout of it was made.
+        // SAFETY: the oracle passes a live block with its layout. The size is not 0, and the oracle
+        // has made a `Layout` of it.
         unsafe { HAKMEM.realloc(block, layout, size) }
     }
 
     fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: a live block with its layout, from the oracle, which gives it up.
+        // SAFETY: the oracle passes a live block with its layout, and gives it up.
         unsafe { HAKMEM.dealloc(block, layout) }
     }
 }
 
-/// The calls under malloc and its family.
+/// The functions that `malloc` and its family are made of.
 #[derive(Debug, Clone, Copy)]
 pub struct C;
 
 /// The alignment of every block.
 const MIN_ALIGN: usize = 16;
 
-impl Door for C {
+impl FrontEnd for C {
     const EMPTY: bool = true;
     const TELLS_USABLE: bool = true;
 
     fn alloc(&self, layout: Layout) -> *mut u8 {
         let block = match layout.align() {
-            // SAFETY: any size is allowed.
+            // SAFETY: `malloc` allows any size.
             ..=MIN_ALIGN => unsafe { c::malloc(layout.size()) },
-            // SAFETY: a Layout's alignment is a power of two.
+            // SAFETY: the alignment of a `Layout` is a power of two.
             align => unsafe { c::memalign(align, layout.size()) },
         };
         assert!(
@@ -87,31 +89,31 @@ impl Door for C {
 
     fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         if layout.align() > MIN_ALIGN {
-            // C has no aligned calloc: cleared by the caller.
+            // C has no aligned calloc, so a caller clears the block itself.
             let block = self.alloc(layout);
             if !block.is_null() {
-                // SAFETY: the block has the layout's size.
+                // SAFETY: the block is live and has at least the layout's size.
                 unsafe { block.write_bytes(0, layout.size()) };
             }
             return block;
         }
-        // SAFETY: any size is allowed.
+        // SAFETY: `zeroed` allows any size.
         unsafe { c::zeroed(layout.size()) }
     }
 
     fn realloc(&self, block: *mut u8, _layout: Layout, size: usize) -> *mut u8 {
         assert!(size > 0);
-        // SAFETY: a live block from the oracle; the size is not 0.
+        // SAFETY: the oracle passes a live block. The size is not 0.
         unsafe { c::realloc(block, size) }
     }
 
     fn dealloc(&self, block: *mut u8, _layout: Layout) {
-        // SAFETY: a live block from the oracle, which gives it up.
+        // SAFETY: the oracle passes a live block, and gives it up.
         unsafe { c::free(block) }
     }
 
     fn usable(&self, block: *mut u8) -> Option<usize> {
-        // SAFETY: a live block from the oracle.
+        // SAFETY: the oracle passes a live block.
         Some(unsafe { c::usable_size(block) })
     }
 

@@ -1,0 +1,29 @@
+//! What checkers (Miri, sanitizers, shuttle) answer to questions about threads.
+//!
+//! In their builds hakmem has no bare thread: libc or shuttle makes all threads, and knows them
+//! all.
+
+/// Does nothing: a checker schedules the background thread like every other one.
+pub fn be_ordinary() {}
+
+/// True if the process has the thread of this number. Here `alive` is not 0 exactly while the
+/// thread exists, so the caller has the answer already.
+pub fn is_thread(_: u32) -> bool {
+    true
+}
+
+/// The numbers of the process and of the thread. Nothing asks for them here: each thread can tell
+/// hakmem that it ends.
+pub fn numbers() -> (u32, u32) {
+    (0, 0)
+}
+
+/// True if the process has one thread. Here it has several.
+pub fn is_single_threaded() -> bool {
+    false
+}
+
+/// True in a child that borrows its parent's memory. The tests of checkers make no such child.
+pub fn in_borrowed_process() -> bool {
+    false
+}
