@@ -23,7 +23,7 @@ use syn::visit::{self, Visit};
 /// Constant functions that the program calls at run time only, by module. The weaver makes them
 /// plain functions.
 const AT_RUN_TIME: [(&str, &[&str]); 3] = [
-    ("proto/slots.rs", &["active", "empty", "word", "run", "starts_of_runs", "has_run"]),
+    ("proto/slots.rs", &["active", "dirty_of", "word", "run", "starts_of_runs", "has_run"]),
     ("backend/segment.rs", &["listed_as"]),
     ("base/size_class.rs", &["computed"]),
 ];

@@ -20,7 +20,7 @@ const PLACES: &[(&str, u64)] = &[
     ("heaps_made", 8),
     ("huge_live", 16),
     ("peak_live", 24),
-    ("stray_frees", 32),
+    ("heapless_frees", 32),
     ("stray_large_frees", 40),
     ("parked_fresh_slots", 48),
     ("dirty", 56),

@@ -1,4 +1,4 @@
-//! `hakmem top`: what the allocator of a running program does, looked at again and again.
+//! `hakmem top`: what the allocator of a running program does, read again and again.
 
 pub mod batch;
 mod columns;
@@ -145,7 +145,7 @@ fn finish(watched: Watched, outcome: Outcome) -> ! {
     }
 }
 
-/// How wide the terminal is that looks are printed on, if they are: on standard output, or on standard error beside a program's
+/// How wide the terminal is that readings are printed on, if they are: on standard output, or on standard error beside a program's
 /// own output.
 fn width(found: bool) -> Option<u16> {
     let is_terminal = match found {
@@ -156,7 +156,7 @@ fn width(found: bool) -> Option<u16> {
     size.map(|size| size.columns).filter(|&n| n > 0)
 }
 
-/// Prints looks one below the other.
+/// Prints readings one below the other.
 fn in_lines(mut target: Target, watched: &Watched, count: u64, interval: Duration) -> Outcome {
     let found = matches!(watched, Watched::Found);
     let mut history = History::default();
@@ -169,7 +169,7 @@ fn in_lines(mut target: Target, watched: &Watched, count: u64, interval: Duratio
     loop {
         let wait = due.saturating_duration_since(Instant::now());
         if !wait.is_zero() {
-            // A found process is not this one's child: its end is looked for now and then.
+            // A found process is not this one's child: its end is checked now and then.
             match watched.turn(wait.min(Duration::from_millis(100))) {
                 Turn::Ended(end) => return Outcome::Program(end),
                 Turn::Signal(signal) => return Outcome::Signal(signal),
@@ -178,9 +178,9 @@ fn in_lines(mut target: Target, watched: &Watched, count: u64, interval: Duratio
             }
         }
         due += interval;
-        let text = match target.look() {
-            Ok(look) => {
-                history.add(look, Instant::now());
+        let text = match target.reading() {
+            Ok(reading) => {
+                history.add(reading, Instant::now());
                 batch::text(&history, view::now(), width(found))
             }
             Err(Trouble::Ended) if found && done > 0 => return Outcome::Gone,

@@ -5,7 +5,7 @@ use crate::checked::total;
 use crate::summary::{bytes, duration, grouped};
 use std::fmt::Write;
 
-/// Heaps that get a line: those that handed out most.
+/// Heaps that get a line: those that allocated most.
 const MOST_HEAPS: usize = 16;
 
 /// Classes that get a line, unless all do: those whose pages are most.

@@ -1,4 +1,4 @@
-//! A look as plain text.
+//! A reading as plain text.
 
 use super::columns::{length, wrap};
 use super::rates::{History, Rates};
@@ -7,7 +7,7 @@ use crate::checked::total;
 use crate::stat::figures::Class;
 use crate::stat::table::{Left, Right, grid, live, named, percent, slots};
 use crate::summary::{bytes, grouped};
-use crate::view::{Decision, Look};
+use crate::view::{Decision, Reading};
 
 /// Decisions that are shown.
 const DECISIONS: usize = 8;
@@ -23,31 +23,31 @@ fn rate(value: Option<f64>) -> String {
     }
 }
 
-/// The newest look, as text. `now` is the time on the decisions' clock. On a terminal it has a width: a table of classes that
+/// The newest reading, as text. `now` is the time on the decisions' clock. On a terminal it has a width: a table of classes that
 /// is wider is shown as on the screen, with short counts and what fits of its columns, and longer lines are broken between words.
 pub fn text(history: &History, now: u32, width: Option<u16>) -> String {
-    let Some(look) = history.look() else {
+    let Some(reading) = history.reading() else {
         return String::new();
     };
     let rates = history.rates.as_ref();
-    let mut text = format!("{}\n\n", title(look, rates));
-    text += &grid(&[Left, Right, Right], &activity(look, rates));
+    let mut text = format!("{}\n\n", title(reading, rates));
+    text += &grid(&[Left, Right, Right], &activity(reading, rates));
     text.push('\n');
-    text += &grid(&[Left, Left], &memory(look));
+    text += &grid(&[Left, Left], &memory(reading));
     text.push('\n');
-    let whole = grid(&[Right; 9], &classes(look, rates));
+    let whole = grid(&[Right; 9], &classes(reading, rates));
     text += &match width.map(usize::from) {
         Some(width) if whole.lines().any(|line| length(line) > width) => {
-            let table = tables::classes(look, Order::Size, rates);
+            let table = tables::classes(reading, Order::Size, rates);
             let lines = table.lines(width.saturating_sub(INDENT));
             lines.iter().map(|line| format!("  {line}\n")).collect()
         }
         _ => whole,
     };
-    if !look.decisions.is_empty() {
+    if !reading.decisions.is_empty() {
         text += "\n  decisions\n";
-        let last = look.decisions.len().saturating_sub(DECISIONS);
-        for decision in &look.decisions[last..] {
+        let last = reading.decisions.len().saturating_sub(DECISIONS);
+        for decision in &reading.decisions[last..] {
             text += &format!("  {}\n", line(decision, now));
         }
     }
@@ -72,8 +72,8 @@ fn broken(text: &str, width: usize) -> String {
     lines.join("\n") + "\n"
 }
 
-pub fn title(look: &Look, rates: Option<&Rates>) -> String {
-    let (m, u) = (&look.moment, &look.usage);
+pub fn title(reading: &Reading, rates: Option<&Rates>) -> String {
+    let (m, u) = (&reading.moment, &reading.usage);
     let threads = match u.threads {
         1 => "1 thread".to_owned(),
         n => format!("{n} threads"),
@@ -93,14 +93,14 @@ pub fn line(decision: &Decision, now: u32) -> String {
 pub enum Total {
     Count(u64, Option<f64>),
     Bytes(u64, Option<u64>),
-    /// A part of something, in all and since the last look.
+    /// A part of something, in all and since the last reading.
     Part(String, String),
 }
 
 /// What the process did, by name.
-pub fn totals(look: &Look, rates: Option<&Rates>) -> [(&'static str, Total); 9] {
+pub fn totals(reading: &Reading, rates: Option<&Rates>) -> [(&'static str, Total); 9] {
     use Total::{Bytes, Count, Part};
-    let m = &look.moment;
+    let m = &reading.moment;
     let of = |f: fn(&Rates) -> f64| rates.map(f);
     let small = total(m.classes.iter().map(|c| c.allocations));
     let hits = total(m.classes.iter().map(|c| c.list_hits));
@@ -127,7 +127,7 @@ pub fn totals(look: &Look, rates: Option<&Rates>) -> [(&'static str, Total); 9] 
 }
 
 /// Rows of a name, a total and what it is per second.
-fn activity(look: &Look, rates: Option<&Rates>) -> Vec<[String; 3]> {
+fn activity(reading: &Reading, rates: Option<&Rates>) -> Vec<[String; 3]> {
     let row = |(name, total): (&str, Total)| {
         let (all, per_second) = match total {
             Total::Count(n, per_second) => (grouped(n), rate(per_second)),
@@ -137,12 +137,12 @@ fn activity(look: &Look, rates: Option<&Rates>) -> Vec<[String; 3]> {
         [name.to_owned(), all, per_second]
     };
     let head = ["", "in all", "a second"].map(str::to_owned);
-    let rows = totals(look, rates).into_iter().map(row);
+    let rows = totals(reading, rates).into_iter().map(row);
     std::iter::once(head).chain(rows).collect()
 }
 
-fn memory(look: &Look) -> Vec<[String; 2]> {
-    let m = &look.moment;
+fn memory(reading: &Reading) -> Vec<[String; 2]> {
+    let m = &reading.moment;
     named([
         ("live", live(m)),
         (
@@ -150,7 +150,7 @@ fn memory(look: &Look) -> Vec<[String; 2]> {
             format!(
                 "{} in the arenas, {} of the process, at most {}",
                 bytes(m.resident_bytes),
-                bytes(look.usage.resident_bytes),
+                bytes(reading.usage.resident_bytes),
                 bytes(m.peak_resident_kib << 10)
             ),
         ),
@@ -184,7 +184,7 @@ fn memory(look: &Look) -> Vec<[String; 2]> {
                 "{}, of which threads have {}{}",
                 m.heaps,
                 m.running_heaps,
-                match look.whole {
+                match reading.whole {
                     true => "",
                     false => "; lists changed while they were followed",
                 }
@@ -221,8 +221,8 @@ fn class(c: &Class, rates: Option<&Rates>) -> [String; 9] {
     ]
 }
 
-fn classes(look: &Look, rates: Option<&Rates>) -> Vec<[String; 9]> {
+fn classes(reading: &Reading, rates: Option<&Rates>) -> Vec<[String; 9]> {
     let head = [CLASS_HEADS.map(str::to_owned)];
-    let rows = look.moment.classes.iter().map(|c| class(c, rates));
+    let rows = reading.moment.classes.iter().map(|c| class(c, rates));
     head.into_iter().chain(rows).collect()
 }

@@ -1,11 +1,11 @@
 //! What is drawn, at each size of a terminal and for numbers of each length: every number on the screen, read back, is one
-//! of the look's to the digits that are shown, and in the table that of its row and column.
+//! of the reading's to the digits that are shown, and in the table that of its row and column.
 
 use super::rates::History;
 use super::screen::{Page, State, draw};
 use crate::checked::total;
 use crate::stat::figures::{Class, Heap, Moment, Syscall};
-use crate::view::{Look, Usage};
+use crate::view::{Reading, Usage};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use std::time::{Duration, Instant};
@@ -143,7 +143,7 @@ fn moment(scale: u64, later: u64) -> Moment {
     }
 }
 
-fn look(scale: u64, later: u64) -> Look {
+fn reading(scale: u64, later: u64) -> Reading {
     let moment = moment(scale, later);
     let usage = Usage {
         name: "fifteen-letters".into(),
@@ -151,7 +151,7 @@ fn look(scale: u64, later: u64) -> Look {
         resident_bytes: 1_900_000_777u64.saturating_mul(scale) / 1000,
         ..Usage::default()
     };
-    Look {
+    Reading {
         moment,
         usage,
         decisions: Vec::new(),
@@ -159,25 +159,25 @@ fn look(scale: u64, later: u64) -> Look {
     }
 }
 
-/// Two looks, a second apart.
+/// Two readings, a second apart.
 fn history(scale: u64) -> History {
     let (mut history, now) = (History::default(), Instant::now());
-    history.add(look(scale, 0), now);
-    history.add(look(scale, 1), now + Duration::from_secs(1));
+    history.add(reading(scale, 0), now);
+    history.add(reading(scale, 1), now + Duration::from_secs(1));
     history
 }
 
 /// All true numbers.
 fn truths(history: &History) -> Vec<f64> {
-    let look = history.look().unwrap();
-    let (m, r) = (&look.moment, history.rates.as_ref().unwrap());
+    let reading = history.reading().unwrap();
+    let (m, r) = (&reading.moment, history.rates.as_ref().unwrap());
     let part = |part: u64, whole: u64| part as f64 * 100.0 / whole.max(1) as f64;
     let small = total(m.classes.iter().map(|c| c.allocations));
     let hits = total(m.classes.iter().map(|c| c.list_hits));
     let calls = total(m.syscalls.iter().map(|c| c.calls));
     let mut all: Vec<u64> = vec![
         m.pid.into(),
-        look.usage.threads,
+        reading.usage.threads,
         m.allocations,
         m.frees,
         m.refills,
@@ -192,7 +192,7 @@ fn truths(history: &History) -> Vec<f64> {
         m.committed_bytes,
         m.dirty_bytes,
         m.thp_bytes,
-        look.usage.resident_bytes,
+        reading.usage.resident_bytes,
         r.allocations as u64,
         r.purged_bytes as u64,
     ];
@@ -294,7 +294,7 @@ fn check_classes(screen: &[String], history: &History) -> (usize, usize) {
         let cells = cells(line);
         assert_eq!(cells.len(), heads.len(), "{line}");
         let size: u64 = cells[0].parse().unwrap();
-        let all = &history.look().unwrap().moment.classes;
+        let all = &history.reading().unwrap().moment.classes;
         let class = all.iter().find(|c| c.size == size).unwrap();
         for (head, cell) in heads.iter().zip(cells) {
             let truth = truth(head, class, history).unwrap_or_else(|| panic!("the head {head:?}"));

@@ -21,7 +21,7 @@ const KEYS: [(&str, &str); 9] = [
     ("↑ ↓ PgUp PgDn", "scroll"),
     ("Home End", "the first row, the last"),
     ("p", "pauses, and goes on"),
-    ("+ -", "fewer looks, more looks"),
+    ("+ -", "fewer readings, more readings"),
 ];
 
 const UNITS: [(&str, &str); 3] = [
@@ -51,8 +51,8 @@ const FIGURES: [(&str, &str); 17] = [
     ("free, kept", "free bytes that the system has not got back"),
     ("huge pages", "bytes for which huge pages were asked"),
     ("given back", "bytes that the system got back, in all"),
-    ("allocations", "blocks handed out"),
-    ("frees", "blocks that came back"),
+    ("allocations", "blocks allocated"),
+    ("frees", "blocks freed"),
     ("refills", "allocations that found the thread's list empty"),
     (
         "served by a list",
@@ -67,7 +67,7 @@ const FIGURES: [(&str, &str); 17] = [
     ("system calls", "calls that the allocator made"),
     (
         "curves",
-        "the newest look is the last on the right; the label has the range and the time",
+        "the newest reading is the last on the right; the label has the range and the time",
     ),
 ];
 

@@ -5,7 +5,7 @@ use super::batch::{self, Total};
 use super::columns::{Column, Table, column, first_that_fits, flow};
 use super::rates::History;
 use super::short::{bytes, count, rate, time};
-use crate::view::Look;
+use crate::view::Reading;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style, Stylize};
@@ -36,14 +36,14 @@ fn range(points: &[u64], width: u16, text: fn(u64) -> String) -> String {
     format!("0 to {}", text(most))
 }
 
-pub fn draw(frame: &mut Frame, area: Rect, look: &Look, history: &History) {
+pub fn draw(frame: &mut Frame, area: Rect, reading: &Reading, history: &History) {
     let halves = Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]);
     let [left, right] = halves.areas(area);
-    activity(frame, left, look, history);
-    memory(frame, right, look, history);
+    activity(frame, left, reading, history);
+    memory(frame, right, reading, history);
 }
 
-fn activity(frame: &mut Frame, area: Rect, look: &Look, history: &History) {
+fn activity(frame: &mut Frame, area: Rect, reading: &Reading, history: &History) {
     let width = area.width.saturating_sub(2);
     let range = range(&history.allocations, width, count);
     let span = time(history.span(width.into()));
@@ -67,7 +67,7 @@ fn activity(frame: &mut Frame, area: Rect, look: &Look, history: &History) {
         Total::Bytes(n, per_second) => (bytes(*n), per_second.map_or("-".into(), bytes)),
         Total::Part(all, now) => (all.clone(), now.clone()),
     };
-    let rows = batch::totals(look, history.rates.as_ref());
+    let rows = batch::totals(reading, history.rates.as_ref());
     let rows = rows.iter().map(|(name, total)| {
         let (all, now) = per_second(total);
         vec![(*name).to_owned(), all, now]
@@ -101,8 +101,8 @@ fn bar<'a>(name: &str, part: u64, whole: u64, width: u16, colour: Color) -> Line
     ])
 }
 
-fn memory(frame: &mut Frame, area: Rect, look: &Look, history: &History) {
-    let m = &look.moment;
+fn memory(frame: &mut Frame, area: Rect, reading: &Reading, history: &History) {
+    let m = &reading.moment;
     let graph = if area.height < 14 { 1 } else { 2 };
     // Each curve has half of the panel.
     let half = (area.width.saturating_sub(2) / 2).saturating_sub(1);
@@ -118,12 +118,12 @@ fn memory(frame: &mut Frame, area: Rect, look: &Look, history: &History) {
         Constraint::Length(graph),
     ])
     .areas(inner);
-    let whole = m.committed_bytes.max(look.usage.resident_bytes);
+    let whole = m.committed_bytes.max(reading.usage.resident_bytes);
     let line = |name, part, colour| bar(name, part, whole, inner.width, colour);
     let text = vec![
         line("live", m.live_bytes, Color::Green),
         line("resident", m.resident_bytes, Color::Cyan),
-        line("process", look.usage.resident_bytes, Color::Blue),
+        line("process", reading.usage.resident_bytes, Color::Blue),
         line("committed", m.committed_bytes, Color::DarkGray),
         line("free, kept", m.dirty_bytes, Color::Yellow),
         line("huge pages", m.thp_bytes, Color::Magenta),
@@ -157,14 +157,14 @@ fn memory(frame: &mut Frame, area: Rect, look: &Look, history: &History) {
 }
 
 /// The figures in lines, the most important ones first.
-pub fn lines(look: &Look, history: &History, width: usize, most: usize) -> Vec<String> {
-    let (m, rates) = (&look.moment, history.rates.as_ref());
-    let totals = batch::totals(look, rates);
+pub fn lines(reading: &Reading, history: &History, width: usize, most: usize) -> Vec<String> {
+    let (m, rates) = (&reading.moment, history.rates.as_ref());
+    let totals = batch::totals(reading, rates);
     let mut items = vec![
         format!("live {}", bytes(m.live_bytes)),
         format!("resident {}", bytes(m.resident_bytes)),
         format!("allocs/s {}", rate(rates.map(|r| r.allocations))),
-        format!("process {}", bytes(look.usage.resident_bytes)),
+        format!("process {}", bytes(reading.usage.resident_bytes)),
         format!("free, kept {}", bytes(m.dirty_bytes)),
         format!("peak at most {}", bytes(m.peak_live_bytes_upper_bound)),
     ];

@@ -1,8 +1,8 @@
-//! What happened between two looks.
+//! What happened between two readings.
 
 use crate::checked::total;
 use crate::stat::figures::Moment;
-use crate::view::Look;
+use crate::view::Reading;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -81,11 +81,11 @@ impl Rates {
     }
 }
 
-/// The last looks at one process.
+/// The last readings at one process.
 #[derive(Default)]
 pub struct History {
-    last: Option<(Look, Instant)>,
-    /// None after the first look.
+    last: Option<(Reading, Instant)>,
+    /// None after the first reading.
     pub rates: Option<Rates>,
     /// Bytes resident and live, allocations per second: oldest first.
     pub resident: Vec<u64>,
@@ -99,14 +99,14 @@ pub struct History {
 const POINTS: usize = 512;
 
 impl History {
-    pub fn add(&mut self, look: Look, at: Instant) {
+    pub fn add(&mut self, reading: Reading, at: Instant) {
         self.rates = self.last.as_ref().and_then(|(before, then)| {
-            Rates::between(&before.moment, &look.moment, at.duration_since(*then))
+            Rates::between(&before.moment, &reading.moment, at.duration_since(*then))
         });
         let rate = self.rates.as_ref().map_or(0.0, |r| r.allocations);
         for (points, point) in [
-            (&mut self.resident, look.moment.resident_bytes),
-            (&mut self.live, look.moment.live_bytes),
+            (&mut self.resident, reading.moment.resident_bytes),
+            (&mut self.live, reading.moment.live_bytes),
             (&mut self.allocations, rate as u64),
         ] {
             if points.len() == POINTS {
@@ -119,7 +119,7 @@ impl History {
             self.times.remove(0);
         }
         self.times.push(at);
-        self.last = Some((look, at));
+        self.last = Some((reading, at));
     }
 
     /// The time that the last so many points span.
@@ -131,8 +131,8 @@ impl History {
         }
     }
 
-    pub fn look(&self) -> Option<&Look> {
-        self.last.as_ref().map(|(look, _)| look)
+    pub fn reading(&self) -> Option<&Reading> {
+        self.last.as_ref().map(|(reading, _)| reading)
     }
 }
 

@@ -6,7 +6,7 @@ use super::columns::{first_that_fits, length, wrap};
 use super::rates::{History, Rates};
 use super::tables::{self, Order};
 use super::{help, panels};
-use crate::view::Look;
+use crate::view::Reading;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style, Stylize};
@@ -81,20 +81,20 @@ pub fn draw(frame: &mut Frame, state: &mut State, history: &History, now: u32) {
         return;
     }
     let width = usize::from(area.width);
-    let Some(look) = history.look() else {
-        let notice = state.notice.as_deref().unwrap_or("looking …");
+    let Some(reading) = history.reading() else {
+        let notice = state.notice.as_deref().unwrap_or("reading …");
         let lines: Vec<Line> = wrap(notice, width, 0).into_iter().map(Line::from).collect();
         frame.render_widget(Paragraph::new(lines), area);
         return;
     };
     let rates = history.rates.as_ref();
-    let head = title(look, rates, state, width);
+    let head = title(reading, rates, state, width);
     let panels = area.width >= PANELS.0 && area.height >= PANELS.1;
     let lines = match (panels, area.height) {
         (true, _) | (_, ..5) => Vec::new(),
         (_, height) => {
             let most = usize::from(height / 4 - 1).clamp(1, 6);
-            panels::lines(look, history, width, most)
+            panels::lines(reading, history, width, most)
         }
     };
     let figures = match (panels, area.height) {
@@ -111,25 +111,30 @@ pub fn draw(frame: &mut Frame, state: &mut State, history: &History, now: u32) {
     let [top, middle, table, foot] = areas.areas(area);
     frame.render_widget(Paragraph::new(head), top);
     if panels {
-        panels::draw(frame, middle, look, history);
+        panels::draw(frame, middle, reading, history);
     } else {
         let lines: Vec<Line> = lines.into_iter().map(Line::from).collect();
         frame.render_widget(Paragraph::new(lines), middle);
     }
     let table = within_tabs(frame, table, state.page, panels);
-    draw_table(frame, table, state, look, rates, now);
+    draw_table(frame, table, state, reading, rates, now);
     frame.render_widget(keys(state, width), foot);
 }
 
-fn title<'a>(look: &Look, rates: Option<&Rates>, state: &State, width: usize) -> Vec<Line<'a>> {
+fn title<'a>(
+    reading: &Reading,
+    rates: Option<&Rates>,
+    state: &State,
+    width: usize,
+) -> Vec<Line<'a>> {
     const BADGE: &str = " hakmem top ";
     let notice = match &state.notice {
         Some(notice) => format!("   {notice}"),
         None if state.paused => "   paused".into(),
         None => String::new(),
     };
-    let (pid, name) = (look.moment.pid, &look.usage.name);
-    let all = batch::title(look, rates);
+    let (pid, name) = (reading.moment.pid, &reading.usage.name);
+    let all = batch::title(reading, rates);
     let texts = [
         format!(" {all}"),
         all,
@@ -229,17 +234,17 @@ fn draw_table(
     frame: &mut Frame,
     area: Rect,
     state: &mut State,
-    look: &Look,
+    reading: &Reading,
     rates: Option<&Rates>,
     now: u32,
 ) {
     let width = usize::from(area.width);
     let table = match state.page {
-        Page::Classes => tables::classes(look, state.order, rates),
-        Page::Heaps => tables::heaps(look, rates),
-        Page::Calls => tables::calls(look, rates),
+        Page::Classes => tables::classes(reading, state.order, rates),
+        Page::Heaps => tables::heaps(reading, rates),
+        Page::Calls => tables::calls(reading, rates),
         Page::Decisions => {
-            draw_decisions(frame, area, state, look, now);
+            draw_decisions(frame, area, state, reading, now);
             return;
         }
     };
@@ -253,12 +258,12 @@ fn draw_table(
 }
 
 /// The newest first; each in as many lines as it needs.
-fn draw_decisions(frame: &mut Frame, area: Rect, state: &mut State, look: &Look, now: u32) {
-    state.scroll = state.scroll.min(look.decisions.len().saturating_sub(1));
-    let shown = look.decisions.iter().rev().skip(state.scroll);
+fn draw_decisions(frame: &mut Frame, area: Rect, state: &mut State, reading: &Reading, now: u32) {
+    state.scroll = state.scroll.min(reading.decisions.len().saturating_sub(1));
+    let shown = reading.decisions.iter().rev().skip(state.scroll);
     let lines = shown.flat_map(|d| wrap(&batch::line(d, now), area.width.into(), 4));
     let mut lines: Vec<_> = lines.take(area.height.into()).map(Line::from).collect();
-    if look.decisions.is_empty() {
+    if reading.decisions.is_empty() {
         lines.push("none so far".into());
     }
     frame.render_widget(Paragraph::new(lines), area);

@@ -1,4 +1,4 @@
-//! The view on a terminal: keys, signals and looks, until one of them ends it. The terminal is put back as it was, however
+//! The view on a terminal: keys, signals and readings, until one of them ends it. The terminal is put back as it was, however
 //! that comes about.
 
 use super::Outcome;
@@ -20,8 +20,8 @@ pub fn run(mut target: Target, watched: &Watched, interval: Duration) -> Outcome
     let mut history = History::default();
     if found {
         // What cannot be seen at all is said on the terminal as it is.
-        match target.look() {
-            Ok(look) => history.add(look, Instant::now()),
+        match target.reading() {
+            Ok(reading) => history.add(reading, Instant::now()),
             Err(trouble) => return Outcome::Failed(trouble.say(target.pid())),
         }
         child::block_all();
@@ -111,9 +111,9 @@ fn show(
             continue;
         }
         changed = true;
-        match target.look() {
-            Ok(look) => {
-                history.add(look, Instant::now());
+        match target.reading() {
+            Ok(reading) => {
+                history.add(reading, Instant::now());
                 state.notice = None;
             }
             Err(Trouble::Ended) => {}
@@ -127,7 +127,7 @@ fn show(
 enum Input {
     Nothing,
     Keys,
-    /// The terminal is gone. The reader of keys would look for one for ever: it is called only where there are some.
+    /// The terminal is gone. The reader of keys would wait for one for ever: it is called only where there are some.
     Gone,
 }
 

@@ -6,7 +6,7 @@ use super::short::{bytes, count, rate};
 use crate::stat::figures::{Class, Heap, Syscall};
 use crate::stat::table::percent;
 use crate::summary::duration;
-use crate::view::Look;
+use crate::view::Reading;
 
 /// Orders of the table of classes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,15 +71,15 @@ pub const CLASSES: [Column; 9] = [
         "allocations",
         "allocs",
         4,
-        "blocks handed out since the program began",
+        "blocks allocated since the program began",
     ),
     column(
         "a second",
         "per s",
         2,
-        "blocks handed out a second, since the last look",
+        "blocks allocated a second, since the last reading",
     ),
-    column("frees", "frees", 7, "blocks that came back"),
+    column("frees", "frees", 7, "blocks freed"),
     column(
         "by others",
         "remote",
@@ -95,8 +95,8 @@ pub const CLASSES: [Column; 9] = [
 ];
 
 /// The table of classes.
-pub fn classes(look: &Look, order: Order, rates: Option<&Rates>) -> Table {
-    let mut all: Vec<&Class> = look.moment.classes.iter().collect();
+pub fn classes(reading: &Reading, order: Order, rates: Option<&Rates>) -> Table {
+    let mut all: Vec<&Class> = reading.moment.classes.iter().collect();
     let per_second = |c: &Class| rates.map(|r| r.classes.get(&c.size).copied().unwrap_or(0.0));
     all.sort_by_key(|c| {
         std::cmp::Reverse(match order {
@@ -135,7 +135,7 @@ pub const HEAPS: [Column; 10] = [
         "a second",
         "per s",
         1,
-        "the same a second, since the last look",
+        "the same a second, since the last reading",
     ),
     column("taken", "taken", 6, "refills of a list by freed blocks"),
     column("carved", "carved", 7, "refills of a list by fresh blocks"),
@@ -144,7 +144,7 @@ pub const HEAPS: [Column; 10] = [
         "received",
         "in",
         4,
-        "its blocks that other threads freed, and that came back",
+        "its blocks that other threads freed, and that were merged",
     ),
     column(
         "sent",
@@ -161,8 +161,8 @@ pub const HEAPS: [Column; 10] = [
 ];
 
 /// The table of heaps, the busiest first, numbered from the oldest.
-pub fn heaps(look: &Look, rates: Option<&Rates>) -> Table {
-    let all = &look.moment.thread_heaps;
+pub fn heaps(reading: &Reading, rates: Option<&Rates>) -> Table {
+    let all = &reading.moment.thread_heaps;
     let row = |(i, h): (usize, &Heap)| {
         let per_second = rates.and_then(|r| r.heaps.get(all.len() - 1 - i)).copied();
         let now = if h.running != 0 { "in use" } else { "idle" };
@@ -191,7 +191,7 @@ pub const CALLS: [Column; 6] = [
         "a second",
         "per s",
         2,
-        "the same a second, since the last look",
+        "the same a second, since the last reading",
     ),
     column("failed", "failed", 3, "how often it failed"),
     column("time", "time", 4, "time inside, with HAKMEM_TIMING=1"),
@@ -204,8 +204,8 @@ pub const CALLS: [Column; 6] = [
 ];
 
 /// The table of system calls.
-pub fn calls(look: &Look, rates: Option<&Rates>) -> Table {
-    let m = &look.moment;
+pub fn calls(reading: &Reading, rates: Option<&Rates>) -> Table {
+    let m = &reading.moment;
     let row = |c: &Syscall| {
         let timed = |text: String| if c.nanos > 0 { text } else { "-".into() };
         let per_second = rates.map(|r| r.calls.get(&c.name).copied().unwrap_or(0.0));

@@ -11,7 +11,7 @@ const PAGE: u64 = 4096;
 const BLOCKS: usize = PAGE as usize / 8;
 /// The half of the address space that programs have ends here at the latest.
 pub const END: u64 = 1 << 56;
-/// Bytes that are read at once, and in one look.
+/// Bytes that are read at once, and in one reading.
 const AT_ONCE: usize = 16 << 20;
 pub const IN_ALL: u64 = 2 << 30;
 
@@ -27,7 +27,7 @@ pub trait Source {
     fn page_map(&self) -> io::Result<PageMap>;
 }
 
-/// Another process's memory, for one look. What is there may change between two reads, and within a long one.
+/// Another process's memory, for one reading. What is there may change between two reads, and within a long one.
 #[derive(Clone, Copy)]
 pub struct Memory<'a> {
     pub source: &'a dyn Source,

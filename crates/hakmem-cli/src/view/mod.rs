@@ -10,16 +10,16 @@
 
 mod decisions;
 mod heaps;
-mod look;
 mod memory;
 mod note;
 mod options;
 mod process;
+mod reading;
 pub mod segments;
 
 pub use decisions::{Decision, now};
-pub use look::{Look, look as look_at};
 pub use options::Set;
+pub use reading::{Reading, reading as look_at};
 
 use crate::checked::Budget;
 use heaps::Heaps;
@@ -37,7 +37,7 @@ pub mod source {
     pub use super::note::Note;
 }
 
-/// How often a look is taken anew that fails while the process goes on: it may just be changing what is read.
+/// How often a reading is taken anew that fails while the process goes on: it may just be changing what is read.
 const TRIES: usize = 3;
 
 /// Why there is nothing to see.
@@ -150,7 +150,7 @@ impl Target {
     }
 
     /// Everything that `hakmem top` shows.
-    pub fn look(&mut self) -> Result<Look, Trouble> {
+    pub fn reading(&mut self) -> Result<Reading, Trouble> {
         let usage = self.process.usage();
         let pid = self.pid();
         self.with(|memory, note| look_at(memory, note, pid, &usage))
@@ -176,7 +176,7 @@ impl Target {
 /// What there is in a process, for `hakmem map`.
 pub fn segments_of(memory: Memory, note: &Note) -> io::Result<Vec<Segment>> {
     let heaps = Heaps::read(memory, note)?;
-    Ok(look::pages(memory, note, &heaps)?.0)
+    Ok(reading::pages(memory, note, &heaps)?.0)
 }
 
 /// A plug-in may carry another hakmem: the one that made most heaps is meant, of two the first.

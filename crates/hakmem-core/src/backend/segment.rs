@@ -157,7 +157,7 @@ pub fn refuse_thp(page: &Meta) {
     let (arena, segment) = page.segment_in_arena();
     let head = head_of(arena, segment);
     os::refuse_thp(head.start().addr(), SEGMENT);
-    let mask = meta.slots.claim_unused();
+    let mask = meta.slots.claim_clean();
     if mask != 0 {
         give_back(head, mask);
         // SAFETY: this thread has just claimed the slots of `mask`, and nobody has written to them.
@@ -236,7 +236,7 @@ pub fn purge(arena: &'static Arena, segment: usize, now: u32, decay: u32) -> usi
         return 0;
     }
     arena.unlist(DIRTY_ROW, segment);
-    let mask = meta.slots.claim_empty();
+    let mask = meta.slots.claim_dirty();
     let clean = give_back(head, mask);
     let (kept, given) = (mask & !clean, clean.count_ones() as usize * SLOT);
     DIRTY.fetch_sub(given, Relaxed);

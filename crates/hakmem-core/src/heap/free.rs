@@ -18,16 +18,16 @@ use core::ptr::null_mut;
 const MUCH: u32 = 1 << 31;
 
 /// Frees by threads without a heap.
-pub static STRAY: AtomicU64 = AtomicU64::new(0);
+pub static HEAPLESS: AtomicU64 = AtomicU64::new(0);
 
 /// Frees of blocks by threads without a heap, which no heap counts.
-pub fn stray_frees() -> u64 {
-    STRAY.load(Relaxed)
+pub fn heapless_frees() -> u64 {
+    HEAPLESS.load(Relaxed)
 }
 
 /// Resets this count, in the child of a fork.
-pub fn reset_stray_frees() {
-    STRAY.store(0, Relaxed);
+pub fn reset_heapless_frees() {
+    HEAPLESS.store(0, Relaxed);
 }
 
 impl Heap {
@@ -106,7 +106,7 @@ impl Heap {
     /// The block is live, of `page`, and the caller's to free. `owner` was read from `page`.
     pub unsafe fn send_one(page: &Meta, owner: *mut Owner, block: *mut Block) {
         check::check_start(block, page);
-        STRAY.fetch_add(1, Relaxed);
+        HEAPLESS.fetch_add(1, Relaxed);
         // SAFETY: the caller gives up a live block of `page`. `owner` was read from a page, and an
         // owner stays for ever (`owner` rule 1).
         unsafe { RemoteBatch::send_one(page, block, inbox_of(owner)) };

@@ -137,8 +137,8 @@ const REPORT_BYTES: u64 = 1 << 20;
 
 pub use crate::base::size_class::span_of;
 #[cfg_attr(any(miri, shuttle), allow(unused_imports, reason = "these have no note of where it lies"))]
-pub use free::STRAY;
-pub use free::{reset_stray_frees, stray_frees};
+pub use free::HEAPLESS;
+pub use free::{heapless_frees, reset_heapless_frees};
 
 /// A block, and whether all its bytes are zero.
 pub type Fresh = (NonNull<Block>, bool);

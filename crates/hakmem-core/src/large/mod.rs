@@ -28,16 +28,16 @@ const WAYS: usize = 4;
 const KEPT_SLOTS: u32 = 16;
 
 /// Frees by threads without a heap.
-pub static STRAY: AtomicU64 = AtomicU64::new(0);
+pub static HEAPLESS: AtomicU64 = AtomicU64::new(0);
 
 /// Frees of large blocks that no heap has counted.
-pub fn stray_frees() -> u64 {
-    STRAY.load(Relaxed)
+pub fn heapless_frees() -> u64 {
+    HEAPLESS.load(Relaxed)
 }
 
 /// Counts anew. For the child of a fork.
-pub fn reset_stray_frees() {
-    STRAY.store(0, Relaxed);
+pub fn reset_heapless_frees() {
+    HEAPLESS.store(0, Relaxed);
 }
 
 /// Large blocks that were freed recently, in a heap.
@@ -152,7 +152,7 @@ pub unsafe fn free(cache: Option<&Cache>, meta: &Meta) -> bool {
     if let Some(cache) = cache {
         return cache.put(meta, span);
     }
-    STRAY.fetch_add(1, Relaxed);
+    HEAPLESS.fetch_add(1, Relaxed);
     usage::add(-((span as usize * SLOT) as i64), 0);
     // SAFETY: the block owned these slots, and the caller has given it up. Their metadata says
     // `Kind::Free`, since the line above.

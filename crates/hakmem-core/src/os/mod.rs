@@ -8,7 +8,6 @@
 //! | Linux below sanitizers, and Miri | `joined`: these tools must know of every thread |
 //! | Miri | `interpreted`: Miri has no machine below it |
 //! | shuttle's models | `scheduled`: shuttle makes and schedules the threads |
-//!
 //! | each of these three checkers | `checked`: what they answer alike |
 //!
 //! Rules

@@ -52,7 +52,7 @@ pub struct Claim {
 impl Claim {
     /// The slots of `mask`, which the change of the word from `old` to `new` claimed.
     fn of(mask: u32, old: u64, new: u64) -> Self {
-        let dirty = (empty(old) & mask).count_ones();
+        let dirty = (dirty_of(old) & mask).count_ones();
         Self { first: mask.trailing_zeros(), clean: dirty == 0, dirty, free: !active(new) }
     }
 }
@@ -62,12 +62,12 @@ const fn active(word: u64) -> u32 {
     word as u32
 }
 /// The mask of the DIRTY slots.
-const fn empty(word: u64) -> u32 {
+const fn dirty_of(word: u64) -> u32 {
     (word >> 32) as u32
 }
 /// The word with these ACTIVE and DIRTY slots.
-const fn word(active: u32, empty: u32) -> u64 {
-    (empty as u64) << 32 | active as u64
+const fn word(active: u32, dirty: u32) -> u64 {
+    (dirty as u64) << 32 | active as u64
 }
 
 /// The mask of `n` slots from `first`.
@@ -130,36 +130,37 @@ impl Slots {
         let mut mask = 0;
         let (old, new) = self.update(|w| {
             let starts = starts_of_runs(!active(w), n);
-            let warm = starts & empty(w);
+            let warm = starts & dirty_of(w);
             let pick = if warm != 0 { warm } else { starts };
             if pick == 0 {
                 return None;
             }
             mask = run(pick.trailing_zeros(), n);
-            Some(word(active(w) | mask, empty(w) & !mask))
+            Some(word(active(w) | mask, dirty_of(w) & !mask))
         })?;
         Some(Claim::of(mask, old, new))
     }
 
     /// Claims exactly the slots of `mask`, if all of them are free.
     pub fn claim_exact(&self, mask: u32) -> Option<Claim> {
-        let (old, new) = self.update(|w| (active(w) & mask == 0).then(|| word(active(w) | mask, empty(w) & !mask)))?;
+        let (old, new) =
+            self.update(|w| (active(w) & mask == 0).then(|| word(active(w) | mask, dirty_of(w) & !mask)))?;
         Some(Claim::of(mask, old, new))
     }
 
     /// Claims every DIRTY slot, for the purger (rule 3). Returns their mask. If it is 0, the next
     /// thread that makes a slot DIRTY finds the segment unlisted, and lists it (rule 4).
-    pub fn claim_empty(&self) -> u32 {
+    pub fn claim_dirty(&self) -> u32 {
         let first = load_or_cas!(self.word, Ordering::SeqCst);
-        let taken = self.update_from(first, |w| (empty(w) != 0).then(|| word(active(w) | empty(w), 0)));
-        taken.map_or(0, |(old, _)| empty(old))
+        let taken = self.update_from(first, |w| (dirty_of(w) != 0).then(|| word(active(w) | dirty_of(w), 0)));
+        taken.map_or(0, |(old, _)| dirty_of(old))
     }
 
     /// Claims every CLEAN slot. Returns their mask, 0 if there was none.
-    pub fn claim_unused(&self) -> u32 {
-        let unused = |w| !active(w) & !empty(w);
-        let taken = self.update(|w| (unused(w) != 0).then(|| w | u64::from(unused(w))));
-        taken.map_or(0, |(old, _)| unused(old))
+    pub fn claim_clean(&self) -> u32 {
+        let clean = |w| !active(w) & !dirty_of(w);
+        let taken = self.update(|w| (clean(w) != 0).then(|| w | u64::from(clean(w))));
+        taken.map_or(0, |(old, _)| clean(old))
     }
 
     /// Claims the whole segment if all its slots are CLEAN.
@@ -178,14 +179,14 @@ impl Slots {
     /// - If `dirty` is false, their memory is zero.
     pub unsafe fn release(&self, mask: u32, dirty: bool) -> u32 {
         let gone = if dirty { mask } else { 0 };
-        let changed = self.update(|w| Some(word(active(w) & !mask, empty(w) | gone)));
+        let changed = self.update(|w| Some(word(active(w) & !mask, dirty_of(w) | gone)));
         changed.map_or(0, |(_, new)| !active(new))
     }
 
     /// The masks of slots that are ACTIVE and DIRTY, a moment ago.
     pub fn states(&self) -> (u32, u32) {
         let now = self.word.load(Ordering::Relaxed);
-        (active(now), empty(now))
+        (active(now), dirty_of(now))
     }
 
     /// The mask of free slots, a moment ago.
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_goes_round_unused_active_empty_purged() {
+    fn a_slot_goes_round_clean_active_dirty_purged() {
         let s = Slots::new();
         let a = s.claim(3).unwrap();
         assert_eq!((a.first, a.clean, a.dirty, a.free), (0, true, 0, !0b111));
@@ -224,9 +225,9 @@ mod tests {
         // SAFETY: this thread has claimed slots 0 to 2, and uses no memory of them.
         unsafe { s.release(run(0, 3), true) };
         assert!(!s.retire(), "a segment with old data is not given away");
-        assert_eq!(s.claim_unused(), !0b111);
-        assert_eq!(s.claim_unused(), 0);
-        assert_eq!(s.claim_empty(), 0b111);
+        assert_eq!(s.claim_clean(), !0b111);
+        assert_eq!(s.claim_clean(), 0);
+        assert_eq!(s.claim_dirty(), 0b111);
         assert!(s.claim_exact(0b1).is_none());
         // SAFETY: this thread has claimed all slots, and uses no memory of them.
         unsafe { s.release(u32::MAX, false) };

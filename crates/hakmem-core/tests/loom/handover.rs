@@ -34,7 +34,7 @@ impl Wanderer {
         while !node.is_null() {
             let next = unsafe { Node::next(node) };
             let owner = self.owner.load(Relaxed);
-            if owner == me || mistakes::is("HeapKeepsStrayBatches") {
+            if owner == me || mistakes::is("HeapKeepsOthersBatches") {
                 self.free.with_mut(|n| unsafe { *n += 1 });
             } else {
                 unsafe { self.inboxes[owner].push_chain(node, node) };
@@ -93,6 +93,6 @@ fn blocks_follow_a_page_that_changes_hands() {
             page.merge(owner);
             page.free.with(|n| assert_eq!(unsafe { *n }, 1));
         },
-        &["HeapKeepsStrayBatches"],
+        &["HeapKeepsOthersBatches"],
     );
 }

@@ -41,7 +41,7 @@ fn an_empty_slot_ends_up_listed() {
                 let segment = segment.clone();
                 thread::spawn(move || {
                     hints::unlist(&segment.row, 1);
-                    let mask = segment.slots.claim_empty();
+                    let mask = segment.slots.claim_dirty();
                     if mask != 0 {
                         unsafe { segment.slots.release(mask, false) };
                     }

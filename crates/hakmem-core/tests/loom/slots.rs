@@ -49,7 +49,7 @@ fn purging_is_owning() {
             let purger = {
                 let (slots, memory) = (slots.clone(), memory.clone());
                 thread::spawn(move || {
-                    let mask = slots.claim_empty();
+                    let mask = slots.claim_dirty();
                     if mask != 0 {
                         memory.with_mut(|m| unsafe { *m = 0 });
                         unsafe { slots.release(mask, false) };

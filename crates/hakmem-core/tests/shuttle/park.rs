@@ -51,6 +51,6 @@ fn blocks_follow_a_page_that_changes_hands() {
             purger.join().unwrap();
             shared.end();
         },
-        &["HeapKeepsStrayBatches", "InboxKeepsWhatItGives"],
+        &["HeapKeepsOthersBatches", "InboxKeepsWhatItGives"],
     );
 }

@@ -119,8 +119,8 @@ pub fn of(snapshot: &Snapshot) -> Stats {
         s.live_bytes += class.live_bytes;
         found += class::frees_found(snapshot, &counts::of_class(crate::heap::all::all_heaps(), i), i);
     }
-    s.remote_frees = heap::stray_frees();
-    s.large_frees = large::stray_frees();
+    s.remote_frees = heap::heapless_frees();
+    s.large_frees = large::heapless_frees();
     for heap in snapshot.heaps() {
         s.remote_frees += heap.blocks_sent;
         s.large_allocations += heap.large_allocations;

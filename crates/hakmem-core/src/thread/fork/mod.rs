@@ -85,9 +85,9 @@ extern "C" fn after_fork_in_child() {
     huge::after_fork();
     profile::after_fork();
     heap::counts::reset_all(|class| parked::returned(class) + profile::returned(class), parked::given);
-    heap::reset_stray_frees();
+    heap::reset_heapless_frees();
     parked::reset_counts();
-    large::reset_stray_frees();
+    large::reset_heapless_frees();
     release_heaps(me);
 }
 

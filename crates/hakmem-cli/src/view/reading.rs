@@ -1,4 +1,4 @@
-//! One look: the figures of a report, made of what another process's memory says.
+//! One reading: the figures of a report, made of what another process's memory says.
 
 use super::decisions::{self, Decision};
 use super::heaps::{Found, Heaps};
@@ -15,7 +15,7 @@ const LISTS_BUDGET: u64 = 1 << 13;
 
 /// What was seen at one moment.
 #[derive(Debug, Clone)]
-pub struct Look {
+pub struct Reading {
     pub moment: Moment,
     pub usage: Usage,
     pub decisions: Vec<Decision>,
@@ -37,7 +37,7 @@ pub fn pages(
 }
 
 /// Everything that `hakmem top` shows.
-pub fn look(memory: Memory, note: &Note, pid: u32, usage: &Usage) -> io::Result<Look> {
+pub fn reading(memory: Memory, note: &Note, pid: u32, usage: &Usage) -> io::Result<Reading> {
     let heaps = Heaps::read(memory, note)?;
     let (segments, listed, whole) = pages(memory, note, &heaps)?;
     let mut m = Moment {
@@ -67,7 +67,7 @@ pub fn look(memory: Memory, note: &Note, pid: u32, usage: &Usage) -> io::Result<
     add_memory(&mut m, &words)?;
     m.classes
         .retain(|c| c.allocations > 0 || c.frees > 0 || c.pages > 0);
-    Ok(Look {
+    Ok(Reading {
         moment: m,
         usage: usage.clone(),
         decisions: decisions::read(memory, note)?,
@@ -157,7 +157,7 @@ impl Words<'_> {
 /// Adds what was allocated and freed. The classes are there already.
 fn add_blocks(m: &mut Moment, words: &Words, heaps: &Heaps, by_owners: i128) -> io::Result<()> {
     let sent = m.thread_heaps.iter().map(|h| h.blocks_sent);
-    m.remote_frees = total(sent.chain([words.of("stray_frees")?]));
+    m.remote_frees = total(sent.chain([words.of("heapless_frees")?]));
     let received = total(m.classes.iter().map(|c| c.remote_frees));
     m.in_flight = m.remote_frees.saturating_sub(received);
     m.large_allocations = heaps.sum("heap.large_allocated")?;
