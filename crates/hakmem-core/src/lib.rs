@@ -45,8 +45,8 @@
 //!
 //! # Options
 //!
-//! The environment sets them for one run, `HAKMEM_DECAY_MS=1000 prog`; the program sets them when it starts, and while it runs. Module
-//! [`options`] has all of them.
+//! The environment sets them for one run, `HAKMEM_DECAY_MS=1000 prog`; the program sets them when
+//! it starts, and while it runs. Module [`options`] has all of them.
 //!
 //! ```
 //! use hakmem_core::{Configured, Hakmem, options, options::Options};
@@ -63,9 +63,10 @@
 //!
 //! # Statistics
 //!
-//! Module [`stats`] has the figures as values; the fast paths count nothing for them. Module `report` writes them as text, a map
-//! of the heap too. With the feature `serde` the values are `Serialize`. `HAKMEM_STATS=1 prog`
-//! writes the text to standard error at exit without a change of the program.
+//! Module [`stats`] has the figures as values; the fast paths count nothing for them. Module
+//! `report` writes them as text, a map of the heap too. With the feature `serde` the values are
+//! `Serialize`. `HAKMEM_STATS=1 prog` writes the text to standard error at exit without a change of
+//! the program.
 //!
 //! ```
 //! use hakmem_core::Hakmem;
@@ -85,8 +86,9 @@
 //!
 //! # The heap profile
 //!
-//! Module [`profile`] samples allocations: which code allocated what is live, and all that was allocated. `HAKMEM_PROFILE=FILE prog` does so
-//! without a change of the program. `hakmem profile --file FILE` and pprof read the file.
+//! Module [`profile`] samples allocations: which code allocated what is live, and all that was
+//! allocated. `HAKMEM_PROFILE=FILE prog` does so without a change of the program. `hakmem profile
+//! --file FILE` and pprof read the file.
 //!
 //! ```
 //! use hakmem_core::Hakmem;
@@ -119,7 +121,8 @@
 //! - [Every option](https://github.com/hakmem/hakmem/blob/main/docs/options.md),
 //!   [every figure](https://github.com/hakmem/hakmem/blob/main/docs/observability.md), and
 //!   [the words](https://github.com/hakmem/hakmem/blob/main/docs/glossary.md).
-//! - [How it works, and all known limits](https://github.com/hakmem/hakmem/blob/main/docs/design.md).
+//! - [How it works, and all known
+//!   limits](https://github.com/hakmem/hakmem/blob/main/docs/design.md).
 
 // One core has two front ends: `Hakmem` for Rust programs, and module `c` for the C library built
 // from it.

@@ -7,8 +7,8 @@
 //! | 128 to 64 KiB | four in each doubling |
 //! | 64 above 1, 2 and 4 KiB | for 1, 2 or 4 KiB and the header of a string or a buffer |
 //!
-//! Above 64 bytes at most 20 % of a block is lost to rounding, 10 % on average. Larger requests have
-//! no class: they get whole slots or segments.
+//! Above 64 bytes at most 20 % of a block is lost to rounding, 10 % on average. Larger requests
+//! have no class: they get whole slots or segments.
 
 /// Number of classes.
 pub const CLASSES: usize = 51;

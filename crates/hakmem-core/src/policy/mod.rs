@@ -1,4 +1,5 @@
-//! The options: every choice that a user may have a reason to change, in one table. Only slow paths read them.
+//! The options: every choice that a user may have a reason to change, in one table. Only slow paths
+//! read them.
 //!
 //! The table generates the rest: the names in the environment and in `hakmem options`, the struct
 //! for Rust programs, and the page in `docs`.

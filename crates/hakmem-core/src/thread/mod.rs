@@ -7,9 +7,9 @@
 //!
 //! Rules
 //! 1. A thread sets its word before it calls functions that may allocate themselves (`pthread_*`).
-//! 2. Locks are taken in this order: `purge`, `pool::REAPING`, `region`, `profile`, `parked`, `huge`, `arena`,
-//!    `learn`. No lock is held while code outside this crate runs: no call of the loader or of
-//!    another allocator is under a lock. For fork see `fork`.
+//! 2. Locks are taken in this order: `purge`, `pool::REAPING`, `region`, `profile`, `parked`,
+//!    `huge`, `arena`, `learn`. No lock is held while code outside this crate runs: no call of the
+//!    loader or of another allocator is under a lock. For fork see `fork`.
 
 mod fork;
 // Miri has no fork, and models have their own threads.

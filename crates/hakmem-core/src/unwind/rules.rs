@@ -64,8 +64,8 @@ pub fn of(pc: usize) -> Rule {
     found
 }
 
-/// Asks the C library for the loaded objects, and forgets the rules that were searched for before: another
-/// test may have followed its stack without.
+/// Asks the C library for the loaded objects, and forgets the rules that were searched for before:
+/// another test may have followed its stack without.
 #[cfg(test)]
 pub fn find_objects_anew() {
     os::find_objects();

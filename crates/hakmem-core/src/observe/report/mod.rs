@@ -116,8 +116,8 @@ impl fmt::Display for Error {
 
 impl core::error::Error for Error {}
 
-/// Writes a report to `out`, in one call of `write_str`. The figures are those of the moment before that call, so `out` may
-/// allocate.
+/// Writes a report to `out`, in one call of `write_str`. The figures are those of the moment before
+/// that call, so `out` may allocate.
 ///
 /// O(memory in use), and a system call for each segment of 2 MiB in use.
 ///
@@ -132,20 +132,21 @@ impl core::error::Error for Error {}
 ///
 /// # Errors
 ///
-/// [`Error::NoMemory`] if the system has no memory for the text, [`Error::NotWritten`] if not all of
-/// it was taken.
+/// [`Error::NoMemory`] if the system has no memory for the text, [`Error::NotWritten`] if not all
+/// of it was taken.
 pub fn write(out: &mut dyn fmt::Write, format: Format) -> Result<(), Error> {
     result(make::with(format, Event::Call, |text| write_text(out, text)))
 }
 
-/// Writes a report to a file descriptor. Neither a pipe that nobody reads nor a limit on a file's size ends the program.
+/// Writes a report to a file descriptor. Neither a pipe that nobody reads nor a limit on a file's
+/// size ends the program.
 ///
 /// As [`write()`].
 ///
 /// # Errors
 ///
-/// [`Error::NoMemory`] if the system has no memory for the text, [`Error::NotWritten`] if not all of
-/// it was taken.
+/// [`Error::NoMemory`] if the system has no memory for the text, [`Error::NotWritten`] if not all
+/// of it was taken.
 ///
 /// ```
 /// use hakmem_core::report::{self, Format};
@@ -157,7 +158,8 @@ pub fn write_to(fd: c_int, format: Format) -> Result<(), Error> {
     result(make::with(format, Event::Call, |text| out::write_all(fd, text)))
 }
 
-/// Writes to `out` what each slot of the heap holds, as one line of JSON, for `hakmem map --file FILE` to draw.
+/// Writes to `out` what each slot of the heap holds, as one line of JSON. `hakmem map --file FILE`
+/// draws it.
 ///
 /// O(memory in use), and a system call for each segment of 2 MiB in use.
 ///
@@ -170,8 +172,8 @@ pub fn write_to(fd: c_int, format: Format) -> Result<(), Error> {
 ///
 /// # Errors
 ///
-/// [`Error::NoMemory`] if the system has no memory for the text, [`Error::NotWritten`] if not all of
-/// it was taken.
+/// [`Error::NoMemory`] if the system has no memory for the text, [`Error::NotWritten`] if not all
+/// of it was taken.
 pub fn write_map(out: &mut dyn fmt::Write) -> Result<(), Error> {
     result(map::with(Event::Call, |text| write_text(out, text)))
 }
@@ -180,8 +182,8 @@ pub fn write_map(out: &mut dyn fmt::Write) -> Result<(), Error> {
 ///
 /// # Errors
 ///
-/// [`Error::NoMemory`] if the system has no memory for the text, [`Error::NotWritten`] if not all of
-/// it was taken.
+/// [`Error::NoMemory`] if the system has no memory for the text, [`Error::NotWritten`] if not all
+/// of it was taken.
 ///
 /// ```
 /// use std::os::fd::AsRawFd;

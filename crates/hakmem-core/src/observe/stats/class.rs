@@ -82,7 +82,8 @@ impl Class {
         self.takes + self.carves
     }
 
-    /// Allocations served from a list. With a list's first block, which the refill itself hands out, they are all there are.
+    /// Allocations served from a list. With a list's first block, which the refill itself hands
+    /// out, they are all there are.
     ///
     /// O(1).
     ///
@@ -102,7 +103,8 @@ impl Class {
         self.allocations.saturating_sub(self.refills())
     }
 
-    /// Bytes in pages of the class that are not in live blocks: what it holds, and others cannot use.
+    /// Bytes in pages of the class that are not in live blocks: what it holds, and others cannot
+    /// use.
     ///
     /// O(1).
     ///

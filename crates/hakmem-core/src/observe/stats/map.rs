@@ -98,8 +98,9 @@ pub struct Page {
     pub carved: u32,
     /// Blocks that are live, on the lists of other running threads, or in flight.
     pub used: u32,
-    /// Where its owner keeps it: in the queue of its class, full (all blocks are used), retired (empty, the only one of
-    /// its class), candidate (to be parked soon) or parked (few blocks used).
+    /// Where its owner keeps it: in the queue of its class, full (all blocks are used), retired
+    /// (empty, the only one of its class), candidate (to be parked soon) or parked (few blocks
+    /// used).
     pub state: &'static str,
 }
 
@@ -159,7 +160,8 @@ impl Segment {
         }
     }
 
-    /// Pieces of 4 KiB that are resident, in each slot of the segment's `nth`: 0 but for huge blocks. None: the system does not say.
+    /// Pieces of 4 KiB that are resident, in each slot of the segment's `nth`: 0 but for huge
+    /// blocks. None: the system does not say.
     ///
     /// One system call.
     ///
@@ -206,8 +208,8 @@ fn listed(owner: *mut Owner, page: &Meta) -> u32 {
     unsafe { heap.holder().listed_within(usize::from(page.class.get()), start..start + bytes) as u32 }
 }
 
-/// Calls `f` with each segment in use, by address within each arena. O(segments), and for each page that the calling thread
-/// has, the blocks on its list of that class.
+/// Calls `f` with each segment in use, by address within each arena. O(segments), and for each page
+/// that the calling thread has, the blocks on its list of that class.
 ///
 /// ```
 /// use hakmem_core::{Hakmem, stats};
@@ -226,7 +228,8 @@ pub fn each_segment(f: &mut dyn FnMut(&Segment)) {
     walk(!thread::holds_a_lock(), f);
 }
 
-/// As [`each_segment`], in whatever state this thread is: for signal handlers. Takes no lock, and looks into no list.
+/// As [`each_segment`], in whatever state this thread is: for signal handlers. Takes no lock, and
+/// looks into no list.
 ///
 /// O(segments).
 ///

@@ -106,7 +106,8 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Takes a snapshot. Waits for a pass of the purge, if there is one, up to half a second. O(heaps × classes + slots in use + blocks in lists).
+    /// Takes a snapshot. Waits for a pass of the purge, if there is one, up to half a second.
+    /// O(heaps × classes + slots in use + blocks in lists).
     ///
     /// ```
     /// use hakmem_core::stats::Snapshot;
@@ -131,7 +132,8 @@ impl Snapshot {
         this
     }
 
-    /// Takes a snapshot of counters alone, in whatever state this thread is: for signal handlers. Takes no lock.
+    /// Takes a snapshot of counters alone, in whatever state this thread is: for signal handlers.
+    /// Takes no lock.
     ///
     /// O(heaps + slots in use).
     ///
@@ -366,8 +368,8 @@ pub fn process() -> Stats {
     Snapshot::take().process()
 }
 
-/// Bytes of the arenas that are resident: asks the system about each segment in use. Of more than 8 GiB a part is asked
-/// for, and the rest estimated. A system call for each segment.
+/// Bytes of the arenas that are resident: asks the system about each segment in use. Of more than 8
+/// GiB a part is asked for, and the rest estimated. A system call for each segment.
 ///
 /// 0 if the system does not say.
 ///

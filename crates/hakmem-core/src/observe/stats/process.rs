@@ -59,8 +59,8 @@ pub struct Stats {
     /// Blocks allocated, of all sizes. Exact, except that blocks on the lists of other running
     /// threads count as allocated.
     pub allocations: u64,
-    /// Blocks that came back. Exact, but for what other running threads freed of their own blocks and did not come across
-    /// again.
+    /// Blocks that came back. Exact, but for what other running threads freed of their own blocks
+    /// and did not come across again.
     pub frees: u64,
     /// Of these, remote frees: by threads that do not hold the heap that owns the page.
     pub remote_frees: u64,
@@ -84,10 +84,11 @@ pub struct Stats {
     pub huge_cached_bytes: u64,
     /// Bytes in live huge blocks.
     pub huge_live_bytes: u64,
-    /// Bytes of all live blocks: the sum of the classes', of large blocks and huge blocks. Exact, but that blocks in the lists of
-    /// other running threads count as live.
+    /// Bytes of all live blocks: the sum of the classes', of large blocks and huge blocks. Exact,
+    /// but that blocks in the lists of other running threads count as live.
     pub live_bytes: u64,
-    /// Bytes of blocks in pages with live blocks, and of larger allocations: no less than what is live.
+    /// Bytes of blocks in pages with live blocks, and of larger allocations: no less than what is
+    /// live.
     pub live_bytes_upper_bound: u64,
     /// The highest that `live_bytes_upper_bound` was: no less than the most that was live.
     pub peak_live_bytes_upper_bound: u64,

@@ -122,11 +122,13 @@ fn release_heaps(me: u32) {
                 }
             }
             With::Thread(_) => {
-                heap.state().lose();
                 heap.thread().store(0, Relaxed);
                 if own.after_fork() {
-                    // SAFETY: the child has one thread, which does not use this heap again.
+                    // SAFETY: the thread that held the heap is not in the child. The child's only
+                    // thread holds it until here, and not any more.
                     unsafe { put_back(heap) };
+                } else {
+                    heap.state().lose();
                 }
             }
         }

@@ -1,0 +1,125 @@
+//! Huge blocks and their cache.
+
+use super::*;
+use crate::api::c;
+use crate::testing::in_child;
+
+#[test]
+fn the_cache_gives_its_oldest_up() {
+    in_child(|| {
+        // SAFETY: a block from `malloc`, freed once. It makes hakmem reserve an arena.
+        unsafe { c::free(c::malloc(3 << 20)) };
+        let arena = arena::all().next().unwrap();
+        let mut entries = [None; RING];
+        assert_eq!(oldest(&entries, 7), None);
+        // Stamps wrap.
+        for (i, age) in [(3, 5), (7, 20), (9, 8)] {
+            entries[i] =
+                Some(Entry { run: (arena, i), len: 1, stamp: 7u32.wrapping_sub(age), moved: false, thp: false });
+        }
+        assert_eq!(oldest(&entries, 7), Some(7));
+    });
+}
+
+#[test]
+fn what_is_taken_whole_leaves_nothing_in_the_cache() {
+    in_child(|| {
+        forget_cache();
+        let entries = || with_cache(|entries| entries.iter().flatten().map(|e| e.len).sum::<usize>());
+        let count = || with_cache(|entries| entries.iter().flatten().count());
+        // SAFETY: `p` and the blocks cut from the same run come from `malloc`, and each is
+        // freed once.
+        unsafe {
+            let p = c::malloc(3 * SEGMENT);
+            c::free(p);
+            assert_eq!((entries(), count(), cached_bytes()), (3, 1, 3 * SEGMENT));
+            assert_eq!(c::malloc(2 * SEGMENT), p);
+            assert_eq!((entries(), count(), cached_bytes()), (1, 1, SEGMENT));
+            assert_eq!(c::malloc(SEGMENT), p.wrapping_add(2 * SEGMENT));
+            assert_eq!((entries(), count(), cached_bytes()), (0, 0, 0));
+            c::free(p);
+            c::free(p.wrapping_add(2 * SEGMENT));
+        }
+    });
+}
+
+#[test]
+fn a_block_that_grows_to_be_filled_gets_huge_pages() {
+    in_child(|| {
+        const MIB: usize = 1 << 20;
+        // SAFETY: `p` comes from `malloc` and has MIB bytes. `grown` replaces it, and is freed
+        // once.
+        let is_thp = |n: usize| unsafe {
+            let p = c::malloc(MIB);
+            p.write_bytes(1, MIB);
+            let grown = c::realloc(p, n);
+            let thp = crate::backend::page::lookup(grown).is_some_and(|meta| meta.segment().is_thp());
+            c::free(grown);
+            forget_cache();
+            thp
+        };
+        assert!(is_thp(2 * MIB), "all of it is asked for");
+        assert!(!is_thp(MIB + MIB / 2), "a quarter would be waste");
+        assert!(!is_thp(4 * MIB), "most of it may never be written");
+        // A block that is not grown gets none.
+        // SAFETY: `malloc` takes any size.
+        let fresh = unsafe { c::malloc(2 * MIB) };
+        assert!(!crate::backend::page::lookup(fresh).unwrap().segment().is_thp());
+    });
+}
+
+#[test]
+fn what_lies_behind_the_request_is_zero_and_not_resident() {
+    in_child(|| {
+        forget_cache();
+        const PIECE: usize = 4096;
+        let (n, held) = (SEGMENT + 5000, 2 * SEGMENT);
+        let asked = 5000usize.next_multiple_of(os::page_size()) / PIECE;
+        // SAFETY: `p` comes from `malloc`, and its run has `held` bytes. It is freed, and
+        // `zeroed` returns the same block, which is live until it is freed once.
+        let map = unsafe {
+            let p = c::malloc(n);
+            p.write_bytes(0xFF, held);
+            c::free(p);
+            assert_eq!(c::zeroed(n), p);
+            let mut map = [1u8; SEGMENT / PIECE];
+            assert_eq!(libc::mincore(p.add(SEGMENT).cast(), SEGMENT, map.as_mut_ptr()), 0);
+            assert!(core::slice::from_raw_parts(p, held).iter().all(|&byte| byte == 0));
+            c::free(p);
+            map
+        };
+        assert!(map[..asked].iter().all(|&page| page & 1 == 1), "what was asked for");
+        assert!(map[asked..].iter().all(|&page| page & 1 == 0));
+    });
+}
+
+/// True if `mostly_absent` says so of `pages` system pages, of which those that `written` names
+/// are written.
+fn is_absent(pages: usize, written: impl Fn(usize) -> bool) -> bool {
+    let (size, room) = (os::page_size(), 2 * pages * os::page_size());
+    let start = os::map_memory(room).unwrap();
+    assert!(os::refuse_thp(start, room));
+    for page in (0..2 * pages).filter(|&page| written(page)) {
+        // SAFETY: the test has just mapped this memory, and nobody else uses it.
+        unsafe { os::at(start + page * size).write(1) };
+    }
+    let absent = mostly_absent(start, pages * size);
+    assert!(os::unreserve(start, room));
+    absent
+}
+
+#[test]
+fn what_is_there_is_told_from_a_sample() {
+    assert!(is_absent(64, |page| page < 31));
+    assert!(!is_absent(64, |page| page < 32), "half of it");
+    assert!(is_absent(64, |page| page % 4 == 0), "all of it is looked at");
+    assert!(is_absent(100, |page| !(49..100).contains(&page)), "and nothing beyond");
+    assert!(!is_absent(100, |page| page < 50));
+    // The sample is sixteen pieces, each a quarter of its part.
+    assert!(is_absent(4096, |page| page % 256 < 31));
+    assert!(!is_absent(4096, |page| page % 256 < 32));
+    in_child(|| {
+        os::set_filtered(true);
+        assert!(!is_absent(64, |_| false), "nobody is asked");
+    });
+}
