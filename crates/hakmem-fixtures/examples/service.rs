@@ -2,7 +2,7 @@
 //! they bring, and ends.
 
 use axum::body::Body;
-use axum::extract::{HeapUse, Path};
+use axum::extract::{Path, State};
 use axum::http::Request;
 use axum::routing::{get, put};
 use axum::{Json, Router};
@@ -25,7 +25,7 @@ struct Shelf {
 
 #[inline(never)]
 async fn put_text(
-    HeapUse(shelf): HeapUse<Shelf>,
+    State(shelf): State<Shelf>,
     Path(key): Path<u32>,
     Json(value): Json<Value>,
 ) -> Json<usize> {
@@ -38,7 +38,7 @@ async fn put_text(
 }
 
 #[inline(never)]
-async fn get_text(HeapUse(shelf): HeapUse<Shelf>, Path(key): Path<u32>) -> String {
+async fn get_text(State(shelf): State<Shelf>, Path(key): Path<u32>) -> String {
     shelf
         .texts
         .lock()
