@@ -37,7 +37,7 @@ use crate::heap::holes;
 use crate::os;
 use crate::policy;
 use crate::proto::inbox::Link;
-use crate::proto::lock::Lock;
+use crate::proto::lock::{Guard, Lock};
 
 pub use share::share;
 
@@ -75,9 +75,14 @@ struct ParkedPages {
     /// Indexed by list and class.
     lists: [[PageQueue; CLASSES]; LISTS],
 }
-// SAFETY: each public function takes `LOCK` before it uses the lists, or calls a function that does
-// (rule 1).
+// SAFETY: only the methods of `Locked` use the lists, and a `Locked` has the lock (rule 1).
 unsafe impl Sync for ParkedPages {}
+
+/// The parked pages, for the thread that has the lock. A function that takes one needs no promise of
+/// its caller that the lock is held.
+struct Locked {
+    _guard: Guard<'static>,
+}
 
 /// The owner of parked pages.
 pub fn owner() -> *mut Owner {
@@ -123,7 +128,7 @@ pub fn each_page(mut f: impl FnMut(usize, u64)) {
     if GIVEN_UP.load(Relaxed) {
         return;
     }
-    let Some(_held) = LOCK.lock_patiently() else { return };
+    let Some(_pages) = LOCK.lock_patiently().map(Locked::new) else { return };
     for class in 0..CLASSES {
         for lists in &STATE.lists {
             let mut next = lists[class].first();
@@ -149,15 +154,19 @@ fn is_idle() -> bool {
     GIVEN_UP.load(Relaxed) || CLASSES_HERE.load(Relaxed) == 0 && OWNER.inbox().is_empty()
 }
 
-impl ParkedPages {
+impl Locked {
+    fn new(guard: Guard<'static>) -> Self {
+        Self { _guard: guard }
+    }
+
     /// The list that the page is in. None: the page is full.
-    fn list(&self, page: &Meta) -> Option<&PageQueue> {
-        Some(&self.lists.get(page.parked_list.get() as usize)?[usize::from(page.class.get())])
+    fn list(&self, page: &Meta) -> Option<&'static PageQueue> {
+        Some(&STATE.lists.get(page.parked_list.get() as usize)?[usize::from(page.class.get())])
     }
 
     /// The first page of `class` in a list.
     fn first(&self, list: ParkedList, class: usize) -> Option<&'static Meta> {
-        self.lists[list as usize][class].first()
+        STATE.lists[list as usize][class].first()
     }
 
     /// Puts a page that is in no list into one.
@@ -188,13 +197,12 @@ impl ParkedPages {
         }
     }
 
-    /// Merges remote frees. The caller holds the lock. O(batches).
+    /// Merges remote frees. O(batches).
     fn merge(&self) {
         if OWNER.inbox().is_empty() {
             return;
         }
-        // SAFETY: the caller holds the lock, so this thread acts as the owner of the parked pages
-        // (rule 1).
+        // SAFETY: this thread has the lock, so it acts as the owner of the parked pages (rule 1).
         unsafe {
             OWNER.merge(|page, length, block| {
                 RECEIVED[usize::from(page.class.get())].fetch_add(u64::from(length), Relaxed);
@@ -209,9 +217,9 @@ impl ParkedPages {
         match page.until_slow.get() {
             0 => {
                 self.unlink(page);
-                // SAFETY: the caller holds the lock, and the page has just left its list. The
-                // countdown is zero, so no block of it is used.
-                unsafe { give_up(page) };
+                // SAFETY: the page has just left its list. The countdown is zero, so no block of it
+                // is used.
+                unsafe { self.give_up(page) };
                 return true;
             }
             ..0 if check::CHECKED => check::double_free(block, page),
@@ -222,6 +230,27 @@ impl ParkedPages {
             _ => self.relink(page, ParkedList::Shared),
         }
         false
+    }
+
+    /// Gives an empty page back to its segment.
+    ///
+    /// # Safety
+    /// The page is parked, but in no list, and no block of it is used.
+    unsafe fn give_up(&self, page: &Meta) {
+        let blocks = page.carved.get();
+        let bytes = i64::from(blocks) * i64::from(page.block_size.get());
+        RETURNED[usize::from(page.class.get())].fetch_add(u64::from(blocks), Relaxed);
+        GIVEN[usize::from(page.class.get())].fetch_add(1, Relaxed);
+        usage::add(-bytes, 0);
+        let span = page.span.load(Relaxed);
+        if span == 1 {
+            segment::note_carved(-bytes);
+            segment::note_small(-1);
+        }
+        page.close();
+        // SAFETY: this thread owns the page (rule 1), which is in no list and has no used block. `close`
+        // ended it (`page` rule 2).
+        unsafe { segment::release(page, span) };
     }
 
     /// A page of `class` that a heap may take for its own. A shared page only counts if much of it
@@ -241,27 +270,6 @@ impl ParkedPages {
     }
 }
 
-/// Gives an empty page back to its segment.
-///
-/// # Safety
-/// The caller holds the lock, and the page is parked. It is in no list, and no block of it is used.
-unsafe fn give_up(page: &Meta) {
-    let blocks = page.carved.get();
-    let bytes = i64::from(blocks) * i64::from(page.block_size.get());
-    RETURNED[usize::from(page.class.get())].fetch_add(u64::from(blocks), Relaxed);
-    GIVEN[usize::from(page.class.get())].fetch_add(1, Relaxed);
-    usage::add(-bytes, 0);
-    let span = page.span.load(Relaxed);
-    if span == 1 {
-        segment::note_carved(-bytes);
-        segment::note_small(-1);
-    }
-    page.close();
-    // SAFETY: the caller owns the page (rule 1), which is in no list and has no used block. `close`
-    // ended it (`page` rule 2).
-    unsafe { segment::release(page, span) };
-}
-
 /// Parks a page. False: the caller keeps it. O(1).
 ///
 /// # Safety
@@ -271,11 +279,11 @@ pub unsafe fn park(page: &Meta) -> bool {
     if GIVEN_UP.load(Relaxed) {
         return false;
     }
-    let Some(_held) = LOCK.try_lock() else { return false };
+    let Some(pages) = LOCK.try_lock().map(Locked::new) else { return false };
     page.stamp.store(os::now_ms(), Relaxed);
     page.state.set(PageState::Parked);
     page.set_owner(owner());
-    STATE.link(page, ParkedList::Fresh);
+    pages.link(page, ParkedList::Fresh);
     true
 }
 
@@ -298,7 +306,7 @@ pub enum Freed {
 /// # Safety
 /// The block is of `page`, on no list, and the caller's to free.
 pub unsafe fn free(page: &Meta, block: *mut Block, received: u64) -> Freed {
-    let Some(_held) = LOCK.try_lock() else {
+    let Some(pages) = LOCK.try_lock().map(Locked::new) else {
         if received == 0 {
             return Freed::No; // The owner would count a sent block as received.
         }
@@ -322,8 +330,8 @@ pub unsafe fn free(page: &Meta, block: *mut Block, received: u64) -> Freed {
     unsafe { Block::set_next(block, page.free.replace(block)) };
     page.until_slow.set(page.until_slow.get() - 1);
     RECEIVED[usize::from(page.class.get())].fetch_add(received, Relaxed);
-    let is_given_up = STATE.after_free(page, block.cast());
-    STATE.merge();
+    let is_given_up = pages.after_free(page, block.cast());
+    pages.merge();
     if is_given_up { Freed::WithItsPage } else { Freed::Yes }
 }
 
@@ -337,15 +345,15 @@ pub unsafe fn unpark(class: usize, new_owner: *mut Owner) -> Option<&'static Met
     if is_idle() {
         return None;
     }
-    let _held = LOCK.try_lock()?;
-    STATE.merge();
-    let Some(page) = STATE.page_to_take(class) else {
-        if STATE.page_to_share(class).is_none() {
+    let pages = Locked::new(LOCK.try_lock()?);
+    pages.merge();
+    let Some(page) = pages.page_to_take(class) else {
+        if pages.page_to_share(class).is_none() {
             CLASSES_HERE.fetch_and(!(1 << class), Relaxed);
         }
         return None;
     };
-    STATE.unlink(page);
+    pages.unlink(page);
     page.state.set(PageState::Queue);
     page.set_owner(new_owner);
     Some(page)
@@ -357,10 +365,7 @@ pub fn purge(now: u32, decay: u32, goes_on: impl Fn() -> bool) -> usize {
     if is_idle() {
         return 0;
     }
-    {
-        let _held = LOCK.lock();
-        STATE.merge();
-    }
+    Locked::new(LOCK.lock()).merge();
     let mut given = 0;
     for class in 0..CLASSES {
         while goes_on() && purge_some(class, now, decay, &mut given) {}
@@ -370,8 +375,8 @@ pub fn purge(now: u32, decay: u32, goes_on: impl Fn() -> bool) -> usize {
 
 /// Purges the holes of up to `STRIDE` pages of `class`. True: there may be more pages.
 fn purge_some(class: usize, now: u32, decay: u32, given: &mut usize) -> bool {
-    let _held = LOCK.lock();
-    let (mut next, mut done) = (STATE.first(ParkedList::Fresh, class), 0);
+    let pages = Locked::new(LOCK.lock());
+    let (mut next, mut done) = (pages.first(ParkedList::Fresh, class), 0);
     while let Some(page) = next {
         next = PageQueue::after(page);
         if os::age(now, page.stamp.load(Relaxed)) < decay {
@@ -384,7 +389,7 @@ fn purge_some(class: usize, now: u32, decay: u32, given: &mut usize) -> bool {
             segment::refuse_thp(page);
         }
         *given += bytes;
-        STATE.relink(page, ParkedList::Purged);
+        pages.relink(page, ParkedList::Purged);
         done += 1;
         if done == STRIDE {
             return true;

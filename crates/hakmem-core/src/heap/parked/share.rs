@@ -1,6 +1,6 @@
 //! Shared pages: parked pages from which many heaps get their first blocks.
 
-use super::{GIVEN_UP, LOCK, STATE, owner};
+use super::{GIVEN_UP, LOCK, Locked, owner};
 use crate::backend::check;
 use crate::backend::page::{Block, Meta, PageState, ParkedList};
 use crate::backend::segment;
@@ -37,21 +37,22 @@ pub fn share(class: usize, bytes: u32) -> Option<Share> {
     if LOCK.is_held_by(me) {
         return None; // This is a signal handler that interrupted the holder.
     }
-    let _held = LOCK.lock_as(me);
-    STATE.merge();
+    let pages = Locked::new(LOCK.lock_as(me));
+    pages.merge();
     let most = (bytes / SIZES[class]).max(1);
     let mut claimed = false;
     loop {
-        let page = match STATE.page_to_share(class) {
+        let page = match pages.page_to_share(class) {
             Some(page) => page,
             None => {
                 claimed = true;
-                claim(class)?
+                pages.claim(class)?
             }
         };
-        let got = take_some(page, most);
+        // SAFETY: the page is in a list of `pages`, or was just claimed for it.
+        let got = unsafe { pages.take_some(page, most) };
         let is_full = page.free.get().is_null() && page.carved.get() == page.cap.get() && page.holes.get() == 0;
-        STATE.relink(page, if is_full { ParkedList::Full } else { ParkedList::Shared });
+        pages.relink(page, if is_full { ParkedList::Full } else { ParkedList::Shared });
         if let Some((first, count, carved)) = got {
             page.until_slow.set(page.until_slow.get() + count as i32);
             return Some(Share { first, count, carved, claimed, zero: page.zero.get() });
@@ -59,48 +60,54 @@ pub fn share(class: usize, bytes: u32) -> Option<Share> {
     }
 }
 
-/// Claims a page of `class` for heaps to share.
-fn claim(class: usize) -> Option<&'static Meta> {
-    let (page, zero) = segment::claim(1)?;
-    segment::note_small(1);
-    page.open(owner(), class, SIZES[class], 1, zero);
-    page.state.set(PageState::Parked);
-    STATE.link(page, ParkedList::Shared);
-    Some(page)
-}
+impl Locked {
+    /// Claims a page of `class` for heaps to share.
+    fn claim(&self, class: usize) -> Option<&'static Meta> {
+        let (page, zero) = segment::claim(1)?;
+        segment::note_small(1);
+        page.open(owner(), class, SIZES[class], 1, zero);
+        page.state.set(PageState::Parked);
+        self.link(page, ParkedList::Shared);
+        Some(page)
+    }
 
-/// Takes up to `most` blocks of a page. Returns the first one, their number, and whether they were
-/// carved. Carved blocks are not linked: the heap that gets them writes the links after the lock is
-/// released. None: the page has no free block.
-fn take_some(page: &Meta, most: u32) -> Option<(*mut Block, u32, bool)> {
-    let (carved, left) = (page.carved.get(), page.cap.get() - page.carved.get());
-    if page.free.get().is_null() && left > 0 {
-        let count = most.min(left);
-        page.carved.set(carved + count);
-        let offset = carved as usize * page.block_size.get() as usize;
-        return Some((page.start().wrapping_add(offset).cast(), count, true));
-    }
-    if page.free.get().is_null() {
-        // SAFETY: the caller holds the lock, which makes it the owner of the page (rule 1).
-        page.free.set(unsafe { holes::fill(page)?.0 });
-    }
-    let first = page.free.get();
-    let (mut last, mut count) = (first, 0);
-    // SAFETY: the block is on the list of the page, which the holder of the lock owns (rule 1).
-    // `is_block_of` has just checked it.
-    unsafe {
-        loop {
-            if check::CHECKED && !check::is_block_of(page, last) {
-                check::corrupt(last.cast());
+    /// Takes up to `most` blocks of a page. Returns the first one, their number, and whether they were
+    /// carved. Carved blocks are not linked: the heap that gets them writes the links after the lock is
+    /// released. None: the page has no free block.
+    ///
+    /// # Safety
+    /// The page is a parked one.
+    unsafe fn take_some(&self, page: &Meta, most: u32) -> Option<(*mut Block, u32, bool)> {
+        let (carved, left) = (page.carved.get(), page.cap.get() - page.carved.get());
+        if page.free.get().is_null() && left > 0 {
+            let count = most.min(left);
+            page.carved.set(carved + count);
+            let offset = carved as usize * page.block_size.get() as usize;
+            return Some((page.start().wrapping_add(offset).cast(), count, true));
+        }
+        if page.free.get().is_null() {
+            // SAFETY: this thread has the lock, which makes it the owner of parked pages (`parked` rule 1).
+            page.free.set(unsafe { holes::fill(page)?.0 });
+        }
+        let first = page.free.get();
+        let (mut last, mut count) = (first, 0);
+        // SAFETY: the block is on the list of the page, which this thread owns, as it has the lock
+        // (`parked` rule 1).
+        // `is_block_of` has just checked it.
+        unsafe {
+            loop {
+                if check::CHECKED && !check::is_block_of(page, last) {
+                    check::corrupt(last.cast());
+                }
+                count += 1;
+                let next = Block::next(last);
+                if count == most || next.is_null() {
+                    page.free.set(next);
+                    Block::set_next(last, null_mut());
+                    return Some((first, count, false));
+                }
+                last = next;
             }
-            count += 1;
-            let next = Block::next(last);
-            if count == most || next.is_null() {
-                page.free.set(next);
-                Block::set_next(last, null_mut());
-                return Some((first, count, false));
-            }
-            last = next;
         }
     }
 }
