@@ -157,7 +157,8 @@ unsafe impl GlobalAlloc for Hakmem {
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         match class_of(layout) {
-            Some(class) => front::zeroed_class(class, layout.size()),
+            // SAFETY: `class_of` gives a class that the layout fits in.
+            Some(class) => unsafe { front::zeroed_class(class, layout.size()) },
             None => alloc_classless(layout, Clear::Request),
         }
     }

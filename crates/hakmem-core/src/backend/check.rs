@@ -118,7 +118,10 @@ fn never_carved(p: *mut u8) -> ! {
 
 /// Counts a list of blocks of `page`. Ends the process if it has more blocks than were carved, or a
 /// link that leads to no block's start.
-pub fn count(list: *mut Block, page: &Meta) -> u32 {
+///
+/// # Safety
+/// The list is the calling thread's, and of blocks of `page`.
+pub unsafe fn count(list: *mut Block, page: &Meta) -> u32 {
     let (mut block, mut length) = (list, 0);
     while !block.is_null() {
         if CHECKED && (length == page.carved.get() || !is_block_of(page, block)) {
@@ -155,9 +158,12 @@ pub unsafe fn peek(list: *mut Block, page: &Meta) {
 /// Walks a list whose owner changes. Ends the process unless it is `length` blocks of `page` and
 /// then ends. Finds a block that was freed twice or never carved, a pointer into a block, and a
 /// link that was overwritten since the last walk.
+///
+/// # Safety
+/// The list is the calling thread's.
 #[cold]
 #[inline(never)]
-pub fn walk(list: *mut Block, length: i32, page: &Meta) {
+pub unsafe fn walk(list: *mut Block, length: i32, page: &Meta) {
     if !CHECKED {
         return;
     }

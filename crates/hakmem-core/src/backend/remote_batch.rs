@@ -223,7 +223,8 @@ impl RemoteBatch {
     #[inline(never)]
     unsafe fn open_list(page: &Meta) -> (u32, *mut Self) {
         let (next, first) = page.remote_list.open(|| page.remote_link.get().cast());
-        let length = check::count(first, page);
+        // SAFETY: the caller emptied the page list, so its blocks are the caller's.
+        let length = unsafe { check::count(first, page) };
         let mut last = first;
         // SAFETY: the caller emptied the page list, so its blocks are the caller's. `count` found
         // `length` blocks of the page, each linked to the next. The page is the caller's, so

@@ -42,7 +42,8 @@ impl Heap {
         self.busy(|| {
             self.receive_remote_frees();
             match self.queue[class].first() {
-                Some(page) if !page.free.get().is_null() => Some((self.take(class, page), false)),
+                // SAFETY: the first page of the queue, whose list is not empty.
+                Some(page) if !page.free.get().is_null() => Some((unsafe { self.take(class, page) }, false)),
                 _ => self.refill_from_another_page(class),
             }
         })
@@ -74,7 +75,8 @@ impl Heap {
         }
         let page = self.new_page(class)?;
         self.queue[class].push(page);
-        Some((self.carve(class, page), page.zero.get()))
+        // SAFETY: a page of the queue, of which no block was carved.
+        Some((unsafe { self.carve(class, page) }, page.zero.get()))
     }
 
     /// Refills from the first page of the queue that has free blocks. A page without any is full,
@@ -85,11 +87,13 @@ impl Heap {
         while let Some(page) = self.queue[class].first() {
             if !page.free.get().is_null() {
                 self.counts.next_pages.add(moved_on);
-                return Some((self.take(class, page), false));
+                // SAFETY: the first page of the queue, whose list is not empty.
+                return Some((unsafe { self.take(class, page) }, false));
             }
             if page.carved.get() < page.cap.get() {
                 self.counts.next_pages.add(moved_on);
-                return Some((self.carve(class, page), page.zero.get()));
+                // SAFETY: the first page of the queue, with blocks that were never carved.
+                return Some((unsafe { self.carve(class, page) }, page.zero.get()));
             }
             if let Some(block) = self.fill_hole(class, page) {
                 return Some((block, false));
@@ -117,11 +121,15 @@ impl Heap {
     }
 
     /// Takes the whole list of a page. Returns its first block; the rest becomes the heap's list.
+    ///
+    /// # Safety
+    /// The page is in this heap's queue of `class`, and its list is not empty.
     #[inline(always)]
-    pub(super) fn take(&self, class: usize, page: &Meta) -> NonNull<Block> {
+    unsafe fn take(&self, class: usize, page: &Meta) -> NonNull<Block> {
         debug_assert!(page.state.get() == PageState::Retired || page.owner() == self.owner());
         if page.state.get() == PageState::Candidate {
-            return self.take_candidate(class, page);
+            // SAFETY: the caller promises the same of the page.
+            return unsafe { self.take_candidate(class, page) };
         }
         let list = page.free.replace(null_mut());
         let length = page.listed();
@@ -133,8 +141,8 @@ impl Heap {
         }
         self.counts.note(class, HeapEvent::Listed, length as u32);
         let takes = self.counts.note(class, HeapEvent::Takes, 1);
-        // SAFETY: the caller saw that the page's list is not empty. Its blocks are free and on no
-        // other list (`page` rule 4), and the heap owns the page or had it retired.
+        // SAFETY: the list was not empty. Its blocks are free and on no other list (`page` rule 4), and
+        // the heap owns the page or had it retired.
         unsafe {
             check::peek(list, page);
             self.owner.front.free[class].set((*list).next.get());
@@ -146,12 +154,16 @@ impl Heap {
     }
 
     /// [`Heap::take`] for a candidate, which is none any more.
+    ///
+    /// # Safety
+    /// As [`Heap::take`].
     #[cold]
     #[inline(never)]
     #[unsafe(link_section = ".text.hot.hakmem")]
-    fn take_candidate(&self, class: usize, page: &Meta) -> NonNull<Block> {
+    unsafe fn take_candidate(&self, class: usize, page: &Meta) -> NonNull<Block> {
         self.withdraw(page);
-        self.take(class, page)
+        // SAFETY: the caller promises the same of the page.
+        unsafe { self.take(class, page) }
     }
 
     /// True for one of `WALK_EVERY` lists on average, where `count` is the list's number. The
@@ -174,7 +186,8 @@ impl Heap {
         self.turn.set(if turn + 1 < CLASSES { turn as u8 + 1 } else { 0 });
         self.draw();
         if !self.inherited.get() {
-            check::walk(list, length, page);
+            // SAFETY: the list is of `page`, and this heap's.
+            unsafe { check::walk(list, length, page) };
         }
         list
     }
@@ -219,8 +232,11 @@ impl Heap {
 
     /// Carves fresh blocks and links them in the order of their addresses. Returns the first block;
     /// the rest becomes the heap's list.
+    ///
+    /// # Safety
+    /// The page is in this heap's queue of `class`, and not all of its blocks are carved.
     #[unsafe(link_section = ".text.hot.hakmem")]
-    pub(super) fn carve(&self, class: usize, page: &Meta) -> NonNull<Block> {
+    unsafe fn carve(&self, class: usize, page: &Meta) -> NonNull<Block> {
         let size = page.block_size.get() as usize;
         let left = page.cap.get() - page.carved.get();
         // The carved part doubles, within bounds: large steps need few calls, and small pages touch

@@ -10,6 +10,8 @@
 //! 2. Locks are taken in this order: `purge`, `pool::REAPING`, `region`, `profile`, `parked`,
 //!    `huge`, `arena`, `learn`. No lock is held while code outside this crate runs: no call of the
 //!    loader or of another allocator is under a lock. For fork see `fork`.
+//! 3. A thread's word leads to a heap only while the thread holds the heap: `adopt` comes before
+//!    `set_live`, and `set_dead` before `put_back`.
 
 mod fork;
 // Miri has no fork, and models have their own threads.
@@ -39,7 +41,8 @@ const READY: u8 = 2;
 static PROCESS: AtomicU8 = AtomicU8::new(UNINITIALISED);
 
 /// Runs `f` with the calling thread's heap. A thread without a heap gets one first. None: there is
-/// no memory for a heap, or `f` returned None.
+/// no memory for a heap, or `f` returned None. What `f` returns has no reference to the heap, which may
+/// be borrowed for this call.
 #[inline(always)]
 pub fn with_heap<R>(f: impl FnOnce(&'static Heap) -> Option<R>) -> Option<R> {
     let (heap, borrowed) = match tls::state() {
@@ -59,7 +62,8 @@ pub fn with_heap<R>(f: impl FnOnce(&'static Heap) -> Option<R>) -> Option<R> {
 #[inline(never)]
 fn borrow() -> Option<&'static Heap> {
     let heap = pool::adopt()?;
-    tls::set_live(heap);
+    // SAFETY: `adopt` made this thread the holder. `abandon` sets the word before it gives the heap up.
+    unsafe { tls::set_live(heap) };
     Some(heap)
 }
 
@@ -69,7 +73,8 @@ fn borrow() -> Option<&'static Heap> {
 #[unsafe(link_section = ".text.hot.hakmem")]
 fn settle() -> Option<&'static Heap> {
     let heap = pool::adopt()?;
-    tls::set_live(heap); // Rule 1.
+    // SAFETY: `adopt` made this thread the holder. Rule 1: the word comes first.
+    unsafe { tls::set_live(heap) };
     arrange_return(heap, process_key());
     Some(heap)
 }

@@ -156,14 +156,17 @@ pub fn state() -> ThreadState {
     let offset = front.addr().wrapping_sub((&raw const EMPTY_FRONTS).addr());
     if offset >= size_of_val(&EMPTY_FRONTS) {
         // SAFETY: the word is no empty front, so `set_live` wrote it with a heap's front. A heap
-        // begins with its front, and is never freed.
+        // begins with its front, and is never freed. The thread holds it (`thread` rule 3).
         return ThreadState::Live(unsafe { &*front.cast::<Heap>() });
     }
     if offset == 0 { ThreadState::Empty } else { ThreadState::Dead }
 }
 
 /// Makes the heap the calling thread's.
-pub fn set_live(heap: &'static Heap) {
+///
+/// # Safety
+/// The calling thread holds the heap, until it calls [`set_dead`] (`thread` rule 3).
+pub unsafe fn set_live(heap: &'static Heap) {
     set(&heap.owner.front);
 }
 

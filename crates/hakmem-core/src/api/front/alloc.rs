@@ -283,15 +283,20 @@ pub fn alloc16_zeroed(n: usize) -> *mut u8 {
         return alloc_big(n, SLOT, Clear::Block);
     }
     let class = size_class::of16(n);
-    zeroed_class(class, size_class::SIZES[class] as usize)
+    // SAFETY: it is the size of the class.
+    unsafe { zeroed_class(class, size_class::SIZES[class] as usize) }
 }
 
-/// Allocates a block of `class` whose first `n` bytes are zero. `n` is at most the class's size.
-pub fn zeroed_class(class: usize, n: usize) -> *mut u8 {
+/// Allocates a block of `class` whose first `n` bytes are zero.
+///
+/// # Safety
+/// `class` is below `CLASSES`, and `n` is at most its size.
+pub unsafe fn zeroed_class(class: usize, n: usize) -> *mut u8 {
     let Some((block, zero)) = from_class(class) else { return no_memory() };
     let p = block.as_ptr().cast::<u8>();
     if !zero {
-        // SAFETY: `from_class` has just allocated the block, and its class has at least `n` bytes.
+        // SAFETY: `from_class` has just allocated the block, and the caller promises that it has `n`
+        // bytes.
         unsafe { p.write_bytes(0, n) };
     }
     p
@@ -302,8 +307,10 @@ pub fn zeroed_class(class: usize, n: usize) -> *mut u8 {
 pub fn alloc_aligned(n: usize, align: usize, clear: Clear) -> *mut u8 {
     match (size_class::of_aligned(n, align), clear) {
         (Some(class), Clear::Nothing) => finish(from_class(class)),
-        (Some(class), Clear::Request) => zeroed_class(class, n),
-        (Some(class), Clear::Block) => zeroed_class(class, size_class::SIZES[class] as usize),
+        // SAFETY: `of_aligned` gives a class of at least `n` bytes.
+        (Some(class), Clear::Request) => unsafe { zeroed_class(class, n) },
+        // SAFETY: it is the size of the class.
+        (Some(class), Clear::Block) => unsafe { zeroed_class(class, size_class::SIZES[class] as usize) },
         (None, clear) => alloc_big(n, align, clear),
     }
 }
