@@ -28,17 +28,11 @@
 pub mod all;
 pub mod counts;
 mod free;
-mod give;
-pub(crate) mod holes;
-mod park;
-pub(crate) mod parked;
 pub mod peak;
 pub mod pool;
+pub(crate) mod reclaim;
 mod refill;
 pub mod region;
-pub(crate) mod remote;
-mod sampled;
-mod share;
 pub mod shared;
 // Miri has no fork, and models have their own fork.
 #[cfg(all(test, not(any(miri, shuttle))))]
@@ -54,7 +48,7 @@ use crate::base::size_class::CLASSES;
 use crate::base::sync::plain::AtomicBool;
 use crate::base::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
 use crate::base::usage;
-use crate::heap::remote::Outgoing;
+use crate::heap::free::remote::Outgoing;
 use crate::large;
 use crate::policy::learn;
 use crate::profile::Sampler;
@@ -74,7 +68,7 @@ pub struct Heap {
     cached: PageQueue,
     cached_len: Cell<u32>,
     /// The amount of blocks that the heap got from shared pages: see `share`.
-    shared: share::Shared,
+    shared: refill::share::Shared,
     /// The index of the oldest of `candidates`.
     oldest: Cell<u32>,
     /// Pages that became candidates recently.

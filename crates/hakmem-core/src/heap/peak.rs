@@ -5,7 +5,7 @@
 use super::all::all_heaps;
 use crate::base::size_class::{CLASSES, SIZES};
 use crate::base::sync::{AtomicU64, Ordering::Relaxed};
-use crate::heap::parked;
+use crate::heap::reclaim::parked;
 
 static SEEN: AtomicU64 = AtomicU64::new(0);
 pub static BYTES: [AtomicU64; CLASSES] = [const { AtomicU64::new(0) }; CLASSES];

@@ -4,7 +4,7 @@ extern crate std;
 
 use super::*;
 use crate::base::size_class;
-use crate::heap::parked;
+use crate::heap::reclaim::parked;
 use crate::proto::heap_state::Adopted;
 use crate::testing::{goes_well_in_child, in_child};
 use crate::thread;

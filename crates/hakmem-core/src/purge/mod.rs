@@ -16,7 +16,7 @@ mod scavenger;
 use crate::backend::{arena, segment};
 use crate::base::sync::{AtomicU32, AtomicU64, Ordering::Relaxed, plain};
 use crate::base::usage;
-use crate::heap::parked;
+use crate::heap::reclaim::parked;
 use crate::large::huge;
 use crate::policy::learn;
 use crate::proto::lock::{Guard, Lock};

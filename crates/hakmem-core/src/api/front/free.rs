@@ -24,7 +24,7 @@ use crate::backend::arena::{META, SLOT, SLOT_SHIFT};
 use crate::backend::owner::Owner;
 use crate::backend::page::{self, Block, Kind, Meta, bounds};
 use crate::backend::{check, foreign};
-use crate::heap::{Heap, parked};
+use crate::heap::{Heap, reclaim::parked};
 use crate::large::{self, huge};
 use crate::profile::{self, Freed};
 use crate::purge;

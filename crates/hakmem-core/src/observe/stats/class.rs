@@ -4,8 +4,8 @@ use super::Snapshot;
 use crate::backend::arena;
 use crate::base::size_class::SIZES;
 use crate::heap::counts::{self, HeapEvent};
-use crate::heap::parked;
 use crate::heap::peak;
+use crate::heap::reclaim::parked;
 use crate::heap::span_of;
 use crate::profile;
 

@@ -5,7 +5,7 @@ use super::{SEGMENT_BYTES, SLOT_BYTES};
 use crate::backend::owner::Owner;
 use crate::backend::page::{Meta, PageState};
 use crate::base::sync::Ordering::Relaxed;
-use crate::heap::{parked, shared::SharedHeap};
+use crate::heap::{reclaim::parked, shared::SharedHeap};
 use crate::{os, thread};
 use core::cell::Cell;
 

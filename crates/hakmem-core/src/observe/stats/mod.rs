@@ -40,7 +40,7 @@ use core::fmt;
 use crate::backend::arena::{SEGMENT, SLOT};
 use crate::backend::foreign;
 use crate::base::size_class::CLASSES as N;
-use crate::heap::parked;
+use crate::heap::reclaim::parked;
 use crate::heap::{Heap, all::all_heaps, pool, shared::SharedHeap};
 use crate::policy::learn::{self, decisions};
 use crate::{os, purge, thread};

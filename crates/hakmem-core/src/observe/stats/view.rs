@@ -28,8 +28,8 @@ mod note {
     use crate::base::size_class::{CLASSES, SIZES};
     use crate::base::usage;
     use crate::heap::counts::{self, Before, EVENTS, HeapEvent};
-    use crate::heap::parked;
     use crate::heap::peak;
+    use crate::heap::reclaim::parked;
     use crate::heap::{self, Heap};
     use crate::large::huge;
     use crate::policy::learn::decisions::{self, Field};

@@ -1,14 +1,14 @@
 //! Candidates: pages with few used blocks, which the heap parks after a while (`parked`).
 
-use super::{CANDIDATES, Heap};
 use crate::backend::page::{Meta, PageState};
-use crate::heap::parked;
+use crate::heap::reclaim::parked;
+use crate::heap::{CANDIDATES, Heap};
 use core::ptr::null_mut;
 
 impl Heap {
     /// Makes a page with few used blocks a candidate. The heap parks it after `CANDIDATES` further
     /// ones.
-    pub(super) fn make_candidate(&self, class: usize, page: &Meta) {
+    pub(in crate::heap) fn make_candidate(&self, class: usize, page: &Meta) {
         if self.queue[class].begins_with(page) {
             return; // The current page stays with the heap.
         }
@@ -24,7 +24,7 @@ impl Heap {
     }
 
     /// Parks a candidate, unless it has become the current page or another thread holds the lock.
-    pub(super) fn park(&self, page: &Meta) {
+    pub(in crate::heap) fn park(&self, page: &Meta) {
         let class = usize::from(page.class.get());
         page.state.set(PageState::Queue);
         if self.queue[class].begins_with(page) {
@@ -43,7 +43,7 @@ impl Heap {
     }
 
     /// Removes the page from the candidates if it is one.
-    pub(super) fn withdraw(&self, page: &Meta) {
+    pub(in crate::heap) fn withdraw(&self, page: &Meta) {
         if page.state.get() == PageState::Candidate {
             page.state.set(PageState::Queue);
             for candidate in self.candidates.iter().filter(|c| c.get() == page.raw()) {

@@ -6,7 +6,7 @@ use crate::backend::page::{Block, Meta, PageState, ParkedList};
 use crate::backend::segment;
 use crate::base::size_class::SIZES;
 use crate::base::sync::Ordering::Relaxed;
-use crate::heap::holes;
+use crate::heap::reclaim::holes;
 use crate::os;
 use crate::proto::inbox::Link;
 use core::ptr::null_mut;

@@ -5,12 +5,12 @@
 //! The first heaps do not share. So a program with one thread, or with as many threads as the
 //! machine has processors, takes no lock for its first blocks.
 
-use super::counts::HeapEvent;
-use super::{Fresh, Heap};
 use crate::backend::page::{Block, Meta};
 use crate::backend::segment;
 use crate::base::size_class::SIZES;
-use crate::heap::parked::{self, Freed};
+use crate::heap::counts::HeapEvent;
+use crate::heap::reclaim::parked::{self, Freed};
+use crate::heap::{Fresh, Heap};
 use crate::policy;
 use crate::proto::inbox::Link;
 use core::cell::Cell;
@@ -46,7 +46,7 @@ const AT_ONCE: u32 = 512;
 
 /// The amounts that a heap got from shared pages since its thread adopted it. All zero bytes: the
 /// heap does not share.
-pub(super) struct Shared {
+pub(in crate::heap) struct Shared {
     shares: Cell<bool>,
     /// Indexed by class, in `UNIT`s.
     got: [Cell<u8>; SHARED],
@@ -67,13 +67,13 @@ impl Heap {
     }
 
     /// Resets the amounts, because another thread will adopt the heap.
-    pub(super) fn share_anew(&self) {
+    pub(in crate::heap) fn share_anew(&self) {
         self.shared.got.iter().for_each(|got| got.set(0));
     }
 
     /// True if the heap takes blocks of `class` from a shared page when its own pages have none.
     #[inline(always)]
-    pub(super) fn shares(&self, class: usize) -> bool {
+    pub(in crate::heap) fn shares(&self, class: usize) -> bool {
         let got_less = |(got, most): (&Cell<u8>, &u8)| got.get() < *most;
         self.is_sharing() && self.shared.got.get(class).zip(MOST.get(class)).is_some_and(got_less)
     }
@@ -82,7 +82,7 @@ impl Heap {
     /// first block; the rest becomes the heap's list. None: `parked` has no block to give.
     #[cold]
     #[inline(never)]
-    pub(super) fn share(&self, class: usize) -> Option<Fresh> {
+    pub(in crate::heap) fn share(&self, class: usize) -> Option<Fresh> {
         let (size, got) = (SIZES[class], &self.shared.got[class]);
         let share = parked::share(class, (u32::from(got.get()) * UNIT).min(AT_ONCE))?;
         if got.get() == 0 {
@@ -145,7 +145,7 @@ impl Heap {
     /// # Safety
     /// The block is of `page`, on no list, and the caller's to free. The calling thread holds this
     /// heap.
-    pub(super) unsafe fn put_back(&self, page: &Meta, block: *mut Block) {
+    pub(in crate::heap) unsafe fn put_back(&self, page: &Meta, block: *mut Block) {
         // SAFETY: the caller gives up a block of `page`. If `free_parked` returns false, the block
         // is still the caller's, and goes into a batch.
         unsafe {

@@ -1,10 +1,10 @@
 //! Giving back what is free in a heap: when memory is short, when the thread ends, and while the
 //! heap is idle.
 
-use super::Heap;
 use crate::backend::page::{self, Block, PageState};
 use crate::backend::{check, segment};
 use crate::base::size_class::CLASSES;
+use crate::heap::Heap;
 use crate::proto::inbox::Link;
 use core::ptr::null_mut;
 

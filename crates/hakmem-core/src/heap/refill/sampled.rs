@@ -1,11 +1,11 @@
 //! Refills while the heap profile is on: a list ends where a sample is due (`profile`).
 
-use super::counts::{HALF, HeapEvent};
-use super::{Fresh, Heap};
 use crate::backend::arena::SLOT;
 use crate::backend::check;
 use crate::backend::page::{self, Block, Meta};
 use crate::base::size_class::{CLASSES, SIZES, span_of};
+use crate::heap::counts::{HALF, HeapEvent};
+use crate::heap::{Fresh, Heap};
 use crate::profile::{self, Sampler, WRAP};
 use crate::proto::inbox::Link;
 use core::hint::assert_unchecked;
@@ -47,7 +47,7 @@ impl Heap {
     /// [`Heap::refill`] while the profile is on. Most refills end long before the next sample.
     #[inline(never)]
     #[unsafe(link_section = ".text.hot.hakmem")]
-    pub(super) fn refill_sampled(&self, class: usize) -> Option<Fresh> {
+    pub(in crate::heap) fn refill_sampled(&self, class: usize) -> Option<Fresh> {
         debug_assert!(class < CLASSES);
         // SAFETY: a class comes from `size_class` or from a page, and these are below CLASSES.
         unsafe { assert_unchecked(class < CLASSES) };
@@ -137,7 +137,7 @@ impl Heap {
     /// True if a freed block of `class` may go onto the heap's list. An allocation takes it from
     /// there without a check for a sample.
     #[inline(always)]
-    pub(super) fn may_keep(&self, class: usize) -> bool {
+    pub(in crate::heap) fn may_keep(&self, class: usize) -> bool {
         // SAFETY: the pointer is null or that of a sampler, which is never freed.
         match unsafe { self.sampler.get().as_ref() } {
             Some(sampler) => sampler.left(class, self.handed(class)) > 0,
@@ -146,7 +146,7 @@ impl Heap {
     }
 
     /// Tells the sampler that the thread ends.
-    pub(super) fn end_samples(&self) {
+    pub(in crate::heap) fn end_samples(&self) {
         // SAFETY: the pointer is null or that of a sampler, which is never freed.
         if let Some(sampler) = unsafe { self.sampler.get().as_ref() } {
             sampler.change_thread();

@@ -1,12 +1,15 @@
 //! Refill: allocation when the heap's list of a class is empty.
 
-use super::counts::HeapEvent;
-use super::{Fresh, Heap, WALK_EVERY};
+mod sampled;
+pub(in crate::heap) mod share;
+
 use crate::backend::arena::SLOT;
 use crate::backend::page::{Block, Meta, PageState};
 use crate::backend::{check, segment};
 use crate::base::size_class::{CLASSES, SIZES, span_of};
-use crate::heap::{holes, parked};
+use crate::heap::counts::HeapEvent;
+use crate::heap::reclaim::{holes, parked};
+use crate::heap::{Fresh, Heap, WALK_EVERY};
 use crate::proto::inbox::Link;
 use crate::{os, policy, profile};
 use core::hint::assert_unchecked;
@@ -35,7 +38,7 @@ impl Heap {
     /// [`Heap::refill`] without samples: from the current page, or from another one.
     #[inline(never)]
     #[unsafe(link_section = ".text.hot.hakmem")]
-    pub(super) fn refill_unsampled(&self, class: usize) -> Option<Fresh> {
+    pub(in crate::heap) fn refill_unsampled(&self, class: usize) -> Option<Fresh> {
         debug_assert!(class < CLASSES);
         // SAFETY: a class comes from `size_class` or from a page, and these are below CLASSES.
         unsafe { assert_unchecked(class < CLASSES) };
@@ -106,7 +109,7 @@ impl Heap {
 
     /// Merges the inbox (rule 4).
     #[inline(always)]
-    pub(super) fn receive_remote_frees(&self) {
+    pub(in crate::heap) fn receive_remote_frees(&self) {
         if !self.owner.inbox().is_empty() {
             self.merge_remote_frees();
         }
@@ -114,7 +117,7 @@ impl Heap {
 
     /// Sends the remote batches. The heap does so before it takes more memory, and not at each
     /// refill: that made batches of only a dozen blocks.
-    pub(super) fn send_remote_frees(&self) {
+    pub(in crate::heap) fn send_remote_frees(&self) {
         if self.outgoing.is_pending() {
             self.outgoing.send_all();
         }
@@ -170,7 +173,7 @@ impl Heap {
     /// choice is random: else a program could make the same error again and again in lists that are
     /// never checked.
     #[inline(always)]
-    pub(super) fn is_to_walk(&self, count: u32) -> bool {
+    pub(in crate::heap) fn is_to_walk(&self, count: u32) -> bool {
         count % (2 * WALK_EVERY) == self.walked.get()
     }
 
@@ -178,7 +181,7 @@ impl Heap {
     /// `page`. Returns the list.
     #[cold]
     #[inline(never)]
-    pub(super) fn now_and_then(&self, class: usize, list: *mut Block, length: i32, page: &Meta) -> *mut Block {
+    pub(in crate::heap) fn now_and_then(&self, class: usize, list: *mut Block, length: i32, page: &Meta) -> *mut Block {
         self.counts.make_room(class);
         // The draw may miss a class for long, so all classes also take turns.
         let turn = usize::from(self.turn.get());
@@ -194,7 +197,7 @@ impl Heap {
 
     /// Draws the number of the next list to check: on average the one after `WALK_EVERY`.
     #[cold]
-    pub(super) fn draw(&self) {
+    pub(in crate::heap) fn draw(&self) {
         let mut dice = self.dice.get();
         if dice == 0 {
             // The address differs between heaps. It also differs between runs, because the kernel
@@ -212,7 +215,7 @@ impl Heap {
 
     /// Refills from a hole of the page. Returns the first block; the rest becomes the heap's list.
     /// None: the page has no hole.
-    pub(super) fn fill_hole(&self, class: usize, page: &Meta) -> Option<NonNull<Block>> {
+    pub(in crate::heap) fn fill_hole(&self, class: usize, page: &Meta) -> Option<NonNull<Block>> {
         // SAFETY: the page is the first of this heap's queue, so the heap owns it. The calling
         // thread holds the heap (`heap` rule 1).
         let (first, count) = unsafe { holes::fill(page)? };
@@ -265,7 +268,7 @@ impl Heap {
     }
 
     /// Takes the first page out of the queue: all its blocks are used.
-    pub(super) fn mark_full(&self, class: usize, page: &Meta) {
+    pub(in crate::heap) fn mark_full(&self, class: usize, page: &Meta) {
         debug_assert!(page.in_holes.get() == 0 && page.listed() == 0);
         self.queue[class].remove(page);
         let threshold = (page.cap.get() / policy::UNFULL_FRACTION.of(class).max(1)).max(1) as i32;
@@ -276,7 +279,7 @@ impl Heap {
     }
 
     /// An empty page for `class`: cached, or claimed from a segment. None: there is no memory.
-    pub(super) fn new_page(&self, class: usize) -> Option<&'static Meta> {
+    pub(in crate::heap) fn new_page(&self, class: usize) -> Option<&'static Meta> {
         let size = SIZES[class];
         let span = span_of(size);
         let cached = if span == 1 { self.cached.pop() } else { None };
@@ -309,7 +312,7 @@ impl Heap {
         Some(page)
     }
 
-    pub(super) fn populate(&self, page: &Meta) {
+    pub(in crate::heap) fn populate(&self, page: &Meta) {
         if !page.segment().is_thp() {
             os::populate(page.start().addr(), SLOT);
         }

@@ -1,14 +1,16 @@
 //! Frees: of blocks of the heap's own pages, merges of remote frees, and frees of threads without a
 //! heap.
 
-use super::Heap;
-use super::counts::HeapEvent;
+pub(in crate::heap) mod remote;
+
 use crate::backend::owner::{Owner, inbox_of};
 use crate::backend::page::{Block, Meta, PageState};
 use crate::backend::remote_batch::RemoteBatch;
 use crate::backend::{check, segment};
 use crate::base::sync::{AtomicU64, Ordering::Relaxed};
-use crate::heap::parked;
+use crate::heap::Heap;
+use crate::heap::counts::HeapEvent;
+use crate::heap::reclaim::parked;
 use crate::proto::inbox::Link;
 use crate::{policy, profile};
 use core::ptr::null_mut;
@@ -92,7 +94,7 @@ impl Heap {
     /// # Safety
     /// The calling thread holds this heap, which owns the page. The block is of this page, on no
     /// list, and the caller's to free.
-    pub(super) unsafe fn free_local(&self, page: &Meta, block: *mut Block) {
+    pub(in crate::heap) unsafe fn free_local(&self, page: &Meta, block: *mut Block) {
         // SAFETY: the caller promises that the thread holds this heap, which owns the page, and
         // gives up a block of it.
         if unsafe { Heap::push_freed(page, block) } {
@@ -114,7 +116,7 @@ impl Heap {
 
     /// Moves remote frees from the inbox to the lists of their pages (rule 4). O(batches).
     #[inline(never)]
-    pub(super) fn merge_remote_frees(&self) {
+    pub(in crate::heap) fn merge_remote_frees(&self) {
         // SAFETY: the calling thread holds this heap, as it has a `Heap` (rule 1).
         let batches = unsafe {
             self.owner.merge(|page, length, _| {
@@ -141,7 +143,7 @@ impl Heap {
     /// back into the queue, a page with few used blocks becomes a candidate, and an empty page is
     /// retired, cached or released. `busy` is set.
     #[unsafe(link_section = ".text.hot.hakmem")]
-    pub(super) fn unfull_or_empty(&self, page: &Meta) {
+    pub(in crate::heap) fn unfull_or_empty(&self, page: &Meta) {
         debug_assert!(page.owner() == self.owner() && page.state.get() != PageState::Parked);
         let class = usize::from(page.class.get());
         // A merged batch may have freed more blocks than the countdown had left.
@@ -179,7 +181,7 @@ impl Heap {
 
     /// Ends an empty page that is in no queue. The heap caches it if it has fewer than `keep`
     /// cached pages.
-    pub(super) fn give_up(&self, class: usize, page: &'_ Meta, keep: u32) {
+    pub(in crate::heap) fn give_up(&self, class: usize, page: &'_ Meta, keep: u32) {
         let blocks = page.carved.get();
         if self.is_to_walk(self.counts.recent(class, HeapEvent::Empties)) {
             self.now_and_then(class, page.free.get(), page.listed(), page);

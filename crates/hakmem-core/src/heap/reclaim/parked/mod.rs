@@ -33,7 +33,7 @@ use crate::backend::segment;
 use crate::base::size_class::CLASSES;
 use crate::base::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use crate::base::usage;
-use crate::heap::holes;
+use crate::heap::reclaim::holes;
 use crate::os;
 use crate::policy;
 use crate::proto::inbox::Link;
