@@ -17,7 +17,7 @@ pub trait Subject: GlobalAlloc + Sync + 'static {
     fn subject() -> &'static Self;
 }
 
-/// The door to allocator `A`; zero-sized.
+/// The way to allocator `A`; zero-sized.
 pub struct Heap<A>(PhantomData<fn() -> A>);
 
 impl<A> Clone for Heap<A> {
@@ -51,7 +51,7 @@ fn touch(p: NonNull<u8>, size: usize) {
 }
 
 impl<A: Subject> Heap<A> {
-    /// The door; there is nothing to set up.
+    /// The value; there is nothing to set up.
     pub const fn new() -> Self {
         Self(PhantomData)
     }

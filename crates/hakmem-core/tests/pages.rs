@@ -1,4 +1,4 @@
-//! The life of pages: full and asleep, awake, of few blocks and parked, unparked, empty.
+//! The life of pages: full, unfull, parked, unparked, empty.
 //!
 //! Each runs in a process of its own, whose counts begin with nothing.
 #![cfg(not(any(loom, shuttle)))]
@@ -12,8 +12,8 @@ use std::thread;
 
 const KIB: usize = 1 << 10;
 
-/// The pages of the classes are all that the slots say, and so many of them are asleep.
-fn assert_pages(pages: u64, asleep: u64) {
+/// The pages of the classes are all that the slots say, and so many of them are full.
+fn assert_pages(pages: u64, full: u64) {
     let snapshot = stats::Snapshot::take();
     let slots: u64 = snapshot.classes().map(|c| c.page_bytes).sum();
     assert_eq!(
@@ -21,7 +21,7 @@ fn assert_pages(pages: u64, asleep: u64) {
         snapshot.heap_walk().page_slots
     );
     let sum = |f: fn(&stats::Class) -> u64| snapshot.classes().map(|c| f(&c)).sum::<u64>();
-    assert_eq!((sum(|c| c.pages), sum(|c| c.full_pages)), (pages, asleep));
+    assert_eq!((sum(|c| c.pages), sum(|c| c.full_pages)), (pages, full));
     assert_eq!(sum(|c| c.new_pages + c.cached_pages - c.empty_pages), pages);
 }
 

@@ -437,8 +437,8 @@ fn large_blocks_grow_to_the_end_of_their_segment_and_no_further() {
     blocks.into_iter().for_each(free);
 }
 
-/// Pages that a heap has emptied serve it again, time after time, also once it has given up what it had. It has no mail to
-/// look at meanwhile.
+/// A heap uses the pages that it emptied again, also after it gave up all that was free. It has no remote
+/// frees to merge meanwhile.
 #[test]
 fn empty_pages_are_kept_for_the_next() {
     let _turn = turn();

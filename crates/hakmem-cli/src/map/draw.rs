@@ -289,14 +289,14 @@ fn legend(y: &mut f64) -> String {
         "a page, from below: blocks out, freed blocks, untouched",
         y,
     );
-    let sparse = move |x: f64, y: f64| {
+    let few_used = move |x: f64, y: f64| {
         let (x1, y1) = (px(x), px(y));
         format!(
             "{}<path class=\"s\" d=\"M{x1} {y1}l5 0l-5 5z\"/>",
             page(x, y)
         )
     };
-    item(&sparse, "few blocks out: parked, its holes go back", y);
+    item(&few_used, "few blocks used: parked, its holes go back", y);
     item(&plain("lg"), "large block", y);
     item(&plain("wr"), "huge block, pale where not resident", y);
     item(&plain("k"), "kept for what comes next", y);

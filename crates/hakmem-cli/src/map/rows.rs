@@ -236,10 +236,10 @@ fn of_page(page: &Page, all: u64, resident: Option<u64>) -> String {
         let _ = write!(title, "; {} of {} resident", bytes(resident), bytes(all));
     }
     title += match page.state {
-        PageState::Full => "; asleep",
+        PageState::Full => "; full",
         PageState::Retired => "; empty, the only one of its size",
-        PageState::Candidate => "; few out, about to be parked",
-        PageState::Parked => "; few out, parked",
+        PageState::Candidate => "; few used, about to be parked",
+        PageState::Parked => "; few used, parked",
         PageState::Queue | PageState::Other => "",
     };
     title

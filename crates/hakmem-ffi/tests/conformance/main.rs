@@ -1,27 +1,27 @@
-//! What a drop-in allocator must get right: each behaviour is a small program in C, C++ or Rust, run through every door
+//! What a drop-in allocator must get right: each behaviour is a small program in C, C++ or Rust, run through every front end
 //! of hakmem that it applies to, and on the C library alone, to prove the program itself right.
 //!
-//! `cargo test -p hakmem-ffi --test conformance` runs all; a part of a name, or of `name/door`, after it runs those.
+//! `cargo test -p hakmem-ffi --test conformance` runs all; a part of a name, or of `name/front end`, after it runs those.
 //! `ci/conformance` writes the outcomes into docs/conformance.md.
 
 #[path = "../common/mod.rs"]
 mod common;
 
 mod behaviours;
-mod doors;
+mod front_ends;
 mod page;
 mod programs;
 
 use behaviours::{Behaviour, SECTIONS};
 use common::filter;
-use doors::{DOORS, Door, Outcome};
+use front_ends::{FRONT_ENDS, FrontEnd, Outcome};
 use libtest_mimic::{Arguments, Failed, Trial};
 use programs::Workshop;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-/// The outcome of each behaviour by each door that was run.
-type Outcomes = HashMap<(&'static str, Door), Outcome>;
+/// The outcome of each behaviour by each front end that was run.
+type Outcomes = HashMap<(&'static str, FrontEnd), Outcome>;
 
 fn main() {
     let arguments = Arguments::from_args();
@@ -38,9 +38,9 @@ fn main() {
             .with_ignored_flag(blessed),
     ];
     for behaviour in behaviours::all() {
-        for door in DOORS {
-            if door.excluded(behaviour).is_none() {
-                trials.push(trial(behaviour, door, &workshop, &outcomes));
+        for front_end in FRONT_ENDS {
+            if front_end.excluded(behaviour).is_none() {
+                trials.push(trial(behaviour, front_end, &workshop, &outcomes));
             }
         }
     }
@@ -55,24 +55,27 @@ fn main() {
 
 fn trial(
     behaviour: &'static Behaviour,
-    door: Door,
+    front_end: FrontEnd,
     workshop: &Arc<Workshop>,
     outcomes: &Arc<Mutex<Outcomes>>,
 ) -> Trial {
     let (workshop, outcomes) = (Arc::clone(workshop), Arc::clone(outcomes));
-    Trial::test(format!("{}/{}", behaviour.name, door.name()), move || {
-        let outcome = door.run(behaviour, &workshop);
-        let failure = match &outcome {
-            Outcome::Failed(why) => Some(Failed::from(why)),
-            Outcome::Held | Outcome::Lacking(_) => None,
-        };
-        let key = (behaviour.name, door);
-        outcomes
-            .lock()
-            .expect("no trial panicked")
-            .insert(key, outcome);
-        failure.map_or(Ok(()), Err)
-    })
+    Trial::test(
+        format!("{}/{}", behaviour.name, front_end.name()),
+        move || {
+            let outcome = front_end.run(behaviour, &workshop);
+            let failure = match &outcome {
+                Outcome::Failed(why) => Some(Failed::from(why)),
+                Outcome::Held | Outcome::Lacking(_) => None,
+            };
+            let key = (behaviour.name, front_end);
+            outcomes
+                .lock()
+                .expect("no trial panicked")
+                .insert(key, outcome);
+            failure.map_or(Ok(()), Err)
+        },
+    )
 }
 
 /// The behaviour under a filter that ends a process for any call but those that services commonly make. A program that makes
@@ -80,12 +83,13 @@ fn trial(
 fn under_filter(behaviour: &'static Behaviour, workshop: &Arc<Workshop>) -> Trial {
     let workshop = Arc::clone(workshop);
     Trial::test(format!("{}/filtered", behaviour.name), move || {
-        let failed = |door: Door| match door.run_by(filter::under, behaviour, &workshop) {
-            Outcome::Failed(why) => Some(why),
-            Outcome::Held | Outcome::Lacking(_) => None,
-        };
-        match failed(Door::Preload) {
-            Some(why) if failed(Door::Glibc).is_none() => Err(why.into()),
+        let failed =
+            |front_end: FrontEnd| match front_end.run_by(filter::under, behaviour, &workshop) {
+                Outcome::Failed(why) => Some(why),
+                Outcome::Held | Outcome::Lacking(_) => None,
+            };
+        match failed(FrontEnd::Preload) {
+            Some(why) if failed(FrontEnd::Glibc).is_none() => Err(why.into()),
             _ => Ok(()),
         }
     })

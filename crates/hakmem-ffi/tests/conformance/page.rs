@@ -2,7 +2,7 @@
 
 use crate::Outcomes;
 use crate::behaviours::{self, SECTIONS};
-use crate::doors::{DOORS, Door, Outcome};
+use crate::front_ends::{FRONT_ENDS, FrontEnd, Outcome};
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::Command;
@@ -23,7 +23,7 @@ fn split(page: &str) -> Result<(&str, &str, &str), String> {
     parts.ok_or_else(|| "docs/conformance.md has lost its markers".to_owned())
 }
 
-/// The page has a row for every behaviour, and a cell for every door that says either an outcome or, where the behaviour
+/// The page has a row for every behaviour, and a cell for every front end that says either an outcome or, where the behaviour
 /// does not apply, that.
 pub fn is_current() -> Result<(), String> {
     let page = std::fs::read_to_string(path()).map_err(|e| format!("docs/conformance.md: {e}"))?;
@@ -37,9 +37,9 @@ pub fn is_current() -> Result<(), String> {
     for (i, behaviour) in behaviours::all().enumerate() {
         let row = rows.get(i).map_or(&[] as &[&str], |row| row);
         let fits = row.first() == Some(&format!("`{}`", behaviour.name).as_str())
-            && row.len() == 1 + DOORS.len()
-            && DOORS.iter().zip(&row[1..]).all(|(door, cell)| {
-                cell.starts_with('–') == door.excluded(behaviour).is_some() && !cell.is_empty()
+            && row.len() == 1 + FRONT_ENDS.len()
+            && FRONT_ENDS.iter().zip(&row[1..]).all(|(front_end, cell)| {
+                cell.starts_with('–') == front_end.excluded(behaviour).is_some() && !cell.is_empty()
             });
         if !fits {
             return Err(format!(
@@ -57,9 +57,9 @@ pub fn is_current() -> Result<(), String> {
 /// Writes the outcomes of a whole run into the page.
 pub fn write(outcomes: &Outcomes) {
     let complete = behaviours::all().all(|b| {
-        DOORS
-            .iter()
-            .all(|door| door.excluded(b).is_some() || outcomes.contains_key(&(b.name, *door)))
+        FRONT_ENDS.iter().all(|front_end| {
+            front_end.excluded(b).is_some() || outcomes.contains_key(&(b.name, *front_end))
+        })
     });
     if !complete {
         eprintln!(
@@ -98,10 +98,10 @@ fn table(outcomes: &Outcomes) -> String {
         );
         for behaviour in section.behaviours {
             let _ = write!(text, "| `{}` |", behaviour.name);
-            for door in DOORS {
+            for front_end in FRONT_ENDS {
                 let cell = match (
-                    door.excluded(behaviour),
-                    outcomes.get(&(behaviour.name, door)),
+                    front_end.excluded(behaviour),
+                    outcomes.get(&(behaviour.name, front_end)),
                 ) {
                     (Some(why), _) => format!("– <sup>{}</sup>", notes.number(why)),
                     (None, Some(Outcome::Held)) => "ok".to_owned(),
@@ -128,14 +128,14 @@ fn table(outcomes: &Outcomes) -> String {
 }
 
 fn summary(outcomes: &Outcomes) -> String {
-    let count = |door: fn(&Door) -> bool, held: bool| {
+    let count = |front_end: fn(&FrontEnd) -> bool, held: bool| {
         outcomes
             .iter()
-            .filter(|((_, at), outcome)| door(at) && (**outcome == Outcome::Held) == held)
+            .filter(|((_, at), outcome)| front_end(at) && (**outcome == Outcome::Held) == held)
             .count()
     };
-    let ours: fn(&Door) -> bool = |door| *door != Door::Glibc;
-    let control: fn(&Door) -> bool = |door| *door == Door::Glibc;
+    let ours: fn(&FrontEnd) -> bool = |front_end| *front_end != FrontEnd::Glibc;
+    let control: fn(&FrontEnd) -> bool = |front_end| *front_end == FrontEnd::Glibc;
     let lacking = outcomes
         .values()
         .filter(|outcome| matches!(outcome, Outcome::Lacking(_)))

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex, OnceLock};
 use tempfile::TempDir;
 
-/// The program of the Rust door.
+/// The program of the Rust front end.
 pub const RUST: &str = "Rust";
 
 /// Every program that holds behaviours.

@@ -224,7 +224,7 @@ fn bulk(stage: &Stage, role: usize, number: usize) {
             blocks.push(block);
         }
         while let Some(block) = blocks.pop() {
-            // One in 64 stays while the next such heap is made; sparse pages come of that.
+            // One in 64 stays while the next such heap is made: so few blocks of many pages stay.
             if rng.below(64) == 0 && kept.len() < BLOCKS {
                 kept.push(block);
             } else {

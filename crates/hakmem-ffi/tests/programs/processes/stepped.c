@@ -38,7 +38,7 @@ static void on_instruction(int signal, siginfo_t *info, void *context) {
 
 enum { BLOCKS = 400 };
 
-/* Lists run out and are filled again, pages fall asleep and wake, blocks grow and move: the classes are few. */
+/* Lists run out and are filled again, pages become full and unfull, blocks grow and move: the classes are few. */
 static void act(struct block *ledger) {
     static const size_t sizes[] = {80, 3000, 80, 80, 12000, 80, 80, 80};
     for (int i = 0; i < 24; i++) {

@@ -1,4 +1,4 @@
-//! The doors that a behaviour is tried by, and one try.
+//! The front ends that a behaviour is tried by, and one try.
 
 use crate::behaviours::Behaviour;
 use crate::common::{finish, library};
@@ -8,7 +8,7 @@ use std::process::Command;
 
 /// How a program gets its allocator.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Door {
+pub enum FrontEnd {
     /// `LD_PRELOAD` of libhakmem.so.
     Preload,
     /// libhakmem.a linked into it.
@@ -19,9 +19,14 @@ pub enum Door {
     Glibc,
 }
 
-pub const DOORS: [Door; 4] = [Door::Preload, Door::Static, Door::Rust, Door::Glibc];
+pub const FRONT_ENDS: [FrontEnd; 4] = [
+    FrontEnd::Preload,
+    FrontEnd::Static,
+    FrontEnd::Rust,
+    FrontEnd::Glibc,
+];
 
-/// What became of one behaviour by one door.
+/// What became of one behaviour by one front end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
     Held,
@@ -30,7 +35,7 @@ pub enum Outcome {
     Failed(String),
 }
 
-impl Door {
+impl FrontEnd {
     pub fn name(self) -> &'static str {
         match self {
             Self::Preload => "preload",
@@ -40,7 +45,7 @@ impl Door {
         }
     }
 
-    /// Why the behaviour does not apply to this door; None if it does.
+    /// Why the behaviour does not apply to this front end; None if it does.
     pub fn excluded(self, behaviour: &Behaviour) -> Option<&'static str> {
         match self {
             Self::Rust => behaviour.rust,
@@ -53,7 +58,7 @@ impl Door {
         self.run_by(|program| Command::new(program), behaviour, workshop)
     }
 
-    /// [`Door::run`], with the program started by what is made of its path.
+    /// [`FrontEnd::run`], with the program started by what is made of its path.
     pub fn run_by(
         self,
         start: impl FnOnce(&Path) -> Command,
