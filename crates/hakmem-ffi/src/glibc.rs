@@ -22,7 +22,7 @@ pub extern "C" fn mallopt(option: c_int, value: c_int) -> c_int {
     c_int::from(matches!(option, -8..=-1 | 1..=4))
 }
 
-/// Gives all free memory back. Returns 1 if there was any. Ignores the padding that glibc would
+/// Gives free memory back, as `hakmem_trim`. Returns 1 if there was any. Ignores the padding that glibc would
 /// keep.
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc_trim(_padding: usize) -> c_int {

@@ -145,7 +145,8 @@ pub fn nobodys(p: *mut u8) {
     stray::judge_unowned(p);
 }
 
-/// Purges all free memory now. Returns true if there was any. O(all free memory).
+/// Gives up what is free in the calling thread's heap, and purges all dirty memory now. Returns true
+/// if there was any. O(all free memory).
 pub fn trim() -> bool {
     if let thread::ThreadState::Live(heap) = thread::state() {
         heap.collect();

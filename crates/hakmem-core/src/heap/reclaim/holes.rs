@@ -1,9 +1,9 @@
-//! Holes: pieces of a page in use that no live block reaches into, and whose memory went back to
+//! Holes: pieces of a page in use that no used block reaches into, and whose memory went back to
 //! the system. A piece is a sixteenth of the page, or one system page if that is larger.
 //!
 //! ```text
 //! page of one slot    ├4K┤├4K┤├4K┤ …     16 pieces of 4 KiB (32 KiB in a page of eight slots)
-//! blocks             ├──┤├──┤├──┤├──┤    a live block: its pieces stay
+//! blocks             ├──┤├──┤├──┤├──┤    a used block: its pieces stay
 //!                                        a free block: in a hole if one of its pieces is a hole
 //! ```
 //!
@@ -40,7 +40,7 @@ fn pieces_of(page: &Meta, piece: usize, i: usize) -> u16 {
     ((2u32 << last) - (1u32 << first)) as u16
 }
 
-/// Purges the pieces of the page that no live block reaches into. Returns their bytes. O(blocks).
+/// Purges the pieces of the page that no used block reaches into. Returns their bytes. O(blocks).
 ///
 /// # Safety
 /// The calling thread is the owner of the page: the holder of its heap, or of the lock of parked
@@ -67,7 +67,7 @@ pub unsafe fn purge_holes(page: &Meta) -> usize {
     for i in (0..carved).filter(|i| free[i / 64] & 1 << (i % 64) == 0) {
         let pieces = pieces_of(page, piece, i);
         if pieces & old == 0 {
-            kept |= pieces; // Block `i` is neither listed nor in a hole: it is live.
+            kept |= pieces; // Block `i` is neither listed nor in a hole: it is used.
         }
     }
     let whole = carved * size / piece; // Rule 3.
