@@ -148,7 +148,12 @@ pub fn nobodys(p: *mut u8) {
 /// Gives up what is free in the calling thread's heap, and purges all dirty memory now. Returns true
 /// if there was any. O(all free memory).
 pub fn trim() -> bool {
-    if let thread::ThreadState::Live(heap) = thread::state() {
+    if thread::holds_a_lock() {
+        return false; // This thread's signal handler interrupted the allocator.
+    }
+    if let thread::ThreadState::Live(heap) = thread::state()
+        && !heap.is_busy()
+    {
         heap.collect();
     }
     purge::all() > 0

@@ -46,7 +46,7 @@ use crate::backend::segment;
 use crate::base::counter::Counter;
 use crate::base::size_class::CLASSES;
 use crate::base::sync::plain::AtomicBool;
-use crate::base::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
+use crate::base::sync::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 use crate::base::usage;
 use crate::heap::free::remote::Outgoing;
 use crate::large;
@@ -103,9 +103,9 @@ pub struct Heap {
     sampler: Cell<*const Sampler>,
     /// Who holds the heap.
     pub(crate) state: HeapState,
-    /// The number of its thread, if no destructor runs at the end of that thread (`pool` rule 2).
-    /// 0: one does, or the thread has ended.
-    thread: AtomicU32,
+    /// The numbers of its process and its thread, if no destructor runs at the end of that thread
+    /// (`pool` rule 2). 0: one does, or the thread has ended.
+    thread: AtomicU64,
     /// The link of the pool.
     link: AtomicU64,
     /// The heap made before this one.

@@ -11,7 +11,10 @@
 use super::Heap;
 use super::all::{all_heaps, heap_by_id, id_of, make};
 use super::shared::SharedHeap;
-use crate::base::sync::{AtomicU32, Ordering::Relaxed};
+use crate::base::sync::{
+    AtomicU32,
+    Ordering::{Acquire, Relaxed, Release},
+};
 use crate::os;
 use crate::proto::heap_state::{Adopted, Tidied, With};
 use crate::proto::id_stack::IdStack;
@@ -73,23 +76,31 @@ fn adopted(heap: &'static SharedHeap, me: u32) -> Option<&'static Heap> {
 #[cold]
 #[inline(never)]
 fn reap(me: u32) {
-    if os::numbers().0 != NUMBERED.load(Relaxed) {
-        return; // This is a child made without the fork handlers: its threads have other numbers.
-    }
-    // Only `reap` takes a heap from a thread that has ended. So as long as this thread has the lock,
-    // such a heap keeps the number and the state that are read here.
+    // Only `reap` takes a heap from a thread that has ended.
     let Some(_held) = REAPING.try_lock() else { return };
+    let process = os::numbers().0;
     for heap in all_heaps() {
-        let number = heap.thread().load(Relaxed);
+        // A child made without the fork handlers has copies of heaps with its parent's numbers: its
+        // threads have others, and may hold these heaps.
+        let numbers = heap.thread().load(Acquire);
+        if (numbers >> 32) as u32 != process {
+            continue;
+        }
         let With::Thread(who) = heap.state().with() else { continue };
         // A busy heap was left in the middle of a change. The token cannot show that a thread has
         // ended: a new thread may have the same token.
-        if number == 0 || os::is_thread(number) || heap.is_busy() {
+        if os::is_thread(numbers as u32) || heap.is_busy() {
             continue;
         }
-        // SAFETY: the thread of that number has ended, so nobody else uses its heap. Its writes are
-        // visible: the kernel takes its number away after the last of them, under a lock of its own.
-        // `seize` makes the calling thread the holder while it runs the closure.
+        // Unless the thread gave the heap up just before it ended, and another one has it: that
+        // changed the number. From here on the number stays, as nobody but `reap` could take it.
+        if heap.thread().load(Acquire) != numbers {
+            continue;
+        }
+        // SAFETY: the thread of that number has ended, so nobody else uses its heap. This thread sees
+        // its writes: x86-64 makes writes visible in their order, and the kernel took the number away
+        // after the last of them. `seize` makes the calling thread the holder while it runs the
+        // closure.
         let seized = heap.state().seize(who, me, || collect_after_the_end(unsafe { heap.holder() }));
         put_back_if_popped(heap, seized);
     }
@@ -118,11 +129,11 @@ pub fn put_back_if_popped(heap: &SharedHeap, tidied: Tidied) {
     }
 }
 
-/// Stores the calling thread's number in its heap (rule 2).
+/// Stores the calling thread's numbers in its heap (rule 2).
 #[cold]
 pub fn number(heap: &SharedHeap) {
     let (process, thread) = os::numbers();
-    heap.thread().store(thread, Relaxed);
+    heap.thread().store(u64::from(process) << 32 | u64::from(thread), Release);
     NUMBERED.store(process, Relaxed);
 }
 
@@ -145,7 +156,8 @@ pub fn tidy_idle(goes_on: impl Fn() -> bool) {
 }
 
 /// Runs `f` while the calling thread holds all idle heaps: `f` may read those that [`held`]
-/// returns. The caller holds `purge::LOCK`. O(heaps).
+/// returns. The caller holds `purge::LOCK`, and interrupts no function of this module: it found, by
+/// `thread::holds_a_lock`, that its thread held no lock before. O(heaps).
 pub fn with_idle_held<R>(f: impl FnOnce() -> R) -> R {
     let me = os::thread_token();
     for heap in all_heaps() {

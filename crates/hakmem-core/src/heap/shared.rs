@@ -20,7 +20,7 @@
 use super::Heap;
 use super::counts::Counts;
 use crate::backend::owner::Front;
-use crate::base::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
+use crate::base::sync::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 use crate::proto::heap_state::HeapState;
 use core::ptr::from_ref;
 
@@ -55,8 +55,8 @@ impl SharedHeap {
         &self.0.state
     }
 
-    /// The number of its thread (`pool` rule 2).
-    pub fn thread(&self) -> &AtomicU32 {
+    /// The numbers of its process and thread (`pool` rule 2).
+    pub fn thread(&self) -> &AtomicU64 {
         &self.0.thread
     }
 

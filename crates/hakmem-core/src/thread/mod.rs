@@ -84,7 +84,10 @@ fn settle() -> Option<&'static Heap> {
 #[unsafe(link_section = ".text.hot.hakmem")]
 fn arrange_return(heap: &'static Heap, key: Option<os::Key>) {
     match key {
-        Some(key) => os::set_exit_value(key, core::ptr::from_ref(heap).cast()),
+        Some(key) => {
+            heap.shared().thread().store(0, Relaxed); // It may have a number from before the key was made.
+            os::set_exit_value(key, core::ptr::from_ref(heap).cast());
+        }
         None => pool::number(heap.shared()),
     }
 }

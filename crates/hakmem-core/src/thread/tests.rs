@@ -204,6 +204,12 @@ fn one_thread_at_a_time_takes_heaps_over() {
             purge::all();
             assert_eq!(numbered(), 1, "the heap of the ended thread was taken");
         }
+        // In a process made without fork's handlers the numbers are the parent's.
+        let heap = all_heaps().find(|h| h.thread().load(Relaxed) != 0).unwrap();
+        heap.thread().fetch_add(1 << 32, Relaxed);
+        purge::all();
+        assert_eq!(numbered(), 1, "a heap with the numbers of another process was taken");
+        heap.thread().fetch_sub(1 << 32, Relaxed);
         purge::all();
         assert_eq!(numbered(), 0);
     });
@@ -258,7 +264,10 @@ fn a_heap_from_before_there_was_a_key_is_given_back() {
             come_and_go(100);
             os::drop_exit_key(key);
             PROCESS.store(UNINITIALISED, Release);
+            let numbered = || all_heaps().filter(|h| h.thread().load(Relaxed) != 0).count();
+            assert_eq!(numbered(), 1);
             initialise();
+            assert_eq!(numbered(), 0, "it would be taken over, though a destructor gives it back");
             let me = os::thread_token();
             (me, heaps_of(me))
         });

@@ -152,10 +152,15 @@ fn take_over() -> bool {
 /// # Safety
 /// No other thread calls functions of this module: a constructor calls this.
 pub unsafe fn leave() -> bool {
-    // SAFETY: the caller says that no other thread uses what the environment asked for.
-    unsafe { profile::leave() };
-    // SAFETY: the caller says that no other thread uses the plan.
-    let plan = unsafe { (*PLAN.0.get()).take() };
+    // The handlers of this copy read what is taken here.
+    let mask = os::block_signals();
+    // SAFETY: the caller says that no other thread uses what the environment asked for. No handler of
+    // this thread does, as all signals are blocked.
+    let plan = unsafe {
+        profile::leave();
+        (*PLAN.0.get()).take()
+    };
+    os::restore_signals(mask);
     plan.is_some_and(|plan| plan.report.is_some())
 }
 
@@ -216,7 +221,8 @@ pub fn keep_files() {
 
 /// Closes them: the process made no filter.
 pub fn drop_files() {
-    // SAFETY: only `start` and `leave` write it, in constructors. They have returned.
+    // SAFETY: only `start` and `leave` write it, in constructors: `start` before it installs the
+    // handler, `leave` with all signals blocked. Other threads come later.
     if let Some(plan) = unsafe { *PLAN.0.get() } {
         plan.drop_files();
     }
@@ -262,8 +268,8 @@ pub unsafe fn catch(signal: c_int, handler: Handler) {
 /// formats them in memory of its own, and writes.
 extern "C" fn on_signal(_: c_int, _: *mut siginfo_t, context: *mut ucontext_t) {
     errno::preserved(|| {
-        // SAFETY: only `start` and `leave` write it, in constructors. They have returned, for
-        // `start` installs this handler after its write.
+        // SAFETY: only `start` and `leave` write it, in constructors: `start` before it installs this
+        // handler, `leave` with all signals blocked.
         if let Some(plan) = unsafe { *PLAN.0.get() } {
             on_own_stack(|| plan.carry_out(Event::Signal));
         }
@@ -277,7 +283,8 @@ extern "C" fn on_signal(_: c_int, _: *mut siginfo_t, context: *mut ucontext_t) {
 #[unsafe(link_section = ".text.hot.hakmem")]
 pub fn end() {
     profile::end();
-    // SAFETY: only `start` and `leave` write it, in constructors. They have returned.
+    // SAFETY: only `start` and `leave` write it, in constructors: `start` before it installs the
+    // handler, `leave` with all signals blocked. Other threads come later.
     if let Some(plan) = unsafe { *PLAN.0.get() } {
         plan.carry_out(Event::Exit);
     }

@@ -65,7 +65,8 @@ pub unsafe fn leave() {
 }
 
 fn file() -> Option<File> {
-    // SAFETY: only `start` and `leave` write it, in constructors. They have returned.
+    // SAFETY: only `start` and `leave` write it, in constructors: `start` before it installs the
+    // handler, `leave` with all signals blocked. Other threads come later.
     unsafe { *TO.0.get() }
 }
 
@@ -105,7 +106,8 @@ fn write_at_once() -> Result<(), Busy> {
 /// Writes the profile at the end of the process.
 #[unsafe(link_section = ".text.hot.hakmem")]
 pub fn end() {
-    // SAFETY: only `start` and `leave` write it, in constructors. They have returned.
+    // SAFETY: only `start` and `leave` write it, in constructors: `start` before it installs the
+    // handler, `leave` with all signals blocked. Other threads come later.
     if let Some(file) = unsafe { *TO.0.get() } {
         told_if_lost(profile::dump(Event::Exit, |text| file.append(text)));
     }

@@ -91,9 +91,8 @@ impl Locked {
         }
         let first = page.free.get();
         let (mut last, mut count) = (first, 0);
-        // SAFETY: the block is on the list of the page, which this thread owns, as it has the lock
-        // (`parked` rule 1).
-        // `is_block_of` has just checked it.
+        // SAFETY: the list of the page has free blocks of it alone (`page` rule 4). This thread owns the
+        // page, as it has the lock (`parked` rule 1).
         unsafe {
             loop {
                 if check::CHECKED && !check::is_block_of(page, last) {
