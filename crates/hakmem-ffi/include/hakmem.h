@@ -121,8 +121,8 @@ void hakmem_profile_stop(void);
 // all of it could be written.
 int hakmem_profile_dump(int fd);
 
-// Gives free memory back to the system now: what is free in the calling thread's heap, in the heaps
-// of ended threads, and in no heap. Returns 1 if there was any, else 0.
+// Gives free memory back to the system now: what is free in the calling thread's heap, in the
+// heaps of ended threads, and in no heap. Returns 1 if there was any, else 0.
 int hakmem_trim(void);
 
 #ifdef __cplusplus

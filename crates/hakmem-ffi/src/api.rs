@@ -244,8 +244,8 @@ pub extern "C" fn hakmem_profile_dump(fd: c_int) -> c_int {
     }
 }
 
-/// Gives free memory back to the system now: what is free in the calling thread's heap, in the heaps
-/// of ended threads, and in no heap. Returns 1 if there was any, else 0.
+/// Gives free memory back to the system now: what is free in the calling thread's heap, in the
+/// heaps of ended threads, and in no heap. Returns 1 if there was any, else 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn hakmem_trim() -> c_int {
     c_int::from(c::trim())

@@ -22,8 +22,8 @@ pub extern "C" fn mallopt(option: c_int, value: c_int) -> c_int {
     c_int::from(matches!(option, -8..=-1 | 1..=4))
 }
 
-/// Gives free memory back, as `hakmem_trim`. Returns 1 if there was any. Ignores the padding that glibc would
-/// keep.
+/// Gives free memory back, as `hakmem_trim`. Returns 1 if there was any. Ignores the padding that
+/// glibc would keep.
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc_trim(_padding: usize) -> c_int {
     c_int::from(c::trim())

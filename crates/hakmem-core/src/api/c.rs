@@ -145,8 +145,8 @@ pub fn nobodys(p: *mut u8) {
     stray::judge_unowned(p);
 }
 
-/// Gives up what is free in the calling thread's heap, and purges all dirty memory now. Returns true
-/// if there was any. O(all free memory).
+/// Gives up what is free in the calling thread's heap, and purges all dirty memory now. Returns
+/// true if there was any. O(all free memory).
 pub fn trim() -> bool {
     if thread::holds_a_lock() {
         return false; // This thread's signal handler interrupted the allocator.

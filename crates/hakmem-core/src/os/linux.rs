@@ -282,8 +282,8 @@ pub fn set_enomem() {
     unsafe { *libc::__errno_location() = libc::ENOMEM };
 }
 
-/// A token for the calling thread: above 0, below 2³⁰. Two threads that run have the same one only by a
-/// chance of about 2⁻³⁰.
+/// A token for the calling thread: above 0, below 2³⁰. Two threads that run have the same one only
+/// by a chance of about 2⁻³⁰.
 #[cfg(target_arch = "x86_64")]
 pub fn thread_token() -> u32 {
     let thread: usize;
@@ -292,8 +292,9 @@ pub fn thread_token() -> u32 {
     unsafe {
         asm!("mov {}, qword ptr fs:[0]", out(reg) thread, options(pure, readonly, nostack, preserves_flags));
     }
-    // No two control blocks lie in the same 4 KiB. Two with the same token are a multiple of 4 TiB apart,
-    // as a static program's first one, which lies behind the program, may be from a mapped one.
+    // No two control blocks lie in the same 4 KiB. Two with the same token are a multiple of 4 TiB
+    // apart, as a static program's first one, which lies behind the program, may be from a mapped
+    // one.
     ((thread >> 12) as u32 & 0x3fff_ffff).max(1)
 }
 

@@ -23,8 +23,8 @@
 //! 2. The child of a fork sets LOST. It has one thread. If that thread was tidying the heap, it
 //!    goes on with that, and its `let_go` does nothing.
 //! 3. An IDLE heap is in the pool, or one thread is about to put it there: the one that called
-//!    `give_up`, or the one whose `let_go` returned [`Tidied::Popped`]. A fork between the two steps
-//!    loses the heap to the child: there it is in no pool.
+//!    `give_up`, or the one whose `let_go` returned [`Tidied::Popped`]. A fork between the two
+//!    steps loses the heap to the child: there it is in no pool.
 //!
 //! Model: `tests/loom/heap_state.rs`.
 

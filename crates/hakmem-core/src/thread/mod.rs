@@ -41,8 +41,8 @@ const READY: u8 = 2;
 static PROCESS: AtomicU8 = AtomicU8::new(UNINITIALISED);
 
 /// Runs `f` with the calling thread's heap. A thread without a heap gets one first. None: there is
-/// no memory for a heap, or `f` returned None. What `f` returns has no reference to the heap, which may
-/// be borrowed for this call.
+/// no memory for a heap, or `f` returned None. What `f` returns has no reference to the heap, which
+/// may be borrowed for this call.
 #[inline(always)]
 pub fn with_heap<R>(f: impl FnOnce(&'static Heap) -> Option<R>) -> Option<R> {
     let (heap, borrowed) = match tls::state() {
@@ -62,7 +62,8 @@ pub fn with_heap<R>(f: impl FnOnce(&'static Heap) -> Option<R>) -> Option<R> {
 #[inline(never)]
 fn borrow() -> Option<&'static Heap> {
     let heap = pool::adopt()?;
-    // SAFETY: `adopt` made this thread the holder. `abandon` sets the word before it gives the heap up.
+    // SAFETY: `adopt` made this thread the holder. `abandon` sets the word before it gives the heap
+    // up.
     unsafe { tls::set_live(heap) };
     Some(heap)
 }

@@ -23,10 +23,10 @@
 //!    thread that holds the heap in `owner`. For a parked page it is the thread that holds
 //!    `parked`'s lock. A retired or cached page names no owner: it is the holder of the heap that
 //!    keeps it. Before a page is opened it is the thread that claimed the slot.
-//! 2. `owner` is not null while a block of the page is used, and only a page's first slot has one. It
-//!    is null unless blocks of the page are used. So a free into an empty page takes the
-//!    slow path, which reports the error. `owner` is also null for a page of sampled blocks, whose
-//!    first line belongs to `profile`.
+//! 2. `owner` is not null while a block of the page is used, and only a page's first slot has one.
+//!    It is null unless blocks of the page are used. So a free into an empty page takes the slow
+//!    path, which reports the error. `owner` is also null for a page of sampled blocks, whose first
+//!    line belongs to `profile`.
 //! 3. Who writes the second line: the owner of the slot (see `proto::slots`), before a block of the
 //!    slot is allocated and after the last block was freed. While a large or huge block is live:
 //!    the thread that allocates or resizes it. `stamp` of a parked page belongs to `parked`'s lock.

@@ -1,7 +1,8 @@
-//! How a heap gives memory up: pages with few used blocks are parked, the memory between their blocks is
-//! purged, and `collect` gives up all that is free.
+//! How a heap gives memory up: pages with few used blocks are parked, the memory between their
+//! blocks is purged, and `collect` gives up all that is free.
 //!
-//! The memory itself goes back to the system in `purge`, which calls [`parked::purge`], and in the segments.
+//! The memory itself goes back to the system in `purge`, which calls [`parked::purge`], and in the
+//! segments.
 
 mod collect;
 pub(crate) mod holes;

@@ -78,8 +78,8 @@ struct ParkedPages {
 // SAFETY: only the methods of `Locked` use the lists, and a `Locked` has the lock (rule 1).
 unsafe impl Sync for ParkedPages {}
 
-/// The parked pages, for the thread that has the lock. A function that takes one needs no promise of
-/// its caller that the lock is held.
+/// The parked pages, for the thread that has the lock. A function that takes one needs no promise
+/// of its caller that the lock is held.
 struct Locked {
     _guard: Guard<'static>,
 }
@@ -248,8 +248,8 @@ impl Locked {
             segment::note_small(-1);
         }
         page.close();
-        // SAFETY: this thread owns the page (rule 1), which is in no list and has no used block. `close`
-        // ended it (`page` rule 2).
+        // SAFETY: this thread owns the page (rule 1), which is in no list and has no used block.
+        // `close` ended it (`page` rule 2).
         unsafe { segment::release(page, span) };
     }
 
