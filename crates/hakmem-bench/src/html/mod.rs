@@ -2,14 +2,13 @@
 
 mod curves;
 mod dots;
-mod draw;
 mod number;
 mod origin;
 mod page;
 mod palette;
 mod probes;
 mod ratios;
-pub mod scale;
+mod rows;
 mod series;
 mod strips;
 mod targets;

@@ -4,6 +4,7 @@
 //! colours, as `a0`, `a1`, … for light and dark pages.
 
 use crate::record::Record;
+use maud::{Markup, html};
 
 /// The allocator that the page is about.
 pub const SUBJECT: &str = "hakmem";
@@ -62,8 +63,18 @@ fn names(record: &Record) -> impl Iterator<Item = &str> {
     rows.chain(probes).chain(series)
 }
 
+/// A style's mark, with a name that shows when it is pointed at.
+pub fn sign(style: usize, title: &str) -> Markup {
+    html! {
+        svg.sign viewBox="-8 -8 16 16" {
+            title { (title) }
+            path class={ "a" (style) } d=(shape(style)) {}
+        }
+    }
+}
+
 /// The outline of a style's mark around the origin, about ten units across.
-pub fn shape(style: usize) -> &'static str {
+fn shape(style: usize) -> &'static str {
     match style {
         // A disc, larger than all others.
         0 => "M-6.5 0a6.5 6.5 0 1 0 13 0a6.5 6.5 0 1 0 -13 0z",

@@ -77,18 +77,17 @@ fn chart(record: &Record, palette: &Palette, name: &str, id: &str) -> Markup {
         value: t.limit,
         shown: format!("target ≤ {}", figure(t.limit)),
     });
-    let said: Vec<String> = strips
-        .iter()
-        .map(|s| format!("{} {}", s.label, s.shown))
-        .collect();
-    let said = format!("{unit}: {}", said.join(", "));
+    let title = match unit {
+        "" => name.to_owned(),
+        _ => format!("{name}, {unit}"),
+    };
     html! {
         figure {
-            h3 { (name) @if !unit.is_empty() { ", " (unit) } }
+            h3 { (title) }
             @if strips.is_empty() {
                 p.note { "No figures." }
             } @else {
-                (strips::draw(id, name, &said, &strips, limit.as_ref()))
+                (strips::draw(id, &title, &strips, limit.as_ref()))
             }
         }
     }

@@ -2,8 +2,8 @@
 
 use super::dots::{self, Dot};
 use super::number::{figure, ratio};
-use super::palette::{Palette, SUBJECT};
-use super::{draw, strips};
+use super::palette::{Palette, SUBJECT, sign};
+use super::strips;
 use crate::record::Record;
 use crate::report::Row;
 use crate::stats::geomean;
@@ -48,7 +48,7 @@ pub fn section(record: &Record, palette: &Palette, id: &str, heading: &str, thin
             h2 id={ (id) "-h" } { (heading) }
             ul.legend aria-label="allocators and their marks" {
                 @for name in &names {
-                    li.subject[name == SUBJECT] { (draw::sign(palette.style(name))) (name) }
+                    li.subject[name == SUBJECT] { (sign(palette.style(name), name)) (name) }
                 }
             }
             (means(record, palette, id, thing))
@@ -158,7 +158,7 @@ fn chart(record: &Record, palette: &Palette, measure: &Measure, id: &str, thing:
             figcaption {
                 (said) " Further left is better. The column at the right is " (SUBJECT) "'s ratio; it is sorted by that, its worst first."
             }
-            (dots::draw(&format!("{id}-{}", measure.id), &title, &said, &rows))
+            (dots::draw(&format!("{id}-{}", measure.id), &said, &rows))
         }
     }
 }
@@ -188,15 +188,11 @@ fn means(record: &Record, palette: &Palette, id: &str, thing: &str) -> Markup {
             .collect();
         strips.sort_by(|a, b| a.value.total_cmp(&b.value));
         let title = format!("{name}, geometric mean over each {thing}, × {base}");
-        let said: Vec<String> = strips
-            .iter()
-            .map(|s| format!("{} {}", s.label, s.shown))
-            .collect();
         html! {
             @if !strips.is_empty() {
                 figure {
                     h3 { (name) ", geometric mean, × " (base) }
-                    (strips::draw(&format!("{id}-mean-{which}"), &title, &said.join(", "), &strips, None))
+                    (strips::draw(&format!("{id}-mean-{which}"), &title, &strips, None))
                 }
             }
         }

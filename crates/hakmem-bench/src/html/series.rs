@@ -1,9 +1,8 @@
 //! Curves: memory over time, and scaling.
 
-use super::curves::{self, Axes, Curve};
+use super::curves::{self, Axes, Curve, places};
 use super::number::{figure, tick};
 use super::palette::{Palette, SUBJECT};
-use super::scale::Spacing;
 use crate::growth::{BY_BLOCKS, BY_THREADS};
 use crate::probes::{ALL_FREED, FEW_KEPT};
 use crate::record::Record;
@@ -18,7 +17,8 @@ struct Known<'a> {
     name: &'a str,
     heading: &'a str,
     says: &'a str,
-    spacing: Spacing,
+    /// Whether x is spread by ratios.
+    is_log: bool,
     /// Memory is drawn from zero: how much of it is given back is the point.
     is_memory: bool,
 }
@@ -28,14 +28,14 @@ const MEMORY: &[Known<'static>] = &[
         name: ALL_FREED,
         heading: "Memory over time: all freed, then idle",
         says: "Many small blocks are allocated, all are freed, and no further call is made. What is given back shows as a fall.",
-        spacing: Spacing::Linear,
+        is_log: false,
         is_memory: true,
     },
     Known {
         name: FEW_KEPT,
         heading: "Memory over time: one block in many kept, then idle",
         says: "As before, but some blocks scattered over all pages stay live.",
-        spacing: Spacing::Linear,
+        is_log: false,
         is_memory: true,
     },
 ];
@@ -45,14 +45,14 @@ const SCALING: &[Known<'static>] = &[
         name: BY_THREADS,
         heading: "Scaling by threads",
         says: "Level is ideal: no operation costs more because there are more threads.",
-        spacing: Spacing::Log,
+        is_log: true,
         is_memory: false,
     },
     Known {
         name: BY_BLOCKS,
         heading: "Scaling by live blocks",
         says: "Level is ideal; what all allocators share of a rise is the cache hierarchy's.",
-        spacing: Spacing::Log,
+        is_log: true,
         is_memory: false,
     },
 ];
@@ -78,7 +78,7 @@ pub fn sections(records: &[Record], palette: &Palette) -> Markup {
         @if !others.is_empty() {
             section id="curves" aria-labelledby="curves-h" {
                 h2 #curves-h { "Further curves" }
-                @for name in others { (charts(records, palette, &Known { name, heading: name, says: "", spacing: Spacing::Linear, is_memory: false })) }
+                @for name in others { (charts(records, palette, &Known { name, heading: name, says: "", is_log: false, is_memory: false })) }
             }
         }
     }
@@ -106,7 +106,7 @@ fn chart(record: &Record, palette: &Palette, known: &Known, n: usize) -> Markup 
         name,
         heading,
         says,
-        spacing,
+        is_log,
         is_memory,
     } = *known;
     let mut mine: Vec<&Series> = record.series.iter().filter(|s| s.name == name).collect();
@@ -119,7 +119,7 @@ fn chart(record: &Record, palette: &Palette, known: &Known, n: usize) -> Markup 
         .iter()
         .filter_map(|c| Some(format!("{} {}", c.label, figure(c.points.last()?.1))))
         .collect();
-    let said = format!("{y} by {x}. At the end: {}.", ends.join(", "));
+    let said = format!("{heading}: {y} by {x}. At the end: {}.", ends.join(", "));
     // Names of series are any text, so that an id needs a number of its own.
     let place = record
         .series
@@ -129,12 +129,11 @@ fn chart(record: &Record, palette: &Palette, known: &Known, n: usize) -> Markup 
     let id = format!("series-{n}-{place}");
     let drawn = curves::draw(
         &id,
-        heading,
         &said,
         &Axes {
             x,
             y,
-            spacing,
+            is_log,
             may_be_log: !is_memory,
         },
         &curves,
@@ -165,9 +164,7 @@ fn curve(series: &Series, palette: &Palette) -> Curve {
 }
 
 fn table(x: &str, y: &str, curves: &[Curve]) -> Markup {
-    let mut places: Vec<f64> = curves.iter().flat_map(|c| &c.points).map(|p| p.0).collect();
-    places.sort_by(f64::total_cmp);
-    places.dedup();
+    let places = places(curves);
     let nth = places.len().div_ceil(TABLE_ROWS).max(1);
     // Curves sampled each at its own times share few places: the last figure up to the place is the one then.
     let value = |curve: &Curve, place: f64| {
