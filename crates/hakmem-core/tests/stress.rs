@@ -5,37 +5,26 @@ use crate::oracle;
 mod samples;
 
 use hakmem_core::{c, options, profile, stats};
-use oracle::{Block, C, FrontEnd, Oracle, Ranges, Rust, alone, share};
+use oracle::{Block, C, FrontEnd, Oracle, Random, Ranges, Rust, alone, share};
 use std::alloc::Layout;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// xorshift64*: enough for choices, and the same in every run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % bound
-    }
-
-    fn layout(&mut self) -> Layout {
-        let size = match self.below(500) {
-            0 => 1 + self.below(3 << 20),
-            1..30 => 1 + self.below(64 << 10),
-            30..200 => 1 + self.below(1040),
-            _ => 1 + self.below(128),
-        };
-        let align = match self.below(50) {
-            0 => 1 << self.below(17),
-            _ => 1 << self.below(5),
-        };
-        Layout::from_size_align(size, align).unwrap()
-    }
+/// A size and an alignment, mostly small ones.
+fn layout_by(random: &mut Random) -> Layout {
+    let size = match random.below(500) {
+        0 => 1 + random.below(3 << 20),
+        1..30 => 1 + random.below(64 << 10),
+        30..200 => 1 + random.below(1040),
+        _ => 1 + random.below(128),
+    };
+    let align = match random.below(50) {
+        0 => 1 << random.below(17),
+        _ => 1 << random.below(5),
+    };
+    Layout::from_size_align(size, align).unwrap()
 }
 
 /// Blocks that a generation of threads leaves to whoever comes next. Bounded, so that memory is.
@@ -68,12 +57,12 @@ fn live<D: FrontEnd>(front_end: D, ranges: &Ranges, pool: &Pool, number: usize, 
     let mut own: Vec<Block> = Vec::new();
     for _ in 0..ops {
         match random.below(10) {
-            0..4 => own.push(oracle.alloc(random.layout())),
-            4 => own.push(oracle.alloc_zeroed(random.layout())),
+            0..4 => own.push(oracle.alloc(layout_by(&mut random))),
+            4 => own.push(oracle.alloc_zeroed(layout_by(&mut random))),
             choice if !own.is_empty() => {
                 let block = own.swap_remove(random.below(own.len()));
                 match choice {
-                    5 => own.push(oracle.realloc(block, random.layout().size())),
+                    5 => own.push(oracle.realloc(block, layout_by(&mut random).size())),
                     6..8 => oracle.dealloc(block),
                     _ => {
                         if let Some(other) = pool.exchange(block, &mut random) {

@@ -13,15 +13,7 @@ use core::cell::UnsafeCell;
 
 #[unsafe(link_section = ".data.hakmem")]
 pub static LOCK: Lock = Lock::new();
-static BOOKS: Shared = Shared(UnsafeCell::new(Books {
-    buckets: Growing::new(),
-    frames: Growing::new(),
-    index: Growing::new(),
-    live: Growing::new(),
-    live_len: 0,
-    lost: 0,
-    pages: Pages::new(),
-}));
+static BOOKS: Shared = Shared(UnsafeCell::new(Books::new()));
 /// Set in the child of a fork in the middle of a change. Then nothing uses the books any more.
 static GIVEN_UP: AtomicBool = AtomicBool::new(false);
 
@@ -185,6 +177,18 @@ fn place_of(at: usize, places: usize) -> usize {
 }
 
 impl Books {
+    const fn new() -> Self {
+        Self {
+            buckets: Growing::new(),
+            frames: Growing::new(),
+            index: Growing::new(),
+            live: Growing::new(),
+            live_len: 0,
+            lost: 0,
+            pages: Pages::new(),
+        }
+    }
+
     /// All buckets with their stacks.
     pub fn buckets(&self) -> impl Iterator<Item = (&Bucket, &[usize])> {
         let frames = self.frames.all();
@@ -332,21 +336,9 @@ mod tests {
     use super::*;
     use std::collections::{HashMap, HashSet};
 
-    fn books() -> Books {
-        Books {
-            buckets: Growing::new(),
-            frames: Growing::new(),
-            index: Growing::new(),
-            live: Growing::new(),
-            live_len: 0,
-            lost: 0,
-            pages: Pages::new(),
-        }
-    }
-
     #[test]
     fn live_samples_are_those_of_a_map() {
-        let (mut books, mut map) = (books(), HashMap::new());
+        let (mut books, mut map) = (Books::new(), HashMap::new());
         let bucket = books.bucket(16, 5, &[1, 2]).unwrap();
         let mut random = 3u64;
         for i in 0..if cfg!(miri) { 500 } else { 20_000 } {
@@ -374,7 +366,7 @@ mod tests {
 
     #[test]
     fn a_bucket_is_a_stack_a_size_and_an_interval() {
-        let mut books = books();
+        let mut books = Books::new();
         let count = if cfg!(miri) { 50 } else { 3000 };
         let stack = |i: usize| [i, i + 1, i * 7].into_iter().take(1 + i % 3).collect::<std::vec::Vec<_>>();
         let mut first = std::vec::Vec::new();

@@ -22,11 +22,14 @@ mod front_end;
 mod in_child;
 pub mod pattern;
 pub mod plain;
+#[path = "../../src/testing/random.rs"]
+mod random;
 
 pub use alone::{alone, apart};
 pub use blocks::{elsewhere, free_all, layout};
 pub use front_end::{C, FrontEnd, Rust};
 pub use in_child::{goes_well_in_child, in_child};
+pub use random::Random;
 use std::alloc::Layout;
 use std::collections::BTreeMap;
 use std::sync::Mutex;

@@ -5,6 +5,7 @@ extern crate std;
 
 use super::run::chain;
 use super::*;
+use crate::testing::Random;
 use crate::testing::alone;
 use std::boxed::Box;
 use std::collections::BTreeSet;
@@ -25,18 +26,6 @@ fn arena() -> &'static Arena {
     assert!(arena.segments.load(Relaxed) >= SEGMENTS);
     arena.segments.store(SEGMENTS, Relaxed);
     arena
-}
-
-/// xorshift64*.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % bound
-    }
 }
 
 /// True if a byte is mapped.
