@@ -12,7 +12,7 @@ use super::Heap;
 use super::all::{all_heaps, heap_by_id, id_of, make};
 use super::shared::SharedHeap;
 use crate::base::sync::{
-    AtomicU32,
+    AtomicBool,
     Ordering::{Acquire, Relaxed, Release},
 };
 use crate::os;
@@ -22,10 +22,9 @@ use crate::proto::lock::Lock;
 
 #[unsafe(link_section = ".data.hakmem")]
 static POOL: IdStack = IdStack::new();
-/// The number of the process that the thread numbers in heaps belong to (rule 2). 0: no heap has a
-/// number.
+/// True if a heap has ever got numbers (rule 2).
 #[unsafe(link_section = ".data.hakmem")]
-pub static NUMBERED: AtomicU32 = AtomicU32::new(0);
+pub static NUMBERED: AtomicBool = AtomicBool::new(false);
 
 /// A thread has it while it takes over heaps of threads that ended.
 #[unsafe(link_section = ".data.hakmem")]
@@ -38,7 +37,7 @@ pub fn adopt() -> Option<&'static Heap> {
     if let Some(heap) = pop(me) {
         return Some(heap);
     }
-    if NUMBERED.load(Relaxed) != 0 {
+    if NUMBERED.load(Relaxed) {
         reap(me);
         if let Some(heap) = pop(me) {
             return Some(heap);
@@ -134,14 +133,14 @@ pub fn put_back_if_popped(heap: &SharedHeap, tidied: Tidied) {
 pub fn number(heap: &SharedHeap) {
     let (process, thread) = os::numbers();
     heap.thread().store(u64::from(process) << 32 | u64::from(thread), Release);
-    NUMBERED.store(process, Relaxed);
+    NUMBERED.store(true, Relaxed);
 }
 
 /// Tidies all idle heaps with remote frees, so that their empty pages go back to the segments.
 /// Stops when `goes_on` says false. O(heaps + their remote frees).
 pub fn tidy_idle(goes_on: impl Fn() -> bool) {
     let me = os::thread_token();
-    if NUMBERED.load(Relaxed) != 0 {
+    if NUMBERED.load(Relaxed) {
         reap(me);
     }
     for heap in all_heaps() {

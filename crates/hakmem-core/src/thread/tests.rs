@@ -170,7 +170,7 @@ fn nobody_waits_for_who_makes_the_process_ready() {
         initialise();
         let token = gone(|| {
             come_and_go(100);
-            assert!(os::numbers().0 == pool::NUMBERED.load(Relaxed) && heaps_of(os::thread_token()) == 1);
+            assert!(pool::NUMBERED.load(Relaxed) && heaps_of(os::thread_token()) == 1);
         });
         assert_eq!((PROCESS.load(Relaxed), heaps_of(token)), (INITIALISING, 1), "nobody was told of its end");
         KEY.store(key, Relaxed);
@@ -188,6 +188,19 @@ fn nobody_waits_for_who_makes_the_process_ready() {
             }
         });
         assert_eq!(heaps_made(), made, "the heap of the thread that is gone was there");
+    });
+}
+
+/// As in a signal handler that interrupted a pass: it would wait for itself.
+#[test]
+fn a_trim_under_a_lock_does_nothing() {
+    alone("thread::tests::a_trim_under_a_lock_does_nothing", || {
+        come_and_go(3 << 20);
+        {
+            let _held = purge::LOCK.lock();
+            assert!(!crate::api::c::trim());
+        }
+        assert!(crate::api::c::trim(), "there was memory to give back");
     });
 }
 

@@ -1,26 +1,16 @@
 //! What the tests count themselves.
 
+pub use crate::oracle::Random;
 use hakmem_core::c;
 use hakmem_core::stats::Snapshot;
 
-/// xorshift64*.
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % bound
-    }
-
-    pub fn size(&mut self) -> usize {
-        match self.below(1000) {
-            0 => 1 + self.below(5 << 20),
-            1..10 => 1 + self.below(1 << 20),
-            10..100 => 1 + self.below(64 << 10),
-            _ => 1 + self.below(512),
-        }
+/// The size of a request: mostly small.
+pub fn size_by(random: &mut Random) -> usize {
+    match random.below(1000) {
+        0 => 1 + random.below(5 << 20),
+        1..10 => 1 + random.below(1 << 20),
+        10..100 => 1 + random.below(64 << 10),
+        _ => 1 + random.below(512),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Figures in the child of a fork and in a signal handler.
 
-use super::books::{Block, Random};
+use super::books::{Block, Random, size_by};
 use crate::oracle::in_child;
 use crate::turn;
 use hakmem_core::stats::Snapshot;
@@ -66,7 +66,7 @@ fn in_a_signal_handler() {
     let mut random = Random(9);
     let mut blocks = Vec::new();
     while SEEN.load(Relaxed) < 200 {
-        blocks.push(Block::new(random.size()));
+        blocks.push(Block::new(size_by(&mut random)));
         if blocks.len() > 1000 {
             blocks.drain(..).for_each(Block::free);
         }

@@ -4,7 +4,7 @@ mod books;
 mod interrupted;
 
 use crate::turn;
-use books::{Block, Oracle, Random, assert_classes, by_class};
+use books::{Block, Oracle, Random, assert_classes, by_class, size_by};
 use hakmem_core::c;
 use hakmem_core::stats::{CLASSES, HeapUse, Snapshot, Stats};
 use std::sync::{Barrier, Mutex, mpsc};
@@ -36,7 +36,7 @@ fn totals_are_exact_once_threads_have_ended() {
                         let mut random = Random(1 + number + 10 * generation);
                         let mut own: Vec<Block> = Vec::new();
                         for _ in 0..20_000 {
-                            own.push(oracle.alloc(random.size()));
+                            own.push(oracle.alloc(size_by(&mut random)));
                             let any = own.swap_remove(random.below(own.len()));
                             match random.below(3) {
                                 0 => oracle.free(any),
@@ -107,8 +107,9 @@ fn totals_are_bounds_while_threads_run() {
                 scope.spawn(move || {
                     let mut random = Random(77 + number);
                     let mut oracle = Oracle::default();
-                    let mut own: Vec<Block> =
-                        (0..5000).map(|_| oracle.alloc(random.size())).collect();
+                    let mut own: Vec<Block> = (0..5000)
+                        .map(|_| oracle.alloc(size_by(&mut random)))
+                        .collect();
                     own.drain(2000..).for_each(|b| oracle.free(b));
                     work_is_done.wait();
                     go_on.wait();
@@ -327,7 +328,9 @@ fn large_blocks_huge_and_their_caches() {
 fn slots_and_segments_by_their_use_are_all_there_is() {
     let _turn = turn();
     let mut random = Random(5);
-    let blocks: Vec<_> = (0..20_000).map(|_| Block::new(random.size())).collect();
+    let blocks: Vec<_> = (0..20_000)
+        .map(|_| Block::new(size_by(&mut random)))
+        .collect();
     let snapshot = Snapshot::take();
     let heap_walk = *snapshot.heap_walk();
     let slots = heap_walk.page_slots

@@ -298,6 +298,9 @@ unsafe fn free_whole(p: *mut u8, meta: &'static Meta) {
     }
 }
 
+/// Frees a huge block. True if it had any bytes. A function of its own, so that a large block needs no
+/// frame for it.
+///
 /// # Safety
 /// It is a live huge block and the caller's to free.
 #[inline(never)]

@@ -30,6 +30,7 @@ use crate::heap::all::all_heaps;
 use crate::heap::pool::{self, number, put_back, put_back_if_popped};
 use crate::heap::reclaim::parked;
 use crate::heap::region;
+use crate::heap::shared::SharedHeap;
 use crate::large::huge;
 use crate::policy::learn;
 use crate::proto::heap_state::With;
@@ -100,15 +101,15 @@ fn release_heaps(me: u32) {
         own.reset_counts();
         match heap.state().with() {
             With::Nobody => {}
-            // This thread keeps the heap. Its signal handler may have forked while it adopted the
-            // heap or put it back. It may also be the heap of a thread that ended without a
-            // destructor and had the same token before.
-            With::Thread(who) if who == me => {
-                let is_own = matches!(tls::state(), ThreadState::Live(own) if core::ptr::eq(own.shared(), heap));
-                if is_own && heap.thread().load(Relaxed) != 0 {
-                    number(heap); // In the child this thread has another number.
+            // This thread keeps its heap. In the child it has other numbers.
+            With::Thread(who) if who == me && is_own(heap) => {
+                if heap.thread().load(Relaxed) != 0 {
+                    number(heap);
                 }
             }
+            // Its signal handler forked while this thread adopted the heap or put it back. A heap with
+            // numbers is another one's below: a thread that ended had the same token.
+            With::Thread(who) if who == me && heap.thread().load(Relaxed) == 0 => {}
             // The handler interrupted this thread while it tidied the heap. It goes on when the
             // handler returns.
             With::Tidier(who) if who == me => {}
@@ -133,6 +134,11 @@ fn release_heaps(me: u32) {
             }
         }
     }
+}
+
+/// True if the calling thread's word leads to the heap.
+fn is_own(heap: &SharedHeap) -> bool {
+    matches!(tls::state(), ThreadState::Live(own) if core::ptr::eq(own.shared(), heap))
 }
 
 // Miri has no fork, and models have their own fork.

@@ -203,6 +203,22 @@ fn every_thread_has_a_token_of_its_own() {
     assert!(tokens.iter().all(|&token| token > 0 && token < 1 << 30));
 }
 
+/// A thread that ended without a destructor may have had the token of the thread that forks.
+#[test]
+fn the_heap_of_an_ended_thread_with_the_same_token_becomes_idle() {
+    alone("thread::fork::tests::the_heap_of_an_ended_thread_with_the_same_token_becomes_idle", || {
+        go_on();
+        let me = os::thread_token();
+        let heap = crate::heap::all::make().unwrap();
+        assert!(heap.state().adopt(me) == crate::proto::heap_state::Adopted::Yes);
+        heap.thread().store(u64::from(os::numbers().0) << 32 | 1, Relaxed);
+        assert!(goes_well_in_child(|| {
+            assert_eq!((heap.state().with(), heap.thread().load(Relaxed)), (With::Nobody, 0));
+            go_on();
+        }));
+    });
+}
+
 /// Heaps of threads that the child does not have can be adopted; the thread that forked keeps its
 /// own. The child starts a thread. The standard library cannot do that if another thread held one
 /// of its locks at the fork, so this test runs alone.
