@@ -224,7 +224,7 @@ fn head(map: &Map, t: &Totals, y: &mut f64) -> String {
         ("huge", t.huge, "wr", ""),
         ("kept", t.kept, "k", ""),
         ("free, not given back", t.empty, "e", ""),
-        ("clean", t.unused, "u", ""),
+        ("clean", t.clean, "u", ""),
     ];
     let all: u64 = parts.iter().map(|p| p.1).sum();
     let (mut x, width) = (MARGIN, WIDTH - 2.0 * MARGIN);
@@ -301,7 +301,7 @@ fn legend(y: &mut f64) -> String {
     item(&plain("wr"), "huge block, pale where not resident", y);
     item(&plain("k"), "kept for what comes next", y);
     item(&plain("e"), "free, not given back yet", y);
-    item(&plain("u"), "unused: no memory", y);
+    item(&plain("u"), "clean: no memory", y);
     let line =
         |x: f64, y: f64| format!("<path class=\"res\" d=\"M{} {}h16\"/>", px(x), px(y + 13.0));
     item(&line, "below a slot: how much of it is resident", y);

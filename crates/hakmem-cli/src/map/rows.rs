@@ -186,7 +186,7 @@ fn run(
         )
     };
     match &slot.content {
-        Content::Clean => plain("u", format!("unused: {size} without memory")),
+        Content::Clean => plain("u", format!("clean: {size} without memory")),
         Content::Dirty => plain("e", format!("free, not given back: {size}")),
         Content::Kept => plain("k", format!("kept for what comes next: {size}")),
         Content::Large => plain("lg", format!("large block: {size}")),

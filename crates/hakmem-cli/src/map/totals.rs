@@ -16,7 +16,7 @@ pub struct Totals {
     pub huge: u64,
     pub kept: u64,
     pub empty: u64,
-    pub unused: u64,
+    pub clean: u64,
     pub resident: u64,
     /// By block size.
     pub classes: BTreeMap<u32, Class>,
@@ -61,7 +61,7 @@ pub fn of(map: &Map) -> Totals {
         for slot in &segment.slots {
             let bytes = u64::from(slot.span) * map.slot_bytes;
             match &slot.content {
-                Content::Clean => t.unused += bytes,
+                Content::Clean => t.clean += bytes,
                 Content::Dirty => t.empty += bytes,
                 Content::Kept => t.kept += bytes,
                 Content::Large => t.large += bytes,
@@ -93,7 +93,7 @@ mod tests {
         let t = of(&map);
         assert_eq!((t.used, t.freed), (100 * 64 + 8 * 65536, 412 * 64));
         assert_eq!(t.huge, 3 * map.segment_bytes);
-        let slots = t.used + t.freed + t.untouched + t.large + t.kept + t.empty + t.unused;
+        let slots = t.used + t.freed + t.untouched + t.large + t.kept + t.empty + t.clean;
         assert_eq!(slots, map.segment_bytes);
         assert_eq!(t.resident, (28 * 16 + 4) * 4096 + (4 << 20));
         assert_eq!((t.classes[&64].pages, t.classes[&64].bytes), (1, 65536));

@@ -200,7 +200,7 @@ pub fn live(m: &Moment) -> String {
 pub fn slots(m: &Moment) -> String {
     let slots = |n: u64| bytes(n << 16);
     format!(
-        "pages {}, large {}, kept by heaps {}, free and resident {}, unused {}",
+        "pages {}, large {}, kept by heaps {}, free and resident {}, without memory {}",
         slots(m.page_slots),
         slots(m.large_slots),
         slots(m.kept_slots),

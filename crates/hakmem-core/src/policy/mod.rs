@@ -373,15 +373,16 @@ options! {
     unfull_fraction: u32 = 8, Each UNFULL_FRACTION, "UNFULL_FRACTION", Number(1, 1024), "";
     /// Empty pages of 64 KiB that a thread keeps for itself; 0 keeps none.
     cached_pages: u32 = 4, Each CACHED_PAGES, "CACHED_PAGES", Number(0, 1024), "pages";
-    /// A page with at most this many used blocks is parked, and its holes go back to the system; 0
-    /// parks none.
+    /// A page with at most this many used blocks, and at most half of its blocks used, may be
+    /// parked: hakmem gives its unused parts back. 0 parks none.
     park_blocks: u32 = 8, One PARK_BLOCKS, "PARK_BLOCKS", Number(0, 255), "blocks";
     /// Number of heaps from which on further ones get their first blocks, up to 2 KiB each, from
     /// pages that they share; 0: none do.
     shared_from_heaps: u32 = 32, One SHARED_FROM_HEAPS, "SHARED_FROM_HEAPS", Number(0, u32::MAX), "heaps";
     /// Bytes of other threads' blocks that a thread frees and keeps before it sends them.
     batch_bytes: u32 = 256 << 10, One BATCH_BYTES, "BATCH_BYTES", Number(0, 1 << 20), "bytes";
-    /// Frees of other threads' blocks travel page by page; off: each by itself.
+    /// 1: blocks that a thread frees for another heap travel in one batch for each page; 0: each
+    /// alone.
     batch_by_page: bool = true, One BATCH_BY_PAGE, "BATCH_BY_PAGE", Switch, "";
     /// Pages of 64 KiB that a thread must have before fresh ones are faulted in whole, by one call
     /// instead of 16 faults; 0 leaves it to the faults.
@@ -403,12 +404,13 @@ options! {
     /// MiB of freed blocks over 1 MiB that stay until their decay is over; the rest goes back at
     /// once.
     huge_cache_mib: u32 = 32, One HUGE_CACHE_MIB, "HUGE_CACHE_MIB", Number(0, 1 << 20), "MiB";
-    /// As much of them stays in any case, in per cent of the live bytes of such blocks.
+    /// The same limit in per cent of the live bytes of such blocks. The larger limit counts.
     huge_cache_percent: u32 = 100, One HUGE_CACHE_PERCENT, "HUGE_CACHE_PERCENT", Number(0, 1000), "%";
     /// What hakmem does with foreign pointers: hand them to the next allocator, leak them, or end
     /// the process.
     foreign: Foreign = Foreign::Forward, One FOREIGN, "FOREIGN", Word(&["forward", "leak", "abort"]), "";
-    /// Frees of foreign pointers after which the call site of the last one is reported.
+    /// At this many frees of foreign pointers hakmem reports, once, the call site of the last one;
+    /// 0: never.
     foreign_report: u32 = 1000, One FOREIGN_REPORT, "FOREIGN_REPORT", Number(0, u32::MAX), "frees";
     /// Mean distance between two samples of the heap profile, in bytes.
     profile_interval: u32 = 512 << 10, One PROFILE_INTERVAL, "PROFILE_INTERVAL", Number(1, 1 << 30), "bytes";
