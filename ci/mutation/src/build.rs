@@ -120,7 +120,10 @@ impl Copy {
             fs::write(self.folder.join(file), text)?;
         }
         fs::write(self.folder.join(LIB), format!("{}\nmod woven;\n", self.originals[LIB]))?;
-        fs::write(self.folder.join("crates/hakmem-core/src/woven.rs"), include_str!("woven.rs.in"))?;
+        // Number 0 is none of them.
+        let most = mutants.keys().max().map_or(1, |last| last + 1);
+        let support = include_str!("woven.rs.in").replace("MOST: usize = 0", &format!("MOST: usize = {most}"));
+        fs::write(self.folder.join("crates/hakmem-core/src/woven.rs"), support)?;
         Ok(all)
     }
 
