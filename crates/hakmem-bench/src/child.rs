@@ -1,5 +1,6 @@
 //! Child processes and what the system says they used.
 
+use crate::host;
 use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -73,6 +74,7 @@ impl Capture {
 /// The child is made by fork, not by vfork or `posix_spawn`: those lend it the memory of this process until it calls
 /// exec, and then the kernel would count *our* peak as the least peak of the child.
 pub fn run(command: &mut Command) -> io::Result<Finished> {
+    host::touch()?;
     // SAFETY: the closure does nothing; that there is one makes the standard library fork.
     unsafe { command.pre_exec(|| Ok(())) };
     let start = Instant::now();

@@ -7,7 +7,7 @@
 //! The modules in their order; each uses only those before it:
 //!
 //! 1. Tools: [`heap`], [`meter`], [`rng`], [`stats`], [`storage`], [`paths`], [`options`],
-//!    [`packaged`], [`progress`], [`executables`], [`child`], [`tracer`].
+//!    [`executables`], [`packaged`], [`progress`], [`host`], [`child`], [`tracer`].
 //! 2. Allocators and the machine: [`peers`], `rpmalloc`, [`allocators`], [`machine`].
 //! 3. What runs give: [`sample`], [`report`], [`pairs`], [`record`].
 //! 4. What is measured: [`workloads`]. [`run_one`] runs one of them in its process, and [`measure`]
@@ -24,6 +24,7 @@ pub mod compare;
 pub mod executables;
 pub mod growth;
 pub mod heap;
+pub mod host;
 pub mod html;
 pub mod machine;
 pub mod measure;

@@ -3,13 +3,17 @@
 use clap::{Parser, Subcommand};
 use hakmem_bench::probes;
 use hakmem_bench::report::markdown;
-use hakmem_bench::{ab, compare, html, run_one, workloads};
+use hakmem_bench::{ab, compare, host, html, run_one, workloads};
 use std::process::ExitCode;
 
 /// Compares hakmem with other allocators
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Arguments {
+    /// Touch so many MiB before each measured run, so that the host of a virtual machine has them
+    /// ready [default: none]
+    #[arg(long, global = true, default_value_t = 0, hide_default_value = true, value_name = "MIB")]
+    warm_host: usize,
     #[command(subcommand)]
     command: Task,
 }
@@ -32,7 +36,9 @@ enum Task {
 }
 
 fn main() -> ExitCode {
-    let outcome = match Arguments::parse().command {
+    let arguments = Arguments::parse();
+    host::touch_before_each_run(arguments.warm_host);
+    let outcome = match arguments.command {
         Task::Compare(options) => compare::run(&options),
         Task::Ab(options) => ab::run(&options),
         Task::Report(options) => html::run(&options),

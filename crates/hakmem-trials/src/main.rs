@@ -23,6 +23,7 @@ mod programs;
 mod soak;
 
 use clap::{Parser, Subcommand};
+use hakmem_bench::host;
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -31,6 +32,10 @@ use std::process::ExitCode;
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Arguments {
+    /// Touch so many MiB before each measured run, so that the host of a virtual machine has them
+    /// ready [default: none]
+    #[arg(long, global = true, default_value_t = 0, hide_default_value = true, value_name = "MIB")]
+    warm_host: usize,
     #[command(subcommand)]
     command: Task,
 }
@@ -62,7 +67,9 @@ enum Task {
 }
 
 fn main() -> ExitCode {
-    let outcome = match Arguments::parse().command {
+    let arguments = Arguments::parse();
+    host::touch_before_each_run(arguments.warm_host);
+    let outcome = match arguments.command {
         Task::Preload(options) => preload::run(&options),
         Task::Programs(options) => programs::run(&options),
         Task::Compat(options) => compat::run(&options),

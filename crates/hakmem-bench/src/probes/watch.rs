@@ -1,6 +1,7 @@
 //! The parent's side of a probe of memory: looks at a process from outside, at fixed times.
 
 use crate::child::{Capture, ending};
+use crate::host;
 use std::fs;
 use std::io::{self, Read};
 use std::os::fd::AsRawFd;
@@ -22,6 +23,7 @@ pub fn watch(command: &mut Command, idle: Duration) -> Result<Points, String> {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(errors.stdio().map_err(|e| e.to_string())?);
+    host::touch().map_err(|e| e.to_string())?;
     let mut child = command.spawn().map_err(|e| e.to_string())?;
     let seen = follow(&mut child, idle);
     // Ends its rest; whatever it does instead, it gets no further.

@@ -90,7 +90,7 @@ fn run_all(options: &Options, results: &mut Results, record: &Path) -> io::Resul
     // Packages before anything else: inputs are made with git.
     let installer = Installer::new(options.install);
     if options.install && options.libraries.is_empty() {
-        for peer in packaged::ALL {
+        for peer in packaged::ALL.iter().filter(|p| !p.built_here) {
             if let Err(why) = installer.install_missing(&[peer.package]) {
                 eprintln!("{}: {why}", peer.package);
             }
