@@ -41,6 +41,7 @@ const PLACES: &[(&str, u64)] = &[
     ("parked_returned", 312),
     ("parked_given", 328),
     ("parked_received", 344),
+    ("parked_whole", 344),
     ("syscalls", 360),
     ("decisions", 408),
 ];

@@ -123,6 +123,59 @@ fn blocks_freed_by_others_come_back() {
     }
 }
 
+/// Bytes in the pages of the class of `size`.
+fn page_bytes(size: usize) -> u64 {
+    let snapshot = stats::Snapshot::take();
+    let class = snapshot.classes().find(|class| class.size >= size as u64);
+    class.map_or(0, |class| class.page_bytes)
+}
+
+/// A thread that sleeps cannot merge what others free of its blocks. Its pages come back all the
+/// same once all their blocks are free.
+#[test]
+fn pages_of_a_thread_that_sleeps_come_back() {
+    let _turn = turn();
+    const PAGES: usize = 100;
+    for (size, shuffled) in [(16, false), (208, false), (208, true), (12 * KIB, false), (12 * KIB, true)] {
+        let count = PAGES * if size > 8 * KIB { 42 } else { 64 * KIB / size };
+        let ranges = Ranges::default();
+        let (before, pages_before) = (stats::process(), page_bytes(size));
+        let (send, receive) = mpsc::channel();
+        let (wake, sleep) = mpsc::channel::<()>();
+        thread::scope(|scope| {
+            let ranges = &ranges;
+            let sleeper = scope.spawn(move || {
+                let mut oracle = Oracle::new(Rust, ranges, size as u64);
+                let blocks: Vec<_> = (0..count).map(|_| oracle.alloc(layout(size))).collect();
+                send.send(blocks).unwrap();
+                sleep.recv().unwrap_err();
+            });
+            let mut blocks = receive.recv().unwrap();
+            if shuffled {
+                // A step that is prime to the count visits each block once.
+                let order = (0..count).map(|i| i * 7919 % count);
+                let mut places: Vec<_> = blocks.into_iter().map(Some).collect();
+                blocks = order.map(|i| places[i].take().unwrap()).collect();
+            }
+            let full = stats::process().live_bytes;
+            free_all(ranges, blocks);
+            // Sends the last batches, and makes a pass.
+            c::trim();
+            c::trim();
+            let after = stats::process();
+            let left = after.live_bytes.saturating_sub(before.live_bytes);
+            let taken = full - before.live_bytes;
+            assert!(left * 20 <= taken, "{size}: {left} of {taken} live");
+            let pages = page_bytes(size) - pages_before;
+            assert!(pages * 20 <= taken, "{size}: {pages} bytes of pages of {taken}");
+            drop(wake);
+            // The scope's end does not wait for what the thread does when it ends.
+            sleeper.join().unwrap();
+        });
+        assert_balanced(&before, size, count);
+    }
+}
+
 #[test]
 fn blocks_of_threads_that_ended_come_back() {
     let _turn = turn();

@@ -183,6 +183,7 @@ impl<'a> Heaps<'a> {
         let (given_blocks, given_pages) =
             (per_class("parked_returned")?, per_class("parked_given")?);
         let (received, peak) = (per_class("parked_received")?, per_class("peak_of_class")?);
+        let whole = per_class("parked_whole")?;
         let at_events = self.array("heap.events", self.classes * self.events, 4)?;
         let at_existing = self.array("heap.existing", self.classes, 8)?;
         let (mut classes, mut freed) = (Vec::new(), 0);
@@ -222,7 +223,7 @@ impl<'a> Heaps<'a> {
                 takes: count(takes),
                 carves: count(carves),
                 filled: count(event("event.filled")?),
-                unfulled: count(event("event.unfulled")?),
+                unfulled: count(event("event.unfulled")?).saturating_add(whole[class]),
                 pages: count(pages),
                 page_bytes: page_bytes[class],
                 live_bytes: live.saturating_mul(sizes[class]),

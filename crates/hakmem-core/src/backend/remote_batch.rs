@@ -171,6 +171,51 @@ impl RemoteBatch {
         }
     }
 
+    /// The number of blocks.
+    ///
+    /// # Safety
+    /// The batch belongs to the caller and is no page list.
+    #[inline]
+    pub unsafe fn length(this: *mut Self) -> u32 {
+        // SAFETY: the batch is the caller's, so no other thread uses the anchor (rule 1), and it is
+        // a block.
+        (unsafe { (*this).word1.get() } / ONE) as u32
+    }
+
+    /// Adds all blocks of another batch of the same page. O(1).
+    ///
+    /// # Safety
+    /// Both batches belong to the caller, are of one page, and are no page lists.
+    pub unsafe fn join(this: *mut Self, other: *mut Self) {
+        // SAFETY: both batches are the caller's, so no other thread uses their anchors (rule 1).
+        unsafe {
+            // The last block of `other`, its anchor, now leads to the newest of `this`.
+            let newest = (*other).newest.replace((*this).newest.get());
+            (*this).newest.set(newest);
+            (*this).word1.set((*this).word1.get() + (*other).word1.get() / ONE * ONE);
+        }
+    }
+
+    /// Ends the process if the batch does not have each block of `page` once. O(1): it follows the
+    /// links of a few blocks.
+    ///
+    /// # Safety
+    /// The batch belongs to the caller, is of `page`, and is no page list.
+    pub unsafe fn check_all(this: *mut Self, page: &Meta) {
+        const FEW: u32 = 8;
+        // SAFETY: the batch is the caller's, and so are its blocks (rule 1). Each link is checked
+        // before it is followed.
+        unsafe {
+            let mut block = (*this).newest.get();
+            for _ in 0..FEW.min(Self::length(this)) {
+                if !check::is_block_of(page, block) {
+                    check::corrupt(block.cast());
+                }
+                block = Block::next(block);
+            }
+        }
+    }
+
     /// The page of the blocks. Ends the process if the program overwrote the anchor.
     ///
     /// # Safety

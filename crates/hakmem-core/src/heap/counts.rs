@@ -159,18 +159,29 @@ impl Counts {
 }
 
 /// Resets the counters that heaps share, in the child of a fork, before the child resets those of
-/// each heap. `given_up` returns how many blocks of a class `parked` and `profile` ever gave up.
-/// `pages_given_up` returns how many pages `parked` gave up since the last such fork; `parked`
-/// resets that count itself.
-pub fn reset_all(given_up: impl Fn(usize) -> u64, pages_given_up: impl Fn(usize) -> u64) {
+/// each heap. `given_up` says what others than heaps gave up of a class: `parked` resets its counts
+/// of pages itself.
+pub fn reset_all(given_up: impl Fn(usize) -> GivenUp) {
     for (class, before) in BEFORE.iter().enumerate() {
+        let given_up = given_up(class);
         let moved = |what| i64::from(MOVED[class][what as usize].swap(0, Relaxed) as i32) * i64::from(HALF);
         let pages = moved(HeapEvent::Claims) + moved(HeapEvent::Reuses) - moved(HeapEvent::Empties);
-        before.pages.fetch_add(pages - pages_given_up(class) as i64, Relaxed);
-        before.full.fetch_add(moved(HeapEvent::Filled) - moved(HeapEvent::Unfulled), Relaxed);
-        before.blocks.store(-(given_up(class) as i64), Relaxed);
+        before.pages.fetch_add(pages - given_up.pages as i64, Relaxed);
+        let full = moved(HeapEvent::Filled) - moved(HeapEvent::Unfulled);
+        before.full.fetch_add(full - given_up.full as i64, Relaxed);
+        before.blocks.store(-(given_up.blocks as i64), Relaxed);
         MOVED[class].iter().for_each(|moved| moved.store(0, Relaxed));
     }
+}
+
+/// What others than heaps gave up of a class.
+pub struct GivenUp {
+    /// Blocks that `parked` and `profile` ever gave up.
+    pub blocks: u64,
+    /// Pages that `parked` gave up since the last fork.
+    pub pages: u64,
+    /// Those of them that were full pages of a heap.
+    pub full: u64,
 }
 
 /// The totals of a class over all heaps.
@@ -274,11 +285,12 @@ mod tests {
         let before = of();
         assert_eq!(before.events[HeapEvent::Claims as usize], 20 * u64::from(HALF));
         assert_eq!((before.returned, before.pages, before.full), (9 * half, 2 * half, half));
-        // `parked` gave up five pages, and with `profile` eleven blocks.
-        reset_all(|class| if class == CLASS { 11 } else { 0 }, |class| if class == CLASS { 5 } else { 0 });
+        // Others gave up five pages, three of which were full, and eleven blocks.
+        let given_up = |blocks, pages, full| GivenUp { blocks, pages, full };
+        reset_all(|class| if class == CLASS { given_up(11, 5, 3) } else { given_up(0, 0, 0) });
         let after = of();
         assert_eq!(after.events, [0; EVENTS]);
-        assert_eq!((after.returned, after.pages, after.full), (-11, 2 * half - 5, half));
+        assert_eq!((after.returned, after.pages, after.full), (-11, 2 * half - 5, half - 3));
         let stands = &BEFORE[CLASS];
         [&stands.blocks, &stands.pages, &stands.full].iter().for_each(|stands| stands.store(0, Relaxed));
     }

@@ -85,9 +85,6 @@ pub struct Heap {
     /// The heap was another thread's when the process forked. The fork may have interrupted a push,
     /// so the lists are not checked.
     inherited: Cell<bool>,
-    /// Set when a page went back to its segment. The caller that sees it clears it and calls
-    /// `purge::tick`.
-    pub released: Cell<bool>,
     /// The class whose counters `now_and_then` makes room in next.
     turn: Cell<u8>,
     /// The state of the random numbers that give `walked`; 0: none was drawn yet.
@@ -103,6 +100,8 @@ pub struct Heap {
     sampler: Cell<*const Sampler>,
     /// Who holds the heap.
     pub(crate) state: HeapState,
+    /// `counts.merges` when a purge last looked into the inbox (`reclaim::whole`).
+    merges_seen: AtomicU64,
     /// The numbers of its process and its thread, if no destructor runs at the end of that thread
     /// (`pool` rule 2). 0: one does, or the thread has ended.
     thread: AtomicU64,
@@ -138,6 +137,13 @@ pub use free::{heapless_frees, reset_heapless_frees};
 pub type Fresh = (NonNull<Block>, bool);
 
 impl Heap {
+    /// Set when a page went back to its segment, or when much waits in an inbox. The caller that
+    /// sees it clears it and calls `purge::tick`.
+    #[inline(always)]
+    pub fn released(&self) -> &Cell<bool> {
+        &self.outgoing.released
+    }
+
     /// The heap as an owner of pages.
     #[inline]
     pub fn owner(&self) -> *mut Owner {

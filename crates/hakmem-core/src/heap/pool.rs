@@ -10,6 +10,7 @@
 
 use super::Heap;
 use super::all::{all_heaps, heap_by_id, id_of, make};
+use super::reclaim::whole;
 use super::shared::SharedHeap;
 use crate::base::sync::{
     AtomicBool,
@@ -137,21 +138,24 @@ pub fn number(heap: &SharedHeap) {
 }
 
 /// Tidies all idle heaps with remote frees, so that their empty pages go back to the segments.
-/// Stops when `goes_on` says false. O(heaps + their remote frees).
-pub fn tidy_idle(goes_on: impl Fn() -> bool) {
+/// Of heaps whose threads live but do not merge their remote frees, gives up the pages that are
+/// wholly free (`reclaim::whole`). Returns their bytes. Stops when `goes_on` says false. O(heaps +
+/// their remote frees).
+pub fn tidy_idle(goes_on: impl Fn() -> bool + Copy) -> usize {
     let me = os::thread_token();
     if NUMBERED.load(Relaxed) {
         reap(me);
     }
     for heap in all_heaps() {
         if !goes_on() {
-            return;
+            return 0;
         }
         if heap.has_remote_frees() {
             // SAFETY: `tidy` makes the calling thread the holder while it runs the closure.
             put_back_if_popped(heap, heap.state().tidy(me, || unsafe { heap.holder() }.collect()));
         }
     }
+    whole::give_up_all(all_heaps().filter(|heap| is_live(heap)), goes_on)
 }
 
 /// Runs `f` while the calling thread holds all idle heaps: `f` may read those that [`held`]

@@ -19,7 +19,7 @@
 
 use super::Heap;
 use super::counts::Counts;
-use crate::backend::owner::Front;
+use crate::backend::owner::{Front, Owner};
 use crate::base::sync::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 use crate::proto::heap_state::HeapState;
 use core::ptr::from_ref;
@@ -58,6 +58,17 @@ impl SharedHeap {
     /// The numbers of its process and thread (`pool` rule 2).
     pub fn thread(&self) -> &AtomicU64 {
         &self.0.thread
+    }
+
+    /// The heap as an owner of pages, whose inbox any thread may use.
+    pub fn owner(&self) -> &Owner {
+        &self.0.owner
+    }
+
+    /// The count of merges when a purge last looked into the inbox. Only the thread that makes a
+    /// pass changes it.
+    pub fn merges_seen(&self) -> &AtomicU64 {
+        &self.0.merges_seen
     }
 
     /// The link of the pool.

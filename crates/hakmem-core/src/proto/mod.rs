@@ -16,6 +16,7 @@ pub mod journal;
 pub mod lock;
 pub mod owner;
 pub mod page_list;
+pub mod page_state;
 pub mod run_bin;
 pub mod slots;
 pub mod worker;

@@ -16,7 +16,7 @@ mod scavenger;
 use crate::backend::{arena, segment};
 use crate::base::sync::{AtomicU32, AtomicU64, Ordering::Relaxed, plain};
 use crate::base::usage;
-use crate::heap::reclaim::parked;
+use crate::heap::reclaim::{parked, whole};
 use crate::large::huge;
 use crate::policy::learn;
 use crate::proto::lock::{Guard, Lock};
@@ -83,7 +83,7 @@ pub fn purged_bytes() -> u64 {
 
 /// The bytes that are free and not given back.
 pub fn idle_bytes() -> usize {
-    segment::dirty_bytes() + huge::cached_bytes() + parked::idle_bytes()
+    segment::dirty_bytes() + huge::cached_bytes() + parked::idle_bytes() + whole::waiting_bytes()
 }
 
 /// Starts the scavenger if there is enough work for it, else makes a pass if one is due. Callers

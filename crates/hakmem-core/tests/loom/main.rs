@@ -40,6 +40,7 @@ mod os;
 mod owner;
 mod page;
 mod page_list;
+mod page_state;
 mod run_bin;
 mod slots;
 mod worker;

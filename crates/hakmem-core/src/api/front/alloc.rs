@@ -149,7 +149,7 @@ fn from_heap(heap: &Heap, class: usize) -> Option<Fresh> {
         return Some((block, false));
     }
     let fresh = heap.refill(class);
-    if heap.released.get() {
+    if heap.released().get() {
         note_released(heap);
     }
     fresh

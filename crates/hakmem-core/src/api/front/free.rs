@@ -142,7 +142,7 @@ unsafe extern "C" fn countdown_over(page: *const Meta) {
     // its `Owner`.
     let (page, heap) = unsafe { (&*page, &*(*page).owner().cast::<Heap>()) };
     heap.counted_down(page);
-    if heap.released.get() {
+    if heap.released().get() {
         note_released(heap);
     }
 }
@@ -250,6 +250,9 @@ unsafe fn free_remote(page: &'static Meta, owner: *mut Owner, block: *mut Block)
                 let is_parked = heap.is_sharing() && core::ptr::eq(owner, parked::owner());
                 if !is_parked || !free_parked(heap, page, block) {
                     heap.outgoing.add(page, block);
+                    if heap.released().get() {
+                        note_released(heap);
+                    }
                 }
             }
             // The thread's first call. It adopts a heap for its batches, as more frees will follow.
@@ -270,7 +273,7 @@ unsafe fn free_parked(heap: &Heap, page: &'static Meta, block: *mut Block) -> bo
     // SAFETY: the caller gives up a live block of `page`, which the program had: so it counts as
     // one.
     let is_free = unsafe { heap.free_parked(page, block, 1) };
-    if heap.released.get() {
+    if heap.released().get() {
         note_released(heap);
     }
     is_free

@@ -34,6 +34,6 @@ const PTRDIFF_MAX: usize = isize::MAX as usize;
 #[cold]
 #[inline(never)]
 fn note_released(heap: &Heap) {
-    heap.released.set(false);
+    heap.released().set(false);
     purge::tick();
 }

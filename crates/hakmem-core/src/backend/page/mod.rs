@@ -59,6 +59,8 @@ use crate::base::sync::{AtomicU8, AtomicU32, Ordering::Relaxed};
 use crate::proto::inbox::Link;
 use crate::proto::owner::OwnerWord;
 use crate::proto::page_list::PageRemoteList;
+pub use crate::proto::page_state::PageState;
+use crate::proto::page_state::StateCell;
 use crate::proto::run_bin::RunBin;
 use crate::proto::slots::Slots;
 use core::cell::Cell;
@@ -106,25 +108,6 @@ pub enum Kind {
     SampledHuge = 8,
 }
 
-/// Where the owner keeps a page.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum PageState {
-    /// In the queue of its class.
-    Queue = 0,
-    /// Full: all its blocks are used. It is in no list.
-    Full = 1,
-    /// In the queue, empty, without an owner: the heap keeps it because it is the only one of its
-    /// class.
-    Retired = 2,
-    /// Among the heap's cached empty pages.
-    Cached = 3,
-    /// In the queue, with few blocks used: the heap is about to park it.
-    Candidate = 4,
-    /// Parked: few blocks are used, or many heaps share it.
-    Parked = 5,
-}
-
 /// The list of `parked` that a page is in. All zero bytes are `Fresh`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -162,7 +145,7 @@ pub struct Meta {
     /// The size class.
     pub class: Cell<u8>,
     /// Where the page is.
-    pub state: Cell<PageState>,
+    pub state: StateCell,
     /// True if the memory was zero when the page was claimed.
     pub zero: Cell<bool>,
     /// Blocks that are used when `until_slow` is zero.
@@ -190,7 +173,8 @@ pub struct Meta {
     pub stamp: AtomicU32,
     /// For pages with blocks of 8 bytes: what other threads freed (`remote_batch` rule 2).
     pub remote_list: PageRemoteList<Block>,
-    /// The link of `remote_list` in a chain (`proto::page_list` rule 2).
+    /// The link of `remote_list` in a chain (`proto::page_list` rule 2). For other pages see
+    /// `heap::reclaim::whole` rule 2.
     pub remote_link: Cell<*mut u8>,
     /// Metadata of the whole segment. Used in the metadata of its first slot only.
     pub segment: SegmentMeta,
@@ -370,6 +354,7 @@ impl Meta {
         self.zero.set(zero);
         self.span.store(span, Relaxed);
         self.remote_list.clear();
+        self.remote_link.set(null_mut());
         for i in 1..span {
             // SAFETY: the caller has claimed `span` slots from this one, so the segment has them.
             let follow = unsafe { self.forward(i) };

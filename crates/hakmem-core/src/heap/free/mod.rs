@@ -128,6 +128,7 @@ impl Heap {
                 }
             })
         };
+        self.owner.nothing_waits();
         self.counts.merges.add(1);
         self.counts.batches.add(batches);
     }
@@ -204,6 +205,6 @@ impl Heap {
         // SAFETY: `close` ended the page, which has no used blocks. The heap owned its slots, and
         // no list of the heap has the page.
         unsafe { segment::release(page, span) };
-        self.released.set(true);
+        self.released().set(true);
     }
 }

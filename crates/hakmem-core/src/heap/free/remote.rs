@@ -11,10 +11,11 @@
 
 use crate::backend::arena::SLOT;
 use crate::backend::check;
-use crate::backend::owner::{HEAP_SHIFT, Owner, inbox_of};
+use crate::backend::owner::{HEAP_SHIFT, Owner, inbox_of, note_sent};
 use crate::backend::page::{Block, Meta};
 use crate::backend::remote_batch::RemoteBatch;
 use crate::base::counter::Counter;
+use crate::heap::reclaim::whole;
 use crate::policy;
 use crate::proto::inbox::Link;
 use core::cell::Cell;
@@ -30,6 +31,8 @@ struct Chain {
     owner: Cell<*mut Owner>,
     first: Cell<*mut RemoteBatch>,
     last: Cell<*mut RemoteBatch>,
+    /// Bytes of their blocks.
+    bytes: Cell<usize>,
 }
 
 /// The remote frees that a heap has not sent yet. Only the holder of the heap uses it.
@@ -45,6 +48,8 @@ pub struct Outgoing {
     pending: Cell<u32>,
     /// Bytes of blocks that may join before the heap sends everything.
     room: Cell<i32>,
+    /// See `Heap::released`.
+    pub released: Cell<bool>,
     /// Batches closed. A closed batch takes no more blocks.
     pub batches_sent: Counter<u64>,
     /// Chains sent.
@@ -133,6 +138,14 @@ impl Outgoing {
         // SAFETY: the batch came from the table, so the holder of this heap has it (`remote_batch`
         // rule 1).
         let page = unsafe { RemoteBatch::page(batch) };
+        // SAFETY: the batch is this heap's, and no page list: those are never open.
+        let length = unsafe { RemoteBatch::length(batch) };
+        // SAFETY: the same, and `whole::has_all` says whether the page can be given up.
+        if unsafe { whole::has_all(batch, page) } {
+            // SAFETY: `has_all` said so.
+            unsafe { whole::give_up(batch, page) };
+            return self.released.set(true);
+        }
         let owner = owner_of(page, RemoteBatch::block(batch));
         let i = (owner.addr() >> HEAP_SHIFT) % CHAINS;
         let chain = &self.chains[i];
@@ -144,6 +157,7 @@ impl Outgoing {
         // SAFETY: the batch came from the table, so the holder of this heap has it (`remote_batch`
         // rule 1).
         unsafe { RemoteBatch::set_next(batch, first) };
+        chain.bytes.set(chain.bytes.get() + length as usize * page.block_size.get() as usize);
         if first.is_null() {
             chain.last.set(batch);
             self.pending.set(self.pending.get() | 1 << i);
@@ -161,6 +175,12 @@ impl Outgoing {
         // SAFETY: the chain is linked from `first` to `last`, and its batches are this heap's to
         // send. The owner was read from a page that had it.
         unsafe { inbox_of(chain.owner.get()).push_chain(first, chain.last.get()) };
+        let bytes = chain.bytes.replace(0);
+        // SAFETY: the owner was read from a page that had it.
+        let before = unsafe { note_sent(chain.owner.get(), bytes) };
+        if whole::note_waiting(before, before + bytes) {
+            self.released.set(true);
+        }
     }
 
     /// True if there is anything to send.
@@ -194,6 +214,7 @@ impl Outgoing {
         self.open.iter().for_each(|open| open.set(null_mut()));
         for chain in &self.chains {
             chain.first.set(null_mut());
+            chain.bytes.set(0);
         }
         self.filling.set(0);
         self.pending.set(0);

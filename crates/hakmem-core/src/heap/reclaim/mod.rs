@@ -8,3 +8,4 @@ mod collect;
 pub(crate) mod holes;
 mod park;
 pub(crate) mod parked;
+pub(crate) mod whole;

@@ -134,7 +134,7 @@ impl Heap {
             return false;
         }
         if freed == Freed::WithItsPage {
-            self.released.set(true);
+            self.released().set(true);
         }
         self.outgoing.sent.add(count);
         true

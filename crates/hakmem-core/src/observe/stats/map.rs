@@ -142,7 +142,7 @@ impl Segment {
     fn page(&self, meta: &Meta) -> Page {
         let (until_slow, carved) = (glance(&meta.until_slow), glance(&meta.carved));
         let owner = meta.owner();
-        let (out, state) = match glance(&meta.state) {
+        let (out, state) = match meta.state.get() {
             PageState::Retired => (0, "retired"),
             PageState::Full => (carved as i32 - glance(&meta.unfull_at) + until_slow, "full"),
             // These count down to no used block.

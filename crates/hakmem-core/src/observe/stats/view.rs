@@ -73,6 +73,7 @@ mod note {
         "stray_large_frees": large::HEAPLESS,
         "parked_returned": parked::RETURNED,
         "parked_given": parked::GIVEN,
+        "parked_whole": parked::WHOLE,
         "parked_received": parked::RECEIVED,
         "parked_fresh_slots": parked::FRESH_SLOTS,
         "dirty": segment::DIRTY,

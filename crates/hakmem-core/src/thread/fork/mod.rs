@@ -27,6 +27,7 @@ use super::{ThreadState, tls};
 use crate::backend::{arena, foreign};
 use crate::base::sync::Ordering::Relaxed;
 use crate::heap::all::all_heaps;
+use crate::heap::counts::GivenUp;
 use crate::heap::pool::{self, number, put_back, put_back_if_popped};
 use crate::heap::reclaim::parked;
 use crate::heap::region;
@@ -85,7 +86,11 @@ extern "C" fn after_fork_in_child() {
     purge::after_fork();
     huge::after_fork();
     profile::after_fork();
-    heap::counts::reset_all(|class| parked::returned(class) + profile::returned(class), parked::given);
+    heap::counts::reset_all(|class| GivenUp {
+        blocks: parked::returned(class) + profile::returned(class),
+        pages: parked::given(class),
+        full: parked::whole(class),
+    });
     heap::reset_heapless_frees();
     parked::reset_counts();
     large::reset_heapless_frees();

@@ -55,7 +55,9 @@ pub static FRESH_SLOTS: AtomicUsize = AtomicUsize::new(0);
 pub static RETURNED: [AtomicU64; CLASSES] = [const { AtomicU64::new(0) }; CLASSES];
 /// Parked pages of each class that were given up; in the child of a fork, since the fork.
 pub static GIVEN: [AtomicU64; CLASSES] = [const { AtomicU64::new(0) }; CLASSES];
-/// Blocks of each class that were freed while their page was parked.
+/// Full pages of each class that others than their owner gave up ([`end_whole`]).
+pub static WHOLE: [AtomicU64; CLASSES] = [const { AtomicU64::new(0) }; CLASSES];
+/// Blocks of each class that were freed while their page was parked, or given up while it was full.
 pub static RECEIVED: [AtomicU64; CLASSES] = [const { AtomicU64::new(0) }; CLASSES];
 
 /// Set in the child of a fork that interrupted a change under the lock. Parked pages are not used
@@ -115,10 +117,15 @@ pub fn received(class: usize) -> u64 {
     RECEIVED[class].load(Relaxed)
 }
 
+/// Full pages of `class` that others than their owner gave up.
+pub fn whole(class: usize) -> u64 {
+    WHOLE[class].load(Relaxed)
+}
+
 /// Resets the counters, in the child of a fork. `heap::counts::reset_all` must have used `GIVEN`
 /// before.
 pub fn reset_counts() {
-    for count in RECEIVED.iter().chain(&GIVEN) {
+    for count in RECEIVED.iter().chain(&GIVEN).chain(&WHOLE) {
         count.store(0, Relaxed);
     }
 }
@@ -237,20 +244,8 @@ impl Locked {
     /// # Safety
     /// The page is parked, but in no list, and no block of it is used.
     unsafe fn give_up(&self, page: &Meta) {
-        let blocks = page.carved.get();
-        let bytes = i64::from(blocks) * i64::from(page.block_size.get());
-        RETURNED[usize::from(page.class.get())].fetch_add(u64::from(blocks), Relaxed);
-        GIVEN[usize::from(page.class.get())].fetch_add(1, Relaxed);
-        usage::add(-bytes, 0);
-        let span = page.span.load(Relaxed);
-        if span == 1 {
-            segment::note_carved(-bytes);
-            segment::note_small(-1);
-        }
-        page.close();
         // SAFETY: this thread owns the page (rule 1), which is in no list and has no used block.
-        // `close` ended it (`page` rule 2).
-        unsafe { segment::release(page, span) };
+        unsafe { end(page) };
     }
 
     /// A page of `class` that a heap may take for its own. A shared page only counts if much of it
@@ -268,6 +263,40 @@ impl Locked {
     fn page_to_share(&self, class: usize) -> Option<&'static Meta> {
         [ParkedList::Shared, ParkedList::Fresh, ParkedList::Purged].into_iter().find_map(|list| self.first(list, class))
     }
+}
+
+/// Ends a page without used blocks, and gives its slots back to their segment. The caller is not the
+/// holder of the heap that claimed it, so no heap counts this.
+///
+/// # Safety
+/// The calling thread owns the page, which is in no list, and no block of it is used.
+unsafe fn end(page: &Meta) {
+    let blocks = page.carved.get();
+    let bytes = i64::from(blocks) * i64::from(page.block_size.get());
+    RETURNED[usize::from(page.class.get())].fetch_add(u64::from(blocks), Relaxed);
+    GIVEN[usize::from(page.class.get())].fetch_add(1, Relaxed);
+    usage::add(-bytes, 0);
+    let span = page.span.load(Relaxed);
+    if span == 1 {
+        segment::note_carved(-bytes);
+        segment::note_small(-1);
+    }
+    page.close();
+    // SAFETY: this thread owns the page (rule 1), which is in no list and has no used block.
+    // `close` ended it (`page` rule 2).
+    unsafe { segment::release(page, span) };
+}
+
+/// Ends a full page of a heap, all blocks of which other threads have freed.
+///
+/// # Safety
+/// The calling thread has all blocks of the page, and no list has the page (`whole` rule 1).
+pub unsafe fn end_whole(page: &Meta) {
+    let class = usize::from(page.class.get());
+    RECEIVED[class].fetch_add(page.cap.get().into(), Relaxed);
+    WHOLE[class].fetch_add(1, Relaxed);
+    // SAFETY: nobody else can reach the page any more, so it is this thread's.
+    unsafe { end(page) };
 }
 
 /// Parks a page. False: the caller keeps it. O(1).
