@@ -44,8 +44,7 @@ fn what_is_between_live_blocks_is_given_back_and_used_again() {
         hakmem_core::c::trim();
         let given = (purged() - before) as usize;
         // A live block holds the piece of the page that it lies in, two if it is unlucky.
-        let bytes = if size <= 8 << 10 { 64 << 10 } else { 512 << 10 };
-        let piece = (bytes / 16).max(page_size());
+        let piece = (4 << 10).max(page_size());
         let held = kept.len() * (size.div_ceil(piece) + 1) * piece;
         assert!(
             given + held + (1 << 20) >= count * size,

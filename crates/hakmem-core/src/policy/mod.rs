@@ -375,7 +375,7 @@ options! {
     cached_pages: u32 = 4, Each CACHED_PAGES, "CACHED_PAGES", Number(0, 1024), "pages";
     /// A page with at most this many used blocks, and at most half of its blocks used, may be
     /// parked: hakmem gives its unused parts back. 0 parks none.
-    park_blocks: u32 = 8, One PARK_BLOCKS, "PARK_BLOCKS", Number(0, 255), "blocks";
+    park_blocks: u32 = 32, One PARK_BLOCKS, "PARK_BLOCKS", Number(0, 255), "blocks";
     /// Number of heaps from which on further ones get their first blocks, up to 2 KiB each, from
     /// pages that they share; 0: none do.
     shared_from_heaps: u32 = 32, One SHARED_FROM_HEAPS, "SHARED_FROM_HEAPS", Number(0, u32::MAX), "heaps";

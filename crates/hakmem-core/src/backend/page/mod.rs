@@ -152,7 +152,7 @@ pub struct Meta {
     pub park_at: Cell<u8>,
     /// Of a full page: what the countdown started from.
     pub unfull_at: Cell<i32>,
-    /// See `holes`.
+    /// The holes in this slot, also in the metadata of a page's further slots: see `holes`.
     pub holes: Cell<u16>,
     /// See `holes`.
     pub in_holes: Cell<u16>,
@@ -359,6 +359,7 @@ impl Meta {
             // SAFETY: the caller has claimed `span` slots from this one, so the segment has them.
             let follow = unsafe { self.forward(i) };
             follow.clear_owner();
+            follow.holes.set(0);
             follow.back.store(i as u8, Relaxed);
             follow.set_kind(Kind::Follow);
         }

@@ -1,8 +1,8 @@
 //! Holes: pieces of a page in use that no used block reaches into, and whose memory went back to
-//! the system. A piece is a sixteenth of the page, or one system page if that is larger.
+//! the system. A piece is a sixteenth of a slot, or one system page if that is larger.
 //!
 //! ```text
-//! page of one slot    ├4K┤├4K┤├4K┤ …     16 pieces of 4 KiB (32 KiB in a page of eight slots)
+//! slot                ├4K┤├4K┤├4K┤ …     16 pieces of 4 KiB
 //! blocks             ├──┤├──┤├──┤├──┤    a used block: its pieces stay
 //!                                        a free block: in a hole if one of its pieces is a hole
 //! ```
@@ -17,27 +17,73 @@
 //! 3. A hole ends below the carved part of the page. Beyond that part, the heap carves blocks
 //!    without a check for holes.
 
+use crate::backend::arena::SLOT;
 use crate::backend::check;
 use crate::backend::page::{Block, Meta};
+use crate::base::sync::Ordering::Relaxed;
 use crate::os;
 use crate::proto::inbox::Link;
 use core::ptr::null_mut;
 
-/// The largest number of pieces of a page: bits of [`Meta::holes`].
+/// The largest number of pieces of a slot: bits of [`Meta::holes`].
 const PIECES: usize = 16;
+/// Pieces of a page, as bits.
+type Pieces = u128;
+const _: () = assert!(Pieces::BITS as usize >= 8 * PIECES);
 /// The largest number of blocks of a page.
 const MOST: usize = 64 << 10 >> 3;
 
 /// The bytes of a piece, at least a system page.
-fn piece_of(page: &Meta) -> usize {
-    (page.bytes() / PIECES).max(os::page_size())
+fn piece_bytes() -> usize {
+    (SLOT / PIECES).max(os::page_size())
 }
 
-/// The pieces that block `i` reaches into, as bits.
-fn pieces_of(page: &Meta, piece: usize, i: usize) -> u16 {
+/// The pieces that block `i` reaches into.
+fn pieces_of(page: &Meta, piece: usize, i: usize) -> Pieces {
     let size = page.block_size.get() as usize;
-    let (first, last) = (i * size / piece, ((i + 1) * size - 1) / piece);
-    ((2u32 << last) - (1u32 << first)) as u16
+    run(i * size / piece, ((i + 1) * size - 1) / piece + 1)
+}
+
+/// The pieces from `first` to before `end`.
+fn run(first: usize, end: usize) -> Pieces {
+    let below = |n: usize| Pieces::MAX.checked_shr(Pieces::BITS - n as u32).unwrap_or(0);
+    below(end) & !below(first)
+}
+
+/// The slots of a page, with the place of the first piece of each.
+fn slots(page: &Meta, piece: usize) -> impl Iterator<Item = (&'static Meta, usize)> {
+    (0..page.span.load(Relaxed)).map(move |i| {
+        // SAFETY: the page has `span` slots from its first on, so the segment has them.
+        (unsafe { page.forward(i) }, i as usize * (SLOT / piece))
+    })
+}
+
+/// The holes of the page: each slot's metadata has those that lie in the slot.
+fn holes(page: &Meta, piece: usize) -> Pieces {
+    slots(page, piece).fold(0, |all, (slot, at)| all | Pieces::from(slot.holes.get()) << at)
+}
+
+fn set_holes(page: &Meta, piece: usize, holes: Pieces) {
+    for (slot, at) in slots(page, piece) {
+        slot.holes.set((holes >> at & run(0, SLOT / piece)) as u16);
+    }
+}
+
+/// True if a purge would probably give back an eighth of the page or more. O(1).
+///
+/// If the used blocks lie at random, a piece of `k` blocks has no used one with probability
+/// (free / all)^k.
+pub fn is_worth_it(page: &Meta) -> bool {
+    const ONE: u64 = 1 << 16;
+    let (cap, used) = (u64::from(page.cap.get()), page.until_slow.get().max(0) as u64);
+    let mut part = cap.saturating_sub(used) * ONE / cap.max(1);
+    let blocks = piece_bytes() as u64 / u64::from(page.block_size.get()).max(1);
+    for _ in 0..blocks.max(1).ilog2() {
+        part = part * part / ONE;
+    }
+    let pieces = (page.bytes() / piece_bytes()) as u64;
+    let holes = u64::from(holes(page, piece_bytes()).count_ones());
+    pieces * part >= (holes + pieces.div_ceil(8)) * ONE
 }
 
 /// Purges the pieces of the page that no used block reaches into. Returns their bytes. O(blocks).
@@ -47,7 +93,7 @@ fn pieces_of(page: &Meta, piece: usize, i: usize) -> u16 {
 /// pages. It is the owner during the call.
 pub unsafe fn purge_holes(page: &Meta) -> usize {
     let carved = page.carved.get() as usize;
-    let (start, size, piece) = (page.start(), page.block_size.get() as usize, piece_of(page));
+    let (start, size, piece) = (page.start(), page.block_size.get() as usize, piece_bytes());
     let number = |block: *mut Block| block.addr().wrapping_sub(start.addr()) / size;
 
     let mut free = [0u64; MOST / 64];
@@ -62,7 +108,7 @@ pub unsafe fn purge_holes(page: &Meta) -> usize {
         // above found it in the carved part.
         block = unsafe { Block::next(block) };
     }
-    let old = page.holes.get();
+    let old = holes(page, piece);
     let mut kept = old;
     for i in (0..carved).filter(|i| free[i / 64] & 1 << (i % 64) == 0) {
         let pieces = pieces_of(page, piece, i);
@@ -71,7 +117,7 @@ pub unsafe fn purge_holes(page: &Meta) -> usize {
         }
     }
     let whole = carved * size / piece; // Rule 3.
-    let new = !kept & ((1u32 << whole) - 1) as u16;
+    let new = !kept & run(0, whole);
     if new == 0 {
         return 0;
     }
@@ -94,16 +140,16 @@ pub unsafe fn purge_holes(page: &Meta) -> usize {
     }
     page.free.set(list);
     page.in_holes.set(in_holes);
-    page.holes.set(old | new);
+    set_holes(page, piece, old | new);
     give_back(page, piece, new)
 }
 
-fn give_back(page: &Meta, piece: usize, holes: u16) -> usize {
-    let (mut rest, mut given) = (u32::from(holes), 0);
+fn give_back(page: &Meta, piece: usize, holes: Pieces) -> usize {
+    let (mut rest, mut given) = (holes, 0);
     while rest != 0 {
         let first = rest.trailing_zeros() as usize;
         let n = (rest >> first).trailing_ones() as usize;
-        rest &= !(((1 << n) - 1) << first);
+        rest &= !run(first, first + n);
         // Even if the system refuses, the piece counts as a hole.
         if os::purge(page.start().addr() + first * piece, n * piece) {
             given += n * piece;
@@ -120,11 +166,14 @@ fn give_back(page: &Meta, piece: usize, holes: u16) -> usize {
 /// The calling thread is the owner of the page: the holder of its heap, or of the lock of parked
 /// pages. It is the owner during the call.
 pub unsafe fn fill(page: &Meta) -> Option<(*mut Block, u32)> {
-    let (piece, size) = (piece_of(page), page.block_size.get() as usize);
-    while page.holes.get() != 0 {
-        let first = page.holes.get().trailing_zeros() as usize;
-        let holes = page.holes.get() & !(1 << first);
-        page.holes.set(holes);
+    if page.in_holes.get() == 0 {
+        return None;
+    }
+    let (piece, size) = (piece_bytes(), page.block_size.get() as usize);
+    let mut holes = holes(page, piece);
+    while holes != 0 {
+        let first = holes.trailing_zeros() as usize;
+        holes &= !run(first, first + 1);
         let (mut list, mut count) = (null_mut(), 0);
         for i in (first * piece / size..=((first + 1) * piece - 1) / size).rev() {
             if pieces_of(page, piece, i) & holes == 0 {
@@ -136,8 +185,9 @@ pub unsafe fn fill(page: &Meta) -> Option<(*mut Block, u32)> {
                 count += 1;
             }
         }
-        page.in_holes.set(page.in_holes.get() - count as u16);
         if count > 0 {
+            page.in_holes.set(page.in_holes.get() - count as u16);
+            set_holes(page, piece, holes);
             return Some((list, count));
         }
     }

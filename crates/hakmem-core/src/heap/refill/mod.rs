@@ -293,6 +293,9 @@ impl Heap {
                 segment::note_small(1);
             }
             self.counts.note(class, HeapEvent::Claims, 1);
+            if zero {
+                parked::make_room(span as usize * SLOT);
+            }
             // A class that has filled pages will fill this one too. One system call is cheaper than
             // 16 page faults.
             let fills_pages = self.counts.recent(class, HeapEvent::Claims) > FILLED;

@@ -38,6 +38,8 @@ use crate::os;
 use crate::policy;
 use crate::proto::inbox::Link;
 use crate::proto::lock::{Guard, Lock};
+use core::cell::Cell;
+use core::ptr::null_mut;
 
 pub use share::share;
 
@@ -45,7 +47,11 @@ pub use share::share;
 pub static LOCK: Lock = Lock::new();
 #[unsafe(link_section = ".data.hakmem")]
 static OWNER: Owner = Owner::new();
-static STATE: ParkedPages = ParkedPages { lists: [const { [const { PageQueue::new() }; CLASSES] }; LISTS] };
+static STATE: ParkedPages = ParkedPages {
+    lists: [const { [const { PageQueue::new() }; CLASSES] }; LISTS],
+    oldest: [const { Cell::new(null_mut()) }; CLASSES],
+    turn: Cell::new(0),
+};
 /// Bit i: class i has parked pages. A hint.
 #[unsafe(link_section = ".data.hakmem")]
 static CLASSES_HERE: AtomicU64 = AtomicU64::new(0);
@@ -65,6 +71,12 @@ pub static RECEIVED: [AtomicU64; CLASSES] = [const { AtomicU64::new(0) }; CLASSE
 #[unsafe(link_section = ".data.hakmem")]
 static GIVEN_UP: AtomicBool = AtomicBool::new(false);
 
+/// Parked pages may hold so many bytes, and one in `LIVE_SHARE` of the live ones, before a heap
+/// that takes fresh memory purges holes first.
+const LEAST_ROOM: usize = 4 << 20;
+/// See `LEAST_ROOM`.
+const LIVE_SHARE: usize = 16;
+
 /// The number of pages that are purged under the lock at a time.
 const STRIDE: usize = 16;
 
@@ -76,6 +88,10 @@ const LISTS: usize = ParkedList::Full as usize;
 struct ParkedPages {
     /// Indexed by list and class.
     lists: [[PageQueue; CLASSES]; LISTS],
+    /// The last page of each `Fresh` list, which was parked first.
+    oldest: [Cell<*mut Meta>; CLASSES],
+    /// The class of which [`make_room`] purged a page last.
+    turn: Cell<u8>,
 }
 // SAFETY: only the methods of `Locked` use the lists, and a `Locked` has the lock (rule 1).
 unsafe impl Sync for ParkedPages {}
@@ -94,12 +110,12 @@ pub fn owner() -> *mut Owner {
 /// The largest number of used blocks of a page of `cap` blocks in the lists `Fresh` and `Purged`:
 /// so few that they leave holes.
 pub fn most_out(cap: u32) -> u8 {
-    policy::PARK_BLOCKS.get().min(cap / 2).min(255) as u8
+    policy::PARK_BLOCKS.get().min(cap - cap.div_ceil(8)).min(255) as u8
 }
 
 /// An upper bound of the bytes that a purge of holes could give back.
 pub fn idle_bytes() -> usize {
-    FRESH_SLOTS.load(Relaxed) * SLOT
+    FRESH_SLOTS.load(Relaxed) * SLOT + OWNER.waiting_bytes()
 }
 
 /// Blocks of `class` in the parked pages that were given up.
@@ -180,10 +196,13 @@ impl Locked {
     fn link(&self, page: &Meta, list: ParkedList) {
         page.parked_list.set(list);
         let Some(queue) = self.list(page) else { return };
-        queue.push(page);
         if list == ParkedList::Fresh {
+            if queue.first().is_none() {
+                STATE.oldest[usize::from(page.class.get())].set(page.raw());
+            }
             FRESH_SLOTS.fetch_add(page.span.load(Relaxed) as usize, Relaxed);
         }
+        queue.push(page);
         CLASSES_HERE.fetch_or(1 << page.class.get(), Relaxed);
     }
 
@@ -198,10 +217,14 @@ impl Locked {
     fn unlink(&self, page: &Meta) {
         debug_assert!(page.owner() == owner() && page.state.get() == PageState::Parked);
         let Some(queue) = self.list(page) else { return };
-        queue.remove(page);
         if page.parked_list.get() == ParkedList::Fresh {
+            let oldest = &STATE.oldest[usize::from(page.class.get())];
+            if oldest.get() == page.raw() {
+                oldest.set(page.prev.get());
+            }
             FRESH_SLOTS.fetch_sub(page.span.load(Relaxed) as usize, Relaxed);
         }
+        queue.remove(page);
     }
 
     /// Merges remote frees. O(batches).
@@ -209,6 +232,7 @@ impl Locked {
         if OWNER.inbox().is_empty() {
             return;
         }
+        OWNER.nothing_waits();
         // SAFETY: this thread has the lock, so it acts as the owner of the parked pages (rule 1).
         unsafe {
             OWNER.merge(|page, length, block| {
@@ -237,6 +261,27 @@ impl Locked {
             _ => self.relink(page, ParkedList::Shared),
         }
         false
+    }
+
+    /// Purges the holes of a page of a `Fresh` list. Returns the bytes given back. O(its blocks).
+    fn purge_page(&self, page: &Meta) -> usize {
+        // SAFETY: this thread holds the lock, which makes it the owner of the page (rule 1).
+        let bytes = unsafe { holes::purge_holes(page) };
+        if bytes > 0 {
+            // Else the kernel would fill the holes to make a huge page of the segment.
+            segment::refuse_thp(page);
+        }
+        self.relink(page, ParkedList::Purged);
+        bytes
+    }
+
+    /// The page that was parked first, of the next class that has one.
+    fn oldest(&self) -> Option<&'static Meta> {
+        let last = usize::from(STATE.turn.get());
+        let class = (1..=CLASSES).map(|i| (last + i) % CLASSES).find(|&class| !STATE.oldest[class].get().is_null())?;
+        STATE.turn.set(class as u8);
+        // SAFETY: the pointer leads to a listed page, whose metadata is accessible for ever.
+        unsafe { STATE.oldest[class].get().as_ref() }
     }
 
     /// Gives an empty page back to its segment.
@@ -388,6 +433,32 @@ pub unsafe fn unpark(class: usize, new_owner: *mut Owner) -> Option<&'static Met
     Some(page)
 }
 
+/// Purges holes before their decay is over, because a heap takes fresh memory while much is parked.
+/// So what a program needs for blocks of other sizes comes from what it needs no more. Returns the
+/// bytes given back. O(blocks of two pages).
+#[cold]
+#[inline(never)]
+pub fn make_room(bytes: usize) -> usize {
+    const MOST: usize = 64;
+    let limit = LEAST_ROOM + usage::live().0 as usize / LIVE_SHARE;
+    if FRESH_SLOTS.load(Relaxed) * SLOT <= limit || GIVEN_UP.load(Relaxed) {
+        return 0;
+    }
+    let Some(pages) = LOCK.try_lock().map(Locked::new) else { return 0 };
+    let mut given = 0;
+    for _ in 0..MOST {
+        let Some(page) = pages.oldest().filter(|_| given < 2 * bytes) else { break };
+        if holes::is_worth_it(page) {
+            given += pages.purge_page(page);
+        } else {
+            // Behind all others of its class.
+            pages.unlink(page);
+            pages.link(page, ParkedList::Fresh);
+        }
+    }
+    given
+}
+
 /// Purges the holes of pages that were parked `decay` ms or more before `now`. Returns the bytes
 /// given back. O(pages parked since the last purge, and the blocks of those that are due).
 pub fn purge(now: u32, decay: u32, goes_on: impl Fn() -> bool) -> usize {
@@ -411,14 +482,7 @@ fn purge_some(class: usize, now: u32, decay: u32, given: &mut usize) -> bool {
         if os::age(now, page.stamp.load(Relaxed)) < decay {
             continue;
         }
-        // SAFETY: this thread holds the lock, which makes it the owner of the page (rule 1).
-        let bytes = unsafe { holes::purge_holes(page) };
-        if bytes > 0 {
-            // Else the kernel would fill the holes to make a huge page of the segment.
-            segment::refuse_thp(page);
-        }
-        *given += bytes;
-        pages.relink(page, ParkedList::Purged);
+        *given += pages.purge_page(page);
         done += 1;
         if done == STRIDE {
             return true;
