@@ -119,6 +119,11 @@ impl<A: Subject> Block<A> {
         self.size
     }
 
+    /// Its address and its size.
+    pub fn extent(&self) -> (usize, usize) {
+        (self.ptr.addr().get(), self.size)
+    }
+
     /// Changes the size with `GlobalAlloc::realloc`; the caller writes what is new.
     #[inline]
     pub fn resize(&mut self, size: usize) {

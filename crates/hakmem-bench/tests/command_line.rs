@@ -1,5 +1,6 @@
 //! The program as its users see it.
 
+use hakmem_bench::probes::stage::Stage;
 use hakmem_bench::{allocators, probes, workloads};
 use serde_json::Value;
 use std::fs;
@@ -161,14 +162,22 @@ fn every_part_of_probes_and_curves_runs() {
         assert_eq!(line["workload"], name);
     }
     for probe in probes::ALL {
-        if let probes::Figure::Resident(..) = probe.figure {
-            let output = on_the_system(&["run-probe", probe.name, "--scale", "smoke"]);
-            let context = format!("{}: {}", probe.name, text(&output.stderr));
-            assert!(
-                output.status.success() && output.stdout.len() == 1,
-                "{context}"
-            );
-        }
+        let stages = match probe.figure {
+            probes::Figure::Resident(..) => 1,
+            probes::Figure::Phases(_) => 6,
+            _ => continue,
+        };
+        let output = on_the_system(&["run-probe", probe.name, "--scale", "smoke"]);
+        let context = format!("{}: {}", probe.name, text(&output.stderr));
+        assert!(output.status.success(), "{context}");
+        let lines = output.stdout.split_inclusive(|b| *b == b'\n');
+        let read: Vec<Stage> = lines
+            .filter_map(|line| Stage::read(line).expect("a stage"))
+            .collect();
+        assert_eq!(read.len(), stages, "{context}");
+        let counted = probe.parts().any(|part| part.name.ends_with(":pages"));
+        let pages = |stage: &Stage| stage.live > 0 && stage.pages >= stage.live;
+        assert!(read.iter().all(|s| pages(s) == counted), "{context}");
     }
 }
 

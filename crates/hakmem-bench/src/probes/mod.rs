@@ -4,10 +4,12 @@
 //! `malloc`, so that a preloaded library serves them. That it does is checked in the child.
 
 pub mod child;
+mod figures;
 pub mod library;
 pub mod memory;
 pub mod purge;
 pub mod runner;
+pub mod stage;
 mod under;
 pub mod watch;
 
@@ -43,6 +45,8 @@ pub enum Figure {
     Peak,
     /// Resident MiB this long after the work; the name of the curve, if memory over time is of interest.
     Resident(Duration, Option<&'static str>),
+    /// Resident memory at the end of each phase of the work, relative to what is live then; the name of the curve.
+    Phases(&'static str),
     /// The time with purging, relative to that without, of the loops in [`purge`].
     Purging,
 }
@@ -65,6 +69,13 @@ pub const ALL_FREED: &str = "resident memory, all freed";
 /// The curve of memory when a few blocks stay.
 pub const FEW_KEPT: &str = "resident memory, one block in 256 kept";
 
+/// The curve of memory when a thread frees what another one, asleep, has allocated.
+pub const BLOCKED: &str = "resident memory, freed by another thread";
+/// The curve of memory of threads that have worked and wait.
+pub const POOL: &str = "resident memory, 64 threads that wait";
+/// The curve of memory while sizes change.
+pub const DRIFT: &str = "resident memory, sizes that change";
+
 /// All probes, in the order in which they are taken.
 #[rustfmt::skip]
 pub const ALL: &[Probe] = &[
@@ -81,8 +92,54 @@ pub const ALL: &[Probe] = &[
     Probe { name: "idle", what: "5 M blocks of 120 B, all freed; resident after 2 s without a call, the table of 38 MiB included", unit: MIB, quick: false, libraries: true, built_in: never, figure: Figure::Resident(Duration::from_secs(2), Some(ALL_FREED)) },
     Probe { name: "sparse", what: "4 M blocks of 120 B, one in 256 kept; resident after 2 s without a call", unit: MIB, quick: false, libraries: true, built_in: never, figure: Figure::Resident(Duration::from_secs(2), Some(FEW_KEPT)) },
     Probe { name: "sparse_trim", what: "the same with malloc_trim at the start of the 2 s", unit: MIB, quick: false, libraries: true, built_in: never, figure: Figure::Resident(Duration::from_secs(2), None) },
+    Probe { name: "blocked", what: "a thread allocates 400 MB of 200 B and sleeps, another frees them in order; resident after 3 s", unit: MIB, quick: false, libraries: true, built_in: never, figure: Figure::Resident(Duration::from_secs(3), Some(BLOCKED)) },
+    Probe { name: "blocked_again", what: "then it allocates as much again; resident at the end", unit: MIB, quick: false, libraries: true, built_in: never, figure: Figure::Resident(Duration::ZERO, None) },
+    Probe { name: "pool", what: "64 threads each allocate and free 8 MB of 16 B–32 KiB, then all wait; resident after 3 s", unit: MIB, quick: false, libraries: true, built_in: never, figure: Figure::Resident(Duration::from_secs(3), Some(POOL)) },
+    Probe { name: "keep_runs", what: "300 MB of 16–256 B, every 20th run of 1,000 blocks kept; resident after 4 s without a call", unit: MIB, quick: false, libraries: true, built_in: never, figure: Figure::Resident(Duration::from_secs(4), None) },
+    Probe { name: "keep_random", what: "300 MB of 16–256 B, one block in 20 kept at random; resident after 4 s without a call", unit: MIB, quick: false, libraries: true, built_in: never, figure: Figure::Resident(Duration::from_secs(4), None) },
+    Probe { name: "drift", what: "200 MB live; random blocks are replaced by blocks of other sizes, in six phases of 600 MB; resident at their ends", unit: "", quick: false, libraries: true, built_in: never, figure: Figure::Phases(DRIFT) },
     Probe { name: "purge_cost", what: "loops with purging, relative to the time without", unit: "", quick: false, libraries: false, built_in: never, figure: Figure::Purging },
 ];
+
+/// One of several figures of a probe.
+#[derive(Debug)]
+pub struct Part {
+    /// The probe's name, a colon and its own.
+    pub name: &'static str,
+    /// What it says.
+    pub what: &'static str,
+    /// Its unit.
+    pub unit: &'static str,
+}
+
+const fn part(name: &'static str, what: &'static str, unit: &'static str) -> Part {
+    Part { name, what, unit }
+}
+
+/// The figures that a probe has beside one of its own name, or in place of it.
+#[rustfmt::skip]
+const PARTS: &[Part] = &[
+    part("keep_runs:pages", "resident relative to the 4 KiB pages that hold a live block", ""),
+    part("keep_random:pages", "resident relative to the 4 KiB pages that hold a live block", ""),
+    part("drift:worst", "resident relative to what is live, at the worst phase", ""),
+    part("drift:mean", "the mean of that over the phases", ""),
+    part("drift:pages", "resident relative to the 4 KiB pages that hold a live block, at the worst phase", ""),
+];
+
+impl Probe {
+    /// Its parts.
+    pub fn parts(&self) -> impl Iterator<Item = &'static Part> {
+        let mine = |part: &&Part| part.name.split(':').next() == Some(self.name);
+        PARTS.iter().filter(mine)
+    }
+}
+
+/// What the figure of this name says, and its unit.
+pub fn described(figure: &str) -> Option<(&'static str, &'static str)> {
+    let part = PARTS.iter().find(|p| p.name == figure);
+    part.map(|p| (p.what, p.unit))
+        .or_else(|| find(figure).map(|p| (p.what, p.unit)))
+}
 
 /// The probe called `name`.
 pub fn find(name: &str) -> Option<&'static Probe> {
@@ -112,9 +169,16 @@ mod tests {
                 Figure::PerOperation(_) | Figure::Total | Figure::Peak => {
                     assert!(timed, "{}", probe.name)
                 }
-                Figure::Resident(..) => assert!(resident, "{}", probe.name),
+                Figure::Resident(..) | Figure::Phases(_) => assert!(resident, "{}", probe.name),
                 Figure::Purging => assert!(!timed && !resident),
             }
         }
+    }
+    #[test]
+    fn every_part_belongs_to_a_probe() {
+        let all: usize = ALL.iter().map(|probe| probe.parts().count()).sum();
+        assert_eq!(all, PARTS.len());
+        assert!(described("drift:mean").is_some() && described("idle").is_some());
+        assert!(described("idle:mean").is_none());
     }
 }
