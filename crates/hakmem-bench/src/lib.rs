@@ -6,7 +6,7 @@
 //!
 //! The modules in their order; each uses only those before it:
 //!
-//! 1. Tools: [`heap`], [`meter`], [`rng`], [`stats`], [`storage`], [`paths`], [`options`],
+//! 1. Tools: [`heap`], [`meter`], [`rng`], [`stats`], [`storage`], [`ticks`], [`paths`], [`options`],
 //!    [`executables`], [`packaged`], [`progress`], [`host`], [`child`], [`tracer`].
 //! 2. Allocators and the machine: [`peers`], `rpmalloc`, [`allocators`], [`machine`].
 //! 3. What runs give: [`sample`], [`report`], [`pairs`], [`record`].
@@ -49,5 +49,6 @@ pub mod side_by_side;
 pub mod stats;
 pub mod storage;
 pub mod targets;
+pub mod ticks;
 pub mod tracer;
 pub mod workloads;

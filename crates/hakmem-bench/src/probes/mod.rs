@@ -47,6 +47,8 @@ pub enum Figure {
     Resident(Duration, Option<&'static str>),
     /// Resident memory at the end of each phase of the work, relative to what is live then; the name of the curve.
     Phases(&'static str),
+    /// The times of single calls, of the entry of this name in [`timed`](crate::workloads::timed).
+    Calls,
     /// The time with purging, relative to that without, of the loops in [`purge`].
     Purging,
 }
@@ -92,12 +94,13 @@ pub const ALL: &[Probe] = &[
     Probe { name: "idle", what: "5 M blocks of 120 B, all freed; resident after 2 s without a call, the table of 38 MiB included", unit: MIB, quick: false, libraries: true, built_in: never, figure: Figure::Resident(Duration::from_secs(2), Some(ALL_FREED)) },
     Probe { name: "sparse", what: "4 M blocks of 120 B, one in 256 kept; resident after 2 s without a call", unit: MIB, quick: false, libraries: true, built_in: never, figure: Figure::Resident(Duration::from_secs(2), Some(FEW_KEPT)) },
     Probe { name: "sparse_trim", what: "the same with malloc_trim at the start of the 2 s", unit: MIB, quick: false, libraries: true, built_in: never, figure: Figure::Resident(Duration::from_secs(2), None) },
-    Probe { name: "blocked", what: "a thread allocates 400 MB of 200 B and sleeps, another frees them in order; resident after 3 s", unit: MIB, quick: false, libraries: true, built_in: never, figure: Figure::Resident(Duration::from_secs(3), Some(BLOCKED)) },
+    Probe { name: "latency", what: "two threads replace blocks of 16 B–8 KiB, some of 64–512 KiB, and exchange some; each call", unit: "ns", quick: false, libraries: true, built_in: never, figure: Figure::Calls },
+    Probe { name: "blocked", what: "a thread allocates 400 MB of 200 B, another frees them while it sleeps; resident after 3 s", unit: MIB, quick: false, libraries: true, built_in: never, figure: Figure::Resident(Duration::from_secs(3), Some(BLOCKED)) },
     Probe { name: "blocked_again", what: "then it allocates as much again; resident at the end", unit: MIB, quick: false, libraries: true, built_in: never, figure: Figure::Resident(Duration::ZERO, None) },
     Probe { name: "pool", what: "64 threads each allocate and free 8 MB of 16 B–32 KiB, then all wait; resident after 3 s", unit: MIB, quick: false, libraries: true, built_in: never, figure: Figure::Resident(Duration::from_secs(3), Some(POOL)) },
-    Probe { name: "keep_runs", what: "300 MB of 16–256 B, every 20th run of 1,000 blocks kept; resident after 4 s without a call", unit: MIB, quick: false, libraries: true, built_in: never, figure: Figure::Resident(Duration::from_secs(4), None) },
+    Probe { name: "keep_runs", what: "300 MB of 16–256 B, every 20th run of 1,000 kept; resident after 4 s without a call", unit: MIB, quick: false, libraries: true, built_in: never, figure: Figure::Resident(Duration::from_secs(4), None) },
     Probe { name: "keep_random", what: "300 MB of 16–256 B, one block in 20 kept at random; resident after 4 s without a call", unit: MIB, quick: false, libraries: true, built_in: never, figure: Figure::Resident(Duration::from_secs(4), None) },
-    Probe { name: "drift", what: "200 MB live; random blocks are replaced by blocks of other sizes, in six phases of 600 MB; resident at their ends", unit: "", quick: false, libraries: true, built_in: never, figure: Figure::Phases(DRIFT) },
+    Probe { name: "drift", what: "200 MB live, random blocks replaced by other sizes, in six phases of 600 MB; resident", unit: "", quick: false, libraries: true, built_in: never, figure: Figure::Phases(DRIFT) },
     Probe { name: "purge_cost", what: "loops with purging, relative to the time without", unit: "", quick: false, libraries: false, built_in: never, figure: Figure::Purging },
 ];
 
@@ -119,6 +122,11 @@ const fn part(name: &'static str, what: &'static str, unit: &'static str) -> Par
 /// The figures that a probe has beside one of its own name, or in place of it.
 #[rustfmt::skip]
 const PARTS: &[Part] = &[
+    part("latency:p50", "half of the calls take no longer", "ns"),
+    part("latency:p99", "99 % of them", "ns"),
+    part("latency:p99.9", "99.9 % of them", "ns"),
+    part("latency:p99.99", "99.99 % of them", "ns"),
+    part("latency:max", "the longest call", "ns"),
     part("keep_runs:pages", "resident relative to the 4 KiB pages that hold a live block", ""),
     part("keep_random:pages", "resident relative to the 4 KiB pages that hold a live block", ""),
     part("drift:worst", "resident relative to what is live, at the worst phase", ""),
@@ -154,7 +162,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workloads::timed;
+    use crate::workloads::{self, timed};
     use std::alloc::System;
 
     #[test]
@@ -166,7 +174,7 @@ mod tests {
                 .any(|w| w.name == probe.name);
             let resident = memory::find(probe.name).is_some();
             match probe.figure {
-                Figure::PerOperation(_) | Figure::Total | Figure::Peak => {
+                Figure::PerOperation(_) | Figure::Total | Figure::Peak | Figure::Calls => {
                     assert!(timed, "{}", probe.name)
                 }
                 Figure::Resident(..) | Figure::Phases(_) => assert!(resident, "{}", probe.name),
@@ -180,5 +188,8 @@ mod tests {
         assert_eq!(all, PARTS.len());
         assert!(described("drift:mean").is_some() && described("idle").is_some());
         assert!(described("idle:mean").is_none());
+        let latency = find("latency").expect("a probe").parts();
+        let figures = workloads::latency::FIGURES.map(|(name, _)| format!("latency:{name}"));
+        assert!(latency.map(|part| part.name).eq(figures));
     }
 }

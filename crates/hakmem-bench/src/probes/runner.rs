@@ -6,7 +6,7 @@ use super::watch::{Points, Seen, watch};
 use super::{Figure, MIB, Probe, figures, purge};
 use crate::measure;
 use crate::progress::Progress;
-use crate::sample::{Failure, ProbeSample, Series};
+use crate::sample::{ChildLine, Failure, ProbeSample, Series};
 use std::time::Duration;
 
 /// What to take.
@@ -86,42 +86,14 @@ impl Plan<'_> {
     }
 
     fn take(&self, probe: &Probe, contender: Contender<'_>, round: u32, outcome: &mut Outcome) {
-        let figures = match (probe.figure, contender) {
-            (Figure::Purging, Contender::Preloaded(library)) => {
-                let Outcome {
-                    samples, failures, ..
-                } = outcome;
-                return purge::pairs(library, self.scale, round, samples, failures);
-            }
-            (Figure::Resident(..) | Figure::Phases(_), Contender::Preloaded(library)) => {
-                resident(library, probe).map(|seen| {
-                    let figures = figures::of(probe, &seen);
-                    if round == 0 {
-                        let curve = curve(probe, library, seen.points);
-                        outcome.series.extend(curve);
-                    }
-                    figures
-                })
-            }
-            (Figure::Resident(..) | Figure::Phases(_) | Figure::Purging, Contender::BuiltIn(_)) => {
-                Err("taken on preloaded libraries only".to_owned())
-            }
-            (Figure::Peak, Contender::Preloaded(_)) => {
-                Err("taken on built-in allocators only".to_owned())
-            }
-            (Figure::Peak, Contender::BuiltIn(allocator)) => {
-                measure::one(probe.name, allocator, "full", round)
-                    .map(|sample| own(probe, sample.max_rss_kib as f64 / 1024.0))
-            }
-            (Figure::PerOperation(unit), _) => self
-                .time(probe, contender)
-                .map(|(nanos, ops)| own(probe, nanos as f64 / ops as f64 / unit)),
-            (Figure::Total, _) => self
-                .time(probe, contender)
-                .map(|(nanos, _)| own(probe, nanos as f64 / 1e6)),
-        };
+        if let (Figure::Purging, Contender::Preloaded(library)) = (probe.figure, contender) {
+            let Outcome {
+                samples, failures, ..
+            } = outcome;
+            return purge::pairs(library, self.scale, round, samples, failures);
+        }
         let allocator = contender.name();
-        match figures {
+        match self.figures(probe, contender, round, &mut outcome.series) {
             Ok(figures) => {
                 let sample = |(probe, value, unit): figures::Named| ProbeSample {
                     probe,
@@ -137,6 +109,45 @@ impl Plan<'_> {
                 allocator: allocator.to_owned(),
                 what,
             }),
+        }
+    }
+
+    fn figures(
+        &self,
+        probe: &Probe,
+        contender: Contender<'_>,
+        round: u32,
+        series: &mut Vec<Series>,
+    ) -> Result<Vec<figures::Named>, String> {
+        match (probe.figure, contender) {
+            (Figure::Resident(..) | Figure::Phases(_), Contender::Preloaded(library)) => {
+                let seen = resident(library, probe)?;
+                let figures = figures::of(probe, &seen);
+                if round == 0 {
+                    series.extend(curve(probe, library, seen.points));
+                }
+                Ok(figures)
+            }
+            (Figure::Calls, Contender::Preloaded(library)) => {
+                let line = timed(library, probe.name, self.scale, |_| ())?;
+                Ok(parts(probe, line))
+            }
+            (Figure::Peak, Contender::BuiltIn(allocator)) => {
+                let sample = measure::one(probe.name, allocator, "full", round)?;
+                Ok(own(probe, sample.max_rss_kib as f64 / 1024.0))
+            }
+            (Figure::PerOperation(unit), _) => {
+                let (nanos, ops) = self.time(probe, contender)?;
+                Ok(own(probe, nanos as f64 / ops as f64 / unit))
+            }
+            (Figure::Total, _) => {
+                let (nanos, _) = self.time(probe, contender)?;
+                Ok(own(probe, nanos as f64 / 1e6))
+            }
+            (Figure::Peak | Figure::Purging, Contender::Preloaded(_)) => {
+                Err("taken on built-in allocators only".to_owned())
+            }
+            (_, Contender::BuiltIn(_)) => Err("taken on preloaded libraries only".to_owned()),
         }
     }
 
@@ -160,6 +171,12 @@ impl Plan<'_> {
 /// The one figure of a probe.
 fn own(probe: &Probe, value: f64) -> Vec<figures::Named> {
     vec![(probe.name.to_owned(), value, probe.unit)]
+}
+
+/// The figures that the process itself has found.
+fn parts(probe: &Probe, line: ChildLine) -> Vec<figures::Named> {
+    let part = |(name, value)| (format!("{}:{name}", probe.name), value, probe.unit);
+    line.figures.into_iter().map(part).collect()
 }
 
 /// A probe of memory has one scale: less of it would be another figure.
