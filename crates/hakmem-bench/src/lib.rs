@@ -12,7 +12,7 @@
 //! 3. What runs give: [`sample`], [`report`], [`pairs`], [`record`].
 //! 4. What is measured: [`workloads`]. [`run_one`] runs one of them in its process, and [`measure`]
 //!    starts such a process.
-//! 5. [`growth`], [`probes`]. [`process`] is the whole of a measured process.
+//! 5. [`probes`], [`growth`]. [`process`] is the whole of a measured process.
 //! 6. What is printed and judged: [`best`], [`side_by_side`], [`targets`].
 //! 7. The commands: [`ab`], [`selection`], [`compare`], and [`html`] for the page.
 

@@ -247,6 +247,44 @@ fn probes_and_growth_run_if_named_and_are_on_record_with_their_targets() {
 }
 
 #[test]
+fn workloads_run_under_preloaded_libraries() {
+    let Some(library) = harmless_library() else {
+        return;
+    };
+    let library = format!("twice={}", library.display());
+    let path = scratch("preloaded.json");
+    let output = hakmem_bench(&[
+        "compare",
+        "--preloaded",
+        "--quick",
+        "--only",
+        "crossed",
+        "--rounds",
+        "1",
+        "--allocators",
+        "system",
+        "--lib",
+        &library,
+        "--json",
+        path.to_str().expect("UTF-8"),
+    ]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let record = record(&path);
+    assert_eq!(record["kind"], "preloaded");
+    assert_eq!(record["libraries"][0][0], "twice");
+    assert_eq!(record["summary"]["base"], "system");
+    let samples = record["samples"].as_array().expect("samples");
+    let names: Vec<_> = samples.iter().map(|s| s["allocator"].as_str()).collect();
+    assert_eq!(names, [Some("twice"), Some("system")]);
+    for sample in samples {
+        assert!(number(sample, "nanos") > 0.0 && number(sample, "max_rss_kib") > 0.0);
+    }
+    let probes = record["probes"].as_array().expect("what the process has");
+    assert!(probes.iter().all(|p| p["probe"] == "nothing_preloaded"));
+    assert_eq!(probes.len(), 2);
+}
+
+#[test]
 fn a_comparison_of_nothing_is_refused() {
     let output = hakmem_bench(&["compare", "--only", "json", "--skip", "workloads"]);
     assert_eq!(output.status.code(), Some(2));

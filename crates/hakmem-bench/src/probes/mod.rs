@@ -4,6 +4,7 @@
 //! `malloc`, so that a preloaded library serves them. That it does is checked in the child.
 
 pub mod child;
+pub mod contender;
 mod figures;
 pub mod library;
 pub mod memory;
@@ -66,6 +67,9 @@ const MIB: &str = "MiB";
 /// The probe of what a process costs in which a workload runs; it is taken with every workload.
 pub const NOTHING: &str = "nothing";
 
+/// The same for a process under a library.
+pub const NOTHING_PRELOADED: &str = "nothing_preloaded";
+
 /// The curve of memory when everything is freed.
 pub const ALL_FREED: &str = "resident memory, all freed";
 /// The curve of memory when a few blocks stay.
@@ -82,7 +86,7 @@ pub const DRIFT: &str = "resident memory, sizes that change";
 #[rustfmt::skip]
 pub const ALL: &[Probe] = &[
     Probe { name: NOTHING, what: "a process of a workload that allocates nothing: its peak", unit: MIB, quick: true, libraries: false, built_in: always, figure: Figure::Peak },
-    Probe { name: "nothing_preloaded", what: "a process of a probe that allocates nothing: what is resident", unit: MIB, quick: true, libraries: true, built_in: never, figure: Figure::Resident(Duration::ZERO, None) },
+    Probe { name: NOTHING_PRELOADED, what: "a process of a probe that allocates nothing: what is resident", unit: MIB, quick: true, libraries: true, built_in: never, figure: Figure::Resident(Duration::ZERO, None) },
     Probe { name: "pair_64k", what: "64 KiB, freed at once", unit: "ns", quick: true, libraries: true, built_in: never, figure: Figure::PerOperation(1.0) },
     Probe { name: "pair_256k", what: "256 KiB, freed at once", unit: "ns", quick: true, libraries: true, built_in: never, figure: Figure::PerOperation(1.0) },
     Probe { name: "pair_2m", what: "2 MiB, one byte written in every 4 KiB, freed at once", unit: "ns", quick: true, libraries: true, built_in: never, figure: Figure::PerOperation(1.0) },

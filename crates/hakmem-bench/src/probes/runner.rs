@@ -1,10 +1,10 @@
 //! Takes the probes: each figure in a fresh process, the contenders of a probe one after the other.
 
+use super::contender::Contender;
 use super::library::{HAKMEM, Library};
 use super::under::{command, timed};
 use super::watch::{Points, Seen, watch};
 use super::{Figure, MIB, Probe, figures, purge};
-use crate::measure;
 use crate::progress::Progress;
 use crate::sample::{ChildLine, Failure, ProbeSample, Series};
 use std::time::Duration;
@@ -33,22 +33,6 @@ pub struct Outcome {
     pub series: Vec<Series>,
     /// Figures that are missing.
     pub failures: Vec<Failure>,
-}
-
-/// One side of a probe.
-#[derive(Debug, Clone, Copy)]
-enum Contender<'a> {
-    Preloaded(&'a Library),
-    BuiltIn(&'a str),
-}
-
-impl Contender<'_> {
-    fn name(&self) -> &str {
-        match self {
-            Self::Preloaded(library) => &library.name,
-            Self::BuiltIn(name) => name,
-        }
-    }
 }
 
 impl Plan<'_> {
@@ -132,8 +116,8 @@ impl Plan<'_> {
                 let line = timed(library, probe.name, self.scale, |_| ())?;
                 Ok(parts(probe, line))
             }
-            (Figure::Peak, Contender::BuiltIn(allocator)) => {
-                let sample = measure::one(probe.name, allocator, "full", round)?;
+            (Figure::Peak, Contender::BuiltIn(_)) => {
+                let sample = contender.sample(probe.name, "full", round)?;
                 Ok(own(probe, sample.max_rss_kib as f64 / 1024.0))
             }
             (Figure::PerOperation(unit), _) => {
@@ -158,13 +142,8 @@ impl Plan<'_> {
             Figure::Total if self.scale == "quick" => "full",
             _ => self.scale,
         };
-        match contender {
-            Contender::Preloaded(library) => {
-                timed(library, probe.name, scale, |_| ()).map(|line| (line.nanos, line.ops))
-            }
-            Contender::BuiltIn(allocator) => measure::one(probe.name, allocator, scale, 0)
-                .map(|sample| (sample.nanos, sample.ops)),
-        }
+        let sample = contender.sample(probe.name, scale, 0)?;
+        Ok((sample.nanos, sample.ops))
     }
 }
 

@@ -14,6 +14,8 @@ pub const PEERS: [&str; 5] = ["system", "mimalloc", "snmalloc", "jemalloc", "rpm
 pub struct Evidence<'a> {
     /// The figures of the workloads.
     pub summary: &'a Summary,
+    /// Whether the workloads ran under preloaded libraries.
+    pub preloaded: bool,
     /// Whether these are all workloads: only then means over them are those of the targets.
     pub all_workloads: bool,
     /// The probes asked for.

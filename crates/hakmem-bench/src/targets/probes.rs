@@ -318,6 +318,7 @@ mod tests {
             let probe = probes::find(name).expect("a probe");
             let evidence = Evidence {
                 summary: &crate::report::Summary::new(&[], &[], "", &[], &[]),
+                preloaded: false,
                 all_workloads: false,
                 asked: &[probe],
                 curves: &[],
