@@ -8,7 +8,7 @@
 //!
 //! 1. Tools: [`heap`], [`meter`], [`rng`], [`stats`], [`storage`], [`ticks`], [`paths`], [`options`],
 //!    [`executables`], [`packaged`], [`progress`], [`host`], [`child`], [`tracer`].
-//! 2. Allocators and the machine: [`peers`], `rpmalloc`, [`allocators`], [`machine`].
+//! 2. Allocators and the machine: [`peers`], `rpmalloc`, `rusty_alloc`, [`allocators`], [`machine`].
 //! 3. What runs give: [`sample`], [`report`], [`pairs`], [`record`].
 //! 4. What is measured: [`workloads`]. [`run_one`] runs one of them in its process, and [`measure`]
 //!    starts such a process.
@@ -43,6 +43,8 @@ pub mod rng;
 #[cfg(feature = "rpmalloc")]
 pub mod rpmalloc;
 pub mod run_one;
+#[cfg(feature = "rusty_alloc")]
+pub mod rusty_alloc;
 pub mod sample;
 pub mod selection;
 pub mod side_by_side;

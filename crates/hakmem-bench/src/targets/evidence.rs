@@ -7,7 +7,14 @@ use crate::sample::{ProbeSample, Series};
 /// Who is to reach the targets.
 pub const HAKMEM: &str = "hakmem";
 /// The built-in allocators that workloads and growth are compared with.
-pub const PEERS: [&str; 5] = ["system", "mimalloc", "snmalloc", "jemalloc", "rpmalloc"];
+pub const PEERS: [&str; 6] = [
+    "system",
+    "mimalloc",
+    "snmalloc",
+    "jemalloc",
+    "rpmalloc",
+    "rusty_alloc",
+];
 
 /// What a comparison found, and what it was to find.
 #[derive(Debug, Clone, Copy)]

@@ -265,13 +265,14 @@ mod tests {
         targets
     }
 
-    const ALL: [(&str, u64, u64); 6] = [
+    const ALL: [(&str, u64, u64); 7] = [
         ("hakmem", 880, 1100),
         ("system", 2000, 1000),
         ("mimalloc", 1000, 2000),
         ("snmalloc", 900, 1200),
         ("jemalloc", 3000, 1300),
         ("rpmalloc", 990, 1400),
+        ("rusty_alloc", 1500, 1500),
     ];
 
     fn figure(targets: &[Target], name: &str) -> (Option<f64>, bool) {
@@ -312,7 +313,7 @@ mod tests {
         let without = [ALL[0], ALL[1], ALL[2]];
         let t = targets(&without);
         assert_eq!(figure(&t, "time of w"), (None, false));
-        assert!(t[3].against.ends_with("(2 of 5 peers)"), "{:?}", t[3]);
+        assert!(t[3].against.ends_with("(2 of 6 peers)"), "{:?}", t[3]);
         assert_eq!(
             figure(&t, "time of all workloads, × snmalloc"),
             (None, false)
