@@ -7,18 +7,19 @@ use crate::executables;
 use crate::growth;
 use crate::machine::Build;
 use crate::measure;
+use crate::packaged;
 use crate::probes::contender::Contender;
 use crate::probes::library::{self, Library, parse_library};
 use crate::probes::runner::Plan;
 use crate::progress::Progress;
 use crate::record::{Record, Start};
 use crate::report::Summary;
-use crate::run_one;
 use crate::sample::{Failure, ProbeSample, Sample, Series, Target, Trace};
 use crate::selection::{self, Selection};
 use crate::side_by_side;
 use crate::targets::{self, Evidence};
 use crate::tracer::{self, TraceError, Window};
+use clap::builder::PossibleValuesParser;
 use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -42,14 +43,14 @@ pub struct Options {
     /// Not these
     #[arg(long, value_delimiter = ',', value_name = "NAMES", value_parser = selection::names())]
     pub skip: Vec<String>,
-    /// These allocators [default: all]
-    #[arg(long, value_delimiter = ',', value_name = "ALLOCATORS", value_parser = run_one::allocator_names())]
+    /// These allocators, and libraries whose names begin so [default: all]
+    #[arg(long, value_delimiter = ',', value_name = "ALLOCATORS", value_parser = sides())]
     pub allocators: Vec<String>,
     /// Run the workloads under preloaded libraries, as programs in C would use them
     #[arg(long)]
     pub preloaded: bool,
     /// The allocator that ratios are relative to [default: mimalloc, or else the last one]
-    #[arg(long, value_name = "ALLOCATOR", value_parser = run_one::allocator_names())]
+    #[arg(long, value_name = "ALLOCATOR", value_parser = sides())]
     pub base: Option<String>,
     /// One more library under which probes are taken; may be given several times
     #[arg(long = "lib", value_name = "NAME=PATH", value_parser = parse_library)]
@@ -96,7 +97,7 @@ pub fn run(options: &Options) -> io::Result<bool> {
     };
     let allocators = match preloaded {
         true => Vec::new(),
-        false => chosen(&options.allocators, allocators::ALL.iter().map(|c| c.name)),
+        false => built_in(options, &selection)?,
     };
     let contenders: Vec<Contender> = match preloaded {
         true => libraries.iter().map(Contender::Preloaded).collect(),
@@ -123,24 +124,41 @@ pub fn run(options: &Options) -> io::Result<bool> {
     comparison.print(options.details, &summary, &targets);
     let good = comparison.failures.is_empty();
     if let Some(path) = &options.json {
-        let record = Record {
-            quick: options.quick,
-            libraries: library::paths(&libraries),
-            samples: comparison.samples,
-            traces: comparison.traces,
-            probes: comparison.probes,
-            series: comparison.series,
-            targets,
-            failures: comparison.failures,
-            ..start.record(
-                if preloaded { "preloaded" } else { "compare" },
-                taken,
-                summary,
-            )
-        };
+        let kind = if preloaded { "preloaded" } else { "compare" };
+        let empty = start.record(kind, taken, summary);
+        let record = comparison.into_record(empty, &libraries, targets);
         record.write(path)?;
     }
     Ok(good)
+}
+
+/// Accepts the names of built-in allocators and of libraries, and lists them when given another.
+fn sides() -> PossibleValuesParser {
+    let built_in = allocators::ALL.iter().map(|c| c.name);
+    let mut names: Vec<&str> = built_in.collect();
+    for peer in packaged::ALL
+        .iter()
+        .flat_map(|peer| [peer.name, peer.package])
+    {
+        if !names.contains(&peer) {
+            names.push(peer);
+        }
+    }
+    PossibleValuesParser::new(names)
+}
+
+/// The built-in allocators asked for. The other names asked for are of libraries.
+fn built_in(options: &Options, selection: &Selection) -> io::Result<Vec<String>> {
+    let mut names = chosen(&options.allocators, allocators::ALL.iter().map(|c| c.name));
+    names.retain(|name| allocators::find(name).is_some());
+    let needed = selection.growth || !selection.workloads.is_empty();
+    if names.is_empty() && needed {
+        return Err(io::Error::other(
+            "none of these allocators is built in: `--features peers` builds all of them in, and \
+             `--preloaded` runs workloads under libraries",
+        ));
+    }
+    Ok(names)
 }
 
 /// The allocator that ratios are relative to: the one asked for, mimalloc, or else the last one.
@@ -226,6 +244,21 @@ impl Comparison<'_> {
         if self.selection.growth {
             let curves = growth::run(self.allocators, self.quick, rounds, &mut self.failures);
             self.series.extend(curves);
+        }
+    }
+
+    /// The record, of which `empty` has what does not depend on the runs.
+    fn into_record(self, empty: Record, libraries: &[Library], targets: Vec<Target>) -> Record {
+        Record {
+            quick: self.quick,
+            libraries: library::paths(libraries),
+            samples: self.samples,
+            traces: self.traces,
+            probes: self.probes,
+            series: self.series,
+            targets,
+            failures: self.failures,
+            ..empty
         }
     }
 

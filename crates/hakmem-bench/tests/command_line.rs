@@ -311,6 +311,13 @@ fn unknown_names_are_refused_with_a_list_of_the_valid_ones() {
 }
 
 #[test]
+fn workloads_do_not_run_on_a_library_that_is_not_asked_to_be_preloaded() {
+    let output = hakmem_bench(&["compare", "--only", "json", "--allocators", "tcmalloc"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("--preloaded"));
+}
+
+#[test]
 fn a_base_that_is_not_compared_is_refused() {
     let output = hakmem_bench(&[
         "compare",
