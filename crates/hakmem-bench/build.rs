@@ -29,6 +29,7 @@ fn main() {
         ("JEMALLOC_CRATE_VERSION", "tikv-jemallocator"),
         ("MIMALLOC_CRATE_VERSION", "mimalloc"),
         ("RPMALLOC_CRATE_VERSION", "rpmalloc-sys"),
+        ("RUSTY_ALLOC_CRATE_VERSION", "rusty_alloc"),
         ("SNMALLOC_CRATE_VERSION", "snmalloc-rs"),
     ] {
         set(variable, locked(&text, package).unwrap_or("unknown"));

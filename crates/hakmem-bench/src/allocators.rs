@@ -38,6 +38,11 @@ pub const ALL: &[Contestant] = &[
         name: "rpmalloc",
         version: crate::rpmalloc::version,
     },
+    #[cfg(feature = "rusty_alloc")]
+    Contestant {
+        name: "rusty_alloc",
+        version: crate::rusty_alloc::version,
+    },
     Contestant {
         name: "system",
         version: system_version,

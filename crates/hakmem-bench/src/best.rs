@@ -43,11 +43,12 @@ impl Beside {
     }
 }
 
-/// The table, in Markdown; `None` without hakmem or with fewer than two peers, between which there is nothing to choose.
+/// The table, in Markdown; `None` without workloads, without hakmem, or with fewer than two peers, between which there
+/// is nothing to choose.
 pub fn table(summary: &Summary) -> Option<String> {
     let allocators = summary.overall.iter();
     let (own, peers): (Vec<_>, Vec<_>) = allocators.partition(|o| o.allocator == SUBJECT);
-    if own.is_empty() || peers.len() < 2 {
+    if summary.rows.is_empty() || own.is_empty() || peers.len() < 2 {
         return None;
     }
     let mut workloads: Vec<&str> = Vec::new();
@@ -126,6 +127,8 @@ mod tests {
     fn without_hakmem_or_a_choice_of_peers_there_is_none() {
         assert!(table(&summary(&[("a", 1, 1), ("b", 1, 1)])).is_none());
         assert!(table(&summary(&[("hakmem", 1, 1)])).is_none());
+        let names = ["hakmem", "a", "b"].map(str::to_owned);
+        assert!(table(&Summary::new(&[], &names, "a", &[], &[])).is_none());
     }
 
     #[test]

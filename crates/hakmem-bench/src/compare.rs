@@ -7,17 +7,19 @@ use crate::executables;
 use crate::growth;
 use crate::machine::Build;
 use crate::measure;
+use crate::packaged;
+use crate::probes::contender::Contender;
 use crate::probes::library::{self, Library, parse_library};
 use crate::probes::runner::Plan;
 use crate::progress::Progress;
 use crate::record::{Record, Start};
 use crate::report::Summary;
-use crate::run_one;
 use crate::sample::{Failure, ProbeSample, Sample, Series, Target, Trace};
 use crate::selection::{self, Selection};
 use crate::side_by_side;
 use crate::targets::{self, Evidence};
 use crate::tracer::{self, TraceError, Window};
+use clap::builder::PossibleValuesParser;
 use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -41,11 +43,14 @@ pub struct Options {
     /// Not these
     #[arg(long, value_delimiter = ',', value_name = "NAMES", value_parser = selection::names())]
     pub skip: Vec<String>,
-    /// These allocators [default: all]
-    #[arg(long, value_delimiter = ',', value_name = "ALLOCATORS", value_parser = run_one::allocator_names())]
+    /// These allocators, and libraries whose names begin so [default: all]
+    #[arg(long, value_delimiter = ',', value_name = "ALLOCATORS", value_parser = sides())]
     pub allocators: Vec<String>,
+    /// Run the workloads under preloaded libraries, as programs in C would use them
+    #[arg(long)]
+    pub preloaded: bool,
     /// The allocator that ratios are relative to [default: mimalloc, or else the last one]
-    #[arg(long, value_name = "ALLOCATOR", value_parser = run_one::allocator_names())]
+    #[arg(long, value_name = "ALLOCATOR", value_parser = sides())]
     pub base: Option<String>,
     /// One more library under which probes are taken; may be given several times
     #[arg(long = "lib", value_name = "NAME=PATH", value_parser = parse_library)]
@@ -64,7 +69,10 @@ pub struct Options {
 /// What is compared, and what came of it so far.
 struct Comparison<'a> {
     selection: &'a Selection,
-    allocators: Vec<String>,
+    /// What the workloads run on.
+    contenders: Vec<Contender<'a>>,
+    /// The built-in allocators among them.
+    allocators: &'a [String],
     quick: bool,
     rounds: u32,
     begun: Instant,
@@ -79,18 +87,27 @@ struct Comparison<'a> {
 pub fn run(options: &Options) -> io::Result<bool> {
     let begun = Instant::now();
     let start = Start::now();
-    let allocators = chosen(&options.allocators, allocators::ALL.iter().map(|c| c.name));
-    let base = base(options, &allocators)?;
-    let selection = Selection::new(&options.only, &options.skip, options.quick)?;
+    let preloaded = options.preloaded;
+    let selection = Selection::new(&options.only, &options.skip, options.quick, preloaded)?;
     executables::bring_up_to_date()?;
     let libraries = if selection.needs_libraries() {
         library::choose(&options.allocators, &options.libraries)?
     } else {
         Vec::new()
     };
+    let allocators = match preloaded {
+        true => Vec::new(),
+        false => built_in(options, &selection)?,
+    };
+    let contenders: Vec<Contender> = match preloaded {
+        true => libraries.iter().map(Contender::Preloaded).collect(),
+        false => allocators.iter().map(|a| Contender::BuiltIn(a)).collect(),
+    };
+    let base = base(options, &contenders)?;
     let mut comparison = Comparison {
         selection: &selection,
-        allocators,
+        contenders,
+        allocators: &allocators,
         quick: options.quick,
         rounds: options.rounds.unwrap_or(if options.quick { 3 } else { 5 }),
         begun,
@@ -107,32 +124,55 @@ pub fn run(options: &Options) -> io::Result<bool> {
     comparison.print(options.details, &summary, &targets);
     let good = comparison.failures.is_empty();
     if let Some(path) = &options.json {
-        let record = Record {
-            quick: options.quick,
-            libraries: library::paths(&libraries),
-            samples: comparison.samples,
-            traces: comparison.traces,
-            probes: comparison.probes,
-            series: comparison.series,
-            targets,
-            failures: comparison.failures,
-            ..start.record("compare", taken, summary)
-        };
+        let kind = if preloaded { "preloaded" } else { "compare" };
+        let empty = start.record(kind, taken, summary);
+        let record = comparison.into_record(empty, &libraries, targets);
         record.write(path)?;
     }
     Ok(good)
 }
 
+/// Accepts the names of built-in allocators and of libraries, and lists them when given another.
+fn sides() -> PossibleValuesParser {
+    let built_in = allocators::ALL.iter().map(|c| c.name);
+    let mut names: Vec<&str> = built_in.collect();
+    for peer in packaged::ALL
+        .iter()
+        .flat_map(|peer| [peer.name, peer.package])
+    {
+        if !names.contains(&peer) {
+            names.push(peer);
+        }
+    }
+    PossibleValuesParser::new(names)
+}
+
+/// The built-in allocators asked for. The other names asked for are of libraries.
+fn built_in(options: &Options, selection: &Selection) -> io::Result<Vec<String>> {
+    let mut names = chosen(&options.allocators, allocators::ALL.iter().map(|c| c.name));
+    names.retain(|name| allocators::find(name).is_some());
+    let needed = selection.growth || !selection.workloads.is_empty();
+    if names.is_empty() && needed {
+        return Err(io::Error::other(
+            "none of these allocators is built in: `--features peers` builds all of them in, and \
+             `--preloaded` runs workloads under libraries",
+        ));
+    }
+    Ok(names)
+}
+
 /// The allocator that ratios are relative to: the one asked for, mimalloc, or else the last one.
-fn base(options: &Options, allocators: &[String]) -> io::Result<String> {
+fn base(options: &Options, contenders: &[Contender]) -> io::Result<String> {
+    let names: Vec<&str> = contenders.iter().map(Contender::name).collect();
     match &options.base {
-        Some(base) if !allocators.contains(base) => Err(io::Error::other(format!(
+        Some(base) if !names.contains(&base.as_str()) => Err(io::Error::other(format!(
             "--base {base} is not among the allocators compared"
         ))),
         Some(base) => Ok(base.clone()),
         None => {
-            let usual = allocators.iter().find(|a| *a == "mimalloc");
-            Ok(usual.or(allocators.last()).cloned().unwrap_or_default())
+            let usual = names.iter().find(|name| **name == "mimalloc");
+            let base = usual.or(names.last()).copied();
+            Ok(base.unwrap_or_default().to_owned())
         }
     }
 }
@@ -156,7 +196,7 @@ impl Comparison<'_> {
     /// many were begun.
     fn take_workloads(&mut self) -> io::Result<u32> {
         let (rounds, workloads) = (self.rounds, self.selection.workloads.len());
-        let steps = workloads * self.allocators.len();
+        let steps = workloads * self.contenders.len();
         let progress = Progress::new((rounds as usize + 1) as u64 * steps as u64);
         if !Build::is_optimised() {
             progress.say("built without optimisation: the figures mean nothing");
@@ -194,7 +234,7 @@ impl Comparison<'_> {
         let plan = Plan {
             probes: &self.selection.probes,
             libraries,
-            allocators: &self.allocators,
+            allocators: self.allocators,
             scale: if self.quick { "quick" } else { "full" },
             rounds,
         };
@@ -202,19 +242,42 @@ impl Comparison<'_> {
         (self.probes, self.series) = (outcome.samples, outcome.series);
         self.failures.extend(outcome.failures);
         if self.selection.growth {
-            let curves = growth::run(&self.allocators, self.quick, rounds, &mut self.failures);
+            let curves = growth::run(self.allocators, self.quick, rounds, &mut self.failures);
             self.series.extend(curves);
         }
     }
 
+    /// The record, of which `empty` has what does not depend on the runs.
+    fn into_record(self, empty: Record, libraries: &[Library], targets: Vec<Target>) -> Record {
+        Record {
+            quick: self.quick,
+            libraries: library::paths(libraries),
+            samples: self.samples,
+            traces: self.traces,
+            probes: self.probes,
+            series: self.series,
+            targets,
+            failures: self.failures,
+            ..empty
+        }
+    }
+
     fn summary(&self, base: &str) -> Summary {
-        let (workloads, allocators) = (&self.selection.workloads, &self.allocators);
-        Summary::new(workloads, allocators, base, &self.samples, &self.traces)
+        let names = self.contenders.iter().map(|c| c.name().to_owned());
+        let names: Vec<String> = names.collect();
+        Summary::new(
+            &self.selection.workloads,
+            &names,
+            base,
+            &self.samples,
+            &self.traces,
+        )
     }
 
     fn targets(&self, summary: &Summary) -> Vec<Target> {
         targets::evaluate(&Evidence {
             summary,
+            preloaded: self.selection.preloaded,
             all_workloads: self.selection.all_workloads,
             asked: &self.selection.probes,
             curves: self.selection.curves(),
@@ -249,11 +312,12 @@ impl Comparison<'_> {
         }
         progress.stage("counting system calls");
         for workload in self.selection.workloads.clone() {
-            for allocator in self.allocators.clone() {
+            for contender in self.contenders.clone() {
+                let allocator = contender.name();
                 progress.step(format!("calls of {workload} on {allocator}"));
-                match trace_one(&workload, &allocator) {
+                match trace_one(&workload, contender) {
                     Ok(trace) => self.traces.push(trace),
-                    Err(what) => self.fail(&workload, &allocator, format!("traced: {what}")),
+                    Err(what) => self.fail(&workload, allocator, format!("traced: {what}")),
                 }
                 progress.done();
             }
@@ -265,18 +329,18 @@ impl Comparison<'_> {
     /// meets all of them, and start with another one each round, so that none always runs after the same one.
     /// `Ok(false)` if time ran out.
     fn round(&mut self, round: u32, progress: &Progress) -> io::Result<bool> {
-        let n = self.allocators.len();
+        let n = self.contenders.len();
         let scale = if self.quick { "quick" } else { "full" };
         for workload in self.selection.workloads.clone() {
             if round > 0 && self.is_out_of_time() {
                 return Ok(false);
             }
             for i in 0..n {
-                let allocator = self.allocators[(round as usize + i) % n].clone();
-                progress.step(format!("{workload} on {allocator}"));
-                match measure::one(&workload, &allocator, scale, round) {
+                let contender = self.contenders[(round as usize + i) % n];
+                progress.step(format!("{workload} on {}", contender.name()));
+                match contender.sample(&workload, scale, round) {
                     Ok(sample) => self.samples.push(sample),
-                    Err(what) => self.fail(&workload, &allocator, what),
+                    Err(what) => self.fail(&workload, contender.name(), what),
                 }
                 progress.done();
             }
@@ -293,9 +357,11 @@ impl Comparison<'_> {
     }
 }
 
-fn trace_one(workload: &str, allocator: &str) -> Result<Trace, String> {
+fn trace_one(workload: &str, contender: Contender<'_>) -> Result<Trace, String> {
     let output = Capture::new().map_err(|e| e.to_string())?;
-    let mut command = measure::command(workload, allocator, "quick").map_err(|e| e.to_string())?;
+    let mut command = contender
+        .command(workload, "quick")
+        .map_err(|e| e.to_string())?;
     command.stdout(output.stdio().map_err(|e| e.to_string())?);
     let traced = tracer::trace(&mut command, Window::Marked, None).map_err(|e| match e {
         TraceError::Refused => "tracing was refused".to_owned(),
@@ -307,7 +373,7 @@ fn trace_one(workload: &str, allocator: &str) -> Result<Trace, String> {
     let ops = measure::line(output)?.ops;
     Ok(Trace {
         workload: workload.to_owned(),
-        allocator: allocator.to_owned(),
+        allocator: contender.name().to_owned(),
         ops,
         calls: traced.calls,
     })

@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The features that this program was built with; the measured ones get the same.
-const FEATURES: [(&str, bool); 7] = [
+const FEATURES: [(&str, bool); 8] = [
     ("default", cfg!(feature = "default")),
     ("peers", cfg!(feature = "peers")),
     ("mimalloc", cfg!(feature = "mimalloc")),
     ("rpmalloc", cfg!(feature = "rpmalloc")),
     ("jemalloc", cfg!(feature = "jemalloc")),
     ("snmalloc", cfg!(feature = "snmalloc")),
+    ("rusty_alloc", cfg!(feature = "rusty_alloc")),
     ("bench-fast", cfg!(feature = "bench-fast")),
 ];
 

@@ -2,7 +2,7 @@
 //!
 //! The caches of the processor impose a growth on every allocator, so that curves say something only side by side.
 
-use crate::measure;
+use crate::probes::contender::Contender;
 use crate::progress::Progress;
 use crate::sample::{Failure, Series};
 use crate::stats::median;
@@ -64,7 +64,7 @@ pub fn run(
             for i in 0..allocators.len() {
                 let allocator = &allocators[(round as usize + i) % allocators.len()];
                 progress.step(format!("{} on {allocator}", step.workload));
-                match measure::one(step.workload, allocator, scale, round) {
+                match Contender::BuiltIn(allocator).sample(step.workload, scale, round) {
                     Ok(sample) => times.push((
                         step.workload,
                         allocator.as_str(),

@@ -59,13 +59,20 @@ impl<A: Subject> Heap<A> {
     /// A block of `size` > 0 bytes, its first and last byte written.
     #[inline(always)]
     pub fn block(self, size: usize) -> Block<A> {
+        let block = self.untouched(size);
+        touch(block.ptr, size);
+        block
+    }
+
+    /// A block of `size` > 0 bytes as the allocator gives it.
+    #[inline(always)]
+    pub fn untouched(self, size: usize) -> Block<A> {
         let layout = layout(size);
         // SAFETY: the size is not zero (see `layout`).
         let p = unsafe { A::subject().alloc(layout) };
         let Some(ptr) = NonNull::new(p) else {
             handle_alloc_error(layout)
         };
-        touch(ptr, size);
         Block {
             ptr,
             size,
@@ -117,6 +124,11 @@ impl<A: Subject> Block<A> {
     #[inline(always)]
     pub fn size(&self) -> usize {
         self.size
+    }
+
+    /// Its address and its size.
+    pub fn extent(&self) -> (usize, usize) {
+        (self.ptr.addr().get(), self.size)
     }
 
     /// Changes the size with `GlobalAlloc::realloc`; the caller writes what is new.

@@ -4,8 +4,8 @@
 //! that touches it pays for that: a fault then costs several times more, whatever the allocator.
 //! So a comparison can touch as much memory first, and free it right before the run.
 
+use crate::storage;
 use std::io;
-use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Bytes that are touched before each run.
@@ -24,27 +24,14 @@ pub fn touch() -> io::Result<()> {
     if bytes == 0 {
         return Ok(());
     }
-    // SAFETY: a new mapping at a place of the kernel's choice.
-    let memory = unsafe {
-        libc::mmap(
-            ptr::null_mut(),
-            bytes,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-            -1,
-            0,
-        )
-    };
-    if memory == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
-    }
+    let memory = storage::map(bytes, libc::MAP_NORESERVE)?.as_ptr();
     // SAFETY: the mapping is this function's own, and `bytes` long.
     unsafe {
-        libc::madvise(memory, bytes, libc::MADV_HUGEPAGE);
+        libc::madvise(memory.cast(), bytes, libc::MADV_HUGEPAGE);
         for offset in (0..bytes).step_by(STEP) {
-            memory.cast::<u8>().add(offset).write_volatile(1);
+            memory.add(offset).write_volatile(1);
         }
-        libc::munmap(memory, bytes);
+        libc::munmap(memory.cast(), bytes);
     }
     Ok(())
 }

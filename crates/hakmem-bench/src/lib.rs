@@ -6,13 +6,13 @@
 //!
 //! The modules in their order; each uses only those before it:
 //!
-//! 1. Tools: [`heap`], [`meter`], [`rng`], [`stats`], [`storage`], [`paths`], [`options`],
+//! 1. Tools: [`heap`], [`meter`], [`rng`], [`stats`], [`storage`], [`ticks`], [`paths`], [`options`],
 //!    [`executables`], [`packaged`], [`progress`], [`host`], [`child`], [`tracer`].
-//! 2. Allocators and the machine: [`peers`], `rpmalloc`, [`allocators`], [`machine`].
+//! 2. Allocators and the machine: [`peers`], `rpmalloc`, `rusty_alloc`, [`allocators`], [`machine`].
 //! 3. What runs give: [`sample`], [`report`], [`pairs`], [`record`].
 //! 4. What is measured: [`workloads`]. [`run_one`] runs one of them in its process, and [`measure`]
 //!    starts such a process.
-//! 5. [`growth`], [`probes`]. [`process`] is the whole of a measured process.
+//! 5. [`probes`], [`growth`]. [`process`] is the whole of a measured process.
 //! 6. What is printed and judged: [`best`], [`side_by_side`], [`targets`].
 //! 7. The commands: [`ab`], [`selection`], [`compare`], and [`html`] for the page.
 
@@ -43,11 +43,14 @@ pub mod rng;
 #[cfg(feature = "rpmalloc")]
 pub mod rpmalloc;
 pub mod run_one;
+#[cfg(feature = "rusty_alloc")]
+pub mod rusty_alloc;
 pub mod sample;
 pub mod selection;
 pub mod side_by_side;
 pub mod stats;
 pub mod storage;
 pub mod targets;
+pub mod ticks;
 pub mod tracer;
 pub mod workloads;

@@ -12,7 +12,13 @@ use std::process::ExitCode;
 struct Arguments {
     /// Touch so many MiB before each measured run, so that the host of a virtual machine has them
     /// ready [default: none]
-    #[arg(long, global = true, default_value_t = 0, hide_default_value = true, value_name = "MIB")]
+    #[arg(
+        long,
+        global = true,
+        default_value_t = 0,
+        hide_default_value = true,
+        value_name = "MIB"
+    )]
     warm_host: usize,
     #[command(subcommand)]
     command: Task,
@@ -90,7 +96,15 @@ fn list() -> String {
 }
 
 fn list_probes() -> String {
-    let row = |p: &probes::Probe| vec![p.name.to_owned(), p.what.to_owned(), p.unit.to_owned()];
-    let rows: Vec<_> = probes::ALL.iter().map(row).collect();
+    let mut rows = Vec::new();
+    let mut row = |name: &str, what: &str, unit: &str| {
+        rows.push([name, what, unit].map(str::to_owned).to_vec());
+    };
+    for probe in probes::ALL {
+        row(probe.name, probe.what, probe.unit);
+        for part in probe.parts() {
+            row(part.name, part.what, part.unit);
+        }
+    }
     markdown(&["probe", "what is done", "unit"], &rows)
 }

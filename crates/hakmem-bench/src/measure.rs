@@ -22,13 +22,6 @@ pub fn clean(command: &mut Command) {
     command.env_remove("LD_PRELOAD");
 }
 
-/// Runs a workload once.
-pub fn one(workload: &str, allocator: &str, scale: &str, round: u32) -> Result<Sample, String> {
-    let mut command = command(workload, allocator, scale).map_err(|e| e.to_string())?;
-    let (line, finished) = run(&mut command)?;
-    Ok(sample(line, &finished, allocator, round))
-}
-
 /// The figures of a run of the allocator, or the side of a comparison, of that name.
 pub fn sample(line: ChildLine, finished: &Finished, name: &str, round: u32) -> Sample {
     let usage = finished.usage;

@@ -19,6 +19,8 @@ pub struct Meter {
     pub faults: u64,
     /// Resident KiB when it began.
     pub rss_start_kib: u64,
+    /// Further figures, if the workload has any.
+    pub figures: Vec<(&'static str, f64)>,
 }
 
 impl Meter {

@@ -19,7 +19,7 @@ pub const SCHEMA_VERSION: u32 = 1;
 pub struct Record {
     /// [`SCHEMA_VERSION`] of the writer.
     pub schema_version: u32,
-    /// `compare`, `preload`, `programs` or `ab`.
+    /// `compare`, `preloaded`, `preload`, `programs` or `ab`.
     pub kind: String,
     /// When it began, in seconds since 1970.
     pub unix_time: u64,

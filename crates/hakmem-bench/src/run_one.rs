@@ -70,8 +70,14 @@ pub fn run_on(workload: &Workload, allocator: &str, scale: Scale) -> ChildLine {
         nanos: meter.time.as_nanos() as u64,
         rss_start_kib: meter.rss_start_kib,
         faults: meter.faults,
+        figures: named(meter.figures),
         options: Vec::new(),
     }
+}
+
+fn named(figures: Vec<(&'static str, f64)>) -> Vec<(String, f64)> {
+    let owned = |(name, value): (&str, f64)| (name.to_owned(), value);
+    figures.into_iter().map(owned).collect()
 }
 
 /// Prints the line that the parent reads.

@@ -179,6 +179,9 @@ pub struct ChildLine {
     pub rss_start_kib: u64,
     /// Page faults in it.
     pub faults: u64,
+    /// Further figures, if the workload has any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub figures: Vec<(String, f64)>,
     /// The allocator's options that the process read, `NAME=VALUE`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<String>,

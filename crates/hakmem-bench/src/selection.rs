@@ -23,6 +23,8 @@ pub struct Selection {
     pub probes: Vec<&'static Probe>,
     /// Whether [`growth`] is measured.
     pub growth: bool,
+    /// Whether the workloads run under preloaded libraries.
+    pub preloaded: bool,
 }
 
 /// Accepts what `--only` and `--skip` take.
@@ -35,8 +37,8 @@ pub fn names() -> clap::builder::PossibleValuesParser {
 
 impl Selection {
     /// What `only` names, or everything; without what `skip` names. A quick comparison leaves out the long probes that
-    /// are not named one by one.
-    pub fn new(only: &[String], skip: &[String], quick: bool) -> io::Result<Self> {
+    /// are not named one by one. One of `preloaded` libraries leaves out what is measured on built-in allocators alone.
+    pub fn new(only: &[String], skip: &[String], quick: bool, preloaded: bool) -> io::Result<Self> {
         let named = |list: &[String], name: &str| list.iter().any(|n| n == name);
         let wanted = |name: &str, group: &str| {
             (only.is_empty() || named(only, name) || named(only, group))
@@ -49,18 +51,23 @@ impl Selection {
             .collect();
         workloads.sort_by_key(|name| only.iter().position(|n| n == name));
         // Peaks of workloads say little without what the process itself has.
-        let beside =
-            |name: &str| name == probes::NOTHING && !workloads.is_empty() && !named(skip, name);
+        let nothing = match preloaded {
+            true => probes::NOTHING_PRELOADED,
+            false => probes::NOTHING,
+        };
+        let beside = |name: &str| name == nothing && !workloads.is_empty() && !named(skip, name);
         let probes: Vec<_> = probes::ALL
             .iter()
             .filter(|p| wanted(p.name, PROBES) || beside(p.name))
             .filter(|p| p.quick || !quick || named(only, p.name))
+            .filter(|p| !preloaded || needs_libraries(p))
             .collect();
         let selection = Self {
             all_workloads: workloads.len() == workloads::names().count(),
             workloads,
             probes,
-            growth: wanted(GROWTH, GROWTH),
+            growth: wanted(GROWTH, GROWTH) && !preloaded,
+            preloaded,
         };
         if selection.workloads.is_empty() && selection.probes.is_empty() && !selection.growth {
             return Err(io::Error::other(
@@ -72,8 +79,7 @@ impl Selection {
 
     /// Whether libraries are to be preloaded.
     pub fn needs_libraries(&self) -> bool {
-        let needs = |p: &&Probe| p.libraries || matches!(p.figure, probes::Figure::Purging);
-        self.probes.iter().any(needs)
+        self.preloaded || self.probes.iter().any(|p| needs_libraries(p))
     }
 
     /// The curves of growth that are measured.
@@ -86,13 +92,33 @@ impl Selection {
     }
 }
 
+fn needs_libraries(probe: &Probe) -> bool {
+    probe.libraries || matches!(probe.figure, probes::Figure::Purging)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn select(only: &[&str], skip: &[&str], quick: bool) -> io::Result<Selection> {
         let owned = |names: &[&str]| names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>();
-        Selection::new(&owned(only), &owned(skip), quick)
+        Selection::new(&owned(only), &owned(skip), quick, false)
+    }
+
+    #[test]
+    fn preloaded_libraries_leave_out_what_needs_built_in_allocators() {
+        let of = |only: &[&str]| {
+            let only: Vec<_> = only.iter().map(|n| (*n).to_owned()).collect();
+            Selection::new(&only, &[], false, true)
+        };
+        let all = of(&[]).expect("workloads and probes");
+        assert!(all.all_workloads && !all.growth && all.needs_libraries());
+        assert!(all.probes.iter().all(|p| p.name != probes::NOTHING));
+        assert!(all.probes.iter().any(|p| p.name == "pool"));
+        let one = of(&["json"]).expect("one workload");
+        let names: Vec<_> = one.probes.iter().map(|p| p.name).collect();
+        assert_eq!(names, [probes::NOTHING_PRELOADED]);
+        assert!(one.needs_libraries() && of(&["growth"]).is_err());
     }
 
     fn of(selection: &Selection) -> Vec<&str> {

@@ -10,22 +10,28 @@ pub fn probes(probes: &[&'static Probe], samples: &[ProbeSample]) -> String {
     let names: Vec<&str> = {
         let of_probes = samples
             .iter()
-            .filter(|s| probes.iter().any(|p| p.name == s.probe));
+            .filter(|s| figures(probes).any(|(name, _)| name == s.probe));
         distinct(of_probes.map(|s| s.allocator.as_str()))
     };
-    let row = |probe: &&&'static Probe| {
+    let row = |(name, unit): (&str, &str)| {
         let figure = |allocator: &&str| {
             let mine = samples
                 .iter()
-                .filter(|s| s.probe == probe.name && s.allocator == *allocator);
+                .filter(|s| s.probe == name && s.allocator == *allocator);
             median(&mine.map(|s| s.value).collect::<Vec<_>>())
         };
-        row(probe.name, probe.unit, names.iter().map(figure))
+        row(name, unit, names.iter().map(figure))
     };
-    let taken = probes
-        .iter()
-        .filter(|p| samples.iter().any(|s| s.probe == p.name));
-    table("probe", "unit", &names, taken.map(|p| row(&p)).collect())
+    let taken = figures(probes).filter(|(name, _)| samples.iter().any(|s| s.probe == *name));
+    table("probe", "unit", &names, taken.map(row).collect())
+}
+
+/// The names and units of all figures of these probes.
+fn figures(probes: &[&'static Probe]) -> impl Iterator<Item = (&'static str, &'static str)> {
+    probes.iter().flat_map(|probe| {
+        let parts = probe.parts().map(|part| (part.name, part.unit));
+        [(probe.name, probe.unit)].into_iter().chain(parts)
+    })
 }
 
 /// The curves called `name`; empty without any.
@@ -71,7 +77,9 @@ fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
 }
 
 fn row(name: &str, unit: &str, figures: impl Iterator<Item = Option<f64>>) -> Vec<String> {
-    let cell = |figure: Option<f64>| figure.map_or_else(|| "-".to_owned(), |f| format!("{f:.1}"));
+    let digits = if unit.is_empty() { 2 } else { 1 };
+    let shown = |f: f64| format!("{f:.digits$}");
+    let cell = |figure: Option<f64>| figure.map_or_else(|| "-".to_owned(), shown);
     let mut cells = vec![name.to_owned(), unit.to_owned()];
     cells.extend(figures.map(cell));
     cells
@@ -103,14 +111,16 @@ mod tests {
             sample("idle", "a", 1.0),
             sample("idle", "a", 3.0),
             sample("sparse", "b", 4.0),
+            sample("drift:mean", "b", 1.25),
         ];
-        let asked: Vec<_> = ["idle", "sparse", "pair_2m"]
+        let asked: Vec<_> = ["idle", "sparse", "pair_2m", "drift"]
             .iter()
             .filter_map(|n| crate::probes::find(n))
             .collect();
         let text = probes(&asked, &samples).replace(' ', "");
         assert!(text.contains("|idle|MiB|2.0|-|"), "{text}");
         assert!(text.contains("|sparse|MiB|-|4.0|"), "{text}");
+        assert!(text.contains("|drift:mean||-|1.25|"), "{text}");
         assert!(!text.contains("pair_2m"), "{text}");
         assert_eq!(probes(&asked, &[]), "");
     }

@@ -1,7 +1,27 @@
 //! Where workloads keep their books: memory straight from the system, so that no allocator under test holds it.
 
+use std::io;
 use std::ops::{Deref, DerefMut};
 use std::ptr::{self, NonNull};
+
+/// Maps fresh pages, which are zero, with `flags` besides the usual ones.
+pub fn map(bytes: usize, flags: libc::c_int) -> io::Result<NonNull<u8>> {
+    // SAFETY: a fresh anonymous mapping touches no existing memory.
+    let pages = unsafe {
+        libc::mmap(
+            ptr::null_mut(),
+            bytes,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags,
+            -1,
+            0,
+        )
+    };
+    if pages == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    NonNull::new(pages.cast()).ok_or_else(|| io::Error::other("mmap gave address 0"))
+}
 
 /// A vector of fixed capacity in pages of its own. They are populated when it is made, so that filling it later costs
 /// no page fault inside a measurement.
@@ -27,22 +47,10 @@ impl<T> Table<T> {
         let bytes = capacity
             .checked_mul(size_of::<T>())
             .expect("a table's size overflows");
-        // SAFETY: a fresh anonymous mapping touches no existing memory.
-        let p = unsafe {
-            libc::mmap(
-                ptr::null_mut(),
-                bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE,
-                -1,
-                0,
-            )
+        let items = match map(bytes, libc::MAP_POPULATE) {
+            Ok(pages) => pages.cast::<T>(),
+            Err(error) => panic!("no memory for a table of {bytes} bytes: {error}"),
         };
-        assert!(
-            p != libc::MAP_FAILED,
-            "no memory for a table of {bytes} bytes"
-        );
-        let items = NonNull::new(p.cast::<T>()).expect("mmap gave address 0");
         Self {
             items,
             len: 0,
@@ -69,6 +77,11 @@ impl<T> Table<T> {
         // SAFETY: slot `len` is inside the mapping (checked above) and holds no item.
         unsafe { self.items.add(self.len).write(item) };
         self.len += 1;
+    }
+
+    /// Bytes of its pages, all of which are resident.
+    pub fn bytes(&self) -> u64 {
+        (self.capacity * size_of::<T>()).next_multiple_of(4096) as u64
     }
 
     /// Removes the last item.

@@ -1,5 +1,6 @@
 //! The program as its users see it.
 
+use hakmem_bench::probes::stage::Stage;
 use hakmem_bench::{allocators, probes, workloads};
 use serde_json::Value;
 use std::fs;
@@ -161,14 +162,22 @@ fn every_part_of_probes_and_curves_runs() {
         assert_eq!(line["workload"], name);
     }
     for probe in probes::ALL {
-        if let probes::Figure::Resident(..) = probe.figure {
-            let output = on_the_system(&["run-probe", probe.name, "--scale", "smoke"]);
-            let context = format!("{}: {}", probe.name, text(&output.stderr));
-            assert!(
-                output.status.success() && output.stdout.len() == 1,
-                "{context}"
-            );
-        }
+        let stages = match probe.figure {
+            probes::Figure::Resident(..) => 1,
+            probes::Figure::Phases(_) => 6,
+            _ => continue,
+        };
+        let output = on_the_system(&["run-probe", probe.name, "--scale", "smoke"]);
+        let context = format!("{}: {}", probe.name, text(&output.stderr));
+        assert!(output.status.success(), "{context}");
+        let lines = output.stdout.split_inclusive(|b| *b == b'\n');
+        let read: Vec<Stage> = lines
+            .filter_map(|line| Stage::read(line).expect("a stage"))
+            .collect();
+        assert_eq!(read.len(), stages, "{context}");
+        let counted = probe.parts().any(|part| part.name.ends_with(":pages"));
+        let pages = |stage: &Stage| stage.live > 0 && stage.pages >= stage.live;
+        assert!(read.iter().all(|s| pages(s) == counted), "{context}");
     }
 }
 
@@ -238,6 +247,44 @@ fn probes_and_growth_run_if_named_and_are_on_record_with_their_targets() {
 }
 
 #[test]
+fn workloads_run_under_preloaded_libraries() {
+    let Some(library) = harmless_library() else {
+        return;
+    };
+    let library = format!("twice={}", library.display());
+    let path = scratch("preloaded.json");
+    let output = hakmem_bench(&[
+        "compare",
+        "--preloaded",
+        "--quick",
+        "--only",
+        "crossed",
+        "--rounds",
+        "1",
+        "--allocators",
+        "system",
+        "--lib",
+        &library,
+        "--json",
+        path.to_str().expect("UTF-8"),
+    ]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let record = record(&path);
+    assert_eq!(record["kind"], "preloaded");
+    assert_eq!(record["libraries"][0][0], "twice");
+    assert_eq!(record["summary"]["base"], "system");
+    let samples = record["samples"].as_array().expect("samples");
+    let names: Vec<_> = samples.iter().map(|s| s["allocator"].as_str()).collect();
+    assert_eq!(names, [Some("twice"), Some("system")]);
+    for sample in samples {
+        assert!(number(sample, "nanos") > 0.0 && number(sample, "max_rss_kib") > 0.0);
+    }
+    let probes = record["probes"].as_array().expect("what the process has");
+    assert!(probes.iter().all(|p| p["probe"] == "nothing_preloaded"));
+    assert_eq!(probes.len(), 2);
+}
+
+#[test]
 fn a_comparison_of_nothing_is_refused() {
     let output = hakmem_bench(&["compare", "--only", "json", "--skip", "workloads"]);
     assert_eq!(output.status.code(), Some(2));
@@ -261,6 +308,13 @@ fn unknown_names_are_refused_with_a_list_of_the_valid_ones() {
     }
     let output = hakmem_bench(&["compare", "--rounds", "0"]);
     assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn workloads_do_not_run_on_a_library_that_is_not_asked_to_be_preloaded() {
+    let output = hakmem_bench(&["compare", "--only", "json", "--allocators", "tcmalloc"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("--preloaded"));
 }
 
 #[test]

@@ -24,7 +24,9 @@ fn nothing(allocator: &str) -> u64 {
 #[test]
 fn a_process_that_allocates_nothing_is_small() {
     for allocator in allocators::ALL {
-        let kib = nothing(allocator.name);
+        // A process begins as a copy of this one, in which other tests may hold memory at the moment.
+        let runs = (0..3).map(|_| nothing(allocator.name));
+        let kib = runs.min().expect("three runs");
         let limit = match allocator.name {
             "snmalloc" => 6 << 10,
             _ => 5 << 10,

@@ -109,6 +109,17 @@ fn rpmalloc_serves() {
     threads_come_and_go::<hakmem_bench::rpmalloc::RpMalloc>();
 }
 
+#[cfg(feature = "rusty_alloc")]
+#[test]
+fn rusty_alloc_serves() {
+    // SAFETY: callers pass blocks of rusty_alloc.
+    serves::<hakmem_bench::rusty_alloc::RustyAlloc>("rusty_alloc", |p| unsafe {
+        assert!(rusty_alloc::alloc::is_in_heap_region(p));
+        rusty_alloc::alloc::usable_size(p)
+    });
+    threads_come_and_go::<hakmem_bench::rusty_alloc::RustyAlloc>();
+}
+
 #[test]
 fn the_system_serves_itself() {
     // SAFETY: callers pass blocks of the C library.

@@ -7,11 +7,14 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Sources that programs run or compile.
-const FILES: [(&str, &str); 6] = [
+const FILES: [(&str, &str); 9] = [
     ("objects.py", include_str!("inputs/objects.py")),
     ("containers.cc", include_str!("inputs/containers.cc")),
     ("tables.sql", include_str!("inputs/tables.sql")),
     ("objects.js", include_str!("inputs/objects.js")),
+    ("objects.rb", include_str!("inputs/objects.rb")),
+    ("objects.lua", include_str!("inputs/objects.lua")),
+    ("objects.php", include_str!("inputs/objects.php")),
     ("words.pl", include_str!("inputs/words.pl")),
     ("pages.ps", include_str!("inputs/pages.ps")),
 ];
@@ -19,6 +22,8 @@ const FILES: [(&str, &str); 6] = [
 const LINES: usize = 600_000;
 /// Lines of the short text, for programs that take long over each.
 const SHORT: usize = 50_000;
+/// Records in the JSON.
+const RECORDS: usize = 60_000;
 /// Commits of the repository, and files in it.
 const COMMITS: usize = 600;
 const TREE: usize = 200;
@@ -31,6 +36,7 @@ pub fn write(folder: &Path, git: Option<&Path>) -> io::Result<()> {
     for (name, lines) in [("text.txt", LINES), ("short.txt", SHORT)] {
         text(BufWriter::new(File::create(folder.join(name))?), lines)?;
     }
+    records(BufWriter::new(File::create(folder.join("records.json"))?))?;
     git.map_or(Ok(()), |git| repository(git, &folder.join("repository")))
 }
 
@@ -60,6 +66,23 @@ fn word(rng: &mut Rng) -> String {
     (0..rng.between(1, 4))
         .map(|_| syllables[rng.below(syllables.len())])
         .collect()
+}
+
+/// An array of objects in JSON.
+fn records(mut out: impl Write) -> io::Result<()> {
+    let mut rng = Rng::new(3);
+    writeln!(out, "[")?;
+    for id in 0..RECORDS {
+        let (kind, name) = (word(&mut rng), word(&mut rng));
+        let (size, part) = (rng.below(100_000), rng.below(50));
+        let end = if id + 1 == RECORDS { "" } else { "," };
+        writeln!(
+            out,
+            r#"{{"id":{id},"kind":"{kind}","name":"{name} {id}","at":{{"part":{part},"size":{size}}},"tags":["{name}","{kind}{part}"]}}{end}"#
+        )?;
+    }
+    writeln!(out, "]")?;
+    out.flush()
 }
 
 /// A repository of loose history, made by `git fast-import`: nothing in it depends on the time or the user.
@@ -159,5 +182,10 @@ mod tests {
         };
         of(|out| text(out, SHORT));
         of(|out| history(out));
+        of(|out| records(out));
+        let mut json = Vec::new();
+        records(&mut json).expect("memory takes all");
+        let json: serde_json::Value = serde_json::from_slice(&json).expect("it is JSON");
+        assert_eq!(json.as_array().map(Vec::len), Some(RECORDS));
     }
 }

@@ -52,7 +52,9 @@ fn found() -> io::Result<Vec<(String, PathBuf)>> {
     for peer in packaged::ALL {
         match peer.library() {
             Some(path) => libraries.push(named(peer.name, &path)?),
-            None if peer.built_here => eprintln!("left out: {}: ci/peers/build builds it", peer.name),
+            None if peer.built_here => {
+                eprintln!("left out: {}: ci/peers/build builds it", peer.name)
+            }
             None => eprintln!("left out: {}: {} is not installed", peer.name, peer.package),
         }
     }

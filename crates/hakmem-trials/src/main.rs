@@ -34,7 +34,13 @@ use std::process::ExitCode;
 struct Arguments {
     /// Touch so many MiB before each measured run, so that the host of a virtual machine has them
     /// ready [default: none]
-    #[arg(long, global = true, default_value_t = 0, hide_default_value = true, value_name = "MIB")]
+    #[arg(
+        long,
+        global = true,
+        default_value_t = 0,
+        hide_default_value = true,
+        value_name = "MIB"
+    )]
     warm_host: usize,
     #[command(subcommand)]
     command: Task,

@@ -82,6 +82,13 @@ fn a_program_is_compared_and_nothing_of_it_stays() {
         );
     }
 
+    // Neither is hakmem here, nor are its peers.
+    assert_eq!(
+        record["targets"],
+        serde_json::Value::Null,
+        "no row of hakmem"
+    );
+
     // The page of results takes such records.
     let page = folder.path().join("page.html");
     let report = html::run(&html::Options {

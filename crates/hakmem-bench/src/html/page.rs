@@ -76,6 +76,8 @@ fn tables(records: &[Record]) -> Vec<Section<'_>> {
             let programs = matches!(record.kind.as_str(), "preload" | "programs");
             let (thing, heading) = if programs {
                 (PROGRAM, "Whole programs")
+            } else if record.kind == "preloaded" {
+                (WORKLOAD, "Workloads under preloaded libraries")
             } else {
                 (WORKLOAD, "Workloads")
             };

@@ -4,7 +4,7 @@ use super::curves::{self, Axes, Curve, places};
 use super::number::{figure, tick};
 use super::palette::{Palette, SUBJECT};
 use crate::growth::{BY_BLOCKS, BY_THREADS};
-use crate::probes::{ALL_FREED, FEW_KEPT};
+use crate::probes::{ALL_FREED, BLOCKED, DRIFT, FEW_KEPT, POOL};
 use crate::record::Record;
 use crate::sample::Series;
 use maud::{Markup, html};
@@ -35,6 +35,27 @@ const MEMORY: &[Known<'static>] = &[
         name: FEW_KEPT,
         heading: "Memory over time: one block in many kept, then idle",
         says: "As before, but some blocks scattered over all pages stay live.",
+        is_log: false,
+        is_memory: true,
+    },
+    Known {
+        name: BLOCKED,
+        heading: "Memory over time: freed by another thread",
+        says: "One thread allocates and then sleeps, another one frees the blocks. What is free belongs to a thread that does nothing about it.",
+        is_log: false,
+        is_memory: true,
+    },
+    Known {
+        name: POOL,
+        heading: "Memory over time: threads that wait",
+        says: "64 threads allocate and free all of it, and then wait, each with what its heap keeps.",
+        is_log: false,
+        is_memory: true,
+    },
+    Known {
+        name: DRIFT,
+        heading: "Memory over time: sizes that change",
+        says: "As many bytes are live all the time, but their sizes change in six phases. A curve ends earlier where the work is done faster.",
         is_log: false,
         is_memory: true,
     },
@@ -69,11 +90,11 @@ pub fn sections(records: &[Record], palette: &Palette) -> Markup {
     html! {
         section id="memory" aria-labelledby="memory-h" {
             h2 #memory-h { "Memory over time" }
-            @for k in MEMORY { (charts(records, palette, k)) }
+            (all_charts(records, palette, MEMORY))
         }
         section id="scaling" aria-labelledby="scaling-h" {
             h2 #scaling-h { "Scaling" }
-            @for k in SCALING { (charts(records, palette, k)) }
+            (all_charts(records, palette, SCALING))
         }
         @if !others.is_empty() {
             section id="curves" aria-labelledby="curves-h" {
@@ -84,18 +105,24 @@ pub fn sections(records: &[Record], palette: &Palette) -> Markup {
     }
 }
 
-fn charts(records: &[Record], palette: &Palette, known: &Known) -> Markup {
-    let with: Vec<(usize, &Record)> = records
-        .iter()
-        .enumerate()
-        .filter(|(_, r)| r.series.iter().any(|s| s.name == known.name))
-        .collect();
+/// The charts that a record has; a line for those that none has, if that is all of them.
+fn all_charts(records: &[Record], palette: &Palette, all: &[Known]) -> Markup {
+    let any = all.iter().any(|k| !with(records, k.name).is_empty());
     html! {
-        @if with.is_empty() {
-            h3 { (known.heading) }
-            p.note { "No record here has this." }
-        }
-        @for (n, record) in with {
+        @for known in all { (charts(records, palette, known)) }
+        @if !any { p.note { "No record here has this." } }
+    }
+}
+
+/// The records that have such a curve, with their places.
+fn with<'a>(records: &'a [Record], name: &str) -> Vec<(usize, &'a Record)> {
+    let has = |r: &Record| r.series.iter().any(|s| s.name == name);
+    records.iter().enumerate().filter(|(_, r)| has(r)).collect()
+}
+
+fn charts(records: &[Record], palette: &Palette, known: &Known) -> Markup {
+    html! {
+        @for (n, record) in with(records, known.name) {
             (chart(record, palette, known, n))
         }
     }

@@ -60,7 +60,8 @@ pub fn parse_library(text: &str) -> Result<(String, PathBuf), String> {
 pub fn choose(allocators: &[String], more: &[(String, PathBuf)]) -> io::Result<Vec<Library>> {
     let wanted = |name: &str| {
         let stem = name.strip_prefix("lib").unwrap_or(name);
-        allocators.is_empty() || allocators.iter().any(|a| stem.starts_with(a.as_str()))
+        let begins = |a: &String| stem.starts_with(a.strip_prefix("lib").unwrap_or(a));
+        allocators.is_empty() || allocators.iter().any(begins)
     };
     let mut all = Vec::new();
     let mut add = |name: &str, path: Option<PathBuf>| -> io::Result<()> {

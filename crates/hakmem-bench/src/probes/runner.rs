@@ -1,12 +1,13 @@
 //! Takes the probes: each figure in a fresh process, the contenders of a probe one after the other.
 
+use super::contender::Contender;
 use super::library::{HAKMEM, Library};
 use super::under::{command, timed};
-use super::watch::{Points, watch};
-use super::{Figure, Probe, purge};
-use crate::measure;
+use super::watch::{Points, Seen, watch};
+use super::{Figure, MIB, Probe, figures, purge};
 use crate::progress::Progress;
-use crate::sample::{Failure, ProbeSample, Series};
+use crate::sample::{ChildLine, Failure, ProbeSample, Series};
+use std::time::Duration;
 
 /// What to take.
 #[derive(Debug)]
@@ -32,22 +33,6 @@ pub struct Outcome {
     pub series: Vec<Series>,
     /// Figures that are missing.
     pub failures: Vec<Failure>,
-}
-
-/// One side of a probe.
-#[derive(Debug, Clone, Copy)]
-enum Contender<'a> {
-    Preloaded(&'a Library),
-    BuiltIn(&'a str),
-}
-
-impl Contender<'_> {
-    fn name(&self) -> &str {
-        match self {
-            Self::Preloaded(library) => &library.name,
-            Self::BuiltIn(name) => name,
-        }
-    }
 }
 
 impl Plan<'_> {
@@ -85,58 +70,68 @@ impl Plan<'_> {
     }
 
     fn take(&self, probe: &Probe, contender: Contender<'_>, round: u32, outcome: &mut Outcome) {
-        let value = match (probe.figure, contender) {
-            (Figure::Purging, Contender::Preloaded(library)) => {
-                let Outcome {
-                    samples, failures, ..
-                } = outcome;
-                return purge::pairs(library, self.scale, round, samples, failures);
+        if let (Figure::Purging, Contender::Preloaded(library)) = (probe.figure, contender) {
+            let Outcome {
+                samples, failures, ..
+            } = outcome;
+            return purge::pairs(library, self.scale, round, samples, failures);
+        }
+        let allocator = contender.name();
+        match self.figures(probe, contender, round, &mut outcome.series) {
+            Ok(figures) => {
+                let sample = |(probe, value, unit): figures::Named| ProbeSample {
+                    probe,
+                    allocator: allocator.to_owned(),
+                    round,
+                    value,
+                    unit: unit.to_owned(),
+                };
+                outcome.samples.extend(figures.into_iter().map(sample));
             }
-            (Figure::Resident(idle, curve), Contender::Preloaded(library)) => {
-                resident(library, probe, idle).map(|points| {
-                    let last = points.last().map_or(f64::NAN, |(_, mib)| *mib);
-                    if let Some(curve) = curve.filter(|_| round == 0) {
-                        outcome.series.push(Series {
-                            name: curve.to_owned(),
-                            allocator: library.name.clone(),
-                            x: "seconds since the frees".to_owned(),
-                            y: probe.unit.to_owned(),
-                            points,
-                        });
-                    }
-                    last
-                })
-            }
-            (Figure::Resident(..) | Figure::Purging, Contender::BuiltIn(_)) => {
-                Err("taken on preloaded libraries only".to_owned())
-            }
-            (Figure::Peak, Contender::Preloaded(_)) => {
-                Err("taken on built-in allocators only".to_owned())
-            }
-            (Figure::Peak, Contender::BuiltIn(allocator)) => {
-                measure::one(probe.name, allocator, "full", round)
-                    .map(|sample| sample.max_rss_kib as f64 / 1024.0)
-            }
-            (Figure::PerOperation(unit), _) => self
-                .time(probe, contender)
-                .map(|(nanos, ops)| nanos as f64 / ops as f64 / unit),
-            (Figure::Total, _) => self
-                .time(probe, contender)
-                .map(|(nanos, _)| nanos as f64 / 1e6),
-        };
-        match value {
-            Ok(value) => outcome.samples.push(ProbeSample {
-                probe: probe.name.to_owned(),
-                allocator: contender.name().to_owned(),
-                round,
-                value,
-                unit: probe.unit.to_owned(),
-            }),
             Err(what) => outcome.failures.push(Failure {
                 workload: probe.name.to_owned(),
-                allocator: contender.name().to_owned(),
+                allocator: allocator.to_owned(),
                 what,
             }),
+        }
+    }
+
+    fn figures(
+        &self,
+        probe: &Probe,
+        contender: Contender<'_>,
+        round: u32,
+        series: &mut Vec<Series>,
+    ) -> Result<Vec<figures::Named>, String> {
+        match (probe.figure, contender) {
+            (Figure::Resident(..) | Figure::Phases(_), Contender::Preloaded(library)) => {
+                let seen = resident(library, probe)?;
+                let figures = figures::of(probe, &seen);
+                if round == 0 {
+                    series.extend(curve(probe, library, seen.points));
+                }
+                Ok(figures)
+            }
+            (Figure::Calls, Contender::Preloaded(library)) => {
+                let line = timed(library, probe.name, self.scale, |_| ())?;
+                Ok(parts(probe, line))
+            }
+            (Figure::Peak, Contender::BuiltIn(_)) => {
+                let sample = contender.sample(probe.name, "full", round)?;
+                Ok(own(probe, sample.max_rss_kib as f64 / 1024.0))
+            }
+            (Figure::PerOperation(unit), _) => {
+                let (nanos, ops) = self.time(probe, contender)?;
+                Ok(own(probe, nanos as f64 / ops as f64 / unit))
+            }
+            (Figure::Total, _) => {
+                let (nanos, _) = self.time(probe, contender)?;
+                Ok(own(probe, nanos as f64 / 1e6))
+            }
+            (Figure::Peak | Figure::Purging, Contender::Preloaded(_)) => {
+                Err("taken on built-in allocators only".to_owned())
+            }
+            (_, Contender::BuiltIn(_)) => Err("taken on preloaded libraries only".to_owned()),
         }
     }
 
@@ -147,18 +142,71 @@ impl Plan<'_> {
             Figure::Total if self.scale == "quick" => "full",
             _ => self.scale,
         };
-        match contender {
-            Contender::Preloaded(library) => {
-                timed(library, probe.name, scale, |_| ()).map(|line| (line.nanos, line.ops))
-            }
-            Contender::BuiltIn(allocator) => measure::one(probe.name, allocator, scale, 0)
-                .map(|sample| (sample.nanos, sample.ops)),
-        }
+        let sample = contender.sample(probe.name, scale, 0)?;
+        Ok((sample.nanos, sample.ops))
     }
 }
 
+/// The one figure of a probe.
+fn own(probe: &Probe, value: f64) -> Vec<figures::Named> {
+    vec![(probe.name.to_owned(), value, probe.unit)]
+}
+
+/// The figures that the process itself has found.
+fn parts(probe: &Probe, line: ChildLine) -> Vec<figures::Named> {
+    let part = |(name, value)| (format!("{}:{name}", probe.name), value, probe.unit);
+    line.figures.into_iter().map(part).collect()
+}
+
 /// A probe of memory has one scale: less of it would be another figure.
-fn resident(library: &Library, probe: &Probe, idle: std::time::Duration) -> Result<Points, String> {
+fn resident(library: &Library, probe: &Probe) -> Result<Seen, String> {
+    let idle = match probe.figure {
+        Figure::Resident(idle, _) => idle,
+        _ => Duration::ZERO,
+    };
     let mut command = command(library, probe.name, "full").map_err(|e| e.to_string())?;
     watch(&mut command, idle)
+}
+
+/// The curve of memory over time, if the probe has one. Phases count from the start of the process.
+fn curve(probe: &Probe, library: &Library, mut points: Points) -> Option<Series> {
+    let (name, x) = match probe.figure {
+        Figure::Resident(_, name) => (name?, "seconds since the frees"),
+        Figure::Phases(name) => {
+            let start = points.first().map_or(0.0, |(at, _)| *at);
+            points.iter_mut().for_each(|(at, _)| *at -= start);
+            (name, "seconds since the start")
+        }
+        _ => return None,
+    };
+    Some(Series {
+        name: name.to_owned(),
+        allocator: library.name.clone(),
+        x: x.to_owned(),
+        y: MIB.to_owned(),
+        points,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::probes;
+
+    #[test]
+    fn a_curve_of_phases_begins_at_the_start_of_the_process() {
+        let library = Library {
+            name: "a".to_owned(),
+            path: None,
+        };
+        let of = |name: &str| {
+            let probe = probes::find(name).expect("a probe");
+            curve(probe, &library, vec![(-2.0, 1.0), (0.0, 3.0)])
+        };
+        let drift = of("drift").expect("it has a curve");
+        assert_eq!(drift.points, [(0.0, 1.0), (2.0, 3.0)]);
+        let pool = of("pool").expect("it has a curve");
+        assert_eq!(pool.points, [(-2.0, 1.0), (0.0, 3.0)]);
+        assert!(of("keep_runs").is_none());
+    }
 }

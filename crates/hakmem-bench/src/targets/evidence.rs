@@ -7,13 +7,22 @@ use crate::sample::{ProbeSample, Series};
 /// Who is to reach the targets.
 pub const HAKMEM: &str = "hakmem";
 /// The built-in allocators that workloads and growth are compared with.
-pub const PEERS: [&str; 5] = ["system", "mimalloc", "snmalloc", "jemalloc", "rpmalloc"];
+pub const PEERS: [&str; 6] = [
+    "system",
+    "mimalloc",
+    "snmalloc",
+    "jemalloc",
+    "rpmalloc",
+    "rusty_alloc",
+];
 
 /// What a comparison found, and what it was to find.
 #[derive(Debug, Clone, Copy)]
 pub struct Evidence<'a> {
     /// The figures of the workloads.
     pub summary: &'a Summary,
+    /// Whether the workloads ran under preloaded libraries.
+    pub preloaded: bool,
     /// Whether these are all workloads: only then means over them are those of the targets.
     pub all_workloads: bool,
     /// The probes asked for.

@@ -9,6 +9,7 @@ mod probes;
 mod suite;
 
 pub use evidence::Evidence;
+pub use suite::of_programs;
 
 use crate::report::markdown;
 use crate::sample::Target;
@@ -110,6 +111,7 @@ mod tests {
     fn a_comparison_of_nothing_has_no_targets() {
         let nothing = Evidence {
             summary: &Summary::new(&[], &[], "", &[], &[]),
+            preloaded: false,
             all_workloads: false,
             asked: &[],
             curves: &[],

@@ -23,6 +23,7 @@ enum Rule {
 }
 
 struct Goal {
+    /// The probe, or a part of one.
     probe: &'static str,
     rule: Rule,
 }
@@ -31,7 +32,12 @@ const fn goal(probe: &'static str, rule: Rule) -> Goal {
     Goal { probe, rule }
 }
 
-const GOALS: [Goal; 11] = [
+/// So many millions of bytes, in MiB.
+const fn megabytes(millions: f64) -> f64 {
+    millions * 1e6 / (1 << 20) as f64
+}
+
+const GOALS: [Goal; 19] = [
     goal("idle", Rule::Below(45.0)),
     // The figure is what glibc reaches when it is asked to trim.
     goal(
@@ -45,13 +51,24 @@ const GOALS: [Goal; 11] = [
     goal("pair_256k", Rule::BelowOrBest(32.0)),
     goal("threads_20k", Rule::Times(1.02, library::SYSTEM)),
     goal("ended_200", Rule::Below(9.0)),
+    goal("blocked", Rule::Below(megabytes(60.0))),
+    goal("blocked_again", Rule::Below(megabytes(480.0))),
+    goal("pool", Rule::Below(megabytes(60.0))),
+    goal("keep_random", Rule::Below(megabytes(255.0))),
+    goal("keep_random:pages", Rule::Below(1.1)),
+    goal("drift:worst", Rule::Below(2.0)),
+    goal("drift:mean", Rule::Below(1.6)),
+    goal("drift:pages", Rule::Below(1.1)),
     goal(purge::NAME, Rule::Worst(1.02)),
     goal("rust_pair_64", Rule::Times(0.75, "mimalloc")),
 ];
 
 /// The targets of the probes asked for.
 pub fn targets(evidence: &Evidence<'_>) -> Vec<Target> {
-    let asked = |goal: &&Goal| evidence.asked.iter().any(|p| p.name == goal.probe);
+    let asked = |goal: &&Goal| {
+        let name = goal.probe.split(':').next();
+        evidence.asked.iter().any(|p| Some(p.name) == name)
+    };
     GOALS
         .iter()
         .filter(asked)
@@ -60,8 +77,7 @@ pub fn targets(evidence: &Evidence<'_>) -> Vec<Target> {
 }
 
 fn target(goal: &Goal, samples: &[ProbeSample]) -> Target {
-    let probe = probes::find(goal.probe);
-    let (does, unit) = probe.map_or(("", ""), |p| (p.what, p.unit));
+    let (does, unit) = probes::described(goal.probe).unwrap_or_default();
     let reached = Measured {
         probe: goal.probe,
         unit,
@@ -206,8 +222,12 @@ mod tests {
         target(goal.expect("a goal"), &samples(&figures))
     }
 
-    const PEERS: [(&str, f64); 4] = [
+    const PEERS: [(&str, f64); 8] = [
         ("system", 70.0),
+        ("libmimalloc3", 62.0),
+        ("libsnmalloc", 55.0),
+        ("librpmalloc", 80.0),
+        ("librusty_alloc", 65.0),
         ("libmimalloc2.0", 60.0),
         ("libjemalloc2", 500.0),
         ("libtcmalloc-minimal4", 40.0),
@@ -290,6 +310,29 @@ mod tests {
 
     #[test]
     fn every_goal_is_about_a_probe() {
-        assert!(GOALS.iter().all(|g| probes::find(g.probe).is_some()));
+        assert!(GOALS.iter().all(|g| probes::described(g.probe).is_some()));
+    }
+    #[test]
+    fn a_part_of_a_probe_has_a_target_if_the_probe_was_asked_for() {
+        let of = |name: &str| {
+            let probe = probes::find(name).expect("a probe");
+            let evidence = Evidence {
+                summary: &crate::report::Summary::new(&[], &[], "", &[], &[]),
+                preloaded: false,
+                all_workloads: false,
+                asked: &[probe],
+                curves: &[],
+                probes: &samples(&[("drift:worst", "hakmem", 1.9)]),
+                series: &[],
+            };
+            let met = |t: Target| (t.name.clone(), t.unit.clone(), t.met());
+            targets(&evidence).into_iter().map(met).collect::<Vec<_>>()
+        };
+        let drift = of("drift");
+        assert_eq!(drift.len(), 3);
+        assert_eq!(drift[0], ("drift:worst".to_owned(), String::new(), true));
+        assert!(!drift[1].2);
+        assert_eq!(of("keep_random").len(), 2);
+        assert!(of("keep_runs").is_empty());
     }
 }

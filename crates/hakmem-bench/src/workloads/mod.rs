@@ -6,14 +6,17 @@
 
 pub mod cfrac;
 pub mod churn;
+pub mod crossed;
 pub mod fixed;
 pub mod glibc;
 pub mod grow;
 pub mod growing;
 pub mod large;
 pub mod larson;
+pub mod latency;
 pub mod leak;
 pub mod map;
+pub mod messages;
 pub mod minimiser;
 pub mod mixed;
 pub mod mstress;
@@ -24,6 +27,7 @@ pub mod remote;
 pub mod rptest;
 pub mod sh6;
 pub mod sh8;
+mod shared;
 pub mod sharing;
 pub mod text;
 pub mod timed;
@@ -140,6 +144,8 @@ impl<A: Subject> Table<A> {
         workload!("thread_churn", 3_000, 2, churn::run::<A>, "a thread that allocates 64 blocks of 16–1024 B, frees them and ends; two at a time", "mleak, thread pools"),
         workload!("thread_leak", 3_000, 2, leak::run::<A>, "a thread that frees 64 blocks of one that has ended, allocates 256 of 16–1024 B, and leaves 64; two at a time", "mimalloc-bench's mleak"),
         workload!("mstress", 3_000_000, 2, mstress::run::<A>, "allocate 16 B–4 KiB, some 64 KiB; some blocks stay, some move through 1,000 slots shared by all threads; threads are replaced", "mimalloc's mstress"),
+        workload!("messages", 3_000_000, 4, messages::run::<A>, "a message of 64 B, 8–200 B of text and sometimes 1–32 KiB sent to a mailbox, another received; a thread ends after 2,000", "threads with mailboxes"),
+        workload!("crossed", 10_000_000, 4, crossed::run::<A>, "per thread, 16–512 B, some up to 32 KiB, into a random one of 2,000 slots; one of the next thread's is freed", "threads with shared arrays"),
         workload!("string_build", 600_000, 1, text::strings::<A>, "a string of 10–2,000 B built by appending; 1,000 strings live", "text processing"),
         workload!("json_tree", 80, 1, text::trees::<A>, "a JSON-like tree of about 20,000 values, built and dropped", "serde_json values"),
         workload!("hash_map", 3_000_000, 1, map::run::<A>, "an entry with a value of 8–127 B into a hash map that grows to 50,000; a quarter is replaced and a quarter removed before it is dropped", "hash tables"),

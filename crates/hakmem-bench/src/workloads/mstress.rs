@@ -1,13 +1,11 @@
 //! Blocks that migrate: threads allocate, keep some, exchange some through slots that all of them share, and are
 //! replaced by new threads (after the stress test that accompanies mimalloc).
 
+use super::shared::Shared;
 use crate::heap::{Block, Heap, Subject};
 use crate::meter::Meter;
 use crate::rng::Rng;
 use crate::storage::Table;
-use std::marker::PhantomData;
-use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering};
 use std::thread;
 
 const THREADS: u64 = 2;
@@ -16,29 +14,6 @@ const SHARED: usize = 1000;
 const KEPT: usize = 2000;
 /// Allocations in a thread's life.
 const LIFE: u64 = 20_000;
-
-/// Slots through which threads exchange blocks, as tokens.
-struct Shared<A: Subject> {
-    slots: Table<AtomicPtr<u8>>,
-    blocks: PhantomData<fn() -> Block<A>>,
-}
-
-impl<A: Subject> Shared<A> {
-    fn new() -> Self {
-        Self {
-            slots: Table::filled(SHARED, |_| AtomicPtr::new(ptr::null_mut())),
-            blocks: PhantomData,
-        }
-    }
-
-    /// Puts a block into slot `i` and takes what was there.
-    fn exchange(&self, i: usize, block: Option<Block<A>>) -> Option<Block<A>> {
-        let token = block.map_or(ptr::null_mut(), Block::into_token);
-        let old = self.slots[i].swap(token, Ordering::AcqRel);
-        // SAFETY: only `into_token` of blocks of `A` fills the slots, and the swap gave this one to us alone.
-        unsafe { Block::from_token(old) }
-    }
-}
 
 /// Mostly small, sometimes a page, rarely a large buffer.
 fn size(rng: &mut Rng) -> usize {
@@ -72,7 +47,7 @@ fn life<A: Subject>(shared: &Shared<A>, kept: &mut Table<Block<A>>, seed: u64, o
 
 /// The workload.
 pub fn run<A: Subject>(ops: u64, meter: &mut Meter) {
-    let shared = Shared::<A>::new();
+    let shared = Shared::<A>::new(SHARED);
     let mut lanes = [0; THREADS as usize].map(|_: u8| Table::new(KEPT));
     meter.measure(|| {
         let mut left = ops;
@@ -89,6 +64,6 @@ pub fn run<A: Subject>(ops: u64, meter: &mut Meter) {
             });
         }
         lanes.iter_mut().for_each(Table::clear);
-        (0..SHARED).for_each(|i| drop(shared.exchange(i, None)));
+        shared.clear();
     });
 }

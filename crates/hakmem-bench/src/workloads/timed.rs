@@ -1,7 +1,7 @@
 //! The probes that are timed, as workloads for any allocator that are run by name only.
 
 use super::workload::Workload;
-use super::{grow, large, mixed, mstress, sh6, text};
+use super::{grow, large, latency, mixed, mstress, sh6, text};
 use crate::heap::{Heap, Subject};
 use crate::meter::Meter;
 use crate::rng::Rng;
@@ -51,6 +51,7 @@ impl<A: Subject> Timed<A> {
         timed!("calloc_64m", 300, 1, large::zeroed::<A>),
         timed!("grow_1g", 3, 1, |n, m| grow_to_gib::<A>(n, m)),
         timed!("threads_20k", 20_000, 1, short_threads::<A>),
+        timed!("latency", 10_000_000, 2, latency::run::<A>),
         timed!("loop_waves", 40, 1, waves::<A>),
         timed!("loop_mixed", 12_000_000, 1, |n, m| mixed::run::<A>(100_000, n, m)),
         timed!("loop_medium", 6_000_000, 2, large::mid_mt::<A>),

@@ -2,7 +2,7 @@
 
 use hakmem_bench::growth::{BY_BLOCKS, BY_THREADS};
 use hakmem_bench::machine::{Build, Machine};
-use hakmem_bench::probes::{ALL_FREED, FEW_KEPT};
+use hakmem_bench::probes::{ALL_FREED, BLOCKED, DRIFT, FEW_KEPT, POOL};
 use hakmem_bench::record::{Record, SCHEMA_VERSION};
 use hakmem_bench::report::Summary;
 use hakmem_bench::sample::{Failure, ProbeSample, Sample, Series, Target};
@@ -137,7 +137,10 @@ fn series(allocator: &str, a: usize) -> Vec<Series> {
     let blocks = (3..8).map(|i| (10f64.powi(i), 10.0 + f64::from(i)));
     vec![
         one(ALL_FREED, "s", memory.clone()),
-        one(FEW_KEPT, "s", memory),
+        one(FEW_KEPT, "s", memory.clone()),
+        one(BLOCKED, "s", memory.clone()),
+        one(POOL, "s", memory.clone()),
+        one(DRIFT, "s", memory),
         one(BY_THREADS, "threads", threads.collect()),
         one(BY_BLOCKS, "blocks", blocks.collect()),
         one(HOSTILE, HOSTILE, vec![(0.0, f64::NAN), (1.0, 2.0)]),

@@ -178,6 +178,9 @@ fn a_record_with_every_part_becomes_a_page() {
         "the target's line in its probe"
     );
     for part in [
+        "Memory over time: freed by another thread",
+        "Memory over time: threads that wait",
+        "Memory over time: sizes that change",
         "Scaling by threads",
         "Scaling by live blocks",
         "What went wrong",

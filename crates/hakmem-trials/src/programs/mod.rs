@@ -14,6 +14,7 @@ use hakmem_bench::probes::library::{SYSTEM, parse_library};
 use hakmem_bench::progress::Progress;
 use hakmem_bench::record::{Record, Start};
 use hakmem_bench::report::Summary;
+use hakmem_bench::targets;
 use once::Ready;
 use std::io;
 use std::path::PathBuf;
@@ -60,6 +61,8 @@ pub fn run(options: &Options) -> io::Result<bool> {
     for failure in &gathered.failures {
         println!("\nFAILED: {failure}");
     }
+    let targets = targets::of_programs(&summary, options.only.is_empty());
+    print!("\n{}", targets::table(&targets));
     let good = gathered.failures.is_empty();
     if let Some(path) = &options.json {
         let library = |side: &Side| {
@@ -70,6 +73,7 @@ pub fn run(options: &Options) -> io::Result<bool> {
             libraries: sides.iter().filter_map(library).collect(),
             samples: gathered.samples,
             traces: gathered.traces,
+            targets,
             failures: gathered.failures,
             ..start.record("programs", options.rounds, summary)
         };

@@ -120,6 +120,40 @@ pub const ALL: &[Program] = &[
         ..PLAIN
     },
     Program {
+        name: "ruby",
+        what: "structures, strings, hashes and sorting",
+        executable: "ruby",
+        arguments: &["--disable=gems", "../inputs/objects.rb"],
+        ..PLAIN
+    },
+    Program {
+        name: "lua",
+        what: "tables, strings and closures",
+        executable: "lua5.4",
+        arguments: &["../inputs/objects.lua"],
+        ..PLAIN
+    },
+    Program {
+        name: "php_malloc",
+        what: "arrays, objects and JSON, without PHP's own allocator",
+        executable: "php",
+        arguments: &["-n", "../inputs/objects.php"],
+        environment: &[("USE_ZEND_ALLOC", "0")],
+        ..PLAIN
+    },
+    Program {
+        name: "jq",
+        what: "60,000 records in JSON grouped and summed up",
+        executable: "jq",
+        arguments: &[
+            "-c",
+            "group_by(.kind) | map({kind: .[0].kind, count: length, size: (map(.at.size) | add), \
+             names: (map(.name | ascii_upcase) | sort | .[0:3]), tags: (map(.tags[]) | unique | length)})",
+            "../inputs/records.json",
+        ],
+        ..PLAIN
+    },
+    Program {
         name: "git_gc",
         what: "git gc of a repository of 600 commits, on one thread",
         executable: "git",
