@@ -14,7 +14,11 @@ fn out_of_memory() -> *mut c_void {
 }
 
 fn found(block: *mut u8) -> *mut c_void {
-    if block.is_null() { out_of_memory() } else { block.cast() }
+    if block.is_null() {
+        out_of_memory()
+    } else {
+        block.cast()
+    }
 }
 
 /// C's size, as blocks of 8 bytes are not aligned to 16.
@@ -63,11 +67,7 @@ extern "C" fn aligned_alloc(align: usize, size: usize) -> *mut c_void {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn posix_memalign(
-    place: *mut *mut c_void,
-    align: usize,
-    size: usize,
-) -> c_int {
+unsafe extern "C" fn posix_memalign(place: *mut *mut c_void, align: usize, size: usize) -> c_int {
     let block = ra::malloc_aligned(size, align.max(ALIGN));
     if block.is_null() {
         return libc::ENOMEM;

@@ -136,7 +136,13 @@ fn page_bytes(size: usize) -> u64 {
 fn pages_of_a_thread_that_sleeps_come_back() {
     let _turn = turn();
     const PAGES: usize = 100;
-    for (size, shuffled) in [(16, false), (208, false), (208, true), (12 * KIB, false), (12 * KIB, true)] {
+    for (size, shuffled) in [
+        (16, false),
+        (208, false),
+        (208, true),
+        (12 * KIB, false),
+        (12 * KIB, true),
+    ] {
         let count = PAGES * if size > 8 * KIB { 42 } else { 64 * KIB / size };
         let ranges = Ranges::default();
         let (before, pages_before) = (stats::process(), page_bytes(size));
@@ -167,7 +173,10 @@ fn pages_of_a_thread_that_sleeps_come_back() {
             let taken = full - before.live_bytes;
             assert!(left * 20 <= taken, "{size}: {left} of {taken} live");
             let pages = page_bytes(size) - pages_before;
-            assert!(pages * 20 <= taken, "{size}: {pages} bytes of pages of {taken}");
+            assert!(
+                pages * 20 <= taken,
+                "{size}: {pages} bytes of pages of {taken}"
+            );
             drop(wake);
             // The scope's end does not wait for what the thread does when it ends.
             sleeper.join().unwrap();
