@@ -56,6 +56,7 @@ static STATE: ParkedPages = ParkedPages {
 #[unsafe(link_section = ".data.hakmem")]
 static CLASSES_HERE: AtomicU64 = AtomicU64::new(0);
 /// The slots of all pages in `Fresh` lists.
+#[unsafe(link_section = ".data.hakmem")]
 pub static FRESH_SLOTS: AtomicUsize = AtomicUsize::new(0);
 /// Blocks of each class in the parked pages that were given up. They count as freed.
 pub static RETURNED: [AtomicU64; CLASSES] = [const { AtomicU64::new(0) }; CLASSES];
@@ -436,9 +437,15 @@ pub unsafe fn unpark(class: usize, new_owner: *mut Owner) -> Option<&'static Met
 /// Purges holes before their decay is over, because a heap takes fresh memory while much is parked.
 /// So what a program needs for blocks of other sizes comes from what it needs no more. Returns the
 /// bytes given back. O(blocks of two pages).
+#[inline]
+pub fn make_room(bytes: usize) -> usize {
+    if FRESH_SLOTS.load(Relaxed) * SLOT <= LEAST_ROOM { 0 } else { purge_for(bytes) }
+}
+
+/// [`make_room`], where there may be enough.
 #[cold]
 #[inline(never)]
-pub fn make_room(bytes: usize) -> usize {
+fn purge_for(bytes: usize) -> usize {
     const MOST: usize = 64;
     let limit = LEAST_ROOM + usage::live().0 as usize / LIVE_SHARE;
     if FRESH_SLOTS.load(Relaxed) * SLOT <= limit || GIVEN_UP.load(Relaxed) {
