@@ -171,13 +171,13 @@ fn large_blocks() {
     thp_from(c"HAKMEM_THP_FROM_SEGMENTS=1");
     let small = fill(256, 16 * MIB);
     let before = segments();
-    let large = fill(4 * SLOT, 32 * MIB);
+    let large = fill(4 * SLOT, 64 * MIB);
     assert_eq!(
         segments().0,
         before.0,
         "they need not be written everywhere"
     );
-    // A third of all: small blocks do not ask for them either.
+    // A quarter of all: small blocks do not ask for them either.
     let more = fill(256, 4 * MIB);
     assert_eq!(segments().0, before.0);
     [small, large, more].into_iter().flatten().for_each(free);

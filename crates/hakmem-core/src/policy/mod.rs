@@ -392,7 +392,7 @@ options! {
     thp: Thp = Thp::Auto, One THP, "THP", Word(&["auto", "never", "always"]), "";
     /// With THP at `auto`: segments of 2 MiB full of small blocks from which on fresh ones ask for
     /// huge pages.
-    thp_from_segments: u32 = 32, One THP_FROM_SEGMENTS, "THP_FROM_SEGMENTS", Number(1, u32::MAX), "segments";
+    thp_from_segments: u32 = 1, One THP_FROM_SEGMENTS, "THP_FROM_SEGMENTS", Number(1, u32::MAX), "segments";
     /// Milliseconds that free memory stays before it goes back to the system.
     decay_ms: u32 = 500, One DECAY_MS, "DECAY_MS", Number(0, 86_400_000), "ms";
     /// MiB of idle free memory at which hakmem starts a thread that gives it back; 0 forbids the

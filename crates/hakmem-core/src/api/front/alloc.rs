@@ -257,7 +257,7 @@ fn alloc_big_anew(n: usize, align: usize, clear: Clear) -> *mut u8 {
         if n <= LARGE_MAX && align <= SLOT {
             return thread::with_heap(|heap| heap.fresh_large(n));
         }
-        huge::alloc(n, align)
+        huge::alloc(n, align, clear == Clear::Nothing)
     };
     let got = whole().or_else(|| {
         give_everything_back();

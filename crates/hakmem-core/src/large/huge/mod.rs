@@ -37,6 +37,8 @@ use grow::give_clean;
 pub use grow::{resize, will_be_filled};
 
 const RING: usize = 16;
+/// A fresh block of as many segments asks for huge pages at once, if a request fills it.
+const LEAST_THP: usize = 16;
 /// No request and no alignment above this can be met: no address space is larger.
 pub const TOO_LARGE: usize = arena::LARGEST;
 
@@ -143,8 +145,9 @@ fn set_moved(huge: &Meta, moved: bool) {
 }
 
 /// Takes a block for `n` bytes at a multiple of `align`, a power of two. The flag says whether it
-/// is zero. None: out of memory. O(RING) from the cache, else O(groups + n / 2 MiB).
-pub fn alloc(n: usize, align: usize) -> Option<(&'static Meta, bool)> {
+/// is zero. `written`: the program will write the block before it reads it, so most of it is likely
+/// to be used. None: out of memory. O(RING) from the cache, else O(groups + n / 2 MiB).
+pub fn alloc(n: usize, align: usize, written: bool) -> Option<(&'static Meta, bool)> {
     debug_assert!(n <= TOO_LARGE && align <= TOO_LARGE);
     let len = segments_for(n.max(1));
     let (entry, zero) = match take_cached(len, align) {
@@ -154,7 +157,8 @@ pub fn alloc(n: usize, align: usize) -> Option<(&'static Meta, bool)> {
                 learn::misfit(len * SEGMENT);
             }
             let run = arena::take_run(len, (align / SEGMENT).max(1), len)?;
-            (Entry { run, len, stamp: 0, moved: false, thp: Thp::now() == Thp::Always }, true)
+            let thp = written && is_filled_by(n, len) && os::want_thp(address(run), len * SEGMENT);
+            (Entry { run, len, stamp: 0, moved: false, thp: thp || Thp::now() == Thp::Always }, true)
         }
     };
     let meta = head_of(entry.run);
@@ -169,6 +173,13 @@ pub fn alloc(n: usize, align: usize) -> Option<(&'static Meta, bool)> {
     note_live(len as i64);
     HANDED.fetch_add(1, Relaxed);
     Some((meta, zero))
+}
+
+/// True if a program that writes a block of `n` bytes in a run of `len` segments is likely to fill
+/// it, so that huge pages are no waste. The run must be long: if the program uses only the ends of
+/// the block, it still touches two huge pages.
+fn is_filled_by(n: usize, len: usize) -> bool {
+    len >= LEAST_THP && n >= len * SEGMENT / 8 * 7 && Thp::now() == Thp::Auto
 }
 
 /// Takes the smallest cached run that fits. What the request does not need stays in the cache.
