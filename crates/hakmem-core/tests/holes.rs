@@ -35,8 +35,8 @@ fn what_is_between_live_blocks_is_given_back_and_used_again() {
         let ranges = Ranges::default();
         let mut oracle = Oracle::new(Rust, &ranges, size as u64);
         let count = (share(4 << 20).max(2 << 20) / size).min(1 << 18);
-        // A page has up to 8192 blocks; one or two of them are to be left in each.
-        let keep = (40_000 / size).max(3);
+        // A page has up to 8192 blocks; one or two are to be left in each, of small pages a fifth.
+        let keep = (40_000 / size).max(5);
         let blocks = (0..count).map(|_| oracle.alloc(layout(size))).collect();
         // Where this takes longer than the decay, some is given back on the way.
         let before = purged();

@@ -80,28 +80,31 @@ fn pages_that_wake_almost_empty_come_back() {
     });
 }
 
-/// A page is parked only when an eighth of it is free. In a page of eight blocks that is the first free one, whose
-/// memory can go back.
+/// A page is parked only when at most a quarter of it is used: in a page of eight blocks, two.
 #[test]
-fn pages_of_few_blocks_are_parked_when_one_is_free() {
-    alone("pages_of_few_blocks_are_parked_when_one_is_free", || {
-        let ranges = Ranges::default();
-        let mut oracle = Oracle::new(Rust, &ranges, 10);
-        let mut pages: Vec<_> = (0..10)
-            .map(|_| -> Vec<_> { (0..8).map(|_| oracle.alloc(layout(8 * KIB))).collect() })
-            .collect();
-        let park = |pages: &mut Vec<Vec<Block>>, out| {
-            let gone = pages.iter_mut().flat_map(|page| page.split_off(out));
-            free_all(&ranges, gone.collect());
-            let snapshot = stats::Snapshot::take();
-            let own = |h: &stats::ThreadHeap| h.state == stats::HeapUse::Own;
-            let own = snapshot.heaps().find(own).expect("it has allocated");
-            own.pages_parked
-        };
-        assert_eq!(park(&mut pages, 8), 0);
-        assert!(park(&mut pages, 7) > 4);
-        free_all(&ranges, pages.into_iter().flatten().collect());
-    });
+fn pages_of_few_blocks_are_parked_when_a_quarter_is_used() {
+    alone(
+        "pages_of_few_blocks_are_parked_when_a_quarter_is_used",
+        || {
+            let ranges = Ranges::default();
+            let mut oracle = Oracle::new(Rust, &ranges, 10);
+            let mut pages: Vec<_> = (0..10)
+                .map(|_| -> Vec<_> { (0..8).map(|_| oracle.alloc(layout(8 * KIB))).collect() })
+                .collect();
+            let park = |pages: &mut Vec<Vec<Block>>, out| {
+                let gone = pages.iter_mut().flat_map(|page| page.split_off(out));
+                free_all(&ranges, gone.collect());
+                let snapshot = stats::Snapshot::take();
+                let own = |h: &stats::ThreadHeap| h.state == stats::HeapUse::Own;
+                let own = snapshot.heaps().find(own).expect("it has allocated");
+                own.pages_parked
+            };
+            assert_eq!(park(&mut pages, 8), 0);
+            assert_eq!(park(&mut pages, 3), 0);
+            assert!(park(&mut pages, 2) > 4);
+            free_all(&ranges, pages.into_iter().flatten().collect());
+        },
+    );
 }
 
 /// Pages that were parked are unparked before fresh ones are claimed, whatever else was looked for in vain meanwhile.

@@ -373,7 +373,7 @@ options! {
     unfull_fraction: u32 = 8, Each UNFULL_FRACTION, "UNFULL_FRACTION", Number(1, 1024), "";
     /// Empty pages of 64 KiB that a thread keeps for itself; 0 keeps none.
     cached_pages: u32 = 4, Each CACHED_PAGES, "CACHED_PAGES", Number(0, 1024), "pages";
-    /// A page with at most this many used blocks, and at most half of its blocks used, may be
+    /// A page with at most this many used blocks, and at most a quarter of its blocks used, may be
     /// parked: hakmem gives its unused parts back. 0 parks none.
     park_blocks: u32 = 32, One PARK_BLOCKS, "PARK_BLOCKS", Number(0, 255), "blocks";
     /// Number of heaps from which on further ones get their first blocks, up to 2 KiB each, from

@@ -111,7 +111,7 @@ pub fn owner() -> *mut Owner {
 /// The largest number of used blocks of a page of `cap` blocks in the lists `Fresh` and `Purged`:
 /// so few that they leave holes.
 pub fn most_out(cap: u32) -> u8 {
-    policy::PARK_BLOCKS.get().min(cap - cap.div_ceil(8)).min(255) as u8
+    policy::PARK_BLOCKS.get().min(cap / 4).min(255) as u8
 }
 
 /// An upper bound of the bytes that a purge of holes could give back.
