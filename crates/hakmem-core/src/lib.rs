@@ -189,6 +189,8 @@ mod testing;
 #[doc(hidden)]
 pub use api::c;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
+pub use api::c::thread_idle;
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
 pub use api::global::{Configured, Hakmem};
 #[cfg(all(
     target_os = "linux",

@@ -10,7 +10,7 @@ pub fn begin() {
 
 /// Purges all free memory. Returns the bytes given back.
 pub fn trim() -> usize {
-    purge::all()
+    purge::all_with_pauses()
 }
 
 /// The bytes that are free and not given back.

@@ -207,3 +207,134 @@ fn little_memory_is_not_worth_a_thread() {
 fn without_the_thread_frees_give_back() {
     alone("without_the_thread_frees_give_back", without_the_thread);
 }
+
+/// Threads take blocks of all sizes, free them, and sleep. Then they do so once more.
+fn sleepers() {
+    const THREADS: usize = 8;
+    const SIZES: [usize; 12] = [
+        16, 48, 200, 500, 1000, 2000, 5000, 9000, 14_000, 30_000, 60_000, 200_000,
+    ];
+    let barrier = std::sync::Barrier::new(THREADS + 1);
+    let round = |oracle: &mut oracle::Oracle<oracle::C>| {
+        let blocks: Vec<_> = SIZES
+            .iter()
+            .flat_map(|&size| vec![size; 300_000 / size])
+            .map(|size| oracle.alloc(oracle::layout(size)))
+            .collect();
+        blocks.into_iter().for_each(|block| oracle.dealloc(block));
+    };
+    let ranges = oracle::Ranges::default();
+    let mut most = 0;
+    std::thread::scope(|scope| {
+        for salt in 0..THREADS {
+            let (barrier, ranges) = (&barrier, &ranges);
+            scope.spawn(move || {
+                let mut oracle = oracle::Oracle::new(oracle::C, ranges, salt as u64);
+                for _ in 0..2 {
+                    round(&mut oracle);
+                    barrier.wait();
+                    barrier.wait();
+                }
+            });
+        }
+        for _ in 0..2 {
+            barrier.wait();
+            // What the first pass parks is purged by the second.
+            c::trim_with_pauses();
+            c::trim_with_pauses();
+            let left = stats::Snapshot::take().heap_walk().kept_slots;
+            most = most.max(left);
+            barrier.wait();
+        }
+    });
+    // Not before: the threads would wait for ever.
+    assert_eq!(most, 0, "slots are kept");
+}
+
+#[test]
+fn what_threads_that_sleep_keep_comes_back() {
+    alone("what_threads_that_sleep_keep_comes_back", sleepers);
+}
+
+/// Threads take and free blocks and say that they are idle: nothing of a page stays with them.
+fn idlers() {
+    const THREADS: usize = 4;
+    let barrier = std::sync::Barrier::new(THREADS + 1);
+    let ranges = oracle::Ranges::default();
+    let mut left = u64::MAX;
+    std::thread::scope(|scope| {
+        for salt in 0..THREADS {
+            let (barrier, ranges) = (&barrier, &ranges);
+            scope.spawn(move || {
+                let mut oracle = oracle::Oracle::new(oracle::C, ranges, salt as u64);
+                let sizes = [16, 200, 1000, 5000, 30_000, 200_000];
+                let blocks: Vec<_> = sizes
+                    .iter()
+                    .flat_map(|&size| vec![size; 300_000 / size])
+                    .map(|size| oracle.alloc(oracle::layout(size)))
+                    .collect();
+                blocks.into_iter().for_each(|block| oracle.dealloc(block));
+                hakmem_core::thread_idle();
+                barrier.wait();
+                barrier.wait();
+            });
+        }
+        barrier.wait();
+        left = stats::process().live_bytes_upper_bound;
+        barrier.wait();
+    });
+    // Blocks on lists would count as live.
+    assert_eq!(left, 0);
+}
+
+#[test]
+fn a_thread_that_says_it_is_idle_keeps_nothing() {
+    alone("a_thread_that_says_it_is_idle_keeps_nothing", idlers);
+}
+
+/// Threads work while another makes one pass after the other, each of which looks into all heaps.
+fn looked_at() {
+    const THREADS: usize = 3;
+    const STEPS: usize = 60_000;
+    let working = std::sync::atomic::AtomicUsize::new(THREADS);
+    let ranges = oracle::Ranges::default();
+    std::thread::scope(|scope| {
+        let start = |salt: usize| {
+            let (working, ranges) = (&working, &ranges);
+            scope.spawn(move || {
+                let mut oracle = oracle::Oracle::new(oracle::C, ranges, salt as u64);
+                let mut random = oracle::Random(salt as u64 + 1);
+                let mut blocks = Vec::new();
+                for step in 0..oracle::share(STEPS) {
+                    // Now and then everything is freed, so that lists are all that pages have.
+                    let most = if step % 512 < 400 { 40 } else { 0 };
+                    if blocks.len() < most {
+                        let bits = 4 + random.below(14);
+                        let size = 1 + random.below(1 << bits);
+                        blocks.push(oracle.alloc(oracle::layout(size)));
+                    } else if !blocks.is_empty() {
+                        let block = blocks.swap_remove(random.below(blocks.len()));
+                        oracle.dealloc(block);
+                    }
+                }
+                blocks.into_iter().for_each(|block| oracle.dealloc(block));
+                working.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+            })
+        };
+        let threads: Vec<_> = (0..THREADS).map(start).collect();
+        while working.load(std::sync::atomic::Ordering::Relaxed) != 0 {
+            c::trim_with_pauses();
+        }
+        // The scope does not wait for what a thread does when it ends; a join does.
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
+    });
+    c::trim();
+    assert_eq!(stats::process().live_bytes, 0);
+}
+
+#[test]
+fn heaps_at_work_can_be_looked_at() {
+    alone("heaps_at_work_can_be_looked_at", looked_at);
+}

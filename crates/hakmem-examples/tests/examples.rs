@@ -46,6 +46,14 @@ fn options() {
 }
 
 #[test]
+fn workers() {
+    assert_eq!(
+        printed(&mut example("workers")),
+        "1000 tasks have run\nless than 1 MiB is in use\n"
+    );
+}
+
+#[test]
 fn heap_profile() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut command = example("heap_profile");

@@ -125,6 +125,11 @@ int hakmem_profile_dump(int fd);
 // heaps of ended threads, and in no heap. Returns 1 if there was any, else 0.
 int hakmem_trim(void);
 
+// Gives up what is free in the calling thread's heap: its free lists, its empty pages, and blocks
+// of other threads that it freed. For a thread that is about to sleep. The memory serves other
+// threads at once, and goes back to the system after the decay. Keeps errno.
+void hakmem_thread_idle(void);
+
 #ifdef __cplusplus
 }  // extern "C"
 #endif  // __cplusplus

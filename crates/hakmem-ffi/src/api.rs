@@ -250,3 +250,11 @@ pub extern "C" fn hakmem_profile_dump(fd: c_int) -> c_int {
 pub extern "C" fn hakmem_trim() -> c_int {
     c_int::from(c::trim())
 }
+
+/// Gives up what is free in the calling thread's heap: its free lists, its empty pages, and blocks
+/// of other threads that it freed. For a thread that is about to sleep. The memory serves other
+/// threads at once, and goes back to the system after the decay. Keeps errno.
+#[unsafe(no_mangle)]
+pub extern "C" fn hakmem_thread_idle() {
+    c::thread_idle();
+}

@@ -159,6 +159,51 @@ pub fn trim() -> bool {
     purge::all() > 0
 }
 
+/// [`trim`], and what the scavenger would do: it pauses the heaps of threads that sleep. For tests.
+#[doc(hidden)]
+pub fn trim_with_pauses() {
+    trim();
+    purge::all_with_pauses();
+}
+
+/// Gives up what is free in the calling thread's heap: its free lists, its empty pages, its cached
+/// large blocks and its remote frees. For a thread that is about to sleep. The memory serves other
+/// threads at once, and goes back to the system after the decay. The next allocations of the thread
+/// are slower, as its lists are empty. O(classes, and the blocks in lists).
+///
+/// Background purging does this too for a thread that sleeps, but not for blocks on its lists. A
+/// runtime that knows when a worker has nothing to do can call this:
+///
+/// ```
+/// use hakmem_core::Hakmem;
+///
+/// #[global_allocator]
+/// static ALLOCATOR: Hakmem = Hakmem::new();
+///
+/// # fn main() {
+/// std::thread::spawn(|| {
+///     let work: Vec<String> = (0..1000).map(|i| i.to_string()).collect();
+///     drop(work);
+///     hakmem_core::thread_idle();
+///     // … and now the thread waits for more.
+/// })
+/// .join()
+/// .unwrap();
+/// # }
+/// ```
+pub fn thread_idle() {
+    if thread::holds_a_lock() {
+        return; // This thread's signal handler interrupted the allocator.
+    }
+    if let thread::ThreadState::Live(heap) = thread::state()
+        && !heap.is_busy()
+    {
+        heap.collect();
+        heap.released().set(false);
+        purge::tick();
+    }
+}
+
 /// Gives back the reserved address space beyond what is in use, so that the program can still map
 /// memory. The caller calls this before it limits the address space of the process (RLIMIT_AS) to
 /// `bytes`, less than it is now. O(all memory in use).

@@ -76,7 +76,7 @@ impl Owner {
         self.inbox.0.waiting.store(0, Relaxed);
     }
 
-    /// Empties the inbox. For each batch, puts its blocks on the list of their page, and subtracts
+    /// Merges `batches`. For each, puts its blocks on the list of their page, and subtracts
     /// their number from the page's countdown. Then calls `received` with the page, the number of
     /// blocks, and the address of one. O(batches).
     ///
@@ -84,10 +84,15 @@ impl Owner {
     /// batch goes to the inbox of the page's present owner.
     ///
     /// # Safety
-    /// The caller is the owner: it holds the heap, or the lock of parked pages.
+    /// The caller is the owner: it holds the heap, or the lock of parked pages. The chain that
+    /// begins with `batch` belongs to the caller, and comes from this inbox.
     #[inline(always)]
-    pub unsafe fn merge(&self, mut received: impl FnMut(&'static Meta, u32, *mut u8)) -> u64 {
-        let (mut batch, mut batches) = (self.inbox().take(), 0);
+    pub unsafe fn merge(
+        &self,
+        mut batch: *mut RemoteBatch,
+        mut received: impl FnMut(&'static Meta, u32, *mut u8),
+    ) -> u64 {
+        let mut batches = 0;
         while !batch.is_null() {
             let block = RemoteBatch::block(batch);
             // SAFETY: `take` gave the batch to this thread (`remote_batch` rule 1), which reads it
@@ -102,6 +107,9 @@ impl Owner {
                         check::corrupt(block.cast());
                     }
                     let next = RemoteBatch::next(batch);
+                    if RemoteBatch::is_block(batch) {
+                        note_sent(owner, RemoteBatch::length(batch) as usize * page.block_size.get() as usize);
+                    }
                     inbox_of(owner).push_chain(batch, batch);
                     batch = next;
                     continue;

@@ -12,8 +12,9 @@
 //! could wrap, half of its range moves to a wider one.
 
 use super::shared::SharedHeap;
+use crate::backend::arena::SLOT;
 use crate::base::counter::Counter;
-use crate::base::size_class::CLASSES;
+use crate::base::size_class::{CLASSES, SIZES, span_of};
 use crate::base::sync::{AtomicI64, AtomicU32, Ordering::Relaxed};
 
 /// What a heap counts for each class.
@@ -120,6 +121,21 @@ impl Counts {
             MOVED[class][what].fetch_add(1, Relaxed);
             self.moved[what].set(self.moved[what].get().wrapping_add(1));
         }
+    }
+
+    /// Bytes of the pages that the heap has, or more. O(classes).
+    pub fn page_bytes(&self) -> usize {
+        let pages = |class| {
+            let now = |what| i64::from(self.recent(class, what));
+            (now(HeapEvent::Claims) + now(HeapEvent::Reuses) - now(HeapEvent::Empties)).max(0) as usize
+        };
+        (0..CLASSES).map(|class| pages(class) * span_of(SIZES[class]) as usize * SLOT).sum()
+    }
+
+    /// A number that changes when the holder works on slow paths. O(classes).
+    pub fn work(&self) -> u64 {
+        let events = self.events.iter().flatten().map(|event| u64::from(event.get())).sum::<u64>();
+        events + self.merges.get() + self.parked.get() + self.large_allocated.get() + self.large_freed.get()
     }
 
     /// The heap's total of an event, over all classes.

@@ -19,8 +19,9 @@
 //! 1. Only the holder uses a `Heap`. Any other thread has a [`SharedHeap`] of it.
 //! 2. One thread holds a heap at a time. `proto::heap_state` says which, and `shared` how a thread
 //!    becomes the holder. No heap is ever freed.
-//! 3. The holder sets `busy` while it moves pages between lists. The child of a fork cannot use a
-//!    heap that was busy at the fork. At any other moment a heap is consistent: a pop is one store,
+//! 3. The holder is `inside` while it moves pages between lists, and a purge may keep it outside
+//!    for a moment (`proto::pause`, `reclaim::idle`). The child of a fork cannot use a heap whose
+//!    holder was inside at the fork. At any other moment a heap is consistent: a pop is one store,
 //!    and a free that a fork interrupts before it counts down only makes its page look fuller than
 //!    it is.
 //! 4. A refill merges the inbox before it takes the list of a page (`page` rule 4).
@@ -45,15 +46,16 @@ use crate::backend::page::{self, Block, Kind, Meta, PageState};
 use crate::backend::segment;
 use crate::base::counter::Counter;
 use crate::base::size_class::CLASSES;
-use crate::base::sync::plain::AtomicBool;
 use crate::base::sync::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 use crate::base::usage;
 use crate::heap::free::remote::Outgoing;
+use crate::heap::reclaim::idle::Seen;
 use crate::large;
 use crate::policy::learn;
 use crate::profile::Sampler;
 use crate::proto::heap_state::HeapState;
 use crate::proto::inbox::Link;
+use crate::proto::pause::Pause;
 use core::cell::Cell;
 use core::ptr::{NonNull, null};
 use counts::Counts;
@@ -80,8 +82,10 @@ pub struct Heap {
     walked: Cell<u32>,
     /// Remote batches that are not sent yet.
     pub outgoing: Outgoing,
-    /// True while pages move between lists (rule 3).
-    busy: AtomicBool,
+    /// Where the holder is inside (rule 3).
+    pause: Pause,
+    /// What the passes of the purge saw of `pause`.
+    seen: Seen,
     /// The heap was another thread's when the process forked. The fork may have interrupted a push,
     /// so the lists are not checked.
     inherited: Cell<bool>,
@@ -126,7 +130,7 @@ const WALK_EVERY: u32 = 128;
 const CANDIDATES: usize = 4;
 
 /// A heap adds to the process's total of live bytes in steps of this many bytes.
-const REPORT_BYTES: u64 = 1 << 20;
+const REPORT_BYTES: i64 = 1 << 20;
 
 pub use crate::base::size_class::span_of;
 #[cfg_attr(any(miri, shuttle), allow(unused_imports, reason = "these have no note of where it lies"))]
@@ -150,15 +154,12 @@ impl Heap {
         self.owner.as_word()
     }
 
-    /// Runs `f` with `busy` set (rule 3). Calls do not nest.
+    /// Runs `f` inside (rule 3). Calls do not nest.
     #[inline(always)]
     fn busy<R>(&self, f: impl FnOnce() -> R) -> R {
-        use core::sync::atomic::{Ordering::SeqCst, compiler_fence};
-        self.busy.store(true, Relaxed);
-        compiler_fence(SeqCst);
+        self.pause.enter();
         let result = f();
-        compiler_fence(SeqCst);
-        self.busy.store(false, Relaxed);
+        self.pause.leave();
         result
     }
 
@@ -181,35 +182,101 @@ impl Heap {
     }
 
     /// Allocates a large block from the heap's cache: see [`large::cached`].
+    #[inline(always)]
     pub fn cached_large(&self, n: usize) -> Option<&'static Meta> {
-        let meta = large::cached(&self.large, n)?;
+        if !self.pause.try_enter() {
+            return self.cached_large_later(n);
+        }
+        let Some(meta) = large::cached(&self.large, n) else {
+            self.pause.leave();
+            return None;
+        };
         self.counts.large_hits.add(1);
-        self.large_allocated(meta);
-        Some(meta)
+        let is_due = self.large_allocated(meta);
+        self.pause.leave();
+        if is_due { self.after_report(Some(meta)) } else { Some(meta) }
+    }
+
+    /// [`Heap::cached_large`] when the purge keeps the holder out.
+    #[cold]
+    #[inline(never)]
+    fn cached_large_later(&self, n: usize) -> Option<&'static Meta> {
+        self.pause.wait();
+        self.cached_large(n)
     }
 
     /// Allocates a large block from a segment: see [`large::fresh`].
     pub fn fresh_large(&self, n: usize) -> Option<(&'static Meta, bool)> {
         let got = large::fresh(n)?;
-        self.large_allocated(got.0);
+        if self.busy(|| self.large_allocated(got.0)) {
+            self.after_report(None);
+        }
         Some(got)
     }
 
-    fn large_allocated(&self, meta: &Meta) {
+    /// Counts an allocation. True: a report of the live bytes is due.
+    #[inline(always)]
+    fn large_allocated(&self, meta: &Meta) -> bool {
         self.counts.large_allocated.add(1);
-        self.note_live(large::size(meta) as i64);
+        self.add_live(large::size(meta) as i64)
     }
 
     /// Frees a large block: see [`large::free`].
     ///
     /// # Safety
     /// `meta` is the first slot of a live large block, and the caller's to free.
+    #[inline(always)]
     pub unsafe fn free_large(&self, meta: &Meta) -> bool {
+        if !self.pause.try_enter() {
+            // SAFETY: the caller's promises are the same.
+            return unsafe { self.free_large_later(meta) };
+        }
         self.counts.large_freed.add(1);
-        self.note_live(-(large::size(meta) as i64));
+        let is_due = self.add_live(-(large::size(meta) as i64));
         // SAFETY: the caller promises a live large block and gives it up. The cache is the calling
         // thread's, which holds the heap.
-        unsafe { large::free(Some(&self.large), meta) }
+        let is_kept = unsafe { large::keep(&self.large, meta) };
+        self.pause.leave();
+        if is_due || !is_kept {
+            return self.after_free_large(meta, is_kept, is_due);
+        }
+        false
+    }
+
+    /// [`Heap::free_large`] when the purge keeps the holder out.
+    ///
+    /// # Safety
+    /// As [`Heap::free_large`].
+    #[cold]
+    #[inline(never)]
+    unsafe fn free_large_later(&self, meta: &Meta) -> bool {
+        self.pause.wait();
+        // SAFETY: the caller's promises are the same.
+        unsafe { self.free_large(meta) }
+    }
+
+    /// The rest of [`Heap::free_large`]: makes room in the cache unless the block is kept, and
+    /// reports the live bytes if that is due. True if slots went back to a segment.
+    #[cold]
+    #[inline(never)]
+    fn after_free_large(&self, meta: &Meta, is_kept: bool, is_due: bool) -> bool {
+        self.busy(|| {
+            if !is_kept {
+                large::make_room(&self.large, meta);
+            }
+            if is_due {
+                self.report_live();
+            }
+        });
+        !is_kept
+    }
+
+    /// Reports the live bytes. Returns `meta`.
+    #[cold]
+    #[inline(never)]
+    fn after_report(&self, meta: Option<&'static Meta>) -> Option<&'static Meta> {
+        self.busy(|| self.report_live());
+        meta
     }
 
     /// Resizes a large block in place: see [`large::resize`].
@@ -219,7 +286,7 @@ impl Heap {
     pub unsafe fn resize_large(&self, meta: &Meta, n: usize) -> bool {
         // SAFETY: the caller promises a live large block that no other thread uses.
         let Some(change) = (unsafe { large::resize(meta, n) }) else { return false };
-        self.note_live(change);
+        self.busy(|| self.note_live(change));
         true
     }
 
@@ -240,7 +307,7 @@ impl Heap {
         self.note_live(change);
         if page.span.load(Relaxed) == 1 {
             self.carved.set(self.carved.get() + change);
-            if self.carved.get().unsigned_abs() >= REPORT_BYTES {
+            if self.carved.get().unsigned_abs() >= REPORT_BYTES as u64 {
                 segment::note_carved(self.carved.replace(0));
             }
         }
@@ -248,14 +315,21 @@ impl Heap {
 
     /// Notes a change of live bytes, and reports the sum when it is large.
     fn note_live(&self, change: i64) {
-        let live = self.live.get() + change;
-        self.live.set(live);
-        if live > self.high.get() {
-            self.high.set(live);
-        }
-        if live.unsigned_abs() >= REPORT_BYTES {
+        if self.add_live(change) {
             self.report_live();
         }
+    }
+
+    /// Notes a change of live bytes. True: the sum is so large that a report is due.
+    #[inline(always)]
+    fn add_live(&self, change: i64) -> bool {
+        let live = self.live.get() + change;
+        self.live.set(live);
+        // `high` is at least the value before, so only growth can pass it.
+        if change > 0 && live > self.high.get() {
+            self.high.set(live);
+        }
+        (live + REPORT_BYTES) as u64 >= 2 * REPORT_BYTES as u64
     }
 
     /// Adds the noted change of live bytes to the process's total.

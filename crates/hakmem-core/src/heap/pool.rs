@@ -10,7 +10,8 @@
 
 use super::Heap;
 use super::all::{all_heaps, heap_by_id, id_of, make};
-use super::reclaim::whole;
+use super::reclaim::idle::{self, Pauses};
+use super::reclaim::{parked, whole};
 use super::shared::SharedHeap;
 use crate::base::sync::{
     AtomicBool,
@@ -97,10 +98,10 @@ fn reap(me: u32) {
         if heap.thread().load(Acquire) != numbers {
             continue;
         }
-        // SAFETY: the thread of that number has ended, so nobody else uses its heap. This thread sees
-        // its writes: x86-64 makes writes visible in their order, and the kernel took the number away
-        // after the last of them. `seize` makes the calling thread the holder while it runs the
-        // closure.
+        // SAFETY: the thread of that number has ended, so nobody else uses its heap. This thread
+        // sees its writes: x86-64 makes writes visible in their order, and the kernel took the
+        // number away after the last of them. `seize` makes the calling thread the holder while it
+        // runs the closure.
         let seized = heap.state().seize(who, me, || collect_after_the_end(unsafe { heap.holder() }));
         put_back_if_popped(heap, seized);
     }
@@ -139,9 +140,10 @@ pub fn number(heap: &SharedHeap) {
 
 /// Tidies all idle heaps with remote frees, so that their empty pages go back to the segments.
 /// Of heaps whose threads live but do not merge their remote frees, gives up the pages that are
-/// wholly free (`reclaim::whole`). Returns their bytes. Stops when `goes_on` says false. O(heaps +
-/// their remote frees).
-pub fn tidy_idle(goes_on: impl Fn() -> bool + Copy) -> usize {
+/// wholly free (`reclaim::whole`), and what is unused in their heaps if these did nothing for
+/// `decay` ms at `now` (`reclaim::idle`). Returns the bytes of the former. Stops when `goes_on`
+/// says false. O(heaps + their remote frees).
+pub fn tidy_idle(now: u32, decay: u32, pauses: Pauses, goes_on: impl Fn() -> bool + Copy) -> usize {
     let me = os::thread_token();
     if NUMBERED.load(Relaxed) {
         reap(me);
@@ -155,7 +157,10 @@ pub fn tidy_idle(goes_on: impl Fn() -> bool + Copy) -> usize {
             put_back_if_popped(heap, heap.state().tidy(me, || unsafe { heap.holder() }.collect()));
         }
     }
-    whole::give_up_all(all_heaps().filter(|heap| is_live(heap)), goes_on)
+    let live = || all_heaps().filter(|heap| is_live(heap));
+    parked::merge();
+    idle::give_up_all(live(), now, decay, pauses, goes_on);
+    whole::give_up_all(live(), goes_on)
 }
 
 /// Runs `f` while the calling thread holds all idle heaps: `f` may read those that [`held`]

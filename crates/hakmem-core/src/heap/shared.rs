@@ -8,6 +8,7 @@
 //! |---|---|---|
 //! | the one that adopted the heap | `Heap` | its thread's word, from `adopt` to `give_up` |
 //! | one that tidies an idle heap | `Heap` | `tidy`, `hold` or `seize`, until `let_go` |
+//! | a purge, for the slow paths alone | `Heap` | `pause`, until `resume` (`reclaim::idle`) |
 //! | the only one of a fork's child | `Heap` | no other thread is there |
 //! | any, at any time | `SharedHeap` | `all_heaps`, a number of the pool |
 //!
@@ -19,9 +20,11 @@
 
 use super::Heap;
 use super::counts::Counts;
+use super::reclaim::idle::Seen;
 use crate::backend::owner::{Front, Owner};
-use crate::base::sync::{AtomicPtr, AtomicU64, Ordering::Relaxed};
+use crate::base::sync::{AtomicPtr, AtomicU64};
 use crate::proto::heap_state::HeapState;
+use crate::proto::pause::Pause;
 use core::ptr::from_ref;
 
 /// A heap that may be another thread's.
@@ -71,6 +74,17 @@ impl SharedHeap {
         &self.0.merges_seen
     }
 
+    /// Where its holder is inside.
+    pub fn pause(&self) -> &Pause {
+        &self.0.pause
+    }
+
+    /// What a purge last saw of the heap (`reclaim::idle`). Only the thread that makes a pass changes
+    /// it.
+    pub fn seen(&self) -> &Seen {
+        &self.0.seen
+    }
+
     /// The link of the pool.
     #[inline(always)]
     pub fn link(&self) -> &AtomicU64 {
@@ -106,7 +120,7 @@ impl SharedHeap {
     /// True in the middle of a change (`heap` rule 3). The holder calls this from a signal handler,
     /// and other threads call it after the holder has ended.
     pub fn is_busy(&self) -> bool {
-        self.0.busy.load(Relaxed)
+        self.0.pause.is_inside()
     }
 
     /// True if the heap is the calling thread's. `front` is the thread's word.

@@ -63,16 +63,6 @@ impl Cache {
         None
     }
 
-    /// Keeps a freed block, or lets blocks go to make room. True if it let any slots go.
-    #[inline]
-    fn put(&self, meta: &Meta, span: u32) -> bool {
-        if self.put_if_room(meta, span) {
-            return false;
-        }
-        self.make_room(meta, span);
-        true
-    }
-
     #[inline]
     fn put_if_room(&self, meta: &Meta, span: u32) -> bool {
         let slots = self.slots.get() + span;
@@ -83,8 +73,6 @@ impl Cache {
         true
     }
 
-    #[cold]
-    #[inline(never)]
     fn make_room(&self, meta: &Meta, span: u32) {
         while !self.put_if_room(meta, span) {
             let victim = self.victim.get();
@@ -141,23 +129,34 @@ pub fn fresh(n: usize) -> Option<(&'static Meta, bool)> {
     Some((meta, zero))
 }
 
-/// Frees the large block at `meta`: into a heap's cache if there is one. True if slots went back to
-/// a segment.
+/// Frees the large block at `meta` into a heap's cache. False: the cache has no room, and the
+/// caller must call [`make_room`].
 ///
 /// # Safety
 /// It is a live large block, and the caller gives it up. The caller holds the heap of `cache`.
-pub unsafe fn free(cache: Option<&Cache>, meta: &Meta) -> bool {
+#[inline(always)]
+pub unsafe fn keep(cache: &Cache, meta: &Meta) -> bool {
+    meta.set_kind(Kind::Free);
+    cache.put_if_room(meta, meta.span.load(Relaxed))
+}
+
+/// Lets go of blocks of the cache until there is room for `meta`, which [`keep`] did not keep.
+pub fn make_room(cache: &Cache, meta: &Meta) {
+    cache.make_room(meta, meta.span.load(Relaxed));
+}
+
+/// Frees the large block at `meta`, for a thread without a heap.
+///
+/// # Safety
+/// It is a live large block, and the caller gives it up.
+pub unsafe fn free(meta: &Meta) {
     let span = meta.span.load(Relaxed);
     meta.set_kind(Kind::Free);
-    if let Some(cache) = cache {
-        return cache.put(meta, span);
-    }
     HEAPLESS.fetch_add(1, Relaxed);
     usage::add(-((span as usize * SLOT) as i64), 0);
     // SAFETY: the block owned these slots, and the caller has given it up. Their metadata says
-    // `Kind::Free`, since the line above.
+    // `Kind::Free`.
     unsafe { segment::release(meta, span) };
-    true
 }
 
 /// Bytes of the large block at `meta`.

@@ -92,8 +92,8 @@ pub fn may_be_unloaded() -> bool {
 // These replace the functions of the same names in `linux`.
 #[cfg(shuttle)]
 pub use scheduled::{
-    Key, abort, at_fork, block_signals, drop_exit_key, fork, futex_wait, futex_wait_for_end, futex_wake, make_exit_key,
-    now_ms, pass_time, restore_signals, set_exit_value, sleep_us, spawn_bare, thread_token,
+    HeavyBarriers, Key, abort, at_fork, block_signals, drop_exit_key, fork, futex_wait, futex_wait_for_end, futex_wake,
+    make_exit_key, now_ms, pass_time, restore_signals, set_exit_value, sleep_us, spawn_bare, thread_token,
 };
 
 // These tests need the real Linux. Checkers replace parts of it.

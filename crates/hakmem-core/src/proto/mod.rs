@@ -17,6 +17,7 @@ pub mod lock;
 pub mod owner;
 pub mod page_list;
 pub mod page_state;
+pub mod pause;
 pub mod run_bin;
 pub mod slots;
 pub mod worker;

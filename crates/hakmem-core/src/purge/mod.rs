@@ -16,6 +16,7 @@ mod scavenger;
 use crate::backend::{arena, segment};
 use crate::base::sync::{AtomicU32, AtomicU64, Ordering::Relaxed, plain};
 use crate::base::usage;
+use crate::heap::reclaim::idle::{self, Pauses};
 use crate::heap::reclaim::{parked, whole};
 use crate::large::huge;
 use crate::policy::learn;
@@ -64,6 +65,7 @@ pub fn stand_back() {
 pub fn after_fork() {
     FORKS.store(0, Relaxed);
     scavenger::after_fork();
+    idle::after_fork();
 }
 
 /// True if a pass has to end soon. A pass checks this between its pieces.
@@ -81,6 +83,12 @@ pub fn purged_bytes() -> u64 {
     PURGED.load(Relaxed)
 }
 
+/// The bytes that a pass may find: those that are free, and those in heaps whose threads may sleep
+/// by then.
+pub fn expected_bytes() -> usize {
+    idle_bytes() + idle::bytes_ahead()
+}
+
 /// The bytes that are free and not given back.
 pub fn idle_bytes() -> usize {
     segment::dirty_bytes() + huge::cached_bytes() + parked::idle_bytes() + whole::waiting_bytes()
@@ -91,9 +99,8 @@ pub fn idle_bytes() -> usize {
 #[cold]
 #[inline(never)]
 pub fn tick() {
-    let idle = idle_bytes();
     let scavenge = policy::SCAVENGE_MIB.get() as usize;
-    if scavenge != 0 && idle >= scavenge << 20 && scavenger::wake() {
+    if scavenge != 0 && expected_bytes() >= scavenge << 20 && scavenger::wake() {
         return;
     }
     let (now, decay) = (os::now_ms(), policy::DECAY_MS.get());
@@ -103,7 +110,7 @@ pub fn tick() {
     if ahead != 0 && ahead <= interval(decay) {
         return;
     }
-    pass(now, decay);
+    pass(now, decay, Pauses::No);
 }
 
 /// Purges free slots beyond a limit at once, because a thread ended. Many threads that end together
@@ -140,25 +147,31 @@ fn interval(decay: u32) -> u32 {
 /// Purges memory that was free for `decay` ms at `now`. Returns the bytes given back; 0 also if
 /// another pass is running. The pass ends early if a thread is about to fork. O(groups + purged
 /// pieces).
-pub fn pass(now: u32, decay: u32) -> usize {
+pub fn pass(now: u32, decay: u32, pauses: Pauses) -> usize {
     if is_unwelcome() {
         return 0;
     }
     let Some(_held) = LOCK.try_lock() else { return 0 };
     NEXT.store(now.wrapping_add(interval(decay)), Relaxed);
     learn::turn();
-    run(now, decay, || !is_unwelcome())
+    run(now, decay, pauses, || !is_unwelcome())
 }
 
 /// Purges all free memory. Returns the bytes given back.
 pub fn all() -> usize {
     let _held = LOCK.lock();
-    run(os::now_ms(), 0, || true)
+    run(os::now_ms(), 0, Pauses::No, || true)
+}
+
+/// [`all`], as the scavenger would do it: with pauses of heaps.
+pub fn all_with_pauses() -> usize {
+    let _held = LOCK.lock();
+    run(os::now_ms(), 0, Pauses::Yes, || true)
 }
 
 /// Makes a pass while `goes_on` says true. The caller holds `LOCK`.
-fn run(now: u32, decay: u32, goes_on: impl Fn() -> bool + Copy) -> usize {
-    heap::pool::tidy_idle(goes_on);
+fn run(now: u32, decay: u32, pauses: Pauses, goes_on: impl Fn() -> bool + Copy) -> usize {
+    heap::pool::tidy_idle(now, decay, pauses, goes_on);
     let mut given = parked::purge(now, decay, goes_on) + huge::purge(now, decay, goes_on);
     let segments = arena::all().flat_map(|arena| arena.listed(arena::DIRTY_ROW).map(move |segment| (arena, segment)));
     for (arena, segment) in segments.take_while(|_| goes_on()) {

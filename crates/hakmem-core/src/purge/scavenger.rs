@@ -18,6 +18,7 @@
 //! `proto::worker` says when it begins and ends.
 
 use crate::base::sync::{AtomicBool, AtomicU32, Ordering::*};
+use crate::heap::reclaim::idle::Pauses;
 use crate::policy::learn;
 use crate::proto::worker::{Call, Worker};
 use crate::{os, policy, purge};
@@ -194,7 +195,7 @@ pub fn is_dismissed() -> bool {
 /// True if there is enough work to keep the scavenger.
 fn is_needed() -> bool {
     let mib = policy::SCAVENGE_MIB.get() as usize;
-    mib != 0 && purge::idle_bytes() >= mib << 20
+    mib != 0 && purge::expected_bytes() >= mib << 20
 }
 
 /// The milliseconds between two passes of the scavenger.
@@ -214,12 +215,12 @@ extern "C" fn work() {
         if !WORKER.resume() {
             return;
         }
-        let given = purge::pass(os::now_ms(), policy::DECAY_MS.get());
+        let given = purge::pass(os::now_ms(), policy::DECAY_MS.get(), Pauses::Yes);
         fruitless = if given > 0 { 0 } else { (fruitless + 1).min(64) };
         // The memory that was freed last is due after the decay.
         let is_off = policy::SCAVENGE_MIB.get() == 0;
         let is_patient = fruitless <= (policy::DECAY_MS.get() / nap).max(2) || is_needed();
-        let goes_on = !is_off && purge::idle_bytes() > 0 && is_patient;
+        let goes_on = !is_off && purge::expected_bytes() > 0 && is_patient;
         if !goes_on && WORKER.end(is_needed) {
             return;
         }

@@ -41,6 +41,7 @@ mod owner;
 mod page;
 mod page_list;
 mod page_state;
+mod pause;
 mod run_bin;
 mod slots;
 mod worker;

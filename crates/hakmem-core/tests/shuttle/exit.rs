@@ -41,7 +41,7 @@ fn a_thread_ends_while_its_blocks_are_freed() {
 fn a_heap_is_adopted_while_its_inbox_is_merged() {
     check(
         "exit::a_heap_is_adopted_while_its_inbox_is_merged",
-        3000,
+        9000,
         || {
             let shared = Shared::new();
             // Ends while blocks of its heap are live.

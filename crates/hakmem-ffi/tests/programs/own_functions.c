@@ -29,6 +29,9 @@ int main(void) {
     CHECK("hakmem_map", hakmem_map(fd) == 0 && hakmem_map(-1) == -1);
     for (int i = 0; i < 100; i++)
         free(p[i]);
+    errno = 7;
+    hakmem_thread_idle();
+    CHECK("hakmem_thread_idle", errno == 7);
     int trimmed = hakmem_trim();
     CHECK("hakmem_trim", trimmed == 0 || trimmed == 1);
     char value[20] = "";

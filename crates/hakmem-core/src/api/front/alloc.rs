@@ -197,11 +197,18 @@ fn no_memory() -> *mut u8 {
 #[inline(never)]
 pub fn alloc_big(n: usize, align: usize, clear: Clear) -> *mut u8 {
     if profile::is_on() {
-        let p = alloc_big_plain(n, align, clear);
-        sample_whole(p);
-        return p;
+        return alloc_big_sampled(n, align, clear);
     }
     alloc_big_plain(n, align, clear)
+}
+
+/// [`alloc_big`] while the profile is on.
+#[cold]
+#[inline(never)]
+fn alloc_big_sampled(n: usize, align: usize, clear: Clear) -> *mut u8 {
+    let p = alloc_big_plain(n, align, clear);
+    sample_whole(p);
+    p
 }
 
 /// Samples the large or huge block at `p`, which was just allocated, if a sample is due. Does
@@ -224,6 +231,9 @@ fn alloc_big_plain(n: usize, align: usize, clear: Clear) -> *mut u8 {
         && let ThreadState::Live(heap) = thread::state()
         && let Some(meta) = heap.cached_large(n)
     {
+        if clear == Clear::Nothing {
+            return meta.start();
+        }
         // SAFETY: `cached_large` has just allocated the block for `n` bytes, and no one else knows
         // it yet.
         unsafe { clear_large(meta, n, clear) };
@@ -236,7 +246,7 @@ fn alloc_big_plain(n: usize, align: usize, clear: Clear) -> *mut u8 {
 ///
 /// # Safety
 /// The block is live and holds `n` bytes. No other thread uses it during the call.
-#[inline(always)]
+#[inline(never)]
 unsafe fn clear_large(meta: &Meta, n: usize, clear: Clear) {
     let bytes = match clear {
         Clear::Nothing => return,

@@ -138,9 +138,9 @@ unsafe fn free_own(p: *mut u8, page: *const Meta) {
 #[inline(never)]
 #[unsafe(link_section = ".text.hot.hakmem")]
 unsafe extern "C" fn countdown_over(page: *const Meta) {
-    // SAFETY: the owner of a page that is this thread's is this thread's heap, which begins with
-    // its `Owner`.
-    let (page, heap) = unsafe { (&*page, &*(*page).owner().cast::<Heap>()) };
+    // SAFETY: the page is this thread's, so the thread has a heap, which begins with its front. The
+    // page's own word may name another owner for a moment (`reclaim::idle` rule 3).
+    let (page, heap) = unsafe { (&*page, &*thread::front().cast::<Heap>()) };
     heap.counted_down(page);
     if heap.released().get() {
         note_released(heap);
@@ -291,7 +291,10 @@ unsafe fn free_whole(p: *mut u8, meta: &'static Meta) {
     let released = unsafe {
         match (kind, thread::state()) {
             (Kind::Large, ThreadState::Live(heap)) => heap.free_large(meta),
-            (Kind::Large, _) => large::free(None, meta),
+            (Kind::Large, _) => {
+                large::free(meta);
+                true
+            }
             (Kind::Huge, _) => free_huge(meta),
             _ => return free_sampled(p, meta),
         }
@@ -301,8 +304,8 @@ unsafe fn free_whole(p: *mut u8, meta: &'static Meta) {
     }
 }
 
-/// Frees a huge block. True if it had any bytes. A function of its own, so that a large block needs no
-/// frame for it.
+/// Frees a huge block. True if it had any bytes. A function of its own, so that a large block needs
+/// no frame for it.
 ///
 /// # Safety
 /// It is a live huge block and the caller's to free.

@@ -30,10 +30,12 @@ pub use resize::{fits, move_block, move_grown, resize, size_of_block, size_of_sm
 /// No request above this can succeed: pointer differences are signed.
 const PTRDIFF_MAX: usize = isize::MAX as usize;
 
-/// Handles pages that went back to their segments: a purge may be due.
+/// Handles pages that went back to their segments: a purge may be due. Other owners get what waits
+/// for them here, because the thread may sleep soon.
 #[cold]
 #[inline(never)]
 fn note_released(heap: &Heap) {
     heap.released().set(false);
+    heap.send_remote_frees();
     purge::tick();
 }

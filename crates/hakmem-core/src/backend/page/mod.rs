@@ -158,7 +158,9 @@ pub struct Meta {
     pub in_holes: Cell<u16>,
     /// Of a parked page: the list of `parked` that it is in.
     pub parked_list: Cell<ParkedList>,
-    _pad: [u8; 3],
+    /// True if the memory behind the carved blocks was purged since the page was claimed.
+    pub is_tail_purged: Cell<bool>,
+    _pad: [u8; 2],
 
     // The slot's line (rule 3).
     pub kind: AtomicU8,
@@ -346,6 +348,7 @@ impl Meta {
         self.park_at.set(0);
         self.holes.set(0);
         self.in_holes.set(0);
+        self.is_tail_purged.set(false);
         self.carved.set(0);
         self.cap.set(span * SLOT as u32 / block_size);
         self.block_size.set(block_size);

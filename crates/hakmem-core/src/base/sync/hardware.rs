@@ -4,6 +4,13 @@ pub(crate) use core::sync::atomic::{
     AtomicBool, AtomicI64, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
 
+/// A barrier for the compiler alone. The other side of the protocol makes the processor's barrier
+/// for both (`proto::pause`).
+#[inline(always)]
+pub(crate) fn light_fence() {
+    core::sync::atomic::compiler_fence(Ordering::SeqCst);
+}
+
 /// Tells the processor that this thread waits for another.
 pub(crate) fn spin() {
     #[cfg(not(miri))]

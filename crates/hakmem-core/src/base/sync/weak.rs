@@ -8,6 +8,11 @@ pub(crate) mod plain {
 use core::cell::Cell;
 use core::ptr::null_mut;
 
+/// The barrier of one side, for which the other side's system call stands elsewhere.
+pub(crate) fn light_fence() {
+    fence(Ordering::SeqCst);
+}
+
 /// Tells the model's scheduler that this thread waits for another.
 pub(crate) fn spin() {
     loom::thread::yield_now();

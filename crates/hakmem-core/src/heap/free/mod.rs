@@ -7,12 +7,14 @@ use crate::backend::owner::{Owner, inbox_of};
 use crate::backend::page::{Block, Meta, PageState};
 use crate::backend::remote_batch::RemoteBatch;
 use crate::backend::{check, segment};
+use crate::base::size_class::CLASSES;
 use crate::base::sync::{AtomicU64, Ordering::Relaxed};
 use crate::heap::Heap;
 use crate::heap::counts::HeapEvent;
 use crate::heap::reclaim::parked;
 use crate::proto::inbox::Link;
 use crate::{policy, profile};
+use core::hint::assert_unchecked;
 use core::ptr::null_mut;
 
 /// A heap that counts so many blocks of a class makes room in the counters, although it took no
@@ -117,9 +119,22 @@ impl Heap {
     /// Moves remote frees from the inbox to the lists of their pages (rule 4). O(batches).
     #[inline(never)]
     pub(in crate::heap) fn merge_remote_frees(&self) {
-        // SAFETY: the calling thread holds this heap, as it has a `Heap` (rule 1).
+        // SAFETY: `take` gives the batches of this heap's inbox to this thread.
+        unsafe { self.receive(self.owner.inbox().take()) };
+        self.owner.nothing_waits();
+        self.counts.merges.add(1);
+    }
+
+    /// Moves a chain of remote batches to the lists of their pages.
+    ///
+    /// # Safety
+    /// The chain that begins with `batch` comes from this heap's inbox, and belongs to the caller.
+    #[inline(always)]
+    pub(in crate::heap) unsafe fn receive(&self, batch: *mut RemoteBatch) {
+        // SAFETY: the calling thread holds this heap, as it has a `Heap` (rule 1). The caller gives
+        // up the chain.
         let batches = unsafe {
-            self.owner.merge(|page, length, _| {
+            self.owner.merge(batch, |page, length, _| {
                 // This must come before `unfull_or_empty`: that may give the page to another owner,
                 // and then this heap must not read the class.
                 self.counts.note(usize::from(page.class.get()), HeapEvent::Received, length);
@@ -128,8 +143,6 @@ impl Heap {
                 }
             })
         };
-        self.owner.nothing_waits();
-        self.counts.merges.add(1);
         self.counts.batches.add(batches);
     }
 
@@ -147,6 +160,8 @@ impl Heap {
     pub(in crate::heap) fn unfull_or_empty(&self, page: &Meta) {
         debug_assert!(page.owner() == self.owner() && page.state.get() != PageState::Parked);
         let class = usize::from(page.class.get());
+        // SAFETY: the class of a page comes from `size_class`, so it is below CLASSES.
+        unsafe { assert_unchecked(class < CLASSES) };
         // A merged batch may have freed more blocks than the countdown had left.
         let used = if page.state.get() == PageState::Full {
             page.state.set(PageState::Queue);
@@ -176,17 +191,26 @@ impl Heap {
             page.clear_owner();
             return;
         }
-        self.queue[class].remove(page);
-        self.give_up(class, page, policy::CACHED_PAGES.of(class));
+        self.give_up(class, page);
     }
 
-    /// Ends an empty page that is in no queue. The heap caches it if it has fewer than `keep`
-    /// cached pages.
-    pub(in crate::heap) fn give_up(&self, class: usize, page: &'_ Meta, keep: u32) {
-        let blocks = page.carved.get();
+    /// Takes an empty page out of the queue, checks its list now and then, and ends the page.
+    #[inline(never)]
+    #[unsafe(link_section = ".text.hot.hakmem")]
+    fn give_up(&self, class: usize, page: &'_ Meta) {
+        self.queue[class].remove(page);
         if self.is_to_walk(self.counts.recent(class, HeapEvent::Empties)) {
             self.now_and_then(class, page.free.get(), page.listed(), page);
         }
+        if self.end_page(class, page, policy::CACHED_PAGES.of(class)) {
+            self.released().set(true);
+        }
+    }
+
+    /// Ends an empty page that is in no queue. The heap caches it if it has fewer than `keep`
+    /// cached pages. True: the page went back to its segment.
+    pub(in crate::heap) fn end_page(&self, class: usize, page: &'_ Meta, keep: u32) -> bool {
+        let blocks = page.carved.get();
         self.counts.existing[class].add(-i64::from(blocks));
         self.counts.note(class, HeapEvent::Empties, 1);
         self.note_carved(page, -(i64::from(blocks) * i64::from(page.block_size.get())));
@@ -197,7 +221,7 @@ impl Heap {
             page.state.set(PageState::Cached);
             self.cached.push(page);
             self.cached_len.set(self.cached_len.get() + 1);
-            return;
+            return false;
         }
         if span == 1 {
             segment::note_small(-1);
@@ -205,6 +229,6 @@ impl Heap {
         // SAFETY: `close` ended the page, which has no used blocks. The heap owned its slots, and
         // no list of the heap has the page.
         unsafe { segment::release(page, span) };
-        self.released().set(true);
+        true
     }
 }

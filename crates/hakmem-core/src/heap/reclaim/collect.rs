@@ -1,12 +1,16 @@
 //! Giving back what is free in a heap: when memory is short, when the thread ends, and while the
 //! heap is idle.
 
-use crate::backend::page::{self, Block, PageState};
+use crate::backend::arena;
+use crate::backend::page::{self, Block, Kind, PageState};
 use crate::backend::{check, segment};
 use crate::base::size_class::CLASSES;
 use crate::heap::Heap;
 use crate::proto::inbox::Link;
 use core::ptr::null_mut;
+
+/// No list has as many blocks.
+const LONGEST: u32 = (arena::SEGMENT / 8) as u32;
 
 impl Heap {
     /// Gives up everything that is free: listed blocks go back to their pages, empty pages to their
@@ -20,6 +24,10 @@ impl Heap {
                 while !block.is_null() {
                     let Some(page) = page::lookup(block.cast()) else { check::corrupt(block.cast()) };
                     let page = page.head_of_block();
+                    // A block that the program freed twice may be on the list although its page ended.
+                    if check::CHECKED && (page.kind() != Kind::Page || !check::is_block_of(page, block)) {
+                        check::corrupt(block.cast());
+                    }
                     // SAFETY: the block is on the heap's list, so its first word is a link. The
                     // loop reads the link before it frees the block.
                     let next = unsafe { Block::next(block) };
@@ -35,17 +43,17 @@ impl Heap {
                     }
                     block = next;
                     unused += 1;
+                    // A block that is there twice makes the list a circle. Blocks of other owners'
+                    // pages are not counted here, so nothing else would end the loop.
+                    if unused > LONGEST {
+                        check::corrupt(block.cast());
+                    }
                 }
                 // The program did not get these blocks from the list, so they count neither as
                 // allocated nor as freed.
                 self.counts.unlist(class, unused);
-                if let Some(page) = self.queue[class].first()
-                    && page.state.get() == PageState::Retired
-                {
-                    self.queue[class].remove(page);
-                    self.give_up(class, page, 0);
-                }
             }
+            self.give_up_unused();
             self.share_anew();
             self.end_samples();
             self.send_remote_frees();
@@ -56,15 +64,28 @@ impl Heap {
                     self.park(page);
                 }
             }
-            self.large.empty();
-            while let Some(page) = self.cached.pop() {
-                self.cached_len.set(self.cached_len.get() - 1);
-                // SAFETY: `give_up` closed the page when it cached it, so it is empty. The heap
-                // owns its slots, and `pop` took it off the only list that had it.
-                unsafe { segment::release(page, 1) };
-                segment::note_small(-1);
-            }
             self.report_live();
         });
+    }
+
+    /// Gives up what is wholly free: retired pages, cached pages and cached large blocks. The caller
+    /// is inside, or keeps the holder outside (`heap` rule 3). O(classes).
+    pub(in crate::heap) fn give_up_unused(&self) {
+        for class in 0..CLASSES {
+            if let Some(page) = self.queue[class].first()
+                && page.state.get() == PageState::Retired
+            {
+                self.queue[class].remove(page);
+                self.end_page(class, page, 0);
+            }
+        }
+        self.large.empty();
+        while let Some(page) = self.cached.pop() {
+            self.cached_len.set(self.cached_len.get() - 1);
+            // SAFETY: `end_page` closed the page when it cached it, so it is empty. The heap owns
+            // its slots, and `pop` took it off the only list that had it.
+            unsafe { segment::release(page, 1) };
+            segment::note_small(-1);
+        }
     }
 }

@@ -86,12 +86,34 @@ pub fn is_worth_it(page: &Meta) -> bool {
     pieces * part >= (holes + pieces.div_ceil(8)) * ONE
 }
 
-/// Purges the pieces of the page that no used block reaches into. Returns their bytes. O(blocks).
+/// Purges what no used block reaches into: pieces of the page, and what lies behind its carved
+/// blocks. Returns the bytes given back. O(blocks).
 ///
 /// # Safety
 /// The calling thread is the owner of the page: the holder of its heap, or of the lock of parked
 /// pages. It is the owner during the call.
 pub unsafe fn purge_holes(page: &Meta) -> usize {
+    // SAFETY: the caller is the owner of the page.
+    purge_tail(page) + unsafe { purge_pieces(page) }
+}
+
+/// Purges the memory behind the carved blocks. A slot that was in use before still has it.
+fn purge_tail(page: &Meta) -> usize {
+    let used = (page.carved.get() * page.block_size.get()) as usize;
+    let from = used.next_multiple_of(piece_bytes());
+    // Memory that was zero is not resident, unless it came as a part of a huge page.
+    let was_resident = !page.zero.get() || page.segment().is_thp();
+    if from >= page.bytes() || page.is_tail_purged.replace(true) || !was_resident {
+        return 0;
+    }
+    if os::purge(page.start().addr() + from, page.bytes() - from) { page.bytes() - from } else { 0 }
+}
+
+/// Purges the pieces among the carved blocks that no used block reaches into.
+///
+/// # Safety
+/// As [`purge_holes`].
+unsafe fn purge_pieces(page: &Meta) -> usize {
     let carved = page.carved.get() as usize;
     let (start, size, piece) = (page.start(), page.block_size.get() as usize, piece_bytes());
     let number = |block: *mut Block| block.addr().wrapping_sub(start.addr()) / size;

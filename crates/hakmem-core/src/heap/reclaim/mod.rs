@@ -6,6 +6,7 @@
 
 mod collect;
 pub(crate) mod holes;
+pub(crate) mod idle;
 mod park;
 pub(crate) mod parked;
 pub(crate) mod whole;

@@ -1,8 +1,10 @@
 //! Candidates: pages with few used blocks, which the heap parks after a while (`parked`).
 
-use crate::backend::page::{Meta, PageState};
+use crate::backend::check;
+use crate::backend::page::{Block, Meta, PageState};
 use crate::heap::reclaim::parked;
 use crate::heap::{CANDIDATES, Heap};
+use crate::proto::inbox::Link;
 use core::ptr::null_mut;
 
 impl Heap {
@@ -30,6 +32,9 @@ impl Heap {
         if self.queue[class].begins_with(page) {
             return; // The candidate has become the current page.
         }
+        if self.take_back(class, page) {
+            return self.unfull_or_empty(page);
+        }
         self.queue[class].remove(page);
         // SAFETY: this heap owns the page, which has just left the queue and is no candidate. The
         // heap uses it again only if it is not parked.
@@ -39,6 +44,24 @@ impl Heap {
             self.released().set(true);
         } else {
             self.queue[class].push_second(page);
+        }
+    }
+
+    /// Moves the first block of the heap's list to the list of its page, if that is `page`: the next
+    /// owner of the page must not wait for what this heap keeps. True: the page is empty now.
+    fn take_back(&self, class: usize, page: &Meta) -> bool {
+        let list = &self.owner.front.free[class];
+        let block = list.get();
+        if block.is_null() || !check::is_block_of(page, block) {
+            return false;
+        }
+        // The program did not get the block from the list: see `collect`.
+        self.counts.unlist(class, 1);
+        // SAFETY: the block is the first on this heap's list, so its first word is a link, and no
+        // one else uses it. This heap owns the page.
+        unsafe {
+            list.set(Block::next(block));
+            Heap::push_freed(page, block)
         }
     }
 

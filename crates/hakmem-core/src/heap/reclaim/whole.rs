@@ -8,20 +8,20 @@
 //!   (`Outgoing::close`).
 //! - A purge gathers them: it takes the inbox of a heap whose thread has not merged it for a while,
 //!   joins the batches of each page, ends the pages of which it has all blocks, and puts the other
-//!   batches back ([`give_up_in_inbox`]). So the memory of a thread that sleeps comes back.
+//!   batches back ([`Gathered`]). So the memory of a thread that sleeps comes back.
 //!
 //! Rules
 //! 1. A thread that has all `cap` blocks of a page finds `PageState::Full` only after the owner has
-//!    taken the page out of its queue (`proto::page_state` rule 1). From then on the owner comes to the page by
-//!    a block of it alone, and no other thread or list has one.
+//!    taken the page out of its queue (`proto::page_state` rule 1). From then on the owner comes to
+//!    the page by a block of it alone, and no other thread or list has one.
 //! 2. `remote_link` of a page of blocks that travel in batches belongs to the thread that makes a
-//!    pass of the purge. It is null outside of [`give_up_in_inbox`].
+//!    pass of the purge. It is null where there is no [`Gathered`].
 
 use crate::backend::check;
 use crate::backend::owner::{Owner, inbox_of};
 use crate::backend::page::Meta;
 use crate::backend::remote_batch::RemoteBatch;
-use crate::base::sync::{AtomicUsize, Ordering::Relaxed};
+use crate::base::sync::{Ordering::Relaxed, plain::AtomicUsize};
 use crate::heap::reclaim::parked;
 use crate::heap::shared::SharedHeap;
 use crate::proto::inbox::Link;
@@ -71,77 +71,152 @@ pub unsafe fn give_up(batch: *mut RemoteBatch, page: &Meta) {
     unsafe { parked::end_whole(page) };
 }
 
-/// Gives up the whole pages in the inbox of a heap, whoever holds it. Returns their bytes. The
-/// caller makes a pass of the purge. O(batches).
-pub fn give_up_in_inbox(heap: &SharedHeap, goes_on: impl Fn() -> bool) -> usize {
-    let owner = heap.owner();
-    let mut batch = owner.inbox().take();
-    let mut gathered = Chain::default();
-    let mut rest = Chain::default();
-    let mut seen = 0_u32;
-    while !batch.is_null() {
-        seen = seen.wrapping_add(1);
-        // SAFETY: `take` gave the batches to this thread (`remote_batch` rule 1). Each goes to one
-        // of the two chains, joins one that is there, or is sent on.
-        batch = unsafe {
-            let next = RemoteBatch::next(batch);
-            if RemoteBatch::is_block(batch) && (!seen.is_multiple_of(64) || goes_on()) {
-                gather(owner, batch, &mut gathered);
-            } else {
-                rest.push(batch);
-            }
-            next
-        };
-    }
-    let mut given = 0;
-    let mut batch = gathered.first;
-    while !batch.is_null() {
-        // SAFETY: the chain has batches of this thread. Each is ended with its page, or goes to
-        // `rest`.
-        batch = unsafe {
-            let next = RemoteBatch::next(batch);
-            let page = RemoteBatch::page(batch);
-            page.remote_link.set(null_mut());
-            if has_all(batch, page) {
-                given += page.bytes();
-                give_up(batch, page);
-            } else {
-                rest.push(batch);
-            }
-            next
-        };
-    }
-    if !rest.first.is_null() {
-        // SAFETY: the batches are this thread's, which gives them up, and the links lead from the
-        // first to the last.
-        unsafe { owner.inbox().push_chain(rest.first, rest.last) };
-    }
-    given
+/// The remote frees of an inbox, with one batch for each page of the owner.
+pub struct Gathered {
+    owner: &'static Owner,
+    batches: Chain,
+    /// Page lists, and what was left when time was short.
+    rest: Chain,
 }
 
-/// Joins a batch with the one of its page that was gathered before, or adds it to the gathered
-/// ones. A batch of a page that has another owner by now goes there.
-///
-/// # Safety
-/// The batch belongs to the caller, who gives it up, and is no page list.
-unsafe fn gather(owner: &Owner, batch: *mut RemoteBatch, gathered: &mut Chain) {
-    // SAFETY: the batch belongs to the caller. `remote_link` is this thread's (rule 2), so it has a
-    // batch of this page that `gathered` has. The owner of a page lives for ever (`owner` rule 1).
-    unsafe {
-        let page = RemoteBatch::page(batch);
-        let now = page.owner();
-        if now != owner.as_word() {
-            if check::CHECKED && now.is_null() {
-                check::corrupt(batch.cast());
-            }
-            return inbox_of(now).push_chain(batch, batch);
+impl Gathered {
+    /// Takes all that is in the inbox of `owner`, whoever that is. The caller makes a pass of the
+    /// purge. O(batches).
+    pub fn take(owner: &'static Owner, goes_on: impl Fn() -> bool) -> Self {
+        let mut this = Self { owner, batches: Chain::default(), rest: Chain::default() };
+        let mut batch = owner.inbox().take();
+        let mut seen = 0_u32;
+        while !batch.is_null() {
+            seen = seen.wrapping_add(1);
+            // SAFETY: `take` gave the batches to this thread (`remote_batch` rule 1). Each goes to
+            // one of the two chains, joins one that is there, or is sent on.
+            batch = unsafe {
+                let next = RemoteBatch::next(batch);
+                if RemoteBatch::is_block(batch) && (!seen.is_multiple_of(64) || goes_on()) {
+                    this.add(batch);
+                } else {
+                    this.rest.push(batch);
+                }
+                next
+            };
         }
-        let first = page.remote_link.get().cast::<RemoteBatch>();
-        if first.is_null() {
-            page.remote_link.set(batch.cast());
-            gathered.push(batch);
-        } else {
-            RemoteBatch::join(first, batch);
+        this
+    }
+
+    /// Joins a batch with the one of its page that was gathered before, or adds it to the gathered
+    /// ones. A batch of a page that has another owner by now goes there.
+    ///
+    /// # Safety
+    /// The batch belongs to the caller, who gives it up, and is no page list.
+    unsafe fn add(&mut self, batch: *mut RemoteBatch) {
+        // SAFETY: the batch belongs to the caller. `remote_link` is this thread's (rule 2), so it
+        // has a batch of this page that is in `batches`. The owner of a page lives for ever
+        // (`owner` rule 1).
+        unsafe {
+            let page = RemoteBatch::page(batch);
+            let now = page.owner();
+            if now != self.owner.as_word() {
+                if check::CHECKED && now.is_null() {
+                    check::corrupt(batch.cast());
+                }
+                return inbox_of(now).push_chain(batch, batch);
+            }
+            let first = page.remote_link.get().cast::<RemoteBatch>();
+            if first.is_null() {
+                page.remote_link.set(batch.cast());
+                self.batches.push(batch);
+            } else {
+                RemoteBatch::join(first, batch);
+            }
+        }
+    }
+
+    /// The number of gathered blocks of a page of this owner.
+    pub fn of(&self, page: &Meta) -> u32 {
+        let batch = page.remote_link.get().cast::<RemoteBatch>();
+        if batch.is_null() || !RemoteBatch::fits(page.block_size.get()) {
+            return 0;
+        }
+        // SAFETY: `remote_link` leads to a batch of `batches` (rule 2), which belong to this
+        // thread.
+        unsafe { RemoteBatch::length(batch) }
+    }
+
+    /// Takes out the batches of those pages of which `is_due` says so. They are a chain of this
+    /// thread's from then on. O(batches).
+    pub fn take_out(&mut self, mut is_due: impl FnMut(*mut RemoteBatch, &'static Meta) -> bool) -> *mut RemoteBatch {
+        let (mut due, mut kept) = (Chain::default(), Chain::default());
+        let mut batch = self.batches.first;
+        while !batch.is_null() {
+            // SAFETY: the chain has batches of this thread. Each goes to one of the two chains.
+            batch = unsafe {
+                let next = RemoteBatch::next(batch);
+                let page = RemoteBatch::page(batch);
+                if is_due(batch, page) {
+                    page.remote_link.set(null_mut());
+                    due.push(batch);
+                } else {
+                    kept.push(batch);
+                }
+                next
+            };
+        }
+        self.batches = kept;
+        due.first
+    }
+
+    /// Takes back the batches of a chain that [`Gathered::take_out`] returned.
+    pub fn add_again(&mut self, mut batch: *mut RemoteBatch) {
+        while !batch.is_null() {
+            // SAFETY: the chain has batches of this thread.
+            batch = unsafe {
+                let next = RemoteBatch::next(batch);
+                self.rest.push(batch);
+                next
+            };
+        }
+    }
+
+    /// Ends the pages of which all blocks were gathered. Returns their bytes. O(batches).
+    pub fn end_whole(&mut self) -> usize {
+        // SAFETY: `take_out` passes batches of this thread with their pages.
+        let mut batch = self.take_out(|batch, page| unsafe { has_all(batch, page) });
+        let mut given = 0;
+        while !batch.is_null() {
+            // SAFETY: the chain has batches of this thread, and `has_all` said true of each. Each
+            // is ended with its page.
+            batch = unsafe {
+                let next = RemoteBatch::next(batch);
+                let page = RemoteBatch::page(batch);
+                given += page.bytes();
+                give_up(batch, page);
+                next
+            };
+        }
+        given
+    }
+
+    /// Puts the batches back into the inboxes of the owners that their pages have now.
+    pub fn put_back(mut self) {
+        let owner = self.owner;
+        // SAFETY: the batches are this thread's, which gives them up. `take_out` passes them with
+        // their pages, and leaves those in `batches` that stay with `owner`. The owner of a page
+        // lives for ever (`owner` rule 1).
+        unsafe {
+            let mut batch = self.take_out(|_, page| {
+                page.remote_link.set(null_mut());
+                page.owner() != owner.as_word()
+            });
+            while !batch.is_null() {
+                let next = RemoteBatch::next(batch);
+                inbox_of(RemoteBatch::page(batch).owner()).push_chain(batch, batch);
+                batch = next;
+            }
+            for chain in [self.batches, self.rest] {
+                if !chain.first.is_null() {
+                    owner.inbox().push_chain(chain.first, chain.last);
+                }
+            }
         }
     }
 }
@@ -175,7 +250,7 @@ impl Chain {
 
 /// Gives up the whole pages in the inboxes of heaps of live threads that have not merged since the
 /// last call. Returns their bytes.
-pub fn give_up_all<'a>(heaps: impl Iterator<Item = &'a SharedHeap>, goes_on: impl Fn() -> bool + Copy) -> usize {
+pub fn give_up_all(heaps: impl Iterator<Item = &'static SharedHeap>, goes_on: impl Fn() -> bool + Copy) -> usize {
     let mut given = 0;
     let mut waiting = 0;
     for heap in heaps {
@@ -189,7 +264,9 @@ pub fn give_up_all<'a>(heaps: impl Iterator<Item = &'a SharedHeap>, goes_on: imp
             continue;
         }
         heap.owner().nothing_waits();
-        given += give_up_in_inbox(heap, goes_on);
+        let mut gathered = Gathered::take(heap.owner(), goes_on);
+        given += gathered.end_whole();
+        gathered.put_back();
     }
     WAITING.store(waiting, Relaxed);
     given

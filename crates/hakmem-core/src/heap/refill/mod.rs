@@ -117,7 +117,7 @@ impl Heap {
 
     /// Sends the remote batches. The heap does so before it takes more memory, and not at each
     /// refill: that made batches of only a dozen blocks.
-    pub(in crate::heap) fn send_remote_frees(&self) {
+    pub fn send_remote_frees(&self) {
         if self.outgoing.is_pending() {
             self.outgoing.send_all();
         }
@@ -130,14 +130,15 @@ impl Heap {
     #[inline(always)]
     unsafe fn take(&self, class: usize, page: &Meta) -> NonNull<Block> {
         debug_assert!(page.state.get() == PageState::Retired || page.owner() == self.owner());
-        if page.state.get() == PageState::Candidate {
+        let state = page.state.get();
+        if state == PageState::Candidate {
             // SAFETY: the caller promises the same of the page.
             return unsafe { self.take_candidate(class, page) };
         }
         let list = page.free.replace(null_mut());
         let length = page.listed();
         page.count_down(page.carved.get() as i32 - i32::from(page.in_holes.get()), 0);
-        if page.state.get() != PageState::Queue {
+        if state != PageState::Queue {
             // The page was retired.
             page.state.set(PageState::Queue);
             page.set_owner(self.owner());

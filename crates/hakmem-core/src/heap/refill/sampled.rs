@@ -68,11 +68,13 @@ impl Heap {
         if sampler.is_due(class, handed)
             && let Some(block) = profile::sample_small(sampler, class, handed)
         {
-            self.counts.note(class, HeapEvent::Listed, 1);
-            self.counts.note(class, HeapEvent::Takes, 1);
-            self.counts.make_room(class);
-            self.counts.existing[class].add(1);
-            self.note_live(i64::from(SIZES[class]));
+            self.busy(|| {
+                self.counts.note(class, HeapEvent::Listed, 1);
+                self.counts.note(class, HeapEvent::Takes, 1);
+                self.counts.make_room(class);
+                self.counts.existing[class].add(1);
+                self.note_live(i64::from(SIZES[class]));
+            });
             return Some((block, false));
         }
         let before = sampler.distance(class, handed(class));

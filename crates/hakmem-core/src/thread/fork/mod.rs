@@ -104,6 +104,7 @@ fn release_heaps(me: u32) {
         // the fork interrupted becomes lost below.
         let own = unsafe { heap.holder() };
         own.reset_counts();
+        let paused = heap.pause().end_in_child();
         match heap.state().with() {
             With::Nobody => {}
             // This thread keeps its heap. In the child it has other numbers.
@@ -129,7 +130,7 @@ fn release_heaps(me: u32) {
             }
             With::Thread(_) => {
                 heap.thread().store(0, Relaxed);
-                if own.after_fork() {
+                if own.after_fork() && !paused {
                     // SAFETY: the thread that held the heap is not in the child. The child's only
                     // thread holds it until here, and not any more.
                     unsafe { put_back(heap) };

@@ -22,6 +22,7 @@
 //!    lock does not run, each heap that comes meanwhile would claim one.
 
 mod share;
+mod unused;
 
 use crate::backend::arena::SLOT;
 use crate::backend::check;
@@ -42,6 +43,7 @@ use core::cell::Cell;
 use core::ptr::null_mut;
 
 pub use share::share;
+pub use unused::park_unused;
 
 #[unsafe(link_section = ".data.hakmem")]
 pub static LOCK: Lock = Lock::new();
@@ -235,8 +237,9 @@ impl Locked {
         }
         OWNER.nothing_waits();
         // SAFETY: this thread has the lock, so it acts as the owner of the parked pages (rule 1).
+        // `take` gives it the batches.
         unsafe {
-            OWNER.merge(|page, length, block| {
+            OWNER.merge(OWNER.inbox().take(), |page, length, block| {
                 RECEIVED[usize::from(page.class.get())].fetch_add(u64::from(length), Relaxed);
                 self.after_free(page, block);
             });
@@ -311,8 +314,8 @@ impl Locked {
     }
 }
 
-/// Ends a page without used blocks, and gives its slots back to their segment. The caller is not the
-/// holder of the heap that claimed it, so no heap counts this.
+/// Ends a page without used blocks, and gives its slots back to their segment. The caller is not
+/// the holder of the heap that claimed it, so no heap counts this.
 ///
 /// # Safety
 /// The calling thread owns the page, which is in no list, and no block of it is used.
@@ -466,13 +469,21 @@ fn purge_for(bytes: usize) -> usize {
     given
 }
 
+/// Merges the remote frees of parked pages. Those of pages that a heap has taken go to that heap.
+/// O(batches).
+pub fn merge() {
+    if !is_idle() {
+        Locked::new(LOCK.lock()).merge();
+    }
+}
+
 /// Purges the holes of pages that were parked `decay` ms or more before `now`. Returns the bytes
 /// given back. O(pages parked since the last purge, and the blocks of those that are due).
 pub fn purge(now: u32, decay: u32, goes_on: impl Fn() -> bool) -> usize {
+    merge();
     if is_idle() {
         return 0;
     }
-    Locked::new(LOCK.lock()).merge();
     let mut given = 0;
     for class in 0..CLASSES {
         while goes_on() && purge_some(class, now, decay, &mut given) {}

@@ -1,0 +1,232 @@
+//! Heaps of threads that live but make no calls: a purge gives up what is unused there.
+//!
+//! A thread that sleeps cannot give anything up itself. So a purge keeps it out of the slow paths
+//! of its heap for a moment (`proto::pause`), and does in its place what only the holder may do
+//! there:
+//! - It gives up what is wholly free: retired pages, cached pages and cached large blocks.
+//! - It merges the remote frees of pages of which no block but these is used, so that these pages
+//!   are wholly free.
+//! - It parks the page of a list if the only blocks of the page that are not free are on that
+//!   list. The list stays as it is: the thread takes these blocks as before, and frees them
+//!   as blocks of a parked page.
+//!
+//! The purge looks only at heaps whose holders have done nothing on slow paths for the decay
+//! (`Counts::work`).
+//!
+//! Rules
+//! 1. The calling thread makes a pass of the purge. It uses the fields of a heap that it keeps
+//!    paused, but for those of the fast path: the lists of the front, and the list and countdown of
+//!    pages that the heap owns.
+//! 2. The holder may be in the middle of a free by the fast path: it has read that the page is its
+//!    own, but has not counted the block yet. So the purge first takes the page away, with a heavy
+//!    barrier. From then on a free goes to the new owner, unless it began before. Then the purge
+//!    compares the blocks that are used with those on the heap's list. If they are as many, no
+//!    block of the page is live, so no free of one is under way, and none can begin before the
+//!    program takes a block from the list. Else the page goes back to its owner.
+//! 3. So the owner of a page of a paused heap may name the parked pages for a moment. The holder
+//!    does not read the owner twice in one free.
+//! 4. A page of which all used blocks are remote frees that the purge has gathered needs no such
+//!    step: none of its blocks is live or on the heap's list.
+//! 5. The reads of rules 2 and 4 race with a free or an allocation under way. Such a step writes
+//!    one word at a time, and the purge keeps the page only if all words that it read were at rest.
+
+use crate::backend::check;
+use crate::backend::page::{self, Block, Meta, PageState};
+use crate::backend::remote_batch::RemoteBatch;
+use crate::base::size_class::CLASSES;
+use crate::base::sync::Ordering::Relaxed;
+use crate::base::sync::plain::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
+use crate::heap::Heap;
+use crate::heap::reclaim::parked;
+use crate::heap::reclaim::whole::Gathered;
+use crate::heap::shared::SharedHeap;
+use crate::os::{self, HeavyBarriers};
+use crate::profile;
+use crate::proto::heap_state::With;
+use core::cell::Cell;
+use core::sync::atomic::{AtomicI32, AtomicPtr};
+
+/// Bytes in pages of heaps that worked lately, when a pass last looked.
+#[unsafe(link_section = ".data.hakmem")]
+static AHEAD: AtomicUsize = AtomicUsize::new(0);
+
+/// In so few bytes there is little to find.
+const LITTLE: usize = 16 << 20;
+
+/// The bytes in which a later pass may find what is unused: those in pages of heaps that worked
+/// lately. A hint; 0 if they are few.
+pub fn bytes_ahead() -> usize {
+    AHEAD.load(Relaxed).saturating_sub(LITTLE)
+}
+
+/// Counts anew, in the child of a fork.
+pub fn after_fork() {
+    AHEAD.store(0, Relaxed);
+}
+
+/// What the passes of the purge saw of a heap. All zero bytes are: nothing yet.
+pub struct Seen {
+    /// `Counts::work`.
+    work: AtomicU64,
+    /// When a pass first saw this, in coarse milliseconds.
+    at: AtomicU32,
+    /// True if a pass has given up what was unused then.
+    is_done: AtomicBool,
+}
+
+/// Whether a pass of the purge may pause heaps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pauses {
+    /// It is the scavenger's.
+    Yes,
+    /// It is one of the program's threads, which may have a filter for system calls.
+    No,
+}
+
+/// Gives up what is unused in those of `heaps` whose holders have done nothing on slow paths for
+/// `decay` ms at `now`. Not in the calling thread's. O(heaps, and the pages that are given up).
+pub fn give_up_all(
+    heaps: impl Iterator<Item = &'static SharedHeap>,
+    now: u32,
+    decay: u32,
+    pauses: Pauses,
+    goes_on: impl Fn() -> bool + Copy,
+) {
+    let own = With::Thread(os::thread_token());
+    let mut barriers = None;
+    let mut ahead = 0;
+    for heap in heaps.filter(|heap| heap.state().with() != own) {
+        let seen = heap.seen();
+        if seen.age(heap, now) < decay {
+            ahead += heap.counts().page_bytes();
+        } else if pauses == Pauses::Yes && !seen.is_done(heap) && goes_on() {
+            let Some(barriers) = barriers.get_or_insert_with(HeavyBarriers::get) else { continue };
+            if while_paused(heap, barriers, |heap| give_up(heap, barriers, goes_on)) {
+                // What was given up counts as work too.
+                seen.work.store(heap.counts().work(), Relaxed);
+                seen.is_done.store(true, Relaxed);
+            }
+        }
+    }
+    AHEAD.store(ahead, Relaxed);
+}
+
+impl Seen {
+    /// For how long the holder has done nothing on slow paths, in ms, as far as passes have seen.
+    fn age(&self, heap: &SharedHeap, now: u32) -> u32 {
+        let work = heap.counts().work();
+        if self.work.swap(work, Relaxed) != work {
+            self.at.store(now, Relaxed);
+            self.is_done.store(false, Relaxed);
+        }
+        os::age(now, self.at.load(Relaxed))
+    }
+
+    /// True if a pass has given up what is unused, and no remote frees came since.
+    fn is_done(&self, heap: &SharedHeap) -> bool {
+        self.is_done.load(Relaxed) && heap.owner().waiting_bytes() == 0
+    }
+}
+
+/// Runs `f` while the holder of a heap stays out of its slow paths. False: it is in one, or cannot
+/// be kept out.
+fn while_paused(heap: &'static SharedHeap, barriers: &HeavyBarriers, f: impl FnOnce(&'static Heap)) -> bool {
+    heap.pause().stop();
+    let is_paused = barriers.pass() && heap.pause().is_out();
+    if is_paused {
+        // SAFETY: the holder stays out of its slow paths until `resume`. What is used of the heap
+        // until then is what rule 1 names.
+        f(unsafe { heap.holder() });
+    }
+    heap.pause().resume();
+    is_paused
+}
+
+/// Gives up what is unused in a paused heap.
+fn give_up(heap: &'static Heap, barriers: &HeavyBarriers, goes_on: impl Fn() -> bool) {
+    // Samples cut the lists of a heap outside of slow paths.
+    if profile::is_on() {
+        return heap.give_up_unused();
+    }
+    let mut waiting = Gathered::take(&heap.owner, goes_on);
+    waiting.end_whole();
+    // SAFETY: `take_out` passes batches of this thread.
+    let complete = waiting.take_out(|batch, page| used(page) == Some(unsafe { RemoteBatch::length(batch) }));
+    // What the owner wrote before the words that `used` read is visible behind this barrier.
+    if !complete.is_null() && barriers.pass() {
+        // SAFETY: the batches come from the heap's inbox, and belong to this thread. The pages have
+        // no other used block, so the holder is in the middle of no free there (rule 4).
+        unsafe { heap.receive(complete) };
+    } else if !complete.is_null() {
+        waiting.add_again(complete);
+    }
+    heap.give_up_unused();
+    let is_unused = |class, page: &Meta| {
+        let elsewhere = used(page).and_then(|used| used.checked_sub(waiting.of(page)));
+        elsewhere.is_some_and(|count| is_listed(heap, class, page, count))
+    };
+    let mut pages = [const { Cell::new(None) }; CLASSES];
+    let mut found = false;
+    for (class, entry) in pages.iter_mut().enumerate() {
+        *entry = Cell::new(page_of_list(heap, class).filter(|page| is_unused(class, page)));
+        found |= entry.get().is_some();
+    }
+    if found {
+        // SAFETY: `page_of_list` found the pages to be the heap's own, and it is paused.
+        unsafe {
+            parked::park_unused(heap.owner(), barriers, &pages, is_unused, |class, page| heap.let_go(class, page))
+        };
+    }
+    waiting.put_back();
+}
+
+/// The used blocks of a page in a queue. None: the page is elsewhere, or the holder may be on its
+/// way to the slow path with one of its blocks.
+fn used(page: &Meta) -> Option<u32> {
+    if !matches!(page.state.get(), PageState::Queue | PageState::Candidate) {
+        return None;
+    }
+    // SAFETY: the field is a word of metadata, which is accessible for ever. The holder may write
+    // it meanwhile: rule 5.
+    let until_slow = unsafe { AtomicI32::from_ptr(page.until_slow.as_ptr()) }.load(Relaxed);
+    u32::try_from(until_slow).ok().filter(|&left| left > 0).map(|left| left + u32::from(page.park_at.get()))
+}
+
+/// The page of the first block on the heap's list of `class`, if the heap owns it.
+fn page_of_list(heap: &Heap, class: usize) -> Option<&'static Meta> {
+    let page = page::lookup(first_listed(heap, class).cast())?.head();
+    (page.owner() == heap.owner() && usize::from(page.class.get()) == class).then_some(page)
+}
+
+/// The first block on the heap's list of `class`. The holder may take it meanwhile.
+fn first_listed(heap: &Heap, class: usize) -> *mut Block {
+    // SAFETY: the list is a word of the heap, which is accessible for ever. The holder may write it
+    // meanwhile: rule 5.
+    unsafe { AtomicPtr::from_ptr(heap.owner.front.free[class].as_ptr()) }.load(Relaxed)
+}
+
+/// True if the heap's list of `class` has `count` blocks, and all are of `page`. O(count).
+fn is_listed(heap: &Heap, class: usize, page: &Meta, count: u32) -> bool {
+    let mut listed = 0;
+    let mut block = first_listed(heap, class);
+    while !block.is_null() && listed <= count {
+        if !check::is_block_of(page, block) {
+            return false;
+        }
+        listed += 1;
+        // SAFETY: the block lies in the carved part of the page, whose memory is readable. The
+        // program may have it and write it meanwhile: rule 5.
+        block = unsafe { AtomicPtr::from_ptr(block.cast::<*mut Block>()) }.load(Relaxed);
+    }
+    listed == count
+}
+
+impl Heap {
+    /// Takes a page that is being parked out of its queue.
+    fn let_go(&self, class: usize, page: &Meta) {
+        self.withdraw(page);
+        self.queue[class].remove(page);
+        self.pages.set(self.pages.get() - 1);
+        self.counts.parked.add(1);
+    }
+}

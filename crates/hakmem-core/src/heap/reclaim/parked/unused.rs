@@ -1,0 +1,52 @@
+//! Parking for a thread that sleeps: see `reclaim::idle`.
+
+use super::{GIVEN_UP, LOCK, Locked, owner};
+use crate::backend::owner::Owner;
+use crate::backend::page::{Meta, PageState, ParkedList};
+use crate::base::size_class::CLASSES;
+use crate::base::sync::Ordering::Relaxed;
+use crate::os::{self, HeavyBarriers};
+use core::cell::Cell;
+
+/// Parks those of `pages`, one for each class, of which `is_unused` still says so when no free by
+/// their owner can be under way. Removes the others from `pages`. `unlink` takes a page out of its
+/// queue before it is parked. O(classes), and two heavy barriers.
+///
+/// # Safety
+/// The calling thread keeps the heap paused that owns the pages (`idle` rule 1).
+pub unsafe fn park_unused(
+    heap: *mut Owner,
+    barriers: &HeavyBarriers,
+    pages: &[Cell<Option<&'static Meta>>; CLASSES],
+    is_unused: impl Fn(usize, &Meta) -> bool,
+    unlink: impl Fn(usize, &Meta),
+) {
+    let each = || pages.iter().enumerate().filter_map(|(class, cell)| Some((class, cell, cell.get()?)));
+    let lock = LOCK.try_lock().map(Locked::new);
+    let Some(parked) = lock.filter(|_| !GIVEN_UP.load(Relaxed)) else {
+        return pages.iter().for_each(|cell| cell.set(None));
+    };
+    each().for_each(|(_, _, page)| page.set_owner(owner()));
+    let mut reached = barriers.pass();
+    for (class, cell, page) in each() {
+        if !reached || !is_unused(class, page) {
+            page.set_owner(heap);
+            cell.set(None);
+        }
+    }
+    // What the owner wrote before the last words that `is_unused` read is visible now.
+    reached = reached && barriers.pass();
+    for (class, cell, page) in each() {
+        if !reached {
+            page.set_owner(heap);
+            cell.set(None);
+            continue;
+        }
+        unlink(class, page);
+        let used = page.until_slow.get() + i32::from(page.park_at.get());
+        page.count_down(used, 0);
+        page.stamp.store(os::now_ms(), Relaxed);
+        page.state.set(PageState::Parked);
+        parked.link(page, ParkedList::Fresh);
+    }
+}
