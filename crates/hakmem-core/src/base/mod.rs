@@ -2,6 +2,7 @@
 //! the allocator or the system.
 
 pub(crate) mod counter;
+pub(crate) mod prefetch;
 pub(crate) mod size_class;
 pub(crate) mod sync;
 pub(crate) mod usage;

@@ -8,9 +8,12 @@
 //! 4. It purges the segments with dirty slots.
 //! 5. It decommits idle segments (`arena::decommit_idle`).
 //!
+//! Between passes, slow paths purge what exceeds the `budget`.
+//!
 //! The pass claims a slot before it purges it (see `proto::slots`). So no slot is allocated and
 //! purged at once, and all other work goes on beside a pass. `LOCK` only keeps two passes apart.
 
+mod budget;
 mod scavenger;
 
 use crate::backend::{arena, segment};
@@ -99,11 +102,17 @@ pub fn idle_bytes() -> usize {
 #[cold]
 #[inline(never)]
 pub fn tick() {
+    let (now, decay) = (os::now_ms(), policy::DECAY_MS.get());
+    let excess = budget::excess(now, decay);
+    if excess > 0
+        && let Some(_held) = LOCK.try_lock()
+    {
+        PURGED.fetch_add(budget::purge(excess, now) as u64, Relaxed);
+    }
     let scavenge = policy::SCAVENGE_MIB.get() as usize;
     if scavenge != 0 && expected_bytes() >= scavenge << 20 && scavenger::wake() {
         return;
     }
-    let (now, decay) = (os::now_ms(), policy::DECAY_MS.get());
     let ahead = NEXT.load(Relaxed).wrapping_sub(now);
     // NEXT is at most an interval ahead of the clock. Any other difference means that NEXT is
     // behind the clock, however long ago.
@@ -206,6 +215,8 @@ mod tests {
             policy::SCAVENGE_MIB.set(0);
             policy::DECAY_MS.set(u32::MAX);
             all();
+            // Only the limit of ended threads counts here.
+            budget::PEAKS[0].store(1 << 30, Relaxed);
             usage::LIVE.store(0, Relaxed);
             leave(4);
             let (before, little) = (purged_bytes(), segment::dirty_bytes());

@@ -11,6 +11,7 @@ use super::note_released;
 use super::resize::size_of_whole;
 use crate::backend::arena::SLOT;
 use crate::backend::page::{self, Block, Kind, Meta};
+use crate::base::prefetch::prefetch;
 use crate::base::size_class::{self, MEDIUM_MAX, SMALL_MAX};
 use crate::heap::{Fresh, Heap};
 use crate::large::huge;
@@ -93,22 +94,10 @@ fn pop(class: usize) -> Option<*mut u8> {
         }
         let next = (*block).next.get();
         list.set(next);
+        // The next call pops this block: it reads the link, and then the program writes to the block.
         prefetch(next);
         Some(block.cast())
     }
-}
-
-/// Prefetches the block that the next call pops. That call reads the block's link, and then the
-/// program writes to the block.
-#[inline(always)]
-fn prefetch(block: *const Block) {
-    #[cfg(all(target_arch = "x86_64", not(any(miri, shuttle))))]
-    // SAFETY: a prefetch is no memory access of the program. Any address is allowed, also null.
-    unsafe {
-        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(block.cast());
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(any(miri, shuttle)))))]
-    let _ = block;
 }
 
 #[cold]

@@ -20,6 +20,7 @@
 use crate::backend::arena::SLOT;
 use crate::backend::check;
 use crate::backend::page::{Block, Meta};
+use crate::base::prefetch::prefetch;
 use crate::base::sync::Ordering::Relaxed;
 use crate::os;
 use crate::proto::inbox::Link;
@@ -30,6 +31,8 @@ const PIECES: usize = 16;
 /// Pieces of a page, as bits.
 type Pieces = u128;
 const _: () = assert!(Pieces::BITS as usize >= 8 * PIECES);
+/// The bytes of a line of cache.
+const LINE: usize = 64;
 /// The largest number of blocks of a page.
 const MOST: usize = 64 << 10 >> 3;
 
@@ -38,10 +41,10 @@ fn piece_bytes() -> usize {
     (SLOT / PIECES).max(os::page_size())
 }
 
-/// The pieces that block `i` reaches into.
+/// The pieces that block `i` reaches into. A piece is a power of two.
 fn pieces_of(page: &Meta, piece: usize, i: usize) -> Pieces {
-    let size = page.block_size.get() as usize;
-    run(i * size / piece, ((i + 1) * size - 1) / piece + 1)
+    let (size, shift) = (page.block_size.get() as usize, piece.trailing_zeros());
+    run((i * size) >> shift, (((i + 1) * size - 1) >> shift) + 1)
 }
 
 /// The pieces from `first` to before `end`.
@@ -118,6 +121,9 @@ unsafe fn purge_pieces(page: &Meta) -> usize {
     let (start, size, piece) = (page.start(), page.block_size.get() as usize, piece_bytes());
     let number = |block: *mut Block| block.addr().wrapping_sub(start.addr()) / size;
 
+    // The list leads through the page in any order. With its lines on their way, a step takes a
+    // tenth of the time.
+    (0..carved * size).step_by(size.max(LINE)).for_each(|offset| prefetch(start.wrapping_add(offset)));
     let mut free = [0u64; MOST / 64];
     let mut block = page.free.get();
     while !block.is_null() {
@@ -130,9 +136,10 @@ unsafe fn purge_pieces(page: &Meta) -> usize {
         // above found it in the carved part.
         block = unsafe { Block::next(block) };
     }
+    let is_free = |i: &usize| free[i / 64] & 1 << (i % 64) != 0;
     let old = holes(page, piece);
     let mut kept = old;
-    for i in (0..carved).filter(|i| free[i / 64] & 1 << (i % 64) == 0) {
+    for i in (0..carved).filter(|i| !is_free(i)) {
         let pieces = pieces_of(page, piece, i);
         if pieces & old == 0 {
             kept |= pieces; // Block `i` is neither listed nor in a hole: it is used.
@@ -145,20 +152,16 @@ unsafe fn purge_pieces(page: &Meta) -> usize {
     }
 
     let (mut list, mut in_holes) = (null_mut(), page.in_holes.get());
-    let mut block = page.free.get();
-    while !block.is_null() {
-        // SAFETY: the block is on the list of the page, which the caller owns (rule 1). The first
-        // loop has checked it.
-        let next = unsafe { Block::next(block) };
-        if pieces_of(page, piece, number(block)) & new == 0 {
-            // SAFETY: the block is free and the caller's. The new list gets it, and the old list is
-            // not used any more.
+    for i in (0..carved).rev().filter(is_free) {
+        if pieces_of(page, piece, i) & new == 0 {
+            let block = start.wrapping_add(i * size).cast::<Block>();
+            // SAFETY: the block was on the list, so it is free, and the caller owns the page (rule
+            // 1). The new list gets it, and the old list is not used any more.
             unsafe { Block::set_next(block, list) };
             list = block;
         } else {
             in_holes += 1;
         }
-        block = next;
     }
     page.free.set(list);
     page.in_holes.set(in_holes);

@@ -294,8 +294,9 @@ impl Heap {
                 segment::note_small(1);
             }
             self.counts.note(class, HeapEvent::Claims, 1);
-            if zero {
-                parked::make_room(span as usize * SLOT);
+            // What is free elsewhere may be beyond the budget now.
+            if parked::has_fresh() {
+                self.released().set(true);
             }
             // A class that has filled pages will fill this one too. One system call is cheaper than
             // 16 page faults.

@@ -60,6 +60,9 @@ static CLASSES_HERE: AtomicU64 = AtomicU64::new(0);
 /// The slots of all pages in `Fresh` lists.
 #[unsafe(link_section = ".data.hakmem")]
 pub static FRESH_SLOTS: AtomicUsize = AtomicUsize::new(0);
+/// The slots of all pages in `Purged` lists.
+#[unsafe(link_section = ".data.hakmem")]
+static PURGED_SLOTS: AtomicUsize = AtomicUsize::new(0);
 /// Blocks of each class in the parked pages that were given up. They count as freed.
 pub static RETURNED: [AtomicU64; CLASSES] = [const { AtomicU64::new(0) }; CLASSES];
 /// Parked pages of each class that were given up; in the child of a fork, since the fork.
@@ -74,12 +77,6 @@ pub static RECEIVED: [AtomicU64; CLASSES] = [const { AtomicU64::new(0) }; CLASSE
 #[unsafe(link_section = ".data.hakmem")]
 static GIVEN_UP: AtomicBool = AtomicBool::new(false);
 
-/// Parked pages may hold so many bytes, and one in `LIVE_SHARE` of the live ones, before a heap
-/// that takes fresh memory purges holes first.
-const LEAST_ROOM: usize = 4 << 20;
-/// See `LEAST_ROOM`.
-const LIVE_SHARE: usize = 16;
-
 /// The number of pages that are purged under the lock at a time.
 const STRIDE: usize = 16;
 
@@ -93,7 +90,7 @@ struct ParkedPages {
     lists: [[PageQueue; CLASSES]; LISTS],
     /// The last page of each `Fresh` list, which was parked first.
     oldest: [Cell<*mut Meta>; CLASSES],
-    /// The class of which [`make_room`] purged a page last.
+    /// The class of which [`purge_oldest`] purges the next page.
     turn: Cell<u8>,
 }
 // SAFETY: only the methods of `Locked` use the lists, and a `Locked` has the lock (rule 1).
@@ -114,6 +111,19 @@ pub fn owner() -> *mut Owner {
 /// so few that they leave holes.
 pub fn most_out(cap: u32) -> u8 {
     policy::PARK_BLOCKS.get().min(cap / 4).min(255) as u8
+}
+
+/// Bytes of the pages with few used blocks, and an upper bound of those of them that a purge of
+/// holes could give back.
+pub fn bytes() -> (usize, usize) {
+    let fresh = FRESH_SLOTS.load(Relaxed) * SLOT;
+    (fresh + PURGED_SLOTS.load(Relaxed) * SLOT, fresh)
+}
+
+/// True if a purge of holes may give something back.
+#[inline]
+pub fn has_fresh() -> bool {
+    FRESH_SLOTS.load(Relaxed) != 0
 }
 
 /// An upper bound of the bytes that a purge of holes could give back.
@@ -172,6 +182,7 @@ pub fn each_page(mut f: impl FnMut(usize, u64)) {
 pub fn give_up_all() {
     GIVEN_UP.store(true, Relaxed);
     FRESH_SLOTS.store(0, Relaxed);
+    PURGED_SLOTS.store(0, Relaxed);
 }
 
 /// True if there is neither a parked page nor a remote free. Remote frees may be for pages that a
@@ -204,6 +215,8 @@ impl Locked {
                 STATE.oldest[usize::from(page.class.get())].set(page.raw());
             }
             FRESH_SLOTS.fetch_add(page.span.load(Relaxed) as usize, Relaxed);
+        } else if list == ParkedList::Purged {
+            PURGED_SLOTS.fetch_add(page.span.load(Relaxed) as usize, Relaxed);
         }
         queue.push(page);
         CLASSES_HERE.fetch_or(1 << page.class.get(), Relaxed);
@@ -226,6 +239,8 @@ impl Locked {
                 oldest.set(page.prev.get());
             }
             FRESH_SLOTS.fetch_sub(page.span.load(Relaxed) as usize, Relaxed);
+        } else if page.parked_list.get() == ParkedList::Purged {
+            PURGED_SLOTS.fetch_sub(page.span.load(Relaxed) as usize, Relaxed);
         }
         queue.remove(page);
     }
@@ -258,6 +273,8 @@ impl Locked {
                 return true;
             }
             ..0 if check::CHECKED => check::double_free(block, page),
+            // Else each free between purges would cost a purge of its own.
+            _ if page.parked_list.get() == ParkedList::Purged && !holes::is_worth_it(page) => {}
             used if used <= i32::from(most_out(page.cap.get())) => {
                 page.stamp.store(os::now_ms(), Relaxed);
                 self.relink(page, ParkedList::Fresh);
@@ -279,10 +296,22 @@ impl Locked {
         bytes
     }
 
-    /// The page that was parked first, of the next class that has one.
+    /// [`Locked::purge_page`] for a page that probably has enough to give. Another one goes behind the
+    /// others of its class, and it is the next class's turn.
+    fn purge_if_worth_it(&self, page: &Meta) -> usize {
+        if holes::is_worth_it(page) {
+            return self.purge_page(page);
+        }
+        self.unlink(page);
+        self.link(page, ParkedList::Fresh);
+        STATE.turn.set((page.class.get() + 1) % CLASSES as u8);
+        0
+    }
+
+    /// The page that was parked first, of the class whose turn it is.
     fn oldest(&self) -> Option<&'static Meta> {
-        let last = usize::from(STATE.turn.get());
-        let class = (1..=CLASSES).map(|i| (last + i) % CLASSES).find(|&class| !STATE.oldest[class].get().is_null())?;
+        let turn = usize::from(STATE.turn.get());
+        let class = (turn..turn + CLASSES).map(|i| i % CLASSES).find(|&class| !STATE.oldest[class].get().is_null())?;
         STATE.turn.set(class as u8);
         // SAFETY: the pointer leads to a listed page, whose metadata is accessible for ever.
         unsafe { STATE.oldest[class].get().as_ref() }
@@ -437,34 +466,18 @@ pub unsafe fn unpark(class: usize, new_owner: *mut Owner) -> Option<&'static Met
     Some(page)
 }
 
-/// Purges holes before their decay is over, because a heap takes fresh memory while much is parked.
-/// So what a program needs for blocks of other sizes comes from what it needs no more. Returns the
-/// bytes given back. O(blocks of two pages).
-#[inline]
-pub fn make_room(bytes: usize) -> usize {
-    if FRESH_SLOTS.load(Relaxed) * SLOT <= LEAST_ROOM { 0 } else { purge_for(bytes) }
-}
-
-/// [`make_room`], where there may be enough.
-#[cold]
-#[inline(never)]
-fn purge_for(bytes: usize) -> usize {
+/// Purges the holes of the pages that were parked first, until `bytes` were given back. Returns the
+/// bytes given back. O(blocks of those pages): it looks at 64 pages at most.
+pub fn purge_oldest(bytes: usize) -> usize {
     const MOST: usize = 64;
-    let limit = LEAST_ROOM + usage::live().0 as usize / LIVE_SHARE;
-    if FRESH_SLOTS.load(Relaxed) * SLOT <= limit || GIVEN_UP.load(Relaxed) {
-        return 0;
-    }
     let Some(pages) = LOCK.try_lock().map(Locked::new) else { return 0 };
     let mut given = 0;
     for _ in 0..MOST {
-        let Some(page) = pages.oldest().filter(|_| given < 2 * bytes) else { break };
-        if holes::is_worth_it(page) {
-            given += pages.purge_page(page);
-        } else {
-            // Behind all others of its class.
-            pages.unlink(page);
-            pages.link(page, ParkedList::Fresh);
+        if given >= bytes || GIVEN_UP.load(Relaxed) {
+            break;
         }
+        let Some(page) = pages.oldest() else { break };
+        given += pages.purge_if_worth_it(page);
     }
     given
 }

@@ -1,0 +1,13 @@
+//! Prefetching.
+
+/// Fetches the line of cache at an address, which need not be accessible.
+#[inline(always)]
+pub fn prefetch<T>(at: *const T) {
+    #[cfg(all(target_arch = "x86_64", not(any(miri, shuttle))))]
+    // SAFETY: a prefetch is no memory access of the program. Any address is allowed, also null.
+    unsafe {
+        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(at.cast());
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(any(miri, shuttle)))))]
+    let _ = at;
+}

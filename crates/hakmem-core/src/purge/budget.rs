@@ -1,0 +1,108 @@
+//! The budget: how much free memory may stay resident before its decay is over.
+//!
+//! The decay alone does not bound free memory. A program whose block sizes change frees pages of one
+//! size as fast as it needs pages of another, and each segment's clock begins anew with each slot
+//! that is freed in it. So free memory may be as much as what the program needed lately and needs no
+//! more, and a little beyond. Slow paths that free pages purge the rest: parked pages first, because
+//! only blocks of one size can use their holes.
+
+use crate::backend::{arena, segment};
+use crate::base::sync::{
+    Ordering::Relaxed,
+    plain::{AtomicU32, AtomicUsize},
+};
+use crate::base::usage;
+use crate::heap::reclaim::parked;
+use crate::os;
+
+/// Free memory beyond what was needed lately may be so much, and one in `SHARE` of the need. The
+/// scavenger does not start for less either.
+const LEAST: usize = 16 << 20;
+/// See `LEAST`.
+const SHARE: usize = 16;
+/// A slow path gives back so much at most, and what else is dirty in a segment.
+const STEP: usize = 512 << 10;
+
+/// The largest need since `BEGAN`, and in the time before, each half a decay long.
+pub(super) static PEAKS: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+/// When the present time began, in coarse milliseconds.
+static BEGAN: AtomicU32 = AtomicU32::new(0);
+/// The segment after which the search for a dirty one begins.
+static CURSOR: AtomicUsize = AtomicUsize::new(0);
+
+/// The bytes of free memory beyond the budget at `now`.
+pub fn excess(now: u32, decay: u32) -> usize {
+    let (parked, fresh) = parked::bytes();
+    let need = (usage::live().0 as usize).saturating_sub(parked);
+    if os::age(now, BEGAN.load(Relaxed)) >= decay / 2 {
+        BEGAN.store(now, Relaxed);
+        PEAKS[1].store(PEAKS[0].swap(need, Relaxed), Relaxed);
+    } else if PEAKS[0].load(Relaxed) < need {
+        PEAKS[0].store(need, Relaxed);
+    }
+    let peak = PEAKS[0].load(Relaxed).max(PEAKS[1].load(Relaxed));
+    let allowed = LEAST + need / SHARE + peak.saturating_sub(need);
+    (segment::dirty_bytes() + fresh).saturating_sub(allowed)
+}
+
+/// Purges some of the free memory beyond the budget. The caller holds `purge::LOCK`. Returns the
+/// bytes given back. O(groups / 64, and what is given back).
+pub fn purge(excess: usize, now: u32) -> usize {
+    let step = excess.min(STEP);
+    let mut given = parked::purge_oldest(step);
+    let segments =
+        || arena::all().flat_map(|arena| arena.listed(arena::DIRTY_ROW).map(move |segment| (arena, segment)));
+    while given < step {
+        let last = CURSOR.load(Relaxed);
+        let number = |&(arena, segment): &(&'static arena::Arena, usize)| core::ptr::from_ref(arena).addr() ^ segment;
+        let mut after = segments().skip_while(|at| number(at) <= last);
+        let Some(next) = after.next().or_else(|| segments().next()) else { break };
+        CURSOR.store(number(&next), Relaxed);
+        let bytes = segment::purge(next.0, next.1, now, 0);
+        if bytes == 0 {
+            break;
+        }
+        given += bytes;
+    }
+    given
+}
+
+#[cfg(all(test, not(any(loom, miri, shuttle))))]
+mod tests {
+    extern crate std;
+
+    use super::*;
+    use crate::api::c;
+    use crate::testing::in_child;
+    use crate::{policy, purge};
+    use std::vec::Vec;
+
+    /// Allocates and frees `mib` MiB of small blocks.
+    fn come_and_go(mib: usize) {
+        // SAFETY: each block is freed once.
+        unsafe {
+            let blocks: Vec<_> = (0..mib << 10).map(|_| c::malloc(1 << 10)).collect();
+            blocks.into_iter().for_each(|p| c::free(p));
+        }
+    }
+
+    #[test]
+    fn what_is_no_more_needed_goes_back_and_the_rest_stays() {
+        in_child(|| {
+            policy::SCAVENGE_MIB.set(0);
+            policy::DECAY_MS.set(u32::MAX);
+            come_and_go(64);
+            let (kept, given) = (segment::dirty_bytes(), purge::purged_bytes());
+            assert!(kept > 60 << 20, "{kept}: it was needed lately");
+            // The time in which it was needed is over.
+            PEAKS.iter().for_each(|peak| peak.store(0, Relaxed));
+            come_and_go(1);
+            let now = segment::dirty_bytes();
+            assert!(now < kept, "{now} of {kept}");
+            (0..200).for_each(|_| purge::tick());
+            let now = segment::dirty_bytes();
+            assert!((8 << 20..20 << 20).contains(&now), "{now} stays");
+            assert!(purge::purged_bytes() - given > 40 << 20);
+        });
+    }
+}
