@@ -208,6 +208,16 @@ fn without_the_thread_frees_give_back() {
     alone("without_the_thread_frees_give_back", without_the_thread);
 }
 
+/// Takes 300 KB of blocks of each size, and frees them.
+fn fill_and_free(oracle: &mut oracle::Oracle<oracle::C>, sizes: &[usize]) {
+    let blocks: Vec<_> = sizes
+        .iter()
+        .flat_map(|&size| vec![size; 300_000 / size])
+        .map(|size| oracle.alloc(oracle::layout(size)))
+        .collect();
+    blocks.into_iter().for_each(|block| oracle.dealloc(block));
+}
+
 /// Threads take blocks of all sizes, free them, and sleep. Then they do so once more.
 fn sleepers() {
     const THREADS: usize = 8;
@@ -215,14 +225,6 @@ fn sleepers() {
         16, 48, 200, 500, 1000, 2000, 5000, 9000, 14_000, 30_000, 60_000, 200_000,
     ];
     let barrier = std::sync::Barrier::new(THREADS + 1);
-    let round = |oracle: &mut oracle::Oracle<oracle::C>| {
-        let blocks: Vec<_> = SIZES
-            .iter()
-            .flat_map(|&size| vec![size; 300_000 / size])
-            .map(|size| oracle.alloc(oracle::layout(size)))
-            .collect();
-        blocks.into_iter().for_each(|block| oracle.dealloc(block));
-    };
     let ranges = oracle::Ranges::default();
     let mut most = 0;
     std::thread::scope(|scope| {
@@ -231,7 +233,7 @@ fn sleepers() {
             scope.spawn(move || {
                 let mut oracle = oracle::Oracle::new(oracle::C, ranges, salt as u64);
                 for _ in 0..2 {
-                    round(&mut oracle);
+                    fill_and_free(&mut oracle, &SIZES);
                     barrier.wait();
                     barrier.wait();
                 }
@@ -267,13 +269,7 @@ fn idlers() {
             let (barrier, ranges) = (&barrier, &ranges);
             scope.spawn(move || {
                 let mut oracle = oracle::Oracle::new(oracle::C, ranges, salt as u64);
-                let sizes = [16, 200, 1000, 5000, 30_000, 200_000];
-                let blocks: Vec<_> = sizes
-                    .iter()
-                    .flat_map(|&size| vec![size; 300_000 / size])
-                    .map(|size| oracle.alloc(oracle::layout(size)))
-                    .collect();
-                blocks.into_iter().for_each(|block| oracle.dealloc(block));
+                fill_and_free(&mut oracle, &[16, 200, 1000, 5000, 30_000, 200_000]);
                 hakmem_core::thread_idle();
                 barrier.wait();
                 barrier.wait();

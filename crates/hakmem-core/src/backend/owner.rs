@@ -76,9 +76,9 @@ impl Owner {
         self.inbox.0.waiting.store(0, Relaxed);
     }
 
-    /// Merges `batches`. For each, puts its blocks on the list of their page, and subtracts
-    /// their number from the page's countdown. Then calls `received` with the page, the number of
-    /// blocks, and the address of one. O(batches).
+    /// Merges the chain that begins with `batch`. For each batch, puts its blocks on the list of
+    /// their page, and subtracts their number from the page's countdown. Then calls `received` with
+    /// the page, the number of blocks, and the address of one. O(batches).
     ///
     /// A page may have changed its owner while the batch was in flight (`page` rule 6). Such a
     /// batch goes to the inbox of the page's present owner.
@@ -95,7 +95,7 @@ impl Owner {
         let mut batches = 0;
         while !batch.is_null() {
             let block = RemoteBatch::block(batch);
-            // SAFETY: `take` gave the batch to this thread (`remote_batch` rule 1), which reads it
+            // SAFETY: the caller gave the batch to this call (`remote_batch` rule 1), which reads it
             // no more once it has sent it on or opened it. `open` runs only if the word says that
             // this caller owns the page, and then the page is the caller's to change (`page` rules
             // 1 and 7). Else `owner` was read from the page, and an owner lives for ever (rule 1).

@@ -84,7 +84,7 @@ pub struct Heap {
     pub outgoing: Outgoing,
     /// Where the holder is inside (rule 3).
     pause: Pause,
-    /// What the passes of the purge saw of `pause`.
+    /// What the passes of the purge saw of the heap.
     seen: Seen,
     /// The heap was another thread's when the process forked. The fork may have interrupted a push,
     /// so the lists are not checked.

@@ -6,7 +6,8 @@
 //! more, and a little beyond. Slow paths that free pages purge the rest: parked pages first, because
 //! only blocks of one size can use their holes.
 
-use crate::backend::{arena, segment};
+use crate::backend::arena::{Arena, SEGMENT, SLOT};
+use crate::backend::segment;
 use crate::base::sync::{
     Ordering::Relaxed,
     plain::{AtomicU32, AtomicUsize},
@@ -27,7 +28,8 @@ const STEP: usize = 512 << 10;
 pub(super) static PEAKS: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 /// When the present time began, in coarse milliseconds.
 static BEGAN: AtomicU32 = AtomicU32::new(0);
-/// The segment after which the search for a dirty one begins.
+/// The place of the segment that was purged last. The next one lies behind it, so that each has its
+/// turn.
 static CURSOR: AtomicUsize = AtomicUsize::new(0);
 
 /// The bytes of free memory beyond the budget at `now`.
@@ -46,25 +48,27 @@ pub fn excess(now: u32, decay: u32) -> usize {
 }
 
 /// Purges some of the free memory beyond the budget. The caller holds `purge::LOCK`. Returns the
-/// bytes given back. O(groups / 64, and what is given back).
+/// bytes given back. O(segments with dirty slots, and what is given back).
 pub fn purge(excess: usize, now: u32) -> usize {
     let step = excess.min(STEP);
     let mut given = parked::purge_oldest(step);
-    let segments =
-        || arena::all().flat_map(|arena| arena.listed(arena::DIRTY_ROW).map(move |segment| (arena, segment)));
     while given < step {
         let last = CURSOR.load(Relaxed);
-        let number = |&(arena, segment): &(&'static arena::Arena, usize)| core::ptr::from_ref(arena).addr() ^ segment;
-        let mut after = segments().skip_while(|at| number(at) <= last);
-        let Some(next) = after.next().or_else(|| segments().next()) else { break };
-        CURSOR.store(number(&next), Relaxed);
-        let bytes = segment::purge(next.0, next.1, now, 0);
+        let mut after = super::dirty_segments().filter(|&(arena, segment)| place(arena, segment) > last);
+        let Some((arena, segment)) = after.next().or_else(|| super::dirty_segments().next()) else { break };
+        CURSOR.store(place(arena, segment), Relaxed);
+        let bytes = segment::purge(arena, segment, now, 0);
         if bytes == 0 {
             break;
         }
         given += bytes;
     }
     given
+}
+
+/// A number by which segments are in order: where their metadata lies.
+fn place(arena: &Arena, segment: usize) -> usize {
+    arena.meta(segment * (SEGMENT / SLOT)).addr()
 }
 
 #[cfg(all(test, not(any(loom, miri, shuttle))))]

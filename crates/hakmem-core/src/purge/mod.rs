@@ -2,7 +2,7 @@
 //! scavenger do it. The scavenger is a thread that exists only while much free memory is idle.
 //!
 //! A pass takes these steps:
-//! 1. It tidies idle heaps.
+//! 1. It tidies idle heaps, and gives up what the heaps of sleeping threads keep.
 //! 2. It purges holes of parked pages.
 //! 3. It purges huge blocks in the cache.
 //! 4. It purges the segments with dirty slots.
@@ -105,6 +105,7 @@ pub fn tick() {
     let (now, decay) = (os::now_ms(), policy::DECAY_MS.get());
     let excess = budget::excess(now, decay);
     if excess > 0
+        && !is_unwelcome()
         && let Some(_held) = LOCK.try_lock()
     {
         PURGED.fetch_add(budget::purge(excess, now) as u64, Relaxed);
@@ -133,10 +134,8 @@ pub fn ended() {
         && let Some(_held) = LOCK.try_lock()
     {
         let now = os::now_ms();
-        let segments =
-            arena::all().flat_map(|arena| arena.listed(arena::DIRTY_ROW).map(move |segment| (arena, segment)));
         let mut given = 0;
-        for (arena, segment) in segments {
+        for (arena, segment) in dirty_segments() {
             if segment::dirty_bytes() <= limit {
                 break;
             }
@@ -145,6 +144,11 @@ pub fn ended() {
         PURGED.fetch_add(given as u64, Relaxed);
     }
     tick();
+}
+
+/// The segments with dirty slots. O(groups in use / 64 + those segments).
+fn dirty_segments() -> impl Iterator<Item = (&'static arena::Arena, usize)> {
+    arena::all().flat_map(|arena| arena.listed(arena::DIRTY_ROW).map(move |segment| (arena, segment)))
 }
 
 /// The milliseconds between two passes on slow paths.
@@ -182,8 +186,7 @@ pub fn all_with_pauses() -> usize {
 fn run(now: u32, decay: u32, pauses: Pauses, goes_on: impl Fn() -> bool + Copy) -> usize {
     heap::pool::tidy_idle(now, decay, pauses, goes_on);
     let mut given = parked::purge(now, decay, goes_on) + huge::purge(now, decay, goes_on);
-    let segments = arena::all().flat_map(|arena| arena.listed(arena::DIRTY_ROW).map(move |segment| (arena, segment)));
-    for (arena, segment) in segments.take_while(|_| goes_on()) {
+    for (arena, segment) in dirty_segments().take_while(|_| goes_on()) {
         given += segment::purge(arena, segment, now, decay);
     }
     arena::decommit_idle();

@@ -24,7 +24,8 @@ impl Heap {
                 while !block.is_null() {
                     let Some(page) = page::lookup(block.cast()) else { check::corrupt(block.cast()) };
                     let page = page.head_of_block();
-                    // A block that the program freed twice may be on the list although its page ended.
+                    // A block that the program freed twice may be on the list although its page has
+                    // ended.
                     if check::CHECKED && (page.kind() != Kind::Page || !check::is_block_of(page, block)) {
                         check::corrupt(block.cast());
                     }

@@ -96,7 +96,7 @@ pub fn is_worth_it(page: &Meta) -> bool {
 /// The calling thread is the owner of the page: the holder of its heap, or of the lock of parked
 /// pages. It is the owner during the call.
 pub unsafe fn purge_holes(page: &Meta) -> usize {
-    // SAFETY: the caller is the owner of the page.
+    // SAFETY: the caller is the owner of the page, and stays so (rule 1).
     purge_tail(page) + unsafe { purge_pieces(page) }
 }
 
@@ -121,8 +121,7 @@ unsafe fn purge_pieces(page: &Meta) -> usize {
     let (start, size, piece) = (page.start(), page.block_size.get() as usize, piece_bytes());
     let number = |block: *mut Block| block.addr().wrapping_sub(start.addr()) / size;
 
-    // The list leads through the page in any order. With its lines on their way, a step takes a
-    // tenth of the time.
+    // The list leads through the page in any order, and each step would wait for memory.
     (0..carved * size).step_by(size.max(LINE)).for_each(|offset| prefetch(start.wrapping_add(offset)));
     let mut free = [0u64; MOST / 64];
     let mut block = page.free.get();

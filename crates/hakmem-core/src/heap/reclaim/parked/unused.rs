@@ -9,7 +9,7 @@ use crate::os::{self, HeavyBarriers};
 use core::cell::Cell;
 
 /// Parks those of `pages`, one for each class, of which `is_unused` still says so when no free by
-/// their owner can be under way. Removes the others from `pages`. `unlink` takes a page out of its
+/// their owner can be under way. `unlink` takes a page out of its
 /// queue before it is parked. O(classes), and two heavy barriers.
 ///
 /// # Safety
@@ -24,7 +24,7 @@ pub unsafe fn park_unused(
     let each = || pages.iter().enumerate().filter_map(|(class, cell)| Some((class, cell, cell.get()?)));
     let lock = LOCK.try_lock().map(Locked::new);
     let Some(parked) = lock.filter(|_| !GIVEN_UP.load(Relaxed)) else {
-        return pages.iter().for_each(|cell| cell.set(None));
+        return;
     };
     each().for_each(|(_, _, page)| page.set_owner(owner()));
     let mut reached = barriers.pass();
