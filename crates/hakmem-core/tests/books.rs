@@ -446,24 +446,3 @@ fn large_blocks_that_are_replaced_take_little_more_than_they_are() {
     }
     c::trim();
 }
-
-/// What is beyond 4 MiB of it, without anybody's call.
-#[test]
-fn what_an_ended_thread_leaves_goes_back() {
-    let _turn = turn();
-    let come_and_go = || {
-        let ranges = Ranges::default();
-        let mut oracle = Oracle::new(Rust, &ranges, 1);
-        let blocks = (0..10 * KIB).map(|_| oracle.alloc(layout(KIB))).collect();
-        free_all(&ranges, blocks);
-    };
-    come_and_go();
-    assert!(stats::process().dirty_bytes > 8 * MIB as u64);
-    c::trim();
-    elsewhere(come_and_go);
-    while stats::Snapshot::take().running_heaps() > 0 {
-        thread::yield_now();
-    }
-    let left = stats::process().dirty_bytes;
-    assert!(left <= 4 * MIB as u64, "{left} bytes");
-}

@@ -10,7 +10,6 @@ const DEFAULT: Settings = Settings {
     decay_ms: 500,
     huge_mib: 32,
     huge_percent: 100,
-    ended_mib: 4,
 };
 const MIB: u32 = 1024;
 
@@ -200,46 +199,6 @@ fn a_cache_that_is_of_no_use_is_made_smaller() {
     );
 }
 
-#[test]
-fn threads_that_end_leave_what_the_next_one_takes() {
-    let mut script = Script::begin(DEFAULT);
-    for _ in 0..50 {
-        script.slots(40);
-        script.wait(20);
-        script.slots(0);
-        script.learner.ended(script.now);
-        script.wait(10);
-    }
-    assert_eq!(
-        script.learner.settings().ended_mib,
-        64,
-        "{:?}",
-        script.of(What::Ended)
-    );
-    assert_eq!(script.of(What::Ended).len(), 1);
-}
-
-/// As much as is in use, be it huge blocks, stays whatever the setting says.
-#[test]
-fn beside_as_much_in_use_it_does_not_matter_what_ended_threads_leave() {
-    for (huge, slots) in [(0, 40), (50, 0)] {
-        let mut script = Script::begin(DEFAULT);
-        script.huge(huge);
-        for _ in 0..50 {
-            script.slots(slots + 40);
-            script.wait(20);
-            script.slots(slots);
-            script.learner.ended(script.now);
-            script.wait(10);
-        }
-        let decisions = script.of(What::Ended);
-        assert!(
-            decisions.is_empty(),
-            "{huge} MiB of huge blocks in use, {slots} of slots: {decisions:?}"
-        );
-    }
-}
-
 /// Steady growth, steady churn, nothing at all: there is nothing to choose between.
 #[test]
 fn without_a_reason_nothing_is_changed() {
@@ -408,9 +367,8 @@ fn it_is_deterministic() {
 enum Told {
     Demand(u32, bool, u32, u32),
     Misfit(u32),
-    Ended(u32),
     Turn(u32),
-    Begin(u32, [u32; 4]),
+    Begin(u32, [u32; 3]),
 }
 
 fn told() -> impl Strategy<Value = Told> {
@@ -418,9 +376,8 @@ fn told() -> impl Strategy<Value = Told> {
     prop_oneof![
         (odd(), any::<bool>(), odd(), odd()).prop_map(|(t, w, l, h)| Told::Demand(t, w, l, h)),
         odd().prop_map(Told::Misfit),
-        odd().prop_map(Told::Ended),
         odd().prop_map(Told::Turn),
-        (odd(), [odd(), odd(), odd(), odd()]).prop_map(|(t, s)| Told::Begin(t, s)),
+        (odd(), [odd(), odd(), odd()]).prop_map(|(t, s)| Told::Begin(t, s)),
     ]
 }
 
@@ -437,12 +394,11 @@ proptest! {
                     learner.demand(now, if huge { Memory::Huge } else { Memory::Slots }, level, high);
                 }
                 Told::Misfit(kib) => learner.misfit(kib),
-                Told::Ended(now) => learner.ended(now),
                 Told::Turn(now) => {
                     learner.turn(now);
                 }
-                Told::Begin(now, [decay_ms, huge_mib, huge_percent, ended_mib]) => {
-                    begun = Settings { decay_ms, huge_mib, huge_percent, ended_mib };
+                Told::Begin(now, [decay_ms, huge_mib, huge_percent]) => {
+                    begun = Settings { decay_ms, huge_mib, huge_percent };
                     learner.begin(now, begun, |_| true);
                 }
             }

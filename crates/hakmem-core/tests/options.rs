@@ -297,7 +297,7 @@ fn from_a_struct() {
     is("CARVE_BYTES", "64");
     is("CACHED_PAGES", "2");
     is("SCAVENGER", "5");
-    is("ENDED_MIB", "4");
+    is("SURPLUS_MIB", "16");
     options::set("DECAY_MS", "78").unwrap();
     // SAFETY: as above.
     unsafe { ALLOCATOR.dealloc(ALLOCATOR.alloc(layout), layout) };
@@ -308,7 +308,7 @@ fn from_a_struct() {
 #[test]
 fn suggestions() {
     static ALLOCATOR: Configured = Hakmem::with(Options {
-        ended_mib: 9,
+        surplus_mib: 9,
         huge_cache_mib: 9,
         ..Options::DEFAULT
     });
@@ -318,22 +318,22 @@ fn suggestions() {
     }
     let is = |name, value: &str| assert_eq!(now(name), value, "{name}");
     options::suggest("SCAVENGER", 5).unwrap();
-    options::suggest("ENDED_MIB", 6).unwrap();
+    options::suggest("SURPLUS_MIB", 6).unwrap();
     options::suggest("CARVE_BYTES", 8192).unwrap();
     is("SCAVENGER", "3");
-    is("ENDED_MIB", "6");
+    is("SURPLUS_MIB", "6");
     is("CARVE_BYTES", "8192");
-    options::suggest("ENDED_MIB", 7).unwrap();
-    is("ENDED_MIB", "7");
-    let mistake = options::suggest("ENDED_MIB", u32::MAX);
-    assert!(matches!(mistake, Err(Error::Value(e)) if e.name() == "ENDED_MIB"));
+    options::suggest("SURPLUS_MIB", 7).unwrap();
+    is("SURPLUS_MIB", "7");
+    let mistake = options::suggest("SURPLUS_MIB", u32::MAX);
+    assert!(matches!(mistake, Err(Error::Value(e)) if e.name() == "SURPLUS_MIB"));
     assert!(matches!(options::suggest("STATS", 1), Err(Error::Value(_))));
     assert!(matches!(options::suggest("x", 1), Err(Error::Unknown)));
-    is("ENDED_MIB", "7");
+    is("SURPLUS_MIB", "7");
     let layout = Layout::from_size_align(64, 8).unwrap();
     // SAFETY: the layout is not empty; the block is freed once, with its layout.
     unsafe { ALLOCATOR.dealloc(ALLOCATOR.alloc(layout), layout) };
-    is("ENDED_MIB", "7");
+    is("SURPLUS_MIB", "7");
     is("HUGE_CACHE_MIB", "9");
 }
 

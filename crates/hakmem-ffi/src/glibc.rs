@@ -8,13 +8,13 @@ use hakmem_core::{c, options};
 
 /// Accepts glibc's options: M_ARENA_MAX (-8) to M_TRIM_THRESHOLD (-1), and M_MXFAST (1) to M_KEEP
 /// (4). Returns 0 for any other. M_TRIM_THRESHOLD, the free bytes that may stay, sets
-/// `HUGE_CACHE_MIB` and `ENDED_MIB`, unless the environment did. The others have no effect.
+/// `HUGE_CACHE_MIB` and `SURPLUS_MIB`, unless the environment did. The others have no effect.
 #[unsafe(no_mangle)]
 pub extern "C" fn mallopt(option: c_int, value: c_int) -> c_int {
     if option == libc::M_TRIM_THRESHOLD {
         // A negative value means no limit.
         let mib = u32::try_from(value).map_or(1 << 20, |bytes| bytes.div_ceil(1 << 20));
-        for name in ["HUGE_CACHE_MIB", "ENDED_MIB"] {
+        for name in ["HUGE_CACHE_MIB", "SURPLUS_MIB"] {
             // Their range has every number of MiB, so this cannot fail.
             let _ = options::suggest(name, mib);
         }

@@ -144,7 +144,7 @@ mod tests {
             number: 0,
             time: 8,
             fields: std::array::from_fn(|i| 16 + 8 * i),
-            options: vec![("DECAY_MS".into(), 0), ("ENDED_MIB".into(), 2)],
+            options: vec![("DECAY_MS".into(), 0), ("HUGE_CACHE_MIB".into(), 2)],
         }
     }
 
@@ -175,7 +175,7 @@ mod tests {
         let expected = [
             (1, 500, "DECAY_MS", 510),
             (5, 900, "option 9", 910),
-            (64, 700, "ENDED_MIB", 710),
+            (64, 700, "HUGE_CACHE_MIB", 710),
         ];
         assert_eq!(
             lines, expected,

@@ -257,7 +257,7 @@ macro_rules! options {
         ///
         /// // All but one are as they are if nothing is said.
         /// let options = Options { decay_ms: 1000, ..Options::DEFAULT };
-        /// assert_eq!(options.ended_mib, 4);
+        /// assert_eq!(options.surplus_mib, 16);
         /// ```
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub struct Options {
@@ -398,9 +398,9 @@ options! {
     /// MiB of idle free memory at which hakmem starts a thread that gives it back; 0 forbids the
     /// thread.
     scavenger: u32 = 16, One SCAVENGE_MIB, "SCAVENGER", Number(0, 1 << 20), "MiB";
-    /// MiB of free memory that may stay when a thread ends, besides as much as is live; the rest
-    /// goes back at once.
-    ended_mib: u32 = 4, One ENDED_MIB, "ENDED_MIB", Number(0, 1 << 20), "MiB";
+    /// MiB of free memory that may stay beyond what the program needed in the last `DECAY_MS`; the
+    /// rest goes back at once.
+    surplus_mib: u32 = 16, One SURPLUS_MIB, "SURPLUS_MIB", Number(0, 1 << 20), "MiB";
     /// MiB of freed blocks over 1 MiB that stay until their decay is over; the rest goes back at
     /// once.
     huge_cache_mib: u32 = 32, One HUGE_CACHE_MIB, "HUGE_CACHE_MIB", Number(0, 1 << 20), "MiB";

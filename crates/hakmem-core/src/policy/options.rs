@@ -128,8 +128,8 @@ fn set_exactly(name: &str, value: &str) -> Result<usize, Error> {
 /// use hakmem_core::options;
 ///
 /// // mallopt(M_TRIM_THRESHOLD, …) of another allocator, for instance.
-/// options::suggest("ENDED_MIB", 16)?;
-/// assert_eq!(options::get("ENDED_MIB").unwrap().to_string(), "16");
+/// options::suggest("SURPLUS_MIB", 64)?;
+/// assert_eq!(options::get("SURPLUS_MIB").unwrap().to_string(), "64");
 /// # Ok::<(), options::Error>(())
 /// ```
 pub fn suggest(name: &str, n: u32) -> Result<(), Error> {

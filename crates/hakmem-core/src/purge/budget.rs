@@ -14,15 +14,13 @@ use crate::base::sync::{
 };
 use crate::base::usage;
 use crate::heap::reclaim::parked;
-use crate::os;
+use crate::{os, policy};
 
-/// Free memory beyond what was needed lately may be so much, and one in `SHARE` of the need. The
-/// scavenger does not start for less either.
-const LEAST: usize = 16 << 20;
-/// See `LEAST`.
+/// Free memory beyond what was needed lately may be `SURPLUS_MIB`, and one in so many of the bytes
+/// that are needed.
 const SHARE: usize = 16;
-/// A slow path gives back so much at most, and what else is dirty in a segment.
-const STEP: usize = 512 << 10;
+/// A slow path that frees a page gives back so much at most.
+pub const STEP: usize = 512 << 10;
 
 /// The largest need since `BEGAN`, and in the time before, each half a decay long.
 pub(super) static PEAKS: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
@@ -43,25 +41,27 @@ pub fn excess(now: u32, decay: u32) -> usize {
         PEAKS[0].store(need, Relaxed);
     }
     let peak = PEAKS[0].load(Relaxed).max(PEAKS[1].load(Relaxed));
-    let allowed = LEAST + need / SHARE + peak.saturating_sub(need);
+    let surplus = (policy::SURPLUS_MIB.get() as usize) << 20;
+    let allowed = surplus + need / SHARE + peak.saturating_sub(need);
     (segment::dirty_bytes() + fresh).saturating_sub(allowed)
 }
 
-/// Purges some of the free memory beyond the budget. The caller holds `purge::LOCK`. Returns the
-/// bytes given back. O(segments with dirty slots, and what is given back).
-pub fn purge(excess: usize, now: u32) -> usize {
-    let step = excess.min(STEP);
-    let mut given = parked::purge_oldest(step);
-    while given < step {
+/// Purges what is beyond the budget: `most` bytes, and what else is dirty in the last segment. The
+/// caller holds `purge::LOCK`. Returns the bytes given back. O(segments with dirty slots, and what
+/// is given back).
+pub fn purge(now: u32, decay: u32, most: usize) -> usize {
+    let mut given = parked::purge_oldest(excess(now, decay).min(most));
+    // Threads that find the lock taken leave more here.
+    while given < most && excess(now, decay) > 0 {
         let last = CURSOR.load(Relaxed);
         let mut after = super::dirty_segments().filter(|&(arena, segment)| place(arena, segment) > last);
         let Some((arena, segment)) = after.next().or_else(|| super::dirty_segments().next()) else { break };
         CURSOR.store(place(arena, segment), Relaxed);
-        let bytes = segment::purge(arena, segment, now, 0);
-        if bytes == 0 {
+        let purged = segment::purge(arena, segment, now, 0);
+        if purged == 0 {
             break;
         }
-        given += bytes;
+        given += purged;
     }
     given
 }
@@ -77,8 +77,8 @@ mod tests {
 
     use super::*;
     use crate::api::c;
+    use crate::purge;
     use crate::testing::in_child;
-    use crate::{policy, purge};
     use std::vec::Vec;
 
     /// Allocates and frees `mib` MiB of small blocks.
@@ -107,6 +107,26 @@ mod tests {
             let now = segment::dirty_bytes();
             assert!((8 << 20..20 << 20).contains(&now), "{now} stays");
             assert!(purge::purged_bytes() - given > 40 << 20);
+        });
+    }
+
+    #[test]
+    fn a_thread_that_ends_gives_all_beyond_the_budget_back() {
+        in_child(|| {
+            policy::SCAVENGE_MIB.set(0);
+            policy::DECAY_MS.set(u32::MAX);
+            policy::SURPLUS_MIB.set(1 << 20);
+            come_and_go(64);
+            PEAKS.iter().for_each(|peak| peak.store(0, Relaxed));
+            // SAFETY: the block is freed once.
+            let come_and_end = || std::thread::spawn(|| unsafe { c::free(c::malloc(1)) }).join().unwrap();
+            let before = segment::dirty_bytes();
+            come_and_end();
+            assert!(segment::dirty_bytes() >= before, "as much may stay");
+            policy::SURPLUS_MIB.set(30);
+            come_and_end();
+            let now = segment::dirty_bytes();
+            assert!((28 << 20..=30 << 20).contains(&now), "{before} before, {now} now");
         });
     }
 }

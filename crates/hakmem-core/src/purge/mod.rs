@@ -18,7 +18,6 @@ mod scavenger;
 
 use crate::backend::{arena, segment};
 use crate::base::sync::{AtomicU32, AtomicU64, Ordering::Relaxed, plain};
-use crate::base::usage;
 use crate::heap::reclaim::idle::{self, Pauses};
 use crate::heap::reclaim::{parked, whole};
 use crate::large::huge;
@@ -103,13 +102,7 @@ pub fn idle_bytes() -> usize {
 #[inline(never)]
 pub fn tick() {
     let (now, decay) = (os::now_ms(), policy::DECAY_MS.get());
-    let excess = budget::excess(now, decay);
-    if excess > 0
-        && !is_unwelcome()
-        && let Some(_held) = LOCK.try_lock()
-    {
-        PURGED.fetch_add(budget::purge(excess, now) as u64, Relaxed);
-    }
+    keep_budget(now, decay, budget::STEP);
     let scavenge = policy::SCAVENGE_MIB.get() as usize;
     if scavenge != 0 && expected_bytes() >= scavenge << 20 && scavenger::wake() {
         return;
@@ -123,27 +116,22 @@ pub fn tick() {
     pass(now, decay, Pauses::No);
 }
 
-/// Purges free slots beyond a limit at once, because a thread ended. Many threads that end together
-/// leave much memory that the program does not need soon. The limit includes the live bytes: if as
-/// much memory is still live, the next thread will do what this one did, and would fault the memory
-/// in again.
+/// Purges all that is beyond the budget, because a thread ended. Many threads that end together
+/// leave more than a step at a time would give back.
 pub fn ended() {
-    learn::ended();
-    let limit = ((policy::ENDED_MIB.get() as usize) << 20) + usage::live().0 as usize;
-    if segment::dirty_bytes() > limit
+    keep_budget(os::now_ms(), policy::DECAY_MS.get(), usize::MAX);
+    tick();
+}
+
+/// Purges free memory beyond the budget, `most` bytes and what else is dirty in a segment. Not if
+/// a thread is about to fork or another thread purges.
+fn keep_budget(now: u32, decay: u32, most: usize) {
+    if budget::excess(now, decay) > 0
+        && !is_unwelcome()
         && let Some(_held) = LOCK.try_lock()
     {
-        let now = os::now_ms();
-        let mut given = 0;
-        for (arena, segment) in dirty_segments() {
-            if segment::dirty_bytes() <= limit {
-                break;
-            }
-            given += segment::purge(arena, segment, now, 0);
-        }
-        PURGED.fetch_add(given as u64, Relaxed);
+        PURGED.fetch_add(budget::purge(now, decay, most) as u64, Relaxed);
     }
-    tick();
 }
 
 /// The segments with dirty slots. O(groups in use / 64 + those segments).
@@ -192,52 +180,4 @@ fn run(now: u32, decay: u32, pauses: Pauses, goes_on: impl Fn() -> bool + Copy) 
     arena::decommit_idle();
     PURGED.fetch_add(given as u64, Relaxed);
     given
-}
-
-#[cfg(all(test, not(any(loom, miri, shuttle))))]
-mod tests {
-    extern crate std;
-
-    use super::*;
-    use crate::api::c;
-    use crate::testing::in_child;
-    use std::vec::Vec;
-
-    /// Frees large blocks. The heap caches the last few of them.
-    fn leave(mib: usize) {
-        // SAFETY: each block is freed once.
-        unsafe {
-            let blocks: Vec<_> = (0..mib).map(|_| c::malloc(1 << 20)).collect();
-            blocks.into_iter().for_each(|p| c::free(p));
-        }
-    }
-
-    #[test]
-    fn what_a_thread_leaves_stays_up_to_a_limit() {
-        in_child(|| {
-            policy::SCAVENGE_MIB.set(0);
-            policy::DECAY_MS.set(u32::MAX);
-            all();
-            // Only the limit of ended threads counts here.
-            budget::PEAKS[0].store(1 << 30, Relaxed);
-            usage::LIVE.store(0, Relaxed);
-            leave(4);
-            let (before, little) = (purged_bytes(), segment::dirty_bytes());
-            assert!(little > 0);
-            ended();
-            assert_eq!((purged_bytes(), segment::dirty_bytes()), (before, little));
-            leave(30);
-            let much = segment::dirty_bytes();
-            // As many bytes as are live may stay in addition.
-            usage::LIVE.store(16 << 20, Relaxed);
-            ended();
-            let rest = segment::dirty_bytes();
-            assert!(much > 22 << 20 && (18 << 20..=20 << 20).contains(&rest), "{much} {rest}");
-            usage::LIVE.store(0, Relaxed);
-            ended();
-            let least = segment::dirty_bytes();
-            assert!((2 << 20..=4 << 20).contains(&least), "{least}");
-            assert_eq!(purged_bytes() - before, (much - least) as u64);
-        });
-    }
 }

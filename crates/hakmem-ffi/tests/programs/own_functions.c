@@ -47,9 +47,9 @@ int main(void) {
     errno = 0;
     CHECK("hakmem_get_option_unknown", hakmem_get_option("NOTHING", value, sizeof value) == -1 && errno == EINVAL);
     CHECK("mallopt_sets_what_may_stay", mallopt(M_TRIM_THRESHOLD, (3 << 20) + 1) == 1 &&
-          hakmem_get_option("ENDED_MIB", value, sizeof value) == 1 && *value == '4' &&
+          hakmem_get_option("SURPLUS_MIB", value, sizeof value) == 1 && *value == '4' &&
           hakmem_get_option("HUGE_CACHE_MIB", value, sizeof value) == 1 && *value == '4');
     CHECK("mallopt_without_limit", mallopt(M_TRIM_THRESHOLD, -1) == 1 &&
-          hakmem_get_option("ENDED_MIB", value, sizeof value) == 7);
+          hakmem_get_option("SURPLUS_MIB", value, sizeof value) == 7);
     return failures != 0;
 }

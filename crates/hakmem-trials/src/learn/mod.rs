@@ -54,7 +54,6 @@ const SETTINGS: [Setting; 5] = [
         environment: &[
             ("HAKMEM_DECAY_MS", "1000"),
             ("HAKMEM_HUGE_CACHE_MIB", "128"),
-            ("HAKMEM_ENDED_MIB", "64"),
         ],
     },
     Setting {
@@ -62,7 +61,6 @@ const SETTINGS: [Setting; 5] = [
         environment: &[
             ("HAKMEM_DECAY_MS", "4000"),
             ("HAKMEM_HUGE_CACHE_MIB", "512"),
-            ("HAKMEM_ENDED_MIB", "256"),
         ],
     },
     Setting {

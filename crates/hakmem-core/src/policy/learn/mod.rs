@@ -4,9 +4,8 @@
 //! The learner is a pure state machine. This module is the part with a lock and a clock around it.
 //!
 //! Only slow paths report: where a heap reports its live bytes (each MiB), where huge blocks are
-//! allocated and freed, where a thread has ended, and in each pass of the purge. In an idle program
-//! only the passes let time pass for the learner. In mode `frozen` each of these costs a load and a
-//! branch.
+//! allocated and freed, and in each pass of the purge. In an idle program only the passes let time
+//! pass for the learner. In mode `frozen` each of these costs a load and a branch.
 //!
 //! Rules
 //! 1. `LOCK` guards the learner. It is the last in the order of locks.
@@ -56,7 +55,6 @@ fn knob(what: What) -> &'static Knob {
     match what {
         What::Decay => &policy::DECAY_MS,
         What::HugeCache => &policy::HUGE_CACHE_MIB,
-        What::Ended => &policy::ENDED_MIB,
     }
 }
 
@@ -65,7 +63,6 @@ fn settings_now() -> Settings {
         decay_ms: policy::DECAY_MS.get(),
         huge_mib: policy::HUGE_CACHE_MIB.get(),
         huge_percent: policy::HUGE_CACHE_PERCENT.get(),
-        ended_mib: policy::ENDED_MIB.get(),
     }
 }
 
@@ -128,13 +125,6 @@ pub fn misfit(bytes: usize) {
     }
 }
 
-/// Reports the end of a thread.
-pub fn ended() {
-    if is_on() {
-        tell(&mut |learner, time| learner.ended(time));
-    }
-}
-
 /// Reports a pass of the purge: time has passed.
 pub fn turn() {
     if is_on() {
@@ -191,13 +181,6 @@ mod tests {
             assert_eq!(seen(What::Decay, Memory::Huge).2, 20 << 10, "it was less before");
             huge(-7 * MIB);
             assert_eq!(seen(What::Decay, Memory::Huge).2, 27 << 10, "it was more before");
-            usage::LIVE.store(9 * MIB, Relaxed);
-            usage::HUGE.store(5 * MIB, Relaxed);
-            huge(-15 * MIB);
-            slots(-26 * MIB, 0);
-            ended();
-            let may_stay = "4 MiB in use, and free as much as all that is in use and 4 MiB more";
-            assert_eq!(seen(What::Ended, Memory::Slots), (4 << 10, 45 << 10, (4 + 9 + 4) << 10), "{may_stay}");
         });
     }
 

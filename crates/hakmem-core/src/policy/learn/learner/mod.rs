@@ -12,7 +12,7 @@
 //! demand rises above kept          → the difference is faulted in: cost
 //! time passes                      → kept beyond what is in use, times time: cost
 //! the decay is over                → kept falls to the peak since
-//! huge blocks freed, threads ended → kept falls to what may stay
+//! huge blocks freed                → kept falls to what may stay
 //! ```
 //!
 //! Rules
@@ -51,12 +51,10 @@ pub struct Settings {
     pub huge_mib: u32,
     /// … or as many per cent of the live ones, whichever is more.
     pub huge_percent: u32,
-    /// MiB of free slots that stay when a thread ends.
-    pub ended_mib: u32,
 }
 
 impl Settings {
-    const NONE: Self = Self { decay_ms: 0, huge_mib: 0, huge_percent: 0, ended_mib: 0 };
+    const NONE: Self = Self { decay_ms: 0, huge_mib: 0, huge_percent: 0 };
 
     /// KiB that huge blocks may keep while `level` KiB are live.
     fn huge_limit(&self, level: u32) -> u32 {
@@ -123,7 +121,7 @@ impl<F: FnMut(&Decision)> Learner<F> {
             begun: 0,
             settings: Settings::NONE,
             demand: [const { Demand::new() }; 2],
-            races: [Race::new(What::Decay), Race::new(What::HugeCache), Race::new(What::Ended)],
+            races: [Race::new(What::Decay), Race::new(What::HugeCache)],
             log,
         }
     }
@@ -163,19 +161,6 @@ impl<F: FnMut(&Decision)> Learner<F> {
             track.faulted += u64::from(kib);
             let kept = &mut track.kept[Memory::Huge as usize];
             *kept = kept.saturating_add(kib);
-        });
-    }
-
-    /// Reports the end of a thread.
-    pub fn ended(&mut self, now: u32) {
-        self.turn(now);
-        let level = |memory| self.demand[memory as usize].level();
-        // As much may stay free as is in use, and what the setting says.
-        let slots = level(Memory::Slots);
-        let limit = slots.saturating_add(slots).saturating_add(level(Memory::Huge));
-        let settings = self.settings;
-        self.each_track(Memory::Slots, &mut |track, candidate| {
-            track.limit(Memory::Slots, limit.saturating_add(candidate(&settings).ended_mib.saturating_mul(1024)));
         });
     }
 

@@ -43,8 +43,6 @@ pub enum What {
     Decay,
     /// `HUGE_CACHE_MIB`.
     HugeCache,
-    /// `ENDED_MIB`.
-    Ended,
 }
 
 impl What {
@@ -53,9 +51,9 @@ impl What {
     /// ```
     /// use hakmem_core::stats::What;
     ///
-    /// assert_eq!(What::ALL.map(What::name), ["DECAY_MS", "HUGE_CACHE_MIB", "ENDED_MIB"]);
+    /// assert_eq!(What::ALL.map(What::name), ["DECAY_MS", "HUGE_CACHE_MIB"]);
     /// ```
-    pub const ALL: [Self; 3] = [Self::Decay, Self::HugeCache, Self::Ended];
+    pub const ALL: [Self; 2] = [Self::Decay, Self::HugeCache];
 
     /// The option's name.
     ///
@@ -68,7 +66,6 @@ impl What {
         match self {
             Self::Decay => "DECAY_MS",
             Self::HugeCache => "HUGE_CACHE_MIB",
-            Self::Ended => "ENDED_MIB",
         }
     }
 
@@ -84,7 +81,6 @@ impl What {
         match self {
             Self::Decay => &[125, 250, 500, 1000, 2000, 4000],
             Self::HugeCache => &[8, 32, 128, 512, 2048],
-            Self::Ended => &[4, 16, 64, 256, 1024],
         }
     }
 
@@ -93,7 +89,6 @@ impl What {
         match self {
             Self::Decay => settings.decay_ms = value,
             Self::HugeCache => settings.huge_mib = value,
-            Self::Ended => settings.ended_mib = value,
         }
     }
 
@@ -102,7 +97,6 @@ impl What {
         match self {
             Self::Decay => settings.decay_ms,
             Self::HugeCache => settings.huge_mib,
-            Self::Ended => settings.ended_mib,
         }
     }
 
@@ -111,7 +105,6 @@ impl What {
         match self {
             Self::Decay => true,
             Self::HugeCache => memory == Memory::Huge,
-            Self::Ended => memory == Memory::Slots,
         }
     }
 }
@@ -281,7 +274,7 @@ mod tests {
     extern crate std;
     use super::*;
 
-    const DEFAULT: Settings = Settings { decay_ms: 500, huge_mib: 32, huge_percent: 100, ended_mib: 4 };
+    const DEFAULT: Settings = Settings { decay_ms: 500, huge_mib: 32, huge_percent: 100 };
 
     /// A race for the decay, at 500 ms, whose candidates have these ratings.
     fn race(ratings: [i32; MOST]) -> Race {
