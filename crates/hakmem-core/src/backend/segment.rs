@@ -23,8 +23,6 @@ use crate::proto::slots::{self, SLOTS, run};
 /// Segments of a bin that a claim tries in vain before it goes to the next bin.
 const TRIES: usize = 16;
 const PER_SEGMENT: usize = SEGMENT / SLOT;
-/// The slots of a page of medium blocks.
-const PAGE_SLOTS: u32 = 8;
 
 #[unsafe(link_section = ".data.hakmem")]
 pub static DIRTY: AtomicUsize = AtomicUsize::new(0);
@@ -124,18 +122,19 @@ fn claim_fresh(n: u32) -> Option<(&'static Meta, bool)> {
     Some((head, true))
 }
 
-/// Asks for huge pages for a fresh segment, if that pays. The segment must be for pages of blocks.
-/// Enough segments' worth of them must be in use, they must be half of what is in use, and half of
-/// their bytes must be carved. Otherwise a huge page is mostly waste: programs need not write all
-/// of a large block, and of many threads' little-used pages they touch only the beginning.
+/// Asks for huge pages for a fresh segment, if that pays. It is claimed for `n` slots, at most half
+/// of its own: the rest is for what the program allocates next. That is mostly pages of blocks if
+/// enough segments' worth of them are in use, and these are half of what is in use. Half of their
+/// bytes must be carved, too. Otherwise a huge page is mostly waste: programs need not write all of
+/// a large block, and of many threads' little-used pages they touch only the beginning.
 fn choose_thp(head: &Meta, n: u32) {
     let from = policy::THP_FROM_SEGMENTS.get() as usize;
     let choice = Thp::now();
     let small = SMALL.load(Relaxed) / SLOTS as usize;
     let carved = CARVED.load(Relaxed).max(0) as usize;
-    let is_page = n == 1 || n == PAGE_SLOTS;
     let half = |part: usize, whole: usize| part * 2 >= whole;
-    let filled = || is_page && small >= from && half(small, IN_USE.load(Relaxed)) && half(carved, small * SEGMENT);
+    let filled =
+        || n <= SLOTS / 2 && small >= from && half(small, IN_USE.load(Relaxed)) && half(carved, small * SEGMENT);
     let wanted = choice == Thp::Always || choice == Thp::Auto && filled();
     let told = &head.segment().thp;
     let start = head.start().addr();
