@@ -1,7 +1,8 @@
 //! The first and the last code of the allocator that the process runs. The loader calls both
 //! functions.
 
-use crate::thread;
+use crate::api::hardened;
+use crate::{harden, thread};
 #[cfg(all(target_os = "linux", target_env = "gnu", not(any(miri, shuttle))))]
 use {
     crate::policy::options,
@@ -41,6 +42,9 @@ static ON_LOAD: extern "C" fn() = thread::on_load;
 /// library may run later.
 #[unsafe(link_section = ".text.hot.hakmem")]
 extern "C" fn on_unload() {
+    if harden::ON {
+        hardened::check_at_exit();
+    }
     thread::stop();
     #[cfg(all(feature = "reports", not(any(miri, shuttle))))]
     crate::observe::report::life::end();

@@ -67,8 +67,8 @@ fn a_slow_path_of_the_callers_is_taken_where_the_list_has_nothing() {
     // SAFETY: any size.
     let (small, larger) = unsafe {
         (
-            c::malloc_or(100, |_| panic!("there is one on the list")),
-            c::malloc_or(5000, slow),
+            c::new_or(100, false, |_| panic!("there is one on the list")),
+            c::new_or(5000, false, slow),
         )
     };
     assert!(!small.is_null() && small != first && usable(small) == 112);

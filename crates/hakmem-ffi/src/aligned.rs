@@ -25,6 +25,16 @@ pub fn allocate(align: usize, size: usize) -> *mut c_void {
     unsafe { c::memalign(align, size).cast() }
 }
 
+/// [`allocate`] for C++ `new` or `new[]`.
+#[inline]
+pub fn allocate_new(align: usize, size: usize, is_array: bool) -> *mut c_void {
+    if size > MAX || align > MAX - size {
+        return errno::fail(ENOMEM);
+    }
+    // SAFETY: C++ passes a power of two, and the check above gives size + align ≤ MAX.
+    unsafe { c::new(size, align.max(1), is_array).cast() }
+}
+
 /// C17: the alignment must be a power of two. The size need not be a multiple of it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aligned_alloc(align: usize, size: usize) -> *mut c_void {

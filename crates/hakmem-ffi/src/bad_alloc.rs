@@ -17,7 +17,6 @@ pub use arch::{new_or_null, new_or_throw};
 
 use crate::{aligned, out};
 use core::ffi::{CStr, c_void};
-use hakmem_core::c;
 
 /// A function of the C++ runtime whose type only its caller knows.
 type Function = *mut c_void;
@@ -66,12 +65,16 @@ extern "C" fn handler() -> Function {
 
 /// Another try, after the handler has run.
 #[cold]
-extern "C" fn retry(size: usize, align: usize) -> *mut c_void {
-    match align {
-        // SAFETY: the core's malloc allows any size.
-        0 => unsafe { c::malloc(size).cast() },
-        _ => aligned::allocate(align, size),
-    }
+extern "C" fn retry(size: usize, kind: usize) -> *mut c_void {
+    aligned::allocate_new(kind & !ARRAY, size, kind & ARRAY != 0)
+}
+
+/// The bit of a kind that stands for `new[]`. No alignment has it.
+const ARRAY: usize = 1 << 63;
+
+/// What the functions that follow a failure know of the request beside its size.
+pub const fn kind(align: usize, is_array: bool) -> usize {
+    if is_array { align | ARRAY } else { align }
 }
 
 /// `std::__throw_bad_alloc`.

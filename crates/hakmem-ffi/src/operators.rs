@@ -6,6 +6,7 @@
 //! Names: `nw` and `dl` are new and delete, `na` and `da` their array forms, `m` is a size
 //! (`unsigned long`), `St11align_val_t` an alignment, `RKSt9nothrow_t` the nothrow tag.
 
+use crate::bad_alloc::kind;
 use crate::{aligned, bad_alloc};
 use core::ffi::c_void;
 use hakmem_core::c;
@@ -24,68 +25,69 @@ compile_error!("the C++ operator names below are those of 64-bit targets");
 #[inline(always)]
 unsafe fn listed_or(
     size: usize,
+    is_array: bool,
     slow: unsafe extern "C-unwind" fn(usize) -> *mut c_void,
 ) -> *mut c_void {
-    // SAFETY: malloc_or allows any size, and the caller keeps the promises that `slow` asks for.
-    unsafe { c::malloc_or(size, |size| slow(size).cast()).cast() }
+    // SAFETY: new_or allows any size, and the caller keeps the promises that `slow` asks for.
+    unsafe { c::new_or(size, is_array, |size| slow(size).cast()).cast() }
 }
 
 #[cold]
 #[inline(never)]
-unsafe extern "C-unwind" fn slow_or_throw(size: usize) -> *mut c_void {
-    // SAFETY: the core's malloc allows any size.
-    let p = unsafe { c::malloc(size) };
+unsafe extern "C-unwind" fn slow_or_throw<const ARRAY: bool>(size: usize) -> *mut c_void {
+    // SAFETY: the core's new allows any size.
+    let p = unsafe { c::new(size, 1, ARRAY) };
     if p.is_null() {
         // SAFETY: only the operators below call this, so the caller is C++, which can take an
         // exception. No local here has a destructor that an exception would skip.
-        return unsafe { bad_alloc::new_or_throw(size, 0) };
+        return unsafe { bad_alloc::new_or_throw(size, kind(0, ARRAY)) };
     }
     p.cast()
 }
 
 #[cold]
 #[inline(never)]
-unsafe extern "C-unwind" fn slow_or_null(size: usize) -> *mut c_void {
-    // SAFETY: the core's malloc allows any size.
-    let p = unsafe { c::malloc(size) };
+unsafe extern "C-unwind" fn slow_or_null<const ARRAY: bool>(size: usize) -> *mut c_void {
+    // SAFETY: the core's new allows any size.
+    let p = unsafe { c::new(size, 1, ARRAY) };
     if p.is_null() {
         // SAFETY: only the operators below call this, so the caller is C++, which can take a forced
         // unwind. No local here has a destructor that it would skip.
-        return unsafe { bad_alloc::new_or_null(size, 0) };
+        return unsafe { bad_alloc::new_or_null(size, kind(0, ARRAY)) };
     }
     p.cast()
 }
 
 macro_rules! operator_new {
-    ($($name:ident)*) => {$(
+    ($($name:ident $array:literal)*) => {$(
         #[unsafe(no_mangle)]
         pub unsafe extern "C-unwind" fn $name(size: usize) -> *mut c_void {
             // SAFETY: this name is a C++ operator, so the caller is C++ and can take an exception.
-            unsafe { listed_or(size, slow_or_throw) }
+            unsafe { listed_or(size, $array, slow_or_throw::<$array>) }
         }
     )*};
 }
 
 macro_rules! operator_new_nothrow {
-    ($($name:ident)*) => {$(
+    ($($name:ident $array:literal)*) => {$(
         #[unsafe(no_mangle)]
         pub unsafe extern "C-unwind" fn $name(size: usize, _tag: *const c_void) -> *mut c_void {
             // SAFETY: this name is a C++ operator, so the caller is C++ and can take a forced
             // unwind.
-            unsafe { listed_or(size, slow_or_null) }
+            unsafe { listed_or(size, $array, slow_or_null::<$array>) }
         }
     )*};
 }
 
 macro_rules! operator_new_aligned {
-    ($($name:ident)*) => {$(
+    ($($name:ident $array:literal)*) => {$(
         #[unsafe(no_mangle)]
         pub unsafe extern "C-unwind" fn $name(size: usize, align: usize) -> *mut c_void {
-            let p = aligned::allocate(align, size);
+            let p = aligned::allocate_new(align, size, $array);
             if p.is_null() {
                 // SAFETY: this name is a C++ operator, so the caller is C++ and can take an
                 // exception. No local here has a destructor that an exception would skip.
-                return unsafe { bad_alloc::new_or_throw(size, align) };
+                return unsafe { bad_alloc::new_or_throw(size, kind(align, $array)) };
             }
             p
         }
@@ -93,46 +95,49 @@ macro_rules! operator_new_aligned {
 }
 
 macro_rules! operator_new_aligned_nothrow {
-    ($($name:ident)*) => {$(
+    ($($name:ident $array:literal)*) => {$(
         #[unsafe(no_mangle)]
         pub unsafe extern "C-unwind" fn $name(size: usize, align: usize, _tag: *const c_void) -> *mut c_void {
-            let p = aligned::allocate(align, size);
+            let p = aligned::allocate_new(align, size, $array);
             if p.is_null() {
                 // SAFETY: this name is a C++ operator, so the caller is C++ and can take a forced
                 // unwind. No local here has a destructor that it would skip.
-                return unsafe { bad_alloc::new_or_null(size, align) };
+                return unsafe { bad_alloc::new_or_null(size, kind(align, $array)) };
             }
             p
         }
     )*};
 }
 
-/// The core's `free` needs no size, alignment or tag. Programs with wrong sizes exist, and go on.
+/// Only the hardened build checks what C++ says of the block. Programs with wrong sizes exist, and go
+/// on.
 macro_rules! operator_delete {
-    ($($name:ident($($extra:ident: $type:ty),*))*) => {$(
+    ($($name:ident($($extra:ident: $type:ty),*) $array:literal $size:expr;)*) => {$(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(p: *mut c_void $(, $extra: $type)*) {
             // SAFETY: C++ passes NULL or a live block of the matching operator new.
-            unsafe { c::free(p.cast()) }
+            unsafe { c::delete(p.cast(), $array, $size) }
         }
     )*};
 }
 
-operator_new!(_Znwm _Znam);
-operator_new_nothrow!(_ZnwmRKSt9nothrow_t _ZnamRKSt9nothrow_t);
-operator_new_aligned!(_ZnwmSt11align_val_t _ZnamSt11align_val_t);
-operator_new_aligned_nothrow!(_ZnwmSt11align_val_tRKSt9nothrow_t _ZnamSt11align_val_tRKSt9nothrow_t);
+operator_new!(_Znwm false _Znam true);
+operator_new_nothrow!(_ZnwmRKSt9nothrow_t false _ZnamRKSt9nothrow_t true);
+operator_new_aligned!(_ZnwmSt11align_val_t false _ZnamSt11align_val_t true);
+operator_new_aligned_nothrow!(
+    _ZnwmSt11align_val_tRKSt9nothrow_t false _ZnamSt11align_val_tRKSt9nothrow_t true
+);
 operator_delete! {
-    _ZdlPv()
-    _ZdaPv()
-    _ZdlPvm(_size: usize)
-    _ZdaPvm(_size: usize)
-    _ZdlPvRKSt9nothrow_t(_tag: *const c_void)
-    _ZdaPvRKSt9nothrow_t(_tag: *const c_void)
-    _ZdlPvSt11align_val_t(_align: usize)
-    _ZdaPvSt11align_val_t(_align: usize)
-    _ZdlPvmSt11align_val_t(_size: usize, _align: usize)
-    _ZdaPvmSt11align_val_t(_size: usize, _align: usize)
-    _ZdlPvSt11align_val_tRKSt9nothrow_t(_align: usize, _tag: *const c_void)
-    _ZdaPvSt11align_val_tRKSt9nothrow_t(_align: usize, _tag: *const c_void)
+    _ZdlPv() false None;
+    _ZdaPv() true None;
+    _ZdlPvm(size: usize) false Some(size);
+    _ZdaPvm(size: usize) true Some(size);
+    _ZdlPvRKSt9nothrow_t(_tag: *const c_void) false None;
+    _ZdaPvRKSt9nothrow_t(_tag: *const c_void) true None;
+    _ZdlPvSt11align_val_t(_align: usize) false None;
+    _ZdaPvSt11align_val_t(_align: usize) true None;
+    _ZdlPvmSt11align_val_t(size: usize, _align: usize) false Some(size);
+    _ZdaPvmSt11align_val_t(size: usize, _align: usize) true Some(size);
+    _ZdlPvSt11align_val_tRKSt9nothrow_t(_align: usize, _tag: *const c_void) false None;
+    _ZdaPvSt11align_val_tRKSt9nothrow_t(_align: usize, _tag: *const c_void) true None;
 }

@@ -35,18 +35,18 @@ pub unsafe extern "C" fn cfree(p: *mut c_void) {
     unsafe { c::free(p.cast()) }
 }
 
-/// C23. Ignores a wrong size, as glibc does.
+/// C23. Only the hardened build finds a wrong size.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn free_sized(p: *mut c_void, _size: usize) {
+pub unsafe extern "C" fn free_sized(p: *mut c_void, size: usize) {
     // SAFETY: by the C contract `p` is NULL, foreign or a live block, and the caller gives it up.
-    unsafe { c::free(p.cast()) }
+    unsafe { c::free_sized(p.cast(), size) }
 }
 
-/// C23. Ignores a wrong alignment or size, as glibc does.
+/// C23. Ignores a wrong alignment, as glibc does.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn free_aligned_sized(p: *mut c_void, _align: usize, _size: usize) {
+pub unsafe extern "C" fn free_aligned_sized(p: *mut c_void, _align: usize, size: usize) {
     // SAFETY: by the C contract `p` is NULL, foreign or a live block, and the caller gives it up.
-    unsafe { c::free(p.cast()) }
+    unsafe { c::free_sized(p.cast(), size) }
 }
 
 #[unsafe(no_mangle)]

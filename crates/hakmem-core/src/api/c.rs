@@ -1,7 +1,8 @@
 //! The front end for the C library: its functions take sizes, and align every block to 16.
 
-use crate::api::front;
+use crate::api::{front, hardened};
 use crate::backend::{arena, check, foreign, stray};
+use crate::harden::{self, tag::Origin};
 use crate::policy::options;
 use crate::{os, policy, purge, thread};
 use core::ffi::c_char;
@@ -16,16 +17,7 @@ pub use crate::backend::foreign::{Next, on_foreign};
 /// The caller has to keep no promise. The function is unsafe to match the rest of this front end.
 #[inline(always)]
 pub unsafe fn malloc(size: usize) -> *mut u8 {
-    front::alloc16(size)
-}
-
-/// [`malloc`] with the caller's own slow path, which may call `malloc`.
-///
-/// # Safety
-/// The caller has to keep no promise. The function is unsafe to match the rest of this front end.
-#[inline(always)]
-pub unsafe fn malloc_or(size: usize, slow: impl FnOnce(usize) -> *mut u8) -> *mut u8 {
-    front::alloc16_or(size, slow)
+    if harden::ON { hardened::alloc(size, 16, Origin::C) } else { front::alloc16(size) }
 }
 
 /// `calloc`, after the multiplication. All bytes that [`usable_size`] reports are zero.
@@ -33,7 +25,7 @@ pub unsafe fn malloc_or(size: usize, slow: impl FnOnce(usize) -> *mut u8) -> *mu
 /// # Safety
 /// The caller has to keep no promise. The function is unsafe to match the rest of this front end.
 pub unsafe fn zeroed(size: usize) -> *mut u8 {
-    front::alloc16_zeroed(size)
+    if harden::ON { hardened::zeroed(size, 16, Origin::C) } else { front::alloc16_zeroed(size) }
 }
 
 /// `free`. It ignores NULL, leaves errno alone, and gives foreign pointers to the next allocator.
@@ -44,7 +36,60 @@ pub unsafe fn zeroed(size: usize) -> *mut u8 {
 pub unsafe fn free(p: *mut u8) {
     // SAFETY: the caller promises that `p`, if it is from this allocator, is live and the caller's
     // to free.
+    unsafe { if harden::ON { hardened::free(p, Origin::C, None) } else { front::free16(p) } }
+}
+
+/// C++ `new` or `new[]`, with the caller's own slow path, which may call [`new`].
+///
+/// # Safety
+/// The caller has to keep no promise. The function is unsafe to match the rest of this front end.
+#[inline(always)]
+pub unsafe fn new_or(size: usize, is_array: bool, slow: impl FnOnce(usize) -> *mut u8) -> *mut u8 {
+    if harden::ON {
+        slow(size)
+    } else {
+        let _ = is_array;
+        front::alloc16_or(size, slow)
+    }
+}
+
+/// C++ `new` or `new[]` of `size` bytes at a multiple of `align`, a power of two. Returns NULL with
+/// errno ENOMEM if there is no memory.
+///
+/// # Safety
+/// The caller has to keep no promise. The function is unsafe to match the rest of this front end.
+pub unsafe fn new(size: usize, align: usize, is_array: bool) -> *mut u8 {
+    if harden::ON {
+        return hardened::alloc(size, align, if is_array { Origin::Array } else { Origin::New });
+    }
+    // SAFETY: the two allow any size and any power of two.
+    unsafe { if align <= 16 { malloc(size) } else { memalign(align, size) } }
+}
+
+/// C++ `delete` or `delete[]`. `size` is what C++ says of the block's size, if it does. The hardened
+/// build checks both.
+///
+/// # Safety
+/// If `p` is from this allocator, it is live and the caller's to free.
+#[inline(always)]
+pub unsafe fn delete(p: *mut u8, is_array: bool, size: Option<usize>) {
+    if harden::ON {
+        // SAFETY: the caller gives up a live block, or `p` is not ours.
+        return unsafe { hardened::free(p, if is_array { Origin::Array } else { Origin::New }, size) };
+    }
+    // SAFETY: the caller promises that `p`, if it is from this allocator, is live and the caller's
+    // to free.
     unsafe { front::free16(p) }
+}
+
+/// C23 `free_sized` and `free_aligned_sized`. The hardened build checks the size.
+///
+/// # Safety
+/// As [`free`].
+pub unsafe fn free_sized(p: *mut u8, size: usize) {
+    // SAFETY: the caller promises that `p`, if it is from this allocator, is live and the caller's
+    // to free.
+    unsafe { if harden::ON { hardened::free(p, Origin::C, Some(size)) } else { front::free16(p) } }
 }
 
 /// `realloc` for a `p` that is not NULL and a `size` that is not 0. Returns NULL with errno ENOMEM
@@ -54,6 +99,10 @@ pub unsafe fn free(p: *mut u8) {
 /// `p` is a live block of this or of the next allocator, and the caller's.
 #[inline(always)]
 pub unsafe fn realloc(p: *mut u8, size: usize) -> *mut u8 {
+    if harden::ON {
+        // SAFETY: the caller promises that `p` is live and the caller's, or another allocator's.
+        return unsafe { hardened::realloc(p, size) };
+    }
     // SAFETY: the caller promises that `p` is live and the caller's. A page of the first arena has
     // `p` if `size_of_small` knows it. The slow cases are calls, so that a block which stays where
     // it is saves no registers.
@@ -114,6 +163,9 @@ fn no_memory() -> *mut u8 {
 /// # Safety
 /// The caller has to keep no promise. The function is unsafe to match the rest of this front end.
 pub unsafe fn memalign(align: usize, size: usize) -> *mut u8 {
+    if harden::ON {
+        return hardened::alloc(size, align, Origin::C);
+    }
     if align <= 16 { front::alloc16(size) } else { front::alloc_aligned(size, align, front::Clear::Nothing) }
 }
 
@@ -125,6 +177,10 @@ pub unsafe fn memalign(align: usize, size: usize) -> *mut u8 {
 pub unsafe fn usable_size(p: *mut u8) -> usize {
     if p.is_null() {
         return 0;
+    }
+    if harden::ON {
+        // SAFETY: the caller promises that `p` is live, and it is not NULL.
+        return unsafe { hardened::usable_size(p) };
     }
     // SAFETY: the caller promises that `p` is live, and it is not NULL. If `size_of_block` does not
     // know it, it is the next allocator's.

@@ -6,7 +6,9 @@
 //! - Deallocation of a size with a class skips the checks for foreign and large pointers.
 
 use crate::api::front::{self, Clear};
+use crate::api::hardened;
 use crate::base::size_class::{self, MEDIUM_MAX};
+use crate::harden;
 use crate::policy::options::{self, Options};
 use core::alloc::{GlobalAlloc, Layout};
 
@@ -83,6 +85,10 @@ pub struct Configured(Options);
 unsafe impl GlobalAlloc for Configured {
     #[inline(always)]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if harden::ON {
+            options::apply(&self.0);
+            return hardened::alloc_layout(layout);
+        }
         match class_of(layout) {
             Some(class) => front::alloc_class_or(class, |class| {
                 options::apply(&self.0);
@@ -142,6 +148,9 @@ fn alloc_classless(layout: Layout, clear: Clear) -> *mut u8 {
 unsafe impl GlobalAlloc for Hakmem {
     #[inline(always)]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if harden::ON {
+            return hardened::alloc_layout(layout);
+        }
         match class_of(layout) {
             Some(class) => front::alloc_class(class),
             None => alloc_classless(layout, Clear::Nothing),
@@ -149,13 +158,17 @@ unsafe impl GlobalAlloc for Hakmem {
     }
 
     #[inline(always)]
-    unsafe fn dealloc(&self, ptr: *mut u8, _layout: Layout) {
-        // SAFETY: the caller promises that `ptr` is live and from this allocator.
-        unsafe { front::free_known(ptr) }
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        // SAFETY: the caller promises that `ptr` is live, from this allocator, and was allocated
+        // with `layout`.
+        unsafe { if harden::ON { hardened::free_layout(ptr, layout) } else { front::free_known(ptr) } }
     }
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        if harden::ON {
+            return hardened::zeroed_layout(layout);
+        }
         match class_of(layout) {
             // SAFETY: `class_of` gives a class that the layout fits in.
             Some(class) => unsafe { front::zeroed_class(class, layout.size()) },
@@ -165,6 +178,10 @@ unsafe impl GlobalAlloc for Hakmem {
 
     #[inline]
     unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        if harden::ON {
+            // SAFETY: the caller promises that `ptr` is live and was allocated with `layout`.
+            return unsafe { hardened::realloc_layout(ptr, layout, new_size) };
+        }
         // SAFETY: the caller promises that the new size does not overflow when it is rounded up to
         // the alignment, which is a valid one.
         let new = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };

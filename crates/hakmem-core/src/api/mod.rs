@@ -4,3 +4,4 @@
 pub mod c;
 pub(crate) mod front;
 pub(crate) mod global;
+pub(crate) mod hardened;

@@ -22,6 +22,7 @@
 
 use crate::backend::page::{self, Block, Meta};
 use crate::backend::{arena, check};
+use crate::harden;
 use crate::os;
 use crate::proto::inbox::{Inbox, Link};
 use core::cell::Cell;
@@ -193,6 +194,11 @@ impl RemoteBatch {
             let newest = (*other).newest.replace((*this).newest.get());
             (*this).newest.set(newest);
             (*this).word1.set((*this).word1.get() + (*other).word1.get() / ONE * ONE);
+            if harden::ON {
+                (*other).word1.set(0);
+                // The first word of the other anchor is a link from now on.
+                Block::set_next(other.cast(), (*other).newest.get());
+            }
         }
     }
 
@@ -254,6 +260,9 @@ impl RemoteBatch {
             }
             let (first, next) = ((*this).newest.get(), Self::next(this));
             let length = ((*this).word1.get() / ONE) as u32;
+            if harden::ON {
+                (*this).word1.set(0); // All of a free block but its link is zero.
+            }
             Block::set_next(this.cast(), page.free.replace(first));
             (length, next)
         }

@@ -23,6 +23,8 @@ use crate::proto::slots::{self, SLOTS, run};
 /// Segments of a bin that a claim tries in vain before it goes to the next bin.
 const TRIES: usize = 16;
 const PER_SEGMENT: usize = SEGMENT / SLOT;
+/// The slots of a page of medium blocks.
+const PAGE_SLOTS: u32 = 8;
 
 #[unsafe(link_section = ".data.hakmem")]
 pub static DIRTY: AtomicUsize = AtomicUsize::new(0);
@@ -122,19 +124,24 @@ fn claim_fresh(n: u32) -> Option<(&'static Meta, bool)> {
     Some((head, true))
 }
 
-/// Asks for huge pages for a fresh segment, if that pays. It is claimed for `n` slots, at most half
-/// of its own: the rest is for what the program allocates next. That is mostly pages of blocks if
-/// enough segments' worth of them are in use, and these are half of what is in use. Half of their
-/// bytes must be carved, too. Otherwise a huge page is mostly waste: programs need not write all of
-/// a large block, and of many threads' little-used pages they touch only the beginning.
+/// Asks for huge pages for a fresh segment, if that pays. Enough segments' worth of pages of blocks
+/// must be in use, they must be half of what is in use, and half of their bytes must be carved.
+/// Otherwise a huge page is mostly waste: programs need not write all of a large block, and of many
+/// threads' little-used pages they touch only the beginning. A segment claimed for a large block of
+/// `n` slots, at most half of its own, needs three quarters: the rest of it is for what the program
+/// allocates next.
 fn choose_thp(head: &Meta, n: u32) {
     let from = policy::THP_FROM_SEGMENTS.get() as usize;
     let choice = Thp::now();
     let small = SMALL.load(Relaxed) / SLOTS as usize;
     let carved = CARVED.load(Relaxed).max(0) as usize;
     let half = |part: usize, whole: usize| part * 2 >= whole;
-    let filled =
-        || n <= SLOTS / 2 && small >= from && half(small, IN_USE.load(Relaxed)) && half(carved, small * SEGMENT);
+    let filled = || {
+        let in_use = IN_USE.load(Relaxed);
+        let is_page = n == 1 || n == PAGE_SLOTS;
+        let are_most = if is_page { half(small, in_use) } else { n <= SLOTS / 2 && small * 4 >= in_use * 3 };
+        small >= from && are_most && half(carved, small * SEGMENT)
+    };
     let wanted = choice == Thp::Always || choice == Thp::Auto && filled();
     let told = &head.segment().thp;
     let start = head.start().addr();

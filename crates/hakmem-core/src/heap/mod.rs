@@ -48,6 +48,7 @@ use crate::base::counter::Counter;
 use crate::base::size_class::CLASSES;
 use crate::base::sync::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 use crate::base::usage;
+use crate::harden::quarantine::Quarantine;
 use crate::heap::free::remote::Outgoing;
 use crate::heap::reclaim::idle::Seen;
 use crate::large;
@@ -93,6 +94,8 @@ pub struct Heap {
     turn: Cell<u8>,
     /// The state of the random numbers that give `walked`; 0: none was drawn yet.
     dice: Cell<u32>,
+    /// Blocks of the hardened build that wait.
+    pub quarantine: Quarantine,
     /// The change of the live bytes that the process's total does not have yet, and the highest
     /// value of this change.
     live: Counter<i64>,

@@ -14,6 +14,11 @@ const MEMORY_PAGE: usize = 4096;
 /// The limit on memory. It is so low that an arena has the least size.
 const LIMIT: usize = 64 << 20;
 
+/// Two words. They need not be random here.
+pub fn random() -> [usize; 2] {
+    [0x9e37_79b9_7f4a_7c15, 0x2545_f491_4f6c_dd1d]
+}
+
 /// A reservation. All pointers into it are derived from `base`.
 struct Reserved {
     base: AtomicPtr<u8>,

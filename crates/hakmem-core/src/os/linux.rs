@@ -171,6 +171,22 @@ pub fn is_secure() -> bool {
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
+/// Two random words. They come from the kernel, which gives them at any time once it has started.
+pub fn random() -> [usize; 2] {
+    let mut words = [0_usize; 2];
+    // SAFETY: errno is a variable of the thread. The call writes 16 bytes at most, as many as the
+    // words have. The auxiliary vector leads to 16 bytes that stay.
+    unsafe {
+        let errno = *libc::__errno_location();
+        let got = libc::getrandom(words.as_mut_ptr().cast(), size_of_val(&words), libc::GRND_NONBLOCK);
+        *libc::__errno_location() = errno;
+        if got == size_of_val(&words) as isize {
+            return words;
+        }
+        (libc::getauxval(libc::AT_RANDOM) as usize as *const [usize; 2]).read_unaligned()
+    }
+}
+
 /// Physical memory in bytes. 4 GiB if the system does not say, or if the process has a filter,
 /// which may end it for asking.
 pub fn physical_memory() -> usize {

@@ -235,6 +235,29 @@ pub enum Foreign {
     Abort = 2,
 }
 
+/// What the hardened build does when it finds an error of the program.
+///
+/// ```
+/// use hakmem_core::{Configured, Hakmem, options::{OnError, Options}};
+///
+/// #[global_allocator]
+/// static ALLOCATOR: Configured =
+///     Hakmem::with(Options { on_error: OnError::Report, ..Options::DEFAULT });
+///
+/// # fn main() { assert_eq!(hakmem_core::options::get("ON_ERROR").unwrap().to_string(), "report"); }
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(u32)]
+pub enum OnError {
+    /// Ends the process with a line that names the error.
+    #[default]
+    Abort = 0,
+    /// Writes the line and goes on.
+    Report = 1,
+    /// Goes on.
+    Ignore = 2,
+}
+
 /// Makes of one table: the knobs, the struct `Options`, its defaults, and `TABLE`.
 macro_rules! options {
     ($(
@@ -297,7 +320,7 @@ macro_rules! options {
         ///
         /// assert_eq!(TABLE.iter().filter(|entry| entry.name() == "DECAY_MS").count(), 1);
         /// ```
-        pub static TABLE: [Entry; 25] = [
+        pub static TABLE: [Entry; 26] = [
             $( Entry {
                 name: $name,
                 values: $values,
@@ -409,6 +432,9 @@ options! {
     /// What hakmem does with foreign pointers: hand them to the next allocator, leak them, or end
     /// the process.
     foreign: Foreign = Foreign::Forward, One FOREIGN, "FOREIGN", Word(&["forward", "leak", "abort"]), "";
+    /// What the hardened build does when it finds an error of the program: end the process with a
+    /// line that names it, report it and go on, or go on. The block that was found stays unused.
+    on_error: OnError = OnError::Abort, One ON_ERROR, "ON_ERROR", Word(&["abort", "report", "ignore"]), "";
     /// At this many frees of foreign pointers hakmem reports, once, the call site of the last one;
     /// 0: never.
     foreign_report: u32 = 1000, One FOREIGN_REPORT, "FOREIGN_REPORT", Number(0, u32::MAX), "frees";

@@ -13,7 +13,7 @@ use core::ffi::{CStr, c_char};
 use core::fmt;
 use policy::Setting;
 
-pub use policy::{Entry, Foreign, Mode, Options, TABLE, Thp, Values};
+pub use policy::{Entry, Foreign, Mode, OnError, Options, TABLE, Thp, Values};
 
 /// The beginning of the options' names in the environment.
 ///

@@ -6,7 +6,7 @@
 use super::{Function, handler, retry};
 use core::ffi::c_void;
 
-fn run(size: usize, align: usize) -> *mut c_void {
+fn run(size: usize, kind: usize) -> *mut c_void {
     loop {
         let f = handler();
         if f.is_null() {
@@ -14,7 +14,7 @@ fn run(size: usize, align: usize) -> *mut c_void {
         }
         // SAFETY: get_new_handler returned it, and it is not NULL: the installed `void (*)()`.
         unsafe { core::mem::transmute::<Function, extern "C" fn()>(f)() };
-        let p = retry(size, align);
+        let p = retry(size, kind);
         if !p.is_null() {
             return p;
         }
@@ -26,8 +26,8 @@ fn run(size: usize, align: usize) -> *mut c_void {
 /// # Safety
 /// No promise is needed. It is unsafe because the form for x86-64, which can throw, is.
 #[cold]
-pub unsafe extern "C-unwind" fn new_or_throw(size: usize, align: usize) -> *mut c_void {
-    let p = run(size, align);
+pub unsafe extern "C-unwind" fn new_or_throw(size: usize, kind: usize) -> *mut c_void {
+    let p = run(size, kind);
     if p.is_null() {
         super::no_runtime();
     }
@@ -39,6 +39,6 @@ pub unsafe extern "C-unwind" fn new_or_throw(size: usize, align: usize) -> *mut 
 /// # Safety
 /// No promise is needed. It is unsafe because the form for x86-64, which can throw, is.
 #[cold]
-pub unsafe extern "C-unwind" fn new_or_null(size: usize, align: usize) -> *mut c_void {
-    run(size, align)
+pub unsafe extern "C-unwind" fn new_or_null(size: usize, kind: usize) -> *mut c_void {
+    run(size, kind)
 }

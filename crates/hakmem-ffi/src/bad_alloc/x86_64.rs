@@ -5,7 +5,7 @@
 //!     handler = get_new_handler()
 //!     if !handler { throw bad_alloc, or return NULL }
 //!     handler()                        // may throw
-//!     p = retry(size, align)
+//!     p = retry(size, kind)
 //!     if p { return p }
 //! }
 //! ```
@@ -66,13 +66,13 @@ macro_rules! leave {
     };
 }
 
-/// The failure path of `operator new(size)` and, with `align` other than 0, of the aligned form.
+/// The failure path of `operator new`: `kind` says of which form.
 ///
 /// # Safety
 /// The caller is C++, or can take C++ exceptions. The frames in between have nothing to clean up.
 #[cold]
 #[unsafe(naked)]
-pub unsafe extern "C-unwind" fn new_or_throw(size: usize, align: usize) -> *mut c_void {
+pub unsafe extern "C-unwind" fn new_or_throw(size: usize, kind: usize) -> *mut c_void {
     naked_asm!(
         ".cfi_startproc",
         try_again!(),
@@ -97,7 +97,7 @@ pub unsafe extern "C-unwind" fn new_or_throw(size: usize, align: usize) -> *mut 
 /// frames in between have nothing to clean up.
 #[cold]
 #[unsafe(naked)]
-pub unsafe extern "C-unwind" fn new_or_null(size: usize, align: usize) -> *mut c_void {
+pub unsafe extern "C-unwind" fn new_or_null(size: usize, kind: usize) -> *mut c_void {
     naked_asm!(
         ".cfi_startproc",
         ".cfi_personality 0x1b, {personality}", // pc-relative in four bytes: it is in this library

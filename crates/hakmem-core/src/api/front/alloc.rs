@@ -10,9 +10,11 @@
 use super::note_released;
 use super::resize::size_of_whole;
 use crate::backend::arena::SLOT;
+use crate::backend::check;
 use crate::backend::page::{self, Block, Kind, Meta};
 use crate::base::prefetch::prefetch;
 use crate::base::size_class::{self, MEDIUM_MAX, SMALL_MAX};
+use crate::harden;
 use crate::heap::{Fresh, Heap};
 use crate::large::huge;
 use crate::large::{self, LARGE_MAX};
@@ -92,7 +94,10 @@ fn pop(class: usize) -> Option<*mut u8> {
         if block.is_null() {
             return None;
         }
-        let next = (*block).next.get();
+        let next = Block::decoded(block, (*block).next.get());
+        if harden::ON && !next.is_null() && !harden::key::is_near(block.addr(), next.addr()) {
+            check::corrupt(block.cast());
+        }
         list.set(next);
         // The next call pops this block: it reads the link, and then the program writes to the block.
         prefetch(next);

@@ -25,7 +25,7 @@ pub use alloc::{
     alloc16_zeroed, zeroed_class,
 };
 pub use free::{free_known, free16};
-pub use resize::{fits, move_block, move_grown, resize, size_of_block, size_of_small};
+pub use resize::{fits, move_block, move_grown, resize, size_of_block, size_of_small, size_of_whole};
 
 /// No request above this can succeed: pointer differences are signed.
 const PTRDIFF_MAX: usize = isize::MAX as usize;

@@ -47,6 +47,7 @@ use crate::base::sync::{
     AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release, SeqCst},
 };
+use crate::harden;
 use crate::os;
 pub use crate::os::at;
 use crate::policy;
@@ -307,6 +308,7 @@ impl Arena {
     }
 
     fn reserve(&self, wanted: usize) -> bool {
+        harden::key::draw();
         let Some(Reservation { mut base, mut len, segments, is_scarce }) = reserve_some(wanted) else { return false };
         let groups = segments.div_ceil(GROUP);
         // The summary and the first groups share a system page.

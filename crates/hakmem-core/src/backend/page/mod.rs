@@ -56,6 +56,7 @@ pub mod queue;
 use crate::backend::arena::{self, Arena, META, SEGMENT, SEGMENT_META, SLOT};
 use crate::backend::owner::Owner;
 use crate::base::sync::{AtomicU8, AtomicU32, Ordering::Relaxed};
+use crate::harden;
 use crate::proto::inbox::Link;
 use crate::proto::owner::OwnerWord;
 use crate::proto::page_list::PageRemoteList;
@@ -78,11 +79,19 @@ pub struct Block {
 unsafe impl Link for Block {
     unsafe fn next(this: *mut Self) -> *mut Self {
         // SAFETY: the caller owns the block, so no other thread reads or writes this word.
-        unsafe { (*this).next.get() }
+        unsafe { Self::decoded(this, (*this).next.get()) }
     }
     unsafe fn set_next(this: *mut Self, next: *mut Self) {
         // SAFETY: the caller owns the block, so no other thread reads or writes this word.
-        unsafe { (*this).next.set(next) }
+        unsafe { (*this).next.set(Self::decoded(this, next)) }
+    }
+}
+
+impl Block {
+    /// The link that `word` stands for in the block at `this`, and the other way round.
+    #[inline(always)]
+    pub fn decoded(this: *mut Self, word: *mut Self) -> *mut Self {
+        if harden::ON { word.map_addr(|word| harden::key::link(this.addr(), word)) } else { word }
     }
 }
 

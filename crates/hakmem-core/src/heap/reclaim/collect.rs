@@ -18,6 +18,7 @@ impl Heap {
     pub fn collect(&self) {
         self.busy(|| {
             self.receive_remote_frees();
+            self.empty_quarantine();
             for class in 0..CLASSES {
                 let mut block = self.owner.front.free[class].replace(null_mut());
                 let mut unused = 0;
@@ -67,6 +68,25 @@ impl Heap {
             }
             self.report_live();
         });
+    }
+
+    /// Frees the blocks that wait in the hardened build. The caller is inside.
+    fn empty_quarantine(&self) {
+        loop {
+            let block = self.quarantine.take();
+            let Some(page) = page::lookup(block) else { return };
+            let page = page.head_of_block();
+            // SAFETY: `api::hardened` checked that this is a live block before it put it there, and
+            // nobody else has it. Only the holder of the heap that owns the page comes to
+            // `free_local`.
+            unsafe {
+                if page.owner() == self.owner() {
+                    self.free_local(page, block.cast());
+                } else {
+                    self.outgoing.add(page, block.cast());
+                }
+            }
+        }
     }
 
     /// Gives up what is wholly free: retired pages, cached pages and cached large blocks. The caller

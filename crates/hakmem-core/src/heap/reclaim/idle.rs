@@ -216,7 +216,8 @@ fn is_listed(heap: &Heap, class: usize, page: &Meta, count: u32) -> bool {
         listed += 1;
         // SAFETY: the block lies in the carved part of the page, whose memory is readable. The
         // program may have it and write it meanwhile: rule 5.
-        block = unsafe { AtomicPtr::from_ptr(block.cast::<*mut Block>()) }.load(Relaxed);
+        let word = unsafe { AtomicPtr::from_ptr(block.cast::<*mut Block>()) }.load(Relaxed);
+        block = Block::decoded(block, word);
     }
     listed == count
 }

@@ -11,7 +11,7 @@ use crate::heap::counts::HeapEvent;
 use crate::heap::reclaim::{holes, parked};
 use crate::heap::{Fresh, Heap, WALK_EVERY};
 use crate::proto::inbox::Link;
-use crate::{os, policy, profile};
+use crate::{harden, os, policy, profile};
 use core::hint::assert_unchecked;
 use core::ptr::{NonNull, null_mut};
 
@@ -149,7 +149,7 @@ impl Heap {
         // the heap owns the page or had it retired.
         unsafe {
             check::peek(list, page);
-            self.owner.front.free[class].set((*list).next.get());
+            self.owner.front.free[class].set(Block::next(list));
             if self.is_to_walk(takes) {
                 return NonNull::new_unchecked(self.now_and_then(class, list, length, page));
             }
@@ -250,8 +250,14 @@ impl Heap {
         let count = (bytes / size as u32).clamp(1, left);
         let first = page.start().wrapping_add(page.carved.get() as usize * size);
         let mut list = null_mut();
+        if harden::ON && !page.zero.get() {
+            // SAFETY: the blocks lie in the page, which the heap owns, beyond the carved part: no
+            // one uses them.
+            (0..count as usize).for_each(|i| unsafe { harden::wipe_block(first.wrapping_add(i * size), size) });
+        }
+        let place = harden::order(first, count as usize);
         for i in (1..count as usize).rev() {
-            let block = first.wrapping_add(i * size).cast::<Block>();
+            let block = first.wrapping_add(place(i) * size).cast::<Block>();
             // SAFETY: the block lies in the page, which the heap owns, beyond the carved part: no
             // one uses it.
             unsafe { Block::set_next(block, list) };
@@ -265,7 +271,7 @@ impl Heap {
         self.counts.note(class, HeapEvent::Carves, 1);
         self.note_carved(page, i64::from(count) * size as i64);
         // SAFETY: the address lies in an arena, so it is not null.
-        unsafe { NonNull::new_unchecked(first.cast()) }
+        unsafe { NonNull::new_unchecked(first.wrapping_add(place(0) * size).cast()) }
     }
 
     /// Takes the first page out of the queue: all its blocks are used.

@@ -1,0 +1,348 @@
+//! The hardened build's way around the front end: it writes what `harden` adds to a block when the
+//! block becomes live, and checks it when the block is freed.
+//!
+//! ```text
+//! alloc:  a block for the request and its tag → is it zero? → write tag and pad
+//! free:   does a block start here? → tag → pad → the tag of the block before → wipe → quarantine
+//! ```
+//!
+//! Rules
+//! 1. Who calls `free`, `realloc` or `usable_size` may be wrong about the pointer. So every word of
+//!    the block is checked before it is used, and the metadata says what may be read.
+//! 2. A block that did not pass is left alone for ever if the option `ON_ERROR` lets the program go
+//!    on.
+//! 3. A block in a page with an owner is zero when it comes from the front end, but for its link.
+//!    Others come from elsewhere: they are wiped when they are allocated.
+
+use crate::api::front::{self, Clear};
+use crate::backend::check;
+use crate::backend::foreign;
+use crate::backend::page::{self, Meta};
+use crate::base::size_class::{self, MEDIUM_MAX};
+use crate::harden::tag::{self, Origin, Tag};
+use crate::harden::{quarantine, wipe};
+use crate::os;
+use crate::policy::{self, OnError};
+use crate::thread::{self, ThreadState};
+use core::alloc::Layout;
+use core::fmt::Arguments;
+use core::ptr::null_mut;
+
+/// Reports an error of the program, and ends the process if the option says so.
+#[cold]
+#[inline(never)]
+fn wrong(what: Arguments<'_>) {
+    match policy::ON_ERROR.get() {
+        on if on == OnError::Ignore as u32 => {}
+        on if on == OnError::Report as u32 => os::report(what),
+        _ => os::fatal(what),
+    }
+}
+
+/// Allocates a block for `size` bytes at a multiple of `align`, a power of two. Returns null with
+/// errno ENOMEM if there is no memory.
+pub fn alloc(size: usize, align: usize, origin: Origin) -> *mut u8 {
+    let Some(total) = size.checked_add(tag::BYTES) else { return no_memory() };
+    let total = total.max(tag::LEAST_BLOCK);
+    let p = if align <= 16 { front::alloc16(total) } else { front::alloc_aligned(total, align, Clear::Nothing) };
+    let Some(meta) = page::lookup(p) else { return p };
+    // SAFETY: the front end has just allocated the block, and nobody else knows it yet.
+    unsafe { prepare(p, meta, size, origin) };
+    p
+}
+
+/// Makes a block from the front end live.
+///
+/// # Safety
+/// It was just allocated, lies in the slot of `meta`, and is large enough for `size` and a tag.
+#[inline(always)]
+unsafe fn prepare(p: *mut u8, meta: &'static Meta, size: usize, origin: Origin) {
+    let head = meta.head_of_block();
+    // SAFETY: the block is the caller's, and has `room` bytes.
+    unsafe {
+        let room = if head.owner().is_null() {
+            let room = front::size_of_whole(p, meta);
+            wipe::wipe(p, room - tag::BYTES);
+            room
+        } else {
+            let room = head.block_size.get() as usize;
+            if tag::read(p, room) != Tag::Free {
+                overwritten(p, room, room - tag::BYTES);
+            } else if let Some(offset) = wipe::written(p, 8, room - tag::BYTES) {
+                overwritten(p, room, offset);
+            }
+            p.cast::<usize>().write(0);
+            room
+        };
+        tag::write(p, room, size, origin);
+    }
+}
+
+/// A free block is not as it was left. The program goes on with it, wiped.
+#[cold]
+#[inline(never)]
+unsafe fn overwritten(p: *mut u8, room: usize, offset: usize) {
+    wrong(format_args!("write after free at offset {offset} of {p:p}, a block of {room} bytes"));
+    // SAFETY: the caller has the block, which has `room` bytes.
+    unsafe { wipe::wipe(p, room) };
+}
+
+/// [`alloc`] of a block whose bytes are zero.
+pub fn zeroed(size: usize, align: usize, origin: Origin) -> *mut u8 {
+    let Some(total) = size.checked_add(tag::BYTES) else { return no_memory() };
+    if total <= MEDIUM_MAX {
+        let p = alloc(size, align, origin);
+        if size > wipe::MOST && !p.is_null() {
+            // SAFETY: the block was just allocated, and has `size` bytes. `alloc` wiped the first
+            // ones.
+            unsafe { p.wrapping_add(wipe::MOST).write_bytes(0, size - wipe::MOST) };
+        }
+        return p;
+    }
+    let p = front::alloc_aligned(total, align.max(16), Clear::Block);
+    let Some(meta) = page::lookup(p) else { return p };
+    // SAFETY: the front end has just allocated the block, and nobody else knows it yet.
+    unsafe { prepare(p, meta, size, origin) };
+    p
+}
+
+/// A live block that passed its checks.
+struct Live {
+    /// Its bytes, with pad and tag.
+    room: usize,
+    /// The bytes that were asked for.
+    size: usize,
+    /// True for a block of a page, which may wait in the quarantine.
+    in_page: bool,
+}
+
+/// Checks the block at `p`, in the slot of `meta`. None: it did not pass, and that was reported.
+///
+/// # Safety
+/// If a live block starts at `p`, it is the caller's (rule 1).
+#[inline(always)]
+unsafe fn checked(p: *mut u8, meta: &'static Meta, by: Option<(Origin, Option<usize>)>) -> Option<Live> {
+    let head = meta.head_of_block();
+    let in_page = !head.owner().is_null();
+    let room = if in_page {
+        let offset = p.addr() - head.start().addr();
+        if !size_class::is_start(head.class.get(), offset as u32) {
+            check::not_a_block(p, Some(meta));
+        }
+        head.block_size.get() as usize
+    } else {
+        front::size_of_whole(p, meta)
+    };
+    // SAFETY: a block of `room` bytes starts at `p`, in a page or slots that are in use. So its
+    // words are readable, whoever has it (rule 1).
+    let tag = unsafe { tag::read(p, room) };
+    let Tag::Live(size, origin) = tag else {
+        bad_tag(p, room, tag);
+        return None;
+    };
+    // SAFETY: the tag says that the block is live, so the caller has it.
+    let over = unsafe { tag::overflow(p, room, size) };
+    if over > 0 {
+        wrong(format_args!("overflow by {over} bytes behind {p:p}, a block of {size} bytes"));
+        return None;
+    }
+    if in_page && p.addr() >= head.start().addr() + room {
+        let before = p.wrapping_sub(room);
+        // SAFETY: a block of the page starts there, and its last word is readable.
+        if unsafe { tag::read(before, room) } == Tag::Broken {
+            wrong(format_args!("write in front of {p:p}, a block of {size} bytes, or beyond {before:p}"));
+            return None;
+        }
+    }
+    if let Some((by, wanted)) = by
+        && (by != origin || wanted.is_some_and(|wanted| wanted != size))
+    {
+        mismatch(p, size, origin, by, wanted);
+        return None;
+    }
+    Some(Live { room, size, in_page })
+}
+
+#[cold]
+#[inline(never)]
+fn bad_tag(p: *mut u8, room: usize, tag: Tag) {
+    match tag {
+        Tag::Free => wrong(format_args!("double free of {p:p}, a block of {room} bytes")),
+        _ => wrong(format_args!(
+            "overflow at {p:p}, a block of up to {} bytes: its end was overwritten",
+            room - tag::BYTES
+        )),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn mismatch(p: *mut u8, size: usize, origin: Origin, by: Origin, wanted: Option<usize>) {
+    match wanted {
+        Some(wanted) if by == origin => {
+            wrong(format_args!("wrong size {wanted} at {} of {p:p}, a block of {size} bytes", by.freed_by()));
+        }
+        _ => wrong(format_args!("{} of {p:p}, a block of {size} bytes from {}", by.freed_by(), origin.made_by())),
+    }
+}
+
+/// Frees the block at `p`. `size` is what the caller says of its size, if it does. Pointers that
+/// are not ours go the way of every build.
+///
+/// # Safety
+/// If `p` is ours, it is live and the caller's to free (rule 1).
+pub unsafe fn free(p: *mut u8, by: Origin, size: Option<usize>) {
+    let Some(meta) = page::lookup(p) else {
+        // SAFETY: `p` is null or not ours.
+        return unsafe { front::free16(p) };
+    };
+    // SAFETY: the caller gives up a live block. If it is wrong, the checks find that.
+    unsafe {
+        let Some(live) = checked(p, meta, Some((by, size))) else { return };
+        give_up(p, &live);
+    }
+}
+
+/// Wipes a block and lets it wait, or frees it.
+///
+/// # Safety
+/// The block is live, passed its checks, and the caller gives it up.
+unsafe fn give_up(p: *mut u8, live: &Live) {
+    // SAFETY: the block is this call's. What leaves the quarantine was some thread's block before,
+    // and is nobody's now.
+    unsafe {
+        tag::clear(p, live.room);
+        wipe::wipe(p, live.room - tag::BYTES);
+        let mut leaves = p;
+        if live.in_page
+            && live.room <= quarantine::LARGEST
+            && let ThreadState::Live(heap) = thread::state()
+        {
+            leaves = heap.quarantine.swap(p);
+            if leaves.is_null() {
+                return;
+            }
+            check_waited(leaves);
+        }
+        front::free16(leaves);
+    }
+}
+
+/// Checks that nobody wrote to a block while it waited.
+///
+/// # Safety
+/// The block waited in the quarantine of this thread.
+unsafe fn check_waited(p: *mut u8) {
+    let Some(meta) = page::lookup(p) else { return };
+    let room = meta.head_of_block().block_size.get() as usize;
+    // SAFETY: the block is this thread's, and has `room` bytes.
+    unsafe {
+        if let Some(offset) = wipe::written(p, 0, room) {
+            overwritten(p, room, offset);
+        }
+    }
+}
+
+/// Checks the blocks that wait in the calling thread's quarantine, at the end of the process.
+pub fn check_at_exit() {
+    if let ThreadState::Live(heap) = thread::state() {
+        // SAFETY: the blocks are this thread's.
+        heap.quarantine.blocks().for_each(|p| unsafe { check_waited(p) });
+    }
+}
+
+/// Changes the size of the block at `p`, which is not null, to `size`, which is not 0. Returns null
+/// with errno ENOMEM if there is no memory: then nothing has changed.
+///
+/// # Safety
+/// `p` is a live block of this or of the next allocator, and the caller's (rule 1).
+pub unsafe fn realloc(p: *mut u8, size: usize) -> *mut u8 {
+    let Some(meta) = page::lookup(p) else {
+        // SAFETY: `p` is not ours. So it is the next allocator's.
+        return unsafe { foreign::realloc(p, size).unwrap_or_else(no_memory) };
+    };
+    // SAFETY: the caller has a live block. If it is wrong, the checks find that.
+    unsafe {
+        let Some(live) = checked(p, meta, None) else { return no_memory() };
+        let Tag::Live(_, origin) = tag::read(p, live.room) else { return no_memory() };
+        resize(p, &live, size, 16, origin)
+    }
+}
+
+/// Changes the size of a block that passed its checks.
+///
+/// # Safety
+/// The block is live and the caller's.
+unsafe fn resize(p: *mut u8, live: &Live, size: usize, align: usize, origin: Origin) -> *mut u8 {
+    let Some(total) = size.checked_add(tag::BYTES) else { return no_memory() };
+    // SAFETY: the block is live, the caller's, and has `room` bytes. A new one has `size`.
+    unsafe {
+        let total = total.max(tag::LEAST_BLOCK);
+        if front::fits(live.room, total) {
+            tag::write(p, live.room, size, origin);
+            return p;
+        }
+        if let Some(at) = front::resize(p, live.room, total) {
+            let room = front::size_of_block(at).unwrap_or(total);
+            tag::write(at, room, size, origin);
+            return at;
+        }
+        let to = alloc(size, align, origin);
+        if !to.is_null() {
+            to.copy_from_nonoverlapping(p, live.size.min(size));
+            give_up(p, live);
+        }
+        to
+    }
+}
+
+/// [`alloc`] for a layout of Rust.
+pub fn alloc_layout(layout: Layout) -> *mut u8 {
+    alloc(layout.size(), layout.align(), Origin::Rust)
+}
+
+/// [`zeroed`] for a layout of Rust.
+pub fn zeroed_layout(layout: Layout) -> *mut u8 {
+    zeroed(layout.size(), layout.align(), Origin::Rust)
+}
+
+/// [`free`] of a block that was allocated with `layout`.
+///
+/// # Safety
+/// The block is live and the caller's to free (rule 1).
+pub unsafe fn free_layout(p: *mut u8, layout: Layout) {
+    // SAFETY: the caller gives up a live block.
+    unsafe { free(p, Origin::Rust, Some(layout.size())) }
+}
+
+/// [`realloc`] of a block that was allocated with `layout`.
+///
+/// # Safety
+/// The block is live and the caller's (rule 1).
+pub unsafe fn realloc_layout(p: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+    let Some(meta) = page::lookup(p) else { check::not_a_block(p, None) };
+    // SAFETY: the caller has a live block. If it is wrong, the checks find that.
+    unsafe {
+        let by = (Origin::Rust, Some(layout.size()));
+        let Some(live) = checked(p, meta, Some(by)) else { return no_memory() };
+        resize(p, &live, size, layout.align(), Origin::Rust)
+    }
+}
+
+/// The bytes that were asked for with the block at `p`. 0 for a pointer that is no block.
+///
+/// # Safety
+/// `p` is a live block of this or of the next allocator (rule 1).
+pub unsafe fn usable_size(p: *mut u8) -> usize {
+    let Some(meta) = page::lookup(p) else {
+        // SAFETY: `p` is not ours. So it is the next allocator's.
+        return unsafe { foreign::usable_size(p) };
+    };
+    // SAFETY: the caller has a live block. If it is wrong, the checks find that.
+    unsafe { checked(p, meta, None).map_or(0, |live| live.size) }
+}
+
+fn no_memory() -> *mut u8 {
+    os::set_enomem();
+    null_mut()
+}

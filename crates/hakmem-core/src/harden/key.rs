@@ -1,0 +1,42 @@
+//! The secret of the process, and links that it encodes.
+//!
+//! A free list leads through memory that the program can write after a free. A link that is not
+//! encoded lets one such write choose what a later allocation returns. An encoded one becomes a
+//! random address, which the check in `api::front` refuses.
+
+use crate::base::sync::{Ordering::Relaxed, plain::AtomicUsize};
+use crate::harden::ON;
+use crate::os;
+
+/// The secret. Written once, before the first block exists.
+static KEY: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+
+/// Draws the secret, if that was not done. The caller reserves an arena, under a lock. Before the
+/// first arena no block exists.
+pub fn draw() {
+    if ON && KEY[1].load(Relaxed) == 0 {
+        let [a, b] = os::random();
+        KEY[0].store(a, Relaxed);
+        // Odd: to multiply by it loses nothing.
+        KEY[1].store(b | 1, Relaxed);
+    }
+}
+
+/// A number that depends on `address` and on the secret.
+#[inline(always)]
+pub fn mask(address: usize) -> usize {
+    let product = (address ^ KEY[0].load(Relaxed)).wrapping_mul(KEY[1].load(Relaxed));
+    product ^ product >> 32
+}
+
+/// Encodes the link at `at`, or decodes it. The same link is another word in each page.
+#[inline(always)]
+pub fn link(at: usize, link: usize) -> usize {
+    if ON { link ^ mask(at >> 16) } else { link }
+}
+
+/// True if a list may lead from the block at `at` to the one at `to`: both are in one segment.
+#[inline(always)]
+pub fn is_near(at: usize, to: usize) -> bool {
+    (at ^ to) >> 21 == 0
+}

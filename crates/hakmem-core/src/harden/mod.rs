@@ -1,0 +1,52 @@
+//! The hardened build: what it adds to each block.
+//!
+//! ```text
+//! live block:  | bytes that were asked for | pad | tag |
+//! free block:  | link | zeros                    |  0  |
+//! ```
+//!
+//! - The *tag* is the last word of a block. It says how long the request was and which function
+//!   made it, encoded by a secret and the block's address (`tag`).
+//! - The *pad* is a pattern between the request and the tag. Both show a write beyond the block.
+//! - A free block is zero, so that old contents are gone and a write after the free shows (`wipe`).
+//! - The links of free lists are encoded (`key`).
+//! - Small blocks wait between free and free list (`quarantine`), and fresh blocks come in an order
+//!   that depends on the secret (`order`).
+//!
+//! `api::hardened` writes and checks all this around the allocator that every build has.
+//!
+//! Rules
+//! 1. `ON` is a constant. In the ordinary build the compiler removes all of this.
+//! 2. The tag of a block belongs to who has the block: the program's thread while it is live, who
+//!    has it on a list while it is free. Another thread may only read it, by an atomic load.
+
+pub mod key;
+pub mod quarantine;
+pub mod tag;
+pub mod wipe;
+
+/// True in the hardened build.
+pub const ON: bool = cfg!(feature = "hardened");
+
+/// The order in which `count` fresh blocks from `first` on come: the `i`th one of it.
+#[inline(always)]
+pub fn order(first: *mut u8, count: usize) -> impl Fn(usize) -> usize {
+    /// Primes above the number of blocks of any page. So a step of so many places, modulo that
+    /// number, comes to each place once.
+    const STEPS: [usize; 8] = [8209, 8623, 9137, 9769, 10429, 11279, 12301, 13831];
+    let dice = if ON { key::mask(first.addr()) } else { 0 };
+    let (step, from) = (STEPS[dice >> 8 & 7], dice >> 16);
+    move |i| if ON { (i * step + from % count) % count } else { i }
+}
+
+/// Makes memory a free block of `room` bytes.
+///
+/// # Safety
+/// The caller has so many bytes at `p`, which is aligned to 8. Their number is a multiple of 8.
+pub unsafe fn wipe_block(p: *mut u8, room: usize) {
+    // SAFETY: the caller has the whole block.
+    unsafe {
+        wipe::wipe(p, room);
+        tag::clear(p, room);
+    }
+}
