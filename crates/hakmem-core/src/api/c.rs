@@ -1,7 +1,7 @@
 //! The front end for the C library: its functions take sizes, and align every block to 16.
 
 use crate::api::{front, hardened};
-use crate::backend::{arena, check, foreign, stray};
+use crate::backend::{arena, check, foreign, nothing, stray};
 use crate::harden::{self, tag::Origin};
 use crate::policy::options;
 use crate::{os, policy, purge, thread};
@@ -127,6 +127,10 @@ unsafe fn realloc_other(p: *mut u8, size: usize) -> *mut u8 {
     // know it, it is the next allocator's.
     unsafe {
         let Some(old) = front::size_of_block(p) else {
+            if nothing::has(p) {
+                nothing::free(p);
+                return front::alloc16(size);
+            }
             return foreign::realloc(p, size).unwrap_or_else(no_memory);
         };
         front::resize(p, old, size).unwrap_or_else(|| realloc_by_copy(p, old, size))

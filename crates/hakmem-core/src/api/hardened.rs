@@ -15,18 +15,21 @@
 //!    Others come from elsewhere: they are wiped when they are allocated.
 
 use crate::api::front::{self, Clear};
-use crate::backend::check;
-use crate::backend::foreign;
-use crate::backend::page::{self, Meta};
+use crate::backend::arena::{self, SEGMENT, SLOT};
+use crate::backend::page::{self, Kind, Meta};
+use crate::backend::{check, foreign, nothing};
 use crate::base::size_class::{self, MEDIUM_MAX};
 use crate::harden::tag::{self, Origin, Tag};
-use crate::harden::{quarantine, wipe};
+use crate::harden::{fence, quarantine, wipe};
 use crate::os;
 use crate::policy::{self, OnError};
 use crate::thread::{self, ThreadState};
 use core::alloc::Layout;
 use core::fmt::Arguments;
 use core::ptr::null_mut;
+
+/// Slots of a segment.
+const SLOTS: usize = SEGMENT / SLOT;
 
 /// Reports an error of the program, and ends the process if the option says so.
 #[cold]
@@ -42,6 +45,14 @@ fn wrong(what: Arguments<'_>) {
 /// Allocates a block for `size` bytes at a multiple of `align`, a power of two. Returns null with
 /// errno ENOMEM if there is no memory.
 pub fn alloc(size: usize, align: usize, origin: Origin) -> *mut u8 {
+    if size == 0 && align <= 16 {
+        return nothing::alloc().unwrap_or_else(|| alloc_some(1, align, origin));
+    }
+    alloc_some(size, align, origin)
+}
+
+/// [`alloc`] of one byte at least.
+fn alloc_some(size: usize, align: usize, origin: Origin) -> *mut u8 {
     let Some(total) = size.checked_add(tag::BYTES) else { return no_memory() };
     let total = total.max(tag::LEAST_BLOCK);
     let p = if align <= 16 { front::alloc16(total) } else { front::alloc_aligned(total, align, Clear::Nothing) };
@@ -124,6 +135,10 @@ struct Live {
 unsafe fn checked(p: *mut u8, meta: &'static Meta, by: Option<(Origin, Option<usize>)>) -> Option<Live> {
     let head = meta.head_of_block();
     let in_page = !head.owner().is_null();
+    if !in_page && fence::has(p) {
+        wrong(format_args!("double free or use after free of {p:p}, a large block"));
+        return None;
+    }
     let room = if in_page {
         let offset = p.addr() - head.start().addr();
         if !size_class::is_start(head.class.get(), offset as u32) {
@@ -208,14 +223,17 @@ pub unsafe fn free(p: *mut u8, by: Origin, size: Option<usize>) {
 /// # Safety
 /// The block is live, passed its checks, and the caller gives it up.
 unsafe fn give_up(p: *mut u8, live: &Live) {
+    if !live.in_page {
+        // SAFETY: the block is this call's, or was an earlier one's that has just left its fence.
+        return fence::put(p, live.room, |leaves| unsafe { front::free16(leaves) });
+    }
     // SAFETY: the block is this call's. What leaves the quarantine was some thread's block before,
     // and is nobody's now.
     unsafe {
         tag::clear(p, live.room);
         wipe::wipe(p, live.room - tag::BYTES);
         let mut leaves = p;
-        if live.in_page
-            && live.room <= quarantine::LARGEST
+        if live.room <= quarantine::LARGEST
             && let ThreadState::Live(heap) = thread::state()
         {
             leaves = heap.quarantine.swap(p);
@@ -243,11 +261,53 @@ unsafe fn check_waited(p: *mut u8) {
     }
 }
 
-/// Checks the blocks that wait in the calling thread's quarantine, at the end of the process.
+/// Live blocks that are checked at the end of the process.
+const AT_EXIT: usize = 100_000;
+
+/// Checks what waits in the calling thread's quarantine, at the end of the process. If the process
+/// has no other thread, checks what lies behind live blocks, too. O(`AT_EXIT`).
 pub fn check_at_exit() {
     if let ThreadState::Live(heap) = thread::state() {
         // SAFETY: the blocks are this thread's.
         heap.quarantine.blocks().for_each(|p| unsafe { check_waited(p) });
+    }
+    if !os::is_single_threaded() {
+        return;
+    }
+    let mut left = AT_EXIT;
+    for arena in arena::all() {
+        for slot in arena.used().flat_map(|segment| (0..SLOTS).map(move |slot| segment * SLOTS + slot)) {
+            // SAFETY: a used segment has metadata, which is accessible for ever.
+            check_slot(unsafe { &*arena.meta(slot).cast::<Meta>() }, &mut left);
+            if left == 0 {
+                return;
+            }
+        }
+    }
+}
+
+/// Checks the ends of the live blocks that begin in the slot.
+fn check_slot(meta: &'static Meta, left: &mut usize) {
+    let (room, count) = match meta.kind() {
+        Kind::Page if !meta.owner().is_null() => (meta.block_size.get() as usize, meta.carved.get() as usize),
+        Kind::Large | Kind::Huge if !fence::has(meta.start()) => (front::size_of_whole(meta.start(), meta), 1),
+        _ => return,
+    };
+    for p in (0..count.min(*left)).map(|i| meta.start().wrapping_add(i * room)) {
+        *left -= 1;
+        // SAFETY: a block of `room` bytes was carved there, or is a large one. The process has one
+        // thread, so nobody changes it.
+        match unsafe { tag::read(p, room) } {
+            Tag::Free => {}
+            Tag::Broken => bad_tag(p, room, Tag::Broken),
+            Tag::Live(size, _) => {
+                // SAFETY: the tag says so.
+                let over = unsafe { tag::overflow(p, room, size) };
+                if over > 0 {
+                    wrong(format_args!("overflow by {over} bytes behind {p:p}, a block of {size} bytes"));
+                }
+            }
+        }
     }
 }
 
@@ -258,6 +318,10 @@ pub fn check_at_exit() {
 /// `p` is a live block of this or of the next allocator, and the caller's (rule 1).
 pub unsafe fn realloc(p: *mut u8, size: usize) -> *mut u8 {
     let Some(meta) = page::lookup(p) else {
+        if nothing::has(p) {
+            nothing::free(p);
+            return alloc(size, 16, Origin::C);
+        }
         // SAFETY: `p` is not ours. So it is the next allocator's.
         return unsafe { foreign::realloc(p, size).unwrap_or_else(no_memory) };
     };

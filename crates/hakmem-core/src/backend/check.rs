@@ -110,6 +110,13 @@ pub fn check_carved(block: *mut Block, page: &Meta) {
     }
 }
 
+/// The program freed `p`, a place of a block of 0 bytes that it does not have.
+#[cold]
+#[inline(never)]
+pub fn no_zero_block(p: *mut u8) -> ! {
+    fatal(format_args!("invalid pointer {p:p}: no block of 0 bytes starts there (double free?)"))
+}
+
 #[cold]
 #[inline(never)]
 fn never_carved(p: *mut u8) -> ! {

@@ -11,7 +11,7 @@
 //!    `NEXT` after it saw `KNOWN` set (acquire). Every search writes the same.
 //! 2. An entry of `SEARCHERS` belongs to the thread that put its token there.
 
-use crate::backend::stray;
+use crate::backend::{nothing, stray};
 use crate::base::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use crate::os;
 use crate::policy::{self, Foreign};
@@ -139,6 +139,9 @@ pub fn after_fork(me: u32) {
 #[cold]
 #[inline(never)]
 pub unsafe fn free(p: *mut u8, site: usize) {
+    if nothing::has(p) {
+        return nothing::free(p);
+    }
     note(p, site);
     let next = next();
     stray::judge(p);
@@ -184,6 +187,9 @@ pub unsafe fn realloc(p: *mut u8, size: usize) -> Option<*mut u8> {
 /// `p` is foreign, and a live block of another allocator.
 #[cold]
 pub unsafe fn usable_size(p: *mut u8) -> usize {
+    if nothing::has(p) {
+        return 0;
+    }
     // SAFETY: `p` is a live foreign block, by the caller's promise. So it is the next allocator's.
     next().map_or(0, |next| unsafe { (next.usable_size)(p) })
 }

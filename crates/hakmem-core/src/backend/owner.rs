@@ -22,8 +22,8 @@ pub const HEAP_SHIFT: u32 = 13;
 /// The free lists, which the fast path reads: a thread's word points to one.
 #[repr(C)]
 pub struct Front {
-    /// The free list of each class.
-    pub free: [Cell<*mut Block>; CLASSES],
+    /// The free list of each class, and the empty one of `NOTHING`.
+    pub free: [Cell<*mut Block>; CLASSES + 1],
     /// A copy of `size_class::CLASS16`.
     pub class16: [u8; TABLE16],
 }
@@ -57,7 +57,7 @@ unsafe impl Sync for Owner {}
 impl Owner {
     /// An owner without a thread.
     pub const fn new() -> Self {
-        let front = Front { free: [const { Cell::new(null_mut()) }; CLASSES], class16: [0; TABLE16] };
+        let front = Front { free: [const { Cell::new(null_mut()) }; CLASSES + 1], class16: [0; TABLE16] };
         Self { front, inbox: Line(InboxLine { inbox: Inbox::new(), waiting: AtomicUsize::new(0) }) }
     }
 

@@ -122,7 +122,13 @@ pub const fn span_of(size: u32) -> u32 {
 
 /// For blocks aligned to 16: index (n + 15) / 16 has the class of a request of `n` bytes. Every
 /// heap has a copy, which the fast path finds without another address.
-pub const CLASS16: [u8; TABLE16] = fill(16);
+pub const CLASS16: [u8; TABLE16] = {
+    let mut table = fill(16);
+    table[0] = NOTHING as u8;
+    table
+};
+/// Stands for a request of 0 bytes in `CLASS16`. It is no class: its list is always empty.
+pub const NOTHING: usize = CLASSES;
 /// For blocks aligned to 8: index (n + 7) / 8 has the class of a request of `n` bytes.
 pub static CLASS8: [u8; TABLE8] = fill(8);
 
@@ -158,7 +164,7 @@ pub const fn computed(n: usize) -> usize {
 /// Class of a request of `n` ≤ MEDIUM_MAX bytes with blocks aligned to 16.
 #[inline]
 pub fn of16(n: usize) -> usize {
-    if n <= SMALL_MAX { usize::from(CLASS16[n.div_ceil(16)]) } else { computed(n) }
+    if n <= SMALL_MAX { usize::from(CLASS16[n.max(1).div_ceil(16)]) } else { computed(n) }
 }
 
 /// Class of a request of `n` ≤ MEDIUM_MAX bytes with blocks aligned to 8.

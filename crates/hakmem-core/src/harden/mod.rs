@@ -10,6 +10,7 @@
 //! - The *pad* is a pattern between the request and the tag. Both show a write beyond the block.
 //! - A free block is zero, so that old contents are gone and a write after the free shows (`wipe`).
 //! - The links of free lists are encoded (`key`).
+//! - Large blocks lie without access for a while after their free (`fence`).
 //! - Small blocks wait between free and free list (`quarantine`), and fresh blocks come in an order
 //!   that depends on the secret (`order`).
 //!
@@ -20,6 +21,7 @@
 //! 2. The tag of a block belongs to who has the block: the program's thread while it is live, who
 //!    has it on a list while it is free. Another thread may only read it, by an atomic load.
 
+pub mod fence;
 pub mod key;
 pub mod quarantine;
 pub mod tag;

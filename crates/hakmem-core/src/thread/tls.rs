@@ -19,14 +19,14 @@ use core::arch::{asm, global_asm};
 /// lies in read-only data.
 #[repr(C)]
 struct EmptyFront {
-    free: [*mut Block; CLASSES],
+    free: [*mut Block; CLASSES + 1],
     class16: [u8; TABLE16],
 }
 // SAFETY: no thread writes it, and its pointers are null.
 unsafe impl Sync for EmptyFront {}
 const _: () = assert!(size_of::<EmptyFront>() == size_of::<Front>());
 
-const EMPTY_FRONT: EmptyFront = EmptyFront { free: [core::ptr::null_mut(); CLASSES], class16: CLASS16 };
+const EMPTY_FRONT: EmptyFront = EmptyFront { free: [core::ptr::null_mut(); CLASSES + 1], class16: CLASS16 };
 /// The front of a thread before its first allocation, and the front of a thread that has put its
 /// heap back. They lie side by side, so that one comparison tells both from a heap.
 static EMPTY_FRONTS: [EmptyFront; 2] = [EMPTY_FRONT; 2];

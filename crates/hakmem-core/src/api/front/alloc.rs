@@ -10,10 +10,10 @@
 use super::note_released;
 use super::resize::size_of_whole;
 use crate::backend::arena::SLOT;
-use crate::backend::check;
 use crate::backend::page::{self, Block, Kind, Meta};
+use crate::backend::{check, nothing};
 use crate::base::prefetch::prefetch;
-use crate::base::size_class::{self, MEDIUM_MAX, SMALL_MAX};
+use crate::base::size_class::{self, MEDIUM_MAX, NOTHING, SMALL_MAX};
 use crate::harden;
 use crate::heap::{Fresh, Heap};
 use crate::large::huge;
@@ -116,7 +116,17 @@ extern "C" fn alloc16_unlisted(n: usize) -> *mut u8 {
 #[inline(never)]
 #[unsafe(link_section = ".text.hot.hakmem")]
 pub extern "C" fn alloc_class_slow(class: usize) -> *mut u8 {
+    if class == NOTHING {
+        return alloc_nothing();
+    }
     finish(from_class(class))
+}
+
+/// A block of 0 bytes, or of one if there is no such block.
+#[cold]
+#[inline(never)]
+pub fn alloc_nothing() -> *mut u8 {
+    nothing::alloc().unwrap_or_else(|| finish(from_class(size_class::of16(1))))
 }
 
 /// Pops a block from the class's list, or refills the list. None: there is no memory, even after a
@@ -283,6 +293,9 @@ fn alloc_big_anew(n: usize, align: usize, clear: Clear) -> *mut u8 {
 /// Allocates a block for `n` bytes, aligned to 16. All bytes of the block are zero. Memory that is
 /// known to be zero is not cleared again.
 pub fn alloc16_zeroed(n: usize) -> *mut u8 {
+    if n == 0 {
+        return alloc_nothing();
+    }
     if n > MEDIUM_MAX {
         return alloc_big(n, SLOT, Clear::Block);
     }

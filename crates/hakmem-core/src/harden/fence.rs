@@ -1,0 +1,55 @@
+//! Fenced blocks: large blocks that were freed a moment ago lie without access.
+//!
+//! Their memory goes back to the system. To take the access away costs two system calls, and to use
+//! the place again costs page faults. So
+//! a program that frees such blocks all the time fences only one in each tick of the clock; the
+//! others go the usual way.
+//!
+//! Rule: `LOCK` guards the table. A thread that finds it taken fences nothing.
+
+use crate::base::sync::Ordering::Relaxed;
+use crate::base::sync::plain::{AtomicU32, AtomicUsize};
+use crate::os;
+use crate::proto::lock::Lock;
+
+/// Blocks that are fenced at a time.
+const PLACES: usize = 8;
+/// The largest sum of their bytes that stays reserved for nothing.
+const MOST: usize = 256 << 20;
+
+/// A thread holds it while it uses the table.
+#[unsafe(link_section = ".data.hakmem")]
+pub static LOCK: Lock = Lock::new();
+/// Address and length of each fenced block, oldest first from `NEXT` on.
+static FENCED: [(AtomicUsize, AtomicUsize); PLACES] = [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; PLACES];
+static NEXT: AtomicUsize = AtomicUsize::new(0);
+/// The tick at which a block was fenced last.
+static LAST: AtomicU32 = AtomicU32::new(0);
+
+/// True if the block at `p` is fenced. Another thread may change that at any time.
+pub fn has(p: *mut u8) -> bool {
+    FENCED.iter().any(|(address, _)| address.load(Relaxed) == p.addr())
+}
+
+/// Fences the `len` bytes at `at`, whole system pages, if none was fenced in this tick. Calls
+/// `unfenced` with the address of the block that leaves for it, or with `at` itself.
+pub fn put(at: *mut u8, len: usize, unfenced: impl FnOnce(*mut u8)) {
+    let now = os::now_ms();
+    if LAST.load(Relaxed) == now || len > MOST / PLACES {
+        return unfenced(at);
+    }
+    let Some(held) = LOCK.try_lock() else { return unfenced(at) };
+    LAST.store(now, Relaxed);
+    if !os::decommit(at.addr(), len) {
+        drop(held);
+        return unfenced(at);
+    }
+    let i = NEXT.load(Relaxed) % PLACES;
+    NEXT.store(i + 1, Relaxed);
+    let (address, length) = &FENCED[i];
+    let (old, old_len) = (address.swap(at.addr(), Relaxed), length.swap(len, Relaxed));
+    drop(held);
+    if old != 0 && os::commit(old, old_len) {
+        unfenced(os::at(old));
+    }
+}
