@@ -253,11 +253,11 @@ fn everywhere() {
     let (last, first): (Vec<_>, Vec<_>) = blocks.into_iter().partition(|p| p.addr() % SLOT < 256);
     first.into_iter().for_each(free);
     c::trim();
-    assert!(
-        refused() >= 6 * stats::SEGMENT_BYTES as u64,
-        "{}",
-        refused()
-    );
+    // A page of one system page has no piece to give back.
+    if oracle::page_size() < SLOT {
+        let least = 6 * stats::SEGMENT_BYTES as u64;
+        assert!(refused() >= least, "{}", refused());
+    }
     last.into_iter().chain(large).for_each(free);
     c::trim();
     let again = fill(256, 16 * MIB);
@@ -298,7 +298,10 @@ fn unasked() {
         gone.into_iter().for_each(free);
         c::trim();
         let segments = refused() / stats::SEGMENT_BYTES as u64;
-        assert!(segments >= all - 2, "{size}: {segments} of {all}");
+        // A page of one system page has no piece to give back.
+        if size > SLOT || oracle::page_size() < SLOT {
+            assert!(segments >= all - 2, "{size}: {segments} of {all}");
+        }
         kept.into_iter().for_each(free);
         c::trim();
         // Whoever has them next has what the system gives, in as few maps as before.

@@ -63,7 +63,7 @@ pub(super) fn call(number: libc::c_long, mut a: [usize; 6]) -> isize {
             a[1] = whole(a[1]);
             raw(number, a)
         }
-        libc::SYS_pread64 => read_pagemap(a, page),
+        libc::SYS_pread64 if is_of_proc(a[0]) => read_pagemap(a, page),
         libc::SYS_mremap => {
             a[1] = whole(a[1]);
             a[2] = whole(a[2]);
@@ -111,8 +111,15 @@ fn move_somewhere(a: [usize; 6], page: usize) -> isize {
     raw(libc::SYS_mremap, [half_way, len, len, to_place, place as usize, 0])
 }
 
-/// Reads `/proc/self/pagemap`. A larger system page is resident if one of its parts is. It takes
-/// every file for that one. So `tables`, which reads the program's file, fails with such pages.
+/// True for a file of `/proc`. `os` reads only one such file by `pread64`: `/proc/self/pagemap`.
+fn is_of_proc(file: usize) -> bool {
+    // SAFETY: all fields of statfs are integers, so all zero bytes are a valid one.
+    let mut system: libc::statfs = unsafe { core::mem::zeroed() };
+    let to = (&raw mut system).expose_provenance();
+    succeeded(raw(libc::SYS_fstatfs, [file, to, 0, 0, 0, 0])) && system.f_type == libc::PROC_SUPER_MAGIC
+}
+
+/// Reads `/proc/self/pagemap`. A larger system page is resident if one of its parts is.
 fn read_pagemap([file, to, len, offset, ..]: [usize; 6], page: usize) -> isize {
     const MOST: usize = 64;
     const WORD: usize = size_of::<u64>();
