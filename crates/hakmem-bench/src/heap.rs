@@ -40,6 +40,12 @@ fn layout(size: usize) -> Layout {
     unsafe { Layout::from_size_align_unchecked(size, ALIGN) }
 }
 
+/// What the allocator returned for `layout`. Ends the process if that is null.
+#[inline(always)]
+fn received(p: *mut u8, layout: Layout) -> NonNull<u8> {
+    NonNull::new(p).unwrap_or_else(|| handle_alloc_error(layout))
+}
+
 /// Writes the first and the last byte, so that the block is really there and its page faults count.
 #[inline(always)]
 fn touch(p: NonNull<u8>, size: usize) {
@@ -70,11 +76,8 @@ impl<A: Subject> Heap<A> {
         let layout = layout(size);
         // SAFETY: the size is not zero (see `layout`).
         let p = unsafe { A::subject().alloc(layout) };
-        let Some(ptr) = NonNull::new(p) else {
-            handle_alloc_error(layout)
-        };
         Block {
-            ptr,
+            ptr: received(p, layout),
             size,
             heap: self,
         }
@@ -86,11 +89,8 @@ impl<A: Subject> Heap<A> {
         let layout = layout(size);
         // SAFETY: the size is not zero (see `layout`).
         let p = unsafe { A::subject().alloc_zeroed(layout) };
-        let Some(ptr) = NonNull::new(p) else {
-            handle_alloc_error(layout)
-        };
         Block {
-            ptr,
+            ptr: received(p, layout),
             size,
             heap: self,
         }
@@ -101,9 +101,7 @@ impl<A: Subject> Heap<A> {
     pub fn fixed<const SIZE: usize>(self) -> Fixed<A, SIZE> {
         // SAFETY: the sizes in use are not zero (see `layout`).
         let p = unsafe { A::subject().alloc(layout(SIZE)) };
-        let Some(ptr) = NonNull::new(p) else {
-            handle_alloc_error(layout(SIZE))
-        };
+        let ptr = received(p, layout(SIZE));
         touch(ptr, SIZE);
         Fixed { ptr, heap: self }
     }

@@ -7,7 +7,7 @@
 //! The modules in their order; each uses only those before it:
 //!
 //! 1. Tools: [`heap`], [`meter`], [`rng`], [`stats`], [`storage`], [`ticks`], [`paths`], [`options`],
-//!    [`executables`], [`packaged`], [`progress`], [`host`], [`child`], [`tracer`].
+//!    [`executables`], [`packaged`], [`progress`], [`host`], [`child`], [`tracer`], [`command`].
 //! 2. Allocators and the machine: [`peers`], `rpmalloc`, `rusty_alloc`, [`allocators`], [`machine`].
 //! 3. What runs give: [`sample`], [`report`], [`pairs`], [`record`].
 //! 4. What is measured: [`workloads`]. [`run_one`] runs one of them in its process, and [`measure`]
@@ -20,6 +20,7 @@ pub mod ab;
 pub mod allocators;
 pub mod best;
 pub mod child;
+pub mod command;
 pub mod compare;
 pub mod executables;
 pub mod growth;

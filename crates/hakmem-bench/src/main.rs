@@ -1,6 +1,7 @@
 //! The program `hakmem-bench`.
 
 use clap::{Parser, Subcommand};
+use hakmem_bench::command::{Common, exit_code};
 use hakmem_bench::probes;
 use hakmem_bench::report::markdown;
 use hakmem_bench::{ab, compare, host, html, run_one, workloads};
@@ -10,16 +11,8 @@ use std::process::ExitCode;
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Arguments {
-    /// Touch so many MiB before each measured run, so that the host of a virtual machine has them
-    /// ready [default: none]
-    #[arg(
-        long,
-        global = true,
-        default_value_t = 0,
-        hide_default_value = true,
-        value_name = "MIB"
-    )]
-    warm_host: usize,
+    #[command(flatten)]
+    common: Common,
     #[command(subcommand)]
     command: Task,
 }
@@ -43,7 +36,7 @@ enum Task {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    host::touch_before_each_run(arguments.warm_host);
+    host::touch_before_each_run(arguments.common.warm_host);
     let outcome = match arguments.command {
         Task::Compare(options) => compare::run(&options),
         Task::Ab(options) => ab::run(&options),
@@ -58,15 +51,7 @@ fn main() -> ExitCode {
             Ok(true)
         }
     };
-    match outcome {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("hakmem-bench: {error}");
-            // As for wrong arguments; 1 is for comparisons that found something.
-            ExitCode::from(2)
-        }
-    }
+    exit_code("hakmem-bench", outcome)
 }
 
 fn list() -> String {

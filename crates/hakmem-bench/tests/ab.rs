@@ -1,32 +1,11 @@
 //! `hakmem-bench ab` and records, as their users see them.
 
+use crate::command_line::{hakmem_bench, record, scratch, text};
 use serde_json::Value;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::path::Path;
 
 const RUN_HAKMEM: &str = env!("CARGO_BIN_EXE_hakmem-run-hakmem");
-
-fn hakmem_bench(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_hakmem-bench"))
-        .args(arguments)
-        .env_remove("CARGO")
-        .output()
-        .expect("the program starts")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn scratch(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name)
-}
-
-fn record(path: &Path) -> Value {
-    let json = fs::read_to_string(path).expect("the record was written");
-    serde_json::from_str(&json).expect("the record is JSON")
-}
 
 fn number(value: &Value) -> f64 {
     value

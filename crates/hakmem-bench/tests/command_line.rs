@@ -4,10 +4,10 @@ use hakmem_bench::probes::stage::Stage;
 use hakmem_bench::{allocators, probes, workloads};
 use serde_json::Value;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-fn hakmem_bench(arguments: &[&str]) -> Output {
+pub fn hakmem_bench(arguments: &[&str]) -> Output {
     run(env!("CARGO_BIN_EXE_hakmem-bench"), arguments)
 }
 
@@ -25,16 +25,16 @@ fn on_the_system(arguments: &[&str]) -> Output {
     run(env!("CARGO_BIN_EXE_hakmem-run-system"), arguments)
 }
 
-fn text(bytes: &[u8]) -> String {
+pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// A file name of the test's own, in the folder that cargo gives to tests.
-fn scratch(name: &str) -> PathBuf {
+pub fn scratch(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name)
 }
 
-fn record(path: &PathBuf) -> Value {
+pub fn record(path: &Path) -> Value {
     let json = fs::read_to_string(path).expect("the record was written");
     serde_json::from_str(&json).expect("the record is JSON")
 }

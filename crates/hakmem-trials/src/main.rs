@@ -23,6 +23,7 @@ mod programs;
 mod soak;
 
 use clap::{Parser, Subcommand};
+use hakmem_bench::command::{Common, exit_code};
 use hakmem_bench::host;
 use std::io;
 use std::path::PathBuf;
@@ -32,16 +33,8 @@ use std::process::ExitCode;
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Arguments {
-    /// Touch so many MiB before each measured run, so that the host of a virtual machine has them
-    /// ready [default: none]
-    #[arg(
-        long,
-        global = true,
-        default_value_t = 0,
-        hide_default_value = true,
-        value_name = "MIB"
-    )]
-    warm_host: usize,
+    #[command(flatten)]
+    common: Common,
     #[command(subcommand)]
     command: Task,
 }
@@ -74,7 +67,7 @@ enum Task {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    host::touch_before_each_run(arguments.warm_host);
+    host::touch_before_each_run(arguments.common.warm_host);
     let outcome = match arguments.command {
         Task::Preload(options) => preload::run(&options),
         Task::Programs(options) => programs::run(&options),
@@ -92,13 +85,5 @@ fn main() -> ExitCode {
             .map_err(io::Error::other)
             .map(|()| true),
     };
-    match outcome {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("hakmem-trials: {error}");
-            // As for wrong arguments; 1 is for trials that found something.
-            ExitCode::from(2)
-        }
-    }
+    exit_code("hakmem-trials", outcome)
 }

@@ -60,7 +60,6 @@ fn a_program_is_compared_and_its_output_checked() {
     let Some(library) = harmless_library() else {
         return;
     };
-    let library = format!("twice={}", library.display());
     let path = scratch("preload.json");
     let json = path.to_str().expect("UTF-8");
 
@@ -98,7 +97,6 @@ fn a_program_that_does_not_exist_is_an_error() {
     let Some(library) = harmless_library() else {
         return;
     };
-    let library = format!("twice={}", library.display());
     let output = trials(&["preload", "--lib", &library, "--", "no-such-program"]);
     assert!(!output.status.success());
     assert!(

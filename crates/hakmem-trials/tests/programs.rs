@@ -3,16 +3,17 @@
 use hakmem_bench::html;
 use serde_json::Value;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 
-/// A library that every dynamically linked program can load on top of its own.
-pub fn harmless_library() -> Option<PathBuf> {
+/// The value of `--lib` for a library that every dynamically linked program can load on top of its
+/// own. Its name is `twice`.
+pub fn harmless_library() -> Option<String> {
     let maps = fs::read_to_string("/proc/self/maps").ok()?;
     maps.lines()
         .filter_map(|l| l.split_whitespace().nth(5))
         .find(|p| p.contains("/libc.so"))
-        .map(PathBuf::from)
+        .map(|path| format!("twice={path}"))
 }
 
 fn programs(temporary: &Path, arguments: &[&str]) -> Output {
@@ -33,7 +34,6 @@ fn a_program_is_compared_and_nothing_of_it_stays() {
     let Some(library) = harmless_library() else {
         return;
     };
-    let library = format!("twice={}", library.display());
     let folder = tempfile::tempdir().expect("a folder");
     let (temporary, json) = (folder.path().join("tmp"), folder.path().join("record.json"));
     fs::create_dir(&temporary).expect("writable");

@@ -222,12 +222,12 @@ pub const ALL: &[Program] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::names::first_wrong;
 
     #[test]
     fn names_are_unique_and_programs_complete() {
-        assert_eq!(crate::names::twice(ALL.iter().map(|p| p.name)), None);
-        for p in ALL {
-            assert!(!p.executable.is_empty() && !p.what.is_empty(), "{}", p.name);
-        }
+        let is_complete = |p: &Program| !p.executable.is_empty() && !p.what.is_empty();
+        let rows = ALL.iter().map(|p| (p.name, is_complete(p)));
+        assert_eq!(first_wrong(rows), None);
     }
 }
