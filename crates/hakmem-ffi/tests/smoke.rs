@@ -80,7 +80,7 @@ def main():
     libc = ctypes.CDLL(None)
     libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
     libc.free.argtypes = [ctypes.c_void_p]
-    blocks = [libc.malloc(n) for n in range(1000)]
+    blocks = [libc.malloc(n) for n in range(1, 1000)]
     for p in blocks: ctypes.memset(p, 1, 1) if p else None
     for p in blocks: libc.free(p)
     buffer = ctypes.create_string_buffer(b"text", 1 << 20)
