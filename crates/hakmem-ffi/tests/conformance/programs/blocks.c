@@ -7,6 +7,10 @@ BEHAVIOUR(empty_requests_get_blocks_of_their_own) {
     for (int i = 0; i < N; i++)
         for (int j = 0; j <= i; j++)
             CHECK(p[i] && (i == j || p[i] != p[j]));
+    /* What is resized from nothing has bytes. */
+    p[0] = realloc(p[0], 100);
+    CHECK(p[0]);
+    memset(p[0], 1, 100);
     for (int i = 0; i < N; i++)
         free(p[i]);
 }
