@@ -6,6 +6,7 @@ mod abi_c;
 mod abi_cpp;
 mod bad_input;
 mod callgrind;
+mod errors;
 mod golden;
 mod hazards;
 mod header;

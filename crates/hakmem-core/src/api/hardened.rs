@@ -22,7 +22,7 @@ use crate::base::size_class::{self, MEDIUM_MAX};
 use crate::harden::tag::{self, Origin, Tag};
 use crate::harden::{fence, quarantine, wipe};
 use crate::os;
-use crate::policy::{self, OnError};
+use crate::policy::{self, Hardened, OnError};
 use crate::thread::{self, ThreadState};
 use core::alloc::Layout;
 use core::fmt::Arguments;
@@ -30,6 +30,12 @@ use core::ptr::null_mut;
 
 /// Slots of a segment.
 const SLOTS: usize = SEGMENT / SLOT;
+
+/// True at the level `low`: freed blocks are neither wiped nor do they wait.
+#[inline(always)]
+fn is_low() -> bool {
+    policy::HARDENED.get() == Hardened::Low as u32
+}
 
 /// Reports an error of the program, and ends the process if the option says so.
 #[cold]
@@ -73,14 +79,13 @@ unsafe fn prepare(p: *mut u8, meta: &'static Meta, size: usize, origin: Origin) 
     unsafe {
         let room = if head.owner().is_null() {
             let room = front::size_of_whole(p, meta);
-            wipe::wipe(p, room - tag::BYTES);
+            wipe::wipe(p, room);
             room
         } else {
             let room = head.block_size.get() as usize;
-            if tag::read(p, room) != Tag::Free {
-                overwritten(p, room, room - tag::BYTES);
-            } else if let Some(offset) = wipe::written(p, 8, room - tag::BYTES) {
-                overwritten(p, room, offset);
+            // All of the block but its link is zero, the tag too.
+            if if is_low() { !tag::is_clear(p, room) } else { !wipe::is_wiped(p, room) } {
+                overwritten(p, room, 8);
             }
             p.cast::<usize>().write(0);
             room
@@ -92,7 +97,9 @@ unsafe fn prepare(p: *mut u8, meta: &'static Meta, size: usize, origin: Origin) 
 /// A free block is not as it was left. The program goes on with it, wiped.
 #[cold]
 #[inline(never)]
-unsafe fn overwritten(p: *mut u8, room: usize, offset: usize) {
+unsafe fn overwritten(p: *mut u8, room: usize, from: usize) {
+    // SAFETY: the caller has the block, which has `room` bytes.
+    let offset = unsafe { wipe::written(p, from, room) }.unwrap_or(room - tag::BYTES);
     wrong(format_args!("write after free at offset {offset} of {p:p}, a block of {room} bytes"));
     // SAFETY: the caller has the block, which has `room` bytes.
     unsafe { wipe::wipe(p, room) };
@@ -103,10 +110,10 @@ pub fn zeroed(size: usize, align: usize, origin: Origin) -> *mut u8 {
     let Some(total) = size.checked_add(tag::BYTES) else { return no_memory() };
     if total <= MEDIUM_MAX {
         let p = alloc(size, align, origin);
-        if size > wipe::MOST && !p.is_null() {
-            // SAFETY: the block was just allocated, and has `size` bytes. `alloc` wiped the first
-            // ones.
-            unsafe { p.wrapping_add(wipe::MOST).write_bytes(0, size - wipe::MOST) };
+        let wiped = if is_low() { 0 } else { wipe::MOST };
+        if size > wiped && !p.is_null() {
+            // SAFETY: the block was just allocated, and has `size` bytes.
+            unsafe { p.wrapping_add(wiped).write_bytes(0, size - wiped) };
         }
         return p;
     }
@@ -156,9 +163,8 @@ unsafe fn checked(p: *mut u8, meta: &'static Meta, by: Option<(Origin, Option<us
         return None;
     };
     // SAFETY: the tag says that the block is live, so the caller has it.
-    let over = unsafe { tag::overflow(p, room, size) };
-    if over > 0 {
-        wrong(format_args!("overflow by {over} bytes behind {p:p}, a block of {size} bytes"));
+    if unsafe { !tag::is_pad_kept(p, room, size) } {
+        overflowed(p, room, size);
         return None;
     }
     if in_page && p.addr() >= head.start().addr() + room {
@@ -176,6 +182,14 @@ unsafe fn checked(p: *mut u8, meta: &'static Meta, by: Option<(Origin, Option<us
         return None;
     }
     Some(Live { room, size, in_page })
+}
+
+#[cold]
+#[inline(never)]
+fn overflowed(p: *mut u8, room: usize, size: usize) {
+    // SAFETY: the tag says that the block is live, so the caller has it.
+    let over = unsafe { tag::overflow(p, room, size) };
+    wrong(format_args!("overflow by {over} bytes or more behind {p:p}, a block of {size} bytes"));
 }
 
 #[cold]
@@ -223,7 +237,7 @@ pub unsafe fn free(p: *mut u8, by: Origin, size: Option<usize>) {
 /// # Safety
 /// The block is live, passed its checks, and the caller gives it up.
 unsafe fn give_up(p: *mut u8, live: &Live) {
-    if !live.in_page {
+    if !live.in_page && !is_low() {
         // SAFETY: the block is this call's, or was an earlier one's that has just left its fence.
         return fence::put(p, live.room, |leaves| unsafe { front::free16(leaves) });
     }
@@ -231,7 +245,10 @@ unsafe fn give_up(p: *mut u8, live: &Live) {
     // and is nobody's now.
     unsafe {
         tag::clear(p, live.room);
-        wipe::wipe(p, live.room - tag::BYTES);
+        if is_low() {
+            return front::free16(p);
+        }
+        wipe::wipe(p, live.room);
         let mut leaves = p;
         if live.room <= quarantine::LARGEST
             && let ThreadState::Live(heap) = thread::state()
@@ -240,23 +257,26 @@ unsafe fn give_up(p: *mut u8, live: &Live) {
             if leaves.is_null() {
                 return;
             }
-            check_waited(leaves);
+            if leaves.cast::<usize>().read() != 0 {
+                check_waited(leaves, 8);
+            }
         }
         front::free16(leaves);
     }
 }
 
-/// Checks that nobody wrote to a block while it waited.
+/// Checks that nobody wrote to the first `bytes` of a block while it waited. The first word is a link
+/// next. The others are checked when the block is handed out.
 ///
 /// # Safety
 /// The block waited in the quarantine of this thread.
-unsafe fn check_waited(p: *mut u8) {
+unsafe fn check_waited(p: *mut u8, bytes: usize) {
     let Some(meta) = page::lookup(p) else { return };
     let room = meta.head_of_block().block_size.get() as usize;
     // SAFETY: the block is this thread's, and has `room` bytes.
     unsafe {
-        if let Some(offset) = wipe::written(p, 0, room) {
-            overwritten(p, room, offset);
+        if wipe::written(p, 0, bytes.min(room)).is_some() {
+            overwritten(p, room, 0);
         }
     }
 }
@@ -269,7 +289,7 @@ const AT_EXIT: usize = 100_000;
 pub fn check_at_exit() {
     if let ThreadState::Live(heap) = thread::state() {
         // SAFETY: the blocks are this thread's.
-        heap.quarantine.blocks().for_each(|p| unsafe { check_waited(p) });
+        heap.quarantine.blocks().for_each(|p| unsafe { check_waited(p, usize::MAX) });
     }
     if !os::is_single_threaded() {
         return;
@@ -302,9 +322,8 @@ fn check_slot(meta: &'static Meta, left: &mut usize) {
             Tag::Broken => bad_tag(p, room, Tag::Broken),
             Tag::Live(size, _) => {
                 // SAFETY: the tag says so.
-                let over = unsafe { tag::overflow(p, room, size) };
-                if over > 0 {
-                    wrong(format_args!("overflow by {over} bytes behind {p:p}, a block of {size} bytes"));
+                if unsafe { !tag::is_pad_kept(p, room, size) } {
+                    overflowed(p, room, size);
                 }
             }
         }

@@ -11,9 +11,9 @@ use core::cell::Cell;
 use core::ptr::null_mut;
 
 /// Blocks that wait at most. 0 in the ordinary build.
-const PLACES: usize = if ON { 64 } else { 0 };
-/// The largest blocks that wait: so the places of a thread hold 64 KiB at most.
-pub const LARGEST: usize = 1 << 10;
+const PLACES: usize = if ON { 32 } else { 0 };
+/// The largest blocks that wait: so the places of a thread hold 16 KiB at most.
+pub const LARGEST: usize = 512;
 
 /// Blocks that wait. All zero bytes are: none.
 pub struct Quarantine {

@@ -1,4 +1,9 @@
 //! Tags: the last word of each block, and the pad in front of it.
+//!
+//! ```text
+//! | request | pad …      | tag |      the pad's first and last 8 bytes are a pattern,
+//! | request …   | pad | tag |        or all of a pad that is shorter
+//! ```
 
 use crate::base::sync::{Ordering::Relaxed, plain::AtomicU64};
 use crate::harden::key::mask;
@@ -7,11 +12,22 @@ use crate::harden::key::mask;
 pub const BYTES: usize = 8;
 /// The least bytes of a block that has a tag: the words that a free block uses lie in front of it.
 pub const LEAST_BLOCK: usize = 32;
-/// The pad is checked up to so many bytes.
-const PAD_MOST: usize = 64;
 /// The upper bits of a decoded tag: none that a program writes by chance.
 const LIVE: u64 = 0x6c_69_76 << 40;
 const LIVE_BITS: u64 = 0xff_ff_ff << 40;
+/// A tag is multiplied by an odd number. So a change of its lower bits changes the upper ones.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+/// SPREAD × GATHER is 1.
+const GATHER: u64 = {
+    // Each step doubles the number of right bits.
+    let (mut inverse, mut step) = (SPREAD, 0);
+    while step < 5 {
+        inverse = inverse.wrapping_mul(2_u64.wrapping_sub(SPREAD.wrapping_mul(inverse)));
+        step += 1;
+    }
+    assert!(SPREAD.wrapping_mul(inverse) == 1);
+    inverse
+};
 
 /// Which function made a block. Another kind of function must not free it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,24 +77,33 @@ unsafe fn place(p: *mut u8, room: usize) -> &'static AtomicU64 {
     unsafe { AtomicU64::from_ptr(p.wrapping_add(room - BYTES).cast()) }
 }
 
+/// The pattern of a pad. All bytes are the same, as its two words may overlap. Each has its upper
+/// bit set: writes that go too far rarely do.
 #[inline(always)]
-fn pattern(mask: usize) -> u8 {
-    (mask >> 8) as u8 | 0x80
+fn pattern(mask: u64) -> u64 {
+    (mask >> 57 | 0x80) * 0x0101_0101_0101_0101
 }
 
 /// Writes the tag and the pad of a block of `room` bytes that becomes live, for a request of `size`.
 ///
 /// # Safety
-/// The caller has the block, and `size + BYTES` is at most `room`.
+/// The caller has the block, `room` is 16 at least, and `size + BYTES` at most `room`.
 #[inline(always)]
 pub unsafe fn write(p: *mut u8, room: usize, size: usize, origin: Origin) {
-    let mask = mask(p.addr());
+    let mask = mask(p.addr()) as u64;
     let slack = room - BYTES - size;
+    let last = p.wrapping_add(room - 2 * BYTES).cast::<u64>();
     let word = LIVE | (origin as u64) << 32 | slack as u64;
-    // SAFETY: the pad and the tag lie in the block, which the caller has.
+    // SAFETY: all of these words lie in the block, which the caller has.
     unsafe {
-        p.wrapping_add(size).write_bytes(pattern(mask), slack.min(PAD_MOST));
-        place(p, room).store(word ^ mask as u64, Relaxed);
+        if slack >= 8 {
+            p.wrapping_add(size).cast::<u64>().write_unaligned(pattern(mask));
+            last.write(pattern(mask));
+        } else if slack > 0 {
+            let kept = 64 - slack * 8;
+            last.write(last.read() << (64 - kept) >> (64 - kept) | pattern(mask) >> kept << kept);
+        }
+        place(p, room).store(word.wrapping_mul(SPREAD) ^ mask, Relaxed);
     }
 }
 
@@ -93,7 +118,7 @@ pub unsafe fn read(p: *mut u8, room: usize) -> Tag {
     if word == 0 {
         return Tag::Free;
     }
-    let plain = word ^ mask(p.addr()) as u64;
+    let plain = (word ^ mask(p.addr()) as u64).wrapping_mul(GATHER);
     let slack = (plain & 0xffff_ffff) as usize;
     if plain & LIVE_BITS != LIVE || slack > room - BYTES {
         return Tag::Broken;
@@ -108,6 +133,16 @@ pub unsafe fn read(p: *mut u8, room: usize) -> Tag {
     Tag::Live(room - BYTES - slack, origin)
 }
 
+/// True if the block is marked as free.
+///
+/// # Safety
+/// As [`place`].
+#[inline(always)]
+pub unsafe fn is_clear(p: *mut u8, room: usize) -> bool {
+    // SAFETY: the caller promises the same.
+    unsafe { place(p, room) }.load(Relaxed) == 0
+}
+
 /// Marks a block as free.
 ///
 /// # Safety
@@ -118,16 +153,67 @@ pub unsafe fn clear(p: *mut u8, room: usize) {
     unsafe { place(p, room) }.store(0, Relaxed);
 }
 
-/// The bytes behind a request of `size` bytes that are not as they were: the offset of the last one
-/// behind the request, 0 for none.
+/// True if the pad is as it was.
 ///
 /// # Safety
 /// As [`write`], which wrote the pad.
 #[inline(always)]
+pub unsafe fn is_pad_kept(p: *mut u8, room: usize, size: usize) -> bool {
+    let pattern = pattern(mask(p.addr()) as u64);
+    let slack = room - BYTES - size;
+    // SAFETY: these words lie in the block, which the caller has.
+    unsafe {
+        let last = p.wrapping_add(room - 2 * BYTES).cast::<u64>().read();
+        if slack >= 8 {
+            return last == pattern && p.wrapping_add(size).cast::<u64>().read_unaligned() == pattern;
+        }
+        slack == 0 || (last ^ pattern) >> (64 - slack * 8) == 0
+    }
+}
+
+/// How many bytes behind the request the last one lies that is not as it was, as far as the pattern
+/// reaches. The pad is not as it was.
+///
+/// # Safety
+/// As [`write`], which wrote the pad.
+#[cold]
 pub unsafe fn overflow(p: *mut u8, room: usize, size: usize) -> usize {
-    let pattern = pattern(mask(p.addr()));
-    let pad = (room - BYTES - size).min(PAD_MOST);
+    let pattern = pattern(mask(p.addr()) as u64).to_le_bytes();
+    let (end, slack) = (room - BYTES, room - BYTES - size);
     // SAFETY: the pad lies in the block, which the caller has.
-    let is_kept = |i: usize| unsafe { p.wrapping_add(size + i).read() } == pattern;
-    if (0..pad).all(is_kept) { 0 } else { (0..pad).rev().find(|&i| !is_kept(i)).map_or(0, |i| i + 1) }
+    let byte = |at: usize| unsafe { p.wrapping_add(at).read() };
+    let from_last = (size.max(end - 8)..end).rev().find(|&at| byte(at) != pattern[at - (end - 8)]);
+    let in_first = (size..size + 8.min(slack)).rev().find(|&at| slack >= 8 && byte(at) != pattern[at - size]);
+    from_last.or(in_first).map_or(0, |at| at + 1 - size)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_byte_behind_a_request_is_seen() {
+        for size in 1..=56 {
+            let mut memory = [0_u64; 8];
+            let p = memory.as_mut_ptr().cast::<u8>();
+            // SAFETY: the test's memory.
+            unsafe {
+                p.write_bytes(0x5a, size);
+                write(p, 64, size, Origin::New);
+                assert_eq!(read(p, 64), Tag::Live(size, Origin::New));
+                assert!((0..size).all(|i| p.add(i).read() == 0x5a), "{size}: the request is left alone");
+                assert!(is_pad_kept(p, 64, size));
+                for at in (size..(size + 8).min(56)).chain(48.max(size)..56) {
+                    let was = p.add(at).replace(!p.add(at).read());
+                    assert!(!is_pad_kept(p, 64, size), "{size} {at}");
+                    assert_eq!(overflow(p, 64, size), at + 1 - size);
+                    p.add(at).write(was);
+                }
+                p.add(56).write(!p.add(56).read());
+                assert_ne!(read(p, 64), Tag::Live(size, Origin::New));
+                clear(p, 64);
+                assert_eq!(read(p, 64), Tag::Free);
+            }
+        }
+    }
 }

@@ -2,35 +2,81 @@
 
 /// So many bytes of a block are wiped and checked.
 pub const MOST: usize = 4 << 10;
+/// Up to so many bytes a loop is faster than a call.
+const SHORT: usize = 256;
+/// Bytes of a vector. All numbers of bytes here are multiples of it, and so are addresses.
+const VECTOR: usize = 16;
 
 /// Zeroes the first bytes of a block.
 ///
 /// # Safety
-/// The caller has `bytes` bytes at `p`.
+/// The caller has `bytes` bytes at `p`. Both are multiples of 16.
 #[inline(always)]
 pub unsafe fn wipe(p: *mut u8, bytes: usize) {
     // SAFETY: the caller promises the same.
-    unsafe { p.write_bytes(0, bytes.min(MOST)) };
+    unsafe {
+        if bytes > SHORT || bytes == 0 {
+            p.write_bytes(0, bytes.min(MOST));
+        } else {
+            wipe_short(p, bytes);
+        }
+    }
 }
 
-/// The offset of the first byte of a wiped block that is not zero, from `from` on. Both numbers are
-/// multiples of 8.
+/// The compiler makes a call of a loop that writes zeroes, so this one is assembly.
 ///
 /// # Safety
-/// The caller has `bytes` bytes at `p`, which is aligned to 8.
+/// As [`wipe`]; `bytes` is not 0.
+#[cfg(all(target_arch = "x86_64", not(any(miri, sanitizer))))]
 #[inline(always)]
+unsafe fn wipe_short(p: *mut u8, bytes: usize) {
+    // SAFETY: the loop writes from `p` to before `p + bytes`, which the caller has.
+    unsafe {
+        core::arch::asm!(
+            "xorps {zero}, {zero}",
+            "2:",
+            "movaps xmmword ptr [{at} + {p}], {zero}",
+            "add {at}, 16",
+            "jne 2b",
+            p = in(reg) p.wrapping_add(bytes),
+            at = inout(reg) bytes.wrapping_neg() => _,
+            zero = out(xmm_reg) _,
+            options(nostack)
+        );
+    }
+}
+
+/// The same for checkers and other processors.
+///
+/// # Safety
+/// As [`wipe`].
+#[cfg(not(all(target_arch = "x86_64", not(any(miri, sanitizer)))))]
+#[inline(always)]
+unsafe fn wipe_short(p: *mut u8, bytes: usize) {
+    // SAFETY: the caller promises the same.
+    unsafe { p.write_bytes(0, bytes) };
+}
+
+/// True if the first bytes of a wiped block are zero. The first word is left out: it was a link.
+///
+/// # Safety
+/// The caller has `bytes` bytes at `p`. Both are multiples of 16.
+#[inline(always)]
+pub unsafe fn is_wiped(p: *mut u8, bytes: usize) -> bool {
+    let vectors = p.cast::<[u64; 2]>();
+    // SAFETY: the vectors lie in the block, which the caller has.
+    let vector = |i: usize| unsafe { vectors.wrapping_add(i).read() };
+    let [_, second] = vector(0);
+    let sum = (1..bytes.min(MOST) / VECTOR).map(vector).fold([0, second], |sum, v| [sum[0] | v[0], sum[1] | v[1]]);
+    sum[0] | sum[1] == 0
+}
+
+/// The offset of the first byte of a wiped block that is not zero, from `from` on.
+///
+/// # Safety
+/// The caller has `bytes` bytes at `p`.
+#[cold]
 pub unsafe fn written(p: *mut u8, from: usize, bytes: usize) -> Option<usize> {
-    let words = p.wrapping_add(from).cast::<u64>();
-    let count = (bytes.min(MOST) - from) / 8;
-    // SAFETY: the words lie in the block, which the caller has.
-    let word = |i: usize| unsafe { words.wrapping_add(i).read() };
-    let mut sum = 0;
-    for i in 0..count {
-        sum |= word(i);
-    }
-    if sum == 0 {
-        return None;
-    }
-    let i = (0..count).find(|&i| word(i) != 0)?;
-    Some(from + i * 8 + word(i).trailing_zeros() as usize / 8)
+    // SAFETY: the bytes lie in the block, which the caller has.
+    (from..bytes.min(MOST)).find(|&i| unsafe { p.wrapping_add(i).read() } != 0)
 }

@@ -235,6 +235,28 @@ pub enum Foreign {
     Abort = 2,
 }
 
+/// How much the hardened build does. The environment or the program's constant sets it. It does not
+/// change while the program runs.
+///
+/// ```
+/// use hakmem_core::{Configured, Hakmem, options::{Hardened, Options}};
+///
+/// #[global_allocator]
+/// static ALLOCATOR: Configured =
+///     Hakmem::with(Options { hardened: Hardened::Low, ..Options::DEFAULT });
+///
+/// # fn main() { assert_eq!(hakmem_core::options::get("HARDENED").unwrap().to_string(), "low"); }
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(u32)]
+pub enum Hardened {
+    /// All that the build has.
+    #[default]
+    Default = 0,
+    /// Tags, links and sizes alone.
+    Low = 1,
+}
+
 /// What the hardened build does when it finds an error of the program.
 ///
 /// ```
@@ -320,7 +342,7 @@ macro_rules! options {
         ///
         /// assert_eq!(TABLE.iter().filter(|entry| entry.name() == "DECAY_MS").count(), 1);
         /// ```
-        pub static TABLE: [Entry; 26] = [
+        pub static TABLE: [Entry; 27] = [
             $( Entry {
                 name: $name,
                 values: $values,
@@ -432,6 +454,9 @@ options! {
     /// What hakmem does with foreign pointers: hand them to the next allocator, leak them, or end
     /// the process.
     foreign: Foreign = Foreign::Forward, One FOREIGN, "FOREIGN", Word(&["forward", "leak", "abort"]), "";
+    /// How much the hardened build does: `low` checks tags, links and sizes; `default` also wipes
+    /// freed blocks, checks that nobody wrote to them, lets small ones wait and fences large ones.
+    hardened: Hardened = Hardened::Default, One HARDENED, "HARDENED", Word(&["default", "low"]), "";
     /// What the hardened build does when it finds an error of the program: end the process with a
     /// line that names it, report it and go on, or go on. The block that was found stays unused.
     on_error: OnError = OnError::Abort, One ON_ERROR, "ON_ERROR", Word(&["abort", "report", "ignore"]), "";

@@ -13,7 +13,7 @@ use core::ffi::{CStr, c_char};
 use core::fmt;
 use policy::Setting;
 
-pub use policy::{Entry, Foreign, Mode, OnError, Options, TABLE, Thp, Values};
+pub use policy::{Entry, Foreign, Hardened, Mode, OnError, Options, TABLE, Thp, Values};
 
 /// The beginning of the options' names in the environment.
 ///
@@ -102,7 +102,12 @@ impl core::error::Error for Error {}
 /// # Ok::<(), options::Error>(())
 /// ```
 pub fn set(name: &str, value: &str) -> Result<(), Error> {
-    set_exactly(name.strip_prefix(PREFIX).unwrap_or(name), value).map(|_| ())
+    let name = name.strip_prefix(PREFIX).unwrap_or(name);
+    // Blocks that were freed at one level would fail the checks of the other.
+    if name == "HARDENED" {
+        return Err(Error::AtStart);
+    }
+    set_exactly(name, value).map(|_| ())
 }
 
 /// [`set`] for the exact name. Returns the option's number in `TABLE`.

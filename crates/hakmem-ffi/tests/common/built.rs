@@ -33,7 +33,18 @@ impl Artifacts {
 
 /// What `cargo build` makes of these arguments.
 pub fn build(args: &[&str]) -> Artifacts {
+    build_in("", args)
+}
+
+/// [`build`] in a folder of its own, for features that would change what other tests have built. Once per name and program.
+pub fn apart(name: &str, args: &[&str]) -> &'static Artifacts {
+    static BUILT: OnceLock<Artifacts> = OnceLock::new();
+    BUILT.get_or_init(|| build_in(name, args))
+}
+
+fn build_in(folder: &str, args: &[&str]) -> Artifacts {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent();
+    let target = target.map(|target| target.join(folder));
     let output = Command::new(env!("CARGO"))
         .args([
             "build",

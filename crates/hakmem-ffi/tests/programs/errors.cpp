@@ -177,9 +177,10 @@ static void poison() {
 }
 
 static void zero_write() {
-    byte *p = hidden(malloc(0));
-    memset(p, 0x41, 16);
-    free(hidden(p));
+    volatile byte *p = hidden(malloc(0));
+    for (int i = 0; i < 16; i++)
+        p[i] = 0x41;
+    free(hidden(const_cast<byte *>(p)));
 }
 static void zero_read() {
     byte *p = hidden(malloc(0));

@@ -1,0 +1,191 @@
+//! Errors of programs: which of them each build finds. `docs/security.md` has the table.
+
+use crate::common;
+
+use common::{Language, Link, compile, finish, library};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::thread;
+
+/// Bytes of a block of one slot's page, of another, and of one with slots of its own.
+const SIZES: [&str; 3] = ["40", "3000", "200000"];
+/// The event of the program that is the error.
+const EVENTS: [&str; 2] = ["1", "200"];
+/// For these errors there are no sizes.
+const WITHOUT_SIZE: [&str; 6] = [
+    "on_stack",
+    "on_stack_alloca",
+    "variable",
+    "mapping",
+    "zero_write",
+    "zero_read",
+];
+/// What the hardened build does not find: the memory is another allocator's, for all that it knows; and a large block that is
+/// freed while others wait comes back as it was.
+const NOT_FOUND: [(&str, &str); 2] = [("mapping", "40"), ("read_reused", "200000")];
+
+fn program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| compile(Language::Cpp, "errors.cpp", Link::Plain))
+}
+
+/// The library of a build with the feature `hardened`.
+fn hardened() -> PathBuf {
+    common::built::apart(
+        "hardened",
+        &["--release", "--lib", "--features", "hakmem-ffi/hardened"],
+    )
+    .of("hakmem", ".so")
+}
+
+/// What became of an error.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Outcome {
+    Missed,
+    Harmless,
+    Fault,
+    Report,
+}
+
+impl Outcome {
+    fn of(name: &str, size: &str, event: &str, library: &Path) -> Self {
+        let mut command = Command::new(program());
+        command
+            .args([name, size, event])
+            .env("LD_PRELOAD", library)
+            .env_remove("HAKMEM_STATS");
+        let output = finish(&mut command);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        match (output.status.code(), output.status.signal()) {
+            (Some(0), _) => Self::Missed,
+            (Some(42), _) => Self::Harmless,
+            (_, Some(libc::SIGABRT)) if stderr.starts_with("hakmem: ") => Self::Report,
+            (_, Some(libc::SIGSEGV | libc::SIGBUS)) => Self::Fault,
+            other => panic!("{name} {size} {event}: {other:?}: {stderr}"),
+        }
+    }
+}
+
+/// The worse outcome of the two events.
+fn outcomes(name: &str, library: &Path) -> Vec<Outcome> {
+    let worst = |size| {
+        let all = EVENTS.map(|event| Outcome::of(name, size, event, library));
+        all.into_iter().min().expect("there are two")
+    };
+    let sizes = if WITHOUT_SIZE.contains(&name) {
+        &SIZES[..1]
+    } else {
+        &SIZES
+    };
+    sizes.iter().map(|size| worst(size)).collect()
+}
+
+fn names() -> Vec<String> {
+    let output = finish(Command::new(program()).arg("list"));
+    let text = String::from_utf8(output.stdout).expect("names");
+    text.lines().map(str::to_owned).collect()
+}
+
+/// Whether each is found is the same in each run. How it shows may depend on where blocks lie.
+#[test]
+fn each_build_finds_what_it_promises() {
+    let builds = [library().shared.clone(), hardened()];
+    let rows = thread::scope(|scope| {
+        let row = |name: String| {
+            let builds = &builds;
+            scope.spawn(move || {
+                let found = builds.each_ref().map(|library| outcomes(&name, library));
+                (name, found)
+            })
+        };
+        let running: Vec<_> = names().into_iter().map(row).collect();
+        let finished = running.into_iter().map(|row| row.join().expect("a row"));
+        finished.collect::<Vec<_>>()
+    });
+    let mut table = String::from(
+        "| error | default: 40 B | 3,000 B | 200,000 B | hardened: 40 B | 3,000 B | 200,000 B |\n\
+         |---|---|---|---|---|---|---|\n",
+    );
+    let (mut all, mut found) = (0, [0; 2]);
+    for (name, [default, hardened]) in &rows {
+        for (i, outcome) in hardened.iter().enumerate() {
+            let is_known = NOT_FOUND.contains(&(name.as_str(), SIZES[i]));
+            assert!(
+                is_known || *outcome != Outcome::Missed,
+                "{name} with {} bytes is missed",
+                SIZES[i]
+            );
+        }
+        all += hardened.len();
+        for (found, outcomes) in found.iter_mut().zip([default, hardened]) {
+            *found += outcomes.iter().filter(|o| **o != Outcome::Missed).count();
+        }
+        let cells = [default, hardened].map(|outcomes| {
+            let cell = |i: usize| {
+                outcomes
+                    .get(i)
+                    .map_or(" ", |o| if *o == Outcome::Missed { "–" } else { "yes" })
+            };
+            [cell(0), cell(1), cell(2)].join(" | ")
+        });
+        table += &format!("| `{name}` | {} |\n", cells.join(" | "));
+    }
+    table += &format!(
+        "| **found of {all}** | **{}** | | | **{}** | | |\n",
+        found[0], found[1]
+    );
+    // What the default build finds may depend on where blocks lie: the page is no promise of it.
+    if std::env::var_os("BLESS").is_none() {
+        return;
+    }
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/security.md");
+    let text = std::fs::read_to_string(&page).expect("the page");
+    let (before, rest) = text.split_once("<!-- errors -->\n").expect("a mark");
+    let (_, after) = rest.split_once("<!-- end -->").expect("an end");
+    let made = format!("{before}<!-- errors -->\n{table}<!-- end -->{after}");
+    std::fs::write(page, made).expect("the page can be written");
+}
+
+/// A program goes on after an error if it is to, and the block stays unused.
+#[test]
+fn a_program_goes_on_if_it_is_to() {
+    for (choice, lines) in [("report", 1), ("ignore", 0)] {
+        let mut command = Command::new(program());
+        command
+            .args(["over_1", "40", "1"])
+            .env("LD_PRELOAD", hardened())
+            .env("HAKMEM_ON_ERROR", choice);
+        let output = finish(&mut command);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{choice}: {stderr}");
+        // The block that was found is seen again at exit.
+        let found = stderr
+            .lines()
+            .filter(|line| line.starts_with("hakmem: overflow at 0x"))
+            .count();
+        assert!(
+            found >= lines && (lines > 0 || found == 0),
+            "{choice}: {stderr}"
+        );
+    }
+}
+
+#[test]
+fn the_level_low_finds_overflows_and_double_frees() {
+    for name in ["over_1", "twice", "new_free", "delete_near"] {
+        let mut command = Command::new(program());
+        command
+            .args([name, "40", "1"])
+            .env("LD_PRELOAD", hardened())
+            .env("HAKMEM_HARDENED", "low");
+        let output = finish(&mut command);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(
+            output.status.signal(),
+            Some(libc::SIGABRT),
+            "{name}: {stderr}"
+        );
+    }
+}
