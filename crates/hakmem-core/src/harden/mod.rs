@@ -11,8 +11,7 @@
 //! - A free block is zero, so that old contents are gone and a write after the free shows (`wipe`).
 //! - The links of free lists are encoded (`key`).
 //! - Large blocks lie without access for a while after their free (`fence`).
-//! - Small blocks wait between free and free list (`quarantine`), and fresh blocks come in an order
-//!   that depends on the secret (`order`).
+//! - Small blocks wait between free and free list (`quarantine`).
 //!
 //! `api::hardened` writes and checks all this around the allocator that every build has.
 //!
@@ -29,14 +28,6 @@ pub mod wipe;
 
 /// True in the hardened build.
 pub const ON: bool = cfg!(feature = "hardened");
-
-/// The order in which `count` fresh blocks from `first` on come: the place of the `i`th one. Blocks
-/// move within groups of eight: programs use neighbours together.
-#[inline(always)]
-pub fn order(first: *mut u8, count: usize) -> impl Fn(usize) -> usize {
-    let turn = if ON { key::mask(first.addr()) >> 32 & 7 } else { 0 };
-    move |i| if ON && i | 7 < count { i ^ turn } else { i }
-}
 
 /// Makes memory a free block of `room` bytes.
 ///

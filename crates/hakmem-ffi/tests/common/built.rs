@@ -37,6 +37,7 @@ pub fn build(args: &[&str]) -> Artifacts {
 }
 
 /// [`build`] in a folder of its own, for features that would change what other tests have built. Once per name and program.
+#[allow(dead_code, reason = "other crates' tests share this file")]
 pub fn apart(name: &str, args: &[&str]) -> &'static Artifacts {
     static BUILT: OnceLock<Artifacts> = OnceLock::new();
     BUILT.get_or_init(|| build_in(name, args))

@@ -255,9 +255,8 @@ impl Heap {
             // one uses them.
             (0..count as usize).for_each(|i| unsafe { harden::wipe_block(first.wrapping_add(i * size), size) });
         }
-        let place = harden::order(first, count as usize);
         for i in (1..count as usize).rev() {
-            let block = first.wrapping_add(place(i) * size).cast::<Block>();
+            let block = first.wrapping_add(i * size).cast::<Block>();
             // SAFETY: the block lies in the page, which the heap owns, beyond the carved part: no
             // one uses it.
             unsafe { Block::set_next(block, list) };
@@ -271,7 +270,7 @@ impl Heap {
         self.counts.note(class, HeapEvent::Carves, 1);
         self.note_carved(page, i64::from(count) * size as i64);
         // SAFETY: the address lies in an arena, so it is not null.
-        unsafe { NonNull::new_unchecked(first.wrapping_add(place(0) * size).cast()) }
+        unsafe { NonNull::new_unchecked(first.cast()) }
     }
 
     /// Takes the first page out of the queue: all its blocks are used.
