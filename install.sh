@@ -14,12 +14,15 @@ cd "$(dirname "$0")"
 
 cargo build --release --locked -p hakmem-ffi -p hakmem-cli
 target=$(cargo metadata --no-deps --format-version 1 | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
+# A build of its own: the feature makes another core.
+cargo build --release --locked -p hakmem-ffi --features hardened --target-dir "$target/hardened"
 version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
 
 to=${DESTDIR:-}$prefix
 install -d "$to/bin" "$to/lib/pkgconfig" "$to/lib/cmake/hakmem" "$to/include"
 install "$target/release/hakmem" "$to/bin/hakmem"
 install -m 755 "$target/release/libhakmem.so" "$to/lib/libhakmem.so"
+install -m 755 "$target/hardened/release/libhakmem.so" "$to/lib/libhakmem-hardened.so"
 install -m 644 "$target/release/libhakmem.a" "$to/lib/libhakmem.a"
 install -m 644 crates/hakmem-ffi/include/hakmem.h "$to/include/hakmem.h"
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
 const NAME: &str = "libhakmem.so";
+const HARDENED: &str = "libhakmem-hardened.so";
 
 /// The library, and what it is built for.
 #[derive(Debug)]
@@ -17,11 +18,21 @@ pub struct Library {
 
 /// The library given by the user, or else the one beside this executable. The error is for the user to read.
 pub fn find(given: Option<&Path>) -> Result<Library, String> {
+    find_named(given, NAME)
+}
+
+/// [`find`] for the hardened build of the library.
+pub fn find_hardened() -> Result<Library, String> {
+    find_named(None, HARDENED)
+}
+
+fn find_named(given: Option<&Path>, name: &str) -> Result<Library, String> {
     let places = match given {
         Some(path) => vec![path.to_path_buf()],
         None => beside(
             &env::current_exe()
                 .map_err(|e| format!("cannot find the hakmem executable itself: {e}"))?,
+            name,
         ),
     };
     for place in &places {
@@ -41,10 +52,10 @@ pub fn find(given: Option<&Path>) -> Result<Library, String> {
     ))
 }
 
-fn beside(executable: &Path) -> Vec<PathBuf> {
+fn beside(executable: &Path, name: &str) -> Vec<PathBuf> {
     let folder = executable.parent().unwrap_or(Path::new("/"));
     let prefix = folder.parent().unwrap_or(Path::new("/"));
-    vec![folder.join(NAME), prefix.join("lib").join(NAME)]
+    vec![folder.join(name), prefix.join("lib").join(name)]
 }
 
 fn open(path: &Path) -> Result<Library, String> {
@@ -96,7 +107,7 @@ mod tests {
 
     #[test]
     fn looks_in_its_own_folder_and_then_in_lib() {
-        let places = beside(Path::new("/opt/h/bin/hakmem"));
+        let places = beside(Path::new("/opt/h/bin/hakmem"), NAME);
         assert_eq!(
             places,
             [

@@ -98,6 +98,7 @@ pub fn profile(options: Options) -> ! {
             stats: false,
             require: false,
             lib: options.lib,
+            hardened: false,
             command: options.command,
         })
     };

@@ -56,6 +56,9 @@ pub struct Options {
     /// The library; without it the libhakmem.so in hakmem's own folder or in ../lib
     #[arg(long, value_name = "PATH")]
     pub lib: Option<PathBuf>,
+    /// Takes libhakmem-hardened.so, which finds more errors of the program and takes longer
+    #[arg(long, conflicts_with = "lib")]
+    pub hardened: bool,
     /// The program, with its arguments
     #[arg(required = true, trailing_var_arg = true, num_args = 1.., value_names = ["PROG", "ARGS"])]
     pub command: Vec<OsString>,
@@ -100,6 +103,7 @@ impl<'a> Ready<'a> {
         let own = program::own(&path);
         let library = match own {
             Some(Own::Hakmem { .. }) => None,
+            _ if options.hardened => Some(library::find_hardened().map_err(own_failure)?),
             _ => Some(library::find(options.lib.as_deref()).map_err(own_failure)?),
         };
         let obstacle = library

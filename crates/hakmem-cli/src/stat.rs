@@ -61,6 +61,7 @@ pub fn stat(options: Options) -> ! {
             stats: false,
             require: false,
             lib: options.lib,
+            hardened: false,
             command: options.command,
         })
     };

@@ -107,6 +107,8 @@ mod note {
         "option.HUGE_CACHE_MIB": policy::HUGE_CACHE_MIB,
         "option.HUGE_CACHE_PERCENT": policy::HUGE_CACHE_PERCENT,
         "option.FOREIGN": policy::FOREIGN,
+        "option.HARDENED": policy::HARDENED,
+        "option.ON_ERROR": policy::ON_ERROR,
         "option.FOREIGN_REPORT": policy::FOREIGN_REPORT,
         "option.PROFILE_INTERVAL": policy::PROFILE_INTERVAL,
         ;
