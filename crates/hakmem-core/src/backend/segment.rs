@@ -124,24 +124,18 @@ fn claim_fresh(n: u32) -> Option<(&'static Meta, bool)> {
     Some((head, true))
 }
 
-/// Asks for huge pages for a fresh segment, if that pays. Enough segments' worth of pages of blocks
-/// must be in use, they must be half of what is in use, and half of their bytes must be carved.
-/// Otherwise a huge page is mostly waste: programs need not write all of a large block, and of many
-/// threads' little-used pages they touch only the beginning. A segment claimed for a large block of
-/// `n` slots, at most half of its own, needs three quarters: the rest of it is for what the program
-/// allocates next.
+/// Asks for huge pages for a fresh segment, if that pays. The segment must be for pages of blocks.
+/// Enough segments' worth of them must be in use, they must be half of what is in use, and half of
+/// their bytes must be carved. Otherwise a huge page is mostly waste: programs need not write all
+/// of a large block, and of many threads' little-used pages they touch only the beginning.
 fn choose_thp(head: &Meta, n: u32) {
     let from = policy::THP_FROM_SEGMENTS.get() as usize;
     let choice = Thp::now();
     let small = SMALL.load(Relaxed) / SLOTS as usize;
     let carved = CARVED.load(Relaxed).max(0) as usize;
+    let is_page = n == 1 || n == PAGE_SLOTS;
     let half = |part: usize, whole: usize| part * 2 >= whole;
-    let filled = || {
-        let in_use = IN_USE.load(Relaxed);
-        let is_page = n == 1 || n == PAGE_SLOTS;
-        let are_most = if is_page { half(small, in_use) } else { n <= SLOTS / 2 && small * 4 >= in_use * 3 };
-        small >= from && are_most && half(carved, small * SEGMENT)
-    };
+    let filled = || is_page && small >= from && half(small, IN_USE.load(Relaxed)) && half(carved, small * SEGMENT);
     let wanted = choice == Thp::Always || choice == Thp::Auto && filled();
     let told = &head.segment().thp;
     let start = head.start().addr();
