@@ -113,7 +113,8 @@ pub unsafe fn write(p: *mut u8, room: usize, size: usize, origin: Origin) {
 /// As [`place`].
 #[inline(always)]
 pub unsafe fn read(p: *mut u8, room: usize) -> Tag {
-    // SAFETY: the caller promises the same.
+    // SAFETY: the block has `room` bytes, by the caller's promise, so its last word is the tag
+    // (`harden` rule 2).
     let word = unsafe { place(p, room) }.load(Relaxed);
     if word == 0 {
         return Tag::Free;
@@ -139,7 +140,8 @@ pub unsafe fn read(p: *mut u8, room: usize) -> Tag {
 /// As [`place`].
 #[inline(always)]
 pub unsafe fn is_clear(p: *mut u8, room: usize) -> bool {
-    // SAFETY: the caller promises the same.
+    // SAFETY: the block has `room` bytes, by the caller's promise, so its last word is the tag
+    // (`harden` rule 2).
     unsafe { place(p, room) }.load(Relaxed) == 0
 }
 
@@ -149,7 +151,8 @@ pub unsafe fn is_clear(p: *mut u8, room: usize) -> bool {
 /// The caller has the block.
 #[inline(always)]
 pub unsafe fn clear(p: *mut u8, room: usize) {
-    // SAFETY: the caller promises the same.
+    // SAFETY: the block has `room` bytes, by the caller's promise, so its last word is the tag
+    // (`harden` rule 2).
     unsafe { place(p, room) }.store(0, Relaxed);
 }
 

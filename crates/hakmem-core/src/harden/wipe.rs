@@ -13,7 +13,7 @@ const VECTOR: usize = 16;
 /// The caller has `bytes` bytes at `p`. Both are multiples of 16.
 #[inline(always)]
 pub unsafe fn wipe(p: *mut u8, bytes: usize) {
-    // SAFETY: the caller promises the same.
+    // SAFETY: the caller has `bytes` bytes from `p` on, and no more than these are written.
     unsafe {
         if bytes > SHORT || bytes == 0 {
             p.write_bytes(0, bytes.min(MOST));
@@ -53,7 +53,7 @@ unsafe fn wipe_short(p: *mut u8, bytes: usize) {
 #[cfg(not(all(target_arch = "x86_64", not(any(miri, sanitizer)))))]
 #[inline(always)]
 unsafe fn wipe_short(p: *mut u8, bytes: usize) {
-    // SAFETY: the caller promises the same.
+    // SAFETY: the caller has `bytes` bytes from `p` on.
     unsafe { p.write_bytes(0, bytes) };
 }
 
