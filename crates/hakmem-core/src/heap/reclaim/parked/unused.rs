@@ -9,8 +9,8 @@ use crate::os::{self, HeavyBarriers};
 use core::cell::Cell;
 
 /// Parks those of `pages`, one for each class, of which `is_unused` still says so when no free by
-/// their owner can be under way. `unlink` takes a page out of its
-/// queue before it is parked. O(classes), and two heavy barriers.
+/// their owner can be under way. `unlink` takes a page out of its queue before it is parked.
+/// O(classes), and two heavy barriers.
 ///
 /// # Safety
 /// The calling thread keeps the heap paused that owns the pages (`idle` rule 1).
