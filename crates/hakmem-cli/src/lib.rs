@@ -20,6 +20,7 @@ mod report;
 mod run;
 mod stat;
 mod summary;
+mod symbols;
 mod top;
 mod view;
 

@@ -5,11 +5,11 @@
 mod colours;
 mod flame;
 mod hidden;
-mod names;
+pub mod names;
 mod pprof;
 mod raw;
 mod summary;
-mod symbols;
+pub mod symbols;
 
 use crate::checked::{self, say};
 use crate::{grammar, output, run};
@@ -99,6 +99,7 @@ pub fn profile(options: Options) -> ! {
             require: false,
             lib: options.lib,
             hardened: false,
+            guard: None,
             command: options.command,
         })
     };

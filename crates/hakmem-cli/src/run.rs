@@ -9,13 +9,17 @@ use crate::profile::Wish;
 use crate::program::{self, NotStarted};
 use crate::report::Report;
 use crate::summary;
+use crate::symbols;
 use clap::Args;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::{env, process};
 use tempfile::TempDir;
+
+/// The largest report of errors that is read, in bytes.
+const ERRORS: u64 = 1 << 20;
 
 /// hakmem's own failures, among which a missing library.
 pub const OWN_FAILURE: i32 = 125;
@@ -59,6 +63,11 @@ pub struct Options {
     /// Takes libhakmem-hardened.so, which finds more errors of the program and takes longer
     #[arg(long, conflicts_with = "lib")]
     pub hardened: bool,
+    /// About one in N allocations lies between memory without access, so that errors of its use fault and
+    /// are reported with stacks
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "5000",
+        value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
+    pub guard: Option<u32>,
     /// The program, with its arguments
     #[arg(required = true, trailing_var_arg = true, num_args = 1.., value_names = ["PROG", "ARGS"])]
     pub command: Vec<OsString>,
@@ -184,6 +193,12 @@ fn environment(
     if options.stats || options.tables {
         environment.push(("HAKMEM_TIMING", "1".into()));
     }
+    if env::var_os("HAKMEM_ERRORS").is_none() {
+        environment.push(("HAKMEM_ERRORS", scratch.errors().into()));
+    }
+    if let Some(every) = options.guard {
+        environment.push(("HAKMEM_GUARD_SAMPLE", every.to_string().into()));
+    }
     if let Some(wish) = &options.profile {
         environment.push(("HAKMEM_PROFILE", scratch.profile().into()));
         environment.push(("HAKMEM_PROFILE_INTERVAL", wish.interval.clone().into()));
@@ -214,6 +229,9 @@ fn tell(options: &Options, before: &Before, scratch: Scratch, pid: u32, end: End
             }
             Err(e) => say(&format!("cannot read the library's report: {e}")),
         }
+    }
+    if let Some(errors) = scratch.stacks() {
+        let _ = io::stderr().write_all(symbols::named(&errors).as_bytes());
     }
     let fulfil = |wish: &Wish| wish.fulfil(&scratch.profile(), pid, before.name);
     let profiled = options.profile.as_ref().map(fulfil);
@@ -258,6 +276,19 @@ impl Scratch {
 
     fn report(&self) -> PathBuf {
         self.path.join("report")
+    }
+
+    fn errors(&self) -> PathBuf {
+        self.path.join("errors")
+    }
+
+    /// What the library said of the program's errors, if it has stacks.
+    fn stacks(&self) -> Option<String> {
+        let mut text = Vec::new();
+        let file = checked::open(&self.errors()).ok()?;
+        file.take(ERRORS).read_to_end(&mut text).ok()?;
+        let text = String::from_utf8_lossy(&text).into_owned();
+        text.contains("    #").then_some(text)
     }
 
     fn profile(&self) -> PathBuf {

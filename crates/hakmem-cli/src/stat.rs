@@ -62,6 +62,7 @@ pub fn stat(options: Options) -> ! {
             require: false,
             lib: options.lib,
             hardened: false,
+            guard: None,
             command: options.command,
         })
     };

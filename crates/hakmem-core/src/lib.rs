@@ -156,6 +156,8 @@ mod backend;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
 mod base;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
+mod guard;
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
 mod harden;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
 mod heap;

@@ -2,7 +2,7 @@
 //! functions.
 
 use crate::api::hardened;
-use crate::{harden, thread};
+use crate::{guard, harden, thread};
 #[cfg(all(target_os = "linux", target_env = "gnu", not(any(miri, shuttle))))]
 use {
     crate::policy::options,
@@ -17,6 +17,9 @@ extern "C" fn on_start(_argc: c_int, _argv: *const *const c_char, envp: *const *
     // constructors have run.
     let reports_are_asked_for = unsafe { options::read_once(envp) };
     thread::on_load();
+    if harden::ON || guard::is_on() {
+        guard::start();
+    }
     if reports_are_asked_for {
         // SAFETY: glibc passed the environment, and no code has changed it yet. `read_once` found
         // that it may be trusted.

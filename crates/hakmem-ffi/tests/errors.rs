@@ -50,6 +50,27 @@ fn hardened() -> PathBuf {
     .of("hakmem", ".so")
 }
 
+/// What a block in a guarded place does not show: what is not freed, memory of others, what the program may not see anyhow, and
+/// which function made a block, with which size.
+const NOT_GUARDED: [&str; 9] = [
+    "over_1_lost",
+    "mapping",
+    "new_free",
+    "new_delete_array",
+    "array_delete",
+    "malloc_delete",
+    "delete_smaller",
+    "delete_larger",
+    "delete_near",
+];
+
+/// A build, or a choice of its options.
+struct Build {
+    library: PathBuf,
+    /// Each allocation gets a guarded place, or as many as there is room for.
+    is_guarded: bool,
+}
+
 /// What became of an error.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Outcome {
@@ -60,11 +81,15 @@ enum Outcome {
 }
 
 impl Outcome {
-    fn of(name: &str, size: &str, event: &str, library: &Path) -> Self {
+    fn of(name: &str, size: &str, event: &str, build: &Build) -> Self {
         let mut command = Command::new(program());
         command
             .args([name, size, event])
-            .env("LD_PRELOAD", library)
+            .env("LD_PRELOAD", &build.library)
+            .env(
+                "HAKMEM_GUARD_SAMPLE",
+                if build.is_guarded { "1" } else { "0" },
+            )
             .env_remove("HAKMEM_STATS");
         let output = finish(&mut command);
         let stderr = String::from_utf8_lossy(&output.stderr);
@@ -79,17 +104,20 @@ impl Outcome {
 }
 
 /// The worse outcome of the two events.
-fn outcomes(name: &str, library: &Path) -> Vec<Outcome> {
+fn outcomes(name: &str, build: &Build) -> Vec<Outcome> {
     let worst = |size| {
         let is_by_fence = size == SIZES[2] && BY_FENCE.contains(&name);
-        let events = if is_by_fence { &EVENTS[..1] } else { &EVENTS };
+        let is_first = is_by_fence || build.is_guarded;
+        let events = if is_first { &EVENTS[..1] } else { &EVENTS };
         let all = events
             .iter()
-            .map(|event| Outcome::of(name, size, event, library));
+            .map(|event| Outcome::of(name, size, event, build));
         all.min().expect("there is one")
     };
     let sizes = if WITHOUT_SIZE.contains(&name) {
         &SIZES[..1]
+    } else if build.is_guarded {
+        &SIZES[..2]
     } else {
         &SIZES
     };
@@ -105,12 +133,20 @@ fn names() -> Vec<String> {
 /// Whether each is found is the same in each run. How it shows may depend on where blocks lie.
 #[test]
 fn each_build_finds_what_it_promises() {
-    let builds = [library().shared.clone(), hardened()];
+    let build = |library, is_guarded| Build {
+        library,
+        is_guarded,
+    };
+    let builds = [
+        build(library().shared.clone(), false),
+        build(library().shared.clone(), true),
+        build(hardened(), false),
+    ];
     let rows = thread::scope(|scope| {
         let row = |name: String| {
             let builds = &builds;
             scope.spawn(move || {
-                let found = builds.each_ref().map(|library| outcomes(&name, library));
+                let found = builds.each_ref().map(|build| outcomes(&name, build));
                 (name, found)
             })
         };
@@ -119,11 +155,16 @@ fn each_build_finds_what_it_promises() {
         finished.collect::<Vec<_>>()
     });
     let mut table = String::from(
-        "| error | default: 40 B | 3,000 B | 200,000 B | hardened: 40 B | 3,000 B | 200,000 B |\n\
-         |---|---|---|---|---|---|---|\n",
+        "| error | default: 40 B | 3,000 B | 200,000 B | guarded: 40 B | 3,000 B | hardened: 40 B | 3,000 B | 200,000 B |\n\
+         |---|---|---|---|---|---|---|---|---|\n",
     );
-    let (mut all, mut found) = (0, [0; 2]);
-    for (name, [default, hardened]) in &rows {
+    let (mut all, mut found) = (0, [0; 3]);
+    for (name, [default, guarded, hardened]) in &rows {
+        let is_shown = !NOT_GUARDED.contains(&name.as_str());
+        assert!(
+            !is_shown || guarded.iter().all(|o| *o != Outcome::Missed),
+            "{name} in a guarded place is missed"
+        );
         for (i, outcome) in hardened.iter().enumerate() {
             let is_known = NOT_FOUND.contains(&(name.as_str(), SIZES[i]));
             assert!(
@@ -133,22 +174,27 @@ fn each_build_finds_what_it_promises() {
             );
         }
         all += hardened.len();
-        for (found, outcomes) in found.iter_mut().zip([default, hardened]) {
+        for (found, outcomes) in found.iter_mut().zip([default, guarded, hardened]) {
             *found += outcomes.iter().filter(|o| **o != Outcome::Missed).count();
         }
-        let cells = [default, hardened].map(|outcomes| {
+        let cells = [(default, 3), (guarded, 2), (hardened, 3)].map(|(outcomes, sizes)| {
             let cell = |i: usize| {
                 outcomes
                     .get(i)
                     .map_or(" ", |o| if *o == Outcome::Missed { "–" } else { "yes" })
             };
-            [cell(0), cell(1), cell(2)].join(" | ")
+            (0..sizes).map(cell).collect::<Vec<_>>().join(" | ")
         });
         table += &format!("| `{name}` | {} |\n", cells.join(" | "));
     }
     table += &format!(
-        "| **found of {all}** | **{}** | | | **{}** | | |\n",
-        found[0], found[1]
+        "| **found of {all}** | **{}** | | | **{} of {}** | | **{}** | | |\n",
+        found[0],
+        found[1],
+        rows.iter()
+            .map(|(_, [_, guarded, _])| guarded.len())
+            .sum::<usize>(),
+        found[2]
     );
     // What the default build finds may depend on where blocks lie: the page is no promise of it.
     if std::env::var_os("BLESS").is_none() {

@@ -8,6 +8,7 @@ mod bad_input;
 mod callgrind;
 mod errors;
 mod golden;
+mod guards;
 mod hazards;
 mod header;
 mod larson;

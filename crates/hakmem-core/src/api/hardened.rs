@@ -16,16 +16,16 @@
 
 use crate::api::front::{self, Clear};
 use crate::backend::arena::{self, SEGMENT, SLOT};
+use crate::backend::check::{self, wrong};
 use crate::backend::page::{self, Kind, Meta};
-use crate::backend::{check, foreign, nothing};
+use crate::backend::{foreign, nothing};
 use crate::base::size_class::{self, MEDIUM_MAX};
 use crate::harden::tag::{self, Origin, Tag};
 use crate::harden::{fence, quarantine, wipe};
 use crate::os;
-use crate::policy::{self, Hardened, OnError};
+use crate::policy::{self, Hardened};
 use crate::thread::{self, ThreadState};
 use core::alloc::Layout;
-use core::fmt::Arguments;
 use core::ptr::null_mut;
 
 /// Slots of a segment.
@@ -35,17 +35,6 @@ const SLOTS: usize = SEGMENT / SLOT;
 #[inline(always)]
 fn is_low() -> bool {
     policy::HARDENED.get() == Hardened::Low as u32
-}
-
-/// Reports an error of the program, and ends the process if the option says so.
-#[cold]
-#[inline(never)]
-fn wrong(what: Arguments<'_>) {
-    match policy::ON_ERROR.get() {
-        on if on == OnError::Ignore as u32 => {}
-        on if on == OnError::Report as u32 => os::report(what),
-        _ => os::fatal(what),
-    }
 }
 
 /// Allocates a block for `size` bytes at a multiple of `align`, a power of two. Returns null with

@@ -10,13 +10,26 @@
 use crate::backend::arena::SLOT;
 use crate::backend::page::{self, Block, Kind, Meta};
 use crate::base::size_class;
-use crate::os::fatal;
+use crate::os::{fatal, report};
+use crate::policy::{self, OnError};
 use crate::proto::inbox::Link;
+use core::fmt::Arguments;
 
 /// True if hakmem checks for errors of the program. The feature `bench-fast` makes it false, for
 /// measurements of what the checks cost. Every check that the feature leaves out depends on this
 /// constant, and nothing else does.
 pub const CHECKED: bool = !cfg!(feature = "bench-fast");
+
+/// Reports an error of the program, and ends the process if the option `ON_ERROR` says so.
+#[cold]
+#[inline(never)]
+pub fn wrong(what: Arguments<'_>) {
+    match policy::ON_ERROR.get() {
+        on if on == OnError::Ignore as u32 => {}
+        on if on == OnError::Report as u32 => report(what),
+        _ => fatal(what),
+    }
+}
 
 /// The program freed `p`, a block of `page`, although it is free.
 #[cold]

@@ -1,6 +1,19 @@
 //! Messages of one line on standard error. [`fatal`] also ends the process. Neither allocates.
 
+use crate::base::sync::Ordering::{Acquire, Relaxed, Release};
+use crate::base::sync::plain::{AtomicBool, AtomicPtr};
 use core::fmt::{self, Write};
+use core::ptr::null_mut;
+
+/// What writes more behind the line of a fatal error. Null: nothing does.
+static MORE: AtomicPtr<()> = AtomicPtr::new(null_mut());
+/// True once a fatal error was reported.
+static FATAL: AtomicBool = AtomicBool::new(false);
+
+/// Calls `more` behind the line of a fatal error, once.
+pub fn on_fatal(more: fn()) {
+    MORE.store(more as *mut (), Release);
+}
 
 /// A line of text on the stack.
 struct Line {
@@ -18,17 +31,56 @@ impl Write for Line {
     }
 }
 
+/// What each line goes to besides standard error. Null: nothing.
+static COPY: AtomicPtr<()> = AtomicPtr::new(null_mut());
+
+/// Calls `copy` with each line.
+pub fn on_line(copy: fn(&[u8])) {
+    COPY.store(copy as *mut (), Release);
+}
+
 /// Writes one line to standard error, cut at 256 bytes. Allocates nothing.
 pub fn report(what: fmt::Arguments<'_>) {
+    with_line(what, |line| {
+        super::write_stderr(line);
+        let _ = copy(line);
+    });
+}
+
+/// Writes a further line of a report: to where lines are copied to, or else to standard error.
+pub fn detail(what: fmt::Arguments<'_>) {
+    with_line(what, |line| {
+        if !copy(line) {
+            super::write_stderr(line);
+        }
+    });
+}
+
+fn with_line(what: fmt::Arguments<'_>, write: impl FnOnce(&[u8])) {
     let mut line = Line { bytes: [0; 256], len: 0 };
     let _ = writeln!(line, "hakmem: {what}");
     line.bytes[255] = b'\n';
-    super::write_stderr(&line.bytes[..line.len]);
+    write(&line.bytes[..line.len]);
+}
+
+/// Copies a line. False: nothing takes it.
+fn copy(line: &[u8]) -> bool {
+    let copy = COPY.load(Acquire);
+    if !copy.is_null() {
+        // SAFETY: not null, and only `on_line` stores there: a function of this type.
+        unsafe { core::mem::transmute::<*mut (), fn(&[u8])>(copy)(line) };
+    }
+    !copy.is_null()
 }
 
 /// Writes one line to standard error, as [`report`], and ends the process by SIGABRT.
 #[cold]
 pub fn fatal(what: fmt::Arguments<'_>) -> ! {
     report(what);
+    let more = MORE.load(Acquire);
+    if !more.is_null() && !FATAL.swap(true, Relaxed) {
+        // SAFETY: not null, and only `on_fatal` stores there: a function of this type.
+        unsafe { core::mem::transmute::<*mut (), fn()>(more)() };
+    }
     super::abort()
 }

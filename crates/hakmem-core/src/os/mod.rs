@@ -20,6 +20,7 @@
 #[cfg(all(feature = "fault-injection", target_os = "linux", not(miri)))]
 pub mod coarse;
 mod count;
+mod fault;
 #[cfg(feature = "fault-injection")]
 pub mod faults;
 mod filter;
@@ -57,13 +58,14 @@ mod vdso;
 #[cfg_attr(any(miri, shuttle), allow(unused_imports, reason = "checkers have no note of where the figures lie"))]
 pub use count::{COUNTERS, Counter, Kind};
 pub use count::{KINDS, count, set_timing, timing};
+pub use fault::{Fault, Registers, on_fault};
 pub use filter::{is_filtered, set_filtered};
 #[cfg(miri)]
 pub use interpreted::*;
 #[cfg(all(target_os = "linux", not(miri)))]
 pub use linux::*;
-pub use message::{fatal, report};
-pub use objects::{Tables, find_objects, find_program, loader, object_of};
+pub use message::{detail, fatal, on_fatal, on_line, report};
+pub use objects::{Tables, find_objects, find_program, loader, object_of, place_of};
 pub use own::{copy_readable, map_memory, read_file};
 #[cfg(all(target_os = "linux", not(miri)))]
 pub use pagemap::{Page, Pagemap};

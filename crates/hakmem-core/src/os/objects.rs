@@ -6,7 +6,8 @@
 
 use crate::base::sync::Ordering::{Acquire, Relaxed};
 use crate::base::sync::plain::AtomicUsize;
-use core::ffi::{c_int, c_void};
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ptr::with_exposed_provenance;
 
 /// A loaded object.
 #[derive(Debug, Clone, Copy)]
@@ -87,19 +88,51 @@ pub fn loader() -> Option<usize> {
     (find != 0).then_some(find)
 }
 
-/// The object that the code or data at `pc` belongs to. None: no known object with tables has it.
-pub fn object_of(pc: usize) -> Option<Object> {
+/// The beginning of glibc's `struct link_map`, which its header makes public.
+#[repr(C)]
+struct LinkMap {
+    moved_by: usize,
+    name: *const c_char,
+}
+
+/// The name of the file whose code or data lies at `pc`, and the address in that file as tools count
+/// it. For reports: a library that another thread unloads meanwhile may give nonsense. None:
+/// unknown.
+pub fn place_of(pc: usize) -> Option<(&'static [u8], usize)> {
+    let found = find(pc)?;
+    // SAFETY: the loader keeps the map and its name as long as the object is loaded. The kernel
+    // keeps the name of the program behind its stack.
+    unsafe {
+        let map = with_exposed_provenance::<LinkMap>(found.link_map).as_ref()?;
+        let mut name = CStr::from_ptr(map.name).to_bytes();
+        if name.is_empty() {
+            name = CStr::from_ptr(with_exposed_provenance(libc::getauxval(libc::AT_EXECFN) as usize)).to_bytes();
+        }
+        Some((name, pc - map.moved_by))
+    }
+}
+
+/// Asks the C library. None: it cannot be asked, or no object is there.
+fn find(pc: usize) -> Option<Found> {
     let find = FIND.load(Relaxed);
     if find == 0 {
-        return program_of(pc);
+        return None;
     }
     // SAFETY: only `find_objects` stores there. It stores the address of glibc's function of that
     // name, which has this type.
-    let find: Find = unsafe { core::mem::transmute(core::ptr::with_exposed_provenance::<c_void>(find)) };
+    let find: Find = unsafe { core::mem::transmute(with_exposed_provenance::<c_void>(find)) };
     let mut found = Found::default();
     // SAFETY: the function takes any address. `found` is writable, and laid out as glibc declares
     // it.
     let failed = unsafe { find(core::ptr::without_provenance(pc), &mut found) };
-    let tables = Tables::Index(found.table);
-    (failed == 0 && found.table != 0).then_some(Object { start: found.start, end: found.end, tables })
+    (failed == 0).then_some(found)
+}
+
+/// The object that the code or data at `pc` belongs to. None: no known object with tables has it.
+pub fn object_of(pc: usize) -> Option<Object> {
+    if FIND.load(Relaxed) == 0 {
+        return program_of(pc);
+    }
+    let found = find(pc).filter(|found| found.table != 0)?;
+    Some(Object { start: found.start, end: found.end, tables: Tables::Index(found.table) })
 }

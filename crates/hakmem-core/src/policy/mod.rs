@@ -342,7 +342,7 @@ macro_rules! options {
         ///
         /// assert_eq!(TABLE.iter().filter(|entry| entry.name() == "DECAY_MS").count(), 1);
         /// ```
-        pub static TABLE: [Entry; 27] = [
+        pub static TABLE: [Entry; 29] = [
             $( Entry {
                 name: $name,
                 values: $values,
@@ -389,6 +389,14 @@ macro_rules! options {
                 default: 0,
                 unit: "",
                 meaning: " The signal at which the heap profile is written at once.",
+                setting: Setting::Elsewhere,
+            },
+            Entry {
+                name: "ERRORS",
+                values: Text("a file"),
+                default: 0,
+                unit: "",
+                meaning: " What hakmem says of the program's errors goes there, too, and stacks go there alone.",
                 setting: Setting::Elsewhere,
             },
             Entry {
@@ -457,9 +465,12 @@ options! {
     /// How much the hardened build does: `low` checks tags, links and sizes; `default` also wipes
     /// freed blocks, checks that nobody wrote to them, lets small ones wait and fences large ones.
     hardened: Hardened = Hardened::Default, One HARDENED, "HARDENED", Word(&["default", "low"]), "";
-    /// What the hardened build does when it finds an error of the program: end the process with a
-    /// line that names it, report it and go on, or go on. The block that was found stays unused.
+    /// What the hardened build, or a sampled guard, does with an error of the program: end the process
+    /// with a report, report it and go on, or go on. The block that was found stays unused.
     on_error: OnError = OnError::Abort, One ON_ERROR, "ON_ERROR", Word(&["abort", "report", "ignore"]), "";
+    /// About one in so many allocations up to 64 KiB lies between memory without access, so that
+    /// errors of its use fault and are reported; 0: none. Not in the hardened build.
+    guard_sample: u32 = 0, One GUARD_SAMPLE, "GUARD_SAMPLE", Number(0, 1 << 30), "allocations";
     /// At this many frees of foreign pointers hakmem reports, once, the call site of the last one;
     /// 0: never.
     foreign_report: u32 = 1000, One FOREIGN_REPORT, "FOREIGN_REPORT", Number(0, u32::MAX), "frees";

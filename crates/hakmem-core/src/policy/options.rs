@@ -118,6 +118,11 @@ fn set_exactly(name: &str, value: &str) -> Result<usize, Error> {
     }
     entry.put(value).ok_or(Error::Value(entry))?;
     CHOSEN.fetch_or(1 << i, Relaxed);
+    if name == "GUARD_SAMPLE" {
+        // For stacks in reports. The search may allocate, so it is not left to the first sample.
+        os::find_objects();
+        os::find_program();
+    }
     Ok(i)
 }
 

@@ -7,6 +7,7 @@
 use super::pace::Pace;
 use super::{DEFAULT_INTERVAL, estimate, interval, run};
 use crate::base::size_class::{CLASSES, SIZES};
+use crate::guard::points::Points;
 use crate::os;
 use crate::unwind::stack::Scratch;
 use core::cell::{Cell, UnsafeCell};
@@ -35,6 +36,8 @@ pub struct Sampler {
     /// Bytes of large and huge blocks before the next such sample. None: it is to be drawn.
     large_left: Cell<Option<u64>>,
     large_shift: Cell<u32>,
+    /// The samples that get a guarded place.
+    pub guards: Points,
     pace: Pace,
     random: Cell<u64>,
     scratch_in_use: Cell<bool>,

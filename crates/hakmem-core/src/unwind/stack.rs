@@ -32,6 +32,11 @@ pub struct Scratch {
 }
 
 impl Scratch {
+    /// One that knows nothing.
+    pub const fn new() -> Self {
+        Self { frames: [0; DEPTH], piece: [0; PIECE], at: 0, len: 0, known_from: 0, known_to: 0 }
+    }
+
     /// Forgets the thread's stack: another thread, with another stack, gets the scratch.
     pub fn forget(&mut self) {
         (self.known_from, self.known_to) = (0, 0);
@@ -74,8 +79,14 @@ impl Scratch {
     /// Follows the stack of the calling function. O(frames).
     #[inline(never)]
     pub fn follow(&mut self) -> &[usize] {
+        let Some((pc, stack, frame)) = registers() else { return &[] };
+        self.follow_from(pc, stack, frame)
+    }
+
+    /// Follows a stack of the calling thread from the code at `pc` on, which has this stack pointer
+    /// and frame pointer. O(frames).
+    pub fn follow_from(&mut self, mut pc: usize, mut stack: usize, mut frame: usize) -> &[usize] {
         self.len = 0;
-        let Some((mut pc, mut stack, mut frame)) = registers() else { return &[] };
         let (lowest, mut sure) = (stack, true);
         let mut n = 0;
         loop {

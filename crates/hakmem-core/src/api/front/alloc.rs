@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! alloc16 ──┬── pop                               the heap's list has a block
-//!           ├── alloc_class_slow ─── from_class   the list is empty: refill
+//!           ├── alloc16_slow ─────── from_class   the list is empty: refill
 //!           └── alloc16_unlisted ─┬─ from_class   up to 64 KiB
 //!                                 └─ alloc_big    large and huge blocks
 //! ```
@@ -13,7 +13,7 @@ use crate::backend::arena::SLOT;
 use crate::backend::page::{self, Block, Kind, Meta};
 use crate::backend::{check, nothing};
 use crate::base::prefetch::prefetch;
-use crate::base::size_class::{self, MEDIUM_MAX, NOTHING, SMALL_MAX};
+use crate::base::size_class::{self, MEDIUM_MAX, NOTHING, SIZES, SMALL_MAX};
 use crate::harden;
 use crate::heap::{Fresh, Heap};
 use crate::large::huge;
@@ -41,8 +41,7 @@ pub fn alloc16(n: usize) -> *mut u8 {
         return alloc16_unlisted(n);
     }
     // SAFETY: the check above gives n <= SMALL_MAX.
-    let class = unsafe { listed_class(n) };
-    pop(class).unwrap_or_else(|| alloc_class_slow(class))
+    pop(unsafe { listed_class(n) }).unwrap_or_else(|| alloc16_slow(n))
 }
 
 /// [`alloc16`] with the caller's own slow path.
@@ -109,7 +108,17 @@ fn pop(class: usize) -> Option<*mut u8> {
 #[inline(never)]
 #[unsafe(link_section = ".text.hot.hakmem")]
 extern "C" fn alloc16_unlisted(n: usize) -> *mut u8 {
-    if n <= MEDIUM_MAX { finish(from_class(size_class::of16(n))) } else { alloc_big(n, SLOT, Clear::Nothing) }
+    if n <= MEDIUM_MAX { finish(from_class(size_class::of16(n), n)) } else { alloc_big(n, SLOT, Clear::Nothing) }
+}
+
+#[cold]
+#[inline(never)]
+#[unsafe(link_section = ".text.hot.hakmem")]
+extern "C" fn alloc16_slow(n: usize) -> *mut u8 {
+    if n == 0 {
+        return alloc_nothing();
+    }
+    finish(from_class(size_class::of16(n), n))
 }
 
 #[cold]
@@ -119,32 +128,38 @@ pub extern "C" fn alloc_class_slow(class: usize) -> *mut u8 {
     if class == NOTHING {
         return alloc_nothing();
     }
-    finish(from_class(class))
+    finish(from_class(class, size_of(class)))
+}
+
+/// Bytes of a block of `class`.
+fn size_of(class: usize) -> usize {
+    SIZES[class] as usize
 }
 
 /// A block of 0 bytes, or of one if there is no such block.
 #[cold]
 #[inline(never)]
 pub fn alloc_nothing() -> *mut u8 {
-    nothing::alloc().unwrap_or_else(|| finish(from_class(size_class::of16(1))))
+    nothing::alloc().unwrap_or_else(|| finish(from_class(size_class::of16(1), 1)))
 }
 
-/// Pops a block from the class's list, or refills the list. None: there is no memory, even after a
-/// purge of everything free.
+/// Pops a block from the class's list, or refills the list. `request` is at most the size of the
+/// class: a sampled block has no more bytes. None: there is no memory, even after a purge of
+/// everything free.
 #[inline(always)]
-fn from_class(class: usize) -> Option<Fresh> {
+fn from_class(class: usize, request: usize) -> Option<Fresh> {
     let got = match thread::state() {
-        ThreadState::Live(heap) => from_heap(heap, class),
-        ThreadState::Empty | ThreadState::Dead => from_new_heap(class),
+        ThreadState::Live(heap) => from_heap(heap, class, request),
+        ThreadState::Empty | ThreadState::Dead => from_new_heap(class, request),
     };
     match got {
-        None => from_class_after_purge(class),
+        None => from_class_after_purge(class, request),
         got => got,
     }
 }
 
 #[inline(always)]
-fn from_heap(heap: &Heap, class: usize) -> Option<Fresh> {
+fn from_heap(heap: &Heap, class: usize, request: usize) -> Option<Fresh> {
     // SAFETY: classes are below CLASSES, the length of the array.
     let list = unsafe { heap.owner.front.free.get_unchecked(class) };
     if let Some(block) = NonNull::new(list.get()) {
@@ -152,7 +167,7 @@ fn from_heap(heap: &Heap, class: usize) -> Option<Fresh> {
         list.set(unsafe { Block::next(block.as_ptr()) });
         return Some((block, false));
     }
-    let fresh = heap.refill(class);
+    let fresh = heap.refill(class, request);
     if heap.released().get() {
         note_released(heap);
     }
@@ -162,15 +177,15 @@ fn from_heap(heap: &Heap, class: usize) -> Option<Fresh> {
 #[cold]
 #[inline(never)]
 #[unsafe(link_section = ".text.hot.hakmem")]
-fn from_new_heap(class: usize) -> Option<Fresh> {
-    thread::with_heap(|heap| from_heap(heap, class))
+fn from_new_heap(class: usize, request: usize) -> Option<Fresh> {
+    thread::with_heap(|heap| from_heap(heap, class, request))
 }
 
 #[cold]
 #[inline(never)]
-fn from_class_after_purge(class: usize) -> Option<Fresh> {
+fn from_class_after_purge(class: usize, request: usize) -> Option<Fresh> {
     give_everything_back();
-    thread::with_heap(|heap| heap.refill(class))
+    thread::with_heap(|heap| heap.refill(class, request))
 }
 
 /// Purges all free memory, because an allocation found none.
@@ -301,7 +316,7 @@ pub fn alloc16_zeroed(n: usize) -> *mut u8 {
     }
     let class = size_class::of16(n);
     // SAFETY: it is the size of the class.
-    unsafe { zeroed_class(class, size_class::SIZES[class] as usize) }
+    unsafe { zeroed_request(class, n, size_of(class)) }
 }
 
 /// Allocates a block of `class` whose first `n` bytes are zero.
@@ -309,7 +324,16 @@ pub fn alloc16_zeroed(n: usize) -> *mut u8 {
 /// # Safety
 /// `class` is below `CLASSES`, and `n` is at most its size.
 pub unsafe fn zeroed_class(class: usize, n: usize) -> *mut u8 {
-    let Some((block, zero)) = from_class(class) else { return no_memory() };
+    // SAFETY: the caller promises that the class has `n` bytes.
+    unsafe { zeroed_request(class, size_of(class), n) }
+}
+
+/// [`zeroed_class`] for a request that is known.
+///
+/// # Safety
+/// As [`zeroed_class`]; `request` is at most the size of the class. A sampled block is zero already.
+unsafe fn zeroed_request(class: usize, request: usize, n: usize) -> *mut u8 {
+    let Some((block, zero)) = from_class(class, request) else { return no_memory() };
     let p = block.as_ptr().cast::<u8>();
     if !zero {
         // SAFETY: `from_class` has just allocated the block, and the caller promises that it has `n`
@@ -323,11 +347,11 @@ pub unsafe fn zeroed_class(class: usize, n: usize) -> *mut u8 {
 #[cold]
 pub fn alloc_aligned(n: usize, align: usize, clear: Clear) -> *mut u8 {
     match (size_class::of_aligned(n, align), clear) {
-        (Some(class), Clear::Nothing) => finish(from_class(class)),
+        (Some(class), Clear::Nothing) => finish(from_class(class, size_of(class))),
         // SAFETY: `of_aligned` gives a class of at least `n` bytes.
         (Some(class), Clear::Request) => unsafe { zeroed_class(class, n) },
         // SAFETY: it is the size of the class.
-        (Some(class), Clear::Block) => unsafe { zeroed_class(class, size_class::SIZES[class] as usize) },
+        (Some(class), Clear::Block) => unsafe { zeroed_class(class, size_of(class)) },
         (None, clear) => alloc_big(n, align, clear),
     }
 }

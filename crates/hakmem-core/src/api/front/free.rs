@@ -5,6 +5,7 @@
 //! free16 ──┬── free_own ─────── countdown_over        a block of one of this thread's pages
 //!          └── free_slow ──┬─── free_remote           a block of another owner's page
 //!                          ├─── free_whole            a large, huge or sampled block
+//!                          ├─── guard::free           a block in a guarded place
 //!                          └─── foreign::free         a pointer that is not ours
 //! ```
 //!
@@ -27,8 +28,8 @@ use crate::backend::{check, foreign};
 use crate::heap::{Heap, reclaim::parked};
 use crate::large::{self, huge};
 use crate::profile::{self, Freed};
-use crate::purge;
 use crate::thread::{self, ThreadState};
+use crate::{guard, purge};
 
 /// Frees `p`, a pointer from this allocator, NULL, or one that is not ours. Leaves errno alone.
 /// O(1).
@@ -210,7 +211,9 @@ unsafe extern "C" fn free_slow_from_caller(p: *mut u8) {
 #[unsafe(link_section = ".text.hot.hakmem")]
 unsafe extern "C" fn free_slow(p: *mut u8, site: usize) {
     let Some(meta) = page::lookup(p) else {
-        if !p.is_null() {
+        if guard::has(p) {
+            guard::free(p);
+        } else if !p.is_null() {
             // SAFETY: no arena has `p`; whose it is gets it as its program gave it up.
             unsafe { foreign::free(p, site) };
         }

@@ -8,7 +8,7 @@ use crate::backend::page::{self, Kind, Meta};
 use crate::base::size_class::MEDIUM_MAX;
 use crate::large::huge;
 use crate::large::{self, LARGE_MAX};
-use crate::{profile, purge, thread};
+use crate::{guard, profile, purge, thread};
 
 /// The usable bytes of the block at `p`. None: the pointer is foreign. A pointer into an arena at
 /// which no block starts ends the process.
@@ -20,7 +20,7 @@ use crate::{profile, purge, thread};
 /// If `p` is from this allocator, it is live.
 #[inline]
 pub unsafe fn size_of_block(p: *mut u8) -> Option<usize> {
-    let meta = page::lookup(p)?;
+    let Some(meta) = page::lookup(p) else { return guard::has(p).then(|| guard::size(p)) };
     let head = meta.head_of_block();
     if head.owner().is_null() {
         return Some(size_of_whole(p, meta));
@@ -64,7 +64,7 @@ pub fn fits(old: usize, n: usize) -> bool {
 /// # Safety
 /// `p` is from this allocator and live. No other thread uses it during the call. `n` is not 0.
 pub unsafe fn resize(p: *mut u8, old: usize, n: usize) -> Option<*mut u8> {
-    if fits(old, n) {
+    if fits(old, n) && !guard::has(p) {
         return Some(p);
     }
     if old <= MEDIUM_MAX || n <= MEDIUM_MAX || n > PTRDIFF_MAX {

@@ -13,7 +13,7 @@ use crate::heap::Heap;
 use crate::heap::counts::HeapEvent;
 use crate::heap::reclaim::parked;
 use crate::proto::inbox::Link;
-use crate::{policy, profile};
+use crate::{guard, policy, profile};
 use core::hint::assert_unchecked;
 use core::ptr::null_mut;
 
@@ -66,7 +66,9 @@ impl Heap {
         if page.is_medium() {
             check::check_unit(block, page);
             let list = &self.owner.front.free[usize::from(page.class.get())];
-            if list.get().is_null() && (!profile::is_on() || self.may_keep(usize::from(page.class.get()))) {
+            if list.get().is_null()
+                && (!(profile::is_on() || guard::is_on()) || self.may_keep(usize::from(page.class.get())))
+            {
                 // SAFETY: the caller gives up a live block, so its first word may hold a link from
                 // now on.
                 unsafe { Block::set_next(block, null_mut()) };

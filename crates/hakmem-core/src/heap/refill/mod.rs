@@ -11,7 +11,7 @@ use crate::heap::counts::HeapEvent;
 use crate::heap::reclaim::{holes, parked};
 use crate::heap::{Fresh, Heap, WALK_EVERY};
 use crate::proto::inbox::Link;
-use crate::{harden, os, policy, profile};
+use crate::{guard, harden, os, policy, profile};
 use core::hint::assert_unchecked;
 use core::ptr::{NonNull, null_mut};
 
@@ -23,14 +23,14 @@ const CARVE_MOST: u32 = 16 << 10;
 
 impl Heap {
     /// Allocates a block of `class` by the slow path: the class's list is empty, and the refill
-    /// fills it. None: there is no memory. Amortised O(1): a share of the frees of a full page pays
+    /// fills it. `request` is at most the size of the class. None: there is no memory. Amortised O(1): a share of the frees of a full page pays
     /// for the step that found it full.
     #[cold]
     #[inline(never)]
     #[unsafe(link_section = ".text.hot.hakmem")]
-    pub fn refill(&self, class: usize) -> Option<Fresh> {
-        if profile::is_on() {
-            return self.refill_sampled(class);
+    pub fn refill(&self, class: usize, request: usize) -> Option<Fresh> {
+        if profile::is_on() || guard::is_on() {
+            return self.refill_sampled(class, request);
         }
         self.refill_unsampled(class)
     }

@@ -1,4 +1,5 @@
-//! Refills while the heap profile is on: a list ends where a sample is due (`profile`).
+//! Refills while the heap profile or sampled guards are on: a list ends where a sample is due
+//! (`profile`, `guard`).
 
 use crate::backend::arena::SLOT;
 use crate::backend::check;
@@ -8,11 +9,12 @@ use crate::heap::counts::{HALF, HeapEvent};
 use crate::heap::{Fresh, Heap};
 use crate::profile::{self, Sampler, WRAP};
 use crate::proto::inbox::Link;
+use crate::{guard, guard::points};
 use core::hint::assert_unchecked;
 use core::ptr::{NonNull, null_mut};
 
 // Counts are compared modulo `WRAP`, so the half that `make_room` subtracts changes no comparison.
-const _: () = assert!(HALF == WRAP);
+const _: () = assert!(HALF == WRAP && points::WRAP == WRAP);
 
 /// For each class the largest number of blocks that a refill returns: all blocks of a page.
 const LONGEST: [u32; CLASSES] = {
@@ -44,10 +46,41 @@ impl Heap {
         self.counts.recent(class, HeapEvent::Listed)
     }
 
+    /// [`Heap::refill`] while allocations are sampled.
+    #[inline(never)]
+    pub(in crate::heap) fn refill_sampled(&self, class: usize, request: usize) -> Option<Fresh> {
+        if guard::is_on() { self.guard_or_cut(class, request) } else { self.refill_profiled(class) }
+    }
+
+    /// Gives the block a guarded place if that is due now. Else cuts the new list before the next
+    /// such block, of which the profile knows nothing.
+    #[inline(never)]
+    fn guard_or_cut(&self, class: usize, request: usize) -> Option<Fresh> {
+        debug_assert!(class < CLASSES);
+        // SAFETY: a class comes from `size_class` or from a page, and these are below CLASSES.
+        unsafe { assert_unchecked(class < CLASSES) };
+        let Some(sampler) = self.sampler() else { return self.refill_unsampled(class) };
+        let (points, handed) = (&sampler.guards, |class| self.handed(class));
+        if points.is_due(class, handed) {
+            if let Some(block) = guard::alloc(request, SIZES[class] as usize) {
+                points.draw(class, handed(class));
+                return Some((block.cast(), true));
+            }
+            points.draw(class, handed(class).wrapping_add(1));
+        }
+        let before = points.left(class, handed(class));
+        let fresh = if profile::is_on() { self.refill_profiled(class) } else { self.refill_unsampled(class) }?;
+        let after = points.left(class, handed(class));
+        if before > 0 && after > before {
+            self.busy(|| self.put_rest_back(class, before - 1, WRAP - after)); // Beyond the sample.
+        }
+        Some(fresh)
+    }
+
     /// [`Heap::refill`] while the profile is on. Most refills end long before the next sample.
     #[inline(never)]
     #[unsafe(link_section = ".text.hot.hakmem")]
-    pub(in crate::heap) fn refill_sampled(&self, class: usize) -> Option<Fresh> {
+    fn refill_profiled(&self, class: usize) -> Option<Fresh> {
         debug_assert!(class < CLASSES);
         // SAFETY: a class comes from `size_class` or from a page, and these are below CLASSES.
         unsafe { assert_unchecked(class < CLASSES) };
@@ -142,7 +175,11 @@ impl Heap {
     pub(in crate::heap) fn may_keep(&self, class: usize) -> bool {
         // SAFETY: the pointer is null or that of a sampler, which is never freed.
         match unsafe { self.sampler.get().as_ref() } {
-            Some(sampler) => sampler.left(class, self.handed(class)) > 0,
+            Some(sampler) => {
+                let handed = self.handed(class);
+                (!profile::is_on() || sampler.left(class, handed) > 0)
+                    && (!guard::is_on() || sampler.guards.left(class, handed) > 0)
+            }
             None => false, // The next refill makes the sampler.
         }
     }

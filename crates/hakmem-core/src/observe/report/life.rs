@@ -20,6 +20,7 @@ use libc::{siginfo_t, ucontext_t};
 struct Plan {
     report: Option<Report>,
     map: Option<File>,
+    errors: Option<File>,
 }
 
 #[derive(Clone, Copy)]
@@ -42,7 +43,7 @@ impl Plan {
             Some(To::File(file)) => file.keep_open(),
             None => {}
         }
-        if let Some(file) = self.map {
+        for file in [self.map, self.errors].into_iter().flatten() {
             file.keep_open();
         }
     }
@@ -54,7 +55,7 @@ impl Plan {
             Some(To::File(file)) => file.drop_what_was_kept(),
             None => {}
         }
-        if let Some(file) = self.map {
+        for file in [self.map, self.errors].into_iter().flatten() {
             file.drop_what_was_kept();
         }
     }
@@ -184,27 +185,41 @@ unsafe fn begin(envp: *const *const c_char, announced: bool) {
         // SAFETY: the caller says that `envp` is NULL or such an array. `map::file` copies the
         // name.
         map: map::file(unsafe { settings::read_map(envp) }),
+        // SAFETY: the caller says that `envp` is NULL or such an array. `keep` copies the name.
+        errors: unsafe { settings::read_errors(envp) }.and_then(|file| File::keep("HAKMEM_ERRORS", file)),
     };
-    if plan.report.is_none() && plan.map.is_none() {
-        if signal.is_some() && wish.is_none() {
-            stderr_line(format_args!(
-                "HAKMEM_STATS_SIGNAL ignored: HAKMEM_STATS asks for no report, and HAKMEM_MAP for no map"
-            ));
-        }
-    } else {
+    let has_none = plan.report.is_none() && plan.map.is_none();
+    if has_none && signal.is_some() && wish.is_none() {
+        stderr_line(format_args!(
+            "HAKMEM_STATS_SIGNAL ignored: HAKMEM_STATS asks for no report, and HAKMEM_MAP for no map"
+        ));
+    }
+    if !has_none || plan.errors.is_some() {
         // SAFETY: the caller says that no other thread uses it. `catch` installs the handler only
         // below.
         unsafe { *PLAN.0.get() = Some(plan) };
-        if let Some(signal) = signal {
+        if plan.errors.is_some() {
+            os::on_line(copy_line);
+        }
+        if let Some(signal) = signal.filter(|_| !has_none) {
             // SAFETY: `on_signal` takes no lock, allocates nothing, and preserves errno.
             unsafe { catch(signal, on_signal) };
         }
     }
     // The program may have been started under a filter. The loader opened and read files under it,
     // so this may open and read files too.
-    if (profiled || plan.report.is_some() || plan.map.is_some()) && usage::may_be_filtered() {
+    if (profiled || !has_none || plan.errors.is_some()) && usage::may_be_filtered() {
         keep_files();
         c::set_filtered(true);
+    }
+}
+
+/// Appends a line of the allocator's to the file that `HAKMEM_ERRORS` names.
+fn copy_line(line: &[u8]) {
+    // SAFETY: only `start` and `leave` write it, in constructors: `start` before it calls `on_line`,
+    // `leave` with all signals blocked. Other threads come later.
+    if let Some(file) = unsafe { *PLAN.0.get() }.and_then(|plan| plan.errors) {
+        errno::preserved(|| file.append(line));
     }
 }
 

@@ -110,6 +110,16 @@ pub unsafe fn read_map<'a>(envp: *const *const c_char) -> Option<&'a [u8]> {
     unsafe { value_of(envp, b"HAKMEM_MAP=") }
 }
 
+/// The file that `HAKMEM_ERRORS` names. Empty: none.
+///
+/// # Safety
+/// `envp` is NULL or a NULL-terminated array of C strings, which live for `'a` without a change.
+#[unsafe(link_section = ".text.hot.hakmem")]
+pub unsafe fn read_errors<'a>(envp: *const *const c_char) -> Option<&'a [u8]> {
+    // SAFETY: the caller says that `envp` is NULL or such an array. The name has no NUL.
+    unsafe { value_of(envp, b"HAKMEM_ERRORS=") }.filter(|file| !file.is_empty())
+}
+
 /// The value of a variable in an environment block. `name` ends with `=`. The first one counts, as
 /// for getenv.
 ///

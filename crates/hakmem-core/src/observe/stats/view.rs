@@ -109,6 +109,7 @@ mod note {
         "option.FOREIGN": policy::FOREIGN,
         "option.HARDENED": policy::HARDENED,
         "option.ON_ERROR": policy::ON_ERROR,
+        "option.GUARD_SAMPLE": policy::GUARD_SAMPLE,
         "option.FOREIGN_REPORT": policy::FOREIGN_REPORT,
         "option.PROFILE_INTERVAL": policy::PROFILE_INTERVAL,
         ;

@@ -36,7 +36,7 @@ use crate::large::huge;
 use crate::policy::learn;
 use crate::proto::heap_state::With;
 use crate::proto::lock::Lock;
-use crate::{heap, large, os, profile, purge};
+use crate::{guard, heap, large, os, profile, purge};
 
 /// A lock, and the function that repairs the guarded data in the child if the lock is broken. The
 /// caller of the function promises that no thread uses these data meanwhile.
@@ -86,6 +86,7 @@ extern "C" fn after_fork_in_child() {
     purge::after_fork();
     huge::after_fork();
     profile::after_fork();
+    guard::after_fork();
     heap::counts::reset_all(|class| GivenUp {
         blocks: parked::returned(class) + profile::returned(class),
         pages: parked::given(class),

@@ -1,0 +1,123 @@
+//! Names in reports of errors: what lies at the addresses of their stacks.
+//!
+//! hakmem writes a frame as `#1 0x55d0c0de (/usr/bin/prog+0x1234)`. Here it becomes the functions there,
+//! with file and line, as far as the file's debug information and symbols tell.
+
+use crate::checked;
+use crate::profile::names::{self, Named};
+use crate::profile::symbols::Frame;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::path::Path;
+
+/// Files that are looked into.
+const FILES: usize = 256;
+
+/// A frame in a line of a report.
+struct Shown<'a> {
+    /// The line up to the address.
+    start: &'a str,
+    file: &'a str,
+    offset: u64,
+}
+
+impl<'a> Shown<'a> {
+    fn read(line: &'a str) -> Option<Self> {
+        let (start, rest) = line.split_once(" 0x")?;
+        if !start
+            .trim_end_matches(|c: char| c.is_ascii_digit())
+            .ends_with('#')
+        {
+            return None;
+        }
+        let (_, place) = rest.split_once(" (")?;
+        let (file, offset) = place.strip_suffix(')')?.rsplit_once("+0x")?;
+        Some(Self {
+            start,
+            file,
+            offset: u64::from_str_radix(offset, 16).ok()?,
+        })
+    }
+
+    /// The address that is looked up. A return address may be that of the next line.
+    fn looked_up(&self) -> u64 {
+        let is_first = self.start.ends_with("#0");
+        self.offset - u64::from(!is_first && self.offset > 0)
+    }
+}
+
+/// The text of reports, with names.
+pub fn named(text: &str) -> String {
+    let mut wanted: BTreeMap<&str, BTreeSet<u64>> = BTreeMap::new();
+    for frame in text.lines().filter_map(Shown::read) {
+        if wanted.len() < FILES || wanted.contains_key(frame.file) {
+            wanted
+                .entry(frame.file)
+                .or_default()
+                .insert(frame.looked_up());
+        }
+    }
+    let look = |(file, offsets): (_, BTreeSet<u64>)| {
+        let offsets: Vec<_> = offsets.into_iter().collect();
+        let Named { frames, .. } = names::of_file(Path::new(file), &offsets);
+        (
+            file,
+            offsets.into_iter().zip(frames).collect::<BTreeMap<_, _>>(),
+        )
+    };
+    let known: BTreeMap<_, _> = wanted.into_iter().map(look).collect();
+    let mut all = String::new();
+    for line in text.lines() {
+        let frame = Shown::read(line);
+        let found = frame
+            .as_ref()
+            .and_then(|frame| known.get(frame.file)?.get(&frame.looked_up()))
+            .filter(|frames| !frames.is_empty());
+        match (frame, found) {
+            (Some(frame), Some(found)) => {
+                for (i, function) in found.iter().enumerate() {
+                    let start = if i == 0 { frame.start } else { "            " };
+                    let _ = writeln!(all, "{start} {}", said(function, frame.file));
+                }
+            }
+            _ => {
+                let _ = writeln!(all, "{}", checked::text(line, 512));
+            }
+        }
+    }
+    all
+}
+
+fn said(frame: &Frame, file: &str) -> String {
+    match &frame.file {
+        Some(source) => format!("{} ({source}:{})", frame.function, frame.line),
+        None => format!("{} ({file})", frame.function),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_told_from_other_lines() {
+        let frame = Shown::read("hakmem:     #12 0x55d (/usr/bin/a (b)+0x1f)").unwrap();
+        assert_eq!(
+            (frame.file, frame.offset, frame.looked_up()),
+            ("/usr/bin/a (b)", 0x1f, 0x1e)
+        );
+        let first = Shown::read("hakmem:     #0 0x55d (/x+0x1f)").unwrap();
+        assert_eq!(first.looked_up(), 0x1f);
+        for line in [
+            "",
+            "hakmem: double free of 0x1234",
+            "#1 0x55d",
+            "a 0x1 (b+0x2)",
+            "#1 0x5 (/x+0xzz)",
+        ] {
+            assert!(Shown::read(line).is_none(), "{line}");
+        }
+        let text = "hakmem: x\nhakmem:     #0 0x1 (/no/such/file+0x1)\n";
+        assert_eq!(named(text), text);
+    }
+}

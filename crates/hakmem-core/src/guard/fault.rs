@@ -1,0 +1,123 @@
+//! What an access or a free of a guarded block means. The words are those of GWP-ASan.
+
+use super::stack::Stack;
+use super::{PLACES, POOL, Place, ROOM, State, find, system_pages};
+use crate::os::{self, Fault, detail, report};
+use crate::policy::{self, OnError};
+use core::fmt::{Arguments, Display, Formatter, Result};
+
+/// The place of an address relative to a block.
+struct Relative(usize, &'static Place);
+
+impl Display for Relative {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        let (at, start, size) = (self.0, self.1.address(), self.1.size());
+        let (bytes, where_) = match at {
+            at if at < start => (start - at, "to the left of"),
+            at if at >= start + size => (at - (start + size) + 1, "to the right of"),
+            at => (at - start, "into"),
+        };
+        let s = if bytes == 1 { "" } else { "s" };
+        write!(f, "{bytes} byte{s} {where_} a {size}-byte allocation at {start:#x}")
+    }
+}
+
+/// Reports an error. `stack` is where it happened.
+fn tell(what: Arguments<'_>, at: usize, place: &'static Place, stack: &Stack) {
+    let thread = stack.thread();
+    report(format_args!("{what} at {at:#x} ({}) by thread {thread} here:", Relative(at, place)));
+    stack.show();
+    if place.state() == State::Freed {
+        detail(format_args!("{:#x} was deallocated by thread {} here:", place.address(), place.freed.thread()));
+        place.freed.show();
+    }
+    detail(format_args!("{:#x} was allocated by thread {} here:", place.address(), place.allocated.thread()));
+    place.allocated.show();
+}
+
+fn is_silent() -> bool {
+    policy::ON_ERROR.get() == OnError::Ignore as u32
+}
+
+/// Reports an error of a free, and ends the process if the option says so.
+fn wrong(what: Arguments<'_>, at: usize, place: &'static Place) {
+    if !is_silent() {
+        let stack = Stack::new();
+        stack.record();
+        tell(what, at, place, &stack);
+    }
+    if policy::ON_ERROR.get() == OnError::Abort as u32 {
+        os::abort();
+    }
+}
+
+/// A pointer that was freed is none of a block.
+pub fn invalid_free(at: usize, place: &'static Place) {
+    wrong(format_args!("Invalid (Wild) Free"), at, place);
+}
+
+/// A block that was freed before was freed again.
+pub fn double_free(at: usize, place: &'static Place) {
+    wrong(format_args!("Double Free"), at, place);
+}
+
+/// The free of a block found the byte at `at`, outside of it, changed.
+pub fn written_beyond(at: usize, place: &'static Place) {
+    let what = if at < place.address() { "Buffer Underflow" } else { "Buffer Overflow" };
+    wrong(format_args!("{what}, found by the free,"), at, place);
+}
+
+/// The place whose block an access at `address` was meant for. None: the access lies in the range of
+/// the places, but near no block.
+fn meant(address: usize) -> Option<&'static Place> {
+    let (i, offset) = find(address)?;
+    let was_used = |i: usize| POOL.get(i).filter(|place| place.state() != State::Unused);
+    if offset >= 0 {
+        return was_used(i);
+    }
+    // Between two rooms: the nearer block.
+    let before = i.checked_sub(1).and_then(was_used);
+    let after = if i < PLACES { was_used(i) } else { None };
+    let (Some(left), Some(right)) = (before, after) else { return before.or(after) };
+    let is_left = address - left.address() < right.address() - address;
+    Some(if is_left { left } else { right })
+}
+
+/// Judges a fault. True: the access can be repeated now. False: it is not one of a place, or the
+/// fault is to take its course.
+pub fn judge(fault: &Fault) -> bool {
+    if find(fault.address).is_none() {
+        return false;
+    }
+    if !is_silent() {
+        let stack = Stack::new();
+        stack.record_from(&fault.registers);
+        match meant(fault.address) {
+            Some(place) => {
+                let what = match place.state() {
+                    State::Freed => "Use After Free",
+                    _ if fault.address < place.address() => "Buffer Underflow",
+                    _ => "Buffer Overflow",
+                };
+                tell(format_args!("{what}"), fault.address, place, &stack);
+            }
+            None => {
+                report(format_args!("Wild access at {:#x} by thread {} here:", fault.address, stack.thread()));
+                stack.show();
+            }
+        }
+    }
+    policy::ON_ERROR.get() != OnError::Abort as u32 && make_accessible(fault.address)
+}
+
+/// Lets the program go on: the system page is accessible from now on, and the place is not used
+/// again.
+fn make_accessible(address: usize) -> bool {
+    let rests = |place: &'static Place| place.seize(State::Freed) || place.seize(State::Live);
+    if let Some(place) = meant(address).filter(|place| rests(place)) {
+        place.set(State::Reported);
+    }
+    let (start, bytes) = system_pages(address, 1);
+    debug_assert!(bytes <= ROOM);
+    os::commit(start, bytes)
+}

@@ -1,0 +1,280 @@
+//! Sampled guards: some blocks lie alone between memory without access.
+//!
+//! About one allocation in `GUARD_SAMPLE` gets a *place* of its own: a room of 64 KiB with as much
+//! inaccessible memory on either side. The block lies at the beginning or at the end of the room,
+//! at random. Only the system pages that have the block are accessible. So a read or write beyond
+//! the block that reaches another system page faults, and so does any use after the free.
+//! `fault` says what happened, with the stacks of the allocation, the free and the access.
+//!
+//! ```text
+//! | no access | room 0 | no access | room 1 | no access | …
+//!               ^block           block^
+//! ```
+//!
+//! A fault shows nothing of the bytes between the block and the end of its system page. There a
+//! pattern lies on either side, and the free checks it.
+//!
+//! The paths of a program without guards check nothing, except one word on the slow path of malloc.
+//! As for the heap profile, a list ends where a sample is due (`heap::refill::sampled`). The block
+//! lies in no arena. So its free takes the path of foreign pointers, and leaves it at its beginning.
+//!
+//! Rules
+//! 1. A place belongs to the thread that set its state to `Busy`. The program has the block from
+//!    `Live` on, until a free sets `Busy` again. No thread waits for a place.
+//! 2. Each access to a room by this module lies between `commit` and `decommit`, while the place is
+//!    `Busy`.
+//! 3. A place whose error was reported, in a program that goes on, is never used again.
+
+pub mod fault;
+pub mod points;
+pub mod stack;
+
+use crate::backend::arena;
+use crate::backend::check;
+use crate::base::size_class::MEDIUM_MAX;
+use crate::base::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use crate::base::sync::plain::{AtomicU32, AtomicU64, AtomicUsize};
+use crate::{harden, os, policy};
+use core::ptr::NonNull;
+use stack::Stack;
+
+/// Blocks that can lie in places at a time.
+pub const PLACES: usize = 64;
+/// Bytes of a room, and of the memory without access before it. The largest system page has as
+/// many.
+pub const ROOM: usize = 64 << 10;
+const STRIDE: usize = 2 * ROOM;
+const BYTES: usize = PLACES * STRIDE + ROOM;
+/// Bytes on either side of a block that have the pattern.
+const PAD: usize = 64;
+const PATTERN: u8 = 0xa7;
+/// From this sample rate on, one block for each tick of the clock gets a place at most.
+const PACED: u32 = 1000;
+
+const _: () = assert!(ROOM >= MEDIUM_MAX);
+
+/// What a place is used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum State {
+    /// Nothing yet.
+    Unused = 0,
+    /// A thread changes it (rule 1).
+    Busy = 1,
+    /// A live block.
+    Live = 2,
+    /// Nothing since the block was freed. The room has no access.
+    Freed = 3,
+    /// An error of its block was reported (rule 3).
+    Reported = 4,
+}
+
+impl State {
+    fn of(number: u32) -> Self {
+        [Self::Unused, Self::Busy, Self::Live, Self::Freed, Self::Reported][number as usize]
+    }
+}
+
+/// A place, and what is known of its last block.
+pub struct Place {
+    state: AtomicU32,
+    size: AtomicU32,
+    address: AtomicUsize,
+    allocated: Stack,
+    freed: Stack,
+}
+
+impl Place {
+    fn state(&self) -> State {
+        // Acquire: pairs with `set`, so what the last owner wrote is seen.
+        State::of(self.state.load(Acquire))
+    }
+    /// Ends the ownership of a place (rule 1).
+    fn set(&self, state: State) {
+        self.state.store(state as u32, Release);
+    }
+    fn seize(&self, from: State) -> bool {
+        self.state.compare_exchange(from as u32, State::Busy as u32, AcqRel, Relaxed).is_ok()
+    }
+    fn address(&self) -> usize {
+        self.address.load(Relaxed)
+    }
+    fn size(&self) -> usize {
+        self.size.load(Relaxed) as usize
+    }
+}
+
+static POOL: [Place; PLACES] = [const {
+    Place {
+        state: AtomicU32::new(0),
+        size: AtomicU32::new(0),
+        address: AtomicUsize::new(0),
+        allocated: Stack::new(),
+        freed: Stack::new(),
+    }
+}; PLACES];
+/// The address range. 0: not reserved yet.
+static BASE: AtomicUsize = AtomicUsize::new(0);
+/// The place at which the next search begins. So a freed place rests for as long as it can.
+static NEXT: AtomicUsize = AtomicUsize::new(0);
+/// The tick of the clock at which a block got a place last.
+static LAST: AtomicU32 = AtomicU32::new(0);
+/// Blocks that got a place, and those that were freed.
+pub static SAMPLED: AtomicU64 = AtomicU64::new(0);
+/// See `SAMPLED`.
+pub static RETURNED: AtomicU64 = AtomicU64::new(0);
+
+/// For the child of a fork.
+pub fn after_fork() {
+    points::after_fork();
+    stack::after_fork();
+}
+
+/// True if allocations are sampled. The hardened build checks each block instead.
+#[inline(always)]
+pub fn is_on() -> bool {
+    !harden::ON && policy::GUARD_SAMPLE.is_on()
+}
+
+/// Prepares for stacks in reports. May allocate, so the allocator does not call it later.
+#[cold]
+pub fn start() {
+    os::find_objects();
+    os::find_program();
+    os::on_fatal(stack::show_own);
+}
+
+/// The address range, which is reserved at the first call. Then a handler for faults is installed,
+/// too. Two threads may reserve a range each: one of them is given back.
+#[cold]
+fn base() -> Option<usize> {
+    let known = BASE.load(Acquire);
+    if known != 0 {
+        return Some(known);
+    }
+    const RESERVED: usize = BYTES + ROOM;
+    let reserved = os::reserve(RESERVED)?;
+    // Rooms are aligned as pages are: so blocks keep the alignment of their class.
+    let made = reserved.next_multiple_of(ROOM);
+    if let Err(other) = BASE.compare_exchange(0, made, Release, Acquire) {
+        os::unreserve(reserved, RESERVED);
+        return Some(other);
+    }
+    arena::RESERVED.fetch_add(RESERVED, Relaxed);
+    os::on_fault(fault::judge);
+    Some(made)
+}
+
+/// The place that an address lies in or before, and the distance from its room's beginning. None:
+/// the address lies beyond the range.
+fn find(address: usize) -> Option<(usize, isize)> {
+    let base = BASE.load(Relaxed);
+    let offset = address.wrapping_sub(base);
+    (base != 0 && offset < BYTES).then(|| (offset / STRIDE, (offset % STRIDE) as isize - ROOM as isize))
+}
+
+fn room(i: usize) -> usize {
+    BASE.load(Relaxed) + i * STRIDE + ROOM
+}
+
+/// True if `p` lies in the range of the places.
+#[inline]
+pub fn has(p: *mut u8) -> bool {
+    find(p.addr()).is_some()
+}
+
+/// The system pages that have the `len` bytes at `at`: address and length.
+fn system_pages(at: usize, len: usize) -> (usize, usize) {
+    let page = os::page_size();
+    let start = at & !(page - 1);
+    (start, (at + len).next_multiple_of(page) - start)
+}
+
+/// Allocates a block for `request` bytes. `size` is what the block of its class would have: such a
+/// request keeps the alignment of the class, any other is aligned to 16. All bytes are zero. None:
+/// the allocation is no sample after all.
+#[cold]
+#[inline(never)]
+pub fn alloc(request: usize, size: usize) -> Option<NonNull<u8>> {
+    let now = os::now_ms();
+    if os::is_filtered() || policy::GUARD_SAMPLE.get() >= PACED && LAST.swap(now, Relaxed) == now {
+        return None;
+    }
+    base()?;
+    let first = NEXT.fetch_add(1, Relaxed);
+    let is_free = |i: &usize| POOL[*i].seize(State::Freed) || POOL[*i].seize(State::Unused);
+    let i = (first..first + PLACES).map(|i| i % PLACES).find(is_free)?;
+    NEXT.store(i + 1, Relaxed);
+    let place = &POOL[i];
+    let len = if request == size { size } else { request.next_multiple_of(16) };
+    let at = if points::random() % 2 == 0 { room(i) } else { room(i) + ROOM - len };
+    let (start, bytes) = system_pages(at, request);
+    if !os::commit(start, bytes) {
+        place.set(State::Unused);
+        return None;
+    }
+    place.address.store(at, Relaxed);
+    place.size.store(request as u32, Relaxed);
+    // SAFETY: the system pages of the block were made accessible, and nobody else knows them yet
+    // (rule 2).
+    pads(at, request, |pad, len| unsafe { os::at(pad).write_bytes(PATTERN, len) });
+    place.allocated.record();
+    place.set(State::Live);
+    SAMPLED.fetch_add(1, Relaxed);
+    NonNull::new(os::at(at))
+}
+
+/// Calls `f` with the bytes before and behind a block that have the pattern.
+fn pads(at: usize, len: usize, mut f: impl FnMut(usize, usize)) {
+    let (start, bytes) = system_pages(at, len);
+    let before = (at - start).min(PAD);
+    f(at - before, before);
+    f(at + len, (start + bytes - at - len).min(PAD));
+}
+
+/// Frees the block at `p`, which lies in the range. An error of the program is reported.
+#[cold]
+#[inline(never)]
+pub fn free(p: *mut u8) {
+    let Some((i, _)) = find(p.addr()) else { return };
+    let place = &POOL[i.min(PLACES - 1)];
+    if i >= PLACES || place.address() != p.addr() {
+        return fault::invalid_free(p.addr(), place);
+    }
+    if !place.seize(State::Live) {
+        match place.state() {
+            State::Reported => return, // The program went on after an error of this block.
+            _ => return fault::double_free(p.addr(), place),
+        }
+    }
+    let mut written = None;
+    pads(p.addr(), place.size(), |pad, len| {
+        // SAFETY: the system pages of the block are accessible until `decommit` below (rule 2).
+        let is_changed = |at: &usize| unsafe { os::at(*at).read() } != PATTERN;
+        written = written.or((pad..pad + len).find(is_changed));
+    });
+    place.freed.record();
+    RETURNED.fetch_add(1, Relaxed);
+    let (start, bytes) = system_pages(p.addr(), place.size());
+    if let Some(at) = written {
+        place.set(State::Reported);
+        fault::written_beyond(at, place);
+    } else if os::decommit(start, bytes) {
+        place.set(State::Freed);
+    } else {
+        place.set(State::Reported);
+    }
+}
+
+/// The bytes of the block at `p`, which lies in the range. A pointer to no block is an error of the
+/// program.
+#[cold]
+pub fn size(p: *mut u8) -> usize {
+    match find(p.addr()) {
+        Some((i, _)) if i < PLACES && POOL[i].address() == p.addr() && POOL[i].state() == State::Live => POOL[i].size(),
+        _ => {
+            check::wrong(format_args!("invalid pointer {p:p}: no live block starts there"));
+            0
+        }
+    }
+}

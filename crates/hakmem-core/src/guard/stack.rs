@@ -1,0 +1,109 @@
+//! Stacks in reports: return addresses, each with the loaded object that has it.
+//!
+//! Rule: `TAKEN` guards the scratch of the unwinder. A thread that finds it taken records no frames:
+//! another thread, or code that its signal interrupted, is recording.
+
+use crate::base::sync::Ordering::{Acquire, Relaxed, Release};
+use crate::base::sync::plain::{AtomicBool, AtomicU32, AtomicUsize};
+use crate::os::{self, Registers};
+use crate::unwind::stack::Scratch;
+use core::cell::UnsafeCell;
+
+/// Return addresses that are kept, nearest first.
+const DEPTH: usize = 24;
+
+struct Shared(UnsafeCell<Scratch>);
+// SAFETY: `TAKEN` lets one user in at a time (rule).
+unsafe impl Sync for Shared {}
+
+static SCRATCH: Shared = Shared(UnsafeCell::new(Scratch::new()));
+static TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// The stack of a thread at some moment.
+pub struct Stack {
+    thread: AtomicU32,
+    len: AtomicU32,
+    frames: [AtomicUsize; DEPTH],
+}
+
+impl Stack {
+    /// Without frames.
+    pub const fn new() -> Self {
+        Self { thread: AtomicU32::new(0), len: AtomicU32::new(0), frames: [const { AtomicUsize::new(0) }; DEPTH] }
+    }
+
+    /// Records the calling thread's stack. O(frames).
+    #[inline(never)]
+    pub fn record(&self) {
+        self.record_by(|scratch| self.keep(scratch.follow()));
+    }
+
+    /// Records the stack of the code that was interrupted in these registers.
+    pub fn record_from(&self, registers: &Registers) {
+        self.record_by(|scratch| self.keep(scratch.follow_from(registers.pc, registers.stack, registers.frame)));
+    }
+
+    fn record_by(&self, follow: impl FnOnce(&mut Scratch)) {
+        self.thread.store(os::numbers().1, Relaxed);
+        self.len.store(0, Relaxed);
+        if !TAKEN.swap(true, Acquire) {
+            // SAFETY: the flag was not set, so nobody else uses the scratch.
+            let scratch = unsafe { &mut *SCRATCH.0.get() };
+            scratch.forget();
+            follow(scratch);
+            TAKEN.store(false, Release);
+        }
+    }
+
+    /// Keeps the frames beyond those of this library.
+    fn keep(&self, frames: &[usize]) {
+        let here = (Self::record as fn(&Self) as *const ()).addr();
+        let own = if os::in_program(here) { None } else { os::object_of(here) };
+        let is_own = |pc: &&usize| own.is_some_and(|own| (own.start..own.end).contains(*pc));
+        let beyond = frames.iter().skip_while(is_own).take(DEPTH);
+        let kept = self.frames.iter().zip(beyond).map(|(to, pc)| to.store(*pc, Relaxed)).count();
+        self.len.store(kept as u32, Relaxed);
+    }
+
+    /// The number of the thread, as the system has it.
+    pub fn thread(&self) -> u32 {
+        self.thread.load(Relaxed)
+    }
+
+    /// Writes a line for each frame.
+    pub fn show(&self) {
+        let len = self.len.load(Relaxed) as usize;
+        for (i, pc) in self.frames.iter().take(len).map(|pc| pc.load(Relaxed)).enumerate() {
+            match os::place_of(pc) {
+                Some((name, offset)) => os::detail(format_args!("    #{i} {pc:#x} ({}+{offset:#x})", Name(name))),
+                None => os::detail(format_args!("    #{i} {pc:#x}")),
+            }
+        }
+        if len == 0 {
+            os::detail(format_args!("    no stack is known"));
+        }
+    }
+}
+
+/// A file's name, cut at its beginning if it is long.
+struct Name(&'static [u8]);
+
+impl core::fmt::Display for Name {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let name = &self.0[self.0.len().saturating_sub(160)..];
+        name.utf8_chunks().try_for_each(|chunk| f.write_str(chunk.valid()))
+    }
+}
+
+/// For the child of a fork: the thread that had the scratch is not there.
+pub fn after_fork() {
+    TAKEN.store(false, Relaxed);
+}
+
+/// Writes the calling thread's stack, behind the line of a fatal error.
+pub fn show_own() {
+    let stack = Stack::new();
+    stack.record();
+    os::detail(format_args!("thread {}:", stack.thread()));
+    stack.show();
+}

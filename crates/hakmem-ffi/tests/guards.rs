@@ -1,0 +1,131 @@
+//! Sampled guards: blocks that lie between memory without access.
+
+use crate::common;
+
+use common::{Language, Link, compile, finish, library};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+use tempfile::TempDir;
+
+fn program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| compile(Language::C, "guards.c", Link::Plain))
+}
+
+fn run(part: &str, settings: &[(&str, &str)]) -> (Output, String) {
+    let mut command = Command::new(program());
+    command
+        .arg(part)
+        .env("LD_PRELOAD", &library().shared)
+        .env_remove("HAKMEM_STATS")
+        .envs(settings.iter().copied());
+    let output = finish(&mut command);
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output, stderr)
+}
+
+/// The heads of reports: what was seen.
+fn heads(text: &str) -> Vec<&str> {
+    let heads = text.lines().filter_map(|line| {
+        let (what, rest) = line.strip_prefix("hakmem: ")?.split_once(" at 0x")?;
+        rest.ends_with(" here:").then_some(what)
+    });
+    heads.collect()
+}
+
+#[test]
+fn correct_programs_notice_nothing() {
+    for every in ["1", "2", "50"] {
+        let (output, stderr) = run("correct", &[("HAKMEM_GUARD_SAMPLE", every)]);
+        assert_eq!(
+            (&*output.stdout, &*stderr),
+            (&b"correct\n"[..], ""),
+            "{every}"
+        );
+    }
+}
+
+/// Each stack has the function that did it, as the last address in the program before `main`.
+#[test]
+fn a_report_has_the_stacks_of_access_free_and_allocation() {
+    let (output, stderr) = run("use_after_free", &[("HAKMEM_GUARD_SAMPLE", "1")]);
+    assert_eq!(output.status.signal(), Some(libc::SIGSEGV), "{stderr}");
+    let lines: Vec<_> = stderr.lines().collect();
+    assert!(
+        lines[0].starts_with("hakmem: Use After Free at 0x"),
+        "{stderr}"
+    );
+    assert!(
+        lines[0].contains("5 bytes into a 100-byte allocation"),
+        "{stderr}"
+    );
+    let name = program().file_name().expect("a name").to_string_lossy();
+    let parts: Vec<_> = stderr.split(" here:\n").skip(1).collect();
+    assert_eq!(parts.len(), 3, "{stderr}");
+    for part in parts {
+        let own = part
+            .lines()
+            .filter(|line| line.contains("    #") && line.contains(&*name));
+        assert!(own.count() >= 2, "{stderr}");
+    }
+    assert!(
+        stderr.contains(" was deallocated by thread ")
+            && stderr.contains(" was allocated by thread ")
+    );
+}
+
+/// Standard error has what was seen, and the file has all of it.
+#[test]
+fn stacks_go_to_a_file() {
+    let directory = TempDir::new().expect("a directory");
+    let file = directory.path().join("errors").display().to_string();
+    let (_, stderr) = run(
+        "use_after_free",
+        &[("HAKMEM_GUARD_SAMPLE", "1"), ("HAKMEM_ERRORS", &file)],
+    );
+    let text = std::fs::read_to_string(&file).expect("the file");
+    assert_eq!(heads(&stderr), ["Use After Free"]);
+    assert!(
+        stderr.lines().count() == 1 && text.starts_with(&stderr),
+        "{stderr}{text}"
+    );
+    assert!(
+        text.contains("    #0 0x") && text.contains(" was allocated by "),
+        "{text}"
+    );
+}
+
+#[test]
+fn the_programs_own_handler_runs() {
+    let (output, stderr) = run("handler", &[]);
+    assert_eq!(output.status.code(), Some(77), "{stderr}");
+    assert_eq!(heads(&stderr), ["Use After Free"]);
+}
+
+#[test]
+fn a_program_goes_on_if_it_is_to() {
+    let report = [("HAKMEM_GUARD_SAMPLE", "1"), ("HAKMEM_ON_ERROR", "report")];
+    let (output, stderr) = run("goes_on", &report);
+    assert_eq!(&*output.stdout, b"went on\n", "{stderr}");
+    let heads = heads(&stderr);
+    assert_eq!(heads[..3], ["Use After Free"; 3], "{stderr}");
+    assert!(
+        heads.iter().any(|head| head.starts_with("Buffer ")),
+        "{stderr}"
+    );
+    let ignore = [("HAKMEM_GUARD_SAMPLE", "1"), ("HAKMEM_ON_ERROR", "ignore")];
+    let (output, stderr) = run("goes_on", &ignore);
+    assert_eq!((&*output.stdout, &*stderr), (&b"went on\n"[..], ""));
+}
+
+/// Faults that no guard made, and signals that were sent, have their usual effect.
+#[test]
+fn other_faults_take_their_course() {
+    for part in ["null_pointer", "sent"] {
+        let (output, stderr) = run(part, &[("HAKMEM_GUARD_SAMPLE", "1")]);
+        assert_eq!(output.status.signal(), Some(libc::SIGSEGV), "{part}");
+        assert_eq!(stderr, "", "{part}");
+    }
+}

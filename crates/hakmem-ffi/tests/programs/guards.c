@@ -1,0 +1,134 @@
+/* Blocks in guarded places: guards PART. Each allocation gets one, or as many as have room. */
+#include <dlfcn.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MUST(condition) ((condition) ? (void)0 : missed(#condition, __LINE__))
+static void missed(const char *what, int line) {
+    fprintf(stderr, "not so in line %d: %s\n", line, what);
+    _exit(9);
+}
+
+static unsigned char *hidden(void *p) {
+    unsigned char *volatile q = p;
+    return q;
+}
+
+static void filled(unsigned char *p, size_t n, int seed) {
+    for (size_t i = 0; i < n; i++)
+        p[i] = (unsigned char)(seed + i);
+}
+
+static void same(const unsigned char *p, size_t n, int seed) {
+    for (size_t i = 0; i < n; i++)
+        MUST(p[i] == (unsigned char)(seed + i));
+}
+
+static void *all_sizes(void *unused) {
+    for (size_t n = 1; n < 70000; n += n < 600 ? 1 : n / 9) {
+        unsigned char *p = hidden(malloc(n)), *q = hidden(calloc(1, n));
+        MUST((uintptr_t)p % 16 == 0 && malloc_usable_size(p) >= n);
+        filled(p, malloc_usable_size(p), 1);
+        for (size_t i = 0; i < malloc_usable_size(q); i++)
+            MUST(q[i] == 0);
+        filled(p, n, 7);
+        size_t more = n + 1 + n / 3;
+        p = hidden(realloc(p, more));
+        MUST(p);
+        same(p, n, 7);
+        filled(p, more, 9);
+        p = hidden(realloc(p, n / 5 + 1));
+        MUST(p);
+        same(p, n / 5 + 1, 9);
+        free(p);
+        free(q);
+        for (size_t align = 32; align <= 8192; align *= 4) {
+            void *r;
+            MUST(!posix_memalign(&r, align, n) && (uintptr_t)r % align == 0);
+            filled(r, n, 3);
+            free(r);
+        }
+    }
+    return unused;
+}
+
+static void correct(void) {
+    pthread_t threads[3];
+    for (int i = 0; i < 3; i++)
+        MUST(!pthread_create(&threads[i], NULL, all_sizes, NULL));
+    all_sizes(NULL);
+    void *ours = hidden(malloc(100));
+    pid_t child = fork();
+    if (child == 0) {
+        free(ours);
+        all_sizes(NULL);
+        _exit(0);
+    }
+    int status;
+    MUST(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    free(ours);
+    for (int i = 0; i < 3; i++)
+        MUST(!pthread_join(threads[i], NULL));
+    puts("correct");
+}
+
+static void use_after_free(void) {
+    unsigned char *p = hidden(malloc(100));
+    free(p);
+    p = hidden(p);
+    p[5] = 1;
+}
+
+static void own_handler(int signal, siginfo_t *info, void *context) {
+    MUST(signal == SIGSEGV && info->si_addr && context);
+    _exit(77);
+}
+
+/* The program has a handler, and switches the guards on later. */
+static void handler(void) {
+    struct sigaction action = {.sa_sigaction = own_handler, .sa_flags = SA_SIGINFO};
+    MUST(!sigaction(SIGSEGV, &action, NULL));
+    int (*set)(const char *, const char *) = (int (*)(const char *, const char *))dlsym(RTLD_DEFAULT, "hakmem_set_option");
+    MUST(set && set("GUARD_SAMPLE", "1") == 0);
+    for (int i = 0; i < 1000; i++)
+        free(hidden(malloc(100))); /* what is on lists was not sampled */
+    use_after_free();
+}
+
+static void goes_on(void) {
+    for (int i = 0; i < 3; i++)
+        use_after_free();
+    unsigned char *p = hidden(malloc(64));
+    hidden(p)[-1] = 1;
+    hidden(p)[64] = 1;
+    free(p);
+    free(hidden(p) + 16);
+    all_sizes(NULL);
+    puts("went on");
+}
+
+static void null_pointer(void) { *(volatile char *)hidden(NULL) = 1; }
+static void sent(void) {
+    free(hidden(malloc(10)));
+    kill(getpid(), SIGSEGV);
+    pause();
+}
+
+int main(int count, char **arguments) {
+    MUST(count == 2);
+    static const struct {
+        const char *name;
+        void (*run)(void);
+    } parts[] = {{"correct", correct}, {"use_after_free", use_after_free}, {"handler", handler}, {"goes_on", goes_on}, {"null_pointer", null_pointer}, {"sent", sent}};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (!strcmp(parts[i].name, arguments[1]))
+            parts[i].run();
+    return 0;
+}
