@@ -207,7 +207,7 @@ pub fn alloc(request: usize, size: usize) -> Option<NonNull<u8>> {
     NEXT.store(i + 1, Relaxed);
     let place = &POOL[i];
     let len = if request == size { size } else { request.next_multiple_of(16) };
-    let at = if points::random() % 2 == 0 { room(i) } else { room(i) + ROOM - len };
+    let at = if points::random().is_multiple_of(2) { room(i) } else { room(i) + ROOM - len };
     let (start, bytes) = system_pages(at, request);
     if !os::commit(start, bytes) {
         place.set(State::Unused);
