@@ -29,6 +29,12 @@ pub fn mask(address: usize) -> usize {
     product ^ product >> 32
 }
 
+/// A number whose upper half depends on all of `number` and on the secret.
+#[inline(always)]
+pub fn spread(number: usize) -> usize {
+    number.wrapping_mul(KEY[1].load(Relaxed))
+}
+
 /// Encodes the link at `at`, or decodes it. The same link is another word in each page.
 #[inline(always)]
 pub fn link(at: usize, link: usize) -> usize {
@@ -37,6 +43,6 @@ pub fn link(at: usize, link: usize) -> usize {
 
 /// True if a list may lead from the block at `at` to the one at `to`: both are in one segment.
 #[inline(always)]
-pub fn is_near(at: usize, to: usize) -> bool {
+pub const fn is_near(at: usize, to: usize) -> bool {
     (at ^ to) >> 21 == 0
 }

@@ -25,10 +25,10 @@ impl Quarantine {
     /// Puts a block in, and returns the one that leaves. Null: there was room.
     #[inline]
     pub fn swap(&self, block: *mut u8) -> *mut u8 {
-        let dice = key::mask(self.dice.get().wrapping_add(block.addr()));
+        let dice = key::spread(self.dice.get().wrapping_add(block.addr()));
         self.dice.set(dice);
         // In the ordinary build there is no place, and the compiler removes the call.
-        let place = dice.checked_rem(PLACES).and_then(|i| self.places.get(i));
+        let place = (dice >> 32).checked_rem(PLACES).and_then(|i| self.places.get(i));
         place.map_or(block, |place| place.replace(block))
     }
 

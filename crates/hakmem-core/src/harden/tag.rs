@@ -1,7 +1,7 @@
 //! Tags: the last word of each block, and the pad in front of it.
 //!
 //! ```text
-//! | request | pad …      | tag |      the pad's first and last 8 bytes are a pattern,
+//! | request | pad …      | tag |      the pad's first 8 bytes are a pattern,
 //! | request …   | pad | tag |        or all of a pad that is shorter
 //! ```
 
@@ -77,11 +77,10 @@ unsafe fn place(p: *mut u8, room: usize) -> &'static AtomicU64 {
     unsafe { AtomicU64::from_ptr(p.wrapping_add(room - BYTES).cast()) }
 }
 
-/// The pattern of a pad. All bytes are the same, as its two words may overlap. Each has its upper
-/// bit set: writes that go too far rarely do.
+/// The pattern of a pad. Each byte has its upper bit set: writes that go too far rarely do.
 #[inline(always)]
 fn pattern(mask: u64) -> u64 {
-    (mask >> 57 | 0x80) * 0x0101_0101_0101_0101
+    mask | 0x8080_8080_8080_8080
 }
 
 /// Writes the tag and the pad of a block of `room` bytes that becomes live, for a request of `size`.
@@ -92,17 +91,11 @@ fn pattern(mask: u64) -> u64 {
 pub unsafe fn write(p: *mut u8, room: usize, size: usize, origin: Origin) {
     let mask = mask(p.addr()) as u64;
     let slack = room - BYTES - size;
-    let last = p.wrapping_add(room - 2 * BYTES).cast::<u64>();
     let word = LIVE | (origin as u64) << 32 | slack as u64;
-    // SAFETY: all of these words lie in the block, which the caller has.
+    // SAFETY: both words lie in the block, which the caller has. If the pad is shorter than a word,
+    // the tag replaces the rest of the word.
     unsafe {
-        if slack >= 8 {
-            p.wrapping_add(size).cast::<u64>().write_unaligned(pattern(mask));
-            last.write(pattern(mask));
-        } else if slack > 0 {
-            let kept = 64 - slack * 8;
-            last.write(last.read() << (64 - kept) >> (64 - kept) | pattern(mask) >> kept << kept);
-        }
+        p.wrapping_add(size).cast::<u64>().write_unaligned(pattern(mask));
         place(p, room).store(word.wrapping_mul(SPREAD) ^ mask, Relaxed);
     }
 }
@@ -134,6 +127,51 @@ pub unsafe fn read(p: *mut u8, room: usize) -> Tag {
     Tag::Live(room - BYTES - slack, origin)
 }
 
+/// The tag of the block, decoded.
+///
+/// # Safety
+/// As [`place`].
+#[inline(always)]
+unsafe fn plain(p: *mut u8, room: usize, mask: u64) -> u64 {
+    // SAFETY: the block has `room` bytes, by the caller's promise, so its last word is the tag
+    // (`harden` rule 2).
+    (unsafe { place(p, room) }.load(Relaxed) ^ mask).wrapping_mul(GATHER)
+}
+
+/// True if the block is live, was made by `origin`, has `size` bytes if that is said, and its pad is
+/// as it was.
+///
+/// # Safety
+/// As [`place`].
+#[inline(always)]
+pub unsafe fn is_live(p: *mut u8, room: usize, origin: Origin, size: Option<usize>) -> bool {
+    let mask = mask(p.addr()) as u64;
+    // SAFETY: the caller promises as much of the block.
+    let plain = unsafe { plain(p, room, mask) };
+    let slack = plain as u32 as usize;
+    plain >> 32 == LIVE >> 32 | origin as u64
+        && slack <= room - BYTES
+        && size.is_none_or(|size| size == room - BYTES - slack)
+        // SAFETY: the block is live, and so many bytes lie between request and tag.
+        && unsafe { is_kept(p, room, slack, pattern(mask)) }
+}
+
+/// True if the tag is that of a live block or of a free one.
+///
+/// # Safety
+/// As [`place`].
+#[inline(always)]
+pub unsafe fn is_sound(p: *mut u8, room: usize) -> bool {
+    // SAFETY: the caller promises as much of the block.
+    unsafe {
+        is_clear(p, room) || {
+            let plain = plain(p, room, mask(p.addr()) as u64);
+            // The origin is below 4.
+            plain >> 34 == LIVE >> 34 && plain as u32 as usize <= room - BYTES
+        }
+    }
+}
+
 /// True if the block is marked as free.
 ///
 /// # Safety
@@ -162,16 +200,19 @@ pub unsafe fn clear(p: *mut u8, room: usize) {
 /// As [`write`], which wrote the pad.
 #[inline(always)]
 pub unsafe fn is_pad_kept(p: *mut u8, room: usize, size: usize) -> bool {
-    let pattern = pattern(mask(p.addr()) as u64);
-    let slack = room - BYTES - size;
-    // SAFETY: these words lie in the block, which the caller has.
-    unsafe {
-        let last = p.wrapping_add(room - 2 * BYTES).cast::<u64>().read();
-        if slack >= 8 {
-            return last == pattern && p.wrapping_add(size).cast::<u64>().read_unaligned() == pattern;
-        }
-        slack == 0 || (last ^ pattern) >> (64 - slack * 8) == 0
-    }
+    // SAFETY: the caller promises as much of the block.
+    unsafe { is_kept(p, room, room - BYTES - size, pattern(mask(p.addr()) as u64)) }
+}
+
+/// [`is_pad_kept`] for a pad of `slack` bytes with this pattern.
+///
+/// # Safety
+/// As [`is_pad_kept`].
+#[inline(always)]
+unsafe fn is_kept(p: *mut u8, room: usize, slack: usize, pattern: u64) -> bool {
+    // SAFETY: the word lies in the block, which the caller has.
+    let first = unsafe { p.wrapping_add(room - BYTES - slack).cast::<u64>().read_unaligned() };
+    slack == 0 || (first ^ pattern) << (64 - 8 * slack.min(8)) == 0
 }
 
 /// How many bytes behind the request the last one lies that is not as it was, as far as the pattern
@@ -182,12 +223,10 @@ pub unsafe fn is_pad_kept(p: *mut u8, room: usize, size: usize) -> bool {
 #[cold]
 pub unsafe fn overflow(p: *mut u8, room: usize, size: usize) -> usize {
     let pattern = pattern(mask(p.addr()) as u64).to_le_bytes();
-    let (end, slack) = (room - BYTES, room - BYTES - size);
+    let len = 8.min(room - BYTES - size);
     // SAFETY: the pad lies in the block, which the caller has.
-    let byte = |at: usize| unsafe { p.wrapping_add(at).read() };
-    let from_last = (size.max(end - 8)..end).rev().find(|&at| byte(at) != pattern[at - (end - 8)]);
-    let in_first = (size..size + 8.min(slack)).rev().find(|&at| slack >= 8 && byte(at) != pattern[at - size]);
-    from_last.or(in_first).map_or(0, |at| at + 1 - size)
+    let is_changed = |i: &usize| unsafe { p.wrapping_add(size + i).read() } != pattern[*i];
+    (0..len).rev().find(is_changed).map_or(0, |i| i + 1)
 }
 
 #[cfg(all(test, not(loom)))]
@@ -206,7 +245,7 @@ mod tests {
                 assert_eq!(read(p, 64), Tag::Live(size, Origin::New));
                 assert!((0..size).all(|i| p.add(i).read() == 0x5a), "{size}: the request is left alone");
                 assert!(is_pad_kept(p, 64, size));
-                for at in (size..(size + 8).min(56)).chain(48.max(size)..56) {
+                for at in size..(size + 8).min(56) {
                     let was = p.add(at).replace(!p.add(at).read());
                     assert!(!is_pad_kept(p, 64, size), "{size} {at}");
                     assert_eq!(overflow(p, 64, size), at + 1 - size);

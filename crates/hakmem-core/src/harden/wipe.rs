@@ -60,15 +60,41 @@ unsafe fn wipe_short(p: *mut u8, bytes: usize) {
 /// True if the first bytes of a wiped block are zero. The first word is left out: it was a link.
 ///
 /// # Safety
-/// The caller has `bytes` bytes at `p`. Both are multiples of 16.
+/// The caller has `bytes` bytes at `p`, a multiple of 16 from 16 on, or 8 more. `p` is aligned to 16.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(always)]
 pub unsafe fn is_wiped(p: *mut u8, bytes: usize) -> bool {
-    let vectors = p.cast::<[u64; 2]>();
-    // SAFETY: the vectors lie in the block, which the caller has.
-    let vector = |i: usize| unsafe { vectors.wrapping_add(i).read() };
-    let [_, second] = vector(0);
-    let sum = (1..bytes.min(MOST) / VECTOR).map(vector).fold([0, second], |sum, v| [sum[0] | v[0], sum[1] | v[1]]);
-    sum[0] | sum[1] == 0
+    use core::arch::x86_64::*;
+    let end = p.wrapping_add(bytes.min(MOST) & !(VECTOR - 1)).cast::<__m128i>();
+    // SAFETY: the vectors lie in the block, which the caller has. x86-64 has these instructions.
+    unsafe {
+        let vector = |at: *mut __m128i, i: usize| _mm_load_si128(at.wrapping_add(i));
+        let mut next = p.cast::<__m128i>();
+        let mut sum = _mm_srli_si128::<8>(vector(next, 0));
+        next = next.wrapping_add(1);
+        // Four at a time take half the time of one at a time.
+        while end.addr() - next.addr() >= 4 * VECTOR {
+            let pairs =
+                [_mm_or_si128(vector(next, 0), vector(next, 1)), _mm_or_si128(vector(next, 2), vector(next, 3))];
+            sum = _mm_or_si128(sum, _mm_or_si128(pairs[0], pairs[1]));
+            next = next.wrapping_add(4);
+        }
+        while next < end {
+            sum = _mm_or_si128(sum, vector(next, 0));
+            next = next.wrapping_add(1);
+        }
+        _mm_movemask_epi8(_mm_cmpeq_epi8(sum, _mm_setzero_si128())) == 0xffff
+    }
+}
+
+/// The same for checkers and other processors.
+///
+/// # Safety
+/// As above.
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+pub unsafe fn is_wiped(p: *mut u8, bytes: usize) -> bool {
+    // SAFETY: the bytes lie in the block, which the caller has.
+    unsafe { written(p, 8, bytes & !(VECTOR - 1)).is_none() }
 }
 
 /// The offset of the first byte of a wiped block that is not zero, from `from` on.

@@ -56,6 +56,18 @@ pub fn alloc16_or(n: usize, slow: impl FnOnce(usize) -> *mut u8) -> *mut u8 {
     slow(n)
 }
 
+/// A block for `n` bytes, aligned to 16, from the thread's list, and its class. None: the list is
+/// empty, or the request is not small.
+#[inline(always)]
+pub fn pop16(n: usize) -> Option<(*mut u8, usize)> {
+    if n > SMALL_MAX {
+        return None;
+    }
+    // SAFETY: the check above gives n <= SMALL_MAX.
+    let class = unsafe { listed_class(n) };
+    pop(class).map(|p| (p, class))
+}
+
 /// Allocates a block of `class`. A caller with a constant layout passes a constant class. Returns
 /// null with errno ENOMEM if there is no memory.
 #[inline(always)]

@@ -75,6 +75,22 @@ pub unsafe fn free_known(p: *mut u8) {
     unsafe { free_slow(p, 0) }
 }
 
+/// The page of the block at `p`, if it is one of one slot that the calling thread's heap owns. None: it
+/// is not, or `p` is not aligned to 16.
+///
+/// # Safety
+/// If `p` is ours, a block was allocated there.
+#[inline(always)]
+pub unsafe fn own_page(p: *mut u8) -> Option<&'static Meta> {
+    let offset = bounds::offset16(p.addr())?;
+    let meta = (offset >> (SLOT_SHIFT - 4 - META.ilog2())) & !(META - 1);
+    // SAFETY: as in `free16`. The metadata stays accessible for ever (`arena` rule 4).
+    unsafe {
+        let page = bounds::meta(meta);
+        is_own(page).then(|| &*page)
+    }
+}
+
 /// True if the calling thread has the heap that owns the page.
 ///
 /// A relaxed load and a comparison; as one instruction, which the compiler does not make of an
@@ -117,7 +133,7 @@ unsafe fn is_own(page: *const Meta) -> bool {
 /// # Safety
 /// [`is_own`] said so of `page`, which `p` lies in; `p` is live and the caller's to free.
 #[inline(always)]
-unsafe fn free_own(p: *mut u8, page: *const Meta) {
+pub unsafe fn free_own(p: *mut u8, page: *const Meta) {
     // SAFETY: the page is this thread's, and stays so (rule 3); the block is free from now on (rule
     // 1).
     unsafe {

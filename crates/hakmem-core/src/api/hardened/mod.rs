@@ -12,7 +12,9 @@
 //! 2. A block that did not pass is left alone for ever if the option `ON_ERROR` lets the program go
 //!    on.
 //! 3. A block in a page with an owner is zero when it comes from the front end, but for its link.
-//!    Others come from elsewhere: they are wiped when they are allocated.
+//!    Samples of the profile are wiped when they are allocated. Larger blocks are not.
+
+mod fast;
 
 use crate::api::front::{self, Clear};
 use crate::backend::arena::{self, SEGMENT, SLOT};
@@ -39,7 +41,20 @@ fn is_low() -> bool {
 
 /// Allocates a block for `size` bytes at a multiple of `align`, a power of two. Returns null with
 /// errno ENOMEM if there is no memory.
+#[inline(always)]
 pub fn alloc(size: usize, align: usize, origin: Origin) -> *mut u8 {
+    if align <= 16
+        && let Some(p) = fast::alloc(size, origin)
+    {
+        return p;
+    }
+    alloc_any(size, align, origin)
+}
+
+/// [`alloc`] without the fast way.
+#[cold]
+#[inline(never)]
+fn alloc_any(size: usize, align: usize, origin: Origin) -> *mut u8 {
     if size == 0 && align <= 16 {
         return nothing::alloc().unwrap_or_else(|| alloc_some(1, align, origin));
     }
@@ -61,24 +76,34 @@ fn alloc_some(size: usize, align: usize, origin: Origin) -> *mut u8 {
 ///
 /// # Safety
 /// It was just allocated, lies in the slot of `meta`, and is large enough for `size` and a tag.
-#[inline(always)]
 unsafe fn prepare(p: *mut u8, meta: &'static Meta, size: usize, origin: Origin) {
     let head = meta.head_of_block();
     // SAFETY: the block is the caller's, and has `room` bytes.
     unsafe {
-        let room = if head.owner().is_null() {
-            let room = front::size_of_whole(p, meta);
-            wipe::wipe(p, room);
-            room
-        } else {
-            let room = head.block_size.get() as usize;
-            // All of the block but its link is zero, the tag too.
-            if if is_low() { !tag::is_clear(p, room) } else { !wipe::is_wiped(p, room) } {
-                overwritten(p, room, 8);
-            }
-            p.cast::<usize>().write(0);
-            room
-        };
+        if !head.owner().is_null() {
+            return make_live(p, head.block_size.get() as usize, size, origin);
+        }
+        let room = front::size_of_whole(p, meta);
+        // A sample of the profile. Of larger blocks only what calloc returns is zero.
+        if room <= MEDIUM_MAX {
+            wipe::wipe(p, room & !15);
+        }
+        tag::write(p, room, size, origin);
+    }
+}
+
+/// Makes a block of a page live: all of it but its link is zero, the tag too.
+///
+/// # Safety
+/// The caller has the block, which has `room` bytes: enough for `size` and a tag.
+#[inline(always)]
+unsafe fn make_live(p: *mut u8, room: usize, size: usize, origin: Origin) {
+    // SAFETY: the block is the caller's, and has `room` bytes.
+    unsafe {
+        if !fast::is_as_it_was(p, room) {
+            overwritten(p, room, 8);
+        }
+        p.cast::<usize>().write(0);
         tag::write(p, room, size, origin);
     }
 }
@@ -209,7 +234,23 @@ fn mismatch(p: *mut u8, size: usize, origin: Origin, by: Origin, wanted: Option<
 ///
 /// # Safety
 /// If `p` is ours, it is live and the caller's to free (rule 1).
+#[inline(always)]
 pub unsafe fn free(p: *mut u8, by: Origin, size: Option<usize>) {
+    // SAFETY: the promises are the same.
+    unsafe {
+        if !fast::free(p, by, size) {
+            free_any(p, by, size);
+        }
+    }
+}
+
+/// [`free`] without the fast way.
+///
+/// # Safety
+/// As [`free`].
+#[cold]
+#[inline(never)]
+unsafe fn free_any(p: *mut u8, by: Origin, size: Option<usize>) {
     let Some(meta) = page::lookup(p) else {
         // SAFETY: `p` is null or not ours.
         return unsafe { front::free16(p) };
@@ -238,19 +279,31 @@ unsafe fn give_up(p: *mut u8, live: &Live) {
             return front::free16(p);
         }
         wipe::wipe(p, live.room);
-        let mut leaves = p;
         if live.room <= quarantine::LARGEST
             && let ThreadState::Live(heap) = thread::state()
         {
-            leaves = heap.quarantine.swap(p);
-            if leaves.is_null() {
-                return;
+            let leaves = heap.quarantine.swap(p);
+            if !leaves.is_null() {
+                leave(leaves);
             }
-            if leaves.cast::<usize>().read() != 0 {
-                check_waited(leaves, 8);
-            }
+            return;
         }
-        front::free16(leaves);
+        front::free16(p);
+    }
+}
+
+/// Frees a block that has waited.
+///
+/// # Safety
+/// It has just left the quarantine of the calling thread.
+#[inline(always)]
+unsafe fn leave(p: *mut u8) {
+    // SAFETY: the block was some call's that gave it up, and is nobody's now.
+    unsafe {
+        if p.cast::<usize>().read() != 0 {
+            check_waited(p, 8);
+        }
+        front::free16(p);
     }
 }
 
