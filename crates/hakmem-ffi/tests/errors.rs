@@ -42,7 +42,7 @@ fn program() -> &'static Path {
 }
 
 /// The library of a build with the feature `hardened`.
-fn hardened() -> PathBuf {
+pub fn hardened() -> PathBuf {
     common::built::apart(
         "hardened",
         &["--release", "--lib", "--features", "hakmem-ffi/hardened"],

@@ -15,10 +15,14 @@ fn program() -> &'static Path {
 }
 
 fn run(part: &str, settings: &[(&str, &str)]) -> (Output, String) {
+    run_on(&library().shared, part, settings)
+}
+
+fn run_on(library: &Path, part: &str, settings: &[(&str, &str)]) -> (Output, String) {
     let mut command = Command::new(program());
     command
         .arg(part)
-        .env("LD_PRELOAD", &library().shared)
+        .env("LD_PRELOAD", library)
         .env_remove("HAKMEM_STATS")
         .envs(settings.iter().copied());
     let output = finish(&mut command);
@@ -43,6 +47,25 @@ fn correct_programs_notice_nothing() {
             (&*output.stdout, &*stderr),
             (&b"correct\n"[..], ""),
             "{every}"
+        );
+    }
+}
+
+/// A sampled block of the profile lies beside others, in a page without an owner.
+#[test]
+fn correct_programs_notice_nothing_of_the_hardened_build() {
+    let directory = TempDir::new().expect("a directory");
+    let profile = directory.path().join("profile").display().to_string();
+    let sampled = [
+        ("HAKMEM_PROFILE", &*profile),
+        ("HAKMEM_PROFILE_INTERVAL", "1"),
+    ];
+    for settings in [&[][..], &[("HAKMEM_HARDENED", "low")], &sampled] {
+        let (output, stderr) = run_on(&crate::errors::hardened(), "correct", settings);
+        assert_eq!(
+            (&*output.stdout, &*stderr),
+            (&b"correct\n"[..], ""),
+            "{settings:?}"
         );
     }
 }

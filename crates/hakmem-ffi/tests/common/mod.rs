@@ -28,10 +28,13 @@ pub fn library() -> &'static Library {
 
 /// The library and Rust programs, as users get them.
 pub fn released() -> &'static built::Artifacts {
-    built::released(match cfg!(feature = "bench-fast") {
-        true => &["--features", "hakmem-ffi/bench-fast"],
-        false => &[],
-    })
+    built::released(
+        match (cfg!(feature = "bench-fast"), cfg!(feature = "hardened")) {
+            (true, _) => &["--features", "hakmem-ffi/bench-fast"],
+            (_, true) => &["--features", "hakmem-ffi/hardened"],
+            _ => &[],
+        },
+    )
 }
 
 /// Compares with a committed file, or writes it when `BLESS` is set.

@@ -144,7 +144,7 @@ struct Live {
     room: usize,
     /// The bytes that were asked for.
     size: usize,
-    /// True for a block of a page, which may wait in the quarantine.
+    /// True for a block of a page with an owner.
     in_page: bool,
 }
 
@@ -267,7 +267,7 @@ unsafe fn free_any(p: *mut u8, by: Origin, size: Option<usize>) {
 /// # Safety
 /// The block is live, passed its checks, and the caller gives it up.
 unsafe fn give_up(p: *mut u8, live: &Live) {
-    if !live.in_page && !is_low() {
+    if live.room > MEDIUM_MAX && !is_low() {
         // SAFETY: the block is this call's, or was an earlier one's that has just left its fence.
         return fence::put(p, live.room, |leaves| unsafe { front::free16(leaves) });
     }
@@ -275,7 +275,8 @@ unsafe fn give_up(p: *mut u8, live: &Live) {
     // and is nobody's now.
     unsafe {
         tag::clear(p, live.room);
-        if is_low() {
+        // A sample of the profile does not wait: the quarantine is for blocks of pages with owners.
+        if is_low() || !live.in_page {
             return front::free16(p);
         }
         wipe::wipe(p, live.room);
