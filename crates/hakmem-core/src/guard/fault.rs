@@ -67,8 +67,8 @@ pub fn written_beyond(at: usize, place: &'static Place) {
     wrong(format_args!("{what}, found by the free,"), at, place);
 }
 
-/// The place whose block an access at `address` was meant for. None: the access lies in the range of
-/// the places, but near no block.
+/// The place whose block an access at `address` was meant for. None: the access lies in the range
+/// of the places, but near no block.
 fn meant(address: usize) -> Option<&'static Place> {
     let (i, offset) = find(address)?;
     let was_used = |i: usize| POOL.get(i).filter(|place| place.state() != State::Unused);

@@ -16,7 +16,8 @@
 //!
 //! The paths of a program without guards check nothing, except one word on the slow path of malloc.
 //! As for the heap profile, a list ends where a sample is due (`heap::refill::sampled`). The block
-//! lies in no arena. So its free takes the path of foreign pointers, and leaves it at its beginning.
+//! lies in no arena. So its free takes the path of foreign pointers, and leaves it at its
+//! beginning.
 //!
 //! Rules
 //! 1. A place belongs to the thread that set its state to `Busy`. The program has the block from

@@ -1,7 +1,7 @@
 //! Stacks in reports: return addresses, each with the loaded object that has it.
 //!
-//! Rule: `TAKEN` guards the scratch of the unwinder. A thread that finds it taken records no frames:
-//! another thread, or code that its signal interrupted, is recording.
+//! Rule: `TAKEN` guards the scratch of the unwinder. A thread that finds it taken records no
+//! frames: another thread, or code that its signal interrupted, is recording.
 
 use crate::base::sync::Ordering::{Acquire, Relaxed, Release};
 use crate::base::sync::plain::{AtomicBool, AtomicU32, AtomicUsize};

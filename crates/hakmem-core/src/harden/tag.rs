@@ -83,7 +83,8 @@ fn pattern(mask: u64) -> u64 {
     mask | 0x8080_8080_8080_8080
 }
 
-/// Writes the tag and the pad of a block of `room` bytes that becomes live, for a request of `size`.
+/// Writes the tag and the pad of a block of `room` bytes that becomes live, for a request of
+/// `size`.
 ///
 /// # Safety
 /// The caller has the block, `room` is 16 at least, and `size + BYTES` at most `room`.
@@ -138,8 +139,8 @@ unsafe fn plain(p: *mut u8, room: usize, mask: u64) -> u64 {
     (unsafe { place(p, room) }.load(Relaxed) ^ mask).wrapping_mul(GATHER)
 }
 
-/// True if the block is live, was made by `origin`, has `size` bytes if that is said, and its pad is
-/// as it was.
+/// True if the block is live, was made by `origin`, has `size` bytes if that is said, and its pad
+/// is as it was.
 ///
 /// # Safety
 /// As [`place`].

@@ -60,7 +60,8 @@ unsafe fn wipe_short(p: *mut u8, bytes: usize) {
 /// True if the first bytes of a wiped block are zero. The first word is left out: it was a link.
 ///
 /// # Safety
-/// The caller has `bytes` bytes at `p`, a multiple of 16 from 16 on, or 8 more. `p` is aligned to 16.
+/// The caller has `bytes` bytes at `p`, a multiple of 16 from 16 on, or 8 more. `p` is aligned to
+/// 16.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(always)]
 pub unsafe fn is_wiped(p: *mut u8, bytes: usize) -> bool {

@@ -52,8 +52,9 @@ pub fn on_fault(judge: Judge) {
     }
     JUDGE.store(judge as *mut (), Release);
     // SAFETY: errno is a variable of the thread. All zero bytes are a valid action. The pointers
-    // lead to actions: to those of `BEFORE`, which nobody else reads or writes before the handler is
-    // there (rule). The handler is async-signal-safe, and SA_SIGINFO gives it its three arguments.
+    // lead to actions: to those of `BEFORE`, which nobody else reads or writes before the handler
+    // is there (rule). The handler is async-signal-safe, and SA_SIGINFO gives it its three
+    // arguments.
     unsafe {
         let errno = *libc::__errno_location();
         let before = (*BEFORE.0.get()).as_mut_ptr().cast::<libc::sigaction>();
@@ -94,7 +95,8 @@ extern "C" fn caught(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_
 }
 
 /// Gives a signal to the handler that was there before. Without one, the signal gets its usual
-/// effect: a fault happens again when this handler returns, and a signal that was sent is sent again.
+/// effect: a fault happens again when this handler returns, and a signal that was sent is sent
+/// again.
 ///
 /// # Safety
 /// The arguments are those of the signal's handler.

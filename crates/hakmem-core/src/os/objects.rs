@@ -95,8 +95,8 @@ struct LinkMap {
     name: *const c_char,
 }
 
-/// The name of the file whose code or data lies at `pc`, and the address in that file as tools count
-/// it. For reports: a library that another thread unloads meanwhile may give nonsense. None:
+/// The name of the file whose code or data lies at `pc`, and the address in that file as tools
+/// count it. For reports: a library that another thread unloads meanwhile may give nonsense. None:
 /// unknown.
 pub fn place_of(pc: usize) -> Option<(&'static [u8], usize)> {
     let found = find(pc)?;

@@ -266,7 +266,8 @@ pub enum Hardened {
 /// static ALLOCATOR: Configured =
 ///     Hakmem::with(Options { on_error: OnError::Report, ..Options::DEFAULT });
 ///
-/// # fn main() { assert_eq!(hakmem_core::options::get("ON_ERROR").unwrap().to_string(), "report"); }
+/// # fn main() { assert_eq!(hakmem_core::options::get("ON_ERROR").unwrap().to_string(), "report");
+/// }
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u32)]
@@ -465,8 +466,8 @@ options! {
     /// How much the hardened build does: `low` checks tags, links and sizes; `default` also wipes
     /// freed blocks, checks that nobody wrote to them, lets small ones wait and fences large ones.
     hardened: Hardened = Hardened::Default, One HARDENED, "HARDENED", Word(&["default", "low"]), "";
-    /// What the hardened build, or a sampled guard, does with an error of the program: end the process
-    /// with a report, report it and go on, or go on. The block that was found stays unused.
+    /// What the hardened build, or a sampled guard, does with an error of the program: end the
+    /// process with a report, report it and go on, or go on. The block that was found stays unused.
     on_error: OnError = OnError::Abort, One ON_ERROR, "ON_ERROR", Word(&["abort", "report", "ignore"]), "";
     /// About one in so many allocations up to 64 KiB lies between memory without access, so that
     /// errors of its use fault and are reported; 0: none. Not in the hardened build.

@@ -49,9 +49,9 @@ impl Sampler {
     #[cold]
     pub fn make() -> Option<&'static Self> {
         let at = os::map_memory(size_of::<Self>())?;
-        // SAFETY: fresh memory of that size, aligned to a system page, and nobody else has it. It is
-        // zero, which is valid for all fields but `large_left`, and that is written first. This does
-        // not touch most of the scratch.
+        // SAFETY: fresh memory of that size, aligned to a system page, and nobody else has it. It
+        // is zero, which is valid for all fields but `large_left`, and that is written first. This
+        // does not touch most of the scratch.
         let this = unsafe {
             let this = os::at(at).cast::<Self>();
             (&raw mut (*this).large_left).write(Cell::new(None));

@@ -110,7 +110,8 @@ fn pop(class: usize) -> Option<*mut u8> {
             check::corrupt(block.cast());
         }
         list.set(next);
-        // The next call pops this block: it reads the link, and then the program writes to the block.
+        // The next call pops this block: it reads the link, and then the program writes to the
+        // block.
         prefetch(next);
         Some(block.cast())
     }
@@ -343,13 +344,14 @@ pub unsafe fn zeroed_class(class: usize, n: usize) -> *mut u8 {
 /// [`zeroed_class`] for a request that is known.
 ///
 /// # Safety
-/// As [`zeroed_class`]; `request` is at most the size of the class. A sampled block is zero already.
+/// As [`zeroed_class`]; `request` is at most the size of the class. A sampled block is zero
+/// already.
 unsafe fn zeroed_request(class: usize, request: usize, n: usize) -> *mut u8 {
     let Some((block, zero)) = from_class(class, request) else { return no_memory() };
     let p = block.as_ptr().cast::<u8>();
     if !zero {
-        // SAFETY: `from_class` has just allocated the block, and the caller promises that it has `n`
-        // bytes.
+        // SAFETY: `from_class` has just allocated the block, and the caller promises that it has
+        // `n` bytes.
         unsafe { p.write_bytes(0, n) };
     }
     p

@@ -75,8 +75,8 @@ pub unsafe fn free_known(p: *mut u8) {
     unsafe { free_slow(p, 0) }
 }
 
-/// The page of the block at `p`, if it is one of one slot that the calling thread's heap owns. None: it
-/// is not, or `p` is not aligned to 16.
+/// The page of the block at `p`, if it is one of one slot that the calling thread's heap owns.
+/// None: it is not, or `p` is not aligned to 16.
 ///
 /// # Safety
 /// If `p` is ours, a block was allocated there.

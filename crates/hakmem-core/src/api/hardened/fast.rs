@@ -1,6 +1,6 @@
 //! The hardened build's way for the most calls: a small block from the heap's list, and its free by
-//! the thread that has the page. All checks are one condition here. If it does not hold, the slow way
-//! does the call from its beginning, and reports what it finds.
+//! the thread that has the page. All checks are one condition here. If it does not hold, the slow
+//! way does the call from its beginning, and reports what it finds.
 
 use crate::api::front;
 use crate::backend::arena::SLOT;
@@ -20,8 +20,8 @@ pub fn alloc(size: usize, origin: Origin) -> Option<*mut u8> {
     }
     let (p, class) = front::pop16((size + tag::BYTES).max(tag::LEAST_BLOCK))?;
     let room = SIZES[class] as usize;
-    // SAFETY: the block was just taken from the heap's list, and nobody else knows it. It has `room`
-    // bytes, which hold `size` bytes and a tag.
+    // SAFETY: the block was just taken from the heap's list, and nobody else knows it. It has
+    // `room` bytes, which hold `size` bytes and a tag.
     unsafe { super::make_live(p, room, size, origin) };
     Some(p)
 }
@@ -33,8 +33,8 @@ pub fn alloc(size: usize, origin: Origin) -> Option<*mut u8> {
 /// If `p` is ours, it is live and the caller's to free (`hardened` rule 1).
 #[inline(always)]
 pub unsafe fn free(p: *mut u8, by: Origin, size: Option<usize>) -> bool {
-    // SAFETY: the caller gives up a live block. If it is wrong: the page is this thread's, so all words
-    // of its blocks are readable, and all of this is checked before anything is written.
+    // SAFETY: the caller gives up a live block. If it is wrong: the page is this thread's, so all
+    // words of its blocks are readable, and all of this is checked before anything is written.
     unsafe {
         let Some(page) = front::own_page(p) else { return false };
         let (room, offset) = (page.block_size.get() as usize, p.addr() % SLOT);
@@ -51,7 +51,8 @@ pub unsafe fn free(p: *mut u8, by: Origin, size: Option<usize>) -> bool {
 /// Wipes a block and lets it wait, or frees it.
 ///
 /// # Safety
-/// The block passed its checks, the calling thread's heap owns its page, and the caller gives it up.
+/// The block passed its checks, the calling thread's heap owns its page, and the caller gives it
+/// up.
 #[inline(always)]
 unsafe fn give_up(p: *mut u8, room: usize, page: &Meta) {
     // SAFETY: the block is this call's, and has `room` bytes. The thread owns a page, so it has a

@@ -308,8 +308,8 @@ unsafe fn leave(p: *mut u8) {
     }
 }
 
-/// Checks that nobody wrote to the first `bytes` of a block while it waited. The first word is a link
-/// next. The others are checked when the block is handed out.
+/// Checks that nobody wrote to the first `bytes` of a block while it waited. The first word is a
+/// link next. The others are checked when the block is handed out.
 ///
 /// # Safety
 /// The block waited in the quarantine of this thread.

@@ -23,8 +23,8 @@ const CARVE_MOST: u32 = 16 << 10;
 
 impl Heap {
     /// Allocates a block of `class` by the slow path: the class's list is empty, and the refill
-    /// fills it. `request` is at most the size of the class. None: there is no memory. Amortised O(1): a share of the frees of a full page pays
-    /// for the step that found it full.
+    /// fills it. `request` is at most the size of the class. None: there is no memory. Amortised
+    /// O(1): a share of the frees of a full page pays for the step that found it full.
     #[cold]
     #[inline(never)]
     #[unsafe(link_section = ".text.hot.hakmem")]
@@ -145,8 +145,8 @@ impl Heap {
         }
         self.counts.note(class, HeapEvent::Listed, length as u32);
         let takes = self.counts.note(class, HeapEvent::Takes, 1);
-        // SAFETY: the list was not empty. Its blocks are free and on no other list (`page` rule 4), and
-        // the heap owns the page or had it retired.
+        // SAFETY: the list was not empty. Its blocks are free and on no other list (`page` rule 4),
+        // and the heap owns the page or had it retired.
         unsafe {
             check::peek(list, page);
             self.owner.front.free[class].set(Block::next(list));

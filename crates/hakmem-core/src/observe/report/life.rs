@@ -155,8 +155,8 @@ fn take_over() -> bool {
 pub unsafe fn leave() -> bool {
     // The handlers of this copy read what is taken here.
     let mask = os::block_signals();
-    // SAFETY: the caller says that no other thread uses what the environment asked for. No handler of
-    // this thread does, as all signals are blocked.
+    // SAFETY: the caller says that no other thread uses what the environment asked for. No handler
+    // of this thread does, as all signals are blocked.
     let plan = unsafe {
         profile::leave();
         (*PLAN.0.get()).take()
@@ -216,8 +216,8 @@ unsafe fn begin(envp: *const *const c_char, announced: bool) {
 
 /// Appends a line of the allocator's to the file that `HAKMEM_ERRORS` names.
 fn copy_line(line: &[u8]) {
-    // SAFETY: only `start` and `leave` write it, in constructors: `start` before it calls `on_line`,
-    // `leave` with all signals blocked. Other threads come later.
+    // SAFETY: only `start` and `leave` write it, in constructors: `start` before it calls
+    // `on_line`, `leave` with all signals blocked. Other threads come later.
     if let Some(file) = unsafe { *PLAN.0.get() }.and_then(|plan| plan.errors) {
         errno::preserved(|| file.append(line));
     }
@@ -283,8 +283,8 @@ pub unsafe fn catch(signal: c_int, handler: Handler) {
 /// formats them in memory of its own, and writes.
 extern "C" fn on_signal(_: c_int, _: *mut siginfo_t, context: *mut ucontext_t) {
     errno::preserved(|| {
-        // SAFETY: only `start` and `leave` write it, in constructors: `start` before it installs this
-        // handler, `leave` with all signals blocked.
+        // SAFETY: only `start` and `leave` write it, in constructors: `start` before it installs
+        // this handler, `leave` with all signals blocked.
         if let Some(plan) = unsafe { *PLAN.0.get() } {
             on_own_stack(|| plan.carry_out(Event::Signal));
         }
