@@ -134,7 +134,13 @@ pub fn after_fork() {
 /// True if allocations are sampled. The hardened build checks each block instead.
 #[inline(always)]
 pub fn is_on() -> bool {
-    !harden::ON && policy::GUARD_SAMPLE.is_on()
+    every() != 0
+}
+
+/// About one in so many allocations is a sample; 0: none.
+#[inline(always)]
+pub fn every() -> u32 {
+    if harden::ON { 0 } else { policy::GUARD_SAMPLE.get() }
 }
 
 /// Prepares for stacks in reports. May allocate, so the allocator does not call it later.

@@ -107,7 +107,7 @@ pub fn is_on() -> bool {
 /// The number of the present run, which tells each start from the last. 0: allocations are not
 /// sampled.
 #[inline(always)]
-fn run() -> u32 {
+pub(crate) fn run() -> u32 {
     // Acquire: a thread that sees a run sees its interval, too.
     RUN.load(Acquire)
 }

@@ -41,7 +41,8 @@ pub fn alloc16(n: usize) -> *mut u8 {
         return alloc16_unlisted(n);
     }
     // SAFETY: the check above gives n <= SMALL_MAX.
-    pop(unsafe { listed_class(n) }).unwrap_or_else(|| alloc16_slow(n))
+    let class = unsafe { listed_class(n) };
+    pop(class).unwrap_or_else(|| alloc16_slow(n, class))
 }
 
 /// [`alloc16`] with the caller's own slow path.
@@ -127,11 +128,11 @@ extern "C" fn alloc16_unlisted(n: usize) -> *mut u8 {
 #[cold]
 #[inline(never)]
 #[unsafe(link_section = ".text.hot.hakmem")]
-extern "C" fn alloc16_slow(n: usize) -> *mut u8 {
-    if n == 0 {
+extern "C" fn alloc16_slow(n: usize, class: usize) -> *mut u8 {
+    if class == NOTHING {
         return alloc_nothing();
     }
-    finish(from_class(size_class::of16(n), n))
+    finish(from_class(class, n))
 }
 
 #[cold]
@@ -166,7 +167,8 @@ fn from_class(class: usize, request: usize) -> Option<Fresh> {
         ThreadState::Empty | ThreadState::Dead => from_new_heap(class, request),
     };
     match got {
-        None => from_class_after_purge(class, request),
+        // Without the request, which would have to be kept until here.
+        None => from_class_after_purge(class),
         got => got,
     }
 }
@@ -196,9 +198,9 @@ fn from_new_heap(class: usize, request: usize) -> Option<Fresh> {
 
 #[cold]
 #[inline(never)]
-fn from_class_after_purge(class: usize, request: usize) -> Option<Fresh> {
+fn from_class_after_purge(class: usize) -> Option<Fresh> {
     give_everything_back();
-    thread::with_heap(|heap| heap.refill(class, request))
+    thread::with_heap(|heap| heap.refill(class, size_of(class)))
 }
 
 /// Purges all free memory, because an allocation found none.

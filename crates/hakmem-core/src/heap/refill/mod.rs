@@ -25,11 +25,10 @@ impl Heap {
     /// Allocates a block of `class` by the slow path: the class's list is empty, and the refill
     /// fills it. `request` is at most the size of the class. None: there is no memory. Amortised
     /// O(1): a share of the frees of a full page pays for the step that found it full.
-    #[cold]
-    #[inline(never)]
-    #[unsafe(link_section = ".text.hot.hakmem")]
+    #[inline(always)]
     pub fn refill(&self, class: usize, request: usize) -> Option<Fresh> {
-        if profile::is_on() || guard::is_on() {
+        // One branch for both: neither is on, mostly.
+        if profile::run() | guard::every() != 0 {
             return self.refill_sampled(class, request);
         }
         self.refill_unsampled(class)
