@@ -34,7 +34,7 @@ use crate::backend::arena;
 use crate::backend::check;
 use crate::base::size_class::MEDIUM_MAX;
 use crate::base::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use crate::base::sync::plain::{AtomicU32, AtomicU64, AtomicUsize};
+use crate::base::sync::plain::{AtomicU32, AtomicUsize};
 use crate::{harden, os, policy};
 use core::ptr::NonNull;
 use stack::Stack;
@@ -120,10 +120,6 @@ static BASE: AtomicUsize = AtomicUsize::new(0);
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 /// The tick of the clock at which a block got a place last.
 static LAST: AtomicU32 = AtomicU32::new(0);
-/// Blocks that got a place, and those that were freed.
-pub static SAMPLED: AtomicU64 = AtomicU64::new(0);
-/// See `SAMPLED`.
-pub static RETURNED: AtomicU64 = AtomicU64::new(0);
 
 /// For the child of a fork.
 pub fn after_fork() {
@@ -204,7 +200,7 @@ fn system_pages(at: usize, len: usize) -> (usize, usize) {
 #[inline(never)]
 pub fn alloc(request: usize, size: usize) -> Option<NonNull<u8>> {
     let now = os::now_ms();
-    if os::is_filtered() || policy::GUARD_SAMPLE.get() >= PACED && LAST.swap(now, Relaxed) == now {
+    if policy::GUARD_SAMPLE.get() >= PACED && LAST.swap(now, Relaxed) == now {
         return None;
     }
     base()?;
@@ -227,7 +223,6 @@ pub fn alloc(request: usize, size: usize) -> Option<NonNull<u8>> {
     pads(at, request, |pad, len| unsafe { os::at(pad).write_bytes(PATTERN, len) });
     place.allocated.record();
     place.set(State::Live);
-    SAMPLED.fetch_add(1, Relaxed);
     NonNull::new(os::at(at))
 }
 
@@ -261,7 +256,6 @@ pub fn free(p: *mut u8) {
         written = written.or((pad..pad + len).find(is_changed));
     });
     place.freed.record();
-    RETURNED.fetch_add(1, Relaxed);
     let (start, bytes) = system_pages(p.addr(), place.size());
     if let Some(at) = written {
         place.set(State::Reported);

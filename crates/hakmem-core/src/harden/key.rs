@@ -43,6 +43,6 @@ pub fn link(at: usize, link: usize) -> usize {
 
 /// True if a list may lead from the block at `at` to the one at `to`: both are in one segment.
 #[inline(always)]
-pub const fn is_near(at: usize, to: usize) -> bool {
+pub fn is_near(at: usize, to: usize) -> bool {
     (at ^ to) >> 21 == 0
 }

@@ -34,8 +34,8 @@ impl Write for Line {
 /// What each line goes to besides standard error. Null: nothing.
 static COPY: AtomicPtr<()> = AtomicPtr::new(null_mut());
 
-/// Calls `copy` with each line.
-pub fn on_line(copy: fn(&[u8])) {
+/// Calls `copy` with each line. It returns true if it took the line.
+pub fn on_line(copy: fn(&[u8]) -> bool) {
     COPY.store(copy as *mut (), Release);
 }
 
@@ -66,11 +66,8 @@ fn with_line(what: fmt::Arguments<'_>, write: impl FnOnce(&[u8])) {
 /// Copies a line. False: nothing takes it.
 fn copy(line: &[u8]) -> bool {
     let copy = COPY.load(Acquire);
-    if !copy.is_null() {
-        // SAFETY: not null, and only `on_line` stores there: a function of this type.
-        unsafe { core::mem::transmute::<*mut (), fn(&[u8])>(copy)(line) };
-    }
-    !copy.is_null()
+    // SAFETY: not null, and only `on_line` stores there: a function of this type.
+    !copy.is_null() && unsafe { core::mem::transmute::<*mut (), fn(&[u8]) -> bool>(copy)(line) }
 }
 
 /// Writes one line to standard error, as [`report`], and ends the process by SIGABRT.

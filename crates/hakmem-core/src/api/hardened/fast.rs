@@ -7,7 +7,7 @@ use crate::backend::arena::SLOT;
 use crate::backend::page::Meta;
 use crate::base::size_class::{self, SIZES, SMALL_MAX};
 use crate::harden::tag::{self, Origin};
-use crate::harden::{key, quarantine, wipe};
+use crate::harden::{quarantine, wipe};
 use crate::heap::Heap;
 use crate::thread;
 
@@ -82,5 +82,3 @@ pub unsafe fn is_as_it_was(p: *mut u8, room: usize) -> bool {
     // SAFETY: the caller has the block, which has `room` bytes.
     unsafe { if super::is_low() { tag::is_clear(p, room) } else { wipe::is_wiped(p, room) } }
 }
-
-const _: () = assert!(tag::LEAST_BLOCK >= 2 * tag::BYTES && key::is_near(0, SLOT - 1));

@@ -9,7 +9,7 @@ use crate::heap::counts::{HALF, HeapEvent};
 use crate::heap::{Fresh, Heap};
 use crate::profile::{self, Sampler, WRAP};
 use crate::proto::inbox::Link;
-use crate::{guard, guard::points};
+use crate::{guard, guard::points, os};
 use core::hint::assert_unchecked;
 use core::ptr::{NonNull, null_mut};
 
@@ -49,7 +49,12 @@ impl Heap {
     /// [`Heap::refill`] while allocations are sampled.
     #[inline(never)]
     pub(in crate::heap) fn refill_sampled(&self, class: usize, request: usize) -> Option<Fresh> {
-        if guard::is_on() { self.guard_or_cut(class, request) } else { self.refill_profiled(class) }
+        // A filter may end the process for a call that only guards make.
+        if guard::is_on() && !os::is_filtered() {
+            self.guard_or_cut(class, request)
+        } else {
+            self.refill_profiled(class)
+        }
     }
 
     /// Gives the block a guarded place if that is due now. Else cuts the new list before the next

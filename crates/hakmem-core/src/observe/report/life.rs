@@ -214,13 +214,16 @@ unsafe fn begin(envp: *const *const c_char, announced: bool) {
     }
 }
 
-/// Appends a line of the allocator's to the file that `HAKMEM_ERRORS` names.
-fn copy_line(line: &[u8]) {
+/// Appends a line of the allocator's to the file that `HAKMEM_ERRORS` names. False: it names none,
+/// or another copy of the allocator reports.
+fn copy_line(line: &[u8]) -> bool {
     // SAFETY: only `start` and `leave` write it, in constructors: `start` before it calls
     // `on_line`, `leave` with all signals blocked. Other threads come later.
-    if let Some(file) = unsafe { *PLAN.0.get() }.and_then(|plan| plan.errors) {
+    let file = unsafe { *PLAN.0.get() }.and_then(|plan| plan.errors);
+    file.is_some_and(|file| {
         errno::preserved(|| file.append(line));
-    }
+        true
+    })
 }
 
 /// Opens the files that reports will be written to. To be called before the process makes a filter
