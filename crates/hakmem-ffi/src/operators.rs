@@ -109,14 +109,24 @@ macro_rules! operator_new_aligned_nothrow {
     )*};
 }
 
-/// Only the hardened build checks what C++ says of the block. Programs with wrong sizes exist, and go
-/// on.
 macro_rules! operator_delete {
-    ($($name:ident($($extra:ident: $type:ty),*) $array:literal $size:expr;)*) => {$(
+    ($($name:ident($($extra:ident: $type:ty),*) $array:literal;)*) => {$(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(p: *mut c_void $(, $extra: $type)*) {
             // SAFETY: C++ passes NULL or a live block of the matching operator new.
-            unsafe { c::delete(p.cast(), $array, $size) }
+            unsafe { c::delete(p.cast(), $array) }
+        }
+    )*};
+}
+
+/// A size that cannot be the block's ends the process (`ON_ERROR`). Most often a base class without
+/// a virtual destructor is deleted.
+macro_rules! operator_delete_sized {
+    ($($name:ident($($extra:ident),*) $array:literal $align:expr;)*) => {$(
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(p: *mut c_void, size: usize $(, $extra: usize)*) {
+            // SAFETY: C++ passes NULL or a live block of the matching operator new.
+            unsafe { c::delete_sized(p.cast(), $array, size, $align) }
         }
     )*};
 }
@@ -128,16 +138,18 @@ operator_new_aligned_nothrow!(
     _ZnwmSt11align_val_tRKSt9nothrow_t false _ZnamSt11align_val_tRKSt9nothrow_t true
 );
 operator_delete! {
-    _ZdlPv() false None;
-    _ZdaPv() true None;
-    _ZdlPvm(size: usize) false Some(size);
-    _ZdaPvm(size: usize) true Some(size);
-    _ZdlPvRKSt9nothrow_t(_tag: *const c_void) false None;
-    _ZdaPvRKSt9nothrow_t(_tag: *const c_void) true None;
-    _ZdlPvSt11align_val_t(_align: usize) false None;
-    _ZdaPvSt11align_val_t(_align: usize) true None;
-    _ZdlPvmSt11align_val_t(size: usize, _align: usize) false Some(size);
-    _ZdaPvmSt11align_val_t(size: usize, _align: usize) true Some(size);
-    _ZdlPvSt11align_val_tRKSt9nothrow_t(_align: usize, _tag: *const c_void) false None;
-    _ZdaPvSt11align_val_tRKSt9nothrow_t(_align: usize, _tag: *const c_void) true None;
+    _ZdlPv() false;
+    _ZdaPv() true;
+    _ZdlPvRKSt9nothrow_t(_tag: *const c_void) false;
+    _ZdaPvRKSt9nothrow_t(_tag: *const c_void) true;
+    _ZdlPvSt11align_val_t(_align: usize) false;
+    _ZdaPvSt11align_val_t(_align: usize) true;
+    _ZdlPvSt11align_val_tRKSt9nothrow_t(_align: usize, _tag: *const c_void) false;
+    _ZdaPvSt11align_val_tRKSt9nothrow_t(_align: usize, _tag: *const c_void) true;
+}
+operator_delete_sized! {
+    _ZdlPvm() false 0;
+    _ZdaPvm() true 0;
+    _ZdlPvmSt11align_val_t(align) false align;
+    _ZdaPvmSt11align_val_t(align) true align;
 }

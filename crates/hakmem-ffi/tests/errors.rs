@@ -41,6 +41,20 @@ fn program() -> &'static Path {
     PROGRAM.get_or_init(|| compile(Language::Cpp, "errors.cpp", Link::Plain))
 }
 
+/// What the default build finds at all sizes: what does not depend on where blocks lie.
+const BY_DEFAULT: [&str; 10] = [
+    "twice",
+    "twice_between",
+    "realloc_freed",
+    "size_of_freed",
+    "unaligned",
+    "poison",
+    "delete_smaller",
+    "delete_larger",
+    "delete_twice",
+    "on_stack",
+];
+
 /// The library of a build with the feature `hardened`.
 pub fn hardened() -> PathBuf {
     common::built::apart(
@@ -50,18 +64,14 @@ pub fn hardened() -> PathBuf {
     .of("hakmem", ".so")
 }
 
-/// What a block in a guarded place does not show: what is not freed, memory of others, what the program may not see anyhow, and
-/// which function made a block, with which size.
-const NOT_GUARDED: [&str; 9] = [
+/// What a block in a guarded place does not show: what is not freed, memory of others, and which function made a block.
+const NOT_GUARDED: [&str; 6] = [
     "over_1_lost",
     "mapping",
     "new_free",
     "new_delete_array",
     "array_delete",
     "malloc_delete",
-    "delete_smaller",
-    "delete_larger",
-    "delete_near",
 ];
 
 /// A build, or a choice of its options.
@@ -164,6 +174,11 @@ fn each_build_finds_what_it_promises() {
         assert!(
             !is_shown || guarded.iter().all(|o| *o != Outcome::Missed),
             "{name} in a guarded place is missed"
+        );
+        let is_shown = BY_DEFAULT.contains(&name.as_str());
+        assert!(
+            !is_shown || default.iter().all(|o| *o != Outcome::Missed),
+            "{name} is missed by default"
         );
         for (i, outcome) in hardened.iter().enumerate() {
             let is_known = NOT_FOUND.contains(&(name.as_str(), SIZES[i]));

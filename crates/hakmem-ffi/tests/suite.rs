@@ -4,6 +4,7 @@ mod common;
 
 mod abi_c;
 mod abi_cpp;
+mod attacks;
 mod bad_input;
 mod callgrind;
 mod errors;

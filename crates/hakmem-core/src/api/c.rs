@@ -60,29 +60,51 @@ pub unsafe fn new_or(size: usize, is_array: bool, slow: impl FnOnce(usize) -> *m
 /// The caller has to keep no promise. The function is unsafe to match the rest of this front end.
 pub unsafe fn new(size: usize, align: usize, is_array: bool) -> *mut u8 {
     if harden::ON {
-        return hardened::alloc(size, align, if is_array { Origin::Array } else { Origin::New });
+        return hardened::alloc(size, align, origin(is_array));
     }
     // SAFETY: the two allow any size and any power of two.
     unsafe { if align <= 16 { malloc(size) } else { memalign(align, size) } }
 }
 
-/// C++ `delete` or `delete[]`. `size` is what C++ says of the block's size, if it does. The hardened
-/// build checks both.
+/// C++ `delete` or `delete[]` without a size. The hardened build checks which of the two made it.
 ///
 /// # Safety
 /// If `p` is from this allocator, it is live and the caller's to free.
 #[inline(always)]
-pub unsafe fn delete(p: *mut u8, is_array: bool, size: Option<usize>) {
-    if harden::ON {
-        // SAFETY: the caller gives up a live block, or `p` is not ours.
-        return unsafe { hardened::free(p, if is_array { Origin::Array } else { Origin::New }, size) };
-    }
+pub unsafe fn delete(p: *mut u8, is_array: bool) {
     // SAFETY: the caller promises that `p`, if it is from this allocator, is live and the caller's
     // to free.
-    unsafe { front::free16(p) }
+    unsafe { if harden::ON { hardened::free(p, origin(is_array), None) } else { front::free16(p) } }
 }
 
-/// C23 `free_sized` and `free_aligned_sized`. The hardened build checks the size.
+/// C++ `delete` or `delete[]` of a block that was requested with `size` bytes, and aligned to
+/// `align` if that is not 0. Another size is an error of the program. The hardened build knows the
+/// size exactly, the default build knows the block's class.
+///
+/// # Safety
+/// As [`delete`].
+#[inline(always)]
+pub unsafe fn delete_sized(p: *mut u8, is_array: bool, size: usize, align: usize) {
+    // SAFETY: the caller promises that `p`, if it is from this allocator, is live and the caller's
+    // to free.
+    unsafe {
+        if harden::ON {
+            return hardened::free(p, origin(is_array), Some(size));
+        }
+        if align <= 16 {
+            return front::free_sized(p, size);
+        }
+        front::check_size(p, size, align);
+        front::free16(p);
+    }
+}
+
+fn origin(is_array: bool) -> Origin {
+    if is_array { Origin::Array } else { Origin::New }
+}
+
+/// C23 `free_sized` and `free_aligned_sized`. The hardened build checks the size. The default build
+/// does not: `realloc` may have left the block in a larger class.
 ///
 /// # Safety
 /// As [`free`].
@@ -185,6 +207,11 @@ pub unsafe fn usable_size(p: *mut u8) -> usize {
     if harden::ON {
         // SAFETY: the caller promises that `p` is live, and it is not NULL.
         return unsafe { hardened::usable_size(p) };
+    }
+    // SAFETY: the caller promises that `p`, if it is ours, is live.
+    if let Some(page) = unsafe { front::own_page(p) } {
+        check::check_not_free(p, page);
+        return page.block_size.get() as usize;
     }
     // SAFETY: the caller promises that `p` is live, and it is not NULL. If `size_of_block` does not
     // know it, it is the next allocator's.

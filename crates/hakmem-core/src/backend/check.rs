@@ -7,9 +7,10 @@
 //! - a list that does not add up when its owner changes. This finds blocks that were freed twice,
 //!   and links that were overwritten after a free.
 
-use crate::backend::arena::SLOT;
+use crate::backend::arena::{SEGMENT, SLOT};
 use crate::backend::page::{self, Block, Kind, Meta};
 use crate::base::size_class;
+use crate::base::sync::Ordering::Relaxed;
 use crate::os::{fatal, report};
 use crate::policy::{self, OnError};
 use crate::proto::inbox::Link;
@@ -36,6 +37,28 @@ pub fn wrong(what: Arguments<'_>) {
 #[inline(never)]
 pub fn double_free(p: *mut u8, page: &Meta) -> ! {
     fatal(format_args!("double free of {p:p}, a block of {} bytes", page.block_size.get()))
+}
+
+/// Ends the process if `p` is the block that was freed last in `page`, a page of this thread.
+#[inline(always)]
+pub fn check_not_free(p: *mut u8, page: &Meta) {
+    if CHECKED && page.free.get() == p.cast() {
+        used_after_free(p, page);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn used_after_free(p: *mut u8, page: &Meta) -> ! {
+    fatal(format_args!("use after free of {p:p}, a block of {} bytes", page.block_size.get()))
+}
+
+/// The program says that it requested `size` bytes for `p`, a block of `held` bytes. No such
+/// request gets such a block.
+#[cold]
+#[inline(never)]
+pub fn wrong_size(p: *mut u8, held: usize, size: usize) {
+    wrong(format_args!("wrong size {size} at the free of {p:p}, a block of {held} bytes"));
 }
 
 /// A list does not add up. `p` is the place in it.
@@ -156,7 +179,7 @@ pub unsafe fn count(list: *mut Block, page: &Meta) -> u32 {
 }
 
 /// Checks the beginning of a list whose owner changes. Finds a block that was freed twice in a row,
-/// or twice with one free between.
+/// or twice with one free between, and a link of the first two blocks that leads out of the segment.
 ///
 /// # Safety
 /// The list belongs to the calling thread, is not empty, and has blocks of `page` only.
@@ -169,10 +192,32 @@ pub unsafe fn peek(list: *mut Block, page: &Meta) {
     // words. A link is null or leads to a further block of the list.
     unsafe {
         let second = Block::next(list);
-        if second == list || (!second.is_null() && Block::next(second) == list) {
+        if second.is_null() {
+            return;
+        }
+        if !is_near(list, second) {
+            corrupt(list.cast());
+        }
+        let third = Block::next(second);
+        if second == list || third == list {
             double_free(list.cast(), page);
         }
+        if !third.is_null() && !is_near(list, third) {
+            corrupt(second.cast());
+        }
     }
+}
+
+/// True if both blocks lie in one segment.
+#[inline(always)]
+fn is_near(a: *mut Block, b: *mut Block) -> bool {
+    (a.addr() ^ b.addr()) < SEGMENT
+}
+
+/// True if `block` lies in the slots of `page`.
+#[inline(always)]
+pub fn is_in(page: &Meta, block: *mut Block) -> bool {
+    block.addr().wrapping_sub(page.start().addr()) < page.span.load(Relaxed) as usize * SLOT
 }
 
 /// Walks a list whose owner changes. Ends the process unless it is `length` blocks of `page` and

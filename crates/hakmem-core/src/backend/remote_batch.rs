@@ -259,6 +259,9 @@ impl RemoteBatch {
                 return Self::open_list(page);
             }
             let (first, next) = ((*this).newest.get(), Self::next(this));
+            if check::CHECKED && !check::is_in(page, first) {
+                check::corrupt(this.cast());
+            }
             let length = ((*this).word1.get() / ONE) as u32;
             if harden::ON {
                 (*this).word1.set(0); // All of a free block but its link is zero.

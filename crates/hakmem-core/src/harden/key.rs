@@ -2,7 +2,7 @@
 //!
 //! A free list leads through memory that the program can write after a free. A link that is not
 //! encoded lets one such write choose what a later allocation returns. An encoded one becomes a
-//! random address, which the check in `api::front` refuses.
+//! random address, which `Block::next` refuses.
 
 use crate::base::sync::{Ordering::Relaxed, plain::AtomicUsize};
 use crate::harden::ON;

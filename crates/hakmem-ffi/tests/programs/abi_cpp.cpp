@@ -201,11 +201,54 @@ static void library_code() {
     CHECK("delete_in_another_thread", true);
 }
 
+/* Sized deletes of blocks of all sizes and alignments, in any order, by either of two threads. */
+static void sized_deletes() {
+    struct Made {
+        void *p;
+        std::size_t size, align;
+    };
+    std::vector<Made> made;
+    unsigned long random = 1;
+    auto next = [&random](unsigned long below) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        return (random >> 33) % below;
+    };
+    auto make = [&] {
+        std::size_t size = next(std::size_t(2) << next(23)), align = next(8) ? 0 : std::size_t(32) << next(18);
+        void *p = align ? ::operator new(size, std::align_val_t(align)) : ::operator new(size);
+        made.push_back({p, size, align});
+    };
+    auto take = [&] {
+        std::size_t i = next(made.size());
+        Made one = made[i];
+        made[i] = made.back();
+        made.pop_back();
+        if (one.align)
+            ::operator delete(one.p, one.size, std::align_val_t(one.align));
+        else
+            ::operator delete(one.p, one.size);
+    };
+    auto some = [&] {
+        for (int i = 0; i < 20000; i++)
+            if (made.size() < 100 && (made.empty() || next(2)))
+                make();
+            else
+                take();
+    };
+    some();
+    std::thread(some).join();
+    some();
+    while (!made.empty())
+        take();
+    CHECK("sized_deletes", true);
+}
+
 int main(int argc, char **argv) {
     on_system = argc > 1 && !strcmp(argv[1], "system");
     every_form();
     failures_without_handler();
     handlers();
     library_code();
+    sized_deletes();
     return failures != 0;
 }

@@ -10,11 +10,10 @@
 use super::note_released;
 use super::resize::size_of_whole;
 use crate::backend::arena::SLOT;
+use crate::backend::nothing;
 use crate::backend::page::{self, Block, Kind, Meta};
-use crate::backend::{check, nothing};
 use crate::base::prefetch::prefetch;
 use crate::base::size_class::{self, MEDIUM_MAX, NOTHING, SIZES, SMALL_MAX};
-use crate::harden;
 use crate::heap::{Fresh, Heap};
 use crate::large::huge;
 use crate::large::{self, LARGE_MAX};
@@ -88,7 +87,7 @@ pub fn alloc_class_or(class: usize, slow: impl FnOnce(usize) -> *mut u8) -> *mut
 /// # Safety
 /// `n` is at most SMALL_MAX.
 #[inline(always)]
-unsafe fn listed_class(n: usize) -> usize {
+pub(super) unsafe fn listed_class(n: usize) -> usize {
     // SAFETY: the word of a thread always points to a readable front. The caller promises n <=
     // SMALL_MAX, so the index is at most TABLE16 - 1.
     usize::from(unsafe { *(*thread::front()).class16.get_unchecked((n + 15) >> 4) })
@@ -106,10 +105,7 @@ fn pop(class: usize) -> Option<*mut u8> {
         if block.is_null() {
             return None;
         }
-        let next = Block::decoded(block, (*block).next.get());
-        if harden::ON && !next.is_null() && !harden::key::is_near(block.addr(), next.addr()) {
-            check::corrupt(block.cast());
-        }
+        let next = Block::next(block);
         list.set(next);
         // The next call pops this block: it reads the link, and then the program writes to the
         // block.

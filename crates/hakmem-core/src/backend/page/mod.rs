@@ -54,6 +54,7 @@ pub mod bounds;
 pub mod queue;
 
 use crate::backend::arena::{self, Arena, META, SEGMENT, SEGMENT_META, SLOT};
+use crate::backend::check;
 use crate::backend::owner::Owner;
 use crate::base::sync::{AtomicU8, AtomicU32, Ordering::Relaxed};
 use crate::harden;
@@ -79,7 +80,11 @@ pub struct Block {
 unsafe impl Link for Block {
     unsafe fn next(this: *mut Self) -> *mut Self {
         // SAFETY: the caller owns the block, so no other thread reads or writes this word.
-        unsafe { Self::decoded(this, (*this).next.get()) }
+        let next = unsafe { Self::decoded(this, (*this).next.get()) };
+        if harden::ON && !next.is_null() && !harden::key::is_near(this.addr(), next.addr()) {
+            check::corrupt(this.cast());
+        }
+        next
     }
     unsafe fn set_next(this: *mut Self, next: *mut Self) {
         // SAFETY: the caller owns the block, so no other thread reads or writes this word.

@@ -1,0 +1,52 @@
+//! Attacks on the allocator's own data. `docs/security.md` says which the builds stop.
+
+use crate::common;
+use crate::errors::hardened;
+
+use common::{Language, Link, compile, finish, library};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::Command;
+
+/// The status of a program whose attack succeeded.
+const SUCCEEDED: i32 = 7;
+/// These succeed against the default build. It reads a link where it follows it, and no link is encoded; and it does not divide
+/// the offset of each block that is freed.
+const SUCCEED: [&str; 3] = ["list_middle", "list_to_live", "made_up_inside"];
+
+fn attack(program: &Path, name: &str, library: &Path) -> (Option<i32>, Option<i32>, String) {
+    let mut command = Command::new(program);
+    command
+        .arg(name)
+        .env("LD_PRELOAD", library)
+        .env("HAKMEM_GUARD_SAMPLE", "0")
+        .env_remove("HAKMEM_STATS");
+    let output = finish(&mut command);
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.code(), output.status.signal(), stderr)
+}
+
+/// The default build lets three succeed, and the hardened one none: each but the one that finds no block ends in a report.
+#[test]
+fn each_attack_ends_as_the_page_says() {
+    let program = compile(Language::Cpp, "attacks.cpp", Link::Plain);
+    let names = finish(Command::new(&program).arg("list"));
+    let names = String::from_utf8(names.stdout).expect("names");
+    assert!(names.lines().count() > 10, "{names}");
+    for name in names.lines() {
+        let (code, _, stderr) = attack(&program, name, &library().shared);
+        let has_succeeded = code == Some(SUCCEEDED);
+        assert_eq!(
+            has_succeeded,
+            SUCCEED.contains(&name),
+            "{name}: {code:?} {stderr}"
+        );
+        let (code, signal, stderr) = attack(&program, name, &hardened());
+        if name == "next_gets_freed" {
+            assert_eq!(code, Some(0), "{name}: {stderr}");
+            continue;
+        }
+        assert_eq!(signal, Some(libc::SIGABRT), "{name}: {code:?} {stderr}");
+        assert!(stderr.starts_with("hakmem: "), "{name}: {stderr}");
+    }
+}
