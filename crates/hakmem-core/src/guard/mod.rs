@@ -49,8 +49,10 @@ const BYTES: usize = PLACES * STRIDE + ROOM;
 /// Bytes on either side of a block that have the pattern.
 const PAD: usize = 64;
 const PATTERN: u8 = 0xa7;
-/// From this sample rate on, one block for each tick of the clock gets a place at most.
+/// From this sample rate on, one block gets a place in each period at most.
 const PACED: u32 = 1000;
+/// The period in milliseconds. A place costs some system calls and two stacks.
+const PERIOD: u32 = 16;
 
 const _: () = assert!(ROOM >= MEDIUM_MAX);
 
@@ -118,7 +120,7 @@ static POOL: [Place; PLACES] = [const {
 static BASE: AtomicUsize = AtomicUsize::new(0);
 /// The place at which the next search begins. So a freed place rests for as long as it can.
 static NEXT: AtomicUsize = AtomicUsize::new(0);
-/// The tick of the clock at which a block got a place last.
+/// The period in which a block got a place last.
 static LAST: AtomicU32 = AtomicU32::new(0);
 
 /// For the child of a fork.
@@ -193,15 +195,28 @@ fn system_pages(at: usize, len: usize) -> (usize, usize) {
     (start, (at + len).next_multiple_of(page) - start)
 }
 
+/// False if [`alloc`] would refuse at this time, as a block has got a place in this period.
+#[cold]
+pub fn may_come() -> bool {
+    policy::GUARD_SAMPLE.get() < PACED || LAST.load(Relaxed) != period()
+}
+
+/// The number of the current period. Never 0, with which `LAST` begins.
+fn period() -> u32 {
+    os::now_ms() / PERIOD + 1
+}
+
 /// Allocates a block for `request` bytes. `size` is what the block of its class would have: such a
 /// request keeps the alignment of the class, any other is aligned to 16. All bytes are zero. None:
 /// the allocation is no sample after all.
 #[cold]
 #[inline(never)]
 pub fn alloc(request: usize, size: usize) -> Option<NonNull<u8>> {
-    let now = os::now_ms();
-    if policy::GUARD_SAMPLE.get() >= PACED && LAST.swap(now, Relaxed) == now {
-        return None;
+    if policy::GUARD_SAMPLE.get() >= PACED {
+        let now = period();
+        if LAST.swap(now, Relaxed) == now {
+            return None;
+        }
     }
     base()?;
     let first = NEXT.fetch_add(1, Relaxed);

@@ -77,7 +77,11 @@ impl Heap {
         let fresh = if profile::is_on() { self.refill_profiled(class) } else { self.refill_unsampled(class) }?;
         let after = points.left(class, handed(class));
         if before > 0 && after > before {
-            self.busy(|| self.put_rest_back(class, before - 1, WRAP - after)); // Beyond the sample.
+            if guard::may_come() {
+                self.busy(|| self.put_rest_back(class, before - 1, WRAP - after)); // Beyond the sample.
+            } else {
+                points.draw(class, handed(class)); // A list need not end for a sample that will not come.
+            }
         }
         Some(fresh)
     }
