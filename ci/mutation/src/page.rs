@@ -1,4 +1,5 @@
-//! Writes the outcomes into docs/conformance.md, between two markers.
+//! Writes the outcomes into docs/conformance.md, between two markers. Those that are not explained
+//! go to standard error.
 
 use crate::explained::{EXPLAINED, Explained};
 use crate::list::Mutant;
@@ -61,11 +62,12 @@ pub fn write(mutants: &BTreeMap<usize, Mutant>, results: &Results) -> io::Result
 }
 
 fn section(mutants: &BTreeMap<usize, Mutant>, results: &Results, explained: &Explained<'_>) -> String {
-    let mut modules: BTreeMap<&str, Counts> = BTreeMap::new();
+    let mut layers: BTreeMap<&str, Counts> = BTreeMap::new();
     let mut total = Counts::default();
     for mutant in mutants.values() {
         let (outcome, is_explained) = (results.of(mutant), explained.has(&mutant.id));
-        modules.entry(mutant.module()).or_default().add(outcome, is_explained);
+        let layer = mutant.module().split('/').next().unwrap_or_default();
+        layers.entry(layer).or_default().add(outcome, is_explained);
         total.add(outcome, is_explained);
         match outcome {
             Some(outcome) if outcome.is_missed() && !is_explained => eprintln!("not explained: {}", mutant.id),
@@ -78,7 +80,7 @@ fn section(mutants: &BTreeMap<usize, Mutant>, results: &Results, explained: &Exp
     let mut out = format!(
         "{} mutants of `hakmem-core`, {} of them refused by the compiler. Of the other {} the tests catch {}, {} of these by \
          a time limit: **{}**. Not caught and explained: {}, not explained: {}, not tried: {}.\n\n\
-         | module | mutants | refused | caught | by time | explained | open | not tried | share |\n\
+         | layer | mutants | refused | caught | by time | explained | open | not tried | share |\n\
          |---|---|---|---|---|---|---|---|---|\n",
         total.all,
         total.refused,
@@ -90,10 +92,10 @@ fn section(mutants: &BTreeMap<usize, Mutant>, results: &Results, explained: &Exp
         total.open,
         total.not_tried
     );
-    for (module, c) in &modules {
+    for (layer, c) in &layers {
         let _ = writeln!(
             out,
-            "| `{module}` | {} | {} | {} | {} | {} | {} | {} | {} |",
+            "| `{layer}` | {} | {} | {} | {} | {} | {} | {} | {} |",
             c.all,
             c.refused,
             c.caught,
@@ -104,23 +106,5 @@ fn section(mutants: &BTreeMap<usize, Mutant>, results: &Results, explained: &Exp
             c.share()
         );
     }
-    let missed: Vec<&Mutant> = mutants.values().filter(|m| results.of(m).is_some_and(Outcome::is_missed)).collect();
-    for (reason, ids) in &explained.reasons {
-        let of_reason: Vec<_> = missed.iter().copied().filter(|m| ids.contains(&m.id.as_str())).collect();
-        if !of_reason.is_empty() {
-            list(&mut out, reason, &of_reason);
-        }
-    }
-    let open: Vec<_> = missed.iter().copied().filter(|m| !explained.has(&m.id)).collect();
-    if !open.is_empty() {
-        list(&mut out, "Not explained", &open);
-    }
     out
-}
-
-fn list(out: &mut String, title: &str, mutants: &[&Mutant]) {
-    let _ = writeln!(out, "\n{title}:\n");
-    for mutant in mutants {
-        let _ = writeln!(out, "- `{}`", mutant.id);
-    }
 }
