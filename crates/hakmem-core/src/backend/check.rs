@@ -10,7 +10,6 @@
 use crate::backend::arena::{SEGMENT, SLOT};
 use crate::backend::page::{self, Block, Kind, Meta};
 use crate::base::size_class;
-use crate::base::sync::Ordering::Relaxed;
 use crate::os::{fatal, report};
 use crate::policy::{self, OnError};
 use crate::proto::inbox::Link;
@@ -210,14 +209,8 @@ pub unsafe fn peek(list: *mut Block, page: &Meta) {
 
 /// True if both blocks lie in one segment.
 #[inline(always)]
-fn is_near(a: *mut Block, b: *mut Block) -> bool {
+pub fn is_near(a: *mut Block, b: *mut Block) -> bool {
     (a.addr() ^ b.addr()) < SEGMENT
-}
-
-/// True if `block` lies in the slots of `page`.
-#[inline(always)]
-pub fn is_in(page: &Meta, block: *mut Block) -> bool {
-    block.addr().wrapping_sub(page.start().addr()) < page.span.load(Relaxed) as usize * SLOT
 }
 
 /// Walks a list whose owner changes. Ends the process unless it is `length` blocks of `page` and

@@ -259,7 +259,7 @@ impl RemoteBatch {
                 return Self::open_list(page);
             }
             let (first, next) = ((*this).newest.get(), Self::next(this));
-            if check::CHECKED && !check::is_in(page, first) {
+            if check::CHECKED && !check::is_near(this.cast(), first) {
                 check::corrupt(this.cast());
             }
             let length = ((*this).word1.get() / ONE) as u32;
