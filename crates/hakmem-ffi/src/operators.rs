@@ -119,14 +119,12 @@ macro_rules! operator_delete {
     )*};
 }
 
-/// A size that cannot be the block's ends the process (`ON_ERROR`). Most often a base class without
-/// a virtual destructor is deleted.
 macro_rules! operator_delete_sized {
-    ($($name:ident($($extra:ident),*) $array:literal $align:expr;)*) => {$(
+    ($($name:ident($($extra:ident),*) $array:literal;)*) => {$(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(p: *mut c_void, size: usize $(, $extra: usize)*) {
             // SAFETY: C++ passes NULL or a live block of the matching operator new.
-            unsafe { c::delete_sized(p.cast(), $array, size, $align) }
+            unsafe { c::delete_sized(p.cast(), $array, size) }
         }
     )*};
 }
@@ -148,8 +146,8 @@ operator_delete! {
     _ZdaPvSt11align_val_tRKSt9nothrow_t(_align: usize, _tag: *const c_void) true;
 }
 operator_delete_sized! {
-    _ZdlPvm() false 0;
-    _ZdaPvm() true 0;
-    _ZdlPvmSt11align_val_t(align) false align;
-    _ZdaPvmSt11align_val_t(align) true align;
+    _ZdlPvm() false;
+    _ZdaPvm() true;
+    _ZdlPvmSt11align_val_t(_align) false;
+    _ZdaPvmSt11align_val_t(_align) true;
 }

@@ -42,15 +42,13 @@ fn program() -> &'static Path {
 }
 
 /// What the default build finds at all sizes: what does not depend on where blocks lie.
-const BY_DEFAULT: [&str; 10] = [
+const BY_DEFAULT: [&str; 8] = [
     "twice",
     "twice_between",
     "realloc_freed",
     "size_of_freed",
     "unaligned",
     "poison",
-    "delete_smaller",
-    "delete_larger",
     "delete_twice",
     "on_stack",
 ];
@@ -64,14 +62,18 @@ pub fn hardened() -> PathBuf {
     .of("hakmem", ".so")
 }
 
-/// What a block in a guarded place does not show: what is not freed, memory of others, and which function made a block.
-const NOT_GUARDED: [&str; 6] = [
+/// What a block in a guarded place does not show: what is not freed, memory of others, and which function made a block, with
+/// which size.
+const NOT_GUARDED: [&str; 9] = [
     "over_1_lost",
     "mapping",
     "new_free",
     "new_delete_array",
     "array_delete",
     "malloc_delete",
+    "delete_smaller",
+    "delete_larger",
+    "delete_near",
 ];
 
 /// A build, or a choice of its options.

@@ -77,34 +77,23 @@ pub unsafe fn delete(p: *mut u8, is_array: bool) {
     unsafe { if harden::ON { hardened::free(p, origin(is_array), None) } else { front::free16(p) } }
 }
 
-/// C++ `delete` or `delete[]` of a block that was requested with `size` bytes, and aligned to
-/// `align` if that is not 0. Another size is an error of the program. The hardened build knows the
-/// size exactly, the default build knows the block's class.
+/// C++ `delete` or `delete[]` of a block that was requested with `size` bytes. Only the hardened
+/// build checks that: programs with wrong sizes exist, and go on.
 ///
 /// # Safety
 /// As [`delete`].
 #[inline(always)]
-pub unsafe fn delete_sized(p: *mut u8, is_array: bool, size: usize, align: usize) {
+pub unsafe fn delete_sized(p: *mut u8, is_array: bool, size: usize) {
     // SAFETY: the caller promises that `p`, if it is from this allocator, is live and the caller's
     // to free.
-    unsafe {
-        if harden::ON {
-            return hardened::free(p, origin(is_array), Some(size));
-        }
-        if align <= 16 {
-            return front::free_sized(p, size);
-        }
-        front::check_size(p, size, align);
-        front::free16(p);
-    }
+    unsafe { if harden::ON { hardened::free(p, origin(is_array), Some(size)) } else { front::free16(p) } }
 }
 
 fn origin(is_array: bool) -> Origin {
     if is_array { Origin::Array } else { Origin::New }
 }
 
-/// C23 `free_sized` and `free_aligned_sized`. The hardened build checks the size. The default build
-/// does not: `realloc` may have left the block in a larger class.
+/// C23 `free_sized` and `free_aligned_sized`. The hardened build checks the size.
 ///
 /// # Safety
 /// As [`free`].

@@ -52,14 +52,6 @@ fn used_after_free(p: *mut u8, page: &Meta) -> ! {
     fatal(format_args!("use after free of {p:p}, a block of {} bytes", page.block_size.get()))
 }
 
-/// The program says that it requested `size` bytes for `p`, a block of `held` bytes. No such
-/// request gets such a block.
-#[cold]
-#[inline(never)]
-pub fn wrong_size(p: *mut u8, held: usize, size: usize) {
-    wrong(format_args!("wrong size {size} at the free of {p:p}, a block of {held} bytes"));
-}
-
 /// A list does not add up. `p` is the place in it.
 #[cold]
 #[inline(never)]

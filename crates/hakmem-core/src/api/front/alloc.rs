@@ -87,7 +87,7 @@ pub fn alloc_class_or(class: usize, slow: impl FnOnce(usize) -> *mut u8) -> *mut
 /// # Safety
 /// `n` is at most SMALL_MAX.
 #[inline(always)]
-pub(super) unsafe fn listed_class(n: usize) -> usize {
+unsafe fn listed_class(n: usize) -> usize {
     // SAFETY: the word of a thread always points to a readable front. The caller promises n <=
     // SMALL_MAX, so the index is at most TABLE16 - 1.
     usize::from(unsafe { *(*thread::front()).class16.get_unchecked((n + 15) >> 4) })

@@ -20,15 +20,13 @@
 //! 4. A program may break rule 1. What is checked here ends the process with a line that says why;
 //!    the rest is undefined.
 
-use super::alloc::listed_class;
-use super::{note_released, size_of_block};
-use crate::backend::arena::{META, SEGMENT, SLOT, SLOT_SHIFT};
+use super::note_released;
+use crate::backend::arena::{META, SLOT, SLOT_SHIFT};
 use crate::backend::owner::Owner;
 use crate::backend::page::{self, Block, Kind, Meta, bounds};
 use crate::backend::{check, foreign};
-use crate::base::size_class::{self, MEDIUM_MAX, SIZES, SMALL_MAX};
 use crate::heap::{Heap, reclaim::parked};
-use crate::large::{self, LARGE_MAX, huge};
+use crate::large::{self, huge};
 use crate::profile::{self, Freed};
 use crate::thread::{self, ThreadState};
 use crate::{guard, purge};
@@ -55,69 +53,6 @@ pub unsafe fn free16(p: *mut u8) {
     }
     // SAFETY: the caller gives up a live block, or `p` is not ours (rule 1).
     unsafe { free_slow_from_caller(p) }
-}
-
-/// [`free16`] of a block that was requested with `size` bytes, as the caller says. A block of
-/// another size is an error of the program. O(1).
-///
-/// # Safety
-/// As [`free16`].
-#[inline(always)]
-pub unsafe fn free_sized(p: *mut u8, size: usize) {
-    // SAFETY: `own_page` finds the page of a live block (rules 1 and 2).
-    unsafe {
-        if let Some(page) = own_page(p)
-            && size <= SMALL_MAX
-            && listed_class(size) == usize::from(page.class.get())
-        {
-            return free_own(p, page);
-        }
-        free_sized_slow(p, size);
-    }
-}
-
-/// [`free_sized`] for blocks that are not of this thread's pages, that are not small, or whose size
-/// is wrong.
-///
-/// # Safety
-/// As [`free16`].
-#[cold]
-#[inline(never)]
-#[unsafe(link_section = ".text.hot.hakmem")]
-unsafe extern "C" fn free_sized_slow(p: *mut u8, size: usize) {
-    check_size(p, size, 16);
-    // SAFETY: the promises are the same.
-    unsafe { free_slow(p, 0) }
-}
-
-/// Reports a size that cannot be the one which the block at `p` was requested with, at a multiple
-/// of `align`. Two sizes of one class are not told apart. Knows nothing of foreign pointers.
-#[inline]
-pub fn check_size(p: *mut u8, size: usize, align: usize) {
-    if !check::CHECKED {
-        return;
-    }
-    // SAFETY: the block at `p` is live, if it is ours.
-    if let Some(held) = unsafe { size_of_block(p) }
-        && !could_be(size, align, held)
-    {
-        check::wrong_size(p, held, size);
-    }
-}
-
-/// True if a request of `size` bytes at a multiple of `align` may get a block of `held` bytes: of a
-/// class, in a guarded place, or of whole slots or segments.
-fn could_be(size: usize, align: usize, held: usize) -> bool {
-    let class = match size {
-        _ if align > 16 => size_class::of_aligned(size, align),
-        0..=MEDIUM_MAX => Some(size_class::of16(size)),
-        _ => None,
-    };
-    let unit = if align <= 16 && size <= LARGE_MAX { SLOT } else { SEGMENT.max(align) };
-    match class {
-        Some(class) => held == size || held == SIZES[class] as usize,
-        None => size <= held && held - size.max(1) < unit,
-    }
 }
 
 /// Frees a block whose size was at most `MEDIUM_MAX` and whose alignment may be 8: it is ours for

@@ -24,7 +24,7 @@ pub use alloc::{
     Clear, alloc_aligned, alloc_big, alloc_class, alloc_class_or, alloc_class_slow, alloc16, alloc16_or,
     alloc16_zeroed, pop16, zeroed_class,
 };
-pub use free::{check_size, free_known, free_own, free_sized, free16, own_page};
+pub use free::{free_known, free_own, free16, own_page};
 pub use resize::{fits, move_block, move_grown, resize, size_of_block, size_of_small, size_of_whole};
 
 /// No request above this can succeed: pointer differences are signed.
