@@ -266,8 +266,9 @@ pub enum Hardened {
 /// static ALLOCATOR: Configured =
 ///     Hakmem::with(Options { on_error: OnError::Report, ..Options::DEFAULT });
 ///
-/// # fn main() { assert_eq!(hakmem_core::options::get("ON_ERROR").unwrap().to_string(), "report");
-/// }
+/// # fn main() {
+/// # assert_eq!(hakmem_core::options::get("ON_ERROR").unwrap().to_string(), "report");
+/// # }
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u32)]

@@ -5,7 +5,6 @@
  *
  * The attacker wants an allocation at `target`, or two live blocks that overlap. Exit status: 7, the attack succeeded; 0, it
  * had no effect. Anything else: the allocator stopped it. */
-#include <csetjmp>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -191,7 +190,7 @@ static void next_gets_freed() {
         if (malloc(SIZE) == p)
             exit(SUCCEEDED);
 }
-/* A write without an end, upwards or downwards: does it meet anything but blocks before memory without access? */
+/* A write over the next blocks, or in front of one. */
 static void to_the_neighbour(long by) {
     std::vector<byte *> all = blocks(10);
     memset(all[3] + (by < 0 ? by : SIZE), 0x41, static_cast<size_t>(by < 0 ? -by : by));
