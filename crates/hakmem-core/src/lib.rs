@@ -142,76 +142,70 @@
 // Loom's models have the protocols alone (`tests/loom`): with its atomics there can be no statics.
 #![cfg(not(loom))]
 
-// Elsewhere this sentence is the only error: each item below has the condition.
-#[cfg(not(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64")))]
+// `build.rs` sets `ported`. Elsewhere this sentence is the only error: each item below has the condition.
+#[cfg(not(ported))]
 compile_error!("hakmem-core supports Linux on x86-64 with 64-bit pointers alone.");
 
-#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64", any(shuttle, miri)))]
+#[cfg(all(ported, any(shuttle, miri)))]
 extern crate std;
 
-#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
+#[cfg(ported)]
 mod api;
-#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
+#[cfg(ported)]
 mod backend;
-#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
+#[cfg(ported)]
 mod base;
-#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
+#[cfg(ported)]
 mod guard;
-#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
+#[cfg(ported)]
 mod harden;
-#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
+#[cfg(ported)]
 mod heap;
-#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
+#[cfg(ported)]
 mod large;
-#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64", shuttle))]
+#[cfg(all(ported, shuttle))]
 #[doc(hidden)]
 pub mod model;
-#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
+#[cfg(ported)]
 mod observe;
-#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
+#[cfg(ported)]
 mod os;
-#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
+#[cfg(ported)]
 mod policy;
-#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
+#[cfg(ported)]
 pub mod profile;
-#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
+#[cfg(ported)]
 #[doc(hidden)]
 pub mod proto;
-#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
+#[cfg(ported)]
 mod purge;
-#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
+#[cfg(ported)]
 mod start;
-#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
+#[cfg(ported)]
 mod thread;
-#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
+#[cfg(ported)]
 mod unwind;
 
 // Miri has no fork, and models have threads of their own.
-#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64", test, not(any(miri, shuttle))))]
+#[cfg(all(ported, test, not(any(miri, shuttle))))]
 mod testing;
 
-#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
+#[cfg(ported)]
 #[doc(hidden)]
 pub use api::c;
-#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
+#[cfg(ported)]
 pub use api::c::thread_idle;
-#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
+#[cfg(ported)]
 pub use api::global::{Configured, Hakmem};
-#[cfg(all(
-    target_os = "linux",
-    target_arch = "x86_64",
-    target_pointer_width = "64",
-    feature = "reports",
-    not(any(miri, shuttle))
-))]
+#[cfg(all(ported, feature = "reports", not(any(miri, shuttle))))]
 pub use observe::report;
-#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
+#[cfg(ported)]
 pub use observe::stats;
-#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64", feature = "fault-injection"))]
+#[cfg(all(ported, feature = "fault-injection"))]
 #[doc(hidden)]
 pub use os::{coarse, faults};
-#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
+#[cfg(ported)]
 #[doc(hidden)]
 pub use policy::learn::learner;
-#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
+#[cfg(ported)]
 pub use policy::options;

@@ -1,0 +1,16 @@
+//! Sets `ported` where the allocator has a port to the target: see `src/os`.
+use std::env;
+
+/// Operating system and processor of each port.
+const PORTS: [[&str; 2]; 1] = [["linux", "x86_64"]];
+
+fn main() {
+    let target =
+        ["OS", "ARCH"].map(|part| env::var(format!("CARGO_CFG_TARGET_{part}")).unwrap_or_default());
+    let width = env::var("CARGO_CFG_TARGET_POINTER_WIDTH").unwrap_or_default();
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rustc-check-cfg=cfg(ported)");
+    if PORTS.iter().any(|port| *port == target) && width == "64" {
+        println!("cargo::rustc-cfg=ported");
+    }
+}
