@@ -14,7 +14,7 @@
 //!    starts such a process.
 //! 5. [`probes`], [`growth`]. [`process`] is the whole of a measured process.
 //! 6. What is printed and judged: [`best`], [`side_by_side`], [`targets`].
-//! 7. The commands: [`ab`], [`selection`], [`compare`], and [`html`] for the page.
+//! 7. The commands: [`ab`], [`selection`], [`compare`], `cores`, and [`html`] for the page.
 
 pub mod ab;
 pub mod allocators;
@@ -22,6 +22,8 @@ pub mod best;
 pub mod child;
 pub mod command;
 pub mod compare;
+#[cfg(feature = "ledger")]
+pub mod cores;
 pub mod executables;
 pub mod growth;
 pub mod heap;

@@ -23,6 +23,9 @@ enum Task {
     Compare(compare::Options),
     /// Compare hakmem with itself: two settings of its options, or two builds, by pairs of runs
     Ab(ab::Options),
+    /// Count what many cores would pay for shared lines of memory
+    #[cfg(feature = "ledger")]
+    Cores(hakmem_bench::cores::Options),
     /// Write a page of HTML with charts of one or several records
     Report(html::Options),
     /// List the workloads
@@ -40,6 +43,8 @@ fn main() -> ExitCode {
     let outcome = match arguments.command {
         Task::Compare(options) => compare::run(&options),
         Task::Ab(options) => ab::run(&options),
+        #[cfg(feature = "ledger")]
+        Task::Cores(options) => hakmem_bench::cores::run(&options),
         Task::Report(options) => html::run(&options),
         Task::List => {
             print!("{}", list());

@@ -197,6 +197,9 @@ pub use api::c;
 pub use api::c::thread_idle;
 #[cfg(ported)]
 pub use api::global::{Configured, Hakmem};
+#[cfg(all(ported, feature = "ledger"))]
+#[doc(hidden)]
+pub use base::sync::ledger;
 #[cfg(all(ported, feature = "reports", not(any(miri, shuttle))))]
 pub use observe::report;
 #[cfg(ported)]

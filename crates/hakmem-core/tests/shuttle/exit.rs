@@ -63,8 +63,16 @@ fn a_heap_is_adopted_while_its_inbox_is_merged() {
             let adopts = |salt| {
                 thread::spawn(move || {
                     let mut oracle = shared.oracle(salt);
-                    let mut own: Vec<_> = (0..3).map(|_| oracle.alloc(layout(8192))).collect();
-                    own.drain(..).for_each(|block| oracle.dealloc(block));
+                    let mut own: Vec<_> = (0..12)
+                        .map(|_| {
+                            shared.point();
+                            oracle.alloc(layout(8192))
+                        })
+                        .collect();
+                    own.drain(..).for_each(|block| {
+                        shared.point();
+                        oracle.dealloc(block)
+                    });
                 })
             };
             let adopters = [adopts(2), adopts(3)];

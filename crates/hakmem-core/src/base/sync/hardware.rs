@@ -4,6 +4,10 @@ pub(crate) use core::sync::atomic::{
     AtomicBool, AtomicI64, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
 
+/// In shuttle's models these are no points of the schedule: figures and settings, on which no other
+/// step depends, and words that have a model of their own.
+pub(crate) use core::sync::atomic as plain;
+
 /// A barrier for the compiler alone. The other side of the protocol makes the processor's barrier
 /// for both (`proto::pause`).
 #[inline(always)]

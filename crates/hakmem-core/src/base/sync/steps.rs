@@ -1,12 +1,6 @@
 //! The macros that loom needs, for all other builds: loads are loads, and constructors are
 //! constant.
 
-/// Atomics that are no points of shuttle's schedule: figures and settings, on which no other step
-/// depends, and words that have a model of their own.
-pub(crate) mod plain {
-    pub(crate) use core::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
-}
-
 /// A load. In loom's models it may be a compare-and-swap: `weak` says when and why.
 macro_rules! load_or_cas {
     ($word:expr, $order:expr) => {

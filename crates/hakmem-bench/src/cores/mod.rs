@@ -1,0 +1,278 @@
+//! What many cores would pay for the lines of memory that threads share, by counting.
+//!
+//! `hakmem-bench cores` runs the threads of a pattern in turn, in a build whose core counts each
+//! atomic step ([`hakmem_core::ledger`]). So it needs no machine with as many cores. Each run is a
+//! process of its own, as heaps outlive the threads that had them.
+
+mod patterns;
+mod turns;
+
+use crate::record::Start;
+use crate::report::{Summary, markdown};
+use crate::sample::Series;
+use clap::Args;
+use hakmem_core::ledger;
+use patterns::{ALL, Pattern};
+use serde::{Deserialize, Serialize};
+use std::panic::Location;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::{env, io};
+
+/// `hakmem-bench cores`.
+#[derive(Debug, Args)]
+pub struct Options {
+    /// The numbers of threads
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "1,2,4,8,16,32,64,128,256",
+        value_name = "N,…"
+    )]
+    threads: Vec<usize>,
+    /// Operations of each thread that are counted
+    #[arg(long, default_value_t = 2000, value_name = "N")]
+    operations: usize,
+    /// Operations of each thread before these
+    #[arg(long, default_value_t = 10_000, value_name = "N")]
+    fills: usize,
+    /// The patterns [default: all]
+    #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
+    only: Vec<String>,
+    /// Also list the N busiest lines of each run, and the N places with the most transfers
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    top: usize,
+    /// Write the record to FILE as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Run one pattern in this process, and print the outcome as JSON
+    #[arg(long, hide = true)]
+    one: bool,
+}
+
+/// What a run cost.
+#[derive(Debug, Serialize, Deserialize)]
+struct Outcome {
+    threads: usize,
+    /// For each 1,000 operations of all threads together.
+    transfers: f64,
+    /// Shared lines, the one with the most transfers first.
+    lines: Vec<Busy>,
+    /// Places in the source, the one with the most transfers first.
+    sites: Vec<Busy>,
+}
+
+/// A line that several threads touched, or a place that touched lines. Figures are for each 1,000
+/// operations of all threads.
+#[derive(Debug, Serialize, Deserialize)]
+struct Busy {
+    writes: f64,
+    transfers: f64,
+    place: String,
+}
+
+/// What the time of an operation is taken to be without a transfer, in ns.
+const OPERATION: f64 = 15.0;
+/// What a transfer is taken to cost between the cores of one node, in ns.
+const TRANSFER: f64 = 100.0;
+/// The same between nodes of 64 cores.
+const FAR_TRANSFER: f64 = 200.0;
+
+impl Outcome {
+    /// Operations per µs that as many cores would do at most: each waits for its own transfers, and
+    /// each line is in one place at a time.
+    fn modelled(&self) -> f64 {
+        let transfer = if self.threads > 64 {
+            FAR_TRANSFER
+        } else {
+            TRANSFER
+        };
+        let alone = OPERATION + self.transfers / 1000.0 * transfer;
+        let hottest = self
+            .lines
+            .first()
+            .map_or(0.0, |line| line.transfers / 1000.0 * transfer);
+        1000.0
+            * (self.threads as f64 / alone).min(if hottest > 0.0 {
+                1.0 / hottest
+            } else {
+                f64::INFINITY
+            })
+    }
+}
+
+/// Counts, and prints a table.
+pub fn run(options: &Options) -> io::Result<bool> {
+    let known = |name: &String| ALL.iter().any(|p| p.name == *name);
+    if let Some(name) = options.only.iter().find(|&name| !known(name)) {
+        return Err(io::Error::other(format!("no such pattern: {name}")));
+    }
+    if options
+        .threads
+        .iter()
+        .any(|&n| n == 0 || n > ledger::THREADS)
+    {
+        return Err(io::Error::other(format!(
+            "threads must be from 1 to {}",
+            ledger::THREADS
+        )));
+    }
+    let chosen = || {
+        ALL.iter()
+            .filter(|p| options.only.is_empty() || options.only.iter().any(|name| name == p.name))
+    };
+    if options.one {
+        hakmem_core::options::set("SCAVENGER", "0").map_err(|e| io::Error::other(e.to_string()))?;
+        let pattern = chosen().next().expect("a pattern");
+        let outcome = count(pattern, options.threads[0], options);
+        println!("{}", serde_json::to_string(&outcome)?);
+        return Ok(true);
+    }
+    let start = Start::now();
+    let mut rows = Vec::new();
+    let mut series = Vec::new();
+    for pattern in chosen() {
+        let in_process = |&n: &usize| count_in_process(pattern, n, options);
+        let outcomes: Vec<Outcome> = options
+            .threads
+            .iter()
+            .map(in_process)
+            .collect::<Result<_, _>>()?;
+        for outcome in &outcomes {
+            rows.push(row(pattern, outcome));
+            print_top(pattern, outcome, options.top);
+        }
+        series.extend(curves(pattern, &outcomes));
+    }
+    print!("{}", markdown(&COLUMNS, &rows));
+    if let Some(path) = &options.json {
+        let mut record = start.record("cores", 1, Summary::new(&[], &[], "hakmem", &[], &[]));
+        record.series = series;
+        record.write(path)?;
+    }
+    Ok(true)
+}
+
+const COLUMNS: [&str; 7] = [
+    "pattern",
+    "threads",
+    "transfers / 1,000 ops",
+    "of the hottest line",
+    "its writes / 1,000 ops",
+    "first written at",
+    "modelled ops / µs",
+];
+
+fn row(pattern: &Pattern, outcome: &Outcome) -> Vec<String> {
+    let hottest = outcome.lines.first();
+    let figure =
+        |f: fn(&Busy) -> f64| hottest.map_or("0".to_owned(), |line| format!("{:.1}", f(line)));
+    vec![
+        pattern.name.to_owned(),
+        outcome.threads.to_string(),
+        format!("{:.1}", outcome.transfers),
+        figure(|line| line.transfers),
+        figure(|line| line.writes),
+        hottest.map_or(String::new(), |line| line.place.clone()),
+        format!("{:.0}", outcome.modelled()),
+    ]
+}
+
+fn print_top(pattern: &Pattern, outcome: &Outcome, most: usize) {
+    for (what, rows) in [("line", &outcome.lines), ("place", &outcome.sites)] {
+        for row in rows.iter().take(most) {
+            eprintln!(
+                "{} {:3} threads, {what:5}: {:8.1} transfers, {:8.1} writes, {}",
+                pattern.name, outcome.threads, row.transfers, row.writes, row.place
+            );
+        }
+    }
+}
+
+/// The curves of a pattern.
+fn curves(pattern: &Pattern, outcomes: &[Outcome]) -> Vec<Series> {
+    let curve = |name: &str, y: &str, value: &dyn Fn(&Outcome) -> f64| Series {
+        name: format!("{name}: {}", pattern.name),
+        allocator: "hakmem".to_owned(),
+        x: "threads".to_owned(),
+        y: y.to_owned(),
+        points: outcomes
+            .iter()
+            .map(|o| (o.threads as f64, value(o)))
+            .collect(),
+    };
+    vec![
+        curve("transfers of lines", "per 1,000 operations", &|o| {
+            o.transfers
+        }),
+        curve(
+            "transfers of the hottest line",
+            "per 1,000 operations",
+            &|o| o.lines.first().map_or(0.0, |line| line.transfers),
+        ),
+        curve(
+            "modelled throughput",
+            "operations per µs",
+            &Outcome::modelled,
+        ),
+    ]
+}
+
+/// Runs a pattern in a process of its own.
+fn count_in_process(pattern: &Pattern, threads: usize, options: &Options) -> io::Result<Outcome> {
+    let output = Command::new(env::current_exe()?)
+        .args(["cores", "--one", "--only", pattern.name])
+        .args(["--threads", &threads.to_string()])
+        .args(["--operations", &options.operations.to_string()])
+        .args(["--fills", &options.fills.to_string()])
+        .stderr(Stdio::inherit())
+        .output()?;
+    if !output.status.success() {
+        return Err(io::Error::other(format!(
+            "{} with {threads} threads: {}",
+            pattern.name, output.status
+        )));
+    }
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// Runs a pattern.
+fn count(pattern: &'static Pattern, threads: usize, options: &Options) -> Outcome {
+    turns::run(pattern, threads, options.fills, options.operations);
+    let thousands = (threads * options.operations) as f64 / 1000.0;
+    let busy = |transfers: u64, writes: u64, place: Option<&Location>| Busy {
+        writes: writes as f64 / thousands,
+        transfers: transfers as f64 / thousands,
+        place: place.map_or(String::new(), |at| {
+            format!("{}:{}", short(at.file()), at.line())
+        }),
+    };
+    // SAFETY: all threads of the pattern have ended, and the ledger is closed.
+    let (lines, sites) = unsafe { ledger::read() };
+    let lines: Vec<Busy> = lines
+        .map(|line| busy(line.transfers, line.writes, line.place))
+        .collect();
+    let sites = sites
+        .map(|site| busy(site.transfers, site.writes, site.place))
+        .collect();
+    Outcome {
+        threads,
+        transfers: lines.iter().map(|line| line.transfers).sum(),
+        lines: first_of(lines),
+        sites: first_of(sites),
+    }
+}
+
+/// Those with the most transfers.
+fn first_of(mut rows: Vec<Busy>) -> Vec<Busy> {
+    rows.retain(|row| row.transfers > 0.0);
+    rows.sort_by(|a, b| b.transfers.total_cmp(&a.transfers));
+    rows.truncate(32);
+    rows
+}
+
+/// The path of a source file within the core.
+fn short(file: &str) -> &str {
+    file.split_once("hakmem-core/src/")
+        .map_or(file, |(_, rest)| rest)
+}

@@ -1,0 +1,168 @@
+//! The ledger: counts what each cache line would cost many processors.
+//!
+//! Few machines have 256 processors, but counts do not need them. A measurement runs its threads in
+//! turn, on whatever processor, and says whose turn it is ([`begin_turn`]). The ledger follows each
+//! atomic step as the caches of as many processors would, if they never lost a line for lack of
+//! room: a line is in the caches of some threads, and the last to write it has it alone. A step that
+//! finds the line only in other threads' caches is a *transfer*.
+//!
+//! Rules
+//! 1. Threads run in turn while [`LEDGER`] is open: one thread at a time makes steps. So the books
+//!    need no lock.
+//! 2. Only atomic steps count. Blocks and the plain fields of metadata move with them, but belong to
+//!    one thread at a time.
+//!
+//! Threads that share a cache, steps that fail for another thread's step in their middle, and lines
+//! that lie on another node are not in these figures.
+
+use super::wrapped::Step;
+use core::cell::UnsafeCell;
+use core::panic::Location;
+pub(crate) use core::sync::atomic::fence;
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+
+/// There are no atomics that do not count.
+pub(crate) mod plain {
+    pub(crate) use super::super::wrapped::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
+}
+
+/// The most threads of a measurement.
+pub const THREADS: usize = 256;
+/// Bytes of a cache line.
+const LINE: usize = 64;
+/// The most lines of a measurement.
+const LINES: usize = 1 << 17;
+
+/// The most places in the source that make steps.
+const SITES: usize = 1 << 12;
+
+/// A line's row in the books.
+#[derive(Debug, Clone, Copy)]
+pub struct Line {
+    /// The address of the line. 0: the row is free.
+    pub address: usize,
+    /// Steps that wrote the line.
+    pub writes: u64,
+    /// Steps that found the line only in the caches of other threads.
+    pub transfers: u64,
+    /// Where the program wrote the line first, or read it if it has not written it.
+    pub place: Option<&'static Location<'static>>,
+    /// The threads that have the line in their caches.
+    holders: [u64; THREADS / 64],
+    has_written: bool,
+}
+
+const FREE: Line =
+    Line { address: 0, writes: 0, transfers: 0, place: None, holders: [0; THREADS / 64], has_written: false };
+
+/// What the steps of one place in the source cost.
+#[derive(Debug, Clone, Copy)]
+pub struct Site {
+    /// None: the row is free.
+    pub place: Option<&'static Location<'static>>,
+    /// Steps there that write.
+    pub writes: u64,
+    /// Steps there that found the line only in the caches of other threads.
+    pub transfers: u64,
+}
+
+struct Books {
+    lines: UnsafeCell<[Line; LINES]>,
+    sites: UnsafeCell<[Site; SITES]>,
+}
+// SAFETY: threads run in turn while the ledger is open (rule 1).
+unsafe impl Sync for Books {}
+
+static BOOKS: Books = Books {
+    lines: UnsafeCell::new([FREE; LINES]),
+    sites: UnsafeCell::new([Site { place: None, writes: 0, transfers: 0 }; SITES]),
+};
+/// The thread whose turn it is.
+static TURN: AtomicUsize = AtomicUsize::new(0);
+static IS_OPEN: AtomicBool = AtomicBool::new(false);
+
+/// A barrier for the compiler alone, as in the usual build.
+#[inline(always)]
+pub(crate) fn light_fence() {
+    core::sync::atomic::compiler_fence(core::sync::atomic::Ordering::SeqCst);
+}
+
+/// Tells the processor that this thread waits for another.
+pub(crate) fn spin() {
+    core::hint::spin_loop();
+}
+
+/// Says that the steps from now on are thread `thread`'s, a number below [`THREADS`].
+pub fn begin_turn(thread: usize) {
+    TURN.store(thread % THREADS, Relaxed);
+}
+
+/// Opens or closes the ledger. Steps count while it is open.
+pub fn set_open(is_open: bool) {
+    IS_OPEN.store(is_open, Relaxed);
+}
+
+/// Sets all counts to 0. Which caches have which lines stays as it is.
+///
+/// # Safety
+/// The ledger is closed.
+pub unsafe fn clear() {
+    // SAFETY: the ledger is closed, so nobody else uses the books.
+    let (lines, sites) = unsafe { (&mut *BOOKS.lines.get(), &mut *BOOKS.sites.get()) };
+    for line in lines {
+        (line.writes, line.transfers) = (0, 0);
+    }
+    for site in sites {
+        (site.writes, site.transfers) = (0, 0);
+    }
+}
+
+/// The lines that any thread has touched, and the places that touched them.
+///
+/// # Safety
+/// The ledger is closed while the result is used.
+pub unsafe fn read() -> (impl Iterator<Item = &'static Line>, impl Iterator<Item = &'static Site>) {
+    // SAFETY: the ledger is closed, so nobody changes the books.
+    let (lines, sites) = unsafe { (&*BOOKS.lines.get(), &*BOOKS.sites.get()) };
+    (lines.iter().filter(|line| line.address != 0), sites.iter().filter(|site| site.place.is_some()))
+}
+
+/// Enters a step in the books.
+#[track_caller]
+pub(super) fn before(address: usize, step: Step) {
+    if !IS_OPEN.load(Relaxed) {
+        return;
+    }
+    let (address, place) = (address / LINE * LINE, Location::caller());
+    // SAFETY: it is the calling thread's turn (rule 1), and the references end with this call.
+    let (lines, sites) = unsafe { (&mut *BOOKS.lines.get(), &mut *BOOKS.sites.get()) };
+    let line = row_of(lines, address, |line| line.address == address || line.address == 0);
+    let site = row_of(sites, (&raw const *place).addr(), |site| site.place.is_none_or(|at| at == place));
+    let thread = TURN.load(Relaxed);
+    let (word, bit) = (thread / 64, 1 << (thread % 64));
+    let is_transfer = line.holders != [0; THREADS / 64] && line.holders[word] & bit == 0;
+    let is_write = step == Step::Write;
+    line.address = address;
+    line.transfers += u64::from(is_transfer);
+    line.writes += u64::from(is_write);
+    if is_write {
+        line.holders = [0; THREADS / 64];
+    }
+    line.holders[word] |= bit;
+    if line.place.is_none() || is_write && !line.has_written {
+        (line.place, line.has_written) = (Some(place), is_write);
+    }
+    site.place = Some(place);
+    site.transfers += u64::from(is_transfer);
+    site.writes += u64::from(is_write);
+}
+
+/// The row of a key, or the free row where it belongs: the first that `fits`. The books have room
+/// for all keys of a measurement.
+fn row_of<T>(rows: &mut [T], key: usize, fits: impl Fn(&T) -> bool) -> &mut T {
+    let mut row = (key / 8).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - rows.len().ilog2());
+    while !fits(&rows[row]) {
+        row = (row + 1) % rows.len();
+    }
+    &mut rows[row]
+}
