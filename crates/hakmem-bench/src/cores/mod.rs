@@ -122,7 +122,11 @@ pub fn run(options: &Options) -> io::Result<bool> {
             .filter(|p| options.only.is_empty() || options.only.iter().any(|name| name == p.name))
     };
     if options.one {
-        hakmem_core::options::set("SCAVENGER", "0").map_err(|e| io::Error::other(e.to_string()))?;
+        // Threads that run in turn take long, and what is done by the clock would count for too much.
+        for (option, value) in [("SCAVENGER", "0"), ("DECAY_MS", "86400000")] {
+            hakmem_core::options::set(option, value)
+                .map_err(|e| io::Error::other(e.to_string()))?;
+        }
         let pattern = chosen().next().expect("a pattern");
         let outcome = count(pattern, options.threads[0], options);
         println!("{}", serde_json::to_string(&outcome)?);

@@ -19,6 +19,8 @@ use crate::base::sync::{AtomicI64, AtomicUsize, Ordering::Relaxed};
 use crate::os;
 use crate::policy::{self, Thp};
 use crate::proto::slots::{self, SLOTS, run};
+use core::cell::Cell;
+use crossbeam_utils::CachePadded;
 
 /// Segments of a bin that a claim tries in vain before it goes to the next bin.
 const TRIES: usize = 16;
@@ -26,17 +28,28 @@ const PER_SEGMENT: usize = SEGMENT / SLOT;
 /// The slots of a page of medium blocks.
 const PAGE_SLOTS: u32 = 8;
 
+/// What claims and releases of all threads write. It has a line of memory of its own: a thread that
+/// reads a word beside it would wait for each of them.
+#[repr(C)]
+pub struct Totals {
+    /// Bytes in DIRTY slots.
+    dirty: AtomicUsize,
+    /// Segments that are claimed for pages and large blocks.
+    in_use: AtomicUsize,
+    /// Bytes of carved small blocks, as far as heaps have reported them.
+    carved: AtomicI64,
+    /// Slots that are pages of small blocks.
+    small: AtomicUsize,
+}
+
+/// The note of `stats::view` names its first word, the dirty bytes.
 #[unsafe(link_section = ".data.hakmem")]
-pub static DIRTY: AtomicUsize = AtomicUsize::new(0);
-/// Segments that are claimed for pages and large blocks.
-#[unsafe(link_section = ".data.hakmem")]
-static IN_USE: AtomicUsize = AtomicUsize::new(0);
-/// Bytes of carved small blocks, as far as heaps have reported them.
-#[unsafe(link_section = ".data.hakmem")]
-static CARVED: AtomicI64 = AtomicI64::new(0);
-/// Slots that are pages of small blocks.
-#[unsafe(link_section = ".data.hakmem")]
-static SMALL: AtomicUsize = AtomicUsize::new(0);
+pub static TOTALS: CachePadded<Totals> = CachePadded::new(Totals {
+    dirty: AtomicUsize::new(0),
+    in_use: AtomicUsize::new(0),
+    carved: AtomicI64::new(0),
+    small: AtomicUsize::new(0),
+});
 
 /// Segments that were refused huge pages and had not asked for them before. Each makes a map of its
 /// own among its neighbours, and the system limits the number of maps of a process.
@@ -48,13 +61,64 @@ const MOST_REFUSED: usize = 8192;
 
 /// Bytes in DIRTY slots: free, but not given back to the system.
 pub fn dirty_bytes() -> usize {
-    DIRTY.load(Relaxed)
+    TOTALS.dirty.load(Relaxed)
+}
+
+/// The segment that a heap claims from first, in a program of many heaps. If all took slots of the
+/// fullest segment, each claim would wait for that segment's line of memory. All zero bytes: the
+/// heap has no home, and takes none.
+pub struct Home {
+    head: Cell<*const Meta>,
+    /// The heap's number among those with a home. 0: it has none.
+    number: Cell<u32>,
+}
+
+/// Heaps begin to search at so many different segments.
+const SPREAD: u32 = 16;
+
+impl Home {
+    /// From now on the heap has a home. `number` is above 0, and others have other numbers.
+    pub fn begin(&self, number: u32) {
+        self.number.set(number);
+    }
+
+    /// Claims slots of the home. None: there is none, or it has no room.
+    fn claim(&self, n: u32) -> Option<(&'static Meta, bool)> {
+        // SAFETY: null, or the metadata of a segment, which is accessible for ever (`arena` rule 4).
+        let head = unsafe { self.head.get().as_ref() }?;
+        let (arena, segment) = head.segment_in_arena();
+        claim_from(arena, segment, n)
+    }
+
+    /// Claims from a segment with a long free run, which becomes the home.
+    fn claim_another(&self, n: u32) -> Option<(&'static Meta, bool)> {
+        let skip = (self.number.get() % SPREAD) as usize;
+        let in_bin = |arena: &'static Arena, bin| {
+            let mut listed = arena.listed(bin).skip(skip).take(TRIES);
+            listed.find_map(|segment| claim_from(arena, segment, n))
+        };
+        let bins = n.ilog2() as usize..BINS;
+        let found = bins.rev().find_map(|bin| arena::all().find_map(|arena| in_bin(arena, bin)));
+        let (meta, zero) = found.or_else(|| claim_anywhere(n))?;
+        let (arena, segment) = meta.segment_in_arena();
+        self.head.set(head_of(arena, segment));
+        Some((meta, zero))
+    }
 }
 
 /// Claims `n` neighbouring slots. Returns the first one's metadata, and whether their memory is
 /// zero. None: out of memory. Lock-free unless it needs a fresh segment; O(groups in use / 64).
 #[unsafe(link_section = ".text.hot.hakmem")]
-pub fn claim(n: u32) -> Option<(&'static Meta, bool)> {
+pub fn claim(n: u32, home: &Home) -> Option<(&'static Meta, bool)> {
+    if home.number.get() == 0 {
+        return claim_anywhere(n);
+    }
+    home.claim(n).or_else(|| home.claim_another(n))
+}
+
+/// [`claim`] for a caller without a heap.
+#[unsafe(link_section = ".text.hot.hakmem")]
+pub fn claim_anywhere(n: u32) -> Option<(&'static Meta, bool)> {
     arena::all().find_map(|arena| claim_in(arena, n)).or_else(|| claim_fresh(n)).or_else(|| claim_scrap(n))
 }
 
@@ -69,7 +133,7 @@ fn claim_scrap(n: u32) -> Option<(&'static Meta, bool)> {
         meta.slots.retire();
         // A part of the segment may be another mapping, so hakmem tells the kernel nothing.
         meta.thp.store(NOT_THP, Relaxed);
-        IN_USE.fetch_add(1, Relaxed);
+        TOTALS.in_use.fetch_add(1, Relaxed);
         let (first, end) = (first.max(from) - from, end.min(to) - from);
         if first < end {
             // SAFETY: this thread owns all slots of the fresh segment. It lets go of these, which
@@ -86,17 +150,10 @@ fn claim_in(arena: &'static Arena, n: u32) -> Option<(&'static Meta, bool)> {
     for bin in n.ilog2() as usize..BINS {
         // In the first bin a segment may have too short a run; in the others only by a race.
         for segment in arena.listed(bin).take(TRIES) {
-            let head = head_of(arena, segment);
-            let meta = head.segment();
-            if let Some(claim) = meta.slots.claim(n) {
-                DIRTY.fetch_sub(claim.dirty as usize * SLOT, Relaxed);
-                if meta.bin.get() != listed_as(claim.free) {
-                    rebin(arena, segment);
-                }
-                // SAFETY: `claim.first` is the number of a slot of this segment, counted from
-                // `head`.
-                return Some((unsafe { head.forward(claim.first) }, claim.clean));
+            if let Some(found) = claim_from(arena, segment, n) {
+                return Some(found);
             }
+            let meta = head_of(arena, segment).segment();
             if usize::from(meta.bin.get()) != bin + 1 {
                 // Two threads that rebinned at once left the segment under this bin.
                 arena.unlist(bin, segment);
@@ -107,13 +164,29 @@ fn claim_in(arena: &'static Arena, n: u32) -> Option<(&'static Meta, bool)> {
     None
 }
 
+/// Claims from a segment. None: it has no such run.
+#[inline(always)]
+fn claim_from(arena: &'static Arena, segment: usize, n: u32) -> Option<(&'static Meta, bool)> {
+    let head = head_of(arena, segment);
+    let meta = head.segment();
+    let claim = meta.slots.claim(n)?;
+    if claim.dirty != 0 {
+        TOTALS.dirty.fetch_sub(claim.dirty as usize * SLOT, Relaxed);
+    }
+    if meta.bin.get() != listed_as(claim.free) {
+        rebin(arena, segment);
+    }
+    // SAFETY: `claim.first` is the number of a slot of this segment, counted from `head`.
+    Some((unsafe { head.forward(claim.first) }, claim.clean))
+}
+
 fn claim_fresh(n: u32) -> Option<(&'static Meta, bool)> {
     let (arena, segment) = arena::take_run(1, 1, 1)?;
     let head = head_of(arena, segment);
     // This thread owns all slots of the run. A segment that was never used has no slot claimed, and
     // one that was used is retired (rule 3).
     head.segment().slots.retire();
-    IN_USE.fetch_add(1, Relaxed);
+    TOTALS.in_use.fetch_add(1, Relaxed);
     choose_thp(head, n);
     if n < SLOTS {
         // SAFETY: this thread owns all slots of the fresh segment. It keeps the first `n`, and lets
@@ -131,11 +204,12 @@ fn claim_fresh(n: u32) -> Option<(&'static Meta, bool)> {
 fn choose_thp(head: &Meta, n: u32) {
     let from = policy::THP_FROM_SEGMENTS.get() as usize;
     let choice = Thp::now();
-    let small = SMALL.load(Relaxed) / SLOTS as usize;
-    let carved = CARVED.load(Relaxed).max(0) as usize;
+    let small = TOTALS.small.load(Relaxed) / SLOTS as usize;
+    let carved = TOTALS.carved.load(Relaxed).max(0) as usize;
     let is_page = n == 1 || n == PAGE_SLOTS;
     let half = |part: usize, whole: usize| part * 2 >= whole;
-    let filled = || is_page && small >= from && half(small, IN_USE.load(Relaxed)) && half(carved, small * SEGMENT);
+    let filled =
+        || is_page && small >= from && half(small, TOTALS.in_use.load(Relaxed)) && half(carved, small * SEGMENT);
     let wanted = choice == Thp::Always || choice == Thp::Auto && filled();
     let told = &head.segment().thp;
     let start = head.start().addr();
@@ -190,12 +264,12 @@ fn give_back(head: &Meta, mask: u32) -> u32 {
 
 /// Adds `change` to the bytes of carved small blocks. Heaps call it in steps that they choose.
 pub fn note_carved(change: i64) {
-    CARVED.fetch_add(change, Relaxed);
+    TOTALS.carved.fetch_add(change, Relaxed);
 }
 
 /// Adds `change` to the slots that are pages of small blocks.
 pub fn note_small(change: isize) {
-    SMALL.fetch_add(change as usize, Relaxed);
+    TOTALS.small.fetch_add(change as usize, Relaxed);
 }
 
 /// Claims the `more` slots behind the `n` from `first` on, if they are free.
@@ -204,7 +278,9 @@ pub fn extend(first: &Meta, n: u32, more: u32) -> bool {
         return false;
     }
     let Some(claim) = first.segment().slots.claim_exact(run(first.slot() + n, more)) else { return false };
-    DIRTY.fetch_sub(claim.dirty as usize * SLOT, Relaxed);
+    if claim.dirty != 0 {
+        TOTALS.dirty.fetch_sub(claim.dirty as usize * SLOT, Relaxed);
+    }
     let (arena, segment) = first.segment_in_arena();
     rebin(arena, segment);
     true
@@ -219,7 +295,7 @@ pub unsafe fn release(first: &Meta, n: u32) {
     let (arena, segment) = first.segment_in_arena();
     let meta = first.segment();
     meta.stamp.store(os::now_ms(), Relaxed);
-    DIRTY.fetch_add(n as usize * SLOT, Relaxed);
+    TOTALS.dirty.fetch_add(n as usize * SLOT, Relaxed);
     // SAFETY: by the caller's promise it owns these slots, and nobody touches them on its behalf
     // any more.
     let free = unsafe { meta.slots.release(run(first.slot(), n), true) };
@@ -242,7 +318,7 @@ pub fn purge(arena: &'static Arena, segment: usize, now: u32, decay: u32) -> usi
     let mask = meta.slots.claim_dirty();
     let clean = give_back(head, mask);
     let (kept, given) = (mask & !clean, clean.count_ones() as usize * SLOT);
-    DIRTY.fetch_sub(given, Relaxed);
+    TOTALS.dirty.fetch_sub(given, Relaxed);
     // SAFETY: this thread claimed the slots of `mask`, and has not used them. `clean` and `kept`
     // are the two parts of it, and `clean` was given back, so it is zero.
     unsafe {
@@ -259,7 +335,7 @@ pub fn purge(arena: &'static Arena, segment: usize, now: u32, decay: u32) -> usi
         if let Some(bin) = usize::from(meta.bin.clear()).checked_sub(1) {
             arena.unlist(bin, segment);
         }
-        IN_USE.fetch_sub(1, Relaxed);
+        TOTALS.in_use.fetch_sub(1, Relaxed);
         // SAFETY: `retire` claimed all slots of the segment for this thread, and all were CLEAN:
         // nobody uses what is in them, and the segment is clean.
         unsafe {

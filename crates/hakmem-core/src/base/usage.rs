@@ -20,7 +20,8 @@ pub fn add(change: i64, high: i64) -> Option<u64> {
         return None;
     }
     let peak = before + high;
-    (PEAK.fetch_max(peak, Relaxed) < peak).then_some(peak as u64)
+    // The load first: all threads read the peak, and few calls raise it.
+    (PEAK.load(Relaxed) < peak && PEAK.fetch_max(peak, Relaxed) < peak).then_some(peak as u64)
 }
 
 /// Live bytes now, and their peak.

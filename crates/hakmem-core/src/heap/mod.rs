@@ -103,6 +103,8 @@ pub struct Heap {
     /// The change of the bytes carved in pages of one slot that `segment` does not have yet.
     carved: Cell<i64>,
     large: large::Cache,
+    /// Where the heap claims slots first.
+    home: segment::Home,
     /// Decides when the next sample of the profile is due; null until the heap needs it.
     sampler: Cell<*const Sampler>,
     /// Who holds the heap.
@@ -210,7 +212,7 @@ impl Heap {
 
     /// Allocates a large block from a segment: see [`large::fresh`].
     pub fn fresh_large(&self, n: usize) -> Option<(&'static Meta, bool)> {
-        let got = large::fresh(n)?;
+        let got = large::fresh(n, &self.home)?;
         if self.busy(|| self.large_allocated(got.0)) {
             self.after_report(None);
         }

@@ -121,9 +121,9 @@ pub fn cached(cache: &Cache, n: usize) -> Option<&'static Meta> {
 
 /// Takes a block for `n` ≤ LARGE_MAX bytes from a segment. The flag says whether it is zero. None:
 /// out of memory.
-pub fn fresh(n: usize) -> Option<(&'static Meta, bool)> {
+pub fn fresh(n: usize, home: &segment::Home) -> Option<(&'static Meta, bool)> {
     let span = slots_for(n);
-    let (meta, zero) = segment::claim(span)?;
+    let (meta, zero) = segment::claim(span, home)?;
     meta.span.store(span, Relaxed);
     meta.set_kind(Kind::Large);
     Some((meta, zero))

@@ -74,7 +74,7 @@ impl Pages {
             Some(page) => page,
             None => {
                 let (size, span) = (SIZES[class], span_of(SIZES[class]));
-                let (page, zero) = segment::claim(span)?;
+                let (page, zero) = segment::claim_anywhere(span)?;
                 page.open_ownerless(class, size, span, zero);
                 self.link(class, page);
                 page

@@ -5,8 +5,10 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-/// So long that only a hang takes it, on a busy machine too.
-const PATIENCE: Duration = Duration::from_secs(600);
+/// So long that only a hang takes it, on a busy machine too. The long form does 50 times as much.
+fn patience() -> Duration {
+    Duration::from_secs(600 + 60 * super::times())
+}
 
 /// Runs to the end and returns what was written to standard output and to standard error. Files, not pipes: what the
 /// program leaves behind may hold a pipe open.
@@ -35,7 +37,8 @@ pub fn watched(command: &mut Command) -> (ExitStatus, String, String) {
         .map(|p| fs::read_to_string(p).unwrap_or_default());
     assert!(
         ended,
-        "{command:?} did not end in {PATIENCE:?}\n{out}\n{err}\n{stacks}"
+        "{command:?} did not end in {:?}\n{out}\n{err}\n{stacks}",
+        patience()
     );
     (status, out, err)
 }
@@ -51,7 +54,7 @@ fn ends_in_time(child: &Child) -> bool {
     };
     // SAFETY: one valid entry; the descriptor is closed once.
     let ready = unsafe {
-        let ready = libc::poll(&mut poll, 1, PATIENCE.as_millis() as i32);
+        let ready = libc::poll(&mut poll, 1, patience().as_millis() as i32);
         libc::close(fd);
         ready
     };

@@ -2,12 +2,13 @@
 //!
 //! A thread never puts a block of another heap on its own lists: if it allocated the block again,
 //! two threads would write to one cache line. Instead the block joins the open batch of its slot in
-//! a small table. If two slots have the same place in the table, the older batch moves to the chain
-//! for its owner. One compare-and-swap sends a chain to its owner's inbox.
+//! a small table. If two slots have the same place in the table, the older batch is closed: it moves
+//! to one list of all closed batches.
 //!
-//! The thread sends all chains when they hold enough bytes, before it takes a parked, a cached or a
+//! The thread sends all batches when they hold enough bytes, before it takes a parked, a cached or a
 //! fresh page, and in `Heap::collect`: when it ends, at `malloc_trim`, or when memory is short. It
-//! sends one chain alone if another owner needs the place of the chain.
+//! sorts the closed batches into chains, one for each owner. One compare-and-swap sends a chain to
+//! its owner's inbox. So each owner gets one chain, however many owners there are.
 
 use crate::backend::arena::SLOT;
 use crate::backend::check;
@@ -23,34 +24,36 @@ use core::ptr::null_mut;
 
 /// The number of open batches, a power of two.
 const BATCHES: usize = 64;
-/// The number of chains, a power of two.
-const CHAINS: usize = 8;
+/// The number of chains that are sorted at once, a power of two.
+const CHAINS: usize = 32;
 
 /// A chain of remote batches for one owner.
+#[derive(Clone, Copy)]
 struct Chain {
-    owner: Cell<*mut Owner>,
-    first: Cell<*mut RemoteBatch>,
-    last: Cell<*mut RemoteBatch>,
+    owner: *mut Owner,
+    first: *mut RemoteBatch,
+    last: *mut RemoteBatch,
     /// Bytes of their blocks.
-    bytes: Cell<usize>,
+    bytes: usize,
 }
+
+const NO_CHAIN: Chain = Chain { owner: null_mut(), first: null_mut(), last: null_mut(), bytes: 0 };
 
 /// The remote frees that a heap has not sent yet. Only the holder of the heap uses it.
 pub struct Outgoing {
     /// Batches that blocks are added to; null: none.
     open: [Cell<*mut RemoteBatch>; BATCHES],
-    chains: [Chain; CHAINS],
+    /// Closed batches, linked: they take no more blocks.
+    closed: Cell<*mut RemoteBatch>,
     /// Blocks freed for other owners.
     pub sent: Counter<u64>,
     /// Bit i: `open[i]` has a batch.
     filling: Cell<u64>,
-    /// Bit i: `chains[i]` has batches.
-    pending: Cell<u32>,
     /// Bytes of blocks that may join before the heap sends everything.
     room: Cell<i32>,
     /// See `Heap::released`.
     pub released: Cell<bool>,
-    /// Batches closed. A closed batch takes no more blocks.
+    /// Batches closed.
     pub batches_sent: Counter<u64>,
     /// Chains sent.
     pub chains_sent: Counter<u64>,
@@ -127,7 +130,7 @@ impl Outgoing {
         }
     }
 
-    /// Moves an open batch, if there is one, to the chain for its owner.
+    /// Moves an open batch, if there is one, to the closed ones.
     fn close(&self, i: usize) {
         let batch = self.open[i].replace(null_mut());
         if batch.is_null() {
@@ -138,47 +141,67 @@ impl Outgoing {
         // SAFETY: the batch came from the table, so the holder of this heap has it (`remote_batch`
         // rule 1).
         let page = unsafe { RemoteBatch::page(batch) };
-        // SAFETY: the batch is this heap's, and no page list: those are never open.
-        let length = unsafe { RemoteBatch::length(batch) };
-        // SAFETY: the same, and `whole::has_all` says whether the page can be given up.
+        // SAFETY: the batch is this heap's, and no page list: those are never open. `has_all` says
+        // whether the page can be given up.
         if unsafe { whole::has_all(batch, page) } {
             // SAFETY: `has_all` said so.
             unsafe { whole::give_up(batch, page) };
             return self.released.set(true);
         }
-        let owner = owner_of(page, RemoteBatch::block(batch));
-        let i = (owner.addr() >> HEAP_SHIFT) % CHAINS;
-        let chain = &self.chains[i];
-        if chain.owner.get() != owner {
-            self.send(i);
-            chain.owner.set(owner);
-        }
-        let first = chain.first.replace(batch);
         // SAFETY: the batch came from the table, so the holder of this heap has it (`remote_batch`
         // rule 1).
-        unsafe { RemoteBatch::set_next(batch, first) };
-        chain.bytes.set(chain.bytes.get() + length as usize * page.block_size.get() as usize);
-        if first.is_null() {
-            chain.last.set(batch);
-            self.pending.set(self.pending.get() | 1 << i);
-        }
+        unsafe { RemoteBatch::set_next(batch, self.closed.replace(batch)) };
     }
 
-    fn send(&self, i: usize) {
-        let chain = &self.chains[i];
-        let first = chain.first.replace(null_mut());
-        if first.is_null() {
-            return;
+    /// Sorts closed batches into chains, one for each owner, and sends these. Returns the batches
+    /// whose place among the chains another owner's had.
+    ///
+    /// # Safety
+    /// The batches are this heap's, linked from `batch`.
+    unsafe fn send_some(&self, mut batch: *mut RemoteBatch) -> *mut RemoteBatch {
+        let mut chains = [NO_CHAIN; CHAINS];
+        let mut filled = 0u32;
+        let mut rest = null_mut();
+        while !batch.is_null() {
+            // SAFETY: the batch is this heap's, so the calling thread has it (`remote_batch` rule 1).
+            // A closed batch is no page list.
+            unsafe {
+                let next = RemoteBatch::next(batch);
+                let page = RemoteBatch::page(batch);
+                let owner = owner_of(page, RemoteBatch::block(batch));
+                let i = (owner.addr() >> HEAP_SHIFT) % CHAINS;
+                let chain = &mut chains[i];
+                if chain.owner.is_null() {
+                    *chain = Chain { owner, last: batch, ..NO_CHAIN };
+                    filled |= 1 << i;
+                }
+                if chain.owner == owner {
+                    RemoteBatch::set_next(batch, chain.first);
+                    chain.first = batch;
+                    chain.bytes += RemoteBatch::length(batch) as usize * page.block_size.get() as usize;
+                } else {
+                    RemoteBatch::set_next(batch, rest);
+                    rest = batch;
+                }
+                batch = next;
+            }
         }
-        self.pending.set(self.pending.get() & !(1 << i));
+        while filled != 0 {
+            self.send(&chains[filled.trailing_zeros() as usize]);
+            filled &= filled - 1;
+        }
+        rest
+    }
+
+    fn send(&self, chain: &Chain) {
         self.chains_sent.add(1);
         // SAFETY: the chain is linked from `first` to `last`, and its batches are this heap's to
         // send. The owner was read from a page that had it.
-        unsafe { inbox_of(chain.owner.get()).push_chain(first, chain.last.get()) };
-        let bytes = chain.bytes.replace(0);
-        // SAFETY: the owner was read from a page that had it.
-        let before = unsafe { note_sent(chain.owner.get(), bytes) };
-        if whole::note_waiting(before, before + bytes) {
+        let before = unsafe {
+            inbox_of(chain.owner).push_chain(chain.first, chain.last);
+            note_sent(chain.owner, chain.bytes)
+        };
+        if whole::note_waiting(before, before + chain.bytes) {
             self.released.set(true);
         }
     }
@@ -186,17 +209,19 @@ impl Outgoing {
     /// True if there is anything to send.
     #[inline]
     pub fn is_pending(&self) -> bool {
-        self.filling.get() != 0 || self.pending.get() != 0
+        self.filling.get() != 0 || !self.closed.get().is_null()
     }
 
-    /// Sends all batches. O(batches).
+    /// Sends all batches. O(batches, and for each 32 owners that many once more).
     #[inline(never)]
     pub fn send_all(&self) {
         while self.filling.get() != 0 {
             self.close(self.filling.get().trailing_zeros() as usize);
         }
-        while self.pending.get() != 0 {
-            self.send(self.pending.get().trailing_zeros() as usize);
+        let mut batches = self.closed.replace(null_mut());
+        while !batches.is_null() {
+            // SAFETY: these were the closed batches of this heap, or are the rest of them.
+            batches = unsafe { self.send_some(batches) };
         }
         self.room.set(0);
     }
@@ -212,12 +237,8 @@ impl Outgoing {
     /// that was writing one.
     pub fn forget(&self) {
         self.open.iter().for_each(|open| open.set(null_mut()));
-        for chain in &self.chains {
-            chain.first.set(null_mut());
-            chain.bytes.set(0);
-        }
+        self.closed.set(null_mut());
         self.filling.set(0);
-        self.pending.set(0);
         self.room.set(0);
     }
 }

@@ -293,7 +293,7 @@ impl Heap {
             self.counts.note(class, HeapEvent::Reuses, 1);
             (page, false)
         } else {
-            let (page, zero) = segment::claim(span)?;
+            let (page, zero) = segment::claim(span, &self.home)?;
             if span == 1 {
                 segment::note_small(1);
             }

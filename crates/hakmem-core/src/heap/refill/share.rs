@@ -40,6 +40,8 @@ const MOST: [u8; SHARED] = {
     }
     most
 };
+/// The first heaps claim slots of the fullest segment, so that few segments are in use.
+const HOMELESS: u64 = 8;
 /// The bytes that a heap gets at a time. Larger amounts leave more memory unused than the lock is
 /// worth.
 const AT_ONCE: u32 = 512;
@@ -53,17 +55,12 @@ pub(in crate::heap) struct Shared {
 }
 
 impl Heap {
-    /// Decides whether a fresh heap shares. `made` heaps were made before it.
+    /// Decides whether a fresh heap shares, and whether it has a home. `made` heaps were made before
+    /// it.
     pub fn begin(&self, made: u64) {
+        self.home.begin(made.saturating_sub(HOMELESS) as u32);
         let from = policy::SHARED_FROM_HEAPS.get();
         self.shared.shares.set(from != 0 && made >= u64::from(from));
-    }
-
-    /// True if this heap shares. A heap that does not share sends its frees of blocks of shared
-    /// pages like all others. So a program of few threads takes no lock for these frees.
-    #[inline]
-    pub fn is_sharing(&self) -> bool {
-        self.shared.shares.get()
     }
 
     /// Resets the amounts, because another thread will adopt the heap.
@@ -72,10 +69,13 @@ impl Heap {
     }
 
     /// True if the heap takes blocks of `class` from a shared page when its own pages have none.
+    /// Then it also frees blocks of shared pages at once. All other heaps send them like blocks of
+    /// other owners. So a program of few threads takes no lock for these frees, and one of many
+    /// threads takes it for the first blocks of each.
     #[inline(always)]
-    pub(in crate::heap) fn shares(&self, class: usize) -> bool {
+    pub fn shares(&self, class: usize) -> bool {
         let got_less = |(got, most): (&Cell<u8>, &u8)| got.get() < *most;
-        self.is_sharing() && self.shared.got.get(class).zip(MOST.get(class)).is_some_and(got_less)
+        self.shared.shares.get() && self.shared.got.get(class).zip(MOST.get(class)).is_some_and(got_less)
     }
 
     /// Takes blocks of a shared page, as many as the heap got of this class before. Returns the

@@ -76,7 +76,7 @@ mod note {
         "parked_whole": parked::WHOLE,
         "parked_received": parked::RECEIVED,
         "parked_fresh_slots": parked::FRESH_SLOTS,
-        "dirty": segment::DIRTY,
+        "dirty": segment::TOTALS,
         "purged": purge::PURGED,
         "huge_cached": huge::CACHED,
         "huge_live": usage::HUGE,

@@ -54,7 +54,8 @@ static STATE: ParkedPages = ParkedPages {
     oldest: [const { Cell::new(null_mut()) }; CLASSES],
     turn: Cell::new(0),
 };
-/// Bit i: class i has parked pages. A hint.
+/// Bit i: class i has parked pages that a heap may take. A hint: many threads read it and seldom
+/// find a change.
 #[unsafe(link_section = ".data.hakmem")]
 static CLASSES_HERE: AtomicU64 = AtomicU64::new(0);
 /// The slots of all pages in `Fresh` lists.
@@ -185,10 +186,16 @@ pub fn give_up_all() {
     PURGED_SLOTS.store(0, Relaxed);
 }
 
-/// True if there is neither a parked page nor a remote free. Remote frees may be for pages that a
-/// heap has taken meanwhile.
-fn is_idle() -> bool {
-    GIVEN_UP.load(Relaxed) || CLASSES_HERE.load(Relaxed) == 0 && OWNER.inbox().is_empty()
+/// True if there is neither a remote free nor a page of `classes` that a heap may take. Remote frees
+/// may be for pages that a heap has taken meanwhile.
+fn is_idle(classes: u64) -> bool {
+    GIVEN_UP.load(Relaxed) || CLASSES_HERE.load(Relaxed) & classes == 0 && OWNER.inbox().is_empty()
+}
+
+/// True if much of a page is free, so that a heap may take it although others share it.
+fn is_worth_taking(page: &Meta) -> bool {
+    let (used, cap) = (page.until_slow.get() as u32, page.cap.get());
+    page.carved.get() == cap && cap - used >= cap / policy::UNFULL_FRACTION.of(page.class.get().into()).max(1)
 }
 
 impl Locked {
@@ -219,7 +226,16 @@ impl Locked {
             PURGED_SLOTS.fetch_add(page.span.load(Relaxed) as usize, Relaxed);
         }
         queue.push(page);
-        CLASSES_HERE.fetch_or(1 << page.class.get(), Relaxed);
+        self.note_page_to_take(page);
+    }
+
+    /// Notes that a heap may take the page, if it may.
+    fn note_page_to_take(&self, page: &Meta) {
+        let bit = 1 << page.class.get();
+        let may_be_taken = page.parked_list.get() != ParkedList::Shared || is_worth_taking(page);
+        if may_be_taken && CLASSES_HERE.load(Relaxed) & bit == 0 {
+            CLASSES_HERE.fetch_or(bit, Relaxed);
+        }
     }
 
     /// Moves a page to another list, unless it is in that list already.
@@ -279,7 +295,10 @@ impl Locked {
                 page.stamp.store(os::now_ms(), Relaxed);
                 self.relink(page, ParkedList::Fresh);
             }
-            _ => self.relink(page, ParkedList::Shared),
+            _ => {
+                self.relink(page, ParkedList::Shared);
+                self.note_page_to_take(page);
+            }
         }
         false
     }
@@ -329,12 +348,8 @@ impl Locked {
     /// A page of `class` that a heap may take for its own. A shared page only counts if much of it
     /// is free.
     fn page_to_take(&self, class: usize) -> Option<&'static Meta> {
-        let much_is_free = |page: &&Meta| {
-            let (used, cap) = (page.until_slow.get() as u32, page.cap.get());
-            page.carved.get() == cap && cap - used >= cap / policy::UNFULL_FRACTION.of(class).max(1)
-        };
         let with_few_used = self.first(ParkedList::Fresh, class).or_else(|| self.first(ParkedList::Purged, class));
-        with_few_used.or_else(|| self.first(ParkedList::Shared, class).filter(much_is_free))
+        with_few_used.or_else(|| self.first(ParkedList::Shared, class).filter(|page| is_worth_taking(page)))
     }
 
     /// A page of `class` for a heap that shares. It may turn out to have no free block.
@@ -449,15 +464,13 @@ pub unsafe fn free(page: &Meta, block: *mut Block, received: u64) -> Freed {
 /// # Safety
 /// `new_owner` is the calling thread's heap. Other threads reach it through the page from now on.
 pub unsafe fn unpark(class: usize, new_owner: *mut Owner) -> Option<&'static Meta> {
-    if is_idle() {
+    if is_idle(1 << class) {
         return None;
     }
     let pages = Locked::new(LOCK.try_lock()?);
     pages.merge();
     let Some(page) = pages.page_to_take(class) else {
-        if pages.page_to_share(class).is_none() {
-            CLASSES_HERE.fetch_and(!(1 << class), Relaxed);
-        }
+        CLASSES_HERE.fetch_and(!(1 << class), Relaxed);
         return None;
     };
     pages.unlink(page);
@@ -485,7 +498,7 @@ pub fn purge_oldest(bytes: usize) -> usize {
 /// Merges the remote frees of parked pages. Those of pages that a heap has taken go to that heap.
 /// O(batches).
 pub fn merge() {
-    if !is_idle() {
+    if !is_idle(u64::MAX) {
         Locked::new(LOCK.lock()).merge();
     }
 }
@@ -494,7 +507,7 @@ pub fn merge() {
 /// given back. O(pages parked since the last purge, and the blocks of those that are due).
 pub fn purge(now: u32, decay: u32, goes_on: impl Fn() -> bool) -> usize {
     merge();
-    if is_idle() {
+    if is_idle(u64::MAX) {
         return 0;
     }
     let mut given = 0;

@@ -63,7 +63,7 @@ pub fn share(class: usize, bytes: u32) -> Option<Share> {
 impl Locked {
     /// Claims a page of `class` for heaps to share.
     fn claim(&self, class: usize) -> Option<&'static Meta> {
-        let (page, zero) = segment::claim(1)?;
+        let (page, zero) = segment::claim_anywhere(1)?;
         segment::note_small(1);
         page.open(owner(), class, SIZES[class], 1, zero);
         page.state.set(PageState::Parked);
