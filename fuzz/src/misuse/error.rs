@@ -151,7 +151,7 @@ impl Error {
                 let word = match self.value / 4 {
                     0..48 => offset % 2, // What may be a link.
                     _ => offset,
-                } % (target.len / 8);
+                } % (target.len / 8).max(1);
                 let at = target.start + word * 8;
                 let value = [0, target.start, NO_ADDRESS, 0x10][usize::from(self.value % 4)];
                 let wild = if value == NO_ADDRESS {

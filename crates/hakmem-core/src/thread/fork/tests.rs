@@ -6,7 +6,7 @@ use super::*;
 use crate::api::c;
 use crate::heap::{all::heaps_made, pool};
 use crate::testing::alone;
-use crate::testing::{goes_well_in_child, in_child};
+use crate::testing::{goes_well_in_child, in_child, keep_nothing_back};
 use std::sync::{Barrier, Mutex, mpsc};
 use std::vec::Vec;
 
@@ -134,6 +134,7 @@ fn parks() -> bool {
 #[test]
 fn what_another_thread_held_is_free_in_a_child_made_under_a_lock() {
     alone("thread::fork::tests::what_another_thread_held_is_free_in_a_child_made_under_a_lock", || {
+        keep_nothing_back();
         go_on();
         for other in 0..LOCKS.len() {
             (0..LOCKS.len()).filter(|&own| own != other).for_each(|own| forks_under(own, other));
