@@ -248,7 +248,10 @@ fn samples_are_blocks_like_others() {
 }
 
 #[test]
-#[cfg_attr(feature = "hardened", ignore = "blocks that wait after their free are not counted as freed")]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "blocks that wait after their free are not counted as freed"
+)]
 fn statistics_stay_exact() {
     let _alone = alone();
     let totals = || {

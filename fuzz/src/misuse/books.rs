@@ -5,8 +5,8 @@
 //! to the page it is of. All else must be as if nothing had happened: no two blocks overlap, contents stay.
 
 use super::child::note_odd_page;
-use super::{BEHIND, HARDENED};
 use super::hands::Through;
+use super::{BEHIND, HARDENED};
 use crate::oracle::pattern;
 use std::alloc::Layout;
 use std::collections::{BTreeMap, BTreeSet};

@@ -53,3 +53,14 @@ pub fn put(at: *mut u8, len: usize, unfenced: impl FnOnce(*mut u8)) {
         unfenced(os::at(old));
     }
 }
+
+/// Repairs the table in the child of a fork whose lock is broken. The entry that was changed last
+/// may be half written. Its block stays fenced.
+///
+/// # Safety
+/// No thread uses the table meanwhile.
+pub unsafe fn forget_last() {
+    let (address, length) = &FENCED[NEXT.load(Relaxed).wrapping_sub(1) % PLACES];
+    address.store(0, Relaxed);
+    length.store(0, Relaxed);
+}

@@ -181,6 +181,7 @@ impl Heap {
         self.large.forget();
         self.sampler.set(null()); // The lost thread may have been using its scratch memory.
         self.inherited.set(true);
+        self.quarantine.end_change();
         !self.is_busy()
     }
 
