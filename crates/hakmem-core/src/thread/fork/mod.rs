@@ -53,7 +53,7 @@ static LOCKS: [Guarded; 9] = [
     Guarded(&huge::LOCK, huge::forget_cache),
     Guarded(&arena::LOCK, || ()), // Each bit by itself is right at any time.
     Guarded(&learn::LOCK, learn::forget),
-    Guarded(&fence::LOCK, fence::forget_last),
+    Guarded(&fence::LOCK, || ()), // Each entry of the table is right at any time.
 ];
 
 /// Registers the fork handlers.
