@@ -424,6 +424,12 @@ unsafe fn resize(p: *mut u8, live: &Live, size: usize, align: usize, origin: Ori
         if !to.is_null() {
             to.copy_from_nonoverlapping(p, live.size.min(size));
             give_up(p, live);
+            return to;
+        }
+        // A block that shall shrink can stay. A tag tells so many bytes behind the request at most.
+        if size <= live.size && live.room - size <= u32::MAX as usize {
+            tag::write(p, live.room, size, origin);
+            return p;
         }
         to
     }
