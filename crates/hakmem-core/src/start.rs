@@ -2,6 +2,8 @@
 //! functions.
 
 use crate::api::hardened;
+#[cfg(all(target_os = "linux", target_env = "gnu", not(any(miri, shuttle))))]
+use crate::backend::arena;
 use crate::{guard, harden, thread};
 #[cfg(all(target_os = "linux", target_env = "gnu", not(any(miri, shuttle))))]
 use {
@@ -17,6 +19,11 @@ extern "C" fn on_start(_argc: c_int, _argv: *const *const c_char, envp: *const *
     // constructors have run.
     let reports_are_asked_for = unsafe { options::read_once(envp) };
     thread::on_load();
+    if harden::ON {
+        // A filter that the program sets before its first allocation may forbid the call.
+        let _held = arena::LOCK.lock();
+        harden::key::draw();
+    }
     if harden::ON || guard::is_on() {
         guard::start();
     }

@@ -45,6 +45,10 @@ fn assert_balanced(before: &stats::Stats, size: usize, count: usize) {
 }
 
 #[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
 fn blocks_that_come_and_go_leave_nothing() {
     let _turn = turn();
     for (size, count) in KINDS {
@@ -91,6 +95,10 @@ fn blocks_that_come_and_go_leave_nothing() {
 }
 
 #[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
 fn blocks_freed_by_others_come_back() {
     let _turn = turn();
     for (size, count) in KINDS {
@@ -186,6 +194,10 @@ fn pages_of_a_thread_that_sleeps_come_back() {
 }
 
 #[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
 fn blocks_of_threads_that_ended_come_back() {
     let _turn = turn();
     for (size, count) in KINDS {
@@ -243,6 +255,10 @@ fn blocks_sent_back_are_used_again() {
 }
 
 #[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
 fn threads_after_each_other_share_a_heap() {
     let _turn = turn();
     let before = stats::process();
@@ -336,6 +352,10 @@ fn resident(pages: impl IntoIterator<Item = usize>, bytes: usize) -> usize {
 
 /// Of pages in which one block is live, all but what that reaches into is given back, and what is taken next lies there.
 #[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
 fn all_but_the_live_pieces_is_given_back() {
     let _turn = turn();
     // Blocks that lie in one piece of a page each: 4 KiB, or 32 KiB of a page of eight slots.
@@ -390,6 +410,10 @@ fn all_but_the_live_pieces_is_given_back() {
 
 /// Into pages that are full, and so in no list until enough has come back.
 #[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
 fn frees_of_full_pages_are_counted_at_once() {
     let _turn = turn();
     for size in [64, 1024, 5000, 12 * KIB] {

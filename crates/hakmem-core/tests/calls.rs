@@ -178,6 +178,10 @@ fn populating() {
 }
 
 #[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
 fn pages_are_populated_where_they_will_be_filled() {
     alone("pages_are_populated_where_they_will_be_filled", populating);
 }
@@ -193,6 +197,10 @@ fn calls_are_counted_by_kind() {
 }
 
 #[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
 fn huge_are_cleared_the_cheaper_way() {
     alone("huge_are_cleared_the_cheaper_way", clearing);
 }

@@ -264,6 +264,10 @@ fn a_child_counts_anew() {
 }
 
 #[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
 fn a_child_counts_anew_and_goes_on() {
     alone("a_child_counts_anew_and_goes_on", a_child_counts_anew);
 }

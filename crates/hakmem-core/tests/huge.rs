@@ -311,6 +311,10 @@ fn unasked() {
 }
 
 #[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
 fn what_is_given_back_in_part_is_not_filled_by_the_kernels_choice() {
     alone(
         "what_is_given_back_in_part_is_not_filled_by_the_kernels_choice",
@@ -319,6 +323,10 @@ fn what_is_given_back_in_part_is_not_filled_by_the_kernels_choice() {
 }
 
 #[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
 fn everything_asks_if_all_is_to() {
     alone("everything_asks_if_all_is_to", everywhere);
 }
@@ -334,6 +342,10 @@ fn used_again() {
 }
 
 #[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
 fn segments_of_filled_pages_ask_until_a_part_is_given_back() {
     alone(
         "segments_of_filled_pages_ask_until_a_part_is_given_back",
@@ -373,6 +385,10 @@ fn segments_of_which_pages_are_given_back_ask_no_more() {
 }
 
 #[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
 fn segments_of_filled_pages_ask_as_much_after_many_others() {
     alone(
         "segments_of_filled_pages_ask_as_much_after_many_others",

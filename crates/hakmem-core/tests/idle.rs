@@ -176,11 +176,19 @@ fn without_the_thread() {
 }
 
 #[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
 fn idle_memory_goes_back_by_itself() {
     alone("idle_memory_goes_back_by_itself", idle_memory);
 }
 
 #[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
 fn little_more_memory_goes_back_too() {
     alone("little_more_memory_goes_back_too", little_more_memory);
 }
@@ -194,6 +202,10 @@ fn the_thread_has_the_capabilities_of_its_maker() {
 }
 
 #[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
 fn locked_memory_is_not_waited_for() {
     alone("locked_memory_is_not_waited_for", locked_memory);
 }
@@ -284,6 +296,10 @@ fn idlers() {
 }
 
 #[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
 fn a_thread_that_says_it_is_idle_keeps_nothing() {
     alone("a_thread_that_says_it_is_idle_keeps_nothing", idlers);
 }
@@ -331,6 +347,10 @@ fn looked_at() {
 }
 
 #[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
 fn heaps_at_work_can_be_looked_at() {
     alone("heaps_at_work_can_be_looked_at", looked_at);
 }

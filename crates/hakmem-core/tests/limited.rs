@@ -320,6 +320,10 @@ fn the_last_of_the_address_space_serves_small_blocks() {
 }
 
 #[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
 fn memory_that_ended_comes_back() {
     alone("memory_that_ended_comes_back", memory_ends_and_comes_back);
 }
@@ -333,6 +337,10 @@ fn blocks_of_further_arenas_are_like_others() {
 }
 
 #[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
 fn kept_memory_is_had_before_a_request_fails() {
     alone(
         "kept_memory_is_had_before_a_request_fails",
@@ -341,6 +349,10 @@ fn kept_memory_is_had_before_a_request_fails() {
 }
 
 #[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
 fn a_lowered_limit_ends_the_arena() {
     alone("a_lowered_limit_ends_the_arena", the_tail_is_given_up);
 }

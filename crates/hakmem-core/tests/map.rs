@@ -337,26 +337,46 @@ fn from_outside() {
 }
 
 #[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
 fn each_page_is_where_it_is_said_to_be() {
     alone("each_page_is_where_it_is_said_to_be", places);
 }
 
 #[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
 fn large_blocks_and_huge_are_on_the_map() {
     alone("large_blocks_and_huge_are_on_the_map", wholes);
 }
 
 #[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
 fn what_is_resident_is_told_by_slot() {
     alone("what_is_resident_is_told_by_slot", residence);
 }
 
 #[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
 fn lists_of_others_are_not_looked_into() {
     alone("lists_of_others_are_not_looked_into", of_another);
 }
 
 #[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
 fn lists_can_be_left_alone() {
     alone("lists_can_be_left_alone", from_outside);
 }

@@ -259,6 +259,10 @@ fn dense() {
 }
 
 #[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
 fn huge_blocks_of_several_maps_move() {
     alone("huge_blocks_of_several_maps_move", maps);
 }
@@ -269,21 +273,37 @@ fn huge_blocks_of_one_map_move_by_two_calls() {
 }
 
 #[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
 fn moved_maps_join_their_neighbours_again() {
     alone("moved_maps_join_their_neighbours_again", maps_join);
 }
 
 #[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
 fn huge_blocks_shrink_where_they_are() {
     alone("huge_blocks_shrink_where_they_are", tails);
 }
 
 #[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
 fn huge_blocks_grow_into_the_room_behind() {
     alone("huge_blocks_grow_into_the_room_behind", room);
 }
 
 #[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
 fn huge_blocks_that_are_filled_ask_for_huge_pages() {
     alone("huge_blocks_that_are_filled_ask_for_huge_pages", dense);
 }

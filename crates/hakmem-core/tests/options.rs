@@ -21,6 +21,8 @@ fn settable() -> impl Iterator<Item = &'static Entry> {
     TABLE
         .iter()
         .filter(|entry| !matches!(entry.values(), Values::Text(_)))
+        // In the hardened build this one is read at the start alone.
+        .filter(|entry| !(cfg!(feature = "hardened") && entry.name() == "HARDENED"))
 }
 
 /// Values that an option takes, those at the ends of its range among them, and values that it does not.

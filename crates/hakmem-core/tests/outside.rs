@@ -189,6 +189,10 @@ fn sites() {
     let mut sites: Vec<_> = snapshot.foreign_sites().collect();
     sites.sort_by_key(|site| site.frees);
     let frees: Vec<_> = sites.iter().map(|site| site.frees).collect();
+    // In the hardened build the code that frees is hakmem's own.
+    if cfg!(feature = "hardened") {
+        return assert_eq!(frees, [5]);
+    }
     assert_eq!(frees, [2, 3]);
     // Both calls are in this function.
     let distance = sites[0].address.abs_diff(sites[1].address);
@@ -279,7 +283,10 @@ fn options_and_foreign_pointers_are_dealt_with() {
         ]);
         let output = command.env(NAME, name).output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);
-        let lines: Vec<_> = stderr.lines().map(plain).collect();
+        let mut lines: Vec<_> = stderr.lines().map(plain).collect();
+        if cfg!(feature = "hardened") && aborts {
+            lines.truncate(1); // The stack is behind it.
+        }
         let expected: Vec<_> = expected
             .iter()
             .map(|line| format!("hakmem: {line}"))

@@ -26,6 +26,10 @@ fn assert_pages(pages: u64, full: u64) {
 }
 
 #[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
 fn pages_and_those_full_are_counted() {
     alone("pages_and_those_full_are_counted", || {
         let ranges = Ranges::default();
@@ -82,6 +86,10 @@ fn pages_that_wake_almost_empty_come_back() {
 
 /// A page is parked only when at most a quarter of it is used: in a page of eight blocks, two.
 #[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
 fn pages_of_few_blocks_are_parked_when_a_quarter_is_used() {
     alone(
         "pages_of_few_blocks_are_parked_when_a_quarter_is_used",
@@ -109,6 +117,10 @@ fn pages_of_few_blocks_are_parked_when_a_quarter_is_used() {
 
 /// Pages that were parked are unparked before fresh ones are claimed, whatever else was looked for in vain meanwhile.
 #[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
 fn parked_pages_are_not_forgotten_for_others() {
     alone("parked_pages_are_not_forgotten_for_others", || {
         let ranges = Ranges::default();
@@ -284,6 +296,10 @@ fn many_threads() {
 }
 
 #[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
 fn first_blocks_of_many_threads_lie_side_by_side() {
     alone(
         "first_blocks_of_many_threads_lie_side_by_side",
@@ -293,6 +309,10 @@ fn first_blocks_of_many_threads_lie_side_by_side() {
 
 /// A thread that goes on allocating has pages of its own after a while; and others go on with what it leaves.
 #[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
 fn who_goes_on_has_pages_of_its_own() {
     alone("who_goes_on_has_pages_of_its_own", || {
         options::set("SHARED_FROM_HEAPS", "1").unwrap();

@@ -13,6 +13,9 @@ const SIZES: [(usize, u64); 4] = [
     (1 << 20, 20_000),
 ];
 
+/// Bytes of each block for its tag.
+const BEHIND: usize = if cfg!(feature = "hardened") { 8 } else { 0 };
+
 /// Blocks that are kept: one in so many.
 const KEPT: u64 = 20_000;
 
@@ -82,7 +85,7 @@ fn allocate_fast() {
         for i in 0..count {
             // SAFETY: any size may be asked for; each block is freed once.
             unsafe {
-                let p = c::malloc(size);
+                let p = c::malloc(size - BEHIND);
                 assert!(!p.is_null());
                 if i % KEPT == 0 {
                     kept.push(p.expose_provenance());

@@ -273,6 +273,10 @@ fn a_block_of_terabytes_is_no_work_for_each_segment() {
 }
 
 #[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
 fn a_peak_is_not_charged_for_ever() {
     alone("a_peak_is_not_charged_for_ever", peaks);
 }
@@ -288,6 +292,10 @@ fn eight_times_the_memory() {
 }
 
 #[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
 fn an_eighth_of_the_limit() {
     alone("an_eighth_of_the_limit", an_eighth);
 }

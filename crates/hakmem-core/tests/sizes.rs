@@ -38,6 +38,10 @@ fn block_size(n: usize) -> usize {
 }
 
 #[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
 fn blocks_are_as_large_as_their_class() {
     let _turn = turn();
     let around = |n: usize| [n - 1, n, n + 1];
@@ -55,6 +59,10 @@ fn blocks_are_as_large_as_their_class() {
 
 /// The list is asked first, and what is not on one is the other slow path's to serve.
 #[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "new_or always takes the caller's slow path"
+)]
 fn a_slow_path_of_the_callers_is_taken_where_the_list_has_nothing() {
     let _turn = turn();
     let other = take(5000);
@@ -78,6 +86,10 @@ fn a_slow_path_of_the_callers_is_taken_where_the_list_has_nothing() {
 
 /// Up to 64 KiB, and whatever the alignment up to that: no slot is taken for one alone.
 #[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "free of what Rust's alloc made is an error"
+)]
 fn requests_of_a_class_are_served_by_it_whatever_is_asked_besides() {
     let _turn = turn();
     let before = stats::process().large_allocations;
@@ -130,6 +142,10 @@ fn aligned_blocks_are_aligned_and_hold_what_was_asked_for() {
 }
 
 #[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
 fn small_blocks_stay_while_they_are_half_used() {
     let _turn = turn();
     for n in [64, 100, 1000, 5000, 40_000] {
@@ -152,6 +168,10 @@ fn small_blocks_stay_while_they_are_half_used() {
 }
 
 #[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
 fn large_blocks_grow_and_shrink_where_they_are() {
     let _turn = turn();
     let before = stats::process();
@@ -183,6 +203,10 @@ fn large_blocks_grow_and_shrink_where_they_are() {
 }
 
 #[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
 fn freed_large_blocks_are_kept_at_hand() {
     let _turn = turn();
     // Four of them, 1 MiB together.
@@ -207,6 +231,10 @@ fn freed_large_blocks_are_kept_at_hand() {
 }
 
 #[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
 fn freed_huge_are_kept_and_the_best_fit_is_used() {
     let _turn = turn();
     // So that what comes then lies side by side.
@@ -282,6 +310,10 @@ fn huge_blocks_shrink_beside_others() {
 }
 
 #[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
 fn huge_blocks_grow_and_shrink() {
     let _turn = turn();
     let before = stats::process();
@@ -361,7 +393,11 @@ fn requests_that_no_memory_meets_are_refused() {
         // SAFETY: powers of two.
         assert!(unsafe { c::memalign(align, 100) }.is_null());
     }
-    assert_eq!(usable(block), 112);
+    // The hardened build tells what was asked for.
+    assert_eq!(
+        usable(block),
+        if cfg!(feature = "hardened") { 100 } else { 112 }
+    );
     free(block);
 }
 
@@ -391,6 +427,10 @@ fn zeroed_memory_is_zero() {
 
 /// Memory that a huge block's page tables were moved to is as clean as other, once it came back.
 #[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
 fn huge_blocks_that_moved_come_back_clean() {
     let _turn = turn();
     let (p, wall) = (take(2 * SEGMENT), take(SEGMENT));
@@ -415,6 +455,10 @@ fn huge_blocks_that_moved_come_back_clean() {
 }
 
 #[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
 fn large_blocks_grow_to_the_end_of_their_segment_and_no_further() {
     let _turn = turn();
     let mut blocks: Vec<_> = (0..80).map(|_| take(2 * SLOT)).collect();

@@ -32,6 +32,7 @@ fn instructions(program: &Path, pairs: u64) -> u64 {
 }
 
 #[test]
+#[cfg_attr(feature = "hardened", ignore = "the figures are the default build's")]
 fn a_pair_is_cheap() {
     if find_program("valgrind").is_none() {
         return;

@@ -131,8 +131,10 @@ fn address_space_too_small_to_start_in() {
         }
     }
     println!("is served in {least:?} MiB");
+    // The hardened build looks for the program's stacks, whose tables take room.
+    let most = if cfg!(feature = "hardened") { 12 } else { 10 };
     assert!(
-        least.is_some_and(|mib| mib <= 10),
+        least.is_some_and(|mib| mib <= most),
         "is served in {least:?} MiB"
     );
 }

@@ -6,7 +6,7 @@ use crate::common;
 #[path = "smoke/redis.rs"]
 mod redis;
 
-use common::{find_program, preload, run};
+use common::{Language, Link, compile, find_program, preload, run};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -50,6 +50,22 @@ fn same_with_hakmem(needs: &[&str], script: &str) {
 
 fn artifact(directory: &Path) -> Option<Vec<u8>> {
     fs::read(directory.join("artifact")).ok()
+}
+
+/// What the tests preload is the build that is tested: the hardened one tells the request as a block's usable size.
+#[test]
+fn the_library_is_the_build_that_is_tested() {
+    let program = compile(Language::C, "usable.c", Link::Plain);
+    let mut command = Command::new(program);
+    let reports = preload(&mut command);
+    let output = run(&mut command);
+    reports.assert_served();
+    let expected = if cfg!(feature = "hardened") {
+        "100"
+    } else {
+        "112"
+    };
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), expected);
 }
 
 #[test]

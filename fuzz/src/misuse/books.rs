@@ -6,6 +6,7 @@
 
 use super::child::note_odd_page;
 use super::hands::Through;
+use super::{BEHIND, HARDENED};
 use crate::oracle::pattern;
 use std::alloc::Layout;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,11 +14,11 @@ use std::ops::RangeInclusive;
 
 const SLOT: usize = 64 << 10;
 /// Blocks above this lie in pages of several slots …
-const ONE_SLOT: usize = 8 << 10;
+const ONE_SLOT: usize = (8 << 10) - BEHIND;
 /// … of so many,
 const SLOTS: usize = 8;
 /// and blocks above this are no page's.
-const PAGED: usize = 64 << 10;
+const PAGED: usize = (64 << 10) - BEHIND;
 
 /// A block that the program has.
 #[derive(Debug, Clone, Copy)]
@@ -33,7 +34,7 @@ pub struct Held {
 impl Held {
     /// True if it is no page's, but has slots or segments of its own.
     pub fn is_whole(&self) -> bool {
-        self.len > PAGED
+        self.len > PAGED || self.layout.align() > 64 << 10
     }
 
     /// True if it is the same block, not another one in its place.
@@ -121,7 +122,7 @@ impl Books {
         );
         let own = slots(start, len);
         let was_other = self.sizes.range(own.clone()).any(|(_, &size)| size != len);
-        if !len.is_multiple_of(16) && was_other {
+        if !HARDENED && !len.is_multiple_of(16) && was_other {
             note_odd_page();
         }
         self.touched.extend(own.clone());

@@ -1,5 +1,6 @@
 //! The child process that an error is made in, and what may become of it.
 
+use super::HARDENED;
 use crate::sequence::wait;
 use libc::{c_int, c_void, siginfo_t};
 use std::fs::File;
@@ -238,12 +239,17 @@ impl Ending {
         self.status == 0 && self.stderr.is_empty()
     }
 
-    /// By SIGABRT, with one line of ours and nothing else.
+    /// By SIGABRT, with one line of ours and nothing else. The hardened build writes its stack, too.
     fn refused(&self) -> bool {
-        let one_line = self.stderr.lines().count() == 1 && self.stderr.ends_with('\n');
+        let is_ours = |line: &str| line.starts_with("hakmem: ");
+        let said = match HARDENED {
+            true => self.stderr.lines().all(is_ours),
+            false => self.stderr.lines().count() == 1,
+        };
         libc::WIFSIGNALED(self.status)
             && libc::WTERMSIG(self.status) == libc::SIGABRT
-            && one_line
+            && said
+            && self.stderr.ends_with('\n')
             && self.stderr.starts_with("hakmem: ")
     }
 

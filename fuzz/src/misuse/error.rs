@@ -3,7 +3,7 @@
 use super::books::Held;
 use super::child::{Promise, promise};
 use super::hands::{Call, Through};
-use super::{Program, request};
+use super::{HARDENED, Program, request};
 use crate::ops::{Align, Size};
 use arbitrary::Arbitrary;
 use std::alloc::Layout;
@@ -151,7 +151,7 @@ impl Error {
                 let word = match self.value / 4 {
                     0..48 => offset % 2, // What may be a link.
                     _ => offset,
-                } % (target.len / 8);
+                } % (target.len / 8).max(1);
                 let at = target.start + word * 8;
                 let value = [0, target.start, NO_ADDRESS, 0x10][usize::from(self.value % 4)];
                 let wild = if value == NO_ADDRESS {
@@ -162,6 +162,11 @@ impl Error {
                 // Or the link of a block that was made of its place since.
                 let linked = word < 2 && !target.is_whole() || program.books.was_touched(&target);
                 program.books.taint(at, false);
+                // A fenced block has no access.
+                let (linked, wild) = match HARDENED && target.is_whole() {
+                    true => (true, at),
+                    false => (linked, wild),
+                };
                 promise(
                     if linked {
                         Promise::Followed
@@ -291,10 +296,13 @@ impl Error {
         };
         let misaligned = self.kind == Kind::FreeOtherDoor && !held.start.is_multiple_of(16);
         promise(
-            if misaligned {
-                Promise::Refused
-            } else {
-                Promise::Harmless
+            match self.kind {
+                _ if misaligned => Promise::Refused,
+                Kind::FreeOtherDoor if HARDENED && held.through == Through::Rust => {
+                    Promise::Refused
+                }
+                _ if HARDENED => Promise::RefusedOrHarmless,
+                _ => Promise::Harmless,
             },
             0,
         );

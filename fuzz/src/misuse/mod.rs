@@ -16,6 +16,12 @@ use error::Error;
 use hands::{Call, Hands, Through};
 use std::alloc::Layout;
 
+/// The allocator under test is the hardened build. There the size of a block that malloc tells is
+/// the request's, and each block has a word more.
+const HARDENED: bool = cfg!(feature = "hardened");
+/// Bytes that a block has behind the size that malloc tells, at least.
+const BEHIND: usize = if HARDENED { 8 } else { 0 };
+
 /// What a child does.
 #[derive(Debug, Arbitrary)]
 pub struct Input {

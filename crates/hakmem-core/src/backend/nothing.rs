@@ -4,13 +4,13 @@
 //! Here an error ends the program by a fault. Most programs have few such blocks at a time. If all
 //! places are taken, the front end gives a block of one byte.
 //!
-//! Rule: a place is taken while its bit in `TAKEN` is set. Who sets the bit has the place, and who
-//! clears it gives the place up.
+//! Rule: `TAKEN` says which places the program has (`proto::taken`).
 
 use crate::backend::{arena, check};
 use crate::base::sync::Ordering::{Acquire, Relaxed, Release};
-use crate::base::sync::plain::{AtomicU64, AtomicUsize};
+use crate::base::sync::{AtomicU64, plain::AtomicUsize};
 use crate::os;
+use crate::proto::taken;
 
 /// Words of `TAKEN`.
 const WORDS: usize = 256;
@@ -34,14 +34,8 @@ pub fn alloc() -> Option<*mut u8> {
     let base = base()?;
     for _ in 0..TRIES {
         let at = NEXT.load(Relaxed) % WORDS;
-        let mut taken = TAKEN[at].load(Relaxed);
-        while taken != u64::MAX {
-            let bit = taken.trailing_ones() as usize;
-            // Acquire: pairs with `free`, so what was done with the place before comes first.
-            match TAKEN[at].compare_exchange_weak(taken, taken | 1 << bit, Acquire, Relaxed) {
-                Ok(_) => return Some(os::at(base + (at * 64 + bit) * STEP)),
-                Err(now) => taken = now,
-            }
+        if let Some(place) = taken::take(&TAKEN[at]) {
+            return Some(os::at(base + (at * 64 + place as usize) * STEP));
         }
         NEXT.store(at + 1, Relaxed);
     }
@@ -78,9 +72,8 @@ pub fn has(p: *mut u8) -> bool {
 /// Gives the place at `p` up, which is in the range. Ends the process if nobody has it.
 pub fn free(p: *mut u8) {
     let offset = p.addr() - BASE.load(Relaxed);
-    let (place, bit) = (offset / STEP, 1 << (offset / STEP % 64));
-    // Release: pairs with `alloc`.
-    if !offset.is_multiple_of(STEP) || TAKEN[place / 64].fetch_and(!bit, Release) & bit == 0 {
+    let place = offset / STEP;
+    if !offset.is_multiple_of(STEP) || !taken::give_up(&TAKEN[place / 64], (place % 64) as u32) {
         check::no_zero_block(p);
     }
 }

@@ -213,11 +213,14 @@ impl RemoteBatch {
         // before it is followed.
         unsafe {
             let mut block = (*this).newest.get();
-            for _ in 0..FEW.min(Self::length(this)) {
+            for i in 1..=FEW.min(Self::length(this)) {
                 if !check::is_block_of(page, block) {
                     check::corrupt(block.cast());
                 }
-                block = Block::next(block);
+                // The last block is the anchor, whose first word is no link.
+                if i < Self::length(this) {
+                    block = Block::next(block);
+                }
             }
         }
     }

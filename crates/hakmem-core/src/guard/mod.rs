@@ -20,8 +20,8 @@
 //! beginning.
 //!
 //! Rules
-//! 1. A place belongs to the thread that set its state to `Busy`. The program has the block from
-//!    `Live` on, until a free sets `Busy` again. No thread waits for a place.
+//! 1. A place belongs to the thread that set its state to `Busy` (`proto::guarded`). The program
+//!    has the block from `Live` on, until a free sets `Busy` again.
 //! 2. Each access to a room by this module lies between `commit` and `decommit`, while the place is
 //!    `Busy`.
 //! 3. A place whose error was reported, in a program that goes on, is never used again.
@@ -33,8 +33,9 @@ pub mod stack;
 use crate::backend::arena;
 use crate::backend::check;
 use crate::base::size_class::MEDIUM_MAX;
-use crate::base::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use crate::base::sync::Ordering::{Acquire, Relaxed, Release};
 use crate::base::sync::plain::{AtomicU32, AtomicUsize};
+use crate::proto::guarded::{GuardedState, State};
 use crate::{harden, os, policy};
 use core::ptr::NonNull;
 use stack::Stack;
@@ -56,31 +57,9 @@ const PERIOD: u32 = 16;
 
 const _: () = assert!(ROOM >= MEDIUM_MAX);
 
-/// What a place is used for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u32)]
-pub enum State {
-    /// Nothing yet.
-    Unused = 0,
-    /// A thread changes it (rule 1).
-    Busy = 1,
-    /// A live block.
-    Live = 2,
-    /// Nothing since the block was freed. The room has no access.
-    Freed = 3,
-    /// An error of its block was reported (rule 3).
-    Reported = 4,
-}
-
-impl State {
-    fn of(number: u32) -> Self {
-        [Self::Unused, Self::Busy, Self::Live, Self::Freed, Self::Reported][number as usize]
-    }
-}
-
 /// A place, and what is known of its last block.
 pub struct Place {
-    state: AtomicU32,
+    state: GuardedState,
     size: AtomicU32,
     address: AtomicUsize,
     allocated: Stack,
@@ -89,15 +68,13 @@ pub struct Place {
 
 impl Place {
     fn state(&self) -> State {
-        // Acquire: pairs with `set`, so what the last owner wrote is seen.
-        State::of(self.state.load(Acquire))
+        self.state.get()
     }
-    /// Ends the ownership of a place (rule 1).
     fn set(&self, state: State) {
-        self.state.store(state as u32, Release);
+        self.state.set(state);
     }
     fn seize(&self, from: State) -> bool {
-        self.state.compare_exchange(from as u32, State::Busy as u32, AcqRel, Relaxed).is_ok()
+        self.state.seize(from)
     }
     fn address(&self) -> usize {
         self.address.load(Relaxed)
@@ -109,7 +86,7 @@ impl Place {
 
 static POOL: [Place; PLACES] = [const {
     Place {
-        state: AtomicU32::new(0),
+        state: GuardedState::new(),
         size: AtomicU32::new(0),
         address: AtomicUsize::new(0),
         allocated: Stack::new(),

@@ -33,23 +33,36 @@ pub fn has(p: *mut u8) -> bool {
 
 /// Fences the `len` bytes at `at`, whole system pages, if none was fenced in this tick. Calls
 /// `unfenced` with the address of the block that leaves for it, or with `at` itself.
-pub fn put(at: *mut u8, len: usize, unfenced: impl FnOnce(*mut u8)) {
+///
+/// An entry of the table is right at any time: a child may be forked in between. A block that the
+/// system lets nobody use stays in the table.
+pub fn put(at: *mut u8, len: usize, unfenced: impl Fn(*mut u8)) {
     let now = os::now_ms();
     if LAST.load(Relaxed) == now || len > MOST / PLACES {
         return unfenced(at);
     }
     let Some(held) = LOCK.try_lock() else { return unfenced(at) };
     LAST.store(now, Relaxed);
-    if !os::decommit(at.addr(), len) {
+    let i = NEXT.load(Relaxed) % PLACES;
+    let (address, length) = &FENCED[i];
+    let old = address.load(Relaxed);
+    if old != 0 && !os::commit(old, length.load(Relaxed)) {
         drop(held);
         return unfenced(at);
     }
-    let i = NEXT.load(Relaxed) % PLACES;
     NEXT.store(i + 1, Relaxed);
-    let (address, length) = &FENCED[i];
-    let (old, old_len) = (address.swap(at.addr(), Relaxed), length.swap(len, Relaxed));
+    address.store(0, Relaxed);
+    length.store(len, Relaxed);
+    address.store(at.addr(), Relaxed);
+    let is_fenced = os::decommit(at.addr(), len);
+    if !is_fenced {
+        address.store(0, Relaxed);
+    }
     drop(held);
-    if old != 0 && os::commit(old, old_len) {
+    if old != 0 {
         unfenced(os::at(old));
+    }
+    if !is_fenced {
+        unfenced(at);
     }
 }

@@ -11,8 +11,8 @@ use crate::os;
 /// The secret. Written once, before the first block exists.
 static KEY: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
-/// Draws the secret, if that was not done. The caller reserves an arena, under a lock. Before the
-/// first arena no block exists.
+/// Draws the secret, if that was not done: when the process starts, or before the first arena is
+/// reserved. Before that no block exists. The caller holds the lock of arenas.
 pub fn draw() {
     if ON && KEY[1].load(Relaxed) == 0 {
         let [a, b] = os::random();

@@ -29,14 +29,16 @@ pub mod wipe;
 /// True in the hardened build.
 pub const ON: bool = cfg!(feature = "hardened");
 
-/// Makes memory a free block of `room` bytes.
+/// Makes memory free blocks: `count` of `room` bytes each, side by side from `first` on.
 ///
 /// # Safety
-/// The caller has so many bytes at `p`, which is aligned to 8. Their number is a multiple of 8.
-pub unsafe fn wipe_block(p: *mut u8, room: usize) {
-    // SAFETY: the caller has the whole block.
-    unsafe {
-        wipe::wipe(p, room & !15);
-        tag::clear(p, room);
+/// The caller has all these bytes. `first` is aligned to 8, and `room` is a multiple of 8.
+pub unsafe fn wipe_blocks(first: *mut u8, room: usize, count: usize) {
+    for p in (0..count).map(|i| first.wrapping_add(i * room)) {
+        // SAFETY: the caller has each of the blocks whole.
+        unsafe {
+            wipe::wipe(p, room & !15);
+            tag::clear(p, room);
+        }
     }
 }

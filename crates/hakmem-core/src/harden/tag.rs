@@ -87,16 +87,22 @@ fn pattern(mask: u64) -> u64 {
 /// `size`.
 ///
 /// # Safety
-/// The caller has the block, `room` is 16 at least, and `size + BYTES` at most `room`.
+/// The caller has the block, whose bytes are initialised. `room` is 16 at least, and `size + BYTES`
+/// at most `room`.
 #[inline(always)]
 pub unsafe fn write(p: *mut u8, room: usize, size: usize, origin: Origin) {
     let mask = mask(p.addr()) as u64;
     let slack = room - BYTES - size;
     let word = LIVE | (origin as u64) << 32 | slack as u64;
-    // SAFETY: both words lie in the block, which the caller has. If the pad is shorter than a word,
-    // the tag replaces the rest of the word.
+    // Another thread may read the tag, for its free of the block behind. So it changes once: the
+    // word with the pad ends in front of it at the latest. The lower bytes of a pad that is shorter
+    // than the word are the request's. Two shifts: one by 64 is none.
+    let half = 4 * (8 - slack.min(8));
+    let kept = !(u64::MAX << half << half);
+    // SAFETY: both words lie in the block, which the caller has.
     unsafe {
-        p.wrapping_add(size).cast::<u64>().write_unaligned(pattern(mask));
+        let pad = p.wrapping_add(size.min(room - 2 * BYTES)).cast::<u64>();
+        pad.write_unaligned(pad.read_unaligned() & kept | pattern(mask) << half << half);
         place(p, room).store(word.wrapping_mul(SPREAD) ^ mask, Relaxed);
     }
 }
@@ -232,6 +238,7 @@ pub unsafe fn overflow(p: *mut u8, room: usize, size: usize) -> usize {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    extern crate std;
     use super::*;
 
     #[test]
@@ -258,5 +265,25 @@ mod tests {
                 assert_eq!(read(p, 64), Tag::Free);
             }
         }
+    }
+    /// A free of the block behind reads the tag at any time.
+    #[cfg(not(miri))]
+    #[test]
+    fn a_tag_is_never_half_written() {
+        use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+        let (mut memory, over) = ([0_u64; 8], AtomicBool::new(false));
+        let address = memory.as_mut_ptr().expose_provenance();
+        let at = || core::ptr::with_exposed_provenance_mut::<u8>(address);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                // SAFETY: the test's memory. The other thread reads the tag alone.
+                (0..2_000_000).for_each(|i| unsafe { write(at(), 64, 48 + i % 9, Origin::C) });
+                over.store(true, Relaxed);
+            });
+            while !over.load(Relaxed) {
+                // SAFETY: the test's memory.
+                assert!(unsafe { is_sound(at(), 64) });
+            }
+        });
     }
 }

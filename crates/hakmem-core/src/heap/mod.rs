@@ -55,7 +55,6 @@ use crate::large;
 use crate::policy::learn;
 use crate::profile::Sampler;
 use crate::proto::heap_state::HeapState;
-use crate::proto::inbox::Link;
 use crate::proto::pause::Pause;
 use core::cell::Cell;
 use core::ptr::{NonNull, null};
@@ -183,6 +182,7 @@ impl Heap {
         self.large.forget();
         self.sampler.set(null()); // The lost thread may have been using its scratch memory.
         self.inherited.set(true);
+        self.quarantine.end_change();
         !self.is_busy()
     }
 
@@ -384,8 +384,9 @@ impl Heap {
             seen += 1;
             count += u64::from(range.contains(&block.addr()));
             // SAFETY: `is_of_class` found the page that the block lies in, so its memory is
-            // readable. The caller promises that no thread writes it.
-            block = unsafe { Block::next(block) };
+            // readable. The caller promises that no thread writes it. `Block::next` would end the
+            // process for a wrong link.
+            block = unsafe { Block::decoded(block, (*block).next.get()) };
         }
         count
     }

@@ -19,6 +19,11 @@ pub fn plain(kind: Kind) -> Kind {
     }
 }
 
+/// True for the kind of a sample.
+pub fn is_sample(kind: Kind) -> bool {
+    matches!(kind, Kind::Sampled | Kind::SampledLarge | Kind::SampledHuge)
+}
+
 /// Samples the large or huge block at `meta`, of `size` bytes, if a sample is due. This thread has
 /// just allocated it.
 pub fn sample_large(sampler: &Sampler, meta: &Meta, size: usize, handed: impl Fn(usize) -> u32) {

@@ -50,7 +50,7 @@ mod table;
 mod text;
 
 pub use asked::dump_soon;
-pub(crate) use marked::{Freed, freed, plain, resize, sample_large};
+pub(crate) use marked::{Freed, freed, is_sample, plain, resize, sample_large};
 pub(crate) use pages::{returned, sample_small};
 pub(crate) use sampler::{Sampler, WRAP};
 pub use table::Busy;

@@ -8,6 +8,7 @@
 //! which.
 
 pub mod bounds;
+pub mod guarded;
 pub mod heap_state;
 pub mod hints;
 pub mod id_stack;
@@ -20,4 +21,5 @@ pub mod page_state;
 pub mod pause;
 pub mod run_bin;
 pub mod slots;
+pub mod taken;
 pub mod worker;

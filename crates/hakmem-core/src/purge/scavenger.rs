@@ -234,7 +234,7 @@ mod tests {
 
     use super::*;
     use crate::api::c;
-    use crate::testing::in_child;
+    use crate::testing::{BEHIND, in_child, keep_nothing_back};
     use std::vec::Vec;
 
     fn is_at_work() -> bool {
@@ -245,7 +245,7 @@ mod tests {
     fn free_much() {
         // SAFETY: each block has at least one byte, and is freed once.
         unsafe {
-            let blocks: Vec<_> = (0..6).map(|_| c::malloc(4 << 20)).collect();
+            let blocks: Vec<_> = (0..6).map(|_| c::malloc((4 << 20) - BEHIND)).collect();
             for p in blocks {
                 p.write(1);
                 c::free(p);
@@ -272,6 +272,7 @@ mod tests {
     #[test]
     fn who_is_held_off_is_off_the_books_and_comes_again() {
         in_child(|| {
+            keep_nothing_back();
             announce_rights();
             for _ in 0..20 {
                 free_much();

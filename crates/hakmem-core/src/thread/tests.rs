@@ -9,7 +9,7 @@ use crate::heap::all::{all_heaps, heaps_made, make};
 use crate::observe::stats::Snapshot;
 use crate::proto::heap_state::With;
 use crate::testing::alone;
-use crate::testing::in_child;
+use crate::testing::{in_child, keep_nothing_back};
 use std::sync::Barrier;
 use std::thread::{self, spawn};
 use std::vec::Vec;
@@ -195,6 +195,7 @@ fn nobody_waits_for_who_makes_the_process_ready() {
 #[test]
 fn a_trim_under_a_lock_does_nothing() {
     alone("thread::tests::a_trim_under_a_lock_does_nothing", || {
+        keep_nothing_back();
         come_and_go(3 << 20);
         {
             let _held = purge::LOCK.lock();
@@ -308,6 +309,7 @@ fn what_is_unloaded_is_not_called() {
 #[test]
 fn what_is_unloaded_gives_its_memory_up() {
     in_child(|| {
+        keep_nothing_back();
         // SAFETY: each block has `n` bytes, and is freed once. Later its address is only looked up,
         // not read.
         unsafe {

@@ -27,6 +27,7 @@ mod proto;
 
 mod block;
 mod bounds;
+mod guarded;
 mod handover;
 mod heap_state;
 mod hints;
@@ -44,6 +45,7 @@ mod page_state;
 mod pause;
 mod run_bin;
 mod slots;
+mod taken;
 mod worker;
 
 use crate::base::sync::LOADS_ARE_CAS;

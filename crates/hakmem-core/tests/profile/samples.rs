@@ -15,6 +15,27 @@ pub struct Samples {
     pub all: u64,
 }
 
+#[allow(dead_code, reason = "each user of this module needs a part of it")]
+/// Bytes of the block for a request of `usable` bytes, which is what `usable_size` tells. In the hardened build it tells the
+/// request, and the block has a tag of 8 bytes.
+pub fn room(usable: usize) -> u64 {
+    const SLOT: usize = 64 << 10;
+    if !cfg!(feature = "hardened") {
+        return usable as u64;
+    }
+    match (usable + 8).max(32) {
+        n @ ..=SLOT => {
+            let snapshot = hakmem_core::stats::Snapshot::take();
+            let mut sizes = snapshot.classes().map(|class| class.size);
+            sizes
+                .find(|&size| size >= n as u64 && size.is_multiple_of(16))
+                .unwrap()
+        }
+        n if n <= 1 << 20 => n.next_multiple_of(SLOT) as u64,
+        n => n.next_multiple_of(2 << 20) as u64,
+    }
+}
+
 /// Reads a profile: samples by the size of the block.
 pub fn samples() -> BTreeMap<u64, Samples> {
     let text = profile::dump(Event::Call, |text| {

@@ -12,6 +12,10 @@ use std::thread;
 
 /// Threads allocate, free their own and each other's blocks, and end.
 #[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
 fn totals_are_exact_once_threads_have_ended() {
     let _turn = turn();
     c::trim();
@@ -183,6 +187,10 @@ fn live_bytes_are_those_of_running_threads_too() {
 
 /// Of many blocks in as many pages few are left: they alone are live, and what was carved is the bound.
 #[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
 fn live_bytes_are_those_of_the_blocks_that_are_left() {
     let _turn = turn();
     c::trim();
@@ -214,6 +222,10 @@ fn live_bytes_are_those_of_the_blocks_that_are_left() {
 
 /// Frees for other threads are counted by who makes them, wherever they are by now.
 #[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
 fn remote_frees_are_exact_while_both_threads_run() {
     const BLOCKS: usize = 10_007;
     let _turn = turn();
@@ -262,6 +274,10 @@ fn remote_frees_are_exact_while_both_threads_run() {
 }
 
 #[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
 fn list_hits_and_refills_add_up_to_allocations() {
     let _turn = turn();
     let of = |s: &Snapshot| s.classes().find(|c| c.size == 64).unwrap();
@@ -281,6 +297,10 @@ fn list_hits_and_refills_add_up_to_allocations() {
 }
 
 #[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
 fn large_blocks_huge_and_their_caches() {
     let _turn = turn();
     let take = || Snapshot::take().process();
@@ -356,6 +376,10 @@ fn slots_and_segments_by_their_use_are_all_there_is() {
 }
 
 #[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
 fn the_peak_is_told_by_class() {
     let _turn = turn();
     // More than ever before in this process; of a block only the first page of memory is touched.

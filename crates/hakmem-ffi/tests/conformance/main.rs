@@ -44,7 +44,12 @@ fn main() {
             }
         }
     }
-    trials.extend(behaviours::all().map(|b| under_filter(b, &workshop)));
+    let applies = |b: &&Behaviour| front_ends::hardened_lacks(b.name).is_none();
+    trials.extend(
+        behaviours::all()
+            .filter(applies)
+            .map(|b| under_filter(b, &workshop)),
+    );
     let conclusion = libtest_mimic::run(&arguments, trials);
     if !arguments.list && blessed {
         page::write(&outcomes.lock().expect("no trial panicked"));

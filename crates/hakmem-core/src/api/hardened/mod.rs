@@ -26,6 +26,7 @@ use crate::harden::tag::{self, Origin, Tag};
 use crate::harden::{fence, quarantine, wipe};
 use crate::os;
 use crate::policy::{self, Hardened};
+use crate::profile;
 use crate::thread::{self, ThreadState};
 use core::alloc::Layout;
 use core::ptr::null_mut;
@@ -122,7 +123,9 @@ unsafe fn overwritten(p: *mut u8, room: usize, from: usize) {
 /// [`alloc`] of a block whose bytes are zero.
 pub fn zeroed(size: usize, align: usize, origin: Origin) -> *mut u8 {
     let Some(total) = size.checked_add(tag::BYTES) else { return no_memory() };
-    if total <= MEDIUM_MAX {
+    // An alignment that no class has makes a block large, whatever its size.
+    let is_medium = total <= MEDIUM_MAX && (align <= 16 || size_class::of_aligned(total, align).is_some());
+    if is_medium {
         let p = alloc(size, align, origin);
         let wiped = if is_low() { 0 } else { wipe::MOST };
         if size > wiped && !p.is_null() {
@@ -146,6 +149,8 @@ struct Live {
     size: usize,
     /// True for a block of a page with an owner.
     in_page: bool,
+    /// True for a sample of the profile.
+    is_sample: bool,
 }
 
 /// Checks the block at `p`, in the slot of `meta`. None: it did not pass, and that was reported.
@@ -195,7 +200,7 @@ unsafe fn checked(p: *mut u8, meta: &'static Meta, by: Option<(Origin, Option<us
         mismatch(p, size, origin, by, wanted);
         return None;
     }
-    Some(Live { room, size, in_page })
+    Some(Live { room, size, in_page, is_sample: profile::is_sample(head.kind()) })
 }
 
 #[cold]
@@ -267,7 +272,8 @@ unsafe fn free_any(p: *mut u8, by: Origin, size: Option<usize>) {
 /// # Safety
 /// The block is live, passed its checks, and the caller gives it up.
 unsafe fn give_up(p: *mut u8, live: &Live) {
-    if live.room > MEDIUM_MAX && !is_low() {
+    // A sample that waited would be live for the profile.
+    if live.room > MEDIUM_MAX && !live.is_sample && !is_low() {
         // SAFETY: the block is this call's, or was an earlier one's that has just left its fence.
         return fence::put(p, live.room, |leaves| unsafe { front::free16(leaves) });
     }
@@ -275,7 +281,7 @@ unsafe fn give_up(p: *mut u8, live: &Live) {
     // and is nobody's now.
     unsafe {
         tag::clear(p, live.room);
-        // A sample of the profile does not wait: the quarantine is for blocks of pages with owners.
+        // The quarantine is for blocks of pages with owners: a sample is not one.
         if is_low() || !live.in_page {
             return front::free16(p);
         }
@@ -404,7 +410,8 @@ unsafe fn resize(p: *mut u8, live: &Live, size: usize, align: usize, origin: Ori
     // SAFETY: the block is live, the caller's, and has `room` bytes. A new one has `size`.
     unsafe {
         let total = total.max(tag::LEAST_BLOCK);
-        if front::fits(live.room, total) {
+        // Of an aligned block the request may be less than half.
+        if front::fits(live.room, total) || size == live.size {
             tag::write(p, live.room, size, origin);
             return p;
         }
@@ -417,6 +424,12 @@ unsafe fn resize(p: *mut u8, live: &Live, size: usize, align: usize, origin: Ori
         if !to.is_null() {
             to.copy_from_nonoverlapping(p, live.size.min(size));
             give_up(p, live);
+            return to;
+        }
+        // A block that shall shrink can stay. A tag tells so many bytes behind the request at most.
+        if size <= live.size && live.room - size <= u32::MAX as usize {
+            tag::write(p, live.room, size, origin);
+            return p;
         }
         to
     }

@@ -252,7 +252,7 @@ impl Heap {
         if harden::ON && !page.zero.get() {
             // SAFETY: the blocks lie in the page, which the heap owns, beyond the carved part: no
             // one uses them.
-            (0..count as usize).for_each(|i| unsafe { harden::wipe_block(first.wrapping_add(i * size), size) });
+            unsafe { harden::wipe_blocks(first, size, count as usize) };
         }
         for i in (1..count as usize).rev() {
             let block = first.wrapping_add(i * size).cast::<Block>();

@@ -142,7 +142,7 @@ pub fn forget() {
 mod tests {
     use super::*;
     use crate::api::c;
-    use crate::testing::in_child;
+    use crate::testing::{BEHIND, in_child, keep_nothing_back};
 
     const MIB: i64 = 1 << 20;
 
@@ -187,23 +187,24 @@ mod tests {
     #[test]
     fn huge_blocks_that_come_and_go_are_told() {
         learning(|| {
+            keep_nothing_back();
             crate::large::huge::forget_cache();
             usage::HUGE.store(0, Relaxed);
             // SAFETY: the blocks come from `malloc`, and each is freed once.
             unsafe {
-                let blocks = [(); 6].map(|()| c::malloc(4 << 20));
+                let blocks = [(); 6].map(|()| c::malloc((4 << 20) - BEHIND));
                 assert_eq!(seen(What::HugeCache, Memory::Huge), (24 << 10, 24 << 10, 24 << 10));
                 blocks.into_iter().step_by(2).for_each(|p| c::free(p));
                 assert_eq!(seen(What::HugeCache, Memory::Huge).0, 12 << 10);
                 // The cache has 12 MiB, in pieces of 4.
                 let before = seen(What::HugeCache, Memory::Huge).1;
-                let larger = c::malloc(12 << 20);
+                let larger = c::malloc((12 << 20) - BEHIND);
                 // What did not fit counts as faulted in, though the memory was kept.
                 assert_eq!(seen(What::HugeCache, Memory::Huge).1 - before, 12 << 10);
                 assert_eq!(seen(What::HugeCache, Memory::Huge).0, 24 << 10);
                 // There was never so much in use.
                 let before = seen(What::HugeCache, Memory::Huge).1;
-                let largest = c::malloc(40 << 20);
+                let largest = c::malloc((40 << 20) - BEHIND);
                 assert_eq!(seen(What::HugeCache, Memory::Huge).1 - before, 28 << 10, "12 MiB are kept");
                 [larger, largest].into_iter().for_each(|p| c::free(p));
                 blocks.into_iter().skip(1).step_by(2).for_each(|p| c::free(p));

@@ -26,6 +26,7 @@
 use super::{ThreadState, tls};
 use crate::backend::{arena, foreign};
 use crate::base::sync::Ordering::Relaxed;
+use crate::harden::{self, fence};
 use crate::heap::all::all_heaps;
 use crate::heap::counts::GivenUp;
 use crate::heap::pool::{self, number, put_back, put_back_if_popped};
@@ -43,7 +44,7 @@ use crate::{guard, heap, large, os, profile, purge};
 struct Guarded(&'static Lock, unsafe fn());
 
 /// All locks, in the order in which threads take them.
-static LOCKS: [Guarded; 8] = [
+static LOCKS: [Guarded; 9] = [
     Guarded(&purge::LOCK, || ()),   // The lock guards no data: it only keeps two passes apart.
     Guarded(&pool::REAPING, || ()), // `release_heaps` sees to the heap that was just taken over.
     Guarded(&region::LOCK, region::forget),
@@ -52,6 +53,7 @@ static LOCKS: [Guarded; 8] = [
     Guarded(&huge::LOCK, huge::forget_cache),
     Guarded(&arena::LOCK, || ()), // Each bit by itself is right at any time.
     Guarded(&learn::LOCK, learn::forget),
+    Guarded(&fence::LOCK, || ()), // Each entry of the table is right at any time.
 ];
 
 /// Registers the fork handlers.
@@ -100,11 +102,16 @@ extern "C" fn after_fork_in_child() {
 
 /// Makes the heaps of the threads that the child does not have idle, or lost.
 fn release_heaps(me: u32) {
+    // A filter may end the process for the call.
+    let random = (harden::ON && !os::is_filtered()).then(|| os::random()[0]);
     for heap in all_heaps() {
         // SAFETY: the child has one thread, so no other thread uses the heap. A heap whose change
         // the fork interrupted becomes lost below.
         let own = unsafe { heap.holder() };
         own.reset_counts();
+        if let Some(random) = random {
+            own.quarantine.draw(random);
+        }
         let paused = heap.pause().end_in_child();
         match heap.state().with() {
             With::Nobody => {}

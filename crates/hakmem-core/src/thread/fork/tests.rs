@@ -6,7 +6,7 @@ use super::*;
 use crate::api::c;
 use crate::heap::{all::heaps_made, pool};
 use crate::testing::alone;
-use crate::testing::{goes_well_in_child, in_child};
+use crate::testing::{goes_well_in_child, in_child, keep_nothing_back};
 use std::sync::{Barrier, Mutex, mpsc};
 use std::vec::Vec;
 
@@ -134,10 +134,45 @@ fn parks() -> bool {
 #[test]
 fn what_another_thread_held_is_free_in_a_child_made_under_a_lock() {
     alone("thread::fork::tests::what_another_thread_held_is_free_in_a_child_made_under_a_lock", || {
+        keep_nothing_back();
         go_on();
         for other in 0..LOCKS.len() {
             (0..LOCKS.len()).filter(|&own| own != other).for_each(|own| forks_under(own, other));
         }
+    });
+}
+
+/// Another thread was fencing a block at the fork.
+#[test]
+#[cfg(feature = "hardened")]
+fn a_child_fences_blocks_although_another_thread_was_at_it() {
+    alone("thread::fork::tests::a_child_fences_blocks_although_another_thread_was_at_it", || {
+        go_on();
+        let (both, over) = (Barrier::new(2), Barrier::new(2));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let held = fence::LOCK.try_lock();
+                both.wait();
+                over.wait();
+                drop(held);
+            });
+            both.wait();
+            let goes_well = goes_well_in_child(|| {
+                // One block in each tick of the clock is fenced.
+                let is_fenced = || {
+                    // SAFETY: the block is freed once.
+                    unsafe {
+                        let p = c::malloc(70_000);
+                        c::free(p);
+                        fence::has(p)
+                    }
+                };
+                let mut tries = core::iter::repeat_with(is_fenced).take(10_000_000);
+                assert!(tries.any(|fenced| fenced));
+            });
+            over.wait();
+            assert!(goes_well);
+        });
     });
 }
 

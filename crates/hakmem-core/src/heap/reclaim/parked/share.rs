@@ -6,6 +6,7 @@ use crate::backend::page::{Block, Meta, PageState, ParkedList};
 use crate::backend::segment;
 use crate::base::size_class::SIZES;
 use crate::base::sync::Ordering::Relaxed;
+use crate::harden;
 use crate::heap::reclaim::holes;
 use crate::os;
 use crate::proto::inbox::Link;
@@ -82,8 +83,14 @@ impl Locked {
         if page.free.get().is_null() && left > 0 {
             let count = most.min(left);
             page.carved.set(carved + count);
-            let offset = carved as usize * page.block_size.get() as usize;
-            return Some((page.start().wrapping_add(offset).cast(), count, true));
+            let size = page.block_size.get() as usize;
+            let first = page.start().wrapping_add(carved as usize * size);
+            // Under the lock: a free of the next block, which another heap may get, reads the tag of the last.
+            if harden::ON && !page.zero.get() {
+                // SAFETY: the blocks lie in the page beyond the carved part: no one uses them.
+                unsafe { harden::wipe_blocks(first, size, count as usize) };
+            }
+            return Some((first.cast(), count, true));
         }
         if page.free.get().is_null() {
             // SAFETY: this thread has the lock, which makes it the owner of parked pages (`parked` rule 1).
