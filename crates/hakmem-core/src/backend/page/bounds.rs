@@ -23,7 +23,7 @@
 //!
 //! The reason for assembly: x86-64 compares with a word in memory by one instruction, but the
 //! compiler makes two of a comparison with an atomic load. That would cost `free` 6 instructions of
-//! 24.
+//! 24. Other processors have no such instruction.
 
 use crate::backend::arena::HOT;
 
