@@ -20,14 +20,14 @@
 mod aligned;
 mod api;
 mod bad_alloc;
-#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+#[cfg(target_env = "gnu")]
 mod dlopen;
 mod glibc;
 mod life;
 mod limits;
 mod next;
 mod operators;
-#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+#[cfg(target_env = "gnu")]
 mod rights;
 mod stdlib;
 
