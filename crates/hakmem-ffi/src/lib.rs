@@ -50,6 +50,15 @@ core::arch::global_asm!(
     ".popsection",
 );
 
+// In a program with the static library, the functions of `compiler_builtins` for atomic steps of
+// older processors name it too. A Rust program has its own definition, which takes precedence.
+#[cfg(target_arch = "aarch64")]
+core::arch::global_asm!(
+    ".weak rust_eh_personality",
+    ".hidden rust_eh_personality",
+    ".set rust_eh_personality, hakmem_no_unwinder",
+);
+
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo) -> ! {
     match info.location() {
