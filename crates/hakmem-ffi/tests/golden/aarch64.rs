@@ -41,10 +41,11 @@ fn flow(word: u32, at: u64) -> Flow {
         Flow::Branch(target(word, at, 5, 14)) // tbz, tbnz
     } else if is(0xffff_fbff, 0xd65f_0bff) || is(0xffff_fc1f, 0xd65f_0000) {
         Flow::Return // retaa, retab, ret
-    } else if is(0xfc00_0000, 0x9400_0000) || is(0xfe00_0000, 0xd600_0000) {
-        Flow::Elsewhere // bl, br, blr and those with signatures
-    } else if is(0xff00_0000, 0xd400_0000) {
-        Flow::Elsewhere // svc, brk and the like
+    } else if is(0xfc00_0000, 0x9400_0000)
+        || is(0xfe00_0000, 0xd600_0000)
+        || is(0xff00_0000, 0xd400_0000)
+    {
+        Flow::Elsewhere // bl; br, blr and those with signatures; svc, brk and the like
     } else {
         Flow::Next
     }
