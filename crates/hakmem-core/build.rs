@@ -2,7 +2,7 @@
 use std::env;
 
 /// Operating system and processor of each port.
-const PORTS: [[&str; 2]; 1] = [["linux", "x86_64"]];
+const PORTS: [[&str; 2]; 2] = [["linux", "x86_64"], ["linux", "aarch64"]];
 
 fn main() {
     let target =

@@ -30,8 +30,8 @@
 //!
 //! # Platforms
 //!
-//! Linux on x86-64 with glibc, and Rust 1.95 or later. On all else the crate does not compile, or
-//! nobody has tried it.
+//! Linux on x86-64 with glibc, and Rust 1.95 or later. Linux on aarch64 with glibc was tested under
+//! an emulator only. On all else the crate does not compile, or nobody has tried it.
 //!
 //! # Limits
 //!
@@ -144,7 +144,7 @@
 
 // `build.rs` sets `ported`. Elsewhere this sentence is the only error: each item below has the condition.
 #[cfg(not(ported))]
-compile_error!("hakmem-core supports Linux on x86-64 with 64-bit pointers alone.");
+compile_error!("hakmem-core supports Linux on x86-64 and aarch64 with 64-bit pointers alone.");
 
 #[cfg(all(ported, any(shuttle, miri)))]
 extern crate std;

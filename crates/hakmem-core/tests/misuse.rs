@@ -2,10 +2,11 @@
 //!
 //! A misuse runs in a process of its own: this program again, with the misuse's name in the environment.
 
+use crate::oracle;
 use hakmem_core::{Hakmem, c};
 use std::alloc::{GlobalAlloc, Layout};
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, ExitStatus};
+use std::process::ExitStatus;
 
 const NAME: &str = "TEST_HAKMEM_MISUSE";
 const SLOT: usize = 64 << 10;
@@ -481,7 +482,7 @@ fn without_pointers(line: &str) -> String {
 
 /// Makes the misuse in a process of its own: how that ended, and what it said.
 fn ending(test: &str, misuse: &str) -> (ExitStatus, Vec<String>) {
-    let mut command = Command::new(std::env::current_exe().unwrap());
+    let mut command = oracle::this_program();
     command
         .args(["--exact", test, "--nocapture", "--test-threads=1"])
         .env(NAME, misuse);

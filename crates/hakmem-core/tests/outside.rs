@@ -3,11 +3,11 @@
 //! A case runs in a process of its own: this program again, with the case's name in the environment.
 #![cfg(not(any(loom, shuttle)))]
 
+use crate::oracle;
 use hakmem_core::{c, stats};
 use std::ffi::CStr;
 use std::hint::black_box;
 use std::os::unix::process::ExitStatusExt;
-use std::process::Command;
 use std::ptr::null;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -274,7 +274,7 @@ fn options_and_foreign_pointers_are_dealt_with() {
     }
     let mut wrong = Vec::new();
     for (name, _, expected, aborts) in CASES {
-        let mut command = Command::new(std::env::current_exe().unwrap());
+        let mut command = oracle::this_program();
         command.args([
             "--exact",
             "outside::options_and_foreign_pointers_are_dealt_with",

@@ -10,8 +10,9 @@
 //! 3. `find` searches the C++ runtime when it is needed: C programs do not have it.
 
 #[cfg_attr(target_arch = "x86_64", path = "bad_alloc/x86_64.rs")]
-#[cfg_attr(not(target_arch = "x86_64"), path = "bad_alloc/portable.rs")]
+#[cfg_attr(target_arch = "aarch64", path = "bad_alloc/aarch64.rs")]
 mod arch;
+mod personality;
 
 pub use arch::{new_or_null, new_or_throw};
 
@@ -79,10 +80,6 @@ pub const fn kind(align: usize, is_array: bool) -> usize {
 
 /// `std::__throw_bad_alloc`.
 #[cold]
-#[cfg_attr(
-    not(target_arch = "x86_64"),
-    expect(dead_code, reason = "nothing can be thrown yet")
-)]
 extern "C" fn thrower() -> Function {
     let throw = find_cxx(c"_ZSt17__throw_bad_allocv");
     if throw.is_null() {

@@ -27,6 +27,7 @@ static NEXT: AtomicUsize = AtomicUsize::new(0);
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 pub unsafe extern "C" fn dlopen(file: *const c_char, mode: c_int) -> *mut c_void {
+    #[cfg(target_arch = "x86_64")]
     naked_asm!(
         ".cfi_startproc",
         "and esi, {kept}",
@@ -49,6 +50,34 @@ pub unsafe extern "C" fn dlopen(file: *const c_char, mode: c_int) -> *mut c_void
         "pop rdi",
         ".cfi_adjust_cfa_offset -8",
         "jmp rax",
+        ".cfi_endproc",
+        kept = const !libc::RTLD_DEEPBIND,
+        next = sym NEXT,
+        find = sym find,
+    );
+    #[cfg(target_arch = "aarch64")]
+    naked_asm!(
+        ".cfi_startproc",
+        "and w1, w1, {kept}",
+        "adrp x16, {next}",
+        "ldr x16, [x16, :lo12:{next}]",
+        "cbz x16, 2f",
+        "br x16",
+        "2:",
+        "stp x29, x30, [sp, #-32]!",
+        ".cfi_def_cfa_offset 32",
+        ".cfi_offset x29, -32",
+        ".cfi_offset x30, -24",
+        "mov x29, sp",
+        "stp x0, x1, [sp, #16]",
+        "bl {find}",
+        "mov x16, x0",
+        "ldp x0, x1, [sp, #16]",
+        "ldp x29, x30, [sp], #32",
+        ".cfi_restore x29",
+        ".cfi_restore x30",
+        ".cfi_def_cfa_offset 0",
+        "br x16",
         ".cfi_endproc",
         kept = const !libc::RTLD_DEEPBIND,
         next = sym NEXT,

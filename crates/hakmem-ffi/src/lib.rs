@@ -20,14 +20,14 @@
 mod aligned;
 mod api;
 mod bad_alloc;
-#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+#[cfg(target_env = "gnu")]
 mod dlopen;
 mod glibc;
 mod life;
 mod limits;
 mod next;
 mod operators;
-#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+#[cfg(target_env = "gnu")]
 mod rights;
 mod stdlib;
 
@@ -48,6 +48,15 @@ core::arch::global_asm!(
     "hakmem_no_unwinder:",
     ".8byte 0", // never run
     ".popsection",
+);
+
+// In a program with the static library, the functions of `compiler_builtins` for atomic steps of
+// older processors name it too. A Rust program has its own definition, which takes precedence.
+#[cfg(target_arch = "aarch64")]
+core::arch::global_asm!(
+    ".weak rust_eh_personality",
+    ".hidden rust_eh_personality",
+    ".set rust_eh_personality, hakmem_no_unwinder",
 );
 
 #[panic_handler]

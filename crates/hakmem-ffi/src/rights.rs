@@ -22,13 +22,19 @@
 //!    filter that such a child makes changes nothing here (`c::in_borrowed_process`).
 
 use crate::errno;
-use core::arch::{asm, global_asm, naked_asm};
+use core::arch::global_asm;
 use core::ffi::{CStr, c_char, c_int, c_long, c_ulong, c_void};
 use core::mem::transmute;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use hakmem_core::c;
 use hakmem_core::report::life;
 use libc::{gid_t, size_t, uid_t};
+use processor::call;
+
+// `prctl`, `syscall` and what they end with are assembly.
+#[cfg_attr(target_arch = "x86_64", path = "rights/x86_64.rs")]
+#[cfg_attr(target_arch = "aarch64", path = "rights/aarch64.rs")]
+mod processor;
 
 /// A word with a bit for each number in the list; bit 0 stands for `from`.
 const fn bits(from: c_long, list: &[c_long]) -> u64 {
@@ -53,31 +59,6 @@ const OPTIONS: u64 = bits(
         libc::PR_CAP_AMBIENT as c_long,
     ],
 );
-/// The numbers of the calls that change rights lie in two ranges: the first number of each.
-const LOW: c_long = libc::SYS_setuid;
-const HIGH: c_long = libc::SYS_unshare;
-const LOW_NUMBERS: u64 = bits(
-    LOW,
-    &[
-        libc::SYS_setuid,
-        libc::SYS_setgid,
-        libc::SYS_setreuid,
-        libc::SYS_setregid,
-        libc::SYS_setgroups,
-        libc::SYS_setresuid,
-        libc::SYS_setresgid,
-        libc::SYS_setfsuid,
-        libc::SYS_setfsgid,
-        libc::SYS_capset,
-        libc::SYS_prctl,
-        libc::SYS_chroot,
-    ],
-);
-const HIGH_NUMBERS: u64 = bits(
-    HIGH,
-    &[libc::SYS_unshare, libc::SYS_setns, libc::SYS_seccomp],
-);
-
 /// Makes a call while there is no scavenger.
 fn held<R>(call: impl FnOnce() -> R) -> R {
     c::hold_scavenger();
@@ -107,40 +88,6 @@ fn filtering(call: impl FnOnce() -> c_long) -> c_long {
     })
 }
 
-/// # Safety
-/// The contract of `prctl`: the arguments are as the option asks.
-#[unsafe(no_mangle)]
-#[unsafe(naked)]
-pub unsafe extern "C" fn prctl(
-    option: c_int,
-    a: c_ulong,
-    b: c_ulong,
-    c: c_ulong,
-    d: c_ulong,
-) -> c_int {
-    naked_asm!(
-        ".cfi_startproc",
-        "cmp edi, 63",
-        "ja 2f",
-        "mov rax, {numbers}",
-        "mov r11d, edi",
-        "bt rax, r11",
-        "jc {watched}",
-        "2:",
-        "mov r10, rcx",
-        "mov eax, {number}",
-        "syscall",
-        "cmp rax, -4095",
-        "jae {fail}",
-        "ret",
-        ".cfi_endproc",
-        numbers = const OPTIONS,
-        number = const libc::SYS_prctl,
-        watched = sym watched_prctl,
-        fail = sym fail,
-    )
-}
-
 extern "C" fn watched_prctl(option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int {
     let option_word = option as usize;
     // SAFETY: only `prctl` jumps here, and its caller promises that the arguments are as the option
@@ -151,46 +98,6 @@ extern "C" fn watched_prctl(option: c_int, a: usize, b: usize, c: usize, d: usiz
         _ => held(call),
     };
     made as c_int
-}
-
-/// # Safety
-/// The contract of `syscall`: the arguments are as the system call of that number asks.
-#[unsafe(no_mangle)]
-#[unsafe(naked)]
-pub unsafe extern "C" fn syscall(
-    number: c_long,
-    a: usize,
-    b: usize,
-    c: usize,
-    d: usize,
-    e: usize,
-    f: usize,
-) -> c_long {
-    naked_asm!(
-        ".cfi_startproc",
-        "lea rax, [rdi - {low}]",
-        "cmp rax, 63",
-        "ja 2f",
-        "mov r11, {low_numbers}",
-        "bt r11, rax",
-        "jc {watched}",
-        "jmp {call}",
-        "2:",
-        "lea rax, [rdi - {high}]",
-        "cmp rax, 63",
-        "ja {call}",
-        "mov r11, {high_numbers}",
-        "bt r11, rax",
-        "jc {watched}",
-        "jmp {call}",
-        ".cfi_endproc",
-        low = const LOW,
-        low_numbers = const LOW_NUMBERS,
-        high = const HIGH,
-        high_numbers = const HIGH_NUMBERS,
-        watched = sym watched_syscall,
-        call = sym call,
-    )
 }
 
 extern "C" fn watched_syscall(
@@ -213,57 +120,6 @@ extern "C" fn watched_syscall(
         libc::SYS_prctl if a == libc::PR_SET_SECCOMP as usize => filtering(call),
         _ => held(call),
     }
-}
-
-/// Makes a system call as the C library's `syscall` does.
-///
-/// # Safety
-/// The arguments are as the system call of that number asks.
-#[unsafe(naked)]
-unsafe extern "C" fn call(
-    number: c_long,
-    a: usize,
-    b: usize,
-    c: usize,
-    d: usize,
-    e: usize,
-    f: usize,
-) -> c_long {
-    naked_asm!(
-        ".cfi_startproc",
-        "mov rax, rdi",
-        "mov rdi, rsi",
-        "mov rsi, rdx",
-        "mov rdx, rcx",
-        "mov r10, r8",
-        "mov r8, r9",
-        "mov r9, [rsp + 8]",
-        "syscall",
-        "cmp rax, -4095",
-        "jae {fail}",
-        "ret",
-        ".cfi_endproc",
-        fail = sym fail,
-    )
-}
-
-/// Sets errno and returns -1. Others jump here, with the kernel's negated error number in rax.
-#[unsafe(naked)]
-unsafe extern "C" fn fail() -> c_long {
-    naked_asm!(
-        ".cfi_startproc",
-        "neg eax",
-        "push rax",
-        ".cfi_adjust_cfa_offset 8",
-        "call {errno}",
-        "pop rdx",
-        ".cfi_adjust_cfa_offset -8",
-        "mov [rax], edx",
-        "or rax, -1",
-        "ret",
-        ".cfi_endproc",
-        errno = sym libc::__errno_location,
-    )
 }
 
 /// The next function of this name in link order; 0 if there is none.
@@ -290,11 +146,7 @@ struct Change {
 /// Makes a system call in all threads, as the C library's functions for these calls do.
 #[cold]
 fn everywhere(number: c_long, arguments: [usize; 3]) -> c_int {
-    let change: usize;
-    // SAFETY: this reads one word of the global offset table, which every kind of program has.
-    unsafe {
-        asm!("mov {}, qword ptr [rip + __nptl_setxid@GOTPCREL]", out(reg) change, options(pure, readonly, nostack, preserves_flags));
-    }
+    let change = processor::setxid();
     let [a, b, c] = arguments;
     if change == 0 {
         // SAFETY: only the functions of the table below call this, with their callers' arguments,

@@ -12,13 +12,13 @@ macro_rules! checks_pass {
         #[test]
         fn on_the_system_allocator() {
             let program = compile($language, $source, Link::Plain);
-            assert_checks_pass(Command::new(&program).arg("system"));
+            assert_checks_pass(common::target::start(&program).arg("system"));
         }
 
         #[test]
         fn under_preload() {
             let program = compile($language, $source, Link::Plain);
-            let mut command = Command::new(&program);
+            let mut command = common::target::start(&program);
             let reports = preload(&mut command);
             assert_checks_pass(&mut command);
             reports.assert_served();
@@ -28,7 +28,7 @@ macro_rules! checks_pass {
         fn linked_statically() {
             let program = compile($language, $source, Link::Static);
             let reports = common::Reports::new();
-            let mut command = Command::new(&program);
+            let mut command = common::target::start(&program);
             assert_checks_pass(command.env("HAKMEM_STATS", reports.setting()));
             reports.assert_served();
         }

@@ -4,7 +4,6 @@ use crate::abi_c::checks_pass;
 use crate::common;
 
 use common::{Language, Link, assert_checks_pass, compile, preload};
-use std::process::Command;
 
 checks_pass!(Language::Cpp, "abi_cpp.cpp");
 
@@ -12,7 +11,7 @@ checks_pass!(Language::Cpp, "abi_cpp.cpp");
 #[test]
 fn without_a_runtime() {
     let program = compile(Language::C, "new_without_runtime.c", Link::Plain);
-    let mut command = Command::new(&program);
+    let mut command = common::target::start(&program);
     let reports = preload(&mut command);
     let output = common::finish(&mut command);
     common::assert_aborted(&output, "std::bad_alloc");

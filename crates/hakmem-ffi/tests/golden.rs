@@ -1,13 +1,11 @@
-//! The fast paths of the built library, counted in its machine code, against tests/golden.toml.
-
-#![cfg(target_arch = "x86_64")]
+//! The fast paths of the built library, counted in its machine code, against tests/golden/*.toml.
 
 use crate::common;
 
 #[path = "golden/path.rs"]
 mod path;
 
-use object::{Object, ObjectSection, ObjectSymbol};
+use object::{Architecture, Object, ObjectSection, ObjectSymbol};
 use path::Path;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -35,23 +33,29 @@ fn code(file: &object::File, name: &str) -> (u64, Vec<u8>) {
     (symbol.address(), code.to_vec())
 }
 
-fn fast_path(name: &str) -> Path {
-    let bytes = std::fs::read(&common::library().shared).expect("the library can be read");
-    let file = object::File::parse(&*bytes).expect("an object file");
-    let (address, code) = code(&file, name);
-    path::shortest(address, &code)
+fn fast_path(file: &object::File, name: &str) -> Path {
+    let (address, code) = code(file, name);
+    path::shortest(file.architecture(), address, &code)
         .unwrap_or_else(|| panic!("{name} has no path to its end without a call"))
 }
 
 #[test]
 #[cfg_attr(feature = "hardened", ignore = "the figures are the default build's")]
 fn within_the_golden_figures() {
-    let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden.toml");
-    let text = std::fs::read_to_string(file).expect("tests/golden.toml");
+    let bytes = std::fs::read(&common::library().shared).expect("the library can be read");
+    let file = object::File::parse(&*bytes).expect("an object file");
+    let figures = match file.architecture() {
+        Architecture::X86_64 => "tests/golden/x86_64.toml",
+        Architecture::Aarch64 => "tests/golden/aarch64.toml",
+        other => panic!("no figures for {other:?}"),
+    };
+    let figures = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(figures);
+    let text = std::fs::read_to_string(figures).expect("the figures");
     let golden: BTreeMap<String, Golden> = toml::from_str(&text).expect("well-formed figures");
     let mut over = Vec::new();
     for (name, golden) in &golden {
-        let path = fast_path(name);
+        let path = fast_path(&file, name);
+        assert_eq!(path.ordered(), 0, "{name} has a barrier:\n{path}");
         let (instructions, stores, branches) =
             (path.instructions(), path.stores(), path.branches());
         println!(
@@ -98,6 +102,14 @@ fn no_dynamic_tls() {
             object::elf::R_X86_64_DTPOFF64,
             object::elf::R_X86_64_TLSDESC,
         ];
+        let dynamic = match file.architecture() {
+            Architecture::Aarch64 => [
+                object::elf::R_AARCH64_TLS_DTPMOD,
+                object::elf::R_AARCH64_TLS_DTPREL,
+                object::elf::R_AARCH64_TLSDESC,
+            ],
+            _ => dynamic,
+        };
         assert!(
             !dynamic.contains(&r_type),
             "a dynamic TLS relocation at {at:#x}"

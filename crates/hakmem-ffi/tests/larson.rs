@@ -3,12 +3,11 @@
 use crate::common;
 
 use common::{Language, Link, compile, preload, run};
-use std::process::Command;
 
 #[test]
 fn threads_hand_their_blocks_on() {
     let program = compile(Language::C, "larson.c", Link::Plain);
-    let mut command = Command::new(&program);
+    let mut command = common::target::start(&program);
     command.args(["3", "4"]);
     let reports = preload(&mut command);
     run(&mut command);

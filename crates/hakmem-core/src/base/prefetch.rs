@@ -8,6 +8,11 @@ pub fn prefetch<T>(at: *const T) {
     unsafe {
         core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(at.cast());
     }
-    #[cfg(not(all(target_arch = "x86_64", not(any(miri, shuttle)))))]
+    #[cfg(all(target_arch = "aarch64", not(any(miri, shuttle))))]
+    // SAFETY: as above. The instruction changes no register.
+    unsafe {
+        core::arch::asm!("prfm pldl1keep, [{}]", in(reg) at, options(nomem, nostack, preserves_flags));
+    }
+    #[cfg(any(miri, shuttle))]
     let _ = at;
 }

@@ -40,7 +40,7 @@ impl Stack {
 
     /// Records the stack of the code that was interrupted in these registers.
     pub fn record_from(&self, registers: &Registers) {
-        self.record_by(|scratch| self.keep(scratch.follow_from(registers.pc, registers.stack, registers.frame)));
+        self.record_by(|scratch| self.keep(scratch.follow_from(*registers)));
     }
 
     fn record_by(&self, follow: impl FnOnce(&mut Scratch)) {

@@ -16,6 +16,7 @@ use super::shared::SharedHeap;
 use crate::base::sync::{
     AtomicBool,
     Ordering::{Acquire, Relaxed, Release},
+    fence,
 };
 use crate::os;
 use crate::proto::heap_state::{Adopted, Tidied, With};
@@ -98,9 +99,11 @@ fn reap(me: u32) {
         if heap.thread().load(Acquire) != numbers {
             continue;
         }
-        // SAFETY: the thread of that number has ended, so nobody else uses its heap. This thread
-        // sees its writes: x86-64 makes writes visible in their order, and the kernel took the
-        // number away after the last of them. `seize` makes the calling thread the holder while it
+        // The kernel took the number away after the last write of the thread, behind barriers of its
+        // own. Acquire: what follows reads nothing from before the kernel's answer.
+        fence(Acquire);
+        // SAFETY: the thread of that number has ended, so nobody else uses its heap, and this thread
+        // sees its writes. `seize` makes the calling thread the holder while it
         // runs the closure.
         let seized = heap.state().seize(who, me, || collect_after_the_end(unsafe { heap.holder() }));
         put_back_if_popped(heap, seized);

@@ -10,18 +10,16 @@
 
 use super::count::{Kind, counted};
 use super::linux::{succeeded, syscall};
+use super::processor;
 use crate::base::sync::{AtomicU8, AtomicU32, Ordering};
-use core::arch::asm;
-#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
-use core::arch::global_asm;
 
-#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
-global_asm!(".weak __libc_single_threaded");
+#[cfg(target_env = "gnu")]
+core::arch::global_asm!(".weak __libc_single_threaded");
 
 /// Bytes of the bare thread's stack.
 const STACK: usize = 32 << 10;
-/// Bytes of the bare thread's own thread-local storage: half below its control block, for
-/// variables, half above.
+/// Bytes of the bare thread's own thread-local storage, half of them below its control block. The
+/// variables lie below it on x86-64, and above it on aarch64.
 const TLS: usize = 8 << 10;
 
 // Not aligned to a system page: the small statics around it can then share its first and last one.
@@ -77,7 +75,6 @@ pub fn be_ordinary() {
 ///
 /// For callers: no other bare thread runs (rule 1). All signals are blocked, and the thread
 /// inherits that. `work` uses no more thread-local storage than the stack protector does.
-#[cfg(target_arch = "x86_64")]
 pub fn spawn_bare(work: extern "C" fn(), alive: &'static AtomicU32) -> u32 {
     const FLAGS: i32 = libc::CLONE_VM
         | libc::CLONE_FS
@@ -91,34 +88,16 @@ pub fn spawn_bare(work: extern "C" fn(), alive: &'static AtomicU32) -> u32 {
     alive.store(1, Ordering::Relaxed);
     let alive_at = core::ptr::from_ref(alive).expose_provenance();
     let control = BARE_TLS.0.get().cast::<u8>().wrapping_add(TLS / 2).cast::<usize>();
-    let tls = control.expose_provenance();
-    // A control block's first and third words are its own address.
-    // SAFETY: both words lie inside the static and are aligned. No bare thread runs yet (rule 1),
-    // and no other thread uses the static.
-    unsafe {
-        control.write(tls);
-        control.add(2).write(tls);
-    }
     let top = BARE_STACK.0.get().expose_provenance() + STACK;
     let made = counted(Kind::Clone, || {
         #[cfg(feature = "fault-injection")]
         if let Some(refused) = super::faults::refuse(libc::SYS_clone, [0; 6]) {
             return refused;
         }
-        let result: isize;
-        // SAFETY: the child runs on its own stack, whose top is aligned to 64 bytes. It ends itself
-        // when `work` returns, and touches nothing of this frame. `alive` is static, so the kernel
-        // may write there at any time. Of the maker's registers, the kernel changes rax, rcx and
-        // r11.
-        unsafe {
-            asm!("syscall", "test rax, rax", "jnz 2f", "xor ebp, ebp", "call r12",
-                "xor edi, edi", "mov eax, {exit}", "syscall", "ud2", "2:",
-                exit = const libc::SYS_exit, in("r12") work,
-                inlateout("rax") libc::SYS_clone as isize => result,
-                in("rdi") FLAGS as isize, in("rsi") top, in("rdx") alive_at, in("r10") alive_at, in("r8") tls,
-                lateout("rcx") _, lateout("r11") _);
-        }
-        result
+        // SAFETY: the stack and the storage are statics that only the bare thread uses, and there is
+        // no other (rule 1). Statics of that alignment end at a multiple of 64. `alive` is static,
+        // so the kernel may write there at any time. The flags share everything.
+        unsafe { processor::clone(FLAGS, top, control, alive_at, work) }
     });
     if !succeeded(made) {
         alive.store(0, Ordering::Relaxed);
@@ -139,20 +118,18 @@ pub fn numbers() -> (u32, u32) {
 }
 
 /// True if libc knows of no second thread that the process has or had.
-#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+#[cfg(target_env = "gnu")]
 pub fn is_single_threaded() -> bool {
     let known: *const AtomicU8;
     // SAFETY: the linker gives a weak symbol an entry in the table of addresses. The load reads
     // that entry: null where libc has no such variable (before glibc 2.32).
-    unsafe {
-        asm!("mov {}, qword ptr [rip + __libc_single_threaded@GOTPCREL]", out(reg) known, options(pure, readonly, nostack, preserves_flags));
-    }
+    unsafe { known = processor::address_of!("__libc_single_threaded") };
     // SAFETY: null, or the address of libc's variable: a char, which stays until the process ends.
     unsafe { known.as_ref() }.is_some_and(|known| known.load(Ordering::Relaxed) != 0)
 }
 
 /// False: unknown here.
-#[cfg(not(all(target_arch = "x86_64", target_env = "gnu")))]
+#[cfg(not(target_env = "gnu"))]
 pub fn is_single_threaded() -> bool {
     false
 }

@@ -20,6 +20,9 @@ pub struct Registers {
     pub stack: usize,
     /// The frame pointer.
     pub frame: usize,
+    /// The register with the return address of a function that has not saved it. 0 on x86-64, which
+    /// has the address on the stack.
+    pub link: usize,
 }
 
 /// An access that the system refused.
@@ -78,10 +81,7 @@ extern "C" fn caught(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_
     // installed.
     let (is_done, is_sent) = unsafe {
         let errno = *libc::__errno_location();
-        let registers = &(*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs;
-        let register = |i: c_int| registers[i as usize] as usize;
-        let registers =
-            Registers { pc: register(libc::REG_RIP), stack: register(libc::REG_RSP), frame: register(libc::REG_RBP) };
+        let registers = super::processor::interrupted(&*context.cast::<libc::ucontext_t>());
         let fault = Fault { address: (*info).si_addr().addr(), registers };
         let is_sent = (*info).si_code <= 0; // By a process, and no fault at all.
         let is_done = !is_sent && transmute::<*mut (), Judge>(JUDGE.load(Acquire))(&fault);

@@ -1,6 +1,7 @@
 //! What this code was linked into: a program or a shared library.
 
-use core::arch::{asm, global_asm};
+use super::processor::address_of;
+use core::arch::global_asm;
 
 // The linker defines it, except in programs that it links statically at a fixed address.
 global_asm!(".weak _DYNAMIC", ".hidden _DYNAMIC");
@@ -26,9 +27,7 @@ pub fn may_be_unloaded() -> bool {
     let entry: *const Entry;
     // SAFETY: the linker gives a weak symbol an entry in the table of addresses, in every kind of
     // program. The load reads that entry: null where the symbol is undefined.
-    unsafe {
-        asm!("mov {}, qword ptr [rip + _DYNAMIC@GOTPCREL]", out(reg) entry, options(pure, readonly, nostack, preserves_flags));
-    }
+    unsafe { entry = address_of!("_DYNAMIC") };
     // SAFETY: null, or the dynamic section. It ends with DT_NULL, and is mapped as long as this
     // code.
     unsafe { is_of_what_may_be_unloaded(entry) }
@@ -40,9 +39,7 @@ pub fn is_in_program() -> bool {
     let file: *const libc::Elf64_Ehdr;
     // SAFETY: the linker gives a weak symbol an entry in the table of addresses, in every kind of
     // program. The load reads that entry: null where the symbol is undefined.
-    unsafe {
-        asm!("mov {}, qword ptr [rip + __ehdr_start@GOTPCREL]", out(reg) file, options(pure, readonly, nostack, preserves_flags));
-    }
+    unsafe { file = address_of!("__ehdr_start") };
     // SAFETY: null, or the file's header, which is mapped as long as this code.
     let Some(header) = (unsafe { file.as_ref() }) else { return false };
     file.addr() + header.e_phoff as usize == super::program_headers()

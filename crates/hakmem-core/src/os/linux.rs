@@ -6,9 +6,9 @@
 #[cfg(feature = "fault-injection")]
 use super::coarse::call as made;
 use super::count::{Kind, counted};
+pub(super) use super::processor::raw;
 use super::vdso::clock;
 use crate::base::sync::AtomicU32;
-use core::arch::asm;
 #[cfg(not(feature = "fault-injection"))]
 use raw as made;
 
@@ -28,21 +28,6 @@ pub(super) fn syscall(number: libc::c_long, a: [usize; 6]) -> isize {
         return refused;
     }
     made(number, a)
-}
-
-/// Makes a system call that no test refuses or changes.
-#[cfg(target_arch = "x86_64")]
-#[inline]
-pub(super) fn raw(number: libc::c_long, a: [usize; 6]) -> isize {
-    let result: isize;
-    // SAFETY: the kernel reads and writes only the memory that the arguments name. Each caller in
-    // `os` passes its own variables, or a range that its own caller owns. Of the registers, the
-    // kernel changes rax, rcx and r11.
-    unsafe {
-        asm!("syscall", inlateout("rax") number as isize => result, in("rdi") a[0], in("rsi") a[1], in("rdx") a[2],
-            in("r10") a[3], in("r8") a[4], in("r9") a[5], lateout("rcx") _, lateout("r11") _, options(nostack));
-    }
-    result
 }
 
 pub(super) fn succeeded(result: isize) -> bool {
@@ -325,18 +310,11 @@ pub fn set_enomem() {
 
 /// A token for the calling thread: above 0, below 2³⁰. Two threads that run have the same one only
 /// by a chance of about 2⁻³⁰.
-#[cfg(target_arch = "x86_64")]
 pub fn thread_token() -> u32 {
-    let thread: usize;
-    // SAFETY: fs points to the thread control block, whose first word is its own address (x86-64
-    // psABI). The bare thread's control block has that word too.
-    unsafe {
-        asm!("mov {}, qword ptr fs:[0]", out(reg) thread, options(pure, readonly, nostack, preserves_flags));
-    }
     // No two control blocks lie in the same 4 KiB. Two with the same token are a multiple of 4 TiB
     // apart, as a static program's first one, which lies behind the program, may be from a mapped
     // one.
-    ((thread >> 12) as u32 & 0x3fff_ffff).max(1)
+    ((super::processor::control_block() >> 12) as u32 & 0x3fff_ffff).max(1)
 }
 
 /// The set of signals that a thread has blocked, as the kernel keeps it.

@@ -4,6 +4,7 @@
 //! | system | files |
 //! |---|---|
 //! | Linux | `linux`, `bare`, `hooks`, and files for one question each |
+//! | Linux on one processor | `processor`, one file for each |
 //! | Linux in tests | `faults` refuses calls, `coarse` acts as a kernel with larger system pages |
 //! | Linux below sanitizers, and Miri | `joined`: these tools must know of every thread |
 //! | Miri | `interpreted`: Miri has no machine below it |
@@ -38,13 +39,18 @@ mod checked;
 mod hooks;
 #[cfg(all(any(miri, sanitizer), not(shuttle)))]
 mod joined;
-#[cfg(all(target_os = "linux", target_arch = "x86_64", not(any(miri, shuttle))))]
+#[cfg(all(target_os = "linux", not(any(miri, shuttle))))]
 mod library;
 mod message;
 mod objects;
 mod own;
 #[cfg(all(target_os = "linux", not(miri)))]
 mod pagemap;
+#[cfg(target_os = "linux")]
+#[cfg_attr(any(miri, shuttle), allow(dead_code, unused_macros, unused_imports, reason = "checkers replace most of it"))]
+#[cfg_attr(target_arch = "x86_64", path = "processor/x86_64.rs")]
+#[cfg_attr(target_arch = "aarch64", path = "processor/aarch64.rs")]
+mod processor;
 #[cfg(shuttle)]
 mod scheduled;
 #[cfg(all(target_os = "linux", not(miri)))]
@@ -81,13 +87,13 @@ pub use checked::{be_ordinary, in_borrowed_process, is_single_threaded, is_threa
 pub use hooks::{Key, at_fork, drop_exit_key, make_exit_key, set_exit_value};
 #[cfg(all(any(miri, sanitizer), not(shuttle)))]
 pub use joined::spawn_bare;
-#[cfg(all(target_os = "linux", target_arch = "x86_64", not(any(miri, shuttle))))]
+#[cfg(all(target_os = "linux", not(any(miri, shuttle))))]
 #[cfg(feature = "reports")]
 pub use library::is_in_program;
-#[cfg(all(target_os = "linux", target_arch = "x86_64", not(any(miri, shuttle))))]
+#[cfg(all(target_os = "linux", not(any(miri, shuttle))))]
 pub use library::may_be_unloaded;
 /// False: unknown here. What callers do for such a library is not done.
-#[cfg(not(all(target_os = "linux", target_arch = "x86_64", not(any(miri, shuttle)))))]
+#[cfg(not(all(target_os = "linux", not(any(miri, shuttle)))))]
 pub fn may_be_unloaded() -> bool {
     false
 }

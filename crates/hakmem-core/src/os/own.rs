@@ -38,7 +38,34 @@ pub fn copy_readable(from: usize, to: &mut [u8]) -> usize {
     let (local, remote) = ((&raw const local).expose_provenance(), (&raw const pieces).expose_provenance());
     let me = super::linux::raw(libc::SYS_getpid, [0; 6]) as usize;
     let call = || super::linux::syscall(libc::SYS_process_vm_readv, [me, local, 1, remote, count, 0]);
-    usize::try_from(counted(Kind::Query, call)).unwrap_or(0)
+    let copied = counted(Kind::Query, call);
+    #[cfg(any(test, feature = "fault-injection"))]
+    if copied == -(libc::ENOSYS as isize) {
+        return copy_by_pipe(&pieces[..count], to);
+    }
+    usize::try_from(copied).unwrap_or(0)
+}
+
+/// The same for tests under an emulator that has no such call.
+#[cfg(all(not(miri), any(test, feature = "fault-injection")))]
+fn copy_by_pipe(pieces: &[[usize; 2]], to: &mut [u8]) -> usize {
+    use super::linux::raw;
+    let mut ends = [0i32; 2];
+    raw(libc::SYS_pipe2, [(&raw mut ends).expose_provenance(), 0, 0, 0, 0, 0]);
+    let [from, into] = ends.map(|end| end as usize);
+    let mut len = 0;
+    for [at, bytes] in pieces {
+        // The pipe has room for more than all pieces. What cannot be read is not written.
+        if raw(libc::SYS_write, [into, *at, *bytes, 0, 0, 0]) != *bytes as isize {
+            break;
+        }
+        raw(libc::SYS_read, [from, to[len..].as_mut_ptr().expose_provenance(), *bytes, 0, 0, 0]);
+        len += bytes;
+    }
+    for end in [from, into] {
+        raw(libc::SYS_close, [end, 0, 0, 0, 0, 0]);
+    }
+    len
 }
 
 /// Copies nothing: Miri has no such call.

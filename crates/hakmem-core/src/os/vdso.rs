@@ -45,7 +45,13 @@ pub(super) fn clock(id: libc::clockid_t) -> libc::timespec {
 #[cold]
 fn look_up() -> usize {
     // SAFETY: any key may be asked for. The answer comes from the auxiliary vector, which stays.
-    let image = unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) } as usize;
+    // errno is a variable of the thread. Without a vDSO libc sets it.
+    let image = unsafe {
+        let errno = *libc::__errno_location();
+        let image = libc::getauxval(libc::AT_SYSINFO_EHDR) as usize;
+        *libc::__errno_location() = errno;
+        image
+    };
     // SAFETY: the kernel says that its image lies there. It is a whole ELF file, and stays mapped.
     let function = if image == 0 { None } else { unsafe { find(image) } };
     let function = function.unwrap_or(NONE);

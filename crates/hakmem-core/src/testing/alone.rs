@@ -11,12 +11,27 @@ use std::string::String;
 
 /// Set in such a process: the name of the test.
 const NAME: &str = "TEST_HAKMEM_ALONE";
+/// Names the emulator that runs test programs which are for another processor than the machine's.
+const EMULATOR: &str = "TEST_HAKMEM_EMULATOR";
 
 /// Runs `case`, the body of the test `name`, in a process of its own, on its first thread.
 #[track_caller]
 pub fn alone(name: &str, case: fn()) {
     if apart(name, &[]).is_none() {
         case();
+    }
+}
+
+/// Starts the test program again.
+pub fn this_program() -> Command {
+    let program = env::current_exe().unwrap();
+    match env::var_os(EMULATOR) {
+        None => Command::new(program),
+        Some(emulator) => {
+            let mut command = Command::new(emulator);
+            command.arg(program);
+            command
+        }
     }
 }
 
@@ -30,7 +45,7 @@ pub fn apart(name: &str, variables: &[(&str, &str)]) -> Option<Output> {
     if env::var_os(NAME).is_some() {
         return None;
     }
-    let mut command = Command::new(env::current_exe().unwrap());
+    let mut command = this_program();
     let file = Path::new(Location::caller().file()).file_stem().unwrap();
     let in_module = format!("{}::{name}", file.display());
     command.args(["--exact", name, &in_module]).env(NAME, name);

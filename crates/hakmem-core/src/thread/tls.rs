@@ -1,8 +1,8 @@
 //! The thread's word: one word of thread-local storage, in the initial-exec model, on stable Rust.
 //!
 //! `thread_local!` in a shared library calls `__tls_get_addr`. That costs a call, which may itself
-//! allocate. So assembly defines the word, and two instructions read it (one in an executable,
-//! where the linker relaxes the access).
+//! allocate. So assembly defines the word, and two instructions read it on x86-64 (one in an
+//! executable, where the linker relaxes the access). On aarch64 they are four.
 //!
 //! The word starts as the address of the *empty heap*: a read-only front whose lists are all empty.
 //! So the fast path needs no check whether the thread has a heap: it finds an empty list, and takes
@@ -12,8 +12,6 @@ use crate::backend::owner::Front;
 use crate::backend::page::Block;
 use crate::base::size_class::{CLASS16, CLASSES, TABLE16};
 use crate::heap::Heap;
-#[cfg(not(any(miri, shuttle)))]
-use core::arch::{asm, global_asm};
 
 /// A front that no thread writes. It has the layout of [`Front`] without interior mutability, so it
 /// lies in read-only data.
@@ -31,55 +29,123 @@ const EMPTY_FRONT: EmptyFront = EmptyFront { free: [core::ptr::null_mut(); CLASS
 /// heap back. They lie side by side, so that one comparison tells both from a heap.
 static EMPTY_FRONTS: [EmptyFront; 2] = [EMPTY_FRONT; 2];
 
-#[cfg(all(target_arch = "x86_64", not(any(miri, shuttle))))]
-global_asm!(
-    ".pushsection .tdata.hakmem_heap,\"awT\",@progbits",
+#[cfg(not(any(miri, shuttle)))]
+core::arch::global_asm!(
+    ".pushsection .tdata.hakmem_heap,\"awT\",%progbits",
     ".p2align 3",
     ".globl __hakmem_heap_v0",
     ".hidden __hakmem_heap_v0",
-    ".type __hakmem_heap_v0,@object",
+    ".type __hakmem_heap_v0,%object",
     ".size __hakmem_heap_v0,8",
     "__hakmem_heap_v0:",
-    ".quad {empty}",
+    ".8byte {empty}",
     // This relocation changes nothing. It makes the linker also take the note of `stats::view` out
     // of its object file.
-    ".reloc __hakmem_heap_v0, R_X86_64_NONE, __hakmem_note_v0",
+    concat!(".reloc __hakmem_heap_v0, ", no_relocation!(), ", __hakmem_note_v0"),
     ".popsection",
     empty = sym EMPTY_FRONTS,
 );
 
-/// The calling thread's front: that of its heap, or of the empty or dead heap, whose lists stay
-/// empty.
-#[cfg(all(target_arch = "x86_64", not(any(miri, shuttle))))]
-#[inline(always)]
-pub fn front() -> *const Front {
-    let front;
-    // SAFETY: the instructions read the thread's own word. `pure` is right between the writes of
-    // the word: these are behind calls that the compiler does not inline.
-    unsafe {
-        asm!(
-            "mov {0}, qword ptr [rip + __hakmem_heap_v0@GOTTPOFF]",
-            "mov {0}, qword ptr fs:[{0}]",
-            out(reg) front,
-            options(pure, readonly, nostack, preserves_flags)
-        );
-    }
-    front
-}
+#[cfg(not(any(miri, shuttle)))]
+pub use word::front;
+#[cfg(not(any(miri, shuttle)))]
+use word::{no_relocation, set};
 
 #[cfg(all(target_arch = "x86_64", not(any(miri, shuttle))))]
-#[inline(never)]
-#[unsafe(link_section = ".text.hot.hakmem")]
-fn set(front: *const Front) {
-    // SAFETY: the instructions write the thread's own word, and nothing else.
-    unsafe {
-        asm!(
-            "mov {0}, qword ptr [rip + __hakmem_heap_v0@GOTTPOFF]",
-            "mov qword ptr fs:[{0}], {1}",
-            out(reg) _,
-            in(reg) front,
-            options(nostack, preserves_flags)
-        );
+mod word {
+    use super::Front;
+    use core::arch::asm;
+
+    macro_rules! no_relocation {
+        () => {
+            "R_X86_64_NONE"
+        };
+    }
+    pub(super) use no_relocation;
+
+    /// The calling thread's front: that of its heap, or of the empty or dead heap, whose lists stay
+    /// empty.
+    #[inline(always)]
+    pub fn front() -> *const Front {
+        let front;
+        // SAFETY: the instructions read the thread's own word. `pure` is right between the writes
+        // of the word: these are behind calls that the compiler does not inline.
+        unsafe {
+            asm!(
+                "mov {0}, qword ptr [rip + __hakmem_heap_v0@GOTTPOFF]",
+                "mov {0}, qword ptr fs:[{0}]",
+                out(reg) front,
+                options(pure, readonly, nostack, preserves_flags)
+            );
+        }
+        front
+    }
+
+    #[inline(never)]
+    #[unsafe(link_section = ".text.hot.hakmem")]
+    pub fn set(front: *const Front) {
+        // SAFETY: the instructions write the thread's own word, and nothing else.
+        unsafe {
+            asm!(
+                "mov {0}, qword ptr [rip + __hakmem_heap_v0@GOTTPOFF]",
+                "mov qword ptr fs:[{0}], {1}",
+                out(reg) _,
+                in(reg) front,
+                options(nostack, preserves_flags)
+            );
+        }
+    }
+}
+
+#[cfg(all(target_arch = "aarch64", not(any(miri, shuttle))))]
+mod word {
+    use super::Front;
+    use core::arch::asm;
+
+    macro_rules! no_relocation {
+        () => {
+            "R_AARCH64_NONE"
+        };
+    }
+    pub(super) use no_relocation;
+
+    /// The calling thread's front: that of its heap, or of the empty or dead heap, whose lists stay
+    /// empty.
+    #[inline(always)]
+    pub fn front() -> *const Front {
+        let front;
+        // SAFETY: the instructions read the thread's own word. `pure` is right between the writes
+        // of the word: these are behind calls that the compiler does not inline.
+        unsafe {
+            asm!(
+                "adrp {0}, :gottprel:__hakmem_heap_v0",
+                "mrs {1}, tpidr_el0",
+                "ldr {0}, [{0}, :gottprel_lo12:__hakmem_heap_v0]",
+                "ldr {0}, [{1}, {0}]",
+                out(reg) front,
+                out(reg) _,
+                options(pure, readonly, nostack, preserves_flags)
+            );
+        }
+        front
+    }
+
+    #[inline(never)]
+    #[unsafe(link_section = ".text.hot.hakmem")]
+    pub fn set(front: *const Front) {
+        // SAFETY: the instructions write the thread's own word, and nothing else.
+        unsafe {
+            asm!(
+                "adrp {0}, :gottprel:__hakmem_heap_v0",
+                "mrs {1}, tpidr_el0",
+                "ldr {0}, [{0}, :gottprel_lo12:__hakmem_heap_v0]",
+                "str {2}, [{1}, {0}]",
+                out(reg) _,
+                out(reg) _,
+                in(reg) front,
+                options(nostack, preserves_flags)
+            );
+        }
     }
 }
 

@@ -10,24 +10,27 @@
 //! (`os::object_of`, glibc 2.35 and later; a statically linked program is one object). gimli keeps
 //! its state on the stack. Without tables, frame pointers must do.
 
+use super::processor;
 use crate::base::sync::Ordering::Relaxed;
 use crate::base::sync::plain::AtomicU64;
 use crate::os::{self, Tables};
 use gimli::{
-    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, NativeEndian, Pointer, Register, RegisterRule, UnwindContext,
-    UnwindContextStorage, UnwindSection, UnwindTableRow, X86_64,
+    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, NativeEndian, Pointer, RegisterRule, UnwindContext,
+    UnwindContextStorage, UnwindSection, UnwindTableRow, Vendor,
 };
 
 /// How to get from a frame to its caller's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rule {
-    /// The caller's stack pointer lies `offset` beyond a register; the return address lies just
-    /// below it.
+    /// The caller's stack pointer lies `offset` beyond a register.
     Table {
         /// True: beyond the frame pointer. False: beyond the stack pointer.
         from_frame: bool,
-        /// In bytes.
+        /// In bytes, below 2²⁶.
         offset: u32,
+        /// The return address lies so many bytes below the caller's stack pointer. None: it is in
+        /// the link register, so the function has called nothing since it began.
+        return_at: Option<u16>,
         /// The caller's frame pointer was saved so many bytes below the caller's stack pointer.
         /// None: it is in the register.
         frame_at: Option<u16>,
@@ -81,15 +84,20 @@ impl Rule {
     const UNKNOWN: u64 = 1 << 61;
     const FROM_FRAME: u64 = 1 << 60;
     const FRAME_SAVED: u64 = 1 << 59;
+    const RETURN_SAVED: u64 = 1 << 58;
+    const FRAME_AT: u32 = 42;
+    const RETURN_AT: u32 = 26;
+    const OFFSET: u64 = (1 << Self::RETURN_AT) - 1;
 
     /// The rule as a number that is not 0.
     fn pack(self) -> u64 {
         match self {
             Self::Outermost => Self::OUTERMOST,
             Self::Unknown => Self::UNKNOWN,
-            Self::Table { from_frame, offset, frame_at } => {
-                let frame = frame_at.map_or(0, |at| Self::FRAME_SAVED | u64::from(at) << 32);
-                Self::TABLE | if from_frame { Self::FROM_FRAME } else { 0 } | frame | u64::from(offset)
+            Self::Table { from_frame, offset, return_at, frame_at } => {
+                let frame = frame_at.map_or(0, |at| Self::FRAME_SAVED | u64::from(at) << Self::FRAME_AT);
+                let link = return_at.map_or(0, |at| Self::RETURN_SAVED | u64::from(at) << Self::RETURN_AT);
+                Self::TABLE | if from_frame { Self::FROM_FRAME } else { 0 } | frame | link | u64::from(offset)
             }
         }
     }
@@ -100,17 +108,18 @@ impl Rule {
             p if p & Self::UNKNOWN != 0 => Self::Unknown,
             p => Self::Table {
                 from_frame: p & Self::FROM_FRAME != 0,
-                offset: p as u32,
-                frame_at: (p & Self::FRAME_SAVED != 0).then_some((p >> 32) as u16),
+                offset: (p & Self::OFFSET) as u32,
+                return_at: (p & Self::RETURN_SAVED != 0).then_some((p >> Self::RETURN_AT) as u16),
+                frame_at: (p & Self::FRAME_SAVED != 0).then_some((p >> Self::FRAME_AT) as u16),
             },
         }
     }
 }
 
-/// Room for the registers of a row of the tables. On x86-64 a function must preserve seven.
+/// Room for a row of the tables.
 struct OnStack;
 impl UnwindContextStorage<usize> for OnStack {
-    type Rules = [(Register, RegisterRule<usize>); 16];
+    type Rules = processor::Rules;
     type Stack = [UnwindTableRow<usize, Self>; 4];
 }
 
@@ -124,7 +133,7 @@ fn look_up(pc: usize) -> Option<Rule> {
     let index = match object.tables {
         Tables::Index(index) => index,
         Tables::Frames(start, len) => {
-            let section = EhFrame::new(slice(start, start.checked_add(len)?)?, NativeEndian);
+            let section = section(slice(start, start.checked_add(len)?)?);
             let bases = BaseAddresses::default().set_eh_frame(start as u64);
             return rule_of(section.unwind_info_for_address(&bases, &mut context, pc as u64, cie).ok()?);
         }
@@ -135,29 +144,40 @@ fn look_up(pc: usize) -> Option<Rule> {
     let Pointer::Direct(start) = header.eh_frame_ptr() else { return None };
     let bases = bases.set_eh_frame(start);
     let start = usize::try_from(start).ok().filter(|at| (object.start..object.end).contains(at))?;
-    let section = EhFrame::new(slice(start, object.end)?, NativeEndian);
+    let section = section(slice(start, object.end)?);
     let row = header.table()?.unwind_info_for_address(&section, &bases, &mut context, pc as u64, cie).ok()?;
     rule_of(row)
 }
 
+fn section(bytes: &'static [u8]) -> EhFrame<EndianSlice<'static, NativeEndian>> {
+    let mut section = EhFrame::new(bytes, NativeEndian);
+    // One instruction of the tables has another meaning on each kind of processor.
+    section.set_vendor(if cfg!(target_arch = "aarch64") { Vendor::AArch64 } else { Vendor::Default });
+    section
+}
+
 fn rule_of(row: &UnwindTableRow<usize, OnStack>) -> Option<Rule> {
-    match row.register(X86_64::RA) {
-        Some(RegisterRule::Offset(-8)) => {}
-        None | Some(RegisterRule::Undefined) => return Some(Rule::Outermost),
-        Some(_) => return None,
-    }
-    let CfaRule::RegisterAndOffset { register, offset } = *row.cfa() else { return None };
-    let from_frame = match register {
-        X86_64::RBP => true,
-        X86_64::RSP => false,
+    let below = |offset: i64| u16::try_from(offset.checked_neg()?).ok();
+    let return_at = match row.register(processor::RETURN) {
+        Some(RegisterRule::Offset(offset)) => Some(below(offset)?),
+        Some(RegisterRule::Undefined) => return Some(Rule::Outermost),
+        None if !processor::HAS_LINK => return Some(Rule::Outermost),
+        None | Some(RegisterRule::SameValue) if processor::HAS_LINK => None,
         _ => return None,
     };
-    let frame_at = match row.register(X86_64::RBP) {
+    let CfaRule::RegisterAndOffset { register, offset } = *row.cfa() else { return None };
+    let from_frame = match register {
+        processor::FRAME => true,
+        processor::STACK => false,
+        _ => return None,
+    };
+    let frame_at = match row.register(processor::FRAME) {
         None | Some(RegisterRule::SameValue | RegisterRule::Undefined) => None,
-        Some(RegisterRule::Offset(below)) => Some(u16::try_from(below.checked_neg()?).ok()?),
+        Some(RegisterRule::Offset(offset)) => Some(below(offset)?),
         Some(_) => return None,
     };
-    Some(Rule::Table { from_frame, offset: u32::try_from(offset).ok()?, frame_at })
+    let offset = u32::try_from(offset).ok().filter(|&offset| u64::from(offset) <= Rule::OFFSET)?;
+    Some(Rule::Table { from_frame, offset, return_at, frame_at })
 }
 
 /// The bytes of an object from `from`, a table, to `to`, its end.
@@ -176,11 +196,13 @@ mod tests {
     #[test]
     fn rules_survive_packing() {
         for from_frame in [false, true] {
-            for offset in [0, 8, 16, 12_345, u32::MAX] {
+            for offset in [0, 8, 16, 12_345, Rule::OFFSET as u32] {
                 for frame_at in [None, Some(0), Some(16), Some(u16::MAX)] {
-                    let rule = Rule::Table { from_frame, offset, frame_at };
-                    assert_ne!(rule.pack(), 0, "that is no rule");
-                    assert_eq!(Rule::unpack(rule.pack()), rule);
+                    for return_at in [None, Some(0), Some(8), Some(u16::MAX)] {
+                        let rule = Rule::Table { from_frame, offset, return_at, frame_at };
+                        assert_ne!(rule.pack(), 0, "that is no rule");
+                        assert_eq!(Rule::unpack(rule.pack()), rule);
+                    }
                 }
             }
         }
@@ -189,12 +211,19 @@ mod tests {
         }
     }
 
+    /// As a call leaves the stack.
+    const AT_ENTRY: Rule = if cfg!(target_arch = "x86_64") {
+        Rule::Table { from_frame: false, offset: 8, return_at: Some(8), frame_at: None }
+    } else {
+        Rule::Table { from_frame: false, offset: 0, return_at: None, frame_at: None }
+    };
+
     #[test]
     fn code_has_rules_and_data_has_none() {
         os::find_objects();
         let here = code_has_rules_and_data_has_none as fn() as usize;
-        assert_eq!(of(here), Rule::Table { from_frame: false, offset: 8, frame_at: None }, "as a call left the stack");
-        assert_eq!(of(here), Rule::Table { from_frame: false, offset: 8, frame_at: None }, "the second time, too");
+        assert_eq!(of(here), AT_ENTRY);
+        assert_eq!(of(here), AT_ENTRY, "the second time, too");
         assert_eq!(of(&raw const KNOWN as usize), Rule::Unknown);
         assert_eq!(of(8), Rule::Unknown);
     }
@@ -204,13 +233,12 @@ mod tests {
     #[test]
     fn what_was_found_is_known() {
         os::find_objects();
-        let of_a_call = Rule::Table { from_frame: false, offset: 8, frame_at: None };
-        let by_the_frame = Rule::Table { from_frame: true, offset: 16, frame_at: Some(16) };
-        let planted = Rule::Table { from_frame: true, offset: 24, frame_at: None };
+        let by_the_frame = Rule::Table { from_frame: true, offset: 16, return_at: Some(8), frame_at: Some(16) };
+        let planted = Rule::Table { from_frame: true, offset: 24, return_at: Some(8), frame_at: None };
         let function = what_was_found_is_known as fn() as usize;
         let inside = (&raw const hakmem_test_goes_by_the_frame).addr() + 48;
         assert_ne!(inside as u64 & by_the_frame.pack(), 0);
-        for (here, found) in [(function, of_a_call), (inside, by_the_frame)] {
+        for (here, found) in [(function, AT_ENTRY), (inside, by_the_frame)] {
             assert_eq!(of(here), found);
             let (mixed, rule) = &KNOWN[place(here as u64)];
             let change = planted.pack() ^ found.pack();
@@ -227,6 +255,7 @@ mod tests {
         }
     }
 
+    #[cfg(target_arch = "x86_64")]
     core::arch::global_asm!(
         ".balign 32",
         ".globl hakmem_test_goes_by_the_frame",
@@ -247,6 +276,33 @@ mod tests {
         "ret",
         ".cfi_endproc",
     );
+    #[cfg(target_arch = "aarch64")]
+    core::arch::global_asm!(
+        ".balign 32",
+        ".globl hakmem_test_goes_by_the_frame",
+        ".hidden hakmem_test_goes_by_the_frame",
+        "hakmem_test_goes_by_the_frame:",
+        ".cfi_startproc",
+        "stp x29, x30, [sp, #-16]!",
+        ".cfi_def_cfa_offset 16",
+        ".cfi_offset x29, -16",
+        ".cfi_offset x30, -8",
+        "mov x29, sp",
+        ".cfi_def_cfa_register x29",
+        // Go to an address that has bits in common with its rule.
+        ".balign 32",
+        "nop",
+        "nop",
+        "nop",
+        "nop",
+        "sub sp, sp, x0",
+        "mov sp, x29",
+        ".cfi_def_cfa sp, 16",
+        "ldp x29, x30, [sp], #16",
+        ".cfi_def_cfa_offset 0",
+        "ret",
+        ".cfi_endproc",
+    );
     unsafe extern "C" {
         safe static hakmem_test_goes_by_the_frame: u8;
     }
@@ -256,8 +312,10 @@ mod tests {
     fn frames_may_go_by_the_frame_pointer() {
         os::find_objects();
         let at = |offset: usize| of((&raw const hakmem_test_goes_by_the_frame).addr() + offset);
-        assert_eq!(at(0), Rule::Table { from_frame: false, offset: 8, frame_at: None });
-        assert_eq!(at(1), Rule::Table { from_frame: false, offset: 16, frame_at: Some(16) });
-        assert_eq!(at(4), Rule::Table { from_frame: true, offset: 16, frame_at: Some(16) });
+        let (saved, set) = if cfg!(target_arch = "x86_64") { (1, 4) } else { (4, 8) };
+        let rule = |from_frame| Rule::Table { from_frame, offset: 16, return_at: Some(8), frame_at: Some(16) };
+        assert_eq!(at(0), AT_ENTRY);
+        assert_eq!(at(saved), rule(false));
+        assert_eq!(at(set), rule(true));
     }
 }

@@ -10,8 +10,9 @@
 //! stack, the thread's. While the stack pointer lies inside that range, what lies above it is read
 //! directly, up to the end of the range and no further.
 
+use super::processor;
 use super::rules::{self, Rule};
-use crate::os;
+use crate::os::{self, Registers};
 
 /// Return addresses that a sample keeps, nearest first.
 pub const DEPTH: usize = 128;
@@ -79,87 +80,71 @@ impl Scratch {
     /// Follows the stack of the calling function. O(frames).
     #[inline(never)]
     pub fn follow(&mut self) -> &[usize] {
-        let Some((pc, stack, frame)) = registers() else { return &[] };
-        self.follow_from(pc, stack, frame)
+        #[cfg(not(any(miri, shuttle)))]
+        return self.follow_from(processor::here());
+        // Checkers have no stack of the machine.
+        #[cfg(any(miri, shuttle))]
+        &[]
     }
 
-    /// Follows a stack of the calling thread from the code at `pc` on, which has this stack pointer
-    /// and frame pointer. O(frames).
-    pub fn follow_from(&mut self, mut pc: usize, mut stack: usize, mut frame: usize) -> &[usize] {
+    /// Follows a stack of the calling thread from the code that has these registers. O(frames).
+    pub fn follow_from(&mut self, mut at: Registers) -> &[usize] {
         self.len = 0;
-        let (lowest, mut sure) = (stack, true);
+        let (lowest, mut sure) = (at.stack, true);
+        // False: the caller's stack pointer is not known, only that it is not below `at.stack`.
+        let mut has_stack = true;
         let mut n = 0;
         loop {
-            self.frames[n] = pc;
+            self.frames[n] = at.pc;
             n += 1;
             // A return address may be that of the next function, if the call was the last
             // instruction of its function.
-            let code = if n == 1 { pc } else { pc - 1 };
+            let code = if n == 1 { at.pc } else { at.pc - 1 };
             let next = match rules::of(code) {
                 Rule::Outermost => {
-                    if sure && (lowest < self.known_from || stack > self.known_to) {
-                        (self.known_from, self.known_to) = (lowest, stack);
+                    if sure && (lowest < self.known_from || at.stack > self.known_to) {
+                        (self.known_from, self.known_to) = (lowest, at.stack);
                     }
                     None
                 }
-                Rule::Table { from_frame, offset, frame_at } => {
-                    let base = if from_frame { frame } else { stack };
-                    self.up(base.wrapping_add(offset as usize), stack, frame, frame_at)
+                Rule::Table { from_frame, offset, return_at, frame_at } if from_frame || has_stack => {
+                    has_stack = true;
+                    let base = if from_frame { at.frame } else { at.stack };
+                    self.up(base.wrapping_add(offset as usize), &at, return_at, frame_at)
                 }
-                Rule::Unknown => {
+                _ => {
                     // It may be a signal's frame, which lies on another stack.
                     sure = false;
-                    self.up(frame.wrapping_add(16), stack, frame, Some(16))
+                    has_stack = processor::RECORD_IS_TOP;
+                    self.up(at.frame.wrapping_add(16), &at, Some(8), Some(16))
                 }
             };
             match next {
-                Some(caller) if n < DEPTH => (pc, stack, frame) = caller,
+                Some(caller) if n < DEPTH => at = caller,
                 _ => return &self.frames[..n],
             }
         }
     }
 
-    /// The return address, stack pointer and frame pointer of the caller, if `top` is its stack
-    /// pointer.
-    fn up(&mut self, top: usize, stack: usize, frame: usize, frame_at: Option<u16>) -> Option<(usize, usize, usize)> {
+    /// The registers of the caller, if `top` is its stack pointer.
+    fn up(&mut self, top: usize, at: &Registers, return_at: Option<u16>, frame_at: Option<u16>) -> Option<Registers> {
         // Stacks grow down, and end. Without this check a damaged one could lead round in a circle.
-        if top <= stack {
+        // Only a function that has called nothing may have no frame. Its caller has no link.
+        if top < at.stack || top == at.stack && return_at.is_some() {
             return None;
         }
-        let pc = self.word(top.checked_sub(8)?, stack)?;
+        let mut saved = |below: u16| self.word(top.checked_sub(below.into())?, at.stack);
+        let pc = processor::plain(match return_at {
+            Some(below) => saved(below)?,
+            None => at.link,
+        });
         let frame = match frame_at {
-            Some(below) => self.word(top.checked_sub(usize::from(below))?, stack)?,
-            None => frame,
+            Some(below) => saved(below)?,
+            None => at.frame,
         };
         // A small number is no code: the stack ends here, or the frame is nonsense.
-        (pc >= 4096).then_some((pc, top, frame))
+        (pc >= 4096).then_some(Registers { pc, stack: top, frame, link: 0 })
     }
-}
-
-/// The program counter, stack pointer and frame pointer of this place.
-#[cfg(all(target_arch = "x86_64", not(any(miri, shuttle))))]
-#[inline(always)]
-fn registers() -> Option<(usize, usize, usize)> {
-    let (pc, stack, frame);
-    // SAFETY: the instructions only copy registers. They touch no memory and no flags.
-    unsafe {
-        core::arch::asm!(
-            "lea {}, [rip]",
-            "mov {}, rsp",
-            "mov {}, rbp",
-            out(reg) pc,
-            out(reg) stack,
-            out(reg) frame,
-            options(nomem, nostack, preserves_flags)
-        );
-    }
-    Some((pc, stack, frame))
-}
-
-/// On other processors the profile has no stacks yet.
-#[cfg(not(all(target_arch = "x86_64", not(any(miri, shuttle)))))]
-fn registers() -> Option<(usize, usize, usize)> {
-    None
 }
 
 #[cfg(all(test, not(any(loom, miri, shuttle))))]
@@ -215,7 +200,11 @@ mod tests {
         assert_eq!(scratch.word(usize::MAX & !7, page), None);
         assert_eq!(scratch.word(page, page), Some(0), "at the stack pointer");
         // A frame that leads to itself, or down, is not followed.
-        assert_eq!(scratch.up(page + 16, page + 16, 0, None), None);
+        let at = Registers { pc: 0, stack: page + 16, frame: 0, link: 77_777 };
+        let mut up = |top, return_at| scratch.up(top, &at, return_at, None).map(|caller| caller.pc);
+        assert_eq!(up(page + 16, Some(8)), None);
+        assert_eq!(up(page + 8, None), None);
+        assert_eq!(up(page + 16, None), Some(77_777), "nothing of it is on the stack");
         assert!(os::unreserve(page, 4 * bytes));
     }
 
@@ -268,6 +257,7 @@ mod tests {
         assert_eq!(scratch.known(), (0, 0));
     }
 
+    #[cfg(target_arch = "x86_64")]
     core::arch::global_asm!(
         // The call is the last instruction, as in a function that calls one which does not return.
         // Another function follows, with another frame.
@@ -293,6 +283,35 @@ mod tests {
         "mov rdx, [rsp + 8]",
         "call rdi",
         "pop rbp",
+        "ret",
+    );
+    #[cfg(target_arch = "aarch64")]
+    core::arch::global_asm!(
+        ".local hakmem_test_calls_at_its_end",
+        "hakmem_test_calls_at_its_end:",
+        ".cfi_startproc",
+        "mov x2, x30",
+        "sub sp, sp, #32",
+        ".cfi_def_cfa_offset 32",
+        "str x30, [sp, #16]",
+        ".cfi_offset x30, -16",
+        "blr x0",
+        ".cfi_endproc",
+        ".local hakmem_test_what_follows",
+        "hakmem_test_what_follows:",
+        ".cfi_startproc",
+        "ldr x30, [sp, #16]",
+        "add sp, sp, #32",
+        "ret",
+        ".cfi_endproc",
+        ".local hakmem_test_has_no_tables",
+        "hakmem_test_has_no_tables:",
+        // The record of the caller lies at the bottom of the frame, as compilers put it.
+        "stp x29, x30, [sp, #-64]!",
+        "mov x29, sp",
+        "mov x2, x30",
+        "blr x0",
+        "ldp x29, x30, [sp], #64",
         "ret",
     );
     unsafe extern "C" {

@@ -25,7 +25,7 @@ pub mod plain;
 #[path = "../../src/testing/random.rs"]
 mod random;
 
-pub use alone::{alone, apart};
+pub use alone::{alone, apart, this_program};
 pub use blocks::{elsewhere, free_all, layout};
 pub use front_end::{C, FrontEnd, Rust};
 pub use in_child::{goes_well_in_child, in_child};

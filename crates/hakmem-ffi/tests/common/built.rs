@@ -53,6 +53,7 @@ fn build_in(folder: &str, args: &[&str]) -> Artifacts {
             "--message-format=json-render-diagnostics",
         ])
         .args(args)
+        .args(of_other_machine())
         .arg("--target-dir")
         .arg(target.expect("a target directory"))
         .current_dir(env!("CARGO_MANIFEST_DIR"))
@@ -71,6 +72,14 @@ fn build_in(folder: &str, args: &[&str]) -> Artifacts {
         files.extend(all.map(|file| (name.to_owned(), PathBuf::from(file))));
     }
     Artifacts(files)
+}
+
+/// Where the tests are for another machine (`target`), cargo is told so.
+fn of_other_machine() -> Vec<String> {
+    let target = std::env::var("TEST_HAKMEM_TARGET").ok();
+    let named = target.as_deref().and_then(|target| target.split_once('-'));
+    let option = |(processor, system)| format!("--target={processor}-unknown-{system}");
+    named.map(option).into_iter().collect()
 }
 
 /// As users get them: the library, and those fixtures of which a test needs that, or runs for long. Each takes 5 s to link.

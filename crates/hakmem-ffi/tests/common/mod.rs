@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 pub mod built;
 pub mod filter;
 pub mod report;
+pub mod target;
 
 pub use report::Reports;
 
@@ -84,7 +85,7 @@ pub fn compile(language: Language, source: &str, link: Link) -> PathBuf {
         Language::C => ("cc", "-std=gnu11", "c"),
         Language::Cpp => ("c++", "-std=c++17", "c++"),
     };
-    let mut command = Command::new(compiler);
+    let mut command = target::compiler(compiler);
     // No builtins: calls of malloc and free are the subject, not to be reasoned away.
     command.args([
         standard,

@@ -1,6 +1,7 @@
 //! The front ends that a behaviour is tried by, and one try.
 
 use crate::behaviours::Behaviour;
+use crate::common::target::start;
 use crate::common::{finish, library};
 use crate::programs::{RUST, Workshop};
 use std::path::Path;
@@ -56,7 +57,7 @@ impl FrontEnd {
 
     /// Runs the behaviour's program to its end.
     pub fn run(self, behaviour: &'static Behaviour, workshop: &Workshop) -> Outcome {
-        self.run_by(|program| Command::new(program), behaviour, workshop)
+        self.run_by(|program| start(program), behaviour, workshop)
     }
 
     /// [`FrontEnd::run`], with the program started by what is made of its path.

@@ -1,5 +1,6 @@
 //! The programs that hold the behaviours, built when first needed.
 
+use crate::common::target::{self, start};
 use crate::common::{library, released, run};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -75,7 +76,7 @@ impl Workshop {
     }
 
     pub fn behaviours_of(&self, source: &'static str) -> Vec<String> {
-        let output = run(Command::new(self.program(source, false)).arg("--list"));
+        let output = run(start(self.program(source, false)).arg("--list"));
         let text = String::from_utf8(output.stdout).expect("names");
         text.lines().map(str::to_owned).collect()
     }
@@ -134,7 +135,7 @@ fn compiler(source: &str) -> Command {
     } else {
         ("cc", "-std=gnu11")
     };
-    let mut command = Command::new(program);
+    let mut command = target::compiler(program);
     // No builtins: calls of malloc and free are the subject, not to be reasoned away.
     command.args([
         standard,

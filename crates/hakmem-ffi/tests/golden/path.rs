@@ -3,12 +3,46 @@
 //!
 //! The distance to `ret` is found breadth first over (instruction, whether something was stored yet).
 
-use iced_x86::{
-    Code, Decoder, DecoderOptions, FlowControl, Formatter, Instruction, InstructionInfoFactory,
-    IntelFormatter, OpAccess,
-};
+mod aarch64;
+mod x86_64;
+
+use object::Architecture;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
+
+/// What one instruction does, as far as paths need it.
+#[derive(Clone)]
+pub struct Instruction {
+    at: u64,
+    length: u64,
+    flow: Flow,
+    store: Store,
+    /// A barrier, an ordered or an atomic access: it may take as long as many other instructions.
+    is_ordered: bool,
+    text: String,
+}
+
+/// Where an instruction leads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Flow {
+    Next,
+    /// To its target, or to the next one.
+    Branch(u64),
+    Jump(u64),
+    Return,
+    /// A call, or to a place that the code does not tell.
+    Elsewhere,
+}
+
+/// What an instruction writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Store {
+    Nothing,
+    /// The stack. It counts, for it costs the same.
+    Stack,
+    /// Something else: what makes a path a useful one.
+    Data,
+}
 
 pub struct Path(Vec<Instruction>);
 
@@ -18,53 +52,38 @@ impl Path {
     }
 
     pub fn stores(&self) -> usize {
-        self.0
-            .iter()
-            .filter(|instruction| stores(instruction))
-            .count()
+        self.0.iter().filter(|i| i.store != Store::Nothing).count()
     }
 
     pub fn branches(&self) -> usize {
         self.0
             .iter()
-            .filter(|i| i.flow_control() == FlowControl::ConditionalBranch)
+            .filter(|i| matches!(i.flow, Flow::Branch(_)))
             .count()
+    }
+
+    /// Barriers, and ordered or atomic accesses.
+    pub fn ordered(&self) -> usize {
+        self.0.iter().filter(|i| i.is_ordered).count()
     }
 }
 
 impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut formatter = IntelFormatter::new();
-        self.0.iter().try_for_each(|instruction| {
-            let mut text = String::new();
-            formatter.format(instruction, &mut text);
-            writeln!(f, "  {:8x}  {text}", instruction.ip())
-        })
+        self.0
+            .iter()
+            .try_for_each(|i| writeln!(f, "  {:8x}  {}", i.at, i.text))
     }
 }
 
-/// Writes memory; pushes count, for they cost the same.
-fn stores(instruction: &Instruction) -> bool {
-    let mut factory = InstructionInfoFactory::new();
-    let info = factory.info(instruction);
-    info.used_memory().iter().any(|memory| {
-        matches!(
-            memory.access(),
-            OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite
-        )
-    })
-}
-
-/// Stores elsewhere than on the stack: what makes a path a useful one.
-fn stores_data(instruction: &Instruction) -> bool {
-    stores(instruction) && !matches!(instruction.code(), Code::Push_r64)
-}
-
 /// The fast path of the function `code` at `address`; None if every way makes a call.
-pub fn shortest(address: u64, code: &[u8]) -> Option<Path> {
-    let decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
-    let instructions: HashMap<u64, Instruction> =
-        decoder.into_iter().map(|i| (i.ip(), i)).collect();
+pub fn shortest(architecture: Architecture, address: u64, code: &[u8]) -> Option<Path> {
+    let decoded = match architecture {
+        Architecture::X86_64 => x86_64::decode(address, code),
+        Architecture::Aarch64 => aarch64::decode(address, code),
+        other => panic!("{other:?} is not known"),
+    };
+    let instructions: HashMap<u64, Instruction> = decoded.into_iter().map(|i| (i.at, i)).collect();
     let mut queue = VecDeque::from([vec![(address, false)]]);
     let mut seen = HashSet::from([(address, false)]);
     while let Some(way) = queue.pop_front() {
@@ -73,16 +92,17 @@ pub fn shortest(address: u64, code: &[u8]) -> Option<Path> {
         let Some(instruction) = instructions.get(&at) else {
             continue;
         };
-        let stored = stored || stores_data(instruction);
-        let (next, target) = (instruction.next_ip(), instruction.near_branch_target());
-        let successors: &[u64] = match instruction.flow_control() {
-            FlowControl::Next => &[next],
-            FlowControl::ConditionalBranch => &[next, target],
-            FlowControl::UnconditionalBranch => &[target],
-            FlowControl::Return if stored => {
-                return Some(Path(way.iter().map(|(at, _)| instructions[at]).collect()));
+        let stored = stored || instruction.store == Store::Data;
+        let next = at + instruction.length;
+        let successors: &[u64] = match instruction.flow {
+            Flow::Next => &[next],
+            Flow::Branch(target) => &[next, target],
+            Flow::Jump(target) => &[target],
+            Flow::Return if stored => {
+                let all = way.iter().map(|(at, _)| instructions[at].clone());
+                return Some(Path(all.collect()));
             }
-            _ => &[],
+            Flow::Return | Flow::Elsewhere => &[],
         };
         for &successor in successors {
             if seen.insert((successor, stored)) {
@@ -97,7 +117,11 @@ pub fn shortest(address: u64, code: &[u8]) -> Option<Path> {
 
 #[cfg(test)]
 mod tests {
-    use super::shortest;
+    use super::{Architecture, Path};
+
+    fn shortest(address: u64, code: &[u8]) -> Option<Path> {
+        super::shortest(Architecture::X86_64, address, code)
+    }
 
     /// mov rax,[rdi]; test rax,rax; je cold; mov rcx,[rax]; mov [rdi],rcx; ret; cold: jmp elsewhere
     const POP: &[u8] = &[

@@ -117,7 +117,7 @@ unsafe fn is_own(page: *const Meta) -> bool {
     true
 }
 
-/// The same for checkers, which read no assembly.
+/// The same for checkers, which read no assembly, and for processors that load and then compare.
 ///
 /// # Safety
 /// The metadata of a used segment.
@@ -169,11 +169,14 @@ unsafe extern "C" fn countdown_over(page: *const Meta) {
 ///
 /// # Safety
 /// The metadata of a page of blocks.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[cfg(not(miri))]
 #[cold]
 #[unsafe(naked)]
 unsafe extern "C" fn freed_twice_from_caller(p: *mut u8, page: *const Meta) {
+    #[cfg(target_arch = "x86_64")]
     core::arch::naked_asm!("push rax", "call {inner}", inner = sym freed_twice);
+    #[cfg(target_arch = "aarch64")]
+    core::arch::naked_asm!("b {inner}", inner = sym freed_twice);
 }
 
 /// The same for Miri, which reads no assembly.
@@ -196,16 +199,19 @@ unsafe extern "C" fn freed_twice(p: *mut u8, page: *const Meta) -> ! {
 }
 
 /// [`free_slow`] that knows the caller, for the report on foreign pointers. `free` reaches it by a
-/// jump, so that the return address of `free` is on top of the stack.
+/// jump, so that the return address of `free` is on top of the stack, or in the link register.
 ///
 /// # Safety
 /// As [`free16`].
-#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[cfg(not(miri))]
 #[cold]
 #[unsafe(naked)]
 #[unsafe(link_section = ".text.hot.hakmem")]
 unsafe extern "C" fn free_slow_from_caller(p: *mut u8) {
+    #[cfg(target_arch = "x86_64")]
     core::arch::naked_asm!("mov rsi, qword ptr [rsp]", "jmp {inner}", inner = sym free_slow);
+    #[cfg(target_arch = "aarch64")]
+    core::arch::naked_asm!("mov x1, x30", "b {inner}", inner = sym free_slow);
 }
 
 /// The same without the caller's address, for Miri.

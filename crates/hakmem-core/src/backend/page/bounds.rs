@@ -5,9 +5,9 @@
 //! without a lock.
 //!
 //! Rules
-//! 1. No read here is a data race in Rust's model. All writes are atomic stores. On x86-64 each
-//!    read is one aligned load of eight bytes in assembly, which acts as a relaxed atomic load.
-//!    Elsewhere it is a relaxed atomic load. No read is plain: a plain read would race with the
+//! 1. No read here is a data race in Rust's model. All writes are atomic stores. Each
+//!    read is one aligned load of eight bytes in assembly, which acts as a relaxed atomic load. For
+//!    checkers it is a relaxed atomic load. No read is plain: a plain read would race with the
 //!    writer.
 //! 2. `pure` and `readonly` let the compiler merge two such reads or drop one. It may do the same
 //!    with relaxed loads.
@@ -23,7 +23,8 @@
 //!
 //! The reason for assembly: x86-64 compares with a word in memory by one instruction, but the
 //! compiler makes two of a comparison with an atomic load. That would cost `free` 6 instructions of
-//! 24.
+//! 24. On aarch64 the compiler would split `HOT` into its words, unless assembly names it. `free`
+//! would then need the address of each word.
 
 use crate::backend::arena::HOT;
 
@@ -112,7 +113,70 @@ mod words {
     }
 }
 
-#[cfg(not(all(target_arch = "x86_64", not(any(miri, shuttle, sanitizer)))))]
+#[cfg(all(target_arch = "aarch64", not(any(miri, shuttle, sanitizer))))]
+mod words {
+    use super::super::Meta;
+    use super::HOT;
+    use crate::proto::bounds::offsets;
+    use core::arch::asm;
+
+    /// The word that lies `OFFSET` bytes into the bounds.
+    #[inline(always)]
+    fn word<const OFFSET: usize>() -> usize {
+        let (page, word): (usize, usize);
+        // SAFETY: the first instruction computes an address. The compiler merges all such.
+        unsafe {
+            asm!("adrp {page}, {hot}", page = out(reg) page, hot = sym HOT, options(pure, nomem, nostack, preserves_flags));
+        }
+        // SAFETY: reads an aligned word of the static `HOT`, as a relaxed load would (rules 1 and
+        // 2).
+        unsafe {
+            asm!(
+                "ldr {word}, [{page}, :lo12:{hot} + {offset}]",
+                word = lateout(reg) word,
+                page = in(reg) page,
+                hot = sym HOT,
+                offset = const OFFSET,
+                options(pure, readonly, nostack, preserves_flags)
+            );
+        }
+        word
+    }
+
+    /// The distance in units of 16 bytes. None: not below the limit, or `address` is no multiple of
+    /// 16. The rotation moves the low four bits to the top. If one is set, the value exceeds any
+    /// limit.
+    #[inline(always)]
+    pub fn offset16(address: usize) -> Option<usize> {
+        let offset = address.wrapping_sub(word::<{ offsets::DATA }>()).rotate_right(4);
+        (offset < word::<{ offsets::LIMIT16 }>()).then_some(offset)
+    }
+
+    /// The distance from the first slot. None: not below the limit.
+    #[inline(always)]
+    pub fn offset(address: usize) -> Option<usize> {
+        let offset = address.wrapping_sub(word::<{ offsets::DATA }>());
+        (offset < word::<{ offsets::LIMIT }>()).then_some(offset)
+    }
+
+    /// The metadata `offset` bytes behind that of the first slot.
+    ///
+    /// # Safety
+    /// `offset` is that of a slot's metadata in the first arena. The calling thread has a block of
+    /// that arena, or has synchronised with the thread that made the arena.
+    #[inline(always)]
+    pub unsafe fn meta(offset: usize) -> *const Meta {
+        let meta = word::<{ offsets::METAS }>().wrapping_add(offset);
+        let meta: *const Meta = core::ptr::with_exposed_provenance(meta);
+        // Without this the compiler would check the result of `lookup_first` for null.
+        // SAFETY: by the caller's promise the word is the address of the metadata, and the sum lies
+        // in the same map: not null.
+        unsafe { core::hint::assert_unchecked(!meta.is_null()) };
+        meta
+    }
+}
+
+#[cfg(any(miri, shuttle, sanitizer))]
 mod words {
     use super::super::Meta;
     use super::HOT;

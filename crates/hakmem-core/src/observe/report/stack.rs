@@ -39,11 +39,13 @@ pub fn on_own_stack<F: FnOnce()>(f: F) {
         return f();
     };
     let mut job = Some(f);
-    // SAFETY: `run` has the C calling convention: it preserves r12 and changes the named registers.
+    // SAFETY: `run` has the C calling convention: it preserves r12 (on aarch64 x20) and changes the
+    // named registers.
     // The top of the stack is aligned, and only this call uses the stack. `job` outlives the call.
     // A panic ends the process at the `extern "C"` function, so nothing unwinds through here. After
     // the call no code runs on the stack, so it can be unmapped.
     unsafe {
+        #[cfg(target_arch = "x86_64")]
         asm!(
             "mov r12, rsp",
             "mov rsp, {top}",
@@ -53,6 +55,18 @@ pub fn on_own_stack<F: FnOnce()>(f: F) {
             run = in(reg) run::<F> as *const (),
             inout("rdi") &raw mut job => _,
             out("r12") _,
+            clobber_abi("C"),
+        );
+        #[cfg(target_arch = "aarch64")]
+        asm!(
+            "mov x20, sp",
+            "mov sp, {top}",
+            "blr {run}",
+            "mov sp, x20",
+            top = in(reg) stack.byte_add(ROOM),
+            run = in(reg) run::<F> as *const (),
+            inout("x0") &raw mut job => _,
+            out("x20") _,
             clobber_abi("C"),
         );
         libc::munmap(stack.byte_sub(GUARD), GUARD + ROOM);

@@ -20,7 +20,7 @@
 //! 3. One thread writes each counter, and any process may read it. A read gives a value that the
 //!    counter had. All values fit together only if the program stands still.
 
-#[cfg(all(target_arch = "x86_64", not(any(miri, shuttle))))]
+#[cfg(not(any(miri, shuttle)))]
 mod note {
     use crate::backend::arena::{self, Arena, Group};
     use crate::backend::page::Meta;
@@ -40,7 +40,7 @@ mod note {
     macro_rules! note {
         ($($place:literal: $static:path,)* ; $($name:literal: $number:expr,)*) => {
             core::arch::global_asm!(
-                ".pushsection .note.hakmem,\"a\",@note",
+                ".pushsection .note.hakmem,\"a\",%note",
                 ".globl __hakmem_note_v0",
                 ".hidden __hakmem_note_v0",
                 ".p2align 2",

@@ -9,6 +9,8 @@ static void use_every_size(void) {
 
 static void run_with_stack(size_t stack, void *(*run)(void *), int times) {
     pthread_attr_t attr;
+    if (stack < (size_t)PTHREAD_STACK_MIN) /* It differs by machine. */
+        stack = PTHREAD_STACK_MIN;
     CHECK(pthread_attr_init(&attr) == 0 && pthread_attr_setstacksize(&attr, stack) == 0);
     for (int i = 0; i < times; i++) {
         pthread_t thread[4];

@@ -1,0 +1,42 @@
+//! Frames on x86-64. `aarch64` has the same items.
+
+use crate::os::Registers;
+use gimli::{Register, RegisterRule, X86_64};
+
+pub const STACK: Register = X86_64::RSP;
+pub const FRAME: Register = X86_64::RBP;
+pub const RETURN: Register = X86_64::RA;
+/// Room for the registers of a row of the tables. A function must preserve seven.
+pub type Rules = [(Register, RegisterRule<usize>); 16];
+/// Can tables say that the return address is still in a register? Here each call puts it on the
+/// stack.
+pub const HAS_LINK: bool = false;
+/// Does a function's record of its caller end where the caller's stack begins? If not, only the
+/// frame pointer is known behind a function without tables.
+pub const RECORD_IS_TOP: bool = true;
+
+/// The return address without what a processor adds to it.
+#[inline(always)]
+pub fn plain(address: usize) -> usize {
+    address
+}
+
+/// This place.
+#[cfg(not(any(miri, shuttle)))]
+#[inline(always)]
+pub fn here() -> Registers {
+    let (pc, stack, frame);
+    // SAFETY: the instructions only copy registers. They touch no memory and no flags.
+    unsafe {
+        core::arch::asm!(
+            "lea {}, [rip]",
+            "mov {}, rsp",
+            "mov {}, rbp",
+            out(reg) pc,
+            out(reg) stack,
+            out(reg) frame,
+            options(nomem, nostack, preserves_flags)
+        );
+    }
+    Registers { pc, stack, frame, link: 0 }
+}
