@@ -1,4 +1,5 @@
-//! Sets `ported` where the allocator has a port to the target: see `src/os`.
+//! Sets `ported` where the allocator has a port to the target: see `src/os`. With `--cfg
+//! hakmem_fallback` in RUSTFLAGS no target has one, for tests of `src/fallback`.
 use std::env;
 
 /// Operating system and processor of each port.
@@ -10,7 +11,10 @@ fn main() {
     let width = env::var("CARGO_CFG_TARGET_POINTER_WIDTH").unwrap_or_default();
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rustc-check-cfg=cfg(ported)");
-    if PORTS.iter().any(|port| *port == target) && width == "64" {
+    if PORTS.iter().any(|port| *port == target)
+        && width == "64"
+        && env::var_os("CARGO_CFG_HAKMEM_FALLBACK").is_none()
+    {
         println!("cargo::rustc-cfg=ported");
     }
 }

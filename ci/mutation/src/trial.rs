@@ -66,9 +66,8 @@ impl Trials {
         let mut tests = Vec::new();
         let file = env::temp_dir().join(format!("reached-{}", std::process::id()));
         for (program, path) in &woven {
-            // These are about the source, which has one module more here, and about its build.
-            let of_source = |n: &String| n.starts_with("layers::") || n.starts_with("unsupported::");
-            for name in run::names(path)?.into_iter().filter(|n| !of_source(n)) {
+            // These are about the source, which has one module more here.
+            for name in run::names(path)?.into_iter().filter(|n| !n.starts_with("layers::")) {
                 let _ = fs::remove_file(&file);
                 let (outcome, seconds) = run(path, &name, 0, ANY, Some(&file))?;
                 if outcome != run::Outcome::Passed {

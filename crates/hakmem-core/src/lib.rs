@@ -30,8 +30,10 @@
 //!
 //! # Platforms
 //!
-//! Linux on x86-64 with glibc, and Rust 1.95 or later. Linux on aarch64 with glibc was tested under
-//! an emulator only. On all else the crate does not compile, or nobody has tried it.
+//! hakmem serves programs on Linux on x86-64, with Rust 1.88 or later. Linux on aarch64 was tested
+//! under an emulator only. On other targets the same program compiles: [`Hakmem`] hands every call
+//! to the system's allocator there. [`is_active`] says which it is.
+//! [All targets](https://github.com/hakmem/hakmem/blob/main/docs/platforms.md).
 //!
 //! # Limits
 //!
@@ -141,10 +143,9 @@
 #![deny(missing_docs)]
 // Loom's models have the protocols alone (`tests/loom`): with its atomics there can be no statics.
 #![cfg(not(loom))]
-
-// `build.rs` sets `ported`. Elsewhere this sentence is the only error: each item below has the condition.
-#[cfg(not(ported))]
-compile_error!("hakmem-core supports Linux on x86-64 and aarch64 with 64-bit pointers alone.");
+// `build.rs` sets `ported` where there is a port. Elsewhere the layers that have no such condition here
+// are compiled, and `fallback`. They have what only the others use.
+#![cfg_attr(not(ported), allow(dead_code, unused_imports, unused_macros, reason = "for ported targets alone"))]
 
 #[cfg(all(ported, any(shuttle, miri)))]
 extern crate std;
@@ -153,8 +154,9 @@ extern crate std;
 mod api;
 #[cfg(ported)]
 mod backend;
-#[cfg(ported)]
 mod base;
+#[cfg(not(ported))]
+mod fallback;
 #[cfg(ported)]
 mod guard;
 #[cfg(ported)]
@@ -166,11 +168,9 @@ mod large;
 #[cfg(all(ported, shuttle))]
 #[doc(hidden)]
 pub mod model;
-#[cfg(ported)]
 mod observe;
 #[cfg(ported)]
 mod os;
-#[cfg(ported)]
 mod policy;
 #[cfg(ported)]
 pub mod profile;
@@ -183,6 +183,7 @@ mod purge;
 mod start;
 #[cfg(ported)]
 mod thread;
+mod types;
 #[cfg(ported)]
 mod unwind;
 
@@ -195,20 +196,46 @@ mod testing;
 pub use api::c;
 #[cfg(ported)]
 pub use api::c::thread_idle;
-#[cfg(ported)]
-pub use api::global::{Configured, Hakmem};
 #[cfg(all(ported, feature = "ledger"))]
 #[doc(hidden)]
 pub use base::sync::ledger;
+#[cfg(not(ported))]
+use fallback::os;
+#[cfg(all(not(ported), feature = "reports"))]
+pub use fallback::report;
+#[cfg(not(ported))]
+pub use fallback::{profile, thread_idle};
 #[cfg(all(ported, feature = "reports", not(any(miri, shuttle))))]
 pub use observe::report;
-#[cfg(ported)]
 pub use observe::stats;
 #[cfg(all(ported, feature = "fault-injection"))]
 #[doc(hidden)]
 pub use os::{coarse, faults};
-#[cfg(ported)]
 #[doc(hidden)]
-pub use policy::learn::learner;
-#[cfg(ported)]
+pub use policy::learner;
 pub use policy::options;
+pub use types::{Configured, Hakmem};
+
+/// True if hakmem itself serves the program. False on a target without a port: there
+/// [`Hakmem`] hands every call to the system's allocator, options have no effect, figures are zero,
+/// and there is no profile. O(1).
+///
+/// ```
+/// use hakmem_core::Hakmem;
+///
+/// #[global_allocator]
+/// static ALLOCATOR: Hakmem = Hakmem::new();
+///
+/// # fn main() {
+/// let blocks = vec![1; 1000];
+/// let live = hakmem_core::stats::process().live_bytes;
+/// if hakmem_core::is_active() {
+///     assert!(live >= 4000);
+/// } else {
+///     assert_eq!(live, 0, "nobody counts");
+/// }
+/// # drop(blocks); }
+/// ```
+pub const fn is_active() -> bool {
+    cfg!(ported)
+}

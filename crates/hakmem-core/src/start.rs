@@ -2,22 +2,20 @@
 //! functions.
 
 use crate::api::hardened;
-#[cfg(all(target_os = "linux", target_env = "gnu", not(any(miri, shuttle))))]
-use crate::backend::arena;
-use crate::{guard, harden, thread};
-#[cfg(all(target_os = "linux", target_env = "gnu", not(any(miri, shuttle))))]
-use {
-    crate::policy::options,
-    core::ffi::{c_char, c_int},
-};
+use crate::{harden, thread};
+#[cfg(all(target_os = "linux", not(any(miri, shuttle))))]
+use {crate::backend::arena, crate::guard, crate::policy::environment, core::ffi::c_char};
 
-/// Reads the environment before `main`, where the loader passes it to constructors.
-#[cfg(all(target_os = "linux", target_env = "gnu", not(any(miri, shuttle))))]
-#[unsafe(link_section = ".text.hot.hakmem")]
-extern "C" fn on_start(_argc: c_int, _argv: *const *const c_char, envp: *const *const c_char) {
-    // SAFETY: glibc passes the environment to every constructor. No code changes it before all
-    // constructors have run.
-    let reports_are_asked_for = unsafe { options::read_once(envp) };
+/// Reads the environment before `main`.
+///
+/// # Safety
+/// `envp` is NULL or a NULL-terminated array of C strings, and nobody changes either during the
+/// call.
+#[cfg(all(target_os = "linux", not(any(miri, shuttle))))]
+#[inline(always)]
+unsafe fn begin(envp: *const *const c_char) {
+    // SAFETY: the caller promises the same.
+    let reports_are_asked_for = unsafe { environment::read_once(envp) };
     thread::on_load();
     if harden::ON {
         // A filter that the program sets before its first allocation may forbid the call.
@@ -28,8 +26,8 @@ extern "C" fn on_start(_argc: c_int, _argv: *const *const c_char, envp: *const *
         guard::start();
     }
     if reports_are_asked_for {
-        // SAFETY: glibc passed the environment, and no code has changed it yet. `read_once` found
-        // that it may be trusted.
+        // SAFETY: the caller promises the same. `read_once` found that the environment may be
+        // trusted.
         #[cfg(feature = "reports")]
         unsafe {
             crate::observe::report::life::start_in_program(envp)
@@ -37,12 +35,36 @@ extern "C" fn on_start(_argc: c_int, _argv: *const *const c_char, envp: *const *
     }
 }
 
+/// glibc passes the environment to constructors.
+#[cfg(all(target_os = "linux", target_env = "gnu", not(any(miri, shuttle))))]
+#[unsafe(link_section = ".text.hot.hakmem")]
+extern "C" fn on_start(_argc: core::ffi::c_int, _argv: *const *const c_char, envp: *const *const c_char) {
+    // SAFETY: glibc passes the environment to every constructor. No code changes it before all
+    // constructors have run.
+    unsafe { begin(envp) }
+}
+
 #[cfg(all(target_os = "linux", target_env = "gnu", not(any(miri, shuttle))))]
 #[used]
 #[unsafe(link_section = ".init_array")]
-static ON_LOAD: extern "C" fn(c_int, *const *const c_char, *const *const c_char) = on_start;
+static ON_LOAD: extern "C" fn(core::ffi::c_int, *const *const c_char, *const *const c_char) = on_start;
 
-#[cfg(not(all(target_os = "linux", target_env = "gnu", not(any(miri, shuttle)))))]
+/// Other C libraries have set `environ` before the first constructor.
+#[cfg(all(target_os = "linux", not(target_env = "gnu"), not(any(miri, shuttle))))]
+extern "C" fn on_start() {
+    unsafe extern "C" {
+        static environ: *const *const c_char;
+    }
+    // SAFETY: the C library has set `environ`. No code changes it before all constructors have run.
+    unsafe { begin(environ) }
+}
+
+#[cfg(all(target_os = "linux", not(target_env = "gnu"), not(any(miri, shuttle))))]
+#[used]
+#[unsafe(link_section = ".init_array")]
+static ON_LOAD: extern "C" fn() = on_start;
+
+#[cfg(not(all(target_os = "linux", not(any(miri, shuttle)))))]
 #[used]
 #[unsafe(link_section = ".init_array")]
 static ON_LOAD: extern "C" fn() = thread::on_load;

@@ -23,7 +23,6 @@ mod props;
 mod reserved;
 mod small;
 mod stress;
-mod unsupported;
 
 #[path = "oracle/listed.rs"]
 mod listed;

@@ -2,16 +2,18 @@
 
 use crate::{aligned, stdlib};
 use core::ffi::{c_int, c_void};
-use hakmem_core::report::{Event, Format, Totals, cancel, make, out};
-use hakmem_core::stats::Snapshot;
+use hakmem_core::report::{Event, Format, cancel, make, out};
 use hakmem_core::{c, options};
+#[cfg(target_env = "gnu")]
+use hakmem_core::{report::Totals, stats::Snapshot};
 
 /// Accepts glibc's options: M_ARENA_MAX (-8) to M_TRIM_THRESHOLD (-1), and M_MXFAST (1) to M_KEEP
 /// (4). Returns 0 for any other. M_TRIM_THRESHOLD, the free bytes that may stay, sets
 /// `HUGE_CACHE_MIB` and `SURPLUS_MIB`, unless the environment did. The others have no effect.
 #[unsafe(no_mangle)]
 pub extern "C" fn mallopt(option: c_int, value: c_int) -> c_int {
-    if option == libc::M_TRIM_THRESHOLD {
+    const M_TRIM_THRESHOLD: c_int = -1;
+    if option == M_TRIM_THRESHOLD {
         // A negative value means no limit.
         let mib = u32::try_from(value).map_or(1 << 20, |bytes| bytes.div_ceil(1 << 20));
         for name in ["HUGE_CACHE_MIB", "SURPLUS_MIB"] {
@@ -29,7 +31,8 @@ pub extern "C" fn malloc_trim(_padding: usize) -> c_int {
     c_int::from(c::trim())
 }
 
-/// The figures in glibc's terms.
+/// The figures in glibc's terms. Other C libraries do not declare it.
+#[cfg(target_env = "gnu")]
 #[unsafe(no_mangle)]
 pub extern "C" fn mallinfo2() -> libc::mallinfo2 {
     let snapshot = Snapshot::take();
@@ -50,6 +53,7 @@ pub extern "C" fn mallinfo2() -> libc::mallinfo2 {
 }
 
 /// The figures of mallinfo2. A figure that does not fit an int is INT_MAX.
+#[cfg(target_env = "gnu")]
 #[unsafe(no_mangle)]
 pub extern "C" fn mallinfo() -> libc::mallinfo {
     let info = mallinfo2();

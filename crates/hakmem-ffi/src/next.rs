@@ -6,7 +6,9 @@
 //! pointer for an error, and otherwise ignores it. Once the next allocator has held memory, it gets
 //! all foreign pointers, and decides itself.
 
-use core::ffi::{CStr, c_int, c_void};
+use core::ffi::CStr;
+#[cfg(target_env = "gnu")]
+use core::ffi::{c_int, c_void};
 use core::mem::transmute;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use hakmem_core::c::{self, Next};
@@ -14,6 +16,7 @@ use hakmem_core::c::{self, Next};
 type Free = unsafe extern "C" fn(*mut u8);
 type Realloc = unsafe extern "C" fn(*mut u8, usize) -> *mut u8;
 type UsableSize = unsafe extern "C" fn(*mut u8) -> usize;
+#[cfg(target_env = "gnu")]
 type Mallinfo2 = unsafe extern "C" fn() -> libc::mallinfo2;
 
 /// Addresses of the next allocator's functions. `MALLINFO2` is 0 if that allocator has no such
@@ -21,6 +24,7 @@ type Mallinfo2 = unsafe extern "C" fn() -> libc::mallinfo2;
 static FREE: AtomicUsize = AtomicUsize::new(0);
 static REALLOC: AtomicUsize = AtomicUsize::new(0);
 static USABLE_SIZE: AtomicUsize = AtomicUsize::new(0);
+#[cfg(target_env = "gnu")]
 static MALLINFO2: AtomicUsize = AtomicUsize::new(0);
 
 /// Finds the next allocator: all three functions, none of them ours, or nothing.
@@ -34,17 +38,23 @@ pub fn find() -> Option<Next> {
     FREE.store(free, Relaxed);
     REALLOC.store(realloc, Relaxed);
     USABLE_SIZE.store(usable_size, Relaxed);
-    let mallinfo2 = symbol(c"mallinfo2", crate::glibc::mallinfo2 as *const ());
-    // Only a mallinfo2 of the same library is of the same allocator. Libraries in between often
-    // have none of their own.
-    let same = mallinfo2.filter(|&address| library(address) == library(free));
-    MALLINFO2.store(same.unwrap_or(0), Relaxed);
+    #[cfg(target_env = "gnu")]
+    find_mallinfo2(free);
     c::find_objects(free);
     Some(Next {
         free: next_free,
         realloc: next_realloc,
         usable_size: next_usable_size,
     })
+}
+
+#[cfg(target_env = "gnu")]
+fn find_mallinfo2(free: usize) {
+    let mallinfo2 = symbol(c"mallinfo2", crate::glibc::mallinfo2 as *const ());
+    // Only a mallinfo2 of the same library is of the same allocator. Libraries in between often
+    // have none of their own.
+    let same = mallinfo2.filter(|&address| library(address) == library(free));
+    MALLINFO2.store(same.unwrap_or(0), Relaxed);
 }
 
 fn symbol(name: &CStr, ours: *const ()) -> Option<usize> {
@@ -54,6 +64,7 @@ fn symbol(name: &CStr, ours: *const ()) -> Option<usize> {
 }
 
 /// The base of the library that holds an address; 0 if none does.
+#[cfg(target_env = "gnu")]
 fn library(address: usize) -> usize {
     // SAFETY: Dl_info is a struct of raw pointers, for which all zeroes are valid.
     let mut info: libc::Dl_info = unsafe { core::mem::zeroed() };
@@ -66,7 +77,14 @@ fn library(address: usize) -> usize {
     }
 }
 
+/// Whether the next allocator may have allocated a block. Only glibc's says.
+#[cfg(not(target_env = "gnu"))]
+fn in_use() -> bool {
+    true
+}
+
 /// Whether the next allocator may have allocated a block.
+#[cfg(target_env = "gnu")]
 fn in_use() -> bool {
     let address = MALLINFO2.load(Relaxed);
     if address == 0 {

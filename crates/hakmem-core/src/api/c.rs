@@ -3,7 +3,7 @@
 use crate::api::{front, hardened};
 use crate::backend::{arena, check, foreign, nothing, stray};
 use crate::harden::{self, tag::Origin};
-use crate::policy::options;
+use crate::policy::environment;
 use crate::{os, policy, purge, thread};
 use core::ffi::c_char;
 use core::ptr::null_mut;
@@ -309,7 +309,7 @@ pub fn profile_interval() -> u64 {
 /// `envp` is NULL or a NULL-terminated array of C strings, which nobody changes during the call.
 pub unsafe fn start(envp: *const *const c_char) {
     // SAFETY: the caller promises that `envp` is NULL or an environment block.
-    unsafe { options::read_once(envp) };
+    unsafe { environment::read_once(envp) };
 }
 
 /// Reads options from a NULL-terminated environment block, also if others were read before.
@@ -318,7 +318,7 @@ pub unsafe fn start(envp: *const *const c_char) {
 /// `envp` is NULL or a NULL-terminated array of C strings, which nobody changes during the call.
 pub unsafe fn configure(envp: *const *const c_char) {
     // SAFETY: the caller promises that `envp` is NULL or an environment block.
-    unsafe { options::read(envp) };
+    unsafe { environment::read(envp) };
 }
 
 /// Says whether the process filters its own system calls (seccomp). Under a filter, the allocator

@@ -9,76 +9,9 @@ use crate::api::front::{self, Clear};
 use crate::api::hardened;
 use crate::base::size_class::{self, MEDIUM_MAX};
 use crate::harden;
-use crate::policy::options::{self, Options};
+use crate::policy::options;
+use crate::types::{Configured, Hakmem};
 use core::alloc::{GlobalAlloc, Layout};
-
-/// The allocator, for use as the `#[global_allocator]`.
-///
-/// ```
-/// use hakmem_core::Hakmem;
-///
-/// #[global_allocator]
-/// static ALLOCATOR: Hakmem = Hakmem::new();
-///
-/// # fn main() { assert_eq!(vec![1, 2, 3].len(), 3); }
-/// ```
-///
-/// All state belongs to the process: every value of this type is the same allocator.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Hakmem;
-
-impl Hakmem {
-    /// The allocator. O(1), touches no memory.
-    ///
-    /// ```
-    /// use hakmem_core::Hakmem;
-    ///
-    /// #[global_allocator]
-    /// static ALLOCATOR: Hakmem = Hakmem::new();
-    /// # fn main() { drop(vec![0; 100]); }
-    /// ```
-    pub const fn new() -> Self {
-        Self
-    }
-
-    /// The allocator with options of the program. The environment overrules them. A value out of
-    /// its range does not compile in a `static`.
-    ///
-    /// ```
-    /// use hakmem_core::{Configured, Hakmem, options::Options};
-    ///
-    /// #[global_allocator]
-    /// static ALLOCATOR: Configured =
-    ///     Hakmem::with(Options { decay_ms: 1000, ..Options::DEFAULT });
-    ///
-    /// # fn main() {
-    /// # assert_eq!(hakmem_core::options::get("DECAY_MS").unwrap().to_string(), "1000");
-    /// # }
-    /// ```
-    pub const fn with(options: Options) -> Configured {
-        options.check();
-        Configured(options)
-    }
-}
-
-/// [`Hakmem`] with options. The first slow path sets them. The fast paths are the same as those of
-/// `Hakmem`.
-///
-/// Options belong to the process. If a program uses two such values with different options, the
-/// first one used decides.
-///
-/// ```
-/// use hakmem_core::{Configured, Hakmem, options::Options};
-///
-/// #[global_allocator]
-/// static ALLOCATOR: Configured = Hakmem::with(Options { huge_cache_mib: 8, ..Options::DEFAULT });
-///
-/// # fn main() {
-/// assert_eq!(hakmem_core::options::get("HUGE_CACHE_MIB").unwrap().to_string(), "8");
-/// # }
-/// ```
-#[derive(Debug, Clone, Copy)]
-pub struct Configured(Options);
 
 // SAFETY: every block comes from the functions of `Hakmem` and goes back to them. `options::apply`
 // allocates nothing and does not unwind.

@@ -1,8 +1,11 @@
 //! What all other modules use: atomics, counters, and the sizes of blocks. Nothing here knows of
 //! the allocator or the system.
 
+#[cfg(ported)]
 pub(crate) mod counter;
+#[cfg(ported)]
 pub(crate) mod prefetch;
 pub(crate) mod size_class;
 pub(crate) mod sync;
+#[cfg(ported)]
 pub(crate) mod usage;

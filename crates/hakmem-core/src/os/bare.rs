@@ -11,7 +11,9 @@
 use super::count::{Kind, counted};
 use super::linux::{succeeded, syscall};
 use super::processor;
-use crate::base::sync::{AtomicU8, AtomicU32, Ordering};
+#[cfg(target_env = "gnu")]
+use crate::base::sync::AtomicU8;
+use crate::base::sync::{AtomicU32, Ordering};
 
 #[cfg(target_env = "gnu")]
 core::arch::global_asm!(".weak __libc_single_threaded");
@@ -49,7 +51,8 @@ pub fn be_ordinary() {
     syscall(libc::SYS_prctl, [libc::PR_SET_NAME as usize, at(NAME.as_ptr().cast()), 0, 0, 0, 0]);
     let other = libc::SCHED_OTHER as isize;
     if syscall(libc::SYS_sched_getscheduler, [0; 6]) != other {
-        let none = libc::sched_param { sched_priority: 0 };
+        // The kernel's `struct sched_param` is the priority alone. Some C libraries have more in it.
+        let none: libc::c_int = 0;
         let none = at((&raw const none).cast());
         syscall(libc::SYS_sched_setscheduler, [0, other as usize, none, 0, 0, 0]);
     }

@@ -2,7 +2,8 @@
 //! vector and mapped the program's headers. Both stay until the process ends. So there is no system
 //! call and no lock here.
 
-use libc::{PT_DYNAMIC, PT_INTERP, PT_LOAD, PT_PHDR};
+use super::tables::moved_by;
+use libc::{PT_DYNAMIC, PT_INTERP, PT_LOAD};
 
 /// The address of the program's headers.
 pub fn program_headers() -> usize {
@@ -25,22 +26,27 @@ pub(super) fn headers() -> Option<&'static [libc::Elf64_Phdr]> {
 
 /// True for an address in the program's code, constants or variables. False also if unknown.
 pub fn in_program(address: usize) -> bool {
-    headers().is_some_and(|headers| is_within(headers, program_headers(), address))
+    let here = in_program as *const () as usize;
+    headers().is_some_and(|headers| is_within(headers, program_headers(), here, address))
 }
 
-/// True if `address` lies in a range that the headers of a program map. The headers lie at `at`.
-fn is_within(headers: &[libc::Elf64_Phdr], at: usize, address: usize) -> bool {
+/// True if `address` lies in a range that the headers of a program map. The headers lie at `at`,
+/// this code at `here`.
+fn is_within(headers: &[libc::Elf64_Phdr], at: usize, here: usize, address: usize) -> bool {
     let of_kind = |kind| headers.iter().find(|header| header.p_type == kind);
-    // If the loader itself was started as a program, it has a dynamic section and no interpreter.
-    // It keeps its first blocks in the last system page of its variables. So the answer is false.
-    let moved_by = match (of_kind(PT_INTERP), of_kind(PT_DYNAMIC), of_kind(PT_PHDR)) {
-        (Some(_), _, Some(own)) => at.wrapping_sub(own.p_vaddr as usize),
-        (None, None, _) => 0,
-        _ => return false,
+    let (interpreter, dynamic) = (of_kind(PT_INTERP), of_kind(PT_DYNAMIC));
+    let is_fixed = interpreter.is_none() && dynamic.is_none();
+    let moved_by = if is_fixed { Some(0) } else { moved_by(headers, at) };
+    let is_mapped = |address: usize| {
+        let address = address.wrapping_sub(moved_by.unwrap_or(0)) as u64;
+        let mut mapped = headers.iter().filter(|header| header.p_type == PT_LOAD);
+        mapped.any(|header| address.wrapping_sub(header.p_vaddr) < header.p_memsz)
     };
-    let address = address.wrapping_sub(moved_by) as u64;
-    let mut mapped = headers.iter().filter(|header| header.p_type == PT_LOAD);
-    mapped.any(|header| address.wrapping_sub(header.p_vaddr) < header.p_memsz)
+    // A dynamic section and no interpreter: a static program that can be moved, or the loader
+    // itself, started as a program. The loader keeps its first blocks in the last system page of
+    // its variables, so the answer is false for it. This code is in the static program.
+    let may_be_loader = interpreter.is_none() && !is_fixed;
+    moved_by.is_some() && is_mapped(address) && (!may_be_loader || is_mapped(here))
 }
 
 /// The largest distance from the top of the first stack at which a stack pointer counts as on it.
@@ -59,6 +65,7 @@ pub fn on_first_stack(address: usize, stack_pointer: usize) -> bool {
 mod tests {
     extern crate std;
     use super::*;
+    use libc::PT_PHDR;
     use std::boxed::Box;
 
     static CONSTANT: u64 = 1;
@@ -71,7 +78,9 @@ mod tests {
         assert!(in_program((&raw const CONSTANT).addr()) && in_program((&raw const VARIABLE).addr()));
         assert!(in_program(is_within as *const () as usize) && in_program(program_headers()));
         assert!(!in_program((&raw const local).addr()) && !in_program((&raw const *boxed).addr()));
-        assert!(!in_program(libc::getauxval as *const () as usize) && !in_program(0) && !in_program(usize::MAX));
+        assert!(!in_program(0) && !in_program(usize::MAX));
+        let is_static = cfg!(target_feature = "crt-static");
+        assert_eq!(in_program(libc::getauxval as *const () as usize), is_static, "the C library");
     }
 
     #[test]
@@ -87,13 +96,17 @@ mod tests {
         let (interpreter, dynamic) = (header(PT_INTERP, 0x140, 9), header(PT_DYNAMIC, 0x3000, 9));
         let (code, data) = (header(PT_LOAD, 0, 0x1000), header(PT_LOAD, 0x3000, 0x100));
         let program = [own, interpreter, code, data, dynamic];
-        let within = |address| is_within(&program, 0x70040, address);
+        let elsewhere = 0x9000;
+        let within = |address| is_within(&program, 0x70040, elsewhere, address);
         assert!(within(0x70000) && within(0x70fff) && within(0x73000) && within(0x730ff));
         assert!(!within(0x6ffff) && !within(0x71000) && !within(0x72fff) && !within(0x73100));
         let loader = [own, code, data, dynamic];
-        assert!(!is_within(&loader, 0x70040, 0x70000));
+        assert!(!is_within(&loader, 0x70040, elsewhere, 0x70000));
+        let is_static = |address| is_within(&loader, 0x70040, 0x70500, address);
+        assert!(is_static(0x70000) && is_static(0x730ff) && !is_static(0x73100));
         let fixed = [code, data];
-        assert!(is_within(&fixed, 0x40, 0x30ff) && !is_within(&fixed, 0x40, 0x3100));
+        let is_fixed = |address| is_within(&fixed, 0x40, 0x100, address);
+        assert!(is_fixed(0x30ff) && !is_fixed(0x3100));
     }
 
     #[test]

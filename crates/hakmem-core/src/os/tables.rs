@@ -57,7 +57,7 @@ impl Program {
 }
 
 /// The distance from the address that a program is linked for to its own. Its headers lie at `at`.
-fn moved_by(headers: &[Elf64_Phdr], at: usize) -> Option<usize> {
+pub(super) fn moved_by(headers: &[Elf64_Phdr], at: usize) -> Option<usize> {
     if let Some(own) = headers.iter().find(|header| header.p_type == PT_PHDR) {
         return Some(at.wrapping_sub(own.p_vaddr as usize));
     }

@@ -4,7 +4,11 @@
 //! The table generates the rest: the names in the environment and in `hakmem options`, the struct
 //! for Rust programs, and the page in `docs`.
 
+#[cfg(ported)]
+pub mod environment;
+#[cfg(ported)]
 pub mod learn;
+pub mod learner;
 pub mod options;
 
 use crate::base::size_class::CLASSES;
@@ -292,7 +296,7 @@ macro_rules! options {
             // In one section with the other words that every process reads. Those of all zero bytes
             // would otherwise lie elsewhere.
             $(#[doc = $meaning])+
-            #[unsafe(link_section = ".data.hakmem")]
+            #[cfg_attr(ported, unsafe(link_section = ".data.hakmem"))]
             pub static $knob: options!(@type $kind) = <options!(@type $kind)>::new(Options::DEFAULT.$field as u32);
         )*
 

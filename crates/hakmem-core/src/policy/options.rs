@@ -1,15 +1,16 @@
 //! The options: from the environment when the library starts, from a Rust program's [`Options`],
 //! and by calls.
 //!
+//! Where hakmem does not serve (see [`is_active`](crate::is_active)), the calls take the same names
+//! and values and [`get`] shows them. They have no effect there, and nobody reads the environment.
+//!
 //! Precedence: runtime calls, then environment, then the `Options` struct. So the user of a program
 //! can change what its author chose. An option that somebody has set stays in mode `learn`, too.
 
 use crate::base::size_class::{self, MEDIUM_MAX, SIZES};
 use crate::base::sync::Ordering::Relaxed;
-use crate::base::sync::plain::{AtomicBool, AtomicU64};
-use crate::os::report;
+use crate::base::sync::plain::{AtomicBool, AtomicUsize};
 use crate::{os, policy};
-use core::ffi::{CStr, c_char};
 use core::fmt;
 use policy::Setting;
 
@@ -25,16 +26,16 @@ pub use policy::{Entry, Foreign, Hardened, Mode, OnError, Options, TABLE, Thp, V
 pub const PREFIX: &str = "HAKMEM_";
 
 /// Bit i: somebody has set `TABLE[i]`.
-static CHOSEN: AtomicU64 = AtomicU64::new(0);
+static CHOSEN: AtomicUsize = AtomicUsize::new(0);
 /// Bit i: the environment has set `TABLE[i]`.
-static FROM_ENVIRONMENT: AtomicU64 = AtomicU64::new(0);
+pub(super) static FROM_ENVIRONMENT: AtomicUsize = AtomicUsize::new(0);
 /// True once a Rust program's struct was applied.
 static STRUCT_SEEN: AtomicBool = AtomicBool::new(false);
 /// True once the environment was read, or if it is not to be read.
-#[unsafe(link_section = ".data.hakmem")]
-static ENVIRONMENT_READ: AtomicBool = AtomicBool::new(false);
+#[cfg_attr(ported, unsafe(link_section = ".data.hakmem"))]
+pub(super) static ENVIRONMENT_READ: AtomicBool = AtomicBool::new(false);
 
-const _: () = assert!(TABLE.len() <= 64);
+const _: () = assert!(TABLE.len() <= usize::BITS as usize);
 
 /// Why an option was not set.
 ///
@@ -111,7 +112,7 @@ pub fn set(name: &str, value: &str) -> Result<(), Error> {
 }
 
 /// [`set`] for the exact name. Returns the option's number in `TABLE`.
-fn set_exactly(name: &str, value: &str) -> Result<usize, Error> {
+pub(super) fn set_exactly(name: &str, value: &str) -> Result<usize, Error> {
     let (i, entry) = find(name).ok_or(Error::Unknown)?;
     if let Setting::Elsewhere = entry.setting {
         return Err(Error::AtStart);
@@ -395,21 +396,6 @@ fn apply_now(options: &Options) {
     STRUCT_SEEN.store(true, Relaxed);
 }
 
-/// [`read`], at the first call only. A program with rights that its user does not have ignores the
-/// environment. True if there are options for other modules, which read the environment at start.
-///
-/// # Safety
-/// `envp` is NULL or a NULL-terminated array of C strings, and nobody changes either during the
-/// call.
-#[unsafe(link_section = ".text.hot.hakmem")]
-pub(crate) unsafe fn read_once(envp: *const *const c_char) -> bool {
-    if envp.is_null() || ENVIRONMENT_READ.swap(true, Relaxed) || os::is_secure() {
-        return false;
-    }
-    // SAFETY: the caller promises the same of `envp` as `read` asks for.
-    unsafe { read(envp) }
-}
-
 /// Makes the process ignore its environment. For a program that contains this crate but allocates
 /// with another allocator, and starts other programs which the options are for. It must call this
 /// before the crate's own constructor runs: from a constructor with a priority (in the section
@@ -427,73 +413,4 @@ pub(crate) unsafe fn read_once(envp: *const *const c_char) -> bool {
 /// ```
 pub fn leave_environment() {
     ENVIRONMENT_READ.store(true, Relaxed);
-}
-
-/// Reads the environment. Reports an unknown name or a bad value on standard error, and ignores it.
-/// True if there are options for other modules, which read the environment at start.
-///
-/// # Safety
-/// `envp` is NULL or a NULL-terminated array of C strings, and nobody changes either during the
-/// call.
-#[unsafe(link_section = ".text.hot.hakmem")]
-pub(crate) unsafe fn read(envp: *const *const c_char) -> bool {
-    let mut others = false;
-    if envp.is_null() {
-        return others;
-    }
-    let mut at = envp;
-    // SAFETY: the caller promises a NULL-terminated array, and the loop ends at the NULL. The
-    // reference is only used as a pointer to the string's first byte.
-    while let Some(entry) = unsafe { at.read().as_ref() } {
-        // SAFETY: the caller promises that each entry is a C string, and nobody changes it during
-        // the call.
-        if let Some(option) = unsafe { behind_prefix(entry) } {
-            others |= set_or_report(option.to_bytes()) == Reader::Other;
-        }
-        at = at.wrapping_add(1);
-    }
-    others
-}
-
-/// The text behind [`PREFIX`]. None: the string does not begin with it. Does not measure other
-/// strings first: at start all of the environment passes here.
-///
-/// # Safety
-/// `entry` is a C string that lives and does not change for `'a`.
-unsafe fn behind_prefix<'a>(entry: *const c_char) -> Option<&'a CStr> {
-    let mut at = entry;
-    for byte in PREFIX.bytes() {
-        // SAFETY: the bytes before this one are equal to those of the prefix, so none of them was
-        // the terminating NUL. So this byte is part of the string, too.
-        if unsafe { at.read() } as u8 != byte {
-            return None;
-        }
-        at = at.wrapping_add(1);
-    }
-    // SAFETY: `at` lies inside the string, or at its NUL: it ends as `entry` does, and lives as
-    // long.
-    Some(unsafe { CStr::from_ptr(at) })
-}
-
-/// The module that reads an option.
-#[derive(PartialEq)]
-enum Reader {
-    This,
-    Other,
-}
-
-#[cold]
-fn set_or_report(option: &[u8]) -> Reader {
-    let text = core::str::from_utf8(option).unwrap_or("?");
-    let (name, value) = text.split_once('=').unwrap_or((text, ""));
-    match set_exactly(name, value) {
-        Ok(i) => {
-            FROM_ENVIRONMENT.fetch_or(1 << i, Relaxed);
-        }
-        // The module that reads it reports what is wrong with it.
-        Err(Error::AtStart) => return Reader::Other,
-        Err(Error::Unknown) => report(format_args!("unknown option {PREFIX}{name}, ignored")),
-        Err(why) => report(format_args!("{PREFIX}{name}={value} ignored: {why}")),
-    }
-    Reader::This
 }

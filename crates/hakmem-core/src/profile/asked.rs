@@ -5,7 +5,7 @@
 //! its request. The thread that has the books then fulfils it, once it has let go of the books and
 //! of all locks.
 
-use super::table::Busy;
+use super::Busy;
 use crate::base::sync::{
     AtomicPtr,
     Ordering::{AcqRel, Acquire, Relaxed, Release},

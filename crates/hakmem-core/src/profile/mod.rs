@@ -53,32 +53,15 @@ pub use asked::dump_soon;
 pub(crate) use marked::{Freed, freed, is_sample, plain, resize, sample_large};
 pub(crate) use pages::{returned, sample_small};
 pub(crate) use sampler::{Sampler, WRAP};
-pub use table::Busy;
 pub(crate) use table::{LOCK, before_fork, give_up, release_after_fork};
-pub use text::{Event, dump, dump_at_once};
+pub use text::{dump, dump_at_once};
+
+pub use crate::types::profile::{Busy, DEFAULT_INTERVAL, Event, MAX_INTERVAL};
 
 use crate::base::sync::Ordering::{Acquire, Relaxed, Release};
 use crate::base::sync::plain::{AtomicU32, AtomicU64};
 use crate::os;
 use crossbeam_utils::CachePadded;
-
-/// The default for the mean distance between samples, in bytes.
-///
-/// ```
-/// use hakmem_core::profile;
-///
-/// assert!(profile::start(profile::DEFAULT_INTERVAL));
-/// assert_eq!(profile::interval(), 524_288);
-/// ```
-pub const DEFAULT_INTERVAL: u64 = 512 << 10;
-/// The largest interval.
-///
-/// ```
-/// use hakmem_core::profile;
-///
-/// assert!(!profile::start(profile::MAX_INTERVAL + 1));
-/// ```
-pub const MAX_INTERVAL: u64 = 1 << 40;
 
 /// The number of the present run of the profile, from 1. 0: the profile is off. Each refill reads
 /// it, so it does not lie beside words that threads write often.

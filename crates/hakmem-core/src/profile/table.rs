@@ -3,6 +3,7 @@
 //! Both are hash tables with linear probing. A stack stays in the books for ever, and so do its
 //! totals.
 
+use super::Busy;
 use super::pages::Pages;
 use super::store::Growing;
 use crate::base::sync::Ordering::Relaxed;
@@ -59,17 +60,6 @@ pub struct Books {
     /// The pages of sampled blocks.
     pub pages: Pages,
 }
-
-/// The error of a call that may not wait: a thread is changing the books.
-///
-/// ```
-/// use hakmem_core::profile::{self, Event};
-///
-/// // There is no profile: nothing can be busy with it.
-/// assert_eq!(profile::dump_at_once(Event::Call, |_| ()), Ok(None));
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Busy;
 
 /// Runs `f` on the books. None: this thread holds them already (rule 2 of `profile`), a fork delays
 /// them, or a child gave them up.

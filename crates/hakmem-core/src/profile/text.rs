@@ -16,8 +16,8 @@
 //! the header's interval, and rounded. The line before them, a comment for pprof, has their
 //! interval and their counts as they are.
 
-use super::table::{Books, Bucket, Busy, with_books, with_books_at_once};
-use super::{estimate, interval, is_on};
+use super::table::{Books, Bucket, with_books, with_books_at_once};
+use super::{Busy, Event, estimate, interval, is_on};
 use crate::os;
 use core::fmt::{self, Write};
 
@@ -25,36 +25,6 @@ use core::fmt::{self, Write};
 const SCHEMA: u32 = 2;
 /// Bytes for the maps.
 const MAPS: usize = 1 << 20;
-
-/// Why hakmem writes a profile or a report.
-///
-/// ```
-/// use hakmem_core::profile::{self, Event};
-///
-/// assert!(profile::start(profile::DEFAULT_INTERVAL));
-/// let text = profile::dump(Event::Exit, |text| String::from_utf8_lossy(text).into_owned());
-/// assert!(text.unwrap().contains("event=exit"));
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Event {
-    /// The program ends.
-    Exit,
-    /// A signal requested it.
-    Signal,
-    /// The program requested it.
-    Call,
-}
-
-impl Event {
-    /// The word for it in profiles and reports.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Exit => "exit",
-            Self::Signal => "signal",
-            Self::Call => "call",
-        }
-    }
-}
 
 /// Text in memory from the system. What does not fit is cut off.
 struct Buffer {

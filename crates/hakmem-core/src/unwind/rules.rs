@@ -67,11 +67,18 @@ pub fn of(pc: usize) -> Rule {
     found
 }
 
-/// Asks the C library for the loaded objects, and forgets the rules that were searched for before:
+/// Asks the C library for the loaded objects, and looks for the program's tables if it has no answer.
+#[cfg(test)]
+fn find() {
+    os::find_objects();
+    os::find_program();
+}
+
+/// [`find`], and forgets the rules that were searched for before:
 /// another test may have followed its stack without.
 #[cfg(test)]
 pub fn find_objects_anew() {
-    os::find_objects();
+    find();
     for (mixed, rule) in &KNOWN {
         mixed.store(0, Relaxed);
         rule.store(0, Relaxed);
@@ -220,7 +227,7 @@ mod tests {
 
     #[test]
     fn code_has_rules_and_data_has_none() {
-        os::find_objects();
+        find();
         let here = code_has_rules_and_data_has_none as fn() as usize;
         assert_eq!(of(here), AT_ENTRY);
         assert_eq!(of(here), AT_ENTRY, "the second time, too");
@@ -232,7 +239,7 @@ mod tests {
     /// not take one of another address, or half of one.
     #[test]
     fn what_was_found_is_known() {
-        os::find_objects();
+        find();
         let by_the_frame = Rule::Table { from_frame: true, offset: 16, return_at: Some(8), frame_at: Some(16) };
         let planted = Rule::Table { from_frame: true, offset: 24, return_at: Some(8), frame_at: None };
         let function = what_was_found_is_known as fn() as usize;
@@ -310,7 +317,7 @@ mod tests {
     /// Functions whose frame has no fixed size go by the frame pointer.
     #[test]
     fn frames_may_go_by_the_frame_pointer() {
-        os::find_objects();
+        find();
         let at = |offset: usize| of((&raw const hakmem_test_goes_by_the_frame).addr() + offset);
         let (saved, set) = if cfg!(target_arch = "x86_64") { (1, 4) } else { (4, 8) };
         let rule = |from_frame| Rule::Table { from_frame, offset: 16, return_at: Some(8), frame_at: Some(16) };

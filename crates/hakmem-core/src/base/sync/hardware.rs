@@ -1,8 +1,8 @@
 //! Atomics of the hardware: `core`'s.
 
-pub(crate) use core::sync::atomic::{
-    AtomicBool, AtomicI64, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
-};
+pub(crate) use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering, fence};
+#[cfg(ported)]
+pub(crate) use core::sync::atomic::{AtomicI64, AtomicU64};
 
 /// In shuttle's models these are no points of the schedule: figures and settings, on which no other
 /// step depends, and words that have a model of their own.

@@ -76,13 +76,14 @@ impl fmt::Display for Reason {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_env = "gnu"))]
 mod tests {
     extern crate std;
     use super::*;
     use std::string::ToString;
 
-    /// For all errors: those that the table has, and those that it shows by number.
+    /// For all errors: those that the table has, and those that it shows by number. The words are
+    /// those of glibc.
     #[test]
     fn reasons_are_in_the_c_librarys_words() {
         let mut known = 0;

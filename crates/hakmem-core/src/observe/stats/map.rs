@@ -1,16 +1,10 @@
 //! What each slot of each segment holds, for the map.
 
-use super::heap_walk::{self, Held};
+use super::read::map as read;
 use super::{SEGMENT_BYTES, SLOT_BYTES};
-use crate::backend::owner::Owner;
-use crate::backend::page::{Meta, PageState};
-use crate::base::sync::Ordering::Relaxed;
-use crate::heap::{reclaim::parked, shared::SharedHeap};
-use crate::{os, thread};
-use core::cell::Cell;
 
 /// Slots in a segment.
-const SLOTS: usize = SEGMENT_BYTES / SLOT_BYTES;
+pub(super) const SLOTS: usize = SEGMENT_BYTES / SLOT_BYTES;
 
 /// A segment in use.
 ///
@@ -20,14 +14,13 @@ const SLOTS: usize = SEGMENT_BYTES / SLOT_BYTES;
 /// stats::each_segment(&mut |segment| assert_eq!(segment.address % SEGMENT_BYTES, 0));
 /// ```
 pub struct Segment {
-    head: &'static Meta,
+    pub(super) source: read::Source,
     /// The address of its first byte.
     pub address: usize,
     /// True if it asks for THP.
     pub thp: bool,
     /// For a huge block: its segments, and the segments behind that are kept for it to grow into.
     pub huge: Option<(u32, u32)>,
-    looks_into_lists: bool,
 }
 
 /// A run of slots.
@@ -104,14 +97,6 @@ pub struct Page {
     pub state: &'static str,
 }
 
-/// A word of the metadata of a page. Another thread may be changing the word. Any value that it had
-/// will do for a picture.
-fn glance<T: Copy>(cell: &Cell<T>) -> T {
-    // SAFETY: metadata is accessible for ever, and aligned. A volatile read of a word is one load,
-    // so it gives a value that a thread stored. The map only shows the value.
-    unsafe { cell.as_ptr().read_volatile() }
-}
-
 impl Segment {
     /// Its slots; none for a huge block.
     ///
@@ -126,38 +111,7 @@ impl Segment {
     /// });
     /// ```
     pub fn slots(&self) -> impl Iterator<Item = Slot> {
-        let runs = self.huge.is_none().then(|| heap_walk::slots(self.head));
-        runs.into_iter().flatten().map(|(first, span, held)| {
-            let content = match held {
-                Held::Clean => Content::Clean,
-                Held::Dirty => Content::Dirty,
-                Held::Kept => Content::Kept,
-                Held::Large => Content::Large,
-                Held::Page(page) => Content::Page(self.page(page)),
-            };
-            Slot { first, span, content }
-        })
-    }
-
-    fn page(&self, meta: &Meta) -> Page {
-        let (until_slow, carved) = (glance(&meta.until_slow), glance(&meta.carved));
-        let owner = meta.owner();
-        let (out, state) = match meta.state.get() {
-            PageState::Retired => (0, "retired"),
-            PageState::Full => (carved as i32 - glance(&meta.unfull_at) + until_slow, "full"),
-            // These count down to no used block.
-            PageState::Candidate => (until_slow, "candidate"),
-            PageState::Parked => (until_slow, "parked"),
-            _ => (until_slow + i32::from(glance(&meta.park_at)), "queue"),
-        };
-        let listed = if self.looks_into_lists { listed(owner, meta) } else { 0 };
-        Page {
-            size: glance(&meta.block_size),
-            blocks: glance(&meta.cap),
-            carved,
-            used: (out.max(0) as u32).min(carved).saturating_sub(listed),
-            state,
-        }
+        self.huge.is_none().then(|| read::slots(&self.source)).into_iter().flatten()
     }
 
     /// Pieces of 4 KiB that are resident, in each slot of the segment's `nth`: 0 but for huge
@@ -176,36 +130,8 @@ impl Segment {
     /// });
     /// ```
     pub fn resident(&self, nth: usize) -> Option<[u8; SLOTS]> {
-        let page = os::page_size();
-        let mut pages = [os::Page::Absent; SEGMENT_BYTES / 4096];
-        let pages = &mut pages[..SEGMENT_BYTES / page];
-        if !os::Pagemap::open()?.read(self.address + nth * SEGMENT_BYTES, pages) {
-            return None;
-        }
-        let mut counts = [0; SLOTS];
-        for (count, slot) in counts.iter_mut().zip(pages.chunks(SLOT_BYTES / page)) {
-            let resident = slot.iter().filter(|&&page| page == os::Page::Resident).count();
-            *count = (resident * (page / 4096)).min(255) as u8;
-        }
-        Some(counts)
+        read::resident(self.address + nth * SEGMENT_BYTES)
     }
-}
-
-/// Blocks of `page` on its owner's list, if the owner is the calling thread's heap. Otherwise 0.
-fn listed(owner: *mut Owner, page: &Meta) -> u32 {
-    if owner.is_null() || owner == parked::owner() {
-        return 0;
-    }
-    // SAFETY: an owner that is not the list of parked pages is a heap. Heaps are never freed.
-    let heap = unsafe { &*owner.cast::<SharedHeap>() };
-    if !heap.has_front(thread::front()) || heap.is_busy() {
-        return 0;
-    }
-    let bytes = page.span.load(Relaxed) as usize * SLOT_BYTES;
-    let start = page.start().addr();
-    // SAFETY: this thread's word leads to the heap, so this thread holds it. It is not in the
-    // middle of a change, so no thread changes the list or writes to its blocks during the call.
-    unsafe { heap.holder().listed_within(usize::from(page.class.get()), start..start + bytes) as u32 }
 }
 
 /// Calls `f` with each segment in use, by address within each arena. O(segments), and for each page
@@ -225,7 +151,7 @@ fn listed(owner: *mut Owner, page: &Meta) -> u32 {
 /// # drop(data); }
 /// ```
 pub fn each_segment(f: &mut dyn FnMut(&Segment)) {
-    walk(!thread::holds_a_lock(), f);
+    read::each_segment(f);
 }
 
 /// As [`each_segment`], in whatever state this thread is: for signal handlers. Takes no lock, and
@@ -242,14 +168,5 @@ pub fn each_segment(f: &mut dyn FnMut(&Segment)) {
 /// # let _ = segments;
 /// ```
 pub fn each_segment_from_outside(f: &mut dyn FnMut(&Segment)) {
-    walk(false, f);
-}
-
-#[inline(never)]
-fn walk(looks_into_lists: bool, f: &mut dyn FnMut(&Segment)) {
-    heap_walk::each_segment(|head, address, huge| {
-        let thp = head.segment().is_thp();
-        let huge = huge.map(|(span, room)| (span, room - span));
-        f(&Segment { head, address, thp, huge, looks_into_lists });
-    });
+    read::each_segment_from_outside(f);
 }

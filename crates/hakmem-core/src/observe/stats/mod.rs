@@ -22,11 +22,17 @@ mod heap;
 mod heap_walk;
 mod map;
 mod process;
+#[cfg(ported)]
+mod read;
+#[cfg(not(ported))]
+#[path = "empty.rs"]
+mod read;
 #[cfg(feature = "serde")]
 mod serialize;
+#[cfg(ported)]
 mod view;
 
-pub use crate::policy::learn::learner::{Decision, What};
+pub use crate::policy::learner::{Decision, What};
 pub use class::Class;
 #[cfg(all(feature = "reports", not(any(miri, shuttle))))]
 pub(crate) use figures::Named;
@@ -37,13 +43,7 @@ pub use process::{Site, Stats, Syscall};
 
 use core::fmt;
 
-use crate::backend::arena::{SEGMENT, SLOT};
-use crate::backend::foreign;
 use crate::base::size_class::CLASSES as N;
-use crate::heap::reclaim::parked;
-use crate::heap::{Heap, all::all_heaps, pool, shared::SharedHeap};
-use crate::policy::learn::{self, decisions};
-use crate::{os, purge, thread};
 
 /// Number of size classes.
 ///
@@ -60,7 +60,7 @@ pub const CLASSES: usize = N;
 ///
 /// assert_eq!(stats::process().syscalls.len(), stats::SYSCALLS);
 /// ```
-pub const SYSCALLS: usize = os::KINDS;
+pub const SYSCALLS: usize = read::SYSCALLS;
 /// Call sites of foreign frees that are told apart.
 ///
 /// ```
@@ -68,7 +68,7 @@ pub const SYSCALLS: usize = os::KINDS;
 ///
 /// assert!(Snapshot::take().foreign_sites().count() <= stats::SITES);
 /// ```
-pub const SITES: usize = foreign::SITES;
+pub const SITES: usize = read::SITES;
 /// Bytes of a slot: see [`HeapWalk`].
 ///
 /// ```
@@ -77,7 +77,7 @@ pub const SITES: usize = foreign::SITES;
 /// let bytes = Snapshot::take().heap_walk().large_slots * stats::SLOT_BYTES as u64;
 /// println!("large blocks have {bytes} bytes");
 /// ```
-pub const SLOT_BYTES: usize = SLOT;
+pub const SLOT_BYTES: usize = read::SLOT_BYTES;
 /// Bytes of a segment.
 ///
 /// ```
@@ -85,7 +85,7 @@ pub const SLOT_BYTES: usize = SLOT;
 ///
 /// assert_eq!(stats::SEGMENT_BYTES / stats::SLOT_BYTES, 32, "slots in a segment");
 /// ```
-pub const SEGMENT_BYTES: usize = SEGMENT;
+pub const SEGMENT_BYTES: usize = read::SEGMENT_BYTES;
 
 /// Bytes and blocks in lists at one moment; other figures are read when they are asked for.
 ///
@@ -118,18 +118,7 @@ impl Snapshot {
     /// ```
     #[inline(never)]
     pub fn take() -> Self {
-        let mut this = Self::empty();
-        // A signal handler interrupted the allocator in this thread: what its locks guard may be in
-        // the middle of a change.
-        if thread::holds_a_lock() {
-            return Self::take_from_outside();
-        }
-        // A fork waits for this lock for a moment. In its child no thread would let go of the heaps
-        // that are held here.
-        let Some(_held) = purge::keep_away() else { return Self::take_from_outside() };
-        pool::with_idle_held(|| this.look());
-        parked::each_page(|class, waiting| this.waiting[class] += waiting);
-        this
+        read::take()
     }
 
     /// Takes a snapshot of counters alone, in whatever state this thread is: for signal handlers.
@@ -146,42 +135,11 @@ impl Snapshot {
     /// ```
     #[inline(never)]
     pub fn take_from_outside() -> Self {
-        let mut this = Self::empty();
-        this.running = all_heaps().filter(|heap| pool::is_live(heap)).count() as u64;
-        this.heap_walk = heap_walk::count(&mut |_| {});
-        this
+        read::take_from_outside()
     }
 
     fn empty() -> Self {
         Self { listed: [0; N], waiting: [0; N], running: 0, heap_walk: HeapWalk::default() }
-    }
-
-    /// Reads the lists of this thread's heap, and of the idle heaps that this thread holds.
-    fn look(&mut self) {
-        for heap in all_heaps() {
-            let Some(held) = ours(heap) else {
-                self.running += u64::from(pool::is_live(heap));
-                continue;
-            };
-            held.report_live();
-            for class in 0..N {
-                // SAFETY: `ours` says that this thread holds the heap. So no other thread changes
-                // the heap's lists or writes to the blocks on them.
-                self.listed[class] += unsafe { held.listed(class) };
-                self.waiting[class] += held.retired(class);
-            }
-        }
-        self.heap_walk = heap_walk::count(&mut |page| {
-            let owner = page.owner();
-            if owner.is_null() || owner == parked::owner() {
-                return;
-            }
-            // SAFETY: an owner that is not the list of parked pages is a heap. Heaps are never
-            // freed.
-            if ours(unsafe { &*owner.cast::<SharedHeap>() }).is_some() {
-                self.waiting[usize::from(page.class.get())] += page.waiting();
-            }
-        });
     }
 
     /// Heaps of other threads that are running: the totals of blocks are exact but for these.
@@ -226,7 +184,7 @@ impl Snapshot {
     /// println!("{} blocks of {} bytes so far", smallest.allocations, smallest.size);
     /// ```
     pub fn class(&self, class: usize) -> Class {
-        class::of(self, class)
+        read::class::of(self, class)
     }
 
     /// The figures of every class, smallest blocks first.
@@ -254,7 +212,7 @@ impl Snapshot {
     /// println!("{idle} heaps wait for a thread");
     /// ```
     pub fn heaps(&self) -> impl Iterator<Item = ThreadHeap> {
-        all_heaps().map(heap::of)
+        read::heaps()
     }
 
     /// The totals of the process. O(heaps × classes).
@@ -266,7 +224,7 @@ impl Snapshot {
     /// assert!(stats.committed_bytes <= stats.reserved_bytes);
     /// ```
     pub fn process(&self) -> Stats {
-        process::of(self)
+        read::process::of(self)
     }
 
     /// Call sites that freed foreign pointers, the first that were seen.
@@ -281,7 +239,7 @@ impl Snapshot {
     /// }
     /// ```
     pub fn foreign_sites(&self) -> impl Iterator<Item = Site> {
-        (0..SITES).filter_map(|i| foreign::site(i).map(|(address, frees)| Site { address, frees }))
+        read::foreign_sites()
     }
 }
 
@@ -292,15 +250,6 @@ impl fmt::Debug for Snapshot {
         fields.field("process", &self.process()).field("running_heaps", &self.running);
         fields.field("heap_walk", &self.heap_walk).finish_non_exhaustive()
     }
-}
-
-/// The heap for its holder, if this thread holds it now: its own heap, or an idle one.
-fn ours(heap: &SharedHeap) -> Option<&Heap> {
-    if heap.has_front(thread::front()) && !heap.is_busy() {
-        // SAFETY: this thread's word leads to the heap, so this thread holds it, until it ends.
-        return Some(unsafe { heap.holder() });
-    }
-    pool::held(heap)
 }
 
 /// What mode `learn` has decided last, oldest first; up to 64.
@@ -315,7 +264,7 @@ fn ours(heap: &SharedHeap) -> Option<&Heap> {
 /// }
 /// ```
 pub fn decisions() -> impl Iterator<Item = Decision> {
-    decisions::last()
+    read::decisions()
 }
 
 /// Whether the mode is `learn`.
@@ -331,7 +280,7 @@ pub fn decisions() -> impl Iterator<Item = Decision> {
 /// # Ok::<(), options::Error>(())
 /// ```
 pub fn is_learning() -> bool {
-    learn::is_on()
+    read::is_learning()
 }
 
 /// How many decisions there were so far.
@@ -344,7 +293,7 @@ pub fn is_learning() -> bool {
 /// assert_eq!(stats::decided(), 0, "the mode is not `learn`");
 /// ```
 pub fn decided() -> u64 {
-    decisions::JOURNAL.made()
+    read::decided()
 }
 
 /// The totals of the process: [`Snapshot::process`].
@@ -385,5 +334,5 @@ pub fn process() -> Stats {
 /// # drop(data); }
 /// ```
 pub fn resident_bytes() -> u64 {
-    heap_walk::resident_bytes()
+    read::heap_walk::resident_bytes()
 }

@@ -33,7 +33,7 @@ mod note {
     use crate::heap::{self, Heap};
     use crate::large::huge;
     use crate::policy::learn::decisions::{self, Field};
-    use crate::policy::learn::learner::What;
+    use crate::policy::learner::What;
     use crate::{large, os, policy, purge};
     use core::mem::offset_of;
 

@@ -8,7 +8,7 @@
 #![cfg_attr(not(not(any(miri, shuttle))), allow(dead_code, reason = "there is no view from outside"))]
 
 use crate::os;
-use crate::policy::learn::learner::{Decision, What};
+use crate::policy::learner::{Decision, What};
 use crate::proto::journal::{Journal, Record};
 use core::mem::offset_of;
 

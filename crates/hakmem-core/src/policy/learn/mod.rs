@@ -13,18 +13,17 @@
 //!    differences. So the next one makes up for it.
 
 pub(crate) mod decisions;
-pub mod learner;
 
 use crate::base::sync::Ordering::Relaxed;
 use crate::base::sync::plain::AtomicBool;
 use crate::base::usage;
 use crate::os;
+use crate::policy::learner::{Decision, Learner, Memory, Settings, What};
 use crate::policy::options;
 use crate::policy::{self, Knob, Mode};
 use crate::proto::lock::Lock;
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
-use learner::{Decision, Learner, Memory, Settings, What};
 
 /// The learner, which notes its decisions in the journal.
 type Noting = Learner<fn(&Decision)>;

@@ -1,0 +1,112 @@
+//! Reads what each slot of each segment holds, for the map.
+
+use super::heap_walk::{self, Held};
+use crate::backend::owner::Owner;
+use crate::backend::page::{Meta, PageState};
+use crate::base::sync::Ordering::Relaxed;
+use crate::heap::{reclaim::parked, shared::SharedHeap};
+use crate::observe::stats::map::SLOTS;
+use crate::observe::stats::{Content, Page, SEGMENT_BYTES, SLOT_BYTES, Segment, Slot};
+use crate::{os, thread};
+use core::cell::Cell;
+
+/// What the slots of a segment are read from.
+pub struct Source {
+    head: &'static Meta,
+    looks_into_lists: bool,
+}
+
+/// A word of the metadata of a page. Another thread may be changing the word. Any value that it had
+/// will do for a picture.
+fn glance<T: Copy>(cell: &Cell<T>) -> T {
+    // SAFETY: metadata is accessible for ever, and aligned. A volatile read of a word is one load,
+    // so it gives a value that a thread stored. The map only shows the value.
+    unsafe { cell.as_ptr().read_volatile() }
+}
+
+/// The slots of a segment that is divided into slots.
+pub fn slots(source: &Source) -> impl Iterator<Item = Slot> {
+    heap_walk::slots(source.head).map(|(first, span, held)| {
+        let content = match held {
+            Held::Clean => Content::Clean,
+            Held::Dirty => Content::Dirty,
+            Held::Kept => Content::Kept,
+            Held::Large => Content::Large,
+            Held::Page(meta) => Content::Page(page(meta, source.looks_into_lists)),
+        };
+        Slot { first, span, content }
+    })
+}
+
+fn page(meta: &Meta, looks_into_lists: bool) -> Page {
+    let (until_slow, carved) = (glance(&meta.until_slow), glance(&meta.carved));
+    let owner = meta.owner();
+    let (out, state) = match meta.state.get() {
+        PageState::Retired => (0, "retired"),
+        PageState::Full => (carved as i32 - glance(&meta.unfull_at) + until_slow, "full"),
+        // These count down to no used block.
+        PageState::Candidate => (until_slow, "candidate"),
+        PageState::Parked => (until_slow, "parked"),
+        _ => (until_slow + i32::from(glance(&meta.park_at)), "queue"),
+    };
+    let listed = if looks_into_lists { listed(owner, meta) } else { 0 };
+    Page {
+        size: glance(&meta.block_size),
+        blocks: glance(&meta.cap),
+        carved,
+        used: (out.max(0) as u32).min(carved).saturating_sub(listed),
+        state,
+    }
+}
+
+/// Pieces of 4 KiB that are resident, in each slot of the segment at this address.
+pub fn resident(address: usize) -> Option<[u8; SLOTS]> {
+    let page = os::page_size();
+    let mut pages = [os::Page::Absent; SEGMENT_BYTES / 4096];
+    let pages = &mut pages[..SEGMENT_BYTES / page];
+    if !os::Pagemap::open()?.read(address, pages) {
+        return None;
+    }
+    let mut counts = [0; SLOTS];
+    for (count, slot) in counts.iter_mut().zip(pages.chunks(SLOT_BYTES / page)) {
+        let resident = slot.iter().filter(|&&page| page == os::Page::Resident).count();
+        *count = (resident * (page / 4096)).min(255) as u8;
+    }
+    Some(counts)
+}
+
+/// Blocks of `page` on its owner's list, if the owner is the calling thread's heap. Otherwise 0.
+fn listed(owner: *mut Owner, page: &Meta) -> u32 {
+    if owner.is_null() || owner == parked::owner() {
+        return 0;
+    }
+    // SAFETY: an owner that is not the list of parked pages is a heap. Heaps are never freed.
+    let heap = unsafe { &*owner.cast::<SharedHeap>() };
+    if !heap.has_front(thread::front()) || heap.is_busy() {
+        return 0;
+    }
+    let bytes = page.span.load(Relaxed) as usize * SLOT_BYTES;
+    let start = page.start().addr();
+    // SAFETY: this thread's word leads to the heap, so this thread holds it. It is not in the
+    // middle of a change, so no thread changes the list or writes to its blocks during the call.
+    unsafe { heap.holder().listed_within(usize::from(page.class.get()), start..start + bytes) as u32 }
+}
+
+/// Calls `f` with each segment in use, by address within each arena.
+pub fn each_segment(f: &mut dyn FnMut(&Segment)) {
+    walk(!thread::holds_a_lock(), f);
+}
+
+/// The same for signal handlers.
+pub fn each_segment_from_outside(f: &mut dyn FnMut(&Segment)) {
+    walk(false, f);
+}
+
+#[inline(never)]
+fn walk(looks_into_lists: bool, f: &mut dyn FnMut(&Segment)) {
+    heap_walk::each_segment(|head, address, huge| {
+        let thp = head.segment().is_thp();
+        let huge = huge.map(|(span, room)| (span, room - span));
+        f(&Segment { source: Source { head, looks_into_lists }, address, thp, huge });
+    });
+}

@@ -1,0 +1,96 @@
+//! Reads the figures of the allocator.
+
+pub mod class;
+mod heap;
+pub mod heap_walk;
+pub mod map;
+pub mod process;
+
+pub use crate::backend::arena::{SEGMENT as SEGMENT_BYTES, SLOT as SLOT_BYTES};
+pub use crate::backend::foreign::SITES;
+pub use crate::os::KINDS as SYSCALLS;
+pub use crate::policy::learn::decisions::last as decisions;
+pub use crate::policy::learn::is_on as is_learning;
+
+use super::{CLASSES, Site, Snapshot, ThreadHeap};
+use crate::backend::foreign;
+use crate::heap::reclaim::parked;
+use crate::heap::{Heap, all::all_heaps, pool, shared::SharedHeap};
+use crate::policy::learn::decisions::JOURNAL;
+use crate::{purge, thread};
+
+/// See [`Snapshot::take`].
+pub fn take() -> Snapshot {
+    let mut this = Snapshot::empty();
+    // A signal handler interrupted the allocator in this thread: what its locks guard may be in
+    // the middle of a change.
+    if thread::holds_a_lock() {
+        return take_from_outside();
+    }
+    // A fork waits for this lock for a moment. In its child no thread would let go of the heaps
+    // that are held here.
+    let Some(_held) = purge::keep_away() else { return take_from_outside() };
+    pool::with_idle_held(|| look(&mut this));
+    parked::each_page(|class, waiting| this.waiting[class] += waiting);
+    this
+}
+
+/// See [`Snapshot::take_from_outside`].
+pub fn take_from_outside() -> Snapshot {
+    let mut this = Snapshot::empty();
+    this.running = all_heaps().filter(|heap| pool::is_live(heap)).count() as u64;
+    this.heap_walk = heap_walk::count(&mut |_| {});
+    this
+}
+
+/// Reads the lists of this thread's heap, and of the idle heaps that this thread holds.
+fn look(snapshot: &mut Snapshot) {
+    for heap in all_heaps() {
+        let Some(held) = ours(heap) else {
+            snapshot.running += u64::from(pool::is_live(heap));
+            continue;
+        };
+        held.report_live();
+        for class in 0..CLASSES {
+            // SAFETY: `ours` says that this thread holds the heap. So no other thread changes
+            // the heap's lists or writes to the blocks on them.
+            snapshot.listed[class] += unsafe { held.listed(class) };
+            snapshot.waiting[class] += held.retired(class);
+        }
+    }
+    snapshot.heap_walk = heap_walk::count(&mut |page| {
+        let owner = page.owner();
+        if owner.is_null() || owner == parked::owner() {
+            return;
+        }
+        // SAFETY: an owner that is not the list of parked pages is a heap. Heaps are never
+        // freed.
+        if ours(unsafe { &*owner.cast::<SharedHeap>() }).is_some() {
+            snapshot.waiting[usize::from(page.class.get())] += page.waiting();
+        }
+    });
+}
+
+/// The heap for its holder, if this thread holds it now: its own heap, or an idle one.
+fn ours(heap: &SharedHeap) -> Option<&Heap> {
+    if heap.has_front(thread::front()) && !heap.is_busy() {
+        // SAFETY: this thread's word leads to the heap, so this thread holds it, until it ends.
+        return Some(unsafe { heap.holder() });
+    }
+    pool::held(heap)
+}
+
+/// The figures of every thread heap there ever was, oldest last.
+pub fn heaps() -> impl Iterator<Item = ThreadHeap> {
+    all_heaps().map(heap::of)
+}
+
+/// Call sites that freed foreign pointers.
+pub fn foreign_sites() -> impl Iterator<Item = Site> {
+    (0..SITES).filter_map(|i| foreign::site(i).map(|(address, frees)| Site { address, frees }))
+}
+
+/// How many decisions there were so far.
+pub fn decided() -> u64 {
+    JOURNAL.made()
+}

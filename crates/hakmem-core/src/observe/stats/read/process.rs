@@ -1,0 +1,57 @@
+//! Reads the totals of the process.
+
+use super::class;
+use crate::backend::{arena, foreign};
+use crate::base::usage;
+use crate::heap::shared::SharedHeap;
+use crate::heap::{self, counts};
+use crate::large::huge;
+use crate::observe::stats::{CLASSES, Snapshot, Stats, Syscall};
+use crate::{large, os, purge};
+
+#[inline(never)]
+pub fn of(snapshot: &Snapshot) -> Stats {
+    let mut s = Stats::default();
+    let (mut received, mut found) = (0, 0);
+    for i in 0..CLASSES {
+        let class = snapshot.class(i);
+        s.allocations += class.allocations;
+        s.refills += class.refills();
+        received += class.remote_frees;
+        s.live_bytes += class.live_bytes;
+        found += class::frees_found(snapshot, &counts::of_class(crate::heap::all::all_heaps(), i), i);
+    }
+    s.remote_frees = heap::heapless_frees();
+    s.large_frees = large::heapless_frees();
+    for heap in snapshot.heaps() {
+        s.remote_frees += heap.blocks_sent;
+        s.large_allocations += heap.large_allocations;
+        s.large_hits += heap.large_hits;
+        s.large_frees += heap.large_frees;
+    }
+    s.in_flight = s.remote_frees.saturating_sub(received);
+    (s.huge_allocations, s.huge_frees, s.huge_hits) = huge::counts();
+    // A remote free counts at once. The frees that were found contain it only once it was merged.
+    let local = found - received as i64;
+    s.frees = (local + s.remote_frees as i64).max(0) as u64 + s.large_frees + s.huge_frees;
+    s.allocations += s.large_allocations + s.huge_allocations;
+    s.huge_cached_bytes = huge::cached_bytes() as u64;
+    s.huge_live_bytes = usage::huge();
+    let (told, peak) = usage::live();
+    // What heaps of running threads have not added to the total yet, up to a MiB each.
+    let untold: i64 = crate::heap::all::all_heaps().map(SharedHeap::unreported).sum();
+    s.live_bytes_upper_bound = told.saturating_add_signed(untold);
+    s.peak_live_bytes_upper_bound = peak.max(s.live_bytes_upper_bound);
+    s.live_bytes += snapshot.heap_walk().large_slots * arena::SLOT as u64 + s.huge_live_bytes;
+    let (reserved, committed) = arena::totals();
+    (s.reserved_bytes, s.committed_bytes) = (reserved as u64, committed as u64);
+    s.dirty_bytes = purge::idle_bytes() as u64;
+    s.purged_bytes = purge::purged_bytes();
+    s.foreign_frees = foreign::count();
+    s.heaps = heap::all::heaps_made();
+    s.syscalls = core::array::from_fn(|i| {
+        let (name, calls, failures, nanos) = os::count(i);
+        Syscall { name, calls, failures, nanos }
+    });
+    s
+}

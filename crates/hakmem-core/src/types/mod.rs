@@ -1,0 +1,9 @@
+//! Types of the public interface that are the same on all targets. They have no code of the
+//! allocator.
+
+mod hakmem;
+pub mod profile;
+#[cfg_attr(not(feature = "reports"), allow(dead_code, reason = "there are no reports"))]
+pub mod report;
+
+pub use hakmem::{Configured, Hakmem};
