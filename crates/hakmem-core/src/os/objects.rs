@@ -20,11 +20,12 @@ pub struct Object {
     pub tables: Tables,
 }
 
-/// The unwind tables of an object.
+/// The unwind tables of an object. If the parts of an object do not lie side by side, the loader
+/// takes each for an object, and the tables are in another one than the code.
 #[derive(Debug, Clone, Copy)]
 pub enum Tables {
-    /// They have an index, `.eh_frame_hdr`, at this address.
-    Index(usize),
+    /// They have an index, `.eh_frame_hdr`, at the address `at`. Both lie in this range.
+    Index { at: usize, start: usize, end: usize },
     /// They have no index and must be searched: their address and their bytes.
     Frames(usize, usize),
 }
@@ -78,7 +79,7 @@ pub fn find_program() {
 fn program_of(pc: usize) -> Option<Object> {
     let start = PROGRAM[0].load(Acquire);
     let [end, index, frames, len] = [1, 2, 3, 4].map(|i: usize| PROGRAM[i].load(Relaxed));
-    let tables = if index != 0 { Tables::Index(index) } else { Tables::Frames(frames, len) };
+    let tables = if index != 0 { Tables::Index { at: index, start, end } } else { Tables::Frames(frames, len) };
     (start != 0 && (start..end).contains(&pc)).then_some(Object { start, end, tables })
 }
 
@@ -133,6 +134,8 @@ pub fn object_of(pc: usize) -> Option<Object> {
     if FIND.load(Relaxed) == 0 {
         return program_of(pc);
     }
-    let found = find(pc).filter(|found| found.table != 0)?;
-    Some(Object { start: found.start, end: found.end, tables: Tables::Index(found.table) })
+    let Found { start, end, table: at, .. } = find(pc).filter(|found| found.table != 0)?;
+    let tables =
+        if (start..end).contains(&at) { (start, end) } else { find(at).map(|other| (other.start, other.end))? };
+    Some(Object { start, end, tables: Tables::Index { at, start: tables.0, end: tables.1 } })
 }

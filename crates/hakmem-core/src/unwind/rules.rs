@@ -137,8 +137,8 @@ fn look_up(pc: usize) -> Option<Rule> {
     let object = os::object_of(pc)?;
     let mut context = UnwindContext::<usize, OnStack>::new_in();
     let cie = |section: &EhFrame<_>, bases: &BaseAddresses, at| section.cie_from_offset(bases, at);
-    let index = match object.tables {
-        Tables::Index(index) => index,
+    let (index, object) = match object.tables {
+        Tables::Index { at, start, end } => (at, start..end),
         Tables::Frames(start, len) => {
             let section = section(slice(start, start.checked_add(len)?)?);
             let bases = BaseAddresses::default().set_eh_frame(start as u64);
