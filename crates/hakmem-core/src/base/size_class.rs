@@ -27,8 +27,8 @@ const LISTED: [u32; FIRST_COMPUTED] = [8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 11
 
 /// The first class above `SMALL_MAX`. From here to 8 KiB a doubling has five classes.
 const FIRST_LONG: usize = FIRST_COMPUTED + 12;
-/// The first class above 8 KiB.
-const FIRST_MEDIUM: usize = FIRST_LONG + 15;
+/// The first class above 8 KiB: the first of the medium ones.
+pub const FIRST_MEDIUM: usize = FIRST_LONG + 15;
 /// How many bytes a header may take that a program adds to a power of two.
 const HEADER: usize = 64;
 

@@ -1,4 +1,4 @@
-//! Heaps in the child of a fork.
+//! Heaps in the child of a fork, and the list of medium blocks.
 
 extern crate std;
 
@@ -95,5 +95,31 @@ fn pages_that_were_given_up_are_left_alone() {
         kept.extend(few_blocks());
         assert_eq!(park(), before);
         kept.drain(..).for_each(free);
+    });
+}
+
+/// Medium blocks: the next allocation gets the block that was freed last, and a heap keeps few.
+#[test]
+#[cfg_attr(feature = "hardened", ignore = "there the list has one of them")]
+fn freed_medium_blocks_come_back_newest_first() {
+    const SIZE: usize = 40_000;
+    const MANY: usize = 40;
+    let class = size_class::of16(SIZE);
+    // SAFETY: `malloc` takes any size. Each block is freed once.
+    let (take, free) = (|| unsafe { crate::api::c::malloc(SIZE) }, |p: *mut u8| unsafe { crate::api::c::free(p) });
+    in_child(|| {
+        let mine = own();
+        // SAFETY: the child has one thread.
+        let listed = || unsafe { mine.listed(class) };
+        let blocks: Vec<_> = (0..MANY).map(|_| take()).collect();
+        let before = listed();
+        blocks[..6].iter().copied().for_each(free);
+        assert_eq!(listed(), before + 6);
+        let again: Vec<_> = (0..6).map(|_| take()).collect();
+        assert!(again.iter().eq(blocks[..6].iter().rev()), "{again:?} {blocks:?}");
+        blocks.iter().copied().for_each(free);
+        assert!(listed() <= before + 7, "{} blocks of 40 KB are on the list", listed());
+        mine.collect();
+        assert_eq!(listed(), 0);
     });
 }

@@ -176,6 +176,7 @@ fn from_heap(heap: &Heap, class: usize, request: usize) -> Option<Fresh> {
     if let Some(block) = NonNull::new(list.get()) {
         // SAFETY: a block on the list is free, and the calling thread holds the heap of the list.
         list.set(unsafe { Block::next(block.as_ptr()) });
+        heap.note_taken(class);
         return Some((block, false));
     }
     let fresh = heap.refill(class, request);

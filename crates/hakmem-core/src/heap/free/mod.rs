@@ -7,19 +7,21 @@ use crate::backend::owner::{Owner, inbox_of};
 use crate::backend::page::{Block, Meta, PageState};
 use crate::backend::remote_batch::RemoteBatch;
 use crate::backend::{check, segment};
-use crate::base::size_class::CLASSES;
+use crate::base::size_class::{CLASSES, FIRST_MEDIUM};
 use crate::base::sync::{AtomicU64, Ordering::Relaxed};
 use crate::heap::Heap;
 use crate::heap::counts::HeapEvent;
 use crate::heap::reclaim::parked;
 use crate::proto::inbox::Link;
-use crate::{guard, policy, profile};
+use crate::{guard, harden, policy, profile};
 use core::hint::assert_unchecked;
-use core::ptr::null_mut;
 
 /// A heap that counts so many blocks of a class makes room in the counters, although it took no
 /// list.
 const MUCH: u32 = 1 << 31;
+
+/// The heap's list of a medium class keeps freed blocks while they have fewer bytes than this.
+const KEPT_BYTES: u32 = 256 << 10;
 
 /// Frees by threads without a heap.
 pub static HEAPLESS: AtomicU64 = AtomicU64::new(0);
@@ -52,10 +54,9 @@ impl Heap {
         until_slow == 0
     }
 
-    /// [`Heap::push_freed`] for blocks that do not come by the fast path. If the heap's list is
-    /// empty, a medium block goes onto that list. The list of a page of medium blocks is short, and
-    /// if a page's only block went to the page instead, each free and allocation would cost a
-    /// countdown and a refill.
+    /// [`Heap::push_freed`] for blocks that do not come by the fast path. Medium blocks go onto the
+    /// heap's list while it has few of them, so the next allocation gets the block that was freed
+    /// last. It lies in the cache, and a page of half a MiB is not led through block by block.
     ///
     /// # Safety
     /// The calling thread holds this heap, which owns the page. The block is a live block of this
@@ -65,16 +66,17 @@ impl Heap {
     pub unsafe fn push_kept(&self, page: &Meta, block: *mut Block) -> bool {
         if page.is_medium() {
             check::check_unit(block, page);
-            let list = &self.owner.front.free[usize::from(page.class.get())];
-            if list.get().is_null()
-                && (!(profile::is_on() || guard::is_on()) || self.may_keep(usize::from(page.class.get())))
-            {
+            let class = usize::from(page.class.get());
+            let list = &self.owner.front.free[class];
+            if check::CHECKED && (list.get() == block || page.free.get() == block) {
+                check::double_free(block.cast(), page);
+            }
+            if self.keeps_more(class, page) && (!(profile::is_on() || guard::is_on()) || self.may_keep(class)) {
                 // SAFETY: the caller gives up a live block, so its first word may hold a link from
                 // now on.
-                unsafe { Block::set_next(block, null_mut()) };
+                unsafe { Block::set_next(block, list.get()) };
                 list.set(block);
                 // The counters show a block that went to its page and onto the list again.
-                let class = usize::from(page.class.get());
                 self.counts.note(class, HeapEvent::Listed, 1);
                 // A program may allocate and free this block for ever without a refill.
                 if self.counts.recent(class, HeapEvent::Listed) > MUCH {
@@ -82,15 +84,34 @@ impl Heap {
                 }
                 return false;
             }
-            if check::CHECKED && (list.get() == block || page.free.get() == block) {
-                check::double_free(block.cast(), page);
-            }
         } else {
             check::check_in_slot(block, page);
         }
         // SAFETY: the caller promises that the thread holds this heap, which owns the page, and
         // gives up a live block of it.
         unsafe { Heap::push_freed(page, block) }
+    }
+
+    /// Counts a medium block of `page` that is to go onto the heap's list. False: the list has
+    /// enough of them.
+    #[inline(always)]
+    fn keeps_more(&self, class: usize, page: &Meta) -> bool {
+        let (kept, list) = (&self.kept[class - FIRST_MEDIUM], &self.owner.front.free[class]);
+        let count = if list.get().is_null() { 0 } else { kept.get() };
+        // Links of the hardened build lead to the same segment.
+        if u32::from(count) * page.block_size.get() >= KEPT_BYTES || harden::ON && count > 0 {
+            return false;
+        }
+        kept.set(count + 1);
+        true
+    }
+
+    /// A block was taken from the heap's list of `class`.
+    #[inline(always)]
+    pub fn note_taken(&self, class: usize) {
+        if let Some(kept) = self.kept.get(class.wrapping_sub(FIRST_MEDIUM)) {
+            kept.set(kept.get().saturating_sub(1));
+        }
     }
 
     /// Frees a block of a page of this heap, and handles the end of the countdown. `busy` is set.

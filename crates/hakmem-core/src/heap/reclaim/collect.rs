@@ -1,16 +1,13 @@
 //! Giving back what is free in a heap: when memory is short, when the thread ends, and while the
 //! heap is idle.
 
-use crate::backend::arena;
 use crate::backend::page::{self, Block, Kind, PageState};
 use crate::backend::{check, segment};
 use crate::base::size_class::CLASSES;
 use crate::heap::Heap;
+use crate::heap::reclaim::LONGEST;
 use crate::proto::inbox::Link;
 use core::ptr::null_mut;
-
-/// No list has as many blocks.
-const LONGEST: u32 = (arena::SEGMENT / 8) as u32;
 
 impl Heap {
     /// Gives up everything that is free: listed blocks go back to their pages, empty pages to their

@@ -6,8 +6,8 @@
 //! - It gives up what is wholly free: retired pages, cached pages and cached large blocks.
 //! - It merges the remote frees of pages of which no block but these is used, so that these pages
 //!   are wholly free.
-//! - It parks the page of a list if the only blocks of the page that are not free are on that
-//!   list. The list stays as it is: the thread takes these blocks as before, and frees them
+//! - It parks the pages of a list if the only blocks of them that are not free are on that list.
+//!   The list stays as it is: the thread takes these blocks as before, and frees them
 //!   as blocks of a parked page.
 //!
 //! The purge looks only at heaps whose holders have done nothing on slow paths for the decay
@@ -31,14 +31,14 @@
 //!    one word at a time, and the purge keeps the page only if all words that it read were at rest.
 
 use crate::backend::check;
-use crate::backend::page::{self, Block, Meta, PageState};
+use crate::backend::page::{self, Block, Kind, Meta, PageState};
 use crate::backend::remote_batch::RemoteBatch;
-use crate::base::size_class::CLASSES;
+use crate::base::size_class::{CLASSES, FIRST_MEDIUM};
 use crate::base::sync::Ordering::Relaxed;
 use crate::base::sync::plain::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 use crate::heap::Heap;
-use crate::heap::reclaim::parked;
 use crate::heap::reclaim::whole::Gathered;
+use crate::heap::reclaim::{LONGEST, parked};
 use crate::heap::shared::SharedHeap;
 use crate::os::{self, HeavyBarriers};
 use crate::profile;
@@ -49,6 +49,9 @@ use core::sync::atomic::{AtomicI32, AtomicPtr};
 /// Bytes in pages of heaps that worked lately, when a pass last looked.
 #[unsafe(link_section = ".data.hakmem")]
 static AHEAD: AtomicUsize = AtomicUsize::new(0);
+
+/// So many blocks at the beginning of a list of medium blocks are looked at for their pages.
+const MEDIUM_PAGES: usize = 32;
 
 /// In so few bytes there is little to find.
 const LITTLE: usize = 16 << 20;
@@ -165,17 +168,22 @@ fn give_up(heap: &'static Heap, barriers: &HeavyBarriers, goes_on: impl Fn() -> 
         let elsewhere = used(page).and_then(|used| used.checked_sub(waiting.of(page)));
         elsewhere.is_some_and(|count| is_listed(heap, class, page, count))
     };
-    let mut pages = [const { Cell::new(None) }; CLASSES];
-    let mut found = false;
-    for (class, entry) in pages.iter_mut().enumerate() {
-        *entry = Cell::new(page_of_list(heap, class).filter(|page| is_unused(class, page)));
-        found |= entry.get().is_some();
-    }
-    if found {
-        // SAFETY: `page_of_list` found the pages to be the heap's own, and it is paused.
-        unsafe {
-            parked::park_unused(heap.owner(), barriers, &pages, is_unused, |class, page| heap.let_go(class, page))
-        };
+    // A list of small blocks is of one page, but for blocks of pages that are parked already. One of
+    // medium blocks is of as many pages as the program freed the last blocks of.
+    for nth in 0..MEDIUM_PAGES {
+        let mut pages = [const { Cell::new(None) }; CLASSES];
+        let mut found = false;
+        let classes = if nth == 0 { 0 } else { FIRST_MEDIUM };
+        for (class, entry) in pages.iter_mut().enumerate().skip(classes) {
+            *entry = Cell::new(page_of_list(heap, class, nth).filter(|page| is_unused(class, page)));
+            found |= entry.get().is_some();
+        }
+        if found {
+            // SAFETY: `page_of_list` found the pages to be the heap's own, and it is paused.
+            unsafe {
+                parked::park_unused(heap.owner(), barriers, &pages, is_unused, |class, page| heap.let_go(class, page))
+            };
+        }
     }
     waiting.put_back();
 }
@@ -192,34 +200,37 @@ fn used(page: &Meta) -> Option<u32> {
     u32::try_from(until_slow).ok().filter(|&left| left > 0).map(|left| left + u32::from(page.park_at.get()))
 }
 
-/// The page of the first block on the heap's list of `class`, if the heap owns it.
-fn page_of_list(heap: &Heap, class: usize) -> Option<&'static Meta> {
-    let page = page::lookup(first_listed(heap, class).cast())?.head();
-    (page.owner() == heap.owner() && usize::from(page.class.get()) == class).then_some(page)
+/// The page of the `nth` block on the heap's list of `class`, if the heap owns it.
+fn page_of_list(heap: &Heap, class: usize, nth: usize) -> Option<&'static Meta> {
+    let (_, page) = listed(heap, class).nth(nth)?;
+    (page.owner() == heap.owner()).then_some(page)
 }
 
-/// The first block on the heap's list of `class`. The holder may take it meanwhile.
-fn first_listed(heap: &Heap, class: usize) -> *mut Block {
+/// The blocks on the heap's list of `class`, and their pages. It ends at a word that is no block of
+/// the class: the holder may take blocks meanwhile, and the program write them.
+fn listed(heap: &Heap, class: usize) -> impl Iterator<Item = (*mut Block, &'static Meta)> {
     // SAFETY: the list is a word of the heap, which is accessible for ever. The holder may write it
     // meanwhile: rule 5.
-    unsafe { AtomicPtr::from_ptr(heap.owner.front.free[class].as_ptr()) }.load(Relaxed)
-}
-
-/// True if the heap's list of `class` has `count` blocks, and all are of `page`. O(count).
-fn is_listed(heap: &Heap, class: usize, page: &Meta, count: u32) -> bool {
-    let mut listed = 0;
-    let mut block = first_listed(heap, class);
-    while !block.is_null() && listed <= count {
-        if !check::is_block_of(page, block) {
-            return false;
+    let mut block = unsafe { AtomicPtr::from_ptr(heap.owner.front.free[class].as_ptr()) }.load(Relaxed);
+    core::iter::from_fn(move || {
+        let page = page::lookup(block.cast())?.head_of_block();
+        let is_of_class = page.kind() == Kind::Page && usize::from(page.class.get()) == class;
+        if !is_of_class || !check::is_block_of(page, block) {
+            return None;
         }
-        listed += 1;
-        // SAFETY: the block lies in the carved part of the page, whose memory is readable. The
-        // program may have it and write it meanwhile: rule 5.
+        let found = block;
+        // SAFETY: the block lies in the carved part of a page, whose memory is readable. The program
+        // may have it and write it meanwhile: rule 5.
         let word = unsafe { AtomicPtr::from_ptr(block.cast::<*mut Block>()) }.load(Relaxed);
         block = Block::decoded(block, word);
-    }
-    listed == count
+        Some((found, page))
+    })
+    .take(LONGEST as usize)
+}
+
+/// True if `count` blocks of the heap's list of `class` are of `page`. O(list).
+fn is_listed(heap: &Heap, class: usize, page: &Meta, count: u32) -> bool {
+    listed(heap, class).filter(|(_, of)| core::ptr::eq(*of, page)).count() == count as usize
 }
 
 impl Heap {

@@ -10,3 +10,6 @@ pub(crate) mod idle;
 mod park;
 pub(crate) mod parked;
 pub(crate) mod whole;
+
+/// No list of a heap has as many blocks.
+const LONGEST: u32 = (crate::backend::arena::SEGMENT / 8) as u32;

@@ -2,7 +2,7 @@
 
 use crate::backend::check;
 use crate::backend::page::{Block, Meta, PageState};
-use crate::heap::reclaim::parked;
+use crate::heap::reclaim::{LONGEST, parked};
 use crate::heap::{CANDIDATES, Heap};
 use crate::proto::inbox::Link;
 use core::ptr::null_mut;
@@ -47,22 +47,39 @@ impl Heap {
         }
     }
 
-    /// Moves the first block of the heap's list to the list of its page, if that is `page`: the next
-    /// owner of the page must not wait for what this heap keeps. True: the page is empty now.
+    /// Moves the blocks of `page` from the heap's list to the list of the page: the next owner of the
+    /// page must not wait for what this heap keeps. Of a list of small blocks only the first is
+    /// looked at. True: the page is empty now. O(medium blocks on the list).
     fn take_back(&self, class: usize, page: &Meta) -> bool {
         let list = &self.owner.front.free[class];
-        let block = list.get();
-        if block.is_null() || !check::is_block_of(page, block) {
-            return false;
+        let (mut last, mut block): (*mut Block, _) = (null_mut(), list.get());
+        let most = if page.is_medium() { LONGEST } else { 1 };
+        for _ in 0..most {
+            if block.is_null() {
+                break;
+            }
+            // SAFETY: the block is on this heap's list, so its first word is a link, and no one else
+            // uses it. This heap owns the page.
+            unsafe {
+                let next = Block::next(block);
+                if check::is_block_of(page, block) {
+                    // The program did not get the block from the list: see `collect`.
+                    self.counts.unlist(class, 1);
+                    if last.is_null() {
+                        list.set(next);
+                    } else {
+                        Block::set_next(last, next);
+                    }
+                    if Heap::push_freed(page, block) {
+                        return true;
+                    }
+                } else {
+                    last = block;
+                }
+                block = next;
+            }
         }
-        // The program did not get the block from the list: see `collect`.
-        self.counts.unlist(class, 1);
-        // SAFETY: the block is the first on this heap's list, so its first word is a link, and no
-        // one else uses it. This heap owns the page.
-        unsafe {
-            list.set(Block::next(block));
-            Heap::push_freed(page, block)
-        }
+        false
     }
 
     /// Removes the page from the candidates if it is one.
