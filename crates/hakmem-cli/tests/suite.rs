@@ -2,6 +2,7 @@
 
 mod common;
 
+mod doctor;
 mod grammar;
 mod hostile;
 mod learn;
