@@ -79,7 +79,8 @@ fn doctor(root: Option<&Path>, words: &[&str]) -> Output {
 
 /// The findings. The exit status is 1 if there is a problem, and else 0.
 fn findings(output: &Output) -> Vec<Value> {
-    let all: Value = serde_json::from_str(&stdout(output)).unwrap_or_else(|e| panic!("{e}: {}", stderr(output)));
+    let all: Value =
+        serde_json::from_str(&stdout(output)).unwrap_or_else(|e| panic!("{e}: {}", stderr(output)));
     let findings = all["findings"].as_array().unwrap().clone();
     let problems = findings
         .iter()

@@ -2,6 +2,7 @@
 
 mod common;
 
+mod book;
 mod doctor;
 mod grammar;
 mod hostile;
