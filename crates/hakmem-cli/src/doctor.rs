@@ -8,6 +8,7 @@ mod memory;
 mod preload;
 mod process;
 mod root;
+mod settings;
 mod target;
 
 use crate::checked::{name, say};
@@ -86,8 +87,12 @@ fn findings(options: &Options) -> Vec<Finding> {
         all.extend(found);
         return all;
     }
-    let preload = env::var_os("LD_PRELOAD").map(|value| value.to_string_lossy().into_owned());
-    all.extend(preload::findings(&root, preload));
+    let text = |value: OsString| value.to_string_lossy().into_owned();
+    let variables = env::vars_os().map(|(name, value)| (text(name), text(value)));
+    let variables = variables.collect();
+    all.push(settings::finding(&variables));
+    all.push(preload::of_environment(&root, "self", &variables));
+    all.push(preload::of_file(&root, "self"));
     all.extend(limits::findings(&root, "self"));
     all.extend(cgroup::findings(&root, "self"));
     let Some(word) = options.command.first() else {

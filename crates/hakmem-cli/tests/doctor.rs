@@ -451,6 +451,18 @@ fn other_libraries_that_are_preloaded() {
         let found = findings(&doctor(Some(root.path()), &["--pid", "42"]));
         assert_found(&found, "LD_PRELOAD", verdict, words);
     }
+    // Of a process in a container, by the names that it has there.
+    let root = system(&[("proc/42/environ", "LD_PRELOAD=/only/there.so")]);
+    let place = root.path().join("proc/42/root/only");
+    fs::create_dir_all(&place).unwrap();
+    fs::copy(other, place.join("there.so")).unwrap();
+    let found = findings(&doctor(Some(root.path()), &["--pid", "42"]));
+    assert_found(
+        &found,
+        "LD_PRELOAD",
+        "note",
+        "/only/there.so is another allocator",
+    );
     let root = system(&[]);
     let mut command = hakmem();
     command
@@ -464,6 +476,43 @@ fn other_libraries_that_are_preloaded() {
     assert_found(&found, "LD_PRELOAD", "ok", "None is an allocator");
 }
 
+/// Options that hakmem takes, and others.
+#[test]
+fn options_in_the_environment() {
+    for (value, verdict, words) in [
+        ("A=HAKMEM_X=1", "ok", "none set"),
+        ("HAKMEM_DECAY_MS=2s\0HAKMEM_STATS=1", "ok", "HAKMEM_STATS=1"),
+        ("HAKMEM_DECAY_MS=soon", "note", "not a number from 0"),
+        ("HAKMEM_DECAY=1", "note", "no such option"),
+    ] {
+        let root = system(&[("proc/42/environ", value)]);
+        let found = findings(&doctor(Some(root.path()), &["--pid", "42"]));
+        assert_found(&found, "options", verdict, words);
+    }
+    // One whose environment may not be read: nothing is said of it.
+    let root = system(&[]);
+    fs::remove_file(root.path().join("proc/42/environ")).unwrap();
+    let found = findings(&doctor(Some(root.path()), &["--pid", "42"]));
+    let unread = ["options", "LD_PRELOAD"];
+    assert!(
+        !found
+            .iter()
+            .any(|f| unread.iter().any(|&subject| f["subject"] == subject))
+    );
+    let root = system(&[]);
+    let mut command = hakmem();
+    command
+        .args(["doctor", "--json", "--root"])
+        .arg(root.path());
+    command.arg("--lib").arg(&*HAKMEM).env("HAKMEM_WHAT", "1");
+    assert_found(
+        &findings(&command.output().unwrap()),
+        "options",
+        "note",
+        "HAKMEM_WHAT=1",
+    );
+}
+
 /// Programs that a preloaded library reaches, and others.
 #[test]
 fn programs() {
@@ -473,6 +522,9 @@ fn programs() {
     let script = folder.path().join("script");
     fs::write(&script, format!("#!{}\n", STATIC.display())).unwrap();
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let by_env = folder.path().join("by-env");
+    fs::write(&by_env, "#!/usr/bin/env sh\n").unwrap();
+    fs::set_permissions(&by_env, fs::Permissions::from_mode(0o755)).unwrap();
     let musl = BUILT.compile(
         "program.c",
         "musl",
@@ -486,6 +538,7 @@ fn programs() {
         (&*STATIC, "preload", "problem", "libhakmem.a"),
         (&musl, "preload", "problem", "libhakmem.a for musl"),
         (&script, "program", "ok", "It is a script"),
+        (&by_env, "program", "note", "/usr/bin/env looks for"),
         (&script, "preload", "problem", "statically linked"),
         (&own, "allocator", "note", "mimalloc of its own"),
         (&inside, "allocator", "note", "hakmem inside"),

@@ -2,10 +2,15 @@
 
 use super::finding::Finding;
 use super::root::Root;
+use super::settings::Variables;
+use crate::checked;
 use crate::own::{self, Own};
+use std::io::Read;
 use std::path::Path;
 
 const FILE: &str = "/etc/ld.so.preload";
+/// A longer file is read up to here.
+const MOST_TEXT: u64 = 1 << 16;
 /// Libraries that are looked at.
 const MOST: usize = 64;
 
@@ -17,25 +22,27 @@ enum Kind {
     Other,
 }
 
-pub fn findings(root: &Root, environment: Option<String>) -> Vec<Finding> {
-    // The loader takes those of LD_PRELOAD first.
-    let value = environment.unwrap_or_default();
-    let file = root.read(FILE).unwrap_or_default();
-    let file: Vec<_> = file
-        .lines()
-        .map(|line| line.split('#').next().unwrap_or_default())
-        .collect();
-    vec![
-        of(
-            "LD_PRELOAD",
-            &value,
-            "hakmem run puts its library before these.",
-        ),
-        of(FILE, &file.join(" "), "LD_PRELOAD comes before this file."),
-    ]
+/// Of the environment. `process`: whose files its names are.
+pub fn of_environment(root: &Root, process: &str, variables: &Variables) -> Finding {
+    const NAME: &str = "LD_PRELOAD";
+    let set = variables.iter().find(|(name, _)| name == NAME);
+    let value = set.map(|(_, value)| value.as_str()).unwrap_or_default();
+    let order = "hakmem run puts its library before these.";
+    of(root, process, NAME, value, order)
 }
 
-fn of(subject: &'static str, value: &str, order: &str) -> Finding {
+/// Of the file, whose libraries the loader takes after those of LD_PRELOAD.
+pub fn of_file(root: &Root, process: &str) -> Finding {
+    let file = checked::open(&root.of_process(process, FILE)).ok();
+    let mut text = String::new();
+    let _ = file.map(|file| file.take(MOST_TEXT).read_to_string(&mut text));
+    let lines = text.lines().map(|line| line.split('#').next());
+    let names: Vec<_> = lines.flatten().collect();
+    let order = "LD_PRELOAD comes before this file.";
+    of(root, process, FILE, &names.join(" "), order)
+}
+
+fn of(root: &Root, process: &str, subject: &'static str, value: &str, order: &str) -> Finding {
     let names: Vec<_> = value
         .split(|c: char| c == ':' || c.is_whitespace())
         .filter(|name| !name.is_empty())
@@ -49,7 +56,10 @@ fn of(subject: &'static str, value: &str, order: &str) -> Finding {
         );
     }
     let all = names.join(" ");
-    let kinds: Vec<_> = names.iter().map(|name| kind(name)).collect();
+    let kinds: Vec<_> = names
+        .iter()
+        .map(|name| kind(name, &root.of_process(process, name)))
+        .collect();
     let of_kind = |wanted: fn(&Kind) -> bool| kinds.iter().position(wanted).map(|n| names[n]);
     let hakmem = kinds.iter().position(|kind| matches!(kind, Kind::Hakmem));
     let other = kinds
@@ -87,8 +97,7 @@ fn of(subject: &'static str, value: &str, order: &str) -> Finding {
     }
 }
 
-fn kind(name: &str) -> Kind {
-    let path = Path::new(name);
+fn kind(name: &str, path: &Path) -> Kind {
     // The loader looks for a name without a slash in its own folders: then only the name tells.
     if !name.contains('/') {
         return by_name(name);

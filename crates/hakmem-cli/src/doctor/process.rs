@@ -2,7 +2,7 @@
 
 use super::finding::Finding;
 use super::root::Root;
-use super::{cgroup, limits, preload};
+use super::{cgroup, limits, preload, settings};
 use crate::view::Trouble;
 
 /// A process that has this part of all maps that it may have is near the limit.
@@ -23,12 +23,13 @@ pub fn findings(root: &Root, pid: u32) -> Option<Vec<Finding>> {
     all.extend(tracer(root, &status));
     all.push(filter(root, &status));
     all.extend(maps(root, &process));
-    let environment = root.read(&format!("/proc/{process}/environ"));
-    let preloaded = environment.and_then(|text| {
-        let value = |entry: &str| entry.strip_prefix("LD_PRELOAD=").map(str::to_owned);
-        text.split('\0').find_map(value)
-    });
-    all.extend(preload::findings(root, preloaded));
+    // Only who may trace the process may read its environment.
+    if let Some(text) = root.read(&format!("/proc/{process}/environ")) {
+        let variables = settings::parse(&text);
+        all.push(settings::finding(&variables));
+        all.push(preload::of_environment(root, &process, &variables));
+    }
+    all.push(preload::of_file(root, &process));
     all.extend(limits::findings(root, &process));
     all.extend(cgroup::findings(root, &process));
     Some(all)

@@ -62,6 +62,15 @@ impl Root {
         Some(n)
     }
 
+    /// Where a process finds a file: it may be in a container. In a folder that stands for the system,
+    /// files of programs are those of the system itself.
+    pub fn of_process(&self, process: &str, path: &str) -> PathBuf {
+        let place = format!("/proc/{process}/root/{}", path.trim_start_matches('/'));
+        let places = [self.path(&place), self.path(path)];
+        let found = places.into_iter().find(|place| place.exists());
+        found.unwrap_or_else(|| path.into())
+    }
+
     /// Where a link leads.
     pub fn link(&self, path: &str) -> Option<PathBuf> {
         std::fs::read_link(self.path(path)).ok()

@@ -98,17 +98,7 @@ pub fn program(word: &OsStr, given: Option<&Path>) -> Result<Vec<Finding>, NotSt
         Err(_) => env::current_exe().and_then(|this| Machine::of_library(&this)),
     };
     let executed = program::executed(&path);
-    let mut all = vec![Finding::ok(
-        "program",
-        &path.display().to_string(),
-        match executed == path {
-            true => "This file is what the system executes.".to_owned(),
-            false => format!(
-                "It is a script. What follows is about its interpreter, {}.",
-                executed.display()
-            ),
-        },
-    )];
+    let mut all = vec![file(&path, &executed)];
     let own = program::own(&path);
     all.push(match own {
         // Nothing is to be loaded into it.
@@ -121,6 +111,29 @@ pub fn program(word: &OsStr, given: Option<&Path>) -> Result<Vec<Finding>, NotSt
     });
     all.push(allocator(own));
     Ok(all)
+}
+
+/// The file, and what the system executes for it.
+fn file(path: &Path, executed: &Path) -> Finding {
+    const SUBJECT: &str = "program";
+    let found = path.display().to_string();
+    let executes = executed.display();
+    if executed == path {
+        return Finding::ok(SUBJECT, &found, "This file is what the system executes.");
+    }
+    match executed.file_name() == Some(OsStr::new("env")) {
+        false => Finding::ok(
+            SUBJECT,
+            &found,
+            format!("It is a script. What follows is about its interpreter, {executes}."),
+        ),
+        true => Finding::note(
+            SUBJECT,
+            &found,
+            format!("It is a script. {executes} looks for its interpreter when it starts."),
+            "Name the interpreter instead: hakmem doctor python3, say.",
+        ),
+    }
 }
 
 /// Whether a preloaded library gets into the program.
