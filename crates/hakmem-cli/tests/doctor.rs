@@ -240,7 +240,7 @@ fn programs() {
 }
 
 #[test]
-fn a_setuid_program() {
+fn programs_with_rights_of_their_own() {
     // SAFETY: always succeeds.
     if unsafe { libc::geteuid() } != 0 {
         return println!("skipped: only root can make such a file of another user");
@@ -248,12 +248,17 @@ fn a_setuid_program() {
     let folder = tempfile::Builder::new()
         .tempdir_in(env!("CARGO_TARGET_TMPDIR"))
         .unwrap();
-    let copy = folder.path().join("setuid");
-    fs::copy(&*PROGRAM, &copy).unwrap();
-    chown(&copy, Some(65534), None).unwrap();
-    fs::set_permissions(&copy, fs::Permissions::from_mode(0o4755)).unwrap();
-    let found = findings(&doctor(None, &[copy.to_str().unwrap()]));
-    assert_found(&found, "preload", "problem", "the setuid bit");
+    for (mode, owner, group, words) in [
+        (0o4755, Some(65534), None, "the setuid bit"),
+        (0o2755, None, Some(65534), "the setgid bit"),
+    ] {
+        let copy = folder.path().join(format!("{mode:o}"));
+        fs::copy(&*PROGRAM, &copy).unwrap();
+        chown(&copy, owner, group).unwrap();
+        fs::set_permissions(&copy, fs::Permissions::from_mode(mode)).unwrap();
+        let found = findings(&doctor(None, &[copy.to_str().unwrap()]));
+        assert_found(&found, "preload", "problem", words);
+    }
 }
 
 /// Where the library was found, and what is wrong with another file.

@@ -141,9 +141,9 @@ fn limit(
     let found = format!("{} of {} are used", bytes(used), bytes(most));
     let meaning = format!("{what} hakmem does not read this limit.");
     let near = u128::from(used) * 100 > u128::from(most) * u128::from(NEAR);
-    let advice = "Free memory that hakmem keeps counts: at most 16 MiB or a sixteenth of what is \
-                  live, what was needed within the last decay, and the huge cache. \
-                  HAKMEM_SURPLUS_MIB, HAKMEM_DECAY_MS and HAKMEM_HUGE_CACHE_MIB lower that.";
+    let advice = "Free memory that hakmem keeps counts: 16 MiB, a sixteenth of what is live, what \
+                  was needed more within the last decay, and the huge cache. HAKMEM_SURPLUS_MIB, \
+                  HAKMEM_DECAY_MS and HAKMEM_HUGE_CACHE_MIB lower that.";
     match near {
         true => Finding::problem(name, &found, meaning, advice),
         false => Finding::note(name, &found, meaning, advice),
