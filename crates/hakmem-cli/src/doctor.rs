@@ -23,9 +23,9 @@ use std::path::PathBuf;
 use std::process::exit;
 
 pub const AFTER_HELP: &str = "\
-Each finding has a verdict: \"ok\" works as anywhere, \"note\" is worth knowing, and with \"problem\" hakmem does not serve the \
-program, or the program is near a limit. hakmem looks at PROG and does not run it. It runs itself once, on the library. It obeys \
-NO_COLOR.
+Each finding has a verdict: \"ok\" works as anywhere, \"note\" is worth knowing, and with \
+\"problem\" hakmem does not serve the program, or the program is near a limit. hakmem looks at PROG \
+and does not run it. It runs itself once, on the library. It obeys NO_COLOR.
 Exit status: 0, or
   1    there is a problem, or no process PID
   2    wrong usage
@@ -40,7 +40,8 @@ Examples:
 #[derive(Args)]
 pub struct Options {
     /// Looks at a running process
-    #[arg(long, conflicts_with = "command", value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
+    #[arg(long, conflicts_with = "command",
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
     pid: Option<u32>,
     /// Prints JSON
     #[arg(long)]

@@ -1,8 +1,9 @@
 //! The pages: every link leads somewhere, and every command runs.
 //!
-//! A block of commands is fenced as `sh`. The test runs it in a scratch folder, with the command and
-//! the library on PATH. A block that cannot run here has a comment before it: `<!-- not run: why -->`.
-//! The lines of a block that begin with `$ ` are its commands; without any, all lines are.
+//! A block of commands is fenced as `sh`. The test runs it in a scratch folder, with the command
+//! and the library on PATH. A block that cannot run here has a comment before it: `<!-- not run:
+//! why -->`. The lines of a block that begin with `$ ` are its commands; without any, all lines
+//! are.
 
 use crate::common;
 
@@ -240,7 +241,8 @@ fn scratch() -> tempfile::TempDir {
     folder
 }
 
-/// Runs a block in a folder of its own, beside a process on hakmem. What went wrong, if anything did.
+/// Runs a block in a folder of its own, beside a process on hakmem. What went wrong, if anything
+/// did.
 fn run_block(block: &str) -> Option<String> {
     let folder = scratch();
     let mut command = Command::new(&*KNOWN);

@@ -1,4 +1,5 @@
-//! `hakmem doctor`: each finding, on folders that stand for a system, on programs, and on this system.
+//! `hakmem doctor`: each finding, on folders that stand for a system, on programs, and on this
+//! system.
 
 mod cases;
 
@@ -319,6 +320,45 @@ fn on_this_system() {
         }
         let found = findings(&doctor(None, &["--pid", &pid]));
         assert!(found.iter().any(|f| f["subject"] == "maps"));
+    }
+}
+
+/// Files that make no sense: the doctor goes on, in 80 columns that a terminal only shows.
+#[test]
+fn files_that_make_no_sense() {
+    let garbage = [
+        "",
+        "\u{1b}[2J\u{202e}\r\n",
+        "[",
+        "99999999999999999999999999",
+        "-1",
+        ":::::::::::::",
+        "0::/../../../..\n",
+        "1 2 3 4 5 - cgroup2 x memory",
+        "Name: \u{1b}c\nTracerPid: x\nSeccomp: 9\nVmSize: 99999999999999999999 kB\nVmData: 1 kB",
+        "Max data size 0 0\nMax address space\nMax locked memory x",
+    ];
+    let long = "LD_PRELOAD=/x:".repeat(100_000);
+    let paths = HEALTHY.map(|(path, _)| path);
+    for text in garbage.into_iter().chain([long.as_str()]) {
+        let changes = paths.map(|path| (path, text));
+        let named = ("proc/42/status", "Name: \u{1b}c\nVmData: 9 kB");
+        for (changes, words) in [
+            (&changes[..], &[][..]),
+            (&[changes.as_slice(), &[named]].concat(), &["--pid", "42"]),
+        ] {
+            let root = system(changes);
+            let mut command = hakmem();
+            command.args(["doctor", "--lib"]).arg(&*HAKMEM);
+            command.arg("--root").arg(root.path()).args(words);
+            let output = command.output().unwrap();
+            assert!(matches!(output.status.code(), Some(0 | 1)), "{text:?}");
+            assert_eq!(stderr(&output), "");
+            for line in stdout(&output).lines() {
+                assert!(line.chars().count() <= 80, "{line}");
+                assert!(!line.chars().any(char::is_control), "{line:?}");
+            }
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The memory limits of a process's control groups, of both versions.
 //!
-//! A limit of any group above the process counts, as far as this process can see them: in a container
-//! the groups outside are hidden.
+//! A limit of any group above the process counts, as far as this process can see them: in a
+//! container the groups outside are hidden.
 
 use super::finding::Finding;
 use super::root::Root;

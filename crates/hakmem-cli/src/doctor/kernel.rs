@@ -1,5 +1,5 @@
-//! The kernel: its version, the system calls that hakmem uses where they are there, and who may look
-//! into a process.
+//! The kernel: its version, the system calls that hakmem uses where they are there, and who may
+//! look into a process.
 
 use super::finding::Finding;
 use super::root::{Call, Root};

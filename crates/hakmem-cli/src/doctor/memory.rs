@@ -41,7 +41,7 @@ fn huge_pages(root: &Root) -> Option<Finding> {
         "madvise" => Finding::ok(
             SUBJECT,
             &word,
-            "hakmem asks for huge pages where small blocks fill a segment. HAKMEM_THP changes that.",
+            "hakmem asks for them where small blocks fill a segment. HAKMEM_THP changes that.",
         ),
         "always" => Finding::note(
             SUBJECT,
@@ -124,7 +124,7 @@ fn overcommit(root: &Root) -> Option<Finding> {
             SUBJECT,
             &format!("2, {ratio} and swap"),
             meaning,
-            "If malloc fails too early, raise vm.overcommit_ratio, and set HAKMEM_HUGE_CACHE_MIB=0.",
+            "If malloc fails early, raise vm.overcommit_ratio, and set HAKMEM_HUGE_CACHE_MIB=0.",
         ),
     })
 }

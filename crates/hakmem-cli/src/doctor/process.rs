@@ -1,4 +1,5 @@
-//! A running process: whether it is on hakmem, and what keeps hakmem or `hakmem top` from their work.
+//! A running process: whether it is on hakmem, and what keeps hakmem or `hakmem top` from their
+//! work.
 
 use super::finding::Finding;
 use super::root::Root;
@@ -100,7 +101,7 @@ fn filter(root: &Root, status: &str) -> Finding {
             SUBJECT,
             "seccomp",
             "The filter must allow the system calls that docs/c-abi.md lists. A process that made \
-             the filter itself gets no thread that gives memory back, and no stacks in its profile.",
+             the filter itself gets no thread that gives memory back, and its profile no stacks.",
             "If the filter refuses clone, set HAKMEM_SCAVENGER=0.",
         ),
     }

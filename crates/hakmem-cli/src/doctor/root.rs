@@ -24,8 +24,8 @@ pub struct Root {
 
 impl Root {
     /// The system itself, or a folder that stands for it. In such a folder, `calls/NAME` has the
-    /// number of the error that a system call fails with, and `calls/PID` what looking into a process
-    /// comes to: `served`, `forbidden`, or `without`.
+    /// number of the error that a system call fails with, and `calls/PID` what looking into a
+    /// process comes to: `served`, `forbidden`, or `without`.
     pub fn new(folder: Option<&Path>) -> Self {
         Self {
             folder: folder.unwrap_or(Path::new("/")).into(),
@@ -62,8 +62,8 @@ impl Root {
         Some(n)
     }
 
-    /// Where a process finds a file: it may be in a container. In a folder that stands for the system,
-    /// files of programs are those of the system itself.
+    /// Where a process finds a file: it may be in a container. In a folder that stands for the
+    /// system, files of programs are those of the system itself.
     pub fn of_process(&self, process: &str, path: &str) -> PathBuf {
         let place = format!("/proc/{process}/root/{}", path.trim_start_matches('/'));
         let places = [self.path(&place), self.path(path)];

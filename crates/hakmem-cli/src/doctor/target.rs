@@ -184,7 +184,7 @@ fn allocator(own: Option<Own>) -> Finding {
             SUBJECT,
             what,
             "hakmem serves only what the program allocates by the C library's functions.",
-            "hakmem run --require PROG tells how much that is. Else build it without that allocator.",
+            "hakmem run --require PROG tells how much that is. Or build it without that one.",
         ),
     }
 }
