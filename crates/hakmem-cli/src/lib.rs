@@ -2,6 +2,7 @@
 
 mod checked;
 mod child;
+mod doctor;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 mod generate;
@@ -62,6 +63,9 @@ enum Command {
     /// Finds which code allocated how much: flame graphs, a file for pprof, the live blocks at the end
     #[command(after_help = profile::AFTER_HELP)]
     Profile(profile::Options),
+    /// Says what this system, a program or a process means for hakmem, and what to do
+    #[command(after_help = doctor::AFTER_HELP)]
+    Doctor(doctor::Options),
     /// Writes completions for shells, and manual pages
     #[command(hide = true)]
     Generate(generate::Options),
@@ -92,6 +96,7 @@ pub fn main() -> ! {
         Command::Map(options) => map::map(options),
         Command::Top(options) => top::top(options),
         Command::Profile(options) => profile::profile(options),
+        Command::Doctor(options) => doctor::doctor(&options),
         Command::Generate(options) => generate::generate(&options),
     }
 }

@@ -124,7 +124,7 @@ fn it_is_called_hakmem() {
 /// Each page of help fits, and has examples.
 #[test]
 fn help_is_wrapped_and_has_examples() {
-    for command in ["run", "stat", "options", "map", "top", "profile"] {
+    for command in ["run", "stat", "options", "map", "top", "profile", "doctor"] {
         let output = hakmem()
             .args([command, "--help"])
             .env("COLUMNS", "80")
@@ -169,7 +169,12 @@ fn completions_and_pages() {
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
-    for page in ["hakmem.1", "hakmem-run.1", "hakmem-profile.1"] {
+    for page in [
+        "hakmem.1",
+        "hakmem-run.1",
+        "hakmem-profile.1",
+        "hakmem-doctor.1",
+    ] {
         let text = std::fs::read_to_string(folder.path().join(page)).unwrap();
         assert!(text.contains("Examples"), "{page}");
     }

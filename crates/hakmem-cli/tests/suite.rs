@@ -2,6 +2,8 @@
 
 mod common;
 
+mod book;
+mod doctor;
 mod grammar;
 mod hostile;
 mod learn;

@@ -1,0 +1,194 @@
+//! What `hakmem doctor` found: one finding for each thing that it looked at, as text and as JSON.
+
+use crate::checked;
+use serde::Serialize;
+use std::fmt::Write;
+
+/// Columns of the text.
+const WIDTH: usize = 80;
+/// Columns before the meaning of a finding.
+const INDENT: usize = 9;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// hakmem works as it does anywhere.
+    Ok,
+    /// hakmem works. Something is worth knowing.
+    Note,
+    /// hakmem does not serve the program, or the program is near a limit.
+    Problem,
+}
+
+impl Verdict {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Note => "note",
+            Self::Problem => "problem",
+        }
+    }
+
+    /// Green, yellow, red.
+    fn colour(self) -> u8 {
+        match self {
+            Self::Ok => 32,
+            Self::Note => 33,
+            Self::Problem => 31,
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+pub struct Finding {
+    pub verdict: Verdict,
+    /// What was looked at.
+    pub subject: &'static str,
+    /// What is there.
+    pub found: String,
+    /// What that means for hakmem.
+    pub meaning: String,
+    /// What to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub advice: Option<String>,
+}
+
+impl Finding {
+    pub fn ok(subject: &'static str, found: &str, meaning: impl Into<String>) -> Self {
+        Self {
+            verdict: Verdict::Ok,
+            subject,
+            found: checked::name(found),
+            meaning: meaning.into(),
+            advice: None,
+        }
+    }
+
+    pub fn note(
+        subject: &'static str,
+        found: &str,
+        meaning: impl Into<String>,
+        advice: impl Into<String>,
+    ) -> Self {
+        Self {
+            verdict: Verdict::Note,
+            advice: Some(advice.into()),
+            ..Self::ok(subject, found, meaning)
+        }
+    }
+
+    pub fn problem(
+        subject: &'static str,
+        found: &str,
+        meaning: impl Into<String>,
+        advice: impl Into<String>,
+    ) -> Self {
+        Self {
+            verdict: Verdict::Problem,
+            ..Self::note(subject, found, meaning, advice)
+        }
+    }
+}
+
+/// How many findings have this verdict.
+pub fn count(findings: &[Finding], verdict: Verdict) -> usize {
+    findings.iter().filter(|f| f.verdict == verdict).count()
+}
+
+/// The findings for a person to read.
+pub fn plain(findings: &[Finding], colours: bool) -> String {
+    let mut text = String::new();
+    for finding in findings {
+        let word = format!("{:<INDENT$}", finding.verdict.word());
+        let word = match colours {
+            true => format!("\x1b[{}m{word}\x1b[0m", finding.verdict.colour()),
+            false => word,
+        };
+        let head = format!("{}: {}", finding.subject, finding.found);
+        text += &word;
+        text += &wrapped(&checked::text(&head, 512));
+        let advice = finding.advice.as_deref().unwrap_or_default();
+        let meaning = format!("{} {advice}", finding.meaning);
+        let _ = write!(
+            text,
+            "{:INDENT$}{}",
+            "",
+            wrapped(&checked::text(&meaning, 2048))
+        );
+    }
+    let many = |verdict| count(findings, verdict);
+    let _ = writeln!(
+        text,
+        "\nproblems: {}, notes: {}, ok: {}",
+        many(Verdict::Problem),
+        many(Verdict::Note),
+        many(Verdict::Ok)
+    );
+    text
+}
+
+/// The words in lines that begin at the indent, the first one there already. A word that is longer
+/// than a line is cut into lines.
+fn wrapped(words: &str) -> String {
+    let room = WIDTH - INDENT;
+    let (mut lines, mut line) = (Vec::new(), String::new());
+    for word in words.split_whitespace() {
+        let letters: Vec<char> = word.chars().collect();
+        for part in letters.chunks(room) {
+            if !line.is_empty() && line.chars().count() + 1 + part.len() > room {
+                lines.push(std::mem::take(&mut line));
+            }
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.extend(part);
+        }
+    }
+    lines.push(line);
+    lines.join(&format!("\n{:INDENT$}", "")) + "\n"
+}
+
+/// The findings for a program.
+pub fn json(findings: &[Finding]) -> String {
+    #[derive(Serialize)]
+    struct All<'a> {
+        schema: u32,
+        problems: usize,
+        notes: usize,
+        findings: &'a [Finding],
+    }
+    let all = All {
+        schema: 1,
+        problems: count(findings, Verdict::Problem),
+        notes: count(findings, Verdict::Note),
+        findings,
+    };
+    serde_json::to_string_pretty(&all).expect("strings and numbers") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_line_is_longer_than_the_width() {
+        let long = "x".repeat(200);
+        let found = Finding::note("a", &long, "many words ".repeat(40), "do this");
+        let text = plain(&[found], false);
+        assert!(
+            text.lines().all(|line| line.chars().count() <= WIDTH),
+            "{text}"
+        );
+        assert!(text.starts_with("note     a:\n         xxx"), "{text}");
+        assert!(text.ends_with("\nproblems: 0, notes: 1, ok: 0\n"));
+    }
+
+    #[test]
+    fn what_a_terminal_obeys_is_not_shown() {
+        let text = plain(&[Finding::ok("a", "\x1b[2Jb", "c\nd")], false);
+        assert!(
+            text.starts_with("ok       a: ?[2Jb\n         c?d\n"),
+            "{text}"
+        );
+    }
+}

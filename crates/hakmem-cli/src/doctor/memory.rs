@@ -1,0 +1,172 @@
+//! How the system hands out memory: huge pages, overcommitted memory, maps, the system page.
+
+use super::finding::Finding;
+use super::root::Root;
+use crate::summary::bytes;
+
+const THP: &str = "/sys/kernel/mm/transparent_hugepage";
+/// The kernel's default.
+const MAPS: u64 = 65530;
+
+pub fn findings(root: &Root) -> Vec<Finding> {
+    let all = [
+        huge_pages(root),
+        compaction(root),
+        shared(root),
+        overcommit(root),
+        maps(root),
+        page_size(root),
+    ];
+    all.into_iter().flatten().collect()
+}
+
+/// The word in brackets.
+fn chosen(root: &Root, file: &str) -> Option<String> {
+    let text = root.read(&format!("{THP}/{file}"))?;
+    let (_, rest) = text.split_once('[')?;
+    Some(rest.split_once(']')?.0.to_owned())
+}
+
+fn huge_pages(root: &Root) -> Option<Finding> {
+    const SUBJECT: &str = "huge pages";
+    let Some(word) = chosen(root, "enabled") else {
+        return Some(Finding::note(
+            SUBJECT,
+            "none",
+            "This kernel has no transparent huge pages, so HAKMEM_THP has no effect.",
+            "Large heaps cost more page faults than elsewhere. Nothing need be done.",
+        ));
+    };
+    Some(match word.as_str() {
+        "madvise" => Finding::ok(
+            SUBJECT,
+            &word,
+            "hakmem asks for them where small blocks fill a segment. HAKMEM_THP changes that.",
+        ),
+        "always" => Finding::note(
+            SUBJECT,
+            &word,
+            "The kernel gives huge pages to memory that did not ask for them. So memory that is \
+             used in part may be resident as a whole.",
+            "If resident memory is too high, set HAKMEM_THP=never for the program, or \"madvise\" \
+             for the system.",
+        ),
+        _ => Finding::note(
+            SUBJECT,
+            &word,
+            "hakmem gets no huge pages. HAKMEM_THP has no effect.",
+            "For a program with a large heap, write \"madvise\" to \
+             /sys/kernel/mm/transparent_hugepage/enabled.",
+        ),
+    })
+}
+
+fn compaction(root: &Root) -> Option<Finding> {
+    const SUBJECT: &str = "making huge pages";
+    let word = chosen(root, "defrag")?;
+    Some(match word.as_str() {
+        "always" => Finding::note(
+            SUBJECT,
+            &word,
+            "A page fault may wait while the kernel moves memory to make a huge page.",
+            "Where latency counts, write \"defer+madvise\" or \"defer\" to \
+             /sys/kernel/mm/transparent_hugepage/defrag.",
+        ),
+        "madvise" | "defer+madvise" => Finding::ok(
+            SUBJECT,
+            &word,
+            "A page fault may wait for a huge page only where hakmem asked for one. Where latency \
+             counts, HAKMEM_THP=never avoids that.",
+        ),
+        _ => Finding::ok(SUBJECT, &word, "No page fault waits for a huge page."),
+    })
+}
+
+fn shared(root: &Root) -> Option<Finding> {
+    let word = chosen(root, "shmem_enabled")?;
+    Some(Finding::ok(
+        "huge pages of shared memory",
+        &word,
+        "All memory of hakmem is private. This setting does not concern it.",
+    ))
+}
+
+fn overcommit(root: &Root) -> Option<Finding> {
+    const SUBJECT: &str = "vm.overcommit_memory";
+    let mode = root.number("/proc/sys/vm/overcommit_memory")?;
+    if mode != 2 {
+        return Some(Finding::ok(
+            SUBJECT,
+            &mode.to_string(),
+            "hakmem's reserved address space does not count as memory.",
+        ));
+    }
+    let of = |name| root.kib_field("/proc/meminfo", name);
+    let (limit, used) = (of("CommitLimit"), of("Committed_AS"));
+    let ratio = match root.number("/proc/sys/vm/overcommit_kbytes") {
+        Some(kib @ 1..) => format!("{} of memory", bytes(kib << 10)),
+        _ => {
+            let ratio = root.number("/proc/sys/vm/overcommit_ratio");
+            format!("{} % of memory", ratio.unwrap_or(50))
+        }
+    };
+    let meaning = "The system counts memory that can be written, used or not. The address space \
+                   that hakmem reserves does not count. Memory that it gave back counts until a \
+                   run of eight segments is free.";
+    Some(match (used, limit) {
+        (Some(used), Some(limit)) if used > limit / 20 * 19 => Finding::problem(
+            SUBJECT,
+            &format!("2, {} of {} are taken", bytes(used), bytes(limit)),
+            format!("{meaning} Allocations fail when the limit is reached."),
+            "Raise vm.overcommit_ratio, or add swap.",
+        ),
+        _ => Finding::note(
+            SUBJECT,
+            &format!("2, {ratio} and swap"),
+            meaning,
+            "If malloc fails early, raise vm.overcommit_ratio, and set HAKMEM_HUGE_CACHE_MIB=0.",
+        ),
+    })
+}
+
+fn maps(root: &Root) -> Option<Finding> {
+    const SUBJECT: &str = "vm.max_map_count";
+    let most = root.number("/proc/sys/vm/max_map_count")?;
+    Some(if most >= MAPS {
+        Finding::ok(
+            SUBJECT,
+            &most.to_string(),
+            "Enough: memory of one kind is one map, however much it is.",
+        )
+    } else {
+        Finding::note(
+            SUBJECT,
+            &most.to_string(),
+            "The kernel's default is 65530. Segments without huge pages, huge blocks that moved, \
+             and sampled guards are maps of their own.",
+            "Raise it (sysctl vm.max_map_count=65530) before you use HAKMEM_GUARD_SAMPLE.",
+        )
+    })
+}
+
+fn page_size(root: &Root) -> Option<Finding> {
+    const SUBJECT: &str = "system page";
+    let size = root.page_size()?;
+    let found = bytes(size);
+    Some(match size {
+        4096 => Finding::ok(SUBJECT, &found, "This is what hakmem is developed with."),
+        16_384 | 65_536 => Finding::note(
+            SUBJECT,
+            &found,
+            "hakmem gives memory back in pieces of this size. So less goes back between live \
+             blocks than with 4 KiB.",
+            "Nothing need be done.",
+        ),
+        _ => Finding::problem(
+            SUBJECT,
+            &found,
+            "hakmem was never tried with this size.",
+            "Use a kernel with system pages of 4, 16 or 64 KiB.",
+        ),
+    })
+}

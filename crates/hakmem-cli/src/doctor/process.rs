@@ -1,0 +1,125 @@
+//! A running process: whether it is on hakmem, and what keeps hakmem or `hakmem top` from their
+//! work.
+
+use super::finding::Finding;
+use super::root::Root;
+use super::{cgroup, limits, preload, settings};
+use crate::view::Trouble;
+
+/// A process that has this part of all maps that it may have is near the limit.
+const NEAR_MAPS: (u64, u64) = (3, 4);
+
+/// None: there is no such process.
+pub fn findings(root: &Root, pid: u32) -> Option<Vec<Finding>> {
+    let process = pid.to_string();
+    let status = format!("/proc/{process}/status");
+    let name = root.field(&status, "Name")?;
+    let exe = root.link(&format!("/proc/{process}/exe"));
+    let exe = exe.map_or("its file may not be read".into(), |path| {
+        path.display().to_string()
+    });
+    let found = format!("{pid} ({name}), {exe}");
+    let mut all = vec![Finding::ok("process", &found, "What follows is about it.")];
+    all.push(served(root, pid));
+    all.extend(tracer(root, &status));
+    all.push(filter(root, &status));
+    all.extend(maps(root, &process));
+    // Only who may trace the process may read its environment.
+    if let Some(text) = root.read(&format!("/proc/{process}/environ")) {
+        let variables = settings::parse(&text);
+        all.push(settings::finding(&variables));
+        all.push(preload::of_environment(root, &process, &variables));
+    }
+    all.push(preload::of_file(root, &process));
+    all.extend(limits::findings(root, &process));
+    all.extend(cgroup::findings(root, &process));
+    Some(all)
+}
+
+fn served(root: &Root, pid: u32) -> Finding {
+    const SUBJECT: &str = "hakmem in the process";
+    let trouble = match root.look(pid) {
+        Ok(()) => {
+            return Finding::ok(
+                SUBJECT,
+                "yes",
+                "hakmem serves it. hakmem top, stat, map and options can read it.",
+            );
+        }
+        Err(trouble) => trouble,
+    };
+    match &trouble {
+        Trouble::Forbidden => Finding::problem(
+            SUBJECT,
+            "not known",
+            "The process may not be read: it is another user's, or the system keeps processes \
+             apart.",
+            "Use sudo. A line above says what kernel.yama.ptrace_scope is.",
+        ),
+        Trouble::Without { .. } => Finding::problem(
+            SUBJECT,
+            "no",
+            "The process does not run on hakmem.",
+            "Start it by hakmem run PROG. hakmem doctor PROG says what may keep the library out.",
+        ),
+        _ => Finding::problem(
+            SUBJECT,
+            "not known",
+            format!("{}.", trouble.say(pid)),
+            "Try again, with the command of the version that is in the process.",
+        ),
+    }
+}
+
+/// Another process that traces it.
+fn tracer(root: &Root, status: &str) -> Option<Finding> {
+    let tracer = root.field(status, "TracerPid")?;
+    (tracer != "0").then(|| {
+        Finding::note(
+            "tracer",
+            &format!("process {tracer}"),
+            "Another process traces it, such as a debugger or strace. hakmem top still reads it, \
+             but nothing else can attach to it.",
+            "End the tracer if hakmem is to change something in the process.",
+        )
+    })
+}
+
+fn filter(root: &Root, status: &str) -> Finding {
+    const SUBJECT: &str = "filter of system calls";
+    let mode = root.field(status, "Seccomp").unwrap_or_default();
+    match mode.as_str() {
+        "" | "0" => Finding::ok(SUBJECT, "none", "hakmem may make all its system calls."),
+        "1" => Finding::problem(
+            SUBJECT,
+            "strict",
+            "Only read, write and exit are allowed. The next block that needs memory from the \
+             system ends the process.",
+            "Use a filter with the calls that docs/c-abi.md lists.",
+        ),
+        _ => Finding::note(
+            SUBJECT,
+            "seccomp",
+            "The filter must allow the system calls that docs/c-abi.md lists. A process that made \
+             the filter itself gets no thread that gives memory back, and its profile no stacks.",
+            "If the filter refuses clone, set HAKMEM_SCAVENGER=0.",
+        ),
+    }
+}
+
+fn maps(root: &Root, process: &str) -> Option<Finding> {
+    const SUBJECT: &str = "maps";
+    let n = root.lines(&format!("/proc/{process}/maps"))?;
+    let most = root.number("/proc/sys/vm/max_map_count")?;
+    let found = format!("{n} of {most}");
+    let (part, whole) = NEAR_MAPS;
+    Some(match n.saturating_mul(whole) > most.saturating_mul(part) {
+        false => Finding::ok(SUBJECT, &found, "There is room for more."),
+        true => Finding::problem(
+            SUBJECT,
+            &found,
+            "Without further maps, hakmem can neither take nor give back memory.",
+            "Raise vm.max_map_count, and set HAKMEM_GUARD_SAMPLE=0.",
+        ),
+    })
+}

@@ -1,0 +1,378 @@
+//! `hakmem doctor`: each finding, on folders that stand for a system, on programs, and on this
+//! system.
+
+mod cases;
+
+use crate::common;
+
+use cases::{HEALTHY, OF_PROCESS, OF_SYSTEM};
+use common::*;
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use tempfile::TempDir;
+
+/// A folder with the files of a healthy system, changed.
+fn system(changes: &[(&str, &str)]) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (path, text) in HEALTHY.iter().chain(changes) {
+        let path = folder.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    folder
+}
+
+fn doctor(root: Option<&Path>, words: &[&str]) -> Output {
+    let mut command = hakmem();
+    command.args(["doctor", "--json", "--lib"]).arg(&*HAKMEM);
+    if let Some(root) = root {
+        command.arg("--root").arg(root);
+    }
+    command.args(words).output().unwrap()
+}
+
+/// The findings. The exit status is 1 if there is a problem, and else 0.
+fn findings(output: &Output) -> Vec<Value> {
+    let all: Value =
+        serde_json::from_str(&stdout(output)).unwrap_or_else(|e| panic!("{e}: {}", stderr(output)));
+    let findings = all["findings"].as_array().unwrap().clone();
+    let problems = findings
+        .iter()
+        .filter(|f| f["verdict"] == "problem")
+        .count();
+    assert_eq!(output.status.code(), Some(i32::from(problems > 0)));
+    assert_eq!(all["problems"], problems);
+    for finding in &findings {
+        let advised = finding["advice"].is_string();
+        assert_eq!(advised, finding["verdict"] != "ok", "{finding}");
+    }
+    findings
+}
+
+/// Fails unless the finding on this subject has the verdict, and the words in what it says.
+#[track_caller]
+fn assert_found(findings: &[Value], subject: &str, verdict: &str, words: &str) {
+    let finding = findings.iter().find(|f| f["subject"] == subject);
+    let finding = finding.unwrap_or_else(|| panic!("nothing on {subject}"));
+    assert_eq!(finding["verdict"], verdict, "{finding}");
+    let text = |key: &str| finding[key].as_str().unwrap_or_default().to_owned();
+    let all = [text("found"), text("meaning"), text("advice")].join(" ");
+    assert!(all.contains(words), "{words:?} is not in {all:?}");
+}
+
+#[test]
+fn a_healthy_system_and_process() {
+    let root = system(&[]);
+    for words in [&[][..], &["--pid", "42"]] {
+        let output = doctor(Some(root.path()), words);
+        let findings = findings(&output);
+        let others: Vec<_> = findings.iter().filter(|f| f["verdict"] != "ok").collect();
+        assert_eq!(others, Vec::<&Value>::new(), "{words:?}");
+        assert!(findings.len() > 12);
+    }
+    let output = doctor(Some(root.path()), &["--pid", "43"]);
+    assert_ended(&output, 1, "");
+    assert_says(&output, "there is no process 43");
+}
+
+#[test]
+fn each_finding_on_a_system() {
+    for (changes, subject, verdict, words) in OF_SYSTEM {
+        let root = system(changes);
+        let output = doctor(Some(root.path()), &[]);
+        assert_found(&findings(&output), subject, verdict, words);
+    }
+}
+
+#[test]
+fn each_finding_on_a_process() {
+    for (changes, subject, verdict, words) in OF_PROCESS {
+        let root = system(changes);
+        let output = doctor(Some(root.path()), &["--pid", "42"]);
+        assert_found(&findings(&output), subject, verdict, words);
+    }
+}
+
+/// Another allocator that is preloaded, by its file or by its name, before or behind hakmem.
+#[test]
+fn other_libraries_that_are_preloaded() {
+    let other = BUILT.compile(
+        "own.c",
+        "libother.so",
+        &["-shared", "-fPIC", "-fno-builtin", "-DLIBRARY"],
+    );
+    let (other, ours) = (other.to_str().unwrap(), HAKMEM.to_str().unwrap());
+    let harmless = LIBRARY.to_str().unwrap();
+    for (value, verdict, words) in [
+        (
+            other.to_owned(),
+            "note",
+            "is another allocator. Without hakmem",
+        ),
+        (
+            "libjemalloc.so.2".into(),
+            "note",
+            "is another allocator. Without hakmem",
+        ),
+        (
+            format!("{ours}:{other}"),
+            "note",
+            "It stands behind hakmem.",
+        ),
+        (format!("{other} {ours}"), "note", "Without hakmem"),
+        (ours.into(), "ok", "hakmem is among them"),
+        ("/no/such/library.so".into(), "note", "cannot be read"),
+        (harmless.into(), "ok", "None is an allocator"),
+    ] {
+        let root = system(&[("etc/ld.so.preload", &format!("# old\n{value}\n"))]);
+        let found = findings(&doctor(Some(root.path()), &[]));
+        assert_found(&found, "/etc/ld.so.preload", verdict, words);
+        let environ = format!("A=b\0LD_PRELOAD={value}\0");
+        let root = system(&[("proc/42/environ", &environ)]);
+        let found = findings(&doctor(Some(root.path()), &["--pid", "42"]));
+        assert_found(&found, "LD_PRELOAD", verdict, words);
+    }
+    // Of a process in a container, by the names that it has there.
+    let root = system(&[("proc/42/environ", "LD_PRELOAD=/only/there.so")]);
+    let place = root.path().join("proc/42/root/only");
+    fs::create_dir_all(&place).unwrap();
+    fs::copy(other, place.join("there.so")).unwrap();
+    let found = findings(&doctor(Some(root.path()), &["--pid", "42"]));
+    assert_found(
+        &found,
+        "LD_PRELOAD",
+        "note",
+        "/only/there.so is another allocator",
+    );
+    let root = system(&[]);
+    let mut command = hakmem();
+    command
+        .args(["doctor", "--json", "--root"])
+        .arg(root.path());
+    command
+        .arg("--lib")
+        .arg(&*HAKMEM)
+        .env("LD_PRELOAD", harmless);
+    let found = findings(&command.output().unwrap());
+    assert_found(&found, "LD_PRELOAD", "ok", "None is an allocator");
+}
+
+/// Options that hakmem takes, and others.
+#[test]
+fn options_in_the_environment() {
+    for (value, verdict, words) in [
+        ("A=HAKMEM_X=1", "ok", "none set"),
+        ("HAKMEM_DECAY_MS=2s\0HAKMEM_STATS=1", "ok", "HAKMEM_STATS=1"),
+        ("HAKMEM_DECAY_MS=soon", "note", "not a number from 0"),
+        ("HAKMEM_DECAY=1", "note", "no such option"),
+    ] {
+        let root = system(&[("proc/42/environ", value)]);
+        let found = findings(&doctor(Some(root.path()), &["--pid", "42"]));
+        assert_found(&found, "options", verdict, words);
+    }
+    // One whose environment may not be read: nothing is said of it.
+    let root = system(&[]);
+    fs::remove_file(root.path().join("proc/42/environ")).unwrap();
+    let found = findings(&doctor(Some(root.path()), &["--pid", "42"]));
+    let unread = ["options", "LD_PRELOAD"];
+    assert!(
+        !found
+            .iter()
+            .any(|f| unread.iter().any(|&subject| f["subject"] == subject))
+    );
+    let root = system(&[]);
+    let mut command = hakmem();
+    command
+        .args(["doctor", "--json", "--root"])
+        .arg(root.path());
+    command.arg("--lib").arg(&*HAKMEM).env("HAKMEM_WHAT", "1");
+    assert_found(
+        &findings(&command.output().unwrap()),
+        "options",
+        "note",
+        "HAKMEM_WHAT=1",
+    );
+}
+
+/// Programs that a preloaded library reaches, and others.
+#[test]
+fn programs() {
+    let folder = tempfile::Builder::new()
+        .tempdir_in(env!("CARGO_TARGET_TMPDIR"))
+        .unwrap();
+    let script = folder.path().join("script");
+    fs::write(&script, format!("#!{}\n", STATIC.display())).unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let by_env = folder.path().join("by-env");
+    fs::write(&by_env, "#!/usr/bin/env sh\n").unwrap();
+    fs::set_permissions(&by_env, fs::Permissions::from_mode(0o755)).unwrap();
+    let musl = BUILT.compile(
+        "program.c",
+        "musl",
+        &["-Wl,--dynamic-linker=/lib/ld-musl-x.so.1"],
+    );
+    let own = BUILT.compile("own.c", "doctor-own", &["-fno-builtin", "-DPREFIX"]);
+    let inside = built::debugged().example("watched");
+    for (program, subject, verdict, words) in [
+        (&*PROGRAM, "preload", "ok", "nothing that keeps"),
+        (&*PROGRAM, "allocator", "ok", "malloc"),
+        (&*STATIC, "preload", "problem", "libhakmem.a"),
+        (&musl, "preload", "problem", "libhakmem.a for musl"),
+        (&script, "program", "ok", "It is a script"),
+        (&by_env, "program", "note", "/usr/bin/env looks for"),
+        (&script, "preload", "problem", "statically linked"),
+        (&own, "allocator", "note", "mimalloc of its own"),
+        (&inside, "allocator", "note", "hakmem inside"),
+        (&inside, "preload", "ok", "not needed"),
+    ] {
+        let root = system(&[]);
+        let output = doctor(
+            Some(root.path()),
+            &[program.to_str().unwrap(), "--argument"],
+        );
+        assert_found(&findings(&output), subject, verdict, words);
+    }
+    let output = doctor(None, &["no-such-program"]);
+    assert_ended(&output, 127, "");
+    assert_ended(&doctor(None, &["4711"]), 2, "");
+}
+
+#[test]
+fn programs_with_rights_of_their_own() {
+    // SAFETY: always succeeds.
+    if unsafe { libc::geteuid() } != 0 {
+        return println!("skipped: only root can make such a file of another user");
+    }
+    let folder = tempfile::Builder::new()
+        .tempdir_in(env!("CARGO_TARGET_TMPDIR"))
+        .unwrap();
+    for (mode, owner, group, words) in [
+        (0o4755, Some(65534), None, "the setuid bit"),
+        (0o2755, None, Some(65534), "the setgid bit"),
+    ] {
+        let copy = folder.path().join(format!("{mode:o}"));
+        fs::copy(&*PROGRAM, &copy).unwrap();
+        chown(&copy, owner, group).unwrap();
+        fs::set_permissions(&copy, fs::Permissions::from_mode(mode)).unwrap();
+        let found = findings(&doctor(None, &[copy.to_str().unwrap()]));
+        assert_found(&found, "preload", "problem", words);
+    }
+}
+
+/// Where the library was found, and what is wrong with another file.
+#[test]
+fn the_library() {
+    let found = findings(&doctor(None, &[]));
+    let words = format!(
+        "{}, version {}",
+        HAKMEM.canonicalize().unwrap().display(),
+        env!("CARGO_PKG_VERSION")
+    );
+    assert_found(&found, "library", "ok", &words);
+    for (library, words) in [
+        (&*LIBRARY, "another library"),
+        (&*PROGRAM, "another library"),
+        (&"/no/such.so".into(), "library not found"),
+    ] {
+        let mut command = hakmem();
+        let output = command
+            .args(["doctor", "--json", "--lib"])
+            .arg(library)
+            .output()
+            .unwrap();
+        assert_found(&findings(&output), "library", "problem", words);
+    }
+}
+
+/// This system and two of its processes, as text: in 80 columns, without colours, with a sum.
+#[test]
+fn on_this_system() {
+    let spawn = |on_hakmem: bool| {
+        let mut command = Command::new(&*KNOWN);
+        command.stdin(Stdio::piped());
+        if on_hakmem {
+            command.env("LD_PRELOAD", &*HAKMEM);
+        }
+        Ready::new(command)
+    };
+    for on_hakmem in [true, false] {
+        let known = spawn(on_hakmem);
+        let pid = known.pid().to_string();
+        let mut command = hakmem();
+        command
+            .args(["doctor", "--pid", &pid, "--lib"])
+            .arg(&*HAKMEM);
+        let output = command.output().unwrap();
+        let text = stdout(&output);
+        let long = text.lines().find(|line| line.chars().count() > 80);
+        assert_eq!(long, None);
+        let part = match on_hakmem {
+            true => "ok       hakmem in the process: yes\n",
+            false => "problem  hakmem in the process: no\n",
+        };
+        assert!(text.contains(part), "{text}");
+        assert!(!text.contains('\x1b') && text.contains("\nproblems: "));
+        if !on_hakmem {
+            assert_eq!(output.status.code(), Some(1));
+        }
+        let found = findings(&doctor(None, &["--pid", &pid]));
+        assert!(found.iter().any(|f| f["subject"] == "maps"));
+    }
+}
+
+/// Files that make no sense: the doctor goes on, in 80 columns that a terminal only shows.
+#[test]
+fn files_that_make_no_sense() {
+    let garbage = [
+        "",
+        "\u{1b}[2J\u{202e}\r\n",
+        "[",
+        "99999999999999999999999999",
+        "-1",
+        ":::::::::::::",
+        "0::/../../../..\n",
+        "1 2 3 4 5 - cgroup2 x memory",
+        "Name: \u{1b}c\nTracerPid: x\nSeccomp: 9\nVmSize: 99999999999999999999 kB\nVmData: 1 kB",
+        "Max data size 0 0\nMax address space\nMax locked memory x",
+    ];
+    let long = "LD_PRELOAD=/x:".repeat(100_000);
+    let paths = HEALTHY.map(|(path, _)| path);
+    for text in garbage.into_iter().chain([long.as_str()]) {
+        let changes = paths.map(|path| (path, text));
+        let named = ("proc/42/status", "Name: \u{1b}c\nVmData: 9 kB");
+        for (changes, words) in [
+            (&changes[..], &[][..]),
+            (&[changes.as_slice(), &[named]].concat(), &["--pid", "42"]),
+        ] {
+            let root = system(changes);
+            let mut command = hakmem();
+            command.args(["doctor", "--lib"]).arg(&*HAKMEM);
+            command.arg("--root").arg(root.path()).args(words);
+            let output = command.output().unwrap();
+            assert!(matches!(output.status.code(), Some(0 | 1)), "{text:?}");
+            assert_eq!(stderr(&output), "");
+            for line in stdout(&output).lines() {
+                assert!(line.chars().count() <= 80, "{line}");
+                assert!(!line.chars().any(char::is_control), "{line:?}");
+            }
+        }
+    }
+}
+
+/// Colours on a terminal alone, and not against NO_COLOR.
+#[test]
+fn colours() {
+    for (value, colours) in [("", true), ("1", false)] {
+        let mut command = hakmem();
+        command.args(["doctor", "--lib"]).arg(&*HAKMEM);
+        let mut terminal = terminal::Terminal::of_kind(command, &[("NO_COLOR", value)]);
+        terminal.until_shows("problems: ");
+        let screen = terminal.screen.screen();
+        let all = (0..40).flat_map(|y| (0..120).map(move |x| (y, x)));
+        let plain = |(y, x)| screen.cell(y, x).unwrap().fgcolor() == vt100::Color::Default;
+        assert_eq!(!all.into_iter().all(plain), colours, "NO_COLOR={value}");
+    }
+}
