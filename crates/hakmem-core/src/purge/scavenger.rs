@@ -19,7 +19,7 @@
 
 use crate::base::sync::{AtomicBool, AtomicU32, Ordering::*};
 use crate::heap::reclaim::idle::Pauses;
-use crate::policy::learn;
+use crate::policy::{learn, limits};
 use crate::proto::worker::{Call, Worker};
 use crate::{os, policy, purge};
 
@@ -198,9 +198,16 @@ fn is_needed() -> bool {
     mib != 0 && purge::expected_bytes() >= mib << 20
 }
 
+/// Makes the scavenger begin a pass now, if there may be a scavenger.
+pub fn hurry() {
+    if policy::SCAVENGE_MIB.get() != 0 && wake() {
+        os::futex_wake(&WORKER.state);
+    }
+}
+
 /// The milliseconds between two passes of the scavenger.
 fn nap() -> u32 {
-    let nap = policy::DECAY_MS.get().clamp(20, 60_000) / 2;
+    let nap = limits::decay().clamp(20, 60_000) / 2;
     if learn::is_on() { nap.min(2 * learn::PASS_MS) } else { nap }
 }
 
@@ -215,7 +222,9 @@ extern "C" fn work() {
         if !WORKER.resume() {
             return;
         }
-        let given = purge::pass(os::now_ms(), policy::DECAY_MS.get(), Pauses::Yes);
+        limits::read_at_times(os::now_ms());
+        let decay = if purge::limit::is_urgent() { 0 } else { limits::decay() };
+        let given = purge::pass(os::now_ms(), decay, Pauses::Yes);
         fruitless = if given > 0 { 0 } else { (fruitless + 1).min(64) };
         // The memory that was freed last is due after the decay.
         let is_off = policy::SCAVENGE_MIB.get() == 0;
