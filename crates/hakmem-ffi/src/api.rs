@@ -8,7 +8,7 @@ use hakmem_core::options;
 use hakmem_core::profile;
 use hakmem_core::report::out::{self, Text};
 use hakmem_core::report::{self, Format};
-use hakmem_core::stats::{self, CLASSES, Gauges, Snapshot};
+use hakmem_core::stats::{self, CLASSES, Snapshot};
 
 /// Figures of the process.
 #[repr(C)]
@@ -270,21 +270,14 @@ pub struct hakmem_gauges {
 /// `out` is aligned and valid for writing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hakmem_gauges(out: *mut hakmem_gauges) {
-    let Gauges {
-        allocated,
-        active,
-        metadata,
-        resident,
-        mapped,
-        retained,
-    } = stats::gauges();
+    let now = stats::gauges();
     let gauges = hakmem_gauges {
-        allocated,
-        active,
-        metadata,
-        resident,
-        mapped,
-        retained,
+        allocated: now.allocated,
+        active: now.active,
+        metadata: now.metadata,
+        resident: now.resident,
+        mapped: now.mapped,
+        retained: now.retained,
     };
     // SAFETY: the caller says that `out` is aligned and valid for writing.
     unsafe { *out = gauges };

@@ -33,6 +33,28 @@ pub struct Gauges {
     pub retained: u64,
 }
 
+impl Gauges {
+    /// The gauges with their names, in the order of the fields. O(1).
+    ///
+    /// ```
+    /// use hakmem_core::stats;
+    ///
+    /// for (name, bytes) in stats::gauges().named() {
+    ///     println!("{name} {bytes}");
+    /// }
+    /// ```
+    pub const fn named(&self) -> [(&'static str, u64); 6] {
+        [
+            ("allocated", self.allocated),
+            ("active", self.active),
+            ("metadata", self.metadata),
+            ("resident", self.resident),
+            ("mapped", self.mapped),
+            ("retained", self.retained),
+        ]
+    }
+}
+
 /// Reads the gauges. `allocated` costs as much as [`Snapshot::take`](super::Snapshot::take): O(heaps ×
 /// classes + slots in use + blocks in lists), and it may wait for a pass of the purge. The others are
 /// O(arenas). Allocates nothing and makes no system call. All are 0 where hakmem does not serve.
