@@ -1,7 +1,7 @@
 //! The gauges of memory through the crate `opentelemetry`.
 //!
 //! ```sh
-//! cargo run --release --example opentelemetry
+//! cargo run --release -p hakmem-examples --example opentelemetry
 //! ```
 //!
 //! prints what an exporter gets: `hakmem.memory{gauge=allocated} 1234` and five more. A service takes
