@@ -260,6 +260,45 @@ fn memory_stays_below_a_soft_limit() {
     alone("memory_stays_below_a_soft_limit", kept_below);
 }
 
+/// Threads that sleep with cached blocks lose them, though their decay is far away.
+fn sleepers_give_up() {
+    const THREADS: usize = 8;
+    set("DECAY_MS", "60000");
+    let barrier = std::sync::Barrier::new(THREADS + 1);
+    let mut is_given = false;
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                // As much as a heap caches.
+                fill(MIB / 4, MIB).into_iter().for_each(free);
+                barrier.wait();
+                barrier.wait();
+            });
+        }
+        barrier.wait();
+        let before = held(&stats::gauges());
+        set("SOFT_LIMIT_MIB", "4");
+        let live = fill(1000, 4 * MIB);
+        for _ in 0..10_000 {
+            is_given |= held(&stats::gauges()) < before - MIB;
+            if is_given {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        live.into_iter().for_each(free);
+        // Not before: the threads would wait for ever.
+        barrier.wait();
+    });
+    assert!(is_given, "sleeping threads keep theirs");
+}
+
+#[test]
+#[cfg_attr(feature = "hardened", ignore = "freed blocks wait")]
+fn a_soft_limit_reaches_sleeping_threads() {
+    alone("a_soft_limit_reaches_sleeping_threads", sleepers_give_up);
+}
+
 fn purges() -> u64 {
     let calls = stats::process().syscalls;
     calls.iter().find(|s| s.name == "madvise").unwrap().calls

@@ -26,23 +26,23 @@
 #[cfg_attr(target_arch = "aarch64", path = "aarch64.rs")]
 mod processor;
 
-use super::estimate;
-
-/// The weight of a sample, by its size and by the interval that it was drawn with.
-fn weight(size: u64, interval: u64) -> u64 {
-    estimate::bytes_of_one(size, interval)
+/// Checkers have no machine code.
+#[cfg(any(miri, shuttle))]
+mod processor {
+    pub fn alloc(_: usize, _: u64, _: u64) {}
+    pub fn free(_: usize, _: u64, _: u64) {}
 }
+
+use super::estimate::bytes_of_one;
 
 /// The block at `at`, of `size` bytes, became a sample at `interval`.
 pub fn alloc(at: usize, size: u64, interval: u64) {
-    #[cfg(not(any(miri, shuttle)))]
-    processor::alloc(at, size, weight(size, interval));
+    processor::alloc(at, size, bytes_of_one(size, interval));
 }
 
 /// The sample at `at` is being freed.
 pub fn free(at: usize, size: u64, interval: u64) {
-    #[cfg(not(any(miri, shuttle)))]
-    processor::free(at, size, weight(size, interval));
+    processor::free(at, size, bytes_of_one(size, interval));
 }
 
 /// Code for a probe: the `nop`, the note, and the byte by which readers of the note see whether the
