@@ -125,7 +125,7 @@ fn threads_at_the_limit() {
     set("DECAY_MS", "20");
     let most = AtomicUsize::new(0);
     std::thread::scope(|scope| {
-        for salt in 0..4 {
+        let start = |salt: u64| {
             let most = &most;
             scope.spawn(move || {
                 let mut random = oracle::Random(salt + 1);
@@ -135,8 +135,13 @@ fn threads_at_the_limit() {
                     most.fetch_max(held(&stats::gauges()), Relaxed);
                     blocks.into_iter().for_each(free);
                 }
-            });
-        }
+            })
+        };
+        // The scope does not wait for what a thread does when it ends; a join does.
+        let threads: Vec<_> = (0..4).map(start).collect();
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
     });
     let most = most.into_inner();
     // A slow path counts first and takes back what is too much.

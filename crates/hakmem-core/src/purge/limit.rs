@@ -36,7 +36,12 @@ pub fn keep() {
     scavenger::hurry();
 }
 
-/// True, once, after a purge for the soft limit.
+/// True after a purge for the soft limit, until [`begin_urgent`].
 pub fn is_urgent() -> bool {
-    URGENT.load(Relaxed) && URGENT.swap(false, Relaxed)
+    URGENT.load(Relaxed)
+}
+
+/// Begins such a pass, if one is due.
+pub fn begin_urgent() -> bool {
+    is_urgent() && URGENT.swap(false, Relaxed)
 }

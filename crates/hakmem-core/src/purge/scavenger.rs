@@ -207,7 +207,9 @@ pub fn hurry() {
 
 /// The milliseconds between two passes of the scavenger.
 fn nap() -> u32 {
-    let nap = limits::decay().clamp(20, 60_000) / 2;
+    // A wake between the check for urgent work and the sleep is lost, so this sleep is short.
+    let most = if limits::soft() == usize::MAX { 60_000 } else { 500 };
+    let nap = limits::decay().clamp(20, most) / 2;
     if learn::is_on() { nap.min(2 * learn::PASS_MS) } else { nap }
 }
 
@@ -218,12 +220,15 @@ extern "C" fn work() {
     while let Some(napping) = WORKER.nap() {
         let nap = nap();
         // Memory that the system does not take (such as locked memory) is tried ever more rarely.
-        os::futex_wait(&WORKER.state, napping, Some(nap << (fruitless / 8).min(6)));
+        // Who was in a hurry before this thread slept has woken nobody.
+        if !purge::limit::is_urgent() {
+            os::futex_wait(&WORKER.state, napping, Some(nap << (fruitless / 8).min(6)));
+        }
         if !WORKER.resume() {
             return;
         }
         limits::read_at_times(os::now_ms());
-        let decay = if purge::limit::is_urgent() { 0 } else { limits::decay() };
+        let decay = if purge::limit::begin_urgent() { 0 } else { limits::decay() };
         let given = purge::pass(os::now_ms(), decay, Pauses::Yes);
         fruitless = if given > 0 { 0 } else { (fruitless + 1).min(64) };
         // The memory that was freed last is due after the decay.
