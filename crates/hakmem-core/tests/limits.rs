@@ -305,36 +305,6 @@ fn a_soft_limit_reaches_sleeping_threads() {
     alone("a_soft_limit_reaches_sleeping_threads", sleepers_give_up);
 }
 
-fn purges() -> u64 {
-    let calls = stats::process().syscalls;
-    calls.iter().find(|s| s.name == "madvise").unwrap().calls
-}
-
-/// A program whose live memory is above the soft limit goes on, and does not purge at each claim.
-fn life_beyond() {
-    set("DECAY_MS", "60000");
-    set("SCAVENGER", "0");
-    set("SOFT_LIMIT_MIB", "32");
-    set("POPULATE_FROM_PAGES", "0");
-    let live = fill(1000, 64 * MIB);
-    let before = purges();
-    for round in 0..200 {
-        // Sizes change, so that memory is claimed and freed all the time.
-        let size = [2000, 70_000, 500, 20_000, 300_000][round % 5];
-        fill(size, 4 * MIB).into_iter().for_each(free);
-    }
-    // 64 slots in each round.
-    let calls = purges() - before;
-    assert!(calls <= 200 * 16, "{calls} calls in 200 rounds");
-    live.into_iter().for_each(free);
-}
-
-#[test]
-#[cfg_attr(feature = "hardened", ignore = "freed blocks wait")]
-fn beyond_a_soft_limit_purges_are_rare() {
-    alone("beyond_a_soft_limit_purges_are_rare", life_beyond);
-}
-
 fn assert_in_order(gauges: &Gauges) {
     let Gauges {
         allocated,

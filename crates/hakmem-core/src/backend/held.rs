@@ -79,3 +79,53 @@ pub fn follow() {
 fn step() -> usize {
     (limits::soft() / STEPS).clamp(LEAST_STEP, MOST_STEP)
 }
+
+#[cfg(all(test, not(any(loom, miri, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::policy;
+    use crate::testing::in_child;
+
+    const MIB: usize = 1 << 20;
+
+    #[test]
+    fn between_two_purges_lies_a_step() {
+        in_child(|| {
+            let taken = |mib| assert!(take(mib * MIB));
+            give(bytes());
+            taken(200);
+            assert!(!is_beyond(), "there is no limit");
+            policy::SOFT_LIMIT_MIB.set(128);
+            assert!(is_beyond());
+            // All of it is live: nothing went back.
+            note_purged();
+            assert!(!is_beyond());
+            taken(2);
+            assert!(!is_beyond(), "a step is 2 MiB");
+            assert!(take(1));
+            assert!(is_beyond());
+            note_purged();
+            // The program frees half, and takes it again: from the limit on a purge is due.
+            give(100 * MIB);
+            follow();
+            taken(25);
+            assert!(!is_beyond());
+            taken(2);
+            assert!(is_beyond());
+        });
+    }
+
+    #[test]
+    fn the_hard_limit_is_exact() {
+        in_child(|| {
+            give(bytes());
+            policy::HARD_LIMIT_MIB.set(3);
+            assert!(take(3 * MIB) && !take(1) && !has_room(1) && has_room(0));
+            assert_eq!(bytes(), 3 * MIB, "what was refused does not count");
+            give(1);
+            assert!(take(1) && !take(1));
+            policy::HARD_LIMIT_MIB.set(0);
+            assert!(take(usize::MAX / 4));
+        });
+    }
+}
