@@ -23,6 +23,7 @@ use crate::policy::limits;
 #[unsafe(link_section = ".data.hakmem")]
 static HELD: AtomicUsize = AtomicUsize::new(0);
 /// Below so many held bytes no purge is due (rule 3).
+#[unsafe(link_section = ".data.hakmem")]
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
 /// A step is one in so many bytes of the soft limit, but within these bounds.
@@ -38,6 +39,7 @@ pub fn bytes() -> usize {
 /// Notes that the caller is about to take `bytes` of clean memory. False: the hard limit does not
 /// allow it.
 #[must_use]
+#[unsafe(link_section = ".text.hot.hakmem")]
 pub fn take(bytes: usize) -> bool {
     let before = HELD.fetch_add(bytes, Relaxed);
     let is_allowed = before.saturating_add(bytes) <= limits::hard();
@@ -58,6 +60,7 @@ pub fn has_room(more: usize) -> bool {
 }
 
 /// True if a purge for the soft limit is due (rule 3).
+#[inline(always)]
 pub fn is_beyond() -> bool {
     let soft = limits::soft();
     soft != usize::MAX && bytes() > soft.max(NEXT.load(Relaxed))

@@ -13,6 +13,7 @@ use crate::os::{self, cgroup};
 /// What the cgroups allow, in bytes; `usize::MAX`: no limit, or unknown.
 static ALLOWED: AtomicUsize = AtomicUsize::new(usize::MAX);
 /// True while tasks wait for memory.
+#[unsafe(link_section = ".data.hakmem")]
 static PRESSED: AtomicBool = AtomicBool::new(false);
 /// When the files were read last, in coarse milliseconds.
 static READ: AtomicU32 = AtomicU32::new(0);
@@ -23,22 +24,34 @@ const PACE_MS: u32 = 1_000;
 const SHORTER: u32 = 20;
 
 /// The bytes that `mib` stand for; `usize::MAX` for 0, which is no limit.
+#[inline(always)]
 fn limit_of(mib: u32) -> usize {
     if mib == 0 { usize::MAX } else { (mib as usize) << 20 }
 }
 
 /// The hard limit in bytes; `usize::MAX`: none.
+#[inline(always)]
 pub fn hard() -> usize {
     limit_of(HARD_LIMIT_MIB.get())
 }
 
 /// The soft limit in bytes, the lower one if there are two; `usize::MAX`: none.
+#[inline(always)]
 pub fn soft() -> usize {
-    let share = match (LIMIT_PERCENT.get() as usize, ALLOWED.load(Relaxed)) {
-        (0, _) | (_, usize::MAX) => usize::MAX,
-        (percent, allowed) => allowed / 100 * percent,
-    };
-    limit_of(SOFT_LIMIT_MIB.get()).min(share)
+    let own = limit_of(SOFT_LIMIT_MIB.get());
+    match LIMIT_PERCENT.get() {
+        0 => own,
+        percent => own.min(share(percent)),
+    }
+}
+
+/// `percent` of what the cgroups allow; `usize::MAX`: no limit, or unknown.
+#[cold]
+fn share(percent: u32) -> usize {
+    match ALLOWED.load(Relaxed) {
+        usize::MAX => usize::MAX,
+        allowed => allowed / 100 * percent as usize,
+    }
 }
 
 /// The decay in ms: the option, or a part of it while there is pressure.
