@@ -196,6 +196,8 @@ mod testing;
 pub use api::c;
 #[cfg(ported)]
 pub use api::c::thread_idle;
+#[cfg(ported)]
+pub use api::memory::{purge_all, set_limit_callback};
 #[cfg(all(ported, feature = "ledger"))]
 #[doc(hidden)]
 pub use base::sync::ledger;
@@ -204,7 +206,7 @@ use fallback::os;
 #[cfg(all(not(ported), feature = "reports"))]
 pub use fallback::report;
 #[cfg(not(ported))]
-pub use fallback::{profile, thread_idle};
+pub use fallback::{profile, purge_all, set_limit_callback, thread_idle};
 #[cfg(all(ported, feature = "reports", not(any(miri, shuttle))))]
 pub use observe::report;
 pub use observe::stats;
@@ -214,7 +216,7 @@ pub use os::{coarse, faults};
 #[doc(hidden)]
 pub use policy::learner;
 pub use policy::options;
-pub use types::{Configured, Hakmem};
+pub use types::{Configured, Hakmem, LimitCallback};
 
 /// True if hakmem itself serves the program. False on a target without a port: there
 /// [`Hakmem`] hands every call to the system's allocator, options have no effect, figures are zero,

@@ -274,8 +274,8 @@ fn sleepers() {
         for round in 0..2 {
             barrier.wait();
             // What the first pass parks is purged by the second.
-            c::trim_with_pauses();
-            c::trim_with_pauses();
+            hakmem_core::purge_all();
+            hakmem_core::purge_all();
             let left = stats::Snapshot::take().heap_walk().kept_slots;
             most = most.max(left);
             // Later a thread may have freed blocks of a page that another one took meanwhile.
@@ -359,7 +359,7 @@ fn looked_at() {
         };
         let threads: Vec<_> = (0..THREADS).map(start).collect();
         while working.load(std::sync::atomic::Ordering::Relaxed) != 0 {
-            c::trim_with_pauses();
+            hakmem_core::purge_all();
         }
         // The scope does not wait for what a thread does when it ends; a join does.
         threads

@@ -12,6 +12,7 @@ mod layers;
 mod learner;
 mod learning;
 mod limited;
+mod limits;
 mod map;
 mod misuse;
 mod moved;

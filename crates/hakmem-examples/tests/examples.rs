@@ -200,6 +200,29 @@ fn server_refuses() {
     assert_eq!(server.text("GET /notes", ""), "0\n");
 }
 
+/// The value of a gauge, in lines such as `memory{gauge=active} 1`, with or without quotes.
+fn gauge(text: &str, name: &str) -> u64 {
+    let of_name = |line: &&str| line.contains(&format!("gauge={name}}} "));
+    let plain = text.replace('"', "");
+    let line = plain.lines().find(of_name);
+    let line = line.unwrap_or_else(|| panic!("{name} in {text}"));
+    let (_, value) = line.rsplit_once(' ').expect("a value");
+    value.parse::<f64>().expect("a number") as u64
+}
+
+#[test]
+fn exporters() {
+    for mut command in [example("metrics"), example("opentelemetry")] {
+        let text = printed(&mut command);
+        let bytes = |name| gauge(&text, name);
+        let [allocated, active] = [bytes("allocated"), bytes("active")];
+        assert!((10 << 20..14 << 20).contains(&allocated), "{text}");
+        assert!(allocated <= active && active <= bytes("resident"), "{text}");
+        assert!(bytes("resident") <= bytes("mapped"), "{text}");
+        assert!(bytes("metadata") > 0 && bytes("retained") > 0, "{text}");
+    }
+}
+
 #[test]
 fn every_example_is_run() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -5,6 +5,7 @@
 #ifndef HAKMEM_H
 #define HAKMEM_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -56,6 +57,23 @@ struct hakmem_class_stats {
   uint64_t page_bytes;
   // Bytes of live blocks.
   uint64_t live_bytes;
+};
+
+// The memory of the process that hakmem manages, in bytes. allocated <= active <= resident <= mapped.
+struct hakmem_gauges {
+  // Live blocks.
+  uint64_t allocated;
+  // Slots and segments that pages, large blocks and huge blocks have.
+  uint64_t active;
+  // What hakmem knows of the memory.
+  uint64_t metadata;
+  // What may be in memory now, an upper bound: active, metadata, and free memory that was not
+  // given back yet.
+  uint64_t resident;
+  // What is accessible.
+  uint64_t mapped;
+  // Address space that is reserved and not accessible. It costs no memory.
+  uint64_t retained;
 };
 
 #ifdef __cplusplus
@@ -120,6 +138,25 @@ void hakmem_profile_stop(void);
 // pprof read. Returns 0, or -1 if no profile was started, if there is no memory for it, or if not
 // all of it could be written.
 int hakmem_profile_dump(int fd);
+
+// Reads the gauges. Costs about as much as hakmem_stats, for the sake of `allocated`. Allocates
+// nothing.
+//
+// # Safety
+// `out` is aligned and valid for writing.
+void hakmem_gauges(struct hakmem_gauges *out);
+
+// Sets what hakmem calls before an allocation fails with ENOMEM, because it would exceed
+// HARD_LIMIT_MIB or the system has no more memory; NULL for nothing. hakmem calls it on the
+// allocating thread, holds no lock then, and passes the bytes of the request. The callback may free
+// and allocate; it must not leave by longjmp or an exception. If it returns true, the allocation is
+// tried once more.
+void hakmem_set_limit_callback(bool (*callback)(size_t size));
+
+// Gives free memory of the whole process back to the system now: what hakmem_trim gives, and what is
+// unused in the heaps of other threads, which it pauses for a moment. Under a filter for system calls
+// it pauses none. Returns the bytes.
+size_t hakmem_purge_all(void);
 
 // Gives free memory back to the system now: what is free in the calling thread's heap, in the
 // heaps of ended threads, and in no heap. Returns 1 if there was any, else 0.

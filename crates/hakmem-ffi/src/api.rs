@@ -8,7 +8,7 @@ use hakmem_core::options;
 use hakmem_core::profile;
 use hakmem_core::report::out::{self, Text};
 use hakmem_core::report::{self, Format};
-use hakmem_core::stats::{CLASSES, Snapshot};
+use hakmem_core::stats::{self, CLASSES, Snapshot};
 
 /// Figures of the process.
 #[repr(C)]
@@ -242,6 +242,63 @@ pub extern "C" fn hakmem_profile_dump(fd: c_int) -> c_int {
         Some(true) => 0,
         _ => -1,
     }
+}
+
+/// The memory of the process that hakmem manages, in bytes. allocated <= active <= resident <= mapped.
+#[repr(C)]
+#[allow(non_camel_case_types, reason = "the name is C's")]
+pub struct hakmem_gauges {
+    /// Live blocks.
+    pub allocated: u64,
+    /// Slots and segments that pages, large blocks and huge blocks have.
+    pub active: u64,
+    /// What hakmem knows of the memory.
+    pub metadata: u64,
+    /// What may be in memory now, an upper bound: active, metadata, and free memory that was not
+    /// given back yet.
+    pub resident: u64,
+    /// What is accessible.
+    pub mapped: u64,
+    /// Address space that is reserved and not accessible. It costs no memory.
+    pub retained: u64,
+}
+
+/// Reads the gauges. Costs about as much as hakmem_stats, for the sake of `allocated`. Allocates
+/// nothing.
+///
+/// # Safety
+/// `out` is aligned and valid for writing.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hakmem_gauges(out: *mut hakmem_gauges) {
+    let now = stats::gauges();
+    let gauges = hakmem_gauges {
+        allocated: now.allocated,
+        active: now.active,
+        metadata: now.metadata,
+        resident: now.resident,
+        mapped: now.mapped,
+        retained: now.retained,
+    };
+    // SAFETY: the caller says that `out` is aligned and valid for writing.
+    unsafe { *out = gauges };
+}
+
+/// Sets what hakmem calls before an allocation fails with ENOMEM, because it would exceed
+/// HARD_LIMIT_MIB or the system has no more memory; NULL for nothing. hakmem calls it on the
+/// allocating thread, holds no lock then, and passes the bytes of the request. The callback may free
+/// and allocate; it must not leave by longjmp or an exception. If it returns true, the allocation is
+/// tried once more.
+#[unsafe(no_mangle)]
+pub extern "C" fn hakmem_set_limit_callback(callback: Option<extern "C" fn(size: usize) -> bool>) {
+    hakmem_core::set_limit_callback(callback);
+}
+
+/// Gives free memory of the whole process back to the system now: what hakmem_trim gives, and what is
+/// unused in the heaps of other threads, which it pauses for a moment. Under a filter for system calls
+/// it pauses none. Returns the bytes.
+#[unsafe(no_mangle)]
+pub extern "C" fn hakmem_purge_all() -> usize {
+    hakmem_core::purge_all()
 }
 
 /// Gives free memory back to the system now: what is free in the calling thread's heap, in the

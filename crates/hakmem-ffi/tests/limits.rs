@@ -8,9 +8,9 @@ mod machine;
 
 use common::{Language, Link, Reports, compile, find_program, library, preload, run, skipped};
 use machine::{Cgroup, Setting};
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, ExitStatus, Output};
 use std::sync::OnceLock;
 
 const MIB: u64 = 1 << 20;
@@ -238,6 +238,43 @@ fn in_a_memory_cgroup() {
         }
     }
     println!("peak {} KiB of 80 MiB", group.peak() >> 10);
+}
+
+/// Passes `case` in a memory cgroup. Returns how the shell that becomes it ends.
+fn in_group(group: &Cgroup, case: &str, options: &[(&str, &str)]) -> (ExitStatus, Reports) {
+    let mut command = Command::new("sh");
+    command.args(["-c", "echo $$ > \"$0\" && exec \"$1\" \"$2\""]);
+    command.arg(group.members()).arg(program()).arg(case);
+    let reports = preload(&mut command);
+    command.envs(options.iter().copied());
+    (common::finish(&mut command).status, reports)
+}
+
+/// Free memory that stays for long is too much for the group, unless hakmem knows of the group's limit.
+#[test]
+#[cfg_attr(feature = "hardened", ignore = "freed blocks wait")]
+fn a_share_of_a_memory_cgroup() {
+    let group = match Cgroup::new(80 * MIB) {
+        Ok(group) => group,
+        Err(why) => return skipped(&format!("no memory cgroup: {why}")),
+    };
+    let free_memory_stays = [
+        ("HAKMEM_DECAY_MS", "60000"),
+        ("HAKMEM_SCAVENGER", "0"),
+        ("HAKMEM_HUGE_CACHE_MIB", "100"),
+        ("HAKMEM_THP", "never"),
+    ];
+    let (ended, _) = in_group(&group, "sizes_change", &free_memory_stays);
+    assert_eq!(
+        ended.signal(),
+        Some(libc::SIGKILL),
+        "the test shows nothing"
+    );
+    let mut options = free_memory_stays.to_vec();
+    options.push(("HAKMEM_LIMIT_PERCENT", "85"));
+    let (ended, reports) = in_group(&group, "sizes_change", &options);
+    assert!(ended.success(), "{ended}");
+    reports.assert_served();
 }
 
 #[test]

@@ -15,6 +15,7 @@ mod header;
 mod larson;
 mod limits;
 mod map;
+mod probes;
 mod processes;
 mod profile;
 mod rights;

@@ -100,8 +100,17 @@ fn figures_count_where_hakmem_serves() {
     stats::each_segment(&mut |segment| slots += segment.slots().map(|slot| slot.span).sum::<u32>());
     assert_eq!(slots > 0, active);
     assert!(stats::resident_bytes() == 0 || active);
+    let gauges = stats::gauges();
+    assert_eq!(gauges.allocated > 0, active);
+    assert!(gauges.allocated <= gauges.active && gauges.active <= gauges.mapped);
     drop(blocks);
     hakmem_core::thread_idle();
+    assert!(hakmem_core::purge_all() == 0 || active);
+    extern "C" fn give_up(_: usize) -> bool {
+        false
+    }
+    hakmem_core::set_limit_callback(Some(give_up as hakmem_core::LimitCallback));
+    hakmem_core::set_limit_callback(None);
 }
 
 fn profiles_and_reports_are_made() {

@@ -227,19 +227,8 @@ pub fn trim() -> bool {
     if thread::holds_a_lock() {
         return false; // This thread's signal handler interrupted the allocator.
     }
-    if let thread::ThreadState::Live(heap) = thread::state()
-        && !heap.is_busy()
-    {
-        heap.collect();
-    }
+    thread::give_up_own();
     purge::all() > 0
-}
-
-/// [`trim`], and what the scavenger would do: it pauses the heaps of threads that sleep. For tests.
-#[doc(hidden)]
-pub fn trim_with_pauses() {
-    trim();
-    purge::all_with_pauses();
 }
 
 /// Gives up what is free in the calling thread's heap: its free lists, its empty pages, its cached

@@ -14,11 +14,12 @@
 //!    back to the arena.
 
 use crate::backend::arena::{self, Arena, BINS, DIRTY_ROW, SEGMENT, SLOT};
+use crate::backend::held;
 use crate::backend::page::{Meta, NOT_THP, THP, UNTOLD};
 use crate::base::sync::{AtomicI64, AtomicUsize, Ordering::Relaxed};
 use crate::os;
 use crate::policy::{self, Thp};
-use crate::proto::slots::{self, SLOTS, run};
+use crate::proto::slots::{self, Claim, SLOTS, run};
 use core::cell::Cell;
 use crossbeam_utils::CachePadded;
 
@@ -126,6 +127,9 @@ pub fn claim_anywhere(n: u32) -> Option<(&'static Meta, bool)> {
 /// other slots of its segments stay claimed, so these segments never go back to the arena.
 #[cold]
 fn claim_scrap(n: u32) -> Option<(&'static Meta, bool)> {
+    if !held::has_room(n as usize * SLOT) {
+        return None;
+    }
     let (arena, first, end) = arena::take_scrap(n as usize)?;
     for segment in 0..end.div_ceil(PER_SEGMENT) {
         let (from, to) = (segment * PER_SEGMENT, (segment + 1) * PER_SEGMENT);
@@ -164,14 +168,45 @@ fn claim_in(arena: &'static Arena, n: u32) -> Option<(&'static Meta, bool)> {
     None
 }
 
-/// Claims from a segment. None: it has no such run.
+/// Counts the `n` slots that a claim took. False: the hard limit does not allow those that were
+/// CLEAN, and all are free again as they were.
+#[inline(always)]
+fn is_allowed(arena: &'static Arena, segment: usize, claim: &Claim, n: u32) -> bool {
+    if claim.dirty < n && !held::take((n - claim.dirty) as usize * SLOT) {
+        undo(arena, segment, claim, n);
+        return false;
+    }
+    if claim.dirty != 0 {
+        TOTALS.dirty.fetch_sub(claim.dirty as usize * SLOT, Relaxed);
+    }
+    true
+}
+
+/// Lets go of the `n` slots of a claim that the hard limit forbids.
+#[cold]
+#[inline(never)]
+fn undo(arena: &'static Arena, segment: usize, claim: &Claim, n: u32) {
+    let slots = &head_of(arena, segment).segment().slots;
+    // SAFETY: this thread has just claimed the slots, and has touched none. So those that were CLEAN
+    // are zero.
+    unsafe {
+        slots.release(run(claim.first, n) & !claim.were_dirty, false);
+        if claim.were_dirty != 0 {
+            slots.release(claim.were_dirty, true);
+            arena.list(DIRTY_ROW, segment);
+        }
+    }
+    rebin(arena, segment);
+}
+
+/// Claims from a segment. None: it has no such run, or the hard limit does not allow it.
 #[inline(always)]
 fn claim_from(arena: &'static Arena, segment: usize, n: u32) -> Option<(&'static Meta, bool)> {
     let head = head_of(arena, segment);
     let meta = head.segment();
     let claim = meta.slots.claim(n)?;
-    if claim.dirty != 0 {
-        TOTALS.dirty.fetch_sub(claim.dirty as usize * SLOT, Relaxed);
+    if !is_allowed(arena, segment, &claim, n) {
+        return None;
     }
     if meta.bin.get() != listed_as(claim.free) {
         rebin(arena, segment);
@@ -181,7 +216,14 @@ fn claim_from(arena: &'static Arena, segment: usize, n: u32) -> Option<(&'static
 }
 
 fn claim_fresh(n: u32) -> Option<(&'static Meta, bool)> {
-    let (arena, segment) = arena::take_run(1, 1, 1)?;
+    let bytes = n as usize * SLOT;
+    if !held::take(bytes) {
+        return None;
+    }
+    let Some((arena, segment)) = arena::take_run(1, 1, 1) else {
+        held::give(bytes);
+        return None;
+    };
     let head = head_of(arena, segment);
     // This thread owns all slots of the run. A segment that was never used has no slot claimed, and
     // one that was used is retired (rule 3).
@@ -278,10 +320,10 @@ pub fn extend(first: &Meta, n: u32, more: u32) -> bool {
         return false;
     }
     let Some(claim) = first.segment().slots.claim_exact(run(first.slot() + n, more)) else { return false };
-    if claim.dirty != 0 {
-        TOTALS.dirty.fetch_sub(claim.dirty as usize * SLOT, Relaxed);
-    }
     let (arena, segment) = first.segment_in_arena();
+    if !is_allowed(arena, segment, &claim, more) {
+        return false;
+    }
     rebin(arena, segment);
     true
 }
@@ -319,6 +361,7 @@ pub fn purge(arena: &'static Arena, segment: usize, now: u32, decay: u32) -> usi
     let clean = give_back(head, mask);
     let (kept, given) = (mask & !clean, clean.count_ones() as usize * SLOT);
     TOTALS.dirty.fetch_sub(given, Relaxed);
+    held::give(given);
     // SAFETY: this thread claimed the slots of `mask`, and has not used them. `clean` and `kept`
     // are the two parts of it, and `clean` was given back, so it is zero.
     unsafe {

@@ -36,3 +36,11 @@ compile_error!("hakmem-core has no port to this target, and the target no alloca
 
 /// Nothing: hakmem keeps no memory for this thread, as it does not serve.
 pub fn thread_idle() {}
+
+/// Purges nothing here.
+pub fn purge_all() -> usize {
+    0
+}
+
+/// Keeps no callback here: there is no limit.
+pub fn set_limit_callback(_: Option<crate::LimitCallback>) {}

@@ -89,6 +89,8 @@ pub struct Heap {
     /// The heap was another thread's when the process forked. The fork may have interrupted a push,
     /// so the lists are not checked.
     inherited: Cell<bool>,
+    /// True while the holder is in the program's callback for an allocation that fails.
+    pub asks: Cell<bool>,
     /// The class whose counters `now_and_then` makes room in next.
     turn: Cell<u8>,
     /// How many medium blocks of each class were freed to the heap's list and are still there. Too

@@ -19,6 +19,7 @@
 //! 3. `count` counts the calls of its kinds, and times them if `HAKMEM_TIMING=1`. Other calls are
 //!    not counted, such as those that block signals, write a message or read a file.
 
+pub mod cgroup;
 #[cfg(all(feature = "fault-injection", target_os = "linux", not(miri)))]
 pub mod coarse;
 mod count;

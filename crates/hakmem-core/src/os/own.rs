@@ -79,29 +79,44 @@ pub fn copy_readable(_: usize, _: &mut [u8]) -> usize {
 /// signal can interrupt their reads.
 #[cfg(not(miri))]
 pub fn read_file(name: &CStr, to: &mut [u8]) -> usize {
+    let mut len = 0;
+    with_file(name, |read| {
+        loop {
+            match read(&mut to[len..]) {
+                // The end of the file, the end of `to`, or an error.
+                0 => break,
+                n => len += n,
+            }
+        }
+    });
+    len
+}
+
+/// Calls `f` with a function that reads the next bytes of a file, and returns how many: 0 at its end
+/// or after an error. Does not call it if it cannot open the file, or if the process is known to have
+/// a filter.
+#[cfg(not(miri))]
+pub fn with_file(name: &CStr, f: impl FnOnce(&mut dyn FnMut(&mut [u8]) -> usize)) {
     use super::linux::syscall;
     if super::is_filtered() {
-        return 0;
+        return;
     }
     // O_RDONLY is 0.
     let flags = libc::O_CLOEXEC as usize;
     let name = name.as_ptr().expose_provenance();
     let Ok(file) = usize::try_from(syscall(libc::SYS_openat, [libc::AT_FDCWD as usize, name, flags, 0, 0, 0])) else {
-        return 0;
+        return;
     };
-    let mut len = 0;
-    loop {
-        let rest = &mut to[len..];
-        let read = syscall(libc::SYS_read, [file, rest.as_mut_ptr().expose_provenance(), rest.len(), 0, 0, 0]);
-        match usize::try_from(read) {
-            Ok(1..) => len += read as usize,
-            // The end of the file, the end of `to`, or an error.
-            _ => break,
-        }
-    }
+    f(&mut |to| {
+        let read = syscall(libc::SYS_read, [file, to.as_mut_ptr().expose_provenance(), to.len(), 0, 0, 0]);
+        usize::try_from(read).unwrap_or(0)
+    });
     syscall(libc::SYS_close, [file, 0, 0, 0, 0, 0]);
-    len
 }
+
+/// Opens nothing: under Miri the files would be the host's.
+#[cfg(miri)]
+pub fn with_file(_: &CStr, _: impl FnOnce(&mut dyn FnMut(&mut [u8]) -> usize)) {}
 
 /// Reads nothing: under Miri the files would be the host's.
 #[cfg(miri)]

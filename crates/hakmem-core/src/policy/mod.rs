@@ -9,6 +9,8 @@ pub mod environment;
 #[cfg(ported)]
 pub mod learn;
 pub mod learner;
+#[cfg(ported)]
+pub mod limits;
 pub mod options;
 
 use crate::base::size_class::CLASSES;
@@ -348,7 +350,7 @@ macro_rules! options {
         ///
         /// assert_eq!(TABLE.iter().filter(|entry| entry.name() == "DECAY_MS").count(), 1);
         /// ```
-        pub static TABLE: [Entry; 29] = [
+        pub static TABLE: [Entry; 33] = [
             $( Entry {
                 name: $name,
                 values: $values,
@@ -465,6 +467,18 @@ options! {
     huge_cache_mib: u32 = 32, One HUGE_CACHE_MIB, "HUGE_CACHE_MIB", Number(0, 1 << 20), "MiB";
     /// The same limit in per cent of the live bytes of such blocks. The larger limit counts.
     huge_cache_percent: u32 = 100, One HUGE_CACHE_PERCENT, "HUGE_CACHE_PERCENT", Number(0, 1000), "%";
+    /// Soft limit of the memory that hakmem holds, in MiB; 0: none. When it takes memory beyond the
+    /// limit, all free memory goes back at once.
+    soft_limit_mib: u32 = 0, One SOFT_LIMIT_MIB, "SOFT_LIMIT_MIB", Number(0, 1 << 24), "MiB";
+    /// Hard limit of the memory that hakmem holds, in MiB; 0: none. An allocation that would exceed
+    /// it fails with ENOMEM, after the program's callback.
+    hard_limit_mib: u32 = 0, One HARD_LIMIT_MIB, "HARD_LIMIT_MIB", Number(0, 1 << 24), "MiB";
+    /// Soft limit in per cent of what the process's cgroups allow (`memory.high`, `memory.max`); 0:
+    /// none. The lower soft limit counts.
+    limit_percent: u32 = 0, One LIMIT_PERCENT, "LIMIT_PERCENT", Number(0, 100), "%";
+    /// Per cent of the last 10 s in which tasks waited for memory (PSI) from which on free memory
+    /// stays for a twentieth of `DECAY_MS`; 0: hakmem does not ask.
+    pressure_percent: u32 = 0, One PRESSURE_PERCENT, "PRESSURE_PERCENT", Number(0, 100), "%";
     /// What hakmem does with foreign pointers: hand them to the next allocator, leak them, or end
     /// the process.
     foreign: Foreign = Foreign::Forward, One FOREIGN, "FOREIGN", Word(&["forward", "leak", "abort"]), "";

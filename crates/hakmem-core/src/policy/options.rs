@@ -124,6 +124,10 @@ pub(super) fn set_exactly(name: &str, value: &str) -> Result<usize, Error> {
         os::find_objects();
         os::find_program();
     }
+    #[cfg(ported)]
+    if matches!(name, "LIMIT_PERCENT" | "PRESSURE_PERCENT") {
+        policy::limits::read();
+    }
     Ok(i)
 }
 
@@ -393,6 +397,10 @@ fn apply_now(options: &Options) {
             TABLE[i].store(value);
         }
     });
+    #[cfg(ported)]
+    if options.limit_percent != 0 || options.pressure_percent != 0 {
+        policy::limits::read();
+    }
     STRUCT_SEEN.store(true, Relaxed);
 }
 

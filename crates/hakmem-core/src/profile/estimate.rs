@@ -49,6 +49,12 @@ pub fn samples_of_one(size: u64, interval: u64, shift: u32) -> f64 {
     ratio
 }
 
+/// How many bytes one sample at `interval` stands for, of blocks of `size` bytes.
+pub fn bytes_of_one(size: u64, interval: u64) -> u64 {
+    let hit = 1.0 - exp_of_minus(size as f64 / interval as f64);
+    (size as f64 / hit + 0.5) as u64
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     extern crate std;
@@ -76,6 +82,17 @@ mod tests {
                 let p = |interval: u64| -(-(size as f64) / interval as f64).exp_m1();
                 let (got, want) = (samples_of_one(size, 1 << 19, shift), p(1 << 19) / p(1 << 19 << shift));
                 assert!((got / want - 1.0).abs() < 1e-9, "{size}, {shift}: {got} for {want}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_sample_stands_for_its_bytes_and_those_of_the_others() {
+        for size in [8u64, 640, 65_536, 1 << 19, 100 << 20] {
+            for interval in [1, 4096, 1 << 19, 1 << 29] {
+                let want = size as f64 / -(-(size as f64) / interval as f64).exp_m1();
+                let got = bytes_of_one(size, interval) as f64;
+                assert!((got - want).abs() < 0.51 + want * 1e-6, "{size}, {interval}: {got} for {want}");
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Samples that are large or huge blocks, and the frees of all samples.
 
 use super::asked::after_a_change;
+use super::probe;
 use super::sampler::Sampler;
 use super::table::with_books;
 use crate::backend::page::{Kind, Meta};
@@ -33,18 +34,22 @@ pub fn sample_large(sampler: &Sampler, meta: &Meta, size: usize, handed: impl Fn
         Kind::Huge => Kind::SampledHuge,
         _ => return,
     };
-    sampler.with_scratch(|scratch| {
+    let took = sampler.with_scratch(|scratch| {
         let stack = scratch.follow();
         with_books(|books| {
             let made = books.make_room().then(|| books.bucket(size as u64, interval, stack)).flatten();
             let Some(bucket) = made else {
                 books.lost += 1;
-                return;
+                return false;
             };
             books.took(meta.start().addr(), bucket);
             meta.set_kind(sampled);
+            true
         })
     });
+    if took.flatten() == Some(true) {
+        probe::alloc(meta.start().addr(), size as u64, interval);
+    }
     after_a_change();
 }
 
@@ -76,6 +81,8 @@ pub unsafe fn freed(p: *mut u8, meta: &Meta) -> Freed {
     let done = with_books(|books| {
         let Some(bucket) = books.remove(p.addr()) else { return Freed::NoSample };
         books.count_freed(bucket);
+        let (size, interval) = books.kind_of(bucket);
+        probe::free(p.addr(), size, interval);
         if is_marked {
             meta.set_kind(plain(kind));
             return Freed::Unmarked;
@@ -111,6 +118,8 @@ pub fn resize<R>(meta: &Meta, resize: impl FnOnce() -> Option<R>) -> Option<R> {
         let kept = with_books(|books| match &resized {
             Some(_) => {
                 books.count_freed(bucket);
+                let (size, interval) = books.kind_of(bucket);
+                probe::free(at, size, interval);
                 false
             }
             None => {

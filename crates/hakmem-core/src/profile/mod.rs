@@ -44,6 +44,7 @@ mod estimate;
 mod marked;
 mod pace;
 mod pages;
+mod probe;
 mod sampler;
 mod store;
 mod table;

@@ -6,6 +6,7 @@
 //! used blocks.
 
 use super::asked::after_a_change;
+use super::probe;
 use super::sampler::Sampler;
 use super::table::with_books;
 use crate::backend::check;
@@ -152,6 +153,9 @@ pub fn sample_small(sampler: &Sampler, class: usize, handed: impl Fn(usize) -> u
             Some(block)
         })?
     })?;
+    if let Some(block) = block {
+        probe::alloc(block.addr().get(), u64::from(SIZES[class]), interval);
+    }
     after_a_change();
     block
 }

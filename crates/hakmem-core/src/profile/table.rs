@@ -257,6 +257,12 @@ impl Books {
         true
     }
 
+    /// The size and the interval of the samples of a bucket.
+    pub fn kind_of(&self, bucket: usize) -> (u64, u64) {
+        let Bucket { size, interval, .. } = self.buckets.all()[bucket];
+        (size, interval)
+    }
+
     /// Notes that the block at `at` is a sample of the bucket. The caller made room.
     pub fn took(&mut self, at: usize, bucket: usize) {
         self.buckets.all_mut()[bucket].taken += 1;

@@ -45,6 +45,8 @@ pub struct Claim {
     pub clean: bool,
     /// How many of the claimed slots were DIRTY.
     pub dirty: u32,
+    /// The mask of these.
+    pub were_dirty: u32,
     /// The mask of slots that are free after the claim.
     pub free: u32,
 }
@@ -52,8 +54,9 @@ pub struct Claim {
 impl Claim {
     /// The slots of `mask`, which the change of the word from `old` to `new` claimed.
     fn of(mask: u32, old: u64, new: u64) -> Self {
-        let dirty = (dirty_of(old) & mask).count_ones();
-        Self { first: mask.trailing_zeros(), clean: dirty == 0, dirty, free: !active(new) }
+        let were_dirty = dirty_of(old) & mask;
+        let dirty = were_dirty.count_ones();
+        Self { first: mask.trailing_zeros(), clean: dirty == 0, dirty, were_dirty, free: !active(new) }
     }
 }
 

@@ -8,12 +8,14 @@
 //! 4. It purges the segments with dirty slots.
 //! 5. It decommits idle segments (`arena::decommit_idle`).
 //!
-//! Between passes, slow paths purge what exceeds the `budget`.
+//! Between passes, slow paths purge what exceeds the `budget`, and all free memory where the program
+//! passes its soft limit (`limit`).
 //!
 //! The pass claims a slot before it purges it (see `proto::slots`). So no slot is allocated and
 //! purged at once, and all other work goes on beside a pass. `LOCK` only keeps two passes apart.
 
 mod budget;
+mod limit;
 mod scavenger;
 
 use crate::backend::{arena, segment};
@@ -21,10 +23,11 @@ use crate::base::sync::{AtomicU32, AtomicU64, Ordering::Relaxed, plain};
 use crate::heap::reclaim::idle::{self, Pauses};
 use crate::heap::reclaim::{parked, whole};
 use crate::large::huge;
-use crate::policy::learn;
+use crate::policy::{learn, limits};
 use crate::proto::lock::{Guard, Lock};
 use crate::{heap, os, policy};
 
+pub use limit::keep as keep_limit;
 #[cfg(shuttle)]
 pub use scavenger::is_alive as is_scavenged;
 pub use scavenger::{announce_rights, forbid, hold, release, stop};
@@ -101,7 +104,8 @@ pub fn idle_bytes() -> usize {
 #[cold]
 #[inline(never)]
 pub fn tick() {
-    let (now, decay) = (os::now_ms(), policy::DECAY_MS.get());
+    let (now, decay) = (os::now_ms(), limits::decay());
+    limit::keep();
     keep_budget(now, decay, budget::STEP);
     let scavenge = policy::SCAVENGE_MIB.get() as usize;
     if scavenge != 0 && expected_bytes() >= scavenge << 20 && scavenger::wake() {
@@ -119,7 +123,7 @@ pub fn tick() {
 /// Purges all that is beyond the budget, because a thread ended. Many threads that end together
 /// leave more than a step at a time would give back.
 pub fn ended() {
-    keep_budget(os::now_ms(), policy::DECAY_MS.get(), usize::MAX);
+    keep_budget(os::now_ms(), limits::decay(), usize::MAX);
     tick();
 }
 

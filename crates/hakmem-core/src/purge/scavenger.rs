@@ -19,7 +19,7 @@
 
 use crate::base::sync::{AtomicBool, AtomicU32, Ordering::*};
 use crate::heap::reclaim::idle::Pauses;
-use crate::policy::learn;
+use crate::policy::{learn, limits};
 use crate::proto::worker::{Call, Worker};
 use crate::{os, policy, purge};
 
@@ -198,9 +198,18 @@ fn is_needed() -> bool {
     mib != 0 && purge::expected_bytes() >= mib << 20
 }
 
+/// Makes the scavenger begin a pass now, if there may be a scavenger.
+pub fn hurry() {
+    if policy::SCAVENGE_MIB.get() != 0 && wake() {
+        os::futex_wake(&WORKER.state);
+    }
+}
+
 /// The milliseconds between two passes of the scavenger.
 fn nap() -> u32 {
-    let nap = policy::DECAY_MS.get().clamp(20, 60_000) / 2;
+    // A wake between the check for urgent work and the sleep is lost, so this sleep is short.
+    let most = if limits::soft() == usize::MAX { 60_000 } else { 500 };
+    let nap = limits::decay().clamp(20, most) / 2;
     if learn::is_on() { nap.min(2 * learn::PASS_MS) } else { nap }
 }
 
@@ -211,11 +220,16 @@ extern "C" fn work() {
     while let Some(napping) = WORKER.nap() {
         let nap = nap();
         // Memory that the system does not take (such as locked memory) is tried ever more rarely.
-        os::futex_wait(&WORKER.state, napping, Some(nap << (fruitless / 8).min(6)));
+        // Who was in a hurry before this thread slept has woken nobody.
+        if !purge::limit::is_urgent() {
+            os::futex_wait(&WORKER.state, napping, Some(nap << (fruitless / 8).min(6)));
+        }
         if !WORKER.resume() {
             return;
         }
-        let given = purge::pass(os::now_ms(), policy::DECAY_MS.get(), Pauses::Yes);
+        limits::read_at_times(os::now_ms());
+        let decay = if purge::limit::begin_urgent() { 0 } else { limits::decay() };
+        let given = purge::pass(os::now_ms(), decay, Pauses::Yes);
         fruitless = if given > 0 { 0 } else { (fruitless + 1).min(64) };
         // The memory that was freed last is due after the decay.
         let is_off = policy::SCAVENGE_MIB.get() == 0;

@@ -167,13 +167,19 @@ fn give_all_up() {
     if holds_a_lock() {
         return;
     }
+    give_up_own();
+    purge::all();
+    arena::give_tails_up();
+}
+
+/// Gives up what is free in the calling thread's heap, unless a signal handler interrupted a change
+/// of it.
+pub fn give_up_own() {
     if let ThreadState::Live(heap) = tls::state()
         && !heap.is_busy()
     {
         heap.collect();
     }
-    purge::all();
-    arena::give_tails_up();
 }
 
 unsafe extern "C" fn on_exit(heap: *mut c_void) {

@@ -2,8 +2,10 @@
 //! allocator.
 
 mod hakmem;
+mod limit;
 pub mod profile;
 #[cfg_attr(not(feature = "reports"), allow(dead_code, reason = "there are no reports"))]
 pub mod report;
 
 pub use hakmem::{Configured, Hakmem};
+pub use limit::LimitCallback;

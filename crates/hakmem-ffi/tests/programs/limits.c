@@ -386,6 +386,20 @@ static void little_memory(void) {
     drop_all_but(0);
 }
 
+/* A live set, and beside it as much of one size after another, of which each is freed before the next. */
+static void sizes_change(void) {
+    static const size_t sizes[] = {6 * MIB, 1000, 10 * MIB, 100000, 3 * MIB, 20000};
+    while (live < 20 * MIB)
+        CHECK(add(2000));
+    size_t stays = count;
+    for (int round = 0; round < 18; round++) {
+        while (live < 60 * MIB)
+            CHECK(add(sizes[round % 6]));
+        drop_all_but(stays);
+    }
+    drop_all_but(0);
+}
+
 /* A request beyond what may be committed is refused; others are served. */
 static void commit_limit(void) {
     FILE *f = fopen("/proc/meminfo", "r");
@@ -438,6 +452,7 @@ int main(int argc, char **argv) {
         {"locked_from_the_start", locked_from_the_start},
         {"locked_later", locked_later},
         {"little_memory", little_memory},
+        {"sizes_change", sizes_change},
         {"commit_limit", commit_limit},
         {"huge_pages", huge_pages},
     };

@@ -7,6 +7,32 @@
 #include <string.h>
 #include <unistd.h>
 
+static int refusals;
+
+/* Counts the requests that are about to fail, and lets them. */
+static bool count_refusal(size_t size) {
+    refusals += size == 40 << 20;
+    return false;
+}
+
+static void limits(void) {
+    CHECK("hakmem_purge_all", hakmem_purge_all() < 1u << 30);
+    struct hakmem_gauges gauges;
+    hakmem_gauges(&gauges);
+    CHECK("hakmem_gauges", gauges.allocated <= gauges.active && gauges.active <= gauges.resident &&
+          gauges.resident <= gauges.mapped && gauges.metadata > 0 && gauges.retained > 0);
+    hakmem_set_limit_callback(count_refusal);
+    hakmem_set_option("HARD_LIMIT_MIB", "32");
+    errno = 0;
+    CHECK("hakmem_hard_limit", malloc(40 << 20) == NULL && errno == ENOMEM && refusals == 1);
+    hakmem_set_limit_callback(NULL);
+    CHECK("hakmem_no_callback", malloc(40 << 20) == NULL && refusals == 1);
+    hakmem_set_option("HARD_LIMIT_MIB", "0");
+    void *volatile p = malloc(40 << 20);
+    CHECK("hakmem_no_hard_limit", p != NULL);
+    free(p);
+}
+
 int main(void) {
     CHECK("hakmem_version", strchr(hakmem_version(), '.') != NULL);
     void *volatile p[100];
@@ -51,5 +77,6 @@ int main(void) {
           hakmem_get_option("HUGE_CACHE_MIB", value, sizeof value) == 1 && *value == '4');
     CHECK("mallopt_without_limit", mallopt(M_TRIM_THRESHOLD, -1) == 1 &&
           hakmem_get_option("SURPLUS_MIB", value, sizeof value) == 7);
+    limits();
     return failures != 0;
 }

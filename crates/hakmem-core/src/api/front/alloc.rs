@@ -7,8 +7,8 @@
 //!                                 └─ alloc_big    large and huge blocks
 //! ```
 
-use super::note_released;
 use super::resize::size_of_whole;
+use super::{keep_limit, note_released, refused};
 use crate::backend::arena::SLOT;
 use crate::backend::nothing;
 use crate::backend::page::{self, Block, Kind, Meta};
@@ -19,7 +19,7 @@ use crate::large::huge;
 use crate::large::{self, LARGE_MAX};
 use crate::proto::inbox::Link;
 use crate::thread::{self, ThreadState};
-use crate::{os, profile, purge};
+use crate::{os, profile};
 use core::ptr::{NonNull, null_mut};
 
 /// Which bytes of a new block must be zero.
@@ -155,7 +155,7 @@ pub fn alloc_nothing() -> *mut u8 {
 
 /// Pops a block from the class's list, or refills the list. `request` is at most the size of the
 /// class: a sampled block has no more bytes. None: there is no memory, even after a purge of
-/// everything free.
+/// everything free and the program's callback.
 #[inline(always)]
 fn from_class(class: usize, request: usize) -> Option<Fresh> {
     let got = match thread::state() {
@@ -196,17 +196,7 @@ fn from_new_heap(class: usize, request: usize) -> Option<Fresh> {
 #[cold]
 #[inline(never)]
 fn from_class_after_purge(class: usize) -> Option<Fresh> {
-    give_everything_back();
-    thread::with_heap(|heap| heap.refill(class, size_of(class)))
-}
-
-/// Purges all free memory, because an allocation found none.
-#[cold]
-fn give_everything_back() {
-    if let ThreadState::Live(heap) = thread::state() {
-        heap.collect();
-    }
-    purge::all();
+    refused::again(size_of(class), || thread::with_heap(|heap| heap.refill(class, size_of(class))))
 }
 
 fn finish(fresh: Option<Fresh>) -> *mut u8 {
@@ -300,11 +290,8 @@ fn alloc_big_anew(n: usize, align: usize, clear: Clear) -> *mut u8 {
         }
         huge::alloc(n, align, clear == Clear::Nothing)
     };
-    let got = whole().or_else(|| {
-        give_everything_back();
-        whole()
-    });
-    let Some((meta, zero)) = got else { return no_memory() };
+    let Some((meta, zero)) = whole().or_else(|| refused::again(n, whole)) else { return no_memory() };
+    keep_limit();
     if clear != Clear::Nothing && !zero {
         // SAFETY: `whole` has just allocated the block for `n` bytes, and no one else knows it yet.
         unsafe {

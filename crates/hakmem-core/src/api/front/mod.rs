@@ -15,16 +15,20 @@
 
 mod alloc;
 mod free;
+mod refused;
 mod resize;
 
+use crate::backend::held;
 use crate::heap::Heap;
 use crate::purge;
+use crate::thread;
 
 pub use alloc::{
     Clear, alloc_aligned, alloc_big, alloc_class, alloc_class_or, alloc_class_slow, alloc16, alloc16_or,
     alloc16_zeroed, pop16, zeroed_class,
 };
 pub use free::{free_known, free_own, free16, own_page};
+pub use refused::set_callback;
 pub use resize::{fits, move_block, move_grown, resize, size_of_block, size_of_small, size_of_whole};
 
 /// No request above this can succeed: pointer differences are signed.
@@ -37,5 +41,23 @@ const PTRDIFF_MAX: usize = isize::MAX as usize;
 fn note_released(heap: &Heap) {
     heap.released().set(false);
     heap.send_remote_frees();
+    if held::is_beyond() {
+        thread::give_up_own();
+        heap.released().set(false);
+    }
     purge::tick();
+}
+
+/// Keeps the soft limit, after an allocation of whole slots or segments.
+fn keep_limit() {
+    if held::is_beyond() {
+        keep_limit_now();
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn keep_limit_now() {
+    thread::give_up_own();
+    purge::keep_limit();
 }

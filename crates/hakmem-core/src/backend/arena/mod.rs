@@ -156,6 +156,15 @@ pub fn totals() -> (usize, usize) {
     (RESERVED.load(Relaxed), COMMITTED.load(Relaxed))
 }
 
+/// Bytes of metadata that are accessible, over all arenas. O(arenas).
+pub fn metadata_bytes() -> usize {
+    let of = |arena: &Arena| {
+        let groups = arena.top.load(Relaxed);
+        groups * size_of::<Group>() + (groups * GROUP).min(arena.segments.load(Relaxed)) * SEGMENT_META
+    };
+    all().map(of).sum()
+}
+
 /// Every arena, oldest first.
 pub fn all() -> impl Iterator<Item = &'static Arena> {
     // Acquire: `chain` writes an arena's fields before it counts the arena (release).

@@ -5,7 +5,7 @@ pub(in crate::heap) mod share;
 
 use crate::backend::arena::SLOT;
 use crate::backend::page::{Block, Meta, PageState};
-use crate::backend::{check, segment};
+use crate::backend::{check, held, segment};
 use crate::base::size_class::{CLASSES, SIZES, span_of};
 use crate::heap::counts::HeapEvent;
 use crate::heap::reclaim::{holes, parked};
@@ -298,8 +298,8 @@ impl Heap {
                 segment::note_small(1);
             }
             self.counts.note(class, HeapEvent::Claims, 1);
-            // What is free elsewhere may be beyond the budget now.
-            if parked::has_fresh() {
+            // What is free elsewhere may be beyond the budget now, or the page beyond the soft limit.
+            if parked::has_fresh() || held::is_beyond() {
                 self.released().set(true);
             }
             // A class that has filled pages will fill this one too. One system call is cheaper than

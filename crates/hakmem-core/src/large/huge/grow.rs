@@ -6,6 +6,7 @@ use super::{
     set_thp, size,
 };
 use crate::backend::arena::{self, Run, SEGMENT};
+use crate::backend::held;
 use crate::backend::page::{Kind, Meta};
 use crate::base::sync::Ordering::Relaxed;
 use crate::os::{self, Moved};
@@ -29,6 +30,23 @@ pub unsafe fn resize(meta: &'static Meta, n: usize) -> Option<&'static Meta> {
         // SAFETY: the caller promises what `shrink` asks for, and these are the block's lengths.
         return unsafe { shrink(meta, run, len, reserve, new) }.then_some(meta);
     }
+    let more = (new - len) * SEGMENT;
+    if !held::take(more) {
+        return None;
+    }
+    // SAFETY: the caller promises what `grow` asks for, and these are the block's lengths.
+    let grown = unsafe { grow(meta, run, len, reserve, new) };
+    if grown.is_none() {
+        held::give(more);
+    }
+    grown
+}
+
+/// Makes a huge block of `len` segments in a run of `reserve` hold `new` segments, more than `len`.
+///
+/// # Safety
+/// As [`resize`].
+unsafe fn grow(meta: &'static Meta, run: Run, len: usize, reserve: usize, new: usize) -> Option<&'static Meta> {
     let grown = meta.stamp.fetch_add(1, Relaxed);
     // The first growth may be the only one. From the second on, half as much again is reserved
     // behind.
@@ -161,6 +179,7 @@ unsafe fn shrink(meta: &Meta, run: Run, len: usize, reserve: usize, new: usize) 
     meta.span.store(new as u32, Relaxed);
     meta.reserve.store(new as u32, Relaxed);
     note_live(new as i64 - len as i64);
+    held::give((len - new) * SEGMENT);
     // SAFETY: the tail belonged to the huge block, whose length no longer includes it. `purge_run`
     // made its accessible part clean, and the rest was clean (`huge` rule 3).
     unsafe { give_clean(meta, tail, reserve - new) };

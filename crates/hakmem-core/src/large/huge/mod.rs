@@ -24,6 +24,7 @@
 mod grow;
 
 use crate::backend::arena::{self, Run, SEGMENT, SLOT};
+use crate::backend::held;
 use crate::backend::page::{Kind, Meta, THP, UNTOLD};
 use crate::base::sync::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use crate::base::usage;
@@ -156,7 +157,7 @@ pub fn alloc(n: usize, align: usize, written: bool) -> Option<(&'static Meta, bo
             if cached_bytes() >= len * SEGMENT {
                 learn::misfit(len * SEGMENT);
             }
-            let run = arena::take_run(len, (align / SEGMENT).max(1), len)?;
+            let run = take_fresh(len, align)?;
             let thp = written && is_filled_by(n, len) && os::want_thp(address(run), len * SEGMENT);
             (Entry { run, len, stamp: 0, moved: false, thp: thp || Thp::now() == Thp::Always }, true)
         }
@@ -173,6 +174,19 @@ pub fn alloc(n: usize, align: usize, written: bool) -> Option<(&'static Meta, bo
     note_live(len as i64);
     HANDED.fetch_add(1, Relaxed);
     Some((meta, zero))
+}
+
+/// Takes `len` clean segments at a multiple of `align`. None: out of memory, or of what the hard
+/// limit allows.
+fn take_fresh(len: usize, align: usize) -> Option<Run> {
+    if !held::take(len * SEGMENT) {
+        return None;
+    }
+    let run = arena::take_run(len, (align / SEGMENT).max(1), len);
+    if run.is_none() {
+        held::give(len * SEGMENT);
+    }
+    run
 }
 
 /// True if a program that writes a block of `n` bytes in a run of `len` segments is likely to fill
@@ -278,6 +292,7 @@ fn drop_entry(entry: Entry) -> usize {
     // freed.
     if unsafe { purge_run(entry.run, entry.len, entry.moved || entry.thp) } {
         CACHED.fetch_sub(bytes, Relaxed);
+        held::give(bytes);
         // SAFETY: the run left the cache, so it belongs to this thread, and `purge_run` made it
         // clean.
         unsafe { arena::give_run(entry.run, entry.len) };
@@ -293,6 +308,7 @@ fn drop_entry(entry: Entry) -> usize {
     if let Some(entry) = homeless {
         // The cache has no free entry. So clear the memory by hand, and the run can go back clean.
         CACHED.fetch_sub(bytes, Relaxed);
+        held::give(bytes);
         // SAFETY: a cached run is accessible (rule 1). It left the cache, so it belongs to this
         // thread, which has just made it zero and uses it no more.
         unsafe {

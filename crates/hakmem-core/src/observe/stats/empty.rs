@@ -1,6 +1,6 @@
 //! Stands for `read` where hakmem does not serve: there is nothing to read.
 
-use super::{Decision, Site, Snapshot, ThreadHeap};
+use super::{Decision, Gauges, Site, Snapshot, ThreadHeap};
 use core::iter;
 
 pub const SEGMENT_BYTES: usize = 2 << 20;
@@ -27,6 +27,10 @@ pub fn foreign_sites() -> impl Iterator<Item = Site> {
 
 pub fn decisions() -> impl Iterator<Item = Decision> {
     iter::empty()
+}
+
+pub fn gauges() -> Gauges {
+    Gauges::default()
 }
 
 pub fn decided() -> u64 {

@@ -18,6 +18,7 @@
 mod class;
 #[cfg(any(feature = "serde", all(feature = "reports", not(any(miri, shuttle)))))]
 mod figures;
+mod gauges;
 mod heap;
 mod heap_walk;
 mod map;
@@ -36,6 +37,7 @@ pub use crate::policy::learner::{Decision, What};
 pub use class::Class;
 #[cfg(all(feature = "reports", not(any(miri, shuttle))))]
 pub(crate) use figures::Named;
+pub use gauges::{Gauges, gauges};
 pub use heap::{HeapUse, ThreadHeap};
 pub use heap_walk::HeapWalk;
 pub use map::{Content, Page, Segment, Slot, each_segment, each_segment_from_outside};

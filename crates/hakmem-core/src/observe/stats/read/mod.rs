@@ -1,6 +1,7 @@
 //! Reads the figures of the allocator.
 
 pub mod class;
+mod gauges;
 mod heap;
 pub mod heap_walk;
 pub mod map;
@@ -11,6 +12,8 @@ pub use crate::backend::foreign::SITES;
 pub use crate::os::KINDS as SYSCALLS;
 pub use crate::policy::learn::decisions::last as decisions;
 pub use crate::policy::learn::is_on as is_learning;
+
+pub use gauges::gauges;
 
 use super::{CLASSES, Site, Snapshot, ThreadHeap};
 use crate::backend::foreign;

@@ -1,0 +1,64 @@
+//! What is done for an allocation that found no memory, before it fails: hakmem purges all free
+//! memory, and asks the program's callback.
+//!
+//! Rules
+//! 1. The callback runs on the allocating thread, without any lock of hakmem: it may allocate and
+//!    free. An allocation of the callback that finds no memory fails without a further callback.
+//! 2. It is not called from a signal handler that interrupted the allocator, nor on a thread that
+//!    ends, after its heap went back.
+
+use crate::base::sync::{
+    AtomicPtr,
+    Ordering::{Acquire, Release},
+};
+use crate::purge;
+use crate::thread::{self, ThreadState};
+use crate::types::LimitCallback;
+use core::ptr::null_mut;
+
+/// The callback as a pointer; null: there is none.
+static CALLBACK: AtomicPtr<()> = AtomicPtr::new(null_mut());
+
+/// Sets the callback, or none.
+pub fn set_callback(callback: Option<LimitCallback>) {
+    CALLBACK.store(callback.map_or(null_mut(), |f| f as *mut ()), Release);
+}
+
+/// Tries an allocation of `size` bytes again, after a purge, and once more if the callback says so.
+#[cold]
+#[inline(never)]
+pub fn again<T>(size: usize, allocate: impl Fn() -> Option<T>) -> Option<T> {
+    give_everything_back();
+    allocate().or_else(|| {
+        if !ask(size) {
+            return None;
+        }
+        // What the callback freed may serve blocks of its own size only.
+        give_everything_back();
+        allocate()
+    })
+}
+
+/// Purges all free memory.
+fn give_everything_back() {
+    thread::give_up_own();
+    purge::all();
+}
+
+/// Asks the callback. True: it says that the allocation may be tried once more.
+fn ask(size: usize) -> bool {
+    let callback = CALLBACK.load(Acquire);
+    if callback.is_null() || thread::holds_a_lock() {
+        return false;
+    }
+    let ThreadState::Live(heap) = thread::state() else { return false };
+    if heap.is_busy() || heap.asks.replace(true) {
+        return false;
+    }
+    // SAFETY: `set_callback` stored a function of this type, and pointers to functions are as long
+    // as others.
+    let callback = unsafe { core::mem::transmute::<*mut (), LimitCallback>(callback) };
+    let answer = callback(size);
+    heap.asks.set(false);
+    answer
+}
