@@ -15,9 +15,6 @@ use super::processor;
 use crate::base::sync::AtomicU8;
 use crate::base::sync::{AtomicU32, Ordering};
 
-#[cfg(target_env = "gnu")]
-core::arch::global_asm!(".weak __libc_single_threaded");
-
 /// Bytes of the bare thread's stack.
 const STACK: usize = 32 << 10;
 /// Bytes of the bare thread's own thread-local storage, half of them below its control block. The
