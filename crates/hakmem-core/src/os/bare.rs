@@ -48,7 +48,8 @@ pub fn be_ordinary() {
     syscall(libc::SYS_prctl, [libc::PR_SET_NAME as usize, at(NAME.as_ptr().cast()), 0, 0, 0, 0]);
     let other = libc::SCHED_OTHER as isize;
     if syscall(libc::SYS_sched_getscheduler, [0; 6]) != other {
-        // The kernel's `struct sched_param` is the priority alone. Some C libraries have more in it.
+        // The kernel's `struct sched_param` is the priority alone. Some C libraries have more in
+        // it.
         let none: libc::c_int = 0;
         let none = at((&raw const none).cast());
         syscall(libc::SYS_sched_setscheduler, [0, other as usize, none, 0, 0, 0]);
@@ -94,9 +95,9 @@ pub fn spawn_bare(work: extern "C" fn(), alive: &'static AtomicU32) -> u32 {
         if let Some(refused) = super::faults::refuse(libc::SYS_clone, [0; 6]) {
             return refused;
         }
-        // SAFETY: the stack and the storage are statics that only the bare thread uses, and there is
-        // no other (rule 1). Statics of that alignment end at a multiple of 64. `alive` is static,
-        // so the kernel may write there at any time. The flags share everything.
+        // SAFETY: the stack and the storage are statics that only the bare thread uses, and there
+        // is no other (rule 1). Statics of that alignment end at a multiple of 64. `alive` is
+        // static, so the kernel may write there at any time. The flags share everything.
         unsafe { processor::clone(FLAGS, top, control, alive_at, work) }
     });
     if !succeeded(made) {

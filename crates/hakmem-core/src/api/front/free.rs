@@ -65,7 +65,8 @@ pub unsafe fn free16(p: *mut u8) {
 #[inline(always)]
 pub unsafe fn free_known(p: *mut u8) {
     if let Some(offset) = bounds::offset(p.addr()) {
-        // SAFETY: as in `free16`: the offset is within the first arena, and the block is live.
+        // SAFETY: the offset is within the first arena, and the caller's block is live: so the
+        // metadata of its slot is accessible (rule 2).
         unsafe {
             let page = bounds::meta((offset >> SLOT_SHIFT) * META);
             if is_own(page) {
@@ -86,7 +87,8 @@ pub unsafe fn free_known(p: *mut u8) {
 pub unsafe fn own_page(p: *mut u8) -> Option<&'static Meta> {
     let offset = bounds::offset16(p.addr())?;
     let meta = (offset >> (SLOT_SHIFT - 4 - META.ilog2())) & !(META - 1);
-    // SAFETY: as in `free16`. The metadata stays accessible for ever (`arena` rule 4).
+    // SAFETY: the offset is within the first arena, where the caller says that a block was
+    // allocated: so the slot has metadata, which stays accessible for ever (`arena` rule 4).
     unsafe {
         let page = bounds::meta(meta);
         is_own(page).then(|| &*page)
@@ -223,7 +225,8 @@ unsafe extern "C" fn free_slow_from_caller(p: *mut u8) {
 /// As [`free16`].
 #[cfg(miri)]
 unsafe extern "C" fn free_slow_from_caller(p: *mut u8) {
-    // SAFETY: the promises are the same.
+    // SAFETY: the caller says that `p`, if it is ours, is live and given up. `free_slow` asks for
+    // no more.
     unsafe { free_slow(p, 0) }
 }
 

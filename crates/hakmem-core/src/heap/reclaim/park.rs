@@ -47,8 +47,8 @@ impl Heap {
         }
     }
 
-    /// Moves the first block of the heap's list to the list of its page, if that is `page`: the next
-    /// owner of the page must not wait for what this heap keeps. True: the page is empty now.
+    /// Moves the first block of the heap's list to the list of its page, if that is `page`: the
+    /// next owner of the page must not wait for what this heap keeps. True: the page is empty now.
     fn take_back(&self, class: usize, page: &Meta) -> bool {
         let list = &self.owner.front.free[class];
         let block = list.get();

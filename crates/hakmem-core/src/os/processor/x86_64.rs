@@ -60,7 +60,8 @@ pub unsafe fn clone(flags: i32, top: usize, control: *mut usize, number_at: usiz
     result
 }
 
-/// The address of a symbol, by the linker's table of addresses: null if nobody defines it. To be used in an `unsafe` block.
+/// The address of a symbol, by the linker's table of addresses: null if nobody defines it. To be
+/// used in an `unsafe` block.
 macro_rules! address_of {
     ($symbol:literal) => {{
         let address;
