@@ -143,8 +143,8 @@
 #![deny(missing_docs)]
 // Loom's models have the protocols alone (`tests/loom`): with its atomics there can be no statics.
 #![cfg(not(loom))]
-// `build.rs` sets `ported` where there is a port. Elsewhere the layers that have no such condition here
-// are compiled, and `fallback`. They have what only the others use.
+// `build.rs` sets `ported` where there is a port. Elsewhere the layers that have no such condition
+// here are compiled, and `fallback`. They have what only the others use.
 #![cfg_attr(not(ported), allow(dead_code, unused_imports, unused_macros, reason = "for ported targets alone"))]
 
 #[cfg(all(ported, any(shuttle, miri)))]

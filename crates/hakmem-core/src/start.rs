@@ -14,7 +14,8 @@ use {crate::backend::arena, crate::guard, crate::policy::environment, core::ffi:
 #[cfg(all(target_os = "linux", not(any(miri, shuttle))))]
 #[inline(always)]
 unsafe fn begin(envp: *const *const c_char) {
-    // SAFETY: the caller promises the same.
+    // SAFETY: the caller says that `envp` is NULL or such an array, and that nobody changes it
+    // during this call.
     let reports_are_asked_for = unsafe { environment::read_once(envp) };
     thread::on_load();
     if harden::ON {
@@ -26,8 +27,8 @@ unsafe fn begin(envp: *const *const c_char) {
         guard::start();
     }
     if reports_are_asked_for {
-        // SAFETY: the caller promises the same. `read_once` found that the environment may be
-        // trusted.
+        // SAFETY: the caller says that `envp` is NULL or such an array, and that nobody changes it
+        // during this call. `read_once` found that the environment may be trusted.
         #[cfg(feature = "reports")]
         unsafe {
             crate::observe::report::life::start_in_program(envp)
@@ -39,8 +40,9 @@ unsafe fn begin(envp: *const *const c_char) {
 #[cfg(all(target_os = "linux", target_env = "gnu", not(any(miri, shuttle))))]
 #[unsafe(link_section = ".text.hot.hakmem")]
 extern "C" fn on_start(_argc: core::ffi::c_int, _argv: *const *const c_char, envp: *const *const c_char) {
-    // SAFETY: glibc passes the environment to every constructor. No code changes it before all
-    // constructors have run.
+    // SAFETY: glibc passes the environment to every constructor. No code of the program runs before
+    // the constructors at the start. Of a plug-in, this thread is in `dlopen`: a program that changes
+    // the environment meanwhile races with every getenv of the C library, too.
     unsafe { begin(envp) }
 }
 
@@ -55,7 +57,9 @@ extern "C" fn on_start() {
     unsafe extern "C" {
         static environ: *const *const c_char;
     }
-    // SAFETY: the C library has set `environ`. No code changes it before all constructors have run.
+    // SAFETY: the C library has set `environ`. No code of the program runs before the constructors
+    // at the start. Of a plug-in, this thread is in `dlopen`: a program that changes the environment
+    // meanwhile races with every getenv of the C library, too.
     unsafe { begin(environ) }
 }
 

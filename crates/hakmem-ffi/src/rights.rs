@@ -22,7 +22,6 @@
 //!    filter that such a child makes changes nothing here (`c::in_borrowed_process`).
 
 use crate::errno;
-use core::arch::global_asm;
 use core::ffi::{CStr, c_char, c_int, c_long, c_ulong, c_void};
 use core::mem::transmute;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -130,9 +129,6 @@ fn find(next: &AtomicUsize, name: &CStr) -> usize {
     next.store(found, Relaxed);
     found
 }
-
-// Null, except in fully static programs that start threads.
-global_asm!(".weak __nptl_setxid", ".hidden __nptl_setxid");
 
 /// The system call that `__nptl_setxid` makes in each thread. glibc's `struct xid_command`.
 #[repr(C)]

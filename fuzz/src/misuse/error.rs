@@ -98,7 +98,7 @@ impl Error {
 
     /// Makes it.
     pub fn make(&self, program: &mut Program, prepared: &Prepared) {
-        let (who, offset) = (self.who(2), usize::from(self.offset));
+        let who = self.who(2);
         let Some(target) = prepared.target else {
             return;
         };
@@ -147,38 +147,41 @@ impl Error {
                 );
                 program.hands.have(who, Call::UsableSize(target.start));
             }
-            Kind::WriteFreed => {
-                let word = match self.value / 4 {
-                    0..48 => offset % 2, // What may be a link.
-                    _ => offset,
-                } % (target.len / 8).max(1);
-                let at = target.start + word * 8;
-                let value = [0, target.start, NO_ADDRESS, 0x10][usize::from(self.value % 4)];
-                let wild = if value == NO_ADDRESS {
-                    usize::MAX
-                } else {
-                    value
-                };
-                // Or the link of a block that was made of its place since.
-                let linked = word < 2 && !target.is_whole() || program.books.was_touched(&target);
-                program.books.taint(at, false);
-                // A fenced block has no access.
-                let (linked, wild) = match HARDENED && target.is_whole() {
-                    true => (true, at),
-                    false => (linked, wild),
-                };
-                promise(
-                    if linked {
-                        Promise::Followed
-                    } else {
-                        Promise::Confined
-                    },
-                    wild,
-                );
-                // SAFETY: the arena is mapped; that it should not be written to is what the process is for.
-                unsafe { std::ptr::with_exposed_provenance_mut::<usize>(at).write(value) };
-            }
+            Kind::WriteFreed => self.write_freed(program, &target),
         }
+    }
+
+    fn write_freed(&self, program: &mut Program, target: &Held) {
+        let offset = usize::from(self.offset);
+        let word = match self.value / 4 {
+            0..48 => offset % 2, // What may be a link.
+            _ => offset,
+        } % (target.len / 8).max(1);
+        let at = target.start + word * 8;
+        let value = [0, target.start, NO_ADDRESS, 0x10][usize::from(self.value % 4)];
+        let wild = if value == NO_ADDRESS {
+            usize::MAX
+        } else {
+            value
+        };
+        // Or the link of a block that was made of its place since.
+        let linked = word < 2 && !target.is_whole() || program.books.was_touched(target);
+        program.books.taint(at, false);
+        // A fenced block has no access.
+        let (linked, wild) = match HARDENED && target.is_whole() {
+            true => (true, at),
+            false => (linked, wild),
+        };
+        promise(
+            if linked {
+                Promise::Followed
+            } else {
+                Promise::Confined
+            },
+            wild,
+        );
+        // SAFETY: the arena is mapped; that it should not be written to is what the process is for.
+        unsafe { std::ptr::with_exposed_provenance_mut::<usize>(at).write(value) };
     }
 
     fn free_again(&self, program: &mut Program, who: usize, target: &Held) {

@@ -170,7 +170,8 @@ pub unsafe fn count(list: *mut Block, page: &Meta) -> u32 {
 }
 
 /// Checks the beginning of a list whose owner changes. Finds a block that was freed twice in a row,
-/// or twice with one free between, and a link of the first two blocks that leads out of the segment.
+/// or twice with one free between, and a link of the first two blocks that leads out of the
+/// segment.
 ///
 /// # Safety
 /// The list belongs to the calling thread, is not empty, and has blocks of `page` only.

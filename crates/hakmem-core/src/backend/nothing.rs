@@ -1,8 +1,8 @@
 //! Blocks of 0 bytes: addresses in a range that nobody can read or write.
 //!
-//! malloc(0) returns a pointer of its own, which the program may free. It must not use a byte of it.
-//! Here an error ends the program by a fault. Most programs have few such blocks at a time. If all
-//! places are taken, the front end gives a block of one byte.
+//! malloc(0) returns a pointer of its own, which the program may free. It must not use a byte of
+//! it. Here an error ends the program by a fault. Most programs have few such blocks at a time. If
+//! all places are taken, the front end gives a block of one byte.
 //!
 //! Rule: `TAKEN` says which places the program has (`proto::taken`).
 

@@ -95,10 +95,11 @@ impl Owner {
         let mut batches = 0;
         while !batch.is_null() {
             let block = RemoteBatch::block(batch);
-            // SAFETY: the caller gave the batch to this call (`remote_batch` rule 1), which reads it
-            // no more once it has sent it on or opened it. `open` runs only if the word says that
-            // this caller owns the page, and then the page is the caller's to change (`page` rules
-            // 1 and 7). Else `owner` was read from the page, and an owner lives for ever (rule 1).
+            // SAFETY: the caller gave the batch to this call (`remote_batch` rule 1), which reads
+            // it no more once it has sent it on or opened it. `open` runs only if the word says
+            // that this caller owns the page, and then the page is the caller's to change (`page`
+            // rules 1 and 7). Else `owner` was read from the page, and an owner lives for ever
+            // (rule 1).
             unsafe {
                 let page = RemoteBatch::page(batch);
                 let owner = page.owner();

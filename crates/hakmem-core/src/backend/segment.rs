@@ -85,7 +85,8 @@ impl Home {
 
     /// Claims slots of the home. None: there is none, or it has no room.
     fn claim(&self, n: u32) -> Option<(&'static Meta, bool)> {
-        // SAFETY: null, or the metadata of a segment, which is accessible for ever (`arena` rule 4).
+        // SAFETY: null, or the metadata of a segment, which is accessible for ever (`arena` rule
+        // 4).
         let head = unsafe { self.head.get().as_ref() }?;
         let (arena, segment) = head.segment_in_arena();
         claim_from(arena, segment, n)

@@ -9,7 +9,8 @@ pub fn prefetch<T>(at: *const T) {
         core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(at.cast());
     }
     #[cfg(all(target_arch = "aarch64", not(any(miri, shuttle))))]
-    // SAFETY: as above. The instruction changes no register.
+    // SAFETY: a prefetch is no memory access of the program: any address is allowed, also null. The
+    // instruction changes no register.
     unsafe {
         core::arch::asm!("prfm pldl1keep, [{}]", in(reg) at, options(nomem, nostack, preserves_flags));
     }

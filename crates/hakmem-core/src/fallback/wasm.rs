@@ -47,14 +47,16 @@ pub fn zeroed(layout: Layout) -> *mut u8 {
 /// # Safety
 /// `ptr` is live, from this file, and was allocated with `layout`.
 pub unsafe fn free(ptr: *mut u8, layout: Layout) {
-    // SAFETY: the caller promises the same.
+    // SAFETY: the block is live and of `HEAP`, as the caller promises, and has this size and
+    // alignment.
     with_heap(|heap| unsafe { heap.free(ptr, layout.size(), layout.align()) })
 }
 
 /// # Safety
 /// `ptr` is live, from this file, and was allocated with `layout`.
 pub unsafe fn resize(ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-    // SAFETY: the caller promises the same.
+    // SAFETY: the block is live and of `HEAP`, as the caller promises, and has this size and
+    // alignment. dlmalloc keeps the alignment.
     with_heap(|heap| unsafe { heap.realloc(ptr, layout.size(), layout.align(), new_size) })
 }
 

@@ -30,7 +30,7 @@ fn take(layout: Layout, flags: u32) -> *mut u8 {
     }
     // Size and alignment together are at most isize::MAX + 1: a rule of `Layout`.
     let room = layout.size() + layout.align();
-    // SAFETY: as above.
+    // SAFETY: the heap of the process lives as long as the process, and takes any size.
     let whole: *mut u8 = unsafe { HeapAlloc(GetProcessHeap(), flags, room).cast() };
     if whole.is_null() {
         return null_mut();

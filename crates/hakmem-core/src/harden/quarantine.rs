@@ -110,7 +110,8 @@ mod tests {
         core::ptr::without_provenance_mut(16 * i)
     }
 
-    /// A signal handler frees in the middle of a free, at each of many: each block leaves once, or waits.
+    /// A signal handler frees in the middle of a free, at each of many: each block leaves once, or
+    /// waits.
     #[test]
     fn a_handler_that_interrupts_a_change_loses_nothing() {
         const ALL: usize = 10_000;

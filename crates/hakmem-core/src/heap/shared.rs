@@ -79,8 +79,8 @@ impl SharedHeap {
         &self.0.pause
     }
 
-    /// What a purge last saw of the heap (`reclaim::idle`). Only the thread that makes a pass changes
-    /// it.
+    /// What a purge last saw of the heap (`reclaim::idle`). Only the thread that makes a pass
+    /// changes it.
     pub fn seen(&self) -> &Seen {
         &self.0.seen
     }

@@ -15,9 +15,6 @@ use super::processor;
 use crate::base::sync::AtomicU8;
 use crate::base::sync::{AtomicU32, Ordering};
 
-#[cfg(target_env = "gnu")]
-core::arch::global_asm!(".weak __libc_single_threaded");
-
 /// Bytes of the bare thread's stack.
 const STACK: usize = 32 << 10;
 /// Bytes of the bare thread's own thread-local storage, half of them below its control block. The
@@ -51,7 +48,8 @@ pub fn be_ordinary() {
     syscall(libc::SYS_prctl, [libc::PR_SET_NAME as usize, at(NAME.as_ptr().cast()), 0, 0, 0, 0]);
     let other = libc::SCHED_OTHER as isize;
     if syscall(libc::SYS_sched_getscheduler, [0; 6]) != other {
-        // The kernel's `struct sched_param` is the priority alone. Some C libraries have more in it.
+        // The kernel's `struct sched_param` is the priority alone. Some C libraries have more in
+        // it.
         let none: libc::c_int = 0;
         let none = at((&raw const none).cast());
         syscall(libc::SYS_sched_setscheduler, [0, other as usize, none, 0, 0, 0]);
@@ -97,9 +95,9 @@ pub fn spawn_bare(work: extern "C" fn(), alive: &'static AtomicU32) -> u32 {
         if let Some(refused) = super::faults::refuse(libc::SYS_clone, [0; 6]) {
             return refused;
         }
-        // SAFETY: the stack and the storage are statics that only the bare thread uses, and there is
-        // no other (rule 1). Statics of that alignment end at a multiple of 64. `alive` is static,
-        // so the kernel may write there at any time. The flags share everything.
+        // SAFETY: the stack and the storage are statics that only the bare thread uses, and there
+        // is no other (rule 1). Statics of that alignment end at a multiple of 64. `alive` is
+        // static, so the kernel may write there at any time. The flags share everything.
         unsafe { processor::clone(FLAGS, top, control, alive_at, work) }
     });
     if !succeeded(made) {

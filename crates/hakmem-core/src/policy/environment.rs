@@ -16,7 +16,8 @@ pub(crate) unsafe fn read_once(envp: *const *const c_char) -> bool {
     if envp.is_null() || ENVIRONMENT_READ.swap(true, Relaxed) || os::is_secure() {
         return false;
     }
-    // SAFETY: the caller promises the same of `envp` as `read` asks for.
+    // SAFETY: the caller says that `envp` is NULL or a NULL-terminated array of C strings, and that
+    // nobody changes either during the call.
     unsafe { read(envp) }
 }
 

@@ -4,8 +4,8 @@
 //! In most of them threads meet at one word, which they change by compare-and-swap. The word guards
 //! other memory. The thread that gives the memory up writes the word with release. The thread that
 //! takes the memory reads the word with acquire. So the second thread sees all that the first
-//! wrote. `bounds`, `hints`, `run_bin`, `journal` and `worker` need other orders: their heads say
-//! which.
+//! wrote. `bounds`, `hints`, `run_bin`, `journal`, `pause`, `take_away` and `worker` need other
+//! orders: their heads say which.
 
 pub mod bounds;
 pub mod guarded;
@@ -21,5 +21,6 @@ pub mod page_state;
 pub mod pause;
 pub mod run_bin;
 pub mod slots;
+pub mod take_away;
 pub mod taken;
 pub mod worker;

@@ -1,10 +1,10 @@
 //! The budget: how much free memory may stay resident before its decay is over.
 //!
-//! The decay alone does not bound free memory. A program whose block sizes change frees pages of one
-//! size as fast as it needs pages of another, and each segment's clock begins anew with each slot
-//! that is freed in it. So free memory may be as much as what the program needed lately and needs no
-//! more, and a little beyond. Slow paths that free pages purge the rest: parked pages first, because
-//! only blocks of one size can use their holes.
+//! The decay alone does not bound free memory. A program whose block sizes change frees pages of
+//! one size as fast as it needs pages of another, and each segment's clock begins anew with each
+//! slot that is freed in it. So free memory may be as much as what the program needed lately and
+//! needs no more, and a little beyond. Slow paths that free pages purge the rest: parked pages
+//! first, because only blocks of one size can use their holes.
 
 use crate::backend::arena::{Arena, SEGMENT, SLOT};
 use crate::backend::segment;

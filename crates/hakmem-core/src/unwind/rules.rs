@@ -67,7 +67,8 @@ pub fn of(pc: usize) -> Rule {
     found
 }
 
-/// Asks the C library for the loaded objects, and looks for the program's tables if it has no answer.
+/// Asks the C library for the loaded objects, and looks for the program's tables if it has no
+/// answer.
 #[cfg(test)]
 fn find() {
     os::find_objects();

@@ -45,6 +45,7 @@ mod page_state;
 mod pause;
 mod run_bin;
 mod slots;
+mod take_away;
 mod taken;
 mod worker;
 

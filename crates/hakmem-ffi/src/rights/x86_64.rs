@@ -154,12 +154,19 @@ unsafe extern "C" fn fail() -> c_long {
     )
 }
 
-/// The address of `__nptl_setxid`, or 0.
+/// The address of `__nptl_setxid`. 0 but in fully static programs that start threads. Each object
+/// file says itself that the symbol is weak: the compiler may put this function into any.
 pub fn setxid() -> usize {
     let change: usize;
     // SAFETY: this reads one word of the global offset table, which every kind of program has.
     unsafe {
-        asm!("mov {}, qword ptr [rip + __nptl_setxid@GOTPCREL]", out(reg) change, options(pure, readonly, nostack, preserves_flags));
+        asm!(
+            ".weak __nptl_setxid",
+            ".hidden __nptl_setxid",
+            "mov {}, qword ptr [rip + __nptl_setxid@GOTPCREL]",
+            out(reg) change,
+            options(pure, readonly, nostack, preserves_flags)
+        );
     }
     change
 }

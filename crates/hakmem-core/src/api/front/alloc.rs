@@ -5,6 +5,9 @@
 //!           ├── alloc16_slow ─────── from_class   the list is empty: refill
 //!           └── alloc16_unlisted ─┬─ from_class   up to 64 KiB
 //!                                 └─ alloc_big    large and huge blocks
+//!
+//! alloc_big ── from_cache_or_new ─┬─              the heap's cache has a large block
+//!                                 └─ new_whole    whole slots or segments
 //! ```
 
 use super::resize::size_of_whole;
@@ -220,14 +223,14 @@ pub fn alloc_big(n: usize, align: usize, clear: Clear) -> *mut u8 {
     if profile::is_on() {
         return alloc_big_sampled(n, align, clear);
     }
-    alloc_big_plain(n, align, clear)
+    from_cache_or_new(n, align, clear)
 }
 
 /// [`alloc_big`] while the profile is on.
 #[cold]
 #[inline(never)]
 fn alloc_big_sampled(n: usize, align: usize, clear: Clear) -> *mut u8 {
-    let p = alloc_big_plain(n, align, clear);
+    let p = from_cache_or_new(n, align, clear);
     sample_whole(p);
     p
 }
@@ -245,8 +248,10 @@ pub fn sample_whole(p: *mut u8) {
     }
 }
 
+/// A large block from the heap's cache, else [`new_whole`]. It is part of its callers, which keep
+/// no frame: they jump to `new_whole`.
 #[inline(always)]
-fn alloc_big_plain(n: usize, align: usize, clear: Clear) -> *mut u8 {
+fn from_cache_or_new(n: usize, align: usize, clear: Clear) -> *mut u8 {
     if n <= LARGE_MAX
         && align <= SLOT
         && let ThreadState::Live(heap) = thread::state()
@@ -260,7 +265,7 @@ fn alloc_big_plain(n: usize, align: usize, clear: Clear) -> *mut u8 {
         unsafe { clear_large(meta, n, clear) };
         return meta.start();
     }
-    alloc_big_anew(n, align, clear)
+    new_whole(n, align, clear)
 }
 
 /// Zeroes as much of a large block as `clear` says.
@@ -279,8 +284,10 @@ unsafe fn clear_large(meta: &Meta, n: usize, clear: Clear) {
     unsafe { meta.start().write_bytes(0, bytes) };
 }
 
+/// A large block from a segment, or a huge block. If there is no memory, it gives all that is free
+/// back first.
 #[inline(never)]
-fn alloc_big_anew(n: usize, align: usize, clear: Clear) -> *mut u8 {
+fn new_whole(n: usize, align: usize, clear: Clear) -> *mut u8 {
     if n > huge::TOO_LARGE || align > huge::TOO_LARGE {
         return no_memory();
     }

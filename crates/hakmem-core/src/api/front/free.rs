@@ -28,6 +28,8 @@ use crate::backend::{check, foreign};
 use crate::heap::{Heap, reclaim::parked};
 use crate::large::{self, huge};
 use crate::profile::{self, Freed};
+#[cfg(not(all(target_arch = "x86_64", not(any(miri, shuttle, sanitizer)))))]
+use crate::proto::take_away;
 use crate::thread::{self, ThreadState};
 use crate::{guard, purge};
 
@@ -63,7 +65,8 @@ pub unsafe fn free16(p: *mut u8) {
 #[inline(always)]
 pub unsafe fn free_known(p: *mut u8) {
     if let Some(offset) = bounds::offset(p.addr()) {
-        // SAFETY: as in `free16`: the offset is within the first arena, and the block is live.
+        // SAFETY: the offset is within the first arena, and the caller's block is live: so the
+        // metadata of its slot is accessible (rule 2).
         unsafe {
             let page = bounds::meta((offset >> SLOT_SHIFT) * META);
             if is_own(page) {
@@ -84,7 +87,8 @@ pub unsafe fn free_known(p: *mut u8) {
 pub unsafe fn own_page(p: *mut u8) -> Option<&'static Meta> {
     let offset = bounds::offset16(p.addr())?;
     let meta = (offset >> (SLOT_SHIFT - 4 - META.ilog2())) & !(META - 1);
-    // SAFETY: as in `free16`. The metadata stays accessible for ever (`arena` rule 4).
+    // SAFETY: the offset is within the first arena, where the caller says that a block was
+    // allocated: so the slot has metadata, which stays accessible for ever (`arena` rule 4).
     unsafe {
         let page = bounds::meta(meta);
         is_own(page).then(|| &*page)
@@ -94,7 +98,8 @@ pub unsafe fn own_page(p: *mut u8) -> Option<&'static Meta> {
 /// True if the calling thread has the heap that owns the page.
 ///
 /// A relaxed load and a comparison; as one instruction, which the compiler does not make of an
-/// atomic load.
+/// atomic load. The compiler moves no write behind assembly that may read it: so this is what
+/// `take_away::asked` does.
 ///
 /// # Safety
 /// The metadata of a used segment.
@@ -125,7 +130,7 @@ unsafe fn is_own(page: *const Meta) -> bool {
 #[inline(always)]
 unsafe fn is_own(page: *const Meta) -> bool {
     // SAFETY: metadata of a used segment is accessible for ever (`arena` rule 4).
-    core::ptr::eq(thread::front(), unsafe { (*page).owner_word() }.cast())
+    take_away::asked(|| core::ptr::eq(thread::front(), unsafe { (*page).owner_word() }.cast()))
 }
 
 /// Frees a block of a page of one slot that this thread's heap owns.
@@ -220,7 +225,8 @@ unsafe extern "C" fn free_slow_from_caller(p: *mut u8) {
 /// As [`free16`].
 #[cfg(miri)]
 unsafe extern "C" fn free_slow_from_caller(p: *mut u8) {
-    // SAFETY: the promises are the same.
+    // SAFETY: the caller says that `p`, if it is ours, is live and given up. `free_slow` asks for
+    // no more.
     unsafe { free_slow(p, 0) }
 }
 

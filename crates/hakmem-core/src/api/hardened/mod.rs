@@ -241,7 +241,8 @@ fn mismatch(p: *mut u8, size: usize, origin: Origin, by: Origin, wanted: Option<
 /// If `p` is ours, it is live and the caller's to free (rule 1).
 #[inline(always)]
 pub unsafe fn free(p: *mut u8, by: Origin, size: Option<usize>) {
-    // SAFETY: the promises are the same.
+    // SAFETY: the caller says that `p`, if it is ours, is live and given up. The fast way gives the
+    // block up only if it answers true, so one of the two does.
     unsafe {
         if !fast::free(p, by, size) {
             free_any(p, by, size);
@@ -393,7 +394,9 @@ pub unsafe fn realloc(p: *mut u8, size: usize) -> *mut u8 {
         // SAFETY: `p` is not ours. So it is the next allocator's.
         return unsafe { foreign::realloc(p, size).unwrap_or_else(no_memory) };
     };
-    // SAFETY: the caller has a live block. If it is wrong, the checks find that.
+    // SAFETY: the caller says that `p` is a live block of its own. `checked` reads the metadata and
+    // the tag, and returns a block only if both are sound. Nobody else writes the tag until
+    // `resize` does.
     unsafe {
         let Some(live) = checked(p, meta, None) else { return no_memory() };
         let Tag::Live(_, origin) = tag::read(p, live.room) else { return no_memory() };

@@ -3,14 +3,14 @@
 //! Few machines have 256 processors, but counts do not need them. A measurement runs its threads in
 //! turn, on whatever processor, and says whose turn it is ([`begin_turn`]). The ledger follows each
 //! atomic step as the caches of as many processors would, if they never lost a line for lack of
-//! room: a line is in the caches of some threads, and the last to write it has it alone. A step that
-//! finds the line only in other threads' caches is a *transfer*.
+//! room: a line is in the caches of some threads, and the last to write it has it alone. A step
+//! that finds the line only in other threads' caches is a *transfer*.
 //!
 //! Rules
 //! 1. Threads run in turn while [`LEDGER`] is open: one thread at a time makes steps. So the books
 //!    need no lock.
-//! 2. Only atomic steps count. Blocks and the plain fields of metadata move with them, but belong to
-//!    one thread at a time.
+//! 2. Only atomic steps count. Blocks and the plain fields of metadata move with them, but belong
+//!    to one thread at a time.
 //!
 //! Threads that share a cache, steps that fail for another thread's step in their middle, and lines
 //! that lie on another node are not in these figures.

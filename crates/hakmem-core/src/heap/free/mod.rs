@@ -13,6 +13,7 @@ use crate::heap::Heap;
 use crate::heap::counts::HeapEvent;
 use crate::heap::reclaim::parked;
 use crate::proto::inbox::Link;
+use crate::proto::take_away;
 use crate::{guard, harden, policy, profile};
 use core::hint::assert_unchecked;
 
@@ -46,12 +47,17 @@ impl Heap {
     #[inline(always)]
     #[must_use]
     pub unsafe fn push_freed(page: &Meta, block: *mut Block) -> bool {
-        // SAFETY: the caller gives the block up, so its first word may hold a link from now on.
-        unsafe { Block::set_next(block, page.free.get()) };
-        page.free.set(block);
-        let until_slow = page.until_slow.get() - 1;
-        page.until_slow.set(until_slow);
-        until_slow == 0
+        let push = || {
+            // SAFETY: the caller gives the block up, so its first word may hold a link from now on.
+            unsafe { Block::set_next(block, page.free.get()) };
+            page.free.set(block);
+        };
+        let count = || {
+            let until_slow = page.until_slow.get() - 1;
+            page.until_slow.set(until_slow);
+            until_slow == 0
+        };
+        take_away::free(push, count)
     }
 
     /// [`Heap::push_freed`] for blocks that do not come by the fast path. Medium blocks go onto the

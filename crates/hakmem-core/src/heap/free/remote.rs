@@ -2,13 +2,13 @@
 //!
 //! A thread never puts a block of another heap on its own lists: if it allocated the block again,
 //! two threads would write to one cache line. Instead the block joins the open batch of its slot in
-//! a small table. If two slots have the same place in the table, the older batch is closed: it moves
-//! to one list of all closed batches.
+//! a small table. If two slots have the same place in the table, the older batch is closed: it
+//! moves to one list of all closed batches.
 //!
-//! The thread sends all batches when they hold enough bytes, before it takes a parked, a cached or a
-//! fresh page, and in `Heap::collect`: when it ends, at `malloc_trim`, or when memory is short. It
-//! sorts the closed batches into chains, one for each owner. One compare-and-swap sends a chain to
-//! its owner's inbox. So each owner gets one chain, however many owners there are.
+//! The thread sends all batches when they hold enough bytes, before it takes a parked, a cached or
+//! a fresh page, and in `Heap::collect`: when it ends, at `malloc_trim`, or when memory is short.
+//! It sorts the closed batches into chains, one for each owner. One compare-and-swap sends a chain
+//! to its owner's inbox. So each owner gets one chain, however many owners there are.
 
 use crate::backend::arena::SLOT;
 use crate::backend::check;
@@ -163,8 +163,8 @@ impl Outgoing {
         let mut filled = 0u32;
         let mut rest = null_mut();
         while !batch.is_null() {
-            // SAFETY: the batch is this heap's, so the calling thread has it (`remote_batch` rule 1).
-            // A closed batch is no page list.
+            // SAFETY: the batch is this heap's, so the calling thread has it (`remote_batch` rule
+            // 1). A closed batch is no page list.
             unsafe {
                 let next = RemoteBatch::next(batch);
                 let page = RemoteBatch::page(batch);

@@ -86,8 +86,8 @@ impl Heap {
         }
     }
 
-    /// Gives up what is wholly free: retired pages, cached pages and cached large blocks. The caller
-    /// is inside, or keeps the holder outside (`heap` rule 3). O(classes).
+    /// Gives up what is wholly free: retired pages, cached pages and cached large blocks. The
+    /// caller is inside, or keeps the holder outside (`heap` rule 3). O(classes).
     pub(in crate::heap) fn give_up_unused(&self) {
         for class in 0..CLASSES {
             if let Some(page) = self.queue[class].first()

@@ -131,7 +131,8 @@ impl Heap {
         debug_assert!(page.state.get() == PageState::Retired || page.owner() == self.owner());
         let state = page.state.get();
         if state == PageState::Candidate {
-            // SAFETY: the caller promises the same of the page.
+            // SAFETY: the caller says that the page is in the queue of `class`, and its list is not
+            // empty. Nothing has changed either since.
             return unsafe { self.take_candidate(class, page) };
         }
         let list = page.free.replace(null_mut());
@@ -165,7 +166,8 @@ impl Heap {
     #[unsafe(link_section = ".text.hot.hakmem")]
     unsafe fn take_candidate(&self, class: usize, page: &Meta) -> NonNull<Block> {
         self.withdraw(page);
-        // SAFETY: the caller promises the same of the page.
+        // SAFETY: the caller says that the page is in the queue of `class`, and its list is not
+        // empty. `withdraw` changes its state alone.
         unsafe { self.take(class, page) }
     }
 

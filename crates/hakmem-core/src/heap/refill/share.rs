@@ -55,8 +55,8 @@ pub(in crate::heap) struct Shared {
 }
 
 impl Heap {
-    /// Decides whether a fresh heap shares, and whether it has a home. `made` heaps were made before
-    /// it.
+    /// Decides whether a fresh heap shares, and whether it has a home. `made` heaps were made
+    /// before it.
     pub fn begin(&self, made: u64) {
         self.home.begin(made.saturating_sub(HOMELESS) as u32);
         let from = policy::SHARED_FROM_HEAPS.get();

@@ -51,12 +51,14 @@ pub unsafe fn clone(flags: i32, top: usize, control: *mut usize, number_at: usiz
     result
 }
 
-/// The address of a symbol, by the linker's table of addresses: null for a weak symbol that nobody
-/// defines. To be used in an `unsafe` block.
+/// The address of a symbol, by the linker's table of addresses: null if nobody defines it. To be
+/// used in an `unsafe` block.
 macro_rules! address_of {
     ($symbol:literal) => {{
         let address;
         core::arch::asm!(
+            // Each object file says itself that the symbol is weak: the code may go into any.
+            concat!(".weak ", $symbol),
             concat!("adrp {0}, :got:", $symbol),
             concat!("ldr {0}, [{0}, :got_lo12:", $symbol, "]"),
             out(reg) address,

@@ -186,8 +186,8 @@ pub fn give_up_all() {
     PURGED_SLOTS.store(0, Relaxed);
 }
 
-/// True if there is neither a remote free nor a page of `classes` that a heap may take. Remote frees
-/// may be for pages that a heap has taken meanwhile.
+/// True if there is neither a remote free nor a page of `classes` that a heap may take. Remote
+/// frees may be for pages that a heap has taken meanwhile.
 fn is_idle(classes: u64) -> bool {
     GIVEN_UP.load(Relaxed) || CLASSES_HERE.load(Relaxed) & classes == 0 && OWNER.inbox().is_empty()
 }
@@ -315,8 +315,8 @@ impl Locked {
         bytes
     }
 
-    /// [`Locked::purge_page`] for a page that probably has enough to give. Another one goes behind the
-    /// others of its class, and it is the next class's turn.
+    /// [`Locked::purge_page`] for a page that probably has enough to give. Another one goes behind
+    /// the others of its class, and it is the next class's turn.
     fn purge_if_worth_it(&self, page: &Meta) -> usize {
         if holes::is_worth_it(page) {
             return self.purge_page(page);

@@ -72,9 +72,9 @@ impl Locked {
         Some(page)
     }
 
-    /// Takes up to `most` blocks of a page. Returns the first one, their number, and whether they were
-    /// carved. Carved blocks are not linked: the heap that gets them writes the links after the lock is
-    /// released. None: the page has no free block.
+    /// Takes up to `most` blocks of a page. Returns the first one, their number, and whether they
+    /// were carved. Carved blocks are not linked: the heap that gets them writes the links after
+    /// the lock is released. None: the page has no free block.
     ///
     /// # Safety
     /// The page is a parked one.
@@ -85,7 +85,8 @@ impl Locked {
             page.carved.set(carved + count);
             let size = page.block_size.get() as usize;
             let first = page.start().wrapping_add(carved as usize * size);
-            // Under the lock: a free of the next block, which another heap may get, reads the tag of the last.
+            // Under the lock: a free of the next block, which another heap may get, reads the tag
+            // of the last.
             if harden::ON && !page.zero.get() {
                 // SAFETY: the blocks lie in the page beyond the carved part: no one uses them.
                 unsafe { harden::wipe_blocks(first, size, count as usize) };
@@ -93,13 +94,14 @@ impl Locked {
             return Some((first.cast(), count, true));
         }
         if page.free.get().is_null() {
-            // SAFETY: this thread has the lock, which makes it the owner of parked pages (`parked` rule 1).
+            // SAFETY: this thread has the lock, which makes it the owner of parked pages (`parked`
+            // rule 1).
             page.free.set(unsafe { holes::fill(page)?.0 });
         }
         let first = page.free.get();
         let (mut last, mut count) = (first, 0);
-        // SAFETY: the list of the page has free blocks of it alone (`page` rule 4). This thread owns the
-        // page, as it has the lock (`parked` rule 1).
+        // SAFETY: the list of the page has free blocks of it alone (`page` rule 4). This thread
+        // owns the page, as it has the lock (`parked` rule 1).
         unsafe {
             loop {
                 if check::CHECKED && !check::is_block_of(page, last) {

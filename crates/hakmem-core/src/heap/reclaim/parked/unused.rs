@@ -1,4 +1,4 @@
-//! Parking for a thread that sleeps: see `reclaim::idle`.
+//! Parking for a thread that sleeps: see `reclaim::idle`, and `proto::take_away` for the steps.
 
 use super::{GIVEN_UP, LOCK, Locked, owner};
 use crate::backend::owner::Owner;
@@ -6,6 +6,7 @@ use crate::backend::page::{Meta, PageState, ParkedList};
 use crate::base::size_class::CLASSES;
 use crate::base::sync::Ordering::Relaxed;
 use crate::os::{self, HeavyBarriers};
+use crate::proto::take_away;
 use core::cell::Cell;
 
 /// Parks those of `pages`, one for each class, of which `is_unused` still says so when no free by
@@ -26,22 +27,18 @@ pub unsafe fn park_unused(
     let Some(parked) = lock.filter(|_| !GIVEN_UP.load(Relaxed)) else {
         return;
     };
-    each().for_each(|(_, _, page)| page.set_owner(owner()));
-    let mut reached = barriers.pass();
-    for (class, cell, page) in each() {
-        if !reached || !is_unused(class, page) {
+    // Each that goes back leaves `each`, which looks at the cells again.
+    take_away::take_away(
+        each(),
+        || barriers.pass(),
+        |(_, _, page)| page.set_owner(owner()),
+        |(class, _, page)| is_unused(class, page),
+        |(_, cell, page)| {
             page.set_owner(heap);
             cell.set(None);
-        }
-    }
-    // What the owner wrote before the last words that `is_unused` read is visible now.
-    reached = reached && barriers.pass();
-    for (class, cell, page) in each() {
-        if !reached {
-            page.set_owner(heap);
-            cell.set(None);
-            continue;
-        }
+        },
+    );
+    for (class, _, page) in each() {
         unlink(class, page);
         let used = page.until_slow.get() + i32::from(page.park_at.get());
         page.count_down(used, 0);
