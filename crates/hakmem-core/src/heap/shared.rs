@@ -23,6 +23,7 @@ use super::counts::Counts;
 use super::reclaim::idle::Seen;
 use crate::backend::owner::{Front, Owner};
 use crate::base::sync::{AtomicPtr, AtomicU64};
+use crate::large::huge::kept::Kept;
 use crate::proto::heap_state::HeapState;
 use crate::proto::pause::Pause;
 use core::ptr::from_ref;
@@ -94,6 +95,11 @@ impl SharedHeap {
     /// The heap made before this one.
     pub fn next_heap(&self) -> &AtomicPtr<SharedHeap> {
         &self.0.next_heap
+    }
+
+    /// The huge blocks that it keeps.
+    pub fn huge(&self) -> &Kept {
+        &self.0.huge
     }
 
     /// Its counters.

@@ -56,6 +56,7 @@ impl Heap {
                 self.counts.unlist(class, unused);
             }
             self.give_up_unused();
+            self.huge.empty();
             self.share_anew();
             self.end_samples();
             self.send_remote_frees();

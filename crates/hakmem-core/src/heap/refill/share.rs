@@ -8,6 +8,7 @@
 use crate::backend::page::{Block, Meta};
 use crate::backend::segment;
 use crate::base::size_class::SIZES;
+use crate::heap::all::FEW;
 use crate::heap::counts::HeapEvent;
 use crate::heap::reclaim::parked::{self, Freed};
 use crate::heap::{Fresh, Heap};
@@ -40,8 +41,6 @@ const MOST: [u8; SHARED] = {
     }
     most
 };
-/// The first heaps claim slots of the fullest segment, so that few segments are in use.
-const HOMELESS: u64 = 8;
 /// The bytes that a heap gets at a time. Larger amounts leave more memory unused than the lock is
 /// worth.
 const AT_ONCE: u32 = 512;
@@ -58,7 +57,7 @@ impl Heap {
     /// Decides whether a fresh heap shares, and whether it has a home. `made` heaps were made before
     /// it.
     pub fn begin(&self, made: u64) {
-        self.home.begin(made.saturating_sub(HOMELESS) as u32);
+        self.home.begin(made.saturating_sub(FEW) as u32);
         let from = policy::SHARED_FROM_HEAPS.get();
         self.shared.shares.set(from != 0 && made >= u64::from(from));
     }

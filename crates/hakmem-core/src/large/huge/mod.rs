@@ -5,7 +5,7 @@
 //! again costs ten times what keeping it does. The best fit serves a request, and what is left of
 //! it stays in the cache. A block that grows again and again gets address space behind it, which
 //! costs nothing until it is used. Where there is none, the kernel moves the block's page tables,
-//! not its bytes.
+//! not its bytes. In a program of many heaps, each heap keeps some freed blocks itself (`kept`).
 //!
 //! Rules
 //! 1. The entries of the cache change under `LOCK` only. A cached run is dirty, accessible, and
@@ -22,6 +22,7 @@
 //!    take as many calls.
 
 mod grow;
+pub mod kept;
 
 use crate::backend::arena::{self, Run, SEGMENT, SLOT};
 use crate::backend::page::{Kind, Meta, THP, UNTOLD};
@@ -35,6 +36,7 @@ use core::cell::UnsafeCell;
 
 use grow::give_clean;
 pub use grow::{resize, will_be_filled};
+use kept::Kept;
 
 const RING: usize = 16;
 /// A fresh block of as many segments asks for huge pages at once, if a request fills it.
@@ -51,6 +53,13 @@ struct Entry {
     moved: bool,
     /// True if hakmem asked for huge pages in some of it.
     thp: bool,
+}
+
+impl Entry {
+    /// Of the run of a freed block, which has `len` segments and was freed at `stamp`.
+    fn of(meta: &Meta, len: usize, stamp: u32) -> Self {
+        Self { run: run_of(meta), len, stamp, moved: is_moved(meta), thp: meta.segment().is_thp() }
+    }
 }
 
 struct Cache(UnsafeCell<[Option<Entry>; RING]>);
@@ -72,8 +81,10 @@ pub fn counts() -> (u64, u64, u64) {
 }
 /// Counts anew. For the child of a fork: another thread may have been between a change of the cache
 /// and its count. If this thread was there, because its signal handler forked, the count stays too
-/// low by what the thread takes or puts.
-pub fn after_fork() {
+/// low by what the thread takes or puts. `allowed` is what heaps may keep.
+pub fn after_fork(allowed: i64) {
+    let allowed = allowed as usize;
+    kept::ALLOWED.store(allowed, Relaxed);
     for counter in [&HANDED, &RETURNED, &HITS] {
         counter.store(0, Relaxed);
     }
@@ -81,7 +92,7 @@ pub fn after_fork() {
     if let Some(_held) = LOCK.try_lock() {
         // SAFETY: this thread holds the lock (rule 1), so nobody changes the entries.
         let entries = unsafe { &*CACHE.0.get() };
-        CACHED.store(entries.iter().flatten().map(|e| e.len * SEGMENT).sum(), Relaxed);
+        CACHED.store(allowed + entries.iter().flatten().map(|e| e.len * SEGMENT).sum::<usize>(), Relaxed);
     }
 }
 /// Empties the cache. For the child of a fork in the middle of a change. Nobody ever uses the
@@ -146,10 +157,16 @@ fn set_moved(huge: &Meta, moved: bool) {
 
 /// Takes a block for `n` bytes at a multiple of `align`, a power of two. The flag says whether it
 /// is zero. `written`: the program will write the block before it reads it, so most of it is likely
-/// to be used. None: out of memory. O(RING) from the cache, else O(groups + n / 2 MiB).
-pub fn alloc(n: usize, align: usize, written: bool) -> Option<(&'static Meta, bool)> {
+/// to be used. `kept`: what the calling thread's heap keeps, if heaps do. None: out of memory.
+/// O(RING) from the cache, else O(groups + n / 2 MiB).
+pub fn alloc(n: usize, align: usize, written: bool, kept: Option<&Kept>) -> Option<(&'static Meta, bool)> {
     debug_assert!(n <= TOO_LARGE && align <= TOO_LARGE);
     let len = segments_for(n.max(1));
+    if let Some(meta) = kept.and_then(|kept| kept.take(len, align)) {
+        meta.stamp.store(0, Relaxed);
+        meta.set_kind(Kind::Huge);
+        return Some((meta, false));
+    }
     let (entry, zero) = match take_cached(len, align) {
         Some(entry) => (entry, false),
         None => {
@@ -202,35 +219,49 @@ fn take_cached(len: usize, align: usize) -> Option<Entry> {
     Some(taken)
 }
 
-/// Frees the huge block at `meta`. Returns the bytes freed.
+/// Frees the huge block at `meta`. Returns the bytes freed. `kept`: what the calling thread's heap
+/// keeps, if heaps do.
 ///
 /// # Safety
 /// It is a live huge block, and the caller gives it up.
-pub unsafe fn free(meta: &Meta) -> usize {
+pub unsafe fn free(meta: &Meta, kept: Option<&Kept>) -> usize {
     let run = run_of(meta);
     let (len, reserve) = (meta.span.load(Relaxed) as usize, meta.reserve.load(Relaxed) as usize);
-    let (moved, thp) = (is_moved(meta), meta.segment().is_thp());
     meta.set_kind(Kind::Free);
-    note_live(-(len as i64));
-    RETURNED.fetch_add(1, Relaxed);
     if reserve > len {
         // SAFETY: the segments behind `len` belonged to the block, which the caller gave up, and
         // are clean (rule 3).
         unsafe { give_clean(meta, (run.0, run.1 + len), reserve - len) };
     }
+    if let Some(kept) = kept {
+        meta.reserve.store(len as u32, Relaxed);
+        // SAFETY: the caller gave the block up, and nothing lies behind `len`.
+        if unsafe { kept.put(meta, len) } {
+            return len * SEGMENT;
+        }
+    }
+    note_live(-(len as i64));
+    RETURNED.fetch_add(1, Relaxed);
+    let entry = Entry::of(meta, len, os::now_ms());
     set_thp(meta, false);
     CACHED.fetch_add(len * SEGMENT, Relaxed);
-    let now = os::now_ms();
+    put_entry(entry, entry.stamp);
+    len * SEGMENT
+}
+
+/// Puts a run into the cache, whose bytes `CACHED` has already, and lets others go that have no
+/// room.
+fn put_entry(entry: Entry, now: u32) {
+    let (run, len) = (entry.run, entry.len);
     let crowded = with_cache(|entries| {
-        let entry = Entry { run, len, stamp: now, moved, thp };
         // Runs side by side become one, so that larger requests find them.
-        let joins = |e: &Entry| !(moved || e.moved);
+        let joins = |e: &Entry| !(entry.moved || e.moved);
         let before = |e: &Entry| joins(e) && core::ptr::eq(e.run.0, run.0) && e.run.1 + e.len == run.1;
         let after = |e: &Entry| joins(e) && core::ptr::eq(e.run.0, run.0) && run.1 + len == e.run.1;
         // Its age is the mean of theirs. Otherwise a small run that comes and goes would keep a
         // large one young.
         let mut joined = entry;
-        let mut age = 0;
+        let mut age = os::age(now, entry.stamp) as usize * len;
         for slot in entries.iter_mut() {
             if let Some(e) = slot.take_if(|e| before(e) || after(e)) {
                 joined.run.1 = joined.run.1.min(e.run.1);
@@ -257,13 +288,14 @@ pub unsafe fn free(meta: &Meta) -> usize {
             break;
         }
     }
-    len * SEGMENT
 }
 
 /// Bytes that the cache may hold.
 fn limit() -> usize {
     let anyway = (policy::HUGE_CACHE_MIB.get() as usize) << 20;
-    anyway.max(usage::huge() as usize * policy::HUGE_CACHE_PERCENT.get() as usize / 100)
+    // What heaps keep counts as live in the books. They may keep so much at most.
+    let live = (usage::huge() as usize).saturating_sub(kept::ALLOWED.load(Relaxed));
+    anyway.max(live * policy::HUGE_CACHE_PERCENT.get() as usize / 100)
 }
 
 fn oldest(entries: &[Option<Entry>; RING], now: u32) -> Option<usize> {
