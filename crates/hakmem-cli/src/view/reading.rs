@@ -189,7 +189,7 @@ fn add_memory(m: &mut Moment, words: &Words) -> io::Result<()> {
     m.reserved_bytes = words.of("reserved")?;
     m.committed_bytes = words.of("committed")?;
     m.dirty_bytes = total([
-        words.of("dirty")?,
+        words.signed("dirty")?,
         words.signed("huge_cached")?,
         words.of("parked_fresh_slots")?.saturating_mul(SLOT_BYTES),
     ]);

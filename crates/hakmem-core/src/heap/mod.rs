@@ -270,19 +270,18 @@ impl Heap {
     }
 
     /// The rest of [`Heap::free_large`]: makes room in the cache unless the block is kept, and
-    /// reports the live bytes if that is due. True if slots went back to a segment.
+    /// reports the live bytes if that is due. True if slots went back to a segment and the totals
+    /// know of them.
     #[cold]
     #[inline(never)]
     fn after_free_large(&self, meta: &Meta, is_kept: bool, is_due: bool) -> bool {
         self.busy(|| {
-            if !is_kept {
-                large::make_room(&self.large, meta);
-            }
+            let is_told = !is_kept && large::make_room(&self.large, meta, &self.home);
             if is_due {
                 self.report_live();
             }
-        });
-        !is_kept
+            is_told
+        })
     }
 
     /// Reports the live bytes. Returns `meta`.

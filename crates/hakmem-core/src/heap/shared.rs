@@ -97,6 +97,11 @@ impl SharedHeap {
         &self.0.next_heap
     }
 
+    /// The change of dirty bytes that the process's total does not have yet.
+    pub fn untold_dirty_bytes(&self) -> i64 {
+        self.0.home.untold_dirty_bytes()
+    }
+
     /// The huge blocks that it keeps.
     pub fn huge(&self) -> &Kept {
         &self.0.huge

@@ -48,6 +48,10 @@ fn what_a_place_holds_goes_to_one_thread() {
             // The owner took it once and put it again, or the other thread has it.
             assert!(taken == 0 || held.place.peek() == 0);
         },
-        &["PlacePutsRelaxed", "PlaceTakesRelaxed", "PlaceTakesAtAGlance"],
+        &[
+            "PlacePutsRelaxed",
+            "PlaceTakesRelaxed",
+            "PlaceTakesAtAGlance",
+        ],
     );
 }

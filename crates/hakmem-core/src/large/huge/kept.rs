@@ -40,6 +40,17 @@ const _: () = assert!(LONGEST <= LENGTH);
 /// Bytes of the huge cache that heaps may keep.
 pub static ALLOWED: AtomicUsize = AtomicUsize::new(0);
 
+/// What became of a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Put {
+    /// The heap keeps it, in the part of the bound that it had.
+    Kept,
+    /// The heap keeps it, and took a larger part of the bound.
+    KeptMore,
+    /// The caller still has it: the heap keeps no such block, or the cache is full.
+    No,
+}
+
 /// The huge blocks that a heap keeps. All zero bytes: none.
 pub struct Kept {
     /// The address of a block's metadata, and its length in segments.
@@ -74,15 +85,15 @@ impl Kept {
         None
     }
 
-    /// Keeps a freed block of `len` segments. False: the heap keeps no such block, or the cache is
-    /// full. Only the holder calls this. O(1), and what leaves the heap for it.
+    /// Keeps a freed block of `len` segments, if there is room. Only the holder calls this. O(1), and
+    /// what leaves the heap for it.
     ///
     /// # Safety
-    /// The caller owns the block, which has the metadata that rule 2 says and no reserve. After a
-    /// call that returns true the caller does not use it.
-    pub unsafe fn put(&self, meta: &Meta, len: usize) -> bool {
+    /// The caller owns the block, which has the metadata that rule 2 says and no reserve. It does not
+    /// use the block after the call, unless that returns `No`.
+    pub unsafe fn put(&self, meta: &Meta, len: usize) -> Put {
         if len > LONGEST {
-            return false;
+            return Put::No;
         }
         let place = match self.places.iter().find(|place| place.peek() == 0) {
             Some(empty) => empty,
@@ -95,7 +106,7 @@ impl Kept {
         let bytes = (len * SEGMENT) as i64;
         let more = self.kept.load(Relaxed) + bytes - self.allowed.load(Relaxed);
         if more > 0 && !self.allow(more) {
-            return false;
+            return Put::No;
         }
         let now = os::now_ms();
         meta.stamp.store(now, Relaxed);
@@ -103,7 +114,7 @@ impl Kept {
         self.puts.add(1);
         self.kept.fetch_add(bytes, Relaxed);
         place.put(meta.raw().addr() | len);
-        true
+        if more > 0 { Put::KeptMore } else { Put::Kept }
     }
 
     /// The place that a block of `len` segments gets if none is empty: one of the length that most

@@ -36,7 +36,7 @@ use core::cell::UnsafeCell;
 
 use grow::give_clean;
 pub use grow::{resize, will_be_filled};
-use kept::Kept;
+use kept::{Kept, Put};
 
 const RING: usize = 16;
 /// A fresh block of as many segments asks for huge pages at once, if a request fills it.
@@ -219,7 +219,8 @@ fn take_cached(len: usize, align: usize) -> Option<Entry> {
     Some(taken)
 }
 
-/// Frees the huge block at `meta`. Returns the bytes freed. `kept`: what the calling thread's heap
+/// Frees the huge block at `meta`. Returns the bytes freed; 0 if the heap keeps it and the cache
+/// became no larger. `kept`: what the calling thread's heap
 /// keeps, if heaps do.
 ///
 /// # Safety
@@ -236,8 +237,10 @@ pub unsafe fn free(meta: &Meta, kept: Option<&Kept>) -> usize {
     if let Some(kept) = kept {
         meta.reserve.store(len as u32, Relaxed);
         // SAFETY: the caller gave the block up, and nothing lies behind `len`.
-        if unsafe { kept.put(meta, len) } {
-            return len * SEGMENT;
+        match unsafe { kept.put(meta, len) } {
+            Put::Kept => return 0,
+            Put::KeptMore => return len * SEGMENT,
+            Put::No => {}
         }
     }
     note_live(-(len as i64));
