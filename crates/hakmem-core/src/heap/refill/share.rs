@@ -52,8 +52,10 @@ const AT_ONCE: u32 = 512;
 const KEPT: u32 = 1024;
 const KEPT_BLOCKS: u32 = 4;
 
-/// The units of [`Shared::got`] that a free under the lock counts for.
-const OFTEN: u8 = 4;
+/// The units of [`Shared::got`] that a free under the lock counts for …
+const PRICE: u8 = 2;
+/// … and how many of them a heap makes of a class before it keeps freed blocks.
+const OFTEN: u8 = 16;
 
 /// The amounts that a heap got from shared pages since its thread adopted it. All zero bytes: the
 /// heap does not share.
@@ -61,6 +63,8 @@ pub(in crate::heap) struct Shared {
     shares: Cell<bool>,
     /// Indexed by class, in `UNIT`s.
     got: [Cell<u8>; SHARED],
+    /// Frees under the lock of `parked`, by class.
+    freed: [Cell<u8>; SHARED],
 }
 
 impl Heap {
@@ -74,7 +78,7 @@ impl Heap {
 
     /// Resets the amounts, because another thread will adopt the heap.
     pub(in crate::heap) fn share_anew(&self) {
-        self.shared.got.iter().for_each(|got| got.set(0));
+        self.shared.got.iter().chain(&self.shared.freed).for_each(|count| count.set(0));
     }
 
     /// True if the heap takes blocks of `class` from a shared page when its own pages have none.
@@ -142,8 +146,12 @@ impl Heap {
             return true;
         }
         // Each time costs all threads a moment. A heap that often comes here needs a page of its own.
-        if let Some(got) = self.shared.got.get(usize::from(page.class.get())).filter(|_| count == 1) {
-            got.set(got.get().saturating_add(OFTEN));
+        let class = usize::from(page.class.get());
+        if count == 1
+            && let Some((freed, got)) = self.shared.freed.get(class).zip(self.shared.got.get(class))
+        {
+            freed.set(freed.get().saturating_add(1));
+            got.set(got.get().saturating_add(PRICE));
         }
         // SAFETY: as above; the heap did not keep the block.
         let freed = unsafe { parked::free(page, block, count) };
@@ -158,8 +166,8 @@ impl Heap {
     }
 
     /// Puts a block of a parked page onto the heap's list, if that is short. So a thread that
-    /// allocates and frees blocks of a class of which it has few does not take the lock each time.
-    /// False: the caller still has the block.
+    /// allocates and frees blocks of a class of which it has few does not take the lock each time,
+    /// once it has done so often. False: the caller still has the block.
     ///
     /// # Safety
     /// The block is live, of `page`, and the caller's to free. The calling thread holds this heap.
@@ -170,6 +178,10 @@ impl Heap {
         }
         check::check_start(block, page);
         let class = usize::from(page.class.get());
+        // What a thread frees before it sleeps goes back to its pages.
+        if self.shared.freed.get(class).is_none_or(|freed| freed.get() < OFTEN) {
+            return false;
+        }
         let most = (KEPT / SIZES[class]).max(KEPT_BLOCKS);
         let list = &self.owner.front.free[class];
         let (mut at, mut listed) = (list.get(), 0);
