@@ -97,7 +97,7 @@ impl Home {
     ///
     /// # Safety
     /// As [`release`].
-    #[inline]
+    #[inline(never)]
     pub unsafe fn release(&self, first: &Meta, n: u32) -> bool {
         // SAFETY: the caller's promises are the same.
         unsafe { release_as(first, n, Some(self)) }
@@ -357,6 +357,7 @@ pub fn extend(first: &Meta, n: u32, more: u32) -> bool {
 /// # Safety
 /// The caller owns the slots and gives them up: neither it nor anybody it told of them touches them
 /// from now on. Their metadata says `Kind::Free`.
+#[inline(never)]
 pub unsafe fn release(first: &Meta, n: u32) {
     // SAFETY: the caller's promises are the same.
     unsafe { release_as(first, n, None) };

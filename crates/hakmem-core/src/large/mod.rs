@@ -83,6 +83,7 @@ impl Cache {
         is_told
     }
 
+    #[inline(always)]
     fn let_go(&self, way: &Cell<*mut Meta>, home: &segment::Home) -> bool {
         // SAFETY: a way is null or has a block's metadata, which is accessible for ever (`arena`
         // rule 4). The slots of a cached block belong to the cache (rule 1), and this call takes

@@ -310,7 +310,12 @@ fn alloc_big_anew(n: usize, align: usize, clear: Clear) -> *mut u8 {
         if n <= LARGE_MAX && align <= SLOT {
             return thread::with_heap(|heap| heap.fresh_large(n));
         }
-        huge::alloc(n, align, clear == Clear::Nothing, kept_huge())
+        if let Some(kept) = kept_huge()
+            && let Some(got) = huge::take_kept(n, align, kept)
+        {
+            return Some(got);
+        }
+        huge::alloc(n, align, clear == Clear::Nothing)
     };
     let got = whole().or_else(|| {
         give_everything_back();

@@ -338,7 +338,14 @@ unsafe fn free_whole(p: *mut u8, meta: &'static Meta) {
 #[inline(never)]
 unsafe fn free_huge(meta: &'static Meta) -> bool {
     // SAFETY: the caller gives up a live huge block.
-    unsafe { huge::free(meta, kept_huge()) > 0 }
+    unsafe {
+        if let Some(kept) = kept_huge()
+            && let Some(bytes) = huge::keep(meta, kept)
+        {
+            return bytes > 0;
+        }
+        huge::free(meta) > 0
+    }
 }
 
 /// Frees a sample of the profile: anything else that comes here is no block, and ends the process.

@@ -70,6 +70,7 @@ pub struct Kept {
 impl Kept {
     /// Takes a block of `len` segments at a multiple of `align` bytes. None: the heap keeps none.
     /// Only the holder calls this. O(1).
+    #[inline(never)]
     pub fn take(&self, len: usize, align: usize) -> Option<&'static Meta> {
         for place in &self.places {
             let held = place.peek();
@@ -91,6 +92,7 @@ impl Kept {
     /// # Safety
     /// The caller owns the block, which has the metadata that rule 2 says and no reserve. It does not
     /// use the block after the call, unless that returns `No`.
+    #[inline(never)]
     pub unsafe fn put(&self, meta: &Meta, len: usize) -> Put {
         if len > LONGEST {
             return Put::No;
@@ -129,6 +131,7 @@ impl Kept {
 
     /// Takes a part of the bound of the cache. False: the cache is full.
     #[cold]
+    #[inline(never)]
     fn allow(&self, bytes: i64) -> bool {
         let is_full = CACHED.load(Relaxed) + bytes as usize > limit();
         if !is_full {
@@ -165,6 +168,7 @@ impl Kept {
 
     /// Moves the block of a place into the huge cache. `CACHED` has its bytes already.
     #[cold]
+    #[inline(never)]
     fn move_on(&self, place: &Place) {
         if let Some(entry) = self.take_entry(place) {
             put_entry(entry, os::now_ms());

@@ -115,6 +115,7 @@ fn note_live(segments: i64) {
 }
 
 /// Runs `f` on the cache under the lock.
+#[inline(always)]
 fn with_cache<R>(f: impl FnOnce(&mut [Option<Entry>; RING]) -> R) -> R {
     let _held = LOCK.lock();
     // SAFETY: this thread holds the lock (rule 1). `f` gets only the entries, and no `f` here uses
@@ -155,18 +156,21 @@ fn set_moved(huge: &Meta, moved: bool) {
     huge.back.store(u8::from(moved), Relaxed);
 }
 
+/// [`alloc`] from what the calling thread's heap keeps. None: it has no such block.
+#[inline(never)]
+pub fn take_kept(n: usize, align: usize, kept: &Kept) -> Option<(&'static Meta, bool)> {
+    let meta = kept.take(segments_for(n.max(1)), align)?;
+    meta.stamp.store(0, Relaxed);
+    meta.set_kind(Kind::Huge);
+    Some((meta, false))
+}
+
 /// Takes a block for `n` bytes at a multiple of `align`, a power of two. The flag says whether it
 /// is zero. `written`: the program will write the block before it reads it, so most of it is likely
-/// to be used. `kept`: what the calling thread's heap keeps, if heaps do. None: out of memory.
-/// O(RING) from the cache, else O(groups + n / 2 MiB).
-pub fn alloc(n: usize, align: usize, written: bool, kept: Option<&Kept>) -> Option<(&'static Meta, bool)> {
+/// to be used. None: out of memory. O(RING) from the cache, else O(groups + n / 2 MiB).
+pub fn alloc(n: usize, align: usize, written: bool) -> Option<(&'static Meta, bool)> {
     debug_assert!(n <= TOO_LARGE && align <= TOO_LARGE);
     let len = segments_for(n.max(1));
-    if let Some(meta) = kept.and_then(|kept| kept.take(len, align)) {
-        meta.stamp.store(0, Relaxed);
-        meta.set_kind(Kind::Huge);
-        return Some((meta, false));
-    }
     let (entry, zero) = match take_cached(len, align) {
         Some(entry) => (entry, false),
         None => {
@@ -219,41 +223,59 @@ fn take_cached(len: usize, align: usize) -> Option<Entry> {
     Some(taken)
 }
 
-/// Frees the huge block at `meta`. Returns the bytes freed; 0 if the heap keeps it and the cache
-/// became no larger. `kept`: what the calling thread's heap
-/// keeps, if heaps do.
+/// [`free`] into what the calling thread's heap keeps. Returns the bytes by which the cache became
+/// larger. None: the heap does not keep the block, which is live as before.
+///
+/// # Safety
+/// It is a live huge block, and the caller gives it up if the heap keeps it.
+#[inline(never)]
+pub unsafe fn keep(meta: &Meta, kept: &Kept) -> Option<usize> {
+    let (len, reserve) = (meta.span.load(Relaxed) as usize, meta.reserve.load(Relaxed) as usize);
+    if reserve > len {
+        let run = run_of(meta);
+        meta.reserve.store(len as u32, Relaxed);
+        // SAFETY: the segments behind `len` belong to the block, which is about to be freed, and
+        // are clean (rule 3).
+        unsafe { give_clean(meta, (run.0, run.1 + len), reserve - len) };
+    }
+    meta.set_kind(Kind::Free);
+    // SAFETY: the caller gives the block up, and nothing lies behind `len`.
+    match unsafe { kept.put(meta, len) } {
+        Put::Kept => Some(0),
+        Put::KeptMore => Some(len * SEGMENT),
+        Put::No => {
+            meta.set_kind(Kind::Huge);
+            None
+        }
+    }
+}
+
+/// Frees the huge block at `meta`. Returns the bytes freed.
 ///
 /// # Safety
 /// It is a live huge block, and the caller gives it up.
-pub unsafe fn free(meta: &Meta, kept: Option<&Kept>) -> usize {
+pub unsafe fn free(meta: &Meta) -> usize {
     let run = run_of(meta);
     let (len, reserve) = (meta.span.load(Relaxed) as usize, meta.reserve.load(Relaxed) as usize);
+    let (moved, thp) = (is_moved(meta), meta.segment().is_thp());
     meta.set_kind(Kind::Free);
+    note_live(-(len as i64));
+    RETURNED.fetch_add(1, Relaxed);
     if reserve > len {
         // SAFETY: the segments behind `len` belonged to the block, which the caller gave up, and
         // are clean (rule 3).
         unsafe { give_clean(meta, (run.0, run.1 + len), reserve - len) };
     }
-    if let Some(kept) = kept {
-        meta.reserve.store(len as u32, Relaxed);
-        // SAFETY: the caller gave the block up, and nothing lies behind `len`.
-        match unsafe { kept.put(meta, len) } {
-            Put::Kept => return 0,
-            Put::KeptMore => return len * SEGMENT,
-            Put::No => {}
-        }
-    }
-    note_live(-(len as i64));
-    RETURNED.fetch_add(1, Relaxed);
-    let entry = Entry::of(meta, len, os::now_ms());
     set_thp(meta, false);
     CACHED.fetch_add(len * SEGMENT, Relaxed);
-    put_entry(entry, entry.stamp);
+    let now = os::now_ms();
+    put_entry(Entry { run, len, stamp: now, moved, thp }, now);
     len * SEGMENT
 }
 
 /// Puts a run into the cache, whose bytes `CACHED` has already, and lets others go that have no
 /// room.
+#[inline(always)]
 fn put_entry(entry: Entry, now: u32) {
     let (run, len) = (entry.run, entry.len);
     let crowded = with_cache(|entries| {
