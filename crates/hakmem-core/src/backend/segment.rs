@@ -60,10 +60,17 @@ static REFUSED: AtomicUsize = AtomicUsize::new(0);
 /// allows a process.
 const MOST_REFUSED: usize = 8192;
 
-/// Bytes in DIRTY slots: free, but not given back to the system.
+/// Bytes in DIRTY slots: free, but not given back to the system. Below zero while heaps have not
+/// told of what they freed yet.
+#[inline(always)]
+pub fn signed_dirty_bytes() -> isize {
+    TOTALS.dirty.load(Relaxed).cast_signed()
+}
+
+/// [`signed_dirty_bytes`], but not below zero.
+#[cfg(test)]
 pub fn dirty_bytes() -> usize {
-    // Below zero: heaps have not told of what they freed yet.
-    TOTALS.dirty.load(Relaxed).cast_signed().max(0).cast_unsigned()
+    signed_dirty_bytes().max(0).cast_unsigned()
 }
 
 /// The segment that a heap claims from first, in a program of many heaps. If all took slots of the

@@ -94,7 +94,8 @@ pub fn expected_bytes() -> usize {
 
 /// The bytes that are free and not given back.
 pub fn idle_bytes() -> usize {
-    segment::dirty_bytes() + huge::cached_bytes() + parked::idle_bytes() + whole::waiting_bytes()
+    let others = parked::idle_bytes() + whole::waiting_bytes();
+    (segment::signed_dirty_bytes() + huge::signed_cached_bytes() + others.cast_signed()).max(0).cast_unsigned()
 }
 
 /// Starts the scavenger if there is enough work for it, else makes a pass if one is due. Callers

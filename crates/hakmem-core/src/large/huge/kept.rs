@@ -171,7 +171,7 @@ impl Kept {
     #[inline(never)]
     fn move_on(&self, place: &Place) {
         if let Some(entry) = self.take_entry(place) {
-            put_entry(entry, os::now_ms());
+            put_entry::<true>(entry, os::now_ms());
         }
     }
 

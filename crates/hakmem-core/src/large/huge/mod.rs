@@ -103,9 +103,13 @@ pub fn forget_cache() {
 }
 /// Bytes in the cache.
 pub fn cached_bytes() -> usize {
-    // Below zero: in the child of a fork, `after_fork` counted this thread's change before the
-    // thread did.
-    CACHED.load(Relaxed).cast_signed().max(0).cast_unsigned()
+    signed_cached_bytes().max(0).cast_unsigned()
+}
+/// [`cached_bytes`]. Below zero: in the child of a fork, `after_fork` counted this thread's change
+/// before the thread did.
+#[inline(always)]
+pub fn signed_cached_bytes() -> isize {
+    CACHED.load(Relaxed).cast_signed()
 }
 fn note_live(segments: i64) {
     let change = segments * SEGMENT as i64;
@@ -269,14 +273,14 @@ pub unsafe fn free(meta: &Meta) -> usize {
     set_thp(meta, false);
     CACHED.fetch_add(len * SEGMENT, Relaxed);
     let now = os::now_ms();
-    put_entry(Entry { run, len, stamp: now, moved, thp }, now);
+    put_entry::<false>(Entry { run, len, stamp: now, moved, thp }, now);
     len * SEGMENT
 }
 
 /// Puts a run into the cache, whose bytes `CACHED` has already, and lets others go that have no
-/// room.
+/// room. `OF_HEAP`: a heap kept it before. Two functions, so that the other one is part of `free`.
 #[inline(always)]
-fn put_entry(entry: Entry, now: u32) {
+fn put_entry<const OF_HEAP: bool>(entry: Entry, now: u32) {
     let (run, len) = (entry.run, entry.len);
     let crowded = with_cache(|entries| {
         // Runs side by side become one, so that larger requests find them.
