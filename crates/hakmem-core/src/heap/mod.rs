@@ -121,7 +121,7 @@ pub struct Heap {
     /// small blocks makes only those 4 KiB resident.
     pub counts: Counts,
     /// Huge blocks that the heap keeps, in a program of many heaps.
-    huge: huge::kept::Kept,
+    pub huge: huge::kept::Kept,
 }
 
 const _: () = assert!(size_of::<Heap>() == 1 << HEAP_SHIFT);

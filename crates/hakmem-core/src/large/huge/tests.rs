@@ -240,3 +240,18 @@ fn blocks_of_several_lengths_stay() {
         assert_eq!(in_ring(), 4);
     });
 }
+
+#[test]
+fn a_child_of_a_fork_has_what_heaps_keep() {
+    among_many(|| {
+        let p = block(2);
+        // SAFETY: the block comes from `malloc`, and is freed once.
+        unsafe { c::free(p) };
+        let figures = || (cached_bytes(), kept::ALLOWED.load(Relaxed), own().kept.load(Relaxed), own().hits.get());
+        in_child(|| {
+            assert_eq!(figures(), (2 * SEGMENT, 2 * SEGMENT, 2 * SEGMENT as i64, 0));
+            assert_eq!(block(2), p);
+            assert_eq!(figures(), (2 * SEGMENT, 2 * SEGMENT, 0, 1));
+        });
+    });
+}
