@@ -53,9 +53,9 @@ const KEPT: u32 = 1024;
 const KEPT_BLOCKS: u32 = 4;
 
 /// The units of [`Shared::got`] that a free under the lock counts for …
-const PRICE: u8 = 4;
+const PRICE: u8 = 2;
 /// … and how many of them a heap makes of a class before it keeps freed blocks.
-const OFTEN: u8 = 8;
+const OFTEN: u8 = 16;
 
 /// The amounts that a heap got from shared pages since its thread adopted it. All zero bytes: the
 /// heap does not share.
