@@ -26,6 +26,8 @@ enum Task {
     /// Count what many cores would pay for shared lines of memory
     #[cfg(feature = "ledger")]
     Cores(hakmem_bench::cores::Options),
+    /// Measure the memory of many threads that each allocate little
+    Threads(hakmem_bench::threads::Options),
     /// Write a page of HTML with charts of one or several records
     Report(html::Options),
     /// List the workloads
@@ -45,6 +47,7 @@ fn main() -> ExitCode {
         Task::Ab(options) => ab::run(&options),
         #[cfg(feature = "ledger")]
         Task::Cores(options) => hakmem_bench::cores::run(&options),
+        Task::Threads(options) => hakmem_bench::threads::run(&options),
         Task::Report(options) => html::run(&options),
         Task::List => {
             print!("{}", list());

@@ -306,7 +306,8 @@ fn unasked() {
         c::trim();
         // Whoever has them next has what the system gives, in as few maps as before.
         assert!(refused() <= left, "{}", refused());
-        assert!(maps() <= before + 8, "{} maps after {before}", maps());
+        // What was committed ahead is one more, between others.
+        assert!(maps() <= before + 10, "{} maps after {before}", maps());
     }
 }
 

@@ -85,6 +85,11 @@ impl<'a> Worker<'a> {
         }
     }
 
+    /// Allocates and frees a small block, as each thread of a program does sooner or later.
+    pub fn begin(&mut self) {
+        free(allocate(SENT), SENT);
+    }
+
     /// Frees all that is left.
     pub fn end(&mut self) {
         for (p, size) in std::mem::take(&mut self.blocks) {

@@ -51,6 +51,9 @@ pub fn run(pattern: &'static Pattern, threads: usize, fills: usize, counted: usi
                 own.set(thread::current())
                     .expect("each thread has its place");
                 let mut worker = Worker::new(me, mail);
+                baton.wait(me);
+                worker.begin();
+                baton.pass(me);
                 for _ in 0..fills / FILLS {
                     baton.wait(me);
                     (0..FILLS).for_each(|_| (pattern.step)(&mut worker));

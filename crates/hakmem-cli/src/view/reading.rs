@@ -64,7 +64,7 @@ pub fn reading(memory: Memory, note: &Note, pid: u32, usage: &Usage) -> io::Resu
     m.classes = classes;
     let words = Words { memory, note };
     add_blocks(&mut m, &words, &heaps, freed_by_owners)?;
-    add_memory(&mut m, &words)?;
+    add_memory(&mut m, &words, &heaps)?;
     m.classes
         .retain(|c| c.allocations > 0 || c.frees > 0 || c.pages > 0);
     Ok(Reading {
@@ -162,14 +162,16 @@ fn add_blocks(m: &mut Moment, words: &Words, heaps: &Heaps, by_owners: i128) -> 
     m.in_flight = m.remote_frees.saturating_sub(received);
     m.large_allocations = heaps.sum("heap.large_allocated")?;
     m.large_hits = heaps.sum("heap.large_hits")?;
-    m.huge_allocations = words.of("huge_allocated")?;
-    m.huge_hits = words.of("huge_hits")?;
+    let kept_hits = heaps.sum("heap.huge_hits")?;
+    m.huge_allocations = total([words.of("huge_allocated")?, kept_hits]);
+    m.huge_hits = total([words.of("huge_hits")?, kept_hits]);
     let small = by_owners.saturating_add(i128::from(m.remote_frees));
     m.frees = total([
         u64::try_from(small.max(0)).unwrap_or(u64::MAX),
         heaps.sum("heap.large_freed")?,
         words.of("stray_large_frees")?,
         words.of("huge_returned")?,
+        heaps.sum("heap.huge_puts")?,
     ]);
     let others = [m.large_allocations, m.huge_allocations];
     m.allocations = total(m.classes.iter().map(|c| c.allocations).chain(others));
@@ -179,18 +181,21 @@ fn add_blocks(m: &mut Moment, words: &Words, heaps: &Heaps, by_owners: i128) -> 
 }
 
 /// Adds what memory is used for. The classes and the slots are there already.
-fn add_memory(m: &mut Moment, words: &Words) -> io::Result<()> {
+fn add_memory(m: &mut Moment, words: &Words, heaps: &Heaps) -> io::Result<()> {
+    // What heaps keep counts as live in the books, and what they may keep as cached.
+    let kept = heaps.sum("heap.huge_kept")?;
+    let unused = heaps.sum("heap.huge_allowed")?.saturating_sub(kept);
     let larger = [
         m.large_slots.saturating_mul(SLOT_BYTES),
-        words.signed("huge_live")?,
+        words.signed("huge_live")?.saturating_sub(kept),
     ];
     m.live_bytes = total(m.classes.iter().map(|c| c.live_bytes).chain(larger));
     m.peak_live_bytes_upper_bound = words.signed("peak_live")?;
     m.reserved_bytes = words.of("reserved")?;
     m.committed_bytes = words.of("committed")?;
     m.dirty_bytes = total([
-        words.of("dirty")?,
-        words.signed("huge_cached")?,
+        words.signed("dirty")?,
+        words.signed("huge_cached")?.saturating_sub(unused),
         words.of("parked_fresh_slots")?.saturating_mul(SLOT_BYTES),
     ]);
     m.purged_bytes = words.of("purged")?;

@@ -16,6 +16,7 @@
 use crate::backend::arena::{self, Arena, BINS, DIRTY_ROW, SEGMENT, SLOT};
 use crate::backend::held;
 use crate::backend::page::{Meta, NOT_THP, THP, UNTOLD};
+use crate::base::counter::Counter;
 use crate::base::sync::{AtomicI64, AtomicUsize, Ordering::Relaxed};
 use crate::os;
 use crate::policy::{self, Thp};
@@ -60,9 +61,17 @@ static REFUSED: AtomicUsize = AtomicUsize::new(0);
 /// allows a process.
 const MOST_REFUSED: usize = 8192;
 
-/// Bytes in DIRTY slots: free, but not given back to the system.
+/// Bytes in DIRTY slots: free, but not given back to the system. Below zero while heaps have not
+/// told of what they freed yet.
+#[inline(always)]
+pub fn signed_dirty_bytes() -> isize {
+    TOTALS.dirty.load(Relaxed).cast_signed()
+}
+
+/// [`signed_dirty_bytes`], but not below zero.
+#[cfg(test)]
 pub fn dirty_bytes() -> usize {
-    TOTALS.dirty.load(Relaxed)
+    signed_dirty_bytes().max(0).cast_unsigned()
 }
 
 /// The segment that a heap claims from first, in a program of many heaps. If all took slots of the
@@ -72,7 +81,15 @@ pub struct Home {
     head: Cell<*const Meta>,
     /// The heap's number among those with a home. 0: it has none.
     number: Cell<u32>,
+    /// The change of the dirty slots that `TOTALS` does not have yet. Only heaps with a home let
+    /// changes wait.
+    dirty: Counter<i64>,
+    /// The same for slots that are pages of small blocks.
+    small: Counter<i64>,
 }
+
+/// A heap with a home tells `TOTALS` of its slots in steps of so many.
+const STEP: u64 = 16;
 
 /// Heaps begin to search at so many different segments.
 const SPREAD: u32 = 16;
@@ -83,13 +100,62 @@ impl Home {
         self.number.set(number);
     }
 
+    /// [`release`] for the holder of the heap. True: `TOTALS` knows of these slots, so there may be
+    /// work for a purge.
+    ///
+    /// # Safety
+    /// As [`release`].
+    #[inline(never)]
+    pub unsafe fn release(&self, first: &Meta, n: u32) -> bool {
+        // SAFETY: the caller's promises are the same.
+        unsafe { release_as(first, n, Some(self)) }
+    }
+
+    /// [`note_small`] for the holder of the heap.
+    #[inline]
+    pub fn note_small(&self, change: i32) {
+        if self.number.get() == 0 {
+            return note_small(change as isize);
+        }
+        self.small.add(change.into());
+        if self.small.get().unsigned_abs() >= STEP {
+            self.tell();
+        }
+    }
+
+    /// True: `TOTALS` knows of it.
+    #[inline]
+    fn note_dirty(&self, change: i32) -> bool {
+        self.dirty.add(change.into());
+        let tells = self.dirty.get().unsigned_abs() >= STEP;
+        if tells {
+            self.tell();
+        }
+        tells
+    }
+
+    /// Tells `TOTALS` of all changes. The holder calls this.
+    #[cold]
+    pub fn tell(&self) {
+        let (dirty, small) = (self.dirty.get(), self.small.get());
+        self.dirty.set(0);
+        self.small.set(0);
+        TOTALS.dirty.fetch_add((dirty as isize * SLOT as isize) as usize, Relaxed);
+        note_small(small as isize);
+    }
+
+    /// Bytes in dirty slots that `TOTALS` does not know of yet. Any thread may call this.
+    pub fn untold_dirty_bytes(&self) -> i64 {
+        self.dirty.get() * SLOT as i64
+    }
+
     /// Claims slots of the home. None: there is none, or it has no room.
     fn claim(&self, n: u32) -> Option<(&'static Meta, bool)> {
         // SAFETY: null, or the metadata of a segment, which is accessible for ever (`arena` rule
         // 4).
         let head = unsafe { self.head.get().as_ref() }?;
         let (arena, segment) = head.segment_in_arena();
-        claim_from(arena, segment, n)
+        claim_from(arena, segment, n, |dirty| _ = self.note_dirty(-dirty))
     }
 
     /// Claims from a segment with a long free run, which becomes the home.
@@ -97,7 +163,7 @@ impl Home {
         let skip = (self.number.get() % SPREAD) as usize;
         let in_bin = |arena: &'static Arena, bin| {
             let mut listed = arena.listed(bin).skip(skip).take(TRIES);
-            listed.find_map(|segment| claim_from(arena, segment, n))
+            listed.find_map(|segment| claim_from(arena, segment, n, |dirty| _ = self.note_dirty(-dirty)))
         };
         let bins = n.ilog2() as usize..BINS;
         let found = bins.rev().find_map(|bin| arena::all().find_map(|arena| in_bin(arena, bin)));
@@ -155,7 +221,7 @@ fn claim_in(arena: &'static Arena, n: u32) -> Option<(&'static Meta, bool)> {
     for bin in n.ilog2() as usize..BINS {
         // In the first bin a segment may have too short a run; in the others only by a race.
         for segment in arena.listed(bin).take(TRIES) {
-            if let Some(found) = claim_from(arena, segment, n) {
+            if let Some(found) = claim_from(arena, segment, n, taken_dirty) {
                 return Some(found);
             }
             let meta = head_of(arena, segment).segment();
@@ -169,16 +235,16 @@ fn claim_in(arena: &'static Arena, n: u32) -> Option<(&'static Meta, bool)> {
     None
 }
 
-/// Counts the `n` slots that a claim took. False: the hard limit does not allow those that were
+/// Counts the `n` slots that a claim took, and calls `taken` with the number of dirty ones. False: the hard limit does not allow those that were
 /// CLEAN, and all are free again as they were.
 #[inline(always)]
-fn is_allowed(arena: &'static Arena, segment: usize, claim: &Claim, n: u32) -> bool {
+fn is_allowed(arena: &'static Arena, segment: usize, claim: &Claim, n: u32, taken: impl Fn(i32)) -> bool {
     if claim.dirty < n && !held::take((n - claim.dirty) as usize * SLOT) {
         undo(arena, segment, claim, n);
         return false;
     }
     if claim.dirty != 0 {
-        TOTALS.dirty.fetch_sub(claim.dirty as usize * SLOT, Relaxed);
+        taken(claim.dirty as i32);
     }
     true
 }
@@ -200,13 +266,20 @@ fn undo(arena: &'static Arena, segment: usize, claim: &Claim, n: u32) {
     rebin(arena, segment);
 }
 
-/// Claims from a segment. None: it has no such run, or the hard limit does not allow it.
+/// Notes that so many dirty slots were claimed.
 #[inline(always)]
-fn claim_from(arena: &'static Arena, segment: usize, n: u32) -> Option<(&'static Meta, bool)> {
+fn taken_dirty(slots: i32) {
+    TOTALS.dirty.fetch_sub(slots as usize * SLOT, Relaxed);
+}
+
+/// Claims from a segment, and calls `taken` with the number of dirty slots among those it claimed.
+/// None: it has no such run, or the hard limit does not allow it.
+#[inline(always)]
+fn claim_from(arena: &'static Arena, segment: usize, n: u32, taken: impl Fn(i32)) -> Option<(&'static Meta, bool)> {
     let head = head_of(arena, segment);
     let meta = head.segment();
     let claim = meta.slots.claim(n)?;
-    if !is_allowed(arena, segment, &claim, n) {
+    if !is_allowed(arena, segment, &claim, n, taken) {
         return None;
     }
     if meta.bin.get() != listed_as(claim.free) {
@@ -221,7 +294,7 @@ fn claim_fresh(n: u32) -> Option<(&'static Meta, bool)> {
     if !held::take(bytes) {
         return None;
     }
-    let Some((arena, segment)) = arena::take_run(1, 1, 1) else {
+    let Some((arena, segment)) = arena::take_segment() else {
         held::give(bytes);
         return None;
     };
@@ -322,7 +395,7 @@ pub fn extend(first: &Meta, n: u32, more: u32) -> bool {
     }
     let Some(claim) = first.segment().slots.claim_exact(run(first.slot() + n, more)) else { return false };
     let (arena, segment) = first.segment_in_arena();
-    if !is_allowed(arena, segment, &claim, more) {
+    if !is_allowed(arena, segment, &claim, more, taken_dirty) {
         return false;
     }
     rebin(arena, segment);
@@ -334,11 +407,28 @@ pub fn extend(first: &Meta, n: u32, more: u32) -> bool {
 /// # Safety
 /// The caller owns the slots and gives them up: neither it nor anybody it told of them touches them
 /// from now on. Their metadata says `Kind::Free`.
+#[inline(never)]
 pub unsafe fn release(first: &Meta, n: u32) {
+    // SAFETY: the caller's promises are the same.
+    unsafe { release_as(first, n, None) };
+}
+
+/// [`release`], for a heap with its home or for nobody.
+///
+/// # Safety
+/// As [`release`]. True: `TOTALS` knows of the slots.
+#[inline(always)]
+unsafe fn release_as(first: &Meta, n: u32, home: Option<&Home>) -> bool {
     let (arena, segment) = first.segment_in_arena();
     let meta = first.segment();
     meta.stamp.store(os::now_ms(), Relaxed);
-    TOTALS.dirty.fetch_add(n as usize * SLOT, Relaxed);
+    let is_told = match home.filter(|home| home.number.get() != 0) {
+        Some(home) => home.note_dirty(n as i32),
+        None => {
+            TOTALS.dirty.fetch_add(n as usize * SLOT, Relaxed);
+            true
+        }
+    };
     // SAFETY: by the caller's promise it owns these slots, and nobody touches them on its behalf
     // any more.
     let free = unsafe { meta.slots.release(run(first.slot(), n), true) };
@@ -346,6 +436,7 @@ pub unsafe fn release(first: &Meta, n: u32) {
     if meta.bin.get() != listed_as(free) {
         rebin(arena, segment);
     }
+    is_told
 }
 
 /// Gives the DIRTY slots of a segment back to the system, if the last one became DIRTY at least

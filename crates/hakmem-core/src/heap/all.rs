@@ -22,6 +22,16 @@ pub fn heaps_made() -> u64 {
     MADE.load(Relaxed)
 }
 
+/// The first heaps claim slots of the fullest segment, so that few segments are in use. And while
+/// there are no others, they share one cache of huge blocks, which finds the best fit.
+pub const FEW: u64 = 8;
+
+/// True if there are so many heaps that each has more for itself.
+#[inline(always)]
+pub fn are_many() -> bool {
+    MADE.load(Relaxed) > FEW
+}
+
 /// Iterates over all heaps, newest first.
 pub fn all_heaps() -> impl Iterator<Item = &'static SharedHeap> {
     // Acquire: a heap is initialised before it is linked.

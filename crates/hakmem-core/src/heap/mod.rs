@@ -51,7 +51,7 @@ use crate::base::usage;
 use crate::harden::quarantine::Quarantine;
 use crate::heap::free::remote::Outgoing;
 use crate::heap::reclaim::idle::Seen;
-use crate::large;
+use crate::large::{self, huge};
 use crate::policy::learn;
 use crate::profile::Sampler;
 use crate::proto::heap_state::HeapState;
@@ -125,6 +125,8 @@ pub struct Heap {
     /// The counters. The counters of the last classes lie behind the first 4 KiB. A thread with few
     /// small blocks makes only those 4 KiB resident.
     pub counts: Counts,
+    /// Huge blocks that the heap keeps, in a program of many heaps.
+    pub huge: huge::kept::Kept,
 }
 
 const _: () = assert!(size_of::<Heap>() == 1 << HEAP_SHIFT);
@@ -178,6 +180,7 @@ impl Heap {
         // walk: see `listed_within`.
         self.counts.reset(|class| unsafe { self.listed(class) });
         self.outgoing.reset_counts();
+        self.huge.reset_counts();
     }
 
     /// Prepares the heap of a thread that the child of a fork does not have. True: another thread
@@ -189,6 +192,12 @@ impl Heap {
         self.inherited.set(true);
         self.quarantine.end_change();
         !self.is_busy()
+    }
+
+    /// The huge blocks that the heap keeps.
+    #[inline(always)]
+    pub fn kept_huge(&self) -> &huge::kept::Kept {
+        &self.huge
     }
 
     /// Allocates a large block from the heap's cache: see [`large::cached`].
@@ -266,19 +275,18 @@ impl Heap {
     }
 
     /// The rest of [`Heap::free_large`]: makes room in the cache unless the block is kept, and
-    /// reports the live bytes if that is due. True if slots went back to a segment.
+    /// reports the live bytes if that is due. True if slots went back to a segment and the totals
+    /// know of them.
     #[cold]
     #[inline(never)]
     fn after_free_large(&self, meta: &Meta, is_kept: bool, is_due: bool) -> bool {
         self.busy(|| {
-            if !is_kept {
-                large::make_room(&self.large, meta);
-            }
+            let is_told = !is_kept && large::make_room(&self.large, meta, &self.home);
             if is_due {
                 self.report_live();
             }
-        });
-        !is_kept
+            is_told
+        })
     }
 
     /// Reports the live bytes. Returns `meta`.

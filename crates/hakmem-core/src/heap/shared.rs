@@ -23,6 +23,7 @@ use super::counts::Counts;
 use super::reclaim::idle::Seen;
 use crate::backend::owner::{Front, Owner};
 use crate::base::sync::{AtomicPtr, AtomicU64};
+use crate::large::huge::kept::Kept;
 use crate::proto::heap_state::HeapState;
 use crate::proto::pause::Pause;
 use core::ptr::from_ref;
@@ -94,6 +95,16 @@ impl SharedHeap {
     /// The heap made before this one.
     pub fn next_heap(&self) -> &AtomicPtr<SharedHeap> {
         &self.0.next_heap
+    }
+
+    /// The change of dirty bytes that the process's total does not have yet.
+    pub fn untold_dirty_bytes(&self) -> i64 {
+        self.0.home.untold_dirty_bytes()
+    }
+
+    /// The huge blocks that it keeps.
+    pub fn huge(&self) -> &Kept {
+        &self.0.huge
     }
 
     /// Its counters.

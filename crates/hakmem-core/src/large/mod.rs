@@ -73,24 +73,27 @@ impl Cache {
         true
     }
 
-    fn make_room(&self, meta: &Meta, span: u32) {
+    fn make_room(&self, meta: &Meta, span: u32, home: &segment::Home) -> bool {
+        let mut is_told = false;
         while !self.put_if_room(meta, span) {
             let victim = self.victim.get();
             self.victim.set((victim + 1) % WAYS as u32);
-            self.let_go(&self.ways[victim as usize]);
+            is_told |= self.let_go(&self.ways[victim as usize], home);
         }
+        is_told
     }
 
-    fn let_go(&self, way: &Cell<*mut Meta>) {
+    #[inline(always)]
+    fn let_go(&self, way: &Cell<*mut Meta>, home: &segment::Home) -> bool {
         // SAFETY: a way is null or has a block's metadata, which is accessible for ever (`arena`
         // rule 4). The slots of a cached block belong to the cache (rule 1), and this call takes
         // the block out of it.
         unsafe {
-            if let Some(meta) = way.replace(null_mut()).as_ref() {
+            way.replace(null_mut()).as_ref().is_some_and(|meta| {
                 let span = meta.span.load(Relaxed);
                 self.slots.set(self.slots.get() - span);
-                segment::release(meta, span);
-            }
+                home.release(meta, span)
+            })
         }
     }
 
@@ -101,9 +104,9 @@ impl Cache {
         self.slots.set(0);
     }
 
-    /// Lets go of all blocks.
-    pub fn empty(&self) {
-        self.ways.iter().for_each(|way| self.let_go(way));
+    /// Lets go of all blocks. `home` is that of the cache's heap.
+    pub fn empty(&self, home: &segment::Home) {
+        self.ways.iter().for_each(|way| _ = self.let_go(way, home));
     }
 }
 
@@ -141,8 +144,9 @@ pub unsafe fn keep(cache: &Cache, meta: &Meta) -> bool {
 }
 
 /// Lets go of blocks of the cache until there is room for `meta`, which [`keep`] did not keep.
-pub fn make_room(cache: &Cache, meta: &Meta) {
-    cache.make_room(meta, meta.span.load(Relaxed));
+/// `home` is that of the cache's heap. True: there may be work for a purge.
+pub fn make_room(cache: &Cache, meta: &Meta, home: &segment::Home) -> bool {
+    cache.make_room(meta, meta.span.load(Relaxed), home)
 }
 
 /// Frees the large block at `meta`, for a thread without a heap.

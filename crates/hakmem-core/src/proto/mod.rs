@@ -19,6 +19,7 @@ pub mod owner;
 pub mod page_list;
 pub mod page_state;
 pub mod pause;
+pub mod place;
 pub mod run_bin;
 pub mod slots;
 pub mod take_away;

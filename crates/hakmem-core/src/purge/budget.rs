@@ -43,7 +43,7 @@ pub fn excess(now: u32, decay: u32) -> usize {
     let peak = PEAKS[0].load(Relaxed).max(PEAKS[1].load(Relaxed));
     let surplus = (policy::SURPLUS_MIB.get() as usize) << 20;
     let allowed = surplus + need / SHARE + peak.saturating_sub(need);
-    (segment::dirty_bytes() + fresh).saturating_sub(allowed)
+    (segment::signed_dirty_bytes() + fresh.cast_signed() - allowed.cast_signed()).max(0).cast_unsigned()
 }
 
 /// Purges what is beyond the budget: `most` bytes, and what else is dirty in the last segment. The

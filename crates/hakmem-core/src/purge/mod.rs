@@ -4,7 +4,7 @@
 //! A pass takes these steps:
 //! 1. It tidies idle heaps, and gives up what the heaps of sleeping threads keep.
 //! 2. It purges holes of parked pages.
-//! 3. It purges huge blocks in the cache.
+//! 3. It purges huge blocks in the cache, and those that heaps keep.
 //! 4. It purges the segments with dirty slots.
 //! 5. It decommits idle segments (`arena::decommit_idle`).
 //!
@@ -20,9 +20,10 @@ mod scavenger;
 
 use crate::backend::{arena, segment};
 use crate::base::sync::{AtomicU32, AtomicU64, Ordering::Relaxed, plain};
+use crate::heap::all::all_heaps;
 use crate::heap::reclaim::idle::{self, Pauses};
 use crate::heap::reclaim::{parked, whole};
-use crate::large::huge;
+use crate::large::huge::{self, kept};
 use crate::policy::{learn, limits};
 use crate::proto::lock::{Guard, Lock};
 use crate::{heap, os, policy};
@@ -96,7 +97,8 @@ pub fn expected_bytes() -> usize {
 
 /// The bytes that are free and not given back.
 pub fn idle_bytes() -> usize {
-    segment::dirty_bytes() + huge::cached_bytes() + parked::idle_bytes() + whole::waiting_bytes()
+    let others = parked::idle_bytes() + whole::waiting_bytes();
+    (segment::signed_dirty_bytes() + huge::signed_cached_bytes() + others.cast_signed()).max(0).cast_unsigned()
 }
 
 /// Starts the scavenger if there is enough work for it, else makes a pass if one is due. Callers
@@ -178,6 +180,9 @@ pub fn all_with_pauses() -> usize {
 fn run(now: u32, decay: u32, pauses: Pauses, goes_on: impl Fn() -> bool + Copy) -> usize {
     heap::pool::tidy_idle(now, decay, pauses, goes_on);
     let mut given = parked::purge(now, decay, goes_on) + huge::purge(now, decay, goes_on);
+    if kept::is_any() {
+        given += all_heaps().take_while(|_| goes_on()).map(|heap| heap.huge().purge(now, decay)).sum::<usize>();
+    }
     for (arena, segment) in dirty_segments().take_while(|_| goes_on()) {
         given += segment::purge(arena, segment, now, decay);
     }

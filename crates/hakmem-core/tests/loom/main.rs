@@ -43,6 +43,7 @@ mod page;
 mod page_list;
 mod page_state;
 mod pause;
+mod place;
 mod run_bin;
 mod slots;
 mod take_away;

@@ -17,8 +17,9 @@ use crate::backend::nothing;
 use crate::backend::page::{self, Block, Kind, Meta};
 use crate::base::prefetch::prefetch;
 use crate::base::size_class::{self, MEDIUM_MAX, NOTHING, SIZES, SMALL_MAX};
+use crate::heap::all::are_many;
 use crate::heap::{Fresh, Heap};
-use crate::large::huge;
+use crate::large::huge::{self, kept::Kept};
 use crate::large::{self, LARGE_MAX};
 use crate::proto::inbox::Link;
 use crate::thread::{self, ThreadState};
@@ -284,6 +285,18 @@ unsafe fn clear_large(meta: &Meta, n: usize, clear: Clear) {
     unsafe { meta.start().write_bytes(0, bytes) };
 }
 
+/// The huge blocks that the calling thread's heap keeps. None: it has no heap, or none are kept.
+#[inline(always)]
+pub fn kept_huge() -> Option<&'static Kept> {
+    if !are_many() {
+        return None;
+    }
+    match thread::state() {
+        ThreadState::Live(heap) => Some(heap.kept_huge()),
+        ThreadState::Empty | ThreadState::Dead => None,
+    }
+}
+
 /// A large block from a segment, or a huge block. If there is no memory, it gives all that is free
 /// back first.
 #[inline(never)]
@@ -294,6 +307,11 @@ fn new_whole(n: usize, align: usize, clear: Clear) -> *mut u8 {
     let whole = || {
         if n <= LARGE_MAX && align <= SLOT {
             return thread::with_heap(|heap| heap.fresh_large(n));
+        }
+        if let Some(kept) = kept_huge()
+            && let Some(got) = huge::take_kept(n, align, kept)
+        {
+            return Some(got);
         }
         huge::alloc(n, align, clear == Clear::Nothing)
     };

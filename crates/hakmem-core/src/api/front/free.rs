@@ -20,6 +20,7 @@
 //! 4. A program may break rule 1. What is checked here ends the process with a line that says why;
 //!    the rest is undefined.
 
+use super::alloc::kept_huge;
 use super::note_released;
 use crate::backend::arena::{META, SLOT, SLOT_SHIFT};
 use crate::backend::owner::Owner;
@@ -343,7 +344,14 @@ unsafe fn free_whole(p: *mut u8, meta: &'static Meta) {
 #[inline(never)]
 unsafe fn free_huge(meta: &'static Meta) -> bool {
     // SAFETY: the caller gives up a live huge block.
-    unsafe { huge::free(meta) > 0 }
+    unsafe {
+        if let Some(kept) = kept_huge()
+            && let Some(bytes) = huge::keep(meta, kept)
+        {
+            return bytes > 0;
+        }
+        huge::free(meta) > 0
+    }
 }
 
 /// Frees a sample of the profile: anything else that comes here is no block, and ends the process.

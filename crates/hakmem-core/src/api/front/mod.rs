@@ -23,6 +23,8 @@ use crate::heap::Heap;
 use crate::purge;
 use crate::thread;
 
+#[cfg(all(test, not(any(loom, miri, shuttle))))]
+pub use alloc::kept_huge;
 pub use alloc::{
     Clear, alloc_aligned, alloc_big, alloc_class, alloc_class_or, alloc_class_slow, alloc16, alloc16_or,
     alloc16_zeroed, pop16, zeroed_class,

@@ -58,7 +58,8 @@ use crate::proto::lock::Lock;
 pub use bits::FULL_ROW;
 use bits::{SET_ROWS, Set};
 use core::ptr::null_mut;
-pub use run::{Run, commit_run, decommit_idle, decommit_run, extend_run, give_run, take_run};
+use crossbeam_utils::CachePadded;
+pub use run::{Run, commit_run, decommit_idle, decommit_run, extend_run, give_run, take_run, take_segment};
 pub use space::{LARGEST, fit_limit, give_tails_up, give_up, take_scrap};
 use space::{Reservation, reserve_some};
 
@@ -119,8 +120,8 @@ pub struct Arena {
     from: AtomicUsize,
     /// Slots at the end of the last segment that are not the arena's. 0 except in a scrap.
     cut: AtomicUsize,
-    /// Where searches for unused segments begin.
-    hints: [Hint; HINTS],
+    /// Where searches for unused segments begin. Away from the fields that all threads read.
+    hints: CachePadded<[Hint; HINTS]>,
 }
 
 /// No run of `len` unused segments begins below `from`. So the next search for at least as many
@@ -229,7 +230,7 @@ impl Arena {
             top: AtomicUsize::new(0),
             from: AtomicUsize::new(0),
             cut: AtomicUsize::new(0),
-            hints: [const { Hint::new() }; HINTS],
+            hints: CachePadded::new([const { Hint::new() }; HINTS]),
         }
     }
 

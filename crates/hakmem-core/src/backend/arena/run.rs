@@ -82,10 +82,20 @@ impl Arena {
         }
     }
 
+    /// Up to `most` segments behind `first` that are neither used nor accessible and lie in its
+    /// group. 0 if `first` is accessible. The caller holds the lock.
+    fn to_commit(&self, first: usize, most: usize) -> usize {
+        let (used, committed) = (self.bits(Set::Used), self.bits(Set::Committed));
+        let group_end = (first / GROUP + 1) * GROUP;
+        let end = (first + 1 + most).min(group_end).min(self.segments.load(Relaxed));
+        let free_end = used.first_in(first + 1, end).unwrap_or(end);
+        committed.first_in(first, free_end).unwrap_or(free_end).saturating_sub(first + 1)
+    }
+
     /// Marks `n` segments from `first` on as unused. The caller holds the lock.
     pub(super) fn unmark(&self, first: usize, n: usize) {
         self.bits(Set::Used).remove(first, n);
-        for hint in &self.hints {
+        for hint in self.hints.iter() {
             // Any place for `len` segments that was not there before contains one of these
             // segments.
             hint.from.fetch_min(first.saturating_sub(hint.len.load(Relaxed)), Relaxed);
@@ -163,9 +173,61 @@ pub fn take_run(n: usize, align: usize, commit: usize) -> Option<Run> {
     Some(run)
 }
 
+/// One in so many of the committed segments is committed in advance …
+const AHEAD: usize = 8;
+/// … but no more than so many: 32 MiB.
+const MOST_AHEAD: usize = 16;
+
+/// [`take_run`] for one segment. Where the process grows, this makes some segments behind accessible
+/// too, for later calls: each change of the map of a process stalls the page faults of all its
+/// threads. If the system refuses, the one segment has to do.
+#[unsafe(link_section = ".text.hot.hakmem")]
+pub fn take_segment() -> Option<Run> {
+    let (run, ahead) = find_segment()?;
+    let (arena, first) = run;
+    let mut is_committed = arena.commit(first, 1 + ahead);
+    if ahead > 0 {
+        is_committed = is_committed || arena.commit(first, 1);
+        let _held = LOCK.lock();
+        arena.unmark(first + 1, ahead);
+    }
+    if !is_committed {
+        // SAFETY: this thread has just taken the run, so it owns it, and nobody has touched it: it
+        // is clean.
+        unsafe { give_run(run, 1) };
+        return None;
+    }
+    Some(run)
+}
+
+/// Finds a segment, and how many segments behind it are to be made accessible with it. The caller
+/// owns these too, until it unmarks them (rule 8).
+#[inline(always)]
+fn find_segment() -> Option<(Run, usize)> {
+    let held = LOCK.lock();
+    let run = find_run_held(1, 1)?;
+    let (arena, first) = run;
+    let ahead = (COMMITTED.load(Relaxed) / SEGMENT / AHEAD).min(MOST_AHEAD);
+    if ahead == 0 {
+        return Some((run, 0));
+    }
+    let ahead = arena.to_commit(first, ahead);
+    if ahead > 0 {
+        arena.bits(Set::Used).insert(first + 1, ahead);
+    }
+    drop(held);
+    Some((run, ahead))
+}
+
 #[inline(always)]
 fn find_run(n: usize, align: usize) -> Option<Run> {
     let _held = LOCK.lock();
+    find_run_held(n, align)
+}
+
+/// [`find_run`] for a caller that holds the lock.
+#[inline(always)]
+fn find_run_held(n: usize, align: usize) -> Option<Run> {
     let mut found = all().find_map(|a| Some((a, a.first_fit(n, align)?)));
     if found.is_none() {
         let arena = chain(n.checked_add(align)?)?;
@@ -216,7 +278,9 @@ pub unsafe fn give_run(run: Run, n: usize) {
         run.0.unmark(run.1, n);
     }
     // Release, and after `unmark`: a thread that sees `GIVEN` set finds the run unused.
-    GIVEN.store(true, Release);
+    if !GIVEN.load(Relaxed) {
+        GIVEN.store(true, Release);
+    }
 }
 
 /// True if a thread gave runs back since `decommit_idle` last checked.

@@ -6,7 +6,7 @@ extern crate std;
 use super::run::chain;
 use super::*;
 use crate::testing::Random;
-use crate::testing::alone;
+use crate::testing::{alone, in_child};
 use std::boxed::Box;
 use std::collections::BTreeSet;
 use std::vec::Vec;
@@ -360,5 +360,29 @@ fn the_fast_path_knows_where_the_first_arena_ends() {
         assert!(core::ptr::eq(first, &raw const ARENAS[0]));
         assert!(((segment + 3) * SEGMENT..before).contains(&end));
         assert_eq!((HOT.data(), HOT.limit(), HOT.limit16()), (data, end, end / 16));
+    });
+}
+
+#[test]
+fn a_process_that_grows_commits_ahead() {
+    in_child(|| {
+        let (mut taken, mut changes) = (std::vec::Vec::new(), 0);
+        for _ in 0..256 {
+            let before = COMMITTED.load(Relaxed);
+            taken.push(take_segment().unwrap());
+            let more = (COMMITTED.load(Relaxed) - before) / SEGMENT;
+            assert!(more <= 1 + (before / SEGMENT / 8).min(16), "{more} of {before}");
+            changes += usize::from(more > 0);
+        }
+        assert!((10..100).contains(&changes), "{changes} calls for 256 segments");
+        // What lies ahead belongs to nobody: the next run that needs it gets it.
+        let (arena, first) = *taken.last().unwrap();
+        assert!(arena.is_unused(first + 1, 8));
+        let committed = arena.bits(super::bits::Set::Committed);
+        let in_set = committed.count(0, committed.end()) * SEGMENT;
+        assert!(
+            COMMITTED.load(Relaxed) >= in_set && COMMITTED.load(Relaxed) - in_set < SEGMENT,
+            "the rest is metadata"
+        );
     });
 }

@@ -111,6 +111,7 @@ atomics! {
     AtomicUsize: usize {
         fetch_add(n: usize, order: Ordering) -> usize;
         fetch_sub(n: usize, order: Ordering) -> usize;
+        fetch_or(n: usize, order: Ordering) -> usize;
         fetch_min(n: usize, order: Ordering) -> usize;
         fetch_max(n: usize, order: Ordering) -> usize;
     }

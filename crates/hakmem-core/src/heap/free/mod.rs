@@ -3,10 +3,10 @@
 
 pub(in crate::heap) mod remote;
 
+use crate::backend::check;
 use crate::backend::owner::{Owner, inbox_of};
 use crate::backend::page::{Block, Meta, PageState};
 use crate::backend::remote_batch::RemoteBatch;
-use crate::backend::{check, segment};
 use crate::base::size_class::{CLASSES, FIRST_MEDIUM};
 use crate::base::sync::{AtomicU64, Ordering::Relaxed};
 use crate::heap::Heap;
@@ -19,7 +19,7 @@ use core::hint::assert_unchecked;
 
 /// A heap that counts so many blocks of a class makes room in the counters, although it took no
 /// list.
-const MUCH: u32 = 1 << 31;
+pub(in crate::heap) const MUCH: u32 = 1 << 31;
 
 /// The heap's list of a medium class keeps freed blocks while they have fewer bytes than this.
 const KEPT_BYTES: u32 = 256 << 10;
@@ -253,11 +253,11 @@ impl Heap {
             return false;
         }
         if span == 1 {
-            segment::note_small(-1);
+            self.home.note_small(-1);
         }
         // SAFETY: `close` ended the page, which has no used blocks. The heap owned its slots, and
         // no list of the heap has the page.
-        unsafe { segment::release(page, span) };
+        unsafe { self.home.release(page, span) };
         true
     }
 }

@@ -1,8 +1,8 @@
 //! Giving back what is free in a heap: when memory is short, when the thread ends, and while the
 //! heap is idle.
 
+use crate::backend::check;
 use crate::backend::page::{self, Block, Kind, PageState};
-use crate::backend::{check, segment};
 use crate::base::size_class::CLASSES;
 use crate::heap::Heap;
 use crate::heap::reclaim::LONGEST;
@@ -53,6 +53,7 @@ impl Heap {
                 self.counts.unlist(class, unused);
             }
             self.give_up_unused();
+            self.huge.empty();
             self.share_anew();
             self.end_samples();
             self.send_remote_frees();
@@ -64,6 +65,7 @@ impl Heap {
                 }
             }
             self.report_live();
+            self.home.tell();
         });
     }
 
@@ -97,13 +99,13 @@ impl Heap {
                 self.end_page(class, page, 0);
             }
         }
-        self.large.empty();
+        self.large.empty(&self.home);
         while let Some(page) = self.cached.pop() {
             self.cached_len.set(self.cached_len.get() - 1);
             // SAFETY: `end_page` closed the page when it cached it, so it is empty. The heap owns
             // its slots, and `pop` took it off the only list that had it.
-            unsafe { segment::release(page, 1) };
-            segment::note_small(-1);
+            unsafe { self.home.release(page, 1) };
+            self.home.note_small(-1);
         }
     }
 }

@@ -297,7 +297,7 @@ impl Heap {
         } else {
             let (page, zero) = segment::claim(span, &self.home)?;
             if span == 1 {
-                segment::note_small(1);
+                self.home.note_small(1);
             }
             self.counts.note(class, HeapEvent::Claims, 1);
             // What is free elsewhere may be beyond the budget now, or the page beyond the soft limit.

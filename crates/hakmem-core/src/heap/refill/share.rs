@@ -5,14 +5,17 @@
 //! The first heaps do not share. So a program with one thread, or with as many threads as the
 //! machine has processors, takes no lock for its first blocks.
 
+use crate::backend::check;
 use crate::backend::page::{Block, Meta};
 use crate::backend::segment;
 use crate::base::size_class::SIZES;
+use crate::heap::all::FEW;
 use crate::heap::counts::HeapEvent;
+use crate::heap::free::MUCH;
 use crate::heap::reclaim::parked::{self, Freed};
 use crate::heap::{Fresh, Heap};
-use crate::policy;
 use crate::proto::inbox::Link;
+use crate::{guard, harden, policy, profile};
 use core::cell::Cell;
 use core::ptr::{NonNull, null_mut};
 
@@ -40,11 +43,19 @@ const MOST: [u8; SHARED] = {
     }
     most
 };
-/// The first heaps claim slots of the fullest segment, so that few segments are in use.
-const HOMELESS: u64 = 8;
 /// The bytes that a heap gets at a time. Larger amounts leave more memory unused than the lock is
 /// worth.
 const AT_ONCE: u32 = 512;
+
+/// The bytes of freed blocks that stay on a heap's list instead of going back to a shared page, or
+/// so many blocks if that is more.
+const KEPT: u32 = 1024;
+const KEPT_BLOCKS: u32 = 4;
+
+/// The units of [`Shared::got`] that a free under the lock counts for …
+const PRICE: u8 = 2;
+/// … and how many of them a heap makes of a class before it keeps freed blocks.
+const OFTEN: u8 = 16;
 
 /// The amounts that a heap got from shared pages since its thread adopted it. All zero bytes: the
 /// heap does not share.
@@ -52,20 +63,22 @@ pub(in crate::heap) struct Shared {
     shares: Cell<bool>,
     /// Indexed by class, in `UNIT`s.
     got: [Cell<u8>; SHARED],
+    /// Frees under the lock of `parked`, by class.
+    freed: [Cell<u8>; SHARED],
 }
 
 impl Heap {
     /// Decides whether a fresh heap shares, and whether it has a home. `made` heaps were made
     /// before it.
     pub fn begin(&self, made: u64) {
-        self.home.begin(made.saturating_sub(HOMELESS) as u32);
+        self.home.begin(made.saturating_sub(FEW) as u32);
         let from = policy::SHARED_FROM_HEAPS.get();
         self.shared.shares.set(from != 0 && made >= u64::from(from));
     }
 
     /// Resets the amounts, because another thread will adopt the heap.
     pub(in crate::heap) fn share_anew(&self) {
-        self.shared.got.iter().for_each(|got| got.set(0));
+        self.shared.got.iter().chain(&self.shared.freed).for_each(|count| count.set(0));
     }
 
     /// True if the heap takes blocks of `class` from a shared page when its own pages have none.
@@ -129,6 +142,18 @@ impl Heap {
     #[must_use]
     pub unsafe fn free_parked(&self, page: &Meta, block: *mut Block, count: u64) -> bool {
         // SAFETY: the caller gives up a block of `page` that is on no list.
+        if count == 1 && unsafe { self.keep_shared(page, block) } {
+            return true;
+        }
+        // Each time costs all threads a moment. A heap that often comes here needs a page of its own.
+        let class = usize::from(page.class.get());
+        if count == 1
+            && let Some((freed, got)) = self.shared.freed.get(class).zip(self.shared.got.get(class))
+        {
+            freed.set(freed.get().saturating_add(1));
+            got.set(got.get().saturating_add(PRICE));
+        }
+        // SAFETY: as above; the heap did not keep the block.
         let freed = unsafe { parked::free(page, block, count) };
         if freed == Freed::No {
             return false;
@@ -137,6 +162,47 @@ impl Heap {
             self.released().set(true);
         }
         self.outgoing.sent.add(count);
+        true
+    }
+
+    /// Puts a block of a parked page onto the heap's list, if that is short. So a thread that
+    /// allocates and frees blocks of a class of which it has few does not take the lock each time,
+    /// once it has done so often. False: the caller still has the block.
+    ///
+    /// # Safety
+    /// The block is live, of `page`, and the caller's to free. The calling thread holds this heap.
+    unsafe fn keep_shared(&self, page: &Meta, block: *mut Block) -> bool {
+        // In the hardened build, links lead to the same segment. Samples cut lists.
+        if harden::ON || profile::is_on() || guard::is_on() {
+            return false;
+        }
+        check::check_start(block, page);
+        let class = usize::from(page.class.get());
+        // What a thread frees before it sleeps goes back to its pages.
+        if self.shared.freed.get(class).is_none_or(|freed| freed.get() < OFTEN) {
+            return false;
+        }
+        let most = (KEPT / SIZES[class]).max(KEPT_BLOCKS);
+        let list = &self.owner.front.free[class];
+        let (mut at, mut listed) = (list.get(), 0);
+        while !at.is_null() {
+            if check::CHECKED && at == block {
+                check::double_free(block.cast(), page);
+            }
+            listed += 1;
+            if listed == most {
+                return false;
+            }
+            // SAFETY: the block is on the heap's list, so its first word is a link.
+            at = unsafe { Block::next(at) };
+        }
+        // SAFETY: the caller gives up a live block, so its first word may hold a link from now on.
+        unsafe { Block::set_next(block, list.get()) };
+        list.set(block);
+        // The counters show a block that went to its page and onto the list again.
+        if self.counts.note(class, HeapEvent::Listed, 1) > MUCH {
+            self.counts.make_room(class);
+        }
         true
     }
 

@@ -5,7 +5,7 @@
 //! again costs ten times what keeping it does. The best fit serves a request, and what is left of
 //! it stays in the cache. A block that grows again and again gets address space behind it, which
 //! costs nothing until it is used. Where there is none, the kernel moves the block's page tables,
-//! not its bytes.
+//! not its bytes. In a program of many heaps, each heap keeps some freed blocks itself (`kept`).
 //!
 //! Rules
 //! 1. The entries of the cache change under `LOCK` only. A cached run is dirty, accessible, and
@@ -22,6 +22,7 @@
 //!    take as many calls.
 
 mod grow;
+pub mod kept;
 
 use crate::backend::arena::{self, Run, SEGMENT, SLOT};
 use crate::backend::held;
@@ -36,6 +37,7 @@ use core::cell::UnsafeCell;
 
 use grow::give_clean;
 pub use grow::{resize, will_be_filled};
+use kept::{Kept, Put};
 
 const RING: usize = 16;
 /// A fresh block of as many segments asks for huge pages at once, if a request fills it.
@@ -52,6 +54,13 @@ struct Entry {
     moved: bool,
     /// True if hakmem asked for huge pages in some of it.
     thp: bool,
+}
+
+impl Entry {
+    /// Of the run of a freed block, which has `len` segments and was freed at `stamp`.
+    fn of(meta: &Meta, len: usize, stamp: u32) -> Self {
+        Self { run: run_of(meta), len, stamp, moved: is_moved(meta), thp: meta.segment().is_thp() }
+    }
 }
 
 struct Cache(UnsafeCell<[Option<Entry>; RING]>);
@@ -73,8 +82,10 @@ pub fn counts() -> (u64, u64, u64) {
 }
 /// Counts anew. For the child of a fork: another thread may have been between a change of the cache
 /// and its count. If this thread was there, because its signal handler forked, the count stays too
-/// low by what the thread takes or puts.
-pub fn after_fork() {
+/// low by what the thread takes or puts. `allowed` is what heaps may keep.
+pub fn after_fork(allowed: i64) {
+    let allowed = allowed as usize;
+    kept::ALLOWED.store(allowed, Relaxed);
     for counter in [&HANDED, &RETURNED, &HITS] {
         counter.store(0, Relaxed);
     }
@@ -82,7 +93,7 @@ pub fn after_fork() {
     if let Some(_held) = LOCK.try_lock() {
         // SAFETY: this thread holds the lock (rule 1), so nobody changes the entries.
         let entries = unsafe { &*CACHE.0.get() };
-        CACHED.store(entries.iter().flatten().map(|e| e.len * SEGMENT).sum(), Relaxed);
+        CACHED.store(allowed + entries.iter().flatten().map(|e| e.len * SEGMENT).sum::<usize>(), Relaxed);
     }
 }
 /// Empties the cache. For the child of a fork in the middle of a change. Nobody ever uses the
@@ -93,9 +104,13 @@ pub fn forget_cache() {
 }
 /// Bytes in the cache.
 pub fn cached_bytes() -> usize {
-    // Below zero: in the child of a fork, `after_fork` counted this thread's change before the
-    // thread did.
-    CACHED.load(Relaxed).cast_signed().max(0).cast_unsigned()
+    signed_cached_bytes().max(0).cast_unsigned()
+}
+/// [`cached_bytes`]. Below zero: in the child of a fork, `after_fork` counted this thread's change
+/// before the thread did.
+#[inline(always)]
+pub fn signed_cached_bytes() -> isize {
+    CACHED.load(Relaxed).cast_signed()
 }
 fn note_live(segments: i64) {
     let change = segments * SEGMENT as i64;
@@ -105,6 +120,7 @@ fn note_live(segments: i64) {
 }
 
 /// Runs `f` on the cache under the lock.
+#[inline(always)]
 fn with_cache<R>(f: impl FnOnce(&mut [Option<Entry>; RING]) -> R) -> R {
     let _held = LOCK.lock();
     // SAFETY: this thread holds the lock (rule 1). `f` gets only the entries, and no `f` here uses
@@ -143,6 +159,15 @@ fn set_thp(huge: &Meta, thp: bool) {
 
 fn set_moved(huge: &Meta, moved: bool) {
     huge.back.store(u8::from(moved), Relaxed);
+}
+
+/// [`alloc`] from what the calling thread's heap keeps. None: it has no such block.
+#[inline(never)]
+pub fn take_kept(n: usize, align: usize, kept: &Kept) -> Option<(&'static Meta, bool)> {
+    let meta = kept.take(segments_for(n.max(1)), align)?;
+    meta.stamp.store(0, Relaxed);
+    meta.set_kind(Kind::Huge);
+    Some((meta, false))
 }
 
 /// Takes a block for `n` bytes at a multiple of `align`, a power of two. The flag says whether it
@@ -216,6 +241,33 @@ fn take_cached(len: usize, align: usize) -> Option<Entry> {
     Some(taken)
 }
 
+/// [`free`] into what the calling thread's heap keeps. Returns the bytes by which the cache became
+/// larger. None: the heap does not keep the block, which is live as before.
+///
+/// # Safety
+/// It is a live huge block, and the caller gives it up if the heap keeps it.
+#[inline(never)]
+pub unsafe fn keep(meta: &Meta, kept: &Kept) -> Option<usize> {
+    let (len, reserve) = (meta.span.load(Relaxed) as usize, meta.reserve.load(Relaxed) as usize);
+    if reserve > len {
+        let run = run_of(meta);
+        meta.reserve.store(len as u32, Relaxed);
+        // SAFETY: the segments behind `len` belong to the block, which is about to be freed, and
+        // are clean (rule 3).
+        unsafe { give_clean(meta, (run.0, run.1 + len), reserve - len) };
+    }
+    meta.set_kind(Kind::Free);
+    // SAFETY: the caller gives the block up, and nothing lies behind `len`.
+    match unsafe { kept.put(meta, len) } {
+        Put::Kept => Some(0),
+        Put::KeptMore => Some(len * SEGMENT),
+        Put::No => {
+            meta.set_kind(Kind::Huge);
+            None
+        }
+    }
+}
+
 /// Frees the huge block at `meta`. Returns the bytes freed.
 ///
 /// # Safety
@@ -235,16 +287,24 @@ pub unsafe fn free(meta: &Meta) -> usize {
     set_thp(meta, false);
     CACHED.fetch_add(len * SEGMENT, Relaxed);
     let now = os::now_ms();
+    put_entry::<false>(Entry { run, len, stamp: now, moved, thp }, now);
+    len * SEGMENT
+}
+
+/// Puts a run into the cache, whose bytes `CACHED` has already, and lets others go that have no
+/// room. `OF_HEAP`: a heap kept it before. Two functions, so that the other one is part of `free`.
+#[inline(always)]
+fn put_entry<const OF_HEAP: bool>(entry: Entry, now: u32) {
+    let (run, len) = (entry.run, entry.len);
     let crowded = with_cache(|entries| {
-        let entry = Entry { run, len, stamp: now, moved, thp };
         // Runs side by side become one, so that larger requests find them.
-        let joins = |e: &Entry| !(moved || e.moved);
+        let joins = |e: &Entry| !(entry.moved || e.moved);
         let before = |e: &Entry| joins(e) && core::ptr::eq(e.run.0, run.0) && e.run.1 + e.len == run.1;
         let after = |e: &Entry| joins(e) && core::ptr::eq(e.run.0, run.0) && run.1 + len == e.run.1;
         // Its age is the mean of theirs. Otherwise a small run that comes and goes would keep a
         // large one young.
         let mut joined = entry;
-        let mut age = 0;
+        let mut age = os::age(now, entry.stamp) as usize * len;
         for slot in entries.iter_mut() {
             if let Some(e) = slot.take_if(|e| before(e) || after(e)) {
                 joined.run.1 = joined.run.1.min(e.run.1);
@@ -271,13 +331,14 @@ pub unsafe fn free(meta: &Meta) -> usize {
             break;
         }
     }
-    len * SEGMENT
 }
 
 /// Bytes that the cache may hold.
 fn limit() -> usize {
     let anyway = (policy::HUGE_CACHE_MIB.get() as usize) << 20;
-    anyway.max(usage::huge() as usize * policy::HUGE_CACHE_PERCENT.get() as usize / 100)
+    // What heaps keep counts as live in the books. They may keep so much at most.
+    let live = (usage::huge() as usize).saturating_sub(kept::ALLOWED.load(Relaxed));
+    anyway.max(live * policy::HUGE_CACHE_PERCENT.get() as usize / 100)
 }
 
 fn oldest(entries: &[Option<Entry>; RING], now: u32) -> Option<usize> {

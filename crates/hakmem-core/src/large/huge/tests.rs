@@ -1,5 +1,7 @@
 //! Huge blocks and their cache.
 
+extern crate std;
+
 use super::*;
 use crate::api::c;
 use crate::testing::{BEHIND, in_child, keep_nothing_back};
@@ -124,5 +126,132 @@ fn what_is_there_is_told_from_a_sample() {
     in_child(|| {
         os::set_filtered(true);
         assert!(!is_absent(64, |_| false), "nobody is asked");
+    });
+}
+
+/// Runs `f` in a thread of a program that has many heaps.
+fn among_many(f: impl FnOnce() + Send) {
+    in_child(|| {
+        keep_nothing_back();
+        // SAFETY: the block is freed once.
+        let begin = || unsafe { c::free(c::malloc(1)) };
+        let all_have_one = std::sync::Barrier::new(10);
+        std::thread::scope(|scope| {
+            for _ in 0..9 {
+                scope.spawn(|| {
+                    begin();
+                    all_have_one.wait();
+                });
+            }
+            all_have_one.wait();
+            scope.spawn(|| {
+                begin();
+                f();
+            });
+        });
+    });
+}
+
+/// A huge block of `segments`.
+fn block(segments: usize) -> *mut u8 {
+    // SAFETY: any size may be asked for.
+    unsafe { c::malloc(segments * SEGMENT - BEHIND) }
+}
+
+fn own() -> &'static Kept {
+    crate::api::front::kept_huge().expect("there are many heaps")
+}
+
+fn in_ring() -> usize {
+    with_cache(|entries| entries.iter().flatten().map(|e| e.len).sum::<usize>())
+}
+
+#[test]
+fn one_of_many_heaps_keeps_what_its_thread_freed() {
+    among_many(|| {
+        let figures = || (cached_bytes(), kept::ALLOWED.load(Relaxed), own().kept.load(Relaxed), usage::huge());
+        let bytes = |segments: usize| segments * SEGMENT;
+        policy::HUGE_CACHE_MIB.set(64);
+        let before = counts();
+        let (p, q) = (block(2), block(3));
+        assert_eq!(figures(), (0, 0, 0, bytes(5) as u64));
+        // SAFETY: the blocks come from `malloc`, and each is freed once.
+        unsafe {
+            c::free(p);
+            assert_eq!(figures(), (bytes(2), bytes(2), bytes(2) as i64, bytes(5) as u64));
+            assert_eq!(block(2), p, "it has the length");
+            assert_eq!(figures(), (bytes(2), bytes(2), 0, bytes(5) as u64), "for the next one");
+            c::free(p);
+            let longer = block(4);
+            assert_ne!(longer, p);
+            assert_eq!((in_ring(), own().hits.get(), own().puts.get()), (0, 1, 2));
+            c::free(q);
+            c::free(longer);
+            assert_eq!(figures().0, bytes(9));
+            // Longer than what a heap keeps.
+            let longest = block(9);
+            c::free(longest);
+        }
+        assert_eq!(counts().1 - before.1, 1, "the others are the heap's to count");
+        assert_eq!((in_ring(), figures().0), (9, bytes(18)));
+    });
+}
+
+#[test]
+fn what_heaps_keep_goes_back_after_the_decay_and_at_the_end() {
+    among_many(|| {
+        let blocks = [1, 2, 1, 2].map(block);
+        // SAFETY: the blocks come from `malloc`, and each is freed once.
+        unsafe { blocks.into_iter().for_each(|p| c::free(p)) };
+        assert_eq!(own().kept.load(Relaxed), 6 * SEGMENT as i64);
+        assert_eq!(own().purge(os::now_ms(), 86_400_000), 0, "they are young");
+        let held = block(1);
+        assert_eq!(own().purge(os::now_ms(), 0), 5 * SEGMENT);
+        assert_eq!((cached_bytes(), kept::ALLOWED.load(Relaxed), usage::huge() as usize), (0, 0, SEGMENT));
+        // SAFETY: as above.
+        unsafe { c::free(held) };
+        own().empty();
+        assert_eq!((cached_bytes(), in_ring(), usage::huge()), (SEGMENT, 1, 0), "others may have it");
+        assert_eq!(own().allowed.load(Relaxed), 0);
+    });
+}
+
+#[test]
+fn heaps_keep_no_more_than_the_cache_may_hold() {
+    among_many(|| {
+        policy::HUGE_CACHE_MIB.set(4);
+        policy::HUGE_CACHE_PERCENT.set(0);
+        let blocks = [1, 1, 1, 1, 1, 1].map(block);
+        // SAFETY: the blocks come from `malloc`, and each is freed once.
+        unsafe { blocks.into_iter().for_each(|p| c::free(p)) };
+        assert_eq!((cached_bytes(), own().kept.load(Relaxed)), (2 * SEGMENT, 2 * SEGMENT as i64));
+    });
+}
+
+#[test]
+fn blocks_of_several_lengths_stay() {
+    among_many(|| {
+        // SAFETY: the blocks come from `malloc`, and each is freed once.
+        let free = |p| unsafe { c::free(p) };
+        let (one, twos) = (block(1), [2, 2, 2, 2, 2].map(block));
+        free(one);
+        twos.into_iter().for_each(free);
+        assert_eq!(block(1), one, "the fifth block of two took the place of another of two");
+        assert_eq!(in_ring(), 4);
+    });
+}
+
+#[test]
+fn a_child_of_a_fork_has_what_heaps_keep() {
+    among_many(|| {
+        let p = block(2);
+        // SAFETY: the block comes from `malloc`, and is freed once.
+        unsafe { c::free(p) };
+        let figures = || (cached_bytes(), kept::ALLOWED.load(Relaxed), own().kept.load(Relaxed), own().hits.get());
+        in_child(|| {
+            assert_eq!(figures(), (2 * SEGMENT, 2 * SEGMENT, 2 * SEGMENT as i64, 0));
+            assert_eq!(block(2), p);
+            assert_eq!(figures(), (2 * SEGMENT, 2 * SEGMENT, 0, 1));
+        });
     });
 }

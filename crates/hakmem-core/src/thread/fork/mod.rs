@@ -86,7 +86,7 @@ extern "C" fn after_fork_in_child() {
     }
     foreign::after_fork(me);
     purge::after_fork();
-    huge::after_fork();
+    huge::after_fork(all_heaps().map(|heap| heap.huge().allowed.load(Relaxed)).sum());
     profile::after_fork();
     guard::after_fork();
     heap::counts::reset_all(|class| GivenUp {

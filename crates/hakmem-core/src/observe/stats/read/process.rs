@@ -2,6 +2,7 @@
 
 use super::class;
 use crate::backend::{arena, foreign};
+use crate::base::sync::Ordering::Relaxed;
 use crate::base::usage;
 use crate::heap::shared::SharedHeap;
 use crate::heap::{self, counts};
@@ -31,21 +32,31 @@ pub fn of(snapshot: &Snapshot) -> Stats {
     }
     s.in_flight = s.remote_frees.saturating_sub(received);
     (s.huge_allocations, s.huge_frees, s.huge_hits) = huge::counts();
+    // What heaps keep counts as live in the books, and what they may keep as cached.
+    let (mut kept, mut unused) = (0, 0);
+    for heap in crate::heap::all::all_heaps().map(SharedHeap::huge) {
+        s.huge_allocations += heap.hits.get();
+        s.huge_hits += heap.hits.get();
+        s.huge_frees += heap.puts.get();
+        kept += heap.kept.load(Relaxed);
+        unused += heap.allowed.load(Relaxed) - heap.kept.load(Relaxed);
+    }
     // A remote free counts at once. The frees that were found contain it only once it was merged.
     let local = found - received as i64;
     s.frees = (local + s.remote_frees as i64).max(0) as u64 + s.large_frees + s.huge_frees;
     s.allocations += s.large_allocations + s.huge_allocations;
-    s.huge_cached_bytes = huge::cached_bytes() as u64;
-    s.huge_live_bytes = usage::huge();
+    s.huge_cached_bytes = (huge::cached_bytes() as u64).saturating_add_signed(-unused);
+    s.huge_live_bytes = usage::huge().saturating_add_signed(-kept);
     let (told, peak) = usage::live();
     // What heaps of running threads have not added to the total yet, up to a MiB each.
     let untold: i64 = crate::heap::all::all_heaps().map(SharedHeap::unreported).sum();
-    s.live_bytes_upper_bound = told.saturating_add_signed(untold);
+    s.live_bytes_upper_bound = told.saturating_add_signed(untold - kept);
     s.peak_live_bytes_upper_bound = peak.max(s.live_bytes_upper_bound);
     s.live_bytes += snapshot.heap_walk().large_slots * arena::SLOT as u64 + s.huge_live_bytes;
     let (reserved, committed) = arena::totals();
     (s.reserved_bytes, s.committed_bytes) = (reserved as u64, committed as u64);
-    s.dirty_bytes = purge::idle_bytes() as u64;
+    let untold: i64 = crate::heap::all::all_heaps().map(SharedHeap::untold_dirty_bytes).sum();
+    s.dirty_bytes = (purge::idle_bytes() as u64).saturating_add_signed(untold - unused);
     s.purged_bytes = purge::purged_bytes();
     s.foreign_frees = foreign::count();
     s.heaps = heap::all::heaps_made();
