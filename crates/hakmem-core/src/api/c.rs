@@ -90,7 +90,7 @@ pub unsafe fn delete_sized(p: *mut u8, is_array: bool, size: usize) {
 }
 
 fn origin(is_array: bool) -> Origin {
-    if is_array { Origin::Array } else { Origin::New }
+    if is_array { Origin::ARRAY } else { Origin::NEW }
 }
 
 /// C23 `free_sized` and `free_aligned_sized`. The hardened build checks the size.

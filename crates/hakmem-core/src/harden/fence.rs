@@ -9,6 +9,7 @@
 
 use crate::base::sync::Ordering::Relaxed;
 use crate::base::sync::plain::{AtomicU32, AtomicUsize};
+use crate::harden::has;
 use crate::os;
 use crate::proto::lock::Lock;
 
@@ -38,7 +39,7 @@ pub fn has(p: *mut u8) -> bool {
 /// system lets nobody use stays in the table.
 pub fn put(at: *mut u8, len: usize, unfenced: impl Fn(*mut u8)) {
     let now = os::now_ms();
-    if LAST.load(Relaxed) == now || len > MOST / PLACES {
+    if !has::FENCE || LAST.load(Relaxed) == now || len > MOST / PLACES {
         return unfenced(at);
     }
     let Some(held) = LOCK.try_lock() else { return unfenced(at) };

@@ -5,7 +5,7 @@
 //! random address, which `Block::next` refuses.
 
 use crate::base::sync::{Ordering::Relaxed, plain::AtomicUsize};
-use crate::harden::ON;
+use crate::harden::{ON, has};
 use crate::os;
 
 /// The secret. Written once, before the first block exists.
@@ -38,7 +38,7 @@ pub fn spread(number: usize) -> usize {
 /// Encodes the link at `at`, or decodes it. The same link is another word in each page.
 #[inline(always)]
 pub fn link(at: usize, link: usize) -> usize {
-    if ON { link ^ mask(at >> 16) } else { link }
+    if has::LINKS { link ^ mask(at >> 16) } else { link }
 }
 
 /// True if a list may lead from the block at `at` to the one at `to`: both are in one segment.
