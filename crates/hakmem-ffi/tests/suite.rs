@@ -18,6 +18,7 @@ mod map;
 mod processes;
 mod profile;
 mod rights;
+mod rust_errors;
 mod rust_programs;
 mod seeds;
 mod smoke;
