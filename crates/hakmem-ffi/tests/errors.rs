@@ -312,7 +312,7 @@ fn a_report_names_the_page_the_thread_and_the_stack() {
             frames.filter(|line| line.contains(&*program)).count() >= 2,
             "{small:#?}"
         );
-        let large = report_of("inside_half", "200000", &library);
+        let large = report_of("inside_16", "200000", &library);
         assert!(
             large[1].contains(" lies in the large block of 262144 bytes at 0x"),
             "{large:#?}"
@@ -334,4 +334,29 @@ fn report_of(name: &str, size: &str, library: &Path) -> Vec<String> {
     let lines: Vec<_> = stderr.lines().map(str::to_owned).collect();
     assert!(lines.len() > 3, "{stderr}");
     lines
+}
+
+/// Whichever large block was freed: nobody can use it, and what it had is gone.
+#[test]
+fn the_level_high_fences_each_large_block() {
+    for (name, outcome) in [
+        ("read_freed", Outcome::Fault),
+        ("write_freed_middle", Outcome::Fault),
+        ("read_reused", Outcome::Harmless),
+    ] {
+        let mut command = Command::new(program());
+        command
+            .args([name, "200000", "200"])
+            .env("LD_PRELOAD", hardened())
+            .env("HAKMEM_HARDENED", "high")
+            .env_remove("HAKMEM_STATS");
+        let output = finish(&mut command);
+        let ended = match (output.status.code(), output.status.signal()) {
+            (Some(42), _) => Outcome::Harmless,
+            (_, Some(libc::SIGSEGV)) => Outcome::Fault,
+            (_, _) => Outcome::Missed,
+        };
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(ended == outcome, "{name}: {:?} {stderr}", output.status);
+    }
 }
