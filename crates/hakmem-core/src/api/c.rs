@@ -139,8 +139,7 @@ unsafe fn realloc_other(p: *mut u8, size: usize) -> *mut u8 {
     unsafe {
         let Some(old) = front::size_of_block(p) else {
             if nothing::has(p) {
-                nothing::free(p);
-                return front::alloc16(size);
+                return nothing::replace(p, front::alloc16(size));
             }
             return foreign::realloc(p, size).unwrap_or_else(no_memory);
         };

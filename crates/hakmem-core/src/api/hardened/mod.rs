@@ -399,8 +399,7 @@ fn check_slot(meta: &'static Meta, left: &mut usize) {
 pub unsafe fn realloc(p: *mut u8, size: usize) -> *mut u8 {
     let Some(meta) = page::lookup(p) else {
         if nothing::has(p) {
-            nothing::free(p);
-            return alloc(size, 16, Origin::C);
+            return nothing::replace(p, alloc(size, 16, Origin::C));
         }
         // SAFETY: `p` is not ours. So it is the next allocator's.
         return unsafe { foreign::realloc(p, size).unwrap_or_else(no_memory) };
