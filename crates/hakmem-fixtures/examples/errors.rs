@@ -144,6 +144,7 @@ unsafe fn twice_by_another(of: Of) {
 }
 
 /// `Vec::set_len` over memory that nobody wrote to shows what other code had there.
+#[allow(clippy::uninit_vec, reason = "the error")]
 unsafe fn read_reused(of: Of) {
     // SAFETY: none: the error.
     unsafe {

@@ -1,6 +1,5 @@
 //! The child process that an error is made in, and what may become of it.
 
-use super::HARDENED;
 use crate::sequence::wait;
 use libc::{c_int, c_void, siginfo_t};
 use std::fs::File;
