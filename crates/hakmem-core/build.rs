@@ -11,6 +11,9 @@ fn main() {
     let width = env::var("CARGO_CFG_TARGET_POINTER_WIDTH").unwrap_or_default();
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rustc-check-cfg=cfg(ported)");
+    // For measurements alone: see `harden`.
+    let parts = r#""pad", "neighbour", "wiping", "check", "links", "quarantine", "fence""#;
+    println!("cargo::rustc-check-cfg=cfg(hakmem_without, values({parts}))");
     if PORTS.iter().any(|port| *port == target)
         && width == "64"
         && env::var_os("CARGO_CFG_HAKMEM_FALLBACK").is_none()

@@ -23,7 +23,8 @@ unsafe fn begin(envp: *const *const c_char) {
         let _held = arena::LOCK.lock();
         harden::key::draw();
     }
-    if harden::ON || guard::is_on() {
+    // Without glibc, the search for what a report's stack needs costs more.
+    if cfg!(target_env = "gnu") || harden::ON || guard::is_on() {
         guard::start();
     }
     if reports_are_asked_for {

@@ -6,7 +6,7 @@ use common::{Language, Link, compile, finish, library};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 use std::thread;
 
 /// Bytes of a block of one slot's page, of another, and of one with slots of its own.
@@ -28,7 +28,7 @@ const NOT_FOUND: [(&str, &str); 2] = [("mapping", "40"), ("read_reused", "200000
 
 /// Of a large block, only a fence shows these. The first block that is freed gets one, a later one if none was fenced in the same
 /// tick of the clock.
-const BY_FENCE: [&str; 5] = [
+pub const BY_FENCE: [&str; 5] = [
     "write_freed_start",
     "write_freed_middle",
     "write_freed_end",
@@ -53,13 +53,18 @@ const BY_DEFAULT: [&str; 8] = [
     "on_stack",
 ];
 
+/// What is built with the feature `hardened`: the library, and the fixture `errors`.
+pub fn built_hardened() -> &'static common::built::Artifacts {
+    let packages = ["-p", "hakmem-ffi", "-p", "hakmem-fixtures"];
+    let targets = ["--release", "--lib", "--example", "errors"];
+    let features = ["--features", "hakmem-ffi/hardened,hakmem-fixtures/hardened"];
+    let args = [&packages[..], &targets, &features].concat();
+    common::built::apart("hardened", &args)
+}
+
 /// The library of a build with the feature `hardened`.
 pub fn hardened() -> PathBuf {
-    common::built::apart(
-        "hardened",
-        &["--release", "--lib", "--features", "hakmem-ffi/hardened"],
-    )
-    .of("hakmem", ".so")
+    built_hardened().of("hakmem", ".so")
 }
 
 /// What a block in a guarded place does not show: what is not freed, memory of others, and which function made a block, with
@@ -213,15 +218,24 @@ fn each_build_finds_what_it_promises() {
             .sum::<usize>(),
         found[2]
     );
-    // What the default build finds may depend on where blocks lie: the page is no promise of it.
+    bless("errors", &table);
+}
+
+/// With BLESS=1, writes a table to its place in `docs/security.md`. What the default build finds may depend on where blocks lie: the
+/// page is no promise of it.
+pub fn bless(mark: &str, table: &str) {
     if std::env::var_os("BLESS").is_none() {
         return;
     }
+    // Two tests write the page.
+    static PAGE: Mutex<()> = Mutex::new(());
+    let _held = PAGE.lock();
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/security.md");
     let text = std::fs::read_to_string(&page).expect("the page");
-    let (before, rest) = text.split_once("<!-- errors -->\n").expect("a mark");
+    let mark = format!("<!-- {mark} -->\n");
+    let (before, rest) = text.split_once(&mark).expect("a mark");
     let (_, after) = rest.split_once("<!-- end -->").expect("an end");
-    let made = format!("{before}<!-- errors -->\n{table}<!-- end -->{after}");
+    let made = format!("{before}{mark}{table}<!-- end -->{after}");
     std::fs::write(page, made).expect("the page can be written");
 }
 
@@ -264,5 +278,85 @@ fn the_level_low_finds_overflows_and_double_frees() {
             Some(libc::SIGABRT),
             "{name}: {stderr}"
         );
+    }
+}
+
+/// Each build says what it saw, where the pointer lies, and which thread came from where.
+#[test]
+fn a_report_names_the_page_the_thread_and_the_stack() {
+    for library in [library().shared.clone(), hardened()] {
+        let small = report_of("twice", "40", &library);
+        assert!(small[0].contains("double free of 0x"), "{small:#?}");
+        let place = small[1].split_once("of the page at 0x");
+        let (_, place) = place.unwrap_or_else(|| panic!("{small:#?}"));
+        // The others are live: 32, before the block.
+        let words: Vec<_> = place.split([' ', ':']).collect();
+        let (used, all) = words
+            .iter()
+            .position(|word| *word == "are")
+            .map(|at| (words[at - 3], words[at - 1]))
+            .unwrap_or_else(|| panic!("{small:#?}"));
+        let (used, all): (u32, u32) = (used.parse().expect("used"), all.parse().expect("blocks"));
+        assert!(
+            place.contains("of blocks of 48 bytes (class "),
+            "{small:#?}"
+        );
+        assert!(
+            (32..1000).contains(&used) && all == 65536 / 48,
+            "{small:#?}"
+        );
+        assert!(small[2].starts_with("hakmem: thread "), "{small:#?}");
+        let program = program().file_name().expect("a name").to_string_lossy();
+        let frames = small[3..].iter().filter(|line| line.contains("    #"));
+        assert!(
+            frames.filter(|line| line.contains(&*program)).count() >= 2,
+            "{small:#?}"
+        );
+        let large = report_of("inside_16", "200000", &library);
+        assert!(
+            large[1].contains(" lies in the large block of 262144 bytes at 0x"),
+            "{large:#?}"
+        );
+    }
+}
+
+/// The lines of the report that ends the program.
+fn report_of(name: &str, size: &str, library: &Path) -> Vec<String> {
+    let mut command = Command::new(program());
+    command
+        .args([name, size, "1"])
+        .env("LD_PRELOAD", library)
+        .env("HAKMEM_GUARD_SAMPLE", "0")
+        .env_remove("HAKMEM_STATS");
+    let output = finish(&mut command);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{stderr}");
+    let lines: Vec<_> = stderr.lines().map(str::to_owned).collect();
+    assert!(lines.len() > 3, "{stderr}");
+    lines
+}
+
+/// Whichever large block was freed: nobody can use it, and what it had is gone.
+#[test]
+fn the_level_high_fences_each_large_block() {
+    for (name, outcome) in [
+        ("read_freed", Outcome::Fault),
+        ("write_freed_middle", Outcome::Fault),
+        ("read_reused", Outcome::Harmless),
+    ] {
+        let mut command = Command::new(program());
+        command
+            .args([name, "200000", "200"])
+            .env("LD_PRELOAD", hardened())
+            .env("HAKMEM_HARDENED", "high")
+            .env_remove("HAKMEM_STATS");
+        let output = finish(&mut command);
+        let ended = match (output.status.code(), output.status.signal()) {
+            (Some(42), _) => Outcome::Harmless,
+            (_, Some(libc::SIGSEGV)) => Outcome::Fault,
+            (_, _) => Outcome::Missed,
+        };
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(ended == outcome, "{name}: {:?} {stderr}", output.status);
     }
 }

@@ -19,6 +19,7 @@ mod probes;
 mod processes;
 mod profile;
 mod rights;
+mod rust_errors;
 mod rust_programs;
 mod seeds;
 mod smoke;

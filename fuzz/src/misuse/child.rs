@@ -1,6 +1,5 @@
 //! The child process that an error is made in, and what may become of it.
 
-use super::HARDENED;
 use crate::sequence::wait;
 use libc::{c_int, c_void, siginfo_t};
 use std::fs::File;
@@ -14,13 +13,13 @@ use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicUsize, Ordering::R
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Promise {
-    /// The process ends in that very call, by SIGABRT with one line.
+    /// The process ends in that very call, by SIGABRT with one report.
     Refused = 1,
     /// Nothing happens: not to the blocks of the same page either.
     Harmless = 2,
     /// One or the other.
     RefusedOrHarmless = 3,
-    /// The process ends by SIGABRT with one line, now or later, or it goes on, and only blocks of the same page are
+    /// The process ends by SIGABRT with one report, now or later, or it goes on, and only blocks of the same page are
     /// handed out twice or written to.
     Confined = 4,
     /// As `Confined`, but the allocator may also follow what the program wrote over a link, and fault there.
@@ -239,16 +238,12 @@ impl Ending {
         self.status == 0 && self.stderr.is_empty()
     }
 
-    /// By SIGABRT, with one line of ours and nothing else. The hardened build writes its stack, too.
+    /// By SIGABRT, with one report of ours and nothing else: what was seen, the place, the thread and its stack.
     fn refused(&self) -> bool {
         let is_ours = |line: &str| line.starts_with("hakmem: ");
-        let said = match HARDENED {
-            true => self.stderr.lines().all(is_ours),
-            false => self.stderr.lines().count() == 1,
-        };
         libc::WIFSIGNALED(self.status)
             && libc::WTERMSIG(self.status) == libc::SIGABRT
-            && said
+            && self.stderr.lines().all(is_ours)
             && self.stderr.ends_with('\n')
             && self.stderr.starts_with("hakmem: ")
     }

@@ -90,7 +90,7 @@ pub unsafe fn delete_sized(p: *mut u8, is_array: bool, size: usize) {
 }
 
 fn origin(is_array: bool) -> Origin {
-    if is_array { Origin::Array } else { Origin::New }
+    if is_array { Origin::ARRAY } else { Origin::NEW }
 }
 
 /// C23 `free_sized` and `free_aligned_sized`. The hardened build checks the size.
@@ -139,8 +139,7 @@ unsafe fn realloc_other(p: *mut u8, size: usize) -> *mut u8 {
     unsafe {
         let Some(old) = front::size_of_block(p) else {
             if nothing::has(p) {
-                nothing::free(p);
-                return front::alloc16(size);
+                return nothing::replace(p, front::alloc16(size));
             }
             return foreign::realloc(p, size).unwrap_or_else(no_memory);
         };

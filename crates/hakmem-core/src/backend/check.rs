@@ -1,4 +1,5 @@
-//! Errors of the program that hakmem detects: one clear line on standard error, then abort.
+//! Errors of the program that hakmem detects: one clear line on standard error, then abort. Behind
+//! it stand the page or large block that the pointer lies in, the thread, and its stack.
 //!
 //! These checks cost the fast paths nothing. They find:
 //! - a pointer outside every arena (`foreign`),
@@ -8,9 +9,10 @@
 //!   and links that were overwritten after a free.
 
 use crate::backend::arena::{SEGMENT, SLOT};
-use crate::backend::page::{self, Block, Kind, Meta};
+use crate::backend::page::{self, Block, Kind, Meta, glance};
 use crate::base::size_class;
-use crate::os::{fatal, report};
+use crate::base::sync::Ordering::Relaxed;
+use crate::os::{self, detail, report};
 use crate::policy::{self, OnError};
 use crate::proto::inbox::Link;
 use core::fmt::Arguments;
@@ -20,14 +22,59 @@ use core::fmt::Arguments;
 /// constant, and nothing else does.
 pub const CHECKED: bool = !cfg!(feature = "bench-fast");
 
-/// Reports an error of the program, and ends the process if the option `ON_ERROR` says so.
+/// Reports an error of the program at `p`, and ends the process if the option `ON_ERROR` says so.
 #[cold]
 #[inline(never)]
-pub fn wrong(what: Arguments<'_>) {
+pub fn wrong(p: *mut u8, what: Arguments<'_>) {
     match policy::ON_ERROR.get() {
         on if on == OnError::Ignore as u32 => {}
-        on if on == OnError::Report as u32 => report(what),
-        _ => fatal(what),
+        on if on == OnError::Report as u32 => {
+            report(what);
+            show_place(p);
+            os::show_more();
+        }
+        _ => fatal(p, what),
+    }
+}
+
+/// Reports an error of the program at `p`, and ends the process.
+#[cold]
+#[inline(never)]
+fn fatal(p: *mut u8, what: Arguments<'_>) -> ! {
+    os::fatal_about(what, || show_place(p))
+}
+
+/// Writes what the metadata says of the page or large block that `p` lies in.
+#[cold]
+fn show_place(p: *mut u8) {
+    let Some(meta) = page::lookup(p) else { return };
+    let head = meta.head();
+    let start = head.start();
+    match meta.kind() {
+        Kind::Page | Kind::Follow => {
+            let page = glance::page(head);
+            detail(format_args!(
+                "{p:p} is byte {} of the page at {start:p}, of blocks of {} bytes (class {}): {} of {} are used",
+                p.addr() - start.addr(),
+                page.size,
+                page.class,
+                page.used,
+                page.blocks
+            ));
+        }
+        Kind::Sampled => {
+            let page = glance::page(head);
+            detail(format_args!("{p:p} lies in the page at {start:p}, of sampled blocks of {} bytes", page.size));
+        }
+        Kind::Large | Kind::SampledLarge => {
+            let slots = head.span.load(Relaxed) as usize;
+            detail(format_args!("{p:p} lies in the large block of {} bytes at {start:p}", slots * SLOT));
+        }
+        Kind::Huge | Kind::SampledHuge => {
+            let segments = head.span.load(Relaxed) as usize;
+            detail(format_args!("{p:p} lies in the huge block of {} bytes at {start:p}", segments * SEGMENT));
+        }
+        Kind::Free => detail(format_args!("{p:p} lies in the slot at {start:p}, which has no block")),
     }
 }
 
@@ -35,7 +82,7 @@ pub fn wrong(what: Arguments<'_>) {
 #[cold]
 #[inline(never)]
 pub fn double_free(p: *mut u8, page: &Meta) -> ! {
-    fatal(format_args!("double free of {p:p}, a block of {} bytes", page.block_size.get()))
+    fatal(p, format_args!("double free of {p:p}, a block of {} bytes", page.block_size.get()))
 }
 
 /// Ends the process if `p` is the block that was freed last in `page`, a page of this thread.
@@ -49,14 +96,14 @@ pub fn check_not_free(p: *mut u8, page: &Meta) {
 #[cold]
 #[inline(never)]
 fn used_after_free(p: *mut u8, page: &Meta) -> ! {
-    fatal(format_args!("use after free of {p:p}, a block of {} bytes", page.block_size.get()))
+    fatal(p, format_args!("use after free of {p:p}, a block of {} bytes", page.block_size.get()))
 }
 
 /// A list does not add up. `p` is the place in it.
 #[cold]
 #[inline(never)]
 pub fn corrupt(p: *mut u8) -> ! {
-    fatal(format_args!("corrupt free list at {p:p}: a block was freed twice or written to after it was freed"))
+    fatal(p, format_args!("corrupt free list at {p:p}: a block was freed twice or written to after it was freed"))
 }
 
 /// `p` points into an arena but is no live block there.
@@ -64,16 +111,19 @@ pub fn corrupt(p: *mut u8) -> ! {
 #[inline(never)]
 pub fn not_a_block(p: *mut u8, meta: Option<&Meta>) -> ! {
     let Some(meta) = meta else {
-        fatal(format_args!("invalid pointer {p:p}: inside the arena, in memory that was never handed out"));
+        fatal(p, format_args!("invalid pointer {p:p}: inside the arena, in memory that was never handed out"));
     };
     match meta.kind() {
-        Kind::Free => fatal(format_args!("invalid pointer {p:p}: nothing is allocated there (double free?)")),
-        Kind::Page | Kind::Follow | Kind::Sampled => fatal(format_args!(
-            "invalid pointer {p:p}: inside a page of {}-byte blocks, not at the start of a live one",
-            meta.head().block_size.get()
-        )),
+        Kind::Free => fatal(p, format_args!("invalid pointer {p:p}: nothing is allocated there (double free?)")),
+        Kind::Page | Kind::Follow | Kind::Sampled => fatal(
+            p,
+            format_args!(
+                "invalid pointer {p:p}: inside a page of {}-byte blocks, not at the start of a live one",
+                meta.head().block_size.get()
+            ),
+        ),
         Kind::Large | Kind::Huge | Kind::SampledLarge | Kind::SampledHuge => {
-            fatal(format_args!("invalid pointer {p:p}: inside the allocation that starts at {:p}", meta.start()))
+            fatal(p, format_args!("invalid pointer {p:p}: inside the allocation that starts at {:p}", meta.start()))
         }
     }
 }
@@ -141,13 +191,13 @@ pub fn check_carved(block: *mut Block, page: &Meta) {
 #[cold]
 #[inline(never)]
 pub fn no_zero_block(p: *mut u8) -> ! {
-    fatal(format_args!("invalid pointer {p:p}: no block of 0 bytes starts there (double free?)"))
+    fatal(p, format_args!("invalid pointer {p:p}: no block of 0 bytes starts there (double free?)"))
 }
 
 #[cold]
 #[inline(never)]
 fn never_carved(p: *mut u8) -> ! {
-    fatal(format_args!("invalid pointer {p:p}: that block was never handed out"))
+    fatal(p, format_args!("invalid pointer {p:p}: that block was never handed out"))
 }
 
 /// Counts a list of blocks of `page`. Ends the process if it has more blocks than were carved, or a

@@ -78,6 +78,15 @@ pub fn free(p: *mut u8) {
     }
 }
 
+/// Gives the place at `p` up for the block `other`, which realloc made in its stead, and returns
+/// `other`. A null one means that there was no memory: then the program keeps `p`.
+pub fn replace(p: *mut u8, other: *mut u8) -> *mut u8 {
+    if !other.is_null() {
+        free(p);
+    }
+    other
+}
+
 #[cfg(all(test, not(any(loom, miri, shuttle))))]
 mod tests {
     extern crate std;

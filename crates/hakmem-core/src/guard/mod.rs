@@ -123,7 +123,7 @@ pub fn every() -> u32 {
 pub fn start() {
     os::find_objects();
     os::find_program();
-    os::on_fatal(stack::show_own);
+    os::on_error(stack::show_own);
 }
 
 /// The address range, which is reserved at the first call. Then a handler for faults is installed,
@@ -266,7 +266,7 @@ pub fn size(p: *mut u8) -> usize {
     match find(p.addr()) {
         Some((i, _)) if i < PLACES && POOL[i].address() == p.addr() && POOL[i].state() == State::Live => POOL[i].size(),
         _ => {
-            check::wrong(format_args!("invalid pointer {p:p}: no live block starts there"));
+            check::wrong(p, format_args!("invalid pointer {p:p}: no live block starts there"));
             0
         }
     }

@@ -104,7 +104,7 @@ pub fn after_fork() {
     TAKEN.store(false, Relaxed);
 }
 
-/// Writes the calling thread's stack, behind the line of a fatal error.
+/// Writes the calling thread's stack, behind the line of an error.
 pub fn show_own() {
     let stack = Stack::new();
     stack.record();

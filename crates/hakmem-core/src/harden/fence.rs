@@ -3,13 +3,15 @@
 //! Their memory goes back to the system. To take the access away costs two system calls, and to use
 //! the place again costs page faults. So
 //! a program that frees such blocks all the time fences only one in each tick of the clock; the
-//! others go the usual way.
+//! others go the usual way. At the level `high` it fences each.
 //!
 //! Rule: `LOCK` guards the table. A thread that finds it taken fences nothing.
 
 use crate::base::sync::Ordering::Relaxed;
 use crate::base::sync::plain::{AtomicU32, AtomicUsize};
+use crate::harden::has;
 use crate::os;
+use crate::policy::{self, Hardened};
 use crate::proto::lock::Lock;
 
 /// Blocks that are fenced at a time.
@@ -31,14 +33,16 @@ pub fn has(p: *mut u8) -> bool {
     FENCED.iter().any(|(address, _)| address.load(Relaxed) == p.addr())
 }
 
-/// Fences the `len` bytes at `at`, whole system pages, if none was fenced in this tick. Calls
+/// Fences the `len` bytes at `at`, whole system pages, if none was fenced in this tick. At the level
+/// `high`, the tick does not matter. Calls
 /// `unfenced` with the address of the block that leaves for it, or with `at` itself.
 ///
 /// An entry of the table is right at any time: a child may be forked in between. A block that the
 /// system lets nobody use stays in the table.
 pub fn put(at: *mut u8, len: usize, unfenced: impl Fn(*mut u8)) {
     let now = os::now_ms();
-    if LAST.load(Relaxed) == now || len > MOST / PLACES {
+    let is_soon = LAST.load(Relaxed) == now && policy::HARDENED.get() != Hardened::High as u32;
+    if !has::FENCE || is_soon || len > MOST / PLACES {
         return unfenced(at);
     }
     let Some(held) = LOCK.try_lock() else { return unfenced(at) };

@@ -5,7 +5,7 @@
 //! random address, which `Block::next` refuses.
 
 use crate::base::sync::{Ordering::Relaxed, plain::AtomicUsize};
-use crate::harden::ON;
+use crate::harden::{ON, has};
 use crate::os;
 
 /// The secret. Written once, before the first block exists.
@@ -38,11 +38,26 @@ pub fn spread(number: usize) -> usize {
 /// Encodes the link at `at`, or decodes it. The same link is another word in each page.
 #[inline(always)]
 pub fn link(at: usize, link: usize) -> usize {
-    if ON { link ^ mask(at >> 16) } else { link }
+    if has::LINKS { link ^ mask(at >> 16) } else { link }
 }
 
-/// True if a list may lead from the block at `at` to the one at `to`: both are in one segment.
+/// True if a list may lead from the block at `at` to the one at `to`: both are in one segment, and
+/// multiples of 16. So of the links whose lowest byte was overwritten, one in 16 passes.
 #[inline(always)]
 pub fn is_near(at: usize, to: usize) -> bool {
-    (at ^ to) >> 21 == 0
+    const DIFFERENT: usize = !((2 << 20) - 1) | 15;
+    (at ^ to) & DIFFERENT == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_stays_in_the_segment_and_leads_to_no_odd_address() {
+        let at = 0x7f12_3460_0000;
+        assert!([0, 16, 0x1f_fff0].iter().all(|offset| is_near(at, at + offset)));
+        assert!([1, 8, 15, 0x20_0000, 1 << 46].iter().all(|offset| !is_near(at, at + offset)));
+        assert!(!is_near(at, at - 16));
+    }
 }

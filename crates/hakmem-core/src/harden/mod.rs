@@ -29,6 +29,25 @@ pub mod wipe;
 /// True in the hardened build.
 pub const ON: bool = cfg!(feature = "hardened");
 
+/// What the hardened build has. For measurements, `--cfg hakmem_without="PART"` in RUSTFLAGS leaves
+/// a part out, so that `ci/hardened-price` can tell what it costs. Tags are in each such build.
+pub mod has {
+    /// Frees check the pad.
+    pub const PAD: bool = !cfg!(hakmem_without = "pad");
+    /// Frees check the tag of the block before.
+    pub const NEIGHBOUR: bool = !cfg!(hakmem_without = "neighbour");
+    /// Frees wipe the block.
+    pub const WIPING: bool = !cfg!(hakmem_without = "wiping");
+    /// Allocations check that the block is zero.
+    pub const CHECK: bool = WIPING && !cfg!(hakmem_without = "check");
+    /// Links are encoded.
+    pub const LINKS: bool = super::ON && !cfg!(hakmem_without = "links");
+    /// Freed blocks wait.
+    pub const QUARANTINE: bool = super::ON && !cfg!(hakmem_without = "quarantine");
+    /// Large blocks are fenced.
+    pub const FENCE: bool = !cfg!(hakmem_without = "fence");
+}
+
 /// Makes memory free blocks: `count` of `room` bytes each, side by side from `first` on.
 ///
 /// # Safety

@@ -11,14 +11,14 @@
 
 use crate::base::sync::light_fence;
 use crate::base::sync::{Ordering::Relaxed, plain::AtomicBool};
-use crate::harden::{ON, key};
+use crate::harden::{has, key};
 use core::cell::Cell;
 use core::ptr::null_mut;
 
 /// Blocks that wait at most. 0 in the ordinary build.
-const PLACES: usize = if ON { 32 } else { 0 };
+const PLACES: usize = if has::QUARANTINE { 32 } else { 0 };
 /// The largest blocks that wait: so the places of a thread hold 16 KiB at most.
-pub const LARGEST: usize = 512;
+pub const LARGEST: usize = if cfg!(hakmem_without = "quarantine") { 0 } else { 512 };
 
 /// Blocks that wait. All zero bytes are: none.
 pub struct Quarantine {

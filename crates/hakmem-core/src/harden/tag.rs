@@ -6,7 +6,7 @@
 //! ```
 
 use crate::base::sync::{Ordering::Relaxed, plain::AtomicU64};
-use crate::harden::key::mask;
+use crate::harden::{has, key::mask};
 
 /// Bytes of a tag.
 pub const BYTES: usize = 8;
@@ -29,31 +29,43 @@ const GATHER: u64 = {
     inverse
 };
 
-/// Which function made a block. Another kind of function must not free it.
+/// Which function made a block, and for Rust with which alignment. Another kind of function, or one
+/// with another alignment, must not free it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Origin {
-    /// malloc and what C has beside it.
-    C = 0,
-    /// C++ `new`.
-    New = 1,
-    /// C++ `new[]`.
-    Array = 2,
-    /// Rust's `GlobalAlloc`.
-    Rust = 3,
-}
+pub struct Origin(u8);
 
 impl Origin {
+    /// malloc and what C has beside it.
+    pub const C: Self = Self(0);
+    /// C++ `new`.
+    pub const NEW: Self = Self(1);
+    /// C++ `new[]`.
+    pub const ARRAY: Self = Self(2);
+
+    /// Rust's `GlobalAlloc`, for a layout of this alignment, a power of two.
+    #[inline(always)]
+    pub const fn rust(align: usize) -> Self {
+        Self(RUST | (align.trailing_zeros() as u8) << 2)
+    }
+
+    /// The alignment that Rust's `GlobalAlloc` was asked for. None: something else made the block.
+    pub fn align(self) -> Option<usize> {
+        (self.0 & 3 == RUST).then(|| 1 << (self.0 >> 2))
+    }
+
     /// Its name in reports: what allocated the block.
     pub fn made_by(self) -> &'static str {
-        ["malloc", "new", "new[]", "Rust's alloc"][self as usize]
+        ["malloc", "new", "new[]", "Rust's alloc"][usize::from(self.0 & 3)]
     }
 
     /// Its name in reports: what frees the block.
     pub fn freed_by(self) -> &'static str {
-        ["free", "delete", "delete[]", "Rust's dealloc"][self as usize]
+        ["free", "delete", "delete[]", "Rust's dealloc"][usize::from(self.0 & 3)]
     }
 }
+
+/// The lower bits of an origin that has an alignment.
+const RUST: u8 = 3;
 
 /// What a tag says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,7 +105,7 @@ fn pattern(mask: u64) -> u64 {
 pub unsafe fn write(p: *mut u8, room: usize, size: usize, origin: Origin) {
     let mask = mask(p.addr()) as u64;
     let slack = room - BYTES - size;
-    let word = LIVE | (origin as u64) << 32 | slack as u64;
+    let word = LIVE | u64::from(origin.0) << 32 | slack as u64;
     // Another thread may read the tag, for its free of the block behind. So it changes once: the
     // word with the pad ends in front of it at the latest. The lower bytes of a pad that is shorter
     // than the word are the request's. Two shifts: one by 64 is none.
@@ -101,8 +113,10 @@ pub unsafe fn write(p: *mut u8, room: usize, size: usize, origin: Origin) {
     let kept = !(u64::MAX << half << half);
     // SAFETY: both words lie in the block, which the caller has.
     unsafe {
-        let pad = p.wrapping_add(size.min(room - 2 * BYTES)).cast::<u64>();
-        pad.write_unaligned(pad.read_unaligned() & kept | pattern(mask) << half << half);
+        if has::PAD {
+            let pad = p.wrapping_add(size.min(room - 2 * BYTES)).cast::<u64>();
+            pad.write_unaligned(pad.read_unaligned() & kept | pattern(mask) << half << half);
+        }
         place(p, room).store(word.wrapping_mul(SPREAD) ^ mask, Relaxed);
     }
 }
@@ -124,13 +138,10 @@ pub unsafe fn read(p: *mut u8, room: usize) -> Tag {
     if plain & LIVE_BITS != LIVE || slack > room - BYTES {
         return Tag::Broken;
     }
-    let origin = match plain >> 32 & 0xff {
-        0 => Origin::C,
-        1 => Origin::New,
-        2 => Origin::Array,
-        3 => Origin::Rust,
-        _ => return Tag::Broken,
-    };
+    let origin = Origin((plain >> 32) as u8);
+    if origin.0 > RUST && origin.align().is_none() {
+        return Tag::Broken;
+    }
     Tag::Live(room - BYTES - slack, origin)
 }
 
@@ -156,7 +167,7 @@ pub unsafe fn is_live(p: *mut u8, room: usize, origin: Origin, size: Option<usiz
     // SAFETY: the caller promises as much of the block.
     let plain = unsafe { plain(p, room, mask) };
     let slack = plain as u32 as usize;
-    plain >> 32 == LIVE >> 32 | origin as u64
+    plain >> 32 == LIVE >> 32 | u64::from(origin.0)
         && slack <= room - BYTES
         && size.is_none_or(|size| size == room - BYTES - slack)
         // SAFETY: the block is live, and so many bytes lie between request and tag.
@@ -173,8 +184,7 @@ pub unsafe fn is_sound(p: *mut u8, room: usize) -> bool {
     unsafe {
         is_clear(p, room) || {
             let plain = plain(p, room, mask(p.addr()) as u64);
-            // The origin is below 4.
-            plain >> 34 == LIVE >> 34 && plain as u32 as usize <= room - BYTES
+            plain & LIVE_BITS == LIVE && plain as u32 as usize <= room - BYTES
         }
     }
 }
@@ -219,7 +229,7 @@ pub unsafe fn is_pad_kept(p: *mut u8, room: usize, size: usize) -> bool {
 unsafe fn is_kept(p: *mut u8, room: usize, slack: usize, pattern: u64) -> bool {
     // SAFETY: the word lies in the block, which the caller has.
     let first = unsafe { p.wrapping_add(room - BYTES - slack).cast::<u64>().read_unaligned() };
-    slack == 0 || (first ^ pattern) << (64 - 8 * slack.min(8)) == 0
+    !has::PAD || slack == 0 || (first ^ pattern) << (64 - 8 * slack.min(8)) == 0
 }
 
 /// How many bytes behind the request the last one lies that is not as it was, as far as the pattern
@@ -249,8 +259,8 @@ mod tests {
             // SAFETY: the test's memory.
             unsafe {
                 p.write_bytes(0x5a, size);
-                write(p, 64, size, Origin::New);
-                assert_eq!(read(p, 64), Tag::Live(size, Origin::New));
+                write(p, 64, size, Origin::NEW);
+                assert_eq!(read(p, 64), Tag::Live(size, Origin::NEW));
                 assert!((0..size).all(|i| p.add(i).read() == 0x5a), "{size}: the request is left alone");
                 assert!(is_pad_kept(p, 64, size));
                 for at in size..(size + 8).min(56) {
@@ -260,12 +270,31 @@ mod tests {
                     p.add(at).write(was);
                 }
                 p.add(56).write(!p.add(56).read());
-                assert_ne!(read(p, 64), Tag::Live(size, Origin::New));
+                assert_ne!(read(p, 64), Tag::Live(size, Origin::NEW));
                 clear(p, 64);
                 assert_eq!(read(p, 64), Tag::Free);
             }
         }
     }
+
+    #[test]
+    fn an_alignment_of_rust_is_part_of_the_origin() {
+        let mut memory = [0_u64; 8];
+        let p = memory.as_mut_ptr().cast::<u8>();
+        for align in (0..64).map(|shift| 1 << shift) {
+            let origin = Origin::rust(align);
+            // SAFETY: the test's memory.
+            unsafe {
+                write(p, 64, 40, origin);
+                assert_eq!(read(p, 64), Tag::Live(40, origin));
+                assert!(is_sound(p, 64) && is_live(p, 64, origin, Some(40)));
+                assert!(!is_live(p, 64, Origin::rust(if align == 1 { 2 } else { align / 2 }), None));
+                assert!(![Origin::C, Origin::NEW, Origin::ARRAY].iter().any(|by| is_live(p, 64, *by, None)));
+            }
+            assert_eq!(origin.align(), Some(align));
+        }
+    }
+
     /// A free of the block behind reads the tag at any time.
     #[cfg(not(miri))]
     #[test]

@@ -5,13 +5,14 @@ use crate::base::sync::plain::{AtomicBool, AtomicPtr};
 use core::fmt::{self, Write};
 use core::ptr::null_mut;
 
-/// What writes more behind the line of a fatal error. Null: nothing does.
+/// What writes more behind the line of an error. Null: nothing does.
+#[unsafe(link_section = ".data.hakmem")]
 static MORE: AtomicPtr<()> = AtomicPtr::new(null_mut());
 /// True once a fatal error was reported.
 static FATAL: AtomicBool = AtomicBool::new(false);
 
-/// Calls `more` behind the line of a fatal error, once.
-pub fn on_fatal(more: fn()) {
+/// Makes [`show_more`] call `more`.
+pub fn on_error(more: fn()) {
     MORE.store(more as *mut (), Release);
 }
 
@@ -70,14 +71,30 @@ fn copy(line: &[u8]) -> bool {
     !copy.is_null() && unsafe { core::mem::transmute::<*mut (), fn(&[u8]) -> bool>(copy)(line) }
 }
 
+/// Calls what [`on_error`] named, if it named something.
+#[cold]
+pub fn show_more() {
+    let more = MORE.load(Acquire);
+    if !more.is_null() {
+        // SAFETY: not null, and only `on_error` stores there: a function of this type.
+        unsafe { core::mem::transmute::<*mut (), fn()>(more)() };
+    }
+}
+
 /// Writes one line to standard error, as [`report`], and ends the process by SIGABRT.
 #[cold]
 pub fn fatal(what: fmt::Arguments<'_>) -> ! {
+    fatal_about(what, || ())
+}
+
+/// [`fatal`], which also calls `details`, for further lines. It does not for an error that is found
+/// while another one is reported.
+#[cold]
+pub fn fatal_about(what: fmt::Arguments<'_>, details: impl FnOnce()) -> ! {
     report(what);
-    let more = MORE.load(Acquire);
-    if !more.is_null() && !FATAL.swap(true, Relaxed) {
-        // SAFETY: not null, and only `on_fatal` stores there: a function of this type.
-        unsafe { core::mem::transmute::<*mut (), fn()>(more)() };
+    if !FATAL.swap(true, Relaxed) {
+        details();
+        show_more();
     }
     super::abort()
 }

@@ -72,7 +72,7 @@ pub use filter::{is_filtered, set_filtered};
 pub use interpreted::*;
 #[cfg(all(target_os = "linux", not(miri)))]
 pub use linux::*;
-pub use message::{detail, fatal, on_fatal, on_line, report};
+pub use message::{detail, fatal, fatal_about, on_error, on_line, report, show_more};
 pub use objects::{Tables, find_objects, find_program, loader, object_of, place_of};
 pub use own::{copy_readable, map_memory, read_file};
 #[cfg(all(target_os = "linux", not(miri)))]

@@ -45,6 +45,7 @@ struct Found {
 type Find = unsafe extern "C" fn(*const c_void, *mut Found) -> c_int;
 
 /// The address of `_dl_find_object`; 0: the C library has none, or was not asked.
+#[unsafe(link_section = ".data.hakmem")]
 static FIND: AtomicUsize = AtomicUsize::new(0);
 
 /// Looks up `_dl_find_object`. To be called before the first [`object_of`]. May allocate.

@@ -256,11 +256,14 @@ pub enum Foreign {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u32)]
 pub enum Hardened {
-    /// All that the build has.
+    /// What costs little in real programs.
     #[default]
     Default = 0,
     /// Tags, links and sizes alone.
     Low = 1,
+    /// As `Default`, and each large block of up to 32 MiB lies without access after its free, not
+    /// one in some milliseconds.
+    High = 2,
 }
 
 /// What the hardened build does when it finds an error of the program.
@@ -483,8 +486,9 @@ options! {
     /// the process.
     foreign: Foreign = Foreign::Forward, One FOREIGN, "FOREIGN", Word(&["forward", "leak", "abort"]), "";
     /// How much the hardened build does: `low` checks tags, links and sizes; `default` also wipes
-    /// freed blocks, checks that nobody wrote to them, lets small ones wait and fences large ones.
-    hardened: Hardened = Hardened::Default, One HARDENED, "HARDENED", Word(&["default", "low"]), "";
+    /// freed blocks, checks that nobody wrote to them, lets small ones wait and fences some large
+    /// ones; `high` fences each large one.
+    hardened: Hardened = Hardened::Default, One HARDENED, "HARDENED", Word(&["default", "low", "high"]), "";
     /// What the hardened build, or a sampled guard, does with an error of the program: end the
     /// process with a report, report it and go on, or go on. The block that was found stays unused.
     on_error: OnError = OnError::Abort, One ON_ERROR, "ON_ERROR", Word(&["abort", "report", "ignore"]), "";

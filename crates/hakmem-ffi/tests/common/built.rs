@@ -94,7 +94,7 @@ pub fn released(features: &[&str]) -> &'static Artifacts {
             "-p",
             "hakmem-fixtures",
         ];
-        for fixture in ["conformance", "plugin", "profiled", "watched"] {
+        for fixture in ["conformance", "errors", "plugin", "profiled", "watched"] {
             args.extend(["--example", fixture]);
         }
         args.extend(features);

@@ -87,6 +87,9 @@ static void too_large(void) {
     REFUSED("reallocarray_too_large", reallocarray(p, too_much / 2, 2));
     CHECK("failed_realloc_keeps_the_block", all(p, 1000, 0x7E));
     free(p);
+    p = malloc(zero);
+    REFUSED("realloc_of_no_bytes_too_large", realloc(p, too_much));
+    free(p);
     REFUSED("realloc_null_too_large", realloc(NULL, too_much));
     REFUSED("aligned_alloc_too_large", aligned_alloc(64, too_much));
     REFUSED("aligned_alloc_wraps", aligned_alloc(4096, most - 100));

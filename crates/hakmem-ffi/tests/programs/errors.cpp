@@ -59,25 +59,31 @@ static size_t still(const byte *p, size_t n) {
     return found;
 }
 
+/* Changes each of n bytes: a tag has any value by chance. */
+static void overwrite(byte *p, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        p[i] ^= 0x41;
+}
+
 static void over(size_t n) {
     byte *p = block();
-    memset(p + size, 0x41, n);
+    overwrite(p + size, n);
     free(p);
 }
 static void over_1() { over(1); }
 static void over_32() { over(32); }
 static void over_1m() { over(1 << 20); }
-static void over_1_lost() { hidden(block())[size] = 0x41; }
+static void over_1_lost() { overwrite(hidden(block()) + size, 1); }
 static void under(size_t n) {
     byte *p = block();
-    memset(p - n, 0x41, n);
+    overwrite(p - n, n);
     free(p);
 }
 static void under_1() { under(1); }
 static void under_32() { under(32); }
 static void over_after_realloc() {
     byte *p = static_cast<byte *>(realloc(block(), size * 2));
-    hidden(p)[size * 2] = 0x41;
+    overwrite(hidden(p) + size * 2, 1);
     free(p);
 }
 

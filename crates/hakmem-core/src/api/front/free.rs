@@ -180,7 +180,15 @@ unsafe extern "C" fn countdown_over(page: *const Meta) {
 #[unsafe(naked)]
 unsafe extern "C" fn freed_twice_from_caller(p: *mut u8, page: *const Meta) {
     #[cfg(target_arch = "x86_64")]
-    core::arch::naked_asm!("push rax", "call {inner}", inner = sym freed_twice);
+    core::arch::naked_asm!(
+        // The report has the stack of the caller.
+        ".cfi_startproc",
+        "push rax",
+        ".cfi_adjust_cfa_offset 8",
+        "call {inner}",
+        ".cfi_endproc",
+        inner = sym freed_twice
+    );
     #[cfg(target_arch = "aarch64")]
     core::arch::naked_asm!("b {inner}", inner = sym freed_twice);
 }

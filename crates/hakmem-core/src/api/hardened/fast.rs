@@ -7,7 +7,7 @@ use crate::backend::arena::SLOT;
 use crate::backend::page::Meta;
 use crate::base::size_class::{self, SIZES, SMALL_MAX};
 use crate::harden::tag::{self, Origin};
-use crate::harden::{quarantine, wipe};
+use crate::harden::{has, quarantine, wipe};
 use crate::heap::Heap;
 use crate::thread;
 
@@ -40,7 +40,7 @@ pub unsafe fn free(p: *mut u8, by: Origin, size: Option<usize>) -> bool {
         let (room, offset) = (page.block_size.get() as usize, p.addr() % SLOT);
         let passes = size_class::is_start(page.class.get(), offset as u32)
             && tag::is_live(p, room, by, size)
-            && (offset < room || tag::is_sound(p.wrapping_sub(room), room));
+            && (!has::NEIGHBOUR || offset < room || tag::is_sound(p.wrapping_sub(room), room));
         if passes {
             give_up(p, room, page);
         }
@@ -62,7 +62,9 @@ unsafe fn give_up(p: *mut u8, room: usize, page: &Meta) {
         if super::is_low() {
             return front::free_own(p, page);
         }
-        wipe::wipe(p, room & !15);
+        if has::WIPING {
+            wipe::wipe(p, room & !15);
+        }
         if room > quarantine::LARGEST {
             return front::free_own(p, page);
         }
@@ -80,5 +82,5 @@ unsafe fn give_up(p: *mut u8, room: usize, page: &Meta) {
 #[inline(always)]
 pub unsafe fn is_as_it_was(p: *mut u8, room: usize) -> bool {
     // SAFETY: the caller has the block, which has `room` bytes.
-    unsafe { if super::is_low() { tag::is_clear(p, room) } else { wipe::is_wiped(p, room) } }
+    unsafe { if super::is_low() || !has::CHECK { tag::is_clear(p, room) } else { wipe::is_wiped(p, room) } }
 }

@@ -15,6 +15,8 @@
 //!    Samples of the profile are wiped when they are allocated. Larger blocks are not.
 
 mod fast;
+#[cfg(all(test, feature = "hardened", not(any(loom, shuttle, miri))))]
+mod tests;
 
 use crate::api::front::{self, Clear};
 use crate::backend::arena::{self, SEGMENT, SLOT};
@@ -23,7 +25,7 @@ use crate::backend::page::{self, Kind, Meta};
 use crate::backend::{foreign, nothing};
 use crate::base::size_class::{self, MEDIUM_MAX};
 use crate::harden::tag::{self, Origin, Tag};
-use crate::harden::{fence, quarantine, wipe};
+use crate::harden::{fence, has, quarantine, wipe};
 use crate::os;
 use crate::policy::{self, Hardened};
 use crate::profile;
@@ -57,12 +59,12 @@ pub fn alloc(size: usize, align: usize, origin: Origin) -> *mut u8 {
 #[inline(never)]
 fn alloc_any(size: usize, align: usize, origin: Origin) -> *mut u8 {
     if size == 0 && align <= 16 {
-        return nothing::alloc().unwrap_or_else(|| alloc_some(1, align, origin));
+        return nothing::alloc().unwrap_or_else(|| alloc_some(0, align, origin));
     }
     alloc_some(size, align, origin)
 }
 
-/// [`alloc`] of one byte at least.
+/// [`alloc`] of a block in a page or in slots of its own, whatever the size.
 fn alloc_some(size: usize, align: usize, origin: Origin) -> *mut u8 {
     let Some(total) = size.checked_add(tag::BYTES) else { return no_memory() };
     let total = total.max(tag::LEAST_BLOCK);
@@ -115,7 +117,7 @@ unsafe fn make_live(p: *mut u8, room: usize, size: usize, origin: Origin) {
 unsafe fn overwritten(p: *mut u8, room: usize, from: usize) {
     // SAFETY: the caller has the block, which has `room` bytes.
     let offset = unsafe { wipe::written(p, from, room) }.unwrap_or(room - tag::BYTES);
-    wrong(format_args!("write after free at offset {offset} of {p:p}, a block of {room} bytes"));
+    wrong(p, format_args!("write after free at offset {offset} of {p:p}, a block of {room} bytes"));
     // SAFETY: the caller has the block, which has `room` bytes.
     unsafe { wipe::wipe(p, room) };
 }
@@ -127,7 +129,7 @@ pub fn zeroed(size: usize, align: usize, origin: Origin) -> *mut u8 {
     let is_medium = total <= MEDIUM_MAX && (align <= 16 || size_class::of_aligned(total, align).is_some());
     if is_medium {
         let p = alloc(size, align, origin);
-        let wiped = if is_low() { 0 } else { wipe::MOST };
+        let wiped = if is_low() || !has::WIPING { 0 } else { wipe::MOST };
         if size > wiped && !p.is_null() {
             // SAFETY: the block was just allocated, and has `size` bytes.
             unsafe { p.wrapping_add(wiped).write_bytes(0, size - wiped) };
@@ -162,7 +164,7 @@ unsafe fn checked(p: *mut u8, meta: &'static Meta, by: Option<(Origin, Option<us
     let head = meta.head_of_block();
     let in_page = !head.owner().is_null();
     if !in_page && fence::has(p) {
-        wrong(format_args!("double free or use after free of {p:p}, a large block"));
+        wrong(p, format_args!("double free or use after free of {p:p}, a large block"));
         return None;
     }
     let room = if in_page {
@@ -186,11 +188,11 @@ unsafe fn checked(p: *mut u8, meta: &'static Meta, by: Option<(Origin, Option<us
         overflowed(p, room, size);
         return None;
     }
-    if in_page && p.addr() >= head.start().addr() + room {
+    if has::NEIGHBOUR && in_page && p.addr() >= head.start().addr() + room {
         let before = p.wrapping_sub(room);
         // SAFETY: a block of the page starts there, and its last word is readable.
         if unsafe { tag::read(before, room) } == Tag::Broken {
-            wrong(format_args!("write in front of {p:p}, a block of {size} bytes, or beyond {before:p}"));
+            wrong(p, format_args!("write in front of {p:p}, a block of {size} bytes, or beyond {before:p}"));
             return None;
         }
     }
@@ -208,29 +210,34 @@ unsafe fn checked(p: *mut u8, meta: &'static Meta, by: Option<(Origin, Option<us
 fn overflowed(p: *mut u8, room: usize, size: usize) {
     // SAFETY: the tag says that the block is live, so the caller has it.
     let over = unsafe { tag::overflow(p, room, size) };
-    wrong(format_args!("overflow by {over} bytes or more behind {p:p}, a block of {size} bytes"));
+    wrong(p, format_args!("overflow by {over} bytes or more behind {p:p}, a block of {size} bytes"));
 }
 
 #[cold]
 #[inline(never)]
 fn bad_tag(p: *mut u8, room: usize, tag: Tag) {
     match tag {
-        Tag::Free => wrong(format_args!("double free of {p:p}, a block of {room} bytes")),
-        _ => wrong(format_args!(
-            "overflow at {p:p}, a block of up to {} bytes: its end was overwritten",
-            room - tag::BYTES
-        )),
+        Tag::Free => wrong(p, format_args!("double free of {p:p}, a block of {room} bytes")),
+        _ => wrong(
+            p,
+            format_args!("overflow at {p:p}, a block of up to {} bytes: its end was overwritten", room - tag::BYTES),
+        ),
     }
 }
 
 #[cold]
 #[inline(never)]
 fn mismatch(p: *mut u8, size: usize, origin: Origin, by: Origin, wanted: Option<usize>) {
-    match wanted {
-        Some(wanted) if by == origin => {
-            wrong(format_args!("wrong size {wanted} at {} of {p:p}, a block of {size} bytes", by.freed_by()));
+    let what = by.freed_by();
+    match (wanted, by.align(), origin.align()) {
+        (Some(wanted), ..) if by == origin => {
+            wrong(p, format_args!("wrong size {wanted} at {what} of {p:p}, a block of {size} bytes"));
         }
-        _ => wrong(format_args!("{} of {p:p}, a block of {size} bytes from {}", by.freed_by(), origin.made_by())),
+        (_, Some(wanted), Some(align)) => {
+            let text = format_args!("wrong alignment {wanted} at {what} of {p:p}, a block with the alignment {align}");
+            wrong(p, text);
+        }
+        _ => wrong(p, format_args!("{what} of {p:p}, a block of {size} bytes from {}", origin.made_by())),
     }
 }
 
@@ -286,7 +293,9 @@ unsafe fn give_up(p: *mut u8, live: &Live) {
         if is_low() || !live.in_page {
             return front::free16(p);
         }
-        wipe::wipe(p, live.room);
+        if has::WIPING {
+            wipe::wipe(p, live.room);
+        }
         if live.room <= quarantine::LARGEST
             && let ThreadState::Live(heap) = thread::state()
         {
@@ -321,6 +330,9 @@ unsafe fn leave(p: *mut u8) {
 /// # Safety
 /// The block waited in the quarantine of this thread.
 unsafe fn check_waited(p: *mut u8, bytes: usize) {
+    if !has::CHECK {
+        return;
+    }
     let Some(meta) = page::lookup(p) else { return };
     let room = meta.head_of_block().block_size.get() as usize;
     // SAFETY: the block is this thread's, and has `room` bytes.
@@ -388,8 +400,7 @@ fn check_slot(meta: &'static Meta, left: &mut usize) {
 pub unsafe fn realloc(p: *mut u8, size: usize) -> *mut u8 {
     let Some(meta) = page::lookup(p) else {
         if nothing::has(p) {
-            nothing::free(p);
-            return alloc(size, 16, Origin::C);
+            return nothing::replace(p, alloc(size, 16, Origin::C));
         }
         // SAFETY: `p` is not ours. So it is the next allocator's.
         return unsafe { foreign::realloc(p, size).unwrap_or_else(no_memory) };
@@ -415,11 +426,13 @@ unsafe fn resize(p: *mut u8, live: &Live, size: usize, align: usize, origin: Ori
         let total = total.max(tag::LEAST_BLOCK);
         // Of an aligned block the request may be less than half.
         if front::fits(live.room, total) || size == live.size {
+            forget_end(p, live, size);
             tag::write(p, live.room, size, origin);
             return p;
         }
         if let Some(at) = front::resize(p, live.room, total) {
             let room = front::size_of_block(at).unwrap_or(total);
+            forget_end(at, live, size);
             tag::write(at, room, size, origin);
             return at;
         }
@@ -438,14 +451,27 @@ unsafe fn resize(p: *mut u8, live: &Live, size: usize, align: usize, origin: Ori
     }
 }
 
+/// Zeroes the pad and the tag that lie in a block which has grown in its place to `size` bytes.
+/// They tell of the secret.
+///
+/// # Safety
+/// The block at `p` was `live`, is the caller's, and has `size` bytes.
+unsafe fn forget_end(p: *mut u8, live: &Live, size: usize) {
+    for at in [live.size, live.room - tag::BYTES] {
+        let len = size.saturating_sub(at).min(tag::BYTES);
+        // SAFETY: these bytes end at `size` at the latest.
+        unsafe { p.wrapping_add(at).write_bytes(0, len) };
+    }
+}
+
 /// [`alloc`] for a layout of Rust.
 pub fn alloc_layout(layout: Layout) -> *mut u8 {
-    alloc(layout.size(), layout.align(), Origin::Rust)
+    alloc(layout.size(), layout.align(), Origin::rust(layout.align()))
 }
 
 /// [`zeroed`] for a layout of Rust.
 pub fn zeroed_layout(layout: Layout) -> *mut u8 {
-    zeroed(layout.size(), layout.align(), Origin::Rust)
+    zeroed(layout.size(), layout.align(), Origin::rust(layout.align()))
 }
 
 /// [`free`] of a block that was allocated with `layout`.
@@ -454,7 +480,7 @@ pub fn zeroed_layout(layout: Layout) -> *mut u8 {
 /// The block is live and the caller's to free (rule 1).
 pub unsafe fn free_layout(p: *mut u8, layout: Layout) {
     // SAFETY: the caller gives up a live block.
-    unsafe { free(p, Origin::Rust, Some(layout.size())) }
+    unsafe { free(p, Origin::rust(layout.align()), Some(layout.size())) }
 }
 
 /// [`realloc`] of a block that was allocated with `layout`.
@@ -465,9 +491,10 @@ pub unsafe fn realloc_layout(p: *mut u8, layout: Layout, size: usize) -> *mut u8
     let Some(meta) = page::lookup(p) else { check::not_a_block(p, None) };
     // SAFETY: the caller has a live block. If it is wrong, the checks find that.
     unsafe {
-        let by = (Origin::Rust, Some(layout.size()));
+        let origin = Origin::rust(layout.align());
+        let by = (origin, Some(layout.size()));
         let Some(live) = checked(p, meta, Some(by)) else { return no_memory() };
-        resize(p, &live, size, layout.align(), Origin::Rust)
+        resize(p, &live, size, layout.align(), origin)
     }
 }
 

@@ -32,6 +32,8 @@ const SCRAPS: [usize; 4] = [SEGMENT, SEGMENT / 2, SEGMENT / 4, SEGMENT / 8];
 const MOST_SCRAPS: usize = 8;
 /// Behind the bitmaps of a scrap lies the metadata of its two segments.
 const SCRAP_METAS: usize = SEGMENT_META;
+/// Bytes of a guard of a scrap: in front of the bitmaps, behind the metadata and behind the slots.
+const EDGE: usize = SEGMENT_META;
 /// No process has more address space for itself than this.
 pub const LARGEST: usize = 1 << 44;
 
@@ -115,20 +117,23 @@ pub fn take_scrap(n: usize) -> Option<(&'static Arena, usize, usize)> {
     let count = COUNT.load(Relaxed);
     let arena = ARENAS.get(usize::from(count))?;
     let is_scrap = |a: &&Arena| a.from.load(Relaxed) != 0;
-    if all().filter(is_scrap).count() >= MOST_SCRAPS || os::page_size() > SCRAP_METAS {
+    if all().filter(is_scrap).count() >= MOST_SCRAPS || os::page_size() > EDGE {
         return None;
     }
-    let front = SCRAP_METAS + 2 * SEGMENT_META;
-    let mut lengths = SCRAPS.into_iter().filter(|&len| len >= front + (n + 1) * SLOT);
+    let books = SCRAP_METAS + 2 * SEGMENT_META;
+    let front = EDGE + books + EDGE;
+    let mut lengths = SCRAPS.into_iter().filter(|&len| len >= front + (n + 1) * SLOT + EDGE);
     let (base, len) = lengths.find_map(|len| Some((os::reserve(len)?, len)))?;
     RESERVED.fetch_add(len, Relaxed);
     let data = base & !(SEGMENT - 1);
-    let (first, end) = ((base + front - data).div_ceil(SLOT), (base + len - data) / SLOT);
-    if first + n > end || !os::commit(base, len) {
+    let (first, end) = ((base + front - data).div_ceil(SLOT), (base + len - EDGE - data) / SLOT);
+    let slots = end.saturating_sub(first);
+    if slots < n || !os::commit(base + EDGE, books) || !os::commit(data + first * SLOT, slots * SLOT) {
         give_up(base, len);
         return None;
     }
-    COMMITTED.fetch_add(len, Relaxed);
+    let base = base + EDGE;
+    COMMITTED.fetch_add(books + slots * SLOT, Relaxed);
     let segments = end.div_ceil(SEGMENT / SLOT);
     let groups = (base + summary_bytes(segments)).next_multiple_of(align_of::<Group>());
     arena.summary.store(at(base).cast(), Relaxed);

@@ -295,6 +295,26 @@ fn metadata_and_data_lie_between_guards() {
     });
 }
 
+/// The same of a scrap.
+#[test]
+fn a_scrap_has_guards_around_its_metadata_and_its_slots() {
+    alone("backend::arena::tests::a_scrap_has_guards_around_its_metadata_and_its_slots", || {
+        if os::page_size() > SEGMENT_META {
+            return;
+        }
+        let is_readable = |address| os::copy_readable(address, &mut [0]) == 1;
+        assert!(take_run(1, 1, 1).is_some());
+        let (arena, first, end) = take_scrap(1).unwrap();
+        let (summary, metas) = (arena.summary.load(Relaxed).addr(), arena.meta(0).addr());
+        let metas_end = metas + 2 * SEGMENT_META;
+        let (slots, slots_end) = (arena.slot_address(first), arena.slot_address(end));
+        let inside = [summary, metas_end - 1, slots, slots_end - 1];
+        assert!(inside.into_iter().all(is_readable), "{inside:x?}");
+        let outside = [summary - 1, metas_end, slots - 1, slots_end];
+        assert!(outside.into_iter().all(|at| is_mapped(at) && !is_readable(at)), "{outside:x?}");
+    });
+}
+
 #[test]
 fn addresses_lead_to_pages_and_back() {
     alone("backend::arena::tests::addresses_lead_to_pages_and_back", || {

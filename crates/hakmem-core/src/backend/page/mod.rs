@@ -37,9 +37,8 @@
 //! 5. Who reads: other threads read only `owner`, `block_size` and `class` of the first line, and
 //!    only for a block that is live or that they free. `block_size` and `class` do not change while
 //!    the page has such a block. So a thread that got the block reads what the owner wrote before.
-//!    One exception: a map reads further fields by volatile loads while the owner may write them
-//!    (`glance` in `observe::stats::map`). This race is accepted, as the map decides nothing by
-//!    them.
+//!    One exception: maps and reports read further fields by volatile loads while the owner may
+//!    write them (`glance`). This race is accepted, as they decide nothing by them.
 //! 6. Why a stale `owner` is harmless: `owner` changes when a page is parked or unparked, so
 //!    another thread may read the former owner. It then sends its blocks to the former owner's
 //!    inbox. An owner lives for ever, and `proto::owner` shows that the reader finds it made. One
@@ -51,6 +50,7 @@
 //!    or a later one.
 
 pub mod bounds;
+pub mod glance;
 pub mod queue;
 
 use crate::backend::arena::{self, Arena, META, SEGMENT, SEGMENT_META, SLOT};
@@ -96,7 +96,7 @@ impl Block {
     /// The link that `word` stands for in the block at `this`, and the other way round.
     #[inline(always)]
     pub fn decoded(this: *mut Self, word: *mut Self) -> *mut Self {
-        if harden::ON { word.map_addr(|word| harden::key::link(this.addr(), word)) } else { word }
+        if harden::has::LINKS { word.map_addr(|word| harden::key::link(this.addr(), word)) } else { word }
     }
 }
 

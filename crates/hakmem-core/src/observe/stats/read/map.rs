@@ -2,26 +2,18 @@
 
 use super::heap_walk::{self, Held};
 use crate::backend::owner::Owner;
-use crate::backend::page::{Meta, PageState};
+use crate::backend::page::Meta;
+use crate::backend::page::glance::{self, Glance};
 use crate::base::sync::Ordering::Relaxed;
 use crate::heap::{reclaim::parked, shared::SharedHeap};
 use crate::observe::stats::map::SLOTS;
 use crate::observe::stats::{Content, Page, SEGMENT_BYTES, SLOT_BYTES, Segment, Slot};
 use crate::{os, thread};
-use core::cell::Cell;
 
 /// What the slots of a segment are read from.
 pub struct Source {
     head: &'static Meta,
     looks_into_lists: bool,
-}
-
-/// A word of the metadata of a page. Another thread may be changing the word. Any value that it had
-/// will do for a picture.
-fn glance<T: Copy>(cell: &Cell<T>) -> T {
-    // SAFETY: metadata is accessible for ever, and aligned. A volatile read of a word is one load,
-    // so it gives a value that a thread stored. The map only shows the value.
-    unsafe { cell.as_ptr().read_volatile() }
 }
 
 /// The slots of a segment that is divided into slots.
@@ -39,24 +31,10 @@ pub fn slots(source: &Source) -> impl Iterator<Item = Slot> {
 }
 
 fn page(meta: &Meta, looks_into_lists: bool) -> Page {
-    let (until_slow, carved) = (glance(&meta.until_slow), glance(&meta.carved));
-    let owner = meta.owner();
-    let (out, state) = match meta.state.get() {
-        PageState::Retired => (0, "retired"),
-        PageState::Full => (carved as i32 - glance(&meta.unfull_at) + until_slow, "full"),
-        // These count down to no used block.
-        PageState::Candidate => (until_slow, "candidate"),
-        PageState::Parked => (until_slow, "parked"),
-        _ => (until_slow + i32::from(glance(&meta.park_at)), "queue"),
-    };
-    let listed = if looks_into_lists { listed(owner, meta) } else { 0 };
-    Page {
-        size: glance(&meta.block_size),
-        blocks: glance(&meta.cap),
-        carved,
-        used: (out.max(0) as u32).min(carved).saturating_sub(listed),
-        state,
-    }
+    let page = glance::page(meta);
+    let listed = if looks_into_lists { listed(meta.owner(), meta) } else { 0 };
+    let Glance { size, blocks, carved, state, .. } = page;
+    Page { size, blocks, carved, used: page.used.saturating_sub(listed), state }
 }
 
 /// Pieces of 4 KiB that are resident, in each slot of the segment at this address.
