@@ -48,7 +48,8 @@ use crate::base::size_class::CLASSES as N;
 /// Number of size classes.
 ///
 /// ```
-/// use hakmem_core::stats::{self, Snapshot};
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::stats::{self, Snapshot};
 ///
 /// assert_eq!(Snapshot::take().classes().count(), stats::CLASSES);
 /// ```
@@ -56,7 +57,8 @@ pub const CLASSES: usize = N;
 /// Kinds of system calls that are counted.
 ///
 /// ```
-/// use hakmem_core::stats;
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::stats;
 ///
 /// assert_eq!(stats::process().syscalls.len(), stats::SYSCALLS);
 /// ```
@@ -64,7 +66,8 @@ pub const SYSCALLS: usize = read::SYSCALLS;
 /// Call sites of foreign frees that are told apart.
 ///
 /// ```
-/// use hakmem_core::stats::{self, Snapshot};
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::stats::{self, Snapshot};
 ///
 /// assert!(Snapshot::take().foreign_sites().count() <= stats::SITES);
 /// ```
@@ -72,7 +75,8 @@ pub const SITES: usize = read::SITES;
 /// Bytes of a slot: see [`HeapWalk`].
 ///
 /// ```
-/// use hakmem_core::stats::{self, Snapshot};
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::stats::{self, Snapshot};
 ///
 /// let bytes = Snapshot::take().heap_walk().large_slots * stats::SLOT_BYTES as u64;
 /// println!("large blocks have {bytes} bytes");
@@ -81,7 +85,8 @@ pub const SLOT_BYTES: usize = read::SLOT_BYTES;
 /// Bytes of a segment.
 ///
 /// ```
-/// use hakmem_core::stats;
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::stats;
 ///
 /// assert_eq!(stats::SEGMENT_BYTES / stats::SLOT_BYTES, 32, "slots in a segment");
 /// ```
@@ -90,7 +95,8 @@ pub const SEGMENT_BYTES: usize = read::SEGMENT_BYTES;
 /// Bytes and blocks in lists at one moment; other figures are read when they are asked for.
 ///
 /// ```
-/// use hakmem_core::stats::Snapshot;
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::stats::Snapshot;
 ///
 /// let text = format!("{:?}", Snapshot::take());
 /// assert!(text.starts_with("Snapshot { process: Stats { allocations: "));
@@ -110,7 +116,8 @@ impl Snapshot {
     /// O(heaps × classes + slots in use + blocks in lists).
     ///
     /// ```
-    /// use hakmem_core::stats::Snapshot;
+    /// # extern crate hakmem_core as hakmem;
+    /// use hakmem::stats::Snapshot;
     ///
     /// let snapshot = Snapshot::take();
     /// let of_all: u64 = snapshot.classes().map(|class| class.live_bytes).sum();
@@ -127,7 +134,8 @@ impl Snapshot {
     /// O(heaps + slots in use).
     ///
     /// ```
-    /// use hakmem_core::stats::Snapshot;
+    /// # extern crate hakmem_core as hakmem;
+    /// use hakmem::stats::Snapshot;
     ///
     /// // What a signal handler may do.
     /// let allocations = Snapshot::take_from_outside().process().allocations;
@@ -147,7 +155,8 @@ impl Snapshot {
     /// O(1).
     ///
     /// ```
-    /// use hakmem_core::stats::Snapshot;
+    /// # extern crate hakmem_core as hakmem;
+    /// use hakmem::stats::Snapshot;
     ///
     /// let snapshot = Snapshot::take();
     /// if snapshot.running_heaps() == 0 {
@@ -163,7 +172,8 @@ impl Snapshot {
     /// O(1).
     ///
     /// ```
-    /// use hakmem_core::stats::Snapshot;
+    /// # extern crate hakmem_core as hakmem;
+    /// use hakmem::stats::Snapshot;
     ///
     /// println!("{} slots hold small blocks", Snapshot::take().heap_walk().page_slots);
     /// ```
@@ -178,7 +188,8 @@ impl Snapshot {
     /// If `class` is not below [`CLASSES`].
     ///
     /// ```
-    /// use hakmem_core::stats::Snapshot;
+    /// # extern crate hakmem_core as hakmem;
+    /// use hakmem::stats::Snapshot;
     ///
     /// let smallest = Snapshot::take().class(0);
     /// println!("{} blocks of {} bytes so far", smallest.allocations, smallest.size);
@@ -192,7 +203,8 @@ impl Snapshot {
     /// O(heaps) for each class.
     ///
     /// ```
-    /// use hakmem_core::stats::Snapshot;
+    /// # extern crate hakmem_core as hakmem;
+    /// use hakmem::stats::Snapshot;
     ///
     /// let sizes: Vec<u64> = Snapshot::take().classes().map(|class| class.size).collect();
     /// assert!(sizes.is_sorted());
@@ -206,7 +218,8 @@ impl Snapshot {
     /// O(classes) for each heap.
     ///
     /// ```
-    /// use hakmem_core::stats::{HeapUse, Snapshot};
+    /// # extern crate hakmem_core as hakmem;
+    /// use hakmem::stats::{HeapUse, Snapshot};
     ///
     /// let idle = Snapshot::take().heaps().filter(|heap| heap.state == HeapUse::Idle).count();
     /// println!("{idle} heaps wait for a thread");
@@ -218,7 +231,8 @@ impl Snapshot {
     /// The totals of the process. O(heaps × classes).
     ///
     /// ```
-    /// use hakmem_core::stats::Snapshot;
+    /// # extern crate hakmem_core as hakmem;
+    /// use hakmem::stats::Snapshot;
     ///
     /// let stats = Snapshot::take().process();
     /// assert!(stats.committed_bytes <= stats.reserved_bytes);
@@ -232,7 +246,8 @@ impl Snapshot {
     /// At most [`SITES`] of them.
     ///
     /// ```
-    /// use hakmem_core::stats::Snapshot;
+    /// # extern crate hakmem_core as hakmem;
+    /// use hakmem::stats::Snapshot;
     ///
     /// for site in Snapshot::take().foreign_sites() {
     ///     println!("{} foreign frees from {:#x}", site.frees, site.address);
@@ -257,7 +272,8 @@ impl fmt::Debug for Snapshot {
 /// O(1) for each.
 ///
 /// ```
-/// use hakmem_core::stats;
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::stats;
 ///
 /// for decision in stats::decisions() {
 ///     println!("{}: {} instead of {}", decision.what.name(), decision.to, decision.from);
@@ -272,7 +288,8 @@ pub fn decisions() -> impl Iterator<Item = Decision> {
 /// O(1).
 ///
 /// ```
-/// use hakmem_core::{options, stats};
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::{options, stats};
 ///
 /// assert!(!stats::is_learning());
 /// options::set("MODE", "learn")?;
@@ -288,7 +305,8 @@ pub fn is_learning() -> bool {
 /// More than [`decisions`] has, if there were more than 64. O(1).
 ///
 /// ```
-/// use hakmem_core::stats;
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::stats;
 ///
 /// assert_eq!(stats::decided(), 0, "the mode is not `learn`");
 /// ```
@@ -302,7 +320,8 @@ pub fn decided() -> u64 {
 /// O(heaps × classes + slots in use).
 ///
 /// ```
-/// use hakmem_core::{Hakmem, stats};
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::{Hakmem, stats};
 ///
 /// #[global_allocator]
 /// static ALLOCATOR: Hakmem = Hakmem::new();
@@ -323,7 +342,8 @@ pub fn process() -> Stats {
 /// 0 if the system does not say.
 ///
 /// ```
-/// use hakmem_core::{Hakmem, stats};
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::{Hakmem, stats};
 ///
 /// #[global_allocator]
 /// static ALLOCATOR: Hakmem = Hakmem::new();
