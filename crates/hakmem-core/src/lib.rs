@@ -153,7 +153,7 @@
 // are compiled, and `fallback`. They have what only the others use.
 #![cfg_attr(not(ported), allow(dead_code, unused_imports, unused_macros, reason = "for ported targets alone"))]
 
-#[cfg(all(ported, any(shuttle, miri)))]
+#[cfg(any(miri, all(ported, shuttle)))]
 extern crate std;
 
 #[cfg(ported)]
