@@ -28,8 +28,8 @@ install -m 755 "$target/release/libhakmem.so" "$to/$lib/libhakmem.so.$version"
 ln -sf "libhakmem.so.$version" "$to/$lib/libhakmem.so.0"
 ln -sf libhakmem.so.0 "$to/$lib/libhakmem.so"
 install -m 644 "$target/release/libhakmem.a" "$to/$lib/libhakmem.a"
-# Not where ldconfig looks: both builds have the same number.
-ln -sf "../../$lib/libhakmem.so.0" "$to/lib/hakmem/libhakmem.so"
+# Not where ldconfig looks: both builds have the same number. No soft link, so that the folder can be copied alone.
+ln -f "$to/$lib/libhakmem.so.$version" "$to/lib/hakmem/libhakmem.so"
 install -m 755 "$target/hardened/release/libhakmem.so" "$to/lib/hakmem/libhakmem-hardened.so"
 for header in hakmem.h hakmem.hpp; do
     install -m 644 "crates/hakmem-ffi/include/$header" "$to/include/$header"
