@@ -1,5 +1,9 @@
 //! Sets `ported` where the allocator has a port to the target: see `src/os`. With `--cfg
-//! hakmem_fallback` in RUSTFLAGS no target has one, for tests of `src/fallback`.
+//! hakmem_fallback` in RUSTFLAGS no target has one: for tests of `src/fallback`, and for programs
+//! under tools that bring an allocator (AddressSanitizer).
+//!
+//! Under Miri a program's blocks come from the fallback too. So Miri knows each of them. `--cfg
+//! hakmem_interpreted` gives Miri the allocator itself, for `ci/miri`.
 use std::env;
 
 /// Operating system and processor of each port.
@@ -16,8 +20,14 @@ fn main() {
     println!("cargo::rustc-check-cfg=cfg(hakmem_without, values({parts}))");
     if PORTS.iter().any(|port| *port == target)
         && width == "64"
-        && env::var_os("CARGO_CFG_HAKMEM_FALLBACK").is_none()
+        && !is_set("HAKMEM_FALLBACK")
+        && (!is_set("MIRI") || is_set("HAKMEM_INTERPRETED"))
     {
         println!("cargo::rustc-cfg=ported");
     }
+}
+
+/// True if rustc has this `--cfg`.
+fn is_set(name: &str) -> bool {
+    env::var_os(format!("CARGO_CFG_{name}")).is_some()
 }

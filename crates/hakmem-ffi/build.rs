@@ -6,7 +6,8 @@ fn main() {
         return;
     }
     for arg in [
-        "-Wl,-soname,libhakmem.so",
+        // The number is that of the interface: see docs/c-abi.md.
+        "-Wl,-soname,libhakmem.so.0",
         // Blocks, thread exits and fork handlers point into the library for as long as the process lives.
         "-Wl,-z,nodelete",
         // Calls between our own functions never leave the library.

@@ -55,7 +55,13 @@ fn find_named(given: Option<&Path>, name: &str) -> Result<Library, String> {
 fn beside(executable: &Path, name: &str) -> Vec<PathBuf> {
     let folder = executable.parent().unwrap_or(Path::new("/"));
     let prefix = folder.parent().unwrap_or(Path::new("/"));
-    vec![folder.join(name), prefix.join("lib").join(name)]
+    let lib = prefix.join("lib");
+    // Packages keep it in the last: that path is the same on every processor.
+    vec![
+        folder.join(name),
+        lib.join(name),
+        lib.join("hakmem").join(name),
+    ]
 }
 
 fn open(path: &Path) -> Result<Library, String> {
@@ -112,7 +118,8 @@ mod tests {
             places,
             [
                 Path::new("/opt/h/bin/libhakmem.so"),
-                Path::new("/opt/h/lib/libhakmem.so")
+                Path::new("/opt/h/lib/libhakmem.so"),
+                Path::new("/opt/h/lib/hakmem/libhakmem.so")
             ]
         );
     }

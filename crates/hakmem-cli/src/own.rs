@@ -36,7 +36,7 @@ const KNOWN: [(&str, &str); 10] = [
     ("_rjem_malloc", "jemalloc of its own"),
     ("_rjem_calloc", "jemalloc of its own"),
     ("je_malloc", "jemalloc of its own"),
-    ("mallctl", "jemalloc of its own"),
+    (MALLCTL, "jemalloc of its own"),
     ("tc_malloc", "tcmalloc of its own"),
     ("sn_rust_alloc", "snmalloc of its own"),
     ("rpmalloc", "rpmalloc of its own"),
@@ -44,6 +44,8 @@ const KNOWN: [(&str, &str); 10] = [
     (MALLOC, "a malloc of its own"),
 ];
 const MALLOC: &str = "malloc";
+/// A program on jemalloc as a library may have helpers whose names begin so: redis has `mallctl_int`.
+const MALLCTL: &str = "mallctl";
 
 /// The same for functions of a library. A library's `malloc` is not among them: one that is preloaded
 /// comes before it, and before those that the library defines for its own use alone.
@@ -172,7 +174,7 @@ impl Found {
             return;
         }
         let is = |&(known, _): &(&str, &str)| match known {
-            MALLOC => name == MALLOC.as_bytes(),
+            MALLOC | MALLCTL => name == known.as_bytes(),
             _ => name.starts_with(known.as_bytes()),
         };
         let number = KNOWN.iter().position(is);
@@ -216,6 +218,7 @@ mod tests {
         assert_eq!(of(&["main", "malloc_trim", "xmalloc"]), None);
         assert_eq!(of(&["malloc"]), other("a malloc of its own"));
         assert_eq!(of(&["malloc", "mallctl"]), other("jemalloc of its own"));
+        assert_eq!(of(&["mallctl_int", "mallctl_string"]), None);
         assert_eq!(of(&["mi_malloc_aligned"]), other("mimalloc of its own"));
         assert_eq!(of(&["mi_malloc", CPYTHON]), None);
         let certain = Some(Own::Hakmem { certain: true });

@@ -145,7 +145,12 @@ fn a_missing_library_is_status_125_and_says_where_it_was_looked_for() {
         .unwrap();
     assert_eq!(output.status.code(), Some(125));
     let root = folder.path().canonicalize().unwrap();
-    for place in ["bin/libhakmem.so", "lib/libhakmem.so"] {
+    let places = [
+        "lib/hakmem/libhakmem.so",
+        "lib/libhakmem.so",
+        "bin/libhakmem.so",
+    ];
+    for place in places {
         assert!(
             stderr(&output).contains(root.join(place).to_str().unwrap()),
             "{}",
@@ -153,9 +158,9 @@ fn a_missing_library_is_status_125_and_says_where_it_was_looked_for() {
         );
     }
 
-    // Both places work, the nearer one first.
-    fs::create_dir(folder.path().join("lib")).unwrap();
-    for place in ["lib/libhakmem.so", "bin/libhakmem.so"] {
+    // All places work, the nearest one first.
+    fs::create_dir_all(folder.path().join("lib/hakmem")).unwrap();
+    for place in places {
         fs::copy(&*LIBRARY, root.join(place)).unwrap();
         let output = std::process::Command::new(&alone)
             .args(["run", "sh", "-c", "echo $LD_PRELOAD"])

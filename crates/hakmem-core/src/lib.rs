@@ -2,16 +2,18 @@
 //!
 //! # Quick start
 //!
-//! Under `[dependencies]` in `Cargo.toml`:
+//! Programs take this crate by the name `hakmem`, which has all of it. Under `[dependencies]` in
+//! `Cargo.toml`:
 //!
 //! ```toml
-//! hakmem-core = { git = "https://github.com/hakmem/hakmem" }
+//! hakmem = { git = "https://github.com/hakmem/hakmem" }
 //! ```
 //!
 //! In the program:
 //!
 //! ```
-//! use hakmem_core::Hakmem;
+//! # extern crate hakmem_core as hakmem;
+//! use hakmem::Hakmem;
 //!
 //! #[global_allocator]
 //! static ALLOCATOR: Hakmem = Hakmem::new();
@@ -52,7 +54,8 @@
 //! it starts, and while it runs. Module [`options`] has all of them.
 //!
 //! ```
-//! use hakmem_core::{Configured, Hakmem, options, options::Options};
+//! # extern crate hakmem_core as hakmem;
+//! use hakmem::{Configured, Hakmem, options, options::Options};
 //!
 //! // Free memory stays for a second before it goes back to the system.
 //! #[global_allocator]
@@ -72,8 +75,9 @@
 //! the program.
 //!
 //! ```
-//! use hakmem_core::Hakmem;
-//! use hakmem_core::stats::Snapshot;
+//! # extern crate hakmem_core as hakmem;
+//! use hakmem::Hakmem;
+//! use hakmem::stats::Snapshot;
 //!
 //! #[global_allocator]
 //! static ALLOCATOR: Hakmem = Hakmem::new();
@@ -94,8 +98,9 @@
 //! --file FILE` and pprof read the file.
 //!
 //! ```
-//! use hakmem_core::Hakmem;
-//! use hakmem_core::profile::{self, Event};
+//! # extern crate hakmem_core as hakmem;
+//! use hakmem::Hakmem;
+//! use hakmem::profile::{self, Event};
 //!
 //! #[global_allocator]
 //! static ALLOCATOR: Hakmem = Hakmem::new();
@@ -140,6 +145,7 @@
 // What every process runs and touches, however little it allocates, lies together, so that it costs
 // few page faults: functions in the section `.text.hot.hakmem`, variables in `.data.hakmem`.
 #![no_std]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(missing_docs)]
 // Loom's models have the protocols alone (`tests/loom`): with its atomics there can be no statics.
 #![cfg(not(loom))]
@@ -147,7 +153,7 @@
 // here are compiled, and `fallback`. They have what only the others use.
 #![cfg_attr(not(ported), allow(dead_code, unused_imports, unused_macros, reason = "for ported targets alone"))]
 
-#[cfg(all(ported, any(shuttle, miri)))]
+#[cfg(any(miri, all(ported, shuttle)))]
 extern crate std;
 
 #[cfg(ported)]
@@ -223,15 +229,16 @@ pub use types::{Configured, Hakmem, LimitCallback};
 /// and there is no profile. O(1).
 ///
 /// ```
-/// use hakmem_core::Hakmem;
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::Hakmem;
 ///
 /// #[global_allocator]
 /// static ALLOCATOR: Hakmem = Hakmem::new();
 ///
 /// # fn main() {
 /// let blocks = vec![1; 1000];
-/// let live = hakmem_core::stats::process().live_bytes;
-/// if hakmem_core::is_active() {
+/// let live = hakmem::stats::process().live_bytes;
+/// if hakmem::is_active() {
 ///     assert!(live >= 4000);
 /// } else {
 ///     assert_eq!(live, 0, "nobody counts");

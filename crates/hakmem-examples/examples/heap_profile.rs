@@ -19,8 +19,8 @@
 //! In the flame graph of what is live, `index` is nearly all; `read_lines` is in the one of what
 //! was allocated.
 
-use hakmem_core::Hakmem;
-use hakmem_core::profile::{self, Event};
+use hakmem::Hakmem;
+use hakmem::profile::{self, Event};
 use std::collections::BTreeMap;
 use std::fs;
 use std::hint::black_box;

@@ -12,8 +12,8 @@
 //! …
 //! ```
 
-use hakmem_core::Hakmem;
-use hakmem_core::stats::gauges;
+use hakmem::Hakmem;
+use hakmem::stats::gauges;
 use metrics::{
     Counter, Gauge, GaugeFn, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit,
 };

@@ -7,8 +7,8 @@
 //! prints what an exporter gets: `hakmem.memory{gauge=allocated} 1234` and five more. A service takes
 //! an exporter for OTLP instead of the one in memory.
 
-use hakmem_core::Hakmem;
-use hakmem_core::stats::gauges;
+use hakmem::Hakmem;
+use hakmem::stats::gauges;
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Meter, MeterProvider};
 use opentelemetry_sdk::metrics::data::{AggregatedMetrics, MetricData, ResourceMetrics};

@@ -18,8 +18,8 @@
 //! HUGE_CACHE_MIB=-1: not a number from 0 to 1048576
 //! ```
 
-use hakmem_core::options::{self, Options};
-use hakmem_core::{Configured, Hakmem};
+use hakmem::options::{self, Options};
+use hakmem::{Configured, Hakmem};
 
 /// A value that is out of its range does not compile here.
 #[global_allocator]

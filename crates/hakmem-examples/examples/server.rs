@@ -18,8 +18,8 @@
 //! resident_bytes 65536
 //! ```
 
-use hakmem_core::report::{self, Format};
-use hakmem_core::{Hakmem, stats};
+use hakmem::report::{self, Format};
+use hakmem::{Hakmem, stats};
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Mutex;

@@ -15,7 +15,7 @@
 //! less than 1 MiB is in use
 //! ```
 
-use hakmem_core::{Hakmem, stats};
+use hakmem::{Hakmem, stats};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -37,7 +37,7 @@ fn main() -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(WORKERS)
         .on_thread_park(|| {
-            hakmem_core::thread_idle();
+            hakmem::thread_idle();
             ASLEEP.fetch_add(1, Ordering::Relaxed);
         })
         .on_thread_unpark(|| {
@@ -59,7 +59,7 @@ fn main() -> std::io::Result<()> {
     while ASLEEP.load(Ordering::Relaxed) < WORKERS && Instant::now() < end {
         std::thread::yield_now();
     }
-    hakmem_core::thread_idle();
+    hakmem::thread_idle();
     let bytes = stats::process().live_bytes_upper_bound;
     println!("less than {} MiB is in use", bytes / (1 << 20) + 1);
     Ok(())

@@ -85,27 +85,56 @@ fn heap_profile() {
     assert!(profile.starts_with("heap profile: "), "{profile:.80}");
 }
 
-#[test]
-fn statistics_in_c() {
+/// A folder as an installation has it: with the names that linkers and programs ask for.
+fn installed() -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder");
-    let program = folder.path().join("statistics");
     let library = built::released(&[]).of("hakmem", ".so");
+    for name in ["libhakmem.so", "libhakmem.so.0"] {
+        std::os::unix::fs::symlink(&library, folder.path().join(name)).expect("a link");
+    }
+    folder
+}
+
+/// What a program prints that is compiled so and linked to the shared library.
+fn printed_by(compiler: &str, standard: &str, source: &str) -> String {
+    let folder = installed();
+    let program = folder.path().join("program");
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let compiled = Command::new("cc")
-        .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-O2", "-o"])
+    let compiled = Command::new(compiler)
+        .args([standard, "-Wall", "-Wextra", "-Werror", "-O2", "-o"])
         .arg(&program)
-        .arg(here.join("examples/statistics.c"))
+        .arg(here.join(source))
         .arg("-I")
         .arg(here.join("../hakmem-ffi/include"))
-        .arg(&library)
+        .arg("-L")
+        .arg(folder.path())
+        .arg("-lhakmem")
         .status();
     assert!(compiled.expect("there is a compiler").success());
-    let mut command = Command::new(program);
-    command.env("LD_LIBRARY_PATH", library.parent().expect("its folder"));
+    printed(Command::new(program).env("LD_LIBRARY_PATH", folder.path()))
+}
+
+#[test]
+fn statistics_in_c() {
     assert_eq!(
-        printed(&mut command),
+        printed_by("cc", "-std=c11", "examples/statistics.c"),
         "blocks of 1024 bytes: 10000 live, then 0\ntrimmed: 1\n"
     );
+}
+
+#[test]
+fn containers_in_cpp() {
+    let there = |name: &&str| Command::new(name).arg("--version").output().is_ok();
+    for compiler in ["g++", "clang++"].into_iter().filter(there) {
+        for standard in ["-std=c++17", "-std=c++20"] {
+            assert_eq!(
+                printed_by(compiler, standard, "examples/containers.cpp"),
+                "1000 words, 999 of them in the map\n\
+                 hakmem served at least 1000 blocks\n\
+                 lines of 64 bytes: aligned\n"
+            );
+        }
+    }
 }
 
 /// The server, which ends with this value.
@@ -231,7 +260,9 @@ fn every_example_is_run() {
         let name = path.file_stem().and_then(|name| name.to_str());
         let name = name.expect("UTF-8");
         let is_run = match path.extension() {
-            Some(end) if end == "c" => format!("\"examples/{name}.c\""),
+            Some(end) if end == "c" || end == "cpp" => {
+                format!("\"examples/{name}.{}\"", end.display())
+            }
             _ => format!("example(\"{name}\")"),
         };
         let tests = include_str!("examples.rs");

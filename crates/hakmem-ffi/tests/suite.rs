@@ -26,6 +26,7 @@ mod smoke;
 mod startup;
 mod stats;
 mod symbols;
+mod tools;
 
 // What the fuzzer and its seeds run.
 #[allow(dead_code, reason = "parts are for the fuzzer")]

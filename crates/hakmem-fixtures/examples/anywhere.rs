@@ -1,11 +1,11 @@
 //! Uses all that a program sees of hakmem, on every target: with a port, figures count; without
 //! one, the program is served all the same. `ci/targets` runs it on other systems.
 
-use hakmem_core::options::{self, Error, Options, TABLE};
-use hakmem_core::profile::{self, Busy, Event};
-use hakmem_core::report::{self, Format};
-use hakmem_core::stats::{self, Snapshot};
-use hakmem_core::{Configured, Hakmem};
+use hakmem::options::{self, Error, Options, TABLE};
+use hakmem::profile::{self, Busy, Event};
+use hakmem::report::{self, Format};
+use hakmem::stats::{self, Snapshot};
+use hakmem::{Configured, Hakmem};
 use std::collections::HashMap;
 
 #[global_allocator]
@@ -75,7 +75,7 @@ fn options_are_read_and_set() {
 }
 
 fn figures_count_where_hakmem_serves() {
-    let active = hakmem_core::is_active();
+    let active = hakmem::is_active();
     let blocks: Vec<Box<[u8; 1000]>> = (0..1000).map(|_| Box::new([1; 1000])).collect();
     let snapshot = Snapshot::take();
     let process = snapshot.process();
@@ -104,17 +104,17 @@ fn figures_count_where_hakmem_serves() {
     assert_eq!(gauges.allocated > 0, active);
     assert!(gauges.allocated <= gauges.active && gauges.active <= gauges.mapped);
     drop(blocks);
-    hakmem_core::thread_idle();
-    assert!(hakmem_core::purge_all() == 0 || active);
+    hakmem::thread_idle();
+    assert!(hakmem::purge_all() == 0 || active);
     extern "C" fn give_up(_: usize) -> bool {
         false
     }
-    hakmem_core::set_limit_callback(Some(give_up as hakmem_core::LimitCallback));
-    hakmem_core::set_limit_callback(None);
+    hakmem::set_limit_callback(Some(give_up as hakmem::LimitCallback));
+    hakmem::set_limit_callback(None);
 }
 
 fn profiles_and_reports_are_made() {
-    let active = hakmem_core::is_active();
+    let active = hakmem::is_active();
     assert_eq!(profile::start(profile::DEFAULT_INTERVAL), active);
     assert_eq!(profile::is_on(), active);
     assert_eq!(profile::interval() > 0, active);
@@ -167,7 +167,7 @@ fn main() {
     profiles_and_reports_are_made();
     println!(
         "anywhere: {} serves",
-        if hakmem_core::is_active() {
+        if hakmem::is_active() {
             "hakmem"
         } else {
             "the system's allocator"

@@ -6,7 +6,7 @@ use axum::extract::{Path, State};
 use axum::http::Request;
 use axum::routing::{get, put};
 use axum::{Json, Router};
-use hakmem_core::{Hakmem, profile};
+use hakmem::{Hakmem, profile};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::io::Write;

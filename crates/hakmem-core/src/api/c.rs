@@ -239,7 +239,8 @@ pub fn trim() -> bool {
 /// runtime that knows when a worker has nothing to do can call this:
 ///
 /// ```
-/// use hakmem_core::Hakmem;
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::Hakmem;
 ///
 /// #[global_allocator]
 /// static ALLOCATOR: Hakmem = Hakmem::new();
@@ -248,7 +249,7 @@ pub fn trim() -> bool {
 /// std::thread::spawn(|| {
 ///     let work: Vec<String> = (0..1000).map(|i| i.to_string()).collect();
 ///     drop(work);
-///     hakmem_core::thread_idle();
+///     hakmem::thread_idle();
 ///     // … and now the thread waits for more.
 /// })
 /// .join()

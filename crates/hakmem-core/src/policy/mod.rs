@@ -97,7 +97,8 @@ pub enum Setting {
 /// The values that an option takes.
 ///
 /// ```
-/// use hakmem_core::options::{TABLE, Values};
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::options::{TABLE, Values};
 ///
 /// let switches = TABLE.iter().filter(|entry| entry.values() == Values::Switch);
 /// for switch in switches {
@@ -122,7 +123,8 @@ impl Values {
     /// Of [`Values::Word`], `n` is the number of the word. O(1).
     ///
     /// ```
-    /// use hakmem_core::options::Values;
+    /// # extern crate hakmem_core as hakmem;
+    /// use hakmem::options::Values;
     ///
     /// assert!(Values::Switch.allow(1) && !Values::Switch.allow(2));
     /// ```
@@ -139,7 +141,8 @@ impl Values {
 /// An option, with what people are told of it.
 ///
 /// ```
-/// use hakmem_core::options::TABLE;
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::options::TABLE;
 ///
 /// for entry in &TABLE {
 ///     println!("HAKMEM_{}: {}", entry.name(), entry.meaning());
@@ -158,13 +161,14 @@ pub struct Entry {
 /// Whether hakmem changes options by itself.
 ///
 /// ```
-/// use hakmem_core::{Configured, Hakmem, options::{Mode, Options}};
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::{Configured, Hakmem, options::{Mode, Options}};
 ///
 /// #[global_allocator]
 /// static ALLOCATOR: Configured =
 ///     Hakmem::with(Options { mode: Mode::Learn, ..Options::DEFAULT });
 ///
-/// # fn main() { assert_eq!(hakmem_core::options::get("MODE").unwrap().to_string(), "learn"); }
+/// # fn main() { assert_eq!(hakmem::options::get("MODE").unwrap().to_string(), "learn"); }
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u32)]
@@ -179,13 +183,14 @@ pub enum Mode {
 /// Which memory uses huge pages.
 ///
 /// ```
-/// use hakmem_core::{Configured, Hakmem, options::{Thp, Options}};
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::{Configured, Hakmem, options::{Thp, Options}};
 ///
 /// #[global_allocator]
 /// static ALLOCATOR: Configured =
 ///     Hakmem::with(Options { thp: Thp::Never, ..Options::DEFAULT });
 ///
-/// # fn main() { assert_eq!(hakmem_core::options::get("THP").unwrap().to_string(), "never"); }
+/// # fn main() { assert_eq!(hakmem::options::get("THP").unwrap().to_string(), "never"); }
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u32)]
@@ -203,7 +208,8 @@ impl Thp {
     /// The present choice.
     ///
     /// ```
-    /// use hakmem_core::options::{self, Thp};
+    /// # extern crate hakmem_core as hakmem;
+    /// use hakmem::options::{self, Thp};
     ///
     /// options::set("THP", "always")?;
     /// assert_eq!(Thp::now(), Thp::Always);
@@ -221,13 +227,14 @@ impl Thp {
 /// What hakmem does with a pointer outside every arena.
 ///
 /// ```
-/// use hakmem_core::{Configured, Hakmem, options::{Foreign, Options}};
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::{Configured, Hakmem, options::{Foreign, Options}};
 ///
 /// #[global_allocator]
 /// static ALLOCATOR: Configured =
 ///     Hakmem::with(Options { foreign: Foreign::Abort, ..Options::DEFAULT });
 ///
-/// # fn main() { assert_eq!(hakmem_core::options::get("FOREIGN").unwrap().to_string(), "abort"); }
+/// # fn main() { assert_eq!(hakmem::options::get("FOREIGN").unwrap().to_string(), "abort"); }
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u32)]
@@ -245,13 +252,14 @@ pub enum Foreign {
 /// change while the program runs.
 ///
 /// ```
-/// use hakmem_core::{Configured, Hakmem, options::{Hardened, Options}};
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::{Configured, Hakmem, options::{Hardened, Options}};
 ///
 /// #[global_allocator]
 /// static ALLOCATOR: Configured =
 ///     Hakmem::with(Options { hardened: Hardened::Low, ..Options::DEFAULT });
 ///
-/// # fn main() { assert_eq!(hakmem_core::options::get("HARDENED").unwrap().to_string(), "low"); }
+/// # fn main() { assert_eq!(hakmem::options::get("HARDENED").unwrap().to_string(), "low"); }
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u32)]
@@ -269,14 +277,15 @@ pub enum Hardened {
 /// What the hardened build does when it finds an error of the program.
 ///
 /// ```
-/// use hakmem_core::{Configured, Hakmem, options::{OnError, Options}};
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::{Configured, Hakmem, options::{OnError, Options}};
 ///
 /// #[global_allocator]
 /// static ALLOCATOR: Configured =
 ///     Hakmem::with(Options { on_error: OnError::Report, ..Options::DEFAULT });
 ///
 /// # fn main() {
-/// # assert_eq!(hakmem_core::options::get("ON_ERROR").unwrap().to_string(), "report");
+/// # assert_eq!(hakmem::options::get("ON_ERROR").unwrap().to_string(), "report");
 /// # }
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -309,7 +318,8 @@ macro_rules! options {
         /// environment takes precedence.
         ///
         /// ```
-        /// use hakmem_core::options::Options;
+        /// # extern crate hakmem_core as hakmem;
+        /// use hakmem::options::Options;
         ///
         /// // All but one are as they are if nothing is said.
         /// let options = Options { decay_ms: 1000, ..Options::DEFAULT };
@@ -324,7 +334,8 @@ macro_rules! options {
             /// The values of options that nobody has set.
             ///
             /// ```
-            /// use hakmem_core::options::Options;
+            /// # extern crate hakmem_core as hakmem;
+            /// use hakmem::options::Options;
             ///
             /// assert_eq!(Options::DEFAULT.decay_ms, 500);
             /// ```
@@ -349,7 +360,8 @@ macro_rules! options {
         /// Every option. Those of the struct come first, in its order.
         ///
         /// ```
-        /// use hakmem_core::options::TABLE;
+        /// # extern crate hakmem_core as hakmem;
+        /// use hakmem::options::TABLE;
         ///
         /// assert_eq!(TABLE.iter().filter(|entry| entry.name() == "DECAY_MS").count(), 1);
         /// ```

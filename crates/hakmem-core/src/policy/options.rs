@@ -19,7 +19,8 @@ pub use policy::{Entry, Foreign, Hardened, Mode, OnError, Options, TABLE, Thp, V
 /// The beginning of the options' names in the environment.
 ///
 /// ```
-/// use hakmem_core::options;
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::options;
 ///
 /// assert_eq!(format!("{}DECAY_MS", options::PREFIX), "HAKMEM_DECAY_MS");
 /// ```
@@ -40,7 +41,8 @@ const _: () = assert!(TABLE.len() <= usize::BITS as usize);
 /// Why an option was not set.
 ///
 /// ```
-/// use hakmem_core::options::{self, Error};
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::options::{self, Error};
 ///
 /// assert!(matches!(options::set("NO_SUCH_OPTION", "1"), Err(Error::Unknown)));
 /// assert!(matches!(options::set("DECAY_MS", "soon"), Err(Error::Value(_))));
@@ -94,7 +96,8 @@ impl core::error::Error for Error {}
 /// [`Error`] says which.
 ///
 /// ```
-/// use hakmem_core::options;
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::options;
 ///
 /// options::set("DECAY_MS", "2s")?;
 /// assert_eq!(options::get("HAKMEM_DECAY_MS").unwrap().to_string(), "2000");
@@ -145,7 +148,8 @@ pub(super) fn set_exactly(name: &str, value: &str) -> Result<usize, Error> {
 /// environment goes before.
 ///
 /// ```
-/// use hakmem_core::options;
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::options;
 ///
 /// // mallopt(M_TRIM_THRESHOLD, …) of another allocator, for instance.
 /// options::suggest("SURPLUS_MIB", 64)?;
@@ -170,7 +174,8 @@ pub fn suggest(name: &str, n: u32) -> Result<(), Error> {
 /// O(options).
 ///
 /// ```
-/// use hakmem_core::options;
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::options;
 ///
 /// assert_eq!(options::get("DECAY_MS").unwrap().to_string(), "500");
 /// assert!(options::get("NO_SUCH_OPTION").is_none());
@@ -212,7 +217,8 @@ impl Entry {
     /// The option's name. In the environment [`PREFIX`] stands before it.
     ///
     /// ```
-    /// use hakmem_core::options::TABLE;
+    /// # extern crate hakmem_core as hakmem;
+    /// use hakmem::options::TABLE;
     ///
     /// let decay = TABLE.iter().find(|entry| entry.name() == "DECAY_MS").unwrap();
     /// assert_eq!(decay.name(), "DECAY_MS");
@@ -223,7 +229,8 @@ impl Entry {
     /// The values that it takes.
     ///
     /// ```
-    /// use hakmem_core::options::{TABLE, Values};
+    /// # extern crate hakmem_core as hakmem;
+    /// use hakmem::options::{TABLE, Values};
     ///
     /// let decay = TABLE.iter().find(|entry| entry.name() == "DECAY_MS").unwrap();
     /// assert_eq!(decay.values(), Values::Number(0, 86_400_000));
@@ -234,7 +241,8 @@ impl Entry {
     /// The unit of its numbers; empty if they have none.
     ///
     /// ```
-    /// use hakmem_core::options::TABLE;
+    /// # extern crate hakmem_core as hakmem;
+    /// use hakmem::options::TABLE;
     ///
     /// let decay = TABLE.iter().find(|entry| entry.name() == "DECAY_MS").unwrap();
     /// assert_eq!(decay.unit(), "ms");
@@ -245,7 +253,8 @@ impl Entry {
     /// Its meaning, in a sentence or two.
     ///
     /// ```
-    /// use hakmem_core::options::TABLE;
+    /// # extern crate hakmem_core as hakmem;
+    /// use hakmem::options::TABLE;
     ///
     /// let decay = TABLE.iter().find(|entry| entry.name() == "DECAY_MS").unwrap();
     /// assert!(decay.meaning().starts_with("Milliseconds that free memory stays"));
@@ -257,7 +266,8 @@ impl Entry {
     /// The value if nobody sets it. None: it has none.
     ///
     /// ```
-    /// use hakmem_core::options::TABLE;
+    /// # extern crate hakmem_core as hakmem;
+    /// use hakmem::options::TABLE;
     ///
     /// let decay = TABLE.iter().find(|entry| entry.name() == "DECAY_MS").unwrap();
     /// assert_eq!(decay.default_value().unwrap().to_string(), "500");
@@ -268,7 +278,8 @@ impl Entry {
     /// True if each size class has a value of its own.
     ///
     /// ```
-    /// use hakmem_core::options::TABLE;
+    /// # extern crate hakmem_core as hakmem;
+    /// use hakmem::options::TABLE;
     ///
     /// let decay = TABLE.iter().find(|entry| entry.name() == "DECAY_MS").unwrap();
     /// assert!(!decay.is_by_class());
@@ -352,7 +363,8 @@ impl fmt::Display for Shown {
 /// The present value of an option.
 ///
 /// ```
-/// use hakmem_core::options;
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::options;
 ///
 /// let value = options::get("MODE").unwrap();
 /// assert_eq!(value.to_string(), "frozen");
@@ -415,8 +427,9 @@ fn apply_now(options: &Options) {
 /// `.init_array.00101`).
 ///
 /// ```standalone_crate
+/// # extern crate hakmem_core as hakmem;
 /// extern "C" fn before_the_crate() {
-///     hakmem_core::options::leave_environment();
+///     hakmem::options::leave_environment();
 /// }
 ///
 /// #[used]

@@ -23,7 +23,8 @@ static ASKED: AtomicPtr<()> = AtomicPtr::new(null_mut());
 /// handlers: it waits for nobody. Of several requests that wait, one is fulfilled.
 ///
 /// ```
-/// use hakmem_core::profile::{self, Busy, Event};
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::profile::{self, Busy, Event};
 /// use std::sync::atomic::{AtomicUsize, Ordering};
 ///
 /// static BYTES: AtomicUsize = AtomicUsize::new(0);

@@ -77,7 +77,8 @@ static INTERVAL: AtomicU64 = AtomicU64::new(0);
 /// O(1).
 ///
 /// ```
-/// use hakmem_core::profile;
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::profile;
 ///
 /// assert!(!profile::is_on());
 /// profile::start(profile::DEFAULT_INTERVAL);
@@ -101,7 +102,8 @@ pub(crate) fn run() -> u32 {
 /// O(1).
 ///
 /// ```
-/// use hakmem_core::profile;
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::profile;
 ///
 /// assert_eq!(profile::interval(), 0);
 /// profile::start(4096);
@@ -119,7 +121,8 @@ pub fn interval() -> u64 {
 /// profile.
 ///
 /// ```
-/// use hakmem_core::profile;
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::profile;
 ///
 /// assert!(!profile::start(0), "no interval");
 /// assert!(profile::start(4096));
@@ -160,7 +163,8 @@ pub(crate) fn after_fork() {
 /// [`dump`] still writes what there is, and [`start`] goes on from it. O(1).
 ///
 /// ```
-/// use hakmem_core::profile;
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::profile;
 ///
 /// profile::start(profile::DEFAULT_INTERVAL);
 /// profile::stop();

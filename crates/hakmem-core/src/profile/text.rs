@@ -90,10 +90,11 @@ impl Write for Buffer {
 /// O(stacks).
 ///
 /// ```
-/// use hakmem_core::profile::{self, Event};
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::profile::{self, Event};
 ///
 /// #[global_allocator]
-/// static ALLOCATOR: hakmem_core::Hakmem = hakmem_core::Hakmem::new();
+/// static ALLOCATOR: hakmem::Hakmem = hakmem::Hakmem::new();
 ///
 /// assert!(profile::start(profile::DEFAULT_INTERVAL));
 /// let data = vec![0u8; 100 << 20];
@@ -117,7 +118,8 @@ pub fn dump<R>(event: Event, to: impl FnOnce(&[u8]) -> R) -> Option<R> {
 /// [`Busy`], at any time.
 ///
 /// ```
-/// use hakmem_core::profile::{self, Busy, Event};
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::profile::{self, Busy, Event};
 ///
 /// assert!(profile::start(profile::DEFAULT_INTERVAL));
 /// match profile::dump_at_once(Event::Signal, |text| text.len()) {

@@ -5,7 +5,8 @@ use crate::policy::options::Options;
 /// The allocator, for use as the `#[global_allocator]`.
 ///
 /// ```
-/// use hakmem_core::Hakmem;
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::Hakmem;
 ///
 /// #[global_allocator]
 /// static ALLOCATOR: Hakmem = Hakmem::new();
@@ -21,7 +22,8 @@ impl Hakmem {
     /// The allocator. O(1), touches no memory.
     ///
     /// ```
-    /// use hakmem_core::Hakmem;
+    /// # extern crate hakmem_core as hakmem;
+    /// use hakmem::Hakmem;
     ///
     /// #[global_allocator]
     /// static ALLOCATOR: Hakmem = Hakmem::new();
@@ -35,14 +37,15 @@ impl Hakmem {
     /// its range does not compile in a `static`.
     ///
     /// ```
-    /// use hakmem_core::{Configured, Hakmem, options::Options};
+    /// # extern crate hakmem_core as hakmem;
+    /// use hakmem::{Configured, Hakmem, options::Options};
     ///
     /// #[global_allocator]
     /// static ALLOCATOR: Configured =
     ///     Hakmem::with(Options { decay_ms: 1000, ..Options::DEFAULT });
     ///
     /// # fn main() {
-    /// # assert_eq!(hakmem_core::options::get("DECAY_MS").unwrap().to_string(), "1000");
+    /// # assert_eq!(hakmem::options::get("DECAY_MS").unwrap().to_string(), "1000");
     /// # }
     /// ```
     pub const fn with(options: Options) -> Configured {
@@ -58,13 +61,14 @@ impl Hakmem {
 /// first one used decides.
 ///
 /// ```
-/// use hakmem_core::{Configured, Hakmem, options::Options};
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::{Configured, Hakmem, options::Options};
 ///
 /// #[global_allocator]
 /// static ALLOCATOR: Configured = Hakmem::with(Options { huge_cache_mib: 8, ..Options::DEFAULT });
 ///
 /// # fn main() {
-/// assert_eq!(hakmem_core::options::get("HUGE_CACHE_MIB").unwrap().to_string(), "8");
+/// assert_eq!(hakmem::options::get("HUGE_CACHE_MIB").unwrap().to_string(), "8");
 /// # }
 /// ```
 #[derive(Debug, Clone, Copy)]

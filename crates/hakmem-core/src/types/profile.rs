@@ -3,7 +3,8 @@
 /// The default for the mean distance between samples, in bytes.
 ///
 /// ```
-/// use hakmem_core::profile;
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::profile;
 ///
 /// assert!(profile::start(profile::DEFAULT_INTERVAL));
 /// assert_eq!(profile::interval(), 524_288);
@@ -12,7 +13,8 @@ pub const DEFAULT_INTERVAL: u64 = 512 << 10;
 /// The largest interval.
 ///
 /// ```
-/// use hakmem_core::profile;
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::profile;
 ///
 /// assert!(!profile::start(profile::MAX_INTERVAL + 1));
 /// ```
@@ -21,7 +23,8 @@ pub const MAX_INTERVAL: u64 = 1 << 40;
 /// Why hakmem writes a profile or a report.
 ///
 /// ```
-/// use hakmem_core::profile::{self, Event};
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::profile::{self, Event};
 ///
 /// assert!(profile::start(profile::DEFAULT_INTERVAL));
 /// let text = profile::dump(Event::Exit, |text| String::from_utf8_lossy(text).into_owned());
@@ -51,7 +54,8 @@ impl Event {
 /// The error of a call that may not wait: a thread is changing the books.
 ///
 /// ```
-/// use hakmem_core::profile::{self, Event};
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::profile::{self, Event};
 ///
 /// // There is no profile: nothing can be busy with it.
 /// assert_eq!(profile::dump_at_once(Event::Call, |_| ()), Ok(None));

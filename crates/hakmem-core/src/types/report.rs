@@ -5,7 +5,8 @@ use core::fmt;
 /// What a report looks like.
 ///
 /// ```
-/// use hakmem_core::report::{self, Format};
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::report::{self, Format};
 ///
 /// for format in [Format::Human, Format::Json, Format::Csv] {
 ///     let mut text = String::new();
@@ -27,7 +28,8 @@ pub enum Format {
 /// Why there is no report, or not all of it.
 ///
 /// ```
-/// use hakmem_core::report::{self, Error, Format};
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::report::{self, Error, Format};
 ///
 /// let nowhere = -1; // No file descriptor.
 /// assert_eq!(report::write_to(nowhere, Format::Json), Err(Error::NotWritten));

@@ -68,6 +68,12 @@ impl Reports {
         );
     }
 
+    /// The allocations that hakmem served in all programs that reported at exit, if any did.
+    pub fn served(&self) -> Option<u64> {
+        let exits = self.of("exit");
+        (!exits.is_empty()).then(|| exits.iter().map(|line| line.allocations).sum())
+    }
+
     /// For programs that are meant to be ended by a signal.
     pub fn assert_loaded(&self) {
         assert!(!self.of("load").is_empty(), "hakmem was not loaded");

@@ -9,8 +9,9 @@
 //! The functions here write the same texts when the program calls them.
 //!
 //! ```
-//! use hakmem_core::Hakmem;
-//! use hakmem_core::report::{self, Format};
+//! # extern crate hakmem_core as hakmem;
+//! use hakmem::Hakmem;
+//! use hakmem::report::{self, Format};
 //!
 //! #[global_allocator]
 //! static ALLOCATOR: Hakmem = Hakmem::new();
@@ -74,7 +75,8 @@ use core::fmt;
 /// O(memory in use), and a system call for each segment of 2 MiB in use.
 ///
 /// ```
-/// use hakmem_core::report::{self, Format};
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::report::{self, Format};
 ///
 /// let mut lines = String::new();
 /// report::write(&mut lines, Format::Csv)?;
@@ -101,7 +103,8 @@ pub fn write(out: &mut dyn fmt::Write, format: Format) -> Result<(), Error> {
 /// of it was taken.
 ///
 /// ```
-/// use hakmem_core::report::{self, Format};
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::report::{self, Format};
 ///
 /// report::write_to(2, Format::Human)?; // Standard error.
 /// # Ok::<(), report::Error>(())
@@ -116,10 +119,11 @@ pub fn write_to(fd: c_int, format: Format) -> Result<(), Error> {
 /// O(memory in use), and a system call for each segment of 2 MiB in use.
 ///
 /// ```
+/// # extern crate hakmem_core as hakmem;
 /// let mut line = String::new();
-/// hakmem_core::report::write_map(&mut line)?;
+/// hakmem::report::write_map(&mut line)?;
 /// assert!(line.starts_with(r#"{"schema":1,"kind":"map""#));
-/// # Ok::<(), hakmem_core::report::Error>(())
+/// # Ok::<(), hakmem::report::Error>(())
 /// ```
 ///
 /// # Errors
@@ -138,11 +142,12 @@ pub fn write_map(out: &mut dyn fmt::Write) -> Result<(), Error> {
 /// of it was taken.
 ///
 /// ```
+/// # extern crate hakmem_core as hakmem;
 /// use std::os::fd::AsRawFd;
 ///
 /// let file = std::fs::File::create("/dev/null").unwrap();
-/// hakmem_core::report::write_map_to(file.as_raw_fd())?;
-/// # Ok::<(), hakmem_core::report::Error>(())
+/// hakmem::report::write_map_to(file.as_raw_fd())?;
+/// # Ok::<(), hakmem::report::Error>(())
 /// ```
 pub fn write_map_to(fd: c_int) -> Result<(), Error> {
     result(map::with(Event::Call, |text| out::write_all(fd, text)))

@@ -3,7 +3,8 @@
 /// What happened to blocks of one size, in all heaps.
 ///
 /// ```
-/// use hakmem_core::{Hakmem, stats::Snapshot};
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::{Hakmem, stats::Snapshot};
 ///
 /// #[global_allocator]
 /// static ALLOCATOR: Hakmem = Hakmem::new();
@@ -58,7 +59,8 @@ impl Class {
     /// O(1).
     ///
     /// ```
-    /// use hakmem_core::{Hakmem, stats::Snapshot};
+    /// # extern crate hakmem_core as hakmem;
+    /// use hakmem::{Hakmem, stats::Snapshot};
     ///
     /// #[global_allocator]
     /// static ALLOCATOR: Hakmem = Hakmem::new();
@@ -79,7 +81,8 @@ impl Class {
     /// O(1).
     ///
     /// ```
-    /// use hakmem_core::{Hakmem, stats::Snapshot};
+    /// # extern crate hakmem_core as hakmem;
+    /// use hakmem::{Hakmem, stats::Snapshot};
     ///
     /// #[global_allocator]
     /// static ALLOCATOR: Hakmem = Hakmem::new();
@@ -100,7 +103,8 @@ impl Class {
     /// O(1).
     ///
     /// ```
-    /// use hakmem_core::{Hakmem, stats::Snapshot};
+    /// # extern crate hakmem_core as hakmem;
+    /// use hakmem::{Hakmem, stats::Snapshot};
     ///
     /// #[global_allocator]
     /// static ALLOCATOR: Hakmem = Hakmem::new();

@@ -3,7 +3,8 @@
 /// Who has a heap.
 ///
 /// ```
-/// use hakmem_core::{Hakmem, stats::{Snapshot, HeapUse}};
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::{Hakmem, stats::{Snapshot, HeapUse}};
 ///
 /// #[global_allocator]
 /// static ALLOCATOR: Hakmem = Hakmem::new();
@@ -27,7 +28,8 @@ impl HeapUse {
     /// The word for it in reports.
     ///
     /// ```
-    /// use hakmem_core::stats::HeapUse;
+    /// # extern crate hakmem_core as hakmem;
+    /// use hakmem::stats::HeapUse;
     ///
     /// assert_eq!(HeapUse::Idle.name(), "idle");
     /// ```
@@ -43,7 +45,8 @@ impl HeapUse {
 /// What the threads that had a heap one after the other have done.
 ///
 /// ```
-/// use hakmem_core::stats::Snapshot;
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::stats::Snapshot;
 ///
 /// for heap in Snapshot::take().heaps() {
 ///     println!("{}: {} blocks freed for other heaps", heap.state.name(), heap.blocks_sent);

@@ -3,7 +3,8 @@
 /// Segments by their use, and the slots of those that are divided into slots.
 ///
 /// ```
-/// use hakmem_core::{Hakmem, stats::{SLOT_BYTES, Snapshot}};
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::{Hakmem, stats::{SLOT_BYTES, Snapshot}};
 ///
 /// #[global_allocator]
 /// static ALLOCATOR: Hakmem = Hakmem::new();

@@ -9,7 +9,8 @@ pub(super) const SLOTS: usize = SEGMENT_BYTES / SLOT_BYTES;
 /// A segment in use.
 ///
 /// ```
-/// use hakmem_core::stats::{self, SEGMENT_BYTES};
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::stats::{self, SEGMENT_BYTES};
 ///
 /// stats::each_segment(&mut |segment| assert_eq!(segment.address % SEGMENT_BYTES, 0));
 /// ```
@@ -26,7 +27,8 @@ pub struct Segment {
 /// A run of slots.
 ///
 /// ```
-/// use hakmem_core::stats::{self, Slot};
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::stats::{self, Slot};
 ///
 /// stats::each_segment(&mut |segment| {
 ///     for Slot { first, span, .. } in segment.slots() {
@@ -46,7 +48,8 @@ pub struct Slot {
 /// What slots hold.
 ///
 /// ```
-/// use hakmem_core::stats::{self, Content};
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::stats::{self, Content};
 ///
 /// let mut large = 0;
 /// stats::each_segment(&mut |segment| {
@@ -70,7 +73,8 @@ pub enum Content {
 /// A page of blocks.
 ///
 /// ```
-/// use hakmem_core::stats::{self, Content};
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::stats::{self, Content};
 ///
 /// let mut bytes = 0;
 /// stats::each_segment(&mut |segment| {
@@ -103,7 +107,8 @@ impl Segment {
     /// O(1) for each.
     ///
     /// ```
-    /// use hakmem_core::stats;
+    /// # extern crate hakmem_core as hakmem;
+    /// use hakmem::stats;
     ///
     /// stats::each_segment(&mut |segment| {
     ///     let slots: u32 = segment.slots().map(|slot| slot.span).sum();
@@ -120,7 +125,8 @@ impl Segment {
     /// One system call.
     ///
     /// ```
-    /// use hakmem_core::stats;
+    /// # extern crate hakmem_core as hakmem;
+    /// use hakmem::stats;
     ///
     /// stats::each_segment(&mut |segment| {
     ///     if let Some(pieces) = segment.resident(0) {
@@ -138,7 +144,8 @@ impl Segment {
 /// that the calling thread has, the blocks on its list of that class.
 ///
 /// ```
-/// use hakmem_core::{Hakmem, stats};
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::{Hakmem, stats};
 ///
 /// #[global_allocator]
 /// static ALLOCATOR: Hakmem = Hakmem::new();
@@ -160,7 +167,8 @@ pub fn each_segment(f: &mut dyn FnMut(&Segment)) {
 /// O(segments).
 ///
 /// ```
-/// use hakmem_core::stats;
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::stats;
 ///
 /// // What a signal handler may do.
 /// let mut segments = 0;

@@ -50,7 +50,8 @@ use crate::base::size_class::CLASSES as N;
 /// Number of size classes.
 ///
 /// ```
-/// use hakmem_core::stats::{self, Snapshot};
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::stats::{self, Snapshot};
 ///
 /// assert_eq!(Snapshot::take().classes().count(), stats::CLASSES);
 /// ```
@@ -58,7 +59,8 @@ pub const CLASSES: usize = N;
 /// Kinds of system calls that are counted.
 ///
 /// ```
-/// use hakmem_core::stats;
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::stats;
 ///
 /// assert_eq!(stats::process().syscalls.len(), stats::SYSCALLS);
 /// ```
@@ -66,7 +68,8 @@ pub const SYSCALLS: usize = read::SYSCALLS;
 /// Call sites of foreign frees that are told apart.
 ///
 /// ```
-/// use hakmem_core::stats::{self, Snapshot};
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::stats::{self, Snapshot};
 ///
 /// assert!(Snapshot::take().foreign_sites().count() <= stats::SITES);
 /// ```
@@ -74,7 +77,8 @@ pub const SITES: usize = read::SITES;
 /// Bytes of a slot: see [`HeapWalk`].
 ///
 /// ```
-/// use hakmem_core::stats::{self, Snapshot};
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::stats::{self, Snapshot};
 ///
 /// let bytes = Snapshot::take().heap_walk().large_slots * stats::SLOT_BYTES as u64;
 /// println!("large blocks have {bytes} bytes");
@@ -83,7 +87,8 @@ pub const SLOT_BYTES: usize = read::SLOT_BYTES;
 /// Bytes of a segment.
 ///
 /// ```
-/// use hakmem_core::stats;
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::stats;
 ///
 /// assert_eq!(stats::SEGMENT_BYTES / stats::SLOT_BYTES, 32, "slots in a segment");
 /// ```
@@ -92,7 +97,8 @@ pub const SEGMENT_BYTES: usize = read::SEGMENT_BYTES;
 /// Bytes and blocks in lists at one moment; other figures are read when they are asked for.
 ///
 /// ```
-/// use hakmem_core::stats::Snapshot;
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::stats::Snapshot;
 ///
 /// let text = format!("{:?}", Snapshot::take());
 /// assert!(text.starts_with("Snapshot { process: Stats { allocations: "));
@@ -112,7 +118,8 @@ impl Snapshot {
     /// O(heaps × classes + slots in use + blocks in lists).
     ///
     /// ```
-    /// use hakmem_core::stats::Snapshot;
+    /// # extern crate hakmem_core as hakmem;
+    /// use hakmem::stats::Snapshot;
     ///
     /// let snapshot = Snapshot::take();
     /// let of_all: u64 = snapshot.classes().map(|class| class.live_bytes).sum();
@@ -129,7 +136,8 @@ impl Snapshot {
     /// O(heaps + slots in use).
     ///
     /// ```
-    /// use hakmem_core::stats::Snapshot;
+    /// # extern crate hakmem_core as hakmem;
+    /// use hakmem::stats::Snapshot;
     ///
     /// // What a signal handler may do.
     /// let allocations = Snapshot::take_from_outside().process().allocations;
@@ -149,7 +157,8 @@ impl Snapshot {
     /// O(1).
     ///
     /// ```
-    /// use hakmem_core::stats::Snapshot;
+    /// # extern crate hakmem_core as hakmem;
+    /// use hakmem::stats::Snapshot;
     ///
     /// let snapshot = Snapshot::take();
     /// if snapshot.running_heaps() == 0 {
@@ -165,7 +174,8 @@ impl Snapshot {
     /// O(1).
     ///
     /// ```
-    /// use hakmem_core::stats::Snapshot;
+    /// # extern crate hakmem_core as hakmem;
+    /// use hakmem::stats::Snapshot;
     ///
     /// println!("{} slots hold small blocks", Snapshot::take().heap_walk().page_slots);
     /// ```
@@ -180,7 +190,8 @@ impl Snapshot {
     /// If `class` is not below [`CLASSES`].
     ///
     /// ```
-    /// use hakmem_core::stats::Snapshot;
+    /// # extern crate hakmem_core as hakmem;
+    /// use hakmem::stats::Snapshot;
     ///
     /// let smallest = Snapshot::take().class(0);
     /// println!("{} blocks of {} bytes so far", smallest.allocations, smallest.size);
@@ -194,7 +205,8 @@ impl Snapshot {
     /// O(heaps) for each class.
     ///
     /// ```
-    /// use hakmem_core::stats::Snapshot;
+    /// # extern crate hakmem_core as hakmem;
+    /// use hakmem::stats::Snapshot;
     ///
     /// let sizes: Vec<u64> = Snapshot::take().classes().map(|class| class.size).collect();
     /// assert!(sizes.is_sorted());
@@ -208,7 +220,8 @@ impl Snapshot {
     /// O(classes) for each heap.
     ///
     /// ```
-    /// use hakmem_core::stats::{HeapUse, Snapshot};
+    /// # extern crate hakmem_core as hakmem;
+    /// use hakmem::stats::{HeapUse, Snapshot};
     ///
     /// let idle = Snapshot::take().heaps().filter(|heap| heap.state == HeapUse::Idle).count();
     /// println!("{idle} heaps wait for a thread");
@@ -220,7 +233,8 @@ impl Snapshot {
     /// The totals of the process. O(heaps × classes).
     ///
     /// ```
-    /// use hakmem_core::stats::Snapshot;
+    /// # extern crate hakmem_core as hakmem;
+    /// use hakmem::stats::Snapshot;
     ///
     /// let stats = Snapshot::take().process();
     /// assert!(stats.committed_bytes <= stats.reserved_bytes);
@@ -234,7 +248,8 @@ impl Snapshot {
     /// At most [`SITES`] of them.
     ///
     /// ```
-    /// use hakmem_core::stats::Snapshot;
+    /// # extern crate hakmem_core as hakmem;
+    /// use hakmem::stats::Snapshot;
     ///
     /// for site in Snapshot::take().foreign_sites() {
     ///     println!("{} foreign frees from {:#x}", site.frees, site.address);
@@ -259,7 +274,8 @@ impl fmt::Debug for Snapshot {
 /// O(1) for each.
 ///
 /// ```
-/// use hakmem_core::stats;
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::stats;
 ///
 /// for decision in stats::decisions() {
 ///     println!("{}: {} instead of {}", decision.what.name(), decision.to, decision.from);
@@ -274,7 +290,8 @@ pub fn decisions() -> impl Iterator<Item = Decision> {
 /// O(1).
 ///
 /// ```
-/// use hakmem_core::{options, stats};
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::{options, stats};
 ///
 /// assert!(!stats::is_learning());
 /// options::set("MODE", "learn")?;
@@ -290,7 +307,8 @@ pub fn is_learning() -> bool {
 /// More than [`decisions`] has, if there were more than 64. O(1).
 ///
 /// ```
-/// use hakmem_core::stats;
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::stats;
 ///
 /// assert_eq!(stats::decided(), 0, "the mode is not `learn`");
 /// ```
@@ -304,7 +322,8 @@ pub fn decided() -> u64 {
 /// O(heaps × classes + slots in use).
 ///
 /// ```
-/// use hakmem_core::{Hakmem, stats};
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::{Hakmem, stats};
 ///
 /// #[global_allocator]
 /// static ALLOCATOR: Hakmem = Hakmem::new();
@@ -325,7 +344,8 @@ pub fn process() -> Stats {
 /// 0 if the system does not say.
 ///
 /// ```
-/// use hakmem_core::{Hakmem, stats};
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::{Hakmem, stats};
 ///
 /// #[global_allocator]
 /// static ALLOCATOR: Hakmem = Hakmem::new();

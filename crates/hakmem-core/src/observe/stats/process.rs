@@ -5,7 +5,8 @@ use super::SYSCALLS;
 /// One kind of system call.
 ///
 /// ```
-/// use hakmem_core::stats;
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::stats;
 ///
 /// for call in stats::process().syscalls.iter().filter(|call| call.calls > 0) {
 ///     println!("{}: {} times, {} of them failed", call.name, call.calls, call.failures);
@@ -27,7 +28,8 @@ pub struct Syscall {
 /// Code that freed pointers which are not ours.
 ///
 /// ```
-/// use hakmem_core::stats::{Site, Snapshot};
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::stats::{Site, Snapshot};
 ///
 /// let worst: Option<Site> = Snapshot::take().foreign_sites().max_by_key(|site| site.frees);
 /// assert!(worst.is_none(), "this program frees no foreign pointer");
@@ -43,7 +45,8 @@ pub struct Site {
 /// Totals of the process.
 ///
 /// ```
-/// use hakmem_core::stats::{self, Stats};
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::stats::{self, Stats};
 ///
 /// let Stats { allocations, frees, live_bytes, .. } = stats::process();
 /// println!("{allocations} blocks out, {frees} back, {live_bytes} bytes live");

@@ -39,7 +39,8 @@ impl<F: Fn() -> I, I: Iterator<Item: Serialize>> Serialize for List<F> {
 /// written: what a serializer allocates meanwhile may be in it.
 ///
 /// ```
-/// use hakmem_core::{Hakmem, stats::Snapshot};
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::{Hakmem, stats::Snapshot};
 ///
 /// #[global_allocator]
 /// static ALLOCATOR: Hakmem = Hakmem::new();

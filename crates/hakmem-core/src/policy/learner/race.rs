@@ -32,7 +32,8 @@ const LONG: u32 = 1000;
 /// A setting that the learner moves.
 ///
 /// ```
-/// use hakmem_core::stats::{self, What};
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::stats::{self, What};
 ///
 /// let of_decay = stats::decisions().filter(|decision| decision.what == What::Decay);
 /// println!("{} decisions changed how long free memory stays", of_decay.count());
@@ -49,7 +50,8 @@ impl What {
     /// All of them, in the order of the learner's races.
     ///
     /// ```
-    /// use hakmem_core::stats::What;
+    /// # extern crate hakmem_core as hakmem;
+    /// use hakmem::stats::What;
     ///
     /// assert_eq!(What::ALL.map(What::name), ["DECAY_MS", "HUGE_CACHE_MIB"]);
     /// ```
@@ -58,7 +60,8 @@ impl What {
     /// The option's name.
     ///
     /// ```
-    /// use hakmem_core::stats::What;
+    /// # extern crate hakmem_core as hakmem;
+    /// use hakmem::stats::What;
     ///
     /// assert_eq!(What::Decay.name(), "DECAY_MS");
     /// ```
@@ -72,8 +75,9 @@ impl What {
     /// The candidates, the option's default among them.
     ///
     /// ```
-    /// use hakmem_core::options::Options;
-    /// use hakmem_core::stats::What;
+    /// # extern crate hakmem_core as hakmem;
+    /// use hakmem::options::Options;
+    /// use hakmem::stats::What;
     ///
     /// assert!(What::Decay.values().contains(&Options::DEFAULT.decay_ms));
     /// ```
@@ -112,7 +116,8 @@ impl What {
 /// A change of a setting, with the figures that led to it.
 ///
 /// ```
-/// use hakmem_core::stats::{self, Decision};
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::stats::{self, Decision};
 ///
 /// for Decision { at_ms, what, from, to, .. } in stats::decisions() {
 ///     println!("after {at_ms} ms: {} from {from} to {to}", what.name());
