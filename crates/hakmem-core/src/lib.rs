@@ -175,6 +175,8 @@ mod policy;
 #[cfg(ported)]
 pub mod profile;
 #[cfg(ported)]
+mod program;
+#[cfg(ported)]
 #[doc(hidden)]
 pub mod proto;
 #[cfg(ported)]
@@ -196,6 +198,8 @@ mod testing;
 pub use api::c;
 #[cfg(ported)]
 pub use api::c::thread_idle;
+#[cfg(ported)]
+pub use api::heaps;
 #[cfg(all(ported, feature = "ledger"))]
 #[doc(hidden)]
 pub use base::sync::ledger;
@@ -204,7 +208,8 @@ use fallback::os;
 #[cfg(all(not(ported), feature = "reports"))]
 pub use fallback::report;
 #[cfg(not(ported))]
-pub use fallback::{profile, thread_idle};
+pub use fallback::{heaps, profile, thread_idle};
+pub use heaps::Heap;
 #[cfg(all(ported, feature = "reports", not(any(miri, shuttle))))]
 pub use observe::report;
 pub use observe::stats;

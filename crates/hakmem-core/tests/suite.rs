@@ -19,6 +19,7 @@ mod options;
 mod outside;
 mod pages;
 mod profile_pace;
+mod program_heaps;
 mod props;
 mod reserved;
 mod small;

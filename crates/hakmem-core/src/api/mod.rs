@@ -5,3 +5,4 @@ pub mod c;
 pub(crate) mod front;
 pub(crate) mod global;
 pub(crate) mod hardened;
+pub mod heaps;

@@ -68,11 +68,11 @@ pub fn not_a_block(p: *mut u8, meta: Option<&Meta>) -> ! {
     };
     match meta.kind() {
         Kind::Free => fatal(format_args!("invalid pointer {p:p}: nothing is allocated there (double free?)")),
-        Kind::Page | Kind::Follow | Kind::Sampled => fatal(format_args!(
+        Kind::Page | Kind::Follow | Kind::Sampled | Kind::ProgramPage => fatal(format_args!(
             "invalid pointer {p:p}: inside a page of {}-byte blocks, not at the start of a live one",
             meta.head().block_size.get()
         )),
-        Kind::Large | Kind::Huge | Kind::SampledLarge | Kind::SampledHuge => {
+        Kind::Large | Kind::Huge | Kind::SampledLarge | Kind::SampledHuge | Kind::ProgramLarge | Kind::ProgramHuge => {
             fatal(format_args!("invalid pointer {p:p}: inside the allocation that starts at {:p}", meta.start()))
         }
     }
@@ -120,6 +120,35 @@ pub fn check_any(p: *mut u8) {
             not_a_block(p, Some(meta));
         }
     }
+}
+
+/// Ends the process if no block of `page` starts at `block`, or if one does that is free for
+/// certain. The page is a program heap's, whose lock the caller has.
+pub fn check_program_block(block: *mut Block, page: &Meta) {
+    if !CHECKED {
+        return;
+    }
+    if !is_start(block.cast(), page) {
+        not_a_block(block.cast(), Some(page));
+    }
+    check_carved(block, page);
+    if page.free.get() == block || page.until_slow.get() == 0 {
+        double_free(block.cast(), page);
+    }
+}
+
+/// The program freed or resized `p` by a heap that it is not of.
+#[cold]
+#[inline(never)]
+pub fn not_of_heap(p: *mut u8) -> ! {
+    fatal(format_args!("invalid pointer {p:p}: no block of the program heap that shall free or resize it"))
+}
+
+/// The program used a program heap that it had deleted.
+#[cold]
+#[inline(never)]
+pub fn deleted_heap(heap: *mut u8) -> ! {
+    fatal(format_args!("use of the program heap {heap:p} after it was deleted"))
 }
 
 /// True if a block of `page` that was carved starts at `block`.

@@ -1,8 +1,11 @@
 //! Types of the public interface that are the same on all targets. They have no code of the
 //! allocator.
 
+#[cfg(feature = "allocator-api2")]
+mod api2;
 mod hakmem;
 pub mod profile;
+pub mod program_heap;
 #[cfg_attr(not(feature = "reports"), allow(dead_code, reason = "there are no reports"))]
 pub mod report;
 

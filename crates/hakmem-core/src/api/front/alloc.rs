@@ -5,6 +5,7 @@
 //!           ├── alloc16_slow ─────── from_class   the list is empty: refill
 //!           └── alloc16_unlisted ─┬─ from_class   up to 64 KiB
 //!                                 └─ alloc_big    large and huge blocks
+//! from_class, alloc_big ─── in a scope: the program heap
 //! ```
 
 use super::note_released;
@@ -17,6 +18,8 @@ use crate::base::size_class::{self, MEDIUM_MAX, NOTHING, SIZES, SMALL_MAX};
 use crate::heap::{Fresh, Heap};
 use crate::large::huge;
 use crate::large::{self, LARGE_MAX};
+use crate::program::scope::Scope;
+use crate::program::{self, Made, ProgramHeap, Refusal, Way};
 use crate::proto::inbox::Link;
 use crate::thread::{self, ThreadState};
 use crate::{os, profile, purge};
@@ -158,9 +161,10 @@ pub fn alloc_nothing() -> *mut u8 {
 /// everything free.
 #[inline(always)]
 fn from_class(class: usize, request: usize) -> Option<Fresh> {
-    let got = match thread::state() {
-        ThreadState::Live(heap) => from_heap(heap, class, request),
-        ThreadState::Empty | ThreadState::Dead => from_new_heap(class, request),
+    let got = match thread::state_in_scope() {
+        Ok(ThreadState::Live(heap)) => from_heap(heap, class, request),
+        Ok(ThreadState::Empty | ThreadState::Dead) => from_new_heap(class, request),
+        Err(scope) => return from_scope(scope, class),
     };
     match got {
         // Without the request, which would have to be kept until here.
@@ -199,6 +203,42 @@ fn from_class_after_purge(class: usize) -> Option<Fresh> {
     thread::with_heap(|heap| heap.refill(class, size_of(class)))
 }
 
+/// Takes a block of `class` from the program heap whose scope the thread is in.
+#[cold]
+#[inline(never)]
+fn from_scope(scope: &Scope, class: usize) -> Option<Fresh> {
+    let made = scope.alloc(class);
+    if made != Err(Refusal::Memory) {
+        return made.ok();
+    }
+    give_everything_back();
+    scope.alloc(class).ok()
+}
+
+/// [`alloc_big`] in a scope of a program heap.
+#[cold]
+#[inline(never)]
+fn big_from_scope(scope: &Scope, n: usize, align: usize, clear: Clear) -> *mut u8 {
+    let made = alloc_of(scope.heap(), Way::Routed, n, align, None);
+    let Ok((block, zero)) = made else { return no_memory() };
+    if clear != Clear::Nothing && !zero {
+        // SAFETY: the block was just allocated for `n` bytes.
+        unsafe { program::clear(block, n, clear == Clear::Block) };
+    }
+    block.as_ptr()
+}
+
+/// Allocates from a program heap: see [`ProgramHeap::alloc`]. Purges all free memory first if the
+/// system has none.
+pub fn alloc_of(heap: &'static ProgramHeap, way: Way, n: usize, align: usize, class: Option<usize>) -> Made {
+    let made = heap.alloc(way, n, align, class);
+    if made != Err(Refusal::Memory) {
+        return made;
+    }
+    give_everything_back();
+    heap.alloc(way, n, align, class)
+}
+
 /// Purges all free memory, because an allocation found none.
 #[cold]
 fn give_everything_back() {
@@ -226,6 +266,9 @@ fn no_memory() -> *mut u8 {
 #[cold]
 #[inline(never)]
 pub fn alloc_big(n: usize, align: usize, clear: Clear) -> *mut u8 {
+    if let Err(scope) = thread::state_in_scope() {
+        return big_from_scope(scope, n, align, clear);
+    }
     if profile::is_on() {
         return alloc_big_sampled(n, align, clear);
     }

@@ -82,7 +82,7 @@ fn listed(owner: *mut Owner, page: &Meta) -> u32 {
     }
     // SAFETY: an owner that is not the list of parked pages is a heap. Heaps are never freed.
     let heap = unsafe { &*owner.cast::<SharedHeap>() };
-    if !heap.has_front(thread::front()) || heap.is_busy() {
+    if !heap.has_front(thread::own_front()) || heap.is_busy() {
         return 0;
     }
     let bytes = page.span.load(Relaxed) as usize * SLOT_BYTES;
