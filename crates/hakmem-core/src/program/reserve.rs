@@ -17,6 +17,8 @@ use core::ptr::null;
 
 /// The most segments that a heap reserves: 512 MiB.
 pub const SEGMENTS: usize = 256;
+/// The bytes of a step.
+pub const SEGMENT_BYTES: u64 = SEGMENT as u64;
 
 /// A segment of the reserve. All zero bytes are none.
 struct Entry {
@@ -82,7 +84,7 @@ impl Locked {
         let head = segment::claim_whole().ok_or(Refusal::Memory)?;
         self.note_slots(SEGMENT as i64);
         let figures = &self.heap.figures;
-        figures.reserved.set(figures.reserved.get() + SEGMENT as u64);
+        figures.reserved.set(figures.reserved.get() + SEGMENT_BYTES);
         entry.head.set(head);
         entry.free.set(u32::MAX);
         reserve.len.set(reserve.len.get() + 1);
