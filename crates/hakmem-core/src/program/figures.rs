@@ -3,13 +3,13 @@
 use super::{ORPHAN, ProgramHeap};
 use crate::base::counter::Counter;
 use crate::base::sync::{AtomicU64, Ordering::Relaxed};
-use crate::types::program_heap::{NAME_BYTES, ProgramHeap as Read};
+use crate::types::program_heap::{HeapName, NAME_BYTES, ProgramHeap as Read};
 
 /// The figures. They begin with the name, so that a reader finds all of it at one place.
 #[repr(C)]
 pub struct Figures {
     /// The bytes of the name, eight in a word.
-    name: [AtomicU64; NAME_BYTES / 8],
+    pub name: [AtomicU64; NAME_BYTES / 8],
     /// Bytes of live blocks, each with the size of its class, and of blocks ready in scopes.
     pub live: Counter<u64>,
     /// The most that `live` was.
@@ -42,13 +42,13 @@ impl Figures {
         }
     }
 
-    /// The bytes of the name.
-    pub fn name(&self) -> [u8; NAME_BYTES] {
+    /// The name.
+    pub fn name(&self) -> HeapName {
         let mut name = [0; NAME_BYTES];
         for (word, bytes) in self.name.iter().zip(name.chunks_exact_mut(8)) {
             bytes.copy_from_slice(&word.load(Relaxed).to_ne_bytes());
         }
-        name
+        HeapName(name)
     }
 
     /// Sets all figures to zero, for a heap that begins.

@@ -170,6 +170,15 @@ pub fn has(kind: Kind) -> bool {
     matches!(kind, Kind::ProgramPage | Kind::ProgramLarge | Kind::ProgramHuge)
 }
 
+/// The heap of a page that may end meanwhile, for a map.
+pub fn heap_of_page(page: &Meta) -> Option<&'static ProgramHeap> {
+    let heap = if page.kind() == Kind::ProgramPage { page.remote_link.as_ptr() } else { return None };
+    // SAFETY: metadata is accessible for ever, and a volatile read of a word is one load. Whatever the
+    // page has become: `end_slots` leaves the link, and nobody else writes it while the kind says
+    // `ProgramPage`. The memory of a heap is never unmapped (rule 5).
+    unsafe { heap.read_volatile().cast::<ProgramHeap>().as_ref() }
+}
+
 /// The heap of a page or a block.
 fn heap_of(head: &Meta) -> &'static ProgramHeap {
     // SAFETY: the kind says that a heap set the link before it handed out a block (rule 2). The

@@ -5,6 +5,45 @@ use core::fmt;
 /// The most bytes of the name of a program heap, and one.
 pub const NAME_BYTES: usize = 32;
 
+/// The name of a heap that the program made: up to 31 characters.
+///
+/// ```
+/// use hakmem_core::{Heap, stats::HeapName};
+///
+/// let name: HeapName = Heap::named("tiles").stats().name;
+/// assert_eq!(name.as_str(), if hakmem_core::is_active() { "tiles" } else { "" });
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct HeapName(pub(crate) [u8; NAME_BYTES]);
+
+impl HeapName {
+    /// The text. Empty: the heap has no name.
+    ///
+    /// O(1).
+    ///
+    /// ```
+    /// use hakmem_core::Heap;
+    ///
+    /// assert_eq!(Heap::new().stats().name.as_str(), "");
+    /// ```
+    pub fn as_str(&self) -> &str {
+        let len = self.0.iter().position(|&byte| byte == 0).unwrap_or(NAME_BYTES);
+        core::str::from_utf8(&self.0[..len]).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for HeapName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_str().fmt(f)
+    }
+}
+
+impl fmt::Display for HeapName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
 /// The figures of a heap that the program made: see [`Heap`](crate::Heap).
 ///
 /// ```
@@ -18,7 +57,8 @@ pub const NAME_BYTES: usize = 32;
 /// ```
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ProgramHeap {
-    pub(crate) name: [u8; NAME_BYTES],
+    /// Its name: see [`ProgramHeap::name`].
+    pub name: HeapName,
     /// True if the program dropped it, and blocks that a thread allocated in a scope of it are live.
     pub dropped: bool,
     /// Bytes of live blocks, each with the size of its class.
@@ -51,8 +91,7 @@ impl ProgramHeap {
     /// assert_eq!(Heap::named("tiles, \"new\"").stats().name(), if hakmem_core::is_active() { "tiles_ _new_" } else { "" });
     /// ```
     pub fn name(&self) -> &str {
-        let len = self.name.iter().position(|&byte| byte == 0).unwrap_or(NAME_BYTES);
-        core::str::from_utf8(&self.name[..len]).unwrap_or_default()
+        self.name.as_str()
     }
 
     /// Live blocks. O(1).

@@ -125,6 +125,17 @@ pub unsafe fn leave(handle: *mut u8) -> bool {
     })
 }
 
+/// Sets the limit of live bytes.
+///
+/// # Safety
+/// `handle` is NULL or from [`new`].
+pub unsafe fn set_limit(handle: *mut u8, bytes: Option<usize>) {
+    // SAFETY: the caller's promise.
+    if let Some(heap) = unsafe { heap_of(handle) } {
+        heap.set_limit(bytes);
+    }
+}
+
 /// Reserves memory: see [`Heap::reserve`]. False: not all of it.
 ///
 /// # Safety

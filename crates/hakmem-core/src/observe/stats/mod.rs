@@ -33,7 +33,7 @@ mod serialize;
 mod view;
 
 pub use crate::policy::learner::{Decision, What};
-pub use crate::types::program_heap::ProgramHeap;
+pub use crate::types::program_heap::{HeapName, ProgramHeap};
 pub use class::Class;
 #[cfg(all(feature = "reports", not(any(miri, shuttle))))]
 pub(crate) use figures::Named;

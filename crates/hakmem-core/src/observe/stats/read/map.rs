@@ -2,12 +2,12 @@
 
 use super::heap_walk::{self, Held};
 use crate::backend::owner::Owner;
-use crate::backend::page::{Meta, PageState};
+use crate::backend::page::{Kind, Meta, PageState};
 use crate::base::sync::Ordering::Relaxed;
 use crate::heap::{reclaim::parked, shared::SharedHeap};
 use crate::observe::stats::map::SLOTS;
 use crate::observe::stats::{Content, Page, SEGMENT_BYTES, SLOT_BYTES, Segment, Slot};
-use crate::{os, thread};
+use crate::{os, program, thread};
 use core::cell::Cell;
 
 /// What the slots of a segment are read from.
@@ -42,6 +42,7 @@ fn page(meta: &Meta, looks_into_lists: bool) -> Page {
     let (until_slow, carved) = (glance(&meta.until_slow), glance(&meta.carved));
     let owner = meta.owner();
     let (out, state) = match meta.state.get() {
+        _ if meta.kind() == Kind::ProgramPage => (until_slow, "program"),
         PageState::Retired => (0, "retired"),
         PageState::Full => (carved as i32 - glance(&meta.unfull_at) + until_slow, "full"),
         // These count down to no used block.
@@ -56,6 +57,7 @@ fn page(meta: &Meta, looks_into_lists: bool) -> Page {
         carved,
         used: (out.max(0) as u32).min(carved).saturating_sub(listed),
         state,
+        heap: program::heap_of_page(meta).map(|heap| heap.figures.name()),
     }
 }
 
