@@ -3,6 +3,7 @@
 mod common;
 
 mod grammar;
+mod heaps;
 mod hostile;
 mod learn;
 mod map;
