@@ -22,6 +22,8 @@
 //!
 //! - [Options](#options) in the source, in the environment, and while the program runs.
 //! - [Statistics](#statistics) of the process, of each size class and of each thread heap.
+//! - [Heaps] that the program makes, limits, and drops as a whole, and scopes in which they serve the
+//!   ordinary allocations of a thread.
 //! - A [heap profile](#the-heap-profile), live and in all, for flame graphs and pprof.
 //! - Reports and maps at exit or on a signal, as the environment asks, without a change of the
 //!   program. The command `hakmem` reads a running program from outside.
@@ -41,7 +43,6 @@
 //!   (`ulimit -v`) holds fewer blocks than with glibc's malloc.
 //! - The allocator has no thread of its own in a Rust program that has but one thread. Such a
 //!   program gives memory back only while it allocates or frees.
-//! - There are no separate heaps that can be dropped as a whole.
 //! - Without the feature `hardened`, who can write beyond a block can change the lists of free
 //!   blocks, and a use after free or a write beyond a block is not seen. With it, most are, and
 //!   programs that allocate much take longer.
@@ -115,7 +116,10 @@
 //!   `HAKMEM_PROFILE` in the environment.
 //! - `serde`: `Serialize` for [`stats::Snapshot`] and what is in it, under the names of the JSON
 //!   report.
+//! - `allocator-api2`: `&Heap` is an allocator for collections that take one.
 //! - The others are for this project's tests and measurements.
+//!
+//! [Heaps]: heaps
 //!
 //! # Links
 //!
@@ -220,6 +224,11 @@ pub use os::{coarse, faults};
 pub use policy::learner;
 pub use policy::options;
 pub use types::{Configured, Hakmem};
+
+// The page on heaps: what it shows runs.
+#[cfg(all(ported, doctest, feature = "allocator-api2"))]
+#[doc = include_str!("../../../docs/heaps.md")]
+mod page_on_heaps {}
 
 /// True if hakmem itself serves the program. False on a target without a port: there
 /// [`Hakmem`] hands every call to the system's allocator, options have no effect, figures are zero,

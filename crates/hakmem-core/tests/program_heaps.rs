@@ -456,6 +456,50 @@ fn a_reserve_needs_no_call() {
     alone("a_reserve_needs_no_call", reserved);
 }
 
+/// True if the child goes through `f` although the kernel ends it at any system call but `exit`.
+#[cfg(not(miri))]
+fn without_calls(f: impl FnOnce()) -> bool {
+    // SAFETY: the child has one thread, and ends by the call below, or by the kernel.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: strict mode allows `read`, `write` and `exit` alone.
+        unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_STRICT) };
+        f();
+        // SAFETY: the end of the process.
+        unsafe { libc::syscall(libc::SYS_exit, 0) };
+    }
+    let mut status = 0;
+    // SAFETY: `status` is writable.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    assert!(
+        libc::WIFEXITED(status) || libc::WTERMSIG(status) == libc::SIGKILL,
+        "{status}"
+    );
+    libc::WIFEXITED(status)
+}
+
+/// The kernel is the witness: the process would end at the first system call.
+#[test]
+fn a_reserve_lasts_under_a_filter_that_allows_no_call() {
+    let mut heap = Heap::named("strict");
+    heap.reserve(4 * MIB).unwrap();
+    let sizes = [16, 200, 3000, 30_000, 300_000];
+    let within = |heap: &mut Heap| {
+        for _ in 0..10 {
+            for size in sizes {
+                (0..3).for_each(|_| assert!(heap.allocate(layout(size, 16)).is_ok()));
+            }
+            heap.reset();
+        }
+    };
+    assert!(without_calls(|| within(&mut heap)));
+    let beyond = |heap: &Heap| assert!(heap.allocate(layout(512 * MIB, 16)).is_ok());
+    assert!(
+        !without_calls(|| beyond(&heap)),
+        "a call was needed, so it would be seen"
+    );
+}
+
 /// What a heap reserved goes back with it, and the next one gets it.
 #[test]
 fn a_reserve_goes_back_with_its_heap() {

@@ -42,7 +42,7 @@ impl Page {
         match self {
             Self::Classes => "classes",
             Self::Heaps => "heaps",
-            Self::Programs => "of the program",
+            Self::Programs => "program's heaps",
             Self::Calls => "system calls",
             Self::Decisions => "decisions",
         }
