@@ -117,6 +117,7 @@
 //! - `serde`: `Serialize` for [`stats::Snapshot`] and what is in it, under the names of the JSON
 //!   report.
 //! - `allocator-api2`: `&Heap` is an allocator for collections that take one.
+//! - `nightly`: the same for the standard library's, on the nightly toolchain alone.
 //! - The others are for this project's tests and measurements.
 //!
 //! [Heaps]: heaps
@@ -144,6 +145,7 @@
 // What every process runs and touches, however little it allocates, lies together, so that it costs
 // few page faults: functions in the section `.text.hot.hakmem`, variables in `.data.hakmem`.
 #![no_std]
+#![cfg_attr(feature = "nightly", feature(allocator_api))]
 #![deny(missing_docs)]
 // Loom's models have the protocols alone (`tests/loom`): with its atomics there can be no statics.
 #![cfg(not(loom))]

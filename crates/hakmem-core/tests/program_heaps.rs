@@ -1,14 +1,18 @@
-//! Heaps that the program makes: what they give, limits, what a reset and the end give back, scopes, threads and fork.
+//! Heaps that the program makes: what they give, limits, what a reset and the end give back, and what they reserve.
 #![cfg(not(any(loom, shuttle)))]
+
+#[path = "program_heaps/misuse.rs"]
+mod misuse;
+#[path = "program_heaps/scopes.rs"]
+mod scopes;
 
 use crate::oracle;
 
 use hakmem_core::heaps::AllocError;
 use hakmem_core::stats::{self, Snapshot};
 use hakmem_core::{Heap, c};
-use oracle::{Block, C, FrontEnd, Oracle, Random, Ranges, Rust, alone, elsewhere, in_child, share};
+use oracle::{Block, FrontEnd, Oracle, Random, Ranges, alone, share};
 use std::alloc::Layout;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::Mutex;
 use std::thread;
@@ -216,183 +220,6 @@ fn free(p: *mut u8) {
     unsafe { c::free(p) }
 }
 
-/// The ordinary calls of a thread come from the heap while it is in a scope, and from the inner one of two.
-#[test]
-fn a_scope_routes_the_calls_of_its_thread() {
-    let (outer, inner) = (Heap::named("outer"), Heap::named("inner"));
-    let before = boxed(0);
-    let mut kept = Vec::new();
-    outer.scope(|| {
-        free(before);
-        kept.push(boxed(1));
-        inner.scope(|| kept.push(boxed(2)));
-        assert_eq!(inner.stats().blocks(), 1);
-        kept.push(boxed(3));
-        elsewhere(|| free(boxed(4)));
-        outer.scope(|| kept.push(boxed(5)));
-    });
-    kept.push(boxed(6));
-    assert_eq!((outer.stats().blocks(), inner.stats().blocks()), (3, 1));
-    for (p, is) in kept.iter().zip([1, 2, 3, 5, 6]) {
-        // SAFETY: the block is live.
-        assert_eq!(unsafe { p.read() }, is);
-    }
-    let addresses: Vec<usize> = kept.iter().map(|p| p.expose_provenance()).collect();
-    elsewhere(|| {
-        addresses
-            .iter()
-            .for_each(|&at| free(std::ptr::with_exposed_provenance_mut(at)))
-    });
-    assert_empty(&outer);
-    assert_empty(&inner);
-}
-
-#[test]
-fn a_panic_ends_the_scope() {
-    let heap = Heap::new();
-    let panicked = catch_unwind(AssertUnwindSafe(|| heap.scope(|| panic!("on purpose"))));
-    assert!(panicked.is_err());
-    let p = boxed(1);
-    assert_eq!(heap.stats().blocks(), 0, "the thread is outside");
-    free(p);
-}
-
-/// Both front ends in scopes, against the oracle: also sizes without a class, alignments, and reallocs within and without.
-#[test]
-fn calls_in_a_scope_keep_what_callers_rely_on() {
-    fn of<D: FrontEnd>(front_end: D) {
-        let (heap, ranges) = (Heap::named("routed"), Ranges::default());
-        let (mut oracle, mut random) = (Oracle::new(front_end, &ranges, 1), Random(11));
-        let mut blocks: Vec<Block> = Vec::new();
-        let mut some = |oracle: &mut Oracle<'_, D>, blocks: &mut Vec<Block>| {
-            for _ in 0..share(1000) {
-                match random.below(8) {
-                    0..3 => blocks.push(oracle.alloc(layout_by(&mut random))),
-                    3 => blocks.push(oracle.alloc_zeroed(layout_by(&mut random))),
-                    choice if !blocks.is_empty() => {
-                        let block = blocks.swap_remove(random.below(blocks.len()));
-                        if choice == 4 {
-                            blocks.push(oracle.realloc(block, layout_by(&mut random).size()));
-                        } else {
-                            oracle.dealloc(block);
-                        }
-                    }
-                    _ => {}
-                }
-            }
-        };
-        for _ in 0..4 {
-            heap.scope(|| some(&mut oracle, &mut blocks));
-            some(&mut oracle, &mut blocks);
-        }
-        blocks.into_iter().for_each(|block| oracle.dealloc(block));
-        ranges.assert_empty();
-        assert_empty(&heap);
-    }
-    of(Rust);
-    of(C);
-}
-
-/// A request beyond the limit fails in a scope as without memory, for all sizes.
-#[test]
-fn a_scope_has_the_limit_of_its_heap() {
-    let heap = Heap::builder().limit(64 * 1024).build();
-    let taken = heap.scope(|| {
-        // SAFETY: any size may be asked for.
-        let taken: Vec<_> =
-            std::iter::from_fn(|| Some(unsafe { c::malloc(200) }).filter(|p| !p.is_null()))
-                .collect();
-        // SAFETY: the same.
-        for n in [250, 5000, 100_000, 2 * MIB] {
-            // SAFETY: the same.
-            assert!(unsafe { c::malloc(n) }.is_null(), "{n}");
-        }
-        taken
-    });
-    let most = 64 * 1024 / 224;
-    assert!((most - 1..=most).contains(&taken.len()), "{}", taken.len());
-    assert!(heap.stats().refused >= 4);
-    taken.into_iter().for_each(free);
-    assert_empty(&heap);
-}
-
-/// Blocks of a scope live on after their heap. Its memory goes when the last one is freed.
-#[test]
-fn blocks_of_a_scope_outlive_their_heap() {
-    let named = || {
-        Snapshot::take()
-            .program_heaps()
-            .find(|heap| heap.name() == "to be dropped")
-    };
-    let mut heap = Heap::named("to be dropped");
-    heap.allocate(layout(100, 8)).unwrap();
-    let blocks = heap.scope(|| [boxed(1), boxed(2)]);
-    heap.reset();
-    assert_eq!(heap.stats().blocks(), 2);
-    drop(heap);
-    let left = named().expect("it has blocks");
-    assert!(left.dropped && left.blocks() == 2);
-    for (p, is) in blocks.iter().zip([1, 2]) {
-        // SAFETY: the block is live.
-        assert_eq!(unsafe { p.read() }, is);
-        free(*p);
-    }
-    assert!(named().is_none());
-}
-
-/// A thread that ends in a scope leaves it.
-#[test]
-fn a_thread_may_end_in_a_scope() {
-    let heap: &'static Heap = Box::leak(Box::new(Heap::named("of a thread that ended")));
-    let p = thread::spawn(move || {
-        extern "C" fn run(heap: *mut libc::c_void) -> *mut libc::c_void {
-            // SAFETY: the heap that was passed.
-            let heap = unsafe { &*heap.cast::<Heap>() };
-            // SAFETY: a handle of a live heap.
-            unsafe { c::heaps::enter(c::heaps::handle_of(heap)) };
-            boxed(7).cast()
-        }
-        // SAFETY: the thread runs `run`, which returns a block.
-        unsafe {
-            let (mut thread, mut got) = (std::mem::zeroed(), std::ptr::null_mut());
-            let arg = std::ptr::from_ref(heap).cast_mut().cast();
-            assert_eq!(
-                libc::pthread_create(&mut thread, std::ptr::null(), run, arg),
-                0
-            );
-            assert_eq!(libc::pthread_join(thread, &mut got), 0);
-            got.expose_provenance()
-        }
-    });
-    let p = p.join().unwrap();
-    assert_eq!(
-        heap.stats().blocks(),
-        1,
-        "what was in the lists of the scope is back"
-    );
-    free(std::ptr::with_exposed_provenance_mut(p));
-    assert_empty(heap);
-}
-
-/// The child of a fork has the heaps, in a scope and outside. One that another thread was using is no more.
-#[test]
-fn the_child_of_a_fork_has_the_heaps() {
-    let mut heap = Heap::named("forked");
-    heap.allocate(layout(100, 8)).unwrap();
-    heap.scope(|| {
-        let before = boxed(3);
-        in_child(|| {
-            free(before);
-            free(boxed(4));
-            assert!(heap.allocate(layout(100, 8)).is_ok());
-        });
-        free(before);
-    });
-    assert_eq!(heap.stats().blocks(), 1);
-    heap.reset();
-    assert_empty(&heap);
-}
-
 fn calls() -> u64 {
     stats::process()
         .syscalls
@@ -561,137 +388,13 @@ fn the_memory_of_a_heap_serves_the_next_one() {
     });
 }
 
-/// The line on standard error by which the process of `f` ends.
-fn last_words(f: impl FnOnce()) -> String {
-    let mut pipe = [0; 2];
-    // SAFETY: the array has room for two descriptors.
-    assert_eq!(unsafe { libc::pipe(pipe.as_mut_ptr()) }, 0);
-    // SAFETY: the child has one thread. It ends by the misuse, or by `_exit`.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        // SAFETY: both descriptors are open.
-        unsafe { libc::dup2(pipe[1], 2) };
-        f();
-        // SAFETY: `_exit` has no preconditions.
-        unsafe { libc::_exit(0) };
-    }
-    let (mut text, mut status) = (vec![0; 1000], 0);
-    // SAFETY: the vector has as many bytes; `status` is writable.
-    let len = unsafe {
-        libc::close(pipe[1]);
-        let len = libc::read(pipe[0], text.as_mut_ptr().cast(), text.len());
-        libc::close(pipe[0]);
-        assert_eq!(libc::waitpid(child, &mut status, 0), child);
-        len
-    };
-    assert!(
-        libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGABRT,
-        "{status}"
-    );
-    String::from_utf8(text[..len as usize].to_vec()).unwrap()
-}
-
-/// Misuse of a heap ends the process with a line that names the pointer.
-#[test]
-fn misuse_of_a_heap_is_found() {
-    let (heap, other) = (Heap::new(), Heap::new());
-    let dealloc = |heap: &Heap, p: NonNull<u8>, size| {
-        // SAFETY: none: that is what is tried.
-        unsafe { heap.deallocate(p, layout(size, 8)) };
-    };
-    for size in [100, 20_000, 200_000, 2_000_000] {
-        let p: NonNull<u8> = heap.allocate(layout(size, 8)).unwrap().cast();
-        let mine = c_block();
-        for foreign in [p, mine] {
-            let said = last_words(|| dealloc(&other, foreign, size));
-            let wrong = format!("invalid pointer {foreign:p}: no block of the program heap");
-            assert!(said.contains(&wrong), "{size}: {said}");
-        }
-        let inner = p.map_addr(|at| at.checked_add(16).unwrap());
-        let said = last_words(|| dealloc(&heap, inner, size));
-        assert!(
-            said.contains(&format!("{inner:p}")) || HARDENED,
-            "{size}: {said}"
-        );
-        // By the front end of all blocks, which may free a heap's block once.
-        let said = last_words(|| free(inner.as_ptr()));
-        assert!(
-            said.contains(&format!("{inner:p}")) || HARDENED,
-            "{size}: {said}"
-        );
-        let said = last_words(|| {
-            dealloc(&heap, p, size);
-            free(p.as_ptr());
-        });
-        assert!(said.contains(&format!("{p:p}")), "{size}: {said}");
-        free(mine.as_ptr());
-    }
-}
-
-fn c_block() -> NonNull<u8> {
-    NonNull::new(boxed(1)).unwrap()
-}
-
-/// A handle of C that is used after its heap was deleted, also if another heap has its place.
-#[test]
-fn a_handle_of_a_deleted_heap_is_found() {
-    use c::heaps::{allocate, delete, figures, new, reset};
-    for another in [false, true] {
-        let said = last_words(|| {
-            let heap = new("old", None);
-            // SAFETY: none: that is what is tried.
-            unsafe {
-                assert!(!allocate(heap, 16, 100, true).is_null() && delete(heap));
-                let next = if another {
-                    new("new", None)
-                } else {
-                    std::ptr::null_mut()
-                };
-                assert_ne!(next, heap);
-                allocate(heap, 16, 100, false);
-            }
-        });
-        assert!(said.contains("use of the program heap 0x"), "{said}");
-        assert!(said.contains("after it was deleted"), "{said}");
-    }
-    // SAFETY: NULL is a heap that could not be made.
-    unsafe {
-        let none = std::ptr::null_mut();
-        assert!(allocate(none, 16, 1, false).is_null() && !reset(none) && delete(none));
-        assert_eq!(figures(none).allocations, 0);
-    }
-}
-
-/// Who frees a heap's block as any block gives it back to the heap; who resizes it so gets a block of the thread's heap.
-#[test]
-fn the_ordinary_calls_take_a_block_of_a_heap() {
-    use c::heaps::{allocate, delete, figures, new, reallocate};
-    let heap = new("of C", Some(10 * MIB));
-    // SAFETY: the test frees each block once, and deletes the heap at the end.
-    unsafe {
-        for size in [0, 1, 100, 20_000, 200_000, 2_000_000] {
-            let p = allocate(heap, 64, size, true);
-            assert!(p.addr().is_multiple_of(64) && c::usable_size(p) >= size);
-            assert!((0..size).all(|i| p.add(i).read() == 0));
-            let p = reallocate(heap, p, size + 5000);
-            assert_eq!(figures(heap).allocations - figures(heap).frees, 1);
-            let p = c::realloc(p, 3 * (size + 5000));
-            assert_eq!(figures(heap).allocations - figures(heap).frees, 0, "{size}");
-            free(p);
-            let p = allocate(heap, 16, size, false);
-            free(p);
-            assert_eq!(figures(heap).live_bytes, 0, "{size}");
-        }
-        assert!(delete(heap));
-    }
-}
-
 /// A vector that borrows the heap.
 #[cfg(feature = "allocator-api2")]
 #[test]
 fn collections_take_a_heap() {
     use allocator_api2::boxed::Box;
     use allocator_api2::vec::Vec;
+    use oracle::elsewhere;
     let mut heap = Heap::named("collections");
     let mut numbers = Vec::new_in(&heap);
     numbers.extend(0..100_000_u32);
@@ -711,5 +414,19 @@ fn collections_take_a_heap() {
     assert!(Vec::<u8, _>::new_in(&heap).try_reserve(2000).is_err());
     std::mem::forget(Vec::<u8, _>::with_capacity_in(500, &heap));
     heap.reset();
+    assert_empty(&heap);
+}
+
+/// The same with the standard library's collections.
+#[cfg(feature = "nightly")]
+#[test]
+fn collections_of_the_standard_library_take_a_heap() {
+    let heap = Heap::builder().limit(1 << 20).build();
+    let mut numbers = Vec::new_in(&heap);
+    numbers.extend(0..10_000_u32);
+    assert!(numbers.try_reserve(1 << 20).is_err());
+    let boxed = Box::new_in(7, &heap);
+    assert_eq!((heap.stats().blocks(), *boxed), (2, 7));
+    drop((numbers, boxed));
     assert_empty(&heap);
 }

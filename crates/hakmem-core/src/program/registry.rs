@@ -49,6 +49,7 @@ pub fn used() -> impl Iterator<Item = &'static ProgramHeap> {
 pub fn make(name: &str, limit: Option<usize>) -> Option<&'static ProgramHeap> {
     let heap = pop().or_else(link)?;
     heap.figures.begin();
+    heap.released.store(false, Relaxed);
     heap.figures.set_name(name);
     heap.set_limit(limit);
     if heap.generation.load(Relaxed) as usize & GENERATIONS == 0 {

@@ -1,8 +1,8 @@
 //! Types of the public interface that are the same on all targets. They have no code of the
 //! allocator.
 
-#[cfg(feature = "allocator-api2")]
-mod api2;
+#[cfg(any(feature = "allocator-api2", feature = "nightly"))]
+mod allocator;
 mod hakmem;
 pub mod profile;
 pub mod program_heap;

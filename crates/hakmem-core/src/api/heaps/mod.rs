@@ -17,7 +17,8 @@
 //! # Ok::<(), hakmem_core::heaps::AllocError>(())
 //! ```
 //!
-//! With the feature `allocator-api2`, collections take `&Heap` as their allocator.
+//! With the feature `allocator-api2`, collections take `&Heap` as their
+//! allocator. On the nightly toolchain, those of the standard library do with the feature `nightly`.
 //!
 //! # Rules
 //!
