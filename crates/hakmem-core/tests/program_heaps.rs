@@ -284,7 +284,6 @@ fn a_reserve_needs_no_call() {
 }
 
 /// True if the child goes through `f` although the kernel ends it at any system call but `exit`.
-#[cfg(not(miri))]
 fn without_calls(f: impl FnOnce()) -> bool {
     // SAFETY: the child has one thread, and ends by the call below, or by the kernel.
     let child = unsafe { libc::fork() };
