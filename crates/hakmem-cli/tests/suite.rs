@@ -5,6 +5,7 @@ mod common;
 mod book;
 mod doctor;
 mod grammar;
+mod heaps;
 mod hostile;
 mod learn;
 mod map;

@@ -56,6 +56,7 @@ fn it_shows_is_resized_and_left() {
 
     for (key, what) in [
         ("\t", "in batches"),
+        ("\t", "refused"),
         ("\t", "of its time"),
         ("\t", "none so far"),
         ("\t", "list hits"),

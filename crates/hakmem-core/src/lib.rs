@@ -24,6 +24,8 @@
 //!
 //! - [Options](#options) in the source, in the environment, and while the program runs.
 //! - [Statistics](#statistics) of the process, of each size class and of each thread heap.
+//! - [Heaps] that the program makes, limits, and drops as a whole, and scopes in which they serve the
+//!   ordinary allocations of a thread.
 //! - A [heap profile](#the-heap-profile), live and in all, for flame graphs and pprof.
 //! - Reports and maps at exit or on a signal, as the environment asks, without a change of the
 //!   program. The command `hakmem` reads a running program from outside.
@@ -43,7 +45,6 @@
 //!   (`ulimit -v`) holds fewer blocks than with glibc's malloc.
 //! - The allocator has no thread of its own in a Rust program that has but one thread. Such a
 //!   program gives memory back only while it allocates or frees.
-//! - There are no separate heaps that can be dropped as a whole.
 //! - Without the feature `hardened`, who can write beyond a block can change the lists of free
 //!   blocks, and a use after free or a write beyond a block is not seen. With it, most are, and
 //!   programs that allocate much take longer.
@@ -120,7 +121,11 @@
 //!   `HAKMEM_PROFILE` in the environment.
 //! - `serde`: `Serialize` for [`stats::Snapshot`] and what is in it, under the names of the JSON
 //!   report.
+//! - `allocator-api2`: `&Heap` is an allocator for collections that take one.
+//! - `nightly`: the same for the standard library's, on the nightly toolchain alone.
 //! - The others are for this project's tests and measurements.
+//!
+//! [Heaps]: heaps
 //!
 //! # Links
 //!
@@ -146,6 +151,7 @@
 // few page faults: functions in the section `.text.hot.hakmem`, variables in `.data.hakmem`.
 #![no_std]
 #![cfg_attr(docsrs, feature(doc_cfg))]
+#![cfg_attr(feature = "nightly", feature(allocator_api))]
 #![deny(missing_docs)]
 // Loom's models have the protocols alone (`tests/loom`): with its atomics there can be no statics.
 #![cfg(not(loom))]
@@ -181,6 +187,8 @@ mod policy;
 #[cfg(ported)]
 pub mod profile;
 #[cfg(ported)]
+mod program;
+#[cfg(ported)]
 #[doc(hidden)]
 pub mod proto;
 #[cfg(ported)]
@@ -203,6 +211,8 @@ pub use api::c;
 #[cfg(ported)]
 pub use api::c::thread_idle;
 #[cfg(ported)]
+pub use api::heaps;
+#[cfg(ported)]
 pub use api::memory::{purge_all, set_limit_callback};
 #[cfg(all(ported, feature = "ledger"))]
 #[doc(hidden)]
@@ -212,7 +222,8 @@ use fallback::os;
 #[cfg(all(not(ported), feature = "reports"))]
 pub use fallback::report;
 #[cfg(not(ported))]
-pub use fallback::{profile, purge_all, set_limit_callback, thread_idle};
+pub use fallback::{heaps, profile, purge_all, set_limit_callback, thread_idle};
+pub use heaps::Heap;
 #[cfg(all(ported, feature = "reports", not(any(miri, shuttle))))]
 pub use observe::report;
 pub use observe::stats;
@@ -223,6 +234,11 @@ pub use os::{coarse, faults};
 pub use policy::learner;
 pub use policy::options;
 pub use types::{Configured, Hakmem, LimitCallback};
+
+// The page on heaps: what it shows runs.
+#[cfg(all(ported, doctest, feature = "allocator-api2"))]
+#[doc = include_str!("../../../docs/heaps.md")]
+mod page_on_heaps {}
 
 /// True if hakmem itself serves the program. False on a target without a port: there
 /// [`Hakmem`] hands every call to the system's allocator, options have no effect, figures are zero,

@@ -103,3 +103,33 @@ fn a_huge() {
         c::free(fresh);
     }
 }
+
+/// A heap of the program, a scope of it, and what is left of both.
+#[test]
+fn a_heap_of_the_program() {
+    use hakmem_core::Heap;
+    use std::alloc::Layout;
+    let mut heap = Heap::builder().name("small").limit(1 << 20).build();
+    let layout = Layout::from_size_align(100, 8).unwrap();
+    for _ in 0..3 {
+        let block = heap.allocate_zeroed(layout).unwrap().cast::<u8>();
+        // SAFETY: the heap has just returned the block, of 100 bytes.
+        unsafe {
+            block.write_bytes(7, 100);
+            heap.deallocate(block, layout);
+        }
+        assert!(heap.allocate(Layout::new::<[u8; 100_000]>()).is_ok());
+        assert!(heap.allocate(layout).is_ok());
+        heap.reset();
+    }
+    let routed = heap.scope(|| {
+        // SAFETY: any size may be asked for.
+        [20, 3000].map(|size| unsafe { hakmem_core::c::malloc(size) })
+    });
+    assert_eq!(heap.stats().blocks(), 2);
+    drop(heap);
+    // SAFETY: the blocks are live, and freed once.
+    routed
+        .into_iter()
+        .for_each(|p| unsafe { hakmem_core::c::free(p) });
+}

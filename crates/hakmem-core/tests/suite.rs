@@ -1,5 +1,6 @@
 //! The tests that need no process of their own, or make one (`oracle::alone`), in one program: each takes time to link,
 //! and space. `figures` has those that compare the process's totals.
+#![cfg_attr(feature = "nightly", feature(allocator_api))]
 
 mod oracle;
 
@@ -20,6 +21,7 @@ mod options;
 mod outside;
 mod pages;
 mod profile_pace;
+mod program_heaps;
 mod props;
 mod reserved;
 mod small;

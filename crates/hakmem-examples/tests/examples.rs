@@ -54,6 +54,40 @@ fn workers() {
 }
 
 #[test]
+fn request_arena() {
+    let args = ["-p", "hakmem-examples", "--features", "allocator-api2"];
+    let built = built::apart(
+        "arena",
+        &[&args[..], &["--example", "request_arena"]].concat(),
+    );
+    let text = printed(&mut Command::new(built.example("request_arena")));
+    let lines: Vec<&str> = text.lines().collect();
+    // A vector of words for each request, one of those that occur once, and what was outgrown.
+    let (blocks, rest) = lines[0].split_once(' ').expect("words");
+    assert!(blocks.parse::<u32>().expect("a number") >= 200, "{text}");
+    assert_eq!(rest, "blocks came back");
+    assert_eq!(lines[1..], ["0 bytes are left", "9900 words occur once"]);
+}
+
+#[test]
+fn plugin_cap() {
+    assert_eq!(
+        printed(&mut example("plugin_cap")),
+        "the plugin remembered 102 notes\nthe program goes on with 10 MiB\n0 bytes are left\n"
+    );
+}
+
+#[test]
+fn components() {
+    let text = printed(&mut example("components"));
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!((lines.len(), lines[3]), (4, "0 bytes are left"), "{text}");
+    assert_eq!(lines[0], "cache          1 blocks    128 KiB");
+    assert!(lines[1].starts_with("index          1 blocks"), "{text}");
+    assert!(lines[2].starts_with("parser     10001 blocks"), "{text}");
+}
+
+#[test]
 fn heap_profile() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut command = example("heap_profile");

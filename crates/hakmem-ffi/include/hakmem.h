@@ -1,6 +1,6 @@
 // hakmem's own functions. The headers of the C and C++ libraries declare everything else that the
-// library exports (malloc, free, operator new, ...). cbindgen makes this file from src/api.rs:
-// change it there, then run `BLESS=1 ci/header`.
+// library exports (malloc, free, operator new, ...). cbindgen makes this file from src/api.rs
+// and src/heaps.rs: change it there, then run `BLESS=1 ci/header`.
 
 #ifndef HAKMEM_H
 #define HAKMEM_H
@@ -8,6 +8,19 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+// A heap that the program makes, limits, and drops as a whole. Its blocks come from functions that
+// name the heap, or from ordinary calls of a thread that is in a scope of it (hakmem_heap_enter).
+//
+// - Any thread may use a heap. It has a lock of its own.
+// - Every block can be freed by free, and by C++ delete in the ordinary build. realloc of a block
+//   moves it to a heap of the calling thread, or of its scope.
+// - The limit is for the live bytes of the heap, of both kinds of blocks. Each block counts with
+//   its usable size. A request beyond the limit gets NULL and ENOMEM, and changes nothing else.
+// - A call with a heap that was deleted ends the process with a line that says so. (It is missed
+//   once 8191 other heaps had the same place.) With NULL, as if the heap had no memory, allocation
+//   fails and the other functions do nothing.
+struct hakmem_heap;
 
 // Figures of the process.
 struct hakmem_stats {
@@ -74,6 +87,26 @@ struct hakmem_gauges {
   uint64_t mapped;
   // Address space that is reserved and not accessible. It costs no memory.
   uint64_t retained;
+};
+
+// Figures of a heap that the program made.
+struct hakmem_heap_stats {
+  // Bytes of live blocks.
+  uint64_t live_bytes;
+  // The most that `live_bytes` was.
+  uint64_t peak_live_bytes;
+  // The most that it may be; UINT64_MAX: there is no limit.
+  uint64_t limit_bytes;
+  // Blocks allocated.
+  uint64_t allocations;
+  // Blocks that came back: freed, or given back by a reset.
+  uint64_t frees;
+  // Requests that would have passed the limit.
+  uint64_t refused;
+  // Bytes of the memory that the heap has, with free blocks and what it reserved.
+  uint64_t held_bytes;
+  // Bytes that it reserved.
+  uint64_t reserved_bytes;
 };
 
 #ifdef __cplusplus
@@ -166,6 +199,98 @@ int hakmem_trim(void);
 // of other threads that it freed. For a thread that is about to sleep. The memory serves other
 // threads at once, and goes back to the system after the decay. Keeps errno.
 void hakmem_thread_idle(void);
+
+// Makes a heap. `name` is for reports; NULL: it has none. A `limit` of 0 is none. Returns NULL with
+// errno ENOMEM if there is no memory.
+//
+// # Safety
+// `name` is NULL or a C string.
+struct hakmem_heap *hakmem_heap_new(const char *name, size_t limit);
+
+// malloc from the heap.
+//
+// # Safety
+// `heap` is NULL or from hakmem_heap_new.
+void *hakmem_heap_malloc(struct hakmem_heap *heap, size_t size);
+
+// calloc from the heap.
+//
+// # Safety
+// `heap` is NULL or from hakmem_heap_new.
+void *hakmem_heap_calloc(struct hakmem_heap *heap, size_t n, size_t size);
+
+// aligned_alloc from the heap. An alignment that is 0 or no power of two gives NULL and EINVAL.
+//
+// # Safety
+// `heap` is NULL or from hakmem_heap_new.
+void *hakmem_heap_aligned_alloc(struct hakmem_heap *heap, size_t alignment, size_t size);
+
+// realloc within the heap: with NULL it allocates, with a size of 0 it frees and returns NULL. A
+// failure leaves the block as it was. A block of another heap ends the process.
+//
+// # Safety
+// `heap` is NULL or from hakmem_heap_new. `p` is NULL or a live block of it, and the caller's.
+void *hakmem_heap_realloc(struct hakmem_heap *heap, void *p, size_t size);
+
+// Frees a block of the heap. Ignores NULL, and leaves errno alone. A block of another heap ends the
+// process.
+//
+// # Safety
+// `heap` is NULL or from hakmem_heap_new. `p` is NULL or a live block of it, and the caller's.
+void hakmem_heap_free(struct hakmem_heap *heap, void *p);
+
+// Gives back all blocks of the heap at once, but not those of its scopes. The limit and what was
+// reserved stay. Returns 0, or -1 with errno EINVAL for NULL.
+//
+// # Safety
+// `heap` is NULL or from hakmem_heap_new. Nobody uses a block of the heap any more, but those of
+// its scopes.
+int hakmem_heap_reset(struct hakmem_heap *heap);
+
+// Deletes the heap, and gives back all of its blocks but those of its scopes. The memory of these
+// goes back when the last of them is freed. Returns 0, or -1 with errno EBUSY if a thread is in a
+// scope of the heap: then nothing was done. Ignores NULL.
+//
+// # Safety
+// As hakmem_heap_reset, and nobody uses the heap any more.
+int hakmem_heap_delete(struct hakmem_heap *heap);
+
+// Begins a scope: from now on malloc, new and the like get memory from the heap when this thread
+// calls them. The program frees these blocks as usual, whenever it likes, also after
+// hakmem_heap_delete. Scopes nest. A thread that ends leaves its scopes. Returns 0, or -1 with
+// errno ENOMEM if there is no memory, if `heap` is NULL, or late in the end of the thread: then
+// there is no scope to leave.
+//
+// # Safety
+// `heap` is NULL or from hakmem_heap_new.
+int hakmem_heap_enter(struct hakmem_heap *heap);
+
+// Ends the scope that this thread entered last. Returns 0, or -1 with errno EINVAL if it is none of
+// this heap: then nothing was done.
+//
+// # Safety
+// `heap` is NULL or from hakmem_heap_new.
+int hakmem_heap_leave(struct hakmem_heap *heap);
+
+// Sets the limit of live bytes; 0: there is none. What is live stays. Ignores NULL.
+//
+// # Safety
+// `heap` is NULL or from hakmem_heap_new.
+void hakmem_heap_set_limit(struct hakmem_heap *heap, size_t limit);
+
+// Takes memory for `bytes` bytes more, in steps of 2 MiB and up to 512 MiB in all, and makes it
+// resident. From then on the heap makes no system call as long as its blocks of up to 1 MiB fit in
+// there. Returns 0, or -1 with errno ENOMEM. What was reserved before a failure stays.
+//
+// # Safety
+// `heap` is NULL or from hakmem_heap_new.
+int hakmem_heap_reserve(struct hakmem_heap *heap, size_t bytes);
+
+// Gets the figures of the heap. For NULL, all of them are 0.
+//
+// # Safety
+// `heap` is NULL or from hakmem_heap_new. `out` is aligned and valid for writing.
+void hakmem_heap_get_stats(struct hakmem_heap *heap, struct hakmem_heap_stats *out);
 
 #ifdef __cplusplus
 }  // extern "C"

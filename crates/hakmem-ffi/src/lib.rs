@@ -23,6 +23,7 @@ mod bad_alloc;
 #[cfg(target_env = "gnu")]
 mod dlopen;
 mod glibc;
+mod heaps;
 mod life;
 mod limits;
 mod next;

@@ -1,4 +1,4 @@
-//! include/hakmem.h says what src/api.rs says. `BLESS=1` writes it anew.
+//! include/hakmem.h says what src/api.rs and src/heaps.rs say. `BLESS=1` writes it anew.
 
 use crate::common;
 
@@ -11,9 +11,10 @@ fn header_is_current() {
     let mut made = Vec::new();
     cbindgen::Builder::new()
         .with_src(root.join("src/api.rs"))
+        .with_src(root.join("src/heaps.rs"))
         .with_config(config)
         .generate()
-        .expect("a header from src/api.rs")
+        .expect("a header")
         .write(&mut made);
     let made = String::from_utf8(made).expect("UTF-8");
     let path = root.join("include/hakmem.h");
@@ -24,7 +25,9 @@ fn header_is_current() {
 #[test]
 fn header_compiles_and_links() {
     for language in [common::Language::C, common::Language::Cpp] {
-        let program = common::compile(language, "own_functions.c", common::Link::Static);
-        common::assert_checks_pass(&mut std::process::Command::new(&program));
+        for source in ["own_functions.c", "program_heaps.c"] {
+            let program = common::compile(language, source, common::Link::Static);
+            common::assert_checks_pass(&mut std::process::Command::new(&program));
+        }
     }
 }

@@ -1,11 +1,13 @@
 //! Uses all that a program sees of hakmem, on every target: with a port, figures count; without
 //! one, the program is served all the same. `ci/targets` runs it on other systems.
 
+use hakmem::heaps::AllocError;
 use hakmem::options::{self, Error, Options, TABLE};
 use hakmem::profile::{self, Busy, Event};
 use hakmem::report::{self, Format};
 use hakmem::stats::{self, Snapshot};
-use hakmem::{Configured, Hakmem};
+use hakmem::{Configured, Hakmem, Heap};
+use std::alloc::Layout;
 use std::collections::HashMap;
 
 #[global_allocator]
@@ -154,6 +156,34 @@ fn profiles_and_reports_are_made() {
     );
 }
 
+fn heaps_are_made() {
+    let active = hakmem::is_active();
+    let mut heap = Heap::builder().name("some").limit(1 << 20).build();
+    let layout = Layout::new::<[u8; 1000]>();
+    let block = heap.allocate_zeroed(layout).unwrap();
+    // SAFETY: the heap has just returned the block for this layout.
+    unsafe {
+        let block = heap.reallocate(block.cast(), layout, Layout::new::<[u8; 2000]>());
+        heap.deallocate(block.unwrap().cast(), Layout::new::<[u8; 2000]>());
+    }
+    assert_eq!(
+        heap.allocate(Layout::new::<[u8; 2 << 20]>()),
+        Err(AllocError)
+    );
+    assert_eq!((heap.stats().blocks(), heap.stats().refused), (0, 1));
+    heap.set_limit(None);
+    heap.reserve(1 << 20).unwrap();
+    let words: Vec<String> = heap.scope(|| (0..10).map(|i| i.to_string()).collect());
+    assert_eq!(heap.stats().blocks() > 0, active);
+    let named = Snapshot::take()
+        .program_heaps()
+        .any(|heap| heap.name() == "some");
+    assert_eq!(named, active);
+    drop(words);
+    heap.reset();
+    drop((Heap::new(), Heap::named("other"), heap));
+}
+
 fn main() {
     work();
     if cfg!(not(target_family = "wasm")) {
@@ -165,6 +195,7 @@ fn main() {
     options_are_read_and_set();
     figures_count_where_hakmem_serves();
     profiles_and_reports_are_made();
+    heaps_are_made();
     println!(
         "anywhere: {} serves",
         if hakmem::is_active() {

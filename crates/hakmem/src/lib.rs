@@ -36,6 +36,7 @@
 )]
 //! | [`profile`] | the heap profile: which code allocated what is live, and all that was allocated |
 //! | [`thread_idle`] | for a thread that is about to sleep: it gives up its free memory |
+//! | [`Heap`], [`heaps`] | heaps of the program: with a name and a limit, given back as a whole |
 //! | [`purge_all`] | gives back what all threads keep |
 //! | [`set_limit_callback`] | a function that may free memory before an allocation fails |
 //! | [`is_active`] | whether hakmem serves the program on this target |
@@ -50,6 +51,7 @@
 //! |---|---|---|
 //! | `reports` | on by default | the module `report`, and `HAKMEM_STATS`, `HAKMEM_MAP` and `HAKMEM_PROFILE` |
 //! | `serde` | off | `Serialize` for [`stats::Snapshot`] and what is in it |
+//! | `allocator-api2`, `nightly` | off | `Allocator` for [`Heap`]: of the crate allocator-api2, or the standard library's |
 //! | `hardened` | off | more errors of the program end it at once; [what that costs](https://github.com/hakmem/hakmem/blob/main/docs/security.md) |
 //!
 //! A library should not choose the allocator of the programs that use it. If it only reads figures,
@@ -74,8 +76,8 @@
 // By name: `*` would show on this crate's pages what hakmem-core hides. `ci/doc` finds what is missing.
 #[doc(inline)]
 pub use hakmem_core::{
-    Configured, Hakmem, LimitCallback, is_active, options, profile, purge_all, set_limit_callback,
-    stats, thread_idle,
+    Configured, Hakmem, Heap, LimitCallback, heaps, is_active, options, profile, purge_all,
+    set_limit_callback, stats, thread_idle,
 };
 // A model writes no reports.
 #[cfg(all(feature = "reports", not(shuttle)))]

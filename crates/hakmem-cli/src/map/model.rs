@@ -3,7 +3,7 @@
 
 use crate::checked::{self, Lines, total};
 use crate::view::segments::{self, Body, Resident, SEGMENT_BYTES, SLOT_BYTES, Use};
-use crate::view::{Target, Trouble, Usage};
+use crate::view::{Target, Trouble, Usage, text_of};
 use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -63,7 +63,7 @@ pub struct Slot {
     pub content: Content,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "use", rename_all = "lowercase")]
 pub enum Content {
     Clean,
@@ -74,13 +74,16 @@ pub enum Content {
 }
 
 /// A page of blocks; see the library's form for what they mean.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Page {
     pub size: u32,
     pub blocks: u32,
     pub carved: u32,
     pub used: u32,
     pub state: PageState,
+    /// The name of the heap that the program made, if one has the page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heap: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,6 +94,7 @@ pub enum PageState {
     Retired,
     Candidate,
     Parked,
+    Program,
     #[serde(other)]
     Other,
 }
@@ -277,8 +281,10 @@ fn content(used: Use) -> Content {
                 "retired" => PageState::Retired,
                 "candidate" => PageState::Candidate,
                 "parked" => PageState::Parked,
+                "program" => PageState::Program,
                 _ => PageState::Other,
             },
+            heap: page.heap.map(|name| text_of(&name)),
         }),
     }
 }
@@ -321,7 +327,7 @@ pub mod tests {
             assert!(Map::parse(&ONE.replace(good, bad)).is_err(), "{bad}");
         }
         let map = Map::parse(&ONE.replace(r#""used":100"#, r#""used":5000"#)).unwrap();
-        let Content::Page(page) = map.segments[0].slots[1].content else {
+        let Content::Page(page) = &map.segments[0].slots[1].content else {
             panic!("a page");
         };
         assert_eq!(page.used, 512, "no more are out than were carved");

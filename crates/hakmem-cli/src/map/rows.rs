@@ -2,6 +2,7 @@
 
 use super::model::{Content, Map, Page, PageState, Segment, Slot};
 use super::totals;
+use crate::checked;
 use crate::stat::table::percent;
 use crate::summary::{bytes, grouped};
 use std::fmt::Write;
@@ -240,7 +241,13 @@ fn of_page(page: &Page, all: u64, resident: Option<u64>) -> String {
         PageState::Retired => "; empty, the only one of its size",
         PageState::Candidate => "; few used, about to be parked",
         PageState::Parked => "; few used, parked",
-        PageState::Queue | PageState::Other => "",
+        PageState::Queue | PageState::Program | PageState::Other => "",
     };
+    if page.state == PageState::Program {
+        let name = page.heap.as_deref().filter(|name| !name.is_empty());
+        let name = checked::name(name.unwrap_or("without a name"));
+        let name = super::draw::escape(&name);
+        let _ = write!(title, "; of the program's heap {name}");
+    }
     title
 }

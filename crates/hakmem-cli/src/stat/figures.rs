@@ -46,6 +46,9 @@ pub struct Moment {
     pub cpu_nanos: u64,
     pub classes: Vec<Class>,
     pub thread_heaps: Vec<Heap>,
+    /// None in the reports of a hakmem that has no such heaps.
+    #[serde(default)]
+    pub program_heaps: Vec<ProgramHeap>,
     pub syscalls: Vec<Syscall>,
     pub decisions: Vec<Decision>,
     pub foreign_sites: Vec<Site>,
@@ -86,6 +89,35 @@ pub struct Heap {
     pub blocks_sent: u64,
     pub batches_sent: u64,
     pub chains_sent: u64,
+}
+
+/// A heap that the program made.
+#[derive(Debug, Default, Clone, Deserialize)]
+#[cfg_attr(test, derive(serde::Serialize))]
+pub struct ProgramHeap {
+    pub name: String,
+    pub dropped: u64,
+    pub live_bytes: u64,
+    pub peak_live_bytes: u64,
+    /// 0: there is none.
+    pub limit_bytes: u64,
+    pub allocations: u64,
+    pub frees: u64,
+    pub refused: u64,
+    pub held_bytes: u64,
+    pub reserved_bytes: u64,
+}
+
+impl ProgramHeap {
+    /// The name for people.
+    pub fn shown_name(&self) -> String {
+        let name = match self.name.as_str() {
+            "" => "(no name)",
+            name => name,
+        };
+        let dropped = if self.dropped != 0 { " (dropped)" } else { "" };
+        format!("{name}{dropped}")
+    }
 }
 
 #[derive(Debug, Default, Clone, Deserialize)]
@@ -158,7 +190,8 @@ pub fn parse(line: &str) -> Result<Option<Moment>, serde_json::Error> {
     let syscalls = moment.syscalls.iter_mut().map(|c| &mut c.name);
     let options = moment.decisions.iter_mut().map(|d| &mut d.option);
     let sites = moment.foreign_sites.iter_mut().map(|s| &mut s.address);
-    let names = syscalls.chain(options).chain(sites);
+    let heaps = moment.program_heaps.iter_mut().map(|h| &mut h.name);
+    let names = syscalls.chain(options).chain(sites).chain(heaps);
     for name in names.chain([&mut moment.event]) {
         *name = checked::name(name);
     }

@@ -1,6 +1,6 @@
 //! The tables.
 
-use super::figures::{Class, Heap, Moment, Syscall};
+use super::figures::{Class, Heap, Moment, ProgramHeap, Syscall};
 use crate::checked::total;
 use crate::summary::{bytes, duration, grouped};
 use std::fmt::Write;
@@ -21,6 +21,7 @@ pub fn of(m: &Moment, all: bool) -> String {
     text += &rest(&others);
     text += "\nthread heaps\n\n";
     text += &grid(&[Right; 13], &heaps(&m.thread_heaps));
+    text += &program_heaps(&m.program_heaps);
     text += "\nsystem calls\n\n";
     text += &grid(&[Left, Right, Right, Right, Right], &syscalls(m));
     if !m.decisions.is_empty() {
@@ -311,6 +312,50 @@ fn heaps(all: &[Heap]) -> Vec<[String; 13]> {
         ]
     }));
     rows
+}
+
+/// The heaps that the program made, those with the most live bytes first, under a headline. Empty if it made none.
+pub fn program_heaps(all: &[ProgramHeap]) -> String {
+    if all.is_empty() {
+        return String::new();
+    }
+    let mut rows = vec![head([
+        "name",
+        "live",
+        "at peak",
+        "limit",
+        "refused",
+        "allocations",
+        "frees",
+        "memory",
+        "reserved",
+    ])];
+    let mut largest: Vec<_> = all.iter().collect();
+    largest.sort_by_key(|h| std::cmp::Reverse(h.live_bytes));
+    rows.extend(largest.iter().take(MOST_HEAPS).map(|h| {
+        [
+            h.shown_name(),
+            bytes(h.live_bytes),
+            bytes(h.peak_live_bytes),
+            limit(h),
+            grouped(h.refused),
+            grouped(h.allocations),
+            grouped(h.frees),
+            bytes(h.held_bytes),
+            bytes(h.reserved_bytes),
+        ]
+    }));
+    let mut sides = [Right; 9];
+    sides[0] = Left;
+    format!("\nheaps of the program\n\n{}", grid(&sides, &rows))
+}
+
+/// The limit for people.
+pub fn limit(heap: &ProgramHeap) -> String {
+    match heap.limit_bytes {
+        0 => "-".into(),
+        n => bytes(n),
+    }
 }
 
 fn syscalls(m: &Moment) -> Vec<[String; 5]> {

@@ -5,7 +5,7 @@ use super::rates::{History, Rates};
 use super::tables::{self, Order};
 use crate::checked::total;
 use crate::stat::figures::Class;
-use crate::stat::table::{Left, Right, grid, live, named, percent, slots};
+use crate::stat::table::{Left, Right, grid, live, named, percent, program_heaps, slots};
 use crate::summary::{bytes, grouped};
 use crate::view::{Decision, Reading};
 
@@ -44,6 +44,7 @@ pub fn text(history: &History, now: u32, width: Option<u16>) -> String {
         }
         _ => whole,
     };
+    text += &program_heaps(&reading.moment.program_heaps);
     if !reading.decisions.is_empty() {
         text += "\n  decisions\n";
         let last = reading.decisions.len().saturating_sub(DECISIONS);

@@ -4,7 +4,7 @@
 use super::rates::History;
 use super::screen::{Page, State, draw};
 use crate::checked::total;
-use crate::stat::figures::{Class, Heap, Moment, Syscall};
+use crate::stat::figures::{Class, Heap, Moment, ProgramHeap, Syscall};
 use crate::view::{Reading, Usage};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -113,6 +113,17 @@ fn moment(scale: u64, later: u64) -> Moment {
         chains_sent: n(4_321 * (i + 1)),
         ..Heap::default()
     };
+    let program_heap = |i: u64| ProgramHeap {
+        name: format!("component-{}", (b'a' + i as u8) as char),
+        live_bytes: n(12_345_678 * (i + 1)),
+        peak_live_bytes: n(23_456_789 * (i + 1)),
+        limit_bytes: n(34_567_891) * i,
+        allocations: n(456_789 * (i + 1)),
+        frees: n(345_678 * (i + 1)),
+        refused: n(234 * i),
+        held_bytes: n(45_678_912 * (i + 1)),
+        ..ProgramHeap::default()
+    };
     let call = |i: u64| Syscall {
         name: format!("call-{}", (b'a' + i as u8) as char),
         calls: n(33_333 * (i + 1)) + later * n(1_111),
@@ -138,6 +149,7 @@ fn moment(scale: u64, later: u64) -> Moment {
         purged_bytes: n(3_210_987_654) + later * n(12_345_678),
         classes,
         thread_heaps: (0..3).map(heap).collect(),
+        program_heaps: (0..2).map(program_heap).collect(),
         syscalls: (0..8).map(call).collect(),
         ..Moment::default()
     }
@@ -207,6 +219,10 @@ fn truths(history: &History) -> Vec<f64> {
     for h in &m.thread_heaps {
         all.extend([h.listed, h.takes, h.carves, h.new_pages]);
         all.extend([h.blocks_received, h.blocks_sent, h.chains_sent]);
+    }
+    for h in &m.program_heaps {
+        all.extend([h.live_bytes, h.peak_live_bytes, h.limit_bytes, h.refused]);
+        all.extend([h.allocations, h.frees, h.held_bytes]);
     }
     let mut all: Vec<f64> = all.into_iter().map(|n| n as f64).collect();
     for class in &m.classes {

@@ -1,7 +1,7 @@
 //! What `?` opens: the keys, and what each figure and column means.
 
 use super::columns::{Column, wrap};
-use super::tables::{CALLS, CLASSES, HEAPS};
+use super::tables::{CALLS, CLASSES, HEAPS, PROGRAMS};
 
 /// Of the names at the left, where lines are wide enough for two columns.
 const NAMES: usize = 18;
@@ -97,6 +97,7 @@ pub fn lines(width: usize) -> Vec<String> {
     for (title, columns) in [
         ("TABLE OF CLASSES", &CLASSES[..]),
         ("TABLE OF HEAPS", &HEAPS),
+        ("TABLE OF THE PROGRAM'S HEAPS", &PROGRAMS),
         ("TABLE OF SYSTEM CALLS", &CALLS),
     ] {
         let name = |c: &Column| match c.head == c.short {

@@ -24,17 +24,25 @@ const KEYS: u16 = 6;
 pub enum Page {
     Classes,
     Heaps,
+    Programs,
     Calls,
     Decisions,
 }
 
 impl Page {
-    pub const ALL: [Self; 4] = [Self::Classes, Self::Heaps, Self::Calls, Self::Decisions];
+    pub const ALL: [Self; 5] = [
+        Self::Classes,
+        Self::Heaps,
+        Self::Programs,
+        Self::Calls,
+        Self::Decisions,
+    ];
 
     fn name(self) -> &'static str {
         match self {
             Self::Classes => "classes",
             Self::Heaps => "heaps",
+            Self::Programs => "program's heaps",
             Self::Calls => "system calls",
             Self::Decisions => "decisions",
         }
@@ -242,6 +250,7 @@ fn draw_table(
     let table = match state.page {
         Page::Classes => tables::classes(reading, state.order, rates),
         Page::Heaps => tables::heaps(reading, rates),
+        Page::Programs => tables::programs(reading),
         Page::Calls => tables::calls(reading, rates),
         Page::Decisions => {
             draw_decisions(frame, area, state, reading, now);

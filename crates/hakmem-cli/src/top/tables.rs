@@ -3,7 +3,7 @@
 use super::columns::{self, Column, Table};
 use super::rates::Rates;
 use super::short::{bytes, count, rate};
-use crate::stat::figures::{Class, Heap, Syscall};
+use crate::stat::figures::{Class, Heap, ProgramHeap, Syscall};
 use crate::stat::table::percent;
 use crate::summary::duration;
 use crate::view::Reading;
@@ -182,6 +182,48 @@ pub fn heaps(reading: &Reading, rates: Option<&Rates>) -> Table {
     let mut busiest: Vec<_> = all.iter().enumerate().collect();
     busiest.sort_by_key(|(_, h)| std::cmp::Reverse(h.listed));
     Table::of(&HEAPS, busiest.into_iter().map(row))
+}
+
+pub const PROGRAMS: [Column; 8] = [
+    column("name", "name", 0, "the name that the program gave it"),
+    column("live", "live", 1, "bytes of its live blocks"),
+    column("at peak", "peak", 3, "the most that these were"),
+    column("limit", "limit", 2, "the most that they may be"),
+    column(
+        "refused",
+        "refused",
+        4,
+        "requests that would have passed the limit",
+    ),
+    column("allocations", "allocs", 5, "blocks allocated"),
+    column("frees", "frees", 6, "blocks that came back"),
+    column("memory", "memory", 7, "bytes of the memory that it has"),
+];
+
+/// The table of the heaps that the program made, those with the most live bytes first.
+pub fn programs(reading: &Reading) -> Table {
+    let mut all: Vec<_> = reading.moment.program_heaps.iter().collect();
+    all.sort_by_key(|h| std::cmp::Reverse(h.live_bytes));
+    let row = |h: &ProgramHeap| {
+        let limit = match h.limit_bytes {
+            0 => "-".into(),
+            n => bytes(n),
+        };
+        vec![
+            h.shown_name(),
+            bytes(h.live_bytes),
+            bytes(h.peak_live_bytes),
+            limit,
+            count(h.refused),
+            count(h.allocations),
+            count(h.frees),
+            bytes(h.held_bytes),
+        ]
+    };
+    Table {
+        names: true,
+        ..Table::of(&PROGRAMS, all.into_iter().map(row))
+    }
 }
 
 pub const CALLS: [Column; 6] = [

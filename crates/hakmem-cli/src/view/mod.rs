@@ -14,6 +14,7 @@ mod memory;
 mod note;
 mod options;
 mod process;
+mod programs;
 mod reading;
 pub mod segments;
 
@@ -27,6 +28,7 @@ use memory::{IN_ALL, Memory};
 use note::Note;
 use process::Process;
 pub use process::Usage;
+pub use programs::text_of;
 use segments::{Resident, Segment};
 use std::io;
 

@@ -5,6 +5,7 @@ use super::heaps::{Found, Heaps};
 use super::memory::{Lists, Memory, u64_at};
 use super::note::Note;
 use super::process::Usage;
+use super::programs::Programs;
 use super::segments::{self, Body, Resident, SEGMENT_BYTES, SLOT_BYTES, Segment, Use};
 use crate::checked::{self, total};
 use crate::stat::figures::{Moment, Syscall};
@@ -40,10 +41,13 @@ pub fn pages(
 pub fn reading(memory: Memory, note: &Note, pid: u32, usage: &Usage) -> io::Result<Reading> {
     let heaps = Heaps::read(memory, note)?;
     let (segments, listed, whole) = pages(memory, note, &heaps)?;
+    let programs = Programs::read(memory, note)?;
+    let in_program_heaps = total(programs.bytes_in_pages.iter().copied());
     let mut m = Moment {
         event: "this moment".into(),
         pid,
         thread_heaps: heaps.figures()?,
+        program_heaps: programs.heaps,
         heaps: heaps.len() as u64,
         running_heaps: heaps.running()?,
         resident_bytes: resident(memory, &segments),
@@ -65,6 +69,7 @@ pub fn reading(memory: Memory, note: &Note, pid: u32, usage: &Usage) -> io::Resu
     let words = Words { memory, note };
     add_blocks(&mut m, &words, &heaps, freed_by_owners)?;
     add_memory(&mut m, &words, &heaps)?;
+    m.live_bytes = m.live_bytes.saturating_add(in_program_heaps);
     m.classes
         .retain(|c| c.allocations > 0 || c.frees > 0 || c.pages > 0);
     Ok(Reading {
@@ -125,6 +130,7 @@ fn count(segment: &Segment, m: &mut Moment, of_pages: &mut OfPages) {
             Use::Dirty => m.dirty_slots += span,
             Use::Kept => m.kept_slots += span,
             Use::Large => m.large_slots += span,
+            Use::Page(page) if page.heap.is_some() => m.page_slots += span,
             Use::Page(page) => {
                 m.page_slots += span;
                 let class = usize::from(page.class);

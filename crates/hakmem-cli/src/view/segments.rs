@@ -3,7 +3,9 @@
 use super::heaps::{CLASSES, sizes};
 use super::memory::{Lists, Memory, PageMap, Source, u8_at, u32_at, u64_at};
 use super::note::Note;
+use super::programs::NAME;
 use crate::checked::{Budget, refuse};
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io;
 
@@ -15,10 +17,16 @@ const HUGE: u8 = 4;
 const SAMPLED_PAGE: u8 = 6;
 const SAMPLED_LARGE: u8 = 7;
 const SAMPLED_HUGE: u8 = 8;
+/// The same for program heaps.
+const PROGRAM_PAGE: u8 = 9;
+const PROGRAM_LARGE: u8 = 10;
+const PROGRAM_HUGE: u8 = 11;
 /// Where a page is: `Place` of the core.
 const FULL: u8 = 1;
 const RETIRED: u8 = 2;
 const STATES: [&str; 6] = ["queue", "full", "retired", "cached", "candidate", "parked"];
+/// The state of a page of a program heap, which has none of its own.
+const PROGRAM: &str = "program";
 /// What this program knows how to draw.
 pub const SLOT_BYTES: u64 = 64 << 10;
 pub const SEGMENT_BYTES: u64 = 2 << 20;
@@ -75,10 +83,15 @@ pub struct Page {
     pub carved: u32,
     /// Blocks that are neither untouched nor freed: with the program, on a thread's list, or under way.
     pub used: u32,
+    /// The name of the heap that the program made, if one has it. A shorter one ends with a zero byte.
+    pub heap: Option<[u8; NAME]>,
 }
 
 impl Page {
     pub fn state(&self) -> &'static str {
+        if self.heap.is_some() {
+            return PROGRAM;
+        }
         STATES.get(usize::from(self.state)).copied().unwrap_or("?")
     }
 }
@@ -92,6 +105,7 @@ pub fn read(memory: Memory, note: &Note) -> io::Result<Vec<Segment>> {
         memory,
         sizes: sizes(memory, note)?,
         fields: Fields::of(note)?,
+        names: RefCell::default(),
         left: Budget::new(MOST_SEGMENTS, "segments"),
         runs_left: Budget::new(MOST_RUNS, "runs of slots"),
     };
@@ -125,6 +139,8 @@ struct Fields {
     state: usize,
     base: usize,
     unfull_at: usize,
+    /// Where a page of a program heap names the heap, and where its name is there.
+    heap: Option<(usize, usize)>,
 }
 
 impl Fields {
@@ -146,6 +162,13 @@ impl Fields {
             state: field("meta.state", 1)?,
             base: field("meta.park_at", 1)?,
             unfull_at: field("meta.unfull_at", 4)?,
+            heap: match note.size("program_heap_bytes") {
+                Ok(heap) => Some((
+                    field("meta.heap", 8)?,
+                    note.field("program.name", NAME, heap)?,
+                )),
+                Err(_) => None,
+            },
         })
     }
 }
@@ -154,6 +177,8 @@ struct Reader<'a> {
     memory: Memory<'a>,
     sizes: Vec<u64>,
     fields: Fields,
+    /// Names of program heaps, by where they are.
+    names: RefCell<HashMap<u64, [u8; NAME]>>,
     left: Budget,
     runs_left: Budget,
 }
@@ -212,7 +237,7 @@ impl Reader<'_> {
     fn segment(&self, address: u64, metas: &[u8], room: u64) -> io::Result<Segment> {
         let f = &self.fields;
         let thp = u8_at(metas, f.thp) == THP;
-        if matches!(u8_at(metas, f.kind), HUGE | SAMPLED_HUGE) {
+        if matches!(u8_at(metas, f.kind), HUGE | SAMPLED_HUGE | PROGRAM_HUGE) {
             // It lies in its arena, though that may have grown since its end was read.
             let span = u64::from(u32_at(metas, f.span)).clamp(1, room);
             let whole = u64::from(u32_at(metas, f.reserve)).clamp(span, room);
@@ -231,8 +256,12 @@ impl Reader<'_> {
             let length = (u32_at(meta, f.span) as usize).clamp(1, SLOTS - slot);
             let (used, length) = match u8_at(meta, f.kind) {
                 _ if !is(0) => (if is(32) { Use::Dirty } else { Use::Clean }, 1),
-                PAGE | SAMPLED_PAGE => (Use::Page(self.page(meta, length)?), length),
-                LARGE | SAMPLED_LARGE => (Use::Large, length),
+                PAGE | SAMPLED_PAGE => (Use::Page(self.page(meta, length, None)?), length),
+                PROGRAM_PAGE => {
+                    let heap = Some(self.name(meta));
+                    (Use::Page(self.page(meta, length, heap)?), length)
+                }
+                LARGE | SAMPLED_LARGE | PROGRAM_LARGE => (Use::Large, length),
                 _ => (Use::Kept, 1),
             };
             slots.push(Slot {
@@ -251,7 +280,7 @@ impl Reader<'_> {
     }
 
     /// A page of so many slots. Its blocks fit into it, whatever it says.
-    fn page(&self, meta: &[u8], slots: usize) -> io::Result<Page> {
+    fn page(&self, meta: &[u8], slots: usize, heap: Option<[u8; NAME]>) -> io::Result<Page> {
         let f = &self.fields;
         let signed = |at| i64::from(u32_at(meta, at) as i32);
         let (class, state) = (u8_at(meta, f.class), u8_at(meta, f.state));
@@ -275,6 +304,19 @@ impl Reader<'_> {
             blocks: blocks as u32,
             carved: carved as u32,
             used: out.clamp(0, carved as i64) as u32,
+            heap,
+        })
+    }
+
+    /// The name of the program heap that has a page. None is read of a heap that ends meanwhile.
+    fn name(&self, meta: &[u8]) -> [u8; NAME] {
+        let Some((heap, name)) = self.fields.heap else {
+            return [0; NAME];
+        };
+        let at = u64_at(meta, heap).saturating_add(name as u64);
+        *self.names.borrow_mut().entry(at).or_insert_with(|| {
+            let read = self.memory.bytes(at, NAME).unwrap_or_default();
+            read.try_into().unwrap_or([0; NAME])
         })
     }
 }

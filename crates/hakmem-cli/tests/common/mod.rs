@@ -56,6 +56,9 @@ pub static STATIC_PIE: LazyLock<PathBuf> =
 /// Allocates exactly what it is known to.
 pub static KNOWN: LazyLock<PathBuf> =
     LazyLock::new(|| BUILT.compile("known.c", "known", &["-fno-builtin", "-pthread"]));
+/// Makes heaps of its own.
+pub static HEAPS: LazyLock<PathBuf> =
+    LazyLock::new(|| BUILT.compile("heaps.c", "heaps", &["-fno-builtin", "-ldl"]));
 /// Has what a reader from outside finds in it forged.
 pub static FORGE: LazyLock<PathBuf> =
     LazyLock::new(|| BUILT.compile("forge.c", "forge", &["-fno-builtin"]));

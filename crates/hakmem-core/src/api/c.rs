@@ -8,6 +8,8 @@ use crate::{os, policy, purge, thread};
 use core::ffi::c_char;
 use core::ptr::null_mut;
 
+pub mod heaps;
+
 pub use crate::backend::foreign::{Next, on_foreign};
 
 /// `malloc`. Returns NULL with errno ENOMEM if there is no memory, or if `size` is above

@@ -5,4 +5,5 @@ pub mod c;
 pub(crate) mod front;
 pub(crate) mod global;
 pub(crate) mod hardened;
+pub mod heaps;
 pub(crate) mod memory;

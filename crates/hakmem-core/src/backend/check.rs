@@ -51,7 +51,7 @@ fn show_place(p: *mut u8) {
     let head = meta.head();
     let start = head.start();
     match meta.kind() {
-        Kind::Page | Kind::Follow => {
+        Kind::Page | Kind::Follow | Kind::ProgramPage => {
             let page = glance::page(head);
             detail(format_args!(
                 "{p:p} is byte {} of the page at {start:p}, of blocks of {} bytes (class {}): {} of {} are used",
@@ -66,11 +66,11 @@ fn show_place(p: *mut u8) {
             let page = glance::page(head);
             detail(format_args!("{p:p} lies in the page at {start:p}, of sampled blocks of {} bytes", page.size));
         }
-        Kind::Large | Kind::SampledLarge => {
+        Kind::Large | Kind::SampledLarge | Kind::ProgramLarge => {
             let slots = head.span.load(Relaxed) as usize;
             detail(format_args!("{p:p} lies in the large block of {} bytes at {start:p}", slots * SLOT));
         }
-        Kind::Huge | Kind::SampledHuge => {
+        Kind::Huge | Kind::SampledHuge | Kind::ProgramHuge => {
             let segments = head.span.load(Relaxed) as usize;
             detail(format_args!("{p:p} lies in the huge block of {} bytes at {start:p}", segments * SEGMENT));
         }
@@ -115,14 +115,14 @@ pub fn not_a_block(p: *mut u8, meta: Option<&Meta>) -> ! {
     };
     match meta.kind() {
         Kind::Free => fatal(p, format_args!("invalid pointer {p:p}: nothing is allocated there (double free?)")),
-        Kind::Page | Kind::Follow | Kind::Sampled => fatal(
+        Kind::Page | Kind::Follow | Kind::Sampled | Kind::ProgramPage => fatal(
             p,
             format_args!(
                 "invalid pointer {p:p}: inside a page of {}-byte blocks, not at the start of a live one",
                 meta.head().block_size.get()
             ),
         ),
-        Kind::Large | Kind::Huge | Kind::SampledLarge | Kind::SampledHuge => {
+        Kind::Large | Kind::Huge | Kind::SampledLarge | Kind::SampledHuge | Kind::ProgramLarge | Kind::ProgramHuge => {
             fatal(p, format_args!("invalid pointer {p:p}: inside the allocation that starts at {:p}", meta.start()))
         }
     }
@@ -170,6 +170,35 @@ pub fn check_any(p: *mut u8) {
             not_a_block(p, Some(meta));
         }
     }
+}
+
+/// Ends the process if no block of `page` starts at `block`, or if one does that is free for
+/// certain. The page is a program heap's, whose lock the caller has.
+pub fn check_program_block(block: *mut Block, page: &Meta) {
+    if !CHECKED {
+        return;
+    }
+    if !is_start(block.cast(), page) {
+        not_a_block(block.cast(), Some(page));
+    }
+    check_carved(block, page);
+    if page.free.get() == block || page.until_slow.get() == 0 {
+        double_free(block.cast(), page);
+    }
+}
+
+/// The program freed or resized `p` by a heap that it is not of.
+#[cold]
+#[inline(never)]
+pub fn not_of_heap(p: *mut u8) -> ! {
+    fatal(p, format_args!("invalid pointer {p:p}: no block of the program heap that shall free or resize it"))
+}
+
+/// The program used a program heap that it had deleted.
+#[cold]
+#[inline(never)]
+pub fn deleted_heap(heap: *mut u8) -> ! {
+    fatal(heap, format_args!("use of the program heap {heap:p} after it was deleted"))
 }
 
 /// True if a block of `page` that was carved starts at `block`.

@@ -190,6 +190,15 @@ pub fn claim_anywhere(n: u32) -> Option<(&'static Meta, bool)> {
     arena::all().find_map(|arena| claim_in(arena, n)).or_else(|| claim_fresh(n)).or_else(|| claim_scrap(n))
 }
 
+/// Claims all slots of a segment. Returns the first one's metadata. None: out of memory.
+pub fn claim_whole() -> Option<&'static Meta> {
+    let of = |arena: &'static Arena| {
+        let mut listed = arena.listed(BINS - 1).take(TRIES);
+        listed.find_map(|segment| claim_from(arena, segment, SLOTS, taken_dirty))
+    };
+    arena::all().find_map(of).or_else(|| claim_fresh(SLOTS)).map(|(meta, _)| meta)
+}
+
 /// Claims from the last of the address space: slots of a scrap, which has no whole segment. The
 /// other slots of its segments stay claimed, so these segments never go back to the arena.
 #[cold]

@@ -13,6 +13,7 @@
 //!
 //! | file | what stands for what |
 //! |---|---|
+//! | `heaps` | heaps of the program that only count |
 //! | `os` | what the options ask of the layer `os` |
 //! | `profile` | a profile that does not start |
 //! | `report` | reports without a figure |
@@ -21,6 +22,7 @@
 //! where there is a port, too: for tests.
 
 mod alloc;
+pub mod heaps;
 pub mod os;
 pub mod profile;
 #[cfg(feature = "reports")]

@@ -361,7 +361,7 @@ impl Heap {
 
     /// Adds `change` to the process's total of live bytes. On the way the sum stood `high` above
     /// its former value.
-    fn tell_live(change: i64, high: i64) {
+    pub fn tell_live(change: i64, high: i64) {
         if let Some(peak) = usage::add(change, high) {
             peak::note(peak);
         }

@@ -11,11 +11,11 @@ use crate::os;
 
 const _: () = assert!(CLASSES <= u8::MAX as usize);
 
-/// The kind without its mark as a sample.
+/// The kind without its mark as a sample or as a program heap's.
 pub fn plain(kind: Kind) -> Kind {
     match kind {
-        Kind::SampledLarge => Kind::Large,
-        Kind::SampledHuge => Kind::Huge,
+        Kind::SampledLarge | Kind::ProgramLarge => Kind::Large,
+        Kind::SampledHuge | Kind::ProgramHuge => Kind::Huge,
         other => other,
     }
 }

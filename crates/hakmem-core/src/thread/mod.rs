@@ -12,8 +12,11 @@
 //!    loader or of another allocator is under a lock. For fork see `fork`.
 //! 3. A thread's word leads to a heap only while the thread holds the heap: `adopt` comes before
 //!    `set_live`, and `set_dead` before `put_back`.
+//! 4. A thread that is in a scope of a program heap has a heap, too. `state` finds it behind the
+//!    scope, so all but allocation goes on as without one.
 
 mod fork;
+pub mod scope;
 // Miri has no fork, and models have their own threads.
 #[cfg(all(test, not(any(miri, shuttle))))]
 mod tests;
@@ -29,7 +32,7 @@ use crate::{os, purge};
 use core::ffi::c_void;
 #[cfg(shuttle)]
 pub use tls::forget_all;
-pub use tls::{ThreadState, front, state};
+pub use tls::{ThreadState, front, own_front, state, state_in_scope};
 
 #[unsafe(link_section = ".data.hakmem")]
 static KEY: AtomicU32 = AtomicU32::new(NO_KEY);
@@ -186,6 +189,7 @@ unsafe extern "C" fn on_exit(heap: *mut c_void) {
     if let ThreadState::Live(own) = tls::state()
         && core::ptr::eq(own, heap.cast())
     {
+        scope::leave_all();
         abandon(own);
         purge::ended();
     }

@@ -12,6 +12,7 @@ use crate::backend::owner::Front;
 use crate::backend::page::Block;
 use crate::base::size_class::{CLASS16, CLASSES, TABLE16};
 use crate::heap::Heap;
+use crate::program::scope::{self, Scope};
 
 /// A front that no thread writes. It has the layout of [`Front`] without interior mutability, so it
 /// lies in read-only data.
@@ -215,17 +216,65 @@ pub enum ThreadState {
     Dead,
 }
 
-/// Reads the word. For slow paths.
+/// Reads the word. For slow paths. In a scope, this is the state that the thread had before.
 #[inline]
 pub fn state() -> ThreadState {
+    match state_in_scope() {
+        Ok(state) => state,
+        Err(scope) => outer_state(scope),
+    }
+}
+
+/// [`state`], or the scope that the thread is in.
+#[inline]
+pub fn state_in_scope() -> Result<ThreadState, &'static Scope> {
     let front = front();
     let offset = front.addr().wrapping_sub((&raw const EMPTY_FRONTS).addr());
     if offset >= size_of_val(&EMPTY_FRONTS) {
-        // SAFETY: the word is no empty front, so `set_live` wrote it with a heap's front. A heap
-        // begins with its front, and is never freed. The thread holds it (`thread` rule 3).
-        return ThreadState::Live(unsafe { &*front.cast::<Heap>() });
+        if scope::is_scope(front) {
+            // SAFETY: the word is no empty front and no heap's, so `set_scope` wrote it. A scope
+            // begins with its front, and is never unmapped.
+            return Err(unsafe { &*front.cast::<Scope>() });
+        }
+        // SAFETY: the word is no empty front and no scope's, so `set_live` wrote it with a heap's
+        // front. A heap begins with its front, and is never freed. The thread holds it (`thread`
+        // rule 3).
+        return Ok(ThreadState::Live(unsafe { &*front.cast::<Heap>() }));
     }
-    if offset == 0 { ThreadState::Empty } else { ThreadState::Dead }
+    Ok(if offset == 0 { ThreadState::Empty } else { ThreadState::Dead })
+}
+
+/// The state of a thread that is in a scope: a thread has a heap before it enters one.
+#[cold]
+#[inline(never)]
+fn outer_state(scope: &'static Scope) -> ThreadState {
+    let mut front = scope.outer.get();
+    while scope::is_scope(front) {
+        // SAFETY: `set_scope` got it, so it is a heap's or a scope's, and no heap's.
+        front = unsafe { &*front.cast::<Scope>() }.outer.get();
+    }
+    // SAFETY: the innermost front is that of the thread's heap (`scope::enter`).
+    ThreadState::Live(unsafe { &*front.cast::<Heap>() })
+}
+
+/// The front of the calling thread's heap, whether the thread is in a scope or not.
+pub fn own_front() -> *const Front {
+    match state_in_scope() {
+        Err(scope) => match outer_state(scope) {
+            ThreadState::Live(heap) => &raw const heap.owner.front,
+            _ => front(),
+        },
+        Ok(_) => front(),
+    }
+}
+
+/// Makes a scope the calling thread's, or the front that it had before.
+///
+/// # Safety
+/// `front` is that of a scope whose `outer` is the thread's word, and the thread has a heap. Or it is
+/// the `outer` of the scope that the word leads to.
+pub unsafe fn set_scope(front: *const Front) {
+    set(front);
 }
 
 /// Makes the heap the calling thread's.

@@ -8,6 +8,8 @@
 //!
 //! alloc_big ── from_cache_or_new ─┬─              the heap's cache has a large block
 //!                                 └─ new_whole    whole slots or segments
+//!
+//! from_class, alloc_big ─── in a scope: the program heap
 //! ```
 
 use super::resize::size_of_whole;
@@ -21,6 +23,8 @@ use crate::heap::all::are_many;
 use crate::heap::{Fresh, Heap};
 use crate::large::huge::{self, kept::Kept};
 use crate::large::{self, LARGE_MAX};
+use crate::program::scope::Scope;
+use crate::program::{self, Made, ProgramHeap, Refusal, Way};
 use crate::proto::inbox::Link;
 use crate::thread::{self, ThreadState};
 use crate::{os, profile};
@@ -162,9 +166,10 @@ pub fn alloc_nothing() -> *mut u8 {
 /// everything free and the program's callback.
 #[inline(always)]
 fn from_class(class: usize, request: usize) -> Option<Fresh> {
-    let got = match thread::state() {
-        ThreadState::Live(heap) => from_heap(heap, class, request),
-        ThreadState::Empty | ThreadState::Dead => from_new_heap(class, request),
+    let got = match thread::state_in_scope() {
+        Ok(ThreadState::Live(heap)) => from_heap(heap, class, request),
+        Ok(ThreadState::Empty | ThreadState::Dead) => from_new_heap(class, request),
+        Err(scope) => return from_scope(scope, class),
     };
     match got {
         // Without the request, which would have to be kept until here.
@@ -203,6 +208,42 @@ fn from_class_after_purge(class: usize) -> Option<Fresh> {
     refused::again(size_of(class), || thread::with_heap(|heap| heap.refill(class, size_of(class))))
 }
 
+/// Takes a block of `class` from the program heap whose scope the thread is in.
+#[cold]
+#[inline(never)]
+fn from_scope(scope: &Scope, class: usize) -> Option<Fresh> {
+    or_again(size_of(class), || scope.alloc(class)).ok()
+}
+
+/// [`alloc_big`] in a scope of a program heap.
+#[cold]
+#[inline(never)]
+fn big_from_scope(scope: &Scope, n: usize, align: usize, clear: Clear) -> *mut u8 {
+    let made = alloc_of(scope.heap(), Way::Routed, n, align, None);
+    let Ok((block, zero)) = made else { return no_memory() };
+    if clear != Clear::Nothing && !zero {
+        // SAFETY: the block was just allocated for `n` bytes.
+        unsafe { program::clear(block, n, clear == Clear::Block) };
+    }
+    block.as_ptr()
+}
+
+/// Allocates from a program heap: see [`ProgramHeap::alloc`]. Purges all free memory first if the
+/// system has none.
+pub fn alloc_of(heap: &'static ProgramHeap, way: Way, n: usize, align: usize, class: Option<usize>) -> Made {
+    or_again(n, || heap.alloc(way, n, align, class))
+}
+
+/// Allocates `n` bytes from a program heap by `allocate`, and again after a purge if the system has
+/// no memory.
+fn or_again<T>(n: usize, allocate: impl Fn() -> Result<T, Refusal>) -> Result<T, Refusal> {
+    match allocate() {
+        // The limit of the heap may forbid it the second time: that fails, too.
+        Err(Refusal::Memory) => refused::again(n, || allocate().ok()).ok_or(Refusal::Memory),
+        made => made,
+    }
+}
+
 fn finish(fresh: Option<Fresh>) -> *mut u8 {
     match fresh {
         Some((block, _)) => block.as_ptr().cast(),
@@ -221,6 +262,9 @@ fn no_memory() -> *mut u8 {
 #[cold]
 #[inline(never)]
 pub fn alloc_big(n: usize, align: usize, clear: Clear) -> *mut u8 {
+    if let Err(scope) = thread::state_in_scope() {
+        return big_from_scope(scope, n, align, clear);
+    }
     if profile::is_on() {
         return alloc_big_sampled(n, align, clear);
     }

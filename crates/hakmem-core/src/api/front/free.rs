@@ -29,6 +29,7 @@ use crate::backend::{check, foreign};
 use crate::heap::{Heap, reclaim::parked};
 use crate::large::{self, huge};
 use crate::profile::{self, Freed};
+use crate::program::{self, ProgramHeap};
 #[cfg(not(all(target_arch = "x86_64", not(any(miri, shuttle, sanitizer)))))]
 use crate::proto::take_away;
 use crate::thread::{self, ThreadState};
@@ -362,13 +363,29 @@ unsafe fn free_huge(meta: &'static Meta) -> bool {
     }
 }
 
-/// Frees a sample of the profile: anything else that comes here is no block, and ends the process.
+/// Frees a block of a program heap.
+///
+/// # Safety
+/// As [`ProgramHeap::free`].
+pub unsafe fn free_of(heap: &'static ProgramHeap, p: *mut u8, head: &'static Meta) {
+    // SAFETY: the promises are the same.
+    if unsafe { heap.free(p, head) } {
+        purge::tick();
+    }
+}
+
+/// Frees a sample of the profile, or a block of a program heap: anything else that comes here is no
+/// block, and ends the process.
 ///
 /// # Safety
 /// As [`free16`].
 #[cold]
 #[inline(never)]
 unsafe fn free_sampled(p: *mut u8, meta: &'static Meta) {
+    if let Some((heap, head)) = program::of(p) {
+        // SAFETY: the block is live and given up (rule 1).
+        return unsafe { free_of(heap, p, head) };
+    }
     // SAFETY: if `p` is a sample, it is live and given up (rule 1). One that is unmarked is a large
     // or huge block from then on.
     unsafe {

@@ -26,10 +26,10 @@ use crate::thread;
 #[cfg(all(test, not(any(loom, miri, shuttle))))]
 pub use alloc::kept_huge;
 pub use alloc::{
-    Clear, alloc_aligned, alloc_big, alloc_class, alloc_class_or, alloc_class_slow, alloc16, alloc16_or,
+    Clear, alloc_aligned, alloc_big, alloc_class, alloc_class_or, alloc_class_slow, alloc_of, alloc16, alloc16_or,
     alloc16_zeroed, pop16, zeroed_class,
 };
-pub use free::{free_known, free_own, free16, own_page};
+pub use free::{free_known, free_of, free_own, free16, own_page};
 pub use refused::set_callback;
 pub use resize::{fits, move_block, move_grown, resize, size_of_block, size_of_small, size_of_whole};
 

@@ -29,6 +29,7 @@ use crate::harden::{fence, has, quarantine, wipe};
 use crate::os;
 use crate::policy::{self, Hardened};
 use crate::profile;
+use crate::program;
 use crate::thread::{self, ThreadState};
 use core::alloc::Layout;
 use core::ptr::null_mut;
@@ -79,7 +80,7 @@ fn alloc_some(size: usize, align: usize, origin: Origin) -> *mut u8 {
 ///
 /// # Safety
 /// It was just allocated, lies in the slot of `meta`, and is large enough for `size` and a tag.
-unsafe fn prepare(p: *mut u8, meta: &'static Meta, size: usize, origin: Origin) {
+pub unsafe fn prepare(p: *mut u8, meta: &'static Meta, size: usize, origin: Origin) {
     let head = meta.head_of_block();
     // SAFETY: the block is the caller's, and has `room` bytes.
     unsafe {
@@ -144,15 +145,15 @@ pub fn zeroed(size: usize, align: usize, origin: Origin) -> *mut u8 {
 }
 
 /// A live block that passed its checks.
-struct Live {
+pub struct Live {
     /// Its bytes, with pad and tag.
-    room: usize,
+    pub room: usize,
     /// The bytes that were asked for.
-    size: usize,
+    pub size: usize,
     /// True for a block of a page with an owner.
     in_page: bool,
-    /// True for a sample of the profile.
-    is_sample: bool,
+    /// True for a sample of the profile, and for a block of a program heap.
+    is_apart: bool,
 }
 
 /// Checks the block at `p`, in the slot of `meta`. None: it did not pass, and that was reported.
@@ -160,7 +161,7 @@ struct Live {
 /// # Safety
 /// If a live block starts at `p`, it is the caller's (rule 1).
 #[inline(always)]
-unsafe fn checked(p: *mut u8, meta: &'static Meta, by: Option<(Origin, Option<usize>)>) -> Option<Live> {
+pub unsafe fn checked(p: *mut u8, meta: &'static Meta, by: Option<(Origin, Option<usize>)>) -> Option<Live> {
     let head = meta.head_of_block();
     let in_page = !head.owner().is_null();
     if !in_page && fence::has(p) {
@@ -202,7 +203,7 @@ unsafe fn checked(p: *mut u8, meta: &'static Meta, by: Option<(Origin, Option<us
         mismatch(p, size, origin, by, wanted);
         return None;
     }
-    Some(Live { room, size, in_page, is_sample: profile::is_sample(head.kind()) })
+    Some(Live { room, size, in_page, is_apart: profile::is_sample(head.kind()) || program::has(head.kind()) })
 }
 
 #[cold]
@@ -280,8 +281,8 @@ unsafe fn free_any(p: *mut u8, by: Origin, size: Option<usize>) {
 /// # Safety
 /// The block is live, passed its checks, and the caller gives it up.
 unsafe fn give_up(p: *mut u8, live: &Live) {
-    // A sample that waited would be live for the profile.
-    if live.room > MEDIUM_MAX && !live.is_sample && !is_low() {
+    // A sample that waited would be live for the profile, and a block of a program heap for its limit.
+    if live.room > MEDIUM_MAX && !live.is_apart && !is_low() {
         // SAFETY: the block is this call's, or was an earlier one's that has just left its fence.
         return fence::put(p, live.room, |leaves| unsafe { front::free16(leaves) });
     }

@@ -3,7 +3,7 @@
 //! The owner may be writing the words. So each is read by a volatile load, and each number may be
 //! that of another moment (`page` rule 5).
 
-use super::{Meta, PageState};
+use super::{Kind, Meta, PageState};
 use core::cell::Cell;
 
 /// What a page held a moment ago.
@@ -34,6 +34,7 @@ fn glance<T: Copy>(cell: &Cell<T>) -> T {
 pub fn page(meta: &Meta) -> Glance {
     let (until_slow, carved) = (glance(&meta.until_slow), glance(&meta.carved));
     let (out, state) = match meta.state.get() {
+        _ if meta.kind() == Kind::ProgramPage => (until_slow, "program"),
         PageState::Retired => (0, "retired"),
         PageState::Full => (carved as i32 - glance(&meta.unfull_at) + until_slow, "full"),
         // These count down to no used block.

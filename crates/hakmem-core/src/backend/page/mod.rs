@@ -26,7 +26,8 @@
 //! 2. `owner` is not null while a block of the page is used, and only a page's first slot has one.
 //!    It is null unless blocks of the page are used. So a free into an empty page takes the slow
 //!    path, which reports the error. `owner` is also null for a page of sampled blocks, whose first
-//!    line belongs to `profile`.
+//!    line belongs to `profile`, and for a page of a program heap, whose first line belongs to the
+//!    holder of that heap's lock (`program` rule 1).
 //! 3. Who writes the second line: the owner of the slot (see `proto::slots`), before a block of the
 //!    slot is allocated and after the last block was freed. While a large or huge block is live:
 //!    the thread that allocates or resizes it. `stamp` of a parked page belongs to `parked`'s lock.
@@ -120,6 +121,12 @@ pub enum Kind {
     SampledLarge = 7,
     /// A sampled allocation of whole segments.
     SampledHuge = 8,
+    /// The first slot of a page of a program heap (`program`).
+    ProgramPage = 9,
+    /// The first slot of a program heap's allocation of whole slots.
+    ProgramLarge = 10,
+    /// The first slot of a program heap's allocation of whole segments.
+    ProgramHuge = 11,
 }
 
 /// The list of `parked` that a page is in. All zero bytes are `Fresh`.
@@ -164,7 +171,8 @@ pub struct Meta {
     pub zero: Cell<bool>,
     /// Blocks that are used when `until_slow` is zero.
     pub park_at: Cell<u8>,
-    /// Of a full page: what the countdown started from.
+    /// Of a full page: what the countdown started from. Of a page or a block of a program heap: the
+    /// way by which its blocks come.
     pub unfull_at: Cell<i32>,
     /// The holes in this slot, also in the metadata of a page's further slots: see `holes`.
     pub holes: Cell<u16>,
@@ -189,8 +197,8 @@ pub struct Meta {
     pub stamp: AtomicU32,
     /// For pages with blocks of 8 bytes: what other threads freed (`remote_batch` rule 2).
     pub remote_list: PageRemoteList<Block>,
-    /// The link of `remote_list` in a chain (`proto::page_list` rule 2). For other pages see
-    /// `heap::reclaim::whole` rule 2.
+    /// The link of `remote_list` in a chain (`proto::page_list` rule 2). Of a page or a block of a
+    /// program heap: the heap. For other pages see `heap::reclaim::whole` rule 2.
     pub remote_link: Cell<*mut u8>,
     /// Metadata of the whole segment. Used in the metadata of its first slot only.
     pub segment: SegmentMeta,
@@ -279,6 +287,9 @@ impl Meta {
             6 => Kind::Sampled,
             7 => Kind::SampledLarge,
             8 => Kind::SampledHuge,
+            9 => Kind::ProgramPage,
+            10 => Kind::ProgramLarge,
+            11 => Kind::ProgramHuge,
             _ => Kind::Free,
         }
     }

@@ -6,11 +6,14 @@ use core::fmt;
 
 /// The version of the keys. It rises when a key changes its meaning or goes, but not for new keys.
 pub const SCHEMA: u32 = 2;
-/// Heaps that have an item of their own in the report. The totals include all heaps.
+/// Heaps that have an item of their own in the report, thread heaps and program heaps each. The totals
+/// include all heaps.
 const MOST_HEAPS: usize = 256;
 
 /// A form of report.
 pub trait Form {
+    /// Writes a text of the item that was begun. It needs no quoting in any form.
+    fn text(&mut self, name: &'static str, value: &str) -> fmt::Result;
     /// Writes a figure of the item that was begun, or of the process if there is none.
     fn figure(&mut self, name: &'static str, value: u64) -> fmt::Result;
     /// Begins a list of items.
@@ -90,6 +93,14 @@ impl Figures {
         form.begin("thread_heaps")?;
         for (i, heap) in snapshot.heaps().take(MOST_HEAPS).enumerate() {
             item(form, "thread_heaps", "heap", Word::Number(i as u64), heap.figures())?;
+        }
+        form.end()?;
+        form.begin("program_heaps")?;
+        for (i, heap) in snapshot.program_heaps().take(MOST_HEAPS).enumerate() {
+            form.item("program_heaps", Key { name: "heap", value: Word::Number(i as u64) })?;
+            form.text("name", heap.name())?;
+            all(form, heap.figures())?;
+            form.end_item()?;
         }
         form.end()?;
         form.begin("syscalls")?;

@@ -18,6 +18,11 @@ impl<W: Write> Json<'_, W> {
 }
 
 impl<W: Write> Form for Json<'_, W> {
+    fn text(&mut self, name: &'static str, value: &str) -> fmt::Result {
+        self.comma()?;
+        write!(self.out, r#""{name}":"{value}""#)
+    }
+
     fn figure(&mut self, name: &'static str, value: u64) -> fmt::Result {
         self.comma()?;
         write!(self.out, r#""{name}":{value}"#)
@@ -65,14 +70,24 @@ impl<'a, W> Csv<'a, W> {
     }
 }
 
-impl<W: Write> Form for Csv<'_, W> {
-    fn figure(&mut self, name: &'static str, value: u64) -> fmt::Result {
+impl<W: Write> Csv<'_, W> {
+    fn line(&mut self, name: &'static str, value: impl fmt::Display) -> fmt::Result {
         write!(self.out, "{},{},", self.pid, self.event)?;
         match self.item {
             Some((list, item)) => write!(self.out, "{list},{item},")?,
             None => self.out.write_str(",,")?,
         }
         writeln!(self.out, "{name},{value}")
+    }
+}
+
+impl<W: Write> Form for Csv<'_, W> {
+    fn text(&mut self, name: &'static str, value: &str) -> fmt::Result {
+        self.line(name, value)
+    }
+
+    fn figure(&mut self, name: &'static str, value: u64) -> fmt::Result {
+        self.line(name, value)
     }
 
     fn begin(&mut self, _list: &'static str) -> fmt::Result {
@@ -105,6 +120,10 @@ pub struct Xml<'a, W> {
 }
 
 impl<W: Write> Form for Xml<'_, W> {
+    fn text(&mut self, name: &'static str, value: &str) -> fmt::Result {
+        write!(self.out, " {name}=\"{value}\"")
+    }
+
     fn figure(&mut self, name: &'static str, value: u64) -> fmt::Result {
         write!(self.out, " {name}=\"{value}\"")
     }

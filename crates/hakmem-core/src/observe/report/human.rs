@@ -32,6 +32,7 @@ impl Display for Bytes {
 pub fn write(out: &mut impl Write, figures: &Figures, pid: i32) -> fmt::Result {
     totals(out, &figures.stats, &figures.usage, figures.resident_bytes, pid)?;
     decisions(out)?;
+    program_heaps(out, figures)?;
     classes(out, figures)
 }
 
@@ -103,6 +104,23 @@ fn totals(out: &mut impl Write, s: &Stats, usage: &Usage, resident: u64, pid: i3
         separator = ",";
     }
     out.write_str(if separator.is_empty() { " none\n" } else { "\n" })
+}
+
+/// The most program heaps that have a line: the newest.
+const MOST_HEAPS: usize = 12;
+
+fn program_heaps(out: &mut impl Write, figures: &Figures) -> fmt::Result {
+    for heap in figures.snapshot.program_heaps().take(MOST_HEAPS) {
+        let name = if heap.name().is_empty() { "(no name)" } else { heap.name() };
+        write!(out, "hakmem: heap {name}: live {}, never more than", Bytes(heap.live_bytes))?;
+        write!(out, " {}, memory {}", Bytes(heap.peak_live_bytes), Bytes(heap.held_bytes))?;
+        if let Some(limit) = heap.limit_bytes {
+            write!(out, "; limit {}, {} refused", Bytes(limit), heap.refused)?;
+        }
+        let dropped = if heap.dropped { "; dropped" } else { "" };
+        writeln!(out, "; {} allocations, {} frees{dropped}", heap.allocations, heap.frees)?;
+    }
+    Ok(())
 }
 
 /// The most classes that have a line. Classes with equal allocations may add to it.

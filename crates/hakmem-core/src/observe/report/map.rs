@@ -11,8 +11,8 @@ use core::ptr::null_mut;
 
 /// The version of the keys. It rises when a key changes its meaning or goes, but not for new keys.
 const SCHEMA: u32 = 1;
-/// The most bytes that a segment takes: 32 slots at less than 120 bytes, and 32 numbers.
-const PER_SEGMENT: usize = 4096;
+/// The most bytes that a segment takes: 32 slots at less than 170 bytes, and 32 numbers.
+const PER_SEGMENT: usize = 6144;
 /// Bytes for the frame, and for segments that threads claim while the map is written.
 const SPARE: usize = 64 * PER_SEGMENT;
 
@@ -134,6 +134,9 @@ fn write_segment(out: &mut Page, segment: &Segment) -> fmt::Result {
                 r#","size":{size},"blocks":{blocks},"carved":{carved},"used":{},"state":"{}""#,
                 p.used, p.state
             )?;
+            if let Some(heap) = p.heap {
+                write!(out, r#","heap":"{heap}""#)?;
+            }
         }
         out.write_char('}')
     })?;

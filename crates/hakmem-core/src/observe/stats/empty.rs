@@ -1,6 +1,6 @@
 //! Stands for `read` where hakmem does not serve: there is nothing to read.
 
-use super::{Decision, Gauges, Site, Snapshot, ThreadHeap};
+use super::{Decision, Gauges, ProgramHeap, Site, Snapshot, ThreadHeap};
 use core::iter;
 
 pub const SEGMENT_BYTES: usize = 2 << 20;
@@ -18,6 +18,10 @@ pub fn take_from_outside() -> Snapshot {
 }
 
 pub fn heaps() -> impl Iterator<Item = ThreadHeap> {
+    iter::empty()
+}
+
+pub fn program_heaps() -> impl Iterator<Item = ProgramHeap> {
     iter::empty()
 }
 

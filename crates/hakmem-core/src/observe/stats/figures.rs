@@ -1,6 +1,6 @@
 //! The names of all figures. Reports, and the feature `serde`, take the names from here.
 
-use super::{Class, Decision, HeapUse, HeapWalk, SEGMENT_BYTES, Snapshot, Stats, Syscall, ThreadHeap};
+use super::{Class, Decision, HeapUse, HeapWalk, ProgramHeap, SEGMENT_BYTES, Snapshot, Stats, Syscall, ThreadHeap};
 
 /// A figure and its name.
 pub type Named = (&'static str, u64);
@@ -132,6 +132,23 @@ impl ThreadHeap {
             ("large_allocations", self.large_allocations),
             ("large_hits", self.large_hits),
             ("large_frees", self.large_frees),
+        ]
+    }
+}
+
+impl ProgramHeap {
+    /// All figures but the name. A limit of 0 stands for none: a heap with such a limit is of no use.
+    pub(crate) fn figures(&self) -> [Named; 9] {
+        [
+            ("dropped", u64::from(self.dropped)),
+            ("live_bytes", self.live_bytes),
+            ("peak_live_bytes", self.peak_live_bytes),
+            ("limit_bytes", self.limit_bytes.unwrap_or(0)),
+            ("allocations", self.allocations),
+            ("frees", self.frees),
+            ("refused", self.refused),
+            ("held_bytes", self.held_bytes),
+            ("reserved_bytes", self.reserved_bytes),
         ]
     }
 }

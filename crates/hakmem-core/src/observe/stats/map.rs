@@ -1,7 +1,7 @@
 //! What each slot of each segment holds, for the map.
 
 use super::read::map as read;
-use super::{SEGMENT_BYTES, SLOT_BYTES};
+use super::{HeapName, SEGMENT_BYTES, SLOT_BYTES};
 
 /// Slots in a segment.
 pub(super) const SLOTS: usize = SEGMENT_BYTES / SLOT_BYTES;
@@ -96,9 +96,11 @@ pub struct Page {
     /// Blocks that are live, on the lists of other running threads, or in flight.
     pub used: u32,
     /// Where its owner keeps it: in the queue of its class, full (all blocks are used), retired
-    /// (empty, the only one of its class), candidate (to be parked soon) or parked (few blocks
-    /// used).
+    /// (empty, the only one of its class), candidate (to be parked soon), parked (few blocks
+    /// used), or program (a heap of the program has it).
     pub state: &'static str,
+    /// The heap of the program that has it.
+    pub heap: Option<HeapName>,
 }
 
 impl Segment {

@@ -34,6 +34,7 @@ mod serialize;
 mod view;
 
 pub use crate::policy::learner::{Decision, What};
+pub use crate::types::program_heap::{HeapName, ProgramHeap};
 pub use class::Class;
 #[cfg(all(feature = "reports", not(any(miri, shuttle))))]
 pub(crate) use figures::Named;
@@ -228,6 +229,24 @@ impl Snapshot {
     /// ```
     pub fn heaps(&self) -> impl Iterator<Item = ThreadHeap> {
         read::heaps()
+    }
+
+    /// The figures of every heap that the program made and that has not ended, newest first.
+    ///
+    /// O(1) for each.
+    ///
+    /// ```
+    /// use hakmem_core::{Heap, stats::Snapshot};
+    ///
+    /// let cache = Heap::named("cache");
+    /// let names = Snapshot::take().program_heaps().filter(|heap| heap.name() == "cache").count();
+    /// # if hakmem_core::is_active() {
+    /// assert_eq!(names, 1);
+    /// # }
+    /// # drop(cache);
+    /// ```
+    pub fn program_heaps(&self) -> impl Iterator<Item = ProgramHeap> {
+        read::program_heaps()
     }
 
     /// The totals of the process. O(heaps × classes).

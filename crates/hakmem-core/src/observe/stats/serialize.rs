@@ -1,7 +1,7 @@
 //! The figures as values of serde, under the names that they have in reports.
 
 use super::figures::Named;
-use super::{Class, Decision, HeapUse, HeapWalk, Site, Snapshot, Stats, Syscall, ThreadHeap, What};
+use super::{Class, Decision, HeapUse, HeapWalk, ProgramHeap, Site, Snapshot, Stats, Syscall, ThreadHeap, What};
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 /// Adds figures to a struct that was begun.
@@ -56,10 +56,14 @@ impl<F: Fn() -> I, I: Iterator<Item: Serialize>> Serialize for List<F> {
 impl Serialize for Snapshot {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let stats = self.process();
-        let mut all = serializer.serialize_struct("Snapshot", self.figures(&stats).count() + 5)?;
+        let mut all = serializer.serialize_struct("Snapshot", self.figures(&stats).count() + 6)?;
         add(&mut all, self.figures(&stats))?;
         all.serialize_field("classes", &List(|| self.used_classes()))?;
         all.serialize_field("thread_heaps", &List(|| self.heaps().enumerate().map(|(i, heap)| Numbered(i, heap))))?;
+        all.serialize_field(
+            "program_heaps",
+            &List(|| self.program_heaps().enumerate().map(|(i, heap)| Made(i, heap))),
+        )?;
         all.serialize_field("syscalls", &List(|| stats.named_syscalls()))?;
         all.serialize_field("decisions", &List(super::decisions))?;
         all.serialize_field("foreign_sites", &List(|| self.foreign_sites()))?;
@@ -110,6 +114,27 @@ impl Serialize for Numbered {
         let mut all = serializer.serialize_struct("ThreadHeap", heap.figures().len() + 2)?;
         all.serialize_field("heap", number)?;
         all.serialize_field("state", &heap.state)?;
+        add(&mut all, heap.figures())?;
+        all.end()
+    }
+}
+
+/// An item of the report's `program_heaps` without its number.
+impl Serialize for ProgramHeap {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        item(serializer, "ProgramHeap", ("name", &self.name()), self.figures())
+    }
+}
+
+/// A program heap with its number.
+struct Made(usize, ProgramHeap);
+
+impl Serialize for Made {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(number, heap) = self;
+        let mut all = serializer.serialize_struct("ProgramHeap", heap.figures().len() + 2)?;
+        all.serialize_field("heap", number)?;
+        all.serialize_field("name", heap.name())?;
         add(&mut all, heap.figures())?;
         all.end()
     }

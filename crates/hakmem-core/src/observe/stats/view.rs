@@ -34,8 +34,13 @@ mod note {
     use crate::large::huge;
     use crate::policy::learn::decisions::{self, Field};
     use crate::policy::learner::What;
+    use crate::program::{ProgramHeap, registry};
     use crate::{large, os, policy, purge};
     use core::mem::offset_of;
+
+    /// So much of a program heap has the figures.
+    const PROGRAM_HEAP_BYTES: usize = 512;
+    const _: () = assert!(offset_of!(ProgramHeap, limit) + 8 <= PROGRAM_HEAP_BYTES);
 
     macro_rules! note {
         ($($place:literal: $static:path,)* ; $($name:literal: $number:expr,)*) => {
@@ -85,6 +90,7 @@ mod note {
         "huge_hits": huge::HITS,
         "foreign_frees": foreign::COUNT,
         "syscalls": os::COUNTERS,
+        "program_heaps": registry::ALL,
         "arenas": arena::ARENAS,
         "arena_count": arena::COUNT,
         "reserved": arena::RESERVED,
@@ -187,6 +193,20 @@ mod note {
         "heap.sent": offset_of!(Heap, outgoing.sent),
         "heap.batches_sent": offset_of!(Heap, outgoing.batches_sent),
         "heap.chains_sent": offset_of!(Heap, outgoing.chains_sent),
+        "program_heap_bytes": PROGRAM_HEAP_BYTES,
+        "program.next": offset_of!(ProgramHeap, next),
+        "program.state": offset_of!(ProgramHeap, state),
+        "program.limit": offset_of!(ProgramHeap, limit),
+        "program.name": offset_of!(ProgramHeap, figures.name),
+        "program.live": offset_of!(ProgramHeap, figures.live),
+        "program.peak": offset_of!(ProgramHeap, figures.peak),
+        "program.allocations": offset_of!(ProgramHeap, figures.allocations),
+        "program.frees": offset_of!(ProgramHeap, figures.frees),
+        "program.refused": offset_of!(ProgramHeap, figures.refused),
+        "program.held": offset_of!(ProgramHeap, figures.held),
+        "program.reserved": offset_of!(ProgramHeap, figures.reserved),
+        "program.in_pages": offset_of!(ProgramHeap, figures.in_pages),
+        "meta.heap": offset_of!(Meta, remote_link),
         "meta.owner": offset_of!(Meta, owner_word),
         "meta.until_slow": offset_of!(Meta, until_slow),
         "meta.carved": offset_of!(Meta, carved),

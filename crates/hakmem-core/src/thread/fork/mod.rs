@@ -35,6 +35,7 @@ use crate::heap::region;
 use crate::heap::shared::SharedHeap;
 use crate::large::huge;
 use crate::policy::learn;
+use crate::program::registry;
 use crate::proto::heap_state::With;
 use crate::proto::lock::Lock;
 use crate::{guard, heap, large, os, profile, purge};
@@ -89,6 +90,7 @@ extern "C" fn after_fork_in_child() {
     huge::after_fork(all_heaps().map(|heap| heap.huge().allowed.load(Relaxed)).sum());
     profile::after_fork();
     guard::after_fork();
+    registry::after_fork(me);
     heap::counts::reset_all(|class| GivenUp {
         blocks: parked::returned(class) + profile::returned(class),
         pages: parked::given(class),

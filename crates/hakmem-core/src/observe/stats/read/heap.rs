@@ -9,7 +9,7 @@ use crate::{heap, thread};
 pub fn of(heap: &'static SharedHeap) -> ThreadHeap {
     let (counts, sent) = (heap.counts(), heap.sent());
     let state = match () {
-        () if heap.has_front(thread::front()) => HeapUse::Own,
+        () if heap.has_front(thread::own_front()) => HeapUse::Own,
         () if heap::pool::is_live(heap) => HeapUse::Running,
         () => HeapUse::Idle,
     };

@@ -64,7 +64,7 @@ pub fn slots(head: &'static Meta) -> impl Iterator<Item = (u32, u32, Held)> {
         let span = meta.span.load(Relaxed).clamp(1, SLOTS - slot);
         let (span, held) = match plain(meta.kind()) {
             _ if active & bit == 0 => (1, if empty & bit == 0 { Held::Clean } else { Held::Dirty }),
-            Kind::Page | Kind::Sampled => (span, Held::Page(meta)),
+            Kind::Page | Kind::Sampled | Kind::ProgramPage => (span, Held::Page(meta)),
             Kind::Large => (span, Held::Large),
             _ => (1, Held::Kept),
         };

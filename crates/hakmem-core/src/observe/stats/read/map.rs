@@ -8,7 +8,7 @@ use crate::base::sync::Ordering::Relaxed;
 use crate::heap::{reclaim::parked, shared::SharedHeap};
 use crate::observe::stats::map::SLOTS;
 use crate::observe::stats::{Content, Page, SEGMENT_BYTES, SLOT_BYTES, Segment, Slot};
-use crate::{os, thread};
+use crate::{os, program, thread};
 
 /// What the slots of a segment are read from.
 pub struct Source {
@@ -34,7 +34,14 @@ fn page(meta: &Meta, looks_into_lists: bool) -> Page {
     let page = glance::page(meta);
     let listed = if looks_into_lists { listed(meta.owner(), meta) } else { 0 };
     let Glance { size, blocks, carved, state, .. } = page;
-    Page { size, blocks, carved, used: page.used.saturating_sub(listed), state }
+    Page {
+        size,
+        blocks,
+        carved,
+        used: page.used.saturating_sub(listed),
+        state,
+        heap: program::heap_of_page(meta).map(|heap| heap.figures.name()),
+    }
 }
 
 /// Pieces of 4 KiB that are resident, in each slot of the segment at this address.
@@ -60,7 +67,7 @@ fn listed(owner: *mut Owner, page: &Meta) -> u32 {
     }
     // SAFETY: an owner that is not the list of parked pages is a heap. Heaps are never freed.
     let heap = unsafe { &*owner.cast::<SharedHeap>() };
-    if !heap.has_front(thread::front()) || heap.is_busy() {
+    if !heap.has_front(thread::own_front()) || heap.is_busy() {
         return 0;
     }
     let bytes = page.span.load(Relaxed) as usize * SLOT_BYTES;

@@ -15,11 +15,12 @@ pub use crate::policy::learn::is_on as is_learning;
 
 pub use gauges::gauges;
 
-use super::{CLASSES, Site, Snapshot, ThreadHeap};
+use super::{CLASSES, ProgramHeap, Site, Snapshot, ThreadHeap};
 use crate::backend::foreign;
 use crate::heap::reclaim::parked;
 use crate::heap::{Heap, all::all_heaps, pool, shared::SharedHeap};
 use crate::policy::learn::decisions::JOURNAL;
+use crate::program::{self, registry};
 use crate::{purge, thread};
 
 /// See [`Snapshot::take`].
@@ -76,7 +77,7 @@ fn look(snapshot: &mut Snapshot) {
 
 /// The heap for its holder, if this thread holds it now: its own heap, or an idle one.
 fn ours(heap: &SharedHeap) -> Option<&Heap> {
-    if heap.has_front(thread::front()) && !heap.is_busy() {
+    if heap.has_front(thread::own_front()) && !heap.is_busy() {
         // SAFETY: this thread's word leads to the heap, so this thread holds it, until it ends.
         return Some(unsafe { heap.holder() });
     }
@@ -86,6 +87,11 @@ fn ours(heap: &SharedHeap) -> Option<&Heap> {
 /// The figures of every thread heap there ever was, oldest last.
 pub fn heaps() -> impl Iterator<Item = ThreadHeap> {
     all_heaps().map(heap::of)
+}
+
+/// The figures of the heaps that the program made and that have not ended, newest first.
+pub fn program_heaps() -> impl Iterator<Item = ProgramHeap> {
+    registry::used().map(program::ProgramHeap::read)
 }
 
 /// Call sites that freed foreign pointers.

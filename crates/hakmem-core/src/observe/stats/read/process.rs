@@ -8,7 +8,7 @@ use crate::heap::shared::SharedHeap;
 use crate::heap::{self, counts};
 use crate::large::huge;
 use crate::observe::stats::{CLASSES, Snapshot, Stats, Syscall};
-use crate::{large, os, purge};
+use crate::{large, os, program, purge};
 
 #[inline(never)]
 pub fn of(snapshot: &Snapshot) -> Stats {
@@ -52,6 +52,7 @@ pub fn of(snapshot: &Snapshot) -> Stats {
     let untold: i64 = crate::heap::all::all_heaps().map(SharedHeap::unreported).sum();
     s.live_bytes_upper_bound = told.saturating_add_signed(untold - kept);
     s.peak_live_bytes_upper_bound = peak.max(s.live_bytes_upper_bound);
+    s.live_bytes += program::bytes_in_pages();
     s.live_bytes += snapshot.heap_walk().large_slots * arena::SLOT as u64 + s.huge_live_bytes;
     let (reserved, committed) = arena::totals();
     (s.reserved_bytes, s.committed_bytes) = (reserved as u64, committed as u64);

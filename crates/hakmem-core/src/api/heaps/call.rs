@@ -1,0 +1,113 @@
+//! The calls that name a program heap, for both front ends. In the hardened build their blocks have
+//! tags, as all blocks have.
+
+use crate::api::front::{self, Clear};
+use crate::api::hardened;
+use crate::backend::check;
+use crate::backend::page::Meta;
+use crate::base::size_class::{self, MEDIUM_MAX};
+use crate::harden;
+use crate::harden::tag::{self, Origin};
+use crate::program::{self, ProgramHeap, Refusal, Way};
+use core::ptr::NonNull;
+
+/// The class of a request. Wiping needs blocks that are aligned to 16.
+fn class_of(n: usize, align: usize) -> Option<usize> {
+    let align = if harden::ON { align.max(16) } else { align };
+    match align {
+        _ if n > MEDIUM_MAX => None,
+        ..=8 => Some(size_class::of8(n)),
+        9..=16 => Some(size_class::of16(n)),
+        _ => size_class::of_aligned(n, align),
+    }
+}
+
+/// The bytes of a block for a request of `size`.
+fn total(size: usize) -> Option<usize> {
+    if harden::ON { Some(size.checked_add(tag::BYTES)?.max(tag::LEAST_BLOCK)) } else { Some(size.max(1)) }
+}
+
+/// Allocates a block of `size` bytes at a multiple of `align`, a power of two.
+pub fn allocate(
+    heap: &'static ProgramHeap,
+    size: usize,
+    align: usize,
+    clear: Clear,
+    origin: Origin,
+) -> Result<NonNull<u8>, Refusal> {
+    let total = total(size).ok_or(Refusal::Memory)?;
+    let (block, zero) = front::alloc_of(heap, Way::Own, total, align, class_of(total, align))?;
+    if clear != Clear::Nothing && !zero {
+        // SAFETY: the block was just allocated for `total` bytes.
+        unsafe { program::clear(block, total, clear == Clear::Block) };
+    }
+    if harden::ON
+        && let Some((_, head)) = program::of(block.as_ptr())
+    {
+        // SAFETY: the block was just allocated, with room for the tag.
+        unsafe { hardened::prepare(block.as_ptr(), head, size, origin) };
+    }
+    Ok(block)
+}
+
+/// The metadata of the page or block of `p`. Ends the process if it is not of this heap.
+fn head_of(heap: &'static ProgramHeap, p: *mut u8) -> &'static Meta {
+    match program::of(p) {
+        Some((of, head)) if core::ptr::eq(of, heap) => head,
+        _ => check::not_of_heap(p),
+    }
+}
+
+/// Frees a block of the heap. `size` is what the caller says of its size, if it does.
+///
+/// # Safety
+/// If `p` is a block of the heap, it is live, and the caller's to free.
+pub unsafe fn free(heap: &'static ProgramHeap, p: *mut u8, by: Origin, size: Option<usize>) {
+    let head = head_of(heap, p);
+    // SAFETY: the caller gives up a live block.
+    unsafe {
+        if harden::ON {
+            let Some(live) = hardened::checked(p, head, Some((by, size))) else { return };
+            tag::clear(p, live.room);
+        }
+        front::free_of(heap, p, head);
+    }
+}
+
+/// Changes a block of the heap, which has `size` bytes if that is known, to `new` bytes at a multiple
+/// of `align`, its alignment. An error: nothing has changed.
+///
+/// # Safety
+/// If `p` is a block of the heap, it is live and the caller's.
+pub unsafe fn reallocate(
+    heap: &'static ProgramHeap,
+    p: *mut u8,
+    size: Option<usize>,
+    new: usize,
+    align: usize,
+    by: Origin,
+) -> Result<NonNull<u8>, Refusal> {
+    let head = head_of(heap, p);
+    // SAFETY: the caller has a live block, whose bytes are `held`. A new one has `new`.
+    unsafe {
+        let (mut held, total) = (program::room(head), total(new).ok_or(Refusal::Memory)?);
+        let fits = front::fits(held, total);
+        if harden::ON {
+            let Some(live) = hardened::checked(p, head, Some((by, size))) else { return Err(Refusal::Memory) };
+            held = live.size;
+        }
+        let stays = if fits { Some(p) } else { heap.resize(head, total) };
+        if let Some(at) = stays {
+            if harden::ON
+                && let Some((_, head)) = program::of(at)
+            {
+                tag::write(at, program::room(head), new, by);
+            }
+            return Ok(NonNull::new_unchecked(at));
+        }
+        let to = allocate(heap, new, align, Clear::Nothing, by)?;
+        to.copy_from_nonoverlapping(NonNull::new_unchecked(p), held.min(size.unwrap_or(held)).min(new));
+        free(heap, p, by, size);
+        Ok(to)
+    }
+}

@@ -1,0 +1,155 @@
+//! Blocks with a class, in pages of a program heap.
+//!
+//! ```text
+//! used = until_slow      of the `carved` blocks; the others are on `free`
+//! ```
+
+use super::{Locked, Made, Refusal, Way};
+use crate::backend::check;
+use crate::backend::page::{Block, Kind, Meta};
+use crate::base::size_class::{SIZES, span_of};
+use crate::harden;
+use crate::proto::inbox::Link;
+use core::ptr::NonNull;
+
+/// True if the page has a free block.
+fn has_room(page: &Meta) -> bool {
+    !page.free.get().is_null() || page.carved.get() < page.cap.get()
+}
+
+impl Locked {
+    /// Allocates a block of `class`.
+    pub(super) fn alloc_block(&self, way: Way, class: usize) -> Made {
+        let size = u64::from(SIZES[class]);
+        self.charge(way, 1, size).ok_or(Refusal::Limit)?;
+        let made = self.take_block(way, class);
+        if made.is_err() {
+            self.uncharge(way, 1, size);
+        }
+        made
+    }
+
+    /// Takes a free block of `class`, which was charged.
+    fn take_block(&self, way: Way, class: usize) -> Made {
+        let page = match self.pages(way).queues[class].first() {
+            Some(page) => page,
+            None => self.new_page(way, class)?,
+        };
+        let (block, zero) = match NonNull::new(page.free.get()) {
+            Some(block) => {
+                // SAFETY: the block is on the list of a page of this heap, whose lock is held.
+                page.free.set(unsafe { Block::next(block.as_ptr()) });
+                (block.cast(), false)
+            }
+            None => (carve(page), page.zero.get()),
+        };
+        page.until_slow.set(page.until_slow.get() + 1);
+        self.note_in_pages(i64::from(page.block_size.get()));
+        if !has_room(page) {
+            self.pages(way).queues[class].remove(page);
+            self.pages(way).full.push(page);
+        }
+        Ok((block, zero))
+    }
+
+    /// Takes up to `count` blocks of `class` for a scope, as many as the limit allows. Returns the
+    /// first one, whether it is zero, and the list of the others.
+    pub(super) fn take_some(&self, class: usize, count: u64) -> Result<(NonNull<u8>, bool, *mut Block), Refusal> {
+        let size = u64::from(SIZES[class]);
+        let count = self.charge(Way::Routed, count, size).ok_or(Refusal::Limit)?;
+        let (first, zero) = self.take_block(Way::Routed, class).inspect_err(|_| {
+            self.uncharge(Way::Routed, count, size);
+        })?;
+        let (mut list, mut taken) = (core::ptr::null_mut::<Block>(), 1);
+        while taken < count {
+            let Ok((block, _)) = self.take_block(Way::Routed, class) else { break };
+            let block = block.as_ptr().cast();
+            // SAFETY: the block is this call's, and has a word at least.
+            unsafe { Block::set_next(block, list) };
+            list = block;
+            taken += 1;
+        }
+        self.uncharge(Way::Routed, count - taken, size);
+        Ok((first, zero, list))
+    }
+
+    /// Puts back a block that a scope had on its list.
+    ///
+    /// # Safety
+    /// The block is of this heap, and on no list.
+    pub(super) unsafe fn put_back(&self, page: &'static Meta, block: *mut Block) {
+        // SAFETY: the caller gives up a block of this heap.
+        unsafe { self.push(page, block) };
+        self.uncharge(Way::Routed, 1, u64::from(page.block_size.get()));
+    }
+
+    /// Makes a page for `class`, the first of its queue.
+    fn new_page(&self, way: Way, class: usize) -> Result<&'static Meta, Refusal> {
+        let (size, span) = (SIZES[class], span_of(SIZES[class]));
+        let (page, zero) = self.take_slots(span)?;
+        page.open_ownerless(class, size, span, zero);
+        self.adopt(way, page, Kind::ProgramPage);
+        self.pages(way).queues[class].push(page);
+        Ok(page)
+    }
+
+    /// Frees a block of `page`.
+    ///
+    /// # Safety
+    /// The page is this heap's. The caller gives up a live block of it.
+    pub(super) unsafe fn free_block(&self, block: *mut Block, page: &'static Meta) {
+        check::check_program_block(block, page);
+        if harden::ON {
+            // SAFETY: the caller gives up the block, which is as long as its class.
+            unsafe { harden::wipe_blocks(block.cast(), page.block_size.get() as usize, 1) };
+        }
+        self.heap.figures.frees.add(1);
+        self.discharge(Self::way_of(page), 1, u64::from(page.block_size.get()));
+        // SAFETY: the caller gives up a live block of the page.
+        unsafe { self.push(page, block) };
+    }
+
+    /// Puts a block on the list of its page, and ends the page if it is empty and not the only one
+    /// of its queue.
+    ///
+    /// # Safety
+    /// The page is this heap's. The caller gives up a block of it that is on no list.
+    unsafe fn push(&self, page: &'static Meta, block: *mut Block) {
+        let pages = self.pages(Self::way_of(page));
+        let queue = &pages.queues[usize::from(page.class.get())];
+        if !has_room(page) {
+            pages.full.remove(page);
+            queue.push_second(page);
+        }
+        // SAFETY: the block is this call's, and has a word at least.
+        unsafe { Block::set_next(block, page.free.replace(block)) };
+        let used = page.until_slow.get() - 1;
+        page.until_slow.set(used);
+        self.note_in_pages(-i64::from(page.block_size.get()));
+        if used == 0 && !(queue.is_only(page) && self.heap.is_live()) {
+            queue.remove(page);
+            self.end(page);
+        }
+    }
+
+    /// Notes a change of the bytes of blocks that pages have handed out.
+    pub(super) fn note_in_pages(&self, change: i64) {
+        let in_pages = &self.heap.figures.in_pages;
+        in_pages.set(in_pages.get().wrapping_add_signed(change));
+    }
+}
+
+/// Carves the next block of a page that has one.
+fn carve(page: &Meta) -> NonNull<u8> {
+    let (size, carved) = (page.block_size.get() as usize, page.carved.get());
+    debug_assert!(carved < page.cap.get() && size <= page.bytes());
+    page.carved.set(carved + 1);
+    let block = page.start().wrapping_add(carved as usize * size);
+    if harden::ON && !page.zero.get() {
+        // SAFETY: the block lies in a page of the heap whose lock is held, beyond the carved part: no
+        // one uses it.
+        unsafe { harden::wipe_blocks(block, size, 1) };
+    }
+    // SAFETY: the address lies in an arena, so it is not null.
+    unsafe { NonNull::new_unchecked(block) }
+}

@@ -1,0 +1,115 @@
+//! What only a signal handler or a fork sees of a heap, and what is not to be seen from outside.
+
+extern crate std;
+use super::*;
+use crate::base::size_class::of16;
+use crate::testing::in_child;
+
+const ROOM: u64 = 112;
+
+fn take(heap: &'static ProgramHeap) -> Made {
+    heap.alloc(Way::Own, 100, 16, Some(of16(100)))
+}
+
+fn free(heap: &'static ProgramHeap, p: NonNull<u8>) -> bool {
+    let (of, head) = of(p.as_ptr()).expect("a block of a program heap");
+    assert!(core::ptr::eq(of, heap));
+    // SAFETY: the tests free what they took, once.
+    unsafe { heap.free(p.as_ptr(), head) }
+}
+
+/// A handler that interrupts its own thread under the lock does not wait (rule 4).
+#[test]
+fn a_handler_that_interrupts_the_heap_waits_for_nobody() {
+    let heap = registry::make("interrupted", None).expect("memory");
+    let [p, q] = [(); 2].map(|()| take(heap).expect("memory").0);
+    let interrupted = heap.lock().expect("free");
+    assert_eq!(take(heap).map(|_| ()), Err(Refusal::Busy));
+    assert!(!free(heap, p) && !free(heap, q));
+    assert!(heap.enter(core::ptr::null()).is_err());
+    assert_eq!(heap.figures.live.get(), 2 * ROOM, "the blocks wait");
+    drop(interrupted);
+    let r = take(heap).expect("memory").0;
+    assert_eq!((heap.figures.live.get(), heap.figures.frees.get()), (ROOM, 2));
+    free(heap, r);
+    // SAFETY: nobody uses the heap any more.
+    assert!(unsafe { heap.delete() });
+}
+
+/// Rule 6.
+#[test]
+fn a_heap_in_use_by_another_thread_at_a_fork_is_lost_to_the_child() {
+    let heap = registry::make("in use", None).expect("memory");
+    let p = take(heap).expect("memory").0;
+    in_child(|| {
+        let other = os::thread_token() ^ 1;
+        core::mem::forget(heap.lock.lock_as(other));
+        heap.after_fork(os::thread_token());
+        assert_eq!(take(heap).map(|_| ()), Err(Refusal::Busy));
+        assert!(!free(heap, p));
+        // SAFETY: nobody uses it.
+        assert!(unsafe { heap.reset().is_err() && !heap.delete() });
+    });
+    in_child(|| {
+        heap.after_fork(os::thread_token());
+        assert!(take(heap).is_ok());
+    });
+    free(heap, p);
+    // SAFETY: nobody uses the heap any more.
+    assert!(unsafe { heap.delete() });
+}
+
+/// A scope gets some blocks at a time, no more than the limit allows, and leaves none behind.
+#[test]
+fn a_scope_takes_blocks_within_the_limit() {
+    let heap = registry::make("routed", Some(5 * ROOM as usize)).expect("memory");
+    let scope = heap.enter(core::ptr::null()).expect("memory");
+    assert!(scope::is_scope(&raw const scope.front));
+    // SAFETY: a thread is in a scope, so nothing is done.
+    assert!(!unsafe { heap.delete() });
+    let class = of16(100);
+    let blocks: std::vec::Vec<_> = (0..4).map(|_| scope.alloc(class).expect("memory").0).collect();
+    assert_eq!(heap.figures.live.get(), 5 * ROOM);
+    blocks.into_iter().for_each(|p| assert!(!free(heap, p.cast())));
+    assert_eq!(heap.figures.live.get(), ROOM, "one is in the list");
+    heap.leave(scope);
+    assert_eq!((heap.figures.live.get(), heap.figures.allocations.get(), heap.figures.frees.get()), (0, 4, 4));
+    let again = heap.enter(core::ptr::null()).expect("memory");
+    assert!(core::ptr::eq(scope, again), "the spare one");
+    assert!([(); 5].into_iter().all(|()| again.alloc(class).is_ok()) && again.alloc(class) == Err(Refusal::Limit));
+    heap.leave(again);
+    // SAFETY: nobody uses the heap any more.
+    assert!(unsafe { heap.delete() });
+    assert!(heap.is_used(), "blocks of the scope are live");
+}
+
+/// The slots of a reserve serve again, and go back with the heap.
+#[test]
+fn a_reserve_is_used_up_and_used_again() {
+    let heap = registry::make("reserved", None).expect("memory");
+    heap.reserve(1).expect("memory");
+    let slot = |heap: &'static ProgramHeap| heap.alloc(Way::Own, 2 * SLOT, 16, None).expect("memory").0;
+    for _ in 0..3 {
+        let blocks = [(); 16].map(|()| slot(heap));
+        assert_eq!(heap.figures.held.get(), reserve::SEGMENT_BYTES);
+        let beyond = slot(heap);
+        assert_eq!(heap.figures.held.get(), reserve::SEGMENT_BYTES + 2 * SLOT as u64);
+        free(heap, beyond);
+        // SAFETY: nobody uses the blocks.
+        unsafe { heap.reset() }.expect("not in use");
+        let _ = blocks;
+        assert_eq!(heap.figures.held.get(), reserve::SEGMENT_BYTES);
+    }
+    // SAFETY: nobody uses the heap any more.
+    assert!(unsafe { heap.delete() });
+    assert_eq!((heap.figures.held.get(), heap.figures.reserved.get()), (0, 0));
+}
+
+#[test]
+fn names_are_what_every_report_can_hold() {
+    let heap = registry::make("ä\"b<c>,d\n and more than there is any room for", None).expect("memory");
+    let read = heap.read();
+    assert_eq!(read.name(), "__b_c__d_ and more than there i");
+    // SAFETY: nobody uses the heap any more.
+    assert!(unsafe { heap.delete() });
+}

@@ -1,0 +1,49 @@
+//! Entering and leaving a scope of a program heap: the thread's word changes for that time
+//! (`program::scope`).
+//!
+//! Rules
+//! 1. Scopes end in the reverse order. `leave` refuses any other.
+//! 2. A thread that has put its heap back enters no scope. Its last destructors may borrow a heap for
+//!    a call, and that would lose the scope.
+//! 3. A thread that ends in a scope leaves it first.
+
+use super::{ThreadState, tls, with_heap};
+use crate::program::scope::Scope;
+use crate::program::{ProgramHeap, Refusal};
+
+/// Enters a scope of the heap. An error: nothing was done.
+pub fn enter(heap: &'static ProgramHeap) -> Result<(), Refusal> {
+    with_heap(|_| Some(())).ok_or(Refusal::Memory)?;
+    if matches!(tls::state(), ThreadState::Dead) {
+        return Err(Refusal::Busy);
+    }
+    let scope = heap.enter(tls::front())?;
+    // SAFETY: `enter` set `outer` to the thread's word, and the thread has a heap.
+    unsafe { tls::set_scope(&raw const scope.front) };
+    Ok(())
+}
+
+/// Leaves the scope that the thread entered last, if it is one of the heap. False: it is not.
+pub fn leave(heap: &'static ProgramHeap) -> bool {
+    let Err(scope) = tls::state_in_scope() else { return false };
+    if !core::ptr::eq(scope.heap(), heap) {
+        return false;
+    }
+    leave_one(scope);
+    true
+}
+
+/// Leaves all scopes that the thread is in.
+pub fn leave_all() {
+    while let Err(scope) = tls::state_in_scope() {
+        leave_one(scope);
+    }
+}
+
+/// Leaves the thread's innermost scope. The word changes first: what interrupts the rest finds the
+/// thread outside.
+fn leave_one(scope: &'static Scope) {
+    // SAFETY: the word leads to this scope.
+    unsafe { tls::set_scope(scope.outer.get()) };
+    scope.heap().leave(scope);
+}

@@ -1,0 +1,73 @@
+//! `&Heap` as the allocator of collections: of those of allocator-api2 and of the crates that use it,
+//! and on the nightly toolchain of those of the standard library.
+
+/// Implements the trait `Allocator` that is in scope.
+macro_rules! implement {
+    () => {
+        use crate::Heap;
+        use core::alloc::Layout;
+        use core::ptr::NonNull;
+
+        // SAFETY: a block lives until it is freed, or the heap is reset or ends. The latter two need
+        // the heap without a borrow, and the allocator is a borrow of it: so all copies of the
+        // allocator are gone then.
+        unsafe impl Allocator for &Heap {
+            fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
+                Heap::allocate(self, layout).map_err(|_| AllocError)
+            }
+
+            fn allocate_zeroed(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
+                Heap::allocate_zeroed(self, layout).map_err(|_| AllocError)
+            }
+
+            unsafe fn deallocate(&self, block: NonNull<u8>, layout: Layout) {
+                // SAFETY: the caller promises the same.
+                unsafe { Heap::deallocate(self, block, layout) };
+            }
+
+            unsafe fn grow(&self, block: NonNull<u8>, old: Layout, new: Layout) -> Result<NonNull<[u8]>, AllocError> {
+                // SAFETY: the caller promises a live block of the layout `old`.
+                unsafe { moved(self, block, old, new) }
+            }
+
+            unsafe fn shrink(&self, block: NonNull<u8>, old: Layout, new: Layout) -> Result<NonNull<[u8]>, AllocError> {
+                // SAFETY: the caller promises a live block of the layout `old`.
+                unsafe { moved(self, block, old, new) }
+            }
+        }
+
+        /// Changes the layout of a block, its alignment too.
+        ///
+        /// # Safety
+        /// As [`Heap::deallocate`], with the layout `old`.
+        unsafe fn moved(
+            heap: &Heap,
+            block: NonNull<u8>,
+            old: Layout,
+            new: Layout,
+        ) -> Result<NonNull<[u8]>, AllocError> {
+            // SAFETY: the caller's promise. A copy has the bytes of the smaller block.
+            unsafe {
+                if old.align() == new.align() {
+                    return heap.reallocate(block, old, new).map_err(|_| AllocError);
+                }
+                let to = Heap::allocate(heap, new).map_err(|_| AllocError)?;
+                to.cast::<u8>().copy_from_nonoverlapping(block, old.size().min(new.size()));
+                Heap::deallocate(heap, block, old);
+                Ok(to)
+            }
+        }
+    };
+}
+
+#[cfg(feature = "allocator-api2")]
+mod api2 {
+    use allocator_api2::alloc::{AllocError, Allocator};
+    implement!();
+}
+
+#[cfg(feature = "nightly")]
+mod nightly {
+    use core::alloc::{AllocError, Allocator};
+    implement!();
+}
