@@ -56,6 +56,25 @@ pub fn find_objects() {
     FIND.store(found.expose_provenance(), Relaxed);
 }
 
+/// [`find_objects`] for a caller in the middle of an allocation: it neither allocates nor waits for
+/// a lock of the loader. It finds the function among the loader's symbols, and none if the program
+/// was started by a call of the loader.
+#[cold]
+pub fn find_objects_at_once() {
+    #[cfg(not(miri))]
+    if FIND.load(Relaxed) == 0 {
+        // SAFETY: any key may be asked for, and errno is a variable of the thread. The kernel says
+        // where it mapped the loader, which stays mapped.
+        let found = unsafe {
+            let errno = *libc::__errno_location();
+            let image = libc::getauxval(libc::AT_BASE) as usize;
+            *libc::__errno_location() = errno;
+            if image == 0 { None } else { super::image::find(image, &[c"_dl_find_object"]) }
+        };
+        FIND.store(found.unwrap_or(0), Relaxed);
+    }
+}
+
 /// Of a program without a loader: its start and end, its index, its tables and their length. The
 /// start is written last, with Release. So a thread that reads it with Acquire sees the others.
 static PROGRAM: [AtomicUsize; 5] = [const { AtomicUsize::new(0) }; 5];

@@ -11,8 +11,8 @@
 //! (the executable maps of /proc/self/maps)
 //! ```
 //!
-//! pprof knows one interval, that of the header. Samples that were drawn with a longer one (`pace`)
-//! are converted: their counts are multiplied by the number of samples that each one stands for at
+//! pprof knows one interval, that of the header. Samples that were drawn with another one (`pace`,
+//! or an earlier start) are converted: their counts are multiplied by the number of samples that each one stands for at
 //! the header's interval, and rounded. The line before them, a comment for pprof, has their
 //! interval and their counts as they are.
 
@@ -136,21 +136,24 @@ pub fn dump_at_once<R>(event: Event, to: impl FnOnce(&[u8]) -> R) -> Result<Opti
 
 /// Live samples, their bytes, all samples, and their bytes, as if they had been drawn with the
 /// header's interval.
-fn counts(bucket: &Bucket) -> (u64, u64, u64, u64) {
-    let shift = (bucket.interval / interval()).trailing_zeros();
-    let each = estimate::samples_of_one(bucket.size, interval(), shift);
+fn counts(bucket: &Bucket, interval: u64) -> (u64, u64, u64, u64) {
+    let each = match bucket.interval == interval {
+        true => 1.0,
+        false => estimate::samples_of_one(bucket.size, interval, bucket.interval),
+    };
     let scaled = |samples: u64| (samples as f64 * each + 0.5) as u64;
     let (live, all) = (scaled(bucket.taken - bucket.freed), scaled(bucket.taken));
     (live, live * bucket.size, all, all * bucket.size)
 }
 
 fn samples(out: &mut Buffer, books: &Books, event: Event) -> fmt::Result {
+    let interval = interval();
     let total = books.buckets().fold((0, 0, 0, 0), |sum, (b, _)| {
-        let of = counts(b);
+        let of = counts(b, interval);
         (sum.0 + of.0, sum.1 + of.1, sum.2 + of.2, sum.3 + of.3)
     });
     let (live, live_bytes, all, all_bytes) = total;
-    writeln!(out, "heap profile: {live}: {live_bytes} [{all}: {all_bytes}] @ heap_v2/{}", interval())?;
+    writeln!(out, "heap profile: {live}: {live_bytes} [{all}: {all_bytes}] @ heap_v2/{interval}")?;
     // SAFETY: `getpid` has no conditions.
     let pid = unsafe { libc::getpid() };
     let (event, on, lost) = (event.name(), u8::from(is_on()), books.lost);
@@ -162,10 +165,10 @@ fn samples(out: &mut Buffer, books: &Books, event: Event) -> fmt::Result {
             // The parent had them before a fork.
             continue;
         }
-        if b.interval != interval() {
+        if b.interval != interval {
             writeln!(out, "# at {}: {} [{}]", b.interval, b.taken - b.freed, b.taken)?;
         }
-        let (live, live_bytes, all, all_bytes) = counts(b);
+        let (live, live_bytes, all, all_bytes) = counts(b, interval);
         write!(out, "{live}: {live_bytes} [{all}: {all_bytes}] @")?;
         for pc in stack {
             write!(out, " {pc:#x}")?;
