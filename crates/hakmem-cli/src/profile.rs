@@ -2,26 +2,19 @@
 //!
 //! The library samples, and writes addresses; what they are called is found here, when the program has ended.
 
-mod colours;
-mod flame;
-mod hidden;
-pub mod names;
-mod pprof;
-mod raw;
+pub mod confined;
 mod summary;
-pub mod symbols;
 
 use crate::checked::{self, say};
 use crate::{grammar, output, run};
 use clap::Args;
-use flame::Bytes;
-use std::collections::HashMap;
+use hakmem_pprof::Bytes;
+use hakmem_pprof::tool::{Profile, encode, flame, raw};
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process;
-use std::rc::Rc;
 
 pub const AFTER_HELP: &str = "\
 Writes PREFIX.pb.gz (for pprof: `go tool pprof -http=: PREFIX.pb.gz`), PREFIX.live.svg and PREFIX.allocated.svg (flame graphs, \
@@ -61,9 +54,6 @@ pub struct Options {
     #[arg(trailing_var_arg = true, num_args = 1.., value_names = ["PROG", "ARGS"])]
     command: Vec<OsString>,
 }
-
-/// No program allocates more: an exbibyte.
-const MOST_BYTES: f64 = (1u64 << 60) as f64;
 
 /// What `hakmem run` is to do besides.
 #[derive(Debug, Clone)]
@@ -138,8 +128,10 @@ pub fn write(
         Some(pid) => format!("there is no heap profile of process {pid}: it ended without running exit handlers, or wrote none"),
         None => "there is no heap profile".into(),
     })?;
-    let profile = Profile::of(raw, all_frames)?;
-    let mut files = vec![save(output, "pb.gz", &pprof::encode(&profile))?];
+    let profile = Profile::of(raw, all_frames, &|path, offsets| {
+        confined::of_file(Path::new(path), offsets)
+    })?;
+    let mut files = vec![save(output, "pb.gz", &encode::encode(&profile, true))?];
     for bytes in [Bytes::Live, Bytes::Allocated] {
         let lines = flame::folded(&profile, bytes)?;
         let mut folded = lines.join("\n");
@@ -151,7 +143,11 @@ pub fn write(
         )?);
         if !lines.is_empty() {
             let svg = flame::graph(&lines, &profile, bytes, program.as_deref())?;
-            files.push(save(output, &format!("{}.svg", bytes.name()), &svg)?);
+            files.push(save(
+                output,
+                &format!("{}.svg", bytes.name()),
+                svg.as_bytes(),
+            )?);
         }
     }
     Ok(summary::of(&profile, raw, &files))
@@ -198,95 +194,4 @@ fn with_extension(prefix: &Path, extension: &str) -> PathBuf {
     path.push(".");
     path.push(extension);
     path.into()
-}
-
-/// A profile with names, scaled to what it stands for.
-pub struct Profile {
-    pub interval: u64,
-    pub all_frames: bool,
-    pub samples: Vec<Sample>,
-    /// In the order of `Place::map`.
-    pub files: Vec<File>,
-}
-
-/// What samples of blocks of one size by one stack stand for.
-pub struct Sample {
-    /// Bytes of a block.
-    pub size: u64,
-    pub all: f64,
-    pub all_bytes: f64,
-    pub live: f64,
-    pub live_bytes: f64,
-    /// Nearest first.
-    pub stack: Vec<Rc<symbols::Place>>,
-}
-
-impl Sample {
-    fn none(size: u64, stack: Vec<Rc<symbols::Place>>) -> Self {
-        Self {
-            size,
-            all: 0.0,
-            all_bytes: 0.0,
-            live: 0.0,
-            live_bytes: 0.0,
-            stack,
-        }
-    }
-
-    /// Each sample counts by its own interval.
-    fn add(&mut self, raw: &raw::Sample) {
-        let (weight, size) = (raw.weight(), self.size as f64);
-        let (all, live) = (raw.all as f64 * weight, raw.live as f64 * weight);
-        self.all += all;
-        self.all_bytes += all * size;
-        self.live += live;
-        self.live_bytes += live * size;
-    }
-}
-
-/// A map of a file.
-pub struct File {
-    pub start: u64,
-    pub end: u64,
-    pub offset: u64,
-    pub path: String,
-    pub build_id: String,
-}
-
-impl Profile {
-    /// The error is for the user to read.
-    fn of(raw: &raw::Raw, all_frames: bool) -> Result<Self, String> {
-        let mut symbols = symbols::Symbols::new(raw)?;
-        let mut samples: Vec<Sample> = Vec::new();
-        // Those at several intervals are one here.
-        let mut numbers = HashMap::new();
-        for sample in &raw.samples {
-            let number = *numbers
-                .entry((sample.size, &*sample.stack))
-                .or_insert_with(|| {
-                    samples.push(Sample::none(
-                        sample.size,
-                        symbols.stack(&sample.stack, all_frames),
-                    ));
-                    samples.len() - 1
-                });
-            samples[number].add(sample);
-        }
-        if samples.iter().map(|s| s.all_bytes).sum::<f64>() > MOST_BYTES {
-            return Err("the profile has more bytes than can be".into());
-        }
-        let files = raw.maps.iter().map(|map| File {
-            start: map.start,
-            end: map.end,
-            offset: map.offset,
-            path: map.path.clone(),
-            build_id: symbols.build_id(&map.path).to_owned(),
-        });
-        Ok(Self {
-            interval: raw.interval,
-            all_frames,
-            samples,
-            files: files.collect(),
-        })
-    }
 }

@@ -11,10 +11,10 @@
 //! (the executable maps of /proc/self/maps)
 //! ```
 //!
-//! pprof knows one interval, that of the header. Samples that were drawn with another one (`pace`,
-//! or an earlier start) are converted: their counts are multiplied by the number of samples that each one stands for at
-//! the header's interval, and rounded. The line before them, a comment for pprof, has their
-//! interval and their counts as they are.
+//! pprof knows one interval, that of the header: the shortest of all. Samples that were drawn with a
+//! longer one (`pace`, or another start) are converted: their counts are multiplied by the number
+//! of samples that each one stands for at the header's interval, and rounded. The line before them,
+//! a comment for pprof, has their interval and their counts as they are.
 
 use super::table::{Books, Bucket, with_books, with_books_at_once};
 use super::{Busy, Event, estimate, interval, is_on};
@@ -147,7 +147,7 @@ fn counts(bucket: &Bucket, interval: u64) -> (u64, u64, u64, u64) {
 }
 
 fn samples(out: &mut Buffer, books: &Books, event: Event) -> fmt::Result {
-    let interval = interval();
+    let interval = books.buckets().fold(interval(), |least, (b, _)| least.min(b.interval));
     let total = books.buckets().fold((0, 0, 0, 0), |sum, (b, _)| {
         let of = counts(b, interval);
         (sum.0 + of.0, sum.1 + of.1, sum.2 + of.2, sum.3 + of.3)

@@ -1,7 +1,7 @@
 //! What the library writes: the text form of gperftools' heap profiles, with a line of our own. A file may hold several, one
 //! after the other.
 
-use crate::checked::{self, Lines};
+use super::checked::{self, Lines};
 use std::collections::HashMap;
 use std::io::BufRead;
 use std::ops::RangeInclusive;
