@@ -21,6 +21,7 @@ const BYTES: usize = 1024;
 const KEPT: f64 = (BLOCKS * BYTES + 2 * (1 << 20)) as f64;
 
 #[inline(never)]
+#[allow(clippy::vec_box, reason = "the boxes are the subject")]
 fn keeps() -> Vec<Box<[u8; BYTES]>> {
     let mut all = Vec::with_capacity(BLOCKS * 3 / 2);
     all.extend((0..BLOCKS).map(|_| black_box(Box::new([1; BYTES]))));
