@@ -5,6 +5,7 @@ mod common;
 mod grammar;
 mod hostile;
 mod learn;
+mod live;
 mod map;
 mod options;
 mod own;

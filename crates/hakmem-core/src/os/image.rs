@@ -1,4 +1,4 @@
-//! Functions of an image that the kernel mapped, found in memory: no lock, no allocation, no system
+//! Functions of an image that is in use, found in memory: no lock, no allocation, no system
 //! call.
 
 use super::linux::at;
@@ -19,8 +19,8 @@ const DT_SYMTAB: u64 = 6;
 /// linkers put the names behind the symbols. So the symbols end where the names begin.
 ///
 /// # Safety
-/// `image` is the address of an ELF image for this machine that the kernel mapped: its vDSO or the
-/// loader. Its segments stay mapped.
+/// `image` is the address of an ELF image for this machine that is in use: the vDSO, the loader or
+/// a library. Its segments stay mapped.
 pub unsafe fn find(image: usize, wanted: &[&CStr]) -> Option<usize> {
     // SAFETY: the caller says that the image is of this machine and mapped. So the offsets and
     // counts in it stay within it, its dynamic section ends with a 0, and its names with a NUL.
