@@ -138,7 +138,7 @@ fn a_program_that_makes_stacks_all_the_time_is_read() {
     let prefix = folder.path().join("out");
     let mut program = Program::preloaded();
     program.tell("churn");
-    for _ in 0..8 {
+    for _ in 0..3 {
         let options = ["--interval", "4096", "--seconds", "0.02"];
         let output = command(program.0.pid(), &prefix, &options)
             .output()

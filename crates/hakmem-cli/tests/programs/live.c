@@ -1,5 +1,5 @@
 /* Does what its input says, a line at a time, and answers "ready" after each; so others may profile it meanwhile.
-   keep N: keeps N blocks. churn: four threads allocate by ever new stacks, from then on. hide: others may not read it.
+   keep N: keeps N blocks. churn: two threads allocate by ever new stacks, from then on. hide: others may not read it.
    again: executes itself. */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -58,7 +58,7 @@ int main(int argc, char **argv) {
         else if (!strcmp(line, "again\n"))
             execv("/proc/self/exe", argv);
         else if (!strcmp(line, "churn\n"))
-            for (size_t i = 1; i <= 4; i++) {
+            for (size_t i = 1; i <= 2; i++) {
                 pthread_t thread;
                 pthread_create(&thread, NULL, churns, (void *)(i * 77777));
             }

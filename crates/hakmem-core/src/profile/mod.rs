@@ -276,6 +276,75 @@ mod tests {
         });
     }
 
+    /// As another process does (`outside`).
+    fn switch(byte: u8) {
+        // SAFETY: the byte lies in `RUN`, which is an atomic. The child has one thread, so nothing
+        // else reads or writes `RUN` meanwhile.
+        unsafe { RUN.as_ptr().cast::<u8>().wrapping_add(outside::SWITCH).write_volatile(byte) }
+    }
+
+    /// Neither side undoes what the other did, and a child is not profiled.
+    #[test]
+    fn another_process_has_a_byte_of_its_own() {
+        in_child(|| {
+            stop();
+            INTERVAL.store(0, Relaxed);
+            outside::ASKED.interval.store(1, Relaxed);
+            switch(0x81);
+            assert!(is_on() && interval() == 1);
+            SIZES.map(take).into_iter().for_each(free);
+            let first = taken();
+            assert!(first >= 4);
+            in_child(|| assert!(!is_on()));
+            assert!(start(4096) && interval() == 4096);
+            stop();
+            assert!(is_on(), "the other process did not switch it off");
+            SIZES.map(take).into_iter().for_each(free);
+            assert!(taken() >= first + 4, "at its interval");
+            switch(0);
+            assert!(!is_on());
+            assert!(start(1));
+            switch(0x82);
+            switch(0);
+            assert!(is_on(), "the program did not");
+            in_child(|| assert!(is_on()));
+        });
+    }
+
+    /// What the other process may write in part.
+    #[test]
+    fn any_interval_of_another_process_will_do() {
+        in_child(|| {
+            stop();
+            for (i, interval) in [0, 1 << 63, u64::MAX].into_iter().enumerate() {
+                outside::ASKED.interval.store(interval, Relaxed);
+                switch(0x81 + i as u8);
+                SIZES.map(take).into_iter().for_each(free);
+            }
+        });
+    }
+
+    /// What is shown is where the books are, and whole.
+    #[test]
+    fn the_books_are_shown_where_they_are() {
+        sampled(|| {
+            SIZES.map(take).into_iter().for_each(free);
+            let shown = || outside::SHOWN.last().next().unwrap().1;
+            let before = shown();
+            let books = |of: fn(&mut table::Books) -> [u64; 2]| table::with_books(of).unwrap();
+            let lengths = books(|books| [books.buckets().count() as u64, books.frames() as u64]);
+            assert_eq!([before[1], before[3]], lengths);
+            table::with_books(|books| {
+                for i in 0..10_000 {
+                    books.bucket(16, 1, &[i, i + 1]).unwrap();
+                }
+            });
+            let after = shown();
+            assert_eq!([after[1], after[3]], [lengths[0] + 10_000, lengths[1] + 20_000]);
+            assert!(after[0] != before[0], "they moved");
+        });
+    }
+
     #[test]
     fn samples_share_pages() {
         sampled(|| {
