@@ -237,9 +237,11 @@ fn what_cannot_be_profiled_is_said() {
     refused(of(sleeps.id() as i32), "has ended");
     sleeps.wait().unwrap();
     refused(of(i32::MAX), "there is no process");
-    let program = Program::preloaded();
+    let mut program = Program::preloaded();
     let nowhere = command(program.0.pid(), Path::new("/nowhere/out"), &[]);
     refused(nowhere, "cannot write /nowhere/out.pb.gz");
+    program.tell("filter");
+    refused(of(program.0.pid()), "has a filter for system calls");
     for wrong in [
         &["--seconds", "0"][..],
         &["--lib", "/x"],

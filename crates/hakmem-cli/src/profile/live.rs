@@ -58,6 +58,11 @@ impl Live {
         if state == State::Program {
             return live.read().map_err(said).map(|()| live);
         }
+        if live.target.is_filtered() {
+            return Err(format!(
+                "process {pid} has a filter for system calls (seccomp), which may end it for a call that a sample makes"
+            ));
+        }
         // So that no signal ends this process between on and off.
         child::block_all();
         locked.switch_on(&switch, interval).map_err(cannot)?;

@@ -144,12 +144,13 @@ impl Layout {
         })
     }
 
-    /// None: it makes no sense.
-    fn sample(&self, bucket: &[u8], frames: &[u64]) -> Option<Sample> {
+    /// None: it makes no sense. The stacks of all samples have no more than `left` addresses.
+    fn sample(&self, bucket: &[u8], frames: &[u64], left: &Budget) -> Option<Sample> {
         let at = |field| u64_at(bucket, field);
         let first = usize::try_from(at(self.first_frame)).ok()?;
         let count = usize::try_from(at(self.frames)).ok()?;
         let stack = frames.get(first..first.checked_add(count)?)?;
+        left.take(count as u64).ok()?;
         let (size, interval) = (at(self.size), at(self.interval));
         let is_size = |n| (1..=MOST).contains(&n);
         // A count that was read before another may be behind it.
@@ -218,9 +219,11 @@ fn samples(memory: Memory, layout: &Layout, at: [u64; 4]) -> io::Result<Vec<Samp
         .map(|i| u64_at(&frames, i * 8))
         .collect();
     let buckets = whole(memory, buckets, bucket_count as usize * layout.bytes)?;
+    // No two stacks share addresses.
+    let left = Budget::new(frames.len() as u64, "addresses in its stacks");
     let all = buckets
         .chunks_exact(layout.bytes)
-        .map(|bucket| layout.sample(bucket, &frames));
+        .map(|bucket| layout.sample(bucket, &frames, &left));
     let all: Option<Vec<_>> = all.collect();
     let all = all.ok_or_else(|| refuse("its heap profile makes no sense"))?;
     // What a parent had before a fork.
@@ -236,4 +239,145 @@ fn whole(memory: Memory, address: u64, len: usize) -> io::Result<Vec<u8>> {
         all.extend(memory.bytes(address.saturating_add(all.len() as u64), part)?);
     }
     Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::memory::{PageMap, Source};
+    use super::*;
+    use std::cell::Cell;
+
+    const BUCKET: u64 = 48;
+    const SHOWN: u64 = 0;
+    const BOOKS: u64 = 64;
+    const FRAMES_AT: u64 = 128;
+    const BUCKETS_AT: u64 = 512;
+
+    /// Memory from address 0 on.
+    struct Image {
+        words: Vec<u64>,
+        /// Changes of the number that are still to come, one with each time that it is read.
+        changes: Cell<u64>,
+    }
+
+    impl Source for Image {
+        fn read(&self, address: u64, to: &mut [u8]) -> io::Result<()> {
+            let bytes: Vec<u8> = self.words.iter().flat_map(|w| w.to_le_bytes()).collect();
+            let of = bytes.get(address as usize..address as usize + to.len());
+            to.copy_from_slice(of.ok_or(io::Error::from_raw_os_error(libc::EFAULT))?);
+            if address == SHOWN && to.len() == 8 && self.changes.get() > 0 {
+                self.changes.set(self.changes.get() - 1);
+                to[0] = to[0].wrapping_add(2 * self.changes.get() as u8);
+            }
+            Ok(())
+        }
+
+        fn each_file(&self, _: &mut dyn FnMut(u64)) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn page_map(&self) -> io::Result<PageMap> {
+            Err(io::Error::other("there is none"))
+        }
+    }
+
+    /// Two buckets, of a block with the stack 7 8 and of one with 9.
+    fn image() -> Image {
+        let mut words = vec![0; 128];
+        let mut put = |at: u64, values: &[u64]| {
+            words[at as usize / 8..][..values.len()].copy_from_slice(values);
+        };
+        put(SHOWN, &[2, BUCKETS_AT, 2, FRAMES_AT, 3]);
+        put(BOOKS, &[5]);
+        put(FRAMES_AT, &[7, 8, 9]);
+        put(BUCKETS_AT, &[0, 2, 16, 4096, 10, 4, 2, 1, 100, 8192, 3, 3]);
+        let changes = Cell::new(0);
+        Image { words, changes }
+    }
+
+    fn note() -> Note {
+        let mut bytes = Vec::new();
+        let mut add = |name: &str, value: u64| {
+            bytes.extend(name.bytes());
+            bytes.push(0);
+            let at = bytes.len() as u64;
+            let place = if name.starts_with('@') { at } else { 0 };
+            bytes.extend(value.wrapping_sub(place).to_le_bytes());
+        };
+        let places = [("shown", SHOWN), ("books", BOOKS), ("code", 77)];
+        for (name, at) in places {
+            add(&format!("@profile.{name}"), at);
+        }
+        let fields = ["record", "buckets", "bucket_count", "frames", "frame_count"];
+        (0..)
+            .zip(fields)
+            .for_each(|(i, name)| add(&format!("shown.{name}"), i * 8));
+        add("bucket_bytes", BUCKET);
+        let fields = [
+            "first_frame",
+            "frames",
+            "size",
+            "interval",
+            "taken",
+            "freed",
+        ];
+        (0..)
+            .zip(fields)
+            .for_each(|(i, name)| add(&format!("bucket.{name}"), i * 8));
+        add("books.lost", 0);
+        Note::parse(&bytes, 0).unwrap()
+    }
+
+    fn books(image: &Image) -> io::Result<Books> {
+        let budget = Budget::new(1 << 20, "bytes");
+        let memory = Memory {
+            source: image,
+            budget: &budget,
+        };
+        read(memory, &note())
+    }
+
+    #[test]
+    fn buckets_are_samples() {
+        let found = books(&image()).unwrap();
+        assert_eq!((found.lost, found.code), (5, 77));
+        let of = |s: &Sample| (s.size, s.interval, s.live, s.all, s.stack.clone());
+        let all: Vec<_> = found.samples.iter().map(of).collect();
+        let want = [(16, 4096, 6, 10, vec![7, 8]), (100, 8192, 0, 3, vec![9])];
+        assert_eq!(all, want);
+    }
+
+    #[test]
+    fn what_changes_meanwhile_is_read_again() {
+        let image = image();
+        image.changes.set(6);
+        assert_eq!(books(&image).unwrap().samples.len(), 2);
+        assert_eq!(image.changes.get(), 0);
+        image.changes.set(100);
+        assert!(books(&image).is_err());
+    }
+
+    #[test]
+    fn forged_tables_are_refused() {
+        let bucket = BUCKETS_AT as usize / 8;
+        for (at, value) in [
+            (1, 1 << 40),  // The buckets' place.
+            (2, 1 << 40),  // Their number.
+            (3, 1 << 60),  // The frames' place.
+            (4, u64::MAX), // Their number.
+            (bucket, 3),   // Frames that are not there.
+            (bucket, u64::MAX),
+            (bucket + 1, 3), // Frames that are another's, too.
+            (bucket + 2, 0), // Sizes.
+            (bucket + 3, u64::MAX),
+            (bucket + 4, u64::MAX),
+        ] {
+            let mut image = image();
+            image.words[at] = value;
+            assert!(books(&image).is_err(), "{at}: {value:#x}");
+        }
+        let mut image = image();
+        image.words[0] = 3;
+        assert!(books(&image).is_err(), "it is just changing");
+    }
 }

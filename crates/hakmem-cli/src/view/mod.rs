@@ -203,6 +203,11 @@ impl Target {
         self.process.image().is_ok_and(|image| image != self.image)
     }
 
+    /// Whether it has a filter for system calls that this process has not.
+    pub fn is_filtered(&self) -> bool {
+        self.process.is_filtered()
+    }
+
     pub fn usage(&self) -> Usage {
         self.process.usage()
     }

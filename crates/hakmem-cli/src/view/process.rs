@@ -64,6 +64,17 @@ impl Process {
         matches!((user, owner), (Some(user), Ok(owner)) if user.parse() != Ok(owner))
     }
 
+    /// Whether it has a filter for system calls that this process has not.
+    pub fn is_filtered(&self) -> bool {
+        let filters = |pid: &str| {
+            let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+            let mut lines = status.lines();
+            let number = lines.find_map(|line| line.strip_prefix("Seccomp_filters:"));
+            number.and_then(|n| n.trim().parse().ok()).unwrap_or(0u64)
+        };
+        filters(&self.pid.to_string()) > filters("self")
+    }
+
     /// Whether it is a thread of the kernel.
     pub fn is_kernels(&self) -> bool {
         const PF_KTHREAD: u64 = 0x0020_0000;

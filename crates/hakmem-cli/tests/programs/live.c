@@ -1,7 +1,9 @@
 /* Does what its input says, a line at a time, and answers "ready" after each; so others may profile it meanwhile.
    keep N: keeps N blocks. churn: two threads allocate by ever new stacks, from then on. hide: others may not read it.
-   again: executes itself. */
+   filter: filters its system calls. again: executes itself. */
 #define _GNU_SOURCE
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,6 +48,14 @@ static void *churns(void *seed) {
     return NULL;
 }
 
+/* One that allows everything. */
+static void filters(void) {
+    struct sock_filter all = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+    struct sock_fprog program = {1, &all};
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+}
+
 int main(int argc, char **argv) {
     char line[64];
     puts("ready");
@@ -55,6 +65,8 @@ int main(int argc, char **argv) {
             keeps(atol(line + 5));
         else if (!strcmp(line, "hide\n"))
             prctl(PR_SET_DUMPABLE, 0);
+        else if (!strcmp(line, "filter\n"))
+            filters();
         else if (!strcmp(line, "again\n"))
             execv("/proc/self/exe", argv);
         else if (!strcmp(line, "churn\n"))
