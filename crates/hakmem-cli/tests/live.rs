@@ -234,6 +234,14 @@ fn what_cannot_be_profiled_is_said() {
     let mut sleeps = Command::new("sleep").arg("1000").spawn().unwrap();
     refused(of(sleeps.id() as i32), "does not run on hakmem");
     sleeps.kill().unwrap();
+    // Until it has ended; it is not reaped yet.
+    // SAFETY: all zeroes are a valid siginfo_t, and the child is this process's.
+    let waited = unsafe {
+        let mut info = std::mem::zeroed();
+        let how = libc::WEXITED | libc::WNOWAIT;
+        libc::waitid(libc::P_PID, sleeps.id(), &mut info, how)
+    };
+    assert_eq!(waited, 0);
     refused(of(sleeps.id() as i32), "has ended");
     sleeps.wait().unwrap();
     refused(of(i32::MAX), "there is no process");
