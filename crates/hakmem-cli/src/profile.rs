@@ -2,68 +2,69 @@
 //!
 //! The library samples, and writes addresses; what they are called is found here, when the program has ended.
 
-mod colours;
-mod flame;
-mod hidden;
-pub mod names;
-mod pprof;
-mod raw;
+pub mod confined;
+mod live;
 mod summary;
-pub mod symbols;
 
 use crate::checked::{self, say};
 use crate::{grammar, output, run};
 use clap::Args;
-use flame::Bytes;
-use std::collections::HashMap;
+use hakmem_pprof::Bytes;
+use hakmem_pprof::tool::module::Look;
+use hakmem_pprof::tool::{Profile, encode, flame, raw};
+use live::Live;
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process;
-use std::rc::Rc;
+use std::time::Duration;
 
 pub const AFTER_HELP: &str = "\
 Writes PREFIX.pb.gz (for pprof: `go tool pprof -http=: PREFIX.pb.gz`), PREFIX.live.svg and PREFIX.allocated.svg (flame graphs, \
 for a browser), and both as folded stacks. Prints on standard error what was live at the end, by the code that allocated it.
-FILE holds what a program appends under HAKMEM_PROFILE=FILE; hakmem reads the last profile. hakmem runs PROG as `hakmem run` \
-does, and exits with its exit status.
-  1    FILE cannot be read, or has no profile
+hakmem runs PROG as `hakmem run` does, and exits with its exit status.
+With --pid alone, hakmem switches the profile on in a running process, which needs no preparation, and switches it off after \
+--seconds, or at Ctrl-C. It needs the right to trace the process: root has it, and the same user where the system allows that. \
+The profile then has what was allocated meanwhile, and in earlier such times.
+FILE holds what a program appends under HAKMEM_PROFILE=FILE; hakmem reads the last profile.
+  1    FILE cannot be read, or has no profile; no such process, it may not be read, or it does not run on hakmem
   2    wrong usage
   125  the files cannot be written, or the program left no profile
 
 Examples:
   hakmem profile python3 work.py
   hakmem profile -o /tmp/redis redis-server --port 7777
+  hakmem profile --pid 1234 --seconds 30
   hakmem profile --file /tmp/profiles --pid 1234";
 
 #[derive(Args)]
 pub struct Options {
     /// Reads a file of profiles that the library wrote; - is standard input
-    #[arg(long, required_unless_present = "command", conflicts_with = "command")]
+    #[arg(long, required_unless_present_any = ["command", "pid"], conflicts_with = "command")]
     file: Option<PathBuf>,
-    /// The start of the names of the files [default: hakmem-PROG, or FILE]
+    /// The start of the names of the files [default: hakmem-PROG, FILE, or hakmem-PID]
     #[arg(short, long, value_name = "PREFIX")]
     output: Option<PathBuf>,
     /// Average bytes from one sample to the next; 1 samples almost every allocation
     #[arg(long, value_name = "BYTES", default_value_t = 512 << 10, value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
     interval: u32,
-    /// The process whose profile to read, if FILE has profiles of several
-    #[arg(long, requires = "file", conflicts_with = "command")]
+    /// The process to profile while it runs; with --file the one whose profile to read, if FILE has profiles of several
+    #[arg(long, conflicts_with = "command", value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
     pid: Option<u32>,
+    /// How long the process is profiled [default: until Ctrl-C]
+    #[arg(long, value_name = "N", requires = "pid", conflicts_with = "file", value_parser = seconds)]
+    seconds: Option<Duration>,
     /// Shows also the allocator's functions, and those of the standard libraries around them
     #[arg(long)]
     all_frames: bool,
     /// The library; without it the libhakmem.so in hakmem's own folder or in ../lib
-    #[arg(long, value_name = "PATH", conflicts_with = "file")]
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["file", "pid"])]
     lib: Option<PathBuf>,
     /// The program, with its arguments
     #[arg(trailing_var_arg = true, num_args = 1.., value_names = ["PROG", "ARGS"])]
     command: Vec<OsString>,
 }
-
-/// No program allocates more: an exbibyte.
-const MOST_BYTES: f64 = (1u64 << 60) as f64;
 
 /// What `hakmem run` is to do besides.
 #[derive(Debug, Clone)]
@@ -73,9 +74,16 @@ pub struct Wish {
     all_frames: bool,
 }
 
+fn seconds(text: &str) -> Result<Duration, String> {
+    crate::grammar::seconds(text, 0.01, 1e6)
+}
+
 pub fn profile(options: Options) -> ! {
+    if let (Some(pid), None) = (options.pid, &options.file) {
+        finish(live(pid, &options))
+    }
     let Some(file) = &options.file else {
-        grammar::meant("profile", &options.command[0], &["--file"]);
+        grammar::meant("profile", &options.command[0], &["--file", "--pid"]);
         let program = Path::new(&options.command[0])
             .file_name()
             .unwrap_or_default();
@@ -112,7 +120,38 @@ pub fn profile(options: Options) -> ! {
     let named = |why| format!("{}: {why}", file.display());
     let written = |text| write(text, options.pid, options.all_frames, None, &output);
     let text = is_name(&output).and(text);
-    match text.and_then(|text| written(text).map_err(named)) {
+    finish(text.and_then(|text| written(text).map_err(named)))
+}
+
+/// Of a running process.
+fn live(pid: u32, options: &Options) -> Result<String, String> {
+    let output = match &options.output {
+        Some(output) => output.clone(),
+        None => format!("hakmem-{pid}").into(),
+    };
+    is_name(&output).and_then(|()| output::tried(&with_extension(&output, "pb.gz")))?;
+    let mut live = Live::start(pid, options.interval.into())?;
+    match live.is_on_by_program() {
+        true => say(&format!(
+            "process {pid} has its heap profile on itself: it is read as it is, and stays on"
+        )),
+        false => {
+            let end = match options.seconds {
+                Some(time) => format!("for {} s", time.as_secs_f64()),
+                None => "until Ctrl-C".into(),
+            };
+            say(&format!("the heap profile of process {pid} is on, {end}"));
+            live.wait(options.seconds)
+        }
+    }
+    let (raw, program) = live.end()?;
+    let look = |path: &str, offsets: &[u64]| live::look(pid, path, offsets);
+    files(&raw, &look, options.all_frames, Some(&program), &output)
+}
+
+/// Says what there is to say, and ends this process.
+fn finish(done: Result<String, String>) -> ! {
+    match done {
         Ok(said) => {
             let _ = io::stderr().write_all(said.as_bytes());
             process::exit(0)
@@ -133,13 +172,25 @@ pub fn write(
     program: Option<&str>,
     output: &Path,
 ) -> Result<String, String> {
-    let program = program.map(checked::name);
     let raw = &raw::last(text, pid)?.ok_or_else(|| match pid {
         Some(pid) => format!("there is no heap profile of process {pid}: it ended without running exit handlers, or wrote none"),
         None => "there is no heap profile".into(),
     })?;
-    let profile = Profile::of(raw, all_frames)?;
-    let mut files = vec![save(output, "pb.gz", &pprof::encode(&profile))?];
+    let look = |path: &str, offsets: &[u64]| confined::of_file(Path::new(path), offsets);
+    files(raw, &look, all_frames, program, output)
+}
+
+/// Writes the files of one profile. See [`write`].
+fn files(
+    raw: &raw::Raw,
+    look: Look,
+    all_frames: bool,
+    program: Option<&str>,
+    output: &Path,
+) -> Result<String, String> {
+    let program = program.map(checked::name);
+    let profile = Profile::of(raw, all_frames, look)?;
+    let mut files = vec![save(output, "pb.gz", &encode::encode(&profile, true))?];
     for bytes in [Bytes::Live, Bytes::Allocated] {
         let lines = flame::folded(&profile, bytes)?;
         let mut folded = lines.join("\n");
@@ -151,7 +202,11 @@ pub fn write(
         )?);
         if !lines.is_empty() {
             let svg = flame::graph(&lines, &profile, bytes, program.as_deref())?;
-            files.push(save(output, &format!("{}.svg", bytes.name()), &svg)?);
+            files.push(save(
+                output,
+                &format!("{}.svg", bytes.name()),
+                svg.as_bytes(),
+            )?);
         }
     }
     Ok(summary::of(&profile, raw, &files))
@@ -198,95 +253,4 @@ fn with_extension(prefix: &Path, extension: &str) -> PathBuf {
     path.push(".");
     path.push(extension);
     path.into()
-}
-
-/// A profile with names, scaled to what it stands for.
-pub struct Profile {
-    pub interval: u64,
-    pub all_frames: bool,
-    pub samples: Vec<Sample>,
-    /// In the order of `Place::map`.
-    pub files: Vec<File>,
-}
-
-/// What samples of blocks of one size by one stack stand for.
-pub struct Sample {
-    /// Bytes of a block.
-    pub size: u64,
-    pub all: f64,
-    pub all_bytes: f64,
-    pub live: f64,
-    pub live_bytes: f64,
-    /// Nearest first.
-    pub stack: Vec<Rc<symbols::Place>>,
-}
-
-impl Sample {
-    fn none(size: u64, stack: Vec<Rc<symbols::Place>>) -> Self {
-        Self {
-            size,
-            all: 0.0,
-            all_bytes: 0.0,
-            live: 0.0,
-            live_bytes: 0.0,
-            stack,
-        }
-    }
-
-    /// Each sample counts by its own interval.
-    fn add(&mut self, raw: &raw::Sample) {
-        let (weight, size) = (raw.weight(), self.size as f64);
-        let (all, live) = (raw.all as f64 * weight, raw.live as f64 * weight);
-        self.all += all;
-        self.all_bytes += all * size;
-        self.live += live;
-        self.live_bytes += live * size;
-    }
-}
-
-/// A map of a file.
-pub struct File {
-    pub start: u64,
-    pub end: u64,
-    pub offset: u64,
-    pub path: String,
-    pub build_id: String,
-}
-
-impl Profile {
-    /// The error is for the user to read.
-    fn of(raw: &raw::Raw, all_frames: bool) -> Result<Self, String> {
-        let mut symbols = symbols::Symbols::new(raw)?;
-        let mut samples: Vec<Sample> = Vec::new();
-        // Those at several intervals are one here.
-        let mut numbers = HashMap::new();
-        for sample in &raw.samples {
-            let number = *numbers
-                .entry((sample.size, &*sample.stack))
-                .or_insert_with(|| {
-                    samples.push(Sample::none(
-                        sample.size,
-                        symbols.stack(&sample.stack, all_frames),
-                    ));
-                    samples.len() - 1
-                });
-            samples[number].add(sample);
-        }
-        if samples.iter().map(|s| s.all_bytes).sum::<f64>() > MOST_BYTES {
-            return Err("the profile has more bytes than can be".into());
-        }
-        let files = raw.maps.iter().map(|map| File {
-            start: map.start,
-            end: map.end,
-            offset: map.offset,
-            path: map.path.clone(),
-            build_id: symbols.build_id(&map.path).to_owned(),
-        });
-        Ok(Self {
-            interval: raw.interval,
-            all_frames,
-            samples,
-            files: files.collect(),
-        })
-    }
 }

@@ -4,8 +4,9 @@
 //! with file and line, as far as the file's debug information and symbols tell.
 
 use crate::checked;
-use crate::profile::names::{self, Named};
-use crate::profile::symbols::Frame;
+use crate::profile::confined;
+use hakmem_pprof::tool::module::Named;
+use hakmem_pprof::tool::symbols::Frame;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::Path;
@@ -59,7 +60,7 @@ pub fn named(text: &str) -> String {
     }
     let look = |(file, offsets): (_, BTreeSet<u64>)| {
         let offsets: Vec<_> = offsets.into_iter().collect();
-        let Named { frames, .. } = names::of_file(Path::new(file), &offsets);
+        let Named { frames, .. } = confined::of_file(Path::new(file), &offsets);
         (
             file,
             offsets.into_iter().zip(frames).collect::<BTreeMap<_, _>>(),

@@ -8,6 +8,7 @@ mod grammar;
 mod heaps;
 mod hostile;
 mod learn;
+mod live;
 mod map;
 mod options;
 mod own;

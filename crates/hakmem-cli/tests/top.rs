@@ -244,16 +244,7 @@ fn what_may_not_be_read_is_said() {
     // SAFETY: asks for a number.
     let own = unsafe { libc::geteuid() };
     let pid = if own == 0 {
-        // The binary may lie where nobody else can get.
-        let place = tempfile::tempdir_in("/tmp").unwrap();
-        let path = place.keep();
-        use std::os::unix::fs::PermissionsExt;
-        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
-        // By another process: a child of another test would have the copy open for writing, and it could not be run.
-        let mut copy = Command::new("cp");
-        copy.arg(env!("CARGO_BIN_EXE_hakmem")).arg(&path);
-        assert!(copy.status().unwrap().success());
-        command = Command::new(path.join("hakmem"));
+        command = Command::new(for_nobody().0);
         command.uid(65534).gid(65534);
         known.child.id()
     } else {

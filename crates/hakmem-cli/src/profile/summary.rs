@@ -1,8 +1,8 @@
 //! What is said of a profile: the totals, and what is live, and what was allocated, by the code that did it.
 
-use super::raw::Raw;
-use super::{Profile, Sample};
 use crate::summary::{bytes, grouped};
+use hakmem_pprof::tool::profile::{Profile, Sample};
+use hakmem_pprof::tool::raw::Raw;
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::path::PathBuf;

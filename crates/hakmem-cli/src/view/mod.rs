@@ -9,6 +9,7 @@
 //! they are exact. Nothing of it is believed: what the process says of itself is checked by the rules of `checked`.
 
 mod decisions;
+pub mod heap_profile;
 mod heaps;
 mod memory;
 mod note;
@@ -51,6 +52,10 @@ pub enum Trouble {
     Ended,
     /// It may not be read.
     Forbidden,
+    /// It keeps others out itself.
+    Hidden,
+    /// It runs another program than before.
+    Changed,
     /// It is one of the kernel's, without memory of its own.
     Kernel,
     /// It has no hakmem in it.
@@ -70,6 +75,11 @@ impl Trouble {
                 "process {pid} may not be read: it is another user's, or the system keeps processes apart \
                  (kernel.yama.ptrace_scope); root may, and so may `hakmem top PROG` what it starts itself"
             ),
+            Self::Hidden => format!(
+                "process {pid} may not be read: it keeps others out (prctl PR_SET_DUMPABLE, or an executable that its user \
+                 may not read); root may"
+            ),
+            Self::Changed => format!("process {pid} runs another program than before"),
             Self::Without { name } => format!(
                 "process {pid} ({name}) does not run on hakmem: start it by `hakmem run PROG`, or \
                  watch it from its beginning by `hakmem top PROG`"
@@ -127,7 +137,12 @@ impl Target {
                 Ok(None) => Err(Trouble::Without {
                     name: self.process.usage().name,
                 }),
-                Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Err(Trouble::Forbidden),
+                Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+                    Err(match self.process.is_hidden() {
+                        true => Trouble::Hidden,
+                        false => Trouble::Forbidden,
+                    })
+                }
                 Err(e) if e.raw_os_error().is_some() && tries < TRIES => {
                     self.note = None;
                     continue;
@@ -168,6 +183,35 @@ impl Target {
     /// What its options are set to, as far as they can be read.
     pub fn options(&mut self) -> Result<Vec<Set>, Trouble> {
         self.with(options::read)
+    }
+
+    /// Who has its heap profile on, and where that is switched.
+    pub fn profile_state(
+        &mut self,
+    ) -> Result<(heap_profile::State, heap_profile::Switch), Trouble> {
+        self.with(|memory, note| {
+            let switch = heap_profile::Switch::of(note)?;
+            Ok((heap_profile::state(memory, note)?, switch))
+        })
+    }
+
+    /// What is in the books of its heap profile.
+    pub fn books(&mut self) -> Result<heap_profile::Books, Trouble> {
+        self.with(heap_profile::read)
+    }
+
+    /// Whether it has executed another program since it was last read.
+    pub fn has_changed(&self) -> bool {
+        self.process.image().is_ok_and(|image| image != self.image)
+    }
+
+    /// Whether it has a filter for system calls that this process has not.
+    pub fn is_filtered(&self) -> bool {
+        self.process.is_filtered()
+    }
+
+    pub fn usage(&self) -> Usage {
+        self.process.usage()
     }
 
     pub fn resident(&self) -> io::Result<Resident> {

@@ -31,7 +31,7 @@ pub struct Note(HashMap<String, u64>);
 
 impl Note {
     /// The description of a note that lies at `address`.
-    fn parse(description: &[u8], address: u64) -> Option<Self> {
+    pub(super) fn parse(description: &[u8], address: u64) -> Option<Self> {
         let mut entries = HashMap::new();
         let mut at = 0;
         while at < description.len() {

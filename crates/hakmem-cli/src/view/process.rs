@@ -53,6 +53,28 @@ impl Process {
         fs::read(format!("/proc/{}/auxv", self.pid))
     }
 
+    /// Whether it keeps others out: then its files in /proc are not its user's.
+    pub fn is_hidden(&self) -> bool {
+        use std::os::unix::fs::MetadataExt;
+        let path = format!("/proc/{}/status", self.pid);
+        let status = fs::read_to_string(&path).unwrap_or_default();
+        let users = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+        let user = users.and_then(|users| users.split_ascii_whitespace().nth(1));
+        let owner = fs::metadata(path).map(|of| of.uid());
+        matches!((user, owner), (Some(user), Ok(owner)) if user.parse() != Ok(owner))
+    }
+
+    /// Whether it has a filter for system calls that this process has not.
+    pub fn is_filtered(&self) -> bool {
+        let filters = |pid: &str| {
+            let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+            let mut lines = status.lines();
+            let number = lines.find_map(|line| line.strip_prefix("Seccomp_filters:"));
+            number.and_then(|n| n.trim().parse().ok()).unwrap_or(0u64)
+        };
+        filters(&self.pid.to_string()) > filters("self")
+    }
+
     /// Whether it is a thread of the kernel.
     pub fn is_kernels(&self) -> bool {
         const PF_KTHREAD: u64 = 0x0020_0000;

@@ -85,6 +85,23 @@ pub fn hakmem() -> Command {
     command
 }
 
+/// A copy of a file in `folder`. By another process: a child of another test would have the copy open for writing, and it could not
+/// be run.
+pub fn copied(file: &Path, folder: &Path) -> PathBuf {
+    let copied = Command::new("cp").arg(file).arg(folder).status();
+    assert!(copied.unwrap().success());
+    folder.join(file.file_name().unwrap())
+}
+
+/// The command under test, in a folder where users get who may get nowhere else, and write.
+pub fn for_nobody() -> (PathBuf, PathBuf) {
+    use std::os::unix::fs::PermissionsExt;
+    let place = tempfile::tempdir_in("/tmp").unwrap().keep();
+    std::fs::set_permissions(&place, PermissionsExt::from_mode(0o777)).unwrap();
+    let command = copied(Path::new(env!("CARGO_BIN_EXE_hakmem")), &place);
+    (command, place)
+}
+
 /// `hakmem run` with the reporting library, some options, and a program with its arguments.
 pub fn run<S: AsRef<OsStr>>(options: &[&str], program: &[S]) -> Command {
     let mut command = hakmem();

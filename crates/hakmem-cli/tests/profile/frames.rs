@@ -2,7 +2,7 @@
 
 use super::accounts::folded;
 use super::common::*;
-use super::pprof::{self, Pprof};
+use super::decoded::{self, Pprof};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -19,7 +19,7 @@ fn by_source(p: &Pprof, value: usize) -> Vec<(&str, &str, f64)> {
 
 /// At least 95 % of the bytes are at functions of `source`.
 fn shows_its_own(prefix: &Path, source: &str, value: usize) {
-    let p = pprof::decode(&prefix.with_extension("pb.gz"));
+    let p = decoded::decode_file(&prefix.with_extension("pb.gz"));
     let all = by_source(&p, value);
     let sum = |own: fn(&str, &str) -> bool| {
         let of = all.iter().filter(|(file, ..)| own(file, source));
@@ -109,7 +109,7 @@ fn a_service_in_rust() {
             "catch_unwind",
         ],
     );
-    let p = pprof::decode(&prefix.with_extension("pb.gz"));
+    let p = decoded::decode_file(&prefix.with_extension("pb.gz"));
     for (file, name, _) in by_source(&p, 1) {
         let is_standard = |krate: &str| file.contains(&format!("/library/{krate}/src/"));
         assert!(
@@ -132,7 +132,7 @@ fn a_service_in_rust() {
             .iter()
             .any(|(stack, _)| has(stack, "__rust_begin_short_backtrace"))
     );
-    let p = pprof::decode(&prefix.with_extension("pb.gz"));
+    let p = decoded::decode_file(&prefix.with_extension("pb.gz"));
     assert_eq!(p.drop_frames, 0, "nor does pprof leave them out");
 }
 

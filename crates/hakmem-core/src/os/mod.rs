@@ -39,6 +39,8 @@ mod bare;
 mod checked;
 #[cfg(not(shuttle))]
 mod hooks;
+#[cfg(all(target_os = "linux", not(miri)))]
+mod image;
 #[cfg(all(any(miri, sanitizer), not(shuttle)))]
 mod joined;
 #[cfg(all(target_os = "linux", not(any(miri, shuttle))))]
@@ -73,7 +75,7 @@ pub use interpreted::*;
 #[cfg(all(target_os = "linux", not(miri)))]
 pub use linux::*;
 pub use message::{detail, fatal, fatal_about, on_error, on_line, report, show_more};
-pub use objects::{Tables, find_objects, find_program, loader, object_of, place_of};
+pub use objects::{Tables, find_objects, find_objects_at_once, find_program, loader, object_of, place_of};
 pub use own::{copy_readable, map_memory, read_file};
 #[cfg(all(target_os = "linux", not(miri)))]
 pub use pagemap::{Page, Pagemap};

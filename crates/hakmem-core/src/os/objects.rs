@@ -58,6 +58,51 @@ pub fn find_objects() {
     FIND.store(found.expose_provenance(), Relaxed);
 }
 
+/// [`find_objects`] for a caller in the middle of an allocation: it neither allocates nor waits for
+/// a lock of the loader. It finds nothing if the program was started by a call of the loader.
+#[cold]
+pub fn find_objects_at_once() {
+    #[cfg(not(miri))]
+    if FIND.load(Relaxed) == 0 {
+        // SAFETY: any key may be asked for, and errno is a variable of the thread. The kernel says
+        // where it mapped the loader, which stays mapped.
+        let found = unsafe {
+            let errno = *libc::__errno_location();
+            let loader = libc::getauxval(libc::AT_BASE) as usize;
+            *libc::__errno_location() = errno;
+            if loader == 0 { None } else { in_c_library(loader) }
+        };
+        FIND.store(found.unwrap_or(0), Relaxed);
+    }
+}
+
+/// Finds the function in the C library, through the list of objects that the loader keeps for
+/// debuggers.
+///
+/// # Safety
+/// `loader` is the address of the loader's image.
+#[cfg(not(miri))]
+unsafe fn in_c_library(loader: usize) -> Option<usize> {
+    /// Objects that are looked at: the C library is among the first.
+    const OBJECTS: usize = 256;
+    // SAFETY: by the caller's promise. `_r_debug` has the type that the C library's header gives
+    // it. The loader puts objects at the end of the list. The C library and those before it are
+    // loaded when the program starts, and stay. So the walk meets no object that goes.
+    unsafe {
+        let debug = super::image::find(loader, &[c"_r_debug"])?;
+        let mut next = (*with_exposed_provenance::<Debug>(debug)).first;
+        for _ in 0..OBJECTS {
+            let map = next.as_ref()?;
+            let name = if map.name.is_null() { c"" } else { CStr::from_ptr(map.name) };
+            if name.to_bytes().ends_with(b"/libc.so.6") {
+                return super::image::find(map.moved_by, &[c"_dl_find_object"]);
+            }
+            next = map.next;
+        }
+    }
+    None
+}
+
 /// Of a program without a loader: its start and end, its index, its tables and their length. The
 /// start is written last, with Release. So a thread that reads it with Acquire sees the others.
 static PROGRAM: [AtomicUsize; 5] = [const { AtomicUsize::new(0) }; 5];
@@ -95,6 +140,15 @@ pub fn loader() -> Option<usize> {
 struct LinkMap {
     moved_by: usize,
     name: *const c_char,
+    dynamic: usize,
+    next: *const LinkMap,
+}
+
+/// The beginning of glibc's `struct r_debug`, which its header makes public.
+#[repr(C)]
+struct Debug {
+    version: c_int,
+    first: *const LinkMap,
 }
 
 /// The name of the file whose code or data lies at `pc`, and the address in that file as tools
@@ -139,4 +193,22 @@ pub fn object_of(pc: usize) -> Option<Object> {
     let tables =
         if (start..end).contains(&at) { (start, end) } else { find(at).map(|other| (other.start, other.end))? };
     Some(Object { start, end, tables: Tables::Index { at, start: tables.0, end: tables.1 } })
+}
+
+#[cfg(all(test, not(any(loom, miri, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::testing::in_child;
+
+    /// For the test's own program, which the loader loads.
+    #[test]
+    fn both_ways_find_the_same() {
+        in_child(|| {
+            find_objects();
+            let found = FIND.swap(0, Relaxed);
+            assert_ne!(found, 0);
+            find_objects_at_once();
+            assert_eq!(FIND.load(Relaxed), found);
+        });
+    }
 }

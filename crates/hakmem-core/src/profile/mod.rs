@@ -42,12 +42,13 @@
 mod asked;
 mod estimate;
 mod marked;
+pub(crate) mod outside;
 mod pace;
 mod pages;
 mod probe;
 mod sampler;
 mod store;
-mod table;
+pub(crate) mod table;
 mod text;
 
 pub use asked::dump_soon;
@@ -64,10 +65,13 @@ use crate::base::sync::plain::{AtomicU32, AtomicU64};
 use crate::os;
 use crossbeam_utils::CachePadded;
 
-/// The number of the present run of the profile, from 1. 0: the profile is off. Each refill reads
-/// it, so it does not lie beside words that threads write often.
+/// The number of the present run of the profile. 0: the profile is off. Its lower three bytes are
+/// the run that the program began, from 1; its highest byte is another process's (`outside`). Each
+/// refill reads it, so it does not lie beside words that threads write often.
 #[unsafe(link_section = ".data.hakmem")]
-static RUN: CachePadded<AtomicU32> = CachePadded::new(AtomicU32::new(0));
+pub(crate) static RUN: CachePadded<AtomicU32> = CachePadded::new(AtomicU32::new(0));
+/// The part of [`RUN`] that this process changes.
+const OWN: u32 = (1 << 24) - 1;
 /// Runs so far.
 static RUNS: AtomicU32 = AtomicU32::new(0);
 static INTERVAL: AtomicU64 = AtomicU64::new(0);
@@ -97,7 +101,8 @@ pub(crate) fn run() -> u32 {
     RUN.load(Acquire)
 }
 
-/// The mean distance between samples, in bytes. 0: there never was a profile.
+/// The mean distance between samples, in bytes: what the last [`start`] named, or what `hakmem
+/// profile --pid` named if the program never started the profile. 0: there never was a profile.
 ///
 /// O(1).
 ///
@@ -110,15 +115,25 @@ pub(crate) fn run() -> u32 {
 /// assert_eq!(profile::interval(), 4096);
 /// ```
 pub fn interval() -> u64 {
-    INTERVAL.load(Relaxed)
+    match INTERVAL.load(Relaxed) {
+        0 => outside::interval(),
+        own => own,
+    }
+}
+
+/// The interval for the points of a run.
+fn interval_of(run: u32) -> u64 {
+    let own = if run & OWN == 0 { 0 } else { INTERVAL.load(Relaxed) };
+    // What another process writes is in the range as a whole, but maybe half-written.
+    if own == 0 { outside::interval().clamp(1, MAX_INTERVAL) } else { own }
 }
 
 /// Starts sampling: one allocation for each `interval` bytes on average, from 1 to
 /// [`MAX_INTERVAL`]. With 1 almost all allocations are samples. False: there is no such interval,
-/// or the profile started with another one before.
+/// or a fork has cut the profile short in this process.
 ///
-/// Threads first use up the blocks on their lists. Allocations from before the start are not in the
-/// profile.
+/// If the profile is on, it goes on with the new interval. Threads first use up the blocks on their
+/// lists. Allocations from before the start are not in the profile. O(1), and it may allocate.
 ///
 /// ```
 /// # extern crate hakmem_core as hakmem;
@@ -126,33 +141,34 @@ pub fn interval() -> u64 {
 ///
 /// assert!(!profile::start(0), "no interval");
 /// assert!(profile::start(4096));
-/// profile::stop();
-/// assert!(!profile::start(8192), "it began with 4096");
-/// assert!(profile::start(4096));
+/// assert!(profile::start(8192), "from now on");
+/// assert_eq!(profile::interval(), 8192);
 /// ```
 pub fn start(interval: u64) -> bool {
     if !(1..=MAX_INTERVAL).contains(&interval) {
         return false;
     }
-    if INTERVAL.compare_exchange(0, interval, Relaxed, Relaxed).is_err_and(|now| now != interval) {
-        return false;
-    }
     os::find_objects();
     os::find_program();
-    if !table::is_given_up() {
-        begin_run();
+    if table::is_given_up() {
+        return false;
     }
-    is_on()
+    INTERVAL.store(interval, Relaxed);
+    begin_run();
+    true
 }
 
 fn begin_run() {
+    let run = RUNS.fetch_add(1, Relaxed) % OWN + 1;
     // Release: pairs with the acquire of `run`.
-    RUN.store(RUNS.fetch_add(1, Relaxed).wrapping_add(1), Release);
+    let _ = RUN.fetch_update(Release, Relaxed, |now| Some(now & !OWN | run));
 }
 
 /// Starts a new run if the profile is on. For the child of a fork, where heaps count anew.
 pub(crate) fn after_fork() {
-    if is_on() {
+    // The other process profiles the parent.
+    let own = RUN.fetch_and(OWN, Relaxed) & OWN;
+    if own != 0 {
         begin_run();
     }
     table::after_fork();
@@ -160,7 +176,8 @@ pub(crate) fn after_fork() {
 
 /// Stops sampling. The profile still sees frees of the samples that were taken.
 ///
-/// [`dump`] still writes what there is, and [`start`] goes on from it. O(1).
+/// [`dump`] still writes what there is, and [`start`] goes on from it. While `hakmem profile --pid`
+/// profiles the program, allocations are sampled all the same. O(1).
 ///
 /// ```
 /// # extern crate hakmem_core as hakmem;
@@ -171,7 +188,7 @@ pub(crate) fn after_fork() {
 /// assert!(!profile::is_on());
 /// ```
 pub fn stop() {
-    RUN.store(0, Relaxed);
+    RUN.fetch_and(!OWN, Relaxed);
 }
 
 #[cfg(all(test, not(any(loom, shuttle, miri))))]
@@ -261,6 +278,75 @@ mod tests {
                 let _live = SIZES.map(take);
                 assert_eq!(counts(), (taken - freed + 4, 4, 0));
             });
+        });
+    }
+
+    /// As another process does (`outside`).
+    fn switch(byte: u8) {
+        // SAFETY: the byte lies in `RUN`, which is an atomic. The child has one thread, so nothing
+        // else reads or writes `RUN` meanwhile.
+        unsafe { RUN.as_ptr().cast::<u8>().wrapping_add(outside::SWITCH).write_volatile(byte) }
+    }
+
+    /// Neither side undoes what the other did, and a child is not profiled.
+    #[test]
+    fn another_process_has_a_byte_of_its_own() {
+        in_child(|| {
+            stop();
+            INTERVAL.store(0, Relaxed);
+            outside::ASKED.interval.store(1, Relaxed);
+            switch(0x81);
+            assert!(is_on() && interval() == 1);
+            SIZES.map(take).into_iter().for_each(free);
+            let first = taken();
+            assert!(first >= 4);
+            in_child(|| assert!(!is_on()));
+            assert!(start(4096) && interval() == 4096);
+            stop();
+            assert!(is_on(), "the other process did not switch it off");
+            SIZES.map(take).into_iter().for_each(free);
+            assert!(taken() >= first + 4, "at its interval");
+            switch(0);
+            assert!(!is_on());
+            assert!(start(1));
+            switch(0x82);
+            switch(0);
+            assert!(is_on(), "the program did not");
+            in_child(|| assert!(is_on()));
+        });
+    }
+
+    /// What the other process may write in part.
+    #[test]
+    fn any_interval_of_another_process_will_do() {
+        in_child(|| {
+            stop();
+            for (i, interval) in [0, 1 << 63, u64::MAX].into_iter().enumerate() {
+                outside::ASKED.interval.store(interval, Relaxed);
+                switch(0x81 + i as u8);
+                SIZES.map(take).into_iter().for_each(free);
+            }
+        });
+    }
+
+    /// What is shown is where the books are, and whole.
+    #[test]
+    fn the_books_are_shown_where_they_are() {
+        sampled(|| {
+            SIZES.map(take).into_iter().for_each(free);
+            let shown = || outside::SHOWN.last().next().unwrap().1;
+            let before = shown();
+            let books = |of: fn(&mut table::Books) -> [u64; 2]| table::with_books(of).unwrap();
+            let lengths = books(|books| [books.buckets().count() as u64, books.frames() as u64]);
+            assert_eq!([before[1], before[3]], lengths);
+            table::with_books(|books| {
+                for i in 0..10_000 {
+                    books.bucket(16, 1, &[i, i + 1]).unwrap();
+                }
+            });
+            let after = shown();
+            assert_eq!([after[1], after[3]], [lengths[0] + 10_000, lengths[1] + 20_000]);
+            assert!(after[0] != before[0], "they moved");
         });
     }
 

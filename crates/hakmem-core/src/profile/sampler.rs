@@ -5,7 +5,7 @@
 //! [`WRAP`], as `handed`.
 
 use super::pace::Pace;
-use super::{DEFAULT_INTERVAL, estimate, interval, run};
+use super::{DEFAULT_INTERVAL, estimate, interval_of, outside, run};
 use crate::base::size_class::{CLASSES, SIZES};
 use crate::guard::points::Points;
 use crate::os;
@@ -31,8 +31,9 @@ pub struct Sampler {
     due_at: [Cell<u32>; CLASSES],
     /// The shift of the interval when the point was drawn, a power of two; or `NONE_YET`.
     shift: [Cell<u8>; CLASSES],
-    /// The run in which the points were drawn.
+    /// The run in which the points were drawn, and its interval.
     drawn_in: Cell<u32>,
+    interval: Cell<u64>,
     /// Bytes of large and huge blocks before the next such sample. None: it is to be drawn.
     large_left: Cell<Option<u64>>,
     large_shift: Cell<u32>,
@@ -107,8 +108,11 @@ impl Sampler {
     /// meanwhile or began anew. It may forget points at any time: distances have no memory.
     #[cold]
     fn begin(&self, handed: impl Fn(usize) -> u32) {
+        outside::prepare();
         let run = run();
         if self.drawn_in.replace(run) != run {
+            self.interval.set(interval_of(run));
+            self.large_left.set(None);
             for class in 0..CLASSES {
                 self.due_at[class].set(handed(class));
                 self.shift[class].set(NONE_YET);
@@ -123,7 +127,7 @@ impl Sampler {
     /// The next block of `class`, which is due, becomes a sample or is left out. Draws the point
     /// after it. Returns the interval that this point was drawn with. `now` reads the clock.
     pub fn take(&self, class: usize, handed: impl Fn(usize) -> u32, now: impl FnOnce() -> u64) -> u64 {
-        let interval = interval() << self.shift[class].get();
+        let interval = self.interval.get() << self.shift[class].get();
         self.keep_pace(&handed, now);
         self.draw(class, handed(class).wrapping_add(1));
         interval
@@ -132,7 +136,7 @@ impl Sampler {
     /// Draws the next point of `class`, from the block that comes at the count `from`.
     fn draw(&self, class: usize, from: u32) {
         let shift = self.pace.shift();
-        let blocks = estimate::distance(self.next_random(), interval() << shift) / u64::from(SIZES[class]);
+        let blocks = estimate::distance(self.next_random(), self.interval.get() << shift) / u64::from(SIZES[class]);
         self.shift[class].set(if blocks < FAR { shift as u8 } else { NONE_YET });
         self.due_at[class].set(from.wrapping_add(blocks.min(FAR) as u32));
     }
@@ -140,15 +144,18 @@ impl Sampler {
     /// The interval of the sample that an allocation of `size` bytes is, a large or huge block.
     /// None: it is no sample.
     pub fn take_large(&self, size: u64, handed: impl Fn(usize) -> u32, now: impl FnOnce() -> u64) -> Option<u64> {
+        if self.run.get() != run() {
+            self.begin(&handed);
+        }
         let left = self.large_left.get().unwrap_or_else(|| {
             self.large_shift.set(self.pace.shift());
-            estimate::distance(self.next_random(), interval() << self.pace.shift())
+            estimate::distance(self.next_random(), self.interval.get() << self.pace.shift())
         });
         self.large_left.set(left.checked_sub(size));
         if left >= size {
             return None;
         }
-        let interval = interval() << self.large_shift.get();
+        let interval = self.interval.get() << self.large_shift.get();
         self.keep_pace(handed, now);
         Some(interval)
     }
@@ -156,7 +163,7 @@ impl Sampler {
     /// Counts a sample for the pace. A program that sets a smaller interval than the default gets
     /// it, whatever it costs.
     fn keep_pace(&self, handed: impl Fn(usize) -> u32, now: impl FnOnce() -> u64) {
-        if interval() >= DEFAULT_INTERVAL && self.pace.took(now) {
+        if self.interval.get() >= DEFAULT_INTERVAL && self.pace.took(now) {
             self.draw_nearer(handed);
         }
     }

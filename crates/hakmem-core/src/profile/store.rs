@@ -18,14 +18,23 @@ impl<T: Copy> Growing<T> {
         Self { at: 0, len: 0, room: 0, mapped: 0, of: core::marker::PhantomData }
     }
 
+    /// Where the elements lie, and how many there are.
+    pub fn place(&self) -> (usize, usize) {
+        (self.at, self.len)
+    }
+
+    /// True if there is room for `more` elements.
+    pub fn has_room(&self, more: usize) -> bool {
+        self.len + more <= self.room
+    }
+
     /// Makes room for `more` elements. False: out of memory, and nothing has changed.
     pub fn reserve(&mut self, more: usize) -> bool {
         const LEAST: usize = 64 << 10;
-        let wanted = self.len + more;
-        if wanted <= self.room {
+        if self.has_room(more) {
             return true;
         }
-        let bytes = (wanted * size_of::<T>()).next_power_of_two().max(LEAST);
+        let bytes = ((self.len + more) * size_of::<T>()).next_power_of_two().max(LEAST);
         let Some(at) = os::map_memory(bytes) else { return false };
         // SAFETY: both maps have room for `len` elements, do not overlap, and belong to this
         // vector. If `len` is 0, this copies nothing.

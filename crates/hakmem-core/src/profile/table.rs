@@ -3,9 +3,9 @@
 //! Both are hash tables with linear probing. A stack stays in the books for ever, and so do its
 //! totals.
 
-use super::Busy;
 use super::pages::Pages;
 use super::store::Growing;
+use super::{Busy, outside};
 use crate::base::sync::Ordering::Relaxed;
 use crate::base::sync::plain::{AtomicBool, AtomicU32};
 use crate::os;
@@ -14,11 +14,13 @@ use core::cell::UnsafeCell;
 
 #[unsafe(link_section = ".data.hakmem")]
 pub static LOCK: Lock = Lock::new();
-static BOOKS: Shared = Shared(UnsafeCell::new(Books::new()));
+pub(crate) static BOOKS: Shared = Shared(UnsafeCell::new(Books::new()));
 /// Set in the child of a fork in the middle of a change. Then nothing uses the books any more.
 static GIVEN_UP: AtomicBool = AtomicBool::new(false);
 
-struct Shared(UnsafeCell<Books>);
+/// The books, behind the lock.
+#[repr(transparent)]
+pub struct Shared(UnsafeCell<Books>);
 // SAFETY: only `with_books` and `with_books_at_once` use the books, and both hold the lock (rule 1
 // of `profile`).
 unsafe impl Sync for Shared {}
@@ -27,8 +29,10 @@ unsafe impl Sync for Shared {}
 #[derive(Debug, Clone, Copy)]
 pub struct Bucket {
     hash: u64,
-    first_frame: usize,
-    frames: usize,
+    /// The number of its first frame, among the frames of all stacks.
+    pub(crate) first_frame: usize,
+    /// The number of its frames.
+    pub(crate) frames: usize,
     /// Bytes of a block.
     pub size: u64,
     /// The mean distance between samples when these were drawn, in bytes.
@@ -139,7 +143,8 @@ pub fn is_given_up() -> bool {
 /// Gives the books up. For the child of a fork in the middle of a change.
 pub fn give_up() {
     GIVEN_UP.store(true, Relaxed);
-    super::stop();
+    super::RUN.store(0, Relaxed);
+    outside::hide();
 }
 
 /// Counts anew, with the live samples as taken. For the child of a fork.
@@ -150,6 +155,9 @@ pub fn after_fork() {
         for bucket in books.buckets.all_mut() {
             bucket.taken -= bucket.freed;
             bucket.freed = 0;
+        }
+        if !books.buckets.all().is_empty() {
+            books.show();
         }
     });
 }
@@ -207,7 +215,7 @@ impl Books {
             place = (place + 1) & mask;
         }
         let first_frame = self.frames.all().len();
-        if !self.frames.reserve(stack.len()) || !self.buckets.reserve(1) {
+        if !self.reserve(stack.len()) {
             return None;
         }
         let bucket = Bucket { hash, first_frame, frames: stack.len(), size, interval, taken: 0, freed: 0 };
@@ -218,7 +226,24 @@ impl Books {
         }
         let made = self.buckets.all().len();
         self.index.all_mut()[place] = made as u32;
+        self.show();
         Some(made - 1)
+    }
+
+    /// Makes room for one more bucket with a stack of so many frames. False: out of memory.
+    fn reserve(&mut self, frames: usize) -> bool {
+        if self.frames.has_room(frames) && self.buckets.has_room(1) {
+            return true;
+        }
+        outside::hide();
+        let made = self.frames.reserve(frames) && self.buckets.reserve(1);
+        self.show();
+        made
+    }
+
+    /// Says where the buckets and the frames lie, for another process.
+    fn show(&self) {
+        outside::show(self.buckets.place(), self.frames.place());
     }
 
     #[cold]

@@ -11,10 +11,10 @@
 //! (the executable maps of /proc/self/maps)
 //! ```
 //!
-//! pprof knows one interval, that of the header. Samples that were drawn with a longer one (`pace`)
-//! are converted: their counts are multiplied by the number of samples that each one stands for at
-//! the header's interval, and rounded. The line before them, a comment for pprof, has their
-//! interval and their counts as they are.
+//! pprof knows one interval, that of the header: the shortest of all. Samples that were drawn with a
+//! longer one (`pace`, or another start) are converted: their counts are multiplied by the number
+//! of samples that each one stands for at the header's interval, and rounded. The line before them,
+//! a comment for pprof, has their interval and their counts as they are.
 
 use super::table::{Books, Bucket, with_books, with_books_at_once};
 use super::{Busy, Event, estimate, interval, is_on};
@@ -138,21 +138,24 @@ pub fn dump_at_once<R>(event: Event, to: impl FnOnce(&[u8]) -> R) -> Result<Opti
 
 /// Live samples, their bytes, all samples, and their bytes, as if they had been drawn with the
 /// header's interval.
-fn counts(bucket: &Bucket) -> (u64, u64, u64, u64) {
-    let shift = (bucket.interval / interval()).trailing_zeros();
-    let each = estimate::samples_of_one(bucket.size, interval(), shift);
+fn counts(bucket: &Bucket, interval: u64) -> (u64, u64, u64, u64) {
+    let each = match bucket.interval == interval {
+        true => 1.0,
+        false => estimate::samples_of_one(bucket.size, interval, bucket.interval),
+    };
     let scaled = |samples: u64| (samples as f64 * each + 0.5) as u64;
     let (live, all) = (scaled(bucket.taken - bucket.freed), scaled(bucket.taken));
     (live, live * bucket.size, all, all * bucket.size)
 }
 
 fn samples(out: &mut Buffer, books: &Books, event: Event) -> fmt::Result {
+    let interval = books.buckets().fold(interval(), |least, (b, _)| least.min(b.interval));
     let total = books.buckets().fold((0, 0, 0, 0), |sum, (b, _)| {
-        let of = counts(b);
+        let of = counts(b, interval);
         (sum.0 + of.0, sum.1 + of.1, sum.2 + of.2, sum.3 + of.3)
     });
     let (live, live_bytes, all, all_bytes) = total;
-    writeln!(out, "heap profile: {live}: {live_bytes} [{all}: {all_bytes}] @ heap_v2/{}", interval())?;
+    writeln!(out, "heap profile: {live}: {live_bytes} [{all}: {all_bytes}] @ heap_v2/{interval}")?;
     // SAFETY: `getpid` has no conditions.
     let pid = unsafe { libc::getpid() };
     let (event, on, lost) = (event.name(), u8::from(is_on()), books.lost);
@@ -164,10 +167,10 @@ fn samples(out: &mut Buffer, books: &Books, event: Event) -> fmt::Result {
             // The parent had them before a fork.
             continue;
         }
-        if b.interval != interval() {
+        if b.interval != interval {
             writeln!(out, "# at {}: {} [{}]", b.interval, b.taken - b.freed, b.taken)?;
         }
-        let (live, live_bytes, all, all_bytes) = counts(b);
+        let (live, live_bytes, all, all_bytes) = counts(b, interval);
         write!(out, "{live}: {live_bytes} [{all}: {all_bytes}] @")?;
         for pc in stack {
             write!(out, " {pc:#x}")?;

@@ -34,9 +34,9 @@ static void allocate(void) {
 
 static void by_functions(const char *file) {
     check(hakmem_profile_dump(1) == -1); // None was started.
+    check(hakmem_profile_start((size_t)1 << 60) == -1);
+    check(hakmem_profile_start(2) == 0);
     check(hakmem_profile_start(1) == 0);
-    check(hakmem_profile_start(1) == 0);
-    check(hakmem_profile_start(2) == -1);
     allocate();
     hakmem_profile_stop();
     kept[0] = malloc(3000);

@@ -1,6 +1,7 @@
 //! The note: where the figures lie in memory, for a reader in another process. `hakmem top` and
 //! `hakmem map` read them by `process_vm_readv`.
 //!
+//! `hakmem profile --pid` also writes three words, by the rules of `profile::outside`.
 //! The process that is read does nothing for it: it keeps no copy up to date, and needs no thread
 //! and no signal. It may be idle or stopped. A reader need not know how this version of the
 //! allocator is built, but only the names in the note. The note is an ELF note of the executable or
@@ -34,8 +35,10 @@ mod note {
     use crate::large::huge;
     use crate::policy::learn::decisions::{self, Field};
     use crate::policy::learner::What;
+    use crate::profile::outside::{self, Asked};
+    use crate::profile::table::{Books, Bucket};
     use crate::program::{ProgramHeap, registry};
-    use crate::{large, os, policy, purge};
+    use crate::{large, os, policy, profile, purge};
     use core::mem::offset_of;
 
     /// So much of a program heap has the figures.
@@ -96,6 +99,11 @@ mod note {
         "reserved": arena::RESERVED,
         "committed": arena::COMMITTED,
         "decisions": decisions::JOURNAL,
+        "profile.run": profile::RUN,
+        "profile.asked": outside::ASKED,
+        "profile.shown": outside::SHOWN,
+        "profile.books": profile::table::BOOKS,
+        "profile.code": profile::stop,
         "option.MODE": policy::MODE,
         "option.CARVE_BYTES": policy::CARVE_BYTES,
         "option.UNFULL_FRACTION": policy::UNFULL_FRACTION,
@@ -162,6 +170,22 @@ mod note {
         "decision.to_rating": Field::ToRating.offset(),
         "learnt.DECAY_MS": What::Decay as usize,
         "learnt.HUGE_CACHE_MIB": What::HugeCache as usize,
+        "profile.switch": outside::SWITCH,
+        "asked.interval": offset_of!(Asked, interval),
+        "asked.last": offset_of!(Asked, last),
+        "shown.record": outside::RECORD,
+        "shown.buckets": outside::BUCKETS,
+        "shown.bucket_count": outside::BUCKETS + 8,
+        "shown.frames": outside::FRAMES,
+        "shown.frame_count": outside::FRAMES + 8,
+        "books.lost": offset_of!(Books, lost),
+        "bucket_bytes": size_of::<Bucket>(),
+        "bucket.first_frame": offset_of!(Bucket, first_frame),
+        "bucket.frames": offset_of!(Bucket, frames),
+        "bucket.size": offset_of!(Bucket, size),
+        "bucket.interval": offset_of!(Bucket, interval),
+        "bucket.taken": offset_of!(Bucket, taken),
+        "bucket.freed": offset_of!(Bucket, freed),
         "event.listed": HeapEvent::Listed as usize,
         "event.takes": HeapEvent::Takes as usize,
         "event.carves": HeapEvent::Carves as usize,

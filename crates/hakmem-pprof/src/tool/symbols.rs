@@ -1,13 +1,12 @@
 //! What addresses are called: by the debug information and symbol tables of the files that they were mapped from.
 
+use super::checked::total;
 use super::hidden::{self, Kind};
-use super::names::{self, Named};
+use super::module::{Look, Named};
 use super::raw::{Map, Raw};
-use crate::checked::total;
 use cpp_demangle::DemangleOptions;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::path::Path;
 use std::rc::Rc;
 
 /// Different places of a profile; files that are looked into; bytes of all names.
@@ -67,7 +66,7 @@ fn calls(stack: &[u64]) -> impl Iterator<Item = u64> {
 
 impl<'a> Symbols<'a> {
     /// Looks for all names of a profile. The error is for the user to read.
-    pub fn new(raw: &'a Raw) -> Result<Self, String> {
+    pub fn new(raw: &'a Raw, look: Look) -> Result<Self, String> {
         let mut all = BTreeSet::new();
         for sample in &raw.samples {
             all.extend(calls(&sample.stack));
@@ -75,10 +74,10 @@ impl<'a> Symbols<'a> {
                 return Err("the profile has more places than are looked at".into());
             }
         }
-        Ok(Self::of(raw, &all))
+        Ok(Self::of(raw, &all, look))
     }
 
-    fn of(raw: &'a Raw, addresses: &BTreeSet<u64>) -> Self {
+    fn of(raw: &'a Raw, addresses: &BTreeSet<u64>, look: Look) -> Self {
         let mut symbols = Self {
             raw,
             files: HashMap::new(),
@@ -100,7 +99,7 @@ impl<'a> Symbols<'a> {
         let mut bytes = 0;
         for (path, offsets) in offsets.into_iter().take(FILES) {
             let offsets: Vec<_> = offsets.into_iter().collect();
-            let named = names::of_file(Path::new(path), &offsets);
+            let named = look(path, &offsets);
             let frames = named.frames.iter().flatten();
             let length = |f: &Frame| f.function.len() + f.linked.len() + 64;
             bytes = total([bytes, frames.map(|f| length(f) as u64).sum()]);
@@ -227,6 +226,7 @@ fn is_library(path: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::module::of_own;
     use super::*;
 
     #[test]
@@ -260,7 +260,7 @@ mod tests {
         let text = format!("heap profile: 0: 0 [0: 0] @ heap_v2/1\nMAPPED_LIBRARIES:\n{code}");
         let raw = super::super::raw::last(text.as_bytes(), None);
         let raw = raw.unwrap().unwrap();
-        let place = Symbols::of(&raw, &BTreeSet::from([here])).place(here);
+        let place = Symbols::of(&raw, &BTreeSet::from([here]), &of_own).place(here);
         let frame = place.frames.last().unwrap();
         assert!(
             frame.function.ends_with("a_function_has_its_name_and_line"),
@@ -271,7 +271,7 @@ mod tests {
             "{frame:?}"
         );
         assert!(place.map.is_some());
-        let mut none = Symbols::new(&raw).unwrap();
+        let mut none = Symbols::new(&raw, &of_own).unwrap();
         assert_eq!(none.place(5).frames[0].function, "0x5");
     }
 }

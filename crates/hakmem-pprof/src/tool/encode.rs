@@ -1,7 +1,8 @@
 //! pprof's format: the messages of its `profile.proto`, gzipped.
 
+use super::hidden;
+use super::profile::Profile;
 use super::symbols::Place;
-use super::{Profile, hidden};
 use flate2::{Compression, write::GzEncoder};
 use prost::Message;
 use std::collections::HashMap;
@@ -141,6 +142,8 @@ impl<K: Hash + Eq> Numbered<K> {
 
 struct Builder {
     whole: Whole,
+    /// Functions and lines are in it.
+    symbols: bool,
     strings: Numbered<String>,
     functions: Numbered<(String, Option<String>)>,
     /// By place: parts of one address are several.
@@ -168,7 +171,8 @@ impl Builder {
         let id = number as u64 + 1;
         if is_new {
             let mut line = vec![];
-            for frame in &place.frames {
+            let frames = if self.symbols { &*place.frames } else { &[] };
+            for frame in frames {
                 let (number, is_new) = self
                     .functions
                     .of((frame.linked.clone(), frame.file.clone()));
@@ -199,10 +203,12 @@ impl Builder {
     }
 }
 
-/// The profile as pprof reads it.
-pub fn encode(profile: &Profile) -> Vec<u8> {
+/// The profile as pprof reads it. Without `symbols` it has addresses, and pprof looks for their
+/// names.
+pub fn encode(profile: &Profile, symbols: bool) -> Vec<u8> {
     let mut b = Builder {
         whole: Whole::default(),
+        symbols,
         strings: Numbered::new(),
         functions: Numbered::new(),
         locations: Numbered::new(),
@@ -222,7 +228,7 @@ pub fn encode(profile: &Profile) -> Vec<u8> {
     b.whole.period = profile.interval as i64;
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     b.whole.time_nanos = now.map_or(0, |t| t.as_nanos() as i64);
-    if !profile.all_frames {
+    if !profile.hides_none {
         b.whole.drop_frames = b.string(hidden::DROPPED);
     }
     for (i, file) in profile.files.iter().enumerate() {
@@ -233,10 +239,10 @@ pub fn encode(profile: &Profile) -> Vec<u8> {
             file_offset: file.offset,
             filename: b.string(&file.path),
             build_id: b.string(&file.build_id),
-            has_functions: true,
-            has_filenames: true,
-            has_line_numbers: true,
-            has_inline_frames: true,
+            has_functions: symbols,
+            has_filenames: symbols,
+            has_line_numbers: symbols,
+            has_inline_frames: symbols,
         };
         b.whole.mapping.push(mapping);
     }

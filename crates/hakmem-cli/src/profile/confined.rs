@@ -4,11 +4,9 @@
 //! time by what it says, and looks for more files. So each file is read by a process of its own, with an end to its memory and
 //! time, and what that finds is read as a text from outside. A file that is too much for it goes without names.
 
-use super::symbols::{Frame, readable};
 use crate::checked::{self, Lines};
-use addr2line::Loader;
-use object::{Object, ObjectSegment, ObjectSymbol};
-use std::collections::HashMap;
+use hakmem_pprof::tool::module::{BUILD_ID, Module, Named};
+use hakmem_pprof::tool::symbols::Frame;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd};
@@ -19,26 +17,17 @@ use std::time::{Duration, Instant};
 const MEMORY: u64 = 1 << 30;
 const TIME: Duration = Duration::from_secs(60);
 const SAID: u64 = 32 << 20;
-/// A file has no build id that is longer, in bytes, and no place has more functions in each other.
-const BUILD_ID: usize = 64;
+/// No place has more functions in each other.
 const FRAMES: usize = 64;
 /// Characters of a function's name and of a path, bytes of what is said of a place.
 const NAME: usize = 1024;
 const LINE: usize = 1 << 20;
 
-/// What is known of a file.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Named {
-    /// In hexadecimal.
-    pub build_id: String,
-    /// For each offset, innermost first: more than one where functions were inlined, none where nothing is known.
-    pub frames: Vec<Vec<Frame>>,
-}
-
 /// What lies at these offsets of a file.
 pub fn of_file(path: &Path, offsets: &[u64]) -> Named {
     of(|to| {
-        let module = Module::open(path);
+        let opened = checked::open(path);
+        let module = opened.map_or_else(|_| Module::default(), |file| Module::new(file, path));
         writeln!(to, "{}", module.build_id)?;
         for &offset in offsets {
             serde_json::to_writer(&mut *to, &module.frames(offset))?;
@@ -167,101 +156,6 @@ impl Drop for Child {
             libc::waitpid(self.pid, std::ptr::null_mut(), 0);
         }
     }
-}
-
-/// A file, as far as it could be opened.
-#[derive(Default)]
-struct Module {
-    loader: Option<Loader>,
-    /// In the file: offset, length, and address that it is linked for.
-    segments: Vec<[u64; 3]>,
-    /// How long what a symbol stands for is, by its address, if that is known.
-    sizes: HashMap<u64, u64>,
-    /// In hexadecimal.
-    build_id: String,
-}
-
-impl Module {
-    fn open(path: &Path) -> Self {
-        let mut bytes = Vec::new();
-        let read = checked::open(path).and_then(|file| file.take(MEMORY).read_to_end(&mut bytes));
-        if read.is_err() {
-            return Self::default();
-        }
-        let Ok(file) = object::File::parse(&*bytes) else {
-            return Self::default();
-        };
-        let segments = file.segments().map(|s| {
-            let (offset, length) = s.file_range();
-            [offset, length, s.address()]
-        });
-        let symbols = file.symbols().chain(file.dynamic_symbols());
-        let sizes = symbols
-            .filter(|s| s.size() > 0)
-            .map(|s| (s.address(), s.size()));
-        let build_id = file.build_id().ok().flatten().unwrap_or_default();
-        let build_id = &build_id[..build_id.len().min(BUILD_ID)];
-        Self {
-            segments: segments.collect(),
-            sizes: sizes.collect(),
-            build_id: build_id.iter().map(|b| format!("{b:02x}")).collect(),
-            loader: separate(build_id)
-                .and_then(|debug| Loader::new(debug).ok())
-                .or_else(|| Loader::new(path).ok()),
-        }
-    }
-
-    /// The address that the file is linked for, of what lies at `offset` in it.
-    fn linked(&self, offset: u64) -> Option<u64> {
-        let segment = self
-            .segments
-            .iter()
-            .find(|s| offset.checked_sub(s[0]).is_some_and(|at| at < s[1]));
-        segment.and_then(|s| (offset - s[0]).checked_add(s[2]))
-    }
-
-    fn frames(&self, offset: u64) -> Vec<Frame> {
-        let (Some(loader), Some(at)) = (&self.loader, self.linked(offset)) else {
-            return vec![];
-        };
-        let mut frames = vec![];
-        if let Ok(mut found) = loader.find_frames(at) {
-            while let Ok(Some(frame)) = found.next() {
-                let Some(name) = frame.function.as_ref().and_then(|f| f.raw_name().ok()) else {
-                    continue;
-                };
-                let location = frame.location.as_ref();
-                frames.push(Frame {
-                    function: readable(&name),
-                    linked: name.into_owned(),
-                    file: location.and_then(|l| l.file).map(str::to_owned),
-                    line: location.and_then(|l| l.line).unwrap_or(0),
-                });
-            }
-        }
-        if frames.is_empty()
-            && let Some(symbol) = loader.find_symbol_info(at)
-            // Else it is of a function before that has no symbol any more.
-            && self.sizes.get(&symbol.address()).is_none_or(|&size| at.wrapping_sub(symbol.address()) < size)
-        {
-            let name = symbol.name();
-            frames.push(Frame {
-                function: readable(name),
-                linked: name.into(),
-                file: None,
-                line: 0,
-            });
-        }
-        frames
-    }
-}
-
-/// Where the distribution keeps the debug information of a file that has none, if it is installed.
-fn separate(build_id: &[u8]) -> Option<String> {
-    let hex: String = build_id.iter().map(|b| format!("{b:02x}")).collect();
-    let (first, rest) = hex.split_at_checked(2)?;
-    let debug = format!("/usr/lib/debug/.build-id/{first}/{rest}.debug");
-    (!rest.is_empty() && Path::new(&debug).exists()).then_some(debug)
 }
 
 #[cfg(test)]

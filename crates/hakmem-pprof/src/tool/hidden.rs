@@ -108,8 +108,10 @@ pub fn kind(frame: &Frame, map: &str) -> Kind {
     // Whoever implements these is an allocator, the program's own one, too.
     let is_new = linked.starts_with("_Znw") || linked.starts_with("_Zna");
     let is_global = trait_of(name).is_some_and(|of| of.ends_with("::GlobalAlloc"));
-    // The compiler's own, which has the place of what it calls.
-    if is_new || is_global || type_of(name).starts_with("__rustc::") {
+    // The compiler's own, which has the place of what it calls. Debug information may name it
+    // without its module.
+    let is_compilers = type_of(name).starts_with("__rustc::") || is_hook(name);
+    if is_new || is_global || is_compilers {
         return Allocator;
     }
     match frame.file.as_deref() {
@@ -143,9 +145,16 @@ fn by_name(name: &str, linked: &str) -> Kind {
     }
 }
 
+/// Hands an allocation to the `#[global_allocator]`.
+fn is_hook(name: &str) -> bool {
+    ["__rust_alloc", "__rust_realloc"]
+        .iter()
+        .any(|start| name.starts_with(start))
+}
+
 fn of_c(name: &str) -> Kind {
     let begins = |starts: &[&str]| starts.iter().any(|start| name.starts_with(start));
-    if C.contains(&name) || begins(&["__rust_alloc", "__rust_realloc", "__rdl_", "__rg_"]) {
+    if C.contains(&name) || is_hook(name) || begins(&["__rdl_", "__rg_"]) {
         Allocator
     } else if STARTS.contains(&name)
         || begins(&["__libc_start_", "libc.so", "libpthread.so", "libstdc++.so"])
@@ -320,6 +329,7 @@ mod tests {
         ("_ZNKSt4hashI4UserEclERKS0_", "/home/me/user.hpp", "/a/prog", Shown),
         ("_ZN4core3ptr4makeEv", "", "/a/prog", Shown),
         ("__rustc::__rust_alloc", "/home/me/src/main.rs", "/a/prog", Allocator),
+        ("__rust_alloc_zeroed", "/home/me/src/main.rs", "/a/prog", Allocator),
         ("<hakmem_core::Hakmem as core::alloc::global::GlobalAlloc>::alloc", "", "/a/prog", Allocator),
         ("<me::Counting as core::alloc::global::GlobalAlloc>::alloc", "/home/me/src/main.rs", "/a/prog", Allocator),
         ("<core::option::Option<usize>>::unwrap_or_else::<hakmem_core::a::{closure#0}>", "STD/core/src/option.rs", "", Shim),

@@ -1,7 +1,7 @@
 //! What the library writes: the text form of gperftools' heap profiles, with a line of our own. A file may hold several, one
 //! after the other.
 
-use crate::checked::{self, Lines};
+use super::checked::{self, Lines};
 use std::collections::HashMap;
 use std::io::BufRead;
 use std::ops::RangeInclusive;
@@ -121,7 +121,7 @@ impl Open {
         } else if self.maps {
             // The last may be cut. They are in order, and none lies over another.
             let behind = self.raw.maps.last().map_or(0, |m| m.end);
-            let map = map(line).filter(|map| map.start >= behind);
+            let map = Map::read(line).filter(|map| map.start >= behind);
             self.raw.maps.extend(map);
         } else {
             let as_read = sample(line, self.raw.interval)?;
@@ -219,18 +219,21 @@ fn sample(line: &str, interval: u64) -> Option<Sample> {
     })
 }
 
-fn map(line: &str) -> Option<Map> {
-    let mut words = line.split_ascii_whitespace();
-    let (start, end) = words.next()?.split_once('-')?;
-    let offset = words.nth(1)?;
-    let path = words.skip(2).collect::<Vec<_>>().join(" ");
-    let map = Map {
-        start: hex(start)?,
-        end: hex(end)?,
-        offset: hex(offset)?,
-        path: checked::text(&path, PATH),
-    };
-    (map.start < map.end && map.end <= MOST && map.offset <= MOST).then_some(map)
+impl Map {
+    /// A line of /proc/PID/maps.
+    pub fn read(line: &str) -> Option<Self> {
+        let mut words = line.split_ascii_whitespace();
+        let (start, end) = words.next()?.split_once('-')?;
+        let offset = words.nth(1)?;
+        let path = words.skip(2).collect::<Vec<_>>().join(" ");
+        let map = Self {
+            start: hex(start)?,
+            end: hex(end)?,
+            offset: hex(offset)?,
+            path: checked::text(&path, PATH),
+        };
+        (map.start < map.end && map.end <= MOST && map.offset <= MOST).then_some(map)
+    }
 }
 
 impl Sample {

@@ -1,22 +1,29 @@
 //! Stacks as lines, and as a picture.
 
+use super::checked::Budget;
 use super::colours::{self, Hues};
-use super::{Profile, Sample};
-use crate::checked::Budget;
-use crate::summary;
+use super::numbers;
+use super::profile::{Profile, Sample};
 use inferno::flamegraph::color::{BackgroundColor, Color, PaletteMap};
 use inferno::flamegraph::{self, Direction, TextTruncateDirection};
 use std::collections::BTreeMap;
 
-/// Which bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Which bytes folded stacks and a flame graph are of.
+///
+/// ```
+/// assert_eq!(hakmem_pprof::Bytes::Live.name(), "live");
+/// ```
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Bytes {
+    /// Those of blocks that are not freed.
+    #[default]
     Live,
+    /// Those of all blocks since the profile was switched on.
     Allocated,
 }
 
 impl Bytes {
-    /// As file names have it.
+    /// As file names have it: `live` or `allocated`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Live => "live",
@@ -91,7 +98,7 @@ pub fn graph(
     profile: &Profile,
     bytes: Bytes,
     program: Option<&str>,
-) -> Result<Vec<u8>, String> {
+) -> Result<String, String> {
     let mut options = flamegraph::Options::default();
     // A program's own file is the first in its memory.
     let file = profile.files.first().map(|file| file.path.as_str());
@@ -106,8 +113,8 @@ pub fn graph(
     let whole: u64 = all.filter_map(|(_, n)| n.parse::<u64>().ok()).sum();
     options.subtitle = Some(format!(
         "{} in all, estimated by a sample in {}",
-        summary::bytes(whole),
-        summary::bytes(profile.interval)
+        numbers::bytes(whole),
+        numbers::bytes(profile.interval)
     ));
     options.count_name = "bytes".into();
     options.direction = Direction::Straight;
@@ -125,7 +132,7 @@ pub fn graph(
     flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), &mut svg)
         .map_err(|e| format!("cannot draw the flame graph: {e}"))?;
     let svg = String::from_utf8(svg).map_err(|_| "the flame graph is no text")?;
-    Ok(rooted(svg, program, whole).into_bytes())
+    Ok(rooted(svg, program, whole))
 }
 
 /// All functions' colours.
@@ -154,7 +161,7 @@ fn palette(profile: &Profile) -> PaletteMap {
 /// The picture with the program's name at its root: in the tip, which is where the script in it takes the name from, and in the
 /// text, for those who run no scripts.
 fn rooted(svg: String, program: &str, whole: u64) -> String {
-    let figures = format!("({} bytes, 100%)</title>", summary::grouped(whole));
+    let figures = format!("({} bytes, 100%)</title>", numbers::grouped(whole));
     let Some((before, after)) = svg.split_once(&format!("<title>all {figures}")) else {
         return svg;
     };
@@ -167,7 +174,7 @@ fn rooted(svg: String, program: &str, whole: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::File;
+    use super::super::profile::File;
     use super::*;
 
     fn drawn(lines: &[String], program: Option<&str>) -> String {
@@ -180,11 +187,11 @@ mod tests {
         };
         let profile = Profile {
             interval: 1,
-            all_frames: false,
+            hides_none: false,
             samples: Vec::new(),
             files: vec![file],
         };
-        String::from_utf8(graph(lines, &profile, Bytes::Live, program).unwrap()).unwrap()
+        graph(lines, &profile, Bytes::Live, program).unwrap()
     }
 
     #[test]
