@@ -48,8 +48,8 @@ const PLACES: &[(&str, u64)] = &[
 /// Behind what most of [`PLACES`] names: the group, the heaps, the metadata of four segments, an arena, and the row of its
 /// groups that are used as a whole.
 const GROUP: u64 = 624;
-const HEAPS: [u64; 2] = [640, 864];
-const METAS: u64 = 1088;
+const HEAPS: [u64; 2] = [640, 896];
+const METAS: u64 = 1152;
 const META: u64 = 48;
 const ARENAS: u64 = METAS + 4 * 32 * META;
 const FULL: u64 = ARENAS + 48;
@@ -62,7 +62,7 @@ const NUMBERS: &[(&str, u64)] = &[
     ("slot_bytes", 64 << 10),
     ("segment_bytes", 2 << 20),
     ("meta_bytes", META),
-    ("heap_bytes", 224),
+    ("heap_bytes", 256),
     ("arena_bytes", 48),
     ("group_bytes", 8),
     ("before_bytes", 24),
@@ -114,6 +114,10 @@ const NUMBERS: &[(&str, u64)] = &[
     ("heap.sent", 200),
     ("heap.batches_sent", 208),
     ("heap.chains_sent", 216),
+    ("heap.huge_hits", 224),
+    ("heap.huge_puts", 232),
+    ("heap.huge_kept", 240),
+    ("heap.huge_allowed", 248),
     ("meta.owner", 0),
     ("meta.slots", 8),
     ("meta.until_slow", 16),

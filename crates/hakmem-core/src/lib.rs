@@ -235,11 +235,6 @@ pub use policy::learner;
 pub use policy::options;
 pub use types::{Configured, Hakmem, LimitCallback};
 
-// The page on heaps: what it shows runs.
-#[cfg(all(ported, doctest, feature = "allocator-api2"))]
-#[doc = include_str!("../../../docs/heaps.md")]
-mod page_on_heaps {}
-
 /// True if hakmem itself serves the program. False on a target without a port: there
 /// [`Hakmem`] hands every call to the system's allocator, options have no effect, figures are zero,
 /// and there is no profile. O(1).

@@ -83,3 +83,8 @@ pub use hakmem_core::{
 #[cfg(all(feature = "reports", not(shuttle)))]
 #[doc(inline)]
 pub use hakmem_core::report;
+
+// The page on heaps: what it shows runs.
+#[cfg(all(doctest, feature = "allocator-api2"))]
+#[doc = include_str!("../../../docs/heaps.md")]
+mod page_on_heaps {}

@@ -139,7 +139,7 @@ fn limit(
         .number(&format!("{folder}/{}", version.used))
         .unwrap_or(0);
     let found = format!("{} of {} are used", bytes(used), bytes(most));
-    let meaning = format!("{what} hakmem does not read this limit.");
+    let meaning = format!("{what} hakmem reads this limit only with HAKMEM_LIMIT_PERCENT.");
     let near = u128::from(used) * 100 > u128::from(most) * u128::from(NEAR);
     let advice = "Free memory that hakmem keeps counts: 16 MiB, a sixteenth of what is live, what \
                   was needed more within the last decay, and the huge cache. HAKMEM_SURPLUS_MIB, \

@@ -43,7 +43,7 @@ fn served(root: &Root, pid: u32) -> Finding {
             return Finding::ok(
                 SUBJECT,
                 "yes",
-                "hakmem serves it. hakmem top, stat, map and options can read it.",
+                "hakmem serves it. hakmem top, stat, map, profile and options can read it.",
             );
         }
         Err(trouble) => trouble,

@@ -11,12 +11,13 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
+use std::time::Duration;
 
 /// No profile has more stacks, or addresses in them.
 const BUCKETS: u64 = 1 << 19;
 const FRAMES: u64 = 1 << 22;
 /// How often tables are read that grow meanwhile.
-const TRIES: usize = 20;
+const TRIES: usize = 200;
 /// The bit that tells that the byte is this command's.
 const ON: u8 = 0x80;
 /// No interval or size is larger, and no count.
@@ -184,7 +185,11 @@ pub fn read(memory: Memory, note: &Note) -> io::Result<Books> {
     let lost = note.number("books.lost", 0..=1 << 16)? as u64;
     let lost = memory.word(note.place("profile.books")?.saturating_add(lost))?;
     let code = note.place("profile.code")?;
-    for _ in 0..TRIES {
+    for tries in 0..TRIES {
+        if tries > 0 {
+            // The thread that changes the tables may be waiting for a processor.
+            std::thread::sleep(Duration::from_millis(1));
+        }
         let before = memory.word(number)?;
         if before % 2 == 1 {
             continue;

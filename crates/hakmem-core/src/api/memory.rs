@@ -69,7 +69,7 @@ pub fn set_limit_callback(callback: Option<LimitCallback>) {
 /// static ALLOCATOR: Hakmem = Hakmem::new();
 ///
 /// # fn main() {
-/// drop(vec![1; 10 << 20]);
+/// drop(vec![1_u8; 10 << 20]);
 /// let bytes = hakmem_core::purge_all();
 /// # if hakmem_core::is_active() {
 /// assert!(bytes >= 10 << 20);
