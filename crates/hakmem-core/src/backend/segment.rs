@@ -329,7 +329,7 @@ fn claim_fresh(n: u32) -> Option<(&'static Meta, bool)> {
 fn choose_thp(head: &Meta, n: u32) {
     let from = policy::THP_FROM_SEGMENTS.get() as usize;
     let choice = Thp::now();
-    let small = TOTALS.small.load(Relaxed) / SLOTS as usize;
+    let small = small_segments();
     let carved = TOTALS.carved.load(Relaxed).max(0) as usize;
     let is_page = n == 1 || n == PAGE_SLOTS;
     let half = |part: usize, whole: usize| part * 2 >= whole;
@@ -390,6 +390,12 @@ fn give_back(head: &Meta, mask: u32) -> u32 {
 /// Adds `change` to the bytes of carved small blocks. Heaps call it in steps that they choose.
 pub fn note_carved(change: i64) {
     TOTALS.carved.fetch_add(change, Relaxed);
+}
+
+/// As many segments as the pages of small blocks fill. The total is below zero while a heap has told
+/// of pages that it gave up, and not yet of as many that it claimed.
+fn small_segments() -> usize {
+    TOTALS.small.load(Relaxed).cast_signed().max(0).cast_unsigned() / SLOTS as usize
 }
 
 /// Adds `change` to the slots that are pages of small blocks.
@@ -540,4 +546,22 @@ fn rebin(arena: &Arena, segment: usize) {
         |bin| arena.list(usize::from(bin) - 1, segment),
         |bin| arena.unlist(usize::from(bin) - 1, segment),
     );
+}
+
+#[cfg(all(test, not(any(loom, shuttle, miri))))]
+mod tests {
+    use super::*;
+    use crate::testing::in_child;
+
+    /// Heaps tell of their pages in steps, so one that gives up many may be the first to tell.
+    #[test]
+    fn a_total_below_zero_is_taken_for_none() {
+        in_child(|| {
+            note_small(-1_000_000);
+            assert_eq!(small_segments(), 0);
+            // It asks what the total is.
+            let claimed = claim_fresh(1);
+            assert!(claimed.is_some());
+        });
+    }
 }

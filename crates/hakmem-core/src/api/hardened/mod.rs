@@ -235,8 +235,7 @@ fn mismatch(p: *mut u8, size: usize, origin: Origin, by: Origin, wanted: Option<
             wrong(p, format_args!("wrong size {wanted} at {what} of {p:p}, a block of {size} bytes"));
         }
         (_, Some(wanted), Some(align)) => {
-            let text = format_args!("wrong alignment {wanted} at {what} of {p:p}, a block with the alignment {align}");
-            wrong(p, text);
+            wrong(p, format_args!("wrong alignment {wanted} at {what} of {p:p}, a block with the alignment {align}"));
         }
         _ => wrong(p, format_args!("{what} of {p:p}, a block of {size} bytes from {}", origin.made_by())),
     }
