@@ -80,7 +80,7 @@ fn set_or_report(option: &[u8]) -> Reader {
     let (name, value) = text.split_once('=').unwrap_or((text, ""));
     match set_exactly(name, value) {
         Ok(i) => {
-            FROM_ENVIRONMENT.fetch_or(1 << i, Relaxed);
+            FROM_ENVIRONMENT.add(i);
         }
         // The module that reads it reports what is wrong with it.
         Err(Error::AtStart) => return Reader::Other,

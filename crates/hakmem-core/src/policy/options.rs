@@ -9,7 +9,7 @@
 
 use crate::base::size_class::{self, MEDIUM_MAX, SIZES};
 use crate::base::sync::Ordering::Relaxed;
-use crate::base::sync::plain::{AtomicBool, AtomicUsize};
+use crate::base::sync::plain::{AtomicBool, AtomicU32};
 use crate::{os, policy};
 use core::fmt;
 use policy::Setting;
@@ -26,17 +26,33 @@ pub use policy::{Entry, Foreign, Hardened, Mode, OnError, Options, TABLE, Thp, V
 /// ```
 pub const PREFIX: &str = "HAKMEM_";
 
-/// Bit i: somebody has set `TABLE[i]`.
-static CHOSEN: AtomicUsize = AtomicUsize::new(0);
-/// Bit i: the environment has set `TABLE[i]`.
-pub(super) static FROM_ENVIRONMENT: AtomicUsize = AtomicUsize::new(0);
+/// A set of options, by their places in `TABLE`. Words of 32 bits are there on every target.
+pub(super) struct Chosen([AtomicU32; TABLE.len().div_ceil(32)]);
+
+impl Chosen {
+    const fn new() -> Self {
+        Self([const { AtomicU32::new(0) }; TABLE.len().div_ceil(32)])
+    }
+
+    /// Adds `TABLE[i]`. True: it was there.
+    pub(super) fn add(&self, i: usize) -> bool {
+        self.0[i / 32].fetch_or(1 << (i % 32), Relaxed) >> (i % 32) & 1 != 0
+    }
+
+    fn has(&self, i: usize) -> bool {
+        self.0[i / 32].load(Relaxed) >> (i % 32) & 1 != 0
+    }
+}
+
+/// What somebody has set.
+static CHOSEN: Chosen = Chosen::new();
+/// What the environment has set.
+pub(super) static FROM_ENVIRONMENT: Chosen = Chosen::new();
 /// True once a Rust program's struct was applied.
 static STRUCT_SEEN: AtomicBool = AtomicBool::new(false);
 /// True once the environment was read, or if it is not to be read.
 #[cfg_attr(ported, unsafe(link_section = ".data.hakmem"))]
 pub(super) static ENVIRONMENT_READ: AtomicBool = AtomicBool::new(false);
-
-const _: () = assert!(TABLE.len() <= usize::BITS as usize);
 
 /// Why an option was not set.
 ///
@@ -126,7 +142,7 @@ pub(super) fn set_exactly(name: &str, value: &str) -> Result<usize, Error> {
         return Err(Error::AtStart);
     }
     entry.put(value).ok_or(Error::Value(entry))?;
-    CHOSEN.fetch_or(1 << i, Relaxed);
+    CHOSEN.add(i);
     if name == "GUARD_SAMPLE" {
         // For stacks in reports. The search may allocate, so it is not left to the first sample.
         os::find_objects();
@@ -161,8 +177,8 @@ pub fn suggest(name: &str, n: u32) -> Result<(), Error> {
     if !entry.values.allow(n) {
         return Err(Error::Value(entry));
     }
-    if FROM_ENVIRONMENT.load(Relaxed) >> i & 1 == 0 {
-        CHOSEN.fetch_or(1 << i, Relaxed);
+    if !FROM_ENVIRONMENT.has(i) {
+        CHOSEN.add(i);
         entry.store(n);
     }
     Ok(())
@@ -395,7 +411,7 @@ impl fmt::Display for Value {
 /// True if somebody has set the option of `knob`.
 pub(crate) fn is_chosen(knob: &policy::Knob) -> bool {
     let is_it = |entry: &Entry| matches!(entry.setting, Setting::One(k) if core::ptr::eq(k, knob));
-    TABLE.iter().position(is_it).is_some_and(|i| CHOSEN.load(Relaxed) >> i & 1 != 0)
+    TABLE.iter().position(is_it).is_some_and(|i| CHOSEN.has(i))
 }
 
 /// Applies a Rust program's struct, once. Options that somebody has set stay.
@@ -410,7 +426,7 @@ pub(crate) fn apply(options: &Options) {
 #[inline(never)]
 fn apply_now(options: &Options) {
     options.each_changed(|i, value| {
-        if CHOSEN.fetch_or(1 << i, Relaxed) >> i & 1 == 0 {
+        if !CHOSEN.add(i) {
             TABLE[i].store(value);
         }
     });
