@@ -195,7 +195,8 @@ pub fn object_of(pc: usize) -> Option<Object> {
     Some(Object { start, end, tables: Tables::Index { at, start: tables.0, end: tables.1 } })
 }
 
-#[cfg(all(test, not(any(loom, miri, shuttle))))]
+// Other C libraries have no such function.
+#[cfg(all(test, target_env = "gnu", not(any(loom, miri, shuttle))))]
 mod tests {
     use super::*;
     use crate::testing::in_child;
