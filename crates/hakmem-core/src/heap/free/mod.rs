@@ -105,7 +105,7 @@ impl Heap {
         let (kept, list) = (&self.kept[class - FIRST_MEDIUM], &self.owner.front.free[class]);
         let count = if list.get().is_null() { 0 } else { kept.get() };
         // Links of the hardened build lead to the same segment.
-        if u32::from(count) * page.block_size.get() >= KEPT_BYTES || harden::ON && count > 0 {
+        if u32::from(count) * page.block_size.get() >= KEPT_BYTES || harden::ON && !list.get().is_null() {
             return false;
         }
         kept.set(count + 1);
