@@ -272,7 +272,7 @@ mod tests {
             to.copy_from_slice(of.ok_or(io::Error::from_raw_os_error(libc::EFAULT))?);
             if address == SHOWN && to.len() == 8 && self.changes.get() > 0 {
                 self.changes.set(self.changes.get() - 1);
-                to[0] = to[0].wrapping_add(2 * self.changes.get() as u8);
+                to[0] = to[0].wrapping_add((self.changes.get() as u8).wrapping_mul(2));
             }
             Ok(())
         }
