@@ -139,7 +139,7 @@ mod tests {
                 on_own_stack(|| ());
             }
             let last = map().unwrap().addr();
-            assert!(first.abs_diff(last) <= 4 * (GUARD + ROOM), "{first:#x} {last:#x}");
+            assert!(first.abs_diff(last) < 500 * (GUARD + ROOM), "{first:#x} {last:#x}");
         });
     }
 }
