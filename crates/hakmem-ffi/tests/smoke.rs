@@ -194,7 +194,9 @@ total=0
 for key in "${!seen[@]}"; do text=${seen[$key]}; total=$((total + ${#text})); done
 echo "${#seen[@]} $total"
 for i in 1 2 3 4 5; do (echo "sub shell $i" | tr a-z A-Z); done
-read -r first < <(seq 5 9); echo "$first""#,
+read -r first < <(seq 5 9); echo "$first"
+# Bash does not wait for seq by itself, and seq may still be writing its report.
+wait $!"#,
     );
 }
 
