@@ -195,6 +195,8 @@ y=$( (echo "${a[19999]}") )
 too_much=$( (printf -v x '%0250000000d' 1 && echo served) 2>/dev/null || echo refused)
 ulimit -S -v unlimited
 read -r z < <(printf '%02000000d\n' 7)
+# Bash does not wait for the child by itself, and it may still be writing its report.
+wait $!
 echo "$x, $y, $too_much, ${#z}"
 "#;
     lowers_its_limit(
