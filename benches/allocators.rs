@@ -1,4 +1,5 @@
-//! The criterion benches of hakmem and its peers; one executable, because each one links for a while.
+//! The criterion benches of hakmem and its peers; one executable, because each one links for a
+//! while.
 
 mod large;
 mod mixed;
@@ -20,7 +21,8 @@ macro_rules! for_each_allocator {
 }
 
 fn main() {
-    // Short enough for all of them in a few minutes; `hakmem-bench compare` is for figures that go on record.
+    // Short enough for all of them in a few minutes; `hakmem-bench compare` is for figures that go
+    // on record.
     let mut criterion = Criterion::default()
         .sample_size(20)
         .warm_up_time(Duration::from_millis(300))

@@ -1,4 +1,5 @@
-//! Random sizes of 16–1040 bytes in working sets of 64 to 100,000 blocks. The sets are filled before the clock starts.
+//! Random sizes of 16–1040 bytes in working sets of 64 to 100,000 blocks. The sets are filled
+//! before the clock starts.
 
 use crate::for_each_allocator;
 use criterion::measurement::WallTime;

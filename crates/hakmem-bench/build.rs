@@ -1,4 +1,5 @@
-//! Notes which compiler and which crates a benchmark was built with: figures without them cannot be compared.
+//! Notes which compiler and which crates a benchmark was built with: figures without them cannot be
+//! compared.
 
 use std::process::Command;
 use std::{env, fs};

@@ -8,11 +8,13 @@ fn main() {
     for arg in [
         // The number is that of the interface: see docs/c-abi.md.
         "-Wl,-soname,libhakmem.so.0",
-        // Blocks, thread exits and fork handlers point into the library for as long as the process lives.
+        // Blocks, thread exits and fork handlers point into the library for as long as the process
+        // lives.
         "-Wl,-z,nodelete",
         // Calls between our own functions never leave the library.
         "-Wl,-Bsymbolic-functions",
-        // Segments begin at page boundaries: what is relocated at start-up then lies in one page, not in two.
+        // Segments begin at page boundaries: what is relocated at start-up then lies in one page,
+        // not in two.
         "-Wl,-z,separate-loadable-segments",
         // See `hakmem_no_unwinder`.
         "-Wl,--defsym=rust_eh_personality=hakmem_no_unwinder",

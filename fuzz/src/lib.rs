@@ -1,4 +1,5 @@
-//! What the fuzz targets share. The fuzzer and the books lie in the system's heap, never in the one under test.
+//! What the fuzz targets share. The fuzzer and the books lie in the system's heap, never in the one
+//! under test.
 
 mod library;
 pub mod misuse;

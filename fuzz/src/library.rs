@@ -20,7 +20,8 @@ macro_rules! functions {
 
         impl Functions {
             fn find(library: *mut c_void) -> Self {
-                // SAFETY: functions of these names and types are what the library's header declares.
+                // SAFETY: functions of these names and types are what the library's header
+                // declares.
                 unsafe {
                     Self {
                         $($name: std::mem::transmute::<
@@ -90,7 +91,8 @@ fn way(layout: Layout) -> usize {
     layout.size() / 8 % 4
 }
 
-// What is SAFETY below: any size and any power of two as alignment may be asked for; blocks are live ones from the oracle.
+// What is SAFETY below: any size and any power of two as alignment may be asked for; blocks are
+// live ones from the oracle.
 impl FrontEnd for Library {
     const EMPTY: bool = true;
     const TELLS_USABLE: bool = true;

@@ -12,7 +12,8 @@ pub struct Step {
 }
 
 impl Step {
-    /// The thread: 0 is the one that runs the sequence, and does most; the others are 1 to `THREADS`.
+    /// The thread: 0 is the one that runs the sequence, and does most; the others are 1 to
+    /// `THREADS`.
     pub fn who(self) -> usize {
         usize::from(self.who % 8).saturating_sub(7 - THREADS)
     }
@@ -42,7 +43,8 @@ pub enum Op {
     Fork(u8),
 }
 
-/// A size as a mantissa and an exponent, so that all magnitudes are equally easy to reach, and a small distance from it.
+/// A size as a mantissa and an exponent, so that all magnitudes are equally easy to reach, and a
+/// small distance from it.
 #[derive(Debug, Clone, Copy, Arbitrary)]
 pub struct Size(u8, u8, i8);
 
@@ -69,7 +71,8 @@ impl Align {
     }
 }
 
-/// The allocator's knobs, as the environment would set them: rare paths become common ones. The first value is the default.
+/// The allocator's knobs, as the environment would set them: rare paths become common ones. The
+/// first value is the default.
 #[derive(Debug, Clone, Copy, Arbitrary)]
 pub struct Knobs([u8; KNOBS.len()]);
 

@@ -1,7 +1,7 @@
 //! Sequences of operations that the fuzzer makes up, against the oracle.
 //!
-//! All threads are driven one step at a time, so that an input does the same each time. What they do to each other at the
-//! same moment is for the stress and the models.
+//! All threads are driven one step at a time, so that an input does the same each time. What they
+//! do to each other at the same moment is for the stress and the models.
 
 use crate::ops::{Align, Op, Step, THREADS};
 use crate::oracle::{Block, FrontEnd, Oracle, Ranges, Rust};
@@ -24,7 +24,8 @@ impl Fuzzed for Rust {
 
 /// What may be held at once, as libFuzzer limits memory.
 const MOST: usize = 128 << 20;
-/// Forks of a process; a child may do those that its parent has left. So an input has 2³ processes at most.
+/// Forks of a process; a child may do those that its parent has left. So an input has 2³ processes
+/// at most.
 const FORKS: u32 = 3;
 
 /// What a thread is to do.

@@ -1,5 +1,5 @@
-//! `api CRATE=FEATURES…`: is `public-api.txt` in each crate's folder what the crate makes public? With
-//! `BLESS` in the environment the files are written anew. Run it by `ci/public-api`.
+//! `api CRATE=FEATURES…`: is `public-api.txt` in each crate's folder what the crate makes public?
+//! With `BLESS` in the environment the files are written anew. Run it by `ci/public-api`.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

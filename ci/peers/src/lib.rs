@@ -86,7 +86,8 @@ unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {
     unsafe { ra::usable_size(block.cast()) }
 }
 
-// operator new, new[], delete, delete[], and the sized deletes: C++ programs reach them without the way by malloc.
+// operator new, new[], delete, delete[], and the sized deletes: C++ programs reach them without the
+// way by malloc.
 macro_rules! new {
     ($($name:ident),*) => {$(
         #[unsafe(no_mangle)]

@@ -43,8 +43,8 @@ impl Beside {
     }
 }
 
-/// The table, in Markdown; `None` without workloads, without hakmem, or with fewer than two peers, between which there
-/// is nothing to choose.
+/// The table, in Markdown; `None` without workloads, without hakmem, or with fewer than two peers,
+/// between which there is nothing to choose.
 pub fn table(summary: &Summary) -> Option<String> {
     let allocators = summary.overall.iter();
     let (own, peers): (Vec<_>, Vec<_>) = allocators.partition(|o| o.allocator == SUBJECT);

@@ -34,7 +34,8 @@ pub struct Usage {
     pub system_us: u64,
 }
 
-/// A file without a name that takes a child's output: the child never waits for a reader, as it would with a pipe.
+/// A file without a name that takes a child's output: the child never waits for a reader, as it
+/// would with a pipe.
 #[derive(Debug)]
 pub struct Capture(File);
 
@@ -71,8 +72,9 @@ impl Capture {
 
 /// Runs a command to its end.
 ///
-/// The child is made by fork, not by vfork or `posix_spawn`: those lend it the memory of this process until it calls
-/// exec, and then the kernel would count *our* peak as the least peak of the child.
+/// The child is made by fork, not by vfork or `posix_spawn`: those lend it the memory of this
+/// process until it calls exec, and then the kernel would count *our* peak as the least peak of the
+/// child.
 pub fn run(command: &mut Command) -> io::Result<Finished> {
     host::touch()?;
     // SAFETY: the closure does nothing; that there is one makes the standard library fork.
@@ -83,7 +85,8 @@ pub fn run(command: &mut Command) -> io::Result<Finished> {
     // SAFETY: rusage is plain data, for which zeroes are a value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     loop {
-        // SAFETY: both pointers are to live variables. `child` is not waited for elsewhere, so the id is still its own.
+        // SAFETY: both pointers are to live variables. `child` is not waited for elsewhere, so the
+        // id is still its own.
         let reaped = unsafe {
             libc::wait4(
                 child.id() as libc::pid_t,

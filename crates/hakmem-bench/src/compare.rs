@@ -37,7 +37,8 @@ pub struct Options {
     /// Short runs and few rounds: ends within 60 seconds; for a look, not for a record
     #[arg(long)]
     pub quick: bool,
-    /// Only these workloads and probes (`hakmem-bench list` and `probes` show all), `workloads`, `probes` or `growth`
+    /// Only these workloads and probes (`hakmem-bench list` and `probes` show all), `workloads`,
+    /// `probes` or `growth`
     #[arg(long, value_delimiter = ',', value_name = "NAMES", value_parser = selection::names())]
     pub only: Vec<String>,
     /// Not these
@@ -55,7 +56,8 @@ pub struct Options {
     /// One more library under which probes are taken; may be given several times
     #[arg(long = "lib", value_name = "NAME=PATH", value_parser = parse_library)]
     pub libraries: Vec<(String, PathBuf)>,
-    /// Times that each measurement is taken [default: 5, or 3 with --quick]; probes and growth at most 3 times
+    /// Times that each measurement is taken [default: 5, or 3 with --quick]; probes and growth at
+    /// most 3 times
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: Option<u32>,
     /// Print a row per workload and allocator, not only the best peer of each workload
@@ -192,8 +194,8 @@ fn chosen<'a>(asked: &[String], all: impl Iterator<Item = &'a str>) -> Vec<Strin
 }
 
 impl Comparison<'_> {
-    /// Traces the workloads, then takes their rounds until all are taken or a quick comparison is out of time. Says how
-    /// many were begun.
+    /// Traces the workloads, then takes their rounds until all are taken or a quick comparison is
+    /// out of time. Says how many were begun.
     fn take_workloads(&mut self) -> io::Result<u32> {
         let (rounds, workloads) = (self.rounds, self.selection.workloads.len());
         let steps = workloads * self.contenders.len();
@@ -325,9 +327,9 @@ impl Comparison<'_> {
         Ok(())
     }
 
-    /// Takes every measurement once. Allocators alternate within a workload, so that a disturbance of some seconds
-    /// meets all of them, and start with another one each round, so that none always runs after the same one.
-    /// `Ok(false)` if time ran out.
+    /// Takes every measurement once. Allocators alternate within a workload, so that a disturbance
+    /// of some seconds meets all of them, and start with another one each round, so that none
+    /// always runs after the same one. `Ok(false)` if time ran out.
     fn round(&mut self, round: u32, progress: &Progress) -> io::Result<bool> {
         let n = self.contenders.len();
         let scale = if self.quick { "quick" } else { "full" };

@@ -1,4 +1,5 @@
-//! The programs of this build beside this one: they are measured, so they must be of the same sources.
+//! The programs of this build beside this one: they are measured, so they must be of the same
+//! sources.
 
 use std::ffi::OsStr;
 use std::io;
@@ -55,8 +56,8 @@ pub fn bring_up_to_date() -> io::Result<()> {
     ))
 }
 
-/// Builds parts of the workspace with the profile of this program, if it was started by cargo; `Ok(false)` if that
-/// failed.
+/// Builds parts of the workspace with the profile of this program, if it was started by cargo;
+/// `Ok(false)` if that failed.
 pub fn under_cargo(package: &str, arguments: &[&str]) -> io::Result<bool> {
     let Some(cargo) = std::env::var_os("CARGO") else {
         return Ok(true);

@@ -1,6 +1,8 @@
-//! How the time of an operation grows with the blocks that are live, and with the threads that work.
+//! How the time of an operation grows with the blocks that are live, and with the threads that
+//! work.
 //!
-//! The caches of the processor impose a growth on every allocator, so that curves say something only side by side.
+//! The caches of the processor impose a growth on every allocator, so that curves say something
+//! only side by side.
 
 use crate::probes::contender::Contender;
 use crate::progress::Progress;
@@ -47,7 +49,8 @@ const STEPS: [Step; 12] = [
     step(BY_THREADS, 64, "threads_64", false),
 ];
 
-/// Measures all curves: every allocator at a step before the next step, and everything `rounds` times.
+/// Measures all curves: every allocator at a step before the next step, and everything `rounds`
+/// times.
 pub fn run(
     allocators: &[String],
     quick: bool,

@@ -1,5 +1,5 @@
-//! What workloads see of an allocator: owned blocks that go back to it when dropped, with nothing in between that the
-//! compiler could not inline.
+//! What workloads see of an allocator: owned blocks that go back to it when dropped, with nothing
+//! in between that the compiler could not inline.
 
 use allocator_api2::alloc::{AllocError, Allocator};
 use std::alloc::{GlobalAlloc, Layout, handle_alloc_error};
@@ -10,8 +10,8 @@ use std::ptr::{self, NonNull};
 /// The alignment of the blocks, that of most Rust values.
 const ALIGN: usize = 8;
 
-/// An allocator that can be measured: a type with one instance for the whole process. That the instance follows from
-/// the type makes it certain that a block goes back to where it came from.
+/// An allocator that can be measured: a type with one instance for the whole process. That the
+/// instance follows from the type makes it certain that a block goes back to where it came from.
 pub trait Subject: GlobalAlloc + Sync + 'static {
     /// The instance.
     fn subject() -> &'static Self;
@@ -49,7 +49,8 @@ fn received(p: *mut u8, layout: Layout) -> NonNull<u8> {
 /// Writes the first and the last byte, so that the block is really there and its page faults count.
 #[inline(always)]
 fn touch(p: NonNull<u8>, size: usize) {
-    // SAFETY: called with blocks of `size` > 0 bytes that the caller owns. Volatile: the writes are the purpose.
+    // SAFETY: called with blocks of `size` > 0 bytes that the caller owns. Volatile: the writes are
+    // the purpose.
     unsafe {
         p.write_volatile(1);
         p.add(size - 1).write_volatile(2);
@@ -133,7 +134,8 @@ impl<A: Subject> Block<A> {
     #[inline]
     pub fn resize(&mut self, size: usize) {
         let new = layout(size);
-        // SAFETY: `ptr` came from this allocator with the layout of `self.size`; the new size is valid (see `layout`).
+        // SAFETY: `ptr` came from this allocator with the layout of `self.size`; the new size is
+        // valid (see `layout`).
         let p = unsafe { A::subject().realloc(self.ptr.as_ptr(), layout(self.size), size) };
         let Some(ptr) = NonNull::new(p) else {
             handle_alloc_error(new)
@@ -183,8 +185,8 @@ impl<A: Subject> Block<A> {
         unsafe { self.ptr.add(at).read_volatile() }
     }
 
-    /// Gives up ownership for a bare pointer that fits an atomic; the size goes into the block itself, which must
-    /// have at least 8 bytes.
+    /// Gives up ownership for a bare pointer that fits an atomic; the size goes into the block
+    /// itself, which must have at least 8 bytes.
     #[inline]
     pub fn into_token(self) -> *mut u8 {
         assert!(self.size >= size_of::<usize>());
@@ -221,7 +223,8 @@ impl<A: Subject> Drop for Block<A> {
     }
 }
 
-/// A block known by its address alone; its size stands in its first 8 bytes. Dropping it reads the size and frees it.
+/// A block known by its address alone; its size stands in its first 8 bytes. Dropping it reads the
+/// size and frees it.
 pub struct Unsized<A: Subject> {
     token: NonNull<u8>,
     block: PhantomData<Block<A>>,
@@ -272,8 +275,8 @@ fn owned(p: *mut u8, size: usize) -> Result<NonNull<[u8]>, AllocError> {
     Ok(NonNull::slice_from_raw_parts(p, size))
 }
 
-// SAFETY: every block comes from the one instance of `A` and stays valid until it is given back; `Heap` is stateless, so
-// that copies are interchangeable. Zero sizes never reach `A`.
+// SAFETY: every block comes from the one instance of `A` and stays valid until it is given back;
+// `Heap` is stateless, so that copies are interchangeable. Zero sizes never reach `A`.
 unsafe impl<A: Subject> Allocator for Heap<A> {
     #[inline(always)]
     fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
@@ -301,7 +304,8 @@ unsafe impl<A: Subject> Allocator for Heap<A> {
     ) -> Result<NonNull<[u8]>, AllocError> {
         if old.size() == 0 || old.align() != new.align() {
             let fresh = self.allocate(new)?;
-            // SAFETY: the new block is at least as large, fresh, and `ptr` goes back with the layout it has.
+            // SAFETY: the new block is at least as large, fresh, and `ptr` goes back with the
+            // layout it has.
             unsafe {
                 ptr::copy_nonoverlapping(ptr.as_ptr(), fresh.cast::<u8>().as_ptr(), old.size());
                 self.deallocate(ptr, old);
@@ -316,13 +320,14 @@ unsafe impl<A: Subject> Allocator for Heap<A> {
     }
 }
 
-/// Adds a copy of `more` to `all`. `extend_from_slice` of this `Vec` goes element by element, and that loop, not the
-/// allocator, would be what is measured.
+/// Adds a copy of `more` to `all`. `extend_from_slice` of this `Vec` goes element by element, and
+/// that loop, not the allocator, would be what is measured.
 #[inline(always)]
 pub fn append<T: Copy, A: Subject>(all: &mut allocator_api2::vec::Vec<T, Heap<A>>, more: &[T]) {
     all.reserve(more.len());
     let length = all.len();
-    // SAFETY: there is room behind `length`, in a block of its own; it is filled with valid elements.
+    // SAFETY: there is room behind `length`, in a block of its own; it is filled with valid
+    // elements.
     unsafe {
         let end = all.as_mut_ptr().add(length);
         end.copy_from_nonoverlapping(more.as_ptr(), more.len());

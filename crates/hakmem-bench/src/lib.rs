@@ -1,20 +1,24 @@
 //! Benchmarks of hakmem and its peers.
 //!
-//! The workloads call an allocator through `GlobalAlloc` directly, so that one process can measure any of them while its
-//! own global allocator stays the system's. `hakmem-bench compare` runs each measurement in a fresh process, and
-//! `cargo bench` runs parts of the workloads under criterion. Whole programs are run by `hakmem-trials`.
+//! The workloads call an allocator through `GlobalAlloc` directly, so that one process can measure
+//! any of them while its own global allocator stays the system's. `hakmem-bench compare` runs each
+//! measurement in a fresh process, and `cargo bench` runs parts of the workloads under criterion.
+//! Whole programs are run by `hakmem-trials`.
 //!
 //! The modules in their order; each uses only those before it:
 //!
-//! 1. Tools: [`heap`], [`meter`], [`rng`], [`stats`], [`storage`], [`ticks`], [`paths`], [`options`],
-//!    [`executables`], [`packaged`], [`progress`], [`host`], [`child`], [`tracer`], [`command`].
-//! 2. Allocators and the machine: [`peers`], `rpmalloc`, `rusty_alloc`, [`allocators`], [`machine`].
+//! 1. Tools: [`heap`], [`meter`], [`rng`], [`stats`], [`storage`], [`ticks`], [`paths`],
+//!    [`options`], [`executables`], [`packaged`], [`progress`], [`host`], [`child`], [`tracer`],
+//!    [`command`].
+//! 2. Allocators and the machine: [`peers`], `rpmalloc`, `rusty_alloc`, [`allocators`],
+//!    [`machine`].
 //! 3. What runs give: [`sample`], [`report`], [`pairs`], [`record`].
 //! 4. What is measured: [`workloads`]. [`run_one`] runs one of them in its process, and [`measure`]
 //!    starts such a process.
 //! 5. [`probes`], [`growth`]. [`process`] is the whole of a measured process.
 //! 6. What is printed and judged: [`best`], [`side_by_side`], [`targets`].
-//! 7. The commands: [`ab`], [`selection`], [`compare`], `cores`, [`threads`], and [`html`] for the page.
+//! 7. The commands: [`ab`], [`selection`], [`compare`], `cores`, [`threads`], and [`html`] for the
+//!    page.
 
 pub mod ab;
 pub mod allocators;

@@ -1,4 +1,5 @@
-//! One measurement from the parent's side: a process is started, runs to its end, and has printed a line of figures.
+//! One measurement from the parent's side: a process is started, runs to its end, and has printed a
+//! line of figures.
 
 use crate::child::{self, Capture, Finished, ending};
 use crate::executables;
@@ -46,7 +47,8 @@ pub fn sample(line: ChildLine, finished: &Finished, name: &str, round: u32) -> S
     }
 }
 
-/// Runs a command that prints one line of figures; its words on standard error become part of an error.
+/// Runs a command that prints one line of figures; its words on standard error become part of an
+/// error.
 pub fn run(command: &mut Command) -> Result<(ChildLine, Finished), String> {
     let captures = || Ok((Capture::new()?, Capture::new()?));
     let (output, errors) = captures().map_err(|e: io::Error| e.to_string())?;

@@ -38,7 +38,8 @@ impl Meter {
     }
 }
 
-/// A system call without effect that a tracer recognises by its arguments (the call itself takes none).
+/// A system call without effect that a tracer recognises by its arguments (the call itself takes
+/// none).
 fn mark(phase: u64) {
     // SAFETY: getppid reads nothing from its caller.
     unsafe { libc::syscall(libc::SYS_getppid, MARK, phase) };

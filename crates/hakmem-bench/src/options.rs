@@ -13,15 +13,17 @@ fn is_option(name: &OsStr) -> bool {
     name.as_encoded_bytes().starts_with(PREFIX.as_bytes())
 }
 
-/// Starts `command` without the options of this process's environment: no figure depends on what a shell has set.
+/// Starts `command` without the options of this process's environment: no figure depends on what a
+/// shell has set.
 pub fn remove(command: &mut Command) {
     for (name, _) in env::vars_os().filter(|(name, _)| is_option(name)) {
         command.env_remove(name);
     }
 }
 
-/// Gives hakmem the options of this process's environment, and returns them without their prefix, `NAME=VALUE`. What it
-/// does not accept it says on standard error. Without options, hakmem is not called.
+/// Gives hakmem the options of this process's environment, and returns them without their prefix,
+/// `NAME=VALUE`. What it does not accept it says on standard error. Without options, hakmem is not
+/// called.
 pub fn read() -> Vec<String> {
     let mut entries: Vec<OsString> = env::vars_os()
         .filter(|(name, _)| is_option(name))

@@ -1,5 +1,5 @@
-//! Other allocators as shared libraries: as Debian has them in packages, and the newest ones, as `ci/peers/build`
-//! makes them of the sources in crates.
+//! Other allocators as shared libraries: as Debian has them in packages, and the newest ones, as
+//! `ci/peers/build` makes them of the sources in crates.
 
 use crate::executables;
 use std::env;
@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 pub struct Packaged {
     /// What it is called beside programs.
     pub name: &'static str,
-    /// Its package, or what it is like one. Beside built-in allocators of other versions it goes by this name.
+    /// Its package, or what it is like one. Beside built-in allocators of other versions it goes by
+    /// this name.
     pub package: &'static str,
     /// The file name of its library.
     pub file: &'static str,

@@ -1,5 +1,5 @@
-//! Paths as records have them: of the repository, or names alone. A record is read on other machines, where the folders
-//! of this one mean nothing.
+//! Paths as records have them: of the repository, or names alone. A record is read on other
+//! machines, where the folders of this one mean nothing.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -37,7 +37,8 @@ impl Paths {
         shown.to_string_lossy().into_owned()
     }
 
-    /// `text` with each absolute path in it, and each that leads upwards, made [portable](Self::portable).
+    /// `text` with each absolute path in it, and each that leads upwards, made
+    /// [portable](Self::portable).
     pub fn in_text(&self, text: &str) -> String {
         let words = text.split_inclusive(char::is_whitespace);
         words.map(|word| self.in_word(word)).collect()

@@ -27,7 +27,8 @@ impl crate::heap::Subject for tikv_jemallocator::Jemalloc {
     }
 }
 
-/// What the linked C library says of itself, so that a crate that builds another major version cannot go unnoticed.
+/// What the linked C library says of itself, so that a crate that builds another major version
+/// cannot go unnoticed.
 #[cfg(feature = "mimalloc")]
 pub fn mimalloc_version() -> String {
     // SAFETY: takes nothing and returns a constant.
@@ -52,7 +53,8 @@ pub fn snmalloc_version() -> String {
 pub fn jemalloc_version() -> String {
     let mut version: *const libc::c_char = std::ptr::null();
     let mut size = size_of_val(&version);
-    // SAFETY: "version" is read as a pointer to a static string; `version` has room for it, and `size` says so.
+    // SAFETY: "version" is read as a pointer to a static string; `version` has room for it, and
+    // `size` says so.
     let failed = unsafe {
         tikv_jemalloc_sys::mallctl(
             c"version".as_ptr(),

@@ -1,7 +1,8 @@
-//! The process of one measurement: a small program with one allocator, so that what is resident is that allocator's.
+//! The process of one measurement: a small program with one allocator, so that what is resident is
+//! that allocator's.
 //!
-//! Each allocator has such a program, `hakmem-run-<allocator>`, made of this file. It has no other allocator, whose code
-//! might run at its start, and no library for its command line.
+//! Each allocator has such a program, `hakmem-run-<allocator>`, made of this file. It has no other
+//! allocator, whose code might run at its start, and no library for its command line.
 //!
 //! ```text
 //! hakmem-run-NAME run-one WORKLOAD NAME [--scale SCALE]           one line of JSON; HAKMEM_ variables are read

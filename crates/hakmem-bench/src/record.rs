@@ -42,7 +42,8 @@ pub struct Record {
     pub samples: Vec<Sample>,
     /// Every traced run.
     pub traces: Vec<Trace>,
-    /// Single figures of probes: what is wanted of an allocator beside time and peak memory of a workload.
+    /// Single figures of probes: what is wanted of an allocator beside time and peak memory of a
+    /// workload.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub probes: Vec<ProbeSample>,
     /// Curves: memory over time, time by threads, time by live blocks.

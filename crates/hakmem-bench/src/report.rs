@@ -218,7 +218,8 @@ pub fn cell(value: Option<String>) -> String {
     value.unwrap_or_else(|| "-".to_owned())
 }
 
-/// A table in Markdown that is aligned in plain text, too; the first two columns to the left, figures to the right.
+/// A table in Markdown that is aligned in plain text, too; the first two columns to the left,
+/// figures to the right.
 pub fn markdown(header: &[&str], rows: &[Vec<String>]) -> String {
     let width = |column: usize| {
         let cells = rows.iter().map(|r| r[column].chars().count());

@@ -1,11 +1,13 @@
-//! The random numbers of the workloads: the same sequence on every run, and cheap beside an allocation.
+//! The random numbers of the workloads: the same sequence on every run, and cheap beside an
+//! allocation.
 
 /// A wyrand generator: one addition and one wide multiplication per number.
 #[derive(Debug, Clone)]
 pub struct Rng(u64);
 
 impl Rng {
-    /// The generator of stream `seed`; distinct seeds (thread numbers, say) give unrelated sequences.
+    /// The generator of stream `seed`; distinct seeds (thread numbers, say) give unrelated
+    /// sequences.
     pub fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x6a09_e667_f3bc_c909)
     }

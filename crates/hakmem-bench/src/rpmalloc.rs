@@ -1,5 +1,6 @@
-//! rpmalloc as a peer, on its bindings. The `rpmalloc` crate above them never starts a thread's heap, without which the
-//! library as the bindings build it reads a null pointer, and passes no `realloc` on.
+//! rpmalloc as a peer, on its bindings. The `rpmalloc` crate above them never starts a thread's
+//! heap, without which the library as the bindings build it reads a null pointer, and passes no
+//! `realloc` on.
 
 use crate::heap::Subject;
 use std::alloc::{GlobalAlloc, Layout};
@@ -9,8 +10,8 @@ use std::ffi::{c_int, c_void};
 /// The alignment of every block.
 const NATURAL: usize = 16;
 
-/// rpmalloc, with a heap for each thread that comes: one thread-local load and a branch more than the library's own
-/// override of `malloc` costs, which would take the whole process.
+/// rpmalloc, with a heap for each thread that comes: one thread-local load and a branch more than
+/// the library's own override of `malloc` costs, which would take the whole process.
 #[derive(Debug)]
 pub struct RpMalloc;
 
@@ -25,14 +26,16 @@ struct Tenancy;
 impl Drop for Tenancy {
     fn drop(&mut self) {
         READY.set(false);
-        // SAFETY: `enter` started this thread's heap; with the flag down, nothing uses it from here on. 1 hands its
-        // cached spans to the other threads, as the library does in its own thread-exit hook.
+        // SAFETY: `enter` started this thread's heap; with the flag down, nothing uses it from here
+        // on. 1 hands its cached spans to the other threads, as the library does in its own
+        // thread-exit hook.
         unsafe { rpmalloc_thread_finalize(1) };
     }
 }
 
 thread_local! {
-    /// Whether the thread has a heap. Apart from `TENANCY`, so that looking costs no more than a load.
+    /// Whether the thread has a heap. Apart from `TENANCY`, so that looking costs no more than a
+    /// load.
     static READY: Cell<bool> = const { Cell::new(false) };
     static TENANCY: Tenancy = const { Tenancy };
 }
@@ -58,8 +61,8 @@ fn enter() {
     let _ = TENANCY.try_with(|_| ());
 }
 
-// SAFETY: rpmalloc's blocks are as large and as aligned as asked for, stay put until freed, and may be freed by any
-// thread that has a heap, which every call sees to.
+// SAFETY: rpmalloc's blocks are as large and as aligned as asked for, stay put until freed, and may
+// be freed by any thread that has a heap, which every call sees to.
 unsafe impl GlobalAlloc for RpMalloc {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {

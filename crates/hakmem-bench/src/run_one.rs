@@ -1,4 +1,5 @@
-//! One workload on one allocator, one line of JSON: what a measured process does, and its place on the command line.
+//! One workload on one allocator, one line of JSON: what a measured process does, and its place on
+//! the command line.
 
 use crate::allocators;
 use crate::executables;
@@ -12,7 +13,8 @@ use std::process::Command;
 /// The names of scales.
 pub const SCALES: [&str; 3] = ["full", "quick", "smoke"];
 
-/// Seconds after which the system ends a child: an allocator that hangs must not hang the comparison.
+/// Seconds after which the system ends a child: an allocator that hangs must not hang the
+/// comparison.
 fn limit(scale: Scale) -> u32 {
     if scale == Scale::Full { 300 } else { 30 }
 }

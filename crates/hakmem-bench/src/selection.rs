@@ -36,8 +36,9 @@ pub fn names() -> clap::builder::PossibleValuesParser {
 }
 
 impl Selection {
-    /// What `only` names, or everything; without what `skip` names. A quick comparison leaves out the long probes that
-    /// are not named one by one. One of `preloaded` libraries leaves out what is measured on built-in allocators alone.
+    /// What `only` names, or everything; without what `skip` names. A quick comparison leaves out
+    /// the long probes that are not named one by one. One of `preloaded` libraries leaves out what
+    /// is measured on built-in allocators alone.
     pub fn new(only: &[String], skip: &[String], quick: bool, preloaded: bool) -> io::Result<Self> {
         let named = |list: &[String], name: &str| list.iter().any(|n| n == name);
         let wanted = |name: &str, group: &str| {

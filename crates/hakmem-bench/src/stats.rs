@@ -1,6 +1,7 @@
 //! The few statistics a comparison needs.
 
-/// The median; of an even number of values, the mean of the two in the middle. `None` without values.
+/// The median; of an even number of values, the mean of the two in the middle. `None` without
+/// values.
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -20,8 +21,9 @@ pub fn geomean(values: &[f64]) -> Option<f64> {
     Some((logs / values.len() as f64).exp())
 }
 
-/// How far values lie from their median, in the median: the median absolute deviation relative to it. Unlike a
-/// standard deviation it does not jump when one run in ten was disturbed. `None` without values, or if they are zero.
+/// How far values lie from their median, in the median: the median absolute deviation relative to
+/// it. Unlike a standard deviation it does not jump when one run in ten was disturbed. `None`
+/// without values, or if they are zero.
 pub fn spread(values: &[f64]) -> Option<f64> {
     let middle = median(values)?;
     let deviations: Vec<f64> = values.iter().map(|v| (v - middle).abs()).collect();

@@ -1,4 +1,5 @@
-//! Where workloads keep their books: memory straight from the system, so that no allocator under test holds it.
+//! Where workloads keep their books: memory straight from the system, so that no allocator under
+//! test holds it.
 
 use std::io;
 use std::ops::{Deref, DerefMut};
@@ -23,8 +24,8 @@ pub fn map(bytes: usize, flags: libc::c_int) -> io::Result<NonNull<u8>> {
     NonNull::new(pages.cast()).ok_or_else(|| io::Error::other("mmap gave address 0"))
 }
 
-/// A vector of fixed capacity in pages of its own. They are populated when it is made, so that filling it later costs
-/// no page fault inside a measurement.
+/// A vector of fixed capacity in pages of its own. They are populated when it is made, so that
+/// filling it later costs no page fault inside a measurement.
 pub struct Table<T> {
     items: NonNull<T>,
     len: usize,
@@ -97,7 +98,8 @@ impl<T> Table<T> {
     pub fn clear(&mut self) {
         let held = ptr::slice_from_raw_parts_mut(self.items.as_ptr(), self.len);
         self.len = 0;
-        // SAFETY: the slots below the former length hold items, and with length 0 nothing reaches them any more.
+        // SAFETY: the slots below the former length hold items, and with length 0 nothing reaches
+        // them any more.
         unsafe { ptr::drop_in_place(held) };
     }
 }
@@ -122,7 +124,8 @@ impl<T> DerefMut for Table<T> {
 impl<T> Drop for Table<T> {
     fn drop(&mut self) {
         self.clear();
-        // SAFETY: the mapping was made in `new` with this size, and no reference into it outlives the table.
+        // SAFETY: the mapping was made in `new` with this size, and no reference into it outlives
+        // the table.
         unsafe { libc::munmap(self.items.as_ptr().cast(), self.capacity * size_of::<T>()) };
     }
 }

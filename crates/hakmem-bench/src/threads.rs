@@ -1,7 +1,7 @@
 //! `hakmem-bench threads`: the memory of many threads that each allocate little.
 //!
-//! Each figure is from a process of its own, in which the library is preloaded. The threads allocate
-//! their blocks, and wait until the main thread has read how much is resident.
+//! Each figure is from a process of its own, in which the library is preloaded. The threads
+//! allocate their blocks, and wait until the main thread has read how much is resident.
 
 use crate::report::markdown;
 use clap::Args;

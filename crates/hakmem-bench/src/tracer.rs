@@ -1,5 +1,5 @@
-//! Counts system calls with ptrace, which needs neither privileges nor tools. It slows the traced program down several
-//! times over, so that traced runs are never timed.
+//! Counts system calls with ptrace, which needs neither privileges nor tools. It slows the traced
+//! program down several times over, so that traced runs are never timed.
 
 use crate::child::Capture;
 use crate::meter::{MARK, MARK_START, MARK_STOP};
@@ -81,15 +81,17 @@ pub enum TraceError {
 /// Passed from the child for "tracing refused"; no other step before exec gives this error.
 const REFUSED: i32 = libc::ENOTRECOVERABLE;
 
-/// Runs `command` to its end and counts the system calls of it and of all its descendants. Its standard output should
-/// go somewhere that needs no reader, as to a [`Capture`]. Waits for descendants that outlive it, too.
+/// Runs `command` to its end and counts the system calls of it and of all its descendants. Its
+/// standard output should go somewhere that needs no reader, as to a [`Capture`]. Waits for
+/// descendants that outlive it, too.
 pub fn trace(
     command: &mut Command,
     window: Window,
     library: Option<&Path>,
 ) -> Result<Traced, TraceError> {
     let trace_me = || {
-        // SAFETY: PTRACE_TRACEME takes no pointers. This runs between fork and exec and calls nothing else.
+        // SAFETY: PTRACE_TRACEME takes no pointers. This runs between fork and exec and calls
+        // nothing else.
         match unsafe { libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) } {
             -1 => Err(io::Error::from_raw_os_error(REFUSED)),
             _ => Ok(()),
@@ -244,7 +246,8 @@ pub fn is_mapped(process: &str, library: &Path) -> bool {
 fn wait(task: libc::pid_t) -> io::Result<Option<(libc::pid_t, i32)>> {
     loop {
         let mut status = 0;
-        // SAFETY: the status is a live variable; the usage is not wanted. __WNOTHREAD leaves other threads' children be.
+        // SAFETY: the status is a live variable; the usage is not wanted. __WNOTHREAD leaves other
+        // threads' children be.
         let got = unsafe {
             libc::wait4(
                 task,
@@ -267,11 +270,13 @@ fn wait(task: libc::pid_t) -> io::Result<Option<(libc::pid_t, i32)>> {
 
 /// Lets a stopped task run to its next system call. If it was killed meanwhile, `wait` will say so.
 fn resume(task: libc::pid_t, signal: i32) {
-    // SAFETY: the signal is passed by value; for a task that is not stopped the call fails without effect.
+    // SAFETY: the signal is passed by value; for a task that is not stopped the call fails without
+    // effect.
     unsafe { libc::ptrace(libc::PTRACE_SYSCALL, task, 0, libc::c_long::from(signal)) };
 }
 
-/// The number and arguments of the system call that `task` is about to make; `None` if it is on its way out of one.
+/// The number and arguments of the system call that `task` is about to make; `None` if it is on its
+/// way out of one.
 fn entry(task: libc::pid_t) -> Option<(libc::c_long, [u64; 6])> {
     // SAFETY: the structure is plain data, for which zeroes are a value.
     let mut info: libc::ptrace_syscall_info = unsafe { mem::zeroed() };

@@ -49,7 +49,8 @@ fn what_is_printed_and_recorded_follows_from_the_samples() {
     let samples = record["samples"].as_array().expect("samples");
     assert_eq!(samples.len(), 6 * 2 * 2, "every run is on record");
 
-    // What is printed and recorded follows from the samples: with six pairs the interval is from the least to the most.
+    // What is printed and recorded follows from the samples: with six pairs the interval is from
+    // the least to the most.
     for c in &comparisons[..2] {
         let nanos = |side: &Value| -> Vec<f64> {
             let mine = samples

@@ -11,7 +11,8 @@ pub fn hakmem_bench(arguments: &[&str]) -> Output {
     run(env!("CARGO_BIN_EXE_hakmem-bench"), arguments)
 }
 
-/// The programs that are measured are those of this build: cargo has made them, and need not be asked again.
+/// The programs that are measured are those of this build: cargo has made them, and need not be
+/// asked again.
 fn run(program: &str, arguments: &[&str]) -> Output {
     Command::new(program)
         .args(arguments)

@@ -19,12 +19,13 @@ fn nothing(allocator: &str) -> u64 {
     finished.usage.max_rss_kib
 }
 
-/// snmalloc's needs the C++ library, as every Rust program with it does. The others have 2 MiB in a release build, and 5 with
-/// the code of a build for debugging.
+/// snmalloc's needs the C++ library, as every Rust program with it does. The others have 2 MiB in a
+/// release build, and 5 with the code of a build for debugging.
 #[test]
 fn a_process_that_allocates_nothing_is_small() {
     for allocator in allocators::ALL {
-        // A process begins as a copy of this one, in which other tests may hold memory at the moment.
+        // A process begins as a copy of this one, in which other tests may hold memory at the
+        // moment.
         let runs = (0..3).map(|_| nothing(allocator.name));
         let kib = runs.min().expect("three runs");
         let limit = match allocator.name {
@@ -65,7 +66,8 @@ fn each_has_one_allocator_and_takes_no_other() {
     }
 }
 
-/// What a shell has set must not change a comparison, nor be silently without effect in the process that reads it.
+/// What a shell has set must not change a comparison, nor be silently without effect in the process
+/// that reads it.
 #[test]
 fn options_in_the_environment_are_read_by_hakmems_process_and_kept_from_comparisons() {
     let line = |command: &mut Command| -> Value {

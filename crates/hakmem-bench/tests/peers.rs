@@ -1,4 +1,5 @@
-//! Several allocators in one binary: each serves its own blocks, and the C library's names stay the C library's.
+//! Several allocators in one binary: each serves its own blocks, and the C library's names stay the
+//! C library's.
 
 use hakmem_bench::allocators;
 use hakmem_bench::heap::Subject;
@@ -140,7 +141,8 @@ fn the_names_of_the_c_library_are_not_taken() {
         ("malloc_usable_size", libc::malloc_usable_size as *const ()),
     ];
     for (name, function) in functions {
-        // SAFETY: Dl_info is plain data, for which zeroes are a value; dladdr fills it for an address of code.
+        // SAFETY: Dl_info is plain data, for which zeroes are a value; dladdr fills it for an
+        // address of code.
         let file = unsafe {
             let mut info: libc::Dl_info = std::mem::zeroed();
             assert_ne!(

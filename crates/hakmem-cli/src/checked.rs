@@ -1,17 +1,23 @@
-//! What comes from outside is checked here before it is used: the memory of another process, and files that anybody may have
-//! written. Whoever made them may have meant harm.
+//! What comes from outside is checked here before it is used: the memory of another process, and
+//! files that anybody may have written. Whoever made them may have meant harm.
 //!
 //! Rules
-//! 1. A number becomes an offset, a length, a count or a divisor only through [`within`], which names what it must lie in.
-//!    What is outside is refused, with the number's name: [`refuse`]. Sizes that this program draws with are constants.
-//! 2. A field lies in its struct and a struct in what was read: `Note::field`. What is read behind the end is zero.
-//! 3. An address lies, with all that is read there, in the half of the address space that programs have: `Memory::read`.
-//! 4. What a loop walks is bounded by more than what it finds: there is a [`Budget`] of bytes for a look, one of pages for
-//!    lists, one of segments. A list that is longer than its pages have room for leads in a circle.
-//! 5. Sums of what was read saturate ([`total`]), or are made in 128 bits, where 2^64 of them have room.
-//! 6. Text from outside has no characters that a terminal obeys or an XML document may not have, and an end: [`name`].
-//! 7. A file is read up to a length, line by line ([`Lines`]), and one that another file names only if it is a regular one
-//!    ([`open`]).
+//! 1. A number becomes an offset, a length, a count or a divisor only through [`within`], which
+//!    names what it must lie in. What is outside is refused, with the number's name: [`refuse`].
+//!    Sizes that this program draws with are constants.
+//! 2. A field lies in its struct and a struct in what was read: `Note::field`. What is read behind
+//!    the end is zero.
+//! 3. An address lies, with all that is read there, in the half of the address space that programs
+//!    have: `Memory::read`.
+//! 4. What a loop walks is bounded by more than what it finds: there is a [`Budget`] of bytes for a
+//!    look, one of pages for lists, one of segments. A list that is longer than its pages have room
+//!    for leads in a circle.
+//! 5. Sums of what was read saturate ([`total`]), or are made in 128 bits, where 2^64 of them have
+//!    room.
+//! 6. Text from outside has no characters that a terminal obeys or an XML document may not have,
+//!    and an end: [`name`].
+//! 7. A file is read up to a length, line by line ([`Lines`]), and one that another file names only
+//!    if it is a regular one ([`open`]).
 
 pub use hakmem_pprof::tool::checked::{Budget, Lines, name, refuse, text, total};
 use std::fs::{File, OpenOptions};
@@ -29,8 +35,8 @@ pub fn within(value: u64, range: RangeInclusive<usize>, name: &str) -> io::Resul
     }
 }
 
-/// For the user to read, on standard error, which may be closed or broken: that is no reason to fail. The message may have
-/// names of files and programs in it.
+/// For the user to read, on standard error, which may be closed or broken: that is no reason to
+/// fail. The message may have names of files and programs in it.
 pub fn say(message: &str) {
     let line = format!("hakmem: {}\n", text(message, 4096));
     let _ = io::stderr().write_all(line.as_bytes());

@@ -1,14 +1,18 @@
-//! The program as a child process: started with what we were given, sent the signals that we are sent, waited for.
+//! The program as a child process: started with what we were given, sent the signals that we are
+//! sent, waited for.
 //!
-//! Every signal is blocked from before the fork, so that none is lost, and taken one at a time by sigwaitinfo. The child
-//! gets back the mask and the dispositions that this process was started with, and stays in its process group, so
-//! that a terminal treats the two as one job. For each signal that arrives here:
-//! - sent by a process (kill and its like): passed on, unless the child itself or this process sent it;
+//! Every signal is blocked from before the fork, so that none is lost, and taken one at a time by
+//! sigwaitinfo. The child gets back the mask and the dispositions that this process was started
+//! with, and stays in its process group, so that a terminal treats the two as one job. For each
+//! signal that arrives here:
+//! - sent by a process (kill and its like): passed on, unless the child itself or this process sent
+//!   it;
 //! - made by a terminal: dropped, for the child, in the same group, has had it from the terminal;
-//! - made by the kernel for this process alone, where the program would have had it in our place: passed on.
+//! - made by the kernel for this process alone, where the program would have had it in our place:
+//!   passed on.
 //!
-//! A signal that a process sends to the whole group reaches the child twice: nothing tells that apart from one sent
-//! to this process alone, and a signal too many is better than one too few.
+//! A signal that a process sends to the whole group reaches the child twice: nothing tells that
+//! apart from one sent to this process alone, and a signal too many is better than one too few.
 
 use crate::inherited;
 use std::ffi::{OsStr, OsString};
@@ -38,8 +42,8 @@ pub enum Step {
     Signal(libc::c_int),
 }
 
-/// Starts the program; `output` are files for its standard output and error. From here on, all signals are blocked in
-/// this process.
+/// Starts the program; `output` are files for its standard output and error. From here on, all
+/// signals are blocked in this process.
 pub fn start(
     path: &Path,
     arguments: &[OsString],
@@ -71,7 +75,8 @@ pub fn start(
         if child_exit_ignored {
             set_action(libc::SIGCHLD, libc::SIG_IGN);
         }
-        // SAFETY: both are system calls with valid arguments; the second covers a parent that died before the first.
+        // SAFETY: both are system calls with valid arguments; the second covers a parent that died
+        // before the first.
         unsafe {
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
             if libc::getppid() != parent {
@@ -93,7 +98,8 @@ impl Child {
         self.pid as u32
     }
 
-    /// Waits until the program ends, passing signals on. Stops when it stops, so that a shell's job control works.
+    /// Waits until the program ends, passing signals on. Stops when it stops, so that a shell's job
+    /// control works.
     pub fn wait(&self) -> End {
         let signals = all();
         loop {
@@ -116,7 +122,8 @@ impl Child {
         }
     }
 
-    /// Waits up to `time` for a signal, and passes it on if it is for the child. If the child stops, this process goes on.
+    /// Waits up to `time` for a signal, and passes it on if it is for the child. If the child
+    /// stops, this process goes on.
     pub fn step(&self, time: Duration) -> Step {
         match next_signal(time) {
             Some((libc::SIGCHLD, _)) => self.reap(0).map_or(Step::Nothing, Step::Ended),
@@ -134,7 +141,8 @@ impl Child {
         unsafe { libc::kill(self.pid, signal) };
     }
 
-    /// Takes the child's changes of state, its stops if `flags` say so. Signals of one kind are merged, so one SIGCHLD can stand for several.
+    /// Takes the child's changes of state, its stops if `flags` say so. Signals of one kind are
+    /// merged, so one SIGCHLD can stand for several.
     fn reap(&self, flags: libc::c_int) -> Option<End> {
         loop {
             let mut status = 0;
@@ -162,7 +170,8 @@ impl Child {
             return sender != self.pid && sender != own;
         }
         match signal {
-            // An alarm set before exec goes off here; a leader of a session is the only one told that its terminal hung up.
+            // An alarm set before exec goes off here; a leader of a session is the only one told
+            // that its terminal hung up.
             libc::SIGALRM | libc::SIGCONT => true,
             // SAFETY: both always succeed for the calling process.
             libc::SIGHUP => unsafe { libc::getsid(0) == libc::getpid() },
@@ -171,8 +180,9 @@ impl Child {
     }
 
     fn send(&self, signal: libc::c_int, info: &libc::siginfo_t) {
-        // The child may be a zombie by now, or have taken other rights on; the program would see no signal either.
-        // SAFETY: si_value is set for SI_QUEUE; the child is not reaped, so the pid is still its own.
+        // The child may be a zombie by now, or have taken other rights on; the program would see no
+        // signal either. SAFETY: si_value is set for SI_QUEUE; the child is not reaped, so the pid
+        // is still its own.
         unsafe {
             match info.si_code {
                 libc::SI_QUEUE => libc::sigqueue(self.pid, signal, info.si_value()),
@@ -182,7 +192,8 @@ impl Child {
     }
 }
 
-/// The next signal that is sent to this process, which has blocked them all; None: none came in time.
+/// The next signal that is sent to this process, which has blocked them all; None: none came in
+/// time.
 fn next_signal(time: Duration) -> Option<(libc::c_int, libc::siginfo_t)> {
     let time = libc::timespec {
         tv_sec: time.as_secs() as libc::time_t,
@@ -232,8 +243,9 @@ pub fn die_of(signal: libc::c_int) -> ! {
 }
 
 fn stop_like(signal: libc::c_int) {
-    // A SIGSTOP from elsewhere may be followed by a SIGCONT to the child alone, which nobody would tell us. It matters to
-    // a shell when we are its foreground job: some programs suspend themselves so.
+    // A SIGSTOP from elsewhere may be followed by a SIGCONT to the child alone, which nobody would
+    // tell us. It matters to a shell when we are its foreground job: some programs suspend
+    // themselves so.
     if signal == libc::SIGSTOP && !in_foreground() {
         return;
     }
@@ -241,11 +253,12 @@ fn stop_like(signal: libc::c_int) {
     block(&all());
 }
 
-/// Sends this process the signal with its default action. Restoring that is harmless: the child is started already.
+/// Sends this process the signal with its default action. Restoring that is harmless: the child is
+/// started already.
 fn raise_by_default(signal: libc::c_int) {
     set_action(signal, libc::SIG_DFL);
-    // SAFETY: plain system calls; the set is initialised by sigemptyset. Raised while blocked, the signal merges with one
-    // that is pending from the terminal, and acts once.
+    // SAFETY: plain system calls; the set is initialised by sigemptyset. Raised while blocked, the
+    // signal merges with one that is pending from the terminal, and acts once.
     unsafe {
         libc::kill(libc::getpid(), signal);
         let mut set = mem::zeroed();
@@ -296,6 +309,7 @@ fn set_mask(set: &libc::sigset_t) {
 }
 
 fn set_action(signal: libc::c_int, action: libc::sighandler_t) {
-    // SAFETY: SIG_DFL and SIG_IGN are valid for every signal; those that cannot be changed give an error.
+    // SAFETY: SIG_DFL and SIG_IGN are valid for every signal; those that cannot be changed give an
+    // error.
     unsafe { libc::signal(signal, action) };
 }

@@ -1,5 +1,6 @@
-//! The reader of other processes before a process that is none: bytes at addresses, which an input forges. For the fuzz target
-//! `note`, and the test below, which does the same with inputs of its own.
+//! The reader of other processes before a process that is none: bytes at addresses, which an input
+//! forges. For the fuzz target `note`, and the test below, which does the same with inputs of its
+//! own.
 
 use crate::checked::Budget;
 use crate::map::{draw, model::Map};
@@ -45,8 +46,8 @@ const PLACES: &[(&str, u64)] = &[
     ("syscalls", 360),
     ("decisions", 408),
 ];
-/// Behind what most of [`PLACES`] names: the group, the heaps, the metadata of four segments, an arena, and the row of its
-/// groups that are used as a whole.
+/// Behind what most of [`PLACES`] names: the group, the heaps, the metadata of four segments, an
+/// arena, and the row of its groups that are used as a whole.
 const GROUP: u64 = 624;
 const HEAPS: [u64; 2] = [640, 896];
 const METAS: u64 = 1152;
@@ -153,7 +154,8 @@ struct Image {
 }
 
 impl Image {
-    /// Two heaps, one of which has a list of two blocks in a page of which a third block is out; a large block; a huge block.
+    /// Two heaps, one of which has a list of two blocks in a page of which a third block is out; a
+    /// large block; a huge block.
     fn new() -> Self {
         let (file, entries) = file();
         let mut data = vec![0; DATA_BYTES];
@@ -318,7 +320,8 @@ impl Source for Image {
     }
 }
 
-/// Looks at the process that `input` forges, as `hakmem top` and `hakmem map` do. None: they refuse.
+/// Looks at the process that `input` forges, as `hakmem top` and `hakmem map` do. None: they
+/// refuse.
 pub fn look(input: &[u8]) -> Option<String> {
     let mut image = Image::new();
     image.forge(input);

@@ -1,17 +1,18 @@
 //! What this process was given by whoever started it.
 //!
-//! Before `main`, Rust's runtime ignores SIGPIPE and opens /dev/null in place of closed standard descriptors. Both would
-//! be passed on to the program that we run, so they are noted before the runtime starts and given back in the child.
-//! Options in the environment are for that program's allocator, too, which says what is wrong with them; this process
-//! allocates with another.
+//! Before `main`, Rust's runtime ignores SIGPIPE and opens /dev/null in place of closed standard
+//! descriptors. Both would be passed on to the program that we run, so they are noted before the
+//! runtime starts and given back in the child. Options in the environment are for that program's
+//! allocator, too, which says what is wrong with them; this process allocates with another.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 static SIGPIPE_IGNORED: AtomicBool = AtomicBool::new(false);
 static CLOSED: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
 
-// SAFETY: .init_array holds pointers to functions of the C ABI, called once before main, on the only thread. With a number
-// they come before those without, such as the one that reads the options.
+// SAFETY: .init_array holds pointers to functions of the C ABI, called once before main, on the
+// only thread. With a number they come before those without, such as the one that reads the
+// options.
 #[used]
 #[unsafe(link_section = ".init_array.00101")]
 static NOTE: extern "C" fn() = note;

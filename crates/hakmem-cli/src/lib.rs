@@ -60,7 +60,8 @@ enum Command {
     /// Shows what the allocator of a running process does, and refreshes it
     #[command(after_help = top::AFTER_HELP)]
     Top(top::Options),
-    /// Finds which code allocated how much: flame graphs, a file for pprof, the live blocks at the end
+    /// Finds which code allocated how much: flame graphs, a file for pprof, the live blocks at the
+    /// end
     #[command(after_help = profile::AFTER_HELP)]
     Profile(profile::Options),
     /// Says what this system, a program or a process means for hakmem, and what to do

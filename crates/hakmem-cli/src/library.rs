@@ -16,7 +16,8 @@ pub struct Library {
     pub machine: Machine,
 }
 
-/// The library given by the user, or else the one beside this executable. The error is for the user to read.
+/// The library given by the user, or else the one beside this executable. The error is for the user
+/// to read.
 pub fn find(given: Option<&Path>) -> Result<Library, String> {
     find_named(given, NAME)
 }
@@ -72,7 +73,8 @@ fn open(path: &Path) -> Result<Library, String> {
     Ok(Library { path, machine })
 }
 
-/// Whether the loader would take the path apart: LD_PRELOAD is split at spaces and colons, and `$` starts a variable.
+/// Whether the loader would take the path apart: LD_PRELOAD is split at spaces and colons, and `$`
+/// starts a variable.
 fn is_divisible(path: &Path) -> bool {
     path.as_os_str()
         .as_bytes()
@@ -80,7 +82,8 @@ fn is_divisible(path: &Path) -> bool {
         .any(|b| b" :$".contains(b))
 }
 
-/// A value for LD_PRELOAD that names the library first. `scratch` takes a link where the path itself will not do.
+/// A value for LD_PRELOAD that names the library first. `scratch` takes a link where the path
+/// itself will not do.
 pub fn preload(
     library: &Path,
     scratch: &Path,

@@ -1,4 +1,5 @@
-//! `hakmem options`: the allocator's options, from the table that the allocator itself is made with.
+//! `hakmem options`: the allocator's options, from the table that the allocator itself is made
+//! with.
 
 use crate::checked::say;
 use crate::output;

@@ -1,4 +1,5 @@
-//! What is written: to standard output, and to files, which are tried before anything long is begun.
+//! What is written: to standard output, and to files, which are tried before anything long is
+//! begun.
 
 use crate::{checked, inherited};
 use std::fs::{self, File, OpenOptions};

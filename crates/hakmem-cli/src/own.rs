@@ -44,11 +44,12 @@ const KNOWN: [(&str, &str); 10] = [
     (MALLOC, "a malloc of its own"),
 ];
 const MALLOC: &str = "malloc";
-/// A program on jemalloc as a library may have helpers whose names begin so: redis has `mallctl_int`.
+/// A program on jemalloc as a library may have helpers whose names begin so: redis has
+/// `mallctl_int`.
 const MALLCTL: &str = "mallctl";
 
-/// The same for functions of a library. A library's `malloc` is not among them: one that is preloaded
-/// comes before it, and before those that the library defines for its own use alone.
+/// The same for functions of a library. A library's `malloc` is not among them: one that is
+/// preloaded comes before it, and before those that the library defines for its own use alone.
 const CALLED: [(&str, &str); 6] = [
     ("mi_malloc", "mimalloc of a library"),
     ("mi_new", "mimalloc of a library"),

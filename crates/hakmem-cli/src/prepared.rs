@@ -1,5 +1,5 @@
-//! A program that is about to be run on hakmem, to be looked at: `hakmem top` and `hakmem map`. (`hakmem run` and `stat` run
-//! what hakmem cannot serve, too.)
+//! A program that is about to be run on hakmem, to be looked at: `hakmem top` and `hakmem map`.
+//! (`hakmem run` and `stat` run what hakmem cannot serve, too.)
 
 use crate::checked::say;
 use crate::child::{self, Child};

@@ -1,6 +1,7 @@
 //! `hakmem profile`: which code allocated what.
 //!
-//! The library samples, and writes addresses; what they are called is found here, when the program has ended.
+//! The library samples, and writes addresses; what they are called is found here, when the program
+//! has ended.
 
 pub mod confined;
 mod live;
@@ -49,7 +50,8 @@ pub struct Options {
     /// Average bytes from one sample to the next; 1 samples almost every allocation
     #[arg(long, value_name = "BYTES", default_value_t = 512 << 10, value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
     interval: u32,
-    /// The process to profile while it runs; with --file the one whose profile to read, if FILE has profiles of several
+    /// The process to profile while it runs; with --file the one whose profile to read, if FILE has
+    /// profiles of several
     #[arg(long, conflicts_with = "command", value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
     pid: Option<u32>,
     /// How long the process is profiled [default: until Ctrl-C]
@@ -163,8 +165,9 @@ fn finish(done: Result<String, String>) -> ! {
     }
 }
 
-/// Writes the files of a process's last profile, of the last one of all if none is named. `program` is the name that it was started by,
-/// if that is known. Returns what is to be said of it; the error is for the user to read.
+/// Writes the files of a process's last profile, of the last one of all if none is named. `program`
+/// is the name that it was started by, if that is known. Returns what is to be said of it; the
+/// error is for the user to read.
 pub fn write(
     text: impl BufRead,
     pid: Option<u32>,

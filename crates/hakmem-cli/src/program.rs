@@ -1,4 +1,5 @@
-//! Finding the program as execvp would, and reading from its file whether a preloaded library can reach it.
+//! Finding the program as execvp would, and reading from its file whether a preloaded library can
+//! reach it.
 
 use crate::checked;
 use crate::own::{self, Own};
@@ -141,8 +142,8 @@ fn loader(path: &Path) -> Option<PathBuf> {
     Image::read(path).ok()??.loader
 }
 
-/// The program's dynamic loader, if it is musl's. The library is for glibc, whose functions that loader does not find: it
-/// would end the program before its beginning.
+/// The program's dynamic loader, if it is musl's. The library is for glibc, whose functions that
+/// loader does not find: it would end the program before its beginning.
 pub fn musl(path: &Path) -> Option<PathBuf> {
     let loader = loader(&executed(path))?;
     let name = loader.file_name()?.as_bytes();
@@ -163,7 +164,8 @@ fn find_along(name: &OsStr, path: &OsStr) -> Result<PathBuf, NotStarted> {
         return executable(Path::new(name)).map(|()| name.into());
     }
     let mut failure = NotStarted::not_found("not found on PATH");
-    // An empty element is the working directory; joined to "." the result has a slash, so that exec will not look again.
+    // An empty element is the working directory; joined to "." the result has a slash, so that exec
+    // will not look again.
     for folder in env::split_paths(path) {
         let folder = if folder.as_os_str().is_empty() {
             Path::new(".")
@@ -245,7 +247,8 @@ pub fn own(path: &Path) -> Option<Own> {
     own::of(&path)
 }
 
-/// Why the library will not be loaded into this program, if its file shows that; `None` also when it cannot be read.
+/// Why the library will not be loaded into this program, if its file shows that; `None` also when
+/// it cannot be read.
 pub fn obstacle(path: &Path, library: Machine) -> Option<String> {
     let path = executed(path);
     let name = path.display();
@@ -289,7 +292,8 @@ fn is_loader(path: &Path) -> bool {
 fn privilege(path: &Path) -> Option<&'static str> {
     let meta = fs::metadata(path).ok()?;
     let file = c_path(path)?;
-    // SAFETY: all zeroes is a valid statvfs, the string ends in NUL, prctl with this option only reads.
+    // SAFETY: all zeroes is a valid statvfs, the string ends in NUL, prctl with this option only
+    // reads.
     let not_granted = unsafe {
         let mut system: libc::statvfs = std::mem::zeroed();
         libc::prctl(libc::PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1

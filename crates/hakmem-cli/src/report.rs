@@ -1,8 +1,8 @@
 //! What the library wrote about the processes it was loaded into.
 //!
-//! Each process appends one line of JSON when the library is loaded and one when its exit handlers run. The process that
-//! was started is told from others by its pid. One pid can load the library several times, by exec; a process made
-//! by fork alone has no load line.
+//! Each process appends one line of JSON when the library is loaded and one when its exit handlers
+//! run. The process that was started is told from others by its pid. One pid can load the library
+//! several times, by exec; a process made by fork alone has no load line.
 
 use crate::checked::{self, Lines};
 use serde::Deserialize;

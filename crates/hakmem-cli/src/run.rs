@@ -63,8 +63,8 @@ pub struct Options {
     /// Takes libhakmem-hardened.so, which finds more errors of the program and takes longer
     #[arg(long, conflicts_with = "lib")]
     pub hardened: bool,
-    /// About one in N allocations lies between memory without access, so that errors of its use fault and
-    /// are reported with stacks
+    /// About one in N allocations lies between memory without access, so that errors of its use
+    /// fault and are reported with stacks
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "5000",
         value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
     pub guard: Option<u32>,
@@ -295,7 +295,8 @@ impl Scratch {
         self.path.join("profile")
     }
 
-    /// What the library has reported. The program, which knows where, may have put something else there.
+    /// What the library has reported. The program, which knows where, may have put something else
+    /// there.
     fn report_lines(&self) -> Box<dyn BufRead> {
         match checked::open(&self.report()) {
             Ok(file) => Box::new(BufReader::new(file)),

@@ -99,7 +99,8 @@ fn fail(why: &str) -> ! {
     process::exit(1)
 }
 
-/// The tables of each process's last report, or of one process's alone, and lines about what could not be read.
+/// The tables of each process's last report, or of one process's alone, and lines about what could
+/// not be read.
 pub fn tables(text: impl BufRead, only: Option<u32>, all: bool) -> io::Result<(String, String)> {
     // By process: when it came, how long it was, what it says.
     let mut last: HashMap<u32, (usize, usize, Moment)> = HashMap::new();

@@ -1,7 +1,7 @@
 //! Names in reports of errors: what lies at the addresses of their stacks.
 //!
-//! hakmem writes a frame as `#1 0x55d0c0de (/usr/bin/prog+0x1234)`. Here it becomes the functions there,
-//! with file and line, as far as the file's debug information and symbols tell.
+//! hakmem writes a frame as `#1 0x55d0c0de (/usr/bin/prog+0x1234)`. Here it becomes the functions
+//! there, with file and line, as far as the file's debug information and symbols tell.
 
 use crate::checked;
 use crate::profile::confined;

@@ -145,8 +145,8 @@ fn finish(watched: Watched, outcome: Outcome) -> ! {
     }
 }
 
-/// How wide the terminal is that readings are printed on, if they are: on standard output, or on standard error beside a program's
-/// own output.
+/// How wide the terminal is that readings are printed on, if they are: on standard output, or on
+/// standard error beside a program's own output.
 fn width(found: bool) -> Option<u16> {
     let is_terminal = match found {
         true => io::stdout().is_terminal(),

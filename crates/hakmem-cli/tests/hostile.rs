@@ -1,4 +1,5 @@
-//! Processes, files and outputs that cannot be had: each ends at once, in a line, with a status that says so.
+//! Processes, files and outputs that cannot be had: each ends at once, in a line, with a status
+//! that says so.
 
 use crate::common;
 

@@ -5,7 +5,8 @@ use crate::common;
 use common::*;
 use std::process::{Command, Stdio};
 
-/// Decisions as the commands print them, without when they were made: what is behind `mark` in its lines.
+/// Decisions as the commands print them, without when they were made: what is behind `mark` in its
+/// lines.
 fn decisions<'a>(text: &'a str, mark: &str) -> Vec<&'a str> {
     let lines = text.lines();
     lines.filter_map(|l| Some(l.split_once(mark)?.1)).collect()

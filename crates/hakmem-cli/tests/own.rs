@@ -106,8 +106,8 @@ fn an_allocator_of_a_library_is_named() {
     }
 }
 
-/// A shell gets the library, and hands it on to a program that has hakmem inside: that one's figures
-/// are the program's, whether the shell becomes the program or waits for it.
+/// A shell gets the library, and hands it on to a program that has hakmem inside: that one's
+/// figures are the program's, whether the shell becomes the program or waits for it.
 #[test]
 fn hakmem_inside_reports_for_a_program_that_a_shell_starts() {
     let program = built::debugged().example("watched");

@@ -1,5 +1,5 @@
-//! The pictures as librsvg draws them, which runs no script and knows less of CSS than a browser: what it leaves out is black, or
-//! is not there.
+//! The pictures as librsvg draws them, which runs no script and knows less of CSS than a browser:
+//! what it leaves out is black, or is not there.
 
 use crate::common::*;
 use roxmltree::{Document, Node, ParsingOptions};

@@ -1,4 +1,5 @@
-//! `hakmem profile` with the library of this workspace, on programs that say themselves what they allocate.
+//! `hakmem profile` with the library of this workspace, on programs that say themselves what they
+//! allocate.
 
 #[path = "profile/accounts.rs"]
 mod accounts;
@@ -80,7 +81,8 @@ fn a_c_program_without_unwind_tables() {
     let (output, prefix) = profile(folder.path(), &["--interval", "2048"], &program);
     assert_eq!(output.status.code(), Some(3));
     let mut truth = truth(&output);
-    // The C library's sort has tables and no frame pointers, strdup neither of the program's callers' needs.
+    // The C library's sort has tables and no frame pointers, strdup neither of the program's
+    // callers' needs.
     truth.remove("called_back");
     for which in ["live", "allocated"] {
         let stacks = folded(&prefix.with_extension(format!("{which}.folded")));
@@ -191,7 +193,8 @@ fn the_file_for_pprof_is_what_its_schema_says() {
     assert!(lines > 10, "lines of the source are there");
 }
 
-/// What was sampled at a longer interval counts by that, and not as the line for other readers has it.
+/// What was sampled at a longer interval counts by that, and not as the line for other readers has
+/// it.
 #[test]
 fn samples_at_several_intervals_are_one_in_the_file_for_pprof() {
     let folder = tempfile::tempdir().unwrap();
@@ -283,7 +286,8 @@ fn the_picture_is_an_svg_with_every_function_that_is_wide_enough() {
             "some that draw it know no variables"
         );
         let truth = truth(&output);
-        // What has less than 0.2 % is left out: so may be a part of what is called at many depths of a sort.
+        // What has less than 0.2 % is left out: so may be a part of what is called at many depths
+        // of a sort.
         let wide: Vec<_> = truth.keys().filter(|name| *name != "called_back").collect();
         for name in &wide {
             assert!(

@@ -1,4 +1,5 @@
-//! `hakmem run` and signals: nothing is lost on the way to the program, nothing comes twice, a shell sees one job.
+//! `hakmem run` and signals: nothing is lost on the way to the program, nothing comes twice, a
+//! shell sees one job.
 
 use crate::common;
 
@@ -174,12 +175,14 @@ fn hakmem_survives_a_program_that_someone_stops_and_continues() {
     let mut running = Ready::new(run(&[], &program(&["signals"])));
     let program = running.program();
     let send = |signal| {
-        // SAFETY: hakmem has not reaped its child: that does not end before the last of these signals.
+        // SAFETY: hakmem has not reaped its child: that does not end before the last of these
+        // signals.
         assert_eq!(unsafe { libc::kill(program, signal) }, 0);
     };
     send(libc::SIGSTOP);
     until("the program stops", || is_stopped(program));
-    // Taken by hakmem after SIGCHLD, which has the lower number; so hakmem knows of the stop when it passes this on.
+    // Taken by hakmem after SIGCHLD, which has the lower number; so hakmem knows of the stop when
+    // it passes this on.
     running.kill(libc::SIGURG);
     until("hakmem passes on", || is_pending(program, libc::SIGURG));
     send(libc::SIGCONT);

@@ -87,7 +87,8 @@ fn figures_of_a_program_at_rest_are_exact() {
     );
     assert_eq!(row(&text, "freed by others")[0], "100");
     assert!(row(&text, "free and kept")[0].ends_with("other threads: 100 blocks"));
-    // 1.46 MiB in the class, 256 KiB in a large block, three segments of a huge block: what was freed is not among it.
+    // 1.46 MiB in the class, 256 KiB in a large block, three segments of a huge block: what was
+    // freed is not among it.
     assert!(row(&text, "live")[0].starts_with("7.7 MiB, "), "{text}");
     assert_eq!(row(&text, "large blocks")[0], "1");
     assert_eq!(row(&text, "huge")[0], "1");
@@ -124,7 +125,8 @@ fn a_stopped_program() {
     assert_eq!(row(&look(&known.top(&["--batch", "1"])), "3072 ")[3], "700");
 }
 
-/// A Rust program that has the allocator in it, without the library, and in it the debugging form of all.
+/// A Rust program that has the allocator in it, without the library, and in it the debugging form
+/// of all.
 #[test]
 fn a_program_of_rust() {
     for built in [built::debugged(), built::released(&[])] {
@@ -339,7 +341,8 @@ fn a_broken_pipe_and_a_full_disk() {
     );
 }
 
-/// What the allocator's note, its heaps and its arenas may be made to say by the program they lie in.
+/// What the allocator's note, its heaps and its arenas may be made to say by the program they lie
+/// in.
 const GARBAGE: &[&[&str]] = &[
     // Divisors and what follows from sizes.
     &["slot_bytes=0"],

@@ -1,6 +1,7 @@
 //! The books: what was taken comes back, to the block and to the byte, whoever freed it.
 //!
-//! A leak is not felt by a program that checks its own blocks. Here the process's totals are compared before and after.
+//! A leak is not felt by a program that checks its own blocks. Here the process's totals are
+//! compared before and after.
 
 use crate::{oracle, turn};
 
@@ -29,7 +30,8 @@ const KINDS: [(usize, usize); 12] = [
     (4 * MIB, 7),
 ];
 
-/// After `count` blocks of `size` bytes came and went since `before`, and everything free was given back.
+/// After `count` blocks of `size` bytes came and went since `before`, and everything free was given
+/// back.
 fn assert_balanced(before: &stats::Stats, size: usize, count: usize) {
     c::trim();
     let after = stats::process();
@@ -350,7 +352,8 @@ fn resident(pages: impl IntoIterator<Item = usize>, bytes: usize) -> usize {
     sum
 }
 
-/// Of pages in which one block is live, all but what that reaches into is given back, and what is taken next lies there.
+/// Of pages in which one block is live, all but what that reaches into is given back, and what is
+/// taken next lies there.
 #[test]
 #[cfg_attr(
     feature = "hardened",
@@ -434,8 +437,9 @@ fn frees_of_full_pages_are_counted_at_once() {
     }
 }
 
-/// Large blocks of all lengths replaced at random: what is free in used segments is found, and the fullest are used first. That is
-/// promised to the first heaps of a process, so this is a process with one thread.
+/// Large blocks of all lengths replaced at random: what is free in used segments is found, and the
+/// fullest are used first. That is promised to the first heaps of a process, so this is a process
+/// with one thread.
 #[test]
 fn large_blocks_that_are_replaced_take_little_more_than_they_are() {
     let name = "large_blocks_that_are_replaced_take_little_more_than_they_are";

@@ -83,8 +83,8 @@ fn counts() {
     assert_eq!(after.failures - before.failures, after.calls - before.calls);
 }
 
-/// A large huge block that is little written to is cleared by giving it back; others are by hand, and nobody is asked about those
-/// of 32 MiB or less.
+/// A large huge block that is little written to is cleared by giving it back; others are by hand,
+/// and nobody is asked about those of 32 MiB or less.
 fn clearing() {
     configure(c"HAKMEM_SCAVENGER=0");
     configure(c"HAKMEM_HUGE_CACHE_MIB=64");
@@ -128,8 +128,8 @@ fn is_filled(p: *mut u8) -> bool {
     resident & 1 != 0
 }
 
-/// Fresh pages of small blocks are faulted in whole once the heap has enough pages, and has filled some of the class; those that
-/// are in memory anyway are not asked for.
+/// Fresh pages of small blocks are faulted in whole once the heap has enough pages, and has filled
+/// some of the class; those that are in memory anyway are not asked for.
 fn populating() {
     // Their number is known again after many came and went.
     configure(c"HAKMEM_POPULATE_FROM_PAGES=0");

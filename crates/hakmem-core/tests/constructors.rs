@@ -10,7 +10,8 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 
-/// The process's first key is the program's: what it has for values, by whom, and how often a thread ended with one.
+/// The process's first key is the program's: what it has for values, by whom, and how often a
+/// thread ended with one.
 static MINE: AtomicU64 = AtomicU64::new(0);
 
 unsafe extern "C" fn ends(value: *mut c_void) {

@@ -1,5 +1,5 @@
-//! Runs the short form of `faults_sweep`, which needs the core with the feature `fault-injection`: built apart, so that
-//! nothing else is. `ci/faults` is the long form.
+//! Runs the short form of `faults_sweep`, which needs the core with the feature `fault-injection`:
+//! built apart, so that nothing else is. `ci/faults` is the long form.
 
 use std::path::Path;
 use std::process::Command;

@@ -30,8 +30,8 @@ fn free(block: Block) {
     unsafe { c::free(std::ptr::with_exposed_provenance_mut(block.0)) }
 }
 
-/// Frees blocks from a thread that has given its heap back already: in a destructor of pthread's, which runs after the
-/// allocator's, whose key is older.
+/// Frees blocks from a thread that has given its heap back already: in a destructor of pthread's,
+/// which runs after the allocator's, whose key is older.
 fn free_late(blocks: Vec<Block>) {
     extern "C" fn at_exit(blocks: *mut libc::c_void) {
         // SAFETY: the vector that was made below.
@@ -51,8 +51,8 @@ fn free_late(blocks: Vec<Block>) {
     thread::spawn(late).join().unwrap();
 }
 
-/// Pages of which one block each is out, the first of them parked; and that a block of such a page came back. Two were
-/// given up once none was out.
+/// Pages of which one block each is out, the first of them parked; and that a block of such a page
+/// came back. Two were given up once none was out.
 fn park() -> Vec<Block> {
     let mut pages = std::collections::BTreeMap::<usize, Vec<Block>>::new();
     for block in (0..20 * SLOT / 256).map(|_| take(256)) {

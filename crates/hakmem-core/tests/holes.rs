@@ -1,4 +1,5 @@
-//! Pages of which few blocks are left: what is between these goes back to the system, and nothing else does.
+//! Pages of which few blocks are left: what is between these goes back to the system, and nothing
+//! else does.
 
 use crate::{oracle, turn};
 
@@ -71,7 +72,8 @@ fn what_is_between_live_blocks_is_given_back_and_used_again() {
     }
 }
 
-/// Threads that leave a few blocks in each page to others, while one gives everything back all the time.
+/// Threads that leave a few blocks in each page to others, while one gives everything back all the
+/// time.
 #[test]
 fn pages_are_parked_and_unparked_by_many() {
     let _turn = turn();

@@ -1,4 +1,5 @@
-//! Which segments ask for huge pages: those of small blocks, once there are many, filled ones; and for how long.
+//! Which segments ask for huge pages: those of small blocks, once there are many, filled ones; and
+//! for how long.
 //!
 //! Each runs in a process of its own, as the knob and the figures are the process's.
 #![cfg(not(any(loom, shuttle)))]
@@ -72,7 +73,8 @@ fn told(flag: &str) -> u64 {
     sum
 }
 
-/// Segments that ask for huge pages, and all that are divided into slots. The kernel knows of the same ones.
+/// Segments that ask for huge pages, and all that are divided into slots. The kernel knows of the
+/// same ones.
 fn segments() -> (u64, u64) {
     let snapshot = stats::Snapshot::take();
     let heap_walk = snapshot.heap_walk();
@@ -113,7 +115,8 @@ fn filled_pages() {
     }
     assert_eq!(segments().0, thp);
     c::trim();
-    // But for that of the page which the heap is at. A page of one of the system's has nothing between.
+    // But for that of the page which the heap is at. A page of one of the system's has nothing
+    // between.
     if oracle::page_size() < SLOT {
         assert!(segments().0 <= 1, "{:?}", segments());
     }
@@ -140,8 +143,8 @@ fn emptied_pages() {
     kept.into_iter().for_each(free);
 }
 
-/// A life of many pages, all of which were given up at last: by way of the heap, of those that it retains, and of those that were
-/// parked.
+/// A life of many pages, all of which were given up at last: by way of the heap, of those that it
+/// retains, and of those that were parked.
 fn come_and_go() {
     const PAGES: usize = 24;
     for round in 0..120 {
@@ -265,7 +268,8 @@ fn everywhere() {
     again.into_iter().for_each(free);
 }
 
-/// The kernel may make huge pages of its own choice, and would fill what was given back: nobody asked for them here.
+/// The kernel may make huge pages of its own choice, and would fill what was given back: nobody
+/// asked for them here.
 fn unasked() {
     if !has_huge_pages() {
         return;

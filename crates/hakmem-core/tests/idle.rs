@@ -1,4 +1,5 @@
-//! What is free goes back by itself, and the thread that sees to it is there only while it has work.
+//! What is free goes back by itself, and the thread that sees to it is there only while it has
+//! work.
 //!
 //! Each runs in a process of its own, as the knobs, the figures and the threads are the process's.
 #![cfg(not(any(loom, shuttle)))]
@@ -95,7 +96,8 @@ fn idle_memory() {
     assert!(waits() < 1000, "{}", waits());
 }
 
-/// What is freed while the thread is at work is given back by it, too, though it would not be worth one.
+/// What is freed while the thread is at work is given back by it, too, though it would not be worth
+/// one.
 fn little_more_memory() {
     let before = threads();
     let start = Instant::now();
@@ -110,7 +112,8 @@ fn little_more_memory() {
     until("the thread ends", || threads() == before);
 }
 
-/// The kernel judges access by thread: one with fewer rights than the process would be a way into it.
+/// The kernel judges access by thread: one with fewer rights than the process would be a way into
+/// it.
 fn privileged_program() {
     // The thread stays while it is looked at.
     configure(&[c"HAKMEM_DECAY_MS=60000"]);

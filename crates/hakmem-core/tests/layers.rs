@@ -1,4 +1,5 @@
-//! The folders of the source are layers: each uses those ahead of it in `src/README.md`, and none behind.
+//! The folders of the source are layers: each uses those ahead of it in `src/README.md`, and none
+//! behind.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

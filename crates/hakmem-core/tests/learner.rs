@@ -382,8 +382,8 @@ fn told() -> impl Strategy<Value = Told> {
 }
 
 proptest! {
-    /// Nonsense: clocks that jump, levels without sense, settings that are no candidates. It chooses among the candidates, and
-    /// what is no candidate stays.
+    /// Nonsense: clocks that jump, levels without sense, settings that are no candidates. It
+    /// chooses among the candidates, and what is no candidate stays.
     #[test]
     fn nonsense_is_survived(script in prop::collection::vec(told(), 0..300)) {
         let (mut learner, log) = learner();

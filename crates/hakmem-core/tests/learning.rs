@@ -1,4 +1,5 @@
-//! Mode `learn` in a process: what the machine of `tests/learner.rs` decides comes to be what is done.
+//! Mode `learn` in a process: what the machine of `tests/learner.rs` decides comes to be what is
+//! done.
 #![cfg(not(any(loom, shuttle, miri)))]
 
 use crate::oracle;
@@ -96,8 +97,8 @@ fn frozen() {
     assert!(!stats::is_learning());
     (0..50).for_each(|_| buffer());
     assert_eq!((stats::decided(), now("HUGE_CACHE_MIB")), (0, 32));
-    // As much as is live may stay, to the byte: a buffer that is replaced by one of its size comes from the cache.
-    // SAFETY: blocks are freed once, and not used.
+    // As much as is live may stay, to the byte: a buffer that is replaced by one of its size comes
+    // from the cache. SAFETY: blocks are freed once, and not used.
     unsafe {
         let mut last = hakmem_core::c::malloc(82 << 20);
         for _ in 0..10 {

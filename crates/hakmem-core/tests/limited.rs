@@ -103,7 +103,8 @@ fn memory_ends_and_comes_back() {
     }
 }
 
-/// What is kept for the next request of its kind is had by any, once there is nothing else. Until then it is kept.
+/// What is kept for the next request of its kind is had by any, once there is nothing else. Until
+/// then it is kept.
 fn kept_memory_serves_all() {
     limit_address_space(LIMIT);
     let ranges = Ranges::default();
@@ -166,7 +167,8 @@ fn blocks_of_all_arenas_are_alike() {
     }
 }
 
-/// The part of the reservation that nobody uses is given up, and what is mapped there then is not ours.
+/// The part of the reservation that nobody uses is given up, and what is mapped there then is not
+/// ours.
 fn the_tail_is_given_up() {
     let ranges = Ranges::default();
     let mut oracle = Oracle::new(C, &ranges, 1);

@@ -18,7 +18,8 @@ const SLOT: usize = stats::SLOT_BYTES;
 const SEGMENT: usize = stats::SEGMENT_BYTES;
 const SLOTS: u32 = (SEGMENT / SLOT) as u32;
 
-/// What the pages of a size hold, by the place where they are kept: pages, blocks, carved blocks, blocks out.
+/// What the pages of a size hold, by the place where they are kept: pages, blocks, carved blocks,
+/// blocks out.
 type Pages = BTreeMap<(u32, &'static str), [u64; 4]>;
 
 #[derive(Debug, Default, PartialEq, Eq)]

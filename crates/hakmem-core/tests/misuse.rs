@@ -1,6 +1,8 @@
-//! Errors of a program that are seen: each ends it by SIGABRT, with one line that names the pointer and the cause.
+//! Errors of a program that are seen: each ends it by SIGABRT, with one line that names the pointer
+//! and the cause.
 //!
-//! A misuse runs in a process of its own: this program again, with the misuse's name in the environment.
+//! A misuse runs in a process of its own: this program again, with the misuse's name in the
+//! environment.
 
 use crate::oracle;
 use hakmem_core::{Hakmem, c};
@@ -42,8 +44,9 @@ fn go_on(size: usize) {
     }
 }
 
-/// Pages of blocks of 64 bytes become empty, each with a wrong link in one of them: as many as it takes for one to be walked to its
-/// end. `link` makes it of the blocks that were freed before the last.
+/// Pages of blocks of 64 bytes become empty, each with a wrong link in one of them: as many as it
+/// takes for one to be walked to its end. `link` makes it of the blocks that were freed before the
+/// last.
 fn overwritten_after_free(link: fn(&[*mut u8]) -> usize) {
     let mut pages = std::collections::BTreeMap::<usize, Vec<*mut u8>>::new();
     for p in (0..260 * SLOT / 64).map(|_| take(64 - BEHIND)) {
@@ -58,8 +61,9 @@ fn overwritten_after_free(link: fn(&[*mut u8]) -> usize) {
     }
 }
 
-/// Two blocks of 256 bytes in each of eight pages stay, so that the pages are looked through to give the rest back; then
-/// one of the free ones has a wrong link. It gets the pages' first free blocks and where they end.
+/// Two blocks of 256 bytes in each of eight pages stay, so that the pages are looked through to
+/// give the rest back; then one of the free ones has a wrong link. It gets the pages' first free
+/// blocks and where they end.
 fn overwritten_in_a_parked_page(link: fn(*mut u8, usize) -> usize) {
     let mut pages = std::collections::BTreeMap::<usize, Vec<*mut u8>>::new();
     for p in (0..9 * SLOT / 256).map(|_| take(256)) {
@@ -121,7 +125,8 @@ fn eight_bytes_overwritten_on_their_way(link: fn(*mut u8) -> usize) {
     go_on_odd(1);
 }
 
-/// What the other thread writes into the block, for it to travel, is taken for a link when the block is handed out.
+/// What the other thread writes into the block, for it to travel, is taken for a link when the
+/// block is handed out.
 fn eight_bytes_by_its_owner_and_another() {
     let blocks = [(); 9].map(|()| take_odd(1));
     blocks.iter().for_each(|&p| free_odd(p, 1));
@@ -444,8 +449,9 @@ const MISUSES: [(&str, fn(), &str); 41] = [
     ),
 ];
 
-/// What is done wrong and seen as the program goes on with blocks of that size, here or there: so long that a list with the wrong
-/// block has been walked for certain, whatever was drawn (some thirty of those that have it are).
+/// What is done wrong and seen as the program goes on with blocks of that size, here or there: so
+/// long that a list with the wrong block has been walked for certain, whatever was drawn (some
+/// thirty of those that have it are).
 const LATER: [(&str, fn()); 4] = [
     ("twice with two between", || small_twice(2)),
     ("twice with four between", || small_twice(4)),

@@ -1,4 +1,5 @@
-//! Huge blocks that grow into several maps, or out of them, and whose memory the system does not take back.
+//! Huge blocks that grow into several maps, or out of them, and whose memory the system does not
+//! take back.
 //!
 //! Each runs in a process of its own, where nothing else lies in the way.
 #![cfg(not(any(loom, shuttle)))]
@@ -59,7 +60,8 @@ fn assert_clean(segments: usize) {
     c::trim();
 }
 
-/// Of whatever maps a huge block consists, it has its bytes where it comes to be, and leaves none behind.
+/// Of whatever maps a huge block consists, it has its bytes where it comes to be, and leaves none
+/// behind.
 fn maps() {
     for len in 1..=5 {
         // Where the maps begin, in halves of a segment.
@@ -142,7 +144,8 @@ fn maps_join() {
     assert!(after <= before + 4, "{after} maps, {before} before");
 }
 
-/// A huge block gets smaller where it is, and what is behind is free again; but not if the system does not take it back.
+/// A huge block gets smaller where it is, and what is behind is free again; but not if the system
+/// does not take it back.
 fn tails() {
     let p = take(10 * SEGMENT);
     fill(p, 0..10 * SEGMENT);
@@ -220,7 +223,8 @@ fn thp_segments() -> u64 {
     stats::Snapshot::take().heap_walk().thp_segments
 }
 
-/// A huge block that is grown to be filled asks for huge pages, where it is and where it moves to; what it leaves does not.
+/// A huge block that is grown to be filled asks for huge pages, where it is and where it moves to;
+/// what it leaves does not.
 fn dense() {
     const OPTION: &CStr = c"HAKMEM_THP_FROM_SEGMENTS=1";
     if !std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists() {

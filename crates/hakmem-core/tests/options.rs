@@ -1,5 +1,5 @@
-//! Options: what each takes, where from, and what becomes of mistakes. Settings are the process's, so each test that changes
-//! some runs in a process of its own.
+//! Options: what each takes, where from, and what becomes of mistakes. Settings are the process's,
+//! so each test that changes some runs in a process of its own.
 #![cfg(not(any(loom, shuttle, miri)))]
 
 use crate::oracle;
@@ -25,7 +25,8 @@ fn settable() -> impl Iterator<Item = &'static Entry> {
         .filter(|entry| !(cfg!(feature = "hardened") && entry.name() == "HARDENED"))
 }
 
-/// Values that an option takes, those at the ends of its range among them, and values that it does not.
+/// Values that an option takes, those at the ends of its range among them, and values that it does
+/// not.
 fn samples(entry: &Entry) -> (Vec<String>, Vec<String>) {
     let (mut good, mut bad) = match entry.values() {
         Values::Number(from, to) => {
@@ -241,7 +242,8 @@ fn from_the_environment() {
     assert_eq!(lines.len(), 7, "{text}");
 }
 
-/// Whoever starts a program with rights that he does not have does not choose for it. Only root can make one for the test.
+/// Whoever starts a program with rights that he does not have does not choose for it. Only root can
+/// make one for the test.
 #[test]
 fn not_from_the_environment_of_others() {
     const INSIDE: &str = "TEST_HAKMEM_OPTIONS_OF_OTHERS";
@@ -306,7 +308,8 @@ fn from_a_struct() {
     is("DECAY_MS", "78");
 }
 
-/// Another allocator's options in hakmem's terms: they yield to the environment, and are somebody's choice like others.
+/// Another allocator's options in hakmem's terms: they yield to the environment, and are somebody's
+/// choice like others.
 #[test]
 fn suggestions() {
     static ALLOCATOR: Configured = Hakmem::with(Options {
@@ -375,7 +378,8 @@ fn sums() -> (u64, u64) {
     (sum(|h| h.blocks_sent), sum(|h| h.batches_sent))
 }
 
-/// Every switch off, and then any value at any time, while threads allocate and free for each other.
+/// Every switch off, and then any value at any time, while threads allocate and free for each
+/// other.
 #[test]
 fn options_change_under_threads() {
     if apart("options_change_under_threads", &[]).is_some() {

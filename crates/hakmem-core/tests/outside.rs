@@ -1,6 +1,7 @@
 //! What comes from outside: options in the environment, and pointers of other allocators.
 //!
-//! A case runs in a process of its own: this program again, with the case's name in the environment.
+//! A case runs in a process of its own: this program again, with the case's name in the
+//! environment.
 #![cfg(not(any(loom, shuttle)))]
 
 use crate::oracle;
@@ -40,8 +41,8 @@ fn errno() -> i32 {
 
 /// A pointer that may be another allocator's, below all arenas or above.
 fn others(above: bool) -> *mut u8 {
-    // Below all that the kernel maps of itself, or below the room that it leaves for the first thread's stack.
-    // SAFETY: asks for a number.
+    // Below all that the kernel maps of itself, or below the room that it leaves for the first
+    // thread's stack. SAFETY: asks for a number.
     let stack = unsafe { libc::getauxval(libc::AT_RANDOM) } as usize;
     let at = if above { stack - (100 << 20) } else { 1 << 28 };
     std::ptr::with_exposed_provenance_mut(at & !15)
@@ -221,7 +222,8 @@ fn fatal() {
     free(others(true));
 }
 
-/// Its name, what it does, the lines on standard error, with `{p}` for every pointer, and whether it ends by SIGABRT.
+/// Its name, what it does, the lines on standard error, with `{p}` for every pointer, and whether
+/// it ends by SIGABRT.
 type Case = (&'static str, fn(), &'static [&'static str], bool);
 
 const CASES: [Case; 9] = [

@@ -57,8 +57,8 @@ fn pages_and_those_full_are_counted() {
     });
 }
 
-/// By others so many blocks of a full page are freed at once that, when it unfulled, no more are out than of those that are parked:
-/// it counts down to its end all the same.
+/// By others so many blocks of a full page are freed at once that, when it unfulled, no more are
+/// out than of those that are parked: it counts down to its end all the same.
 #[test]
 fn pages_that_wake_almost_empty_come_back() {
     alone("pages_that_wake_almost_empty_come_back", || {
@@ -115,7 +115,8 @@ fn pages_of_few_blocks_are_parked_when_a_quarter_is_used() {
     );
 }
 
-/// Pages that were parked are unparked before fresh ones are claimed, whatever else was looked for in vain meanwhile.
+/// Pages that were parked are unparked before fresh ones are claimed, whatever else was looked for
+/// in vain meanwhile.
 #[test]
 #[cfg_attr(
     feature = "hardened",
@@ -147,8 +148,8 @@ fn parked_pages_are_not_forgotten_for_others() {
     });
 }
 
-/// What was freed of pages that were parked, and is under way when these are wanted again, comes back by way of who has them
-/// then.
+/// What was freed of pages that were parked, and is under way when these are wanted again, comes
+/// back by way of who has them then.
 #[test]
 fn blocks_under_way_follow_their_page() {
     alone("blocks_under_way_follow_their_page", || {
@@ -171,7 +172,8 @@ fn blocks_under_way_follow_their_page() {
         thread::scope(|scope| {
             let ranges = &ranges;
             let freer = scope.spawn(move || {
-                // More pages than it has batches for: some wait to be sent to who had the page then.
+                // More pages than it has batches for: some wait to be sent to who had the page
+                // then.
                 free_all(ranges, theirs);
                 freed.send(()).unwrap();
                 is_taken.recv().unwrap();
@@ -190,7 +192,8 @@ fn blocks_under_way_follow_their_page() {
     });
 }
 
-/// Also where each block that another thread frees is sent by itself, and none waits for others of its page.
+/// Also where each block that another thread frees is sent by itself, and none waits for others of
+/// its page.
 #[test]
 fn blocks_that_travel_alone_come_back() {
     alone("blocks_that_travel_alone_come_back", || {
@@ -307,7 +310,8 @@ fn first_blocks_of_many_threads_lie_side_by_side() {
     );
 }
 
-/// A thread that goes on allocating has pages of its own after a while; and others go on with what it leaves.
+/// A thread that goes on allocating has pages of its own after a while; and others go on with what
+/// it leaves.
 #[test]
 #[cfg_attr(
     feature = "hardened",
@@ -336,7 +340,8 @@ fn who_goes_on_has_pages_of_its_own() {
             assert_eq!(pages_of(), Some(2));
             blocks
         });
-        // So the next thread, which has its heap, does too: the shared page first, then the own one of before.
+        // So the next thread, which has its heap, does too: the shared page first, then the own one
+        // of before.
         let others = elsewhere(|| take(60));
         assert_eq!(pages_of(), Some(3));
         free_all(&ranges, blocks);

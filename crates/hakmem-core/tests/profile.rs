@@ -1,5 +1,5 @@
-//! The heap profile against counts kept beside it: what it estimates is within the error that its samples allow, and no free
-//! of a sample is missed.
+//! The heap profile against counts kept beside it: what it estimates is within the error that its
+//! samples allow, and no free of a sample is missed.
 
 use hakmem_core::c;
 use hakmem_core::profile;

@@ -1,5 +1,6 @@
-//! The heap profile of a program that allocates faster than samples may be taken: the interval is stretched, and what is
-//! written stands for what was allocated, by the counts as they are and by those for pprof.
+//! The heap profile of a program that allocates faster than samples may be taken: the interval is
+//! stretched, and what is written stands for what was allocated, by the counts as they are and by
+//! those for pprof.
 
 use crate::oracle::alone;
 use hakmem_core::c;

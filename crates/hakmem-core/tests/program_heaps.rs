@@ -1,4 +1,5 @@
-//! Heaps that the program makes: what they give, limits, what a reset and the end give back, and what they reserve.
+//! Heaps that the program makes: what they give, limits, what a reset and the end give back, and
+//! what they reserve.
 #![cfg(not(any(loom, shuttle)))]
 
 #[path = "program_heaps/misuse.rs"]
@@ -72,7 +73,8 @@ fn layout_by(random: &mut Random) -> Layout {
     layout(size, align)
 }
 
-/// Bytes of the heap's memory are all accounted for: none without blocks, but one page for each class.
+/// Bytes of the heap's memory are all accounted for: none without blocks, but one page for each
+/// class.
 fn assert_empty(heap: &Heap) {
     let now = heap.stats();
     assert_eq!((now.live_bytes, now.blocks()), (0, 0), "{now:?}");

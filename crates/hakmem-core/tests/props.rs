@@ -10,7 +10,8 @@ use std::ops::Range;
 use std::sync::mpsc;
 use std::thread;
 
-/// Where blocks are looked up by numbers that the sequence makes up, modulo the number of live blocks.
+/// Where blocks are looked up by numbers that the sequence makes up, modulo the number of live
+/// blocks.
 #[derive(Debug, Clone)]
 enum Op {
     Alloc(Layout),
@@ -181,7 +182,8 @@ fn several_threads<D: FrontEnd + Send>(front_end: D, sequences: Vec<Vec<Op>>) {
                             .expect("receivers outlive senders");
                     }
                 }
-                // Until the last sender is gone; the threads end at different times, with blocks of each other.
+                // Until the last sender is gone; the threads end at different times, with blocks of
+                // each other.
                 drop(senders);
                 for block in receiver {
                     caller.oracle.dealloc(block);
@@ -253,7 +255,8 @@ fn the_highest_alignment_is_usable_next_to_small_blocks() {
     ranges.assert_empty();
 }
 
-/// The rest of the oracle was seen to fail by breaking the allocator; overlaps end in crashes before they can be seen.
+/// The rest of the oracle was seen to fail by breaking the allocator; overlaps end in crashes
+/// before they can be seen.
 #[test]
 fn the_oracle_notices_overlaps() {
     for (start, len) in [(999, 2), (1000, 1), (1015, 1), (1015, 100), (0, 5000)] {

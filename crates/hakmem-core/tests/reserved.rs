@@ -1,5 +1,5 @@
-//! How much address space is reserved, as `docs/decisions.md` has it: eight times the physical memory, or an eighth of a limit;
-//! and how much of it is charged to the process.
+//! How much address space is reserved, as `docs/decisions.md` has it: eight times the physical
+//! memory, or an eighth of a limit; and how much of it is charged to the process.
 //!
 //! Each runs in a process of its own, as the reservation is the process's.
 #![cfg(not(any(loom, shuttle)))]
@@ -33,8 +33,9 @@ fn physical_memory() -> usize {
 /// What the first heaps take.
 const HEAPS: usize = 4 * SLOT + (8 << 10);
 
-/// Asserts that so much was reserved as an arena of `bytes` takes: with its metadata, a bitmap of 64 bytes for each 64
-/// segments and some words above these, three guards, and what is lost by alignment: little of it where there is a limit.
+/// Asserts that so much was reserved as an arena of `bytes` takes: with its metadata, a bitmap of
+/// 64 bytes for each 64 segments and some words above these, three guards, and what is lost by
+/// alignment: little of it where there is a limit.
 fn assert_reserved(reserved: usize, bytes: usize, is_limited: bool) {
     let segments = bytes.div_ceil(SEGMENT);
     let words = 10 * segments.div_ceil(64 * 64) * 8;
@@ -92,8 +93,8 @@ fn less_and_less() {
     assert_reserved(reserved() - HEAPS, bytes.unwrap(), true);
 }
 
-/// There are so many maps that the kernel makes one more, but does not divide it: then no reservation can be used, and all of
-/// it goes back.
+/// There are so many maps that the kernel makes one more, but does not divide it: then no
+/// reservation can be used, and all of it goes back.
 fn no_more_maps() {
     // SAFETY: maps of their own. Every other one has other rights, so that none are joined.
     let map = |readable| unsafe {

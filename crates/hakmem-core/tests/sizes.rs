@@ -23,8 +23,8 @@ fn usable(p: *mut u8) -> usize {
     unsafe { c::usable_size(p) }
 }
 
-/// By the description in `docs/decisions.md`: steps of 16 to 128, then four per doubling, and one for a power of two
-/// with a header.
+/// By the description in `docs/decisions.md`: steps of 16 to 128, then four per doubling, and one
+/// for a power of two with a header.
 fn block_size(n: usize) -> usize {
     match n {
         0..=128 => n.max(1).next_multiple_of(16),
@@ -481,8 +481,8 @@ fn large_blocks_grow_to_the_end_of_their_segment_and_no_further() {
     blocks.into_iter().for_each(free);
 }
 
-/// A heap uses the pages that it emptied again, also after it gave up all that was free. It has no remote
-/// frees to merge meanwhile.
+/// A heap uses the pages that it emptied again, also after it gave up all that was free. It has no
+/// remote frees to merge meanwhile.
 #[test]
 fn empty_pages_are_kept_for_the_next() {
     let _turn = turn();

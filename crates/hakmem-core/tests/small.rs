@@ -81,7 +81,8 @@ fn several_threads() {
     ranges.assert_empty();
 }
 
-/// A huge block grows, is moved, shrinks and is given back. Only its ends are written: an interpreter is slow.
+/// A huge block grows, is moved, shrinks and is given back. Only its ends are written: an
+/// interpreter is slow.
 #[test]
 fn a_huge() {
     use hakmem_core::c;

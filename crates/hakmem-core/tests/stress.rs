@@ -50,7 +50,8 @@ impl Pool {
     }
 }
 
-/// A short life: works on its own blocks and on other threads', and leaves the rest of its own behind.
+/// A short life: works on its own blocks and on other threads', and leaves the rest of its own
+/// behind.
 fn live<D: FrontEnd>(front_end: D, ranges: &Ranges, pool: &Pool, number: usize, ops: usize) {
     let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ (number as u64 + 1));
     let mut oracle = Oracle::new(front_end, ranges, number as u64);

@@ -1,5 +1,5 @@
-//! The tests that need no process of their own, or make one (`oracle::alone`), in one program: each takes time to link,
-//! and space. `figures` has those that compare the process's totals.
+//! The tests that need no process of their own, or make one (`oracle::alone`), in one program: each
+//! takes time to link, and space. `figures` has those that compare the process's totals.
 #![cfg_attr(feature = "nightly", feature(allocator_api))]
 
 mod oracle;

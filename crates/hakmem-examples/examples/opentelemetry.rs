@@ -4,8 +4,8 @@
 //! cargo run --release -p hakmem-examples --example opentelemetry
 //! ```
 //!
-//! prints what an exporter gets: `hakmem.memory{gauge=allocated} 1234` and five more. A service takes
-//! an exporter for OTLP instead of the one in memory.
+//! prints what an exporter gets: `hakmem.memory{gauge=allocated} 1234` and five more. A service
+//! takes an exporter for OTLP instead of the one in memory.
 
 use hakmem::Hakmem;
 use hakmem::stats::gauges;

@@ -13,8 +13,8 @@
 //! curl -X DELETE http://127.0.0.1:8080/debug/interval       # off
 //! ```
 //!
-//! The server prints `listening on 127.0.0.1:8080`. The profile is on from the start, at the default
-//! interval. A real service serves these pages to its operators alone.
+//! The server prints `listening on 127.0.0.1:8080`. The profile is on from the start, at the
+//! default interval. A real service serves these pages to its operators alone.
 
 use axum::Router;
 use axum::body::Bytes;

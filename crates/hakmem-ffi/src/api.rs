@@ -245,7 +245,8 @@ pub extern "C" fn hakmem_profile_dump(fd: c_int) -> c_int {
     }
 }
 
-/// The memory of the process that hakmem manages, in bytes. allocated <= active <= resident <= mapped.
+/// The memory of the process that hakmem manages, in bytes. allocated <= active <= resident <=
+/// mapped.
 #[repr(C)]
 #[allow(non_camel_case_types, reason = "the name is C's")]
 pub struct hakmem_gauges {
@@ -286,17 +287,17 @@ pub unsafe extern "C" fn hakmem_gauges(out: *mut hakmem_gauges) {
 
 /// Sets what hakmem calls before an allocation fails with ENOMEM, because it would exceed
 /// HARD_LIMIT_MIB or the system has no more memory; NULL for nothing. hakmem calls it on the
-/// allocating thread, holds no lock then, and passes the bytes of the request. The callback may free
-/// and allocate; it must not leave by longjmp or an exception. If it returns true, the allocation is
-/// tried once more.
+/// allocating thread, holds no lock then, and passes the bytes of the request. The callback may
+/// free and allocate; it must not leave by longjmp or an exception. If it returns true, the
+/// allocation is tried once more.
 #[unsafe(no_mangle)]
 pub extern "C" fn hakmem_set_limit_callback(callback: Option<extern "C" fn(size: usize) -> bool>) {
     hakmem_core::set_limit_callback(callback);
 }
 
-/// Gives free memory of the whole process back to the system now: what hakmem_trim gives, and what is
-/// unused in the heaps of other threads, which it pauses for a moment. Under a filter for system calls
-/// it pauses none. Returns the bytes.
+/// Gives free memory of the whole process back to the system now: what hakmem_trim gives, and what
+/// is unused in the heaps of other threads, which it pauses for a moment. Under a filter for system
+/// calls it pauses none. Returns the bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn hakmem_purge_all() -> usize {
     hakmem_core::purge_all()

@@ -43,8 +43,8 @@ pub struct hakmem_heap_stats {
     pub reserved_bytes: u64,
 }
 
-/// Makes a heap. `name` is for reports; NULL: it has none. A `limit` of 0 is none. Returns NULL with
-/// errno ENOMEM if there is no memory.
+/// Makes a heap. `name` is for reports; NULL: it has none. A `limit` of 0 is none. Returns NULL
+/// with errno ENOMEM if there is no memory.
 ///
 /// # Safety
 /// `name` is NULL or a C string.
@@ -134,8 +134,8 @@ pub unsafe extern "C" fn hakmem_heap_realloc(
     }
 }
 
-/// Frees a block of the heap. Ignores NULL, and leaves errno alone. A block of another heap ends the
-/// process.
+/// Frees a block of the heap. Ignores NULL, and leaves errno alone. A block of another heap ends
+/// the process.
 ///
 /// # Safety
 /// `heap` is NULL or from hakmem_heap_new. `p` is NULL or a live block of it, and the caller's.
@@ -183,8 +183,8 @@ pub unsafe extern "C" fn hakmem_heap_enter(heap: *mut hakmem_heap) -> c_int {
     done(unsafe { heaps::enter(heap.cast()) }, libc::ENOMEM)
 }
 
-/// Ends the scope that this thread entered last. Returns 0, or -1 with errno EINVAL if it is none of
-/// this heap: then nothing was done.
+/// Ends the scope that this thread entered last. Returns 0, or -1 with errno EINVAL if it is none
+/// of this heap: then nothing was done.
 ///
 /// # Safety
 /// `heap` is NULL or from hakmem_heap_new.

@@ -1,12 +1,13 @@
-//! Every behaviour of the C functions, in a C program: on the C library alone, under preload, and linked statically.
+//! Every behaviour of the C functions, in a C program: on the C library alone, under preload, and
+//! linked statically.
 
 use crate::common;
 
 use common::{Language, Link, assert_checks_pass, compile, preload};
 use std::process::Command;
 
-/// Tests of a program that checks itself: on the C library alone, which shows that the checks hold, under preload, and linked
-/// statically.
+/// Tests of a program that checks itself: on the C library alone, which shows that the checks hold,
+/// under preload, and linked statically.
 macro_rules! checks_pass {
     ($language:expr, $source:literal) => {
         #[test]

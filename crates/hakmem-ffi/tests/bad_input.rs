@@ -1,5 +1,6 @@
-//! Misuse: pointers that are not ours are left alone and counted, unless they can be nobody's; these, and pointers of ours that are
-//! not live blocks, end the program with one line that names them. Sizes and alignments out of range are in abi_c.
+//! Misuse: pointers that are not ours are left alone and counted, unless they can be nobody's;
+//! these, and pointers of ours that are not live blocks, end the program with one line that names
+//! them. Sizes and alignments out of range are in abi_c.
 
 use crate::common;
 
@@ -52,7 +53,8 @@ fn aborts(name: &str) {
     assert_aborted(&output, &pointer(&output));
 }
 
-/// The abort may come late or, if no harm was done, not at all; but no block is ever handed out twice.
+/// The abort may come late or, if no harm was done, not at all; but no block is ever handed out
+/// twice.
 fn does_no_harm(name: &str) {
     let (output, reports) = misuse(name);
     reports.assert_loaded();

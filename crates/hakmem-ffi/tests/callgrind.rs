@@ -1,5 +1,5 @@
-//! The cost of malloc(64) and free, loop and PLT included, in instructions that valgrind counts; so hakmem also runs
-//! under valgrind, where large reservations fail.
+//! The cost of malloc(64) and free, loop and PLT included, in instructions that valgrind counts; so
+//! hakmem also runs under valgrind, where large reservations fail.
 
 use crate::common;
 
@@ -7,7 +7,8 @@ use common::{Language, Link, compile, find_program, library};
 use std::path::Path;
 use std::process::Command;
 
-/// With some room for the lists that are walked by chance. mimalloc v3 takes 53, jemalloc and gperftools 77.
+/// With some room for the lists that are walked by chance. mimalloc v3 takes 53, jemalloc and
+/// gperftools 77.
 const MOST: f64 = 44.5;
 
 fn instructions(program: &Path, pairs: u64) -> u64 {

@@ -22,12 +22,12 @@ const WITHOUT_SIZE: [&str; 6] = [
     "zero_write",
     "zero_read",
 ];
-/// What the hardened build does not find: the memory is another allocator's, for all that it knows; and a large block that is
-/// freed while others wait comes back as it was.
+/// What the hardened build does not find: the memory is another allocator's, for all that it knows;
+/// and a large block that is freed while others wait comes back as it was.
 const NOT_FOUND: [(&str, &str); 2] = [("mapping", "40"), ("read_reused", "200000")];
 
-/// Of a large block, only a fence shows these. The first block that is freed gets one, a later one if none was fenced in the same
-/// tick of the clock.
+/// Of a large block, only a fence shows these. The first block that is freed gets one, a later one
+/// if none was fenced in the same tick of the clock.
 pub const BY_FENCE: [&str; 5] = [
     "write_freed_start",
     "write_freed_middle",
@@ -67,8 +67,8 @@ pub fn hardened() -> PathBuf {
     built_hardened().of("hakmem", ".so")
 }
 
-/// What a block in a guarded place does not show: what is not freed, memory of others, and which function made a block, with
-/// which size.
+/// What a block in a guarded place does not show: what is not freed, memory of others, and which
+/// function made a block, with which size.
 const NOT_GUARDED: [&str; 9] = [
     "over_1_lost",
     "mapping",
@@ -221,8 +221,8 @@ fn each_build_finds_what_it_promises() {
     bless("errors", &table);
 }
 
-/// With BLESS=1, writes a table to its place in `docs/security.md`. What the default build finds may depend on where blocks lie: the
-/// page is no promise of it.
+/// With BLESS=1, writes a table to its place in `docs/security.md`. What the default build finds
+/// may depend on where blocks lie: the page is no promise of it.
 pub fn bless(mark: &str, table: &str) {
     if std::env::var_os("BLESS").is_none() {
         return;

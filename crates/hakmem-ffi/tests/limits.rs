@@ -1,5 +1,6 @@
-//! The system refuses from outside: small and shrinking address space, no maps left, locked memory, little memory. Each
-//! program of tests/programs/limits.c also runs on the C library's own malloc, to prove the test right.
+//! The system refuses from outside: small and shrinking address space, no maps left, locked memory,
+//! little memory. Each program of tests/programs/limits.c also runs on the C library's own malloc,
+//! to prove the test right.
 
 use crate::common;
 
@@ -107,7 +108,8 @@ fn address_space_small_from_the_start() {
     }
 }
 
-/// Below what a program needs it fails with a message of its own, or does not start; no signal ends it.
+/// Below what a program needs it fails with a message of its own, or does not start; no signal ends
+/// it.
 #[test]
 fn address_space_too_small_to_start_in() {
     let mut least = None;
@@ -139,7 +141,8 @@ fn address_space_too_small_to_start_in() {
     );
 }
 
-/// Runs a program in an address space that it lowers itself, without and with hakmem; the output must be as expected.
+/// Runs a program in an address space that it lowers itself, without and with hakmem; the output
+/// must be as expected.
 fn lowers_its_limit(program: &str, arguments: &[&str], expected: &str) {
     if find_program(program).is_none() {
         return;
@@ -252,7 +255,8 @@ fn in_group(group: &Cgroup, case: &str, options: &[(&str, &str)]) -> (ExitStatus
     (common::finish(&mut command).status, reports)
 }
 
-/// Free memory that stays for long is too much for the group, unless hakmem knows of the group's limit.
+/// Free memory that stays for long is too much for the group, unless hakmem knows of the group's
+/// limit.
 #[test]
 #[cfg_attr(feature = "hardened", ignore = "freed blocks wait")]
 fn a_share_of_a_memory_cgroup() {

@@ -1,6 +1,6 @@
-//! Threads and processes: how they are made, interrupted and ended while everything allocates. Each program keeps a
-//! ledger of its blocks outside the heap, and counts what it did, which is asserted here. `TEST_HAKMEM_TORTURE=N` makes each
-//! do N times as much: see `ci/torture`.
+//! Threads and processes: how they are made, interrupted and ended while everything allocates. Each
+//! program keeps a ledger of its blocks outside the heap, and counts what it did, which is asserted
+//! here. `TEST_HAKMEM_TORTURE=N` makes each do N times as much: see `ci/torture`.
 
 use crate::common;
 
@@ -120,7 +120,8 @@ const PROFILED: &[(&str, &str)] = &[
 /// The learner is told of everything.
 const LEARNING: &[(&str, &str)] = &[("HAKMEM_MODE", "learn"), ("HAKMEM_SCAVENGER", "1")];
 
-// ---- fork and its relatives -----------------------------------------------------------------------------------------
+// ---- fork and its relatives
+// -----------------------------------------------------------------------------------------
 
 fn assert_forks(counts: &Counts, n: u64) {
     counts
@@ -161,7 +162,8 @@ fn fork_from_churning_threads_linked_statically() {
     assert_forks(&linked("forks.c", "from_churning_threads", n, &[]), n);
 }
 
-/// Whatever the signal interrupts, locks held included; the child ends, or returns from the handler and goes on.
+/// Whatever the signal interrupts, locks held included; the child ends, or returns from the handler
+/// and goes on.
 #[test]
 fn fork_in_signal_handlers_of_churning_threads() {
     let n = 300 * times();
@@ -182,8 +184,8 @@ fn fork_in_signal_handlers_with_the_profile_and_with_the_learner() {
     }
 }
 
-/// No moment is left to chance: at one instruction after the other of a few allocations and frees. With the profile, few of them
-/// are samples, and many refills are cut before one.
+/// No moment is left to chance: at one instruction after the other of a few allocations and frees.
+/// With the profile, few of them are samples, and many refills are cut before one.
 #[test]
 fn fork_at_each_instruction() {
     const SAMPLED: &[(&str, &str)] = &[
@@ -197,8 +199,8 @@ fn fork_at_each_instruction() {
     }
 }
 
-/// A thread that reads a line holds its stream and allocates; a flusher holds the list of streams and waits for that one; and
-/// fork waits for the list.
+/// A thread that reads a line holds its stream and allocates; a flusher holds the list of streams
+/// and waits for that one; and fork waits for the list.
 #[test]
 fn fork_beside_threads_that_read_lines_and_flush() {
     let n = 40 * times();
@@ -208,8 +210,9 @@ fn fork_beside_threads_that_read_lines_and_flush() {
         .at_least("flushes", 1);
 }
 
-/// Pages pinned for input and output are copied at another moment than the rest. What the forking thread has is whole all the
-/// same; what another thread was writing meanwhile may not be (docs/limits.md).
+/// Pages pinned for input and output are copied at another moment than the rest. What the forking
+/// thread has is whole all the same; what another thread was writing meanwhile may not be
+/// (docs/limits.md).
 #[test]
 fn fork_while_pages_are_pinned() {
     let n = 40 * times();
@@ -273,14 +276,16 @@ fn rights_dropped_beside_the_scavenger() {
     preloaded("scavenged.c", "drop_rights", n, RESTLESS).exactly("forks", n);
 }
 
-// ---- a library that carries the allocator --------------------------------------------------------------------------
+// ---- a library that carries the allocator
+// --------------------------------------------------------------------------
 
 /// Builds the Rust plug-in once.
 fn plugin() -> PathBuf {
     common::released().of("plugin", ".so")
 }
 
-/// In a program on the system's allocator, and in one that runs on hakmem already: then there are two copies of it.
+/// In a program on the system's allocator, and in one that runs on hakmem already: then there are
+/// two copies of it.
 fn with_plugin(scenario: &str, n: u64) -> [Counts; 2] {
     let path = plugin();
     let path = path.to_str().expect("a path in UTF-8");
@@ -307,7 +312,8 @@ fn a_plugin_with_the_allocator_is_loaded_and_unloaded_repeatedly() {
     }
 }
 
-/// The address space would end after some hundred, and memory some time, if each load left its reservation behind.
+/// The address space would end after some hundred, and memory some time, if each load left its
+/// reservation behind.
 #[test]
 fn a_plugin_with_the_allocator_is_loaded_two_thousand_times() {
     for counts in with_plugin("load_often", 2000) {
@@ -335,7 +341,8 @@ fn fork_during_the_first_use_of_a_plugin() {
     }
 }
 
-// ---- how threads end ------------------------------------------------------------------------------------------------
+// ---- how threads end
+// ------------------------------------------------------------------------------------------------
 
 #[test]
 fn cancellation_inside_and_outside_of_allocation() {
@@ -440,7 +447,8 @@ fn ten_thousand_threads_at_once_with_small_stacks() {
         .exactly("at_once", n);
 }
 
-/// The loader's lock is held while a constructor frees a block of another allocator's, and another thread frees one.
+/// The loader's lock is held while a constructor frees a block of another allocator's, and another
+/// thread frees one.
 #[test]
 fn foreign_frees_under_the_loaders_lock() {
     let constructor = compile(Language::C, "processes/constructor.c", Link::Shared);
@@ -454,7 +462,8 @@ fn foreign_frees_under_the_loaders_lock() {
     .exactly("freed", 2);
 }
 
-// ---- signals --------------------------------------------------------------------------------------------------------
+// ---- signals
+// --------------------------------------------------------------------------------------------------------
 
 #[test]
 fn handlers_allocate_on_an_alternate_stack() {

@@ -1,4 +1,5 @@
-//! The heap profile by the environment and by hakmem.h, on programs of which every allocation is a sample.
+//! The heap profile by the environment and by hakmem.h, on programs of which every allocation is a
+//! sample.
 
 use crate::common;
 
@@ -110,7 +111,8 @@ fn by_functions() {
     assert_eq!(all[0].of(3072), (0, 0), "it was stopped");
 }
 
-/// A child has what is live from its parent, and counts from there; `%p` gives each a file of its own.
+/// A child has what is live from its parent, and counts from there; `%p` gives each a file of its
+/// own.
 #[test]
 fn forked() {
     let directory = tempfile::tempdir().expect("a temporary directory");
@@ -205,7 +207,8 @@ fn misuse_of_samples() {
     }
 }
 
-/// A full disk, a directory that is not there, a pipe that nobody reads: the profile is lost, the program ends as it would have.
+/// A full disk, a directory that is not there, a pipe that nobody reads: the profile is lost, the
+/// program ends as it would have.
 #[test]
 fn a_profile_that_cannot_be_written_is_lost_alone() {
     for (file, why) in [

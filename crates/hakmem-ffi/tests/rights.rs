@@ -190,7 +190,8 @@ fn check(kind: &str, output: &Output) {
     );
 }
 
-/// A server's child that has shut itself in: no report ends it, and those to what it had open come through.
+/// A server's child that has shut itself in: no report ends it, and those to what it had open come
+/// through.
 fn locked_in(scavenger: &str) {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let at = |name: &str| directory.path().join(name).to_string_lossy().into_owned();
@@ -256,7 +257,8 @@ fn a_process_that_shuts_itself_in_may_have_had_a_scavenger() {
     locked_in("16");
 }
 
-/// A pipe that nobody reads ends nobody: not at the end, and not where a signal's handler returns to.
+/// A pipe that nobody reads ends nobody: not at the end, and not where a signal's handler returns
+/// to.
 #[test]
 fn a_lost_report_does_not_end_a_process_with_a_filter() {
     for kind in ["privsep", "signalled"] {

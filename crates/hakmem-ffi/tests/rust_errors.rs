@@ -1,4 +1,5 @@
-//! Errors of unsafe code in Rust programs: which of them each build finds. `docs/security.md` has the table.
+//! Errors of unsafe code in Rust programs: which of them each build finds. `docs/security.md` has
+//! the table.
 
 use crate::common::{built, finish};
 use crate::errors::{BY_FENCE, bless, built_hardened};
@@ -9,8 +10,8 @@ use std::process::Command;
 const SIZES: [&str; 3] = ["40", "3000", "200000"];
 /// For these errors there are no sizes.
 const WITHOUT_SIZE: [&str; 3] = ["on_stack", "variable", "block_of_c"];
-/// What the hardened build does not find: C's free takes its block; and a large block that is freed while others wait comes back
-/// as it was.
+/// What the hardened build does not find: C's free takes its block; and a large block that is freed
+/// while others wait comes back as it was.
 const NOT_FOUND: [(&str, usize); 2] = [("block_of_c", 0), ("read_reused", 2)];
 /// What the default build finds at all sizes.
 const BY_DEFAULT: [&str; 5] = [
@@ -21,7 +22,8 @@ const BY_DEFAULT: [&str; 5] = [
     "variable",
 ];
 
-/// Whether each error is found at each size: as the first event and as a later one. The names are in the program's order.
+/// Whether each error is found at each size: as the first event and as a later one. The names are
+/// in the program's order.
 fn found_by(program: &Path) -> (Vec<String>, BTreeMap<String, [bool; 3]>) {
     let output = finish(Command::new(program).env_remove("HAKMEM_STATS"));
     let stderr = String::from_utf8_lossy(&output.stderr);

@@ -1,4 +1,5 @@
-//! Rust programs that have the allocator inside: what the environment asks for is what a preloaded program gives.
+//! Rust programs that have the allocator inside: what the environment asks for is what a preloaded
+//! program gives.
 
 use crate::common;
 
@@ -8,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
-/// The fixture `serialized`. With its feature the core depends on serde, which the workspace's build has with `std`, and the
-/// library could not have: so it is built by itself.
+/// The fixture `serialized`. With its feature the core depends on serde, which the workspace's
+/// build has with `std`, and the library could not have: so it is built by itself.
 fn serialized() -> PathBuf {
     let args = [
         "--profile",
@@ -163,7 +164,8 @@ fn a_profile() {
     }
 }
 
-/// The program's copy reports, and the preloaded one leaves that to it: each of the two has its own figures.
+/// The program's copy reports, and the preloaded one leaves that to it: each of the two has its own
+/// figures.
 #[test]
 fn preloaded() {
     let directory = TempDir::new().expect("a temporary directory");

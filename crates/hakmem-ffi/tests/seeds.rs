@@ -1,7 +1,7 @@
 //! The fuzzer's seeds, one after the other, without the fuzzer: what it found once stays mended.
 //!
-//! Each target in a process of its own, this program again: the misuses are made by children that have never allocated
-//! from hakmem.
+//! Each target in a process of its own, this program again: the misuses are made by children that
+//! have never allocated from hakmem.
 
 use crate::{common, misuse, oracle, sequence};
 

@@ -1,5 +1,5 @@
-//! Real programs, with and without hakmem: the same output, and hakmem served them. A program that is not installed is
-//! named on stderr.
+//! Real programs, with and without hakmem: the same output, and hakmem served them. A program that
+//! is not installed is named on stderr.
 
 use crate::common;
 
@@ -11,8 +11,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Runs `script` by bash in a fresh directory without and then with hakmem, and compares what it prints and the file
-/// `artifact`, if it makes one.
+/// Runs `script` by bash in a fresh directory without and then with hakmem, and compares what it
+/// prints and the file `artifact`, if it makes one.
 fn same_with_hakmem(needs: &[&str], script: &str) {
     if !needs
         .iter()
@@ -52,7 +52,8 @@ fn artifact(directory: &Path) -> Option<Vec<u8>> {
     fs::read(directory.join("artifact")).ok()
 }
 
-/// What the tests preload is the build that is tested: the hardened one tells the request as a block's usable size.
+/// What the tests preload is the build that is tested: the hardened one tells the request as a
+/// block's usable size.
 #[test]
 fn the_library_is_the_build_that_is_tested() {
     let program = compile(Language::C, "usable.c", Link::Plain);

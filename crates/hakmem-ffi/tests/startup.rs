@@ -1,5 +1,5 @@
-//! What hakmem adds to a process that hardly allocates, against preloading an empty library: system calls and page
-//! faults; and to a thread that does, against the system's allocator: memory.
+//! What hakmem adds to a process that hardly allocates, against preloading an empty library: system
+//! calls and page faults; and to a thread that does, against the system's allocator: memory.
 
 use crate::common;
 
@@ -7,9 +7,10 @@ use common::{Language, Link, compile, find_program, library, preload, run};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Copies of each library, and runs with each copy. How much of a file one fault maps depends on the
-/// sizes in which the page cache holds it, which differ by up to four faults between copies. Which
-/// addresses the loader chooses differs between runs. The least of all is nearly always the same.
+/// Copies of each library, and runs with each copy. How much of a file one fault maps depends on
+/// the sizes in which the page cache holds it, which differ by up to four faults between copies.
+/// Which addresses the loader chooses differs between runs. The least of all is nearly always the
+/// same.
 const COPIES: usize = 8;
 const RUNS: usize = 15;
 
@@ -49,7 +50,8 @@ fn page_faults_once(program: &Path, preload: &Path) -> i64 {
     let pid = i32::try_from(child.id()).expect("a process number");
     let mut status = 0;
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: both pointers are valid for what wait4 writes; the child is ours and not waited for elsewhere.
+    // SAFETY: both pointers are valid for what wait4 writes; the child is ours and not waited for
+    // elsewhere.
     let waited = unsafe { libc::wait4(pid, &mut status, 0, usage.as_mut_ptr()) };
     assert!(
         waited == pid && status == 0,
@@ -110,8 +112,8 @@ fn of_a_program_that_allocates_nothing() {
 #[test]
 #[cfg_attr(feature = "hardened", ignore = "the figures are the default build's")]
 fn of_a_program_with_one_malloc() {
-    // Six: five more for the first arena, segment, heap and page of blocks, one less for libc's own heap.
-    // It takes seven or eight faults.
+    // Six: five more for the first arena, segment, heap and page of blocks, one less for libc's own
+    // heap. It takes seven or eight faults.
     adds_at_most(&compile(Language::C, "one_malloc.c", Link::Plain), 6, 9);
 }
 

@@ -164,8 +164,8 @@ fn signals_that_will_not_do_are_named_and_ignored() {
     }
 }
 
-/// Whoever starts a program with rights that he does not have chooses nothing, however the library came into it. Only root can
-/// make one for the test.
+/// Whoever starts a program with rights that he does not have chooses nothing, however the library
+/// came into it. Only root can make one for the test.
 #[test]
 fn nothing_acts_in_set_user_id_programs() {
     // SAFETY: no preconditions.

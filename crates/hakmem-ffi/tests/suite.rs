@@ -1,4 +1,5 @@
-//! All tests but those of `conformance`, in one program: each module is what a program of its own would be otherwise.
+//! All tests but those of `conformance`, in one program: each module is what a program of its own
+//! would be otherwise.
 
 mod common;
 

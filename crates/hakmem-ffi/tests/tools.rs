@@ -1,5 +1,5 @@
-//! Programs of users under hakmem and another tool at once. docs/tools.md says what happens with each;
-//! the tests here show it for C and C++, `ci/tools` for Rust.
+//! Programs of users under hakmem and another tool at once. docs/tools.md says what happens with
+//! each; the tests here show it for C and C++, `ci/tools` for Rust.
 
 use crate::common;
 
@@ -38,7 +38,8 @@ impl Run {
         );
     }
 
-    /// The tool's allocator served it, and hakmem, though it was loaded, did not. The tool said `what`.
+    /// The tool's allocator served it, and hakmem, though it was loaded, did not. The tool said
+    /// `what`.
     fn assert_found(&self, what: &str) {
         assert!(self.text().contains(what), "no {what}: {}", self.text());
         assert!(!self.output.status.success(), "{}", self.text());
@@ -103,7 +104,8 @@ fn shared_address_sanitizer_refuses_a_preload() {
     assert!(run.text().contains("does not come first"), "{}", run.text());
 }
 
-/// Where it does come first, it serves the program and finds its errors. hakmem, behind it, serves nothing.
+/// Where it does come first, it serves the program and finds its errors. hakmem, behind it, serves
+/// nothing.
 #[test]
 fn address_sanitizer_before_hakmem_finds_errors() {
     let Some(program) = sanitized(&["-fsanitize=address"]) else {
@@ -121,7 +123,8 @@ fn address_sanitizer_before_hakmem_finds_errors() {
     under("leak").assert_found("LeakSanitizer: detected memory leaks");
 }
 
-/// Where the runtime is in the program itself, as clang has it, its malloc comes before a preloaded one.
+/// Where the runtime is in the program itself, as clang has it, its malloc comes before a preloaded
+/// one.
 #[test]
 fn static_address_sanitizer_finds_errors() {
     let Some(program) = sanitized(&["-fsanitize=address", "-static-libasan"]) else {
@@ -175,7 +178,8 @@ fn memcheck_leaves_the_heap_alone() {
     memcheck(&program, &["ok"], &options).assert_served();
 }
 
-/// Some of hakmem's operators are one function. memcheck takes one for another there, unless it is told not to look.
+/// Some of hakmem's operators are one function. memcheck takes one for another there, unless it is
+/// told not to look.
 #[test]
 fn memcheck_of_a_program_in_cpp() {
     if find_program("valgrind").is_none() {

@@ -1,5 +1,5 @@
-//! A program that others may profile while it runs: keeps as many blocks of 1 KiB as each line of its input says, `keep N`, and
-//! answers `ready` after each.
+//! A program that others may profile while it runs: keeps as many blocks of 1 KiB as each line of
+//! its input says, `keep N`, and answers `ready` after each.
 
 use hakmem_core::Hakmem;
 use std::hint::black_box;

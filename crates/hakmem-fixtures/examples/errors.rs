@@ -1,8 +1,9 @@
-//! Errors that unsafe code of a Rust program can commit. Each is the 1st and the 200th of the program's allocations of its size,
-//! at three sizes, in a child of its own. For each child a line says what became of it: `ERROR SIZE EVENT OUTCOME`.
+//! Errors that unsafe code of a Rust program can commit. Each is the 1st and the 200th of the
+//! program's allocations of its size, at three sizes, in a child of its own. For each child a line
+//! says what became of it: `ERROR SIZE EVENT OUTCOME`.
 //!
-//! `missed`: nobody noticed. `harmless`: the program could not see or use what it should not. `report`: a line names the error.
-//! `fault`: the system ended the child.
+//! `missed`: nobody noticed. `harmless`: the program could not see or use what it should not.
+//! `report`: a line names the error. `fault`: the system ended the child.
 
 use hakmem_core::Hakmem;
 use std::alloc::{Layout, alloc, dealloc, realloc};

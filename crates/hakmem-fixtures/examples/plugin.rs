@@ -1,7 +1,8 @@
-//! A plug-in on hakmem: a shared library that carries the allocator and is loaded and unloaded at run time.
+//! A plug-in on hakmem: a shared library that carries the allocator and is loaded and unloaded at
+//! run time.
 //!
-//! The tests of `hakmem-ffi` load it into programs that run on the system's allocator and into such as run on hakmem
-//! already, where there are then two copies of it in one process.
+//! The tests of `hakmem-ffi` load it into programs that run on the system's allocator and into such
+//! as run on hakmem already, where there are then two copies of it in one process.
 
 use core::ffi::c_void;
 use hakmem_core::Hakmem;

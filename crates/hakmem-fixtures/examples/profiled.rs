@@ -1,5 +1,5 @@
-//! A program that takes its own heap profile while it runs: `profiled FILE`. On standard output it says what each function
-//! allocated: name, live bytes, bytes allocated.
+//! A program that takes its own heap profile while it runs: `profiled FILE`. On standard output it
+//! says what each function allocated: name, live bytes, bytes allocated.
 
 use hakmem_core::{Hakmem, profile};
 use std::hint::black_box;
@@ -11,7 +11,8 @@ static ALLOCATOR: Hakmem = Hakmem::new();
 #[inline(never)]
 #[allow(clippy::vec_box, reason = "the boxes are the subject")]
 fn boxes() -> Vec<Box<[u64; 5]>> {
-    // Looked at before it is returned: a call in the last place would leave this function out of the stack.
+    // Looked at before it is returned: a call in the last place would leave this function out of
+    // the stack.
     let all: Vec<_> = (0..100_000).map(|i| black_box(Box::new([i; 5]))).collect();
     black_box(&all);
     all
@@ -41,7 +42,8 @@ fn main() {
     let written = profile::dump(profile::Event::Call, |text| out.write_all(text));
     written.expect("a profile").expect("FILE can be written");
 
-    // Blocks of 40 bytes, of 112 for 100, of 768 for 700; whole slots of 64 KiB and segments of 2 MiB for the vectors.
+    // Blocks of 40 bytes, of 112 for 100, of 768 for 700; whole slots of 64 KiB and segments of 2
+    // MiB for the vectors.
     let of_boxes = boxes.len() * 40 + (boxes.capacity() * 8).next_multiple_of(64 << 10);
     let of_texts = texts.len() * 112 + (texts.capacity() * 24).next_multiple_of(2 << 20);
     println!("boxes {of_boxes} {of_boxes}");

@@ -1,5 +1,5 @@
-//! A program that the environment asks for reports: `reported [SIGNAL…]`. It allocates 1000 blocks of 3000 bytes, frees 10,
-//! sends itself the signals, frees 490 more, and ends with 500.
+//! A program that the environment asks for reports: `reported [SIGNAL…]`. It allocates 1000 blocks
+//! of 3000 bytes, frees 10, sends itself the signals, frees 490 more, and ends with 500.
 
 use hakmem_core::Hakmem;
 use std::hint::black_box;
@@ -10,7 +10,8 @@ static ALLOCATOR: Hakmem = Hakmem::new();
 #[inline(never)]
 #[allow(clippy::vec_box, reason = "the boxes are the subject")]
 fn blocks() -> Vec<Box<[u8; 3000]>> {
-    // Looked at before they are returned: a call in the last place would leave this function out of the stack.
+    // Looked at before they are returned: a call in the last place would leave this function out of
+    // the stack.
     let all = (0..1000).map(|_| black_box(Box::new([1; 3000]))).collect();
     black_box(&all);
     all

@@ -1,5 +1,5 @@
-//! A service that takes its own heap profile: `service FILE`. It serves requests of its own, on threads of a runtime, keeps what
-//! they bring, and ends.
+//! A service that takes its own heap profile: `service FILE`. It serves requests of its own, on
+//! threads of a runtime, keeps what they bring, and ends.
 
 use axum::body::Body;
 use axum::extract::{Path, State};

@@ -1,5 +1,5 @@
-//! A program to be looked at from outside: allocates what the tests of `hakmem top` expect, in mode `learn` until something was
-//! learnt, and waits until its input ends.
+//! A program to be looked at from outside: allocates what the tests of `hakmem top` expect, in mode
+//! `learn` until something was learnt, and waits until its input ends.
 
 use hakmem_core::{Hakmem, stats};
 use std::hint::black_box;

@@ -25,8 +25,9 @@
 //!
 //! # In a service
 //!
-//! A handler returns what [`dump_pprof`] gives, and `go tool pprof http://…/debug/pprof/heap`
-//! reads it. [The example](https://github.com/hakmem/hakmem/blob/main/crates/hakmem-examples/examples/pprof_server.rs)
+//! A handler returns what [`dump_pprof`] gives, and `go tool pprof http://…/debug/pprof/heap` reads
+//! it. [The
+//! example](https://github.com/hakmem/hakmem/blob/main/crates/hakmem-examples/examples/pprof_server.rs)
 //! does that with axum. Looking for names reads the debug information of the program and of its
 //! libraries: it takes from some milliseconds to seconds, by their size. So call it where a thread
 //! may block. [`Dump::symbols`] leaves the names to the reader, who then needs the program's file.

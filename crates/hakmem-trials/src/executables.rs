@@ -3,8 +3,8 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-/// Finds an executable. Where the system keeps its own comes first: what stands before it in `PATH` may be a wrapper,
-/// a script whose shell would be measured, too.
+/// Finds an executable. Where the system keeps its own comes first: what stands before it in `PATH`
+/// may be a wrapper, a script whose shell would be measured, too.
 pub fn find(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let system = ["/usr/bin", "/usr/local/bin", "/bin"].map(PathBuf::from);

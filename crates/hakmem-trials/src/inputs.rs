@@ -85,7 +85,8 @@ fn records(mut out: impl Write) -> io::Result<()> {
     out.flush()
 }
 
-/// A repository of loose history, made by `git fast-import`: nothing in it depends on the time or the user.
+/// A repository of loose history, made by `git fast-import`: nothing in it depends on the time or
+/// the user.
 fn repository(git: &Path, folder: &Path) -> io::Result<()> {
     let run = |command: &mut Command| -> io::Result<()> {
         let output = command.output()?;
@@ -119,7 +120,8 @@ fn repository(git: &Path, folder: &Path) -> io::Result<()> {
         .arg(folder))?;
     let stream = folder.with_extension("stream");
     history(BufWriter::new(File::create(&stream)?))?;
-    // No limit below which objects stay loose, and no pack: what gc then has to do is what it does after long work.
+    // No limit below which objects stay loose, and no pack: what gc then has to do is what it does
+    // after long work.
     run(plain()
         .args([
             "-c",

@@ -78,8 +78,9 @@ pub fn ours() -> io::Result<PathBuf> {
     })
 }
 
-/// The allocator that a program is linked with, if it is one of the peers: Debian's Redis has jemalloc. The name of a
-/// needed library stands in the executable as it is, so there is no need to understand the file.
+/// The allocator that a program is linked with, if it is one of the peers: Debian's Redis has
+/// jemalloc. The name of a needed library stands in the executable as it is, so there is no need to
+/// understand the file.
 pub fn brought_along(executable: &Path) -> Option<&'static str> {
     let bytes = fs::read(executable).ok()?;
     let has = |name: &str| bytes.windows(name.len()).any(|w| w == name.as_bytes());
@@ -93,8 +94,8 @@ fn named(name: &str, path: &Path) -> io::Result<(String, PathBuf)> {
     parse_library(&format!("{name}={}", path.display())).map_err(io::Error::other)
 }
 
-/// Has this very executable preloaded with the library and look whether it is there: the loader only warns of a
-/// library that it cannot use.
+/// Has this very executable preloaded with the library and look whether it is there: the loader
+/// only warns of a library that it cannot use.
 pub fn check_loads(side: &Side) -> io::Result<()> {
     let Some(library) = &side.library else {
         return Ok(());

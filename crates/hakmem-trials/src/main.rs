@@ -6,7 +6,8 @@
 //!    preload, what programs read, what they produce, and how they are named.
 //! 2. [`preload`]: one program of the user's choice under several preloaded libraries.
 //! 3. [`programs`]: a table of such programs. It prints and records as `hakmem-bench compare` does,
-//!    but it runs programs as [`preload`] does and shares its inputs with [`compat`]. So it is here.
+//!    but it runs programs as [`preload`] does and shares its inputs with [`compat`]. So it is
+//!    here.
 //! 4. [`compat`]: how programs behave on each library.
 //! 5. [`soak`]: all kinds of load in one process for long.
 //! 6. [`learn`]: whether learnt settings are as good as fixed ones.

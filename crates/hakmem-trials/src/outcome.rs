@@ -38,7 +38,8 @@ pub fn sha256_into(hash: &mut Sha256, mut reader: impl Read) -> io::Result<()> {
     }
 }
 
-/// The sample of one run of a whole program, which took `nanos` by the clock that it is measured by.
+/// The sample of one run of a whole program, which took `nanos` by the clock that it is measured
+/// by.
 pub fn sample(
     program: &str,
     side: &Side,

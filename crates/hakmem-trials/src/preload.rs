@@ -34,8 +34,8 @@ pub struct Options {
     pub program: Vec<OsString>,
 }
 
-/// Runs the comparison, prints its table, writes its record. `Ok(false)` if the program behaved differently on one of
-/// the libraries.
+/// Runs the comparison, prints its table, writes its record. `Ok(false)` if the program behaved
+/// differently on one of the libraries.
 pub fn run(options: &Options) -> io::Result<bool> {
     let start = Start::now();
     let sides = sides(options)?;
@@ -157,8 +157,8 @@ fn started(program: &OsStr, result: io::Error) -> io::Error {
     io::Error::other(format!("cannot run {}: {result}", program.display()))
 }
 
-/// Counts system calls, and sees that the library is mapped in the program itself. What the program produced counts,
-/// too: so there are two runs to compare even in a comparison of one round.
+/// Counts system calls, and sees that the library is mapped in the program itself. What the program
+/// produced counts, too: so there are two runs to compare even in a comparison of one round.
 fn trace_all(
     sides: &[Side],
     program: &[OsString],

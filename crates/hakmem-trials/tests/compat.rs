@@ -1,4 +1,5 @@
-//! The matrix of programs, as its users see it, and the program that stands between script and program.
+//! The matrix of programs, as its users see it, and the program that stands between script and
+//! program.
 
 use serde_json::Value;
 use std::fs;

@@ -64,16 +64,17 @@
 //!
 //! # Platforms
 //!
-//! Linux on x86-64 and aarch64, with Rust 1.88 or later. On other targets the same program compiles,
-//! and the system's allocator serves it: [all
-//! targets](https://github.com/hakmem/hakmem/blob/main/docs/platforms.md), and
-//! [when not to use hakmem](https://github.com/hakmem/hakmem#when-not-to-use-it).
+//! Linux on x86-64 and aarch64, with Rust 1.88 or later. On other targets the same program
+//! compiles, and the system's allocator serves it: [all
+//! targets](https://github.com/hakmem/hakmem/blob/main/docs/platforms.md), and [when not to use
+//! hakmem](https://github.com/hakmem/hakmem#when-not-to-use-it).
 #![no_std]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // With loom's atomics there are models alone, and no allocator.
 #![cfg(not(loom))]
 
-// By name: `*` would show on this crate's pages what hakmem-core hides. `ci/doc` finds what is missing.
+// By name: `*` would show on this crate's pages what hakmem-core hides. `ci/doc` finds what is
+// missing.
 #[doc(inline)]
 pub use hakmem_core::{
     Configured, Hakmem, Heap, LimitCallback, heaps, is_active, options, profile, purge_all,

@@ -1,8 +1,9 @@
 //! The books on what is live, which know where an error of the program may be felt.
 //!
-//! The allocator knows blocks by their page, so an error that it does not see stays among the blocks of the page that it
-//! happened in: that memory is *tainted*, slot by slot. Whatever is allocated there later shares its fate, and spreads it
-//! to the page it is of. All else must be as if nothing had happened: no two blocks overlap, contents stay.
+//! The allocator knows blocks by their page, so an error that it does not see stays among the
+//! blocks of the page that it happened in: that memory is *tainted*, slot by slot. Whatever is
+//! allocated there later shares its fate, and spreads it to the page it is of. All else must be as
+//! if nothing had happened: no two blocks overlap, contents stay.
 
 use super::child::note_odd_page;
 use super::hands::Through;
@@ -61,7 +62,8 @@ pub struct Books {
     pub scribbles: bool,
 }
 
-/// What a program writes to a block that it should not have: no address, whichever word is taken for one.
+/// What a program writes to a block that it should not have: no address, whichever word is taken
+/// for one.
 const SCRIBBLE: u8 = 0xF5;
 
 fn slots(start: usize, len: usize) -> RangeInclusive<usize> {
@@ -85,8 +87,8 @@ impl Books {
         }
     }
 
-    /// From now on anything may happen in the page of `p`; `beyond`: in the slot behind it too, as a block that starts
-    /// inside another one may reach there.
+    /// From now on anything may happen in the page of `p`; `beyond`: in the slot behind it too, as
+    /// a block that starts inside another one may reach there.
     pub fn taint(&mut self, p: usize, beyond: bool) {
         let page = self.page(p);
         let last = page.end().saturating_add(beyond.into());
@@ -146,7 +148,8 @@ impl Books {
         };
         if held.tainted {
             if self.scribbles {
-                // SAFETY: the allocator handed it out; that it should not have is what the child process is for.
+                // SAFETY: the allocator handed it out; that it should not have is what the child
+                // process is for.
                 unsafe { pointer(start).write_bytes(SCRIBBLE, len.min(64)) };
             }
         } else {

@@ -19,10 +19,11 @@ pub enum Promise {
     Harmless = 2,
     /// One or the other.
     RefusedOrHarmless = 3,
-    /// The process ends by SIGABRT with one report, now or later, or it goes on, and only blocks of the same page are
-    /// handed out twice or written to.
+    /// The process ends by SIGABRT with one report, now or later, or it goes on, and only blocks of
+    /// the same page are handed out twice or written to.
     Confined = 4,
-    /// As `Confined`, but the allocator may also follow what the program wrote over a link, and fault there.
+    /// As `Confined`, but the allocator may also follow what the program wrote over a link, and
+    /// fault there.
     Followed = 5,
 }
 
@@ -72,15 +73,16 @@ fn shared() -> &'static Shared {
     })
 }
 
-/// Says what will be expected. To be called before the error is made; `wild` is the address that may fault.
+/// Says what will be expected. To be called before the error is made; `wild` is the address that
+/// may fault.
 pub fn promise(promise: Promise, wild: usize) {
     shared().promise.store(promise as u32, Relaxed);
     shared().wild.store(wild, Relaxed);
 }
 
-/// Says that there are blocks whose size is no multiple of 16 where others were. What one of those holds besides a link, on
-/// its way to another thread although its page has ended, may then lie where a link is looked for: no address, which
-/// faults when it is followed.
+/// Says that there are blocks whose size is no multiple of 16 where others were. What one of those
+/// holds besides a link, on its way to another thread although its page has ended, may then lie
+/// where a link is looked for: no address, which faults when it is followed.
 pub fn note_odd_page() {
     shared().odd.store(1, Relaxed);
 }
@@ -113,7 +115,8 @@ fn counters() -> &'static [AtomicU8] {
     &[]
 }
 
-/// In the child: hands back what was reached. By plain loads and stores, as a signal handler does it.
+/// In the child: hands back what was reached. By plain loads and stores, as a signal handler does
+/// it.
 fn hand_back() {
     for (from, to) in counters().iter().zip(&shared().counters) {
         to.store(from.load(Relaxed), Relaxed);
@@ -144,7 +147,8 @@ extern "C" fn on_signal(signal: c_int, info: *mut siginfo_t, context: *mut c_voi
     // The handler is gone: the signal comes again and ends the process.
 }
 
-/// In the child: ends by the signals themselves, without the fuzzer's handlers, and not by waiting for ever.
+/// In the child: ends by the signals themselves, without the fuzzer's handlers, and not by waiting
+/// for ever.
 fn prepare(stderr: &File) {
     // SAFETY: settings of this process, by valid arguments.
     unsafe {
@@ -202,7 +206,8 @@ pub fn run(f: impl FnOnce()) -> Ending {
     for counter in &shared.counters {
         counter.store(0, Relaxed);
     }
-    // SAFETY: the child ends by `_exit` or a signal. The fuzzer's other threads hold nothing that it needs.
+    // SAFETY: the child ends by `_exit` or a signal. The fuzzer's other threads hold nothing that
+    // it needs.
     let child = unsafe { libc::fork() };
     if child == 0 {
         prepare(stderr);
@@ -238,7 +243,8 @@ impl Ending {
         self.status == 0 && self.stderr.is_empty()
     }
 
-    /// By SIGABRT, with one report of ours and nothing else: what was seen, the place, the thread and its stack.
+    /// By SIGABRT, with one report of ours and nothing else: what was seen, the place, the thread
+    /// and its stack.
     fn refused(&self) -> bool {
         let is_ours = |line: &str| line.starts_with("hakmem: ");
         libc::WIFSIGNALED(self.status)

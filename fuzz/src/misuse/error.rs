@@ -313,8 +313,8 @@ impl Error {
     }
 }
 
-/// Promises that the error stays in its page. A program that writes to what it was given wrongly may write over a link, with
-/// a value that is no address.
+/// Promises that the error stays in its page. A program that writes to what it was given wrongly
+/// may write over a link, with a value that is no address.
 fn confined(program: &Program) {
     if program.books.scribbles {
         promise(Promise::Followed, usize::MAX);

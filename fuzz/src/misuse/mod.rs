@@ -1,7 +1,7 @@
 //! Errors of the program: one for each input, among operations that are right, in a child process.
 //!
-//! `error` says for each kind what is promised; `child` judges how the process ended; `books` know which blocks must be as
-//! if nothing had happened.
+//! `error` says for each kind what is promised; `child` judges how the process ended; `books` know
+//! which blocks must be as if nothing had happened.
 
 mod books;
 mod child;
@@ -26,7 +26,8 @@ const BEHIND: usize = if HARDENED { 8 } else { 0 };
 #[derive(Debug, Arbitrary)]
 pub struct Input {
     error: Error,
-    /// Steps before the first part of the error, which may be an operation that is right: the first free.
+    /// Steps before the first part of the error, which may be an operation that is right: the first
+    /// free.
     first: u8,
     /// Steps from there to the error itself.
     later: u8,
@@ -55,7 +56,8 @@ fn live(input: &Input) {
     let (between, after) = rest.split_at(rest.len().min(usize::from(input.later) % 8));
 
     if input.error.writes() && !between.is_empty() {
-        // A heap that is made now cannot be made of the freed block's place: of a write to that, nothing is promised.
+        // A heap that is made now cannot be made of the freed block's place: of a write to that,
+        // nothing is promised.
         program.alloc(0, Through::C, Layout::new::<u128>());
     }
     before.iter().for_each(|&step| program.step(step));
@@ -112,7 +114,8 @@ impl Program {
         if start == 0 {
             return None;
         }
-        // All of a block may be used, by C; by Rust what was asked for. The books go by pages, so by what is used up.
+        // All of a block may be used, by C; by Rust what was asked for. The books go by pages, so
+        // by what is used up.
         let len = self.hands.have(0, Call::UsableSize(start));
         self.books.admit(start, len, layout, through);
         while self.books.bytes > MOST {
@@ -136,7 +139,8 @@ impl Program {
             return;
         };
         if held.through == Through::Rust {
-            // Any front end may resize what is a multiple of 16; only to free it is what this is for.
+            // Any front end may resize what is a multiple of 16; only to free it is what this is
+            // for.
             self.hands.have(who, Call::Dealloc(held.start, held.layout));
             return;
         }

@@ -1,5 +1,5 @@
-//! dhat profiles the program, and hakmem is in it as a library: dhat's allocator takes its blocks from
-//! the C library, or from a preloaded hakmem.
+//! dhat profiles the program, and hakmem is in it as a library: dhat's allocator takes its blocks
+//! from the C library, or from a preloaded hakmem.
 
 use hakmem::Hakmem;
 use std::alloc::{GlobalAlloc, Layout};

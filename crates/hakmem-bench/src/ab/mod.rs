@@ -1,6 +1,6 @@
-//! `hakmem-bench ab`: hakmem against itself, with two settings of its options or in two builds, by pairs of runs that are
-//! neighbours in time. What slows the machine for seconds meets both runs of a pair, so that far smaller differences
-//! show than in medians of each side.
+//! `hakmem-bench ab`: hakmem against itself, with two settings of its options or in two builds, by
+//! pairs of runs that are neighbours in time. What slows the machine for seconds meets both runs of
+//! a pair, so that far smaller differences show than in medians of each side.
 
 pub mod side;
 
@@ -147,7 +147,8 @@ fn chosen(asked: &[String]) -> Vec<String> {
     chosen
 }
 
-/// Runs a workload on both sides: A first in even rounds, B first in odd ones, so that neither always follows the other.
+/// Runs a workload on both sides: A first in even rounds, B first in odd ones, so that neither
+/// always follows the other.
 fn pair(
     sides: &[Side; 2],
     workload: &str,

@@ -107,7 +107,8 @@ impl Side {
         Ok((line, finished))
     }
 
-    /// An error if this side cannot be measured: an option that hakmem does not take, a program of another kind.
+    /// An error if this side cannot be measured: an option that hakmem does not take, a program of
+    /// another kind.
     pub fn check(&self) -> io::Result<()> {
         let run = self.run("tiny_hot", "smoke");
         run.map_err(|what| io::Error::other(format!("{}: {what}", self.name)))?;

@@ -1,5 +1,5 @@
-//! The process of a measurement on hakmem. A Rust program sets no options by its environment; this one does, for
-//! comparisons of their values.
+//! The process of a measurement on hakmem. A Rust program sets no options by its environment; this
+//! one does, for comparisons of their values.
 
 use hakmem_bench::{options, process};
 

@@ -122,7 +122,8 @@ pub fn run(options: &Options) -> io::Result<bool> {
             .filter(|p| options.only.is_empty() || options.only.iter().any(|name| name == p.name))
     };
     if options.one {
-        // Threads that run in turn take long, and what is done by the clock would count for too much.
+        // Threads that run in turn take long, and what is done by the clock would count for too
+        // much.
         for (option, value) in [("SCAVENGER", "0"), ("DECAY_MS", "86400000")] {
             hakmem_core::options::set(option, value)
                 .map_err(|e| io::Error::other(e.to_string()))?;

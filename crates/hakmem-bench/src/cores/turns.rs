@@ -35,8 +35,8 @@ impl Baton {
     }
 }
 
-/// Runs `pattern` in `threads` threads. Each makes `fills` operations first, and then `counted` ones
-/// that count.
+/// Runs `pattern` in `threads` threads. Each makes `fills` operations first, and then `counted`
+/// ones that count.
 pub fn run(pattern: &'static Pattern, threads: usize, fills: usize, counted: usize) {
     let baton = Baton {
         turn: AtomicUsize::new(0),

@@ -1,10 +1,12 @@
-//! The chart of workloads: a row for each, a mark for each allocator where its ratio to the best peer lies.
+//! The chart of workloads: a row for each, a mark for each allocator where its ratio to the best
+//! peer lies.
 
 use super::number::{ratio, tick};
 use super::rows::{self, Drawn, Line, Mark, log_share, powers};
 use maud::{Markup, html};
 
-/// Ratios above this are drawn at the edge: a few of some hundreds would squeeze all others together.
+/// Ratios above this are drawn at the edge: a few of some hundreds would squeeze all others
+/// together.
 const EDGE: f64 = 8.0;
 
 /// One mark.

@@ -27,7 +27,8 @@ const RECORDS: &str = "benchmarks/record";
 /// What to show.
 #[derive(Debug, clap::Args)]
 pub struct Options {
-    /// A record to show; may be given several times [default: the newest of each kind in benchmarks/record]
+    /// A record to show; may be given several times [default: the newest of each kind in
+    /// benchmarks/record]
     #[arg(long = "input", value_name = "FILE.json", num_args = 1..)]
     pub inputs: Vec<PathBuf>,
     /// Where to write the page
@@ -46,7 +47,8 @@ pub struct Options {
     pub causes: PathBuf,
 }
 
-/// Reads the records and writes the page. `Ok(false)` if a record among those found could not be read.
+/// Reads the records and writes the page. `Ok(false)` if a record among those found could not be
+/// read.
 pub fn run(options: &Options) -> io::Result<bool> {
     let mut good = true;
     let records = if options.inputs.is_empty() {
@@ -112,7 +114,8 @@ struct Version {
     schema_version: u32,
 }
 
-/// The newest record of each kind that the page shows, and why others could not be read. An error if there is none.
+/// The newest record of each kind that the page shows, and why others could not be read. An error
+/// if there is none.
 fn newest(folder: &Path) -> io::Result<(Vec<Record>, Vec<io::Error>)> {
     let mut records: Vec<Record> = Vec::new();
     let mut errors = Vec::new();

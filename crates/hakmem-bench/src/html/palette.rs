@@ -1,7 +1,7 @@
 //! How allocators look: one colour and one shape each, the same on the whole page.
 //!
-//! The colours are told apart with any common colour blindness, and the shapes without colours; the style sheet has the
-//! colours, as `a0`, `a1`, … for light and dark pages.
+//! The colours are told apart with any common colour blindness, and the shapes without colours; the
+//! style sheet has the colours, as `a0`, `a1`, … for light and dark pages.
 
 use crate::record::Record;
 use maud::{Markup, html};

@@ -93,8 +93,8 @@ fn chart(record: &Record, palette: &Palette, name: &str, id: &str) -> Markup {
     }
 }
 
-/// The target of a probe is called as the probe is, or so with more words after it, and has the same unit: a limit in
-/// another unit, as a ratio, cannot be drawn on the probe's axis.
+/// The target of a probe is called as the probe is, or so with more words after it, and has the
+/// same unit: a limit in another unit, as a ratio, cannot be drawn on the probe's axis.
 fn target_of<'a>(record: &'a Record, probe: &str, unit: &str) -> Option<&'a Target> {
     let belongs = |t: &&Target| {
         let rest = t.name.strip_prefix(probe);

@@ -1,4 +1,5 @@
-//! Time and peak memory of workloads or programs: charts of the ratios to the best peer, geometric means, a table.
+//! Time and peak memory of workloads or programs: charts of the ratios to the best peer, geometric
+//! means, a table.
 
 use super::dots::{self, Dot};
 use super::number::{figure, ratio};
@@ -89,8 +90,8 @@ fn rows_of<'a>(record: &'a Record, workload: &'a str) -> impl Iterator<Item = &'
         .filter(move |r| r.workload == workload)
 }
 
-/// One row per workload that has figures, relative to the best allocator that is not the subject; the one where the
-/// subject does worst first, as that is what a reader should see.
+/// One row per workload that has figures, relative to the best allocator that is not the subject;
+/// the one where the subject does worst first, as that is what a reader should see.
 fn dot_rows(record: &Record, palette: &Palette, measure: &Measure) -> Vec<dots::Row> {
     let mut rows: Vec<dots::Row> = workloads(record)
         .into_iter()

@@ -193,7 +193,8 @@ fn curve(series: &Series, palette: &Palette) -> Curve {
 fn table(x: &str, y: &str, curves: &[Curve]) -> Markup {
     let places = places(curves);
     let nth = places.len().div_ceil(TABLE_ROWS).max(1);
-    // Curves sampled each at its own times share few places: the last figure up to the place is the one then.
+    // Curves sampled each at its own times share few places: the last figure up to the place is the
+    // one then.
     let value = |curve: &Curve, place: f64| {
         curve
             .points

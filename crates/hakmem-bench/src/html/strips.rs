@@ -1,4 +1,5 @@
-//! Small charts of one figure per allocator: bars, or marks on a logarithmic axis where bars would be too unlike.
+//! Small charts of one figure per allocator: bars, or marks on a logarithmic axis where bars would
+//! be too unlike.
 
 use super::number::tick;
 use super::rows::{self, Drawn, Line, Mark, Row, log_share, powers};

@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 /// Why a target was missed, by its name.
 pub type Causes = BTreeMap<String, String>;
 
-/// The table over all records, or a line that there are none. What was not measured has a list of its own.
+/// The table over all records, or a line that there are none. What was not measured has a list of
+/// its own.
 pub fn section(records: &[Record], causes: &Causes) -> Markup {
     let all = || records.iter().flat_map(|r| &r.targets);
     let (measured, open): (Vec<&Target>, Vec<&Target>) = all().partition(|t| t.figure.is_some());

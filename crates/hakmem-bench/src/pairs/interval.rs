@@ -1,13 +1,15 @@
-//! The median of a few values and an interval for the median of what they were drawn from, by the sign test: nothing is
-//! assumed of their distribution but that they are independent.
+//! The median of a few values and an interval for the median of what they were drawn from, by the
+//! sign test: nothing is assumed of their distribution but that they are independent.
 //!
-//! A value is below the true median with probability 1/2, so the number of values below it is binomial, and the interval
-//! from the k-th smallest to the k-th largest misses it with probability 2 P(B < k).
+//! A value is below the true median with probability 1/2, so the number of values below it is
+//! binomial, and the interval from the k-th smallest to the k-th largest misses it with probability
+//! 2 P(B < k).
 
 use crate::stats::median;
 use serde::{Deserialize, Serialize};
 
-/// The fewest values for which there is an interval: with five, all lie on one side of the median in 6 of 100 cases.
+/// The fewest values for which there is an interval: with five, all lie on one side of the median
+/// in 6 of 100 cases.
 pub const FEWEST: u32 = 6;
 /// At most as often an interval may miss.
 const MISSES: f64 = 0.05;
@@ -42,7 +44,8 @@ impl Estimate {
     }
 }
 
-/// The largest k for which the interval from the k-th smallest to the k-th largest of `n` values misses seldom enough.
+/// The largest k for which the interval from the k-th smallest to the k-th largest of `n` values
+/// misses seldom enough.
 fn rank(n: usize) -> Option<usize> {
     // P(B = 0), then P(B = 1), …: each from the one before.
     let mut probability = 0.5_f64.powi(i32::try_from(n).ok()?);
@@ -95,7 +98,8 @@ mod tests {
         assert_eq!(Estimate::of(&values[..5]), None);
     }
 
-    /// The oracle is the definition: of many samples with a known median, so many intervals hold it.
+    /// The oracle is the definition: of many samples with a known median, so many intervals hold
+    /// it.
     #[test]
     fn intervals_hold_the_true_median_as_often_as_they_say() {
         let mut rng = Rng::new(7);

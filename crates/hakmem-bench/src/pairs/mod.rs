@@ -1,4 +1,5 @@
-//! What pairs of runs say: ratios of neighbours in time, their median, and whether it can be told from 1.
+//! What pairs of runs say: ratios of neighbours in time, their median, and whether it can be told
+//! from 1.
 
 pub mod interval;
 
@@ -173,8 +174,8 @@ mod tests {
         names.iter().map(|n| (*n).to_owned()).collect()
     }
 
-    /// The machine slows down from round to round, and A takes nine tenths of B's time in each: medians of the sides
-    /// alone overlap wholly.
+    /// The machine slows down from round to round, and A takes nine tenths of B's time in each:
+    /// medians of the sides alone overlap wholly.
     #[test]
     fn a_drift_that_meets_both_sides_hides_nothing() {
         let pairs: Vec<Pair> = (0..9)

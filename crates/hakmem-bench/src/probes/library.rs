@@ -55,8 +55,8 @@ pub fn parse_library(text: &str) -> Result<(String, PathBuf), String> {
     Ok((name.to_owned(), path))
 }
 
-/// hakmem, the libraries that the system has, those in `more`, and the system's own. With `allocators`, only those of
-/// them, and all in `more`.
+/// hakmem, the libraries that the system has, those in `more`, and the system's own. With
+/// `allocators`, only those of them, and all in `more`.
 pub fn choose(allocators: &[String], more: &[(String, PathBuf)]) -> io::Result<Vec<Library>> {
     let wanted = |name: &str| {
         let stem = name.strip_prefix("lib").unwrap_or(name);
@@ -99,8 +99,8 @@ pub fn paths(libraries: &[Library]) -> Vec<(String, String)> {
     libraries.iter().filter_map(path).collect()
 }
 
-/// The library of this build, beside the executable. Under cargo it is brought up to date first: `cargo run` builds
-/// the package of the program alone.
+/// The library of this build, beside the executable. Under cargo it is brought up to date first:
+/// `cargo run` builds the package of the program alone.
 fn built() -> io::Result<PathBuf> {
     if !executables::under_cargo("hakmem-ffi", &[])? {
         return Err(io::Error::other(
@@ -117,8 +117,8 @@ fn built() -> io::Result<PathBuf> {
     })
 }
 
-/// Whether `malloc` of this process is that of `library`, or without one, not this program's own. The loader only
-/// warns of a library that it cannot use.
+/// Whether `malloc` of this process is that of `library`, or without one, not this program's own.
+/// The loader only warns of a library that it cannot use.
 pub fn serves(library: Option<&Path>) -> Result<(), String> {
     let malloc = home(libc::malloc as *const c_void);
     match library {

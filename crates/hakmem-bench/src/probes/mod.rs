@@ -1,7 +1,9 @@
-//! Probes: single figures of an allocator that no workload's time or peak memory shows, each from a process of its own.
+//! Probes: single figures of an allocator that no workload's time or peak memory shows, each from a
+//! process of its own.
 //!
-//! Most of them are taken under preload: the child is the program of the system's allocator, whose blocks come from
-//! `malloc`, so that a preloaded library serves them. That it does is checked in the child.
+//! Most of them are taken under preload: the child is the program of the system's allocator, whose
+//! blocks come from `malloc`, so that a preloaded library serves them. That it does is checked in
+//! the child.
 
 pub mod child;
 pub mod contender;
@@ -38,15 +40,19 @@ pub struct Probe {
 /// Where a probe's figure comes from.
 #[derive(Debug, Clone, Copy)]
 pub enum Figure {
-    /// The time of the operations of the entry of this name in [`timed`](crate::workloads::timed), each divided by this many nanoseconds.
+    /// The time of the operations of the entry of this name in [`timed`](crate::workloads::timed),
+    /// each divided by this many nanoseconds.
     PerOperation(f64),
     /// The time of all of them, in milliseconds.
     Total,
-    /// Peak resident MiB of the process of the entry of this name in [`timed`](crate::workloads::timed).
+    /// Peak resident MiB of the process of the entry of this name in
+    /// [`timed`](crate::workloads::timed).
     Peak,
-    /// Resident MiB this long after the work; the name of the curve, if memory over time is of interest.
+    /// Resident MiB this long after the work; the name of the curve, if memory over time is of
+    /// interest.
     Resident(Duration, Option<&'static str>),
-    /// Resident memory at the end of each phase of the work, relative to what is live then; the name of the curve.
+    /// Resident memory at the end of each phase of the work, relative to what is live then; the
+    /// name of the curve.
     Phases(&'static str),
     /// The times of single calls, of the entry of this name in [`timed`](crate::workloads::timed).
     Calls,

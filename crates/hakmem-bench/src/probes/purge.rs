@@ -16,8 +16,8 @@ pub fn sample_name(loop_name: &str) -> String {
     format!("{NAME}:{loop_name}")
 }
 
-/// Takes two pairs of each loop: with purging first, then last. A ratio of neighbours in time is not moved by what
-/// slows the machine for longer.
+/// Takes two pairs of each loop: with purging first, then last. A ratio of neighbours in time is
+/// not moved by what slows the machine for longer.
 pub fn pairs(
     library: &Library,
     scale: &str,

@@ -27,8 +27,8 @@ impl Stage {
         let _ = writeln!(room, "{} {} {}", self.live, self.pages, self.tables);
         let length = LONGEST - room.len();
         let mut byte = 0_u8;
-        // SAFETY: both buffers are alive. A parent that is gone shows as an error of the one call or
-        // an end of the other, and the process goes on to its end in either case.
+        // SAFETY: both buffers are alive. A parent that is gone shows as an error of the one call
+        // or an end of the other, and the process goes on to its end in either case.
         unsafe {
             libc::write(libc::STDOUT_FILENO, buffer.as_ptr().cast(), length);
             libc::read(libc::STDIN_FILENO, (&raw mut byte).cast(), 1);

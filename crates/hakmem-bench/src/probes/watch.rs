@@ -14,8 +14,8 @@ const MIB: f64 = (1 << 20) as f64;
 /// The time between two looks.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Seconds, and resident MiB without the probe's own tables. Time 0 is when the process began its last rest; before,
-/// it works.
+/// Seconds, and resident MiB without the probe's own tables. Time 0 is when the process began its
+/// last rest; before, it works.
 pub type Points = Vec<(f64, f64)>;
 
 /// What was seen of a process.
@@ -23,7 +23,8 @@ pub type Points = Vec<(f64, f64)>;
 pub struct Seen {
     /// Memory over time, until the end of its last rest.
     pub points: Points,
-    /// What it said at the end of each stage, and the resident MiB without its tables at the end of its rest.
+    /// What it said at the end of each stage, and the resident MiB without its tables at the end of
+    /// its rest.
     pub stages: Vec<(Stage, f64)>,
 }
 
@@ -144,7 +145,8 @@ impl Looks {
     }
 }
 
-/// Waits until there is something to read, or nothing more will come. `false` if the time is over before.
+/// Waits until there is something to read, or nothing more will come. `false` if the time is over
+/// before.
 fn readable(fd: i32, timeout: Duration) -> io::Result<bool> {
     let mut poll = libc::pollfd {
         fd,

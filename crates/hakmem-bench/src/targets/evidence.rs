@@ -42,7 +42,8 @@ pub fn best<'a>(figures: impl Iterator<Item = (&'a str, f64)>) -> Option<(&'a st
         .min_by(|(_, a), (_, b)| a.total_cmp(b))
 }
 
-/// Those of `peers` that are not among `present`, in words for a target's `against`; `None` if all are there.
+/// Those of `peers` that are not among `present`, in words for a target's `against`; `None` if all
+/// are there.
 pub fn absent(peers: &[&str], present: impl Fn(&str) -> bool) -> Option<String> {
     let absent: Vec<&str> = peers.iter().copied().filter(|p| !present(p)).collect();
     (!absent.is_empty()).then(|| format!("without {}", absent.join(", ")))

@@ -1,8 +1,9 @@
-//! The targets of growth: no step of a curve may cost hakmem more than 1.1 times what it costs the flattest peer.
+//! The targets of growth: no step of a curve may cost hakmem more than 1.1 times what it costs the
+//! flattest peer.
 //!
-//! The caches and the scheduler impose growth on every allocator, so that the factor from the smallest step is compared
-//! with the least factor of a peer at the same step. The nanoseconds that each step adds stand beside it: a small first step makes
-//! for large factors.
+//! The caches and the scheduler impose growth on every allocator, so that the factor from the
+//! smallest step is compared with the least factor of a peer at the same step. The nanoseconds that
+//! each step adds stand beside it: a small first step makes for large factors.
 
 use super::evidence::{Evidence, HAKMEM, PEERS, absent, best};
 use crate::sample::{Series, Target};
@@ -78,7 +79,8 @@ fn factor(series: &Series, x: f64) -> Option<f64> {
     Some(here / first).filter(|f| f.is_finite() && *f > 0.0)
 }
 
-/// How far it is above that at the first point: misses of the caches add to a time, they do not multiply it.
+/// How far it is above that at the first point: misses of the caches add to a time, they do not
+/// multiply it.
 fn rise(series: &Series, x: f64) -> Option<f64> {
     let (_, first) = series.points.first()?;
     let (_, here) = series.points.iter().find(|(at, _)| *at == x)?;

@@ -1,7 +1,8 @@
 //! What hakmem is to reach, and how far a comparison says it did.
 //!
-//! A target that speaks of peers is measured only if all of them are in the comparison: being ahead of the slow ones
-//! proves nothing. A peer that was there and failed at something counts as not better at it.
+//! A target that speaks of peers is measured only if all of them are in the comparison: being ahead
+//! of the slow ones proves nothing. A peer that was there and failed at something counts as not
+//! better at it.
 
 mod evidence;
 mod growth;

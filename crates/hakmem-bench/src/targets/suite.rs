@@ -106,7 +106,8 @@ pub fn workloads(evidence: &Evidence<'_>) -> Vec<Target> {
     aims(evidence).of_each(evidence.summary)
 }
 
-/// The targets of a comparison of whole programs; those of the means only if it has `all` that are installed.
+/// The targets of a comparison of whole programs; those of the means only if it has `all` that are
+/// installed.
 pub fn of_programs(summary: &Summary, all: bool) -> Vec<Target> {
     let aims = programs();
     let mut targets = match all {

@@ -1,6 +1,7 @@
-//! Factoring by continued fractions (Morrison and Brillhart, "A method of factoring and the factorization of F7",
-//! 1975) on numbers of one block each. Nearly all blocks are tiny and short-lived, and trial division recurses through
-//! the factor base with a quotient alive on each level.
+//! Factoring by continued fractions (Morrison and Brillhart, "A method of factoring and the
+//! factorization of F7", 1975) on numbers of one block each. Nearly all blocks are tiny and
+//! short-lived, and trial division recurses through the factor base with a quotient alive on each
+//! level.
 
 use super::natural::Natural;
 use crate::heap::{Heap, Subject};
@@ -23,7 +24,8 @@ const NUMBERS: [u128; 8] = [
     726_941_141_201_381_899_993,
 ];
 
-/// A square that is the product of the base's primes, modulo the number: the parities of its exponents, the root.
+/// A square that is the product of the base's primes, modulo the number: the parities of its
+/// exponents, the root.
 struct Relation<A: Subject> {
     parity: u64,
     exponents: Vec<u8, Heap<A>>,
@@ -71,7 +73,8 @@ impl<A: Subject> Expansion<A> {
     }
 }
 
-/// Divides `value` by the primes from the `i`-th on, as often as they go in; whether nothing but 1 is left.
+/// Divides `value` by the primes from the `i`-th on, as often as they go in; whether nothing but 1
+/// is left.
 fn smooth<A: Subject>(value: &Natural<A>, primes: &[u32], i: usize, exponents: &mut [u8]) -> bool {
     if i == primes.len() || value.is_one() {
         return value.is_one();
@@ -105,7 +108,8 @@ fn factor_base(number: u128) -> [u32; BASE] {
     base
 }
 
-/// A proper factor from the relations, if a combination of them gives one (Gaussian elimination over the parities).
+/// A proper factor from the relations, if a combination of them gives one (Gaussian elimination
+/// over the parities).
 fn combine<A: Subject>(relations: &[Relation<A>], base: &[u32], n: &Natural<A>) -> Option<u128> {
     let mut rows: Vec<(u64, u128), Heap<A>> = Vec::with_capacity_in(relations.len(), Heap::new());
     for (i, relation) in relations.iter().enumerate() {
@@ -126,7 +130,8 @@ fn combine<A: Subject>(relations: &[Relation<A>], base: &[u32], n: &Natural<A>) 
     None
 }
 
-/// The common divisor of the number and x − y, for the x² ≡ y² that the relations in `used` multiply to.
+/// The common divisor of the number and x − y, for the x² ≡ y² that the relations in `used`
+/// multiply to.
 fn divisor<A: Subject>(
     relations: &[Relation<A>],
     used: u128,
@@ -169,7 +174,8 @@ fn factor<A: Subject>(number: u128, steps: &mut u64) -> Option<u128> {
             exponents,
             root: expansion.a[0].copy(),
         });
-        // More relations than columns depend on each other for certain; each dependency is worth a try.
+        // More relations than columns depend on each other for certain; each dependency is worth a
+        // try.
         if relations.len() > BASE
             && let Some(factor) = combine(&relations, &base, &expansion.n)
         {

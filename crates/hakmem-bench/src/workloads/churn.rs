@@ -1,4 +1,5 @@
-//! Threads that live shortly and allocate a little: what a thread's heap costs to make, to hand on and to end.
+//! Threads that live shortly and allocate a little: what a thread's heap costs to make, to hand on
+//! and to end.
 
 use crate::heap::{Heap, Subject};
 use crate::meter::Meter;

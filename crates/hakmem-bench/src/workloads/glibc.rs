@@ -1,5 +1,5 @@
-//! Replacing blocks of 4 B–32 KiB, small ones far more often than large ones, alone or in two threads; and bursts of
-//! one size (after the malloc benchmarks that accompany glibc).
+//! Replacing blocks of 4 B–32 KiB, small ones far more often than large ones, alone or in two
+//! threads; and bursts of one size (after the malloc benchmarks that accompany glibc).
 
 use crate::heap::{Block, Heap, Subject};
 use crate::meter::Meter;

@@ -13,7 +13,8 @@ const BLOCKS_OF_A_THREAD: usize = 1000;
 
 struct Steps<A>(std::marker::PhantomData<A>);
 
-/// The steps as workloads of allocator `A`, run by name only. Their operations do not depend on the step.
+/// The steps as workloads of allocator `A`, run by name only. Their operations do not depend on the
+/// step.
 pub fn table<A: Subject>() -> &'static [Workload] {
     Steps::<A>::ALL
 }

@@ -1,5 +1,6 @@
-//! A server whose threads come and go while its objects stay (Larson and Krishnan, "Memory allocation for long-running
-//! server applications", 1998): the heirs of an object free it in another thread than it came from.
+//! A server whose threads come and go while its objects stay (Larson and Krishnan, "Memory
+//! allocation for long-running server applications", 1998): the heirs of an object free it in
+//! another thread than it came from.
 
 use crate::heap::{Block, Heap, Subject, Unsized};
 use crate::meter::Meter;
@@ -74,8 +75,8 @@ pub fn run<A: Subject>(sizes: (usize, usize), ops: u64, meter: &mut Meter) {
     lanes::<A, Block<A>>(sizes, ops, meter);
 }
 
-/// The same where slots hold addresses alone, and whoever frees an object must read its size from it first. The
-/// allocator is told the size all the same: `GlobalAlloc` has no other way.
+/// The same where slots hold addresses alone, and whoever frees an object must read its size from
+/// it first. The allocator is told the size all the same: `GlobalAlloc` has no other way.
 pub fn headed<A: Subject>(sizes: (usize, usize), ops: u64, meter: &mut Meter) {
     lanes::<A, Unsized<A>>(sizes, ops, meter);
 }

@@ -1,5 +1,5 @@
-//! Threads that live shortly and leave blocks behind when they end, which later threads free (after the "mleak" test
-//! of mimalloc-bench, but that nothing stays for good).
+//! Threads that live shortly and leave blocks behind when they end, which later threads free (after
+//! the "mleak" test of mimalloc-bench, but that nothing stays for good).
 
 use crate::heap::{Block, Heap, Subject};
 use crate::meter::Meter;

@@ -1,4 +1,5 @@
-//! Hash maps that grow, shrink and go: the table doubles in one block, each entry has a block of its own.
+//! Hash maps that grow, shrink and go: the table doubles in one block, each entry has a block of
+//! its own.
 
 use crate::heap::{Heap, Subject};
 use crate::meter::Meter;
@@ -10,7 +11,8 @@ use std::hash::{BuildHasher, Hasher};
 /// Entries of a map when it is full.
 const ENTRIES: u64 = 50_000;
 
-/// Keys are random already: they are their own hash, so that hashing costs nothing and depends on nothing.
+/// Keys are random already: they are their own hash, so that hashing costs nothing and depends on
+/// nothing.
 #[derive(Default, Clone, Copy)]
 struct Identity(u64);
 

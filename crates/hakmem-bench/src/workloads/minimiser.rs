@@ -1,6 +1,7 @@
-//! Two-level logic minimisation (Brayton and others, "Logic minimization algorithms for VLSI synthesis", 1984, the book
-//! of espresso): covers of cubes that are cofactored, complemented and merged recursively, so that lists of blocks live
-//! for a call, for a recursion, or for as long as their function.
+//! Two-level logic minimisation (Brayton and others, "Logic minimization algorithms for VLSI
+//! synthesis", 1984, the book of espresso): covers of cubes that are cofactored, complemented and
+//! merged recursively, so that lists of blocks live for a call, for a recursion, or for as long as
+//! their function.
 
 use crate::heap::{Heap, Subject, append};
 use crate::meter::Meter;
@@ -8,7 +9,8 @@ use crate::rng::Rng;
 use crate::storage::Table;
 use allocator_api2::vec::Vec;
 
-/// A product term: for each variable which of its values are in it, bit 0 for false and bit 1 for true.
+/// A product term: for each variable which of its values are in it, bit 0 for false and bit 1 for
+/// true.
 type Cube<A> = Vec<u8, Heap<A>>;
 /// A sum of products.
 type Cover<A> = Vec<Cube<A>, Heap<A>>;
@@ -114,7 +116,8 @@ fn complement<A: Subject>(cover: &Cover<A>, variables: usize) -> Cover<A> {
     low
 }
 
-/// Each cube made as large as it can be without leaving the function; cubes that are inside another are dropped.
+/// Each cube made as large as it can be without leaving the function; cubes that are inside another
+/// are dropped.
 fn expand<A: Subject>(on: &Cover<A>, off: &Cover<A>) -> Cover<A> {
     let mut primes: Cover<A> = Vec::new_in(Heap::new());
     for cube in on {
@@ -153,7 +156,8 @@ fn minimise<A: Subject>(on: &Cover<A>, variables: usize) -> Cover<A> {
     irredundant(expand(on, &off), variables)
 }
 
-/// A function of 8–12 variables as a sum of 12–32 products, each of which depends on about half of the variables.
+/// A function of 8–12 variables as a sum of 12–32 products, each of which depends on about half of
+/// the variables.
 fn function<A: Subject>(rng: &mut Rng) -> (Cover<A>, usize) {
     let variables = rng.between(8, 12);
     let mut cover = Vec::new_in(Heap::new());

@@ -1,8 +1,8 @@
 //! The workloads, and the table of all of them.
 //!
-//! An operation is what the table says, mostly one block allocated, touched and freed. The counts make a workload last
-//! 0.2–0.6 s on the system allocator in a full run, unless another allocator is so much slower at it that the
-//! comparison would take minutes; then they are set by that one.
+//! An operation is what the table says, mostly one block allocated, touched and freed. The counts
+//! make a workload last 0.2–0.6 s on the system allocator in a full run, unless another allocator
+//! is so much slower at it that the comparison would take minutes; then they are set by that one.
 
 pub mod cfrac;
 pub mod churn;
@@ -38,8 +38,8 @@ pub use workload::{Scale, Workload};
 use crate::heap::Subject;
 use std::alloc::System;
 
-/// Everything that is measured in process, compiled for one allocator. It stands for its workloads: the others are
-/// parts of probes and curves and are run by name only.
+/// Everything that is measured in process, compiled for one allocator. It stands for its workloads:
+/// the others are parts of probes and curves and are run by name only.
 #[derive(Debug)]
 pub struct Suite {
     workloads: &'static [Workload],

@@ -1,5 +1,5 @@
-//! Blocks that migrate: threads allocate, keep some, exchange some through slots that all of them share, and are
-//! replaced by new threads (after the stress test that accompanies mimalloc).
+//! Blocks that migrate: threads allocate, keep some, exchange some through slots that all of them
+//! share, and are replaced by new threads (after the stress test that accompanies mimalloc).
 
 use super::shared::Shared;
 use crate::heap::{Block, Heap, Subject};
@@ -39,7 +39,8 @@ fn life<A: Subject>(shared: &Shared<A>, kept: &mut Table<Block<A>>, seed: u64, o
             _ => drop(block),
         }
     }
-    // Half of what was kept dies with the thread, the other half later: by the thread that reuses this table.
+    // Half of what was kept dies with the thread, the other half later: by the thread that reuses
+    // this table.
     for _ in 0..kept.len() / 2 {
         kept.pop();
     }

@@ -1,5 +1,5 @@
-//! Natural numbers of any size whose digits live in the measured heap, one block per number, as a bignum library has
-//! them. Schoolbook algorithms: the numbers here have a few digits.
+//! Natural numbers of any size whose digits live in the measured heap, one block per number, as a
+//! bignum library has them. Schoolbook algorithms: the numbers here have a few digits.
 
 use crate::heap::{Heap, Subject, append};
 use allocator_api2::vec::Vec;
@@ -19,8 +19,9 @@ impl<A: Subject> Natural<A> {
         Self::trimmed(digits)
     }
 
-    /// Room for `n` digits, all zero. Always inlined: where an allocator's own code is so short that it is inlined here, the
-    /// compiler would call this, and hand the three words back through memory.
+    /// Room for `n` digits, all zero. Always inlined: where an allocator's own code is so short
+    /// that it is inlined here, the compiler would call this, and hand the three words back through
+    /// memory.
     #[inline(always)]
     fn zeroes(n: usize) -> Vec<u32, Heap<A>> {
         let mut digits = Vec::with_capacity_in(n, Heap::new());
@@ -120,7 +121,8 @@ impl<A: Subject> Natural<A> {
         (Self::trimmed(quotient), rest as u32)
     }
 
-    /// `self` × 2^`bits`, for less than a digit, with a digit more than `self` has, even if it is zero.
+    /// `self` × 2^`bits`, for less than a digit, with a digit more than `self` has, even if it is
+    /// zero.
     fn shifted(&self, bits: u32) -> Vec<u32, Heap<A>> {
         let mut digits = Self::zeroes(self.0.len() + 1);
         for (i, &d) in self.0.iter().enumerate() {

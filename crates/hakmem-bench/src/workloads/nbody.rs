@@ -1,5 +1,5 @@
-//! Bodies that attract each other, in an octree that is built anew for each step (Barnes and Hut, "A hierarchical
-//! O(N log N) force-calculation algorithm", 1986).
+//! Bodies that attract each other, in an octree that is built anew for each step (Barnes and Hut,
+//! "A hierarchical O(N log N) force-calculation algorithm", 1986).
 
 use crate::heap::{Heap, Subject};
 use crate::meter::Meter;
@@ -11,7 +11,8 @@ use allocator_api2::vec::Vec;
 const BODIES: usize = 4000;
 /// Bodies that a leaf may hold.
 const LEAF: usize = 4;
-/// Bodies take turns to be accelerated, an eighth of them each step, so that building trees is not lost in arithmetic.
+/// Bodies take turns to be accelerated, an eighth of them each step, so that building trees is not
+/// lost in arithmetic.
 const TURNS: usize = 8;
 /// A cell is one mass for bodies at a distance of at least its side by this.
 const OPENING: f64 = 1.0;

@@ -1,5 +1,6 @@
-//! Random blocks of random slots replaced, both after Pareto: most blocks are small, most replacements fall on few
-//! slots, and all of a block is written, and read before it goes (after "alloc-test").
+//! Random blocks of random slots replaced, both after Pareto: most blocks are small, most
+//! replacements fall on few slots, and all of a block is written, and read before it goes (after
+//! "alloc-test").
 
 use crate::heap::{Block, Heap, Subject};
 use crate::meter::Meter;

@@ -101,8 +101,8 @@ pub fn run<A: Subject>(side: usize, ops: u64, meter: &mut Meter) {
     through_circle::<A>(side, 256, |rng| rng.between(16, 512), ops, meter);
 }
 
-/// The workload of xmalloc-test: batches of 4,096 blocks, one producer, one consumer; powers of two from 8 B to 2 KiB
-/// and what lies half-way between them.
+/// The workload of xmalloc-test: batches of 4,096 blocks, one producer, one consumer; powers of two
+/// from 8 B to 2 KiB and what lies half-way between them.
 pub fn xmalloc<A: Subject>(ops: u64, meter: &mut Meter) {
     let size = |rng: &mut Rng| {
         let power = 8 << rng.below(9);

@@ -1,4 +1,5 @@
-//! Two threads that replace blocks of 8–16,000 B and let each other free some (after rpmalloc's benchmark).
+//! Two threads that replace blocks of 8–16,000 B and let each other free some (after rpmalloc's
+//! benchmark).
 
 use crate::heap::{Block, Heap, Subject};
 use crate::meter::Meter;
@@ -32,7 +33,8 @@ impl<A: Subject> Hatch<A> {
     /// Leaves a block in slot `i`; what nobody has fetched from there comes back.
     fn leave(&self, i: usize, block: Block<A>) -> Option<Block<A>> {
         let old = self.slots[i].swap(block.into_token(), Ordering::AcqRel);
-        // SAFETY: only tokens of blocks of `A` are in the slots, and the swap gave this one to us alone.
+        // SAFETY: only tokens of blocks of `A` are in the slots, and the swap gave this one to us
+        // alone.
         unsafe { Block::from_token(old) }
     }
 

@@ -1,5 +1,5 @@
-//! Two threads that free small blocks in a mixture of orders and leave some to the next round (after SmartHeap's
-//! sh8bench).
+//! Two threads that free small blocks in a mixture of orders and leave some to the next round
+//! (after SmartHeap's sh8bench).
 
 use super::sh6::size;
 use crate::heap::{Block, Heap, Subject};

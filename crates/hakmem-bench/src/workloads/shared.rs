@@ -25,7 +25,8 @@ impl<A: Subject> Shared<A> {
     pub fn exchange(&self, i: usize, block: Option<Block<A>>) -> Option<Block<A>> {
         let token = block.map_or(ptr::null_mut(), Block::into_token);
         let old = self.slots[i].swap(token, Ordering::AcqRel);
-        // SAFETY: only `into_token` of blocks of `A` fills the slots, and the swap gave this one to us alone.
+        // SAFETY: only `into_token` of blocks of `A` fills the slots, and the swap gave this one to
+        // us alone.
         unsafe { Block::from_token(old) }
     }
 

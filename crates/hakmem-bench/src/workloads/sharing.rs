@@ -1,6 +1,7 @@
-//! False sharing: two threads that write blocks of their own are slow if the allocator put these on one cache line.
-//! *Active* sharing is caused by the allocator handing neighbours to different threads, *passive* sharing by a thread
-//! reusing a block that it got from another one and freed (Hoard's cache-thrash and cache-scratch).
+//! False sharing: two threads that write blocks of their own are slow if the allocator put these on
+//! one cache line. *Active* sharing is caused by the allocator handing neighbours to different
+//! threads, *passive* sharing by a thread reusing a block that it got from another one and freed
+//! (Hoard's cache-thrash and cache-scratch).
 
 use crate::heap::{Block, Heap, Subject};
 use crate::meter::Meter;
@@ -41,7 +42,8 @@ pub fn active<A: Subject>(ops: u64, meter: &mut Meter) {
     meter.measure(|| both::<A>([None, None], ops));
 }
 
-/// The workload of passive sharing: the threads begin by freeing neighbours that the main thread allocated.
+/// The workload of passive sharing: the threads begin by freeing neighbours that the main thread
+/// allocated.
 pub fn passive<A: Subject>(ops: u64, meter: &mut Meter) {
     meter.measure(|| both::<A>([(); THREADS].map(|()| Some(Heap::new().block(SIZE))), ops));
 }

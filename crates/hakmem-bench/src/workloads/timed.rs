@@ -17,7 +17,8 @@ pub fn table<A: Subject>() -> &'static [Workload] {
     Timed::<A>::ALL
 }
 
-/// The loops in which purging has something to do: they run for several times the second in which memory decays.
+/// The loops in which purging has something to do: they run for several times the second in which
+/// memory decays.
 pub const LOOPS: [&str; 6] = [
     "loop_waves",
     "loop_mixed",

@@ -21,8 +21,8 @@ fn committed() -> Record {
     serde_json::from_str(&text).expect("the record can be read")
 }
 
-/// Without the elements that HTML leaves open, a page is XML: fails on anything that is not nested as it should be.
-/// Returns the text between tags, per element name.
+/// Without the elements that HTML leaves open, a page is XML: fails on anything that is not nested
+/// as it should be. Returns the text between tags, per element name.
 fn parse(page: &str) -> Vec<(String, String)> {
     const VOID: [&str; 1] = ["meta"];
     let body = page
@@ -81,7 +81,8 @@ fn has(texts: &[(String, String)], element: &str, wanted: &str) -> bool {
         .any(|(name, text)| name == element && text.trim() == wanted)
 }
 
-/// Nothing is fetched: links stay in the page, and no attribute and no style names anything outside.
+/// Nothing is fetched: links stay in the page, and no attribute and no style names anything
+/// outside.
 fn assert_harmless(name: &str, value: &str) {
     assert!(
         !matches!(name, "src" | "srcset" | "data" | "xmlns") && !name.starts_with("on"),

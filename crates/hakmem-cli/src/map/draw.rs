@@ -1,4 +1,5 @@
-//! The whole picture: head, rows, legend. Self-contained; it follows the reader's choice of light or dark.
+//! The whole picture: head, rows, legend. Self-contained; it follows the reader's choice of light
+//! or dark.
 
 use super::model::Map;
 use super::rows::{self, Grid, px, rect};
@@ -62,8 +63,9 @@ text{font:12px system-ui,sans-serif}.t{font-size:17px;font-weight:600}\
 .p{fill:none;stroke:currentColor;stroke-opacity:.45}.f{fill:currentColor;fill-opacity:.28}.o{fill:currentColor}\
 .u{fill:none;stroke-dasharray:2 2}.w{fill-opacity:.35}.res{fill:none;stroke-opacity:.55}";
 
-/// The rules that colour, of the page and of so many sizes. A colour is written where it is used: not every renderer has
-/// variables, or `:hover`, for which librsvg leaves out a rule with all its other selectors.
+/// The rules that colour, of the page and of so many sizes. A colour is written where it is used:
+/// not every renderer has variables, or `:hover`, for which librsvg leaves out a rule with all its
+/// other selectors.
 fn style(palette: &Palette, sizes: usize) -> String {
     let Palette {
         ground,
@@ -368,7 +370,8 @@ fn classes(t: &Totals, y: &mut f64) -> String {
 mod tests {
     use super::*;
 
-    /// Not every renderer knows variables and queries: without these the picture has all colours of the light page.
+    /// Not every renderer knows variables and queries: without these the picture has all colours of
+    /// the light page.
     #[test]
     fn colours_are_written_out() {
         let map: Map = serde_json::from_str(crate::map::model::tests::ONE).unwrap();

@@ -1,5 +1,5 @@
-//! The heap at one moment, slot by slot: as the library writes it (`docs/observability.md` has the form), or as seen from
-//! outside.
+//! The heap at one moment, slot by slot: as the library writes it (`docs/observability.md` has the
+//! form), or as seen from outside.
 
 use crate::checked::{self, Lines, total};
 use crate::view::segments::{self, Body, Resident, SEGMENT_BYTES, SLOT_BYTES, Use};
@@ -168,7 +168,8 @@ impl Map {
             }
             let mut end = 0;
             for slot in &mut segment.slots {
-                // What does not lie in its segment, or not behind the one before, would be drawn over another.
+                // What does not lie in its segment, or not behind the one before, would be drawn
+                // over another.
                 let behind = u64::from(slot.slot) + u64::from(slot.span);
                 if slot.span == 0 || u64::from(slot.slot) < end || behind > slots {
                     return Err("a slot that is not in its segment");

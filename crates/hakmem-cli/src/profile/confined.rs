@@ -1,8 +1,9 @@
 //! What lies at places of a file: by its debug information and its symbol tables.
 //!
-//! Which files are read is said by a profile, and what they hold by whoever made them. Parsing debug information takes memory and
-//! time by what it says, and looks for more files. So each file is read by a process of its own, with an end to its memory and
-//! time, and what that finds is read as a text from outside. A file that is too much for it goes without names.
+//! Which files are read is said by a profile, and what they hold by whoever made them. Parsing
+//! debug information takes memory and time by what it says, and looks for more files. So each file
+//! is read by a process of its own, with an end to its memory and time, and what that finds is read
+//! as a text from outside. A file that is too much for it goes without names.
 
 use crate::checked::{self, Lines};
 use hakmem_pprof::tool::module::{BUILD_ID, Module, Named};

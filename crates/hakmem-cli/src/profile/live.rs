@@ -1,8 +1,9 @@
 //! `hakmem profile --pid`: the heap profile of a running process, which was not prepared for it.
 //!
-//! The profile is switched on in the process's memory and read from there: `view::heap_profile`. It is switched off again
-//! however this command ends, unless it is killed by SIGKILL: the next one for this process then finds it on, and goes on.
-//! Each second the profile is read, so that there is one if the process ends.
+//! The profile is switched on in the process's memory and read from there: `view::heap_profile`. It
+//! is switched off again however this command ends, unless it is killed by SIGKILL: the next one
+//! for this process then finds it on, and goes on. Each second the profile is read, so that there
+//! is one if the process ends.
 
 use super::confined;
 use crate::checked::{self, Lines, say};
@@ -46,7 +47,8 @@ impl Live {
         let locked = Locked::open(pid).map_err(cannot)?;
         let locked = locked
             .ok_or_else(|| format!("another hakmem takes the profile of process {pid} just now"))?;
-        // Of the memory that is locked, or else writing fails: the process may have executed another program meanwhile.
+        // Of the memory that is locked, or else writing fails: the process may have executed
+        // another program meanwhile.
         let (state, switch) = target.profile_state().map_err(said)?;
         let mut live = Self {
             name: target.usage().name,
@@ -178,8 +180,8 @@ fn maps(pid: u32) -> io::Result<Vec<Map>> {
     Ok(all)
 }
 
-/// Looks into a file that the process has mapped: it may see other files than this process does, and run a program whose
-/// file was replaced.
+/// Looks into a file that the process has mapped: it may see other files than this process does,
+/// and run a program whose file was replaced.
 pub fn look(pid: u32, path: &str, offsets: &[u64]) -> Named {
     let program = format!("/proc/{pid}/exe");
     let is_program = fs::read_link(&program).is_ok_and(|file| file == Path::new(path));

@@ -1,4 +1,5 @@
-//! What is said of a profile: the totals, and what is live, and what was allocated, by the code that did it.
+//! What is said of a profile: the totals, and what is live, and what was allocated, by the code
+//! that did it.
 
 use crate::summary::{bytes, grouped};
 use hakmem_pprof::tool::profile::{Profile, Sample};

@@ -314,7 +314,8 @@ fn heaps(all: &[Heap]) -> Vec<[String; 13]> {
     rows
 }
 
-/// The heaps that the program made, those with the most live bytes first, under a headline. Empty if it made none.
+/// The heaps that the program made, those with the most live bytes first, under a headline. Empty
+/// if it made none.
 pub fn program_heaps(all: &[ProgramHeap]) -> String {
     if all.is_empty() {
         return String::new();

@@ -23,8 +23,9 @@ fn rate(value: Option<f64>) -> String {
     }
 }
 
-/// The newest reading, as text. `now` is the time on the decisions' clock. On a terminal it has a width: a table of classes that
-/// is wider is shown as on the screen, with short counts and what fits of its columns, and longer lines are broken between words.
+/// The newest reading, as text. `now` is the time on the decisions' clock. On a terminal it has a
+/// width: a table of classes that is wider is shown as on the screen, with short counts and what
+/// fits of its columns, and longer lines are broken between words.
 pub fn text(history: &History, now: u32, width: Option<u16>) -> String {
     let Some(reading) = history.reading() else {
         return String::new();

@@ -1,5 +1,5 @@
-//! A table in a width: heads are shortened first, then columns left out, the least important ones before others. A cell is
-//! shown as a whole or not at all.
+//! A table in a width: heads are shortened first, then columns left out, the least important ones
+//! before others. A cell is shown as a whole or not at all.
 
 /// Between two columns.
 const GAP: usize = 2;
@@ -131,7 +131,8 @@ pub fn flow(items: &[String], width: usize, most: usize) -> Vec<String> {
     lines
 }
 
-/// A text in lines between words, those after the first indented. A word that is longer than a line goes on in the next.
+/// A text in lines between words, those after the first indented. A word that is longer than a line
+/// goes on in the next.
 pub fn wrap(text: &str, width: usize, indent: usize) -> Vec<String> {
     let width = width.max(1);
     let indent = if indent * 2 < width { indent } else { 0 };

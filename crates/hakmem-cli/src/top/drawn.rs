@@ -1,5 +1,6 @@
-//! What is drawn, at each size of a terminal and for numbers of each length: every number on the screen, read back, is one
-//! of the reading's to the digits that are shown, and in the table that of its row and column.
+//! What is drawn, at each size of a terminal and for numbers of each length: every number on the
+//! screen, read back, is one of the reading's to the digits that are shown, and in the table that
+//! of its row and column.
 
 use super::rates::History;
 use super::screen::{Page, State, draw};

@@ -1,5 +1,5 @@
-//! What is above the table: two panels with curves, or where there is no room for these, lines with the most important
-//! figures.
+//! What is above the table: two panels with curves, or where there is no room for these, lines with
+//! the most important figures.
 
 use super::batch::{self, Total};
 use super::columns::{Column, Table, column, first_that_fits, flow};

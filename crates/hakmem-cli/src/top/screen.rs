@@ -1,5 +1,5 @@
-//! What the terminal shows: who is watched, what it does, its memory, and a table; or the help. What does not fit is left
-//! out as a whole, so that no number is cut.
+//! What the terminal shows: who is watched, what it does, its memory, and a table; or the help.
+//! What does not fit is left out as a whole, so that no number is cut.
 
 use super::batch;
 use super::columns::{first_that_fits, length, wrap};

@@ -1,5 +1,5 @@
-//! The view on a terminal: keys, signals and readings, until one of them ends it. The terminal is put back as it was, however
-//! that comes about.
+//! The view on a terminal: keys, signals and readings, until one of them ends it. The terminal is
+//! put back as it was, however that comes about.
 
 use super::Outcome;
 use super::rates::History;
@@ -34,7 +34,8 @@ pub fn run(mut target: Target, watched: &Watched, interval: Duration) -> Outcome
     let _ = ratatui::try_restore();
     let gone = is_gone();
     if gone {
-        // Its end would say on standard error that it has no cursor, and end the process, for that is gone too.
+        // Its end would say on standard error that it has no cursor, and end the process, for that
+        // is gone too.
         std::mem::forget(terminal);
     }
     match outcome {
@@ -127,7 +128,8 @@ fn show(
 enum Input {
     Nothing,
     Keys,
-    /// The terminal is gone. The reader of keys would wait for one for ever: it is called only where there are some.
+    /// The terminal is gone. The reader of keys would wait for one for ever: it is called only
+    /// where there are some.
     Gone,
 }
 

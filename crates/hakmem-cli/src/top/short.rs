@@ -1,4 +1,5 @@
-//! Numbers in few characters: three digits that count and a unit, so that a column is narrow and nothing is cut.
+//! Numbers in few characters: three digits that count and a unit, so that a column is narrow and
+//! nothing is cut.
 
 use crate::summary::grouped;
 use std::time::Duration;
@@ -41,7 +42,8 @@ pub fn time(time: Duration) -> String {
     }
 }
 
-/// Three digits in the first unit in which the rounded number is below a step; of the last unit in any case.
+/// Three digits in the first unit in which the rounded number is below a step; of the last unit in
+/// any case.
 fn scaled(number: f64, step: f64, units: &[&str], decimals: usize) -> String {
     let mut value = number;
     for (i, unit) in units.iter().enumerate() {

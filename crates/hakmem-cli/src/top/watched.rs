@@ -1,4 +1,5 @@
-//! Whom `hakmem top` watches: a process that is there, or a program that it starts; and the signals meanwhile.
+//! Whom `hakmem top` watches: a process that is there, or a program that it starts; and the signals
+//! meanwhile.
 
 use crate::child::{self, Child, End};
 use crate::prepared::Prepared;
@@ -31,13 +32,15 @@ pub struct Started {
 }
 
 pub enum Watched {
-    /// A process that was there already. This process has blocked all signals by the time that it asks for a `turn`.
+    /// A process that was there already. This process has blocked all signals by the time that it
+    /// asks for a `turn`.
     Found,
     Started(Started),
 }
 
 impl Started {
-    /// Runs the program on hakmem. `kept`: what it writes is kept for later, for the terminal shows something else.
+    /// Runs the program on hakmem. `kept`: what it writes is kept for later, for the terminal shows
+    /// something else.
     pub fn new(command: &[OsString], lib: Option<&Path>, kept: bool) -> Result<Self, NotStarted> {
         let prepared = Prepared::new(command, lib)?;
         let file = || {

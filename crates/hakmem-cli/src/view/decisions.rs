@@ -1,4 +1,5 @@
-//! The learner's decisions: `hakmem_core::decisions` keeps them, and `hakmem_core::proto::journal` has the rules of reading.
+//! The learner's decisions: `hakmem_core::decisions` keeps them, and `hakmem_core::proto::journal`
+//! has the rules of reading.
 
 use super::memory::{Memory, u64_at};
 use super::note::Note;
@@ -94,7 +95,8 @@ impl Layout {
         })
     }
 
-    /// The whole records among those of the second of three readings: a number was there before and after it, and is even.
+    /// The whole records among those of the second of three readings: a number was there before and
+    /// after it, and is even.
     fn parse(&self, [before, between, after]: [&[u8]; 3]) -> Vec<Decision> {
         let mut all: Vec<_> = (0..between.len() / self.bytes)
             .map(|i| i * self.bytes)

@@ -1,7 +1,8 @@
-//! The heap profile of another process: `hakmem_core::profile::outside` has the rules of switching it and of reading it.
+//! The heap profile of another process: `hakmem_core::profile::outside` has the rules of switching
+//! it and of reading it.
 //!
-//! What is written are three words that the process keeps for this. It is on by one byte, which no other code writes: so a
-//! profile that the program began itself goes on, whatever happens here.
+//! What is written are three words that the process keeps for this. It is on by one byte, which no
+//! other code writes: so a profile that the program began itself goes on, whatever happens here.
 
 use super::memory::{Memory, u64_at};
 use super::note::Note;
@@ -83,8 +84,8 @@ impl Switch {
     }
 }
 
-/// A process's memory, open for writing, and locked: no other command switches its profile meanwhile. The lock goes with this
-/// process, however it ends.
+/// A process's memory, open for writing, and locked: no other command switches its profile
+/// meanwhile. The lock goes with this process, however it ends.
 pub struct Locked(File);
 
 impl Locked {
@@ -167,7 +168,8 @@ impl Layout {
     }
 }
 
-/// Everything in the books: tables that stood there as they are, with counts of the time of reading.
+/// Everything in the books: tables that stood there as they are, with counts of the time of
+/// reading.
 pub fn read(memory: Memory, note: &Note) -> io::Result<Books> {
     let shown = note.place("profile.shown")?;
     let within = |name| {

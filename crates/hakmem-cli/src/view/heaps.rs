@@ -1,4 +1,5 @@
-//! The counters of another process's thread heaps: what `stats::class` and `stats::heap` of the core make of them.
+//! The counters of another process's thread heaps: what `stats::class` and `stats::heap` of the
+//! core make of them.
 
 use super::memory::{Memory, u32_at, u64_at};
 use super::note::Note;
@@ -38,7 +39,8 @@ pub struct Found {
     pub listed: Vec<u64>,
 }
 
-/// A difference of counters as a count: what was read at different moments may be less than nothing.
+/// A difference of counters as a count: what was read at different moments may be less than
+/// nothing.
 fn count(n: i128) -> u64 {
     u64::try_from(n.max(0)).unwrap_or(u64::MAX)
 }
@@ -170,7 +172,8 @@ impl<'a> Heaps<'a> {
         Ok(heaps.collect())
     }
 
-    /// The figures of each class, and the blocks found freed in all. `page_bytes` are those of the class's pages.
+    /// The figures of each class, and the blocks found freed in all. `page_bytes` are those of the
+    /// class's pages.
     pub fn classes(&self, found: &Found, page_bytes: &[u64]) -> io::Result<(Vec<Class>, i128)> {
         let (note, memory) = (self.note, self.memory);
         let sizes = sizes(memory, note)?;

@@ -27,7 +27,8 @@ pub trait Source {
     fn page_map(&self) -> io::Result<PageMap>;
 }
 
-/// Another process's memory, for one reading. What is there may change between two reads, and within a long one.
+/// Another process's memory, for one reading. What is there may change between two reads, and
+/// within a long one.
 #[derive(Clone, Copy)]
 pub struct Memory<'a> {
     pub source: &'a dyn Source,
@@ -86,8 +87,8 @@ pub fn u8_at(bytes: &[u8], at: usize) -> u8 {
     bytes.get(at).copied().unwrap_or(0)
 }
 
-/// Follows lists of free blocks. Only pages in which a listed block lies are read, so that memory which was given back
-/// is not brought in; each of them is read once for a list.
+/// Follows lists of free blocks. Only pages in which a listed block lies are read, so that memory
+/// which was given back is not brought in; each of them is read once for a list.
 pub struct Lists<'a> {
     memory: Memory<'a>,
     budget: Budget,
@@ -105,7 +106,8 @@ impl<'a> Lists<'a> {
         }
     }
 
-    /// The block after `block`. None: it cannot be read, or it is one more than the pages so far have room for.
+    /// The block after `block`. None: it cannot be read, or it is one more than the pages so far
+    /// have room for.
     fn next(&self, block: u64, found: usize, pages: &mut Pages) -> Option<u64> {
         let (page, offset) = (block / PAGE * PAGE, (block % PAGE) as usize);
         let read = pages.len();
@@ -123,9 +125,10 @@ impl<'a> Lists<'a> {
         }
     }
 
-    /// Calls `each` with the blocks of the list whose first one stands at `head`, each at a multiple of 8. Returns how many
-    /// there are, and whether they are all: the list may be changing, may lead in a circle, or there is no more to be spent.
-    /// What was found first of such a list is near the truth.
+    /// Calls `each` with the blocks of the list whose first one stands at `head`, each at a
+    /// multiple of 8. Returns how many there are, and whether they are all: the list may be
+    /// changing, may lead in a circle, or there is no more to be spent. What was found first of
+    /// such a list is near the truth.
     pub fn blocks(&self, head: u64, mut each: impl FnMut(u64)) -> (u64, bool) {
         let mut pages = Pages::new();
         let mut next = self.memory.word(head).ok();

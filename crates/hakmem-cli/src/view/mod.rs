@@ -1,12 +1,14 @@
 //! A process that runs on hakmem, looked at from outside.
 //!
-//! The allocator keeps its figures in its own memory and says by a note where they are (`note`); they are read from there
-//! by `process_vm_readv` (`memory`). So the process need not have been started to be watched, pays nothing for it, and is
-//! seen as it is even when it is idle or stopped. It takes the right to trace the process.
+//! The allocator keeps its figures in its own memory and says by a note where they are (`note`);
+//! they are read from there by `process_vm_readv` (`memory`). So the process need not have been
+//! started to be watched, pays nothing for it, and is seen as it is even when it is idle or
+//! stopped. It takes the right to trace the process.
 //!
-//! Nothing keeps the process still meanwhile. A word that was read is one that stood there, but two of them may be of
-//! different moments: of a busy program figures may differ by what it did in the millisecond of the reading, of one at rest
-//! they are exact. Nothing of it is believed: what the process says of itself is checked by the rules of `checked`.
+//! Nothing keeps the process still meanwhile. A word that was read is one that stood there, but two
+//! of them may be of different moments: of a busy program figures may differ by what it did in the
+//! millisecond of the reading, of one at rest they are exact. Nothing of it is believed: what the
+//! process says of itself is checked by the rules of `checked`.
 
 mod decisions;
 pub mod heap_profile;
@@ -40,7 +42,8 @@ pub mod source {
     pub use super::note::Note;
 }
 
-/// How often a reading is taken anew that fails while the process goes on: it may just be changing what is read.
+/// How often a reading is taken anew that fails while the process goes on: it may just be changing
+/// what is read.
 const TRIES: usize = 3;
 
 /// Why there is nothing to see.
@@ -123,7 +126,8 @@ impl Target {
         self.process.has_ended()
     }
 
-    /// Runs `f` on where the figures lie, which is found again if the process executes another program.
+    /// Runs `f` on where the figures lie, which is found again if the process executes another
+    /// program.
     fn with<R>(&mut self, f: impl Fn(Memory, &Note) -> io::Result<R>) -> Result<R, Trouble> {
         let mut tries = 0;
         loop {

@@ -1,7 +1,9 @@
-//! The note in which the allocator says where its figures lie: `hakmem_core::stats::view` has its form.
+//! The note in which the allocator says where its figures lie: `hakmem_core::stats::view` has its
+//! form.
 //!
-//! It is looked for in the memory of the process, not in its files: these may have been replaced since, or lie where this
-//! process cannot see them. What calls itself our note may be forged: `checked` has the rules.
+//! It is looked for in the memory of the process, not in its files: these may have been replaced
+//! since, or lie where this process cannot see them. What calls itself our note may be forged:
+//! `checked` has the rules.
 
 use super::memory::{END, Memory};
 use crate::checked::{self, refuse};
@@ -86,7 +88,8 @@ impl Note {
         self.number(name, 8..=STRUCT)
     }
 
-    /// Pairs of what comes behind `prefix` and the number, of those whose number is one of the first `most`.
+    /// Pairs of what comes behind `prefix` and the number, of those whose number is one of the
+    /// first `most`.
     pub fn all<'a>(&'a self, prefix: &str, most: usize) -> Vec<(&'a str, usize)> {
         let behind =
             |(name, &n): (&'a String, &u64)| Some((name.strip_prefix(prefix)?, n as usize));
@@ -97,8 +100,8 @@ impl Note {
     }
 }
 
-/// The notes of the files that are mapped, in the order of their addresses. An error: there are none, but one that cannot be
-/// read as ours.
+/// The notes of the files that are mapped, in the order of their addresses. An error: there are
+/// none, but one that cannot be read as ours.
 pub fn each(memory: Memory, mut each: impl FnMut(Note)) -> io::Result<()> {
     let (mut files, mut ours, mut bad) = (0, 0, 0);
     memory.source.each_file(&mut |base| {
@@ -130,7 +133,8 @@ pub fn start_of_file(line: &str) -> Option<u64> {
     is_start.then(|| u64::from_str_radix(start, 16).ok())?
 }
 
-/// The note of the executable or library that is mapped from `base` on, if it has one; None is one that makes no sense.
+/// The note of the executable or library that is mapped from `base` on, if it has one; None is one
+/// that makes no sense.
 fn of_image(memory: Memory, base: u64, each: &mut dyn FnMut(Option<Note>)) {
     let Some((bias, segments)) = note_segments(memory, base) else {
         return;

@@ -1,4 +1,5 @@
-//! A process as the system sees it: whether it is still there and still runs the same program, and what it uses.
+//! A process as the system sees it: whether it is still there and still runs the same program, and
+//! what it uses.
 
 use super::memory::{PageMap, Source};
 use super::note;
@@ -48,7 +49,8 @@ impl Process {
         unsafe { libc::poll(&mut poll, 1, 0) > 0 }
     }
 
-    /// What the kernel gave the program when it was executed, with addresses drawn at random: another after each exec.
+    /// What the kernel gave the program when it was executed, with addresses drawn at random:
+    /// another after each exec.
     pub fn image(&self) -> io::Result<Vec<u8>> {
         fs::read(format!("/proc/{}/auxv", self.pid))
     }

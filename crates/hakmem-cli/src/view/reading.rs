@@ -24,7 +24,8 @@ pub struct Reading {
     pub whole: bool,
 }
 
-/// The segments, with what is on threads' lists taken off; the blocks on lists by class; whether all could be followed.
+/// The segments, with what is on threads' lists taken off; the blocks on lists by class; whether
+/// all could be followed.
 pub fn pages(
     memory: Memory,
     note: &Note,

@@ -1,4 +1,5 @@
-//! Segments, slots and pages of another process: what `stats::heap_walk` counts, and what `hakmem map` draws.
+//! Segments, slots and pages of another process: what `stats::heap_walk` counts, and what `hakmem
+//! map` draws.
 
 use super::heaps::{CLASSES, sizes};
 use super::memory::{Lists, Memory, PageMap, Source, u8_at, u32_at, u64_at};
@@ -81,9 +82,11 @@ pub struct Page {
     /// Blocks that fit.
     pub blocks: u32,
     pub carved: u32,
-    /// Blocks that are neither untouched nor freed: with the program, on a thread's list, or under way.
+    /// Blocks that are neither untouched nor freed: with the program, on a thread's list, or under
+    /// way.
     pub used: u32,
-    /// The name of the heap that the program made, if one has it. A shorter one ends with a zero byte.
+    /// The name of the heap that the program made, if one has it. A shorter one ends with a zero
+    /// byte.
     pub heap: Option<[u8; NAME]>,
 }
 
@@ -321,8 +324,9 @@ impl Reader<'_> {
     }
 }
 
-/// Takes the blocks on threads' lists from those that are out. `lists` are classes, and where the first block of a heap's list stands.
-/// Returns the blocks of each class on lists, and whether all lists could be followed.
+/// Takes the blocks on threads' lists from those that are out. `lists` are classes, and where the
+/// first block of a heap's list stands. Returns the blocks of each class on lists, and whether all
+/// lists could be followed.
 pub fn take_listed(
     segments: &mut [Segment],
     lists: &[(usize, u64)],
@@ -362,7 +366,8 @@ pub struct Resident {
     left: Budget,
 }
 
-/// Segments of a huge block that are asked for what is resident: of more, a part is, and the rest estimated.
+/// Segments of a huge block that are asked for what is resident: of more, a part is, and the rest
+/// estimated.
 pub const ASKED: u64 = 4096;
 
 impl Resident {

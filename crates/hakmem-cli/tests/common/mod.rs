@@ -1,4 +1,5 @@
-//! What the tests of `hakmem run` share: programs compiled once per test run, and the command under test.
+//! What the tests of `hakmem run` share: programs compiled once per test run, and the command under
+//! test.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 pub mod terminal;
@@ -85,8 +86,8 @@ pub fn hakmem() -> Command {
     command
 }
 
-/// A copy of a file in `folder`. By another process: a child of another test would have the copy open for writing, and it could not
-/// be run.
+/// A copy of a file in `folder`. By another process: a child of another test would have the copy
+/// open for writing, and it could not be run.
 pub fn copied(file: &Path, folder: &Path) -> PathBuf {
     let copied = Command::new("cp").arg(file).arg(folder).status();
     assert!(copied.unwrap().success());
@@ -153,8 +154,8 @@ pub fn forged(changes: &[&str]) -> Ready {
     Ready::new(command)
 }
 
-/// Runs the command with 1 GiB of address space, 256 MiB of memory that is no file's and 60 s of processor time: what needs
-/// more dies of it.
+/// Runs the command with 1 GiB of address space, 256 MiB of memory that is no file's and 60 s of
+/// processor time: what needs more dies of it.
 pub fn bounded(command: &mut Command) -> Output {
     use std::os::unix::process::CommandExt;
     let limit = |what, value| {

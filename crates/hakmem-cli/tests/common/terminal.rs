@@ -117,7 +117,8 @@ impl Terminal {
             // SAFETY: system calls on the command's own descriptors, all async-signal-safe.
             unsafe {
                 libc::setsid();
-                // Ignored by whoever started the tests in the background, it would be by the programs, too.
+                // Ignored by whoever started the tests in the background, it would be by the
+                // programs, too.
                 libc::signal(libc::SIGINT, libc::SIG_DFL);
                 libc::ioctl(0, libc::TIOCSCTTY, 0);
             }
@@ -183,7 +184,8 @@ impl Terminal {
         mark
     }
 
-    /// The terminal goes away, as when its window is closed. How the command ended; the limit is for one that does not.
+    /// The terminal goes away, as when its window is closed. How the command ended; the limit is
+    /// for one that does not.
     pub fn hang_up(&mut self) -> ExitStatus {
         self.keys = File::open("/dev/null").unwrap();
         let [ended] = readable([self.ended.as_raw_fd()], Instant::now());
@@ -191,8 +193,8 @@ impl Terminal {
         self.child.wait().unwrap()
     }
 
-    /// Reads until the screen is as it should be. Fails as soon as the command has ended and it is not; the limit is for one
-    /// that goes on without.
+    /// Reads until the screen is as it should be. Fails as soon as the command has ended and it is
+    /// not; the limit is for one that goes on without.
     pub fn until(&mut self, what: &str, is: impl Fn(&vt100::Screen) -> bool) {
         let begin = Instant::now();
         while !is(self.screen.screen()) {
@@ -214,7 +216,8 @@ impl Terminal {
         });
     }
 
-    /// Waits for the command's end; the terminal is as it was, and what was written in the end is on its plain screen.
+    /// Waits for the command's end; the terminal is as it was, and what was written in the end is
+    /// on its plain screen.
     pub fn end(&mut self) -> (ExitStatus, String) {
         let begin = Instant::now();
         // It may have to wait until what it writes is read.

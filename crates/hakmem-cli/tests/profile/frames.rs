@@ -1,4 +1,5 @@
-//! Whose functions a profile shows: the program's, by the source files that its debug information names.
+//! Whose functions a profile shows: the program's, by the source files that its debug information
+//! names.
 
 use super::accounts::folded;
 use super::common::*;

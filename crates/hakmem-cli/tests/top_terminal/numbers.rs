@@ -91,7 +91,8 @@ fn numbers_are_not_cut_at_any_size() {
     assert!(terminal.end().0.success());
 }
 
-/// What is printed is as wide as the terminal, at most: of the table of classes the same columns as on a screen of that size.
+/// What is printed is as wide as the terminal, at most: of the table of classes the same columns as
+/// on a screen of that size.
 #[test]
 fn a_dumb_terminal_that_is_narrow() {
     let known = known();

@@ -22,7 +22,8 @@ pub struct Outcome {
 
 /// Runs a case in this process.
 pub fn here(workload: &Workload, plan: Plan) -> Outcome {
-    // A scavenger at 1 MiB, no decay, and faults and huge pages by the piece: so that little memory reaches every call.
+    // A scavenger at 1 MiB, no decay, and faults and huge pages by the piece: so that little memory
+    // reaches every call.
     let options = [
         c"HAKMEM_SCAVENGER=1",
         c"HAKMEM_DECAY_MS=0",

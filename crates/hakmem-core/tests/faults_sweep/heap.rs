@@ -17,7 +17,8 @@ pub struct Heap {
 pub struct Caller<'a> {
     heap: &'a Heap,
     oracle: RefCell<Oracle<'a, C>>,
-    /// Whether errno tells of nothing but the allocator: with threads, the oracle's lock may set it.
+    /// Whether errno tells of nothing but the allocator: with threads, the oracle's lock may set
+    /// it.
     pub alone: bool,
 }
 
@@ -46,7 +47,8 @@ impl Heap {
         self.nulls.load(Relaxed)
     }
 
-    /// The calls work again: all blocks are whole, every kind of block is to be had, and all of it comes back.
+    /// The calls work again: all blocks are whole, every kind of block is to be had, and all of it
+    /// comes back.
     pub fn recovers(&self, blocks: Vec<Block>) {
         let caller = self.caller(false);
         for block in &blocks {

@@ -1,14 +1,17 @@
-//! The fault sweep: each system call of each workload refused once, by itself and with those that follow.
+//! The fault sweep: each system call of each workload refused once, by itself and with those that
+//! follow.
 //!
-//! Every case is a forked child with a fresh heap. While calls are refused, an allocation gets its block or NULL and ENOMEM,
-//! a resize that fails leaves its block alone, and free succeeds and leaves errno alone. Afterwards every block is as its
-//! owner left it, and memory is to be had again. The oracle's books are in the system's heap.
+//! Every case is a forked child with a fresh heap. While calls are refused, an allocation gets its
+//! block or NULL and ENOMEM, a resize that fails leaves its block alone, and free succeeds and
+//! leaves errno alone. Afterwards every block is as its owner left it, and memory is to be had
+//! again. The oracle's books are in the system's heap.
 //!
 //! Before that, each workload is run as on kernels with larger pages (`hakmem_core::coarse`).
 //!
-//! Without arguments each kind of call is refused in each workload at two places, and for ever. `faults_sweep all` is the
-//! whole sweep (`ci/faults`), `faults_sweep WORKLOAD` that of one workload, `faults_sweep pages` the larger pages alone.
-//! `faults_sweep WORKLOAD KINDS FIRST COUNT PARTIAL` runs one case, as a failure names it, in this process.
+//! Without arguments each kind of call is refused in each workload at two places, and for ever.
+//! `faults_sweep all` is the whole sweep (`ci/faults`), `faults_sweep WORKLOAD` that of one
+//! workload, `faults_sweep pages` the larger pages alone. `faults_sweep WORKLOAD KINDS FIRST COUNT
+//! PARTIAL` runs one case, as a failure names it, in this process.
 
 mod case;
 mod heap;
@@ -95,10 +98,11 @@ impl Totals {
         }
     }
 
-    /// Every call refused by itself and with those that follow; then one call of each kind, and all of them.
+    /// Every call refused by itself and with those that follow; then one call of each kind, and all
+    /// of them.
     ///
-    /// The order of calls differs from run to run where there are threads: a kind that is called once may be missed by its
-    /// number among all calls, but not by its number in its kind.
+    /// The order of calls differs from run to run where there are threads: a kind that is called
+    /// once may be missed by its number among all calls, but not by its number in its kind.
     fn sweep(&mut self, workload: &Workload) {
         for (count, partial) in SHAPES {
             let plan = |first| Plan {
@@ -135,7 +139,8 @@ impl Totals {
         }
     }
 
-    /// Of each kind of call that is reached, the first and the middle one refused by itself, and all of them.
+    /// Of each kind of call that is reached, the first and the middle one refused by itself, and
+    /// all of them.
     fn sample(&mut self, workload: &Workload) {
         let plan = |kinds, first, count| Plan {
             kinds,

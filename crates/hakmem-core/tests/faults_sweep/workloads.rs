@@ -1,4 +1,5 @@
-//! What is done while calls are refused: little of each, so that the sweep is short, and enough to reach every call.
+//! What is done while calls are refused: little of each, so that the sweep is short, and enough to
+//! reach every call.
 
 use crate::heap::Heap;
 use crate::oracle::Block;
@@ -172,7 +173,8 @@ fn limited(heap: &Heap) -> Vec<Block> {
     blocks
 }
 
-/// Threads that end and leave their blocks to be freed by others, while one of them gives memory back.
+/// Threads that end and leave their blocks to be freed by others, while one of them gives memory
+/// back.
 fn threads(heap: &Heap) -> Vec<Block> {
     let (send, receive) = mpsc::channel::<Block>();
     thread::scope(|scope| {

@@ -24,8 +24,8 @@ impl Place {
     }
 }
 
-/// Two threads free the block of a place, and one of them then takes the place for another block. One thread at a time has the
-/// place, and one free passes.
+/// Two threads free the block of a place, and one of them then takes the place for another block.
+/// One thread at a time has the place, and one free passes.
 #[test]
 fn one_of_two_frees_passes() {
     check(

@@ -23,7 +23,8 @@ struct Page {
 unsafe impl Sync for Page {}
 unsafe impl Send for Page {}
 
-/// The holder. It keeps what it wrote last: loom misses schedules of a load and a store of one word.
+/// The holder. It keeps what it wrote last: loom misses schedules of a load and a store of one
+/// word.
 struct Holder {
     page: Arc<Page>,
     used: u32,

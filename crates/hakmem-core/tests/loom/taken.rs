@@ -55,7 +55,8 @@ fn a_place_has_one_owner() {
     );
 }
 
-/// Two threads give up the same place, while a third one gives up its neighbour. One of the two is told that it was wrong.
+/// Two threads give up the same place, while a third one gives up its neighbour. One of the two is
+/// told that it was wrong.
 #[test]
 fn a_place_is_given_up_once() {
     check(

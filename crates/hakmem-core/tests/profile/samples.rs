@@ -16,8 +16,8 @@ pub struct Samples {
 }
 
 #[allow(dead_code, reason = "each user of this module needs a part of it")]
-/// Bytes of the block for a request of `usable` bytes, which is what `usable_size` tells. In the hardened build it tells the
-/// request, and the block has a tag of 8 bytes.
+/// Bytes of the block for a request of `usable` bytes, which is what `usable_size` tells. In the
+/// hardened build it tells the request, and the block has a tag of 8 bytes.
 pub fn room(usable: usize) -> u64 {
     const SLOT: usize = 64 << 10;
     if !cfg!(feature = "hardened") {

@@ -1,4 +1,5 @@
-//! What a program must not do with a heap, and what is found of it; what it may do across the two front ends.
+//! What a program must not do with a heap, and what is found of it; what it may do across the two
+//! front ends.
 
 use super::{HARDENED, MIB, boxed, free, layout};
 use hakmem_core::{Heap, c};
@@ -105,7 +106,8 @@ fn a_handle_of_a_deleted_heap_is_found() {
     }
 }
 
-/// Who frees a heap's block as any block gives it back to the heap; who resizes it so gets a block of the thread's heap.
+/// Who frees a heap's block as any block gives it back to the heap; who resizes it so gets a block
+/// of the thread's heap.
 #[test]
 fn the_ordinary_calls_take_a_block_of_a_heap() {
     use c::heaps::{allocate, delete, figures, new, reallocate};

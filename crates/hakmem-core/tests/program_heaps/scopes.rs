@@ -7,7 +7,8 @@ use hakmem_core::{Heap, c};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
-/// The ordinary calls of a thread come from the heap while it is in a scope, and from the inner one of two.
+/// The ordinary calls of a thread come from the heap while it is in a scope, and from the inner one
+/// of two.
 #[test]
 fn a_scope_routes_the_calls_of_its_thread() {
     let (outer, inner) = (Heap::named("outer"), Heap::named("inner"));
@@ -48,7 +49,8 @@ fn a_panic_ends_the_scope() {
     free(p);
 }
 
-/// Both front ends in scopes, against the oracle: also sizes without a class, alignments, and reallocs within and without.
+/// Both front ends in scopes, against the oracle: also sizes without a class, alignments, and
+/// reallocs within and without.
 #[test]
 fn calls_in_a_scope_keep_what_callers_rely_on() {
     fn of<D: FrontEnd>(front_end: D) {
@@ -165,7 +167,8 @@ fn a_thread_may_end_in_a_scope() {
     assert_empty(heap);
 }
 
-/// The child of a fork has the heaps, in a scope and outside. One that another thread was using is no more.
+/// The child of a fork has the heaps, in a scope and outside. One that another thread was using is
+/// no more.
 #[test]
 fn the_child_of_a_fork_has_the_heaps() {
     let mut heap = Heap::named("forked");

@@ -97,7 +97,8 @@ fn totals_are_exact_once_threads_have_ended() {
     assert_classes(&classes_before, &Snapshot::take(), &sum);
 }
 
-/// Of threads that run the lists are not known: the totals err on one side, by no more than these hold.
+/// Of threads that run the lists are not known: the totals err on one side, by no more than these
+/// hold.
 #[test]
 fn totals_are_bounds_while_threads_run() {
     let _turn = turn();
@@ -185,7 +186,8 @@ fn live_bytes_are_those_of_running_threads_too() {
     });
 }
 
-/// Of many blocks in as many pages few are left: they alone are live, and what was carved is the bound.
+/// Of many blocks in as many pages few are left: they alone are live, and what was carved is the
+/// bound.
 #[test]
 #[cfg_attr(
     feature = "hardened",
@@ -286,7 +288,8 @@ fn list_hits_and_refills_add_up_to_allocations() {
     let now = of(&Snapshot::take());
     assert_eq!(now.allocations - before.allocations, 1000);
     assert_eq!(now.list_hits() + now.refills(), now.allocations);
-    // Fresh blocks come in steps of 4, 4, 8 and 16 KiB for each page; some may have lain in the list before.
+    // Fresh blocks come in steps of 4, 4, 8 and 16 KiB for each page; some may have lain in the
+    // list before.
     let refills = now.refills() - before.refills();
     assert!((4..=9).contains(&refills), "{refills} refills");
     assert!(now.live_bytes - before.live_bytes == 64_000 && now.page_bytes >= now.carved_bytes);

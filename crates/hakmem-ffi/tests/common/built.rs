@@ -1,7 +1,7 @@
 //! What cargo builds for tests: the library, the fixtures and the examples.
 //!
-//! One call builds all that is wanted in release, and one all that tests have built anyway: each call of cargo costs a
-//! second, and each set of features another core.
+//! One call builds all that is wanted in release, and one all that tests have built anyway: each
+//! call of cargo costs a second, and each set of features another core.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -36,7 +36,8 @@ pub fn build(args: &[&str]) -> Artifacts {
     build_in("", args)
 }
 
-/// [`build`] in a folder of its own, for features that would change what other tests have built. Once per name and program.
+/// [`build`] in a folder of its own, for features that would change what other tests have built.
+/// Once per name and program.
 #[allow(dead_code, reason = "other crates' tests share this file")]
 pub fn apart(name: &str, args: &[&str]) -> &'static Artifacts {
     static BUILT: OnceLock<Artifacts> = OnceLock::new();
@@ -82,7 +83,8 @@ fn of_other_machine() -> Vec<String> {
     named.map(option).into_iter().collect()
 }
 
-/// As users get them: the library, and those fixtures of which a test needs that, or runs for long. Each takes 5 s to link.
+/// As users get them: the library, and those fixtures of which a test needs that, or runs for long.
+/// Each takes 5 s to link.
 pub fn released(features: &[&str]) -> &'static Artifacts {
     static BUILT: OnceLock<Artifacts> = OnceLock::new();
     BUILT.get_or_init(|| {
@@ -102,7 +104,8 @@ pub fn released(features: &[&str]) -> &'static Artifacts {
     })
 }
 
-/// With debug assertions: all examples, and the fixtures that need no feature. `cargo test --workspace` has built them already.
+/// With debug assertions: all examples, and the fixtures that need no feature. `cargo test
+/// --workspace` has built them already.
 pub fn debugged() -> &'static Artifacts {
     static BUILT: OnceLock<Artifacts> = OnceLock::new();
     BUILT.get_or_init(|| build(&["--profile", "test", "--workspace", "--examples"]))

@@ -141,7 +141,8 @@ pub fn finish(command: &mut Command) -> Output {
         .unwrap_or_else(|e| panic!("{command:?}: {e}"))
 }
 
-/// Makes a command run on hakmem and report; the directory holds the report until the caller has read it.
+/// Makes a command run on hakmem and report; the directory holds the report until the caller has
+/// read it.
 pub fn preload(command: &mut Command) -> Reports {
     let reports = Reports::new();
     command.env("LD_PRELOAD", &library().shared);
@@ -149,7 +150,8 @@ pub fn preload(command: &mut Command) -> Reports {
     reports
 }
 
-/// True if only the first line says what was seen. The others say where: the place of the pointer, the thread and its frames.
+/// True if only the first line says what was seen. The others say where: the place of the pointer,
+/// the thread and its frames.
 fn is_one_report(lines: &[&str]) -> bool {
     lines.iter().skip(1).all(|line| {
         let line = line.trim_start_matches("hakmem: ");
@@ -177,7 +179,8 @@ pub fn assert_aborted(output: &Output, what: &str) {
     );
 }
 
-/// A checking program that succeeds: each of its lines is "ok NAME" or "skip NAME", and there are some.
+/// A checking program that succeeds: each of its lines is "ok NAME" or "skip NAME", and there are
+/// some.
 pub fn assert_checks_pass(command: &mut Command) {
     let output = finish(command);
     let text = String::from_utf8_lossy(&output.stdout);

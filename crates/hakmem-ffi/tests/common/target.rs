@@ -1,5 +1,5 @@
-//! The machine that the library and the programs are built for: this one, or one that an emulator stands for. `ci/aarch64`
-//! sets both variables.
+//! The machine that the library and the programs are built for: this one, or one that an emulator
+//! stands for. `ci/aarch64` sets both variables.
 
 use std::path::Path;
 use std::process::Command;

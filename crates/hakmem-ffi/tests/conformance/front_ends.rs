@@ -106,7 +106,8 @@ impl FrontEnd {
     }
 }
 
-/// Why a behaviour does not apply to the hardened build; None: it does, or this is the default build.
+/// Why a behaviour does not apply to the hardened build; None: it does, or this is the default
+/// build.
 pub fn hardened_lacks(behaviour: &str) -> Option<&'static str> {
     const LACKS: [(&str, &str); 4] = [
         ("mallinfo_counts", WAITS),
@@ -125,8 +126,8 @@ pub fn hardened_lacks(behaviour: &str) -> Option<&'static str> {
     Some(lacks.find(|(name, _)| *name == behaviour)?.1)
 }
 
-/// Reads a program's output: "ok N" lines, one for each process that reports, or a line of another kind at the end. Under
-/// hakmem each must have got blocks from it.
+/// Reads a program's output: "ok N" lines, one for each process that reports, or a line of another
+/// kind at the end. Under hakmem each must have got blocks from it.
 fn judge(text: &str, on_hakmem: bool) -> Outcome {
     let mut outcome = Outcome::Failed("the program said nothing".to_owned());
     for line in text.lines() {

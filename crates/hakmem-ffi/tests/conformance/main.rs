@@ -1,8 +1,9 @@
-//! What a drop-in allocator must get right: each behaviour is a small program in C, C++ or Rust, run through every front end
-//! of hakmem that it applies to, and on the C library alone, to prove the program itself right.
+//! What a drop-in allocator must get right: each behaviour is a small program in C, C++ or Rust,
+//! run through every front end of hakmem that it applies to, and on the C library alone, to prove
+//! the program itself right.
 //!
-//! `cargo test -p hakmem-ffi --test conformance` runs all; a part of a name, or of `name/front end`, after it runs those.
-//! `ci/conformance` writes the outcomes into docs/conformance.md.
+//! `cargo test -p hakmem-ffi --test conformance` runs all; a part of a name, or of `name/front
+//! end`, after it runs those. `ci/conformance` writes the outcomes into docs/conformance.md.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -83,8 +84,9 @@ fn trial(
     )
 }
 
-/// The behaviour under a filter that ends a process for any call but those that services commonly make. A program that makes
-/// another one itself, as it then does on the C library too, says nothing.
+/// The behaviour under a filter that ends a process for any call but those that services commonly
+/// make. A program that makes another one itself, as it then does on the C library too, says
+/// nothing.
 fn under_filter(behaviour: &'static Behaviour, workshop: &Arc<Workshop>) -> Trial {
     let workshop = Arc::clone(workshop);
     Trial::test(format!("{}/filtered", behaviour.name), move || {

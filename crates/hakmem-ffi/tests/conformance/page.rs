@@ -23,8 +23,8 @@ fn split(page: &str) -> Result<(&str, &str, &str), String> {
     parts.ok_or_else(|| "docs/conformance.md has lost its markers".to_owned())
 }
 
-/// The page has a row for every behaviour, and a cell for every front end that says either an outcome or, where the behaviour
-/// does not apply, that.
+/// The page has a row for every behaviour, and a cell for every front end that says either an
+/// outcome or, where the behaviour does not apply, that.
 pub fn is_current() -> Result<(), String> {
     let page = std::fs::read_to_string(path()).map_err(|e| format!("docs/conformance.md: {e}"))?;
     let (_, table, _) = split(&page)?;

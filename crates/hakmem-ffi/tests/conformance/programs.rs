@@ -85,7 +85,8 @@ impl Workshop {
         let kind = if r#static { "static" } else { "plain" };
         let program = self.directory.path().join(format!("{source}-{kind}"));
         let mut compiler = compiler(source);
-        // Exported, so that dlsym finds what libhakmem.a brings, and the program's functions go before the libraries'.
+        // Exported, so that dlsym finds what libhakmem.a brings, and the program's functions go
+        // before the libraries'.
         compiler.arg("-rdynamic").arg("-o").arg(&program);
         compiler.arg(sources().join(source));
         if r#static {

@@ -1,4 +1,5 @@
-//! Instructions of aarch64, as far as paths need them: the groups of the manual's section "A64 instruction set encoding".
+//! Instructions of aarch64, as far as paths need them: the groups of the manual's section "A64
+//! instruction set encoding".
 
 use super::{Flow, Instruction, Store};
 
@@ -147,7 +148,8 @@ mod tests {
         }
     }
 
-    /// cbz x0, out; ldr x1, [x0]; dmb ish; str x1, [x2]; out: ret. The early way out stores nothing.
+    /// cbz x0, out; ldr x1, [x0]; dmb ish; str x1, [x2]; out: ret. The early way out stores
+    /// nothing.
     #[test]
     fn a_path_is_found() {
         let code: Vec<u8> = [

@@ -1,7 +1,9 @@
-//! The fast path of a function: the shortest way from its entry to `ret` that makes no call, leaves the function
-//! nowhere else, and stores something (a way without a store serves nobody: it is a NULL check).
+//! The fast path of a function: the shortest way from its entry to `ret` that makes no call, leaves
+//! the function nowhere else, and stores something (a way without a store serves nobody: it is a
+//! NULL check).
 //!
-//! The distance to `ret` is found breadth first over (instruction, whether something was stored yet).
+//! The distance to `ret` is found breadth first over (instruction, whether something was stored
+//! yet).
 
 mod aarch64;
 mod x86_64;
@@ -138,7 +140,8 @@ mod tests {
         );
     }
 
-    /// test rdi,rdi; je out; mov [rdi],rsi; call f; nop; out: ret. The only way with a store makes a call.
+    /// test rdi,rdi; je out; mov [rdi],rsi; call f; nop; out: ret. The only way with a store makes
+    /// a call.
     #[test]
     fn a_call_is_no_fast_path() {
         let code = &[
@@ -147,8 +150,9 @@ mod tests {
         assert!(shortest(0x1000, code).is_none());
     }
 
-    /// test rdi,rdi; je out; cmp rdi,rsi; jne far; mov [rdi],rsi; out: ret; far: mov [rdi],rsi; nop; nop; jmp out.
-    /// The early way out stores nothing; of the two that do, the shorter one counts.
+    /// test rdi,rdi; je out; cmp rdi,rsi; jne far; mov [rdi],rsi; out: ret; far: mov [rdi],rsi;
+    /// nop; nop; jmp out. The early way out stores nothing; of the two that do, the shorter one
+    /// counts.
     #[test]
     fn a_null_check_is_no_fast_path() {
         let code = &[
@@ -162,7 +166,8 @@ mod tests {
         );
     }
 
-    /// je taken; call f; ret; taken: mov [rdi],rsi; push rbx; ret. The fast way may be the taken one; pushes count.
+    /// je taken; call f; ret; taken: mov [rdi],rsi; push rbx; ret. The fast way may be the taken
+    /// one; pushes count.
     #[test]
     fn follows_taken_branches() {
         let code = &[

@@ -3,8 +3,9 @@
 use std::io::{Error, ErrorKind, Result};
 use std::path::{Path, PathBuf};
 
-/// A setting of the whole machine, put back when this is dropped. Other programs are disturbed meanwhile, so it is
-/// changed only where `TEST_HAKMEM_MACHINE=1` says that the machine is the tests' own.
+/// A setting of the whole machine, put back when this is dropped. Other programs are disturbed
+/// meanwhile, so it is changed only where `TEST_HAKMEM_MACHINE=1` says that the machine is the
+/// tests' own.
 pub struct Setting {
     file: PathBuf,
     before: String,

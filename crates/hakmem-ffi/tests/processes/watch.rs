@@ -10,8 +10,8 @@ fn patience() -> Duration {
     Duration::from_secs(600 + 60 * super::times())
 }
 
-/// Runs to the end and returns what was written to standard output and to standard error. Files, not pipes: what the
-/// program leaves behind may hold a pipe open.
+/// Runs to the end and returns what was written to standard output and to standard error. Files,
+/// not pipes: what the program leaves behind may hold a pipe open.
 pub fn watched(command: &mut Command) -> (ExitStatus, String, String) {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let paths = ["out", "err"].map(|name| directory.path().join(name));

@@ -16,7 +16,8 @@ pub const ALL: &[crate::Behaviour] = crate::behaviours! {
     containers_and_threads_share_blocks
 };
 
-/// No layout is larger than isize::MAX; those that come near it are refused, as are containers beyond.
+/// No layout is larger than isize::MAX; those that come near it are refused, as are containers
+/// beyond.
 fn requests_above_ptrdiff_max_fail_with_enomem() {
     let most = isize::MAX as usize;
     for (size, align) in [

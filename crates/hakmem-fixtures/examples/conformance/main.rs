@@ -1,5 +1,5 @@
-//! Behaviours of hakmem as the `#[global_allocator]`: `conformance NAME hakmem` runs one, `conformance --list` names them.
-//! The tests of the C library run it, and describe its output.
+//! Behaviours of hakmem as the `#[global_allocator]`: `conformance NAME hakmem` runs one,
+//! `conformance --list` names them. The tests of the C library run it, and describe its output.
 
 use hakmem_core::Hakmem;
 use std::process::ExitCode;

@@ -75,7 +75,8 @@ unsafe impl Sync for Library {}
 
 impl Library {
     fn open() -> Self {
-        // SAFETY: the library's constructors are hakmem's; its functions have the types that they are given here.
+        // SAFETY: the library's constructors are hakmem's; its functions have the types that they
+        // are given here.
         unsafe {
             let handle = libc::dlopen(
                 c"./embedding.so".as_ptr(),

@@ -94,7 +94,8 @@ pub fn errno() -> i32 {
 
 /// Runs `work` in a forked child, which has to end well.
 pub fn in_child(work: impl FnOnce()) {
-    // SAFETY: the child runs `work` and ends at once; what it may call is the subject of these tests.
+    // SAFETY: the child runs `work` and ends at once; what it may call is the subject of these
+    // tests.
     let child = unsafe { libc::fork() };
     if child == 0 {
         work();

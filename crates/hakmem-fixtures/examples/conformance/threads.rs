@@ -111,7 +111,8 @@ fn handler_on_an_alternate_stack_allocates() {
         ss_size: 16 << 10,
     };
     on_signal(libc::SIGUSR1, on_small_stack, libc::SA_ONSTACK);
-    // SAFETY: the memory is a live block until the stack is disabled; the signal comes where nothing is interrupted.
+    // SAFETY: the memory is a live block until the stack is disabled; the signal comes where
+    // nothing is interrupted.
     unsafe {
         let mut old: libc::stack_t = core::mem::zeroed();
         assert_eq!(libc::sigaltstack(&stack, &mut old), 0);

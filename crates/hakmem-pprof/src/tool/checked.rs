@@ -47,8 +47,8 @@ pub fn total(numbers: impl IntoIterator<Item = u64>) -> u64 {
     numbers.into_iter().fold(0, u64::saturating_add)
 }
 
-/// Whether a character may be shown: it is none that a terminal obeys, turns the direction of text, or ends a line, and XML
-/// has it.
+/// Whether a character may be shown: it is none that a terminal obeys, turns the direction of text,
+/// or ends a line, and XML has it.
 fn is_shown(c: char) -> bool {
     let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     !(turns || c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{fffe}' | '\u{ffff}'))

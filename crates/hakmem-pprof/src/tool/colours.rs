@@ -1,5 +1,5 @@
-//! Colours of functions in a picture: those of one crate, namespace or source file have one hue, and no other module has it
-//! while there are hues left.
+//! Colours of functions in a picture: those of one crate, namespace or source file have one hue,
+//! and no other module has it while there are hues left.
 
 use super::hidden::{trait_of, type_of};
 use super::symbols::Frame;
@@ -17,8 +17,8 @@ const STEP: u32 = 5;
 pub struct Hues(BTreeMap<String, u32>);
 
 impl Hues {
-    /// Of modules with their bytes. Each has the hue that its name asks for, unless one with more bytes has it: the same module
-    /// has the same colour in most pictures.
+    /// Of modules with their bytes. Each has the hue that its name asks for, unless one with more
+    /// bytes has it: the same module has the same colour in most pictures.
     pub fn new<'a>(modules: impl Iterator<Item = (&'a str, f64)>) -> Self {
         let mut bytes = BTreeMap::<&str, f64>::new();
         for (module, n) in modules {
@@ -52,7 +52,8 @@ impl Hues {
     }
 }
 
-/// The crate or the outermost namespace; else the source file, else the file that the code was mapped from.
+/// The crate or the outermost namespace; else the source file, else the file that the code was
+/// mapped from.
 pub fn module<'a>(frame: &'a Frame, map: &'a str) -> &'a str {
     let name = &frame.function;
     let paths = [Some(type_of(name)), trait_of(name)];

@@ -91,8 +91,9 @@ fn plain(name: &str) -> String {
     name.replace([';', '\n'], ":")
 }
 
-/// The flame graph of folded stacks: an SVG that needs nothing else. `program` is the name that it was started by, if that
-/// is known: its file may have another, behind a link. The error is for the user to read.
+/// The flame graph of folded stacks: an SVG that needs nothing else. `program` is the name that it
+/// was started by, if that is known: its file may have another, behind a link. The error is for the
+/// user to read.
 pub fn graph(
     lines: &[String],
     profile: &Profile,
@@ -124,7 +125,8 @@ pub fn graph(
     options.deterministic = true;
     // A name says most at its beginning.
     options.text_truncate_direction = TextTruncateDirection::Right;
-    // Of a letter, as a part of its height: as wide as in any usual font, so that no name is wider than its box.
+    // Of a letter, as a part of its height: as wide as in any usual font, so that no name is wider
+    // than its box.
     options.font_width = 0.62;
     // In per cent: two pixels. The folded stacks have what is narrower.
     options.min_width = 0.2;
@@ -158,8 +160,8 @@ fn palette(profile: &Profile) -> PaletteMap {
     palette
 }
 
-/// The picture with the program's name at its root: in the tip, which is where the script in it takes the name from, and in the
-/// text, for those who run no scripts.
+/// The picture with the program's name at its root: in the tip, which is where the script in it
+/// takes the name from, and in the text, for those who run no scripts.
 fn rooted(svg: String, program: &str, whole: u64) -> String {
     let figures = format!("({} bytes, 100%)</title>", numbers::grouped(whole));
     let Some((before, after)) = svg.split_once(&format!("<title>all {figures}")) else {

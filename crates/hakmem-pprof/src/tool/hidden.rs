@@ -1,8 +1,10 @@
-//! Which functions of a stack are left out, as they are not the program's: the allocator's, the standard library's on the way to
-//! it, those that only call a closure, and those that start a thread.
+//! Which functions of a stack are left out, as they are not the program's: the allocator's, the
+//! standard library's on the way to it, those that only call a closure, and those that start a
+//! thread.
 //!
-//! The source file decides where it is known, and the name where it is not. So a function of the program is shown whatever it is
-//! called: the standard libraries of Rust and C++ lie in folders that no program has.
+//! The source file decides where it is known, and the name where it is not. So a function of the
+//! program is shown whatever it is called: the standard libraries of Rust and C++ lie in folders
+//! that no program has.
 
 use super::symbols::Frame;
 
@@ -13,7 +15,8 @@ pub enum Kind {
     Shown,
     /// The allocator's, or it hands an allocation to it: never shown.
     Allocator,
-    /// The standard library's: it is not shown between the allocator and the first function that is.
+    /// The standard library's: it is not shown between the allocator and the first function that
+    /// is.
     Library,
     /// It calls what it was given, now or in a thread: never shown.
     Shim,
@@ -218,7 +221,8 @@ fn is_c_library(map: &str) -> bool {
     .any(|start| name.starts_with(start))
 }
 
-/// The linker's name is one of Rust's: the newer manglings begin in another way than those of C++, the older ones end so.
+/// The linker's name is one of Rust's: the newer manglings begin in another way than those of C++,
+/// the older ones end so.
 fn is_rust(linked: &str) -> bool {
     rustc_demangle::try_demangle(linked).is_ok()
 }
@@ -273,7 +277,8 @@ fn is_standard(path: &str) -> bool {
     }
 }
 
-/// Whether a function is the `main` of C that the compiler makes for a program in Rust: it calls `inner`.
+/// Whether a function is the `main` of C that the compiler makes for a program in Rust: it calls
+/// `inner`.
 pub fn is_made(frame: &Frame, inner: &Frame) -> bool {
     frame.function == "main"
         && frame.file.is_none()

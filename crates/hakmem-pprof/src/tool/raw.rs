@@ -1,12 +1,13 @@
-//! What the library writes: the text form of gperftools' heap profiles, with a line of our own. A file may hold several, one
-//! after the other.
+//! What the library writes: the text form of gperftools' heap profiles, with a line of our own. A
+//! file may hold several, one after the other.
 
 use super::checked::{self, Lines};
 use std::collections::HashMap;
 use std::io::BufRead;
 use std::ops::RangeInclusive;
 
-/// The versions of our own line that this program reads. The first had no samples at longer intervals.
+/// The versions of our own line that this program reads. The first had no samples at longer
+/// intervals.
 const SCHEMAS: RangeInclusive<u32> = 1..=2;
 
 /// Bytes of a line. Samples of a profile, addresses in their stacks, and maps.
@@ -15,8 +16,8 @@ const SAMPLES: usize = 1 << 19;
 const ADDRESSES: usize = 1 << 22;
 const MAPS: usize = 1 << 16;
 const PATH: usize = 4096;
-/// No program has so much of anything: neither bytes of a block or between samples, nor samples of a stack. No address of a program is
-/// larger.
+/// No program has so much of anything: neither bytes of a block or between samples, nor samples of
+/// a stack. No address of a program is larger.
 const MOST: u64 = 1 << 56;
 const MOST_SAMPLES: u64 = 1 << 40;
 
@@ -56,7 +57,8 @@ pub struct Map {
     pub path: String,
 }
 
-/// The last profile of a file, of process `pid` if it is given. What cannot be read is named in the error.
+/// The last profile of a file, of process `pid` if it is given. What cannot be read is named in the
+/// error.
 pub fn last(text: impl BufRead, pid: Option<u32>) -> Result<Option<Raw>, String> {
     let mut lines = Lines::new(text, LINE);
     let (mut last, mut open) = (None, None::<Open>);
@@ -168,8 +170,8 @@ impl Raw {
     }
 }
 
-/// Samples that were drawn with a longer interval than the header's. The line after this one has them as if they had been drawn
-/// with that.
+/// Samples that were drawn with a longer interval than the header's. The line after this one has
+/// them as if they had been drawn with that.
 struct Drawn {
     interval: u64,
     live: u64,
@@ -237,7 +239,8 @@ impl Map {
 }
 
 impl Sample {
-    /// How many allocations each sample stands for: one of `size` bytes is a sample with probability 1 − exp(−size / interval).
+    /// How many allocations each sample stands for: one of `size` bytes is a sample with
+    /// probability 1 − exp(−size / interval).
     pub fn weight(&self) -> f64 {
         1.0 / -(-(self.size as f64) / self.interval as f64).exp_m1()
     }

@@ -1,4 +1,5 @@
-//! What addresses are called: by the debug information and symbol tables of the files that they were mapped from.
+//! What addresses are called: by the debug information and symbol tables of the files that they
+//! were mapped from.
 
 use super::checked::total;
 use super::hidden::{self, Kind};
@@ -161,7 +162,8 @@ impl<'a> Symbols<'a> {
         place
     }
 
-    /// The places of a stack, nearest first; without the functions that `hidden` leaves out, unless all are asked for.
+    /// The places of a stack, nearest first; without the functions that `hidden` leaves out, unless
+    /// all are asked for.
     pub fn stack(&mut self, stack: &[u64], all: bool) -> Vec<Rc<Place>> {
         let places: Vec<_> = calls(stack).map(|at| self.place(at)).collect();
         if all {

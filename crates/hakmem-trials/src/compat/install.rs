@@ -108,7 +108,8 @@ fn version(package: &str) -> Option<String> {
 
 /// The package that a file belongs to, with its version.
 pub fn owner(file: &std::path::Path) -> Option<String> {
-    // The package database knows files by the name that they were installed under, before folders were merged.
+    // The package database knows files by the name that they were installed under, before folders
+    // were merged.
     let name = file.file_name()?.to_str()?;
     let output = Command::new("dpkg-query")
         .args(["-S", &format!("*/{name}")])

@@ -1,7 +1,9 @@
-//! `hakmem-trials compat`: a matrix of real programs and allocators, whose results are compared and put on record.
+//! `hakmem-trials compat`: a matrix of real programs and allocators, whose results are compared and
+//! put on record.
 //!
-//! A program is a script (`scripts`, `table`). A `scenario` runs it, the `runner` stands between script and program,
-//! `tree` finds and ends processes, `proof` reads hakmem's own account, `verdict` compares, `page` writes.
+//! A program is a script (`scripts`, `table`). A `scenario` runs it, the `runner` stands between
+//! script and program, `tree` finds and ends processes, `proof` reads hakmem's own account,
+//! `verdict` compares, `page` writes.
 
 mod install;
 mod page;
@@ -33,8 +35,8 @@ use table::Program;
 /// What to run.
 #[derive(Debug, clap::Args)]
 pub struct Options {
-    /// A library to preload and the name to call it by; may be given several times
-    /// [default: libhakmem.so beside this program, and what is installed of jemalloc, tcmalloc, mimalloc]
+    /// A library to preload and the name to call it by; may be given several times [default:
+    /// libhakmem.so beside this program, and what is installed of jemalloc, tcmalloc, mimalloc]
     #[arg(long = "lib", value_name = "NAME=PATH", value_parser = parse_library)]
     libraries: Vec<(String, PathBuf)>,
     /// Times that each program runs on each allocator
@@ -175,7 +177,8 @@ impl Matrix<'_> {
         }
         let mut system: Option<String> = None;
         for round in 0..rounds {
-            // The sides alternate; the system's first run comes first, so that the others' outputs can be held against it.
+            // The sides alternate; the system's first run comes first, so that the others' outputs
+            // can be held against it.
             for i in 0..self.sides.len() {
                 let side = &self.sides[(round as usize + i) % self.sides.len()];
                 if due(results, side, round) {
@@ -266,7 +269,8 @@ fn described(side: &Side) -> String {
 /// When this program is told to end, everything that it started ends first.
 fn end_on_signals(folder: &Path) -> io::Result<()> {
     let folder = folder.to_owned();
-    // SAFETY: the set is initialised by sigemptyset before anything reads it; the rest takes numbers.
+    // SAFETY: the set is initialised by sigemptyset before anything reads it; the rest takes
+    // numbers.
     let set = unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut set);

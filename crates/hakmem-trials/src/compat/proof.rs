@@ -1,4 +1,5 @@
-//! What hakmem says of the processes that it served: lines of JSON, one when it is loaded, one at exit.
+//! What hakmem says of the processes that it served: lines of JSON, one when it is loaded, one at
+//! exit.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;

@@ -19,7 +19,8 @@ pub struct Run {
     pub side: String,
     /// Which of the runs, from 0.
     pub round: u32,
-    /// SHA-256 of the script with all it reads, and of the library: a result is of use as long as both are the same.
+    /// SHA-256 of the script with all it reads, and of the library: a result is of use as long as
+    /// both are the same.
     pub script: String,
     /// Empty without a library.
     pub library: String,
@@ -75,7 +76,8 @@ const SCHEMA: u32 = 2;
 const SAME: &str = "=";
 
 impl Results {
-    /// What the file holds; nothing if there is none. One that cannot be understood is an error: it must not be lost.
+    /// What the file holds; nothing if there is none. One that cannot be understood is an error: it
+    /// must not be lost.
     pub fn read(path: &Path) -> io::Result<Self> {
         let bad = |what: String| {
             io::Error::other(format!(
@@ -107,8 +109,8 @@ impl Results {
         replace(path, &self.text()?)
     }
 
-    /// A line of JSON about all runs, the names of the columns, and a line per run with tabs between its values. Most
-    /// values are those of the run before, for which [`SAME`] stands.
+    /// A line of JSON about all runs, the names of the columns, and a line per run with tabs
+    /// between its values. Most values are those of the run before, for which [`SAME`] stands.
     fn text(&self) -> io::Result<String> {
         let mut lines = vec![serde_json::to_string(self)?];
         let mut above = Vec::new();

@@ -1,5 +1,6 @@
-//! `hakmem-trials compat-run`: stands between a script and a program, gives the program the library, passes signals on to
-//! it, watches it and its children, and writes a line about them when it has ended.
+//! `hakmem-trials compat-run`: stands between a script and a program, gives the program the
+//! library, passes signals on to it, watches it and its children, and writes a line about them when
+//! it has ended.
 
 use super::tree::{self, Look};
 use hakmem_bench::child::{Usage, ending};
@@ -106,11 +107,13 @@ fn command(program: &[OsString], library: Option<&Path>) -> Command {
     command
 }
 
-/// Has the child start with no signal blocked or ignored, whatever this process does with them. It also makes the standard
-/// library fork rather than vfork, without which our own memory would count as the program's.
+/// Has the child start with no signal blocked or ignored, whatever this process does with them. It
+/// also makes the standard library fork rather than vfork, without which our own memory would count
+/// as the program's.
 pub fn with_fresh_signals(command: &mut Command) {
     let fresh = || {
-        // SAFETY: between fork and exec these calls are allowed; the set is initialised before it is read.
+        // SAFETY: between fork and exec these calls are allowed; the set is initialised before it
+        // is read.
         let code = unsafe {
             for signal in [
                 libc::SIGINT,
@@ -136,7 +139,8 @@ pub fn with_fresh_signals(command: &mut Command) {
 
 /// Signals are waited for, not handled.
 fn block_signals() -> io::Result<libc::sigset_t> {
-    // SAFETY: the set is initialised by sigemptyset before anything reads it; the rest takes numbers.
+    // SAFETY: the set is initialised by sigemptyset before anything reads it; the rest takes
+    // numbers.
     unsafe {
         let mut set = std::mem::zeroed();
         libc::sigemptyset(&raw mut set);

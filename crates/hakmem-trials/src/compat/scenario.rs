@@ -39,7 +39,8 @@ pub struct Finished {
 }
 
 impl Stage {
-    /// Sets everything up that the programs share. Libraries are copied: the user may not see where they come from.
+    /// Sets everything up that the programs share. Libraries are copied: the user may not see where
+    /// they come from.
     pub fn new(sides: &mut [Side]) -> io::Result<Self> {
         let folder = tempfile::Builder::new()
             .prefix("hakmem-compat-")
@@ -255,7 +256,8 @@ pub fn hex(hash: Sha256) -> String {
         .collect()
 }
 
-/// Runs a command to its end, but no longer than `deadline`; then nothing of it is left. `None` after the deadline.
+/// Runs a command to its end, but no longer than `deadline`; then nothing of it is left. `None`
+/// after the deadline.
 fn run_until(
     command: &mut Command,
     deadline: Duration,

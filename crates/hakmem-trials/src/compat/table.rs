@@ -15,7 +15,8 @@ pub struct Program {
     pub script: &'static str,
     /// Seconds after which a run counts as a hang.
     pub deadline: u64,
-    /// Why it fails on some allocators, where that is known and not theirs to mend. Shown beside such failures only.
+    /// Why it fails on some allocators, where that is known and not theirs to mend. Shown beside
+    /// such failures only.
     pub known: Option<&'static str>,
 }
 

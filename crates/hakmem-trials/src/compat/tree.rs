@@ -61,7 +61,8 @@ impl Look {
     }
 }
 
-/// All processes below `process`, parents before children. Those that end or begin meanwhile may be missed.
+/// All processes below `process`, parents before children. Those that end or begin meanwhile may be
+/// missed.
 pub fn below(process: u32) -> Vec<u32> {
     let mut found = Vec::new();
     let mut next = vec![process];
@@ -112,7 +113,8 @@ fn has(maps: &[u8], path: &[u8]) -> bool {
     maps.split(|b| *b == b'\n').any(|line| line.ends_with(path))
 }
 
-/// Makes this process the parent of all below it whose own parent ends: nothing that was started gets away.
+/// Makes this process the parent of all below it whose own parent ends: nothing that was started
+/// gets away.
 pub fn adopt_orphans() -> io::Result<()> {
     // SAFETY: a system call that takes numbers.
     match unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) } {
@@ -127,9 +129,9 @@ pub fn end_all() -> usize {
     loop {
         let left = below(std::process::id());
         for process in &left {
-            // SAFETY: takes two numbers. The process is a descendant: its id is not given out again before its parent
-            // has waited for it, and if that has happened since, the worst is a signal to nobody we know of; both lie
-            // microseconds apart.
+            // SAFETY: takes two numbers. The process is a descendant: its id is not given out again
+            // before its parent has waited for it, and if that has happened since, the worst is a
+            // signal to nobody we know of; both lie microseconds apart.
             unsafe { libc::kill(*process as libc::pid_t, libc::SIGKILL) };
         }
         // Those of which this process is the parent, or became it.

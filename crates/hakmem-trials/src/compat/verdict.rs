@@ -48,7 +48,8 @@ impl Verdict {
     }
 }
 
-/// What the system's runs agree on; `Err` if they do not agree, or do not end well: then nothing can be compared.
+/// What the system's runs agree on; `Err` if they do not agree, or do not end well: then nothing
+/// can be compared.
 pub fn expected<'a>(results: &'a Results, program: &str) -> Result<&'a Run, String> {
     let runs: Vec<&Run> = results
         .runs

@@ -1,5 +1,5 @@
-//! Whether mode `learn` earns its place: phases whose best settings differ, one after the other in one process, with fixed
-//! settings and with learnt ones.
+//! Whether mode `learn` earns its place: phases whose best settings differ, one after the other in
+//! one process, with fixed settings and with learnt ones.
 
 pub mod phases;
 

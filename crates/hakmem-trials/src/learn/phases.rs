@@ -1,5 +1,5 @@
-//! The phases: programs of a kind, a few seconds each. What a phase does in its first second is not in its figures: that is the
-//! time to learn.
+//! The phases: programs of a kind, a few seconds each. What a phase does in its first second is not
+//! in its figures: that is the time to learn.
 
 use hakmem_bench::heap::{Block, Heap};
 use hakmem_bench::meter::status_kib;

@@ -82,8 +82,8 @@ impl Gathered {
         }
     }
 
-    /// Compares what a program produced with what it produces on the system's allocator, and takes out the samples of
-    /// runs that did not end well: their time is that of something else.
+    /// Compares what a program produced with what it produces on the system's allocator, and takes
+    /// out the samples of runs that did not end well: their time is that of something else.
     pub fn judge(&mut self, program: &'static Program, sides: &[Side]) {
         let name = program.name;
         let names: Vec<String> = sides.iter().map(|s| s.name.clone()).collect();

@@ -23,8 +23,8 @@ use table::Program;
 /// What to compare.
 #[derive(Debug, clap::Args)]
 pub struct Options {
-    /// A library to preload and the name to call it by; may be given several times
-    /// [default: libhakmem.so beside this program, and what is installed of jemalloc, tcmalloc, mimalloc]
+    /// A library to preload and the name to call it by; may be given several times [default:
+    /// libhakmem.so beside this program, and what is installed of jemalloc, tcmalloc, mimalloc]
     #[arg(long = "lib", value_name = "NAME=PATH", value_parser = parse_library)]
     pub libraries: Vec<(String, PathBuf)>,
     /// Times that each program runs on each library
@@ -42,7 +42,8 @@ fn names() -> PossibleValuesParser {
     crate::names::choice(table::ALL.iter().map(|p| (p.name, p.what)))
 }
 
-/// Runs the comparison, prints its table, writes its record. `Ok(false)` if a program failed or behaved differently.
+/// Runs the comparison, prints its table, writes its record. `Ok(false)` if a program failed or
+/// behaved differently.
 pub fn run(options: &Options) -> io::Result<bool> {
     let start = Start::now();
     let mut sides = libraries::sides(&options.libraries)?;

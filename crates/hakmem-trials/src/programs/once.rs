@@ -15,8 +15,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
-/// Seconds after which a run is ended: a program that hangs on a library must not hang the comparison. Tracing makes
-/// runs several times as long.
+/// Seconds after which a run is ended: a program that hangs on a library must not hang the
+/// comparison. Tracing makes runs several times as long.
 const LIMIT: u32 = 600;
 
 /// A program that is installed, and where it works.
@@ -60,8 +60,8 @@ impl Ready<'_> {
         ))
     }
 
-    /// A run that counts system calls and sees that the library is mapped in the program itself. `Ok(None)` if this
-    /// process may not trace.
+    /// A run that counts system calls and sees that the library is mapped in the program itself.
+    /// `Ok(None)` if this process may not trace.
     pub fn trace(&self, side: &Side) -> Result<Option<(Trace, Outcome)>, String> {
         let library = side.library.as_deref();
         let ran = self.run(side, |command| {
@@ -150,8 +150,9 @@ impl Ready<'_> {
                 rlim_cur: LIMIT.into(),
                 rlim_max: LIMIT.into(),
             };
-            // SAFETY: two system calls, one with a number and one with a live structure, that are allowed between fork
-            // and exec. The alarm stays set over exec; the limit holds for children, too.
+            // SAFETY: two system calls, one with a number and one with a live structure, that are
+            // allowed between fork and exec. The alarm stays set over exec; the limit holds for
+            // children, too.
             match unsafe {
                 libc::alarm(LIMIT);
                 libc::setrlimit(libc::RLIMIT_CPU, &raw const processor)
@@ -160,7 +161,8 @@ impl Ready<'_> {
                 _ => Err(io::Error::last_os_error()),
             }
         };
-        // SAFETY: the closure makes two system calls, and an error from a number is made without allocating.
+        // SAFETY: the closure makes two system calls, and an error from a number is made without
+        // allocating.
         unsafe { command.pre_exec(limit) };
         command
     }

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 /// Until so long after its start a server may be deaf; under a tracer all takes longer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Runs `serve`, which starts a Redis server in `folder` and returns when it has ended. Meanwhile another thread drives
-/// that server, and stops it.
+/// Runs `serve`, which starts a Redis server in `folder` and returns when it has ended. Meanwhile
+/// another thread drives that server, and stops it.
 pub fn drive<T>(folder: &Path, serve: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let ended = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -85,8 +85,9 @@ fn stop(folder: &Path, ended: &AtomicBool) {
         .ok()
         .and_then(|text| text.trim().parse().ok());
     if let Some(id) = id.filter(|id| *id > 1) {
-        // SAFETY: takes two numbers. The process wrote its id into this run's own folder, and has not been reaped:
-        // `ended` would be set. Without an id, the alarm that the run was started with ends it.
+        // SAFETY: takes two numbers. The process wrote its id into this run's own folder, and has
+        // not been reaped: `ended` would be set. Without an id, the alarm that the run was started
+        // with ends it.
         unsafe { libc::kill(id, libc::SIGKILL) };
     }
 }

@@ -26,9 +26,11 @@ pub struct Program {
 pub enum Style {
     /// From start to end by itself; what it writes to its standard output is its product.
     Alone,
-    /// As that, on a copy of the folder `inputs/<this>` which it changes; files of this ending are its product, too.
+    /// As that, on a copy of the folder `inputs/<this>` which it changes; files of this ending are
+    /// its product, too.
     OnCopy(&'static str, &'static str),
-    /// It serves on a socket until it is told to stop; its time is the processor's, as it mostly waits.
+    /// It serves on a socket until it is told to stop; its time is the processor's, as it mostly
+    /// waits.
     Server,
 }
 
@@ -157,7 +159,8 @@ pub const ALL: &[Program] = &[
         name: "git_gc",
         what: "git gc of a repository of 600 commits, on one thread",
         executable: "git",
-        // Threads share the work of finding deltas by chance, and the pack would differ from run to run.
+        // Threads share the work of finding deltas by chance, and the pack would differ from run to
+        // run.
         arguments: &[
             "-C",
             "repository",

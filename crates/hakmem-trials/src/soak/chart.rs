@@ -9,7 +9,8 @@ use std::io;
 /// Small, with large letters: it is shown at half that width on a telephone.
 const SIZE: (u32, u32) = (720, 640);
 const FONT: &str = "sans-serif";
-/// Dark on light: the curve is thin, the medians are thick, so that no colour is needed to tell them apart.
+/// Dark on light: the curve is thin, the medians are thick, so that no colour is needed to tell
+/// them apart.
 const CURVE: RGBColor = RGBColor(9, 105, 218);
 const MEDIAN: RGBColor = RGBColor(150, 56, 0);
 const GRID: RGBColor = RGBColor(216, 222, 228);
@@ -44,7 +45,8 @@ impl Plot {
     }
 }
 
-/// The text of an image of plots over the same time, one below the other; `settled` is when the stretches begin.
+/// The text of an image of plots over the same time, one below the other; `settled` is when the
+/// stretches begin.
 pub fn draw(heading: &str, settled: u64, seconds: u64, plots: &[Plot]) -> io::Result<String> {
     let mut image = String::new();
     all(&mut image, heading, settled, seconds, plots).map_err(io::Error::other)?;

@@ -1,4 +1,5 @@
-//! The process that is soaked: starts all threads, lets them work and rest in turn, and tells every second how far they are.
+//! The process that is soaked: starts all threads, lets them work and rest in turn, and tells every
+//! second how far they are.
 
 use super::roles;
 use super::stage::{Phase, Stage};

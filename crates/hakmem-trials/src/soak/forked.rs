@@ -1,4 +1,5 @@
-//! Children made by fork amid all the other threads: they check what they inherited, allocate, start a thread, and end.
+//! Children made by fork amid all the other threads: they check what they inherited, allocate,
+//! start a thread, and end.
 
 use super::heap::{allocate, any_size, fail, free, verify};
 use super::pattern::Block;
@@ -27,8 +28,8 @@ pub fn play(stage: &Stage, role: usize, number: usize) {
     while stage.goes_on(role) {
         let seed = rng.bits();
         let held = stage.hold();
-        // SAFETY: the child calls the allocator, which is what is tested, starts a thread, and leaves by `_exit`. The one
-        // lock of ours that it could meet is held by this very thread.
+        // SAFETY: the child calls the allocator, which is what is tested, starts a thread, and
+        // leaves by `_exit`. The one lock of ours that it could meet is held by this very thread.
         let child = unsafe { libc::fork() };
         if child == 0 {
             drop(held);
@@ -74,10 +75,11 @@ fn in_child(stage: &Stage, blocks: &mut Table<Block>, rng: &mut Rng) -> ! {
             free(block);
         }
     }
-    // Not by the standard library: a lock of its own may be held by a thread that is not here any more. glibc sees to its
-    // locks in fork.
+    // Not by the standard library: a lock of its own may be held by a thread that is not here any
+    // more. glibc sees to its locks in fork.
     let mut other: libc::pthread_t = 0;
-    // SAFETY: the number is alive; the function has the type that is asked for and takes no argument.
+    // SAFETY: the number is alive; the function has the type that is asked for and takes no
+    // argument.
     let code = unsafe {
         libc::pthread_create(
             &raw mut other,

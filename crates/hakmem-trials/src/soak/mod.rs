@@ -1,7 +1,9 @@
-//! `hakmem-trials soak`: everything that a process can do to an allocator, at once, for long; memory and maps on record.
+//! `hakmem-trials soak`: everything that a process can do to an allocator, at once, for long;
+//! memory and maps on record.
 //!
-//! A child (`child`) plays the `roles` with hakmem preloaded; every block has contents that are checked (`pattern`) when it
-//! changes hands or dies. This process looks at it from outside each second (`log`), and judges at the end (`flat`).
+//! A child (`child`) plays the `roles` with hakmem preloaded; every block has contents that are
+//! checked (`pattern`) when it changes hands or dies. This process looks at it from outside each
+//! second (`log`), and judges at the end (`flat`).
 
 mod chart;
 pub mod child;

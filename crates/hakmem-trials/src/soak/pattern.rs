@@ -1,11 +1,13 @@
-//! What blocks contain: enough to notice a byte that somebody else wrote, cheap enough for blocks of many megabytes.
+//! What blocks contain: enough to notice a byte that somebody else wrote, cheap enough for blocks
+//! of many megabytes.
 
 use std::ptr::NonNull;
 
 /// Every so many bytes of a block there is a word that only this place of this block has.
 const STRIDE: usize = 256;
 
-/// A block of the heap under test, with what it must contain. The owner of the value owns the block.
+/// A block of the heap under test, with what it must contain. The owner of the value owns the
+/// block.
 #[derive(Debug)]
 pub struct Block {
     /// Its start.
@@ -66,7 +68,8 @@ impl Block {
             size: self.size,
             mark: self.mark,
         };
-        // The words before the end of both; the odd bytes behind the last whole word only if nothing was cut off.
+        // The words before the end of both; the odd bytes behind the last whole word only if
+        // nothing was cut off.
         old.check_up_to(if size < self.size { kept & !7 } else { kept })?;
         let block = Self {
             start,
@@ -98,7 +101,8 @@ impl Block {
     }
 }
 
-/// The offsets of the words of a block: all of a small one, and in larger ones every so manieth and the last.
+/// The offsets of the words of a block: all of a small one, and in larger ones every so manieth and
+/// the last.
 fn places(size: usize, from: usize) -> impl Iterator<Item = usize> {
     let step = if size <= STRIDE { 8 } else { STRIDE };
     let last = (size >= 8).then(|| (size & !7) - 8);

@@ -1,4 +1,5 @@
-//! What the threads do: each role calls the allocator in its own way until the stage says otherwise.
+//! What the threads do: each role calls the allocator in its own way until the stage says
+//! otherwise.
 
 use super::forked;
 use super::heap::{allocate, any_size, free, resize, verify};
@@ -57,8 +58,8 @@ pub const ALL: [Role; ROLES] = [
     },
 ];
 
-/// Replaces blocks of its own at random, resizes some, leaves some to others. Every so often the thread ends and the
-/// next one goes on with its blocks.
+/// Replaces blocks of its own at random, resizes some, leaves some to others. Every so often the
+/// thread ends and the next one goes on with its blocks.
 fn churn(stage: &Stage, role: usize, number: usize) {
     const BLOCKS: usize = 12_000;
     let mut rng = stage.numbers(role, number);
@@ -168,7 +169,8 @@ fn short_life(stage: &Stage, rng: &mut Rng) {
     }
 }
 
-/// A few blocks of many megabytes, replaced and resized, and a buffer that grows from small to large.
+/// A few blocks of many megabytes, replaced and resized, and a buffer that grows from small to
+/// large.
 fn huge(stage: &Stage, role: usize, number: usize) {
     let mut rng = stage.numbers(role, number);
     let mut blocks = Table::new(6);

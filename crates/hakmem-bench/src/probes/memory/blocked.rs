@@ -1,5 +1,5 @@
-//! A thread allocates and then sleeps, while another one frees its blocks: what is free belongs to a
-//! heap whose thread does nothing about it.
+//! A thread allocates and then sleeps, while another one frees its blocks: what is free belongs to
+//! a heap whose thread does nothing about it.
 
 use crate::heap::{Fixed, Heap};
 use crate::probes::stage::Stage;

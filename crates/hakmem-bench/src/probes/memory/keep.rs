@@ -1,4 +1,5 @@
-//! Nearly all blocks are freed: whole runs of neighbours but one run in twenty, or blocks at random.
+//! Nearly all blocks are freed: whole runs of neighbours but one run in twenty, or blocks at
+//! random.
 
 use super::pages;
 use crate::heap::{Block, Heap};

@@ -19,8 +19,8 @@ pub fn idle(count: usize) {
     drop(blocks);
 }
 
-/// All freed but a few, each of which holds a page of the system's back whatever the allocator does. The table is
-/// unmapped.
+/// All freed but a few, each of which holds a page of the system's back whatever the allocator
+/// does. The table is unmapped.
 pub fn sparse(count: usize, trim: bool) {
     let mut blocks: Table<Option<Fixed<System, SIZE>>> =
         Table::filled(count, |_| Some(Heap::new().fixed()));
