@@ -70,7 +70,8 @@ pub unsafe extern "C" fn hakmem_heap_new(name: *const c_char, limit: usize) -> *
 /// `heap` is NULL or from hakmem_heap_new.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hakmem_heap_malloc(heap: *mut hakmem_heap, size: usize) -> *mut c_void {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller says that `heap` is NULL or from hakmem_heap_new, which gives handles of
+    // `heaps::new`. The alignment is a power of two.
     unsafe { heaps::allocate(heap.cast(), 16, size, false).cast() }
 }
 
@@ -88,7 +89,8 @@ pub unsafe extern "C" fn hakmem_heap_calloc(
         errno::set(libc::ENOMEM);
         return null_mut();
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller says that `heap` is NULL or from hakmem_heap_new, which gives handles of
+    // `heaps::new`. The alignment is a power of two.
     unsafe { heaps::allocate(heap.cast(), 16, size, true).cast() }
 }
 
@@ -106,7 +108,8 @@ pub unsafe extern "C" fn hakmem_heap_aligned_alloc(
         errno::set(libc::EINVAL);
         return null_mut();
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller says that `heap` is NULL or from hakmem_heap_new, which gives handles of
+    // `heaps::new`. The alignment was just checked.
     unsafe { heaps::allocate(heap.cast(), alignment, size, false).cast() }
 }
 
@@ -121,7 +124,8 @@ pub unsafe extern "C" fn hakmem_heap_realloc(
     p: *mut c_void,
     size: usize,
 ) -> *mut c_void {
-    // SAFETY: the caller's promises.
+    // SAFETY: the caller says that `heap` is NULL or from hakmem_heap_new, which gives handles of
+    // `heaps::new`. `p` is not NULL, so it is a live block of this heap, and the caller's.
     unsafe {
         if p.is_null() {
             return heaps::allocate(heap.cast(), 16, size, false).cast();
@@ -141,7 +145,8 @@ pub unsafe extern "C" fn hakmem_heap_realloc(
 /// `heap` is NULL or from hakmem_heap_new. `p` is NULL or a live block of it, and the caller's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hakmem_heap_free(heap: *mut hakmem_heap, p: *mut c_void) {
-    // SAFETY: the caller's promises.
+    // SAFETY: the caller says that `heap` is NULL or from hakmem_heap_new, which gives handles of
+    // `heaps::new`. The caller gives up `p`.
     unsafe { heaps::free(heap.cast(), p.cast()) }
 }
 
@@ -153,7 +158,8 @@ pub unsafe extern "C" fn hakmem_heap_free(heap: *mut hakmem_heap, p: *mut c_void
 /// its scopes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hakmem_heap_reset(heap: *mut hakmem_heap) -> c_int {
-    // SAFETY: the caller's promises.
+    // SAFETY: the caller says that `heap` is NULL or from hakmem_heap_new, which gives handles of
+    // `heaps::new`. It also says that nobody uses a block of the heap, but those of its scopes.
     done(unsafe { heaps::reset(heap.cast()) }, libc::EINVAL)
 }
 
@@ -165,7 +171,9 @@ pub unsafe extern "C" fn hakmem_heap_reset(heap: *mut hakmem_heap) -> c_int {
 /// As hakmem_heap_reset, and nobody uses the heap any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hakmem_heap_delete(heap: *mut hakmem_heap) -> c_int {
-    // SAFETY: the caller's promises.
+    // SAFETY: the caller says that `heap` is NULL or from hakmem_heap_new, which gives handles of
+    // `heaps::new`. It also says that nobody uses the heap or a block of it, but those of its
+    // scopes.
     done(unsafe { heaps::delete(heap.cast()) }, libc::EBUSY)
 }
 
@@ -179,7 +187,8 @@ pub unsafe extern "C" fn hakmem_heap_delete(heap: *mut hakmem_heap) -> c_int {
 /// `heap` is NULL or from hakmem_heap_new.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hakmem_heap_enter(heap: *mut hakmem_heap) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller says that `heap` is NULL or from hakmem_heap_new, which gives handles of
+    // `heaps::new`.
     done(unsafe { heaps::enter(heap.cast()) }, libc::ENOMEM)
 }
 
@@ -190,7 +199,8 @@ pub unsafe extern "C" fn hakmem_heap_enter(heap: *mut hakmem_heap) -> c_int {
 /// `heap` is NULL or from hakmem_heap_new.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hakmem_heap_leave(heap: *mut hakmem_heap) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller says that `heap` is NULL or from hakmem_heap_new, which gives handles of
+    // `heaps::new`.
     done(unsafe { heaps::leave(heap.cast()) }, libc::EINVAL)
 }
 
@@ -200,7 +210,8 @@ pub unsafe extern "C" fn hakmem_heap_leave(heap: *mut hakmem_heap) -> c_int {
 /// `heap` is NULL or from hakmem_heap_new.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hakmem_heap_set_limit(heap: *mut hakmem_heap, limit: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller says that `heap` is NULL or from hakmem_heap_new, which gives handles of
+    // `heaps::new`.
     unsafe { heaps::set_limit(heap.cast(), (limit != 0).then_some(limit)) }
 }
 
@@ -212,7 +223,8 @@ pub unsafe extern "C" fn hakmem_heap_set_limit(heap: *mut hakmem_heap, limit: us
 /// `heap` is NULL or from hakmem_heap_new.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hakmem_heap_reserve(heap: *mut hakmem_heap, bytes: usize) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller says that `heap` is NULL or from hakmem_heap_new, which gives handles of
+    // `heaps::new`.
     done(unsafe { heaps::reserve(heap.cast(), bytes) }, libc::ENOMEM)
 }
 
@@ -225,7 +237,8 @@ pub unsafe extern "C" fn hakmem_heap_get_stats(
     heap: *mut hakmem_heap,
     out: *mut hakmem_heap_stats,
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller says that `heap` is NULL or from hakmem_heap_new, which gives handles of
+    // `heaps::new`.
     let figures = unsafe { heaps::figures(heap.cast()) };
     let limit_bytes = if heap.is_null() { 0 } else { u64::MAX };
     let figures = hakmem_heap_stats {

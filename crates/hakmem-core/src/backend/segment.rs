@@ -107,7 +107,9 @@ impl Home {
     /// As [`release`].
     #[inline(never)]
     pub unsafe fn release(&self, first: &Meta, n: u32) -> bool {
-        // SAFETY: the caller's promises are the same.
+        // SAFETY: the caller owns the slots and gives them up, and their metadata says
+        // `Kind::Free`: `release_as` asks for the same. The heap is the caller's, so its home is
+        // too.
         unsafe { release_as(first, n, Some(self)) }
     }
 
@@ -424,7 +426,8 @@ pub fn extend(first: &Meta, n: u32, more: u32) -> bool {
 /// from now on. Their metadata says `Kind::Free`.
 #[inline(never)]
 pub unsafe fn release(first: &Meta, n: u32) {
-    // SAFETY: the caller's promises are the same.
+    // SAFETY: the caller owns the slots and gives them up, and their metadata says `Kind::Free`:
+    // `release_as` asks for the same. Without a home it touches no heap.
     unsafe { release_as(first, n, None) };
 }
 

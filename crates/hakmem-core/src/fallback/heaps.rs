@@ -80,7 +80,8 @@ impl Heap {
         if layout.size() != 0 {
             self.live.fetch_sub(layout.size(), Relaxed);
             self.frees.fetch_add(1, Relaxed);
-            // SAFETY: the caller's promise.
+            // SAFETY: `allocate` got the block from this allocator for the same layout, and the
+            // caller says that it is live and gives it up.
             unsafe { Hakmem.dealloc(block.as_ptr(), layout) };
         }
     }
@@ -94,7 +95,8 @@ impl Heap {
     /// As [`Heap::allocate`]. Then nothing has changed.
     pub unsafe fn reallocate(&self, block: NonNull<u8>, old: Layout, new: Layout) -> Result<NonNull<[u8]>, AllocError> {
         let to = self.allocate(new)?;
-        // SAFETY: the caller's promise. A copy has the bytes of the smaller block.
+        // SAFETY: the caller says that the block is live and has the bytes of `old`. The new block
+        // is another one, so the copy does not overlap; it has the bytes of the smaller block.
         unsafe {
             to.cast::<u8>().copy_from_nonoverlapping(block, old.size().min(new.size()));
             self.deallocate(block, old);

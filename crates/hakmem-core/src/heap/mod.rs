@@ -247,7 +247,8 @@ impl Heap {
     #[inline(always)]
     pub unsafe fn free_large(&self, meta: &Meta) -> bool {
         if !self.pause.try_enter() {
-            // SAFETY: the caller's promises are the same.
+            // SAFETY: the caller gives up a live large block, which `meta` is the first slot of.
+            // `free_large_later` only waits first.
             return unsafe { self.free_large_later(meta) };
         }
         self.counts.large_freed.add(1);
@@ -270,7 +271,8 @@ impl Heap {
     #[inline(never)]
     unsafe fn free_large_later(&self, meta: &Meta) -> bool {
         self.pause.wait();
-        // SAFETY: the caller's promises are the same.
+        // SAFETY: the caller gives up a live large block, which `meta` is the first slot of. The
+        // pause has ended, and this thread is outside as before.
         unsafe { self.free_large(meta) }
     }
 

@@ -228,7 +228,8 @@ impl ProgramHeap {
     /// [`of`] gave the two for `p`. A block starts there; it is live, and the caller's to free.
     pub unsafe fn free(&'static self, p: *mut u8, head: &'static Meta) -> bool {
         match self.lock() {
-            // SAFETY: the promises are the same.
+            // SAFETY: `of` gave the heap and the metadata for `p`, where a live block starts that
+            // the caller gives up. This call has the lock.
             Ok(locked) => unsafe { locked.free(p, head) },
             Err(_) if self.state.load(Relaxed) == LOST => return false,
             Err(_) => {
@@ -253,7 +254,7 @@ impl ProgramHeap {
     /// Nobody uses an own block of the heap any more.
     pub unsafe fn reset(&'static self) -> Result<(), Refusal> {
         let locked = self.lock()?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller says that nobody uses an own block any more. This call has the lock.
         unsafe { locked.end_all(Way::Own) };
         Ok(())
     }
@@ -268,7 +269,8 @@ impl ProgramHeap {
         if self.entered.get() != 0 {
             return false;
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller says that nobody uses an own block any more. This call has the lock,
+        // and no thread is in a scope of the heap.
         unsafe { locked.end_all(Way::Own) };
         locked.end_empty(Way::Routed);
         locked.end_reserve();

@@ -63,7 +63,8 @@ pub fn make(name: &str, limit: Option<usize>) -> Option<&'static ProgramHeap> {
 fn pop() -> Option<&'static ProgramHeap> {
     // SAFETY: only `give_if_over` made the numbers in the pool.
     let id = POOL.pop(|id| &unsafe { by_id(id) }.link)?;
-    // SAFETY: the same.
+    // SAFETY: the number came out of the pool, to which only `give_if_over` adds, and it adds
+    // numbers of heaps, which are never unmapped.
     Some(unsafe { by_id(id) })
 }
 

@@ -75,7 +75,8 @@ impl Locked {
         }
         self.pages(way).full.remove(head);
         head.set_kind(Kind::Huge);
-        // SAFETY: the caller's promise. The block is in no list.
+        // SAFETY: the caller says that this is a live huge block of the heap that nobody else uses,
+        // nor the bytes behind `n` afterwards. It was just taken out of its list.
         let moved = unsafe { huge::resize(head, n) };
         let now = moved.unwrap_or(head);
         self.adopt(way, now, Kind::ProgramHuge);
@@ -107,7 +108,8 @@ impl ProgramHeap {
             return None;
         }
         let locked = self.lock().ok()?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the kind says that it is a huge block. The caller says that it is a live one of
+        // this heap, and that nobody else uses it, nor the bytes behind `n` afterwards.
         unsafe { locked.resize_huge(head, n) }.ok().map(Meta::start)
     }
 }

@@ -46,7 +46,9 @@ macro_rules! implement {
             old: Layout,
             new: Layout,
         ) -> Result<NonNull<[u8]>, AllocError> {
-            // SAFETY: the caller's promise. A copy has the bytes of the smaller block.
+            // SAFETY: the heap returned the block for `old`, and it is live and the caller's to
+            // change or free, as the caller says. The new block is another one, so the copy does
+            // not overlap; it has the bytes of the smaller block.
             unsafe {
                 if old.align() == new.align() {
                     return heap.reallocate(block, old, new).map_err(|_| AllocError);

@@ -22,7 +22,8 @@ unsafe fn heap_of(handle: *mut u8) -> Option<&'static ProgramHeap> {
     if handle.is_null() {
         return None;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the handle is not NULL, so the caller says that it is from `new`, and `by_handle`
+    // takes such a handle at any time, also of a heap that was deleted.
     Some(unsafe { registry::by_handle(handle) }.unwrap_or_else(|| check::deleted_heap(handle)))
 }
 
@@ -43,7 +44,8 @@ pub fn handle_of(heap: &Heap) -> *mut u8 {
 /// # Safety
 /// `handle` is NULL or from [`new`].
 pub unsafe fn allocate(handle: *mut u8, align: usize, size: usize, zeroed: bool) -> *mut u8 {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller says that the handle is NULL or from `new`, and `heap_of` asks for no
+    // more.
     let Some(heap) = (unsafe { heap_of(handle) }) else { return no_memory() };
     let clear = if zeroed { Clear::Block } else { Clear::Nothing };
     or_no_memory(call::allocate(heap, size, align.max(16), clear, Origin::C))
@@ -54,7 +56,9 @@ pub unsafe fn allocate(handle: *mut u8, align: usize, size: usize, zeroed: bool)
 /// # Safety
 /// `handle` is NULL or from [`new`]. `p` is a live block of it, and the caller's.
 pub unsafe fn reallocate(handle: *mut u8, p: *mut u8, size: usize) -> *mut u8 {
-    // SAFETY: the caller's promises.
+    // SAFETY: the caller says that the handle is NULL or from `new`, and that `p` is a live block
+    // of this heap, which nobody else uses. The block comes from a function of C, as the origin
+    // says.
     unsafe {
         let Some(heap) = heap_of(handle) else { return no_memory() };
         or_no_memory(call::reallocate(heap, p, None, size, 16, Origin::C))
@@ -66,7 +70,8 @@ pub unsafe fn reallocate(handle: *mut u8, p: *mut u8, size: usize) -> *mut u8 {
 /// # Safety
 /// `handle` is NULL or from [`new`]. If `p` is a block of it, it is live, and the caller's to free.
 pub unsafe fn free(handle: *mut u8, p: *mut u8) {
-    // SAFETY: the caller's promises.
+    // SAFETY: the caller says that the handle is NULL or from `new`, and gives up `p` if it is a
+    // block of this heap. `call::free` ends the process for any other block.
     unsafe {
         if let Some(heap) = heap_of(handle)
             && !p.is_null()
@@ -81,9 +86,11 @@ pub unsafe fn free(handle: *mut u8, p: *mut u8) {
 /// # Safety
 /// `handle` is NULL or from [`new`]. Nobody uses a block of the heap any more, but those of scopes.
 pub unsafe fn reset(handle: *mut u8) -> bool {
-    // SAFETY: the caller's promises.
+    // SAFETY: the caller says that the handle is NULL or from `new`, and `heap_of` asks for no
+    // more.
     unsafe { heap_of(handle) }.is_some_and(|heap| {
-        // SAFETY: the same.
+        // SAFETY: the caller says that nobody uses a block of the heap any more but those of
+        // scopes, which `reset` leaves alone.
         let done = unsafe { heap.reset() }.is_ok();
         tick(heap);
         done
@@ -95,9 +102,10 @@ pub unsafe fn reset(handle: *mut u8) -> bool {
 /// # Safety
 /// As [`reset`], and nobody uses the heap any more.
 pub unsafe fn delete(handle: *mut u8) -> bool {
-    // SAFETY: the caller's promises.
+    // SAFETY: the caller says that the handle is NULL or from `new`, and `heap_of` asks for no
+    // more.
     let Some(heap) = (unsafe { heap_of(handle) }) else { return true };
-    // SAFETY: the same.
+    // SAFETY: the caller says that nobody uses the heap or an own block of it any more.
     let done = unsafe { heap.delete() };
     tick(heap);
     done
@@ -108,7 +116,8 @@ pub unsafe fn delete(handle: *mut u8) -> bool {
 /// # Safety
 /// `handle` is NULL or from [`new`].
 pub unsafe fn enter(handle: *mut u8) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller says that the handle is NULL or from `new`, and `heap_of` asks for no
+    // more.
     unsafe { heap_of(handle) }.is_some_and(|heap| scope::enter(heap).is_ok())
 }
 
@@ -117,7 +126,8 @@ pub unsafe fn enter(handle: *mut u8) -> bool {
 /// # Safety
 /// `handle` is NULL or from [`new`].
 pub unsafe fn leave(handle: *mut u8) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller says that the handle is NULL or from `new`, and `heap_of` asks for no
+    // more.
     unsafe { heap_of(handle) }.is_some_and(|heap| {
         let done = scope::leave(heap);
         tick(heap);
@@ -130,7 +140,8 @@ pub unsafe fn leave(handle: *mut u8) -> bool {
 /// # Safety
 /// `handle` is NULL or from [`new`].
 pub unsafe fn set_limit(handle: *mut u8, bytes: Option<usize>) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller says that the handle is NULL or from `new`, and `heap_of` asks for no
+    // more.
     if let Some(heap) = unsafe { heap_of(handle) } {
         heap.set_limit(bytes);
     }
@@ -141,7 +152,8 @@ pub unsafe fn set_limit(handle: *mut u8, bytes: Option<usize>) {
 /// # Safety
 /// `handle` is NULL or from [`new`].
 pub unsafe fn reserve(handle: *mut u8, bytes: usize) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller says that the handle is NULL or from `new`, and `heap_of` asks for no
+    // more.
     unsafe { heap_of(handle) }.is_some_and(|heap| heap.reserve(bytes).is_ok())
 }
 
@@ -150,7 +162,8 @@ pub unsafe fn reserve(handle: *mut u8, bytes: usize) -> bool {
 /// # Safety
 /// `handle` is NULL or from [`new`].
 pub unsafe fn figures(handle: *mut u8) -> Figures {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller says that the handle is NULL or from `new`, and `heap_of` asks for no
+    // more.
     unsafe { heap_of(handle) }.map_or_else(Figures::default, ProgramHeap::read)
 }
 

@@ -368,7 +368,8 @@ unsafe fn free_huge(meta: &'static Meta) -> bool {
 /// # Safety
 /// As [`ProgramHeap::free`].
 pub unsafe fn free_of(heap: &'static ProgramHeap, p: *mut u8, head: &'static Meta) {
-    // SAFETY: the promises are the same.
+    // SAFETY: `program::of` gave the heap and the metadata for `p`, as the caller says. A live
+    // block starts there, which the caller gives up.
     if unsafe { heap.free(p, head) } {
         purge::tick();
     }

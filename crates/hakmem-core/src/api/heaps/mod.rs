@@ -191,7 +191,8 @@ impl Heap {
         if let Some(heap) = self.heap
             && layout.size() != 0
         {
-            // SAFETY: the caller's promise.
+            // SAFETY: the size is not 0, so the heap has a block for this layout at this address,
+            // and the caller says that it is live and gives it up.
             unsafe { call::free(heap, block.as_ptr(), Origin::rust(layout.align()), Some(layout.size())) };
         }
     }
@@ -220,13 +221,15 @@ impl Heap {
             return self.allocate(new);
         }
         if new.size() == 0 {
-            // SAFETY: the caller's promise.
+            // SAFETY: the size is not 0, so the heap has a block for the layout `old` at this
+            // address, and the caller says that it is live and gives it up.
             unsafe { self.deallocate(block, old) };
             return Ok(nothing(new));
         }
         let heap = self.heap.ok_or(AllocError)?;
         let (size, origin) = (Some(old.size()), Origin::rust(old.align()));
-        // SAFETY: the caller's promise.
+        // SAFETY: neither size is 0, so the heap has a block for the layout `old` at this address.
+        // The caller says that it is live, nobody else uses it, and the alignment stays.
         let moved = unsafe { call::reallocate(heap, block.as_ptr(), size, new.size(), new.align(), origin) };
         moved.map(|block| NonNull::slice_from_raw_parts(block, new.size())).map_err(|_| AllocError)
     }

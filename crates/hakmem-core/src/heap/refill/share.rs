@@ -153,7 +153,8 @@ impl Heap {
             freed.set(freed.get().saturating_add(1));
             got.set(got.get().saturating_add(PRICE));
         }
-        // SAFETY: as above; the heap did not keep the block.
+        // SAFETY: the caller gives up a block of `page`, and the heap did not keep it: so it is on
+        // no list.
         let freed = unsafe { parked::free(page, block, count) };
         if freed == Freed::No {
             return false;

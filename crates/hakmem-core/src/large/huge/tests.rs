@@ -208,7 +208,7 @@ fn what_heaps_keep_goes_back_after_the_decay_and_at_the_end() {
         let held = block(1);
         assert_eq!(own().purge(os::now_ms(), 0), 5 * SEGMENT);
         assert_eq!((cached_bytes(), kept::ALLOWED.load(Relaxed), usage::huge() as usize), (0, 0, SEGMENT));
-        // SAFETY: as above.
+        // SAFETY: `held` comes from `malloc`, and is freed once.
         unsafe { c::free(held) };
         own().empty();
         assert_eq!((cached_bytes(), in_ring(), usage::huge()), (SEGMENT, 1, 0), "others may have it");
