@@ -10,6 +10,7 @@
 use crate::backend::check;
 use crate::backend::page::{Block, Meta};
 use crate::backend::remote_batch::RemoteBatch;
+use crate::base::line::Line;
 use crate::base::size_class::{CLASSES, TABLE16};
 use crate::base::sync::{AtomicUsize, Ordering::Relaxed};
 use crate::proto::inbox::{Inbox, Link};
@@ -27,11 +28,6 @@ pub struct Front {
     /// A copy of `size_class::CLASS16`.
     pub class16: [u8; TABLE16],
 }
-
-/// Two lines of cache for what other threads write. Processors fetch the second line along with the
-/// first.
-#[repr(align(128))]
-struct Line<T>(T);
 
 /// What other threads write.
 struct InboxLine {
