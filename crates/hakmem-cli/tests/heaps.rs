@@ -50,7 +50,7 @@ fn a_running_program_is_seen_by_top() {
     assert_table(&text);
     // Its live bytes are those of its heaps, and little else.
     let live = row(&text, "live")[1].clone();
-    assert!(live.starts_with("60") && live.contains("KiB"), "{text}");
+    assert!(live.starts_with("4.9") && live.contains("MiB"), "{text}");
 }
 
 #[test]
@@ -80,11 +80,20 @@ fn a_running_program_is_seen_by_map() {
         pages.map(|page| page["used"].as_u64().unwrap()).sum()
     };
     assert_eq!((of("tiles"), of("words")), (200, 1), "{pages:?}");
+    let large = segments
+        .iter()
+        .filter_map(|segment| segment["slots"].as_array())
+        .flatten()
+        .find(|slot| slot["use"] == "large" && slot["heap"] == "films");
+    assert_eq!(large.unwrap()["span"], 5, "{segments:?}");
+    let huge = segments.iter().find(|segment| segment["huge"] == 2);
+    assert_eq!(huge.unwrap()["heap"], "films");
     let picture = map(&[]);
     assert!(
         picture.contains("; of the program&#39;s heap tiles")
             || picture.contains("; of the program's heap tiles")
     );
+    assert_eq!(picture.matches("heap films").count(), 2);
 }
 
 /// The report has what the reader from outside sees, and the map of the library too.
@@ -105,8 +114,12 @@ fn the_end_of_a_program_is_seen_by_stat() {
     assert_eq!(row(&text, "tiles")[1], "600.0 KiB", "{text}");
     assert!(!text.contains("words"), "{text}");
     let map = std::fs::read_to_string(file).unwrap();
-    assert!(
-        map.contains(r#""state":"program","heap":"tiles""#),
-        "{map:.2000}"
-    );
+    for part in [
+        r#""state":"program","heap":"tiles""#,
+        r#""span":5,"use":"large","heap":"films""#,
+    ] {
+        assert!(map.contains(part), "{part}: {map:.2000}");
+    }
+    let huge = map.split("{\"address\"").find(|s| s.contains("\"huge\":2"));
+    assert!(huge.unwrap().contains(r#""heap":"films""#), "{huge:?}");
 }

@@ -52,6 +52,9 @@ pub struct Segment {
     pub resident: Option<Box<[u8]>>,
     #[serde(default)]
     pub slots: Box<[Slot]>,
+    /// For a huge block, the name of the heap that the program made, if one has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heap: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,6 +64,9 @@ pub struct Slot {
     pub span: u16,
     #[serde(flatten)]
     pub content: Content,
+    /// The name of the heap that the program made, if one has the page or the large block.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heap: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,9 +87,6 @@ pub struct Page {
     pub carved: u32,
     pub used: u32,
     pub state: PageState,
-    /// The name of the heap that the program made, if one has the page.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub heap: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -227,6 +230,7 @@ impl Map {
             let mut drawn = Segment {
                 address: format!("{:#x}", segment.address),
                 thp: segment.thp,
+                heap: segment.heap.map(|name| text_of(&name)),
                 ..Segment::default()
             };
             match segment.body {
@@ -246,6 +250,7 @@ impl Map {
                             slot: slot.first.into(),
                             span: slot.span.into(),
                             content: content(slot.used),
+                            heap: slot.heap.map(|name| text_of(&name)),
                         })
                         .collect();
                 }
@@ -276,7 +281,7 @@ fn content(used: Use) -> Content {
             blocks: page.blocks,
             carved: page.carved,
             used: page.used,
-            state: match page.state() {
+            state: match page.state {
                 "queue" => PageState::Queue,
                 "full" => PageState::Full,
                 "retired" => PageState::Retired,
@@ -285,7 +290,6 @@ fn content(used: Use) -> Content {
                 "program" => PageState::Program,
                 _ => PageState::Other,
             },
-            heap: page.heap.map(|name| text_of(&name)),
         }),
     }
 }

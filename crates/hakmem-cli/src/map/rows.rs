@@ -147,10 +147,11 @@ fn huge(map: &Map, segment: &Segment, span: u64, grid: Grid, x: f64, y: f64) -> 
         ),
     };
     let title = format!(
-        "huge: {} segments, {}, of which {} are resident{reserve}",
+        "huge: {} segments, {}, of which {} are resident{reserve}{}",
         span,
         bytes(all),
-        bytes(resident)
+        bytes(resident),
+        of_heap(segment.heap.as_deref())
     );
     let mut svg = format!("<g><title>{title}</title>");
     svg += &rect("w", x, y, width, grid.height);
@@ -186,18 +187,19 @@ fn run(
             rect(class, x, y, width, height)
         )
     };
+    let heap = of_heap(slot.heap.as_deref());
     match &slot.content {
         Content::Clean => plain("u", format!("clean: {size} without memory")),
         Content::Dirty => plain("e", format!("free, not given back: {size}")),
         Content::Kept => plain("k", format!("kept for what comes next: {size}")),
-        Content::Large => plain("lg", format!("large block: {size}")),
+        Content::Large => plain("lg", format!("large block: {size}{heap}")),
         Content::Page(page) => {
             let number = classes.binary_search(&page.size).unwrap_or(0);
             let resident = segment.resident.as_ref().map(|r| {
                 let here = r.iter().skip(slot.slot.into()).take(slot.span.into());
                 here.map(|&n| u64::from(n) * 4096).sum()
             });
-            let title = of_page(page, u64::from(slot.span) * map.slot_bytes, resident);
+            let title = of_page(page, u64::from(slot.span) * map.slot_bytes, resident) + &heap;
             let mut svg = format!(r#"<g class="c{number}"><title>{title}</title>"#);
             svg += &rect("p", x + 0.5, y + 0.5, width - 1.0, height - 1.0);
             let share = |n: u32| {
@@ -243,11 +245,19 @@ fn of_page(page: &Page, all: u64, resident: Option<u64>) -> String {
         PageState::Parked => "; few used, parked",
         PageState::Queue | PageState::Program | PageState::Other => "",
     };
-    if page.state == PageState::Program {
-        let name = page.heap.as_deref().filter(|name| !name.is_empty());
-        let name = checked::name(name.unwrap_or("without a name"));
-        let name = super::draw::escape(&name);
-        let _ = write!(title, "; of the program's heap {name}");
-    }
     title
+}
+
+/// Which heap of the program has it, for a title. Empty: none.
+fn of_heap(heap: Option<&str>) -> String {
+    let Some(name) = heap else {
+        return String::new();
+    };
+    let name = if name.is_empty() {
+        "without a name"
+    } else {
+        name
+    };
+    let name = super::draw::escape(&checked::name(name));
+    format!("; of the program's heap {name}")
 }

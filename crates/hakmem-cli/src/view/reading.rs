@@ -131,7 +131,7 @@ fn count(segment: &Segment, m: &mut Moment, of_pages: &mut OfPages) {
             Use::Dirty => m.dirty_slots += span,
             Use::Kept => m.kept_slots += span,
             Use::Large => m.large_slots += span,
-            Use::Page(page) if page.heap.is_some() => m.page_slots += span,
+            Use::Page(_) if slot.heap.is_some() => m.page_slots += span,
             Use::Page(page) => {
                 m.page_slots += span;
                 let class = usize::from(page.class);

@@ -46,7 +46,12 @@ pub struct Segment {
     pub address: u64,
     pub thp: bool,
     pub body: Body,
+    /// For a huge block, the name of the heap that the program made, if one has it.
+    pub heap: Option<HeapName>,
 }
+
+/// The name of a program heap. A shorter one ends with a zero byte.
+pub type HeapName = [u8; NAME];
 
 pub enum Body {
     /// Segments that it has, and those behind that are kept for it to grow into.
@@ -61,6 +66,8 @@ pub struct Slot {
     pub first: u8,
     pub span: u8,
     pub used: Use,
+    /// The name of the heap that the program made, if one has the page or the large block.
+    pub heap: Option<HeapName>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -76,8 +83,8 @@ pub enum Use {
 #[derive(Debug, Clone, Copy)]
 pub struct Page {
     pub class: u8,
-    /// Where it is: [`Page::state`].
-    state: u8,
+    /// Where it is.
+    pub state: &'static str,
     pub size: u32,
     /// Blocks that fit.
     pub blocks: u32,
@@ -85,18 +92,6 @@ pub struct Page {
     /// Blocks that are neither untouched nor freed: with the program, on a thread's list, or under
     /// way.
     pub used: u32,
-    /// The name of the heap that the program made, if one has it. A shorter one ends with a zero
-    /// byte.
-    pub heap: Option<[u8; NAME]>,
-}
-
-impl Page {
-    pub fn state(&self) -> &'static str {
-        if self.heap.is_some() {
-            return PROGRAM;
-        }
-        STATES.get(usize::from(self.state)).copied().unwrap_or("?")
-    }
 }
 
 /// Reads them all, in the order of their addresses within each arena.
@@ -181,7 +176,7 @@ struct Reader<'a> {
     sizes: Vec<u64>,
     fields: Fields,
     /// Names of program heaps, by where they are.
-    names: RefCell<HashMap<u64, [u8; NAME]>>,
+    names: RefCell<HashMap<u64, HeapName>>,
     left: Budget,
     runs_left: Budget,
 }
@@ -248,7 +243,13 @@ impl Reader<'_> {
                 span,
                 reserve: whole - span,
             };
-            return Ok(Segment { address, thp, body });
+            let heap = self.heap(metas);
+            return Ok(Segment {
+                address,
+                thp,
+                body,
+                heap,
+            });
         }
         let word = u64_at(metas, f.slots);
         let mut slots: Vec<Slot> = Vec::with_capacity(SLOTS);
@@ -259,11 +260,7 @@ impl Reader<'_> {
             let length = (u32_at(meta, f.span) as usize).clamp(1, SLOTS - slot);
             let (used, length) = match u8_at(meta, f.kind) {
                 _ if !is(0) => (if is(32) { Use::Dirty } else { Use::Clean }, 1),
-                PAGE | SAMPLED_PAGE => (Use::Page(self.page(meta, length, None)?), length),
-                PROGRAM_PAGE => {
-                    let heap = Some(self.name(meta));
-                    (Use::Page(self.page(meta, length, heap)?), length)
-                }
+                PAGE | SAMPLED_PAGE | PROGRAM_PAGE => (Use::Page(self.page(meta, length)?), length),
                 LARGE | SAMPLED_LARGE | PROGRAM_LARGE => (Use::Large, length),
                 _ => (Use::Kept, 1),
             };
@@ -271,6 +268,7 @@ impl Reader<'_> {
                 first: slot as u8,
                 span: length as u8,
                 used,
+                heap: self.heap(meta),
             });
             slot += length;
         }
@@ -279,11 +277,12 @@ impl Reader<'_> {
             address,
             thp,
             body: Body::Slots(slots.into()),
+            heap: None,
         })
     }
 
     /// A page of so many slots. Its blocks fit into it, whatever it says.
-    fn page(&self, meta: &[u8], slots: usize, heap: Option<[u8; NAME]>) -> io::Result<Page> {
+    fn page(&self, meta: &[u8], slots: usize) -> io::Result<Page> {
         let f = &self.fields;
         let signed = |at| i64::from(u32_at(meta, at) as i32);
         let (class, state) = (u8_at(meta, f.class), u8_at(meta, f.state));
@@ -302,17 +301,25 @@ impl Reader<'_> {
         };
         Ok(Page {
             class,
-            state,
+            state: match u8_at(meta, f.kind) {
+                PROGRAM_PAGE => PROGRAM,
+                _ => STATES.get(usize::from(state)).copied().unwrap_or("?"),
+            },
             size: size as u32,
             blocks: blocks as u32,
             carved: carved as u32,
             used: out.clamp(0, carved as i64) as u32,
-            heap,
         })
     }
 
-    /// The name of the program heap that has a page. None is read of a heap that ends meanwhile.
-    fn name(&self, meta: &[u8]) -> [u8; NAME] {
+    /// The name of the program heap that has a page or a block. It is empty if the heap ends
+    /// meanwhile.
+    fn heap(&self, meta: &[u8]) -> Option<HeapName> {
+        let kind = u8_at(meta, self.fields.kind);
+        matches!(kind, PROGRAM_PAGE | PROGRAM_LARGE | PROGRAM_HUGE).then(|| self.name(meta))
+    }
+
+    fn name(&self, meta: &[u8]) -> HeapName {
         let Some((heap, name)) = self.fields.heap else {
             return [0; NAME];
         };

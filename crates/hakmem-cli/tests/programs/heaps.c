@@ -1,5 +1,6 @@
-/* Makes two heaps of its own, in sizes that nothing else has here: "tiles" has a limit, which it reaches, and "words" is
-   deleted while a block of its scope is live. Says "ready", and goes on when it reads a byte. */
+/* Makes three heaps of its own, in sizes that nothing else has here: "tiles" has a limit, which it
+   reaches, "words" is deleted while a block of its scope is live, and "films" has a large and a huge
+   block. Says "ready", and goes on when it reads a byte. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -30,6 +31,9 @@ int main(void) {
     void *volatile word = malloc(5000);
     if (CALL(hakmem_heap_leave)(words) != 0 || CALL(hakmem_heap_delete)(words) != 0)
         _exit(5);
+    void *films = CALL(hakmem_heap_new)("films", 0);
+    if (!CALL(hakmem_heap_malloc)(films, 300000) || !CALL(hakmem_heap_malloc)(films, 3 << 20))
+        _exit(4);
     char byte;
     if (write(1, "ready\n", 6) != 6 || read(0, &byte, 1) < 0)
         _exit(9);

@@ -60,6 +60,7 @@ use crate::base::size_class::CLASSES;
 use crate::base::sync::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed},
+    fence,
 };
 use crate::heap::Heap;
 use crate::large::huge;
@@ -170,13 +171,19 @@ pub fn has(kind: Kind) -> bool {
     matches!(kind, Kind::ProgramPage | Kind::ProgramLarge | Kind::ProgramHuge)
 }
 
-/// The heap of a page that may end meanwhile, for a map.
-pub fn heap_of_page(page: &Meta) -> Option<&'static ProgramHeap> {
-    let heap = if page.kind() == Kind::ProgramPage { page.remote_link.as_ptr() } else { return None };
-    // SAFETY: metadata is accessible for ever, and a volatile read of a word is one load. Whatever the
-    // page has become: `end_slots` leaves the link, and nobody else writes it while the kind says
-    // `ProgramPage`. The memory of a heap is never unmapped (rule 5).
-    unsafe { heap.read_volatile().cast::<ProgramHeap>().as_ref() }
+/// The heap of a page or a larger block that may end meanwhile, for a map.
+pub fn heap_of_slots(head: &Meta) -> Option<&'static ProgramHeap> {
+    if !has(head.kind()) {
+        return None;
+    }
+    // SAFETY: metadata is accessible for ever, and a volatile read of a word is one load.
+    let heap = unsafe { head.remote_link.as_ptr().read_volatile() };
+    // Others may use the word as soon as the kind is another one. The fence keeps the second look
+    // behind the read.
+    fence(Acquire);
+    // SAFETY: null, or a heap: `adopt` set the link before the kind, and what ends the slots leaves
+    // the link or clears it. The memory of a heap is never unmapped (rule 5).
+    if has(head.kind()) { unsafe { heap.cast::<ProgramHeap>().as_ref() } } else { None }
 }
 
 /// The heap of a page or a block.

@@ -5,7 +5,7 @@ use super::Event;
 use super::out::{self, Lossy, stderr_line};
 use super::sink::File;
 use crate::api::c;
-use crate::observe::stats::{self, Content, Segment};
+use crate::observe::stats::{self, Content, HeapName, Segment};
 use core::fmt::{self, Write};
 use core::ptr::null_mut;
 
@@ -110,7 +110,9 @@ fn write_segment(out: &mut Page, segment: &Segment) -> fmt::Result {
         let of = |nth| segment.resident(nth as usize);
         let pieces = (0..span).filter_map(of).flatten();
         let resident: u64 = pieces.map(|n| u64::from(n) * 4096).sum();
-        return write!(out, r#","huge":{span},"reserve":{reserve},"resident_bytes":{resident}}}"#);
+        write!(out, r#","huge":{span},"reserve":{reserve},"resident_bytes":{resident}"#)?;
+        write_heap(out, segment.heap)?;
+        return out.write_char('}');
     }
     if let Some(resident) = segment.resident(0) {
         out.write_str(r#","resident":"#)?;
@@ -134,13 +136,15 @@ fn write_segment(out: &mut Page, segment: &Segment) -> fmt::Result {
                 r#","size":{size},"blocks":{blocks},"carved":{carved},"used":{},"state":"{}""#,
                 p.used, p.state
             )?;
-            if let Some(heap) = p.heap {
-                write!(out, r#","heap":"{heap}""#)?;
-            }
         }
+        write_heap(out, slot.heap)?;
         out.write_char('}')
     })?;
     out.write_char('}')
+}
+
+fn write_heap(out: &mut Page, heap: Option<HeapName>) -> fmt::Result {
+    heap.map_or(Ok(()), |heap| write!(out, r#","heap":"{heap}""#))
 }
 
 fn list<T>(out: &mut Page, items: impl Iterator<Item = T>, each: impl Fn(&mut Page, T) -> fmt::Result) -> fmt::Result {

@@ -22,6 +22,8 @@ pub struct Segment {
     pub thp: bool,
     /// For a huge block: its segments, and the segments behind that are kept for it to grow into.
     pub huge: Option<(u32, u32)>,
+    /// For a huge block: the heap of the program that has it.
+    pub heap: Option<HeapName>,
 }
 
 /// A run of slots.
@@ -43,6 +45,8 @@ pub struct Slot {
     pub span: u32,
     /// What the slots hold.
     pub content: Content,
+    /// The heap of the program that has the page or the large block.
+    pub heap: Option<HeapName>,
 }
 
 /// What slots hold.
@@ -99,8 +103,6 @@ pub struct Page {
     /// (empty, the only one of its class), candidate (to be parked soon), parked (few blocks
     /// used), or program (a heap of the program has it).
     pub state: &'static str,
-    /// The heap of the program that has it.
-    pub heap: Option<HeapName>,
 }
 
 impl Segment {

@@ -23,7 +23,7 @@ pub enum Held {
     /// An empty page or a large block that a heap keeps, or a segment of the huge cache.
     Kept,
     /// A large block.
-    Large,
+    Large(&'static Meta),
     /// A page of blocks.
     Page(&'static Meta),
 }
@@ -65,7 +65,7 @@ pub fn slots(head: &'static Meta) -> impl Iterator<Item = (u32, u32, Held)> {
         let (span, held) = match plain(meta.kind()) {
             _ if active & bit == 0 => (1, if empty & bit == 0 { Held::Clean } else { Held::Dirty }),
             Kind::Page | Kind::Sampled | Kind::ProgramPage => (span, Held::Page(meta)),
-            Kind::Large => (span, Held::Large),
+            Kind::Large => (span, Held::Large(meta)),
             _ => (1, Held::Kept),
         };
         next += span;
@@ -97,7 +97,7 @@ impl HeapWalk {
         for (_, span, held) in slots(head) {
             let of_use = match held {
                 Held::Dirty => &mut self.dirty_slots,
-                Held::Large => &mut self.large_slots,
+                Held::Large(_) => &mut self.large_slots,
                 Held::Page(page) => {
                     on_page(page);
                     &mut self.page_slots

@@ -7,7 +7,7 @@ use crate::backend::page::glance::{self, Glance};
 use crate::base::sync::Ordering::Relaxed;
 use crate::heap::{reclaim::parked, shared::SharedHeap};
 use crate::observe::stats::map::SLOTS;
-use crate::observe::stats::{Content, Page, SEGMENT_BYTES, SLOT_BYTES, Segment, Slot};
+use crate::observe::stats::{Content, HeapName, Page, SEGMENT_BYTES, SLOT_BYTES, Segment, Slot};
 use crate::{os, program, thread};
 
 /// What the slots of a segment are read from.
@@ -19,14 +19,14 @@ pub struct Source {
 /// The slots of a segment that is divided into slots.
 pub fn slots(source: &Source) -> impl Iterator<Item = Slot> {
     heap_walk::slots(source.head).map(|(first, span, held)| {
-        let content = match held {
-            Held::Clean => Content::Clean,
-            Held::Dirty => Content::Dirty,
-            Held::Kept => Content::Kept,
-            Held::Large => Content::Large,
-            Held::Page(meta) => Content::Page(page(meta, source.looks_into_lists)),
+        let (content, meta) = match held {
+            Held::Clean => (Content::Clean, None),
+            Held::Dirty => (Content::Dirty, None),
+            Held::Kept => (Content::Kept, None),
+            Held::Large(meta) => (Content::Large, Some(meta)),
+            Held::Page(meta) => (Content::Page(page(meta, source.looks_into_lists)), Some(meta)),
         };
-        Slot { first, span, content }
+        Slot { first, span, content, heap: meta.and_then(heap_of) }
     })
 }
 
@@ -34,14 +34,12 @@ fn page(meta: &Meta, looks_into_lists: bool) -> Page {
     let page = glance::page(meta);
     let listed = if looks_into_lists { listed(meta.owner(), meta) } else { 0 };
     let Glance { size, blocks, carved, state, .. } = page;
-    Page {
-        size,
-        blocks,
-        carved,
-        used: page.used.saturating_sub(listed),
-        state,
-        heap: program::heap_of_page(meta).map(|heap| heap.figures.name()),
-    }
+    Page { size, blocks, carved, used: page.used.saturating_sub(listed), state }
+}
+
+/// The name of the program's heap that has a page or a block.
+fn heap_of(head: &Meta) -> Option<HeapName> {
+    program::heap_of_slots(head).map(|heap| heap.figures.name())
 }
 
 /// Pieces of 4 KiB that are resident, in each slot of the segment at this address.
@@ -92,6 +90,7 @@ fn walk(looks_into_lists: bool, f: &mut dyn FnMut(&Segment)) {
     heap_walk::each_segment(|head, address, huge| {
         let thp = head.segment().is_thp();
         let huge = huge.map(|(span, room)| (span, room - span));
-        f(&Segment { source: Source { head, looks_into_lists }, address, thp, huge });
+        let heap = if huge.is_some() { heap_of(head) } else { None };
+        f(&Segment { source: Source { head, looks_into_lists }, address, thp, huge, heap });
     });
 }
