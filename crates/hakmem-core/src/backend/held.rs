@@ -15,14 +15,13 @@
 //!    lies a step above what the last such purge left. So a program that lives at the limit takes at
 //!    least a step of clean memory between two such purges.
 
-use crate::base::line::Line;
 use crate::base::sync::Ordering::Relaxed;
 use crate::base::sync::plain::AtomicUsize;
 use crate::policy::limits;
 
-/// Held bytes. Each thread that takes clean memory writes it, and its neighbours are mostly read.
+/// Held bytes.
 #[unsafe(link_section = ".data.hakmem")]
-static HELD: Line<AtomicUsize> = Line(AtomicUsize::new(0));
+static HELD: AtomicUsize = AtomicUsize::new(0);
 /// Below so many held bytes no purge is due (rule 3).
 #[unsafe(link_section = ".data.hakmem")]
 static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -34,7 +33,7 @@ const MOST_STEP: usize = 64 << 20;
 
 /// Held bytes.
 pub fn bytes() -> usize {
-    HELD.0.load(Relaxed)
+    HELD.load(Relaxed)
 }
 
 /// Notes that the caller is about to take `bytes` of clean memory. False: the hard limit does not
@@ -42,7 +41,7 @@ pub fn bytes() -> usize {
 #[must_use]
 #[unsafe(link_section = ".text.hot.hakmem")]
 pub fn take(bytes: usize) -> bool {
-    let before = HELD.0.fetch_add(bytes, Relaxed);
+    let before = HELD.fetch_add(bytes, Relaxed);
     let is_allowed = before.saturating_add(bytes) <= limits::hard();
     if !is_allowed {
         give(bytes);
@@ -52,7 +51,7 @@ pub fn take(bytes: usize) -> bool {
 
 /// Notes that `bytes` of held memory are clean now.
 pub fn give(bytes: usize) {
-    HELD.0.fetch_sub(bytes, Relaxed);
+    HELD.fetch_sub(bytes, Relaxed);
 }
 
 /// True if the hard limit allows `bytes` more.

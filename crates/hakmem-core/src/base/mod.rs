@@ -4,8 +4,6 @@
 #[cfg(ported)]
 pub(crate) mod counter;
 #[cfg(ported)]
-pub(crate) mod line;
-#[cfg(ported)]
 pub(crate) mod prefetch;
 pub(crate) mod size_class;
 pub(crate) mod sync;
