@@ -130,17 +130,17 @@ fn places() {
     rest.split_off(SLOT / 64 + 50).into_iter().for_each(free);
     // Pages of eight slots.
     rest.extend((0..70).map(|_| take(9000)));
-    // An empty one: the first two blocks are all that were made of it.
-    [take(2000), take(2000)].into_iter().for_each(free);
+    // An empty one: the first four blocks are all that were made of it.
+    [(); 4].map(|()| take(1000)).into_iter().for_each(free);
     let (_, pages) = assert_agrees();
     let full = SLOT as u64 / 64;
     assert_eq!(pages[&(64, "full")], [1, full, full, full]);
     assert_eq!(pages[&(64, "queue")][3], 50);
-    assert_eq!(pages[&(2048, "retired")][3], 0);
+    assert_eq!(pages[&(1024, "retired")][3], 0);
     // It is taken up again.
-    rest.push(take(2000));
+    rest.push(take(1000));
     let (_, pages) = assert_agrees();
-    assert_eq!(pages[&(2048, "queue")][3], 1);
+    assert_eq!(pages[&(1024, "queue")][3], 1);
     // Some blocks of the page that is full come back, and then so many that it is full no more.
     rest.drain(..3).for_each(free);
     let (_, pages) = assert_agrees();

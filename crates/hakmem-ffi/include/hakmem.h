@@ -72,7 +72,8 @@ struct hakmem_class_stats {
   uint64_t live_bytes;
 };
 
-// The memory of the process that hakmem manages, in bytes. allocated <= active <= resident <= mapped.
+// The memory of the process that hakmem manages, in bytes. allocated <= active <= resident <=
+// mapped.
 struct hakmem_gauges {
   // Live blocks.
   uint64_t allocated;
@@ -182,14 +183,14 @@ void hakmem_gauges(struct hakmem_gauges *out);
 
 // Sets what hakmem calls before an allocation fails with ENOMEM, because it would exceed
 // HARD_LIMIT_MIB or the system has no more memory; NULL for nothing. hakmem calls it on the
-// allocating thread, holds no lock then, and passes the bytes of the request. The callback may free
-// and allocate; it must not leave by longjmp or an exception. If it returns true, the allocation is
-// tried once more.
+// allocating thread, holds no lock then, and passes the bytes of the request. The callback may
+// free and allocate; it must not leave by longjmp or an exception. If it returns true, the
+// allocation is tried once more.
 void hakmem_set_limit_callback(bool (*callback)(size_t size));
 
-// Gives free memory of the whole process back to the system now: what hakmem_trim gives, and what is
-// unused in the heaps of other threads, which it pauses for a moment. Under a filter for system calls
-// it pauses none. Returns the bytes.
+// Gives free memory of the whole process back to the system now: what hakmem_trim gives, and what
+// is unused in the heaps of other threads, which it pauses for a moment. Under a filter for system
+// calls it pauses none. Returns the bytes.
 size_t hakmem_purge_all(void);
 
 // Gives free memory back to the system now: what is free in the calling thread's heap, in the
@@ -201,8 +202,8 @@ int hakmem_trim(void);
 // threads at once, and goes back to the system after the decay. Keeps errno.
 void hakmem_thread_idle(void);
 
-// Makes a heap. `name` is for reports; NULL: it has none. A `limit` of 0 is none. Returns NULL with
-// errno ENOMEM if there is no memory.
+// Makes a heap. `name` is for reports; NULL: it has none. A `limit` of 0 is none. Returns NULL
+// with errno ENOMEM if there is no memory.
 //
 // # Safety
 // `name` is NULL or a C string.
@@ -233,8 +234,8 @@ void *hakmem_heap_aligned_alloc(struct hakmem_heap *heap, size_t alignment, size
 // `heap` is NULL or from hakmem_heap_new. `p` is NULL or a live block of it, and the caller's.
 void *hakmem_heap_realloc(struct hakmem_heap *heap, void *p, size_t size);
 
-// Frees a block of the heap. Ignores NULL, and leaves errno alone. A block of another heap ends the
-// process.
+// Frees a block of the heap. Ignores NULL, and leaves errno alone. A block of another heap ends
+// the process.
 //
 // # Safety
 // `heap` is NULL or from hakmem_heap_new. `p` is NULL or a live block of it, and the caller's.
@@ -266,8 +267,8 @@ int hakmem_heap_delete(struct hakmem_heap *heap);
 // `heap` is NULL or from hakmem_heap_new.
 int hakmem_heap_enter(struct hakmem_heap *heap);
 
-// Ends the scope that this thread entered last. Returns 0, or -1 with errno EINVAL if it is none of
-// this heap: then nothing was done.
+// Ends the scope that this thread entered last. Returns 0, or -1 with errno EINVAL if it is none
+// of this heap: then nothing was done.
 //
 // # Safety
 // `heap` is NULL or from hakmem_heap_new.

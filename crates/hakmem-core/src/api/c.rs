@@ -200,7 +200,7 @@ pub unsafe fn usable_size(p: *mut u8) -> usize {
     }
     // SAFETY: the caller promises that `p`, if it is ours, is live.
     if let Some(page) = unsafe { front::own_page(p) } {
-        check::check_not_free(p, page);
+        check::check_not_free(p, page, null_mut());
         return page.block_size.get() as usize;
     }
     // SAFETY: the caller promises that `p` is live, and it is not NULL. If `size_of_block` does not

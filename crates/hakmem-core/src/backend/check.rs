@@ -78,6 +78,24 @@ fn show_place(p: *mut u8) {
     }
 }
 
+/// Ends the process if `next`, the link of `block`, is neither null nor a multiple of 16 in an arena.
+#[inline(always)]
+pub fn check_link(block: *mut Block, next: *mut Block) {
+    if CHECKED && !next.is_null() && page::bounds::offset16(next.addr()).is_none() {
+        check_far_link(block, next);
+    }
+}
+
+/// [`check_link`] for a link that does not lead into the first arena. Classes for alignments of 8 have
+/// lists of blocks that are no multiples of 16, but not above 1 KiB.
+#[cold]
+#[inline(never)]
+fn check_far_link(block: *mut Block, next: *mut Block) {
+    if !next.addr().is_multiple_of(8) || page::lookup(next.cast()).is_none() {
+        corrupt(block.cast());
+    }
+}
+
 /// The program freed `p`, a block of `page`, although it is free.
 #[cold]
 #[inline(never)]
@@ -85,10 +103,11 @@ pub fn double_free(p: *mut u8, page: &Meta) -> ! {
     fatal(p, format_args!("double free of {p:p}, a block of {} bytes", page.block_size.get()))
 }
 
-/// Ends the process if `p` is the block that was freed last in `page`, a page of this thread.
+/// Ends the process if `p` is the block that was freed last in `page`, a page of this thread, or
+/// `first`, the first block of the heap's list.
 #[inline(always)]
-pub fn check_not_free(p: *mut u8, page: &Meta) {
-    if CHECKED && page.free.get() == p.cast() {
+pub fn check_not_free(p: *mut u8, page: &Meta, first: *mut Block) {
+    if CHECKED && (page.free.get() == p.cast() || first == p.cast()) {
         used_after_free(p, page);
     }
 }

@@ -10,8 +10,7 @@
 use crate::backend::check;
 use crate::backend::page::{Block, Meta};
 use crate::backend::remote_batch::RemoteBatch;
-use crate::base::line::Line;
-use crate::base::size_class::{CLASSES, TABLE16};
+use crate::base::size_class::{CLASSES, FIRST_LONG, TABLE16};
 use crate::base::sync::{AtomicUsize, Ordering::Relaxed};
 use crate::proto::inbox::{Inbox, Link};
 use core::cell::Cell;
@@ -27,7 +26,16 @@ pub struct Front {
     pub free: [Cell<*mut Block>; CLASSES + 1],
     /// A copy of `size_class::CLASS16`.
     pub class16: [u8; TABLE16],
+    /// How many blocks of each class above `SMALL_MAX` were freed to the list and are still there.
+    /// Too high where malloc of a class that the compiler knows has taken some, until the list is
+    /// empty. It stays 0 for blocks that go to their pages.
+    pub kept: [Cell<u8>; CLASSES - FIRST_LONG],
 }
+
+/// Two lines of cache for what other threads write. Processors fetch the second line along with the
+/// first.
+#[repr(align(128))]
+struct Line<T>(T);
 
 /// What other threads write.
 struct InboxLine {
@@ -53,7 +61,11 @@ unsafe impl Sync for Owner {}
 impl Owner {
     /// An owner without a thread.
     pub const fn new() -> Self {
-        let front = Front { free: [const { Cell::new(null_mut()) }; CLASSES + 1], class16: [0; TABLE16] };
+        let front = Front {
+            free: [const { Cell::new(null_mut()) }; CLASSES + 1],
+            class16: [0; TABLE16],
+            kept: [const { Cell::new(0) }; CLASSES - FIRST_LONG],
+        };
         Self { front, inbox: Line(InboxLine { inbox: Inbox::new(), waiting: AtomicUsize::new(0) }) }
     }
 

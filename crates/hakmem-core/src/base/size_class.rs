@@ -26,7 +26,7 @@ const FIRST_COMPUTED: usize = 12;
 const LISTED: [u32; FIRST_COMPUTED] = [8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128];
 
 /// The first class above `SMALL_MAX`. From here to 8 KiB a doubling has five classes.
-const FIRST_LONG: usize = FIRST_COMPUTED + 12;
+pub const FIRST_LONG: usize = FIRST_COMPUTED + 12;
 /// The first class above 8 KiB: the first of the medium ones.
 pub const FIRST_MEDIUM: usize = FIRST_LONG + 15;
 /// How many bytes a header may take that a program adds to a power of two.
@@ -132,33 +132,14 @@ pub const NOTHING: usize = CLASSES;
 /// For blocks aligned to 8: index (n + 7) / 8 has the class of a request of `n` bytes.
 pub static CLASS8: [u8; TABLE8] = fill(8);
 
-/// For each doubling from 1 KiB: its first class, and how many bytes above the power of two that
-/// class reaches. A doubling without a class for a header has its first class less one, and 0. A
-/// table, as the processor would often mispredict a branch for requests of random sizes.
-static DOUBLINGS: [(u8, u8); 8] = {
-    let mut doublings = [(0, 0); 8];
-    let mut i = 0;
-    while i < 6 {
-        doublings[i] = if i < 3 { (FIRST_LONG + i * 5, HEADER) } else { (FIRST_MEDIUM + (i - 3) * 4 - 1, 0) };
-        i += 1;
-    }
-    let mut bytes = [(0, 0); 8];
-    while i > 0 {
-        i -= 1;
-        bytes[i] = (doublings[i].0 as u8, doublings[i].1 as u8);
-    }
-    bytes
-};
+/// For requests above SMALL_MAX: index (n + 63) / 64 has the class of a request of `n` bytes. All
+/// sizes from there on are multiples of 64.
+static CLASS64: [u8; MEDIUM_MAX / 64 + 1] = fill(64);
 
 /// Class of a request of SMALL_MAX < `n` ≤ MEDIUM_MAX bytes. O(1).
 #[inline]
 pub const fn computed(n: usize) -> usize {
-    let last = n - 1;
-    let doubling = last.ilog2() as usize;
-    let quarter = (last >> (doubling - 2)) & 3;
-    let (first, header) = DOUBLINGS[(doubling - 10) % DOUBLINGS.len()];
-    let is_beyond = last - (1 << doubling) >= header as usize;
-    first as usize + quarter + is_beyond as usize
+    CLASS64[n.div_ceil(64)] as usize
 }
 
 /// Class of a request of `n` ≤ MEDIUM_MAX bytes with blocks aligned to 16.

@@ -45,7 +45,7 @@ use crate::backend::page::queue::PageQueue;
 use crate::backend::page::{self, Block, Kind, Meta, PageState};
 use crate::backend::segment;
 use crate::base::counter::Counter;
-use crate::base::size_class::{CLASSES, FIRST_MEDIUM};
+use crate::base::size_class::CLASSES;
 use crate::base::sync::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 use crate::base::usage;
 use crate::harden::quarantine::Quarantine;
@@ -93,9 +93,6 @@ pub struct Heap {
     pub asks: Cell<bool>,
     /// The class whose counters `now_and_then` makes room in next.
     turn: Cell<u8>,
-    /// How many medium blocks of each class were freed to the heap's list and are still there. Too
-    /// high where a fast path has taken some, until the list is empty.
-    kept: [Cell<u8>; CLASSES - FIRST_MEDIUM],
     /// The state of the random numbers that give `walked`; 0: none was drawn yet.
     dice: Cell<u32>,
     /// Blocks of the hardened build that wait.

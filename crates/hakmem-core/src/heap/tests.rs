@@ -1,4 +1,4 @@
-//! Heaps in the child of a fork, and the list of medium blocks.
+//! Heaps in the child of a fork, and the lists of blocks above 1 KiB.
 
 extern crate std;
 
@@ -98,28 +98,31 @@ fn pages_that_were_given_up_are_left_alone() {
     });
 }
 
-/// Medium blocks: the next allocation gets the block that was freed last, and a heap keeps few.
+/// Blocks above 1 KiB: the next allocation gets the block that was freed last, and a heap keeps few.
 #[test]
 #[cfg_attr(feature = "hardened", ignore = "there the list has one of them")]
-fn freed_medium_blocks_come_back_newest_first() {
-    const SIZE: usize = 40_000;
-    const MANY: usize = 40;
-    let class = size_class::of16(SIZE);
+fn freed_blocks_come_back_newest_first() {
+    // The bytes of a block, and how many of them the list keeps.
+    for (size, kept) in [(40_000, 6), (8192, 8), (3000, 21), (1040, 60)] {
+        in_child(|| come_back_newest_first(size, kept));
+    }
+}
+
+fn come_back_newest_first(size: usize, kept: u64) {
+    let class = size_class::of16(size);
     // SAFETY: `malloc` takes any size. Each block is freed once.
-    let (take, free) = (|| unsafe { crate::api::c::malloc(SIZE) }, |p: *mut u8| unsafe { crate::api::c::free(p) });
-    in_child(|| {
-        let mine = own();
-        // SAFETY: the child has one thread.
-        let listed = || unsafe { mine.listed(class) };
-        let blocks: Vec<_> = (0..MANY).map(|_| take()).collect();
-        let before = listed();
-        blocks[..6].iter().copied().for_each(free);
-        assert_eq!(listed(), before + 6);
-        let again: Vec<_> = (0..6).map(|_| take()).collect();
-        assert!(again.iter().eq(blocks[..6].iter().rev()), "{again:?} {blocks:?}");
-        blocks.iter().copied().for_each(free);
-        assert!(listed() <= before + 7, "{} blocks of 40 KB are on the list", listed());
-        mine.collect();
-        assert_eq!(listed(), 0);
-    });
+    let (take, free) = (|| unsafe { crate::api::c::malloc(size) }, |p: *mut u8| unsafe { crate::api::c::free(p) });
+    let mine = own();
+    // SAFETY: the child has one thread.
+    let listed = || unsafe { mine.listed(class) };
+    let blocks: Vec<_> = (0..100).map(|_| take()).collect();
+    let before = listed();
+    blocks[..6].iter().copied().for_each(free);
+    assert_eq!(listed(), before + 6);
+    let again: Vec<_> = (0..6).map(|_| take()).collect();
+    assert!(again.iter().eq(blocks[..6].iter().rev()), "{again:?} {blocks:?}");
+    blocks.iter().copied().for_each(free);
+    assert!(listed() <= before + kept, "{} blocks of {size} bytes are on the list", listed());
+    mine.collect();
+    assert_eq!(listed(), 0);
 }

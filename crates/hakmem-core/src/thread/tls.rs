@@ -10,7 +10,7 @@
 
 use crate::backend::owner::Front;
 use crate::backend::page::Block;
-use crate::base::size_class::{CLASS16, CLASSES, TABLE16};
+use crate::base::size_class::{CLASS16, CLASSES, FIRST_LONG, TABLE16};
 use crate::heap::Heap;
 use crate::program::scope::{self, Scope};
 
@@ -20,12 +20,14 @@ use crate::program::scope::{self, Scope};
 struct EmptyFront {
     free: [*mut Block; CLASSES + 1],
     class16: [u8; TABLE16],
+    kept: [u8; CLASSES - FIRST_LONG],
 }
 // SAFETY: no thread writes it, and its pointers are null.
 unsafe impl Sync for EmptyFront {}
 const _: () = assert!(size_of::<EmptyFront>() == size_of::<Front>());
 
-const EMPTY_FRONT: EmptyFront = EmptyFront { free: [core::ptr::null_mut(); CLASSES + 1], class16: CLASS16 };
+const EMPTY_FRONT: EmptyFront =
+    EmptyFront { free: [core::ptr::null_mut(); CLASSES + 1], class16: CLASS16, kept: [0; CLASSES - FIRST_LONG] };
 /// The front of a thread before its first allocation, and the front of a thread that has put its
 /// heap back. They lie side by side, so that one comparison tells both from a heap.
 static EMPTY_FRONTS: [EmptyFront; 2] = [EMPTY_FRONT; 2];

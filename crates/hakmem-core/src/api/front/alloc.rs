@@ -15,10 +15,11 @@
 use super::resize::size_of_whole;
 use super::{keep_limit, note_released, refused};
 use crate::backend::arena::SLOT;
+use crate::backend::check;
 use crate::backend::nothing;
 use crate::backend::page::{self, Block, Kind, Meta};
 use crate::base::prefetch::prefetch;
-use crate::base::size_class::{self, MEDIUM_MAX, NOTHING, SIZES, SMALL_MAX};
+use crate::base::size_class::{self, FIRST_LONG, MEDIUM_MAX, NOTHING, SIZES, SMALL_MAX};
 use crate::heap::all::are_many;
 use crate::heap::{Fresh, Heap};
 use crate::large::huge::{self, kept::Kept};
@@ -122,11 +123,39 @@ fn pop(class: usize) -> Option<*mut u8> {
     }
 }
 
+/// [`pop`] for a class above `SMALL_MAX`. Frees put blocks onto these lists, and nobody looks at
+/// them before: so this checks that the next block lies in an arena.
+#[inline(always)]
+fn pop_kept(class: usize) -> Option<*mut u8> {
+    let front = thread::front();
+    // SAFETY: the word of a thread always points to a readable front. Classes are below CLASSES. A
+    // block on the list is free, and only this thread, the holder of the heap, uses the list (`heap`
+    // rule 1).
+    unsafe {
+        let list = (*front).free.get_unchecked(class);
+        let block = list.get();
+        if block.is_null() {
+            return None;
+        }
+        let next = Block::next(block);
+        check::check_link(block, next);
+        list.set(next);
+        let kept = (*front).kept.get_unchecked(class - FIRST_LONG);
+        kept.set(kept.get().saturating_sub(1));
+        prefetch(next);
+        Some(block.cast())
+    }
+}
+
 #[cold]
 #[inline(never)]
 #[unsafe(link_section = ".text.hot.hakmem")]
 extern "C" fn alloc16_unlisted(n: usize) -> *mut u8 {
-    if n <= MEDIUM_MAX { finish(from_class(size_class::of16(n), n)) } else { alloc_big(n, SLOT, Clear::Nothing) }
+    if n > MEDIUM_MAX {
+        return alloc_big(n, SLOT, Clear::Nothing);
+    }
+    let class = size_class::computed(n);
+    pop_kept(class).unwrap_or_else(|| alloc16_slow(n, class))
 }
 
 #[cold]
@@ -184,7 +213,9 @@ fn from_heap(heap: &Heap, class: usize, request: usize) -> Option<Fresh> {
     let list = unsafe { heap.owner.front.free.get_unchecked(class) };
     if let Some(block) = NonNull::new(list.get()) {
         // SAFETY: a block on the list is free, and the calling thread holds the heap of the list.
-        list.set(unsafe { Block::next(block.as_ptr()) });
+        let next = unsafe { Block::next(block.as_ptr()) };
+        check::check_link(block.as_ptr(), next);
+        list.set(next);
         heap.note_taken(class);
         return Some((block, false));
     }

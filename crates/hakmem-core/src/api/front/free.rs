@@ -267,7 +267,8 @@ unsafe extern "C" fn free_slow(p: *mut u8, site: usize) {
         if owner.is_null() {
             free_whole(p, meta);
         } else if core::ptr::eq(thread::front(), owner.cast()) {
-            // A medium block, or one of a further arena. The owner is this thread's heap (rule 3).
+            // A block above SMALL_MAX, or one of a further arena. The owner is this thread's heap
+            // (rule 3).
             if (*owner.cast::<Heap>()).push_kept(page, p.cast()) {
                 countdown_over(page);
             }

@@ -22,8 +22,15 @@ use crate::{guard, profile, purge, thread};
 pub unsafe fn size_of_block(p: *mut u8) -> Option<usize> {
     let Some(meta) = page::lookup(p) else { return guard::has(p).then(|| guard::size(p)) };
     let head = meta.head_of_block();
-    if head.owner().is_null() {
+    let owner = head.owner();
+    if owner.is_null() {
         return Some(size_of_whole(p, meta));
+    }
+    let front = thread::front();
+    if core::ptr::eq(front, owner.cast()) {
+        // SAFETY: the word of a thread leads to a readable front, and only this thread writes it.
+        let list = unsafe { &(*front).free[usize::from(head.class.get())] };
+        check::check_not_free(p, head, list.get());
     }
     Some(head.block_size.get() as usize)
 }

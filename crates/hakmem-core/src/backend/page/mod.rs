@@ -57,6 +57,7 @@ pub mod queue;
 use crate::backend::arena::{self, Arena, META, SEGMENT, SEGMENT_META, SLOT};
 use crate::backend::check;
 use crate::backend::owner::Owner;
+use crate::base::size_class::{FIRST_LONG, FIRST_MEDIUM};
 use crate::base::sync::{AtomicU8, AtomicU32, Ordering::Relaxed};
 use crate::harden;
 use crate::proto::inbox::Link;
@@ -147,7 +148,7 @@ pub enum ParkedList {
 #[repr(C, align(128))]
 pub struct Meta {
     // The owner's line (rules 1 and 5).
-    /// The owner's address, with the bit `MEDIUM`: see `Meta::owner`.
+    /// The owner's address, with the bit `LISTED`: see `Meta::owner`.
     pub owner_word: OwnerWord<Owner>,
     /// The page's own list of free blocks.
     pub free: Cell<*mut Block>,
@@ -240,28 +241,34 @@ impl SegmentMeta {
 )]
 pub const OWNER_WORD: usize = core::mem::offset_of!(Meta, owner_word);
 
-/// A bit of the owner's word, set for pages of several slots. No thread's word has it, so `free`'s
-/// comparison fails for all blocks of such a page, and the path for medium blocks gets them.
-const MEDIUM: usize = 1;
+/// Freed blocks of the classes from this one on go onto the heap's list, while that has few of them.
+/// In the hardened build a list has one such block, so only medium blocks take that way there.
+pub const FIRST_LISTED: usize = if harden::ON { FIRST_MEDIUM } else { FIRST_LONG };
+
+/// A bit of the owner's word, set for pages of classes from `FIRST_LISTED` on. No thread's word has
+/// it, so `free`'s comparison fails for all blocks of such a page, and the path for blocks that go
+/// onto the heap's list gets them.
+const LISTED: usize = 1;
 
 impl Meta {
     /// The owner of the page. Null: it has none (rule 2), or this is no first slot of a page.
     #[inline]
     pub fn owner(&self) -> *mut Owner {
-        self.owner_word.get().map_addr(|word| word & !MEDIUM)
+        self.owner_word.get().map_addr(|word| word & !LISTED)
     }
 
     /// The word that `free` compares with the thread's word.
+    #[cfg(not(all(target_arch = "x86_64", not(any(miri, shuttle, sanitizer)))))]
     #[inline]
     pub fn owner_word(&self) -> *mut Owner {
         self.owner_word.peek()
     }
 
-    /// Makes `owner` the owner of the page. `owner` is not null, and the page's length is set.
+    /// Makes `owner` the owner of the page. `owner` is not null, and the page's class is set.
     #[inline]
     pub fn set_owner(&self, owner: *mut Owner) {
-        let medium = if self.span.load(Relaxed) > 1 { MEDIUM } else { 0 };
-        self.owner_word.set(owner.map_addr(|word| word | medium));
+        let listed = if usize::from(self.class.get()) >= FIRST_LISTED { LISTED } else { 0 };
+        self.owner_word.set(owner.map_addr(|word| word | listed));
     }
 
     /// Takes the owner off the page (rule 2).
@@ -270,10 +277,10 @@ impl Meta {
         self.owner_word.clear();
     }
 
-    /// True for a page of several slots that has an owner.
+    /// True for a page of medium blocks, which has several slots.
     #[inline]
     pub fn is_medium(&self) -> bool {
-        self.owner_word().addr() & MEDIUM != 0
+        usize::from(self.class.get()) >= FIRST_MEDIUM
     }
 
     /// What the slot is used for.

@@ -5,9 +5,9 @@ pub(in crate::heap) mod remote;
 
 use crate::backend::check;
 use crate::backend::owner::{Owner, inbox_of};
-use crate::backend::page::{Block, Meta, PageState};
+use crate::backend::page::{Block, FIRST_LISTED, Meta, PageState};
 use crate::backend::remote_batch::RemoteBatch;
-use crate::base::size_class::{CLASSES, FIRST_MEDIUM};
+use crate::base::size_class::{CLASSES, FIRST_LONG, FIRST_MEDIUM, SIZES};
 use crate::base::sync::{AtomicU64, Ordering::Relaxed};
 use crate::heap::Heap;
 use crate::heap::counts::HeapEvent;
@@ -21,8 +21,18 @@ use core::hint::assert_unchecked;
 /// list.
 pub(in crate::heap) const MUCH: u32 = 1 << 31;
 
-/// The heap's list of a medium class keeps freed blocks while they have fewer bytes than this.
-const KEPT_BYTES: u32 = 256 << 10;
+/// For each class above `SMALL_MAX` how many freed blocks the heap's list keeps: 256 KiB of medium
+/// blocks, 64 KiB of smaller ones.
+static KEPT: [u8; CLASSES - FIRST_LONG] = {
+    let mut kept = [0; CLASSES - FIRST_LONG];
+    let mut class = FIRST_LONG;
+    while class < CLASSES {
+        let bytes = if class < FIRST_MEDIUM { 64 << 10 } else { 256 << 10 };
+        kept[class - FIRST_LONG] = (bytes / SIZES[class]) as u8;
+        class += 1;
+    }
+    kept
+};
 
 /// Frees by threads without a heap.
 pub static HEAPLESS: AtomicU64 = AtomicU64::new(0);
@@ -60,9 +70,9 @@ impl Heap {
         take_away::free(push, count)
     }
 
-    /// [`Heap::push_freed`] for blocks that do not come by the fast path. Medium blocks go onto the
-    /// heap's list while it has few of them, so the next allocation gets the block that was freed
-    /// last. It lies in the cache, and a page of half a MiB is not led through block by block.
+    /// [`Heap::push_freed`] for blocks that do not come by the fast path. Blocks above `SMALL_MAX`
+    /// go onto the heap's list while it has few of them, so the next allocation gets the block that
+    /// was freed last. It lies in the cache, and a page of few blocks is not refilled from each time.
     ///
     /// # Safety
     /// The calling thread holds this heap, which owns the page. The block is a live block of this
@@ -70,52 +80,45 @@ impl Heap {
     #[inline(always)]
     #[must_use]
     pub unsafe fn push_kept(&self, page: &Meta, block: *mut Block) -> bool {
-        if page.is_medium() {
-            check::check_unit(block, page);
-            let class = usize::from(page.class.get());
-            let list = &self.owner.front.free[class];
-            if check::CHECKED && (list.get() == block || page.free.get() == block) {
+        check::check_start(block, page);
+        let class = usize::from(page.class.get());
+        // SAFETY: the class of a page comes from `size_class`, so it is below CLASSES.
+        unsafe { assert_unchecked(class < CLASSES) };
+        if class >= FIRST_LISTED {
+            let (front, is_sampled) = (&self.owner.front, profile::run() | guard::every() != 0);
+            let (list, kept) = (&front.free[class], &front.kept[class - FIRST_LONG]);
+            let first = list.get();
+            if check::CHECKED && (first == block || page.free.get() == block) {
                 check::double_free(block.cast(), page);
             }
-            if self.keeps_more(class, page) && (!(profile::is_on() || guard::is_on()) || self.may_keep(class)) {
+            let count = if first.is_null() { 0 } else { kept.get() };
+            if count < KEPT[class - FIRST_LONG]
+                // Links of the hardened build lead to the same segment.
+                && (!harden::ON || first.is_null())
+                && (!is_sampled || self.may_keep(class))
+            {
+                kept.set(count + 1);
                 // SAFETY: the caller gives up a live block, so its first word may hold a link from
                 // now on.
-                unsafe { Block::set_next(block, list.get()) };
+                unsafe { Block::set_next(block, first) };
                 list.set(block);
-                // The counters show a block that went to its page and onto the list again.
-                self.counts.note(class, HeapEvent::Listed, 1);
-                // A program may allocate and free this block for ever without a refill.
-                if self.counts.recent(class, HeapEvent::Listed) > MUCH {
+                // The counters show a block that went to its page and onto the list again. A program
+                // may allocate and free this block for ever without a refill.
+                if self.counts.note(class, HeapEvent::Listed, 1) > MUCH {
                     self.counts.make_room(class);
                 }
                 return false;
             }
-        } else {
-            check::check_in_slot(block, page);
         }
         // SAFETY: the caller promises that the thread holds this heap, which owns the page, and
         // gives up a live block of it.
         unsafe { Heap::push_freed(page, block) }
     }
 
-    /// Counts a medium block of `page` that is to go onto the heap's list. False: the list has
-    /// enough of them.
-    #[inline(always)]
-    fn keeps_more(&self, class: usize, page: &Meta) -> bool {
-        let (kept, list) = (&self.kept[class - FIRST_MEDIUM], &self.owner.front.free[class]);
-        let count = if list.get().is_null() { 0 } else { kept.get() };
-        // Links of the hardened build lead to the same segment.
-        if u32::from(count) * page.block_size.get() >= KEPT_BYTES || harden::ON && !list.get().is_null() {
-            return false;
-        }
-        kept.set(count + 1);
-        true
-    }
-
     /// A block was taken from the heap's list of `class`.
     #[inline(always)]
     pub fn note_taken(&self, class: usize) {
-        if let Some(kept) = self.kept.get(class.wrapping_sub(FIRST_MEDIUM)) {
+        if let Some(kept) = self.owner.front.kept.get(class.wrapping_sub(FIRST_LONG)) {
             kept.set(kept.get().saturating_sub(1));
         }
     }

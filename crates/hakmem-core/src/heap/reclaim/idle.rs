@@ -31,9 +31,9 @@
 //!    one word at a time, and the purge keeps the page only if all words that it read were at rest.
 
 use crate::backend::check;
-use crate::backend::page::{self, Block, Kind, Meta, PageState};
+use crate::backend::page::{self, Block, FIRST_LISTED, Kind, Meta, PageState};
 use crate::backend::remote_batch::RemoteBatch;
-use crate::base::size_class::{CLASSES, FIRST_MEDIUM};
+use crate::base::size_class::CLASSES;
 use crate::base::sync::Ordering::Relaxed;
 use crate::base::sync::plain::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 use crate::heap::Heap;
@@ -50,8 +50,8 @@ use core::sync::atomic::{AtomicI32, AtomicPtr};
 #[unsafe(link_section = ".data.hakmem")]
 static AHEAD: AtomicUsize = AtomicUsize::new(0);
 
-/// So many blocks at the beginning of a list of medium blocks are looked at for their pages.
-const MEDIUM_PAGES: usize = 32;
+/// So many blocks at the beginning of a list that frees go to are looked at for their pages.
+const LIST_PAGES: usize = 64;
 
 /// In so few bytes there is little to find.
 const LITTLE: usize = 16 << 20;
@@ -168,12 +168,12 @@ fn give_up(heap: &'static Heap, barriers: &HeavyBarriers, goes_on: impl Fn() -> 
         let elsewhere = used(page).and_then(|used| used.checked_sub(waiting.of(page)));
         elsewhere.is_some_and(|count| is_listed(heap, class, page, count))
     };
-    // A list of small blocks is of one page, but for blocks of pages that are parked already. One of
-    // medium blocks is of as many pages as the program freed the last blocks of.
-    for nth in 0..MEDIUM_PAGES {
+    // A list of blocks up to `SMALL_MAX` is of one page, but for blocks of pages that are parked
+    // already. One of larger blocks is of as many pages as the program freed the last blocks of.
+    for nth in 0..LIST_PAGES {
         let mut pages = [const { Cell::new(None) }; CLASSES];
         let mut found = false;
-        let classes = if nth == 0 { 0 } else { FIRST_MEDIUM };
+        let classes = if nth == 0 { 0 } else { FIRST_LISTED };
         for (class, entry) in pages.iter_mut().enumerate().skip(classes) {
             *entry = Cell::new(page_of_list(heap, class, nth).filter(|page| is_unused(class, page)));
             found |= entry.get().is_some();

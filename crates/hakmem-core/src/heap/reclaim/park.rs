@@ -1,7 +1,7 @@
 //! Candidates: pages with few used blocks, which the heap parks after a while (`parked`).
 
 use crate::backend::check;
-use crate::backend::page::{Block, Meta, PageState};
+use crate::backend::page::{Block, FIRST_LISTED, Meta, PageState};
 use crate::heap::reclaim::{LONGEST, parked};
 use crate::heap::{CANDIDATES, Heap};
 use crate::proto::inbox::Link;
@@ -48,12 +48,12 @@ impl Heap {
     }
 
     /// Moves the blocks of `page` from the heap's list to the list of the page: the next owner of the
-    /// page must not wait for what this heap keeps. Of a list of small blocks only the first is
-    /// looked at. True: the page is empty now. O(medium blocks on the list).
+    /// page must not wait for what this heap keeps. Of a list that frees do not go to, only the first
+    /// is looked at. True: the page is empty now. O(blocks on the list).
     fn take_back(&self, class: usize, page: &Meta) -> bool {
         let list = &self.owner.front.free[class];
         let (mut last, mut block): (*mut Block, _) = (null_mut(), list.get());
-        let most = if page.is_medium() { LONGEST } else { 1 };
+        let most = if class >= FIRST_LISTED { LONGEST } else { 1 };
         for _ in 0..most {
             if block.is_null() {
                 break;
