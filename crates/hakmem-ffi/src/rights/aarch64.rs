@@ -1,7 +1,7 @@
 //! `prctl` and `syscall` on aarch64.
 
 use super::entries::entries;
-use super::{IDENTITIES, OPTIONS, bits, watched_prctl, watched_syscall};
+use super::{IDENTITIES, bits};
 use core::ffi::c_long;
 
 /// The numbers of the calls that change rights lie in three ranges: the first number of each.
@@ -37,7 +37,6 @@ macro_rules! load {
 
 entries! {
     prctl {
-        ".cfi_startproc",
         "cmp w0, #63",
         "b.hi 2f",
         load!("numbers"),
@@ -52,14 +51,12 @@ entries! {
         "ret",
         "3:",
         "b {fail}",
-        ".cfi_endproc",
-        numbers = const OPTIONS,
-        number = const libc::SYS_prctl,
-        watched = sym watched_prctl,
-        fail = sym fail,
     }
-    syscall {
-        ".cfi_startproc",
+    syscall(
+        low = const LOW, low_numbers = const LOW_NUMBERS,
+        middle = const MIDDLE, middle_numbers = const MIDDLE_NUMBERS,
+        high = const HIGH, high_numbers = const HIGH_NUMBERS,
+    ) {
         "sub x10, x0, {low}",
         load!("low_numbers"),
         "cmp x10, #63",
@@ -78,18 +75,8 @@ entries! {
         "b {watched}",
         "3:",
         "b {call}",
-        ".cfi_endproc",
-        low = const LOW,
-        low_numbers = const LOW_NUMBERS,
-        middle = const MIDDLE,
-        middle_numbers = const MIDDLE_NUMBERS,
-        high = const HIGH,
-        high_numbers = const HIGH_NUMBERS,
-        watched = sym watched_syscall,
-        call = sym call,
     }
     call {
-        ".cfi_startproc",
         "mov x8, x0",
         "mov x0, x1",
         "mov x1, x2",
@@ -103,12 +90,9 @@ entries! {
         "ret",
         "2:",
         "b {fail}",
-        ".cfi_endproc",
-        fail = sym fail,
     }
     // The negated error number is in x0.
     fail {
-        ".cfi_startproc",
         "stp x29, x30, [sp, #-32]!",
         ".cfi_def_cfa_offset 32",
         ".cfi_offset x29, -32",
@@ -125,8 +109,6 @@ entries! {
         ".cfi_restore x30",
         ".cfi_def_cfa_offset 0",
         "ret",
-        ".cfi_endproc",
-        errno = sym libc::__errno_location,
     }
     setxid {
         "adrp {0}, :got:__nptl_setxid",

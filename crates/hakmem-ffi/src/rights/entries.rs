@@ -1,14 +1,13 @@
 //! The functions of assembly: the same on every processor but for their code.
 
-/// Makes them of the arguments of [`naked_asm`](core::arch::naked_asm), and `setxid` of
-/// instructions.
+/// Makes them of their instructions. Those of `syscall` have constants of the processor's own.
 macro_rules! entries {
     (
         prctl { $($prctl:tt)* }
-        syscall { $($syscall:tt)* }
+        syscall($($constant:tt)*) { $($syscall:tt)* }
         call { $($call:tt)* }
         fail { $($fail:tt)* }
-        setxid { $($setxid:literal,)* }
+        setxid { $($setxid:tt)* }
     ) => {
         /// # Safety
         /// The contract of `prctl`: the arguments are as the option asks.
@@ -21,7 +20,15 @@ macro_rules! entries {
             c: core::ffi::c_ulong,
             d: core::ffi::c_ulong,
         ) -> core::ffi::c_int {
-            core::arch::naked_asm!($($prctl)*)
+            core::arch::naked_asm!(
+                ".cfi_startproc",
+                $($prctl)*
+                ".cfi_endproc",
+                numbers = const $crate::rights::OPTIONS,
+                number = const libc::SYS_prctl,
+                watched = sym $crate::rights::watched_prctl,
+                fail = sym fail,
+            )
         }
 
         /// # Safety
@@ -31,7 +38,14 @@ macro_rules! entries {
         pub unsafe extern "C" fn syscall(
             number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize,
         ) -> c_long {
-            core::arch::naked_asm!($($syscall)*)
+            core::arch::naked_asm!(
+                ".cfi_startproc",
+                $($syscall)*
+                ".cfi_endproc",
+                $($constant)*
+                watched = sym $crate::rights::watched_syscall,
+                call = sym call,
+            )
         }
 
         /// Makes a system call as the C library's `syscall` does.
@@ -42,14 +56,19 @@ macro_rules! entries {
         pub unsafe extern "C" fn call(
             number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize,
         ) -> c_long {
-            core::arch::naked_asm!($($call)*)
+            core::arch::naked_asm!(".cfi_startproc", $($call)* ".cfi_endproc", fail = sym fail)
         }
 
         /// Sets errno and returns -1. Others jump here, with the kernel's negated error number in
         /// the register of results.
         #[unsafe(naked)]
         unsafe extern "C" fn fail() -> c_long {
-            core::arch::naked_asm!($($fail)*)
+            core::arch::naked_asm!(
+                ".cfi_startproc",
+                $($fail)*
+                ".cfi_endproc",
+                errno = sym libc::__errno_location,
+            )
         }
 
         /// The address of `__nptl_setxid`. 0 but in fully static programs that start threads. Each
@@ -63,7 +82,7 @@ macro_rules! entries {
                 core::arch::asm!(
                     ".weak __nptl_setxid",
                     ".hidden __nptl_setxid",
-                    $($setxid,)*
+                    $($setxid)*
                     out(reg) change,
                     options(pure, readonly, nostack, preserves_flags)
                 );

@@ -1,7 +1,7 @@
 //! `prctl` and `syscall` on x86-64.
 
 use super::entries::entries;
-use super::{IDENTITIES, OPTIONS, bits, watched_prctl, watched_syscall};
+use super::{IDENTITIES, bits};
 use core::ffi::c_long;
 
 /// The numbers of the calls that change rights lie in two ranges: the first number of each.
@@ -16,7 +16,6 @@ const HIGH_NUMBERS: u64 = bits(
 
 entries! {
     prctl {
-        ".cfi_startproc",
         "cmp edi, 63",
         "ja 2f",
         "mov rax, {numbers}",
@@ -30,14 +29,11 @@ entries! {
         "cmp rax, -4095",
         "jae {fail}",
         "ret",
-        ".cfi_endproc",
-        numbers = const OPTIONS,
-        number = const libc::SYS_prctl,
-        watched = sym watched_prctl,
-        fail = sym fail,
     }
-    syscall {
-        ".cfi_startproc",
+    syscall(
+        low = const LOW, low_numbers = const LOW_NUMBERS,
+        high = const HIGH, high_numbers = const HIGH_NUMBERS,
+    ) {
         "lea rax, [rdi - {low}]",
         "cmp rax, 63",
         "ja 2f",
@@ -53,16 +49,8 @@ entries! {
         "bt r11, rax",
         "jc {watched}",
         "jmp {call}",
-        ".cfi_endproc",
-        low = const LOW,
-        low_numbers = const LOW_NUMBERS,
-        high = const HIGH,
-        high_numbers = const HIGH_NUMBERS,
-        watched = sym watched_syscall,
-        call = sym call,
     }
     call {
-        ".cfi_startproc",
         "mov rax, rdi",
         "mov rdi, rsi",
         "mov rsi, rdx",
@@ -74,12 +62,9 @@ entries! {
         "cmp rax, -4095",
         "jae {fail}",
         "ret",
-        ".cfi_endproc",
-        fail = sym fail,
     }
     // The negated error number is in rax.
     fail {
-        ".cfi_startproc",
         "neg eax",
         "push rax",
         ".cfi_adjust_cfa_offset 8",
@@ -89,8 +74,6 @@ entries! {
         "mov [rax], edx",
         "or rax, -1",
         "ret",
-        ".cfi_endproc",
-        errno = sym libc::__errno_location,
     }
     setxid {
         "mov {}, qword ptr [rip + __nptl_setxid@GOTPCREL]",
