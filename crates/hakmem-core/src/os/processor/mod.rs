@@ -4,7 +4,7 @@
 #[cfg_attr(target_arch = "aarch64", path = "aarch64.rs")]
 mod arch;
 
-pub use arch::{clone, control_block, interrupted, raw};
+pub use arch::*;
 
 /// The address of a symbol, by the linker's table of addresses: null if nobody defines it. To be
 /// used in an `unsafe` block.
@@ -21,4 +21,4 @@ macro_rules! address_of {
         address
     }};
 }
-pub(super) use {address_of, arch::load_address};
+pub(super) use address_of;
