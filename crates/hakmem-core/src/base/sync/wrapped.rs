@@ -97,6 +97,7 @@ atomics! {
         fetch_add(n: u32, order: Ordering) -> u32;
         fetch_sub(n: u32, order: Ordering) -> u32;
         fetch_or(n: u32, order: Ordering) -> u32;
+        fetch_and(n: u32, order: Ordering) -> u32;
     }
     AtomicU64: u64 {
         fetch_add(n: u64, order: Ordering) -> u64;
