@@ -1,12 +1,14 @@
 //! What the programs `hakmem-bench` and `hakmem-trials` have in common on the command line.
 
-use clap::Args;
+use crate::host;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::io;
 use std::process::ExitCode;
 
-/// Options that both programs have.
-#[derive(Debug, Args)]
-pub struct Common {
+/// The arguments of a program with these commands. Its version is the workspace's.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Arguments<Task: Subcommand> {
     /// Touch so many MiB before each measured run, so that the host of a virtual machine has them
     /// ready [default: none]
     #[arg(
@@ -16,7 +18,20 @@ pub struct Common {
         hide_default_value = true,
         value_name = "MIB"
     )]
-    pub warm_host: usize,
+    warm_host: usize,
+    #[command(subcommand)]
+    task: Task,
+}
+
+/// The command that the arguments of the process name. Ends the process if they name none. `about`
+/// says in the help what the program does.
+pub fn task<Task: Subcommand>(program: &'static str, about: &'static str) -> Task {
+    let command = Arguments::<Task>::command().name(program).about(about);
+    let matches = command.get_matches();
+    let arguments =
+        Arguments::<Task>::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    host::touch_before_each_run(arguments.warm_host);
+    arguments.task
 }
 
 /// The exit status of `program`. It writes an error to standard error. False: a comparison or a

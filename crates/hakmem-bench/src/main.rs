@@ -1,21 +1,14 @@
 //! The program `hakmem-bench`.
 
-use clap::{Parser, Subcommand};
-use hakmem_bench::command::{Common, exit_code};
+use clap::Subcommand;
+use hakmem_bench::command;
 use hakmem_bench::probes;
 use hakmem_bench::report::markdown;
-use hakmem_bench::{ab, compare, host, html, run_one, workloads};
+use hakmem_bench::{ab, compare, html, run_one, workloads};
 use std::process::ExitCode;
 
-/// Compares hakmem with other allocators
-#[derive(Debug, Parser)]
-#[command(version)]
-struct Arguments {
-    #[command(flatten)]
-    common: Common,
-    #[command(subcommand)]
-    command: Task,
-}
+const NAME: &str = "hakmem-bench";
+const ABOUT: &str = "Compares hakmem with other allocators";
 
 #[derive(Debug, Subcommand)]
 enum Task {
@@ -40,9 +33,7 @@ enum Task {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    host::touch_before_each_run(arguments.common.warm_host);
-    let outcome = match arguments.command {
+    let outcome = match command::task(NAME, ABOUT) {
         Task::Compare(options) => compare::run(&options),
         Task::Ab(options) => ab::run(&options),
         #[cfg(feature = "ledger")]
@@ -59,7 +50,7 @@ fn main() -> ExitCode {
             Ok(true)
         }
     };
-    exit_code("hakmem-bench", outcome)
+    command::exit_code(NAME, outcome)
 }
 
 fn list() -> String {

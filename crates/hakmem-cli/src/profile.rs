@@ -103,14 +103,9 @@ pub fn profile(options: Options) -> ! {
                 output,
                 all_frames: options.all_frames,
             }),
-            tables: false,
-            all_classes: false,
-            stats: false,
-            require: false,
             lib: options.lib,
-            hardened: false,
-            guard: None,
             command: options.command,
+            ..run::Options::default()
         })
     };
     let is_input = file == Path::new("-");

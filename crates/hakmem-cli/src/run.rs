@@ -40,7 +40,7 @@ Examples:
   hakmem run --stats --require sh -c 'make clean; make'
   HAKMEM_DECAY_MS=1000 hakmem run redis-server --port 7777";
 
-#[derive(Args)]
+#[derive(Args, Default)]
 pub struct Options {
     /// Prints tables, on standard error, when the program has ended: `hakmem stat`
     #[arg(skip)]

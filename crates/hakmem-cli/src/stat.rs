@@ -57,13 +57,9 @@ pub fn stat(options: Options) -> ! {
         run::run(&run::Options {
             tables: true,
             all_classes: options.all,
-            profile: None,
-            stats: false,
-            require: false,
             lib: options.lib,
-            hardened: false,
-            guard: None,
             command: options.command,
+            ..run::Options::default()
         })
     };
     let read = grammar::open(&file).and_then(|text| tables(text, None, options.all));

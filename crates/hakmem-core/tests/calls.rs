@@ -8,6 +8,7 @@ use crate::oracle;
 use hakmem_core::c;
 use hakmem_core::stats::{self, Syscall};
 use oracle::alone;
+use oracle::plain::{free, take};
 use std::ffi::CStr;
 
 const SLOT: usize = 64 << 10;
@@ -24,15 +25,6 @@ fn call(name: &str) -> Syscall {
         .into_iter()
         .find(|s| s.name == name);
     found.expect("it is one of the kinds")
-}
-
-fn take(n: usize) -> *mut u8 {
-    // SAFETY: any size may be asked for.
-    unsafe { c::malloc(n) }
-}
-fn free(p: *mut u8) {
-    // SAFETY: the tests free what they took, once.
-    unsafe { c::free(p) }
 }
 
 /// Blocks of all kinds come and go.
@@ -77,7 +69,8 @@ fn counts() {
     let done = unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) };
     assert_eq!(done, 0);
     let before = call("mmap");
-    assert!(take(1 << 43).is_null());
+    // SAFETY: any size may be asked for.
+    assert!(unsafe { c::malloc(1 << 43) }.is_null());
     let after = call("mmap");
     assert!(after.failures > before.failures);
     assert_eq!(after.failures - before.failures, after.calls - before.calls);

@@ -8,6 +8,7 @@ use crate::oracle;
 
 use hakmem_core::{c, stats};
 use oracle::alone;
+use oracle::plain::{configure, free, take};
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
@@ -16,25 +17,9 @@ const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 const SLOT: usize = 64 * KIB;
 
-fn configure(options: &[&CStr]) {
-    let mut envp: Vec<_> = options.iter().map(|o| o.as_ptr()).collect();
-    envp.push(std::ptr::null());
-    // SAFETY: a NULL-terminated array.
-    unsafe { c::configure(envp.as_ptr()) }
-}
-
 /// From so many segments' worth of small blocks on.
 fn thp_from(option: &CStr) {
     configure(&[option]);
-}
-
-fn take(n: usize) -> *mut u8 {
-    // SAFETY: any size may be asked for.
-    unsafe { c::malloc(n) }
-}
-fn free(p: *mut u8) {
-    // SAFETY: the tests free what they took, once.
-    unsafe { c::free(p) }
 }
 
 fn fill(size: usize, bytes: usize) -> Vec<*mut u8> {

@@ -8,17 +8,10 @@ use crate::oracle;
 
 use hakmem_core::{c, stats};
 use oracle::alone;
-use std::ffi::CStr;
+use oracle::plain::{configure, free};
 use std::time::{Duration, Instant};
 
 const MIB: usize = 1 << 20;
-
-fn configure(options: &[&CStr]) {
-    let mut envp: Vec<_> = options.iter().map(|o| o.as_ptr()).collect();
-    envp.push(std::ptr::null());
-    // SAFETY: a NULL-terminated array.
-    unsafe { c::configure(envp.as_ptr()) }
-}
 
 fn take(size: usize) -> *mut u8 {
     // SAFETY: any size may be asked for, and the block holds a byte.
@@ -27,11 +20,6 @@ fn take(size: usize) -> *mut u8 {
         p.write(1);
         p
     }
-}
-
-fn free(p: *mut u8) {
-    // SAFETY: the tests free what they took, once.
-    unsafe { c::free(p) }
 }
 
 /// Takes `bytes` in blocks of `size` and frees them.

@@ -4,7 +4,7 @@
 //! environment.
 #![cfg(not(any(loom, shuttle)))]
 
-use crate::oracle;
+use crate::oracle::{self, plain::configure};
 use hakmem_core::{c, stats};
 use std::ffi::CStr;
 use std::hint::black_box;
@@ -13,13 +13,6 @@ use std::ptr::null;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 const NAME: &str = "TEST_HAKMEM_CASE";
-
-fn configure(options: &[&CStr]) {
-    let mut envp: Vec<_> = options.iter().map(|o| o.as_ptr()).collect();
-    envp.push(null());
-    // SAFETY: a NULL-terminated array.
-    unsafe { c::configure(envp.as_ptr()) }
-}
 
 #[inline(always)]
 fn free(p: *mut u8) {

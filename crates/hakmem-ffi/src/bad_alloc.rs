@@ -5,16 +5,17 @@
 //!
 //! 1. Exceptions pass through the loop around the handler. No frame of Rust may be in their way:
 //!    with `panic = "abort"` the compiler takes its functions for never unwinding. So the loop is
-//!    assembly with unwind tables of its own, one file per architecture, reached by a tail call.
+//!    assembly with unwind tables of its own, reached by a tail call.
 //! 2. This file has the parts that never unwind.
 //! 3. `find` searches the C++ runtime when it is needed: C programs do not have it.
 
 #[cfg_attr(target_arch = "x86_64", path = "bad_alloc/x86_64.rs")]
 #[cfg_attr(target_arch = "aarch64", path = "bad_alloc/aarch64.rs")]
 mod arch;
+mod handler_loop;
 mod personality;
 
-pub use arch::{new_or_null, new_or_throw};
+pub use handler_loop::{new_or_null, new_or_throw};
 
 use crate::{aligned, out};
 use core::ffi::{CStr, c_void};

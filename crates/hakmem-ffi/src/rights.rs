@@ -31,6 +31,7 @@ use libc::{gid_t, size_t, uid_t};
 use processor::call;
 
 // `prctl`, `syscall` and what they end with are assembly.
+mod entries;
 #[cfg_attr(target_arch = "x86_64", path = "rights/x86_64.rs")]
 #[cfg_attr(target_arch = "aarch64", path = "rights/aarch64.rs")]
 mod processor;
@@ -58,6 +59,19 @@ const OPTIONS: u64 = bits(
         libc::PR_CAP_AMBIENT as c_long,
     ],
 );
+/// The system calls that change the users and groups of a process.
+const IDENTITIES: &[c_long] = &[
+    libc::SYS_setuid,
+    libc::SYS_setgid,
+    libc::SYS_setreuid,
+    libc::SYS_setregid,
+    libc::SYS_setgroups,
+    libc::SYS_setresuid,
+    libc::SYS_setresgid,
+    libc::SYS_setfsuid,
+    libc::SYS_setfsgid,
+];
+
 /// Makes a call while there is no scavenger.
 fn held<R>(call: impl FnOnce() -> R) -> R {
     c::hold_scavenger();

@@ -23,22 +23,14 @@ mod preload;
 mod programs;
 mod soak;
 
-use clap::{Parser, Subcommand};
-use hakmem_bench::command::{Common, exit_code};
-use hakmem_bench::host;
+use clap::Subcommand;
+use hakmem_bench::command;
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Tries hakmem and other allocators under real programs and mixed loads
-#[derive(Debug, Parser)]
-#[command(version)]
-struct Arguments {
-    #[command(flatten)]
-    common: Common,
-    #[command(subcommand)]
-    command: Task,
-}
+const NAME: &str = "hakmem-trials";
+const ABOUT: &str = "Tries hakmem and other allocators under real programs and mixed loads";
 
 #[derive(Debug, Subcommand)]
 enum Task {
@@ -67,9 +59,7 @@ enum Task {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    host::touch_before_each_run(arguments.common.warm_host);
-    let outcome = match arguments.command {
+    let outcome = match command::task(NAME, ABOUT) {
         Task::Preload(options) => preload::run(&options),
         Task::Programs(options) => programs::run(&options),
         Task::Compat(options) => compat::run(&options),
@@ -86,5 +76,5 @@ fn main() -> ExitCode {
             .map_err(io::Error::other)
             .map(|()| true),
     };
-    exit_code("hakmem-trials", outcome)
+    command::exit_code(NAME, outcome)
 }

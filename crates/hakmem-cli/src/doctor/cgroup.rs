@@ -3,7 +3,7 @@
 //! A limit of any group above the process counts, as far as this process can see them: in a
 //! container the groups outside are hidden.
 
-use super::finding::Finding;
+use super::finding::{Finding, Verdict};
 use super::root::Root;
 use crate::summary::bytes;
 
@@ -144,10 +144,12 @@ fn limit(
     let advice = "Free memory that hakmem keeps counts: 16 MiB, a sixteenth of what is live, what \
                   was needed more within the last decay, and the huge cache. HAKMEM_SURPLUS_MIB, \
                   HAKMEM_DECAY_MS and HAKMEM_HUGE_CACHE_MIB lower that.";
-    match near {
-        true => Finding::problem(name, &found, meaning, advice),
-        false => Finding::note(name, &found, meaning, advice),
-    }
+    let verdict = if near {
+        Verdict::Problem
+    } else {
+        Verdict::Note
+    };
+    Finding::new(verdict, name, &found, meaning, advice)
 }
 
 /// Processes of the group that were ended for lack of memory.
@@ -155,7 +157,8 @@ fn killed(root: &Root, version: &Version, folder: &str) -> Option<Finding> {
     let text = root.read(&format!("{folder}/{}", version.events))?;
     let count = |line: &str| line.strip_prefix("oom_kill ")?.trim().parse::<u64>().ok();
     let n = text.lines().find_map(count).filter(|&n| n > 0)?;
-    Some(Finding::problem(
+    Some(Finding::new(
+        Verdict::Problem,
         version.events,
         &format!("oom_kill {n}"),
         "The kernel ended processes of this group because the group had no memory left.",

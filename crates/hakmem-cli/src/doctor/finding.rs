@@ -64,28 +64,18 @@ impl Finding {
         }
     }
 
-    pub fn note(
+    /// One that is worth knowing, or a problem.
+    pub fn new(
+        verdict: Verdict,
         subject: &'static str,
         found: &str,
         meaning: impl Into<String>,
         advice: impl Into<String>,
     ) -> Self {
         Self {
-            verdict: Verdict::Note,
+            verdict,
             advice: Some(advice.into()),
             ..Self::ok(subject, found, meaning)
-        }
-    }
-
-    pub fn problem(
-        subject: &'static str,
-        found: &str,
-        meaning: impl Into<String>,
-        advice: impl Into<String>,
-    ) -> Self {
-        Self {
-            verdict: Verdict::Problem,
-            ..Self::note(subject, found, meaning, advice)
         }
     }
 }
@@ -173,7 +163,13 @@ mod tests {
     #[test]
     fn no_line_is_longer_than_the_width() {
         let long = "x".repeat(200);
-        let found = Finding::note("a", &long, "many words ".repeat(40), "do this");
+        let found = Finding::new(
+            Verdict::Note,
+            "a",
+            &long,
+            "many words ".repeat(40),
+            "do this",
+        );
         let text = plain(&[found], false);
         assert!(
             text.lines().all(|line| line.chars().count() <= WIDTH),

@@ -1,7 +1,7 @@
 //! The kernel: its version, the system calls that hakmem uses where they are there, and who may
 //! look into a process.
 
-use super::finding::Finding;
+use super::finding::{Finding, Verdict};
 use super::root::{Call, Root};
 
 /// What newer kernels have, the newest first: the version, and what older ones do without it.
@@ -40,7 +40,8 @@ fn version(root: &Root) -> Option<Finding> {
             &release,
             "It has all that hakmem uses (5.14 or later).",
         ),
-        false => Finding::note(
+        false => Finding::new(
+            Verdict::Note,
             SUBJECT,
             &release,
             format!("hakmem works. On this version {}.", lost.join(", ")),
@@ -85,7 +86,13 @@ fn call(root: &Root, used: &Used) -> Finding {
         Ok(()) => Finding::ok(used.subject, "works", used.with),
         Err(e) => {
             let (meaning, advice) = used.without.split_once(". ").expect("two sentences");
-            Finding::note(used.subject, &e.to_string(), format!("{meaning}."), advice)
+            Finding::new(
+                Verdict::Note,
+                used.subject,
+                &e.to_string(),
+                format!("{meaning}."),
+                advice,
+            )
         }
     }
 }
@@ -119,20 +126,23 @@ fn ptrace(root: &Root) -> Finding {
             &found,
             "You have the right to look into all processes.",
         ),
-        1 => Finding::note(
+        1 => Finding::new(
+            Verdict::Note,
             SUBJECT,
             &found,
             "You may only look into what you started: hakmem top PROG works, hakmem top PID does \
              not.",
             "For a running process use sudo, or set kernel.yama.ptrace_scope=0.",
         ),
-        2 => Finding::note(
+        2 => Finding::new(
+            Verdict::Note,
             SUBJECT,
             &found,
             "Only root may look into a process.",
             "Use sudo for hakmem top, stat --pid and map --pid.",
         ),
-        _ => Finding::note(
+        _ => Finding::new(
+            Verdict::Note,
             SUBJECT,
             &found,
             "Nobody may look into a process until the system starts anew.",

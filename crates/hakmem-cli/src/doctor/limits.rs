@@ -1,6 +1,6 @@
 //! The limits of a process: what `ulimit` sets, and what counts against it.
 
-use super::finding::Finding;
+use super::finding::{Finding, Verdict};
 use super::root::Root;
 use crate::summary::bytes;
 
@@ -68,13 +68,20 @@ fn of(limit: &Limit, value: Option<u64>, used: Option<u64>) -> Finding {
     };
     let near = |used: &u64| u128::from(*used) * 100 > u128::from(value) * u128::from(NEAR);
     match used.filter(near) {
-        Some(used) => Finding::problem(
+        Some(used) => Finding::new(
+            Verdict::Problem,
             limit.subject,
             &format!("{} of {} are used", bytes(used), bytes(value)),
             format!("Allocations fail when it is reached. {}", limit.meaning),
             limit.advice,
         ),
-        None => Finding::note(limit.subject, &bytes(value), limit.meaning, limit.advice),
+        None => Finding::new(
+            Verdict::Note,
+            limit.subject,
+            &bytes(value),
+            limit.meaning,
+            limit.advice,
+        ),
     }
 }
 

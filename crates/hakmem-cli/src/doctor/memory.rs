@@ -1,6 +1,6 @@
 //! How the system hands out memory: huge pages, overcommitted memory, maps, the system page.
 
-use super::finding::Finding;
+use super::finding::{Finding, Verdict};
 use super::root::Root;
 use crate::summary::bytes;
 
@@ -30,7 +30,8 @@ fn chosen(root: &Root, file: &str) -> Option<String> {
 fn huge_pages(root: &Root) -> Option<Finding> {
     const SUBJECT: &str = "huge pages";
     let Some(word) = chosen(root, "enabled") else {
-        return Some(Finding::note(
+        return Some(Finding::new(
+            Verdict::Note,
             SUBJECT,
             "none",
             "This kernel has no transparent huge pages, so HAKMEM_THP has no effect.",
@@ -43,7 +44,8 @@ fn huge_pages(root: &Root) -> Option<Finding> {
             &word,
             "hakmem asks for them where small blocks fill a segment. HAKMEM_THP changes that.",
         ),
-        "always" => Finding::note(
+        "always" => Finding::new(
+            Verdict::Note,
             SUBJECT,
             &word,
             "The kernel gives huge pages to memory that did not ask for them. So memory that is \
@@ -51,7 +53,8 @@ fn huge_pages(root: &Root) -> Option<Finding> {
             "If resident memory is too high, set HAKMEM_THP=never for the program, or \"madvise\" \
              for the system.",
         ),
-        _ => Finding::note(
+        _ => Finding::new(
+            Verdict::Note,
             SUBJECT,
             &word,
             "hakmem gets no huge pages. HAKMEM_THP has no effect.",
@@ -65,7 +68,8 @@ fn compaction(root: &Root) -> Option<Finding> {
     const SUBJECT: &str = "making huge pages";
     let word = chosen(root, "defrag")?;
     Some(match word.as_str() {
-        "always" => Finding::note(
+        "always" => Finding::new(
+            Verdict::Note,
             SUBJECT,
             &word,
             "A page fault may wait while the kernel moves memory to make a huge page.",
@@ -114,13 +118,15 @@ fn overcommit(root: &Root) -> Option<Finding> {
                    that hakmem reserves does not count. Memory that it gave back counts until a \
                    run of eight segments is free.";
     Some(match (used, limit) {
-        (Some(used), Some(limit)) if used > limit / 20 * 19 => Finding::problem(
+        (Some(used), Some(limit)) if used > limit / 20 * 19 => Finding::new(
+            Verdict::Problem,
             SUBJECT,
             &format!("2, {} of {} are taken", bytes(used), bytes(limit)),
             format!("{meaning} Allocations fail when the limit is reached."),
             "Raise vm.overcommit_ratio, or add swap.",
         ),
-        _ => Finding::note(
+        _ => Finding::new(
+            Verdict::Note,
             SUBJECT,
             &format!("2, {ratio} and swap"),
             meaning,
@@ -139,7 +145,8 @@ fn maps(root: &Root) -> Option<Finding> {
             "Enough: memory of one kind is one map, however much it is.",
         )
     } else {
-        Finding::note(
+        Finding::new(
+            Verdict::Note,
             SUBJECT,
             &most.to_string(),
             "The kernel's default is 65530. Segments without huge pages, huge blocks that moved, \
@@ -155,14 +162,16 @@ fn page_size(root: &Root) -> Option<Finding> {
     let found = bytes(size);
     Some(match size {
         4096 => Finding::ok(SUBJECT, &found, "This is what hakmem is developed with."),
-        16_384 | 65_536 => Finding::note(
+        16_384 | 65_536 => Finding::new(
+            Verdict::Note,
             SUBJECT,
             &found,
             "hakmem gives memory back in pieces of this size. So less goes back between live \
              blocks than with 4 KiB.",
             "Nothing need be done.",
         ),
-        _ => Finding::problem(
+        _ => Finding::new(
+            Verdict::Problem,
             SUBJECT,
             &found,
             "hakmem was never tried with this size.",

@@ -1,6 +1,6 @@
 //! What else is preloaded: LD_PRELOAD and /etc/ld.so.preload, and the allocators in them.
 
-use super::finding::Finding;
+use super::finding::{Finding, Verdict};
 use super::root::Root;
 use super::settings::Variables;
 use crate::checked;
@@ -66,7 +66,8 @@ fn of(root: &Root, process: &str, subject: &'static str, value: &str, order: &st
         .iter()
         .position(|kind| matches!(kind, Kind::Allocator));
     match (other, hakmem) {
-        (Some(n), Some(first)) if first < n => Finding::note(
+        (Some(n), Some(first)) if first < n => Finding::new(
+            Verdict::Note,
             subject,
             &all,
             format!(
@@ -75,7 +76,8 @@ fn of(root: &Root, process: &str, subject: &'static str, value: &str, order: &st
             ),
             "It serves nothing. Remove it, if nothing else needs it.",
         ),
-        (Some(n), _) => Finding::note(
+        (Some(n), _) => Finding::new(
+            Verdict::Note,
             subject,
             &all,
             format!(
@@ -86,7 +88,8 @@ fn of(root: &Root, process: &str, subject: &'static str, value: &str, order: &st
         ),
         (None, Some(_)) => Finding::ok(subject, &all, "hakmem is among them."),
         (None, None) => match of_kind(|kind| matches!(kind, Kind::Missing)) {
-            Some(name) => Finding::note(
+            Some(name) => Finding::new(
+                Verdict::Note,
                 subject,
                 &all,
                 format!("{name} cannot be read. The loader says so at each start."),

@@ -1,7 +1,7 @@
 //! A running process: whether it is on hakmem, and what keeps hakmem or `hakmem top` from their
 //! work.
 
-use super::finding::Finding;
+use super::finding::{Finding, Verdict};
 use super::root::Root;
 use super::{cgroup, limits, preload, settings};
 use crate::view::Trouble;
@@ -49,20 +49,23 @@ fn served(root: &Root, pid: u32) -> Finding {
         Err(trouble) => trouble,
     };
     match &trouble {
-        Trouble::Forbidden => Finding::problem(
+        Trouble::Forbidden => Finding::new(
+            Verdict::Problem,
             SUBJECT,
             "not known",
             "The process may not be read: it is another user's, or the system keeps processes \
              apart.",
             "Use sudo. A line above says what kernel.yama.ptrace_scope is.",
         ),
-        Trouble::Without { .. } => Finding::problem(
+        Trouble::Without { .. } => Finding::new(
+            Verdict::Problem,
             SUBJECT,
             "no",
             "The process does not run on hakmem.",
             "Start it by hakmem run PROG. hakmem doctor PROG says what may keep the library out.",
         ),
-        _ => Finding::problem(
+        _ => Finding::new(
+            Verdict::Problem,
             SUBJECT,
             "not known",
             format!("{}.", trouble.say(pid)),
@@ -75,7 +78,8 @@ fn served(root: &Root, pid: u32) -> Finding {
 fn tracer(root: &Root, status: &str) -> Option<Finding> {
     let tracer = root.field(status, "TracerPid")?;
     (tracer != "0").then(|| {
-        Finding::note(
+        Finding::new(
+            Verdict::Note,
             "tracer",
             &format!("process {tracer}"),
             "Another process traces it, such as a debugger or strace. hakmem top still reads it, \
@@ -90,14 +94,16 @@ fn filter(root: &Root, status: &str) -> Finding {
     let mode = root.field(status, "Seccomp").unwrap_or_default();
     match mode.as_str() {
         "" | "0" => Finding::ok(SUBJECT, "none", "hakmem may make all its system calls."),
-        "1" => Finding::problem(
+        "1" => Finding::new(
+            Verdict::Problem,
             SUBJECT,
             "strict",
             "Only read, write and exit are allowed. The next block that needs memory from the \
              system ends the process.",
             "Use a filter with the calls that docs/c-abi.md lists.",
         ),
-        _ => Finding::note(
+        _ => Finding::new(
+            Verdict::Note,
             SUBJECT,
             "seccomp",
             "The filter must allow the system calls that docs/c-abi.md lists. A process that made \
@@ -115,7 +121,8 @@ fn maps(root: &Root, process: &str) -> Option<Finding> {
     let (part, whole) = NEAR_MAPS;
     Some(match n.saturating_mul(whole) > most.saturating_mul(part) {
         false => Finding::ok(SUBJECT, &found, "There is room for more."),
-        true => Finding::problem(
+        true => Finding::new(
+            Verdict::Problem,
             SUBJECT,
             &found,
             "Without further maps, hakmem can neither take nor give back memory.",

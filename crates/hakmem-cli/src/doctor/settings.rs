@@ -1,6 +1,6 @@
 //! Options in the environment: those that hakmem ignores.
 
-use super::finding::Finding;
+use super::finding::{Finding, Verdict};
 use hakmem_core::options::{self, Error, PREFIX};
 
 /// Names and values.
@@ -41,7 +41,8 @@ pub fn finding(variables: &Variables) -> Finding {
             &all.join(" "),
             "hakmem options NAME says what each does.",
         ),
-        Some(why) => Finding::note(
+        Some(why) => Finding::new(
+            Verdict::Note,
             SUBJECT,
             &all.join(" "),
             why,

@@ -1,6 +1,6 @@
 //! The program that is to run on hakmem, and the library that serves it.
 
-use super::finding::Finding;
+use super::finding::{Finding, Verdict};
 use crate::library::{self, Library};
 use crate::own::{self, Own};
 use crate::program::{self, Machine, NotStarted};
@@ -15,7 +15,8 @@ pub fn library(given: Option<&Path>) -> Finding {
     let library = match library::find(given) {
         Ok(library) => library,
         Err(why) => {
-            return Finding::problem(
+            return Finding::new(
+                Verdict::Problem,
                 SUBJECT,
                 "none",
                 format!("hakmem run cannot work: {why}."),
@@ -25,7 +26,8 @@ pub fn library(given: Option<&Path>) -> Finding {
     };
     let path = library.path.display().to_string();
     if !own::is_hakmem(&library.path) {
-        return Finding::problem(
+        return Finding::new(
+            Verdict::Problem,
             SUBJECT,
             &path,
             "This is another library.",
@@ -38,7 +40,8 @@ pub fn library(given: Option<&Path>) -> Finding {
             &format!("{path}, version {version}"),
             "It served a program just now.",
         ),
-        Ok(version) => Finding::note(
+        Ok(version) => Finding::new(
+            Verdict::Note,
             SUBJECT,
             &format!("{path}, version {version}"),
             format!(
@@ -47,7 +50,8 @@ pub fn library(given: Option<&Path>) -> Finding {
             ),
             "Install both from one version: top, stat --pid and map --pid need that.",
         ),
-        Err(why) => Finding::problem(
+        Err(why) => Finding::new(
+            Verdict::Problem,
             SUBJECT,
             &path,
             format!("It did not serve a program: {why}."),
@@ -127,7 +131,8 @@ fn file(path: &Path, executed: &Path) -> Finding {
             &found,
             format!("It is a script. What follows is about its interpreter, {executes}."),
         ),
-        true => Finding::note(
+        true => Finding::new(
+            Verdict::Note,
             SUBJECT,
             &found,
             format!("It is a script. {executes} looks for its interpreter when it starts."),
@@ -155,7 +160,8 @@ fn reach(obstacle: Option<String>) -> Finding {
     } else {
         "Build libhakmem.so for that machine."
     };
-    Finding::problem(
+    Finding::new(
+        Verdict::Problem,
         SUBJECT,
         "does not work",
         format!("hakmem cannot serve it: {why}."),
@@ -174,13 +180,15 @@ fn allocator(own: Option<Own>) -> Finding {
         Some(Own::Hakmem { certain: true }) => {
             Finding::ok(SUBJECT, "hakmem inside", "hakmem serves the program.")
         }
-        Some(Own::Hakmem { certain: false }) => Finding::note(
+        Some(Own::Hakmem { certain: false }) => Finding::new(
+            Verdict::Note,
             SUBJECT,
             "hakmem inside, and malloc",
             "The program calls malloc, too, which is the C library's.",
             "To have hakmem serve both, preload libhakmem.so as well: LD_PRELOAD.",
         ),
-        Some(Own::Other(what)) => Finding::note(
+        Some(Own::Other(what)) => Finding::new(
+            Verdict::Note,
             SUBJECT,
             what,
             "hakmem serves only what the program allocates by the C library's functions.",

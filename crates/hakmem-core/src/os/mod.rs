@@ -52,8 +52,6 @@ mod own;
 mod pagemap;
 #[cfg(target_os = "linux")]
 #[cfg_attr(any(miri, shuttle), allow(dead_code, unused_macros, unused_imports, reason = "checkers replace most of it"))]
-#[cfg_attr(target_arch = "x86_64", path = "processor/x86_64.rs")]
-#[cfg_attr(target_arch = "aarch64", path = "processor/aarch64.rs")]
 mod processor;
 #[cfg(shuttle)]
 mod scheduled;

@@ -44,7 +44,7 @@ core::arch::global_asm!(
     ".8byte {empty}",
     // This relocation changes nothing. It makes the linker also take the note of `stats::view` out
     // of its object file.
-    concat!(".reloc __hakmem_heap_v0, ", no_relocation!(), ", __hakmem_note_v0"),
+    concat!(".reloc __hakmem_heap_v0, ", processor::no_relocation!(), ", __hakmem_note_v0"),
     ".popsection",
     empty = sym EMPTY_FRONTS,
 );
@@ -52,103 +52,97 @@ core::arch::global_asm!(
 #[cfg(not(any(miri, shuttle)))]
 pub use word::front;
 #[cfg(not(any(miri, shuttle)))]
-use word::{no_relocation, set};
+use word::set;
 
+/// The relocation without effect, and the instructions that read and write the word. The last two
+/// are to be used in an `unsafe` block.
 #[cfg(all(target_arch = "x86_64", not(any(miri, shuttle))))]
-mod word {
-    use super::Front;
-    use core::arch::asm;
-
+mod processor {
     macro_rules! no_relocation {
         () => {
             "R_X86_64_NONE"
         };
     }
-    pub(super) use no_relocation;
-
-    /// The calling thread's front: that of its heap, or of the empty or dead heap, whose lists stay
-    /// empty.
-    #[inline(always)]
-    pub fn front() -> *const Front {
-        let front;
-        // SAFETY: the instructions read the thread's own word. `pure` is right between the writes
-        // of the word: these are behind calls that the compiler does not inline.
-        unsafe {
-            asm!(
+    macro_rules! read {
+        ($front:ident) => {
+            core::arch::asm!(
                 "mov {0}, qword ptr [rip + __hakmem_heap_v0@GOTTPOFF]",
                 "mov {0}, qword ptr fs:[{0}]",
-                out(reg) front,
+                out(reg) $front,
                 options(pure, readonly, nostack, preserves_flags)
-            );
-        }
-        front
+            )
+        };
     }
-
-    #[inline(never)]
-    #[unsafe(link_section = ".text.hot.hakmem")]
-    pub fn set(front: *const Front) {
-        // SAFETY: the instructions write the thread's own word, and nothing else.
-        unsafe {
-            asm!(
+    macro_rules! write {
+        ($front:ident) => {
+            core::arch::asm!(
                 "mov {0}, qword ptr [rip + __hakmem_heap_v0@GOTTPOFF]",
                 "mov qword ptr fs:[{0}], {1}",
                 out(reg) _,
-                in(reg) front,
+                in(reg) $front,
                 options(nostack, preserves_flags)
-            );
-        }
+            )
+        };
     }
+    pub(super) use {no_relocation, read, write};
 }
-
 #[cfg(all(target_arch = "aarch64", not(any(miri, shuttle))))]
-mod word {
-    use super::Front;
-    use core::arch::asm;
-
+mod processor {
     macro_rules! no_relocation {
         () => {
             "R_AARCH64_NONE"
         };
     }
-    pub(super) use no_relocation;
-
-    /// The calling thread's front: that of its heap, or of the empty or dead heap, whose lists stay
-    /// empty.
-    #[inline(always)]
-    pub fn front() -> *const Front {
-        let front;
-        // SAFETY: the instructions read the thread's own word. `pure` is right between the writes
-        // of the word: these are behind calls that the compiler does not inline.
-        unsafe {
-            asm!(
+    macro_rules! read {
+        ($front:ident) => {
+            core::arch::asm!(
                 "adrp {0}, :gottprel:__hakmem_heap_v0",
                 "mrs {1}, tpidr_el0",
                 "ldr {0}, [{0}, :gottprel_lo12:__hakmem_heap_v0]",
                 "ldr {0}, [{1}, {0}]",
-                out(reg) front,
+                out(reg) $front,
                 out(reg) _,
                 options(pure, readonly, nostack, preserves_flags)
-            );
-        }
-        front
+            )
+        };
     }
-
-    #[inline(never)]
-    #[unsafe(link_section = ".text.hot.hakmem")]
-    pub fn set(front: *const Front) {
-        // SAFETY: the instructions write the thread's own word, and nothing else.
-        unsafe {
-            asm!(
+    macro_rules! write {
+        ($front:ident) => {
+            core::arch::asm!(
                 "adrp {0}, :gottprel:__hakmem_heap_v0",
                 "mrs {1}, tpidr_el0",
                 "ldr {0}, [{0}, :gottprel_lo12:__hakmem_heap_v0]",
                 "str {2}, [{1}, {0}]",
                 out(reg) _,
                 out(reg) _,
-                in(reg) front,
+                in(reg) $front,
                 options(nostack, preserves_flags)
-            );
-        }
+            )
+        };
+    }
+    pub(super) use {no_relocation, read, write};
+}
+
+#[cfg(not(any(miri, shuttle)))]
+mod word {
+    use super::{Front, processor};
+
+    /// The calling thread's front: that of its heap, or of the empty or dead heap, whose lists stay
+    /// empty.
+    #[inline(always)]
+    pub fn front() -> *const Front {
+        let front;
+        // SAFETY: the instructions read the thread's own word. `pure` is right between the writes
+        // of the word: these are behind calls that the compiler does not inline.
+        unsafe { processor::read!(front) };
+        front
+    }
+
+    #[inline(never)]
+    #[unsafe(link_section = ".text.hot.hakmem")]
+    pub fn set(front: *const Front) {
+        // SAFETY: the instructions write the thread's own word, and nothing else.
+        unsafe { processor::write!(front) };
     }
 }
 

@@ -1,6 +1,5 @@
 //! Frames on aarch64. `x86_64` has the same items.
 
-use crate::os::Registers;
 use gimli::{AArch64, Register, RegisterRule};
 
 pub const STACK: Register = AArch64::SP;
@@ -33,23 +32,12 @@ pub fn plain(address: usize) -> usize {
     plain
 }
 
-/// This place.
+/// Instructions that copy this place, the stack pointer and the frame pointer.
 #[cfg(not(any(miri, shuttle)))]
-#[inline(always)]
-pub fn here() -> Registers {
-    let (pc, stack, frame);
-    // SAFETY: the instructions only copy registers. They touch no memory and no flags.
-    unsafe {
-        core::arch::asm!(
-            "adr {}, .",
-            "mov {}, sp",
-            "mov {}, x29",
-            out(reg) pc,
-            out(reg) stack,
-            out(reg) frame,
-            options(nomem, nostack, preserves_flags)
-        );
-    }
-    // The calling function makes calls, so it has saved its return address.
-    Registers { pc, stack, frame, link: 0 }
+macro_rules! copy_place {
+    () => {
+        "adr {}, .\nmov {}, sp\nmov {}, x29"
+    };
 }
+#[cfg(not(any(miri, shuttle)))]
+pub(super) use copy_place;

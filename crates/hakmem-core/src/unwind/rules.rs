@@ -263,52 +263,53 @@ mod tests {
         }
     }
 
+    /// Sets the frame pointer up. At an address that has bits in common with its rule, makes the
+    /// frame longer by the argument, and returns.
     #[cfg(target_arch = "x86_64")]
-    core::arch::global_asm!(
-        ".balign 32",
-        ".globl hakmem_test_goes_by_the_frame",
-        ".hidden hakmem_test_goes_by_the_frame",
-        "hakmem_test_goes_by_the_frame:",
-        ".cfi_startproc",
-        "push rbp",
-        ".cfi_def_cfa_offset 16",
-        ".cfi_offset rbp, -16",
-        "mov rbp, rsp",
-        ".cfi_def_cfa_register rbp",
-        // Go to an address that has bits in common with its rule.
-        ".balign 32",
-        ".zero 16, 0x90",
-        "sub rsp, rdi",
-        "leave",
-        ".cfi_def_cfa rsp, 8",
-        "ret",
-        ".cfi_endproc",
-    );
+    macro_rules! body {
+        () => {
+            "push rbp
+            .cfi_def_cfa_offset 16
+            .cfi_offset rbp, -16
+            mov rbp, rsp
+            .cfi_def_cfa_register rbp
+            .balign 32
+            .zero 16, 0x90
+            sub rsp, rdi
+            leave
+            .cfi_def_cfa rsp, 8
+            ret"
+        };
+    }
     #[cfg(target_arch = "aarch64")]
+    macro_rules! body {
+        () => {
+            "stp x29, x30, [sp, #-16]!
+            .cfi_def_cfa_offset 16
+            .cfi_offset x29, -16
+            .cfi_offset x30, -8
+            mov x29, sp
+            .cfi_def_cfa_register x29
+            .balign 32
+            nop
+            nop
+            nop
+            nop
+            sub sp, sp, x0
+            mov sp, x29
+            .cfi_def_cfa sp, 16
+            ldp x29, x30, [sp], #16
+            .cfi_def_cfa_offset 0
+            ret"
+        };
+    }
     core::arch::global_asm!(
         ".balign 32",
         ".globl hakmem_test_goes_by_the_frame",
         ".hidden hakmem_test_goes_by_the_frame",
         "hakmem_test_goes_by_the_frame:",
         ".cfi_startproc",
-        "stp x29, x30, [sp, #-16]!",
-        ".cfi_def_cfa_offset 16",
-        ".cfi_offset x29, -16",
-        ".cfi_offset x30, -8",
-        "mov x29, sp",
-        ".cfi_def_cfa_register x29",
-        // Go to an address that has bits in common with its rule.
-        ".balign 32",
-        "nop",
-        "nop",
-        "nop",
-        "nop",
-        "sub sp, sp, x0",
-        "mov sp, x29",
-        ".cfi_def_cfa sp, 16",
-        "ldp x29, x30, [sp], #16",
-        ".cfi_def_cfa_offset 0",
-        "ret",
+        body!(),
         ".cfi_endproc",
     );
     unsafe extern "C" {

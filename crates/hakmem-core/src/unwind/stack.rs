@@ -81,7 +81,7 @@ impl Scratch {
     #[inline(never)]
     pub fn follow(&mut self) -> &[usize] {
         #[cfg(not(any(miri, shuttle)))]
-        return self.follow_from(processor::here());
+        return self.follow_from(super::here());
         // Checkers have no stack of the machine.
         #[cfg(any(miri, shuttle))]
         &[]

@@ -1,6 +1,5 @@
 //! Frames on x86-64. `aarch64` has the same items.
 
-use crate::os::Registers;
 use gimli::{Register, RegisterRule, X86_64};
 
 pub const STACK: Register = X86_64::RSP;
@@ -21,22 +20,12 @@ pub fn plain(address: usize) -> usize {
     address
 }
 
-/// This place.
+/// Instructions that copy this place, the stack pointer and the frame pointer.
 #[cfg(not(any(miri, shuttle)))]
-#[inline(always)]
-pub fn here() -> Registers {
-    let (pc, stack, frame);
-    // SAFETY: the instructions only copy registers. They touch no memory and no flags.
-    unsafe {
-        core::arch::asm!(
-            "lea {}, [rip]",
-            "mov {}, rsp",
-            "mov {}, rbp",
-            out(reg) pc,
-            out(reg) stack,
-            out(reg) frame,
-            options(nomem, nostack, preserves_flags)
-        );
-    }
-    Registers { pc, stack, frame, link: 0 }
+macro_rules! copy_place {
+    () => {
+        "lea {}, [rip]\nmov {}, rsp\nmov {}, rbp"
+    };
 }
+#[cfg(not(any(miri, shuttle)))]
+pub(super) use copy_place;

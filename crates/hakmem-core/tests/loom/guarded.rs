@@ -24,21 +24,27 @@ impl Place {
     }
 }
 
+/// A place whose block another thread frees, and that thread: it says whether its free passed.
+fn freed_by_another() -> (Arc<Place>, thread::JoinHandle<bool>) {
+    let place = Arc::new(Place {
+        state: GuardedState::new(),
+        known: UnsafeCell::new(0),
+    });
+    assert!(place.change(State::Unused, State::Live));
+    let other = {
+        let place = place.clone();
+        thread::spawn(move || place.change(State::Live, State::Freed))
+    };
+    (place, other)
+}
+
 /// Two threads free the block of a place, and one of them then takes the place for another block.
 /// One thread at a time has the place, and one free passes.
 #[test]
 fn one_of_two_frees_passes() {
     check(
         || {
-            let place = Arc::new(Place {
-                state: GuardedState::new(),
-                known: UnsafeCell::new(0),
-            });
-            assert!(place.change(State::Unused, State::Live));
-            let other = {
-                let place = place.clone();
-                thread::spawn(move || place.change(State::Live, State::Freed))
-            };
+            let (place, other) = freed_by_another();
             let own = place.change(State::Live, State::Freed);
             let again = place.change(State::Freed, State::Reported);
             let freed = usize::from(own) + usize::from(other.join().unwrap());
@@ -59,15 +65,7 @@ fn one_of_two_frees_passes() {
 fn a_report_knows_of_the_free() {
     check(
         || {
-            let place = Arc::new(Place {
-                state: GuardedState::new(),
-                known: UnsafeCell::new(0),
-            });
-            assert!(place.change(State::Unused, State::Live));
-            let other = {
-                let place = place.clone();
-                thread::spawn(move || place.change(State::Live, State::Freed))
-            };
+            let (place, other) = freed_by_another();
             if place.state.get() == State::Freed {
                 assert_eq!(place.known.with(|known| unsafe { *known }), 2);
             }

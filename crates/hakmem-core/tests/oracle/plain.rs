@@ -1,6 +1,15 @@
 //! Blocks of the front end for C, without the records of an oracle.
 
 use hakmem_core::c;
+use std::ffi::CStr;
+
+/// Sets options, each of the form NAME=VALUE.
+pub fn configure(options: &[&CStr]) {
+    let mut envp: Vec<_> = options.iter().map(|o| o.as_ptr()).collect();
+    envp.push(std::ptr::null());
+    // SAFETY: a NULL-terminated array of C strings, which live through the call.
+    unsafe { c::configure(envp.as_ptr()) }
+}
 
 /// Allocates a block. Fails if memory runs out.
 pub fn take(n: usize) -> *mut u8 {

@@ -1,6 +1,6 @@
 //! What stops an exception in the frame of `new_or_null`: the same on every processor.
 
-use super::arch::landing_pad;
+use super::handler_loop::landing_pad;
 use super::{Function, find, find_cxx, no_runtime};
 use core::ffi::{CStr, c_int, c_void};
 

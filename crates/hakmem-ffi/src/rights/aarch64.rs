@@ -1,8 +1,8 @@
 //! `prctl` and `syscall` on aarch64.
 
-use super::{OPTIONS, bits, watched_prctl, watched_syscall};
-use core::arch::{asm, naked_asm};
-use core::ffi::{c_int, c_long, c_ulong};
+use super::entries::entries;
+use super::{IDENTITIES, bits};
+use core::ffi::c_long;
 
 /// The numbers of the calls that change rights lie in three ranges: the first number of each.
 const LOW: c_long = libc::SYS_chroot;
@@ -12,21 +12,7 @@ const LOW_NUMBERS: u64 = bits(
     LOW,
     &[libc::SYS_chroot, libc::SYS_capset, libc::SYS_unshare],
 );
-const MIDDLE_NUMBERS: u64 = bits(
-    MIDDLE,
-    &[
-        libc::SYS_setuid,
-        libc::SYS_setgid,
-        libc::SYS_setreuid,
-        libc::SYS_setregid,
-        libc::SYS_setgroups,
-        libc::SYS_setresuid,
-        libc::SYS_setresgid,
-        libc::SYS_setfsuid,
-        libc::SYS_setfsgid,
-        libc::SYS_prctl,
-    ],
-);
+const MIDDLE_NUMBERS: u64 = bits(MIDDLE, IDENTITIES) | bits(MIDDLE, &[libc::SYS_prctl]);
 const HIGH_NUMBERS: u64 = bits(HIGH, &[libc::SYS_setns, libc::SYS_seccomp]);
 
 /// Loads a word of 64 bits, in four parts, into x9.
@@ -49,19 +35,8 @@ macro_rules! load {
     };
 }
 
-/// # Safety
-/// The contract of `prctl`: the arguments are as the option asks.
-#[unsafe(no_mangle)]
-#[unsafe(naked)]
-pub unsafe extern "C" fn prctl(
-    option: c_int,
-    a: c_ulong,
-    b: c_ulong,
-    c: c_ulong,
-    d: c_ulong,
-) -> c_int {
-    naked_asm!(
-        ".cfi_startproc",
+entries! {
+    prctl {
         "cmp w0, #63",
         "b.hi 2f",
         load!("numbers"),
@@ -76,29 +51,12 @@ pub unsafe extern "C" fn prctl(
         "ret",
         "3:",
         "b {fail}",
-        ".cfi_endproc",
-        numbers = const OPTIONS,
-        number = const libc::SYS_prctl,
-        watched = sym watched_prctl,
-        fail = sym fail,
-    )
-}
-
-/// # Safety
-/// The contract of `syscall`: the arguments are as the system call of that number asks.
-#[unsafe(no_mangle)]
-#[unsafe(naked)]
-pub unsafe extern "C" fn syscall(
-    number: c_long,
-    a: usize,
-    b: usize,
-    c: usize,
-    d: usize,
-    e: usize,
-    f: usize,
-) -> c_long {
-    naked_asm!(
-        ".cfi_startproc",
+    }
+    syscall(
+        low = const LOW, low_numbers = const LOW_NUMBERS,
+        middle = const MIDDLE, middle_numbers = const MIDDLE_NUMBERS,
+        high = const HIGH, high_numbers = const HIGH_NUMBERS,
+    ) {
         "sub x10, x0, {low}",
         load!("low_numbers"),
         "cmp x10, #63",
@@ -117,34 +75,8 @@ pub unsafe extern "C" fn syscall(
         "b {watched}",
         "3:",
         "b {call}",
-        ".cfi_endproc",
-        low = const LOW,
-        low_numbers = const LOW_NUMBERS,
-        middle = const MIDDLE,
-        middle_numbers = const MIDDLE_NUMBERS,
-        high = const HIGH,
-        high_numbers = const HIGH_NUMBERS,
-        watched = sym watched_syscall,
-        call = sym call,
-    )
-}
-
-/// Makes a system call as the C library's `syscall` does.
-///
-/// # Safety
-/// The arguments are as the system call of that number asks.
-#[unsafe(naked)]
-pub unsafe extern "C" fn call(
-    number: c_long,
-    a: usize,
-    b: usize,
-    c: usize,
-    d: usize,
-    e: usize,
-    f: usize,
-) -> c_long {
-    naked_asm!(
-        ".cfi_startproc",
+    }
+    call {
         "mov x8, x0",
         "mov x0, x1",
         "mov x1, x2",
@@ -158,16 +90,9 @@ pub unsafe extern "C" fn call(
         "ret",
         "2:",
         "b {fail}",
-        ".cfi_endproc",
-        fail = sym fail,
-    )
-}
-
-/// Sets errno and returns -1. Others jump here, with the kernel's negated error number in x0.
-#[unsafe(naked)]
-unsafe extern "C" fn fail() -> c_long {
-    naked_asm!(
-        ".cfi_startproc",
+    }
+    // The negated error number is in x0.
+    fail {
         "stp x29, x30, [sp, #-32]!",
         ".cfi_def_cfa_offset 32",
         ".cfi_offset x29, -32",
@@ -184,25 +109,9 @@ unsafe extern "C" fn fail() -> c_long {
         ".cfi_restore x30",
         ".cfi_def_cfa_offset 0",
         "ret",
-        ".cfi_endproc",
-        errno = sym libc::__errno_location,
-    )
-}
-
-/// The address of `__nptl_setxid`. 0 but in fully static programs that start threads. Each object
-/// file says itself that the symbol is weak: the compiler may put this function into any.
-pub fn setxid() -> usize {
-    let change: usize;
-    // SAFETY: this reads one word of the global offset table, which every kind of program has.
-    unsafe {
-        asm!(
-            ".weak __nptl_setxid",
-            ".hidden __nptl_setxid",
-            "adrp {0}, :got:__nptl_setxid",
-            "ldr {0}, [{0}, :got_lo12:__nptl_setxid]",
-            out(reg) change,
-            options(pure, readonly, nostack, preserves_flags)
-        );
     }
-    change
+    setxid {
+        "adrp {0}, :got:__nptl_setxid",
+        "ldr {0}, [{0}, :got_lo12:__nptl_setxid]",
+    }
 }

@@ -38,7 +38,7 @@ pub struct Told {
     pub hakmem: Option<Figures>,
 }
 
-/// `struct hakmem_stats` of `hakmem.h`.
+/// `struct hakmem_stats` of `hakmem.h`. The library writes all of it.
 #[repr(C)]
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "they are described in hakmem.h")]
@@ -53,6 +53,9 @@ pub struct Figures {
     pub purged_bytes: u64,
     pub foreign_frees: u64,
     pub heaps: u64,
+    pub remote_frees: u64,
+    pub refills: u64,
+    pub running_heaps: u64,
 }
 
 /// Asks the library that serves this process, if it is hakmem.
@@ -113,4 +116,24 @@ fn tell(stage: &Stage, seconds: u64) -> io::Result<()> {
 
 fn is_rest(second: u64) -> bool {
     second % (WORK + REST) >= WORK
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_figures_are_those_of_the_header() {
+        let header = include_str!("../../../hakmem-ffi/include/hakmem.h");
+        let (_, from) = header.split_once("struct hakmem_stats {").unwrap();
+        let (fields, _) = from.split_once('}').unwrap();
+        let named: Vec<String> = fields
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("uint64_t ")?.strip_suffix(';'))
+            .map(|name| format!("\"{name}\":0"))
+            .collect();
+        let own = serde_json::to_string(&Figures::default()).unwrap();
+        assert_eq!(own, format!("{{{}}}", named.join(",")));
+        assert_eq!(size_of::<Figures>(), 8 * named.len());
+    }
 }

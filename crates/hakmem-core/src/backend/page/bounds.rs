@@ -26,18 +26,19 @@
 //! 24. On aarch64 the compiler would split `HOT` into its words, unless assembly names it. `free`
 //! would then need the address of each word.
 
+use super::Meta;
 use crate::backend::arena::HOT;
+use crate::proto::bounds::offsets;
 
 #[cfg(all(target_arch = "x86_64", not(any(miri, shuttle, sanitizer))))]
 mod words {
     use super::super::Meta;
-    use super::HOT;
-    use crate::proto::bounds::offsets;
+    use super::{HOT, offsets};
     use core::arch::asm;
 
-    /// The distance of an address from the first slot.
+    /// The distance of an address from `data`.
     #[inline(always)]
-    fn distance(address: usize) -> usize {
+    pub fn distance(address: usize) -> usize {
         let distance: usize;
         // SAFETY: reads an aligned word of the static `HOT`, as a relaxed load would (rules 1 and
         // 2).
@@ -55,7 +56,7 @@ mod words {
 
     /// True if `distance` is below the limit that lies `LIMIT` bytes into the bounds.
     #[inline(always)]
-    fn is_below<const LIMIT: usize>(distance: usize) -> bool {
+    pub fn is_below<const LIMIT: usize>(distance: usize) -> bool {
         // SAFETY: reads an aligned word of the static `HOT`, as a relaxed load would (rule 1).
         unsafe {
             asm!(
@@ -71,33 +72,12 @@ mod words {
         true
     }
 
-    /// The distance in units of 16 bytes. None: not below the limit, or `address` is no multiple of
-    /// 16. The rotation moves the low four bits to the top. If one is set, the value exceeds any
-    /// limit.
+    /// The address `offset` bytes behind `metas`.
     #[inline(always)]
-    pub fn offset16(address: usize) -> Option<usize> {
-        let offset = distance(address).rotate_right(4);
-        is_below::<{ offsets::LIMIT16 }>(offset).then_some(offset)
-    }
-
-    /// The distance from the first slot. None: not below the limit.
-    #[inline(always)]
-    pub fn offset(address: usize) -> Option<usize> {
-        let offset = distance(address);
-        is_below::<{ offsets::LIMIT }>(offset).then_some(offset)
-    }
-
-    /// The metadata `offset` bytes behind that of the first slot.
-    ///
-    /// # Safety
-    /// `offset` is that of a slot's metadata in the first arena. The calling thread has a block of
-    /// that arena, or has synchronised with the thread that made the arena.
-    #[inline(always)]
-    pub unsafe fn meta(offset: usize) -> *const Meta {
-        let meta: *const Meta;
+    pub fn meta(offset: usize) -> *const Meta {
+        let meta;
         // SAFETY: reads an aligned word of the static `HOT`, as a relaxed load would (rules 1 and
-        // 2). By the caller's promise it is the address of the metadata, and the sum lies in the
-        // same map: not null.
+        // 2).
         unsafe {
             asm!(
                 "add {meta}, qword ptr [rip + {hot} + {metas}]",
@@ -106,8 +86,6 @@ mod words {
                 metas = const offsets::METAS,
                 options(pure, readonly, nostack)
             );
-            // Without this the compiler would check the result of `lookup_first` for null.
-            core::hint::assert_unchecked(!meta.is_null());
         }
         meta
     }
@@ -116,8 +94,7 @@ mod words {
 #[cfg(all(target_arch = "aarch64", not(any(miri, shuttle, sanitizer))))]
 mod words {
     use super::super::Meta;
-    use super::HOT;
-    use crate::proto::bounds::offsets;
+    use super::{HOT, offsets};
     use core::arch::asm;
 
     /// The word that lies `OFFSET` bytes into the bounds.
@@ -143,67 +120,72 @@ mod words {
         word
     }
 
-    /// The distance in units of 16 bytes. None: not below the limit, or `address` is no multiple of
-    /// 16. The rotation moves the low four bits to the top. If one is set, the value exceeds any
-    /// limit.
+    /// The distance of an address from `data`.
     #[inline(always)]
-    pub fn offset16(address: usize) -> Option<usize> {
-        let offset = address.wrapping_sub(word::<{ offsets::DATA }>()).rotate_right(4);
-        (offset < word::<{ offsets::LIMIT16 }>()).then_some(offset)
+    pub fn distance(address: usize) -> usize {
+        address.wrapping_sub(word::<{ offsets::DATA }>())
     }
 
-    /// The distance from the first slot. None: not below the limit.
+    /// True if `distance` is below the limit that lies `LIMIT` bytes into the bounds.
     #[inline(always)]
-    pub fn offset(address: usize) -> Option<usize> {
-        let offset = address.wrapping_sub(word::<{ offsets::DATA }>());
-        (offset < word::<{ offsets::LIMIT }>()).then_some(offset)
+    pub fn is_below<const LIMIT: usize>(distance: usize) -> bool {
+        distance < word::<LIMIT>()
     }
 
-    /// The metadata `offset` bytes behind that of the first slot.
-    ///
-    /// # Safety
-    /// `offset` is that of a slot's metadata in the first arena. The calling thread has a block of
-    /// that arena, or has synchronised with the thread that made the arena.
+    /// The address `offset` bytes behind `metas`.
     #[inline(always)]
-    pub unsafe fn meta(offset: usize) -> *const Meta {
-        let meta = word::<{ offsets::METAS }>().wrapping_add(offset);
-        let meta: *const Meta = core::ptr::with_exposed_provenance(meta);
-        // Without this the compiler would check the result of `lookup_first` for null.
-        // SAFETY: by the caller's promise the word is the address of the metadata, and the sum lies
-        // in the same map: not null.
-        unsafe { core::hint::assert_unchecked(!meta.is_null()) };
-        meta
+    pub fn meta(offset: usize) -> *const Meta {
+        core::ptr::with_exposed_provenance(word::<{ offsets::METAS }>().wrapping_add(offset))
     }
 }
 
 #[cfg(any(miri, shuttle, sanitizer))]
 mod words {
     use super::super::Meta;
-    use super::HOT;
+    use super::{HOT, offsets};
 
-    /// The distance in units of 16 bytes. None: not below the limit, or `address` is no multiple of
-    /// 16.
-    #[inline(always)]
-    pub fn offset16(address: usize) -> Option<usize> {
-        let offset = address.wrapping_sub(HOT.data()).rotate_right(4);
-        (offset < HOT.limit16()).then_some(offset)
+    /// The distance of an address from `data`.
+    pub fn distance(address: usize) -> usize {
+        address.wrapping_sub(HOT.data())
     }
 
-    /// The distance from the first slot. None: not below the limit.
-    #[inline(always)]
-    pub fn offset(address: usize) -> Option<usize> {
-        HOT.offset(address)
+    /// True if `distance` is below the limit that lies `LIMIT` bytes into the bounds.
+    pub fn is_below<const LIMIT: usize>(distance: usize) -> bool {
+        distance < if LIMIT == offsets::LIMIT16 { HOT.limit16() } else { HOT.limit() }
     }
 
-    /// The metadata `offset` bytes behind that of the first slot.
-    ///
-    /// # Safety
-    /// `offset` is that of a slot's metadata in the first arena. The calling thread has a block of
-    /// that arena, or has synchronised with the thread that made the arena.
-    #[inline(always)]
-    pub unsafe fn meta(offset: usize) -> *const Meta {
+    /// The address `offset` bytes behind `metas`.
+    pub fn meta(offset: usize) -> *const Meta {
         HOT.metas().wrapping_add(offset).cast()
     }
 }
 
-pub use words::{meta, offset, offset16};
+/// The distance in units of 16 bytes. None: not below the limit, or `address` is no multiple of 16.
+/// The rotation moves the low four bits to the top. If one is set, the value exceeds any limit.
+#[inline(always)]
+pub fn offset16(address: usize) -> Option<usize> {
+    let offset = words::distance(address).rotate_right(4);
+    words::is_below::<{ offsets::LIMIT16 }>(offset).then_some(offset)
+}
+
+/// The distance from the first slot. None: not below the limit.
+#[inline(always)]
+pub fn offset(address: usize) -> Option<usize> {
+    let offset = words::distance(address);
+    words::is_below::<{ offsets::LIMIT }>(offset).then_some(offset)
+}
+
+/// The metadata `offset` bytes behind that of the first slot.
+///
+/// # Safety
+/// `offset` is that of a slot's metadata in the first arena. The calling thread has a block of that
+/// arena, or has synchronised with the thread that made the arena.
+#[inline(always)]
+pub unsafe fn meta(offset: usize) -> *const Meta {
+    let meta = words::meta(offset);
+    // Without this the compiler would check the result of `lookup_first` for null.
+    // SAFETY: by the caller's promise `metas` is the address of the metadata, and the sum lies in
+    // the same map: not null.
+    unsafe { core::hint::assert_unchecked(!meta.is_null()) };
+    meta
+}

@@ -16,6 +16,23 @@ pub enum Step {
     Write,
 }
 
+/// Steps that write a new value where the old one is found. None fails without a reason here.
+macro_rules! exchanges {
+    ($value:ty: $($name:ident)*) => {$(
+        #[track_caller]
+        pub(crate) fn $name(
+            &self,
+            old: $value,
+            new: $value,
+            done: Ordering,
+            failed: Ordering,
+        ) -> Result<$value, $value> {
+            before(self.at(), Step::Write);
+            self.0.compare_exchange(old, new, done, failed)
+        }
+    )*};
+}
+
 macro_rules! atomics {
     ($($name:ident $(<$t:ident>)?: $value:ty { $($method:ident($($arg:ident: $type:ty),*) -> $result:ty;)* })*) => {$(
         #[derive(Debug)]
@@ -44,27 +61,7 @@ macro_rules! atomics {
                 before(self.at(), Step::Write);
                 self.0.swap(value, order)
             }
-            #[track_caller]
-            pub(crate) fn compare_exchange(
-                &self,
-                old: $value,
-                new: $value,
-                done: Ordering,
-                failed: Ordering,
-            ) -> Result<$value, $value> {
-                before(self.at(), Step::Write);
-                self.0.compare_exchange(old, new, done, failed)
-            }
-            #[track_caller]
-            pub(crate) fn compare_exchange_weak(
-                &self,
-                old: $value,
-                new: $value,
-                done: Ordering,
-                failed: Ordering,
-            ) -> Result<$value, $value> {
-                self.compare_exchange(old, new, done, failed)
-            }
+            exchanges! { $value: compare_exchange compare_exchange_weak }
             #[track_caller]
             pub(crate) fn fetch_update(
                 &self,
@@ -100,6 +97,7 @@ atomics! {
         fetch_add(n: u32, order: Ordering) -> u32;
         fetch_sub(n: u32, order: Ordering) -> u32;
         fetch_or(n: u32, order: Ordering) -> u32;
+        fetch_and(n: u32, order: Ordering) -> u32;
     }
     AtomicU64: u64 {
         fetch_add(n: u64, order: Ordering) -> u64;

@@ -26,15 +26,10 @@ pub fn control_block() -> usize {
     control
 }
 
-/// Makes a thread by `clone`. It runs `work` on the stack below `top`, and ends when `work`
-/// returns. The kernel writes its number to `number_at` now, and 0 at its end. Returns the number,
-/// or a negated error number.
+/// Makes a thread by `clone`: see `x86_64`, whose function of this name does the same.
 ///
 /// # Safety
-/// - Nothing else uses the stack, whose top is aligned to 16 bytes, or `control`, a control block
-///   of three words, as long as the thread runs.
-/// - `number_at` is the address of an atomic that stays for ever.
-/// - The flags share everything between the two threads, and set the control block.
+/// As there.
 pub unsafe fn clone(flags: i32, top: usize, control: *mut usize, number_at: usize, work: extern "C" fn()) -> isize {
     let own = control.expose_provenance();
     let result: isize;
@@ -51,23 +46,13 @@ pub unsafe fn clone(flags: i32, top: usize, control: *mut usize, number_at: usiz
     result
 }
 
-/// The address of a symbol, by the linker's table of addresses: null if nobody defines it. To be
-/// used in an `unsafe` block.
-macro_rules! address_of {
-    ($symbol:literal) => {{
-        let address;
-        core::arch::asm!(
-            // Each object file says itself that the symbol is weak: the code may go into any.
-            concat!(".weak ", $symbol),
-            concat!("adrp {0}, :got:", $symbol),
-            concat!("ldr {0}, [{0}, :got_lo12:", $symbol, "]"),
-            out(reg) address,
-            options(pure, readonly, nostack, preserves_flags)
-        );
-        address
-    }};
+/// Instructions that load an address from the linker's table of addresses.
+macro_rules! load_address {
+    ($symbol:literal) => {
+        concat!("adrp {0}, :got:", $symbol, "\nldr {0}, [{0}, :got_lo12:", $symbol, "]")
+    };
 }
-pub(in crate::os) use address_of;
+pub(in crate::os) use load_address;
 
 /// The registers of the code that a signal interrupted.
 pub fn interrupted(context: &libc::ucontext_t) -> Registers {

@@ -60,22 +60,13 @@ pub unsafe fn clone(flags: i32, top: usize, control: *mut usize, number_at: usiz
     result
 }
 
-/// The address of a symbol, by the linker's table of addresses: null if nobody defines it. To be
-/// used in an `unsafe` block.
-macro_rules! address_of {
-    ($symbol:literal) => {{
-        let address;
-        core::arch::asm!(
-            // Each object file says itself that the symbol is weak: the code may go into any.
-            concat!(".weak ", $symbol),
-            concat!("mov {}, qword ptr [rip + ", $symbol, "@GOTPCREL]"),
-            out(reg) address,
-            options(pure, readonly, nostack, preserves_flags)
-        );
-        address
-    }};
+/// Instructions that load an address from the linker's table of addresses.
+macro_rules! load_address {
+    ($symbol:literal) => {
+        concat!("mov {}, qword ptr [rip + ", $symbol, "@GOTPCREL]")
+    };
 }
-pub(in crate::os) use address_of;
+pub(in crate::os) use load_address;
 
 /// The registers of the code that a signal interrupted.
 pub fn interrupted(context: &libc::ucontext_t) -> Registers {
