@@ -12,6 +12,18 @@ use crate::harden;
 use crate::proto::inbox::Link;
 use core::ptr::NonNull;
 
+/// Blocks for a scope.
+pub(super) struct Taken {
+    /// The first one.
+    pub first: NonNull<u8>,
+    /// True if the first one is zero.
+    pub zero: bool,
+    /// The list of the others.
+    pub list: *mut Block,
+    /// How many there are in all.
+    pub taken: u64,
+}
+
 /// True if the page has a free block.
 fn has_room(page: &Meta) -> bool {
     !page.free.get().is_null() || page.carved.get() < page.cap.get()
@@ -52,9 +64,8 @@ impl Locked {
         Ok((block, zero))
     }
 
-    /// Takes up to `count` blocks of `class` for a scope, as many as the limit allows. Returns the
-    /// first one, whether it is zero, and the list of the others.
-    pub(super) fn take_some(&self, class: usize, count: u64) -> Result<(NonNull<u8>, bool, *mut Block), Refusal> {
+    /// Takes up to `count` blocks of `class` for a scope, as many as the limit allows.
+    pub(super) fn take_some(&self, class: usize, count: u64) -> Result<Taken, Refusal> {
         let size = u64::from(SIZES[class]);
         let count = self.charge(Way::Routed, count, size).ok_or(Refusal::Limit)?;
         let (first, zero) = self.take_block(Way::Routed, class).inspect_err(|_| {
@@ -70,7 +81,7 @@ impl Locked {
             taken += 1;
         }
         self.uncharge(Way::Routed, count - taken, size);
-        Ok((first, zero, list))
+        Ok(Taken { first, zero, list, taken })
     }
 
     /// Puts back a block that a scope had on its list.
