@@ -303,6 +303,12 @@ impl ProgramHeap {
         self.limit.store(bytes.unwrap_or(usize::MAX), Relaxed);
     }
 
+    /// How many of `count` blocks of `size` bytes the limit allows. It may change at once for a caller
+    /// without the lock.
+    fn allowed(&self, count: u64, size: u64) -> u64 {
+        count.min((self.limit.load(Relaxed) as u64).saturating_sub(self.figures.live.get()) / size)
+    }
+
     /// True for a heap that the program has.
     pub fn is_live(&self) -> bool {
         self.state.load(Relaxed) == LIVE
@@ -331,9 +337,7 @@ impl Locked {
     /// it allows none.
     fn charge(&self, way: Way, count: u64, size: u64) -> Option<u64> {
         let figures = &self.heap.figures;
-        let limit = self.heap.limit.load(Relaxed) as u64;
-        let live = figures.live.get();
-        let count = count.min(limit.saturating_sub(live) / size);
+        let count = self.heap.allowed(count, size);
         if count == 0 {
             figures.refused.add(1);
             return None;

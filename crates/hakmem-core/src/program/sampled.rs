@@ -6,9 +6,10 @@
 //! scope notes that the block after it is a sample. That block comes singly.
 //!
 //! Why the estimate of a scope is right: whether a point hits a block depends on nothing but its
-//! size. The blocks behind a sample are looked at anew. Blocks that go back unused were looked at for
-//! nothing, and so was a sample that the scope did not come to, or that the limit forbade: when the
-//! scope ends or a request fails does not depend on the points.
+//! size, and which blocks are looked at at once does not depend on the points. So a scope looks at no
+//! more blocks than the limit allows. Those behind a sample are looked at anew. Blocks that go back
+//! unused were looked at for nothing, and so was a sample that the scope did not come to. It is not
+//! exact only where another thread, or the system, takes the memory between the look and the blocks.
 
 use super::scope::Scope;
 use super::{Locked, ProgramHeap, Refusal, Way, of, room};
@@ -51,16 +52,18 @@ impl Scope {
         if let Some(block) = self.pop(class) {
             return Ok((block, false));
         }
-        let (size, count) = (u64::from(SIZES[class]), Scope::at_once(class));
-        let due = self.due.take(class).map(|interval| (0, interval));
-        let Some((before, interval)) = due.or_else(|| own.next_sample(size, count)) else {
-            return self.fill(class, count).map(|(block, zero, _)| (block, zero));
-        };
-        let (block, zero, got) = self.fill(class, before.max(1))?;
-        if before == 0 {
-            self.heap().keep(own, Way::Routed, block.cast(), size, interval);
-        } else if got == before {
-            self.due.interval[class].set(interval);
+        let size = u64::from(SIZES[class]);
+        let count = self.heap().allowed(Scope::at_once(class), size).max(1);
+        let noted = self.due.take(class);
+        let due = noted.map(|interval| (0, interval)).or_else(|| own.next_sample(size, count));
+        let wanted = due.map_or(count, |(before, _)| before.max(1));
+        let (block, zero, got) = self.fill(class, wanted).inspect_err(|_| {
+            self.due.interval[class].set(noted.unwrap_or(0));
+        })?;
+        match due {
+            Some((0, interval)) => self.heap().keep(own, Way::Routed, block.cast(), size, interval),
+            Some((before, interval)) if got == before => self.due.interval[class].set(interval),
+            _ => {}
         }
         Ok((block, zero))
     }
