@@ -56,7 +56,7 @@ mod tests;
 use crate::backend::arena::SLOT;
 use crate::backend::owner::HEAP_SHIFT;
 use crate::backend::page::queue::PageQueue;
-use crate::backend::page::{self, Block, Kind, Meta};
+use crate::backend::page::{self, Kind, Meta};
 use crate::backend::segment;
 use crate::base::size_class::CLASSES;
 use crate::base::sync::{
@@ -140,7 +140,7 @@ pub struct ProgramHeap {
     /// Memory went back to a segment, or to the huge cache (rule 3).
     released: AtomicBool,
     /// Freed blocks of signal handlers (rule 4).
-    inbox: Inbox<Block>,
+    inbox: Inbox<Waiting>,
     /// By [`Way`].
     pages: [Pages; 2],
     /// Scopes that no thread is in.
@@ -154,6 +154,25 @@ const _: () = assert!(size_of::<ProgramHeap>() == 1 << HEAP_SHIFT);
 
 // SAFETY: the cells are used under the lock alone (rule 1). The rest is atomic.
 unsafe impl Sync for ProgramHeap {}
+
+/// A freed block in the inbox. Its link may lead to any page of the heap. The link of a block on a list
+/// may not: the hardened build checks it.
+#[repr(C)]
+struct Waiting {
+    next: *mut Waiting,
+}
+
+// SAFETY: `next` returns what `set_next` stored last, and neither touches anything else.
+unsafe impl Link for Waiting {
+    unsafe fn next(this: *mut Self) -> *mut Self {
+        // SAFETY: the caller owns the block, which has a word at least.
+        unsafe { (*this).next }
+    }
+    unsafe fn set_next(this: *mut Self, next: *mut Self) {
+        // SAFETY: the same.
+        unsafe { (*this).next = next }
+    }
+}
 
 /// A heap whose lock the calling thread holds.
 pub struct Locked {
@@ -447,7 +466,7 @@ impl Locked {
             // SAFETY: the inbox has blocks of this heap that were given up. The link is read before
             // the block is freed or put into the inbox again.
             unsafe {
-                let next = Block::next(block);
+                let next = Waiting::next(block);
                 if sample.is_some() {
                     self.heap.inbox.push_chain(block, block);
                 } else if let Some((_, head)) = of(block.cast()) {

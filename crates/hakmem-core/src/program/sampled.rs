@@ -7,7 +7,7 @@
 //!
 //! Why the estimate of a scope is right: whether a point hits a block depends on nothing but its
 //! size, and which blocks are looked at at once does not depend on the points. So a scope looks at no
-//! more blocks than the limit allows. Those behind a sample are looked at anew. Blocks that go back
+//! more blocks than the limit allows, and forgets a sample beyond the end of the list. Those behind a sample are looked at anew. Blocks that go back
 //! unused were looked at for nothing, and so was a sample that the scope did not come to. It is not
 //! exact only where another thread, or the system, takes the memory between the look and the blocks.
 
@@ -57,12 +57,12 @@ impl Scope {
         let noted = self.due.take(class);
         let due = noted.map(|interval| (0, interval)).or_else(|| own.next_sample(size, count));
         let wanted = due.map_or(count, |(before, _)| before.max(1));
-        let (block, zero, got) = self.fill(class, wanted).inspect_err(|_| {
+        let (block, zero, goes_on) = self.fill(class, wanted).inspect_err(|_| {
             self.due.interval[class].set(noted.unwrap_or(0));
         })?;
         match due {
             Some((0, interval)) => self.heap().keep(own, Way::Routed, block.cast(), size, interval),
-            Some((before, interval)) if got == before => self.due.interval[class].set(interval),
+            Some((_, interval)) if goes_on => self.due.interval[class].set(interval),
             _ => {}
         }
         Ok((block, zero))
