@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, mpsc};
 use std::thread;
 
+#[path = "profile/heaps.rs"]
+mod heaps;
 #[path = "../src/testing/in_child.rs"]
 mod in_child;
 #[path = "profile/samples.rs"]

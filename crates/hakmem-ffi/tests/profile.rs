@@ -111,6 +111,17 @@ fn by_functions() {
     assert_eq!(all[0].of(3072), (0, 0), "it was stopped");
 }
 
+#[test]
+fn in_program_heaps() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let file = directory.path().join("profile");
+    run(&mut profiled("in_heaps", &file.display().to_string()));
+    let profile = read(&file).remove(0);
+    assert_eq!(profile.field("lost"), "0");
+    let of = [1024, 2048, 5120, 131_072].map(|size| profile.of(size));
+    assert_eq!(of, [(50, 100), (50, 100), (0, 10), (0, 5)]);
+}
+
 /// A child has what is live from its parent, and counts from there; `%p` gives each a file of its
 /// own.
 #[test]

@@ -24,6 +24,7 @@
 //! takes the path of large blocks, and leaves it at the point where that path would report an
 //! error. Large and huge blocks have a mark in their metadata, to the same effect. Paths that a
 //! program without a profile takes often check nothing, except one word on the slow path of malloc.
+//! A program heap has a table of its samples (`kept`), as all its frees take its lock.
 //!
 //! **Stacks.** The profile follows a copy of the thread's stack, by unwind tables or frame pointers
 //! (`stack`). A stack is a list of addresses until another program resolves them.
@@ -41,6 +42,8 @@
 
 mod asked;
 mod estimate;
+mod kept;
+mod live;
 mod marked;
 pub(crate) mod outside;
 mod pace;
@@ -52,6 +55,7 @@ pub(crate) mod table;
 mod text;
 
 pub use asked::dump_soon;
+pub(crate) use kept::{Sample, Samples, all_freed};
 pub(crate) use marked::{Freed, freed, is_sample, plain, resize, sample_large};
 pub(crate) use pages::{returned, sample_small};
 pub(crate) use sampler::{Sampler, WRAP};

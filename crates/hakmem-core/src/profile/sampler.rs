@@ -34,7 +34,8 @@ pub struct Sampler {
     /// The run in which the points were drawn, and its interval.
     drawn_in: Cell<u32>,
     interval: Cell<u64>,
-    /// Bytes of large and huge blocks before the next such sample. None: it is to be drawn.
+    /// Bytes of large and huge blocks, and of blocks of program heaps, before the next such sample.
+    /// None: it is to be drawn.
     large_left: Cell<Option<u64>>,
     large_shift: Cell<u32>,
     /// The samples that get a guarded place.
@@ -144,6 +145,18 @@ impl Sampler {
     /// The interval of the sample that an allocation of `size` bytes is, a large or huge block.
     /// None: it is no sample.
     pub fn take_large(&self, size: u64, handed: impl Fn(usize) -> u32, now: impl FnOnce() -> u64) -> Option<u64> {
+        self.take_first(size, 1, handed, now).map(|(_, interval)| interval)
+    }
+
+    /// The first sample of the next `count` blocks of `size` bytes: how many come before it, and its
+    /// interval. The blocks behind it are to be looked at anew. None: there is none.
+    pub fn take_first(
+        &self,
+        size: u64,
+        count: u64,
+        handed: impl Fn(usize) -> u32,
+        now: impl FnOnce() -> u64,
+    ) -> Option<(u64, u64)> {
         if self.run.get() != run() {
             self.begin(&handed);
         }
@@ -151,13 +164,14 @@ impl Sampler {
             self.large_shift.set(self.pace.shift());
             estimate::distance(self.next_random(), self.interval.get() << self.pace.shift())
         });
-        self.large_left.set(left.checked_sub(size));
-        if left >= size {
+        let all = size * count;
+        self.large_left.set(left.checked_sub(all));
+        if left >= all {
             return None;
         }
         let interval = self.interval.get() << self.large_shift.get();
         self.keep_pace(handed, now);
-        Some(interval)
+        Some((left.checked_div(size)?, interval))
     }
 
     /// Counts a sample for the pace. A program that sets a smaller interval than the default gets

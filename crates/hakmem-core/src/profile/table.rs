@@ -1,8 +1,10 @@
 //! The books of the profile: the samples by stack and size, and the sampled blocks that are live.
 //!
-//! Both are hash tables with linear probing. A stack stays in the books for ever, and so do its
+//! Both are hash tables with linear probing. Program heaps keep their live samples themselves
+//! (`kept`). A stack stays in the books for ever, and so do its
 //! totals.
 
+use super::live::Live;
 use super::pages::Pages;
 use super::store::Growing;
 use super::{Busy, outside};
@@ -43,22 +45,14 @@ pub struct Bucket {
     pub freed: u64,
 }
 
-/// A live sample.
-#[derive(Clone, Copy)]
-struct Live {
-    /// 0: no sample.
-    at: usize,
-    bucket: usize,
-}
-
 /// What the lock guards.
 pub struct Books {
     buckets: Growing<Bucket>,
     frames: Growing<usize>,
     /// By hash: the bucket's number plus 1. 0: none.
     index: Growing<u32>,
-    live: Growing<Live>,
-    live_len: usize,
+    /// The live samples that no heap keeps (`kept`): the numbers of their buckets.
+    live: Live<usize>,
     /// Samples that were not taken because there was no memory.
     pub lost: u64,
     /// The pages of sampled blocks.
@@ -170,18 +164,13 @@ fn hash_of(size: u64, interval: u64, stack: &[usize]) -> u64 {
     stack.iter().fold(mix(mix(1, size), interval), |hash, &pc| mix(hash, pc as u64))
 }
 
-fn place_of(at: usize, places: usize) -> usize {
-    ((at as u64 >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & (places - 1)
-}
-
 impl Books {
     const fn new() -> Self {
         Self {
             buckets: Growing::new(),
             frames: Growing::new(),
             index: Growing::new(),
-            live: Growing::new(),
-            live_len: 0,
+            live: Live::new(),
             lost: 0,
             pages: Pages::new(),
         }
@@ -265,21 +254,7 @@ impl Books {
 
     /// Makes room for one more live sample. False: out of memory.
     pub fn make_room(&mut self) -> bool {
-        if (self.live_len + 1) * 2 <= self.live.all().len() {
-            return true;
-        }
-        let mut larger = Growing::new();
-        let places = (self.live.all().len() * 2).max(LEAST);
-        // SAFETY: a `Live` is two numbers, and zero is valid for both.
-        if !unsafe { larger.renew_zeroed(places) } {
-            return false;
-        }
-        core::mem::swap(&mut self.live, &mut larger);
-        for live in larger.all().iter().filter(|live| live.at != 0) {
-            insert(self.live.all_mut(), *live);
-        }
-        larger.clear();
-        true
+        self.live.make_room()
     }
 
     /// The size and the interval of the samples of a bucket.
@@ -290,43 +265,30 @@ impl Books {
 
     /// Notes that the block at `at` is a sample of the bucket. The caller made room.
     pub fn took(&mut self, at: usize, bucket: usize) {
-        self.buckets.all_mut()[bucket].taken += 1;
+        self.count_taken(bucket);
         self.put(at, bucket);
+    }
+
+    /// Counts a sample of the bucket.
+    pub fn count_taken(&mut self, bucket: usize) {
+        self.buckets.all_mut()[bucket].taken += 1;
+    }
+
+    /// Takes back [`Books::count_taken`], for a sample that there is no memory for.
+    pub fn count_lost(&mut self, bucket: usize) {
+        self.buckets.all_mut()[bucket].taken -= 1;
+        self.lost += 1;
     }
 
     /// Puts the sample at `at` back among the live ones. The caller made room.
     pub fn put(&mut self, at: usize, bucket: usize) {
-        insert(self.live.all_mut(), Live { at, bucket });
-        self.live_len += 1;
+        self.live.put(at, bucket);
     }
 
     /// Takes the sample at `at` out of the live ones. Returns its bucket. None: there is no sample
     /// at `at`.
     pub fn remove(&mut self, at: usize) -> Option<usize> {
-        let live = self.live.all_mut();
-        let mask = live.len().checked_sub(1)?;
-        let mut gap = place_of(at, live.len());
-        while live[gap].at != at {
-            if live[gap].at == 0 {
-                return None;
-            }
-            gap = (gap + 1) & mask;
-        }
-        let bucket = live[gap].bucket;
-        // An entry behind it, whose own place was taken, moves into the gap, so that no search ends
-        // there.
-        let mut next = (gap + 1) & mask;
-        while live[next].at != 0 {
-            let home = place_of(live[next].at, live.len());
-            if next.wrapping_sub(home) & mask >= next.wrapping_sub(gap) & mask {
-                live[gap] = live[next];
-                gap = next;
-            }
-            next = (next + 1) & mask;
-        }
-        live[gap].at = 0;
-        self.live_len -= 1;
-        Some(bucket)
+        self.live.remove(at)
     }
 
     /// Sets the counts of a bucket.
@@ -342,48 +304,11 @@ impl Books {
     }
 }
 
-fn insert(places: &mut [Live], live: Live) {
-    let mask = places.len() - 1;
-    let mut place = place_of(live.at, places.len());
-    while places[place].at != 0 {
-        place = (place + 1) & mask;
-    }
-    places[place] = live;
-}
-
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     extern crate std;
     use super::*;
-    use std::collections::{HashMap, HashSet};
-
-    #[test]
-    fn live_samples_are_those_of_a_map() {
-        let (mut books, mut map) = (Books::new(), HashMap::new());
-        let bucket = books.bucket(16, 5, &[1, 2]).unwrap();
-        let mut random = 3u64;
-        for i in 0..if cfg!(miri) { 500 } else { 20_000 } {
-            random ^= random << 13;
-            random ^= random >> 7;
-            random ^= random << 17;
-            let at = (random as usize % 3000 + 1) * 16;
-            if map.remove(&at).is_some() {
-                assert_eq!(books.remove(at), Some(bucket));
-                assert_eq!(books.remove(at), None);
-            } else {
-                assert_eq!(books.remove(at), None);
-                assert!(books.make_room());
-                books.took(at, bucket);
-                map.insert(at, i);
-            }
-            assert_eq!(books.live_len, map.len());
-            assert!(books.live.all().len() >= 2 * map.len(), "half of the places are free");
-        }
-        for at in map.into_keys() {
-            assert_eq!(books.remove(at), Some(bucket));
-        }
-        assert!(books.live.all().iter().all(|live| live.at == 0));
-    }
+    use std::collections::HashSet;
 
     #[test]
     fn a_bucket_is_a_stack_a_size_and_an_interval() {
@@ -410,11 +335,6 @@ mod tests {
     #[test]
     fn what_differs_lies_apart() {
         const N: usize = 1000;
-        let apart = |places: &mut dyn Iterator<Item = usize>| places.collect::<HashSet<_>>().len();
-        for step in [16, 48, 64 << 10, 2 << 20] {
-            let places = apart(&mut (1..=N).map(|i| place_of(0x7f12_3400_0000 + i * step, 4 * N.next_power_of_two())));
-            assert!(places > N / 2, "blocks {step} bytes apart: {places}");
-        }
         let hashes: [&dyn Fn(usize) -> u64; 4] = [
             &|i| hash_of(i as u64, 1 << 19, &[1, 2]),
             &|i| hash_of(16, i as u64, &[1, 2]),
@@ -422,7 +342,8 @@ mod tests {
             &|i| hash_of(16, 1 << 19, &[1, 0x5555_0000 + 4 * i]),
         ];
         for (what, hash) in hashes.iter().enumerate() {
-            let places = apart(&mut (0..N).map(|i| hash(i) as usize % (4 * N.next_power_of_two())));
+            let places = (0..N).map(|i| hash(i) as usize % (4 * N.next_power_of_two()));
+            let places = places.collect::<HashSet<_>>().len();
             assert!(places > N / 2, "{what}: {places}");
         }
     }

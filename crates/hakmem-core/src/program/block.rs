@@ -5,12 +5,27 @@
 //! ```
 
 use super::{Locked, Made, Refusal, Way};
+use crate::backend::arena::SEGMENT;
 use crate::backend::check;
 use crate::backend::page::{Block, Kind, Meta};
 use crate::base::size_class::{SIZES, span_of};
 use crate::harden;
 use crate::proto::inbox::Link;
 use core::ptr::NonNull;
+
+/// Blocks for a scope.
+pub(super) struct Taken {
+    /// The first one.
+    pub first: NonNull<u8>,
+    /// True if the first one is zero.
+    pub zero: bool,
+    /// The list of the others.
+    pub list: *mut Block,
+    /// How many there are in all.
+    pub taken: u64,
+    /// True if the list could go on with one more.
+    pub goes_on: bool,
+}
 
 /// True if the page has a free block.
 fn has_room(page: &Meta) -> bool {
@@ -52,16 +67,16 @@ impl Locked {
         Ok((block, zero))
     }
 
-    /// Takes up to `count` blocks of `class` for a scope, as many as the limit allows. Returns the
-    /// first one, whether it is zero, and the list of the others.
-    pub(super) fn take_some(&self, class: usize, count: u64) -> Result<(NonNull<u8>, bool, *mut Block), Refusal> {
+    /// Takes up to `count` blocks of `class` for a scope, as many as the limit allows and as one list
+    /// may have.
+    pub(super) fn take_some(&self, class: usize, count: u64) -> Result<Taken, Refusal> {
         let size = u64::from(SIZES[class]);
         let count = self.charge(Way::Routed, count, size).ok_or(Refusal::Limit)?;
         let (first, zero) = self.take_block(Way::Routed, class).inspect_err(|_| {
             self.uncharge(Way::Routed, count, size);
         })?;
         let (mut list, mut taken) = (core::ptr::null_mut::<Block>(), 1);
-        while taken < count {
+        while taken < count && self.goes_on(class, first) {
             let Ok((block, _)) = self.take_block(Way::Routed, class) else { break };
             let block = block.as_ptr().cast();
             // SAFETY: the block is this call's, and has a word at least.
@@ -70,7 +85,14 @@ impl Locked {
             taken += 1;
         }
         self.uncharge(Way::Routed, count - taken, size);
-        Ok((first, zero, list))
+        Ok(Taken { first, zero, list, taken, goes_on: self.goes_on(class, first) })
+    }
+
+    /// True if a list with the block `first` may have the next free block of `class`. No page is made
+    /// for a list. In the hardened build, a link that leads out of its segment is a broken one.
+    fn goes_on(&self, class: usize, first: NonNull<u8>) -> bool {
+        let page = self.pages(Way::Routed).queues[class].first();
+        page.is_some_and(|page| !harden::has::LINKS || (page.start().addr() ^ first.addr().get()) < SEGMENT)
     }
 
     /// Puts back a block that a scope had on its list.

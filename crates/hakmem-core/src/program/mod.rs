@@ -27,8 +27,9 @@
 //!    blocks. [`Locked`] is the proof. Figures have one writer, who has the lock.
 //! 2. `remote_link` of a page or a block is set before a block of it is handed out, and stays until
 //!    the last one was freed. So who has a block reads it without the lock.
-//! 3. The lock comes before all other locks (`thread` rule 2). No purge runs under it: who releases
-//!    memory sets `released`, and the front end calls `purge::tick` afterwards.
+//! 3. The lock comes before all other locks (`thread` rule 2), but the profile's: no thread waits for
+//!    one of the two while it holds the other (`profile::kept` rule 1). No purge runs under it: who
+//!    releases memory sets `released`, and the front end calls `purge::tick` afterwards.
 //! 4. A signal handler may have interrupted its own thread under the lock. Then a request fails,
 //!    and a freed block goes to `inbox`, which the next one to take the lock empties.
 //! 5. A heap is FREE, in the pool of [`registry`]; LIVE; or ORPHAN: it was deleted while routed
@@ -42,6 +43,7 @@ mod block;
 pub mod figures;
 pub mod registry;
 pub mod reserve;
+mod sampled;
 pub mod scope;
 mod whole;
 
@@ -54,7 +56,7 @@ mod tests;
 use crate::backend::arena::SLOT;
 use crate::backend::owner::HEAP_SHIFT;
 use crate::backend::page::queue::PageQueue;
-use crate::backend::page::{self, Block, Kind, Meta};
+use crate::backend::page::{self, Kind, Meta};
 use crate::backend::segment;
 use crate::base::size_class::CLASSES;
 use crate::base::sync::{
@@ -65,9 +67,10 @@ use crate::base::sync::{
 use crate::heap::Heap;
 use crate::large::huge;
 use crate::os;
+use crate::profile::{self, Sample, Samples};
 use crate::proto::inbox::{Inbox, Link};
 use crate::proto::lock::{Guard, Lock};
-use core::cell::Cell;
+use core::cell::{Cell, UnsafeCell};
 use core::ptr::NonNull;
 use figures::Figures;
 use reserve::Reserve;
@@ -115,6 +118,8 @@ struct Pages {
     blocks: Cell<u64>,
     /// Their bytes.
     bytes: Cell<u64>,
+    /// Those that are samples of the profile.
+    samples: UnsafeCell<Samples>,
 }
 
 /// A program heap. All zero bytes are a FREE one that was never used.
@@ -136,7 +141,7 @@ pub struct ProgramHeap {
     /// Memory went back to a segment, or to the huge cache (rule 3).
     released: AtomicBool,
     /// Freed blocks of signal handlers (rule 4).
-    inbox: Inbox<Block>,
+    inbox: Inbox<Waiting>,
     /// By [`Way`].
     pages: [Pages; 2],
     /// Scopes that no thread is in.
@@ -150,6 +155,25 @@ const _: () = assert!(size_of::<ProgramHeap>() == 1 << HEAP_SHIFT);
 
 // SAFETY: the cells are used under the lock alone (rule 1). The rest is atomic.
 unsafe impl Sync for ProgramHeap {}
+
+/// A freed block in the inbox. Its link may lead to any page of the heap. The link of a block on a list
+/// may not: the hardened build checks it.
+#[repr(C)]
+struct Waiting {
+    next: *mut Waiting,
+}
+
+// SAFETY: `next` returns what `set_next` stored last, and neither touches anything else.
+unsafe impl Link for Waiting {
+    unsafe fn next(this: *mut Self) -> *mut Self {
+        // SAFETY: the caller owns the block, which has a word at least.
+        unsafe { (*this).next }
+    }
+    unsafe fn set_next(this: *mut Self, next: *mut Self) {
+        // SAFETY: the same.
+        unsafe { (*this).next = next }
+    }
+}
 
 /// A heap whose lock the calling thread holds.
 pub struct Locked {
@@ -208,14 +232,18 @@ impl ProgramHeap {
         if self.lock.is_held_by(me) {
             return Err(Refusal::Busy);
         }
-        let locked = Locked { heap: self, _guard: self.lock.lock_as(me) };
-        if self.state.load(Relaxed) == LOST {
-            return Err(Refusal::Busy);
+        loop {
+            let locked = Locked { heap: self, _guard: self.lock.lock_as(me) };
+            if self.state.load(Relaxed) == LOST {
+                return Err(Refusal::Busy);
+            }
+            if self.inbox.is_empty() {
+                return Ok(locked);
+            }
+            let Some(sample) = locked.receive() else { return Ok(locked) };
+            drop(locked);
+            sample.freed();
         }
-        if !self.inbox.is_empty() {
-            locked.receive();
-        }
-        Ok(locked)
     }
 
     /// Allocates a block of `n` bytes at a multiple of `align`, a power of two. `class` is the
@@ -234,7 +262,7 @@ impl ProgramHeap {
     /// # Safety
     /// [`of`] gave the two for `p`. A block starts there; it is live, and the caller's to free.
     pub unsafe fn free(&'static self, p: *mut u8, head: &'static Meta) -> bool {
-        match self.lock() {
+        let sample = match self.lock() {
             // SAFETY: `of` gave the heap and the metadata for `p`, where a live block starts that
             // the caller gives up. This call has the lock.
             Ok(locked) => unsafe { locked.free(p, head) },
@@ -245,6 +273,9 @@ impl ProgramHeap {
                 unsafe { self.inbox.push_chain(p.cast(), p.cast()) };
                 return false;
             }
+        };
+        if let Some(sample) = sample {
+            sample.freed();
         }
         registry::give_if_over(self);
         self.take_released()
@@ -261,8 +292,11 @@ impl ProgramHeap {
     /// Nobody uses an own block of the heap any more.
     pub unsafe fn reset(&'static self) -> Result<(), Refusal> {
         let locked = self.lock()?;
+        let samples = locked.take_samples(Way::Own);
         // SAFETY: the caller says that nobody uses an own block any more. This call has the lock.
         unsafe { locked.end_all(Way::Own) };
+        drop(locked);
+        profile::all_freed(samples);
         Ok(())
     }
 
@@ -276,6 +310,7 @@ impl ProgramHeap {
         if self.entered.get() != 0 {
             return false;
         }
+        let samples = locked.take_samples(Way::Own);
         // SAFETY: the caller says that nobody uses an own block any more. This call has the lock,
         // and no thread is in a scope of the heap.
         unsafe { locked.end_all(Way::Own) };
@@ -284,6 +319,7 @@ impl ProgramHeap {
         self.generation.store(self.generation.load(Relaxed).wrapping_add(1), Relaxed);
         self.state.store(ORPHAN, Relaxed);
         drop(locked);
+        profile::all_freed(samples);
         registry::give_if_over(self);
         true
     }
@@ -291,6 +327,12 @@ impl ProgramHeap {
     /// Sets the limit for live bytes. Blocks that are live stay so. O(1).
     pub fn set_limit(&self, bytes: Option<usize>) {
         self.limit.store(bytes.unwrap_or(usize::MAX), Relaxed);
+    }
+
+    /// How many of `count` blocks of `size` bytes the limit allows. It may change at once for a caller
+    /// without the lock.
+    fn allowed(&self, count: u64, size: u64) -> u64 {
+        count.min((self.limit.load(Relaxed) as u64).saturating_sub(self.figures.live.get()) / size)
     }
 
     /// True for a heap that the program has.
@@ -321,9 +363,7 @@ impl Locked {
     /// it allows none.
     fn charge(&self, way: Way, count: u64, size: u64) -> Option<u64> {
         let figures = &self.heap.figures;
-        let limit = self.heap.limit.load(Relaxed) as u64;
-        let live = figures.live.get();
-        let count = count.min(limit.saturating_sub(live) / size);
+        let count = self.heap.allowed(count, size);
         if count == 0 {
             figures.refused.add(1);
             return None;
@@ -403,11 +443,16 @@ impl Locked {
         head.set_kind(kind);
     }
 
-    /// Frees a block: see [`ProgramHeap::free`].
+    /// Frees a block: see [`ProgramHeap::free`]. If it was a sample, the caller counts its free
+    /// without the lock.
     ///
     /// # Safety
     /// As there, and the heap is this one.
-    unsafe fn free(&self, p: *mut u8, head: &'static Meta) {
+    unsafe fn free(&self, p: *mut u8, head: &'static Meta) -> Option<Sample> {
+        let sample = self.take_sample(p, head);
+        if let Some(sample) = sample {
+            sample.let_go(p.addr());
+        }
         // SAFETY: the caller gives up a live block of this heap.
         unsafe {
             match head.kind() {
@@ -415,23 +460,29 @@ impl Locked {
                 _ => self.free_whole(p, head),
             }
         }
+        sample
     }
 
-    /// Frees what signal handlers have freed (rule 4).
+    /// Frees what signal handlers have freed (rule 4), up to the first sample, which it returns. The
+    /// caller counts its free without the lock, and comes again.
     #[cold]
-    fn receive(&self) {
+    fn receive(&self) -> Option<Sample> {
         let mut block = self.heap.inbox.take();
+        let mut sample = None;
         while !block.is_null() {
             // SAFETY: the inbox has blocks of this heap that were given up. The link is read before
-            // the block is freed.
+            // the block is freed or put into the inbox again.
             unsafe {
-                let next = Block::next(block);
-                if let Some((_, head)) = of(block.cast()) {
-                    self.free(block.cast(), head);
+                let next = Waiting::next(block);
+                if sample.is_some() {
+                    self.heap.inbox.push_chain(block, block);
+                } else if let Some((_, head)) = of(block.cast()) {
+                    sample = self.free(block.cast(), head);
                 }
                 block = next;
             }
         }
+        sample
     }
 
     /// Ends all pages and larger blocks of a way.

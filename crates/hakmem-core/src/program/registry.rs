@@ -16,6 +16,7 @@ use crate::base::sync::{
     Ordering::{Acquire, Relaxed, Release},
 };
 use crate::heap::region;
+use crate::profile;
 use crate::proto::id_stack::IdStack;
 use core::ptr::null_mut;
 
@@ -103,8 +104,10 @@ pub fn give_if_over(heap: &'static ProgramHeap) {
         return;
     }
     locked.end_empty(Way::Routed);
+    let samples = locked.take_samples(Way::Routed);
     heap.state.store(FREE, Relaxed);
     drop(locked);
+    profile::all_freed(samples);
     POOL.push((core::ptr::from_ref(heap).addr() >> HEAP_SHIFT) as u64, &heap.link);
 }
 

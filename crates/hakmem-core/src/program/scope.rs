@@ -16,6 +16,7 @@
 //! 4. Blocks on the lists of a scope count as live blocks of the heap. The thread puts them back when
 //!    it leaves.
 
+use super::sampled::Due;
 use super::{Locked, ProgramHeap, Refusal, registry};
 use crate::backend::owner::{Front, HEAP_SHIFT};
 use crate::backend::page::Block;
@@ -38,6 +39,8 @@ pub struct Scope {
     /// See rule 3.
     pub outer: Cell<*const Front>,
     heap: Cell<*const ProgramHeap>,
+    /// The samples of the profile that come next.
+    pub(super) due: Due,
     /// The next spare one.
     next: Cell<*mut Scope>,
 }
@@ -60,16 +63,32 @@ impl Scope {
     /// Allocates a block of `class` from the scope's list, which it fills. The calling thread is in
     /// the scope.
     pub fn alloc(&self, class: usize) -> Result<(NonNull<Block>, bool), Refusal> {
-        let list = &self.front.free[class];
-        if let Some(block) = NonNull::new(list.get()) {
-            // SAFETY: a block on the list is free, and the scope is this thread's (rule 2).
-            list.set(unsafe { Block::next(block.as_ptr()) });
-            return Ok((block, false));
+        match self.pop(class) {
+            Some(block) => Ok((block, false)),
+            None => self.fill(class, Self::at_once(class)).map(|(block, zero, _)| (block, zero)),
         }
-        let count = (AT_ONCE.0 / u64::from(SIZES[class])).clamp(1, AT_ONCE.1);
-        let (first, zero, rest) = self.heap().lock()?.take_some(class, count)?;
-        list.set(rest);
-        Ok((first.cast(), zero))
+    }
+
+    /// Takes the first block of the scope's list.
+    pub(super) fn pop(&self, class: usize) -> Option<NonNull<Block>> {
+        let list = &self.front.free[class];
+        let block = NonNull::new(list.get())?;
+        // SAFETY: a block on the list is free, and the scope is this thread's (rule 2).
+        list.set(unsafe { Block::next(block.as_ptr()) });
+        Some(block)
+    }
+
+    /// How many blocks of `class` a scope gets at a time.
+    pub(super) fn at_once(class: usize) -> u64 {
+        (AT_ONCE.0 / u64::from(SIZES[class])).clamp(1, AT_ONCE.1)
+    }
+
+    /// Gets up to `count` blocks: one for the caller, and whether it is zero, and the others for the
+    /// empty list. The last flag: it got so many, and the list could go on.
+    pub(super) fn fill(&self, class: usize, count: u64) -> Result<(NonNull<Block>, bool, bool), Refusal> {
+        let got = self.heap().lock()?.take_some(class, count)?;
+        self.front.free[class].set(got.list);
+        Ok((got.first.cast(), got.zero, got.taken == count && got.goes_on))
     }
 }
 
@@ -102,6 +121,7 @@ impl ProgramHeap {
                 }
             }
         }
+        scope.due.forget();
         let of_heap = core::ptr::from_ref(scope).cast_mut();
         scope.next.set(self.spare.replace(of_heap));
         self.entered.set(self.entered.get() - 1);

@@ -36,6 +36,20 @@ fn a_handler_that_interrupts_the_heap_waits_for_nobody() {
     assert!(unsafe { heap.delete() });
 }
 
+/// They may lie in different segments.
+#[test]
+fn what_a_handler_freed_may_lie_anywhere() {
+    let heap = registry::make("anywhere", None).expect("memory");
+    let huge = [(); 3].map(|()| heap.alloc(Way::Own, 3 << 20, 16, None).expect("memory").0);
+    let interrupted = heap.lock().expect("free");
+    huge.into_iter().for_each(|p| assert!(!free(heap, p)));
+    drop(interrupted);
+    free(heap, take(heap).expect("memory").0);
+    assert_eq!((heap.figures.live.get(), heap.figures.frees.get()), (0, 4));
+    // SAFETY: nobody uses the heap any more.
+    assert!(unsafe { heap.delete() });
+}
+
 /// Rule 6.
 #[test]
 fn a_heap_in_use_by_another_thread_at_a_fork_is_lost_to_the_child() {

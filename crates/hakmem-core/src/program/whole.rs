@@ -97,8 +97,9 @@ impl Locked {
 }
 
 impl ProgramHeap {
-    /// Makes a block hold `n` bytes without a copy, and returns its address. None: nothing has
-    /// changed. O(1), and the moves of page tables.
+    /// Makes a block hold `n` bytes without a copy, and returns its address. For the profile it is
+    /// then a new allocation, which the caller may sample. None: nothing has changed. O(1), and the
+    /// moves of page tables.
     ///
     /// # Safety
     /// [`super::of`] gave `head` and this heap for the block. It is live, and nobody else uses it
@@ -108,9 +109,21 @@ impl ProgramHeap {
             return None;
         }
         let locked = self.lock().ok()?;
+        let (way, at) = (Locked::way_of(head), head.start());
+        let sample = locked.take_sample(at, head);
         // SAFETY: the kind says that it is a huge block. The caller says that it is a live one of
         // this heap, and that nobody else uses it, nor the bytes behind `n` afterwards.
-        unsafe { locked.resize_huge(head, n) }.ok().map(Meta::start)
+        let resized = unsafe { locked.resize_huge(head, n) };
+        if let Some(sample) = sample {
+            if resized.is_ok() {
+                sample.let_go(at.addr());
+                drop(locked);
+                sample.freed();
+            } else {
+                locked.with_samples(way, |samples| samples.put(at.addr(), sample)); // Its place is free.
+            }
+        }
+        resized.ok().map(Meta::start)
     }
 }
 

@@ -109,6 +109,26 @@ fn a_scope_has_the_limit_of_its_heap() {
     assert_empty(&heap);
 }
 
+/// A list of a scope may begin in one segment, and go on in another.
+#[test]
+fn a_scope_may_have_many_segments() {
+    let heap = Heap::named("segments");
+    let mut blocks: Vec<*mut u8> = Vec::with_capacity(16 * MIB / 128);
+    for _ in 0..2 {
+        // SAFETY: any size may be asked for.
+        heap.scope(|| blocks.extend((0..16 * MIB / 128).map(|_| unsafe { c::malloc(100) })));
+        assert!(heap.stats().held_bytes > 14 << 20);
+        // The lists then mix pages.
+        (0..blocks.len()).step_by(7).for_each(|i| free(blocks[i]));
+        let mut number = 0;
+        blocks.retain(|_| (number += 1, number % 7 != 1).1);
+        // SAFETY: the same.
+        heap.scope(|| blocks.extend((0..20_000).map(|_| unsafe { c::malloc(100) })));
+        blocks.drain(..).for_each(free);
+    }
+    assert_empty(&heap);
+}
+
 /// Blocks of a scope live on after their heap. Its memory goes when the last one is freed.
 #[test]
 fn blocks_of_a_scope_outlive_their_heap() {

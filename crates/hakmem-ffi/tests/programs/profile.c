@@ -58,7 +58,41 @@ static void forked(void) {
     check(status == 0);
 }
 
+// Of 100 blocks of a heap, and of 100 of its scope, half are live. The others were freed, as were those
+// of a heap that was reset and one that was deleted.
+static void in_heaps(void) {
+    struct hakmem_heap *parser = hakmem_heap_new("parser", 0), *gone = hakmem_heap_new(NULL, 1 << 20);
+    void *own[100];
+    for (int i = 0; i < 100; i++) own[i] = hakmem_heap_malloc(parser, 1000);
+    for (int i = 0; i < 100; i += 2) hakmem_heap_free(parser, own[i]);
+    check(hakmem_heap_enter(parser) == 0);
+    for (int i = 0; i < 100; i++) kept[i] = malloc(2000);
+    check(hakmem_heap_leave(parser) == 0);
+    for (int i = 0; i < 100; i += 2) free(kept[i]);
+    for (int i = 0; i < 10; i++) check(hakmem_heap_malloc(gone, 5000));
+    hakmem_heap_reset(gone);
+    for (int i = 0; i < 5; i++) check(hakmem_heap_malloc(gone, 100000));
+    check(hakmem_heap_delete(gone) == 0);
+}
+
 static volatile int stop;
+static struct hakmem_heap *shared;
+
+// Half of the blocks come from the heap `shared`, those of odd slots by a scope.
+static void *churns_in_heap(void *seed) {
+    void *blocks[500] = {0};
+    unsigned long random = (unsigned long)seed;
+    while (!stop) {
+        random = random * 6364136223846793005UL + 1442695040888963407UL;
+        unsigned long slot = (random >> 33) % 500, size = (random >> 40) % 2000;
+        free(blocks[slot]);
+        if (slot % 2) check(hakmem_heap_enter(shared) == 0);
+        blocks[slot] = slot % 4 ? malloc(size) : hakmem_heap_malloc(shared, size);
+        if (slot % 2) check(hakmem_heap_leave(shared) == 0);
+    }
+    for (int i = 0; i < 500; i++) free(blocks[i]);
+    return NULL;
+}
 
 static void *churns(void *seed) {
     void *blocks[500] = {0};
@@ -76,7 +110,8 @@ static void *churns(void *seed) {
 // Forks and dumps while threads allocate, sample and free.
 static void beside_threads(const char *file) {
     pthread_t threads[3];
-    for (long i = 0; i < 3; i++) pthread_create(&threads[i], NULL, churns, (void *)(i + 1));
+    shared = hakmem_heap_new("shared", 0);
+    for (long i = 0; i < 3; i++) pthread_create(&threads[i], NULL, i ? churns_in_heap : churns, (void *)(i + 1));
     for (int i = 0; i < 100; i++) {
         pid_t child = fork();
         if (child == 0) {
@@ -113,6 +148,7 @@ int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "", *file = argc > 2 ? argv[2] : "";
     if (!strcmp(what, "by_functions")) by_functions(file);
     else if (!strcmp(what, "forked")) forked();
+    else if (!strcmp(what, "in_heaps")) in_heaps();
     else if (!strcmp(what, "beside_threads")) beside_threads(file);
     else if (!strcmp(what, "on_another_stack")) on_another_stack();
     else if (!strcmp(what, "twice")) {

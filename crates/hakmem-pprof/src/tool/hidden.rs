@@ -64,6 +64,10 @@ const C: &[&str] = &[
     "posix_memalign",
     "valloc",
     "pvalloc",
+    "hakmem_heap_malloc",
+    "hakmem_heap_calloc",
+    "hakmem_heap_realloc",
+    "hakmem_heap_aligned_alloc",
 ];
 
 /// What a thread or a program of C begins with.
@@ -309,7 +313,7 @@ pub fn shown(kinds: &[Kind]) -> Vec<bool> {
 }
 
 /// For pprof, which may look for names itself: what it then leaves out, as a regular expression.
-pub const DROPPED: &str = r"malloc|calloc|realloc|reallocarray|memalign|aligned_alloc|posix_memalign|valloc|pvalloc|operator new(\[\])?|__rust_(re)?alloc.*|__rdl_.*|__rustc::.*|<?hakmem_core::.*|alloc::alloc::.*|<?alloc::raw_vec::.*";
+pub const DROPPED: &str = r"malloc|calloc|realloc|reallocarray|memalign|aligned_alloc|posix_memalign|valloc|pvalloc|hakmem_heap_[a-z_]*alloc|operator new(\[\])?|__rust_(re)?alloc.*|__rdl_.*|__rustc::.*|<?hakmem_core::.*|alloc::alloc::.*|<?alloc::raw_vec::.*";
 
 #[cfg(test)]
 mod tests {
@@ -321,6 +325,8 @@ mod tests {
         ("malloc", "", "/a/prog", Allocator),
         ("malloc", "/home/me/pool.c", "/a/prog", Shown),
         ("zmalloc", "", "/a/prog", Shown),
+        ("hakmem_heap_malloc", "", "/a/libhakmem.so", Allocator),
+        ("hakmem_core::api::heaps::Heap::scope", "", "/a/prog", Allocator),
         ("malloc_it", "", "/a/prog", Shown),
         ("start_thread", "./nptl/pthread_create.c", "/usr/lib/libc.so.6", Start),
         ("start_thread", "/home/me/pool.c", "/a/prog", Shown),

@@ -243,7 +243,15 @@ fn from_class_after_purge(class: usize) -> Option<Fresh> {
 #[cold]
 #[inline(never)]
 fn from_scope(scope: &Scope, class: usize) -> Option<Fresh> {
-    or_again(size_of(class), || scope.alloc(class)).ok()
+    or_again(size_of(class), || if profile::is_on() { from_scope_sampled(scope, class) } else { scope.alloc(class) })
+        .ok()
+}
+
+/// [`Scope::alloc`] while the profile is on.
+#[cold]
+#[inline(never)]
+fn from_scope_sampled(scope: &Scope, class: usize) -> Result<Fresh, Refusal> {
+    thread::with_heap(|own| Some(scope.alloc_sampled(own, class))).unwrap_or_else(|| scope.alloc(class))
 }
 
 /// [`alloc_big`] in a scope of a program heap.
@@ -262,7 +270,21 @@ fn big_from_scope(scope: &Scope, n: usize, align: usize, clear: Clear) -> *mut u
 /// Allocates from a program heap: see [`ProgramHeap::alloc`]. Purges all free memory first if the
 /// system has none.
 pub fn alloc_of(heap: &'static ProgramHeap, way: Way, n: usize, align: usize, class: Option<usize>) -> Made {
-    or_again(n, || heap.alloc(way, n, align, class))
+    let made = or_again(n, || heap.alloc(way, n, align, class))?;
+    if profile::is_on() {
+        sample_of(heap, way, made.0);
+    }
+    Ok(made)
+}
+
+/// Samples a block of a program heap that was just allocated, if a sample is due.
+#[cold]
+#[inline(never)]
+pub fn sample_of(heap: &'static ProgramHeap, way: Way, block: NonNull<u8>) {
+    thread::with_heap(|own| {
+        heap.sample(own, way, block);
+        Some(())
+    });
 }
 
 /// Allocates `n` bytes from a program heap by `allocate`, and again after a purge if the system has

@@ -8,6 +8,7 @@ use crate::backend::page::Meta;
 use crate::base::size_class::{self, MEDIUM_MAX};
 use crate::harden;
 use crate::harden::tag::{self, Origin};
+use crate::profile;
 use crate::program::{self, ProgramHeap, Refusal, Way};
 use core::ptr::NonNull;
 
@@ -98,6 +99,9 @@ pub unsafe fn reallocate(
         }
         let stays = if fits { Some(p) } else { heap.resize(head, total) };
         if let Some(at) = stays {
+            if !fits && profile::is_on() {
+                front::sample_of(heap, Way::Own, NonNull::new_unchecked(at));
+            }
             if harden::ON
                 && let Some((_, head)) = program::of(at)
             {

@@ -7,7 +7,7 @@ use crate::backend::page::{self, Block, Meta};
 use crate::base::size_class::{CLASSES, SIZES, span_of};
 use crate::heap::counts::{HALF, HeapEvent};
 use crate::heap::{Fresh, Heap};
-use crate::profile::{self, Sampler, WRAP};
+use crate::profile::{self, Sample, Sampler, WRAP};
 use crate::proto::inbox::Link;
 use crate::{guard, guard::points, os};
 use core::hint::assert_unchecked;
@@ -206,6 +206,17 @@ impl Heap {
         if let Some(sampler) = self.sampler() {
             profile::sample_large(sampler, meta, size, |class| self.handed(class));
         }
+    }
+
+    /// The first sample of the next `count` blocks of `size` bytes that the thread allocates from a
+    /// program heap: how many come before it, and its interval. None: there is none.
+    pub fn next_sample(&self, size: u64, count: u64) -> Option<(u64, u64)> {
+        self.sampler()?.take_first(size, count, |class| self.handed(class), os::now_ns)
+    }
+
+    /// Counts a sample of a program heap, with the stack of the calling thread.
+    pub fn sample(&self, size: u64, interval: u64) -> Option<Sample> {
+        Sample::count(self.sampler()?, size, interval)
     }
 }
 

@@ -19,7 +19,7 @@
 //!    probes come in turn. The exception is a block that `realloc` moved: its old address may have
 //!    been given to another thread before.
 //! 2. `free` of a small block runs under the lock of the books, for rule 1. Whoever stops the process
-//!    there stops all samples.
+//!    there stops all samples. Of a block of a program heap it runs under the lock of that heap.
 
 #[cfg(not(any(miri, shuttle)))]
 #[cfg_attr(target_arch = "x86_64", path = "x86_64.rs")]
