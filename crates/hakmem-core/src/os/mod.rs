@@ -6,7 +6,8 @@
 //! |---|---|
 //! | Linux | `linux`, `bare`, `hooks`, and files for one question each |
 //! | Linux on one processor | `processor`, one file for each |
-//! | Linux in tests | `faults` refuses calls, `stops` lets a test act before one, `coarse` acts as a kernel with larger system pages |
+//! | Linux in tests | `faults` refuses calls, `coarse` acts as a kernel with larger system pages |
+//! | unit tests on Linux | `stops` runs code of a test before memory goes back |
 //! | Linux below sanitizers, and Miri | `joined`: these tools must know of every thread |
 //! | Miri | `interpreted`: Miri has no machine below it |
 //! | shuttle's models | `scheduled`: shuttle makes and schedules the threads |

@@ -112,6 +112,9 @@ fn a_page_that_empties_while_it_is_out_is_given_up() {
                     };
                     assert_eq!(now, Freed::Yes);
                 }
+                assert!(!OWNER.inbox().is_empty());
+                merge();
+                assert!(!PURGER.inbox().is_empty() && is_idle(0), "what came waits for the page");
             });
         });
         let emptied = STOPS.load(Relaxed) as u64;
@@ -129,7 +132,7 @@ fn a_block_that_comes_late_reaches_its_page() {
         purge::all();
         let class = size_class::of16(SIZE);
         let before = received(class);
-        let blocks = core::mem::take(&mut *KEPT.lock().unwrap()).into_iter().map(|block| os::at(block));
+        let blocks = core::mem::take(&mut *KEPT.lock().unwrap()).into_iter().map(os::at);
         let of_parked = |block: *mut u8| Some((block.cast::<Block>(), page::lookup(block)?));
         let found = blocks.filter_map(of_parked).find(|(_, page)| page.owner() == OWNER.as_word());
         let (block, page) = found.unwrap();
