@@ -14,10 +14,12 @@
 //! 3. What `holes::purge_holes` changes belongs to the thread that purges: the free list, the holes
 //!    and `is_tail_purged`. Nobody changes the other fields of the first line while the page is out.
 //! 4. Nobody merges the inbox of `PURGER` while a page is out. A merge that finds a batch of this
-//!    page in the inbox of `OWNER` sends it on. While no page is out, each merge takes both inboxes:
-//!    a thread may have read the owner of a page that was out, and send its batch now.
+//!    page in the inbox of `OWNER` sends it on. While no page is out, each merge takes both
+//!    inboxes: a thread may have read the owner of a page that was out, and send its batch now.
 //! 5. If a page is out although no thread purges, this is the child of a fork that interrupted the
 //!    purge. The list of the page may be half made. So the next purge makes the page a lost one.
+//!
+//! Model: `tests/loom/handover.rs`.
 
 use super::{GIVEN_UP, LOCK, Locked, OUT, OWNER, PURGER, STATE, is_idle, out};
 use crate::backend::page::queue::PageQueue;
@@ -95,8 +97,8 @@ impl Locked {
         OUT.store(page.raw(), Relaxed);
         page.set_owner(PURGER.as_word());
         drop(self);
-        // SAFETY: this thread took the page out, and alone may bring it back (rules 1 and 2). So the
-        // list and the holes of the page are its own (rule 3).
+        // SAFETY: this thread took the page out, and alone may bring it back (rules 1 and 2). So
+        // the list and the holes of the page are its own (rule 3).
         let bytes = unsafe { holes::purge_holes(page) };
         if bytes > 0 {
             // Else the kernel would fill the holes to make a huge page of the segment.
