@@ -5,10 +5,10 @@ extern crate std;
 use super::*;
 use crate::api::c;
 use crate::backend::page;
-use crate::base::size_class::{self, SIZES};
+use crate::base::size_class::SIZES;
 use crate::base::sync::plain;
 use crate::heap::all::all_heaps;
-use crate::testing::{alone, goes_well_in_child};
+use crate::testing::{alone, goes_well_in_child, keep_nothing_back};
 use crate::{policy, purge};
 use std::sync::Mutex;
 use std::vec::Vec;
@@ -27,16 +27,19 @@ fn free(block: usize) {
     unsafe { c::free(os::at(block)) };
 }
 
-/// Parks pages, and notes the used blocks of them.
-fn park_some() {
+/// Parks pages, and notes the used blocks of them. Returns their class.
+fn park_some() -> usize {
+    keep_nothing_back();
     policy::SCAVENGE_MIB.set(0);
     policy::DECAY_MS.set(u32::MAX);
     // SAFETY: `malloc` takes any size.
     let blocks: Vec<_> = (0..20 * SLOT / SIZE).map(|_| unsafe { c::malloc(SIZE) }.expose_provenance()).collect();
     let (kept, gone): (Vec<_>, Vec<_>) = blocks.into_iter().partition(|p| p % SLOT < USED * SIZE);
     gone.into_iter().for_each(free);
+    let class = page::lookup(os::at(kept[0])).unwrap().class.get();
     KEPT.lock().unwrap().extend(kept);
     assert!(has_fresh());
+    class.into()
 }
 
 /// Runs `f` in a thread of its own, and waits for its end.
@@ -73,15 +76,18 @@ fn unparked() -> u64 {
 
 #[test]
 fn others_take_and_share_pages_while_memory_goes_back() {
+    static CLASS: plain::AtomicUsize = plain::AtomicUsize::new(0);
     alone("heap::reclaim::parked::tests::others_take_and_share_pages_while_memory_goes_back", || {
-        park_some();
+        let class = park_some();
+        CLASS.store(class, Relaxed);
         let before = unparked();
         purge_with(|| {
             elsewhere(|| assert!(LOCK.try_lock().is_some(), "the purge holds the lock"));
             elsewhere(|| {
-                let class = size_class::of16(SIZE);
-                let shared = share(class, SIZES[0]).unwrap();
-                free(shared.first.expose_provenance());
+                let block = share(CLASS.load(Relaxed), SIZES[0]).unwrap().first;
+                let page = page::lookup(block.cast()).unwrap();
+                // SAFETY: `share` gave the block to this thread, and the program never had it.
+                assert_ne!(unsafe { super::free(page, block, 0) }, Freed::No);
                 // SAFETY: `malloc` takes any size.
                 let taken = unsafe { c::malloc(SIZE) };
                 assert!(!core::ptr::eq(page::lookup(taken).unwrap().head(), out().unwrap()));
@@ -96,8 +102,7 @@ fn others_take_and_share_pages_while_memory_goes_back() {
 #[test]
 fn a_page_that_empties_while_it_is_out_is_given_up() {
     alone("heap::reclaim::parked::tests::a_page_that_empties_while_it_is_out_is_given_up", || {
-        park_some();
-        let class = size_class::of16(SIZE);
+        let class = park_some();
         let before = (given(class), received(class));
         purge_with(|| {
             elsewhere(|| {
@@ -128,9 +133,8 @@ fn a_page_that_empties_while_it_is_out_is_given_up() {
 #[test]
 fn a_block_that_comes_late_reaches_its_page() {
     alone("heap::reclaim::parked::tests::a_block_that_comes_late_reaches_its_page", || {
-        park_some();
+        let class = park_some();
         purge::all();
-        let class = size_class::of16(SIZE);
         let before = received(class);
         let blocks = core::mem::take(&mut *KEPT.lock().unwrap()).into_iter().map(os::at);
         let of_parked = |block: *mut u8| Some((block.cast::<Block>(), page::lookup(block)?));
@@ -157,7 +161,8 @@ fn a_child_loses_one_page_until_its_blocks_are_free() {
             }
             let goes_well = elsewhere(|| {
                 goes_well_in_child(|| {
-                    let (class, lost) = (size_class::of16(SIZE), out().unwrap());
+                    let lost = out().unwrap();
+                    let class = usize::from(lost.class.get());
                     let fresh = FRESH_SLOTS.load(Relaxed);
                     let blocks = take_used_of_out();
                     free(blocks[0]);
