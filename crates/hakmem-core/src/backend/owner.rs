@@ -1,4 +1,5 @@
-//! Owners of pages: heaps, and the part of the allocator that owns parked pages (`parked`).
+//! Owners of pages: heaps, and the part of the allocator that owns parked pages (`parked`). That
+//! part is two owners, of which one has the page that is being purged.
 //!
 //! A page names its owner by the address of an [`Owner`], with which a heap begins. Any thread may
 //! read that word and reach the owner's inbox. Only the heap's holder uses the free lists.
@@ -93,7 +94,8 @@ impl Owner {
     ///
     /// # Safety
     /// The caller is the owner: it holds the heap, or the lock of parked pages. The chain that
-    /// begins with `batch` belongs to the caller, and comes from this inbox.
+    /// begins with `batch` belongs to the caller, and comes from the inbox of an owner for which
+    /// the caller acts.
     #[inline(always)]
     pub unsafe fn merge(
         &self,

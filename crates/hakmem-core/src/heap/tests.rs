@@ -85,7 +85,9 @@ fn pages_that_were_given_up_are_left_alone() {
 
         parked::give_up_all();
         let before = park();
-        let purge_holes = || parked::purge(crate::os::now_ms(), 0, || true);
+        let _held = crate::purge::keep_away().unwrap();
+        // SAFETY: this thread holds `purge::LOCK`.
+        let purge_holes = || unsafe { parked::purge(crate::os::now_ms(), 0, || true) };
         // SAFETY: `mine` is the heap of this thread.
         let unparked = unsafe { parked::unpark(class, mine.owner()) };
         assert!(unparked.is_none() && purge_holes() == 0);

@@ -63,6 +63,8 @@ fn advise(at: usize, len: usize, advice: usize) -> bool {
 
 /// Gives the memory of a range back. The range reads as zero afterwards. Fails for locked memory.
 pub fn purge(at: usize, len: usize) -> bool {
+    #[cfg(all(test, not(any(loom, shuttle))))]
+    super::stops::before_purge();
     advise(at, len, libc::MADV_DONTNEED as usize)
 }
 

@@ -7,6 +7,7 @@
 //! | Linux | `linux`, `bare`, `hooks`, and files for one question each |
 //! | Linux on one processor | `processor`, one file for each |
 //! | Linux in tests | `faults` refuses calls, `coarse` acts as a kernel with larger system pages |
+//! | unit tests on Linux | `stops` runs code of a test before memory goes back |
 //! | Linux below sanitizers, and Miri | `joined`: these tools must know of every thread |
 //! | Miri | `interpreted`: Miri has no machine below it |
 //! | shuttle's models | `scheduled`: shuttle makes and schedules the threads |
@@ -57,6 +58,8 @@ mod processor;
 mod scheduled;
 #[cfg(all(target_os = "linux", not(miri)))]
 mod start;
+#[cfg(all(test, target_os = "linux", not(any(miri, loom, shuttle))))]
+pub mod stops;
 #[cfg(all(target_os = "linux", not(miri)))]
 mod tables;
 #[cfg(all(target_os = "linux", not(miri)))]

@@ -6,6 +6,7 @@
 //! needs no more, and a little beyond. Slow paths that free pages purge the rest: parked pages
 //! first, because only blocks of one size can use their holes.
 
+use super::Held;
 use crate::backend::arena::{Arena, SEGMENT, SLOT};
 use crate::backend::segment;
 use crate::base::sync::{
@@ -46,11 +47,11 @@ pub fn excess(now: u32, decay: u32) -> usize {
     (segment::signed_dirty_bytes() + fresh.cast_signed() - allowed.cast_signed()).max(0).cast_unsigned()
 }
 
-/// Purges what is beyond the budget: `most` bytes, and what else is dirty in the last segment. The
-/// caller holds `purge::LOCK`. Returns the bytes given back. O(segments with dirty slots, and what
-/// is given back).
-pub fn purge(now: u32, decay: u32, most: usize) -> usize {
-    let mut given = parked::purge_oldest(excess(now, decay).min(most));
+/// Purges what is beyond the budget: `most` bytes, and what else is dirty in the last segment.
+/// Returns the bytes given back. O(segments with dirty slots, and what is given back).
+pub(super) fn purge(_: &Held, now: u32, decay: u32, most: usize) -> usize {
+    // SAFETY: the caller's `Held` says that this thread holds `purge::LOCK`.
+    let mut given = unsafe { parked::purge_oldest(excess(now, decay).min(most)) };
     // Threads that find the lock taken leave more here.
     while given < most && excess(now, decay) > 0 {
         let last = CURSOR.load(Relaxed);

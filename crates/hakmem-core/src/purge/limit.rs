@@ -10,7 +10,7 @@
 //! memory, at least 1 MiB. So a slot that is taken pays for a sixteenth of a pass at most, and for
 //! one slot that goes back, beside its own 16 page faults.
 
-use super::{LOCK, is_unwelcome, run, scavenger};
+use super::{Held, is_unwelcome, run, scavenger};
 use crate::backend::held;
 use crate::base::sync::{Ordering::Relaxed, plain::AtomicBool};
 use crate::heap::reclaim::idle::Pauses;
@@ -28,8 +28,8 @@ pub fn keep() {
         return;
     }
     {
-        let Some(_held) = LOCK.try_lock() else { return };
-        run(os::now_ms(), 0, Pauses::No, || !is_unwelcome());
+        let Some(held) = Held::attempt() else { return };
+        run(&held, os::now_ms(), 0, Pauses::No, || !is_unwelcome());
         held::note_purged();
     }
     URGENT.store(true, Relaxed);

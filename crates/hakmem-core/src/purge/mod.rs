@@ -13,6 +13,7 @@
 //!
 //! The pass claims a slot before it purges it (see `proto::slots`). So no slot is allocated and
 //! purged at once, and all other work goes on beside a pass. `LOCK` only keeps two passes apart.
+//! `parked::purge` relies on that.
 
 mod budget;
 mod limit;
@@ -42,6 +43,24 @@ pub static PURGED: AtomicU64 = AtomicU64::new(0);
 /// The number of threads that are about to fork. While it is not 0, no pass begins, and a running
 /// pass ends soon.
 static FORKS: plain::AtomicU32 = plain::AtomicU32::new(0);
+
+/// Proof that its maker holds `LOCK`, so that no other thread purges. It releases the lock at its
+/// end.
+struct Held {
+    _guard: Guard<'static>,
+}
+
+impl Held {
+    /// Waits for the lock.
+    fn wait() -> Self {
+        Self { _guard: LOCK.lock() }
+    }
+
+    /// None: another thread purges.
+    fn attempt() -> Option<Self> {
+        Some(Self { _guard: LOCK.try_lock()? })
+    }
+}
 
 /// Prepares a fork: ends the scavenger, and waits a moment until no other thread makes a pass. If a
 /// pass goes on nevertheless, its lock is broken in the child. The wait is short, because the
@@ -134,9 +153,9 @@ pub fn ended() {
 fn keep_budget(now: u32, decay: u32, most: usize) {
     if budget::excess(now, decay) > 0
         && !is_unwelcome()
-        && let Some(_held) = LOCK.try_lock()
+        && let Some(held) = Held::attempt()
     {
-        PURGED.fetch_add(budget::purge(now, decay, most) as u64, Relaxed);
+        PURGED.fetch_add(budget::purge(&held, now, decay, most) as u64, Relaxed);
     }
 }
 
@@ -158,28 +177,28 @@ pub fn pass(now: u32, decay: u32, pauses: Pauses) -> usize {
     if is_unwelcome() {
         return 0;
     }
-    let Some(_held) = LOCK.try_lock() else { return 0 };
+    let Some(held) = Held::attempt() else { return 0 };
     NEXT.store(now.wrapping_add(interval(decay)), Relaxed);
     learn::turn();
-    run(now, decay, pauses, || !is_unwelcome())
+    run(&held, now, decay, pauses, || !is_unwelcome())
 }
 
 /// Purges all free memory. Returns the bytes given back.
 pub fn all() -> usize {
-    let _held = LOCK.lock();
-    run(os::now_ms(), 0, Pauses::No, || true)
+    run(&Held::wait(), os::now_ms(), 0, Pauses::No, || true)
 }
 
 /// [`all`], as the scavenger would do it: with pauses of heaps.
 pub fn all_with_pauses() -> usize {
-    let _held = LOCK.lock();
-    run(os::now_ms(), 0, Pauses::Yes, || true)
+    run(&Held::wait(), os::now_ms(), 0, Pauses::Yes, || true)
 }
 
-/// Makes a pass while `goes_on` says true. The caller holds `LOCK`.
-fn run(now: u32, decay: u32, pauses: Pauses, goes_on: impl Fn() -> bool + Copy) -> usize {
+/// Makes a pass while `goes_on` says true.
+fn run(_: &Held, now: u32, decay: u32, pauses: Pauses, goes_on: impl Fn() -> bool + Copy) -> usize {
     heap::pool::tidy_idle(now, decay, pauses, goes_on);
-    let mut given = parked::purge(now, decay, goes_on) + huge::purge(now, decay, goes_on);
+    // SAFETY: the caller's `Held` says that this thread holds `LOCK`.
+    let mut given = unsafe { parked::purge(now, decay, goes_on) };
+    given += huge::purge(now, decay, goes_on);
     if kept::is_any() {
         given += all_heaps().take_while(|_| goes_on()).map(|heap| heap.huge().purge(now, decay)).sum::<usize>();
     }

@@ -8,10 +8,10 @@ use loom::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use loom::thread;
 
 /// A page in miniature, which a thread parks and takes back while blocks of it are in flight. The
-/// owners `HEAP` and `PARKED` each have an inbox. `owner` says which of them owns the free list.
+/// owners each have an inbox. `owner` says which of them owns the free list.
 struct Wanderer {
     owner: AtomicUsize,
-    inboxes: [Inbox<Node>; 2],
+    inboxes: [Inbox<Node>; 3],
     /// A thread takes it to act as the owner `PARKED`, and to change the owner.
     lock: Lock,
     /// The free list, as the number of its blocks. Only the owner touches it: loom reports others.
@@ -21,8 +21,19 @@ unsafe impl Sync for Wanderer {}
 unsafe impl Send for Wanderer {}
 const HEAP: usize = 0;
 const PARKED: usize = 1;
+/// The owner while the purge has the page, without the lock.
+const PURGER: usize = 2;
 
 impl Wanderer {
+    fn new(owner: usize) -> Arc<Self> {
+        Arc::new(Self {
+            owner: AtomicUsize::new(owner),
+            inboxes: [Inbox::new(), Inbox::new(), Inbox::new()],
+            lock: Lock::new(),
+            free: UnsafeCell::new(0),
+        })
+    }
+
     fn free_remote(&self, node: *mut Node) {
         unsafe { self.inboxes[self.owner.load(Relaxed)].push_chain(node, node) };
     }
@@ -30,7 +41,12 @@ impl Wanderer {
     /// As `merge_remote_frees` of a heap, or under the lock as that of `parked`. If `me` no longer
     /// owns the page, it sends the blocks to the owner.
     fn merge(&self, me: usize) {
-        let mut node = self.inboxes[me].take();
+        self.merge_of(me, me);
+    }
+
+    /// Merges the inbox of `of`, for which `me` acts.
+    fn merge_of(&self, me: usize, of: usize) {
+        let mut node = self.inboxes[of].take();
         while !node.is_null() {
             let next = unsafe { Node::next(node) };
             let owner = self.owner.load(Relaxed);
@@ -54,12 +70,7 @@ impl Wanderer {
 fn blocks_follow_a_page_that_changes_hands() {
     check(
         || {
-            let page = Arc::new(Wanderer {
-                owner: AtomicUsize::new(HEAP),
-                inboxes: [Inbox::new(), Inbox::new()],
-                lock: Lock::new(),
-                free: UnsafeCell::new(0),
-            });
+            let page = Wanderer::new(HEAP);
             let node = Ptr(Node::leak(1));
             let freer = {
                 let page = page.clone();
@@ -94,5 +105,56 @@ fn blocks_follow_a_page_that_changes_hands() {
             page.free.with(|n| assert_eq!(unsafe { *n }, 1));
         },
         &["HeapKeepsOthersBatches"],
+    );
+}
+
+/// One thread frees a block of a parked page, while another takes the page out and purges it
+/// without the lock, and a third merges what came and takes the page for a heap.
+#[test]
+fn blocks_follow_a_page_that_the_purge_has_out() {
+    check(
+        || {
+            let page = Wanderer::new(PARKED);
+            let node = Ptr(Node::leak(1));
+            let freer = {
+                let page = page.clone();
+                thread::spawn(move || page.free_remote(node.get()))
+            };
+            let purger = {
+                let page = page.clone();
+                thread::spawn(move || {
+                    {
+                        let _held = page.lock.lock_as(2);
+                        if page.owner.load(Relaxed) != PARKED {
+                            return;
+                        }
+                        if !mistakes::is("PurgeKeepsTheOwner") {
+                            page.owner.store(PURGER, Relaxed);
+                        }
+                    }
+                    page.touch();
+                    let _held = page.lock.lock_as(2);
+                    page.owner.store(PARKED, Relaxed);
+                    page.merge(PARKED);
+                    page.merge_of(PARKED, PURGER);
+                })
+            };
+            if let Some(_held) = page.lock.try_lock_as(1) {
+                page.merge(PARKED);
+                if page.owner.load(Relaxed) == PARKED {
+                    page.owner.store(HEAP, Relaxed);
+                    page.touch();
+                }
+            }
+            freer.join().unwrap();
+            purger.join().unwrap();
+            let owner = page.owner.load(Relaxed);
+            for other in (0..3).filter(|&other| other != owner) {
+                page.merge_of(owner, other);
+            }
+            page.merge(owner);
+            page.free.with(|n| assert_eq!(unsafe { *n }, 1));
+        },
+        &["HeapKeepsOthersBatches", "PurgeKeepsTheOwner"],
     );
 }

@@ -51,6 +51,10 @@ fn blocks_follow_a_page_that_changes_hands() {
             purger.join().unwrap();
             shared.end();
         },
-        &["HeapKeepsOthersBatches", "InboxKeepsWhatItGives"],
+        &[
+            "HeapKeepsOthersBatches",
+            "InboxKeepsWhatItGives",
+            "PurgeKeepsTheOwner",
+        ],
     );
 }

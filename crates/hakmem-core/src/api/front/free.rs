@@ -289,7 +289,7 @@ unsafe fn free_remote(page: &'static Meta, owner: *mut Owner, block: *mut Block)
     unsafe {
         match thread::state() {
             ThreadState::Live(heap) => {
-                let is_parked = heap.shares(page.class.get().into()) && core::ptr::eq(owner, parked::owner());
+                let is_parked = heap.shares(page.class.get().into()) && parked::is_owner(owner);
                 if !is_parked || !free_parked(heap, page, block) {
                     heap.outgoing.add(page, block);
                     if heap.released().get() {

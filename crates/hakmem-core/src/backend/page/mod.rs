@@ -21,7 +21,8 @@
 //! Rules
 //! 1. Who writes: only the owner of a page writes the first line of its metadata. That is the
 //!    thread that holds the heap in `owner`. For a parked page it is the thread that holds
-//!    `parked`'s lock. A retired or cached page names no owner: it is the holder of the heap that
+//!    `parked`'s lock, or for a moment the thread that purges the page (`parked::purge` rule 3). A
+//!    retired or cached page names no owner: it is the holder of the heap that
 //!    keeps it. Before a page is opened it is the thread that claimed the slot.
 //! 2. `owner` is not null while a block of the page is used, and only a page's first slot has one.
 //!    It is null unless blocks of the page are used. So a free into an empty page takes the slow
@@ -142,6 +143,9 @@ pub enum ParkedList {
     Shared = 2,
     /// All its blocks are used. It is in no list.
     Full = 3,
+    /// A fork interrupted its purge, and this is the child. It is in no list. No thread allocates
+    /// from it, and it is given up once all its blocks are free.
+    Lost = 4,
 }
 
 /// Metadata of one slot.

@@ -93,8 +93,8 @@ pub fn is_worth_it(page: &Meta) -> bool {
 /// blocks. Returns the bytes given back. O(blocks).
 ///
 /// # Safety
-/// The calling thread is the owner of the page: the holder of its heap, or of the lock of parked
-/// pages. It is the owner during the call.
+/// The calling thread is the owner of the page's list and holes: the holder of its heap, or the
+/// thread that took it out to purge it. It is the owner during the call.
 pub unsafe fn purge_holes(page: &Meta) -> usize {
     // SAFETY: the caller is the owner of the page, and stays so (rule 1).
     purge_tail(page) + unsafe { purge_pieces(page) }

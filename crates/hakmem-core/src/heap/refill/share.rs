@@ -216,7 +216,7 @@ impl Heap {
         // SAFETY: the caller gives up a block of `page`. If `free_parked` returns false, the block
         // is still the caller's, and goes into a batch.
         unsafe {
-            if page.owner() != parked::owner() || !self.free_parked(page, block, 0) {
+            if !parked::is_owner(page.owner()) || !self.free_parked(page, block, 0) {
                 self.outgoing.add(page, block);
             }
         }

@@ -46,7 +46,8 @@ struct Guarded(&'static Lock, unsafe fn());
 
 /// All locks, in the order in which threads take them.
 static LOCKS: [Guarded; 9] = [
-    Guarded(&purge::LOCK, || ()),   // The lock guards no data: it only keeps two passes apart.
+    // It only keeps two passes apart. The next one sees to the page that was out (`parked::purge`).
+    Guarded(&purge::LOCK, || ()),
     Guarded(&pool::REAPING, || ()), // `release_heaps` sees to the heap that was just taken over.
     Guarded(&region::LOCK, region::forget),
     Guarded(&profile::LOCK, profile::give_up),

@@ -5,7 +5,7 @@
 //! that since. This module then owns the page:
 //! - A lock guards its state. Threads free its blocks as remote frees, into the inbox of `OWNER`.
 //!   A heap that shares frees them at once if no other thread has the lock ([`free`]).
-//! - The purge gives its holes back.
+//! - The purge gives its holes back ([`purge`](mod@purge)).
 //! - The next heap that needs a page of this class takes it.
 //!
 //! A heap that shares gets its first blocks of a class from a page that all such heaps use
@@ -15,12 +15,16 @@
 //!
 //! Rules
 //! 1. `LOCK` guards the lists, and the first lines (`page` rule 1) of the pages whose owner is
-//!    `owner()`.
+//!    `OWNER`.
 //! 2. A page is in the list of its class that its `parked_list` says: see [`ParkedList`].
-//! 3. Heaps only try the lock, because the thread that has it may keep it for long. Only [`share`]
-//!    waits for it: without, the heap would claim a page of its own. While the thread that has the
-//!    lock does not run, each heap that comes meanwhile would claim one.
+//! 3. No thread makes a system call under the lock, but to claim a page or to give one up. The
+//!    purge releases the lock while it gives memory back. Meanwhile the page has a second owner,
+//!    `PURGER` ([`purge`](mod@purge) rule 2).
+//! 4. Heaps only try the lock, because the thread that has it may not run. Only [`share`] waits for
+//!    it: without, the heap would claim a page of its own, and so would each heap that comes
+//!    meanwhile.
 
+mod purge;
 mod share;
 mod unused;
 
@@ -32,7 +36,7 @@ use crate::backend::page::{Block, Meta, PageState, ParkedList};
 use crate::backend::remote_batch::RemoteBatch;
 use crate::backend::segment;
 use crate::base::size_class::CLASSES;
-use crate::base::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use crate::base::sync::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use crate::base::usage;
 use crate::heap::reclaim::holes;
 use crate::os;
@@ -42,6 +46,7 @@ use crate::proto::lock::{Guard, Lock};
 use core::cell::Cell;
 use core::ptr::null_mut;
 
+pub use purge::{purge, purge_oldest};
 pub use share::share;
 pub use unused::park_unused;
 
@@ -49,10 +54,16 @@ pub use unused::park_unused;
 pub static LOCK: Lock = Lock::new();
 #[unsafe(link_section = ".data.hakmem")]
 static OWNER: Owner = Owner::new();
+/// The owner of the page that is out.
+static PURGER: Owner = Owner::new();
+/// The page of which the purge gives memory back, or null.
+#[unsafe(link_section = ".data.hakmem")]
+static OUT: AtomicPtr<Meta> = AtomicPtr::new(null_mut());
 static STATE: ParkedPages = ParkedPages {
     lists: [const { [const { PageQueue::new() }; CLASSES] }; LISTS],
     oldest: [const { Cell::new(null_mut()) }; CLASSES],
     turn: Cell::new(0),
+    next: Cell::new(null_mut()),
 };
 /// Bit i: class i has parked pages that a heap may take. A hint: many threads read it and seldom
 /// find a change.
@@ -78,12 +89,9 @@ pub static RECEIVED: [AtomicU64; CLASSES] = [const { AtomicU64::new(0) }; CLASSE
 #[unsafe(link_section = ".data.hakmem")]
 static GIVEN_UP: AtomicBool = AtomicBool::new(false);
 
-/// The number of pages that are purged under the lock at a time.
-const STRIDE: usize = 16;
-
 const _: () = assert!(CLASSES <= 64);
 
-/// The number of lists. A full page is in none of them.
+/// The number of lists. A full page is in none of them, and a lost one neither.
 const LISTS: usize = ParkedList::Full as usize;
 
 struct ParkedPages {
@@ -93,6 +101,8 @@ struct ParkedPages {
     oldest: [Cell<*mut Meta>; CLASSES],
     /// The class of which [`purge_oldest`] purges the next page.
     turn: Cell<u8>,
+    /// The page of a `Fresh` list at which [`purge()`] goes on. Null: it has come to the end.
+    next: Cell<*mut Meta>,
 }
 // SAFETY: only the methods of `Locked` use the lists, and a `Locked` has the lock (rule 1).
 unsafe impl Sync for ParkedPages {}
@@ -103,9 +113,10 @@ struct Locked {
     _guard: Guard<'static>,
 }
 
-/// The owner of parked pages.
-pub fn owner() -> *mut Owner {
-    OWNER.as_word()
+/// True for the owners of parked pages: `OWNER`, and that of the page which the purge has now.
+#[inline]
+pub fn is_owner(owner: *mut Owner) -> bool {
+    owner == OWNER.as_word() || owner == PURGER.as_word()
 }
 
 /// The largest number of used blocks of a page of `cap` blocks in the lists `Fresh` and `Purged`:
@@ -129,7 +140,7 @@ pub fn has_fresh() -> bool {
 
 /// An upper bound of the bytes that a purge of holes could give back.
 pub fn idle_bytes() -> usize {
-    FRESH_SLOTS.load(Relaxed) * SLOT + OWNER.waiting_bytes()
+    FRESH_SLOTS.load(Relaxed) * SLOT + OWNER.waiting_bytes() + PURGER.waiting_bytes()
 }
 
 /// Blocks of `class` in the parked pages that were given up.
@@ -160,7 +171,15 @@ pub fn reset_counts() {
     }
 }
 
-/// Calls `f` for each listed page with its class and the number of its free blocks. O(pages).
+/// The page of which the purge gives memory back. Certain only under the lock.
+fn out() -> Option<&'static Meta> {
+    // SAFETY: the pointer is null or leads to metadata, which is accessible for ever (`arena` rule
+    // 4), and all its fields may be shared.
+    unsafe { OUT.load(Relaxed).as_ref() }
+}
+
+/// Calls `f` for each page in a list, and for the one that is out, with its class and the number of
+/// its free blocks. O(pages).
 pub fn each_page(mut f: impl FnMut(usize, u64)) {
     if GIVEN_UP.load(Relaxed) {
         return;
@@ -174,6 +193,10 @@ pub fn each_page(mut f: impl FnMut(usize, u64)) {
                 f(class, page.waiting());
             }
         }
+    }
+    // The purge changes none of the fields that `waiting` reads (`purge` rule 3).
+    if let Some(page) = out() {
+        f(page.class.get().into(), page.waiting());
     }
 }
 
@@ -189,7 +212,12 @@ pub fn give_up_all() {
 /// True if there is neither a remote free nor a page of `classes` that a heap may take. Remote
 /// frees may be for pages that a heap has taken meanwhile.
 fn is_idle(classes: u64) -> bool {
-    GIVEN_UP.load(Relaxed) || CLASSES_HERE.load(Relaxed) & classes == 0 && OWNER.inbox().is_empty()
+    GIVEN_UP.load(Relaxed) || CLASSES_HERE.load(Relaxed) & classes == 0 && nothing_came()
+}
+
+/// True if a merge would find no remote frees (`purge` rule 4).
+fn nothing_came() -> bool {
+    OWNER.inbox().is_empty() && (PURGER.inbox().is_empty() || out().is_some())
 }
 
 /// True if much of a page is free, so that a heap may take it although others share it.
@@ -203,7 +231,7 @@ impl Locked {
         Self { _guard: guard }
     }
 
-    /// The list that the page is in. None: the page is full.
+    /// The list that the page is in. None: the page is full or lost.
     fn list(&self, page: &Meta) -> Option<&'static PageQueue> {
         Some(&STATE.lists.get(page.parked_list.get() as usize)?[usize::from(page.class.get())])
     }
@@ -247,9 +275,12 @@ impl Locked {
     }
 
     fn unlink(&self, page: &Meta) {
-        debug_assert!(page.owner() == owner() && page.state.get() == PageState::Parked);
+        debug_assert!(page.owner() == OWNER.as_word() && page.state.get() == PageState::Parked);
         let Some(queue) = self.list(page) else { return };
         if page.parked_list.get() == ParkedList::Fresh {
+            if STATE.next.get() == page.raw() {
+                STATE.next.set(page.next.get());
+            }
             let oldest = &STATE.oldest[usize::from(page.class.get())];
             if oldest.get() == page.raw() {
                 oldest.set(page.prev.get());
@@ -263,17 +294,21 @@ impl Locked {
 
     /// Merges remote frees. O(batches).
     fn merge(&self) {
-        if OWNER.inbox().is_empty() {
-            return;
-        }
-        OWNER.nothing_waits();
-        // SAFETY: this thread has the lock, so it acts as the owner of the parked pages (rule 1).
-        // `take` gives it the batches.
-        unsafe {
-            OWNER.merge(OWNER.inbox().take(), |page, length, block| {
-                RECEIVED[usize::from(page.class.get())].fetch_add(u64::from(length), Relaxed);
-                self.after_free(page, block);
-            });
+        for owner in [&OWNER, &PURGER] {
+            // What comes for the page that is out waits until the page is back (`purge` rule 4).
+            let waits = core::ptr::eq(owner, &PURGER) && out().is_some();
+            if owner.inbox().is_empty() || waits {
+                continue;
+            }
+            owner.nothing_waits();
+            // SAFETY: this thread has the lock, so it acts as the owner of the parked pages (rule
+            // 1), and no page is out if it takes the second inbox. `take` gives it the batches.
+            unsafe {
+                OWNER.merge(owner.inbox().take(), |page, length, block| {
+                    RECEIVED[usize::from(page.class.get())].fetch_add(u64::from(length), Relaxed);
+                    self.after_free(page, block);
+                });
+            }
         }
     }
 
@@ -289,6 +324,7 @@ impl Locked {
                 return true;
             }
             ..0 if check::CHECKED => check::double_free(block, page),
+            _ if page.parked_list.get() == ParkedList::Lost => {}
             // Else each free between purges would cost a purge of its own.
             _ if page.parked_list.get() == ParkedList::Purged && !holes::is_worth_it(page) => {}
             used if used <= i32::from(most_out(page.cap.get())) => {
@@ -301,39 +337,6 @@ impl Locked {
             }
         }
         false
-    }
-
-    /// Purges the holes of a page of a `Fresh` list. Returns the bytes given back. O(its blocks).
-    fn purge_page(&self, page: &Meta) -> usize {
-        // SAFETY: this thread holds the lock, which makes it the owner of the page (rule 1).
-        let bytes = unsafe { holes::purge_holes(page) };
-        if bytes > 0 {
-            // Else the kernel would fill the holes to make a huge page of the segment.
-            segment::refuse_thp(page);
-        }
-        self.relink(page, ParkedList::Purged);
-        bytes
-    }
-
-    /// [`Locked::purge_page`] for a page that probably has enough to give. Another one goes behind
-    /// the others of its class, and it is the next class's turn.
-    fn purge_if_worth_it(&self, page: &Meta) -> usize {
-        if holes::is_worth_it(page) {
-            return self.purge_page(page);
-        }
-        self.unlink(page);
-        self.link(page, ParkedList::Fresh);
-        STATE.turn.set((page.class.get() + 1) % CLASSES as u8);
-        0
-    }
-
-    /// The page that was parked first, of the class whose turn it is.
-    fn oldest(&self) -> Option<&'static Meta> {
-        let turn = usize::from(STATE.turn.get());
-        let class = (turn..turn + CLASSES).map(|i| i % CLASSES).find(|&class| !STATE.oldest[class].get().is_null())?;
-        STATE.turn.set(class as u8);
-        // SAFETY: the pointer leads to a listed page, whose metadata is accessible for ever.
-        unsafe { STATE.oldest[class].get().as_ref() }
     }
 
     /// Gives an empty page back to its segment.
@@ -404,7 +407,7 @@ pub unsafe fn park(page: &Meta) -> bool {
     let Some(pages) = LOCK.try_lock().map(Locked::new) else { return false };
     page.stamp.store(os::now_ms(), Relaxed);
     page.state.set(PageState::Parked);
-    page.set_owner(owner());
+    page.set_owner(OWNER.as_word());
     pages.link(page, ParkedList::Fresh);
     true
 }
@@ -416,8 +419,8 @@ pub enum Freed {
     Yes,
     /// The block is free, and so are all others of its page. The page was given up.
     WithItsPage,
-    /// The caller still has the block: a heap took the page meanwhile, or another thread holds the
-    /// lock and the block cannot be sent.
+    /// The caller still has the block: a heap took the page meanwhile, or the block cannot be sent
+    /// although another thread holds the lock or purges the page.
     No,
 }
 
@@ -428,7 +431,8 @@ pub enum Freed {
 /// # Safety
 /// The block is of `page`, on no list, and the caller's to free.
 pub unsafe fn free(page: &Meta, block: *mut Block, received: u64) -> Freed {
-    let Some(pages) = LOCK.try_lock().map(Locked::new) else {
+    let pages = LOCK.try_lock().map(Locked::new);
+    let Some(pages) = pages.filter(|_| page.owner() != PURGER.as_word()) else {
         if received == 0 {
             return Freed::No; // The owner would count a sent block as received.
         }
@@ -438,7 +442,7 @@ pub unsafe fn free(page: &Meta, block: *mut Block, received: u64) -> Freed {
         unsafe { RemoteBatch::send_one(page, block, OWNER.inbox()) };
         return Freed::Yes;
     };
-    if page.owner() != owner() || GIVEN_UP.load(Relaxed) {
+    if page.owner() != OWNER.as_word() || GIVEN_UP.load(Relaxed) {
         return Freed::No;
     }
     if check::CHECKED && !check::is_block_of(page, block) {
@@ -479,22 +483,6 @@ pub unsafe fn unpark(class: usize, new_owner: *mut Owner) -> Option<&'static Met
     Some(page)
 }
 
-/// Purges the holes of the pages that were parked first, until `bytes` were given back. Returns the
-/// bytes given back. O(blocks of those pages): it looks at 64 pages at most.
-pub fn purge_oldest(bytes: usize) -> usize {
-    const MOST: usize = 64;
-    let Some(pages) = LOCK.try_lock().map(Locked::new) else { return 0 };
-    let mut given = 0;
-    for _ in 0..MOST {
-        if given >= bytes || GIVEN_UP.load(Relaxed) {
-            break;
-        }
-        let Some(page) = pages.oldest() else { break };
-        given += pages.purge_if_worth_it(page);
-    }
-    given
-}
-
 /// Merges the remote frees of parked pages. Those of pages that a heap has taken go to that heap.
 /// O(batches).
 pub fn merge() {
@@ -503,34 +491,6 @@ pub fn merge() {
     }
 }
 
-/// Purges the holes of pages that were parked `decay` ms or more before `now`. Returns the bytes
-/// given back. O(pages parked since the last purge, and the blocks of those that are due).
-pub fn purge(now: u32, decay: u32, goes_on: impl Fn() -> bool) -> usize {
-    merge();
-    if is_idle(u64::MAX) {
-        return 0;
-    }
-    let mut given = 0;
-    for class in 0..CLASSES {
-        while goes_on() && purge_some(class, now, decay, &mut given) {}
-    }
-    given
-}
-
-/// Purges the holes of up to `STRIDE` pages of `class`. True: there may be more pages.
-fn purge_some(class: usize, now: u32, decay: u32, given: &mut usize) -> bool {
-    let pages = Locked::new(LOCK.lock());
-    let (mut next, mut done) = (pages.first(ParkedList::Fresh, class), 0);
-    while let Some(page) = next {
-        next = PageQueue::after(page);
-        if os::age(now, page.stamp.load(Relaxed)) < decay {
-            continue;
-        }
-        *given += pages.purge_page(page);
-        done += 1;
-        if done == STRIDE {
-            return true;
-        }
-    }
-    false
-}
+// Checkers have no stops.
+#[cfg(all(test, not(any(miri, loom, shuttle))))]
+mod tests;

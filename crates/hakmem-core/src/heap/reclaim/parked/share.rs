@@ -1,6 +1,6 @@
 //! Shared pages: parked pages from which many heaps get their first blocks.
 
-use super::{GIVEN_UP, LOCK, Locked, owner};
+use super::{GIVEN_UP, LOCK, Locked, OWNER};
 use crate::backend::check;
 use crate::backend::page::{Block, Meta, PageState, ParkedList};
 use crate::backend::segment;
@@ -66,7 +66,7 @@ impl Locked {
     fn claim(&self, class: usize) -> Option<&'static Meta> {
         let (page, zero) = segment::claim_anywhere(1)?;
         segment::note_small(1);
-        page.open(owner(), class, SIZES[class], 1, zero);
+        page.open(OWNER.as_word(), class, SIZES[class], 1, zero);
         page.state.set(PageState::Parked);
         self.link(page, ParkedList::Shared);
         Some(page)

@@ -1,6 +1,6 @@
 //! Parking for a thread that sleeps: see `reclaim::idle`, and `proto::take_away` for the steps.
 
-use super::{GIVEN_UP, LOCK, Locked, owner};
+use super::{GIVEN_UP, LOCK, Locked, OWNER};
 use crate::backend::owner::Owner;
 use crate::backend::page::{Meta, PageState, ParkedList};
 use crate::base::size_class::CLASSES;
@@ -31,7 +31,7 @@ pub unsafe fn park_unused(
     take_away::take_away(
         each(),
         || barriers.pass(),
-        |(_, _, page)| page.set_owner(owner()),
+        |(_, _, page)| page.set_owner(OWNER.as_word()),
         |(class, _, page)| is_unused(class, page),
         |(_, cell, page)| {
             page.set_owner(heap);

@@ -60,10 +60,10 @@ pub fn resident(address: usize) -> Option<[u8; SLOTS]> {
 
 /// Blocks of `page` on its owner's list, if the owner is the calling thread's heap. Otherwise 0.
 fn listed(owner: *mut Owner, page: &Meta) -> u32 {
-    if owner.is_null() || owner == parked::owner() {
+    if owner.is_null() || parked::is_owner(owner) {
         return 0;
     }
-    // SAFETY: an owner that is not the list of parked pages is a heap. Heaps are never freed.
+    // SAFETY: an owner that is none of parked pages is a heap. Heaps are never freed.
     let heap = unsafe { &*owner.cast::<SharedHeap>() };
     if !heap.has_front(thread::own_front()) || heap.is_busy() {
         return 0;

@@ -64,10 +64,10 @@ fn look(snapshot: &mut Snapshot) {
     }
     snapshot.heap_walk = heap_walk::count(&mut |page| {
         let owner = page.owner();
-        if owner.is_null() || owner == parked::owner() {
+        if owner.is_null() || parked::is_owner(owner) {
             return;
         }
-        // SAFETY: an owner that is not the list of parked pages is a heap. Heaps are never
+        // SAFETY: an owner that is none of parked pages is a heap. Heaps are never
         // freed.
         if ours(unsafe { &*owner.cast::<SharedHeap>() }).is_some() {
             snapshot.waiting[usize::from(page.class.get())] += page.waiting();
