@@ -267,7 +267,13 @@ impl HeavyBarriers {
     /// None: the system has no such barriers, or the calling thread has a filter for system calls,
     /// which may not know them. Only the scavenger asks: glibc's malloc makes no such calls. In a
     /// process with several threads the first call takes some milliseconds.
+    ///
+    /// None under sanitizers, too: ThreadSanitizer does not know these barriers, and would report
+    /// races of all that they order.
     pub fn get() -> Option<Self> {
+        if cfg!(sanitizer) {
+            return None;
+        }
         if super::is_filtered() || syscall(libc::SYS_prctl, [libc::PR_GET_SECCOMP as usize, 0, 0, 0, 0, 0]) != 0 {
             return None;
         }
