@@ -214,9 +214,9 @@ fn from_heap(heap: &Heap, class: usize, request: usize) -> Option<Fresh> {
     if let Some(block) = NonNull::new(list.get()) {
         // SAFETY: a block on the list is free, and the calling thread holds the heap of the list.
         let next = unsafe { Block::next(block.as_ptr()) };
-        check::check_link(block.as_ptr(), next);
         list.set(next);
         heap.note_taken(class);
+        check::check_link(block.as_ptr(), next);
         return Some((block, false));
     }
     let fresh = heap.refill(class, request);
