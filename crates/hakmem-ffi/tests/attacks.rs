@@ -37,13 +37,13 @@ fn each_attack_ends_as_the_page_says() {
     for name in names.lines() {
         // With the feature this is the hardened build, too.
         if !cfg!(feature = "hardened") {
-            let (code, _, stderr) = attack(&program, name, &library().shared);
-            let has_succeeded = code == Some(SUCCEEDED);
-            assert_eq!(
-                has_succeeded,
-                SUCCEED.contains(&name),
-                "{name}: {code:?} {stderr}"
-            );
+            // One list in 128 is walked to its end, chosen at random, and that walk may find what an
+            // attack did.
+            let tries = if SUCCEED.contains(&name) { 5 } else { 1 };
+            let runs = (0..tries).map(|_| attack(&program, name, &library().shared));
+            let runs: Vec<_> = runs.collect();
+            let has_succeeded = runs.iter().any(|(code, ..)| *code == Some(SUCCEEDED));
+            assert_eq!(has_succeeded, SUCCEED.contains(&name), "{name}: {runs:?}");
         }
         let (code, signal, stderr) = attack(&program, name, &hardened());
         if name == "next_gets_freed" {

@@ -300,6 +300,7 @@ fn claim_from(arena: &'static Arena, segment: usize, n: u32, taken: impl Fn(i32)
     Some((unsafe { head.forward(claim.first) }, claim.clean))
 }
 
+#[unsafe(link_section = ".text.hot.hakmem")]
 fn claim_fresh(n: u32) -> Option<(&'static Meta, bool)> {
     let bytes = n as usize * SLOT;
     if !held::take(bytes) {

@@ -120,6 +120,7 @@ pub fn every() -> u32 {
 
 /// Prepares for stacks in reports. May allocate, so the allocator does not call it later.
 #[cold]
+#[unsafe(link_section = ".text.hot.hakmem")]
 pub fn start() {
     os::find_objects();
     os::find_program();

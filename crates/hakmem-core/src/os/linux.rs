@@ -35,6 +35,7 @@ pub(super) fn succeeded(result: isize) -> bool {
 }
 
 /// Reserves `len` bytes of inaccessible address space. None: the system refuses.
+#[unsafe(link_section = ".text.hot.hakmem")]
 pub fn reserve(len: usize) -> Option<usize> {
     let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as usize;
     let at = counted(Kind::Mmap, || syscall(libc::SYS_mmap, [0, len, PROT_NONE, flags, usize::MAX, 0]));
@@ -47,6 +48,7 @@ pub fn unreserve(at: usize, len: usize) -> bool {
 }
 
 /// Makes a reserved range readable and writable. It counts against the commit limit from now on.
+#[unsafe(link_section = ".text.hot.hakmem")]
 pub fn commit(at: usize, len: usize) -> bool {
     succeeded(counted(Kind::Mprotect, || syscall(libc::SYS_mprotect, [at, len, PROT_RW, 0, 0, 0])))
 }

@@ -109,6 +109,7 @@ static PROGRAM: [AtomicUsize; 5] = [const { AtomicUsize::new(0) }; 5];
 
 /// Finds the program's own tables if the loader cannot be asked. To be called after
 /// [`find_objects`].
+#[unsafe(link_section = ".text.hot.hakmem")]
 pub fn find_program() {
     if FIND.load(Relaxed) != 0 || PROGRAM[0].load(Relaxed) != 0 {
         return;

@@ -58,6 +58,7 @@ impl Lock {
 
     /// Waits for the lock and takes it. `me` is the token of the calling thread: above 0, below
     /// 2³⁰, and no other thread's.
+    #[unsafe(link_section = ".text.hot.hakmem")]
     pub fn lock_as(&self, me: u32) -> Guard<'_> {
         self.acquire_as(me);
         Guard(self)

@@ -296,6 +296,7 @@ pub fn decommit_idle() {
 }
 
 /// Adds an arena with room for `n` segments. The caller holds the lock.
+#[unsafe(link_section = ".text.hot.hakmem")]
 pub(super) fn chain(n: usize) -> Option<&'static Arena> {
     let count = COUNT.load(Relaxed);
     let arena = ARENAS.get(usize::from(count))?;

@@ -199,6 +199,7 @@ impl Heap {
 
     /// Draws the number of the next list to check: on average the one after `WALK_EVERY`.
     #[cold]
+    #[unsafe(link_section = ".text.hot.hakmem")]
     pub(in crate::heap) fn draw(&self) {
         let mut dice = self.dice.get();
         if dice == 0 {
