@@ -105,16 +105,17 @@ fn adds_at_most(program: &Path, calls: usize, faults: i64) {
 #[test]
 #[cfg_attr(feature = "hardened", ignore = "the figures are the default build's")]
 fn of_a_program_that_allocates_nothing() {
-    // Two calls: see docs/decisions.md. It takes two or three faults.
-    adds_at_most(Path::new("/bin/true"), 2, 4);
+    // Two calls: see docs/decisions.md. It takes three to five faults: how many of them map pieces of
+    // the library's code follows its length.
+    adds_at_most(Path::new("/bin/true"), 2, 6);
 }
 
 #[test]
 #[cfg_attr(feature = "hardened", ignore = "the figures are the default build's")]
 fn of_a_program_with_one_malloc() {
     // Six: five more for the first arena, segment, heap and page of blocks, one less for libc's own
-    // heap. It takes seven or eight faults.
-    adds_at_most(&compile(Language::C, "one_malloc.c", Link::Plain), 6, 9);
+    // heap. It takes eight to ten faults.
+    adds_at_most(&compile(Language::C, "one_malloc.c", Link::Plain), 6, 11);
 }
 
 /// A thousand threads with fifty blocks each, all there at once.
