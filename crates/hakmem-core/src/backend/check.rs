@@ -78,7 +78,8 @@ fn show_place(p: *mut u8) {
     }
 }
 
-/// Ends the process if `next`, the link of `block`, is neither null nor a multiple of 16 in an arena.
+/// Ends the process if `next`, the link of `block`, is neither null nor a multiple of 16 in an
+/// arena.
 #[inline(always)]
 pub fn check_link(block: *mut Block, next: *mut Block) {
     if CHECKED && !next.is_null() && page::bounds::offset16(next.addr()).is_none() {
@@ -86,8 +87,8 @@ pub fn check_link(block: *mut Block, next: *mut Block) {
     }
 }
 
-/// [`check_link`] for a link that does not lead into the first arena. Classes for alignments of 8 have
-/// lists of blocks that are no multiples of 16, but not above 1 KiB.
+/// [`check_link`] for a link that does not lead into the first arena. Classes for alignments of 8
+/// have lists of blocks that are no multiples of 16, but not above 1 KiB.
 #[cold]
 #[inline(never)]
 fn check_far_link(block: *mut Block, next: *mut Block) {

@@ -246,8 +246,8 @@ fn claim_in(arena: &'static Arena, n: u32) -> Option<(&'static Meta, bool)> {
     None
 }
 
-/// Counts the `n` slots that a claim took, and calls `taken` with the number of dirty ones. False: the hard limit does not allow those that were
-/// CLEAN, and all are free again as they were.
+/// Counts the `n` slots that a claim took, and calls `taken` with the number of dirty ones. False:
+/// the hard limit does not allow those that were CLEAN, and all are free again as they were.
 #[inline(always)]
 fn is_allowed(arena: &'static Arena, segment: usize, claim: &Claim, n: u32, taken: impl Fn(i32)) -> bool {
     if claim.dirty < n && !held::take((n - claim.dirty) as usize * SLOT) {
@@ -265,8 +265,8 @@ fn is_allowed(arena: &'static Arena, segment: usize, claim: &Claim, n: u32, take
 #[inline(never)]
 fn undo(arena: &'static Arena, segment: usize, claim: &Claim, n: u32) {
     let slots = &head_of(arena, segment).segment().slots;
-    // SAFETY: this thread has just claimed the slots, and has touched none. So those that were CLEAN
-    // are zero.
+    // SAFETY: this thread has just claimed the slots, and has touched none. So those that were
+    // CLEAN are zero.
     unsafe {
         slots.release(run(claim.first, n) & !claim.were_dirty, false);
         if claim.were_dirty != 0 {
@@ -395,8 +395,8 @@ pub fn note_carved(change: i64) {
     TOTALS.carved.fetch_add(change, Relaxed);
 }
 
-/// As many segments as the pages of small blocks fill. The total is below zero while a heap has told
-/// of pages that it gave up, and not yet of as many that it claimed.
+/// As many segments as the pages of small blocks fill. The total is below zero while a heap has
+/// told of pages that it gave up, and not yet of as many that it claimed.
 fn small_segments() -> usize {
     TOTALS.small.load(Relaxed).cast_signed().max(0).cast_unsigned() / SLOTS as usize
 }

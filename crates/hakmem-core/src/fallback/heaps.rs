@@ -1,6 +1,6 @@
 //! Heaps of the program where hakmem does not serve: their blocks come from the target's allocator.
-//! A heap counts them for its limit. It has no list of them, so a reset and the end of the heap give
-//! nothing back but what was freed.
+//! A heap counts them for its limit. It has no list of them, so a reset and the end of the heap
+//! give nothing back but what was freed.
 
 use crate::base::sync::{AtomicUsize, Ordering::Relaxed};
 use crate::types::Hakmem;

@@ -100,7 +100,8 @@ fn pages_that_were_given_up_are_left_alone() {
     });
 }
 
-/// Blocks above 1 KiB: the next allocation gets the block that was freed last, and a heap keeps few.
+/// Blocks above 1 KiB: the next allocation gets the block that was freed last, and a heap keeps
+/// few.
 #[test]
 #[cfg_attr(feature = "hardened", ignore = "there the list has one of them")]
 fn freed_blocks_come_back_newest_first() {

@@ -136,7 +136,8 @@ pub(super) fn set_exactly(name: &str, value: &str) -> Result<usize, Error> {
     if let Setting::Elsewhere = entry.setting {
         return Err(Error::AtStart);
     }
-    // A constructor may have freed blocks at the program's own level: a higher one would check them.
+    // A constructor may have freed blocks at the program's own level: a higher one would check
+    // them.
     let is_lower = super::HARDENED.get() == super::Hardened::Low as u32 && value != "low";
     if cfg!(feature = "hardened") && name == "HARDENED" && is_lower {
         return Err(Error::AtStart);

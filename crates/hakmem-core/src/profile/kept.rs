@@ -11,10 +11,10 @@
 //! Rules
 //! 1. No thread waits for the books' lock while it holds that of a program heap, nor the other way
 //!    round. So a signal handler may wait for either while its thread holds the other one.
-//! 2. A sample counts as taken before its heap keeps it, and as freed once the heap keeps it no more.
-//!    A thread that interrupted the books (rule 2 of `profile`) counts no free: that sample then
-//!    stays live in the profile. So it does in a child if another thread was between the two steps
-//!    at the fork.
+//! 2. A sample counts as taken before its heap keeps it, and as freed once the heap keeps it no
+//!    more. A thread that interrupted the books (rule 2 of `profile`) counts no free: that sample
+//!    then stays live in the profile. So it does in a child if another thread was between the two
+//!    steps at the fork.
 
 use super::asked::after_a_change;
 use super::live::{Live, Zero};
@@ -38,8 +38,8 @@ unsafe impl Zero for Sample {}
 pub type Samples = Live<Sample>;
 
 impl Sample {
-    /// Counts a sample of `size` bytes with the stack of the calling thread. None: the profile cannot
-    /// have it. The caller has no lock of a program heap.
+    /// Counts a sample of `size` bytes with the stack of the calling thread. None: the profile
+    /// cannot have it. The caller has no lock of a program heap.
     pub fn count(sampler: &Sampler, size: u64, interval: u64) -> Option<Self> {
         let counted = sampler.with_scratch(|scratch| {
             let stack = scratch.follow();

@@ -148,8 +148,8 @@ impl Sampler {
         self.take_first(size, 1, handed, now).map(|(_, interval)| interval)
     }
 
-    /// The first sample of the next `count` blocks of `size` bytes: how many come before it, and its
-    /// interval. The blocks behind it are to be looked at anew. None: there is none.
+    /// The first sample of the next `count` blocks of `size` bytes: how many come before it, and
+    /// its interval. The blocks behind it are to be looked at anew. None: there is none.
     pub fn take_first(
         &self,
         size: u64,

@@ -67,8 +67,8 @@ impl Locked {
         Ok((block, zero))
     }
 
-    /// Takes up to `count` blocks of `class` for a scope, as many as the limit allows and as one list
-    /// may have.
+    /// Takes up to `count` blocks of `class` for a scope, as many as the limit allows and as one
+    /// list may have.
     pub(super) fn take_some(&self, class: usize, count: u64) -> Result<Taken, Refusal> {
         let size = u64::from(SIZES[class]);
         let count = self.charge(Way::Routed, count, size).ok_or(Refusal::Limit)?;
@@ -88,8 +88,9 @@ impl Locked {
         Ok(Taken { first, zero, list, taken, goes_on: self.goes_on(class, first) })
     }
 
-    /// True if a list with the block `first` may have the next free block of `class`. No page is made
-    /// for a list. In the hardened build, a link that leads out of its segment is a broken one.
+    /// True if a list with the block `first` may have the next free block of `class`. No page is
+    /// made for a list. In the hardened build, a link that leads out of its segment is a broken
+    /// one.
     fn goes_on(&self, class: usize, first: NonNull<u8>) -> bool {
         let page = self.pages(Way::Routed).queues[class].first();
         page.is_some_and(|page| !harden::has::LINKS || (page.start().addr() ^ first.addr().get()) < SEGMENT)
@@ -168,8 +169,8 @@ fn carve(page: &Meta) -> NonNull<u8> {
     page.carved.set(carved + 1);
     let block = page.start().wrapping_add(carved as usize * size);
     if harden::ON && !page.zero.get() {
-        // SAFETY: the block lies in a page of the heap whose lock is held, beyond the carved part: no
-        // one uses it.
+        // SAFETY: the block lies in a page of the heap whose lock is held, beyond the carved part:
+        // no one uses it.
         unsafe { harden::wipe_blocks(block, size, 1) };
     }
     // SAFETY: the address lies in an arena, so it is not null.

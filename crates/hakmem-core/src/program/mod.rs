@@ -3,9 +3,9 @@
 //! A program heap has pages and larger blocks of its own, and a lock. Its blocks come by two ways:
 //! - *Own* blocks come from calls that name the heap. `reset` and `delete` give all of them back at
 //!   once.
-//! - *Routed* blocks come from ordinary calls of a thread that is in a scope of the heap ([`scope`]).
-//!   The program frees them as it frees any block, whenever it likes. So they may outlive the scope,
-//!   and `reset` and `delete` leave them alone.
+//! - *Routed* blocks come from ordinary calls of a thread that is in a scope of the heap
+//!   ([`scope`]). The program frees them as it frees any block, whenever it likes. So they may
+//!   outlive the scope, and `reset` and `delete` leave them alone.
 //!
 //! ```text
 //! own:     call with the heap → lock → block of an own page
@@ -13,8 +13,8 @@
 //! free:    page without an owner → slow path → the heap in the page's metadata → lock → page
 //! ```
 //!
-//! Why a lock: a reference to the heap may go to any thread, as it does in a server whose tasks move
-//! between threads, and the blocks with it. A heap for one thread alone would save two locked
+//! Why a lock: a reference to the heap may go to any thread, as it does in a server whose tasks
+//! move between threads, and the blocks with it. A heap for one thread alone would save two locked
 //! instructions for each block, and its blocks could leave the thread by no way at all. The lock is
 //! the heap's own, so heaps do not wait for each other.
 //!
@@ -27,9 +27,9 @@
 //!    blocks. [`Locked`] is the proof. Figures have one writer, who has the lock.
 //! 2. `remote_link` of a page or a block is set before a block of it is handed out, and stays until
 //!    the last one was freed. So who has a block reads it without the lock.
-//! 3. The lock comes before all other locks (`thread` rule 2), but the profile's: no thread waits for
-//!    one of the two while it holds the other (`profile::kept` rule 1). No purge runs under it: who
-//!    releases memory sets `released`, and the front end calls `purge::tick` afterwards.
+//! 3. The lock comes before all other locks (`thread` rule 2), but the profile's: no thread waits
+//!    for one of the two while it holds the other (`profile::kept` rule 1). No purge runs under it:
+//!    who releases memory sets `released`, and the front end calls `purge::tick` afterwards.
 //! 4. A signal handler may have interrupted its own thread under the lock. Then a request fails,
 //!    and a freed block goes to `inbox`, which the next one to take the lock empties.
 //! 5. A heap is FREE, in the pool of [`registry`]; LIVE; or ORPHAN: it was deleted while routed
@@ -156,8 +156,8 @@ const _: () = assert!(size_of::<ProgramHeap>() == 1 << HEAP_SHIFT);
 // SAFETY: the cells are used under the lock alone (rule 1). The rest is atomic.
 unsafe impl Sync for ProgramHeap {}
 
-/// A freed block in the inbox. Its link may lead to any page of the heap. The link of a block on a list
-/// may not: the hardened build checks it.
+/// A freed block in the inbox. Its link may lead to any page of the heap. The link of a block on a
+/// list may not: the hardened build checks it.
 #[repr(C)]
 struct Waiting {
     next: *mut Waiting,
@@ -300,8 +300,8 @@ impl ProgramHeap {
         Ok(())
     }
 
-    /// Deletes the heap: gives its own blocks back, and ends it once no routed block is live. False:
-    /// a thread is in a scope of the heap, and nothing was done. O(pages and larger blocks).
+    /// Deletes the heap: gives its own blocks back, and ends it once no routed block is live.
+    /// False: a thread is in a scope of the heap, and nothing was done. O(pages and larger blocks).
     ///
     /// # Safety
     /// The caller has the heap, and uses it no more. Nobody uses an own block of it any more.
@@ -329,8 +329,8 @@ impl ProgramHeap {
         self.limit.store(bytes.unwrap_or(usize::MAX), Relaxed);
     }
 
-    /// How many of `count` blocks of `size` bytes the limit allows. It may change at once for a caller
-    /// without the lock.
+    /// How many of `count` blocks of `size` bytes the limit allows. It may change at once for a
+    /// caller without the lock.
     fn allowed(&self, count: u64, size: u64) -> u64 {
         count.min((self.limit.load(Relaxed) as u64).saturating_sub(self.figures.live.get()) / size)
     }
@@ -463,8 +463,8 @@ impl Locked {
         sample
     }
 
-    /// Frees what signal handlers have freed (rule 4), up to the first sample, which it returns. The
-    /// caller counts its free without the lock, and comes again.
+    /// Frees what signal handlers have freed (rule 4), up to the first sample, which it returns.
+    /// The caller counts its free without the lock, and comes again.
     #[cold]
     fn receive(&self) -> Option<Sample> {
         let mut block = self.heap.inbox.take();

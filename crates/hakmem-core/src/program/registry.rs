@@ -4,8 +4,8 @@
 //! 1. A heap that was made stays in the list for ever. One that has ended waits in the pool, and
 //!    becomes another heap.
 //! 2. The thread that changes a heap to FREE, under its lock, puts it into the pool, once.
-//! 3. A handle is the address of a heap and the number of its generation. So a handle of a heap that
-//!    has ended is told from that of the next one, but for one in 8191.
+//! 3. A handle is the address of a heap and the number of its generation. So a handle of a heap
+//!    that has ended is told from that of the next one, but for one in 8191.
 
 use super::scope::Scope;
 use super::{FREE, LIVE, ORPHAN, ProgramHeap, Way};
@@ -92,8 +92,8 @@ unsafe fn by_id(id: u64) -> &'static ProgramHeap {
     unsafe { &*arena::at((id as usize) << HEAP_SHIFT).cast::<ProgramHeap>() }
 }
 
-/// Puts a heap into the pool if it was deleted and no routed block is live. The caller does not have
-/// its lock.
+/// Puts a heap into the pool if it was deleted and no routed block is live. The caller does not
+/// have its lock.
 pub fn give_if_over(heap: &'static ProgramHeap) {
     if heap.state.load(Relaxed) != ORPHAN {
         return;

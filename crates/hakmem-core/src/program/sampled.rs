@@ -1,15 +1,16 @@
 //! Samples of the heap profile among the blocks of a program heap (`profile::kept`).
 //!
-//! Points fall on the bytes that the calling thread allocates from program heaps and as large blocks.
-//! An own block, or one without a class, is looked at when it was allocated. A scope looks at all
-//! blocks that it is about to get for its list: if a point hits one, the list ends before it, and the
-//! scope notes that the block after it is a sample. That block comes singly.
+//! Points fall on the bytes that the calling thread allocates from program heaps and as large
+//! blocks. An own block, or one without a class, is looked at when it was allocated. A scope looks
+//! at all blocks that it is about to get for its list: if a point hits one, the list ends before
+//! it, and the scope notes that the block after it is a sample. That block comes singly.
 //!
 //! Why the estimate of a scope is right: whether a point hits a block depends on nothing but its
-//! size, and which blocks are looked at at once does not depend on the points. So a scope looks at no
-//! more blocks than the limit allows, and forgets a sample beyond the end of the list. Those behind a sample are looked at anew. Blocks that go back
-//! unused were looked at for nothing, and so was a sample that the scope did not come to. It is not
-//! exact only where another thread, or the system, takes the memory between the look and the blocks.
+//! size, and which blocks are looked at at once does not depend on the points. So a scope looks at
+//! no more blocks than the limit allows, and forgets a sample beyond the end of the list. Those
+//! behind a sample are looked at anew. Blocks that go back unused were looked at for nothing, and
+//! so was a sample that the scope did not come to. It is not exact only where another thread, or
+//! the system, takes the memory between the look and the blocks.
 
 use super::scope::Scope;
 use super::{Locked, ProgramHeap, Refusal, Way, of, room};

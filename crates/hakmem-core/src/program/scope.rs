@@ -2,10 +2,10 @@
 //! heap.
 //!
 //! A scope has a front, and the thread's word leads to it. So malloc takes blocks from the lists of
-//! this front, by the same instructions as ever. If a list is empty, the slow path asks the heap for
-//! some blocks. The front owns no page, so every free takes the slow path while the thread is there:
-//! blocks of program heaps go back under the lock of their heap, and blocks of the thread's own heap
-//! as remote frees.
+//! this front, by the same instructions as ever. If a list is empty, the slow path asks the heap
+//! for some blocks. The front owns no page, so every free takes the slow path while the thread is
+//! there: blocks of program heaps go back under the lock of their heap, and blocks of the thread's
+//! own heap as remote frees.
 //!
 //! Rules
 //! 1. A scope lies at `OFFSET` in a unit of heaps. A heap lies at the beginning of one. So the
@@ -13,8 +13,8 @@
 //! 2. A scope belongs to the thread that is in it, and before and after that to the heap's list of
 //!    spare ones, under the heap's lock.
 //! 3. `outer` is the word that the thread had before: the front of its heap, or of another scope.
-//! 4. Blocks on the lists of a scope count as live blocks of the heap. The thread puts them back when
-//!    it leaves.
+//! 4. Blocks on the lists of a scope count as live blocks of the heap. The thread puts them back
+//!    when it leaves.
 
 use super::sampled::Due;
 use super::{Locked, ProgramHeap, Refusal, registry};
@@ -83,8 +83,8 @@ impl Scope {
         (AT_ONCE.0 / u64::from(SIZES[class])).clamp(1, AT_ONCE.1)
     }
 
-    /// Gets up to `count` blocks: one for the caller, and whether it is zero, and the others for the
-    /// empty list. The last flag: it got so many, and the list could go on.
+    /// Gets up to `count` blocks: one for the caller, and whether it is zero, and the others for
+    /// the empty list. The last flag: it got so many, and the list could go on.
     pub(super) fn fill(&self, class: usize, count: u64) -> Result<(NonNull<Block>, bool, bool), Refusal> {
         let got = self.heap().lock()?.take_some(class, count)?;
         self.front.free[class].set(got.list);
@@ -110,8 +110,8 @@ impl ProgramHeap {
         for class in 0..CLASSES {
             let mut block = scope.front.free[class].replace(null_mut());
             while !block.is_null() {
-                // SAFETY: the block is on the list of the scope, which is this thread's (rule 2), so
-                // it is of this heap, and on no other list.
+                // SAFETY: the block is on the list of the scope, which is this thread's (rule 2),
+                // so it is of this heap, and on no other list.
                 unsafe {
                     let next = Block::next(block);
                     if let Some((_, page)) = super::of(block.cast()) {
@@ -140,8 +140,8 @@ impl Locked {
             return Some(scope);
         }
         let scope = registry::room_for_scope()?;
-        // SAFETY: the memory is zero and nobody else's: a scope without blocks. It gets the table of
-        // classes before any thread is in it.
+        // SAFETY: the memory is zero and nobody else's: a scope without blocks. It gets the table
+        // of classes before any thread is in it.
         unsafe {
             (&raw mut (*scope).front.class16).write(CLASS16);
             Some(&*scope)

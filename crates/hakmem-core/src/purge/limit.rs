@@ -5,10 +5,10 @@
 //! heap. What the heaps of sleeping threads keep is for the scavenger, because only that may pause
 //! them: it makes a pass at once.
 //!
-//! The cost: such a pass takes O(groups + purged pieces) and a system call for each run of slots that
-//! goes back. `backend::held` rule 3 says that between two of them the program took a step of clean
-//! memory, at least 1 MiB. So a slot that is taken pays for a sixteenth of a pass at most, and for
-//! one slot that goes back, beside its own 16 page faults.
+//! The cost: such a pass takes O(groups + purged pieces) and a system call for each run of slots
+//! that goes back. `backend::held` rule 3 says that between two of them the program took a step of
+//! clean memory, at least 1 MiB. So a slot that is taken pays for a sixteenth of a pass at most,
+//! and for one slot that goes back, beside its own 16 page faults.
 
 use super::{Held, is_unwelcome, run, scavenger};
 use crate::backend::held;

@@ -8,8 +8,8 @@
 //! 4. It purges the segments with dirty slots.
 //! 5. It decommits idle segments (`arena::decommit_idle`).
 //!
-//! Between passes, slow paths purge what exceeds the `budget`, and all free memory where the program
-//! passes its soft limit (`limit`).
+//! Between passes, slow paths purge what exceeds the `budget`, and all free memory where the
+//! program passes its soft limit (`limit`).
 //!
 //! The pass claims a slot before it purges it (see `proto::slots`). So no slot is allocated and
 //! purged at once, and all other work goes on beside a pass. `LOCK` only keeps two passes apart.

@@ -267,8 +267,8 @@ pub fn own_front() -> *const Front {
 /// Makes a scope the calling thread's, or the front that it had before.
 ///
 /// # Safety
-/// `front` is that of a scope whose `outer` is the thread's word, and the thread has a heap. Or it is
-/// the `outer` of the scope that the word leads to.
+/// `front` is that of a scope whose `outer` is the thread's word, and the thread has a heap. Or it
+/// is the `outer` of the scope that the word leads to.
 pub unsafe fn set_scope(front: *const Front) {
     set(front);
 }

@@ -1,5 +1,5 @@
-//! `&Heap` as the allocator of collections: of those of allocator-api2 and of the crates that use it,
-//! and on the nightly toolchain of those of the standard library.
+//! `&Heap` as the allocator of collections: of those of allocator-api2 and of the crates that use
+//! it, and on the nightly toolchain of those of the standard library.
 
 /// Implements the trait `Allocator` that is in scope.
 macro_rules! implement {
@@ -8,8 +8,8 @@ macro_rules! implement {
         use core::alloc::Layout;
         use core::ptr::NonNull;
 
-        // SAFETY: a block lives until it is freed, or the heap is reset or ends. The latter two need
-        // the heap without a borrow, and the allocator is a borrow of it: so all copies of the
+        // SAFETY: a block lives until it is freed, or the heap is reset or ends. The latter two
+        // need the heap without a borrow, and the allocator is a borrow of it: so all copies of the
         // allocator are gone then.
         unsafe impl Allocator for &Heap {
             fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {

@@ -129,8 +129,8 @@ fn pop(class: usize) -> Option<*mut u8> {
 fn pop_kept(class: usize) -> Option<*mut u8> {
     let front = thread::front();
     // SAFETY: the word of a thread always points to a readable front. Classes are below CLASSES. A
-    // block on the list is free, and only this thread, the holder of the heap, uses the list (`heap`
-    // rule 1).
+    // block on the list is free, and only this thread, the holder of the heap, uses the list
+    // (`heap` rule 1).
     unsafe {
         let list = (*front).free.get_unchecked(class);
         let block = list.get();

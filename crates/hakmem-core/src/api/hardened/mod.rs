@@ -280,7 +280,8 @@ unsafe fn free_any(p: *mut u8, by: Origin, size: Option<usize>) {
 /// # Safety
 /// The block is live, passed its checks, and the caller gives it up.
 unsafe fn give_up(p: *mut u8, live: &Live) {
-    // A sample that waited would be live for the profile, and a block of a program heap for its limit.
+    // A sample that waited would be live for the profile, and a block of a program heap for its
+    // limit.
     if live.room > MEDIUM_MAX && !live.is_apart && !is_low() {
         // SAFETY: the block is this call's, or was an earlier one's that has just left its fence.
         return fence::put(p, live.room, |leaves| unsafe { front::free16(leaves) });

@@ -75,8 +75,8 @@ pub unsafe fn free(heap: &'static ProgramHeap, p: *mut u8, by: Origin, size: Opt
     }
 }
 
-/// Changes a block of the heap, which has `size` bytes if that is known, to `new` bytes at a multiple
-/// of `align`, its alignment. An error: nothing has changed.
+/// Changes a block of the heap, which has `size` bytes if that is known, to `new` bytes at a
+/// multiple of `align`, its alignment. An error: nothing has changed.
 ///
 /// # Safety
 /// If `p` is a block of the heap, it is live and the caller's.

@@ -17,8 +17,8 @@
 //! # Ok::<(), hakmem_core::heaps::AllocError>(())
 //! ```
 //!
-//! With the feature `allocator-api2`, collections take `&Heap` as their
-//! allocator. On the nightly toolchain, those of the standard library do with the feature `nightly`.
+//! With the feature `allocator-api2`, collections take `&Heap` as their allocator. On the nightly
+//! toolchain, those of the standard library do with the feature `nightly`.
 //!
 //! # Rules
 //!
@@ -28,16 +28,16 @@
 //! 2. **Borrows.** A `Vec<T, &Heap>` borrows the heap. So the program compiles only if all of these
 //!    are gone before [`Heap::reset`] and before the end of the heap. Then no one has a block that
 //!    is given back.
-//! 3. **Scopes.** In [`Heap::scope`] the ordinary allocations of the thread come from the heap. Such
-//!    blocks may live as long as the program likes, and any thread frees them as any block.
-//!    `reset` and the end of the heap leave them alone. If the heap ends first, its memory for these
-//!    blocks goes back when the last of them is freed.
-//! 4. **Limit.** Live bytes, of both kinds, are at most the limit. Each block counts with the size of
-//!    its class. A request beyond the limit fails, and changes nothing.
+//! 3. **Scopes.** In [`Heap::scope`] the ordinary allocations of the thread come from the heap.
+//!    Such blocks may live as long as the program likes, and any thread frees them as any block.
+//!    `reset` and the end of the heap leave them alone. If the heap ends first, its memory for
+//!    these blocks goes back when the last of them is freed.
+//! 4. **Limit.** Live bytes, of both kinds, are at most the limit. Each block counts with the size
+//!    of its class. A request beyond the limit fails, and changes nothing.
 //! 5. **Signal handlers.** A handler may use a heap. If it interrupted a call for the same heap in
 //!    its own thread, an allocation fails, and a block that is freed goes back with the next call.
-//! 6. **fork.** The child has a copy of each heap. If another thread was in a call for a heap at the
-//!    fork, allocations from that heap fail in the child.
+//! 6. **fork.** The child has a copy of each heap. If another thread was in a call for a heap at
+//!    the fork, allocations from that heap fail in the child.
 //!
 //! This does not compile, as the heap would end before the vector:
 //!
@@ -252,8 +252,8 @@ impl Heap {
     /// ```
     pub fn reset(&mut self) {
         let Some(heap) = self.heap else { return };
-        // SAFETY: `&mut` says that no one borrows the heap. Who has a block without a borrow was told
-        // by `allocate` that the block ends here.
+        // SAFETY: `&mut` says that no one borrows the heap. Who has a block without a borrow was
+        // told by `allocate` that the block ends here.
         let _ = unsafe { heap.reset() };
         if heap.take_released() {
             purge::tick();
@@ -279,12 +279,12 @@ impl Heap {
     }
 
     /// Takes memory for `bytes` bytes more, in steps of 2 MiB, and makes it resident. From then on
-    /// the heap makes no system call as long as its blocks of up to 1 MiB fit in there, after a reset
-    /// too. An error: there is no memory, or the heap has reserved 512 MiB. What was reserved before
-    /// the error stays. O(bytes).
+    /// the heap makes no system call as long as its blocks of up to 1 MiB fit in there, after a
+    /// reset too. An error: there is no memory, or the heap has reserved 512 MiB. What was reserved
+    /// before the error stays. O(bytes).
     ///
-    /// Pages of blocks of one size have 64 KiB each, and 512 KiB for blocks of more than 8 KiB. So a
-    /// heap with blocks of many sizes needs more than the sum of their bytes.
+    /// Pages of blocks of one size have 64 KiB each, and 512 KiB for blocks of more than 8 KiB. So
+    /// a heap with blocks of many sizes needs more than the sum of their bytes.
     ///
     /// ```
     /// use hakmem_core::Heap;
@@ -304,10 +304,10 @@ impl Heap {
     /// hakmem serves them: `Box::new`, `vec!`, and in a program on the C library also malloc.
     /// Blocks that are allocated so may outlive the scope and the heap. O(1) besides `f`.
     ///
-    /// In a scope within, the inner heap serves. A panic in `f` ends the scope. An allocation beyond
-    /// the limit fails as when there is no memory: `Box::new` then ends the process, `try_reserve`
-    /// returns an error. If there is no memory for the scope, or the thread is ending and has already
-    /// given its heap back, `f` runs without it.
+    /// In a scope within, the inner heap serves. A panic in `f` ends the scope. An allocation
+    /// beyond the limit fails as when there is no memory: `Box::new` then ends the process,
+    /// `try_reserve` returns an error. If there is no memory for the scope, or the thread is ending
+    /// and has already given its heap back, `f` runs without it.
     ///
     /// ```
     /// use hakmem_core::{Hakmem, Heap};
@@ -330,8 +330,8 @@ impl Heap {
         f()
     }
 
-    /// The figures of the heap. O(1). They are exact but for blocks that wait in the lists of scopes,
-    /// which count as live.
+    /// The figures of the heap. O(1). They are exact but for blocks that wait in the lists of
+    /// scopes, which count as live.
     ///
     /// ```
     /// use core::alloc::Layout;

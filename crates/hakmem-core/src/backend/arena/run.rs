@@ -178,9 +178,9 @@ const AHEAD: usize = 8;
 /// … but no more than so many: 32 MiB.
 const MOST_AHEAD: usize = 16;
 
-/// [`take_run`] for one segment. Where the process grows, this makes some segments behind accessible
-/// too, for later calls: each change of the map of a process stalls the page faults of all its
-/// threads. If the system refuses, the one segment has to do.
+/// [`take_run`] for one segment. Where the process grows, this makes some segments behind
+/// accessible too, for later calls: each change of the map of a process stalls the page faults of
+/// all its threads. If the system refuses, the one segment has to do.
 #[unsafe(link_section = ".text.hot.hakmem")]
 pub fn take_segment() -> Option<Run> {
     let (run, ahead) = find_segment()?;

@@ -245,8 +245,9 @@ impl SegmentMeta {
 )]
 pub const OWNER_WORD: usize = core::mem::offset_of!(Meta, owner_word);
 
-/// Freed blocks of the classes from this one on go onto the heap's list, while that has few of them.
-/// In the hardened build a list has one such block, so only medium blocks take that way there.
+/// Freed blocks of the classes from this one on go onto the heap's list, while that has few of
+/// them. In the hardened build a list has one such block, so only medium blocks take that way
+/// there.
 pub const FIRST_LISTED: usize = if harden::ON { FIRST_MEDIUM } else { FIRST_LONG };
 
 /// A bit of the owner's word, set for pages of classes from `FIRST_LISTED` on. No thread's word has

@@ -72,7 +72,8 @@ impl Heap {
 
     /// [`Heap::push_freed`] for blocks that do not come by the fast path. Blocks above `SMALL_MAX`
     /// go onto the heap's list while it has few of them, so the next allocation gets the block that
-    /// was freed last. It lies in the cache, and a page of few blocks is not refilled from each time.
+    /// was freed last. It lies in the cache, and a page of few blocks is not refilled from each
+    /// time.
     ///
     /// # Safety
     /// The calling thread holds this heap, which owns the page. The block is a live block of this
@@ -102,8 +103,8 @@ impl Heap {
                 // now on.
                 unsafe { Block::set_next(block, first) };
                 list.set(block);
-                // The counters show a block that went to its page and onto the list again. A program
-                // may allocate and free this block for ever without a refill.
+                // The counters show a block that went to its page and onto the list again. A
+                // program may allocate and free this block for ever without a refill.
                 if self.counts.note(class, HeapEvent::Listed, 1) > MUCH {
                     self.counts.make_room(class);
                 }

@@ -219,8 +219,8 @@ fn listed(heap: &Heap, class: usize) -> impl Iterator<Item = (*mut Block, &'stat
             return None;
         }
         let found = block;
-        // SAFETY: the block lies in the carved part of a page, whose memory is readable. The program
-        // may have it and write it meanwhile: rule 5.
+        // SAFETY: the block lies in the carved part of a page, whose memory is readable. The
+        // program may have it and write it meanwhile: rule 5.
         let word = unsafe { AtomicPtr::from_ptr(block.cast::<*mut Block>()) }.load(Relaxed);
         block = Block::decoded(block, word);
         Some((found, page))

@@ -47,9 +47,9 @@ impl Heap {
         }
     }
 
-    /// Moves the blocks of `page` from the heap's list to the list of the page: the next owner of the
-    /// page must not wait for what this heap keeps. Of a list that frees do not go to, only the first
-    /// is looked at. True: the page is empty now. O(blocks on the list).
+    /// Moves the blocks of `page` from the heap's list to the list of the page: the next owner of
+    /// the page must not wait for what this heap keeps. Of a list that frees do not go to, only the
+    /// first is looked at. True: the page is empty now. O(blocks on the list).
     fn take_back(&self, class: usize, page: &Meta) -> bool {
         let list = &self.owner.front.free[class];
         let (mut last, mut block): (*mut Block, _) = (null_mut(), list.get());
@@ -58,8 +58,8 @@ impl Heap {
             if block.is_null() {
                 break;
             }
-            // SAFETY: the block is on this heap's list, so its first word is a link, and no one else
-            // uses it. This heap owns the page.
+            // SAFETY: the block is on this heap's list, so its first word is a link, and no one
+            // else uses it. This heap owns the page.
             unsafe {
                 let next = Block::next(block);
                 if check::is_block_of(page, block) {

@@ -301,7 +301,8 @@ impl Heap {
                 self.home.note_small(1);
             }
             self.counts.note(class, HeapEvent::Claims, 1);
-            // What is free elsewhere may be beyond the budget now, or the page beyond the soft limit.
+            // What is free elsewhere may be beyond the budget now, or the page beyond the soft
+            // limit.
             if parked::has_fresh() || held::is_beyond() {
                 self.released().set(true);
             }

@@ -145,7 +145,8 @@ impl Heap {
         if count == 1 && unsafe { self.keep_shared(page, block) } {
             return true;
         }
-        // Each time costs all threads a moment. A heap that often comes here needs a page of its own.
+        // Each time costs all threads a moment. A heap that often comes here needs a page of its
+        // own.
         let class = usize::from(page.class.get());
         if count == 1
             && let Some((freed, got)) = self.shared.freed.get(class).zip(self.shared.got.get(class))

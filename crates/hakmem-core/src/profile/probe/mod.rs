@@ -2,8 +2,8 @@
 //!
 //! They are those of OpenTelemetry's memory profiling, in the form of SystemTap (`stapsdt`): an ELF
 //! note that is not mapped says where a `nop` lies, and which registers have the arguments. A
-//! profiler, bpftrace or gdb puts a breakpoint in place of the `nop`. Nobody does so mostly, and then
-//! a probe costs the `nop` and the call of its function, on the path of a sample alone.
+//! profiler, bpftrace or gdb puts a breakpoint in place of the `nop`. Nobody does so mostly, and
+//! then a probe costs the `nop` and the call of its function, on the path of a sample alone.
 //!
 //! | probe | at | arguments, of eight bytes each |
 //! |---|---|---|
@@ -18,8 +18,9 @@
 //! 1. `free` runs before anybody can get the block again, `alloc` afterwards. So for an address the
 //!    probes come in turn. The exception is a block that `realloc` moved: its old address may have
 //!    been given to another thread before.
-//! 2. `free` of a small block runs under the lock of the books, for rule 1. Whoever stops the process
-//!    there stops all samples. Of a block of a program heap it runs under the lock of that heap.
+//! 2. `free` of a small block runs under the lock of the books, for rule 1. Whoever stops the
+//!    process there stops all samples. Of a block of a program heap it runs under the lock of that
+//!    heap.
 
 #[cfg(not(any(miri, shuttle)))]
 #[cfg_attr(target_arch = "x86_64", path = "x86_64.rs")]

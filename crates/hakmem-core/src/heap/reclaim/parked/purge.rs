@@ -12,7 +12,8 @@
 //! 2. `OUT` names the page that is *out*. It is in no list, and it alone has the owner `PURGER`.
 //!    Only a thread that holds `parked`'s lock changes `OUT`, or the owner of this page.
 //! 3. What `holes::purge_holes` changes belongs to the thread that purges: the free list, the holes
-//!    and `is_tail_purged`. Nobody changes the other fields of the first line while the page is out.
+//!    and `is_tail_purged`. Nobody changes the other fields of the first line while the page is
+//!    out.
 //! 4. Nobody merges the inbox of `PURGER` while a page is out. A merge that finds a batch of this
 //!    page in the inbox of `OWNER` sends it on. While no page is out, each merge takes both
 //!    inboxes: a thread may have read the owner of a page that was out, and send its batch now.

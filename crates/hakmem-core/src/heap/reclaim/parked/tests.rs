@@ -149,8 +149,8 @@ fn a_block_that_comes_late_reaches_its_page() {
     });
 }
 
-/// In the child of a fork that interrupts a purge, the page that is out can be freed, and the others
-/// can be purged and taken.
+/// In the child of a fork that interrupts a purge, the page that is out can be freed, and the
+/// others can be purged and taken.
 #[test]
 fn a_child_loses_one_page_until_its_blocks_are_free() {
     alone("heap::reclaim::parked::tests::a_child_loses_one_page_until_its_blocks_are_free", || {
