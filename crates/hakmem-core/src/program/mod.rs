@@ -61,7 +61,7 @@ use crate::backend::segment;
 use crate::base::size_class::CLASSES;
 use crate::base::sync::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize,
-    Ordering::{Acquire, Relaxed},
+    Ordering::{Acquire, Relaxed, Release},
     fence,
 };
 use crate::heap::Heap;
@@ -170,7 +170,7 @@ unsafe impl Link for Waiting {
         unsafe { (*this).next }
     }
     unsafe fn set_next(this: *mut Self, next: *mut Self) {
-        // SAFETY: the same.
+        // SAFETY: the caller owns the block, which has a word at least.
         unsafe { (*this).next = next }
     }
 }
@@ -200,6 +200,8 @@ pub fn heap_of_slots(head: &Meta) -> Option<&'static ProgramHeap> {
     if !has(head.kind()) {
         return None;
     }
+    // Behind the first look the link is the heap's: `adopt` has a fence between the two.
+    fence(Acquire);
     // SAFETY: metadata is accessible for ever, and a volatile read of a word is one load.
     let heap = unsafe { head.remote_link.as_ptr().read_volatile() };
     // Others may use the word as soon as the kind is another one. The fence keeps the second look
@@ -440,6 +442,8 @@ impl Locked {
         head.clear_owner();
         head.unfull_at.set(way as i32);
         head.remote_link.set(core::ptr::from_ref(self.heap).cast_mut().cast());
+        // `heap_of_slots` reads the kind before the link.
+        fence(Release);
         head.set_kind(kind);
     }
 
