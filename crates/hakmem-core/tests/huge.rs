@@ -82,7 +82,8 @@ fn filled_pages() {
     if !has_huge_pages() {
         return;
     }
-    thp_from(c"HAKMEM_THP_FROM_SEGMENTS=3");
+    // The test alone decides when memory goes back.
+    configure(&[c"HAKMEM_THP_FROM_SEGMENTS=3", c"HAKMEM_DECAY_MS=60000"]);
     let mut blocks = fill(256, 5 * MIB);
     assert_eq!(segments().0, 0, "there are not enough yet");
     blocks.extend(fill(256, 43 * MIB));

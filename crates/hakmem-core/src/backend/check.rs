@@ -10,7 +10,7 @@
 
 use crate::backend::arena::{SEGMENT, SLOT};
 use crate::backend::page::{self, Block, Kind, Meta, glance};
-use crate::base::size_class;
+use crate::base::size_class::{self, FIRST_MEDIUM};
 use crate::base::sync::Ordering::Relaxed;
 use crate::os::{self, detail, report};
 use crate::policy::{self, OnError};
@@ -82,9 +82,15 @@ fn show_place(p: *mut u8) {
 /// arena.
 #[inline(always)]
 pub fn check_link(block: *mut Block, next: *mut Block) {
-    if CHECKED && !next.is_null() && page::bounds::offset16(next.addr()).is_none() {
+    if !is_plain_link(next) {
         check_far_link(block, next);
     }
+}
+
+/// True if `next`, a link, is null or a multiple of 16 in the first arena.
+#[inline(always)]
+pub fn is_plain_link(next: *mut Block) -> bool {
+    !CHECKED || next.is_null() || page::bounds::offset16(next.addr()).is_some()
 }
 
 /// [`check_link`] for a link that does not lead into the first arena. Classes for alignments of 8
@@ -158,27 +164,22 @@ fn is_start(p: *mut u8, page: &Meta) -> bool {
 /// paths: for pages of several slots it checks only what blocks of all sizes have in common.
 #[inline(always)]
 pub fn check_start(block: *mut Block, page: &Meta) {
-    if page.is_medium() {
-        check_unit(block, page);
-    } else {
-        check_in_slot(block, page);
-    }
-}
-
-/// [`check_start`] for a page of one slot, which starts where the slot does.
-#[inline(always)]
-pub fn check_in_slot(block: *mut Block, page: &Meta) {
-    if CHECKED && !size_class::is_start(page.class.get(), (block.addr() % SLOT) as u32) {
+    if !may_start(block, page.class.get()) {
         not_a_block(block.cast(), Some(page));
     }
 }
 
-/// [`check_start`] for a page of several slots.
+/// False if no block starts at `block`, which lies in a page of `class`: what [`check_start`] asks.
 #[inline(always)]
-pub fn check_unit(block: *mut Block, page: &Meta) {
-    if CHECKED && !block.addr().is_multiple_of(size_class::MEDIUM_UNIT) {
-        not_a_block(block.cast(), Some(page));
-    }
+pub fn may_start(block: *mut Block, class: u8) -> bool {
+    let is_start = || {
+        if usize::from(class) >= FIRST_MEDIUM {
+            return block.addr().is_multiple_of(size_class::MEDIUM_UNIT);
+        }
+        // A page of one slot starts where the slot does.
+        size_class::is_start(class, (block.addr() % SLOT) as u32)
+    };
+    !CHECKED || is_start()
 }
 
 /// Ends the process if `p` lies in a page of blocks and no block starts at it.

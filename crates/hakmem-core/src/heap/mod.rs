@@ -142,7 +142,7 @@ const REPORT_BYTES: i64 = 1 << 20;
 
 pub use crate::base::size_class::span_of;
 #[cfg_attr(any(miri, shuttle), allow(unused_imports, reason = "these have no note of where it lies"))]
-pub use free::HEAPLESS;
+pub use free::{HEAPLESS, Pushed};
 pub use free::{heapless_frees, reset_heapless_frees};
 
 /// A block, and whether all its bytes are zero.

@@ -124,7 +124,8 @@ fn pop(class: usize) -> Option<*mut u8> {
 }
 
 /// [`pop`] for a class above `SMALL_MAX`. Frees put blocks onto these lists, and nobody looks at
-/// them before: so this checks that the next block lies in an arena.
+/// them before. So this returns None, too, if the next block does not lie in the first arena: the
+/// slow path checks the link further.
 #[inline(always)]
 fn pop_kept(class: usize) -> Option<*mut u8> {
     let front = thread::front();
@@ -138,7 +139,9 @@ fn pop_kept(class: usize) -> Option<*mut u8> {
             return None;
         }
         let next = Block::next(block);
-        check::check_link(block, next);
+        if !check::is_plain_link(next) {
+            return None;
+        }
         list.set(next);
         let kept = (*front).kept.get_unchecked(class - FIRST_LONG);
         kept.set(kept.get().saturating_sub(1));

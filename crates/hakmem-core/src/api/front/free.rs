@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! free16 ──┬── free_own ─────── countdown_over        a block of one of this thread's pages
+//!          ├── free_listed ──── countdown_over        the same, above SMALL_MAX
 //!          └── free_slow ──┬─── free_remote           a block of another owner's page
 //!                          ├─── free_whole            a large, huge or sampled block
 //!                          ├─── guard::free           a block in a guarded place
@@ -26,7 +27,7 @@ use crate::backend::arena::{META, SLOT, SLOT_SHIFT};
 use crate::backend::owner::Owner;
 use crate::backend::page::{self, Block, Kind, Meta, bounds};
 use crate::backend::{check, foreign};
-use crate::heap::{Heap, reclaim::parked};
+use crate::heap::{Heap, Pushed, reclaim::parked};
 use crate::large::{self, huge};
 use crate::profile::{self, Freed};
 use crate::program::{self, ProgramHeap};
@@ -52,6 +53,9 @@ pub unsafe fn free16(p: *mut u8) {
             let page = bounds::meta(meta);
             if is_own(page) {
                 return free_own(p, page);
+            }
+            if (*page).is_listed_of(thread::front().cast()) {
+                return free_listed(p, page);
             }
         }
     }
@@ -145,7 +149,7 @@ pub unsafe fn free_own(p: *mut u8, page: *const Meta) {
     // 1).
     unsafe {
         if check::CHECKED && (*page).free.get() == p.cast() {
-            return freed_twice_from_caller(p, page);
+            return freed_wrongly_from_caller(p, page);
         }
         if Heap::push_freed(&*page, p.cast()) {
             countdown_over(page);
@@ -171,15 +175,15 @@ unsafe extern "C" fn countdown_over(page: *const Meta) {
     }
 }
 
-/// Ends the process: `p` is what was freed last in its page. The compiler does not see that this
-/// never returns. So the fast path ends by a jump, and needs no stack.
+/// Ends the process: `p` is free, or no block. The compiler does not see that this never returns.
+/// So the fast paths end by a jump, and need no stack.
 ///
 /// # Safety
 /// The metadata of a page of blocks.
 #[cfg(not(miri))]
 #[cold]
 #[unsafe(naked)]
-unsafe extern "C" fn freed_twice_from_caller(p: *mut u8, page: *const Meta) {
+unsafe extern "C" fn freed_wrongly_from_caller(p: *mut u8, page: *const Meta) {
     #[cfg(target_arch = "x86_64")]
     core::arch::naked_asm!(
         // The report has the stack of the caller.
@@ -188,10 +192,10 @@ unsafe extern "C" fn freed_twice_from_caller(p: *mut u8, page: *const Meta) {
         ".cfi_adjust_cfa_offset 8",
         "call {inner}",
         ".cfi_endproc",
-        inner = sym freed_twice
+        inner = sym freed_wrongly
     );
     #[cfg(target_arch = "aarch64")]
-    core::arch::naked_asm!("b {inner}", inner = sym freed_twice);
+    core::arch::naked_asm!("b {inner}", inner = sym freed_wrongly);
 }
 
 /// The same for Miri, which reads no assembly.
@@ -199,18 +203,20 @@ unsafe extern "C" fn freed_twice_from_caller(p: *mut u8, page: *const Meta) {
 /// # Safety
 /// The metadata of a page of blocks.
 #[cfg(miri)]
-unsafe extern "C" fn freed_twice_from_caller(p: *mut u8, page: *const Meta) {
+unsafe extern "C" fn freed_wrongly_from_caller(p: *mut u8, page: *const Meta) {
     // SAFETY: the caller's page is one of blocks.
-    unsafe { freed_twice(p, page) }
+    unsafe { freed_wrongly(p, page) }
 }
 
-/// Ends the process: `p` is what was freed last in its page.
+/// Ends the process: `p` is what was freed last in its page or heap, or no block starts there.
 ///
 /// # Safety
 /// The metadata of a page of blocks.
-unsafe extern "C" fn freed_twice(p: *mut u8, page: *const Meta) -> ! {
+unsafe extern "C" fn freed_wrongly(p: *mut u8, page: *const Meta) -> ! {
     // SAFETY: metadata is accessible for ever (`arena` rule 4).
-    check::double_free(p, unsafe { &*page })
+    let page = unsafe { &*page };
+    check::check_start(p.cast(), page);
+    check::double_free(p, page)
 }
 
 /// [`free_slow`] that knows the caller, for the report on foreign pointers. `free` reaches it by a
@@ -266,14 +272,33 @@ unsafe extern "C" fn free_slow(p: *mut u8, site: usize) {
     unsafe {
         if owner.is_null() {
             free_whole(p, meta);
-        } else if core::ptr::eq(thread::front(), owner.cast()) {
-            // A block above SMALL_MAX, or one of a further arena. The owner is this thread's heap
-            // (rule 3).
-            if (*owner.cast::<Heap>()).push_kept(page, p.cast()) {
-                countdown_over(page);
-            }
-        } else {
+        } else if !core::ptr::eq(thread::front(), owner.cast()) {
             free_remote(page, owner, p.cast());
+        } else if page.is_listed_of(owner) {
+            free_listed(p, page);
+        } else {
+            // A block of a further arena, or none.
+            check::check_start(p.cast(), page);
+            free_own(p, page);
+        }
+    }
+}
+
+/// Frees a block of a page whose class has `FIRST_LISTED` or more, and that this thread's heap
+/// owns.
+///
+/// # Safety
+/// The block is live, of `page`, and the caller's to free. The calling thread's heap owns the page.
+#[inline(never)]
+#[unsafe(link_section = ".text.hot.hakmem")]
+unsafe extern "C" fn free_listed(p: *mut u8, page: *const Meta) {
+    // SAFETY: the page is this thread's, so the thread has a heap, which begins with its front. The
+    // block is live and given up (rule 1).
+    unsafe {
+        match (*thread::front().cast::<Heap>()).push_listed(&*page, p.cast()) {
+            Pushed::Done => {}
+            Pushed::CountdownOver => countdown_over(page),
+            Pushed::Wrong => freed_wrongly_from_caller(p, page),
         }
     }
 }

@@ -262,6 +262,12 @@ impl Meta {
         self.owner_word.get().map_addr(|word| word & !LISTED)
     }
 
+    /// True for a page of blocks of 1 KiB or more whose owner is `owner`.
+    #[inline]
+    pub fn is_listed_of(&self, owner: *const Owner) -> bool {
+        self.owner_word.peek().cast_const() == owner.map_addr(|word| word | LISTED)
+    }
+
     /// The word that `free` compares with the thread's word.
     #[cfg(not(all(target_arch = "x86_64", not(any(miri, shuttle, sanitizer)))))]
     #[inline]
@@ -280,12 +286,6 @@ impl Meta {
     #[inline]
     pub fn clear_owner(&self) {
         self.owner_word.clear();
-    }
-
-    /// True for a page of medium blocks, which has several slots.
-    #[inline]
-    pub fn is_medium(&self) -> bool {
-        usize::from(self.class.get()) >= FIRST_MEDIUM
     }
 
     /// What the slot is used for.

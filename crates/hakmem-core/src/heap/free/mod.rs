@@ -47,6 +47,15 @@ pub fn reset_heapless_frees() {
     HEAPLESS.store(0, Relaxed);
 }
 
+/// What became of a block that [`Heap::push_listed`] was to free.
+pub enum Pushed {
+    Done,
+    /// It is free, and the caller must call [`Heap::counted_down`].
+    CountdownOver,
+    /// It was free already, or is no block.
+    Wrong,
+}
+
 impl Heap {
     /// Frees a block of a page of the calling thread's heap. True: the countdown of the page is
     /// over, and the caller must call `counted_down`.
@@ -70,50 +79,47 @@ impl Heap {
         take_away::free(push, count)
     }
 
-    /// [`Heap::push_freed`] for blocks that do not come by the fast path. Blocks above `SMALL_MAX`
-    /// go onto the heap's list while it has few of them, so the next allocation gets the block that
-    /// was freed last. It lies in the cache, and a page of few blocks is not refilled from each
-    /// time.
+    /// Frees a block of a page whose class has `FIRST_LISTED` or more: onto the heap's list, while
+    /// that has few blocks. So the next allocation gets the block that was freed last. It lies in
+    /// the cache, and a page of few blocks is not refilled from each time.
     ///
     /// # Safety
-    /// The calling thread holds this heap, which owns the page. The block is a live block of this
-    /// page, and the caller's to free.
+    /// The calling thread holds this heap, which owns the page. The block is of this page, and the
+    /// caller's to free if [`Pushed::Wrong`] is not the answer.
     #[inline(always)]
     #[must_use]
-    pub unsafe fn push_kept(&self, page: &Meta, block: *mut Block) -> bool {
-        check::check_start(block, page);
+    pub unsafe fn push_listed(&self, page: &Meta, block: *mut Block) -> Pushed {
         let class = usize::from(page.class.get());
-        // SAFETY: the class of a page comes from `size_class`, so it is below CLASSES.
-        unsafe { assert_unchecked(class < CLASSES) };
-        if class >= FIRST_LISTED {
-            let (front, is_sampled) = (&self.owner.front, profile::run() | guard::every() != 0);
-            let (list, kept) = (&front.free[class], &front.kept[class - FIRST_LONG]);
-            let first = list.get();
-            if check::CHECKED && (first == block || page.free.get() == block) {
-                check::double_free(block.cast(), page);
-            }
-            let count = if first.is_null() { 0 } else { kept.get() };
-            if count < KEPT[class - FIRST_LONG]
-                // Links of the hardened build lead to the same segment.
-                && (!harden::ON || first.is_null())
-                && (!is_sampled || self.may_keep(class))
-            {
-                kept.set(count + 1);
-                // SAFETY: the caller gives up a live block, so its first word may hold a link from
-                // now on.
-                unsafe { Block::set_next(block, first) };
-                list.set(block);
-                // The counters show a block that went to its page and onto the list again. A
-                // program may allocate and free this block for ever without a refill.
-                if self.counts.note(class, HeapEvent::Listed, 1) > MUCH {
-                    self.counts.make_room(class);
-                }
-                return false;
-            }
+        // SAFETY: the caller's page has such a class, and all classes are below CLASSES.
+        unsafe { assert_unchecked((FIRST_LISTED..CLASSES).contains(&class)) };
+        let (front, is_sampled) = (&self.owner.front, profile::run() | guard::every() != 0);
+        let (list, kept) = (&front.free[class], &front.kept[class - FIRST_LONG]);
+        let first = list.get();
+        let is_free = check::CHECKED && (first == block || page.free.get() == block);
+        if !check::may_start(block, class as u8) || is_free {
+            return Pushed::Wrong;
         }
-        // SAFETY: the caller promises that the thread holds this heap, which owns the page, and
-        // gives up a live block of it.
-        unsafe { Heap::push_freed(page, block) }
+        let count = if first.is_null() { 0 } else { kept.get() };
+        if count >= KEPT[class - FIRST_LONG]
+            // Links of the hardened build lead to the same segment.
+            || harden::ON && !first.is_null()
+            || is_sampled && !self.may_keep(class)
+        {
+            // SAFETY: the caller promises that the thread holds this heap, which owns the page, and
+            // gives up a live block of it.
+            let is_over = unsafe { Heap::push_freed(page, block) };
+            return if is_over { Pushed::CountdownOver } else { Pushed::Done };
+        }
+        kept.set(count + 1);
+        // SAFETY: the caller gives up a live block, so its first word may hold a link from now on.
+        unsafe { Block::set_next(block, first) };
+        list.set(block);
+        // The counters show a block that went to its page and onto the list again. A program may
+        // allocate and free this block for ever without a refill.
+        if self.counts.note(class, HeapEvent::Listed, 1) > MUCH {
+            self.counts.make_room(class);
+        }
+        Pushed::Done
     }
 
     /// A block was taken from the heap's list of `class`.
