@@ -8,6 +8,7 @@ use crate::oracle;
 use hakmem_core::{c, stats};
 use oracle::{Block, C, Oracle, Ranges, alone, limit_address_space};
 use std::alloc::Layout;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::SeqCst};
 use std::thread;
 
 const MIB: usize = 1 << 20;
@@ -179,7 +180,7 @@ fn the_tail_is_given_up() {
     let gone = oracle.alloc(layout(100 * MIB));
     let before = stats::process();
     oracle.dealloc(gone);
-    c::fit_address_limit(LIMIT);
+    c::fit_address_limit(LIMIT, || ());
     let after = stats::process();
     // An eighth, or what is in use, and the metadata.
     assert!(
@@ -234,6 +235,54 @@ fn limit_for_now(bytes: usize) {
 fn size() -> usize {
     let maps = std::fs::read_to_string("/proc/self/statm").unwrap();
     maps.split(' ').next().unwrap().parse::<usize>().unwrap() * 4096
+}
+
+/// True if a thread of this process waits.
+fn waits(thread: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).unwrap();
+    let state = stat.rsplit(") ").next().unwrap();
+    state.starts_with('S')
+}
+
+/// While a thread lowers the limit, another one asks for a block that needs an arena.
+fn no_arena_before_the_limit() {
+    const SOON: usize = 1024 * MIB;
+    let (known, go, done) = (
+        AtomicI32::new(0),
+        AtomicBool::new(false),
+        AtomicBool::new(false),
+    );
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            // SAFETY: taken and freed once, here and below.
+            unsafe { c::free(c::malloc(100)) };
+            // SAFETY: gettid has no preconditions.
+            known.store(unsafe { libc::gettid() }, SeqCst);
+            while !go.load(SeqCst) {
+                thread::yield_now();
+            }
+            // SAFETY: any size may be asked for.
+            let p = unsafe { c::malloc(200 * MIB) };
+            done.store(true, SeqCst);
+            assert!(!p.is_null());
+            // SAFETY: see above.
+            unsafe { c::free(p) };
+        });
+        while known.load(SeqCst) == 0 {
+            thread::yield_now();
+        }
+        // The first arena keeps an eighth of the limit.
+        let is_early = c::fit_address_limit(SOON, || {
+            go.store(true, SeqCst);
+            while !done.load(SeqCst) && !waits(known.load(SeqCst)) {
+                thread::yield_now();
+            }
+            limit_for_now(SOON);
+            done.load(SeqCst)
+        });
+        assert!(!is_early, "an arena was made before the limit");
+    });
+    assert!(size() < SOON, "{} bytes are mapped", size());
 }
 
 /// Less than a segment with its metadata is left, from the start and then again.
@@ -357,4 +406,12 @@ fn kept_memory_is_had_before_a_request_fails() {
 )]
 fn a_lowered_limit_ends_the_arena() {
     alone("a_lowered_limit_ends_the_arena", the_tail_is_given_up);
+}
+
+#[test]
+fn no_arena_is_made_before_a_limit_that_comes() {
+    alone(
+        "no_arena_is_made_before_a_limit_that_comes",
+        no_arena_before_the_limit,
+    );
 }

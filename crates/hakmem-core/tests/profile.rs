@@ -50,6 +50,26 @@ fn stands_for(samples: u64, blocks: u64, size: u64) {
     );
 }
 
+/// What came since `before`: it stands for `all` blocks of `size` bytes, of which `live` are live.
+fn stands_for_both(before: &BTreeMap<u64, Samples>, live: usize, all: u64, size: u64) -> Samples {
+    let now = since(before, size);
+    stands_for(now.live, live as u64, size);
+    stands_for(now.all, all, size);
+    now
+}
+
+/// Takes `count` blocks. Every third one stays, the others go at once.
+fn keep_thirds(count: u64, size: usize) -> Vec<Block> {
+    let mut kept = Vec::new();
+    for i in 0..count {
+        let block = Block::new(size);
+        if i % 3 == 0 {
+            kept.push(block);
+        }
+    }
+    kept
+}
+
 /// A block, as a number that threads may pass on.
 struct Block(usize);
 
@@ -103,17 +123,8 @@ fn what_is_live_and_what_was_allocated_is_estimated_rightly() {
     for (size, count) in SIZES {
         let before = samples();
         let usable = Block::new(size).usable();
-        // Every third one stays for a time, the others go at once.
-        let mut kept = Vec::new();
-        for i in 1..count {
-            let block = Block::new(size);
-            if i % 3 == 0 {
-                kept.push(block);
-            }
-        }
-        let mid = since(&before, usable);
-        stands_for(mid.live, kept.len() as u64, usable);
-        stands_for(mid.all, count, usable);
+        let kept = keep_thirds(count - 1, size);
+        let mid = stands_for_both(&before, kept.len(), count, usable);
         drop(kept);
         let end = since(&before, usable);
         assert_eq!(

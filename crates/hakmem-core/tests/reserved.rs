@@ -134,16 +134,16 @@ fn no_more_maps() {
 fn tails() {
     let p = take(100 * MIB);
     assert!(!p.is_null());
-    c::fit_address_limit(512 * MIB);
+    c::fit_address_limit(512 * MIB, || ());
     let used = reserved();
     // The block, and the heaps' region, rounded up to groups in their metadata.
     assert!((102 * MIB..106 * MIB).contains(&used), "{used}");
     // SAFETY: live, and gone from here on.
     unsafe { c::free(p) };
-    c::fit_address_limit(512 * MIB);
+    c::fit_address_limit(512 * MIB, || ());
     let eighth = reserved();
     assert!((64 * MIB..68 * MIB).contains(&eighth), "{eighth}");
-    c::fit_address_limit(0);
+    c::fit_address_limit(0, || ());
     let least = reserved();
     assert!(least < 6 * MIB, "{least}");
     assert!(!take(100).is_null() && !take(3 * MIB).is_null());

@@ -41,6 +41,9 @@ limits!(setrlimit64, prlimit64);
 /// `new` is NULL or points to a readable `rlimit`. `old` is NULL or points to a writable one.
 /// Neither needs to be aligned.
 unsafe fn set(pid: pid_t, resource: c_int, new: *const rlimit, old: *mut rlimit) -> c_int {
+    // SAFETY: by this function's contract the kernel may read `new` and write `old`. The kernel
+    // checks all other arguments. `syscall` sets errno.
+    let call = || unsafe { libc::syscall(libc::SYS_prlimit64, pid, resource, new, old) as c_int };
     // SAFETY: getpid has no preconditions.
     let own = || pid == 0 || pid == unsafe { libc::getpid() };
     if resource == RLIMIT_AS as c_int && !new.is_null() && own() {
@@ -49,10 +52,8 @@ unsafe fn set(pid: pid_t, resource: c_int, new: *const rlimit, old: *mut rlimit)
         let wanted = unsafe { new.read_unaligned() };
         let limit = usize::try_from(wanted.rlim_cur).unwrap_or(usize::MAX);
         if wanted.rlim_cur <= wanted.rlim_max && limit < c::address_limit() {
-            c::fit_address_limit(limit);
+            return c::fit_address_limit(limit, call);
         }
     }
-    // SAFETY: by this function's contract the kernel may read `new` and write `old`. The kernel
-    // checks all other arguments. `syscall` sets errno.
-    unsafe { libc::syscall(libc::SYS_prlimit64, pid, resource, new, old) as c_int }
+    call()
 }

@@ -271,15 +271,17 @@ pub fn thread_idle() {
     }
 }
 
-/// Gives back the reserved address space beyond what is in use, so that the program can still map
-/// memory. The caller calls this before it limits the address space of the process (RLIMIT_AS) to
-/// `bytes`, less than it is now. O(all memory in use).
-pub fn fit_address_limit(bytes: usize) {
+/// Gives back the reserved address space beyond what is in use, and calls `set`, which limits the
+/// address space of the process (RLIMIT_AS) to `bytes`, less than it is now. So the program can
+/// still map memory. Returns what `set` returns. No thread reserves address space while `set` runs,
+/// and `set` neither allocates nor frees. O(all memory in use).
+pub fn fit_address_limit<R>(bytes: usize, set: impl FnOnce() -> R) -> R {
     // This thread's signal handler interrupted the allocator under a lock: nothing is given back.
-    if !thread::holds_a_lock() {
-        purge::all();
-        arena::fit_limit(bytes);
+    if thread::holds_a_lock() {
+        return set();
     }
+    purge::all();
+    arena::fit_limit(bytes, set)
 }
 
 /// The limit of the process's address space in bytes; usize::MAX if there is none.

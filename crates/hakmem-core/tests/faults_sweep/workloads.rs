@@ -165,7 +165,7 @@ fn limited(heap: &Heap) -> Vec<Block> {
         for size in [100, 5000, 100_000, 3 << 20, 5 << 20] {
             blocks.extend(caller.alloc(size));
         }
-        fit_address_limit(limit);
+        fit_address_limit(limit, || ());
         // Beyond an eighth of the last two limits.
         blocks.extend((0..3).filter_map(|_| caller.zeroed(3 << 20)));
         blocks = caller.thin_out(blocks, 2);

@@ -64,97 +64,90 @@ impl Wanderer {
     }
 }
 
-/// One thread frees a block, while another parks the page and takes it back, and a third purges it.
-/// The block arrives once, and only the page's owner touches the free list.
+/// Two threads change the owner of a page by `purge` and `heap`, while a third frees a block of it. The
+/// block arrives once, and only the page's owner touches the free list.
+fn a_block_follows(owner: usize, purge: fn(&Wanderer), heap: fn(&Wanderer)) {
+    let page = Wanderer::new(owner);
+    let node = Ptr(Node::leak(1));
+    let freer = {
+        let page = page.clone();
+        thread::spawn(move || page.free_remote(node.get()))
+    };
+    let purger = {
+        let page = page.clone();
+        thread::spawn(move || purge(&page))
+    };
+    heap(&page);
+    freer.join().unwrap();
+    purger.join().unwrap();
+    let owner = page.owner.load(Relaxed);
+    for other in (0..3).filter(|&other| other != owner) {
+        page.merge_of(owner, other);
+    }
+    page.merge(owner);
+    page.free.with(|n| assert_eq!(unsafe { *n }, 1));
+}
+
+/// The heap parks the page and takes it back, while the purge merges what came to the parked page.
 #[test]
 fn blocks_follow_a_page_that_changes_hands() {
-    check(
-        || {
-            let page = Wanderer::new(HEAP);
-            let node = Ptr(Node::leak(1));
-            let freer = {
-                let page = page.clone();
-                thread::spawn(move || page.free_remote(node.get()))
-            };
-            let purger = {
-                let page = page.clone();
-                thread::spawn(move || {
-                    if let Some(_held) = page.lock.try_lock_as(2) {
-                        page.merge(PARKED);
-                        if page.owner.load(Relaxed) == PARKED {
-                            page.touch();
-                        }
-                    }
-                })
-            };
-            page.merge(HEAP);
-            if let Some(_held) = page.lock.try_lock_as(1) {
-                page.owner.store(PARKED, Relaxed);
-            }
-            if let Some(_held) = page.lock.try_lock_as(1) {
-                page.owner.store(HEAP, Relaxed);
-            }
-            if page.owner.load(Relaxed) == HEAP {
+    fn purge(page: &Wanderer) {
+        if let Some(_held) = page.lock.try_lock_as(2) {
+            page.merge(PARKED);
+            if page.owner.load(Relaxed) == PARKED {
                 page.touch();
             }
-            freer.join().unwrap();
-            purger.join().unwrap();
-            let owner = page.owner.load(Relaxed);
-            page.merge(1 - owner);
-            page.merge(owner);
-            page.free.with(|n| assert_eq!(unsafe { *n }, 1));
-        },
+        }
+    }
+    fn heap(page: &Wanderer) {
+        page.merge(HEAP);
+        if let Some(_held) = page.lock.try_lock_as(1) {
+            page.owner.store(PARKED, Relaxed);
+        }
+        if let Some(_held) = page.lock.try_lock_as(1) {
+            page.owner.store(HEAP, Relaxed);
+        }
+        if page.owner.load(Relaxed) == HEAP {
+            page.touch();
+        }
+    }
+    check(
+        || a_block_follows(HEAP, purge, heap),
         &["HeapKeepsOthersBatches"],
     );
 }
 
-/// One thread frees a block of a parked page, while another takes the page out and purges it
-/// without the lock, and a third merges what came and takes the page for a heap.
+/// The purge takes a parked page out and purges it without the lock, while a heap merges what came
+/// and takes the page.
 #[test]
 fn blocks_follow_a_page_that_the_purge_has_out() {
+    fn purge(page: &Wanderer) {
+        {
+            let _held = page.lock.lock_as(2);
+            if page.owner.load(Relaxed) != PARKED {
+                return;
+            }
+            if !mistakes::is("PurgeKeepsTheOwner") {
+                page.owner.store(PURGER, Relaxed);
+            }
+        }
+        page.touch();
+        let _held = page.lock.lock_as(2);
+        page.owner.store(PARKED, Relaxed);
+        page.merge(PARKED);
+        page.merge_of(PARKED, PURGER);
+    }
+    fn heap(page: &Wanderer) {
+        if let Some(_held) = page.lock.try_lock_as(1) {
+            page.merge(PARKED);
+            if page.owner.load(Relaxed) == PARKED {
+                page.owner.store(HEAP, Relaxed);
+                page.touch();
+            }
+        }
+    }
     check(
-        || {
-            let page = Wanderer::new(PARKED);
-            let node = Ptr(Node::leak(1));
-            let freer = {
-                let page = page.clone();
-                thread::spawn(move || page.free_remote(node.get()))
-            };
-            let purger = {
-                let page = page.clone();
-                thread::spawn(move || {
-                    {
-                        let _held = page.lock.lock_as(2);
-                        if page.owner.load(Relaxed) != PARKED {
-                            return;
-                        }
-                        if !mistakes::is("PurgeKeepsTheOwner") {
-                            page.owner.store(PURGER, Relaxed);
-                        }
-                    }
-                    page.touch();
-                    let _held = page.lock.lock_as(2);
-                    page.owner.store(PARKED, Relaxed);
-                    page.merge(PARKED);
-                    page.merge_of(PARKED, PURGER);
-                })
-            };
-            if let Some(_held) = page.lock.try_lock_as(1) {
-                page.merge(PARKED);
-                if page.owner.load(Relaxed) == PARKED {
-                    page.owner.store(HEAP, Relaxed);
-                    page.touch();
-                }
-            }
-            freer.join().unwrap();
-            purger.join().unwrap();
-            let owner = page.owner.load(Relaxed);
-            for other in (0..3).filter(|&other| other != owner) {
-                page.merge_of(owner, other);
-            }
-            page.merge(owner);
-            page.free.with(|n| assert_eq!(unsafe { *n }, 1));
-        },
+        || a_block_follows(PARKED, purge, heap),
         &["HeapKeepsOthersBatches", "PurgeKeepsTheOwner"],
     );
 }

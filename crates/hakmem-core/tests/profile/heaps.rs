@@ -1,6 +1,6 @@
 //! Blocks of program heaps in the profile: own blocks, and those that scopes route.
 
-use super::{Block, alone, in_child, since, stands_for};
+use super::{Block, alone, in_child, keep_thirds, since, stands_for, stands_for_both};
 use crate::samples::{Samples, room, samples};
 use hakmem_core::profile;
 use hakmem_core::{Heap, c};
@@ -59,9 +59,7 @@ fn own_blocks_are_estimated_rightly_and_each_free_is_seen() {
                 unsafe { heap.deallocate(p, layout(size)) };
             }
         }
-        let mid = since(&before, usable);
-        stands_for(mid.live, kept.len() as u64, usable);
-        stands_for(mid.all, count, usable);
+        let mid = stands_for_both(&before, kept.len(), count, usable);
         // `free` takes blocks of any heap.
         for (i, p) in kept.into_iter().enumerate() {
             // SAFETY: the block is live, and has this layout.
@@ -133,18 +131,8 @@ fn blocks_of_a_scope_are_estimated_rightly() {
         let heap = Heap::named("routed");
         let usable = heap.scope(|| Block::new(size).usable());
         let before = samples();
-        let mut kept = Vec::with_capacity(count as usize);
-        heap.scope(|| {
-            for i in 0..count {
-                let block = Block::new(size);
-                if i % 3 == 0 {
-                    kept.push(block);
-                }
-            }
-        });
-        let mid = since(&before, usable);
-        stands_for(mid.live, kept.len() as u64, usable);
-        stands_for(mid.all, count, usable);
+        let kept = heap.scope(|| keep_thirds(count, size));
+        let mid = stands_for_both(&before, kept.len(), count, usable);
         drop(heap);
         assert_eq!(live(&before, usable), mid.live, "they outlive the heap");
         thread::scope(|scope| drop(scope.spawn(|| kept.into_iter().for_each(drop))));

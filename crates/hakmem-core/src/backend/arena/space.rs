@@ -18,6 +18,8 @@
 //!    reads the new limit.
 //! 3. Hints of `segment` may name any segment that ever was in use. So the metadata of groups in
 //!    use stays.
+//! 4. The thread that lowers the limit holds the lock until the system has the new limit. So nobody
+//!    makes an arena in between: it would be as large as the old limit allows.
 
 use super::*;
 
@@ -92,20 +94,21 @@ pub fn give_up(at: usize, len: usize) {
     }
 }
 
-/// Gives tails up, because a limit of `limit` bytes on the address space is about to come. O(groups
-/// in use + committed segments of the tails).
-pub fn fit_limit(limit: usize) {
+/// Gives tails up, and calls `set`, which limits the address space to `limit` bytes (rule 4). `set`
+/// neither allocates nor frees. O(groups in use + committed segments of the tails).
+pub fn fit_limit<R>(limit: usize, set: impl FnOnce() -> R) -> R {
     let _held = LOCK.lock();
     for (i, arena) in all().enumerate() {
         let first = i == 0;
         arena.give_tail_up(if first { share_of(limit) / SEGMENT } else { 0 }, first);
     }
+    set()
 }
 
 /// Gives tails up whole, because the arenas have nothing more to give. O(groups in use + committed
 /// segments of the tails).
 pub fn give_tails_up() {
-    fit_limit(0);
+    fit_limit(0, || ());
 }
 
 /// Makes an arena of what is left of the address space, with at least `n` slots. Returns the arena,

@@ -375,7 +375,7 @@ fn the_fast_path_knows_where_the_first_arena_ends() {
     alone("backend::arena::tests::the_fast_path_knows_where_the_first_arena_ends", || {
         let (first, segment) = take_run(3, 1, 1).unwrap();
         let (before, data) = (HOT.limit(), first.slot_address(0));
-        fit_limit(0);
+        fit_limit(0, || ());
         let end = first.segments.load(Relaxed) * SEGMENT;
         assert!(core::ptr::eq(first, &raw const ARENAS[0]));
         assert!(((segment + 3) * SEGMENT..before).contains(&end));
