@@ -39,8 +39,8 @@ impl Outcome {
     pub fn of(pid: u32, report: &Report, before: &Before) -> Self {
         let image = report.last_of(pid).map(|image| &image.state);
         match (before.own, image) {
-            (Some(Own::Other(what)), Some(State::Ended(f))) => Self::Own(what, f.allocations),
-            (_, Some(State::Ended(figures))) if figures.allocations > 0 => Self::Served,
+            (Some(Own::Other(what)), Some(State::Ended(f))) => Self::Own(what, f.served()),
+            (_, Some(State::Ended(figures))) if figures.served() > 0 => Self::Served,
             (_, Some(State::Ended(_))) => Self::Idle,
             (Some(Own::Hakmem { certain: true }), _) => Self::Inside,
             (Some(Own::Hakmem { certain: false }), _) => Self::Linked,

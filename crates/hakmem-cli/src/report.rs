@@ -21,6 +21,9 @@ const CALLS: usize = 64;
 pub struct Figures {
     pub allocations: u64,
     pub frees: u64,
+    /// From heaps that the program made. An older library does not say.
+    #[serde(default)]
+    pub program_allocations: u64,
     pub peak_live_bytes_upper_bound: u64,
     pub peak_resident_kib: u64,
     pub minor_faults: u64,
@@ -28,6 +31,13 @@ pub struct Figures {
     #[serde(default)]
     pub foreign_frees: u64,
     pub syscalls: Vec<Syscall>,
+}
+
+impl Figures {
+    /// Allocations of any kind that hakmem served.
+    pub fn served(&self) -> u64 {
+        self.allocations.saturating_add(self.program_allocations)
+    }
 }
 
 /// One kind of system call made by the library.

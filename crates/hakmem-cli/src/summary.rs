@@ -70,6 +70,7 @@ struct Totals {
     images: usize,
     allocations: u64,
     frees: u64,
+    program_allocations: u64,
     foreign_frees: u64,
     live: Peak,
     resident: Peak,
@@ -117,6 +118,7 @@ impl Totals {
             let add = |sum: &mut u64, n| *sum = total([*sum, n]);
             add(&mut totals.allocations, figures.allocations);
             add(&mut totals.frees, figures.frees);
+            add(&mut totals.program_allocations, figures.program_allocations);
             add(&mut totals.foreign_frees, figures.foreign_frees);
             totals.live.add(figures.peak_live_bytes_upper_bound);
             let resident = figures.peak_resident_kib.saturating_mul(1024);
@@ -161,6 +163,10 @@ fn section(text: &mut String, title: &str, totals: &Totals) {
             grouped(totals.frees)
         ),
     );
+    if totals.program_allocations > 0 {
+        let from_heaps = grouped(totals.program_allocations);
+        row(text, "from its own heaps", from_heaps);
+    }
     row(text, "peak live, at most", totals.live.text(images));
     row(text, "peak resident", totals.resident.text(images));
     row(

@@ -123,3 +123,25 @@ fn the_end_of_a_program_is_seen_by_stat() {
     let huge = map.split("{\"address\"").find(|s| s.contains("\"huge\":2"));
     assert!(huge.unwrap().contains(r#""heap":"films""#), "{huge:?}");
 }
+
+/// Neither program allocates by an ordinary call outside of a scope, and the heap of the second has
+/// ended before it does.
+#[test]
+fn a_program_that_has_only_heaps_of_its_own_is_served() {
+    let only = built::debugged().example("heap_only");
+    let folder = tempfile::tempdir().unwrap();
+    for (program, served) in [(&*HEAPS, "203"), (&only, "1,000")] {
+        let run = |verb: &[&str]| {
+            let mut command = hakmem();
+            command.args(verb).arg("--lib").arg(&*HAKMEM).arg("--");
+            let output = command.arg(program).current_dir(&folder).output().unwrap();
+            assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+            stderr(&output)
+        };
+        let text = run(&["run", "--require", "--stats"]);
+        assert_eq!(row(&text, "from its own heaps")[1], served, "{text}");
+        let text = run(&["profile", "--interval", "1"]);
+        assert!(!text.contains("served no allocations"), "{text}");
+        assert!(text.contains("wrote hakmem-"), "{text}");
+    }
+}

@@ -105,6 +105,7 @@ fn without_names(full: &Pprof) {
     assert_eq!(build_ids(&p), build_ids(full));
     assert!(p.locations.values().all(Vec::is_empty));
     assert!(p.strings[p.drop_frames].contains("malloc"));
+    assert!(p.strings[p.keep_frames].contains("scope"));
     about(sums(&p, "")[3], sums(full, "")[3]);
     let all = decoded::decode(&Dump::new().all_frames(true).pprof().unwrap());
     let mut names = all.functions.values().map(|&i| &all.strings[i]);

@@ -12,7 +12,7 @@ use super::{FREE, LIVE, ORPHAN, ProgramHeap, Way};
 use crate::backend::arena;
 use crate::backend::owner::HEAP_SHIFT;
 use crate::base::sync::{
-    AtomicPtr,
+    AtomicPtr, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
 use crate::heap::region;
@@ -25,6 +25,10 @@ use core::ptr::null_mut;
 pub static ALL: AtomicPtr<ProgramHeap> = AtomicPtr::new(null_mut());
 #[unsafe(link_section = ".data.hakmem")]
 static POOL: IdStack = IdStack::new();
+
+/// Allocations of heaps whose memory became another heap.
+#[unsafe(link_section = ".data.hakmem")]
+static ENDED: AtomicU64 = AtomicU64::new(0);
 
 /// The bits of a handle that are the generation.
 const GENERATIONS: usize = (1 << HEAP_SHIFT) - 1;
@@ -46,9 +50,16 @@ pub fn used() -> impl Iterator<Item = &'static ProgramHeap> {
     all().filter(|heap| heap.is_used())
 }
 
+/// How often a block was allocated from a program heap, also from one that has ended.
+pub fn allocations() -> u64 {
+    let now = all().map(|heap| heap.figures.allocations.get());
+    ENDED.load(Relaxed) + now.sum::<u64>()
+}
+
 /// Makes a heap. None: there is no memory for one. O(1).
 pub fn make(name: &str, limit: Option<usize>) -> Option<&'static ProgramHeap> {
     let heap = pop().or_else(link)?;
+    ENDED.fetch_add(heap.figures.allocations.get(), Relaxed);
     heap.figures.begin();
     heap.released.store(false, Relaxed);
     heap.figures.set_name(name);

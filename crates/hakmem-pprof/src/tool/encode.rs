@@ -26,6 +26,8 @@ pub struct Whole {
     string_table: Vec<String>,
     #[prost(int64, tag = "7")]
     drop_frames: i64,
+    #[prost(int64, tag = "8")]
+    keep_frames: i64,
     #[prost(int64, tag = "9")]
     time_nanos: i64,
     #[prost(message, optional, tag = "11")]
@@ -228,8 +230,10 @@ pub fn encode(profile: &Profile, symbols: bool) -> Vec<u8> {
     b.whole.period = profile.interval as i64;
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     b.whole.time_nanos = now.map_or(0, |t| t.as_nanos() as i64);
-    if !profile.hides_none {
+    // With names, what is hidden is gone already.
+    if !symbols && !profile.hides_none {
         b.whole.drop_frames = b.string(hidden::DROPPED);
+        b.whole.keep_frames = b.string(hidden::KEPT);
     }
     for (i, file) in profile.files.iter().enumerate() {
         let mapping = Mapping {

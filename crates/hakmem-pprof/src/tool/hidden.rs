@@ -312,8 +312,23 @@ pub fn shown(kinds: &[Kind]) -> Vec<bool> {
     shown
 }
 
-/// For pprof, which may look for names itself: what it then leaves out, as a regular expression.
-pub const DROPPED: &str = r"malloc|calloc|realloc|reallocarray|memalign|aligned_alloc|posix_memalign|valloc|pvalloc|hakmem_heap_[a-z_]*alloc|operator new(\[\])?|__rust_(re)?alloc.*|__rdl_.*|__rustc::.*|<?hakmem_core::.*|alloc::alloc::.*|<?alloc::raw_vec::.*";
+/// For pprof, where it looks for names itself: the functions that it leaves out with all that they
+/// call, as a regular expression for whole names. It knows no source files. So a function of the
+/// program that is called malloc is left out, too.
+pub const DROPPED: &str = concat!(
+    r"malloc|calloc|realloc|reallocarray|memalign|aligned_alloc|posix_memalign|valloc|pvalloc",
+    r"|hakmem_heap_(m|c|re|aligned_)alloc|operator new(\[\])?|__rust_(re)?alloc.*|__rdl_.*|__rustc::.*",
+    r"|hakmem_core::.*|<hakmem_core::[^ ]*>::.*",
+    r"|<hakmem_core::[^ ]* as (core|allocator_api2|hakmem_core)::.*",
+    r"|alloc::alloc::.*|<?alloc::raw_vec::.*"
+);
+
+/// For pprof likewise: what it does not leave out in spite of [`DROPPED`], as these functions call
+/// the program's.
+pub const KEPT: &str = concat!(
+    r"<?hakmem_core::([^ ]*::)?Heap>?::scope(::.*)?",
+    r"|hakmem_core::([^ ]*::)?(dump|dump_at_once|each_segment|each_segment_from_outside)(::.*)?"
+);
 
 #[cfg(test)]
 mod tests {
@@ -383,6 +398,41 @@ mod tests {
     fn the_source_decides_then_the_name() {
         for &(linked, source, map, want) in CASES {
             assert_eq!(of(linked, source, map), want, "{linked} of {source}");
+        }
+    }
+
+    #[rustfmt::skip]
+    /// As pprof has them of the older and the newer mangling, and whether it leaves them out.
+    const NAMES: &[(&str, bool)] = &[
+        ("malloc", true),
+        ("operator new[]", true),
+        ("hakmem_heap_aligned_alloc", true),
+        ("hakmem_heap_pool_alloc", false),
+        ("zmalloc", false),
+        ("alloc::alloc::alloc", true),
+        ("<alloc::raw_vec::RawVec<u8>>::grow_one", true),
+        ("hakmem_core::api::heaps::Heap::allocate", true),
+        ("<hakmem_core::api::heaps::Heap>::allocate", true),
+        ("<hakmem_core::api::global::Hakmem as core::alloc::global::GlobalAlloc>::alloc", true),
+        ("<hakmem_core::api::heaps::Heap as allocator_api2::stable::alloc::Allocator>::grow", true),
+        ("<hakmem_core::api::heaps::Heap as me::Pool>::grab", false),
+        ("hakmem_core::api::heaps::Heap::scope", false),
+        ("<hakmem_core::api::heaps::Heap>::scope", false),
+        ("<hakmem_core::api::heaps::Heap>::scope::<me::main::{closure#0}, ", false),
+        ("hakmem_core::api::heaps::Heap::scope::{{closure}}", false),
+        ("hakmem_core::program::scope::Scope::alloc", true),
+        ("hakmem_core::observe::report::profile::dump", false),
+        ("me::run::<hakmem_core::api::heaps::Heap>", false),
+        ("hakmem_core_of_mine::run", false),
+    ];
+
+    #[test]
+    fn pprof_leaves_out_what_allocates_and_nothing_of_the_program() {
+        let whole = |pattern| regex::Regex::new(&format!("^(?:{pattern})$")).unwrap();
+        let (dropped, kept) = (whole(DROPPED), whole(KEPT));
+        for &(name, want) in NAMES {
+            let is = dropped.is_match(name) && !kept.is_match(name);
+            assert_eq!(is, want, "{name}");
         }
     }
 

@@ -20,6 +20,7 @@ pub struct Pprof {
     /// Id, and the source file.
     pub files: BTreeMap<u64, usize>,
     pub drop_frames: usize,
+    pub keep_frames: usize,
     /// The file, its build id, and whether it says that it has names.
     pub mappings: Vec<(usize, usize, bool)>,
     pub period: i64,
@@ -115,6 +116,7 @@ pub fn decode(file: &[u8]) -> Pprof {
     const FUNCTION: u32 = bytes(5);
     const STRING: u32 = bytes(6);
     const DROP_FRAMES: u32 = varint(7);
+    const KEEP_FRAMES: u32 = varint(8);
     const PERIOD: u32 = varint(12);
     const DEFAULT: u32 = varint(14);
     let mut whole = Vec::new();
@@ -139,6 +141,7 @@ pub fn decode(file: &[u8]) -> Pprof {
         }
         STRING => p.strings.push(r.read_string(all).unwrap().to_owned()),
         DROP_FRAMES => p.drop_frames = r.read_int64(all).unwrap() as usize,
+        KEEP_FRAMES => p.keep_frames = r.read_int64(all).unwrap() as usize,
         PERIOD => p.period = r.read_int64(all).unwrap(),
         DEFAULT => p.default_type = r.read_int64(all).unwrap() as usize,
         other => r.read_unknown(all, other).unwrap(),

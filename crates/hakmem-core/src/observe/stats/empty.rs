@@ -25,6 +25,10 @@ pub fn program_heaps() -> impl Iterator<Item = ProgramHeap> {
     iter::empty()
 }
 
+pub fn program_allocations() -> u64 {
+    0
+}
+
 pub fn foreign_sites() -> impl Iterator<Item = Site> {
     iter::empty()
 }

@@ -72,6 +72,7 @@ impl Snapshot {
             ("running_heaps", self.running_heaps()),
             ("learning", u64::from(super::is_learning())),
             ("decided", super::decided()),
+            ("program_allocations", super::read::program_allocations()),
         ];
         stats.figures().into_iter().chain(self.heap_walk().figures()).chain(others)
     }

@@ -94,6 +94,11 @@ pub fn program_heaps() -> impl Iterator<Item = ProgramHeap> {
     registry::used().map(program::ProgramHeap::read)
 }
 
+/// How often a block was allocated from a heap that the program made.
+pub fn program_allocations() -> u64 {
+    registry::allocations()
+}
+
 /// Call sites that freed foreign pointers.
 pub fn foreign_sites() -> impl Iterator<Item = Site> {
     (0..SITES).filter_map(|i| foreign::site(i).map(|(address, frees)| Site { address, frees }))
