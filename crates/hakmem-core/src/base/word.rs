@@ -1,18 +1,20 @@
 //! Words that one thread writes at a time, and that other threads may read at any moment.
 //!
-//! The writer uses such a word as it would use a `Cell`. A relaxed load and a relaxed store of a
-//! word are the plain instructions on all processors. But a plain access would be undefined
-//! behaviour while another thread reads or writes.
+//! The writer uses such a word as it would use a `Cell`. A relaxed store of a word is the plain
+//! instruction on all processors. But a plain store would be undefined behaviour while another
+//! thread reads.
 //!
 //! Rules
 //! 1. One thread writes a word at a time. So it changes the word by a load and a store, without a
-//!    locked instruction.
-//! 2. A reader gets some value that the word had. All steps are relaxed, and the value says nothing
-//!    about other memory, but where a protocol has a barrier beside the word, or says the order
-//!    (`proto::take_away`).
+//!    locked instruction. A thread that becomes the writer is ordered behind the former one.
+//! 2. Only the writer calls [`Word::get`], or a thread that is ordered behind the last write, while
+//!    none follows. This load is a plain one, which the compiler may join with others.
+//! 3. Any thread may call [`Word::glance`]. It gets some value that the word had. All steps are
+//!    relaxed, and the value says nothing about other memory, but where a protocol has a barrier
+//!    beside the word, or says the order (`proto::take_away`).
 
 use crate::base::sync::Ordering::{self, Relaxed};
-use crate::base::sync::plain::{AtomicI32, AtomicI64, AtomicPtr, AtomicU8, AtomicU32, AtomicU64};
+use crate::base::sync::plain::{AtomicI32, AtomicPtr, AtomicU8, AtomicU32};
 use core::ptr::null_mut;
 
 /// A value that has an atomic form.
@@ -23,6 +25,8 @@ pub trait Value: Copy {
     fn load(from: &Self::Atomic, order: Ordering) -> Self;
     /// A store.
     fn store(self, to: &Self::Atomic, order: Ordering);
+    /// Where the value lies.
+    fn place(of: &Self::Atomic) -> *const Self;
 }
 
 macro_rules! values {
@@ -37,6 +41,10 @@ macro_rules! values {
             fn store(self, to: &$atomic, order: Ordering) {
                 to.store(self, order);
             }
+            #[inline(always)]
+            fn place(of: &$atomic) -> *const Self {
+                of.as_ptr()
+            }
         }
     )*};
 }
@@ -44,8 +52,6 @@ values! {
     [] u8: AtomicU8,
     [] i32: AtomicI32,
     [] u32: AtomicU32,
-    [] u64: AtomicU64,
-    [] i64: AtomicI64,
     [T] *mut T: AtomicPtr<T>
 }
 
@@ -61,15 +67,22 @@ impl<T> Word<*mut T> {
 }
 
 impl<V: Value> Word<V> {
-    /// The value. For a thread that is not the writer: the value at some moment before.
+    /// The value, for the writer (rule 2).
     #[inline(always)]
     pub fn get(&self) -> V {
-        self.get_by(Relaxed)
+        // SAFETY: the word is readable, and no other thread writes it meanwhile (rule 2).
+        unsafe { V::place(&self.0).read() }
     }
 
-    /// [`Word::get`] with the order that a protocol says.
+    /// The value at some moment before, for any thread (rule 3).
     #[inline(always)]
-    pub fn get_by(&self, order: Ordering) -> V {
+    pub fn glance(&self) -> V {
+        self.glance_by(Relaxed)
+    }
+
+    /// [`Word::glance`] with the order that a protocol says.
+    #[inline(always)]
+    pub fn glance_by(&self, order: Ordering) -> V {
         V::load(&self.0, order)
     }
 

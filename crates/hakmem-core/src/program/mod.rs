@@ -203,7 +203,7 @@ pub fn heap_of_slots(head: &Meta) -> Option<&'static ProgramHeap> {
     if !has(head.kind()) {
         return None;
     }
-    let link = head.remote_link.get().cast_const().cast();
+    let link = head.remote_link.glance().cast_const().cast();
     registry::all().find(|&heap| core::ptr::eq(heap, link))
 }
 

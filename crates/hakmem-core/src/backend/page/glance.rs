@@ -23,20 +23,20 @@ pub struct Glance {
 
 /// Reads the page whose first slot `meta` is.
 pub fn page(meta: &Meta) -> Glance {
-    let (until_slow, carved) = (meta.until_slow.get(), meta.carved.get());
+    let (until_slow, carved) = (meta.until_slow.glance(), meta.carved.glance());
     let (out, state) = match meta.state.get() {
         _ if meta.kind() == Kind::ProgramPage => (until_slow, "program"),
         PageState::Retired => (0, "retired"),
-        PageState::Full => (carved as i32 - meta.unfull_at.get() + until_slow, "full"),
+        PageState::Full => (carved as i32 - meta.unfull_at.glance() + until_slow, "full"),
         // These count down to no used block.
         PageState::Candidate => (until_slow, "candidate"),
         PageState::Parked => (until_slow, "parked"),
-        _ => (until_slow + i32::from(meta.park_at.get()), "queue"),
+        _ => (until_slow + i32::from(meta.park_at.glance()), "queue"),
     };
     Glance {
-        size: meta.block_size.get(),
-        class: meta.class.get(),
-        blocks: meta.cap.get(),
+        size: meta.block_size.glance(),
+        class: meta.class.glance(),
+        blocks: meta.cap.glance(),
         carved,
         used: (out.max(0) as u32).min(carved),
         state,

@@ -175,12 +175,12 @@ fn give_up(heap: &'static Heap, barriers: &HeavyBarriers, goes_on: impl Fn() -> 
     // The first block of the list of each class, when `is_unused` last looked.
     let firsts = [const { Cell::new(null_mut()) }; CLASSES];
     let is_unused = |class: usize, page: &Meta| {
-        let first = take_away::first(|order| heap.owner.front.free[class].get_by(order));
+        let first = take_away::first(|order| heap.owner.front.free[class].glance_by(order));
         firsts[class].set(first);
         let elsewhere = used(page).and_then(|used| used.checked_sub(waiting.of(page)));
         elsewhere.is_some_and(|count| is_listed(first, class, page, count))
     };
-    let is_as_it_was = |class: usize| heap.owner.front.free[class].get() == firsts[class].get();
+    let is_as_it_was = |class: usize| heap.owner.front.free[class].glance() == firsts[class].get();
     // A list of blocks up to `SMALL_MAX` is of one page, but for blocks of pages that are parked
     // already. One of larger blocks is of as many pages as the program freed the last blocks of.
     for nth in 0..LIST_PAGES {
@@ -209,12 +209,15 @@ fn used(page: &Meta) -> Option<u32> {
     if !matches!(page.state.get(), PageState::Queue | PageState::Candidate) {
         return None;
     }
-    u32::try_from(page.until_slow.get()).ok().filter(|&left| left > 0).map(|left| left + u32::from(page.park_at.get()))
+    u32::try_from(page.until_slow.glance())
+        .ok()
+        .filter(|&left| left > 0)
+        .map(|left| left + u32::from(page.park_at.get()))
 }
 
 /// The page of the `nth` block on the heap's list of `class`, if the heap owns it.
 fn page_of_list(heap: &Heap, class: usize, nth: usize) -> Option<&'static Meta> {
-    let first = take_away::first(|order| heap.owner.front.free[class].get_by(order));
+    let first = take_away::first(|order| heap.owner.front.free[class].glance_by(order));
     let (_, page) = listed(first, class).nth(nth)?;
     (page.owner() == heap.owner()).then_some(page)
 }
@@ -225,14 +228,14 @@ fn listed(first: *mut Block, class: usize) -> impl Iterator<Item = (*mut Block, 
     let mut block = first;
     core::iter::from_fn(move || {
         let page = page::lookup(block.cast())?.head_of_block();
-        let is_of_class = page.kind() == Kind::Page && usize::from(page.class.get()) == class;
+        let is_of_class = page.kind() == Kind::Page && usize::from(page.class.glance()) == class;
         if !is_of_class || !check::is_block_of(page, block) {
             return None;
         }
         let found = block;
         // SAFETY: the block lies in the carved part of a page, whose memory is readable. The
         // program may have it and write it meanwhile: rule 5.
-        block = Block::decoded(block, unsafe { (*block).next.get() });
+        block = Block::decoded(block, unsafe { (*block).next.glance() });
         Some((found, page))
     })
     .take(LONGEST as usize)
