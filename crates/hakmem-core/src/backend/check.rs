@@ -222,10 +222,11 @@ pub fn deleted_heap(heap: *mut u8) -> ! {
     fatal(heap, format_args!("use of the program heap {heap:p} after it was deleted"))
 }
 
-/// True if a block of `page` that was carved starts at `block`.
+/// True if a block of `page` that was carved starts at `block`. Any thread may ask. If the page is
+/// not the caller's, its words may be of different moments, and so the answer is right or wrong.
 pub fn is_block_of(page: &Meta, block: *mut Block) -> bool {
-    let (offset, size) = (block.addr().wrapping_sub(page.start().addr()), page.block_size.get() as usize);
-    offset < page.carved.get() as usize * size && is_start(block.cast(), page)
+    let (offset, size) = (block.addr().wrapping_sub(page.start().addr()), page.block_size.glance() as usize);
+    offset < page.carved.glance() as usize * size && size_class::is_start(page.class.glance(), offset as u32)
 }
 
 /// Ends the process if `block` was never carved. It is the start of a block of `page`, which the

@@ -4,10 +4,14 @@
 //! it. Here an error ends the program by a fault. Most programs have few such blocks at a time. If
 //! all places are taken, the front end gives a block of one byte.
 //!
-//! Rule: `TAKEN` says which places the program has (`proto::taken`).
+//! Rules
+//! 1. `TAKEN` says which places the program has (`proto::taken`, with a model).
+//! 2. `BASE` changes once, from 0. It is a number with which addresses are compared. Behind it lies
+//!    no memory that anybody reads, so no step needs an order. A thread that has a place got it
+//!    from one that read `BASE`, and so reads it as well.
 
 use crate::backend::{arena, check};
-use crate::base::sync::Ordering::{Acquire, Relaxed, Release};
+use crate::base::sync::Ordering::Relaxed;
 use crate::base::sync::{AtomicU64, plain::AtomicUsize};
 use crate::os;
 use crate::proto::taken;
@@ -45,12 +49,12 @@ pub fn alloc() -> Option<*mut u8> {
 /// The range, which is reserved at the first call. Two threads may reserve one each: one of them is
 /// given back.
 fn base() -> Option<usize> {
-    let known = BASE.load(Acquire);
+    let known = BASE.load(Relaxed);
     if known != 0 {
         return Some(known);
     }
     let made = os::reserve(BYTES)?;
-    match BASE.compare_exchange(0, made, Release, Acquire) {
+    match BASE.compare_exchange(0, made, Relaxed, Relaxed) {
         Ok(_) => {
             arena::RESERVED.fetch_add(BYTES, Relaxed);
             Some(made)

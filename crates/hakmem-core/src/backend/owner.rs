@@ -13,9 +13,9 @@ use crate::backend::page::{Block, Meta};
 use crate::backend::remote_batch::RemoteBatch;
 use crate::base::size_class::{CLASSES, FIRST_LONG, TABLE16};
 use crate::base::sync::{AtomicUsize, Ordering::Relaxed};
+use crate::base::word::Word;
 use crate::proto::inbox::{Inbox, Link};
 use core::cell::Cell;
-use core::ptr::null_mut;
 
 /// Heaps are 8 KiB apart; a heap's number is its address in such units.
 pub const HEAP_SHIFT: u32 = 13;
@@ -24,7 +24,7 @@ pub const HEAP_SHIFT: u32 = 13;
 #[repr(C)]
 pub struct Front {
     /// The free list of each class, and the empty one of `NOTHING`.
-    pub free: [Cell<*mut Block>; CLASSES + 1],
+    pub free: [Word<*mut Block>; CLASSES + 1],
     /// A copy of `size_class::CLASS16`.
     pub class16: [u8; TABLE16],
     /// How many blocks of each class above `SMALL_MAX` were freed to the list and are still there.
@@ -63,7 +63,7 @@ impl Owner {
     /// An owner without a thread.
     pub const fn new() -> Self {
         let front = Front {
-            free: [const { Cell::new(null_mut()) }; CLASSES + 1],
+            free: [const { Word::null() }; CLASSES + 1],
             class16: [0; TABLE16],
             kept: [const { Cell::new(0) }; CLASSES - FIRST_LONG],
         };

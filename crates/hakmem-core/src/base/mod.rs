@@ -9,3 +9,5 @@ pub(crate) mod size_class;
 pub(crate) mod sync;
 #[cfg(ported)]
 pub(crate) mod usage;
+#[cfg(ported)]
+pub(crate) mod word;

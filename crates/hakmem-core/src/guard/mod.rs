@@ -25,6 +25,11 @@
 //! 2. Each access to a room by this module lies between `commit` and `decommit`, while the place is
 //!    `Busy`.
 //! 3. A place whose error was reported, in a program that goes on, is never used again.
+//! 4. `BASE` changes once, from 0, and is compared and added to alone: what lies there has the
+//!    order of the place's state. A thread that has a block got it from one that read `BASE`.
+//! 5. `address` and `size` are single words, relaxed: the state orders them (rule 1). A free
+//!    compares the address before it seizes the place. It is right about the caller's live block,
+//!    and what it says of another pointer is a report.
 
 pub mod fault;
 pub mod points;

@@ -223,8 +223,12 @@ impl Heap {
 
     /// Allocates a large block from a segment: see [`large::fresh`].
     pub fn fresh_large(&self, n: usize) -> Option<(&'static Meta, bool)> {
-        let got = large::fresh(n, &self.home)?;
-        if self.busy(|| self.large_allocated(got.0)) {
+        // Inside: a purge that pauses the heap uses its home too.
+        let (got, is_due) = self.busy(|| {
+            let got = large::fresh(n, &self.home)?;
+            Some((got, self.large_allocated(got.0)))
+        })?;
+        if is_due {
             self.after_report(None);
         }
         Some(got)

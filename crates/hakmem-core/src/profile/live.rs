@@ -1,4 +1,8 @@
 //! Tables of live samples, by the addresses of their blocks: hash tables with linear probing.
+//!
+//! Nothing here is atomic. A lock guards each table, and orders all that is done to it
+//! (`tests/loom/lock.rs`): that of the books, or that of the program heap. A table changes hands
+//! only whole, by the one who has the lock (`profile::all_freed`).
 
 use super::store::Growing;
 

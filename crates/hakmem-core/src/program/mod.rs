@@ -61,8 +61,7 @@ use crate::backend::segment;
 use crate::base::size_class::CLASSES;
 use crate::base::sync::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize,
-    Ordering::{Acquire, Relaxed, Release},
-    fence,
+    Ordering::{Acquire, Relaxed},
 };
 use crate::heap::Heap;
 use crate::large::huge;
@@ -195,21 +194,17 @@ pub fn has(kind: Kind) -> bool {
     matches!(kind, Kind::ProgramPage | Kind::ProgramLarge | Kind::ProgramHuge)
 }
 
-/// The heap of a page or a larger block that may end meanwhile, for a map.
+/// The heap of a page or a larger block that may end meanwhile, for a map. O(program heaps).
+///
+/// The slots may be in another use by the time of the second step, in which the link leads
+/// elsewhere. So this follows no link: it looks for the heap at that address among all heaps. Then
+/// each step may read a value of any moment, and needs no order.
 pub fn heap_of_slots(head: &Meta) -> Option<&'static ProgramHeap> {
     if !has(head.kind()) {
         return None;
     }
-    // Behind the first look the link is the heap's: `adopt` has a fence between the two.
-    fence(Acquire);
-    // SAFETY: metadata is accessible for ever, and a volatile read of a word is one load.
-    let heap = unsafe { head.remote_link.as_ptr().read_volatile() };
-    // Others may use the word as soon as the kind is another one. The fence keeps the second look
-    // behind the read.
-    fence(Acquire);
-    // SAFETY: null, or a heap: `adopt` set the link before the kind, and what ends the slots leaves
-    // the link or clears it. The memory of a heap is never unmapped (rule 5).
-    if has(head.kind()) { unsafe { heap.cast::<ProgramHeap>().as_ref() } } else { None }
+    let link = head.remote_link.glance().cast_const().cast();
+    registry::all().find(|&heap| core::ptr::eq(heap, link))
 }
 
 /// The heap of a page or a block.
@@ -442,8 +437,6 @@ impl Locked {
         head.clear_owner();
         head.unfull_at.set(way as i32);
         head.remote_link.set(core::ptr::from_ref(self.heap).cast_mut().cast());
-        // `heap_of_slots` reads the kind before the link.
-        fence(Release);
         head.set_kind(kind);
     }
 

@@ -1,37 +1,51 @@
-//! Take-away: a purge takes a page away from a holder that may be in the middle of a free.
+//! Take-away: a purge takes a page away from a holder that may be in the middle of a call.
 //!
 //! ```text
-//! holder:  light barrier → is the page mine? → block onto the page's list → light barrier → count
-//! purge:   page.owner = another → heavy barrier → used == listed? → heavy barrier → the page is ours
-//!                                                       no: page.owner = the holder's heap
+//! malloc: the heap's list goes on → light barrier → the program has the block
+//! free:   is the page mine? → block onto the page's list → light barrier → count
+//!                           → block onto the heap's list
+//! purge:  page.owner = another → heavy barrier → first? → used == listed? → heavy barrier
+//!                 → first as before? → the page is ours
+//!         no: page.owner = the holder's heap
 //! ```
 //!
 //! `used` counts the blocks of the page that are not on the page's own list. `listed` counts the
-//! blocks of the page on the list of the holder's heap. A block that is live, or that the holder is
-//! about to free, is used and not listed.
+//! blocks of the page on the list of the holder's heap, and `first` is the first block there. A
+//! block that is live, or that the holder is about to free, is used and not listed. A block that
+//! the holder frees onto the heap's list stays used, and the holder writes nothing to its page.
 //!
-//! The holder frees millions of times for each take-away. So its barriers cost nothing: they bind
+//! The holder calls millions of times for each take-away. So its barriers cost nothing: they bind
 //! the compiler alone. Those of the purge are system calls that make every thread of the process
 //! pass a full barrier (`os::HeavyBarriers`).
 //!
 //! Rules
-//! 1. The holder reads the owner once for each free, behind all that it did before. If it read its
-//!    own heap before the first heavy barrier, the purge sees all that it did before that read. So
-//!    the purge finds the block used and not listed, until the holder counts it.
+//! 1. The holder reads the owner once for each free, behind the pop that gave the block. If it read
+//!    its own heap before the first heavy barrier, the purge sees that pop. So the purge finds the
+//!    block used and not listed, until the holder counts it.
 //! 2. The count is the last word of a free that the holder writes. If the purge reads it, the list
 //!    of the page is complete for the purge behind the second heavy barrier.
 //! 3. If any barrier fails, all pages go back.
+//! 4. The purge walks the heap's list by the links in its blocks. The holder may take such a block
+//!    meanwhile, and the program may write anything there. But the list goes on before the program
+//!    writes. So if the walk read what the program wrote, the first block is another one behind the
+//!    second heavy barrier, and the page goes back.
+//! 5. Before the first heavy barrier the purge keeps the holder out of its slow paths
+//!    (`proto::pause`). So behind that barrier no block comes onto the heap's list, but by a free
+//!    that asked before: of a block that was live. So `first` is not the same again after a pop.
+//! 6. A free makes its block the first one by a release, and the purge reads that by an acquire. So
+//!    the walk does not read from the block what the program wrote before the free.
 //!
-//! Model: `tests/loom/take_away.rs`. There all barriers are fences: loom has no system call that
+//! Models: `tests/loom/take_away.rs` and `tests/loom/walk.rs`. There all barriers are fences: loom has no system call that
 //! reaches other threads.
 
-use crate::base::sync::light_fence;
+use crate::base::sync::{Ordering, light_fence};
 
-/// The holder asks whether it owns a page, to free a block of it.
+/// The holder takes the first block off its heap's list: `go_on` writes the list. Behind this the
+/// program may write to the block, and free it (rules 1 and 4).
 #[inline(always)]
-pub fn asked(is_own: impl FnOnce() -> bool) -> bool {
+pub fn pop(go_on: impl FnOnce()) {
+    go_on();
     light_fence();
-    is_own()
 }
 
 /// The holder frees a block of a page that it owns: `push` puts the block onto the list of the
@@ -43,20 +57,34 @@ pub fn free<R>(push: impl FnOnce(), count: impl FnOnce() -> R) -> R {
     count()
 }
 
+/// The holder frees a block onto its heap's list: `link` writes to the block what follows it, and
+/// `put` makes it the first one, by a store of this order (rule 6).
+#[inline(always)]
+pub fn keep(link: impl FnOnce(), put: impl FnOnce(Ordering)) {
+    link();
+    put(Ordering::Release);
+}
+
+/// The purge reads the first block of the heap's list, by a load of this order (rule 6).
+pub fn first<R>(read: impl FnOnce(Ordering) -> R) -> R {
+    read(Ordering::Acquire)
+}
+
 /// The purge takes away those of `pages` of which no block is live. `take` changes the owner of a
-/// page, `is_unused` compares what is used with what is listed, and `barrier` is the heavy one:
-/// false if it failed. `give_back` undoes `take`, and leaves the page out of `pages` from then on.
+/// page, `is_unused` compares what is used with what is listed, and `is_as_it_was` asks whether that
+/// list has the same first block still. `barrier` is the heavy one: false if it failed. `give_back`
+/// undoes `take`, and leaves the page out of `pages` from then on.
 pub fn take_away<P: Copy>(
     pages: impl Iterator<Item = P> + Clone,
     barrier: impl Fn() -> bool,
     take: impl Fn(P),
     is_unused: impl Fn(P) -> bool,
+    is_as_it_was: impl Fn(P) -> bool,
     give_back: impl Fn(P),
 ) {
     pages.clone().for_each(take);
     let reached = barrier();
     pages.clone().filter(|&page| !reached || !is_unused(page)).for_each(&give_back);
-    if !reached || !barrier() {
-        pages.for_each(give_back);
-    }
+    let reached = reached && barrier();
+    pages.filter(|&page| !reached || !is_as_it_was(page)).for_each(give_back);
 }

@@ -45,9 +45,11 @@ mod page_state;
 mod pause;
 mod place;
 mod run_bin;
+mod samples;
 mod slots;
 mod take_away;
 mod taken;
+mod walk;
 mod worker;
 
 use crate::base::sync::LOADS_ARE_CAS;

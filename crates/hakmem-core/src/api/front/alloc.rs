@@ -27,6 +27,7 @@ use crate::large::{self, LARGE_MAX};
 use crate::program::scope::Scope;
 use crate::program::{self, Made, ProgramHeap, Refusal, Way};
 use crate::proto::inbox::Link;
+use crate::proto::take_away;
 use crate::thread::{self, ThreadState};
 use crate::{os, profile};
 use core::ptr::{NonNull, null_mut};
@@ -115,7 +116,7 @@ fn pop(class: usize) -> Option<*mut u8> {
             return None;
         }
         let next = Block::next(block);
-        list.set(next);
+        take_away::pop(|| list.set(next));
         // The next call pops this block: it reads the link, and then the program writes to the
         // block.
         prefetch(next);
@@ -142,7 +143,7 @@ fn pop_kept(class: usize) -> Option<*mut u8> {
         if !check::is_plain_link(next) {
             return None;
         }
-        list.set(next);
+        take_away::pop(|| list.set(next));
         let kept = (*front).kept.get_unchecked(class - FIRST_LONG);
         kept.set(kept.get().saturating_sub(1));
         prefetch(next);
@@ -217,7 +218,7 @@ fn from_heap(heap: &Heap, class: usize, request: usize) -> Option<Fresh> {
     if let Some(block) = NonNull::new(list.get()) {
         // SAFETY: a block on the list is free, and the calling thread holds the heap of the list.
         let next = unsafe { Block::next(block.as_ptr()) };
-        list.set(next);
+        take_away::pop(|| list.set(next));
         heap.note_taken(class);
         check::check_link(block.as_ptr(), next);
         return Some((block, false));

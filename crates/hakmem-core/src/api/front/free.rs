@@ -31,8 +31,6 @@ use crate::heap::{Heap, Pushed, reclaim::parked};
 use crate::large::{self, huge};
 use crate::profile::{self, Freed};
 use crate::program::{self, ProgramHeap};
-#[cfg(not(all(target_arch = "x86_64", not(any(miri, shuttle, sanitizer)))))]
-use crate::proto::take_away;
 use crate::thread::{self, ThreadState};
 use crate::{guard, purge};
 
@@ -104,8 +102,7 @@ pub unsafe fn own_page(p: *mut u8) -> Option<&'static Meta> {
 /// True if the calling thread has the heap that owns the page.
 ///
 /// A relaxed load and a comparison; as one instruction, which the compiler does not make of an
-/// atomic load. The compiler moves no write behind assembly that may read it: so this is what
-/// `take_away::asked` does.
+/// atomic load.
 ///
 /// # Safety
 /// The metadata of a used segment.
@@ -136,7 +133,7 @@ unsafe fn is_own(page: *const Meta) -> bool {
 #[inline(always)]
 unsafe fn is_own(page: *const Meta) -> bool {
     // SAFETY: metadata of a used segment is accessible for ever (`arena` rule 4).
-    take_away::asked(|| core::ptr::eq(thread::front(), unsafe { (*page).owner_word() }.cast()))
+    core::ptr::eq(thread::front(), unsafe { (*page).owner_word() }.cast())
 }
 
 /// Frees a block of a page of one slot that this thread's heap owns.

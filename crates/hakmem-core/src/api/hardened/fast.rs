@@ -34,7 +34,10 @@ pub fn alloc(size: usize, origin: Origin) -> Option<*mut u8> {
 #[inline(always)]
 pub unsafe fn free(p: *mut u8, by: Origin, size: Option<usize>) -> bool {
     // SAFETY: the caller gives up a live block. If it is wrong: the page is this thread's, so all
-    // words of its blocks are readable, and all of this is checked before anything is written.
+    // words of its blocks are readable, and all of this is checked before anything is written. The
+    // tags are single atomic words, and what `page` says of its blocks does not change: so no step
+    // needs an order. A purge cannot end the page meanwhile: it takes away none with a live block,
+    // and ends none with a listed one.
     unsafe {
         let Some(page) = front::own_page(p) else { return false };
         let (room, offset) = (page.block_size.get() as usize, p.addr() % SLOT);

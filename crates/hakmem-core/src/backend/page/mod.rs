@@ -39,8 +39,9 @@
 //! 5. Who reads: other threads read only `owner`, `block_size` and `class` of the first line, and
 //!    only for a block that is live or that they free. `block_size` and `class` do not change while
 //!    the page has such a block. So a thread that got the block reads what the owner wrote before.
-//!    One exception: maps and reports read further fields by volatile loads while the owner may
-//!    write them (`glance`). This race is accepted, as they decide nothing by them.
+//!    Exceptions: maps and reports read further fields while the owner may write them (`glance`),
+//!    and so does a purge (`reclaim::idle` rule 5). These fields are words of `base::word`, so that
+//!    a reader gets some value that the word had. Nothing is decided by one such value.
 //! 6. Why a stale `owner` is harmless: `owner` changes when a page is parked or unparked, so
 //!    another thread may read the former owner. It then sends its blocks to the former owner's
 //!    inbox. An owner lives for ever, and `proto::owner` shows that the reader finds it made. One
@@ -60,6 +61,7 @@ use crate::backend::check;
 use crate::backend::owner::Owner;
 use crate::base::size_class::{FIRST_LONG, FIRST_MEDIUM};
 use crate::base::sync::{AtomicU8, AtomicU32, Ordering::Relaxed};
+use crate::base::word::Word;
 use crate::harden;
 use crate::proto::inbox::Link;
 use crate::proto::owner::OwnerWord;
@@ -75,7 +77,7 @@ use core::ptr::null_mut;
 #[repr(C)]
 pub struct Block {
     /// The next block of the list. Null: this is the last one.
-    pub next: Cell<*mut Block>,
+    pub next: Word<*mut Block>,
 }
 
 // SAFETY: `next` and `set_next` read and write one word, the first of the block, and nothing else
@@ -157,28 +159,28 @@ pub struct Meta {
     /// The page's own list of free blocks.
     pub free: Cell<*mut Block>,
     /// The countdown.
-    pub until_slow: Cell<i32>,
+    pub until_slow: Word<i32>,
     /// Blocks carved since the page was claimed. The memory behind them is untouched.
-    pub carved: Cell<u32>,
+    pub carved: Word<u32>,
     /// Neighbours in the queue, or in another list of pages.
     pub next: Cell<*mut Meta>,
     /// See `next`.
     pub prev: Cell<*mut Meta>,
     /// Blocks that fit.
-    pub cap: Cell<u32>,
+    pub cap: Word<u32>,
     /// Bytes of a block.
-    pub block_size: Cell<u32>,
+    pub block_size: Word<u32>,
     /// The size class.
-    pub class: Cell<u8>,
+    pub class: Word<u8>,
     /// Where the page is.
     pub state: StateCell,
     /// True if the memory was zero when the page was claimed.
     pub zero: Cell<bool>,
     /// Blocks that are used when `until_slow` is zero.
-    pub park_at: Cell<u8>,
+    pub park_at: Word<u8>,
     /// Of a full page: what the countdown started from. Of a page or a block of a program heap: the
     /// way by which its blocks come.
-    pub unfull_at: Cell<i32>,
+    pub unfull_at: Word<i32>,
     /// The holes in this slot, also in the metadata of a page's further slots: see `holes`.
     pub holes: Cell<u16>,
     /// See `holes`.
@@ -204,7 +206,7 @@ pub struct Meta {
     pub remote_list: PageRemoteList<Block>,
     /// The link of `remote_list` in a chain (`proto::page_list` rule 2). Of a page or a block of a
     /// program heap: the heap. For other pages see `heap::reclaim::whole` rule 2.
-    pub remote_link: Cell<*mut u8>,
+    pub remote_link: Word<*mut u8>,
     /// Metadata of the whole segment. Used in the metadata of its first slot only.
     pub segment: SegmentMeta,
 }
@@ -445,6 +447,35 @@ impl Meta {
     pub fn count_down(&self, used: i32, base: u8) {
         self.park_at.set(base);
         self.until_slow.set(used - i32::from(base));
+    }
+
+    /// Counts one used block less. True: the countdown is over. For the fast path: as one
+    /// instruction, which the compiler does not make of an atomic load and a store.
+    #[cfg(all(target_arch = "x86_64", not(any(miri, shuttle, sanitizer))))]
+    #[inline(always)]
+    pub fn count_freed(&self) -> bool {
+        // SAFETY: the word is the caller's to write (rule 1). The instruction loads and stores it,
+        // each as a relaxed step would.
+        unsafe {
+            core::arch::asm!(
+                "dec dword ptr [{page} + {word}]",
+                "jz {over}",
+                page = in(reg) self,
+                word = const core::mem::offset_of!(Meta, until_slow),
+                over = label { return true },
+                options(nostack)
+            );
+        }
+        false
+    }
+
+    /// The same for checkers, which read no assembly, and for processors that load and then store.
+    #[cfg(not(all(target_arch = "x86_64", not(any(miri, shuttle, sanitizer)))))]
+    #[inline(always)]
+    pub fn count_freed(&self) -> bool {
+        let until_slow = self.until_slow.get() - 1;
+        self.until_slow.set(until_slow);
+        until_slow == 0
     }
 
     /// Ends the page. From now on a free into it is an error that is found (rule 2).

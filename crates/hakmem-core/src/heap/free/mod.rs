@@ -71,12 +71,7 @@ impl Heap {
             unsafe { Block::set_next(block, page.free.get()) };
             page.free.set(block);
         };
-        let count = || {
-            let until_slow = page.until_slow.get() - 1;
-            page.until_slow.set(until_slow);
-            until_slow == 0
-        };
-        take_away::free(push, count)
+        take_away::free(push, || page.count_freed())
     }
 
     /// Frees a block of a page whose class has `FIRST_LISTED` or more: onto the heap's list, while
@@ -112,8 +107,8 @@ impl Heap {
         }
         kept.set(count + 1);
         // SAFETY: the caller gives up a live block, so its first word may hold a link from now on.
-        unsafe { Block::set_next(block, first) };
-        list.set(block);
+        let link = || unsafe { Block::set_next(block, first) };
+        take_away::keep(link, |order| list.set_by(block, order));
         // The counters show a block that went to its page and onto the list again. A program may
         // allocate and free this block for ever without a refill.
         if self.counts.note(class, HeapEvent::Listed, 1) > MUCH {

@@ -27,8 +27,15 @@
 //!    does not read the owner twice in one free.
 //! 4. A page of which all used blocks are remote frees that the purge has gathered needs no such
 //!    step: none of its blocks is live or on the heap's list.
-//! 5. The reads of rules 2 and 4 race with a free or an allocation under way. Such a step writes
-//!    one word at a time, and the purge keeps the page only if all words that it read were at rest.
+//! 5. The reads of rules 2 and 4 meet a free or an allocation under way. What they read is one of
+//!    these:
+//!    - The lists of the front, the countdowns of pages, and what says where a block of a page
+//!      starts. Only the owner writes these words. They are `base::word`s, so that the purge reads
+//!      some value that the word had. `proto::take_away` says why that is enough.
+//!    - The links of listed blocks. They are words too. But the thread may take such a block, and
+//!      the program may write there by plain stores. No allocator can make these atomic, so this
+//!      race is accepted. What the purge read then decides nothing: the first block of the list is
+//!      another one by then, and the page goes back (`take_away` rules 4 and 5).
 
 use crate::backend::check;
 use crate::backend::page::{self, Block, FIRST_LISTED, Kind, Meta, PageState};
@@ -43,8 +50,9 @@ use crate::heap::shared::SharedHeap;
 use crate::os::{self, HeavyBarriers};
 use crate::profile;
 use crate::proto::heap_state::With;
+use crate::proto::take_away;
 use core::cell::Cell;
-use core::sync::atomic::{AtomicI32, AtomicPtr};
+use core::ptr::null_mut;
 
 /// Bytes in pages of heaps that worked lately, when a pass last looked.
 #[unsafe(link_section = ".data.hakmem")]
@@ -164,10 +172,15 @@ fn give_up(heap: &'static Heap, barriers: &HeavyBarriers, goes_on: impl Fn() -> 
         waiting.add_again(complete);
     }
     heap.give_up_unused();
-    let is_unused = |class, page: &Meta| {
+    // The first block of the list of each class, when `is_unused` last looked.
+    let firsts = [const { Cell::new(null_mut()) }; CLASSES];
+    let is_unused = |class: usize, page: &Meta| {
+        let first = take_away::first(|order| heap.owner.front.free[class].glance_by(order));
+        firsts[class].set(first);
         let elsewhere = used(page).and_then(|used| used.checked_sub(waiting.of(page)));
-        elsewhere.is_some_and(|count| is_listed(heap, class, page, count))
+        elsewhere.is_some_and(|count| is_listed(first, class, page, count))
     };
+    let is_as_it_was = |class: usize| heap.owner.front.free[class].glance() == firsts[class].get();
     // A list of blocks up to `SMALL_MAX` is of one page, but for blocks of pages that are parked
     // already. One of larger blocks is of as many pages as the program freed the last blocks of.
     for nth in 0..LIST_PAGES {
@@ -181,8 +194,10 @@ fn give_up(heap: &'static Heap, barriers: &HeavyBarriers, goes_on: impl Fn() -> 
         if found {
             // SAFETY: `page_of_list` found the pages to be the heap's own, and it is paused.
             unsafe {
-                parked::park_unused(heap.owner(), barriers, &pages, is_unused, |class, page| heap.let_go(class, page))
-            };
+                parked::park_unused(heap.owner(), barriers, &pages, is_unused, is_as_it_was, |class, page| {
+                    heap.let_go(class, page);
+                });
+            }
         }
     }
     waiting.put_back();
@@ -194,43 +209,41 @@ fn used(page: &Meta) -> Option<u32> {
     if !matches!(page.state.get(), PageState::Queue | PageState::Candidate) {
         return None;
     }
-    // SAFETY: the field is a word of metadata, which is accessible for ever. The holder may write
-    // it meanwhile: rule 5.
-    let until_slow = unsafe { AtomicI32::from_ptr(page.until_slow.as_ptr()) }.load(Relaxed);
-    u32::try_from(until_slow).ok().filter(|&left| left > 0).map(|left| left + u32::from(page.park_at.get()))
+    u32::try_from(page.until_slow.glance())
+        .ok()
+        .filter(|&left| left > 0)
+        .map(|left| left + u32::from(page.park_at.get()))
 }
 
 /// The page of the `nth` block on the heap's list of `class`, if the heap owns it.
 fn page_of_list(heap: &Heap, class: usize, nth: usize) -> Option<&'static Meta> {
-    let (_, page) = listed(heap, class).nth(nth)?;
+    let first = take_away::first(|order| heap.owner.front.free[class].glance_by(order));
+    let (_, page) = listed(first, class).nth(nth)?;
     (page.owner() == heap.owner()).then_some(page)
 }
 
-/// The blocks on the heap's list of `class`, and their pages. It ends at a word that is no block of
-/// the class: the holder may take blocks meanwhile, and the program write them.
-fn listed(heap: &Heap, class: usize) -> impl Iterator<Item = (*mut Block, &'static Meta)> {
-    // SAFETY: the list is a word of the heap, which is accessible for ever. The holder may write it
-    // meanwhile: rule 5.
-    let mut block = unsafe { AtomicPtr::from_ptr(heap.owner.front.free[class].as_ptr()) }.load(Relaxed);
+/// The blocks of `class` on the list that begins with `first`, and their pages. It ends at a word
+/// that is no block of the class: the holder may take blocks meanwhile, and the program write them.
+fn listed(first: *mut Block, class: usize) -> impl Iterator<Item = (*mut Block, &'static Meta)> {
+    let mut block = first;
     core::iter::from_fn(move || {
         let page = page::lookup(block.cast())?.head_of_block();
-        let is_of_class = page.kind() == Kind::Page && usize::from(page.class.get()) == class;
+        let is_of_class = page.kind() == Kind::Page && usize::from(page.class.glance()) == class;
         if !is_of_class || !check::is_block_of(page, block) {
             return None;
         }
         let found = block;
         // SAFETY: the block lies in the carved part of a page, whose memory is readable. The
         // program may have it and write it meanwhile: rule 5.
-        let word = unsafe { AtomicPtr::from_ptr(block.cast::<*mut Block>()) }.load(Relaxed);
-        block = Block::decoded(block, word);
+        block = Block::decoded(block, unsafe { (*block).next.glance() });
         Some((found, page))
     })
     .take(LONGEST as usize)
 }
 
-/// True if `count` blocks of the heap's list of `class` are of `page`. O(list).
-fn is_listed(heap: &Heap, class: usize, page: &Meta, count: u32) -> bool {
-    listed(heap, class).filter(|(_, of)| core::ptr::eq(*of, page)).count() == count as usize
+/// True if `count` blocks of the list of `class` that begins with `first` are of `page`. O(list).
+fn is_listed(first: *mut Block, class: usize, page: &Meta, count: u32) -> bool {
+    listed(first, class).filter(|(_, of)| core::ptr::eq(*of, page)).count() == count as usize
 }
 
 impl Heap {

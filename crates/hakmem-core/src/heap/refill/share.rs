@@ -184,6 +184,17 @@ impl Heap {
         if self.shared.freed.get(class).is_none_or(|freed| freed.get() < OFTEN) {
             return false;
         }
+        // SAFETY: the caller gives up a live block of `page`. Inside: while a purge pauses the heap,
+        // no block of another owner's page comes onto a list (`take_away` rule 5).
+        self.busy(|| unsafe { self.push_shared(page, block, class) })
+    }
+
+    /// Puts a block onto the heap's list of `class`, if that is short. False: the caller still has
+    /// the block.
+    ///
+    /// # Safety
+    /// As [`Heap::keep_shared`].
+    unsafe fn push_shared(&self, page: &Meta, block: *mut Block, class: usize) -> bool {
         let most = (KEPT / SIZES[class]).max(KEPT_BLOCKS);
         let list = &self.owner.front.free[class];
         let (mut at, mut listed) = (list.get(), 0);

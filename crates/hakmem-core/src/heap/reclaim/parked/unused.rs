@@ -10,8 +10,9 @@ use crate::proto::take_away;
 use core::cell::Cell;
 
 /// Parks those of `pages`, one for each class, of which `is_unused` still says so when no free by
-/// their owner can be under way. `unlink` takes a page out of its queue before it is parked.
-/// O(classes), and two heavy barriers.
+/// their owner can be under way, and of which `is_as_it_was` says that the list did not change
+/// since. `unlink` takes a page out of its queue before it is parked. O(classes), and two heavy
+/// barriers.
 ///
 /// # Safety
 /// The calling thread keeps the heap paused that owns the pages (`idle` rule 1).
@@ -20,6 +21,7 @@ pub unsafe fn park_unused(
     barriers: &HeavyBarriers,
     pages: &[Cell<Option<&'static Meta>>; CLASSES],
     is_unused: impl Fn(usize, &Meta) -> bool,
+    is_as_it_was: impl Fn(usize) -> bool,
     unlink: impl Fn(usize, &Meta),
 ) {
     let each = || pages.iter().enumerate().filter_map(|(class, cell)| Some((class, cell, cell.get()?)));
@@ -33,6 +35,7 @@ pub unsafe fn park_unused(
         || barriers.pass(),
         |(_, _, page)| page.set_owner(OWNER.as_word()),
         |(class, _, page)| is_unused(class, page),
+        |(class, ..)| is_as_it_was(class),
         |(_, cell, page)| {
             page.set_owner(heap);
             cell.set(None);
