@@ -197,9 +197,7 @@ impl Outgoing {
         self.chains_sent.add(1);
         // SAFETY: the chain is linked from `first` to `last`, and its batches are this heap's to
         // send. The owner was read from a page that had it.
-        let before = unsafe {
-            inbox_of(chain.owner).push_chain(chain.first, chain.last, chain.bytes)
-        };
+        let before = unsafe { inbox_of(chain.owner).push_chain(chain.first, chain.last, chain.bytes) };
         if whole::note_waiting(before, before + chain.bytes) {
             self.released.set(true);
         }

@@ -119,7 +119,8 @@ impl Gathered {
                 if check::CHECKED && now.is_null() {
                     check::corrupt(batch.cast());
                 }
-                return inbox_of(now).push_chain(batch, batch, 0);
+                inbox_of(now).push_chain(batch, batch, 0);
+                return;
             }
             let first = page.remote_link.get().cast::<RemoteBatch>();
             if first.is_null() {
