@@ -58,17 +58,16 @@ pub unsafe fn has_all(batch: *mut RemoteBatch, page: &Meta) -> bool {
     length == page.cap.get() && page.state.is_full_for_others()
 }
 
-/// Ends a page.
+/// Ends a page, by `end`.
 ///
 /// # Safety
 /// The batch belongs to the caller, and [`has_all`] said true of the two.
-pub unsafe fn give_up(batch: *mut RemoteBatch, page: &Meta) {
+pub unsafe fn give_up(batch: *mut RemoteBatch, page: &Meta, end: impl FnOnce(&Meta)) {
     if check::CHECKED {
         // SAFETY: the batch belongs to the caller.
         unsafe { RemoteBatch::check_all(batch, page) };
     }
-    // SAFETY: this thread has all blocks of the page, which is in no list (rule 1).
-    unsafe { parked::end_whole(page) };
+    end(page);
 }
 
 /// The remote frees of an inbox, with one batch for each page of the owner.
@@ -119,7 +118,8 @@ impl Gathered {
                 if check::CHECKED && now.is_null() {
                     check::corrupt(batch.cast());
                 }
-                return inbox_of(now).push_chain(batch, batch);
+                inbox_of(now).push_chain(batch, batch, 0);
+                return;
             }
             let first = page.remote_link.get().cast::<RemoteBatch>();
             if first.is_null() {
@@ -189,7 +189,8 @@ impl Gathered {
                 let next = RemoteBatch::next(batch);
                 let page = RemoteBatch::page(batch);
                 given += page.bytes();
-                give_up(batch, page);
+                // This thread has all blocks of the page, which is in no list (rule 1).
+                give_up(batch, page, |page| parked::end_whole(page));
                 next
             };
         }
@@ -209,12 +210,12 @@ impl Gathered {
             });
             while !batch.is_null() {
                 let next = RemoteBatch::next(batch);
-                inbox_of(RemoteBatch::page(batch).owner()).push_chain(batch, batch);
+                inbox_of(RemoteBatch::page(batch).owner()).push_chain(batch, batch, 0);
                 batch = next;
             }
             for chain in [self.batches, self.rest] {
                 if !chain.first.is_null() {
-                    owner.inbox().push_chain(chain.first, chain.last);
+                    owner.inbox().push_chain(chain.first, chain.last, 0);
                 }
             }
         }
@@ -263,7 +264,6 @@ pub fn give_up_all(heaps: impl Iterator<Item = &'static SharedHeap>, goes_on: im
             waiting += bytes; // Its thread merges now and then.
             continue;
         }
-        heap.owner().nothing_waits();
         let mut gathered = Gathered::take(heap.owner(), goes_on);
         given += gathered.end_whole();
         gathered.put_back();
