@@ -47,9 +47,9 @@ pub struct Scope {
 
 const _: () = assert!(OFFSET + size_of::<Scope>() <= 4096 && align_of::<Scope>() <= OFFSET);
 
-/// True if the thread's word leads to a scope, where it leads to no empty front.
+/// True if the thread's word leads to a scope or to an empty front: to no heap.
 #[inline(always)]
-pub fn is_scope(front: *const Front) -> bool {
+pub fn is_scope_or_empty(front: *const Front) -> bool {
     !front.addr().is_multiple_of(1 << HEAP_SHIFT)
 }
 
