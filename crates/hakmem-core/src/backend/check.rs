@@ -82,9 +82,15 @@ fn show_place(p: *mut u8) {
 /// arena.
 #[inline(always)]
 pub fn check_link(block: *mut Block, next: *mut Block) {
-    if CHECKED && !next.is_null() && page::bounds::offset16(next.addr()).is_none() {
+    if !is_plain_link(next) {
         check_far_link(block, next);
     }
+}
+
+/// True if `next` is null or a multiple of 16 in the first arena: then it needs no further check.
+#[inline(always)]
+pub fn is_plain_link(next: *mut Block) -> bool {
+    !CHECKED || next.is_null() || page::bounds::offset16(next.addr()).is_some()
 }
 
 /// [`check_link`] for a link that does not lead into the first arena. Classes for alignments of 8

@@ -18,6 +18,7 @@
 
 use super::sampled::Due;
 use super::{Locked, ProgramHeap, Refusal, registry};
+use crate::backend::check;
 use crate::backend::owner::{Front, HEAP_SHIFT};
 use crate::backend::page::Block;
 use crate::base::size_class::{CLASS16, CLASSES, SIZES};
@@ -74,7 +75,9 @@ impl Scope {
         let list = &self.front.free[class];
         let block = NonNull::new(list.get())?;
         // SAFETY: a block on the list is free, and the scope is this thread's (rule 2).
-        list.set(unsafe { Block::next(block.as_ptr()) });
+        let next = unsafe { Block::next(block.as_ptr()) };
+        check::check_link(block.as_ptr(), next);
+        list.set(next);
         Some(block)
     }
 

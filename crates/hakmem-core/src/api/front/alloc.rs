@@ -123,10 +123,11 @@ fn pop(class: usize) -> Option<*mut u8> {
     }
 }
 
-/// [`pop`] for a class above `SMALL_MAX`. Frees put blocks onto these lists, and nobody looks at
-/// them before: so this checks that the next block lies in an arena.
+/// [`pop`] for a class above `SMALL_MAX`, for a request of `n` bytes. Frees put blocks onto these
+/// lists, and nobody looks at them before: so this checks that the next block lies in an arena. If
+/// the list is empty, it refills it.
 #[inline(always)]
-fn pop_kept(class: usize) -> Option<*mut u8> {
+fn alloc_kept(n: usize, class: usize) -> *mut u8 {
     let front = thread::front();
     // SAFETY: the word of a thread always points to a readable front. Classes are below CLASSES. A
     // block on the list is free, and only this thread, the holder of the heap, uses the list
@@ -135,15 +136,18 @@ fn pop_kept(class: usize) -> Option<*mut u8> {
         let list = (*front).free.get_unchecked(class);
         let block = list.get();
         if block.is_null() {
-            return None;
+            return alloc16_slow(n, class);
         }
         let next = Block::next(block);
-        check::check_link(block, next);
+        if !check::is_plain_link(next) {
+            // The refill takes it, and checks the link.
+            return alloc16_slow(n, class);
+        }
         list.set(next);
         let kept = (*front).kept.get_unchecked(class - FIRST_LONG);
         kept.set(kept.get().saturating_sub(1));
         prefetch(next);
-        Some(block.cast())
+        block.cast()
     }
 }
 
@@ -155,7 +159,7 @@ extern "C" fn alloc16_unlisted(n: usize) -> *mut u8 {
         return alloc_big(n, SLOT, Clear::Nothing);
     }
     let class = size_class::computed(n);
-    pop_kept(class).unwrap_or_else(|| alloc16_slow(n, class))
+    alloc_kept(n, class)
 }
 
 #[cold]
