@@ -251,10 +251,13 @@ pub fn state_in_scope() -> Result<ThreadState, &'static Scope> {
 #[inline(always)]
 pub fn heap() -> Option<&'static Heap> {
     let front = front();
+    if scope::is_scope_or_empty(front) {
+        return None;
+    }
     // SAFETY: scopes and empty fronts lie at no multiple of a heap's size, so `set_live` wrote the
     // word with a heap's front. A heap begins with its front, and is never freed. The thread holds
     // it (`thread` rule 3).
-    (!scope::is_scope_or_empty(front)).then(|| unsafe { &*front.cast::<Heap>() })
+    Some(unsafe { front.cast::<Heap>().as_ref().unwrap_unchecked() })
 }
 
 /// The state of a thread that is in a scope: a thread has a heap before it enters one.
