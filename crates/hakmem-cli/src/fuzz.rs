@@ -109,7 +109,7 @@ const NUMBERS: &[(&str, u64)] = &[
     ("heap.next_pages", 152),
     ("heap.unparked", 160),
     ("heap.merges", 168),
-    ("heap.large_allocated", 176),
+    ("heap.large_fresh", 176),
     ("heap.large_hits", 184),
     ("heap.large_freed", 192),
     ("heap.sent", 200),

@@ -427,7 +427,7 @@ const GARBAGE: &[&[&str]] = &[
     &["segments"],
     // Counters that do not fit together.
     &["heap", "heap.sent", "ffffffffffffffff"],
-    &["heap", "heap.large_allocated", "ffffffffffffffff"],
+    &["heap", "heap.large_fresh", "ffffffffffffffff"],
     &["heap", "heap.existing", "7fffffffffffffff"],
     &["@live=0"],
     // Names.

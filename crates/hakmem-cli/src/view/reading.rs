@@ -167,8 +167,8 @@ fn add_blocks(m: &mut Moment, words: &Words, heaps: &Heaps, by_owners: i128) -> 
     m.remote_frees = total(sent.chain([words.of("heapless_frees")?]));
     let received = total(m.classes.iter().map(|c| c.remote_frees));
     m.in_flight = m.remote_frees.saturating_sub(received);
-    m.large_allocations = heaps.sum("heap.large_allocated")?;
     m.large_hits = heaps.sum("heap.large_hits")?;
+    m.large_allocations = total([heaps.sum("heap.large_fresh")?, m.large_hits]);
     let kept_hits = heaps.sum("heap.huge_hits")?;
     m.huge_allocations = total([words.of("huge_allocated")?, kept_hits]);
     m.huge_hits = total([words.of("huge_hits")?, kept_hits]);

@@ -87,7 +87,7 @@ pub fn check_link(block: *mut Block, next: *mut Block) {
     }
 }
 
-/// True if `next`, a link, is null or a multiple of 16 in the first arena.
+/// True if `next` is null or a multiple of 16 in the first arena: then it needs no further check.
 #[inline(always)]
 pub fn is_plain_link(next: *mut Block) -> bool {
     !CHECKED || next.is_null() || page::bounds::offset16(next.addr()).is_some()

@@ -75,8 +75,8 @@ pub struct Counts {
     pub merges: Counter<u64>,
     /// Remote batches merged.
     pub batches: Counter<u64>,
-    /// Large blocks allocated.
-    pub large_allocated: Counter<u64>,
+    /// Large blocks allocated from a segment.
+    pub large_fresh: Counter<u64>,
     /// Large blocks allocated from the heap's cache.
     pub large_hits: Counter<u64>,
     /// Large blocks freed by this heap's threads.
@@ -132,10 +132,15 @@ impl Counts {
         (0..CLASSES).map(|class| pages(class) * span_of(SIZES[class]) as usize * SLOT).sum()
     }
 
+    /// Large blocks allocated.
+    pub fn large_allocated(&self) -> u64 {
+        self.large_fresh.get() + self.large_hits.get()
+    }
+
     /// A number that changes when the holder works on slow paths. O(classes).
     pub fn work(&self) -> u64 {
         let events = self.events.iter().flatten().map(|event| u64::from(event.get())).sum::<u64>();
-        events + self.merges.get() + self.parked.get() + self.large_allocated.get() + self.large_freed.get()
+        events + self.merges.get() + self.parked.get() + self.large_allocated() + self.large_freed.get()
     }
 
     /// The heap's total of an event, over all classes.
@@ -166,7 +171,7 @@ impl Counts {
             &self.unparked,
             &self.merges,
             &self.batches,
-            &self.large_allocated,
+            &self.large_fresh,
             &self.large_hits,
             &self.large_freed,
         ];

@@ -39,7 +39,7 @@ pub mod shared;
 #[cfg(all(test, not(any(miri, shuttle))))]
 mod tests;
 
-use crate::backend::arena;
+use crate::backend::arena::{self, SLOT};
 use crate::backend::owner::{HEAP_SHIFT, Owner};
 use crate::backend::page::queue::PageQueue;
 use crate::backend::page::{self, Block, Kind, Meta, PageState};
@@ -145,6 +145,29 @@ pub use crate::base::size_class::span_of;
 pub use free::{HEAPLESS, Pushed};
 pub use free::{heapless_frees, reset_heapless_frees};
 
+/// What [`Heap::cached_large`] found.
+pub enum CachedLarge {
+    /// A block.
+    Block(*mut u8),
+    /// A block. The caller calls [`Heap::note_growth`].
+    Grown(*mut u8),
+    /// Nothing: the cache has no such block, or the purge keeps the holder out.
+    None,
+}
+
+/// What became of a large block that [`Heap::free_large`] got.
+pub enum FreedLarge {
+    /// It is in the cache.
+    Kept,
+    /// It is in the cache. The caller calls [`Heap::after_free_large`].
+    Due,
+    /// The cache has no room for it. The caller calls [`Heap::after_free_large`].
+    NoRoom,
+    /// Nothing: the purge keeps the holder out. The caller calls [`Heap::wait_for_purge`] and tries
+    /// again.
+    Paused,
+}
+
 /// A block, and whether all its bytes are zero.
 pub type Fresh = (NonNull<Block>, bool);
 
@@ -199,82 +222,71 @@ impl Heap {
 
     /// Allocates a large block from the heap's cache: see [`large::cached`].
     #[inline(always)]
-    pub fn cached_large(&self, n: usize) -> Option<&'static Meta> {
+    pub fn cached_large(&self, n: usize) -> CachedLarge {
         if !self.pause.try_enter() {
-            return self.cached_large_later(n);
-        }
-        let Some(meta) = large::cached(&self.large, n) else {
             self.pause.leave();
-            return None;
+            return CachedLarge::None;
+        }
+        let Some(p) = large::cached(&self.large, n) else {
+            self.pause.leave();
+            return CachedLarge::None;
         };
         self.counts.large_hits.add(1);
-        let is_due = self.large_allocated(meta);
+        let live = self.live.get() + large::size_for(n) as i64;
+        self.live.set(live);
         self.pause.leave();
-        if is_due { self.after_report(Some(meta)) } else { Some(meta) }
+        // A report is due only above `high`, as the last one set it to 0.
+        if live > self.high.get() { CachedLarge::Grown(p) } else { CachedLarge::Block(p) }
     }
 
-    /// [`Heap::cached_large`] when the purge keeps the holder out.
+    /// Notes that the live bytes are higher than ever since the last report, and reports them if
+    /// that is due.
     #[cold]
     #[inline(never)]
-    fn cached_large_later(&self, n: usize) -> Option<&'static Meta> {
-        self.pause.wait();
-        self.cached_large(n)
+    pub fn note_growth(&self) {
+        self.busy(|| self.note_live(0));
     }
 
     /// Allocates a large block from a segment: see [`large::fresh`].
     pub fn fresh_large(&self, n: usize) -> Option<(&'static Meta, bool)> {
         // Inside: a purge that pauses the heap uses its home too.
-        let (got, is_due) = self.busy(|| {
+        self.busy(|| {
             let got = large::fresh(n, &self.home)?;
-            Some((got, self.large_allocated(got.0)))
-        })?;
-        if is_due {
-            self.after_report(None);
-        }
-        Some(got)
+            self.counts.large_fresh.add(1);
+            self.note_live(large::size_for(n) as i64);
+            Some(got)
+        })
     }
 
-    /// Counts an allocation. True: a report of the live bytes is due.
-    #[inline(always)]
-    fn large_allocated(&self, meta: &Meta) -> bool {
-        self.counts.large_allocated.add(1);
-        self.add_live(large::size(meta) as i64)
-    }
-
-    /// Frees a large block: see [`large::free`].
+    /// Frees a large block: see [`large::keep`].
     ///
     /// # Safety
-    /// `meta` is the first slot of a live large block, and the caller's to free.
+    /// A live large block starts at `p`, in the slot of `meta`, and it is the caller's to free.
     #[inline(always)]
-    pub unsafe fn free_large(&self, meta: &Meta) -> bool {
+    pub unsafe fn free_large(&self, p: *mut u8, meta: &Meta) -> FreedLarge {
         if !self.pause.try_enter() {
-            // SAFETY: the caller gives up a live large block, which `meta` is the first slot of.
-            // `free_large_later` only waits first.
-            return unsafe { self.free_large_later(meta) };
+            return FreedLarge::Paused;
         }
         self.counts.large_freed.add(1);
-        let is_due = self.add_live(-(large::size(meta) as i64));
+        let span = meta.span.load(Relaxed);
+        let live = self.live.get() - i64::from(span) * SLOT as i64;
+        self.live.set(live);
         // SAFETY: the caller promises a live large block and gives it up. The cache is the calling
         // thread's, which holds the heap.
-        let is_kept = unsafe { large::keep(&self.large, meta) };
+        let is_kept = unsafe { large::keep(&self.large, p, meta, span) };
         self.pause.leave();
-        if is_due || !is_kept {
-            return self.after_free_large(meta, is_kept, is_due);
+        match is_kept {
+            false => FreedLarge::NoRoom,
+            true if live < -REPORT_BYTES => FreedLarge::Due,
+            true => FreedLarge::Kept,
         }
-        false
     }
 
-    /// [`Heap::free_large`] when the purge keeps the holder out.
-    ///
-    /// # Safety
-    /// As [`Heap::free_large`].
+    /// Waits while the purge keeps the holder out: what [`Heap::free_large`] said.
     #[cold]
     #[inline(never)]
-    unsafe fn free_large_later(&self, meta: &Meta) -> bool {
+    pub fn wait_for_purge(&self) {
         self.pause.wait();
-        // SAFETY: the caller gives up a live large block, which `meta` is the first slot of. The
-        // pause has ended, and this thread is outside as before.
-        unsafe { self.free_large(meta) }
     }
 
     /// The rest of [`Heap::free_large`]: makes room in the cache unless the block is kept, and
@@ -282,22 +294,12 @@ impl Heap {
     /// know of them.
     #[cold]
     #[inline(never)]
-    fn after_free_large(&self, meta: &Meta, is_kept: bool, is_due: bool) -> bool {
+    pub fn after_free_large(&self, meta: &Meta, is_kept: bool) -> bool {
         self.busy(|| {
             let is_told = !is_kept && large::make_room(&self.large, meta, &self.home);
-            if is_due {
-                self.report_live();
-            }
+            self.note_live(0);
             is_told
         })
-    }
-
-    /// Reports the live bytes. Returns `meta`.
-    #[cold]
-    #[inline(never)]
-    fn after_report(&self, meta: Option<&'static Meta>) -> Option<&'static Meta> {
-        self.busy(|| self.report_live());
-        meta
     }
 
     /// Resizes a large block in place: see [`large::resize`].
@@ -346,8 +348,7 @@ impl Heap {
     fn add_live(&self, change: i64) -> bool {
         let live = self.live.get() + change;
         self.live.set(live);
-        // `high` is at least the value before, so only growth can pass it.
-        if change > 0 && live > self.high.get() {
+        if live > self.high.get() {
             self.high.set(live);
         }
         (live + REPORT_BYTES) as u64 >= 2 * REPORT_BYTES as u64

@@ -18,7 +18,6 @@ use crate::backend::segment;
 use crate::base::sync::{AtomicU64, Ordering::Relaxed};
 use crate::base::usage;
 use core::cell::Cell;
-use core::ptr::null_mut;
 
 /// The largest request that becomes a large block, in bytes.
 pub const LARGE_MAX: usize = 16 * SLOT;
@@ -42,84 +41,95 @@ pub fn reset_heapless_frees() {
 
 /// Large blocks that were freed recently, in a heap.
 pub struct Cache {
-    ways: [Cell<*mut Meta>; WAYS],
-    slots: Cell<u32>,
+    /// The slots of the block of each way. 0: the way has none.
+    spans: [Cell<u8>; WAYS],
+    /// The slots that further blocks may hold: KEPT_SLOTS less the sum of `spans`.
+    room: Cell<u32>,
     /// The way whose block the cache gives up next.
     victim: Cell<u32>,
+    /// Where the block of each way starts …
+    starts: [Cell<*mut u8>; WAYS],
+    /// … and its metadata.
+    metas: [Cell<*mut Meta>; WAYS],
 }
 
 impl Cache {
-    fn take(&self, span: u32) -> Option<&'static Meta> {
-        for way in &self.ways {
-            // SAFETY: a way is null or has a block's metadata, which is accessible for ever
-            // (`arena` rule 4). All fields may be shared between threads.
-            let Some(meta) = (unsafe { way.get().as_ref() }) else { continue };
-            if meta.span.load(Relaxed) == span {
-                way.set(null_mut());
-                self.slots.set(self.slots.get() - span);
-                return Some(meta);
-            }
-        }
-        None
+    #[inline(always)]
+    fn take(&self, span: u32) -> Option<(*mut u8, &'static Meta)> {
+        let way = self.spans.iter().position(|slots| slots.get() == span as u8)?;
+        self.spans[way].set(0);
+        self.room.set(self.room.get() + span);
+        // SAFETY: a way with slots has a block's metadata, which is accessible for ever (`arena`
+        // rule 4). All fields may be shared between threads.
+        let meta = unsafe { self.metas[way].get().as_ref().unwrap_unchecked() };
+        Some((self.starts[way].get(), meta))
     }
 
-    #[inline]
-    fn put_if_room(&self, meta: &Meta, span: u32) -> bool {
-        let slots = self.slots.get() + span;
-        let free = self.ways.iter().find(|way| way.get().is_null());
-        let Some(way) = free.filter(|_| slots <= KEPT_SLOTS) else { return false };
-        way.set(meta.raw());
-        self.slots.set(slots);
+    #[inline(always)]
+    fn put_if_room(&self, p: *mut u8, meta: &Meta, span: u32) -> bool {
+        let Some(room) = self.room.get().checked_sub(span) else { return false };
+        let Some(way) = self.spans.iter().position(|slots| slots.get() == 0) else { return false };
+        self.spans[way].set(span as u8);
+        self.room.set(room);
+        self.starts[way].set(p);
+        self.metas[way].set(meta.raw());
         true
     }
 
     fn make_room(&self, meta: &Meta, span: u32, home: &segment::Home) -> bool {
         let mut is_told = false;
-        while !self.put_if_room(meta, span) {
+        while !self.put_if_room(meta.start(), meta, span) {
             let victim = self.victim.get();
             self.victim.set((victim + 1) % WAYS as u32);
-            is_told |= self.let_go(&self.ways[victim as usize], home);
+            is_told |= self.let_go(victim as usize, home);
         }
         is_told
     }
 
     #[inline(always)]
-    fn let_go(&self, way: &Cell<*mut Meta>, home: &segment::Home) -> bool {
-        // SAFETY: a way is null or has a block's metadata, which is accessible for ever (`arena`
-        // rule 4). The slots of a cached block belong to the cache (rule 1), and this call takes
-        // the block out of it.
-        unsafe {
-            way.replace(null_mut()).as_ref().is_some_and(|meta| {
-                let span = meta.span.load(Relaxed);
-                self.slots.set(self.slots.get() - span);
-                home.release(meta, span)
-            })
+    fn let_go(&self, way: usize, home: &segment::Home) -> bool {
+        let span = u32::from(self.spans[way].replace(0));
+        if span == 0 {
+            return false;
         }
+        self.room.set(self.room.get() + span);
+        // SAFETY: a way with slots has a block's metadata, which is accessible for ever (`arena`
+        // rule 4). The slots of a cached block belong to the cache (rule 1), and this call has
+        // taken the block out of it.
+        unsafe { home.release(&*self.metas[way].get(), span) }
     }
 
-    /// Forgets all blocks. For the child of a fork, whose copy of another thread's cache may be
-    /// half written.
+    /// Forgets all blocks. For a new heap, and for the child of a fork, whose copy of another
+    /// thread's cache may be half written.
     pub fn forget(&self) {
-        self.ways.iter().for_each(|way| way.set(null_mut()));
-        self.slots.set(0);
+        self.spans.iter().for_each(|slots| slots.set(0));
+        self.room.set(KEPT_SLOTS);
     }
 
     /// Lets go of all blocks. `home` is that of the cache's heap.
     pub fn empty(&self, home: &segment::Home) {
-        self.ways.iter().for_each(|way| _ = self.let_go(way, home));
+        (0..WAYS).for_each(|way| _ = self.let_go(way, home));
     }
 }
 
+#[inline(always)]
 fn slots_for(n: usize) -> u32 {
     n.div_ceil(SLOT) as u32
 }
 
+/// Bytes of a large block for `n` bytes.
+#[inline(always)]
+pub fn size_for(n: usize) -> usize {
+    slots_for(n) as usize * SLOT
+}
+
 /// Takes a block for `n` ≤ LARGE_MAX bytes, aligned to 64 KiB, from a heap's cache. None: the cache
 /// has no such block.
-pub fn cached(cache: &Cache, n: usize) -> Option<&'static Meta> {
-    let meta = cache.take(slots_for(n))?;
+#[inline(always)]
+pub fn cached(cache: &Cache, n: usize) -> Option<*mut u8> {
+    let (p, meta) = cache.take(slots_for(n))?;
     meta.set_kind(Kind::Large);
-    Some(meta)
+    Some(p)
 }
 
 /// Takes a block for `n` ≤ LARGE_MAX bytes from a segment. The flag says whether it is zero. None:
@@ -132,15 +142,15 @@ pub fn fresh(n: usize, home: &segment::Home) -> Option<(&'static Meta, bool)> {
     Some((meta, zero))
 }
 
-/// Frees the large block at `meta` into a heap's cache. False: the cache has no room, and the
-/// caller must call [`make_room`].
+/// Frees the large block at `p`, whose metadata is `meta` and which has `span` slots, into a heap's
+/// cache. False: the cache has no room, and the caller must call [`make_room`].
 ///
 /// # Safety
 /// It is a live large block, and the caller gives it up. The caller holds the heap of `cache`.
 #[inline(always)]
-pub unsafe fn keep(cache: &Cache, meta: &Meta) -> bool {
+pub unsafe fn keep(cache: &Cache, p: *mut u8, meta: &Meta, span: u32) -> bool {
     meta.set_kind(Kind::Free);
-    cache.put_if_room(meta, meta.span.load(Relaxed))
+    cache.put_if_room(p, meta, span)
 }
 
 /// Lets go of blocks of the cache until there is room for `meta`, which [`keep`] did not keep.

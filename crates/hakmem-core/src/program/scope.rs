@@ -18,6 +18,7 @@
 
 use super::sampled::Due;
 use super::{Locked, ProgramHeap, Refusal, registry};
+use crate::backend::check;
 use crate::backend::owner::{Front, HEAP_SHIFT};
 use crate::backend::page::Block;
 use crate::base::size_class::{CLASS16, CLASSES, SIZES};
@@ -47,9 +48,9 @@ pub struct Scope {
 
 const _: () = assert!(OFFSET + size_of::<Scope>() <= 4096 && align_of::<Scope>() <= OFFSET);
 
-/// True if the thread's word leads to a scope, where it leads to no empty front.
+/// True if the thread's word leads to a scope or to an empty front: to no heap.
 #[inline(always)]
-pub fn is_scope(front: *const Front) -> bool {
+pub fn is_scope_or_empty(front: *const Front) -> bool {
     !front.addr().is_multiple_of(1 << HEAP_SHIFT)
 }
 
@@ -74,7 +75,9 @@ impl Scope {
         let list = &self.front.free[class];
         let block = NonNull::new(list.get())?;
         // SAFETY: a block on the list is free, and the scope is this thread's (rule 2).
-        list.set(unsafe { Block::next(block.as_ptr()) });
+        let next = unsafe { Block::next(block.as_ptr()) };
+        check::check_link(block.as_ptr(), next);
+        list.set(next);
         Some(block)
     }
 

@@ -33,7 +33,7 @@ use crate::{os, purge};
 use core::ffi::c_void;
 #[cfg(shuttle)]
 pub use tls::forget_all;
-pub use tls::{ThreadState, front, own_front, state, state_in_scope};
+pub use tls::{ThreadState, front, heap, own_front, state, state_in_scope};
 
 #[unsafe(link_section = ".data.hakmem")]
 static KEY: AtomicU32 = AtomicU32::new(NO_KEY);

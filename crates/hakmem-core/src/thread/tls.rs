@@ -28,9 +28,19 @@ const _: () = assert!(size_of::<EmptyFront>() == size_of::<Front>());
 
 const EMPTY_FRONT: EmptyFront =
     EmptyFront { free: [core::ptr::null_mut(); CLASSES + 1], class16: CLASS16, kept: [0; CLASSES - FIRST_LONG] };
+/// The two empty fronts, behind a word that keeps them off the multiples of 16. A heap lies at a
+/// multiple of its size. So the lowest bits alone tell a heap from all else.
+#[repr(C, align(16))]
+struct EmptyFronts {
+    _word: u64,
+    fronts: [EmptyFront; 2],
+}
+
 /// The front of a thread before its first allocation, and the front of a thread that has put its
-/// heap back. They lie side by side, so that one comparison tells both from a heap.
-static EMPTY_FRONTS: [EmptyFront; 2] = [EMPTY_FRONT; 2];
+/// heap back.
+static EMPTY_FRONTS: EmptyFronts = EmptyFronts { _word: 0, fronts: [EMPTY_FRONT; 2] };
+
+const _: () = assert!(core::mem::offset_of!(EmptyFronts, fronts) == 8 && size_of::<EmptyFront>().is_multiple_of(16));
 
 #[cfg(not(any(miri, shuttle)))]
 core::arch::global_asm!(
@@ -41,7 +51,7 @@ core::arch::global_asm!(
     ".type __hakmem_heap_v0,%object",
     ".size __hakmem_heap_v0,8",
     "__hakmem_heap_v0:",
-    ".8byte {empty}",
+    ".8byte {empty} + 8",
     // This relocation changes nothing. It makes the linker also take the note of `stats::view` out
     // of its object file.
     concat!(".reloc __hakmem_heap_v0, ", processor::no_relocation!(), ", __hakmem_note_v0"),
@@ -153,7 +163,7 @@ mod word {
     use core::cell::Cell;
 
     // The word has no destructor: it is readable as long as the thread runs any code.
-    std::thread_local! { static WORD: Cell<*const Front> = const { Cell::new((&raw const EMPTY_FRONTS).cast()) }; }
+    std::thread_local! { static WORD: Cell<*const Front> = const { Cell::new((&raw const EMPTY_FRONTS.fronts).cast()) }; }
 
     pub fn front() -> *const Front {
         WORD.get()
@@ -178,13 +188,13 @@ mod word {
     }
 
     pub fn front() -> *const Front {
-        WORDS.with_borrow(|words| words.get(thread()).copied()).unwrap_or((&raw const EMPTY_FRONTS).cast())
+        WORDS.with_borrow(|words| words.get(thread()).copied()).unwrap_or((&raw const EMPTY_FRONTS.fronts).cast())
     }
 
     pub fn set(front: *const Front) {
         WORDS.with_borrow_mut(|words| {
             let most = words.len().max(thread() + 1);
-            words.resize(most, (&raw const EMPTY_FRONTS).cast());
+            words.resize(most, (&raw const EMPTY_FRONTS.fronts).cast());
             words[thread()] = front;
         });
     }
@@ -224,20 +234,30 @@ pub fn state() -> ThreadState {
 /// [`state`], or the scope that the thread is in.
 #[inline]
 pub fn state_in_scope() -> Result<ThreadState, &'static Scope> {
+    if let Some(heap) = heap() {
+        return Ok(ThreadState::Live(heap));
+    }
     let front = front();
-    let offset = front.addr().wrapping_sub((&raw const EMPTY_FRONTS).addr());
-    if offset >= size_of_val(&EMPTY_FRONTS) {
-        if scope::is_scope(front) {
-            // SAFETY: the word is no empty front and no heap's, so `set_scope` wrote it. A scope
-            // begins with its front, and is never unmapped.
-            return Err(unsafe { &*front.cast::<Scope>() });
-        }
-        // SAFETY: the word is no empty front and no scope's, so `set_live` wrote it with a heap's
-        // front. A heap begins with its front, and is never freed. The thread holds it (`thread`
-        // rule 3).
-        return Ok(ThreadState::Live(unsafe { &*front.cast::<Heap>() }));
+    let offset = front.addr().wrapping_sub((&raw const EMPTY_FRONTS.fronts).addr());
+    if offset >= size_of_val(&EMPTY_FRONTS.fronts) {
+        // SAFETY: the word is no heap's and no empty front, so `set_scope` wrote it. A scope begins
+        // with its front, and is never unmapped.
+        return Err(unsafe { &*front.cast::<Scope>() });
     }
     Ok(if offset == 0 { ThreadState::Empty } else { ThreadState::Dead })
+}
+
+/// The heap that the thread's word leads to. None: the thread has no heap, or is in a scope.
+#[inline(always)]
+pub fn heap() -> Option<&'static Heap> {
+    let front = front();
+    if scope::is_scope_or_empty(front) {
+        return None;
+    }
+    // SAFETY: scopes and empty fronts lie at no multiple of a heap's size, so `set_live` wrote the
+    // word with a heap's front. A heap begins with its front, and is never freed. The thread holds
+    // it (`thread` rule 3).
+    Some(unsafe { front.cast::<Heap>().as_ref().unwrap_unchecked() })
 }
 
 /// The state of a thread that is in a scope: a thread has a heap before it enters one.
@@ -245,7 +265,7 @@ pub fn state_in_scope() -> Result<ThreadState, &'static Scope> {
 #[inline(never)]
 fn outer_state(scope: &'static Scope) -> ThreadState {
     let mut front = scope.outer.get();
-    while scope::is_scope(front) {
+    while scope::is_scope_or_empty(front) {
         // SAFETY: `set_scope` got it, so it is a heap's or a scope's, and no heap's.
         front = unsafe { &*front.cast::<Scope>() }.outer.get();
     }
@@ -283,5 +303,5 @@ pub unsafe fn set_live(heap: &'static Heap) {
 
 /// Marks the calling thread as ending.
 pub fn set_dead() {
-    set((&raw const EMPTY_FRONTS[1]).cast());
+    set((&raw const EMPTY_FRONTS.fronts[1]).cast());
 }

@@ -17,11 +17,11 @@ use super::{keep_limit, note_released, refused};
 use crate::backend::arena::SLOT;
 use crate::backend::check;
 use crate::backend::nothing;
-use crate::backend::page::{self, Block, Kind, Meta};
+use crate::backend::page::{self, Block, Kind};
 use crate::base::prefetch::prefetch;
 use crate::base::size_class::{self, FIRST_LONG, MEDIUM_MAX, NOTHING, SIZES, SMALL_MAX};
 use crate::heap::all::are_many;
-use crate::heap::{Fresh, Heap};
+use crate::heap::{CachedLarge, Fresh, Heap};
 use crate::large::huge::{self, kept::Kept};
 use crate::large::{self, LARGE_MAX};
 use crate::program::scope::Scope;
@@ -124,11 +124,11 @@ fn pop(class: usize) -> Option<*mut u8> {
     }
 }
 
-/// [`pop`] for a class above `SMALL_MAX`. Frees put blocks onto these lists, and nobody looks at
-/// them before. So this returns None, too, if the next block does not lie in the first arena: the
-/// slow path checks the link further.
+/// [`pop`] for a class above `SMALL_MAX`, for a request of `n` bytes. Frees put blocks onto these
+/// lists, and nobody looks at them before. So the slow path takes the block, too, if the next one
+/// does not lie in the first arena: it checks the link further.
 #[inline(always)]
-fn pop_kept(class: usize) -> Option<*mut u8> {
+fn alloc_kept(n: usize, class: usize) -> *mut u8 {
     let front = thread::front();
     // SAFETY: the word of a thread always points to a readable front. Classes are below CLASSES. A
     // block on the list is free, and only this thread, the holder of the heap, uses the list
@@ -137,17 +137,18 @@ fn pop_kept(class: usize) -> Option<*mut u8> {
         let list = (*front).free.get_unchecked(class);
         let block = list.get();
         if block.is_null() {
-            return None;
+            return alloc16_slow(n, class);
         }
         let next = Block::next(block);
         if !check::is_plain_link(next) {
-            return None;
+            // The refill takes it, and checks the link.
+            return alloc16_slow(n, class);
         }
         take_away::pop(|| list.set(next));
         let kept = (*front).kept.get_unchecked(class - FIRST_LONG);
         kept.set(kept.get().saturating_sub(1));
         prefetch(next);
-        Some(block.cast())
+        block.cast()
     }
 }
 
@@ -156,10 +157,10 @@ fn pop_kept(class: usize) -> Option<*mut u8> {
 #[unsafe(link_section = ".text.hot.hakmem")]
 extern "C" fn alloc16_unlisted(n: usize) -> *mut u8 {
     if n > MEDIUM_MAX {
-        return alloc_big(n, SLOT, Clear::Nothing);
+        return alloc_large(n);
     }
     let class = size_class::computed(n);
-    pop_kept(class).unwrap_or_else(|| alloc16_slow(n, class))
+    alloc_kept(n, class)
 }
 
 #[cold]
@@ -350,40 +351,62 @@ pub fn sample_whole(p: *mut u8) {
     }
 }
 
-/// A large block from the heap's cache, else [`new_whole`]. It is part of its callers, which keep
-/// no frame: they jump to `new_whole`.
-#[inline(always)]
-fn from_cache_or_new(n: usize, align: usize, clear: Clear) -> *mut u8 {
-    if n <= LARGE_MAX
-        && align <= SLOT
-        && let ThreadState::Live(heap) = thread::state()
-        && let Some(meta) = heap.cached_large(n)
-    {
-        if clear == Clear::Nothing {
-            return meta.start();
-        }
-        // SAFETY: `cached_large` has just allocated the block for `n` bytes, and no one else knows
-        // it yet.
-        unsafe { clear_large(meta, n, clear) };
-        return meta.start();
+/// [`alloc_big`] for a request of malloc. The usual case of a large block comes first.
+#[cold]
+#[inline(never)]
+#[unsafe(link_section = ".text.hot.hakmem")]
+extern "C" fn alloc_large(n: usize) -> *mut u8 {
+    if n > LARGE_MAX || profile::is_on() {
+        return alloc_big(n, SLOT, Clear::Nothing);
     }
-    new_whole(n, align, clear)
+    let Some(heap) = thread::heap() else { return alloc_big(n, SLOT, Clear::Nothing) };
+    match heap.cached_large(n) {
+        CachedLarge::Block(p) => p,
+        CachedLarge::Grown(p) => grown(p, heap),
+        CachedLarge::None => new_whole(n, SLOT, Clear::Nothing),
+    }
 }
 
-/// Zeroes as much of a large block as `clear` says.
+/// Returns `p`, with which the live bytes of `heap` have grown.
+#[cold]
+#[inline(never)]
+extern "C" fn grown(p: *mut u8, heap: &'static Heap) -> *mut u8 {
+    heap.note_growth();
+    p
+}
+
+/// A large block from the heap's cache, else [`new_whole`].
+#[inline(always)]
+fn from_cache_or_new(n: usize, align: usize, clear: Clear) -> *mut u8 {
+    if n > LARGE_MAX || align > SLOT {
+        return new_whole(n, align, clear);
+    }
+    let ThreadState::Live(heap) = thread::state() else { return new_whole(n, align, clear) };
+    let p = match heap.cached_large(n) {
+        CachedLarge::Block(p) => p,
+        CachedLarge::Grown(p) => grown(p, heap),
+        CachedLarge::None => return new_whole(n, align, clear),
+    };
+    // SAFETY: `cached_large` has just allocated the block for `n` bytes, and no one else knows it
+    // yet.
+    unsafe { clear_large(p, n, clear) };
+    p
+}
+
+/// Zeroes as much of the large block at `p` as `clear` says.
 ///
 /// # Safety
-/// The block is live and holds `n` bytes. No other thread uses it during the call.
+/// The block is live and was allocated for `n` bytes. No other thread uses it during the call.
 #[inline(never)]
-unsafe fn clear_large(meta: &Meta, n: usize, clear: Clear) {
+unsafe fn clear_large(p: *mut u8, n: usize, clear: Clear) {
     let bytes = match clear {
         Clear::Nothing => return,
         Clear::Request => n,
-        Clear::Block => large::size(meta),
+        Clear::Block => large::size_for(n),
     };
-    // SAFETY: the caller promises that the block is live and in no use. It holds `n` bytes, and
-    // never less than `large::size`.
-    unsafe { meta.start().write_bytes(0, bytes) };
+    // SAFETY: the caller promises that the block is live and in no use. It was allocated for `n`
+    // bytes, so it holds `size_for(n)`.
+    unsafe { p.write_bytes(0, bytes) };
 }
 
 /// The huge blocks that the calling thread's heap keeps. None: it has no heap, or none are kept.
@@ -423,7 +446,7 @@ fn new_whole(n: usize, align: usize, clear: Clear) -> *mut u8 {
         unsafe {
             match meta.kind() {
                 Kind::Huge => huge::clear(meta, n, clear == Clear::Block),
-                _ => clear_large(meta, n, clear),
+                _ => clear_large(meta.start(), n, clear),
             }
         }
     }

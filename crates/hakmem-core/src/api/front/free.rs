@@ -27,7 +27,7 @@ use crate::backend::arena::{META, SLOT, SLOT_SHIFT};
 use crate::backend::owner::Owner;
 use crate::backend::page::{self, Block, Kind, Meta, bounds};
 use crate::backend::{check, foreign};
-use crate::heap::{Heap, Pushed, reclaim::parked};
+use crate::heap::{FreedLarge, Heap, Pushed, reclaim::parked};
 use crate::large::{self, huge};
 use crate::profile::{self, Freed};
 use crate::program::{self, ProgramHeap};
@@ -262,15 +262,30 @@ unsafe extern "C" fn free_slow(p: *mut u8, site: usize) {
     };
     // Only pages of blocks have owners: for the most of what comes here one line of metadata is
     // enough.
-    let page = meta.head_of_block();
-    let owner = page.owner();
-    // SAFETY: the block is live, in the slot of `meta`, and given up (rule 1). A page with an owner
-    // has blocks of one size.
-    unsafe {
+    let (mut page, mut owner) = (meta, meta.owner());
+    if owner.is_null() {
+        // A block of whole slots starts where its first slot does; the other slots have no kind.
+        if meta.is(Kind::Large)
+            && p.addr().is_multiple_of(SLOT)
+            && let Some(heap) = thread::heap()
+        {
+            // SAFETY: a large block starts at `p`. It is live and given up (rule 1).
+            return unsafe { free_large(p, meta, heap) };
+        }
+        if meta.is(Kind::Follow) {
+            page = meta.head();
+            owner = page.owner();
+        }
         if owner.is_null() {
-            free_whole(p, meta);
-        } else if !core::ptr::eq(thread::front(), owner.cast()) {
-            free_remote(page, owner, p.cast());
+            // SAFETY: the block is live, in the slot of `meta`, and given up (rule 1).
+            return unsafe { free_whole(p, meta) };
+        }
+    }
+    // SAFETY: the block is live, of `page`, and given up (rule 1). A page with an owner has blocks
+    // of one size.
+    unsafe {
+        if !core::ptr::eq(thread::front(), owner.cast()) {
+            free_remote(p.cast(), page, owner);
         } else if page.is_listed_of(owner) {
             free_listed(p, page);
         } else {
@@ -305,7 +320,7 @@ unsafe extern "C" fn free_listed(p: *mut u8, page: *const Meta) {
 /// # Safety
 /// The block is live, of `page`, whose owner was `owner`, and the caller's to free.
 #[inline(never)]
-unsafe fn free_remote(page: &'static Meta, owner: *mut Owner, block: *mut Block) {
+unsafe fn free_remote(block: *mut Block, page: &'static Meta, owner: *mut Owner) {
     // SAFETY: the caller gives up a live block of `page`. `heap` is this thread's. Owners are for
     // ever (`owner` rule 1).
     unsafe {
@@ -343,18 +358,55 @@ unsafe fn free_parked(heap: &Heap, page: &'static Meta, block: *mut Block) -> bo
     is_free
 }
 
+/// Frees a large block into the cache of the thread's heap. Part of its callers, which need no
+/// frame for it: they jump to the rest.
+///
+/// # Safety
+/// A live large block starts at `p`, in the slot of `meta`. It is the caller's to free.
+#[inline(always)]
+unsafe fn free_large(p: *mut u8, meta: &'static Meta, heap: &'static Heap) {
+    // SAFETY: the caller gives up a live large block, which starts at `p`.
+    match unsafe { heap.free_large(p, meta) } {
+        FreedLarge::Kept => {}
+        FreedLarge::Due => after_free_large(true, meta, heap),
+        FreedLarge::NoRoom => after_free_large(false, meta, heap),
+        // SAFETY: nothing has changed, so the block is live and the caller's.
+        FreedLarge::Paused => unsafe { free_large_later(p, meta, heap) },
+    }
+}
+
+#[cold]
+#[inline(never)]
+extern "C" fn after_free_large(is_kept: bool, meta: &'static Meta, heap: &'static Heap) {
+    if heap.after_free_large(meta, is_kept) {
+        purge::tick();
+    }
+}
+
+/// [`free_large`] when the purge keeps the holder out.
+///
+/// # Safety
+/// As [`free_large`].
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn free_large_later(p: *mut u8, meta: &'static Meta, heap: &'static Heap) {
+    heap.wait_for_purge();
+    // SAFETY: the caller gives up a live large block, which starts at `p`.
+    unsafe { free_large(p, meta, heap) };
+}
+
 /// Frees a large, a huge or a sampled block, in the slot of `meta`.
 ///
 /// # Safety
 /// As [`free16`]; `p` is ours, and its slot is no page's that has an owner.
 #[inline(never)]
-unsafe fn free_whole(p: *mut u8, meta: &'static Meta) {
+unsafe extern "C" fn free_whole(p: *mut u8, meta: &'static Meta) {
     // A block of whole slots starts where its first slot does; the other slots have no kind.
     let kind = if p.addr().is_multiple_of(SLOT) { meta.kind() } else { Kind::Free };
     // SAFETY: a block of that kind starts at `p`. It is live and given up (rule 1).
     let released = unsafe {
         match (kind, thread::state()) {
-            (Kind::Large, ThreadState::Live(heap)) => heap.free_large(meta),
+            (Kind::Large, ThreadState::Live(heap)) => return free_large(p, meta, heap),
             (Kind::Large, _) => {
                 large::free(meta);
                 true

@@ -308,6 +308,12 @@ impl Meta {
         }
     }
 
+    /// True if the slot is used for `kind`.
+    #[inline(always)]
+    pub fn is(&self, kind: Kind) -> bool {
+        self.kind.load(Relaxed) == kind as u8
+    }
+
     /// Sets what the slot is used for (rule 3).
     pub fn set_kind(&self, kind: Kind) {
         self.kind.store(kind as u8, Relaxed);

@@ -73,9 +73,10 @@ pub(in crate::heap) struct Shared {
 }
 
 impl Heap {
-    /// Decides whether a fresh heap shares, and whether it has a home. `made` heaps were made
-    /// before it.
+    /// Prepares a fresh heap: decides whether it shares, and whether it has a home. `made` heaps
+    /// were made before it.
     pub fn begin(&self, made: u64) {
+        self.large.forget();
         self.home.begin(made.saturating_sub(FEW) as u32);
         let from = policy::SHARED_FROM_HEAPS.get();
         self.shared.shares.set(from != 0 && made >= u64::from(from));

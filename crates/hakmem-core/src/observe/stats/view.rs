@@ -207,7 +207,7 @@ mod note {
         "heap.next_pages": offset_of!(Heap, counts.next_pages),
         "heap.unparked": offset_of!(Heap, counts.unparked),
         "heap.merges": offset_of!(Heap, counts.merges),
-        "heap.large_allocated": offset_of!(Heap, counts.large_allocated),
+        "heap.large_fresh": offset_of!(Heap, counts.large_fresh),
         "heap.large_hits": offset_of!(Heap, counts.large_hits),
         "heap.large_freed": offset_of!(Heap, counts.large_freed),
         "heap.huge_hits": offset_of!(Heap, huge.hits),

@@ -33,7 +33,7 @@ pub fn of(heap: &'static SharedHeap) -> ThreadHeap {
         blocks_sent: sent.blocks,
         batches_sent: sent.batches,
         chains_sent: sent.chains,
-        large_allocations: counts.large_allocated.get(),
+        large_allocations: counts.large_allocated(),
         large_hits: counts.large_hits.get(),
         large_frees: counts.large_freed.get(),
     }
