@@ -4,8 +4,9 @@
 //! ```text
 //! free16 ──┬── free_own ─────── countdown_over        a block of one of this thread's pages
 //!          ├── free_listed ──── countdown_over        the same, above SMALL_MAX
-//!          └── free_slow ──┬─── free_remote           a block of another owner's page
-//!                          ├─── free_whole            a large, huge or sampled block
+//!          ├── free_in ──┬───── free_remote           a block of another owner's page
+//!          │             └───── free_whole            a large, huge or sampled block
+//!          └── free_slow ──┬─── free_in               a block of a further arena
 //!                          ├─── guard::free           a block in a guarded place
 //!                          └─── foreign::free         a pointer that is not ours
 //! ```
@@ -55,6 +56,7 @@ pub unsafe fn free16(p: *mut u8) {
             if (*page).is_listed_of(thread::front().cast()) {
                 return free_listed(p, page);
             }
+            return free_in(p, page);
         }
     }
     // SAFETY: the caller gives up a live block, or `p` is not ours (rule 1).
@@ -260,6 +262,19 @@ unsafe extern "C" fn free_slow(p: *mut u8, site: usize) {
         }
         return;
     };
+    // SAFETY: `p` is in the slot of `meta`, and given up (rule 1).
+    unsafe { free_in(p, meta) };
+}
+
+/// Frees `p`, in the slot of `meta`, whatever starts there.
+///
+/// # Safety
+/// As [`free16`]; `meta` is the metadata of the slot that `p` lies in.
+#[inline(never)]
+#[unsafe(link_section = ".text.hot.hakmem")]
+unsafe extern "C" fn free_in(p: *mut u8, meta: *const Meta) {
+    // SAFETY: metadata of a used segment is accessible for ever (`arena` rule 4).
+    let meta = unsafe { &*meta };
     // Only pages of blocks have owners: for the most of what comes here one line of metadata is
     // enough.
     let (mut page, mut owner) = (meta, meta.owner());
@@ -315,19 +330,43 @@ unsafe extern "C" fn free_listed(p: *mut u8, page: *const Meta) {
     }
 }
 
-/// Frees a block of a page that another heap owns, or that is parked.
+/// Frees a block of a page that another heap owns, or that is parked. A block that joins an open
+/// batch needs no frame.
 ///
 /// # Safety
 /// The block is live, of `page`, whose owner was `owner`, and the caller's to free.
-#[inline(never)]
+#[inline(always)]
 unsafe fn free_remote(block: *mut Block, page: &'static Meta, owner: *mut Owner) {
+    // SAFETY: the caller gives up a live block of `page`. `heap` is this thread's.
+    unsafe {
+        if let Some(heap) = thread::heap()
+            && !is_shared(heap, page, owner)
+            && heap.outgoing.join(page, block)
+        {
+            return;
+        }
+        free_remote_slow(block, page, owner);
+    }
+}
+
+/// True if the page is parked, and the heap takes blocks of its class from such pages.
+#[inline(always)]
+fn is_shared(heap: &Heap, page: &Meta, owner: *mut Owner) -> bool {
+    heap.shares(page.class.get().into()) && parked::is_owner(owner)
+}
+
+/// [`free_remote`] of a block that joins no batch.
+///
+/// # Safety
+/// As [`free_remote`].
+#[inline(never)]
+unsafe extern "C" fn free_remote_slow(block: *mut Block, page: &'static Meta, owner: *mut Owner) {
     // SAFETY: the caller gives up a live block of `page`. `heap` is this thread's. Owners are for
     // ever (`owner` rule 1).
     unsafe {
         match thread::state() {
             ThreadState::Live(heap) => {
-                let is_parked = heap.shares(page.class.get().into()) && parked::is_owner(owner);
-                if !is_parked || !free_parked(heap, page, block) {
+                if !is_shared(heap, page, owner) || !free_parked(heap, page, block) {
                     heap.outgoing.add(heap, page, block);
                     if heap.released().get() {
                         note_released(heap);

@@ -83,8 +83,34 @@ fn owner_of(page: &Meta, block: *mut Block) -> *mut Owner {
 }
 
 impl Outgoing {
-    /// Adds a block of `page`, for `heap`, which has these remote frees. If the bytes so far reach BATCH_BYTES, first sends everything. O(1),
-    /// and sometimes the sending.
+    /// Adds a block of `page` to the open batch of its slot. False: there is none, no room for the
+    /// block, or the program made an error. Then nothing has changed, and the caller must call
+    /// [`Outgoing::add`].
+    ///
+    /// # Safety
+    /// The block is of `page`, was live, and the caller gives it up if this returns true.
+    #[inline(always)]
+    pub unsafe fn join(&self, page: &Meta, block: *mut Block) -> bool {
+        let (size, room, batch) = (page.block_size.get(), self.room.get(), self.open[place(block)].get());
+        if !is_same_slot(batch, block) || room < size as i32 || !check::may_start(block, page.class.get()) {
+            return false;
+        }
+        // SAFETY: the table holds only batches of this heap, and the calling thread is its holder.
+        // A slot with a used block belongs to one page (`page` rule 2), so all blocks of the batch
+        // are of `page`. The caller gives the block up.
+        unsafe {
+            if check::CHECKED && (RemoteBatch::block(batch) == block || RemoteBatch::newest(batch) == block) {
+                return false;
+            }
+            RemoteBatch::push(batch, block);
+        }
+        self.sent.add(1);
+        self.room.set(room - size as i32);
+        true
+    }
+
+    /// Adds a block of `page`, for `heap`, which has these remote frees. If the bytes so far reach
+    /// BATCH_BYTES, first sends everything. O(1), and sometimes the sending.
     ///
     /// # Safety
     /// The block is of `page`, was live, and the caller gives it up.
@@ -95,23 +121,16 @@ impl Outgoing {
             self.send_all(heap);
             self.room.set(policy::BATCH_BYTES.get().max(size) as i32);
         }
-        self.sent.add(1);
-        let i = place(block);
-        let batch = self.open[i].get();
-        if is_same_slot(batch, block) {
-            // SAFETY: the table holds only batches of this heap, and the calling thread is its
-            // holder.
-            if check::CHECKED && (RemoteBatch::block(batch) == block || unsafe { RemoteBatch::newest(batch) } == block)
-            {
-                check::double_free(block.cast(), page);
-            }
-            // SAFETY: a slot with a used block belongs to one page (`page` rule 2), so all blocks
-            // of the batch are of `page`. The holder of this heap has the batch (`remote_batch`
-            // rule 1), and the caller gives the block up.
-            unsafe { RemoteBatch::push(batch, block) };
-            self.room.set(self.room.get() - size as i32);
+        // SAFETY: the caller gives up a block of `page`.
+        if unsafe { self.join(page, block) } {
             return;
         }
+        let i = place(block);
+        if is_same_slot(self.open[i].get(), block) {
+            // There is room, and a block of the page starts here: so it is in the batch already.
+            check::double_free(block.cast(), page);
+        }
+        self.sent.add(1);
         if !RemoteBatch::fits(size) {
             // SAFETY: the caller gives up a block of `page`. The page has an owner while a block of
             // it is used (`page` rule 2).
