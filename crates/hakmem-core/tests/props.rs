@@ -196,7 +196,24 @@ fn several_threads<D: FrontEnd + Send>(front_end: D, sequences: Vec<Vec<Op>>) {
     ranges.assert_empty();
 }
 
+/// qemu takes the memory that MREMAP_DONTUNMAP leaves behind for unmapped. So there mremap is
+/// refused, and the allocator copies.
+#[cfg(feature = "fault-injection")]
+fn refuse_mremap_under_an_emulator() {
+    use hakmem_core::faults::{Call, Plan, arm};
+    if std::env::var_os("TEST_HAKMEM_EMULATOR").is_some() {
+        arm(Plan {
+            kinds: 1 << Call::Mremap as u32,
+            first: 1,
+            count: u64::MAX,
+            partial: false,
+        });
+    }
+}
+
 fn config(cases: u32) -> ProptestConfig {
+    #[cfg(feature = "fault-injection")]
+    refuse_mremap_under_an_emulator();
     // None if PROPTEST_DISABLE_FAILURE_PERSISTENCE says so.
     let failure_persistence = ProptestConfig::default()
         .failure_persistence

@@ -19,8 +19,11 @@
 //!    freed. The thread that took it owns it.
 //! 3. Another thread may change `allowed` between two steps of the holder. Then a heap keeps more
 //!    than it may, at most until its next put.
+//! 4. The holder and a purge may give the same part of the bound up at once. Then `allowed`,
+//!    `ALLOWED` and `CACHED` are lower by that part, perhaps below zero, until the next put takes it
+//!    again.
 
-use super::{CACHED, Entry, address, drop_entry, limit, note_live, put_entry, run_of, set_thp};
+use super::{CACHED, Entry, address, drop_entry, limit, note_live, put_entry, run_of, set_thp, signed_cached_bytes};
 use crate::backend::arena::{self, META, SEGMENT};
 use crate::backend::page::Meta;
 use crate::base::counter::Counter;
@@ -132,8 +135,9 @@ impl Kept {
     /// Takes a part of the bound of the cache. False: the cache is full.
     #[cold]
     #[inline(never)]
-    fn allow(&self, bytes: i64) -> bool {
-        let is_full = CACHED.load(Relaxed) + bytes as usize > limit();
+    pub(super) fn allow(&self, bytes: i64) -> bool {
+        // Signed: `CACHED` may be below zero for a time (rule 4).
+        let is_full = signed_cached_bytes() as i64 + bytes > limit() as i64;
         if !is_full {
             self.change_allowed(bytes);
             CACHED.fetch_add(bytes as usize, Relaxed);
@@ -141,7 +145,7 @@ impl Kept {
         !is_full
     }
 
-    fn change_allowed(&self, bytes: i64) {
+    pub(super) fn change_allowed(&self, bytes: i64) {
         self.allowed.fetch_add(bytes, Relaxed);
         ALLOWED.fetch_add(bytes as usize, Relaxed);
     }

@@ -107,7 +107,7 @@ pub fn cached_bytes() -> usize {
     signed_cached_bytes().max(0).cast_unsigned()
 }
 /// [`cached_bytes`]. Below zero: in the child of a fork, `after_fork` counted this thread's change
-/// before the thread did.
+/// before the thread did. Or two threads gave the same part of the bound up (`kept` rule 4).
 #[inline(always)]
 pub fn signed_cached_bytes() -> isize {
     CACHED.load(Relaxed).cast_signed()

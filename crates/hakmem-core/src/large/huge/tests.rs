@@ -255,3 +255,24 @@ fn a_child_of_a_fork_has_what_heaps_keep() {
         });
     });
 }
+
+/// The holder of a heap and a purge give the same part of the bound up at once.
+#[test]
+fn a_part_of_the_bound_that_two_give_up_is_taken_again() {
+    in_child(|| {
+        keep_nothing_back();
+        forget_cache();
+        policy::HUGE_CACHE_MIB.set(64);
+        // SAFETY: all zero bytes are a heap that keeps nothing.
+        let kept: Kept = unsafe { core::mem::zeroed() };
+        let part = 4 * SEGMENT as i64;
+        assert!(kept.allow(part));
+        for _ in 0..2 {
+            kept.change_allowed(-part);
+            CACHED.fetch_sub(part as usize, Relaxed);
+        }
+        assert!(kept.allow(part + SEGMENT as i64));
+        assert_eq!((cached_bytes(), kept.allowed.load(Relaxed)), (SEGMENT, SEGMENT as i64));
+        assert!(!kept.allow(64 << 20), "the cache is full");
+    });
+}
