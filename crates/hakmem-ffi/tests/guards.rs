@@ -20,9 +20,24 @@ fn run(part: &str, settings: &[(&str, &str)]) -> (Output, String) {
 
 fn run_on(library: &Path, part: &str, settings: &[(&str, &str)]) -> (Output, String) {
     let mut command = Command::new(program());
+    command.env("LD_PRELOAD", library);
+    end(command, part, settings)
+}
+
+/// The program whose blocks are of program heaps.
+fn run_heaps(part: &str, every: &str) -> (Output, String) {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    let program = PROGRAM.get_or_init(|| compile(Language::C, "guarded_heaps.c", Link::Static));
+    end(
+        Command::new(program),
+        part,
+        &[("HAKMEM_GUARD_SAMPLE", every)],
+    )
+}
+
+fn end(mut command: Command, part: &str, settings: &[(&str, &str)]) -> (Output, String) {
     command
         .arg(part)
-        .env("LD_PRELOAD", library)
         .env_remove("HAKMEM_STATS")
         .envs(settings.iter().copied());
     let output = finish(&mut command);
@@ -166,5 +181,73 @@ fn other_faults_take_their_course() {
         let (output, stderr) = run(part, &[("HAKMEM_GUARD_SAMPLE", "1")]);
         assert_eq!(output.status.signal(), Some(libc::SIGSEGV), "{part}");
         assert_eq!(stderr, "", "{part}");
+    }
+}
+
+/// The heap counts blocks in places, the limit holds for them, and a reset frees them.
+#[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "sampled guards are the default build's"
+)]
+fn blocks_of_program_heaps_lie_in_places() {
+    let (output, stderr) = run_heaps("correct", "1");
+    assert_eq!((&*output.stdout, &*stderr), (&b"correct\n"[..], ""));
+}
+
+/// Of 20,000 blocks, 2,000 are to be expected of either way, with a deviation of 42.
+#[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "sampled guards are the default build's"
+)]
+fn blocks_of_program_heaps_have_the_same_chance() {
+    let (output, stderr) = run_heaps("rate", "10");
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    let counts: Vec<u32> = text
+        .split_whitespace()
+        .map(|n| n.parse().expect("a number"))
+        .collect();
+    assert_eq!(counts.len(), 2, "{text}{stderr}");
+    for count in counts {
+        assert!((1700..2300).contains(&count), "{text}");
+    }
+}
+
+#[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "sampled guards are the default build's"
+)]
+fn errors_in_blocks_of_program_heaps_are_found() {
+    let parts = [
+        ("use_after_reset", libc::SIGSEGV, "Use After Free"),
+        ("use_after_delete", libc::SIGSEGV, "Use After Free"),
+        ("use_after_scope", libc::SIGSEGV, "Use After Free"),
+        ("overflow", 0, "Buffer Overflow"),
+        ("freed_twice", libc::SIGABRT, "Double Free"),
+    ];
+    for (part, signal, what) in parts {
+        let (output, stderr) = run_heaps(part, "1");
+        let ended = output.status.signal();
+        // An overflow is found by a fault or by the free.
+        assert!(
+            ended.is_some_and(|by| signal == 0 || by == signal),
+            "{part}: {stderr}"
+        );
+        assert!(heads(&stderr)[0].starts_with(what), "{part}: {stderr}");
+        assert!(
+            stderr.contains(" was allocated by thread "),
+            "{part}: {stderr}"
+        );
+    }
+    for part in ["of_another", "of_none"] {
+        let (output, stderr) = run_heaps(part, "1");
+        assert_eq!(
+            output.status.signal(),
+            Some(libc::SIGABRT),
+            "{part}: {stderr}"
+        );
+        assert!(stderr.contains("heap"), "{part}: {stderr}");
     }
 }

@@ -245,11 +245,17 @@ fn in_a_memory_cgroup() {
     println!("peak {} KiB of 80 MiB", group.peak() >> 10);
 }
 
-/// Passes `case` in a memory cgroup. Returns how the shell that becomes it ends.
-fn in_group(group: &Cgroup, case: &str, options: &[(&str, &str)]) -> (ExitStatus, Reports) {
+/// A shell that moves itself into a memory cgroup and becomes the program of `case`.
+fn member(group: &Cgroup, case: &str) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", "echo $$ > \"$0\" && exec \"$1\" \"$2\""]);
     command.arg(group.members()).arg(program()).arg(case);
+    command
+}
+
+/// Passes `case` on hakmem in a memory cgroup. Returns how it ends.
+fn in_group(group: &Cgroup, case: &str, options: &[(&str, &str)]) -> (ExitStatus, Reports) {
+    let mut command = member(group, case);
     let reports = preload(&mut command);
     command.envs(options.iter().copied());
     (common::finish(&mut command).status, reports)
@@ -279,6 +285,23 @@ fn a_share_of_a_memory_cgroup() {
     let mut options = free_memory_stays.to_vec();
     options.push(("HAKMEM_LIMIT_PERCENT", "85"));
     let (ended, reports) = in_group(&group, "sizes_change", &options);
+    assert!(ended.success(), "{ended}");
+    reports.assert_served();
+}
+
+/// The C library's own malloc keeps the holes between the blocks that stay, and the system ends the
+/// program. With a soft limit hakmem gives them back in time.
+#[test]
+#[cfg_attr(feature = "hardened", ignore = "freed blocks wait")]
+fn a_soft_limit_saves_a_program_that_glibc_does_not() {
+    let group = match Cgroup::new(80 * MIB) {
+        Ok(group) => group,
+        Err(why) => return skipped(&format!("no memory cgroup: {why}")),
+    };
+    let ended = common::finish(&mut member(&group, "holes_stay")).status;
+    assert_eq!(ended.signal(), Some(libc::SIGKILL), "without hakmem");
+    let soft_limit = [("HAKMEM_LIMIT_PERCENT", "85")];
+    let (ended, reports) = in_group(&group, "holes_stay", &soft_limit);
     assert!(ended.success(), "{ended}");
     reports.assert_served();
 }

@@ -30,6 +30,7 @@
 //! 5. `address` and `size` are single words, relaxed: the state orders them (rule 1). A free
 //!    compares the address before it seizes the place. It is right about the caller's live block,
 //!    and what it says of another pointer is a report.
+//! 6. The owner of a block is stored before the state is `Live`, and read after the state was.
 
 pub mod fault;
 pub mod points;
@@ -62,11 +63,26 @@ const PERIOD: u32 = 16;
 
 const _: () = assert!(ROOM >= MEDIUM_MAX);
 
+/// Whose block a place has, for who counts it. The word is 0 for blocks that nobody counts.
+#[derive(Debug, Clone, Copy)]
+pub struct Owner {
+    pub word: usize,
+    /// What the block counts for.
+    pub bytes: u32,
+}
+
+impl Owner {
+    pub const NONE: Self = Self { word: 0, bytes: 0 };
+}
+
 /// A place, and what is known of its last block.
 pub struct Place {
     state: GuardedState,
     size: AtomicU32,
     address: AtomicUsize,
+    /// The parts of an [`Owner`].
+    owner: AtomicUsize,
+    bytes: AtomicU32,
     allocated: Stack,
     freed: Stack,
 }
@@ -87,6 +103,9 @@ impl Place {
     fn size(&self) -> usize {
         self.size.load(Relaxed) as usize
     }
+    fn owner(&self) -> Owner {
+        Owner { word: self.owner.load(Relaxed), bytes: self.bytes.load(Relaxed) }
+    }
 }
 
 static POOL: [Place; PLACES] = [const {
@@ -94,6 +113,8 @@ static POOL: [Place; PLACES] = [const {
         state: GuardedState::new(),
         size: AtomicU32::new(0),
         address: AtomicUsize::new(0),
+        owner: AtomicUsize::new(0),
+        bytes: AtomicU32::new(0),
         allocated: Stack::new(),
         freed: Stack::new(),
     }
@@ -189,12 +210,23 @@ fn period() -> u32 {
     os::now_ms() / PERIOD + 1
 }
 
+/// How many of the next `count` blocks come before the first one that is due, if each is due by
+/// chance. None: no one is.
+pub fn next_due(count: u64) -> Option<u64> {
+    // A filter may end the process for a call that only guards make.
+    if !is_on() || os::is_filtered() || !may_come() {
+        return None;
+    }
+    let every = u64::from(every().max(1));
+    (0..count).find(|_| points::random().is_multiple_of(every))
+}
+
 /// Allocates a block for `request` bytes. `size` is what the block of its class would have: such a
 /// request keeps the alignment of the class, any other is aligned to 16. All bytes are zero. None:
 /// the allocation is no sample after all.
 #[cold]
 #[inline(never)]
-pub fn alloc(request: usize, size: usize) -> Option<NonNull<u8>> {
+pub fn alloc(request: usize, size: usize, owner: Owner) -> Option<NonNull<u8>> {
     if policy::GUARD_SAMPLE.get() >= PACED {
         let now = period();
         if LAST.swap(now, Relaxed) == now {
@@ -216,6 +248,8 @@ pub fn alloc(request: usize, size: usize) -> Option<NonNull<u8>> {
     }
     place.address.store(at, Relaxed);
     place.size.store(request as u32, Relaxed);
+    place.owner.store(owner.word, Relaxed);
+    place.bytes.store(owner.bytes, Relaxed);
     // SAFETY: the system pages of the block were made accessible, and nobody else knows them yet
     // (rule 2).
     pads(at, request, |pad, len| unsafe { os::at(pad).write_bytes(PATTERN, len) });
@@ -232,21 +266,25 @@ fn pads(at: usize, len: usize, mut f: impl FnMut(usize, usize)) {
     f(at + len, (start + bytes - at - len).min(PAD));
 }
 
-/// Frees the block at `p`, which lies in the range. An error of the program is reported.
+/// Frees the block at `p`, which lies in the range, and returns its owner, if it has one. An error
+/// of the program is reported.
 #[cold]
 #[inline(never)]
-pub fn free(p: *mut u8) {
-    let Some((i, _)) = find(p.addr()) else { return };
+pub fn free(p: *mut u8) -> Option<Owner> {
+    let (i, _) = find(p.addr())?;
     let place = &POOL[i.min(PLACES - 1)];
     if i >= PLACES || place.address() != p.addr() {
-        return fault::invalid_free(p.addr(), place);
+        fault::invalid_free(p.addr(), place);
+        return None;
     }
     if !place.seize(State::Live) {
-        match place.state() {
-            State::Reported => return, // The program went on after an error of this block.
-            _ => return fault::double_free(p.addr(), place),
+        // If it was reported, the program went on after an error of this block.
+        if place.state() != State::Reported {
+            fault::double_free(p.addr(), place);
         }
+        return None;
     }
+    let owner = place.owner();
     let mut written = None;
     pads(p.addr(), place.size(), |pad, len| {
         // SAFETY: the system pages of the block are accessible until `decommit` below (rule 2).
@@ -263,6 +301,22 @@ pub fn free(p: *mut u8) {
     } else {
         place.set(State::Reported);
     }
+    (owner.word != 0).then_some(owner)
+}
+
+/// The owner of the last block that started at `p`. None: none did.
+pub fn owner(p: *mut u8) -> Option<Owner> {
+    let place = POOL.get(find(p.addr())?.0)?;
+    (place.address() == p.addr()).then(|| place.owner())
+}
+
+/// A live block whose owner has this word. O(places).
+pub fn first_of(word: usize) -> Option<*mut u8> {
+    if BASE.load(Relaxed) == 0 {
+        return None;
+    }
+    let is_of = |place: &&Place| place.state() == State::Live && place.owner().word == word;
+    POOL.iter().find(is_of).map(|place| os::at(place.address()))
 }
 
 /// The bytes of the block at `p`, which lies in the range. A pointer to no block is an error of the

@@ -41,6 +41,7 @@
 
 mod block;
 pub mod figures;
+pub mod guarded;
 pub mod registry;
 pub mod reserve;
 mod sampled;
@@ -141,6 +142,8 @@ pub struct ProgramHeap {
     released: AtomicBool,
     /// Freed blocks of signal handlers (rule 4).
     inbox: Inbox<Waiting>,
+    /// What they freed of guarded places, to be counted (`guarded` rule 3).
+    late: AtomicU64,
     /// By [`Way`].
     pages: [Pages; 2],
     /// Scopes that no thread is in.
@@ -233,6 +236,9 @@ impl ProgramHeap {
             let locked = Locked { heap: self, _guard: self.lock.lock_as(me) };
             if self.state.load(Relaxed) == LOST {
                 return Err(Refusal::Busy);
+            }
+            if self.late.load(Relaxed) != 0 {
+                locked.count_late();
             }
             if self.inbox.is_empty() {
                 return Ok(locked);
@@ -487,6 +493,7 @@ impl Locked {
     /// # Safety
     /// Nobody uses a block of them any more.
     unsafe fn end_all(&self, way: Way) {
+        self.end_guarded(way);
         let pages = self.pages(way);
         for queue in pages.queues.iter().chain([&pages.full]) {
             while let Some(head) = queue.pop() {

@@ -54,7 +54,7 @@ impl Scope {
             return Ok((block, false));
         }
         let size = u64::from(SIZES[class]);
-        let count = self.heap().allowed(Scope::at_once(class), size).max(1);
+        let count = self.heap().allowed(self.wanted(class), size).max(1);
         let noted = self.due.take(class);
         let due = noted.map(|interval| (0, interval)).or_else(|| own.next_sample(size, count));
         let wanted = due.map_or(count, |(before, _)| before.max(1));

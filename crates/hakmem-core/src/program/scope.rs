@@ -42,6 +42,10 @@ pub struct Scope {
     heap: Cell<*const ProgramHeap>,
     /// The samples of the profile that come next.
     pub(super) due: Due,
+    /// A bit for each class: the block after the list is due for a guarded place.
+    pub(super) guarded: Cell<u64>,
+    /// The most blocks of the next list, if such a block comes after it. 0: any number.
+    pub(super) cut: Cell<u64>,
     /// The next spare one.
     next: Cell<*mut Scope>,
 }
@@ -66,7 +70,7 @@ impl Scope {
     pub fn alloc(&self, class: usize) -> Result<(NonNull<Block>, bool), Refusal> {
         match self.pop(class) {
             Some(block) => Ok((block, false)),
-            None => self.fill(class, Self::at_once(class)).map(|(block, zero, _)| (block, zero)),
+            None => self.fill(class, self.wanted(class)).map(|(block, zero, _)| (block, zero)),
         }
     }
 
@@ -125,6 +129,7 @@ impl ProgramHeap {
             }
         }
         scope.due.forget();
+        scope.guarded.set(0);
         let of_heap = core::ptr::from_ref(scope).cast_mut();
         scope.next.set(self.spare.replace(of_heap));
         self.entered.set(self.entered.get() - 1);

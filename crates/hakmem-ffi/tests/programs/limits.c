@@ -400,6 +400,24 @@ static void sizes_change(void) {
     drop_all_but(0);
 }
 
+/* Few blocks of many stay, each beside holes in which no larger block has room. */
+static void holes_stay(void) {
+    while (live < 64 * MIB)
+        CHECK(add(2000));
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++)
+        if (i % 16)
+            free(blocks[i].at), live -= blocks[i].size;
+        else
+            blocks[kept++] = blocks[i];
+    count = kept;
+    while (live < 50 * MIB)
+        CHECK(add(40000));
+    for (size_t i = 0; i < count; i++)
+        check_block(blocks[i]);
+    drop_all_but(0);
+}
+
 /* A request beyond what may be committed is refused; others are served. */
 static void commit_limit(void) {
     FILE *f = fopen("/proc/meminfo", "r");
@@ -453,6 +471,7 @@ int main(int argc, char **argv) {
         {"locked_later", locked_later},
         {"little_memory", little_memory},
         {"sizes_change", sizes_change},
+        {"holes_stay", holes_stay},
         {"commit_limit", commit_limit},
         {"huge_pages", huge_pages},
     };

@@ -29,7 +29,7 @@ use crate::program::{self, Made, ProgramHeap, Refusal, Way};
 use crate::proto::inbox::Link;
 use crate::proto::take_away;
 use crate::thread::{self, ThreadState};
-use crate::{os, profile};
+use crate::{guard, os, profile};
 use core::ptr::{NonNull, null_mut};
 
 /// Which bytes of a new block must be zero.
@@ -203,7 +203,7 @@ fn from_class(class: usize, request: usize) -> Option<Fresh> {
     let got = match thread::state_in_scope() {
         Ok(ThreadState::Live(heap)) => from_heap(heap, class, request),
         Ok(ThreadState::Empty | ThreadState::Dead) => from_new_heap(class, request),
-        Err(scope) => return from_scope(scope, class),
+        Err(scope) => return from_scope(scope, class, request),
     };
     match got {
         // Without the request, which would have to be kept until here.
@@ -247,7 +247,12 @@ fn from_class_after_purge(class: usize) -> Option<Fresh> {
 /// Takes a block of `class` from the program heap whose scope the thread is in.
 #[cold]
 #[inline(never)]
-fn from_scope(scope: &Scope, class: usize) -> Option<Fresh> {
+fn from_scope(scope: &Scope, class: usize, request: usize) -> Option<Fresh> {
+    if guard::is_on()
+        && let Some(block) = scope.alloc_guarded(class, request)
+    {
+        return Some((block, true));
+    }
     or_again(size_of(class), || if profile::is_on() { from_scope_sampled(scope, class) } else { scope.alloc(class) })
         .ok()
 }
@@ -275,6 +280,15 @@ fn big_from_scope(scope: &Scope, n: usize, align: usize, clear: Clear) -> *mut u
 /// Allocates from a program heap: see [`ProgramHeap::alloc`]. Purges all free memory first if the
 /// system has none.
 pub fn alloc_of(heap: &'static ProgramHeap, way: Way, n: usize, align: usize, class: Option<usize>) -> Made {
+    if guard::is_on()
+        && let Some(class) = class
+    {
+        // Such a request keeps the alignment of its class.
+        let request = if align > 16 { size_of(class) } else { n };
+        if let Some(block) = heap.alloc_guarded(way, class, request) {
+            return Ok((block, true));
+        }
+    }
     let made = or_again(n, || heap.alloc(way, n, align, class))?;
     if profile::is_on() {
         sample_of(heap, way, made.0);

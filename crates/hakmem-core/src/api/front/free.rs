@@ -255,7 +255,7 @@ unsafe extern "C" fn free_slow_from_caller(p: *mut u8) {
 unsafe extern "C" fn free_slow(p: *mut u8, site: usize) {
     let Some(meta) = page::lookup(p) else {
         if guard::has(p) {
-            guard::free(p);
+            free_guarded(p);
         } else if !p.is_null() {
             // SAFETY: no arena has `p`; whose it is gets it as its program gave it up.
             unsafe { foreign::free(p, site) };
@@ -486,6 +486,15 @@ pub unsafe fn free_of(heap: &'static ProgramHeap, p: *mut u8, head: &'static Met
     // block starts there, which the caller gives up.
     if unsafe { heap.free(p, head) } {
         purge::tick();
+    }
+}
+
+/// Frees a block in a guarded place.
+#[cold]
+#[inline(never)]
+pub fn free_guarded(p: *mut u8) {
+    if let Some(owner) = guard::free(p) {
+        program::guarded::freed(owner);
     }
 }
 

@@ -6,6 +6,7 @@ use crate::api::hardened;
 use crate::backend::check;
 use crate::backend::page::Meta;
 use crate::base::size_class::{self, MEDIUM_MAX};
+use crate::guard;
 use crate::harden;
 use crate::harden::tag::{self, Origin};
 use crate::profile;
@@ -51,10 +52,13 @@ pub fn allocate(
     Ok(block)
 }
 
-/// The metadata of the page or block of `p`. Ends the process if it is not of this heap.
-fn head_of(heap: &'static ProgramHeap, p: *mut u8) -> &'static Meta {
+/// The metadata of the page or block of `p`. None: it lies in a guarded place. Ends the process if
+/// it is not of this heap.
+fn head_of(heap: &'static ProgramHeap, p: *mut u8) -> Option<&'static Meta> {
     match program::of(p) {
-        Some((of, head)) if core::ptr::eq(of, heap) => head,
+        Some((of, head)) if core::ptr::eq(of, heap) => Some(head),
+        // What is no block there is reported by who takes it for one.
+        None if guard::has(p) && guard::owner(p).is_none_or(|owner| heap.is_owner(owner)) => None,
         _ => check::not_of_heap(p),
     }
 }
@@ -64,7 +68,7 @@ fn head_of(heap: &'static ProgramHeap, p: *mut u8) -> &'static Meta {
 /// # Safety
 /// If `p` is a block of the heap, it is live, and the caller's to free.
 pub unsafe fn free(heap: &'static ProgramHeap, p: *mut u8, by: Origin, size: Option<usize>) {
-    let head = head_of(heap, p);
+    let Some(head) = head_of(heap, p) else { return front::free_guarded(p) };
     // SAFETY: the caller gives up a live block.
     unsafe {
         if harden::ON {
@@ -88,7 +92,14 @@ pub unsafe fn reallocate(
     align: usize,
     by: Origin,
 ) -> Result<NonNull<u8>, Refusal> {
-    let head = head_of(heap, p);
+    let Some(head) = head_of(heap, p) else {
+        let held = guard::size(p);
+        let to = allocate(heap, new, align, Clear::Nothing, by)?;
+        // SAFETY: the caller has a live block, of `held` bytes. The new one has `new`.
+        unsafe { to.as_ptr().copy_from_nonoverlapping(p, held.min(new)) };
+        front::free_guarded(p);
+        return Ok(to);
+    };
     // SAFETY: the caller has a live block, whose bytes are `held`. A new one has `new`.
     unsafe {
         let (mut held, total) = (program::room(head), total(new).ok_or(Refusal::Memory)?);

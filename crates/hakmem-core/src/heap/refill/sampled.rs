@@ -5,11 +5,12 @@ use crate::backend::arena::SLOT;
 use crate::backend::check;
 use crate::backend::page::{self, Block, Meta};
 use crate::base::size_class::{CLASSES, SIZES, span_of};
+use crate::guard::{self, Owner, points};
 use crate::heap::counts::{HALF, HeapEvent};
 use crate::heap::{Fresh, Heap};
+use crate::os;
 use crate::profile::{self, Sample, Sampler, WRAP};
 use crate::proto::inbox::Link;
-use crate::{guard, guard::points, os};
 use core::hint::assert_unchecked;
 use core::ptr::{NonNull, null_mut};
 
@@ -67,7 +68,7 @@ impl Heap {
         let Some(sampler) = self.sampler() else { return self.refill_unsampled(class) };
         let (points, handed) = (&sampler.guards, |class| self.handed(class));
         if points.is_due(class, handed) {
-            if let Some(block) = guard::alloc(request, SIZES[class] as usize) {
+            if let Some(block) = guard::alloc(request, SIZES[class] as usize, Owner::NONE) {
                 points.draw(class, handed(class));
                 return Some((block.cast(), true));
             }
