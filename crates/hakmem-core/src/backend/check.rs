@@ -145,7 +145,7 @@ pub fn not_a_block(p: *mut u8, meta: Option<&Meta>) -> ! {
             p,
             format_args!(
                 "invalid pointer {p:p}: inside a page of {}-byte blocks, not at the start of a live one",
-                meta.head().block_size.get()
+                meta.head().block_size.glance()
             ),
         ),
         Kind::Large | Kind::Huge | Kind::SampledLarge | Kind::SampledHuge | Kind::ProgramLarge | Kind::ProgramHuge => {

@@ -12,10 +12,12 @@
 //! 3. Any thread may call [`Word::glance`]. It gets some value that the word had. All steps are
 //!    relaxed, and the value says nothing about other memory, but where a protocol has a barrier
 //!    beside the word, or says the order (`proto::take_away`).
+//! 4. For checkers of the whole allocator these words are plain fields, which are no steps of a
+//!    schedule and cost nothing: hence the atomics of `core`.
 
 use crate::base::sync::Ordering::{self, Relaxed};
-use crate::base::sync::plain::{AtomicI32, AtomicPtr, AtomicU8, AtomicU32};
 use core::ptr::null_mut;
+use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU8, AtomicU32};
 
 /// A value that has an atomic form.
 pub trait Value: Copy {

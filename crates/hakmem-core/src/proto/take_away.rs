@@ -24,7 +24,8 @@
 //!    block used and not listed, until the holder counts it.
 //! 2. The count is the last word of a free that the holder writes. If the purge reads it, the list
 //!    of the page is complete for the purge behind the second heavy barrier.
-//! 3. If any barrier fails, all pages go back.
+//! 3. If any barrier fails, all pages go back. A purge that has all used blocks of a page itself,
+//!    as remote frees, takes nothing away: it needs the second barrier alone ([`settle`]).
 //! 4. The purge walks the heap's list by the links in its blocks. The holder may take such a block
 //!    meanwhile, and the program may write anything there. But the list goes on before the program
 //!    writes. So if the walk read what the program wrote, the first block is another one behind the
@@ -35,8 +36,8 @@
 //! 6. A free makes its block the first one by a release, and the purge reads that by an acquire. So
 //!    the walk does not read from the block what the program wrote before the free.
 //!
-//! Models: `tests/loom/take_away.rs` and `tests/loom/walk.rs`. There all barriers are fences: loom has no system call that
-//! reaches other threads.
+//! Models: `tests/loom/take_away.rs` and `tests/loom/walk.rs`. There all barriers are fences: loom
+//! has no system call that reaches other threads.
 
 use crate::base::sync::{Ordering, light_fence};
 
@@ -70,10 +71,16 @@ pub fn first<R>(read: impl FnOnce(Ordering) -> R) -> R {
     read(Ordering::Acquire)
 }
 
+/// The purge has read the counts of some pages. Behind this their lists are complete (rule 2).
+/// `barrier` is the heavy one: false if it failed.
+pub fn settle(barrier: impl Fn() -> bool) -> bool {
+    barrier()
+}
+
 /// The purge takes away those of `pages` of which no block is live. `take` changes the owner of a
-/// page, `is_unused` compares what is used with what is listed, and `is_as_it_was` asks whether that
-/// list has the same first block still. `barrier` is the heavy one: false if it failed. `give_back`
-/// undoes `take`, and leaves the page out of `pages` from then on.
+/// page, `is_unused` compares what is used with what is listed, and `is_as_it_was` asks whether
+/// that list has the same first block still. `barrier` is the heavy one: false if it failed.
+/// `give_back` undoes `take`, and leaves the page out of `pages` from then on.
 pub fn take_away<P: Copy>(
     pages: impl Iterator<Item = P> + Clone,
     barrier: impl Fn() -> bool,
@@ -85,6 +92,6 @@ pub fn take_away<P: Copy>(
     pages.clone().for_each(take);
     let reached = barrier();
     pages.clone().filter(|&page| !reached || !is_unused(page)).for_each(&give_back);
-    let reached = reached && barrier();
+    let reached = reached && settle(barrier);
     pages.filter(|&page| !reached || !is_as_it_was(page)).for_each(give_back);
 }

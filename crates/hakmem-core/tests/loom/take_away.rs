@@ -57,28 +57,36 @@ impl Holder {
     }
 }
 
+impl Page {
+    fn new(used: u32, listed: u32) -> Arc<Self> {
+        Arc::new(Self {
+            is_holders: AtomicBool::new(true),
+            used: AtomicU32::new(used),
+            listed: AtomicU32::new(listed),
+            free: UnsafeCell::new(0),
+            links: AtomicU32::new(0),
+        })
+    }
+}
+
+/// The barrier of the purge.
+fn barrier() -> bool {
+    fence(Ordering::SeqCst);
+    true
+}
+
 /// The holder frees a block and takes a listed one, which it frees as well. A purge takes the page
 /// away meanwhile. Only the owner touches the page's list, and no block is lost.
 fn model(live: u32) {
     // Two blocks more are listed than the holder takes.
     let (used, listed) = (live + 3, 3);
-    let page = Arc::new(Page {
-        is_holders: AtomicBool::new(true),
-        used: AtomicU32::new(used),
-        listed: AtomicU32::new(listed),
-        free: UnsafeCell::new(0),
-        links: AtomicU32::new(0),
-    });
+    let page = Page::new(used, listed);
     let purge = {
         let page = page.clone();
         thread::spawn(move || {
             let pages = Cell::new(Some(&*page));
             let each = || std::iter::once(()).filter_map(|()| pages.get());
             let listed = Cell::new(0);
-            let barrier = || {
-                fence(Ordering::SeqCst);
-                true
-            };
             take_away::take_away(
                 each(),
                 barrier,
@@ -139,5 +147,41 @@ fn a_page_is_taken_away_only_while_no_free_is_under_way() {
             "TakeAwayComparesNothing",
             "TakeAwayTrustsTheCount",
         ],
+    );
+}
+
+/// The purge has a block of the page, which another thread freed. The holder frees the other used
+/// block. If the count says that the purge has all used blocks, it merges its own.
+#[test]
+fn a_page_of_which_a_purge_has_all_used_blocks_is_merged() {
+    check(
+        || {
+            let page = Page::new(2, 0);
+            let purge = {
+                let page = page.clone();
+                thread::spawn(move || {
+                    let has_all = page.used.load(Relaxed) == 1 && take_away::settle(barrier);
+                    if has_all {
+                        assert_eq!(page.links.load(Relaxed), 1, "the list is complete");
+                        page.free.with_mut(|n| unsafe { *n += 1 });
+                        page.used.store(0, Relaxed);
+                    }
+                    has_all
+                })
+            };
+            let mut holder = Holder {
+                page,
+                used: 2,
+                listed: 0,
+                links: 0,
+                sent: 0,
+            };
+            holder.free();
+            let merged = u32::from(purge.join().unwrap());
+            let page = &*holder.page;
+            assert_eq!(page.used.load(Relaxed), 1 - merged);
+            assert_eq!(page.free.with(|n| unsafe { *n }), 1 + merged);
+        },
+        &["TakeAwayCountsBlind", "TakeAwaySettlesBlind"],
     );
 }

@@ -30,12 +30,13 @@
 //! 5. The reads of rules 2 and 4 meet a free or an allocation under way. What they read is one of
 //!    these:
 //!    - The lists of the front, the countdowns of pages, and what says where a block of a page
-//!      starts. Only the owner writes these words. They are `base::word`s, so that the purge reads
-//!      some value that the word had. `proto::take_away` says why that is enough.
-//!    - The links of listed blocks. They are words too. But the thread may take such a block, and
-//!      the program may write there by plain stores. No allocator can make these atomic, so this
-//!      race is accepted. What the purge read then decides nothing: the first block of the list is
-//!      another one by then, and the page goes back (`take_away` rules 4 and 5).
+//!      starts. Only the owner writes these words. They are words of `base::word`, so that the
+//!      purge reads some value that the word had. `proto::take_away` says why that is enough.
+//!    - The links of listed blocks. They are such words too. But the thread may take the block, and
+//!      then the program writes there by plain stores, or the block is the anchor of a batch. No
+//!      allocator can make the program's stores atomic, so this race is accepted. What the purge
+//!      read then decides nothing: the first block of the list is another one by then, and the page
+//!      goes back (`take_away` rules 4 and 5).
 
 use crate::backend::check;
 use crate::backend::page::{self, Block, FIRST_LISTED, Kind, Meta, PageState};
@@ -163,8 +164,7 @@ fn give_up(heap: &'static Heap, barriers: &HeavyBarriers, goes_on: impl Fn() -> 
     waiting.end_whole();
     // SAFETY: `take_out` passes batches of this thread.
     let complete = waiting.take_out(|batch, page| used(page) == Some(unsafe { RemoteBatch::length(batch) }));
-    // What the owner wrote before the words that `used` read is visible behind this barrier.
-    if !complete.is_null() && barriers.pass() {
+    if !complete.is_null() && take_away::settle(|| barriers.pass()) {
         // SAFETY: the batches come from the heap's inbox, and belong to this thread. The pages have
         // no other used block, so the holder is in the middle of no free there (rule 4).
         unsafe { heap.receive(complete) };

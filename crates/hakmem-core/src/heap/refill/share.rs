@@ -194,8 +194,8 @@ impl Heap {
         if !self.shared.freed.get(class).is_some_and(is_often) {
             return false;
         }
-        // SAFETY: the caller gives up a live block of `page`. Inside: while a purge pauses the heap,
-        // no block of another owner's page comes onto a list (`take_away` rule 5).
+        // SAFETY: the caller gives up a live block of `page`. Inside: while a purge pauses the
+        // heap, no block of another owner's page comes onto a list (`take_away` rule 5).
         self.busy(|| unsafe { self.push_shared(page, block, class) })
     }
 
