@@ -56,8 +56,12 @@ struct Outcome {
     threads: usize,
     /// For each 1,000 operations of all threads together.
     transfers: f64,
+    /// Writes of lines that several threads wrote, for each 1,000 operations.
+    shared_writes: f64,
     /// Shared lines, the one with the most transfers first.
     lines: Vec<Busy>,
+    /// Lines that several threads wrote, the one with the most writes first.
+    written: Vec<Busy>,
     /// Places in the source, the one with the most transfers first.
     sites: Vec<Busy>,
 }
@@ -69,6 +73,8 @@ struct Busy {
     writes: f64,
     transfers: f64,
     place: String,
+    /// The threads that wrote the line.
+    writers: u32,
 }
 
 /// What the time of an operation is taken to be without a transfer, in ns.
@@ -158,18 +164,21 @@ pub fn run(options: &Options) -> io::Result<bool> {
     Ok(true)
 }
 
-const COLUMNS: [&str; 7] = [
+const COLUMNS: [&str; 10] = [
     "pattern",
     "threads",
     "transfers / 1,000 ops",
     "of the hottest line",
     "its writes / 1,000 ops",
     "first written at",
+    "shared writes / 1,000 ops",
+    "most of a line",
+    "written at",
     "modelled ops / µs",
 ];
 
 fn row(pattern: &Pattern, outcome: &Outcome) -> Vec<String> {
-    let hottest = outcome.lines.first();
+    let (hottest, written) = (outcome.lines.first(), outcome.written.first());
     let figure =
         |f: fn(&Busy) -> f64| hottest.map_or("0".to_owned(), |line| format!("{:.1}", f(line)));
     vec![
@@ -179,16 +188,23 @@ fn row(pattern: &Pattern, outcome: &Outcome) -> Vec<String> {
         figure(|line| line.transfers),
         figure(|line| line.writes),
         hottest.map_or(String::new(), |line| line.place.clone()),
+        format!("{:.1}", outcome.shared_writes),
+        written.map_or("0".to_owned(), |line| format!("{:.1}", line.writes)),
+        written.map_or(String::new(), |line| line.place.clone()),
         format!("{:.0}", outcome.modelled()),
     ]
 }
 
 fn print_top(pattern: &Pattern, outcome: &Outcome, most: usize) {
-    for (what, rows) in [("line", &outcome.lines), ("place", &outcome.sites)] {
+    for (what, rows) in [
+        ("line", &outcome.lines),
+        ("written", &outcome.written),
+        ("place", &outcome.sites),
+    ] {
         for row in rows.iter().take(most) {
             eprintln!(
-                "{} {:3} threads, {what:5}: {:8.1} transfers, {:8.1} writes, {}",
-                pattern.name, outcome.threads, row.transfers, row.writes, row.place
+                "{} {:3} threads, {what:7}: {:8.1} transfers, {:8.1} writes by {:3}, {}",
+                pattern.name, outcome.threads, row.transfers, row.writes, row.writers, row.place
             );
         }
     }
@@ -245,33 +261,61 @@ fn count_in_process(pattern: &Pattern, threads: usize, options: &Options) -> io:
 fn count(pattern: &'static Pattern, threads: usize, options: &Options) -> Outcome {
     turns::run(pattern, threads, options.fills, options.operations);
     let thousands = (threads * options.operations) as f64 / 1000.0;
-    let busy = |transfers: u64, writes: u64, place: Option<&Location>| Busy {
-        writes: writes as f64 / thousands,
-        transfers: transfers as f64 / thousands,
-        place: place.map_or(String::new(), |at| {
-            format!("{}:{}", short(at.file()), at.line())
-        }),
-    };
+    let per = |count: u64| count as f64 / thousands;
     // SAFETY: all threads of the pattern have ended, and the ledger is closed.
     let (lines, sites) = unsafe { ledger::read() };
-    let lines: Vec<Busy> = lines
-        .map(|line| busy(line.transfers, line.writes, line.place))
-        .collect();
-    let sites = sites
-        .map(|site| busy(site.transfers, site.writes, site.place))
-        .collect();
+    let lines: Vec<&ledger::Line> = lines.collect();
+    let by_line = |place: fn(&ledger::Line) -> String| {
+        lines.iter().map(move |line| Busy {
+            writes: per(line.writes),
+            transfers: per(line.transfers),
+            place: place(line),
+            writers: line.writers(),
+        })
+    };
+    let sites = sites.map(|site| Busy {
+        writes: per(site.writes),
+        transfers: per(site.transfers),
+        place: text(site.place),
+        writers: 0,
+    });
     Outcome {
         threads,
-        transfers: lines.iter().map(|line| line.transfers).sum(),
-        lines: first_of(lines),
-        sites: first_of(sites),
+        transfers: lines.iter().map(|line| per(line.transfers)).sum(),
+        shared_writes: lines
+            .iter()
+            .filter(|line| line.writers() > 1)
+            .map(|line| per(line.writes))
+            .sum(),
+        lines: first_of(by_line(|line| text(line.place)), |row| row.transfers),
+        written: first_of(by_line(writers_of).filter(|line| line.writers > 1), |row| {
+            row.writes
+        }),
+        sites: first_of(sites, |row| row.transfers),
     }
 }
 
-/// Those with the most transfers.
-fn first_of(mut rows: Vec<Busy>) -> Vec<Busy> {
-    rows.retain(|row| row.transfers > 0.0);
-    rows.sort_by(|a, b| b.transfers.total_cmp(&a.transfers));
+/// The places that wrote a line, the one with the most writes first.
+fn writers_of(line: &ledger::Line) -> String {
+    let mut places = line.written;
+    places.sort_by_key(|&(_, writes)| std::cmp::Reverse(writes));
+    let places = places.iter().filter(|(place, _)| place.is_some());
+    places
+        .map(|&(place, _)| text(place))
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+fn text(place: Option<&Location>) -> String {
+    place.map_or(String::new(), |at| {
+        format!("{}:{}", short(at.file()), at.line())
+    })
+}
+
+/// The rows with the most of a figure.
+fn first_of(rows: impl Iterator<Item = Busy>, figure: fn(&Busy) -> f64) -> Vec<Busy> {
+    let mut rows: Vec<Busy> = rows.filter(|row| figure(row) > 0.0).collect();
+    rows.sort_by(|a, b| figure(b).total_cmp(&figure(a)));
     rows.truncate(32);
     rows
 }

@@ -47,13 +47,50 @@ pub struct Line {
     pub transfers: u64,
     /// Where the program wrote the line first, or read it if it has not written it.
     pub place: Option<&'static Location<'static>>,
+    /// The places that wrote the line, with the number of their writes. Further places count as
+    /// the last one.
+    pub written: [(Option<&'static Location<'static>>, u64); PLACES],
+    /// The threads that wrote the line.
+    writers: Threads,
     /// The threads that have the line in their caches.
-    holders: [u64; THREADS / 64],
+    holders: Threads,
     has_written: bool,
 }
 
-const FREE: Line =
-    Line { address: 0, writes: 0, transfers: 0, place: None, holders: [0; THREADS / 64], has_written: false };
+/// A set of threads.
+type Threads = [u64; THREADS / 64];
+
+/// The places of a line that are told apart.
+pub const PLACES: usize = 4;
+
+const FREE: Line = Line {
+    address: 0,
+    writes: 0,
+    transfers: 0,
+    place: None,
+    written: [(None, 0); PLACES],
+    writers: [0; THREADS / 64],
+    holders: [0; THREADS / 64],
+    has_written: false,
+};
+
+impl Line {
+    /// The number of threads that wrote the line.
+    pub fn writers(&self) -> u32 {
+        self.writers.iter().map(|word| word.count_ones()).sum()
+    }
+
+    /// Enters a write.
+    fn note_write(&mut self, place: &'static Location<'static>, (word, bit): (usize, u64)) {
+        self.writes += 1;
+        self.writers[word] |= bit;
+        self.holders = [0; THREADS / 64];
+        let known = self.written.iter().position(|(at, _)| at.is_none_or(|at| at == place));
+        let written = &mut self.written[known.unwrap_or(PLACES - 1)];
+        written.0.get_or_insert(place);
+        written.1 += 1;
+    }
+}
 
 /// What the steps of one place in the source cost.
 #[derive(Debug, Clone, Copy)]
@@ -111,6 +148,7 @@ pub unsafe fn clear() {
     let (lines, sites) = unsafe { (&mut *BOOKS.lines.get(), &mut *BOOKS.sites.get()) };
     for line in lines {
         (line.writes, line.transfers) = (0, 0);
+        (line.written, line.writers) = (FREE.written, FREE.writers);
     }
     for site in sites {
         (site.writes, site.transfers) = (0, 0);
@@ -144,9 +182,8 @@ pub(super) fn before(address: usize, step: Step) {
     let is_write = step == Step::Write;
     line.address = address;
     line.transfers += u64::from(is_transfer);
-    line.writes += u64::from(is_write);
     if is_write {
-        line.holders = [0; THREADS / 64];
+        line.note_write(place, (word, bit));
     }
     line.holders[word] |= bit;
     if line.place.is_none() || is_write && !line.has_written {
