@@ -12,7 +12,6 @@ use crate::backend::check;
 use crate::backend::page::{Block, Meta};
 use crate::backend::remote_batch::RemoteBatch;
 use crate::base::size_class::{CLASSES, FIRST_LONG, TABLE16};
-use crate::base::sync::{AtomicUsize, Ordering::Relaxed};
 use crate::proto::inbox::{Inbox, Link};
 use core::cell::Cell;
 use core::ptr::null_mut;
@@ -38,21 +37,13 @@ pub struct Front {
 #[repr(align(128))]
 struct Line<T>(T);
 
-/// What other threads write.
-struct InboxLine {
-    inbox: Inbox<RemoteBatch>,
-    /// Bytes that threads have sent since the owner last merged them, or a purge looked at them. A
-    /// hint: senders and owner may miss each other.
-    waiting: AtomicUsize,
-}
-
 /// The beginning of a heap: its free lists, and the inbox for blocks of its pages that other
 /// threads free.
 #[repr(C)]
 pub struct Owner {
     /// First, so that a thread's word and a page's owner are one address: `free` compares the two.
     pub front: Front,
-    inbox: Line<InboxLine>,
+    inbox: Line<Inbox<RemoteBatch>>,
 }
 
 // SAFETY: `inbox` is made for many threads. Only the heap's holder, one thread at a time, uses the
@@ -67,22 +58,17 @@ impl Owner {
             class16: [0; TABLE16],
             kept: [const { Cell::new(0) }; CLASSES - FIRST_LONG],
         };
-        Self { front, inbox: Line(InboxLine { inbox: Inbox::new(), waiting: AtomicUsize::new(0) }) }
+        Self { front, inbox: Line(Inbox::new()) }
     }
 
     /// Where other threads put the blocks that they free.
     pub fn inbox(&self) -> &Inbox<RemoteBatch> {
-        &self.inbox.0.inbox
+        &self.inbox.0
     }
 
-    /// Bytes of remote frees that were sent since the last merge. A hint.
+    /// Bytes of remote frees that were sent since a merge or a purge last took the inbox. A hint.
     pub fn waiting_bytes(&self) -> usize {
-        self.inbox.0.waiting.load(Relaxed)
-    }
-
-    /// Resets [`Owner::waiting_bytes`]: a merge took what waited, or a purge has looked at it.
-    pub fn nothing_waits(&self) {
-        self.inbox.0.waiting.store(0, Relaxed);
+        self.inbox.0.waiting_bytes()
     }
 
     /// Merges the chain that begins with `batch`. For each batch, puts its blocks on the list of
@@ -118,10 +104,8 @@ impl Owner {
                         check::corrupt(block.cast());
                     }
                     let next = RemoteBatch::next(batch);
-                    if RemoteBatch::is_block(batch) {
-                        note_sent(owner, RemoteBatch::length(batch) as usize * page.block_size.get() as usize);
-                    }
-                    inbox_of(owner).push_chain(batch, batch);
+                    let length = if RemoteBatch::is_block(batch) { RemoteBatch::length(batch) } else { 0 };
+                    inbox_of(owner).push_chain(batch, batch, length as usize * page.block_size.get() as usize);
                     batch = next;
                     continue;
                 }
@@ -152,15 +136,5 @@ impl Owner {
 pub unsafe fn inbox_of(owner: *mut Owner) -> &'static Inbox<RemoteBatch> {
     // SAFETY: `owner` was read from a page, so it is an owner, which lives for ever (rule 1). Only
     // `inbox` is used here, which any thread may use (rule 2).
-    unsafe { &(*owner).inbox.0.inbox }
-}
-
-/// Adds to the bytes that wait in an owner's inbox. Returns their sum before.
-///
-/// # Safety
-/// As [`inbox_of`].
-pub unsafe fn note_sent(owner: *mut Owner, bytes: usize) -> usize {
-    // SAFETY: `owner` was read from a page, so it is an owner, which lives for ever (rule 1). Any
-    // thread may use `waiting`.
-    unsafe { (*owner).inbox.0.waiting.fetch_add(bytes, Relaxed) }
+    unsafe { &(*owner).inbox.0 }
 }

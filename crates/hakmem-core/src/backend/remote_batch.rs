@@ -82,7 +82,7 @@ impl RemoteBatch {
                 return false;
             }
             let this = page.raw().wrapping_byte_add(1).cast();
-            inbox.push_chain(this, this);
+            inbox.push_chain(this, this, 0);
         }
         true
     }
@@ -102,7 +102,7 @@ impl RemoteBatch {
                 return;
             }
             let this = Self::new(block);
-            inbox.push_chain(this, this);
+            inbox.push_chain(this, this, 0);
         }
     }
 

@@ -272,7 +272,7 @@ impl ProgramHeap {
             Err(_) => {
                 // SAFETY: the caller gives up the block, which has a word at least, and nobody else
                 // has it.
-                unsafe { self.inbox.push_chain(p.cast(), p.cast()) };
+                unsafe { self.inbox.push_chain(p.cast(), p.cast(), 0) };
                 return false;
             }
         };
@@ -479,7 +479,7 @@ impl Locked {
             unsafe {
                 let next = Waiting::next(block);
                 if sample.is_some() {
-                    self.heap.inbox.push_chain(block, block);
+                    self.heap.inbox.push_chain(block, block, 0);
                 } else if let Some((_, head)) = of(block.cast()) {
                     sample = self.free(block.cast(), head);
                 }

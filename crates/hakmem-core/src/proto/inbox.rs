@@ -3,6 +3,7 @@
 //! ```text
 //! producer:  first → … → last → head     then head = first, by one compare-and-swap
 //! consumer:  takes the whole list, by one swap of head with null
+//! head:      │ KiB that wait, 16 bits │ address of the first node, 48 bits │
 //! ```
 //!
 //! The inbox is a stack with many producers, one consumer at a time, and no lock. A stack of which
@@ -15,6 +16,9 @@
 //! 2. A producer writes links only in nodes of its own chain, before the compare-and-swap that
 //!    publishes them (release).
 //! 3. The consumer reads links only after the swap that takes them (acquire).
+//! 4. The head also says how much waits, so that a producer writes the line once for each chain.
+//!    The figure is 0 if the inbox is empty, and a hint otherwise: chains are rounded up to KiB, and
+//!    the sum stays at [`MOST_WAITING`] if it would be more.
 //!
 //! Models: `tests/loom/inbox.rs`, `tests/loom/page.rs` and `tests/loom/handover.rs`.
 
@@ -38,7 +42,15 @@ pub unsafe trait Link {
     unsafe fn set_next(this: *mut Self, next: *mut Self);
 }
 
-/// The first node of the inbox, or null.
+/// The bits of the head that are an address. Programs' addresses have no more.
+const ADDRESS: usize = (1 << ADDRESS_BITS) - 1;
+const ADDRESS_BITS: u32 = 48;
+/// The most KiB that the head can say.
+const MOST_KIB: usize = usize::MAX >> ADDRESS_BITS;
+/// The most bytes that [`Inbox::waiting_bytes`] can say.
+pub const MOST_WAITING: usize = MOST_KIB << 10;
+
+/// The first node of the inbox, or null, and how much waits (rule 4).
 #[derive(Debug)]
 pub struct Inbox<T> {
     head: AtomicPtr<T>,
@@ -58,21 +70,25 @@ impl<T: Link> Inbox<T> {
         }
     }
 
-    /// Publishes the chain `first … last`. Lock-free, O(1) without contention.
+    /// Publishes the chain `first … last`, which counts for so many bytes of those that wait.
+    /// Returns how many waited before. Lock-free, O(1) without contention.
     ///
     /// # Safety
     /// - The caller owns every node of the chain, and gives them up (rule 1).
     /// - The links lead from `first` to `last`.
-    pub unsafe fn push_chain(&self, first: *mut T, last: *mut T) {
+    pub unsafe fn push_chain(&self, first: *mut T, last: *mut T, bytes: usize) -> usize {
         // Release: the consumer that takes the chain sees its links, and what the program left in
         // the blocks (rule 3).
         let mut head = load_or_cas!(self.head, Ordering::Relaxed);
         loop {
             // SAFETY: the caller owns `last` until the compare-and-swap below publishes it (rule
             // 2).
-            unsafe { T::set_next(last, head) };
-            match self.head.compare_exchange_weak(head, first, Ordering::Release, Ordering::Relaxed) {
-                Ok(_) => return,
+            unsafe { T::set_next(last, head.map_addr(|head| head & ADDRESS)) };
+            let waiting = waiting_kib(head);
+            let sum = (waiting + bytes.div_ceil(1 << 10)).min(MOST_KIB);
+            let new = first.map_addr(|first| first | sum << ADDRESS_BITS);
+            match self.head.compare_exchange_weak(head, new, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return waiting << 10,
                 Err(now) => head = now,
             }
         }
@@ -85,12 +101,21 @@ impl<T: Link> Inbox<T> {
         self.head.load(Ordering::Relaxed).is_null()
     }
 
-    /// Takes every node, newest first. The caller owns them from then on. Wait-free. Costs a locked
+    /// Bytes that wait, as far as producers have told. A hint (rule 4).
+    pub fn waiting_bytes(&self) -> usize {
+        waiting_kib(self.head.load(Ordering::Relaxed)) << 10
+    }
+
+    /// Takes every node, newest first. Nothing waits from then on. The caller owns them from then on. Wait-free. Costs a locked
     /// instruction, so call `is_empty` first.
     pub fn take(&self) -> *mut T {
         // Acquire: pairs with the release in `push_chain` (rule 3).
-        self.head.swap(null_mut(), Ordering::Acquire)
+        self.head.swap(null_mut(), Ordering::Acquire).map_addr(|head| head & ADDRESS)
     }
+}
+
+fn waiting_kib<T>(head: *mut T) -> usize {
+    head.addr() >> ADDRESS_BITS
 }
 
 #[cfg(all(test, not(loom)))]
@@ -121,12 +146,32 @@ mod tests {
         // the first node of the chain to its last.
         unsafe {
             Node::set_next(b, c);
-            inbox.push_chain(a, a);
-            assert!(!inbox.is_empty());
-            inbox.push_chain(b, c);
+            assert_eq!(inbox.push_chain(a, a, 0), 0);
+            assert!(!inbox.is_empty() && inbox.waiting_bytes() == 0);
+            assert_eq!(inbox.push_chain(b, c, 1), 0);
+            assert_eq!(inbox.waiting_bytes(), 1 << 10);
             assert_eq!(inbox.take(), b);
             assert_eq!((Node::next(b), Node::next(c), Node::next(a)), (c, a, null_mut()));
         }
-        assert!(inbox.is_empty() && inbox.take().is_null());
+        assert!(inbox.is_empty() && inbox.take().is_null() && inbox.waiting_bytes() == 0);
+    }
+
+    #[test]
+    fn what_waits_is_added_up_to_the_most() {
+        let inbox: Inbox<Node> = Inbox::default();
+        let mut nodes = [const { Node(Cell::new(null_mut())) }; 4];
+        let [a, b, c, d] = nodes.each_mut().map(core::ptr::from_mut);
+        // SAFETY: the nodes are this test's alone, and each is a chain.
+        unsafe {
+            inbox.push_chain(a, a, 5 << 10);
+            assert_eq!(inbox.push_chain(b, b, 1025), 5 << 10);
+            assert_eq!(inbox.waiting_bytes(), 7 << 10);
+            assert_eq!(inbox.push_chain(c, c, MOST_WAITING), 7 << 10);
+            assert_eq!(inbox.push_chain(d, d, MOST_WAITING), MOST_WAITING);
+            assert_eq!(inbox.waiting_bytes(), MOST_WAITING);
+            assert_eq!(inbox.take(), d);
+            assert_eq!((Node::next(d), Node::next(c), Node::next(b)), (c, b, a));
+        }
+        assert!(inbox.is_empty() && inbox.waiting_bytes() == 0);
     }
 }

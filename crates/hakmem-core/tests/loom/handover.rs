@@ -35,7 +35,7 @@ impl Wanderer {
     }
 
     fn free_remote(&self, node: *mut Node) {
-        unsafe { self.inboxes[self.owner.load(Relaxed)].push_chain(node, node) };
+        unsafe { self.inboxes[self.owner.load(Relaxed)].push_chain(node, node, 0) };
     }
 
     /// As `merge_remote_frees` of a heap, or under the lock as that of `parked`. If `me` no longer
@@ -53,7 +53,7 @@ impl Wanderer {
             if owner == me || mistakes::is("HeapKeepsOthersBatches") {
                 self.free.with_mut(|n| unsafe { *n += 1 });
             } else {
-                unsafe { self.inboxes[owner].push_chain(node, node) };
+                unsafe { self.inboxes[owner].push_chain(node, node, 0) };
             }
             node = next;
         }

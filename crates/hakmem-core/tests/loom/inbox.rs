@@ -23,7 +23,7 @@ fn inbox_delivers_every_block_once() {
                         }
                         (*b).newest.with_mut(|p| *p = c);
                         Node::set_next(a, b);
-                        inbox.push_chain(a, b);
+                        inbox.push_chain(a, b, 1 << 10);
                     })
                 })
                 .collect();
@@ -43,7 +43,9 @@ fn inbox_delivers_every_block_once() {
             for p in producers {
                 p.join().unwrap();
             }
+            assert!(inbox.is_empty() == (inbox.waiting_bytes() == 0));
             drain(inbox.take());
+            assert_eq!(inbox.waiting_bytes(), 0);
             seen.sort_unstable();
             assert_eq!(seen, [10, 11, 12, 20, 21, 22]);
         },

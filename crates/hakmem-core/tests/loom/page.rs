@@ -47,7 +47,7 @@ impl Page {
 
     fn push_remote(&self, node: *mut Node) {
         Node::enter_list(node);
-        unsafe { self.inbox.push_chain(node, node) };
+        unsafe { self.inbox.push_chain(node, node, 0) };
     }
 }
 

@@ -35,7 +35,7 @@ fn page_list_delivers_every_block_once_and_is_sent_by_one() {
                         if page.remote_list.add(block) {
                             let itself = page.itself.get();
                             Node::enter_list(itself);
-                            page.inbox.push_chain(itself, itself);
+                            page.inbox.push_chain(itself, itself, 0);
                         }
                     })
                 })

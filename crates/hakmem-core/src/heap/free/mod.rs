@@ -154,7 +154,6 @@ impl Heap {
     pub(in crate::heap) fn merge_remote_frees(&self) {
         // SAFETY: `take` gives the batches of this heap's inbox to this thread.
         unsafe { self.receive(self.owner.inbox().take()) };
-        self.owner.nothing_waits();
         self.counts.merges.add(1);
     }
 

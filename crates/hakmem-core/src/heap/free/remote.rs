@@ -12,7 +12,7 @@
 
 use crate::backend::arena::SLOT;
 use crate::backend::check;
-use crate::backend::owner::{HEAP_SHIFT, Owner, inbox_of, note_sent};
+use crate::backend::owner::{HEAP_SHIFT, Owner, inbox_of};
 use crate::backend::page::{Block, Meta};
 use crate::backend::remote_batch::RemoteBatch;
 use crate::base::counter::Counter;
@@ -197,10 +197,7 @@ impl Outgoing {
         self.chains_sent.add(1);
         // SAFETY: the chain is linked from `first` to `last`, and its batches are this heap's to
         // send. The owner was read from a page that had it.
-        let before = unsafe {
-            inbox_of(chain.owner).push_chain(chain.first, chain.last);
-            note_sent(chain.owner, chain.bytes)
-        };
+        let before = unsafe { inbox_of(chain.owner).push_chain(chain.first, chain.last, chain.bytes) };
         if whole::note_waiting(before, before + chain.bytes) {
             self.released.set(true);
         }

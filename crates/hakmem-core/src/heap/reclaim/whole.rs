@@ -119,7 +119,8 @@ impl Gathered {
                 if check::CHECKED && now.is_null() {
                     check::corrupt(batch.cast());
                 }
-                return inbox_of(now).push_chain(batch, batch);
+                inbox_of(now).push_chain(batch, batch, 0);
+                return;
             }
             let first = page.remote_link.get().cast::<RemoteBatch>();
             if first.is_null() {
@@ -209,12 +210,12 @@ impl Gathered {
             });
             while !batch.is_null() {
                 let next = RemoteBatch::next(batch);
-                inbox_of(RemoteBatch::page(batch).owner()).push_chain(batch, batch);
+                inbox_of(RemoteBatch::page(batch).owner()).push_chain(batch, batch, 0);
                 batch = next;
             }
             for chain in [self.batches, self.rest] {
                 if !chain.first.is_null() {
-                    owner.inbox().push_chain(chain.first, chain.last);
+                    owner.inbox().push_chain(chain.first, chain.last, 0);
                 }
             }
         }
@@ -263,7 +264,6 @@ pub fn give_up_all(heaps: impl Iterator<Item = &'static SharedHeap>, goes_on: im
             waiting += bytes; // Its thread merges now and then.
             continue;
         }
-        heap.owner().nothing_waits();
         let mut gathered = Gathered::take(heap.owner(), goes_on);
         given += gathered.end_whole();
         gathered.put_back();

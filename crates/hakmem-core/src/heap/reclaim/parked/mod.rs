@@ -300,7 +300,6 @@ impl Locked {
             if owner.inbox().is_empty() || waits {
                 continue;
             }
-            owner.nothing_waits();
             // SAFETY: this thread has the lock, so it acts as the owner of the parked pages (rule
             // 1), and no page is out if it takes the second inbox. `take` gives it the batches.
             unsafe {
