@@ -142,8 +142,12 @@ impl Home {
         let (dirty, small) = (self.dirty.get(), self.small.get());
         self.dirty.set(0);
         self.small.set(0);
-        TOTALS.dirty.fetch_add((dirty as isize * SLOT as isize) as usize, Relaxed);
-        note_small(small as isize);
+        if dirty != 0 {
+            TOTALS.dirty.fetch_add((dirty as isize * SLOT as isize) as usize, Relaxed);
+        }
+        if small != 0 {
+            note_small(small as isize);
+        }
     }
 
     /// Bytes in dirty slots that `TOTALS` does not know of yet. Any thread may call this.
@@ -163,13 +167,14 @@ impl Home {
     /// Claims from a segment with a long free run, which becomes the home.
     fn claim_another(&self, n: u32) -> Option<(&'static Meta, bool)> {
         let skip = (self.number.get() % SPREAD) as usize;
+        let taken = |dirty: i32| _ = self.note_dirty(-dirty);
         let in_bin = |arena: &'static Arena, bin| {
             let mut listed = arena.listed(bin).skip(skip).take(TRIES);
-            listed.find_map(|segment| claim_from(arena, segment, n, |dirty| _ = self.note_dirty(-dirty)))
+            listed.find_map(|segment| claim_from(arena, segment, n, taken))
         };
         let bins = n.ilog2() as usize..BINS;
         let found = bins.rev().find_map(|bin| arena::all().find_map(|arena| in_bin(arena, bin)));
-        let (meta, zero) = found.or_else(|| claim_anywhere(n))?;
+        let (meta, zero) = found.or_else(|| claim_somewhere(n, taken))?;
         let (arena, segment) = meta.segment_in_arena();
         self.head.set(head_of(arena, segment));
         Some((meta, zero))
@@ -189,7 +194,14 @@ pub fn claim(n: u32, home: &Home) -> Option<(&'static Meta, bool)> {
 /// [`claim`] for a caller without a heap.
 #[unsafe(link_section = ".text.hot.hakmem")]
 pub fn claim_anywhere(n: u32) -> Option<(&'static Meta, bool)> {
-    arena::all().find_map(|arena| claim_in(arena, n)).or_else(|| claim_fresh(n)).or_else(|| claim_scrap(n))
+    claim_somewhere(n, taken_dirty)
+}
+
+/// [`claim_anywhere`], which calls `taken` with the number of dirty slots that it claimed.
+#[inline(always)]
+fn claim_somewhere(n: u32, taken: impl Fn(i32) + Copy) -> Option<(&'static Meta, bool)> {
+    let listed = arena::all().find_map(|arena| claim_in(arena, n, taken));
+    listed.or_else(|| claim_fresh(n)).or_else(|| claim_scrap(n))
 }
 
 /// Claims all slots of a segment. Returns the first one's metadata. None: out of memory.
@@ -224,15 +236,15 @@ fn claim_scrap(n: u32) -> Option<(&'static Meta, bool)> {
             rebin(arena, segment);
         }
     }
-    claim_in(arena, n)
+    claim_in(arena, n, taken_dirty)
 }
 
 #[inline(always)]
-fn claim_in(arena: &'static Arena, n: u32) -> Option<(&'static Meta, bool)> {
+fn claim_in(arena: &'static Arena, n: u32, taken: impl Fn(i32) + Copy) -> Option<(&'static Meta, bool)> {
     for bin in n.ilog2() as usize..BINS {
         // In the first bin a segment may have too short a run; in the others only by a race.
         for segment in arena.listed(bin).take(TRIES) {
-            if let Some(found) = claim_from(arena, segment, n, taken_dirty) {
+            if let Some(found) = claim_from(arena, segment, n, taken) {
                 return Some(found);
             }
             let meta = head_of(arena, segment).segment();
