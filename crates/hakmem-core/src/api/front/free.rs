@@ -291,7 +291,7 @@ unsafe fn free_remote(page: &'static Meta, owner: *mut Owner, block: *mut Block)
             ThreadState::Live(heap) => {
                 let is_parked = heap.shares(page.class.get().into()) && parked::is_owner(owner);
                 if !is_parked || !free_parked(heap, page, block) {
-                    heap.outgoing.add(page, block);
+                    heap.outgoing.add(heap, page, block);
                     if heap.released().get() {
                         note_released(heap);
                     }

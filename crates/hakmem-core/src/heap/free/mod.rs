@@ -247,6 +247,39 @@ impl Heap {
         self.counts.note(class, HeapEvent::Empties, 1);
         self.note_carved(page, -(i64::from(blocks) * i64::from(page.block_size.get())));
         self.pages.set(self.pages.get() - 1);
+        // SAFETY: the page is empty, in no queue, and the heap owns it.
+        unsafe { self.put_away(page, keep) }
+    }
+
+    /// Ends a full page of another heap, all blocks of which are in one batch of this heap. If the
+    /// heap caches it, the next page that the heap needs is this one. The holder calls this, inside
+    /// or outside.
+    ///
+    /// # Safety
+    /// The page is full, the calling thread has all its blocks, and no list has the page (`whole`
+    /// rule 1).
+    #[cold]
+    #[inline(never)]
+    pub(in crate::heap) unsafe fn end_whole(&self, page: &'_ Meta) {
+        let end = || {
+            let class = usize::from(page.class.get());
+            self.note_carved(page, -parked::note_whole_end(page));
+            // SAFETY: the page is full and in no list, and this heap has all its blocks. So nobody
+            // else comes to it, and it is this heap's.
+            if unsafe { self.put_away(page, policy::CACHED_PAGES.of(class)) } {
+                self.released().set(true);
+            }
+        };
+        if self.is_busy() { end() } else { self.busy(end) }
+    }
+
+    /// Closes an empty page. The heap caches it if it has fewer than `keep` cached pages. True: the
+    /// page went back to its segment.
+    ///
+    /// # Safety
+    /// The page is in no queue, no block of it is used, and its slots belong to this heap.
+    #[inline(always)]
+    unsafe fn put_away(&self, page: &'_ Meta, keep: u32) -> bool {
         let span = page.span.load(Relaxed);
         page.close();
         if span == 1 && self.cached_len.get() < keep {

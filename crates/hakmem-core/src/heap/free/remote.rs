@@ -16,6 +16,7 @@ use crate::backend::owner::{HEAP_SHIFT, Owner, inbox_of};
 use crate::backend::page::{Block, Meta};
 use crate::backend::remote_batch::RemoteBatch;
 use crate::base::counter::Counter;
+use crate::heap::Heap;
 use crate::heap::reclaim::whole;
 use crate::policy;
 use crate::proto::inbox::Link;
@@ -82,16 +83,16 @@ fn owner_of(page: &Meta, block: *mut Block) -> *mut Owner {
 }
 
 impl Outgoing {
-    /// Adds a block of `page`. If the bytes so far reach BATCH_BYTES, first sends everything. O(1),
+    /// Adds a block of `page`, for `heap`, which has these remote frees. If the bytes so far reach BATCH_BYTES, first sends everything. O(1),
     /// and sometimes the sending.
     ///
     /// # Safety
     /// The block is of `page`, was live, and the caller gives it up.
-    pub unsafe fn add(&self, page: &Meta, block: *mut Block) {
+    pub unsafe fn add(&self, heap: &Heap, page: &Meta, block: *mut Block) {
         check::check_start(block, page);
         let size = page.block_size.get();
         if self.room.get() < size as i32 {
-            self.send_all();
+            self.send_all(heap);
             self.room.set(policy::BATCH_BYTES.get().max(size) as i32);
         }
         self.sent.add(1);
@@ -120,18 +121,18 @@ impl Outgoing {
             }
             return;
         }
-        self.close(i);
+        self.close(heap, i);
         // SAFETY: the caller gives up the block, and it fits: the check above returned otherwise.
         self.open[i].set(unsafe { RemoteBatch::new(block) });
         self.filling.set(self.filling.get() | 1 << i);
         self.room.set(self.room.get() - size as i32);
         if !policy::BATCH_BY_PAGE.is_on() {
-            self.close(i);
+            self.close(heap, i);
         }
     }
 
     /// Moves an open batch, if there is one, to the closed ones.
-    fn close(&self, i: usize) {
+    fn close(&self, heap: &Heap, i: usize) {
         let batch = self.open[i].replace(null_mut());
         if batch.is_null() {
             return;
@@ -144,9 +145,9 @@ impl Outgoing {
         // SAFETY: the batch is this heap's, and no page list: those are never open. `has_all` says
         // whether the page can be given up.
         if unsafe { whole::has_all(batch, page) } {
-            // SAFETY: `has_all` said so.
-            unsafe { whole::give_up(batch, page) };
-            return self.released.set(true);
+            // SAFETY: `has_all` said so. This thread has all blocks of the page, which is in no
+            // list (`whole` rule 1).
+            return unsafe { whole::give_up(batch, page, |page| heap.end_whole(page)) };
         }
         // SAFETY: the batch came from the table, so the holder of this heap has it (`remote_batch`
         // rule 1).
@@ -211,9 +212,9 @@ impl Outgoing {
 
     /// Sends all batches. O(batches, and for each 32 owners that many once more).
     #[inline(never)]
-    pub fn send_all(&self) {
+    pub fn send_all(&self, heap: &Heap) {
         while self.filling.get() != 0 {
-            self.close(self.filling.get().trailing_zeros() as usize);
+            self.close(heap, self.filling.get().trailing_zeros() as usize);
         }
         let mut batches = self.closed.replace(null_mut());
         while !batches.is_null() {

@@ -57,6 +57,7 @@ impl Heap {
             self.share_anew();
             self.end_samples();
             self.send_remote_frees();
+            self.give_up_cached(); // It may have cached pages of others that ended.
             for candidates in &self.candidates {
                 // SAFETY: candidates are null or pages of this heap: `withdraw` removes a page from
                 // them before the heap gives the page up.
@@ -82,7 +83,7 @@ impl Heap {
                 if page.owner() == self.owner() {
                     self.free_local(page, block.cast());
                 } else {
-                    self.outgoing.add(page, block.cast());
+                    self.outgoing.add(self, page, block.cast());
                 }
             }
         }
@@ -100,6 +101,11 @@ impl Heap {
             }
         }
         self.large.empty(&self.home);
+        self.give_up_cached();
+    }
+
+    /// Gives up the cached pages.
+    fn give_up_cached(&self) {
         while let Some(page) = self.cached.pop() {
             self.cached_len.set(self.cached_len.get() - 1);
             // SAFETY: `end_page` closed the page when it cached it, so it is empty. The heap owns

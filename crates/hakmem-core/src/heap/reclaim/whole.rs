@@ -58,17 +58,16 @@ pub unsafe fn has_all(batch: *mut RemoteBatch, page: &Meta) -> bool {
     length == page.cap.get() && page.state.is_full_for_others()
 }
 
-/// Ends a page.
+/// Ends a page, by `end`.
 ///
 /// # Safety
 /// The batch belongs to the caller, and [`has_all`] said true of the two.
-pub unsafe fn give_up(batch: *mut RemoteBatch, page: &Meta) {
+pub unsafe fn give_up(batch: *mut RemoteBatch, page: &Meta, end: impl FnOnce(&Meta)) {
     if check::CHECKED {
         // SAFETY: the batch belongs to the caller.
         unsafe { RemoteBatch::check_all(batch, page) };
     }
-    // SAFETY: this thread has all blocks of the page, which is in no list (rule 1).
-    unsafe { parked::end_whole(page) };
+    end(page);
 }
 
 /// The remote frees of an inbox, with one batch for each page of the owner.
@@ -190,7 +189,8 @@ impl Gathered {
                 let next = RemoteBatch::next(batch);
                 let page = RemoteBatch::page(batch);
                 given += page.bytes();
-                give_up(batch, page);
+                // This thread has all blocks of the page, which is in no list (rule 1).
+                give_up(batch, page, |page| parked::end_whole(page));
                 next
             };
         }

@@ -118,7 +118,7 @@ impl Heap {
     /// refill: that made batches of only a dozen blocks.
     pub fn send_remote_frees(&self) {
         if self.outgoing.is_pending() {
-            self.outgoing.send_all();
+            self.outgoing.send_all(self);
         }
     }
 

@@ -218,7 +218,7 @@ impl Heap {
         // is still the caller's, and goes into a batch.
         unsafe {
             if !parked::is_owner(page.owner()) || !self.free_parked(page, block, 0) {
-                self.outgoing.add(page, block);
+                self.outgoing.add(self, page, block);
             }
         }
     }

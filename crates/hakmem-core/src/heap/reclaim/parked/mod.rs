@@ -366,10 +366,7 @@ impl Locked {
 /// # Safety
 /// The calling thread owns the page, which is in no list, and no block of it is used.
 unsafe fn end(page: &Meta) {
-    let blocks = page.carved.get();
-    let bytes = i64::from(blocks) * i64::from(page.block_size.get());
-    RETURNED[usize::from(page.class.get())].fetch_add(u64::from(blocks), Relaxed);
-    GIVEN[usize::from(page.class.get())].fetch_add(1, Relaxed);
+    let bytes = note_end(page);
     usage::add(-bytes, 0);
     let span = page.span.load(Relaxed);
     if span == 1 {
@@ -382,14 +379,34 @@ unsafe fn end(page: &Meta) {
     unsafe { segment::release(page, span) };
 }
 
+/// Counts the end of a page that no heap counts. Returns the bytes of its blocks.
+fn note_end(page: &Meta) -> i64 {
+    let (class, blocks) = (usize::from(page.class.get()), page.carved.get());
+    RETURNED[class].fetch_add(u64::from(blocks), Relaxed);
+    GIVEN[class].fetch_add(1, Relaxed);
+    i64::from(blocks) * i64::from(page.block_size.get())
+}
+
+/// Counts a full page of a heap, all blocks of which other threads have freed.
+fn note_whole(page: &Meta) {
+    let class = usize::from(page.class.get());
+    RECEIVED[class].fetch_add(page.cap.get().into(), Relaxed);
+    WHOLE[class].fetch_add(1, Relaxed);
+}
+
+/// Counts the end of a page as [`end_whole`] does, for a heap that keeps it or ends it itself.
+/// Returns the bytes of its blocks.
+pub fn note_whole_end(page: &Meta) -> i64 {
+    note_whole(page);
+    note_end(page)
+}
+
 /// Ends a full page of a heap, all blocks of which other threads have freed.
 ///
 /// # Safety
 /// The calling thread has all blocks of the page, and no list has the page (`whole` rule 1).
 pub unsafe fn end_whole(page: &Meta) {
-    let class = usize::from(page.class.get());
-    RECEIVED[class].fetch_add(page.cap.get().into(), Relaxed);
-    WHOLE[class].fetch_add(1, Relaxed);
+    note_whole(page);
     // SAFETY: nobody else can reach the page any more, so it is this thread's.
     unsafe { end(page) };
 }
