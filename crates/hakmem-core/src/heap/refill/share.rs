@@ -54,8 +54,11 @@ const KEPT_BLOCKS: u32 = 4;
 
 /// The units of [`Shared::got`] that a free under the lock counts for …
 const PRICE: u8 = 2;
-/// … and how many of them a heap makes of a class before it keeps freed blocks.
+/// … and how many of them a heap makes of a class before it keeps freed blocks. …
 const OFTEN: u8 = 16;
+/// … A heap that made so many of all classes together keeps those of each class, else the classes
+/// that each thread seldom uses would be the most that all threads do under the lock.
+const OFTEN_IN_ALL: u8 = 128;
 
 /// The amounts that a heap got from shared pages since its thread adopted it. All zero bytes: the
 /// heap does not share.
@@ -65,6 +68,8 @@ pub(in crate::heap) struct Shared {
     got: [Cell<u8>; SHARED],
     /// Frees under the lock of `parked`, by class.
     freed: [Cell<u8>; SHARED],
+    /// The same of all classes, 255 at most.
+    freed_in_all: Cell<u8>,
 }
 
 impl Heap {
@@ -78,7 +83,8 @@ impl Heap {
 
     /// Resets the amounts, because another thread will adopt the heap.
     pub(in crate::heap) fn share_anew(&self) {
-        self.shared.got.iter().chain(&self.shared.freed).for_each(|count| count.set(0));
+        let (got, freed) = (self.shared.got.iter(), self.shared.freed.iter());
+        got.chain(freed).chain([&self.shared.freed_in_all]).for_each(|count| count.set(0));
     }
 
     /// True if the heap takes blocks of `class` from a shared page when its own pages have none.
@@ -151,7 +157,9 @@ impl Heap {
         if count == 1
             && let Some((freed, got)) = self.shared.freed.get(class).zip(self.shared.got.get(class))
         {
-            freed.set(freed.get().saturating_add(1));
+            for count in [freed, &self.shared.freed_in_all] {
+                count.set(count.get().saturating_add(1));
+            }
             got.set(got.get().saturating_add(PRICE));
         }
         // SAFETY: the caller gives up a block of `page`, and the heap did not keep it: so it is on
@@ -181,7 +189,8 @@ impl Heap {
         check::check_start(block, page);
         let class = usize::from(page.class.get());
         // What a thread frees before it sleeps goes back to its pages.
-        if self.shared.freed.get(class).is_none_or(|freed| freed.get() < OFTEN) {
+        let is_often = |freed: &Cell<u8>| freed.get() >= OFTEN || self.shared.freed_in_all.get() >= OFTEN_IN_ALL;
+        if !self.shared.freed.get(class).is_some_and(is_often) {
             return false;
         }
         let most = (KEPT / SIZES[class]).max(KEPT_BLOCKS);
