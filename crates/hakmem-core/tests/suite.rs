@@ -24,6 +24,7 @@ mod profile_pace;
 mod program_heaps;
 mod props;
 mod reserved;
+mod sends;
 mod small;
 mod stress;
 

@@ -455,7 +455,8 @@ options! {
     /// Number of heaps from which on further ones get their first blocks, up to 2 KiB each, from
     /// pages that they share; 0: none do.
     shared_from_heaps: u32 = 32, One SHARED_FROM_HEAPS, "SHARED_FROM_HEAPS", Number(0, u32::MAX), "heaps";
-    /// Bytes of other threads' blocks that a thread frees and keeps before it sends them.
+    /// Bytes of other threads' blocks that a thread frees and keeps before it sends them. Up to
+    /// twice as many if they go to more than 128 threads.
     batch_bytes: u32 = 256 << 10, One BATCH_BYTES, "BATCH_BYTES", Number(0, 1 << 20), "bytes";
     /// 1: blocks that a thread frees for another heap travel in one batch for each page; 0: each
     /// alone.

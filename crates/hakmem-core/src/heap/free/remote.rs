@@ -25,6 +25,9 @@ use core::ptr::null_mut;
 
 /// The number of open batches, a power of two.
 const BATCHES: usize = 64;
+/// A heap that frees for more owners than that holds more bytes before it sends them, twice as many
+/// at most.
+const MANY: u32 = 128;
 /// The number of chains that are sorted at once, a power of two.
 const CHAINS: usize = 32;
 
@@ -52,6 +55,8 @@ pub struct Outgoing {
     filling: Cell<u64>,
     /// Bytes of blocks that may join before the heap sends everything.
     room: Cell<i32>,
+    /// The owners to which the last send went.
+    owners: Cell<u16>,
     /// See `Heap::released`.
     pub released: Cell<bool>,
     /// Batches closed.
@@ -110,7 +115,7 @@ impl Outgoing {
     }
 
     /// Adds a block of `page`, for `heap`, which has these remote frees. If the bytes so far reach
-    /// BATCH_BYTES, first sends everything. O(1), and sometimes the sending.
+    /// the most that the heap holds, first sends everything. O(1), and sometimes the sending.
     ///
     /// # Safety
     /// The block is of `page`, was live, and the caller gives it up.
@@ -119,7 +124,7 @@ impl Outgoing {
         let size = page.block_size.get();
         if self.room.get() < size as i32 {
             self.send_all(heap);
-            self.room.set(policy::BATCH_BYTES.get().max(size) as i32);
+            self.room.set(self.most().max(size) as i32);
         }
         // SAFETY: the caller gives up a block of `page`.
         if unsafe { self.join(page, block) } {
@@ -148,6 +153,13 @@ impl Outgoing {
         if !policy::BATCH_BY_PAGE.is_on() {
             self.close(heap, i);
         }
+    }
+
+    /// The most bytes that the heap holds: more if it frees for many owners, as each send writes
+    /// the inbox of each of them.
+    fn most(&self) -> u32 {
+        let usual = policy::BATCH_BYTES.get();
+        (usual / MANY * u32::from(self.owners.get())).clamp(usual, usual * 2)
     }
 
     /// Moves an open batch, if there is one, to the closed ones.
@@ -236,10 +248,15 @@ impl Outgoing {
             self.close(heap, self.filling.get().trailing_zeros() as usize);
         }
         let mut batches = self.closed.replace(null_mut());
+        if batches.is_null() {
+            return self.room.set(0);
+        }
+        let before = self.chains_sent.get();
         while !batches.is_null() {
             // SAFETY: these were the closed batches of this heap, or are the rest of them.
             batches = unsafe { self.send_some(batches) };
         }
+        self.owners.set((self.chains_sent.get() - before).min(u16::MAX.into()) as u16);
         self.room.set(0);
     }
 

@@ -1,0 +1,97 @@
+//! What a thread frees for others: when it sends the blocks, and what becomes of whole pages.
+//!
+//! Each runs in a process of its own, whose counts begin with nothing.
+#![cfg(not(any(loom, shuttle)))]
+
+use crate::oracle;
+
+use hakmem_core::{options, stats};
+use oracle::{Block, Oracle, Ranges, Rust, alone, elsewhere, free_all, layout};
+use std::sync::{Barrier, Mutex};
+use std::thread;
+
+/// The counts of the calling thread's heap.
+fn own() -> stats::ThreadHeap {
+    let is_own = |heap: &stats::ThreadHeap| heap.state == stats::HeapUse::Own;
+    let snapshot = stats::Snapshot::take();
+    snapshot.heaps().find(is_own).expect("it has allocated")
+}
+
+/// A thread that has all blocks of another's full page keeps the page for itself, if it has fewer
+/// than four such pages. Else the page goes back to its segment.
+#[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
+fn whole_pages_of_others_are_at_hand() {
+    alone("whole_pages_of_others_are_at_hand", || {
+        const OF_PAGE: usize = 64;
+        let ranges = Ranges::default();
+        let mut oracle = Oracle::new(Rust, &ranges, 20);
+        let first = oracle.alloc(layout(48));
+        let theirs = elsewhere(|| {
+            let mut oracle = Oracle::new(Rust, &ranges, 21);
+            (0..6 * OF_PAGE + 1)
+                .map(|_| oracle.alloc(layout(1024)))
+                .collect::<Vec<_>>()
+        });
+        let pages = || {
+            let snapshot = stats::Snapshot::take();
+            let walk = snapshot.heap_walk();
+            (walk.page_slots, walk.kept_slots)
+        };
+        assert_eq!(pages(), (8, 0));
+        let before = own();
+        free_all(&ranges, theirs);
+        // Six pages end when the thread needs one. The last page has a block, and is not full.
+        let mine: Vec<Block> = [200, 300, 400, 500, 600]
+            .map(|size| oracle.alloc(layout(size)))
+            .into();
+        let after = own();
+        assert_eq!(after.cached_pages - before.cached_pages, 4);
+        assert_eq!(after.new_pages - before.new_pages, 1);
+        assert_eq!(pages(), (7, 0));
+        free_all(&ranges, mine);
+        free_all(&ranges, vec![first]);
+    });
+}
+
+/// A thread that frees for many others holds more of their blocks before it sends them.
+#[test]
+#[cfg_attr(feature = "hardened", ignore = "exact figures of blocks without tags")]
+fn who_frees_for_many_sends_less_often() {
+    alone("who_frees_for_many_sends_less_often", || {
+        const THREADS: usize = 256;
+        const BLOCKS: usize = 3 * 8;
+        options::set("SHARED_FROM_HEAPS", "0").unwrap();
+        options::set("SCAVENGER", "0").unwrap();
+        let ranges = Ranges::default();
+        let first = Oracle::new(Rust, &ranges, 22).alloc(layout(48));
+        let (turn, theirs) = (Barrier::new(THREADS + 1), Mutex::new(Vec::new()));
+        thread::scope(|scope| {
+            for number in 0..THREADS {
+                let (ranges, turn, theirs) = (&ranges, &turn, &theirs);
+                scope.spawn(move || {
+                    let mut oracle = Oracle::new(Rust, ranges, number as u64);
+                    let blocks = (0..BLOCKS).map(|_| oracle.alloc(layout(128)));
+                    let blocks: Vec<_> = blocks.collect();
+                    theirs.lock().unwrap().push(blocks);
+                    turn.wait();
+                    turn.wait();
+                });
+            }
+            turn.wait();
+            // 768 KiB: the first 256 KiB are sent, and then 512 KiB are held.
+            let mut theirs = std::mem::take(&mut *theirs.lock().unwrap());
+            for _ in 0..BLOCKS {
+                let each = theirs.iter_mut().filter_map(Vec::pop);
+                free_all(&ranges, each.collect());
+            }
+            let sent = own().chains_sent;
+            turn.wait();
+            assert_eq!(sent, THREADS as u64);
+        });
+        free_all(&ranges, vec![first]);
+    });
+}
