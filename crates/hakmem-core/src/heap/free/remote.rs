@@ -5,8 +5,9 @@
 //! a small table. If two slots have the same place in the table, the older batch is closed: it
 //! moves to one list of all closed batches.
 //!
-//! The thread sends all batches when they hold enough bytes, before it takes a parked, a cached or
-//! a fresh page, and in `Heap::collect`: when it ends, at `malloc_trim`, or when memory is short.
+//! The thread sends all batches when they hold enough bytes (more if it frees for many owners),
+//! before it takes a parked, a cached or a fresh page, and in `Heap::collect`: when it ends, at
+//! `malloc_trim`, or when memory is short.
 //! It sorts the closed batches into chains, one for each owner. One compare-and-swap sends a chain
 //! to its owner's inbox. So each owner gets one chain, however many owners there are.
 

@@ -5,7 +5,7 @@
 //! cannot reach the page any more, and that thread may end it.
 //!
 //! - The thread that frees the blocks may have them all in one remote batch
-//!   (`Outgoing::close`).
+//!   (`Outgoing::close`). Its heap may cache the page then (`Heap::end_whole`).
 //! - A purge gathers them: it takes the inbox of a heap whose thread has not merged it for a while,
 //!   joins the batches of each page, ends the pages of which it has all blocks, and puts the other
 //!   batches back ([`Gathered`]). So the memory of a thread that sleeps comes back.
