@@ -7,7 +7,7 @@
 
 use crate::api::front::{self, Clear};
 use crate::api::hardened;
-use crate::base::size_class::{self, MEDIUM_MAX};
+use crate::base::size_class::{self, MEDIUM_MAX, SMALL_MAX};
 use crate::harden;
 use crate::policy::options;
 use crate::types::{Configured, Hakmem};
@@ -22,14 +22,14 @@ unsafe impl GlobalAlloc for Configured {
             options::apply(&self.0);
             return hardened::alloc_layout(layout);
         }
-        match class_of(layout) {
+        match small_class_of(layout) {
             Some(class) => front::alloc_class_or(class, |class| {
                 options::apply(&self.0);
                 front::alloc_class_slow(class)
             }),
             None => {
                 options::apply(&self.0);
-                alloc_classless(layout, Clear::Nothing)
+                alloc_unlisted(layout)
             }
         }
     }
@@ -65,6 +65,23 @@ fn class_of(layout: Layout) -> Option<usize> {
     Some(if layout.align() <= 8 { size_class::of8(layout.size()) } else { size_class::of16(layout.size()) })
 }
 
+/// [`class_of`] for layouts whose blocks the fast path pops. None: [`alloc_unlisted`] allocates
+/// them.
+#[inline(always)]
+fn small_class_of(layout: Layout) -> Option<usize> {
+    if layout.size() > SMALL_MAX { None } else { class_of(layout) }
+}
+
+/// Allocates a layout of more than SMALL_MAX bytes, or one that is aligned beyond 16.
+#[cold]
+#[inline(never)]
+fn alloc_unlisted(layout: Layout) -> *mut u8 {
+    if layout.align() <= 16 {
+        return front::alloc16_unlisted(layout.size());
+    }
+    alloc_classless(layout, Clear::Nothing)
+}
+
 /// Allocates a layout that has no class, because of its size or of its alignment.
 #[cold]
 #[inline(never)]
@@ -84,9 +101,9 @@ unsafe impl GlobalAlloc for Hakmem {
         if harden::ON {
             return hardened::alloc_layout(layout);
         }
-        match class_of(layout) {
-            Some(class) => front::alloc_class(class),
-            None => alloc_classless(layout, Clear::Nothing),
+        match small_class_of(layout) {
+            Some(class) => front::alloc_class_or(class, |class| front::alloc_class_slow(class)),
+            None => alloc_unlisted(layout),
         }
     }
 

@@ -82,10 +82,14 @@ pub fn pop16(n: usize) -> Option<(*mut u8, usize)> {
 /// null with errno ENOMEM if there is no memory.
 #[inline(always)]
 pub fn alloc_class(class: usize) -> *mut u8 {
-    alloc_class_or(class, |class| alloc_class_slow(class))
+    if class >= FIRST_LONG {
+        alloc16_unlisted(size_of(class))
+    } else {
+        alloc_class_or(class, |class| alloc_class_slow(class))
+    }
 }
 
-/// [`alloc_class`] with the caller's own slow path. That path ends with a call of
+/// [`alloc_class`] of a small class, with the caller's own slow path. That path ends with a call of
 /// `alloc_class_slow`.
 #[inline(always)]
 pub fn alloc_class_or(class: usize, slow: impl FnOnce(usize) -> *mut u8) -> *mut u8 {
@@ -152,10 +156,11 @@ fn alloc_kept(n: usize, class: usize) -> *mut u8 {
     }
 }
 
+/// [`alloc16`] of more than SMALL_MAX bytes.
 #[cold]
 #[inline(never)]
 #[unsafe(link_section = ".text.hot.hakmem")]
-extern "C" fn alloc16_unlisted(n: usize) -> *mut u8 {
+pub extern "C" fn alloc16_unlisted(n: usize) -> *mut u8 {
     if n > MEDIUM_MAX {
         return alloc_large(n);
     }

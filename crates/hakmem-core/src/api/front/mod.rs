@@ -27,7 +27,7 @@ use crate::thread;
 pub use alloc::kept_huge;
 pub use alloc::{
     Clear, alloc_aligned, alloc_big, alloc_class, alloc_class_or, alloc_class_slow, alloc_of, alloc16, alloc16_or,
-    alloc16_zeroed, pop16, sample_of, zeroed_class,
+    alloc16_unlisted, alloc16_zeroed, pop16, sample_of, zeroed_class,
 };
 pub use free::{free_guarded, free_known, free_of, free_own, free16, own_page};
 pub use refused::set_callback;
