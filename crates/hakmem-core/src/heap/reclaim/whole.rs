@@ -126,7 +126,14 @@ impl Gathered {
                 page.remote_link.set(batch.cast());
                 self.batches.push(batch);
             } else {
-                RemoteBatch::join(first, batch);
+                let is_there = first == batch;
+                if !is_there {
+                    RemoteBatch::join(first, batch);
+                }
+                // Two threads that free one block may make a ring of the chain, which has no end.
+                if check::CHECKED && (is_there || RemoteBatch::length(first) > page.carved.glance()) {
+                    check::double_free(batch.cast(), page);
+                }
             }
         }
     }
