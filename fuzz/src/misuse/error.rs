@@ -204,10 +204,11 @@ impl Error {
         let aligned = (p & !15).max(target.start.next_multiple_of(16));
         match self.kind {
             Kind::FreeMisaligned => {
-                let p = if p.is_multiple_of(MISALIGNED) {
-                    p + 8
-                } else {
-                    p
+                // The block behind may start 8 bytes further.
+                let p = match p.is_multiple_of(MISALIGNED) {
+                    true if p + 8 < target.start + target.len => p + 8,
+                    true => p + 1,
+                    false => p,
                 };
                 promise(Promise::Refused, 0);
                 program.hands.have(who, Call::Free(p));
