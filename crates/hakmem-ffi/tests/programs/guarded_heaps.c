@@ -1,6 +1,7 @@
 /* Blocks of program heaps in guarded places: guarded_heaps PART. Each block gets one, or as many as
    have room. */
 #include "../../include/hakmem.h"
+#include "must.h"
 
 #include <malloc.h>
 #include <stdint.h>
@@ -8,17 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#define MUST(condition) ((condition) ? (void)0 : missed(#condition, __LINE__))
-static void missed(const char *what, int line) {
-    fprintf(stderr, "not so in line %d: %s\n", line, what);
-    _exit(9);
-}
-
-static unsigned char *hidden(void *p) {
-    unsigned char *volatile q = p;
-    return q;
-}
 
 static struct hakmem_heap_stats stats(struct hakmem_heap *heap) {
     struct hakmem_heap_stats now;

@@ -1,4 +1,6 @@
 /* Blocks in guarded places: guards PART. Each allocation gets one, or as many as have room. */
+#include "must.h"
+
 #include <dlfcn.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -9,17 +11,6 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#define MUST(condition) ((condition) ? (void)0 : missed(#condition, __LINE__))
-static void missed(const char *what, int line) {
-    fprintf(stderr, "not so in line %d: %s\n", line, what);
-    _exit(9);
-}
-
-static unsigned char *hidden(void *p) {
-    unsigned char *volatile q = p;
-    return q;
-}
 
 static void filled(unsigned char *p, size_t n, int seed) {
     for (size_t i = 0; i < n; i++)
