@@ -18,7 +18,8 @@
 //!    was carved with. So the metadata that its address leads to is accessible and says what the
 //!    block is.
 //! 3. A page whose owner is this thread's heap stays so during the call: only the thread itself
-//!    gives a page away.
+//!    gives a page away. The purge may name another owner for a moment (`reclaim::idle` rule 3). So
+//!    a free may find another owner, and read the word again. It acts by its last read alone.
 //! 4. A program may break rule 1. What is checked here ends the process with a line that says why;
 //!    the rest is undefined.
 
@@ -277,7 +278,7 @@ unsafe extern "C" fn free_in(p: *mut u8, meta: *const Meta) {
     let meta = unsafe { &*meta };
     // Only pages of blocks have owners: for the most of what comes here one line of metadata is
     // enough.
-    let (mut page, mut owner) = (meta, meta.owner());
+    let (mut page, (mut owner, mut is_listed)) = (meta, meta.owner_and_listed());
     if owner.is_null() {
         // A block of whole slots starts where its first slot does; the other slots have no kind.
         if meta.is(Kind::Large)
@@ -289,7 +290,7 @@ unsafe extern "C" fn free_in(p: *mut u8, meta: *const Meta) {
         }
         if meta.is(Kind::Follow) {
             page = meta.head();
-            owner = page.owner();
+            (owner, is_listed) = page.owner_and_listed();
         }
         if owner.is_null() {
             // SAFETY: the block is live, in the slot of `meta`, and given up (rule 1).
@@ -301,7 +302,7 @@ unsafe extern "C" fn free_in(p: *mut u8, meta: *const Meta) {
     unsafe {
         if !core::ptr::eq(thread::front(), owner.cast()) {
             free_remote(p.cast(), page, owner);
-        } else if page.is_listed_of(owner) {
+        } else if is_listed {
             free_listed(p, page);
         } else {
             // A block of a further arena, or none.

@@ -264,6 +264,13 @@ impl Meta {
         self.owner_word.get().map_addr(|word| word & !LISTED)
     }
 
+    /// The owner, and whether the page has the bit `LISTED`, by one read of the word.
+    #[inline]
+    pub fn owner_and_listed(&self) -> (*mut Owner, bool) {
+        let word = self.owner_word.get();
+        (word.map_addr(|word| word & !LISTED), word.addr() & LISTED != 0)
+    }
+
     /// True for a page of blocks of 1 KiB or more whose owner is `owner`.
     #[inline]
     pub fn is_listed_of(&self, owner: *const Owner) -> bool {

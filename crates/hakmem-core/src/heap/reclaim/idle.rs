@@ -23,8 +23,8 @@
 //!    compares the blocks that are used with those on the heap's list. If they are as many, no
 //!    block of the page is live, so no free of one is under way, and none can begin before the
 //!    program takes a block from the list. Else the page goes back to its owner.
-//! 3. So the owner of a page of a paused heap may name the parked pages for a moment. The holder
-//!    does not read the owner twice in one free.
+//! 3. So the owner of a page of a paused heap may name the parked pages for a moment. A free that
+//!    read its own heap does not read the owner again.
 //! 4. A page of which all used blocks are remote frees that the purge has gathered needs no such
 //!    step: none of its blocks is live or on the heap's list.
 //! 5. The reads of rules 2 and 4 meet a free or an allocation under way. What they read is one of
