@@ -51,7 +51,8 @@ pub fn render(records: &[Record], causes: &Causes) -> String {
             }
         }
     };
-    page.into_string()
+    // Charts and style have a line for each element, which only makes the file longer to look at.
+    page.into_string().replace('\n', " ")
 }
 
 const WORKLOAD: &str = "workload";

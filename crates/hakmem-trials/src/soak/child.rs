@@ -4,6 +4,7 @@
 use super::roles;
 use super::stage::{Phase, Stage};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
@@ -38,24 +39,16 @@ pub struct Told {
     pub hakmem: Option<Figures>,
 }
 
-/// `struct hakmem_stats` of `hakmem.h`. The library writes all of it.
-#[repr(C)]
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "they are described in hakmem.h")]
-pub struct Figures {
-    pub allocations: u64,
-    pub frees: u64,
-    pub live_bytes: u64,
-    pub peak_live_bytes_upper_bound: u64,
-    pub reserved_bytes: u64,
-    pub committed_bytes: u64,
-    pub dirty_bytes: u64,
-    pub purged_bytes: u64,
-    pub foreign_frees: u64,
-    pub heaps: u64,
-    pub remote_frees: u64,
-    pub refills: u64,
-    pub running_heaps: u64,
+/// The figures of `struct hakmem_stats` by their names in `hakmem.h`.
+pub type Figures = BTreeMap<String, u64>;
+
+/// The names of the fields of `struct hakmem_stats`, in their order. All are `uint64_t`.
+fn names() -> Vec<&'static str> {
+    let header = include_str!("../../../hakmem-ffi/include/hakmem.h");
+    let (_, from) = header.split_once("struct hakmem_stats {").expect("the header has it");
+    let (fields, _) = from.split_once('}').expect("it ends");
+    let fields = fields.lines().map(str::trim);
+    fields.filter_map(|line| line.strip_prefix("uint64_t ")?.strip_suffix(';')).collect()
 }
 
 /// Asks the library that serves this process, if it is hakmem.
@@ -66,11 +59,12 @@ fn figures() -> Option<Figures> {
         return None;
     }
     // SAFETY: hakmem.h declares the function of this name so.
-    let function: unsafe extern "C" fn(*mut Figures) = unsafe { std::mem::transmute(function) };
-    let mut figures = Figures::default();
-    // SAFETY: the structure is alive, and laid out as the header has it.
-    unsafe { function(&raw mut figures) };
-    Some(figures)
+    let function: unsafe extern "C" fn(*mut u64) = unsafe { std::mem::transmute(function) };
+    let names = names();
+    let mut figures = vec![0; names.len()];
+    // SAFETY: the structure is an array of as many `uint64_t` as the header names.
+    unsafe { function(figures.as_mut_ptr()) };
+    Some(names.into_iter().map(str::to_owned).zip(figures).collect())
 }
 
 /// Runs it. Lines go to standard output.
@@ -123,17 +117,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_figures_are_those_of_the_header() {
-        let header = include_str!("../../../hakmem-ffi/include/hakmem.h");
-        let (_, from) = header.split_once("struct hakmem_stats {").unwrap();
-        let (fields, _) = from.split_once('}').unwrap();
-        let named: Vec<String> = fields
-            .lines()
-            .filter_map(|line| line.trim().strip_prefix("uint64_t ")?.strip_suffix(';'))
-            .map(|name| format!("\"{name}\":0"))
-            .collect();
-        let own = serde_json::to_string(&Figures::default()).unwrap();
-        assert_eq!(own, format!("{{{}}}", named.join(",")));
-        assert_eq!(size_of::<Figures>(), 8 * named.len());
+    fn every_field_of_the_header_has_a_name() {
+        let names = names();
+        assert_eq!(names.first(), Some(&"allocations"));
+        assert_eq!(names.last(), Some(&"running_heaps"));
+        assert_eq!(names.len(), 13);
     }
 }

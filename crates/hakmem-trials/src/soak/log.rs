@@ -6,6 +6,18 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
+/// Those of hakmem's figures that the file has.
+const FIGURES: [&str; 8] = [
+    "allocations",
+    "frees",
+    "live_bytes",
+    "committed_bytes",
+    "dirty_bytes",
+    "purged_bytes",
+    "foreign_frees",
+    "heaps",
+];
+
 /// One second.
 #[derive(Debug, Clone)]
 pub struct Row {
@@ -45,19 +57,8 @@ impl Row {
         ];
         fields.extend(&self.told.steps);
         let mut text: Vec<String> = fields.iter().map(u64::to_string).collect();
-        let figures = self.told.hakmem.as_ref().map(|f| {
-            [
-                f.allocations,
-                f.frees,
-                f.live_bytes,
-                f.committed_bytes,
-                f.dirty_bytes,
-                f.purged_bytes,
-                f.foreign_frees,
-                f.heaps,
-            ]
-        });
-        text.extend((0..8).map(|i| figures.map_or(String::new(), |f| f[i].to_string())));
+        let figures = self.told.hakmem.as_ref();
+        text.extend(FIGURES.map(|name| figures.map_or(String::new(), |f| f[name].to_string())));
         text.join(",") + "\n"
     }
 }
@@ -76,7 +77,8 @@ fn header() -> String {
         .map(|r| format!("{}_steps", r.name))
         .collect();
     format!(
-        "second,rss_kib,maps,resting,{},allocations,frees,live_bytes,committed_bytes,dirty_bytes,purged_bytes,foreign_frees,heaps\n",
-        steps.join(",")
+        "second,rss_kib,maps,resting,{},{}\n",
+        steps.join(","),
+        FIGURES.join(",")
     )
 }

@@ -141,7 +141,7 @@ fn table(rows: &[Row]) -> String {
     let cells = tenths.filter_map(|rows| {
         let middle = |of: fn(&Row) -> f64| median(&rows.iter().map(of).collect::<Vec<_>>());
         let last = rows.last()?;
-        let blocks = last.told.hakmem.as_ref().map(|f| f.allocations.to_string());
+        let blocks = last.told.hakmem.as_ref().map(|f| f["allocations"].to_string());
         Some(vec![
             format!("{:.1}", last.second as f64 / 60.0),
             format!("{:.1}", middle(|r| r.rss_kib as f64 / 1024.0)?),
@@ -214,7 +214,7 @@ fn follow(
             return Ok((rows, None));
         }
         let told: Told = serde_json::from_str(&line)?;
-        if is_hakmem && told.hakmem.as_ref().is_none_or(|f| f.allocations == 0) {
+        if is_hakmem && told.hakmem.as_ref().is_none_or(|f| f["allocations"] == 0) {
             return Ok((rows, Some("hakmem does not serve the process".to_owned())));
         }
         let row = Row::look(process.id(), rows.len() as u64 + 1, told)?;
@@ -288,10 +288,10 @@ fn page(options: &Options, machine: &Machine, seed: u64, rows: &[Row], lines: &[
         |f| {
             format!(
                 "{} blocks handed out, {} MiB given back on the way, {} heaps, {} foreign frees.",
-                f.allocations,
-                f.purged_bytes >> 20,
-                f.heaps,
-                f.foreign_frees
+                f["allocations"],
+                f["purged_bytes"] >> 20,
+                f["heaps"],
+                f["foreign_frees"]
             )
         },
     );

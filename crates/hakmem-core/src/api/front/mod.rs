@@ -15,6 +15,7 @@
 
 mod alloc;
 mod free;
+mod free_whole;
 mod refused;
 mod resize;
 
@@ -29,7 +30,8 @@ pub use alloc::{
     Clear, alloc_aligned, alloc_big, alloc_class, alloc_class_or, alloc_class_slow, alloc_of, alloc16, alloc16_or,
     alloc16_unlisted, alloc16_zeroed, pop16, sample_of, zeroed_class,
 };
-pub use free::{free_guarded, free_known, free_of, free_own, free16, own_page};
+pub use free::{free_known, free_own, free16, own_page};
+pub use free_whole::{free_guarded, free_of};
 pub use refused::set_callback;
 pub use resize::{fits, move_block, move_grown, resize, size_of_block, size_of_small, size_of_whole};
 
