@@ -98,6 +98,9 @@ impl Owner {
             // (rule 1).
             unsafe {
                 let page = RemoteBatch::page(batch);
+                if RemoteBatch::is_block(batch) {
+                    RemoteBatch::fetch_ahead(batch, page.block_size.get());
+                }
                 let owner = page.owner();
                 if owner != self.as_word() {
                     if check::CHECKED && owner.is_null() {

@@ -8,6 +8,7 @@
 //! ```text
 //! word 0 of each block:     anchor → newest → … → second → anchor
 //! word 1 of the anchor:     number of blocks, and the next batch of the chain
+//! word 2 of the anchor:     address of the batch that follows a few later: a hint (rule 4)
 //! ```
 //!
 //! Rules
@@ -19,13 +20,17 @@
 //!    its link is a word of the metadata.
 //! 3. So a freed block of 8 bytes holds only a link to another block of its page. If the program
 //!    frees it twice, it is on two lists, and neither leads out of the page.
+//! 4. Nobody follows the address in word 2: the receiver asks the processor to fetch that line, and
+//!    no more. Blocks of 16 bytes have no such word.
 
 use crate::backend::page::{self, Block, Meta};
 use crate::backend::{arena, check};
+use crate::base::prefetch::prefetch_to_write;
 use crate::harden;
 use crate::os;
 use crate::proto::inbox::{Inbox, Link};
 use core::cell::Cell;
+use core::ptr::null_mut;
 
 /// An anchor. A pointer to one may be odd: then it stands for a page list (rule 2).
 #[repr(C)]
@@ -102,6 +107,7 @@ impl RemoteBatch {
                 return;
             }
             let this = Self::new(block);
+            Self::set_ahead(this, page.block_size.get(), null_mut());
             inbox.push_chain(this, this, 0);
         }
     }
@@ -132,6 +138,42 @@ impl RemoteBatch {
         // and `is_meta` has checked it. Metadata is accessible for ever (`arena` rule 4), and all
         // its fields are cells or atomics.
         unsafe { &*meta }
+    }
+
+    /// Notes which batch follows a few later in the chain; null: none does.
+    ///
+    /// # Safety
+    /// The batch belongs to the caller, is no page list, and its blocks have `size` bytes.
+    #[inline(always)]
+    pub unsafe fn set_ahead(this: *mut Self, size: u32, ahead: *mut Self) {
+        if let Some(word) = Self::word2(this, size) {
+            // SAFETY: the batch is the caller's, so no other thread uses the anchor (rule 1), which
+            // has a third word.
+            unsafe { word.write(ahead.addr()) };
+        }
+    }
+
+    /// Fetches the anchor of the batch that follows a few later in the chain. Each anchor lies in
+    /// the cache of the sender's core, and the link to it in the anchor before: without this, the
+    /// receiver would wait for one after the other.
+    ///
+    /// # Safety
+    /// As [`RemoteBatch::set_ahead`], which was called for the batch.
+    #[inline(always)]
+    pub unsafe fn fetch_ahead(this: *mut Self, size: u32) {
+        if let Some(word) = Self::word2(this, size) {
+            // SAFETY: the batch is the caller's, so no other thread uses the anchor (rule 1), which
+            // has a third word. Any address may be fetched, so it is no matter if the program
+            // overwrote the word.
+            prefetch_to_write(unsafe { word.read() });
+        }
+    }
+
+    /// The third word of the anchor of blocks of `size` bytes. None: they have two. The hardened
+    /// build has none either: there all of a free block but its link is zero.
+    #[inline(always)]
+    fn word2(this: *mut Self, size: u32) -> Option<*mut usize> {
+        (size as usize >= size_of::<Self>() + size_of::<usize>() && !harden::ON).then(|| this.wrapping_add(1).cast())
     }
 
     /// False if `this` stands for a page list.
@@ -329,7 +371,6 @@ unsafe impl Link for RemoteBatch {
 mod tests {
     extern crate std;
     use super::*;
-    use core::ptr::null_mut;
     use std::{vec, vec::Vec};
 
     const SIZE: usize = 16;

@@ -45,10 +45,14 @@ pub type Figures = BTreeMap<String, u64>;
 /// The names of the fields of `struct hakmem_stats`, in their order. All are `uint64_t`.
 fn names() -> Vec<&'static str> {
     let header = include_str!("../../../hakmem-ffi/include/hakmem.h");
-    let (_, from) = header.split_once("struct hakmem_stats {").expect("the header has it");
+    let (_, from) = header
+        .split_once("struct hakmem_stats {")
+        .expect("the header has it");
     let (fields, _) = from.split_once('}').expect("it ends");
     let fields = fields.lines().map(str::trim);
-    fields.filter_map(|line| line.strip_prefix("uint64_t ")?.strip_suffix(';')).collect()
+    fields
+        .filter_map(|line| line.strip_prefix("uint64_t ")?.strip_suffix(';'))
+        .collect()
 }
 
 /// Asks the library that serves this process, if it is hakmem.

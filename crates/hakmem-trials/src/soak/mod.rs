@@ -141,7 +141,11 @@ fn table(rows: &[Row]) -> String {
     let cells = tenths.filter_map(|rows| {
         let middle = |of: fn(&Row) -> f64| median(&rows.iter().map(of).collect::<Vec<_>>());
         let last = rows.last()?;
-        let blocks = last.told.hakmem.as_ref().map(|f| f["allocations"].to_string());
+        let blocks = last
+            .told
+            .hakmem
+            .as_ref()
+            .map(|f| f["allocations"].to_string());
         Some(vec![
             format!("{:.1}", last.second as f64 / 60.0),
             format!("{:.1}", middle(|r| r.rss_kib as f64 / 1024.0)?),

@@ -22,6 +22,7 @@ use crate::heap::reclaim::whole;
 use crate::policy;
 use crate::proto::inbox::Link;
 use core::cell::Cell;
+use core::mem::replace;
 use core::ptr::null_mut;
 
 /// The number of open batches, a power of two.
@@ -32,6 +33,9 @@ const MANY: u32 = 128;
 /// The number of chains that are sorted at once, a power of two.
 const CHAINS: usize = 32;
 
+/// The receiver of a chain fetches the batch that follows so many later.
+const AHEAD: usize = 4;
+
 /// A chain of remote batches for one owner.
 #[derive(Clone, Copy)]
 struct Chain {
@@ -40,9 +44,14 @@ struct Chain {
     last: *mut RemoteBatch,
     /// Bytes of their blocks.
     bytes: usize,
+    /// The batches that were added last, in turn …
+    recent: [*mut RemoteBatch; AHEAD],
+    /// … and how many were added.
+    count: usize,
 }
 
-const NO_CHAIN: Chain = Chain { owner: null_mut(), first: null_mut(), last: null_mut(), bytes: 0 };
+const NO_CHAIN: Chain =
+    Chain { owner: null_mut(), first: null_mut(), last: null_mut(), bytes: 0, recent: [null_mut(); AHEAD], count: 0 };
 
 /// The remote frees that a heap has not sent yet. Only the holder of the heap uses it.
 pub struct Outgoing {
@@ -209,9 +218,13 @@ impl Outgoing {
                     filled |= 1 << i;
                 }
                 if chain.owner == owner {
+                    let size = page.block_size.get();
                     RemoteBatch::set_next(batch, chain.first);
+                    let recent = &mut chain.recent[chain.count % AHEAD];
+                    RemoteBatch::set_ahead(batch, size, replace(recent, batch));
+                    chain.count += 1;
                     chain.first = batch;
-                    chain.bytes += RemoteBatch::length(batch) as usize * page.block_size.get() as usize;
+                    chain.bytes += RemoteBatch::length(batch) as usize * size as usize;
                 } else {
                     RemoteBatch::set_next(batch, rest);
                     rest = batch;
