@@ -2,6 +2,8 @@
 //! the allocator or the system.
 
 #[cfg(ported)]
+pub(crate) mod address;
+#[cfg(ported)]
 pub(crate) mod counter;
 #[cfg(ported)]
 pub(crate) mod prefetch;

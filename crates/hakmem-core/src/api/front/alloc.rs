@@ -18,6 +18,7 @@ use crate::backend::arena::SLOT;
 use crate::backend::check;
 use crate::backend::nothing;
 use crate::backend::page::{self, Block, Kind};
+use crate::base::address::formed;
 use crate::base::prefetch::prefetch;
 use crate::base::size_class::{self, FIRST_LONG, MEDIUM_MAX, NOTHING, SIZES, SMALL_MAX};
 use crate::heap::all::are_many;
@@ -114,7 +115,7 @@ fn pop(class: usize) -> Option<*mut u8> {
     // block on the list is free, and only this thread, the holder of the heap, uses the list
     // (`heap` rule 1).
     unsafe {
-        let list = (*thread::front()).free.get_unchecked(class);
+        let list = formed((*thread::front()).free.get_unchecked(class));
         let block = list.get();
         if block.is_null() {
             return None;
@@ -138,7 +139,7 @@ fn alloc_kept(n: usize, class: usize) -> *mut u8 {
     // block on the list is free, and only this thread, the holder of the heap, uses the list
     // (`heap` rule 1).
     unsafe {
-        let list = (*front).free.get_unchecked(class);
+        let list = formed((*front).free.get_unchecked(class));
         let block = list.get();
         if block.is_null() {
             return alloc16_slow(n, class);
@@ -149,7 +150,7 @@ fn alloc_kept(n: usize, class: usize) -> *mut u8 {
             return alloc16_slow(n, class);
         }
         take_away::pop(|| list.set(next));
-        let kept = (*front).kept.get_unchecked(class - FIRST_LONG);
+        let kept = formed((*front).kept.get_unchecked(class - FIRST_LONG));
         kept.set(kept.get().saturating_sub(1));
         prefetch(next);
         block.cast()

@@ -7,6 +7,7 @@ use crate::backend::check;
 use crate::backend::owner::{Owner, inbox_of};
 use crate::backend::page::{Block, FIRST_LISTED, Meta, PageState};
 use crate::backend::remote_batch::RemoteBatch;
+use crate::base::address::formed;
 use crate::base::size_class::{CLASSES, FIRST_LONG, FIRST_MEDIUM, SIZES};
 use crate::base::sync::{AtomicU64, Ordering::Relaxed};
 use crate::heap::Heap;
@@ -88,7 +89,7 @@ impl Heap {
         // SAFETY: the caller's page has such a class, and all classes are below CLASSES.
         unsafe { assert_unchecked((FIRST_LISTED..CLASSES).contains(&class)) };
         let (front, is_sampled) = (&self.owner.front, profile::run() | guard::every() != 0);
-        let (list, kept) = (&front.free[class], &front.kept[class - FIRST_LONG]);
+        let (list, kept) = (formed(&front.free[class]), formed(&front.kept[class - FIRST_LONG]));
         let first = list.get();
         let is_free = check::CHECKED && (first == block || page.free.get() == block);
         if !check::may_start(block, class as u8) || is_free {
