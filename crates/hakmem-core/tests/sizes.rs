@@ -24,11 +24,12 @@ fn usable(p: *mut u8) -> usize {
 }
 
 /// By the description in `docs/decisions.md`: steps of 16 to 128, then four per doubling, and one
-/// for a power of two with a header.
+/// for a power of two with a header, and one for 4 KiB with up to 320 bytes.
 fn block_size(n: usize) -> usize {
     match n {
         0..=128 => n.max(1).next_multiple_of(16),
         1025..=1088 | 2049..=2112 | 4097..=4160 => n.next_power_of_two() / 2 + 64,
+        4161..=4416 => 4416,
         129..=65_536 => {
             n.next_multiple_of((n - 1).next_power_of_two().max(n.next_power_of_two()) / 8)
         }
@@ -48,6 +49,7 @@ fn blocks_are_as_large_as_their_class() {
     let sizes = (0..2000)
         .chain((11..17).flat_map(|shift| (4..8).flat_map(move |step| around(step << (shift - 2)))))
         .chain((10..14).flat_map(|shift| around((1 << shift) + 64)))
+        .chain(around(4416))
         .chain((1..33).flat_map(|slots| around(slots * SLOT)))
         .chain((1..5).flat_map(|segments| around(segments * SEGMENT)));
     for n in sizes {

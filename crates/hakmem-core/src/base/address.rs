@@ -8,6 +8,7 @@
 #[inline(always)]
 pub fn formed<T>(at: &T) -> &T {
     #[cfg(all(target_arch = "x86_64", not(any(miri, shuttle))))]
+    #[allow(clippy::pointers_in_nomem_asm_block, reason = "it holds no instruction")]
     // SAFETY: no instruction at all: the pointer stays the same, and so it may be borrowed as long
     // as `at` is.
     unsafe {

@@ -6,12 +6,13 @@
 //! | 8, 24, 40, 56 | only for an alignment of 8 or less; never for the C front end |
 //! | 128 to 64 KiB | four in each doubling |
 //! | 64 above 1, 2 and 4 KiB | for 1, 2 or 4 KiB and the header of a string or a buffer |
+//! | 4416 | for 4 KiB and up to 320 bytes, such as a page of a database |
 //!
 //! Above 64 bytes at most 20 % of a block is lost to rounding, 10 % on average. Larger requests
 //! have no class: they get whole slots or segments.
 
 /// Number of classes.
-pub const CLASSES: usize = 51;
+pub const CLASSES: usize = 52;
 /// A request of at most this size finds its class in a table.
 pub const SMALL_MAX: usize = 1024;
 /// The largest request that has a class, and the size of the largest class.
@@ -25,12 +26,14 @@ pub const TABLE8: usize = SMALL_MAX / 8 + 1;
 const FIRST_COMPUTED: usize = 12;
 const LISTED: [u32; FIRST_COMPUTED] = [8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128];
 
-/// The first class above `SMALL_MAX`. From here to 8 KiB a doubling has five classes.
+/// The first class above `SMALL_MAX`.
 pub const FIRST_LONG: usize = FIRST_COMPUTED + 12;
+/// The classes above `SMALL_MAX` up to 8 KiB: four in each doubling, and those for a power of two
+/// with a header.
+const LONG: [u32; 16] =
+    [1088, 1280, 1536, 1792, 2048, 2112, 2560, 3072, 3584, 4096, 4160, 4416, 5120, 6144, 7168, 8192];
 /// The first class above 8 KiB: the first of the medium ones.
-pub const FIRST_MEDIUM: usize = FIRST_LONG + 15;
-/// How many bytes a header may take that a program adds to a power of two.
-const HEADER: usize = 64;
+pub const FIRST_MEDIUM: usize = FIRST_LONG + LONG.len();
 
 /// The block size of a class.
 const fn compute_size(class: usize) -> u32 {
@@ -41,8 +44,7 @@ const fn compute_size(class: usize) -> u32 {
     } else if class >= FIRST_MEDIUM {
         return quarters(8 << 10, class - FIRST_MEDIUM);
     }
-    let (doubling, step) = ((class - FIRST_LONG) / 5, (class - FIRST_LONG) % 5);
-    if step == 0 { (1024 << doubling) + HEADER as u32 } else { quarters(1024, doubling * 4 + step - 1) }
+    LONG[class - FIRST_LONG]
 }
 
 /// The size of class `i` of a series that begins above `from`, with four classes in each doubling.

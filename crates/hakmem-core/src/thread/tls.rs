@@ -28,19 +28,28 @@ const _: () = assert!(size_of::<EmptyFront>() == size_of::<Front>());
 
 const EMPTY_FRONT: EmptyFront =
     EmptyFront { free: [core::ptr::null_mut(); CLASSES + 1], class16: CLASS16, kept: [0; CLASSES - FIRST_LONG] };
+/// An empty front whose length is a multiple of 16.
+#[repr(C)]
+struct Padded {
+    front: EmptyFront,
+    _pad: [u64; size_of::<EmptyFront>() / 8 % 2],
+}
 /// The two empty fronts, behind a word that keeps them off the multiples of 16. A heap lies at a
 /// multiple of its size. So the lowest bits alone tell a heap from all else.
 #[repr(C, align(16))]
 struct EmptyFronts {
     _word: u64,
-    fronts: [EmptyFront; 2],
+    fronts: [Padded; 2],
 }
 
 /// The front of a thread before its first allocation, and the front of a thread that has put its
 /// heap back.
-static EMPTY_FRONTS: EmptyFronts = EmptyFronts { _word: 0, fronts: [EMPTY_FRONT; 2] };
+static EMPTY_FRONTS: EmptyFronts = EmptyFronts {
+    _word: 0,
+    fronts: [const { Padded { front: EMPTY_FRONT, _pad: [0; size_of::<EmptyFront>() / 8 % 2] } }; 2],
+};
 
-const _: () = assert!(core::mem::offset_of!(EmptyFronts, fronts) == 8 && size_of::<EmptyFront>().is_multiple_of(16));
+const _: () = assert!(core::mem::offset_of!(EmptyFronts, fronts) == 8 && size_of::<Padded>().is_multiple_of(16));
 
 #[cfg(not(any(miri, shuttle)))]
 core::arch::global_asm!(

@@ -12,7 +12,7 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Release},
 };
 
-/// Memory for a report in any form: 51 classes and 256 heaps at less than 512 bytes each, and
+/// Memory for a report in any form: 52 classes and 256 heaps at less than 512 bytes each, and
 /// totals.
 pub type Buffer = Text<{ 256 << 10 }>;
 
