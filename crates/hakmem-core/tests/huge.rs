@@ -195,6 +195,29 @@ fn little_used_pages() {
     filled.into_iter().for_each(free);
 }
 
+/// Fresh blocks of three segments or more ask although nobody knows whether they are filled, while
+/// all that do have 64 MiB at most.
+fn tried() {
+    if !has_huge_pages() {
+        return;
+    }
+    // The request leaves more than a quarter of its segments, or has too few of them.
+    let few = [take(4 * MIB + MIB / 4), take(4 * MIB)];
+    assert_eq!(asked_for(), 0);
+    let mut blocks = fill(16 * MIB, 48 * MIB);
+    blocks.push(take(15 * MIB));
+    assert_eq!(asked_for(), 64 * MIB as u64);
+    blocks.push(take(6 * MIB));
+    assert_eq!(asked_for(), 64 * MIB as u64);
+    // What went back to the system leaves room for others.
+    blocks.into_iter().for_each(free);
+    c::trim();
+    assert_eq!(asked_for(), 0);
+    let again = take(6 * MIB);
+    assert_eq!(asked_for(), 6 * MIB as u64);
+    few.into_iter().chain([again]).for_each(free);
+}
+
 fn none_at_all() {
     if !has_huge_pages() {
         return;
@@ -355,6 +378,11 @@ fn segments_of_little_used_pages_do_not_ask() {
         "segments_of_little_used_pages_do_not_ask",
         little_used_pages,
     );
+}
+
+#[test]
+fn fresh_blocks_ask_up_to_a_bound() {
+    alone("fresh_blocks_ask_up_to_a_bound", tried);
 }
 
 #[test]

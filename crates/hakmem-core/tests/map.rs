@@ -7,7 +7,7 @@ use crate::oracle;
 
 use hakmem_core::c;
 use hakmem_core::stats::{self, Content, Segment, Snapshot};
-use oracle::plain::{free, resize, take};
+use oracle::plain::{configure, free, resize, take};
 use oracle::{alone, page_size};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -238,6 +238,8 @@ fn makes_huge_pages() -> bool {
 
 /// Of each slot, the pieces that were touched, and no others.
 fn residence() {
+    // So that what is touched has the length of a system page.
+    configure(&[c"HAKMEM_THP=never"]);
     let (before, huge_at) = (take(2 * SEGMENT), Cell::new(0));
     let huge = take(3 * SEGMENT);
     let touched = [(1, 5, 0), (1, 5, 3), (1, 31, 15), (2, 0, 7)];

@@ -42,6 +42,10 @@ use kept::{Kept, Put};
 const RING: usize = 16;
 /// A fresh block of as many segments asks for huge pages at once, if a request fills it.
 const LEAST_THP: usize = 16;
+/// A shorter one of as many segments may try them …
+const LEAST_TRIED: usize = 3;
+/// … while all that ask at once have at most so many segments, 64 MiB.
+const TRIES: usize = 32;
 /// No request and no alignment above this can be met: no address space is larger.
 pub const TOO_LARGE: usize = arena::LARGEST;
 
@@ -183,7 +187,7 @@ pub fn alloc(n: usize, align: usize, written: bool) -> Option<(&'static Meta, bo
                 learn::misfit(len * SEGMENT);
             }
             let run = take_fresh(len, align)?;
-            let thp = written && is_filled_by(n, len) && os::want_thp(address(run), len * SEGMENT);
+            let thp = ask_at_once(run, n, len, written);
             (Entry { run, len, stamp: 0, moved: false, thp: thp || Thp::now() == Thp::Always }, true)
         }
     };
@@ -218,7 +222,28 @@ fn take_fresh(len: usize, align: usize) -> Option<Run> {
 /// it, so that huge pages are no waste. The run must be long: if the program uses only the ends of
 /// the block, it still touches two huge pages.
 fn is_filled_by(n: usize, len: usize) -> bool {
-    len >= LEAST_THP && n >= len * SEGMENT / 8 * 7 && Thp::now() == Thp::Auto
+    len >= LEAST_THP && n >= len * SEGMENT / 8 * 7
+}
+
+/// Segments of fresh blocks that asked for huge pages at once, less those that went back. A hint:
+/// blocks change their length.
+static ASKED: AtomicUsize = AtomicUsize::new(0);
+
+/// Asks for huge pages for a fresh block of `n` bytes in `run`, of `len` segments, if that is likely
+/// to be no waste. True: it did. `written`: the program will write the block before it reads it.
+///
+/// Most programs fill such a block. Of the short ones nobody knows, so the waste has a bound:
+/// [`TRIES`] segments.
+fn ask_at_once(run: Run, n: usize, len: usize, written: bool) -> bool {
+    // Relaxed: threads that come at once may together pass the bound by a block each.
+    let may_try = || len >= LEAST_TRIED && n >= len * SEGMENT / 4 * 3 && ASKED.load(Relaxed) + len <= TRIES;
+    let asks = Thp::now() == Thp::Auto
+        && (written && is_filled_by(n, len) || may_try())
+        && os::want_thp(address(run), len * SEGMENT);
+    if asks {
+        ASKED.fetch_add(len, Relaxed);
+    }
+    asks
 }
 
 /// Takes the smallest cached run that fits. What the request does not need stays in the cache.
@@ -353,6 +378,9 @@ fn drop_entry(entry: Entry) -> usize {
     // freed.
     if unsafe { purge_run(entry.run, entry.len, entry.moved || entry.thp) } {
         CACHED.fetch_sub(bytes, Relaxed);
+        if entry.thp {
+            _ = ASKED.fetch_update(Relaxed, Relaxed, |asked| Some(asked.saturating_sub(entry.len)));
+        }
         held::give(bytes);
         // SAFETY: the run left the cache, so it belongs to this thread, and `purge_run` made it
         // clean.
