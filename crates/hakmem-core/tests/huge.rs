@@ -156,20 +156,47 @@ fn after_a_life(then: fn()) {
     then();
 }
 
+/// Programs need not write large blocks everywhere. So their segments ask only while small blocks
+/// fill a quarter of what is in use.
 fn large_blocks() {
     thp_from(c"HAKMEM_THP_FROM_SEGMENTS=1");
+    let alone = fill(4 * SLOT, 16 * MIB);
+    assert_eq!(segments().0, 0);
+    alone.into_iter().for_each(free);
+    c::trim();
+    // Eight segments' worth.
     let small = fill(256, 16 * MIB);
-    let before = segments();
-    let large = fill(4 * SLOT, 64 * MIB);
-    assert_eq!(
-        segments().0,
-        before.0,
-        "they need not be written everywhere"
-    );
-    // A quarter of all: small blocks do not ask for them either.
-    let more = fill(256, 4 * MIB);
-    assert_eq!(segments().0, before.0);
-    [small, large, more].into_iter().flatten().for_each(free);
+    let (before, _) = segments();
+    let large = fill(4 * SLOT, 32 * MIB);
+    let asked = segments().0 - before;
+    assert!((15..=16).contains(&asked), "{asked}");
+    let more = fill(4 * SLOT, 64 * MIB);
+    let asked = segments().0 - before;
+    assert!((22..=25).contains(&asked), "{asked}");
+    // A sixth of all: segments for small blocks do not ask for them either.
+    let (before, _) = segments();
+    let again = fill(256, 2 * MIB);
+    assert_eq!(segments().0, before);
+    [small, large, more, again]
+        .into_iter()
+        .flatten()
+        .for_each(free);
+}
+
+/// However many small blocks there are, at most 32 segments of others ask at a time.
+fn many_large_blocks() {
+    thp_from(c"HAKMEM_THP_FROM_SEGMENTS=1");
+    let small = fill(256, 80 * MIB);
+    let (before, _) = segments();
+    for _ in 0..2 {
+        let large = fill(4 * SLOT, 100 * MIB);
+        assert_eq!(segments().0, before + 32);
+        large.into_iter().for_each(free);
+        // What went back leaves room for others.
+        c::trim();
+        assert_eq!(segments().0, before);
+    }
+    small.into_iter().for_each(free);
 }
 
 fn little_used_pages() {
@@ -368,8 +395,19 @@ fn segments_of_filled_pages_ask_until_a_part_is_given_back() {
 }
 
 #[test]
-fn segments_of_large_blocks_do_not_ask() {
-    alone("segments_of_large_blocks_do_not_ask", large_blocks);
+fn segments_of_large_blocks_ask_beside_many_small_ones() {
+    alone(
+        "segments_of_large_blocks_ask_beside_many_small_ones",
+        large_blocks,
+    );
+}
+
+#[test]
+fn segments_of_large_blocks_ask_up_to_a_bound() {
+    alone(
+        "segments_of_large_blocks_ask_up_to_a_bound",
+        many_large_blocks,
+    );
 }
 
 #[test]

@@ -13,3 +13,4 @@ pub(crate) mod page;
 pub(crate) mod remote_batch;
 pub(crate) mod segment;
 pub(crate) mod stray;
+pub(crate) mod tried;

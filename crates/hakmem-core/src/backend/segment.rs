@@ -15,7 +15,8 @@
 
 use crate::backend::arena::{self, Arena, BINS, DIRTY_ROW, SEGMENT, SLOT};
 use crate::backend::held;
-use crate::backend::page::{Meta, NOT_THP, THP, UNTOLD};
+use crate::backend::page::{Meta, NOT_THP, THP, TRIED, UNTOLD};
+use crate::backend::tried;
 use crate::base::counter::Counter;
 use crate::base::sync::{AtomicI64, AtomicUsize, Ordering::Relaxed};
 use crate::os;
@@ -337,24 +338,29 @@ fn claim_fresh(n: u32) -> Option<(&'static Meta, bool)> {
     Some((head, true))
 }
 
-/// Asks for huge pages for a fresh segment, if that pays. The segment must be for pages of blocks.
-/// Enough segments' worth of them must be in use, they must be half of what is in use, and half of
-/// their bytes must be carved. Otherwise a huge page is mostly waste: programs need not write all
-/// of a large block, and of many threads' little-used pages they touch only the beginning.
+/// Asks for huge pages for a fresh segment, if that pays. Of many threads' little-used pages,
+/// programs touch only the beginning: so half of the bytes of pages must be carved. If pages are
+/// half of what is in use, too, and enough segments' worth of them, a segment for a page asks.
+/// Programs need not write all of a large block. So any other segment asks only if pages are a
+/// quarter of what is in use, and up to a bound (`tried`).
 fn choose_thp(head: &Meta, n: u32) {
     let from = policy::THP_FROM_SEGMENTS.get() as usize;
     let choice = Thp::now();
     let small = small_segments();
     let carved = TOTALS.carved.load(Relaxed).max(0) as usize;
+    let in_use = TOTALS.in_use.load(Relaxed);
     let is_page = n == 1 || n == PAGE_SLOTS;
     let half = |part: usize, whole: usize| part * 2 >= whole;
-    let filled =
-        || is_page && small >= from && half(small, TOTALS.in_use.load(Relaxed)) && half(carved, small * SEGMENT);
-    let wanted = choice == Thp::Always || choice == Thp::Auto && filled();
+    let asks = choice == Thp::Auto && half(carved, small * SEGMENT);
+    let is_filled = is_page && small >= from && half(small, in_use);
+    let tries = asks && !is_filled && in_use > from + 1 && small * 4 >= in_use && tried::has_room(1);
+    let wanted = choice == Thp::Always || asks && is_filled || tries;
     let told = &head.segment().thp;
-    let start = head.start().addr();
-    if wanted && os::want_thp(start, SEGMENT) {
-        told.store(THP, Relaxed);
+    if wanted && os::want_thp(head.start().addr(), SEGMENT) {
+        told.store(if tries { TRIED } else { THP }, Relaxed);
+        if tries {
+            tried::take(1);
+        }
     }
 }
 
@@ -367,8 +373,10 @@ pub fn refuse_thp(page: &Meta) {
     if told == NOT_THP || told == UNTOLD && REFUSED.load(Relaxed) >= MOST_REFUSED {
         return;
     }
-    if meta.thp.swap(NOT_THP, Relaxed) == NOT_THP {
-        return;
+    match meta.thp.swap(NOT_THP, Relaxed) {
+        NOT_THP => return,
+        TRIED => tried::give(1),
+        _ => {}
     }
     REFUSED.fetch_add(1, Relaxed);
     let (arena, segment) = page.segment_in_arena();
@@ -525,8 +533,10 @@ pub fn purge(arena: &'static Arena, segment: usize, now: u32, decay: u32) -> usi
 /// The caller owns all of the segment, and nobody uses what is in it any more.
 unsafe fn forget_advice(run: arena::Run) {
     let told = head_of(run.0, run.1).segment().thp.swap(UNTOLD, Relaxed);
-    if told == NOT_THP {
-        REFUSED.fetch_sub(1, Relaxed);
+    match told {
+        NOT_THP => _ = REFUSED.fetch_sub(1, Relaxed),
+        TRIED => tried::give(1),
+        _ => {}
     }
     if told != UNTOLD {
         // SAFETY: by the caller's promise the segment is the caller's, and its contents are unused.

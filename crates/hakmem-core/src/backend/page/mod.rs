@@ -222,7 +222,7 @@ pub struct SegmentMeta {
     pub stamp: AtomicU32,
     /// The bin under which the segment is listed, plus 1. Zero: none.
     pub bin: RunBin,
-    /// What hakmem told the kernel about huge pages here: `UNTOLD`, `THP` or `NOT_THP`.
+    /// What hakmem told the kernel about huge pages here: `UNTOLD`, `THP`, `NOT_THP` or `TRIED`.
     pub thp: AtomicU8,
 }
 
@@ -232,11 +232,13 @@ pub const UNTOLD: u8 = 0;
 pub const THP: u8 = 1;
 /// hakmem refused huge pages.
 pub const NOT_THP: u8 = 2;
+/// hakmem asked for huge pages, and counts the segment in `tried`.
+pub const TRIED: u8 = 3;
 
 impl SegmentMeta {
     /// True if hakmem asked for huge pages here.
     pub fn is_thp(&self) -> bool {
-        self.thp.load(Relaxed) == THP
+        matches!(self.thp.load(Relaxed), THP | TRIED)
     }
 }
 

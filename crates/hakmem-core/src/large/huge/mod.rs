@@ -27,6 +27,7 @@ pub mod kept;
 use crate::backend::arena::{self, Run, SEGMENT, SLOT};
 use crate::backend::held;
 use crate::backend::page::{Kind, Meta, THP, UNTOLD};
+use crate::backend::tried;
 use crate::base::sync::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use crate::base::usage;
 use crate::os;
@@ -42,10 +43,8 @@ use kept::{Kept, Put};
 const RING: usize = 16;
 /// A fresh block of as many segments asks for huge pages at once, if a request fills it.
 const LEAST_THP: usize = 16;
-/// A shorter one of as many segments may try them …
+/// A shorter one of as many segments may try them (`tried`).
 const LEAST_TRIED: usize = 3;
-/// … while all that ask at once have at most so many segments, 64 MiB.
-const TRIES: usize = 32;
 /// No request and no alignment above this can be met: no address space is larger.
 pub const TOO_LARGE: usize = arena::LARGEST;
 
@@ -225,23 +224,15 @@ fn is_filled_by(n: usize, len: usize) -> bool {
     len >= LEAST_THP && n >= len * SEGMENT / 8 * 7
 }
 
-/// Segments of fresh blocks that asked for huge pages at once, less those that went back. A hint:
-/// blocks change their length.
-static ASKED: AtomicUsize = AtomicUsize::new(0);
-
 /// Asks for huge pages for a fresh block of `n` bytes in `run`, of `len` segments, if that is likely
 /// to be no waste. True: it did. `written`: the program will write the block before it reads it.
-///
-/// Most programs fill such a block. Of the short ones nobody knows, so the waste has a bound:
-/// [`TRIES`] segments.
 fn ask_at_once(run: Run, n: usize, len: usize, written: bool) -> bool {
-    // Relaxed: threads that come at once may together pass the bound by a block each.
-    let may_try = || len >= LEAST_TRIED && n >= len * SEGMENT / 4 * 3 && ASKED.load(Relaxed) + len <= TRIES;
+    let tries = || len >= LEAST_TRIED && n >= len * SEGMENT / 4 * 3 && tried::has_room(len);
     let asks = Thp::now() == Thp::Auto
-        && (written && is_filled_by(n, len) || may_try())
+        && (written && is_filled_by(n, len) || tries())
         && os::want_thp(address(run), len * SEGMENT);
     if asks {
-        ASKED.fetch_add(len, Relaxed);
+        tried::take(len);
     }
     asks
 }
@@ -379,7 +370,7 @@ fn drop_entry(entry: Entry) -> usize {
     if unsafe { purge_run(entry.run, entry.len, entry.moved || entry.thp) } {
         CACHED.fetch_sub(bytes, Relaxed);
         if entry.thp {
-            _ = ASKED.fetch_update(Relaxed, Relaxed, |asked| Some(asked.saturating_sub(entry.len)));
+            tried::give(entry.len);
         }
         held::give(bytes);
         // SAFETY: the run left the cache, so it belongs to this thread, and `purge_run` made it
