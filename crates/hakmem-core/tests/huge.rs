@@ -8,7 +8,7 @@ use crate::oracle;
 
 use hakmem_core::{c, stats};
 use oracle::alone;
-use oracle::plain::{configure, free, take};
+use oracle::plain::{configure, free, resize, take};
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
@@ -230,7 +230,10 @@ fn tried() {
     }
     // The request leaves more than a quarter of its segments, or has too few of them.
     let few = [take(4 * MIB + MIB / 4), take(4 * MIB)];
+    // A program need not touch what it wants to be zero.
+    let zero = c::calloc(16, MIB);
     assert_eq!(asked_for(), 0);
+    free(zero);
     let mut blocks = fill(16 * MIB, 48 * MIB);
     blocks.push(take(15 * MIB));
     assert_eq!(asked_for(), 64 * MIB as u64);
@@ -240,9 +243,13 @@ fn tried() {
     blocks.into_iter().for_each(free);
     c::trim();
     assert_eq!(asked_for(), 0);
-    let again = take(6 * MIB);
-    assert_eq!(asked_for(), 6 * MIB as u64);
-    few.into_iter().chain([again]).for_each(free);
+    for _ in 0..20 {
+        let again = take(16 * MIB);
+        assert_eq!(asked_for(), 16 * MIB as u64);
+        free(resize(again, 6 * MIB));
+        c::trim();
+    }
+    few.into_iter().for_each(free);
 }
 
 fn none_at_all() {

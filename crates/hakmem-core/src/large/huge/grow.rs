@@ -8,6 +8,7 @@ use super::{
 use crate::backend::arena::{self, Run, SEGMENT};
 use crate::backend::held;
 use crate::backend::page::{Kind, Meta};
+use crate::backend::tried;
 use crate::base::sync::Ordering::Relaxed;
 use crate::os::{self, Moved};
 use crate::policy::Thp;
@@ -180,6 +181,9 @@ unsafe fn shrink(meta: &Meta, run: Run, len: usize, reserve: usize, new: usize) 
     meta.reserve.store(new as u32, Relaxed);
     note_live(new as i64 - len as i64);
     held::give((len - new) * SEGMENT);
+    if meta.segment().is_thp() {
+        tried::give(len - new);
+    }
     // SAFETY: the tail belonged to the huge block, whose length no longer includes it. `purge_run`
     // made its accessible part clean, and the rest was clean (`huge` rule 3).
     unsafe { give_clean(meta, tail, reserve - new) };

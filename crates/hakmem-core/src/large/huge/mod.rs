@@ -228,8 +228,9 @@ fn is_filled_by(n: usize, len: usize) -> bool {
 /// to be no waste. True: it did. `written`: the program will write the block before it reads it.
 fn ask_at_once(run: Run, n: usize, len: usize, written: bool) -> bool {
     let tries = || len >= LEAST_TRIED && n >= len * SEGMENT / 4 * 3 && tried::has_room(len);
-    let asks = Thp::now() == Thp::Auto
-        && (written && is_filled_by(n, len) || tries())
+    let asks = written
+        && Thp::now() == Thp::Auto
+        && (is_filled_by(n, len) || tries())
         && os::want_thp(address(run), len * SEGMENT);
     if asks {
         tried::take(len);
