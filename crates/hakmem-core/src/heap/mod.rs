@@ -45,7 +45,7 @@ use crate::backend::page::queue::PageQueue;
 use crate::backend::page::{self, Block, Kind, Meta, PageState};
 use crate::backend::segment;
 use crate::base::counter::Counter;
-use crate::base::size_class::CLASSES;
+use crate::base::size_class::{CLASSES, FIRST_LONG};
 use crate::base::sync::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 use crate::base::usage;
 use crate::harden::quarantine::Quarantine;
@@ -82,6 +82,9 @@ pub struct Heap {
     walked: Cell<u32>,
     /// Remote batches that are not sent yet.
     pub outgoing: Outgoing,
+    /// For each class above `SMALL_MAX`: how many more freed blocks the list keeps than at first,
+    /// and `OVERFLOWED`.
+    grown: [Cell<u8>; CLASSES - FIRST_LONG],
     /// Where the holder is inside (rule 3).
     pause: Pause,
     /// What the passes of the purge saw of the heap.

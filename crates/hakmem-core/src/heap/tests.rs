@@ -100,32 +100,41 @@ fn pages_that_were_given_up_are_left_alone() {
     });
 }
 
-/// Blocks above 1 KiB: the next allocation gets the block that was freed last, and a heap keeps
-/// few.
+/// Blocks above 1 KiB: the next allocation gets the block that was freed last. The list keeps few,
+/// and more once frees and allocations take turns.
 #[test]
 #[cfg_attr(feature = "hardened", ignore = "there the list has one of them")]
 fn freed_blocks_come_back_newest_first() {
-    // The bytes of a block, and how many of them the list keeps.
-    for (size, kept) in [(40_000, 6), (8192, 8), (3000, 21), (1040, 60)] {
-        in_child(|| come_back_newest_first(size, kept));
+    // The bytes of a block, and how many of them the list keeps at first, and at most.
+    for (size, first, most) in [(40_000, 1, 6), (8192, 1, 8), (3000, 2, 21), (1040, 7, 60)] {
+        in_child(|| come_back_newest_first(size, first, most));
     }
 }
 
-fn come_back_newest_first(size: usize, kept: u64) {
+fn come_back_newest_first(size: usize, first: u64, most: u64) {
     let class = size_class::of16(size);
     // SAFETY: `malloc` takes any size. Each block is freed once.
     let (take, free) = (|| unsafe { crate::api::c::malloc(size) }, |p: *mut u8| unsafe { crate::api::c::free(p) });
     let mine = own();
     // SAFETY: the child has one thread.
     let listed = || unsafe { mine.listed(class) };
-    let blocks: Vec<_> = (0..100).map(|_| take()).collect();
-    let before = listed();
-    blocks[..6].iter().copied().for_each(free);
-    assert_eq!(listed(), before + 6);
-    let again: Vec<_> = (0..6).map(|_| take()).collect();
-    assert!(again.iter().eq(blocks[..6].iter().rev()), "{again:?} {blocks:?}");
+    let take_all = || (0..100).map(|_| take()).collect::<Vec<_>>();
+    let mut blocks = take_all();
+    mine.collect();
     blocks.iter().copied().for_each(free);
-    assert!(listed() <= before + kept, "{} blocks of {size} bytes are on the list", listed());
+    assert_eq!(listed(), first, "of {size} bytes, at first");
+    // Each round finds the list full, and then empty.
+    for _ in 0..8 {
+        blocks = take_all();
+        mine.collect();
+        blocks.iter().copied().for_each(free);
+        assert!(listed() <= most, "{} of {size} bytes", listed());
+    }
+    assert_eq!(listed(), most, "of {size} bytes, at last");
+    let count = most as usize;
+    let again: Vec<_> = (0..count).map(|_| take()).collect();
+    assert!(again.iter().eq(blocks[..count].iter().rev()), "{again:?} {blocks:?}");
+    again.into_iter().for_each(free);
     mine.collect();
     assert_eq!(listed(), 0);
 }

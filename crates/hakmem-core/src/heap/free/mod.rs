@@ -22,9 +22,9 @@ use core::hint::assert_unchecked;
 /// list.
 pub(in crate::heap) const MUCH: u32 = 1 << 31;
 
-/// For each class above `SMALL_MAX` how many freed blocks the heap's list keeps: 256 KiB of medium
-/// blocks, 64 KiB of smaller ones.
-static KEPT: [u8; CLASSES - FIRST_LONG] = {
+/// For each class above `SMALL_MAX` how many freed blocks the heap's list keeps at most: 256 KiB of
+/// medium blocks, 64 KiB of smaller ones.
+static MOST_KEPT: [u8; CLASSES - FIRST_LONG] = {
     let mut kept = [0; CLASSES - FIRST_LONG];
     let mut class = FIRST_LONG;
     while class < CLASSES {
@@ -34,6 +34,23 @@ static KEPT: [u8; CLASSES - FIRST_LONG] = {
     }
     kept
 };
+
+/// How many it keeps at first: an eighth, and one at least. A program that frees and allocates in
+/// turn makes the list longer (`Heap::lengthen_list`). One that only frees does not: what lies on
+/// the list of a thread that then sleeps is not given back.
+static FIRST_KEPT: [u8; CLASSES - FIRST_LONG] = {
+    let mut kept = MOST_KEPT;
+    let mut i = 0;
+    while i < kept.len() {
+        assert!(kept[i] < OVERFLOWED);
+        kept[i] = if kept[i] < 16 { 1 } else { kept[i] / 8 };
+        i += 1;
+    }
+    kept
+};
+
+/// In `Heap::grown`: a free found the list full since it was last empty.
+const OVERFLOWED: u8 = 1 << 7;
 
 /// Frees by threads without a heap.
 pub static HEAPLESS: AtomicU64 = AtomicU64::new(0);
@@ -96,11 +113,13 @@ impl Heap {
             return Pushed::Wrong;
         }
         let count = if first.is_null() { 0 } else { kept.get() };
-        if count >= KEPT[class - FIRST_LONG]
+        let grown = formed(&self.grown[class - FIRST_LONG]);
+        if count >= FIRST_KEPT[class - FIRST_LONG] + (grown.get() & !OVERFLOWED)
             // Links of the hardened build lead to the same segment.
             || harden::ON && !first.is_null()
             || is_sampled && !self.may_keep(class)
         {
+            grown.set(grown.get() | OVERFLOWED);
             // SAFETY: the caller promises that the thread holds this heap, which owns the page, and
             // gives up a live block of it.
             let is_over = unsafe { Heap::push_freed(page, block) };
@@ -116,6 +135,17 @@ impl Heap {
             self.counts.make_room(class);
         }
         Pushed::Done
+    }
+
+    /// The list of `class` is empty. If frees found it full before, it was too short for both: from
+    /// now on it keeps twice as many blocks, up to `MOST_KEPT`.
+    #[inline(always)]
+    pub(in crate::heap) fn lengthen_list(&self, class: usize) {
+        let i = class - FIRST_LONG;
+        let (grown, first) = (self.grown[i].get(), FIRST_KEPT[i]);
+        if grown & OVERFLOWED != 0 {
+            self.grown[i].set((2 * (grown & !OVERFLOWED) + first).min(MOST_KEPT[i] - first));
+        }
     }
 
     /// A block was taken from the heap's list of `class`.

@@ -6,7 +6,7 @@ pub(in crate::heap) mod share;
 use crate::backend::arena::SLOT;
 use crate::backend::page::{Block, Meta, PageState};
 use crate::backend::{check, held, segment};
-use crate::base::size_class::{CLASSES, SIZES, span_of};
+use crate::base::size_class::{CLASSES, FIRST_LONG, SIZES, span_of};
 use crate::heap::counts::HeapEvent;
 use crate::heap::reclaim::{holes, parked};
 use crate::heap::{Fresh, Heap, WALK_EVERY};
@@ -41,6 +41,9 @@ impl Heap {
         debug_assert!(class < CLASSES);
         // SAFETY: a class comes from `size_class` or from a page, and these are below CLASSES.
         unsafe { assert_unchecked(class < CLASSES) };
+        if class >= FIRST_LONG {
+            self.lengthen_list(class);
+        }
         self.busy(|| {
             self.receive_remote_frees();
             match self.queue[class].first() {
