@@ -9,6 +9,7 @@ use crate::oracle;
 use hakmem_core::{c, stats};
 use oracle::alone;
 use oracle::plain::{configure, free};
+use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 const MIB: usize = 1 << 20;
@@ -370,4 +371,44 @@ fn looked_at() {
 )]
 fn heaps_at_work_can_be_looked_at() {
     alone("heaps_at_work_can_be_looked_at", looked_at);
+}
+
+/// Threads that keep much and sleep, all between two passes: a thread sees to them, although no
+/// pass has seen their pages yet.
+fn sleepers_between_two_passes() {
+    const THREADS: usize = 16;
+    // A pass is due each 15 s.
+    configure(&[c"HAKMEM_DECAY_MS=60000"]);
+    // The first one is made here, and the next one is far off.
+    come_and_go(300 << 10, MIB);
+    let before = threads();
+    let (ready, over) = (Barrier::new(THREADS + 1), Barrier::new(THREADS + 1));
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                // The heap retires a page of half a MiB for each class, and gives the others back.
+                for size in (10..64).step_by(4) {
+                    come_and_go(size << 10, MIB);
+                }
+                ready.wait();
+                over.wait();
+            });
+        }
+        ready.wait();
+        let now = threads();
+        over.wait();
+        assert_eq!(now, before + THREADS + 1, "a thread sees to it");
+    });
+}
+
+#[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
+fn what_threads_keep_that_sleep_between_two_passes_comes_back() {
+    alone(
+        "what_threads_keep_that_sleep_between_two_passes_comes_back",
+        sleepers_between_two_passes,
+    );
 }

@@ -421,6 +421,11 @@ fn small_segments() -> usize {
     TOTALS.small.load(Relaxed).cast_signed().max(0).cast_unsigned() / SLOTS as usize
 }
 
+/// Segments with slots in use.
+pub fn in_use() -> usize {
+    TOTALS.in_use.load(Relaxed)
+}
+
 /// Adds `change` to the slots that are pages of small blocks.
 pub fn note_small(change: isize) {
     TOTALS.small.fetch_add(change as usize, Relaxed);

@@ -20,7 +20,7 @@ mod limit;
 mod scavenger;
 
 use crate::backend::{arena, segment};
-use crate::base::sync::{AtomicU32, AtomicU64, Ordering::Relaxed, plain};
+use crate::base::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed, plain};
 use crate::heap::all::all_heaps;
 use crate::heap::reclaim::idle::{self, Pauses};
 use crate::heap::reclaim::{parked, whole};
@@ -39,6 +39,10 @@ pub use scavenger::{announce_rights, forbid, hold, release, stop};
 pub static LOCK: Lock = Lock::new();
 /// Before this moment (in coarse milliseconds) no pass is due.
 static NEXT: AtomicU32 = AtomicU32::new(0);
+/// Segments in use when the last pass began. A pass is due early if there are [`NEWS`] more: what
+/// lies in heaps by now, no pass has seen, and the threads may sleep before the next one is due.
+static KNOWN: AtomicUsize = AtomicUsize::new(0);
+const NEWS: usize = 8;
 pub static PURGED: AtomicU64 = AtomicU64::new(0);
 /// The number of threads that are about to fork. While it is not 0, no pass begins, and a running
 /// pass ends soon.
@@ -135,7 +139,8 @@ pub fn tick() {
     let ahead = NEXT.load(Relaxed).wrapping_sub(now);
     // NEXT is at most an interval ahead of the clock. Any other difference means that NEXT is
     // behind the clock, however long ago.
-    if ahead != 0 && ahead <= interval(decay) {
+    let is_early = ahead != 0 && ahead <= interval(decay);
+    if is_early && segment::in_use() < KNOWN.load(Relaxed) + NEWS {
         return;
     }
     pass(now, decay, Pauses::No);
@@ -179,6 +184,7 @@ pub fn pass(now: u32, decay: u32, pauses: Pauses) -> usize {
     }
     let Some(held) = Held::attempt() else { return 0 };
     NEXT.store(now.wrapping_add(interval(decay)), Relaxed);
+    KNOWN.store(segment::in_use(), Relaxed);
     learn::turn();
     run(&held, now, decay, pauses, || !is_unwelcome())
 }
