@@ -23,8 +23,8 @@ pub fn take(segments: usize) {
     TRIED.fetch_add(segments, Relaxed);
 }
 
-/// So many segments do so no more. A block may have changed its length since [`take`], so the count
-/// stays at 0.
+/// So many segments do so no more. A block may have grown since [`take`]: so more may come back than
+/// was taken, and the count is 0 then.
 pub fn give(segments: usize) {
     _ = TRIED.fetch_update(Relaxed, Relaxed, |tried| Some(tried.saturating_sub(segments)));
 }
