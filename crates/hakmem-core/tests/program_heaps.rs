@@ -208,6 +208,11 @@ fn huge_blocks_grow_within_the_limit() {
     assert_empty(&heap);
 }
 
+#[test]
+fn huge_blocks_stay_aligned_when_they_grow() {
+    oracle::aligned_huge_blocks_grow(Of(&Heap::new()));
+}
+
 fn boxed(n: u8) -> *mut u8 {
     // SAFETY: any size may be asked for, and the block has its first byte.
     unsafe {

@@ -1,6 +1,7 @@
 //! What each request gets: how large a block is, where it lies, and when it stays where it is.
 
 use crate::oracle::plain::{free, resize, take};
+use crate::oracle::{Rust, aligned_huge_blocks_grow};
 use crate::turn;
 use hakmem_core::{Hakmem, c, stats};
 use std::alloc::{GlobalAlloc, Layout};
@@ -362,6 +363,12 @@ fn huge_blocks_grow_and_shrink() {
     free(p);
     walls.into_iter().for_each(free);
     assert_all_back(&before);
+}
+
+#[test]
+fn huge_blocks_stay_aligned_when_they_grow() {
+    let _turn = turn();
+    aligned_huge_blocks_grow(Rust);
 }
 
 #[test]

@@ -145,7 +145,7 @@ unsafe fn realloc_other(p: *mut u8, size: usize) -> *mut u8 {
             }
             return foreign::realloc(p, size).unwrap_or_else(no_memory);
         };
-        front::resize(p, old, size).unwrap_or_else(|| realloc_by_copy(p, old, size))
+        front::resize(p, old, size, 16).unwrap_or_else(|| realloc_by_copy(p, old, size))
     }
 }
 

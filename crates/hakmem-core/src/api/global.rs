@@ -175,13 +175,10 @@ unsafe fn grow(ptr: *mut u8, size: usize, class: usize) -> *mut u8 {
 #[inline(never)]
 unsafe fn realloc_slow(ptr: *mut u8, layout: Layout, new: Layout) -> *mut u8 {
     // SAFETY: the caller promises that `ptr` is live and the caller's. `to` is a new block, and the
-    // copy is no longer than the smaller block. `resize` keeps the address or moves a huge block to
-    // a multiple of 2 MiB; for larger alignments the block is copied instead.
+    // copy is no longer than the smaller block.
     unsafe {
         let Some(held) = front::size_of_block(ptr) else { return core::ptr::null_mut() };
-        if new.align() <= crate::backend::arena::SEGMENT
-            && let Some(at) = front::resize(ptr, held, new.size())
-        {
+        if let Some(at) = front::resize(ptr, held, new.size(), new.align()) {
             return at;
         }
         let to = Hakmem.alloc(new);

@@ -97,15 +97,17 @@ impl Locked {
 }
 
 impl ProgramHeap {
-    /// Makes a block hold `n` bytes without a copy, and returns its address. For the profile it is
-    /// then a new allocation, which the caller may sample. None: nothing has changed. O(1), and the
-    /// moves of page tables.
+    /// Makes a block hold `n` bytes without a copy, and returns its address, a multiple of `align`,
+    /// which is the block's alignment. For the profile it is then a new allocation, which the caller
+    /// may sample. None: nothing has changed. O(1), and the moves of page tables.
     ///
     /// # Safety
     /// [`super::of`] gave `head` and this heap for the block. It is live, and nobody else uses it
     /// during the call, nor the bytes behind `n` afterwards.
-    pub unsafe fn resize(&'static self, head: &'static Meta, n: usize) -> Option<*mut u8> {
-        if head.kind() != Kind::ProgramHuge || !(LARGE_MAX + 1..=huge::TOO_LARGE).contains(&n) {
+    pub unsafe fn resize(&'static self, head: &'static Meta, n: usize, align: usize) -> Option<*mut u8> {
+        let is_huge = head.kind() == Kind::ProgramHuge && (LARGE_MAX + 1..=huge::TOO_LARGE).contains(&n);
+        // A huge block that moves goes to a multiple of SEGMENT.
+        if !is_huge || align > SEGMENT {
             return None;
         }
         let locked = self.lock().ok()?;

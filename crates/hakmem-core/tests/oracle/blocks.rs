@@ -1,6 +1,6 @@
 //! Short helpers for tests that allocate and free blocks.
 
-use super::{Block, Oracle, Ranges, Rust};
+use super::{Block, FrontEnd, Oracle, Ranges, Rust};
 use std::alloc::Layout;
 use std::thread;
 
@@ -18,4 +18,23 @@ pub fn elsewhere<R: Send>(f: impl FnOnce() -> R + Send) -> R {
 pub fn free_all(ranges: &Ranges, blocks: Vec<Block>) {
     let mut oracle = Oracle::new(Rust, ranges, 1);
     blocks.into_iter().for_each(|block| oracle.dealloc(block));
+}
+
+/// Several huge blocks with a large alignment grow in turn, so that most of them have to move. The
+/// oracle checks where each of them lies afterwards.
+pub fn aligned_huge_blocks_grow<D: FrontEnd>(front_end: D) {
+    const MIB: usize = 1 << 20;
+    let ranges = Ranges::default();
+    let mut oracle = Oracle::new(front_end, &ranges, 5);
+    for align in [4 * MIB, 64 * MIB] {
+        let layout = Layout::from_size_align(3 * MIB, align).unwrap();
+        let mut blocks: Vec<_> = (0..4).map(|_| oracle.alloc(layout)).collect();
+        for size in (4..12).map(|n| n * MIB) {
+            blocks = blocks
+                .into_iter()
+                .map(|block| oracle.realloc(block, size))
+                .collect();
+        }
+        blocks.into_iter().for_each(|block| oracle.dealloc(block));
+    }
 }

@@ -26,7 +26,7 @@ pub mod plain;
 mod random;
 
 pub use alone::{alone, apart, this_program};
-pub use blocks::{elsewhere, free_all, layout};
+pub use blocks::{aligned_huge_blocks_grow, elsewhere, free_all, layout};
 pub use front_end::{C, FrontEnd, Rust};
 pub use in_child::{goes_well_in_child, in_child};
 pub use random::Random;

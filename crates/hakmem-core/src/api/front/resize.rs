@@ -3,6 +3,7 @@
 use super::PTRDIFF_MAX;
 use super::alloc::sample_whole;
 use super::free_known;
+use crate::backend::arena::SEGMENT;
 use crate::backend::check;
 use crate::backend::page::{self, Kind, Meta};
 use crate::base::size_class::MEDIUM_MAX;
@@ -66,15 +67,17 @@ pub fn fits(old: usize, n: usize) -> bool {
 }
 
 /// Makes the block at `p`, which holds `old` bytes, hold `n` bytes without a copy. Returns its new
-/// address. None: nothing has changed, and the caller has to copy.
+/// address, a multiple of `align`, which is the block's alignment. None: nothing has changed, and
+/// the caller has to copy.
 ///
 /// # Safety
 /// `p` is from this allocator and live. No other thread uses it during the call. `n` is not 0.
-pub unsafe fn resize(p: *mut u8, old: usize, n: usize) -> Option<*mut u8> {
+pub unsafe fn resize(p: *mut u8, old: usize, n: usize, align: usize) -> Option<*mut u8> {
     if fits(old, n) && !guard::has(p) {
         return Some(p);
     }
-    if old <= MEDIUM_MAX || n <= MEDIUM_MAX || n > PTRDIFF_MAX {
+    // A huge block that moves goes to a multiple of SEGMENT.
+    if old <= MEDIUM_MAX || n <= MEDIUM_MAX || n > PTRDIFF_MAX || align > SEGMENT {
         return None;
     }
     let meta = page::lookup(p)?;

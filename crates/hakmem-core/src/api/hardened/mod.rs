@@ -431,7 +431,7 @@ unsafe fn resize(p: *mut u8, live: &Live, size: usize, align: usize, origin: Ori
             tag::write(p, live.room, size, origin);
             return p;
         }
-        if let Some(at) = front::resize(p, live.room, total) {
+        if let Some(at) = front::resize(p, live.room, total, align) {
             let room = front::size_of_block(at).unwrap_or(total);
             forget_end(at, live, size);
             tag::write(at, room, size, origin);

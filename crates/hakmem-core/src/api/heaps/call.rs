@@ -108,7 +108,7 @@ pub unsafe fn reallocate(
             let Some(live) = hardened::checked(p, head, Some((by, size))) else { return Err(Refusal::Memory) };
             held = live.size;
         }
-        let stays = if fits { Some(p) } else { heap.resize(head, total) };
+        let stays = if fits { Some(p) } else { heap.resize(head, total, align) };
         if let Some(at) = stays {
             if !fits && profile::is_on() {
                 front::sample_of(heap, Way::Own, NonNull::new_unchecked(at));

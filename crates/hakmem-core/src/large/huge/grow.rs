@@ -14,8 +14,8 @@ use crate::os::{self, Moved};
 use crate::policy::Thp;
 use crate::profile;
 
-/// Makes the huge block at `meta` hold `n` bytes. Moves it if it must. Returns where it is then.
-/// None: it cannot have them, and nothing has changed.
+/// Makes the huge block at `meta` hold `n` bytes. Moves it if it must, to a multiple of SEGMENT.
+/// Returns where it is then. None: it cannot have them, and nothing has changed.
 ///
 /// # Safety
 /// It is a live huge block. Nobody else uses it during the call, nor the bytes behind `n`
