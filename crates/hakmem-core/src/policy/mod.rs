@@ -195,7 +195,8 @@ pub enum Mode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u32)]
 pub enum Thp {
-    /// hakmem asks for them where it expects to fill them. The rest has what the system gives.
+    /// hakmem asks for them where it expects the program to fill them, and tries them in up to
+    /// 64 MiB that it may fill. The rest has what the system gives.
     #[default]
     Auto = 0,
     /// None, whatever the system gives to other programs.
@@ -464,11 +465,12 @@ options! {
     /// Pages of 64 KiB that a thread must have before fresh ones are faulted in whole, by one call
     /// instead of 16 faults; 0 leaves it to the faults.
     populate_from_pages: u32 = 16, One POPULATE_FROM_PAGES, "POPULATE_FROM_PAGES", Number(0, u32::MAX), "pages";
-    /// Huge pages: asked for where they are filled, refused everywhere, or asked for everywhere.
-    /// Memory of which a part was given back never has them.
+    /// Huge pages. `auto` asks for them in memory that the program is likely to fill, and tries
+    /// them in up to 64 MiB that it may fill. `never` refuses them everywhere, `always` asks for
+    /// them everywhere. Memory of which a part was given back never has them.
     thp: Thp = Thp::Auto, One THP, "THP", Word(&["auto", "never", "always"]), "";
     /// With THP at `auto`: segments of 2 MiB full of small blocks from which on fresh ones ask for
-    /// huge pages.
+    /// huge pages. Only beyond that number may fresh segments try them.
     thp_from_segments: u32 = 1, One THP_FROM_SEGMENTS, "THP_FROM_SEGMENTS", Number(1, u32::MAX), "segments";
     /// Milliseconds that free memory stays before it goes back to the system.
     decay_ms: u32 = 500, One DECAY_MS, "DECAY_MS", Number(0, 86_400_000), "ms";
