@@ -26,9 +26,7 @@ pub struct Front {
     pub free: [Word<*mut Block>; CLASSES + 1],
     /// A copy of `size_class::CLASS16`.
     pub class16: [u8; TABLE16],
-    /// How many blocks of each class above `SMALL_MAX` were freed to the list and are still there. A
-    /// bound: too high after the whole list was taken away, until the next free finds it empty. It
-    /// stays 0 for blocks that go to their pages.
+    /// How many blocks of each class above `SMALL_MAX` were freed to the list and are still there.
     pub kept: [Cell<u8>; CLASSES - FIRST_LONG],
 }
 

@@ -115,7 +115,7 @@ impl Home {
     }
 
     /// [`note_small`] for the holder of the heap.
-    #[inline]
+    #[unsafe(link_section = ".text.hot.hakmem")]
     pub fn note_small(&self, change: i32) {
         if self.number.get() == 0 {
             return note_small(change as isize);

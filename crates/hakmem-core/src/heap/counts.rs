@@ -115,6 +115,8 @@ impl Counts {
 
     /// Moves full halves of the class's counters to the wide ones. The heap calls this before any
     /// of these counters can have counted 2³¹ since the last call.
+    #[cold]
+    #[inline(never)]
     pub fn make_room(&self, class: usize) {
         for (what, counter) in self.events[class].iter().enumerate().filter(|(_, c)| c.get() >= HALF) {
             counter.set(counter.get() - HALF);

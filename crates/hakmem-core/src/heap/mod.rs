@@ -82,9 +82,10 @@ pub struct Heap {
     walked: Cell<u32>,
     /// Remote batches that are not sent yet.
     pub outgoing: Outgoing,
-    /// For each class above `SMALL_MAX`: how many more freed blocks the list keeps than at first,
-    /// and `OVERFLOWED`.
-    grown: [Cell<u8>; CLASSES - FIRST_LONG],
+    /// For each class above `SMALL_MAX`: how many freed blocks the list keeps at most.
+    most_kept: [Cell<u8>; CLASSES - FIRST_LONG],
+    /// A bit for each of these classes: a free found the list full since it was last empty.
+    overflowed: Cell<u32>,
     /// Where the holder is inside (rule 3).
     pause: Pause,
     /// What the passes of the purge saw of the heap.

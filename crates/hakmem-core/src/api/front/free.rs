@@ -29,9 +29,9 @@ use crate::backend::arena::{META, SLOT, SLOT_SHIFT};
 use crate::backend::owner::Owner;
 use crate::backend::page::{self, Block, Kind, Meta, bounds};
 use crate::backend::{check, foreign};
-use crate::guard;
 use crate::heap::{Heap, Pushed, reclaim::parked};
 use crate::thread::{self, ThreadState};
+use crate::{guard, profile};
 
 /// Frees `p`, a pointer from this allocator, NULL, or one that is not ours. Leaves errno alone.
 /// O(1).
@@ -320,7 +320,29 @@ unsafe extern "C" fn free_listed(p: *mut u8, page: *const Meta) {
     // SAFETY: the page is this thread's, so the thread has a heap, which begins with its front. The
     // block is live and given up (rule 1).
     unsafe {
-        match (*thread::front().cast::<Heap>()).push_listed(&*page, p.cast()) {
+        // One branch for both: neither is on, mostly.
+        if profile::run() | guard::every() != 0 {
+            return free_listed_sampled(p, page);
+        }
+        match (*thread::front().cast::<Heap>()).push_listed::<false>(&*page, p.cast()) {
+            Pushed::Done => {}
+            Pushed::CountdownOver => countdown_over(page),
+            Pushed::Wrong => freed_wrongly_from_caller(p, page),
+        }
+    }
+}
+
+/// [`free_listed`] while allocations are sampled.
+///
+/// # Safety
+/// As [`free_listed`].
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn free_listed_sampled(p: *mut u8, page: *const Meta) {
+    // SAFETY: the page is this thread's, so the thread has a heap, which begins with its front. The
+    // block is live and given up (rule 1).
+    unsafe {
+        match (*thread::front().cast::<Heap>()).push_listed::<true>(&*page, p.cast()) {
             Pushed::Done => {}
             Pushed::CountdownOver => countdown_over(page),
             Pushed::Wrong => freed_wrongly_from_caller(p, page),

@@ -15,7 +15,7 @@ use crate::heap::counts::HeapEvent;
 use crate::heap::reclaim::parked;
 use crate::proto::inbox::Link;
 use crate::proto::take_away;
-use crate::{guard, harden, policy, profile};
+use crate::{harden, policy};
 use core::hint::assert_unchecked;
 
 /// A heap that counts so many blocks of a class makes room in the counters, although it took no
@@ -42,15 +42,11 @@ static FIRST_KEPT: [u8; CLASSES - FIRST_LONG] = {
     let mut kept = MOST_KEPT;
     let mut i = 0;
     while i < kept.len() {
-        assert!(kept[i] < OVERFLOWED);
         kept[i] = if kept[i] < 16 { 1 } else { kept[i] / 8 };
         i += 1;
     }
     kept
 };
-
-/// In `Heap::grown`: a free found the list full since it was last empty.
-const OVERFLOWED: u8 = 1 << 7;
 
 /// Frees by threads without a heap.
 pub static HEAPLESS: AtomicU64 = AtomicU64::new(0);
@@ -94,32 +90,32 @@ impl Heap {
 
     /// Frees a block of a page whose class has `FIRST_LISTED` or more: onto the heap's list, while
     /// that has few blocks. So the next allocation gets the block that was freed last. It lies in
-    /// the cache, and a page of few blocks is not refilled from each time.
+    /// the cache, and a page of few blocks is not refilled from each time. `SAMPLED`: allocations
+    /// may be sampled.
     ///
     /// # Safety
     /// The calling thread holds this heap, which owns the page. The block is of this page, and the
     /// caller's to free if [`Pushed::Wrong`] is not the answer.
     #[inline(always)]
     #[must_use]
-    pub unsafe fn push_listed(&self, page: &Meta, block: *mut Block) -> Pushed {
+    pub unsafe fn push_listed<const SAMPLED: bool>(&self, page: &Meta, block: *mut Block) -> Pushed {
         let class = usize::from(page.class.get());
         // SAFETY: the caller's page has such a class, and all classes are below CLASSES.
         unsafe { assert_unchecked((FIRST_LISTED..CLASSES).contains(&class)) };
-        let (front, is_sampled) = (&self.owner.front, profile::run() | guard::every() != 0);
-        let (list, kept) = (formed(&front.free[class]), formed(&front.kept[class - FIRST_LONG]));
+        let list = formed(&self.owner.front.free[class]);
         let first = list.get();
         let is_free = check::CHECKED && (first == block || page.free.get() == block);
         if !check::may_start(block, class as u8) || is_free {
             return Pushed::Wrong;
         }
-        let count = if first.is_null() { 0 } else { kept.get() };
-        let grown = formed(&self.grown[class - FIRST_LONG]);
-        if count >= FIRST_KEPT[class - FIRST_LONG] + (grown.get() & !OVERFLOWED)
+        let kept = &self.owner.front.kept[class - FIRST_LONG];
+        let count = kept.get();
+        if count >= self.most_kept[class - FIRST_LONG].get()
             // Links of the hardened build lead to the same segment.
             || harden::ON && !first.is_null()
-            || is_sampled && !self.may_keep(class)
+            || SAMPLED && !self.may_keep(class)
         {
-            grown.set(grown.get() | OVERFLOWED);
+            self.overflowed.set(self.overflowed.get() | 1 << (class - FIRST_LONG));
             // SAFETY: the caller promises that the thread holds this heap, which owns the page, and
             // gives up a live block of it.
             let is_over = unsafe { Heap::push_freed(page, block) };
@@ -142,10 +138,17 @@ impl Heap {
     #[inline(always)]
     pub(in crate::heap) fn lengthen_list(&self, class: usize) {
         let i = class - FIRST_LONG;
-        let (grown, first) = (self.grown[i].get(), FIRST_KEPT[i]);
-        if grown & OVERFLOWED != 0 {
-            self.grown[i].set((2 * (grown & !OVERFLOWED) + first).min(MOST_KEPT[i] - first));
+        self.owner.front.kept[i].set(0);
+        let overflowed = self.overflowed.get();
+        if overflowed & 1 << i != 0 {
+            self.overflowed.set(overflowed & !(1 << i));
+            self.most_kept[i].set((2 * self.most_kept[i].get()).min(MOST_KEPT[i]));
         }
+    }
+
+    /// Lets each list keep as many blocks as at first. For a new heap.
+    pub(in crate::heap) fn shorten_lists(&self) {
+        self.most_kept.iter().zip(FIRST_KEPT).for_each(|(most, first)| most.set(first));
     }
 
     /// A block was taken from the heap's list of `class`.

@@ -16,6 +16,7 @@ impl Heap {
         self.busy(|| {
             self.receive_remote_frees();
             self.empty_quarantine();
+            self.owner.front.kept.iter().for_each(|kept| kept.set(0));
             for class in 0..CLASSES {
                 let mut block = self.owner.front.free[class].replace(null_mut());
                 let mut unused = 0;

@@ -65,6 +65,7 @@ impl Heap {
                 if check::is_block_of(page, block) {
                     // The program did not get the block from the list: see `collect`.
                     self.counts.unlist(class, 1);
+                    self.note_taken(class);
                     if last.is_null() {
                         list.set(next);
                     } else {

@@ -76,6 +76,7 @@ impl Heap {
     /// Prepares a fresh heap: decides whether it shares, and whether it has a home. `made` heaps
     /// were made before it.
     pub fn begin(&self, made: u64) {
+        self.shorten_lists();
         self.large.forget();
         self.home.begin(made.saturating_sub(FEW) as u32);
         let from = policy::SHARED_FROM_HEAPS.get();
