@@ -37,7 +37,9 @@ impl Holder {
     /// Frees a live block, as `free` does by the fast path, or as a remote free.
     fn free(&mut self) {
         let page = &*self.page;
-        if !page.is_holders.load(Relaxed) {
+        let is_own = || page.is_holders.load(Relaxed);
+        // A free that finds another owner looks again, and acts by what it reads then (rule 1).
+        if !is_own() && !is_own() {
             self.sent += 1;
             return;
         }
