@@ -7,6 +7,7 @@ mod oracle;
 mod calls;
 mod faults;
 mod forked;
+mod guarded;
 mod huge;
 mod idle;
 mod layers;

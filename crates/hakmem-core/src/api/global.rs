@@ -7,7 +7,8 @@
 
 use crate::api::front::{self, Clear};
 use crate::api::hardened;
-use crate::base::size_class::{self, MEDIUM_MAX, SMALL_MAX};
+use crate::base::size_class::{self, FIRST_LONG, MEDIUM_MAX, SMALL_MAX};
+use crate::guard;
 use crate::harden;
 use crate::policy::options;
 use crate::types::{Configured, Hakmem};
@@ -136,7 +137,8 @@ unsafe impl GlobalAlloc for Hakmem {
         // the alignment, which is a valid one.
         let new = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };
         if let (Some(class), Some(old)) = (class_of(new), class_of(layout)) {
-            if class == old {
+            // A guarded block above SMALL_MAX has the bytes of its request alone.
+            if class == old && (class < FIRST_LONG || !guard::has(ptr)) {
                 return ptr;
             }
             if class > old {

@@ -1,0 +1,94 @@
+//! Correct programs notice nothing of sampled guards.
+#![cfg(not(feature = "hardened"))]
+
+use crate::oracle;
+
+use hakmem_core::{Hakmem, c, options};
+use oracle::{Block, C, FrontEnd, Oracle, Random, Ranges, Rust, in_child, share};
+use std::alloc::{GlobalAlloc, Layout};
+
+fn layout(size: usize) -> Layout {
+    Layout::from_size_align(size, 8).unwrap()
+}
+
+/// Mostly sizes that have classes, and some with an alignment.
+fn layout_by(random: &mut Random) -> Layout {
+    let size = match random.below(10) {
+        0..4 => 1 + random.below(1024),
+        4..9 => 1 + random.below(20_000),
+        _ => 1 + random.below(100_000),
+    };
+    let shifts = if random.below(20) == 0 { 13 } else { 5 };
+    let align = 1 << random.below(shifts);
+    Layout::from_size_align(size, align).unwrap()
+}
+
+/// Random operations of one thread, some of whose blocks lie in guarded places.
+fn operate<D: FrontEnd>(front_end: D) {
+    options::set("GUARD_SAMPLE", "2").unwrap();
+    let (ranges, mut random) = (Ranges::default(), Random(11));
+    let mut oracle = Oracle::new(front_end, &ranges, 6);
+    let mut blocks: Vec<Block> = Vec::new();
+    for _ in 0..share(20_000) {
+        match random.below(10) {
+            0..3 => blocks.push(oracle.alloc(layout_by(&mut random))),
+            3 => blocks.push(oracle.alloc_zeroed(layout_by(&mut random))),
+            choice if !blocks.is_empty() => {
+                let block = blocks.swap_remove(random.below(blocks.len()));
+                match choice {
+                    // Often in the same class.
+                    4..7 => {
+                        let size = block.size() + 1 + random.below(block.size() / 8 + 1);
+                        blocks.push(oracle.realloc(block, size));
+                    }
+                    7 => {
+                        let size = layout_by(&mut random).size();
+                        // A guarded block moves, even to the size that it has.
+                        let size = size + usize::from(size == block.size());
+                        blocks.push(oracle.realloc(block, size));
+                    }
+                    _ => oracle.dealloc(block),
+                }
+            }
+            _ => {}
+        }
+        if blocks.len() > 200 {
+            let block = blocks.swap_remove(random.below(blocks.len()));
+            oracle.dealloc(block);
+        }
+    }
+    blocks.into_iter().for_each(|block| oracle.dealloc(block));
+    ranges.assert_empty();
+}
+
+#[test]
+fn random_operations_of_rust() {
+    in_child(|| operate(Rust));
+}
+
+#[test]
+fn random_operations_of_c() {
+    in_child(|| operate(C));
+}
+
+/// A guarded block above 1 KiB has the bytes of its request, fewer than its class has.
+#[test]
+fn a_block_that_grows_in_its_class_has_the_bytes_of_the_new_request() {
+    in_child(|| {
+        options::set("GUARD_SAMPLE", "1").unwrap();
+        let (old, new) = (layout(1100), 1200);
+        let mut guarded = 0;
+        for _ in 0..20 {
+            // SAFETY: the block is live, of the layout `old`, then of 1200 bytes.
+            unsafe {
+                let p = Hakmem.alloc(old);
+                guarded += usize::from(c::usable_size(p) == old.size());
+                let p = Hakmem.realloc(p, old, new);
+                assert!(c::usable_size(p) >= new, "{}", c::usable_size(p));
+                p.write_bytes(1, new);
+                Hakmem.dealloc(p, layout(new));
+            }
+        }
+        assert!(guarded > 0, "no block was guarded");
+    });
+}
