@@ -44,44 +44,50 @@ fn a_heap_is_adopted_while_its_inbox_is_merged() {
         9000,
         || {
             let shared = Shared::new();
-            // Ends while blocks of its heap are live.
-            let first = thread::spawn(move || {
-                let mut oracle = shared.oracle(0);
-                for _ in 0..6 {
-                    shared.leave(oracle.alloc(layout(8192)));
-                }
-            });
-            first.join().unwrap();
-            // Frees some of them from a heap of its own, and sends them when it ends.
             let frees = thread::spawn(move || {
-                let mut oracle = shared.oracle(1);
-                for _ in 0..3 {
+                let mut oracle = shared.oracle(0);
+                // Now this thread has a heap, so it does not adopt that of `first`.
+                let own = oracle.alloc(layout(64));
+                // Ends while blocks of its heap are live.
+                let first = thread::spawn(move || {
+                    let mut oracle = shared.oracle(1);
+                    for _ in 0..12 {
+                        shared.leave(oracle.alloc(layout(8192)));
+                    }
+                });
+                first.join().unwrap();
+                let adopters = [2, 3].map(|salt| {
+                    thread::spawn(move || {
+                        let mut oracle = shared.oracle(salt);
+                        let own: Vec<_> = (0..24)
+                            .map(|_| {
+                                shared.point();
+                                oracle.alloc(layout(8192))
+                            })
+                            .collect();
+                        own.into_iter().for_each(|block| {
+                            shared.point();
+                            oracle.dealloc(block)
+                        });
+                    })
+                });
+                let purger = thread::spawn(|| {
+                    for _ in 0..4 {
+                        model::trim();
+                    }
+                });
+                // Sends two at a time, so the heap gets frees after it was adopted too.
+                for _ in 0..12 {
                     let block = shared.take().expect("they were left");
                     oracle.dealloc(block);
                 }
+                oracle.dealloc(own);
+                for thread in adopters {
+                    thread.join().unwrap();
+                }
+                purger.join().unwrap();
             });
-            let adopts = |salt| {
-                thread::spawn(move || {
-                    let mut oracle = shared.oracle(salt);
-                    let mut own: Vec<_> = (0..12)
-                        .map(|_| {
-                            shared.point();
-                            oracle.alloc(layout(8192))
-                        })
-                        .collect();
-                    own.drain(..).for_each(|block| {
-                        shared.point();
-                        oracle.dealloc(block)
-                    });
-                })
-            };
-            let adopters = [adopts(2), adopts(3)];
-            model::trim();
-            model::trim();
             frees.join().unwrap();
-            for adopter in adopters {
-                adopter.join().unwrap();
-            }
             shared.end();
         },
         &["HeapStateTidiesLive"],
