@@ -252,6 +252,23 @@ fn tried() {
         c::trim();
     }
     few.into_iter().for_each(free);
+    // Blocks that are likely to be filled ask apart from those.
+    let filled = take(64 * MIB - 64);
+    let tried = fill(16 * MIB, 64 * MIB);
+    assert_eq!(asked_for(), 128 * MIB as u64);
+    // One that asks because it grows leaves no room to try when it goes.
+    let grows = take(16 * MIB);
+    // SAFETY: the block has as many bytes.
+    unsafe { grows.write_bytes(1, 16 * MIB) };
+    let grown = resize(grows, 30 * MIB);
+    assert_eq!(asked_for(), 158 * MIB as u64);
+    free(grown);
+    c::trim();
+    let further = take(6 * MIB);
+    assert_eq!(asked_for(), 128 * MIB as u64);
+    free(further);
+    free(filled);
+    tried.into_iter().for_each(free);
 }
 
 fn none_at_all() {
@@ -404,6 +421,10 @@ fn segments_of_filled_pages_ask_until_a_part_is_given_back() {
 }
 
 #[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "blocks of other sizes, and freed ones wait"
+)]
 fn segments_of_large_blocks_ask_beside_many_small_ones() {
     alone(
         "segments_of_large_blocks_ask_beside_many_small_ones",
@@ -412,6 +433,10 @@ fn segments_of_large_blocks_ask_beside_many_small_ones() {
 }
 
 #[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "blocks of other sizes, and freed ones wait"
+)]
 fn segments_of_large_blocks_ask_up_to_a_bound() {
     alone(
         "segments_of_large_blocks_ask_up_to_a_bound",
@@ -428,6 +453,10 @@ fn segments_of_little_used_pages_do_not_ask() {
 }
 
 #[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "blocks of other sizes, and freed ones wait"
+)]
 fn fresh_blocks_ask_up_to_a_bound() {
     alone("fresh_blocks_ask_up_to_a_bound", tried);
 }

@@ -6,8 +6,9 @@
 use crate::oracle;
 
 use hakmem_core::stats::{self, Gauges};
-use hakmem_core::{c, options, set_limit_callback};
+use hakmem_core::{Heap, c, options, set_limit_callback};
 use oracle::alone;
+use std::alloc::Layout;
 use std::io::Error;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -201,6 +202,14 @@ fn who_is_asked_makes_room() {
     let blocks = fill(1000, 1 << 30);
     assert_eq!(ASKED.load(Relaxed), 1);
     assert!(take(1000).is_none());
+    assert_eq!(ASKED.load(Relaxed), 2);
+    // Nobody is asked for what no machine has, in a scope of a heap neither.
+    let (heap, most) = (Heap::new(), 1 << 62);
+    assert!(take(most).is_none() && heap.scope(|| take(most)).is_none());
+    assert!(
+        heap.allocate(Layout::from_size_align(most, 8).unwrap())
+            .is_err()
+    );
     assert_eq!(ASKED.load(Relaxed), 2);
     set_limit_callback(None);
     assert!(take(1000).is_none());

@@ -27,6 +27,7 @@ pub struct Front {
     /// A copy of `size_class::CLASS16`.
     pub class16: [u8; TABLE16],
     /// How many blocks of each class above `SMALL_MAX` were freed to the list and are still there.
+    /// Too low if blocks that a refill brought went back to their page.
     pub kept: [Cell<u8>; CLASSES - FIRST_LONG],
 }
 

@@ -18,13 +18,19 @@ pub fn has_room(segments: usize) -> bool {
     TRIED.load(Relaxed) + segments <= MOST
 }
 
+/// How many segments try huge pages.
+#[cfg(test)]
+pub fn count() -> usize {
+    TRIED.load(Relaxed)
+}
+
 /// So many segments try huge pages.
 pub fn take(segments: usize) {
     TRIED.fetch_add(segments, Relaxed);
 }
 
-/// So many segments do so no more. A block may have grown since [`take`]: so more may come back than
-/// was taken, and the count is 0 then.
+/// So many segments do so no more. In the child of a fork the count may be too low: another thread
+/// may have been between its call of [`take`] and its note of that. So it stops at 0.
 pub fn give(segments: usize) {
     _ = TRIED.fetch_update(Relaxed, Relaxed, |tried| Some(tried.saturating_sub(segments)));
 }

@@ -158,7 +158,7 @@ pub fn of8(n: usize) -> usize {
 
 /// The smallest class for `n` bytes whose blocks are all aligned to `align`, a power of two. Pages
 /// start at multiples of 64 KiB, so the size must be a multiple of `align`. Returns None if there
-/// is no such class. O(1): at most 5 steps.
+/// is no such class. O(1): at most 6 steps.
 pub fn of_aligned(n: usize, align: usize) -> Option<usize> {
     let n = n.max(align);
     if n > MEDIUM_MAX {

@@ -39,8 +39,9 @@ pub use scavenger::{announce_rights, forbid, hold, release, stop};
 pub static LOCK: Lock = Lock::new();
 /// Before this moment (in coarse milliseconds) no pass is due.
 static NEXT: AtomicU32 = AtomicU32::new(0);
-/// Segments in use when the last pass began. A pass is due early if there are [`NEWS`] more: what
-/// lies in heaps by now, no pass has seen, and the threads may sleep before the next one is due.
+/// Segments in use when the last pass began or ended. A pass is due early if there are [`NEWS`]
+/// more, and a sixteenth more: what lies in heaps by now, no pass has seen, and the threads may
+/// sleep before the next one is due.
 static KNOWN: AtomicUsize = AtomicUsize::new(0);
 const NEWS: usize = 8;
 pub static PURGED: AtomicU64 = AtomicU64::new(0);
@@ -140,7 +141,8 @@ pub fn tick() {
     // NEXT is at most an interval ahead of the clock. Any other difference means that NEXT is
     // behind the clock, however long ago.
     let is_early = ahead != 0 && ahead <= interval(decay);
-    if is_early && segment::in_use() < KNOWN.load(Relaxed) + NEWS {
+    let known = KNOWN.load(Relaxed);
+    if is_early && segment::in_use() < known + NEWS.max(known / 16) {
         return;
     }
     pass(now, decay, Pauses::No);
@@ -212,6 +214,7 @@ fn run(_: &Held, now: u32, decay: u32, pauses: Pauses, goes_on: impl Fn() -> boo
         given += segment::purge(arena, segment, now, decay);
     }
     arena::decommit_idle();
+    KNOWN.store(segment::in_use(), Relaxed);
     PURGED.fetch_add(given as u64, Relaxed);
     given
 }

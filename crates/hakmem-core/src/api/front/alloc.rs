@@ -295,6 +295,9 @@ pub fn alloc_of(heap: &'static ProgramHeap, way: Way, n: usize, align: usize, cl
             return Ok((block, true));
         }
     }
+    if n > huge::TOO_LARGE || align > huge::TOO_LARGE {
+        return Err(Refusal::Memory); // No purge would help.
+    }
     let made = or_again(n, || heap.alloc(way, n, align, class))?;
     if profile::is_on() {
         sample_of(heap, way, made.0);

@@ -9,7 +9,7 @@ use crate::backend::page::{self, Kind, Meta};
 use crate::base::size_class::MEDIUM_MAX;
 use crate::large::huge;
 use crate::large::{self, LARGE_MAX};
-use crate::{guard, profile, purge, thread};
+use crate::{guard, harden, profile, purge, thread};
 
 /// The usable bytes of the block at `p`. None: the pointer is foreign. A pointer into an arena at
 /// which no block starts ends the process.
@@ -60,10 +60,11 @@ pub fn size_of_whole(p: *mut u8, meta: &'static Meta) -> usize {
 }
 
 /// True if a block of `old` bytes may stay where it is for a request of `n`. A block that would be
-/// less than half used moves to a smaller one.
+/// less than half used moves to a smaller one. The tag of the hardened build has 32 bits for what is
+/// not used.
 #[inline(always)]
 pub fn fits(old: usize, n: usize) -> bool {
-    n <= old && (n > old / 2 || old <= 64)
+    n <= old && (n > old / 2 || old <= 64) && (!harden::ON || old - n <= u32::MAX as usize)
 }
 
 /// Makes the block at `p`, which holds `old` bytes, hold `n` bytes without a copy. Returns its new

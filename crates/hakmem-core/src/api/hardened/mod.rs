@@ -431,8 +431,12 @@ unsafe fn resize(p: *mut u8, live: &Live, size: usize, align: usize, origin: Ori
             tag::write(p, live.room, size, origin);
             return p;
         }
-        if let Some(at) = front::resize(p, live.room, total, align) {
-            let room = front::size_of_block(at).unwrap_or(total);
+        // A block that the system did not let shrink keeps its length, perhaps too many bytes for
+        // its tag: then it moves.
+        if let Some(at) = front::resize(p, live.room, total, align)
+            && let room = front::size_of_block(at).unwrap_or(total)
+            && room - total <= u32::MAX as usize
+        {
             forget_end(at, live, size);
             tag::write(at, room, size, origin);
             return at;
@@ -457,7 +461,7 @@ unsafe fn resize(p: *mut u8, live: &Live, size: usize, align: usize, origin: Ori
 ///
 /// # Safety
 /// The block at `p` was `live`, is the caller's, and has `size` bytes.
-unsafe fn forget_end(p: *mut u8, live: &Live, size: usize) {
+pub unsafe fn forget_end(p: *mut u8, live: &Live, size: usize) {
     for at in [live.size, live.room - tag::BYTES] {
         let len = size.saturating_sub(at).min(tag::BYTES);
         // SAFETY: these bytes end at `size` at the latest.

@@ -38,6 +38,43 @@ fn a_block_that_grows_shows_nothing_of_its_tag() {
     });
 }
 
+/// The same of a block of a program heap.
+#[test]
+fn a_block_of_a_program_heap_that_grows_shows_nothing_of_its_tag() {
+    in_child(|| {
+        let heap = c::heaps::new("grows", None);
+        for (size, to) in [(40, 48), (1000, 1012), (100_000, 130_000), (3 << 20, (3 << 20) + 1000), (3 << 20, 9 << 20)]
+        {
+            // SAFETY: a live block of the heap, of `size` bytes first, then of `to`.
+            unsafe {
+                let p = c::heaps::allocate(heap, 16, size, true);
+                let p = c::heaps::reallocate(heap, p, to);
+                // Behind the first request the block is as zero as fresh memory.
+                let words = (size.next_multiple_of(8)..to - 8).step_by(8);
+                let tag = words.map(|at| p.add(at).cast::<u64>().read_unaligned()).find(|&word| word != 0);
+                assert_eq!(tag, None, "{size} -> {to}");
+                c::heaps::free(heap, p);
+            }
+        }
+    });
+}
+
+/// The tag has 32 bits for what a block has beyond its request.
+#[test]
+fn a_block_of_many_gib_shrinks() {
+    in_child(|| {
+        const GIB: usize = 1 << 30;
+        // SAFETY: each block is live until it is reallocated or freed.
+        unsafe {
+            let p = c::malloc(12 * GIB);
+            p.write(7);
+            let p = c::realloc(p, 7 * GIB);
+            assert_eq!((c::usable_size(p), p.read()), (7 * GIB, 7));
+            c::free(p);
+        }
+    });
+}
+
 /// What was freed at a lower level is not wiped.
 #[test]
 fn the_level_does_not_rise() {

@@ -104,18 +104,20 @@ pub unsafe fn reallocate(
     unsafe {
         let (mut held, total) = (program::room(head), total(new).ok_or(Refusal::Memory)?);
         let fits = front::fits(held, total);
+        let mut live = None;
         if harden::ON {
-            let Some(live) = hardened::checked(p, head, Some((by, size))) else { return Err(Refusal::Memory) };
-            held = live.size;
+            live = hardened::checked(p, head, Some((by, size)));
+            held = live.as_ref().ok_or(Refusal::Memory)?.size;
         }
         let stays = if fits { Some(p) } else { heap.resize(head, total, align) };
         if let Some(at) = stays {
             if !fits && profile::is_on() {
                 front::sample_of(heap, Way::Own, NonNull::new_unchecked(at));
             }
-            if harden::ON
+            if let Some(live) = &live
                 && let Some((_, head)) = program::of(at)
             {
+                hardened::forget_end(at, live, new);
                 tag::write(at, program::room(head), new, by);
             }
             return Ok(NonNull::new_unchecked(at));

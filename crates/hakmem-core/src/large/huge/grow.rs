@@ -2,12 +2,12 @@
 //! that its bytes are not copied.
 
 use super::{
-    TOO_LARGE, address, head_of, is_moved, mostly_absent, note_live, purge_run, run_of, segments_for, set_moved,
-    set_thp, size,
+    TOO_LARGE, address, end_trial, head_of, is_moved, mostly_absent, note_live, purge_run, run_of, segments_for,
+    set_moved, set_told, size, tried_of,
 };
 use crate::backend::arena::{self, Run, SEGMENT};
 use crate::backend::held;
-use crate::backend::page::{Kind, Meta};
+use crate::backend::page::{Kind, Meta, THP, UNTOLD};
 use crate::backend::tried;
 use crate::base::sync::Ordering::Relaxed;
 use crate::os::{self, Moved};
@@ -69,6 +69,7 @@ unsafe fn grow(meta: &'static Meta, run: Run, len: usize, reserve: usize, new: u
     } else if is_dense(run, len) {
         ask_for_thp(meta, run, room);
     }
+    end_trial(meta, len);
     meta.span.store(new as u32, Relaxed);
     note_live(new as i64 - len as i64);
     Some(meta)
@@ -115,7 +116,7 @@ unsafe fn relocate(meta: &'static Meta, run: Run, len: usize, new: usize, slack:
         return None;
     }
     set_moved(moved, true);
-    set_thp(moved, thp);
+    set_told(moved, if thp { THP } else { UNTOLD });
     if wants_thp {
         ask_for_thp(moved, to, room);
     }
@@ -124,21 +125,29 @@ unsafe fn relocate(meta: &'static Meta, run: Run, len: usize, new: usize, slack:
     moved.stamp.store(meta.stamp.load(Relaxed), Relaxed);
     moved.set_kind(Kind::Huge);
     meta.set_kind(Kind::Free);
+    end_trial(meta, len);
+    let is_plain = is_plain(meta);
+    // Before the run is given: then another thread may write there what it tells the kernel.
+    set_told(meta, UNTOLD);
     // SAFETY: the old run belonged to the huge block, which has another run now. It is clean: the
     // memory of its first `len` segments has moved away, and the rest was clean (`huge` rule 3).
-    unsafe { give_clean(meta, run, reserve) };
-    set_thp(meta, false);
+    unsafe { give_clean(run, reserve, is_plain) };
     note_live(new as i64 - len as i64);
     Some(moved)
 }
 
-/// Gives segments of a huge block back to the arena. First makes them native, with nothing that the
-/// kernel was told.
+/// True if the run of a huge block is native, and the kernel was told nothing of it.
+pub fn is_plain(huge: &Meta) -> bool {
+    !is_moved(huge) && !huge.segment().is_thp()
+}
+
+/// Gives segments of a huge block back to the arena. If the block was not plain, first makes them
+/// native, with nothing that the kernel was told.
 ///
 /// # Safety
 /// The segments belong to the caller, which uses them no more. They are clean.
-pub unsafe fn give_clean(huge: &Meta, run: Run, len: usize) {
-    if is_moved(huge) || huge.segment().is_thp() {
+pub unsafe fn give_clean(run: Run, len: usize, is_plain: bool) {
+    if !is_plain {
         // SAFETY: by the caller's promise the run is the caller's, and its contents are unused.
         unsafe { arena::decommit_run(run, len) };
     }
@@ -157,7 +166,7 @@ fn is_dense(run: Run, len: usize) -> bool {
 /// so that the run stays one map, whose page tables the kernel can move.
 fn ask_for_thp(huge: &Meta, run: Run, room: usize) {
     if os::want_thp(address(run), room * SEGMENT) {
-        set_thp(huge, true);
+        set_told(huge, THP);
     }
 }
 
@@ -181,12 +190,12 @@ unsafe fn shrink(meta: &Meta, run: Run, len: usize, reserve: usize, new: usize) 
     meta.reserve.store(new as u32, Relaxed);
     note_live(new as i64 - len as i64);
     held::give((len - new) * SEGMENT);
-    if meta.segment().is_thp() {
+    if tried_of(meta, len) != 0 {
         tried::give(len - new);
     }
     // SAFETY: the tail belonged to the huge block, whose length no longer includes it. `purge_run`
     // made its accessible part clean, and the rest was clean (`huge` rule 3).
-    unsafe { give_clean(meta, tail, reserve - new) };
+    unsafe { give_clean(tail, reserve - new, is_plain(meta)) };
     true
 }
 

@@ -23,9 +23,9 @@
 //!    `ALLOWED` and `CACHED` are lower by that part, perhaps below zero, until the next put takes it
 //!    again.
 
-use super::{CACHED, Entry, address, drop_entry, limit, note_live, put_entry, run_of, set_thp, signed_cached_bytes};
+use super::{CACHED, Entry, address, drop_entry, limit, note_live, put_entry, run_of, set_told, signed_cached_bytes};
 use crate::backend::arena::{self, META, SEGMENT};
-use crate::backend::page::Meta;
+use crate::backend::page::{Meta, UNTOLD};
 use crate::base::counter::Counter;
 use crate::base::sync::{AtomicI64, AtomicU32, AtomicUsize, Ordering::Relaxed};
 use crate::os;
@@ -166,7 +166,7 @@ impl Kept {
         // The books count kept blocks as live.
         note_live(-(len as i64));
         let entry = Entry::of(meta, len, meta.stamp.load(Relaxed));
-        set_thp(meta, false);
+        set_told(meta, UNTOLD);
         Some(entry)
     }
 

@@ -26,7 +26,7 @@ pub mod kept;
 
 use crate::backend::arena::{self, Run, SEGMENT, SLOT};
 use crate::backend::held;
-use crate::backend::page::{Kind, Meta, THP, UNTOLD};
+use crate::backend::page::{Kind, Meta, THP, TRIED, UNTOLD};
 use crate::backend::tried;
 use crate::base::sync::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use crate::base::usage;
@@ -36,7 +36,7 @@ use crate::policy::{self, Thp};
 use crate::proto::lock::Lock;
 use core::cell::UnsafeCell;
 
-use grow::give_clean;
+use grow::{give_clean, is_plain};
 pub use grow::{resize, will_be_filled};
 use kept::{Kept, Put};
 
@@ -57,12 +57,24 @@ struct Entry {
     moved: bool,
     /// True if hakmem asked for huge pages in some of it.
     thp: bool,
+    /// How many segments of it the count of `tried` has.
+    tried: usize,
 }
 
 impl Entry {
     /// Of the run of a freed block, which has `len` segments and was freed at `stamp`.
     fn of(meta: &Meta, len: usize, stamp: u32) -> Self {
-        Self { run: run_of(meta), len, stamp, moved: is_moved(meta), thp: meta.segment().is_thp() }
+        let thp = meta.segment().is_thp();
+        Self { run: run_of(meta), len, stamp, moved: is_moved(meta), thp, tried: tried_of(meta, len) }
+    }
+
+    /// What a huge block of the run says that the kernel was told.
+    fn told(&self) -> u8 {
+        match (self.thp, self.tried == self.len) {
+            (false, _) => UNTOLD,
+            (true, false) => THP,
+            (true, true) => TRIED,
+        }
     }
 }
 
@@ -102,7 +114,8 @@ pub fn after_fork(allowed: i64) {
 /// Empties the cache. For the child of a fork in the middle of a change. Nobody ever uses the
 /// cached runs again.
 pub fn forget_cache() {
-    with_cache(|entries| *entries = [None; RING]);
+    let lost = with_cache(|entries| core::mem::replace(entries, [None; RING]));
+    tried::give(lost.iter().flatten().map(|entry| entry.tried).sum());
     CACHED.store(0, Relaxed);
 }
 /// Bytes in the cache.
@@ -154,10 +167,24 @@ fn is_moved(huge: &Meta) -> bool {
     huge.back.load(Relaxed) != 0
 }
 
-/// Notes in a huge block's metadata whether hakmem asked for huge pages in some of it. Writes no
+/// Notes in a huge block's metadata what hakmem told the kernel of huge pages in some of it:
+/// `UNTOLD`, `THP`, or `TRIED` if the count of `tried` has each segment of the block. Writes no
 /// metadata of its other segments.
-fn set_thp(huge: &Meta, thp: bool) {
-    huge.segment().thp.store(if thp { THP } else { UNTOLD }, Relaxed);
+fn set_told(huge: &Meta, told: u8) {
+    huge.segment().thp.store(told, Relaxed);
+}
+
+/// How many segments of a huge block, which has `len`, the count of `tried` has: all or none.
+fn tried_of(huge: &Meta, len: usize) -> usize {
+    if huge.segment().thp.load(Relaxed) == TRIED { len } else { 0 }
+}
+
+/// The block that was tried has grown, or moves. A program that does so is likely to fill it.
+fn end_trial(huge: &Meta, len: usize) {
+    if tried_of(huge, len) != 0 {
+        set_told(huge, THP);
+        tried::give(len);
+    }
 }
 
 fn set_moved(huge: &Meta, moved: bool) {
@@ -186,13 +213,19 @@ pub fn alloc(n: usize, align: usize, written: bool) -> Option<(&'static Meta, bo
                 learn::misfit(len * SEGMENT);
             }
             let run = take_fresh(len, align)?;
-            let thp = ask_at_once(run, n, len, written);
-            (Entry { run, len, stamp: 0, moved: false, thp: thp || Thp::now() == Thp::Always }, true)
+            let told = ask_at_once(run, n, len, written);
+            let thp = told != UNTOLD || Thp::now() == Thp::Always;
+            let tried = if told == TRIED { len } else { 0 };
+            (Entry { run, len, stamp: 0, moved: false, thp, tried }, true)
         }
     };
     let meta = head_of(entry.run);
     set_moved(meta, entry.moved);
-    set_thp(meta, entry.thp);
+    let told = entry.told();
+    if told != TRIED {
+        tried::give(entry.tried); // A part of a run that was tried: the block does not count.
+    }
+    set_told(meta, told);
     // Perhaps this segment never had a page. Then this keeps others from claiming its slots.
     meta.segment().slots.retire();
     meta.span.store(len as u32, Relaxed);
@@ -225,20 +258,24 @@ fn is_filled_by(n: usize, len: usize) -> bool {
 }
 
 /// Asks for huge pages for a fresh block of `n` bytes in `run`, of `len` segments, if that is likely
-/// to be no waste. True: it did. `written`: the program will write the block before it reads it.
-fn ask_at_once(run: Run, n: usize, len: usize, written: bool) -> bool {
+/// to be no waste, or tries them. Returns what it told the kernel. `written`: the program will write
+/// the block before it reads it.
+fn ask_at_once(run: Run, n: usize, len: usize, written: bool) -> u8 {
+    let is_filled = is_filled_by(n, len);
     let tries = || len >= LEAST_TRIED && n >= len * SEGMENT / 4 * 3 && tried::has_room(len);
-    let asks = written
-        && Thp::now() == Thp::Auto
-        && (is_filled_by(n, len) || tries())
-        && os::want_thp(address(run), len * SEGMENT);
-    if asks {
-        tried::take(len);
+    let asks = written && Thp::now() == Thp::Auto && (is_filled || tries());
+    if !asks || !os::want_thp(address(run), len * SEGMENT) {
+        return UNTOLD;
     }
-    asks
+    if is_filled {
+        return THP;
+    }
+    tried::take(len);
+    TRIED
 }
 
-/// Takes the smallest cached run that fits. What the request does not need stays in the cache.
+/// Takes the smallest cached run that fits. What the request does not need stays in the cache, with
+/// the count of what was tried, unless all of the request was tried.
 fn take_cached(len: usize, align: usize) -> Option<Entry> {
     if cached_bytes() == 0 {
         return None;
@@ -248,10 +285,12 @@ fn take_cached(len: usize, align: usize) -> Option<Entry> {
         let best = entries.iter_mut().filter(|slot| slot.as_ref().is_some_and(fits));
         let best = best.min_by_key(|slot| slot.as_ref().map_or(usize::MAX, |e| e.len))?;
         let entry = best.take()?;
-        if entry.len > len {
-            *best = Some(Entry { run: (entry.run.0, entry.run.1 + len), len: entry.len - len, ..entry });
+        if entry.len == len {
+            return Some(entry);
         }
-        Some(Entry { len, ..entry })
+        let (run, tried) = ((entry.run.0, entry.run.1 + len), if entry.tried >= len { len } else { 0 });
+        *best = Some(Entry { run, len: entry.len - len, tried: entry.tried - tried, ..entry });
+        Some(Entry { len, tried, ..entry })
     })?;
     CACHED.fetch_sub(len * SEGMENT, Relaxed);
     HITS.fetch_add(1, Relaxed);
@@ -271,7 +310,7 @@ pub unsafe fn keep(meta: &Meta, kept: &Kept) -> Option<usize> {
         meta.reserve.store(len as u32, Relaxed);
         // SAFETY: the segments behind `len` belong to the block, which is about to be freed, and
         // are clean (rule 3).
-        unsafe { give_clean(meta, (run.0, run.1 + len), reserve - len) };
+        unsafe { give_clean((run.0, run.1 + len), reserve - len, is_plain(meta)) };
     }
     meta.set_kind(Kind::Free);
     // SAFETY: the caller gives the block up, and nothing lies behind `len`.
@@ -292,19 +331,19 @@ pub unsafe fn keep(meta: &Meta, kept: &Kept) -> Option<usize> {
 pub unsafe fn free(meta: &Meta) -> usize {
     let run = run_of(meta);
     let (len, reserve) = (meta.span.load(Relaxed) as usize, meta.reserve.load(Relaxed) as usize);
-    let (moved, thp) = (is_moved(meta), meta.segment().is_thp());
+    let now = os::now_ms();
+    let entry = Entry::of(meta, len, now);
     meta.set_kind(Kind::Free);
     note_live(-(len as i64));
     RETURNED.fetch_add(1, Relaxed);
     if reserve > len {
         // SAFETY: the segments behind `len` belonged to the block, which the caller gave up, and
         // are clean (rule 3).
-        unsafe { give_clean(meta, (run.0, run.1 + len), reserve - len) };
+        unsafe { give_clean((run.0, run.1 + len), reserve - len, is_plain(meta)) };
     }
-    set_thp(meta, false);
+    set_told(meta, UNTOLD);
     CACHED.fetch_add(len * SEGMENT, Relaxed);
-    let now = os::now_ms();
-    put_entry::<false>(Entry { run, len, stamp: now, moved, thp }, now);
+    put_entry::<false>(entry, now);
     len * SEGMENT
 }
 
@@ -327,6 +366,7 @@ fn put_entry<const OF_HEAP: bool>(entry: Entry, now: u32) {
                 joined.run.1 = joined.run.1.min(e.run.1);
                 joined.len += e.len;
                 joined.thp |= e.thp;
+                joined.tried += e.tried;
                 age += os::age(now, e.stamp) as usize * e.len;
             }
         }
@@ -370,9 +410,7 @@ fn drop_entry(entry: Entry) -> usize {
     // freed.
     if unsafe { purge_run(entry.run, entry.len, entry.moved || entry.thp) } {
         CACHED.fetch_sub(bytes, Relaxed);
-        if entry.thp {
-            tried::give(entry.len);
-        }
+        tried::give(entry.tried);
         held::give(bytes);
         // SAFETY: the run left the cache, so it belongs to this thread, and `purge_run` made it
         // clean.
@@ -389,6 +427,7 @@ fn drop_entry(entry: Entry) -> usize {
     if let Some(entry) = homeless {
         // The cache has no free entry. So clear the memory by hand, and the run can go back clean.
         CACHED.fetch_sub(bytes, Relaxed);
+        tried::give(entry.tried);
         held::give(bytes);
         // SAFETY: a cached run is accessible (rule 1). It left the cache, so it belongs to this
         // thread, which has just made it zero and uses it no more.

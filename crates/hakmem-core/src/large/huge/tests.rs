@@ -4,7 +4,8 @@ extern crate std;
 
 use super::*;
 use crate::api::c;
-use crate::testing::{BEHIND, in_child, keep_nothing_back};
+use crate::testing::{BEHIND, Random, in_child, keep_nothing_back};
+use std::vec::Vec;
 
 #[test]
 fn the_cache_gives_its_oldest_up() {
@@ -16,8 +17,14 @@ fn the_cache_gives_its_oldest_up() {
         assert_eq!(oldest(&entries, 7), None);
         // Stamps wrap.
         for (i, age) in [(3, 5), (7, 20), (9, 8)] {
-            entries[i] =
-                Some(Entry { run: (arena, i), len: 1, stamp: 7u32.wrapping_sub(age), moved: false, thp: false });
+            entries[i] = Some(Entry {
+                run: (arena, i),
+                len: 1,
+                stamp: 7u32.wrapping_sub(age),
+                moved: false,
+                thp: false,
+                tried: 0,
+            });
         }
         assert_eq!(oldest(&entries, 7), Some(7));
     });
@@ -43,6 +50,51 @@ fn what_is_taken_whole_leaves_nothing_in_the_cache() {
             c::free(p);
             c::free(p.wrapping_add(2 * SEGMENT));
         }
+    });
+}
+
+/// Blocks come, grow, shrink and go. The count of what is tried is that of the blocks and of the
+/// cache.
+#[test]
+#[cfg_attr(feature = "hardened", ignore = "freed blocks wait")]
+fn what_is_tried_is_counted_once() {
+    in_child(|| {
+        const MIB: usize = 1 << 20;
+        let meta_of = |p: *mut u8| crate::backend::page::lookup(p).unwrap();
+        let cached = || with_cache(|entries| entries.iter().flatten().map(|e| e.tried).sum::<usize>());
+        let mut random = Random(5);
+        let mut blocks = Vec::new();
+        // Of what other tests did before.
+        let empty_kept = || crate::thread::with_heap(Some).unwrap().huge.empty();
+        empty_kept();
+        let others = tried::count() - cached();
+        let mut most = 0;
+        for round in 0..600 {
+            // SAFETY: each block comes from `malloc` or `realloc`, and is freed once.
+            unsafe {
+                match random.below(5) {
+                    0 | 1 => blocks.push(c::malloc(2 * MIB + random.below(20 * MIB))),
+                    choice if !blocks.is_empty() => {
+                        let block = blocks.swap_remove(random.below(blocks.len()));
+                        if choice == 2 {
+                            blocks.push(c::realloc(block, 2 * MIB + random.below(30 * MIB)));
+                        } else {
+                            c::free(block);
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            if round % 50 == 0 {
+                c::trim();
+            }
+            // What the heap keeps goes into the cache.
+            empty_kept();
+            let live: usize = blocks.iter().map(|&p| tried_of(meta_of(p), size(meta_of(p)) / SEGMENT)).sum();
+            assert_eq!(tried::count(), others + live + cached(), "round {round}");
+            most = most.max(live);
+        }
+        assert!(most > 0, "no block tried them");
     });
 }
 
