@@ -14,8 +14,8 @@ pub fn trim() -> usize {
 }
 
 /// The bytes that are free and not given back.
-pub fn idle_bytes() -> usize {
-    purge::idle_bytes()
+pub fn free_bytes() -> usize {
+    purge::free_bytes()
 }
 
 /// Sets the MiB of idle memory from which there is a scavenger; 0: there is none.

@@ -8,7 +8,7 @@ use crate::oracle;
 
 use hakmem_core::{c, stats};
 use oracle::alone;
-use oracle::plain::{configure, free};
+use oracle::plain::{configure, free, resize};
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
@@ -152,6 +152,17 @@ fn little_memory() {
     until("the thread ends", || threads() == before);
 }
 
+/// Large blocks shrink where they are, and the program frees nothing.
+fn shrunk() {
+    let before = threads();
+    let blocks: Vec<_> = (0..64).map(|_| take(MIB)).collect();
+    let shrunk: Vec<_> = blocks.into_iter().map(|p| resize(p, MIB / 8)).collect();
+    assert_eq!(threads(), before + 1);
+    until("what they leave is given back", || dirty() == 0);
+    until("the thread ends", || threads() == before);
+    shrunk.into_iter().for_each(free);
+}
+
 fn without_the_thread() {
     // Nothing goes back meanwhile, however slow the machine is.
     configure(&[c"HAKMEM_SCAVENGER=0", c"HAKMEM_DECAY_MS=1000000"]);
@@ -202,6 +213,11 @@ fn the_thread_has_the_capabilities_of_its_maker() {
 )]
 fn locked_memory_is_not_waited_for() {
     alone("locked_memory_is_not_waited_for", locked_memory);
+}
+
+#[test]
+fn what_shrunk_blocks_leave_goes_back() {
+    alone("what_shrunk_blocks_leave_goes_back", shrunk);
 }
 
 #[test]

@@ -39,6 +39,33 @@ fn block_size(n: usize) -> usize {
     }
 }
 
+/// The pages that tell the number of classes tell the right one. Four classes are for Rust alone.
+#[test]
+fn the_pages_know_the_number_of_classes() {
+    let mut sizes: Vec<_> = (1..=65_536).map(block_size).collect();
+    sizes.dedup();
+    let classes = sizes.len() + [8, 24, 40, 56].len();
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../");
+    for (page, around) in [
+        ("docs/design.md", "There are {} block sizes"),
+        ("docs/glossary.md", "One of the {} block sizes"),
+        ("docs/decisions.md", "**{} classes.**"),
+        ("docs/life-of-a-block.md", "one of {} **classes**"),
+        (
+            "crates/hakmem-core/src/observe/report/make.rs",
+            " {} classes and 256 heaps",
+        ),
+        (
+            "crates/hakmem-core/tests/program_heaps.rs",
+            "for each of\n/// {} classes",
+        ),
+    ] {
+        let text = std::fs::read_to_string(format!("{root}{page}")).unwrap();
+        let expected = around.replace("{}", &classes.to_string());
+        assert!(text.contains(&expected), "{page} does not say: {expected}");
+    }
+}
+
 #[test]
 #[cfg_attr(
     feature = "hardened",

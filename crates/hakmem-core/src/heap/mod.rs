@@ -20,7 +20,7 @@
 //! 2. One thread holds a heap at a time. `proto::heap_state` says which, and `shared` how a thread
 //!    becomes the holder. No heap is ever freed.
 //! 3. The holder is `inside` while it moves pages between lists, and a purge may keep it outside
-//!    for a moment (`proto::pause`, `reclaim::idle`). The child of a fork cannot use a heap whose
+//!    for a moment (`proto::pause`, `reclaim::sleeping`). The child of a fork cannot use a heap whose
 //!    holder was inside at the fork. At any other moment a heap is consistent: a pop is one store,
 //!    and a free that a fork interrupts before it counts down only makes its page look fuller than
 //!    it is.
@@ -50,7 +50,7 @@ use crate::base::sync::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 use crate::base::usage;
 use crate::harden::quarantine::Quarantine;
 use crate::heap::free::remote::Outgoing;
-use crate::heap::reclaim::idle::Seen;
+use crate::heap::reclaim::sleeping::Seen;
 use crate::large::{self, huge};
 use crate::policy::learn;
 use crate::profile::Sampler;
@@ -131,6 +131,8 @@ pub struct Heap {
 }
 
 const _: () = assert!(size_of::<Heap>() == 1 << HEAP_SHIFT);
+// `overflowed` has a bit for each class above `SMALL_MAX`.
+const _: () = assert!(CLASSES - FIRST_LONG <= u32::BITS as usize);
 
 /// On average one in this many lists that move between page and heap is checked to its end. The
 /// beginning of the others is checked. A check of all lists to their end would cost 6 instructions
@@ -173,7 +175,7 @@ pub enum FreedLarge {
 }
 
 /// A block, and whether all its bytes are zero.
-pub type Fresh = (NonNull<Block>, bool);
+pub type Found = (NonNull<Block>, bool);
 
 impl Heap {
     /// Set when a page went back to its segment, or when much waits in an inbox. The caller that
@@ -306,7 +308,8 @@ impl Heap {
         })
     }
 
-    /// Resizes a large block in place: see [`large::resize`].
+    /// Resizes a large block in place: see [`large::resize`]. Slots that it leaves may be work for a
+    /// purge: see [`Heap::released`].
     ///
     /// # Safety
     /// `meta` is the first slot of a live large block. No other thread uses it during the call.
@@ -314,6 +317,9 @@ impl Heap {
         // SAFETY: the caller promises a live large block that no other thread uses.
         let Some(change) = (unsafe { large::resize(meta, n) }) else { return false };
         self.busy(|| self.note_live(change));
+        if change < 0 {
+            self.released().set(true);
+        }
         true
     }
 

@@ -10,7 +10,7 @@
 
 use super::Heap;
 use super::all::{all_heaps, heap_by_id, id_of, make};
-use super::reclaim::idle::{self, Pauses};
+use super::reclaim::sleeping::{self, Pauses};
 use super::reclaim::{parked, whole};
 use super::shared::SharedHeap;
 use crate::base::sync::{
@@ -144,9 +144,9 @@ pub fn number(heap: &SharedHeap) {
 /// Tidies all idle heaps with remote frees, so that their empty pages go back to the segments.
 /// Of heaps whose threads live but do not merge their remote frees, gives up the pages that are
 /// wholly free (`reclaim::whole`), and what is unused in their heaps if these did nothing for
-/// `decay` ms at `now` (`reclaim::idle`). Returns the bytes of the former. Stops when `goes_on`
+/// `decay` ms at `now` (`reclaim::sleeping`). Returns the bytes of the former. Stops when `goes_on`
 /// says false. O(heaps + their remote frees).
-pub fn tidy_idle(now: u32, decay: u32, pauses: Pauses, goes_on: impl Fn() -> bool + Copy) -> usize {
+pub fn tidy(now: u32, decay: u32, pauses: Pauses, goes_on: impl Fn() -> bool + Copy) -> usize {
     let me = os::thread_token();
     if NUMBERED.load(Relaxed) {
         reap(me);
@@ -162,7 +162,7 @@ pub fn tidy_idle(now: u32, decay: u32, pauses: Pauses, goes_on: impl Fn() -> boo
     }
     let live = || all_heaps().filter(|heap| is_live(heap));
     parked::merge();
-    idle::give_up_all(live(), now, decay, pauses, goes_on);
+    sleeping::give_up_all(live(), now, decay, pauses, goes_on);
     whole::give_up_all(live(), goes_on)
 }
 

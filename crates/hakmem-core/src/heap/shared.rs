@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | the one that adopted the heap | `Heap` | its thread's word, from `adopt` to `give_up` |
 //! | one that tidies an idle heap | `Heap` | `tidy`, `hold` or `seize`, until `let_go` |
-//! | a purge, for the slow paths alone | `Heap` | `pause`, until `resume` (`reclaim::idle`) |
+//! | a purge, for the slow paths alone | `Heap` | `pause`, until `resume` (`reclaim::sleeping`) |
 //! | the only one of a fork's child | `Heap` | no other thread is there |
 //! | any, at any time | `SharedHeap` | `all_heaps`, a number of the pool |
 //!
@@ -20,7 +20,7 @@
 
 use super::Heap;
 use super::counts::Counts;
-use super::reclaim::idle::Seen;
+use super::reclaim::sleeping::Seen;
 use crate::backend::owner::{Front, Owner};
 use crate::base::sync::{AtomicPtr, AtomicU64};
 use crate::large::huge::kept::Kept;
@@ -80,7 +80,7 @@ impl SharedHeap {
         &self.0.pause
     }
 
-    /// What a purge last saw of the heap (`reclaim::idle`). Only the thread that makes a pass
+    /// What a purge last saw of the heap (`reclaim::sleeping`). Only the thread that makes a pass
     /// changes it.
     pub fn seen(&self) -> &Seen {
         &self.0.seen

@@ -33,7 +33,7 @@ static CURSOR: AtomicUsize = AtomicUsize::new(0);
 
 /// The bytes of free memory beyond the budget at `now`.
 pub fn excess(now: u32, decay: u32) -> usize {
-    let (parked, fresh) = parked::bytes();
+    let (parked, unpurged) = parked::bytes();
     let need = (usage::live().0 as usize).saturating_sub(parked);
     if os::age(now, BEGAN.load(Relaxed)) >= decay / 2 {
         BEGAN.store(now, Relaxed);
@@ -44,7 +44,7 @@ pub fn excess(now: u32, decay: u32) -> usize {
     let peak = PEAKS[0].load(Relaxed).max(PEAKS[1].load(Relaxed));
     let surplus = (policy::SURPLUS_MIB.get() as usize) << 20;
     let allowed = surplus + need / SHARE + peak.saturating_sub(need);
-    (segment::signed_dirty_bytes() + fresh.cast_signed() - allowed.cast_signed()).max(0).cast_unsigned()
+    (segment::signed_dirty_bytes() + unpurged.cast_signed() - allowed.cast_signed()).max(0).cast_unsigned()
 }
 
 /// Purges what is beyond the budget: `most` bytes, and what else is dirty in the last segment.

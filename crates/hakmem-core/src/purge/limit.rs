@@ -13,7 +13,7 @@
 use super::{Held, is_unwelcome, run, scavenger};
 use crate::backend::held;
 use crate::base::sync::{Ordering::Relaxed, plain::AtomicBool};
-use crate::heap::reclaim::idle::Pauses;
+use crate::heap::reclaim::sleeping::Pauses;
 use crate::os;
 
 /// True if the scavenger has to make a pass without decay.

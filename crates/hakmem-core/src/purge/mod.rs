@@ -6,7 +6,7 @@
 //! 2. It purges holes of parked pages.
 //! 3. It purges huge blocks in the cache, and those that heaps keep.
 //! 4. It purges the segments with dirty slots.
-//! 5. It decommits idle segments (`arena::decommit_idle`).
+//! 5. It decommits idle segments (`arena::decommit_unused`).
 //!
 //! Between passes, slow paths purge what exceeds the `budget`, and all free memory where the
 //! program passes its soft limit (`limit`).
@@ -22,7 +22,7 @@ mod scavenger;
 use crate::backend::{arena, segment};
 use crate::base::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed, plain};
 use crate::heap::all::all_heaps;
-use crate::heap::reclaim::idle::{self, Pauses};
+use crate::heap::reclaim::sleeping::{self, Pauses};
 use crate::heap::reclaim::{parked, whole};
 use crate::large::huge::{self, kept};
 use crate::policy::{learn, limits};
@@ -95,7 +95,7 @@ pub fn stand_back() {
 pub fn after_fork() {
     FORKS.store(0, Relaxed);
     scavenger::after_fork();
-    idle::after_fork();
+    sleeping::after_fork();
 }
 
 /// True if a pass has to end soon. A pass checks this between its pieces.
@@ -116,12 +116,12 @@ pub fn purged_bytes() -> u64 {
 /// The bytes that a pass may find: those that are free, and those in heaps whose threads may sleep
 /// by then.
 pub fn expected_bytes() -> usize {
-    idle_bytes() + idle::bytes_ahead()
+    free_bytes() + sleeping::bytes_ahead()
 }
 
 /// The bytes that are free and not given back.
-pub fn idle_bytes() -> usize {
-    let others = parked::idle_bytes() + whole::waiting_bytes();
+pub fn free_bytes() -> usize {
+    let others = parked::free_bytes() + whole::waiting_bytes();
     (segment::signed_dirty_bytes() + huge::signed_cached_bytes() + others.cast_signed()).max(0).cast_unsigned()
 }
 
@@ -203,7 +203,7 @@ pub fn all_with_pauses() -> usize {
 
 /// Makes a pass while `goes_on` says true.
 fn run(_: &Held, now: u32, decay: u32, pauses: Pauses, goes_on: impl Fn() -> bool + Copy) -> usize {
-    heap::pool::tidy_idle(now, decay, pauses, goes_on);
+    heap::pool::tidy(now, decay, pauses, goes_on);
     // SAFETY: the caller's `Held` says that this thread holds `LOCK`.
     let mut given = unsafe { parked::purge(now, decay, goes_on) };
     given += huge::purge(now, decay, goes_on);
@@ -213,7 +213,7 @@ fn run(_: &Held, now: u32, decay: u32, pauses: Pauses, goes_on: impl Fn() -> boo
     for (arena, segment) in dirty_segments().take_while(|_| goes_on()) {
         given += segment::purge(arena, segment, now, decay);
     }
-    arena::decommit_idle();
+    arena::decommit_unused();
     KNOWN.store(segment::in_use(), Relaxed);
     PURGED.fetch_add(given as u64, Relaxed);
     given

@@ -1,4 +1,5 @@
-//! The scavenger: a thread that purges while the program itself is idle.
+//! The scavenger: a thread that makes the passes of the purge, as soon as 16 MiB may be free. So the
+//! memory of a program that stops all calls goes back, too.
 //!
 //! A bare `clone` makes the thread, not `pthread_create`. The need for it arises inside a `free`,
 //! and glibc frees memory while it holds the same locks that `pthread_create` takes. The thread
@@ -8,8 +9,8 @@
 //! Rules
 //! 1. The scavenger has exactly the rights of the thread that made it: the kernel checks access by
 //!    thread. libc does not know the scavenger, and does not change its rights. So the scavenger
-//!    ends before the process changes its rights, if the program calls `hold`. In any case it does
-//!    not live long: the `wake` that finds one older than `LIFE_MS` replaces it.
+//!    ends before the process changes its rights, if the program calls `hold`. In any case the
+//!    `wake` that finds one older than `LIFE_MS` replaces it.
 //! 2. Without a promise to call `hold`, only a process that has or had a second thread gets a
 //!    scavenger. What the kernel refuses to processes with several threads, it refused there
 //!    before.
@@ -18,7 +19,7 @@
 //! `proto::worker` says when it begins and ends.
 
 use crate::base::sync::{AtomicBool, AtomicU32, Ordering::*};
-use crate::heap::reclaim::idle::Pauses;
+use crate::heap::reclaim::sleeping::Pauses;
 use crate::policy::{learn, limits};
 use crate::proto::worker::{Call, Worker};
 use crate::{os, policy, purge};

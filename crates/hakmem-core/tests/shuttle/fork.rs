@@ -16,7 +16,7 @@ fn child() -> bool {
     let last = oracle.alloc(layout(3 << 20));
     oracle.dealloc(last);
     // Of free memory only the last huge block may remain: it is younger than the decay.
-    model::idle_bytes() <= 8 << 20
+    model::free_bytes() <= 8 << 20
 }
 
 /// Threads use blocks of every kind, the scavenger starts and exits, and a thread forks at any

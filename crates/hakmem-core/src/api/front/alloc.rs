@@ -22,7 +22,7 @@ use crate::base::address::formed;
 use crate::base::prefetch::prefetch;
 use crate::base::size_class::{self, FIRST_LONG, MEDIUM_MAX, NOTHING, SIZES, SMALL_MAX};
 use crate::heap::all::are_many;
-use crate::heap::{CachedLarge, Fresh, Heap};
+use crate::heap::{CachedLarge, Found, Heap};
 use crate::large::huge::{self, kept::Kept};
 use crate::large::{self, LARGE_MAX};
 use crate::program::scope::Scope;
@@ -205,7 +205,7 @@ pub fn alloc_nothing() -> *mut u8 {
 /// class: a sampled block has no more bytes. None: there is no memory, even after a purge of
 /// everything free and the program's callback.
 #[inline(always)]
-fn from_class(class: usize, request: usize) -> Option<Fresh> {
+fn from_class(class: usize, request: usize) -> Option<Found> {
     let got = match thread::state_in_scope() {
         Ok(ThreadState::Live(heap)) => from_heap(heap, class, request),
         Ok(ThreadState::Empty | ThreadState::Dead) => from_new_heap(class, request),
@@ -219,7 +219,7 @@ fn from_class(class: usize, request: usize) -> Option<Fresh> {
 }
 
 #[inline(always)]
-fn from_heap(heap: &Heap, class: usize, request: usize) -> Option<Fresh> {
+fn from_heap(heap: &Heap, class: usize, request: usize) -> Option<Found> {
     // SAFETY: classes are below CLASSES, the length of the array.
     let list = unsafe { heap.owner.front.free.get_unchecked(class) };
     if let Some(block) = NonNull::new(list.get()) {
@@ -240,20 +240,20 @@ fn from_heap(heap: &Heap, class: usize, request: usize) -> Option<Fresh> {
 #[cold]
 #[inline(never)]
 #[unsafe(link_section = ".text.hot.hakmem")]
-fn from_new_heap(class: usize, request: usize) -> Option<Fresh> {
+fn from_new_heap(class: usize, request: usize) -> Option<Found> {
     thread::with_heap(|heap| from_heap(heap, class, request))
 }
 
 #[cold]
 #[inline(never)]
-fn from_class_after_purge(class: usize) -> Option<Fresh> {
+fn from_class_after_purge(class: usize) -> Option<Found> {
     refused::again(size_of(class), || thread::with_heap(|heap| heap.refill(class, size_of(class))))
 }
 
 /// Takes a block of `class` from the program heap whose scope the thread is in.
 #[cold]
 #[inline(never)]
-fn from_scope(scope: &Scope, class: usize, request: usize) -> Option<Fresh> {
+fn from_scope(scope: &Scope, class: usize, request: usize) -> Option<Found> {
     if guard::is_on()
         && let Some(block) = scope.alloc_guarded(class, request)
     {
@@ -266,7 +266,7 @@ fn from_scope(scope: &Scope, class: usize, request: usize) -> Option<Fresh> {
 /// [`Scope::alloc`] while the profile is on.
 #[cold]
 #[inline(never)]
-fn from_scope_sampled(scope: &Scope, class: usize) -> Result<Fresh, Refusal> {
+fn from_scope_sampled(scope: &Scope, class: usize) -> Result<Found, Refusal> {
     thread::with_heap(|own| Some(scope.alloc_sampled(own, class))).unwrap_or_else(|| scope.alloc(class))
 }
 
@@ -325,7 +325,7 @@ fn or_again<T>(n: usize, allocate: impl Fn() -> Result<T, Refusal>) -> Result<T,
     }
 }
 
-fn finish(fresh: Option<Fresh>) -> *mut u8 {
+fn finish(fresh: Option<Found>) -> *mut u8 {
     match fresh {
         Some((block, _)) => block.as_ptr().cast(),
         None => no_memory(),

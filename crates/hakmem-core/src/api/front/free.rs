@@ -18,7 +18,7 @@
 //!    was carved with. So the metadata that its address leads to is accessible and says what the
 //!    block is.
 //! 3. A page whose owner is this thread's heap stays so during the call: only the thread itself
-//!    gives a page away. The purge may name another owner for a moment (`reclaim::idle` rule 3). So
+//!    gives a page away. The purge may name another owner for a moment (`reclaim::sleeping` rule 3). So
 //!    a free may find another owner, and read the word again. It acts by its last read alone.
 //! 4. A program may break rule 1. What is checked here ends the process with a line that says why;
 //!    the rest is undefined.
@@ -164,7 +164,7 @@ pub unsafe fn free_own(p: *mut u8, page: *const Meta) {
 #[unsafe(link_section = ".text.hot.hakmem")]
 unsafe extern "C" fn countdown_over(page: *const Meta) {
     // SAFETY: the page is this thread's, so the thread has a heap, which begins with its front. The
-    // page's own word may name another owner for a moment (`reclaim::idle` rule 3).
+    // page's own word may name another owner for a moment (`reclaim::sleeping` rule 3).
     let (page, heap) = unsafe { (&*page, &*thread::front().cast::<Heap>()) };
     heap.counted_down(page);
     if heap.released().get() {

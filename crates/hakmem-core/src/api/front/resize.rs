@@ -2,7 +2,7 @@
 
 use super::PTRDIFF_MAX;
 use super::alloc::sample_whole;
-use super::free_known;
+use super::{free_known, note_released};
 use crate::backend::arena::SEGMENT;
 use crate::backend::check;
 use crate::backend::page::{self, Kind, Meta};
@@ -108,7 +108,13 @@ unsafe fn resize_whole(p: *mut u8, meta: &'static Meta, n: usize) -> Option<*mut
     // the two functions it belongs to.
     unsafe {
         match meta.kind() {
-            Kind::Large => thread::with_heap(|heap| heap.resize_large(meta, n).then_some(p)),
+            Kind::Large => thread::with_heap(|heap| {
+                let stays = heap.resize_large(meta, n);
+                if heap.released().get() {
+                    note_released(heap);
+                }
+                stays.then_some(p)
+            }),
             Kind::Huge if n > LARGE_MAX => {
                 let moved = huge::resize(meta, n)?;
                 purge::tick();

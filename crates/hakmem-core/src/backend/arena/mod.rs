@@ -59,7 +59,7 @@ pub use bits::FULL_ROW;
 use bits::{SET_ROWS, Set};
 use core::ptr::null_mut;
 use crossbeam_utils::CachePadded;
-pub use run::{Run, commit_run, decommit_idle, decommit_run, extend_run, give_run, take_run, take_segment};
+pub use run::{Run, commit_run, decommit_run, decommit_unused, extend_run, give_run, take_run, take_segment};
 pub use space::{LARGEST, fit_limit, give_tails_up, give_up, take_scrap};
 use space::{Reservation, reserve_some};
 

@@ -4,7 +4,7 @@
 use super::bits::Set;
 use super::*;
 
-/// Unused segments side by side that `decommit_idle` makes inaccessible: 16 MiB or more, so that it
+/// Unused segments side by side that `decommit_unused` makes inaccessible: 16 MiB or more, so that it
 /// makes few maps.
 const WORTH_DECOMMITTING: usize = 8;
 
@@ -138,7 +138,7 @@ impl Arena {
 
     /// Makes runs of unused segments inaccessible, so that the system does not charge them to the
     /// process. O(groups in use).
-    fn decommit_idle(&self) {
+    fn decommit_unused(&self) {
         let mut at = 0;
         loop {
             let (first, n) = {
@@ -283,15 +283,15 @@ pub unsafe fn give_run(run: Run, n: usize) {
     }
 }
 
-/// True if a thread gave runs back since `decommit_idle` last checked.
+/// True if a thread gave runs back since `decommit_unused` last checked.
 #[unsafe(link_section = ".data.hakmem")]
 static GIVEN: AtomicBool = AtomicBool::new(false);
 
 /// Makes unused segments inaccessible where many lie side by side. O(groups in use), or O(1) if no
 /// thread gave a run back since the last time.
-pub fn decommit_idle() {
+pub fn decommit_unused() {
     if GIVEN.load(Relaxed) && GIVEN.swap(false, Acquire) {
-        all().for_each(Arena::decommit_idle);
+        all().for_each(Arena::decommit_unused);
     }
 }
 

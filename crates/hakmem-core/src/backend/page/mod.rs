@@ -40,7 +40,7 @@
 //!    only for a block that is live or that they free. `block_size` and `class` do not change while
 //!    the page has such a block. So a thread that got the block reads what the owner wrote before.
 //!    Exceptions: maps and reports read further fields while the owner may write them (`glance`),
-//!    and so does a purge (`reclaim::idle` rule 5). These fields are words of `base::word`, so that
+//!    and so does a purge (`reclaim::sleeping` rule 5). These fields are words of `base::word`, so that
 //!    a reader gets some value that the word had. Nothing is decided by one such value.
 //! 6. Why a stale `owner` is harmless: `owner` changes when a page is parked or unparked, so
 //!    another thread may read the former owner. It then sends its blocks to the former owner's
@@ -133,12 +133,12 @@ pub enum Kind {
     ProgramHuge = 11,
 }
 
-/// The list of `parked` that a page is in. All zero bytes are `Fresh`.
+/// The list of `parked` that a page is in. All zero bytes are `Unpurged`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ParkedList {
     /// Few of its blocks are used. The purger has not purged its holes yet.
-    Fresh = 0,
+    Unpurged = 0,
     /// Few of its blocks are used. It has not changed since the purger purged its holes.
     Purged = 1,
     /// Any heap that shares takes blocks of it.
@@ -199,7 +199,7 @@ pub struct Meta {
     pub span: AtomicU32,
     /// For a huge block: segments of its run, which are the span and the reserve behind it.
     pub reserve: AtomicU32,
-    /// For a parked page: when it was listed as `Fresh`, in coarse milliseconds. For a live huge
+    /// For a parked page: when it was listed as `Unpurged`, in coarse milliseconds. For a live huge
     /// block: how often it grew.
     pub stamp: AtomicU32,
     /// For pages with blocks of 8 bytes: what other threads freed (`remote_batch` rule 2).

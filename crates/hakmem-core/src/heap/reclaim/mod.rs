@@ -6,9 +6,9 @@
 
 mod collect;
 pub(crate) mod holes;
-pub(crate) mod idle;
 mod park;
 pub(crate) mod parked;
+pub(crate) mod sleeping;
 pub(crate) mod whole;
 
 /// No list of a heap has as many blocks.

@@ -9,7 +9,7 @@ use crate::backend::{check, held, segment};
 use crate::base::size_class::{CLASSES, FIRST_LONG, SIZES, span_of};
 use crate::heap::counts::HeapEvent;
 use crate::heap::reclaim::{holes, parked};
-use crate::heap::{Fresh, Heap, WALK_EVERY};
+use crate::heap::{Found, Heap, WALK_EVERY};
 use crate::proto::inbox::Link;
 use crate::{guard, harden, os, policy, profile};
 use core::hint::assert_unchecked;
@@ -26,7 +26,7 @@ impl Heap {
     /// fills it. `request` is at most the size of the class. None: there is no memory. Amortised
     /// O(1): a share of the frees of a full page pays for the step that found it full.
     #[inline(always)]
-    pub fn refill(&self, class: usize, request: usize) -> Option<Fresh> {
+    pub fn refill(&self, class: usize, request: usize) -> Option<Found> {
         // One branch for both: neither is on, mostly.
         if profile::run() | guard::every() != 0 {
             return self.refill_sampled(class, request);
@@ -37,7 +37,7 @@ impl Heap {
     /// [`Heap::refill`] without samples: from the current page, or from another one.
     #[inline(never)]
     #[unsafe(link_section = ".text.hot.hakmem")]
-    pub(in crate::heap) fn refill_unsampled(&self, class: usize) -> Option<Fresh> {
+    pub(in crate::heap) fn refill_unsampled(&self, class: usize) -> Option<Found> {
         debug_assert!(class < CLASSES);
         // SAFETY: a class comes from `size_class` or from a page, and these are below CLASSES.
         unsafe { assert_unchecked(class < CLASSES) };
@@ -59,7 +59,7 @@ impl Heap {
     /// cached page, a fresh page.
     #[inline(never)]
     #[unsafe(link_section = ".text.hot.hakmem")]
-    fn refill_from_another_page(&self, class: usize) -> Option<Fresh> {
+    fn refill_from_another_page(&self, class: usize) -> Option<Found> {
         if let Some(fresh) = self.refill_from_queue(class) {
             return Some(fresh);
         }
@@ -87,7 +87,7 @@ impl Heap {
     /// Refills from the first page of the queue that has free blocks. A page without any is full,
     /// and leaves the queue.
     #[inline(always)]
-    fn refill_from_queue(&self, class: usize) -> Option<Fresh> {
+    fn refill_from_queue(&self, class: usize) -> Option<Found> {
         let mut moved_on = 0;
         while let Some(page) = self.queue[class].first() {
             if !page.free.get().is_null() {
@@ -306,7 +306,7 @@ impl Heap {
             self.counts.note(class, HeapEvent::Claims, 1);
             // What is free elsewhere may be beyond the budget now, or the page beyond the soft
             // limit.
-            if parked::has_fresh() || held::is_beyond() {
+            if parked::has_unpurged() || held::is_beyond() {
                 self.released().set(true);
             }
             // A class that has filled pages will fill this one too. One system call is cheaper than

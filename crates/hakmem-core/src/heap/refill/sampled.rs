@@ -7,7 +7,7 @@ use crate::backend::page::{self, Block, Meta};
 use crate::base::size_class::{CLASSES, SIZES, span_of};
 use crate::guard::{self, Owner, points};
 use crate::heap::counts::{HALF, HeapEvent};
-use crate::heap::{Fresh, Heap};
+use crate::heap::{Found, Heap};
 use crate::os;
 use crate::profile::{self, Sample, Sampler, WRAP};
 use crate::proto::inbox::Link;
@@ -49,7 +49,7 @@ impl Heap {
 
     /// [`Heap::refill`] while allocations are sampled.
     #[inline(never)]
-    pub(in crate::heap) fn refill_sampled(&self, class: usize, request: usize) -> Option<Fresh> {
+    pub(in crate::heap) fn refill_sampled(&self, class: usize, request: usize) -> Option<Found> {
         // A filter may end the process for a call that only guards make.
         if guard::is_on() && !os::is_filtered() {
             self.guard_or_cut(class, request)
@@ -61,7 +61,7 @@ impl Heap {
     /// Gives the block a guarded place if that is due now. Else cuts the new list before the next
     /// such block, of which the profile knows nothing.
     #[inline(never)]
-    fn guard_or_cut(&self, class: usize, request: usize) -> Option<Fresh> {
+    fn guard_or_cut(&self, class: usize, request: usize) -> Option<Found> {
         debug_assert!(class < CLASSES);
         // SAFETY: a class comes from `size_class` or from a page, and these are below CLASSES.
         unsafe { assert_unchecked(class < CLASSES) };
@@ -90,7 +90,7 @@ impl Heap {
     /// [`Heap::refill`] while the profile is on. Most refills end long before the next sample.
     #[inline(never)]
     #[unsafe(link_section = ".text.hot.hakmem")]
-    fn refill_profiled(&self, class: usize) -> Option<Fresh> {
+    fn refill_profiled(&self, class: usize) -> Option<Found> {
         debug_assert!(class < CLASSES);
         // SAFETY: a class comes from `size_class` or from a page, and these are below CLASSES.
         unsafe { assert_unchecked(class < CLASSES) };
@@ -105,7 +105,7 @@ impl Heap {
     /// O(blocks of the list before the sample), once for each sample.
     #[cold]
     #[inline(never)]
-    fn sample_or_cut(&self, class: usize) -> Option<Fresh> {
+    fn sample_or_cut(&self, class: usize) -> Option<Found> {
         let Some(sampler) = self.sampler() else { return self.refill_unsampled(class) };
         let handed = |class| self.handed(class);
         if sampler.is_due(class, handed)

@@ -13,7 +13,7 @@ use crate::heap::all::FEW;
 use crate::heap::counts::HeapEvent;
 use crate::heap::free::MUCH;
 use crate::heap::reclaim::parked::{self, Freed};
-use crate::heap::{Fresh, Heap};
+use crate::heap::{Found, Heap};
 use crate::proto::inbox::Link;
 use crate::{guard, harden, policy, profile};
 use core::cell::Cell;
@@ -103,7 +103,7 @@ impl Heap {
     /// first block; the rest becomes the heap's list. None: `parked` has no block to give.
     #[cold]
     #[inline(never)]
-    pub(in crate::heap) fn share(&self, class: usize) -> Option<Fresh> {
+    pub(in crate::heap) fn share(&self, class: usize) -> Option<Found> {
         let (size, got) = (SIZES[class], &self.shared.got[class]);
         let share = parked::share(class, (u32::from(got.get()) * UNIT).min(AT_ONCE))?;
         if got.get() == 0 {

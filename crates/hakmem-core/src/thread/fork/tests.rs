@@ -70,7 +70,7 @@ fn passes_wait_for_forks() {
         let pass = || {
             // SAFETY: the block is freed once.
             unsafe { c::free(c::malloc(3 << 20)) };
-            purge::pass(os::now_ms(), 0, crate::heap::reclaim::idle::Pauses::No)
+            purge::pass(os::now_ms(), 0, crate::heap::reclaim::sleeping::Pauses::No)
         };
         c::trim();
         before_fork();

@@ -69,7 +69,7 @@ static STATE: ParkedPages = ParkedPages {
 /// find a change.
 #[unsafe(link_section = ".data.hakmem")]
 static CLASSES_HERE: AtomicU64 = AtomicU64::new(0);
-/// The slots of all pages in `Fresh` lists.
+/// The slots of all pages in `Unpurged` lists.
 #[unsafe(link_section = ".data.hakmem")]
 pub static FRESH_SLOTS: AtomicUsize = AtomicUsize::new(0);
 /// The slots of all pages in `Purged` lists.
@@ -97,11 +97,11 @@ const LISTS: usize = ParkedList::Full as usize;
 struct ParkedPages {
     /// Indexed by list and class.
     lists: [[PageQueue; CLASSES]; LISTS],
-    /// The last page of each `Fresh` list, which was parked first.
+    /// The last page of each `Unpurged` list, which was parked first.
     oldest: [Cell<*mut Meta>; CLASSES],
     /// The class of which [`purge_oldest`] purges the next page.
     turn: Cell<u8>,
-    /// The page of a `Fresh` list at which [`purge()`] goes on. Null: it has come to the end.
+    /// The page of a `Unpurged` list at which [`purge()`] goes on. Null: it has come to the end.
     next: Cell<*mut Meta>,
 }
 // SAFETY: only the methods of `Locked` use the lists, and a `Locked` has the lock (rule 1).
@@ -119,7 +119,7 @@ pub fn is_owner(owner: *mut Owner) -> bool {
     owner == OWNER.as_word() || owner == PURGER.as_word()
 }
 
-/// The largest number of used blocks of a page of `cap` blocks in the lists `Fresh` and `Purged`:
+/// The largest number of used blocks of a page of `cap` blocks in the lists `Unpurged` and `Purged`:
 /// so few that they leave holes.
 pub fn most_out(cap: u32) -> u8 {
     policy::PARK_BLOCKS.get().min(cap / 4).min(255) as u8
@@ -134,12 +134,12 @@ pub fn bytes() -> (usize, usize) {
 
 /// True if a purge of holes may give something back.
 #[inline]
-pub fn has_fresh() -> bool {
+pub fn has_unpurged() -> bool {
     FRESH_SLOTS.load(Relaxed) != 0
 }
 
 /// An upper bound of the bytes that a purge of holes could give back.
-pub fn idle_bytes() -> usize {
+pub fn free_bytes() -> usize {
     FRESH_SLOTS.load(Relaxed) * SLOT + OWNER.waiting_bytes() + PURGER.waiting_bytes()
 }
 
@@ -245,7 +245,7 @@ impl Locked {
     fn link(&self, page: &Meta, list: ParkedList) {
         page.parked_list.set(list);
         let Some(queue) = self.list(page) else { return };
-        if list == ParkedList::Fresh {
+        if list == ParkedList::Unpurged {
             if queue.first().is_none() {
                 STATE.oldest[usize::from(page.class.get())].set(page.raw());
             }
@@ -277,7 +277,7 @@ impl Locked {
     fn unlink(&self, page: &Meta) {
         debug_assert!(page.owner() == OWNER.as_word() && page.state.get() == PageState::Parked);
         let Some(queue) = self.list(page) else { return };
-        if page.parked_list.get() == ParkedList::Fresh {
+        if page.parked_list.get() == ParkedList::Unpurged {
             if STATE.next.get() == page.raw() {
                 STATE.next.set(page.next.get());
             }
@@ -328,7 +328,7 @@ impl Locked {
             _ if page.parked_list.get() == ParkedList::Purged && !holes::is_worth_it(page) => {}
             used if used <= i32::from(most_out(page.cap.get())) => {
                 page.stamp.store(os::now_ms(), Relaxed);
-                self.relink(page, ParkedList::Fresh);
+                self.relink(page, ParkedList::Unpurged);
             }
             _ => {
                 self.relink(page, ParkedList::Shared);
@@ -350,13 +350,15 @@ impl Locked {
     /// A page of `class` that a heap may take for its own. A shared page only counts if much of it
     /// is free.
     fn page_to_take(&self, class: usize) -> Option<&'static Meta> {
-        let with_few_used = self.first(ParkedList::Fresh, class).or_else(|| self.first(ParkedList::Purged, class));
+        let with_few_used = self.first(ParkedList::Unpurged, class).or_else(|| self.first(ParkedList::Purged, class));
         with_few_used.or_else(|| self.first(ParkedList::Shared, class).filter(|page| is_worth_taking(page)))
     }
 
     /// A page of `class` for a heap that shares. It may turn out to have no free block.
     fn page_to_share(&self, class: usize) -> Option<&'static Meta> {
-        [ParkedList::Shared, ParkedList::Fresh, ParkedList::Purged].into_iter().find_map(|list| self.first(list, class))
+        [ParkedList::Shared, ParkedList::Unpurged, ParkedList::Purged]
+            .into_iter()
+            .find_map(|list| self.first(list, class))
     }
 }
 
@@ -424,7 +426,7 @@ pub unsafe fn park(page: &Meta) -> bool {
     page.stamp.store(os::now_ms(), Relaxed);
     page.state.set(PageState::Parked);
     page.set_owner(OWNER.as_word());
-    pages.link(page, ParkedList::Fresh);
+    pages.link(page, ParkedList::Unpurged);
     true
 }
 

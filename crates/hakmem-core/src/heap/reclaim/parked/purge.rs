@@ -49,7 +49,7 @@ pub unsafe fn purge_oldest(bytes: usize) -> usize {
         }
         let Some(page) = pages.oldest() else { break };
         if holes::is_worth_it(page) {
-            // SAFETY: this thread holds `purge::LOCK`. `oldest` gives a page of a `Fresh` list.
+            // SAFETY: this thread holds `purge::LOCK`. `oldest` gives a page of a `Unpurged` list.
             pages = unsafe { pages.purge_page(page, &mut given) };
         } else {
             pages.put_off(page);
@@ -80,7 +80,7 @@ pub unsafe fn purge(now: u32, decay: u32, goes_on: impl Fn() -> bool) -> usize {
         while goes_on()
             && let Some(page) = pages.next_due(now, decay)
         {
-            // SAFETY: this thread holds `purge::LOCK`. `next_due` gives a page of a `Fresh` list.
+            // SAFETY: this thread holds `purge::LOCK`. `next_due` gives a page of a `Unpurged` list.
             pages = unsafe { pages.purge_page(page, &mut given) };
         }
     }
@@ -88,7 +88,7 @@ pub unsafe fn purge(now: u32, decay: u32, goes_on: impl Fn() -> bool) -> usize {
 }
 
 impl Locked {
-    /// Purges the holes of a page of a `Fresh` list, and adds the bytes given back to `given`.
+    /// Purges the holes of a page of a `Unpurged` list, and adds the bytes given back to `given`.
     /// Releases the lock meanwhile. O(its blocks, and the merge of remote frees).
     ///
     /// # Safety
@@ -146,20 +146,20 @@ impl Locked {
         unsafe { STATE.oldest[class].get().as_ref() }
     }
 
-    /// Leaves a `Fresh` page that has probably little to give. It goes behind the others of its
+    /// Leaves a `Unpurged` page that has probably little to give. It goes behind the others of its
     /// class, and it is the next class's turn.
     fn put_off(&self, page: &Meta) {
         self.unlink(page);
-        self.link(page, ParkedList::Fresh);
+        self.link(page, ParkedList::Unpurged);
         STATE.turn.set((page.class.get() + 1) % CLASSES as u8);
     }
 
     /// Begins with the pages of `class`.
     fn begin(&self, class: usize) {
-        STATE.next.set(self.first(ParkedList::Fresh, class).map_or(null_mut(), Meta::raw));
+        STATE.next.set(self.first(ParkedList::Unpurged, class).map_or(null_mut(), Meta::raw));
     }
 
-    /// The next `Fresh` page that was parked `decay` ms or more before `now`. Pages that are parked
+    /// The next `Unpurged` page that was parked `decay` ms or more before `now`. Pages that are parked
     /// after [`Locked::begin`] are not among these. O(pages).
     fn next_due(&self, now: u32, decay: u32) -> Option<&'static Meta> {
         if GIVEN_UP.load(Relaxed) {

@@ -43,7 +43,7 @@ fn park_some() -> usize {
     gone.into_iter().for_each(free);
     let class = page::lookup(os::at(kept[0])).unwrap().class.get();
     KEPT.lock().unwrap().extend(kept);
-    assert!(has_fresh());
+    assert!(has_unpurged());
     class.into()
 }
 
@@ -180,7 +180,7 @@ fn a_child_loses_one_page_until_its_blocks_are_free() {
                     let fresh = FRESH_SLOTS.load(Relaxed);
                     let blocks = take_used_of_out();
                     free(blocks[0]);
-                    assert!(purge::all() > 0 && fresh > 3 && !has_fresh(), "the others are purged");
+                    assert!(purge::all() > 0 && fresh > 3 && !has_unpurged(), "the others are purged");
                     assert!(out().is_none() && lost.owner() == OWNER.as_word());
                     assert!(lost.parked_list.get() == ParkedList::Lost);
                     // SAFETY: `malloc` takes any size.

@@ -1,4 +1,4 @@
-//! Parking for a thread that sleeps: see `reclaim::idle`, and `proto::take_away` for the steps.
+//! Parking for a thread that sleeps: see `reclaim::sleeping`, and `proto::take_away` for the steps.
 
 use super::{GIVEN_UP, LOCK, Locked, OWNER};
 use crate::backend::owner::Owner;
@@ -47,6 +47,6 @@ pub unsafe fn park_unused(
         page.count_down(used, 0);
         page.stamp.store(os::now_ms(), Relaxed);
         page.state.set(PageState::Parked);
-        parked.link(page, ParkedList::Fresh);
+        parked.link(page, ParkedList::Unpurged);
     }
 }

@@ -57,7 +57,7 @@ pub fn of(snapshot: &Snapshot) -> Stats {
     let (reserved, committed) = arena::totals();
     (s.reserved_bytes, s.committed_bytes) = (reserved as u64, committed as u64);
     let untold: i64 = crate::heap::all::all_heaps().map(SharedHeap::untold_dirty_bytes).sum();
-    s.dirty_bytes = (purge::idle_bytes() as u64).saturating_add_signed(untold - unused);
+    s.dirty_bytes = (purge::free_bytes() as u64).saturating_add_signed(untold - unused);
     s.purged_bytes = purge::purged_bytes();
     s.foreign_frees = foreign::count();
     s.heaps = heap::all::heaps_made();
