@@ -106,7 +106,7 @@ fn pages_that_were_given_up_are_left_alone() {
 #[cfg_attr(feature = "hardened", ignore = "there the list has one of them")]
 fn freed_blocks_come_back_newest_first() {
     // The bytes of a block, and how many of them the list keeps at first, and at most.
-    for (size, first, most) in [(40_000, 1, 6), (8192, 1, 8), (3000, 2, 21), (1040, 7, 60)] {
+    for (size, first, most) in [(40_000, 1, 6), (8192, 1, 8), (3000, 1, 21), (1040, 3, 60)] {
         in_child(|| come_back_newest_first(size, first, most));
     }
 }

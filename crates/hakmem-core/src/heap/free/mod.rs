@@ -35,14 +35,14 @@ static MOST_KEPT: [u8; CLASSES - FIRST_LONG] = {
     kept
 };
 
-/// How many it keeps at first: an eighth, and one at least. A program that frees and allocates in
+/// How many it keeps at first: a sixteenth, and one at least. A program that frees and allocates in
 /// turn makes the list longer (`Heap::lengthen_list`). One that only frees does not: what lies on
 /// the list of a thread that then sleeps is not given back.
 static FIRST_KEPT: [u8; CLASSES - FIRST_LONG] = {
     let mut kept = MOST_KEPT;
     let mut i = 0;
     while i < kept.len() {
-        kept[i] = if kept[i] < 16 { 1 } else { kept[i] / 8 };
+        kept[i] = if kept[i] < 32 { 1 } else { kept[i] / 16 };
         i += 1;
     }
     kept
