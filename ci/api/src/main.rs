@@ -19,8 +19,10 @@ fn described(folder: &Path, features: &str) -> Result<PathBuf, rustdoc_json::Bui
 
 /// The list: an item in each line, without what every type has.
 fn listed(json: &Path) -> Result<String, public_api::Error> {
-    let api =
-        public_api::Builder::from_rustdoc_json(json).omit_blanket_impls(true).omit_auto_trait_impls(true).build()?;
+    let api = public_api::Builder::from_rustdoc_json(json)
+        .omit_blanket_impls(true)
+        .omit_auto_trait_impls(true)
+        .build()?;
     Ok(api.items().map(|item| format!("{item}\n")).collect())
 }
 

@@ -34,7 +34,9 @@ impl Args {
         while let Some(word) = words.next() {
             match word.as_str() {
                 "--work" => args.work = words.next().ok_or("--work needs a folder")?.into(),
-                test if test.starts_with("--test=") => args.tests.push(test["--test=".len()..].to_owned()),
+                test if test.starts_with("--test=") => {
+                    args.tests.push(test["--test=".len()..].to_owned())
+                }
                 "--missed" => args.missed = true,
                 "--go-on" => (args.missed, args.go_on) = (true, true),
                 "--every" => {
@@ -42,7 +44,9 @@ impl Args {
                     args.every = every.ok_or("--every needs a number above 0")?;
                 }
                 "--page" => args.page_only = true,
-                option if option.starts_with('-') => return Err(format!("there is no option {option}")),
+                option if option.starts_with('-') => {
+                    return Err(format!("there is no option {option}"));
+                }
                 module => args.modules.push(module.to_owned()),
             }
         }
@@ -54,6 +58,10 @@ impl Args {
 
     /// Where a module stands in the order of the command line. None: it is not wanted.
     pub fn place_of(&self, module: &str) -> Option<usize> {
-        if self.modules.is_empty() { Some(0) } else { self.modules.iter().position(|m| module.starts_with(m)) }
+        if self.modules.is_empty() {
+            Some(0)
+        } else {
+            self.modules.iter().position(|m| module.starts_with(m))
+        }
     }
 }

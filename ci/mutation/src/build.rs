@@ -79,7 +79,11 @@ pub fn alone(copy: &Copy, mutant: &Mutant, all_tests: bool) -> io::Result<Option
 
 impl Copy {
     /// `folder` is a copy of the sources here, which the mutants are of.
-    pub fn new(folder: PathBuf, mutants: &BTreeMap<usize, Mutant>, tests: Vec<String>) -> io::Result<Self> {
+    pub fn new(
+        folder: PathBuf,
+        mutants: &BTreeMap<usize, Mutant>,
+        tests: Vec<String>,
+    ) -> io::Result<Self> {
         let mut originals = BTreeMap::new();
         for file in mutants.values().map(|m| m.file.as_str()).chain([LIB]) {
             if !originals.contains_key(file) {
@@ -114,7 +118,11 @@ impl Copy {
     }
 
     /// Writes these sources. Returns the numbers.
-    fn write(&self, mutants: &BTreeMap<usize, Mutant>, left_out: &HashSet<usize>) -> io::Result<HashSet<usize>> {
+    fn write(
+        &self,
+        mutants: &BTreeMap<usize, Mutant>,
+        left_out: &HashSet<usize>,
+    ) -> io::Result<HashSet<usize>> {
         let (texts, all) = self.woven(mutants, left_out)?;
         for (file, text) in texts {
             fs::write(self.folder.join(file), text)?;
@@ -122,7 +130,8 @@ impl Copy {
         fs::write(self.folder.join(LIB), format!("{}\nmod woven;\n", self.originals[LIB]))?;
         // Number 0 is none of them.
         let most = mutants.keys().max().map_or(1, |last| last + 1);
-        let support = include_str!("woven.rs.in").replace("MOST: usize = 0", &format!("MOST: usize = {most}"));
+        let support = include_str!("woven.rs.in")
+            .replace("MOST: usize = 0", &format!("MOST: usize = {most}"));
         fs::write(self.folder.join("crates/hakmem-core/src/woven.rs"), support)?;
         Ok(all)
     }
@@ -132,18 +141,27 @@ impl Copy {
         let mut cargo = Command::new("cargo");
         cargo.args(["test", "-p", "hakmem-core", "--no-run", "--message-format=json", "--lib"]);
         cargo.args(tests.iter().flat_map(|t| ["--test", t]));
-        cargo.env("CARGO_PROFILE_TEST_DEBUG", "0").env("CARGO_INCREMENTAL", "0").env("RUSTFLAGS", "-Awarnings");
+        cargo
+            .env("CARGO_PROFILE_TEST_DEBUG", "0")
+            .env("CARGO_INCREMENTAL", "0")
+            .env("RUSTFLAGS", "-Awarnings");
         cargo.current_dir(&self.folder).stdout(Stdio::piped()).stderr(Stdio::null());
         let output = cargo.output()?;
         let text = String::from_utf8_lossy(&output.stdout);
-        let messages: Vec<Value> = text.lines().filter_map(|l| serde_json::from_str(l).ok()).collect();
+        let messages: Vec<Value> =
+            text.lines().filter_map(|l| serde_json::from_str(l).ok()).collect();
         let with = |reason: &'static str| messages.iter().filter(move |m| m["reason"] == reason);
         if !output.status.success() {
             let all = with("compiler-message").map(|m| &m["message"]);
             return Ok(Err(all.filter(|m| m["level"] == "error").cloned().collect()));
         }
-        let program = |m: &Value| Some((m["target"]["name"].as_str()?.to_owned(), m["executable"].as_str()?.into()));
-        Ok(Ok(with("compiler-artifact").filter(|m| m["profile"]["test"] == true).filter_map(program).collect()))
+        let program = |m: &Value| {
+            Some((m["target"]["name"].as_str()?.to_owned(), m["executable"].as_str()?.into()))
+        };
+        Ok(Ok(with("compiler-artifact")
+            .filter(|m| m["profile"]["test"] == true)
+            .filter_map(program)
+            .collect()))
     }
 
     /// The mutants that an error of the compiler is about, or at least mentions.
@@ -153,7 +171,8 @@ impl Copy {
             weave::mutant_at(&text, span["byte_start"].as_u64()? as usize)
         };
         let spans = || error["spans"].as_array().into_iter().flatten();
-        let about: Vec<_> = spans().filter(|s| s["is_primary"] == true).filter_map(|s| place(&s)).collect();
+        let about: Vec<_> =
+            spans().filter(|s| s["is_primary"] == true).filter_map(|s| place(&s)).collect();
         if about.is_empty() { spans().filter_map(|s| place(&s)).collect() } else { about }
     }
 }

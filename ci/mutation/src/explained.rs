@@ -31,7 +31,11 @@ impl<'a> Explained<'a> {
             } else if let Some(before) = seen.insert(line, i + 1) {
                 return Err(at(format!("is line {before} again")));
             } else {
-                reasons.last_mut().ok_or_else(|| at("has no reason above it".to_owned()))?.1.push(line);
+                reasons
+                    .last_mut()
+                    .ok_or_else(|| at("has no reason above it".to_owned()))?
+                    .1
+                    .push(line);
             }
         }
         Ok(Self { reasons })

@@ -30,7 +30,9 @@ struct Finder(Vec<RangeInclusive<usize>>);
 
 impl Finder {
     fn look(&mut self, attributes: &[Attribute], item: &impl Spanned) {
-        let is_out = |a: &Attribute| a.path().is_ident("cfg") && a.parse_args::<Meta>().is_ok_and(|m| !holds(&m));
+        let is_out = |a: &Attribute| {
+            a.path().is_ident("cfg") && a.parse_args::<Meta>().is_ok_and(|m| !holds(&m))
+        };
         if attributes.iter().any(is_out) {
             let span = item.span();
             self.0.push(span.start().line..=span.end().line);
@@ -93,7 +95,9 @@ fn holds(condition: &Meta) -> bool {
             }
         }
         Meta::List(list) => {
-            let parts = list.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated).unwrap_or_default();
+            let parts = list
+                .parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated)
+                .unwrap_or_default();
             match () {
                 () if list.path.is_ident("all") => parts.iter().all(holds),
                 () if list.path.is_ident("any") => parts.iter().any(holds),

@@ -62,7 +62,8 @@ const LEFT_OUT: [&str; 10] = [
 
 /// The mutants by their numbers, which begin with 1.
 pub fn read(path: &Path) -> io::Result<BTreeMap<usize, Mutant>> {
-    let mut all: Vec<Mutant> = serde_json::from_str(&fs::read_to_string(path)?).map_err(io::Error::other)?;
+    let mut all: Vec<Mutant> =
+        serde_json::from_str(&fs::read_to_string(path)?).map_err(io::Error::other)?;
     all.retain(|m| {
         !m.name.contains(" tests::")
             && !["/tests.rs", "/tests/"].iter().any(|tests| m.file.contains(tests))

@@ -66,25 +66,38 @@ fn mutants(words: Vec<String>) -> io::Result<()> {
     page::write(&mutants, &results)
 }
 
-fn try_all(args: &Args, mutants: &BTreeMap<usize, Mutant>, results: &mut Results) -> io::Result<()> {
+fn try_all(
+    args: &Args,
+    mutants: &BTreeMap<usize, Mutant>,
+    results: &mut Results,
+) -> io::Result<()> {
     let text = fs::read_to_string(EXPLAINED)?;
     let explained = Explained::parse(&text).map_err(io::Error::other)?;
     let mut wanted: Vec<_> = mutants
         .iter()
         .filter(|(number, _)| number.is_multiple_of(args.every))
         .filter_map(|(&number, m)| Some((args.place_of(m.module())?, number, m)))
-        .filter(|(.., m)| !args.missed || results.of(m).is_none_or(|o| o.is_missed() && !explained.has(&m.id)))
+        .filter(|(.., m)| {
+            !args.missed || results.of(m).is_none_or(|o| o.is_missed() && !explained.has(&m.id))
+        })
         .collect();
     let copy = Copy::new(args.work.join("copy"), mutants, args.tests.clone())?;
-    let woven = if args.go_on { build::of_before(&copy, mutants) } else { build::all(&copy, mutants) }?;
-    eprintln!("{} mutants, {} woven, {} do not compile", mutants.len(), woven.numbers.len(), woven.refused.len());
+    let woven =
+        if args.go_on { build::of_before(&copy, mutants) } else { build::all(&copy, mutants) }?;
+    eprintln!(
+        "{} mutants, {} woven, {} do not compile",
+        mutants.len(),
+        woven.numbers.len(),
+        woven.refused.len()
+    );
     // Those that were missed before, first: there are new tests, maybe.
     wanted.sort_by_key(|(place, number, m)| (results.of(m).is_none(), *place, *number));
     for (.., mutant) in wanted.extract_if(.., |(_, number, _)| woven.refused.contains(number)) {
         results.note(mutant, Outcome::Refused)?;
     }
     let trials = Trials::measure(woven.programs)?;
-    let (wanted, constant): (Vec<_>, Vec<_>) = wanted.into_iter().partition(|(_, n, _)| woven.numbers.contains(n));
+    let (wanted, constant): (Vec<_>, Vec<_>) =
+        wanted.into_iter().partition(|(_, n, _)| woven.numbers.contains(n));
     let wanted: Vec<_> = wanted.into_iter().map(|(_, number, mutant)| (number, mutant)).collect();
     // All by the quick tests first: a run that is cut short knows the most then.
     let rest = try_woven(&wanted, Pace::Quick, &trials, results)?;
@@ -137,7 +150,9 @@ fn try_woven<'a>(
 /// Tries a mutant in a build of its own. The unit tests are enough for most.
 fn of_one_alone(copy: &Copy, mutant: &Mutant, trials: &Trials) -> io::Result<Outcome> {
     for all_tests in [false, true] {
-        let Some(programs) = build::alone(copy, mutant, all_tests)? else { return Ok(Outcome::Refused) };
+        let Some(programs) = build::alone(copy, mutant, all_tests)? else {
+            return Ok(Outcome::Refused);
+        };
         let outcome = trials.of_built(&programs)?;
         if !outcome.is_missed() {
             return Ok(outcome);

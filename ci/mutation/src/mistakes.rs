@@ -62,21 +62,31 @@ impl Parts<'_> {
         let all = text.match_indices(&place.replace).map(|(at, found)| at..at + found.len());
         let is_in = |at: &Range<usize>| match &place.function {
             None => true,
-            Some(name) => self.bodies.iter().any(|(n, body)| n == name && body.start <= at.start && at.end <= body.end),
+            Some(name) => self
+                .bodies
+                .iter()
+                .any(|(n, body)| n == name && body.start <= at.start && at.end <= body.end),
         };
         let found: Vec<_> = all.filter(is_in).collect();
         match &found[..] {
             [one] => Ok(one.clone()),
             more => {
-                let function = place.function.as_ref().map_or(String::new(), |name| format!(", in {name},"));
-                Err(format!("{}{function} has this {} times, not once: {}", place.file, more.len(), place.replace))
+                let function =
+                    place.function.as_ref().map_or(String::new(), |name| format!(", in {name},"));
+                Err(format!(
+                    "{}{function} has this {} times, not once: {}",
+                    place.file,
+                    more.len(),
+                    place.replace
+                ))
             }
         }
     }
 
     /// The smallest part that has all of `range`.
     fn around(&self, range: &Range<usize>) -> Option<Range<usize>> {
-        let around = self.wholes.iter().filter(|whole| whole.start <= range.start && range.end <= whole.end);
+        let around =
+            self.wholes.iter().filter(|whole| whole.start <= range.start && range.end <= whole.end);
         around.min_by_key(|whole| whole.len()).cloned()
     }
 }
@@ -102,14 +112,20 @@ impl<'ast> Visit<'ast> for Parts<'_> {
     }
     fn visit_block(&mut self, b: &'ast syn::Block) {
         let braces = b.brace_token.span;
-        self.wholes.push(self.places.range(braces.open()).end..self.places.range(braces.close()).start);
+        self.wholes
+            .push(self.places.range(braces.open()).end..self.places.range(braces.close()).start);
         visit::visit_block(self, b);
     }
 }
 
 /// `text`, which is that of `file`, with those of `mistakes` that are in it and `wanted`, each as a
 /// choice. All that are in it must fit.
-pub fn weave(file: &str, text: &str, mistakes: &Mistakes, wanted: &BTreeSet<&str>) -> Result<String, String> {
+pub fn weave(
+    file: &str,
+    text: &str,
+    mistakes: &Mistakes,
+    wanted: &BTreeSet<&str>,
+) -> Result<String, String> {
     let parsed = syn::parse_file(text).map_err(|e| format!("{file}: {e}"))?;
     let mut parts = Parts { places: Places::new(text), wholes: Vec::new(), bodies: Vec::new() };
     parts.visit_file(&parsed);
@@ -124,14 +140,19 @@ pub fn weave(file: &str, text: &str, mistakes: &Mistakes, wanted: &BTreeSet<&str
         }
         edits.sort_by_key(|(range, _)| range.start);
         for (range, _) in edits.iter().filter(|_| wanted.contains(name.as_str())) {
-            let whole = parts.around(range).ok_or_else(|| format!("{name}: {file}: no part of a function"))?;
+            let whole = parts
+                .around(range)
+                .ok_or_else(|| format!("{name}: {file}: no part of a function"))?;
             wholes.push((name, changed(text, &whole, &edits), whole));
         }
     }
     let (mut nodes, mut changes) = (Vec::new(), BTreeMap::new());
     for (number, (name, replacement, range)) in wholes.iter().enumerate() {
         nodes.push(Node { range: range.clone(), form: Form::Whole, mutants: vec![number] });
-        changes.insert(number, Change { on: format!("crate::base::sync::makes({name:?})"), replacement });
+        changes.insert(
+            number,
+            Change { on: format!("crate::base::sync::makes({name:?})"), replacement },
+        );
     }
     Ok(choices(text, nodes, &changes))
 }
@@ -139,7 +160,9 @@ pub fn weave(file: &str, text: &str, mistakes: &Mistakes, wanted: &BTreeSet<&str
 /// The part `whole` of a text with those of `edits` that are in it, which are in order.
 fn changed(text: &str, whole: &Range<usize>, edits: &[(Range<usize>, &str)]) -> String {
     let (mut out, mut at) = (String::new(), whole.start);
-    for (range, by) in edits.iter().filter(|(range, _)| whole.start <= range.start && range.end <= whole.end) {
+    for (range, by) in
+        edits.iter().filter(|(range, _)| whole.start <= range.start && range.end <= whole.end)
+    {
         out.push_str(&text[at..range.start]);
         out.push_str(by);
         at = range.end;

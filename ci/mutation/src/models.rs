@@ -23,7 +23,9 @@ pub fn copy(suite: &str, folder: &Path) -> io::Result<()> {
         read(Path::new(source), &mut files)?;
     }
     let src = Path::new(CORE).join("src");
-    let places = all.iter().flat_map(|(name, mistake)| mistake.places.iter().map(move |place| (&*place.file, name)));
+    let places = all
+        .iter()
+        .flat_map(|(name, mistake)| mistake.places.iter().map(move |place| (&*place.file, name)));
     for (file, name) in places.collect::<BTreeMap<_, _>>() {
         let missing = || io::Error::other(format!("{name}: there is no {file}"));
         let bytes = files.get_mut(&src.join(file)).ok_or_else(missing)?;
@@ -48,7 +50,11 @@ fn named<'a>(all: &'a Mistakes, suite: &str) -> io::Result<BTreeSet<&'a str>> {
             names.visit_file(&parsed.map_err(io::Error::other)?);
         }
         for name in names.0 {
-            let error = || io::Error::other(format!("tests/{each} names {name}, which mistakes/list.toml has not"));
+            let error = || {
+                io::Error::other(format!(
+                    "tests/{each} names {name}, which mistakes/list.toml has not"
+                ))
+            };
             let known = all.get_key_value(&name).ok_or_else(error)?.0.as_str();
             nowhere.remove(known);
             if each == suite {
@@ -58,7 +64,9 @@ fn named<'a>(all: &'a Mistakes, suite: &str) -> io::Result<BTreeSet<&'a str>> {
     }
     match (named.is_empty(), nowhere.is_empty()) {
         (true, _) => Err(io::Error::other(format!("tests/{suite} names no mistakes"))),
-        (_, false) => Err(io::Error::other(format!("no model names {}", Vec::from_iter(nowhere).join(", ")))),
+        (_, false) => {
+            Err(io::Error::other(format!("no model names {}", Vec::from_iter(nowhere).join(", "))))
+        }
         (false, true) => Ok(named),
     }
 }

@@ -56,12 +56,21 @@ pub fn write(mutants: &BTreeMap<usize, Mutant>, results: &Results) -> io::Result
     let text = fs::read_to_string(EXPLAINED)?;
     let explained = Explained::parse(&text).map_err(io::Error::other)?;
     let page = fs::read_to_string(PAGE)?;
-    let parts = page.split_once(BEGIN).and_then(|(head, rest)| Some((head, rest.split_once(END)?.1)));
-    let (head, tail) = parts.ok_or_else(|| io::Error::other(format!("{PAGE} has lost its markers")))?;
-    fs::write(PAGE, format!("{head}{BEGIN}\n{}\n{END}{tail}", section(mutants, results, &explained)))
+    let parts =
+        page.split_once(BEGIN).and_then(|(head, rest)| Some((head, rest.split_once(END)?.1)));
+    let (head, tail) =
+        parts.ok_or_else(|| io::Error::other(format!("{PAGE} has lost its markers")))?;
+    fs::write(
+        PAGE,
+        format!("{head}{BEGIN}\n{}\n{END}{tail}", section(mutants, results, &explained)),
+    )
 }
 
-fn section(mutants: &BTreeMap<usize, Mutant>, results: &Results, explained: &Explained<'_>) -> String {
+fn section(
+    mutants: &BTreeMap<usize, Mutant>,
+    results: &Results,
+    explained: &Explained<'_>,
+) -> String {
     let mut layers: BTreeMap<&str, Counts> = BTreeMap::new();
     let mut total = Counts::default();
     for mutant in mutants.values() {
@@ -70,7 +79,9 @@ fn section(mutants: &BTreeMap<usize, Mutant>, results: &Results, explained: &Exp
         layers.entry(layer).or_default().add(outcome, is_explained);
         total.add(outcome, is_explained);
         match outcome {
-            Some(outcome) if outcome.is_missed() && !is_explained => eprintln!("not explained: {}", mutant.id),
+            Some(outcome) if outcome.is_missed() && !is_explained => {
+                eprintln!("not explained: {}", mutant.id)
+            }
             Some(outcome) if !outcome.is_missed() && is_explained => {
                 eprintln!("explained, but {outcome}: {}", mutant.id)
             }

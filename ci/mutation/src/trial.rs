@@ -34,7 +34,8 @@ const QUICK: f64 = 0.15;
 impl Test {
     /// What it catches in a second, as far as is known.
     fn worth(&self) -> f64 {
-        let share = f64::from(self.caught.load(Relaxed) + 1) / f64::from(self.tried.load(Relaxed) + 1);
+        let share =
+            f64::from(self.caught.load(Relaxed) + 1) / f64::from(self.tried.load(Relaxed) + 1);
         share / (self.seconds.busy + self.seconds.asleep + 0.05)
     }
     /// What it may take with one.
@@ -71,7 +72,9 @@ impl Trials {
                 let _ = fs::remove_file(&file);
                 let (outcome, seconds) = run(path, &name, 0, ANY, Some(&file))?;
                 if outcome != run::Outcome::Passed {
-                    return Err(io::Error::other(format!("{program}: {name} fails without a mutant: {outcome:?}")));
+                    return Err(io::Error::other(format!(
+                        "{program}: {name} fails without a mutant: {outcome:?}"
+                    )));
                 }
                 let reached: Vec<bool> = fs::read(&file)?.iter().map(|&b| b != 0).collect();
                 let count = reached.iter().filter(|&&r| r).count();
@@ -80,7 +83,14 @@ impl Trials {
                     seconds.busy, seconds.asleep
                 );
                 let (tried, caught) = (AtomicU32::new(0), AtomicU32::new(0));
-                tests.push(Test { program: program.clone(), name, seconds, reached, tried, caught });
+                tests.push(Test {
+                    program: program.clone(),
+                    name,
+                    seconds,
+                    reached,
+                    tried,
+                    caught,
+                });
             }
         }
         let _ = fs::remove_file(&file);
@@ -89,7 +99,8 @@ impl Trials {
 
     /// Tries a woven mutant by the tests of a pace that reach it.
     pub fn of_woven(&self, number: usize, pace: Pace) -> io::Result<Outcome> {
-        let reaching: Vec<_> = (0..self.tests.len()).filter(|&i| self.tests[i].reaches(number)).collect();
+        let reaching: Vec<_> =
+            (0..self.tests.len()).filter(|&i| self.tests[i].reaches(number)).collect();
         if reaching.is_empty() {
             return Ok(Outcome::Unreached);
         }
@@ -99,11 +110,18 @@ impl Trials {
 
     /// Tries the mutant that `programs` were built with.
     pub fn of_built(&self, programs: &Programs) -> io::Result<Outcome> {
-        let built = (0..self.tests.len()).filter(|&i| programs.contains_key(&self.tests[i].program)).collect();
+        let built = (0..self.tests.len())
+            .filter(|&i| programs.contains_key(&self.tests[i].program))
+            .collect();
         self.first_that_fails(built, programs, 0)
     }
 
-    fn first_that_fails(&self, mut which: Vec<usize>, programs: &Programs, number: usize) -> io::Result<Outcome> {
+    fn first_that_fails(
+        &self,
+        mut which: Vec<usize>,
+        programs: &Programs,
+        number: usize,
+    ) -> io::Result<Outcome> {
         which.sort_by(|&a, &b| self.tests[b].worth().total_cmp(&self.tests[a].worth()));
         for i in which {
             let test = &self.tests[i];

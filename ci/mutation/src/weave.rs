@@ -68,7 +68,8 @@ pub struct Places<'a> {
 
 impl<'a> Places<'a> {
     pub fn new(text: &'a str) -> Self {
-        let starts = std::iter::once(0).chain(text.match_indices('\n').map(|(i, _)| i + 1)).collect();
+        let starts =
+            std::iter::once(0).chain(text.match_indices('\n').map(|(i, _)| i + 1)).collect();
         Self { starts, text }
     }
     /// The byte at a line and a column in characters, both from 1.
@@ -113,7 +114,12 @@ impl Finder<'_> {
         self.constant -= 1;
     }
 
-    fn function(&mut self, sig: &syn::Signature, block: &syn::Block, visit: impl FnOnce(&mut Self)) {
+    fn function(
+        &mut self,
+        sig: &syn::Signature,
+        block: &syn::Block,
+        visit: impl FnOnce(&mut Self),
+    ) {
         let name = sig.ident.to_string();
         if let Some(word) = sig.constness {
             if !self.at_run_time.contains(&name.as_str()) {
@@ -175,9 +181,17 @@ impl<'ast> Visit<'ast> for Finder<'_> {
     }
     fn visit_expr_binary(&mut self, e: &'ast syn::ExprBinary) {
         if !has_let(&e.left) && !has_let(&e.right) {
-            let (left, op, right) =
-                (self.places.range(e.left.span()), self.places.range(e.op.span()), self.places.range(e.right.span()));
-            self.note("BinaryOperator", op.clone(), left.start..right.end, Form::Operator(op.start, op.end));
+            let (left, op, right) = (
+                self.places.range(e.left.span()),
+                self.places.range(e.op.span()),
+                self.places.range(e.right.span()),
+            );
+            self.note(
+                "BinaryOperator",
+                op.clone(),
+                left.start..right.end,
+                Form::Operator(op.start, op.end),
+            );
         }
         visit::visit_expr_binary(self, e);
     }
@@ -230,14 +244,23 @@ pub fn plainly(text: &str, mutant: &Mutant) -> String {
 }
 
 /// Weaves `mutants` into `text`, which is that of `module`. The numbers are what switches them on.
-pub fn weave<'a>(module: &str, text: &str, mutants: &BTreeMap<usize, &'a Mutant>) -> syn::Result<Woven> {
+pub fn weave<'a>(
+    module: &str,
+    text: &str,
+    mutants: &BTreeMap<usize, &'a Mutant>,
+) -> syn::Result<Woven> {
     let places = Places::new(text);
     let mut wanted: HashMap<_, Vec<usize>> = HashMap::new();
     for (&number, mutant) in mutants {
-        wanted.entry((mutant.genre.clone(), places.range_of(mutant.span))).or_default().push(number);
+        wanted
+            .entry((mutant.genre.clone(), places.range_of(mutant.span)))
+            .or_default()
+            .push(number);
     }
-    let at_run_time = AT_RUN_TIME.iter().find(|(file, _)| *file == module).map_or(&[][..], |(_, names)| names);
-    let mut finder = Finder { places, wanted, nodes: Vec::new(), unconst: Vec::new(), constant: 0, at_run_time };
+    let at_run_time =
+        AT_RUN_TIME.iter().find(|(file, _)| *file == module).map_or(&[][..], |(_, names)| names);
+    let mut finder =
+        Finder { places, wanted, nodes: Vec::new(), unconst: Vec::new(), constant: 0, at_run_time };
     finder.visit_file(&syn::parse_file(text)?);
     let Finder { mut nodes, unconst, .. } = finder;
     for word in unconst {
@@ -279,7 +302,9 @@ fn emit(
             Form::Body => {
                 for &n in &node.mutants {
                     let Change { on, replacement } = &changes[&n];
-                    out.push_str(&format!(" if {on} {{ /*M{n}*/ return {replacement}; /*m{n}*/ }}"));
+                    out.push_str(&format!(
+                        " if {on} {{ /*M{n}*/ return {replacement}; /*m{n}*/ }}"
+                    ));
                 }
             }
             Form::Arm { has_guard } => {
@@ -295,7 +320,8 @@ fn emit(
                     let Change { on, replacement } = &changes[&n];
                     let changed = match node.form {
                         Form::Operator(from, to) => {
-                            let (before, after) = (&text[node.range.start..from], &text[to..node.range.end]);
+                            let (before, after) =
+                                (&text[node.range.start..from], &text[to..node.range.end]);
                             format!("{before}{replacement}{after}")
                         }
                         _ => replacement.to_string(),

@@ -157,7 +157,10 @@
 #![cfg(not(loom))]
 // `build.rs` sets `ported` where there is a port. Elsewhere the layers that have no such condition
 // here are compiled, and `fallback`. They have what only the others use.
-#![cfg_attr(not(ported), allow(dead_code, unused_imports, unused_macros, reason = "for ported targets alone"))]
+#![cfg_attr(
+    not(ported),
+    allow(dead_code, unused_imports, unused_macros, reason = "for ported targets alone")
+)]
 
 #[cfg(any(miri, all(ported, shuttle)))]
 extern crate std;

@@ -40,7 +40,11 @@ unsafe fn begin(envp: *const *const c_char) {
 /// glibc passes the environment to constructors.
 #[cfg(all(target_os = "linux", target_env = "gnu", not(any(miri, shuttle))))]
 #[unsafe(link_section = ".text.hot.hakmem")]
-extern "C" fn on_start(_argc: core::ffi::c_int, _argv: *const *const c_char, envp: *const *const c_char) {
+extern "C" fn on_start(
+    _argc: core::ffi::c_int,
+    _argv: *const *const c_char,
+    envp: *const *const c_char,
+) {
     // SAFETY: glibc passes the environment to every constructor. No code of the program runs before
     // the constructors at the start. Of a plug-in, this thread is in `dlopen`: a program that changes
     // the environment meanwhile races with every getenv of the C library, too.
@@ -50,7 +54,8 @@ extern "C" fn on_start(_argc: core::ffi::c_int, _argv: *const *const c_char, env
 #[cfg(all(target_os = "linux", target_env = "gnu", not(any(miri, shuttle))))]
 #[used]
 #[unsafe(link_section = ".init_array")]
-static ON_LOAD: extern "C" fn(core::ffi::c_int, *const *const c_char, *const *const c_char) = on_start;
+static ON_LOAD: extern "C" fn(core::ffi::c_int, *const *const c_char, *const *const c_char) =
+    on_start;
 
 /// Other C libraries have set `environ` before the first constructor.
 #[cfg(all(target_os = "linux", not(target_env = "gnu"), not(any(miri, shuttle))))]

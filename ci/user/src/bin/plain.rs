@@ -11,7 +11,11 @@ static ALLOCATOR: Hakmem = Hakmem::new();
 /// Blocks of some sizes, of which threads free each other's.
 fn right() {
     let makers: Vec<_> = (0..3)
-        .map(|n| thread::spawn(move || (0..50).map(|i| (i, vec![n as u8; i * 40])).collect::<BTreeMap<_, _>>()))
+        .map(|n| {
+            thread::spawn(move || {
+                (0..50).map(|i| (i, vec![n as u8; i * 40])).collect::<BTreeMap<_, _>>()
+            })
+        })
         .collect();
     let maps: Vec<_> = makers.into_iter().map(|maker| maker.join().expect("it ends")).collect();
     let bytes: usize = maps.iter().flat_map(|map| map.values()).map(Vec::len).sum();

@@ -25,7 +25,11 @@ fn main() {
         assert!(hakmem::stats::process().live_bytes >= before + 800);
         OWN.dealloc(block, layout);
     }
-    assert_eq!(dhat::HeapStats::get().curr_blocks, dhat.curr_blocks, "dhat sees its own blocks alone");
+    assert_eq!(
+        dhat::HeapStats::get().curr_blocks,
+        dhat.curr_blocks,
+        "dhat sees its own blocks alone"
+    );
     drop(blocks);
     drop(profiler);
     println!("dhat: {} blocks", dhat.curr_blocks);

@@ -88,7 +88,9 @@ pub unsafe fn delete(p: *mut u8, is_array: bool) {
 pub unsafe fn delete_sized(p: *mut u8, is_array: bool, size: usize) {
     // SAFETY: the caller promises that `p`, if it is from this allocator, is live and the caller's
     // to free.
-    unsafe { if harden::ON { hardened::free(p, origin(is_array), Some(size)) } else { front::free16(p) } }
+    unsafe {
+        if harden::ON { hardened::free(p, origin(is_array), Some(size)) } else { front::free16(p) }
+    }
 }
 
 fn origin(is_array: bool) -> Origin {
@@ -182,7 +184,11 @@ pub unsafe fn memalign(align: usize, size: usize) -> *mut u8 {
     if harden::ON {
         return hardened::alloc(size, align, Origin::C);
     }
-    if align <= 16 { front::alloc16(size) } else { front::alloc_aligned(size, align, front::Clear::Nothing) }
+    if align <= 16 {
+        front::alloc16(size)
+    } else {
+        front::alloc_aligned(size, align, front::Clear::Nothing)
+    }
 }
 
 /// The bytes of the block at `p` that the caller may use; 0 for NULL. For a foreign pointer, the

@@ -63,7 +63,11 @@ fn class_of(layout: Layout) -> Option<usize> {
     if layout.size() > MEDIUM_MAX || layout.align() > 16 {
         return None;
     }
-    Some(if layout.align() <= 8 { size_class::of8(layout.size()) } else { size_class::of16(layout.size()) })
+    Some(if layout.align() <= 8 {
+        size_class::of8(layout.size())
+    } else {
+        size_class::of16(layout.size())
+    })
 }
 
 /// [`class_of`] for layouts whose blocks the fast path pops. None: [`alloc_unlisted`] allocates
@@ -112,7 +116,9 @@ unsafe impl GlobalAlloc for Hakmem {
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
         // SAFETY: the caller promises that `ptr` is live, from this allocator, and was allocated
         // with `layout`.
-        unsafe { if harden::ON { hardened::free_layout(ptr, layout) } else { front::free_known(ptr) } }
+        unsafe {
+            if harden::ON { hardened::free_layout(ptr, layout) } else { front::free_known(ptr) }
+        }
     }
 
     #[inline]

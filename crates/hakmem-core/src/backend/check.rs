@@ -64,17 +64,28 @@ fn show_place(p: *mut u8) {
         }
         Kind::Sampled => {
             let page = glance::page(head);
-            detail(format_args!("{p:p} lies in the page at {start:p}, of sampled blocks of {} bytes", page.size));
+            detail(format_args!(
+                "{p:p} lies in the page at {start:p}, of sampled blocks of {} bytes",
+                page.size
+            ));
         }
         Kind::Large | Kind::SampledLarge | Kind::ProgramLarge => {
             let slots = head.span.load(Relaxed) as usize;
-            detail(format_args!("{p:p} lies in the large block of {} bytes at {start:p}", slots * SLOT));
+            detail(format_args!(
+                "{p:p} lies in the large block of {} bytes at {start:p}",
+                slots * SLOT
+            ));
         }
         Kind::Huge | Kind::SampledHuge | Kind::ProgramHuge => {
             let segments = head.span.load(Relaxed) as usize;
-            detail(format_args!("{p:p} lies in the huge block of {} bytes at {start:p}", segments * SEGMENT));
+            detail(format_args!(
+                "{p:p} lies in the huge block of {} bytes at {start:p}",
+                segments * SEGMENT
+            ));
         }
-        Kind::Free => detail(format_args!("{p:p} lies in the slot at {start:p}, which has no block")),
+        Kind::Free => {
+            detail(format_args!("{p:p} lies in the slot at {start:p}, which has no block"))
+        }
     }
 }
 
@@ -129,7 +140,12 @@ fn used_after_free(p: *mut u8, page: &Meta) -> ! {
 #[cold]
 #[inline(never)]
 pub fn corrupt(p: *mut u8) -> ! {
-    fatal(p, format_args!("corrupt free list at {p:p}: a block was freed twice or written to after it was freed"))
+    fatal(
+        p,
+        format_args!(
+            "corrupt free list at {p:p}: a block was freed twice or written to after it was freed"
+        ),
+    )
 }
 
 /// `p` points into an arena but is no live block there.
@@ -137,10 +153,18 @@ pub fn corrupt(p: *mut u8) -> ! {
 #[inline(never)]
 pub fn not_a_block(p: *mut u8, meta: Option<&Meta>) -> ! {
     let Some(meta) = meta else {
-        fatal(p, format_args!("invalid pointer {p:p}: inside the arena, in memory that was never handed out"));
+        fatal(
+            p,
+            format_args!(
+                "invalid pointer {p:p}: inside the arena, in memory that was never handed out"
+            ),
+        );
     };
     match meta.kind() {
-        Kind::Free => fatal(p, format_args!("invalid pointer {p:p}: nothing is allocated there (double free?)")),
+        Kind::Free => fatal(
+            p,
+            format_args!("invalid pointer {p:p}: nothing is allocated there (double free?)"),
+        ),
         Kind::Page | Kind::Follow | Kind::Sampled | Kind::ProgramPage => fatal(
             p,
             format_args!(
@@ -148,9 +172,18 @@ pub fn not_a_block(p: *mut u8, meta: Option<&Meta>) -> ! {
                 meta.head().block_size.glance()
             ),
         ),
-        Kind::Large | Kind::Huge | Kind::SampledLarge | Kind::SampledHuge | Kind::ProgramLarge | Kind::ProgramHuge => {
-            fatal(p, format_args!("invalid pointer {p:p}: inside the allocation that starts at {:p}", meta.start()))
-        }
+        Kind::Large
+        | Kind::Huge
+        | Kind::SampledLarge
+        | Kind::SampledHuge
+        | Kind::ProgramLarge
+        | Kind::ProgramHuge => fatal(
+            p,
+            format_args!(
+                "invalid pointer {p:p}: inside the allocation that starts at {:p}",
+                meta.start()
+            ),
+        ),
     }
 }
 
@@ -212,7 +245,12 @@ pub fn check_program_block(block: *mut Block, page: &Meta) {
 #[cold]
 #[inline(never)]
 pub fn not_of_heap(p: *mut u8) -> ! {
-    fatal(p, format_args!("invalid pointer {p:p}: no block of the program heap that shall free or resize it"))
+    fatal(
+        p,
+        format_args!(
+            "invalid pointer {p:p}: no block of the program heap that shall free or resize it"
+        ),
+    )
 }
 
 /// The program used a program heap that it had deleted.
@@ -225,15 +263,20 @@ pub fn deleted_heap(heap: *mut u8) -> ! {
 /// True if a block of `page` that was carved starts at `block`. Any thread may ask. If the page is
 /// not the caller's, its words may be of different moments, and so the answer is right or wrong.
 pub fn is_block_of(page: &Meta, block: *mut Block) -> bool {
-    let (offset, size) = (block.addr().wrapping_sub(page.start().addr()), page.block_size.glance() as usize);
-    offset < page.carved.glance() as usize * size && size_class::is_start(page.class.glance(), offset as u32)
+    let (offset, size) =
+        (block.addr().wrapping_sub(page.start().addr()), page.block_size.glance() as usize);
+    offset < page.carved.glance() as usize * size
+        && size_class::is_start(page.class.glance(), offset as u32)
 }
 
 /// Ends the process if `block` was never carved. It is the start of a block of `page`, which the
 /// caller owns.
 #[inline(always)]
 pub fn check_carved(block: *mut Block, page: &Meta) {
-    if CHECKED && block.addr() - page.start().addr() >= (page.carved.get() * page.block_size.get()) as usize {
+    if CHECKED
+        && block.addr() - page.start().addr()
+            >= (page.carved.get() * page.block_size.get()) as usize
+    {
         never_carved(block.cast());
     }
 }

@@ -46,7 +46,8 @@ pub static COUNT: AtomicU64 = AtomicU64::new(0);
 pub const SITES: usize = 16;
 
 /// The first call sites that freed foreign pointers, and how many each freed.
-pub static BY_SITE: [(AtomicUsize, AtomicU64); SITES] = [const { (AtomicUsize::new(0), AtomicU64::new(0)) }; SITES];
+pub static BY_SITE: [(AtomicUsize, AtomicU64); SITES] =
+    [const { (AtomicUsize::new(0), AtomicU64::new(0)) }; SITES];
 
 fn note_site(site: usize) {
     for (known, frees) in &BY_SITE {
@@ -116,7 +117,11 @@ fn search(find: fn() -> Option<Next>) {
     if SEARCHERS.iter().any(|who| who.load(Relaxed) == me) {
         return;
     }
-    let Some(own) = SEARCHERS.iter().find(|who| who.compare_exchange(0, me, Relaxed, Relaxed).is_ok()) else { return };
+    let Some(own) =
+        SEARCHERS.iter().find(|who| who.compare_exchange(0, me, Relaxed, Relaxed).is_ok())
+    else {
+        return;
+    };
     if let Some(found) = find() {
         // `free` comes last (release): a thread that sees it without `KNOWN` sees the other two.
         NEXT[2].store(found.usable_size as *mut (), Relaxed);
@@ -158,7 +163,9 @@ fn note(p: *mut u8, site: usize) {
         note_site(site);
     }
     if policy::FOREIGN.get() == Foreign::Abort as u32 {
-        os::fatal(format_args!("free of {p:p}, which is not from this allocator, by the code at {site:#x}"));
+        os::fatal(format_args!(
+            "free of {p:p}, which is not from this allocator, by the code at {site:#x}"
+        ));
     }
     if count == u64::from(policy::FOREIGN_REPORT.get()) {
         os::report(format_args!(

@@ -106,8 +106,13 @@ impl Owner {
                         check::corrupt(block.cast());
                     }
                     let next = RemoteBatch::next(batch);
-                    let length = if RemoteBatch::is_block(batch) { RemoteBatch::length(batch) } else { 0 };
-                    inbox_of(owner).push_chain(batch, batch, length as usize * page.block_size.get() as usize);
+                    let length =
+                        if RemoteBatch::is_block(batch) { RemoteBatch::length(batch) } else { 0 };
+                    inbox_of(owner).push_chain(
+                        batch,
+                        batch,
+                        length as usize * page.block_size.get() as usize,
+                    );
                     batch = next;
                     continue;
                 }

@@ -173,7 +173,8 @@ impl RemoteBatch {
     /// build has none either: there all of a free block but its link is zero.
     #[inline(always)]
     fn word2(this: *mut Self, size: u32) -> Option<*mut usize> {
-        (size as usize >= size_of::<Self>() + size_of::<usize>() && !harden::ON).then(|| this.wrapping_add(1).cast())
+        (size as usize >= size_of::<Self>() + size_of::<usize>() && !harden::ON)
+            .then(|| this.wrapping_add(1).cast())
     }
 
     /// False if `this` stands for a page list.

@@ -241,7 +241,11 @@ fn claim_scrap(n: u32) -> Option<(&'static Meta, bool)> {
 }
 
 #[inline(always)]
-fn claim_in(arena: &'static Arena, n: u32, taken: impl Fn(i32) + Copy) -> Option<(&'static Meta, bool)> {
+fn claim_in(
+    arena: &'static Arena,
+    n: u32,
+    taken: impl Fn(i32) + Copy,
+) -> Option<(&'static Meta, bool)> {
     for bin in n.ilog2() as usize..BINS {
         // In the first bin a segment may have too short a run; in the others only by a race.
         for segment in arena.listed(bin).take(TRIES) {
@@ -262,7 +266,13 @@ fn claim_in(arena: &'static Arena, n: u32, taken: impl Fn(i32) + Copy) -> Option
 /// Counts the `n` slots that a claim took, and calls `taken` with the number of dirty ones. False:
 /// the hard limit does not allow those that were CLEAN, and all are free again as they were.
 #[inline(always)]
-fn is_allowed(arena: &'static Arena, segment: usize, claim: &Claim, n: u32, taken: impl Fn(i32)) -> bool {
+fn is_allowed(
+    arena: &'static Arena,
+    segment: usize,
+    claim: &Claim,
+    n: u32,
+    taken: impl Fn(i32),
+) -> bool {
     if claim.dirty < n && !held::take((n - claim.dirty) as usize * SLOT) {
         undo(arena, segment, claim, n);
         return false;
@@ -299,7 +309,12 @@ fn taken_dirty(slots: i32) {
 /// Claims from a segment, and calls `taken` with the number of dirty slots among those it claimed.
 /// None: it has no such run, or the hard limit does not allow it.
 #[inline(always)]
-fn claim_from(arena: &'static Arena, segment: usize, n: u32, taken: impl Fn(i32)) -> Option<(&'static Meta, bool)> {
+fn claim_from(
+    arena: &'static Arena,
+    segment: usize,
+    n: u32,
+    taken: impl Fn(i32),
+) -> Option<(&'static Meta, bool)> {
     let head = head_of(arena, segment);
     let meta = head.segment();
     let claim = meta.slots.claim(n)?;
@@ -353,7 +368,8 @@ fn choose_thp(head: &Meta, n: u32) {
     let half = |part: usize, whole: usize| part * 2 >= whole;
     let asks = choice == Thp::Auto && half(carved, small * SEGMENT);
     let is_filled = is_page && small >= from && half(small, in_use);
-    let tries = asks && !is_filled && in_use > from + 1 && small * 4 >= in_use && tried::has_room(1);
+    let tries =
+        asks && !is_filled && in_use > from + 1 && small * 4 >= in_use && tried::has_room(1);
     let wanted = choice == Thp::Always || asks && is_filled || tries;
     let told = &head.segment().thp;
     if wanted && os::want_thp(head.start().addr(), SEGMENT) {
@@ -436,7 +452,9 @@ pub fn extend(first: &Meta, n: u32, more: u32) -> bool {
     if first.slot() + n + more > SLOTS {
         return false;
     }
-    let Some(claim) = first.segment().slots.claim_exact(run(first.slot() + n, more)) else { return false };
+    let Some(claim) = first.segment().slots.claim_exact(run(first.slot() + n, more)) else {
+        return false;
+    };
     let (arena, segment) = first.segment_in_arena();
     if !is_allowed(arena, segment, &claim, more, taken_dirty) {
         return false;

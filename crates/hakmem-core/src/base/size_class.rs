@@ -30,8 +30,9 @@ const LISTED: [u32; FIRST_COMPUTED] = [8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 11
 pub const FIRST_LONG: usize = FIRST_COMPUTED + 12;
 /// The classes above `SMALL_MAX` up to 8 KiB: four in each doubling, and those for a power of two
 /// with a header.
-const LONG: [u32; 16] =
-    [1088, 1280, 1536, 1792, 2048, 2112, 2560, 3072, 3584, 4096, 4160, 4416, 5120, 6144, 7168, 8192];
+const LONG: [u32; 16] = [
+    1088, 1280, 1536, 1792, 2048, 2112, 2560, 3072, 3584, 4096, 4160, 4416, 5120, 6144, 7168, 8192,
+];
 /// The first class above 8 KiB: the first of the medium ones.
 pub const FIRST_MEDIUM: usize = FIRST_LONG + LONG.len();
 
@@ -94,7 +95,10 @@ pub const MEDIUM_UNIT: usize = 2048;
 const _: () = {
     let mut class = 0;
     while class < CLASSES {
-        assert!(span_of(compute_size(class)) == 1 || (compute_size(class) as usize).is_multiple_of(MEDIUM_UNIT));
+        assert!(
+            span_of(compute_size(class)) == 1
+                || (compute_size(class) as usize).is_multiple_of(MEDIUM_UNIT)
+        );
         class += 1;
     }
 };
@@ -107,7 +111,9 @@ const fn fill<const N: usize>(step: usize) -> [u8; N] {
     while i < N {
         let size = if i == 0 { 1 } else { i * step };
         let mut class = 0;
-        while (compute_size(class) as usize) < size || !(compute_size(class) as usize).is_multiple_of(step) {
+        while (compute_size(class) as usize) < size
+            || !(compute_size(class) as usize).is_multiple_of(step)
+        {
             class += 1;
         }
         table[i] = class as u8;
@@ -175,7 +181,10 @@ mod tests {
     fn every_request_gets_the_smallest_class_that_fits() {
         for n in 0..=MEDIUM_MAX {
             let fits = |align: u32| {
-                SIZES.iter().position(|&s| s as usize >= n.max(1) && s % align == 0).expect("some class fits")
+                SIZES
+                    .iter()
+                    .position(|&s| s as usize >= n.max(1) && s % align == 0)
+                    .expect("some class fits")
             };
             assert_eq!(of8(n), fits(8), "{n}");
             assert_eq!(of16(n), fits(16), "{n}");
@@ -186,7 +195,11 @@ mod tests {
     fn blocks_start_at_multiples_of_their_size() {
         for (class, size) in SIZES.into_iter().enumerate() {
             for offset in 0..span_of(size) * (64 << 10) {
-                assert_eq!(is_start(class as u8, offset), offset.is_multiple_of(size), "{offset} of {size}");
+                assert_eq!(
+                    is_start(class as u8, offset),
+                    offset.is_multiple_of(size),
+                    "{offset} of {size}"
+                );
             }
         }
         assert!(!is_start(u8::MAX, 0), "a page that was closed");
@@ -207,7 +220,9 @@ mod tests {
             let align = 1 << shift;
             for n in [1, 24, 100, 1000, 1025, 5000, 40000, 65536] {
                 let class = of_aligned(n, align).expect("up to 64 KiB there is one");
-                assert!(SIZES[class] as usize >= n && (SIZES[class] as usize).is_multiple_of(align));
+                assert!(
+                    SIZES[class] as usize >= n && (SIZES[class] as usize).is_multiple_of(align)
+                );
             }
         }
         assert_eq!(of_aligned(65537, 16), None);

@@ -110,7 +110,10 @@ mod tests {
                 // SAFETY: the size is not 0, and the block has as many bytes.
                 let ptr = unsafe {
                     let ptr = Hakmem.alloc(layout);
-                    assert!(!ptr.is_null() && ptr.addr().is_multiple_of(layout.align()), "{layout:?}: {ptr:?}");
+                    assert!(
+                        !ptr.is_null() && ptr.addr().is_multiple_of(layout.align()),
+                        "{layout:?}: {ptr:?}"
+                    );
                     ptr.write_bytes(i as u8, layout.size());
                     ptr
                 };
@@ -131,7 +134,10 @@ mod tests {
                 // SAFETY: the size is not 0; the block is written within its size, and freed once.
                 unsafe {
                     let ptr = Hakmem.alloc_zeroed(layout);
-                    assert!(!ptr.is_null() && ptr.addr().is_multiple_of(layout.align()), "{layout:?}: {ptr:?}");
+                    assert!(
+                        !ptr.is_null() && ptr.addr().is_multiple_of(layout.align()),
+                        "{layout:?}: {ptr:?}"
+                    );
                     assert!(bytes(ptr, layout.size()).iter().all(|&b| b == 0), "{layout:?}");
                     ptr.write_bytes(0xA5, layout.size());
                     Hakmem.dealloc(ptr, layout);
@@ -150,9 +156,15 @@ mod tests {
                     let ptr = Hakmem.alloc(layout);
                     (0..layout.size()).for_each(|i| ptr.add(i).write(i as u8));
                     let ptr = Hakmem.realloc(ptr, layout, new_size);
-                    assert!(!ptr.is_null() && ptr.addr().is_multiple_of(layout.align()), "{layout:?} {new_size}");
+                    assert!(
+                        !ptr.is_null() && ptr.addr().is_multiple_of(layout.align()),
+                        "{layout:?} {new_size}"
+                    );
                     let kept = bytes(ptr, layout.size().min(new_size));
-                    assert!(kept.iter().enumerate().all(|(i, &b)| b == i as u8), "{layout:?} {new_size}");
+                    assert!(
+                        kept.iter().enumerate().all(|(i, &b)| b == i as u8),
+                        "{layout:?} {new_size}"
+                    );
                     ptr.write_bytes(1, new_size);
                     Hakmem.dealloc(ptr, Layout::from_size_align(new_size, layout.align()).unwrap());
                 }

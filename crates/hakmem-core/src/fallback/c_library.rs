@@ -20,7 +20,9 @@ pub fn allocate(layout: Layout) -> *mut u8 {
     let mut block = null_mut();
     // SAFETY: the alignment is a power of two, and no less than a pointer's. `block` is a place for
     // the address.
-    match unsafe { libc::posix_memalign(&mut block, layout.align().max(size_of::<usize>()), layout.size()) } {
+    match unsafe {
+        libc::posix_memalign(&mut block, layout.align().max(size_of::<usize>()), layout.size())
+    } {
         0 => block.cast(),
         _ => null_mut(),
     }

@@ -55,13 +55,20 @@ impl Heap {
         self.make(layout, |layout| unsafe { Hakmem.alloc_zeroed(layout) })
     }
 
-    fn make(&self, layout: Layout, alloc: impl Fn(Layout) -> *mut u8) -> Result<NonNull<[u8]>, AllocError> {
+    fn make(
+        &self,
+        layout: Layout,
+        alloc: impl Fn(Layout) -> *mut u8,
+    ) -> Result<NonNull<[u8]>, AllocError> {
         if layout.size() == 0 {
             let at = core::ptr::without_provenance_mut(layout.align());
-            return NonNull::new(at).map(|at| NonNull::slice_from_raw_parts(at, 0)).ok_or(AllocError);
+            return NonNull::new(at)
+                .map(|at| NonNull::slice_from_raw_parts(at, 0))
+                .ok_or(AllocError);
         }
         let live = self.live.fetch_add(layout.size(), Relaxed) + layout.size();
-        let block = if live <= self.limit.load(Relaxed) { NonNull::new(alloc(layout)) } else { None };
+        let block =
+            if live <= self.limit.load(Relaxed) { NonNull::new(alloc(layout)) } else { None };
         let Some(block) = block else {
             self.live.fetch_sub(layout.size(), Relaxed);
             self.refused.fetch_add(1, Relaxed);
@@ -93,7 +100,12 @@ impl Heap {
     ///
     /// # Errors
     /// As [`Heap::allocate`]. Then nothing has changed.
-    pub unsafe fn reallocate(&self, block: NonNull<u8>, old: Layout, new: Layout) -> Result<NonNull<[u8]>, AllocError> {
+    pub unsafe fn reallocate(
+        &self,
+        block: NonNull<u8>,
+        old: Layout,
+        new: Layout,
+    ) -> Result<NonNull<[u8]>, AllocError> {
         let to = self.allocate(new)?;
         // SAFETY: the caller says that the block is live and has the bytes of `old`. The new block
         // is another one, so the copy does not overlap; it has the bytes of the smaller block.

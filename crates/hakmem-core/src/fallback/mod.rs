@@ -34,7 +34,9 @@ pub mod report;
 #[cfg(any(unix, windows, target_family = "wasm"))]
 mod system;
 #[cfg(not(any(unix, windows, target_family = "wasm")))]
-compile_error!("hakmem-core has no port to this target, and the target no allocator that it could call instead.");
+compile_error!(
+    "hakmem-core has no port to this target, and the target no allocator that it could call instead."
+);
 
 /// Nothing: hakmem keeps no memory for this thread, as it does not serve.
 pub fn thread_idle() {}

@@ -7,7 +7,8 @@ use super::system;
 use core::ffi::c_int;
 use core::fmt;
 
-const MAP: &str = concat!(r#"{"schema":1,"kind":"map","event":"call","active":false,"segments":[]}"#, "\n");
+const MAP: &str =
+    concat!(r#"{"schema":1,"kind":"map","event":"call","active":false,"segments":[]}"#, "\n");
 
 fn text(format: Format) -> &'static str {
     match format {

@@ -60,7 +60,8 @@ pub unsafe fn free(ptr: *mut u8, layout: Layout) {
     // SAFETY: the caller promises a live block of this layout: with a large alignment `take` has
     // written the address of the larger block before it. That one is the heap's.
     unsafe {
-        let whole = if layout.align() <= MIN_ALIGN { ptr } else { ptr.cast::<*mut u8>().sub(1).read() };
+        let whole =
+            if layout.align() <= MIN_ALIGN { ptr } else { ptr.cast::<*mut u8>().sub(1).read() };
         HeapFree(GetProcessHeap(), 0, whole.cast());
     }
 }

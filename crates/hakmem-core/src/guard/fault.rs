@@ -28,10 +28,18 @@ fn tell(what: Arguments<'_>, at: usize, place: &'static Place, stack: &Stack) {
     report(format_args!("{what} at {at:#x} ({}) by thread {thread} here:", Relative(at, place)));
     stack.show();
     if place.state() == State::Freed {
-        detail(format_args!("{:#x} was deallocated by thread {} here:", place.address(), place.freed.thread()));
+        detail(format_args!(
+            "{:#x} was deallocated by thread {} here:",
+            place.address(),
+            place.freed.thread()
+        ));
         place.freed.show();
     }
-    detail(format_args!("{:#x} was allocated by thread {} here:", place.address(), place.allocated.thread()));
+    detail(format_args!(
+        "{:#x} was allocated by thread {} here:",
+        place.address(),
+        place.allocated.thread()
+    ));
     place.allocated.show();
 }
 
@@ -102,7 +110,11 @@ pub fn judge(fault: &Fault) -> bool {
                 tell(format_args!("{what}"), fault.address, place, &stack);
             }
             None => {
-                report(format_args!("Wild access at {:#x} by thread {} here:", fault.address, stack.thread()));
+                report(format_args!(
+                    "Wild access at {:#x} by thread {} here:",
+                    fault.address,
+                    stack.thread()
+                ));
                 stack.show();
             }
         }

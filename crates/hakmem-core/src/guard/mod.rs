@@ -179,7 +179,8 @@ fn base() -> Option<usize> {
 fn find(address: usize) -> Option<(usize, isize)> {
     let base = BASE.load(Relaxed);
     let offset = address.wrapping_sub(base);
-    (base != 0 && offset < BYTES).then(|| (offset / STRIDE, (offset % STRIDE) as isize - ROOM as isize))
+    (base != 0 && offset < BYTES)
+        .then(|| (offset / STRIDE, (offset % STRIDE) as isize - ROOM as isize))
 }
 
 fn room(i: usize) -> usize {
@@ -324,7 +325,11 @@ pub fn first_of(word: usize) -> Option<*mut u8> {
 #[cold]
 pub fn size(p: *mut u8) -> usize {
     match find(p.addr()) {
-        Some((i, _)) if i < PLACES && POOL[i].address() == p.addr() && POOL[i].state() == State::Live => POOL[i].size(),
+        Some((i, _))
+            if i < PLACES && POOL[i].address() == p.addr() && POOL[i].state() == State::Live =>
+        {
+            POOL[i].size()
+        }
         _ => {
             check::wrong(p, format_args!("invalid pointer {p:p}: no live block starts there"));
             0

@@ -29,7 +29,11 @@ pub struct Stack {
 impl Stack {
     /// Without frames.
     pub const fn new() -> Self {
-        Self { thread: AtomicU32::new(0), len: AtomicU32::new(0), frames: [const { AtomicUsize::new(0) }; DEPTH] }
+        Self {
+            thread: AtomicU32::new(0),
+            len: AtomicU32::new(0),
+            frames: [const { AtomicUsize::new(0) }; DEPTH],
+        }
     }
 
     /// Records the calling thread's stack. O(frames).
@@ -79,7 +83,9 @@ impl Stack {
         let len = self.len.load(Relaxed) as usize;
         for (i, pc) in self.frames.iter().take(len).map(|pc| pc.load(Relaxed)).enumerate() {
             match os::place_of(pc) {
-                Some((name, offset)) => os::detail(format_args!("    #{i} {pc:#x} ({}+{offset:#x})", Name(name))),
+                Some((name, offset)) => {
+                    os::detail(format_args!("    #{i} {pc:#x} ({}+{offset:#x})", Name(name)))
+                }
                 None => os::detail(format_args!("    #{i} {pc:#x}")),
             }
         }

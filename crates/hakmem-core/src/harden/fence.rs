@@ -29,7 +29,8 @@ const MOST: usize = 256 << 20;
 #[unsafe(link_section = ".data.hakmem")]
 pub static LOCK: Lock = Lock::new();
 /// Address and length of each fenced block, oldest first from `NEXT` on.
-static FENCED: [(AtomicUsize, AtomicUsize); PLACES] = [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; PLACES];
+static FENCED: [(AtomicUsize, AtomicUsize); PLACES] =
+    [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; PLACES];
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 /// The tick at which a block was fenced last.
 static LAST: AtomicU32 = AtomicU32::new(0);

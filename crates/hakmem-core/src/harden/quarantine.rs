@@ -70,7 +70,8 @@ impl Quarantine {
 
     /// Takes a block out. Null: none waits.
     pub fn take(&self) -> *mut u8 {
-        let take = || self.places.iter().find(|place| !place.get().is_null())?.replace(null_mut()).into();
+        let take =
+            || self.places.iter().find(|place| !place.get().is_null())?.replace(null_mut()).into();
         self.change(take).flatten().unwrap_or(null_mut())
     }
 

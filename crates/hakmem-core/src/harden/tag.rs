@@ -261,7 +261,10 @@ mod tests {
                 p.write_bytes(0x5a, size);
                 write(p, 64, size, Origin::NEW);
                 assert_eq!(read(p, 64), Tag::Live(size, Origin::NEW));
-                assert!((0..size).all(|i| p.add(i).read() == 0x5a), "{size}: the request is left alone");
+                assert!(
+                    (0..size).all(|i| p.add(i).read() == 0x5a),
+                    "{size}: the request is left alone"
+                );
                 assert!(is_pad_kept(p, 64, size));
                 for at in size..(size + 8).min(56) {
                     let was = p.add(at).replace(!p.add(at).read());
@@ -289,8 +292,17 @@ mod tests {
                 write(p, 64, 40, origin);
                 assert_eq!(read(p, 64), Tag::Live(40, origin));
                 assert!(is_sound(p, 64) && is_live(p, 64, origin, Some(40)));
-                assert!(!is_live(p, 64, Origin::rust(if align == 1 { 2 } else { align / 2 }), None));
-                assert!(![Origin::C, Origin::NEW, Origin::ARRAY].iter().any(|by| is_live(p, 64, *by, None)));
+                assert!(!is_live(
+                    p,
+                    64,
+                    Origin::rust(if align == 1 { 2 } else { align / 2 }),
+                    None
+                ));
+                assert!(
+                    ![Origin::C, Origin::NEW, Origin::ARRAY]
+                        .iter()
+                        .any(|by| is_live(p, 64, *by, None))
+                );
             }
             assert_eq!(origin.align(), Some(align));
         }

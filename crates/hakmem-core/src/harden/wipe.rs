@@ -96,8 +96,10 @@ pub unsafe fn is_wiped(p: *mut u8, bytes: usize) -> bool {
         next = next.wrapping_add(1);
         // Four at a time take half the time of one at a time.
         while end.addr() - next.addr() >= 4 * VECTOR {
-            let pairs =
-                [_mm_or_si128(vector(next, 0), vector(next, 1)), _mm_or_si128(vector(next, 2), vector(next, 3))];
+            let pairs = [
+                _mm_or_si128(vector(next, 0), vector(next, 1)),
+                _mm_or_si128(vector(next, 2), vector(next, 3)),
+            ];
             sum = _mm_or_si128(sum, _mm_or_si128(pairs[0], pairs[1]));
             next = next.wrapping_add(4);
         }

@@ -78,7 +78,12 @@ pub fn make() -> Option<&'static SharedHeap> {
     loop {
         heap.next_heap().store(first, Relaxed);
         // Release: a thread that finds the heap sees it initialised, see `all_heaps`.
-        let linked = ALL.compare_exchange_weak(first, core::ptr::from_ref(heap).cast_mut(), Release, Relaxed);
+        let linked = ALL.compare_exchange_weak(
+            first,
+            core::ptr::from_ref(heap).cast_mut(),
+            Release,
+            Relaxed,
+        );
         match linked {
             Ok(_) => break,
             Err(now) => first = now,

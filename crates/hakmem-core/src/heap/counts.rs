@@ -46,10 +46,12 @@ pub const EVENTS: usize = 9;
 pub const HALF: u32 = 1 << 31;
 
 /// Halves that moved, of all heaps together.
-pub static MOVED: [[AtomicU32; EVENTS]; CLASSES] = [const { [const { AtomicU32::new(0) }; EVENTS] }; CLASSES];
+pub static MOVED: [[AtomicU32; EVENTS]; CLASSES] =
+    [const { [const { AtomicU32::new(0) }; EVENTS] }; CLASSES];
 /// In the child of a fork: the figures at the moment when the child reset its counters.
-pub static BEFORE: [Before; CLASSES] =
-    [const { Before { blocks: AtomicI64::new(0), pages: AtomicI64::new(0), full: AtomicI64::new(0) } }; CLASSES];
+pub static BEFORE: [Before; CLASSES] = [const {
+    Before { blocks: AtomicI64::new(0), pages: AtomicI64::new(0), full: AtomicI64::new(0) }
+}; CLASSES];
 
 pub struct Before {
     /// Existing blocks less blocks put on lists.
@@ -107,7 +109,8 @@ impl Counts {
         let handed = &self.events[class][HeapEvent::Listed as usize];
         if handed.get() < n {
             MOVED[class][HeapEvent::Listed as usize].fetch_sub(1, Relaxed);
-            self.moved[HeapEvent::Listed as usize].set(self.moved[HeapEvent::Listed as usize].get().wrapping_sub(1));
+            self.moved[HeapEvent::Listed as usize]
+                .set(self.moved[HeapEvent::Listed as usize].get().wrapping_sub(1));
             handed.set(handed.get() + HALF);
         }
         handed.set(handed.get() - n);
@@ -118,7 +121,9 @@ impl Counts {
     #[cold]
     #[inline(never)]
     pub fn make_room(&self, class: usize) {
-        for (what, counter) in self.events[class].iter().enumerate().filter(|(_, c)| c.get() >= HALF) {
+        for (what, counter) in
+            self.events[class].iter().enumerate().filter(|(_, c)| c.get() >= HALF)
+        {
             counter.set(counter.get() - HALF);
             MOVED[class][what].fetch_add(1, Relaxed);
             self.moved[what].set(self.moved[what].get().wrapping_add(1));
@@ -129,7 +134,8 @@ impl Counts {
     pub fn page_bytes(&self) -> usize {
         let pages = |class| {
             let now = |what| i64::from(self.recent(class, what));
-            (now(HeapEvent::Claims) + now(HeapEvent::Reuses) - now(HeapEvent::Empties)).max(0) as usize
+            (now(HeapEvent::Claims) + now(HeapEvent::Reuses) - now(HeapEvent::Empties)).max(0)
+                as usize
         };
         (0..CLASSES).map(|class| pages(class) * span_of(SIZES[class]) as usize * SLOT).sum()
     }
@@ -142,7 +148,11 @@ impl Counts {
     /// A number that changes when the holder works on slow paths. O(classes).
     pub fn work(&self) -> u64 {
         let events = self.events.iter().flatten().map(|event| u64::from(event.get())).sum::<u64>();
-        events + self.merges.get() + self.parked.get() + self.large_allocated() + self.large_freed.get()
+        events
+            + self.merges.get()
+            + self.parked.get()
+            + self.large_allocated()
+            + self.large_freed.get()
     }
 
     /// The heap's total of an event, over all classes.
@@ -187,7 +197,8 @@ impl Counts {
 pub fn reset_all(given_up: impl Fn(usize) -> GivenUp) {
     for (class, before) in BEFORE.iter().enumerate() {
         let given_up = given_up(class);
-        let moved = |what| i64::from(MOVED[class][what as usize].swap(0, Relaxed) as i32) * i64::from(HALF);
+        let moved =
+            |what| i64::from(MOVED[class][what as usize].swap(0, Relaxed) as i32) * i64::from(HALF);
         let pages = moved(HeapEvent::Claims) + moved(HeapEvent::Reuses) - moved(HeapEvent::Empties);
         before.pages.fetch_add(pages - given_up.pages as i64, Relaxed);
         let full = moved(HeapEvent::Filled) - moved(HeapEvent::Unfulled);
@@ -240,7 +251,8 @@ pub fn of_class(heaps: impl Iterator<Item = &'static SharedHeap>, class: usize) 
     OfClass {
         existing,
         returned: of(HeapEvent::Listed) - existing + before.blocks.load(Relaxed),
-        pages: of(HeapEvent::Claims) + of(HeapEvent::Reuses) - of(HeapEvent::Empties) + before.pages.load(Relaxed),
+        pages: of(HeapEvent::Claims) + of(HeapEvent::Reuses) - of(HeapEvent::Empties)
+            + before.pages.load(Relaxed),
         full: of(HeapEvent::Filled) - of(HeapEvent::Unfulled) + before.full.load(Relaxed),
         events,
     }
@@ -315,6 +327,8 @@ mod tests {
         assert_eq!(after.events, [0; EVENTS]);
         assert_eq!((after.returned, after.pages, after.full), (-11, 2 * half - 5, half - 3));
         let stands = &BEFORE[CLASS];
-        [&stands.blocks, &stands.pages, &stands.full].iter().for_each(|stands| stands.store(0, Relaxed));
+        [&stands.blocks, &stands.pages, &stands.full]
+            .iter()
+            .for_each(|stands| stands.store(0, Relaxed));
     }
 }

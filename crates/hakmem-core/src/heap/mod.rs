@@ -147,7 +147,10 @@ const CANDIDATES: usize = 4;
 const REPORT_BYTES: i64 = 1 << 20;
 
 pub use crate::base::size_class::span_of;
-#[cfg_attr(any(miri, shuttle), allow(unused_imports, reason = "these have no note of where it lies"))]
+#[cfg_attr(
+    any(miri, shuttle),
+    allow(unused_imports, reason = "these have no note of where it lies")
+)]
 pub use free::{HEAPLESS, Pushed};
 pub use free::{heapless_frees, reset_heapless_frees};
 
@@ -332,7 +335,8 @@ impl Heap {
     /// only the holder of the heap finds it.
     pub fn retired(&self, class: usize) -> u64 {
         let page = self.queue[class].first();
-        page.filter(|page| page.state.get() == PageState::Retired).map_or(0, |page| u64::from(page.carved.get()))
+        page.filter(|page| page.state.get() == PageState::Retired)
+            .map_or(0, |page| u64::from(page.carved.get()))
     }
 
     /// Notes a change of the page's carved bytes, which are live bytes too.
@@ -403,7 +407,9 @@ impl Heap {
     pub unsafe fn listed_within(&self, class: usize, range: core::ops::Range<usize>) -> u64 {
         let is_of_class = |block: *mut Block| {
             let slot = page::lookup(block.cast()).filter(|_| block.is_aligned());
-            slot.map(Meta::head).is_some_and(|page| page.kind() == Kind::Page && usize::from(page.class.get()) == class)
+            slot.map(Meta::head).is_some_and(|page| {
+                page.kind() == Kind::Page && usize::from(page.class.get()) == class
+            })
         };
         let (mut count, mut seen) = (0, 0);
         let mut block = self.owner.front.free[class].get();

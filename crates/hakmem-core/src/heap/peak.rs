@@ -19,7 +19,8 @@ pub fn note(peak: u64) {
     if peak < seen + seen / 16 || SEEN.compare_exchange(seen, peak, Relaxed, Relaxed).is_err() {
         return;
     }
-    let mut blocks: [i64; CLASSES] = core::array::from_fn(|class| -(parked::returned(class) as i64));
+    let mut blocks: [i64; CLASSES] =
+        core::array::from_fn(|class| -(parked::returned(class) as i64));
     // The outer loop goes over the heaps: there may be thousands, and each lies in another system
     // page.
     for heap in all_heaps() {

@@ -105,7 +105,8 @@ fn reap(me: u32) {
         // SAFETY: the thread of that number has ended, so nobody else uses its heap, and this
         // thread sees its writes. `seize` makes the calling thread the holder while it runs the
         // closure.
-        let seized = heap.state().seize(who, me, || collect_after_the_end(unsafe { heap.holder() }));
+        let seized =
+            heap.state().seize(who, me, || collect_after_the_end(unsafe { heap.holder() }));
         put_back_if_popped(heap, seized);
     }
 }

@@ -79,7 +79,8 @@ fn reserve(steps: usize) -> Option<Region> {
         if let Some(at) = os::reserve(len) {
             arena::RESERVED.fetch_add(len, Relaxed);
             let first = (at + STEP).next_multiple_of(HEAP_BYTES);
-            let mut region = Region { next: first, closed: first, guard: first + (steps - 2) * STEP };
+            let mut region =
+                Region { next: first, closed: first, guard: first + (steps - 2) * STEP };
             if region.open().is_none() {
                 arena::give_up(at, len);
                 return None;

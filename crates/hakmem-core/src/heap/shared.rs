@@ -115,7 +115,11 @@ impl SharedHeap {
     /// The counts of its remote frees.
     pub fn sent(&self) -> Sent {
         let outgoing = &self.0.outgoing;
-        Sent { blocks: outgoing.sent.get(), batches: outgoing.batches_sent.get(), chains: outgoing.chains_sent.get() }
+        Sent {
+            blocks: outgoing.sent.get(),
+            batches: outgoing.batches_sent.get(),
+            chains: outgoing.chains_sent.get(),
+        }
     }
 
     /// The change of live bytes that the process's total does not have yet.

@@ -37,7 +37,9 @@ fn a_heap_that_was_busy_is_lost_in_the_child() {
         let heaps = [receiver.recv().unwrap(), receiver.recv().unwrap()];
         let look = || {
             for (was_busy, heap) in heaps {
-                let heap = crate::heap::all::all_heaps().find(|h| core::ptr::from_ref(*h).addr() == heap).unwrap();
+                let heap = crate::heap::all::all_heaps()
+                    .find(|h| core::ptr::from_ref(*h).addr() == heap)
+                    .unwrap();
                 // SAFETY: the child has one thread.
                 let held = unsafe { heap.holder() };
                 assert_eq!(heap.state().adopt(ME) == Adopted::Yes, !was_busy);
@@ -67,11 +69,13 @@ fn pages_that_were_given_up_are_left_alone() {
     const SIZE: usize = 1024;
     let class = size_class::of16(SIZE);
     // SAFETY: `malloc` takes any size. Each block is freed once.
-    let (take, free) = (|| unsafe { crate::api::c::malloc(SIZE) }, |p: *mut u8| unsafe { crate::api::c::free(p) });
+    let (take, free) =
+        (|| unsafe { crate::api::c::malloc(SIZE) }, |p: *mut u8| unsafe { crate::api::c::free(p) });
     // Pages with two used blocks each, and then one more.
     let few_blocks = || {
         let blocks: Vec<_> = (0..20 * arena::SLOT / SIZE).map(|_| take()).collect();
-        let (kept, gone): (Vec<_>, Vec<_>) = blocks.into_iter().partition(|p| p.addr() % arena::SLOT < 2 * SIZE);
+        let (kept, gone): (Vec<_>, Vec<_>) =
+            blocks.into_iter().partition(|p| p.addr() % arena::SLOT < 2 * SIZE);
         gone.into_iter().for_each(free);
         kept
     };
@@ -114,7 +118,8 @@ fn freed_blocks_come_back_newest_first() {
 fn come_back_newest_first(size: usize, first: u64, most: u64) {
     let class = size_class::of16(size);
     // SAFETY: `malloc` takes any size. Each block is freed once.
-    let (take, free) = (|| unsafe { crate::api::c::malloc(size) }, |p: *mut u8| unsafe { crate::api::c::free(p) });
+    let (take, free) =
+        (|| unsafe { crate::api::c::malloc(size) }, |p: *mut u8| unsafe { crate::api::c::free(p) });
     let mine = own();
     // SAFETY: the child has one thread.
     let listed = || unsafe { mine.listed(class) };

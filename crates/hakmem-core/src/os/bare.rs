@@ -57,13 +57,20 @@ pub fn be_ordinary() {
     let first = syscall(libc::SYS_getpid, [0; 6]) as usize;
     let mut processors = [0usize; WORDS];
     let to = processors.as_mut_ptr().expose_provenance();
-    if let Ok(len @ 1..) = usize::try_from(syscall(libc::SYS_sched_getaffinity, [first, WORDS * 8, to, 0, 0, 0])) {
+    if let Ok(len @ 1..) =
+        usize::try_from(syscall(libc::SYS_sched_getaffinity, [first, WORDS * 8, to, 0, 0, 0]))
+    {
         syscall(libc::SYS_sched_setaffinity, [0, len, to, 0, 0, 0]);
     }
     // The system call returns 20 minus the niceness.
-    let nice = |of: usize| 20 - syscall(libc::SYS_getpriority, [libc::PRIO_PROCESS as usize, of, 0, 0, 0, 0]);
+    let nice = |of: usize| {
+        20 - syscall(libc::SYS_getpriority, [libc::PRIO_PROCESS as usize, of, 0, 0, 0, 0])
+    };
     if nice(first) != nice(0) {
-        syscall(libc::SYS_setpriority, [libc::PRIO_PROCESS as usize, 0, nice(first) as usize, 0, 0, 0]);
+        syscall(
+            libc::SYS_setpriority,
+            [libc::PRIO_PROCESS as usize, 0, nice(first) as usize, 0, 0, 0],
+        );
     }
 }
 

@@ -114,7 +114,9 @@ impl Cgroup {
         let (mut first, mut second) = (Name::new(), Name::new());
         files.each_line(c"/proc/self/cgroup", &mut |line| {
             let mut fields = line.splitn(3, |&byte| byte == b':');
-            let (_, Some(kinds), Some(path)) = (fields.next(), fields.next(), fields.next()) else { return };
+            let (_, Some(kinds), Some(path)) = (fields.next(), fields.next(), fields.next()) else {
+                return;
+            };
             let name = match kinds {
                 b"" => &mut second,
                 _ if has_word(kinds, b"memory") => &mut first,
@@ -139,7 +141,11 @@ impl Cgroup {
         let mount = words.next()?;
         let mut behind = words.skip_while(|&word| word != b"-").skip(1);
         let (kind, options) = (behind.next()?, behind.nth(1)?);
-        let is_it = if is_second { kind == b"cgroup2" } else { kind == b"cgroup" && has_word(options, b"memory") };
+        let is_it = if is_second {
+            kind == b"cgroup2"
+        } else {
+            kind == b"cgroup" && has_word(options, b"memory")
+        };
         if !is_it {
             return None;
         }
@@ -148,20 +154,26 @@ impl Cgroup {
         // A container may see a part of the tree only, under another name.
         let root = root.strip_suffix(b"/").unwrap_or(root);
         let inside = path.strip_prefix(root).filter(|rest| rest.first() == Some(&b'/'));
-        let inside = inside.filter(|rest| !rest.windows(3).any(|three| three == b"/..")).unwrap_or(b"");
+        let inside =
+            inside.filter(|rest| !rest.windows(3).any(|three| three == b"/..")).unwrap_or(b"");
         folder.push(inside.strip_suffix(b"/").unwrap_or(inside))?;
         Some(Self { folder, mount: mount.len(), is_second })
     }
 
     /// The least limit of the cgroup and of its ancestors.
     fn limit(mut self, files: &impl Files) -> Option<u64> {
-        let names: &[&[u8]] =
-            if self.is_second { &[b"memory.high", b"memory.max"] } else { &[b"memory.limit_in_bytes"] };
+        let names: &[&[u8]] = if self.is_second {
+            &[b"memory.high", b"memory.max"]
+        } else {
+            &[b"memory.limit_in_bytes"]
+        };
         let mut least = u64::MAX;
         loop {
             for file in names {
                 self.folder.with(file, |name| {
-                    files.each_line(name, &mut |line| least = least.min(number(line).unwrap_or(u64::MAX)));
+                    files.each_line(name, &mut |line| {
+                        least = least.min(number(line).unwrap_or(u64::MAX))
+                    });
                 });
             }
             let slash = self.folder.text().iter().rposition(|&byte| byte == b'/');
@@ -188,9 +200,12 @@ pub fn pressure(files: &impl Files) -> Option<u32> {
     let mut found = None;
     let mut note = |line: &[u8]| found = found.or_else(|| avg10(line));
     let cgroup = Cgroup::find(files).filter(|cgroup| cgroup.is_second);
-    cgroup.and_then(|mut cgroup| cgroup.folder.with(b"memory.pressure", |name| files.each_line(name, &mut note)));
+    cgroup.and_then(|mut cgroup| {
+        cgroup.folder.with(b"memory.pressure", |name| files.each_line(name, &mut note))
+    });
     if found.is_none() {
-        files.each_line(c"/proc/pressure/memory", &mut |line| found = found.or_else(|| avg10(line)));
+        files
+            .each_line(c"/proc/pressure/memory", &mut |line| found = found.or_else(|| avg10(line)));
     }
     found
 }
@@ -325,13 +340,25 @@ mod tests {
         let mut files = fake(&[
             ("/proc/self/cgroup", "0::/a\n"),
             ("/proc/self/mountinfo", SECOND),
-            ("/proc/pressure/memory", "some avg10=1.05 avg60=2.00 avg300=0.00 total=1\nfull avg10=9.00 x\n"),
+            (
+                "/proc/pressure/memory",
+                "some avg10=1.05 avg60=2.00 avg300=0.00 total=1\nfull avg10=9.00 x\n",
+            ),
         ]);
         assert_eq!(pressure(&files), Some(105));
-        files.0.push(("/sys/fs/cgroup/a/memory.pressure", "some avg10=12.34 avg60=2.00\n".to_string()));
+        files.0.push((
+            "/sys/fs/cgroup/a/memory.pressure",
+            "some avg10=12.34 avg60=2.00\n".to_string(),
+        ));
         assert_eq!(pressure(&files), Some(1234));
         assert_eq!(pressure(&fake(&[])), None);
-        for bad in ["some", "some avg10=", "some avg10=x.y", "full avg10=1.00", "some avg10=99999999999.00"] {
+        for bad in [
+            "some",
+            "some avg10=",
+            "some avg10=x.y",
+            "full avg10=1.00",
+            "some avg10=99999999999.00",
+        ] {
             assert_eq!(avg10(bad.as_bytes()), None, "{bad}");
         }
     }

@@ -58,7 +58,11 @@ pub(super) fn call(number: libc::c_long, mut a: [usize; 6]) -> isize {
             a[1] = whole(a[1]);
             map(a, page)
         }
-        libc::SYS_mmap | libc::SYS_munmap | libc::SYS_mprotect | libc::SYS_madvise if is_inside_a_page(a[0]) => REFUSED,
+        libc::SYS_mmap | libc::SYS_munmap | libc::SYS_mprotect | libc::SYS_madvise
+            if is_inside_a_page(a[0]) =>
+        {
+            REFUSED
+        }
         libc::SYS_mmap | libc::SYS_munmap | libc::SYS_mprotect | libc::SYS_madvise => {
             a[1] = whole(a[1]);
             raw(number, a)
@@ -116,7 +120,8 @@ fn is_of_proc(file: usize) -> bool {
     // SAFETY: all fields of statfs are integers, so all zero bytes are a valid one.
     let mut system: libc::statfs = unsafe { core::mem::zeroed() };
     let to = (&raw mut system).expose_provenance();
-    succeeded(raw(libc::SYS_fstatfs, [file, to, 0, 0, 0, 0])) && system.f_type == libc::PROC_SUPER_MAGIC
+    succeeded(raw(libc::SYS_fstatfs, [file, to, 0, 0, 0, 0]))
+        && system.f_type == libc::PROC_SUPER_MAGIC
 }
 
 /// Reads `/proc/self/pagemap`. A larger system page is resident if one of its parts is.

@@ -28,7 +28,8 @@ pub enum Kind {
 /// How many kinds there are.
 pub const KINDS: usize = 8;
 
-const NAMES: [&str; KINDS] = ["mmap", "mprotect", "madvise", "mremap", "pagemap", "futex", "clone", "query"];
+const NAMES: [&str; KINDS] =
+    ["mmap", "mprotect", "madvise", "mremap", "pagemap", "futex", "clone", "query"];
 
 pub struct Counter {
     pub calls: AtomicU64,
@@ -37,8 +38,9 @@ pub struct Counter {
 }
 
 #[unsafe(link_section = ".data.hakmem")]
-pub static COUNTERS: [Counter; KINDS] =
-    [const { Counter { calls: AtomicU64::new(0), failures: AtomicU64::new(0), nanos: AtomicU64::new(0) } }; KINDS];
+pub static COUNTERS: [Counter; KINDS] = [const {
+    Counter { calls: AtomicU64::new(0), failures: AtomicU64::new(0), nanos: AtomicU64::new(0) }
+}; KINDS];
 #[unsafe(link_section = ".data.hakmem")]
 static TIMING: AtomicBool = AtomicBool::new(false);
 

@@ -30,8 +30,15 @@ pub enum Call {
 }
 
 /// Every kind, in the order of its number.
-pub const CALLS: [Call; 7] =
-    [Call::Mmap, Call::Munmap, Call::Mprotect, Call::Madvise, Call::Mremap, Call::Pagemap, Call::Clone];
+pub const CALLS: [Call; 7] = [
+    Call::Mmap,
+    Call::Munmap,
+    Call::Mprotect,
+    Call::Madvise,
+    Call::Mremap,
+    Call::Pagemap,
+    Call::Clone,
+];
 
 /// Which calls fail.
 #[derive(Debug, Clone, Copy)]

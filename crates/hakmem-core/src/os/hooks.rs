@@ -44,10 +44,19 @@ pub fn at_fork(before: extern "C" fn(), after: extern "C" fn(), after_in_child: 
 /// # Safety
 /// The functions are in the program or library that this code is linked into.
 #[cfg(target_env = "gnu")]
-unsafe fn register(before: extern "C" fn(), after: extern "C" fn(), after_in_child: extern "C" fn()) {
+unsafe fn register(
+    before: extern "C" fn(),
+    after: extern "C" fn(),
+    after_in_child: extern "C" fn(),
+) {
     type Handler = Option<extern "C" fn()>;
     unsafe extern "C" {
-        fn __register_atfork(_: Handler, _: Handler, _: Handler, library: *const c_void) -> core::ffi::c_int;
+        fn __register_atfork(
+            _: Handler,
+            _: Handler,
+            _: Handler,
+            library: *const c_void,
+        ) -> core::ffi::c_int;
         /// Its address names the program or library for libc.
         static __dso_handle: *const c_void;
     }
@@ -61,7 +70,11 @@ unsafe fn register(before: extern "C" fn(), after: extern "C" fn(), after_in_chi
 /// # Safety
 /// The functions are in the program or library that this code is linked into.
 #[cfg(not(target_env = "gnu"))]
-unsafe fn register(before: extern "C" fn(), after: extern "C" fn(), after_in_child: extern "C" fn()) {
+unsafe fn register(
+    before: extern "C" fn(),
+    after: extern "C" fn(),
+    after_in_child: extern "C" fn(),
+) {
     // SAFETY: the functions stay callable as long as the program or library that has them is
     // loaded, as the caller promises. libc ends the registration when it is unloaded.
     unsafe { libc::pthread_atfork(Some(before), Some(after), Some(after_in_child)) };

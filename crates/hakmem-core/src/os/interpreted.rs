@@ -45,8 +45,9 @@ pub fn reserve(len: usize) -> Option<usize> {
 
 /// Gives a reservation up, as on Linux.
 pub fn unreserve(at: usize, len: usize) -> bool {
-    let reserved =
-        RESERVED.iter().find(|r| r.base.load(Ordering::Acquire).addr() == at && r.len.load(Ordering::Relaxed) == len);
+    let reserved = RESERVED.iter().find(|r| {
+        r.base.load(Ordering::Acquire).addr() == at && r.len.load(Ordering::Relaxed) == len
+    });
     if let Some(r) = reserved {
         // SAFETY: `reserve` allocated the range with this layout. The caller gives the whole range
         // up, so no thread uses it.

@@ -16,7 +16,9 @@ static WORK: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 extern "C" fn life(_: *mut c_void) -> *mut c_void {
     // Acquire, here and below: the thread reads what `spawn_bare` stored.
     // SAFETY: `spawn_bare` stored a function of this type before it made the thread.
-    let work = unsafe { core::mem::transmute::<*mut c_void, extern "C" fn()>(WORK.load(Ordering::Acquire)) };
+    let work = unsafe {
+        core::mem::transmute::<*mut c_void, extern "C" fn()>(WORK.load(Ordering::Acquire))
+    };
     work();
     // SAFETY: `spawn_bare` stored a pointer made from a `&'static` reference.
     unsafe { (*ALIVE.load(Ordering::Acquire)).store(0, Ordering::Release) };

@@ -80,15 +80,24 @@ mod tests {
         const DT_NEEDED: i64 = 1;
         const DF_1_NOW: u64 = 1;
         let may = |entries: &[(i64, u64)]| {
-            let entries: Vec<_> = entries.iter().map(|&(tag, value)| Entry { tag, value }).collect();
+            let entries: Vec<_> =
+                entries.iter().map(|&(tag, value)| Entry { tag, value }).collect();
             // SAFETY: `entries` lives through the call, and each list below has a DT_NULL.
             unsafe { is_of_what_may_be_unloaded(entries.as_ptr()) }
         };
         assert!(may(&[(DT_NEEDED, 1), (DT_NULL, 0), (DT_DEBUG, 0)]));
-        assert!(may(&[(DT_NEEDED, DF_1_NODELETE), (DT_FLAGS_1, DF_1_NOW), (DT_NULL, 0), (DT_DEBUG, 0)]));
+        assert!(may(&[
+            (DT_NEEDED, DF_1_NODELETE),
+            (DT_FLAGS_1, DF_1_NOW),
+            (DT_NULL, 0),
+            (DT_DEBUG, 0)
+        ]));
         assert!(!may(&[(DT_NEEDED, 1), (DT_FLAGS_1, DF_1_NOW | DF_1_NODELETE), (DT_NULL, 0)]));
         assert!(!may(&[(DT_NEEDED, 1), (DT_DEBUG, 0), (DT_NULL, 0)]));
         // SAFETY: null stands for a file without a dynamic section.
-        assert!(!unsafe { is_of_what_may_be_unloaded(core::ptr::null()) }, "a program without a dynamic section");
+        assert!(
+            !unsafe { is_of_what_may_be_unloaded(core::ptr::null()) },
+            "a program without a dynamic section"
+        );
     }
 }

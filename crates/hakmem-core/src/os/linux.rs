@@ -38,7 +38,8 @@ pub(super) fn succeeded(result: isize) -> bool {
 #[unsafe(link_section = ".text.hot.hakmem")]
 pub fn reserve(len: usize) -> Option<usize> {
     let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as usize;
-    let at = counted(Kind::Mmap, || syscall(libc::SYS_mmap, [0, len, PROT_NONE, flags, usize::MAX, 0]));
+    let at =
+        counted(Kind::Mmap, || syscall(libc::SYS_mmap, [0, len, PROT_NONE, flags, usize::MAX, 0]));
     usize::try_from(at).ok()
 }
 
@@ -89,8 +90,11 @@ pub fn refuse_thp(at: usize, len: usize) -> bool {
 /// to the process. The kernel joins the map with its neighbours, except with maps that were moved
 /// there. Fails where the process may have no further map. Then the range stays as it was.
 pub fn decommit(at: usize, len: usize) -> bool {
-    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED) as usize;
-    succeeded(counted(Kind::Mmap, || syscall(libc::SYS_mmap, [at, len, PROT_NONE, flags, usize::MAX, 0])))
+    let flags =
+        (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED) as usize;
+    succeeded(counted(Kind::Mmap, || {
+        syscall(libc::SYS_mmap, [at, len, PROT_NONE, flags, usize::MAX, 0])
+    }))
 }
 
 /// Moves the memory of `old`, `len` bytes, to `new`, `room` bytes, without copying. Linux 5.7 and
@@ -107,14 +111,18 @@ pub fn move_pages(old: usize, len: usize, new: usize, room: usize) -> Moved {
     let moved = counted(Kind::Mremap, || syscall(libc::SYS_mremap, [old, len, len, flags, 0, 0]));
     let Ok(half_way) = usize::try_from(moved) else { return Moved::No };
     let flags = (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED) as usize;
-    let moved = counted(Kind::Mremap, || syscall(libc::SYS_mremap, [half_way, len, room, flags, new, 0]));
+    let moved =
+        counted(Kind::Mremap, || syscall(libc::SYS_mremap, [half_way, len, room, flags, new, 0]));
     if succeeded(moved) {
         return Moved::Yes;
     }
     // The process may have no more maps, or the kernel has no memory for page tables. `new` may be
     // unmapped now. If so, map it again, unless another thread's map lies there.
-    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE) as usize;
-    let filled = counted(Kind::Mmap, || syscall(libc::SYS_mmap, [new, room, PROT_RW, flags, usize::MAX, 0]));
+    let flags =
+        (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE)
+            as usize;
+    let filled =
+        counted(Kind::Mmap, || syscall(libc::SYS_mmap, [new, room, PROT_RW, flags, usize::MAX, 0]));
     let (from, to) = (at(half_way), at(old));
     // SAFETY: the first mremap made `half_way`, `len` readable bytes that only this call knows.
     // `old` is still mapped and writable, and only the caller uses it. A fresh map overlaps no
@@ -167,7 +175,8 @@ pub fn random() -> [usize; 2] {
     // words have. The auxiliary vector leads to 16 bytes that stay.
     unsafe {
         let errno = *libc::__errno_location();
-        let got = libc::getrandom(words.as_mut_ptr().cast(), size_of_val(&words), libc::GRND_NONBLOCK);
+        let got =
+            libc::getrandom(words.as_mut_ptr().cast(), size_of_val(&words), libc::GRND_NONBLOCK);
         *libc::__errno_location() = errno;
         if got == size_of_val(&words) as isize {
             return words;
@@ -276,7 +285,9 @@ impl HeavyBarriers {
         if cfg!(sanitizer) {
             return None;
         }
-        if super::is_filtered() || syscall(libc::SYS_prctl, [libc::PR_GET_SECCOMP as usize, 0, 0, 0, 0, 0]) != 0 {
+        if super::is_filtered()
+            || syscall(libc::SYS_prctl, [libc::PR_GET_SECCOMP as usize, 0, 0, 0, 0, 0]) != 0
+        {
             return None;
         }
         membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED).then_some(Self(()))
@@ -297,11 +308,15 @@ fn membarrier(command: libc::c_int) -> bool {
 pub fn write_stderr(text: &[u8]) {
     let mut rest = text;
     while !rest.is_empty() {
-        let n = syscall(libc::SYS_write, [2, rest.as_ptr().expose_provenance(), rest.len(), 0, 0, 0]);
+        let n =
+            syscall(libc::SYS_write, [2, rest.as_ptr().expose_provenance(), rest.len(), 0, 0, 0]);
         if n == -(libc::EINTR as isize) {
             continue;
         }
-        let Some(after) = usize::try_from(n).ok().filter(|&n| n > 0).and_then(|n| rest.get(n..)) else { return };
+        let Some(after) = usize::try_from(n).ok().filter(|&n| n > 0).and_then(|n| rest.get(n..))
+        else {
+            return;
+        };
         rest = after;
     }
 }

@@ -52,7 +52,10 @@ mod own;
 #[cfg(all(target_os = "linux", not(miri)))]
 mod pagemap;
 #[cfg(target_os = "linux")]
-#[cfg_attr(any(miri, shuttle), allow(dead_code, unused_macros, unused_imports, reason = "checkers replace most of it"))]
+#[cfg_attr(
+    any(miri, shuttle),
+    allow(dead_code, unused_macros, unused_imports, reason = "checkers replace most of it")
+)]
 mod processor;
 #[cfg(shuttle)]
 mod scheduled;
@@ -66,7 +69,10 @@ mod tables;
 #[cfg_attr(shuttle, allow(dead_code, reason = "`scheduled` replaces the clock"))]
 mod vdso;
 
-#[cfg_attr(any(miri, shuttle), allow(unused_imports, reason = "checkers have no note of where the figures lie"))]
+#[cfg_attr(
+    any(miri, shuttle),
+    allow(unused_imports, reason = "checkers have no note of where the figures lie")
+)]
 pub use count::{COUNTERS, Counter, Kind};
 pub use count::{KINDS, count, set_timing, timing};
 pub use fault::{Fault, Registers, on_fault};
@@ -76,7 +82,9 @@ pub use interpreted::*;
 #[cfg(all(target_os = "linux", not(miri)))]
 pub use linux::*;
 pub use message::{detail, fatal, fatal_about, on_error, on_line, report, show_more};
-pub use objects::{Tables, find_objects, find_objects_at_once, find_program, loader, object_of, place_of};
+pub use objects::{
+    Tables, find_objects, find_objects_at_once, find_program, loader, object_of, place_of,
+};
 pub use own::{copy_readable, map_memory, read_file};
 #[cfg(all(target_os = "linux", not(miri)))]
 pub use pagemap::{Page, Pagemap};
@@ -85,7 +93,9 @@ pub use pagemap::{Page, Pagemap};
 pub use start::{in_program, on_first_stack, program_headers};
 
 #[cfg(all(target_os = "linux", not(any(miri, sanitizer, shuttle))))]
-pub use bare::{be_ordinary, in_borrowed_process, is_single_threaded, is_thread, numbers, spawn_bare};
+pub use bare::{
+    be_ordinary, in_borrowed_process, is_single_threaded, is_thread, numbers, spawn_bare,
+};
 #[cfg(any(miri, sanitizer, shuttle))]
 pub use checked::{be_ordinary, in_borrowed_process, is_single_threaded, is_thread, numbers};
 #[cfg(not(shuttle))]
@@ -105,10 +115,15 @@ pub fn may_be_unloaded() -> bool {
 // These replace the functions of the same names in `linux`.
 #[cfg(shuttle)]
 pub use scheduled::{
-    HeavyBarriers, Key, abort, at_fork, block_signals, drop_exit_key, fork, futex_wait, futex_wait_for_end, futex_wake,
-    make_exit_key, now_ms, pass_time, restore_signals, set_exit_value, sleep_us, spawn_bare, thread_token,
+    HeavyBarriers, Key, abort, at_fork, block_signals, drop_exit_key, fork, futex_wait,
+    futex_wait_for_end, futex_wake, make_exit_key, now_ms, pass_time, restore_signals,
+    set_exit_value, sleep_us, spawn_bare, thread_token,
 };
 
 // These tests need the real Linux. Checkers replace parts of it.
-#[cfg(all(test, target_os = "linux", not(any(miri, loom, shuttle, sanitizer, feature = "fault-injection"))))]
+#[cfg(all(
+    test,
+    target_os = "linux",
+    not(any(miri, loom, shuttle, sanitizer, feature = "fault-injection"))
+))]
 mod tests;

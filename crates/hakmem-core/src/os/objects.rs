@@ -117,7 +117,9 @@ pub fn find_program() {
     #[cfg(not(miri))]
     if let Some(it) = super::tables::Program::find() {
         use crate::base::sync::Ordering::Release;
-        for (place, value) in PROGRAM.iter().zip([it.start, it.end, it.index, it.frames, it.len]).rev() {
+        for (place, value) in
+            PROGRAM.iter().zip([it.start, it.end, it.index, it.frames, it.len]).rev()
+        {
             place.store(value, Release);
         }
     }
@@ -126,7 +128,11 @@ pub fn find_program() {
 fn program_of(pc: usize) -> Option<Object> {
     let start = PROGRAM[0].load(Acquire);
     let [end, index, frames, len] = [1, 2, 3, 4].map(|i: usize| PROGRAM[i].load(Relaxed));
-    let tables = if index != 0 { Tables::Index { at: index, start, end } } else { Tables::Frames(frames, len) };
+    let tables = if index != 0 {
+        Tables::Index { at: index, start, end }
+    } else {
+        Tables::Frames(frames, len)
+    };
     (start != 0 && (start..end).contains(&pc)).then_some(Object { start, end, tables })
 }
 
@@ -163,7 +169,9 @@ pub fn place_of(pc: usize) -> Option<(&'static [u8], usize)> {
         let map = with_exposed_provenance::<LinkMap>(found.link_map).as_ref()?;
         let mut name = CStr::from_ptr(map.name).to_bytes();
         if name.is_empty() {
-            name = CStr::from_ptr(with_exposed_provenance(libc::getauxval(libc::AT_EXECFN) as usize)).to_bytes();
+            name =
+                CStr::from_ptr(with_exposed_provenance(libc::getauxval(libc::AT_EXECFN) as usize))
+                    .to_bytes();
         }
         Some((name, pc - map.moved_by))
     }
@@ -191,8 +199,11 @@ pub fn object_of(pc: usize) -> Option<Object> {
         return program_of(pc);
     }
     let Found { start, end, table: at, .. } = find(pc).filter(|found| found.table != 0)?;
-    let tables =
-        if (start..end).contains(&at) { (start, end) } else { find(at).map(|other| (other.start, other.end))? };
+    let tables = if (start..end).contains(&at) {
+        (start, end)
+    } else {
+        find(at).map(|other| (other.start, other.end))?
+    };
     Some(Object { start, end, tables: Tables::Index { at, start: tables.0, end: tables.1 } })
 }
 

@@ -35,9 +35,11 @@ pub fn copy_readable(from: usize, to: &mut [u8]) -> usize {
         (count, at) = (count + 1, next);
     }
     let local = [to.as_mut_ptr().expose_provenance(), room];
-    let (local, remote) = ((&raw const local).expose_provenance(), (&raw const pieces).expose_provenance());
+    let (local, remote) =
+        ((&raw const local).expose_provenance(), (&raw const pieces).expose_provenance());
     let me = super::linux::raw(libc::SYS_getpid, [0; 6]) as usize;
-    let call = || super::linux::syscall(libc::SYS_process_vm_readv, [me, local, 1, remote, count, 0]);
+    let call =
+        || super::linux::syscall(libc::SYS_process_vm_readv, [me, local, 1, remote, count, 0]);
     let copied = counted(Kind::Query, call);
     #[cfg(any(test, feature = "fault-injection"))]
     if copied == -(libc::ENOSYS as isize) {
@@ -104,11 +106,14 @@ pub fn with_file(name: &CStr, f: impl FnOnce(&mut dyn FnMut(&mut [u8]) -> usize)
     // O_RDONLY is 0.
     let flags = libc::O_CLOEXEC as usize;
     let name = name.as_ptr().expose_provenance();
-    let Ok(file) = usize::try_from(syscall(libc::SYS_openat, [libc::AT_FDCWD as usize, name, flags, 0, 0, 0])) else {
+    let Ok(file) =
+        usize::try_from(syscall(libc::SYS_openat, [libc::AT_FDCWD as usize, name, flags, 0, 0, 0]))
+    else {
         return;
     };
     f(&mut |to| {
-        let read = syscall(libc::SYS_read, [file, to.as_mut_ptr().expose_provenance(), to.len(), 0, 0, 0]);
+        let read =
+            syscall(libc::SYS_read, [file, to.as_mut_ptr().expose_provenance(), to.len(), 0, 0, 0]);
         usize::try_from(read).unwrap_or(0)
     });
     syscall(libc::SYS_close, [file, 0, 0, 0, 0, 0]);

@@ -129,7 +129,8 @@ pub fn at_fork(before: extern "C" fn(), after: extern "C" fn(), after_in_child: 
 
 /// Forks, and runs `child` in the child, which then exits. Returns true if `child` returned true.
 pub fn fork(child: impl FnOnce() -> bool + 'static) -> bool {
-    let [before, after, after_in_child] = AT_FORK.lock().expect("a registration").expect("handlers");
+    let [before, after, after_in_child] =
+        AT_FORK.lock().expect("a registration").expect("handlers");
     let child = Box::new(child);
     before();
     // SAFETY: the threads of a model are coroutines of one real thread, which calls this. So no

@@ -15,13 +15,16 @@ pub fn program_headers() -> usize {
 pub(super) fn headers() -> Option<&'static [libc::Elf64_Phdr]> {
     let at = program_headers();
     // SAFETY: any key may be asked for. The answer comes from the auxiliary vector, which stays.
-    let (count, size) = unsafe { (libc::getauxval(libc::AT_PHNUM), libc::getauxval(libc::AT_PHENT)) };
+    let (count, size) =
+        unsafe { (libc::getauxval(libc::AT_PHNUM), libc::getauxval(libc::AT_PHENT)) };
     if at == 0 || size as usize != size_of::<libc::Elf64_Phdr>() {
         return None;
     }
     // SAFETY: the kernel gave the address and the number of the headers, and their size was checked
     // above. They lie in a constant part of the program, which stays mapped.
-    Some(unsafe { core::slice::from_raw_parts(super::at(at).cast::<libc::Elf64_Phdr>(), count as usize) })
+    Some(unsafe {
+        core::slice::from_raw_parts(super::at(at).cast::<libc::Elf64_Phdr>(), count as usize)
+    })
 }
 
 /// True for an address in the program's code, constants or variables. False also if unknown.
@@ -75,7 +78,9 @@ mod tests {
     fn the_program_is_told_from_all_else() {
         let local = 0u8;
         let boxed = Box::new(0u8);
-        assert!(in_program((&raw const CONSTANT).addr()) && in_program((&raw const VARIABLE).addr()));
+        assert!(
+            in_program((&raw const CONSTANT).addr()) && in_program((&raw const VARIABLE).addr())
+        );
         assert!(in_program(is_within as *const () as usize) && in_program(program_headers()));
         assert!(!in_program((&raw const local).addr()) && !in_program((&raw const *boxed).addr()));
         assert!(!in_program(0) && !in_program(usize::MAX));
@@ -113,11 +118,21 @@ mod tests {
     fn the_first_stack_ends_where_the_kernel_says() {
         // SAFETY: any key may be asked for. The answer comes from the auxiliary vector, which
         // stays.
-        let [top, random] = [libc::AT_EXECFN, libc::AT_RANDOM].map(|key| unsafe { libc::getauxval(key) as usize });
+        let [top, random] =
+            [libc::AT_EXECFN, libc::AT_RANDOM].map(|key| unsafe { libc::getauxval(key) as usize });
         // `random` lies above all frames; an environment of any length lies between it and `top`.
         let sp = random - 4096;
-        assert!(on_first_stack(sp, sp) && on_first_stack(random, sp) && on_first_stack(top - 1, sp));
-        assert!(!on_first_stack(sp - 1, sp) && !on_first_stack(top, sp) && !on_first_stack(top + 5, top + 1));
-        assert!(on_first_stack(top - 1, top - FIRST_STACK) && !on_first_stack(top - 1, top - FIRST_STACK - 1));
+        assert!(
+            on_first_stack(sp, sp) && on_first_stack(random, sp) && on_first_stack(top - 1, sp)
+        );
+        assert!(
+            !on_first_stack(sp - 1, sp)
+                && !on_first_stack(top, sp)
+                && !on_first_stack(top + 5, top + 1)
+        );
+        assert!(
+            on_first_stack(top - 1, top - FIRST_STACK)
+                && !on_first_stack(top - 1, top - FIRST_STACK - 1)
+        );
     }
 }

@@ -39,7 +39,8 @@ impl Program {
         }
         let [offset, len] = File::open(c"/proc/self/exe")?.section(c".eh_frame")?;
         let frames = offset.wrapping_add(moved_by(headers, at)?);
-        let is_inside = frames >= program.start && frames <= program.end && len <= program.end - frames;
+        let is_inside =
+            frames >= program.start && frames <= program.end && len <= program.end - frames;
         is_inside.then_some(Self { frames, len, ..program })
     }
 
@@ -95,15 +96,18 @@ impl File {
         // valid.
         let header: Elf64_Ehdr = unsafe { core::mem::transmute(header) };
         let section = |number: u16| {
-            let at = header.e_shoff.checked_add(u64::from(number) * size_of::<Elf64_Shdr>() as u64)?;
+            let at =
+                header.e_shoff.checked_add(u64::from(number) * size_of::<Elf64_Shdr>() as u64)?;
             // SAFETY: the array has the header's size, and all fields are integers: any bytes are
             // valid.
-            let section: Elf64_Shdr = unsafe { core::mem::transmute(self.read::<{ size_of::<Elf64_Shdr>() }>(at)?) };
+            let section: Elf64_Shdr =
+                unsafe { core::mem::transmute(self.read::<{ size_of::<Elf64_Shdr>() }>(at)?) };
             Some(section)
         };
         let names = section(header.e_shstrndx)?.sh_offset;
         let is_it = |section: &Elf64_Shdr| {
-            let found = names.checked_add(section.sh_name.into()).and_then(|at| self.read::<16>(at));
+            let found =
+                names.checked_add(section.sh_name.into()).and_then(|at| self.read::<16>(at));
             let name = name.to_bytes_with_nul();
             section.sh_flags & MAPPED != 0 && found.is_some_and(|found| found.starts_with(name))
         };
@@ -123,14 +127,25 @@ mod tests {
     use super::*;
 
     fn header(p_type: u32, p_offset: u64, p_vaddr: u64, p_memsz: u64) -> Elf64_Phdr {
-        Elf64_Phdr { p_type, p_flags: 0, p_offset, p_vaddr, p_paddr: 0, p_filesz: p_memsz, p_memsz, p_align: 8 }
+        Elf64_Phdr {
+            p_type,
+            p_flags: 0,
+            p_offset,
+            p_vaddr,
+            p_paddr: 0,
+            p_filesz: p_memsz,
+            p_memsz,
+            p_align: 8,
+        }
     }
 
     #[test]
     fn headers_lead_to_the_tables() {
-        let (text, data) = (header(PT_LOAD, 0, 0x40_0000, 0x2000), header(PT_LOAD, 0x2000, 0x40_3000, 0x500));
+        let (text, data) =
+            (header(PT_LOAD, 0, 0x40_0000, 0x2000), header(PT_LOAD, 0x2000, 0x40_3000, 0x500));
         let index = header(PT_GNU_EH_FRAME, 0x1000, 0x40_1000, 0x100);
-        let found = Program { start: 0x40_0000, end: 0x40_3500, index: 0x40_1000, frames: 0, len: 0 };
+        let found =
+            Program { start: 0x40_0000, end: 0x40_3500, index: 0x40_1000, frames: 0, len: 0 };
         assert_eq!(Program::of(&[text, data, index], 0x40_0040), Some(found));
         assert_eq!(Program::of(&[text, data], 0x40_0040), Some(Program { index: 0, ..found }));
         // A program that the kernel may map anywhere.
@@ -147,11 +162,17 @@ mod tests {
     fn the_file_has_what_the_headers_have() {
         let program = Program::find().unwrap();
         let here = the_file_has_what_the_headers_have as fn() as usize;
-        assert!((program.start..program.end).contains(&here) && (program.start..program.end).contains(&program.index));
+        assert!(
+            (program.start..program.end).contains(&here)
+                && (program.start..program.end).contains(&program.index)
+        );
         let headers = headers().unwrap();
         let moved_by = moved_by(headers, headers.as_ptr().addr()).unwrap();
         let file = File::open(c"/proc/self/exe").unwrap();
-        assert_eq!(file.section(c".eh_frame_hdr").map(|[at, _]| at + moved_by), Some(program.index));
+        assert_eq!(
+            file.section(c".eh_frame_hdr").map(|[at, _]| at + moved_by),
+            Some(program.index)
+        );
         assert!(file.section(c".eh_frame").is_some_and(|[_, len]| len > 0));
         assert_eq!(file.section(c".debug_line"), None, "it is not mapped");
         assert_eq!(file.section(c".none"), None);

@@ -25,7 +25,10 @@ fn write(start: usize) {
 }
 fn sum(start: usize) -> usize {
     // SAFETY: the caller committed the range, and no other thread has its address.
-    (0..LEN).step_by(page_size()).map(|offset| usize::from(unsafe { at(start + offset).read() })).sum()
+    (0..LEN)
+        .step_by(page_size())
+        .map(|offset| usize::from(unsafe { at(start + offset).read() }))
+        .sum()
 }
 fn pages() -> usize {
     LEN / page_size()
@@ -319,7 +322,9 @@ fn the_bare_thread_has_its_own_storage() {
         let control = CONTROL.load(Relaxed);
         assert_eq!((control - room.start, room.end - control), (room.len() / 2, room.len() / 2));
         // SAFETY: the bare thread has ended, and `control` was checked to lie inside its storage.
-        let words = unsafe { [at(control).cast::<usize>().read(), at(control + 16).cast::<usize>().read()] };
+        let words = unsafe {
+            [at(control).cast::<usize>().read(), at(control + 16).cast::<usize>().read()]
+        };
         // Only on x86-64 code reads the address of the block there.
         let own = if cfg!(target_arch = "x86_64") { control } else { 0 };
         assert_eq!(words, [own; 2]);
@@ -339,7 +344,8 @@ fn a_line_is_written_once() {
         let mut seen = vec![0; 1 << 20];
         let mut read = || {
             // SAFETY: `seen` is writable for its whole length.
-            usize::try_from(unsafe { libc::read(ends[0], seen.as_mut_ptr().cast(), seen.len()) }).unwrap_or(0)
+            usize::try_from(unsafe { libc::read(ends[0], seen.as_mut_ptr().cast(), seen.len()) })
+                .unwrap_or(0)
         };
         for len in 1..200 {
             write_stderr(&vec![b'x'; len]);

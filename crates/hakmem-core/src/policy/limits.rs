@@ -79,7 +79,8 @@ fn read_from(files: &impl cgroup::Files) {
         ALLOWED.store(allowed.unwrap_or(usize::MAX), Relaxed);
     }
     let percent = PRESSURE_PERCENT.get();
-    let is_pressed = percent != 0 && cgroup::pressure(files).is_some_and(|now| now >= percent * 100);
+    let is_pressed =
+        percent != 0 && cgroup::pressure(files).is_some_and(|now| now >= percent * 100);
     PRESSED.store(is_pressed, Relaxed);
 }
 

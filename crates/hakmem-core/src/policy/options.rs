@@ -402,7 +402,9 @@ impl fmt::Display for Value {
                 let all = knobs.all();
                 all.fmt(f)?;
                 let changed = SIZES.iter().enumerate().map(|(class, size)| (size, knobs.of(class)));
-                changed.filter(|(_, n)| *n != all).try_for_each(|(size, n)| write!(f, ",{size}:{n}"))
+                changed
+                    .filter(|(_, n)| *n != all)
+                    .try_for_each(|(size, n)| write!(f, ",{size}:{n}"))
             }
             Setting::Elsewhere => Ok(()),
         }

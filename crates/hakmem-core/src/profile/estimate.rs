@@ -17,7 +17,8 @@ fn exponential(random: u64) -> f64 {
     }
     let t = (m - 1.0) / (m + 1.0);
     let square = t * t;
-    let series = [11.0, 9.0, 7.0, 5.0, 3.0, 1.0].iter().fold(0.0, |sum, odd| sum * square + 1.0 / odd);
+    let series =
+        [11.0, 9.0, 7.0, 5.0, 3.0, 1.0].iter().fold(0.0, |sum, odd| sum * square + 1.0 / odd);
     n * core::f64::consts::LN_2 - 2.0 * t * series
 }
 
@@ -85,7 +86,10 @@ mod tests {
             for interval in [1, 4096, 1 << 19, 1 << 29] {
                 let want = size as f64 / -(-(size as f64) / interval as f64).exp_m1();
                 let got = bytes_of_one(size, interval) as f64;
-                assert!((got - want).abs() < 0.51 + want * 1e-6, "{size}, {interval}: {got} for {want}");
+                assert!(
+                    (got - want).abs() < 0.51 + want * 1e-6,
+                    "{size}, {interval}: {got} for {want}"
+                );
             }
         }
     }

@@ -169,7 +169,8 @@ mod tests {
     fn blocks_lie_apart() {
         const N: usize = 1000;
         for step in [16, 48, 64 << 10, 2 << 20] {
-            let places = (1..=N).map(|i| place_of(0x7f12_3400_0000 + i * step, 4 * N.next_power_of_two()));
+            let places =
+                (1..=N).map(|i| place_of(0x7f12_3400_0000 + i * step, 4 * N.next_power_of_two()));
             let apart = places.collect::<HashSet<_>>().len();
             assert!(apart > N / 2, "blocks {step} bytes apart: {apart}");
         }

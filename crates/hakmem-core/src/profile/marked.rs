@@ -37,7 +37,8 @@ pub fn sample_large(sampler: &Sampler, meta: &Meta, size: usize, handed: impl Fn
     let took = sampler.with_scratch(|scratch| {
         let stack = scratch.follow();
         with_books(|books| {
-            let made = books.make_room().then(|| books.bucket(size as u64, interval, stack)).flatten();
+            let made =
+                books.make_room().then(|| books.bucket(size as u64, interval, stack)).flatten();
             let Some(bucket) = made else {
                 books.lost += 1;
                 return false;

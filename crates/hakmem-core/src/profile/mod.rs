@@ -262,7 +262,8 @@ mod tests {
     /// All samples, the freed ones, and the lost ones.
     fn counts() -> (u64, u64, u64) {
         let of = |books: &mut table::Books| {
-            let sum = |of: fn(&table::Bucket) -> u64| books.buckets().map(|(bucket, _)| of(bucket)).sum();
+            let sum =
+                |of: fn(&table::Bucket) -> u64| books.buckets().map(|(bucket, _)| of(bucket)).sum();
             (sum(|bucket| bucket.taken), sum(|bucket| bucket.freed), books.lost)
         };
         table::with_books(of).unwrap()

@@ -89,7 +89,9 @@ mod tests {
         let (pace, mut now) = (Pace::new(), 1 << 40);
         run(&pace, &mut now, NS_EACH * 3 / 2, 1000);
         assert_eq!(pace.shift(), 0, "slower than the bound");
-        for (apart, shift) in [(NS_EACH / 3, 2), (NS_EACH / 20, 5), (NS_EACH / 5, 3), (NS_EACH / 10_000, LONGEST)] {
+        for (apart, shift) in
+            [(NS_EACH / 3, 2), (NS_EACH / 20, 5), (NS_EACH / 5, 3), (NS_EACH / 10_000, LONGEST)]
+        {
             run(&pace, &mut now, apart, 1 << 17);
             assert_eq!(pace.shift(), shift, "{apart}");
         }

@@ -135,7 +135,11 @@ impl Pages {
 
 /// Samples an allocation of `class`, which is due, with the stack of the calling thread. Returns
 /// its block. None: the allocation is no sample after all.
-pub fn sample_small(sampler: &Sampler, class: usize, handed: impl Fn(usize) -> u32) -> Option<NonNull<Block>> {
+pub fn sample_small(
+    sampler: &Sampler,
+    class: usize,
+    handed: impl Fn(usize) -> u32,
+) -> Option<NonNull<Block>> {
     let interval = sampler.take(class, handed, os::now_ns);
     let block = sampler.with_scratch(|scratch| {
         let stack = scratch.follow();

@@ -127,7 +127,12 @@ impl Sampler {
 
     /// The next block of `class`, which is due, becomes a sample or is left out. Draws the point
     /// after it. Returns the interval that this point was drawn with. `now` reads the clock.
-    pub fn take(&self, class: usize, handed: impl Fn(usize) -> u32, now: impl FnOnce() -> u64) -> u64 {
+    pub fn take(
+        &self,
+        class: usize,
+        handed: impl Fn(usize) -> u32,
+        now: impl FnOnce() -> u64,
+    ) -> u64 {
         let interval = self.interval.get() << self.shift[class].get();
         self.keep_pace(&handed, now);
         self.draw(class, handed(class).wrapping_add(1));
@@ -137,14 +142,20 @@ impl Sampler {
     /// Draws the next point of `class`, from the block that comes at the count `from`.
     fn draw(&self, class: usize, from: u32) {
         let shift = self.pace.shift();
-        let blocks = estimate::distance(self.next_random(), self.interval.get() << shift) / u64::from(SIZES[class]);
+        let blocks = estimate::distance(self.next_random(), self.interval.get() << shift)
+            / u64::from(SIZES[class]);
         self.shift[class].set(if blocks < FAR { shift as u8 } else { NONE_YET });
         self.due_at[class].set(from.wrapping_add(blocks.min(FAR) as u32));
     }
 
     /// The interval of the sample that an allocation of `size` bytes is, a large or huge block.
     /// None: it is no sample.
-    pub fn take_large(&self, size: u64, handed: impl Fn(usize) -> u32, now: impl FnOnce() -> u64) -> Option<u64> {
+    pub fn take_large(
+        &self,
+        size: u64,
+        handed: impl Fn(usize) -> u32,
+        now: impl FnOnce() -> u64,
+    ) -> Option<u64> {
         self.take_first(size, 1, handed, now).map(|(_, interval)| interval)
     }
 
@@ -190,7 +201,8 @@ impl Sampler {
     fn draw_nearer(&self, handed: impl Fn(usize) -> u32) {
         let shift = self.pace.shift();
         for class in 0..CLASSES {
-            if u32::from(self.shift[class].get()) > shift && self.distance(class, handed(class)) > 0 {
+            if u32::from(self.shift[class].get()) > shift && self.distance(class, handed(class)) > 0
+            {
                 self.draw(class, handed(class).wrapping_add(1));
             }
         }
@@ -249,7 +261,16 @@ mod tests {
             let handed = [WRAP - 100; CLASSES];
             (0..CLASSES).for_each(|class| assert_eq!(sampler.left(class, handed[class]), 0));
             let (now, intervals) = (1 << 40, BTreeSet::new());
-            Self { sampler, lists: [0; CLASSES], handed, now, allocated: 0.0, estimate: 0.0, variance: 0.0, intervals }
+            Self {
+                sampler,
+                lists: [0; CLASSES],
+                handed,
+                now,
+                allocated: 0.0,
+                estimate: 0.0,
+                variance: 0.0,
+                intervals,
+            }
         }
 
         fn sample(&mut self, size: u64, interval: u64) {
@@ -267,7 +288,8 @@ mod tests {
                 self.now += (ns * size) >> 20;
                 if self.lists[class] == 0 {
                     if self.sampler.is_due(class, |class| self.handed[class]) {
-                        let interval = self.sampler.take(class, |class| self.handed[class], || self.now);
+                        let interval =
+                            self.sampler.take(class, |class| self.handed[class], || self.now);
                         self.sample(size, interval);
                         self.handed[class] = (self.handed[class] + 1) % WRAP;
                         continue;
@@ -279,7 +301,9 @@ mod tests {
             }
             self.allocated += HUGE as f64;
             self.now += ns;
-            if let Some(interval) = self.sampler.take_large(HUGE, |class| self.handed[class], || self.now) {
+            if let Some(interval) =
+                self.sampler.take_large(HUGE, |class| self.handed[class], || self.now)
+            {
                 self.sample(HUGE, interval);
             }
         }
@@ -338,7 +362,11 @@ mod tests {
             }
         }
         let error = (weight / times).sqrt();
-        assert!((found / times - 1.0).abs() < 5.0 * error && error < 0.1, "{} ± {error}", found / times);
+        assert!(
+            (found / times - 1.0).abs() < 5.0 * error && error < 0.1,
+            "{} ± {error}",
+            found / times
+        );
     }
 
     /// A point beyond the range of counts is drawn in parts.
@@ -366,7 +394,8 @@ mod tests {
     fn random_numbers_are_those_of_splitmix64() {
         let sampler = Program::new().sampler;
         sampler.random.set(1_234_567);
-        let known = [6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431];
+        let known =
+            [6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431];
         assert_eq!([(); 4].map(|()| sampler.next_random()), known);
     }
 

@@ -160,7 +160,8 @@ pub fn after_fork() {
 const LEAST: usize = 1024;
 
 fn hash_of(size: u64, interval: u64, stack: &[usize]) -> u64 {
-    let mix = |hash: u64, word: u64| (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    let mix =
+        |hash: u64, word: u64| (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
     stack.iter().fold(mix(mix(1, size), interval), |hash, &pc| mix(hash, pc as u64))
 }
 
@@ -207,7 +208,8 @@ impl Books {
         if !self.reserve(stack.len()) {
             return None;
         }
-        let bucket = Bucket { hash, first_frame, frames: stack.len(), size, interval, taken: 0, freed: 0 };
+        let bucket =
+            Bucket { hash, first_frame, frames: stack.len(), size, interval, taken: 0, freed: 0 };
         // SAFETY: the calls of `reserve` have just made room for all frames and for one bucket.
         unsafe {
             stack.iter().for_each(|&pc| self.frames.push(pc));
@@ -314,7 +316,8 @@ mod tests {
     fn a_bucket_is_a_stack_a_size_and_an_interval() {
         let mut books = Books::new();
         let count = if cfg!(miri) { 50 } else { 3000 };
-        let stack = |i: usize| [i, i + 1, i * 7].into_iter().take(1 + i % 3).collect::<std::vec::Vec<_>>();
+        let stack =
+            |i: usize| [i, i + 1, i * 7].into_iter().take(1 + i % 3).collect::<std::vec::Vec<_>>();
         let mut first = std::vec::Vec::new();
         for i in 0..count {
             first.push(books.bucket(8 + (i as u64 & 1), 5 << (i & 2), &stack(i / 4)).unwrap());
@@ -325,7 +328,10 @@ mod tests {
             assert_eq!(books.bucket(8 + (i as u64 & 1), 5 << (i & 2), &stack(i / 4)), Some(number));
             let (bucket, frames) = books.buckets().nth(number).unwrap();
             let size_and_interval = (8 + (i as u64 & 1), 5 << (i & 2));
-            assert_eq!(((bucket.size, bucket.interval), frames), (size_and_interval, &*stack(i / 4)));
+            assert_eq!(
+                ((bucket.size, bucket.interval), frames),
+                (size_and_interval, &*stack(i / 4))
+            );
         }
         assert_eq!(books.buckets().count(), count);
         assert_eq!(books.frames(), (0..count).map(|i| stack(i / 4).len()).sum::<usize>());

@@ -224,7 +224,8 @@ mod tests {
 
     /// Live samples, their bytes, all samples, and their bytes.
     fn figures(line: &str) -> [u64; 4] {
-        let numbers: Vec<_> = line.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect();
+        let numbers: Vec<_> =
+            line.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect();
         numbers[..4].try_into().unwrap()
     }
 
@@ -248,7 +249,8 @@ mod tests {
                 let text = text(Event::Call);
                 let (samples, _) = text.split_once("\n\n").unwrap();
                 let lines: Vec<_> = samples.lines().map(str::to_string).collect();
-                let with_stack: Vec<_> = lines[1..].iter().filter(|line| !line.starts_with('#')).cloned().collect();
+                let with_stack: Vec<_> =
+                    lines[1..].iter().filter(|line| !line.starts_with('#')).cloned().collect();
                 let mut sum = [0; 4];
                 for line in &with_stack {
                     sum = core::array::from_fn(|i| sum[i] + figures(line)[i]);
@@ -293,18 +295,32 @@ mod tests {
             for _ in 0..200 {
                 let code = libc::PROT_READ | libc::PROT_EXEC;
                 // SAFETY: a new map of a file that nobody writes to.
-                let at =
-                    unsafe { libc::mmap(core::ptr::null_mut(), 1, code, libc::MAP_PRIVATE, program.as_raw_fd(), 0) };
+                let at = unsafe {
+                    libc::mmap(
+                        core::ptr::null_mut(),
+                        1,
+                        code,
+                        libc::MAP_PRIVATE,
+                        program.as_raw_fd(),
+                        0,
+                    )
+                };
                 assert_ne!(at, libc::MAP_FAILED);
             }
             let code = || {
                 let maps = fs::read_to_string("/proc/self/maps").unwrap();
-                let code = maps.lines().filter(|line| line.split(' ').nth(1).unwrap().contains('x'));
+                let code =
+                    maps.lines().filter(|line| line.split(' ').nth(1).unwrap().contains('x'));
                 code.map(str::to_string).collect::<Vec<_>>()
             };
-            for (event, name) in [(Event::Exit, "exit"), (Event::Signal, "signal"), (Event::Call, "call")] {
+            for (event, name) in
+                [(Event::Exit, "exit"), (Event::Signal, "signal"), (Event::Call, "call")]
+            {
                 let text = text(event);
-                assert!(text.lines().nth(1).unwrap().contains(&format!(" event={name} on=0 lost=")), "{text}");
+                assert!(
+                    text.lines().nth(1).unwrap().contains(&format!(" event={name} on=0 lost=")),
+                    "{text}"
+                );
                 let (_, maps) = text.split_once("\n\nMAPPED_LIBRARIES:\n").unwrap();
                 assert_eq!(maps.lines().collect::<Vec<_>>(), code());
             }
@@ -320,11 +336,16 @@ mod tests {
             assert_eq!(buffer.rest().len(), 1096);
             assert!(buffer.write_str(&text).is_err());
             assert_eq!(buffer.text(), &(text.clone() + &text).as_bytes()[..4096]);
-            assert!(buffer.rest().is_empty() && buffer.write_str("").is_ok() && buffer.write_str("x").is_err());
+            assert!(
+                buffer.rest().is_empty()
+                    && buffer.write_str("").is_ok()
+                    && buffer.write_str("x").is_err()
+            );
             let at = buffer.at;
             // `mincore` fails where nothing is mapped.
             // SAFETY: it only asks about one system page, and writes one byte.
-            let is_mapped = || unsafe { libc::mincore(os::at(at).cast(), 1, [0].as_mut_ptr()) } == 0;
+            let is_mapped =
+                || unsafe { libc::mincore(os::at(at).cast(), 1, [0].as_mut_ptr()) } == 0;
             assert!(is_mapped());
             drop(buffer);
             assert!(!is_mapped(), "its memory is given up");

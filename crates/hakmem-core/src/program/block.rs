@@ -93,7 +93,9 @@ impl Locked {
     /// one.
     fn goes_on(&self, class: usize, first: NonNull<u8>) -> bool {
         let page = self.pages(Way::Routed).queues[class].first();
-        page.is_some_and(|page| !harden::has::LINKS || (page.start().addr() ^ first.addr().get()) < SEGMENT)
+        page.is_some_and(|page| {
+            !harden::has::LINKS || (page.start().addr() ^ first.addr().get()) < SEGMENT
+        })
     }
 
     /// Puts back a block that a scope had on its list.

@@ -34,7 +34,8 @@ impl Figures {
     pub(super) fn set_name(&self, name: &str) {
         let mut bytes = [0; NAME_BYTES];
         for (to, from) in bytes[..NAME_BYTES - 1].iter_mut().zip(name.chars()) {
-            let is_plain = matches!(from, ' '..='~') && !matches!(from, '"' | '\'' | '\\' | '<' | '>' | '&' | ',');
+            let is_plain = matches!(from, ' '..='~')
+                && !matches!(from, '"' | '\'' | '\\' | '<' | '>' | '&' | ',');
             *to = if is_plain { from as u8 } else { b'_' };
         }
         for (word, bytes) in self.name.iter().zip(bytes.chunks_exact(8)) {
@@ -53,7 +54,8 @@ impl Figures {
 
     /// Sets all figures to zero, for a heap that begins.
     pub(super) fn begin(&self) {
-        let all = [&self.live, &self.peak, &self.allocations, &self.frees, &self.refused, &self.held];
+        let all =
+            [&self.live, &self.peak, &self.allocations, &self.frees, &self.refused, &self.held];
         all.into_iter().chain([&self.reserved, &self.in_pages]).for_each(|figure| figure.set(0));
     }
 }

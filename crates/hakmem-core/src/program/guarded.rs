@@ -26,7 +26,8 @@ use core::ptr::NonNull;
 const HALF: u32 = 32;
 const BYTES: u32 = 24;
 
-const _: () = assert!(guard::PLACES < 1 << (HALF - BYTES) && guard::PLACES * guard::ROOM < 1 << BYTES);
+const _: () =
+    assert!(guard::PLACES < 1 << (HALF - BYTES) && guard::PLACES * guard::ROOM < 1 << BYTES);
 
 impl ProgramHeap {
     /// What a place keeps of a block of this heap.
@@ -38,7 +39,12 @@ impl ProgramHeap {
     /// the block is to come from a page.
     #[cold]
     #[inline(never)]
-    pub fn alloc_guarded(&'static self, way: Way, class: usize, request: usize) -> Option<NonNull<u8>> {
+    pub fn alloc_guarded(
+        &'static self,
+        way: Way,
+        class: usize,
+        request: usize,
+    ) -> Option<NonNull<u8>> {
         guard::next_due(1)?;
         self.place(way, class, request)
     }
@@ -155,7 +161,9 @@ mod tests {
             let heap = registry::make("interrupted", None).expect("memory");
             let take = |way| heap.alloc_guarded(way, of16(100), 100).expect("a place").as_ptr();
             let blocks = [Way::Own, Way::Own, Way::Routed, Way::Routed].map(take);
-            let counts = || (heap.figures.live.get(), heap.figures.allocations.get(), heap.figures.frees.get());
+            let counts = || {
+                (heap.figures.live.get(), heap.figures.allocations.get(), heap.figures.frees.get())
+            };
             assert_eq!(counts(), (4 * 112, 4, 0));
             let free = |p| freed(guard::free(p).expect("a block of the heap"));
             let interrupted = heap.lock().expect("free");

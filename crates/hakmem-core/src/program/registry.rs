@@ -89,7 +89,12 @@ fn link() -> Option<&'static ProgramHeap> {
     loop {
         heap.next.store(first, Relaxed);
         // Release: see `all`.
-        match ALL.compare_exchange_weak(first, core::ptr::from_ref(heap).cast_mut(), Release, Relaxed) {
+        match ALL.compare_exchange_weak(
+            first,
+            core::ptr::from_ref(heap).cast_mut(),
+            Release,
+            Relaxed,
+        ) {
             Ok(_) => return Some(heap),
             Err(now) => first = now,
         }
@@ -136,7 +141,8 @@ pub unsafe fn by_handle(handle: *mut u8) -> Option<&'static ProgramHeap> {
     let generation = handle.addr() & GENERATIONS;
     // SAFETY: the caller promises a handle, and no heap is unmapped (rule 1).
     let heap = unsafe { &*handle.wrapping_sub(generation).cast::<ProgramHeap>() };
-    (heap.is_live() && heap.generation.load(Relaxed) as usize & GENERATIONS == generation).then_some(heap)
+    (heap.is_live() && heap.generation.load(Relaxed) as usize & GENERATIONS == generation)
+        .then_some(heap)
 }
 
 /// After a fork, in the child, whose only thread is `me`.

@@ -54,7 +54,9 @@ impl Reserve {
     /// Takes slots back. False: they are not of the reserve. O(segments).
     pub(super) fn give(&self, slots: &Meta, span: u32) -> bool {
         let head = slots.raw().cast_const().wrapping_sub(slots.slot() as usize);
-        let Some(entry) = self.entries().find(|entry| core::ptr::eq(entry.head.get(), head)) else { return false };
+        let Some(entry) = self.entries().find(|entry| core::ptr::eq(entry.head.get(), head)) else {
+            return false;
+        };
         entry.free.set(entry.free.get() | run(slots.slot(), span));
         true
     }

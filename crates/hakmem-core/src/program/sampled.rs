@@ -49,7 +49,11 @@ impl Due {
 impl Scope {
     /// [`Scope::alloc`] while the profile is on. `own` is the heap of the calling thread.
     #[cold]
-    pub fn alloc_sampled(&self, own: &Heap, class: usize) -> Result<(NonNull<Block>, bool), Refusal> {
+    pub fn alloc_sampled(
+        &self,
+        own: &Heap,
+        class: usize,
+    ) -> Result<(NonNull<Block>, bool), Refusal> {
         if let Some(block) = self.pop(class) {
             return Ok((block, false));
         }
@@ -111,12 +115,9 @@ impl Locked {
     /// Takes the sample of the block at `p` out of the table. None: the block is no sample.
     #[inline]
     pub(super) fn take_sample(&self, p: *mut u8, head: &Meta) -> Option<Sample> {
-        self.with_samples(
-            Self::way_of(head),
-            |samples| {
-                if samples.is_empty() { None } else { samples.remove(p.addr()) }
-            },
-        )
+        self.with_samples(Self::way_of(head), |samples| {
+            if samples.is_empty() { None } else { samples.remove(p.addr()) }
+        })
     }
 
     /// Takes all samples of a way out, whose blocks are about to be free. The caller counts them
@@ -159,7 +160,9 @@ mod tests {
     /// All samples, the freed ones, and the lost ones.
     fn counts() -> (u64, u64, u64) {
         let counts = table::with_books(|books| {
-            let add = |(taken, freed), (bucket, _): (&table::Bucket, _)| (taken + bucket.taken, freed + bucket.freed);
+            let add = |(taken, freed), (bucket, _): (&table::Bucket, _)| {
+                (taken + bucket.taken, freed + bucket.freed)
+            };
             let (taken, freed) = books.buckets().fold((0, 0), add);
             (taken, freed, books.lost)
         });
@@ -246,7 +249,10 @@ mod tests {
             let note = || scope.due.interval[3].set(77);
             assert_eq!(scope.due.take(3), None);
             note();
-            assert_eq!((scope.due.take(2), scope.due.take(3), scope.due.take(3)), (None, Some(77), None));
+            assert_eq!(
+                (scope.due.take(2), scope.due.take(3), scope.due.take(3)),
+                (None, Some(77), None)
+            );
             note();
             assert!(profile::start(1));
             assert_eq!(scope.due.take(3), None, "another run");

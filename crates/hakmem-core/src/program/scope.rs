@@ -92,7 +92,11 @@ impl Scope {
 
     /// Gets up to `count` blocks: one for the caller, and whether it is zero, and the others for
     /// the empty list. The last flag: it got so many, and the list could go on.
-    pub(super) fn fill(&self, class: usize, count: u64) -> Result<(NonNull<Block>, bool, bool), Refusal> {
+    pub(super) fn fill(
+        &self,
+        class: usize,
+        count: u64,
+    ) -> Result<(NonNull<Block>, bool, bool), Refusal> {
         let got = self.heap().lock()?.take_some(class, count)?;
         self.front.free[class].set(got.list);
         Ok((got.first.cast(), got.zero, got.taken == count && got.goes_on))

@@ -87,10 +87,16 @@ fn a_scope_takes_blocks_within_the_limit() {
     blocks.into_iter().for_each(|p| assert!(!free(heap, p.cast())));
     assert_eq!(heap.figures.live.get(), ROOM, "one is in the list");
     heap.leave(scope);
-    assert_eq!((heap.figures.live.get(), heap.figures.allocations.get(), heap.figures.frees.get()), (0, 4, 4));
+    assert_eq!(
+        (heap.figures.live.get(), heap.figures.allocations.get(), heap.figures.frees.get()),
+        (0, 4, 4)
+    );
     let again = heap.enter(core::ptr::null()).expect("memory");
     assert!(core::ptr::eq(scope, again), "the spare one");
-    assert!([(); 5].into_iter().all(|()| again.alloc(class).is_ok()) && again.alloc(class) == Err(Refusal::Limit));
+    assert!(
+        [(); 5].into_iter().all(|()| again.alloc(class).is_ok())
+            && again.alloc(class) == Err(Refusal::Limit)
+    );
     heap.leave(again);
     // SAFETY: nobody uses the heap any more.
     assert!(unsafe { heap.delete() });
@@ -102,7 +108,8 @@ fn a_scope_takes_blocks_within_the_limit() {
 fn a_reserve_is_used_up_and_used_again() {
     let heap = registry::make("reserved", None).expect("memory");
     heap.reserve(1).expect("memory");
-    let slot = |heap: &'static ProgramHeap| heap.alloc(Way::Own, 2 * SLOT, 16, None).expect("memory").0;
+    let slot =
+        |heap: &'static ProgramHeap| heap.alloc(Way::Own, 2 * SLOT, 16, None).expect("memory").0;
     for _ in 0..3 {
         let blocks = [(); 16].map(|()| slot(heap));
         assert_eq!(heap.figures.held.get(), reserve::SEGMENT_BYTES);
@@ -121,7 +128,8 @@ fn a_reserve_is_used_up_and_used_again() {
 
 #[test]
 fn names_are_what_every_report_can_hold() {
-    let heap = registry::make("ä\"b<c>,d\n and more than there is any room for", None).expect("memory");
+    let heap =
+        registry::make("ä\"b<c>,d\n and more than there is any room for", None).expect("memory");
     let read = heap.read();
     assert_eq!(read.name(), "__b_c__d_ and more than there i");
     // SAFETY: nobody uses the heap any more.

@@ -19,7 +19,8 @@ impl Locked {
         let unit = if is_large { SLOT } else { SEGMENT };
         let size = n.max(1).next_multiple_of(unit);
         self.charge(way, 1, size as u64).ok_or(Refusal::Limit)?;
-        let made = if is_large { self.alloc_large(way, size) } else { self.alloc_huge(way, n, align) };
+        let made =
+            if is_large { self.alloc_large(way, size) } else { self.alloc_huge(way, n, align) };
         let Ok((head, zero)) = made else {
             self.uncharge(way, 1, size as u64);
             return Err(Refusal::Memory);
@@ -39,7 +40,12 @@ impl Locked {
         Ok((head, zero))
     }
 
-    fn alloc_huge(&self, way: Way, n: usize, align: usize) -> Result<(&'static Meta, bool), Refusal> {
+    fn alloc_huge(
+        &self,
+        way: Way,
+        n: usize,
+        align: usize,
+    ) -> Result<(&'static Meta, bool), Refusal> {
         let (head, zero) = huge::alloc(n, align, false).ok_or(Refusal::Memory)?;
         self.note_held(huge::size(head) as i64);
         self.adopt(way, head, Kind::ProgramHuge);
@@ -104,8 +110,14 @@ impl ProgramHeap {
     /// # Safety
     /// [`super::of`] gave `head` and this heap for the block. It is live, and nobody else uses it
     /// during the call, nor the bytes behind `n` afterwards.
-    pub unsafe fn resize(&'static self, head: &'static Meta, n: usize, align: usize) -> Option<*mut u8> {
-        let is_huge = head.kind() == Kind::ProgramHuge && (LARGE_MAX + 1..=huge::TOO_LARGE).contains(&n);
+    pub unsafe fn resize(
+        &'static self,
+        head: &'static Meta,
+        n: usize,
+        align: usize,
+    ) -> Option<*mut u8> {
+        let is_huge =
+            head.kind() == Kind::ProgramHuge && (LARGE_MAX + 1..=huge::TOO_LARGE).contains(&n);
         // A huge block that moves goes to a multiple of SEGMENT.
         if !is_huge || align > SEGMENT {
             return None;

@@ -71,6 +71,8 @@ impl GuardedState {
     /// Takes the place, if its state is `from`.
     pub fn seize(&self, from: State) -> bool {
         // Acquire: pairs with `set` (rule 3).
-        self.0.compare_exchange(from as u32, State::Busy as u32, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        self.0
+            .compare_exchange(from as u32, State::Busy as u32, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
     }
 }

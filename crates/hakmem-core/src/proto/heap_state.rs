@@ -132,7 +132,8 @@ impl HeapState {
     pub fn seize(&self, gone: u32, me: u32, f: impl FnOnce()) -> Tidied {
         // Acquire, as for every change that makes a thread the holder (rule 1). Here the caller
         // must have seen what the thread did already: that thread wrote no word with release.
-        let seized = self.0.compare_exchange(LIVE | gone, POPPED | me, Ordering::Acquire, Ordering::Relaxed);
+        let seized =
+            self.0.compare_exchange(LIVE | gone, POPPED | me, Ordering::Acquire, Ordering::Relaxed);
         if seized.is_err() {
             return Tidied::No;
         }
@@ -152,7 +153,10 @@ impl HeapState {
             return Tidied::Yes;
         }
         // An adopter sets POPPED once. From then on only the tidier changes the word.
-        let popped = self.0.compare_exchange(POPPED | me, IDLE, Ordering::Release, Ordering::Relaxed).is_ok();
+        let popped = self
+            .0
+            .compare_exchange(POPPED | me, IDLE, Ordering::Release, Ordering::Relaxed)
+            .is_ok();
         if popped { Tidied::Popped } else { Tidied::No }
     }
 
@@ -196,7 +200,8 @@ mod tests {
     #[test]
     fn an_idle_heap_is_tidied_or_held_by_one() {
         let heap = &HeapState::new();
-        let tidied = heap.tidy(ME, || assert!(heap.with() == With::Tidier(ME) && !heap.hold(OTHER)));
+        let tidied =
+            heap.tidy(ME, || assert!(heap.with() == With::Tidier(ME) && !heap.hold(OTHER)));
         assert_eq!((tidied, heap.with()), (Tidied::Yes, With::Nobody));
         assert!(heap.hold(ME) && !heap.hold(OTHER) && heap.with() == With::Tidier(ME));
         assert_eq!(heap.let_go(OTHER), Tidied::No, "it is held by another");

@@ -76,7 +76,12 @@ impl IdStack {
             }
             let next = link_of(id).load(Ordering::Relaxed);
             // Relaxed: a head with the same tag is the very value that this thread acquired above.
-            match self.head.compare_exchange_weak(head, bump(head) | next, Ordering::Relaxed, Ordering::Acquire) {
+            match self.head.compare_exchange_weak(
+                head,
+                bump(head) | next,
+                Ordering::Relaxed,
+                Ordering::Acquire,
+            ) {
                 Ok(_) => return Some(id),
                 Err(now) => head = now,
             }

@@ -109,7 +109,10 @@ impl Lock {
         // Acquire, where the word changes to `me`: this thread sees what the last holder wrote.
         for _ in 0..SPINS {
             if load_or_cas!(self.state, Ordering::Relaxed) == 0
-                && self.state.compare_exchange_weak(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok()
+                && self
+                    .state
+                    .compare_exchange_weak(0, me, Ordering::Acquire, Ordering::Relaxed)
+                    .is_ok()
             {
                 return true;
             }
@@ -117,7 +120,9 @@ impl Lock {
         }
         let mut slept = false;
         loop {
-            let Err(now) = self.state.compare_exchange(0, me | SLEEPERS, Ordering::Acquire, Ordering::Relaxed) else {
+            let Err(now) =
+                self.state.compare_exchange(0, me | SLEEPERS, Ordering::Acquire, Ordering::Relaxed)
+            else {
                 return true;
             };
             if slept && limit.is_some() {
@@ -125,7 +130,12 @@ impl Lock {
                 return false;
             }
             let marked = now | SLEEPERS;
-            if now == marked || self.state.compare_exchange(now, marked, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            if now == marked
+                || self
+                    .state
+                    .compare_exchange(now, marked, Ordering::Relaxed, Ordering::Relaxed)
+                    .is_ok()
+            {
                 os::futex_wait(&self.state, marked, limit);
                 slept = true;
             }

@@ -71,7 +71,12 @@ impl<T: Link> PageRemoteList<T> {
         loop {
             // SAFETY: the caller owns the block until the compare-and-swap below adds it (rule 1).
             unsafe { T::set_next(block, first) };
-            match self.first.compare_exchange_weak(first, block, Ordering::AcqRel, Ordering::Relaxed) {
+            match self.first.compare_exchange_weak(
+                first,
+                block,
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            ) {
                 Ok(_) => return first.is_null(),
                 Err(now) => first = now,
             }
@@ -114,7 +119,12 @@ mod tests {
         assert_eq!(list.first(), b);
         let (link, blocks) = list.open(|| 5);
         // SAFETY: `open` has given the blocks back to this test.
-        assert!(link == 5 && blocks == b && unsafe { Node::next(b) } == a && unsafe { Node::next(a) }.is_null());
+        assert!(
+            link == 5
+                && blocks == b
+                && unsafe { Node::next(b) } == a
+                && unsafe { Node::next(a) }.is_null()
+        );
         assert!(list.first().is_null());
     }
 

@@ -99,7 +99,10 @@ mod tests {
         assert_eq!(settle(&bin, &[3, 3]), [(true, 3)]);
         assert_eq!(settle(&bin, &[5, 5]), [(false, 3), (true, 5)]);
         // The wanted bin changes meanwhile.
-        assert_eq!(settle(&bin, &[2, 4, 4, 4]), [(false, 5), (true, 2), (false, 2), (false, 2), (true, 4)]);
+        assert_eq!(
+            settle(&bin, &[2, 4, 4, 4]),
+            [(false, 5), (true, 2), (false, 2), (false, 2), (true, 4)]
+        );
         assert_eq!(settle(&bin, &[0, 1, 1, 1]), [(false, 4), (true, 1)]);
         assert_eq!(settle(&bin, &[0, 0]), [(false, 1)]);
         assert_eq!(settle(&bin, &[0, 0]), []);

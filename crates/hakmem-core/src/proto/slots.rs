@@ -56,7 +56,13 @@ impl Claim {
     fn of(mask: u32, old: u64, new: u64) -> Self {
         let were_dirty = dirty_of(old) & mask;
         let dirty = were_dirty.count_ones();
-        Self { first: mask.trailing_zeros(), clean: dirty == 0, dirty, were_dirty, free: !active(new) }
+        Self {
+            first: mask.trailing_zeros(),
+            clean: dirty == 0,
+            dirty,
+            were_dirty,
+            free: !active(new),
+        }
     }
 }
 
@@ -117,7 +123,11 @@ impl Slots {
 
     /// As [`Slots::update`], for a caller that has just read `old`. A failed compare-and-swap
     /// returns a value that is not older than `old`.
-    fn update_from(&self, mut old: u64, mut change: impl FnMut(u64) -> Option<u64>) -> Option<(u64, u64)> {
+    fn update_from(
+        &self,
+        mut old: u64,
+        mut change: impl FnMut(u64) -> Option<u64>,
+    ) -> Option<(u64, u64)> {
         loop {
             let new = change(old)?;
             match self.word.compare_exchange_weak(old, new, Ordering::SeqCst, Ordering::Relaxed) {
@@ -146,8 +156,9 @@ impl Slots {
 
     /// Claims exactly the slots of `mask`, if all of them are free.
     pub fn claim_exact(&self, mask: u32) -> Option<Claim> {
-        let (old, new) =
-            self.update(|w| (active(w) & mask == 0).then(|| word(active(w) | mask, dirty_of(w) & !mask)))?;
+        let (old, new) = self.update(|w| {
+            (active(w) & mask == 0).then(|| word(active(w) | mask, dirty_of(w) & !mask))
+        })?;
         Some(Claim::of(mask, old, new))
     }
 
@@ -155,7 +166,8 @@ impl Slots {
     /// thread that makes a slot DIRTY finds the segment unlisted, and lists it (rule 4).
     pub fn claim_dirty(&self) -> u32 {
         let first = load_or_cas!(self.word, Ordering::SeqCst);
-        let taken = self.update_from(first, |w| (dirty_of(w) != 0).then(|| word(active(w) | dirty_of(w), 0)));
+        let taken = self
+            .update_from(first, |w| (dirty_of(w) != 0).then(|| word(active(w) | dirty_of(w), 0)));
         taken.map_or(0, |(old, _)| dirty_of(old))
     }
 
@@ -170,7 +182,9 @@ impl Slots {
     pub fn retire(&self) -> bool {
         // `update` would read the word first. In a fresh segment the read would cost one page
         // fault, and the write another.
-        self.word.compare_exchange(0, word(u32::MAX, 0), Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        self.word
+            .compare_exchange(0, word(u32::MAX, 0), Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
     }
 
     /// Makes the slots of `mask` free: DIRTY if they hold old data, CLEAN if they are zero and not
@@ -210,7 +224,9 @@ mod tests {
             seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             let free = (seed >> 32) as u32 | (seed as u32 & (seed >> 17) as u32);
             for n in 1..=32 {
-                let expected = (0..=32 - n).filter(|&i| free & run(i, n) == run(i, n)).fold(0, |m, i| m | 1u32 << i);
+                let expected = (0..=32 - n)
+                    .filter(|&i| free & run(i, n) == run(i, n))
+                    .fold(0, |m, i| m | 1u32 << i);
                 assert_eq!(starts_of_runs(free, n), expected, "{free:032b} {n}");
             }
         }

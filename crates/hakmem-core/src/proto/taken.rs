@@ -18,7 +18,12 @@ pub fn take(word: &AtomicU64) -> Option<u32> {
     while taken != u64::MAX {
         let place = taken.trailing_ones();
         // Acquire: pairs with `give_up` (rule 2).
-        match word.compare_exchange_weak(taken, taken | 1 << place, Ordering::Acquire, Ordering::Relaxed) {
+        match word.compare_exchange_weak(
+            taken,
+            taken | 1 << place,
+            Ordering::Acquire,
+            Ordering::Relaxed,
+        ) {
             Ok(_) => return Some(place),
             Err(now) => taken = now,
         }

@@ -291,7 +291,9 @@ mod tests {
             worker.alive.store(0, Relaxed);
             assert!(worker.is_gone());
             assert!(!worker.begin(|| true, || unreachable!("it is held off")));
-            assert!(!worker.release() && !worker.begin(|| true, || unreachable!()) && worker.release());
+            assert!(
+                !worker.release() && !worker.begin(|| true, || unreachable!()) && worker.release()
+            );
             assert!(worker.begin(|| true, || true));
         }
         let worker = begun();

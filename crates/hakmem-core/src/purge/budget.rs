@@ -44,7 +44,9 @@ pub fn excess(now: u32, decay: u32) -> usize {
     let peak = PEAKS[0].load(Relaxed).max(PEAKS[1].load(Relaxed));
     let surplus = (policy::SURPLUS_MIB.get() as usize) << 20;
     let allowed = surplus + need / SHARE + peak.saturating_sub(need);
-    (segment::signed_dirty_bytes() + unpurged.cast_signed() - allowed.cast_signed()).max(0).cast_unsigned()
+    (segment::signed_dirty_bytes() + unpurged.cast_signed() - allowed.cast_signed())
+        .max(0)
+        .cast_unsigned()
 }
 
 /// Purges what is beyond the budget: `most` bytes, and what else is dirty in the last segment.
@@ -55,8 +57,11 @@ pub(super) fn purge(_: &Held, now: u32, decay: u32, most: usize) -> usize {
     // Threads that find the lock taken leave more here.
     while given < most && excess(now, decay) > 0 {
         let last = CURSOR.load(Relaxed);
-        let mut after = super::dirty_segments().filter(|&(arena, segment)| place(arena, segment) > last);
-        let Some((arena, segment)) = after.next().or_else(|| super::dirty_segments().next()) else { break };
+        let mut after =
+            super::dirty_segments().filter(|&(arena, segment)| place(arena, segment) > last);
+        let Some((arena, segment)) = after.next().or_else(|| super::dirty_segments().next()) else {
+            break;
+        };
         CURSOR.store(place(arena, segment), Relaxed);
         let purged = segment::purge(arena, segment, now, 0);
         if purged == 0 {
@@ -120,7 +125,8 @@ mod tests {
             come_and_go(64);
             PEAKS.iter().for_each(|peak| peak.store(0, Relaxed));
             // SAFETY: the block is freed once.
-            let come_and_end = || std::thread::spawn(|| unsafe { c::free(c::malloc(1)) }).join().unwrap();
+            let come_and_end =
+                || std::thread::spawn(|| unsafe { c::free(c::malloc(1)) }).join().unwrap();
             let before = segment::dirty_bytes();
             come_and_end();
             assert!(segment::dirty_bytes() >= before, "as much may stay");

@@ -122,7 +122,9 @@ pub fn expected_bytes() -> usize {
 /// The bytes that are free and not given back.
 pub fn free_bytes() -> usize {
     let others = parked::free_bytes() + whole::waiting_bytes();
-    (segment::signed_dirty_bytes() + huge::signed_cached_bytes() + others.cast_signed()).max(0).cast_unsigned()
+    (segment::signed_dirty_bytes() + huge::signed_cached_bytes() + others.cast_signed())
+        .max(0)
+        .cast_unsigned()
 }
 
 /// Starts the scavenger if there is enough work for it, else makes a pass if one is due. Callers
@@ -168,7 +170,8 @@ fn keep_budget(now: u32, decay: u32, most: usize) {
 
 /// The segments with dirty slots. O(groups in use / 64 + those segments).
 fn dirty_segments() -> impl Iterator<Item = (&'static arena::Arena, usize)> {
-    arena::all().flat_map(|arena| arena.listed(arena::DIRTY_ROW).map(move |segment| (arena, segment)))
+    arena::all()
+        .flat_map(|arena| arena.listed(arena::DIRTY_ROW).map(move |segment| (arena, segment)))
 }
 
 /// The milliseconds between two passes on slow paths.
@@ -208,7 +211,10 @@ fn run(_: &Held, now: u32, decay: u32, pauses: Pauses, goes_on: impl Fn() -> boo
     let mut given = unsafe { parked::purge(now, decay, goes_on) };
     given += huge::purge(now, decay, goes_on);
     if kept::is_any() {
-        given += all_heaps().take_while(|_| goes_on()).map(|heap| heap.huge().purge(now, decay)).sum::<usize>();
+        given += all_heaps()
+            .take_while(|_| goes_on())
+            .map(|heap| heap.huge().purge(now, decay))
+            .sum::<usize>();
     }
     for (arena, segment) in dirty_segments().take_while(|_| goes_on()) {
         given += segment::purge(arena, segment, now, decay);

@@ -41,7 +41,8 @@ fn heaps_tell_who_has_them() {
     alone("thread::tests::heaps_tell_who_has_them", || {
         come_and_go(100);
         let states = || {
-            let mut states: Vec<_> = Snapshot::take().heaps().map(|heap| heap.state.name()).collect();
+            let mut states: Vec<_> =
+                Snapshot::take().heaps().map(|heap| heap.state.name()).collect();
             // Running heaps belong to other threads of the parent.
             states.retain(|&state| state != "running");
             states.sort();
@@ -101,14 +102,24 @@ fn heaps_lie_between_guards() {
         let mut regions = std::collections::BTreeSet::new();
         for heap in all_heaps() {
             let at = core::ptr::from_ref(heap).addr();
-            assert!(crate::backend::page::lookup(os::at(at)).is_none(), "beside the program's blocks");
-            let i = maps.iter().position(|&(from, to, writable)| writable && from <= at && at < to).unwrap();
+            assert!(
+                crate::backend::page::lookup(os::at(at)).is_none(),
+                "beside the program's blocks"
+            );
+            let i = maps
+                .iter()
+                .position(|&(from, to, writable)| writable && from <= at && at < to)
+                .unwrap();
             regions.insert(i);
         }
         for &i in &regions {
             for (beside, end) in [(maps[i - 1], maps[i].0), (maps[i + 1], maps[i].1)] {
                 let (from, to, writable) = beside;
-                assert!(!writable && (from == end || to == end) && to - from >= 64 << 10, "{beside:x?} {:x?}", maps[i]);
+                assert!(
+                    !writable && (from == end || to == end) && to - from >= 64 << 10,
+                    "{beside:x?} {:x?}",
+                    maps[i]
+                );
             }
         }
         assert!(regions.len() <= 5, "as few maps as that");
@@ -172,7 +183,11 @@ fn nobody_waits_for_who_makes_the_process_ready() {
             come_and_go(100);
             assert!(pool::NUMBERED.load(Relaxed) && heaps_of(os::thread_token()) == 1);
         });
-        assert_eq!((PROCESS.load(Relaxed), heaps_of(token)), (INITIALISING, 1), "nobody was told of its end");
+        assert_eq!(
+            (PROCESS.load(Relaxed), heaps_of(token)),
+            (INITIALISING, 1),
+            "nobody was told of its end"
+        );
         KEY.store(key, Relaxed);
         PROCESS.store(READY, Release);
         let made = heaps_made();
@@ -300,7 +315,10 @@ fn what_is_unloaded_is_not_called() {
         assert_eq!(KEY.load(Relaxed), NO_KEY);
         // SAFETY: a key that was deleted is an error for glibc, not a memory access.
         #[cfg(target_env = "gnu")]
-        assert_eq!(unsafe { libc::pthread_setspecific(key, (&raw const KEY).cast()) }, libc::EINVAL);
+        assert_eq!(
+            unsafe { libc::pthread_setspecific(key, (&raw const KEY).cast()) },
+            libc::EINVAL
+        );
         // A thread that still allocates gets memory.
         spawn(|| come_and_go(100)).join().unwrap();
         come_and_go(3 << 20);
@@ -324,7 +342,8 @@ fn what_is_unloaded_gives_its_memory_up() {
             blocks.into_iter().for_each(|p| c::free(p));
             let is_there = |p: &&*mut u8| {
                 let mut page = [os::Page::Absent];
-                os::Pagemap::open().unwrap().read(p.addr(), &mut page) && page == [os::Page::Resident]
+                os::Pagemap::open().unwrap().read(p.addr(), &mut page)
+                    && page == [os::Page::Resident]
             };
             let there = || blocks.iter().filter(is_there).count();
             assert_eq!(there(), 3, "they are kept");

@@ -26,8 +26,11 @@ struct EmptyFront {
 unsafe impl Sync for EmptyFront {}
 const _: () = assert!(size_of::<EmptyFront>() == size_of::<Front>());
 
-const EMPTY_FRONT: EmptyFront =
-    EmptyFront { free: [core::ptr::null_mut(); CLASSES + 1], class16: CLASS16, kept: [0; CLASSES - FIRST_LONG] };
+const EMPTY_FRONT: EmptyFront = EmptyFront {
+    free: [core::ptr::null_mut(); CLASSES + 1],
+    class16: CLASS16,
+    kept: [0; CLASSES - FIRST_LONG],
+};
 /// An empty front whose length is a multiple of 16.
 #[repr(C)]
 struct Padded {
@@ -46,10 +49,13 @@ struct EmptyFronts {
 /// heap back.
 static EMPTY_FRONTS: EmptyFronts = EmptyFronts {
     _word: 0,
-    fronts: [const { Padded { front: EMPTY_FRONT, _pad: [0; size_of::<EmptyFront>() / 8 % 2] } }; 2],
+    fronts: [const { Padded { front: EMPTY_FRONT, _pad: [0; size_of::<EmptyFront>() / 8 % 2] } };
+        2],
 };
 
-const _: () = assert!(core::mem::offset_of!(EmptyFronts, fronts) == 8 && size_of::<Padded>().is_multiple_of(16));
+const _: () = assert!(
+    core::mem::offset_of!(EmptyFronts, fronts) == 8 && size_of::<Padded>().is_multiple_of(16)
+);
 
 #[cfg(not(any(miri, shuttle)))]
 core::arch::global_asm!(
@@ -197,7 +203,9 @@ mod word {
     }
 
     pub fn front() -> *const Front {
-        WORDS.with_borrow(|words| words.get(thread()).copied()).unwrap_or((&raw const EMPTY_FRONTS.fronts).cast())
+        WORDS
+            .with_borrow(|words| words.get(thread()).copied())
+            .unwrap_or((&raw const EMPTY_FRONTS.fronts).cast())
     }
 
     pub fn set(front: *const Front) {

@@ -25,12 +25,22 @@ macro_rules! implement {
                 unsafe { Heap::deallocate(self, block, layout) };
             }
 
-            unsafe fn grow(&self, block: NonNull<u8>, old: Layout, new: Layout) -> Result<NonNull<[u8]>, AllocError> {
+            unsafe fn grow(
+                &self,
+                block: NonNull<u8>,
+                old: Layout,
+                new: Layout,
+            ) -> Result<NonNull<[u8]>, AllocError> {
                 // SAFETY: the caller promises a live block of the layout `old`.
                 unsafe { moved(self, block, old, new) }
             }
 
-            unsafe fn shrink(&self, block: NonNull<u8>, old: Layout, new: Layout) -> Result<NonNull<[u8]>, AllocError> {
+            unsafe fn shrink(
+                &self,
+                block: NonNull<u8>,
+                old: Layout,
+                new: Layout,
+            ) -> Result<NonNull<[u8]>, AllocError> {
                 // SAFETY: the caller promises a live block of the layout `old`.
                 unsafe { moved(self, block, old, new) }
             }

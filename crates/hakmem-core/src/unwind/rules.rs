@@ -15,8 +15,8 @@ use crate::base::sync::Ordering::Relaxed;
 use crate::base::sync::plain::AtomicU64;
 use crate::os::{self, Tables};
 use gimli::{
-    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, NativeEndian, Pointer, RegisterRule, UnwindContext,
-    UnwindContextStorage, UnwindSection, UnwindTableRow, Vendor,
+    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, NativeEndian, Pointer, RegisterRule,
+    UnwindContext, UnwindContextStorage, UnwindSection, UnwindTableRow, Vendor,
 };
 
 /// How to get from a frame to its caller's.
@@ -44,7 +44,8 @@ pub enum Rule {
 /// The rules that were found, by address. An entry is two words: the packed rule, and the address
 /// mixed with it by exclusive or. If two threads write an entry at once, the two words fit no
 /// address. So no word needs an order.
-static KNOWN: [(AtomicU64, AtomicU64); 4096] = [const { (AtomicU64::new(0), AtomicU64::new(0)) }; 4096];
+static KNOWN: [(AtomicU64, AtomicU64); 4096] =
+    [const { (AtomicU64::new(0), AtomicU64::new(0)) }; 4096];
 
 /// The place in `KNOWN` for an address.
 fn place(key: u64) -> usize {
@@ -103,9 +104,15 @@ impl Rule {
             Self::Outermost => Self::OUTERMOST,
             Self::Unknown => Self::UNKNOWN,
             Self::Table { from_frame, offset, return_at, frame_at } => {
-                let frame = frame_at.map_or(0, |at| Self::FRAME_SAVED | u64::from(at) << Self::FRAME_AT);
-                let link = return_at.map_or(0, |at| Self::RETURN_SAVED | u64::from(at) << Self::RETURN_AT);
-                Self::TABLE | if from_frame { Self::FROM_FRAME } else { 0 } | frame | link | u64::from(offset)
+                let frame =
+                    frame_at.map_or(0, |at| Self::FRAME_SAVED | u64::from(at) << Self::FRAME_AT);
+                let link =
+                    return_at.map_or(0, |at| Self::RETURN_SAVED | u64::from(at) << Self::RETURN_AT);
+                Self::TABLE
+                    | if from_frame { Self::FROM_FRAME } else { 0 }
+                    | frame
+                    | link
+                    | u64::from(offset)
             }
         }
     }
@@ -143,7 +150,9 @@ fn look_up(pc: usize) -> Option<Rule> {
         Tables::Frames(start, len) => {
             let section = section(slice(start, start.checked_add(len)?)?);
             let bases = BaseAddresses::default().set_eh_frame(start as u64);
-            return rule_of(section.unwind_info_for_address(&bases, &mut context, pc as u64, cie).ok()?);
+            return rule_of(
+                section.unwind_info_for_address(&bases, &mut context, pc as u64, cie).ok()?,
+            );
         }
     };
     let header = EhFrameHdr::new(slice(index, object.end)?, NativeEndian);
@@ -153,14 +162,21 @@ fn look_up(pc: usize) -> Option<Rule> {
     let bases = bases.set_eh_frame(start);
     let start = usize::try_from(start).ok().filter(|at| (object.start..object.end).contains(at))?;
     let section = section(slice(start, object.end)?);
-    let row = header.table()?.unwind_info_for_address(&section, &bases, &mut context, pc as u64, cie).ok()?;
+    let row = header
+        .table()?
+        .unwind_info_for_address(&section, &bases, &mut context, pc as u64, cie)
+        .ok()?;
     rule_of(row)
 }
 
 fn section(bytes: &'static [u8]) -> EhFrame<EndianSlice<'static, NativeEndian>> {
     let mut section = EhFrame::new(bytes, NativeEndian);
     // One instruction of the tables has another meaning on each kind of processor.
-    section.set_vendor(if cfg!(target_arch = "aarch64") { Vendor::AArch64 } else { Vendor::Default });
+    section.set_vendor(if cfg!(target_arch = "aarch64") {
+        Vendor::AArch64
+    } else {
+        Vendor::Default
+    });
     section
 }
 
@@ -194,7 +210,9 @@ fn slice(from: usize, to: usize) -> Option<&'static [u8]> {
     // SAFETY: the bytes are part of a loaded object, which stays loaded while its code is on this
     // stack. gimli reads only what the tables lead to. That lies in readable segments: every
     // exception reads it, too.
-    Some(unsafe { core::slice::from_raw_parts(core::ptr::with_exposed_provenance::<u8>(from), len) })
+    Some(unsafe {
+        core::slice::from_raw_parts(core::ptr::with_exposed_provenance::<u8>(from), len)
+    })
 }
 
 #[cfg(all(test, not(any(loom, miri))))]
@@ -241,8 +259,10 @@ mod tests {
     #[test]
     fn what_was_found_is_known() {
         find();
-        let by_the_frame = Rule::Table { from_frame: true, offset: 16, return_at: Some(8), frame_at: Some(16) };
-        let planted = Rule::Table { from_frame: true, offset: 24, return_at: Some(8), frame_at: None };
+        let by_the_frame =
+            Rule::Table { from_frame: true, offset: 16, return_at: Some(8), frame_at: Some(16) };
+        let planted =
+            Rule::Table { from_frame: true, offset: 24, return_at: Some(8), frame_at: None };
         let function = what_was_found_is_known as fn() as usize;
         let inside = (&raw const hakmem_test_goes_by_the_frame).addr() + 48;
         assert_ne!(inside as u64 & by_the_frame.pack(), 0);
@@ -255,7 +275,8 @@ mod tests {
             assert_eq!(of(here), planted);
             rule.store(Rule::Unknown.pack(), Relaxed);
             assert_eq!(of(here), found, "an address and a rule that are not of one entry");
-            let other = (here + 1..).find(|&other| place(other as u64) == place(here as u64)).unwrap();
+            let other =
+                (here + 1..).find(|&other| place(other as u64) == place(here as u64)).unwrap();
             mixed.store(other as u64 ^ planted.pack(), Relaxed);
             rule.store(planted.pack(), Relaxed);
             assert_eq!(of(here), found, "another address");
@@ -322,7 +343,12 @@ mod tests {
         find();
         let at = |offset: usize| of((&raw const hakmem_test_goes_by_the_frame).addr() + offset);
         let (saved, set) = if cfg!(target_arch = "x86_64") { (1, 4) } else { (4, 8) };
-        let rule = |from_frame| Rule::Table { from_frame, offset: 16, return_at: Some(8), frame_at: Some(16) };
+        let rule = |from_frame| Rule::Table {
+            from_frame,
+            offset: 16,
+            return_at: Some(8),
+            frame_at: Some(16),
+        };
         assert_eq!(at(0), AT_ENTRY);
         assert_eq!(at(saved), rule(false));
         assert_eq!(at(set), rule(true));

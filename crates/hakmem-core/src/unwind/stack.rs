@@ -60,12 +60,15 @@ impl Scratch {
             return None;
         }
         // A sanitizer would report it: most of the stack is other functions' variables.
-        let is_known = low >= self.known_from && address.checked_add(WORD).is_some_and(|end| end <= self.known_to);
+        let is_known = low >= self.known_from
+            && address.checked_add(WORD).is_some_and(|end| end <= self.known_to);
         if !cfg!(sanitizer) && is_known {
             // SAFETY: aligned, and in the range that is known to be this thread's stack. `low`, the
             // stack pointer of a frame of now, lies in the range, too. So this is the same stack,
             // which is mapped up to its outermost frame.
-            return Some(unsafe { core::ptr::with_exposed_provenance::<usize>(address).read_volatile() });
+            return Some(unsafe {
+                core::ptr::with_exposed_provenance::<usize>(address).read_volatile()
+            });
         }
         if address.wrapping_sub(self.at).saturating_add(WORD) > self.len {
             // The next words to be read lie at or above `low`, the frame of now.
@@ -107,7 +110,9 @@ impl Scratch {
                     }
                     None
                 }
-                Rule::Table { from_frame, offset, return_at, frame_at } if from_frame || has_stack => {
+                Rule::Table { from_frame, offset, return_at, frame_at }
+                    if from_frame || has_stack =>
+                {
                     has_stack = true;
                     let base = if from_frame { at.frame } else { at.stack };
                     self.up(base.wrapping_add(offset as usize), &at, return_at, frame_at)
@@ -127,7 +132,13 @@ impl Scratch {
     }
 
     /// The registers of the caller, if `top` is its stack pointer.
-    fn up(&mut self, top: usize, at: &Registers, return_at: Option<u16>, frame_at: Option<u16>) -> Option<Registers> {
+    fn up(
+        &mut self,
+        top: usize,
+        at: &Registers,
+        return_at: Option<u16>,
+        frame_at: Option<u16>,
+    ) -> Option<Registers> {
         // Stacks grow down, and end. Without this check a damaged one could lead round in a circle.
         // Only a function that has called nothing may have no frame. Its caller has no link.
         if top < at.stack || top == at.stack && return_at.is_some() {
@@ -178,7 +189,8 @@ mod tests {
         for levels in [0, 1, 20, 60, 500] {
             let found = deep(&mut scratch(), levels);
             // The calls of itself return to one address. Two frames lie inside of them.
-            let most = found.iter().map(|pc| found.iter().filter(|other| *other == pc).count()).max();
+            let most =
+                found.iter().map(|pc| found.iter().filter(|other| *other == pc).count()).max();
             assert_eq!(most, Some(levels.clamp(1, DEPTH - 3)), "{levels}: {found:x?}");
             assert_eq!(found.len() == DEPTH, levels == 500, "a stack ends, or is cut");
         }
@@ -221,19 +233,43 @@ mod tests {
             assert_eq!(scratch.word(at, low), Some(at));
             (scratch.at - start, scratch.len)
         };
-        assert_eq!(look(&mut scratch, start + PIECE - 8, start), (0, PIECE), "from the stack pointer on");
-        assert_eq!(look(&mut scratch, start + PIECE - 8, start + 8), (0, PIECE), "the last word is there");
-        assert_eq!(look(&mut scratch, start + PIECE, start), (PIECE, PIECE), "from the word on, if that is far away");
-        assert_eq!(look(&mut scratch, start + 64, start + 51), (48, PIECE), "whole words, and this one among them");
+        assert_eq!(
+            look(&mut scratch, start + PIECE - 8, start),
+            (0, PIECE),
+            "from the stack pointer on"
+        );
+        assert_eq!(
+            look(&mut scratch, start + PIECE - 8, start + 8),
+            (0, PIECE),
+            "the last word is there"
+        );
+        assert_eq!(
+            look(&mut scratch, start + PIECE, start),
+            (PIECE, PIECE),
+            "from the word on, if that is far away"
+        );
+        assert_eq!(
+            look(&mut scratch, start + 64, start + 51),
+            (48, PIECE),
+            "whole words, and this one among them"
+        );
         assert_eq!(look(&mut scratch, start + 64, start + 56), (48, PIECE));
 
         (scratch.len, scratch.at) = (0, start);
         scratch.know(start + 64, start + 128);
         assert_eq!(look(&mut scratch, start + 64, start + 64), (0, 0), "it is read where it lies");
         assert_eq!(look(&mut scratch, start + 120, start + 72), (0, 0));
-        assert_eq!(look(&mut scratch, start + 128, start + 72), (72, PIECE), "what is beyond is not the thread's");
+        assert_eq!(
+            look(&mut scratch, start + 128, start + 72),
+            (72, PIECE),
+            "what is beyond is not the thread's"
+        );
         scratch.len = 0;
-        assert_eq!(look(&mut scratch, start + 120, start + 56), (56, PIECE), "nor is what begins below");
+        assert_eq!(
+            look(&mut scratch, start + 120, start + 56),
+            (56, PIECE),
+            "nor is what begins below"
+        );
         scratch.know(0, 0);
         scratch.len = 0;
         assert_eq!(look(&mut scratch, start + 64, start + 64), (64, PIECE));
@@ -317,9 +353,15 @@ mod tests {
         "ret",
     );
     unsafe extern "C" {
-        fn hakmem_test_calls_at_its_end(f: extern "C" fn(usize, *mut c_void, usize), seen: *mut c_void);
+        fn hakmem_test_calls_at_its_end(
+            f: extern "C" fn(usize, *mut c_void, usize),
+            seen: *mut c_void,
+        );
         safe static hakmem_test_what_follows: u8;
-        fn hakmem_test_has_no_tables(f: extern "C" fn(usize, *mut c_void, usize), seen: *mut c_void);
+        fn hakmem_test_has_no_tables(
+            f: extern "C" fn(usize, *mut c_void, usize),
+            seen: *mut c_void,
+        );
     }
 
     struct Seen {
@@ -356,7 +398,11 @@ mod tests {
         let mut seen = Seen { scratch: scratch(), frames: [].into(), caller: 0 };
         // SAFETY: the function calls `see` with the pointer, and returns.
         unsafe { hakmem_test_has_no_tables(see, (&raw mut seen).cast()) };
-        let it = seen.frames.iter().position(|&pc| pc == seen.caller).expect("its caller is on the stack");
+        let it = seen
+            .frames
+            .iter()
+            .position(|&pc| pc == seen.caller)
+            .expect("its caller is on the stack");
         assert!(seen.frames.len() > it + 1, "{:x?}", seen.frames);
         assert_eq!(seen.scratch.known(), (0, 0));
     }

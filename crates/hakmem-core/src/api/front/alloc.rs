@@ -259,15 +259,18 @@ fn from_scope(scope: &Scope, class: usize, request: usize) -> Option<Found> {
     {
         return Some((block, true));
     }
-    or_again(size_of(class), || if profile::is_on() { from_scope_sampled(scope, class) } else { scope.alloc(class) })
-        .ok()
+    or_again(size_of(class), || {
+        if profile::is_on() { from_scope_sampled(scope, class) } else { scope.alloc(class) }
+    })
+    .ok()
 }
 
 /// [`Scope::alloc`] while the profile is on.
 #[cold]
 #[inline(never)]
 fn from_scope_sampled(scope: &Scope, class: usize) -> Result<Found, Refusal> {
-    thread::with_heap(|own| Some(scope.alloc_sampled(own, class))).unwrap_or_else(|| scope.alloc(class))
+    thread::with_heap(|own| Some(scope.alloc_sampled(own, class)))
+        .unwrap_or_else(|| scope.alloc(class))
 }
 
 /// [`alloc_big`] in a scope of a program heap.
@@ -285,7 +288,13 @@ fn big_from_scope(scope: &Scope, n: usize, align: usize, clear: Clear) -> *mut u
 
 /// Allocates from a program heap: see [`ProgramHeap::alloc`]. Purges all free memory first if the
 /// system has none.
-pub fn alloc_of(heap: &'static ProgramHeap, way: Way, n: usize, align: usize, class: Option<usize>) -> Made {
+pub fn alloc_of(
+    heap: &'static ProgramHeap,
+    way: Way,
+    n: usize,
+    align: usize,
+    class: Option<usize>,
+) -> Made {
     if guard::is_on()
         && let Some(class) = class
     {
@@ -462,7 +471,9 @@ fn new_whole(n: usize, align: usize, clear: Clear) -> *mut u8 {
         }
         huge::alloc(n, align, clear == Clear::Nothing)
     };
-    let Some((meta, zero)) = whole().or_else(|| refused::again(n, whole)) else { return no_memory() };
+    let Some((meta, zero)) = whole().or_else(|| refused::again(n, whole)) else {
+        return no_memory();
+    };
     keep_limit();
     if clear != Clear::Nothing && !zero {
         // SAFETY: `whole` has just allocated the block for `n` bytes, and no one else knows it yet.

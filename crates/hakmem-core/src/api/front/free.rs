@@ -395,7 +395,9 @@ unsafe extern "C" fn free_remote_slow(block: *mut Block, page: &'static Meta, ow
             }
             // The thread's first call. It adopts a heap for its batches, as more frees will follow.
             // The adopted heap may own this very page: so the free begins anew.
-            ThreadState::Empty if thread::with_heap(|_| Some(())).is_some() => free_slow(block.cast(), 0),
+            ThreadState::Empty if thread::with_heap(|_| Some(())).is_some() => {
+                free_slow(block.cast(), 0)
+            }
             ThreadState::Empty | ThreadState::Dead => Heap::send_one(page, owner, block),
         }
     }

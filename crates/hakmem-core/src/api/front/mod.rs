@@ -27,13 +27,15 @@ use crate::thread;
 #[cfg(all(test, not(any(loom, miri, shuttle))))]
 pub use alloc::kept_huge;
 pub use alloc::{
-    Clear, alloc_aligned, alloc_big, alloc_class, alloc_class_or, alloc_class_slow, alloc_of, alloc16, alloc16_or,
-    alloc16_unlisted, alloc16_zeroed, pop16, sample_of, zeroed_class,
+    Clear, alloc_aligned, alloc_big, alloc_class, alloc_class_or, alloc_class_slow, alloc_of,
+    alloc16, alloc16_or, alloc16_unlisted, alloc16_zeroed, pop16, sample_of, zeroed_class,
 };
 pub use free::{free_known, free_own, free16, own_page};
 pub use free_whole::{free_guarded, free_of};
 pub use refused::set_callback;
-pub use resize::{fits, move_block, move_grown, resize, size_of_block, size_of_small, size_of_whole};
+pub use resize::{
+    fits, move_block, move_grown, resize, size_of_block, size_of_small, size_of_whole,
+};
 
 /// No request above this can succeed: pointer differences are signed.
 const PTRDIFF_MAX: usize = isize::MAX as usize;

@@ -54,7 +54,9 @@ pub fn size_of_whole(p: *mut u8, meta: &'static Meta) -> usize {
     match profile::plain(meta.kind()) {
         Kind::Large if p == meta.start() => large::size(meta),
         Kind::Huge if p == meta.start() => huge::size(meta),
-        _ if matches!(meta.head().kind(), Kind::Sampled | Kind::ProgramPage) => meta.head().block_size.get() as usize,
+        _ if matches!(meta.head().kind(), Kind::Sampled | Kind::ProgramPage) => {
+            meta.head().block_size.get() as usize
+        }
         _ => check::not_a_block(p, Some(meta)),
     }
 }

@@ -85,5 +85,11 @@ unsafe fn give_up(p: *mut u8, room: usize, page: &Meta) {
 #[inline(always)]
 pub unsafe fn is_as_it_was(p: *mut u8, room: usize) -> bool {
     // SAFETY: the caller has the block, which has `room` bytes.
-    unsafe { if super::is_low() || !has::CHECK { tag::is_clear(p, room) } else { wipe::is_wiped(p, room) } }
+    unsafe {
+        if super::is_low() || !has::CHECK {
+            tag::is_clear(p, room)
+        } else {
+            wipe::is_wiped(p, room)
+        }
+    }
 }

@@ -69,7 +69,11 @@ fn alloc_any(size: usize, align: usize, origin: Origin) -> *mut u8 {
 fn alloc_some(size: usize, align: usize, origin: Origin) -> *mut u8 {
     let Some(total) = size.checked_add(tag::BYTES) else { return no_memory() };
     let total = total.max(tag::LEAST_BLOCK);
-    let p = if align <= 16 { front::alloc16(total) } else { front::alloc_aligned(total, align, Clear::Nothing) };
+    let p = if align <= 16 {
+        front::alloc16(total)
+    } else {
+        front::alloc_aligned(total, align, Clear::Nothing)
+    };
     let Some(meta) = page::lookup(p) else { return p };
     // SAFETY: the front end has just allocated the block, and nobody else knows it yet.
     unsafe { prepare(p, meta, size, origin) };
@@ -127,7 +131,8 @@ unsafe fn overwritten(p: *mut u8, room: usize, from: usize) {
 pub fn zeroed(size: usize, align: usize, origin: Origin) -> *mut u8 {
     let Some(total) = size.checked_add(tag::BYTES) else { return no_memory() };
     // An alignment that no class has makes a block large, whatever its size.
-    let is_medium = total <= MEDIUM_MAX && (align <= 16 || size_class::of_aligned(total, align).is_some());
+    let is_medium =
+        total <= MEDIUM_MAX && (align <= 16 || size_class::of_aligned(total, align).is_some());
     if is_medium {
         let p = alloc(size, align, origin);
         let wiped = if is_low() || !has::WIPING { 0 } else { wipe::MOST };
@@ -161,7 +166,11 @@ pub struct Live {
 /// # Safety
 /// If a live block starts at `p`, it is the caller's (rule 1).
 #[inline(always)]
-pub unsafe fn checked(p: *mut u8, meta: &'static Meta, by: Option<(Origin, Option<usize>)>) -> Option<Live> {
+pub unsafe fn checked(
+    p: *mut u8,
+    meta: &'static Meta,
+    by: Option<(Origin, Option<usize>)>,
+) -> Option<Live> {
     let head = meta.head_of_block();
     let in_page = !head.owner().is_null();
     if !in_page && fence::has(p) {
@@ -193,7 +202,12 @@ pub unsafe fn checked(p: *mut u8, meta: &'static Meta, by: Option<(Origin, Optio
         let before = p.wrapping_sub(room);
         // SAFETY: a block of the page starts there, and its last word is readable.
         if unsafe { tag::read(before, room) } == Tag::Broken {
-            wrong(p, format_args!("write in front of {p:p}, a block of {size} bytes, or beyond {before:p}"));
+            wrong(
+                p,
+                format_args!(
+                    "write in front of {p:p}, a block of {size} bytes, or beyond {before:p}"
+                ),
+            );
             return None;
         }
     }
@@ -203,7 +217,12 @@ pub unsafe fn checked(p: *mut u8, meta: &'static Meta, by: Option<(Origin, Optio
         mismatch(p, size, origin, by, wanted);
         return None;
     }
-    Some(Live { room, size, in_page, is_apart: profile::is_sample(head.kind()) || program::has(head.kind()) })
+    Some(Live {
+        room,
+        size,
+        in_page,
+        is_apart: profile::is_sample(head.kind()) || program::has(head.kind()),
+    })
 }
 
 #[cold]
@@ -211,7 +230,10 @@ pub unsafe fn checked(p: *mut u8, meta: &'static Meta, by: Option<(Origin, Optio
 fn overflowed(p: *mut u8, room: usize, size: usize) {
     // SAFETY: the tag says that the block is live, so the caller has it.
     let over = unsafe { tag::overflow(p, room, size) };
-    wrong(p, format_args!("overflow by {over} bytes or more behind {p:p}, a block of {size} bytes"));
+    wrong(
+        p,
+        format_args!("overflow by {over} bytes or more behind {p:p}, a block of {size} bytes"),
+    );
 }
 
 #[cold]
@@ -221,7 +243,10 @@ fn bad_tag(p: *mut u8, room: usize, tag: Tag) {
         Tag::Free => wrong(p, format_args!("double free of {p:p}, a block of {room} bytes")),
         _ => wrong(
             p,
-            format_args!("overflow at {p:p}, a block of up to {} bytes: its end was overwritten", room - tag::BYTES),
+            format_args!(
+                "overflow at {p:p}, a block of up to {} bytes: its end was overwritten",
+                room - tag::BYTES
+            ),
         ),
     }
 }
@@ -232,12 +257,23 @@ fn mismatch(p: *mut u8, size: usize, origin: Origin, by: Origin, wanted: Option<
     let what = by.freed_by();
     match (wanted, by.align(), origin.align()) {
         (Some(wanted), ..) if by == origin => {
-            wrong(p, format_args!("wrong size {wanted} at {what} of {p:p}, a block of {size} bytes"));
+            wrong(
+                p,
+                format_args!("wrong size {wanted} at {what} of {p:p}, a block of {size} bytes"),
+            );
         }
         (_, Some(wanted), Some(align)) => {
-            wrong(p, format_args!("wrong alignment {wanted} at {what} of {p:p}, a block with the alignment {align}"));
+            wrong(
+                p,
+                format_args!(
+                    "wrong alignment {wanted} at {what} of {p:p}, a block with the alignment {align}"
+                ),
+            );
         }
-        _ => wrong(p, format_args!("{what} of {p:p}, a block of {size} bytes from {}", origin.made_by())),
+        _ => wrong(
+            p,
+            format_args!("{what} of {p:p}, a block of {size} bytes from {}", origin.made_by()),
+        ),
     }
 }
 
@@ -359,7 +395,9 @@ pub fn check_at_exit() {
     }
     let mut left = AT_EXIT;
     for arena in arena::all() {
-        for slot in arena.used().flat_map(|segment| (0..SLOTS).map(move |slot| segment * SLOTS + slot)) {
+        for slot in
+            arena.used().flat_map(|segment| (0..SLOTS).map(move |slot| segment * SLOTS + slot))
+        {
             // SAFETY: a used segment has metadata, which is accessible for ever.
             check_slot(unsafe { &*arena.meta(slot).cast::<Meta>() }, &mut left);
             if left == 0 {
@@ -372,8 +410,12 @@ pub fn check_at_exit() {
 /// Checks the ends of the live blocks that begin in the slot.
 fn check_slot(meta: &'static Meta, left: &mut usize) {
     let (room, count) = match meta.kind() {
-        Kind::Page if !meta.owner().is_null() => (meta.block_size.get() as usize, meta.carved.get() as usize),
-        Kind::Large | Kind::Huge if !fence::has(meta.start()) => (front::size_of_whole(meta.start(), meta), 1),
+        Kind::Page if !meta.owner().is_null() => {
+            (meta.block_size.get() as usize, meta.carved.get() as usize)
+        }
+        Kind::Large | Kind::Huge if !fence::has(meta.start()) => {
+            (front::size_of_whole(meta.start(), meta), 1)
+        }
         _ => return,
     };
     for p in (0..count.min(*left)).map(|i| meta.start().wrapping_add(i * room)) {

@@ -24,7 +24,9 @@ fn each_block_of_no_bytes_is_freed_with_its_size() {
 #[test]
 fn a_block_that_grows_shows_nothing_of_its_tag() {
     in_child(|| {
-        for (size, to) in [(40, 48), (1000, 1012), (100_000, 130_000), (200_000, 300_000), (3 << 20, 9 << 20)] {
+        for (size, to) in
+            [(40, 48), (1000, 1012), (100_000, 130_000), (200_000, 300_000), (3 << 20, 9 << 20)]
+        {
             // SAFETY: a live block, of `size` bytes first, then of `to`.
             unsafe {
                 let p = c::zeroed(size);
@@ -43,15 +45,22 @@ fn a_block_that_grows_shows_nothing_of_its_tag() {
 fn a_block_of_a_program_heap_that_grows_shows_nothing_of_its_tag() {
     in_child(|| {
         let heap = c::heaps::new("grows", None);
-        for (size, to) in [(40, 48), (1000, 1012), (100_000, 130_000), (3 << 20, (3 << 20) + 1000), (3 << 20, 9 << 20)]
-        {
+        for (size, to) in [
+            (40, 48),
+            (1000, 1012),
+            (100_000, 130_000),
+            (3 << 20, (3 << 20) + 1000),
+            (3 << 20, 9 << 20),
+        ] {
             // SAFETY: a live block of the heap, of `size` bytes first, then of `to`.
             unsafe {
                 let p = c::heaps::allocate(heap, 16, size, true);
                 let p = c::heaps::reallocate(heap, p, to);
                 // Behind the first request the block is as zero as fresh memory.
                 let words = (size.next_multiple_of(8)..to - 8).step_by(8);
-                let tag = words.map(|at| p.add(at).cast::<u64>().read_unaligned()).find(|&word| word != 0);
+                let tag = words
+                    .map(|at| p.add(at).cast::<u64>().read_unaligned())
+                    .find(|&word| word != 0);
                 assert_eq!(tag, None, "{size} -> {to}");
                 c::heaps::free(heap, p);
             }

@@ -26,7 +26,11 @@ fn class_of(n: usize, align: usize) -> Option<usize> {
 
 /// The bytes of a block for a request of `size`.
 fn total(size: usize) -> Option<usize> {
-    if harden::ON { Some(size.checked_add(tag::BYTES)?.max(tag::LEAST_BLOCK)) } else { Some(size.max(1)) }
+    if harden::ON {
+        Some(size.checked_add(tag::BYTES)?.max(tag::LEAST_BLOCK))
+    } else {
+        Some(size.max(1))
+    }
 }
 
 /// Allocates a block of `size` bytes at a multiple of `align`, a power of two.
@@ -123,7 +127,10 @@ pub unsafe fn reallocate(
             return Ok(NonNull::new_unchecked(at));
         }
         let to = allocate(heap, new, align, Clear::Nothing, by)?;
-        to.copy_from_nonoverlapping(NonNull::new_unchecked(p), held.min(size.unwrap_or(held)).min(new));
+        to.copy_from_nonoverlapping(
+            NonNull::new_unchecked(p),
+            held.min(size.unwrap_or(held)).min(new),
+        );
         free(heap, p, by, size);
         Ok(to)
     }

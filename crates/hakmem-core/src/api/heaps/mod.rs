@@ -165,8 +165,16 @@ impl Heap {
             return Ok(nothing(layout));
         }
         let heap = self.heap.ok_or(AllocError)?;
-        let block = call::allocate(heap, layout.size(), layout.align(), clear, Origin::rust(layout.align()));
-        block.map(|block| NonNull::slice_from_raw_parts(block, layout.size())).map_err(|_| AllocError)
+        let block = call::allocate(
+            heap,
+            layout.size(),
+            layout.align(),
+            clear,
+            Origin::rust(layout.align()),
+        );
+        block
+            .map(|block| NonNull::slice_from_raw_parts(block, layout.size()))
+            .map_err(|_| AllocError)
     }
 
     /// Frees a block. If it is no block of this heap, the process ends with a line that says so.
@@ -193,7 +201,9 @@ impl Heap {
         {
             // SAFETY: the size is not 0, so the heap has a block for this layout at this address,
             // and the caller says that it is live and gives it up.
-            unsafe { call::free(heap, block.as_ptr(), Origin::rust(layout.align()), Some(layout.size())) };
+            unsafe {
+                call::free(heap, block.as_ptr(), Origin::rust(layout.align()), Some(layout.size()))
+            };
         }
     }
 
@@ -216,7 +226,12 @@ impl Heap {
     /// assert_eq!(block.len(), 10_000);
     /// # Ok::<(), hakmem_core::heaps::AllocError>(())
     /// ```
-    pub unsafe fn reallocate(&self, block: NonNull<u8>, old: Layout, new: Layout) -> Result<NonNull<[u8]>, AllocError> {
+    pub unsafe fn reallocate(
+        &self,
+        block: NonNull<u8>,
+        old: Layout,
+        new: Layout,
+    ) -> Result<NonNull<[u8]>, AllocError> {
         if old.size() == 0 {
             return self.allocate(new);
         }
@@ -230,7 +245,9 @@ impl Heap {
         let (size, origin) = (Some(old.size()), Origin::rust(old.align()));
         // SAFETY: neither size is 0, so the heap has a block for the layout `old` at this address.
         // The caller says that it is live, nobody else uses it, and the alignment stays.
-        let moved = unsafe { call::reallocate(heap, block.as_ptr(), size, new.size(), new.align(), origin) };
+        let moved = unsafe {
+            call::reallocate(heap, block.as_ptr(), size, new.size(), new.align(), origin)
+        };
         moved.map(|block| NonNull::slice_from_raw_parts(block, new.size())).map_err(|_| AllocError)
     }
 

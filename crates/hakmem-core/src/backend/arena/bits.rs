@@ -127,7 +127,8 @@ impl Bits<'_> {
         let mut s = from;
         while s < self.end() {
             let group = s / GROUP;
-            let whole = (self.full[group / 64].load(Relaxed) >> (group % 64)).trailing_ones() as usize;
+            let whole =
+                (self.full[group / 64].load(Relaxed) >> (group % 64)).trailing_ones() as usize;
             if whole > 0 {
                 s = (group + whole) * GROUP;
                 continue;
@@ -197,7 +198,8 @@ impl Bits<'_> {
             }
         }
         self.parts(first, end, |group, mask| {
-            let (some, full, bit) = (&self.some[group / 64], &self.full[group / 64], 1 << (group % 64));
+            let (some, full, bit) =
+                (&self.some[group / 64], &self.full[group / 64], 1 << (group % 64));
             if full.load(Relaxed) & bit != 0 {
                 // From now on the word counts for this group (rules 2 and 3).
                 some.fetch_or(bit, Relaxed);

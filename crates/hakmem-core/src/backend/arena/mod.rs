@@ -54,12 +54,17 @@ use crate::policy;
 use crate::proto::bounds::Bounds;
 use crate::proto::hints;
 use crate::proto::lock::Lock;
-#[cfg_attr(any(miri, shuttle), allow(unused_imports, reason = "for the note, which these have not"))]
+#[cfg_attr(
+    any(miri, shuttle),
+    allow(unused_imports, reason = "for the note, which these have not")
+)]
 pub use bits::FULL_ROW;
 use bits::{SET_ROWS, Set};
 use core::ptr::null_mut;
 use crossbeam_utils::CachePadded;
-pub use run::{Run, commit_run, decommit_run, decommit_unused, extend_run, give_run, take_run, take_segment};
+pub use run::{
+    Run, commit_run, decommit_run, decommit_unused, extend_run, give_run, take_run, take_segment,
+};
 pub use space::{LARGEST, fit_limit, give_tails_up, give_up, take_scrap};
 use space::{Reservation, reserve_some};
 
@@ -161,7 +166,8 @@ pub fn totals() -> (usize, usize) {
 pub fn metadata_bytes() -> usize {
     let of = |arena: &Arena| {
         let groups = arena.top.load(Relaxed);
-        groups * size_of::<Group>() + (groups * GROUP).min(arena.segments.load(Relaxed)) * SEGMENT_META
+        groups * size_of::<Group>()
+            + (groups * GROUP).min(arena.segments.load(Relaxed)) * SEGMENT_META
     };
     all().map(of).sum()
 }
@@ -295,7 +301,9 @@ impl Arena {
         let groups = self.groups();
         (0..groups.len()).step_by(64).flat_map(move |base| {
             let word = self.summary(row, base).0.load(SeqCst);
-            bits(word).flat_map(move |g| bits(self.row_of(row, base + g)).map(move |s| (base + g) * GROUP + s))
+            bits(word).flat_map(move |g| {
+                bits(self.row_of(row, base + g)).map(move |s| (base + g) * GROUP + s)
+            })
         })
     }
 
@@ -319,7 +327,10 @@ impl Arena {
 
     fn reserve(&self, wanted: usize) -> bool {
         harden::key::draw();
-        let Some(Reservation { mut base, mut len, segments, is_scarce }) = reserve_some(wanted) else { return false };
+        let Some(Reservation { mut base, mut len, segments, is_scarce }) = reserve_some(wanted)
+        else {
+            return false;
+        };
         let groups = segments.div_ceil(GROUP);
         // The summary and the first groups share a system page.
         let first_group = summary_bytes(segments).next_multiple_of(align_of::<Group>());
@@ -332,7 +343,9 @@ impl Arena {
         // only.
         if is_scarce {
             let (first, end) = (start - GUARD, data + segments * SEGMENT + GUARD);
-            for (from, to) in [(base, first), (end, base + len)].into_iter().filter(|(from, to)| from < to) {
+            for (from, to) in
+                [(base, first), (end, base + len)].into_iter().filter(|(from, to)| from < to)
+            {
                 give_up(from, to - from);
             }
             (base, len) = (first, end - first);
@@ -360,7 +373,11 @@ impl Arena {
         }
         let metas = self.metas.load(Relaxed).addr();
         // The bitmaps lie in front of the metadata and are committed with its first piece.
-        let from = if top == 0 { self.summary.load(Relaxed).addr() } else { metas + top * GROUP * SEGMENT_META };
+        let from = if top == 0 {
+            self.summary.load(Relaxed).addr()
+        } else {
+            metas + top * GROUP * SEGMENT_META
+        };
         let to = metas + (wanted * GROUP).min(self.segments.load(Relaxed)) * SEGMENT_META;
         if !os::commit(from, to - from) {
             return false;

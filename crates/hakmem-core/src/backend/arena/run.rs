@@ -18,8 +18,12 @@ impl Arena {
         let used = self.bits(Set::Used);
         let phase = self.data.load(Relaxed) / SEGMENT;
         let aligned = |s: usize| (s + phase).next_multiple_of(align) - phase;
-        let from =
-            self.hints.iter().filter(|hint| hint.len.load(Relaxed) <= n).map(|hint| hint.from.load(Relaxed)).max();
+        let from = self
+            .hints
+            .iter()
+            .filter(|hint| hint.len.load(Relaxed) <= n)
+            .map(|hint| hint.from.load(Relaxed))
+            .max();
         let mut start = aligned(from.unwrap_or(0));
         let mut known = start;
         let found = loop {
@@ -39,7 +43,8 @@ impl Arena {
     }
 
     pub(super) fn is_unused(&self, first: usize, n: usize) -> bool {
-        first + n <= self.segments.load(Relaxed) && self.bits(Set::Used).first_in(first, first + n).is_none()
+        first + n <= self.segments.load(Relaxed)
+            && self.bits(Set::Used).first_in(first, first + n).is_none()
     }
 
     /// Marks `n` segments from `first` on as used. Does not touch their memory. The caller holds

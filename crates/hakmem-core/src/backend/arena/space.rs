@@ -73,7 +73,9 @@ pub fn reserve_some(least: usize) -> Option<Reservation> {
     let mut bytes = usual(os::physical_memory(), limit).max(smallest).next_multiple_of(SEGMENT);
     loop {
         let segments = bytes / SEGMENT;
-        let groups = segments.div_ceil(GROUP) * size_of::<Group>() + summary_bytes(segments) + align_of::<Group>();
+        let groups = segments.div_ceil(GROUP) * size_of::<Group>()
+            + summary_bytes(segments)
+            + align_of::<Group>();
         let total = groups + 2 * SLOT + segments * SEGMENT_META + SEGMENT + bytes + 3 * GUARD;
         if let Some(base) = os::reserve(total) {
             RESERVED.fetch_add(total, Relaxed);
@@ -131,7 +133,10 @@ pub fn take_scrap(n: usize) -> Option<(&'static Arena, usize, usize)> {
     let data = base & !(SEGMENT - 1);
     let (first, end) = ((base + front - data).div_ceil(SLOT), (base + len - EDGE - data) / SLOT);
     let slots = end.saturating_sub(first);
-    if slots < n || !os::commit(base + EDGE, books) || !os::commit(data + first * SLOT, slots * SLOT) {
+    if slots < n
+        || !os::commit(base + EDGE, books)
+        || !os::commit(data + first * SLOT, slots * SLOT)
+    {
         give_up(base, len);
         return None;
     }
@@ -179,7 +184,10 @@ impl Arena {
         let stays = end.max(known_end).next_multiple_of(whole_pages).min(known);
         self.known.store(stays, Relaxed);
         if stays < known {
-            give_up(self.metas.load(Relaxed).addr() + stays * SEGMENT_META, (known - stays) * SEGMENT_META);
+            give_up(
+                self.metas.load(Relaxed).addr() + stays * SEGMENT_META,
+                (known - stays) * SEGMENT_META,
+            );
         }
         give_up(self.data.load(Relaxed) + end * SEGMENT, (segments - end) * SEGMENT);
     }

@@ -44,7 +44,9 @@ fn the_books_are_told_from_the_blocks() {
         let end = metas + known * SEGMENT_META;
         assert!(books < metas && end <= arena.data.load(Relaxed));
         assert!([books, metas - 1, metas, end - 1].iter().all(|&at| arena.has_in_books(at)));
-        assert!(![books - 1, end, arena.data.load(Relaxed)].iter().any(|&at| arena.has_in_books(at)));
+        assert!(
+            ![books - 1, end, arena.data.load(Relaxed)].iter().any(|&at| arena.has_in_books(at))
+        );
         arena.known.store(known - 1, Relaxed); // As when its tail is given up.
         assert!(!arena.has_in_books(end - 1));
     });
@@ -61,7 +63,8 @@ fn the_lowest_place_that_fits_is_found() {
         for round in 0..3000 {
             let n = 1 + random.below([3, 40, 300][round % 3]);
             let align = 1 << random.below(8);
-            let fits = |&s: &usize| (s + phase).is_multiple_of(align) && used[s..s + n].iter().all(|u| !u);
+            let fits =
+                |&s: &usize| (s + phase).is_multiple_of(align) && used[s..s + n].iter().all(|u| !u);
             let expected = (0..=SEGMENTS - n).find(fits);
             assert_eq!(arena.first_fit(n, align), expected, "{n} at {align}");
             // The arena fills up, and then has gaps of all sizes.
@@ -76,7 +79,8 @@ fn the_lowest_place_that_fits_is_found() {
                 used[first..first + n].fill(false);
             }
             let first = random.below(SEGMENTS + 10);
-            let is_unused = used.get(first..first + n).is_some_and(|range| range.iter().all(|u| !u));
+            let is_unused =
+                used.get(first..first + n).is_some_and(|range| range.iter().all(|u| !u));
             assert_eq!(arena.is_unused(first, n), is_unused, "{n} from {first}");
             if round % 100 == 0 {
                 let expected: Vec<usize> = (0..SEGMENTS).filter(|&s| used[s]).collect();
@@ -97,7 +101,8 @@ fn sets_of_segments_are_like_a_plain_model() {
             let mut model = std::vec![false; set.end()];
             let mut random = Random(3);
             for round in 0..4000 {
-                let n = 1 + random.below([3, 70, 300, 5000 * usize::from(round % 200 == 0) + 1][round % 4]);
+                let n = 1 + random
+                    .below([3, 70, 300, 5000 * usize::from(round % 200 == 0) + 1][round % 4]);
                 let n = n.min(SEGMENTS);
                 let first = random.below(SEGMENTS - n + 1);
                 // By turns more and more segments are used, and fewer and fewer.
@@ -114,7 +119,11 @@ fn sets_of_segments_are_like_a_plain_model() {
                 let there = |&s: &usize| model[s];
                 assert_eq!(set.first_in(from, to), range.clone().find(there), "{from} to {to}");
                 assert_eq!(set.last_in(from, to), range.clone().rfind(there), "{from} to {to}");
-                assert_eq!(set.count(from, range.end), range.clone().filter(there).count(), "{from} to {to}");
+                assert_eq!(
+                    set.count(from, range.end),
+                    range.clone().filter(there).count(),
+                    "{from} to {to}"
+                );
                 let out = range.find(|&s| !model[s]).unwrap_or_else(|| set.first_out(from).max(to));
                 assert_eq!(set.first_out(from), out, "from {from}");
             }
@@ -197,7 +206,8 @@ fn memory_is_committed_once_and_counted() {
         let before = committed();
         assert!(arena.mark_used(60, 10));
         // The metadata of two groups, and the bitmaps in front of it, are accessible now.
-        let metas = arena.metas.load(Relaxed).addr() - arena.summary.load(Relaxed).addr() + 2 * GROUP * SEGMENT_META;
+        let metas = arena.metas.load(Relaxed).addr() - arena.summary.load(Relaxed).addr()
+            + 2 * GROUP * SEGMENT_META;
         assert_eq!(committed() - before, metas);
         assert!(arena.make_ready(1) && arena.make_ready(2));
         assert_eq!(committed() - before, metas);
@@ -220,7 +230,8 @@ fn memory_is_committed_once_and_counted() {
         assert_eq!(committed() - before, 10 * SEGMENT);
         // The last group is a part of one.
         assert!(arena.mark_used(SEGMENTS - 1, 1) && arena.commit(SEGMENTS - 1, 1));
-        let all = arena.metas.load(Relaxed).addr() - arena.summary.load(Relaxed).addr() + SEGMENTS * SEGMENT_META;
+        let all = arena.metas.load(Relaxed).addr() - arena.summary.load(Relaxed).addr()
+            + SEGMENTS * SEGMENT_META;
         assert_eq!(committed() - before, 11 * SEGMENT + all - metas);
     });
 }
@@ -230,7 +241,9 @@ fn a_tail_is_given_up() {
     alone("backend::arena::tests::a_tail_is_given_up", || {
         // The segments end behind the last used one; but at least as many stay as the call asked
         // for.
-        for (used, least, end) in [(5, 0, 5), (5, 3, 5), (5, 200, 200), (64, 0, 64), (65, 0, 65), (128, 20, 128)] {
+        for (used, least, end) in
+            [(5, 0, 5), (5, 3, 5), (5, 200, 200), (64, 0, 64), (65, 0, 65), (128, 20, 128)]
+        {
             let arena = arena();
             let all = arena.known.load(Relaxed);
             arena.segments.store(all, Relaxed);
@@ -249,9 +262,10 @@ fn a_tail_is_given_up() {
             assert_eq!(totals().1, committed - behind, "it is accessible as before");
             assert_eq!(reserved - totals().0, (all - end) * SEGMENT + (all - stays) * SEGMENT_META);
             let (data, metas) = (arena.slot_address(0), arena.meta(0).addr());
-            for (from, stays, all) in
-                [(data, end * SEGMENT, all * SEGMENT), (metas, stays * SEGMENT_META, all * SEGMENT_META)]
-            {
+            for (from, stays, all) in [
+                (data, end * SEGMENT, all * SEGMENT),
+                (metas, stays * SEGMENT_META, all * SEGMENT_META),
+            ] {
                 assert!(is_mapped(from) && is_mapped(from + stays - 1));
                 assert!(!is_mapped(from + stays) && !is_mapped(from + all - 1));
             }
@@ -282,13 +296,17 @@ fn metadata_and_data_lie_between_guards() {
             let segments = arena.segments.load(Relaxed);
             let summary = arena.summary.load(Relaxed).addr();
             let (metas, data) = (arena.meta(0).addr(), arena.slot_address(0));
-            let (metas_end, data_end) = (metas + segments * SEGMENT_META, data + segments * SEGMENT);
+            let (metas_end, data_end) =
+                (metas + segments * SEGMENT_META, data + segments * SEGMENT);
             assert!([summary, metas, metas_end - 1, data].into_iter().all(is_readable));
             // The last system page of the metadata may be larger than the rest of the metadata.
             let behind_metas = metas_end.next_multiple_of(os::page_size());
             for guard in [summary - SLOT, behind_metas, data - SLOT, data_end] {
                 let ends = [guard, guard + SLOT - 1];
-                assert!(ends.into_iter().all(|at| is_mapped(at) && !is_readable(at)), "{summary:x} {guard:x}");
+                assert!(
+                    ends.into_iter().all(|at| is_mapped(at) && !is_readable(at)),
+                    "{summary:x} {guard:x}"
+                );
             }
             give_up(summary - SLOT, totals().0 - before);
         }
@@ -341,7 +359,10 @@ fn addresses_lead_to_pages_and_back() {
             assert!(is_meta(metas) && is_meta(behind - META) && !is_meta(metas + META / 2));
             assert!(!is_meta(metas - META) && !is_meta(behind));
             if is_hot {
-                assert_eq!((HOT.data(), HOT.limit(), HOT.limit16()), (data, pages * SLOT, pages * SLOT / 16));
+                assert_eq!(
+                    (HOT.data(), HOT.limit(), HOT.limit16()),
+                    (data, pages * SLOT, pages * SLOT / 16)
+                );
                 assert_eq!(HOT.metas(), arena.meta(0));
             }
             assert!(data.is_multiple_of(SEGMENT) && arena.meta(0).addr().is_multiple_of(SLOT));

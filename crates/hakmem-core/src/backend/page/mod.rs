@@ -101,7 +101,11 @@ impl Block {
     /// The link that `word` stands for in the block at `this`, and the other way round.
     #[inline(always)]
     pub fn decoded(this: *mut Self, word: *mut Self) -> *mut Self {
-        if harden::has::LINKS { word.map_addr(|word| harden::key::link(this.addr(), word)) } else { word }
+        if harden::has::LINKS {
+            word.map_addr(|word| harden::key::link(this.addr(), word))
+        } else {
+            word
+        }
     }
 }
 
@@ -451,7 +455,9 @@ impl Meta {
     /// (rule 1).
     pub fn waiting(&self) -> u64 {
         let used = match self.state.get() {
-            PageState::Full => self.carved.get() as i32 - self.unfull_at.get() + self.until_slow.get(),
+            PageState::Full => {
+                self.carved.get() as i32 - self.unfull_at.get() + self.until_slow.get()
+            }
             _ => self.until_slow.get() + i32::from(self.park_at.get()),
         };
         (self.carved.get() as i32 - used).max(0) as u64

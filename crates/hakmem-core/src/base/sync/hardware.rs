@@ -1,6 +1,8 @@
 //! Atomics of the hardware: `core`'s.
 
-pub(crate) use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering, fence};
+pub(crate) use core::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering, fence,
+};
 #[cfg(ported)]
 pub(crate) use core::sync::atomic::{AtomicI64, AtomicU64};
 

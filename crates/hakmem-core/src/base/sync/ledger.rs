@@ -23,7 +23,9 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 /// There are no atomics that do not count.
 pub(crate) mod plain {
-    pub(crate) use super::super::wrapped::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
+    pub(crate) use super::super::wrapped::{
+        AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize,
+    };
 }
 
 /// The most threads of a measurement.
@@ -162,7 +164,10 @@ pub unsafe fn clear() {
 pub unsafe fn read() -> (impl Iterator<Item = &'static Line>, impl Iterator<Item = &'static Site>) {
     // SAFETY: the ledger is closed, so nobody changes the books.
     let (lines, sites) = unsafe { (&*BOOKS.lines.get(), &*BOOKS.sites.get()) };
-    (lines.iter().filter(|line| line.address != 0), sites.iter().filter(|site| site.place.is_some()))
+    (
+        lines.iter().filter(|line| line.address != 0),
+        sites.iter().filter(|site| site.place.is_some()),
+    )
 }
 
 /// Enters a step in the books.
@@ -175,7 +180,8 @@ pub(super) fn before(address: usize, step: Step) {
     // SAFETY: it is the calling thread's turn (rule 1), and the references end with this call.
     let (lines, sites) = unsafe { (&mut *BOOKS.lines.get(), &mut *BOOKS.sites.get()) };
     let line = row_of(lines, address, |line| line.address == address || line.address == 0);
-    let site = row_of(sites, (&raw const *place).addr(), |site| site.place.is_none_or(|at| at == place));
+    let site =
+        row_of(sites, (&raw const *place).addr(), |site| site.place.is_none_or(|at| at == place));
     let thread = TURN.load(Relaxed);
     let (word, bit) = (thread / 64, 1 << (thread % 64));
     let is_transfer = line.holders != [0; THREADS / 64] && line.holders[word] & bit == 0;

@@ -5,7 +5,8 @@ use core::sync::atomic::Ordering;
 pub(crate) use core::sync::atomic::fence;
 
 /// True in the child of a fork, where only the forking thread runs.
-pub(crate) static FORKED: core::sync::atomic::AtomicBool = core::sync::atomic::AtomicBool::new(false);
+pub(crate) static FORKED: core::sync::atomic::AtomicBool =
+    core::sync::atomic::AtomicBool::new(false);
 
 /// True in the child of a fork.
 pub(crate) fn is_child() -> bool {
@@ -52,5 +53,7 @@ pub(super) fn before(_: usize, _: super::wrapped::Step) {
 
 /// There are no atomics of another kind.
 pub(crate) mod plain {
-    pub(crate) use core::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
+    pub(crate) use core::sync::atomic::{
+        AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize,
+    };
 }

@@ -98,7 +98,11 @@ impl Heap {
     /// caller's to free if [`Pushed::Wrong`] is not the answer.
     #[inline(always)]
     #[must_use]
-    pub unsafe fn push_listed<const SAMPLED: bool>(&self, page: &Meta, block: *mut Block) -> Pushed {
+    pub unsafe fn push_listed<const SAMPLED: bool>(
+        &self,
+        page: &Meta,
+        block: *mut Block,
+    ) -> Pushed {
         let class = usize::from(page.class.get());
         // SAFETY: the caller's page has such a class, and all classes are below CLASSES.
         unsafe { assert_unchecked((FIRST_LISTED..CLASSES).contains(&class)) };

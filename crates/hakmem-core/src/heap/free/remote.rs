@@ -50,8 +50,14 @@ struct Chain {
     count: usize,
 }
 
-const NO_CHAIN: Chain =
-    Chain { owner: null_mut(), first: null_mut(), last: null_mut(), bytes: 0, recent: [null_mut(); AHEAD], count: 0 };
+const NO_CHAIN: Chain = Chain {
+    owner: null_mut(),
+    first: null_mut(),
+    last: null_mut(),
+    bytes: 0,
+    recent: [null_mut(); AHEAD],
+    count: 0,
+};
 
 /// The remote frees that a heap has not sent yet. Only the holder of the heap uses it.
 pub struct Outgoing {
@@ -106,15 +112,21 @@ impl Outgoing {
     /// The block is of `page`, was live, and the caller gives it up if this returns true.
     #[inline(always)]
     pub unsafe fn join(&self, page: &Meta, block: *mut Block) -> bool {
-        let (size, room, batch) = (page.block_size.get(), self.room.get(), self.open[place(block)].get());
-        if !is_same_slot(batch, block) || room < size as i32 || !check::may_start(block, page.class.get()) {
+        let (size, room, batch) =
+            (page.block_size.get(), self.room.get(), self.open[place(block)].get());
+        if !is_same_slot(batch, block)
+            || room < size as i32
+            || !check::may_start(block, page.class.get())
+        {
             return false;
         }
         // SAFETY: the table holds only batches of this heap, and the calling thread is its holder.
         // A slot with a used block belongs to one page (`page` rule 2), so all blocks of the batch
         // are of `page`. The caller gives the block up.
         unsafe {
-            if check::CHECKED && (RemoteBatch::block(batch) == block || RemoteBatch::newest(batch) == block) {
+            if check::CHECKED
+                && (RemoteBatch::block(batch) == block || RemoteBatch::newest(batch) == block)
+            {
                 return false;
             }
             RemoteBatch::push(batch, block);
@@ -149,7 +161,9 @@ impl Outgoing {
         if !RemoteBatch::fits(size) {
             // SAFETY: the caller gives up a block of `page`. The page has an owner while a block of
             // it is used (`page` rule 2).
-            if unsafe { RemoteBatch::send_by_page_list(page, block, inbox_of(owner_of(page, block))) } {
+            if unsafe {
+                RemoteBatch::send_by_page_list(page, block, inbox_of(owner_of(page, block)))
+            } {
                 self.batches_sent.add(1);
                 self.chains_sent.add(1);
             }
@@ -243,7 +257,8 @@ impl Outgoing {
         self.chains_sent.add(1);
         // SAFETY: the chain is linked from `first` to `last`, and its batches are this heap's to
         // send. The owner was read from a page that had it.
-        let before = unsafe { inbox_of(chain.owner).push_chain(chain.first, chain.last, chain.bytes) };
+        let before =
+            unsafe { inbox_of(chain.owner).push_chain(chain.first, chain.last, chain.bytes) };
         if whole::note_waiting(before, before + chain.bytes) {
             self.released.set(true);
         }

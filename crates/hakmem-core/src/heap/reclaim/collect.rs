@@ -21,11 +21,15 @@ impl Heap {
                 let mut block = self.owner.front.free[class].replace(null_mut());
                 let mut unused = 0;
                 while !block.is_null() {
-                    let Some(page) = page::lookup(block.cast()) else { check::corrupt(block.cast()) };
+                    let Some(page) = page::lookup(block.cast()) else {
+                        check::corrupt(block.cast())
+                    };
                     let page = page.head_of_block();
                     // A block that the program freed twice may be on the list although its page has
                     // ended.
-                    if check::CHECKED && (page.kind() != Kind::Page || !check::is_block_of(page, block)) {
+                    if check::CHECKED
+                        && (page.kind() != Kind::Page || !check::is_block_of(page, block))
+                    {
                         check::corrupt(block.cast());
                     }
                     // SAFETY: the block is on the heap's list, so its first word is a link. The

@@ -122,7 +122,9 @@ unsafe fn purge_pieces(page: &Meta) -> usize {
     let number = |block: *mut Block| block.addr().wrapping_sub(start.addr()) / size;
 
     // The list leads through the page in any order, and each step would wait for memory.
-    (0..carved * size).step_by(size.max(LINE)).for_each(|offset| prefetch(start.wrapping_add(offset)));
+    (0..carved * size)
+        .step_by(size.max(LINE))
+        .for_each(|offset| prefetch(start.wrapping_add(offset)));
     let mut free = [0u64; MOST / 64];
     let mut block = page.free.get();
     while !block.is_null() {

@@ -142,7 +142,11 @@ impl Seen {
 
 /// Runs `f` while the holder of a heap stays out of its slow paths. False: it is in one, or cannot
 /// be kept out.
-fn while_paused(heap: &'static SharedHeap, barriers: &HeavyBarriers, f: impl FnOnce(&'static Heap)) -> bool {
+fn while_paused(
+    heap: &'static SharedHeap,
+    barriers: &HeavyBarriers,
+    f: impl FnOnce(&'static Heap),
+) -> bool {
     heap.pause().stop();
     let is_paused = barriers.pass() && heap.pause().is_out();
     if is_paused {
@@ -163,7 +167,8 @@ fn give_up(heap: &'static Heap, barriers: &HeavyBarriers, goes_on: impl Fn() -> 
     let mut waiting = Gathered::take(&heap.owner, goes_on);
     waiting.end_whole();
     // SAFETY: `take_out` passes batches of this thread.
-    let complete = waiting.take_out(|batch, page| used(page) == Some(unsafe { RemoteBatch::length(batch) }));
+    let complete =
+        waiting.take_out(|batch, page| used(page) == Some(unsafe { RemoteBatch::length(batch) }));
     if !complete.is_null() && take_away::settle(|| barriers.pass()) {
         // SAFETY: the batches come from the heap's inbox, and belong to this thread. The pages have
         // no other used block, so the holder is in the middle of no free there (rule 4).
@@ -188,15 +193,23 @@ fn give_up(heap: &'static Heap, barriers: &HeavyBarriers, goes_on: impl Fn() -> 
         let mut found = false;
         let classes = if nth == 0 { 0 } else { FIRST_LISTED };
         for (class, entry) in pages.iter_mut().enumerate().skip(classes) {
-            *entry = Cell::new(page_of_list(heap, class, nth).filter(|page| is_unused(class, page)));
+            *entry =
+                Cell::new(page_of_list(heap, class, nth).filter(|page| is_unused(class, page)));
             found |= entry.get().is_some();
         }
         if found {
             // SAFETY: `page_of_list` found the pages to be the heap's own, and it is paused.
             unsafe {
-                parked::park_unused(heap.owner(), barriers, &pages, is_unused, is_as_it_was, |class, page| {
-                    heap.let_go(class, page);
-                });
+                parked::park_unused(
+                    heap.owner(),
+                    barriers,
+                    &pages,
+                    is_unused,
+                    is_as_it_was,
+                    |class, page| {
+                        heap.let_go(class, page);
+                    },
+                );
             }
         }
     }

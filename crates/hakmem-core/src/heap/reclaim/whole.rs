@@ -131,7 +131,8 @@ impl Gathered {
                     RemoteBatch::join(first, batch);
                 }
                 // Two threads that free one block may make a ring of the chain, which has no end.
-                if check::CHECKED && (is_there || RemoteBatch::length(first) > page.carved.glance()) {
+                if check::CHECKED && (is_there || RemoteBatch::length(first) > page.carved.glance())
+                {
                     check::double_free(batch.cast(), page);
                 }
             }
@@ -151,7 +152,10 @@ impl Gathered {
 
     /// Takes out the batches of those pages of which `is_due` says so. They are a chain of this
     /// thread's from then on. O(batches).
-    pub fn take_out(&mut self, mut is_due: impl FnMut(*mut RemoteBatch, &'static Meta) -> bool) -> *mut RemoteBatch {
+    pub fn take_out(
+        &mut self,
+        mut is_due: impl FnMut(*mut RemoteBatch, &'static Meta) -> bool,
+    ) -> *mut RemoteBatch {
         let (mut due, mut kept) = (Chain::default(), Chain::default());
         let mut batch = self.batches.first;
         while !batch.is_null() {
@@ -258,7 +262,10 @@ impl Chain {
 
 /// Gives up the whole pages in the inboxes of heaps of live threads that have not merged since the
 /// last call. Returns their bytes.
-pub fn give_up_all(heaps: impl Iterator<Item = &'static SharedHeap>, goes_on: impl Fn() -> bool + Copy) -> usize {
+pub fn give_up_all(
+    heaps: impl Iterator<Item = &'static SharedHeap>,
+    goes_on: impl Fn() -> bool + Copy,
+) -> usize {
     let mut given = 0;
     let mut waiting = 0;
     for heap in heaps {

@@ -48,7 +48,9 @@ impl Heap {
             self.receive_remote_frees();
             match self.queue[class].first() {
                 // SAFETY: the first page of the queue, whose list is not empty.
-                Some(page) if !page.free.get().is_null() => Some((unsafe { self.take(class, page) }, false)),
+                Some(page) if !page.free.get().is_null() => {
+                    Some((unsafe { self.take(class, page) }, false))
+                }
                 _ => self.refill_from_another_page(class),
             }
         })
@@ -186,7 +188,13 @@ impl Heap {
     /// `page`. Returns the list.
     #[cold]
     #[inline(never)]
-    pub(in crate::heap) fn now_and_then(&self, class: usize, list: *mut Block, length: i32, page: &Meta) -> *mut Block {
+    pub(in crate::heap) fn now_and_then(
+        &self,
+        class: usize,
+        list: *mut Block,
+        length: i32,
+        page: &Meta,
+    ) -> *mut Block {
         self.counts.make_room(class);
         // The draw may miss a class for long, so all classes also take turns.
         let turn = usize::from(self.turn.get());

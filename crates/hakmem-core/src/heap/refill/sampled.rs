@@ -75,7 +75,11 @@ impl Heap {
             points.draw(class, handed(class).wrapping_add(1));
         }
         let before = points.left(class, handed(class));
-        let fresh = if profile::is_on() { self.refill_profiled(class) } else { self.refill_unsampled(class) }?;
+        let fresh = if profile::is_on() {
+            self.refill_profiled(class)
+        } else {
+            self.refill_unsampled(class)
+        }?;
         let after = points.left(class, handed(class));
         if before > 0 && after > before {
             if guard::may_come() {
@@ -96,7 +100,9 @@ impl Heap {
         unsafe { assert_unchecked(class < CLASSES) };
         // SAFETY: the pointer is null or that of a sampler, which is never freed.
         match unsafe { self.sampler.get().as_ref() } {
-            Some(sampler) if sampler.left(class, self.handed(class)) > LONGEST[class] => self.refill_unsampled(class),
+            Some(sampler) if sampler.left(class, self.handed(class)) > LONGEST[class] => {
+                self.refill_unsampled(class)
+            }
             _ => self.sample_or_cut(class),
         }
     }

@@ -96,7 +96,8 @@ impl Heap {
     #[inline(always)]
     pub fn shares(&self, class: usize) -> bool {
         let got_less = |(got, most): (&Cell<u8>, &u8)| got.get() < *most;
-        self.shared.shares.get() && self.shared.got.get(class).zip(MOST.get(class)).is_some_and(got_less)
+        self.shared.shares.get()
+            && self.shared.got.get(class).zip(MOST.get(class)).is_some_and(got_less)
     }
 
     /// Takes blocks of a shared page, as many as the heap got of this class before. Returns the
@@ -191,7 +192,9 @@ impl Heap {
         check::check_start(block, page);
         let class = usize::from(page.class.get());
         // What a thread frees before it sleeps goes back to its pages.
-        let is_often = |freed: &Cell<u8>| freed.get() >= OFTEN || self.shared.freed_in_all.get() >= OFTEN_IN_ALL;
+        let is_often = |freed: &Cell<u8>| {
+            freed.get() >= OFTEN || self.shared.freed_in_all.get() >= OFTEN_IN_ALL
+        };
         if !self.shared.freed.get(class).is_some_and(is_often) {
             return false;
         }

@@ -2,8 +2,8 @@
 //! that its bytes are not copied.
 
 use super::{
-    TOO_LARGE, address, end_trial, head_of, is_moved, mostly_absent, note_live, purge_run, run_of, segments_for,
-    set_moved, set_told, size, tried_of,
+    TOO_LARGE, address, end_trial, head_of, is_moved, mostly_absent, note_live, purge_run, run_of,
+    segments_for, set_moved, set_told, size, tried_of,
 };
 use crate::backend::arena::{self, Run, SEGMENT};
 use crate::backend::held;
@@ -47,7 +47,13 @@ pub unsafe fn resize(meta: &'static Meta, n: usize) -> Option<&'static Meta> {
 ///
 /// # Safety
 /// As [`resize`].
-unsafe fn grow(meta: &'static Meta, run: Run, len: usize, reserve: usize, new: usize) -> Option<&'static Meta> {
+unsafe fn grow(
+    meta: &'static Meta,
+    run: Run,
+    len: usize,
+    reserve: usize,
+    new: usize,
+) -> Option<&'static Meta> {
     let grown = meta.stamp.fetch_add(1, Relaxed);
     // The first growth may be the only one. From the second on, half as much again is reserved
     // behind.
@@ -91,7 +97,9 @@ pub fn will_be_filled(meta: &Meta, old: usize, n: usize) {
 /// Extends a run of `reserve` segments to the first length of `wanted` that it can have. Returns
 /// the run's length then. A moved run stays as it is (`huge` rule 4).
 fn extend(meta: &Meta, run: Run, reserve: usize, wanted: [usize; 2]) -> usize {
-    let fits = |&want: &usize| reserve >= want || (!is_moved(meta) && arena::extend_run(run, reserve, want - reserve));
+    let fits = |&want: &usize| {
+        reserve >= want || (!is_moved(meta) && arena::extend_run(run, reserve, want - reserve))
+    };
     wanted.iter().copied().find(fits).map_or(reserve, |want| want.max(reserve))
 }
 
@@ -100,7 +108,13 @@ fn extend(meta: &Meta, run: Run, reserve: usize, wanted: [usize; 2]) -> usize {
 ///
 /// # Safety
 /// It is a live huge block, and nobody else uses it during the call.
-unsafe fn relocate(meta: &'static Meta, run: Run, len: usize, new: usize, slack: usize) -> Option<&'static Meta> {
+unsafe fn relocate(
+    meta: &'static Meta,
+    run: Run,
+    len: usize,
+    new: usize,
+    slack: usize,
+) -> Option<&'static Meta> {
     let reserve = meta.reserve.load(Relaxed) as usize;
     // The whole new run is accessible, so that it is one map.
     let take = |room| Some((arena::take_run(room, 1, room)?, room));

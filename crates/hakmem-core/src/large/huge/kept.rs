@@ -23,7 +23,10 @@
 //!    `ALLOWED` and `CACHED` are lower by that part, perhaps below zero, until the next put takes it
 //!    again.
 
-use super::{CACHED, Entry, address, drop_entry, limit, note_live, put_entry, run_of, set_told, signed_cached_bytes};
+use super::{
+    CACHED, Entry, address, drop_entry, limit, note_live, put_entry, run_of, set_told,
+    signed_cached_bytes,
+};
 use crate::backend::arena::{self, META, SEGMENT};
 use crate::backend::page::{Meta, UNTOLD};
 use crate::base::counter::Counter;
@@ -126,7 +129,9 @@ impl Kept {
     /// blocks have. So blocks of several lengths stay.
     fn victim(&self, len: usize) -> &Place {
         let lengths = self.places.each_ref().map(|place| place.peek() & LENGTH);
-        let alike = |of: usize| lengths.iter().filter(|&&other| other == of).count() + usize::from(of == len);
+        let alike = |of: usize| {
+            lengths.iter().filter(|&&other| other == of).count() + usize::from(of == len)
+        };
         let first = self.puts.get() as usize;
         let best = (first..first + PLACES).max_by_key(|i| alike(lengths[i % PLACES]));
         &self.places[best.unwrap_or(first) % PLACES]

@@ -65,7 +65,14 @@ impl Entry {
     /// Of the run of a freed block, which has `len` segments and was freed at `stamp`.
     fn of(meta: &Meta, len: usize, stamp: u32) -> Self {
         let thp = meta.segment().is_thp();
-        Self { run: run_of(meta), len, stamp, moved: is_moved(meta), thp, tried: tried_of(meta, len) }
+        Self {
+            run: run_of(meta),
+            len,
+            stamp,
+            moved: is_moved(meta),
+            thp,
+            tried: tried_of(meta, len),
+        }
     }
 
     /// What a huge block of the run says that the kernel was told.
@@ -108,7 +115,10 @@ pub fn after_fork(allowed: i64) {
     if let Some(_held) = LOCK.try_lock() {
         // SAFETY: this thread holds the lock (rule 1), so nobody changes the entries.
         let entries = unsafe { &*CACHE.0.get() };
-        CACHED.store(allowed + entries.iter().flatten().map(|e| e.len * SEGMENT).sum::<usize>(), Relaxed);
+        CACHED.store(
+            allowed + entries.iter().flatten().map(|e| e.len * SEGMENT).sum::<usize>(),
+            Relaxed,
+        );
     }
 }
 /// Empties the cache. For the child of a fork in the middle of a change. Nobody ever uses the
@@ -288,7 +298,8 @@ fn take_cached(len: usize, align: usize) -> Option<Entry> {
         if entry.len == len {
             return Some(entry);
         }
-        let (run, tried) = ((entry.run.0, entry.run.1 + len), if entry.tried >= len { len } else { 0 });
+        let (run, tried) =
+            ((entry.run.0, entry.run.1 + len), if entry.tried >= len { len } else { 0 });
         *best = Some(Entry { run, len: entry.len - len, tried: entry.tried - tried, ..entry });
         Some(Entry { len, tried, ..entry })
     })?;
@@ -355,7 +366,8 @@ fn put_entry<const OF_HEAP: bool>(entry: Entry, now: u32) {
     let crowded = with_cache(|entries| {
         // Runs side by side become one, so that larger requests find them.
         let joins = |e: &Entry| !(entry.moved || e.moved);
-        let before = |e: &Entry| joins(e) && core::ptr::eq(e.run.0, run.0) && e.run.1 + e.len == run.1;
+        let before =
+            |e: &Entry| joins(e) && core::ptr::eq(e.run.0, run.0) && e.run.1 + e.len == run.1;
         let after = |e: &Entry| joins(e) && core::ptr::eq(e.run.0, run.0) && run.1 + len == e.run.1;
         // Its age is the mean of theirs. Otherwise a small run that comes and goes would keep a
         // large one young.
@@ -383,7 +395,11 @@ fn put_entry<const OF_HEAP: bool>(entry: Entry, now: u32) {
     // If the system does not take a run (locked memory), `drop_entry` puts it in again, and the
     // cache stays too full.
     while cached_bytes() > limit() {
-        let Some(entry) = with_cache(|entries| oldest(entries, now).and_then(|i| entries[i].take())) else { break };
+        let Some(entry) =
+            with_cache(|entries| oldest(entries, now).and_then(|i| entries[i].take()))
+        else {
+            break;
+        };
         if drop_entry(entry) == 0 {
             break;
         }
@@ -456,7 +472,12 @@ pub fn purge(now: u32, decay: u32, goes_on: impl Fn() -> bool) -> usize {
     // One round only: a run that the system does not take goes into the cache again.
     for i in (0..RING).take_while(|_| goes_on()) {
         let due = |e: &Entry| os::age(now, e.stamp) >= decay;
-        let entry = with_cache(|entries| if entries[i].as_ref().is_some_and(due) { entries[i].take() } else { None });
+        let entry =
+            with_cache(
+                |entries| {
+                    if entries[i].as_ref().is_some_and(due) { entries[i].take() } else { None }
+                },
+            );
         given += entry.map_or(0, drop_entry);
     }
     given

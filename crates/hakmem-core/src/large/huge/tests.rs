@@ -35,7 +35,8 @@ fn what_is_taken_whole_leaves_nothing_in_the_cache() {
     in_child(|| {
         keep_nothing_back();
         forget_cache();
-        let entries = || with_cache(|entries| entries.iter().flatten().map(|e| e.len).sum::<usize>());
+        let entries =
+            || with_cache(|entries| entries.iter().flatten().map(|e| e.len).sum::<usize>());
         let count = || with_cache(|entries| entries.iter().flatten().count());
         // SAFETY: `p` and the blocks cut from the same run come from `malloc`, and each is
         // freed once.
@@ -61,7 +62,8 @@ fn what_is_tried_is_counted_once() {
     in_child(|| {
         const MIB: usize = 1 << 20;
         let meta_of = |p: *mut u8| crate::backend::page::lookup(p).unwrap();
-        let cached = || with_cache(|entries| entries.iter().flatten().map(|e| e.tried).sum::<usize>());
+        let cached =
+            || with_cache(|entries| entries.iter().flatten().map(|e| e.tried).sum::<usize>());
         let mut random = Random(5);
         let mut blocks = Vec::new();
         // Of what other tests did before.
@@ -90,7 +92,8 @@ fn what_is_tried_is_counted_once() {
             }
             // What the heap keeps goes into the cache.
             empty_kept();
-            let live: usize = blocks.iter().map(|&p| tried_of(meta_of(p), size(meta_of(p)) / SEGMENT)).sum();
+            let live: usize =
+                blocks.iter().map(|&p| tried_of(meta_of(p), size(meta_of(p)) / SEGMENT)).sum();
             assert_eq!(tried::count(), others + live + cached(), "round {round}");
             most = most.max(live);
         }
@@ -109,7 +112,8 @@ fn a_block_that_grows_to_be_filled_gets_huge_pages() {
             let p = c::malloc(MIB);
             p.write_bytes(1, MIB);
             let grown = c::realloc(p, n);
-            let thp = crate::backend::page::lookup(grown).is_some_and(|meta| meta.segment().is_thp());
+            let thp =
+                crate::backend::page::lookup(grown).is_some_and(|meta| meta.segment().is_thp());
             c::free(grown);
             forget_cache();
             thp
@@ -221,7 +225,9 @@ fn in_ring() -> usize {
 #[test]
 fn one_of_many_heaps_keeps_what_its_thread_freed() {
     among_many(|| {
-        let figures = || (cached_bytes(), kept::ALLOWED.load(Relaxed), own().kept.load(Relaxed), usage::huge());
+        let figures = || {
+            (cached_bytes(), kept::ALLOWED.load(Relaxed), own().kept.load(Relaxed), usage::huge())
+        };
         let bytes = |segments: usize| segments * SEGMENT;
         policy::HUGE_CACHE_MIB.set(64);
         let before = counts();
@@ -259,11 +265,18 @@ fn what_heaps_keep_goes_back_after_the_decay_and_at_the_end() {
         assert_eq!(own().purge(os::now_ms(), 86_400_000), 0, "they are young");
         let held = block(1);
         assert_eq!(own().purge(os::now_ms(), 0), 5 * SEGMENT);
-        assert_eq!((cached_bytes(), kept::ALLOWED.load(Relaxed), usage::huge() as usize), (0, 0, SEGMENT));
+        assert_eq!(
+            (cached_bytes(), kept::ALLOWED.load(Relaxed), usage::huge() as usize),
+            (0, 0, SEGMENT)
+        );
         // SAFETY: `held` comes from `malloc`, and is freed once.
         unsafe { c::free(held) };
         own().empty();
-        assert_eq!((cached_bytes(), in_ring(), usage::huge()), (SEGMENT, 1, 0), "others may have it");
+        assert_eq!(
+            (cached_bytes(), in_ring(), usage::huge()),
+            (SEGMENT, 1, 0),
+            "others may have it"
+        );
         assert_eq!(own().allowed.load(Relaxed), 0);
     });
 }
@@ -299,7 +312,14 @@ fn a_child_of_a_fork_has_what_heaps_keep() {
         let p = block(2);
         // SAFETY: the block comes from `malloc`, and is freed once.
         unsafe { c::free(p) };
-        let figures = || (cached_bytes(), kept::ALLOWED.load(Relaxed), own().kept.load(Relaxed), own().hits.get());
+        let figures = || {
+            (
+                cached_bytes(),
+                kept::ALLOWED.load(Relaxed),
+                own().kept.load(Relaxed),
+                own().hits.get(),
+            )
+        };
         in_child(|| {
             assert_eq!(figures(), (2 * SEGMENT, 2 * SEGMENT, 2 * SEGMENT as i64, 0));
             assert_eq!(block(2), p);

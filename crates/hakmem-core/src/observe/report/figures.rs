@@ -115,7 +115,13 @@ impl Figures {
         form.end()?;
         form.begin("foreign_sites")?;
         for site in snapshot.foreign_sites() {
-            item(form, "foreign_sites", "address", Word::Address(site.address), [("frees", site.frees)])?;
+            item(
+                form,
+                "foreign_sites",
+                "address",
+                Word::Address(site.address),
+                [("frees", site.frees)],
+            )?;
         }
         form.end()
     }

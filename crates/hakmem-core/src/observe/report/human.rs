@@ -87,7 +87,12 @@ fn totals(out: &mut impl Write, s: &Stats, usage: &Usage, resident: u64, pid: i3
     writeln!(
         out,
         "hakmem: {} refills; {} frees for other threads; large {} ({} from a cache), huge blocks {} ({} from the cache)",
-        s.refills, s.remote_frees, s.large_allocations, s.large_hits, s.huge_allocations, s.huge_hits
+        s.refills,
+        s.remote_frees,
+        s.large_allocations,
+        s.large_hits,
+        s.huge_allocations,
+        s.huge_hits
     )?;
     out.write_str("hakmem: system calls:")?;
     let mut separator = "";

@@ -179,14 +179,16 @@ unsafe fn begin(envp: *const *const c_char, announced: bool) {
     let profiled = unsafe { profile::start(envp) };
     // SAFETY: the caller says that `envp` is NULL or such an array, and that its strings do not
     // change during this call. `wish` does not outlive it, and the option's name has no NUL.
-    let (wish, signal) = unsafe { (settings::read(envp), settings::read_signal(envp, b"HAKMEM_STATS_SIGNAL=")) };
+    let (wish, signal) =
+        unsafe { (settings::read(envp), settings::read_signal(envp, b"HAKMEM_STATS_SIGNAL=")) };
     let plan = Plan {
         report: wish.and_then(|wish| prepare(wish, announced)),
         // SAFETY: the caller says that `envp` is NULL or such an array. `map::file` copies the
         // name.
         map: map::file(unsafe { settings::read_map(envp) }),
         // SAFETY: the caller says that `envp` is NULL or such an array. `keep` copies the name.
-        errors: unsafe { settings::read_errors(envp) }.and_then(|file| File::keep("HAKMEM_ERRORS", file)),
+        errors: unsafe { settings::read_errors(envp) }
+            .and_then(|file| File::keep("HAKMEM_ERRORS", file)),
     };
     let has_none = plan.report.is_none() && plan.map.is_none();
     if has_none && signal.is_some() && wish.is_none() {

@@ -106,9 +106,11 @@ fn xml(out: &mut Buffer, figures: &Figures) -> fmt::Result {
     let reserved = figures.stats.reserved_bytes;
     let committed = figures.stats.committed_bytes;
     out.write_str("<malloc version=\"1\">\n")?;
-    for (kind, count, size) in
-        [("fast", 0, 0), ("rest", totals.free_blocks, totals.free()), ("mmap", totals.huge_blocks, totals.huge)]
-    {
+    for (kind, count, size) in [
+        ("fast", 0, 0),
+        ("rest", totals.free_blocks, totals.free()),
+        ("mmap", totals.huge_blocks, totals.huge),
+    ] {
         writeln!(out, "<total type=\"{kind}\" count=\"{count}\" size=\"{size}\"/>")?;
     }
     writeln!(out, "<system type=\"current\" size=\"{}\"/>", totals.committed)?;

@@ -88,11 +88,17 @@ fn write(out: &mut Page, event: Event) -> fmt::Result {
         event.name(),
         Quoted(name)
     )?;
-    write!(out, r#""slot_bytes":{},"segment_bytes":{},"segments":["#, stats::SLOT_BYTES, stats::SEGMENT_BYTES)?;
+    write!(
+        out,
+        r#""slot_bytes":{},"segment_bytes":{},"segments":["#,
+        stats::SLOT_BYTES,
+        stats::SEGMENT_BYTES
+    )?;
     let (mut result, mut first) = (Ok(()), true);
     let mut add = |segment: &Segment| {
         if result.is_ok() {
-            result = (if first { Ok(()) } else { out.write_char(',') }).and_then(|()| write_segment(out, segment));
+            result = (if first { Ok(()) } else { out.write_char(',') })
+                .and_then(|()| write_segment(out, segment));
             first = false;
         }
     };
@@ -147,7 +153,11 @@ fn write_heap(out: &mut Page, heap: Option<HeapName>) -> fmt::Result {
     heap.map_or(Ok(()), |heap| write!(out, r#","heap":"{heap}""#))
 }
 
-fn list<T>(out: &mut Page, items: impl Iterator<Item = T>, each: impl Fn(&mut Page, T) -> fmt::Result) -> fmt::Result {
+fn list<T>(
+    out: &mut Page,
+    items: impl Iterator<Item = T>,
+    each: impl Fn(&mut Page, T) -> fmt::Result,
+) -> fmt::Result {
     out.write_char('[')?;
     for (i, item) in items.enumerate() {
         if i > 0 {

@@ -161,7 +161,9 @@ fn without_signals<R>(signals: &[c_int], f: impl FnOnce() -> R) -> R {
         }
         libc::pthread_sigmask(libc::SIG_BLOCK, ours.as_ptr(), before.as_mut_ptr());
         let result = f();
-        super::errno::preserved(|| while libc::sigtimedwait(ours.as_ptr(), core::ptr::null_mut(), &no_time) > 0 {});
+        super::errno::preserved(|| {
+            while libc::sigtimedwait(ours.as_ptr(), core::ptr::null_mut(), &no_time) > 0 {}
+        });
         libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), core::ptr::null_mut());
         result
     }

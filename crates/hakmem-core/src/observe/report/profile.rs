@@ -28,11 +28,14 @@ static TO: Shared = Shared(UnsafeCell::new(None));
 pub unsafe fn start(envp: *const *const c_char) -> bool {
     // SAFETY: the caller says that `envp` is NULL or such an array, which stays as it is. `file`
     // does not outlive this call, and the option's name has no NUL.
-    let (file, signal) =
-        unsafe { (settings::read_profile(envp), settings::read_signal(envp, b"HAKMEM_PROFILE_SIGNAL=")) };
+    let (file, signal) = unsafe {
+        (settings::read_profile(envp), settings::read_signal(envp, b"HAKMEM_PROFILE_SIGNAL="))
+    };
     let Some(file) = file else {
         if signal.is_some() {
-            stderr_line(format_args!("HAKMEM_PROFILE_SIGNAL ignored: HAKMEM_PROFILE asks for no profile"));
+            stderr_line(format_args!(
+                "HAKMEM_PROFILE_SIGNAL ignored: HAKMEM_PROFILE asks for no profile"
+            ));
         }
         return false;
     };

@@ -57,8 +57,17 @@ fn parse_signal(option: Lossy<'_>, value: &[u8]) -> Option<c_int> {
     };
     // A handler for a fault would return to the fault. SIGABRT ends the process. The others cannot
     // be caught, or the C library uses them.
-    let barred = [libc::SIGKILL, libc::SIGSTOP, libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT];
-    let usable = |s: &c_int| (1..32).contains(s) || (libc::SIGRTMIN()..=libc::SIGRTMAX()).contains(s);
+    let barred = [
+        libc::SIGKILL,
+        libc::SIGSTOP,
+        libc::SIGSEGV,
+        libc::SIGBUS,
+        libc::SIGILL,
+        libc::SIGFPE,
+        libc::SIGABRT,
+    ];
+    let usable =
+        |s: &c_int| (1..32).contains(s) || (libc::SIGRTMIN()..=libc::SIGRTMAX()).contains(s);
     let signal = signal.filter(usable).filter(|s| !barred.contains(s));
     if signal.is_none() {
         let value = Lossy(value);

@@ -202,7 +202,9 @@ const SHOWN: usize = 400;
 /// Calls `f` with the path, with the number of the process in place of `%p`.
 fn with_pid(path: &Text<PATH>, f: impl FnOnce(&CStr) -> Result<(), Reason>) -> Result<(), Reason> {
     let whole = path.as_bytes();
-    let run = |bytes: &[u8]| CStr::from_bytes_with_nul(bytes).map_err(|_| Reason(libc::EINVAL)).and_then(f);
+    let run = |bytes: &[u8]| {
+        CStr::from_bytes_with_nul(bytes).map_err(|_| Reason(libc::EINVAL)).and_then(f)
+    };
     let Some(at) = whole.windows(2).position(|pair| pair == b"%p") else {
         return run(whole);
     };
@@ -230,14 +232,17 @@ fn descriptor_in(name: &CStr) -> Option<&[u8]> {
         b"/dev/stderr" => return Some(b"2"),
         _ => {}
     }
-    let digits = [&b"/dev/fd/"[..], b"/proc/self/fd/"].iter().find_map(|directory| name.strip_prefix(*directory))?;
+    let digits = [&b"/dev/fd/"[..], b"/proc/self/fd/"]
+        .iter()
+        .find_map(|directory| name.strip_prefix(*directory))?;
     let is_number = (1..10).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit);
     is_number.then_some(digits)
 }
 
 /// Opens a file to append to (rules 1, 2).
 fn open(name: &CStr) -> Result<c_int, Reason> {
-    let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
+    let flags =
+        libc::O_WRONLY | libc::O_APPEND | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
     let fd = if let Some(number) = descriptor_in(name) {
         let mut link = Text::<32>::new();
         for part in [b"/proc/self/fd/", number, b"\0"] {

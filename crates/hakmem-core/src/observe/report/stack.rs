@@ -113,7 +113,10 @@ mod tests {
             on_own_stack(|| {
                 let local = 0u8;
                 let here = (&raw const local).addr();
-                maps = std::format!("{here:x}\n{}", std::fs::read_to_string("/proc/self/maps").unwrap());
+                maps = std::format!(
+                    "{here:x}\n{}",
+                    std::fs::read_to_string("/proc/self/maps").unwrap()
+                );
             });
             let (here, maps) = maps.split_once('\n').unwrap();
             let address = |text: &str| usize::from_str_radix(text, 16).unwrap();
@@ -123,7 +126,8 @@ mod tests {
                 (address(from), address(to), rest[..3].to_string())
             };
             let maps: Vec<_> = maps.lines().map(of).collect();
-            let ours = maps.iter().position(|&(from, to, _)| (from..to).contains(&address(here))).unwrap();
+            let ours =
+                maps.iter().position(|&(from, to, _)| (from..to).contains(&address(here))).unwrap();
             assert_eq!(maps[ours].2, "rw-");
             // The kernel joins neighbouring maps that are alike.
             let (from, to, rights) = &maps[ours - 1];
@@ -135,7 +139,8 @@ mod tests {
     /// How much address space the process has mapped, in system pages.
     fn mapped() -> usize {
         let mut text = [0; 128];
-        let length = File::open("/proc/self/statm").and_then(|mut file| file.read(&mut text)).unwrap();
+        let length =
+            File::open("/proc/self/statm").and_then(|mut file| file.read(&mut text)).unwrap();
         let text = std::str::from_utf8(&text[..length]).unwrap();
         text.split(' ').next().unwrap().parse().unwrap()
     }

@@ -1,6 +1,9 @@
 //! The names of all figures. Reports, and the feature `serde`, take the names from here.
 
-use super::{Class, Decision, HeapUse, HeapWalk, ProgramHeap, SEGMENT_BYTES, Snapshot, Stats, Syscall, ThreadHeap};
+use super::{
+    Class, Decision, HeapUse, HeapWalk, ProgramHeap, SEGMENT_BYTES, Snapshot, Stats, Syscall,
+    ThreadHeap,
+};
 
 /// A figure and its name.
 pub type Named = (&'static str, u64);

@@ -1,11 +1,17 @@
 //! The figures as values of serde, under the names that they have in reports.
 
 use super::figures::Named;
-use super::{Class, Decision, HeapUse, HeapWalk, ProgramHeap, Site, Snapshot, Stats, Syscall, ThreadHeap, What};
+use super::{
+    Class, Decision, HeapUse, HeapWalk, ProgramHeap, Site, Snapshot, Stats, Syscall, ThreadHeap,
+    What,
+};
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 /// Adds figures to a struct that was begun.
-fn add<S: SerializeStruct>(to: &mut S, figures: impl IntoIterator<Item = Named>) -> Result<(), S::Error> {
+fn add<S: SerializeStruct>(
+    to: &mut S,
+    figures: impl IntoIterator<Item = Named>,
+) -> Result<(), S::Error> {
     figures.into_iter().try_for_each(|(name, value)| to.serialize_field(name, &value))
 }
 
@@ -59,7 +65,10 @@ impl Serialize for Snapshot {
         let mut all = serializer.serialize_struct("Snapshot", self.figures(&stats).count() + 6)?;
         add(&mut all, self.figures(&stats))?;
         all.serialize_field("classes", &List(|| self.used_classes()))?;
-        all.serialize_field("thread_heaps", &List(|| self.heaps().enumerate().map(|(i, heap)| Numbered(i, heap))))?;
+        all.serialize_field(
+            "thread_heaps",
+            &List(|| self.heaps().enumerate().map(|(i, heap)| Numbered(i, heap))),
+        )?;
         all.serialize_field(
             "program_heaps",
             &List(|| self.program_heaps().enumerate().map(|(i, heap)| Made(i, heap))),
@@ -171,6 +180,11 @@ impl Serialize for What {
 /// An item of the report's `foreign_sites`; its address is a text, as there.
 impl Serialize for Site {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        item(serializer, "Site", ("address", &format_args!("{:#x}", self.address)), [("frees", self.frees)])
+        item(
+            serializer,
+            "Site",
+            ("address", &format_args!("{:#x}", self.address)),
+            [("frees", self.frees)],
+        )
     }
 }

@@ -22,7 +22,9 @@ pub fn raw(number: libc::c_long, a: [usize; 6]) -> isize {
 pub fn control_block() -> usize {
     let control: usize;
     // SAFETY: the instruction copies a register. The kernel and libc set it once for a thread.
-    unsafe { asm!("mrs {}, tpidr_el0", out(reg) control, options(pure, nomem, nostack, preserves_flags)) };
+    unsafe {
+        asm!("mrs {}, tpidr_el0", out(reg) control, options(pure, nomem, nostack, preserves_flags))
+    };
     control
 }
 
@@ -30,7 +32,13 @@ pub fn control_block() -> usize {
 ///
 /// # Safety
 /// As there.
-pub unsafe fn clone(flags: i32, top: usize, control: *mut usize, number_at: usize, work: extern "C" fn()) -> isize {
+pub unsafe fn clone(
+    flags: i32,
+    top: usize,
+    control: *mut usize,
+    number_at: usize,
+    work: extern "C" fn(),
+) -> isize {
     let own = control.expose_provenance();
     let result: isize;
     // SAFETY: the child runs on its own stack. It ends itself when `work` returns, and touches
@@ -58,5 +66,10 @@ pub(in crate::os) use load_address;
 pub fn interrupted(context: &libc::ucontext_t) -> Registers {
     let registers = &context.uc_mcontext;
     let register = |i: usize| registers.regs[i] as usize;
-    Registers { pc: registers.pc as usize, stack: registers.sp as usize, frame: register(29), link: register(30) }
+    Registers {
+        pc: registers.pc as usize,
+        stack: registers.sp as usize,
+        frame: register(29),
+        link: register(30),
+    }
 }

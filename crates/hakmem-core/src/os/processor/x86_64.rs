@@ -38,7 +38,13 @@ pub fn control_block() -> usize {
 ///   of three words, as long as the thread runs.
 /// - `number_at` is the address of an atomic that stays for ever.
 /// - The flags share everything between the two threads, and set the control block.
-pub unsafe fn clone(flags: i32, top: usize, control: *mut usize, number_at: usize, work: extern "C" fn()) -> isize {
+pub unsafe fn clone(
+    flags: i32,
+    top: usize,
+    control: *mut usize,
+    number_at: usize,
+    work: extern "C" fn(),
+) -> isize {
     // A control block's first and third words are its own address.
     let own = control.expose_provenance();
     // SAFETY: the caller says that nothing else uses the three words.
@@ -71,5 +77,10 @@ pub(in crate::os) use load_address;
 /// The registers of the code that a signal interrupted.
 pub fn interrupted(context: &libc::ucontext_t) -> Registers {
     let register = |i: libc::c_int| context.uc_mcontext.gregs[i as usize] as usize;
-    Registers { pc: register(libc::REG_RIP), stack: register(libc::REG_RSP), frame: register(libc::REG_RBP), link: 0 }
+    Registers {
+        pc: register(libc::REG_RIP),
+        stack: register(libc::REG_RSP),
+        frame: register(libc::REG_RBP),
+        link: 0,
+    }
 }

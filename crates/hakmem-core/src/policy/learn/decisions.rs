@@ -5,7 +5,10 @@
 //! itself is a protocol of `proto`, with one writer and any number of readers. What this module
 //! adds is pure: it converts a [`Decision`] to the words of a record and back.
 
-#![cfg_attr(not(not(any(miri, shuttle))), allow(dead_code, reason = "there is no view from outside"))]
+#![cfg_attr(
+    not(not(any(miri, shuttle))),
+    allow(dead_code, reason = "there is no view from outside")
+)]
 
 use crate::os;
 use crate::policy::learner::{Decision, What};
@@ -152,7 +155,9 @@ mod tests {
         for n in 0..3 {
             let record = RECORDS + n * BYTES;
             assert_eq!(at(record + NUMBER), 2 * n as u64 + 2);
-            for (field, word) in [(Field::Time, 1), (Field::Option, 2), (Field::From, 4), (Field::ToRating, 12)] {
+            for (field, word) in
+                [(Field::Time, 1), (Field::Option, 2), (Field::From, 4), (Field::ToRating, 12)]
+            {
                 assert_eq!(at(record + field.offset()), 100 * n as u64 + word, "{field:?}");
             }
         }

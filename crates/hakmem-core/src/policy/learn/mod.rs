@@ -105,7 +105,9 @@ fn kib(bytes: i64) -> u32 {
 pub fn slots(change: i64, high: i64) {
     if is_on() {
         let now = usage::live().0 as i64 - usage::huge() as i64;
-        tell(&mut |learner, time| learner.demand(time, Memory::Slots, kib(now), kib(now - change + high)));
+        tell(&mut |learner, time| {
+            learner.demand(time, Memory::Slots, kib(now), kib(now - change + high))
+        });
     }
 }
 
@@ -113,7 +115,9 @@ pub fn slots(change: i64, high: i64) {
 pub fn huge(change: i64) {
     if is_on() {
         let now = usage::huge() as i64;
-        tell(&mut |learner, time| learner.demand(time, Memory::Huge, kib(now), kib(now.max(now - change))));
+        tell(&mut |learner, time| {
+            learner.demand(time, Memory::Huge, kib(now), kib(now.max(now - change)))
+        });
     }
 }
 
@@ -174,7 +178,11 @@ mod tests {
             usage::LIVE.store(50 * MIB, Relaxed);
             usage::HUGE.store(20 * MIB, Relaxed);
             slots(-10 * MIB, 5 * MIB);
-            assert_eq!(seen(What::Decay, Memory::Slots), (30 << 10, 45 << 10, 45 << 10), "40 MiB before, 45 at most");
+            assert_eq!(
+                seen(What::Decay, Memory::Slots),
+                (30 << 10, 45 << 10, 45 << 10),
+                "40 MiB before, 45 at most"
+            );
             huge(8 * MIB);
             assert_eq!(seen(What::HugeCache, Memory::Huge).0, 20 << 10);
             assert_eq!(seen(What::Decay, Memory::Huge).2, 20 << 10, "it was less before");
@@ -204,7 +212,11 @@ mod tests {
                 // There was never so much in use.
                 let before = seen(What::HugeCache, Memory::Huge).1;
                 let largest = c::malloc((40 << 20) - BEHIND);
-                assert_eq!(seen(What::HugeCache, Memory::Huge).1 - before, 28 << 10, "12 MiB are kept");
+                assert_eq!(
+                    seen(What::HugeCache, Memory::Huge).1 - before,
+                    28 << 10,
+                    "12 MiB are kept"
+                );
                 [larger, largest].into_iter().for_each(|p| c::free(p));
                 blocks.into_iter().skip(1).step_by(2).for_each(|p| c::free(p));
             }
@@ -229,7 +241,11 @@ mod tests {
             assert_eq!(policy::DECAY_MS.get(), 1000);
             forget();
             assert_eq!(seen(What::Decay, Memory::Slots), (0, 0, 0), "it begins anew");
-            assert_eq!(told(|learner, _| learner.settings().decay_ms), 1000, "with what is in force");
+            assert_eq!(
+                told(|learner, _| learner.settings().decay_ms),
+                1000,
+                "with what is in force"
+            );
         });
     }
 
@@ -238,7 +254,10 @@ mod tests {
         learning(|| {
             options::apply(&options::Options { decay_ms: 250, ..options::Options::DEFAULT });
             assert_eq!(policy::DECAY_MS.get(), 250);
-            assert!(options::is_chosen(&policy::DECAY_MS) && !options::is_chosen(&policy::HUGE_CACHE_MIB));
+            assert!(
+                options::is_chosen(&policy::DECAY_MS)
+                    && !options::is_chosen(&policy::HUGE_CACHE_MIB)
+            );
         });
     }
 

@@ -41,6 +41,9 @@ impl Demand {
     /// The peak of the last `ms` milliseconds, rounded up to buckets.
     pub fn peak_within(&self, ms: u32) -> u32 {
         let n = (ms.div_ceil(BUCKET_MS) as usize).clamp(1, BUCKETS);
-        (0..n).map(|i| self.peaks[(self.newest + BUCKETS - i) % BUCKETS]).max().unwrap_or(self.level)
+        (0..n)
+            .map(|i| self.peaks[(self.newest + BUCKETS - i) % BUCKETS])
+            .max()
+            .unwrap_or(self.level)
     }
 }

@@ -166,7 +166,15 @@ pub struct Race {
 impl Race {
     /// A race that has not begun.
     pub const fn new(what: What) -> Self {
-        Self { what, open: false, current: 0, ahead: None, age_ms: 0, tracks: [Track::NEW; MOST], ratings: [0; MOST] }
+        Self {
+            what,
+            open: false,
+            current: 0,
+            ahead: None,
+            age_ms: 0,
+            tracks: [Track::NEW; MOST],
+            ratings: [0; MOST],
+        }
     }
 
     /// The setting that it is about.
@@ -232,7 +240,8 @@ impl Race {
 
     fn decide(&mut self) -> Option<Decision> {
         let ratings = &self.ratings[..self.tracks().len()];
-        let (leader, best) = ratings.iter().copied().enumerate().max_by_key(|&(i, r)| (r, usize::MAX - i))?;
+        let (leader, best) =
+            ratings.iter().copied().enumerate().max_by_key(|&(i, r)| (r, usize::MAX - i))?;
         let lead = best - ratings[self.current];
         let was_ahead = self.ahead.take() == Some(leader);
         if lead < ENOUGH {
@@ -267,7 +276,8 @@ impl Race {
 /// 10^(-lead / 400)).
 fn foretold(lead: i32) -> i32 {
     const STEP: i32 = 50;
-    const AT: [i32; 18] = [500, 571, 640, 703, 760, 808, 849, 882, 909, 930, 947, 960, 969, 977, 983, 987, 990, 993];
+    const AT: [i32; 18] =
+        [500, 571, 640, 703, 760, 808, 849, 882, 909, 930, 947, 960, 969, 977, 983, 987, 990, 993];
     let ahead = lead.abs().min(STEP * 16);
     let i = (ahead / STEP) as usize;
     let points = AT[i] + (AT[i + 1] - AT[i]) * (ahead % STEP) / STEP;
@@ -355,7 +365,11 @@ mod tests {
     fn what_is_foretold_is_close_to_the_formula() {
         for lead in -2 * FAR..=2 * FAR {
             let exact = 1000.0 / (1.0 + 10f64.powf(-f64::from(lead) / 400.0));
-            assert!((f64::from(foretold(lead)) - exact).abs() < 2.5, "{lead}: {} {exact}", foretold(lead));
+            assert!(
+                (f64::from(foretold(lead)) - exact).abs() < 2.5,
+                "{lead}: {} {exact}",
+                foretold(lead)
+            );
             assert_eq!(foretold(lead) + foretold(-lead), 1000);
         }
     }

@@ -33,7 +33,10 @@ fn no_lock_is_held_across_a_fork() {
     in_child(|| {
         go_on();
         before_fork();
-        let held = LOCKS.iter().filter(|l| !core::ptr::eq(l.0, &profile::LOCK) && l.0.try_lock().is_none()).count();
+        let held = LOCKS
+            .iter()
+            .filter(|l| !core::ptr::eq(l.0, &profile::LOCK) && l.0.try_lock().is_none())
+            .count();
         before_fork();
         after_fork();
         after_fork();
@@ -133,13 +136,18 @@ fn parks() -> bool {
 /// A signal handler forks while its thread holds a lock, and another thread holds another lock.
 #[test]
 fn what_another_thread_held_is_free_in_a_child_made_under_a_lock() {
-    alone("thread::fork::tests::what_another_thread_held_is_free_in_a_child_made_under_a_lock", || {
-        keep_nothing_back();
-        go_on();
-        for other in 0..LOCKS.len() {
-            (0..LOCKS.len()).filter(|&own| own != other).for_each(|own| forks_under(own, other));
-        }
-    });
+    alone(
+        "thread::fork::tests::what_another_thread_held_is_free_in_a_child_made_under_a_lock",
+        || {
+            keep_nothing_back();
+            go_on();
+            for other in 0..LOCKS.len() {
+                (0..LOCKS.len())
+                    .filter(|&own| own != other)
+                    .for_each(|own| forks_under(own, other));
+            }
+        },
+    );
 }
 
 /// Another thread was fencing a block at the fork.
@@ -203,7 +211,11 @@ fn forks_under(own: usize, other: usize) {
             assert!(!LOCKS.iter().any(|l| l.0.is_held_by_other_than(me)));
             LOCKS[own].0.reset();
             go_on();
-            let interval = if profile::interval() > 0 { profile::interval() } else { profile::DEFAULT_INTERVAL };
+            let interval = if profile::interval() > 0 {
+                profile::interval()
+            } else {
+                profile::DEFAULT_INTERVAL
+            };
             assert_eq!(profile::start(interval), !core::ptr::eq(broken.0, &profile::LOCK));
             profile::stop();
             if own == (other + 1) % LOCKS.len() {
@@ -241,17 +253,20 @@ fn every_thread_has_a_token_of_its_own() {
 /// A thread that ended without a destructor may have had the token of the thread that forks.
 #[test]
 fn the_heap_of_an_ended_thread_with_the_same_token_becomes_idle() {
-    alone("thread::fork::tests::the_heap_of_an_ended_thread_with_the_same_token_becomes_idle", || {
-        go_on();
-        let me = os::thread_token();
-        let heap = crate::heap::all::make().unwrap();
-        assert!(heap.state().adopt(me) == crate::proto::heap_state::Adopted::Yes);
-        heap.thread().store(u64::from(os::numbers().0) << 32 | 1, Relaxed);
-        assert!(goes_well_in_child(|| {
-            assert_eq!((heap.state().with(), heap.thread().load(Relaxed)), (With::Nobody, 0));
+    alone(
+        "thread::fork::tests::the_heap_of_an_ended_thread_with_the_same_token_becomes_idle",
+        || {
             go_on();
-        }));
-    });
+            let me = os::thread_token();
+            let heap = crate::heap::all::make().unwrap();
+            assert!(heap.state().adopt(me) == crate::proto::heap_state::Adopted::Yes);
+            heap.thread().store(u64::from(os::numbers().0) << 32 | 1, Relaxed);
+            assert!(goes_well_in_child(|| {
+                assert_eq!((heap.state().with(), heap.thread().load(Relaxed)), (With::Nobody, 0));
+                go_on();
+            }));
+        },
+    );
 }
 
 /// Heaps of threads that the child does not have can be adopted; the thread that forked keeps its
@@ -271,7 +286,8 @@ fn heaps_of_other_threads_become_idle() {
                 over.wait();
             });
             let other = receiver.recv().unwrap();
-            let with = |who: u32| all_heaps().filter(|h| h.state().with() == With::Thread(who)).count();
+            let with =
+                |who: u32| all_heaps().filter(|h| h.state().with() == With::Thread(who)).count();
             let before = (with(me), with(other));
             let goes_well = goes_well_in_child(|| {
                 assert_eq!((with(me), with(other)), (1, 0));

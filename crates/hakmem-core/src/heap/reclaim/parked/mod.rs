@@ -223,7 +223,8 @@ fn nothing_came() -> bool {
 /// True if much of a page is free, so that a heap may take it although others share it.
 fn is_worth_taking(page: &Meta) -> bool {
     let (used, cap) = (page.until_slow.get() as u32, page.cap.get());
-    page.carved.get() == cap && cap - used >= cap / policy::UNFULL_FRACTION.of(page.class.get().into()).max(1)
+    page.carved.get() == cap
+        && cap - used >= cap / policy::UNFULL_FRACTION.of(page.class.get().into()).max(1)
 }
 
 impl Locked {
@@ -350,8 +351,11 @@ impl Locked {
     /// A page of `class` that a heap may take for its own. A shared page only counts if much of it
     /// is free.
     fn page_to_take(&self, class: usize) -> Option<&'static Meta> {
-        let with_few_used = self.first(ParkedList::Unpurged, class).or_else(|| self.first(ParkedList::Purged, class));
-        with_few_used.or_else(|| self.first(ParkedList::Shared, class).filter(|page| is_worth_taking(page)))
+        let with_few_used = self
+            .first(ParkedList::Unpurged, class)
+            .or_else(|| self.first(ParkedList::Purged, class));
+        with_few_used
+            .or_else(|| self.first(ParkedList::Shared, class).filter(|page| is_worth_taking(page)))
     }
 
     /// A page of `class` for a heap that shares. It may turn out to have no free block.

@@ -140,7 +140,9 @@ impl Locked {
             return None;
         }
         let turn = usize::from(STATE.turn.get());
-        let class = (turn..turn + CLASSES).map(|i| i % CLASSES).find(|&class| !STATE.oldest[class].get().is_null())?;
+        let class = (turn..turn + CLASSES)
+            .map(|i| i % CLASSES)
+            .find(|&class| !STATE.oldest[class].get().is_null())?;
         STATE.turn.set(class as u8);
         // SAFETY: the pointer leads to a listed page, whose metadata is accessible for ever.
         unsafe { STATE.oldest[class].get().as_ref() }

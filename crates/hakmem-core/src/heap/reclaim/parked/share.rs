@@ -52,7 +52,9 @@ pub fn share(class: usize, bytes: u32) -> Option<Share> {
         };
         // SAFETY: the page is in a list of `pages`, or was just claimed for it.
         let got = unsafe { pages.take_some(page, most) };
-        let is_full = page.free.get().is_null() && page.carved.get() == page.cap.get() && page.holes.get() == 0;
+        let is_full = page.free.get().is_null()
+            && page.carved.get() == page.cap.get()
+            && page.holes.get() == 0;
         pages.relink(page, if is_full { ParkedList::Full } else { ParkedList::Shared });
         if let Some((first, count, carved)) = got {
             page.until_slow.set(page.until_slow.get() + count as i32);

@@ -38,7 +38,8 @@ fn park_some() -> usize {
     policy::SCAVENGE_MIB.set(0);
     policy::DECAY_MS.set(u32::MAX);
     // SAFETY: `malloc` takes any size.
-    let blocks: Vec<_> = (0..20 * SLOT / SIZE).map(|_| unsafe { c::malloc(SIZE) }.expose_provenance()).collect();
+    let blocks: Vec<_> =
+        (0..20 * SLOT / SIZE).map(|_| unsafe { c::malloc(SIZE) }.expose_provenance()).collect();
     let (kept, gone): (Vec<_>, Vec<_>) = blocks.into_iter().partition(|p| p % SLOT < USED * SIZE);
     gone.into_iter().for_each(free);
     let class = page::lookup(os::at(kept[0])).unwrap().class.get();
@@ -85,25 +86,28 @@ fn others_take_and_share_pages_while_memory_goes_back() {
         return;
     }
     static CLASS: plain::AtomicUsize = plain::AtomicUsize::new(0);
-    alone("heap::reclaim::parked::tests::others_take_and_share_pages_while_memory_goes_back", || {
-        let class = park_some();
-        CLASS.store(class, Relaxed);
-        let before = unparked();
-        purge_with(|| {
-            elsewhere(|| assert!(LOCK.try_lock().is_some(), "the purge holds the lock"));
-            elsewhere(|| {
-                let block = share(CLASS.load(Relaxed), SIZES[0]).unwrap().first;
-                let page = page::lookup(block.cast()).unwrap();
-                // SAFETY: `share` gave the block to this thread, and the program never had it.
-                assert_ne!(unsafe { super::free(page, block, 0) }, Freed::No);
-                // SAFETY: `malloc` takes any size.
-                let taken = unsafe { c::malloc(SIZE) };
-                assert!(!core::ptr::eq(page::lookup(taken).unwrap().head(), out().unwrap()));
-                free(taken.expose_provenance());
+    alone(
+        "heap::reclaim::parked::tests::others_take_and_share_pages_while_memory_goes_back",
+        || {
+            let class = park_some();
+            CLASS.store(class, Relaxed);
+            let before = unparked();
+            purge_with(|| {
+                elsewhere(|| assert!(LOCK.try_lock().is_some(), "the purge holds the lock"));
+                elsewhere(|| {
+                    let block = share(CLASS.load(Relaxed), SIZES[0]).unwrap().first;
+                    let page = page::lookup(block.cast()).unwrap();
+                    // SAFETY: `share` gave the block to this thread, and the program never had it.
+                    assert_ne!(unsafe { super::free(page, block, 0) }, Freed::No);
+                    // SAFETY: `malloc` takes any size.
+                    let taken = unsafe { c::malloc(SIZE) };
+                    assert!(!core::ptr::eq(page::lookup(taken).unwrap().head(), out().unwrap()));
+                    free(taken.expose_provenance());
+                });
             });
-        });
-        assert!(STOPS.load(Relaxed) > 3 && unparked() > before);
-    });
+            assert!(STOPS.load(Relaxed) > 3 && unparked() > before);
+        },
+    );
 }
 
 /// Blocks of the page that is out are freed: by a batch, and as one that a heap sends at once.
@@ -135,7 +139,10 @@ fn a_page_that_empties_while_it_is_out_is_given_up() {
         });
         let emptied = STOPS.load(Relaxed) as u64;
         assert!(emptied > 3 && KEPT.lock().unwrap().len() < 20 * USED);
-        assert_eq!((given(class) - before.0, received(class) - before.1), (emptied, emptied * USED as u64));
+        assert_eq!(
+            (given(class) - before.0, received(class) - before.1),
+            (emptied, emptied * USED as u64)
+        );
         assert!(OWNER.inbox().is_empty() && PURGER.inbox().is_empty());
     });
 }
@@ -180,12 +187,18 @@ fn a_child_loses_one_page_until_its_blocks_are_free() {
                     let fresh = FRESH_SLOTS.load(Relaxed);
                     let blocks = take_used_of_out();
                     free(blocks[0]);
-                    assert!(purge::all() > 0 && fresh > 3 && !has_unpurged(), "the others are purged");
+                    assert!(
+                        purge::all() > 0 && fresh > 3 && !has_unpurged(),
+                        "the others are purged"
+                    );
                     assert!(out().is_none() && lost.owner() == OWNER.as_word());
                     assert!(lost.parked_list.get() == ParkedList::Lost);
                     // SAFETY: `malloc` takes any size.
-                    let many: Vec<_> = (0..20 * SLOT / SIZE).map(|_| unsafe { c::malloc(SIZE) }).collect();
-                    assert!(many.iter().all(|p| !core::ptr::eq(page::lookup(*p).unwrap().head(), lost)));
+                    let many: Vec<_> =
+                        (0..20 * SLOT / SIZE).map(|_| unsafe { c::malloc(SIZE) }).collect();
+                    assert!(
+                        many.iter().all(|p| !core::ptr::eq(page::lookup(*p).unwrap().head(), lost))
+                    );
                     assert!(unparked() > 3, "the others are taken");
                     let before = given(class);
                     free(blocks[1]);

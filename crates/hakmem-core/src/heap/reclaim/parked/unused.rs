@@ -24,7 +24,8 @@ pub unsafe fn park_unused(
     is_as_it_was: impl Fn(usize) -> bool,
     unlink: impl Fn(usize, &Meta),
 ) {
-    let each = || pages.iter().enumerate().filter_map(|(class, cell)| Some((class, cell, cell.get()?)));
+    let each =
+        || pages.iter().enumerate().filter_map(|(class, cell)| Some((class, cell, cell.get()?)));
     let lock = LOCK.try_lock().map(Locked::new);
     let Some(parked) = lock.filter(|_| !GIVEN_UP.load(Relaxed)) else {
         return;

@@ -11,7 +11,8 @@ use crate::profile;
 
 /// Blocks of a class that were found freed: on lists, in pages, and in pages that were given up.
 pub fn frees_found(snapshot: &Snapshot, all: &counts::OfClass, class: usize) -> i64 {
-    all.returned + (parked::returned(class) + profile::returned(class) + snapshot.waiting[class]) as i64
+    all.returned
+        + (parked::returned(class) + profile::returned(class) + snapshot.waiting[class]) as i64
 }
 
 #[inline(never)]
@@ -38,7 +39,8 @@ pub fn of(snapshot: &Snapshot, class: usize) -> Class {
         full_pages: count(all.full - parked::whole(class) as i64),
         page_bytes: pages * u64::from(span_of(SIZES[class])) * arena::SLOT as u64,
         carved_bytes: count(existing) * size,
-        live_bytes: count(existing - (snapshot.waiting[class] + snapshot.listed[class]) as i64) * size,
+        live_bytes: count(existing - (snapshot.waiting[class] + snapshot.listed[class]) as i64)
+            * size,
         peak_bytes: peak::of(class),
     }
 }

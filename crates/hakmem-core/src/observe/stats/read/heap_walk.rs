@@ -140,7 +140,8 @@ pub fn resident_bytes() -> u64 {
         let pages = &mut pages[..SEGMENT / page];
         if map.read(arena.slot_address(segment * (SEGMENT / SLOT)), pages) {
             asked += 1;
-            resident += pages.iter().filter(|&&page| page == os::Page::Resident).count() as u64 * page as u64;
+            resident += pages.iter().filter(|&&page| page == os::Page::Resident).count() as u64
+                * page as u64;
         }
     }
     if asked == 0 { 0 } else { (u128::from(resident) * used as u128 / u128::from(asked)) as u64 }

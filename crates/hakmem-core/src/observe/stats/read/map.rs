@@ -72,7 +72,9 @@ fn listed(owner: *mut Owner, page: &Meta) -> u32 {
     let start = page.start().addr();
     // SAFETY: this thread's word leads to the heap, so this thread holds it. It is not in the
     // middle of a change, so no thread changes the list or writes to its blocks during the call.
-    unsafe { heap.holder().listed_within(usize::from(page.class.get()), start..start + bytes) as u32 }
+    unsafe {
+        heap.holder().listed_within(usize::from(page.class.get()), start..start + bytes) as u32
+    }
 }
 
 /// Calls `f` with each segment in use, by address within each arena.

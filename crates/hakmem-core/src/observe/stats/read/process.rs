@@ -20,7 +20,8 @@ pub fn of(snapshot: &Snapshot) -> Stats {
         s.refills += class.refills();
         received += class.remote_frees;
         s.live_bytes += class.live_bytes;
-        found += class::frees_found(snapshot, &counts::of_class(crate::heap::all::all_heaps(), i), i);
+        found +=
+            class::frees_found(snapshot, &counts::of_class(crate::heap::all::all_heaps(), i), i);
     }
     s.remote_frees = heap::heapless_frees();
     s.large_frees = large::heapless_frees();
