@@ -24,8 +24,8 @@
 //!
 //! - [Options](#options) in the source, in the environment, and while the program runs.
 //! - [Statistics](#statistics) of the process, of each size class and of each thread heap.
-//! - [Heaps] that the program makes, limits, and drops as a whole, and scopes in which they serve the
-//!   ordinary allocations of a thread.
+//! - [Heaps] that the program makes, limits, and drops as a whole, and scopes in which they serve
+//!   the ordinary allocations of a thread.
 //! - A [heap profile](#the-heap-profile), live and in all, for flame graphs and pprof.
 //! - Reports and maps at exit or on a signal, as the environment asks, without a change of the
 //!   program. The command `hakmem` reads a running program from outside.

@@ -46,8 +46,8 @@ extern "C" fn on_start(
     envp: *const *const c_char,
 ) {
     // SAFETY: glibc passes the environment to every constructor. No code of the program runs before
-    // the constructors at the start. Of a plug-in, this thread is in `dlopen`: a program that changes
-    // the environment meanwhile races with every getenv of the C library, too.
+    // the constructors at the start. Of a plug-in, this thread is in `dlopen`: a program that
+    // changes the environment meanwhile races with every getenv of the C library, too.
     unsafe { begin(envp) }
 }
 
@@ -64,8 +64,8 @@ extern "C" fn on_start() {
         static environ: *const *const c_char;
     }
     // SAFETY: the C library has set `environ`. No code of the program runs before the constructors
-    // at the start. Of a plug-in, this thread is in `dlopen`: a program that changes the environment
-    // meanwhile races with every getenv of the C library, too.
+    // at the start. Of a plug-in, this thread is in `dlopen`: a program that changes the
+    // environment meanwhile races with every getenv of the C library, too.
     unsafe { begin(environ) }
 }
 

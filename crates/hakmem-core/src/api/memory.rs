@@ -4,11 +4,11 @@ use super::front;
 use crate::types::LimitCallback;
 use crate::{purge, thread};
 
-/// Sets what hakmem calls before an allocation fails, because it would exceed `HARD_LIMIT_MIB` or the
-/// system has no more memory. None: nothing. There is one callback for the process.
+/// Sets what hakmem calls before an allocation fails, because it would exceed `HARD_LIMIT_MIB` or
+/// the system has no more memory. None: nothing. There is one callback for the process.
 ///
-/// hakmem calls it on the thread that allocates, after it has given all free memory back. It holds no
-/// lock then. The callback may free blocks, and allocate: an allocation of its own that finds no
+/// hakmem calls it on the thread that allocates, after it has given all free memory back. It holds
+/// no lock then. The callback may free blocks, and allocate: an allocation of its own that finds no
 /// memory fails at once. If it returns true, hakmem tries the allocation once more. Then the
 /// allocation fails: the caller gets NULL with ENOMEM, and a Rust program its error. It must not
 /// panic.
@@ -59,8 +59,8 @@ pub fn set_limit_callback(callback: Option<LimitCallback>) {
 ///
 /// It does not reach blocks on the free lists of other threads whose pages have live blocks, a heap
 /// whose thread is on a slow path at that moment, and remote batches that a thread has not sent. It
-/// pauses no heap where the system has no barriers (`membarrier`), and in a process with a filter for
-/// system calls, as most containers have. O(all free memory, and heaps).
+/// pauses no heap where the system has no barriers (`membarrier`), and in a process with a filter
+/// for system calls, as most containers have. O(all free memory, and heaps).
 ///
 /// ```
 /// use hakmem_core::Hakmem;

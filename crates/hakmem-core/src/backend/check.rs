@@ -54,7 +54,8 @@ fn show_place(p: *mut u8) {
         Kind::Page | Kind::Follow | Kind::ProgramPage => {
             let page = glance::page(head);
             detail(format_args!(
-                "{p:p} is byte {} of the page at {start:p}, of blocks of {} bytes (class {}): {} of {} are used",
+                "{p:p} is byte {} of the page at {start:p}, of blocks of {} bytes (class {}): \
+                 {} of {} are used",
                 p.addr() - start.addr(),
                 page.size,
                 page.class,
@@ -168,7 +169,8 @@ pub fn not_a_block(p: *mut u8, meta: Option<&Meta>) -> ! {
         Kind::Page | Kind::Follow | Kind::Sampled | Kind::ProgramPage => fatal(
             p,
             format_args!(
-                "invalid pointer {p:p}: inside a page of {}-byte blocks, not at the start of a live one",
+                "invalid pointer {p:p}: inside a page of {}-byte blocks, \
+                 not at the start of a live one",
                 meta.head().block_size.glance()
             ),
         ),

@@ -169,7 +169,8 @@ fn note(p: *mut u8, site: usize) {
     }
     if count == u64::from(policy::FOREIGN_REPORT.get()) {
         os::report(format_args!(
-            "{count} pointers from another allocator were freed here, the last, {p:p}, by the code at {site:#x}"
+            "{count} pointers from another allocator were freed here, the last, {p:p}, \
+             by the code at {site:#x}"
         ));
     }
 }

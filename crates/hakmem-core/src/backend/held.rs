@@ -1,8 +1,8 @@
 //! Held memory: what may be resident of the memory for blocks, and its limits.
 //!
-//! Held are the slots that are not CLEAN, whole segments of huge blocks, and of the huge cache. That
-//! is an upper bound of what is resident: a program need not touch all of a block, and a page with
-//! holes counts as a whole. Metadata does not count.
+//! Held are the slots that are not CLEAN, whole segments of huge blocks, and of the huge cache.
+//! That is an upper bound of what is resident: a program need not touch all of a block, and a page
+//! with holes counts as a whole. Metadata does not count.
 //!
 //! The figure changes only where clean memory is taken or memory is given back, so a program that
 //! uses its free memory again does not come here.
@@ -12,8 +12,8 @@
 //!    the figure is never above the hard limit, but for limits that the program lowers.
 //! 2. Who gives memory back calls `give` afterwards.
 //! 3. A purge for the soft limit is due when the figure is above the limit, and above `NEXT`, which
-//!    lies a step above what the last such purge left. So a program that lives at the limit takes at
-//!    least a step of clean memory between two such purges.
+//!    lies a step above what the last such purge left. So a program that lives at the limit takes
+//!    at least a step of clean memory between two such purges.
 
 use crate::base::sync::Ordering::Relaxed;
 use crate::base::sync::plain::AtomicUsize;

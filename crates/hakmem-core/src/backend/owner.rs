@@ -91,10 +91,10 @@ impl Owner {
         while !batch.is_null() {
             let block = RemoteBatch::block(batch);
             // SAFETY: the caller gave the batch to this call (`remote_batch` rule 1), which reads
-            // it no more once it has sent it on or opened it. `open` runs only if the word says
-            // that this caller owns the page, and then the page is the caller's to change (`page`
-            // rules 1 and 7). Else `owner` was read from the page, and an owner lives for ever
-            // (rule 1).
+            // it no more once it has sent it on or taken it apart. `take_apart` runs only if the
+            // word says that this caller owns the page, and then the page is the caller's to change
+            // (`page` rules 1 and 7). Else `owner` was read from the page, and an owner lives for
+            // ever (rule 1).
             unsafe {
                 let page = RemoteBatch::page(batch);
                 if RemoteBatch::is_block(batch) {
@@ -119,7 +119,7 @@ impl Owner {
                 if RemoteBatch::is_block(batch) {
                     check::check_carved(block, page);
                 }
-                let (length, next) = RemoteBatch::open(batch, page);
+                let (length, next) = RemoteBatch::take_apart(batch, page);
                 page.until_slow.set(page.until_slow.get() - length as i32);
                 received(page, length, block.cast());
                 batch = next;

@@ -290,19 +290,19 @@ impl RemoteBatch {
         slot.head_of_block()
     }
 
-    /// Ends the batch: puts its blocks before those of the page's list. Returns their number, and
-    /// the next batch of the chain.
+    /// Takes the batch apart: puts its blocks before those of the page's list. Returns their
+    /// number, and the next batch of the chain.
     ///
     /// # Safety
     /// The batch belongs to the caller. `page` is its page, and belongs to the caller, too.
     #[inline]
-    pub unsafe fn open(this: *mut Self, page: &Meta) -> (u32, *mut Self) {
+    pub unsafe fn take_apart(this: *mut Self, page: &Meta) -> (u32, *mut Self) {
         // SAFETY: batch and page belong to the caller (rule 1), so no other thread uses the
         // anchor's words or `page.free`. The anchor's words are read before `set_next` makes the
         // first one a link. A page list that the caller has is that of `page`.
         unsafe {
             if Self::of_list(this).is_some() {
-                return Self::open_list(page);
+                return Self::take_list_apart(page);
             }
             let (first, next) = ((*this).newest.get(), Self::next(this));
             if check::CHECKED && !check::is_near(this.cast(), first) {
@@ -317,14 +317,14 @@ impl RemoteBatch {
         }
     }
 
-    /// [`RemoteBatch::open`] for a page list. It checks each block: the program may have freed one
-    /// twice, or written to it after the free.
+    /// [`RemoteBatch::take_apart`] for a page list. It checks each block: the program may have
+    /// freed one twice, or written to it after the free.
     ///
     /// # Safety
     /// The page belongs to the caller, and so does its page list, which came from an inbox.
     #[cold]
     #[inline(never)]
-    unsafe fn open_list(page: &Meta) -> (u32, *mut Self) {
+    unsafe fn take_list_apart(page: &Meta) -> (u32, *mut Self) {
         let (next, first) = page.remote_list.open(|| page.remote_link.get().cast());
         // SAFETY: the caller emptied the page list, so its blocks are the caller's.
         let length = unsafe { check::count(first, page) };
@@ -406,10 +406,10 @@ mod tests {
             RemoteBatch::push(batch, b);
             RemoteBatch::set_next(batch, other);
             RemoteBatch::push(batch, c);
-            assert_eq!(RemoteBatch::open(batch, &page), (3, other));
+            assert_eq!(RemoteBatch::take_apart(batch, &page), (3, other));
             assert_eq!(list(page.free.get()), [c, b, a, old].map(|p| p.addr()));
             page.free.set(null_mut());
-            assert_eq!(RemoteBatch::open(other, &page), (1, null_mut()));
+            assert_eq!(RemoteBatch::take_apart(other, &page), (1, null_mut()));
             assert_eq!(list(page.free.get()), [d.addr()]);
         }
     }

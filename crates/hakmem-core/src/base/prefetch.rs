@@ -12,7 +12,11 @@ pub fn prefetch<T>(at: *const T) {
     // SAFETY: a prefetch is no memory access of the program: any address is allowed, also null. The
     // instruction changes no register.
     unsafe {
-        core::arch::asm!("prfm pldl1keep, [{}]", in(reg) at, options(nomem, nostack, preserves_flags));
+        core::arch::asm!(
+            "prfm pldl1keep, [{}]",
+            in(reg) at,
+            options(nomem, nostack, preserves_flags)
+        );
     }
     #[cfg(any(miri, shuttle))]
     let _ = at;
@@ -32,7 +36,11 @@ pub fn prefetch_to_write(at: usize) {
     // SAFETY: a prefetch is no memory access of the program: any address is allowed, also null. The
     // instruction changes no register.
     unsafe {
-        core::arch::asm!("prfm pstl1keep, [{}]", in(reg) at, options(nomem, nostack, preserves_flags));
+        core::arch::asm!(
+            "prfm pstl1keep, [{}]",
+            in(reg) at,
+            options(nomem, nostack, preserves_flags)
+        );
     }
     #[cfg(any(miri, shuttle))]
     let _ = at;

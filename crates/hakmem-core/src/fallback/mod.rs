@@ -35,7 +35,7 @@ pub mod report;
 mod system;
 #[cfg(not(any(unix, windows, target_family = "wasm")))]
 compile_error!(
-    "hakmem-core has no port to this target, and the target no allocator that it could call instead."
+    "hakmem-core has no port to this target, and the target no allocator to call instead."
 );
 
 /// Nothing: hakmem keeps no memory for this thread, as it does not serve.

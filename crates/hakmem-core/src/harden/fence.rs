@@ -40,9 +40,9 @@ pub fn has(p: *mut u8) -> bool {
     FENCED.iter().any(|(address, _)| address.load(Relaxed) == p.addr())
 }
 
-/// Fences the `len` bytes at `at`, whole system pages, if none was fenced in this tick. At the level
-/// `high`, the tick does not matter. Calls
-/// `unfenced` with the address of the block that leaves for it, or with `at` itself.
+/// Fences the `len` bytes at `at`, whole system pages, if none was fenced in this tick. At the
+/// level `high`, the tick does not matter. Calls `unfenced` with the address of the block that
+/// leaves for it, or with `at` itself.
 ///
 /// An entry of the table is right at any time: a child may be forked in between. A block that the
 /// system lets nobody use stays in the table.

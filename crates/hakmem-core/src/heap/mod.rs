@@ -16,14 +16,15 @@
 //! 8. It claims a page.
 //!
 //! Rules
-//! 1. Only the holder uses a `Heap`. Any other thread has a [`SharedHeap`] of it.
+//! 1. Only the holder uses a `Heap`, or a purge that keeps the holder outside (rule 3). Any other
+//!    thread has a [`SharedHeap`] of it.
 //! 2. One thread holds a heap at a time. `proto::heap_state` says which, and `shared` how a thread
 //!    becomes the holder. No heap is ever freed.
 //! 3. The holder is `inside` while it moves pages between lists, and a purge may keep it outside
-//!    for a moment (`proto::pause`, `reclaim::sleeping`). The child of a fork cannot use a heap whose
-//!    holder was inside at the fork. At any other moment a heap is consistent: a pop is one store,
-//!    and a free that a fork interrupts before it counts down only makes its page look fuller than
-//!    it is.
+//!    for a moment (`proto::pause`, `reclaim::sleeping`). The child of a fork cannot use a heap
+//!    whose holder was inside at the fork. At any other moment a heap is consistent: a pop is one
+//!    store, and a free that a fork interrupts before it counts down only makes its page look
+//!    fuller than it is.
 //! 4. A refill merges the inbox before it takes the list of a page (`page` rule 4).
 
 pub mod all;
@@ -311,8 +312,8 @@ impl Heap {
         })
     }
 
-    /// Resizes a large block in place: see [`large::resize`]. Slots that it leaves may be work for a
-    /// purge: see [`Heap::released`].
+    /// Resizes a large block in place: see [`large::resize`]. Slots that it leaves may be work for
+    /// a purge: see [`Heap::released`].
     ///
     /// # Safety
     /// `meta` is the first slot of a live large block. No other thread uses it during the call.

@@ -1,10 +1,10 @@
 //! What the system says of the memory that the process may use: the limits of its cgroups, and the
 //! pressure. Nothing here allocates.
 //!
-//! `/proc/self/cgroup` has the path of the process's cgroup, `/proc/self/mountinfo` the folder where
-//! the tree of cgroups is mounted. A cgroup has at most what each of its ancestors has. So the limit
-//! is the least of all, up to the mount point. In version 2 of cgroups a limit is `memory.high` or
-//! `memory.max`, in version 1 it is `memory.limit_in_bytes`.
+//! `/proc/self/cgroup` has the path of the process's cgroup, `/proc/self/mountinfo` the folder
+//! where the tree of cgroups is mounted. A cgroup has at most what each of its ancestors has. So
+//! the limit is the least of all, up to the mount point. In version 2 of cgroups a limit is
+//! `memory.high` or `memory.max`, in version 1 it is `memory.limit_in_bytes`.
 
 use core::ffi::CStr;
 
@@ -26,8 +26,8 @@ impl Files for Real {
 /// Bytes of the longest line that is looked at.
 const LINE: usize = 2048;
 
-/// Calls `f` for each line of what `read` gives piece by piece, until it gives nothing. Leaves lines
-/// out that are too long.
+/// Calls `f` for each line of what `read` gives piece by piece, until it gives nothing. Leaves
+/// lines out that are too long.
 fn each_line(read: &mut dyn FnMut(&mut [u8]) -> usize, f: &mut dyn FnMut(&[u8])) {
     let mut buffer = [0; LINE];
     let (mut len, mut is_cut) = (0, false);
@@ -270,7 +270,8 @@ mod tests {
     const SECOND: &str = "22 1 0:20 / /proc rw - proc proc rw\n\
         31 22 0:26 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n";
     const FIRST: &str = "40 39 0:30 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n\
-        41 39 0:31 /docker/abc /sys/fs/cgroup/memory rw shared:1 master:2 - cgroup cgroup rw,memory\n\
+        41 39 0:31 /docker/abc /sys/fs/cgroup/memory rw shared:1 master:2 - \
+        cgroup cgroup rw,memory\n\
         42 39 0:32 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
 
     #[test]

@@ -94,9 +94,9 @@ pub fn read_file(name: &CStr, to: &mut [u8]) -> usize {
     len
 }
 
-/// Calls `f` with a function that reads the next bytes of a file, and returns how many: 0 at its end
-/// or after an error. Does not call it if it cannot open the file, or if the process is known to have
-/// a filter.
+/// Calls `f` with a function that reads the next bytes of a file, and returns how many: 0 at its
+/// end or after an error. Does not call it if it cannot open the file, or if the process is known
+/// to have a filter.
 #[cfg(not(miri))]
 pub fn with_file(name: &CStr, f: impl FnOnce(&mut dyn FnMut(&mut [u8]) -> usize)) {
     use super::linux::syscall;

@@ -17,10 +17,10 @@
 //! 2. The other process writes `ASKED` while its byte is 0. A heap that reads a half-written
 //!    interval draws its points with it, and records it with its samples: the estimate stays right
 //!    (`Sampler::begin`). Only the range has to be forced.
-//! 3. `SHOWN` says where buckets and frames lie. Both only grow: what is shown is written, and never
-//!    changes, but for the counts. Before the memory of one of them goes, `SHOWN` says that there is
-//!    none. So a reader that finds the same number before and after it read the tables has read
-//!    tables. Each count is one that the bucket had in the meantime.
+//! 3. `SHOWN` says where buckets and frames lie. Both only grow: what is shown is written, and
+//!    never changes, but for the counts. Before the memory of one of them goes, `SHOWN` says that
+//!    there is none. So a reader that finds the same number before and after it read the tables has
+//!    read tables. Each count is one that the bucket had in the meantime.
 //! 4. Two processes outside agree by a lock of their own, which this process does not know.
 
 use crate::base::sync::Ordering::Relaxed;

@@ -11,8 +11,8 @@
 //! (the executable maps of /proc/self/maps)
 //! ```
 //!
-//! pprof knows one interval, that of the header: the shortest of all. Samples that were drawn with a
-//! longer one (`pace`, or another start) are converted: their counts are multiplied by the number
+//! pprof knows one interval, that of the header: the shortest of all. Samples that were drawn with
+//! a longer one (`pace`, or another start) are converted: their counts are multiplied by the number
 //! of samples that each one stands for at the header's interval, and rounded. The line before them,
 //! a comment for pprof, has their interval and their counts as they are.
 

@@ -10,8 +10,8 @@
 //! 2. The place keeps the heap and the way as its owner, from before the program has the block.
 //!    Allocation and reset set and clear places under the heap's lock.
 //! 3. A signal handler may free such a block while its own thread has the lock (`program` rule 4).
-//!    The place is free at once. `late` keeps the count for the next one to take the lock: there are
-//!    fewer places than each part of the word can count.
+//!    The place is free at once. `late` keeps the count for the next one to take the lock: there
+//!    are fewer places than each part of the word can count.
 
 use super::scope::Scope;
 use super::{LOST, Locked, ProgramHeap, Way, registry};
@@ -150,7 +150,8 @@ mod tests {
     use crate::testing::in_child;
     use crate::{harden, policy};
 
-    /// Rule 3: what is freed under the lock is counted by the next one to take it, and the heap ends.
+    /// Rule 3: what is freed under the lock is counted by the next one to take it, and the heap
+    /// ends.
     #[test]
     fn who_interrupts_the_heap_frees_a_place() {
         if harden::ON {

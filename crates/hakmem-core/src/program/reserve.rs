@@ -44,8 +44,8 @@ impl Reserve {
         for entry in self.entries() {
             let Some(first) = first_run(entry.free.get(), span) else { continue };
             entry.free.set(entry.free.get() & !run(first, span));
-            // SAFETY: the entry has the metadata of the first slot of a segment, which is accessible
-            // for ever (`arena` rule 4), and the segment has slot `first`.
+            // SAFETY: the entry has the metadata of the first slot of a segment, which is
+            // accessible for ever (`arena` rule 4), and the segment has slot `first`.
             return Some(unsafe { (*entry.head.get()).forward(first) });
         }
         None

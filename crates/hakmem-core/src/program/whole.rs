@@ -104,8 +104,8 @@ impl Locked {
 
 impl ProgramHeap {
     /// Makes a block hold `n` bytes without a copy, and returns its address, a multiple of `align`,
-    /// which is the block's alignment. For the profile it is then a new allocation, which the caller
-    /// may sample. None: nothing has changed. O(1), and the moves of page tables.
+    /// which is the block's alignment. For the profile it is then a new allocation, which the
+    /// caller may sample. None: nothing has changed. O(1), and the moves of page tables.
     ///
     /// # Safety
     /// [`super::of`] gave `head` and this heap for the block. It is live, and nobody else uses it
@@ -134,7 +134,8 @@ impl ProgramHeap {
                 drop(locked);
                 sample.freed();
             } else {
-                locked.with_samples(way, |samples| samples.put(at.addr(), sample)); // Its place is free.
+                // Its place is free.
+                locked.with_samples(way, |samples| samples.put(at.addr(), sample));
             }
         }
         resized.ok().map(Meta::start)

@@ -2,23 +2,25 @@
 //!
 //! ```text
 //! producer:  first → … → last → head     then head = first, by one compare-and-swap
-//! consumer:  takes the whole list, by one swap of head with null
+//! consumer:  takes all nodes, by one swap of head with null
 //! head:      │ KiB that wait, 16 bits │ address of the first node, 48 bits │
 //! ```
 //!
-//! The inbox is a stack with many producers, one consumer at a time, and no lock. A stack of which
-//! threads pop single nodes has the ABA problem: a popper reads the link of a node that another
-//! thread may own by then. Here the consumer takes all nodes at once. So no thread reads a link of
-//! a node that it does not own.
+//! The inbox is a stack without a lock. Any thread may push, and any thread may take. In a stack of
+//! which threads pop single nodes, a popper reads the link of a node that another thread may own by
+//! then (the ABA problem). Here a consumer takes all nodes at once, and they are its own. So no
+//! thread reads a link of a node that it does not own.
 //!
 //! Rules
-//! 1. A node belongs to exactly one of: the program, a producer's chain, the inbox, the consumer.
+//! 1. A node belongs to exactly one of: the program, a producer's chain, the inbox, a consumer.
 //! 2. A producer writes links only in nodes of its own chain, before the compare-and-swap that
 //!    publishes them (release).
-//! 3. The consumer reads links only after the swap that takes them (acquire).
+//! 3. A consumer reads links only after the swap that takes them (acquire). The swap reads what
+//!    the last producer wrote. It is ordered after the earlier producers, too: each
+//!    compare-and-swap continues the release sequence of those before it.
 //! 4. The head also says how much waits, so that a producer writes the line once for each chain.
-//!    The figure is 0 if the inbox is empty, and a hint otherwise: chains are rounded up to KiB, and
-//!    the sum stays at [`MOST_WAITING`] if it would be more.
+//!    The figure is 0 if the inbox is empty, and a hint otherwise: chains are rounded up to KiB,
+//!    and the sum stays at [`MOST_WAITING`] if it would be more.
 //!
 //! Models: `tests/loom/inbox.rs`, `tests/loom/page.rs` and `tests/loom/handover.rs`.
 
@@ -77,8 +79,8 @@ impl<T: Link> Inbox<T> {
     /// - The caller owns every node of the chain, and gives them up (rule 1).
     /// - The links lead from `first` to `last`.
     pub unsafe fn push_chain(&self, first: *mut T, last: *mut T, bytes: usize) -> usize {
-        // Release: the consumer that takes the chain sees its links, and what the program left in
-        // the blocks (rule 3).
+        // Relaxed: the address becomes a link, which this thread does not follow. If the head has
+        // changed meanwhile, the compare-and-swap fails.
         let mut head = load_or_cas!(self.head, Ordering::Relaxed);
         loop {
             // SAFETY: the caller owns `last` until the compare-and-swap below publishes it (rule
@@ -87,6 +89,8 @@ impl<T: Link> Inbox<T> {
             let waiting = waiting_kib(head);
             let sum = (waiting + bytes.div_ceil(1 << 10)).min(MOST_KIB);
             let new = first.map_addr(|first| first | sum << ADDRESS_BITS);
+            // Release: the consumer that takes the chain sees its links, and what the program left
+            // in the blocks (rule 3).
             match self.head.compare_exchange_weak(head, new, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return waiting << 10,
                 Err(now) => head = now,
@@ -106,10 +110,10 @@ impl<T: Link> Inbox<T> {
         waiting_kib(self.head.load(Ordering::Relaxed)) << 10
     }
 
-    /// Takes every node, newest first. Nothing waits from then on. The caller owns them from then on. Wait-free. Costs a locked
+    /// Takes every node, newest first. The caller owns them from then on. Wait-free. Costs a locked
     /// instruction, so call `is_empty` first.
     pub fn take(&self) -> *mut T {
-        // Acquire: pairs with the release in `push_chain` (rule 3).
+        // Acquire: pairs with the release of each producer since the last swap (rule 3).
         self.head.swap(null_mut(), Ordering::Acquire).map_addr(|head| head & ADDRESS)
     }
 }

@@ -57,14 +57,15 @@ impl<T> OwnerWord<T> {
         self.0.load(Relaxed)
     }
 
-    /// Sets the owner. Release: a thread that finds the owner by this word sees all that this
-    /// thread wrote there, above all the zero bytes that it begins with.
+    /// Sets the owner. Release: a thread that finds the owner by this word sees the owner as this
+    /// thread does. Above all, it sees the owner's inbox made, and not what the memory of a new
+    /// heap held before.
     #[inline]
     pub fn set(&self, owner: *mut T) {
         self.0.store(owner, Release);
     }
 
-    /// Leaves the page without an owner.
+    /// Leaves the page without an owner. Relaxed: a reader of null follows nothing.
     #[inline]
     pub fn clear(&self) {
         self.0.store(null_mut(), Relaxed);

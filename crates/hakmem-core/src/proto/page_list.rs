@@ -64,13 +64,16 @@ impl<T: Link> PageRemoteList<T> {
     /// The caller owns the block, and gives it up (rule 1).
     #[must_use]
     pub unsafe fn add(&self, block: *mut T) -> bool {
-        // Release: the thread that empties the list sees what the program left in the block.
-        // Acquire: the thread that emptied the list has read its link before. So the caller may
-        // write the link from now on.
+        // Relaxed: the address becomes a link, which this thread does not follow. If the word has
+        // changed meanwhile, the compare-and-swap fails.
         let mut first = load_or_cas!(self.first, Ordering::Relaxed);
         loop {
             // SAFETY: the caller owns the block until the compare-and-swap below adds it (rule 1).
             unsafe { T::set_next(block, first) };
+            // Release: the thread that empties the list sees what the program left in the block.
+            // The later compare-and-swaps continue this one's release sequence. Acquire: the thread
+            // that emptied the list has read its link before. So the caller may write the link from
+            // now on.
             match self.first.compare_exchange_weak(
                 first,
                 block,

@@ -1,5 +1,5 @@
-//! The scavenger: a thread that makes the passes of the purge, as soon as 16 MiB may be free. So the
-//! memory of a program that stops all calls goes back, too.
+//! The scavenger: a thread that makes the passes of the purge, as soon as 16 MiB may be free. So
+//! the memory of a program that stops all calls goes back, too.
 //!
 //! A bare `clone` makes the thread, not `pthread_create`. The need for it arises inside a `free`,
 //! and glibc frees memory while it holds the same locks that `pthread_create` takes. The thread

@@ -90,7 +90,8 @@ fn settle() -> Option<&'static Heap> {
 fn arrange_return(heap: &'static Heap, key: Option<os::Key>) {
     match key {
         Some(key) => {
-            heap.shared().thread().store(0, Relaxed); // It may have a number from before the key was made.
+            // It may have a number from before the key was made.
+            heap.shared().thread().store(0, Relaxed);
             os::set_exit_value(key, core::ptr::from_ref(heap).cast());
         }
         None => pool::number(heap.shared()),

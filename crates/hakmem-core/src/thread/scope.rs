@@ -3,8 +3,8 @@
 //!
 //! Rules
 //! 1. Scopes end in the reverse order. `leave` refuses any other.
-//! 2. A thread that has put its heap back enters no scope. Its last destructors may borrow a heap for
-//!    a call, and that would lose the scope.
+//! 2. A thread that has put its heap back enters no scope. Its last destructors may borrow a heap
+//!    for a call, and that would lose the scope.
 //! 3. A thread that ends in a scope leaves it first.
 
 use super::{ThreadState, tls, with_heap};

@@ -178,7 +178,10 @@ mod word {
     use core::cell::Cell;
 
     // The word has no destructor: it is readable as long as the thread runs any code.
-    std::thread_local! { static WORD: Cell<*const Front> = const { Cell::new((&raw const EMPTY_FRONTS.fronts).cast()) }; }
+    std::thread_local! {
+        static WORD: Cell<*const Front> =
+            const { Cell::new((&raw const EMPTY_FRONTS.fronts).cast()) };
+    }
 
     pub fn front() -> *const Front {
         WORD.get()
@@ -196,7 +199,9 @@ mod word {
 
     // Indexed by the number of shuttle's thread: all of these run on one thread of the system.
     // Shuttle's own thread-local storage is gone when its destructors run.
-    std::thread_local! { static WORDS: RefCell<Vec<*const Front>> = const { RefCell::new(Vec::new()) }; }
+    std::thread_local! {
+        static WORDS: RefCell<Vec<*const Front>> = const { RefCell::new(Vec::new()) };
+    }
 
     fn thread() -> usize {
         shuttle::current::try_get_current_task().map_or(0, usize::from)

@@ -1,7 +1,7 @@
 //! The callback of an allocation that is about to fail.
 
-/// What [`set_limit_callback`](crate::set_limit_callback) takes: it gets the bytes of the request, and
-/// returns true if the allocation may be tried once more.
+/// What [`set_limit_callback`](crate::set_limit_callback) takes: it gets the bytes of the request,
+/// and returns true if the allocation may be tried once more.
 ///
 /// ```
 /// use hakmem_core::LimitCallback;

@@ -59,7 +59,8 @@ impl fmt::Display for HeapName {
 pub struct ProgramHeap {
     /// Its name: see [`ProgramHeap::name`].
     pub name: HeapName,
-    /// True if the program dropped it, and blocks that a thread allocated in a scope of it are live.
+    /// True if the program dropped it, and blocks that a thread allocated in a scope of it are
+    /// live.
     pub dropped: bool,
     /// Bytes of live blocks, each with the size of its class.
     pub live_bytes: u64,
@@ -88,7 +89,9 @@ impl ProgramHeap {
     /// ```
     /// use hakmem_core::Heap;
     ///
-    /// assert_eq!(Heap::named("tiles, \"new\"").stats().name(), if hakmem_core::is_active() { "tiles_ _new_" } else { "" });
+    /// let heap = Heap::named("tiles, \"new\"");
+    /// let name = if hakmem_core::is_active() { "tiles_ _new_" } else { "" };
+    /// assert_eq!(heap.stats().name(), name);
     /// ```
     pub fn name(&self) -> &str {
         self.name.as_str()

@@ -18,8 +18,9 @@
 //!    was carved with. So the metadata that its address leads to is accessible and says what the
 //!    block is.
 //! 3. A page whose owner is this thread's heap stays so during the call: only the thread itself
-//!    gives a page away. The purge may name another owner for a moment (`reclaim::sleeping` rule 3). So
-//!    a free may find another owner, and read the word again. It acts by its last read alone.
+//!    gives a page away. The purge may name another owner for a moment (`reclaim::sleeping` rule
+//!    3). So a free may find another owner, and read the word again. It acts by its last read
+//!    alone.
 //! 4. A program may break rule 1. What is checked here ends the process with a line that says why;
 //!    the rest is undefined.
 

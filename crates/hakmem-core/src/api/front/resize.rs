@@ -62,8 +62,8 @@ pub fn size_of_whole(p: *mut u8, meta: &'static Meta) -> usize {
 }
 
 /// True if a block of `old` bytes may stay where it is for a request of `n`. A block that would be
-/// less than half used moves to a smaller one. The tag of the hardened build has 32 bits for what is
-/// not used.
+/// less than half used moves to a smaller one. The tag of the hardened build has 32 bits for what
+/// is not used.
 #[inline(always)]
 pub fn fits(old: usize, n: usize) -> bool {
     n <= old && (n > old / 2 || old <= 64) && (!harden::ON || old - n <= u32::MAX as usize)

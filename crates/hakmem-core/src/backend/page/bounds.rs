@@ -103,7 +103,8 @@ mod words {
         let (page, word): (usize, usize);
         // SAFETY: the first instruction computes an address. The compiler merges all such.
         unsafe {
-            asm!("adrp {page}, {hot}", page = out(reg) page, hot = sym HOT, options(pure, nomem, nostack, preserves_flags));
+            asm!("adrp {page}, {hot}", page = out(reg) page, hot = sym HOT,
+                options(pure, nomem, nostack, preserves_flags));
         }
         // SAFETY: reads an aligned word of the static `HOT`, as a relaxed load would (rules 1 and
         // 2).

@@ -13,6 +13,9 @@
 //!
 //! The free that brings it to zero takes the slow path. So one branch serves both cases.
 //!
+//! A block is *used* unless it is on `free` or in a hole. So a used block is the program's, or on
+//! the heap's list, or in a remote batch that no merge has taken apart.
+//!
 //! ```text
 //! carved blocks = until_slow + park_at + length of `free` + in_holes     (in the queue)
 //! unfull_at = until_slow + length of `free`                    (full page)
@@ -36,21 +39,27 @@
 //!    `proto::slots`, `proto::run_bin`).
 //! 4. A block is on one list at a time: the heap's, its page's, or one that is on its way through
 //!    an inbox. A refill merges the inbox first. So remote frees serve before fresh memory does.
-//! 5. Who reads: other threads read only `owner`, `block_size` and `class` of the first line, and
-//!    only for a block that is live or that they free. `block_size` and `class` do not change while
+//! 5. Who reads: other threads read only `owner`, `block_size`, `class` and `cap` of the first
+//!    line, and only for a block that is live or that they free. The last three do not change while
 //!    the page has such a block. So a thread that got the block reads what the owner wrote before.
-//!    Exceptions: maps and reports read further fields while the owner may write them (`glance`),
-//!    and so does a purge (`reclaim::sleeping` rule 5). These fields are words of `base::word`, so that
-//!    a reader gets some value that the word had. Nothing is decided by one such value.
-//! 6. Why a stale `owner` is harmless: `owner` changes when a page is parked or unparked, so
-//!    another thread may read the former owner. It then sends its blocks to the former owner's
-//!    inbox. An owner lives for ever, and `proto::owner` shows that the reader finds it made. One
-//!    that merges a batch of a page which it no longer owns sends it on to the page's owner
-//!    (`Owner::merge`).
-//! 7. Why no thread takes another owner's page for its own: only a holder of this heap gives a page
-//!    of the heap away. That holder is the thread itself, or an earlier one that gave the heap up.
-//!    Either way its write to `owner` comes before this thread's read, so the read finds that write
-//!    or a later one.
+//!    `state` has its own protocol (`proto::page_state`). Exceptions: maps and reports read further
+//!    fields while the owner may write them (`glance`), and so do a purge (`reclaim::sleeping` rule
+//!    5) and the checks of a batch (`check`). These fields are words of `base::word`, so that a
+//!    reader gets some value that the word had. Nothing is decided by one such value.
+//! 6. Why a stale `owner` is harmless: another thread may read an owner that the page has no more.
+//!    `owner` changes when the page is parked, when a heap takes it over, and while its holes are
+//!    purged. The reader then sends its blocks to the former owner's inbox. An owner lives for
+//!    ever, and `proto::owner` shows that the reader finds it made. An owner that merges a batch of
+//!    a page which it does not own any more sends the batch on to the page's owner
+//!    (`Owner::merge`). Of a heap's page the word is null only while no block is used (rule 2). So
+//!    no thread that may free a block of the page finds it null.
+//! 7. Why a thread that finds its own heap in `owner` is right: nobody else gives a page of that
+//!    heap away. An earlier holder did so before it gave the heap up. A purge does so only while it
+//!    keeps the heap's thread outside (`proto::pause`), and lets it in afterwards. A thread that
+//!    ends a whole page has all its blocks (`reclaim::whole` rule 1), so this thread has none. In
+//!    each case the write to `owner` comes before this thread's read, so the read finds that write
+//!    or a later one. The owners of parked pages change under `parked`'s lock, and only who holds
+//!    that lock merges for them.
 
 pub mod bounds;
 pub mod glance;

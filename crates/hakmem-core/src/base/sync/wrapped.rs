@@ -34,7 +34,9 @@ macro_rules! exchanges {
 }
 
 macro_rules! atomics {
-    ($($name:ident $(<$t:ident>)?: $value:ty { $($method:ident($($arg:ident: $type:ty),*) -> $result:ty;)* })*) => {$(
+    ($($name:ident $(<$t:ident>)?: $value:ty {
+        $($method:ident($($arg:ident: $type:ty),*) -> $result:ty;)*
+    })*) => {$(
         #[derive(Debug)]
         #[repr(transparent)]
         pub struct $name$(<$t>)?(core::sync::atomic::$name$(<$t>)?);

@@ -188,7 +188,7 @@ impl Heap {
         unsafe { RemoteBatch::send_one(page, block, inbox_of(owner)) };
     }
 
-    /// Moves remote frees from the inbox to the lists of their pages (rule 4). O(batches).
+    /// Moves remote frees from the inbox to the lists of their pages (`heap` rule 4). O(batches).
     #[inline(never)]
     pub(in crate::heap) fn merge_remote_frees(&self) {
         // SAFETY: `take` gives the batches of this heap's inbox to this thread.
@@ -202,8 +202,8 @@ impl Heap {
     /// The chain that begins with `batch` comes from this heap's inbox, and belongs to the caller.
     #[inline(always)]
     pub(in crate::heap) unsafe fn receive(&self, batch: *mut RemoteBatch) {
-        // SAFETY: the calling thread holds this heap, as it has a `Heap` (rule 1). The caller gives
-        // up the chain.
+        // SAFETY: the calling thread holds this heap, as it has a `Heap` (`heap` rule 1). The
+        // caller gives up the chain.
         let batches = unsafe {
             self.owner.merge(batch, |page, length, _| {
                 // This must come before `unfull_or_empty`: that may give the page to another owner,

@@ -111,7 +111,7 @@ impl Heap {
         None
     }
 
-    /// Merges the inbox (rule 4).
+    /// Merges the inbox (`heap` rule 4).
     #[inline(always)]
     pub(in crate::heap) fn receive_remote_frees(&self) {
         if !self.owner.inbox().is_empty() {

@@ -83,9 +83,11 @@ impl Heap {
         let after = points.left(class, handed(class));
         if before > 0 && after > before {
             if guard::may_come() {
-                self.busy(|| self.put_rest_back(class, before - 1, WRAP - after)); // Beyond the sample.
+                // The blocks beyond the sample.
+                self.busy(|| self.put_rest_back(class, before - 1, WRAP - after));
             } else {
-                points.draw(class, handed(class)); // A list need not end for a sample that will not come.
+                // A list need not end for a sample that will not come.
+                points.draw(class, handed(class));
             }
         }
         Some(fresh)

@@ -6,8 +6,8 @@ use core::fmt;
 
 /// The version of the keys. It rises when a key changes its meaning or goes, but not for new keys.
 pub const SCHEMA: u32 = 2;
-/// Heaps that have an item of their own in the report, thread heaps and program heaps each. The totals
-/// include all heaps.
+/// Heaps that have an item of their own in the report, thread heaps and program heaps each. The
+/// totals include all heaps.
 const MOST_HEAPS: usize = 256;
 
 /// A form of report.

@@ -41,8 +41,8 @@ fn decisions(out: &mut impl Write) -> fmt::Result {
     for d in stats::decisions() {
         writeln!(
             out,
-            "hakmem: learnt after {} ms: {} {} -> {}; {} ms cost {} µs of faults and {} for memory kept, and would have cost {} and {}; \
-             rated {} and {}",
+            "hakmem: learnt after {} ms: {} {} -> {}; {} ms cost {} µs of faults and {} for memory \
+             kept, and would have cost {} and {}; rated {} and {}",
             d.at_ms,
             d.what.name(),
             d.from,
@@ -78,7 +78,8 @@ fn totals(out: &mut impl Write, s: &Stats, usage: &Usage, resident: u64, pid: i3
     )?;
     writeln!(
         out,
-        "hakmem: resident in its arenas {}, of the process at most {}; page faults: {} minor, {} major",
+        "hakmem: resident in its arenas {}, of the process at most {}; \
+         page faults: {} minor, {} major",
         Bytes(resident),
         Bytes(usage.peak_resident_kib << 10),
         usage.minor_faults,
@@ -86,7 +87,8 @@ fn totals(out: &mut impl Write, s: &Stats, usage: &Usage, resident: u64, pid: i3
     )?;
     writeln!(
         out,
-        "hakmem: {} refills; {} frees for other threads; large {} ({} from a cache), huge blocks {} ({} from the cache)",
+        "hakmem: {} refills; {} frees for other threads; large {} ({} from a cache), \
+         huge blocks {} ({} from the cache)",
         s.refills,
         s.remote_frees,
         s.large_allocations,

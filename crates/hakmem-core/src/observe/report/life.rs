@@ -193,7 +193,8 @@ unsafe fn begin(envp: *const *const c_char, announced: bool) {
     let has_none = plan.report.is_none() && plan.map.is_none();
     if has_none && signal.is_some() && wish.is_none() {
         stderr_line(format_args!(
-            "HAKMEM_STATS_SIGNAL ignored: HAKMEM_STATS asks for no report, and HAKMEM_MAP for no map"
+            "HAKMEM_STATS_SIGNAL ignored: HAKMEM_STATS asks for no report, \
+             and HAKMEM_MAP for no map"
         ));
     }
     if !has_none || plan.errors.is_some() {

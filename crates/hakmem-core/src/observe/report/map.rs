@@ -82,12 +82,8 @@ fn write(out: &mut Page, event: Event) -> fmt::Result {
     let pid = unsafe { libc::getpid() };
     let (name, version) = (name(), env!("CARGO_PKG_VERSION"));
     let name = core::str::from_utf8(&name).unwrap_or("").trim_end_matches(['\0', '\n']);
-    write!(
-        out,
-        r#"{{"schema":{SCHEMA},"kind":"map","event":"{}","pid":{pid},"program":"{}","version":"{version}","#,
-        event.name(),
-        Quoted(name)
-    )?;
+    write!(out, r#"{{"schema":{SCHEMA},"kind":"map","event":"{}","pid":{pid},"#, event.name())?;
+    write!(out, r#""program":"{}","version":"{version}","#, Quoted(name))?;
     write!(
         out,
         r#""slot_bytes":{},"segment_bytes":{},"segments":["#,

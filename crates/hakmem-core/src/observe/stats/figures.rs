@@ -141,7 +141,8 @@ impl ThreadHeap {
 }
 
 impl ProgramHeap {
-    /// All figures but the name. A limit of 0 stands for none: a heap with such a limit is of no use.
+    /// All figures but the name. A limit of 0 stands for none: a heap with such a limit is of no
+    /// use.
     pub(crate) fn figures(&self) -> [Named; 9] {
         [
             ("dropped", u64::from(self.dropped)),

@@ -5,8 +5,8 @@ use super::read;
 /// The memory of the process that hakmem manages, in bytes, at one moment.
 ///
 /// `allocated` ≤ `active` ≤ `resident` ≤ `mapped`, always. The figures are read one after another:
-/// where other threads work meanwhile, a larger one is raised to the smaller one. The names are those
-/// of jemalloc, and `docs/observability.md` says where the meanings differ.
+/// where other threads work meanwhile, a larger one is raised to the smaller one. The names are
+/// those of jemalloc, and `docs/observability.md` says where the meanings differ.
 ///
 /// ```
 /// use hakmem_core::stats::{self, Gauges};
@@ -21,11 +21,11 @@ pub struct Gauges {
     /// Bytes of the slots and segments that pages, large blocks and huge blocks have. What threads
     /// keep for their next blocks is among them.
     pub active: u64,
-    /// Bytes of what hakmem knows of the memory: the metadata of segments that were ever in use, and
-    /// the heaps. Without tables of the profile and of reports.
+    /// Bytes of what hakmem knows of the memory: the metadata of segments that were ever in use,
+    /// and the heaps. Without tables of the profile and of reports.
     pub metadata: u64,
-    /// Bytes that may be in memory now: `active`, `metadata`, and free memory that was not given back
-    /// yet. An upper bound. [`resident_bytes`](super::resident_bytes) asks the system instead.
+    /// Bytes that may be in memory now: `active`, `metadata`, and free memory that was not given
+    /// back yet. An upper bound. [`resident_bytes`](super::resident_bytes) asks the system instead.
     pub resident: u64,
     /// Bytes that are accessible: committed for blocks, and `metadata`.
     pub mapped: u64,
@@ -55,9 +55,10 @@ impl Gauges {
     }
 }
 
-/// Reads the gauges. `allocated` costs as much as [`Snapshot::take`](super::Snapshot::take): O(heaps ×
-/// classes + slots in use + blocks in lists), and it may wait for a pass of the purge. The others are
-/// O(arenas). Allocates nothing and makes no system call. All are 0 where hakmem does not serve.
+/// Reads the gauges. `allocated` costs as much as [`Snapshot::take`](super::Snapshot::take):
+/// O(heaps × classes + slots in use + blocks in lists), and it may wait for a pass of the purge.
+/// The others are O(arenas). Allocates nothing and makes no system call. All are 0 where hakmem
+/// does not serve.
 ///
 /// ```
 /// use hakmem_core::{Hakmem, stats};

@@ -11,7 +11,8 @@ pub fn raw(number: libc::c_long, a: [usize; 6]) -> isize {
     // `os` passes its own variables, or a range that its own caller owns. Of the registers, the
     // kernel changes x0.
     unsafe {
-        asm!("svc #0", in("x8") number, inlateout("x0") a[0] => result, in("x1") a[1], in("x2") a[2],
+        asm!("svc #0", in("x8") number,
+            inlateout("x0") a[0] => result, in("x1") a[1], in("x2") a[2],
             in("x3") a[3], in("x4") a[4], in("x5") a[5], options(nostack));
     }
     result

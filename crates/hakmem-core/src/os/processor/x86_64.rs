@@ -11,8 +11,10 @@ pub fn raw(number: libc::c_long, a: [usize; 6]) -> isize {
     // `os` passes its own variables, or a range that its own caller owns. Of the registers, the
     // kernel changes rax, rcx and r11.
     unsafe {
-        asm!("syscall", inlateout("rax") number as isize => result, in("rdi") a[0], in("rsi") a[1], in("rdx") a[2],
-            in("r10") a[3], in("r8") a[4], in("r9") a[5], lateout("rcx") _, lateout("r11") _, options(nostack));
+        asm!("syscall", inlateout("rax") number as isize => result,
+            in("rdi") a[0], in("rsi") a[1], in("rdx") a[2],
+            in("r10") a[3], in("r8") a[4], in("r9") a[5],
+            lateout("rcx") _, lateout("r11") _, options(nostack));
     }
     result
 }
@@ -24,7 +26,8 @@ pub fn control_block() -> usize {
     // SAFETY: fs points to the thread control block, whose first word is its own address (x86-64
     // psABI). The bare thread's control block has that word too.
     unsafe {
-        asm!("mov {}, qword ptr fs:[0]", out(reg) control, options(pure, readonly, nostack, preserves_flags));
+        asm!("mov {}, qword ptr fs:[0]", out(reg) control,
+            options(pure, readonly, nostack, preserves_flags));
     }
     control
 }
@@ -60,7 +63,8 @@ pub unsafe fn clone(
             "xor edi, edi", "mov eax, {exit}", "syscall", "ud2", "2:",
             exit = const libc::SYS_exit, in("r12") work,
             inlateout("rax") libc::SYS_clone as isize => result,
-            in("rdi") flags as isize, in("rsi") top, in("rdx") number_at, in("r10") number_at, in("r8") own,
+            in("rdi") flags as isize, in("rsi") top,
+            in("rdx") number_at, in("r10") number_at, in("r8") own,
             lateout("rcx") _, lateout("r11") _);
     }
     result

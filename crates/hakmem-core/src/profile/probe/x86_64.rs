@@ -9,7 +9,8 @@ use core::arch::asm;
 pub fn alloc(at: usize, size: u64, weight: u64) {
     // SAFETY: the code is a `nop`. The rest of the text is in other sections.
     unsafe {
-        asm!(probe!("alloc", "8@%rdi 8@%rsi 8@%rdx"), in("rdi") at, in("rsi") size, in("rdx") weight,
+        asm!(probe!("alloc", "8@%rdi 8@%rsi 8@%rdx"),
+            in("rdi") at, in("rsi") size, in("rdx") weight,
             options(nostack, preserves_flags));
     }
 }

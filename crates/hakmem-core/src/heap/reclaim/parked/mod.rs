@@ -101,7 +101,7 @@ struct ParkedPages {
     oldest: [Cell<*mut Meta>; CLASSES],
     /// The class of which [`purge_oldest`] purges the next page.
     turn: Cell<u8>,
-    /// The page of a `Unpurged` list at which [`purge()`] goes on. Null: it has come to the end.
+    /// The page of an `Unpurged` list at which [`purge()`] goes on. Null: it has come to the end.
     next: Cell<*mut Meta>,
 }
 // SAFETY: only the methods of `Locked` use the lists, and a `Locked` has the lock (rule 1).
@@ -119,8 +119,8 @@ pub fn is_owner(owner: *mut Owner) -> bool {
     owner == OWNER.as_word() || owner == PURGER.as_word()
 }
 
-/// The largest number of used blocks of a page of `cap` blocks in the lists `Unpurged` and `Purged`:
-/// so few that they leave holes.
+/// The largest number of used blocks of a page of `cap` blocks in the lists `Unpurged` and
+/// `Purged`: so few that they leave holes.
 pub fn most_out(cap: u32) -> u8 {
     policy::PARK_BLOCKS.get().min(cap / 4).min(255) as u8
 }
@@ -295,16 +295,17 @@ impl Locked {
 
     /// Merges remote frees. O(batches).
     fn merge(&self) {
-        for owner in [&OWNER, &PURGER] {
+        for to in [&OWNER, &PURGER] {
             // What comes for the page that is out waits until the page is back (`purge` rule 4).
-            let waits = core::ptr::eq(owner, &PURGER) && out().is_some();
-            if owner.inbox().is_empty() || waits {
+            let waits = core::ptr::eq(to, &PURGER) && out().is_some();
+            if to.inbox().is_empty() || waits {
                 continue;
             }
             // SAFETY: this thread has the lock, so it acts as the owner of the parked pages (rule
-            // 1), and no page is out if it takes the second inbox. `take` gives it the batches.
+            // 1). It takes the second inbox only while no page is out, and then `OWNER` owns all
+            // parked pages. `take` gives it the batches.
             unsafe {
-                OWNER.merge(owner.inbox().take(), |page, length, block| {
+                OWNER.merge(to.inbox().take(), |page, length, block| {
                     RECEIVED[usize::from(page.class.get())].fetch_add(u64::from(length), Relaxed);
                     self.after_free(page, block);
                 });

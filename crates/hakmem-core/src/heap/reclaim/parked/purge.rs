@@ -7,8 +7,9 @@
 //! ```
 //!
 //! Rules
-//! 1. One thread purges at a time, the one that holds `purge::LOCK`: a pass and a step of the
-//!    budget hold that lock from beginning to end.
+//! 1. One thread purges at a time, the one that holds the lock of passes, `crate::purge::LOCK`: a
+//!    pass and a step of the budget hold it from beginning to end. `LOCK` here is the lock of
+//!    parked pages.
 //! 2. `OUT` names the page that is *out*. It is in no list, and it alone has the owner `PURGER`.
 //!    Only a thread that holds `parked`'s lock changes `OUT`, or the owner of this page.
 //! 3. What `holes::purge_holes` changes belongs to the thread that purges: the free list, the holes
@@ -36,11 +37,11 @@ use core::ptr::null_mut;
 /// bytes given back. O(blocks of those pages): it looks at 64 pages at most.
 ///
 /// # Safety
-/// The calling thread holds `purge::LOCK` (rule 1).
+/// The calling thread holds `crate::purge::LOCK` (rule 1).
 pub unsafe fn purge_oldest(bytes: usize) -> usize {
     const MOST: usize = 64;
     let Some(mut pages) = LOCK.try_lock().map(Locked::new) else { return 0 };
-    // SAFETY: this thread holds `purge::LOCK`, and has no page out.
+    // SAFETY: this thread holds `crate::purge::LOCK`, and has no page out.
     unsafe { pages.lose_page_out() };
     let mut given = 0;
     for _ in 0..MOST {
@@ -49,7 +50,8 @@ pub unsafe fn purge_oldest(bytes: usize) -> usize {
         }
         let Some(page) = pages.oldest() else { break };
         if holes::is_worth_it(page) {
-            // SAFETY: this thread holds `purge::LOCK`. `oldest` gives a page of a `Unpurged` list.
+            // SAFETY: this thread holds `crate::purge::LOCK`. `oldest` gives a page of an
+            // `Unpurged` list.
             pages = unsafe { pages.purge_page(page, &mut given) };
         } else {
             pages.put_off(page);
@@ -62,7 +64,7 @@ pub unsafe fn purge_oldest(bytes: usize) -> usize {
 /// given back. O(pages parked since the last purge, and the blocks of those that are due).
 ///
 /// # Safety
-/// The calling thread holds `purge::LOCK` (rule 1).
+/// The calling thread holds `crate::purge::LOCK` (rule 1).
 pub unsafe fn purge(now: u32, decay: u32, goes_on: impl Fn() -> bool) -> usize {
     if GIVEN_UP.load(Relaxed) || is_idle(u64::MAX) && out().is_none() {
         return 0;
@@ -70,7 +72,7 @@ pub unsafe fn purge(now: u32, decay: u32, goes_on: impl Fn() -> bool) -> usize {
     let mut given = 0;
     {
         let pages = Locked::new(LOCK.lock());
-        // SAFETY: this thread holds `purge::LOCK`, and has no page out.
+        // SAFETY: this thread holds `crate::purge::LOCK`, and has no page out.
         unsafe { pages.lose_page_out() };
         pages.merge();
     }
@@ -80,7 +82,8 @@ pub unsafe fn purge(now: u32, decay: u32, goes_on: impl Fn() -> bool) -> usize {
         while goes_on()
             && let Some(page) = pages.next_due(now, decay)
         {
-            // SAFETY: this thread holds `purge::LOCK`. `next_due` gives a page of a `Unpurged` list.
+            // SAFETY: this thread holds `crate::purge::LOCK`. `next_due` gives a page of an
+            // `Unpurged` list.
             pages = unsafe { pages.purge_page(page, &mut given) };
         }
     }
@@ -88,11 +91,11 @@ pub unsafe fn purge(now: u32, decay: u32, goes_on: impl Fn() -> bool) -> usize {
 }
 
 impl Locked {
-    /// Purges the holes of a page of a `Unpurged` list, and adds the bytes given back to `given`.
+    /// Purges the holes of a page of an `Unpurged` list, and adds the bytes given back to `given`.
     /// Releases the lock meanwhile. O(its blocks, and the merge of remote frees).
     ///
     /// # Safety
-    /// The calling thread holds `purge::LOCK`.
+    /// The calling thread holds `crate::purge::LOCK`.
     unsafe fn purge_page(self, page: &Meta, given: &mut usize) -> Self {
         self.unlink(page);
         OUT.store(page.raw(), Relaxed);
@@ -126,7 +129,7 @@ impl Locked {
     /// Makes the page that a purge had out at a fork a lost one, in the child (rule 5).
     ///
     /// # Safety
-    /// The calling thread holds `purge::LOCK`, and has no page out.
+    /// The calling thread holds `crate::purge::LOCK`, and has no page out.
     unsafe fn lose_page_out(&self) {
         if let Some(page) = out().filter(|_| !GIVEN_UP.load(Relaxed)) {
             page.free.set(null_mut());
@@ -148,7 +151,7 @@ impl Locked {
         unsafe { STATE.oldest[class].get().as_ref() }
     }
 
-    /// Leaves a `Unpurged` page that has probably little to give. It goes behind the others of its
+    /// Leaves an `Unpurged` page that has probably little to give. It goes behind the others of its
     /// class, and it is the next class's turn.
     fn put_off(&self, page: &Meta) {
         self.unlink(page);
@@ -161,8 +164,8 @@ impl Locked {
         STATE.next.set(self.first(ParkedList::Unpurged, class).map_or(null_mut(), Meta::raw));
     }
 
-    /// The next `Unpurged` page that was parked `decay` ms or more before `now`. Pages that are parked
-    /// after [`Locked::begin`] are not among these. O(pages).
+    /// The next `Unpurged` page that was parked `decay` ms or more before `now`. Pages that are
+    /// parked after [`Locked::begin`] are not among these. O(pages).
     fn next_due(&self, now: u32, decay: u32) -> Option<&'static Meta> {
         if GIVEN_UP.load(Relaxed) {
             return None;
