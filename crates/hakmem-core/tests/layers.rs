@@ -19,13 +19,21 @@ fn layers() -> Vec<String> {
     page.lines().filter_map(item).collect()
 }
 
-/// What `text` names of the crate, without its comments and its tests.
-fn uses(text: &str) -> BTreeSet<String> {
+/// The number of modules that a file of the source lies in, itself included.
+fn depth(inside: &Path) -> usize {
+    let folder_itself = inside.ends_with("mod.rs");
+    inside.components().count() - usize::from(folder_itself)
+}
+
+/// What `text` names of the crate, without its comments and its tests. The text is of a module that
+/// lies `depth` deep: so many `super::` lead to the crate.
+fn uses(text: &str, depth: usize) -> BTreeSet<String> {
     let text = text.split("\nmod tests {").next().unwrap_or_default();
     let code = text
         .lines()
         .map(|line| line.split("//").next().unwrap_or_default());
     let code = code.collect::<Vec<_>>().join("\n");
+    let code = code.replace(&"super::".repeat(depth), "crate::");
     let mut found = BTreeSet::new();
     for rest in code.split("crate::").skip(1) {
         let is_word = |c: char| c.is_alphanumeric() || c == '_';
@@ -88,7 +96,7 @@ fn each_uses_only_those_ahead_of_it() {
         let own = place(layer).unwrap_or_else(|| panic!("src/README.md does not name {layer}"));
         seen.insert(own);
         let text = std::fs::read_to_string(&path).expect("a file in UTF-8");
-        for name in uses(&text) {
+        for name in uses(&text, depth(inside)) {
             if place(&name).is_some_and(|of| of > own) {
                 wrong.push(format!("{} uses {name}", inside.display()));
             }
@@ -104,9 +112,9 @@ fn each_uses_only_those_ahead_of_it() {
 
 #[test]
 fn groups_of_names_are_read() {
-    let text = "use crate::{a, b::{c, d}, e as f};\n// crate::g\nlet x = crate::h::i();\nmod tests {\n crate::j";
-    let found: Vec<_> = uses(&text.replace("\nmod", "\n\nmod"))
-        .into_iter()
-        .collect();
-    assert_eq!(found, ["a", "b", "e", "h"]);
+    let text = "use crate::{a, b::{c, d}, e as f};\n// crate::g\nlet x = crate::h::i();\n\
+                use super::k;\nuse super::super::l::m;\n\nmod tests {\n crate::j";
+    let found: Vec<_> = uses(text, depth(Path::new("a/b.rs"))).into_iter().collect();
+    assert_eq!(found, ["a", "b", "e", "h", "l"]);
+    assert_eq!(depth(Path::new("a/b/mod.rs")), 2);
 }

@@ -30,6 +30,8 @@
 pub mod all;
 pub mod counts;
 mod free;
+mod large_blocks;
+mod live;
 pub mod peak;
 pub mod pool;
 pub(crate) mod reclaim;
@@ -40,20 +42,18 @@ pub mod shared;
 #[cfg(all(test, not(any(miri, shuttle))))]
 mod tests;
 
-use crate::backend::arena::{self, SLOT};
+use crate::backend::arena;
 use crate::backend::owner::{HEAP_SHIFT, Owner};
 use crate::backend::page::queue::PageQueue;
 use crate::backend::page::{self, Block, Kind, Meta, PageState};
 use crate::backend::segment;
 use crate::base::counter::Counter;
 use crate::base::size_class::{CLASSES, FIRST_LONG};
-use crate::base::sync::{AtomicPtr, AtomicU64, Ordering::Relaxed};
-use crate::base::usage;
+use crate::base::sync::{AtomicPtr, AtomicU64};
 use crate::harden::quarantine::Quarantine;
 use crate::heap::free::remote::Outgoing;
 use crate::heap::reclaim::sleeping::Seen;
 use crate::large::{self, huge};
-use crate::policy::learn;
 use crate::profile::Sampler;
 use crate::proto::heap_state::HeapState;
 use crate::proto::pause::Pause;
@@ -144,9 +144,6 @@ const WALK_EVERY: u32 = 128;
 /// program that frees all blocks frees the last blocks of the page too.
 const CANDIDATES: usize = 4;
 
-/// A heap adds to the process's total of live bytes in steps of this many bytes.
-const REPORT_BYTES: i64 = 1 << 20;
-
 pub use crate::base::size_class::span_of;
 #[cfg_attr(
     any(miri, shuttle),
@@ -154,29 +151,8 @@ pub use crate::base::size_class::span_of;
 )]
 pub use free::{HEAPLESS, Pushed};
 pub use free::{heapless_frees, reset_heapless_frees};
-
-/// What [`Heap::cached_large`] found.
-pub enum CachedLarge {
-    /// A block.
-    Block(*mut u8),
-    /// A block. The caller calls [`Heap::note_growth`].
-    Grown(*mut u8),
-    /// Nothing: the cache has no such block, or the purge keeps the holder out.
-    None,
-}
-
-/// What became of a large block that [`Heap::free_large`] got.
-pub enum FreedLarge {
-    /// It is in the cache.
-    Kept,
-    /// It is in the cache. The caller calls [`Heap::after_free_large`].
-    Due,
-    /// The cache has no room for it. The caller calls [`Heap::after_free_large`].
-    NoRoom,
-    /// Nothing: the purge keeps the holder out. The caller calls [`Heap::wait_for_purge`] and tries
-    /// again.
-    Paused,
-}
+pub use large_blocks::{CachedLarge, FreedLarge};
+use live::REPORT_BYTES;
 
 /// A block, and whether all its bytes are zero.
 pub type Found = (NonNull<Block>, bool);
@@ -230,103 +206,6 @@ impl Heap {
         &self.huge
     }
 
-    /// Allocates a large block from the heap's cache: see [`large::cached`].
-    #[inline(always)]
-    pub fn cached_large(&self, n: usize) -> CachedLarge {
-        if !self.pause.try_enter() {
-            self.pause.leave();
-            return CachedLarge::None;
-        }
-        let Some(p) = large::cached(&self.large, n) else {
-            self.pause.leave();
-            return CachedLarge::None;
-        };
-        self.counts.large_hits.add(1);
-        let live = self.live.get() + large::size_for(n) as i64;
-        self.live.set(live);
-        self.pause.leave();
-        // A report is due only above `high`, as the last one set it to 0.
-        if live > self.high.get() { CachedLarge::Grown(p) } else { CachedLarge::Block(p) }
-    }
-
-    /// Notes that the live bytes are higher than ever since the last report, and reports them if
-    /// that is due.
-    #[cold]
-    #[inline(never)]
-    pub fn note_growth(&self) {
-        self.busy(|| self.note_live(0));
-    }
-
-    /// Allocates a large block from a segment: see [`large::fresh`].
-    pub fn fresh_large(&self, n: usize) -> Option<(&'static Meta, bool)> {
-        // Inside: a purge that pauses the heap uses its home too.
-        self.busy(|| {
-            let got = large::fresh(n, &self.home)?;
-            self.counts.large_fresh.add(1);
-            self.note_live(large::size_for(n) as i64);
-            Some(got)
-        })
-    }
-
-    /// Frees a large block: see [`large::keep`].
-    ///
-    /// # Safety
-    /// A live large block starts at `p`, in the slot of `meta`, and it is the caller's to free.
-    #[inline(always)]
-    pub unsafe fn free_large(&self, p: *mut u8, meta: &Meta) -> FreedLarge {
-        if !self.pause.try_enter() {
-            return FreedLarge::Paused;
-        }
-        self.counts.large_freed.add(1);
-        let span = meta.span.load(Relaxed);
-        let live = self.live.get() - i64::from(span) * SLOT as i64;
-        self.live.set(live);
-        // SAFETY: the caller promises a live large block and gives it up. The cache is the calling
-        // thread's, which holds the heap.
-        let is_kept = unsafe { large::keep(&self.large, p, meta, span) };
-        self.pause.leave();
-        match is_kept {
-            false => FreedLarge::NoRoom,
-            true if live < -REPORT_BYTES => FreedLarge::Due,
-            true => FreedLarge::Kept,
-        }
-    }
-
-    /// Waits while the purge keeps the holder out: what [`Heap::free_large`] said.
-    #[cold]
-    #[inline(never)]
-    pub fn wait_for_purge(&self) {
-        self.pause.wait();
-    }
-
-    /// The rest of [`Heap::free_large`]: makes room in the cache unless the block is kept, and
-    /// reports the live bytes if that is due. True if slots went back to a segment and the totals
-    /// know of them.
-    #[cold]
-    #[inline(never)]
-    pub fn after_free_large(&self, meta: &Meta, is_kept: bool) -> bool {
-        self.busy(|| {
-            let is_told = !is_kept && large::make_room(&self.large, meta, &self.home);
-            self.note_live(0);
-            is_told
-        })
-    }
-
-    /// Resizes a large block in place: see [`large::resize`]. Slots that it leaves may be work for
-    /// a purge: see [`Heap::released`].
-    ///
-    /// # Safety
-    /// `meta` is the first slot of a live large block. No other thread uses it during the call.
-    pub unsafe fn resize_large(&self, meta: &Meta, n: usize) -> bool {
-        // SAFETY: the caller promises a live large block that no other thread uses.
-        let Some(change) = (unsafe { large::resize(meta, n) }) else { return false };
-        self.busy(|| self.note_live(change));
-        if change < 0 {
-            self.released().set(true);
-        }
-        true
-    }
-
     /// True while pages move between lists (rule 3). The holder calls this from a signal handler.
     pub fn is_busy(&self) -> bool {
         self.shared().is_busy()
@@ -338,53 +217,6 @@ impl Heap {
         let page = self.queue[class].first();
         page.filter(|page| page.state.get() == PageState::Retired)
             .map_or(0, |page| u64::from(page.carved.get()))
-    }
-
-    /// Notes a change of the page's carved bytes, which are live bytes too.
-    fn note_carved(&self, page: &Meta, change: i64) {
-        self.note_live(change);
-        if page.span.load(Relaxed) == 1 {
-            self.carved.set(self.carved.get() + change);
-            if self.carved.get().unsigned_abs() >= REPORT_BYTES as u64 {
-                segment::note_carved(self.carved.replace(0));
-            }
-        }
-    }
-
-    /// Notes a change of live bytes, and reports the sum when it is large.
-    fn note_live(&self, change: i64) {
-        if self.add_live(change) {
-            self.report_live();
-        }
-    }
-
-    /// Notes a change of live bytes. True: the sum is so large that a report is due.
-    #[inline(always)]
-    fn add_live(&self, change: i64) -> bool {
-        let live = self.live.get() + change;
-        self.live.set(live);
-        if live > self.high.get() {
-            self.high.set(live);
-        }
-        (live + REPORT_BYTES) as u64 >= 2 * REPORT_BYTES as u64
-    }
-
-    /// Adds the noted change of live bytes to the process's total.
-    #[cold]
-    #[inline(never)]
-    pub fn report_live(&self) {
-        let (change, high) = (self.live.get(), self.high.replace(0));
-        self.live.set(0);
-        Self::tell_live(change, high);
-    }
-
-    /// Adds `change` to the process's total of live bytes. On the way the sum stood `high` above
-    /// its former value.
-    pub fn tell_live(change: i64, high: i64) {
-        if let Some(peak) = usage::add(change, high) {
-            peak::note(peak);
-        }
-        learn::slots(change, high);
     }
 
     /// Blocks of `class` in the heap's list. O(their number). The number is exact if the holder

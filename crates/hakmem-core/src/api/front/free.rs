@@ -24,14 +24,14 @@
 //! 4. A program may break rule 1. What is checked here ends the process with a line that says why;
 //!    the rest is undefined.
 
+use super::free_remote::free_remote;
 use super::free_whole::{free_guarded, free_large, free_whole};
 use super::note_released;
 use crate::backend::arena::{META, SLOT, SLOT_SHIFT};
-use crate::backend::owner::Owner;
-use crate::backend::page::{self, Block, Kind, Meta, bounds};
+use crate::backend::page::{self, Kind, Meta, bounds};
 use crate::backend::{check, foreign};
-use crate::heap::{Heap, Pushed, reclaim::parked};
-use crate::thread::{self, ThreadState};
+use crate::heap::{Heap, Pushed};
+use crate::thread;
 use crate::{guard, profile};
 
 /// Frees `p`, a pointer from this allocator, NULL, or one that is not ours. Leaves errno alone.
@@ -251,7 +251,7 @@ unsafe extern "C" fn free_slow_from_caller(p: *mut u8) {
 /// As [`free16`].
 #[inline(never)]
 #[unsafe(link_section = ".text.hot.hakmem")]
-unsafe extern "C" fn free_slow(p: *mut u8, site: usize) {
+pub(super) unsafe extern "C" fn free_slow(p: *mut u8, site: usize) {
     let Some(meta) = page::lookup(p) else {
         if guard::has(p) {
             free_guarded(p);
@@ -349,73 +349,4 @@ unsafe extern "C" fn free_listed_sampled(p: *mut u8, page: *const Meta) {
             Pushed::Wrong => freed_wrongly_from_caller(p, page),
         }
     }
-}
-
-/// Frees a block of a page that another heap owns, or that is parked. A block that joins an open
-/// batch needs no frame.
-///
-/// # Safety
-/// The block is live, of `page`, whose owner was `owner`, and the caller's to free.
-#[inline(always)]
-unsafe fn free_remote(block: *mut Block, page: &'static Meta, owner: *mut Owner) {
-    // SAFETY: the caller gives up a live block of `page`. `heap` is this thread's.
-    unsafe {
-        if let Some(heap) = thread::heap()
-            && !is_shared(heap, page, owner)
-            && heap.outgoing.join(page, block)
-        {
-            return;
-        }
-        free_remote_slow(block, page, owner);
-    }
-}
-
-/// True if the page is parked, and the heap takes blocks of its class from such pages.
-#[inline(always)]
-fn is_shared(heap: &Heap, page: &Meta, owner: *mut Owner) -> bool {
-    heap.shares(page.class.get().into()) && parked::is_owner(owner)
-}
-
-/// [`free_remote`] of a block that joins no batch.
-///
-/// # Safety
-/// As [`free_remote`].
-#[inline(never)]
-unsafe extern "C" fn free_remote_slow(block: *mut Block, page: &'static Meta, owner: *mut Owner) {
-    // SAFETY: the caller gives up a live block of `page`. `heap` is this thread's. Owners are for
-    // ever (`owner` rule 1).
-    unsafe {
-        match thread::state() {
-            ThreadState::Live(heap) => {
-                if !is_shared(heap, page, owner) || !free_parked(heap, page, block) {
-                    heap.outgoing.add(heap, page, block);
-                    if heap.released().get() {
-                        note_released(heap);
-                    }
-                }
-            }
-            // The thread's first call. It adopts a heap for its batches, as more frees will follow.
-            // The adopted heap may own this very page: so the free begins anew.
-            ThreadState::Empty if thread::with_heap(|_| Some(())).is_some() => {
-                free_slow(block.cast(), 0)
-            }
-            ThreadState::Empty | ThreadState::Dead => Heap::send_one(page, owner, block),
-        }
-    }
-}
-
-/// Frees a block of a parked page at once. False: it is still the caller's.
-///
-/// # Safety
-/// The block is live, of `page`, and the caller's to free; `heap` is this thread's.
-#[cold]
-#[inline(never)]
-unsafe fn free_parked(heap: &Heap, page: &'static Meta, block: *mut Block) -> bool {
-    // SAFETY: the caller gives up a live block of `page`, which the program had: so it counts as
-    // one.
-    let is_free = unsafe { heap.free_parked(page, block, 1) };
-    if heap.released().get() {
-        note_released(heap);
-    }
-    is_free
 }

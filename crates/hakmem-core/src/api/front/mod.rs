@@ -15,6 +15,7 @@
 
 mod alloc;
 mod free;
+mod free_remote;
 mod free_whole;
 mod refused;
 mod resize;

@@ -61,107 +61,29 @@
 //!    or a later one. The owners of parked pages change under `parked`'s lock, and only who holds
 //!    that lock merges for them.
 
+mod block;
 pub mod bounds;
+mod countdown;
 pub mod glance;
+mod kind;
+mod of_segment;
 pub mod queue;
 
 use crate::backend::arena::{self, Arena, META, SEGMENT, SEGMENT_META, SLOT};
-use crate::backend::check;
 use crate::backend::owner::Owner;
 use crate::base::size_class::{FIRST_LONG, FIRST_MEDIUM};
 use crate::base::sync::{AtomicU8, AtomicU32, Ordering::Relaxed};
 use crate::base::word::Word;
 use crate::harden;
-use crate::proto::inbox::Link;
 use crate::proto::owner::OwnerWord;
 use crate::proto::page_list::PageRemoteList;
 pub use crate::proto::page_state::PageState;
 use crate::proto::page_state::StateCell;
-use crate::proto::run_bin::RunBin;
-use crate::proto::slots::Slots;
+pub use block::Block;
 use core::cell::Cell;
 use core::ptr::null_mut;
-
-/// A free block.
-#[repr(C)]
-pub struct Block {
-    /// The next block of the list. Null: this is the last one.
-    pub next: Word<*mut Block>,
-}
-
-// SAFETY: `next` and `set_next` read and write one word, the first of the block, and nothing else
-// does while the block is free.
-unsafe impl Link for Block {
-    unsafe fn next(this: *mut Self) -> *mut Self {
-        // SAFETY: the caller owns the block, so no other thread reads or writes this word.
-        let next = unsafe { Self::decoded(this, (*this).next.get()) };
-        if harden::ON && !next.is_null() && !harden::key::is_near(this.addr(), next.addr()) {
-            check::corrupt(this.cast());
-        }
-        next
-    }
-    unsafe fn set_next(this: *mut Self, next: *mut Self) {
-        // SAFETY: the caller owns the block, so no other thread reads or writes this word.
-        unsafe { (*this).next.set(Self::decoded(this, next)) }
-    }
-}
-
-impl Block {
-    /// The link that `word` stands for in the block at `this`, and the other way round.
-    #[inline(always)]
-    pub fn decoded(this: *mut Self, word: *mut Self) -> *mut Self {
-        if harden::has::LINKS {
-            word.map_addr(|word| harden::key::link(this.addr(), word))
-        } else {
-            word
-        }
-    }
-}
-
-/// What a slot is used for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Kind {
-    /// Free, or in a cache: no live block starts or lies here.
-    Free = 0,
-    /// The first slot of a page of blocks.
-    Page = 1,
-    /// A further slot of such a page.
-    Follow = 2,
-    /// The first slot of an allocation of whole slots.
-    Large = 3,
-    /// The first slot of an allocation of whole segments.
-    Huge = 4,
-    /// The first slot of a page of sampled blocks (`profile::pages`).
-    Sampled = 6,
-    /// A sampled allocation of whole slots (`profile::marked`).
-    SampledLarge = 7,
-    /// A sampled allocation of whole segments.
-    SampledHuge = 8,
-    /// The first slot of a page of a program heap (`program`).
-    ProgramPage = 9,
-    /// The first slot of a program heap's allocation of whole slots.
-    ProgramLarge = 10,
-    /// The first slot of a program heap's allocation of whole segments.
-    ProgramHuge = 11,
-}
-
-/// The list of `parked` that a page is in. All zero bytes are `Unpurged`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum ParkedList {
-    /// Few of its blocks are used. The purger has not purged its holes yet.
-    Unpurged = 0,
-    /// Few of its blocks are used. It has not changed since the purger purged its holes.
-    Purged = 1,
-    /// Any heap that shares takes blocks of it.
-    Shared = 2,
-    /// All its blocks are used. It is in no list.
-    Full = 3,
-    /// A fork interrupted its purge, and this is the child. It is in no list. No thread allocates
-    /// from it, and it is given up once all its blocks are free.
-    Lost = 4,
-}
+pub use kind::{Kind, ParkedList};
+pub use of_segment::{NOT_THP, SegmentMeta, THP, TRIED, UNTOLD};
 
 /// Metadata of one slot.
 #[repr(C, align(128))]
@@ -225,35 +147,6 @@ pub struct Meta {
 }
 
 const _: () = assert!(size_of::<Meta>() == META && core::mem::offset_of!(Meta, kind) == 64);
-
-/// Metadata of a segment.
-#[repr(C)]
-pub struct SegmentMeta {
-    /// Which slots are claimed, and which are dirty.
-    pub slots: Slots,
-    /// When a slot last became DIRTY, in coarse milliseconds.
-    pub stamp: AtomicU32,
-    /// The bin under which the segment is listed, plus 1. Zero: none.
-    pub bin: RunBin,
-    /// What hakmem told the kernel about huge pages here: `UNTOLD`, `THP`, `NOT_THP` or `TRIED`.
-    pub thp: AtomicU8,
-}
-
-/// hakmem told the kernel nothing: the system chooses.
-pub const UNTOLD: u8 = 0;
-/// hakmem asked for huge pages.
-pub const THP: u8 = 1;
-/// hakmem refused huge pages.
-pub const NOT_THP: u8 = 2;
-/// hakmem asked for huge pages, and counts the segment in `tried`.
-pub const TRIED: u8 = 3;
-
-impl SegmentMeta {
-    /// True if hakmem asked for huge pages here.
-    pub fn is_thp(&self) -> bool {
-        matches!(self.thp.load(Relaxed), THP | TRIED)
-    }
-}
 
 /// Offset of the word that `free` compares with the thread's word.
 #[cfg_attr(
@@ -451,62 +344,6 @@ impl Meta {
     /// The page's length in bytes.
     pub fn bytes(&self) -> usize {
         self.span.load(Relaxed) as usize * SLOT
-    }
-
-    /// The length of `free`, for a page in a queue.
-    #[inline(always)]
-    pub fn listed(&self) -> i32 {
-        let in_holes = i32::from(self.in_holes.get()) + i32::from(self.park_at.get());
-        self.carved.get() as i32 - in_holes - self.until_slow.get()
-    }
-
-    /// Blocks that are free and on the page's own list, or in holes. Only the owner may ask
-    /// (rule 1).
-    pub fn waiting(&self) -> u64 {
-        let used = match self.state.get() {
-            PageState::Full => {
-                self.carved.get() as i32 - self.unfull_at.get() + self.until_slow.get()
-            }
-            _ => self.until_slow.get() + i32::from(self.park_at.get()),
-        };
-        (self.carved.get() as i32 - used).max(0) as u64
-    }
-
-    /// Starts the countdown of a page in a queue that has `used` used blocks. It ends when only
-    /// `base` are used.
-    pub fn count_down(&self, used: i32, base: u8) {
-        self.park_at.set(base);
-        self.until_slow.set(used - i32::from(base));
-    }
-
-    /// Counts one used block less. True: the countdown is over. For the fast path: as one
-    /// instruction, which the compiler does not make of an atomic load and a store.
-    #[cfg(all(target_arch = "x86_64", not(any(miri, shuttle, sanitizer))))]
-    #[inline(always)]
-    pub fn count_freed(&self) -> bool {
-        // SAFETY: the word is the caller's to write (rule 1). The instruction loads and stores it,
-        // each as a relaxed step would.
-        unsafe {
-            core::arch::asm!(
-                "dec dword ptr [{page} + {word}]",
-                "jz {over}",
-                page = in(reg) self,
-                word = const core::mem::offset_of!(Meta, until_slow),
-                over = label { return true },
-                options(nostack)
-            );
-        }
-        false
-    }
-
-    /// The same for checkers, which read no assembly, and for processors that load and then store.
-    #[cfg(not(all(target_arch = "x86_64", not(any(miri, shuttle, sanitizer)))))]
-    #[inline(always)]
-    pub fn count_freed(&self) -> bool {
-        // At a glance: of a plain load the compiler makes one more instruction on aarch64.
-        let until_slow = self.until_slow.glance() - 1;
-        self.until_slow.set(until_slow);
-        until_slow == 0
     }
 
     /// Ends the page. From now on a free into it is an error that is found (rule 2).

@@ -24,6 +24,8 @@
 //!    it: without, the heap would claim a page of its own, and so would each heap that comes
 //!    meanwhile.
 
+mod counts;
+mod lists;
 mod purge;
 mod share;
 mod unused;
@@ -36,16 +38,22 @@ use crate::backend::page::{Block, Meta, PageState, ParkedList};
 use crate::backend::remote_batch::RemoteBatch;
 use crate::backend::segment;
 use crate::base::size_class::CLASSES;
-use crate::base::sync::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use crate::base::sync::{AtomicBool, AtomicPtr, Ordering::Relaxed};
 use crate::base::usage;
 use crate::heap::reclaim::holes;
 use crate::os;
 use crate::policy;
 use crate::proto::inbox::Link;
 use crate::proto::lock::{Guard, Lock};
-use core::cell::Cell;
 use core::ptr::null_mut;
+use counts::{note_end, note_whole};
+use lists::{CLASSES_HERE, PURGED_SLOTS, STATE};
 
+pub use counts::{
+    GIVEN, RECEIVED, RETURNED, WHOLE, given, note_whole_end, received, reset_counts, returned,
+    whole,
+};
+pub use lists::FRESH_SLOTS;
 pub use purge::{purge, purge_oldest};
 pub use share::share;
 pub use unused::park_unused;
@@ -59,53 +67,11 @@ static PURGER: Owner = Owner::new();
 /// The page of which the purge gives memory back, or null.
 #[unsafe(link_section = ".data.hakmem")]
 static OUT: AtomicPtr<Meta> = AtomicPtr::new(null_mut());
-static STATE: ParkedPages = ParkedPages {
-    lists: [const { [const { PageQueue::new() }; CLASSES] }; LISTS],
-    oldest: [const { Cell::new(null_mut()) }; CLASSES],
-    turn: Cell::new(0),
-    next: Cell::new(null_mut()),
-};
-/// Bit i: class i has parked pages that a heap may take. A hint: many threads read it and seldom
-/// find a change.
-#[unsafe(link_section = ".data.hakmem")]
-static CLASSES_HERE: AtomicU64 = AtomicU64::new(0);
-/// The slots of all pages in `Unpurged` lists.
-#[unsafe(link_section = ".data.hakmem")]
-pub static FRESH_SLOTS: AtomicUsize = AtomicUsize::new(0);
-/// The slots of all pages in `Purged` lists.
-#[unsafe(link_section = ".data.hakmem")]
-static PURGED_SLOTS: AtomicUsize = AtomicUsize::new(0);
-/// Blocks of each class in the parked pages that were given up. They count as freed.
-pub static RETURNED: [AtomicU64; CLASSES] = [const { AtomicU64::new(0) }; CLASSES];
-/// Parked pages of each class that were given up; in the child of a fork, since the fork.
-pub static GIVEN: [AtomicU64; CLASSES] = [const { AtomicU64::new(0) }; CLASSES];
-/// Full pages of each class that others than their owner gave up ([`end_whole`]).
-pub static WHOLE: [AtomicU64; CLASSES] = [const { AtomicU64::new(0) }; CLASSES];
-/// Blocks of each class that were freed while their page was parked, or given up while it was full.
-pub static RECEIVED: [AtomicU64; CLASSES] = [const { AtomicU64::new(0) }; CLASSES];
 
 /// Set in the child of a fork that interrupted a change under the lock. Parked pages are not used
 /// any more.
 #[unsafe(link_section = ".data.hakmem")]
 static GIVEN_UP: AtomicBool = AtomicBool::new(false);
-
-const _: () = assert!(CLASSES <= 64);
-
-/// The number of lists. A full page is in none of them, and a lost one neither.
-const LISTS: usize = ParkedList::Full as usize;
-
-struct ParkedPages {
-    /// Indexed by list and class.
-    lists: [[PageQueue; CLASSES]; LISTS],
-    /// The last page of each `Unpurged` list, which was parked first.
-    oldest: [Cell<*mut Meta>; CLASSES],
-    /// The class of which [`purge_oldest`] purges the next page.
-    turn: Cell<u8>,
-    /// The page of an `Unpurged` list at which [`purge()`] goes on. Null: it has come to the end.
-    next: Cell<*mut Meta>,
-}
-// SAFETY: only the methods of `Locked` use the lists, and a `Locked` has the lock (rule 1).
-unsafe impl Sync for ParkedPages {}
 
 /// The parked pages, for the thread that has the lock. A function that takes one needs no promise
 /// of its caller that the lock is held.
@@ -141,34 +107,6 @@ pub fn has_unpurged() -> bool {
 /// An upper bound of the bytes that a purge of holes could give back.
 pub fn free_bytes() -> usize {
     FRESH_SLOTS.load(Relaxed) * SLOT + OWNER.waiting_bytes() + PURGER.waiting_bytes()
-}
-
-/// Blocks of `class` in the parked pages that were given up.
-pub fn returned(class: usize) -> u64 {
-    RETURNED[class].load(Relaxed)
-}
-
-/// Parked pages of `class` that were given up; in the child of a fork, since the fork.
-pub fn given(class: usize) -> u64 {
-    GIVEN[class].load(Relaxed)
-}
-
-/// Blocks of `class` that were freed while their page was parked.
-pub fn received(class: usize) -> u64 {
-    RECEIVED[class].load(Relaxed)
-}
-
-/// Full pages of `class` that others than their owner gave up.
-pub fn whole(class: usize) -> u64 {
-    WHOLE[class].load(Relaxed)
-}
-
-/// Resets the counters, in the child of a fork. `heap::counts::reset_all` must have used `GIVEN`
-/// before.
-pub fn reset_counts() {
-    for count in RECEIVED.iter().chain(&GIVEN).chain(&WHOLE) {
-        count.store(0, Relaxed);
-    }
 }
 
 /// The page of which the purge gives memory back. Certain only under the lock.
@@ -220,77 +158,9 @@ fn nothing_came() -> bool {
     OWNER.inbox().is_empty() && (PURGER.inbox().is_empty() || out().is_some())
 }
 
-/// True if much of a page is free, so that a heap may take it although others share it.
-fn is_worth_taking(page: &Meta) -> bool {
-    let (used, cap) = (page.until_slow.get() as u32, page.cap.get());
-    page.carved.get() == cap
-        && cap - used >= cap / policy::UNFULL_FRACTION.of(page.class.get().into()).max(1)
-}
-
 impl Locked {
     fn new(guard: Guard<'static>) -> Self {
         Self { _guard: guard }
-    }
-
-    /// The list that the page is in. None: the page is full or lost.
-    fn list(&self, page: &Meta) -> Option<&'static PageQueue> {
-        Some(&STATE.lists.get(page.parked_list.get() as usize)?[usize::from(page.class.get())])
-    }
-
-    /// The first page of `class` in a list.
-    fn first(&self, list: ParkedList, class: usize) -> Option<&'static Meta> {
-        STATE.lists[list as usize][class].first()
-    }
-
-    /// Puts a page that is in no list into one.
-    fn link(&self, page: &Meta, list: ParkedList) {
-        page.parked_list.set(list);
-        let Some(queue) = self.list(page) else { return };
-        if list == ParkedList::Unpurged {
-            if queue.first().is_none() {
-                STATE.oldest[usize::from(page.class.get())].set(page.raw());
-            }
-            FRESH_SLOTS.fetch_add(page.span.load(Relaxed) as usize, Relaxed);
-        } else if list == ParkedList::Purged {
-            PURGED_SLOTS.fetch_add(page.span.load(Relaxed) as usize, Relaxed);
-        }
-        queue.push(page);
-        self.note_page_to_take(page);
-    }
-
-    /// Notes that a heap may take the page, if it may.
-    fn note_page_to_take(&self, page: &Meta) {
-        let bit = 1 << page.class.get();
-        let may_be_taken = page.parked_list.get() != ParkedList::Shared || is_worth_taking(page);
-        if may_be_taken && CLASSES_HERE.load(Relaxed) & bit == 0 {
-            CLASSES_HERE.fetch_or(bit, Relaxed);
-        }
-    }
-
-    /// Moves a page to another list, unless it is in that list already.
-    fn relink(&self, page: &Meta, list: ParkedList) {
-        if page.parked_list.get() != list {
-            self.unlink(page);
-            self.link(page, list);
-        }
-    }
-
-    fn unlink(&self, page: &Meta) {
-        debug_assert!(page.owner() == OWNER.as_word() && page.state.get() == PageState::Parked);
-        let Some(queue) = self.list(page) else { return };
-        if page.parked_list.get() == ParkedList::Unpurged {
-            if STATE.next.get() == page.raw() {
-                STATE.next.set(page.next.get());
-            }
-            let oldest = &STATE.oldest[usize::from(page.class.get())];
-            if oldest.get() == page.raw() {
-                oldest.set(page.prev.get());
-            }
-            FRESH_SLOTS.fetch_sub(page.span.load(Relaxed) as usize, Relaxed);
-        } else if page.parked_list.get() == ParkedList::Purged {
-            PURGED_SLOTS.fetch_sub(page.span.load(Relaxed) as usize, Relaxed);
-        }
-        queue.remove(page);
     }
 
     /// Merges remote frees. O(batches).
@@ -348,23 +218,6 @@ impl Locked {
         // SAFETY: this thread owns the page (rule 1), which is in no list and has no used block.
         unsafe { end(page) };
     }
-
-    /// A page of `class` that a heap may take for its own. A shared page only counts if much of it
-    /// is free.
-    fn page_to_take(&self, class: usize) -> Option<&'static Meta> {
-        let with_few_used = self
-            .first(ParkedList::Unpurged, class)
-            .or_else(|| self.first(ParkedList::Purged, class));
-        with_few_used
-            .or_else(|| self.first(ParkedList::Shared, class).filter(|page| is_worth_taking(page)))
-    }
-
-    /// A page of `class` for a heap that shares. It may turn out to have no free block.
-    fn page_to_share(&self, class: usize) -> Option<&'static Meta> {
-        [ParkedList::Shared, ParkedList::Unpurged, ParkedList::Purged]
-            .into_iter()
-            .find_map(|list| self.first(list, class))
-    }
 }
 
 /// Ends a page without used blocks, and gives its slots back to their segment. The caller is not
@@ -384,28 +237,6 @@ unsafe fn end(page: &Meta) {
     // SAFETY: this thread owns the page (rule 1), which is in no list and has no used block.
     // `close` ended it (`page` rule 2).
     unsafe { segment::release(page, span) };
-}
-
-/// Counts the end of a page that no heap counts. Returns the bytes of its blocks.
-fn note_end(page: &Meta) -> i64 {
-    let (class, blocks) = (usize::from(page.class.get()), page.carved.get());
-    RETURNED[class].fetch_add(u64::from(blocks), Relaxed);
-    GIVEN[class].fetch_add(1, Relaxed);
-    i64::from(blocks) * i64::from(page.block_size.get())
-}
-
-/// Counts a full page of a heap, all blocks of which other threads have freed.
-fn note_whole(page: &Meta) {
-    let class = usize::from(page.class.get());
-    RECEIVED[class].fetch_add(page.cap.get().into(), Relaxed);
-    WHOLE[class].fetch_add(1, Relaxed);
-}
-
-/// Counts the end of a page as [`end_whole`] does, for a heap that keeps it or ends it itself.
-/// Returns the bytes of its blocks.
-pub fn note_whole_end(page: &Meta) -> i64 {
-    note_whole(page);
-    note_end(page)
 }
 
 /// Ends a full page of a heap, all blocks of which other threads have freed.

@@ -23,7 +23,8 @@
 //!
 //! Model: `tests/loom/handover.rs`.
 
-use super::{GIVEN_UP, LOCK, Locked, OUT, OWNER, PURGER, STATE, is_idle, out};
+use super::lists::STATE;
+use super::{GIVEN_UP, LOCK, Locked, OUT, OWNER, PURGER, is_idle, out};
 use crate::backend::page::queue::PageQueue;
 use crate::backend::page::{Meta, ParkedList};
 use crate::backend::segment;

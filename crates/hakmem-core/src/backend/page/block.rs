@@ -1,0 +1,42 @@
+//! A free block: its first word is the link of its list.
+
+use crate::backend::check;
+use crate::base::word::Word;
+use crate::harden;
+use crate::proto::inbox::Link;
+
+/// A free block.
+#[repr(C)]
+pub struct Block {
+    /// The next block of the list. Null: this is the last one.
+    pub next: Word<*mut Block>,
+}
+
+// SAFETY: `next` and `set_next` read and write one word, the first of the block, and nothing else
+// does while the block is free.
+unsafe impl Link for Block {
+    unsafe fn next(this: *mut Self) -> *mut Self {
+        // SAFETY: the caller owns the block, so no other thread reads or writes this word.
+        let next = unsafe { Self::decoded(this, (*this).next.get()) };
+        if harden::ON && !next.is_null() && !harden::key::is_near(this.addr(), next.addr()) {
+            check::corrupt(this.cast());
+        }
+        next
+    }
+    unsafe fn set_next(this: *mut Self, next: *mut Self) {
+        // SAFETY: the caller owns the block, so no other thread reads or writes this word.
+        unsafe { (*this).next.set(Self::decoded(this, next)) }
+    }
+}
+
+impl Block {
+    /// The link that `word` stands for in the block at `this`, and the other way round.
+    #[inline(always)]
+    pub fn decoded(this: *mut Self, word: *mut Self) -> *mut Self {
+        if harden::has::LINKS {
+            word.map_addr(|word| harden::key::link(this.addr(), word))
+        } else {
+            word
+        }
+    }
+}
