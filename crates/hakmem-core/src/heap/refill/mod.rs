@@ -47,8 +47,8 @@ impl Heap {
         self.busy(|| {
             self.receive_remote_frees();
             match self.queue[class].first() {
-                // SAFETY: the first page of the queue, whose list is not empty.
                 Some(page) if !page.free.get().is_null() => {
+                    // SAFETY: the first page of the queue, whose list is not empty.
                     Some((unsafe { self.take(class, page) }, false))
                 }
                 _ => self.refill_from_another_page(class),
