@@ -95,9 +95,7 @@ mod tests {
         assert!(!may(&[(DT_NEEDED, 1), (DT_FLAGS_1, DF_1_NOW | DF_1_NODELETE), (DT_NULL, 0)]));
         assert!(!may(&[(DT_NEEDED, 1), (DT_DEBUG, 0), (DT_NULL, 0)]));
         // SAFETY: null stands for a file without a dynamic section.
-        assert!(
-            !unsafe { is_of_what_may_be_unloaded(core::ptr::null()) },
-            "a program without a dynamic section"
-        );
+        let may_be_unloaded = unsafe { is_of_what_may_be_unloaded(core::ptr::null()) };
+        assert!(!may_be_unloaded, "a program without a dynamic section");
     }
 }

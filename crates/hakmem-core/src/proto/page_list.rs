@@ -122,12 +122,8 @@ mod tests {
         assert_eq!(list.first(), b);
         let (link, blocks) = list.open(|| 5);
         // SAFETY: `open` has given the blocks back to this test.
-        assert!(
-            link == 5
-                && blocks == b
-                && unsafe { Node::next(b) } == a
-                && unsafe { Node::next(a) }.is_null()
-        );
+        let (second, end) = unsafe { (Node::next(b), Node::next(a)) };
+        assert!(link == 5 && blocks == b && second == a && end.is_null());
         assert!(list.first().is_null());
     }
 
