@@ -68,20 +68,20 @@ pub struct Worker<'a> {
     rng: Rng,
     blocks: Vec<(usize, usize)>,
     frees: bool,
-    mail: &'a [Mutex<Vec<usize>>],
+    inboxes: &'a [Mutex<Vec<usize>>],
 }
 
 /// What other threads free. They know its size.
 const SENT: usize = 512;
 
 impl<'a> Worker<'a> {
-    pub fn new(me: usize, mail: &'a [Mutex<Vec<usize>>]) -> Self {
+    pub fn new(me: usize, inboxes: &'a [Mutex<Vec<usize>>]) -> Self {
         Self {
             me,
             rng: Rng::new(me as u64),
             blocks: Vec::with_capacity(2048),
             frees: false,
-            mail,
+            inboxes,
         }
     }
 
@@ -112,7 +112,7 @@ impl<'a> Worker<'a> {
     }
 
     fn receive(&mut self) {
-        let came = std::mem::take(&mut *self.mail[self.me].lock().expect("threads run in turn"));
+        let came = std::mem::take(&mut *self.inboxes[self.me].lock().expect("threads run in turn"));
         for p in came {
             free(p, SENT);
         }
@@ -120,7 +120,10 @@ impl<'a> Worker<'a> {
 
     fn send(&mut self, to: usize) {
         let p = allocate(SENT / (1 << self.rng.below(6)));
-        self.mail[to].lock().expect("threads run in turn").push(p);
+        self.inboxes[to]
+            .lock()
+            .expect("threads run in turn")
+            .push(p);
     }
 }
 
@@ -168,17 +171,17 @@ fn huge(w: &mut Worker) {
 
 fn pairs(w: &mut Worker) {
     w.receive();
-    w.send((w.me ^ 1).min(w.mail.len() - 1));
+    w.send((w.me ^ 1).min(w.inboxes.len() - 1));
 }
 
 fn ring(w: &mut Worker) {
     w.receive();
-    w.send((w.me + 1) % w.mail.len());
+    w.send((w.me + 1) % w.inboxes.len());
 }
 
 fn all(w: &mut Worker) {
     w.receive();
-    let to = w.rng.below(w.mail.len());
+    let to = w.rng.below(w.inboxes.len());
     w.send(to);
 }
 
@@ -190,7 +193,7 @@ fn fan_in(w: &mut Worker) {
 fn fan_out(w: &mut Worker) {
     w.receive();
     if w.me == 0 {
-        for to in 0..w.mail.len() {
+        for to in 0..w.inboxes.len() {
             w.send(to);
         }
     }

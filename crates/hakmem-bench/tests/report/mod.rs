@@ -12,8 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 fn committed_file() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../benchmarks/record/2026-11-22-parcel-places.json")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/report/record.json")
 }
 
 fn committed() -> Record {
