@@ -6,12 +6,14 @@
 
 #[cfg(ported)]
 pub mod environment;
-#[cfg(ported)]
-pub mod learn;
 pub mod learner;
 #[cfg(ported)]
 pub mod limits;
 pub mod options;
+
+/// The name by which slow paths call the learner.
+#[cfg(ported)]
+pub use learner as learn;
 
 use crate::base::size_class::CLASSES;
 use crate::base::sync::Ordering::Relaxed;

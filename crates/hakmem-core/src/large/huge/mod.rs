@@ -36,7 +36,7 @@ use crate::base::sync::Ordering::Relaxed;
 use crate::base::usage;
 use crate::os;
 use crate::policy::Thp;
-use crate::policy::learn;
+use crate::policy::learner;
 
 pub use cache::{
     CACHED, HANDED, HITS, LOCK, RETURNED, after_fork, cached_bytes, counts, forget_cache, purge,
@@ -56,7 +56,7 @@ fn note_live(segments: i64) {
     let change = segments * SEGMENT as i64;
     usage::HUGE.fetch_add(change, Relaxed);
     usage::add(change, change);
-    learn::huge(change);
+    learner::huge(change);
 }
 
 fn segments_for(n: usize) -> usize {
@@ -105,7 +105,7 @@ pub fn alloc(n: usize, align: usize, written: bool) -> Option<(&'static Meta, bo
         Some(entry) => (entry, false),
         None => {
             if cached_bytes() >= len * SEGMENT {
-                learn::misfit(len * SEGMENT);
+                learner::misfit(len * SEGMENT);
             }
             let run = take_fresh(len, align)?;
             let told = ask_at_once(run, n, len, written);
