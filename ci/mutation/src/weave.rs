@@ -24,7 +24,7 @@ use syn::visit::{self, Visit};
 /// plain functions.
 const AT_RUN_TIME: [(&str, &[&str]); 3] = [
     ("proto/slots.rs", &["active", "dirty_of", "word", "run", "starts_of_runs", "has_run"]),
-    ("backend/segment.rs", &["listed_as"]),
+    ("backend/segment/mod.rs", &["listed_as"]),
     ("base/size_class.rs", &["computed"]),
 ];
 

@@ -1,8 +1,8 @@
 //! Large blocks of a heap: its cache, the slots that it claims for them, and its counters.
 //!
 //! Rule
-//! 1. The cache is used inside (`heap` rule 3), as a purge may empty the cache of a paused heap. The
-//!    fast path only tries: if the purge keeps the holder out, the caller takes the slow path.
+//! 1. The cache is used inside (`heap` rule 3), as a purge may empty the cache of a paused heap.
+//!    The fast path only tries: if the purge keeps the holder out, the caller takes the slow path.
 
 use super::{Heap, REPORT_BYTES};
 use crate::backend::arena::SLOT;

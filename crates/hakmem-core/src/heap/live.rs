@@ -6,7 +6,7 @@ use crate::backend::page::Meta;
 use crate::backend::segment;
 use crate::base::sync::Ordering::Relaxed;
 use crate::base::usage;
-use crate::policy::learn;
+use crate::policy::learner;
 
 /// A heap adds to the process's total of live bytes in steps of this many bytes.
 pub(super) const REPORT_BYTES: i64 = 1 << 20;
@@ -64,6 +64,6 @@ impl Heap {
         if let Some(peak) = usage::add(change, high) {
             peak::note(peak);
         }
-        learn::slots(change, high);
+        learner::slots(change, high);
     }
 }

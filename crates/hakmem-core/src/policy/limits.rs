@@ -1,8 +1,8 @@
 //! The limits of the memory that hakmem holds, and the pressure on the system's memory.
 //!
 //! Rules
-//! 1. Files are read at the start, when the program sets an option, and by the scavenger, never on a
-//!    slow path of the program: a sandbox that was made for glibc's malloc may forbid it.
+//! 1. Files are read at the start, when the program sets an option, and by the scavenger, never on
+//!    a slow path of the program: a sandbox that was made for glibc's malloc may forbid it.
 //! 2. What the files said last holds until they are read again.
 
 use super::{DECAY_MS, HARD_LIMIT_MIB, LIMIT_PERCENT, PRESSURE_PERCENT, SOFT_LIMIT_MIB};

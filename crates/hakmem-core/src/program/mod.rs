@@ -39,42 +39,46 @@
 //! 7. The limit is for live bytes: the bytes of blocks, each with the size of its class. A request
 //!    beyond it fails, and changes nothing but the count of refused ones.
 
+mod account;
 mod block;
+mod end;
 pub mod figures;
+mod find;
 pub mod guarded;
 pub mod registry;
 pub mod reserve;
 mod sampled;
 pub mod scope;
+mod slots;
+mod waiting;
 mod whole;
 
+pub use account::bytes_in_pages;
+pub use find::{has, heap_of_slots, of, room};
 pub use whole::clear;
 
 // Models have the allocator alone, without program heaps.
 #[cfg(all(test, not(any(miri, shuttle))))]
 mod tests;
 
-use crate::backend::arena::SLOT;
 use crate::backend::owner::HEAP_SHIFT;
 use crate::backend::page::queue::PageQueue;
-use crate::backend::page::{self, Kind, Meta};
-use crate::backend::segment;
+use crate::backend::page::{Kind, Meta};
 use crate::base::size_class::CLASSES;
 use crate::base::sync::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed},
 };
-use crate::heap::Heap;
-use crate::large::huge;
 use crate::os;
-use crate::profile::{self, Sample, Samples};
-use crate::proto::inbox::{Inbox, Link};
+use crate::profile::{Sample, Samples};
+use crate::proto::inbox::Inbox;
 use crate::proto::lock::{Guard, Lock};
 use core::cell::{Cell, UnsafeCell};
 use core::ptr::NonNull;
 use figures::Figures;
 use reserve::Reserve;
 use scope::Scope;
+use waiting::Waiting;
 
 /// Why a request failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -158,71 +162,10 @@ const _: () = assert!(size_of::<ProgramHeap>() == 1 << HEAP_SHIFT);
 // SAFETY: the cells are used under the lock alone (rule 1). The rest is atomic.
 unsafe impl Sync for ProgramHeap {}
 
-/// A freed block in the inbox. Its link may lead to any page of the heap. The link of a block on a
-/// list may not: the hardened build checks it.
-#[repr(C)]
-struct Waiting {
-    next: *mut Waiting,
-}
-
-// SAFETY: `next` returns what `set_next` stored last, and neither touches anything else.
-unsafe impl Link for Waiting {
-    unsafe fn next(this: *mut Self) -> *mut Self {
-        // SAFETY: the caller owns the block, which has a word at least.
-        unsafe { (*this).next }
-    }
-    unsafe fn set_next(this: *mut Self, next: *mut Self) {
-        // SAFETY: the caller owns the block, which has a word at least.
-        unsafe { (*this).next = next }
-    }
-}
-
 /// A heap whose lock the calling thread holds.
 pub struct Locked {
     heap: &'static ProgramHeap,
     _guard: Guard<'static>,
-}
-
-/// The heap of the page or the block that `p` lies in, and the metadata of its first slot. None: it
-/// is in none.
-#[inline]
-pub fn of(p: *mut u8) -> Option<(&'static ProgramHeap, &'static Meta)> {
-    let head = page::lookup(p)?.head();
-    has(head.kind()).then(|| (heap_of(head), head))
-}
-
-/// True for the kinds of program heaps.
-#[inline]
-pub fn has(kind: Kind) -> bool {
-    matches!(kind, Kind::ProgramPage | Kind::ProgramLarge | Kind::ProgramHuge)
-}
-
-/// The heap of a page or a larger block that may end meanwhile, for a map. O(program heaps).
-///
-/// The slots may be in another use by the time of the second step, in which the link leads
-/// elsewhere. So this follows no link: it looks for the heap at that address among all heaps. Then
-/// each step may read a value of any moment, and needs no order.
-pub fn heap_of_slots(head: &Meta) -> Option<&'static ProgramHeap> {
-    if !has(head.kind()) {
-        return None;
-    }
-    let link = head.remote_link.glance().cast_const().cast();
-    registry::all().find(|&heap| core::ptr::eq(heap, link))
-}
-
-/// The heap of a page or a block.
-fn heap_of(head: &Meta) -> &'static ProgramHeap {
-    // SAFETY: the kind says that a heap set the link before it handed out a block (rule 2). The
-    // memory of heaps is never unmapped (rule 5), and any thread may have a reference.
-    unsafe { &*head.remote_link.get().cast::<ProgramHeap>() }
-}
-
-/// The bytes of a block of a page, or of a larger one, from the metadata of its first slot.
-pub fn room(head: &Meta) -> usize {
-    match head.kind() {
-        Kind::ProgramHuge => huge::size(head),
-        _ => head.block_size.get() as usize,
-    }
 }
 
 impl ProgramHeap {
@@ -289,53 +232,9 @@ impl ProgramHeap {
         self.released.load(Relaxed) && self.released.swap(false, Relaxed)
     }
 
-    /// Gives all own blocks back at once. O(pages and larger blocks).
-    ///
-    /// # Safety
-    /// Nobody uses an own block of the heap any more.
-    pub unsafe fn reset(&'static self) -> Result<(), Refusal> {
-        let locked = self.lock()?;
-        let samples = locked.take_samples(Way::Own);
-        // SAFETY: the caller says that nobody uses an own block any more. This call has the lock.
-        unsafe { locked.end_all(Way::Own) };
-        drop(locked);
-        profile::all_freed(samples);
-        Ok(())
-    }
-
-    /// Deletes the heap: gives its own blocks back, and ends it once no routed block is live.
-    /// False: a thread is in a scope of the heap, and nothing was done. O(pages and larger blocks).
-    ///
-    /// # Safety
-    /// The caller has the heap, and uses it no more. Nobody uses an own block of it any more.
-    pub unsafe fn delete(&'static self) -> bool {
-        let Ok(locked) = self.lock() else { return false };
-        if self.entered.get() != 0 {
-            return false;
-        }
-        let samples = locked.take_samples(Way::Own);
-        // SAFETY: the caller says that nobody uses an own block any more. This call has the lock,
-        // and no thread is in a scope of the heap.
-        unsafe { locked.end_all(Way::Own) };
-        locked.end_empty(Way::Routed);
-        locked.end_reserve();
-        self.generation.store(self.generation.load(Relaxed).wrapping_add(1), Relaxed);
-        self.state.store(ORPHAN, Relaxed);
-        drop(locked);
-        profile::all_freed(samples);
-        registry::give_if_over(self);
-        true
-    }
-
     /// Sets the limit for live bytes. Blocks that are live stay so. O(1).
     pub fn set_limit(&self, bytes: Option<usize>) {
         self.limit.store(bytes.unwrap_or(usize::MAX), Relaxed);
-    }
-
-    /// How many of `count` blocks of `size` bytes the limit allows. It may change at once for a
-    /// caller without the lock.
-    fn allowed(&self, count: u64, size: u64) -> u64 {
-        count.min((self.limit.load(Relaxed) as u64).saturating_sub(self.figures.live.get()) / size)
     }
 
     /// True for a heap that the program has.
@@ -362,88 +261,9 @@ impl Locked {
         &self.heap.pages[way as usize]
     }
 
-    /// Counts `count` blocks of `size` bytes, or as many as the limit allows, at least one. None:
-    /// it allows none.
-    fn charge(&self, way: Way, count: u64, size: u64) -> Option<u64> {
-        let figures = &self.heap.figures;
-        let count = self.heap.allowed(count, size);
-        if count == 0 {
-            figures.refused.add(1);
-            return None;
-        }
-        self.add_live(way, count * size);
-        figures.allocations.add(count);
-        let pages = self.pages(way);
-        pages.blocks.set(pages.blocks.get() + count);
-        Some(count)
-    }
-
-    /// Counts `bytes` more of a block. None: the limit does not allow them.
-    fn charge_bytes(&self, way: Way, bytes: u64) -> Option<()> {
-        let figures = &self.heap.figures;
-        if bytes > (self.heap.limit.load(Relaxed) as u64).saturating_sub(figures.live.get()) {
-            figures.refused.add(1);
-            return None;
-        }
-        self.add_live(way, bytes);
-        Some(())
-    }
-
-    fn add_live(&self, way: Way, bytes: u64) {
-        let (figures, of_way) = (&self.heap.figures, &self.pages(way).bytes);
-        let live = figures.live.get() + bytes;
-        figures.live.set(live);
-        figures.peak.set(figures.peak.get().max(live));
-        of_way.set(of_way.get() + bytes);
-    }
-
-    /// Counts `bytes` of a block as live no more.
-    fn discharge_bytes(&self, way: Way, bytes: u64) {
-        let (figures, of_way) = (&self.heap.figures, &self.pages(way).bytes);
-        figures.live.set(figures.live.get() - bytes);
-        of_way.set(of_way.get() - bytes);
-    }
-
-    /// Takes back what [`Locked::charge`] counted.
-    fn uncharge(&self, way: Way, count: u64, size: u64) {
-        self.discharge(way, count, size);
-        let figures = &self.heap.figures;
-        figures.allocations.set(figures.allocations.get() - count);
-    }
-
-    /// Counts `count` blocks as live no more.
-    fn discharge(&self, way: Way, count: u64, size: u64) {
-        let blocks = &self.pages(way).blocks;
-        blocks.set(blocks.get() - count);
-        self.discharge_bytes(way, count * size);
-    }
-
-    /// Notes a change of the bytes that the heap holds.
-    fn note_held(&self, change: i64) {
-        let figures = &self.heap.figures;
-        figures.held.set(figures.held.get().wrapping_add_signed(change));
-        if change < 0 {
-            self.heap.released.store(true, Relaxed);
-        }
-    }
-
-    /// [`Locked::note_held`] for slots, which count as live memory of the process too.
-    fn note_slots(&self, change: i64) {
-        self.note_held(change);
-        Heap::tell_live(change, change);
-    }
-
     /// The first page of the list is of the way that its metadata says.
     fn way_of(head: &Meta) -> Way {
         if head.unfull_at.get() == Way::Own as i32 { Way::Own } else { Way::Routed }
-    }
-
-    /// Makes the slots or segments of `head` the heap's.
-    fn adopt(&self, way: Way, head: &Meta, kind: Kind) {
-        head.clear_owner();
-        head.unfull_at.set(way as i32);
-        head.remote_link.set(core::ptr::from_ref(self.heap).cast_mut().cast());
-        head.set_kind(kind);
     }
 
     /// Frees a block: see [`ProgramHeap::free`]. If it was a sample, the caller counts its free
@@ -465,100 +285,4 @@ impl Locked {
         }
         sample
     }
-
-    /// Frees what signal handlers have freed (rule 4), up to the first sample, which it returns.
-    /// The caller counts its free without the lock, and comes again.
-    #[cold]
-    fn receive(&self) -> Option<Sample> {
-        let mut block = self.heap.inbox.take();
-        let mut sample = None;
-        while !block.is_null() {
-            // SAFETY: the inbox has blocks of this heap that were given up. The link is read before
-            // the block is freed or put into the inbox again.
-            unsafe {
-                let next = Waiting::next(block);
-                if sample.is_some() {
-                    self.heap.inbox.push_chain(block, block, 0);
-                } else if let Some((_, head)) = of(block.cast()) {
-                    sample = self.free(block.cast(), head);
-                }
-                block = next;
-            }
-        }
-        sample
-    }
-
-    /// Ends all pages and larger blocks of a way.
-    ///
-    /// # Safety
-    /// Nobody uses a block of them any more.
-    unsafe fn end_all(&self, way: Way) {
-        self.end_guarded(way);
-        let pages = self.pages(way);
-        for queue in pages.queues.iter().chain([&pages.full]) {
-            while let Some(head) = queue.pop() {
-                self.end(head);
-            }
-        }
-        let (blocks, bytes) = (pages.blocks.get(), pages.bytes.get());
-        let figures = &self.heap.figures;
-        figures.frees.add(blocks);
-        figures.live.set(figures.live.get() - bytes);
-        pages.blocks.set(0);
-        pages.bytes.set(0);
-    }
-
-    /// Ends the pages of a way that have no live block.
-    fn end_empty(&self, way: Way) {
-        for queue in &self.pages(way).queues {
-            let mut next = queue.first();
-            while let Some(page) = next {
-                next = PageQueue::after(page);
-                if page.until_slow.get() == 0 {
-                    queue.remove(page);
-                    self.end(page);
-                }
-            }
-        }
-    }
-
-    /// Ends a page or a larger block that is in no list and has no live block.
-    fn end(&self, head: &'static Meta) {
-        match head.kind() {
-            Kind::ProgramHuge => self.end_huge(head),
-            _ => self.end_slots(head),
-        }
-    }
-
-    /// Gives slots back: to the reserve if they are of it, else to their segment.
-    fn end_slots(&self, head: &'static Meta) {
-        let span = head.span.load(Relaxed);
-        if head.kind() == Kind::ProgramPage {
-            let used = i64::from(head.until_slow.get()) * i64::from(head.block_size.get());
-            self.note_in_pages(-used);
-        }
-        head.close();
-        if self.heap.reserve.give(head, span) {
-            return;
-        }
-        self.note_slots(-i64::from(span) * SLOT as i64);
-        // SAFETY: the heap claimed the slots, and no list of it has them. `close` ended them.
-        unsafe { segment::release(head, span) };
-    }
-
-    /// Takes `span` neighbouring slots: of the reserve if it has so many, else of a segment. The
-    /// flag says whether they are zero.
-    fn take_slots(&self, span: u32) -> Result<(&'static Meta, bool), Refusal> {
-        if let Some(head) = self.heap.reserve.take(span) {
-            return Ok((head, false));
-        }
-        let got = segment::claim_anywhere(span).ok_or(Refusal::Memory)?;
-        self.note_slots(i64::from(span) * SLOT as i64);
-        Ok(got)
-    }
-}
-
-/// Bytes of live blocks in pages of program heaps. O(program heaps).
-pub fn bytes_in_pages() -> u64 {
-    registry::all().map(|heap| heap.figures.in_pages.get()).sum()
 }

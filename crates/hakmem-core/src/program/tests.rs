@@ -2,6 +2,7 @@
 
 extern crate std;
 use super::*;
+use crate::backend::arena::SLOT;
 use crate::base::size_class::of16;
 use crate::testing::in_child;
 

@@ -25,7 +25,7 @@ use crate::heap::all::all_heaps;
 use crate::heap::reclaim::sleeping::{self, Pauses};
 use crate::heap::reclaim::{parked, whole};
 use crate::large::huge::{self, kept};
-use crate::policy::{learn, limits};
+use crate::policy::{learner, limits};
 use crate::proto::lock::{Guard, Lock};
 use crate::{heap, os, policy};
 
@@ -177,7 +177,7 @@ fn dirty_segments() -> impl Iterator<Item = (&'static arena::Arena, usize)> {
 /// The milliseconds between two passes on slow paths.
 fn interval(decay: u32) -> u32 {
     let interval = (decay / 4).max(10);
-    if learn::is_on() { interval.min(learn::PASS_MS) } else { interval }
+    if learner::is_on() { interval.min(learner::PASS_MS) } else { interval }
 }
 
 /// Purges memory that was free for `decay` ms at `now`. Returns the bytes given back; 0 also if
@@ -190,7 +190,7 @@ pub fn pass(now: u32, decay: u32, pauses: Pauses) -> usize {
     let Some(held) = Held::attempt() else { return 0 };
     NEXT.store(now.wrapping_add(interval(decay)), Relaxed);
     KNOWN.store(segment::in_use(), Relaxed);
-    learn::turn();
+    learner::turn();
     run(&held, now, decay, pauses, || !is_unwelcome())
 }
 

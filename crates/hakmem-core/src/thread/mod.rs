@@ -8,7 +8,7 @@
 //! Rules
 //! 1. A thread sets its word before it calls functions that may allocate themselves (`pthread_*`).
 //! 2. Locks are taken in this order: `purge`, `pool::REAPING`, `region`, `profile`, `parked`,
-//!    `huge`, `arena`, `learn`. That of a program heap comes before all of them, and never meets
+//!    `huge`, `arena`, `learner`. That of a program heap comes before all of them, and never meets
 //!    `profile`'s (`profile::kept` rule 1). No lock is held while code outside this crate runs: no
 //!    call of the loader or of another allocator is under a lock. For fork see `fork`.
 //! 3. A thread's word leads to a heap only while the thread holds the heap: `adopt` comes before

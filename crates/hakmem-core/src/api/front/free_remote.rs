@@ -1,5 +1,5 @@
-//! Remote frees, at the thread that frees: the block joins an open batch, begins one, or goes to the
-//! parked pages. The rules are those of `free`.
+//! Remote frees, at the thread that frees: the block joins an open batch, begins one, or goes to
+//! the parked pages. The rules are those of `free`.
 
 use super::free::free_slow;
 use super::note_released;

@@ -22,7 +22,7 @@ pub fn alloc(size: usize, origin: Origin) -> Option<*mut u8> {
     let room = SIZES[class] as usize;
     // SAFETY: the block was just taken from the heap's list, and nobody else knows it. It has
     // `room` bytes, which hold `size` bytes and a tag.
-    unsafe { super::make_live(p, room, size, origin) };
+    unsafe { super::alloc::make_live(p, room, size, origin) };
     Some(p)
 }
 
@@ -73,7 +73,7 @@ unsafe fn give_up(p: *mut u8, room: usize, page: &Meta) {
         }
         let leaves = (*thread::front().cast::<Heap>()).quarantine.swap(p);
         if !leaves.is_null() {
-            super::leave(leaves);
+            super::free::leave(leaves);
         }
     }
 }

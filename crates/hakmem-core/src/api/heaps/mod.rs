@@ -53,11 +53,14 @@
 //! numbers.push(2);
 //! ```
 
+mod blocks;
+mod builder;
 pub(crate) mod call;
+mod scoped;
 
 use crate::api::front::Clear;
 use crate::harden::tag::Origin;
-use crate::program::{ProgramHeap, registry};
+use crate::program::ProgramHeap;
 use crate::purge;
 use crate::thread::scope;
 use crate::types::program_heap::ProgramHeap as Figures;
@@ -66,6 +69,9 @@ use core::fmt;
 use core::ptr::NonNull;
 
 pub use crate::types::program_heap::AllocError;
+use blocks::nothing;
+pub use builder::Builder;
+use scoped::Entered;
 
 /// A heap that the program makes, limits, and drops as a whole: see the [module](self).
 ///
@@ -158,23 +164,6 @@ impl Heap {
     /// ```
     pub fn allocate_zeroed(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
         self.make(layout, Clear::Request)
-    }
-
-    fn make(&self, layout: Layout, clear: Clear) -> Result<NonNull<[u8]>, AllocError> {
-        if layout.size() == 0 {
-            return Ok(nothing(layout));
-        }
-        let heap = self.heap.ok_or(AllocError)?;
-        let block = call::allocate(
-            heap,
-            layout.size(),
-            layout.align(),
-            clear,
-            Origin::rust(layout.align()),
-        );
-        block
-            .map(|block| NonNull::slice_from_raw_parts(block, layout.size()))
-            .map_err(|_| AllocError)
     }
 
     /// Frees a block. If it is no block of this heap, the process ends with a line that says so.
@@ -334,7 +323,8 @@ impl Heap {
     ///
     /// # fn main() {
     /// let parser = Heap::named("parser");
-    /// let words: Vec<String> = parser.scope(|| "the words of a text".split(' ').map(String::from).collect());
+    /// let text = "the words of a text";
+    /// let words: Vec<String> = parser.scope(|| text.split(' ').map(String::from).collect());
     /// # if hakmem_core::is_active() {
     /// assert_eq!(parser.stats().blocks(), 6, "the vector and five words");
     /// # }
@@ -373,25 +363,6 @@ impl Heap {
     }
 }
 
-/// The address for a layout of 0 bytes.
-fn nothing(layout: Layout) -> NonNull<[u8]> {
-    let at = core::ptr::without_provenance_mut(layout.align());
-    // SAFETY: an alignment is not 0.
-    NonNull::slice_from_raw_parts(unsafe { NonNull::new_unchecked(at) }, 0)
-}
-
-/// The thread is in a scope of the heap. Ends it also while a panic unwinds.
-struct Entered(&'static ProgramHeap);
-
-impl Drop for Entered {
-    fn drop(&mut self) {
-        scope::leave(self.0);
-        if self.0.take_released() {
-            purge::tick();
-        }
-    }
-}
-
 impl Default for Heap {
     fn default() -> Self {
         Self::new()
@@ -416,62 +387,5 @@ impl fmt::Debug for Heap {
         let mut fields = f.debug_struct("Heap");
         fields.field("name", &figures.name()).field("live_bytes", &figures.live_bytes);
         fields.field("limit_bytes", &figures.limit_bytes).finish_non_exhaustive()
-    }
-}
-
-/// A heap that begins: see [`Heap::builder`].
-///
-/// ```
-/// use hakmem_core::{Heap, heaps::Builder};
-///
-/// const SMALL: Builder = Heap::builder().limit(1 << 20);
-/// let (one, other) = (SMALL.name("one").build(), SMALL.name("other").build());
-/// # drop((one, other));
-/// ```
-#[derive(Debug, Clone, Copy)]
-pub struct Builder<'a> {
-    name: &'a str,
-    limit: Option<usize>,
-}
-
-impl<'a> Builder<'a> {
-    /// The name: see [`stats::ProgramHeap::name`](crate::stats::ProgramHeap::name). O(1).
-    ///
-    /// ```
-    /// use hakmem_core::Heap;
-    ///
-    /// let heap = Heap::builder().name("cache").build();
-    /// # drop(heap);
-    /// ```
-    pub const fn name(self, name: &'a str) -> Self {
-        Self { name, ..self }
-    }
-
-    /// The most live bytes. O(1).
-    ///
-    /// ```
-    /// use hakmem_core::Heap;
-    ///
-    /// let heap = Heap::builder().limit(4096).build();
-    /// # if hakmem_core::is_active() {
-    /// assert_eq!(heap.stats().limit_bytes, Some(4096));
-    /// # }
-    /// ```
-    pub const fn limit(self, bytes: usize) -> Self {
-        Self { limit: Some(bytes), ..self }
-    }
-
-    /// Makes the heap: see [`Heap::new`].
-    ///
-    /// O(1).
-    ///
-    /// ```
-    /// use hakmem_core::Heap;
-    ///
-    /// let heap = Heap::builder().build();
-    /// # drop(heap);
-    /// ```
-    pub fn build(self) -> Heap {
-        Heap { heap: registry::make(self.name, self.limit) }
     }
 }

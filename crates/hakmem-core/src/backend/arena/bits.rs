@@ -11,7 +11,8 @@
 //!    fork may have a copy of that moment. At worst it takes a free segment for a used one.
 //! 3. SOME is set before a bit of the word is set, and cleared after the last one is cleared.
 
-use super::{Arena, GROUP, Group, ROWS, summary_words};
+use super::layout::summary_words;
+use super::{Arena, GROUP, Group, ROWS};
 use crate::base::sync::{AtomicU64, Ordering::Relaxed};
 
 /// Rows of the summary for the two sets, behind the rows of the hints.

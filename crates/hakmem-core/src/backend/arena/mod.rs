@@ -36,6 +36,9 @@
 //!    has no room for another map), the segment may have huge pages or none, which costs only time.
 
 mod bits;
+mod find;
+mod layout;
+mod rows;
 mod run;
 mod space;
 // These tests ask the kernel what is mapped, and map more than Miri has memory for. Models have
@@ -45,28 +48,26 @@ mod tests;
 
 use crate::base::sync::{
     AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize,
-    Ordering::{Acquire, Relaxed, Release, SeqCst},
+    Ordering::{Acquire, Relaxed, Release},
 };
-use crate::harden;
 use crate::os;
 pub use crate::os::at;
 use crate::policy;
 use crate::proto::bounds::Bounds;
-use crate::proto::hints;
 use crate::proto::lock::Lock;
 #[cfg_attr(
     any(miri, shuttle),
     allow(unused_imports, reason = "for the note, which these have not")
 )]
 pub use bits::FULL_ROW;
-use bits::{SET_ROWS, Set};
+use bits::Set;
 use core::ptr::null_mut;
 use crossbeam_utils::CachePadded;
+pub use find::{find, in_books, is_meta, of_meta, start_of};
 pub use run::{
     Run, commit_run, decommit_run, decommit_unused, extend_run, give_run, take_run, take_segment,
 };
 pub use space::{LARGEST, fit_limit, give_tails_up, give_up, take_scrap};
-use space::{Reservation, reserve_some};
 
 /// log2 of a slot's size in bytes.
 pub const SLOT_SHIFT: u32 = 16;
@@ -178,50 +179,6 @@ pub fn all() -> impl Iterator<Item = &'static Arena> {
     ARENAS[..usize::from(COUNT.load(Acquire))].iter()
 }
 
-/// The arena and the number of the slot that `address` lies in. None: the address is foreign.
-/// O(arenas).
-pub fn find(address: usize) -> Option<(&'static Arena, usize)> {
-    all().find_map(|arena| {
-        let offset = address.wrapping_sub(arena.data.load(Relaxed));
-        let slot = offset >> SLOT_SHIFT;
-        let end = arena.segments.load(Relaxed) * (SEGMENT / SLOT) - arena.cut.load(Relaxed);
-        (arena.from.load(Relaxed)..end).contains(&slot).then_some((arena, slot))
-    })
-}
-
-/// True if an address lies in the bitmaps or the metadata of an arena. O(arenas).
-pub fn in_books(address: usize) -> bool {
-    all().any(|arena| arena.has_in_books(address))
-}
-
-/// The address of the slot that a piece of metadata belongs to.
-#[inline]
-pub fn start_of(meta: usize) -> usize {
-    let offset = meta.wrapping_sub(HOT.metas().addr());
-    if offset >> META.ilog2() < HOT.limit() >> SLOT_SHIFT {
-        return HOT.data() + (offset << (SLOT_SHIFT - META.ilog2()));
-    }
-    let (arena, slot) = of_meta(meta);
-    arena.slot_address(slot)
-}
-
-/// The arena that a piece of metadata belongs to, and the number of its slot.
-pub fn of_meta(meta: usize) -> (&'static Arena, usize) {
-    find_meta(meta).unwrap_or_else(|| os::abort())
-}
-
-fn find_meta(meta: usize) -> Option<(&'static Arena, usize)> {
-    all().find_map(|arena| {
-        let offset = meta.wrapping_sub(arena.metas.load(Relaxed).addr());
-        (offset / SEGMENT_META < arena.known.load(Relaxed)).then_some((arena, offset / META))
-    })
-}
-
-/// True if `address` is that of a slot's metadata. O(arenas).
-pub fn is_meta(address: usize) -> bool {
-    address.is_multiple_of(META) && find_meta(address).is_some()
-}
-
 impl Arena {
     /// No range yet. All zero bytes.
     const fn new() -> Self {
@@ -252,12 +209,6 @@ impl Arena {
         self.metas.load(Relaxed).wrapping_add(slot * META)
     }
 
-    /// Another mapping may lie behind the metadata that is known: there a tail was given up.
-    fn has_in_books(&self, address: usize) -> bool {
-        let (books, metas) = (self.summary.load(Relaxed).addr(), self.metas.load(Relaxed).addr());
-        (books..metas + self.known.load(Relaxed) * SEGMENT_META).contains(&address)
-    }
-
     /// The groups that are in use.
     fn groups(&self) -> &'static [Group] {
         // Acquire: `make_ready` made the groups accessible before it counted them in `top`
@@ -272,41 +223,6 @@ impl Arena {
         (&self.groups()[segment / GROUP], 1 << (segment % GROUP))
     }
 
-    /// The summary's word for group `group` in `row`, and the group's bit in it.
-    fn summary(&self, row: usize, group: usize) -> (&'static AtomicU64, u64) {
-        let words = summary_words(self.reserved.load(Relaxed));
-        let at = self.summary.load(Relaxed).wrapping_add(row * words + group / 64);
-        // SAFETY: `group` is in use, by the callers' checks, and `row` is a row of the summary, so
-        // the word lies in the summary. It was made accessible with the first group, and stays so
-        // for ever.
-        (unsafe { &*at }, 1 << (group % 64))
-    }
-
-    /// Lists a segment in `row`.
-    pub fn list(&self, row: usize, segment: usize) {
-        let (group, bit) = self.group_of(segment);
-        let (summary, its) = self.summary(row, segment / GROUP);
-        hints::list(&group.rows[row], bit, summary, its);
-    }
-
-    /// Takes a segment out of `row`.
-    pub fn unlist(&self, row: usize, segment: usize) {
-        let (group, bit) = self.group_of(segment);
-        hints::unlist(&group.rows[row], bit);
-    }
-
-    /// The segments listed in `row` a moment ago, lowest first. O(groups in use / 64 + segments
-    /// listed).
-    pub fn listed(&'static self, row: usize) -> impl Iterator<Item = usize> {
-        let groups = self.groups();
-        (0..groups.len()).step_by(64).flat_map(move |base| {
-            let word = self.summary(row, base).0.load(SeqCst);
-            bits(word).flat_map(move |g| {
-                bits(self.row_of(row, base + g)).map(move |s| (base + g) * GROUP + s)
-            })
-        })
-    }
-
     /// The segments in use a moment ago, lowest first. O(groups in use + those).
     pub fn used(&'static self) -> impl Iterator<Item = usize> {
         let used = self.bits(Set::Used);
@@ -317,85 +233,6 @@ impl Arena {
             Some(found)
         })
     }
-
-    /// A group's bits in `row`.
-    fn row_of(&self, row: usize, group: usize) -> u64 {
-        let Some(g) = self.groups().get(group) else { return 0 };
-        let (summary, its) = self.summary(row, group);
-        hints::in_row(&g.rows[row], summary, its)
-    }
-
-    fn reserve(&self, wanted: usize) -> bool {
-        harden::key::draw();
-        let Some(Reservation { mut base, mut len, segments, is_scarce }) = reserve_some(wanted)
-        else {
-            return false;
-        };
-        let groups = segments.div_ceil(GROUP);
-        // The summary and the first groups share a system page.
-        let first_group = summary_bytes(segments).next_multiple_of(align_of::<Group>());
-        let front = (first_group + groups * size_of::<Group>()).next_multiple_of(SLOT);
-        let metadata = (segments * SEGMENT_META).next_multiple_of(SLOT);
-        let data = (base + GUARD + front + metadata + GUARD).next_multiple_of(SEGMENT);
-        let metas = data - GUARD - metadata;
-        let start = metas - front;
-        // What lies in front of the first guard and behind the last was reserved for the alignment
-        // only.
-        if is_scarce {
-            let (first, end) = (start - GUARD, data + segments * SEGMENT + GUARD);
-            for (from, to) in
-                [(base, first), (end, base + len)].into_iter().filter(|(from, to)| from < to)
-            {
-                give_up(from, to - from);
-            }
-            (base, len) = (first, end - first);
-        }
-        // The metadata of slots that were never used reads as zero: `Kind::Free`, and no owner.
-        if !os::make_readable(metas, segments * SEGMENT_META) {
-            give_up(base, len);
-            return false;
-        }
-        self.summary.store(at(start).cast(), Relaxed);
-        self.groups.store(at(start + first_group).cast(), Relaxed);
-        self.metas.store(at(metas), Relaxed);
-        self.data.store(data, Relaxed);
-        self.reserved.store(segments, Relaxed);
-        self.segments.store(segments, Relaxed);
-        self.known.store(segments, Relaxed);
-        true
-    }
-
-    /// Brings the first `wanted` groups into use. The caller holds the lock.
-    fn make_ready(&self, wanted: usize) -> bool {
-        let top = self.top.load(Relaxed);
-        if wanted <= top {
-            return true;
-        }
-        let metas = self.metas.load(Relaxed).addr();
-        // The bitmaps lie in front of the metadata and are committed with its first piece.
-        let from = if top == 0 {
-            self.summary.load(Relaxed).addr()
-        } else {
-            metas + top * GROUP * SEGMENT_META
-        };
-        let to = metas + (wanted * GROUP).min(self.segments.load(Relaxed)) * SEGMENT_META;
-        if !os::commit(from, to - from) {
-            return false;
-        }
-        COMMITTED.fetch_add(to - from, Relaxed);
-        // Release: a thread that reads the new `top` in `groups` may use the groups below it.
-        self.top.store(wanted, Release);
-        true
-    }
-}
-
-/// Words of an arena's summary for one row.
-fn summary_words(segments: usize) -> usize {
-    segments.div_ceil(GROUP).div_ceil(64)
-}
-
-fn summary_bytes(segments: usize) -> usize {
-    (ROWS + SET_ROWS) * summary_words(segments) * size_of::<AtomicU64>()
 }
 
 /// The numbers of the set bits, lowest first.

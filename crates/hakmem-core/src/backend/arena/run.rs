@@ -4,8 +4,8 @@
 use super::bits::Set;
 use super::*;
 
-/// Unused segments side by side that `decommit_unused` makes inaccessible: 16 MiB or more, so that it
-/// makes few maps.
+/// Unused segments side by side that `decommit_unused` makes inaccessible: 16 MiB or more, so that
+/// it makes few maps.
 const WORTH_DECOMMITTING: usize = 8;
 
 impl Arena {

@@ -21,6 +21,7 @@
 //! 4. The thread that lowers the limit holds the lock until the system has the new limit. So nobody
 //!    makes an arena in between: it would be as large as the old limit allows.
 
+use super::layout::summary_bytes;
 use super::*;
 
 /// The first half of the arenas are at least so large …

@@ -34,8 +34,8 @@ impl Meta {
     #[cfg(all(target_arch = "x86_64", not(any(miri, shuttle, sanitizer))))]
     #[inline(always)]
     pub fn count_freed(&self) -> bool {
-        // SAFETY: the word is the caller's to write (`page` rule 1). The instruction loads and stores it,
-        // each as a relaxed step would.
+        // SAFETY: the word is the caller's to write (`page` rule 1). The instruction loads and
+        // stores it, each as a relaxed step would.
         unsafe {
             core::arch::asm!(
                 "dec dword ptr [{page} + {word}]",

@@ -1,9 +1,11 @@
 //! Huge blocks grow and shrink where they are. If one cannot, the kernel moves its page tables, so
 //! that its bytes are not copied.
 
+use super::cache::purge_run;
+use super::clear::mostly_absent;
+use super::thp::{end_trial, set_told, tried_of};
 use super::{
-    TOO_LARGE, address, end_trial, head_of, is_moved, mostly_absent, note_live, purge_run, run_of,
-    segments_for, set_moved, set_told, size, tried_of,
+    TOO_LARGE, address, head_of, is_moved, note_live, run_of, segments_for, set_moved, size,
 };
 use crate::backend::arena::{self, Run, SEGMENT};
 use crate::backend::held;

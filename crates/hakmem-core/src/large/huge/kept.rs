@@ -23,10 +23,9 @@
 //!    `ALLOWED` and `CACHED` are lower by that part, perhaps below zero, until the next put takes
 //!    it again.
 
-use super::{
-    CACHED, Entry, address, drop_entry, limit, note_live, put_entry, run_of, set_told,
-    signed_cached_bytes,
-};
+use super::cache::{CACHED, Entry, drop_entry, limit, put_entry, signed_cached_bytes};
+use super::thp::set_told;
+use super::{address, note_live, run_of};
 use crate::backend::arena::{self, META, SEGMENT};
 use crate::backend::page::{Meta, UNTOLD};
 use crate::base::counter::Counter;

@@ -2,8 +2,12 @@
 
 extern crate std;
 
+use super::cache::{RING, oldest, with_cache};
+use super::clear::mostly_absent;
+use super::thp::tried_of;
 use super::*;
 use crate::api::c;
+use crate::policy;
 use crate::testing::{BEHIND, Random, in_child, keep_nothing_back};
 use std::vec::Vec;
 

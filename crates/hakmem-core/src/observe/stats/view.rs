@@ -33,8 +33,8 @@ mod note {
     use crate::heap::reclaim::parked;
     use crate::heap::{self, Heap};
     use crate::large::huge;
-    use crate::policy::learn::decisions::{self, Field};
     use crate::policy::learner::What;
+    use crate::policy::learner::decisions::{self, Field};
     use crate::profile::outside::{self, Asked};
     use crate::profile::table::{Books, Bucket};
     use crate::program::{ProgramHeap, registry};

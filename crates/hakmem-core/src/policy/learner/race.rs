@@ -10,7 +10,8 @@
 //! some candidates had kept and others had not. The cost of keeping it until then is in the same
 //! round. If that does not happen for [`KEEP_MS`], the round ends too.
 
-use super::{KEEP_MS, Memory, Settings, Track};
+use super::trials::{KEEP_MS, Track};
+use super::{Memory, Settings};
 
 /// The most candidates of a setting.
 const MOST: usize = 6;

@@ -20,7 +20,7 @@
 
 use crate::base::sync::{AtomicBool, AtomicU32, Ordering::*};
 use crate::heap::reclaim::sleeping::Pauses;
-use crate::policy::{learn, limits};
+use crate::policy::{learner, limits};
 use crate::proto::worker::{Call, Worker};
 use crate::{os, policy, purge};
 
@@ -211,7 +211,7 @@ fn nap() -> u32 {
     // A wake between the check for urgent work and the sleep is lost, so this sleep is short.
     let most = if limits::soft() == usize::MAX { 60_000 } else { 500 };
     let nap = limits::decay().clamp(20, most) / 2;
-    if learn::is_on() { nap.min(2 * learn::PASS_MS) } else { nap }
+    if learner::is_on() { nap.min(2 * learner::PASS_MS) } else { nap }
 }
 
 /// Runs the scavenger. Its thread ends when this returns.

@@ -34,7 +34,7 @@ use crate::heap::reclaim::parked;
 use crate::heap::region;
 use crate::heap::shared::SharedHeap;
 use crate::large::huge;
-use crate::policy::learn;
+use crate::policy::learner;
 use crate::program::registry;
 use crate::proto::heap_state::With;
 use crate::proto::lock::Lock;
@@ -54,7 +54,7 @@ static LOCKS: [Guarded; 9] = [
     Guarded(&parked::LOCK, parked::give_up_all),
     Guarded(&huge::LOCK, huge::forget_cache),
     Guarded(&arena::LOCK, || ()), // Each bit by itself is right at any time.
-    Guarded(&learn::LOCK, learn::forget),
+    Guarded(&learner::LOCK, learner::forget),
     Guarded(&fence::LOCK, || ()), // Each entry of the table is right at any time.
 ];
 

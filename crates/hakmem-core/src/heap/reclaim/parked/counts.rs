@@ -57,8 +57,8 @@ pub(super) fn note_whole(page: &Meta) {
     WHOLE[class].fetch_add(1, Relaxed);
 }
 
-/// Counts the end of a page as [`end_whole`](super::end_whole) does, for a heap that keeps it or ends it itself.
-/// Returns the bytes of its blocks.
+/// Counts the end of a page as [`end_whole`](super::end_whole) does, for a heap that keeps it or
+/// ends it itself. Returns the bytes of its blocks.
 pub fn note_whole_end(page: &Meta) -> i64 {
     note_whole(page);
     note_end(page)

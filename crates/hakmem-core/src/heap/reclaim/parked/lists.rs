@@ -41,7 +41,8 @@ pub(super) struct ParkedPages {
     pub(super) oldest: [Cell<*mut Meta>; CLASSES],
     /// The class of which [`purge_oldest`](super::purge_oldest) purges the next page.
     pub(super) turn: Cell<u8>,
-    /// The page of an `Unpurged` list at which [`purge()`](super::purge()) goes on. Null: it has come to the end.
+    /// The page of an `Unpurged` list at which [`purge()`](super::purge()) goes on. Null: it has
+    /// come to the end.
     pub(super) next: Cell<*mut Meta>,
 }
 

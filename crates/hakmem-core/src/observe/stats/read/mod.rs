@@ -10,8 +10,8 @@ pub mod process;
 pub use crate::backend::arena::{SEGMENT as SEGMENT_BYTES, SLOT as SLOT_BYTES};
 pub use crate::backend::foreign::SITES;
 pub use crate::os::KINDS as SYSCALLS;
-pub use crate::policy::learn::decisions::last as decisions;
-pub use crate::policy::learn::is_on as is_learning;
+pub use crate::policy::learner::decisions::last as decisions;
+pub use crate::policy::learner::moves::is_on as is_learning;
 
 pub use gauges::gauges;
 
@@ -19,7 +19,7 @@ use super::{CLASSES, ProgramHeap, Site, Snapshot, ThreadHeap};
 use crate::backend::foreign;
 use crate::heap::reclaim::parked;
 use crate::heap::{Heap, all::all_heaps, pool, shared::SharedHeap};
-use crate::policy::learn::decisions::JOURNAL;
+use crate::policy::learner::decisions::JOURNAL;
 use crate::program::{self, registry};
 use crate::{purge, thread};
 

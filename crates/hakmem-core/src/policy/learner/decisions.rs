@@ -10,8 +10,8 @@
     allow(dead_code, reason = "there is no view from outside")
 )]
 
+use super::{Decision, What};
 use crate::os;
-use crate::policy::learner::{Decision, What};
 use crate::proto::journal::{Journal, Record};
 use core::mem::offset_of;
 
@@ -20,7 +20,7 @@ pub const KEPT: usize = 64;
 /// Words of a record: one for each [`Field`].
 const WORDS: usize = 12;
 
-/// The learner writes it under `learn::LOCK`, so there is one writer at a time.
+/// The learner writes it under `moves::LOCK`, so there is one writer at a time.
 pub static JOURNAL: Journal<KEPT, WORDS> = Journal::new();
 
 /// The offset of the records in the journal, …
@@ -103,7 +103,7 @@ fn decision(words: [u64; WORDS]) -> Option<Decision> {
     })
 }
 
-/// Notes a decision. The caller holds `learn::LOCK`.
+/// Notes a decision. The caller holds `moves::LOCK`.
 pub fn note(decision: &Decision) {
     JOURNAL.note(words(os::now_ms(), decision));
 }

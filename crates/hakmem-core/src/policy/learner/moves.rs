@@ -1,7 +1,7 @@
-//! Mode `learn`: reports the program's demand to the learner, and puts its decisions into the
-//! knobs.
+//! The moves: reports of the program's demand to the learner, and its decisions into the knobs.
 //!
-//! The learner is a pure state machine. This module is the part with a lock and a clock around it.
+//! The learner is a pure state machine (`trials`). This module is the part with a lock and a clock
+//! around it.
 //!
 //! Only slow paths report: where a heap reports its live bytes (each MiB), where huge blocks are
 //! allocated and freed, and in each pass of the purge. In an idle program only the passes let time
@@ -12,13 +12,11 @@
 //! 2. A thread that finds the lock taken goes on without a report. Reports are levels, not
 //!    differences. So the next one makes up for it.
 
-pub(crate) mod decisions;
-
+use super::{Decision, Learner, Memory, Settings, What, decisions};
 use crate::base::sync::Ordering::Relaxed;
 use crate::base::sync::plain::AtomicBool;
 use crate::base::usage;
 use crate::os;
-use crate::policy::learner::{Decision, Learner, Memory, Settings, What};
 use crate::policy::options;
 use crate::policy::{self, Knob, Mode};
 use crate::proto::lock::Lock;

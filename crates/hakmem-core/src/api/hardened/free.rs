@@ -1,0 +1,120 @@
+//! Free: a block that passed its checks is wiped, and waits in the quarantine or behind a fence.
+//!
+//! Rules
+//! 1. A block goes back to the front end once: at its free, or when it leaves the quarantine or its
+//!    fence.
+//! 2. Samples of the profile and blocks of program heaps do not wait. Others would count them as
+//!    live.
+
+use super::alloc::overwritten;
+use super::checked::{Live, checked};
+use super::{fast, is_low};
+use crate::api::front;
+use crate::backend::page;
+use crate::base::size_class::MEDIUM_MAX;
+use crate::harden::tag::{self, Origin};
+use crate::harden::{fence, has, quarantine, wipe};
+use crate::thread::{self, ThreadState};
+
+/// Frees the block at `p`. `size` is what the caller says of its size, if it does. Pointers that
+/// are not ours go the way of every build.
+///
+/// # Safety
+/// If `p` is ours, it is live and the caller's to free (`hardened` rule 1).
+#[inline(always)]
+pub unsafe fn free(p: *mut u8, by: Origin, size: Option<usize>) {
+    // SAFETY: the caller says that `p`, if it is ours, is live and given up. The fast way gives the
+    // block up only if it answers true, so one of the two does.
+    unsafe {
+        if !fast::free(p, by, size) {
+            free_any(p, by, size);
+        }
+    }
+}
+
+/// [`free`] without the fast way.
+///
+/// # Safety
+/// As [`free`].
+#[cold]
+#[inline(never)]
+unsafe fn free_any(p: *mut u8, by: Origin, size: Option<usize>) {
+    let Some(meta) = page::lookup(p) else {
+        // SAFETY: `p` is null or not ours.
+        return unsafe { front::free16(p) };
+    };
+    // SAFETY: the caller gives up a live block. If it is wrong, the checks find that.
+    unsafe {
+        let Some(live) = checked(p, meta, Some((by, size))) else { return };
+        give_up(p, &live);
+    }
+}
+
+/// Wipes a block and lets it wait, or frees it.
+///
+/// # Safety
+/// The block is live, passed its checks, and the caller gives it up.
+pub(super) unsafe fn give_up(p: *mut u8, live: &Live) {
+    // A sample that waited would be live for the profile, and a block of a program heap for its
+    // limit.
+    if live.room > MEDIUM_MAX && !live.is_apart && !is_low() {
+        // SAFETY: the block is this call's, or was an earlier one's that has just left its fence.
+        return fence::put(p, live.room, |leaves| unsafe { front::free16(leaves) });
+    }
+    // SAFETY: the block is this call's. What leaves the quarantine was some thread's block before,
+    // and is nobody's now.
+    unsafe {
+        tag::clear(p, live.room);
+        // The quarantine is for blocks of pages with owners: a sample is not one.
+        if is_low() || !live.in_page {
+            return front::free16(p);
+        }
+        if has::WIPING {
+            wipe::wipe(p, live.room);
+        }
+        if live.room <= quarantine::LARGEST
+            && let ThreadState::Live(heap) = thread::state()
+        {
+            let leaves = heap.quarantine.swap(p);
+            if !leaves.is_null() {
+                leave(leaves);
+            }
+            return;
+        }
+        front::free16(p);
+    }
+}
+
+/// Frees a block that has waited.
+///
+/// # Safety
+/// It has just left the quarantine of the calling thread.
+#[inline(always)]
+pub(super) unsafe fn leave(p: *mut u8) {
+    // SAFETY: the block was some call's that gave it up, and is nobody's now.
+    unsafe {
+        if p.cast::<usize>().read() != 0 {
+            check_waited(p, 8);
+        }
+        front::free16(p);
+    }
+}
+
+/// Checks that nobody wrote to the first `bytes` of a block while it waited. The first word is a
+/// link next. The others are checked when the block is handed out.
+///
+/// # Safety
+/// The block waited in the quarantine of this thread.
+pub(super) unsafe fn check_waited(p: *mut u8, bytes: usize) {
+    if !has::CHECK {
+        return;
+    }
+    let Some(meta) = page::lookup(p) else { return };
+    let room = meta.head_of_block().block_size.get() as usize;
+    // SAFETY: the block is this thread's, and has `room` bytes.
+    unsafe {
+        if wipe::written(p, 0, bytes.min(room)).is_some() {
+            overwritten(p, room, 0);
+        }
+    }
+}

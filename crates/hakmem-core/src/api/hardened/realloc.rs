@@ -1,0 +1,96 @@
+//! realloc: a block that passed its checks changes its size, in its place or by a move.
+//!
+//! Rules
+//! 1. hakmem writes the tag anew for the new size. In a block that grows in its place, the old pad
+//!    and the old tag become zero.
+
+use super::alloc::alloc;
+use super::checked::{Live, checked};
+use super::free::give_up;
+use super::no_memory;
+use crate::api::front;
+use crate::backend::page;
+use crate::backend::{foreign, nothing};
+use crate::harden::tag::{self, Origin, Tag};
+
+/// Changes the size of the block at `p`, which is not null, to `size`, which is not 0. Returns null
+/// with errno ENOMEM if there is no memory: then nothing has changed.
+///
+/// # Safety
+/// `p` is a live block of this or of the next allocator, and the caller's (`hardened` rule 1).
+pub unsafe fn realloc(p: *mut u8, size: usize) -> *mut u8 {
+    let Some(meta) = page::lookup(p) else {
+        if nothing::has(p) {
+            return nothing::replace(p, alloc(size, 16, Origin::C));
+        }
+        // SAFETY: `p` is not ours. So it is the next allocator's.
+        return unsafe { foreign::realloc(p, size).unwrap_or_else(no_memory) };
+    };
+    // SAFETY: the caller says that `p` is a live block of its own. `checked` reads the metadata and
+    // the tag, and returns a block only if both are sound. Nobody else writes the tag until
+    // `resize` does.
+    unsafe {
+        let Some(live) = checked(p, meta, None) else { return no_memory() };
+        let Tag::Live(_, origin) = tag::read(p, live.room) else { return no_memory() };
+        resize(p, &live, size, 16, origin)
+    }
+}
+
+/// Changes the size of a block that passed its checks.
+///
+/// # Safety
+/// The block is live and the caller's.
+pub(super) unsafe fn resize(
+    p: *mut u8,
+    live: &Live,
+    size: usize,
+    align: usize,
+    origin: Origin,
+) -> *mut u8 {
+    let Some(total) = size.checked_add(tag::BYTES) else { return no_memory() };
+    // SAFETY: the block is live, the caller's, and has `room` bytes. A new one has `size`.
+    unsafe {
+        let total = total.max(tag::LEAST_BLOCK);
+        // Of an aligned block the request may be less than half.
+        if front::fits(live.room, total) || size == live.size {
+            forget_end(p, live, size);
+            tag::write(p, live.room, size, origin);
+            return p;
+        }
+        // A block that the system did not let shrink keeps its length, perhaps too many bytes for
+        // its tag: then it moves.
+        if let Some(at) = front::resize(p, live.room, total, align)
+            && let room = front::size_of_block(at).unwrap_or(total)
+            && room - total <= u32::MAX as usize
+        {
+            forget_end(at, live, size);
+            tag::write(at, room, size, origin);
+            return at;
+        }
+        let to = alloc(size, align, origin);
+        if !to.is_null() {
+            to.copy_from_nonoverlapping(p, live.size.min(size));
+            give_up(p, live);
+            return to;
+        }
+        // A block that shall shrink can stay. A tag tells so many bytes behind the request at most.
+        if size <= live.size && live.room - size <= u32::MAX as usize {
+            tag::write(p, live.room, size, origin);
+            return p;
+        }
+        to
+    }
+}
+
+/// Zeroes the pad and the tag that lie in a block which has grown in its place to `size` bytes.
+/// They tell of the secret.
+///
+/// # Safety
+/// The block at `p` was `live`, is the caller's, and has `size` bytes.
+pub unsafe fn forget_end(p: *mut u8, live: &Live, size: usize) {
+    for at in [live.size, live.room - tag::BYTES] {
+        let len = size.saturating_sub(at).min(tag::BYTES);
+        // SAFETY: these bytes end at `size` at the latest.
+        unsafe { p.wrapping_add(at).write_bytes(0, len) };
+    }
+}

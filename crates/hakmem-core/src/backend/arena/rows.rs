@@ -1,0 +1,57 @@
+//! The rows: hints in which segments there are free or dirty slots, as bits in two levels.
+//!
+//! Rules
+//! 1. A row is a hint (`proto::hints`): it may name a segment that has no such slot any more.
+//! 2. Only groups in use have rows. The summary says in which of them a row has bits.
+
+use super::layout::summary_words;
+use super::{Arena, GROUP, bits};
+use crate::base::sync::{
+    AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+};
+use crate::proto::hints;
+
+impl Arena {
+    /// The summary's word for group `group` in `row`, and the group's bit in it.
+    pub(super) fn summary(&self, row: usize, group: usize) -> (&'static AtomicU64, u64) {
+        let words = summary_words(self.reserved.load(Relaxed));
+        let at = self.summary.load(Relaxed).wrapping_add(row * words + group / 64);
+        // SAFETY: `group` is in use, by the callers' checks, and `row` is a row of the summary, so
+        // the word lies in the summary. It was made accessible with the first group, and stays so
+        // for ever.
+        (unsafe { &*at }, 1 << (group % 64))
+    }
+
+    /// Lists a segment in `row`.
+    pub fn list(&self, row: usize, segment: usize) {
+        let (group, bit) = self.group_of(segment);
+        let (summary, its) = self.summary(row, segment / GROUP);
+        hints::list(&group.rows[row], bit, summary, its);
+    }
+
+    /// Takes a segment out of `row`.
+    pub fn unlist(&self, row: usize, segment: usize) {
+        let (group, bit) = self.group_of(segment);
+        hints::unlist(&group.rows[row], bit);
+    }
+
+    /// The segments listed in `row` a moment ago, lowest first. O(groups in use / 64 + segments
+    /// listed).
+    pub fn listed(&'static self, row: usize) -> impl Iterator<Item = usize> {
+        let groups = self.groups();
+        (0..groups.len()).step_by(64).flat_map(move |base| {
+            let word = self.summary(row, base).0.load(SeqCst);
+            bits(word).flat_map(move |g| {
+                bits(self.row_of(row, base + g)).map(move |s| (base + g) * GROUP + s)
+            })
+        })
+    }
+
+    /// A group's bits in `row`.
+    pub(super) fn row_of(&self, row: usize, group: usize) -> u64 {
+        let Some(g) = self.groups().get(group) else { return 0 };
+        let (summary, its) = self.summary(row, group);
+        hints::in_row(&g.rows[row], summary, its)
+    }
+}

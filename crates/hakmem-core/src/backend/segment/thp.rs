@@ -1,0 +1,102 @@
+//! Huge pages: which segments ask for them, which are refused them, and how hakmem takes back what
+//! it told the kernel.
+//!
+//! Rules
+//! 1. The word `thp` of a segment is what hakmem told the kernel. The owner of a fresh segment sets
+//!    it. Later a thread swaps it, and counts in `REFUSED` and `tried` what it found there.
+//! 2. A segment of which a part was given back is refused huge pages. Then `segment` rule 2 holds
+//!    for the CLEAN slots that it gives back as well.
+
+use super::purge::give_back;
+use super::totals::small_segments;
+use super::{TOTALS, head_of, rebin};
+use crate::backend::arena::{self, SEGMENT};
+use crate::backend::page::{Meta, NOT_THP, THP, TRIED, UNTOLD};
+use crate::backend::tried;
+use crate::base::sync::{AtomicUsize, Ordering::Relaxed};
+use crate::os;
+use crate::policy::{self, Thp};
+
+/// The slots of a page of medium blocks.
+const PAGE_SLOTS: u32 = 8;
+/// Segments that were refused huge pages and had not asked for them before. Each makes a map of its
+/// own among its neighbours, and the system limits the number of maps of a process.
+#[unsafe(link_section = ".data.hakmem")]
+static REFUSED: AtomicUsize = AtomicUsize::new(0);
+/// The most segments that are refused huge pages: 16 GiB, and a quarter of the maps that Linux
+/// allows a process.
+const MOST_REFUSED: usize = 8192;
+
+/// Asks for huge pages for a fresh segment, if that pays. Of many threads' little-used pages,
+/// programs touch only the beginning: so half of the bytes of pages must be carved. If pages are
+/// half of what is in use, too, and enough segments' worth of them, a segment for a page asks.
+/// Programs need not write all of a large block. So any other segment asks only if pages are a
+/// quarter of what is in use, and up to a bound (`tried`).
+pub(super) fn choose_thp(head: &Meta, n: u32) {
+    let from = policy::THP_FROM_SEGMENTS.get() as usize;
+    let choice = Thp::now();
+    let small = small_segments();
+    let carved = TOTALS.carved.load(Relaxed).max(0) as usize;
+    let in_use = TOTALS.in_use.load(Relaxed);
+    let is_page = n == 1 || n == PAGE_SLOTS;
+    let half = |part: usize, whole: usize| part * 2 >= whole;
+    let asks = choice == Thp::Auto && half(carved, small * SEGMENT);
+    let is_filled = is_page && small >= from && half(small, in_use);
+    let tries =
+        asks && !is_filled && in_use > from + 1 && small * 4 >= in_use && tried::has_room(1);
+    let wanted = choice == Thp::Always || asks && is_filled || tries;
+    let told = &head.segment().thp;
+    if wanted && os::want_thp(head.start().addr(), SEGMENT) {
+        told.store(if tries { TRIED } else { THP }, Relaxed);
+        if tries {
+            tried::take(1);
+        }
+    }
+}
+
+/// Refuses huge pages in the segment of `page`, because a part of it was given back. Otherwise the
+/// kernel would fill that part again, by its own choice, too. A huge page is resident as a whole,
+/// so this gives the CLEAN slots back as well.
+pub fn refuse_thp(page: &Meta) {
+    let meta = page.segment();
+    let told = meta.thp.load(Relaxed);
+    if told == NOT_THP || told == UNTOLD && REFUSED.load(Relaxed) >= MOST_REFUSED {
+        return;
+    }
+    match meta.thp.swap(NOT_THP, Relaxed) {
+        NOT_THP => return,
+        TRIED => tried::give(1),
+        _ => {}
+    }
+    REFUSED.fetch_add(1, Relaxed);
+    let (arena, segment) = page.segment_in_arena();
+    let head = head_of(arena, segment);
+    os::refuse_thp(head.start().addr(), SEGMENT);
+    let mask = meta.slots.claim_clean();
+    if mask != 0 {
+        give_back(head, mask);
+        // SAFETY: this thread has just claimed the slots of `mask`, and nobody has written to them.
+        // If the system did not take a slot's memory, that memory is still zero.
+        unsafe { meta.slots.release(mask, false) };
+        rebin(arena, segment);
+    }
+}
+
+/// Takes back what hakmem told the kernel about a segment, if anything: maps it afresh. The segment
+/// is wholly the caller's. The next one to take it then gets what the system gives, and the map
+/// joins its neighbours' again.
+///
+/// # Safety
+/// The caller owns all of the segment, and nobody uses what is in it any more.
+pub(super) unsafe fn forget_advice(run: arena::Run) {
+    let told = head_of(run.0, run.1).segment().thp.swap(UNTOLD, Relaxed);
+    match told {
+        NOT_THP => _ = REFUSED.fetch_sub(1, Relaxed),
+        TRIED => tried::give(1),
+        _ => {}
+    }
+    if told != UNTOLD {
+        // SAFETY: by the caller's promise the segment is the caller's, and its contents are unused.
+        unsafe { arena::decommit_run(run, 1) };
+    }
+}

@@ -1,0 +1,276 @@
+//! The cache of runs that were freed lately. The best fit serves a request, and the oldest run goes
+//! back to the system first.
+//!
+//! Rules
+//! 1. The entries change under `LOCK` only. A cached run is dirty, accessible, and belongs to the
+//!    cache. A run that left the cache belongs to the thread that took it out.
+//! 2. `CACHED` is the bytes of the entries and of what heaps may keep (`kept`). It changes without
+//!    the lock, so it may differ for a moment.
+
+use super::thp::tried_of;
+use super::{address, is_moved, kept, run_of};
+use crate::backend::arena::{self, Run, SEGMENT};
+use crate::backend::held;
+use crate::backend::page::{Meta, THP, TRIED, UNTOLD};
+use crate::backend::tried;
+use crate::base::sync::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use crate::base::usage;
+use crate::os;
+use crate::policy;
+use crate::proto::lock::Lock;
+use core::cell::UnsafeCell;
+
+pub(super) const RING: usize = 16;
+
+#[derive(Clone, Copy)]
+pub(super) struct Entry {
+    pub(super) run: Run,
+    pub(super) len: usize,
+    pub(super) stamp: u32,
+    /// True for a moved run (`huge` rule 4).
+    pub(super) moved: bool,
+    /// True if hakmem asked for huge pages in some of it.
+    pub(super) thp: bool,
+    /// How many segments of it the count of `tried` has.
+    pub(super) tried: usize,
+}
+
+impl Entry {
+    /// Of the run of a freed block, which has `len` segments and was freed at `stamp`.
+    pub(super) fn of(meta: &Meta, len: usize, stamp: u32) -> Self {
+        let thp = meta.segment().is_thp();
+        Self {
+            run: run_of(meta),
+            len,
+            stamp,
+            moved: is_moved(meta),
+            thp,
+            tried: tried_of(meta, len),
+        }
+    }
+
+    /// What a huge block of the run says that the kernel was told.
+    pub(super) fn told(&self) -> u8 {
+        match (self.thp, self.tried == self.len) {
+            (false, _) => UNTOLD,
+            (true, false) => THP,
+            (true, true) => TRIED,
+        }
+    }
+}
+
+struct Cache(UnsafeCell<[Option<Entry>; RING]>);
+// SAFETY: only `with_cache` and `after_fork` use the entries, and both hold the lock (rule 1).
+unsafe impl Sync for Cache {}
+
+/// A thread holds it for every use of the cache.
+#[unsafe(link_section = ".data.hakmem")]
+pub static LOCK: Lock = Lock::new();
+static CACHE: Cache = Cache(UnsafeCell::new([None; RING]));
+pub static CACHED: AtomicUsize = AtomicUsize::new(0);
+pub static HANDED: AtomicU64 = AtomicU64::new(0);
+pub static RETURNED: AtomicU64 = AtomicU64::new(0);
+pub static HITS: AtomicU64 = AtomicU64::new(0);
+
+/// Allocations, frees and allocations served from the cache so far.
+pub fn counts() -> (u64, u64, u64) {
+    (HANDED.load(Relaxed), RETURNED.load(Relaxed), HITS.load(Relaxed))
+}
+
+/// Counts anew. For the child of a fork: another thread may have been between a change of the cache
+/// and its count. If this thread was there, because its signal handler forked, the count stays too
+/// low by what the thread takes or puts. `allowed` is what heaps may keep.
+pub fn after_fork(allowed: i64) {
+    let allowed = allowed as usize;
+    kept::ALLOWED.store(allowed, Relaxed);
+    for counter in [&HANDED, &RETURNED, &HITS] {
+        counter.store(0, Relaxed);
+    }
+    // If the lock is not free, this thread's signal handler has interrupted it under the lock.
+    if let Some(_held) = LOCK.try_lock() {
+        // SAFETY: this thread holds the lock (rule 1), so nobody changes the entries.
+        let entries = unsafe { &*CACHE.0.get() };
+        CACHED.store(
+            allowed + entries.iter().flatten().map(|e| e.len * SEGMENT).sum::<usize>(),
+            Relaxed,
+        );
+    }
+}
+
+/// Empties the cache. For the child of a fork in the middle of a change. Nobody ever uses the
+/// cached runs again.
+pub fn forget_cache() {
+    let lost = with_cache(|entries| core::mem::replace(entries, [None; RING]));
+    tried::give(lost.iter().flatten().map(|entry| entry.tried).sum());
+    CACHED.store(0, Relaxed);
+}
+
+/// Bytes in the cache.
+pub fn cached_bytes() -> usize {
+    signed_cached_bytes().max(0).cast_unsigned()
+}
+
+/// [`cached_bytes`]. Below zero: in the child of a fork, `after_fork` counted this thread's change
+/// before the thread did. Or two threads gave the same part of the bound up (`kept` rule 4).
+#[inline(always)]
+pub fn signed_cached_bytes() -> isize {
+    CACHED.load(Relaxed).cast_signed()
+}
+
+/// Runs `f` on the cache under the lock.
+#[inline(always)]
+pub(super) fn with_cache<R>(f: impl FnOnce(&mut [Option<Entry>; RING]) -> R) -> R {
+    let _held = LOCK.lock();
+    // SAFETY: this thread holds the lock (rule 1). `f` gets only the entries, and no `f` here uses
+    // the cache in another way, so this is the only reference.
+    f(unsafe { &mut *CACHE.0.get() })
+}
+
+/// Takes the smallest cached run that fits. What the request does not need stays in the cache, with
+/// the count of what was tried, unless all of the request was tried.
+pub(super) fn take_cached(len: usize, align: usize) -> Option<Entry> {
+    if cached_bytes() == 0 {
+        return None;
+    }
+    let taken = with_cache(|entries| {
+        let fits = |e: &Entry| e.len >= len && address(e.run).is_multiple_of(align);
+        let best = entries.iter_mut().filter(|slot| slot.as_ref().is_some_and(fits));
+        let best = best.min_by_key(|slot| slot.as_ref().map_or(usize::MAX, |e| e.len))?;
+        let entry = best.take()?;
+        if entry.len == len {
+            return Some(entry);
+        }
+        let (run, tried) =
+            ((entry.run.0, entry.run.1 + len), if entry.tried >= len { len } else { 0 });
+        *best = Some(Entry { run, len: entry.len - len, tried: entry.tried - tried, ..entry });
+        Some(Entry { len, tried, ..entry })
+    })?;
+    CACHED.fetch_sub(len * SEGMENT, Relaxed);
+    HITS.fetch_add(1, Relaxed);
+    Some(taken)
+}
+
+/// Puts a run into the cache, whose bytes `CACHED` has already, and lets others go that have no
+/// room. `OF_HEAP`: a heap kept it before. Two functions, so that the other one is part of `free`.
+#[inline(always)]
+pub(super) fn put_entry<const OF_HEAP: bool>(entry: Entry, now: u32) {
+    let (run, len) = (entry.run, entry.len);
+    let crowded = with_cache(|entries| {
+        // Runs side by side become one, so that larger requests find them.
+        let joins = |e: &Entry| !(entry.moved || e.moved);
+        let before =
+            |e: &Entry| joins(e) && core::ptr::eq(e.run.0, run.0) && e.run.1 + e.len == run.1;
+        let after = |e: &Entry| joins(e) && core::ptr::eq(e.run.0, run.0) && run.1 + len == e.run.1;
+        // Its age is the mean of theirs. Otherwise a small run that comes and goes would keep a
+        // large one young.
+        let mut joined = entry;
+        let mut age = os::age(now, entry.stamp) as usize * len;
+        for slot in entries.iter_mut() {
+            if let Some(e) = slot.take_if(|e| before(e) || after(e)) {
+                joined.run.1 = joined.run.1.min(e.run.1);
+                joined.len += e.len;
+                joined.thp |= e.thp;
+                joined.tried += e.tried;
+                age += os::age(now, e.stamp) as usize * e.len;
+            }
+        }
+        joined.stamp = now.wrapping_sub((age / joined.len) as u32);
+        let victim = match entries.iter().position(Option::is_none) {
+            Some(free) => free,
+            None => oldest(entries, now)?,
+        };
+        entries[victim].replace(joined)
+    });
+    if let Some(entry) = crowded {
+        drop_entry(entry);
+    }
+    // If the system does not take a run (locked memory), `drop_entry` puts it in again, and the
+    // cache stays too full.
+    while cached_bytes() > limit() {
+        let Some(entry) =
+            with_cache(|entries| oldest(entries, now).and_then(|i| entries[i].take()))
+        else {
+            break;
+        };
+        if drop_entry(entry) == 0 {
+            break;
+        }
+    }
+}
+
+/// Bytes that the cache may hold.
+pub(super) fn limit() -> usize {
+    let anyway = (policy::HUGE_CACHE_MIB.get() as usize) << 20;
+    // What heaps keep counts as live in the books. They may keep so much at most.
+    let live = (usage::huge() as usize).saturating_sub(kept::ALLOWED.load(Relaxed));
+    anyway.max(live * policy::HUGE_CACHE_PERCENT.get() as usize / 100)
+}
+
+pub(super) fn oldest(entries: &[Option<Entry>; RING], now: u32) -> Option<usize> {
+    let age = |i: &usize| entries[*i].as_ref().map(|e| os::age(now, e.stamp));
+    (0..RING).filter(|&i| entries[i].is_some()).max_by_key(age)
+}
+
+/// Gives a run that left the cache back to the system. Returns the bytes.
+pub(super) fn drop_entry(entry: Entry) -> usize {
+    let bytes = entry.len * SEGMENT;
+    // SAFETY: the run left the cache, so it belongs to this thread. The block that lay there was
+    // freed.
+    if unsafe { purge_run(entry.run, entry.len, entry.moved || entry.thp) } {
+        CACHED.fetch_sub(bytes, Relaxed);
+        tried::give(entry.tried);
+        held::give(bytes);
+        // SAFETY: the run left the cache, so it belongs to this thread, and `purge_run` made it
+        // clean.
+        unsafe { arena::give_run(entry.run, entry.len) };
+        return bytes;
+    }
+    // The memory is locked, or the system has no room for another map. The cache keeps the run, and
+    // a later pass tries again.
+    let entry = Entry { stamp: os::now_ms(), ..entry };
+    let homeless = with_cache(|entries| match entries.iter().position(Option::is_none) {
+        Some(free) => entries[free].replace(entry),
+        None => Some(entry),
+    });
+    if let Some(entry) = homeless {
+        // The cache has no free entry. So clear the memory by hand, and the run can go back clean.
+        CACHED.fetch_sub(bytes, Relaxed);
+        tried::give(entry.tried);
+        held::give(bytes);
+        // SAFETY: a cached run is accessible (rule 1). It left the cache, so it belongs to this
+        // thread, which has just made it zero and uses it no more.
+        unsafe {
+            arena::at(address(entry.run)).write_bytes(0, bytes);
+            arena::give_run(entry.run, entry.len);
+        }
+    }
+    0
+}
+
+/// Makes `len` segments of the caller's clean. With `anew` it maps them afresh: for a run that was
+/// moved (`huge` rule 4), or of which the kernel was told something.
+///
+/// # Safety
+/// The caller owns the segments, and nobody uses what is in them any more.
+pub(super) unsafe fn purge_run(run: Run, len: usize, anew: bool) -> bool {
+    // SAFETY: by the caller's promise the segments are the caller's, and their contents are unused.
+    anew && unsafe { arena::decommit_run(run, len) } || os::purge(address(run), len * SEGMENT)
+}
+
+/// Gives cached runs that were freed at least `decay` ms before `now` back to the system, while
+/// `goes_on`. Returns the bytes.
+pub fn purge(now: u32, decay: u32, goes_on: impl Fn() -> bool) -> usize {
+    let mut given = 0;
+    // One round only: a run that the system does not take goes into the cache again.
+    for i in (0..RING).take_while(|_| goes_on()) {
+        let due = |e: &Entry| os::age(now, e.stamp) >= decay;
+        let entry =
+            with_cache(
+                |entries| {
+                    if entries[i].as_ref().is_some_and(due) { entries[i].take() } else { None }
+                },
+            );
+        given += entry.map_or(0, drop_entry);
+    }
+    given
+}

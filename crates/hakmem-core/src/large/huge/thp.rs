@@ -1,0 +1,64 @@
+//! Huge pages in huge blocks: which blocks ask for them, which try them, and what the metadata of a
+//! block says about that.
+//!
+//! Rules
+//! 1. The word `thp` of a block's first segment is what hakmem told the kernel about the block.
+//! 2. Of a block that is tried, the count of `tried` has each segment. Whoever ends the trial takes
+//!    them off the count.
+
+use super::address;
+use crate::backend::arena::{Run, SEGMENT};
+use crate::backend::page::{Meta, THP, TRIED, UNTOLD};
+use crate::backend::tried;
+use crate::base::sync::Ordering::Relaxed;
+use crate::os;
+use crate::policy::Thp;
+
+/// A fresh block of as many segments asks for huge pages at once, if a request fills it.
+const LEAST_THP: usize = 16;
+/// A shorter one of as many segments may try them (`tried`).
+const LEAST_TRIED: usize = 3;
+
+/// Notes in a huge block's metadata what hakmem told the kernel of huge pages in some of it:
+/// `UNTOLD`, `THP`, or `TRIED` if the count of `tried` has each segment of the block. Writes no
+/// metadata of its other segments.
+pub(super) fn set_told(huge: &Meta, told: u8) {
+    huge.segment().thp.store(told, Relaxed);
+}
+
+/// How many segments of a huge block, which has `len`, the count of `tried` has: all or none.
+pub(super) fn tried_of(huge: &Meta, len: usize) -> usize {
+    if huge.segment().thp.load(Relaxed) == TRIED { len } else { 0 }
+}
+
+/// The block that was tried has grown, or moves. A program that does so is likely to fill it.
+pub(super) fn end_trial(huge: &Meta, len: usize) {
+    if tried_of(huge, len) != 0 {
+        set_told(huge, THP);
+        tried::give(len);
+    }
+}
+
+/// True if a program that writes a block of `n` bytes in a run of `len` segments is likely to fill
+/// it, so that huge pages are no waste. The run must be long: if the program uses only the ends of
+/// the block, it still touches two huge pages.
+fn is_filled_by(n: usize, len: usize) -> bool {
+    len >= LEAST_THP && n >= len * SEGMENT / 8 * 7
+}
+
+/// Asks for huge pages for a fresh block of `n` bytes in `run`, of `len` segments, if that is
+/// likely to be no waste, or tries them. Returns what it told the kernel. `written`: the program
+/// will write the block before it reads it.
+pub(super) fn ask_at_once(run: Run, n: usize, len: usize, written: bool) -> u8 {
+    let is_filled = is_filled_by(n, len);
+    let tries = || len >= LEAST_TRIED && n >= len * SEGMENT / 4 * 3 && tried::has_room(len);
+    let asks = written && Thp::now() == Thp::Auto && (is_filled || tries());
+    if !asks || !os::want_thp(address(run), len * SEGMENT) {
+        return UNTOLD;
+    }
+    if is_filled {
+        return THP;
+    }
+    tried::take(len);
+    TRIED
+}

@@ -1,0 +1,208 @@
+//! Unit tests of the profile: signal handlers, the child of a fork, and another process.
+
+extern crate std;
+use super::*;
+use crate::testing::alone;
+use crate::testing::in_child;
+use std::vec::Vec;
+
+const SIZES: [usize; 4] = [16, 5000, 100_000, 3 << 20];
+
+fn take(size: usize) -> *mut u8 {
+    // SAFETY: `malloc` takes any size, and a block that is not null has `size` bytes.
+    unsafe {
+        let p = crate::api::c::malloc(size);
+        assert!(!p.is_null());
+        p.write_bytes(1, size);
+        p
+    }
+}
+
+fn free(p: *mut u8) {
+    // SAFETY: the tests free each block once.
+    unsafe { crate::api::c::free(p) }
+}
+
+fn taken() -> u64 {
+    table::with_books(|books| books.buckets().map(|(bucket, _)| bucket.taken).sum()).unwrap()
+}
+
+/// Rule 2: a signal handler that interrupts the profile. Only a small sample that it frees is
+/// lost. The test runs in a process of its own, as a profile never ends.
+#[test]
+fn whoever_interrupts_the_profile_is_served() {
+    alone("profile::tests::whoever_interrupts_the_profile_is_served", while_the_lock_is_held);
+}
+
+fn while_the_lock_is_held() {
+    assert!(start(1));
+    let ours: Vec<_> = SIZES.map(take).into();
+    let before = taken();
+    assert!(before >= 4, "with this interval all are samples");
+    table::with_books(|_| {
+        assert!(table::with_books(|_| ()).is_none());
+        ours.into_iter().for_each(free);
+        let inside: Vec<_> = (0..100).flat_map(|_| SIZES).map(take).collect();
+        inside.into_iter().for_each(free);
+    });
+    assert_eq!(taken(), before, "none of those inside was one");
+    for _ in 0..100 {
+        SIZES.map(take).into_iter().for_each(free);
+    }
+    assert!(taken() >= before + 390);
+}
+
+/// Runs `f` in a child of which every allocation is a sample.
+fn sampled(f: impl FnOnce()) {
+    in_child(|| {
+        stop();
+        INTERVAL.store(0, Relaxed);
+        assert!(start(1));
+        f();
+    });
+}
+
+/// All samples, the freed ones, and the lost ones.
+fn counts() -> (u64, u64, u64) {
+    let of = |books: &mut table::Books| {
+        let sum =
+            |of: fn(&table::Bucket) -> u64| books.buckets().map(|(bucket, _)| of(bucket)).sum();
+        (sum(|bucket| bucket.taken), sum(|bucket| bucket.freed), books.lost)
+    };
+    table::with_books(of).unwrap()
+}
+
+/// In the child, live samples count as taken from the start.
+#[test]
+fn a_child_has_counts_of_its_own() {
+    sampled(|| {
+        SIZES.map(take).into_iter().for_each(free);
+        let live = SIZES.map(take);
+        let (taken, freed, _) = counts();
+        assert!(taken - freed >= 4 && freed >= 4);
+        in_child(|| {
+            assert_eq!(counts(), (taken - freed, 0, 0));
+            live.into_iter().for_each(free);
+            let _live = SIZES.map(take);
+            assert_eq!(counts(), (taken - freed + 4, 4, 0));
+        });
+    });
+}
+
+/// As another process does (`outside`).
+fn switch(byte: u8) {
+    // SAFETY: the byte lies in `RUN`, which is an atomic. The child has one thread, so nothing
+    // else reads or writes `RUN` meanwhile.
+    unsafe { RUN.as_ptr().cast::<u8>().wrapping_add(outside::SWITCH).write_volatile(byte) }
+}
+
+/// Neither side undoes what the other did, and a child is not profiled.
+#[test]
+fn another_process_has_a_byte_of_its_own() {
+    in_child(|| {
+        stop();
+        INTERVAL.store(0, Relaxed);
+        outside::ASKED.interval.store(1, Relaxed);
+        switch(0x81);
+        assert!(is_on() && interval() == 1);
+        SIZES.map(take).into_iter().for_each(free);
+        let first = taken();
+        assert!(first >= 4);
+        in_child(|| assert!(!is_on()));
+        assert!(start(4096) && interval() == 4096);
+        stop();
+        assert!(is_on(), "the other process did not switch it off");
+        SIZES.map(take).into_iter().for_each(free);
+        assert!(taken() >= first + 4, "at its interval");
+        switch(0);
+        assert!(!is_on());
+        assert!(start(1));
+        switch(0x82);
+        switch(0);
+        assert!(is_on(), "the program did not");
+        in_child(|| assert!(is_on()));
+    });
+}
+
+/// What the other process may write in part.
+#[test]
+fn any_interval_of_another_process_will_do() {
+    in_child(|| {
+        stop();
+        for (i, interval) in [0, 1 << 63, u64::MAX].into_iter().enumerate() {
+            outside::ASKED.interval.store(interval, Relaxed);
+            switch(0x81 + i as u8);
+            SIZES.map(take).into_iter().for_each(free);
+        }
+    });
+}
+
+/// What is shown is where the books are, and whole.
+#[test]
+fn the_books_are_shown_where_they_are() {
+    sampled(|| {
+        SIZES.map(take).into_iter().for_each(free);
+        let shown = || outside::SHOWN.last().next().unwrap().1;
+        let before = shown();
+        let books = |of: fn(&mut table::Books) -> [u64; 2]| table::with_books(of).unwrap();
+        let lengths = books(|books| [books.buckets().count() as u64, books.frames() as u64]);
+        assert_eq!([before[1], before[3]], lengths);
+        table::with_books(|books| {
+            for i in 0..10_000 {
+                books.bucket(16, 1, &[i, i + 1]).unwrap();
+            }
+        });
+        let after = shown();
+        assert_eq!([after[1], after[3]], [lengths[0] + 10_000, lengths[1] + 20_000]);
+        assert!(after[0] != before[0], "they moved");
+    });
+}
+
+#[test]
+fn samples_share_pages() {
+    sampled(|| {
+        for (size, most) in [(64, 2), (5000, 9)] {
+            let blocks: Vec<_> = (0..100).map(|_| take(size)).collect();
+            let mut pages: Vec<_> = blocks.iter().map(|p| p.addr() >> 16).collect();
+            pages.sort();
+            pages.dedup();
+            assert!(pages.len() <= most, "{size}: {}", pages.len());
+            blocks.into_iter().for_each(free);
+        }
+    });
+}
+
+/// The program gets its blocks all the same, and each lost sample is counted.
+#[test]
+fn samples_that_there_is_no_memory_for_are_lost() {
+    const EACH: u64 = 2000;
+    sampled(|| {
+        SIZES.map(take).into_iter().for_each(free);
+        let before = counts();
+        let none = libc::rlimit { rlim_cur: 0, rlim_max: libc::RLIM_INFINITY };
+        let mut usual = none;
+        // SAFETY: only reads and sets a limit. The arenas are reserved already, so only the
+        // profile maps more.
+        unsafe {
+            assert_eq!(libc::getrlimit(libc::RLIMIT_AS, &mut usual), 0);
+            assert_eq!(libc::setrlimit(libc::RLIMIT_AS, &none), 0);
+        }
+        let mut blocks = [core::ptr::null_mut(); EACH as usize];
+        let mut all = before;
+        // The blocks have pages of their own, which the test does not write to: they are many.
+        for size in [5000, 70_000] {
+            for block in &mut blocks {
+                // SAFETY: `malloc` takes any size.
+                *block = unsafe { crate::api::c::malloc(size) };
+            }
+            let now = counts();
+            assert_eq!((now.0 - all.0) + (now.2 - all.2), EACH, "{size}");
+            assert!(now.2 - all.2 > EACH / 4, "{size}: {} lost", now.2 - all.2);
+            assert!(blocks.iter().all(|block| !block.is_null()));
+            blocks.into_iter().for_each(free);
+            all = now;
+        }
+        // SAFETY: sets the limit to its former value.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &usual) }, 0);
+    });
+}
