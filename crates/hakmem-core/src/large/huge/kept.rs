@@ -1,8 +1,8 @@
 //! Huge blocks that a heap keeps for its thread.
 //!
 //! The huge cache has one lock and one line of counters for all threads. So in a program of many
-//! heaps each heap keeps the last few huge blocks that its thread freed, and gives each to a request
-//! of the same length. That touches no memory that another thread writes.
+//! heaps each heap keeps the last few huge blocks that its thread freed. It gives each of them to a
+//! request of the same length. That touches no memory that another thread writes.
 //!
 //! What heaps keep is part of the huge cache: its bound and its decay hold for both. A heap takes
 //! its part of the bound in advance, so that blocks come and go without a count that others share:
@@ -20,7 +20,7 @@
 //! 3. Another thread may change `allowed` between two steps of the holder. Then a heap keeps more
 //!    than it may, at most until its next put.
 //! 4. The holder and a purge may give the same part of the bound up at once. Then `allowed`,
-//!    `ALLOWED` and `CACHED` are lower by that part, perhaps below zero, until the next put takes it
+//!    `ALLOWED` and `CACHED` are lower by that part, perhaps below zero. The next put takes it
 //!    again.
 
 use super::cache::{CACHED, Entry, drop_entry, limit, put_entry, signed_cached_bytes};
@@ -91,12 +91,12 @@ impl Kept {
         None
     }
 
-    /// Keeps a freed block of `len` segments, if there is room. Only the holder calls this. O(1), and
-    /// what leaves the heap for it.
+    /// Keeps a freed block of `len` segments, if there is room. Only the holder calls this. O(1),
+    /// and what leaves the heap for it.
     ///
     /// # Safety
-    /// The caller owns the block, which has the metadata that rule 2 says and no reserve. It does not
-    /// use the block after the call, unless that returns `No`.
+    /// The caller owns the block, which has the metadata that rule 2 says and no reserve. It does
+    /// not use the block after the call, unless that returns `No`.
     #[inline(never)]
     pub unsafe fn put(&self, meta: &Meta, len: usize) -> Put {
         if len > LONGEST {
