@@ -3,7 +3,8 @@
 //! Rules
 //! 1. Only the holder of the lock changes them (`program` rule 1).
 //! 2. A request beyond the limit changes nothing but the count of refused ones (`program` rule 7).
-//! 3. Slots also count as live memory of the process. What leaves the heap sets `released`.
+//! 3. Slots also count as live memory of the process. When the heap holds less than before,
+//!    `released` is set.
 
 use super::{Locked, ProgramHeap, Way, registry};
 use crate::base::sync::Ordering::Relaxed;

@@ -2,7 +2,8 @@
 //! the lock.
 //!
 //! Rules
-//! 1. Anybody may put a block in. The next one to take the lock takes all out (`program` rule 4).
+//! 1. Who frees a block and may not wait for the lock puts it in. The next one to take the lock
+//!    takes all out (`program` rule 4).
 
 use super::{Locked, of};
 use crate::profile::Sample;

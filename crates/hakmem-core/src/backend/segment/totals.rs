@@ -1,5 +1,5 @@
-//! What all segments hold together. Claims, releases and heaps tell of changes, and any thread
-//! reads the sums.
+//! What all segments hold together. Claims, releases and heaps tell of changes. Any thread reads
+//! the sums.
 //!
 //! Rules
 //! 1. Changes may come late and in any order. So a sum may be below zero for a while.

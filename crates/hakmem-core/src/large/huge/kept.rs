@@ -1,7 +1,7 @@
 //! Huge blocks that a heap keeps for its thread.
 //!
 //! The huge cache has one lock and one line of counters for all threads. So in a program of many
-//! heaps each heap keeps the last few huge blocks that its thread freed, and gives each to a
+//! heaps each heap keeps the last few huge blocks that its thread freed. It gives each of them to a
 //! request of the same length. That touches no memory that another thread writes.
 //!
 //! What heaps keep is part of the huge cache: its bound and its decay hold for both. A heap takes
@@ -20,8 +20,8 @@
 //! 3. Another thread may change `allowed` between two steps of the holder. Then a heap keeps more
 //!    than it may, at most until its next put.
 //! 4. The holder and a purge may give the same part of the bound up at once. Then `allowed`,
-//!    `ALLOWED` and `CACHED` are lower by that part, perhaps below zero, until the next put takes
-//!    it again.
+//!    `ALLOWED` and `CACHED` are lower by that part, perhaps below zero. The next put takes it
+//!    again.
 
 use super::cache::{CACHED, Entry, drop_entry, limit, put_entry, signed_cached_bytes};
 use super::thp::set_told;

@@ -46,9 +46,9 @@ fn is_filled_by(n: usize, len: usize) -> bool {
     len >= LEAST_THP && n >= len * SEGMENT / 8 * 7
 }
 
-/// Asks for huge pages for a fresh block of `n` bytes in `run`, of `len` segments, if that is
-/// likely to be no waste, or tries them. Returns what it told the kernel. `written`: the program
-/// will write the block before it reads it.
+/// Asks for huge pages for a fresh block of `n` bytes in `run`, of `len` segments, or tries them,
+/// if that is likely to be no waste. Returns what it told the kernel. `written`: the program will
+/// write the block before it reads it.
 pub(super) fn ask_at_once(run: Run, n: usize, len: usize, written: bool) -> u8 {
     let is_filled = is_filled_by(n, len);
     let tries = || len >= LEAST_TRIED && n >= len * SEGMENT / 4 * 3 && tried::has_room(len);

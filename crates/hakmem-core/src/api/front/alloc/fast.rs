@@ -1,11 +1,10 @@
-//! The fast path: a request takes the first block of the thread's list of its class. What the list
-//! does not have goes to a function of its own, which is not inlined.
+//! The fast path: a request takes the first block of the thread's list of its class. If the list is
+//! empty, a function that is not inlined serves the request.
 //!
 //! Rules
 //! 1. Only the holder of the heap takes from its lists (`heap` rule 1), by the steps of
 //!    `proto::take_away`.
-//! 2. A path that finds its list empty calls the slow path last, so that it keeps nothing in
-//!    registers.
+//! 2. A path that finds the list empty ends with the call of the slow path.
 
 use super::big::alloc_large;
 use super::{alloc_nothing, finish, from_class, size_of};

@@ -1,5 +1,5 @@
-//! Blocks of program heaps: for the ordinary requests of a thread in a scope, and for calls that
-//! name a heap.
+//! Blocks of program heaps, for two kinds of requests: the ordinary ones of a thread in a scope,
+//! and calls that name a heap.
 //!
 //! Rules
 //! 1. The purge and the callback of `refused` run without the lock of the program heap.
