@@ -89,7 +89,8 @@ fn section(
         }
     }
     let mut out = format!(
-        "{} mutants of `hakmem-core`, {} of them refused by the compiler. Of the other {} the tests catch {}, {} of these by \
+        "{} mutants of `hakmem-core`, {} of them refused by the compiler. Of the other {} the \
+         tests catch {}, {} of these by \
          a time limit: **{}**. Not caught and explained: {}, not explained: {}, not tried: {}.\n\n\
          | layer | mutants | refused | caught | by time | explained | open | not tried | share |\n\
          |---|---|---|---|---|---|---|---|---|\n",

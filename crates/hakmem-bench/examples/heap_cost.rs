@@ -1,8 +1,8 @@
 //! What a program heap costs, beside malloc and an arena: `heap_cost PART REQUESTS`.
 //!
 //! A request allocates 200 blocks of 16 to 512 bytes, writes the first and the last byte of each,
-//! and gives all of them back. `ci/heap-cost` counts the instructions of each part. Without valgrind
-//! the program prints the nanoseconds of a block.
+//! and gives all of them back. `ci/heap-cost` counts the instructions of each part. Without
+//! valgrind the program prints the nanoseconds of a block.
 
 use bumpalo::Bump;
 use hakmem_core::{Hakmem, Heap};

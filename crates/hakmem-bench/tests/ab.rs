@@ -118,7 +118,8 @@ fn what_hakmem_does_not_take_is_an_error_before_anything_runs() {
 #[test]
 fn a_program_that_reads_no_options_is_not_compared_by_them() {
     let deaf = scratch("deaf");
-    let script = "#!/bin/sh\nfor v in $(env | sed -n 's/^\\(HAKMEM_[A-Z_]*\\)=.*/\\1/p'); do unset $v; done\n";
+    let script = "#!/bin/sh\nfor v in $(env | sed -n 's/^\\(HAKMEM_[A-Z_]*\\)=.*/\\1/p'); do \
+        unset $v; done\n";
     fs::write(&deaf, format!("{script}exec {RUN_HAKMEM} \"$@\"\n")).expect("it is written");
     make_executable(&deaf);
     let deaf = deaf.to_str().expect("UTF-8");

@@ -352,7 +352,8 @@ fn the_documented_workloads_are_those_that_exist() {
 /// Under a limit on address space one workload cannot run; the other must be compared all the same.
 #[test]
 fn a_workload_that_fails_is_reported_and_the_rest_goes_on() {
-    let script = "ulimit -v 150000; exec \"$0\" compare --quick --rounds 1 --allocators system --only realloc_huge,json";
+    let script = "ulimit -v 150000; exec \"$0\" compare --quick --rounds 1 --allocators system \
+        --only realloc_huge,json";
     let output = Command::new("sh")
         .args(["-c", script, env!("CARGO_BIN_EXE_hakmem-bench")])
         .env_remove("CARGO")

@@ -24,7 +24,8 @@ use std::process::exit;
 
 pub const AFTER_HELP: &str = "\
 Each finding has a verdict: \"ok\" works as anywhere, \"note\" is worth knowing, and with \
-\"problem\" hakmem does not serve the program, or the program is near a limit. hakmem looks at PROG \
+\"problem\" hakmem does not serve the program, or the program is near a limit. hakmem looks at \
+    PROG \
 and does not run it. It runs itself once, on the library. It obeys NO_COLOR.
 Exit status: 0, or
   1    there is a problem, or no process PID

@@ -21,9 +21,10 @@ use std::process;
 use std::time::{Duration, Instant};
 
 pub const AFTER_HELP: &str = "\
-FILE holds what a program appends under HAKMEM_MAP=FILE when it ends, or at HAKMEM_STATS_SIGNAL; hakmem draws the last map. \
-With --pid hakmem reads the memory of a running process, which needs no preparation. hakmem runs PROG as `hakmem run` does, \
-draws its heap as it was at the end, and exits with its exit status.
+FILE holds what a program appends under HAKMEM_MAP=FILE when it ends, or at HAKMEM_STATS_SIGNAL; \
+hakmem draws the last map. With --pid hakmem reads the memory of a running process, which needs no \
+preparation. hakmem runs PROG as `hakmem run` does, draws its heap as it was at the end, and exits \
+with its exit status.
   1    there is nothing to draw, or the picture cannot be written
   2    wrong usage
   125  PROG left no map, or the picture cannot be written

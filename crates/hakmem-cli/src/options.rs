@@ -11,9 +11,10 @@ use serde::Serialize;
 use std::process;
 
 pub const AFTER_HELP: &str = "\
-hakmem reads options from the environment when a program starts: HAKMEM_DECAY_MS=1000 hakmem run PROG. It reports an unknown \
-name or a value out of range on standard error, and ignores it. An option by size class takes 4096 for all classes, 64:8192 \
-for the class of 64 bytes, and 4096,64:8192 for both in turn.
+hakmem reads options from the environment when a program starts: HAKMEM_DECAY_MS=1000 hakmem run \
+PROG. It reports an unknown name or a value out of range on standard error, and ignores it. An \
+option by size class takes 4096 for all classes, 64:8192 for the class of 64 bytes, and \
+4096,64:8192 for both in turn.
 
 Examples:
   hakmem options

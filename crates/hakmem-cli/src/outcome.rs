@@ -67,7 +67,8 @@ impl Outcome {
                 killed(end)
             ),
             Self::Linked => format!(
-                "hakmem is inside {name}, but gave no report{}, so that it served the program is not certain: it calls \
+                "hakmem is inside {name}, but gave no report{}, so that it served the program is \
+                 not certain: it calls \
                  malloc, too",
                 killed(end)
             ),
@@ -83,7 +84,8 @@ impl Outcome {
             ),
             Self::Unknown => unknown(name, end),
             Self::Unheard => format!(
-                "whether {name} ran on hakmem is not known: no report came from it (it could not write to the file for \
+                "whether {name} ran on hakmem is not known: no report came from it (it could not \
+                 write to the file for \
                  that, or something removed LD_PRELOAD){}",
                 others(report)
             ),
@@ -112,7 +114,8 @@ fn unknown(name: &str, end: End) -> String {
             signal_name(signal)
         ),
         End::Exited(_) => format!(
-            "{loaded}the process ended without exit handlers (_exit), or went on, by exec, as a program that does not \
+            "{loaded}the process ended without exit handlers (_exit), or went on, by exec, as a \
+             program that does not \
              load the library"
         ),
     }

@@ -84,7 +84,8 @@ impl Prepared {
         let name = self.command[0].to_string_lossy();
         match self.preload {
             Some(_) => format!(
-                "{name} left no {what}: it did not run on hakmem, or ended without exit handlers (_exit, exec, a signal)"
+                "{name} left no {what}: it did not run on hakmem, or ended without exit handlers \
+                 (_exit, exec, a signal)"
             ),
             None => format!("hakmem inside {name} served it, but wrote no {what}"),
         }

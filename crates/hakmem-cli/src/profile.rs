@@ -22,14 +22,17 @@ use std::process;
 use std::time::Duration;
 
 pub const AFTER_HELP: &str = "\
-Writes PREFIX.pb.gz (for pprof: `go tool pprof -http=: PREFIX.pb.gz`), PREFIX.live.svg and PREFIX.allocated.svg (flame graphs, \
-for a browser), and both as folded stacks. Prints on standard error what was live at the end, by the code that allocated it.
+Writes PREFIX.pb.gz (for pprof: `go tool pprof -http=: PREFIX.pb.gz`), PREFIX.live.svg and \
+PREFIX.allocated.svg (flame graphs, for a browser), and both as folded stacks. Prints on standard \
+error what was live at the end, by the code that allocated it.
 hakmem runs PROG as `hakmem run` does, and exits with its exit status.
-With --pid alone, hakmem switches the profile on in a running process, which needs no preparation, and switches it off after \
---seconds, or at Ctrl-C. It needs the right to trace the process: root has it, and the same user where the system allows that. \
-The profile then has what was allocated meanwhile, and in earlier such times.
+With --pid alone, hakmem switches the profile on in a running process, which needs no preparation, \
+and switches it off after --seconds, or at Ctrl-C. It needs the right to trace the process: root \
+has it, and the same user where the system allows that. The profile then has what was allocated \
+meanwhile, and in earlier such times.
 FILE holds what a program appends under HAKMEM_PROFILE=FILE; hakmem reads the last profile.
-  1    FILE cannot be read, or has no profile; no such process, it may not be read, or it does not run on hakmem
+  1    FILE cannot be read, or has no profile; no such process, it may not be read, or it does not \
+  run on hakmem
   2    wrong usage
   125  the files cannot be written, or the program left no profile
 
@@ -171,7 +174,10 @@ pub fn write(
     output: &Path,
 ) -> Result<String, String> {
     let raw = &raw::last(text, pid)?.ok_or_else(|| match pid {
-        Some(pid) => format!("there is no heap profile of process {pid}: it ended without running exit handlers, or wrote none"),
+        Some(pid) => format!(
+            "there is no heap profile of process {pid}: it ended without running \
+            exit handlers, or wrote none"
+        ),
         None => "there is no heap profile".into(),
     })?;
     let look = |path: &str, offsets: &[u64]| confined::of_file(Path::new(path), offsets);

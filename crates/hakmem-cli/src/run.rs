@@ -25,15 +25,15 @@ const ERRORS: u64 = 1 << 20;
 pub const OWN_FAILURE: i32 = 125;
 
 pub const AFTER_HELP: &str = "\
-hakmem passes the signals that it gets on to the program. The exit status is the program's; if a signal killed the program, \
-hakmem dies of the same signal. Otherwise:
+hakmem passes the signals that it gets on to the program. The exit status is the program's; if a \
+signal killed the program, hakmem dies of the same signal. Otherwise:
   125  the library is missing, or --require is not met
   126  PROG cannot be executed
   127  PROG is not found
   2    wrong usage
-If hakmem did not serve the program, a line on standard error says so. A Rust program with hakmem inside runs without the \
-library: the hakmem inside serves it. If a shell starts such a program, the program gets the library too. The hakmem inside \
-still serves and reports.
+If hakmem did not serve the program, a line on standard error says so. A Rust program with hakmem \
+inside runs without the library: the hakmem inside serves it. If a shell starts such a program, \
+the program gets the library too. The hakmem inside still serves and reports.
 
 Examples:
   hakmem run python3 work.py

@@ -19,8 +19,9 @@ pub const LINE: usize = 16 << 20;
 const KEPT: usize = 32 << 20;
 
 pub const AFTER_HELP: &str = "\
-FILE holds what a program appends under HAKMEM_STATS=json:FILE; hakmem shows the last report of each process. hakmem runs \
-PROG as `hakmem run` does, prints the tables on standard error when it has ended, and exits with its exit status.
+FILE holds what a program appends under HAKMEM_STATS=json:FILE; hakmem shows the last report of \
+each process. hakmem runs PROG as `hakmem run` does, prints the tables on standard error when it \
+has ended, and exits with its exit status.
   1    FILE cannot be read, or has no report; the process cannot be read
   2    wrong usage
 

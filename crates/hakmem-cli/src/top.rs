@@ -29,12 +29,13 @@ use std::time::{Duration, Instant};
 use watched::{Started, Turn, Watched};
 
 pub const AFTER_HELP: &str = "\
-A process needs no preparation: hakmem reads the figures from its memory, and the process does nothing for that. hakmem needs \
-the right to trace it: root has it, and the same user where the system allows that. hakmem runs PROG with the library, watches \
-it from the start, passes signals on to it, and exits with its exit status. On a terminal, hakmem keeps the output of PROG in \
+A process needs no preparation: hakmem reads the figures from its memory, and the process does \
+nothing for that. hakmem needs the right to trace it: root has it, and the same user where the \
+system allows that. hakmem runs PROG with the library, watches it from the start, passes signals \
+on to it, and exits with its exit status. On a terminal, hakmem keeps the output of PROG in \
 temporary files and shows it at the end.
-With --batch, if TERM is dumb, or if standard output is no terminal, hakmem prints readings one below the other. The output \
-of PROG then goes to standard error.
+With --batch, if TERM is dumb, or if standard output is no terminal, hakmem prints readings one \
+below the other. The output of PROG then goes to standard error.
   q       leaves; hakmem waits for a program that it started
   Ctrl-C  leaves, and interrupts that program
   Tab  next table    s  next order    p  pause    + -  slower, faster

@@ -388,10 +388,12 @@ fn a_forged_profile_is_refused_or_shown_without_harm() {
         std::fs::write(&file, text).unwrap();
         bounded(hakmem().args(["profile", "--file"]).arg(&file))
     };
-    let head = "heap profile: 1: 1 [1: 1] @ heap_v2/524288\n# hakmem 2 pid=7 event=\x1b[2J on=1 lost=18446744073709551615 own=0x0\n";
+    let head = "heap profile: 1: 1 [1: 1] @ heap_v2/524288\n# hakmem 2 pid=7 event=\x1b[2J on=1 \
+        lost=18446744073709551615 own=0x0\n";
     let places: String = (1..400).map(|n| format!(" 0x{:x}", n * 5000)).collect();
     let maps = format!(
-        "MAPPED_LIBRARIES:\n0-10000 r-xp 00000000 0 0 {}\n10000-20000 r-xp 0 0 0 /dev/zero\n20000-30000 r-xp 0 0 0 /\x1b[2J\u{9b}\n\
+        "MAPPED_LIBRARIES:\n0-10000 r-xp 00000000 0 0 {}\n10000-20000 r-xp 0 0 0 \
+         /dev/zero\n20000-30000 r-xp 0 0 0 /\x1b[2J\u{9b}\n\
          40000-4000000 r-xp 0 0 0 {}\n",
         pipe.display(),
         broken.display()

@@ -214,7 +214,8 @@ fn the_library_may_lie_in_a_folder_with_a_space() {
 #[test]
 fn nothing_is_left_behind() {
     let scratch = tempfile::tempdir().unwrap();
-    let script = "test -s ${HAKMEM_STATS#json:} && stat -c %a ${HAKMEM_STATS%/*} | sed s/^json://; kill -9 $$";
+    let script = "test -s ${HAKMEM_STATS#json:} && stat -c %a ${HAKMEM_STATS%/*} | sed \
+        s/^json://; kill -9 $$";
     for (program, status) in [
         (&["true"][..], 0),
         (&["sh", "-c", script], 137),

@@ -37,8 +37,8 @@ fn each_attack_ends_as_the_page_says() {
     for name in names.lines() {
         // With the feature this is the hardened build, too.
         if !cfg!(feature = "hardened") {
-            // One list in 128 is walked to its end, chosen at random, and that walk may find what an
-            // attack did.
+            // One list in 128 is walked to its end, chosen at random, and that walk may find what
+            // an attack did.
             let tries = if SUCCEED.contains(&name) { 5 } else { 1 };
             let runs = (0..tries).map(|_| attack(&program, name, &library().shared));
             let runs: Vec<_> = runs.collect();

@@ -172,7 +172,8 @@ fn each_build_finds_what_it_promises() {
         finished.collect::<Vec<_>>()
     });
     let mut table = String::from(
-        "| error | default: 40 B | 3,000 B | 200,000 B | guarded: 40 B | 3,000 B | hardened: 40 B | 3,000 B | 200,000 B |\n\
+        "| error | default: 40 B | 3,000 B | 200,000 B | guarded: 40 B | 3,000 B | hardened: 40 B \
+         | 3,000 B | 200,000 B |\n\
          |---|---|---|---|---|---|---|---|---|\n",
     );
     let (mut all, mut found) = (0, [0; 3]);

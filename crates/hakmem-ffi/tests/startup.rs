@@ -105,8 +105,8 @@ fn adds_at_most(program: &Path, calls: usize, faults: i64) {
 #[test]
 #[cfg_attr(feature = "hardened", ignore = "the figures are the default build's")]
 fn of_a_program_that_allocates_nothing() {
-    // Two calls: see docs/decisions.md. It takes three to five faults: how many of them map pieces of
-    // the library's code follows its length.
+    // Two calls: see docs/decisions.md. It takes three to five faults: how many of them map pieces
+    // of the library's code follows its length.
     adds_at_most(Path::new("/bin/true"), 2, 6);
 }
 

@@ -72,7 +72,8 @@ pub fn ours() -> io::Result<PathBuf> {
     let found = places.into_iter().find(|path| path.exists());
     found.ok_or_else(|| {
         io::Error::other(format!(
-            "no libhakmem.so in {}: build it with `cargo build --release -p hakmem-ffi`, or name one with --lib",
+            "no libhakmem.so in {}: build it with `cargo build --release -p hakmem-ffi`, or name \
+             one with --lib",
             beside.display()
         ))
     })

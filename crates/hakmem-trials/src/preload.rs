@@ -177,7 +177,8 @@ fn trace_all(
             Err(TraceError::Failed(error)) => return Err(started(&program[0], error)),
             Err(TraceError::Refused) => {
                 progress.say(
-                    "this process may not trace others: system calls are not counted, and nothing shows that the \
+                    "this process may not trace others: system calls are not counted, and nothing \
+                     shows that the \
                      libraries are loaded by a static or setuid program",
                 );
                 return Ok(Vec::new());

@@ -63,7 +63,8 @@ pub fn draw(id: &str, said: &str, rows: &[Row]) -> Markup {
     html! {
         (rows::draw(id, said, &lines, &drawn))
         @if highest > high {
-            p.note { "Marks with an arrow lie beyond " (tick(EDGE)) " ×; their figures are in the table." }
+            p.note { "Marks with an arrow lie beyond " (tick(EDGE)) " ×; their figures are in the \
+                table." }
         }
     }
 }

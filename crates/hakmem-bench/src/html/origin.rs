@@ -11,7 +11,8 @@ pub fn section(records: &[Record]) -> Markup {
             h2 #origin-h { "Where the figures come from" }
             @for record in records { (one(record)) }
             p.note {
-                "Every timed run is a process of its own; allocators alternate within each round. Figures are medians over the rounds. How it is measured: "
+                "Every timed run is a process of its own; allocators alternate within each round. \
+                 Figures are medians over the rounds. How it is measured: "
                 code { "docs/benchmarks.md" } "."
             }
         }

@@ -41,8 +41,10 @@ pub fn render(records: &[Record], causes: &Causes) -> String {
                     @for s in &sections {
                         (ratios::section(s.record, &palette, &s.id, &s.heading, s.thing))
                     }
-                    @if !sections.iter().any(|s| s.thing == WORKLOAD) { p.note { "No record here has workloads." } }
-                    @if !sections.iter().any(|s| s.thing == PROGRAM) { p.note { "No record here has whole programs." } }
+                    @if !sections.iter().any(|s| s.thing == WORKLOAD) { p.note { "No record here \
+                        has workloads." } }
+                    @if !sections.iter().any(|s| s.thing == PROGRAM) { p.note { "No record here \
+                        has whole programs." } }
                     (series::sections(records, &palette))
                     (probes::section(records, &palette))
                     (targets::section(records, causes))
@@ -133,11 +135,13 @@ fn tiles(records: &[Record]) -> Markup {
                     (tile(&format!("{} ×", ratio(time)), &format!("the time of {base}, {over}")))
                 }
                 @if let Some(rss) = mine.and_then(|o| o.rss_ratio) {
-                    (tile(&format!("{} ×", ratio(rss)), &format!("the peak memory of {base}, {over}")))
+                    (tile(&format!("{} ×", ratio(rss)), &format!("the peak memory of {base}, \
+                        {over}")))
                 }
                 @let (ahead, all) = ratios::ahead(s.record);
                 @if all > 0 && s.thing == WORKLOAD {
-                    (tile(&format!("{ahead} of {all}"), "workloads as fast as the best peer of each, or faster"))
+                    (tile(&format!("{ahead} of {all}"), "workloads as fast as the best peer of \
+                        each, or faster"))
                 }
             }
             @if tally.measured() > 0 {

@@ -15,7 +15,8 @@ pub fn section(records: &[Record], palette: &Palette) -> Markup {
         section id="probes" aria-labelledby="probes-h" {
             h2 #probes-h { "Probes" }
             @if any {
-                p.note { "Single figures of single behaviours: medians, less is better. A dashed line is the target." }
+                p.note { "Single figures of single behaviours: medians, less is better. A dashed \
+                    line is the target." }
                 @for (n, record) in records.iter().enumerate() {
                     @if !record.probes.is_empty() { (charts(record, palette, n)) }
                 }

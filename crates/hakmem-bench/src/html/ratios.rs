@@ -147,7 +147,8 @@ fn chart(record: &Record, palette: &Palette, measure: &Measure, id: &str, thing:
     );
     if let Some(mean) = geomean(&values) {
         said.push_str(&format!(
-            " {SUBJECT} is level with or ahead of the best peer on {ahead} of {} and at {} × it in the geometric mean.",
+            " {SUBJECT} is level with or ahead of the best peer on {ahead} of {} and at {} × it \
+             in the geometric mean.",
             values.len(),
             ratio(mean)
         ));
@@ -224,7 +225,8 @@ fn table(record: &Record, thing: &str) -> Markup {
             summary { "All figures as a table" }
             div.scroll {
                 table {
-                    caption { "Medians; ± is the median absolute deviation of the time. The best of each " (thing) " is bold." }
+                    caption { "Medians; ± is the median absolute deviation of the time. The best \
+                        of each " (thing) " is bold." }
                     thead { tr {
                         th scope="col" { (thing) }
                         th scope="col" { "allocator" }

@@ -27,7 +27,8 @@ const MEMORY: &[Known<'static>] = &[
     Known {
         name: ALL_FREED,
         heading: "Memory over time: all freed, then idle",
-        says: "Many small blocks are allocated, all are freed, and no further call is made. What is given back shows as a fall.",
+        says: "Many small blocks are allocated, all are freed, and no further call is made. What \
+            is given back shows as a fall.",
         is_log: false,
         is_memory: true,
     },
@@ -41,21 +42,24 @@ const MEMORY: &[Known<'static>] = &[
     Known {
         name: BLOCKED,
         heading: "Memory over time: freed by another thread",
-        says: "One thread allocates and then sleeps, another one frees the blocks. What is free belongs to a thread that does nothing about it.",
+        says: "One thread allocates and then sleeps, another one frees the blocks. What is free \
+            belongs to a thread that does nothing about it.",
         is_log: false,
         is_memory: true,
     },
     Known {
         name: POOL,
         heading: "Memory over time: threads that wait",
-        says: "64 threads allocate and free all of it, and then wait, each with what its heap keeps.",
+        says: "64 threads allocate and free all of it, and then wait, each with what its heap \
+            keeps.",
         is_log: false,
         is_memory: true,
     },
     Known {
         name: DRIFT,
         heading: "Memory over time: sizes that change",
-        says: "As many bytes are live all the time, but their sizes change in six phases. A curve ends earlier where the work is done faster.",
+        says: "As many bytes are live all the time, but their sizes change in six phases. A curve \
+            ends earlier where the work is done faster.",
         is_log: false,
         is_memory: true,
     },

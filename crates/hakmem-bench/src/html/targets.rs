@@ -21,7 +21,8 @@ pub fn section(records: &[Record], causes: &Causes) -> Markup {
                 p.note { "No record here has targets." }
             } @else {
                 p { (Tally::new(records).sentence()) }
-                p.note { "Set before they were measured. A figure must not be above its limit. What was missed stands first, the furthest from its limit at the top." }
+                p.note { "Set before they were measured. A figure must not be above its limit. \
+                    What was missed stands first, the furthest from its limit at the top." }
                 @if !measured.is_empty() { (table(measured, causes)) }
                 @if !open.is_empty() { (unmeasured(&open)) }
             }

@@ -111,7 +111,8 @@ fn built() -> io::Result<PathBuf> {
     path.canonicalize().map_err(|e| {
         let path = path.display();
         io::Error::other(format!(
-            "{path}: {e}; the probes need it: build it with `cargo build --release --workspace`, or leave them out \
+            "{path}: {e}; the probes need it: build it with `cargo build --release --workspace`, \
+             or leave them out \
              with `--skip probes`"
         ))
     })

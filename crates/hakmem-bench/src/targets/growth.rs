@@ -43,7 +43,8 @@ fn curve(name: &str, series: &[Series]) -> Target {
         let (lowest, rise_least) = rises.min_by(|(_, a), (_, b)| a.total_cmp(b))?;
         let (own_factor, own_rise) = (factor(own?, x)?, rise(own?, x)?);
         let words = format!(
-            "{peer} at {x}: × {least:.2}, hakmem × {own_factor:.2} (by {rise_least:.1} ns at least, {lowest}; hakmem {own_rise:.1})"
+            "{peer} at {x}: × {least:.2}, hakmem × {own_factor:.2} (by {rise_least:.1} ns at \
+             least, {lowest}; hakmem {own_rise:.1})"
         );
         Some((own_factor / least, words))
     };
@@ -63,7 +64,8 @@ fn curve(name: &str, series: &[Series]) -> Target {
     Target {
         name: format!("growth of {name}"),
         what: format!(
-            "{name}: at the worst step, the factor from the smallest step relative to the least factor of a peer"
+            "{name}: at the worst step, the factor from the smallest step relative to the least \
+             factor of a peer"
         ),
         figure: figure.filter(|f| missing.is_none() || *f > LIMIT),
         limit: LIMIT,

@@ -38,7 +38,8 @@ macro_rules! threads {
             name: $name,
             ops: 32_000_000,
             threads: $threads,
-            what: "per thread, replace a random one of 1,000 blocks by one of 16–112 B; the operations are shared out",
+            what: "per thread, replace a random one of 1,000 blocks by one of 16–112 B; the \
+                operations are shared out",
             source: "growth",
             run: |ops, meter| threads::<A>($threads, ops, meter),
         }

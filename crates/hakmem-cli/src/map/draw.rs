@@ -145,7 +145,8 @@ pub fn svg(map: &Map) -> String {
     body += &classes(&totals, &mut y);
     let (width, height) = (px(WIDTH), px(y + MARGIN));
     format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\">\n\
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
+         width=\"{width}\" height=\"{height}\">\n\
          <title>{}</title>\n<style>{SHAPES}{}@media(prefers-color-scheme:dark){{{}}}</style>\n\
          <rect class=\"b\" width=\"100%\" height=\"100%\"/>\n{body}</svg>\n",
         escape(&name(map)),

@@ -62,7 +62,8 @@ impl Live {
         }
         if live.target.is_filtered() {
             return Err(format!(
-                "process {pid} has a filter for system calls (seccomp), which may end it for a call that a sample makes"
+                "process {pid} has a filter for system calls (seccomp), which may end it for a \
+                 call that a sample makes"
             ));
         }
         // So that no signal ends this process between on and off.

@@ -150,7 +150,8 @@ impl fmt::Display for Decision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} {} to {}: {} + {} ms against {} + {} ms (faults + memory held) in {} ms, rated {} against {}",
+            "{} {} to {}: {} + {} ms against {} + {} ms (faults + memory held) in {} ms, rated {} \
+             against {}",
             self.option,
             self.from,
             self.to,

@@ -75,11 +75,13 @@ impl Trouble {
             Self::Ended => format!("process {pid} has ended"),
             Self::Kernel => format!("process {pid} is a thread of the kernel: it has no allocator"),
             Self::Forbidden => format!(
-                "process {pid} may not be read: it is another user's, or the system keeps processes apart \
+                "process {pid} may not be read: it is another user's, or the system keeps \
+                 processes apart \
                  (kernel.yama.ptrace_scope); root may, and so may `hakmem top PROG` what it starts itself"
             ),
             Self::Hidden => format!(
-                "process {pid} may not be read: it keeps others out (prctl PR_SET_DUMPABLE, or an executable that its user \
+                "process {pid} may not be read: it keeps others out (prctl PR_SET_DUMPABLE, or an \
+                 executable that its user \
                  may not read); root may"
             ),
             Self::Changed => format!("process {pid} runs another program than before"),

@@ -64,8 +64,8 @@ impl Wanderer {
     }
 }
 
-/// Two threads change the owner of a page by `purge` and `heap`, while a third frees a block of it. The
-/// block arrives once, and only the page's owner touches the free list.
+/// Two threads change the owner of a page by `purge` and `heap`, while a third frees a block of it.
+/// The block arrives once, and only the page's owner touches the free list.
 fn a_block_follows(owner: usize, purge: fn(&Wanderer), heap: fn(&Wanderer)) {
     let page = Wanderer::new(owner);
     let node = Ptr(Node::leak(1));

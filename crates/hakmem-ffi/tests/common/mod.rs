@@ -46,7 +46,8 @@ pub fn same_as_committed(path: &Path, made: &str) {
     let committed = std::fs::read_to_string(path).unwrap_or_default();
     assert!(
         committed == made,
-        "{} is out of date; look at the difference, then run again with BLESS=1.\nIt should be:\n{made}",
+        "{} is out of date; look at the difference, then run again with BLESS=1.\nIt should \
+         be:\n{made}",
         path.display()
     );
 }

@@ -93,7 +93,8 @@ fn table(outcomes: &Outcomes) -> String {
     for section in SECTIONS {
         let _ = write!(
             text,
-            "\n### {}\n\n| behaviour | preloaded | linked | Rust | glibc |\n|---|---|---|---|---|\n",
+            "\n### {}\n\n| behaviour | preloaded | linked | Rust | glibc \
+             |\n|---|---|---|---|---|\n",
             section.title
         );
         for behaviour in section.behaviours {
@@ -141,7 +142,8 @@ fn summary(outcomes: &Outcomes) -> String {
         .filter(|outcome| matches!(outcome, Outcome::Lacking(_)))
         .count();
     format!(
-        "{} behaviours. On hakmem: {} runs, {} failed. On glibc alone: {} ok, {lacking} that it does not have, {} failed. \
+        "{} behaviours. On hakmem: {} runs, {} failed. On glibc alone: {} ok, {lacking} that it \
+         does not have, {} failed. \
          hakmem {}, {}, {}.",
         behaviours::all().count(),
         count(ours, true) + count(ours, false),

@@ -11,29 +11,34 @@ use std::fmt::Write;
 const HEAD: &str = "\
 # Compatibility
 
-Real programs with an allocator preloaded, each beside the same program without one and with other allocators, so that what is
-the allocator's fault and what no preloaded allocator survives stay apart. Written by `ci/compat`, from the runs in
-[compatibility.tsv](compatibility.tsv).
+Real programs with an allocator preloaded, each beside the same program without one and with other
+allocators, so that what is the allocator's fault and what no preloaded allocator survives stay
+apart. Written by `ci/compat`, from the runs in [compatibility.tsv](compatibility.tsv).
 
-`ci/compat` installs what is missing of the programs and runs everything again; `--rounds N` sets the number of runs, `--only
-NAME,…` takes some programs and leaves the results of the others, `--resume` makes only runs that are not on record for this
-build.
+`ci/compat` installs what is missing of the programs and runs everything again; `--rounds N` sets
+the number of runs, `--only NAME,…` takes some programs and leaves the results of the others,
+`--resume` makes only runs that are not on record for this build.
 ";
 
 const HOW: &str = "\
 ## How
-Every run starts in an empty folder as a user without rights, with an environment of its own. Only the programs named meet the
-allocator, not what drives or filters them. Servers listen on sockets in that folder or on a free local port. After the run,
-or at its deadline, every process that came from it is ended.
+Every run starts in an empty folder as a user without rights, with an environment of its own. Only
+the programs named meet the allocator, not what drives or filters them. Servers listen on sockets in
+that folder or on a free local port. After the run, or at its deadline, every process that came from
+it is ended.
 
-- **verdict**: *same* if the output has the same SHA-256 and each program the same exit status as on the system's allocator.
-  Else *crash* (a signal), *hang* (the deadline), *exit status*, *wrong output*; *not served* if the library was not there.
-- **time**: from start to end of the whole run, drivers included; the median. Other work may have been on the machine: it is no benchmark. **processor**: of the programs alone.
-- **peak RSS**: of the largest single process, by the kernel's account of those that were waited for and by looking at all others
-  every 25 ms; the median. What is below some 4 MiB is that of the process that starts them.
+- **verdict**: *same* if the output has the same SHA-256 and each program the same exit status as on
+  the system's allocator. Else *crash* (a signal), *hang* (the deadline), *exit status*, *wrong
+  output*; *not served* if the library was not there.
+- **time**: from start to end of the whole run, drivers included; the median. Other work may have
+  been on the machine: it is no benchmark. **processor**: of the programs alone.
+- **peak RSS**: of the largest single process, by the kernel's account of those that were waited for
+  and by looking at all others every 25 ms; the median. What is below some 4 MiB is that of the
+  process that starts them.
 - **maps**: the most that one process had at any look; a dash if none lived long enough to be seen.
-- **served**: under hakmem every program must have reported that it was loaded, and blocks handed out. Processes that end by a
-  signal or `_exit` report no blocks. Under the others, the library must be mapped in a process wherever one was seen.
+- **served**: under hakmem every program must have reported that it was loaded, and blocks handed
+  out. Processes that end by a signal or `_exit` report no blocks. Under the others, the library
+  must be mapped in a process wherever one was seen.
 ";
 
 /// The page, and the failures that are hakmem's alone.
@@ -265,7 +270,8 @@ fn origin(results: &Results) -> String {
     let builds = match builds.len() {
         0 | 1 => String::new(),
         n => format!(
-            " Runs of {n} builds of hakmem are on record: `--resume` renews those of the older ones."
+            " Runs of {n} builds of hakmem are on record: `--resume` renews those of the older \
+             ones."
         ),
     };
     format!(

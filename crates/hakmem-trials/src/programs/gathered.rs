@@ -42,7 +42,8 @@ impl Gathered {
     ) -> io::Result<()> {
         if !tracer::works()? {
             progress.say(
-                "this process may not trace others: system calls are not counted, and nothing shows that the libraries \
+                "this process may not trace others: system calls are not counted, and nothing \
+                 shows that the libraries \
                  are loaded by the programs",
             );
             return Ok(());
@@ -105,7 +106,8 @@ impl Gathered {
             None => {
                 for aspect in verdict.unsteady {
                     println!(
-                        "The {aspect} of {name} differs between runs on the system's allocator, and is not compared."
+                        "The {aspect} of {name} differs between runs on the system's allocator, \
+                         and is not compared."
                     );
                 }
             }

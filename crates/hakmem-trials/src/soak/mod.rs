@@ -128,7 +128,8 @@ fn said(what: &str, unit: &str, plot: &Plot, settled: u64) -> String {
     };
     let medians: Vec<String> = flat.windows.iter().map(|w| format!("{:.1}", w.2)).collect();
     format!(
-        "{what} after the first {settled} s, medians of {WINDOWS} equal stretches: {} {unit}. The highest later one is {:.3} of the first: {}.",
+        "{what} after the first {settled} s, medians of {WINDOWS} equal stretches: {} {unit}. The \
+         highest later one is {:.3} of the first: {}.",
         medians.join(", "),
         flat.highest,
         if flat.is_flat() { "flat" } else { "NOT FLAT" }
@@ -300,15 +301,17 @@ fn page(options: &Options, machine: &Machine, seed: u64, rows: &[Row], lines: &[
         },
     );
     format!(
-        "# Soak\n\nOne process {subject}, in which at the same time: three threads replace and resize blocks of all sizes, end \
-         and hand theirs on; one sends blocks to another; threads live short and leave blocks behind; huge are replaced, and \
-         buffers grown by realloc; bulks of small blocks are made and thinned out; children are forked, check what they \
-         inherited, allocate and start a thread; the heap is trimmed. One request in four is by calloc or aligned. All work for \
-         {work} s, then rest for {rest} s without a call. Every block has contents that are checked whenever it is resized, \
-         freed or inherited; calloc and alignments are checked. Written by `ci/soak MINUTES`; \
-         `--csv FILE` keeps every second.\n\n![Resident memory and maps over time](soak.svg)\n\n{table}\n\n{}\n\nFlat means: no later \
-         median is more than {tolerance:.0} % above the first. Peak {peak} MiB. {figures} Steps: {}.\n\n{}, {} min, seed {seed}, {} cores \
-         of {}, {}.\n",
+        "# Soak\n\nOne process {subject}, in which at the same time: three threads replace and \
+         resize blocks of all sizes, end and hand theirs on; one sends blocks to another; threads \
+         live short and leave blocks behind; huge are replaced, and buffers grown by realloc; \
+         bulks of small blocks are made and thinned out; children are forked, check what they \
+         inherited, allocate and start a thread; the heap is trimmed. One request in four is by \
+         calloc or aligned. All work for {work} s, then rest for {rest} s without a call. Every \
+         block has contents that are checked whenever it is resized, freed or inherited; calloc \
+         and alignments are checked. Written by `ci/soak MINUTES`; `--csv FILE` keeps every \
+         second.\n\n![Resident memory and maps over time](soak.svg)\n\n{table}\n\n{}\n\nFlat \
+         means: no later median is more than {tolerance:.0} % above the first. Peak {peak} MiB. \
+         {figures} Steps: {}.\n\n{}, {} min, seed {seed}, {} cores of {}, {}.\n",
         lines
             .iter()
             .map(|l| format!("- {l}"))
