@@ -1,8 +1,9 @@
 #!/bin/sh
-# Builds hakmem and installs it: ./install.sh [PREFIX], by default /usr/local. DESTDIR is put in front of all paths.
-# The command goes to bin, the libraries to lib, the headers to include, and what finds them to lib/pkgconfig and lib/cmake;
-# completions for bash, zsh and fish, and pages for man, to share. LIBDIR names another folder for what linkers take, such as
-# lib/x86_64-linux-gnu. Preloads are in lib/hakmem, whatever it is.
+# Builds hakmem and installs it: ./install.sh [PREFIX], by default /usr/local. DESTDIR is put in
+# front of all paths. The command goes to bin, the libraries to lib, the headers to include, and
+# what finds them to lib/pkgconfig and lib/cmake; completions for bash, zsh and fish, and pages for
+# man, to share. LIBDIR names another folder for what linkers take, such as lib/x86_64-linux-gnu.
+# Preloads are in lib/hakmem, whatever it is.
 set -eu
 
 prefix=${1:-/usr/local}
@@ -28,7 +29,8 @@ install -m 755 "$target/release/libhakmem.so" "$to/$lib/libhakmem.so.$version"
 ln -sf "libhakmem.so.$version" "$to/$lib/libhakmem.so.0"
 ln -sf libhakmem.so.0 "$to/$lib/libhakmem.so"
 install -m 644 "$target/release/libhakmem.a" "$to/$lib/libhakmem.a"
-# Not where ldconfig looks: both builds have the same number. No soft link, so that the folder can be copied alone.
+# Not where ldconfig looks: both builds have the same number. No soft link, so that the folder can
+# be copied alone.
 ln -f "$to/$lib/libhakmem.so.$version" "$to/lib/hakmem/libhakmem.so"
 install -m 755 "$target/hardened/release/libhakmem.so" "$to/lib/hakmem/libhakmem-hardened.so"
 for header in hakmem.h hakmem.hpp; do

@@ -56,7 +56,7 @@ fn find(library: *mut c_void, name: &str) -> *mut c_void {
     let name: *const c_char = name.as_ptr().cast();
     // SAFETY: a C string, and a library that is loaded.
     let address = unsafe { libc::dlsym(library, name) };
-    // SAFETY: as above.
+    // SAFETY: `name` is a string of C, by the caller's promise.
     assert!(!address.is_null(), "the library has no {:?}", unsafe {
         CStr::from_ptr(name)
     });
@@ -71,7 +71,7 @@ impl Library {
             let path = CString::new(path).unwrap();
             // SAFETY: a C string. Its constructors only register.
             let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-            // SAFETY: as above.
+            // SAFETY: dlerror has a text, as dlopen has just failed.
             assert!(!library.is_null(), "{:?}", unsafe {
                 CStr::from_ptr(libc::dlerror())
             });
@@ -99,7 +99,8 @@ impl FrontEnd for Library {
 
     fn alloc(&self, layout: Layout) -> *mut u8 {
         let (size, align) = (layout.size(), layout.align());
-        // SAFETY: see above.
+        // SAFETY: the functions are the library's, with the types that they have in C. The
+        // alignment is a power of two.
         let block = unsafe {
             match (align, way(layout)) {
                 (..=16, _) => (self.0.malloc)(size),
@@ -132,12 +133,13 @@ impl FrontEnd for Library {
             size if size % 8 == 0 => (8, size / 8),
             size => (1, size),
         };
-        // SAFETY: see above.
+        // SAFETY: the function is the library's calloc, which asks nothing of its caller.
         unsafe { (self.0.calloc)(count, size) }
     }
 
     fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: see above.
+        // SAFETY: `block` is a live block of this library, and the caller gives it up for the one
+        // that it becomes.
         unsafe {
             match way(layout) {
                 0 => (self.0.reallocarray)(block, 1, size),
@@ -147,7 +149,8 @@ impl FrontEnd for Library {
     }
 
     fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: see above.
+        // SAFETY: `block` is a live block of this library, made with `layout`, and the caller gives
+        // it up.
         unsafe {
             match way(layout) {
                 0 => (self.0.cfree)(block),
@@ -163,7 +166,7 @@ impl FrontEnd for Library {
     }
 
     fn usable(&self, block: *mut u8) -> Option<usize> {
-        // SAFETY: see above.
+        // SAFETY: `block` is a live block of this library.
         Some(unsafe { (self.0.malloc_usable_size)(block) })
     }
 

@@ -52,7 +52,7 @@ unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void {
     if block.is_null() {
         return malloc(size);
     }
-    // SAFETY: as for `free`.
+    // SAFETY: the program passes a live block of this library; NULL was handled before.
     found(unsafe { ra::realloc(block.cast(), rounded(size)) })
 }
 
@@ -82,7 +82,7 @@ unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {
     if block.is_null() {
         return 0;
     }
-    // SAFETY: as for `free`.
+    // SAFETY: the program passes a live block of this library; NULL was handled before.
     unsafe { ra::usable_size(block.cast()) }
 }
 

@@ -230,7 +230,7 @@ pub struct Unsized<A: Subject> {
     block: PhantomData<Block<A>>,
 }
 
-// SAFETY: as for `Block`.
+// SAFETY: the block is plain memory with one owner, and any thread may free it (`GlobalAlloc`).
 unsafe impl<A: Subject> Send for Unsized<A> {}
 
 impl<A: Subject> From<Block<A>> for Unsized<A> {
@@ -258,7 +258,7 @@ pub struct Fixed<A: Subject, const SIZE: usize> {
     heap: Heap<A>,
 }
 
-// SAFETY: as for `Block`.
+// SAFETY: the block is plain memory with one owner, and any thread may free it (`GlobalAlloc`).
 unsafe impl<A: Subject, const SIZE: usize> Send for Fixed<A, SIZE> {}
 
 impl<A: Subject, const SIZE: usize> Drop for Fixed<A, SIZE> {

@@ -5,8 +5,10 @@
 //! allocator, whose code might run at its start, and no library for its command line.
 //!
 //! ```text
-//! hakmem-run-NAME run-one WORKLOAD NAME [--scale SCALE]           one line of JSON; HAKMEM_ variables are read
-//! hakmem-run-system run-probe PROBE [--library PATH] [--scale SCALE]    whatever serves malloc is measured
+//! hakmem-run-NAME run-one WORKLOAD NAME [--scale SCALE]
+//!                                       one line of JSON; HAKMEM_ variables are read
+//! hakmem-run-system run-probe PROBE [--library PATH] [--scale SCALE]
+//!                                       whatever serves malloc is measured
 //! ```
 
 use crate::heap::Subject;

@@ -80,7 +80,8 @@ unsafe impl GlobalAlloc for RpMalloc {
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         ensure_heap();
-        // SAFETY: as in `alloc`.
+        // SAFETY: the thread has a heap of rpmalloc, and the alignment is a power of two, as a
+        // layout has it.
         unsafe {
             if layout.align() <= NATURAL {
                 rpmalloc_sys::rpcalloc(1, layout.size()).cast()
@@ -100,7 +101,8 @@ unsafe impl GlobalAlloc for RpMalloc {
     #[inline]
     unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         ensure_heap();
-        // SAFETY: as in `dealloc`; the block's old size and alignment are those of the layout.
+        // SAFETY: the block came from this allocator with `layout`, so the call is of the same
+        // kind, and the caller gives it up. The thread has a heap of rpmalloc.
         unsafe {
             if layout.align() <= NATURAL {
                 rpmalloc_sys::rprealloc(ptr.cast(), new_size).cast()

@@ -40,7 +40,8 @@ unsafe impl GlobalAlloc for RustyAlloc {
 
     #[inline]
     unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        // SAFETY: as in `dealloc`.
+        // SAFETY: the block came from this allocator with `layout`, so the call is of the same
+        // kind, and the caller gives it up.
         unsafe {
             if layout.align() <= NATURAL {
                 ra::realloc(ptr, new_size)

@@ -116,7 +116,8 @@ impl<T> Deref for Table<T> {
 impl<T> DerefMut for Table<T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as in `deref`, and `self` is borrowed exclusively.
+        // SAFETY: `len` items from the pointer on are initialised, and `self` is borrowed
+        // exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.items.as_ptr(), self.len) }
     }
 }

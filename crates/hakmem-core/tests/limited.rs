@@ -265,7 +265,7 @@ fn no_arena_before_the_limit() {
             let p = unsafe { c::malloc(200 * MIB) };
             done.store(true, SeqCst);
             assert!(!p.is_null());
-            // SAFETY: see above.
+            // SAFETY: the block is live, and this thread gives it up.
             unsafe { c::free(p) };
         });
         while known.load(SeqCst) == 0 {

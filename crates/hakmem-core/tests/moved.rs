@@ -176,7 +176,7 @@ fn tails() {
         assert_eq!(resize(p, 2 * SEGMENT), p);
         assert_eq!((usable(p), live()), (5 * SEGMENT, 5));
         check(p, 2 * SEGMENT);
-        // SAFETY: as above.
+        // SAFETY: the page lies in a live block, and this test locked it.
         assert_eq!(unsafe { libc::munlock(locked.cast(), PAGE) }, 0);
     }
     assert_eq!(resize(p, 2 * SEGMENT), p);

@@ -303,7 +303,7 @@ fn from_a_struct() {
     is("SCAVENGER", "5");
     is("SURPLUS_MIB", "16");
     options::set("DECAY_MS", "78").unwrap();
-    // SAFETY: as above.
+    // SAFETY: the layout has more than 0 bytes, and the block is freed with it.
     unsafe { ALLOCATOR.dealloc(ALLOCATOR.alloc(layout), layout) };
     is("DECAY_MS", "78");
 }
@@ -410,7 +410,7 @@ fn options_change_under_threads() {
                 // SAFETY: the layout is not empty, and the block holds what is written.
                 let p = unsafe { Hakmem.alloc(layout) };
                 assert!(!p.is_null());
-                // SAFETY: as above.
+                // SAFETY: the block is live and has `size` bytes, one or more.
                 unsafe {
                     p.write(size as u8);
                     p.add(size - 1).write(!size as u8);

@@ -20,11 +20,11 @@ fn free(p: *mut u8) {
     unsafe { c::free(p) }
 }
 fn usable(p: *mut u8) -> usize {
-    // SAFETY: as above.
+    // SAFETY: `p` is a live block of the test.
     unsafe { c::usable_size(p) }
 }
 fn resize(p: *mut u8, n: usize) -> *mut u8 {
-    // SAFETY: as above.
+    // SAFETY: `p` is a live block of the test, which gives it up for the one that it becomes.
     unsafe { c::realloc(p, n) }
 }
 

@@ -216,7 +216,7 @@ fn a_block_that_grows_where_it_is_counts_as_another() {
     }
     assert_eq!(since(&before, last).live, 1);
     // It shrinks again, and is small at last.
-    // SAFETY: as above.
+    // SAFETY: the block is live, and this test gives it up for the one that it becomes.
     let p = unsafe { c::realloc(std::ptr::with_exposed_provenance_mut(block.0), 100) };
     std::mem::forget(std::mem::replace(&mut block, Block::at(p, 100)));
     assert_eq!(since(&before, last).live, 0);

@@ -317,7 +317,7 @@ fn huge_blocks_shrink_beside_others() {
             .for_each(|at| unsafe { p.add(at).write(byte) });
     };
     let holds = |p: *mut u8, n: usize, byte: u8| {
-        // SAFETY: as above.
+        // SAFETY: `p` is a live block of `n` bytes or more, all of which were written.
         (0..n)
             .step_by(4096)
             .all(|at| unsafe { p.add(at).read() } == byte)

@@ -120,8 +120,7 @@ const PROFILED: &[(&str, &str)] = &[
 /// The learner is told of everything.
 const LEARNING: &[(&str, &str)] = &[("HAKMEM_MODE", "learn"), ("HAKMEM_SCAVENGER", "1")];
 
-// ---- fork and its relatives
-// -----------------------------------------------------------------------------------------
+// ---- fork and its relatives ---------------------------------------------------------------------
 
 fn assert_forks(counts: &Counts, n: u64) {
     counts
@@ -276,8 +275,7 @@ fn rights_dropped_beside_the_scavenger() {
     preloaded("scavenged.c", "drop_rights", n, RESTLESS).exactly("forks", n);
 }
 
-// ---- a library that carries the allocator
-// --------------------------------------------------------------------------
+// ---- a library that carries the allocator -------------------------------------------------------
 
 /// Builds the Rust plug-in once.
 fn plugin() -> PathBuf {
@@ -341,8 +339,7 @@ fn fork_during_the_first_use_of_a_plugin() {
     }
 }
 
-// ---- how threads end
-// ------------------------------------------------------------------------------------------------
+// ---- how threads end ----------------------------------------------------------------------------
 
 #[test]
 fn cancellation_inside_and_outside_of_allocation() {
@@ -462,8 +459,7 @@ fn foreign_frees_under_the_loaders_lock() {
     .exactly("freed", 2);
 }
 
-// ---- signals
-// --------------------------------------------------------------------------------------------------------
+// ---- signals ------------------------------------------------------------------------------------
 
 #[test]
 fn handlers_allocate_on_an_alternate_stack() {

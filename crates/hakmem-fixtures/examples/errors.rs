@@ -42,14 +42,14 @@ impl Of {
     /// # Safety
     /// None is kept: that is what the program is for.
     unsafe fn free(self, p: *mut u8) {
-        // SAFETY: as above.
+        // SAFETY: none: the program makes errors on purpose.
         unsafe { dealloc(black_box(p), self.layout()) }
     }
 
     /// # Safety
     /// As above.
     unsafe fn free_as(self, p: *mut u8, size: usize, align: usize) {
-        // SAFETY: as above.
+        // SAFETY: none: the program makes errors on purpose.
         unsafe {
             dealloc(
                 black_box(p),
@@ -63,7 +63,7 @@ impl Of {
     /// # Safety
     /// As above.
     unsafe fn still(self, p: *mut u8) -> usize {
-        // SAFETY: as above.
+        // SAFETY: none: the program makes errors on purpose.
         let is_secret = |i: &usize| unsafe { black_box(p).add(*i).read_volatile() } == SECRET;
         (0..self.0).filter(is_secret).count()
     }

@@ -67,7 +67,7 @@ pub extern "C" fn plugin_give(n: usize) -> *mut c_void {
 /// It is live, and the caller's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plugin_take(p: *mut c_void) {
-    // SAFETY: passed on.
+    // SAFETY: the caller passes a live block of this library, and gives it up.
     unsafe { free(p) }
 }
 

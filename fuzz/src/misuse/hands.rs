@@ -35,7 +35,7 @@ fn at(address: usize) -> *mut u8 {
 /// None is kept: the process is one that may end by it.
 unsafe fn make(call: Call) -> usize {
     let layout_of = |l: Layout| (l.size(), l.align());
-    // SAFETY: see above.
+    // SAFETY: none, on purpose: this process is a child that may end by the call.
     let block = unsafe {
         match call {
             Call::Alloc(Through::Rust, layout) => Hakmem.alloc(layout),
@@ -76,7 +76,7 @@ impl Hands {
     /// Has thread `who` make the call; 0 is the calling one.
     pub fn have(&mut self, who: usize, call: Call) -> usize {
         if who == 0 {
-            // SAFETY: see there.
+            // SAFETY: this process is a child that may end by the call.
             return unsafe { make(call) };
         }
         let worker = self.0[who - 1].get_or_insert_with(|| {
@@ -84,7 +84,7 @@ impl Hands {
             let (sender, results) = sync_channel(0);
             let thread = thread::spawn(move || {
                 for call in received {
-                    // SAFETY: see there.
+                    // SAFETY: this process is a child that may end by the call.
                     sender.send(unsafe { make(call) }).unwrap();
                 }
             });

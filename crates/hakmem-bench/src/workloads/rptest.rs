@@ -44,7 +44,8 @@ impl<A: Subject> Hatch<A> {
             return None;
         }
         let old = self.slots[i].swap(ptr::null_mut(), Ordering::AcqRel);
-        // SAFETY: as in `leave`.
+        // SAFETY: the token came from a block that `leave` put there, and the swap took it for this
+        // call alone.
         unsafe { Block::from_token(old) }
     }
 }

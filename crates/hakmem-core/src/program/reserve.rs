@@ -110,7 +110,8 @@ impl Locked {
                 let first = rest.trailing_zeros();
                 let span = (rest >> first).trailing_ones();
                 rest &= !run(first, span);
-                // SAFETY: as in `take`. The heap claimed the slots, and nothing of it is there.
+                // SAFETY: the heap claimed these slots of the segment that `head` begins, and
+                // nothing of it is there any more.
                 unsafe { segment::release((*entry.head.get()).forward(first), span) };
                 self.note_slots(-i64::from(span) * SLOT as i64);
             }

@@ -21,7 +21,8 @@ macro_rules! implement {
             }
 
             unsafe fn deallocate(&self, block: NonNull<u8>, layout: Layout) {
-                // SAFETY: the caller promises the same.
+                // SAFETY: the block is a live one of this allocator, with its layout. `self` is a
+                // borrow of the heap.
                 unsafe { Heap::deallocate(self, block, layout) };
             }
 

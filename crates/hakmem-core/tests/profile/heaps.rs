@@ -178,7 +178,7 @@ fn a_scope_at_its_limit_is_estimated_rightly() {
         for round in 0..ROUNDS {
             // SAFETY: any size may be asked for.
             let four = [(); 4].map(|()| unsafe { c::malloc(100) });
-            // SAFETY: the same.
+            // SAFETY: malloc asks nothing of its caller.
             assert!(round % 2 == 0 || unsafe { c::malloc(100) }.is_null());
             four.into_iter().for_each(|p| drop(Block::at(p, 100)));
         }
@@ -273,7 +273,8 @@ fn threads_of_one_heap_are_one_profile() {
                         unsafe { heap.deallocate(p, layout(320)) };
                     }
                 }
-                // SAFETY: the same.
+                // SAFETY: the blocks are live ones of this heap, with this layout, and the test
+                // gives them up.
                 kept.into_iter()
                     .for_each(|p| unsafe { heap.deallocate(p, layout(320)) });
             });

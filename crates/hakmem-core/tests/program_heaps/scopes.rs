@@ -95,9 +95,8 @@ fn a_scope_has_the_limit_of_its_heap() {
         let taken: Vec<_> =
             std::iter::from_fn(|| Some(unsafe { c::malloc(200) }).filter(|p| !p.is_null()))
                 .collect();
-        // SAFETY: the same.
         for n in [250, 5000, 100_000, 2 * MIB] {
-            // SAFETY: the same.
+            // SAFETY: malloc asks nothing of its caller.
             assert!(unsafe { c::malloc(n) }.is_null(), "{n}");
         }
         taken
@@ -122,7 +121,7 @@ fn a_scope_may_have_many_segments() {
         (0..blocks.len()).step_by(7).for_each(|i| free(blocks[i]));
         let mut number = 0;
         blocks.retain(|_| (number += 1, number % 7 != 1).1);
-        // SAFETY: the same.
+        // SAFETY: malloc asks nothing of its caller.
         heap.scope(|| blocks.extend((0..20_000).map(|_| unsafe { c::malloc(100) })));
         blocks.drain(..).for_each(free);
     }

@@ -72,7 +72,8 @@ fn in_a_signal_handler() {
         }
     }
     blocks.into_iter().for_each(Block::free);
-    // SAFETY: as above.
+    // SAFETY: the timer is switched off by a value of the test, and a signal that comes still is
+    // ignored.
     unsafe {
         libc::setitimer(libc::ITIMER_REAL, &off, std::ptr::null_mut());
         libc::signal(libc::SIGALRM, libc::SIG_IGN);

@@ -180,7 +180,8 @@ fn a_terminal_does_not_become_the_processs_own() {
         String::from_utf8_lossy(&text).into_owned()
     });
     let output = run(&mut command);
-    // SAFETY: as above; the reader ends when the last one is closed.
+    // SAFETY: the descriptor is this test's, which does not use it any more. The reader ends when
+    // the last one is closed.
     unsafe { libc::close(slave) };
     assert_eq!(output.stdout, b"0\n", "{output:?}");
     let text = reader.join().expect("the reader's text");

@@ -88,7 +88,7 @@ pub fn set_errno(value: i32) {
 }
 
 pub fn errno() -> i32 {
-    // SAFETY: as above.
+    // SAFETY: glibc gives the address of a word of the calling thread.
     unsafe { *libc::__errno_location() }
 }
 

@@ -1,10 +1,11 @@
-# Read before every script. A script has `setup`, which runs once on the system's allocator, and `run`, which runs in a
-# fresh folder on each. `under PROG ARGS…` is the one way in which a program meets the allocator; all else, drivers and
-# filters among them, runs without.
+# Read before every script. A script has `setup`, which runs once on the system's allocator, and
+# `run`, which runs in a fresh folder on each. `under PROG ARGS…` is the one way in which a program
+# meets the allocator; all else, drivers and filters among them, runs without.
 set -euo pipefail
 export LC_ALL=C.UTF-8 TZ=UTC HOME=$PWD TMPDIR=$PWD
 under() { "$COMPAT_RUNNER" compat-run --report "$COMPAT_REPORT" -- "$@"; }
-# For a server: `under_in_background NAME PROG…`, and later `finished NAME`, which passes its exit status on.
+# For a server: `under_in_background NAME PROG…`, and later `finished NAME`, which passes its exit
+# status on.
 under_in_background() {
     local name=$1
     shift

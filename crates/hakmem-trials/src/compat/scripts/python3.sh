@@ -1,5 +1,5 @@
-# What the tests say of themselves in the end: how many there were, and which failed. Not their lines one by one, which
-# children write into.
+# What the tests say of themselves in the end: how many there were, and which failed. Not their
+# lines one by one, which children write into.
 outcomes() {
     grep -oE '^(Ran [0-9]+ tests?|OK.*|FAILED.*|FAIL: .*|ERROR: .*|Fatal.*|Tests result: .*)' || echo 'no outcome'
 }
