@@ -115,7 +115,7 @@ fn of_a_program_that_allocates_nothing() {
 fn of_a_program_with_one_malloc() {
     // Six: five more for the first arena, segment, heap and page of blocks, one less for libc's own
     // heap. It takes eight to ten faults.
-    adds_at_most(&compile(Language::C, "one_malloc.c", Link::Plain), 6, 11);
+    adds_at_most(&compile(Language::C, "one_malloc.c", Link::Plain), 6, 10);
 }
 
 /// A thousand threads with fifty blocks each, all there at once.

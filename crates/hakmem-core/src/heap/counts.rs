@@ -120,6 +120,7 @@ impl Counts {
     /// of these counters can have counted 2³¹ since the last call.
     #[cold]
     #[inline(never)]
+    #[unsafe(link_section = ".text.hot.hakmem")]
     pub fn make_room(&self, class: usize) {
         for (what, counter) in
             self.events[class].iter().enumerate().filter(|(_, c)| c.get() >= HALF)

@@ -14,7 +14,7 @@ use crate::base::sync::Ordering::Relaxed;
 impl Locked {
     /// Makes the slots or segments of `head` the heap's.
     pub(super) fn adopt(&self, way: Way, head: &Meta, kind: Kind) {
-        head.clear_owner();
+        head.owner_word.clear();
         head.unfull_at.set(way as i32);
         head.remote_link.set(core::ptr::from_ref(self.heap).cast_mut().cast());
         head.set_kind(kind);

@@ -1,8 +1,11 @@
-/* pairs N [SIZE]: N times malloc(SIZE), 64 if there is none, and free. */
+/* pairs N [SIZE [KEPT]]: N times malloc(SIZE), 64 if there is none, and free; after KEPT blocks of
+   that size, which are never freed. */
 #include <stdlib.h>
 
 int main(int argc, char **argv) {
     size_t size = argc > 2 ? strtoul(argv[2], NULL, 10) : 64;
+    for (long kept = argc > 3 ? atol(argv[3]) : 0; kept > 0; kept--)
+        if (!malloc(size)) return 1;
     for (long n = argc > 1 ? atol(argv[1]) : 0; n > 0; n--)
         free(malloc(size));
     return 0;

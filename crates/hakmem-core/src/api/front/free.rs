@@ -52,8 +52,12 @@ pub unsafe fn free16(p: *mut u8) {
             if is_own(page) {
                 return free_own(p, page);
             }
-            if (*page).is_listed_of(thread::front().cast()) {
+            let bits = (*page).bits_for(thread::front().cast());
+            if bits == page::LISTED {
                 return free_listed(p, page);
+            }
+            if bits == page::LISTED | page::FOLLOW {
+                return free_listed(p, (*page).listed_head());
             }
             return free_in(p, page);
         }
@@ -276,8 +280,7 @@ unsafe extern "C" fn free_in(p: *mut u8, meta: *const Meta) {
     let meta = unsafe { &*meta };
     // Only pages of blocks have owners: for the most of what comes here one line of metadata is
     // enough.
-    let (mut page, (mut owner, mut is_listed)) = (meta, meta.owner_and_listed());
-    if owner.is_null() {
+    if meta.has_no_owner() {
         // A block of whole slots starts where its first slot does; the other slots have no kind.
         if meta.is(Kind::Large)
             && p.addr().is_multiple_of(SLOT)
@@ -286,15 +289,21 @@ unsafe extern "C" fn free_in(p: *mut u8, meta: *const Meta) {
             // SAFETY: a large block starts at `p`. It is live and given up (rule 1).
             return unsafe { free_large(p, meta, heap) };
         }
-        if meta.is(Kind::Follow) {
-            page = meta.head();
-            (owner, is_listed) = page.owner_and_listed();
-        }
-        if owner.is_null() {
-            // SAFETY: the block is live, in the slot of `meta`, and given up (rule 1).
-            return unsafe { free_whole(p, meta) };
-        }
+        // SAFETY: the block is live, in the slot of `meta`, and given up (rule 1).
+        return unsafe { free_whole(p, meta) };
     }
+    // SAFETY: the block is live, of the slot's page, and given up (rule 1).
+    unsafe { free_in_page(p, meta) };
+}
+
+/// Frees `p`, a block of a page with an owner.
+///
+/// # Safety
+/// As [`free16`]; `meta` is the metadata of the slot that `p` lies in, which is of such a page.
+#[inline(never)]
+#[unsafe(link_section = ".text.hot.hakmem")]
+unsafe extern "C" fn free_in_page(p: *mut u8, meta: &'static Meta) {
+    let (page, owner, is_listed) = meta.page_and_owner();
     // SAFETY: the block is live, of `page`, and given up (rule 1). A page with an owner has blocks
     // of one size.
     unsafe {

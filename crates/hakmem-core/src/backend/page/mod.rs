@@ -42,6 +42,7 @@
 //! 5. Who reads: other threads read only `owner`, `block_size`, `class` and `cap` of the first
 //!    line, and only for a block that is live or that they free. The last three do not change while
 //!    the page has such a block. So a thread that got the block reads what the owner wrote before.
+//!    The owner's thread may read its own word in a further slot of the page, too (`FOLLOW`).
 //!    `state` has its own protocol (`proto::page_state`). Exceptions: maps and reports read further
 //!    fields while the owner may write them (`glance`), and so do a purge (`reclaim::sleeping` rule
 //!    5) and the checks of a batch (`check`). These fields are words of `base::word`, so that a
@@ -89,7 +90,7 @@ pub use of_segment::{NOT_THP, SegmentMeta, THP, TRIED, UNTOLD};
 #[repr(C, align(128))]
 pub struct Meta {
     // The owner's line (rules 1 and 5).
-    /// The owner's address, with the bit `LISTED`: see `Meta::owner`.
+    /// The owner's address, with the bits `LISTED` and `FOLLOW`: see `Meta::owner`.
     pub owner_word: OwnerWord<Owner>,
     /// The page's own list of free blocks.
     pub free: Cell<*mut Block>,
@@ -124,7 +125,9 @@ pub struct Meta {
     pub parked_list: Cell<ParkedList>,
     /// True if the memory behind the carved blocks was purged since the page was claimed.
     pub is_tail_purged: Cell<bool>,
-    _pad: [u8; 2],
+    /// How many slots back the page's first slot is, as `back` says, in this line.
+    from_head: Cell<u8>,
+    _pad: [u8; 1],
 
     // The slot's line (rule 3).
     pub kind: AtomicU8,
@@ -163,26 +166,57 @@ pub const FIRST_LISTED: usize = if harden::ON { FIRST_MEDIUM } else { FIRST_LONG
 /// A bit of the owner's word, set for pages of classes from `FIRST_LISTED` on. No thread's word has
 /// it, so `free`'s comparison fails for all blocks of such a page, and the path for blocks that go
 /// onto the heap's list gets them.
-const LISTED: usize = 1;
+pub const LISTED: usize = 1;
+/// A bit of the owner's word, set in the further slots of a page. There the word is for the
+/// comparison of `free` alone: to all else these slots have no owner (rule 2).
+pub const FOLLOW: usize = 2;
+
+/// The owner that a word names, if it is the word of a first slot, or null.
+#[inline(always)]
+fn owner_in(word: *mut Owner) -> *mut Owner {
+    if word.addr() & FOLLOW == 0 { word.map_addr(|word| word & !LISTED) } else { null_mut() }
+}
 
 impl Meta {
     /// The owner of the page. Null: it has none (rule 2), or this is no first slot of a page.
     #[inline]
     pub fn owner(&self) -> *mut Owner {
-        self.owner_word.get().map_addr(|word| word & !LISTED)
+        owner_in(self.owner_word.get())
     }
 
-    /// The owner, and whether the page has the bit `LISTED`, by one read of the word.
-    #[inline]
-    pub fn owner_and_listed(&self) -> (*mut Owner, bool) {
-        let word = self.owner_word.get();
-        (word.map_addr(|word| word & !LISTED), word.addr() & LISTED != 0)
+    /// True for a slot that is of no page with an owner.
+    #[inline(always)]
+    pub fn has_no_owner(&self) -> bool {
+        self.owner_word.peek().is_null()
     }
 
-    /// True for a page of blocks of 1 KiB or more whose owner is `owner`.
-    #[inline]
-    pub fn is_listed_of(&self, owner: *const Owner) -> bool {
-        self.owner_word.peek().cast_const() == owner.map_addr(|word| word | LISTED)
+    /// The page that the slot is of, its owner, and whether it has the bit `LISTED`, for a slot of
+    /// which [`Meta::has_no_owner`] was false.
+    #[inline(always)]
+    pub fn page_and_owner(&'static self) -> (&'static Meta, *mut Owner, bool) {
+        let (mut page, mut word) = (self, self.owner_word.get());
+        if word.addr() & FOLLOW != 0 {
+            page = self.listed_head();
+            word = page.owner_word.get();
+        }
+        (page, word.map_addr(|word| word & !LISTED), word.addr() & LISTED != 0)
+    }
+
+    /// The bits of the slot's word if its owner is `owner`: `LISTED`, maybe with `FOLLOW`. Other
+    /// numbers: it is another owner's.
+    #[inline(always)]
+    pub fn bits_for(&self, owner: *const Owner) -> usize {
+        self.owner_word.peek().addr() ^ owner.addr()
+    }
+
+    /// The first slot of a page, from any of its slots, by the first line of metadata alone. For
+    /// slots whose word names an owner.
+    #[inline(always)]
+    pub fn listed_head(&self) -> &'static Meta {
+        // SAFETY: `open` gave each slot of the page its distance to the first one, before the word
+        // named an owner. Both slots are of one segment, whose metadata lies side by side and is
+        // accessible for ever (`arena` rule 4).
+        unsafe { &*core::ptr::from_ref(self).wrapping_sub(usize::from(self.from_head.get())) }
     }
 
     /// The word that `free` compares with the thread's word.
@@ -197,12 +231,28 @@ impl Meta {
     pub fn set_owner(&self, owner: *mut Owner) {
         let listed = if usize::from(self.class.get()) >= FIRST_LISTED { LISTED } else { 0 };
         self.owner_word.set(owner.map_addr(|word| word | listed));
+        self.each_follow(|follow| {
+            follow.owner_word.set(owner.map_addr(|word| word | LISTED | FOLLOW));
+        });
     }
 
     /// Takes the owner off the page (rule 2).
     #[inline]
     pub fn clear_owner(&self) {
         self.owner_word.clear();
+        self.each_follow(|follow| follow.owner_word.clear());
+    }
+
+    /// Calls `f` for the further slots of the page. Pages of small blocks have none.
+    #[inline(always)]
+    fn each_follow(&self, f: impl Fn(&Meta)) {
+        if usize::from(self.class.get()) < FIRST_MEDIUM {
+            return;
+        }
+        for i in 1..self.span.load(Relaxed) {
+            // SAFETY: the page has `span` slots from this one, so the segment has them.
+            f(unsafe { self.forward(i) });
+        }
     }
 
     /// What the slot is used for.
@@ -305,6 +355,7 @@ impl Meta {
     }
 
     /// Makes `span` slots from this one a page of `class`. The caller has claimed them.
+    #[unsafe(link_section = ".text.hot.hakmem")]
     pub fn open(&self, owner: *mut Owner, class: usize, block_size: u32, span: u32, zero: bool) {
         self.free.set(null_mut());
         self.until_slow.set(0);
@@ -324,20 +375,25 @@ impl Meta {
         for i in 1..span {
             // SAFETY: the caller has claimed `span` slots from this one, so the segment has them.
             let follow = unsafe { self.forward(i) };
-            follow.clear_owner();
+            follow.owner_word.clear();
             follow.holes.set(0);
+            follow.from_head.set(i as u8);
             follow.back.store(i as u8, Relaxed);
             follow.set_kind(Kind::Follow);
         }
+        self.from_head.set(0);
         self.set_kind(Kind::Page);
-        self.set_owner(owner);
+        if owner.is_null() {
+            self.owner_word.clear();
+        } else {
+            self.set_owner(owner);
+        }
     }
 
     /// [`Meta::open`] for a page of sampled blocks. It has no owner, so frees of its blocks take
     /// the slow path.
     pub fn open_ownerless(&self, class: usize, block_size: u32, span: u32, zero: bool) {
         self.open(null_mut(), class, block_size, span, zero);
-        self.clear_owner();
         self.set_kind(Kind::Sampled);
     }
 

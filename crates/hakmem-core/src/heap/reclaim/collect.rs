@@ -1,12 +1,14 @@
 //! Giving back what is free in a heap: when memory is short, when the thread ends, and while the
 //! heap is idle.
 
+use crate::backend::arena::SLOT;
 use crate::backend::check;
-use crate::backend::page::{self, Block, Kind, PageState};
+use crate::backend::page::{self, Block, Kind, Meta, PageState};
 use crate::base::size_class::CLASSES;
 use crate::heap::Heap;
 use crate::heap::reclaim::LONGEST;
 use crate::proto::inbox::Link;
+use crate::proto::take_away;
 use core::ptr::null_mut;
 
 impl Heap {
@@ -32,21 +34,21 @@ impl Heap {
                     {
                         check::corrupt(block.cast());
                     }
-                    // SAFETY: the block is on the heap's list, so its first word is a link. The
-                    // loop reads the link before it frees the block.
-                    let next = unsafe { Block::next(block) };
-                    // SAFETY: the block came from the heap's list, so no one else uses it. It may
-                    // be of a page that another owner has: the heap can keep a block on its list
-                    // and park its page.
+                    // SAFETY: the block came from the heap's list, so no one else uses it, and its
+                    // first word is a link. It may be of a page that another owner has: the heap
+                    // can keep a block on its list and park its page.
                     unsafe {
                         if page.owner() == self.owner() {
-                            self.free_local(page, block);
+                            let (next, count) = self.free_neighbours(page, block);
+                            block = next;
+                            unused += count;
                         } else {
+                            let next = Block::next(block);
                             self.put_back(page, block);
+                            block = next;
+                            unused += 1;
                         }
                     }
-                    block = next;
-                    unused += 1;
                     // A block that is there twice makes the list a circle. Blocks of other owners'
                     // pages are not counted here, so nothing else would end the loop.
                     if unused > LONGEST {
@@ -73,6 +75,36 @@ impl Heap {
             self.report_live();
             self.home.tell();
         });
+    }
+
+    /// Frees `block`, and those that follow it in its list, up to the first one in another slot.
+    /// Returns that one, and the number of freed blocks, at most `LONGEST`. The caller is inside.
+    ///
+    /// # Safety
+    /// The calling thread holds this heap, which owns `page`. The block is of the page, it and
+    /// those behind it are on a list of the heap, and the caller gives them up.
+    unsafe fn free_neighbours(&self, page: &Meta, block: *mut Block) -> (*mut Block, u32) {
+        let (mut last, mut count) = (block, 1);
+        // SAFETY: the blocks are the caller's, so their first words are links.
+        unsafe {
+            let mut next = Block::next(last);
+            while (next.addr() ^ block.addr()) < SLOT && count < LONGEST {
+                if check::CHECKED && !check::is_block_of(page, next) {
+                    check::corrupt(next.cast());
+                }
+                (last, count) = (next, count + 1);
+                next = Block::next(last);
+            }
+            let push = || {
+                Block::set_next(last, page.free.get());
+                page.free.set(block);
+            };
+            take_away::free(push, || page.until_slow.set(page.until_slow.get() - count as i32));
+            if page.until_slow.get() <= 0 {
+                self.unfull_or_empty(page);
+            }
+            (next, count)
+        }
     }
 
     /// Frees the blocks that wait in the hardened build. The caller is inside.

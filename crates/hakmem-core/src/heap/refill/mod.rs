@@ -257,23 +257,27 @@ impl Heap {
         let size = page.block_size.get() as usize;
         let left = page.cap.get() - page.carved.get();
         // The carved part doubles, within bounds: large steps need few calls, and small pages touch
-        // little memory that they do not use.
-        let least = policy::CARVE_BYTES.of(class);
+        // little memory that they do not use. Memory that was used before is resident, so there the
+        // first step has sixteen blocks.
+        let is_resident = !page.zero.get() && !page.is_tail_purged.get();
+        let sixteen = if is_resident { CARVE_MOST.min(16 * size as u32) } else { 0 };
+        let least = policy::CARVE_BYTES.of(class).max(sixteen);
         let bytes = (page.carved.get() * size as u32).clamp(least, CARVE_MOST.max(least));
         let count = (bytes / size as u32).clamp(1, left);
         let first = page.start().wrapping_add(page.carved.get() as usize * size);
-        let mut list = null_mut();
         if harden::ON && !page.zero.get() {
             // SAFETY: the blocks lie in the page, which the heap owns, beyond the carved part: no
             // one uses them.
             unsafe { harden::wipe_blocks(first, size, count as usize) };
         }
-        for i in (1..count as usize).rev() {
-            let block = first.wrapping_add(i * size).cast::<Block>();
+        let (mut list, mut at) = (null_mut(), first.wrapping_add((count as usize - 1) * size));
+        while at != first {
+            let block = at.cast::<Block>();
             // SAFETY: the block lies in the page, which the heap owns, beyond the carved part: no
             // one uses it.
             unsafe { Block::set_next(block, list) };
             list = block;
+            at = at.wrapping_sub(size);
         }
         page.carved.set(page.carved.get() + count);
         page.until_slow.set(page.until_slow.get() + count as i32);
