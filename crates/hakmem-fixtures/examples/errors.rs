@@ -47,7 +47,7 @@ impl Of {
     }
 
     /// # Safety
-    /// As above.
+    /// None is kept: that is what the program is for.
     unsafe fn free_as(self, p: *mut u8, size: usize, align: usize) {
         // SAFETY: none: the program makes errors on purpose.
         unsafe {
@@ -61,7 +61,7 @@ impl Of {
     /// How many of its bytes still are the secret.
     ///
     /// # Safety
-    /// As above.
+    /// None is kept: that is what the program is for.
     unsafe fn still(self, p: *mut u8) -> usize {
         // SAFETY: none: the program makes errors on purpose.
         let is_secret = |i: &usize| unsafe { black_box(p).add(*i).read_volatile() } == SECRET;

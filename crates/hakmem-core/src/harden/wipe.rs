@@ -49,7 +49,7 @@ unsafe fn wipe_short(p: *mut u8, bytes: usize) {
 /// The same.
 ///
 /// # Safety
-/// As above.
+/// The caller has `bytes` bytes at `p`, a multiple of 16 above 0.
 #[cfg(all(target_arch = "aarch64", not(any(miri, sanitizer))))]
 #[inline(always)]
 unsafe fn wipe_short(p: *mut u8, bytes: usize) {
@@ -70,7 +70,7 @@ unsafe fn wipe_short(p: *mut u8, bytes: usize) {
 /// The same for checkers.
 ///
 /// # Safety
-/// As above.
+/// The caller has `bytes` bytes at `p`, a multiple of 16 above 0.
 #[cfg(any(miri, sanitizer))]
 #[inline(always)]
 unsafe fn wipe_short(p: *mut u8, bytes: usize) {
@@ -114,7 +114,7 @@ pub unsafe fn is_wiped(p: *mut u8, bytes: usize) -> bool {
 /// The same for Miri and other processors.
 ///
 /// # Safety
-/// As above.
+/// The caller has `bytes` bytes at `p`, a multiple of 8 above 15.
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 #[inline(always)]
 pub unsafe fn is_wiped(p: *mut u8, bytes: usize) -> bool {
