@@ -9,8 +9,7 @@ use std::process::Command;
 
 /// Size, blocks that the program keeps before, and the most instructions of a pair, with some room
 /// for the lists that are walked by chance. Of 64 bytes mimalloc v3 takes 53, jemalloc and
-/// gperftools
-/// 77. The sixth block of 40,000 bytes lies in a further slot of its page.
+/// gperftools 77. The sixth block of 40,000 bytes lies in a further slot of its page.
 const PAIRS: [(u64, u64, f64); 5] = [
     (64, 0, 45.5),
     (3_000, 0, 88.5),

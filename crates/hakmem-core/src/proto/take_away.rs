@@ -22,7 +22,8 @@
 //! 1. The holder reads the owner for each free, behind the pop that gave the block. It reads it
 //!    again only if it read another owner, and acts by the last read. If it read its own heap
 //!    before the first heavy barrier, the purge sees that pop. So the purge finds the block used
-//!    and not listed, until the holder counts it.
+//!    and not listed, until the holder counts it. In a page of several slots each slot has such a
+//!    word, and a free reads that of its block. The purge writes all of them ahead of the barrier.
 //! 2. The count is the last word of a free that the holder writes. If the purge reads it, the list
 //!    of the page is complete for the purge behind the second heavy barrier.
 //! 3. If any barrier fails, all pages go back. A purge that has all used blocks of a page itself,

@@ -28,6 +28,8 @@
 //!    retired or cached page names no owner: it is the holder of the heap that
 //!    keeps it. Before a page is opened it is the thread that claimed the slot.
 //! 2. `owner` is not null while a block of the page is used, and only a page's first slot has one.
+//!    The word of a further slot names the owner too, with the bit `FOLLOW`: `free` compares it, so
+//!    that it need not read the first slot. Who sets or clears the owner does so in all slots.
 //!    It is null unless blocks of the page are used. So a free into an empty page takes the slow
 //!    path, which reports the error. `owner` is also null for a page of sampled blocks, whose first
 //!    line belongs to `profile`, and for a page of a program heap, whose first line belongs to the
@@ -42,7 +44,6 @@
 //! 5. Who reads: other threads read only `owner`, `block_size`, `class` and `cap` of the first
 //!    line, and only for a block that is live or that they free. The last three do not change while
 //!    the page has such a block. So a thread that got the block reads what the owner wrote before.
-//!    The owner's thread may read its own word in a further slot of the page, too (`FOLLOW`).
 //!    `state` has its own protocol (`proto::page_state`). Exceptions: maps and reports read further
 //!    fields while the owner may write them (`glance`), and so do a purge (`reclaim::sleeping` rule
 //!    5) and the checks of a batch (`check`). These fields are words of `base::word`, so that a
