@@ -95,7 +95,9 @@ pub const SLOT_BYTES: usize = read::SLOT_BYTES;
 /// ```
 pub const SEGMENT_BYTES: usize = read::SEGMENT_BYTES;
 
-/// Bytes and blocks in lists at one moment; other figures are read when they are asked for.
+/// Blocks, bytes and pages at one moment. Other figures are read when they are asked for.
+///
+/// It has 2.6 KiB.
 ///
 /// ```
 /// # extern crate hakmem_core as hakmem;
@@ -105,13 +107,26 @@ pub const SEGMENT_BYTES: usize = read::SEGMENT_BYTES;
 /// assert!(text.starts_with("Snapshot { process: Stats { allocations: "));
 /// ```
 pub struct Snapshot {
-    /// Blocks on the lists of heaps that could be read, by class.
-    listed: [u64; N],
-    /// Blocks on the free lists of pages, by class.
-    waiting: [u64; N],
+    /// The blocks and pages of each class.
+    blocks: [Blocks; N],
     /// Heaps of running threads, whose lists could not be read.
     running: u64,
     heap_walk: HeapWalk,
+}
+
+/// The figures of a class that a pass of the purge moves from one counter to another. They are read
+/// while no pass runs.
+#[derive(Debug, Clone, Copy, Default)]
+struct Blocks {
+    allocations: u64,
+    /// Blocks that were found freed: on lists, in pages, and in pages that were given up. Below 0
+    /// for a moment, if other threads free meanwhile.
+    frees: i64,
+    /// Remote frees that were merged.
+    remote_frees: u64,
+    pages: u64,
+    carved: u64,
+    live: u64,
 }
 
 impl Snapshot {
@@ -150,7 +165,8 @@ impl Snapshot {
     }
 
     fn empty() -> Self {
-        Self { listed: [0; N], waiting: [0; N], running: 0, heap_walk: HeapWalk::default() }
+        let blocks = [Blocks::default(); N];
+        Self { blocks, running: 0, heap_walk: HeapWalk::default() }
     }
 
     /// Heaps of other threads that are running: the totals of blocks are exact but for these.

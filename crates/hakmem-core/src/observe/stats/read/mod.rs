@@ -15,6 +15,7 @@ pub use crate::policy::learner::moves::is_on as is_learning;
 
 pub use gauges::gauges;
 
+use self::class::Free;
 use super::{CLASSES, ProgramHeap, Site, Snapshot, ThreadHeap};
 use crate::backend::foreign;
 use crate::heap::reclaim::parked;
@@ -34,21 +35,24 @@ pub fn take() -> Snapshot {
     // A fork waits for this lock for a moment. In its child no thread would let go of the heaps
     // that are held here.
     let Some(_held) = purge::keep_away() else { return take_from_outside() };
-    pool::with_idle_held(|| look(&mut this));
-    parked::each_page(|class, waiting| this.waiting[class] += waiting);
+    let mut free = Free::NONE;
+    pool::with_idle_held(|| look(&mut this, &mut free));
+    parked::each_page(|class, waiting| free.in_pages[class] += waiting);
+    this.blocks = class::blocks(&free);
     this
 }
 
 /// See [`Snapshot::take_from_outside`].
 pub fn take_from_outside() -> Snapshot {
     let mut this = Snapshot::empty();
+    this.blocks = class::blocks(&Free::NONE);
     this.running = all_heaps().filter(|heap| pool::is_live(heap)).count() as u64;
     this.heap_walk = heap_walk::count(&mut |_| {});
     this
 }
 
 /// Reads the lists of this thread's heap, and of the idle heaps that this thread holds.
-fn look(snapshot: &mut Snapshot) {
+fn look(snapshot: &mut Snapshot, free: &mut Free) {
     for heap in all_heaps() {
         let Some(held) = ours(heap) else {
             snapshot.running += u64::from(pool::is_live(heap));
@@ -58,8 +62,8 @@ fn look(snapshot: &mut Snapshot) {
         for class in 0..CLASSES {
             // SAFETY: `ours` says that this thread holds the heap. So no other thread changes
             // the heap's lists or writes to the blocks on them.
-            snapshot.listed[class] += unsafe { held.listed(class) };
-            snapshot.waiting[class] += held.retired(class);
+            free.listed[class] += unsafe { held.listed(class) };
+            free.in_pages[class] += held.retired(class);
         }
     }
     snapshot.heap_walk = heap_walk::count(&mut |page| {
@@ -70,7 +74,7 @@ fn look(snapshot: &mut Snapshot) {
         // SAFETY: an owner that is none of parked pages is a heap. Heaps are never
         // freed.
         if ours(unsafe { &*owner.cast::<SharedHeap>() }).is_some() {
-            snapshot.waiting[usize::from(page.class.get())] += page.waiting();
+            free.in_pages[usize::from(page.class.get())] += page.waiting();
         }
     });
 }

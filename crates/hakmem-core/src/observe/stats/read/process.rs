@@ -1,28 +1,25 @@
 //! Reads the totals of the process.
 
-use super::class;
 use crate::backend::{arena, foreign};
 use crate::base::sync::Ordering::Relaxed;
 use crate::base::usage;
+use crate::heap;
 use crate::heap::shared::SharedHeap;
-use crate::heap::{self, counts};
 use crate::large::huge;
-use crate::observe::stats::{CLASSES, Snapshot, Stats, Syscall};
+use crate::observe::stats::{Snapshot, Stats, Syscall};
 use crate::{large, os, program, purge};
 
 #[inline(never)]
 pub fn of(snapshot: &Snapshot) -> Stats {
     let mut s = Stats::default();
-    let (mut received, mut found) = (0, 0);
-    for i in 0..CLASSES {
-        let class = snapshot.class(i);
+    let mut found = 0;
+    for (class, blocks) in snapshot.classes().zip(&snapshot.blocks) {
         s.allocations += class.allocations;
         s.refills += class.refills();
-        received += class.remote_frees;
         s.live_bytes += class.live_bytes;
-        found +=
-            class::frees_found(snapshot, &counts::of_class(crate::heap::all::all_heaps(), i), i);
+        found += blocks.frees;
     }
+    let received: u64 = snapshot.blocks.iter().map(|blocks| blocks.remote_frees).sum();
     s.remote_frees = heap::heapless_frees();
     s.large_frees = large::heapless_frees();
     for heap in snapshot.heaps() {
