@@ -9,6 +9,7 @@ mod generate;
 mod grammar;
 mod inherited;
 mod library;
+mod lines;
 mod map;
 mod options;
 mod outcome;

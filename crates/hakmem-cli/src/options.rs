@@ -2,6 +2,7 @@
 //! with.
 
 use crate::checked::say;
+use crate::lines::{WIDTH, wrap};
 use crate::output;
 use crate::view::{Set, Target};
 use clap::Args;
@@ -9,6 +10,69 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use hakmem_core::options::{Entry, PREFIX, TABLE, Values};
 use serde::Serialize;
 use std::process;
+
+/// Where the meaning of an option begins.
+const INDENT: usize = 6;
+
+/// The options in the order in which they are shown, under what they are for.
+const GROUPS: [(&str, &[&str]); 7] = [
+    (
+        "How long free memory stays",
+        &[
+            "DECAY_MS",
+            "SURPLUS_MIB",
+            "HUGE_CACHE_MIB",
+            "HUGE_CACHE_PERCENT",
+            "SCAVENGER",
+            "CACHED_PAGES",
+            "PARK_BLOCKS",
+            "MODE",
+        ],
+    ),
+    (
+        "Limits",
+        &[
+            "SOFT_LIMIT_MIB",
+            "LIMIT_PERCENT",
+            "HARD_LIMIT_MIB",
+            "PRESSURE_PERCENT",
+        ],
+    ),
+    ("Huge pages", &["THP", "THP_FROM_SEGMENTS"]),
+    ("Many threads", &["SHARED_FROM_HEAPS", "BATCH_BYTES"]),
+    (
+        "Errors of the program",
+        &[
+            "ON_ERROR",
+            "ERRORS",
+            "GUARD_SAMPLE",
+            "HARDENED",
+            "FOREIGN",
+            "FOREIGN_REPORT",
+        ],
+    ),
+    (
+        "Reports",
+        &[
+            "STATS",
+            "STATS_SIGNAL",
+            "MAP",
+            "TIMING",
+            "PROFILE",
+            "PROFILE_SIGNAL",
+            "PROFILE_INTERVAL",
+        ],
+    ),
+    (
+        "To see what a part is worth",
+        &[
+            "CARVE_BYTES",
+            "UNFULL_FRACTION",
+            "BATCH_BY_PAGE",
+            "POPULATE_FROM_PAGES",
+        ],
+    ),
+];
 
 pub const AFTER_HELP: &str = "\
 hakmem reads options from the environment when a program starts: HAKMEM_DECAY_MS=1000 hakmem run \
@@ -44,15 +108,19 @@ pub fn options(options: &Options) -> ! {
         Some(name) => is_named(entry, name),
         None => true,
     };
-    let entries: Vec<&Entry> = TABLE.iter().filter(is_meant).collect();
     let text = if let Some(pid) = options.pid {
         in_process(pid, &is_meant)
     } else if options.json {
-        json(&entries)
+        json(&TABLE.iter().filter(is_meant).collect::<Vec<_>>())
     } else if options.markdown {
-        markdown(&entries)
+        by_group(&is_meant, markdown)
+    } else if options.name.is_some() {
+        TABLE.iter().filter(is_meant).map(plain).collect()
     } else {
-        plain(&entries)
+        by_group(&is_meant, |title, entries| {
+            let entries: String = entries.iter().copied().map(plain).collect();
+            format!("{title}\n{entries}")
+        })
     };
     match output::show(text.as_bytes()) {
         Ok(()) => process::exit(0),
@@ -120,22 +188,33 @@ fn default(entry: &Entry) -> String {
     }
 }
 
-fn plain(entries: &[&Entry]) -> String {
-    let mut text = String::new();
-    for entry in entries {
-        let name = format!("{PREFIX}{}", entry.name());
-        text += &format!(
-            "{name:<27} {:<15} {}\n",
-            default(entry),
-            range(entry).replace('\n', " ")
-        );
-        text += &format!("    {}\n", entry.meaning());
-    }
-    text
+/// The text of each group that has a meant option, with a blank line between them.
+fn by_group(
+    is_meant: &dyn Fn(&&Entry) -> bool,
+    text: impl Fn(&str, &[&Entry]) -> String,
+) -> String {
+    let entry = |name: &&str| TABLE.iter().find(|entry| entry.name() == *name);
+    let groups = GROUPS.iter().filter_map(|(title, names)| {
+        let entries: Vec<_> = names.iter().filter_map(entry).filter(is_meant).collect();
+        (!entries.is_empty()).then(|| text(title, &entries))
+    });
+    groups.collect::<Vec<_>>().join("\n")
 }
 
-fn markdown(entries: &[&Entry]) -> String {
-    let mut text = "| option | default | values | meaning |\n|---|---|---|---|\n".to_owned();
+fn plain(entry: &Entry) -> String {
+    let name = format!("{PREFIX}{}", entry.name());
+    let values = range(entry).replace('\n', " ");
+    let first = format!("  {name:<27} {:<15} {values}\n", default(entry));
+    wrap(entry.meaning(), WIDTH - INDENT, 0)
+        .iter()
+        .fold(first, |text, line| {
+            text + &format!("{:INDENT$}{line}\n", "")
+        })
+}
+
+fn markdown(title: &str, entries: &[&Entry]) -> String {
+    let mut text =
+        format!("### {title}\n\n| option | default | values | meaning |\n|---|---|---|---|\n");
     for entry in entries {
         text += &format!(
             "| `{PREFIX}{}` | {} | {} | {} |\n",

@@ -1,11 +1,10 @@
 //! What `hakmem doctor` found: one finding for each thing that it looked at, as text and as JSON.
 
 use crate::checked;
+use crate::lines::{WIDTH, wrap};
 use serde::Serialize;
 use std::fmt::Write;
 
-/// Columns of the text.
-const WIDTH: usize = 80;
 /// Columns before the meaning of a finding.
 const INDENT: usize = 9;
 
@@ -117,25 +116,9 @@ pub fn plain(findings: &[Finding], colours: bool) -> String {
     text
 }
 
-/// The words in lines that begin at the indent, the first one there already. A word that is longer
-/// than a line is cut into lines.
+/// The words in lines that begin at the indent, the first one there already.
 fn wrapped(words: &str) -> String {
-    let room = WIDTH - INDENT;
-    let (mut lines, mut line) = (Vec::new(), String::new());
-    for word in words.split_whitespace() {
-        let letters: Vec<char> = word.chars().collect();
-        for part in letters.chunks(room) {
-            if !line.is_empty() && line.chars().count() + 1 + part.len() > room {
-                lines.push(std::mem::take(&mut line));
-            }
-            if !line.is_empty() {
-                line.push(' ');
-            }
-            line.extend(part);
-        }
-    }
-    lines.push(line);
-    lines.join(&format!("\n{:INDENT$}", "")) + "\n"
+    wrap(words, WIDTH - INDENT, 0).join(&format!("\n{:INDENT$}", "")) + "\n"
 }
 
 /// The findings for a program.

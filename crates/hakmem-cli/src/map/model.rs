@@ -1,4 +1,4 @@
-//! The heap at one moment, slot by slot: as the library writes it (`docs/observability.md` has the
+//! The heap at one moment, slot by slot: as the library writes it (`docs/formats.md` has the
 //! form), or as seen from outside.
 
 use crate::checked::{self, Lines, total};

@@ -1,9 +1,9 @@
 //! A reading as plain text.
 
-use super::columns::{length, wrap};
 use super::rates::{History, Rates};
 use super::tables::{self, Order};
 use crate::checked::total;
+use crate::lines::{length, wrap};
 use crate::stat::figures::Class;
 use crate::stat::table::{Left, Right, grid, live, named, percent, program_heaps, slots};
 use crate::summary::{bytes, grouped};

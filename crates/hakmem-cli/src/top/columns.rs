@@ -1,6 +1,8 @@
 //! A table in a width: heads are shortened first, then columns left out, the least important ones
 //! before others. A cell is shown as a whole or not at all.
 
+use crate::lines::length;
+
 /// Between two columns.
 const GAP: usize = 2;
 /// More than that between two columns, at most.
@@ -31,10 +33,6 @@ pub struct Table {
     pub columns: &'static [Column],
     pub rows: Vec<Vec<String>>,
     pub names: bool,
-}
-
-pub fn length(text: &str) -> usize {
-    text.chars().count()
 }
 
 /// Columns that are shown: which, how wide.
@@ -131,30 +129,6 @@ pub fn flow(items: &[String], width: usize, most: usize) -> Vec<String> {
     lines
 }
 
-/// A text in lines between words, those after the first indented. A word that is longer than a line
-/// goes on in the next.
-pub fn wrap(text: &str, width: usize, indent: usize) -> Vec<String> {
-    let width = width.max(1);
-    let indent = if indent * 2 < width { indent } else { 0 };
-    let (mut lines, mut line) = (Vec::new(), String::new());
-    for word in text.split(' ').filter(|word| !word.is_empty()) {
-        let begun = !line.trim_start().is_empty();
-        if begun && length(&line) + 1 + length(word) > width {
-            lines.push(std::mem::replace(&mut line, " ".repeat(indent)));
-        } else if begun {
-            line.push(' ');
-        }
-        for c in word.chars() {
-            if length(&line) == width {
-                lines.push(std::mem::replace(&mut line, " ".repeat(indent)));
-            }
-            line.push(c);
-        }
-    }
-    lines.push(line);
-    lines
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -187,10 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_wrapped_between_words() {
-        assert_eq!(wrap("ab cd efgh ij", 5, 1), ["ab cd", " efgh", " ij"]);
-        assert_eq!(wrap("abcdefgh", 3, 0), ["abc", "def", "gh"]);
-        assert_eq!(wrap("", 3, 0), [""]);
+    fn items_share_lines() {
         let items = ["aa", "bb", "toolong", "c"].map(str::to_owned);
         assert_eq!(flow(&items, 6, 1), ["aa   c"]);
         assert_eq!(flow(&items, 6, 2), ["aa", "bb   c"]);

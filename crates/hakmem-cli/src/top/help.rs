@@ -1,7 +1,8 @@
 //! What `?` opens: the keys, and what each figure and column means.
 
-use super::columns::{Column, wrap};
+use super::columns::Column;
 use super::tables::{CALLS, CLASSES, HEAPS, PROGRAMS};
+use crate::lines::wrap;
 
 /// Of the names at the left, where lines are wide enough for two columns.
 const NAMES: usize = 18;
@@ -117,7 +118,7 @@ pub fn lines(width: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::top::columns::length;
+    use crate::lines::length;
 
     #[test]
     fn it_fits_every_width_and_loses_no_word() {

@@ -11,7 +11,7 @@ use std::ops::RangeInclusive;
 
 /// A heap that a thread has: the bit of its state.
 const LIVE: u32 = 1 << 31;
-/// Bytes of heaps that are read and kept: 24,576 of them.
+/// Bytes of heaps that are read and kept: 12,288 of 8 KiB.
 const MOST: usize = 96 << 20;
 /// Classes there may be, and events that are counted.
 pub const CLASSES: RangeInclusive<usize> = 1..=64;

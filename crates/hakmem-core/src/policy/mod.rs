@@ -104,16 +104,16 @@ macro_rules! options {
                 values: Switch,
                 default: 0,
                 unit: "",
-                meaning: " hakmem times system calls as well as counting them.",
+                meaning: " 1: hakmem times system calls. Reports have the times.",
                 setting: Setting::Timing,
             },
             Entry {
                 name: "STATS",
-                values: Text("1, json or csv, and :FILE behind it"),
+                values: Text("1, json or csv; or with :FILE"),
                 default: 0,
                 unit: "",
-                meaning: " A report at exit: in lines for people, JSON or CSV, on standard error \
-                    or appended to FILE.",
+                meaning: " A report at exit, for people, in JSON or in CSV. It goes to standard \
+                    error, or is appended to FILE. 0: no report.",
                 setting: Setting::Elsewhere,
             },
             Entry {
@@ -121,8 +121,8 @@ macro_rules! options {
                 values: Text("a signal, such as USR2"),
                 default: 0,
                 unit: "",
-                meaning: " The signal at which there is a report at once, in the form that STATS \
-                    asks for.",
+                meaning: " At this signal hakmem writes what `STATS` and `MAP` ask for. Without \
+                    both it is ignored.",
                 setting: Setting::Elsewhere,
             },
             Entry {
@@ -130,8 +130,8 @@ macro_rules! options {
                 values: Text("a file"),
                 default: 0,
                 unit: "",
-                meaning: " Allocations are sampled from the start, and the heap profile is \
-                    written there at exit.",
+                meaning: " Samples allocations from the start. At exit the heap profile is \
+                    appended to the file. `%p` stands for the process.",
                 setting: Setting::Elsewhere,
             },
             Entry {
@@ -139,7 +139,7 @@ macro_rules! options {
                 values: Text("a signal, such as USR1"),
                 default: 0,
                 unit: "",
-                meaning: " The signal at which the heap profile is written at once.",
+                meaning: " At this signal hakmem writes the profile that `PROFILE` asks for.",
                 setting: Setting::Elsewhere,
             },
             Entry {
@@ -147,8 +147,8 @@ macro_rules! options {
                 values: Text("a file"),
                 default: 0,
                 unit: "",
-                meaning: " What hakmem says of the program's errors goes there, too, and stacks \
-                    go there alone.",
+                meaning: " Reports of the program's errors are appended to the file. Standard \
+                    error then has the first line of each alone.",
                 setting: Setting::Elsewhere,
             },
             Entry {
@@ -156,8 +156,8 @@ macro_rules! options {
                 values: Text("a file"),
                 default: 0,
                 unit: "",
-                meaning: " What each slot holds is written there at exit and at STATS_SIGNAL, for \
-                    `hakmem map`.",
+                meaning: " At exit, and at `STATS_SIGNAL`, a map of the heap is appended to the \
+                    file: what each slot of 64 KiB holds. `hakmem map` draws it.",
                 setting: Setting::Elsewhere,
             },
         ];
@@ -169,87 +169,101 @@ macro_rules! options {
 use Values::{Number, Switch, Text, Word};
 
 options! {
-    /// `learn` adapts some options to the program, unless somebody has set them; `frozen` changes
-    /// none.
+    /// `learn` adapts `DECAY_MS` and `HUGE_CACHE_MIB` to the program, unless they are set. `frozen`
+    /// changes nothing.
     mode: Mode = Mode::Frozen, One MODE, "MODE", Word(&["frozen", "learn"]), "";
-    /// Bytes of fresh blocks that go on a thread's list at a time. If more of the page was carved
-    /// before, as many bytes as that, up to 16 KiB.
+    /// Bytes of a page that hakmem cuts into blocks at a time. Each further cut of the page doubles
+    /// them, up to 16 KiB or the value. A higher value touches memory earlier, and refills less
+    /// often.
     carve_bytes: u32 = 4096, Each CARVE_BYTES, "CARVE_BYTES", Number(16, 65536), "bytes";
-    /// A full page goes back into the queue once one in so many of its blocks is free.
+    /// hakmem allocates from a full page again once one of so many of its blocks is free. A higher
+    /// value uses freed blocks earlier, and refills more often.
     unfull_fraction: u32 = 8, Each UNFULL_FRACTION, "UNFULL_FRACTION", Number(1, 1024), "";
-    /// Empty pages of 64 KiB that a thread keeps for itself; 0 keeps none.
+    /// Empty pages of 64 KiB that a thread keeps for itself. 0 keeps none. The value of a class
+    /// counts when a page of that class becomes empty. Lower it if many threads keep memory.
     cached_pages: u32 = 4, Each CACHED_PAGES, "CACHED_PAGES", Number(0, 1024), "pages";
-    /// A page with at most this many used blocks, and at most a quarter of its blocks used, may be
-    /// parked: hakmem gives its unused parts back. 0 parks none.
+    /// A page may be parked if at most this many of its blocks are live, and at most a quarter of
+    /// them. hakmem gives the memory between the live blocks of a parked page back. 0 parks none.
     park_blocks: u32 = 32, One PARK_BLOCKS, "PARK_BLOCKS", Number(0, 255), "blocks";
-    /// Number of heaps from which on further ones get their first blocks, up to 2 KiB each, from
-    /// pages that they share; 0: none do.
+    /// Heaps that never share pages: the first ones that threads made. A later heap takes the first
+    /// blocks of a class, of up to 2 KiB each, from pages that heaps share. Lower it if many
+    /// threads allocate little. 0: no heap shares.
     shared_from_heaps: u32 = 32,
         One SHARED_FROM_HEAPS, "SHARED_FROM_HEAPS", Number(0, u32::MAX), "heaps";
-    /// Bytes of other threads' blocks that a thread frees and keeps before it sends them. Up to
-    /// twice as many if they go to more than 128 threads.
+    /// Bytes of blocks of other heaps that a thread frees before it sends them to these heaps. With
+    /// more than 128 such heaps it is more, up to twice as much. Lower it if threads that only free
+    /// keep memory.
     batch_bytes: u32 = 256 << 10, One BATCH_BYTES, "BATCH_BYTES", Number(0, 1 << 20), "bytes";
-    /// 1: blocks that a thread frees for another heap travel in one batch for each page; 0: each
-    /// alone.
+    /// 1: blocks of one page travel to their heap together. 0: each block travels alone.
     batch_by_page: bool = true, One BATCH_BY_PAGE, "BATCH_BY_PAGE", Switch, "";
-    /// Pages of 64 KiB that a thread must have before fresh ones are faulted in whole, by one call
-    /// instead of 16 faults; 0 leaves it to the faults.
+    /// Pages of 64 KiB that a thread must have in use before hakmem has the system make a fresh
+    /// page resident by one call, in place of 16 page faults. 0: it never does.
     populate_from_pages: u32 = 16,
         One POPULATE_FROM_PAGES, "POPULATE_FROM_PAGES", Number(0, u32::MAX), "pages";
-    /// Huge pages. `auto` asks for them in memory that the program is likely to fill, and tries
-    /// them in up to 64 MiB that it may fill. `never` refuses them everywhere, `always` asks for
-    /// them everywhere. Memory of which a part was given back never has them.
+    /// Huge pages of the system. `auto` asks for them in memory that the program is likely to fill,
+    /// and in up to 64 MiB beyond. `always` asks for them in all fresh memory. `never` refuses
+    /// them. Memory of which a part was given back has none.
     thp: Thp = Thp::Auto, One THP, "THP", Word(&["auto", "never", "always"]), "";
-    /// With THP at `auto`: segments of 2 MiB full of small blocks from which on fresh ones ask for
-    /// huge pages. Only beyond that number may fresh segments try them.
+    /// Only for `THP=auto`, and only for blocks up to 1 MiB: how many segments of 2 MiB the program
+    /// must fill before fresh ones ask for huge pages. Raise it for huge pages in large heaps
+    /// alone.
     thp_from_segments: u32 = 1,
         One THP_FROM_SEGMENTS, "THP_FROM_SEGMENTS", Number(1, u32::MAX), "segments";
-    /// Milliseconds that free memory stays before it goes back to the system.
+    /// Milliseconds that free memory stays before it goes back to the system. Lower it to have
+    /// memory back sooner. Raise it if the program faults the same memory in again.
     decay_ms: u32 = 500, One DECAY_MS, "DECAY_MS", Number(0, 86_400_000), "ms";
-    /// MiB of idle free memory at which hakmem starts a thread that gives it back; 0 forbids the
-    /// thread.
+    /// MiB of free memory at which hakmem starts a thread that gives memory back while the program
+    /// does not allocate. 0: no thread. Lower it for a small service.
     scavenger: u32 = 16, One SCAVENGE_MIB, "SCAVENGER", Number(0, 1 << 20), "MiB";
-    /// MiB of free memory that may stay beyond what the program needed in the last `DECAY_MS`; the
-    /// rest goes back at once.
+    /// MiB of free memory that may stay beyond what the program needed at most in the last
+    /// `DECAY_MS`, and beyond a sixteenth of that need. Threads that free more give it back in
+    /// steps, before its decay. Blocks over 1 MiB do not count.
     surplus_mib: u32 = 16, One SURPLUS_MIB, "SURPLUS_MIB", Number(0, 1 << 20), "MiB";
-    /// MiB of freed blocks over 1 MiB that stay until their decay is over; the rest goes back at
-    /// once.
+    /// MiB of freed blocks over 1 MiB that may stay until their decay is over. What is beyond goes
+    /// back at once. `HUGE_CACHE_PERCENT` may allow more: set both to 0 to keep none.
     huge_cache_mib: u32 = 32, One HUGE_CACHE_MIB, "HUGE_CACHE_MIB", Number(0, 1 << 20), "MiB";
-    /// The same limit in per cent of the live bytes of such blocks. The larger limit counts.
+    /// The limit of `HUGE_CACHE_MIB` as a share of the live bytes in blocks over 1 MiB, in per
+    /// cent. The larger of the two limits counts.
     huge_cache_percent: u32 = 100,
         One HUGE_CACHE_PERCENT, "HUGE_CACHE_PERCENT", Number(0, 1000), "%";
-    /// Soft limit of the memory that hakmem holds, in MiB; 0: none. When it takes memory beyond the
-    /// limit, all free memory goes back at once.
+    /// Soft limit of the memory that hakmem holds, in MiB. Where hakmem would exceed it, all free
+    /// memory goes back first. 0: no limit.
     soft_limit_mib: u32 = 0, One SOFT_LIMIT_MIB, "SOFT_LIMIT_MIB", Number(0, 1 << 24), "MiB";
-    /// Hard limit of the memory that hakmem holds, in MiB; 0: none. An allocation that would exceed
-    /// it fails with ENOMEM, after the program's callback.
+    /// Hard limit of the memory that hakmem holds, in MiB. An allocation that would exceed it calls
+    /// the program's limit callback, if there is one. Then it fails with ENOMEM. 0: no limit.
     hard_limit_mib: u32 = 0, One HARD_LIMIT_MIB, "HARD_LIMIT_MIB", Number(0, 1 << 24), "MiB";
-    /// Soft limit in per cent of what the process's cgroups allow (`memory.high`, `memory.max`); 0:
-    /// none. The lower soft limit counts.
+    /// Soft limit as a share of what the process's cgroups allow (`memory.high`, `memory.max`), in
+    /// per cent. The lower of this and `SOFT_LIMIT_MIB` counts. 80 is a good start. 0: no limit.
     limit_percent: u32 = 0, One LIMIT_PERCENT, "LIMIT_PERCENT", Number(0, 100), "%";
-    /// Per cent of the last 10 s in which tasks waited for memory (PSI) from which on free memory
-    /// stays for a twentieth of `DECAY_MS`; 0: hakmem does not ask.
+    /// Shortens the decay to a twentieth of `DECAY_MS` while the system lacks memory: while some
+    /// task waited for memory (PSI) in this share of the last 10 s, in per cent. The scavenger
+    /// reads that once a second. 0: hakmem does not read it.
     pressure_percent: u32 = 0, One PRESSURE_PERCENT, "PRESSURE_PERCENT", Number(0, 100), "%";
-    /// What hakmem does with foreign pointers: hand them to the next allocator, leak them, or end
-    /// the process.
+    /// What `free` and `realloc` do with a pointer that hakmem did not return. `forward` passes it
+    /// to the next allocator, and ends the process if no allocator can have returned it. `leak`
+    /// does nothing with it. `abort` ends the process.
     foreign: Foreign = Foreign::Forward,
         One FOREIGN, "FOREIGN", Word(&["forward", "leak", "abort"]), "";
-    /// How much the hardened build does: `low` checks tags, links and sizes; `default` also wipes
-    /// freed blocks, checks that nobody wrote to them, lets small ones wait and fences some large
-    /// ones; `high` fences each large one.
+    /// How much the hardened build does; other builds ignore it. `low` checks tags, links and
+    /// sizes. `default` also wipes freed blocks, checks that nobody wrote to them, has small ones
+    /// wait, and takes the access away from some large ones. `high` takes it away from each large
+    /// one.
     hardened: Hardened = Hardened::Default,
         One HARDENED, "HARDENED", Word(&["default", "low", "high"]), "";
-    /// What the hardened build, or a sampled guard, does with an error of the program: end the
-    /// process with a report, report it and go on, or go on. The block that was found stays unused.
+    /// What the hardened build, or a sampled guard, does with an error of the program. `abort`
+    /// reports it and ends the process. `report` reports it and goes on. `ignore` goes on. hakmem
+    /// does not use the block again. Errors that every build finds always end the process.
     on_error: OnError = OnError::Abort,
         One ON_ERROR, "ON_ERROR", Word(&["abort", "report", "ignore"]), "";
-    /// About one in so many allocations up to 64 KiB lies between memory without access, so that
-    /// errors of its use fault and are reported; 0: none. Not in the hardened build.
+    /// hakmem puts about one of so many allocations up to 64 KiB between memory without access. An
+    /// overflow or a use after the free faults there, and is reported. At most one in 16 ms for
+    /// 1000 and above; 5000 is a good start. 0: none. The hardened build ignores it.
     guard_sample: u32 = 0, One GUARD_SAMPLE, "GUARD_SAMPLE", Number(0, 1 << 30), "allocations";
-    /// At this many frees of foreign pointers hakmem reports, once, the call site of the last one;
-    /// 0: never.
+    /// After so many frees of foreign pointers hakmem writes the call site of the last one on
+    /// standard error, once. 0: never.
     foreign_report: u32 = 1000, One FOREIGN_REPORT, "FOREIGN_REPORT", Number(0, u32::MAX), "frees";
-    /// Mean distance between two samples of the heap profile, in bytes.
+    /// Bytes that are allocated between two samples of the heap profile, on average. Fewer give a
+    /// finer profile that costs more.
     profile_interval: u32 = 512 << 10,
         One PROFILE_INTERVAL, "PROFILE_INTERVAL", Number(1, 1 << 30), "bytes";
 }

@@ -1,4 +1,4 @@
-//! The map: what each slot holds, as JSON that `hakmem map` draws. `docs/observability.md`
+//! The map: what each slot holds, as JSON that `hakmem map` draws. `docs/formats.md`
 //! describes it.
 
 use super::Event;

@@ -56,8 +56,8 @@ impl Gauges {
 }
 
 /// Reads the gauges. `allocated` costs as much as [`Snapshot::take`](super::Snapshot::take):
-/// O(heaps × classes + slots in use + blocks in lists), and it may wait for a pass of the purge.
-/// The others are O(arenas). Allocates nothing and makes no system call. All are 0 where hakmem
+/// O(heaps × classes + slots in use + blocks in lists). While a pass of the purge runs, it sleeps,
+/// for half a second at most. The others are O(arenas). Allocates nothing. All are 0 where hakmem
 /// does not serve.
 ///
 /// ```
