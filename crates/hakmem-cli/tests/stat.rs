@@ -152,3 +152,25 @@ fn a_forged_report_is_refused_or_shown_without_harm() {
     let output = bounded(hakmem().args(["stat", "--file", "/dev/zero"]));
     assert!(refused_or_done(&output, "/dev/zero"));
 }
+
+/// Of a process that waits, its page faults are those that the system counts.
+#[test]
+fn page_faults_of_a_running_process() {
+    let mut command = std::process::Command::new(&*KNOWN);
+    command.env("LD_PRELOAD", &*HAKMEM).stdin(Stdio::piped());
+    let known = Ready::new(command);
+    let pid = known.pid().to_string();
+    let output = hakmem().args(["stat", "--pid", &pid]).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let counted = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let (_, words) = counted.rsplit_once(')').unwrap();
+    let words: Vec<&str> = words.split_whitespace().collect();
+    let text = stdout(&output).replace(',', "");
+    let line = text
+        .lines()
+        .find(|line| line.contains("page faults"))
+        .unwrap();
+    let wanted = [words[7], "minor", words[9], "major"];
+    let said: Vec<&str> = line.split_whitespace().skip(2).take(4).collect();
+    assert_eq!(said, wanted, "{line}");
+}

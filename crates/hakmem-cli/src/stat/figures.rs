@@ -43,6 +43,8 @@ pub struct Moment {
     pub huge_segments: u64,
     pub cached_segments: u64,
     pub peak_resident_kib: u64,
+    pub minor_faults: u64,
+    pub major_faults: u64,
     pub cpu_nanos: u64,
     pub classes: Vec<Class>,
     pub thread_heaps: Vec<Heap>,

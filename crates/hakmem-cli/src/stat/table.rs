@@ -161,6 +161,14 @@ fn memory(m: &Moment) -> Vec<[String; 2]> {
             ),
         ),
         (
+            "page faults",
+            format!(
+                "{} minor, {} major, of the process",
+                grouped(m.minor_faults),
+                grouped(m.major_faults)
+            ),
+        ),
+        (
             "committed",
             format!(
                 "{} of {} reserved, {} asked for as huge pages",

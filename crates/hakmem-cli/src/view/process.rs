@@ -23,6 +23,8 @@ pub struct Usage {
     /// Of the whole process, the allocator's memory and all other.
     pub resident_bytes: u64,
     pub peak_resident_kib: u64,
+    pub minor_faults: u64,
+    pub major_faults: u64,
     pub cpu_nanos: u64,
 }
 
@@ -111,17 +113,19 @@ impl Process {
         let per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as u64;
         // The name, in parentheses, may have any character in it.
         let behind_name = stat.rsplit(')').next().unwrap_or_default();
-        let ticks: u64 = behind_name
+        let words: Vec<u64> = behind_name
             .split_ascii_whitespace()
-            .skip(11)
-            .take(2)
-            .filter_map(|n| n.parse::<u64>().ok())
-            .fold(0, u64::saturating_add);
+            .map(|word| word.parse().unwrap_or(0))
+            .collect();
+        let word = |i: usize| words.get(i).copied().unwrap_or(0);
+        let ticks = word(11).saturating_add(word(12));
         Usage {
             name: checked::name(&field("Name:")),
             threads: number("Threads:"),
             resident_bytes: number("VmRSS:") << 10,
             peak_resident_kib: number("VmHWM:"),
+            minor_faults: word(7),
+            major_faults: word(9),
             cpu_nanos: ticks.saturating_mul(1_000_000_000 / per_second),
         }
     }

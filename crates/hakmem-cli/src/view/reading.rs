@@ -53,6 +53,8 @@ pub fn reading(memory: Memory, note: &Note, pid: u32, usage: &Usage) -> io::Resu
         running_heaps: heaps.running()?,
         resident_bytes: resident(memory, &segments),
         peak_resident_kib: usage.peak_resident_kib,
+        minor_faults: usage.minor_faults,
+        major_faults: usage.major_faults,
         cpu_nanos: usage.cpu_nanos,
         syscalls: syscalls(memory, note)?,
         ..Moment::default()
