@@ -17,8 +17,7 @@
 //!    starts such a process.
 //! 5. [`probes`], [`growth`]. [`process`] is the whole of a measured process.
 //! 6. What is printed and judged: [`best`], [`side_by_side`], [`targets`].
-//! 7. The commands: [`ab`], [`selection`], [`compare`], `cores`, [`threads`], and [`html`] for the
-//!    page.
+//! 7. The commands: [`ab`], [`selection`], [`compare`], and [`html`] for the page.
 
 pub mod ab;
 pub mod allocators;
@@ -26,8 +25,6 @@ pub mod best;
 pub mod child;
 pub mod command;
 pub mod compare;
-#[cfg(feature = "ledger")]
-pub mod cores;
 pub mod executables;
 pub mod growth;
 pub mod heap;
@@ -58,7 +55,6 @@ pub mod side_by_side;
 pub mod stats;
 pub mod storage;
 pub mod targets;
-pub mod threads;
 pub mod ticks;
 pub mod tracer;
 pub mod workloads;

@@ -16,11 +16,6 @@ enum Task {
     Compare(compare::Options),
     /// Compare hakmem with itself: two settings of its options, or two builds, by pairs of runs
     Ab(ab::Options),
-    /// Count what many cores would pay for shared lines of memory
-    #[cfg(feature = "ledger")]
-    Cores(hakmem_bench::cores::Options),
-    /// Measure the memory of many threads that each allocate little
-    Threads(hakmem_bench::threads::Options),
     /// Write a page of HTML with charts of one or several records
     Report(html::Options),
     /// List the workloads
@@ -36,9 +31,6 @@ fn main() -> ExitCode {
     let outcome = match command::task(NAME, ABOUT) {
         Task::Compare(options) => compare::run(&options),
         Task::Ab(options) => ab::run(&options),
-        #[cfg(feature = "ledger")]
-        Task::Cores(options) => hakmem_bench::cores::run(&options),
-        Task::Threads(options) => hakmem_bench::threads::run(&options),
         Task::Report(options) => html::run(&options),
         Task::List => {
             print!("{}", list());

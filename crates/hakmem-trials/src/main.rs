@@ -11,8 +11,12 @@
 //! 4. [`compat`]: how programs behave on each library.
 //! 5. [`soak`]: all kinds of load in one process for long.
 //! 6. [`learn`]: whether learnt settings are as good as fixed ones.
+//! 7. [`threads`]: the memory of many threads that each allocate little.
+//! 8. `cores`: what many cores would pay for shared lines of memory. It needs the feature `ledger`.
 
 mod compat;
+#[cfg(feature = "ledger")]
+mod cores;
 mod executables;
 mod inputs;
 mod learn;
@@ -22,6 +26,7 @@ mod outcome;
 mod preload;
 mod programs;
 mod soak;
+mod threads;
 
 use clap::Subcommand;
 use hakmem_bench::command;
@@ -50,6 +55,11 @@ enum Task {
     SoakChild(soak::child::Options),
     /// Run phases whose best settings differ, with fixed settings and with learnt ones
     Learn(learn::Options),
+    /// Count what many cores would pay for shared lines of memory
+    #[cfg(feature = "ledger")]
+    Cores(cores::Options),
+    /// Measure the memory of many threads that each allocate little
+    Threads(threads::Options),
     /// The process that goes through the phases
     #[command(hide = true)]
     LearnChild(learn::phases::Options),
@@ -71,6 +81,9 @@ fn main() -> ExitCode {
         Task::Soak(options) => soak::run(&options),
         Task::SoakChild(options) => soak::child::run(&options).map(|()| true),
         Task::Learn(options) => learn::run(&options),
+        #[cfg(feature = "ledger")]
+        Task::Cores(options) => cores::run(&options),
+        Task::Threads(options) => threads::run(&options),
         Task::LearnChild(options) => learn::phases::run(&options).map(|()| true),
         Task::CheckPreload { library } => libraries::check_preload(&library)
             .map_err(io::Error::other)

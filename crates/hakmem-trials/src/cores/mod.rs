@@ -1,16 +1,16 @@
 //! What many cores would pay for the lines of memory that threads share, by counting.
 //!
-//! `hakmem-bench cores` runs the threads of a pattern in turn, in a build whose core counts each
+//! `hakmem-trials cores` runs the threads of a pattern in turn, in a build whose core counts each
 //! atomic step ([`hakmem_core::ledger`]). So it needs no machine with as many cores. Each run is a
 //! process of its own, as heaps outlive the threads that had them.
 
 mod patterns;
 mod turns;
 
-use crate::record::Start;
-use crate::report::{Summary, markdown};
-use crate::sample::Series;
 use clap::Args;
+use hakmem_bench::record::Start;
+use hakmem_bench::report::{Summary, markdown};
+use hakmem_bench::sample::Series;
 use hakmem_core::ledger;
 use patterns::{ALL, Pattern};
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::{env, io};
 
-/// `hakmem-bench cores`.
+/// `hakmem-trials cores`.
 #[derive(Debug, Args)]
 pub struct Options {
     /// The numbers of threads

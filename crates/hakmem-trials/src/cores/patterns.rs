@@ -1,6 +1,6 @@
 //! What the threads do.
 
-use crate::rng::Rng;
+use hakmem_bench::rng::Rng;
 use hakmem_core::Hakmem;
 use std::alloc::{GlobalAlloc, Layout};
 use std::sync::Mutex;

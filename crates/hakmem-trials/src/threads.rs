@@ -1,10 +1,10 @@
-//! `hakmem-bench threads`: the memory of many threads that each allocate little.
+//! `hakmem-trials threads`: the memory of many threads that each allocate little.
 //!
 //! Each figure is from a process of its own, in which the library is preloaded. The threads
 //! allocate their blocks, and wait until the main thread has read how much is resident.
 
-use crate::report::markdown;
 use clap::Args;
+use hakmem_bench::report::markdown;
 use std::ffi::CStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -18,7 +18,7 @@ const LARGEST: usize = 512;
 /// Bytes of a thread's stack.
 const STACK: usize = 64 << 10;
 
-/// `hakmem-bench threads`.
+/// `hakmem-trials threads`.
 #[derive(Debug, Args)]
 pub struct Options {
     /// The numbers of threads
