@@ -167,27 +167,16 @@ pub fn tidy(now: u32, decay: u32, pauses: Pauses, goes_on: impl Fn() -> bool + C
     whole::give_up_all(live(), goes_on)
 }
 
-/// Runs `f` while the calling thread holds all idle heaps: `f` may read those that [`held`]
-/// returns. The caller holds `purge::LOCK`, and interrupts no function of this module: it found, by
-/// `thread::holds_a_lock`, that its thread held no lock before. O(heaps).
-pub fn with_idle_held<R>(f: impl FnOnce() -> R) -> R {
-    let me = os::thread_token();
-    for heap in all_heaps() {
-        heap.state().hold(me);
-    }
-    let result = f();
-    for heap in all_heaps() {
-        put_back_if_popped(heap, heap.state().let_go(me));
-    }
+/// Runs `f` with the heap for its holder, while the calling thread holds it. None: it is not idle.
+/// A thread that begins meanwhile takes another heap, or makes one: so a caller holds one heap at a
+/// time, and not for long. The caller interrupts no function of this module: it found, by
+/// `thread::holds_a_lock`, that its thread held no lock before.
+pub fn with_idle<R>(heap: &'static SharedHeap, f: impl FnOnce(&Heap) -> R) -> Option<R> {
+    let mut result = None;
+    // SAFETY: `tidy` makes the calling thread the holder while it runs the closure.
+    let read = || result = Some(f(unsafe { heap.holder() }));
+    put_back_if_popped(heap, heap.state().tidy(os::thread_token(), read));
     result
-}
-
-/// The heap for its holder, if the calling thread holds it by `with_idle_held`.
-pub fn held(heap: &SharedHeap) -> Option<&Heap> {
-    let is_held = heap.state().with() == With::Tidier(os::thread_token());
-    // SAFETY: the state says that the calling thread tidies the heap. Only that thread ends its
-    // tidying, at the end of `with_idle_held`.
-    is_held.then(|| unsafe { heap.holder() })
 }
 
 /// True if a thread has the heap.

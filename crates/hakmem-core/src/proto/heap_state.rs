@@ -141,9 +141,8 @@ impl HeapState {
         self.let_go(me)
     }
 
-    /// Holds the heap as its tidier, if it is idle, until `let_go`. For a caller that holds several
-    /// heaps at once.
-    pub fn hold(&self, me: u32) -> bool {
+    /// Holds the heap as its tidier, if it is idle, until `let_go`.
+    fn hold(&self, me: u32) -> bool {
         self.0.compare_exchange(IDLE, TIDY | me, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 

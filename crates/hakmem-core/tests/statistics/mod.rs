@@ -7,6 +7,7 @@ use crate::turn;
 use books::{Block, Oracle, Random, assert_classes, by_class, size_by};
 use hakmem_core::c;
 use hakmem_core::stats::{CLASSES, HeapUse, Snapshot, Stats};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Barrier, Mutex, mpsc};
 use std::thread;
 
@@ -151,6 +152,29 @@ fn a_purge_does_not_change_what_a_snapshot_says() {
     // The purge had something to give up.
     let pages = |s: &Snapshot| s.classes().map(|c| c.pages).sum::<u64>();
     assert!(pages(&Snapshot::take()) < pages(&snapshot));
+}
+
+/// While one thread takes snapshots, others begin and end, one at a time. Each finds an idle heap:
+/// a snapshot holds one at a time.
+#[test]
+fn snapshots_leave_heaps_to_new_threads() {
+    let _turn = turn();
+    let work = || thread::spawn(|| Block::new(100).free()).join().unwrap();
+    work();
+    let before = Snapshot::take().process().heaps;
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Relaxed) {
+                Snapshot::take();
+            }
+        });
+        (0..2000).for_each(|_| work());
+        done.store(true, Relaxed);
+    });
+    // One for the thread that takes snapshots, and one that a purge tidies.
+    let more = Snapshot::take().process().heaps - before;
+    assert!(more <= 2, "{more} more heaps");
 }
 
 /// Of threads that run the lists are not known: the totals err on one side, by no more than these

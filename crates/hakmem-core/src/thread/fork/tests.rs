@@ -4,7 +4,7 @@ extern crate std;
 
 use super::*;
 use crate::api::c;
-use crate::heap::{all::heaps_made, pool};
+use crate::heap::{all::heaps_made, pool, shared::SharedHeap};
 use crate::testing::alone;
 use crate::testing::{goes_well_in_child, in_child, keep_nothing_back};
 use std::sync::{Barrier, Mutex, mpsc};
@@ -89,6 +89,18 @@ fn passes_wait_for_forks() {
     });
 }
 
+/// Runs `f` while the thread tidies all idle heaps of `heaps`.
+fn tidying_all(heaps: &mut dyn Iterator<Item = &'static SharedHeap>, f: &dyn Fn()) {
+    match heaps.next() {
+        None => f(),
+        Some(heap) if heap.state().with() == With::Nobody => {
+            let me = os::thread_token();
+            pool::put_back_if_popped(heap, heap.state().tidy(me, || tidying_all(heaps, f)));
+        }
+        Some(_) => tidying_all(heaps, f),
+    }
+}
+
 /// A heap that another thread held or tidied at the fork is idle in the child.
 #[test]
 fn heaps_that_were_being_tidied_are_idle_in_the_child() {
@@ -99,7 +111,7 @@ fn heaps_that_were_being_tidied_are_idle_in_the_child() {
         let (both, over) = (Barrier::new(2), Barrier::new(2));
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                pool::with_idle_held(|| {
+                tidying_all(&mut all_heaps(), &|| {
                     both.wait();
                     over.wait();
                 });

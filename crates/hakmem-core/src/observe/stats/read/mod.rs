@@ -32,11 +32,11 @@ pub fn take() -> Snapshot {
     if thread::holds_a_lock() {
         return take_from_outside();
     }
-    // A fork waits for this lock for a moment. In its child no thread would let go of the heaps
-    // that are held here.
+    // A fork waits for this lock for a moment. In its child no thread would let go of a heap that
+    // is held here.
     let Some(_held) = purge::keep_away() else { return take_from_outside() };
     let mut free = Free::NONE;
-    pool::with_idle_held(|| look(&mut this, &mut free));
+    look(&mut this, &mut free);
     parked::each_page(|class, waiting| free.in_pages[class] += waiting);
     this.blocks = class::blocks(&free);
     this
@@ -51,20 +51,20 @@ pub fn take_from_outside() -> Snapshot {
     this
 }
 
-/// Reads the lists of this thread's heap, and of the idle heaps that this thread holds.
+/// Reads the lists of this thread's heap and of the idle heaps, and their pages. It holds one idle
+/// heap at a time: threads that begin meanwhile take the others. What such a thread then does is
+/// not known, as of any thread that runs.
 fn look(snapshot: &mut Snapshot, free: &mut Free) {
     for heap in all_heaps() {
-        let Some(held) = ours(heap) else {
-            snapshot.running += u64::from(pool::is_live(heap));
-            continue;
-        };
-        held.report_live();
-        for class in 0..CLASSES {
-            // SAFETY: `ours` says that this thread holds the heap. So no other thread changes
-            // the heap's lists or writes to the blocks on them.
-            free.listed[class] += unsafe { held.listed(class) };
-            free.in_pages[class] += held.retired(class);
-        }
+        with_ours(heap, |held| {
+            held.report_live();
+            for class in 0..CLASSES {
+                // SAFETY: `with_ours` says that this thread holds the heap. So no other thread
+                // changes the heap's lists or writes to the blocks on them.
+                free.listed[class] += unsafe { held.listed(class) };
+                free.in_pages[class] += held.retired(class);
+            }
+        });
     }
     snapshot.heap_walk = heap_walk::count(&mut |page| {
         let owner = page.owner();
@@ -73,19 +73,31 @@ fn look(snapshot: &mut Snapshot, free: &mut Free) {
         }
         // SAFETY: an owner that is none of parked pages is a heap. Heaps are never
         // freed.
-        if ours(unsafe { &*owner.cast::<SharedHeap>() }).is_some() {
-            free.in_pages[usize::from(page.class.get())] += page.waiting();
-        }
+        let heap = unsafe { &*owner.cast::<SharedHeap>() };
+        with_ours(heap, |_| {
+            // A page that the heap gave up meanwhile is not its to read.
+            if page.owner() == owner {
+                free.in_pages[usize::from(page.class.get())] += page.waiting();
+            }
+        });
     });
+    let others = all_heaps().filter(|heap| pool::is_live(heap) && own(heap).is_none());
+    snapshot.running = others.count() as u64;
 }
 
-/// The heap for its holder, if this thread holds it now: its own heap, or an idle one.
-fn ours(heap: &SharedHeap) -> Option<&Heap> {
-    if heap.has_front(thread::own_front()) && !heap.is_busy() {
-        // SAFETY: this thread's word leads to the heap, so this thread holds it, until it ends.
-        return Some(unsafe { heap.holder() });
+/// Runs `f` with the heap for its holder, if that is this thread, or if nobody holds the heap.
+fn with_ours(heap: &'static SharedHeap, f: impl FnOnce(&Heap)) {
+    match own(heap) {
+        Some(heap) => f(heap),
+        None => _ = pool::with_idle(heap, f),
     }
-    pool::held(heap)
+}
+
+/// The heap for its holder, if it is this thread's own.
+fn own(heap: &'static SharedHeap) -> Option<&'static Heap> {
+    // SAFETY: this thread's word leads to the heap, so this thread holds it, until it ends.
+    let holder = || unsafe { heap.holder() };
+    (heap.has_front(thread::own_front()) && !heap.is_busy()).then(holder)
 }
 
 /// The figures of every thread heap there ever was, oldest last.
