@@ -10,7 +10,8 @@ use std::cell::Cell;
 /// A page in miniature, and the list of the holder's heap for its class. All lists are numbers of
 /// blocks.
 struct Page {
-    is_holders: AtomicBool,
+    /// The owner's words of the first slot, and of a further one.
+    is_holders: [AtomicBool; 2],
     /// Blocks of the page that are not on its own list.
     used: AtomicU32,
     /// Blocks of the page on the list of the holder's heap.
@@ -34,12 +35,13 @@ struct Holder {
 }
 
 impl Holder {
-    /// Frees a live block, as `free` does by the fast path, or as a remote free.
-    fn free(&mut self) {
+    /// Frees a live block in a slot, as `free` does by the fast path, or as a remote free.
+    fn free(&mut self, slot: usize) {
         let page = &*self.page;
-        let is_own = || page.is_holders.load(Relaxed);
-        // A free that finds another owner looks again, and acts by what it reads then (rule 1).
-        if !is_own() && !is_own() {
+        let is_own = |slot: usize| page.is_holders[slot].load(Relaxed);
+        // A free that finds another owner looks again, at the first slot, and acts by what it reads
+        // then (rule 1).
+        if !is_own(slot) && !is_own(0) {
             self.sent += 1;
             return;
         }
@@ -60,9 +62,15 @@ impl Holder {
 }
 
 impl Page {
+    fn set_owner(&self, is_holder: bool) {
+        self.is_holders
+            .iter()
+            .for_each(|word| word.store(is_holder, Relaxed));
+    }
+
     fn new(used: u32, listed: u32) -> Arc<Self> {
         Arc::new(Self {
-            is_holders: AtomicBool::new(true),
+            is_holders: [AtomicBool::new(true), AtomicBool::new(true)],
             used: AtomicU32::new(used),
             listed: AtomicU32::new(listed),
             free: UnsafeCell::new(0),
@@ -92,14 +100,14 @@ fn model(live: u32) {
             take_away::take_away(
                 each(),
                 barrier,
-                |page| page.is_holders.store(false, Relaxed),
+                |page| page.set_owner(false),
                 |page| {
                     listed.set(page.listed.load(Relaxed));
                     page.used.load(Relaxed) == listed.get()
                 },
                 |page| page.listed.load(Relaxed) == listed.get(),
                 |page| {
-                    page.is_holders.store(true, Relaxed);
+                    page.set_owner(true);
                     pages.set(None);
                 },
             );
@@ -119,13 +127,15 @@ fn model(live: u32) {
         sent: 0,
     };
     for _ in 0..live {
-        holder.free();
+        holder.free(0);
     }
     holder.pop();
-    holder.free();
+    holder.free(1);
     let is_taken = purge.join().unwrap();
     let page = &*holder.page;
-    assert_eq!(page.is_holders.load(Relaxed), !is_taken);
+    for word in &page.is_holders {
+        assert_eq!(word.load(Relaxed), !is_taken);
+    }
     let free = page.free.with(|n| unsafe { *n });
     assert_eq!(
         used - page.used.load(Relaxed),
@@ -178,7 +188,7 @@ fn a_page_of_which_a_purge_has_all_used_blocks_is_merged() {
                 links: 0,
                 sent: 0,
             };
-            holder.free();
+            holder.free(0);
             let merged = u32::from(purge.join().unwrap());
             let page = &*holder.page;
             assert_eq!(page.used.load(Relaxed), 1 - merged);
