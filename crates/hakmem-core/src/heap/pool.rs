@@ -167,16 +167,15 @@ pub fn tidy(now: u32, decay: u32, pauses: Pauses, goes_on: impl Fn() -> bool + C
     whole::give_up_all(live(), goes_on)
 }
 
-/// Runs `f` with the heap for its holder, while the calling thread holds it. None: it is not idle.
+/// If the heap is idle, runs `f` with it for its holder, while the calling thread holds it.
 /// A thread that begins meanwhile takes another heap, or makes one: so a caller holds one heap at a
 /// time, and not for long. The caller interrupts no function of this module: it found, by
 /// `thread::holds_a_lock`, that its thread held no lock before.
-pub fn with_idle<R>(heap: &'static SharedHeap, f: impl FnOnce(&Heap) -> R) -> Option<R> {
-    let mut result = None;
-    // SAFETY: `tidy` makes the calling thread the holder while it runs the closure.
-    let read = || result = Some(f(unsafe { heap.holder() }));
+pub fn with_idle(heap: &'static SharedHeap, f: impl FnOnce(&Heap)) {
+    // SAFETY: `tidy` makes the calling thread the holder while it runs the closure
+    // (`proto::heap_state` rule 1).
+    let read = || f(unsafe { heap.holder() });
     put_back_if_popped(heap, heap.state().tidy(os::thread_token(), read));
-    result
 }
 
 /// True if a thread has the heap.

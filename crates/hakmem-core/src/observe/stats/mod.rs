@@ -97,7 +97,7 @@ pub const SEGMENT_BYTES: usize = read::SEGMENT_BYTES;
 
 /// Blocks, bytes and pages at one moment. Other figures are read when they are asked for.
 ///
-/// It has 2.6 KiB.
+/// It has 2.5 KiB.
 ///
 /// ```
 /// # extern crate hakmem_core as hakmem;
@@ -149,7 +149,7 @@ impl Snapshot {
     /// Takes a snapshot of counters alone, in whatever state this thread is: for signal handlers.
     /// Takes no lock.
     ///
-    /// O(heaps + slots in use).
+    /// O(heaps × classes + slots in use).
     ///
     /// ```
     /// # extern crate hakmem_core as hakmem;

@@ -89,7 +89,7 @@ fn look(snapshot: &mut Snapshot, free: &mut Free) {
 fn with_ours(heap: &'static SharedHeap, f: impl FnOnce(&Heap)) {
     match own(heap) {
         Some(heap) => f(heap),
-        None => _ = pool::with_idle(heap, f),
+        None => pool::with_idle(heap, f),
     }
 }
 
