@@ -121,8 +121,8 @@ macro_rules! options {
                 values: Text("a signal, such as USR2"),
                 default: 0,
                 unit: "",
-                meaning: " At this signal hakmem writes what `STATS` and `MAP` ask for. Without \
-                    both it is ignored.",
+                meaning: " At this signal hakmem writes what `STATS` and `MAP` ask for. If \
+                    neither is set, it is ignored.",
                 setting: Setting::Elsewhere,
             },
             Entry {
@@ -201,8 +201,8 @@ options! {
     populate_from_pages: u32 = 16,
         One POPULATE_FROM_PAGES, "POPULATE_FROM_PAGES", Number(0, u32::MAX), "pages";
     /// Huge pages of the system. `auto` asks for them in memory that the program is likely to fill,
-    /// and in up to 64 MiB beyond. `always` asks for them in all fresh memory. `never` refuses
-    /// them. Memory of which a part was given back has none.
+    /// and in up to 64 MiB of other memory. `always` asks for them in all fresh memory. `never`
+    /// refuses them. Memory of which a part was given back has none.
     thp: Thp = Thp::Auto, One THP, "THP", Word(&["auto", "never", "always"]), "";
     /// Only for `THP=auto`, and only for blocks up to 1 MiB: how many segments of 2 MiB the program
     /// must fill before fresh ones ask for huge pages. Raise it for huge pages in large heaps
@@ -216,8 +216,8 @@ options! {
     /// does not allocate. 0: no thread. Lower it for a small service.
     scavenger: u32 = 16, One SCAVENGE_MIB, "SCAVENGER", Number(0, 1 << 20), "MiB";
     /// MiB of free memory that may stay beyond what the program needed at most in the last
-    /// `DECAY_MS`, and beyond a sixteenth of that need. Threads that free more give it back in
-    /// steps, before its decay. Blocks over 1 MiB do not count.
+    /// `DECAY_MS`, and beyond a sixteenth of its present need. Threads that free more give it back
+    /// in steps, before its decay. Blocks over 1 MiB do not count.
     surplus_mib: u32 = 16, One SURPLUS_MIB, "SURPLUS_MIB", Number(0, 1 << 20), "MiB";
     /// MiB of freed blocks over 1 MiB that may stay until their decay is over. What is beyond goes
     /// back at once. `HUGE_CACHE_PERCENT` may allow more: set both to 0 to keep none.
@@ -226,8 +226,8 @@ options! {
     /// cent. The larger of the two limits counts.
     huge_cache_percent: u32 = 100,
         One HUGE_CACHE_PERCENT, "HUGE_CACHE_PERCENT", Number(0, 1000), "%";
-    /// Soft limit of the memory that hakmem holds, in MiB. Where hakmem would exceed it, all free
-    /// memory goes back first. 0: no limit.
+    /// Soft limit of the memory that hakmem holds, in MiB. When hakmem takes memory beyond it, all
+    /// free memory goes back at once. 0: no limit.
     soft_limit_mib: u32 = 0, One SOFT_LIMIT_MIB, "SOFT_LIMIT_MIB", Number(0, 1 << 24), "MiB";
     /// Hard limit of the memory that hakmem holds, in MiB. An allocation that would exceed it calls
     /// the program's limit callback, if there is one. Then it fails with ENOMEM. 0: no limit.

@@ -27,13 +27,13 @@
 //!    `parked`'s lock, or for a moment the thread that purges the page (`parked::purge` rule 3). A
 //!    retired or cached page names no owner: it is the holder of the heap that
 //!    keeps it. Before a page is opened it is the thread that claimed the slot.
-//! 2. `owner` is not null while a block of the page is used, and only a page's first slot has one.
-//!    The word of a further slot names the owner too, with the bit `FOLLOW`: `free` compares it, so
-//!    that it need not read the first slot. Who sets or clears the owner does so in all slots.
-//!    It is null unless blocks of the page are used. So a free into an empty page takes the slow
-//!    path, which reports the error. `owner` is also null for a page of sampled blocks, whose first
-//!    line belongs to `profile`, and for a page of a program heap, whose first line belongs to the
-//!    holder of that heap's lock (`program` rule 1).
+//! 2. `owner` is not null while a block of the page is used, and null otherwise. So a free into an
+//!    empty page takes the slow path, which reports the error. Only a page's first slot has an
+//!    owner. The word of a further slot names that owner too, with the bit `FOLLOW`: `free`
+//!    compares it, and need not read the first slot. Who sets or clears the owner does so in all
+//!    slots. `owner` is also null for a page of sampled blocks, whose first line belongs to
+//!    `profile`, and for a page of a program heap, whose first line belongs to the holder of that
+//!    heap's lock (`program` rule 1).
 //! 3. Who writes the second line: the owner of the slot (see `proto::slots`), before a block of the
 //!    slot is allocated and after the last block was freed. While a large or huge block is live:
 //!    the thread that allocates or resizes it. `stamp` of a parked page belongs to `parked`'s lock.
