@@ -304,7 +304,9 @@ fn what_threads_that_sleep_keep_comes_back() {
     alone("what_threads_that_sleep_keep_comes_back", sleepers);
 }
 
-/// Threads take and free blocks and say that they are idle: nothing of a page stays with them.
+/// Threads take and free blocks and say that they are idle: nothing of a page stays with them. They
+/// say so twice, as a page that one of them parked can be another's by then: the first time sends
+/// its blocks to the owner, the second time the owner receives them.
 fn idlers() {
     const THREADS: usize = 4;
     let barrier = std::sync::Barrier::new(THREADS + 1);
@@ -316,12 +318,17 @@ fn idlers() {
             scope.spawn(move || {
                 let mut oracle = oracle::Oracle::new(oracle::C, ranges, salt as u64);
                 fill_and_free(&mut oracle, &[16, 200, 1000, 5000, 30_000, 200_000]);
-                hakmem_core::thread_idle();
+                for _ in 0..2 {
+                    barrier.wait();
+                    hakmem_core::thread_idle();
+                }
                 barrier.wait();
                 barrier.wait();
             });
         }
-        barrier.wait();
+        for _ in 0..3 {
+            barrier.wait();
+        }
         left = stats::process().live_bytes_upper_bound;
         barrier.wait();
     });
