@@ -6,6 +6,7 @@
 
 use super::{Heap, REPORT_BYTES};
 use crate::backend::arena::SLOT;
+use crate::backend::nodes;
 use crate::backend::page::Meta;
 use crate::base::sync::Ordering::Relaxed;
 use crate::large;
@@ -57,6 +58,9 @@ impl Heap {
     pub fn fresh_large(&self, n: usize) -> Option<(&'static Meta, bool)> {
         // Inside: a purge that pauses the heap uses its home too.
         self.busy(|| {
+            if nodes::are_several() {
+                self.large.close();
+            }
             let got = large::fresh(n, &self.home)?;
             self.counts.large_fresh.add(1);
             self.note_live(large::size_for(n) as i64);
@@ -98,11 +102,16 @@ impl Heap {
     /// The rest of [`Heap::free_large`]: makes room in the cache unless the block is kept, and
     /// reports the live bytes if that is due. True if slots went back to a segment and the totals
     /// know of them.
+    ///
+    /// # Safety
+    /// `free_large` has just said of the block of `meta` whether it is kept.
     #[cold]
     #[inline(never)]
-    pub fn after_free_large(&self, meta: &Meta, is_kept: bool) -> bool {
+    pub unsafe fn after_free_large(&self, meta: &Meta, is_kept: bool) -> bool {
         self.busy(|| {
-            let is_told = !is_kept && large::make_room(&self.large, meta, &self.home);
+            // SAFETY: what `free_large` did not keep is still this thread's, and given up. The
+            // thread holds the heap.
+            let is_told = !is_kept && unsafe { large::make_room(&self.large, meta, &self.home) };
             self.note_live(0);
             is_told
         })

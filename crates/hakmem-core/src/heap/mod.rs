@@ -200,6 +200,12 @@ impl Heap {
         !self.is_busy()
     }
 
+    /// The heap has a thread on `node` from now on.
+    #[inline(always)]
+    pub fn settle(&self, node: usize) {
+        self.home.settle(node);
+    }
+
     /// The huge blocks that the heap keeps.
     #[inline(always)]
     pub fn kept_huge(&self) -> &huge::kept::Kept {

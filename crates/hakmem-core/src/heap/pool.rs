@@ -1,6 +1,9 @@
 //! The pool: heaps that no thread holds, with their pages. A new thread adopts one of them. When it
 //! ends, it puts the heap back.
 //!
+//! Each node of memory has a stack of the pool (`backend::nodes`). A thread looks into that of its
+//! own node first.
+//!
 //! Rules
 //! 1. `proto::heap_state` says who holds a heap. An idle heap is in the pool, or its last holder is
 //!    about to put it there. A heap that is being tidied stays in the pool until a thread pops it.
@@ -13,6 +16,7 @@ use super::all::{all_heaps, heap_by_id, id_of, make};
 use super::reclaim::sleeping::{self, Pauses};
 use super::reclaim::{parked, whole};
 use super::shared::SharedHeap;
+use crate::backend::nodes;
 use crate::base::sync::{
     AtomicBool,
     Ordering::{Acquire, Relaxed, Release},
@@ -23,8 +27,9 @@ use crate::proto::heap_state::{Adopted, Tidied, With};
 use crate::proto::id_stack::IdStack;
 use crate::proto::lock::Lock;
 
+/// A stack for each node.
 #[unsafe(link_section = ".data.hakmem")]
-static POOL: IdStack = IdStack::new();
+static POOL: [IdStack; nodes::MOST] = [const { IdStack::new() }; nodes::MOST];
 /// True if a heap has ever got numbers (rule 2).
 #[unsafe(link_section = ".data.hakmem")]
 pub static NUMBERED: AtomicBool = AtomicBool::new(false);
@@ -36,39 +41,53 @@ pub static REAPING: Lock = Lock::new();
 /// Takes an idle heap from the pool, or makes a heap. None: there is no memory for one.
 #[unsafe(link_section = ".text.hot.hakmem")]
 pub fn adopt() -> Option<&'static Heap> {
-    let me = os::thread_token();
-    if let Some(heap) = pop(me) {
+    let (me, node) = (os::thread_token(), nodes::here());
+    if let Some(heap) = pop(me, node) {
         return Some(heap);
     }
     if NUMBERED.load(Relaxed) {
         reap(me);
-        if let Some(heap) = pop(me) {
+        if let Some(heap) = pop(me, node) {
             return Some(heap);
         }
     }
-    adopted(make()?, me)
+    adopted(make()?, me, node)
 }
 
-/// Takes a heap from the pool. A heap that another thread tidies stays with the tidier, which puts
-/// it back.
+/// Takes a heap from the pool, from the stack of `node` if that has one. A heap that another thread
+/// tidies stays with the tidier, which puts it back.
 #[inline]
-pub fn pop(me: u32) -> Option<&'static Heap> {
-    // SAFETY: only `id_of` made the numbers in the pool.
-    while let Some(id) = POOL.pop(|id| unsafe { heap_by_id(id) }.link()) {
-        // SAFETY: `id` came out of the pool, where only `id_of` made the numbers.
-        if let Some(heap) = adopted(unsafe { heap_by_id(id) }, me) {
-            return Some(heap);
+pub fn pop(me: u32, node: usize) -> Option<&'static Heap> {
+    let count = nodes::count();
+    for further in 0..count {
+        let stack = &POOL[(node + further) % count % nodes::MOST];
+        // SAFETY: only `id_of` made the numbers in the pool.
+        while let Some(id) = stack.pop(|id| unsafe { heap_by_id(id) }.link()) {
+            // SAFETY: `id` came out of the pool, where only `id_of` made the numbers.
+            if let Some(heap) = adopted(unsafe { heap_by_id(id) }, me, node) {
+                return Some(heap);
+            }
         }
     }
     None
 }
 
-/// Makes the calling thread the holder of a heap that it just made or popped. None: another thread
-/// tidies the heap, or it is lost.
+/// Puts a heap onto the stack of its node. The caller gives it up.
+fn push(heap: &SharedHeap) {
+    POOL[heap.node() % nodes::MOST].push(id_of(heap), heap.link());
+}
+
+/// Makes the calling thread, which is on `node`, the holder of a heap that it just made or popped.
+/// None: another thread tidies the heap, or it is lost.
 #[inline]
-fn adopted(heap: &'static SharedHeap, me: u32) -> Option<&'static Heap> {
+fn adopted(heap: &'static SharedHeap, me: u32, node: usize) -> Option<&'static Heap> {
+    if heap.state().adopt(me) != Adopted::Yes {
+        return None;
+    }
     // SAFETY: `adopt` has just made the calling thread, whose token is `me`, the holder.
-    (heap.state().adopt(me) == Adopted::Yes).then(|| unsafe { heap.holder() })
+    let heap = unsafe { heap.holder() };
+    heap.settle(node);
+    Some(heap)
 }
 
 /// Takes over the heaps of threads that ended without a destructor (rule 2). If a new thread has
@@ -123,14 +142,14 @@ pub fn collect_after_the_end(heap: &Heap) {
 /// The calling thread holds the heap, and does not use it after the call.
 pub unsafe fn put_back(heap: &SharedHeap) {
     heap.state().give_up();
-    POOL.push(id_of(heap), heap.link());
+    push(heap);
 }
 
 /// Ends a tidying: puts the heap back if another thread popped it meanwhile (`proto::heap_state`
 /// rule 3).
 pub fn put_back_if_popped(heap: &SharedHeap, tidied: Tidied) {
     if tidied == Tidied::Popped {
-        POOL.push(id_of(heap), heap.link());
+        push(heap);
     }
 }
 

@@ -102,6 +102,11 @@ impl SharedHeap {
         self.0.home.untold_dirty_bytes()
     }
 
+    /// The node of memory that its thread is on, or its last thread was.
+    pub fn node(&self) -> usize {
+        self.0.home.node()
+    }
+
     /// The huge blocks that it keeps.
     pub fn huge(&self) -> &Kept {
         &self.0.huge

@@ -9,10 +9,13 @@
 //! Rules
 //! 1. The slots of a cached block belong to the cache. Their metadata says `Kind::Free`.
 //! 2. A cache belongs to its heap, and only the heap's holder uses it.
+//! 3. On a machine of several nodes of memory, the cache is closed: it takes a block on the slow
+//!    path alone, which looks whose node the block is of. So the fast path need not look.
 
 pub(crate) mod huge;
 
 use crate::backend::arena::SLOT;
+use crate::backend::nodes;
 use crate::backend::page::{Kind, Meta};
 use crate::backend::segment;
 use crate::base::sync::{AtomicU64, Ordering::Relaxed};
@@ -24,7 +27,9 @@ pub const LARGE_MAX: usize = 16 * SLOT;
 /// Freed blocks that a heap keeps …
 const WAYS: usize = 4;
 /// … and the slots they may hold together.
-const KEPT_SLOTS: u32 = 16;
+const KEPT_SLOTS: i32 = 16;
+/// What a closed cache lacks of room: more than it ever has.
+const CLOSED: i32 = 1 << 10;
 
 /// Frees by threads without a heap.
 pub static HEAPLESS: AtomicU64 = AtomicU64::new(0);
@@ -43,8 +48,9 @@ pub fn reset_heapless_frees() {
 pub struct Cache {
     /// The slots of the block of each way. 0: the way has none.
     spans: [Cell<u8>; WAYS],
-    /// The slots that further blocks may hold: KEPT_SLOTS less the sum of `spans`.
-    room: Cell<u32>,
+    /// The slots that further blocks may hold: KEPT_SLOTS less the sum of `spans`, and less CLOSED
+    /// if the cache is closed (rule 3).
+    room: Cell<i32>,
     /// The way whose block the cache gives up next.
     victim: Cell<u32>,
     /// Where the block of each way starts …
@@ -58,7 +64,7 @@ impl Cache {
     fn take(&self, span: u32) -> Option<(*mut u8, &'static Meta)> {
         let way = self.spans.iter().position(|slots| slots.get() == span as u8)?;
         self.spans[way].set(0);
-        self.room.set(self.room.get() + span);
+        self.room.set(self.room.get() + span as i32);
         // SAFETY: a way with slots has a block's metadata, which is accessible for ever (`arena`
         // rule 4). All fields may be shared between threads.
         let meta = unsafe { self.metas[way].get().as_ref().unwrap_unchecked() };
@@ -67,7 +73,10 @@ impl Cache {
 
     #[inline(always)]
     fn put_if_room(&self, p: *mut u8, meta: &Meta, span: u32) -> bool {
-        let Some(room) = self.room.get().checked_sub(span) else { return false };
+        let room = self.room.get() - span as i32;
+        if room < 0 {
+            return false;
+        }
         let Some(way) = self.spans.iter().position(|slots| slots.get() == 0) else { return false };
         self.spans[way].set(span as u8);
         self.room.set(room);
@@ -78,12 +87,29 @@ impl Cache {
 
     fn make_room(&self, meta: &Meta, span: u32, home: &segment::Home) -> bool {
         let mut is_told = false;
+        self.open();
         while !self.put_if_room(meta.start(), meta, span) {
             let victim = self.victim.get();
             self.victim.set((victim + 1) % WAYS as u32);
             is_told |= self.let_go(victim as usize, home);
         }
+        if nodes::are_several() {
+            self.close();
+        }
         is_told
+    }
+
+    /// Opens the cache.
+    fn open(&self) {
+        let room = self.room.get();
+        self.room.set(if room < -KEPT_SLOTS { room + CLOSED } else { room });
+    }
+
+    /// Closes the cache (rule 3).
+    #[cold]
+    pub fn close(&self) {
+        self.open();
+        self.room.set(self.room.get() - CLOSED);
     }
 
     #[inline(always)]
@@ -92,7 +118,7 @@ impl Cache {
         if span == 0 {
             return false;
         }
-        self.room.set(self.room.get() + span);
+        self.room.set(self.room.get() + span as i32);
         // SAFETY: a way with slots has a block's metadata, which is accessible for ever (`arena`
         // rule 4). The slots of a cached block belong to the cache (rule 1), and this call has
         // taken the block out of it.
@@ -143,7 +169,7 @@ pub fn fresh(n: usize, home: &segment::Home) -> Option<(&'static Meta, bool)> {
 }
 
 /// Frees the large block at `p`, whose metadata is `meta` and which has `span` slots, into a heap's
-/// cache. False: the cache has no room, and the caller must call [`make_room`].
+/// cache. False: the cache has no room, or is closed. Then the caller must call [`make_room`].
 ///
 /// # Safety
 /// It is a live large block, and the caller gives it up. The caller holds the heap of `cache`.
@@ -153,10 +179,21 @@ pub unsafe fn keep(cache: &Cache, p: *mut u8, meta: &Meta, span: u32) -> bool {
     cache.put_if_room(p, meta, span)
 }
 
-/// Lets go of blocks of the cache until there is room for `meta`, which [`keep`] did not keep.
-/// `home` is that of the cache's heap. True: there may be work for a purge.
-pub fn make_room(cache: &Cache, meta: &Meta, home: &segment::Home) -> bool {
-    cache.make_room(meta, meta.span.load(Relaxed), home)
+/// Lets go of blocks of the cache until there is room for `meta`, which [`keep`] did not keep; or
+/// of this block, if it is of another node. `home` is that of the cache's heap. True: there may be
+/// work for a purge.
+///
+/// # Safety
+/// The block is the caller's, who called `keep` and gives it up. The caller holds the heap of
+/// `cache`.
+pub unsafe fn make_room(cache: &Cache, meta: &Meta, home: &segment::Home) -> bool {
+    let span = meta.span.load(Relaxed);
+    if home.is_far(meta) {
+        // SAFETY: the block owns these slots, and the caller gives it up. Since `keep`, their
+        // metadata says `Kind::Free`.
+        return unsafe { home.release(meta, span) };
+    }
+    cache.make_room(meta, span, home)
 }
 
 /// Frees the large block at `meta`, for a thread without a heap.

@@ -47,6 +47,7 @@ mod joined;
 #[cfg(all(target_os = "linux", not(any(miri, shuttle))))]
 mod library;
 mod message;
+mod node;
 mod objects;
 mod own;
 #[cfg(all(target_os = "linux", not(miri)))]
@@ -66,7 +67,10 @@ pub mod stops;
 #[cfg(all(target_os = "linux", not(miri)))]
 mod tables;
 #[cfg(all(target_os = "linux", not(miri)))]
-#[cfg_attr(shuttle, allow(dead_code, reason = "`scheduled` replaces the clock"))]
+#[cfg_attr(
+    any(shuttle, feature = "ledger"),
+    allow(dead_code, reason = "`scheduled` replaces the clock, the ledger knows the nodes")
+)]
 mod vdso;
 
 #[cfg_attr(
@@ -82,6 +86,9 @@ pub use interpreted::*;
 #[cfg(all(target_os = "linux", not(miri)))]
 pub use linux::*;
 pub use message::{detail, fatal, fatal_about, on_error, on_line, report, show_more};
+pub use node::node;
+#[cfg(all(test, not(any(loom, miri, shuttle))))]
+pub use node::on_node;
 pub use objects::{
     Tables, find_objects, find_objects_at_once, find_program, loader, object_of, place_of,
 };

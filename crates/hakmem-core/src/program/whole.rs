@@ -3,6 +3,7 @@
 use super::{Locked, Made, ProgramHeap, Refusal, Way};
 use crate::backend::arena::{SEGMENT, SLOT};
 use crate::backend::check;
+use crate::backend::nodes;
 use crate::backend::page::{Kind, Meta};
 use crate::base::size_class::CLASSES;
 use crate::base::sync::Ordering::Relaxed;
@@ -46,7 +47,7 @@ impl Locked {
         n: usize,
         align: usize,
     ) -> Result<(&'static Meta, bool), Refusal> {
-        let (head, zero) = huge::alloc(n, align, false).ok_or(Refusal::Memory)?;
+        let (head, zero) = huge::alloc(n, align, false, nodes::here()).ok_or(Refusal::Memory)?;
         self.note_held(huge::size(head) as i64);
         self.adopt(way, head, Kind::ProgramHuge);
         Ok((head, zero))

@@ -19,6 +19,7 @@ mod budget;
 mod limit;
 mod scavenger;
 
+use crate::backend::nodes::Groups;
 use crate::backend::{arena, segment};
 use crate::base::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed, plain};
 use crate::heap::all::all_heaps;
@@ -170,8 +171,9 @@ fn keep_budget(now: u32, decay: u32, most: usize) {
 
 /// The segments with dirty slots. O(groups in use / 64 + those segments).
 fn dirty_segments() -> impl Iterator<Item = (&'static arena::Arena, usize)> {
-    arena::all()
-        .flat_map(|arena| arena.listed(arena::DIRTY_ROW).map(move |segment| (arena, segment)))
+    arena::all().flat_map(|arena| {
+        arena.listed(arena::DIRTY_ROW, Groups::ALL).map(move |segment| (arena, segment))
+    })
 }
 
 /// The milliseconds between two passes on slow paths.

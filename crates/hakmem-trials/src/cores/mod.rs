@@ -12,7 +12,7 @@ use hakmem_bench::record::Start;
 use hakmem_bench::report::{Summary, markdown};
 use hakmem_bench::sample::Series;
 use hakmem_core::ledger;
-use patterns::{ALL, Pattern};
+use patterns::{ALL, PLACES, Pattern};
 use serde::{Deserialize, Serialize};
 use std::panic::Location;
 use std::path::PathBuf;
@@ -39,6 +39,9 @@ pub struct Options {
     /// The patterns [default: all]
     #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
     only: Vec<String>,
+    /// The core knows of the nodes, each of 64 threads
+    #[arg(long)]
+    nodes: bool,
     /// Also list the N busiest lines of each run, and the N places with the most transfers
     #[arg(long, default_value_t = 0, value_name = "N")]
     top: usize,
@@ -56,6 +59,10 @@ struct Outcome {
     threads: usize,
     /// For each 1,000 operations of all threads together.
     transfers: f64,
+    /// Those of them from another node.
+    far_transfers: f64,
+    /// The share of blocks whose memory is another node's than their thread's, in per cent.
+    far_blocks: f64,
     /// Writes of lines that several threads wrote, for each 1,000 operations.
     shared_writes: f64,
     /// Shared lines, the one with the most transfers first.
@@ -72,6 +79,7 @@ struct Outcome {
 struct Busy {
     writes: f64,
     transfers: f64,
+    far: f64,
     place: String,
     /// The threads that wrote the line.
     writers: u32,
@@ -81,23 +89,22 @@ struct Busy {
 const OPERATION: f64 = 15.0;
 /// What a transfer is taken to cost between the cores of one node, in ns.
 const TRANSFER: f64 = 100.0;
-/// The same between nodes of 64 cores.
-const FAR_TRANSFER: f64 = 200.0;
+/// What it costs more between nodes of 64 cores.
+const FAR: f64 = 100.0;
+
+/// The time of so many transfers of 1,000 operations, for each of them, in ns.
+fn waits(transfers: f64, far: f64) -> f64 {
+    (transfers * TRANSFER + far * FAR) / 1000.0
+}
 
 impl Outcome {
     /// Operations per µs that as many cores would do at most: each waits for its own transfers, and
     /// each line is in one place at a time.
     fn modelled(&self) -> f64 {
-        let transfer = if self.threads > 64 {
-            FAR_TRANSFER
-        } else {
-            TRANSFER
-        };
-        let alone = OPERATION + self.transfers / 1000.0 * transfer;
-        let hottest = self
-            .lines
-            .first()
-            .map_or(0.0, |line| line.transfers / 1000.0 * transfer);
+        let alone = OPERATION + waits(self.transfers, self.far_transfers);
+        let lines = self.lines.iter();
+        let hottest = lines.map(|line| waits(line.transfers, line.far));
+        let hottest = hottest.fold(0.0, f64::max);
         1000.0
             * (self.threads as f64 / alone).min(if hottest > 0.0 {
                 1.0 / hottest
@@ -134,6 +141,7 @@ pub fn run(options: &Options) -> io::Result<bool> {
             hakmem_core::options::set(option, value)
                 .map_err(|e| io::Error::other(e.to_string()))?;
         }
+        ledger::set_nodes(options.nodes);
         let pattern = chosen().next().expect("a pattern");
         let outcome = count(pattern, options.threads[0], options);
         println!("{}", serde_json::to_string(&outcome)?);
@@ -164,10 +172,12 @@ pub fn run(options: &Options) -> io::Result<bool> {
     Ok(true)
 }
 
-const COLUMNS: [&str; 10] = [
+const COLUMNS: [&str; 12] = [
     "pattern",
     "threads",
     "transfers / 1,000 ops",
+    "far ones",
+    "far blocks %",
     "of the hottest line",
     "its writes / 1,000 ops",
     "first written at",
@@ -185,6 +195,8 @@ fn row(pattern: &Pattern, outcome: &Outcome) -> Vec<String> {
         pattern.name.to_owned(),
         outcome.threads.to_string(),
         format!("{:.1}", outcome.transfers),
+        format!("{:.1}", outcome.far_transfers),
+        format!("{:.1}", outcome.far_blocks),
         figure(|line| line.transfers),
         figure(|line| line.writes),
         hottest.map_or(String::new(), |line| line.place.clone()),
@@ -246,6 +258,7 @@ fn count_in_process(pattern: &Pattern, threads: usize, options: &Options) -> io:
         .args(["--threads", &threads.to_string()])
         .args(["--operations", &options.operations.to_string()])
         .args(["--fills", &options.fills.to_string()])
+        .args(options.nodes.then_some("--nodes"))
         .stderr(Stdio::inherit())
         .output()?;
     if !output.status.success() {
@@ -260,6 +273,7 @@ fn count_in_process(pattern: &Pattern, threads: usize, options: &Options) -> io:
 /// Runs a pattern.
 fn count(pattern: &'static Pattern, threads: usize, options: &Options) -> Outcome {
     turns::run(pattern, threads, options.fills, options.operations);
+    let places = PLACES.lock().expect("no thread panicked");
     let thousands = (threads * options.operations) as f64 / 1000.0;
     let per = |count: u64| count as f64 / thousands;
     // SAFETY: all threads of the pattern have ended, and the ledger is closed.
@@ -269,6 +283,7 @@ fn count(pattern: &'static Pattern, threads: usize, options: &Options) -> Outcom
         lines.iter().map(move |line| Busy {
             writes: per(line.writes),
             transfers: per(line.transfers),
+            far: per(line.far),
             place: place(line),
             writers: line.writers(),
         })
@@ -276,12 +291,15 @@ fn count(pattern: &'static Pattern, threads: usize, options: &Options) -> Outcom
     let sites = sites.map(|site| Busy {
         writes: per(site.writes),
         transfers: per(site.transfers),
+        far: 0.0,
         place: text(site.place),
         writers: 0,
     });
     Outcome {
         threads,
         transfers: lines.iter().map(|line| per(line.transfers)).sum(),
+        far_transfers: lines.iter().map(|line| per(line.far)).sum(),
+        far_blocks: places.far as f64 / places.blocks.max(1) as f64 * 100.0,
         shared_writes: lines
             .iter()
             .filter(|line| line.writers() > 1)

@@ -2,10 +2,38 @@
 
 use hakmem_bench::rng::Rng;
 use hakmem_core::Hakmem;
+use hakmem_core::ledger;
 use std::alloc::{GlobalAlloc, Layout};
-use std::sync::Mutex;
+use std::collections::HashMap;
+use std::sync::{LazyLock, Mutex};
 
 static HAKMEM: Hakmem = Hakmem::new();
+
+/// Where blocks lie.
+#[derive(Default)]
+pub struct Places {
+    /// For each 4 KiB: the node of the thread that had the first block there.
+    nodes: HashMap<usize, usize>,
+    /// Blocks since `start`.
+    pub blocks: u64,
+    /// Those whose memory is another node's than their thread's.
+    pub far: u64,
+}
+
+/// Threads run in turn.
+pub static PLACES: LazyLock<Mutex<Places>> = LazyLock::new(Mutex::default);
+
+impl Places {
+    /// Counts from here on.
+    pub fn start(&mut self) {
+        (self.blocks, self.far) = (0, 0);
+    }
+
+    fn note(&mut self, block: usize, node: usize) {
+        self.blocks += 1;
+        self.far += u64::from(*self.nodes.entry(block / 4096).or_insert(node) != node);
+    }
+}
 
 /// What each thread does in an operation.
 pub struct Pattern {
@@ -87,7 +115,17 @@ impl<'a> Worker<'a> {
 
     /// Allocates and frees a small block, as each thread of a program does sooner or later.
     pub fn begin(&mut self) {
-        free(allocate(SENT), SENT);
+        free(self.allocate(SENT), SENT);
+    }
+
+    fn allocate(&self, size: usize) -> usize {
+        // SAFETY: the size is not 0.
+        let p = unsafe { HAKMEM.alloc(layout(size)) };
+        assert!(!p.is_null(), "out of memory");
+        let p = p.expose_provenance();
+        let mut places = PLACES.lock().expect("threads run in turn");
+        places.note(p, self.me / ledger::NEAR);
+        p
     }
 
     /// Frees all that is left.
@@ -102,13 +140,13 @@ impl<'a> Worker<'a> {
     fn replace(&mut self, count: usize, least: usize, most: usize) {
         let size = self.rng.between(least, most);
         if self.blocks.len() < count {
-            self.blocks.push((allocate(size), size));
+            self.blocks.push((self.allocate(size), size));
             return;
         }
         let i = self.rng.below(count);
         let (p, old) = self.blocks[i];
         free(p, old);
-        self.blocks[i] = (allocate(size), size);
+        self.blocks[i] = (self.allocate(size), size);
     }
 
     fn receive(&mut self) {
@@ -119,7 +157,8 @@ impl<'a> Worker<'a> {
     }
 
     fn send(&mut self, to: usize) {
-        let p = allocate(SENT / (1 << self.rng.below(6)));
+        let size = SENT / (1 << self.rng.below(6));
+        let p = self.allocate(size);
         self.inboxes[to]
             .lock()
             .expect("threads run in turn")
@@ -129,13 +168,6 @@ impl<'a> Worker<'a> {
 
 fn layout(size: usize) -> Layout {
     Layout::from_size_align(size, 8).expect("a size of a pattern")
-}
-
-fn allocate(size: usize) -> usize {
-    // SAFETY: the size is not 0.
-    let p = unsafe { HAKMEM.alloc(layout(size)) };
-    assert!(!p.is_null(), "out of memory");
-    p.expose_provenance()
 }
 
 fn free(p: usize, size: usize) {
@@ -157,7 +189,8 @@ fn swings(w: &mut Worker) {
         free(p, size);
     } else {
         let size = w.rng.between(16, 1024);
-        w.blocks.push((allocate(size), size));
+        let p = w.allocate(size);
+        w.blocks.push((p, size));
     }
 }
 

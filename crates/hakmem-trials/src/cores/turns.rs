@@ -1,6 +1,6 @@
 //! Runs threads in turn.
 
-use super::patterns::{Pattern, Worker};
+use super::patterns::{PLACES, Pattern, Worker};
 use hakmem_core::ledger;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Mutex, OnceLock};
@@ -59,6 +59,9 @@ pub fn run(pattern: &'static Pattern, threads: usize, fills: usize, counted: usi
                     (0..FILLS).for_each(|_| (pattern.step)(&mut worker));
                     baton.pass(me);
                 }
+                baton.wait(me);
+                PLACES.lock().expect("threads run in turn").start();
+                baton.pass(me);
                 for _ in 0..counted {
                     baton.wait(me);
                     ledger::set_open(true);

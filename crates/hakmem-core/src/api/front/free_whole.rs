@@ -9,9 +9,10 @@
 //!
 //! The rules are those of [`free`](super::free).
 
-use super::alloc::kept_huge;
+use super::alloc::{kept_huge, node};
 use crate::backend::arena::SLOT;
 use crate::backend::check;
+use crate::backend::nodes;
 use crate::backend::page::{Kind, Meta};
 use crate::heap::{FreedLarge, Heap};
 use crate::large::{self, huge};
@@ -30,17 +31,24 @@ pub unsafe fn free_large(p: *mut u8, meta: &'static Meta, heap: &'static Heap) {
     // SAFETY: the caller gives up a live large block, which starts at `p`.
     match unsafe { heap.free_large(p, meta) } {
         FreedLarge::Kept => {}
-        FreedLarge::Due => after_free_large(true, meta, heap),
-        FreedLarge::NoRoom => after_free_large(false, meta, heap),
+        // SAFETY: `free_large` has just said whether it keeps this block.
+        FreedLarge::Due => unsafe { after_free_large(true, meta, heap) },
+        // SAFETY: `free_large` has just said that it does not keep this block.
+        FreedLarge::NoRoom => unsafe { after_free_large(false, meta, heap) },
         // SAFETY: nothing has changed, so the block is live and the caller's.
         FreedLarge::Paused => unsafe { free_large_later(p, meta, heap) },
     }
 }
 
+/// What is left to do after [`Heap::free_large`].
+///
+/// # Safety
+/// As [`Heap::after_free_large`].
 #[cold]
 #[inline(never)]
-extern "C" fn after_free_large(is_kept: bool, meta: &'static Meta, heap: &'static Heap) {
-    if heap.after_free_large(meta, is_kept) {
+unsafe extern "C" fn after_free_large(is_kept: bool, meta: &'static Meta, heap: &'static Heap) {
+    // SAFETY: by the caller's promise `free_large` said so of this block.
+    if unsafe { heap.after_free_large(meta, is_kept) } {
         purge::tick();
     }
 }
@@ -92,6 +100,7 @@ unsafe fn free_huge(meta: &'static Meta) -> bool {
     // SAFETY: the caller gives up a live huge block.
     unsafe {
         if let Some(kept) = kept_huge()
+            && (!nodes::are_several() || nodes::of(meta) == node())
             && let Some(bytes) = huge::keep(meta, kept)
         {
             return bytes > 0;

@@ -6,6 +6,7 @@
 
 use super::layout::summary_words;
 use super::{Arena, GROUP, bits};
+use crate::backend::nodes::Groups;
 use crate::base::sync::{
     AtomicU64,
     Ordering::{Relaxed, SeqCst},
@@ -36,13 +37,13 @@ impl Arena {
         hints::unlist(&group.rows[row], bit);
     }
 
-    /// The segments listed in `row` a moment ago, lowest first. O(groups in use / 64 + segments
-    /// listed).
-    pub fn listed(&'static self, row: usize) -> impl Iterator<Item = usize> {
+    /// The segments of `wanted` groups that were listed in `row` a moment ago, lowest first.
+    /// O(groups in use / 64 + segments listed).
+    pub fn listed(&'static self, row: usize, wanted: Groups) -> impl Iterator<Item = usize> {
         let groups = self.groups();
         (0..groups.len()).step_by(64).flat_map(move |base| {
             let word = self.summary(row, base).0.load(SeqCst);
-            bits(word).flat_map(move |g| {
+            bits(word & wanted.0).flat_map(move |g| {
                 bits(self.row_of(row, base + g)).map(move |s| (base + g) * GROUP + s)
             })
         })

@@ -3,17 +3,19 @@
 
 use super::bits::Set;
 use super::*;
+use crate::backend::nodes::Groups;
 
 /// Unused segments side by side that `decommit_unused` makes inaccessible: 16 MiB or more, so that
 /// it makes few maps.
 const WORTH_DECOMMITTING: usize = 8;
 
 impl Arena {
-    /// The first place for `n` unused segments at a multiple of `align`. In a place that is too
-    /// small, the search goes on behind the last used segment of it. It begins where a search for
-    /// no more than `n` ended. O(segments / n), and mostly O(n / 4096). The caller holds the lock.
+    /// The first place for `n` unused segments at a multiple of `align` that begins in one of the
+    /// `wanted` groups. In a place that is too small, the search goes on behind the last used
+    /// segment of it. It begins where a search of all groups for no more than `n` ended.
+    /// O(segments / n), and mostly O(n / 4096). The caller holds the lock.
     #[unsafe(link_section = ".text.hot.hakmem")]
-    pub(super) fn first_fit(&self, n: usize, align: usize) -> Option<usize> {
+    pub(super) fn first_fit(&self, n: usize, align: usize, wanted: Groups) -> Option<usize> {
         let segments = self.segments.load(Relaxed);
         let used = self.bits(Set::Used);
         let phase = self.data.load(Relaxed) / SEGMENT;
@@ -30,11 +32,16 @@ impl Arena {
             if start.checked_add(n)? > segments {
                 break None;
             }
+            let group = wanted.next(start / GROUP);
+            if group != start / GROUP {
+                start = aligned(group * GROUP);
+                continue;
+            }
             let Some(last) = used.last_in(start.max(known), start + n) else { break Some(start) };
             known = start + n;
             start = aligned(used.first_out(last + 1));
         };
-        if align == 1 {
+        if align == 1 && wanted == Groups::ALL {
             let hint = &self.hints[(n.ilog2() as usize).min(HINTS - 1)];
             hint.len.store(n, Relaxed);
             hint.from.store(start, Relaxed);
@@ -164,11 +171,12 @@ impl Arena {
 /// A run of segments: its arena, and its first segment.
 pub type Run = (&'static Arena, usize);
 
-/// Takes `n` clean segments at a multiple of `align` segments, and makes the first `commit` of them
-/// accessible. None: the system has no more to give. O(arenas), and the search.
+/// Takes `n` clean segments at a multiple of `align` segments, in `wanted` groups if there are any,
+/// and makes the first `commit` of them accessible. None: the system has no more to give.
+/// O(arenas), and the search.
 #[unsafe(link_section = ".text.hot.hakmem")]
-pub fn take_run(n: usize, align: usize, commit: usize) -> Option<Run> {
-    let run = find_run(n, align)?;
+pub fn take_run(n: usize, align: usize, commit: usize, wanted: Groups) -> Option<Run> {
+    let run = find_run(n, align, wanted)?;
     if !run.0.commit(run.1, commit) {
         // SAFETY: this thread has just taken the run, so it owns it, and nobody has touched it: it
         // is clean.
@@ -187,8 +195,8 @@ const MOST_AHEAD: usize = 16;
 /// accessible too, for later calls: each change of the map of a process stalls the page faults of
 /// all its threads. If the system refuses, the one segment has to do.
 #[unsafe(link_section = ".text.hot.hakmem")]
-pub fn take_segment() -> Option<Run> {
-    let (run, ahead) = find_segment()?;
+pub fn take_segment(wanted: Groups) -> Option<Run> {
+    let (run, ahead) = find_segment(wanted)?;
     let (arena, first) = run;
     let mut is_committed = arena.commit(first, 1 + ahead);
     if ahead > 0 {
@@ -208,9 +216,9 @@ pub fn take_segment() -> Option<Run> {
 /// Finds a segment, and how many segments behind it are to be made accessible with it. The caller
 /// owns these too, until it unmarks them (rule 8).
 #[inline(always)]
-fn find_segment() -> Option<(Run, usize)> {
+fn find_segment(wanted: Groups) -> Option<(Run, usize)> {
     let held = LOCK.lock();
-    let run = find_run_held(1, 1)?;
+    let run = find_run_held(1, 1, wanted)?;
     let (arena, first) = run;
     let ahead = (COMMITTED.load(Relaxed) / SEGMENT / AHEAD).min(MOST_AHEAD);
     if ahead == 0 {
@@ -225,18 +233,22 @@ fn find_segment() -> Option<(Run, usize)> {
 }
 
 #[inline(always)]
-fn find_run(n: usize, align: usize) -> Option<Run> {
+fn find_run(n: usize, align: usize, wanted: Groups) -> Option<Run> {
     let _held = LOCK.lock();
-    find_run_held(n, align)
+    find_run_held(n, align, wanted)
 }
 
 /// [`find_run`] for a caller that holds the lock.
 #[inline(always)]
-fn find_run_held(n: usize, align: usize) -> Option<Run> {
-    let mut found = all().find_map(|a| Some((a, a.first_fit(n, align)?)));
+fn find_run_held(n: usize, align: usize, wanted: Groups) -> Option<Run> {
+    let fit = |wanted| all().find_map(|a| Some((a, a.first_fit(n, align, wanted)?)));
+    let mut found = fit(wanted);
+    if found.is_none() && wanted != Groups::ALL {
+        found = fit(Groups::ALL);
+    }
     if found.is_none() {
         let arena = chain(n.checked_add(align)?)?;
-        found = Some((arena, arena.first_fit(n, align)?));
+        found = Some((arena, arena.first_fit(n, align, Groups::ALL)?));
     }
     found.filter(|&(arena, first)| arena.mark_used(first, n))
 }

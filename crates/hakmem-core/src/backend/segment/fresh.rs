@@ -10,17 +10,18 @@ use super::thp::choose_thp;
 use super::{PER_SEGMENT, TOTALS, claim_in, head_of, rebin, taken_dirty};
 use crate::backend::arena::{self, SLOT};
 use crate::backend::held;
+use crate::backend::nodes::Groups;
 use crate::backend::page::{Meta, NOT_THP};
 use crate::base::sync::Ordering::Relaxed;
 use crate::proto::slots::{SLOTS, run};
 
 #[unsafe(link_section = ".text.hot.hakmem")]
-pub(super) fn claim_fresh(n: u32) -> Option<(&'static Meta, bool)> {
+pub(super) fn claim_fresh(n: u32, wanted: Groups) -> Option<(&'static Meta, bool)> {
     let bytes = n as usize * SLOT;
     if !held::take(bytes) {
         return None;
     }
-    let Some((arena, segment)) = arena::take_segment() else {
+    let Some((arena, segment)) = arena::take_segment(wanted) else {
         held::give(bytes);
         return None;
     };
@@ -62,5 +63,5 @@ pub(super) fn claim_scrap(n: u32) -> Option<(&'static Meta, bool)> {
             rebin(arena, segment);
         }
     }
-    claim_in(arena, n, taken_dirty)
+    claim_in(arena, n, Groups::ALL, taken_dirty)
 }

@@ -7,10 +7,12 @@
 
 use super::{TOTALS, TRIES, claim_from, claim_somewhere, head_of, note_small, release_as};
 use crate::backend::arena::{self, Arena, BINS, SLOT};
+use crate::backend::nodes::{self, Groups};
 use crate::backend::page::Meta;
 use crate::base::counter::Counter;
-use crate::base::sync::Ordering::Relaxed;
+use crate::base::sync::{AtomicU32, Ordering::Relaxed};
 use core::cell::Cell;
+use core::ptr::null;
 
 /// The segment that a heap claims from first, in a program of many heaps. If all took slots of the
 /// fullest segment, each claim would wait for that segment's line of memory. All zero bytes: the
@@ -19,6 +21,8 @@ pub struct Home {
     head: Cell<*const Meta>,
     /// The heap's number among those with a home. 0: it has none.
     pub(super) number: Cell<u32>,
+    /// The node of the heap's thread, or of its last one. Only the holder changes it.
+    node: AtomicU32,
     /// The change of the dirty slots that `TOTALS` does not have yet. Only heaps with a home let
     /// changes wait.
     dirty: Counter<i64>,
@@ -36,6 +40,32 @@ impl Home {
     /// From now on the heap has a home. `number` is above 0, and others have other numbers.
     pub fn begin(&self, number: u32) {
         self.number.set(number);
+    }
+
+    /// The heap has a thread on `node` from now on. The holder calls this.
+    pub fn settle(&self, node: usize) {
+        if node != self.node() {
+            self.node.store(node as u32, Relaxed);
+            self.head.set(null());
+        }
+    }
+
+    /// The node of the heap's thread, or of its last one. Any thread may ask.
+    pub fn node(&self) -> usize {
+        self.node.load(Relaxed) as usize
+    }
+
+    /// True if slots are of another node than the heap. Such slots go back to their segment, where
+    /// threads of their node find them.
+    #[inline(always)]
+    pub fn is_far(&self, slot: &Meta) -> bool {
+        nodes::are_several() && self.node() != nodes::of(slot)
+    }
+
+    /// The groups that the heap searches first.
+    #[inline(always)]
+    pub(super) fn groups(&self) -> Groups {
+        Groups::of(self.node())
     }
 
     /// [`release`] for the holder of the heap. True: `TOTALS` knows of these slots, so there may be
@@ -105,14 +135,15 @@ impl Home {
     /// Claims from a segment with a long free run, which becomes the home.
     pub(super) fn claim_another(&self, n: u32) -> Option<(&'static Meta, bool)> {
         let skip = (self.number.get() % SPREAD) as usize;
+        let wanted = self.groups();
         let taken = |dirty: i32| _ = self.note_dirty(-dirty);
         let in_bin = |arena: &'static Arena, bin| {
-            let mut listed = arena.listed(bin).skip(skip).take(TRIES);
+            let mut listed = arena.listed(bin, wanted).skip(skip).take(TRIES);
             listed.find_map(|segment| claim_from(arena, segment, n, taken))
         };
         let bins = n.ilog2() as usize..BINS;
         let found = bins.rev().find_map(|bin| arena::all().find_map(|arena| in_bin(arena, bin)));
-        let (meta, zero) = found.or_else(|| claim_somewhere(n, taken))?;
+        let (meta, zero) = found.or_else(|| claim_somewhere(n, wanted, taken))?;
         let (arena, segment) = meta.segment_in_arena();
         self.head.set(head_of(arena, segment));
         Some((meta, zero))

@@ -21,6 +21,7 @@ mod totals;
 
 use crate::backend::arena::{self, Arena, BINS, DIRTY_ROW, SEGMENT, SLOT};
 use crate::backend::held;
+use crate::backend::nodes::Groups;
 use crate::backend::page::Meta;
 use crate::base::sync::Ordering::Relaxed;
 use crate::os;
@@ -43,7 +44,7 @@ const PER_SEGMENT: usize = SEGMENT / SLOT;
 #[unsafe(link_section = ".text.hot.hakmem")]
 pub fn claim(n: u32, home: &Home) -> Option<(&'static Meta, bool)> {
     if home.number.get() == 0 {
-        return claim_anywhere(n);
+        return claim_somewhere(n, home.groups(), taken_dirty);
     }
     home.claim(n).or_else(|| home.claim_another(n))
 }
@@ -51,34 +52,49 @@ pub fn claim(n: u32, home: &Home) -> Option<(&'static Meta, bool)> {
 /// [`claim`] for a caller without a heap.
 #[unsafe(link_section = ".text.hot.hakmem")]
 pub fn claim_anywhere(n: u32) -> Option<(&'static Meta, bool)> {
-    claim_somewhere(n, taken_dirty)
+    claim_somewhere(n, Groups::ALL, taken_dirty)
 }
 
-/// [`claim_anywhere`], which calls `taken` with the number of dirty slots that it claimed.
+/// [`claim_anywhere`], in `wanted` groups if they have room. Calls `taken` with the number of dirty
+/// slots that it claimed.
 #[inline(always)]
-fn claim_somewhere(n: u32, taken: impl Fn(i32) + Copy) -> Option<(&'static Meta, bool)> {
-    let listed = arena::all().find_map(|arena| claim_in(arena, n, taken));
-    listed.or_else(|| claim_fresh(n)).or_else(|| claim_scrap(n))
+fn claim_somewhere(
+    n: u32,
+    wanted: Groups,
+    taken: impl Fn(i32) + Copy,
+) -> Option<(&'static Meta, bool)> {
+    let listed = arena::all().find_map(|arena| claim_in(arena, n, wanted, taken));
+    listed.or_else(|| claim_fresh(n, wanted)).or_else(|| claim_last(n))
+}
+
+/// Claims from the last that there is: slots of groups that the caller did not want, and of a
+/// scrap.
+#[cold]
+#[inline(never)]
+fn claim_last(n: u32) -> Option<(&'static Meta, bool)> {
+    let listed = arena::all().find_map(|arena| claim_in(arena, n, Groups::ALL, taken_dirty));
+    listed.or_else(|| claim_scrap(n))
 }
 
 /// Claims all slots of a segment. Returns the first one's metadata. None: out of memory.
 pub fn claim_whole() -> Option<&'static Meta> {
     let of = |arena: &'static Arena| {
-        let mut listed = arena.listed(BINS - 1).take(TRIES);
+        let mut listed = arena.listed(BINS - 1, Groups::ALL).take(TRIES);
         listed.find_map(|segment| claim_from(arena, segment, SLOTS, taken_dirty))
     };
-    arena::all().find_map(of).or_else(|| claim_fresh(SLOTS)).map(|(meta, _)| meta)
+    arena::all().find_map(of).or_else(|| claim_fresh(SLOTS, Groups::ALL)).map(|(meta, _)| meta)
 }
 
 #[inline(always)]
 fn claim_in(
     arena: &'static Arena,
     n: u32,
+    wanted: Groups,
     taken: impl Fn(i32) + Copy,
 ) -> Option<(&'static Meta, bool)> {
     for bin in n.ilog2() as usize..BINS {
         // In the first bin a segment may have too short a run; in the others only by a race.
-        for segment in arena.listed(bin).take(TRIES) {
+        for segment in arena.listed(bin, wanted).take(TRIES) {
             if let Some(found) = claim_from(arena, segment, n, taken) {
                 return Some(found);
             }

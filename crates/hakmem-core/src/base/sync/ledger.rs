@@ -4,7 +4,8 @@
 //! turn, on whatever processor, and says whose turn it is ([`begin_turn`]). The ledger follows each
 //! atomic step as the caches of as many processors would, if they never lost a line for lack of
 //! room: a line is in the caches of some threads, and the last to write it has it alone. A step
-//! that finds the line only in other threads' caches is a *transfer*.
+//! that finds the line only in other threads' caches is a *transfer*. Each 64 threads are on a node
+//! of memory. A transfer is *far* if the line is only in caches of other nodes.
 //!
 //! Rules
 //! 1. Threads run in turn while [`LEDGER`] is open: one thread at a time makes steps. So the books
@@ -13,7 +14,7 @@
 //!    to one thread at a time.
 //!
 //! Threads that share a cache, steps that fail for another thread's step in their middle, and lines
-//! that lie on another node are not in these figures.
+//! that come from memory are not in these figures.
 
 use super::wrapped::Step;
 use core::cell::UnsafeCell;
@@ -30,6 +31,8 @@ pub(crate) mod plain {
 
 /// The most threads of a measurement.
 pub const THREADS: usize = 256;
+/// The threads of a node, as many as a word of [`Threads`] has.
+pub const NEAR: usize = 64;
 /// Bytes of a cache line.
 const LINE: usize = 64;
 /// The most lines of a measurement.
@@ -47,6 +50,8 @@ pub struct Line {
     pub writes: u64,
     /// Steps that found the line only in the caches of other threads.
     pub transfers: u64,
+    /// Those of them that found it only in the caches of other nodes.
+    pub far: u64,
     /// Where the program wrote the line first, or read it if it has not written it.
     pub place: Option<&'static Location<'static>>,
     /// The places that wrote the line, with the number of their writes. Further places count as
@@ -69,6 +74,7 @@ const FREE: Line = Line {
     address: 0,
     writes: 0,
     transfers: 0,
+    far: 0,
     place: None,
     written: [(None, 0); PLACES],
     writers: [0; THREADS / 64],
@@ -119,6 +125,8 @@ static BOOKS: Books = Books {
 /// The thread whose turn it is.
 static TURN: AtomicUsize = AtomicUsize::new(0);
 static IS_OPEN: AtomicBool = AtomicBool::new(false);
+/// False: the core is told that all threads are on node 0.
+static HAS_NODES: AtomicBool = AtomicBool::new(false);
 
 /// A barrier for the compiler alone, as in the usual build.
 #[inline(always)]
@@ -136,6 +144,16 @@ pub fn begin_turn(thread: usize) {
     TURN.store(thread % THREADS, Relaxed);
 }
 
+/// Tells the core on which node each thread is, or that all are on node 0.
+pub fn set_nodes(has_nodes: bool) {
+    HAS_NODES.store(has_nodes, Relaxed);
+}
+
+/// The node of the thread whose turn it is, as the core is told.
+pub fn node() -> u32 {
+    if HAS_NODES.load(Relaxed) { (TURN.load(Relaxed) / NEAR) as u32 } else { 0 }
+}
+
 /// Opens or closes the ledger. Steps count while it is open.
 pub fn set_open(is_open: bool) {
     IS_OPEN.store(is_open, Relaxed);
@@ -149,7 +167,7 @@ pub unsafe fn clear() {
     // SAFETY: the ledger is closed, so nobody else uses the books.
     let (lines, sites) = unsafe { (&mut *BOOKS.lines.get(), &mut *BOOKS.sites.get()) };
     for line in lines {
-        (line.writes, line.transfers) = (0, 0);
+        (line.writes, line.transfers, line.far) = (0, 0, 0);
         (line.written, line.writers) = (FREE.written, FREE.writers);
     }
     for site in sites {
@@ -188,6 +206,7 @@ pub(super) fn before(address: usize, step: Step) {
     let is_write = step == Step::Write;
     line.address = address;
     line.transfers += u64::from(is_transfer);
+    line.far += u64::from(is_transfer && line.holders[word] == 0);
     if is_write {
         line.note_write(place, (word, bit));
     }

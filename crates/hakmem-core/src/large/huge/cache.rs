@@ -1,16 +1,22 @@
 //! The cache of runs that were freed lately. The best fit serves a request, and the oldest run goes
 //! back to the system first.
 //!
+//! Each node of memory has a part of the cache, with a lock of its own. A run goes to the part of
+//! the node that its first group is of, and serves threads of that node (`backend::nodes`). The
+//! bound is for all parts together.
+//!
 //! Rules
-//! 1. The entries change under `LOCK` only. A cached run is dirty, accessible, and belongs to the
-//!    cache. A run that left the cache belongs to the thread that took it out.
+//! 1. The entries of a part change under its lock only. A cached run is dirty, accessible, and
+//!    belongs to the cache. A run that left the cache belongs to the thread that took it out.
 //! 2. `CACHED` is the bytes of the entries and of what heaps may keep (`kept`). It changes without
-//!    the lock, so it may differ for a moment.
+//!    a lock, so it may differ for a moment.
+//! 3. No thread takes the lock of a second part while it has one.
 
 use super::thp::tried_of;
-use super::{address, is_moved, kept, run_of};
+use super::{address, head_of, is_moved, kept, run_of};
 use crate::backend::arena::{self, Run, SEGMENT};
 use crate::backend::held;
+use crate::backend::nodes;
 use crate::backend::page::{Meta, THP, TRIED, UNTOLD};
 use crate::backend::tried;
 use crate::base::sync::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -19,18 +25,36 @@ use crate::os;
 use crate::policy;
 use crate::proto::lock::Lock;
 use core::cell::UnsafeCell;
+use crossbeam_utils::CachePadded;
 
 pub(super) const RING: usize = 16;
+
+/// Yes or no, as a byte that may have any value. So an absent entry is all zero bytes, and those of
+/// the further parts take no room in the executable.
+#[derive(Clone, Copy)]
+pub(super) struct Flag(u8);
+
+impl From<bool> for Flag {
+    fn from(is_set: bool) -> Self {
+        Self(is_set.into())
+    }
+}
+
+impl Flag {
+    pub(super) fn is_set(self) -> bool {
+        self.0 != 0
+    }
+}
 
 #[derive(Clone, Copy)]
 pub(super) struct Entry {
     pub(super) run: Run,
     pub(super) len: usize,
     pub(super) stamp: u32,
-    /// True for a moved run (`huge` rule 4).
-    pub(super) moved: bool,
-    /// True if hakmem asked for huge pages in some of it.
-    pub(super) thp: bool,
+    /// Set for a moved run (`huge` rule 4).
+    pub(super) moved: Flag,
+    /// Set if hakmem asked for huge pages in some of it.
+    pub(super) thp: Flag,
     /// How many segments of it the count of `tried` has.
     pub(super) tried: usize,
 }
@@ -38,20 +62,19 @@ pub(super) struct Entry {
 impl Entry {
     /// Of the run of a freed block, which has `len` segments and was freed at `stamp`.
     pub(super) fn of(meta: &Meta, len: usize, stamp: u32) -> Self {
-        let thp = meta.segment().is_thp();
         Self {
             run: run_of(meta),
             len,
             stamp,
-            moved: is_moved(meta),
-            thp,
+            moved: is_moved(meta).into(),
+            thp: meta.segment().is_thp().into(),
             tried: tried_of(meta, len),
         }
     }
 
     /// What a huge block of the run says that the kernel was told.
     pub(super) fn told(&self) -> u8 {
-        match (self.thp, self.tried == self.len) {
+        match (self.thp.is_set(), self.tried == self.len) {
             (false, _) => UNTOLD,
             (true, false) => THP,
             (true, true) => TRIED,
@@ -59,14 +82,20 @@ impl Entry {
     }
 }
 
-struct Cache(UnsafeCell<[Option<Entry>; RING]>);
-// SAFETY: only `with_cache` and `after_fork` use the entries, and both hold the lock (rule 1).
-unsafe impl Sync for Cache {}
+type Entries = [Option<Entry>; RING];
 
-/// A thread holds it for every use of the cache.
+struct Part(UnsafeCell<Entries>);
+// SAFETY: only `with_part` and `after_fork` use the entries, and both hold the lock of the part
+// (rule 1).
+unsafe impl Sync for Part {}
+
+/// A thread holds it for every use of the part of node 0.
 #[unsafe(link_section = ".data.hakmem")]
 pub static LOCK: Lock = Lock::new();
-static CACHE: Cache = Cache(UnsafeCell::new([None; RING]));
+static PART: Part = Part(UnsafeCell::new([None; RING]));
+/// The other parts. A machine of one node never touches them.
+static FURTHER: [CachePadded<(Lock, Part)>; nodes::MOST - 1] =
+    [const { CachePadded::new((Lock::new(), Part(UnsafeCell::new([None; RING])))) }; _];
 pub static CACHED: AtomicUsize = AtomicUsize::new(0);
 pub static HANDED: AtomicU64 = AtomicU64::new(0);
 pub static RETURNED: AtomicU64 = AtomicU64::new(0);
@@ -86,23 +115,37 @@ pub fn after_fork(allowed: i64) {
     for counter in [&HANDED, &RETURNED, &HITS] {
         counter.store(0, Relaxed);
     }
-    // If the lock is not free, this thread's signal handler has interrupted it under the lock.
-    if let Some(_held) = LOCK.try_lock() {
+    let mut bytes = allowed;
+    for (lock, part) in (0..nodes::count()).map(part) {
+        // If the lock is not free, this thread's signal handler has interrupted it under the lock.
+        let Some(_held) = lock.try_lock() else { return };
         // SAFETY: this thread holds the lock (rule 1), so nobody changes the entries.
-        let entries = unsafe { &*CACHE.0.get() };
-        CACHED.store(
-            allowed + entries.iter().flatten().map(|e| e.len * SEGMENT).sum::<usize>(),
-            Relaxed,
-        );
+        let entries = unsafe { &*part.0.get() };
+        bytes += entries.iter().flatten().map(|e| e.len * SEGMENT).sum::<usize>();
+    }
+    CACHED.store(bytes, Relaxed);
+}
+
+/// Empties the part of a node. For the child of a fork in the middle of a change. Nobody ever uses
+/// the cached runs again.
+pub fn forget_part(node: usize) {
+    let lost = with_part(node, |entries| core::mem::replace(entries, [None; RING]));
+    tried::give(lost.iter().flatten().map(|entry| entry.tried).sum());
+    CACHED.store(0, Relaxed);
+}
+
+/// The part of a node, and its lock.
+#[inline(always)]
+fn part(node: usize) -> (&'static Lock, &'static Part) {
+    match FURTHER.get(node.wrapping_sub(1)) {
+        Some(further) => (&further.0, &further.1),
+        None => (&LOCK, &PART),
     }
 }
 
-/// Empties the cache. For the child of a fork in the middle of a change. Nobody ever uses the
-/// cached runs again.
-pub fn forget_cache() {
-    let lost = with_cache(|entries| core::mem::replace(entries, [None; RING]));
-    tried::give(lost.iter().flatten().map(|entry| entry.tried).sum());
-    CACHED.store(0, Relaxed);
+/// The locks of the parts of all nodes but the first. None if there is one node.
+pub fn further_locks() -> impl Iterator<Item = &'static Lock> {
+    (1..nodes::count()).map(|node| part(node).0)
 }
 
 /// Bytes in the cache.
@@ -117,22 +160,28 @@ pub fn signed_cached_bytes() -> isize {
     CACHED.load(Relaxed).cast_signed()
 }
 
-/// Runs `f` on the cache under the lock.
-#[inline(always)]
-pub(super) fn with_cache<R>(f: impl FnOnce(&mut [Option<Entry>; RING]) -> R) -> R {
-    let _held = LOCK.lock();
-    // SAFETY: this thread holds the lock (rule 1). `f` gets only the entries, and no `f` here uses
-    // the cache in another way, so this is the only reference.
-    f(unsafe { &mut *CACHE.0.get() })
+/// False: only heaps have cached runs (`kept`). A hint, as both counts change without a lock.
+fn has_entries() -> bool {
+    signed_cached_bytes() > kept::ALLOWED.load(Relaxed).cast_signed()
 }
 
-/// Takes the smallest cached run that fits. What the request does not need stays in the cache, with
-/// the count of what was tried, unless all of the request was tried.
-pub(super) fn take_cached(len: usize, align: usize) -> Option<Entry> {
-    if cached_bytes() == 0 {
+/// Runs `f` on the part of a node under its lock.
+#[inline(always)]
+pub(super) fn with_part<R>(node: usize, f: impl FnOnce(&mut Entries) -> R) -> R {
+    let (lock, part) = part(node);
+    let _held = lock.lock();
+    // SAFETY: this thread holds the lock (rule 1). `f` gets only the entries, and no `f` here uses
+    // the cache in another way, so this is the only reference.
+    f(unsafe { &mut *part.0.get() })
+}
+
+/// Takes the smallest cached run of a node that fits. What the request does not need stays in the
+/// cache, with the count of what was tried, unless all of the request was tried.
+pub(super) fn take_cached(len: usize, align: usize, node: usize) -> Option<Entry> {
+    if !has_entries() {
         return None;
     }
-    let taken = with_cache(|entries| {
+    let taken = with_part(node, |entries| {
         let fits = |e: &Entry| e.len >= len && address(e.run).is_multiple_of(align);
         let best = entries.iter_mut().filter(|slot| slot.as_ref().is_some_and(fits));
         let best = best.min_by_key(|slot| slot.as_ref().map_or(usize::MAX, |e| e.len))?;
@@ -154,10 +203,10 @@ pub(super) fn take_cached(len: usize, align: usize) -> Option<Entry> {
 /// room. `OF_HEAP`: a heap kept it before. Two functions, so that the other one is part of `free`.
 #[inline(always)]
 pub(super) fn put_entry<const OF_HEAP: bool>(entry: Entry, now: u32) {
-    let (run, len) = (entry.run, entry.len);
-    let crowded = with_cache(|entries| {
+    let (run, len, node) = (entry.run, entry.len, nodes::of(head_of(entry.run)));
+    let crowded = with_part(node, |entries| {
         // Runs side by side become one, so that larger requests find them.
-        let joins = |e: &Entry| !(entry.moved || e.moved);
+        let joins = |e: &Entry| !(entry.moved.is_set() || e.moved.is_set());
         let before =
             |e: &Entry| joins(e) && core::ptr::eq(e.run.0, run.0) && e.run.1 + e.len == run.1;
         let after = |e: &Entry| joins(e) && core::ptr::eq(e.run.0, run.0) && run.1 + len == e.run.1;
@@ -169,7 +218,7 @@ pub(super) fn put_entry<const OF_HEAP: bool>(entry: Entry, now: u32) {
             if let Some(e) = slot.take_if(|e| before(e) || after(e)) {
                 joined.run.1 = joined.run.1.min(e.run.1);
                 joined.len += e.len;
-                joined.thp |= e.thp;
+                joined.thp.0 |= e.thp.0;
                 joined.tried += e.tried;
                 age += os::age(now, e.stamp) as usize * e.len;
             }
@@ -186,10 +235,10 @@ pub(super) fn put_entry<const OF_HEAP: bool>(entry: Entry, now: u32) {
     }
     // If the system does not take a run (locked memory), `drop_entry` puts it in again, and the
     // cache stays too full.
-    while cached_bytes() > limit() {
-        let Some(entry) =
-            with_cache(|entries| oldest(entries, now).and_then(|i| entries[i].take()))
-        else {
+    while cached_bytes() > limit() && has_entries() {
+        let of = |node| with_part(node, |part| oldest(part, now).and_then(|i| part[i].take()));
+        let count = nodes::count();
+        let Some(entry) = (0..count).find_map(|further| of((node + further) % count)) else {
             break;
         };
         if drop_entry(entry) == 0 {
@@ -206,7 +255,7 @@ pub(super) fn limit() -> usize {
     anyway.max(live * policy::HUGE_CACHE_PERCENT.get() as usize / 100)
 }
 
-pub(super) fn oldest(entries: &[Option<Entry>; RING], now: u32) -> Option<usize> {
+pub(super) fn oldest(entries: &Entries, now: u32) -> Option<usize> {
     let age = |i: &usize| entries[*i].as_ref().map(|e| os::age(now, e.stamp));
     (0..RING).filter(|&i| entries[i].is_some()).max_by_key(age)
 }
@@ -216,7 +265,7 @@ pub(super) fn drop_entry(entry: Entry) -> usize {
     let bytes = entry.len * SEGMENT;
     // SAFETY: the run left the cache, so it belongs to this thread. The block that lay there was
     // freed.
-    if unsafe { purge_run(entry.run, entry.len, entry.moved || entry.thp) } {
+    if unsafe { purge_run(entry.run, entry.len, entry.moved.is_set() || entry.thp.is_set()) } {
         CACHED.fetch_sub(bytes, Relaxed);
         tried::give(entry.tried);
         held::give(bytes);
@@ -228,9 +277,11 @@ pub(super) fn drop_entry(entry: Entry) -> usize {
     // The memory is locked, or the system has no room for another map. The cache keeps the run, and
     // a later pass tries again.
     let entry = Entry { stamp: os::now_ms(), ..entry };
-    let homeless = with_cache(|entries| match entries.iter().position(Option::is_none) {
-        Some(free) => entries[free].replace(entry),
-        None => Some(entry),
+    let homeless = with_part(nodes::of(head_of(entry.run)), |entries| {
+        match entries.iter().position(Option::is_none) {
+            Some(free) => entries[free].replace(entry),
+            None => Some(entry),
+        }
     });
     if let Some(entry) = homeless {
         // The cache has no free entry. So clear the memory by hand, and the run can go back clean.
@@ -261,15 +312,10 @@ pub(super) unsafe fn purge_run(run: Run, len: usize, anew: bool) -> bool {
 /// `goes_on`. Returns the bytes.
 pub fn purge(now: u32, decay: u32, goes_on: impl Fn() -> bool) -> usize {
     let mut given = 0;
+    let due = |e: &Entry| os::age(now, e.stamp) >= decay;
     // One round only: a run that the system does not take goes into the cache again.
-    for i in (0..RING).take_while(|_| goes_on()) {
-        let due = |e: &Entry| os::age(now, e.stamp) >= decay;
-        let entry =
-            with_cache(
-                |entries| {
-                    if entries[i].as_ref().is_some_and(due) { entries[i].take() } else { None }
-                },
-            );
+    for i in (0..RING * nodes::count()).take_while(|_| goes_on()) {
+        let entry = with_part(i / RING, |entries| entries[i % RING].take_if(|e| due(e)));
         given += entry.map_or(0, drop_entry);
     }
     given

@@ -9,6 +9,7 @@ use super::{
 };
 use crate::backend::arena::{self, Run, SEGMENT};
 use crate::backend::held;
+use crate::backend::nodes::{self, Groups};
 use crate::backend::page::{Kind, Meta, THP, UNTOLD};
 use crate::backend::tried;
 use crate::base::sync::Ordering::Relaxed;
@@ -119,7 +120,9 @@ unsafe fn relocate(
 ) -> Option<&'static Meta> {
     let reserve = meta.reserve.load(Relaxed) as usize;
     // The whole new run is accessible, so that it is one map.
-    let take = |room| Some((arena::take_run(room, 1, room)?, room));
+    // The memory stays on its node.
+    let wanted = Groups::of(nodes::of(meta));
+    let take = |room| Some((arena::take_run(room, 1, room, wanted)?, room));
     let (to, room) = take(new + slack).or_else(|| take(new))?;
     let moved = head_of(to);
     moved.segment().slots.retire();

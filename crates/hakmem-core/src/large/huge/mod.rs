@@ -9,8 +9,8 @@
 //!
 
 //! Rules
-//! 1. The entries of the cache change under `LOCK` only. A cached run is dirty, accessible, and
-//!    belongs to the cache.
+//! 1. The entries of the cache change under the lock of their part only. A cached run is dirty,
+//!    accessible, and belongs to the cache.
 //! 2. The metadata of a live huge block's first slot belongs to the owner of the block. Every other
 //!    slot of the run says `Kind::Free`.
 //! 3. Of a run of `reserve` segments, the first `span` are accessible and may be dirty. The rest is
@@ -30,6 +30,7 @@ mod thp;
 
 use crate::backend::arena::{self, Run, SEGMENT, SLOT};
 use crate::backend::held;
+use crate::backend::nodes::Groups;
 use crate::backend::page::{Kind, Meta, TRIED, UNTOLD};
 use crate::backend::tried;
 use crate::base::sync::Ordering::Relaxed;
@@ -39,8 +40,8 @@ use crate::policy::Thp;
 use crate::policy::learner;
 
 pub use cache::{
-    CACHED, HANDED, HITS, LOCK, RETURNED, after_fork, cached_bytes, counts, forget_cache, purge,
-    signed_cached_bytes,
+    CACHED, HANDED, HITS, LOCK, RETURNED, after_fork, cached_bytes, counts, forget_part,
+    further_locks, purge, signed_cached_bytes,
 };
 use cache::{Entry, put_entry, take_cached};
 pub use clear::clear;
@@ -97,25 +98,26 @@ pub fn take_kept(n: usize, align: usize, kept: &Kept) -> Option<(&'static Meta, 
 
 /// Takes a block for `n` bytes at a multiple of `align`, a power of two. The flag says whether it
 /// is zero. `written`: the program will write the block before it reads it, so most of it is likely
-/// to be used. None: out of memory. O(RING) from the cache, else O(groups + n / 2 MiB).
-pub fn alloc(n: usize, align: usize, written: bool) -> Option<(&'static Meta, bool)> {
+/// to be used. `node` is the caller's. None: out of memory. O(RING) from the cache, else O(groups +
+/// n / 2 MiB).
+pub fn alloc(n: usize, align: usize, written: bool, node: usize) -> Option<(&'static Meta, bool)> {
     debug_assert!(n <= TOO_LARGE && align <= TOO_LARGE);
     let len = segments_for(n.max(1));
-    let (entry, zero) = match take_cached(len, align) {
+    let (entry, zero) = match take_cached(len, align, node) {
         Some(entry) => (entry, false),
         None => {
             if cached_bytes() >= len * SEGMENT {
                 learner::misfit(len * SEGMENT);
             }
-            let run = take_fresh(len, align)?;
+            let run = take_fresh(len, align, Groups::of(node))?;
             let told = ask_at_once(run, n, len, written);
             let thp = told != UNTOLD || Thp::now() == Thp::Always;
             let tried = if told == TRIED { len } else { 0 };
-            (Entry { run, len, stamp: 0, moved: false, thp, tried }, true)
+            (Entry { run, len, stamp: 0, moved: false.into(), thp: thp.into(), tried }, true)
         }
     };
     let meta = head_of(entry.run);
-    set_moved(meta, entry.moved);
+    set_moved(meta, entry.moved.is_set());
     let told = entry.told();
     if told != TRIED {
         tried::give(entry.tried); // A part of a run that was tried: the block does not count.
@@ -132,13 +134,13 @@ pub fn alloc(n: usize, align: usize, written: bool) -> Option<(&'static Meta, bo
     Some((meta, zero))
 }
 
-/// Takes `len` clean segments at a multiple of `align`. None: out of memory, or of what the hard
-/// limit allows.
-fn take_fresh(len: usize, align: usize) -> Option<Run> {
+/// Takes `len` clean segments at a multiple of `align`, in `wanted` groups if it can. None: out of
+/// memory, or of what the hard limit allows.
+fn take_fresh(len: usize, align: usize, wanted: Groups) -> Option<Run> {
     if !held::take(len * SEGMENT) {
         return None;
     }
-    let run = arena::take_run(len, (align / SEGMENT).max(1), len);
+    let run = arena::take_run(len, (align / SEGMENT).max(1), len, wanted);
     if run.is_none() {
         held::give(len * SEGMENT);
     }

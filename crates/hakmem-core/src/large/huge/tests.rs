@@ -2,7 +2,7 @@
 
 extern crate std;
 
-use super::cache::{RING, oldest, with_cache};
+use super::cache::{RING, oldest, with_part};
 use super::clear::mostly_absent;
 use super::thp::tried_of;
 use super::*;
@@ -25,8 +25,8 @@ fn the_cache_gives_its_oldest_up() {
                 run: (arena, i),
                 len: 1,
                 stamp: 7u32.wrapping_sub(age),
-                moved: false,
-                thp: false,
+                moved: false.into(),
+                thp: false.into(),
                 tried: 0,
             });
         }
@@ -38,10 +38,10 @@ fn the_cache_gives_its_oldest_up() {
 fn what_is_taken_whole_leaves_nothing_in_the_cache() {
     in_child(|| {
         keep_nothing_back();
-        forget_cache();
+        forget_part(0);
         let entries =
-            || with_cache(|entries| entries.iter().flatten().map(|e| e.len).sum::<usize>());
-        let count = || with_cache(|entries| entries.iter().flatten().count());
+            || with_part(0, |entries| entries.iter().flatten().map(|e| e.len).sum::<usize>());
+        let count = || with_part(0, |entries| entries.iter().flatten().count());
         // SAFETY: `p` and the blocks cut from the same run come from `malloc`, and each is
         // freed once.
         unsafe {
@@ -67,7 +67,7 @@ fn what_is_tried_is_counted_once() {
         const MIB: usize = 1 << 20;
         let meta_of = |p: *mut u8| crate::backend::page::lookup(p).unwrap();
         let cached =
-            || with_cache(|entries| entries.iter().flatten().map(|e| e.tried).sum::<usize>());
+            || with_part(0, |entries| entries.iter().flatten().map(|e| e.tried).sum::<usize>());
         let mut random = Random(5);
         let mut blocks = Vec::new();
         // Of what other tests did before.
@@ -119,7 +119,7 @@ fn a_block_that_grows_to_be_filled_gets_huge_pages() {
             let thp =
                 crate::backend::page::lookup(grown).is_some_and(|meta| meta.segment().is_thp());
             c::free(grown);
-            forget_cache();
+            forget_part(0);
             thp
         };
         assert!(is_thp(2 * MIB), "all of it is asked for");
@@ -136,7 +136,7 @@ fn a_block_that_grows_to_be_filled_gets_huge_pages() {
 #[cfg_attr(feature = "hardened", ignore = "the test writes behind the request")]
 fn what_lies_behind_the_request_is_zero_and_not_resident() {
     in_child(|| {
-        forget_cache();
+        forget_part(0);
         const PIECE: usize = 4096;
         let (n, held) = (SEGMENT + 5000, 2 * SEGMENT);
         let asked = 5000usize.next_multiple_of(os::page_size()) / PIECE;
@@ -223,7 +223,7 @@ fn own() -> &'static Kept {
 }
 
 fn in_ring() -> usize {
-    with_cache(|entries| entries.iter().flatten().map(|e| e.len).sum::<usize>())
+    with_part(0, |entries| entries.iter().flatten().map(|e| e.len).sum::<usize>())
 }
 
 #[test]
@@ -337,7 +337,7 @@ fn a_child_of_a_fork_has_what_heaps_keep() {
 fn a_part_of_the_bound_that_two_give_up_is_taken_again() {
     in_child(|| {
         keep_nothing_back();
-        forget_cache();
+        forget_part(0);
         policy::HUGE_CACHE_MIB.set(64);
         // SAFETY: all zero bytes are a heap that keeps nothing.
         let kept: Kept = unsafe { core::mem::zeroed() };

@@ -193,7 +193,7 @@ mod tests {
     fn huge_blocks_that_come_and_go_are_told() {
         learning(|| {
             keep_nothing_back();
-            crate::large::huge::forget_cache();
+            crate::large::huge::forget_part(0);
             usage::HUGE.store(0, Relaxed);
             // SAFETY: the blocks come from `malloc`, and each is freed once.
             unsafe {

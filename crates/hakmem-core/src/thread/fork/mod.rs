@@ -24,7 +24,7 @@
 //! 3. The handlers wait for no thread without a limit.
 
 use super::{ThreadState, tls};
-use crate::backend::{arena, foreign};
+use crate::backend::{arena, foreign, nodes};
 use crate::base::sync::Ordering::Relaxed;
 use crate::harden::{self, fence};
 use crate::heap::all::all_heaps;
@@ -44,7 +44,8 @@ use crate::{guard, heap, large, os, profile, purge};
 /// caller of the function promises that no thread uses these data meanwhile.
 struct Guarded(&'static Lock, unsafe fn());
 
-/// All locks, in the order in which threads take them.
+/// All locks but those of the parts of the huge cache that further nodes of memory have, in the
+/// order in which threads take them.
 static LOCKS: [Guarded; 9] = [
     // It only keeps two passes apart. The next one sees to the page that was out (`parked::purge`).
     Guarded(&purge::LOCK, || ()),
@@ -52,7 +53,7 @@ static LOCKS: [Guarded; 9] = [
     Guarded(&region::LOCK, region::forget),
     Guarded(&profile::LOCK, profile::give_up),
     Guarded(&parked::LOCK, parked::give_up_all),
-    Guarded(&huge::LOCK, huge::forget_cache),
+    Guarded(&huge::LOCK, || huge::forget_part(0)),
     Guarded(&arena::LOCK, || ()), // Each bit by itself is right at any time.
     Guarded(&learner::LOCK, learner::forget),
     Guarded(&fence::LOCK, || ()), // Each entry of the table is right at any time.
@@ -65,7 +66,14 @@ pub fn register() {
 
 /// True if thread `me` holds a lock. Called from signal handlers.
 pub fn holds_a_lock(me: u32) -> bool {
-    LOCKS.iter().any(|l| l.0.is_held_by(me))
+    LOCKS.iter().any(|l| l.0.is_held_by(me)) || nodes::are_several() && holds_a_further_lock(me)
+}
+
+/// True if thread `me` holds the lock of a further node's part of the huge cache.
+#[cold]
+#[inline(never)]
+fn holds_a_further_lock(me: u32) -> bool {
+    huge::further_locks().any(|l| l.is_held_by(me))
 }
 
 extern "C" fn before_fork() {
@@ -85,6 +93,10 @@ extern "C" fn after_fork_in_child() {
         lock.reset();
         // SAFETY: this is the child, whose only thread does not hold the lock.
         unsafe { repair() };
+    }
+    for (i, lock) in huge::further_locks().enumerate().filter(|l| l.1.is_held_by_other_than(me)) {
+        lock.reset();
+        huge::forget_part(1 + i);
     }
     foreign::after_fork(me);
     purge::after_fork();

@@ -119,7 +119,7 @@ fn heaps_that_were_being_tidied_are_idle_in_the_child() {
             both.wait();
             // This thread pops one of the heaps meanwhile, and leaves it to the thread that holds
             // it.
-            let popped = pool::pop(os::thread_token()).is_none();
+            let popped = pool::pop(os::thread_token(), 0).is_none();
             let goes_well = goes_well_in_child(|| {
                 assert_eq!(idle(), before);
                 let made = heaps_made();

@@ -10,6 +10,7 @@ use super::{Clear, no_memory};
 use crate::api::front::resize::size_of_whole;
 use crate::api::front::{keep_limit, refused};
 use crate::backend::arena::SLOT;
+use crate::backend::nodes;
 use crate::backend::page::{self, Kind};
 use crate::heap::all::are_many;
 use crate::heap::{CachedLarge, Heap};
@@ -124,6 +125,14 @@ pub fn kept_huge() -> Option<&'static Kept> {
     }
 }
 
+/// The node of memory that the calling thread's heap is of.
+pub fn node() -> usize {
+    match thread::state() {
+        ThreadState::Live(heap) => heap.shared().node(),
+        ThreadState::Empty | ThreadState::Dead => nodes::here(),
+    }
+}
+
 /// A large block from a segment, or a huge block. If there is no memory, it gives all that is free
 /// back first.
 #[inline(never)]
@@ -140,7 +149,7 @@ fn new_whole(n: usize, align: usize, clear: Clear) -> *mut u8 {
         {
             return Some(got);
         }
-        huge::alloc(n, align, clear == Clear::Nothing)
+        huge::alloc(n, align, clear == Clear::Nothing, node())
     };
     let Some((meta, zero)) = whole().or_else(|| refused::again(n, whole)) else {
         return no_memory();

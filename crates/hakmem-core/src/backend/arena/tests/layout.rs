@@ -107,7 +107,7 @@ fn a_tail_is_given_up() {
                 assert!(!is_mapped(from + stays) && !is_mapped(from + all - 1));
             }
             let room = end - used;
-            assert_eq!(arena.first_fit(room + 1, 1), (used > room + 1).then_some(0));
+            assert_eq!(arena.first_fit(room + 1, 1, Groups::ALL), (used > room + 1).then_some(0));
             // A second call changes nothing.
             let before = totals();
             arena.give_tail_up(least, false);
@@ -123,7 +123,7 @@ fn metadata_and_data_lie_between_guards() {
     alone("backend::arena::tests::layout::metadata_and_data_lie_between_guards", || {
         let is_readable = |address| os::copy_readable(address, &mut [0]) == 1;
         // Arenas that are chained have only guards around them.
-        assert!(take_run(1, 1, 1).is_some());
+        assert!(take_run(1, 1, 1, Groups::ALL).is_some());
         for _ in 0..SEGMENT / SLOT {
             // The next one lies lower by this.
             assert!(os::reserve(SLOT).is_some());
@@ -160,7 +160,7 @@ fn a_scrap_has_guards_around_its_metadata_and_its_slots() {
                 return;
             }
             let is_readable = |address| os::copy_readable(address, &mut [0]) == 1;
-            assert!(take_run(1, 1, 1).is_some());
+            assert!(take_run(1, 1, 1, Groups::ALL).is_some());
             let (arena, first, end) = take_scrap(1).unwrap();
             let (summary, metas) = (arena.summary.load(Relaxed).addr(), arena.meta(0).addr());
             let metas_end = metas + 2 * SEGMENT_META;
@@ -179,7 +179,7 @@ fn a_scrap_has_guards_around_its_metadata_and_its_slots() {
 #[test]
 fn addresses_lead_to_pages_and_back() {
     alone("backend::arena::tests::layout::addresses_lead_to_pages_and_back", || {
-        let (first, _) = take_run(1, 1, 1).unwrap();
+        let (first, _) = take_run(1, 1, 1, Groups::ALL).unwrap();
         let second = {
             let _held = LOCK.lock();
             chain(3).unwrap()
@@ -218,7 +218,7 @@ fn addresses_lead_to_pages_and_back() {
 #[test]
 fn the_fast_path_knows_where_the_first_arena_ends() {
     alone("backend::arena::tests::layout::the_fast_path_knows_where_the_first_arena_ends", || {
-        let (first, segment) = take_run(3, 1, 1).unwrap();
+        let (first, segment) = take_run(3, 1, 1, Groups::ALL).unwrap();
         let (before, data) = (HOT.limit(), first.slot_address(0));
         fit_limit(0, || ());
         let end = first.segments.load(Relaxed) * SEGMENT;

@@ -8,6 +8,7 @@ mod runs;
 mod sets;
 
 use super::*;
+use crate::backend::nodes::Groups;
 use crate::testing::Random;
 use crate::testing::{alone, in_child};
 use std::boxed::Box;

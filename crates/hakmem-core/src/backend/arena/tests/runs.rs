@@ -13,10 +13,15 @@ fn the_lowest_place_that_fits_is_found() {
         for round in 0..3000 {
             let n = 1 + random.below([3, 40, 300][round % 3]);
             let align = 1 << random.below(8);
-            let fits =
-                |&s: &usize| (s + phase).is_multiple_of(align) && used[s..s + n].iter().all(|u| !u);
+            let wanted =
+                Groups([u64::MAX, u64::MAX, (u64::MAX / 3) << 1, u64::MAX / 15][random.below(4)]);
+            let fits = |&s: &usize| {
+                (s + phase).is_multiple_of(align)
+                    && wanted.0 >> (s / GROUP % 64) & 1 == 1
+                    && used[s..s + n].iter().all(|u| !u)
+            };
             let expected = (0..=SEGMENTS - n).find(fits);
-            assert_eq!(arena.first_fit(n, align), expected, "{n} at {align}");
+            assert_eq!(arena.first_fit(n, align, wanted), expected, "{n} at {align}");
             // The arena fills up, and then has gaps of all sizes.
             if let Some(first) = expected {
                 assert!(arena.is_unused(first, n) && arena.mark_used(first, n));
@@ -37,7 +42,7 @@ fn the_lowest_place_that_fits_is_found() {
                 assert_eq!(arena.used().collect::<Vec<_>>(), expected);
             }
         }
-        assert_eq!(arena.first_fit(usize::MAX, 1), None);
+        assert_eq!(arena.first_fit(usize::MAX, 1, Groups::ALL), None);
     });
 }
 
@@ -47,28 +52,28 @@ fn what_comes_back_to_a_full_group_is_found() {
     alone("backend::arena::tests::runs::what_comes_back_to_a_full_group_is_found", || {
         let arena = arena();
         assert!(arena.mark_used(0, 3 * GROUP));
-        assert_eq!(arena.first_fit(1, 1), Some(3 * GROUP));
+        assert_eq!(arena.first_fit(1, 1, Groups::ALL), Some(3 * GROUP));
         for back in [2 * GROUP - 1, GROUP, 5] {
             arena.unmark(back, 1);
-            assert_eq!(arena.first_fit(1, 1), Some(back));
+            assert_eq!(arena.first_fit(1, 1, Groups::ALL), Some(back));
         }
         assert!(arena.mark_used(5, 1));
-        assert_eq!(arena.first_fit(1, 1), Some(GROUP));
+        assert_eq!(arena.first_fit(1, 1, Groups::ALL), Some(GROUP));
     });
 }
 
 #[test]
 fn runs_are_extended_while_there_is_room() {
     alone("backend::arena::tests::runs::runs_are_extended_while_there_is_room", || {
-        let run = take_run(2, 1, 0).unwrap();
+        let run = take_run(2, 1, 0, Groups::ALL).unwrap();
         let next = (run.0, run.1 + 2);
         assert!(extend_run(run, 2, 3));
-        let behind = take_run(1, 1, 0).unwrap();
+        let behind = take_run(1, 1, 0, Groups::ALL).unwrap();
         assert_eq!(behind.1, run.1 + 5);
         assert!(!extend_run(run, 5, 1));
         // SAFETY: this test has just taken the run, and nobody has touched it.
         unsafe { give_run(next, 1) };
-        assert_eq!(take_run(1, 1, 1).unwrap().1, next.1);
+        assert_eq!(take_run(1, 1, 1, Groups::ALL).unwrap().1, next.1);
         assert!(commit_run(run, 5));
         // SAFETY: this test has just taken the run, and nobody has touched it.
         unsafe { give_run(behind, 1) };
@@ -82,7 +87,7 @@ fn a_process_that_grows_commits_ahead() {
         let (mut taken, mut changes) = (std::vec::Vec::new(), 0);
         for _ in 0..256 {
             let before = COMMITTED.load(Relaxed);
-            taken.push(take_segment().unwrap());
+            taken.push(take_segment(Groups::ALL).unwrap());
             let more = (COMMITTED.load(Relaxed) - before) / SEGMENT;
             assert!(more <= 1 + (before / SEGMENT / 8).min(16), "{more} of {before}");
             changes += usize::from(more > 0);
