@@ -204,7 +204,7 @@ fn the_huge_cache_of_all_nodes_is_bounded_and_purged() {
         policy::HUGE_CACHE_PERCENT.set(0);
         for node in [0, 1, 2, 0, 3] {
             on(node, || {
-                let blocks = [(); 12].map(|()| take(4 << 20));
+                let blocks = [(); 12].map(|()| take(3 << 20));
                 blocks.into_iter().for_each(give);
             });
             assert!((32 << 20..=64 << 20).contains(&huge::cached_bytes()), "{node}");
