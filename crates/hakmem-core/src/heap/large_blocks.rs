@@ -6,7 +6,6 @@
 
 use super::{Heap, REPORT_BYTES};
 use crate::backend::arena::SLOT;
-use crate::backend::nodes;
 use crate::backend::page::Meta;
 use crate::base::sync::Ordering::Relaxed;
 use crate::large;
@@ -58,9 +57,7 @@ impl Heap {
     pub fn fresh_large(&self, n: usize) -> Option<(&'static Meta, bool)> {
         // Inside: a purge that pauses the heap uses its home too.
         self.busy(|| {
-            if nodes::are_several() {
-                self.large.close();
-            }
+            self.large.close_if_several();
             let got = large::fresh(n, &self.home)?;
             self.counts.large_fresh.add(1);
             self.note_live(large::size_for(n) as i64);

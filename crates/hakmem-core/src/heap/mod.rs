@@ -204,6 +204,7 @@ impl Heap {
     #[inline(always)]
     pub fn settle(&self, node: usize) {
         self.home.settle(node);
+        self.large.close_if_several();
     }
 
     /// The huge blocks that the heap keeps.

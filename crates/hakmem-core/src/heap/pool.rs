@@ -26,10 +26,20 @@ use crate::os;
 use crate::proto::heap_state::{Adopted, Tidied, With};
 use crate::proto::id_stack::IdStack;
 use crate::proto::lock::Lock;
+use crossbeam_utils::CachePadded;
 
-/// A stack for each node.
+/// The stack of node 0.
 #[unsafe(link_section = ".data.hakmem")]
-static POOL: [IdStack; nodes::MOST] = [const { IdStack::new() }; nodes::MOST];
+static POOL: IdStack = IdStack::new();
+/// The stacks of the other nodes.
+static FURTHER: [CachePadded<IdStack>; nodes::MOST - 1] =
+    [const { CachePadded::new(IdStack::new()) }; _];
+
+/// The stack of a node.
+#[inline(always)]
+fn stack(node: usize) -> &'static IdStack {
+    FURTHER.get(node.wrapping_sub(1)).map_or(&POOL, |further| &**further)
+}
 /// True if a heap has ever got numbers (rule 2).
 #[unsafe(link_section = ".data.hakmem")]
 pub static NUMBERED: AtomicBool = AtomicBool::new(false);
@@ -60,7 +70,7 @@ pub fn adopt() -> Option<&'static Heap> {
 pub fn pop(me: u32, node: usize) -> Option<&'static Heap> {
     let count = nodes::count();
     for further in 0..count {
-        let stack = &POOL[(node + further) % count % nodes::MOST];
+        let stack = stack((node + further) % count);
         // SAFETY: only `id_of` made the numbers in the pool.
         while let Some(id) = stack.pop(|id| unsafe { heap_by_id(id) }.link()) {
             // SAFETY: `id` came out of the pool, where only `id_of` made the numbers.
@@ -74,7 +84,7 @@ pub fn pop(me: u32, node: usize) -> Option<&'static Heap> {
 
 /// Puts a heap onto the stack of its node. The caller gives it up.
 fn push(heap: &SharedHeap) {
-    POOL[heap.node() % nodes::MOST].push(id_of(heap), heap.link());
+    stack(heap.node()).push(id_of(heap), heap.link());
 }
 
 /// Makes the calling thread, which is on `node`, the holder of a heap that it just made or popped.

@@ -9,8 +9,9 @@
 //! Rules
 //! 1. The slots of a cached block belong to the cache. Their metadata says `Kind::Free`.
 //! 2. A cache belongs to its heap, and only the heap's holder uses it.
-//! 3. On a machine of several nodes of memory, the cache is closed: it takes a block on the slow
-//!    path alone, which looks whose node the block is of. So the fast path need not look.
+//! 3. If there are several nodes of memory, the cache is closed: it takes a block on the slow path
+//!    alone, which looks whose node the block is of. So the fast path need not look. A heap from
+//!    before there were several closes its cache on the next slow path.
 
 pub(crate) mod huge;
 
@@ -93,9 +94,7 @@ impl Cache {
             self.victim.set((victim + 1) % WAYS as u32);
             is_told |= self.let_go(victim as usize, home);
         }
-        if nodes::are_several() {
-            self.close();
-        }
+        self.close_if_several();
         is_told
     }
 
@@ -105,9 +104,16 @@ impl Cache {
         self.room.set(if room < -KEPT_SLOTS { room + CLOSED } else { room });
     }
 
-    /// Closes the cache (rule 3).
+    /// Closes the cache if it is to be closed (rule 3).
+    #[inline(always)]
+    pub fn close_if_several(&self) {
+        if nodes::are_several() {
+            self.close();
+        }
+    }
+
     #[cold]
-    pub fn close(&self) {
+    fn close(&self) {
         self.open();
         self.room.set(self.room.get() - CLOSED);
     }
@@ -130,6 +136,7 @@ impl Cache {
     pub fn forget(&self) {
         self.spans.iter().for_each(|slots| slots.set(0));
         self.room.set(KEPT_SLOTS);
+        self.close_if_several();
     }
 
     /// Lets go of all blocks. `home` is that of the cache's heap.
@@ -189,6 +196,7 @@ pub unsafe fn keep(cache: &Cache, p: *mut u8, meta: &Meta, span: u32) -> bool {
 pub unsafe fn make_room(cache: &Cache, meta: &Meta, home: &segment::Home) -> bool {
     let span = meta.span.load(Relaxed);
     if home.is_far(meta) {
+        cache.close_if_several();
         // SAFETY: the block owns these slots, and the caller gives it up. Since `keep`, their
         // metadata says `Kind::Free`.
         return unsafe { home.release(meta, span) };

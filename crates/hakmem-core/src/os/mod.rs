@@ -68,8 +68,8 @@ pub mod stops;
 mod tables;
 #[cfg(all(target_os = "linux", not(miri)))]
 #[cfg_attr(
-    any(shuttle, feature = "ledger"),
-    allow(dead_code, reason = "`scheduled` replaces the clock, the ledger knows the nodes")
+    any(loom, shuttle, test, feature = "ledger"),
+    allow(dead_code, reason = "models have a clock, tests and the ledger have nodes")
 )]
 mod vdso;
 

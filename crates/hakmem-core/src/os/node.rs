@@ -3,7 +3,7 @@
 //! | build | answer |
 //! |---|---|
 //! | usual | the system's |
-//! | unit tests | what the thread pretends, else the system's |
+//! | unit tests | what the thread pretends, else 0 |
 //! | feature `ledger` | the node of the thread whose turn it is, if the measurement has nodes |
 //! | checkers | 0 |
 
@@ -13,18 +13,17 @@ pub use pretended::on_node;
 /// The node of the processor that the calling thread is on. 0 if the system does not say.
 pub fn node() -> u32 {
     #[cfg(test)]
-    if let Some(node) = pretended::NODE.get() {
-        return node;
-    }
-    #[cfg(all(feature = "ledger", not(any(loom, shuttle))))]
+    return pretended::NODE.get();
+    #[cfg(all(not(test), feature = "ledger", not(any(loom, shuttle))))]
     return crate::base::sync::ledger::node();
     #[cfg(all(
+        not(test),
         target_os = "linux",
         not(any(miri, shuttle)),
         not(all(feature = "ledger", not(loom)))
     ))]
     return super::vdso::node();
-    #[cfg(any(not(target_os = "linux"), miri, shuttle))]
+    #[cfg(all(not(test), any(not(target_os = "linux"), miri, shuttle)))]
     return 0;
 }
 
@@ -35,11 +34,11 @@ mod pretended {
     use core::cell::Cell;
 
     std::thread_local! {
-        pub static NODE: Cell<Option<u32>> = const { Cell::new(None) };
+        pub static NODE: Cell<u32> = const { Cell::new(0) };
     }
 
     /// Until it is dropped, the calling thread pretends to be on a node.
-    pub struct OnNode(Option<u32>);
+    pub struct OnNode(u32);
 
     impl Drop for OnNode {
         fn drop(&mut self) {
@@ -49,6 +48,6 @@ mod pretended {
 
     /// The calling thread pretends to be on `node`.
     pub fn on_node(node: u32) -> OnNode {
-        OnNode(NODE.replace(Some(node)))
+        OnNode(NODE.replace(node))
     }
 }

@@ -220,6 +220,23 @@ fn the_clock_takes_no_call() {
     });
 }
 
+/// Under the same filter.
+#[test]
+#[cfg_attr(not(target_arch = "x86_64"), ignore = "no node is known")]
+fn the_node_takes_no_call_and_is_one_of_the_systems() {
+    let online = fs::read_to_string("/sys/devices/system/node/online");
+    let last = online.as_deref().unwrap_or("0").trim().rsplit([',', '-']).next();
+    let last: u32 = last.unwrap().parse().unwrap();
+    in_child(|| {
+        // SAFETY: the child has one thread, which restricts itself and ends by SYS_exit.
+        unsafe {
+            assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_STRICT), 0);
+            let is_odd = super::vdso::node() > last;
+            libc::syscall(libc::SYS_exit, i32::from(is_odd));
+        }
+    });
+}
+
 #[test]
 fn a_file_is_read_as_far_as_there_is_room() {
     let path = env::temp_dir().join(std::format!("hakmem-os-tests-{}", process::id()));

@@ -46,6 +46,7 @@ mod space;
 #[cfg(all(test, not(any(loom, miri, shuttle))))]
 mod tests;
 
+use crate::backend::nodes;
 use crate::base::sync::{
     AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
@@ -128,12 +129,15 @@ pub struct Arena {
     cut: AtomicUsize,
     /// Where searches for unused segments begin. Away from the fields that all threads read.
     hints: CachePadded<[Hint; HINTS]>,
+    /// The same for searches of the groups of a node, if there are several.
+    near: [[Hint; HINTS]; nodes::MOST],
 }
 
 /// No run of `len` unused segments begins below `from`. So the next search for at least as many
 /// begins there. An arena has one hint for each logarithm of a search's length, and the last one is
-/// for all longer searches. In the child of a fork the two fields may come from different searches,
-/// which at worst loses address space.
+/// for all longer searches. The hints of a node are of its groups alone. They stay right when there
+/// are more nodes, as each then has some of the groups that it had, or none before. In the child of
+/// a fork the two fields may come from different searches, which at worst loses address space.
 struct Hint {
     len: AtomicUsize,
     from: AtomicUsize,
@@ -194,6 +198,7 @@ impl Arena {
             from: AtomicUsize::new(0),
             cut: AtomicUsize::new(0),
             hints: CachePadded::new([const { Hint::new() }; HINTS]),
+            near: [const { [const { Hint::new() }; HINTS] }; nodes::MOST],
         }
     }
 

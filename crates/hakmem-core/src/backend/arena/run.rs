@@ -3,7 +3,7 @@
 
 use super::bits::Set;
 use super::*;
-use crate::backend::nodes::Groups;
+use crate::backend::nodes::{self, Groups};
 
 /// Unused segments side by side that `decommit_unused` makes inaccessible: 16 MiB or more, so that
 /// it makes few maps.
@@ -12,7 +12,8 @@ const WORTH_DECOMMITTING: usize = 8;
 impl Arena {
     /// The first place for `n` unused segments at a multiple of `align` that begins in one of the
     /// `wanted` groups. In a place that is too small, the search goes on behind the last used
-    /// segment of it. It begins where a search of all groups for no more than `n` ended.
+    /// segment of it. It begins where a search of these groups, or of all, for no more than `n`
+    /// ended.
     /// O(segments / n), and mostly O(n / 4096). The caller holds the lock.
     #[unsafe(link_section = ".text.hot.hakmem")]
     pub(super) fn first_fit(&self, n: usize, align: usize, wanted: Groups) -> Option<usize> {
@@ -20,9 +21,12 @@ impl Arena {
         let used = self.bits(Set::Used);
         let phase = self.data.load(Relaxed) / SEGMENT;
         let aligned = |s: usize| (s + phase).next_multiple_of(align) - phase;
-        let from = self
-            .hints
-            .iter()
+        let node = wanted.node();
+        let near = node.and_then(|node| self.near.get(node));
+        let from = near
+            .into_iter()
+            .chain([&*self.hints])
+            .flatten()
             .filter(|hint| hint.len.load(Relaxed) <= n)
             .map(|hint| hint.from.load(Relaxed))
             .max();
@@ -41,8 +45,9 @@ impl Arena {
             known = start + n;
             start = aligned(used.first_out(last + 1));
         };
-        if align == 1 && wanted == Groups::ALL {
-            let hint = &self.hints[(n.ilog2() as usize).min(HINTS - 1)];
+        if align == 1 {
+            let hints = near.unwrap_or(&self.hints);
+            let hint = &hints[(n.ilog2() as usize).min(HINTS - 1)];
             hint.len.store(n, Relaxed);
             hint.from.store(start, Relaxed);
         }
@@ -107,7 +112,8 @@ impl Arena {
     /// Marks `n` segments from `first` on as unused. The caller holds the lock.
     pub(super) fn unmark(&self, first: usize, n: usize) {
         self.bits(Set::Used).remove(first, n);
-        for hint in self.hints.iter() {
+        let near = if nodes::are_several() { &self.near[..] } else { &[] };
+        for hint in near.iter().chain([&*self.hints]).flatten() {
             // Any place for `len` segments that was not there before contains one of these
             // segments.
             hint.from.fetch_min(first.saturating_sub(hint.len.load(Relaxed)), Relaxed);
@@ -171,11 +177,20 @@ impl Arena {
 /// A run of segments: its arena, and its first segment.
 pub type Run = (&'static Arena, usize);
 
-/// Takes `n` clean segments at a multiple of `align` segments, in `wanted` groups if there are any,
-/// and makes the first `commit` of them accessible. None: the system has no more to give.
-/// O(arenas), and the search.
-#[unsafe(link_section = ".text.hot.hakmem")]
+/// Takes `n` clean segments at a multiple of `align` segments, and makes the first `commit` of them
+/// accessible. In `wanted` groups, or anywhere if these have no room. None: the system has no more
+/// to give. O(arenas), and the search.
 pub fn take_run(n: usize, align: usize, commit: usize, wanted: Groups) -> Option<Run> {
+    let run = take_run_in(n, align, commit, wanted);
+    if run.is_none() && wanted != Groups::ALL {
+        return take_run_in(n, align, commit, Groups::ALL);
+    }
+    run
+}
+
+#[inline(never)]
+#[unsafe(link_section = ".text.hot.hakmem")]
+fn take_run_in(n: usize, align: usize, commit: usize, wanted: Groups) -> Option<Run> {
     let run = find_run(n, align, wanted)?;
     if !run.0.commit(run.1, commit) {
         // SAFETY: this thread has just taken the run, so it owns it, and nobody has touched it: it
@@ -191,9 +206,9 @@ const AHEAD: usize = 8;
 /// … but no more than so many: 32 MiB.
 const MOST_AHEAD: usize = 16;
 
-/// [`take_run`] for one segment. Where the process grows, this makes some segments behind
-/// accessible too, for later calls: each change of the map of a process stalls the page faults of
-/// all its threads. If the system refuses, the one segment has to do.
+/// [`take_run`] for one segment, in `wanted` groups alone. Where the process grows, this makes some
+/// segments behind accessible too, for later calls: each change of the map of a process stalls the
+/// page faults of all its threads. If the system refuses, the one segment has to do.
 #[unsafe(link_section = ".text.hot.hakmem")]
 pub fn take_segment(wanted: Groups) -> Option<Run> {
     let (run, ahead) = find_segment(wanted)?;
@@ -241,14 +256,11 @@ fn find_run(n: usize, align: usize, wanted: Groups) -> Option<Run> {
 /// [`find_run`] for a caller that holds the lock.
 #[inline(always)]
 fn find_run_held(n: usize, align: usize, wanted: Groups) -> Option<Run> {
-    let fit = |wanted| all().find_map(|a| Some((a, a.first_fit(n, align, wanted)?)));
-    let mut found = fit(wanted);
-    if found.is_none() && wanted != Groups::ALL {
-        found = fit(Groups::ALL);
-    }
-    if found.is_none() {
+    let mut found = all().find_map(|a| Some((a, a.first_fit(n, align, wanted)?)));
+    // Before there is a further arena, the other groups of those that there are have their turn.
+    if found.is_none() && (wanted == Groups::ALL || COUNT.load(Relaxed) == 0) {
         let arena = chain(n.checked_add(align)?)?;
-        found = Some((arena, arena.first_fit(n, align, Groups::ALL)?));
+        found = Some((arena, arena.first_fit(n, align, wanted)?));
     }
     found.filter(|&(arena, first)| arena.mark_used(first, n))
 }

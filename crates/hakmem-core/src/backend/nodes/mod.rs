@@ -84,6 +84,11 @@ impl Groups {
         Self(first << (node & last))
     }
 
+    /// The node whose groups these are. None: of all nodes.
+    pub fn node(self) -> Option<usize> {
+        (self != Self::ALL).then(|| self.0.trailing_zeros() as usize)
+    }
+
     /// The first of these groups from `group` on.
     pub fn next(self, group: usize) -> usize {
         group + self.0.rotate_right((group % 64) as u32).trailing_zeros() as usize

@@ -5,6 +5,7 @@ extern crate std;
 use super::*;
 use crate::api::c;
 use crate::backend::arena::{self, GROUP, SEGMENT, SLOT};
+use crate::backend::segment;
 use crate::heap::all::heaps_made;
 use crate::large::huge;
 use crate::os::on_node;
@@ -180,19 +181,74 @@ fn a_node_without_room_gets_memory_of_others() {
         let _on = on_node(1);
         give(take(100));
         // All groups of the node in the first arena are taken.
-        let arena = arena::all().next().unwrap();
-        let groups = arena.segments.load(Relaxed) / GROUP;
         let mut runs = Vec::new();
-        while let Some(run) = arena::take_run(GROUP, 1, 0, Groups::of(1)) {
-            if !core::ptr::eq(run.0, arena) || of_group(run.1 / GROUP) != 1 {
-                break;
+        for len in [GROUP, 1] {
+            while let Some(run) = arena::take_run(len, 1, 0, Groups::of(1)) {
+                runs.push((run, len));
+                if of_group(run.1 / GROUP) != 1 {
+                    break;
+                }
             }
-            runs.push(run);
         }
-        assert!(groups > 2 && !runs.is_empty());
-        let blocks = take_some(2000);
-        assert!(blocks.iter().any(|&block| node_of(block) == 0));
+        assert!(runs.len() > 3);
+        let before = segment::in_use();
+        let blocks = [(); 2000].map(|()| take(60_000));
+        // The node has a segment that is not full.
+        assert!(blocks[40..].iter().all(|&block| node_of(block) == 0));
+        // Each claim goes on with the segment of the one before.
+        let needed = blocks.len() * 60_000 / SEGMENT;
+        assert!(segment::in_use() - before < needed + needed / 4, "{needed} would do");
         blocks.into_iter().for_each(give);
+        runs.into_iter().for_each(|(run, len)| {
+            // SAFETY: the run is this test's, and nobody has touched it.
+            unsafe { arena::give_run(run, len) };
+        });
+        assert_eq!(node_of(take(40 << 20)), 1, "there is room again");
+    });
+}
+
+/// A thread that only frees large blocks of another node keeps none of them.
+#[test]
+fn who_only_frees_keeps_nothing_of_another_node() {
+    alone("backend::nodes::tests::who_only_frees_keeps_nothing_of_another_node", || {
+        keep_nothing_back();
+        on(1, || give(take(1)));
+        let blocks = on(1, || [(); 8].map(|()| take(200_000)));
+        let _on = on_node(0);
+        let own = take(200_000);
+        assert_eq!(node_of(own), 0);
+        blocks.into_iter().for_each(give);
+        let again = [(); 8].map(|()| take(200_000));
+        assert!(again.iter().all(|&block| node_of(block) == 0));
+        [own].into_iter().chain(again).for_each(give);
+    });
+}
+
+/// The oldest run leaves, whichever node it is of.
+#[test]
+fn what_a_node_left_makes_room_for_others() {
+    alone("backend::nodes::tests::what_a_node_left_makes_room_for_others", || {
+        keep_nothing_back();
+        policy::HUGE_CACHE_MIB.set(64);
+        policy::HUGE_CACHE_PERCENT.set(0);
+        on(1, || {
+            let blocks = [(); 5].map(|()| take(11 << 20));
+            // Every other one, so that none joins another.
+            for block in blocks.into_iter().step_by(2) {
+                give(block);
+            }
+        });
+        let before = os::now_ms();
+        while os::now_ms() == before {
+            std::thread::yield_now();
+        }
+        on(0, || {
+            let block = take(31 << 20);
+            give(block);
+            let hits = huge::counts().2;
+            give(take(31 << 20));
+            assert_eq!(huge::counts().2, hits + 1, "it was not kept");
+        });
     });
 }
 

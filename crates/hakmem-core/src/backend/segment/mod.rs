@@ -55,8 +55,8 @@ pub fn claim_anywhere(n: u32) -> Option<(&'static Meta, bool)> {
     claim_somewhere(n, Groups::ALL, taken_dirty)
 }
 
-/// [`claim_anywhere`], in `wanted` groups if they have room. Calls `taken` with the number of dirty
-/// slots that it claimed.
+/// [`claim_anywhere`], but in `wanted` groups if they have room. Calls `taken` with the number of
+/// dirty slots that it claimed.
 #[inline(always)]
 fn claim_somewhere(
     n: u32,
@@ -64,16 +64,15 @@ fn claim_somewhere(
     taken: impl Fn(i32) + Copy,
 ) -> Option<(&'static Meta, bool)> {
     let listed = arena::all().find_map(|arena| claim_in(arena, n, wanted, taken));
-    listed.or_else(|| claim_fresh(n, wanted)).or_else(|| claim_last(n))
+    let found = listed.or_else(|| claim_fresh(n, wanted));
+    found.or_else(|| if wanted == Groups::ALL { claim_scrap(n) } else { claim_far(n) })
 }
 
-/// Claims from the last that there is: slots of groups that the caller did not want, and of a
-/// scrap.
+/// Claims anywhere, when the wanted groups have no room.
 #[cold]
 #[inline(never)]
-fn claim_last(n: u32) -> Option<(&'static Meta, bool)> {
-    let listed = arena::all().find_map(|arena| claim_in(arena, n, Groups::ALL, taken_dirty));
-    listed.or_else(|| claim_scrap(n))
+fn claim_far(n: u32) -> Option<(&'static Meta, bool)> {
+    claim_anywhere(n)
 }
 
 /// Claims all slots of a segment. Returns the first one's metadata. None: out of memory.

@@ -2,8 +2,9 @@
 //! back to the system first.
 //!
 //! Each node of memory has a part of the cache, with a lock of its own. A run goes to the part of
-//! the node that its first group is of, and serves threads of that node (`backend::nodes`). The
-//! bound is for all parts together.
+//! the node that its first group is of, and serves threads of that node (`backend::nodes`). What a
+//! request leaves of a run stays in the part, wherever it begins. The bound is for all parts
+//! together.
 //!
 //! Rules
 //! 1. The entries of a part change under its lock only. A cached run is dirty, accessible, and
@@ -111,7 +112,8 @@ pub fn counts() -> (u64, u64, u64) {
 /// low by what the thread takes or puts. `allowed` is what heaps may keep.
 pub fn after_fork(allowed: i64) {
     let allowed = allowed as usize;
-    kept::ALLOWED.store(allowed, Relaxed);
+    let before = kept::ALLOWED.swap(allowed, Relaxed);
+    CACHED.fetch_add(allowed.wrapping_sub(before), Relaxed);
     for counter in [&HANDED, &RETURNED, &HITS] {
         counter.store(0, Relaxed);
     }
@@ -131,7 +133,7 @@ pub fn after_fork(allowed: i64) {
 pub fn forget_part(node: usize) {
     let lost = with_part(node, |entries| core::mem::replace(entries, [None; RING]));
     tried::give(lost.iter().flatten().map(|entry| entry.tried).sum());
-    CACHED.store(0, Relaxed);
+    CACHED.fetch_sub(lost.iter().flatten().map(|entry| entry.len * SEGMENT).sum(), Relaxed);
 }
 
 /// The part of a node, and its lock.
@@ -177,26 +179,29 @@ pub(super) fn with_part<R>(node: usize, f: impl FnOnce(&mut Entries) -> R) -> R 
 
 /// Takes the smallest cached run of a node that fits. What the request does not need stays in the
 /// cache, with the count of what was tried, unless all of the request was tried.
-pub(super) fn take_cached(len: usize, align: usize, node: usize) -> Option<Entry> {
+pub(super) fn take_cached(len: usize, align: usize, node: usize) -> Result<Entry, usize> {
     if !has_entries() {
-        return None;
+        return Err(0);
     }
     let taken = with_part(node, |entries| {
         let fits = |e: &Entry| e.len >= len && address(e.run).is_multiple_of(align);
         let best = entries.iter_mut().filter(|slot| slot.as_ref().is_some_and(fits));
-        let best = best.min_by_key(|slot| slot.as_ref().map_or(usize::MAX, |e| e.len))?;
-        let entry = best.take()?;
+        let best = best.min_by_key(|slot| slot.as_ref().map_or(usize::MAX, |e| e.len));
+        let Some((best, entry)) = best.and_then(|slot| slot.take().map(|entry| (slot, entry)))
+        else {
+            return Err(entries.iter().flatten().map(|e| e.len).sum::<usize>());
+        };
         if entry.len == len {
-            return Some(entry);
+            return Ok(entry);
         }
         let (run, tried) =
             ((entry.run.0, entry.run.1 + len), if entry.tried >= len { len } else { 0 });
         *best = Some(Entry { run, len: entry.len - len, tried: entry.tried - tried, ..entry });
-        Some(Entry { len, tried, ..entry })
+        Ok(Entry { len, tried, ..entry })
     })?;
     CACHED.fetch_sub(len * SEGMENT, Relaxed);
     HITS.fetch_add(1, Relaxed);
-    Some(taken)
+    Ok(taken)
 }
 
 /// Puts a run into the cache, whose bytes `CACHED` has already, and lets others go that have no
@@ -236,15 +241,24 @@ pub(super) fn put_entry<const OF_HEAP: bool>(entry: Entry, now: u32) {
     // If the system does not take a run (locked memory), `drop_entry` puts it in again, and the
     // cache stays too full.
     while cached_bytes() > limit() && has_entries() {
-        let of = |node| with_part(node, |part| oldest(part, now).and_then(|i| part[i].take()));
-        let count = nodes::count();
-        let Some(entry) = (0..count).find_map(|further| of((node + further) % count)) else {
+        let node = if nodes::are_several() { node_of_oldest(now) } else { 0 };
+        let Some(entry) = with_part(node, |part| oldest(part, now).and_then(|i| part[i].take()))
+        else {
             break;
         };
         if drop_entry(entry) == 0 {
             break;
         }
     }
+}
+
+/// The node whose part has the oldest entry of all.
+#[cold]
+fn node_of_oldest(now: u32) -> usize {
+    let age = |node: &usize| {
+        with_part(*node, |part| Some(os::age(now, part[oldest(part, now)?].as_ref()?.stamp)))
+    };
+    (0..nodes::count()).max_by_key(age).unwrap_or(0)
 }
 
 /// Bytes that the cache may hold.

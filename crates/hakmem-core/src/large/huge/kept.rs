@@ -143,8 +143,9 @@ impl Kept {
         // Signed: `CACHED` may be below zero for a time (rule 4).
         let is_full = signed_cached_bytes() as i64 + bytes > limit() as i64;
         if !is_full {
-            self.change_allowed(bytes);
+            // In this order: meanwhile the cache seems to have more than it has, not less.
             CACHED.fetch_add(bytes as usize, Relaxed);
+            self.change_allowed(bytes);
         }
         !is_full
     }

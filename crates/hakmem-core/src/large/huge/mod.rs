@@ -104,9 +104,9 @@ pub fn alloc(n: usize, align: usize, written: bool, node: usize) -> Option<(&'st
     debug_assert!(n <= TOO_LARGE && align <= TOO_LARGE);
     let len = segments_for(n.max(1));
     let (entry, zero) = match take_cached(len, align, node) {
-        Some(entry) => (entry, false),
-        None => {
-            if cached_bytes() >= len * SEGMENT {
+        Ok(entry) => (entry, false),
+        Err(cached) => {
+            if cached >= len {
                 learner::misfit(len * SEGMENT);
             }
             let run = take_fresh(len, align, Groups::of(node))?;

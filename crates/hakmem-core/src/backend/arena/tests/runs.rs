@@ -7,6 +7,8 @@ fn the_lowest_place_that_fits_is_found() {
     alone("backend::arena::tests::runs::the_lowest_place_that_fits_is_found", || {
         let arena = arena();
         let phase = arena.data.load(Relaxed) / SEGMENT;
+        let _on = os::on_node(3);
+        assert_eq!(nodes::here(), 3);
         let mut used = std::vec![false; SEGMENTS];
         let mut random = Random(1);
         let mut runs = Vec::new();
