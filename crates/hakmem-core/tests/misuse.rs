@@ -249,7 +249,7 @@ fn of_a_parked_page_twice() {
 }
 
 /// What is done wrong, and what is said of it, with `{p}` for every pointer.
-const MISUSES: [(&str, fn(), &str); 41] = [
+const MISUSES: [(&str, fn(), &str); 42] = [
     (
         "16 bytes into a block of another thread's",
         || free_elsewhere(&[take(64).wrapping_add(16)]),
@@ -369,6 +369,17 @@ const MISUSES: [(&str, fn(), &str); 41] = [
     (
         "a medium block twice",
         medium_twice,
+        "double free of {p}, a block of 12288 bytes",
+    ),
+    (
+        "another's medium block twice",
+        || {
+            free(take(12_000));
+            let p = oracle::elsewhere(|| take(12_000).expose_provenance());
+            let p = std::ptr::with_exposed_provenance_mut(p);
+            free(p);
+            free(p);
+        },
         "double free of {p}, a block of 12288 bytes",
     ),
     ("another's block twice", || of_another_twice(true), TWICE),

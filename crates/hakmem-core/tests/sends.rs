@@ -95,3 +95,42 @@ fn who_frees_for_many_sends_less_often() {
         free_all(&ranges, vec![first]);
     });
 }
+
+/// Blocks above 1 KiB that another thread allocated stay with the thread that frees them, and go
+/// home when it has no use for them.
+#[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
+fn larger_blocks_of_others_are_allocated_again() {
+    alone("larger_blocks_of_others_are_allocated_again", || {
+        let ranges = Ranges::default();
+        let mut oracle = Oracle::new(Rust, &ranges, 23);
+        let first = oracle.alloc(layout(48));
+        for (size, kept) in [(1100, 3), (2000, 2), (5000, 1), (16_000, 1), (60_000, 1)] {
+            let theirs = elsewhere(|| {
+                let mut oracle = Oracle::new(Rust, &ranges, 24);
+                (0..8)
+                    .map(|_| oracle.alloc(layout(size)))
+                    .collect::<Vec<_>>()
+            });
+            let places: Vec<_> = theirs.iter().map(Block::address).collect();
+            let sent = own().blocks_sent;
+            free_all(&ranges, theirs);
+            assert_eq!(own().blocks_sent - sent, 8 - kept, "of {size} bytes");
+            // The first ones found room, and the last of them comes first.
+            let again: Vec<_> = (0..kept).map(|_| oracle.alloc(layout(size))).collect();
+            let places = places[..kept as usize].iter().rev();
+            assert!(
+                again.iter().map(Block::address).eq(places.copied()),
+                "of {size} bytes"
+            );
+            free_all(&ranges, again);
+        }
+        free_all(&ranges, vec![first]);
+        hakmem_core::thread_idle();
+        hakmem_core::purge_all();
+        assert_eq!(stats::process().live_bytes_upper_bound, 0, "all went home");
+    });
+}

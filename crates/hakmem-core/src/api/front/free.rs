@@ -24,7 +24,7 @@
 //! 4. A program may break rule 1. What is checked here ends the process with a line that says why;
 //!    the rest is undefined.
 
-use super::free_remote::free_remote;
+use super::free_remote::{free_remote, keep_remote};
 use super::free_whole::{free_guarded, free_large, free_whole};
 use super::note_released;
 use crate::backend::arena::{META, SLOT, SLOT_SHIFT};
@@ -308,6 +308,9 @@ unsafe extern "C" fn free_in_page(p: *mut u8, meta: &'static Meta) {
     // of one size.
     unsafe {
         if !core::ptr::eq(thread::front(), owner.cast()) {
+            if is_listed && keep_remote(p.cast(), page) {
+                return;
+            }
             free_remote(p.cast(), page, owner);
         } else if is_listed {
             free_listed(p, page);

@@ -27,6 +27,17 @@ pub(super) unsafe fn free_remote(block: *mut Block, page: &'static Meta, owner: 
     }
 }
 
+/// Keeps a block of a class above `SMALL_MAX` on the list of the thread's heap. False: it is still
+/// the caller's.
+///
+/// # Safety
+/// As [`free_remote`], of a class that has `FIRST_LISTED` or more.
+#[inline(always)]
+pub(super) unsafe fn keep_remote(block: *mut Block, page: &'static Meta) -> bool {
+    // SAFETY: the caller gives up a live block of `page`. `heap` is this thread's.
+    thread::heap().is_some_and(|heap| unsafe { heap.keep_remote(page, block) })
+}
+
 /// True if the page is parked, and the heap takes blocks of its class from such pages.
 #[inline(always)]
 fn is_shared(heap: &Heap, page: &Meta, owner: *mut Owner) -> bool {

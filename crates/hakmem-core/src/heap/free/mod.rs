@@ -15,7 +15,7 @@ use crate::heap::counts::HeapEvent;
 use crate::heap::reclaim::parked;
 use crate::proto::inbox::Link;
 use crate::proto::take_away;
-use crate::{harden, policy};
+use crate::{guard, harden, policy, profile};
 use core::hint::assert_unchecked;
 
 /// A heap that counts so many blocks of a class makes room in the counters, although it took no
@@ -135,6 +135,54 @@ impl Heap {
             self.counts.make_room(class);
         }
         Pushed::Done
+    }
+
+    /// Frees a block of a page that another owner has, as [`Heap::push_listed`] does. The thread
+    /// allocates it again, and no two threads write to one cache line for it: each of these blocks
+    /// has lines of its own. False: the caller still has the block.
+    ///
+    /// # Safety
+    /// The calling thread holds this heap. The block is live, of `page`, whose class has
+    /// `FIRST_LISTED` or more, and the caller's to free.
+    #[inline(always)]
+    #[must_use]
+    pub unsafe fn keep_remote(&self, page: &Meta, block: *mut Block) -> bool {
+        // In the hardened build, links lead to the same segment. Samples cut lists.
+        if harden::ON || profile::is_on() || guard::is_on() || self.home.is_far(page) {
+            return false;
+        }
+        let class = usize::from(page.class.get());
+        // SAFETY: the caller's page has such a class, and all classes are below CLASSES.
+        unsafe { assert_unchecked((FIRST_LISTED..CLASSES).contains(&class)) };
+        let kept = &self.owner.front.kept[class - FIRST_LONG];
+        let count = kept.get();
+        if count >= self.most_kept[class - FIRST_LONG].get() {
+            self.overflowed.set(self.overflowed.get() | 1 << (class - FIRST_LONG));
+            return false;
+        }
+        let list = formed(&self.owner.front.free[class]);
+        let first = list.get();
+        if !check::may_start(block, class as u8) {
+            return false; // The batch says what is wrong.
+        }
+        if check::CHECKED && first == block {
+            check::double_free(block.cast(), page);
+        }
+        // Inside: while a purge pauses the heap, no block of another owner's page comes onto a list
+        // (`take_away` rule 5).
+        if !self.pause.try_enter() {
+            self.pause.leave();
+            return false;
+        }
+        kept.set(count + 1);
+        // SAFETY: the caller gives up a live block, so its first word may hold a link from now on.
+        let link = || unsafe { Block::set_next(block, first) };
+        take_away::keep(link, |order| list.set_by(block, order));
+        if self.counts.note(class, HeapEvent::Listed, 1) > MUCH {
+            self.counts.make_room(class);
+        }
+        self.pause.leave();
+        true
     }
 
     /// The list of `class` is empty. If frees found it full before, it was too short for both: from

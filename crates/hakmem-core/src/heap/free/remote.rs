@@ -1,9 +1,10 @@
 //! Remote frees: a thread gathers them by slot, then by owner, and then sends them.
 //!
-//! A thread never puts a block of another heap on its own lists: if it allocated the block again,
-//! two threads would write to one cache line. Instead the block joins the open batch of its slot in
-//! a small table. If two slots have the same place in the table, the older batch is closed: it
-//! moves to one list of all closed batches.
+//! A block above `SMALL_MAX` goes onto the list of the freeing thread's own heap, if that has room
+//! (`Heap::keep_remote`). A smaller one never does: if the thread allocated it again, two threads
+//! would write to one cache line. Instead the block joins the open batch of its slot in a small
+//! table. If two slots have the same place in the table, the older batch is closed: it moves to one
+//! list of all closed batches.
 //!
 //! The thread sends all batches when they hold enough bytes (more if it frees for many owners),
 //! before it takes a parked, a cached or a fresh page, and in `Heap::collect`: when it ends, at

@@ -36,7 +36,8 @@ impl Heap {
                     }
                     // SAFETY: the block came from the heap's list, so no one else uses it, and its
                     // first word is a link. It may be of a page that another owner has: the heap
-                    // can keep a block on its list and park its page.
+                    // can keep a block on its list and park its page, and it keeps larger blocks of
+                    // others.
                     unsafe {
                         if page.owner() == self.owner() {
                             let (next, count) = self.free_neighbours(page, block);

@@ -126,7 +126,11 @@ fn alloc_kept(n: usize, class: usize) -> *mut u8 {
         take_away::pop(|| list.set(next));
         let kept = formed((*front).kept.get_unchecked(class - FIRST_LONG));
         kept.set(kept.get().saturating_sub(1));
-        prefetch(next);
+        // These lists are short. A fetch of address 0 walks the page tables each time, as the
+        // processor keeps no translation of a page that is not there.
+        if !next.is_null() {
+            prefetch(next);
+        }
         block.cast()
     }
 }
