@@ -12,7 +12,7 @@
 //!    `reap`.
 
 use super::Heap;
-use super::all::{all_heaps, heap_by_id, id_of, make};
+use super::all::{all_heaps, heap_by_id, heaps_made, id_of, make};
 use super::reclaim::sleeping::{self, Pauses};
 use super::reclaim::{parked, whole};
 use super::shared::SharedHeap;
@@ -51,7 +51,12 @@ pub static REAPING: Lock = Lock::new();
 /// Takes an idle heap from the pool, or makes a heap. None: there is no memory for one.
 #[unsafe(link_section = ".text.hot.hakmem")]
 pub fn adopt() -> Option<&'static Heap> {
-    let (me, node) = (os::thread_token(), nodes::here());
+    let me = os::thread_token();
+    if heaps_made() == 0 {
+        // A program of one thread need not know its node.
+        return adopted(make()?, me, None);
+    }
+    let node = nodes::here();
     if let Some(heap) = pop(me, node) {
         return Some(heap);
     }
@@ -61,7 +66,7 @@ pub fn adopt() -> Option<&'static Heap> {
             return Some(heap);
         }
     }
-    adopted(make()?, me, node)
+    adopted(make()?, me, Some(node))
 }
 
 /// Takes a heap from the pool, from the stack of `node` if that has one. A heap that another thread
@@ -74,7 +79,7 @@ pub fn pop(me: u32, node: usize) -> Option<&'static Heap> {
         // SAFETY: only `id_of` made the numbers in the pool.
         while let Some(id) = stack.pop(|id| unsafe { heap_by_id(id) }.link()) {
             // SAFETY: `id` came out of the pool, where only `id_of` made the numbers.
-            if let Some(heap) = adopted(unsafe { heap_by_id(id) }, me, node) {
+            if let Some(heap) = adopted(unsafe { heap_by_id(id) }, me, Some(node)) {
                 return Some(heap);
             }
         }
@@ -88,15 +93,17 @@ fn push(heap: &SharedHeap) {
 }
 
 /// Makes the calling thread, which is on `node`, the holder of a heap that it just made or popped.
-/// None: another thread tidies the heap, or it is lost.
+/// No node: the thread has not asked. None: another thread tidies the heap, or it is lost.
 #[inline]
-fn adopted(heap: &'static SharedHeap, me: u32, node: usize) -> Option<&'static Heap> {
+fn adopted(heap: &'static SharedHeap, me: u32, node: Option<usize>) -> Option<&'static Heap> {
     if heap.state().adopt(me) != Adopted::Yes {
         return None;
     }
     // SAFETY: `adopt` has just made the calling thread, whose token is `me`, the holder.
     let heap = unsafe { heap.holder() };
-    heap.settle(node);
+    if let Some(node) = node {
+        heap.settle(node);
+    }
     Some(heap)
 }
 

@@ -10,9 +10,10 @@
 //! nodes, if two:        0  1  0  1  0  1  …
 //! ```
 //!
-//! A heap is of the node that its thread was on when it adopted the heap. Nothing here asks how
-//! many nodes the machine has. While all threads are on node 0, there is one node, all groups are
-//! its groups, and nothing differs.
+//! A heap is of the node that its thread was on when it adopted the heap. The first heap of the
+//! process asks only once there is another: so a program of one thread does not. Nothing here asks
+//! how many nodes the machine has. While all threads are on node 0, there is one node, all groups
+//! are its groups, and nothing differs.
 //!
 //! Rules
 //! 1. Which node a group, a heap or a run is of decides only where a search begins. A thread whose
@@ -23,7 +24,7 @@
 use crate::backend::arena::GROUP;
 use crate::backend::page::Meta;
 use crate::base::sync::Ordering::Relaxed;
-use crate::base::sync::plain::AtomicUsize;
+use crate::base::sync::plain::{AtomicBool, AtomicUsize};
 use crate::os;
 
 /// The most nodes that are told apart. Of others, a few count as one.
@@ -32,6 +33,10 @@ pub const MOST: usize = 8;
 /// The number of nodes less one, all ones.
 #[unsafe(link_section = ".data.hakmem")]
 static LAST: AtomicUsize = AtomicUsize::new(0);
+
+/// True if a thread has asked for its node.
+#[unsafe(link_section = ".data.hakmem")]
+static IS_ASKED: AtomicBool = AtomicBool::new(false);
 
 /// For each logarithm of a number of nodes: the groups of node 0.
 const FIRST: [u64; 4] = [u64::MAX, u64::MAX / 3, u64::MAX / 15, u64::MAX / 255];
@@ -50,11 +55,20 @@ pub fn are_several() -> bool {
 
 /// The node of the calling thread, below [`count`].
 pub fn here() -> usize {
+    if !is_asked() {
+        IS_ASKED.store(true, Relaxed);
+    }
     let node = os::node() as usize % MOST;
     if node > LAST.load(Relaxed) {
         LAST.fetch_or((node + 1).next_power_of_two() - 1, Relaxed);
     }
     node
+}
+
+/// True if a thread has asked for its node, so that all should.
+#[inline(always)]
+pub fn is_asked() -> bool {
+    IS_ASKED.load(Relaxed)
 }
 
 /// The node of a group.

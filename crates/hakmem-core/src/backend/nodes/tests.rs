@@ -110,6 +110,21 @@ fn threads_get_memory_of_their_node() {
     });
 }
 
+/// The first thread asks for its node once there is another.
+#[test]
+fn the_first_heap_learns_its_node_later() {
+    alone("backend::nodes::tests::the_first_heap_learns_its_node_later", || {
+        let _on = on_node(1);
+        let block = take(60_000);
+        assert_eq!((node_of(block), count()), (0, 1));
+        on(0, || give(take(1)));
+        let blocks = [(); 20].map(|()| take(200_000));
+        assert_eq!(count(), 2);
+        assert!(blocks.iter().all(|&block| node_of(block) == 1));
+        blocks.into_iter().chain([block]).for_each(give);
+    });
+}
+
 #[test]
 fn blocks_that_another_node_frees_go_home() {
     alone("backend::nodes::tests::blocks_that_another_node_frees_go_home", || {
@@ -178,6 +193,7 @@ fn a_thread_adopts_a_heap_of_its_node_first() {
 #[test]
 fn a_node_without_room_gets_memory_of_others() {
     alone("backend::nodes::tests::a_node_without_room_gets_memory_of_others", || {
+        on(0, || give(take(1)));
         let _on = on_node(1);
         give(take(100));
         // All groups of the node in the first arena are taken.

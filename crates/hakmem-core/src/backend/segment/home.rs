@@ -23,6 +23,8 @@ pub struct Home {
     pub(super) number: Cell<u32>,
     /// The node of the heap's thread, or of its last one. Only the holder changes it.
     node: AtomicU32,
+    /// False: the heap has not asked for its node, and counts as one of node 0.
+    has_node: Cell<bool>,
     /// The change of the dirty slots that `TOTALS` does not have yet. Only heaps with a home let
     /// changes wait.
     dirty: Counter<i64>,
@@ -44,10 +46,25 @@ impl Home {
 
     /// The heap has a thread on `node` from now on. The holder calls this.
     pub fn settle(&self, node: usize) {
+        self.has_node.set(true);
         if node != self.node() {
             self.node.store(node as u32, Relaxed);
             self.head.set(null());
         }
+    }
+
+    /// Asks for the node, if that is due.
+    #[inline(always)]
+    pub(super) fn ask_if_due(&self) {
+        if !self.has_node.get() && nodes::is_asked() {
+            self.ask();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn ask(&self) {
+        self.settle(nodes::here());
     }
 
     /// The node of the heap's thread, or of its last one. Any thread may ask.

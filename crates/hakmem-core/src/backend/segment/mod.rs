@@ -43,6 +43,7 @@ const PER_SEGMENT: usize = SEGMENT / SLOT;
 /// zero. None: out of memory. Lock-free unless it needs a fresh segment; O(groups in use / 64).
 #[unsafe(link_section = ".text.hot.hakmem")]
 pub fn claim(n: u32, home: &Home) -> Option<(&'static Meta, bool)> {
+    home.ask_if_due();
     if home.number.get() == 0 {
         return claim_somewhere(n, home.groups(), taken_dirty);
     }

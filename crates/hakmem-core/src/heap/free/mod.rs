@@ -144,7 +144,7 @@ impl Heap {
     /// # Safety
     /// The calling thread holds this heap. The block is live, of `page`, whose class has
     /// `FIRST_LISTED` or more, and the caller's to free.
-    #[inline(always)]
+    #[inline(never)]
     #[must_use]
     pub unsafe fn keep_remote(&self, page: &Meta, block: *mut Block) -> bool {
         // In the hardened build, links lead to the same segment. Samples cut lists.
