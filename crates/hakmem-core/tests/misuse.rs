@@ -186,6 +186,18 @@ fn medium_twice() {
     free(p);
 }
 
+/// The block is of a page of another thread. This thread keeps one block of such a size.
+fn larger_of_another_twice(is_full: bool) {
+    free(take(64));
+    if is_full {
+        free(take(12_000));
+    }
+    let p = oracle::elsewhere(|| take(12_000).expose_provenance());
+    let p = std::ptr::with_exposed_provenance_mut(p);
+    free(p);
+    free(p);
+}
+
 fn small_twice(between: usize) {
     let [_, p, others @ ..] = [(); 6].map(|()| take(64));
     free(p);
@@ -249,7 +261,7 @@ fn of_a_parked_page_twice() {
 }
 
 /// What is done wrong, and what is said of it, with `{p}` for every pointer.
-const MISUSES: [(&str, fn(), &str); 42] = [
+const MISUSES: [(&str, fn(), &str); 43] = [
     (
         "16 bytes into a block of another thread's",
         || free_elsewhere(&[take(64).wrapping_add(16)]),
@@ -373,13 +385,12 @@ const MISUSES: [(&str, fn(), &str); 42] = [
     ),
     (
         "another's medium block twice",
-        || {
-            free(take(12_000));
-            let p = oracle::elsewhere(|| take(12_000).expose_provenance());
-            let p = std::ptr::with_exposed_provenance_mut(p);
-            free(p);
-            free(p);
-        },
+        || larger_of_another_twice(false),
+        "double free of {p}, a block of 12288 bytes",
+    ),
+    (
+        "another's medium block twice, on a full list",
+        || larger_of_another_twice(true),
         "double free of {p}, a block of 12288 bytes",
     ),
     ("another's block twice", || of_another_twice(true), TWICE),

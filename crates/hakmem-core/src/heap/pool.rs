@@ -33,7 +33,7 @@ use crossbeam_utils::CachePadded;
 static POOL: IdStack = IdStack::new();
 /// The stacks of the other nodes.
 static FURTHER: [CachePadded<IdStack>; nodes::MOST - 1] =
-    [const { CachePadded::new(IdStack::new()) }; _];
+    [const { CachePadded::new(IdStack::new()) }; nodes::MOST - 1];
 
 /// The stack of a node.
 #[inline(always)]

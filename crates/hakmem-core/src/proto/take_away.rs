@@ -33,8 +33,11 @@
 //!    writes. So if the walk read what the program wrote, the first block is another one behind the
 //!    second heavy barrier, and the page goes back.
 //! 5. Before the first heavy barrier the purge keeps the holder out of its slow paths
-//!    (`proto::pause`). So behind that barrier no block comes onto the heap's list, but by a free
-//!    that asked before: of a block that was live. So `first` is not the same again after a pop.
+//!    (`proto::pause`). So behind that barrier no block of a taken page comes onto the heap's list,
+//!    but by a free that asked before: of a block that was live. So `first` is not the same again
+//!    after a pop of such a block. Blocks of other pages may come and go. Then a block may be live
+//!    that the walk found listed. The page was taken before that block was popped, so its free goes
+//!    to the new owner.
 //! 6. A free makes its block the first one by a release, and the purge reads that by an acquire. So
 //!    the walk does not read from the block what the program wrote before the free.
 //!

@@ -4,7 +4,8 @@
 //! ```text
 //! free16 ──┬── free_own ─────── countdown_over        a block of one of this thread's pages
 //!          ├── free_listed ──── countdown_over        the same, above SMALL_MAX
-//!          ├── free_in ──┬───── free_remote           a block of another owner's page
+//!          ├── free_in ──┬───── keep_remote           a block of another owner's page: stays here
+//!          │             ├───── free_remote           the same: is sent
 //!          │             └───── free_whole            a large, huge or sampled block
 //!          └── free_slow ──┬─── free_in               a block of a further arena
 //!                          ├─── guard::free           a block in a guarded place
@@ -308,7 +309,7 @@ unsafe extern "C" fn free_in_page(p: *mut u8, meta: &'static Meta) {
     // of one size.
     unsafe {
         if !core::ptr::eq(thread::front(), owner.cast()) {
-            if is_listed && keep_remote(p.cast(), page) {
+            if is_listed && keep_remote(p.cast(), page, owner) {
                 return;
             }
             free_remote(p.cast(), page, owner);

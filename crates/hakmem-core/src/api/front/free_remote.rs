@@ -33,9 +33,13 @@ pub(super) unsafe fn free_remote(block: *mut Block, page: &'static Meta, owner: 
 /// # Safety
 /// As [`free_remote`], of a class that has `FIRST_LISTED` or more.
 #[inline(always)]
-pub(super) unsafe fn keep_remote(block: *mut Block, page: &'static Meta) -> bool {
+pub(super) unsafe fn keep_remote(
+    block: *mut Block,
+    page: &'static Meta,
+    owner: *mut Owner,
+) -> bool {
     // SAFETY: the caller gives up a live block of `page`. `heap` is this thread's.
-    thread::heap().is_some_and(|heap| unsafe { heap.keep_remote(page, block) })
+    thread::heap().is_some_and(|heap| unsafe { heap.keep_remote(page, owner, block) })
 }
 
 /// True if the page is parked, and the heap takes blocks of its class from such pages.

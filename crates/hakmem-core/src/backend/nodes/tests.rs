@@ -177,6 +177,7 @@ fn a_thread_adopts_a_heap_of_its_node_first() {
                 threads.map(|thread| thread.join().unwrap())
             })
         };
+        on(0, heap); // The first heap of a process does not ask.
         let [zero, one] = of_both([0, 1]);
         for _ in 0..3 {
             assert_eq!((on(1, heap), on(0, heap)), (one, zero));

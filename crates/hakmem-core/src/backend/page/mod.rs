@@ -14,7 +14,7 @@
 //! The free that brings it to zero takes the slow path. So one branch serves both cases.
 //!
 //! A block is *used* unless it is on `free` or in a hole. So a used block is the program's, or on
-//! the heap's list, or in a remote batch that no merge has taken apart.
+//! a heap's list, or in a remote batch that no merge has taken apart.
 //!
 //! ```text
 //! carved blocks = until_slow + park_at + length of `free` + in_holes     (in the queue)

@@ -76,7 +76,7 @@ impl Home {
     /// threads of their node find them.
     #[inline(always)]
     pub fn is_far(&self, slot: &Meta) -> bool {
-        nodes::are_several() && self.node() != nodes::of(slot)
+        nodes::are_several() && self.has_node.get() && self.node() != nodes::of(slot)
     }
 
     /// The groups that the heap searches first.

@@ -141,37 +141,40 @@ impl Heap {
     /// allocates it again, and no two threads write to one cache line for it: each of these blocks
     /// has lines of its own. False: the caller still has the block.
     ///
+    /// Not a block of a parked page: that may be on its way back to its segment. And while a purge
+    /// takes a page of this heap away, the page counts as parked. So no block of it comes onto the
+    /// list again (`take_away` rule 5).
+    ///
     /// # Safety
     /// The calling thread holds this heap. The block is live, of `page`, whose class has
-    /// `FIRST_LISTED` or more, and the caller's to free.
+    /// `FIRST_LISTED` or more and whose owner was `owner`, and the caller's to free.
     #[inline(never)]
     #[must_use]
-    pub unsafe fn keep_remote(&self, page: &Meta, block: *mut Block) -> bool {
+    pub unsafe fn keep_remote(&self, page: &Meta, owner: *mut Owner, block: *mut Block) -> bool {
         // In the hardened build, links lead to the same segment. Samples cut lists.
-        if harden::ON || profile::is_on() || guard::is_on() || self.home.is_far(page) {
+        if harden::ON
+            || profile::is_on()
+            || guard::is_on()
+            || parked::is_owner(owner)
+            || self.home.is_far(page)
+        {
             return false;
         }
         let class = usize::from(page.class.get());
         // SAFETY: the caller's page has such a class, and all classes are below CLASSES.
         unsafe { assert_unchecked((FIRST_LISTED..CLASSES).contains(&class)) };
-        let kept = &self.owner.front.kept[class - FIRST_LONG];
-        let count = kept.get();
-        if count >= self.most_kept[class - FIRST_LONG].get() {
-            self.overflowed.set(self.overflowed.get() | 1 << (class - FIRST_LONG));
-            return false;
-        }
         let list = formed(&self.owner.front.free[class]);
         let first = list.get();
         if !check::may_start(block, class as u8) {
             return false; // The batch says what is wrong.
         }
-        if check::CHECKED && first == block {
+        if check::CHECKED && (first == block || self.outgoing.has_lately(block)) {
             check::double_free(block.cast(), page);
         }
-        // Inside: while a purge pauses the heap, no block of another owner's page comes onto a list
-        // (`take_away` rule 5).
-        if !self.pause.try_enter() {
-            self.pause.leave();
+        let kept = &self.owner.front.kept[class - FIRST_LONG];
+        let count = kept.get();
+        if count >= self.most_kept[class - FIRST_LONG].get() {
+            self.overflowed.set(self.overflowed.get() | 1 << (class - FIRST_LONG));
             return false;
         }
         kept.set(count + 1);
@@ -181,7 +184,6 @@ impl Heap {
         if self.counts.note(class, HeapEvent::Listed, 1) > MUCH {
             self.counts.make_room(class);
         }
-        self.pause.leave();
         true
     }
 

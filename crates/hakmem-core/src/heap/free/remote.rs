@@ -1,10 +1,10 @@
 //! Remote frees: a thread gathers them by slot, then by owner, and then sends them.
 //!
-//! A block above `SMALL_MAX` goes onto the list of the freeing thread's own heap, if that has room
-//! (`Heap::keep_remote`). A smaller one never does: if the thread allocated it again, two threads
-//! would write to one cache line. Instead the block joins the open batch of its slot in a small
-//! table. If two slots have the same place in the table, the older batch is closed: it moves to one
-//! list of all closed batches.
+//! A block above `SMALL_MAX` mostly goes onto the list of the freeing thread's own heap, if that
+//! has room (`Heap::keep_remote` says when). A smaller one never does: if the thread allocated it
+//! again, two threads would write to one cache line. Instead the block joins the open batch of its
+//! slot in a small table. If two slots have the same place in the table, the older batch is closed:
+//! it moves to one list of all closed batches.
 //!
 //! The thread sends all batches when they hold enough bytes (more if it frees for many owners),
 //! before it takes a parked, a cached or a fresh page, and in `Heap::collect`: when it ends, at
@@ -105,6 +105,16 @@ fn owner_of(page: &Meta, block: *mut Block) -> *mut Owner {
 }
 
 impl Outgoing {
+    /// True if `block` was freed first or last of its open batch.
+    #[inline(always)]
+    pub fn has_lately(&self, block: *mut Block) -> bool {
+        let batch = self.open[place(block)].get();
+        is_same_slot(batch, block)
+            // SAFETY: the table holds only batches of this heap, and the calling thread is its
+            // holder.
+            && (RemoteBatch::block(batch) == block || unsafe { RemoteBatch::newest(batch) } == block)
+    }
+
     /// Adds a block of `page` to the open batch of its slot. False: there is none, no room for the
     /// block, or the program made an error. Then nothing has changed, and the caller must call
     /// [`Outgoing::add`].

@@ -96,7 +96,8 @@ pub static LOCK: Lock = Lock::new();
 static PART: Part = Part(UnsafeCell::new([None; RING]));
 /// The other parts. A machine of one node never touches them.
 static FURTHER: [CachePadded<(Lock, Part)>; nodes::MOST - 1] =
-    [const { CachePadded::new((Lock::new(), Part(UnsafeCell::new([None; RING])))) }; _];
+    [const { CachePadded::new((Lock::new(), Part(UnsafeCell::new([None; RING])))) };
+        nodes::MOST - 1];
 pub static CACHED: AtomicUsize = AtomicUsize::new(0);
 pub static HANDED: AtomicU64 = AtomicU64::new(0);
 pub static RETURNED: AtomicU64 = AtomicU64::new(0);

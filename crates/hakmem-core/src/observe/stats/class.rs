@@ -23,7 +23,7 @@ pub struct Class {
     pub allocations: u64,
     /// Blocks freed, without those in flight: see `Stats::in_flight`.
     pub frees: u64,
-    /// Of these, remote frees: by threads that do not hold the heap that owns the page.
+    /// Of these, remote frees: sent by threads that do not hold the heap that owns the page.
     pub remote_frees: u64,
     /// Refills that took the free list of a page, or the blocks of a hole in it.
     pub takes: u64,

@@ -59,7 +59,8 @@ pub struct Stats {
     /// Blocks that came back. Exact, but for what other running threads freed of their own blocks
     /// and did not come across again.
     pub frees: u64,
-    /// Of these, remote frees: by threads that do not hold the heap that owns the page.
+    /// Of these, remote frees: sent by threads that do not hold the heap that owns the page. A
+    /// block above 1 KiB that stays with such a thread is none until the thread sends it.
     pub remote_frees: u64,
     /// Of these, in flight: their owners have not merged them yet.
     pub in_flight: u64,
