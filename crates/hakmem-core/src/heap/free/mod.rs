@@ -141,9 +141,9 @@ impl Heap {
     /// allocates it again, and no two threads write to one cache line for it: each of these blocks
     /// has lines of its own. False: the caller still has the block.
     ///
-    /// Not a block of a parked page: that may be on its way back to its segment. And while a purge
-    /// takes a page of this heap away, the page counts as parked. So no block of it comes onto the
-    /// list again (`take_away` rule 5).
+    /// While a purge takes a page of this heap away, the page counts as parked. No block of it may
+    /// come onto the list then (`take_away` rule 5). So this is a slow path for a block of a parked
+    /// page, which the purge keeps the holder out of.
     ///
     /// # Safety
     /// The calling thread holds this heap. The block is live, of `page`, whose class has
@@ -152,12 +152,7 @@ impl Heap {
     #[must_use]
     pub unsafe fn keep_remote(&self, page: &Meta, owner: *mut Owner, block: *mut Block) -> bool {
         // In the hardened build, links lead to the same segment. Samples cut lists.
-        if harden::ON
-            || profile::is_on()
-            || guard::is_on()
-            || parked::is_owner(owner)
-            || self.home.is_far(page)
-        {
+        if harden::ON || profile::is_on() || guard::is_on() || self.home.is_far(page) {
             return false;
         }
         let class = usize::from(page.class.get());
@@ -168,7 +163,7 @@ impl Heap {
         if !check::may_start(block, class as u8) {
             return false; // The batch says what is wrong.
         }
-        if check::CHECKED && (first == block || self.outgoing.has_lately(block)) {
+        if check::CHECKED && first == block {
             check::double_free(block.cast(), page);
         }
         let kept = &self.owner.front.kept[class - FIRST_LONG];
@@ -177,12 +172,20 @@ impl Heap {
             self.overflowed.set(self.overflowed.get() | 1 << (class - FIRST_LONG));
             return false;
         }
+        let is_parked = parked::is_owner(owner);
+        if is_parked && !self.pause.try_enter() {
+            self.pause.leave();
+            return false;
+        }
         kept.set(count + 1);
         // SAFETY: the caller gives up a live block, so its first word may hold a link from now on.
         let link = || unsafe { Block::set_next(block, first) };
         take_away::keep(link, |order| list.set_by(block, order));
         if self.counts.note(class, HeapEvent::Listed, 1) > MUCH {
             self.counts.make_room(class);
+        }
+        if is_parked {
+            self.pause.leave();
         }
         true
     }

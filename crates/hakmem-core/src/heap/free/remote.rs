@@ -105,16 +105,6 @@ fn owner_of(page: &Meta, block: *mut Block) -> *mut Owner {
 }
 
 impl Outgoing {
-    /// True if `block` was freed first or last of its open batch.
-    #[inline(always)]
-    pub fn has_lately(&self, block: *mut Block) -> bool {
-        let batch = self.open[place(block)].get();
-        is_same_slot(batch, block)
-            // SAFETY: the table holds only batches of this heap, and the calling thread is its
-            // holder.
-            && (RemoteBatch::block(batch) == block || unsafe { RemoteBatch::newest(batch) } == block)
-    }
-
     /// Adds a block of `page` to the open batch of its slot. False: there is none, no room for the
     /// block, or the program made an error. Then nothing has changed, and the caller must call
     /// [`Outgoing::add`].
