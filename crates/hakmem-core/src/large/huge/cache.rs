@@ -179,7 +179,8 @@ pub(super) fn with_part<R>(node: usize, f: impl FnOnce(&mut Entries) -> R) -> R 
 }
 
 /// Takes the smallest cached run of a node that fits. What the request does not need stays in the
-/// cache, with the count of what was tried, unless all of the request was tried.
+/// cache, with the count of what was tried, unless all of the request was tried. Err: none fits,
+/// and the node's part has so many segments in all.
 pub(super) fn take_cached(len: usize, align: usize, node: usize) -> Result<Entry, usize> {
     if !has_entries() {
         return Err(0);
