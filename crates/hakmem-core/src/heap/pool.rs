@@ -53,8 +53,10 @@ pub static REAPING: Lock = Lock::new();
 pub fn adopt() -> Option<&'static Heap> {
     let me = os::thread_token();
     if heaps_made() == 0 {
-        // A program of one thread need not know its node.
-        return adopted(make()?, me, None);
+        let heap = make()?;
+        // A program of one thread need not know its node. If two threads begin at once, the one
+        // whose heap is counted last finds both here.
+        return adopted(heap, me, (heaps_made() > 1).then(nodes::here));
     }
     let node = nodes::here();
     if let Some(heap) = pop(me, node) {

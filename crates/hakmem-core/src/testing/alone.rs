@@ -3,10 +3,12 @@
 extern crate std;
 
 use core::panic::Location;
+use std::boxed::Box;
 use std::env;
 use std::format;
+use std::panic::{set_hook, take_hook};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, abort};
 use std::string::String;
 
 /// Set in such a process: the name of the test.
@@ -43,6 +45,12 @@ pub fn this_program() -> Command {
 #[track_caller]
 pub fn apart(name: &str, variables: &[(&str, &str)]) -> Option<Output> {
     if env::var_os(NAME).is_some() {
+        // Else a thread that fails would leave others that wait for it, and the test would hang.
+        let report = take_hook();
+        set_hook(Box::new(move |panic| {
+            report(panic);
+            abort();
+        }));
         return None;
     }
     let mut command = this_program();

@@ -92,6 +92,9 @@ fn threads_get_memory_of_their_node() {
                     let _on = on_node(node as u32);
                     give(take(100));
                     both.wait();
+                    // The thread of the first heap asks for its node at its next claim.
+                    give(take(SIZES[3]));
+                    both.wait();
                     let blocks = take_some(600);
                     both.wait();
                     assert!(blocks.iter().all(|&block| node_of(block) == node));
@@ -280,7 +283,8 @@ fn the_huge_cache_of_all_nodes_is_bounded_and_purged() {
                 let blocks = [(); 12].map(|()| take(3 << 20));
                 blocks.into_iter().for_each(give);
             });
-            assert!((32 << 20..=64 << 20).contains(&huge::cached_bytes()), "{node}");
+            // The cache lets whole runs go, and neighbours become one run.
+            assert!((1..=64 << 20).contains(&huge::cached_bytes()), "{node}");
         }
         assert_eq!(count(), 4);
         let goes_well = goes_well_in_child(|| {
