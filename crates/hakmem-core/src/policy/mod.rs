@@ -109,11 +109,11 @@ macro_rules! options {
             },
             Entry {
                 name: "STATS",
-                values: Text("1, json or csv; or with :FILE"),
+                values: Text("0, 1, json or csv; or with :FILE"),
                 default: 0,
                 unit: "",
-                meaning: " A report at exit, for people, in JSON or in CSV. It goes to standard \
-                    error, or is appended to FILE. 0: no report.",
+                meaning: " A report at exit: for people (1), in JSON or in CSV. It goes to \
+                    standard error, or is appended to FILE. 0: no report.",
                 setting: Setting::Elsewhere,
             },
             Entry {
@@ -122,7 +122,7 @@ macro_rules! options {
                 default: 0,
                 unit: "",
                 meaning: " At this signal hakmem writes what `STATS` and `MAP` ask for. If \
-                    neither is set, it is ignored.",
+                    neither is set, hakmem leaves the signal alone and says so.",
                 setting: Setting::Elsewhere,
             },
             Entry {
@@ -131,7 +131,7 @@ macro_rules! options {
                 default: 0,
                 unit: "",
                 meaning: " Samples allocations from the start. At exit the heap profile is \
-                    appended to the file. `%p` stands for the process.",
+                    appended to the file. `%p` in its name stands for the process number.",
                 setting: Setting::Elsewhere,
             },
             Entry {
@@ -179,15 +179,16 @@ options! {
     /// hakmem allocates from a full page again once one of so many of its blocks is free. A higher
     /// value uses freed blocks earlier, and refills more often.
     unfull_fraction: u32 = 8, Each UNFULL_FRACTION, "UNFULL_FRACTION", Number(1, 1024), "";
-    /// Empty pages of 64 KiB that a thread keeps for itself. 0 keeps none. The value of a class
-    /// counts when a page of that class becomes empty. Lower it if many threads keep memory.
+    /// Empty pages of 64 KiB that a thread keeps for itself, for all classes together. 0 keeps
+    /// none. When a page becomes empty, the value of its class decides whether the thread keeps it.
+    /// Lower it if many threads keep memory.
     cached_pages: u32 = 4, Each CACHED_PAGES, "CACHED_PAGES", Number(0, 1024), "pages";
     /// A page may be parked if at most this many of its blocks are live, and at most a quarter of
     /// them. hakmem gives the memory between the live blocks of a parked page back. 0 parks none.
     park_blocks: u32 = 32, One PARK_BLOCKS, "PARK_BLOCKS", Number(0, 255), "blocks";
     /// Heaps that never share pages: the first ones that threads made. A later heap takes the first
     /// blocks of a class, of up to 2 KiB each, from pages that heaps share. Lower it if many
-    /// threads allocate little. 0: no heap shares.
+    /// threads allocate little. 1 shares most. 0 is a special case: no heap shares.
     shared_from_heaps: u32 = 32,
         One SHARED_FROM_HEAPS, "SHARED_FROM_HEAPS", Number(0, u32::MAX), "heaps";
     /// Bytes of blocks of other heaps that a thread frees before it sends them to these heaps. With
@@ -213,7 +214,8 @@ options! {
     /// memory back sooner. Raise it if the program faults the same memory in again.
     decay_ms: u32 = 500, One DECAY_MS, "DECAY_MS", Number(0, 86_400_000), "ms";
     /// MiB of free memory at which hakmem starts a thread that gives memory back while the program
-    /// does not allocate. 0: no thread. Lower it for a small service.
+    /// does not allocate. A program that is idle with less keeps it. 0: no thread. Lower it for a
+    /// small service.
     scavenger: u32 = 16, One SCAVENGE_MIB, "SCAVENGER", Number(0, 1 << 20), "MiB";
     /// MiB of free memory that may stay beyond what the program needed at most in the last
     /// `DECAY_MS`, and beyond a sixteenth of its present need. Threads that free more give it back
@@ -222,8 +224,9 @@ options! {
     /// MiB of freed blocks over 1 MiB that may stay until their decay is over. What is beyond goes
     /// back at once. `HUGE_CACHE_PERCENT` may allow more: set both to 0 to keep none.
     huge_cache_mib: u32 = 32, One HUGE_CACHE_MIB, "HUGE_CACHE_MIB", Number(0, 1 << 20), "MiB";
-    /// The limit of `HUGE_CACHE_MIB` as a share of the live bytes in blocks over 1 MiB, in per
-    /// cent. The larger of the two limits counts.
+    /// The same limit as `HUGE_CACHE_MIB`, as a share of the live bytes in blocks over 1 MiB, in
+    /// per cent. The larger of the two counts: beside 1 GiB of live blocks, 1 GiB may stay at 100
+    /// %.
     huge_cache_percent: u32 = 100,
         One HUGE_CACHE_PERCENT, "HUGE_CACHE_PERCENT", Number(0, 1000), "%";
     /// Soft limit of the memory that hakmem holds, in MiB. When hakmem takes memory beyond it, all
@@ -233,11 +236,13 @@ options! {
     /// the program's limit callback, if there is one. Then it fails with ENOMEM. 0: no limit.
     hard_limit_mib: u32 = 0, One HARD_LIMIT_MIB, "HARD_LIMIT_MIB", Number(0, 1 << 24), "MiB";
     /// Soft limit as a share of what the process's cgroups allow (`memory.high`, `memory.max`), in
-    /// per cent. The lower of this and `SOFT_LIMIT_MIB` counts. 80 is a good start. 0: no limit.
+    /// per cent. 80 is a good start. 0: no such limit. If `SOFT_LIMIT_MIB` is set too, the lower of
+    /// the two limits counts.
     limit_percent: u32 = 0, One LIMIT_PERCENT, "LIMIT_PERCENT", Number(0, 100), "%";
-    /// Shortens the decay to a twentieth of `DECAY_MS` while the system lacks memory: while some
-    /// task waited for memory (PSI) in this share of the last 10 s, in per cent. The scavenger
-    /// reads that once a second. 0: hakmem does not read it.
+    /// Shortens the decay to a twentieth of `DECAY_MS` while the system lacks memory: if some task
+    /// waited for memory in at least this per cent of the last 10 s (the kernel's PSI figures). The
+    /// scavenger reads that once a second: `SCAVENGER=0` switches it off. 0: hakmem does not read
+    /// it.
     pressure_percent: u32 = 0, One PRESSURE_PERCENT, "PRESSURE_PERCENT", Number(0, 100), "%";
     /// What `free` and `realloc` do with a pointer that hakmem did not return. `forward` passes it
     /// to the next allocator, and ends the process if no allocator can have returned it. `leak`

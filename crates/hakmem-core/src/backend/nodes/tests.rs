@@ -283,8 +283,7 @@ fn the_huge_cache_of_all_nodes_is_bounded_and_purged() {
                 let blocks = [(); 12].map(|()| take(3 << 20));
                 blocks.into_iter().for_each(give);
             });
-            // The cache lets whole runs go, and neighbours become one run.
-            assert!((1..=64 << 20).contains(&huge::cached_bytes()), "{node}");
+            assert!((32 << 20..=64 << 20).contains(&huge::cached_bytes()), "{node}");
         }
         assert_eq!(count(), 4);
         let goes_well = goes_well_in_child(|| {

@@ -73,6 +73,18 @@ impl Entry {
         }
     }
 
+    /// The first `len` segments, and what is left. What was tried counts as the rest's, unless all
+    /// of the first part was.
+    fn split(self, len: usize) -> (Self, Option<Self>) {
+        if len >= self.len {
+            return (self, None);
+        }
+        let tried = if self.tried >= len { len } else { 0 };
+        let run = (self.run.0, self.run.1 + len);
+        let rest = Self { run, len: self.len - len, tried: self.tried - tried, ..self };
+        (Self { len, tried, ..self }, Some(rest))
+    }
+
     /// What a huge block of the run says that the kernel was told.
     pub(super) fn told(&self) -> u8 {
         match (self.thp.is_set(), self.tried == self.len) {
@@ -193,13 +205,9 @@ pub(super) fn take_cached(len: usize, align: usize, node: usize) -> Result<Entry
         else {
             return Err(entries.iter().flatten().map(|e| e.len).sum::<usize>());
         };
-        if entry.len == len {
-            return Ok(entry);
-        }
-        let (run, tried) =
-            ((entry.run.0, entry.run.1 + len), if entry.tried >= len { len } else { 0 });
-        *best = Some(Entry { run, len: entry.len - len, tried: entry.tried - tried, ..entry });
-        Ok(Entry { len, tried, ..entry })
+        let (taken, rest) = entry.split(len);
+        *best = rest;
+        Ok(taken)
     })?;
     CACHED.fetch_sub(len * SEGMENT, Relaxed);
     HITS.fetch_add(1, Relaxed);
@@ -242,13 +250,19 @@ pub(super) fn put_entry<const OF_HEAP: bool>(entry: Entry, now: u32) {
     }
     // If the system does not take a run (locked memory), `drop_entry` puts it in again, and the
     // cache stays too full.
-    while cached_bytes() > limit() && has_entries() {
-        let node = if nodes::are_several() { node_of_oldest(now) } else { 0 };
-        let Some(entry) = with_part(node, |part| oldest(part, now).and_then(|i| part[i].take()))
-        else {
+    loop {
+        let excess = cached_bytes().saturating_sub(limit());
+        if excess == 0 || !has_entries() {
             break;
+        }
+        let node = if nodes::are_several() { node_of_oldest(now) } else { 0 };
+        let first = |part: &mut Entries| {
+            let i = oldest(part, now)?;
+            let (first, rest) = part[i].take()?.split(excess.div_ceil(SEGMENT));
+            part[i] = rest;
+            Some(first)
         };
-        if drop_entry(entry) == 0 {
+        if with_part(node, first).map_or(0, drop_entry) == 0 {
             break;
         }
     }

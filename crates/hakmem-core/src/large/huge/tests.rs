@@ -298,6 +298,26 @@ fn heaps_keep_no_more_than_the_cache_may_hold() {
 }
 
 #[test]
+fn a_full_cache_lets_go_of_no_more_than_it_has_too_much() {
+    in_child(|| {
+        keep_nothing_back();
+        forget_part(0);
+        policy::HUGE_CACHE_MIB.set(20);
+        policy::HUGE_CACHE_PERCENT.set(0);
+        // Neighbours become one run.
+        let blocks = [(); 20].map(|()| block(1));
+        for (i, p) in blocks.into_iter().enumerate() {
+            // SAFETY: the block comes from `malloc`, and is freed once.
+            unsafe { c::free(p) };
+            assert_eq!(cached_bytes(), (i + 1).min(10) * SEGMENT);
+        }
+        let before = counts().2;
+        _ = [(); 10].map(|()| block(1));
+        assert_eq!((counts().2 - before, cached_bytes()), (10, 0), "all are hits");
+    });
+}
+
+#[test]
 fn blocks_of_several_lengths_stay() {
     among_many(|| {
         // SAFETY: the blocks come from `malloc`, and each is freed once.
