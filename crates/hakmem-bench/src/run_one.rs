@@ -16,7 +16,7 @@ pub const SCALES: [&str; 3] = ["full", "quick", "smoke"];
 /// Seconds after which the system ends a child: an allocator that hangs must not hang the
 /// comparison.
 fn limit(scale: Scale) -> u32 {
-    if scale == Scale::Full { 300 } else { 30 }
+    if scale == Scale::Full { 300 } else { 120 }
 }
 
 /// Has the system end this process when it takes too long.
