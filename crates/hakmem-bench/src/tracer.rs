@@ -275,8 +275,15 @@ fn resume(task: libc::pid_t, signal: i32) {
     unsafe { libc::ptrace(libc::PTRACE_SYSCALL, task, 0, libc::c_long::from(signal)) };
 }
 
+/// The crate libc has no such request for musl: nothing is counted.
+#[cfg(not(target_env = "gnu"))]
+fn entry(_: libc::pid_t) -> Option<(libc::c_long, [u64; 6])> {
+    None
+}
+
 /// The number and arguments of the system call that `task` is about to make; `None` if it is on its
 /// way out of one.
+#[cfg(target_env = "gnu")]
 fn entry(task: libc::pid_t) -> Option<(libc::c_long, [u64; 6])> {
     // SAFETY: the structure is plain data, for which zeroes are a value.
     let mut info: libc::ptrace_syscall_info = unsafe { mem::zeroed() };

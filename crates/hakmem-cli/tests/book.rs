@@ -17,7 +17,7 @@ use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 
 /// The blocks that are not run, of all pages in docs. Whoever adds one says so here.
-const NOT_RUN: usize = 31;
+const NOT_RUN: usize = 32;
 /// Folders whose pages are not the project's own.
 const LEFT_OUT: [&str; 2] = ["target", ".git"];
 

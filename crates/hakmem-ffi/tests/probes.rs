@@ -19,6 +19,7 @@ const ARGUMENTS: &str = if cfg!(target_arch = "x86_64") {
 #[test]
 fn readelf_shows_the_probes() {
     if find_program("readelf").is_none() {
+        eprintln!("skipped: no readelf");
         return;
     }
     let mut command = Command::new("readelf");
@@ -115,6 +116,7 @@ fn estimated(profile: &Path) -> (u64, u64, f64) {
 #[test]
 fn a_debugger_sees_each_sample() {
     if find_program("gdb").is_none() {
+        eprintln!("skipped: no gdb");
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");

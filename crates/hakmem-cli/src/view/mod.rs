@@ -74,6 +74,11 @@ impl Trouble {
             Self::Missing => format!("there is no process {pid}"),
             Self::Ended => format!("process {pid} has ended"),
             Self::Kernel => format!("process {pid} is a thread of the kernel: it has no allocator"),
+            // SAFETY: `geteuid` has no preconditions.
+            Self::Forbidden if unsafe { libc::geteuid() } == 0 => format!(
+                "process {pid} may not be read, not even by this root: the system keeps processes \
+                 apart (kernel.yama.ptrace_scope, a missing CAP_SYS_PTRACE, or another namespace)"
+            ),
             Self::Forbidden => format!(
                 "process {pid} may not be read: it is another user's, or the system keeps \
                  processes apart \

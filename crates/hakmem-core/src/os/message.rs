@@ -36,6 +36,7 @@ impl Write for Line {
 static COPY: AtomicPtr<()> = AtomicPtr::new(null_mut());
 
 /// Calls `copy` with each line. It returns true if it took the line.
+#[cfg(feature = "reports")]
 pub fn on_line(copy: fn(&[u8]) -> bool) {
     COPY.store(copy as *mut (), Release);
 }

@@ -85,7 +85,9 @@ pub use filter::{is_filtered, set_filtered};
 pub use interpreted::*;
 #[cfg(all(target_os = "linux", not(miri)))]
 pub use linux::*;
-pub use message::{detail, fatal, fatal_about, on_error, on_line, report, show_more};
+#[cfg(feature = "reports")]
+pub use message::on_line;
+pub use message::{detail, fatal, fatal_about, on_error, report, show_more};
 pub use node::node;
 #[cfg(all(test, not(any(loom, miri, shuttle))))]
 pub use node::on_node;

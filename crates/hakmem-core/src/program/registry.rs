@@ -51,6 +51,7 @@ pub fn used() -> impl Iterator<Item = &'static ProgramHeap> {
 }
 
 /// How often a block was allocated from a program heap, also from one that has ended.
+#[cfg_attr(not(feature = "reports"), allow(dead_code, reason = "a figure of reports"))]
 pub fn allocations() -> u64 {
     let now = all().map(|heap| heap.figures.allocations.get());
     ENDED.load(Relaxed) + now.sum::<u64>()

@@ -2,6 +2,7 @@
 
 use std::io::{Error, ErrorKind, Result};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// A setting of the whole machine, put back when this is dropped. Other programs are disturbed
 /// meanwhile, so it is changed only where `TEST_HAKMEM_MACHINE=1` says that the machine is the
@@ -45,7 +46,9 @@ pub struct Cgroup {
 impl Cgroup {
     pub fn new(bytes: u64) -> Result<Self> {
         let (own, unified) = own_group()?;
-        let directory = own.join(format!("hakmem-{}", std::process::id()));
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let number = MADE.fetch_add(1, Relaxed);
+        let directory = own.join(format!("hakmem-{}-{number}", std::process::id()));
         std::fs::create_dir(&directory)?;
         let group = Self { directory, unified };
         let limit = if unified {

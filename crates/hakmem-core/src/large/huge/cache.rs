@@ -218,6 +218,11 @@ pub(super) fn take_cached(len: usize, align: usize, node: usize) -> Result<Entry
 /// room. `OF_HEAP`: a heap kept it before. Two functions, so that the other one is part of `free`.
 #[inline(always)]
 pub(super) fn put_entry<const OF_HEAP: bool>(entry: Entry, now: u32) {
+    if entry.len * SEGMENT > limit() {
+        // A part of it would not serve the next request of its size.
+        drop_entry(entry);
+        return;
+    }
     let (run, len, node) = (entry.run, entry.len, nodes::of(head_of(entry.run)));
     let crowded = with_part(node, |entries| {
         // Runs side by side become one, so that larger requests find them.

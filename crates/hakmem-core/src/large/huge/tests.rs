@@ -311,6 +311,9 @@ fn a_full_cache_lets_go_of_no_more_than_it_has_too_much() {
             unsafe { c::free(p) };
             assert_eq!(cached_bytes(), (i + 1).min(10) * SEGMENT);
         }
+        // SAFETY: the block comes from `malloc`, and is freed once.
+        unsafe { c::free(block(11)) };
+        assert_eq!(cached_bytes(), 10 * SEGMENT, "a block that is too long does not stay");
         let before = counts().2;
         _ = [(); 10].map(|()| block(1));
         assert_eq!((counts().2 - before, cached_bytes()), (10, 0), "all are hits");

@@ -111,6 +111,7 @@ pub fn program_heaps() -> impl Iterator<Item = ProgramHeap> {
 }
 
 /// How often a block was allocated from a heap that the program made.
+#[cfg_attr(not(feature = "reports"), allow(dead_code, reason = "a figure of reports"))]
 pub fn program_allocations() -> u64 {
     registry::allocations()
 }
