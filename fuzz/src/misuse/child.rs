@@ -1,5 +1,6 @@
 //! The child process that an error is made in, and what may become of it.
 
+use super::HARDENED;
 use crate::sequence::wait;
 use libc::{c_int, c_void, siginfo_t};
 use std::fs::File;
@@ -47,6 +48,8 @@ struct Shared {
     phase: AtomicU32,
     /// `Promise::Followed`: the address that may fault.
     wild: AtomicUsize,
+    /// Where the program writes although it may not. 0: nowhere.
+    written: AtomicUsize,
     /// 1 if a page had blocks of a size that only `GlobalAlloc` has, after others.
     odd: AtomicU32,
     signal: AtomicI32,
@@ -78,6 +81,12 @@ fn shared() -> &'static Shared {
 pub fn promise(promise: Promise, wild: usize) {
     shared().promise.store(promise as u32, Relaxed);
     shared().wild.store(wild, Relaxed);
+}
+
+/// Says that the program writes to `at`, where its block was. In the hardened build this may fault:
+/// the place may be part of a block by now that was fenced after its free.
+pub fn note_write(at: usize) {
+    shared().written.store(at, Relaxed);
 }
 
 /// Says that there are blocks whose size is no multiple of 16 where others were. What one of those
@@ -180,6 +189,7 @@ pub struct Ending {
     promise: u32,
     phase: u32,
     wild: usize,
+    written: usize,
     odd: bool,
     status: c_int,
     fault: usize,
@@ -203,6 +213,7 @@ pub fn run(f: impl FnOnce()) -> Ending {
     promise(Promise::Harmless, 0);
     enter(Phase::Before);
     shared.odd.store(0, Relaxed);
+    shared.written.store(0, Relaxed);
     for counter in &shared.counters {
         counter.store(0, Relaxed);
     }
@@ -230,6 +241,7 @@ pub fn run(f: impl FnOnce()) -> Ending {
         promise: shared.promise.load(Relaxed),
         phase: shared.phase.load(Relaxed),
         wild: shared.wild.load(Relaxed),
+        written: shared.written.load(Relaxed),
         odd: shared.odd.load(Relaxed) != 0,
         status,
         fault: shared.fault.load(Relaxed),
@@ -270,6 +282,9 @@ impl Ending {
             1 => self.refused() && at_once,
             2 => self.survived(),
             3 => self.survived() || self.refused() && at_once,
+            4 | 5 if HARDENED && at_once && self.written != 0 && self.faulted_at(self.written) => {
+                true
+            }
             4 => self.survived() || (self.refused() || odd) && later,
             5 => {
                 let followed = self.faulted_at(self.wild);

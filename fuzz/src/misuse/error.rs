@@ -1,7 +1,7 @@
 //! The kinds of errors, how each is made, and what is promised for it.
 
 use super::books::Held;
-use super::child::{Promise, promise};
+use super::child::{Promise, note_write, promise};
 use super::hands::{Call, Through};
 use super::{HARDENED, Program, request};
 use crate::ops::{Align, Size};
@@ -180,6 +180,7 @@ impl Error {
             },
             wild,
         );
+        note_write(at);
         // SAFETY: the arena is mapped; that it should not be written to is what the process is for.
         unsafe { std::ptr::with_exposed_provenance_mut::<usize>(at).write(value) };
     }
