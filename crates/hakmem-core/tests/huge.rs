@@ -218,7 +218,9 @@ fn little_used_pages() {
         thread::yield_now();
     }
     let (thp, all) = segments();
-    assert!(thp == 0 && all >= 9, "{thp} of {all}");
+    // Heaps tell the totals of their slots in steps. So some segments may ask before these are
+    // told.
+    assert!(3 * thp <= all && all >= 9, "{thp} of {all}");
     filled.into_iter().for_each(free);
 }
 
