@@ -76,7 +76,7 @@ impl Trouble {
             Self::Kernel => format!("process {pid} is a thread of the kernel: it has no allocator"),
             // SAFETY: `geteuid` has no preconditions.
             Self::Forbidden if unsafe { libc::geteuid() } == 0 => format!(
-                "process {pid} may not be read, not even by this root: the system keeps processes \
+                "process {pid} may not be read, not even by root: the system keeps processes \
                  apart (kernel.yama.ptrace_scope, a missing CAP_SYS_PTRACE, or another namespace)"
             ),
             Self::Forbidden => format!(
