@@ -35,7 +35,18 @@ impl Locked {
         Some(count)
     }
 
+    /// [`Self::charge`] of one block. None: the limit does not allow it.
+    #[inline]
+    pub(super) fn charge_one(&self, way: Way, size: u64) -> Option<()> {
+        self.charge_bytes(way, size)?;
+        self.heap.figures.allocations.add(1);
+        let blocks = &self.pages(way).blocks;
+        blocks.set(blocks.get() + 1);
+        Some(())
+    }
+
     /// Counts `bytes` more of a block. None: the limit does not allow them.
+    #[inline]
     pub(super) fn charge_bytes(&self, way: Way, bytes: u64) -> Option<()> {
         let figures = &self.heap.figures;
         if bytes > (self.heap.limit.load(Relaxed) as u64).saturating_sub(figures.live.get()) {
@@ -46,6 +57,7 @@ impl Locked {
         Some(())
     }
 
+    #[inline]
     fn add_live(&self, way: Way, bytes: u64) {
         let (figures, of_way) = (&self.heap.figures, &self.pages(way).bytes);
         let live = figures.live.get() + bytes;
@@ -55,6 +67,7 @@ impl Locked {
     }
 
     /// Counts `bytes` of a block as live no more.
+    #[inline]
     pub(super) fn discharge_bytes(&self, way: Way, bytes: u64) {
         let (figures, of_way) = (&self.heap.figures, &self.pages(way).bytes);
         figures.live.set(figures.live.get() - bytes);
@@ -69,6 +82,7 @@ impl Locked {
     }
 
     /// Counts `count` blocks as live no more.
+    #[inline]
     pub(super) fn discharge(&self, way: Way, count: u64, size: u64) {
         let blocks = &self.pages(way).blocks;
         blocks.set(blocks.get() - count);

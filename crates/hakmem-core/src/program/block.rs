@@ -34,9 +34,10 @@ fn has_room(page: &Meta) -> bool {
 
 impl Locked {
     /// Allocates a block of `class`.
+    #[inline(always)]
     pub(super) fn alloc_block(&self, way: Way, class: usize) -> Made {
         let size = u64::from(SIZES[class]);
-        self.charge(way, 1, size).ok_or(Refusal::Limit)?;
+        self.charge_one(way, size).ok_or(Refusal::Limit)?;
         let made = self.take_block(way, class);
         if made.is_err() {
             self.uncharge(way, 1, size);
@@ -45,6 +46,7 @@ impl Locked {
     }
 
     /// Takes a free block of `class`, which was charged.
+    #[inline(always)]
     fn take_block(&self, way: Way, class: usize) -> Made {
         let page = match self.pages(way).queues[class].first() {
             Some(page) => page,
@@ -61,10 +63,17 @@ impl Locked {
         page.until_slow.set(page.until_slow.get() + 1);
         self.note_in_pages(i64::from(page.block_size.get()));
         if !has_room(page) {
-            self.pages(way).queues[class].remove(page);
-            self.pages(way).full.push(page);
+            self.set_aside(way, class, page);
         }
         Ok((block, zero))
+    }
+
+    /// Moves a page that has become full.
+    #[cold]
+    #[inline(never)]
+    fn set_aside(&self, way: Way, class: usize, page: &'static Meta) {
+        self.pages(way).queues[class].remove(page);
+        self.pages(way).full.push(page);
     }
 
     /// Takes up to `count` blocks of `class` for a scope, as many as the limit allows and as one
@@ -109,6 +118,8 @@ impl Locked {
     }
 
     /// Makes a page for `class`, the first of its queue.
+    #[cold]
+    #[inline(never)]
     fn new_page(&self, way: Way, class: usize) -> Result<&'static Meta, Refusal> {
         let (size, span) = (SIZES[class], span_of(SIZES[class]));
         let (page, zero) = self.take_slots(span)?;
@@ -122,6 +133,7 @@ impl Locked {
     ///
     /// # Safety
     /// The page is this heap's. The caller gives up a live block of it.
+    #[inline]
     pub(super) unsafe fn free_block(&self, block: *mut Block, page: &'static Meta) {
         check::check_program_block(block, page);
         if harden::ON {
@@ -139,19 +151,35 @@ impl Locked {
     ///
     /// # Safety
     /// The page is this heap's. The caller gives up a block of it that is on no list.
+    #[inline]
     unsafe fn push(&self, page: &'static Meta, block: *mut Block) {
-        let pages = self.pages(Self::way_of(page));
-        let queue = &pages.queues[usize::from(page.class.get())];
         if !has_room(page) {
-            pages.full.remove(page);
-            queue.push_second(page);
+            self.take_back(page);
         }
         // SAFETY: the block is this call's, and has a word at least.
         unsafe { Block::set_next(block, page.free.replace(block)) };
         let used = page.until_slow.get() - 1;
         page.until_slow.set(used);
         self.note_in_pages(-i64::from(page.block_size.get()));
-        if used == 0 && !(queue.is_only(page) && self.heap.is_live()) {
+        if used == 0 {
+            self.end_if_not_needed(page);
+        }
+    }
+
+    /// Moves a page that is about to be full no more.
+    #[cold]
+    #[inline(never)]
+    fn take_back(&self, page: &'static Meta) {
+        let pages = self.pages(Self::way_of(page));
+        pages.full.remove(page);
+        pages.queues[usize::from(page.class.get())].push_second(page);
+    }
+
+    /// Ends an empty page, but for the only one of its queue.
+    #[inline(never)]
+    fn end_if_not_needed(&self, page: &'static Meta) {
+        let queue = &self.pages(Self::way_of(page)).queues[usize::from(page.class.get())];
+        if !(queue.is_only(page) && self.heap.is_live()) {
             queue.remove(page);
             self.end(page);
         }

@@ -170,7 +170,27 @@ pub struct Locked {
 
 impl ProgramHeap {
     /// Takes the lock, and what signal handlers freed. An error: see rules 4 and 6.
+    #[inline]
     fn lock(&'static self) -> Result<Locked, Refusal> {
+        match self.try_lock() {
+            Some(locked) => Ok(locked),
+            None => self.lock_slowly(),
+        }
+    }
+
+    /// Takes the lock if it is free and nothing waits for the next one to take it.
+    #[inline(always)]
+    fn try_lock(&'static self) -> Option<Locked> {
+        let guard = self.lock.try_lock_as(os::thread_token())?;
+        let locked = Locked { heap: self, _guard: guard };
+        let nothing_waits = self.late.load(Relaxed) == 0 && self.inbox.is_empty();
+        (nothing_waits && self.state.load(Relaxed) != LOST).then_some(locked)
+    }
+
+    /// [`Self::lock`] when [`Self::try_lock`] has failed.
+    #[cold]
+    #[inline(never)]
+    fn lock_slowly(&'static self) -> Result<Locked, Refusal> {
         let me = os::thread_token();
         if self.lock.is_held_by(me) {
             return Err(Refusal::Busy);
@@ -195,11 +215,16 @@ impl ProgramHeap {
     /// Allocates a block of `n` bytes at a multiple of `align`, a power of two. `class` is the
     /// class of the request, if it has one. O(1), and O(groups in use) for a new page.
     pub fn alloc(&'static self, way: Way, n: usize, align: usize, class: Option<usize>) -> Made {
-        let locked = self.lock()?;
         match class {
-            Some(class) => locked.alloc_block(way, class),
-            None => locked.alloc_whole(way, n, align),
+            Some(class) => self.alloc_class(way, class),
+            None => self.lock()?.alloc_whole(way, n, align),
         }
+    }
+
+    /// [`Self::alloc`] of a block of `class`.
+    #[inline(never)]
+    pub fn alloc_class(&'static self, way: Way, class: usize) -> Made {
+        self.lock()?.alloc_block(way, class)
     }
 
     /// Frees the block at `p`, in the page or block whose first slot has the metadata `head`. True:
@@ -271,6 +296,7 @@ impl Locked {
     ///
     /// # Safety
     /// As there, and the heap is this one.
+    #[inline(always)]
     unsafe fn free(&self, p: *mut u8, head: &'static Meta) -> Option<Sample> {
         let sample = self.take_sample(p, head);
         if let Some(sample) = sample {

@@ -111,10 +111,17 @@ unsafe fn by_id(id: u64) -> &'static ProgramHeap {
 
 /// Puts a heap into the pool if it was deleted and no routed block is live. The caller does not
 /// have its lock.
+#[inline]
 pub fn give_if_over(heap: &'static ProgramHeap) {
-    if heap.state.load(Relaxed) != ORPHAN {
-        return;
+    if heap.state.load(Relaxed) == ORPHAN {
+        give_orphan_if_over(heap);
     }
+}
+
+/// [`give_if_over`] of a heap that was deleted.
+#[cold]
+#[inline(never)]
+fn give_orphan_if_over(heap: &'static ProgramHeap) {
     let Ok(locked) = heap.lock() else { return };
     // Another thread may have been here meanwhile.
     if heap.state.load(Relaxed) != ORPHAN || heap.pages[Way::Routed as usize].blocks.get() != 0 {
@@ -144,6 +151,12 @@ pub unsafe fn by_handle(handle: *mut u8) -> Option<&'static ProgramHeap> {
     let heap = unsafe { &*handle.wrapping_sub(generation).cast::<ProgramHeap>() };
     (heap.is_live() && heap.generation.load(Relaxed) as usize & GENERATIONS == generation)
         .then_some(heap)
+}
+
+/// Ends the pages of all heaps that have no live block, for a caller that is about to purge. The
+/// caller has no lock. O(heaps, and their pages).
+pub fn give_up_unused() {
+    used().for_each(ProgramHeap::end_unused);
 }
 
 /// After a fork, in the child, whose only thread is `me`.

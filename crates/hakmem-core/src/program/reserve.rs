@@ -34,6 +34,11 @@ pub struct Reserve {
 }
 
 impl Reserve {
+    /// True if nothing is reserved.
+    pub(super) fn is_empty(&self) -> bool {
+        self.len.get() == 0
+    }
+
     /// The segments.
     fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.entries[..self.len.get()].iter()

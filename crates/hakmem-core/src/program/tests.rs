@@ -127,6 +127,51 @@ fn a_reserve_is_used_up_and_used_again() {
     assert_eq!((heap.figures.held.get(), heap.figures.reserved.get()), (0, 0));
 }
 
+/// A reset keeps one page for each class that was used since the last one (`end` rule 4). So a
+/// program that uses the heap alike again gets the same memory, and no segment is asked.
+#[test]
+fn a_reset_keeps_a_page_of_each_class_in_use() {
+    let heap = registry::make("kept", None).expect("memory");
+    let held = || heap.figures.held.get() / SLOT as u64;
+    let of_size = |size: usize| {
+        let made = heap.alloc(Way::Own, size, 16, Some(of16(size)));
+        made.expect("memory").0
+    };
+    // SAFETY: nobody uses the blocks.
+    let reset = || unsafe { heap.reset() }.expect("not in use");
+    let first = [100, 1000, 100].map(of_size);
+    let many = SLOT / 1000;
+    (0..2 * many).for_each(|_| {
+        of_size(1000);
+    });
+    assert_eq!(held(), 4);
+    reset();
+    assert_eq!((held(), heap.figures.live.get(), heap.figures.in_pages.get()), (2, 0, 0));
+    assert_eq!(of_size(100), first[0]);
+    // Full, and so in another list.
+    (0..SLOT / ROOM as usize - 1).for_each(|_| {
+        of_size(100);
+    });
+    assert_eq!(held(), 2);
+    reset();
+    assert_eq!(held(), 1, "nobody used the other one");
+    let (block, zero) = heap.alloc(Way::Own, 100, 16, Some(of16(100))).expect("memory");
+    assert_eq!((block, zero), (first[0], false), "it is as dirty as it was left");
+    // More than a slot.
+    of_size(20_000);
+    reset();
+    assert_eq!(held(), 1);
+    registry::give_up_unused();
+    assert_eq!(held(), 0);
+    of_size(100);
+    heap.reserve(1).expect("memory");
+    reset();
+    assert_eq!(heap.figures.held.get(), reserve::SEGMENT_BYTES, "with a reserve none is kept");
+    // SAFETY: nobody uses the heap any more.
+    assert!(unsafe { heap.delete() });
+    assert_eq!(held(), 0);
+}
+
 #[test]
 fn names_are_what_every_report_can_hold() {
     let heap =

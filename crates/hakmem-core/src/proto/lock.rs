@@ -71,6 +71,7 @@ impl Lock {
     }
 
     /// Takes the lock if it is free.
+    #[inline]
     pub fn try_lock_as(&self, me: u32) -> Option<Guard<'_>> {
         // Acquire: this thread sees what the last holder wrote.
         let got = self.state.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed);
@@ -143,11 +144,19 @@ impl Lock {
     }
 
     /// Releases a lock that the caller holds and whose guard it has forgotten.
+    #[inline]
     pub fn release(&self) {
         // Release: the next holder sees what this one wrote.
         if self.state.swap(0, Ordering::Release) & SLEEPERS != 0 {
-            os::futex_wake(&self.state);
+            self.wake();
         }
+    }
+
+    /// Wakes a waiter.
+    #[cold]
+    #[inline(never)]
+    fn wake(&self) {
+        os::futex_wake(&self.state);
     }
 }
 
@@ -177,7 +186,7 @@ impl Lock {
 }
 
 impl Drop for Guard<'_> {
-    #[unsafe(link_section = ".text.hot.hakmem")]
+    #[inline]
     fn drop(&mut self) {
         self.0.release();
     }

@@ -242,7 +242,9 @@ impl Heap {
 
     /// Gives back all blocks that were allocated from the heap, at once. Blocks of
     /// [scopes](Heap::scope) stay. Name, limit and what was [reserved](Heap::reserve) stay too.
-    /// O(pages and blocks over 64 KiB).
+    /// For each size up to 8 KiB that was used since the last reset, a page of 64 KiB stays with
+    /// the heap, unless it has reserved memory. [`purge_all`](crate::purge_all) gives these pages
+    /// back. O(pages and blocks over 64 KiB).
     ///
     /// ```
     /// use core::alloc::Layout;

@@ -52,7 +52,30 @@ pub(super) fn big_from_scope(scope: &Scope, n: usize, align: usize, clear: Clear
 
 /// Allocates from a program heap: see [`ProgramHeap::alloc`]. Purges all free memory first if the
 /// system has none.
+#[inline]
 pub fn alloc_of(
+    heap: &'static ProgramHeap,
+    way: Way,
+    n: usize,
+    align: usize,
+    class: Option<usize>,
+) -> Made {
+    if let Some(class) = class
+        && !guard::is_on()
+        && !profile::is_on()
+    {
+        match heap.alloc_class(way, class) {
+            Err(Refusal::Memory) => {}
+            made => return made,
+        }
+    }
+    alloc_of_rare(heap, way, n, align, class)
+}
+
+/// [`alloc_of`] of a block that may become a sample, of one without a class, and of one that there
+/// was no memory for.
+#[inline(never)]
+fn alloc_of_rare(
     heap: &'static ProgramHeap,
     way: Way,
     n: usize,
