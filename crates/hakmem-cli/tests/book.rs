@@ -1,33 +1,49 @@
-//! The pages: every link leads somewhere, and every command runs.
+//! The pages: what they have, and that every link leads somewhere.
 //!
-//! A block of commands is fenced as `sh`. The test runs it in a scratch folder, with the command
-//! and the library on PATH. A block that cannot run here has a comment before it: `<!-- not run:
-//! why -->`. The lines of a block that begin with `$ ` are its commands; without any, all lines
-//! are.
+//! A block of commands is fenced as `sh`. A comment before it may say how it is tested:
+//! [`Testing`].
 
-use crate::common;
-
-use common::*;
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::LazyLock;
 
-/// The blocks that are not run, of all pages in docs. Whoever adds one says so here.
-const NOT_RUN: usize = 32;
 /// Folders whose pages are not the project's own.
 const LEFT_OUT: [&str; 2] = ["target", ".git"];
 
-fn repository() -> PathBuf {
+/// How the commands of a block are tested.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Testing {
+    /// They run.
+    Run,
+    /// `<!-- looked at: why -->`: they run, but with programs that only look whether they
+    /// understand their arguments.
+    LookedAt,
+    /// `<!-- not run: why -->`.
+    NotRun(String),
+}
+
+impl Testing {
+    /// What a comment says. None: it says something else.
+    fn read(comment: &str) -> Option<Self> {
+        let text = comment.trim().strip_prefix("<!-- ")?.strip_suffix(" -->")?;
+        let (how, why) = text.split_once(": ")?;
+        match how {
+            "looked at" => Some(Self::LookedAt),
+            "not run" => Some(Self::NotRun(why.to_owned())),
+            _ => None,
+        }
+    }
+}
+
+pub fn repository() -> PathBuf {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
     manifest.join("../..").canonicalize().unwrap()
 }
 
 /// All pages in a folder and below it.
-fn pages(folder: &Path, all: &mut Vec<PathBuf>) {
+pub fn pages(folder: &Path, all: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let entry = entry.unwrap();
         let path = entry.path();
@@ -43,17 +59,17 @@ fn pages(folder: &Path, all: &mut Vec<PathBuf>) {
 
 /// What a page has.
 #[derive(Default)]
-struct Page {
+pub struct Page {
     anchors: BTreeSet<String>,
     links: Vec<String>,
-    /// Commands, and the reason why they are not run.
-    blocks: Vec<(String, Option<String>)>,
+    /// Commands, and how they are tested.
+    pub blocks: Vec<(String, Testing)>,
 }
 
 impl Page {
     fn read(text: &str) -> Self {
         let mut page = Self::default();
-        let (mut heading, mut block, mut reason) = (None, None, None);
+        let (mut heading, mut block, mut testing) = (None, None, None);
         let mut seen = BTreeMap::new();
         for event in Parser::new_ext(text, Options::ENABLE_TABLES) {
             match event {
@@ -69,14 +85,10 @@ impl Page {
                     block = Some(String::new());
                 }
                 Event::End(TagEnd::CodeBlock) => {
-                    page.blocks
-                        .extend(block.take().map(|block| (block, reason.take())));
+                    let how = testing.take().unwrap_or(Testing::Run);
+                    page.blocks.extend(block.take().map(|block| (block, how)));
                 }
-                Event::Html(html) => {
-                    let why = html.trim().strip_prefix("<!-- not run: ");
-                    let why = why.and_then(|why| why.strip_suffix(" -->"));
-                    reason = why.map(str::to_owned);
-                }
+                Event::Html(html) => testing = Testing::read(&html),
                 Event::Text(text) | Event::Code(text) => {
                     heading.iter_mut().for_each(|all| all.push_str(&text));
                     block.iter_mut().for_each(|all| all.push_str(&text));
@@ -135,7 +147,7 @@ fn broken(all: &BTreeMap<PathBuf, Page>) -> Vec<String> {
     broken
 }
 
-fn read(paths: Vec<PathBuf>) -> BTreeMap<PathBuf, Page> {
+pub fn read(paths: Vec<PathBuf>) -> BTreeMap<PathBuf, Page> {
     let page = |path: PathBuf| {
         let text = fs::read_to_string(&path).unwrap();
         (path, Page::read(&text))
@@ -182,140 +194,4 @@ fn every_page_has_a_place() {
             assert!(summary.links.contains(&name), "SUMMARY.md has no {name}");
         }
     }
-}
-
-/// The commands of a block, with what its placeholders stand for.
-fn script(block: &str, pid: u32) -> String {
-    let (mut commands, mut goes_on) = (Vec::new(), false);
-    let marked = block.lines().any(|line| line.starts_with("$ "));
-    for line in block.lines() {
-        let command = line.strip_prefix("$ ");
-        if !marked || goes_on || command.is_some() {
-            commands.push(command.unwrap_or(line));
-            goes_on = line.ends_with('\\');
-        }
-    }
-    let text = commands.join("\n");
-    let text = text.replace("/path/to/libhakmem.so", HAKMEM.to_str().unwrap());
-    words(&text, "PID", &pid.to_string(), "PROG", "./prog")
-}
-
-/// The text with two words replaced, where they stand alone.
-fn words(text: &str, one: &str, by: &str, other: &str, by_other: &str) -> String {
-    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let parts = text.split_inclusive(|c: char| !is_part(c));
-    let replaced = parts.map(|part| {
-        let word = part.trim_end_matches(|c: char| !is_part(c));
-        let rest = &part[word.len()..];
-        match word {
-            w if w == one => format!("{by}{rest}"),
-            w if w == other => format!("{by_other}{rest}"),
-            _ => part.to_owned(),
-        }
-    });
-    replaced.collect()
-}
-
-/// What PROG stands for.
-static PROG: LazyLock<PathBuf> =
-    LazyLock::new(|| BUILT.compile("book.c", "book-prog", &["-fno-builtin", "-pthread"]));
-
-/// A folder with the command, the library and a program.
-fn scratch() -> tempfile::TempDir {
-    let folder = tempfile::Builder::new()
-        .tempdir_in(env!("CARGO_TARGET_TMPDIR"))
-        .unwrap();
-    let put = |from: &Path, name: &str| {
-        let to = folder.path().join(name);
-        fs::hard_link(from, &to)
-            .or_else(|_| fs::copy(from, &to).map(drop))
-            .unwrap();
-    };
-    fs::create_dir(folder.path().join("bin")).unwrap();
-    put(Path::new(env!("CARGO_BIN_EXE_hakmem")), "bin/hakmem");
-    put(&HAKMEM.canonicalize().unwrap(), "bin/libhakmem.so");
-    put(&PROG, "prog");
-    folder
-}
-
-/// Runs a block in a folder of its own, beside a process on hakmem. What went wrong, if anything
-/// did.
-fn run_block(block: &str) -> Option<String> {
-    let folder = scratch();
-    let mut command = Command::new(&*KNOWN);
-    command.env("LD_PRELOAD", &*HAKMEM).stdin(Stdio::piped());
-    let process = Ready::new(command);
-    let script = script(block, process.pid() as u32);
-    let mut paths = vec![folder.path().join("bin")];
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    paths.extend(std::env::split_paths(&path));
-    let output = Command::new("bash")
-        .args(["-euo", "pipefail", "-c", &script])
-        .current_dir(folder.path())
-        .env("PATH", std::env::join_paths(paths).unwrap())
-        .env_remove("LD_PRELOAD")
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
-    // The doctor may find a problem of this machine.
-    let is_doctors = block
-        .trim_end()
-        .lines()
-        .all(|line| line.starts_with("hakmem doctor"));
-    let text = stderr(&output);
-    let failed = match output.status.code() {
-        Some(0) => false,
-        Some(1) => !is_doctors,
-        _ => true,
-    };
-    let did_not = text.contains("did NOT run on hakmem");
-    (failed || did_not).then(|| format!("{script}\n{}\n{text}", output.status))
-}
-
-#[test]
-fn every_command_runs() {
-    let docs = repository().join("docs");
-    let mut paths = Vec::new();
-    pages(&docs, &mut paths);
-    let (mut run, mut not_run, mut failures) = (0, 0, Vec::new());
-    for (path, page) in read(paths) {
-        for (block, reason) in page.blocks {
-            match reason {
-                Some(reason) => {
-                    assert!(
-                        reason.len() > 10,
-                        "{}: {reason:?} is no reason",
-                        path.display()
-                    );
-                    not_run += 1;
-                }
-                None => {
-                    run += 1;
-                    let failure = run_block(&block);
-                    failures.extend(failure.map(|why| format!("{}:\n{why}", path.display())));
-                }
-            }
-        }
-    }
-    assert!(failures.is_empty(), "{}", failures.join("\n"));
-    assert!(run >= 15, "{run} blocks were run");
-    assert_eq!(not_run, NOT_RUN, "blocks that are not run");
-}
-
-/// What a block that fails comes to, and which of its lines are commands.
-#[test]
-fn commands_that_fail_are_found() {
-    assert_eq!(
-        run_block("hakmem options DECAY_MS\nhakmem top --batch 1 PID\n./prog"),
-        None
-    );
-    for block in [
-        "false\ntrue",
-        "hakmem run --no-such-option PROG",
-        "false | true",
-    ] {
-        assert!(run_block(block).is_some(), "{block}");
-    }
-    let block = "$ a PROG \\\n    PID\noutput PROG\n$ b PIDS";
-    assert_eq!(script(block, 7), "a ./prog \\\n    7\nb PIDS");
 }

@@ -3,6 +3,7 @@
 mod common;
 
 mod book;
+mod commands;
 mod doctor;
 mod grammar;
 mod heaps;
