@@ -5,6 +5,8 @@ use super::root::Root;
 use crate::summary::bytes;
 
 const THP: &str = "/sys/kernel/mm/transparent_hugepage";
+/// hakmem asks for huge pages in pieces of so many bytes.
+const SEGMENT: u64 = 2 << 20;
 /// The kernel's default.
 const MAPS: u64 = 65530;
 
@@ -38,6 +40,23 @@ fn huge_pages(root: &Root) -> Option<Finding> {
             "Large heaps cost more page faults than elsewhere. Nothing need be done.",
         ));
     };
+    if word != "never"
+        && let Some(size) = root.number(&format!("{THP}/hpage_pmd_size"))
+        && size > SEGMENT
+        && matches!(
+            chosen(root, "hugepages-2048kB/enabled").as_deref(),
+            None | Some("never")
+        )
+    {
+        return Some(Finding::new(
+            Verdict::Note,
+            SUBJECT,
+            &format!("{word}, of {}", bytes(size)),
+            "hakmem asks for huge pages in pieces of 2 MiB. This kernel makes none so small.",
+            "With Linux 6.8 or later, write \"inherit\" to \
+             /sys/kernel/mm/transparent_hugepage/hugepages-2048kB/enabled.",
+        ));
+    }
     Some(match word.as_str() {
         "madvise" => Finding::ok(
             SUBJECT,

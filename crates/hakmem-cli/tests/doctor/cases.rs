@@ -61,7 +61,40 @@ const SHMEM: &str = "sys/kernel/mm/transparent_hugepage/shmem_enabled";
 const COMMIT: &str = "proc/sys/vm/overcommit_memory";
 const YAMA: &str = "proc/sys/kernel/yama/ptrace_scope";
 
-pub const OF_SYSTEM: [Case; 22] = [
+const SIZE: &str = "sys/kernel/mm/transparent_hugepage/hpage_pmd_size";
+const SMALLER: &str = "sys/kernel/mm/transparent_hugepage/hugepages-2048kB/enabled";
+
+pub const OF_SYSTEM: [Case; 26] = [
+    (
+        &[(SIZE, "2097152\n")],
+        "huge pages",
+        "ok",
+        "hakmem asks for them where",
+    ),
+    (
+        &[(SIZE, "33554432\n")],
+        "huge pages",
+        "note",
+        "madvise, of 32.0 MiB",
+    ),
+    (
+        &[
+            (SIZE, "536870912\n"),
+            (SMALLER, "always inherit madvise [never]"),
+        ],
+        "huge pages",
+        "note",
+        "hugepages-2048kB",
+    ),
+    (
+        &[
+            (SIZE, "536870912\n"),
+            (SMALLER, "always [inherit] madvise never"),
+        ],
+        "huge pages",
+        "ok",
+        "hakmem asks for them where",
+    ),
     (
         &[(THP, "[always] madvise never")],
         "huge pages",
