@@ -7,6 +7,7 @@ pub(crate) mod arena;
 pub(crate) mod check;
 pub(crate) mod foreign;
 pub(crate) mod held;
+pub(crate) mod lately;
 pub(crate) mod nodes;
 pub(crate) mod nothing;
 pub(crate) mod owner;

@@ -224,9 +224,9 @@ options! {
     /// MiB of freed blocks over 1 MiB that may stay until their decay is over. What is beyond goes
     /// back at once. `HUGE_CACHE_PERCENT` may allow more: set both to 0 to keep none.
     huge_cache_mib: u32 = 32, One HUGE_CACHE_MIB, "HUGE_CACHE_MIB", Number(0, 1 << 20), "MiB";
-    /// The same limit as `HUGE_CACHE_MIB`, as a share of the live bytes in blocks over 1 MiB, in
-    /// per cent. The larger of the two counts: beside 1 GiB of live blocks, 1 GiB may stay at 100
-    /// %.
+    /// The same limit as `HUGE_CACHE_MIB`, as a share of the bytes in blocks over 1 MiB, in per
+    /// cent: of those that are live, or of those that were freed in the last `DECAY_MS`, whichever
+    /// are more. The larger of the two limits counts.
     huge_cache_percent: u32 = 100,
         One HUGE_CACHE_PERCENT, "HUGE_CACHE_PERCENT", Number(0, 1000), "%";
     /// Soft limit of the memory that hakmem holds, in MiB. When hakmem takes memory beyond it, all

@@ -8,14 +8,12 @@
 
 use super::Held;
 use crate::backend::arena::{Arena, SEGMENT, SLOT};
+use crate::backend::lately::Lately;
 use crate::backend::segment;
-use crate::base::sync::{
-    Ordering::Relaxed,
-    plain::{AtomicU32, AtomicUsize},
-};
+use crate::base::sync::{Ordering::Relaxed, plain::AtomicUsize};
 use crate::base::usage;
 use crate::heap::reclaim::parked;
-use crate::{os, policy};
+use crate::policy;
 
 /// Free memory beyond what was needed lately may be `SURPLUS_MIB`, and one in so many of the bytes
 /// that are needed.
@@ -23,10 +21,8 @@ const SHARE: usize = 16;
 /// A slow path that frees a page gives back so much at most.
 pub const STEP: usize = 512 << 10;
 
-/// The largest need since `BEGAN`, and in the time before, each half a decay long.
-pub(super) static PEAKS: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
-/// When the present time began, in coarse milliseconds.
-static BEGAN: AtomicU32 = AtomicU32::new(0);
+/// The largest need lately.
+static NEED: Lately = Lately::new();
 /// The place of the segment that was purged last. The next one lies behind it, so that each has its
 /// turn.
 static CURSOR: AtomicUsize = AtomicUsize::new(0);
@@ -35,13 +31,7 @@ static CURSOR: AtomicUsize = AtomicUsize::new(0);
 pub fn excess(now: u32, decay: u32) -> usize {
     let (parked, unpurged) = parked::bytes();
     let need = (usage::live().0 as usize).saturating_sub(parked);
-    if os::age(now, BEGAN.load(Relaxed)) >= decay / 2 {
-        BEGAN.store(now, Relaxed);
-        PEAKS[1].store(PEAKS[0].swap(need, Relaxed), Relaxed);
-    } else if PEAKS[0].load(Relaxed) < need {
-        PEAKS[0].store(need, Relaxed);
-    }
-    let peak = PEAKS[0].load(Relaxed).max(PEAKS[1].load(Relaxed));
+    let peak = NEED.note(need, now, decay);
     let surplus = (policy::SURPLUS_MIB.get() as usize) << 20;
     let allowed = surplus + need / SHARE + peak.saturating_sub(need);
     (segment::signed_dirty_bytes() + unpurged.cast_signed() - allowed.cast_signed())
@@ -105,7 +95,7 @@ mod tests {
             let (kept, given) = (segment::dirty_bytes(), purge::purged_bytes());
             assert!(kept > 60 << 20, "{kept}: it was needed lately");
             // The time in which it was needed is over.
-            PEAKS.iter().for_each(|peak| peak.store(0, Relaxed));
+            NEED.forget();
             come_and_go(1);
             let now = segment::dirty_bytes();
             assert!(now < kept, "{now} of {kept}");
@@ -123,7 +113,7 @@ mod tests {
             policy::DECAY_MS.set(u32::MAX);
             policy::SURPLUS_MIB.set(1 << 20);
             come_and_go(64);
-            PEAKS.iter().for_each(|peak| peak.store(0, Relaxed));
+            NEED.forget();
             // SAFETY: the block is freed once.
             let come_and_end =
                 || std::thread::spawn(|| unsafe { c::free(c::malloc(1)) }).join().unwrap();

@@ -17,6 +17,7 @@ use super::thp::tried_of;
 use super::{address, head_of, is_moved, kept, run_of};
 use crate::backend::arena::{self, Run, SEGMENT};
 use crate::backend::held;
+use crate::backend::lately::Lately;
 use crate::backend::nodes;
 use crate::backend::page::{Meta, THP, TRIED, UNTOLD};
 use crate::backend::tried;
@@ -110,6 +111,8 @@ static PART: Part = Part(UnsafeCell::new([None; RING]));
 static FURTHER: [CachePadded<(Lock, Part)>; nodes::MOST - 1] =
     [const { CachePadded::new((Lock::new(), Part(UnsafeCell::new([None; RING])))) };
         nodes::MOST - 1];
+/// The most live bytes of huge blocks lately.
+static LIVE: Lately = Lately::new();
 pub static CACHED: AtomicUsize = AtomicUsize::new(0);
 pub static HANDED: AtomicU64 = AtomicU64::new(0);
 pub static RETURNED: AtomicU64 = AtomicU64::new(0);
@@ -214,10 +217,48 @@ pub(super) fn take_cached(len: usize, align: usize, node: usize) -> Result<Entry
     Ok(taken)
 }
 
+/// Takes the longest run of a node, for a request that none fits. The caller extends it, or puts it
+/// back. None: there is no run that lies at a multiple of `align` and was not moved.
+pub(super) fn take_longest(align: usize, node: usize) -> Option<Entry> {
+    let taken = with_part(node, |entries| {
+        let may = |e: &Entry| !e.moved.is_set() && address(e.run).is_multiple_of(align);
+        let may = entries.iter_mut().filter(|slot| slot.as_ref().is_some_and(may));
+        may.max_by_key(|slot| slot.as_ref().map_or(0, |e| e.len))?.take()
+    })?;
+    CACHED.fetch_sub(taken.len * SEGMENT, Relaxed);
+    Some(taken)
+}
+
+/// Takes what a block of the node that ends at `end` needs to grow by `more` segments: the run of
+/// the cache that begins there, or the first segments of it. None: there is no such run, or it was
+/// moved.
+pub(super) fn take_behind(end: Run, more: usize, node: usize) -> Option<Entry> {
+    if !has_entries() {
+        return None;
+    }
+    let taken = with_part(node, |entries| {
+        let fits =
+            |e: &Entry| !e.moved.is_set() && core::ptr::eq(e.run.0, end.0) && e.run.1 == end.1;
+        let found = entries.iter_mut().find(|slot| slot.as_ref().is_some_and(fits))?;
+        let (taken, rest) = found.take()?.split(more);
+        *found = rest;
+        Some(taken)
+    })?;
+    CACHED.fetch_sub(taken.len * SEGMENT, Relaxed);
+    Some(taken)
+}
+
+/// Puts a run back that [`take_longest`] or [`take_behind`] took.
+pub(super) fn put_back(entry: Entry) {
+    CACHED.fetch_add(entry.len * SEGMENT, Relaxed);
+    put_entry::<false>(entry, os::now_ms());
+}
+
 /// Puts a run into the cache, whose bytes `CACHED` has already, and lets others go that have no
 /// room. `OF_HEAP`: a heap kept it before. Two functions, so that the other one is part of `free`.
 #[inline(always)]
 pub(super) fn put_entry<const OF_HEAP: bool>(entry: Entry, now: u32) {
+    LIVE.note(live() + entry.len * SEGMENT, now, policy::limits::decay());
     if entry.len * SEGMENT > limit() {
         // A part of it would not serve the next request of its size.
         drop_entry(entry);
@@ -253,6 +294,11 @@ pub(super) fn put_entry<const OF_HEAP: bool>(entry: Entry, now: u32) {
     if let Some(entry) = crowded {
         drop_entry(entry);
     }
+    give_excess(now);
+}
+
+/// Gives back what the cache has beyond its bound, the oldest first.
+pub(super) fn give_excess(now: u32) {
     // If the system does not take a run (locked memory), `drop_entry` puts it in again, and the
     // cache stays too full.
     loop {
@@ -282,12 +328,19 @@ fn node_of_oldest(now: u32) -> usize {
     (0..nodes::count()).max_by_key(age).unwrap_or(0)
 }
 
-/// Bytes that the cache may hold.
+/// Bytes that the cache may hold. They grow with what is live, and with what was freed lately: a
+/// program that frees all its blocks at once often needs them again at once.
 pub(super) fn limit() -> usize {
     let anyway = (policy::HUGE_CACHE_MIB.get() as usize) << 20;
+    let live = live();
+    let share = live.max(LIVE.get().saturating_sub(live));
+    anyway.max(share * policy::HUGE_CACHE_PERCENT.get() as usize / 100)
+}
+
+/// Live bytes of huge blocks.
+fn live() -> usize {
     // What heaps keep counts as live in the books. They may keep so much at most.
-    let live = (usage::huge() as usize).saturating_sub(kept::ALLOWED.load(Relaxed));
-    anyway.max(live * policy::HUGE_CACHE_PERCENT.get() as usize / 100)
+    (usage::huge() as usize).saturating_sub(kept::ALLOWED.load(Relaxed))
 }
 
 pub(super) fn oldest(entries: &Entries, now: u32) -> Option<usize> {

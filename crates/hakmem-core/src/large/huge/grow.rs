@@ -1,7 +1,7 @@
 //! Huge blocks grow and shrink where they are. If one cannot, the kernel moves its page tables, so
 //! that its bytes are not copied.
 
-use super::cache::purge_run;
+use super::cache::{give_excess, purge_run, put_back, take_behind};
 use super::clear::mostly_absent;
 use super::thp::{end_trial, set_told, tried_of};
 use super::{
@@ -43,6 +43,7 @@ pub unsafe fn resize(meta: &'static Meta, n: usize) -> Option<&'static Meta> {
     if grown.is_none() {
         held::give(more);
     }
+    give_excess(os::now_ms());
     grown
 }
 
@@ -61,7 +62,10 @@ unsafe fn grow(
     // The first growth may be the only one. From the second on, half as much again is reserved
     // behind.
     let slack = if grown > 0 { new / 2 } else { 0 };
-    let room = extend(meta, run, reserve, [new + slack, new]);
+    let mut room = extend(meta, run, reserve, [new + slack, new]);
+    if room < new && extend_into_cache(meta, run, reserve, new) {
+        room = new;
+    }
     if room < new {
         // SAFETY: the caller promises what `relocate` asks for, and these are the block's run and
         // length.
@@ -104,6 +108,32 @@ fn extend(meta: &Meta, run: Run, reserve: usize, wanted: [usize; 2]) -> usize {
         reserve >= want || (!is_moved(meta) && arena::extend_run(run, reserve, want - reserve))
     };
     wanted.iter().copied().find(fits).map_or(reserve, |want| want.max(reserve))
+}
+
+/// Extends a run of `reserve` segments to `new` ones by a run of the cache and, if that is not long
+/// enough, by unused segments behind it. All of the run is accessible then.
+fn extend_into_cache(meta: &Meta, run: Run, reserve: usize, new: usize) -> bool {
+    if is_moved(meta) {
+        return false;
+    }
+    let end = (run.0, run.1 + reserve);
+    let Some(entry) = take_behind(end, new - reserve, nodes::of(meta)) else { return false };
+    let (known, rest) = (reserve + entry.len, new - reserve - entry.len);
+    let extends = rest == 0 || arena::extend_run(run, known, rest);
+    if !extends || !arena::commit_run(run, new) {
+        if extends && rest > 0 {
+            // SAFETY: the segments were taken above, and nobody has used them.
+            unsafe { arena::give_run((run.0, run.1 + known), rest) };
+        }
+        put_back(entry);
+        return false;
+    }
+    tried::give(entry.tried);
+    held::give(entry.len * SEGMENT); // It was held before, by the cache.
+    if entry.thp.is_set() && !meta.segment().is_thp() {
+        set_told(meta, THP);
+    }
+    true
 }
 
 /// Moves a huge block of `len` segments at `run` to a run with room for `new`, and for `slack` more

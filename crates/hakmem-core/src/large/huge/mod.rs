@@ -31,7 +31,7 @@ mod thp;
 use crate::backend::arena::{self, Run, SEGMENT, SLOT};
 use crate::backend::held;
 use crate::backend::nodes::Groups;
-use crate::backend::page::{Kind, Meta, TRIED, UNTOLD};
+use crate::backend::page::{Kind, Meta, THP, TRIED, UNTOLD};
 use crate::backend::tried;
 use crate::base::sync::Ordering::Relaxed;
 use crate::base::usage;
@@ -43,7 +43,7 @@ pub use cache::{
     CACHED, HANDED, HITS, LOCK, RETURNED, after_fork, cached_bytes, counts, forget_part,
     further_locks, purge, signed_cached_bytes,
 };
-use cache::{Entry, put_entry, take_cached};
+use cache::{Entry, give_excess, put_back, put_entry, take_cached, take_longest};
 pub use clear::clear;
 use grow::{give_clean, is_plain};
 pub use grow::{resize, will_be_filled};
@@ -103,17 +103,25 @@ pub fn take_kept(n: usize, align: usize, kept: &Kept) -> Option<(&'static Meta, 
 pub fn alloc(n: usize, align: usize, written: bool, node: usize) -> Option<(&'static Meta, bool)> {
     debug_assert!(n <= TOO_LARGE && align <= TOO_LARGE);
     let len = segments_for(n.max(1));
+    let mut cached = 0;
     let (entry, zero) = match take_cached(len, align, node) {
         Ok(entry) => (entry, false),
-        Err(cached) => {
-            if cached >= len {
-                learner::misfit(len * SEGMENT);
-            }
-            let run = take_fresh(len, align, Groups::of(node))?;
-            let told = ask_at_once(run, n, len, written);
+        Err(segments) => {
+            cached = segments;
+            let (run, told, zero) = if cached > 0
+                && let Some(entry) = extend_cached(len, align, node)
+            {
+                (entry.run, entry.told(), false)
+            } else {
+                if cached >= len {
+                    learner::misfit(len * SEGMENT);
+                }
+                (take_fresh(len, align, Groups::of(node))?, UNTOLD, true)
+            };
+            let told = if told == UNTOLD { ask_at_once(run, n, len, written) } else { THP };
             let thp = told != UNTOLD || Thp::now() == Thp::Always;
             let tried = if told == TRIED { len } else { 0 };
-            (Entry { run, len, stamp: 0, moved: false.into(), thp: thp.into(), tried }, true)
+            (Entry { run, len, stamp: 0, moved: false.into(), thp: thp.into(), tried }, zero)
         }
     };
     let meta = head_of(entry.run);
@@ -131,7 +139,38 @@ pub fn alloc(n: usize, align: usize, written: bool, node: usize) -> Option<(&'st
     meta.set_kind(Kind::Huge);
     note_live(len as i64);
     HANDED.fetch_add(1, Relaxed);
+    if cached > 0 {
+        give_excess(os::now_ms());
+    }
     Some((meta, zero))
+}
+
+/// Takes the longest run of the cache, which has less than `len` segments, and unused segments
+/// behind it, so that it has `len`. None: there are none.
+fn extend_cached(len: usize, align: usize, node: usize) -> Option<Entry> {
+    let entry = take_longest(align, node)?;
+    let more = len.saturating_sub(entry.len);
+    if !held::take(more * SEGMENT) {
+        put_back(entry);
+        return None;
+    }
+    if !arena::extend_run(entry.run, entry.len, more) {
+        held::give(more * SEGMENT);
+        put_back(entry);
+        return None;
+    }
+    if !arena::commit_run(entry.run, len) {
+        held::give(more * SEGMENT);
+        // SAFETY: the segments were taken above, and nobody has used them.
+        unsafe { arena::give_run((entry.run.0, entry.run.1 + entry.len), more) };
+        put_back(entry);
+        return None;
+    }
+    if entry.thp.is_set() {
+        os::want_thp(address(entry.run), len * SEGMENT);
+    }
+    tried::give(entry.tried);
+    Some(entry)
 }
 
 /// Takes `len` clean segments at a multiple of `align`, in `wanted` groups if it can. None: out of
