@@ -217,11 +217,12 @@ pub(super) fn take_cached(len: usize, align: usize, node: usize) -> Result<Entry
     Ok(taken)
 }
 
-/// Takes the longest run of a node, for a request that none fits. The caller extends it, or puts it
-/// back. None: there is no run that lies at a multiple of `align` and was not moved.
-pub(super) fn take_longest(align: usize, node: usize) -> Option<Entry> {
+/// Takes the longest run of a node that has less than `len` segments, lies at a multiple of `align`
+/// and was not moved. The caller extends it, or puts it back.
+pub(super) fn take_longest(len: usize, align: usize, node: usize) -> Option<Entry> {
     let taken = with_part(node, |entries| {
-        let may = |e: &Entry| !e.moved.is_set() && address(e.run).is_multiple_of(align);
+        let may =
+            |e: &Entry| e.len < len && !e.moved.is_set() && address(e.run).is_multiple_of(align);
         let may = entries.iter_mut().filter(|slot| slot.as_ref().is_some_and(may));
         may.max_by_key(|slot| slot.as_ref().map_or(0, |e| e.len))?.take()
     })?;

@@ -148,8 +148,8 @@ pub fn alloc(n: usize, align: usize, written: bool, node: usize) -> Option<(&'st
 /// Takes the longest run of the cache, which has less than `len` segments, and unused segments
 /// behind it, so that it has `len`. None: there are none.
 fn extend_cached(len: usize, align: usize, node: usize) -> Option<Entry> {
-    let entry = take_longest(align, node)?;
-    let more = len.saturating_sub(entry.len);
+    let entry = take_longest(len, align, node)?;
+    let more = len - entry.len;
     if !held::take(more * SEGMENT) {
         put_back(entry);
         return None;
