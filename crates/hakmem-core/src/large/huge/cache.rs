@@ -249,10 +249,12 @@ pub(super) fn take_behind(end: Run, more: usize, node: usize) -> Option<Entry> {
     Some(taken)
 }
 
-/// Puts a run back that [`take_longest`] or [`take_behind`] took.
+/// Puts a run back that [`take_longest`] or [`take_behind`] took, as old as it was.
+#[cold]
+#[inline(never)]
 pub(super) fn put_back(entry: Entry) {
     CACHED.fetch_add(entry.len * SEGMENT, Relaxed);
-    put_entry::<false>(entry, os::now_ms());
+    insert(entry, os::now_ms());
 }
 
 /// Puts a run into the cache, whose bytes `CACHED` has already, and lets others go that have no
@@ -260,6 +262,12 @@ pub(super) fn put_back(entry: Entry) {
 #[inline(always)]
 pub(super) fn put_entry<const OF_HEAP: bool>(entry: Entry, now: u32) {
     LIVE.note(live() + entry.len * SEGMENT, now, policy::limits::decay());
+    insert(entry, now);
+}
+
+/// Puts a run into the cache, and lets others go that have no room.
+#[inline(always)]
+fn insert(entry: Entry, now: u32) {
     if entry.len * SEGMENT > limit() {
         // A part of it would not serve the next request of its size.
         drop_entry(entry);
