@@ -242,7 +242,8 @@ void *hakmem_heap_realloc(struct hakmem_heap *heap, void *p, size_t size);
 void hakmem_heap_free(struct hakmem_heap *heap, void *p);
 
 // Gives back all blocks of the heap at once, but not those of its scopes. The limit and what was
-// reserved stay. Returns 0, or -1 with errno EINVAL for NULL.
+// reserved stay, and for each size up to 8 KiB in use a page of 64 KiB, until malloc_trim.
+// Returns 0, or -1 with errno EINVAL for NULL.
 //
 // # Safety
 // `heap` is NULL or from hakmem_heap_new. Nobody uses a block of the heap any more, but those of

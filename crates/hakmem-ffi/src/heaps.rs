@@ -151,7 +151,8 @@ pub unsafe extern "C" fn hakmem_heap_free(heap: *mut hakmem_heap, p: *mut c_void
 }
 
 /// Gives back all blocks of the heap at once, but not those of its scopes. The limit and what was
-/// reserved stay. Returns 0, or -1 with errno EINVAL for NULL.
+/// reserved stay, and for each size up to 8 KiB in use a page of 64 KiB, until malloc_trim.
+/// Returns 0, or -1 with errno EINVAL for NULL.
 ///
 /// # Safety
 /// `heap` is NULL or from hakmem_heap_new. Nobody uses a block of the heap any more, but those of
