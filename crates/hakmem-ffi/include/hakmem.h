@@ -242,7 +242,8 @@ void *hakmem_heap_realloc(struct hakmem_heap *heap, void *p, size_t size);
 void hakmem_heap_free(struct hakmem_heap *heap, void *p);
 
 // Gives back all blocks of the heap at once, but not those of its scopes. The limit and what was
-// reserved stay, and for each size up to 8 KiB in use a page of 64 KiB, until malloc_trim.
+// reserved stay. If nothing was, a page of 64 KiB stays for each size up to 8 KiB in use, until
+// malloc_trim.
 // Returns 0, or -1 with errno EINVAL for NULL.
 //
 // # Safety

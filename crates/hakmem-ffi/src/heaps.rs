@@ -151,7 +151,8 @@ pub unsafe extern "C" fn hakmem_heap_free(heap: *mut hakmem_heap, p: *mut c_void
 }
 
 /// Gives back all blocks of the heap at once, but not those of its scopes. The limit and what was
-/// reserved stay, and for each size up to 8 KiB in use a page of 64 KiB, until malloc_trim.
+/// reserved stay. If nothing was, a page of 64 KiB stays for each size up to 8 KiB in use, until
+/// malloc_trim.
 /// Returns 0, or -1 with errno EINVAL for NULL.
 ///
 /// # Safety

@@ -1,7 +1,6 @@
 //! What a program asks of all its memory: to give back what is free, and what to do at a limit.
 
 use super::front;
-use crate::program::registry;
 use crate::types::LimitCallback;
 use crate::{purge, thread};
 
@@ -82,6 +81,5 @@ pub fn purge_all() -> usize {
         return 0; // This thread's signal handler interrupted the allocator.
     }
     thread::give_up_own();
-    registry::give_up_unused();
     purge::all_with_pauses()
 }

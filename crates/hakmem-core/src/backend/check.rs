@@ -237,10 +237,10 @@ pub fn check_program_block(block: *mut Block, page: &Meta) {
     if !is_start(block.cast(), page) {
         not_a_block(block.cast(), Some(page));
     }
-    check_carved(block, page);
     if page.free.get() == block || page.until_slow.get() == 0 {
         double_free(block.cast(), page);
     }
+    check_carved(block, page);
 }
 
 /// The program freed or resized `p` by a heap that it is not of.

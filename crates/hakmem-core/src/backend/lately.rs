@@ -29,9 +29,11 @@ impl Lately {
     /// Notes a value. Returns the peak.
     pub(crate) fn note(&self, value: usize, now: u32, decay: u32) -> usize {
         let [present, before] = &self.peaks;
-        if os::age(now, self.began.load(Relaxed)) >= decay / 2 {
+        let age = os::age(now, self.began.load(Relaxed));
+        if age >= decay / 2 {
             self.began.store(now, Relaxed);
-            before.store(present.swap(value, Relaxed), Relaxed);
+            let last = present.swap(value, Relaxed);
+            before.store(if age < decay { last } else { 0 }, Relaxed);
         } else if present.load(Relaxed) < value {
             present.store(value, Relaxed);
         }

@@ -7,11 +7,13 @@
 //! 4. A reset keeps one page of each class, if it is one slot long and was used since the last
 //!    reset: a program that resets a heap is about to use it alike. The other pages end. A heap
 //!    with a reserve keeps none, as a page of one class would hold a slot that another one needs.
+//!    The hardened build keeps none, so that a use of any block after the reset is found.
 
 use super::{Locked, ORPHAN, ProgramHeap, Refusal, Way, registry};
 use crate::backend::page::queue::PageQueue;
 use crate::backend::page::{Kind, Meta};
 use crate::base::sync::Ordering::Relaxed;
+use crate::harden;
 use crate::profile;
 use core::ptr::null_mut;
 
@@ -28,7 +30,7 @@ impl ProgramHeap {
     pub unsafe fn reset(&'static self) -> Result<(), Refusal> {
         let locked = self.lock()?;
         let samples = locked.take_samples(Way::Own);
-        let keeps = self.reserve.is_empty();
+        let keeps = !harden::ON && self.reserve.is_empty();
         // SAFETY: the caller says that nobody uses an own block any more. This call has the lock.
         unsafe { locked.end_all(Way::Own, keeps) };
         drop(locked);
@@ -36,8 +38,8 @@ impl ProgramHeap {
         Ok(())
     }
 
-    /// Ends the pages without live blocks, unless a thread is at the heap right now. The caller
-    /// purges afterwards. O(pages).
+    /// Ends the pages without live blocks, unless a thread is at the heap right now, or a block
+    /// that a signal handler freed waits for its next call. The caller purges afterwards. O(pages).
     pub(super) fn end_unused(&'static self) {
         if let Some(locked) = self.try_lock() {
             locked.end_empty(Way::Own);

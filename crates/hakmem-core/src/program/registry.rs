@@ -153,10 +153,11 @@ pub unsafe fn by_handle(handle: *mut u8) -> Option<&'static ProgramHeap> {
         .then_some(heap)
 }
 
-/// Ends the pages of all heaps that have no live block, for a caller that is about to purge. The
-/// caller has no lock. O(heaps, and their pages).
-pub fn give_up_unused() {
-    used().for_each(ProgramHeap::end_unused);
+/// Ends the pages of all heaps that have no live block, while `goes_on`. For the purge, which has a
+/// lock that comes after those of the heaps (`program` rule 3): these are only tried. O(heaps, and
+/// their pages).
+pub fn give_up_unused(goes_on: impl Fn() -> bool) {
+    used().take_while(|_| goes_on()).for_each(ProgramHeap::end_unused);
 }
 
 /// After a fork, in the child, whose only thread is `me`.

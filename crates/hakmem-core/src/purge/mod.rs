@@ -27,6 +27,7 @@ use crate::heap::reclaim::sleeping::{self, Pauses};
 use crate::heap::reclaim::{parked, whole};
 use crate::large::huge::{self, kept};
 use crate::policy::{learner, limits};
+use crate::program::registry;
 use crate::proto::lock::{Guard, Lock};
 use crate::{heap, os, policy};
 
@@ -196,14 +197,22 @@ pub fn pass(now: u32, decay: u32, pauses: Pauses) -> usize {
     run(&held, now, decay, pauses, || !is_unwelcome())
 }
 
-/// Purges all free memory. Returns the bytes given back.
+/// Purges all free memory, also what program heaps keep for their next blocks. Returns the bytes
+/// given back.
 pub fn all() -> usize {
-    run(&Held::wait(), os::now_ms(), 0, Pauses::No, || true)
+    all_of(Pauses::No)
 }
 
 /// [`all`], as the scavenger would do it: with pauses of heaps.
 pub fn all_with_pauses() -> usize {
-    run(&Held::wait(), os::now_ms(), 0, Pauses::Yes, || true)
+    all_of(Pauses::Yes)
+}
+
+fn all_of(pauses: Pauses) -> usize {
+    let held = Held::wait();
+    // A heap whose lock this thread has at a fork of another is lost to the child.
+    registry::give_up_unused(|| !is_unwelcome());
+    run(&held, os::now_ms(), 0, pauses, || true)
 }
 
 /// Makes a pass while `goes_on` says true.

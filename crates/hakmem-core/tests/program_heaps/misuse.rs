@@ -72,6 +72,30 @@ fn misuse_of_a_heap_is_found() {
     }
 }
 
+/// A block from before a reset, whose page the heap has kept, is no block of it any more.
+#[test]
+fn a_use_after_a_reset_is_found() {
+    type Misuse = unsafe fn(&Heap, NonNull<u8>);
+    // SAFETY: none: that is what is tried.
+    let free: Misuse = |heap, p| unsafe { heap.deallocate(p, layout(100, 8)) };
+    let resize: Misuse = |heap, p| {
+        // SAFETY: none, again.
+        _ = unsafe { heap.reallocate(p, layout(100, 8), layout(101, 8)) };
+    };
+    for misuse in [free, resize] {
+        let said = last_words(|| {
+            let mut heap = Heap::new();
+            let blocks = [(); 3].map(|()| heap.allocate(layout(100, 8)).unwrap().cast());
+            heap.reset();
+            let again = heap.allocate(layout(100, 8)).unwrap().cast::<u8>();
+            assert!(again == blocks[0] || HARDENED);
+            // SAFETY: as above.
+            unsafe { misuse(&heap, blocks[2]) };
+        });
+        assert!(said.contains("invalid pointer 0x"), "{said}");
+    }
+}
+
 fn c_block() -> NonNull<u8> {
     NonNull::new(boxed(1)).unwrap()
 }

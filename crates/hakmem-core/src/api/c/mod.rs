@@ -4,7 +4,6 @@ use crate::api::{front, hardened};
 use crate::backend::{arena, check, foreign, nothing, stray};
 use crate::harden::{self, tag::Origin};
 use crate::policy::environment;
-use crate::program::registry;
 use crate::{os, policy, purge, thread};
 use core::ffi::c_char;
 use core::ptr::null_mut;
@@ -236,7 +235,6 @@ pub fn trim() -> bool {
         return false; // This thread's signal handler interrupted the allocator.
     }
     thread::give_up_own();
-    registry::give_up_unused();
     purge::all() > 0
 }
 

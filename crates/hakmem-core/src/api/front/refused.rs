@@ -11,7 +11,6 @@ use crate::base::sync::{
     AtomicPtr,
     Ordering::{Acquire, Release},
 };
-use crate::program::registry;
 use crate::purge;
 use crate::thread::{self, ThreadState};
 use crate::types::LimitCallback;
@@ -43,7 +42,6 @@ pub fn again<T>(size: usize, allocate: impl Fn() -> Option<T>) -> Option<T> {
 /// Purges all free memory.
 fn give_everything_back() {
     thread::give_up_own();
-    registry::give_up_unused();
     purge::all();
 }
 

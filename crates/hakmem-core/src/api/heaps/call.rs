@@ -4,7 +4,7 @@
 use crate::api::front::{self, Clear};
 use crate::api::hardened;
 use crate::backend::check;
-use crate::backend::page::Meta;
+use crate::backend::page::{Kind, Meta};
 use crate::base::size_class::{self, MEDIUM_MAX};
 use crate::guard;
 use crate::harden;
@@ -108,6 +108,9 @@ pub unsafe fn reallocate(
     unsafe {
         let (mut held, total) = (program::room(head), total(new).ok_or(Refusal::Memory)?);
         let fits = front::fits(held, total);
+        if head.kind() == Kind::ProgramPage && !check::is_block_of(head, p.cast()) {
+            check::not_of_heap(p); // It came before a reset, say.
+        }
         let mut live = None;
         if harden::ON {
             live = hardened::checked(p, head, Some((by, size)));

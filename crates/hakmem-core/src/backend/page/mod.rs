@@ -97,7 +97,8 @@ pub struct Meta {
     pub free: Cell<*mut Block>,
     /// The countdown.
     pub until_slow: Word<i32>,
-    /// Blocks carved since the page was claimed. The memory behind them is untouched.
+    /// Blocks carved since the page was claimed, or since a reset of its program heap renewed it.
+    /// The memory behind them is untouched, unless it was renewed.
     pub carved: Word<u32>,
     /// Neighbours in the queue, or in another list of pages.
     pub next: Cell<*mut Meta>,
@@ -111,7 +112,7 @@ pub struct Meta {
     pub class: Word<u8>,
     /// Where the page is.
     pub state: StateCell,
-    /// True if the memory was zero when the page was claimed.
+    /// True if the memory was zero when the page was claimed, and was not renewed.
     pub zero: Cell<bool>,
     /// Blocks that are used when `until_slow` is zero.
     pub park_at: Word<u8>,

@@ -218,11 +218,21 @@ pub(super) fn take_cached(len: usize, align: usize, node: usize) -> Result<Entry
 }
 
 /// Takes the longest run of a node that has less than `len` segments, lies at a multiple of `align`
-/// and was not moved. The caller extends it, or puts it back.
-pub(super) fn take_longest(len: usize, align: usize, node: usize) -> Option<Entry> {
+/// and was not moved. The caller extends it, or puts it back. A run that tries huge pages is for a
+/// block that the program is likely to fill, or for one that may try them as a whole.
+pub(super) fn take_longest(
+    len: usize,
+    align: usize,
+    node: usize,
+    is_filled: bool,
+) -> Option<Entry> {
     let taken = with_part(node, |entries| {
-        let may =
-            |e: &Entry| e.len < len && !e.moved.is_set() && address(e.run).is_multiple_of(align);
+        let may = |e: &Entry| {
+            let may_try =
+                || is_filled || e.tried == 0 || tried::has_room(len.saturating_sub(e.tried));
+            let is_native = !e.moved.is_set() && address(e.run).is_multiple_of(align);
+            e.len < len && is_native && may_try()
+        };
         let may = entries.iter_mut().filter(|slot| slot.as_ref().is_some_and(may));
         may.max_by_key(|slot| slot.as_ref().map_or(0, |e| e.len))?.take()
     })?;
@@ -232,14 +242,16 @@ pub(super) fn take_longest(len: usize, align: usize, node: usize) -> Option<Entr
 
 /// Takes what a block of the node that ends at `end` needs to grow by `more` segments: the run of
 /// the cache that begins there, or the first segments of it. None: there is no such run, or it was
-/// moved.
-pub(super) fn take_behind(end: Run, more: usize, node: usize) -> Option<Entry> {
+/// moved, or only it has huge pages.
+pub(super) fn take_behind(end: Run, more: usize, node: usize, has_thp: bool) -> Option<Entry> {
     if !has_entries() {
         return None;
     }
     let taken = with_part(node, |entries| {
-        let fits =
-            |e: &Entry| !e.moved.is_set() && core::ptr::eq(e.run.0, end.0) && e.run.1 == end.1;
+        let fits = |e: &Entry| {
+            let begins_there = core::ptr::eq(e.run.0, end.0) && e.run.1 == end.1;
+            begins_there && !e.moved.is_set() && (has_thp || !e.thp.is_set())
+        };
         let found = entries.iter_mut().find(|slot| slot.as_ref().is_some_and(fits))?;
         let (taken, rest) = found.take()?.split(more);
         *found = rest;
@@ -261,7 +273,9 @@ pub(super) fn put_back(entry: Entry) {
 /// room. `OF_HEAP`: a heap kept it before. Two functions, so that the other one is part of `free`.
 #[inline(always)]
 pub(super) fn put_entry<const OF_HEAP: bool>(entry: Entry, now: u32) {
-    LIVE.note(live() + entry.len * SEGMENT, now, policy::limits::decay());
+    // What a heap kept was freed before.
+    let freed = if OF_HEAP { 0 } else { entry.len * SEGMENT };
+    LIVE.note(live() + freed, now, policy::limits::decay());
     insert(entry, now);
 }
 

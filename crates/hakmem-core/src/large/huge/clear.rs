@@ -41,7 +41,7 @@ const ORDER: [usize; 16] = [0, 8, 4, 12, 2, 10, 6, 14, 1, 9, 5, 13, 3, 11, 7, 15
 const ENOUGH: usize = 4;
 
 /// True if less than half of a sample of the range is resident. False also if the system does not
-/// tell. At most 16 calls of the system.
+/// tell. O(1): at most 16 pieces are read.
 pub(super) fn mostly_absent(at: usize, n: usize) -> bool {
     const SAMPLE: usize = 64;
     let Some(map) = os::Pagemap::open() else { return false };

@@ -117,7 +117,10 @@ fn extend_into_cache(meta: &Meta, run: Run, reserve: usize, new: usize) -> bool 
         return false;
     }
     let end = (run.0, run.1 + reserve);
-    let Some(entry) = take_behind(end, new - reserve, nodes::of(meta)) else { return false };
+    let has_thp = meta.segment().is_thp();
+    let Some(entry) = take_behind(end, new - reserve, nodes::of(meta), has_thp) else {
+        return false;
+    };
     let (known, rest) = (reserve + entry.len, new - reserve - entry.len);
     let extends = rest == 0 || arena::extend_run(run, known, rest);
     if !extends || !arena::commit_run(run, new) {
@@ -130,9 +133,6 @@ fn extend_into_cache(meta: &Meta, run: Run, reserve: usize, new: usize) -> bool 
     }
     tried::give(entry.tried);
     held::give(entry.len * SEGMENT); // It was held before, by the cache.
-    if entry.thp.is_set() && !meta.segment().is_thp() {
-        set_told(meta, THP);
-    }
     true
 }
 

@@ -3,9 +3,11 @@
 //!
 //! A freed run stays in the cache with its memory until its decay is over, as faulting memory in
 //! again costs ten times what keeping it does. The best fit serves a request, and what is left of
-//! it stays in the cache. A block that grows again and again gets address space behind it, which
-//! costs nothing until it is used. Where there is none, the kernel moves the block's page tables,
-//! not its bytes. In a program of many heaps, each heap keeps some freed blocks itself (`kept`).
+//! it stays in the cache. A request that no run fits takes the longest one and what is unused
+//! behind it, and a block grows into the run behind it. A block that grows again and again gets
+//! address space behind it, which costs nothing until it is used. Where there is none, the kernel
+//! moves the block's page tables, not its bytes. In a program of many heaps, each heap keeps some
+//! freed blocks itself (`kept`).
 //!
 
 //! Rules
@@ -48,7 +50,7 @@ pub use clear::clear;
 use grow::{give_clean, is_plain};
 pub use grow::{resize, will_be_filled};
 use kept::{Kept, Put};
-use thp::{ask_at_once, set_told};
+use thp::{ask_at_once, is_filled_by, set_told};
 
 /// No request and no alignment above this can be met: no address space is larger.
 pub const TOO_LARGE: usize = arena::LARGEST;
@@ -109,16 +111,17 @@ pub fn alloc(n: usize, align: usize, written: bool, node: usize) -> Option<(&'st
         Err(segments) => {
             cached = segments;
             let (run, told, zero) = if cached > 0
-                && let Some(entry) = extend_cached(len, align, node)
+                && written
+                && let Some((run, told)) = extend_cached(n, len, align, node)
             {
-                (entry.run, entry.told(), false)
+                (run, told, false)
             } else {
                 if cached >= len {
                     learner::misfit(len * SEGMENT);
                 }
                 (take_fresh(len, align, Groups::of(node))?, UNTOLD, true)
             };
-            let told = if told == UNTOLD { ask_at_once(run, n, len, written) } else { THP };
+            let told = if told == UNTOLD { ask_at_once(run, n, len, written) } else { told };
             let thp = told != UNTOLD || Thp::now() == Thp::Always;
             let tried = if told == TRIED { len } else { 0 };
             (Entry { run, len, stamp: 0, moved: false.into(), thp: thp.into(), tried }, zero)
@@ -145,32 +148,45 @@ pub fn alloc(n: usize, align: usize, written: bool, node: usize) -> Option<(&'st
     Some((meta, zero))
 }
 
-/// Takes the longest run of the cache, which has less than `len` segments, and unused segments
-/// behind it, so that it has `len`. None: there are none.
-fn extend_cached(len: usize, align: usize, node: usize) -> Option<Entry> {
-    let entry = take_longest(len, align, node)?;
-    let more = len - entry.len;
+/// Takes the longest run of the cache that has less than `len` segments, and unused segments behind
+/// it, so that it has `len`. They are for a block of `n` bytes that will be written: one that need
+/// be zero had better be fresh. Returns what the kernel was told. None: there are none.
+fn extend_cached(n: usize, len: usize, align: usize, node: usize) -> Option<(Run, u8)> {
+    let is_filled = is_filled_by(n, len);
+    let entry = take_longest(len, align, node, is_filled)?;
+    let (run, more) = (entry.run, len - entry.len);
     if !held::take(more * SEGMENT) {
         put_back(entry);
         return None;
     }
-    if !arena::extend_run(entry.run, entry.len, more) {
+    if !arena::extend_run(run, entry.len, more) {
         held::give(more * SEGMENT);
         put_back(entry);
         return None;
     }
-    if !arena::commit_run(entry.run, len) {
+    if !arena::commit_run(run, len) {
         held::give(more * SEGMENT);
         // SAFETY: the segments were taken above, and nobody has used them.
-        unsafe { arena::give_run((entry.run.0, entry.run.1 + entry.len), more) };
+        unsafe { arena::give_run((run.0, run.1 + entry.len), more) };
         put_back(entry);
         return None;
     }
-    if entry.thp.is_set() {
-        os::want_thp(address(entry.run), len * SEGMENT);
-    }
-    tried::give(entry.tried);
-    Some(entry)
+    let told = match (entry.thp.is_set(), is_filled, entry.tried) {
+        (false, ..) => UNTOLD,
+        (_, true, tried) => {
+            os::want_thp(address(run), len * SEGMENT);
+            tried::give(tried);
+            THP
+        }
+        (_, _, 0) => THP,
+        (_, _, tried) => {
+            os::want_thp(address(run), len * SEGMENT);
+            tried::give(tried);
+            tried::take(len);
+            TRIED
+        }
+    };
+    Some((run, told))
 }
 
 /// Takes `len` clean segments at a multiple of `align`, in `wanted` groups if it can. None: out of

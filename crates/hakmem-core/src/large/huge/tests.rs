@@ -373,7 +373,7 @@ fn the_longest_run_is_extended() {
             let wall = block(1);
             c::free(p);
             let between = wall == p.wrapping_add(4 * SEGMENT);
-            let q = c::zeroed(6 * SEGMENT - BEHIND);
+            let q = block(6);
             if between {
                 assert_ne!(q, p, "a block lies in between");
                 assert_eq!(cached_bytes(), 4 * SEGMENT);
@@ -385,9 +385,17 @@ fn the_longest_run_is_extended() {
             p.write_bytes(1, 4 * SEGMENT);
             c::realloc(p, 4 * SEGMENT - BEHIND);
             c::free(p);
-            assert_eq!(c::zeroed(6 * SEGMENT - BEHIND), p);
+            let zeroed = c::zeroed(6 * SEGMENT - BEHIND);
+            assert!(zeroed != p && (0..6 * SEGMENT - BEHIND).all(|i| zeroed.add(i).read() == 0));
+            c::free(zeroed);
+            c::trim();
+            let p = block(8);
+            p.write_bytes(1, 4 * SEGMENT);
+            c::realloc(p, 4 * SEGMENT - BEHIND);
+            c::free(p);
+            assert_eq!(block(6), p);
             assert_eq!((cached_bytes(), held::bytes()), (0, held + 6 * SEGMENT));
-            assert!((0..6 * SEGMENT - BEHIND).all(|i| p.add(i).read() == 0));
+            p.write_bytes(2, 6 * SEGMENT - BEHIND);
             c::free(p);
             c::trim();
             assert_eq!((held::bytes(), cached_bytes()), (held, 0));

@@ -42,7 +42,7 @@ pub(super) fn end_trial(huge: &Meta, len: usize) {
 /// True if a program that writes a block of `n` bytes in a run of `len` segments is likely to fill
 /// it, so that huge pages are no waste. The run must be long: if the program uses only the ends of
 /// the block, it still touches two huge pages.
-fn is_filled_by(n: usize, len: usize) -> bool {
+pub(super) fn is_filled_by(n: usize, len: usize) -> bool {
     len >= LEAST_THP && n >= len * SEGMENT / 8 * 7
 }
 

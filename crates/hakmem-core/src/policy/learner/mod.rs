@@ -56,7 +56,8 @@ pub struct Settings {
 impl Settings {
     const NONE: Self = Self { decay_ms: 0, huge_mib: 0, huge_percent: 0 };
 
-    /// KiB that huge blocks may keep while `level` KiB are live.
+    /// KiB that huge blocks may keep while `level` KiB are live. The cache also keeps what was
+    /// freed lately. The learner does not know that, and may raise the limit without need.
     fn huge_limit(&self, level: u32) -> u32 {
         let part = u64::from(level) * u64::from(self.huge_percent) / 100;
         let limit = part.max(u64::from(self.huge_mib) << 10) + u64::from(level);
