@@ -352,11 +352,14 @@ fn node_of_oldest(now: u32) -> usize {
 }
 
 /// Bytes that the cache may hold. They grow with what is live, and with what was freed lately: a
-/// program that frees all its blocks at once often needs them again at once.
+/// program that frees all its blocks at once often needs them again at once. If it does not, only
+/// the scavenger gives them back in time, so a process without one keeps less.
 pub(super) fn limit() -> usize {
     let anyway = (policy::HUGE_CACHE_MIB.get() as usize) << 20;
     let live = live();
-    let share = live.max(LIVE.get().saturating_sub(live));
+    let has_scavenger = policy::SCAVENGE_MIB.get() != 0;
+    let freed_lately = if has_scavenger { LIVE.get().saturating_sub(live) } else { 0 };
+    let share = live.max(freed_lately);
     anyway.max(share * policy::HUGE_CACHE_PERCENT.get() as usize / 100)
 }
 
