@@ -17,8 +17,8 @@ const LEFT_OUT: [&str; 2] = ["target", ".git"];
 pub enum Testing {
     /// They run.
     Run,
-    /// `<!-- looked at: why -->`: they run, but with programs that only look whether they
-    /// understand their arguments.
+    /// `<!-- looked at: why -->`: stand-ins look whether each program is there, and whether the
+    /// project's own commands understand their arguments.
     LookedAt,
     /// `<!-- not run: why -->`.
     NotRun(String),

@@ -82,7 +82,8 @@ fn parts(block: &str) -> (String, Vec<(&str, String)>) {
     (commands.join("\n"), files)
 }
 
-/// The commands of a block, with what its placeholders stand for, to run in `folder`.
+/// The commands of a block, to run in `folder`. What stands for something of the reader's is
+/// replaced.
 fn script(block: &str, pid: u32, folder: &Path) -> String {
     let (text, _) = parts(block);
     let text = text.replace("/var/tmp/", "/tmp/").replace("/tmp/", "\0");

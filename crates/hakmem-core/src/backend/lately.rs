@@ -52,3 +52,18 @@ impl Lately {
         self.peaks.iter().for_each(|peak| peak.store(0, Relaxed));
     }
 }
+
+#[cfg(all(test, not(any(loom, miri, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peak_counts_for_half_a_decay_to_a_whole_one() {
+        let lately = Lately::new();
+        assert_eq!(lately.note(7, 1000, 100), 7);
+        assert_eq!((lately.note(3, 1049, 100), lately.get()), (7, 7));
+        assert_eq!(lately.note(4, 1050, 100), 7, "it is of the time before");
+        assert_eq!(lately.note(2, 1100, 100), 4, "it is too old");
+        assert_eq!(lately.note(1, 1200, 100), 1, "nobody noted anything for a decay");
+    }
+}

@@ -29,7 +29,8 @@
 //!    the last one was freed. So who has a block reads it without the lock.
 //! 3. The lock comes before all other locks (`thread` rule 2), but the profile's: no thread waits
 //!    for one of the two while it holds the other (`profile::kept` rule 1). No purge runs under it:
-//!    who releases memory sets `released`, and the front end calls `purge::tick` afterwards.
+//!    who releases memory sets `released`, and the front end calls `purge::tick` afterwards. The
+//!    purge itself, which has a lock of its own, only tries those of heaps (`end_unused`).
 //! 4. A signal handler may have interrupted its own thread under the lock. Then a request fails,
 //!    and a freed block goes to `inbox`, which the next one to take the lock empties.
 //! 5. A heap is FREE, in the pool of [`registry`]; LIVE; or ORPHAN: it was deleted while routed
@@ -184,6 +185,7 @@ impl ProgramHeap {
         let guard = self.lock.try_lock_as(os::thread_token())?;
         let locked = Locked { heap: self, _guard: guard };
         let nothing_waits = self.late.load(Relaxed) == 0 && self.inbox.is_empty();
+        // If not, the guard is dropped here, which releases the lock.
         (nothing_waits && self.state.load(Relaxed) != LOST).then_some(locked)
     }
 

@@ -241,8 +241,8 @@ pub(super) fn take_longest(
 }
 
 /// Takes what a block of the node that ends at `end` needs to grow by `more` segments: the run of
-/// the cache that begins there, or the first segments of it. None: there is no such run, or it was
-/// moved, or only it has huge pages.
+/// the cache that begins there, or the first segments of it. None: there is no such run, it was
+/// moved, or it has huge pages and the block has not (`has_thp`).
 pub(super) fn take_behind(end: Run, more: usize, node: usize, has_thp: bool) -> Option<Entry> {
     if !has_entries() {
         return None;

@@ -125,7 +125,8 @@ fn extend_into_cache(meta: &Meta, run: Run, reserve: usize, new: usize) -> bool 
     let extends = rest == 0 || arena::extend_run(run, known, rest);
     if !extends || !arena::commit_run(run, new) {
         if extends && rest > 0 {
-            // SAFETY: the segments were taken above, and nobody has used them.
+            // SAFETY: `extend_run` has just taken the segments, which were unused and so clean, and
+            // nobody has written to them.
             unsafe { arena::give_run((run.0, run.1 + known), rest) };
         }
         put_back(entry);

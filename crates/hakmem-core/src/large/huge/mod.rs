@@ -166,7 +166,8 @@ fn extend_cached(n: usize, len: usize, align: usize, node: usize) -> Option<(Run
     }
     if !arena::commit_run(run, len) {
         held::give(more * SEGMENT);
-        // SAFETY: the segments were taken above, and nobody has used them.
+        // SAFETY: `extend_run` has just taken the segments, which were unused and so clean, and
+        // nobody has written to them.
         unsafe { arena::give_run((run.0, run.1 + entry.len), more) };
         put_back(entry);
         return None;

@@ -320,18 +320,23 @@ fn a_full_cache_lets_go_of_no_more_than_it_has_too_much() {
     });
 }
 
+/// Frees so many blocks of a segment in a process of which half of what was live lately may stay.
+fn free_all_of<const COUNT: usize>() {
+    keep_nothing_back();
+    forget_part(0);
+    policy::HUGE_CACHE_MIB.set(2);
+    policy::HUGE_CACHE_PERCENT.set(50);
+    policy::DECAY_MS.set(60_000);
+    for p in [(); COUNT].map(|()| block(1)) {
+        // SAFETY: the block comes from `malloc`, and is freed once.
+        unsafe { c::free(p) };
+    }
+}
+
 #[test]
 fn what_was_live_lately_may_stay() {
     in_child(|| {
-        keep_nothing_back();
-        forget_part(0);
-        policy::HUGE_CACHE_MIB.set(2);
-        policy::HUGE_CACHE_PERCENT.set(50);
-        policy::DECAY_MS.set(60_000);
-        for p in [(); 20].map(|()| block(1)) {
-            // SAFETY: the block comes from `malloc`, and is freed once.
-            unsafe { c::free(p) };
-        }
+        free_all_of::<20>();
         assert_eq!(cached_bytes(), 10 * SEGMENT, "half of what was live");
     });
 }
@@ -340,15 +345,7 @@ fn what_was_live_lately_may_stay() {
 #[test]
 fn what_does_not_fit_makes_room() {
     in_child(|| {
-        keep_nothing_back();
-        forget_part(0);
-        policy::HUGE_CACHE_MIB.set(2);
-        policy::HUGE_CACHE_PERCENT.set(50);
-        policy::DECAY_MS.set(60_000);
-        for p in [(); 40].map(|()| block(1)) {
-            // SAFETY: the block comes from `malloc`, and is freed once.
-            unsafe { c::free(p) };
-        }
+        free_all_of::<40>();
         assert_eq!(cached_bytes(), 20 * SEGMENT, "half of what was live");
         // No run of the cache begins at such a place.
         // SAFETY: the block is not freed.
