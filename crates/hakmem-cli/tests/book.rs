@@ -17,6 +17,8 @@ const LEFT_OUT: [&str; 2] = ["target", ".git"];
 pub enum Testing {
     /// They run.
     Run,
+    /// `<!-- run where there is: program -->`: they run if the program is on `PATH`.
+    Needs(String),
     /// `<!-- looked at: why -->`: stand-ins look whether each program is there, and whether the
     /// project's own commands understand their arguments.
     LookedAt,
@@ -30,6 +32,7 @@ impl Testing {
         let text = comment.trim().strip_prefix("<!-- ")?.strip_suffix(" -->")?;
         let (how, why) = text.split_once(": ")?;
         match how {
+            "run where there is" => Some(Self::Needs(why.to_owned())),
             "looked at" => Some(Self::LookedAt),
             "not run" => Some(Self::NotRun(why.to_owned())),
             _ => None,

@@ -6,19 +6,20 @@
 //!
 //! Some words stand for something of the reader's: PROG and PID for a program and a process on
 //! hakmem, `server` for one that runs until it is killed, `pidof` for a way to its number, `/tmp`
-//! and `/var/tmp` for a folder.
+//! and `/var/tmp` for a folder. Commands that go on for ever end when they have shown something.
 
 use crate::book::{Testing, pages, read, repository};
 use crate::common;
 
 use common::*;
 use std::fs;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 
 /// The blocks that are not run, of all pages in docs. Whoever adds one says so here.
-const NOT_RUN: usize = 6;
+const NOT_RUN: usize = 2;
 
 /// What the words for the reader's things do. A server that was just started has no handlers yet,
 /// and writes what a signal asks for a moment later.
@@ -55,6 +56,45 @@ const PRELUDE: &str = r#"
         until_true command redis-cli -p 7777 ping
         command redis-cli "$@"
     }
+    cargo() {
+        if [[ $* == "run --release -p hakmem-examples --example pprof_server "* ]]; then
+            exec "$PPROF_SERVER" "${@: -1}"
+        fi
+        command cargo "$@"
+    }
+    curl() {
+        until_true command curl -s "http://$SERVICE/"
+        command curl -fsS "$@"
+    }
+    # It would open a browser.
+    go() {
+        if [[ $* != *' -http=: '* ]]; then
+            command go "$@"
+            return
+        fi
+        setsid go tool pprof -no_browser -http="$SERVICE" "${@:4}" &> tmp/pprof &
+        curl "http://$SERVICE/ui/top" > tmp/top
+        command kill -- -$!
+        grep -q 'Flat%' tmp/top
+    }
+    # A person has a terminal, and types q until the program ends.
+    typed() { trap '' PIPE; while printf q; do sleep 0.2; done 2>/dev/null; }
+    hakmem() {
+        if [[ $1 == top && $* != *--batch* ]]; then
+            typed | script -qec "stty rows 24 columns 80; hakmem $*" tmp/screen > tmp/shown
+            # It took the whole screen.
+            grep -aqF '[?1049h' tmp/shown
+        else
+            command hakmem "$@"
+        fi
+    }
+    # It is told to end when it watches, and again if that was too early for it.
+    bpftrace() {
+        command bpftrace "$@" > tmp/probes 2>&1 &
+        until_true grep -q Attaching tmp/probes
+        while command kill $! 2>/dev/null; do sleep 0.2; done
+        wait $!
+    }
 "#;
 
 /// The commands of a block, and the files that it shows by `cat`.
@@ -89,6 +129,7 @@ fn script(block: &str, pid: u32, folder: &Path) -> String {
     let text = text.replace("/var/tmp/", "/tmp/").replace("/tmp/", "\0");
     let text = text.replace('\0', &format!("{}/tmp/", folder.display()));
     let text = text.replace("/path/to/libhakmem.so", HAKMEM.to_str().unwrap());
+    let text = text.replace("127.0.0.1:8080", &SERVICE);
     words(&text, "PID", &pid.to_string(), "PROG", "./prog")
 }
 
@@ -111,6 +152,12 @@ fn words(text: &str, one: &str, by: &str, other: &str, by_other: &str) -> String
 /// What PROG stands for.
 static PROG: LazyLock<PathBuf> =
     LazyLock::new(|| BUILT.compile("book.c", "book-prog", &["-fno-builtin", "-pthread"]));
+
+/// Where a service of a page listens.
+static SERVICE: LazyLock<String> = LazyLock::new(|| {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    free.local_addr().unwrap().to_string()
+});
 
 /// Programs that a command of a page may name, and that `look` stands for.
 const LOOKED_AT: [&str; 6] = [
@@ -159,6 +206,7 @@ fn scratch(block: &str, how: &Testing) -> tempfile::TempDir {
         fs::write(at("memchr/src/lib.rs"), "#![no_std]\n").unwrap();
         fs::write(at("text/a.py"), "a text\n").unwrap();
         std::os::unix::fs::symlink("/bin/true", at("target/release/server")).unwrap();
+        fs::write(at("README.md"), "a note\n").unwrap();
     }
     for (name, text) in parts(block).1 {
         fs::write(at(name), text).unwrap();
@@ -166,12 +214,17 @@ fn scratch(block: &str, how: &Testing) -> tempfile::TempDir {
     folder
 }
 
+/// True if a program is on `PATH`.
+fn is_there(name: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
+}
+
 /// True if there are the programs of redis.
 fn has_redis() -> bool {
-    let there = |name| Command::new(name).arg("--version").output().is_ok();
     ["redis-server", "redis-cli", "redis-benchmark"]
         .into_iter()
-        .all(there)
+        .all(is_there)
 }
 
 /// The folder with the project's programs, as tests have them.
@@ -208,8 +261,13 @@ fn run_block(block: &str, how: &Testing) -> Option<String> {
         .current_dir(folder.path())
         .env("PATH", std::env::join_paths(paths).unwrap())
         .env("KNOWN", process.pid().to_string())
+        .env("SERVICE", &*SERVICE)
+        .env("PPROF_TMPDIR", folder.path())
         .env_remove("LD_PRELOAD")
         .stdin(Stdio::null());
+    if block.contains("pprof_server") {
+        command.env("PPROF_SERVER", built::debugged().example("pprof_server"));
+    }
     if *how == Testing::LookedAt {
         command
             .env("BUILT", &*PROGRAMS)
@@ -255,8 +313,12 @@ fn every_command_runs() {
                     println!("skipped: no redis-server and redis-tools here:\n{block}");
                     continue;
                 }
+                Testing::Needs(program) if !is_there(program) => {
+                    println!("skipped: no {program} here:\n{block}");
+                    continue;
+                }
                 Testing::LookedAt => looked_at += 1,
-                Testing::Run => run += 1,
+                Testing::Run | Testing::Needs(_) => run += 1,
             }
             let failure = run_block(&block, &how);
             failures.extend(failure.map(|why| format!("{}:\n{why}", path.display())));

@@ -9,10 +9,12 @@ mod machine;
 
 use common::{Language, Link, Reports, compile, find_program, library, preload, run, skipped};
 use machine::{Cgroup, Setting};
+use std::io::Read;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Output};
+use std::process::{Command, ExitStatus, Output, Stdio};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
 
@@ -303,6 +305,87 @@ fn a_soft_limit_saves_a_program_that_glibc_does_not() {
     let soft_limit = [("HAKMEM_LIMIT_PERCENT", "85")];
     let (ended, reports) = in_group(&group, "holes_stay", &soft_limit);
     assert!(ended.success(), "{ended}");
+    reports.assert_served();
+}
+
+/// A program that stays until its input ends.
+struct Waiting(std::process::Child);
+
+impl Waiting {
+    /// On hakmem, with its reports. It has freed its memory.
+    fn start(options: &[(&str, &str)]) -> (Self, Reports) {
+        let mut command = Command::new(program());
+        command.arg("frees_and_waits").envs(options.iter().copied());
+        let reports = preload(&mut command);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("it starts");
+        let mut line = [0; 6];
+        let output = child.stdout.as_mut().expect("a pipe");
+        output.read_exact(&mut line).expect("it has freed");
+        (Self(child), reports)
+    }
+
+    fn resident(&self) -> u64 {
+        let file = format!("/proc/{}/statm", self.0.id());
+        let text = std::fs::read_to_string(file).expect("it runs");
+        let pages = text.split(' ').nth(1).expect("pages");
+        pages.parse::<u64>().expect("a number") * 4096
+    }
+
+    fn ends_well(mut self) {
+        drop(self.0.stdin.take());
+        assert!(self.0.wait().expect("it ends").success());
+    }
+}
+
+/// Asks about ten times a second. False: not within a minute.
+fn comes_true(mut condition: impl FnMut() -> bool) -> bool {
+    (0..600).any(|_| {
+        std::thread::sleep(Duration::from_millis(100));
+        condition()
+    })
+}
+
+/// While tasks wait for memory, free memory goes back long before the decay is over.
+#[test]
+#[cfg_attr(feature = "hardened", ignore = "freed blocks wait")]
+fn pressure_of_the_system_shortens_the_decay() {
+    let waited = || {
+        let text = std::fs::read_to_string("/proc/pressure/memory").ok()?;
+        let (_, rest) = text.split_once("some avg10=")?;
+        rest.split(' ').next()?.parse::<f64>().ok()
+    };
+    if waited().is_none() {
+        return skipped("the kernel has no figures of pressure");
+    }
+    let group = match Cgroup::new(60 * MIB) {
+        Ok(group) => group,
+        Err(why) => return skipped(&format!("no memory cgroup: {why}")),
+    };
+    let slowly = ("HAKMEM_DECAY_MS", "60000");
+    let (other, _reports) = Waiting::start(&[slowly]);
+    let (reading, reports) = Waiting::start(&[slowly, ("HAKMEM_PRESSURE_PERCENT", "5")]);
+    let mut thrashing = member(&group, "thrashes").spawn().expect("it starts");
+    let is_pressed = comes_true(|| {
+        let has_ended = thrashing.try_wait().expect("a child").is_some();
+        has_ended || waited().is_some_and(|percent| percent >= 8.0)
+    });
+    let goes_on = thrashing.try_wait().expect("a child").is_none();
+    let is_shown = is_pressed && goes_on;
+    let falls = is_shown && comes_true(|| reading.resident() < 30 * MIB);
+    let left = other.resident();
+    thrashing.kill().expect("a child");
+    thrashing.wait().expect("it ends");
+    if !is_shown {
+        return skipped("a group with little memory makes no pressure here");
+    }
+    assert!(falls, "{} bytes stay", reading.resident());
+    assert!(
+        left > 80 * MIB,
+        "{left} bytes: they would have gone in any case"
+    );
+    other.ends_well();
+    reading.ends_well();
     reports.assert_served();
 }
 

@@ -146,3 +146,38 @@ fn a_debugger_sees_each_sample() {
     let requested = 600.0 * (100.0 + 2000.0 + 9000.0 + 50_000.0 + 200_000.0);
     assert!((0.8..3.0).contains(&(bytes / requested)), "{bytes}");
 }
+
+/// The kernel's tracer counts the samples of the profile, and sums their weights.
+#[test]
+fn bpftrace_sees_each_sample() {
+    if find_program("bpftrace").is_none() {
+        eprintln!("skipped: no bpftrace");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let profile = folder.path().join("profile");
+    let program = compile(Language::C, "probes.c", Link::Static);
+    let script = format!(
+        "usdt:{}:otel_memory:alloc {{ @samples = count(); @weights = sum(arg2); }}",
+        program.display()
+    );
+    let mut command = Command::new("bpftrace");
+    command.args(["-e", &script, "-c"]).arg(&program);
+    command.env("HAKMEM_PROFILE", &profile);
+    command.env("HAKMEM_PROFILE_INTERVAL", INTERVAL.to_string());
+    let output = command.output().expect("bpftrace starts");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let figure = |name: &str| -> Option<u64> {
+        let (_, rest) = text.split_once(name)?;
+        rest.split_whitespace().next()?.parse().ok()
+    };
+    let (Some(samples), Some(weights)) = (figure("@samples: "), figure("@weights: ")) else {
+        let why = String::from_utf8_lossy(&output.stderr);
+        return eprintln!("skipped: bpftrace cannot attach here: {text}{why}");
+    };
+    let (_, all, bytes) = estimated(&profile);
+    assert!(all > 1000, "{all} samples");
+    assert_eq!(samples, all);
+    let error = (weights as f64 - bytes).abs();
+    assert!(error <= all as f64, "{weights} for {bytes}");
+}

@@ -1,14 +1,17 @@
 /* The system refuses, one way per run: limits NAME. Exit status 0: passed. The books lie outside the heap. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -402,6 +405,31 @@ static void sizes_change(void) {
     drop_all_but(0);
 }
 
+/* Has freed much, and stays until it is told to end. */
+static void frees_and_waits(void) {
+    while (live < 100 * MIB)
+        CHECK(add(3000));
+    drop_all_but(0);
+    CHECK(write(1, "freed\n", 6) == 6);
+    char end;
+    CHECK(read(0, &end, 1) == 0);
+}
+
+/* Goes through a file that is larger than the memory that it may have, until it is killed. */
+static void thrashes(void) {
+    size_t size = 200 * MIB;
+    int file = open(".", O_TMPFILE | O_RDWR, 0600);
+    CHECK(file >= 0 && ftruncate(file, size) == 0);
+    volatile char *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    CHECK(at != MAP_FAILED);
+    for (int child = 0; child < 3 && fork() != 0; child++) {
+    }
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (;;)
+        for (size_t i = 0; i < size; i += 4096)
+            at[i]++;
+}
+
 /* Few blocks of many stay, each beside holes in which no larger block has room. */
 static void holes_stay(void) {
     while (live < 64 * MIB)
@@ -474,6 +502,8 @@ int main(int argc, char **argv) {
         {"little_memory", little_memory},
         {"sizes_change", sizes_change},
         {"holes_stay", holes_stay},
+        {"frees_and_waits", frees_and_waits},
+        {"thrashes", thrashes},
         {"commit_limit", commit_limit},
         {"huge_pages", huge_pages},
     };
