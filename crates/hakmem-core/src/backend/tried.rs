@@ -8,6 +8,8 @@ use crate::base::sync::{AtomicUsize, Ordering::Relaxed};
 
 /// The most segments that may try huge pages at a time.
 const MOST: usize = 32;
+/// No more begin to for a block that shall be zero, of which programs touch little more often.
+const MOST_FOR_ZERO: usize = 16;
 
 /// Segments that try them.
 static TRIED: AtomicUsize = AtomicUsize::new(0);
@@ -16,6 +18,11 @@ static TRIED: AtomicUsize = AtomicUsize::new(0);
 /// bound by what each of them wants.
 pub fn has_room(segments: usize) -> bool {
     TRIED.load(Relaxed) + segments <= MOST
+}
+
+/// The same for a block that shall be zero.
+pub fn has_room_for_zero(segments: usize) -> bool {
+    TRIED.load(Relaxed) + segments <= MOST_FOR_ZERO
 }
 
 /// How many segments try huge pages.

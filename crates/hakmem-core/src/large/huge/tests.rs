@@ -105,6 +105,31 @@ fn what_is_tried_is_counted_once() {
     });
 }
 
+/// Blocks from calloc begin to try huge pages only while few segments do, others for longer.
+#[test]
+fn a_zeroed_block_tries_huge_pages_while_few_segments_do() {
+    in_child(|| {
+        const N: usize = 9 << 20;
+        let len = segments_for(N);
+        let tries = |p: *mut u8| tried_of(crate::backend::page::lookup(p).unwrap(), len) == len;
+        let mut trials = [0; 2];
+        for _ in 0..8 {
+            let before = tried::count();
+            // Blocks that are not freed are no earlier ones from the cache.
+            // SAFETY: `zeroed` takes any size.
+            let zeroed = unsafe { c::zeroed(N) };
+            assert_eq!(tries(zeroed), before + len <= 16, "{before}");
+            trials[0] += usize::from(tried::count() > before);
+        }
+        while tried::count() + len <= 32 {
+            // SAFETY: `malloc` takes any size.
+            assert!(tries(unsafe { c::malloc(N) }));
+            trials[1] += 1;
+        }
+        assert!(trials[0] > 0 && trials[1] > 0, "{trials:?}");
+    });
+}
+
 #[test]
 #[cfg_attr(feature = "hardened", ignore = "its realloc does not say that a block will be filled")]
 fn a_block_that_grows_to_be_filled_gets_huge_pages() {

@@ -50,9 +50,10 @@ pub(super) fn is_filled_by(n: usize, len: usize) -> bool {
 /// if that is likely to be no waste. Returns what it told the kernel. `written`: the program will
 /// write the block before it reads it.
 pub(super) fn ask_at_once(run: Run, n: usize, len: usize, written: bool) -> u8 {
-    let is_filled = is_filled_by(n, len);
-    let tries = || len >= LEAST_TRIED && n >= len * SEGMENT / 4 * 3 && tried::has_room(len);
-    let asks = written && Thp::now() == Thp::Auto && (is_filled || tries());
+    let is_filled = written && is_filled_by(n, len);
+    let room = if written { tried::has_room } else { tried::has_room_for_zero };
+    let tries = || len >= LEAST_TRIED && n >= len * SEGMENT / 4 * 3 && room(len);
+    let asks = Thp::now() == Thp::Auto && (is_filled || tries());
     if !asks || !os::want_thp(address(run), len * SEGMENT) {
         return UNTOLD;
     }
