@@ -250,6 +250,11 @@ fn span(us: u64) -> libc::timespec {
 
 /// Sleeps while `word` is `value`, at most `ms` milliseconds. May return earlier.
 pub fn futex_wait(word: &AtomicU32, value: u32, ms: Option<u32>) {
+    // Threads that run in turn do not wait in the kernel.
+    #[cfg(all(feature = "ledger", not(any(loom, shuttle))))]
+    if crate::base::sync::sleep(word, value) {
+        return;
+    }
     futex(word, FUTEX_WAIT_PRIVATE, value, ms.map(|ms| span(u64::from(ms) * 1000)));
 }
 
@@ -267,6 +272,8 @@ pub fn sleep_us(us: u32) {
 
 /// Wakes one thread that sleeps in [`futex_wait`] on `word`.
 pub fn futex_wake(word: &AtomicU32) {
+    #[cfg(all(feature = "ledger", not(any(loom, shuttle))))]
+    crate::base::sync::wake(word);
     let at = core::ptr::from_ref(word).expose_provenance();
     counted(Kind::Futex, || syscall(libc::SYS_futex, [at, FUTEX_WAKE_PRIVATE, 1, 0, 0, 0]));
 }

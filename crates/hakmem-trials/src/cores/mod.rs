@@ -39,6 +39,10 @@ pub struct Options {
     /// The patterns [default: all]
     #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
     only: Vec<String>,
+    /// A thread makes a step, not an operation, before the next one goes on: exchanges fail, and
+    /// threads wait for locks
+    #[arg(long)]
+    interleaved: bool,
     /// The core knows of the nodes, each of 64 threads
     #[arg(long)]
     nodes: bool,
@@ -65,6 +69,10 @@ struct Outcome {
     far_blocks: f64,
     /// Writes of lines that several threads wrote, for each 1,000 operations.
     shared_writes: f64,
+    /// Exchanges that found another value than they expected, for each 1,000 operations.
+    failed: f64,
+    /// Turns in which a thread waited for a lock, for each 1,000 operations.
+    waits: f64,
     /// Shared lines, the one with the most transfers first.
     lines: Vec<Busy>,
     /// Lines that several threads wrote, the one with the most writes first.
@@ -80,6 +88,7 @@ struct Busy {
     writes: f64,
     transfers: f64,
     far: f64,
+    failed: f64,
     place: String,
     /// The threads that wrote the line.
     writers: u32,
@@ -172,7 +181,7 @@ pub fn run(options: &Options) -> io::Result<bool> {
     Ok(true)
 }
 
-const COLUMNS: [&str; 12] = [
+const COLUMNS: [&str; 14] = [
     "pattern",
     "threads",
     "transfers / 1,000 ops",
@@ -184,6 +193,8 @@ const COLUMNS: [&str; 12] = [
     "shared writes / 1,000 ops",
     "most of a line",
     "written at",
+    "failed exchanges",
+    "waits for locks",
     "modelled ops / µs",
 ];
 
@@ -203,6 +214,8 @@ fn row(pattern: &Pattern, outcome: &Outcome) -> Vec<String> {
         format!("{:.1}", outcome.shared_writes),
         written.map_or("0".to_owned(), |line| format!("{:.1}", line.writes)),
         written.map_or(String::new(), |line| line.place.clone()),
+        format!("{:.1}", outcome.failed),
+        format!("{:.1}", outcome.waits),
         format!("{:.0}", outcome.modelled()),
     ]
 }
@@ -215,8 +228,14 @@ fn print_top(pattern: &Pattern, outcome: &Outcome, most: usize) {
     ] {
         for row in rows.iter().take(most) {
             eprintln!(
-                "{} {:3} threads, {what:7}: {:8.1} transfers, {:8.1} writes by {:3}, {}",
-                pattern.name, outcome.threads, row.transfers, row.writes, row.writers, row.place
+                "{} {:3} threads, {what:7}: {:8.1} transfers, {:8.1} writes by {:3}, {:6.1} failed, {}",
+                pattern.name,
+                outcome.threads,
+                row.transfers,
+                row.writes,
+                row.writers,
+                row.failed,
+                row.place
             );
         }
     }
@@ -259,6 +278,7 @@ fn count_in_process(pattern: &Pattern, threads: usize, options: &Options) -> io:
         .args(["--operations", &options.operations.to_string()])
         .args(["--fills", &options.fills.to_string()])
         .args(options.nodes.then_some("--nodes"))
+        .args(options.interleaved.then_some("--interleaved"))
         .stderr(Stdio::inherit())
         .output()?;
     if !output.status.success() {
@@ -272,7 +292,13 @@ fn count_in_process(pattern: &Pattern, threads: usize, options: &Options) -> io:
 
 /// Runs a pattern.
 fn count(pattern: &'static Pattern, threads: usize, options: &Options) -> Outcome {
-    turns::run(pattern, threads, options.fills, options.operations);
+    turns::run(
+        pattern,
+        threads,
+        options.fills,
+        options.operations,
+        options.interleaved,
+    );
     let places = PLACES.lock().expect("no thread panicked");
     let thousands = (threads * options.operations) as f64 / 1000.0;
     let per = |count: u64| count as f64 / thousands;
@@ -284,6 +310,7 @@ fn count(pattern: &'static Pattern, threads: usize, options: &Options) -> Outcom
             writes: per(line.writes),
             transfers: per(line.transfers),
             far: per(line.far),
+            failed: per(line.failed),
             place: place(line),
             writers: line.writers(),
         })
@@ -292,6 +319,7 @@ fn count(pattern: &'static Pattern, threads: usize, options: &Options) -> Outcom
         writes: per(site.writes),
         transfers: per(site.transfers),
         far: 0.0,
+        failed: per(site.failed),
         place: text(site.place),
         writers: 0,
     });
@@ -305,6 +333,9 @@ fn count(pattern: &'static Pattern, threads: usize, options: &Options) -> Outcom
             .filter(|line| line.writers() > 1)
             .map(|line| per(line.writes))
             .sum(),
+        failed: lines.iter().map(|line| per(line.failed)).sum(),
+        // SAFETY: as above.
+        waits: per(unsafe { ledger::waits() }),
         lines: first_of(by_line(|line| text(line.place)), |row| row.transfers),
         written: first_of(by_line(writers_of).filter(|line| line.writers > 1), |row| {
             row.writes

@@ -7,16 +7,19 @@
 //! that finds the line only in other threads' caches is a *transfer*. Each 64 threads are on a node
 //! of memory. A transfer is *far* if the line is only in caches of other nodes.
 //!
+//! A turn may be as short as a step ([`set_between`]). Then exchanges fail because of another
+//! thread's step, and threads wait for locks, as they do on as many processors that run at the same
+//! speed. The ledger counts both.
+//!
 //! Rules
-//! 1. Threads run in turn while [`LEDGER`] is open: one thread at a time makes steps. So the books
+//! 1. Threads run in turn while the ledger is open: one thread at a time makes steps. So the books
 //!    need no lock.
 //! 2. Only atomic steps count. Blocks and the plain fields of metadata move with them, but belong
 //!    to one thread at a time.
 //!
-//! Threads that share a cache, steps that fail for another thread's step in their middle, and lines
-//! that come from memory are not in these figures.
+//! Threads that share a cache, and lines that come from memory, are not in these figures.
 
-use super::wrapped::Step;
+use super::wrapped::{AtomicU32, Step};
 use core::cell::UnsafeCell;
 use core::panic::Location;
 pub(crate) use core::sync::atomic::fence;
@@ -52,6 +55,8 @@ pub struct Line {
     pub transfers: u64,
     /// Those of them that found it only in the caches of other nodes.
     pub far: u64,
+    /// Exchanges that found another value than they expected.
+    pub failed: u64,
     /// Where the program wrote the line first, or read it if it has not written it.
     pub place: Option<&'static Location<'static>>,
     /// The places that wrote the line, with the number of their writes. Further places count as
@@ -62,6 +67,10 @@ pub struct Line {
     /// The threads that have the line in their caches.
     holders: Threads,
     has_written: bool,
+    /// Threads that sleep until a word of the line is another one, and those of them that were
+    /// woken.
+    sleepers: u32,
+    woken: u32,
 }
 
 /// A set of threads.
@@ -75,11 +84,14 @@ const FREE: Line = Line {
     writes: 0,
     transfers: 0,
     far: 0,
+    failed: 0,
     place: None,
     written: [(None, 0); PLACES],
     writers: [0; THREADS / 64],
     holders: [0; THREADS / 64],
     has_written: false,
+    sleepers: 0,
+    woken: 0,
 };
 
 impl Line {
@@ -109,18 +121,26 @@ pub struct Site {
     pub writes: u64,
     /// Steps there that found the line only in the caches of other threads.
     pub transfers: u64,
+    /// Exchanges there that found another value than they expected.
+    pub failed: u64,
 }
 
 struct Books {
     lines: UnsafeCell<[Line; LINES]>,
     sites: UnsafeCell<[Site; SITES]>,
+    /// Turns in which a thread waited for a lock.
+    waits: UnsafeCell<u64>,
+    /// What lets other threads have their turns before each step.
+    between: UnsafeCell<Option<fn()>>,
 }
 // SAFETY: threads run in turn while the ledger is open (rule 1).
 unsafe impl Sync for Books {}
 
 static BOOKS: Books = Books {
     lines: UnsafeCell::new([FREE; LINES]),
-    sites: UnsafeCell::new([Site { place: None, writes: 0, transfers: 0 }; SITES]),
+    sites: UnsafeCell::new([Site { place: None, writes: 0, transfers: 0, failed: 0 }; SITES]),
+    waits: UnsafeCell::new(0),
+    between: UnsafeCell::new(None),
 };
 /// The thread whose turn it is.
 static TURN: AtomicUsize = AtomicUsize::new(0);
@@ -134,9 +154,81 @@ pub(crate) fn light_fence() {
     core::sync::atomic::compiler_fence(core::sync::atomic::Ordering::SeqCst);
 }
 
-/// Tells the processor that this thread waits for another.
+/// This thread waits for another one, which may have to have its turn for that.
 pub(crate) fn spin() {
-    core::hint::spin_loop();
+    if !wait() {
+        core::hint::spin_loop();
+    }
+}
+
+/// Lets other threads have their turns, as this one can only wait. False: turns are longer than
+/// steps, so that nobody waits.
+fn wait() -> bool {
+    if !IS_OPEN.load(Relaxed) {
+        return false;
+    }
+    // SAFETY: it is the calling thread's turn (rule 1), and the reference ends with this statement.
+    unsafe { *BOOKS.waits.get() += 1 };
+    pass_turn()
+}
+
+/// The row of a word that was touched before.
+///
+/// # Safety
+/// It is the calling thread's turn, and no other reference to the row is used.
+unsafe fn line_of(word: &AtomicU32) -> &'static mut Line {
+    let address = word.as_ptr().addr() / LINE * LINE;
+    // SAFETY: the caller promises as much.
+    row_of(unsafe { &mut *BOOKS.lines.get() }, address, |line| line.address == address)
+}
+
+/// Sleeps while the word is `value`, in place of the kernel's wait, as the thread that wakes this
+/// one may need its turn. False: turns are longer than steps, so that nobody has to sleep.
+pub(crate) fn sleep(word: &AtomicU32, value: u32) -> bool {
+    if !wait() {
+        return false;
+    }
+    // SAFETY: it is the calling thread's turn, so nobody changes the word, and the references to
+    // the row end with each statement.
+    unsafe {
+        if word.as_ptr().read() != value {
+            return true;
+        }
+        line_of(word).sleepers += 1;
+        while line_of(word).woken == 0 {
+            pass_turn();
+        }
+        line_of(word).sleepers -= 1;
+        line_of(word).woken -= 1;
+    }
+    true
+}
+
+/// Wakes one thread that sleeps by [`sleep`].
+pub(crate) fn wake(word: &AtomicU32) {
+    if IS_OPEN.load(Relaxed) {
+        // SAFETY: it is the calling thread's turn, and the reference ends with the block.
+        let line = unsafe { line_of(word) };
+        line.woken = line.sleepers.min(line.woken + 1);
+    }
+}
+
+/// Lets other threads have their turns, and waits for the next one of this thread. False: turns do
+/// not end between steps.
+fn pass_turn() -> bool {
+    // SAFETY: nobody changes it while the ledger is open.
+    let between = unsafe { *BOOKS.between.get() };
+    between.map(|between| between()).is_some()
+}
+
+/// From now on `between` is called before each step while the ledger is open. It gives the turn to
+/// another thread, and returns when it is the caller's again.
+///
+/// # Safety
+/// The ledger is closed.
+pub unsafe fn set_between(between: fn()) {
+    // SAFETY: the ledger is closed, so nobody reads it.
+    unsafe { *BOOKS.between.get() = Some(between) };
 }
 
 /// Says that the steps from now on are thread `thread`'s, a number below [`THREADS`].
@@ -167,12 +259,14 @@ pub unsafe fn clear() {
     // SAFETY: the ledger is closed, so nobody else uses the books.
     let (lines, sites) = unsafe { (&mut *BOOKS.lines.get(), &mut *BOOKS.sites.get()) };
     for line in lines {
-        (line.writes, line.transfers, line.far) = (0, 0, 0);
+        (line.writes, line.transfers, line.far, line.failed) = (0, 0, 0, 0);
         (line.written, line.writers) = (FREE.written, FREE.writers);
     }
     for site in sites {
-        (site.writes, site.transfers) = (0, 0);
+        (site.writes, site.transfers, site.failed) = (0, 0, 0);
     }
+    // SAFETY: as above.
+    unsafe { *BOOKS.waits.get() = 0 };
 }
 
 /// The lines that any thread has touched, and the places that touched them.
@@ -188,12 +282,36 @@ pub unsafe fn read() -> (impl Iterator<Item = &'static Line>, impl Iterator<Item
     )
 }
 
+/// The turns in which a thread waited for a lock.
+///
+/// # Safety
+/// The ledger is closed.
+pub unsafe fn waits() -> u64 {
+    // SAFETY: the ledger is closed, so nobody changes the books.
+    unsafe { *BOOKS.waits.get() }
+}
+
+/// Enters an exchange that failed, after its step.
+#[track_caller]
+pub(super) fn failed(address: usize) {
+    if !IS_OPEN.load(Relaxed) {
+        return;
+    }
+    let (address, place) = (address / LINE * LINE, Location::caller());
+    // SAFETY: it is the calling thread's turn (rule 1), and the references end with this call.
+    let (lines, sites) = unsafe { (&mut *BOOKS.lines.get(), &mut *BOOKS.sites.get()) };
+    row_of(lines, address, |line| line.address == address).failed += 1;
+    let at = (&raw const *place).addr();
+    row_of(sites, at, |site| site.place == Some(place)).failed += 1;
+}
+
 /// Enters a step in the books.
 #[track_caller]
 pub(super) fn before(address: usize, step: Step) {
     if !IS_OPEN.load(Relaxed) {
         return;
     }
+    pass_turn();
     let (address, place) = (address / LINE * LINE, Location::caller());
     // SAFETY: it is the calling thread's turn (rule 1), and the references end with this call.
     let (lines, sites) = unsafe { (&mut *BOOKS.lines.get(), &mut *BOOKS.sites.get()) };

@@ -51,6 +51,10 @@ pub(super) fn before(_: usize, _: super::wrapped::Step) {
     point();
 }
 
+/// What `wrapped` does after an exchange that failed.
+#[inline(always)]
+pub(super) fn failed(_: usize) {}
+
 /// There are no atomics of another kind.
 pub(crate) mod plain {
     pub(crate) use core::sync::atomic::{

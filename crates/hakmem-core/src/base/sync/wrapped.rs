@@ -1,9 +1,10 @@
-//! Atomics that do something before each step: what [`before`] does depends on the build.
+//! Atomics that do something before each step, and after an exchange that failed: what [`before`]
+//! and [`failed`] do depends on the build.
 //!
 //! Apart from that they are the hardware's. They have the same size and constant constructors, so
 //! the whole allocator runs with them as it is.
 
-use super::before;
+use super::{before, failed};
 pub(crate) use core::sync::atomic::Ordering;
 
 /// What a step does with its word.
@@ -25,10 +26,14 @@ macro_rules! exchanges {
             old: $value,
             new: $value,
             done: Ordering,
-            failed: Ordering,
+            on_failure: Ordering,
         ) -> Result<$value, $value> {
             before(self.at(), Step::Write);
-            self.0.compare_exchange(old, new, done, failed)
+            let result = self.0.compare_exchange(old, new, done, on_failure);
+            if result.is_err() {
+                failed(self.at());
+            }
+            result
         }
     )*};
 }
@@ -44,6 +49,10 @@ macro_rules! atomics {
         impl$(<$t>)? $name$(<$t>)? {
             pub(crate) const fn new(value: $value) -> Self {
                 Self(core::sync::atomic::$name::new(value))
+            }
+            #[cfg(not(shuttle))]
+            pub(crate) const fn as_ptr(&self) -> *const $value {
+                self.0.as_ptr()
             }
             fn at(&self) -> usize {
                 (&raw const *self).addr()
@@ -68,11 +77,11 @@ macro_rules! atomics {
             pub(crate) fn fetch_update(
                 &self,
                 done: Ordering,
-                failed: Ordering,
+                on_failure: Ordering,
                 f: impl FnMut($value) -> Option<$value>,
             ) -> Result<$value, $value> {
                 before(self.at(), Step::Write);
-                self.0.fetch_update(done, failed, f)
+                self.0.fetch_update(done, on_failure, f)
             }
             /// # Safety
             /// - `at` is aligned, and readable and writable for `'a`.
