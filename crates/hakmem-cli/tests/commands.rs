@@ -235,8 +235,7 @@ static PROGRAMS: LazyLock<PathBuf> = LazyLock::new(|| {
         .current_dir(repository())
         .status();
     assert!(built.unwrap().success());
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
-    target.join("debug")
+    Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("debug")
 });
 
 /// Runs a block in a folder of its own, beside a process on hakmem that writes a report at SIGUSR2.
@@ -360,7 +359,7 @@ fn commands_that_nobody_understands_are_found() {
     for block in [
         "cargo run --release -p hakmem-bench -- compare --only larson",
         "target/release/hakmem-trials programs --rounds 11",
-        "cargo run -p hakmem-trials -- preload --lib a=b.so -- git --no-such",
+        "cargo run -p hakmem-trials -- preload --lib a=b.so -- git --version",
         "cargo test -p hakmem-cli --test suite options::",
         "ci/fmt",
     ] {
@@ -368,6 +367,7 @@ fn commands_that_nobody_understands_are_found() {
     }
     for block in [
         "cargo run --release -p hakmem-bench -- compare --no-such",
+        "cargo run --release -p hakmem-bench -- compare --only no-such",
         "cargo run -p hakmem-bench --features no-such -- compare",
         "cargo run -p hakmem-bench --no-such -- compare",
         "cargo run -p no-such -- compare",
