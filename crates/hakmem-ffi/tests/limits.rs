@@ -12,7 +12,7 @@ use machine::{Cgroup, Setting};
 use std::io::Read;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -308,8 +308,20 @@ fn a_soft_limit_saves_a_program_that_glibc_does_not() {
     reports.assert_served();
 }
 
+/// A program that is killed when this is dropped. Before that, its cgroup could not go.
+struct Thrashing(Child);
+
+impl Drop for Thrashing {
+    fn drop(&mut self) {
+        let killed = self.0.kill().and_then(|()| self.0.wait());
+        if let Err(why) = killed {
+            eprintln!("the program goes on: {why}");
+        }
+    }
+}
+
 /// A program that stays until its input ends.
-struct Waiting(std::process::Child);
+struct Waiting(Child);
 
 impl Waiting {
     /// On hakmem, with its reports. It has freed its memory.
@@ -362,23 +374,19 @@ fn pressure_of_the_system_shortens_the_decay() {
         Ok(group) => group,
         Err(why) => return skipped(&format!("no memory cgroup: {why}")),
     };
-    let slowly = ("HAKMEM_DECAY_MS", "60000");
-    let (other, _reports) = Waiting::start(&[slowly]);
-    let (reading, reports) = Waiting::start(&[slowly, ("HAKMEM_PRESSURE_PERCENT", "5")]);
-    let mut thrashing = member(&group, "thrashes").spawn().expect("it starts");
-    let is_pressed = comes_true(|| {
-        let has_ended = thrashing.try_wait().expect("a child").is_some();
-        has_ended || waited().is_some_and(|percent| percent >= 8.0)
-    });
-    let goes_on = thrashing.try_wait().expect("a child").is_none();
-    let is_shown = is_pressed && goes_on;
-    let falls = is_shown && comes_true(|| reading.resident() < 30 * MIB);
-    let left = other.resident();
-    thrashing.kill().expect("a child");
-    thrashing.wait().expect("it ends");
-    if !is_shown {
+    let mut thrashing = Thrashing(member(&group, "thrashes").spawn().expect("it starts"));
+    let mut has_ended = || thrashing.0.try_wait().expect("a child").is_some();
+    let is_pressed = comes_true(|| has_ended() || waited().is_some_and(|percent| percent >= 8.0));
+    if !is_pressed || has_ended() {
         return skipped("a group with little memory makes no pressure here");
     }
+    // The decay is longer than all that follows.
+    let slowly = ("HAKMEM_DECAY_MS", "120000");
+    let (other, _reports) = Waiting::start(&[slowly]);
+    let (reading, reports) = Waiting::start(&[slowly, ("HAKMEM_PRESSURE_PERCENT", "5")]);
+    let falls = comes_true(|| reading.resident() < 30 * MIB);
+    let left = other.resident();
+    drop(thrashing);
     assert!(falls, "{} bytes stay", reading.resident());
     assert!(
         left > 80 * MIB,

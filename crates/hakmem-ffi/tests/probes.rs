@@ -112,6 +112,18 @@ fn estimated(profile: &Path) -> (u64, u64, f64) {
     sum
 }
 
+/// Asserts that the probes say of allocations what the profile does: as many samples, with the same
+/// weights. Returns the live samples, and the bytes that all stand for.
+fn assert_agrees(profile: &Path, samples: u64, weights: u64) -> (u64, f64) {
+    let (live, all, bytes) = estimated(profile);
+    assert!(all > 1000, "{all} samples");
+    assert_eq!(samples, all);
+    // Each weight is rounded.
+    let error = (weights as f64 - bytes).abs();
+    assert!(error <= all as f64, "{weights} for {bytes}");
+    (live, bytes)
+}
+
 /// The probes say the same as the profile, and each free follows its allocation.
 #[test]
 fn a_debugger_sees_each_sample() {
@@ -135,13 +147,9 @@ fn a_debugger_sees_each_sample() {
             assert!(before.is_some_and(is_same), "{before:?} {hit:?}");
         }
     }
-    let (alive, all, bytes) = estimated(&profile);
-    assert!(all > 1000, "{all} samples");
-    assert_eq!((live.len() as u64, allocated.len() as u64), (alive, all));
-    // Each weight is rounded.
-    let weights: u64 = allocated.iter().map(|hit| hit.weight).sum();
-    let error = (weights as f64 - bytes).abs();
-    assert!(error <= all as f64, "{weights} for {bytes}");
+    let weights = allocated.iter().map(|hit| hit.weight).sum();
+    let (alive, bytes) = assert_agrees(&profile, allocated.len() as u64, weights);
+    assert_eq!(live.len() as u64, alive);
     // And the profile is of what the program allocated.
     let requested = 600.0 * (100.0 + 2000.0 + 9000.0 + 50_000.0 + 200_000.0);
     assert!((0.8..3.0).contains(&(bytes / requested)), "{bytes}");
@@ -175,9 +183,5 @@ fn bpftrace_sees_each_sample() {
         let why = String::from_utf8_lossy(&output.stderr);
         return eprintln!("skipped: bpftrace cannot attach here: {text}{why}");
     };
-    let (_, all, bytes) = estimated(&profile);
-    assert!(all > 1000, "{all} samples");
-    assert_eq!(samples, all);
-    let error = (weights as f64 - bytes).abs();
-    assert!(error <= all as f64, "{weights} for {bytes}");
+    assert_agrees(&profile, samples, weights);
 }

@@ -8,7 +8,7 @@ use crate::base::sync::{AtomicUsize, Ordering::Relaxed};
 
 /// The most segments that may try huge pages at a time.
 const MOST: usize = 32;
-/// No more begin to for a block that shall be zero, of which programs touch little more often.
+/// The same where a block shall be zero: programs leave more of such a block untouched.
 const MOST_FOR_ZERO: usize = 16;
 
 /// Segments that try them.
@@ -20,7 +20,7 @@ pub fn has_room(segments: usize) -> bool {
     TRIED.load(Relaxed) + segments <= MOST
 }
 
-/// The same for a block that shall be zero.
+/// True if so many more may for a block that shall be zero, beside all that try them already.
 pub fn has_room_for_zero(segments: usize) -> bool {
     TRIED.load(Relaxed) + segments <= MOST_FOR_ZERO
 }

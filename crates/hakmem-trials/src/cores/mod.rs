@@ -334,7 +334,7 @@ fn count(pattern: &'static Pattern, threads: usize, options: &Options) -> Outcom
             .map(|line| per(line.writes))
             .sum(),
         failed: lines.iter().map(|line| per(line.failed)).sum(),
-        // SAFETY: as above.
+        // SAFETY: all threads of the pattern have ended, and the ledger is closed.
         waits: per(unsafe { ledger::waits() }),
         lines: first_of(by_line(|line| text(line.place)), |row| row.transfers),
         written: first_of(by_line(writers_of).filter(|line| line.writers > 1), |row| {

@@ -131,13 +131,14 @@ pub fn run(
                         (0..counted).for_each(|_| (pattern.step)(&mut worker))
                     });
                     all_counted.wait();
-                }
-                for _ in 0..if is_interleaved { 0 } else { counted } {
-                    baton.wait(me);
-                    ledger::set_open(true);
-                    (pattern.step)(&mut worker);
-                    ledger::set_open(false);
-                    baton.pass(me);
+                } else {
+                    for _ in 0..counted {
+                        baton.wait(me);
+                        ledger::set_open(true);
+                        (pattern.step)(&mut worker);
+                        ledger::set_open(false);
+                        baton.pass(me);
+                    }
                 }
                 baton.wait(me);
                 worker.end();

@@ -178,18 +178,19 @@ fn wait() -> bool {
 /// It is the calling thread's turn, and no other reference to the row is used.
 unsafe fn line_of(word: &AtomicU32) -> &'static mut Line {
     let address = word.as_ptr().addr() / LINE * LINE;
-    // SAFETY: the caller promises as much.
+    // SAFETY: it is the calling thread's turn (rule 1), and the caller uses no other reference.
     row_of(unsafe { &mut *BOOKS.lines.get() }, address, |line| line.address == address)
 }
 
 /// Sleeps while the word is `value`, in place of the kernel's wait, as the thread that wakes this
-/// one may need its turn. False: turns are longer than steps, so that nobody has to sleep.
+/// one may need its turn. A limit of time does not count. False: turns are longer than steps, so
+/// that nobody has to sleep.
 pub(crate) fn sleep(word: &AtomicU32, value: u32) -> bool {
     if !wait() {
         return false;
     }
-    // SAFETY: it is the calling thread's turn, so nobody changes the word, and the references to
-    // the row end with each statement.
+    // SAFETY: it is the calling thread's turn (rule 1), so nobody changes the word, and the
+    // references to the row end with each statement, before a turn is passed.
     unsafe {
         if word.as_ptr().read() != value {
             return true;
@@ -207,7 +208,7 @@ pub(crate) fn sleep(word: &AtomicU32, value: u32) -> bool {
 /// Wakes one thread that sleeps by [`sleep`].
 pub(crate) fn wake(word: &AtomicU32) {
     if IS_OPEN.load(Relaxed) {
-        // SAFETY: it is the calling thread's turn, and the reference ends with the block.
+        // SAFETY: it is the calling thread's turn (rule 1), and the reference ends with the block.
         let line = unsafe { line_of(word) };
         line.woken = line.sleepers.min(line.woken + 1);
     }
@@ -216,7 +217,7 @@ pub(crate) fn wake(word: &AtomicU32) {
 /// Lets other threads have their turns, and waits for the next one of this thread. False: turns do
 /// not end between steps.
 fn pass_turn() -> bool {
-    // SAFETY: nobody changes it while the ledger is open.
+    // SAFETY: `set_between` is called while the ledger is closed, so nobody changes it now.
     let between = unsafe { *BOOKS.between.get() };
     between.map(|between| between()).is_some()
 }
@@ -265,7 +266,7 @@ pub unsafe fn clear() {
     for site in sites {
         (site.writes, site.transfers, site.failed) = (0, 0, 0);
     }
-    // SAFETY: as above.
+    // SAFETY: the ledger is closed, so nobody else counts.
     unsafe { *BOOKS.waits.get() = 0 };
 }
 

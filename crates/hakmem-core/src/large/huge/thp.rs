@@ -48,7 +48,8 @@ pub(super) fn is_filled_by(n: usize, len: usize) -> bool {
 
 /// Asks for huge pages for a fresh block of `n` bytes in `run`, of `len` segments, or tries them,
 /// if that is likely to be no waste. Returns what it told the kernel. `written`: the program will
-/// write the block before it reads it.
+/// write the block before it reads it. A block that shall be zero may only try them, and has less
+/// room for that.
 pub(super) fn ask_at_once(run: Run, n: usize, len: usize, written: bool) -> u8 {
     let is_filled = written && is_filled_by(n, len);
     let room = if written { tried::has_room } else { tried::has_room_for_zero };
