@@ -22,11 +22,10 @@ pub fn draw() {
     }
 }
 
-/// A number that depends on `address` and on the secret.
+/// A number that depends on `address` and on the secret. Its bit `i` depends on bits 0 to `i`.
 #[inline(always)]
 pub fn mask(address: usize) -> usize {
-    let product = (address ^ KEY[0].load(Relaxed)).wrapping_mul(KEY[1].load(Relaxed));
-    product ^ product >> 32
+    (address ^ KEY[0].load(Relaxed)).wrapping_mul(KEY[1].load(Relaxed))
 }
 
 /// A number whose upper half depends on all of `number` and on the secret.
@@ -38,6 +37,7 @@ pub fn spread(number: usize) -> usize {
 /// Encodes the link at `at`, or decodes it. The same link is another word in each page.
 #[inline(always)]
 pub fn link(at: usize, link: usize) -> usize {
+    // Of a broken link the upper bits must be those of the segment, and they depend on all.
     if has::LINKS { link ^ mask(at >> 16) } else { link }
 }
 

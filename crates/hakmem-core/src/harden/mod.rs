@@ -10,6 +10,7 @@
 //! - The *pad* is a pattern between the request and the tag. Both show a write beyond the block.
 //! - A free block is zero, so that old contents are gone and a write after the free shows (`wipe`).
 //! - The links of free lists are encoded (`key`).
+//! - A free block above `SMALL_MAX` says whether it was live before (`used`).
 //! - Large blocks lie without access for a while after their free (`fence`).
 //! - Small blocks wait between free and free list (`quarantine`).
 //!
@@ -24,6 +25,7 @@ pub mod fence;
 pub mod key;
 pub mod quarantine;
 pub mod tag;
+pub mod used;
 pub mod wipe;
 
 /// True in the hardened build.

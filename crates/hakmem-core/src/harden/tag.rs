@@ -15,18 +15,15 @@ pub const LEAST_BLOCK: usize = 32;
 /// The upper bits of a decoded tag: none that a program writes by chance.
 const LIVE: u64 = 0x6c_69_76 << 40;
 const LIVE_BITS: u64 = 0xff_ff_ff << 40;
-/// A tag is multiplied by an odd number. So a change of its lower bits changes the upper ones.
-const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
-/// SPREAD × GATHER is 1.
-const GATHER: u64 = {
-    // Each step doubles the number of right bits.
-    let (mut inverse, mut step) = (SPREAD, 0);
-    while step < 5 {
-        inverse = inverse.wrapping_mul(2_u64.wrapping_sub(SPREAD.wrapping_mul(inverse)));
-        step += 1;
+/// The part of a word in front of the tag that a pad of so many bytes has, 8 at most.
+static PAD_BITS: [u64; 9] = {
+    let mut bits = [0; 9];
+    let mut i = 1;
+    while i < 9 {
+        bits[i] = u64::MAX << (64 - 8 * i);
+        i += 1;
     }
-    assert!(SPREAD.wrapping_mul(inverse) == 1);
-    inverse
+    bits
 };
 
 /// Which function made a block, and for Rust with which alignment. Another kind of function, or one
@@ -89,36 +86,69 @@ unsafe fn place(p: *mut u8, room: usize) -> &'static AtomicU64 {
     unsafe { AtomicU64::from_ptr(p.wrapping_add(room - BYTES).cast()) }
 }
 
-/// The pattern of a pad. Each byte has its upper bit set: writes that go too far rarely do.
+/// The pattern of a pad. Each byte has its upper bit set: writes that go too far rarely do. The
+/// lowest byte of a mask varies least, so it comes neither first nor last.
 #[inline(always)]
 fn pattern(mask: u64) -> u64 {
-    mask | 0x8080_8080_8080_8080
+    mask.rotate_left(32) | 0x8080_8080_8080_8080
 }
 
 /// Writes the tag and the pad of a block of `room` bytes that becomes live, for a request of
-/// `size`.
+/// `size`. The last eight bytes of the request may become zero.
 ///
 /// # Safety
-/// The caller has the block, whose bytes are initialised. `room` is 16 at least, and `size + BYTES`
-/// at most `room`.
+/// The caller has the block, and nobody needs its contents but zeroes. `room` is 16 at least, and
+/// `size + BYTES` at most `room`.
 #[inline(always)]
 pub unsafe fn write(p: *mut u8, room: usize, size: usize, origin: Origin) {
+    // SAFETY: the caller promises as much of the block.
+    unsafe { write_over(p, room, size, origin, |_| 0) }
+}
+
+/// [`write`] for a block of which the program keeps the contents.
+///
+/// # Safety
+/// The caller has the block, whose bytes are initialised. The sizes are as for [`write`].
+pub unsafe fn rewrite(p: *mut u8, room: usize, size: usize, origin: Origin) {
+    // SAFETY: the caller promises as much of the block, and `write_over` passes a place in it.
+    unsafe { write_over(p, room, size, origin, |pad| pad.read_unaligned()) }
+}
+
+/// [`write`], with the word from `was` in front of a pad that is shorter than a word.
+///
+/// # Safety
+/// As [`write`].
+#[inline(always)]
+unsafe fn write_over(
+    p: *mut u8,
+    room: usize,
+    size: usize,
+    origin: Origin,
+    was: impl Fn(*mut u64) -> u64,
+) {
     let mask = mask(p.addr()) as u64;
     let slack = room - BYTES - size;
     let word = LIVE | u64::from(origin.0) << 32 | slack as u64;
-    // Another thread may read the tag, for its free of the block behind. So it changes once: the
-    // word with the pad ends in front of it at the latest. The lower bytes of a pad that is shorter
-    // than the word are the request's. Two shifts: one by 64 is none.
-    let half = 4 * (8 - slack.min(8));
-    let kept = !(u64::MAX << half << half);
     // SAFETY: both words lie in the block, which the caller has.
     unsafe {
         if has::PAD {
-            let pad = p.wrapping_add(size.min(room - 2 * BYTES)).cast::<u64>();
-            pad.write_unaligned(pad.read_unaligned() & kept | pattern(mask) << half << half);
+            // Another thread may read the tag, for its free of the block behind. So it changes
+            // once: the word with the pad ends in front of it at the latest. The lower bytes of a
+            // pad that is shorter than the word are the request's.
+            let (pad, bits) = pad(p, room, slack);
+            pad.write_unaligned(was(pad) & !bits | pattern(mask) & bits);
         }
-        place(p, room).store(word.wrapping_mul(SPREAD) ^ mask, Relaxed);
+        place(p, room).store(word ^ mask, Relaxed);
     }
+}
+
+/// The word that has the beginning of the pad, and the bits of it that are the pad's. `slack` bytes
+/// lie between the request and the tag.
+#[inline(always)]
+fn pad(p: *mut u8, room: usize, slack: usize) -> (*mut u64, u64) {
+    let at = p.wrapping_add(room - BYTES - slack.max(8));
+    // SAFETY: the index is 8 at most.
+    (at.cast(), unsafe { *PAD_BITS.get_unchecked(slack.min(8)) })
 }
 
 /// Reads the tag of a block.
@@ -133,7 +163,7 @@ pub unsafe fn read(p: *mut u8, room: usize) -> Tag {
     if word == 0 {
         return Tag::Free;
     }
-    let plain = (word ^ mask(p.addr()) as u64).wrapping_mul(GATHER);
+    let plain = word ^ mask(p.addr()) as u64;
     let slack = (plain & 0xffff_ffff) as usize;
     if plain & LIVE_BITS != LIVE || slack > room - BYTES {
         return Tag::Broken;
@@ -153,7 +183,7 @@ pub unsafe fn read(p: *mut u8, room: usize) -> Tag {
 unsafe fn plain(p: *mut u8, room: usize, mask: u64) -> u64 {
     // SAFETY: the block has `room` bytes, by the caller's promise, so its last word is the tag
     // (`harden` rule 2).
-    (unsafe { place(p, room) }.load(Relaxed) ^ mask).wrapping_mul(GATHER)
+    unsafe { place(p, room) }.load(Relaxed) ^ mask
 }
 
 /// True if the block is live, was made by `origin`, has `size` bytes if that is said, and its pad
@@ -182,10 +212,10 @@ pub unsafe fn is_live(p: *mut u8, room: usize, origin: Origin, size: Option<usiz
 pub unsafe fn is_sound(p: *mut u8, room: usize) -> bool {
     // SAFETY: the caller promises as much of the block.
     unsafe {
-        is_clear(p, room) || {
-            let plain = plain(p, room, mask(p.addr()) as u64);
-            plain & LIVE_BITS == LIVE && plain as u32 as usize <= room - BYTES
-        }
+        let word = place(p, room).load(Relaxed);
+        let difference = (word ^ mask(p.addr()) as u64 ^ LIVE) >> LIVE_BITS.trailing_zeros();
+        // One of both is 0. No branch of its own: whether a neighbour is free can not be foretold.
+        difference.min(word) == 0
     }
 }
 
@@ -227,9 +257,9 @@ pub unsafe fn is_pad_kept(p: *mut u8, room: usize, size: usize) -> bool {
 /// As [`is_pad_kept`].
 #[inline(always)]
 unsafe fn is_kept(p: *mut u8, room: usize, slack: usize, pattern: u64) -> bool {
+    let (pad, bits) = pad(p, room, slack);
     // SAFETY: the word lies in the block, which the caller has.
-    let first = unsafe { p.wrapping_add(room - BYTES - slack).cast::<u64>().read_unaligned() };
-    !has::PAD || slack == 0 || (first ^ pattern) << (64 - 8 * slack.min(8)) == 0
+    !has::PAD || (unsafe { pad.read_unaligned() } ^ pattern) & bits == 0
 }
 
 /// How many bytes behind the request the last one lies that is not as it was, as far as the pattern
@@ -241,6 +271,8 @@ unsafe fn is_kept(p: *mut u8, room: usize, slack: usize, pattern: u64) -> bool {
 pub unsafe fn overflow(p: *mut u8, room: usize, size: usize) -> usize {
     let pattern = pattern(mask(p.addr()) as u64).to_le_bytes();
     let len = 8.min(room - BYTES - size);
+    // A short pad has the last bytes of the pattern.
+    let pattern = &pattern[8 - len..];
     // SAFETY: the pad lies in the block, which the caller has.
     let is_changed = |i: &usize| unsafe { p.wrapping_add(size + i).read() } != pattern[*i];
     (0..len).rev().find(is_changed).map_or(0, |i| i + 1)
@@ -260,6 +292,10 @@ mod tests {
             unsafe {
                 p.write_bytes(0x5a, size);
                 write(p, 64, size, Origin::NEW);
+                assert_eq!(read(p, 64), Tag::Live(size, Origin::NEW));
+                assert!((0..size - size.min(8)).all(|i| p.add(i).read() == 0x5a), "{size}");
+                p.write_bytes(0x5a, size);
+                rewrite(p, 64, size, Origin::NEW);
                 assert_eq!(read(p, 64), Tag::Live(size, Origin::NEW));
                 assert!(
                     (0..size).all(|i| p.add(i).read() == 0x5a),

@@ -169,20 +169,17 @@ pub fn is_secure() -> bool {
 }
 
 /// Two random words. They come from the kernel, which gives them at any time once it has started.
+/// Not by the C library's function: a sanitizer's runtime stands in front of it, and may allocate
+/// before it can be called.
 pub fn random() -> [usize; 2] {
     let mut words = [0_usize; 2];
-    // SAFETY: errno is a variable of the thread. The call writes 16 bytes at most, as many as the
-    // words have. The auxiliary vector leads to 16 bytes that stay.
-    unsafe {
-        let errno = *libc::__errno_location();
-        let got =
-            libc::getrandom(words.as_mut_ptr().cast(), size_of_val(&words), libc::GRND_NONBLOCK);
-        *libc::__errno_location() = errno;
-        if got == size_of_val(&words) as isize {
-            return words;
-        }
-        (libc::getauxval(libc::AT_RANDOM) as usize as *const [usize; 2]).read_unaligned()
+    let (to, bytes) = ((&raw mut words).expose_provenance(), size_of_val(&words));
+    let flags = libc::GRND_NONBLOCK as usize;
+    if made(libc::SYS_getrandom, [to, bytes, flags, 0, 0, 0]) == bytes as isize {
+        return words;
     }
+    // SAFETY: the auxiliary vector leads to 16 bytes that stay.
+    unsafe { (libc::getauxval(libc::AT_RANDOM) as usize as *const [usize; 2]).read_unaligned() }
 }
 
 /// Physical memory in bytes. 4 GiB if the system does not say, or if the process has a filter,

@@ -303,7 +303,7 @@ unsafe extern "C" fn free_in(p: *mut u8, meta: *const Meta) {
 /// As [`free16`]; `meta` is the metadata of the slot that `p` lies in, which is of such a page.
 #[inline(never)]
 #[unsafe(link_section = ".text.hot.hakmem")]
-unsafe extern "C" fn free_in_page(p: *mut u8, meta: &'static Meta) {
+pub unsafe extern "C" fn free_in_page(p: *mut u8, meta: &'static Meta) {
     let (page, owner, is_listed) = meta.page_and_owner();
     // SAFETY: the block is live, of `page`, and given up (rule 1). A page with an owner has blocks
     // of one size.

@@ -11,9 +11,9 @@ use crate::base::sync::{
     AtomicPtr,
     Ordering::{Acquire, Release},
 };
-use crate::purge;
 use crate::thread::{self, ThreadState};
 use crate::types::LimitCallback;
+use crate::{harden, purge};
 use core::ptr::null_mut;
 
 /// The callback as a pointer; null: there is none.
@@ -58,7 +58,9 @@ fn ask(size: usize) -> bool {
     // SAFETY: `set_callback` stored a function of this type, and pointers to functions are as long
     // as others.
     let callback = unsafe { core::mem::transmute::<*mut (), LimitCallback>(callback) };
-    let answer = callback(size);
+    // The request of the hardened build has its tag.
+    let tag = if harden::ON { harden::tag::BYTES } else { 0 };
+    let answer = callback(size.saturating_sub(tag));
     heap.asks.set(false);
     answer
 }

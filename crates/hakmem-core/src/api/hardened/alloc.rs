@@ -29,6 +29,11 @@ pub fn alloc(size: usize, align: usize, origin: Origin) -> *mut u8 {
 #[cold]
 #[inline(never)]
 fn alloc_any(size: usize, align: usize, origin: Origin) -> *mut u8 {
+    if align <= 16
+        && let Some(p) = fast::alloc_long(size, origin)
+    {
+        return p;
+    }
     if size == 0 && align <= 16 {
         return nothing::alloc().unwrap_or_else(|| alloc_some(0, align, origin));
     }
@@ -74,15 +79,13 @@ pub unsafe fn prepare(p: *mut u8, meta: &'static Meta, size: usize, origin: Orig
 ///
 /// # Safety
 /// The caller has the block, which has `room` bytes: enough for `size` and a tag.
-#[inline(always)]
-pub(super) unsafe fn make_live(p: *mut u8, room: usize, size: usize, origin: Origin) {
+unsafe fn make_live(p: *mut u8, room: usize, size: usize, origin: Origin) {
     // SAFETY: the block is the caller's, and has `room` bytes.
     unsafe {
         if !fast::is_as_it_was(p, room) {
             overwritten(p, room, 8);
         }
-        p.cast::<usize>().write(0);
-        tag::write(p, room, size, origin);
+        fast::become_live(p, room, size, origin);
     }
 }
 
@@ -94,7 +97,7 @@ pub(super) unsafe fn overwritten(p: *mut u8, room: usize, from: usize) {
     let offset = unsafe { wipe::written(p, from, room) }.unwrap_or(room - tag::BYTES);
     wrong(p, format_args!("write after free at offset {offset} of {p:p}, a block of {room} bytes"));
     // SAFETY: the caller has the block, which has `room` bytes.
-    unsafe { wipe::wipe(p, room) };
+    unsafe { wipe::wipe(p, room & !15) };
 }
 
 /// [`alloc`] of a block whose bytes are zero.

@@ -1,15 +1,16 @@
-//! The hardened build's way for the most calls: a small block from the heap's list, and its free by
-//! the thread that has the page. All checks are one condition here. If it does not hold, the slow
-//! way does the call from its beginning, and reports what it finds.
+//! The hardened build's way for the most calls: a block from the heap's list, and the free of a
+//! block of a page. All checks are one condition here. If it does not hold, the slow way does the
+//! call from its beginning, and reports what it finds.
 
 use crate::api::front;
 use crate::backend::arena::SLOT;
 use crate::backend::page::Meta;
-use crate::base::size_class::{self, SIZES, SMALL_MAX};
+use crate::base::size_class::{self, MEDIUM_MAX, SIZES, SMALL_MAX};
 use crate::harden::tag::{self, Origin};
+use crate::harden::used::{self, Was};
 use crate::harden::{has, quarantine, wipe};
 use crate::heap::Heap;
-use crate::thread;
+use crate::thread::{self, ThreadState};
 
 /// Allocates a block for `size` bytes, aligned to 16. None: the slow way has to do it.
 #[inline(always)]
@@ -19,10 +20,36 @@ pub fn alloc(size: usize, origin: Origin) -> Option<*mut u8> {
         return None;
     }
     let (p, class) = front::pop16((size + tag::BYTES).max(tag::LEAST_BLOCK))?;
-    let room = SIZES[class] as usize;
+    // SAFETY: lists are of classes.
+    let room = unsafe { *SIZES.get_unchecked(class) } as usize;
     // SAFETY: the block was just taken from the heap's list, and nobody else knows it. It has
     // `room` bytes, which hold `size` bytes and a tag.
-    unsafe { super::alloc::make_live(p, room, size, origin) };
+    unsafe {
+        if !is_zero(p, room) {
+            return Some(alloc_overwritten(p, room, size, origin));
+        }
+        become_live(p, room, size, origin);
+    }
+    Some(p)
+}
+
+/// [`alloc`] of a block above `SMALL_MAX`, with its tag.
+#[inline(always)]
+pub fn alloc_long(size: usize, origin: Origin) -> Option<*mut u8> {
+    const LEAST: usize = SMALL_MAX - tag::BYTES;
+    if size <= LEAST || size > MEDIUM_MAX - tag::BYTES {
+        return None;
+    }
+    let class = size_class::computed(size + tag::BYTES);
+    let p = front::pop_kept(class)?;
+    let room = SIZES[class] as usize;
+    // SAFETY: as for small blocks.
+    unsafe {
+        if !is_as_it_was(p, room) {
+            return Some(alloc_overwritten(p, room, size, origin));
+        }
+        become_live(p, room, size, origin);
+    }
     Some(p)
 }
 
@@ -40,14 +67,56 @@ pub unsafe fn free(p: *mut u8, by: Origin, size: Option<usize>) -> bool {
     // and ends none with a listed one.
     unsafe {
         let Some(page) = front::own_page(p) else { return false };
-        let (room, offset) = (page.block_size.get() as usize, p.addr() % SLOT);
-        let passes = size_class::is_start(page.class.get(), offset as u32)
-            && tag::is_live(p, room, by, size)
-            && (!has::NEIGHBOUR || offset < room || tag::is_sound(p.wrapping_sub(room), room));
+        let room = page.block_size.get() as usize;
+        let passes = passes(p, page, p.addr() % SLOT, by, size);
         if passes {
             give_up(p, room, page);
         }
         passes
+    }
+}
+
+/// [`free`] of a block that the calling thread's heap does not own, or of one above `SMALL_MAX`.
+/// `meta` is the metadata of its slot.
+///
+/// # Safety
+/// As [`free`].
+#[inline(always)]
+pub unsafe fn free_elsewhere(
+    p: *mut u8,
+    meta: &'static Meta,
+    by: Origin,
+    size: Option<usize>,
+) -> bool {
+    if meta.has_no_owner() || !p.addr().is_multiple_of(16) {
+        return false;
+    }
+    let (page, owner, _) = meta.page_and_owner();
+    // SAFETY: the caller gives up a live block. If it is wrong, the checks read words of slots that
+    // are in use, or were a moment ago: such memory stays accessible.
+    unsafe {
+        let passes = !owner.is_null() && passes(p, page, p.addr() - page.start().addr(), by, size);
+        if passes {
+            give_up_elsewhere(p, page.block_size.get() as usize, meta);
+        }
+        passes
+    }
+}
+
+/// True if a block of `page` starts at `offset`, where `p` points, that is live, was allocated by
+/// `by`, and has `size` bytes, if that is said; and if all around it is as hakmem wrote it.
+///
+/// # Safety
+/// The words of the page's blocks are readable.
+#[inline(always)]
+unsafe fn passes(p: *mut u8, page: &Meta, offset: usize, by: Origin, size: Option<usize>) -> bool {
+    let room = page.block_size.get() as usize;
+    // SAFETY: where a block of the page starts, `room` bytes are readable, and so is the block
+    // before, unless it is the first.
+    unsafe {
+        size_class::is_start(page.class.get(), offset as u32)
+            && tag::is_live(p, room, by, size)
+            && (!has::NEIGHBOUR || offset < room || tag::is_sound(p.wrapping_sub(room), room))
     }
 }
 
@@ -62,14 +131,14 @@ unsafe fn give_up(p: *mut u8, room: usize, page: &Meta) {
     // heap, which begins with its front. What leaves the quarantine is nobody's.
     unsafe {
         tag::clear(p, room);
+        if room > quarantine::LARGEST {
+            return give_up_long(p, page);
+        }
         if super::is_low() {
             return front::free_own(p, page);
         }
         if has::WIPING {
-            wipe::wipe(p, room & !15);
-        }
-        if room > quarantine::LARGEST {
-            return front::free_own(p, page);
+            wipe::wipe(p, room);
         }
         let leaves = (*thread::front().cast::<Heap>()).quarantine.swap(p);
         if !leaves.is_null() {
@@ -78,12 +147,116 @@ unsafe fn give_up(p: *mut u8, room: usize, page: &Meta) {
     }
 }
 
+/// [`give_up`] of a block that does not wait.
+///
+/// # Safety
+/// As [`give_up`].
+#[cold]
+#[inline(never)]
+unsafe fn give_up_long(p: *mut u8, page: &Meta) {
+    // SAFETY: the block is this call's, and as long as the page says. The page is this thread's.
+    unsafe {
+        wipe(p, page.block_size.get() as usize);
+        front::free_own(p, page);
+    }
+}
+
+/// Wipes a block that passed its checks, and lets it wait or frees it.
+///
+/// # Safety
+/// The block has `room` bytes, the slot of `meta` is of its page, and the caller gives it up.
+#[inline(always)]
+unsafe fn give_up_elsewhere(p: *mut u8, room: usize, meta: &'static Meta) {
+    // SAFETY: the block is this call's, and has `room` bytes. What leaves the quarantine is
+    // nobody's.
+    unsafe {
+        tag::clear(p, room);
+        wipe(p, room);
+        if room <= quarantine::LARGEST
+            && !super::is_low()
+            && let ThreadState::Live(heap) = thread::state()
+        {
+            let leaves = heap.quarantine.swap(p);
+            if !leaves.is_null() {
+                super::free::leave(leaves);
+            }
+            return;
+        }
+        front::free_in_page(p, meta);
+    }
+}
+
+/// Wipes a block that becomes free, but not at the level `low`, and marks it if it is long.
+///
+/// # Safety
+/// The caller has the block, which has `room` bytes.
+pub unsafe fn wipe(p: *mut u8, room: usize) {
+    // SAFETY: the caller has the block, which has `room` bytes.
+    unsafe {
+        if has::WIPING && !super::is_low() {
+            wipe::wipe(p, room & !15);
+        }
+        if room > SMALL_MAX {
+            used::set(p);
+        }
+    }
+}
+
+/// Makes a block live: it is as its free left it.
+///
+/// # Safety
+/// The caller has the block, which has `room` bytes: enough for `size` and a tag.
+#[inline(always)]
+pub unsafe fn become_live(p: *mut u8, room: usize, size: usize, origin: Origin) {
+    // SAFETY: the caller has the block, which has `room` bytes, and no contents.
+    unsafe {
+        p.cast::<usize>().write(0);
+        tag::write(p, room, size, origin);
+    }
+}
+
+/// Makes a block live that somebody wrote to. Returns it.
+///
+/// # Safety
+/// As [`become_live`].
+#[cold]
+#[inline(never)]
+unsafe fn alloc_overwritten(p: *mut u8, room: usize, size: usize, origin: Origin) -> *mut u8 {
+    // SAFETY: the caller has the block, which has `room` bytes.
+    unsafe {
+        super::alloc::overwritten(p, room, 8);
+        become_live(p, room, size, origin);
+    }
+    // The compiler does not see that this is the argument. So the fast way ends by a jump, and
+    // needs no stack.
+    core::hint::black_box(p)
+}
+
 /// True if nobody wrote to a block on a list.
 ///
 /// # Safety
 /// The caller has the block, which has `room` bytes.
 #[inline(always)]
 pub unsafe fn is_as_it_was(p: *mut u8, room: usize) -> bool {
+    // SAFETY: the caller has the block, which has `room` bytes.
+    unsafe {
+        if room > SMALL_MAX {
+            match used::take(p) {
+                Was::Fresh => return true,
+                Was::Used => {}
+                Was::Broken => return false,
+            }
+        }
+        is_zero(p, room)
+    }
+}
+
+/// True if a block without a mark is zero, but for its link.
+///
+/// # Safety
+/// As [`is_as_it_was`].
+#[inline(always)]
+unsafe fn is_zero(p: *mut u8, room: usize) -> bool {
     // SAFETY: the caller has the block, which has `room` bytes.
     unsafe {
         if super::is_low() || !has::CHECK {

@@ -10,7 +10,7 @@ use super::alloc::overwritten;
 use super::checked::{Live, checked};
 use super::{fast, is_low};
 use crate::api::front;
-use crate::backend::page;
+use crate::backend::page::{self, Meta};
 use crate::base::size_class::MEDIUM_MAX;
 use crate::harden::tag::{self, Origin};
 use crate::harden::{fence, has, quarantine, wipe};
@@ -43,6 +43,22 @@ unsafe fn free_any(p: *mut u8, by: Origin, size: Option<usize>) {
         // SAFETY: `p` is null or not ours.
         return unsafe { front::free16(p) };
     };
+    // SAFETY: the caller gives up a live block. If it is wrong, the checks find that. The fast way
+    // gives the block up only if it answers true.
+    unsafe {
+        if !fast::free_elsewhere(p, meta, by, size) {
+            free_slow(p, meta, by, size);
+        }
+    }
+}
+
+/// [`free`] of a block of no page with an owner, or of one that did not pass its checks.
+///
+/// # Safety
+/// As [`free`]; `p` is in the slot of `meta`.
+#[cold]
+#[inline(never)]
+unsafe fn free_slow(p: *mut u8, meta: &'static Meta, by: Origin, size: Option<usize>) {
     // SAFETY: the caller gives up a live block. If it is wrong, the checks find that.
     unsafe {
         let Some(live) = checked(p, meta, Some((by, size))) else { return };
@@ -66,13 +82,12 @@ pub(super) unsafe fn give_up(p: *mut u8, live: &Live) {
     unsafe {
         tag::clear(p, live.room);
         // The quarantine is for blocks of pages with owners: a sample is not one.
-        if is_low() || !live.in_page {
+        if !live.in_page {
             return front::free16(p);
         }
-        if has::WIPING {
-            wipe::wipe(p, live.room);
-        }
+        fast::wipe(p, live.room);
         if live.room <= quarantine::LARGEST
+            && !is_low()
             && let ThreadState::Live(heap) = thread::state()
         {
             let leaves = heap.quarantine.swap(p);
@@ -94,8 +109,22 @@ pub(super) unsafe fn leave(p: *mut u8) {
     // SAFETY: the block was some call's that gave it up, and is nobody's now.
     unsafe {
         if p.cast::<usize>().read() != 0 {
-            check_waited(p, 8);
+            return leave_written(p);
         }
+        front::free16(p);
+    }
+}
+
+/// [`leave`] of a block that somebody wrote to.
+///
+/// # Safety
+/// As [`leave`].
+#[cold]
+#[inline(never)]
+unsafe fn leave_written(p: *mut u8) {
+    // SAFETY: the block is nobody's.
+    unsafe {
+        check_waited(p, 8);
         front::free16(p);
     }
 }

@@ -54,7 +54,7 @@ pub(super) unsafe fn resize(
         // Of an aligned block the request may be less than half.
         if front::fits(live.room, total) || size == live.size {
             forget_end(p, live, size);
-            tag::write(p, live.room, size, origin);
+            tag::rewrite(p, live.room, size, origin);
             return p;
         }
         // A block that the system did not let shrink keeps its length, perhaps too many bytes for
@@ -64,7 +64,7 @@ pub(super) unsafe fn resize(
             && room - total <= u32::MAX as usize
         {
             forget_end(at, live, size);
-            tag::write(at, room, size, origin);
+            tag::rewrite(at, room, size, origin);
             return at;
         }
         let to = alloc(size, align, origin);
@@ -75,7 +75,7 @@ pub(super) unsafe fn resize(
         }
         // A block that shall shrink can stay. A tag tells so many bytes behind the request at most.
         if size <= live.size && live.room - size <= u32::MAX as usize {
-            tag::write(p, live.room, size, origin);
+            tag::rewrite(p, live.room, size, origin);
             return p;
         }
         to

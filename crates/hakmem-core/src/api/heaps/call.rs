@@ -125,7 +125,7 @@ pub unsafe fn reallocate(
                 && let Some((_, head)) = program::of(at)
             {
                 hardened::forget_end(at, live, new);
-                tag::write(at, program::room(head), new, by);
+                tag::rewrite(at, program::room(head), new, by);
             }
             return Ok(NonNull::new_unchecked(at));
         }

@@ -108,6 +108,13 @@ fn pop(class: usize) -> Option<*mut u8> {
 /// does not lie in the first arena: it checks the link further.
 #[inline(always)]
 fn alloc_kept(n: usize, class: usize) -> *mut u8 {
+    pop_kept(class).unwrap_or_else(|| alloc16_slow(n, class))
+}
+
+/// A block of a class above `SMALL_MAX` from the thread's list. None: the slow path has to take
+/// it.
+#[inline(always)]
+pub fn pop_kept(class: usize) -> Option<*mut u8> {
     let front = thread::front();
     // SAFETY: the word of a thread always points to a readable front. Classes are below CLASSES. A
     // block on the list is free, and only this thread, the holder of the heap, uses the list
@@ -116,12 +123,12 @@ fn alloc_kept(n: usize, class: usize) -> *mut u8 {
         let list = formed((*front).free.get_unchecked(class));
         let block = list.get();
         if block.is_null() {
-            return alloc16_slow(n, class);
+            return None;
         }
         let next = Block::next(block);
         if !check::is_plain_link(next) {
             // The refill takes it, and checks the link.
-            return alloc16_slow(n, class);
+            return None;
         }
         take_away::pop(|| list.set(next));
         let kept = formed((*front).kept.get_unchecked(class - FIRST_LONG));
@@ -131,7 +138,7 @@ fn alloc_kept(n: usize, class: usize) -> *mut u8 {
         if !next.is_null() {
             prefetch(next);
         }
-        block.cast()
+        Some(block.cast())
     }
 }
 

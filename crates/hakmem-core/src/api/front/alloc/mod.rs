@@ -39,7 +39,8 @@ use core::ptr::{NonNull, null_mut};
 
 pub use big::{alloc_big, kept_huge, node, sample_whole};
 pub use fast::{
-    alloc_class, alloc_class_or, alloc_class_slow, alloc16, alloc16_or, alloc16_unlisted, pop16,
+    alloc_class, alloc_class_or, alloc_class_slow, alloc16, alloc16_or, alloc16_unlisted, pop_kept,
+    pop16,
 };
 use scoped::from_scope;
 pub use scoped::{alloc_of, sample_of};
