@@ -3,7 +3,8 @@
 //! Their memory goes back to the system. To take the access away costs two system calls, and to use
 //! the place again costs page faults. So
 //! a program that frees such blocks all the time fences only one in each tick of the clock; the
-//! others go the usual way. At the level `high` it fences each.
+//! others go the usual way. Such a thread asks the clock at some of its frees only. At the level
+//! `high` each block is fenced.
 //!
 //! Rules
 //! 1. `LOCK` guards the table. A thread that finds it taken fences nothing.
@@ -15,10 +16,11 @@
 
 use crate::base::sync::Ordering::Relaxed;
 use crate::base::sync::plain::{AtomicU32, AtomicUsize};
-use crate::harden::has;
+use crate::harden::{ON, has};
 use crate::os;
 use crate::policy::{self, Hardened};
 use crate::proto::lock::Lock;
+use core::cell::Cell;
 
 /// Blocks that are fenced at a time.
 const PLACES: usize = 8;
@@ -40,16 +42,60 @@ pub fn has(p: *mut u8) -> bool {
     FENCED.iter().any(|(address, _)| address.load(Relaxed) == p.addr())
 }
 
-/// Fences the `len` bytes at `at`, whole system pages, if none was fenced in this tick. At the
-/// level `high`, the tick does not matter. Calls `unfenced` with the address of the block that
-/// leaves for it, or with `at` itself.
+/// How often a thread asks the clock: at each free while a tick or more lies between them, else at
+/// one of up to 64. All zero bytes are: at the next free.
+pub struct Pace {
+    /// Frees that do not ask, and those of them that are left.
+    skipped: [Cell<u32>; if ON && has::FENCE { 2 } else { 0 }],
+}
+
+impl Pace {
+    const MOST: u32 = 63;
+
+    /// True if the thread has to ask the clock.
+    #[inline(always)]
+    fn is_due(&self) -> bool {
+        let Some(left) = self.skipped.last() else { return false };
+        let is_due = left.get() == 0;
+        left.set(left.get().saturating_sub(1));
+        is_due
+    }
+
+    /// Notes what the clock said: the last fence was in this tick.
+    fn note(&self, is_soon: bool) {
+        if let [all, left] = &self.skipped[..] {
+            all.set(if is_soon { (2 * all.get() + 1).min(Self::MOST) } else { 0 });
+            left.set(all.get());
+        }
+    }
+}
+
+/// Fences the `len` bytes at `at`, whole system pages, if none was fenced in this tick, as far as
+/// the thread with this pace knows. At the level `high`, the tick does not matter. Calls `unfenced`
+/// with the address of the block that leaves for it, or with `at` itself.
 ///
 /// An entry of the table is right at any time: a child may be forked in between. A block that the
 /// system lets nobody use stays in the table.
-pub fn put(at: *mut u8, len: usize, unfenced: impl Fn(*mut u8)) {
+#[inline(always)]
+pub fn put(at: *mut u8, len: usize, pace: Option<&Pace>, unfenced: impl Fn(*mut u8)) {
+    let is_each = policy::HARDENED.get() == Hardened::High as u32;
+    if !has::FENCE || !is_each && pace.is_some_and(|pace| !pace.is_due()) {
+        return unfenced(at);
+    }
+    put_if_due(at, len, pace, unfenced);
+}
+
+/// [`put`] of a thread that asks the clock.
+#[cold]
+#[inline(never)]
+fn put_if_due(at: *mut u8, len: usize, pace: Option<&Pace>, unfenced: impl Fn(*mut u8)) {
     let now = os::now_ms();
-    let is_soon = LAST.load(Relaxed) == now && policy::HARDENED.get() != Hardened::High as u32;
-    if !has::FENCE || is_soon || len > MOST / PLACES {
+    let is_soon = LAST.load(Relaxed) == now;
+    if let Some(pace) = pace {
+        pace.note(is_soon);
+    }
+    let is_each = policy::HARDENED.get() == Hardened::High as u32;
+    if is_soon && !is_each || len > MOST / PLACES {
         return unfenced(at);
     }
     let Some(held) = LOCK.try_lock() else { return unfenced(at) };
@@ -75,5 +121,23 @@ pub fn put(at: *mut u8, len: usize, unfenced: impl Fn(*mut u8)) {
     }
     if !is_fenced {
         unfenced(at);
+    }
+}
+
+#[cfg(all(test, feature = "hardened", not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_frees_many_asks_less_often_until_a_tick_is_over() {
+        let pace = Pace { skipped: Default::default() };
+        let frees_until_due = || 1 + (0..1000).take_while(|_| !pace.is_due()).count();
+        assert_eq!(frees_until_due(), 1, "the first block");
+        for frees in [2, 4, 8, 16, 32, 64, 64] {
+            pace.note(true);
+            assert_eq!(frees_until_due(), frees);
+        }
+        pace.note(false);
+        assert_eq!([(); 3].map(|()| frees_until_due()), [1; 3]);
     }
 }

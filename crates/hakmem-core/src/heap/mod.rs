@@ -50,6 +50,7 @@ use crate::backend::segment;
 use crate::base::counter::Counter;
 use crate::base::size_class::{CLASSES, FIRST_LONG};
 use crate::base::sync::{AtomicPtr, AtomicU64};
+use crate::harden::fence::Pace;
 use crate::harden::quarantine::Quarantine;
 use crate::heap::free::remote::Outgoing;
 use crate::heap::reclaim::sleeping::Seen;
@@ -102,6 +103,8 @@ pub struct Heap {
     dice: Cell<u32>,
     /// Blocks of the hardened build that wait.
     pub quarantine: Quarantine,
+    /// How often its thread asks for the tick of the clock before it fences a block.
+    pub pace: Pace,
     /// The change of the live bytes that the process's total does not have yet, and the highest
     /// value of this change.
     live: Counter<i64>,

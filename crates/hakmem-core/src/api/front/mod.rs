@@ -29,7 +29,7 @@ use crate::thread;
 pub use alloc::kept_huge;
 pub use alloc::{
     Clear, alloc_aligned, alloc_big, alloc_class, alloc_class_or, alloc_class_slow, alloc_of,
-    alloc16, alloc16_or, alloc16_unlisted, alloc16_zeroed, pop_kept, pop16, sample_of,
+    alloc16, alloc16_or, alloc16_unlisted, alloc16_zeroed, pop_kept, pop_large, pop16, sample_of,
     zeroed_class,
 };
 pub use free::{free_in_page, free_known, free_own, free16, own_page};

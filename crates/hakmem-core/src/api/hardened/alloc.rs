@@ -30,7 +30,7 @@ pub fn alloc(size: usize, align: usize, origin: Origin) -> *mut u8 {
 #[inline(never)]
 fn alloc_any(size: usize, align: usize, origin: Origin) -> *mut u8 {
     if align <= 16
-        && let Some(p) = fast::alloc_long(size, origin)
+        && let Some(p) = fast::alloc_long(size, origin).or_else(|| fast::alloc_large(size, origin))
     {
         return p;
     }

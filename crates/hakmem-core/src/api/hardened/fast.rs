@@ -4,12 +4,13 @@
 
 use crate::api::front;
 use crate::backend::arena::SLOT;
-use crate::backend::page::Meta;
+use crate::backend::page::{Kind, Meta};
 use crate::base::size_class::{self, MEDIUM_MAX, SIZES, SMALL_MAX};
 use crate::harden::tag::{self, Origin};
 use crate::harden::used::{self, Was};
-use crate::harden::{has, quarantine, wipe};
+use crate::harden::{fence, has, quarantine, wipe};
 use crate::heap::Heap;
+use crate::large;
 use crate::thread::{self, ThreadState};
 
 /// Allocates a block for `size` bytes, aligned to 16. None: the slow way has to do it.
@@ -50,6 +51,17 @@ pub fn alloc_long(size: usize, origin: Origin) -> Option<*mut u8> {
         }
         become_live(p, room, size, origin);
     }
+    Some(p)
+}
+
+/// [`alloc`] of a large block.
+#[inline(always)]
+pub fn alloc_large(size: usize, origin: Origin) -> Option<*mut u8> {
+    let total = size.checked_add(tag::BYTES).filter(|&total| total > MEDIUM_MAX)?;
+    let p = front::pop_large(total)?;
+    // SAFETY: the block was just taken from the heap's cache, and nobody else knows it. A block for
+    // `total` bytes is so long.
+    unsafe { tag::write(p, large::size_for(total), size, origin) };
     Some(p)
 }
 
@@ -98,6 +110,31 @@ pub unsafe fn free_elsewhere(
         let passes = !owner.is_null() && passes(p, page, p.addr() - page.start().addr(), by, size);
         if passes {
             give_up_elsewhere(p, page.block_size.get() as usize, meta);
+        }
+        passes
+    }
+}
+
+/// [`free`] of a large block that is no sample.
+///
+/// # Safety
+/// As [`free_elsewhere`].
+#[inline(always)]
+pub unsafe fn free_large(p: *mut u8, meta: &'static Meta, by: Origin, size: Option<usize>) -> bool {
+    // The words of a fenced block are not readable.
+    if !meta.is(Kind::Large) || p != meta.start() || fence::has(p) {
+        return false;
+    }
+    let room = large::size(meta);
+    // SAFETY: a large block of `room` bytes starts at `p`, which is in use. The fence calls back for
+    // blocks that nobody uses.
+    unsafe {
+        let passes = tag::is_live(p, room, by, size);
+        if passes && super::is_low() {
+            tag::clear(p, room);
+            front::free16(p);
+        } else if passes {
+            fence::put(p, room, super::free::pace(), |leaves| front::free16(leaves));
         }
         passes
     }

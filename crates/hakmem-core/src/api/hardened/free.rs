@@ -46,7 +46,7 @@ unsafe fn free_any(p: *mut u8, by: Origin, size: Option<usize>) {
     // SAFETY: the caller gives up a live block. If it is wrong, the checks find that. The fast way
     // gives the block up only if it answers true.
     unsafe {
-        if !fast::free_elsewhere(p, meta, by, size) {
+        if !fast::free_elsewhere(p, meta, by, size) && !fast::free_large(p, meta, by, size) {
             free_slow(p, meta, by, size);
         }
     }
@@ -75,7 +75,7 @@ pub(super) unsafe fn give_up(p: *mut u8, live: &Live) {
     // limit.
     if live.room > MEDIUM_MAX && !live.is_apart && !is_low() {
         // SAFETY: the block is this call's, or was an earlier one's that has just left its fence.
-        return fence::put(p, live.room, |leaves| unsafe { front::free16(leaves) });
+        return fence::put(p, live.room, pace(), |leaves| unsafe { front::free16(leaves) });
     }
     // SAFETY: the block is this call's. What leaves the quarantine was some thread's block before,
     // and is nobody's now.
@@ -98,6 +98,12 @@ pub(super) unsafe fn give_up(p: *mut u8, live: &Live) {
         }
         front::free16(p);
     }
+}
+
+/// The calling thread's pace of fences, if it has a heap.
+#[inline(always)]
+pub(super) fn pace() -> Option<&'static fence::Pace> {
+    thread::heap().map(|heap| &heap.pace)
 }
 
 /// Frees a block that has waited.

@@ -71,6 +71,21 @@ pub(super) extern "C" fn alloc_large(n: usize) -> *mut u8 {
     }
 }
 
+/// A large block for `n` bytes from the cache of the thread's heap. None: another path has to serve
+/// the request.
+#[inline(always)]
+pub fn pop_large(n: usize) -> Option<*mut u8> {
+    if n > LARGE_MAX || profile::is_on() {
+        return None;
+    }
+    let heap = thread::heap()?;
+    match heap.cached_large(n) {
+        CachedLarge::Block(p) => Some(p),
+        CachedLarge::Grown(p) => Some(grown(p, heap)),
+        CachedLarge::None => None,
+    }
+}
+
 /// Returns `p`, with which the live bytes of `heap` have grown.
 #[cold]
 #[inline(never)]

@@ -37,7 +37,7 @@ use crate::proto::take_away;
 use crate::thread::{self, ThreadState};
 use core::ptr::{NonNull, null_mut};
 
-pub use big::{alloc_big, kept_huge, node, sample_whole};
+pub use big::{alloc_big, kept_huge, node, pop_large, sample_whole};
 pub use fast::{
     alloc_class, alloc_class_or, alloc_class_slow, alloc16, alloc16_or, alloc16_unlisted, pop_kept,
     pop16,
