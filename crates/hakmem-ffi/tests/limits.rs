@@ -10,6 +10,7 @@ mod machine;
 use common::{Language, Link, Reports, compile, find_program, library, preload, run, skipped};
 use machine::{Cgroup, Setting};
 use std::io::Read;
+use std::iter;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -291,17 +292,42 @@ fn a_share_of_a_memory_cgroup() {
     reports.assert_served();
 }
 
-/// The C library's own malloc keeps the holes between the blocks that stay, and the system ends the
-/// program. With a soft limit hakmem gives them back in time.
+/// The other allocators that this machine has, for `LD_PRELOAD`: those of packages, and those that
+/// `ci/peers/build` made.
+fn peers() -> Vec<PathBuf> {
+    const PACKAGED: [&str; 2] = ["libjemalloc.so.2", "libtcmalloc_minimal.so.4"];
+    const MADE: [&str; 4] = ["mimalloc3", "snmalloc", "rpmalloc", "rusty_alloc"];
+    let packages = format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH);
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .parent()
+        .expect("the target folder");
+    let made = MADE.map(|name| target.join("peers").join(format!("lib{name}.so")));
+    let all = PACKAGED
+        .map(|name| Path::new(&packages).join(name))
+        .into_iter()
+        .chain(made);
+    all.filter(|path| path.exists()).collect()
+}
+
+/// Other allocators keep the holes between the blocks that stay, and the system ends the program.
+/// With a soft limit hakmem gives them back in time.
 #[test]
 #[cfg_attr(feature = "hardened", ignore = "freed blocks wait")]
-fn a_soft_limit_saves_a_program_that_glibc_does_not() {
+fn a_soft_limit_saves_a_program_that_no_peer_does() {
     let group = match Cgroup::new(80 * MIB) {
         Ok(group) => group,
         Err(why) => return skipped(&format!("no memory cgroup: {why}")),
     };
-    let ended = common::finish(&mut member(&group, "holes_stay")).status;
-    assert_eq!(ended.signal(), Some(libc::SIGKILL), "without hakmem");
+    for peer in iter::once(None).chain(peers().into_iter().map(Some)) {
+        let mut command = member(&group, "holes_stay");
+        command.envs(peer.iter().map(|path| ("LD_PRELOAD", path)));
+        let ended = common::finish(&mut command).status;
+        assert_eq!(ended.signal(), Some(libc::SIGKILL), "{peer:?}");
+        println!(
+            "ended by the system: {}",
+            peer.map_or("glibc".into(), |path| path.display().to_string())
+        );
+    }
     let soft_limit = [("HAKMEM_LIMIT_PERCENT", "85")];
     let (ended, reports) = in_group(&group, "holes_stay", &soft_limit);
     assert!(ended.success(), "{ended}");
