@@ -12,9 +12,20 @@ use crate::harden::{has, key::mask};
 pub const BYTES: usize = 8;
 /// The least bytes of a block that has a tag: the words that a free block uses lie in front of it.
 pub const LEAST_BLOCK: usize = 32;
-/// The upper bits of a decoded tag: none that a program writes by chance.
-const LIVE: u64 = 0x6c_69_76 << 40;
-const LIVE_BITS: u64 = 0xff_ff_ff << 40;
+// A decoded tag, from its lowest byte on: the origin, `LOWER`, four bytes of slack, and two of
+// `UPPER`. The slack is the number of bytes between the request and the tag. A write that goes too
+// far changes the origin first, and one in front of the block behind changes `UPPER`.
+const LOWER: u32 = 0x6c;
+const UPPER: u32 = 0x76_69;
+/// Rotated so far, a tag has all but the slack in its lower half: `UPPER`, the origin, `LOWER`.
+const TURN: u32 = 16;
+const SLACK_SHIFT: u32 = 32;
+
+/// The lower half of a rotated tag.
+const fn lower_half(origin: Origin) -> u32 {
+    LOWER << 24 | (origin.0 as u32) << 16 | UPPER
+}
+
 /// The part of a word in front of the tag that a pad of so many bytes has, 8 at most.
 static PAD_BITS: [u64; 9] = {
     let mut bits = [0; 9];
@@ -128,7 +139,7 @@ unsafe fn write_over(
 ) {
     let mask = mask(p.addr()) as u64;
     let slack = room - BYTES - size;
-    let word = LIVE | u64::from(origin.0) << 32 | slack as u64;
+    let plain = (slack as u64) << SLACK_SHIFT | u64::from(lower_half(origin));
     // SAFETY: both words lie in the block, which the caller has.
     unsafe {
         if has::PAD {
@@ -138,7 +149,7 @@ unsafe fn write_over(
             let (pad, bits) = pad(p, room, slack);
             pad.write_unaligned(was(pad) & !bits | pattern(mask) & bits);
         }
-        place(p, room).store(word ^ mask, Relaxed);
+        place(p, room).store(plain.rotate_right(TURN) ^ mask, Relaxed);
     }
 }
 
@@ -163,19 +174,18 @@ pub unsafe fn read(p: *mut u8, room: usize) -> Tag {
     if word == 0 {
         return Tag::Free;
     }
-    let plain = word ^ mask(p.addr()) as u64;
-    let slack = (plain & 0xffff_ffff) as usize;
-    if plain & LIVE_BITS != LIVE || slack > room - BYTES {
+    let plain = (word ^ mask(p.addr()) as u64).rotate_left(TURN);
+    let (slack, origin) = ((plain >> SLACK_SHIFT) as usize, Origin((plain >> TURN) as u8));
+    if plain as u32 != lower_half(origin) || slack > room - BYTES {
         return Tag::Broken;
     }
-    let origin = Origin((plain >> 32) as u8);
     if origin.0 > RUST && origin.align().is_none() {
         return Tag::Broken;
     }
     Tag::Live(room - BYTES - slack, origin)
 }
 
-/// The tag of the block, decoded.
+/// The tag of the block, decoded and rotated.
 ///
 /// # Safety
 /// As [`place`].
@@ -183,7 +193,7 @@ pub unsafe fn read(p: *mut u8, room: usize) -> Tag {
 unsafe fn plain(p: *mut u8, room: usize, mask: u64) -> u64 {
     // SAFETY: the block has `room` bytes, by the caller's promise, so its last word is the tag
     // (`harden` rule 2).
-    unsafe { place(p, room) }.load(Relaxed) ^ mask
+    (unsafe { place(p, room) }.load(Relaxed) ^ mask).rotate_left(TURN)
 }
 
 /// True if the block is live, was made by `origin`, has `size` bytes if that is said, and its pad
@@ -196,15 +206,15 @@ pub unsafe fn is_live(p: *mut u8, room: usize, origin: Origin, size: Option<usiz
     let mask = mask(p.addr()) as u64;
     // SAFETY: the caller promises as much of the block.
     let plain = unsafe { plain(p, room, mask) };
-    let slack = plain as u32 as usize;
-    plain >> 32 == LIVE >> 32 | u64::from(origin.0)
+    let slack = (plain >> SLACK_SHIFT) as usize;
+    plain as u32 == lower_half(origin)
         && slack <= room - BYTES
         && size.is_none_or(|size| size == room - BYTES - slack)
         // SAFETY: the block is live, and so many bytes lie between request and tag.
         && unsafe { is_kept(p, room, slack, pattern(mask)) }
 }
 
-/// True if the tag is that of a live block or of a free one.
+/// True if the tag is that of a live block or of a free one, as far as its upper bytes tell.
 ///
 /// # Safety
 /// As [`place`].
@@ -213,9 +223,10 @@ pub unsafe fn is_sound(p: *mut u8, room: usize) -> bool {
     // SAFETY: the caller promises as much of the block.
     unsafe {
         let word = place(p, room).load(Relaxed);
-        let difference = (word ^ mask(p.addr()) as u64 ^ LIVE) >> LIVE_BITS.trailing_zeros();
-        // One of both is 0. No branch of its own: whether a neighbour is free can not be foretold.
-        difference.min(word) == 0
+        let upper = (word ^ mask(p.addr()) as u64) >> (64 - TURN);
+        // One of both is 0. A minimum in place of a branch: whether a neighbour is free can not be
+        // foretold.
+        (upper ^ u64::from(UPPER)).min(word) == 0
     }
 }
 
@@ -308,9 +319,15 @@ mod tests {
                     assert_eq!(overflow(p, 64, size), at + 1 - size);
                     p.add(at).write(was);
                 }
-                let tag = place(p, 64);
-                tag.store(tag.load(Relaxed) ^ 0xff, Relaxed);
-                assert_ne!(read(p, 64), Tag::Live(size, Origin::NEW));
+                // Each byte of the tag, from either side.
+                for byte in 0..8 {
+                    let (tag, was) = (place(p, 64), place(p, 64).load(Relaxed));
+                    tag.store(was ^ 1 << (8 * byte + 7), Relaxed);
+                    assert!(!is_live(p, 64, Origin::NEW, None), "byte {byte} for {size}");
+                    assert_eq!(is_sound(p, 64), byte < 6, "byte {byte} for {size}");
+                    tag.store(was, Relaxed);
+                }
+                assert!(is_live(p, 64, Origin::NEW, Some(size)) && is_sound(p, 64));
                 clear(p, 64);
                 assert_eq!(read(p, 64), Tag::Free);
             }
