@@ -375,6 +375,7 @@ fn commands_that_nobody_understands_are_found() {
         "target/release/no-such programs",
         "cargo test -p hakmem-cli --test suite no_such::",
         "ci/no-such",
+        "ci/soak 1 --no-such",
     ] {
         assert!(look(block).is_some(), "{block}");
     }
