@@ -126,8 +126,8 @@ pub unsafe fn free_large(p: *mut u8, meta: &'static Meta, by: Origin, size: Opti
         return false;
     }
     let room = large::size(meta);
-    // SAFETY: a large block of `room` bytes starts at `p`, which is in use. The fence calls back for
-    // blocks that nobody uses.
+    // SAFETY: a large block of `room` bytes starts at `p`, which is in use. The fence calls back
+    // for blocks that nobody uses.
     unsafe {
         let passes = tag::is_live(p, room, by, size);
         if passes && super::is_low() {
