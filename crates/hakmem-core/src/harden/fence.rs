@@ -42,15 +42,15 @@ pub fn has(p: *mut u8) -> bool {
     FENCED.iter().any(|(address, _)| address.load(Relaxed) == p.addr())
 }
 
-/// How often a thread asks the clock: at each free while a tick or more lies between them, else at
-/// one of up to 64. All zero bytes are: at the next free.
+/// How often a thread asks the clock: at the next free after one that it found in a new tick, else
+/// at one of 2, 4, 8 and then 16. All zero bytes are: at the next free.
 pub struct Pace {
     /// Frees that do not ask, and those of them that are left.
     skipped: [Cell<u32>; if ON && has::FENCE { 2 } else { 0 }],
 }
 
 impl Pace {
-    const MOST: u32 = 63;
+    const MOST: u32 = 15;
 
     /// True if the thread has to ask the clock.
     #[inline(always)]
@@ -133,7 +133,7 @@ mod tests {
         let pace = Pace { skipped: Default::default() };
         let frees_until_due = || 1 + (0..1000).take_while(|_| !pace.is_due()).count();
         assert_eq!(frees_until_due(), 1, "the first block");
-        for frees in [2, 4, 8, 16, 32, 64, 64] {
+        for frees in [2, 4, 8, 16, 16] {
             pace.note(true);
             assert_eq!(frees_until_due(), frees);
         }

@@ -10,7 +10,7 @@
 //! - The *pad* is a pattern between the request and the tag. Both show a write beyond the block.
 //! - A free block is zero, so that old contents are gone and a write after the free shows (`wipe`).
 //! - The links of free lists are encoded (`key`).
-//! - A free block above `SMALL_MAX` says whether it was live before (`used`).
+//! - A block above `SMALL_MAX` from untouched memory has a mark until it is handed out (`fresh`).
 //! - Large blocks lie without access for a while after their free (`fence`).
 //! - Small blocks wait between free and free list (`quarantine`).
 //!
@@ -22,10 +22,10 @@
 //!    has it on a list while it is free. Another thread may only read it, by an atomic load.
 
 pub mod fence;
+pub mod fresh;
 pub mod key;
 pub mod quarantine;
 pub mod tag;
-pub mod used;
 pub mod wipe;
 
 /// True in the hardened build.
@@ -53,12 +53,13 @@ pub mod has {
 /// Makes memory free blocks: `count` of `room` bytes each, side by side from `first` on.
 ///
 /// # Safety
-/// The caller has all these bytes. `first` is aligned to 8, and `room` is a multiple of 8.
+/// The caller has all these bytes. `first` is aligned to 16. `room` is a multiple of 16, and 32 at
+/// least: so is each size of a block that has a tag.
 pub unsafe fn wipe_blocks(first: *mut u8, room: usize, count: usize) {
     for p in (0..count).map(|i| first.wrapping_add(i * room)) {
         // SAFETY: the caller has each of the blocks whole.
         unsafe {
-            wipe::wipe(p, room & !15);
+            wipe::wipe(p, room);
             tag::clear(p, room);
         }
     }

@@ -12,9 +12,9 @@ use crate::harden::{has, key::mask};
 pub const BYTES: usize = 8;
 /// The least bytes of a block that has a tag: the words that a free block uses lie in front of it.
 pub const LEAST_BLOCK: usize = 32;
-// A decoded tag, from its lowest byte on: the origin, `LOWER`, four bytes of slack, and two of
-// `UPPER`. The slack is the number of bytes between the request and the tag. A write that goes too
-// far changes the origin first, and one in front of the block behind changes `UPPER`.
+// A decoded tag, from its lowest byte on: the origin, `LOWER` XOR the origin, four bytes of slack,
+// and two of `UPPER`. The slack is the number of bytes between the request and the tag. A write
+// that goes too far changes the origin first, and one in front of the block behind changes `UPPER`.
 const LOWER: u32 = 0x6c;
 const UPPER: u32 = 0x76_69;
 /// Rotated so far, a tag has all but the slack in its lower half: `UPPER`, the origin, `LOWER`.
@@ -23,7 +23,7 @@ const SLACK_SHIFT: u32 = 32;
 
 /// The lower half of a rotated tag.
 const fn lower_half(origin: Origin) -> u32 {
-    LOWER << 24 | (origin.0 as u32) << 16 | UPPER
+    (LOWER ^ origin.0 as u32) << 24 | (origin.0 as u32) << 16 | UPPER
 }
 
 /// The part of a word in front of the tag that a pad of so many bytes has, 8 at most.
@@ -93,12 +93,13 @@ pub enum Tag {
 #[inline(always)]
 unsafe fn place(p: *mut u8, room: usize) -> &'static AtomicU64 {
     // SAFETY: the caller promises that the last word lies in the block. Memory of blocks is never
-    // unmapped while its page has an owner, and all accesses to the word are atomic.
+    // unmapped while its page has an owner. Other threads load the word alone, and the holder
+    // stores to it atomically; only a wipe, which finds 0 there, writes 0 over it as a part of more.
     unsafe { AtomicU64::from_ptr(p.wrapping_add(room - BYTES).cast()) }
 }
 
 /// The pattern of a pad. Each byte has its upper bit set: writes that go too far rarely do. The
-/// lowest byte of a mask varies least, so it comes neither first nor last.
+/// lowest byte of a mask varies least, so it lies in the middle.
 #[inline(always)]
 fn pattern(mask: u64) -> u64 {
     mask.rotate_left(32) | 0x8080_8080_8080_8080
@@ -125,10 +126,10 @@ pub unsafe fn rewrite(p: *mut u8, room: usize, size: usize, origin: Origin) {
     unsafe { write_over(p, room, size, origin, |pad| pad.read_unaligned()) }
 }
 
-/// [`write`], with the word from `was` in front of a pad that is shorter than a word.
+/// [`write`], with the bytes of a word from `was` in front of a pad that is shorter than a word.
 ///
 /// # Safety
-/// As [`write`].
+/// The caller has the block, and `was` may read a word of it. The sizes are as for [`write`].
 #[inline(always)]
 unsafe fn write_over(
     p: *mut u8,
@@ -255,7 +256,7 @@ pub unsafe fn clear(p: *mut u8, room: usize) {
 /// True if the pad is as it was.
 ///
 /// # Safety
-/// As [`write`], which wrote the pad.
+/// The caller has the block, and its tag says that it has `room` bytes and a request of `size`.
 #[inline(always)]
 pub unsafe fn is_pad_kept(p: *mut u8, room: usize, size: usize) -> bool {
     // SAFETY: the caller promises as much of the block.
@@ -277,7 +278,7 @@ unsafe fn is_kept(p: *mut u8, room: usize, slack: usize, pattern: u64) -> bool {
 /// reaches. The pad is not as it was.
 ///
 /// # Safety
-/// As [`write`], which wrote the pad.
+/// The caller has the block, and its tag says that it has `room` bytes and a request of `size`.
 #[cold]
 pub unsafe fn overflow(p: *mut u8, room: usize, size: usize) -> usize {
     let pattern = pattern(mask(p.addr()) as u64).to_le_bytes();
@@ -328,6 +329,13 @@ mod tests {
                     tag.store(was, Relaxed);
                 }
                 assert!(is_live(p, 64, Origin::NEW, Some(size)) && is_sound(p, 64));
+                // No other origin is read, whatever the first byte becomes.
+                for change in 1..=0xff {
+                    let (tag, was) = (place(p, 64), place(p, 64).load(Relaxed));
+                    tag.store(was ^ change, Relaxed);
+                    assert_eq!(read(p, 64), Tag::Broken, "{change:#x}");
+                    tag.store(was, Relaxed);
+                }
                 clear(p, 64);
                 assert_eq!(read(p, 64), Tag::Free);
             }

@@ -2,7 +2,7 @@
 //!
 //! Rules
 //! 1. A block in a page with an owner is zero when it comes from the front end, but for its link
-//!    (`hardened` rule 3). What is not zero was written after its free.
+//!    and its mark (`hardened` rule 3). What is not zero was written after its free.
 
 use super::{fast, is_low, no_memory};
 use crate::api::front::{self, Clear};
@@ -75,7 +75,7 @@ pub unsafe fn prepare(p: *mut u8, meta: &'static Meta, size: usize, origin: Orig
     }
 }
 
-/// Makes a block of a page live: all of it but its link is zero, the tag too.
+/// Makes a block of a page live: all of it but its link and its mark is zero, the tag too.
 ///
 /// # Safety
 /// The caller has the block, which has `room` bytes: enough for `size` and a tag.
@@ -97,7 +97,7 @@ pub(super) unsafe fn overwritten(p: *mut u8, room: usize, from: usize) {
     let offset = unsafe { wipe::written(p, from, room) }.unwrap_or(room - tag::BYTES);
     wrong(p, format_args!("write after free at offset {offset} of {p:p}, a block of {room} bytes"));
     // SAFETY: the caller has the block, which has `room` bytes.
-    unsafe { wipe::wipe(p, room & !15) };
+    unsafe { wipe::wipe(p, room) };
 }
 
 /// [`alloc`] of a block whose bytes are zero.

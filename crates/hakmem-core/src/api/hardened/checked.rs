@@ -44,10 +44,11 @@ pub unsafe fn checked(
     }
     let room = if in_page {
         let offset = p.addr() - head.start().addr();
-        if !size_class::is_start(head.class.get(), offset as u32) {
+        let room = head.block_size.get() as usize;
+        if !size_class::is_start(head.class.get(), offset as u32) || offset + room > head.bytes() {
             check::not_a_block(p, Some(meta));
         }
-        head.block_size.get() as usize
+        room
     } else {
         front::size_of_whole(p, meta)
     };

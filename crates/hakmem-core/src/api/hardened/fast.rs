@@ -7,8 +7,7 @@ use crate::backend::arena::SLOT;
 use crate::backend::page::{Kind, Meta};
 use crate::base::size_class::{self, MEDIUM_MAX, SIZES, SMALL_MAX};
 use crate::harden::tag::{self, Origin};
-use crate::harden::used::{self, Was};
-use crate::harden::{fence, has, quarantine, wipe};
+use crate::harden::{fence, fresh, has, quarantine, wipe};
 use crate::heap::Heap;
 use crate::large;
 use crate::thread::{self, ThreadState};
@@ -44,7 +43,8 @@ pub fn alloc_long(size: usize, origin: Origin) -> Option<*mut u8> {
     let class = size_class::computed(size + tag::BYTES);
     let p = front::pop_kept(class)?;
     let room = SIZES[class] as usize;
-    // SAFETY: as for small blocks.
+    // SAFETY: the block was just taken from the heap's list, and nobody else knows it. It has
+    // `room` bytes, which hold `size` bytes and a tag.
     unsafe {
         if !is_as_it_was(p, room) {
             return Some(alloc_overwritten(p, room, size, origin));
@@ -80,7 +80,7 @@ pub unsafe fn free(p: *mut u8, by: Origin, size: Option<usize>) -> bool {
     unsafe {
         let Some(page) = front::own_page(p) else { return false };
         let room = page.block_size.get() as usize;
-        let passes = passes(p, page, p.addr() % SLOT, by, size);
+        let passes = passes(p, page, p.addr() % SLOT, SLOT, by, size);
         if passes {
             give_up(p, room, page);
         }
@@ -88,8 +88,8 @@ pub unsafe fn free(p: *mut u8, by: Origin, size: Option<usize>) -> bool {
     }
 }
 
-/// [`free`] of a block that the calling thread's heap does not own, or of one above `SMALL_MAX`.
-/// `meta` is the metadata of its slot.
+/// [`free`] of a block that the calling thread's heap does not own, that lies in a page of several
+/// slots or in a further arena, or that is freed in a scope. `meta` is the metadata of its slot.
 ///
 /// # Safety
 /// As [`free`].
@@ -104,10 +104,12 @@ pub unsafe fn free_elsewhere(
         return false;
     }
     let (page, owner, _) = meta.page_and_owner();
-    // SAFETY: the caller gives up a live block. If it is wrong, the checks read words of slots that
-    // are in use, or were a moment ago: such memory stays accessible.
+    // SAFETY: the caller gives up a live block. If it is wrong, `passes` reads words of the page
+    // alone. The page has an owner, so its memory is accessible, unless another thread ends the page
+    // meanwhile and fences a large block there: then a wrong program faults.
     unsafe {
-        let passes = !owner.is_null() && passes(p, page, p.addr() - page.start().addr(), by, size);
+        let offset = p.addr() - page.start().addr();
+        let passes = !owner.is_null() && passes(p, page, offset, page.bytes(), by, size);
         if passes {
             give_up_elsewhere(p, page.block_size.get() as usize, meta);
         }
@@ -141,17 +143,26 @@ pub unsafe fn free_large(p: *mut u8, meta: &'static Meta, by: Origin, size: Opti
 }
 
 /// True if a block of `page` starts at `offset`, where `p` points, that is live, was allocated by
-/// `by`, and has `size` bytes, if that is said; and if all around it is as hakmem wrote it.
+/// `by`, and has `size` bytes, if that is said; and if all around it is as hakmem wrote it. The page
+/// has `bytes` bytes.
 ///
 /// # Safety
-/// The words of the page's blocks are readable.
+/// The words of the page are readable.
 #[inline(always)]
-unsafe fn passes(p: *mut u8, page: &Meta, offset: usize, by: Origin, size: Option<usize>) -> bool {
+unsafe fn passes(
+    p: *mut u8,
+    page: &Meta,
+    offset: usize,
+    bytes: usize,
+    by: Origin,
+    size: Option<usize>,
+) -> bool {
     let room = page.block_size.get() as usize;
-    // SAFETY: where a block of the page starts, `room` bytes are readable, and so is the block
-    // before, unless it is the first.
+    // SAFETY: where a block may start and end in the page, `room` bytes are readable, and so is the
+    // block before, unless it is the first.
     unsafe {
         size_class::is_start(page.class.get(), offset as u32)
+            && offset + room <= bytes
             && tag::is_live(p, room, by, size)
             && (!has::NEIGHBOUR || offset < room || tag::is_sound(p.wrapping_sub(room), room))
     }
@@ -223,19 +234,15 @@ unsafe fn give_up_elsewhere(p: *mut u8, room: usize, meta: &'static Meta) {
     }
 }
 
-/// Wipes a block that becomes free, but not at the level `low`, and marks it if it is long.
+/// Wipes a block that becomes free, but not at the level `low`.
 ///
 /// # Safety
 /// The caller has the block, which has `room` bytes.
+#[inline(always)]
 pub unsafe fn wipe(p: *mut u8, room: usize) {
-    // SAFETY: the caller has the block, which has `room` bytes.
-    unsafe {
-        if has::WIPING && !super::is_low() {
-            wipe::wipe(p, room & !15);
-        }
-        if room > SMALL_MAX {
-            used::set(p);
-        }
+    if has::WIPING && !super::is_low() {
+        // SAFETY: the caller has the block, which has `room` bytes: a multiple of 16.
+        unsafe { wipe::wipe(p, room) };
     }
 }
 
@@ -269,23 +276,14 @@ unsafe fn alloc_overwritten(p: *mut u8, room: usize, size: usize, origin: Origin
     core::hint::black_box(p)
 }
 
-/// True if nobody wrote to a block on a list.
+/// True if nobody wrote to a block on a list, or if it has the mark of a fresh one.
 ///
 /// # Safety
 /// The caller has the block, which has `room` bytes.
 #[inline(always)]
 pub unsafe fn is_as_it_was(p: *mut u8, room: usize) -> bool {
     // SAFETY: the caller has the block, which has `room` bytes.
-    unsafe {
-        if room > SMALL_MAX {
-            match used::take(p) {
-                Was::Fresh => return true,
-                Was::Used => {}
-                Was::Broken => return false,
-            }
-        }
-        is_zero(p, room)
-    }
+    unsafe { room > SMALL_MAX && fresh::take(p) || is_zero(p, room) }
 }
 
 /// True if a block without a mark is zero, but for its link.

@@ -11,8 +11,9 @@
 //!    the block is checked before it is used, and the metadata says what may be read.
 //! 2. A block that did not pass is left alone for ever if the option `ON_ERROR` lets the program go
 //!    on.
-//! 3. A block in a page with an owner is zero when it comes from the front end, but for its link.
-//!    Samples of the profile are wiped when they are allocated. Larger blocks are not.
+//! 3. A block in a page with an owner is zero when it comes from the front end, but for its link,
+//!    and the mark of a fresh block above `SMALL_MAX`. Samples of the profile are wiped when they
+//!    are allocated. Larger blocks are not.
 
 mod alloc;
 mod at_exit;

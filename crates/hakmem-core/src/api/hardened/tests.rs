@@ -103,3 +103,24 @@ fn the_level_does_not_rise() {
         round();
     });
 }
+
+/// A dangling pointer writes zero where a fresh block has its mark, and something else behind it.
+#[test]
+fn no_write_after_a_free_makes_a_block_look_fresh() {
+    in_child(|| {
+        options::set("ON_ERROR", "ignore").expect("an option of this build");
+        const SIZE: usize = 3000;
+        // SAFETY: each block is freed once. The writes after the free are the error that the test
+        // makes; the memory stays accessible.
+        unsafe {
+            let p = c::malloc(SIZE);
+            p.write_bytes(0x5a, SIZE);
+            c::free(p);
+            p.add(16).cast::<u64>().write(0);
+            p.add(100).write(1);
+            let again = (0..1000).map(|_| c::zeroed(SIZE)).find(|&block| block == p);
+            let block = again.expect("the block comes again");
+            assert!((0..SIZE).all(|i| block.add(i).read() == 0));
+        }
+    });
+}

@@ -276,8 +276,16 @@ impl Heap {
             // SAFETY: the block lies in the page, which the heap owns, beyond the carved part: no
             // one uses it.
             unsafe { Block::set_next(block, list) };
+            if page.zero.get() {
+                // SAFETY: the block is free, and no one uses it.
+                unsafe { harden::fresh::mark(at, size) };
+            }
             list = block;
             at = at.wrapping_sub(size);
+        }
+        if page.zero.get() {
+            // SAFETY: the first block lies in the page, too, and is free.
+            unsafe { harden::fresh::mark(first, size) };
         }
         page.carved.set(page.carved.get() + count);
         page.until_slow.set(page.until_slow.get() + count as i32);

@@ -132,7 +132,13 @@ impl Heap {
                 for i in (1..share.count as usize).rev() {
                     let block = share.first.wrapping_byte_add(i * size as usize);
                     Block::set_next(block, rest);
+                    if share.zero {
+                        harden::fresh::mark(block.cast(), size as usize);
+                    }
                     rest = block;
+                }
+                if share.zero {
+                    harden::fresh::mark(share.first.cast(), size as usize);
                 }
             } else {
                 rest = Block::next(share.first);
