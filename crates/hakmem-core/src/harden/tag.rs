@@ -94,7 +94,8 @@ pub enum Tag {
 unsafe fn place(p: *mut u8, room: usize) -> &'static AtomicU64 {
     // SAFETY: the caller promises that the last word lies in the block. Memory of blocks is never
     // unmapped while its page has an owner. Other threads load the word alone, and the holder
-    // stores to it atomically; only a wipe, which finds 0 there, writes 0 over it as a part of more.
+    // stores to it atomically. Only a wipe, which finds 0 there, writes 0 over it as a part of
+    // more.
     unsafe { AtomicU64::from_ptr(p.wrapping_add(room - BYTES).cast()) }
 }
 

@@ -105,8 +105,8 @@ pub unsafe fn free_elsewhere(
     }
     let (page, owner, _) = meta.page_and_owner();
     // SAFETY: the caller gives up a live block. If it is wrong, `passes` reads words of the page
-    // alone. The page has an owner, so its memory is accessible, unless another thread ends the page
-    // meanwhile and fences a large block there: then a wrong program faults.
+    // alone. The page has an owner, so its memory is accessible. Only if another thread ends the
+    // page meanwhile, and fences a large block there, a wrong program faults.
     unsafe {
         let offset = p.addr() - page.start().addr();
         let passes = !owner.is_null() && passes(p, page, offset, page.bytes(), by, size);
@@ -143,8 +143,8 @@ pub unsafe fn free_large(p: *mut u8, meta: &'static Meta, by: Origin, size: Opti
 }
 
 /// True if a block of `page` starts at `offset`, where `p` points, that is live, was allocated by
-/// `by`, and has `size` bytes, if that is said; and if all around it is as hakmem wrote it. The page
-/// has `bytes` bytes.
+/// `by`, and has `size` bytes, if that is said; and if all around it is as hakmem wrote it. The
+/// page has `bytes` bytes.
 ///
 /// # Safety
 /// The words of the page are readable.
