@@ -20,7 +20,8 @@ pub enum Testing {
     /// `<!-- run where there is: program -->`: they run if the program is on `PATH`.
     Needs(String),
     /// `<!-- looked at: why -->`: stand-ins look whether each program is there, and whether the
-    /// project's own commands understand their arguments, and let them run for some seconds.
+    /// project's own commands understand their arguments, and let them begin: programs, scripts of
+    /// `ci`, and what cargo builds run for some seconds.
     LookedAt,
     /// `<!-- not run: why -->`.
     NotRun(String),
