@@ -67,6 +67,9 @@ static void forks_beside_streams(long n) {
     for (int i = 0; i < READERS; i++)
         start(&readers[i], read_lines, NULL);
     start(&flusher, flush_all, NULL);
+    /* On a busy machine the forks could be over before a reader has written its file. */
+    while (counted(LINES) == 0 || counted(FLUSHES) == 0)
+        usleep(100);
     for (int i = 0; i < FORKERS; i++)
         start(&forkers[i], fork_often, (void *)(n / FORKERS));
     for (int i = 0; i < FORKERS; i++)

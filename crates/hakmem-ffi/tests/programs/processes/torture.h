@@ -46,10 +46,11 @@ struct counters {
 static struct counters *counters;
 
 static inline void count(int which) { __atomic_fetch_add(&counters->n[which], 1, __ATOMIC_RELAXED); }
+static inline long counted(int which) { return __atomic_load_n(&counters->n[which], __ATOMIC_RELAXED); }
 
 static inline void say_counts(const char *const names[]) {
     for (int i = 0; names[i]; i++)
-        dprintf(1, "%s %ld\n", names[i], __atomic_load_n(&counters->n[i], __ATOMIC_RELAXED));
+        dprintf(1, "%s %ld\n", names[i], counted(i));
 }
 
 /* xorshift64 */
