@@ -50,7 +50,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    const MOST: u32 = 15;
+    const MOST_SKIPPED: u32 = 15;
 
     /// True if the thread has to ask the clock.
     #[inline(always)]
@@ -64,7 +64,7 @@ impl Pace {
     /// Notes what the clock said: the last fence was in this tick.
     fn note(&self, is_soon: bool) {
         if let [all, left] = &self.skipped[..] {
-            all.set(if is_soon { (2 * all.get() + 1).min(Self::MOST) } else { 0 });
+            all.set(if is_soon { (2 * all.get() + 1).min(Self::MOST_SKIPPED) } else { 0 });
             left.set(all.get());
         }
     }

@@ -24,13 +24,7 @@ pub fn alloc(size: usize, origin: Origin) -> Option<*mut u8> {
     let room = unsafe { *SIZES.get_unchecked(class) } as usize;
     // SAFETY: the block was just taken from the heap's list, and nobody else knows it. It has
     // `room` bytes, which hold `size` bytes and a tag.
-    unsafe {
-        if !is_zero(p, room) {
-            return Some(alloc_overwritten(p, room, size, origin));
-        }
-        become_live(p, room, size, origin);
-    }
-    Some(p)
+    Some(unsafe { hand_out(p, room, size, origin, is_zero(p, room)) })
 }
 
 /// [`alloc`] of a block above `SMALL_MAX`, with its tag.
@@ -45,13 +39,7 @@ pub fn alloc_long(size: usize, origin: Origin) -> Option<*mut u8> {
     let room = SIZES[class] as usize;
     // SAFETY: the block was just taken from the heap's list, and nobody else knows it. It has
     // `room` bytes, which hold `size` bytes and a tag.
-    unsafe {
-        if !is_as_it_was(p, room) {
-            return Some(alloc_overwritten(p, room, size, origin));
-        }
-        become_live(p, room, size, origin);
-    }
-    Some(p)
+    Some(unsafe { hand_out(p, room, size, origin, is_as_it_was(p, room)) })
 }
 
 /// [`alloc`] of a large block.
@@ -244,6 +232,22 @@ pub unsafe fn wipe(p: *mut u8, room: usize) {
         // SAFETY: the caller has the block, which has `room` bytes: a multiple of 16.
         unsafe { wipe::wipe(p, room) };
     }
+}
+
+/// Makes a block live, and returns it. `is_kept`: nobody wrote to it since its free.
+///
+/// # Safety
+/// As [`become_live`].
+#[inline(always)]
+unsafe fn hand_out(p: *mut u8, room: usize, size: usize, origin: Origin, is_kept: bool) -> *mut u8 {
+    // SAFETY: the caller has the block, which has `room` bytes.
+    unsafe {
+        if !is_kept {
+            return alloc_overwritten(p, room, size, origin);
+        }
+        become_live(p, room, size, origin);
+    }
+    p
 }
 
 /// Makes a block live: it is as its free left it.
