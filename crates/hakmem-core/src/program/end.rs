@@ -9,7 +9,7 @@
 //!    with a reserve keeps none, as a page of one class would hold a slot that another one needs.
 //!    The hardened build keeps none, so that a use of any block after the reset is found.
 
-use super::{Locked, ORPHAN, ProgramHeap, Refusal, Way, registry};
+use super::{LOST, Locked, ORPHAN, ProgramHeap, Refusal, Way, registry};
 use crate::backend::page::queue::PageQueue;
 use crate::backend::page::{Kind, Meta};
 use crate::base::sync::Ordering::Relaxed;
@@ -48,12 +48,13 @@ impl ProgramHeap {
     }
 
     /// Deletes the heap: gives its own blocks back, and ends it once no routed block is live.
-    /// False: a thread is in a scope of the heap, and nothing was done. O(pages and larger blocks).
+    /// False: a thread is in a scope of the heap, and nothing was done. Of a lost heap nothing can
+    /// be given back. O(pages and larger blocks).
     ///
     /// # Safety
     /// The caller has the heap, and uses it no more. Nobody uses an own block of it any more.
     pub unsafe fn delete(&'static self) -> bool {
-        let Ok(locked) = self.lock() else { return false };
+        let Ok(locked) = self.lock() else { return self.state.load(Relaxed) == LOST };
         if self.entered.get() != 0 {
             return false;
         }

@@ -51,13 +51,18 @@ impl ProgramHeap {
 
     fn place(&'static self, way: Way, class: usize, request: usize) -> Option<NonNull<u8>> {
         let locked = self.lock().ok()?;
+        let size = u64::from(SIZES[class]);
         // Beyond the limit the page refuses the block, and counts that.
-        if self.allowed(1, u64::from(SIZES[class])) == 0 {
+        if self.allowed(1, size) == 0 {
             return None;
         }
-        let block = guard::alloc(request, SIZES[class] as usize, self.owner(way, SIZES[class]))?;
-        locked.charge(way, 1, u64::from(SIZES[class]));
-        Some(block)
+        // Before the place: the limit may change meanwhile.
+        locked.charge(way, 1, size)?;
+        let block = guard::alloc(request, SIZES[class] as usize, self.owner(way, SIZES[class]));
+        if block.is_none() {
+            locked.uncharge(way, 1, size);
+        }
+        block
     }
 
     /// True if the owner of a place is this heap.
@@ -198,6 +203,12 @@ mod tests {
             // SAFETY: nobody uses an own block any more.
             unsafe { heap.reset() }.expect("not in use");
             assert!(take().is_ok());
+            // Without a free place nothing is counted.
+            heap.set_limit(None);
+            let place = || heap.alloc_guarded(Way::Own, of16(100), 100);
+            assert_eq!((0..=guard::PLACES).filter_map(|_| place()).count(), guard::PLACES - 1);
+            assert_eq!(heap.figures.live.get(), 112 * guard::PLACES as u64);
+            assert_eq!(heap.figures.refused.get(), 1);
         });
     }
 }

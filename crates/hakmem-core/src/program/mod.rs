@@ -36,7 +36,8 @@
 //! 5. A heap is FREE, in the pool of [`registry`]; LIVE; or ORPHAN: it was deleted while routed
 //!    blocks were live. The free of the last one ends it. Its memory is never unmapped.
 //! 6. In the child of a fork a heap whose lock another thread held is LOST. Its requests fail, and
-//!    frees of its blocks do nothing. All other heaps go on.
+//!    frees of its blocks do nothing. All other heaps go on. Scopes of other threads are gone
+//!    there. What they had on their lists stays live.
 //! 7. The limit is for live bytes: the bytes of blocks, each with the size of its class. A request
 //!    beyond it fails, and changes nothing but the count of refused ones.
 
@@ -274,11 +275,14 @@ impl ProgramHeap {
         self.state.load(Acquire) != FREE
     }
 
-    /// After a fork, in the child, whose only thread is `me`: rule 6.
-    pub fn after_fork(&self, me: u32) {
+    /// After a fork, in the child, whose only thread is `me`, and is in so many `scopes` of the
+    /// heap: rule 6.
+    pub fn after_fork(&self, me: u32, scopes: u32) {
         if self.lock.is_held_by_other_than(me) {
             self.lock.reset();
             self.state.store(LOST, Relaxed);
+        } else if !self.lock.is_held_by(me) {
+            self.entered.set(scopes);
         }
     }
 }

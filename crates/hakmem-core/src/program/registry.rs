@@ -8,7 +8,7 @@
 //!    that has ended is told from that of the next one, but for one in 8191.
 
 use super::scope::Scope;
-use super::{FREE, LIVE, ORPHAN, ProgramHeap, Way};
+use super::{FREE, LIVE, LOST, ORPHAN, ProgramHeap, Way};
 use crate::backend::arena;
 use crate::backend::owner::HEAP_SHIFT;
 use crate::base::sync::{
@@ -141,7 +141,7 @@ pub fn handle(heap: &'static ProgramHeap) -> *mut u8 {
     core::ptr::from_ref(heap).cast_mut().cast::<u8>().wrapping_add(generation)
 }
 
-/// The heap of a handle. None: it has ended.
+/// The heap of a handle, also of a lost one. None: it has ended.
 ///
 /// # Safety
 /// `handle` is from [`handle`].
@@ -149,8 +149,8 @@ pub unsafe fn by_handle(handle: *mut u8) -> Option<&'static ProgramHeap> {
     let generation = handle.addr() & GENERATIONS;
     // SAFETY: the caller promises a handle, and no heap is unmapped (rule 1).
     let heap = unsafe { &*handle.wrapping_sub(generation).cast::<ProgramHeap>() };
-    (heap.is_live() && heap.generation.load(Relaxed) as usize & GENERATIONS == generation)
-        .then_some(heap)
+    let is_same = heap.generation.load(Relaxed) as usize & GENERATIONS == generation;
+    (is_same && matches!(heap.state.load(Relaxed), LIVE | LOST)).then_some(heap)
 }
 
 /// Ends the pages of all heaps that have no live block, while `goes_on`. For the purge, which has a
@@ -160,9 +160,10 @@ pub fn give_up_unused(goes_on: impl Fn() -> bool) {
     used().take_while(|_| goes_on()).for_each(ProgramHeap::end_unused);
 }
 
-/// After a fork, in the child, whose only thread is `me`.
-pub fn after_fork(me: u32) {
-    all().for_each(|heap| heap.after_fork(me));
+/// After a fork, in the child, whose only thread is `me`. `scopes` says how many scopes of a heap
+/// that is in.
+pub fn after_fork(me: u32, scopes: impl Fn(&ProgramHeap) -> u32) {
+    all().for_each(|heap| heap.after_fork(me, scopes(heap)));
 }
 
 /// Memory for a scope, which is never unmapped either. None: there is none.

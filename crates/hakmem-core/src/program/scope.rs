@@ -65,6 +65,14 @@ impl Scope {
         unsafe { &*self.heap.get() }
     }
 
+    /// The scope that the thread was in when it entered this one, if it was in one.
+    pub fn outer_scope(&self) -> Option<&'static Scope> {
+        let outer = self.outer.get();
+        // SAFETY: a thread that enters a scope has a heap, so its word led to that or to a scope
+        // (rule 3). No scope is unmapped.
+        is_scope_or_empty(outer).then(|| unsafe { &*outer.cast::<Scope>() })
+    }
+
     /// Allocates a block of `class` from the scope's list, which it fills. The calling thread is in
     /// the scope.
     pub fn alloc(&self, class: usize) -> Result<(NonNull<Block>, bool), Refusal> {

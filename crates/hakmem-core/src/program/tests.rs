@@ -5,6 +5,7 @@ use super::*;
 use crate::backend::arena::SLOT;
 use crate::base::size_class::of16;
 use crate::testing::in_child;
+use crate::thread;
 
 const ROOM: u64 = 112;
 
@@ -59,19 +60,60 @@ fn a_heap_in_use_by_another_thread_at_a_fork_is_lost_to_the_child() {
     in_child(|| {
         let other = os::thread_token() ^ 1;
         core::mem::forget(heap.lock.lock_as(other));
-        heap.after_fork(os::thread_token());
+        heap.after_fork(os::thread_token(), 0);
         assert_eq!(take(heap).map(|_| ()), Err(Refusal::Busy));
         assert!(!free(heap, p));
-        // SAFETY: nobody uses it.
-        assert!(unsafe { heap.reset().is_err() && !heap.delete() });
+        // SAFETY: the handle is of a heap that nobody deleted, and nobody uses it.
+        unsafe {
+            let found = registry::by_handle(registry::handle(heap));
+            assert!(found.is_some_and(|found| core::ptr::eq(found, heap)));
+            assert!(heap.reset().is_err() && heap.delete(), "nothing can be given back");
+        }
     });
     in_child(|| {
-        heap.after_fork(os::thread_token());
+        heap.after_fork(os::thread_token(), 0);
         assert!(take(heap).is_ok());
     });
     free(heap, p);
     // SAFETY: nobody uses the heap any more.
     assert!(unsafe { heap.delete() });
+}
+
+/// The child of a fork has the scopes of its own thread alone.
+#[test]
+fn scopes_of_other_threads_do_not_keep_a_heap_of_the_child() {
+    let heap = registry::make("entered", None).expect("memory");
+    let entered = || thread::scope::enter(heap).expect("memory");
+    let left = || assert!(thread::scope::leave(heap));
+    let end = || {
+        // SAFETY: nobody uses the heap but the scopes that this thread may be in.
+        unsafe { heap.delete() }
+    };
+    let (send, wait) = std::sync::mpsc::channel();
+    let (go, may_go) = std::sync::mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            entered();
+            send.send(()).expect("the test waits");
+            may_go.recv().expect("the test lets go");
+            left();
+        });
+        wait.recv().expect("a thread is in a scope");
+        in_child(|| assert!(end()));
+        entered();
+        entered();
+        in_child(|| {
+            left();
+            assert!(!end(), "this thread is in a scope");
+            left();
+            assert!(end());
+        });
+        left();
+        left();
+        assert!(!end(), "the other thread is in a scope");
+        go.send(()).expect("the thread waits");
+    });
+    assert!(end());
 }
 
 /// A scope gets some blocks at a time, no more than the limit allows, and leaves none behind.

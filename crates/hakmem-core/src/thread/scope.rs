@@ -33,6 +33,16 @@ pub fn leave(heap: &'static ProgramHeap) -> bool {
     true
 }
 
+/// How many scopes of the heap the thread is in.
+pub fn entered(heap: &ProgramHeap) -> u32 {
+    let (mut count, mut inner) = (0, tls::state_in_scope().err());
+    while let Some(scope) = inner {
+        count += u32::from(core::ptr::eq(scope.heap(), heap));
+        inner = scope.outer_scope();
+    }
+    count
+}
+
 /// Leaves all scopes that the thread is in.
 pub fn leave_all() {
     while let Err(scope) = tls::state_in_scope() {

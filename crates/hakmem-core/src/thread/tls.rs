@@ -286,13 +286,12 @@ pub fn heap() -> Option<&'static Heap> {
 #[cold]
 #[inline(never)]
 fn outer_state(scope: &'static Scope) -> ThreadState {
-    let mut front = scope.outer.get();
-    while scope::is_scope_or_empty(front) {
-        // SAFETY: `set_scope` got it, so it is a heap's or a scope's, and no heap's.
-        front = unsafe { &*front.cast::<Scope>() }.outer.get();
+    let mut first = scope;
+    while let Some(outer) = first.outer_scope() {
+        first = outer;
     }
-    // SAFETY: the innermost front is that of the thread's heap (`scope::enter`).
-    ThreadState::Live(unsafe { &*front.cast::<Heap>() })
+    // SAFETY: the thread entered its first scope from its heap (`scope::enter`).
+    ThreadState::Live(unsafe { &*first.outer.get().cast::<Heap>() })
 }
 
 /// The front of the calling thread's heap, whether the thread is in a scope or not.

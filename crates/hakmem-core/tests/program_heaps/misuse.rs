@@ -57,6 +57,12 @@ fn misuse_of_a_heap_is_found() {
             said.contains(&format!("{inner:p}")) || HARDENED,
             "{size}: {said}"
         );
+        let said = last_words(|| {
+            // SAFETY: none: that is what is tried.
+            _ = unsafe { heap.reallocate(inner, layout(size, 8), layout(16 * MIB, 8)) };
+        });
+        let wrong = format!("invalid pointer {inner:p}: no block of the program heap");
+        assert!(said.contains(&wrong), "{size}: {said}");
         // By the front end of all blocks, which may free a heap's block once.
         let said = last_words(|| free(inner.as_ptr()));
         assert!(

@@ -8,7 +8,7 @@
 
 use crate::api::front;
 use crate::backend::check::{self, wrong};
-use crate::backend::page::Meta;
+use crate::backend::page::{Kind, Meta};
 use crate::base::size_class;
 use crate::harden::tag::{self, Origin, Tag};
 use crate::harden::{fence, has};
@@ -38,11 +38,12 @@ pub unsafe fn checked(
 ) -> Option<Live> {
     let head = meta.head_of_block();
     let in_page = !head.owner().is_null();
+    let of_class = in_page || matches!(head.kind(), Kind::Sampled | Kind::ProgramPage);
     if !in_page && fence::has(p) {
         wrong(p, format_args!("double free or use after free of {p:p}, a large block"));
         return None;
     }
-    let room = if in_page {
+    let room = if of_class {
         let offset = p.addr() - head.start().addr();
         let room = head.block_size.get() as usize;
         if !size_class::is_start(head.class.get(), offset as u32) || offset + room > head.bytes() {

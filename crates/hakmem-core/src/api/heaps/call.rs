@@ -98,7 +98,11 @@ pub unsafe fn reallocate(
 ) -> Result<NonNull<u8>, Refusal> {
     let Some(head) = head_of(heap, p) else {
         let held = guard::size(p);
-        let to = allocate(heap, new, align, Clear::Nothing, by)?;
+        let to = match allocate(heap, new, align, Clear::Nothing, by) {
+            // A block that shall shrink can stay.
+            Err(_) if new <= held => return NonNull::new(p).ok_or(Refusal::Memory),
+            made => made?,
+        };
         // SAFETY: the caller has a live block, of `held` bytes. The new one has `new`.
         unsafe { to.as_ptr().copy_from_nonoverlapping(p, held.min(new)) };
         front::free_guarded(p);
@@ -106,9 +110,13 @@ pub unsafe fn reallocate(
     };
     // SAFETY: the caller has a live block, whose bytes are `held`. A new one has `new`.
     unsafe {
-        let (mut held, total) = (program::room(head), total(new).ok_or(Refusal::Memory)?);
-        let fits = front::fits(held, total);
-        if head.kind() == Kind::ProgramPage && !check::is_block_of(head, p.cast()) {
+        let (room, total) = (program::room(head), total(new).ok_or(Refusal::Memory)?);
+        let (mut held, fits) = (room, front::fits(room, total));
+        let is_block = match head.kind() {
+            Kind::ProgramPage => check::is_block_of(head, p.cast()),
+            _ => p == head.start(),
+        };
+        if !is_block {
             check::not_of_heap(p); // It came before a reset, say.
         }
         let mut live = None;
@@ -116,25 +124,37 @@ pub unsafe fn reallocate(
             live = hardened::checked(p, head, Some((by, size)));
             held = live.as_ref().ok_or(Refusal::Memory)?.size;
         }
-        let stays = if fits { Some(p) } else { heap.resize(head, total, align) };
-        if let Some(at) = stays {
-            if !fits && profile::is_on() {
+        let resized = || {
+            let at = heap.resize(head, total, align)?;
+            if profile::is_on() {
                 front::sample_of(heap, Way::Own, NonNull::new_unchecked(at));
             }
-            if let Some(live) = &live
-                && let Some((_, head)) = program::of(at)
-            {
-                hardened::forget_end(at, live, new);
-                tag::rewrite(at, program::room(head), new, by);
+            Some(at)
+        };
+        let at = if fits {
+            p
+        } else if let Some(at) = resized() {
+            at
+        } else {
+            match allocate(heap, new, align, Clear::Nothing, by) {
+                Ok(to) => {
+                    let from = NonNull::new_unchecked(p);
+                    to.copy_from_nonoverlapping(from, held.min(size.unwrap_or(held)).min(new));
+                    free(heap, p, by, size);
+                    return Ok(to);
+                }
+                // A block that shall shrink can stay. A tag tells so many bytes at most.
+                Err(_) if total <= room && room - total <= u32::MAX as usize => p,
+                // The failed allocation has given back what was free.
+                Err(why) => resized().ok_or(why)?,
             }
-            return Ok(NonNull::new_unchecked(at));
+        };
+        if let Some(live) = &live
+            && let Some((_, head)) = program::of(at)
+        {
+            hardened::forget_end(at, live, new);
+            tag::rewrite(at, program::room(head), new, by);
         }
-        let to = allocate(heap, new, align, Clear::Nothing, by)?;
-        to.copy_from_nonoverlapping(
-            NonNull::new_unchecked(p),
-            held.min(size.unwrap_or(held)).min(new),
-        );
-        free(heap, p, by, size);
-        Ok(to)
+        Ok(NonNull::new_unchecked(at))
     }
 }

@@ -23,7 +23,7 @@
 //!    When the handler returns, the thread goes on with the guarded data.
 //! 3. The handlers wait for no thread without a limit.
 
-use super::{ThreadState, tls};
+use super::{ThreadState, scope, tls};
 use crate::backend::{arena, foreign, nodes};
 use crate::base::sync::Ordering::Relaxed;
 use crate::harden::{self, fence};
@@ -100,10 +100,12 @@ extern "C" fn after_fork_in_child() {
     }
     foreign::after_fork(me);
     purge::after_fork();
+    let others = all_heaps().filter(|heap| !is_own(heap));
+    others.for_each(|heap| heap.huge().recount());
     huge::after_fork(all_heaps().map(|heap| heap.huge().allowed.load(Relaxed)).sum());
     profile::after_fork();
     guard::after_fork();
-    registry::after_fork(me);
+    registry::after_fork(me, scope::entered);
     heap::counts::reset_all(|class| GivenUp {
         blocks: parked::returned(class) + profile::returned(class),
         pages: parked::given(class),
