@@ -182,6 +182,11 @@ fn other_faults_take_their_course() {
         assert_eq!(output.status.signal(), Some(libc::SIGSEGV), "{part}");
         assert_eq!(stderr, "", "{part}");
     }
+    for part in ["ignored", "jumped"] {
+        let (output, stderr) = run(part, &[("HAKMEM_GUARD_SAMPLE", "1")]);
+        assert_eq!(output.status.code(), Some(0), "{part}: {stderr}");
+        assert_eq!(output.stdout, format!("{part}\n").into_bytes());
+    }
 }
 
 /// The heap counts blocks in places, the limit holds for them, and a reset frees them.

@@ -125,9 +125,12 @@ pub fn judge(fault: &Fault) -> bool {
 /// Lets the program go on: the system page is accessible from now on, and the place is not used
 /// again.
 fn make_accessible(address: usize) -> bool {
-    let rests = |place: &'static Place| place.seize(State::Freed) || place.seize(State::Live);
-    if let Some(place) = meant(address).filter(|place| rests(place)) {
-        place.set(State::Reported);
+    if let Some(place) = meant(address) {
+        if place.seize(State::Freed) {
+            place.set(State::Reported);
+        } else if place.seize(State::Live) {
+            place.set(State::Faulted);
+        }
     }
     let (start, bytes) = system_pages(address, 1);
     debug_assert!(bytes <= ROOM);

@@ -21,7 +21,7 @@
 //!
 //! Rules
 //! 1. A place belongs to the thread that set its state to `Busy` (`proto::guarded`). The program
-//!    has the block from `Live` on, until a free sets `Busy` again.
+//!    has the block from `Live` on, and in `Faulted`, until a free sets `Busy` again.
 //! 2. Each access to a room by this module lies between `commit` and `decommit`, while the place is
 //!    `Busy`.
 //! 3. A place whose error was reported, in a program that goes on, is never used again.
@@ -90,6 +90,10 @@ pub struct Place {
 impl Place {
     fn state(&self) -> State {
         self.state.get()
+    }
+    /// True if the program has its block.
+    fn is_live(&self) -> bool {
+        matches!(self.state(), State::Live | State::Faulted)
     }
     fn set(&self, state: State) {
         self.state.set(state);
@@ -278,7 +282,8 @@ pub fn free(p: *mut u8) -> Option<Owner> {
         fault::invalid_free(p.addr(), place);
         return None;
     }
-    if !place.seize(State::Live) {
+    let is_faulted = place.seize(State::Faulted);
+    if !is_faulted && !place.seize(State::Live) {
         // If it was reported, the program went on after an error of this block.
         if place.state() != State::Reported {
             fault::double_free(p.addr(), place);
@@ -294,7 +299,9 @@ pub fn free(p: *mut u8) -> Option<Owner> {
     });
     place.freed.record();
     let (start, bytes) = system_pages(p.addr(), place.size());
-    if let Some(at) = written {
+    if is_faulted {
+        place.set(State::Reported); // What was written beyond it was reported.
+    } else if let Some(at) = written {
         place.set(State::Reported);
         fault::written_beyond(at, place);
     } else if os::decommit(start, bytes) {
@@ -316,7 +323,7 @@ pub fn first_of(word: usize) -> Option<*mut u8> {
     if BASE.load(Relaxed) == 0 {
         return None;
     }
-    let is_of = |place: &&Place| place.state() == State::Live && place.owner().word == word;
+    let is_of = |place: &&Place| place.is_live() && place.owner().word == word;
     POOL.iter().find(is_of).map(|place| os::at(place.address()))
 }
 
@@ -325,9 +332,7 @@ pub fn first_of(word: usize) -> Option<*mut u8> {
 #[cold]
 pub fn size(p: *mut u8) -> usize {
     match find(p.addr()) {
-        Some((i, _))
-            if i < PLACES && POOL[i].address() == p.addr() && POOL[i].state() == State::Live =>
-        {
+        Some((i, _)) if i < PLACES && POOL[i].address() == p.addr() && POOL[i].is_live() => {
             POOL[i].size()
         }
         _ => {

@@ -64,10 +64,15 @@ pub fn on_fault(judge: Judge) {
         for (i, signal) in SIGNALS.into_iter().enumerate() {
             libc::sigaction(signal, null(), before.add(i));
         }
-        for signal in SIGNALS {
+        for (i, signal) in SIGNALS.into_iter().enumerate() {
             let mut action: libc::sigaction = core::mem::zeroed();
             action.sa_sigaction = caught as *const () as libc::sighandler_t;
-            action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+            // The program's handler will run inside this one: with the signals blocked that it
+            // chose. A handler that leaves by longjmp leaves the mask as it is.
+            let chosen = *before.add(i);
+            let kept = chosen.sa_flags & (libc::SA_NODEFER | libc::SA_RESTART);
+            action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | kept;
+            action.sa_mask = chosen.sa_mask;
             libc::sigaction(signal, &raw const action, null_mut());
         }
         *libc::__errno_location() = errno;
@@ -96,7 +101,7 @@ extern "C" fn caught(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_
 
 /// Gives a signal to the handler that was there before. Without one, the signal gets its usual
 /// effect: a fault happens again when this handler returns, and a signal that was sent is sent
-/// again.
+/// again, or ignored if the program ignores it.
 ///
 /// # Safety
 /// The arguments are those of the signal's handler.
@@ -106,6 +111,9 @@ unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_voi
     // three arguments, any other has one.
     unsafe {
         let before = *(*BEFORE.0.get()).as_ptr().cast::<libc::sigaction>().add(i);
+        if is_sent && before.sa_sigaction == libc::SIG_IGN {
+            return;
+        }
         if matches!(before.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN) {
             let usual: libc::sigaction = core::mem::zeroed();
             libc::sigaction(signal, &raw const usual, null_mut());

@@ -3,6 +3,8 @@
 //! ```text
 //! allocation:  Unused or Freed → Busy → Live
 //! free:        Live → Busy → Freed, or Reported for an error
+//! access:      Live → Busy → Faulted, or Freed → Busy → Reported: an error was reported
+//! free:        Faulted → Busy → Reported
 //! ```
 //!
 //! Rules
@@ -28,13 +30,17 @@ pub enum State {
     Live = 2,
     /// Nothing since the block was freed. The room has no access.
     Freed = 3,
-    /// An error of its block was reported.
+    /// An error of its block was reported. The place is not used again.
     Reported = 4,
+    /// The same of a block that is live.
+    Faulted = 5,
 }
 
 impl State {
     fn of(number: u32) -> Self {
-        [Self::Unused, Self::Busy, Self::Live, Self::Freed, Self::Reported][number as usize]
+        let all =
+            [Self::Unused, Self::Busy, Self::Live, Self::Freed, Self::Reported, Self::Faulted];
+        all[number as usize]
     }
 }
 

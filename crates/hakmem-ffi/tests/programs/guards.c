@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -101,6 +102,18 @@ static void goes_on(void) {
     hidden(p)[64] = 1;
     free(p);
     free(hidden(p) + 16);
+    /* A block that the program wrote beyond is the program's until it frees it. At one end of a
+       room such a write faults. */
+    for (int i = 0; i < 20; i++) {
+        p = hidden(malloc(64));
+        filled(p, 64, i);
+        hidden(p)[-1] = 1;
+        hidden(p)[64] = 1;
+        MUST(malloc_usable_size(p) == 64);
+        p = hidden(realloc(p, 200));
+        same(p, 64, i);
+        free(p);
+    }
     all_sizes(NULL);
     puts("went on");
 }
@@ -112,12 +125,39 @@ static void sent(void) {
     pause();
 }
 
+
+/* Signals that were sent have the effect that the program chose before. */
+static void ignored(void) {
+    MUST(signal(SIGSEGV, SIG_IGN) != SIG_ERR && signal(SIGBUS, SIG_IGN) != SIG_ERR);
+    free(hidden(malloc(10)));
+    for (int i = 0; i < 2; i++)
+        MUST(!kill(getpid(), SIGSEGV) && !raise(SIGBUS));
+    puts("ignored");
+}
+
+static sigjmp_buf before_fault;
+static void jumps(int signal) {
+    MUST(signal == SIGSEGV);
+    siglongjmp(before_fault, 1);
+}
+
+/* A handler that leaves by a jump, and has the signal not blocked for that. */
+static void jumped(void) {
+    struct sigaction action = {.sa_handler = jumps, .sa_flags = SA_NODEFER};
+    MUST(!sigaction(SIGSEGV, &action, NULL));
+    free(hidden(malloc(10)));
+    for (volatile int i = 0; i < 3; i++)
+        if (!sigsetjmp(before_fault, 0))
+            null_pointer();
+    puts("jumped");
+}
+
 int main(int count, char **arguments) {
     MUST(count == 2);
     static const struct {
         const char *name;
         void (*run)(void);
-    } parts[] = {{"correct", correct}, {"use_after_free", use_after_free}, {"handler", handler}, {"goes_on", goes_on}, {"null_pointer", null_pointer}, {"sent", sent}};
+    } parts[] = {{"correct", correct}, {"use_after_free", use_after_free}, {"handler", handler}, {"goes_on", goes_on}, {"null_pointer", null_pointer}, {"sent", sent}, {"ignored", ignored}, {"jumped", jumped}};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (!strcmp(parts[i].name, arguments[1]))
             parts[i].run();
