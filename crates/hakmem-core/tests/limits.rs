@@ -264,6 +264,36 @@ fn kept_below() {
     assert!(grown < 76 * MIB, "{grown}");
 }
 
+/// The cache and the copy would not fit beside the block, but the larger block alone does.
+fn grows_to_the_limit() {
+    set("HARD_LIMIT_MIB", "100");
+    let (p, freed) = (take(60 * MIB).unwrap(), take(30 * MIB).unwrap());
+    free(freed);
+    // SAFETY: the block is live.
+    let grown = unsafe { c::realloc(p, 72 * MIB) };
+    assert!(!grown.is_null(), "{:?}", stats::gauges());
+    // SAFETY: it has the bytes of the first block.
+    let ends = unsafe { (grown.read(), grown.add(60 * MIB - 1).read()) };
+    assert_eq!(ends, (1, 2));
+    // SAFETY: as above.
+    unsafe {
+        assert!(
+            c::realloc(grown, 102 * MIB).is_null(),
+            "no more than the limit"
+        );
+        assert_eq!(grown.read(), 1);
+    }
+    free(grown);
+}
+
+#[test]
+fn a_block_grows_as_far_as_the_hard_limit_allows() {
+    alone(
+        "a_block_grows_as_far_as_the_hard_limit_allows",
+        grows_to_the_limit,
+    );
+}
+
 #[test]
 fn memory_grows_without_a_soft_limit() {
     alone("memory_grows_without_a_soft_limit", far_above);

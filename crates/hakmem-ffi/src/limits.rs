@@ -51,9 +51,33 @@ unsafe fn set(pid: pid_t, resource: c_int, new: *const rlimit, old: *mut rlimit)
         // alignment.
         let wanted = unsafe { new.read_unaligned() };
         let limit = usize::try_from(wanted.rlim_cur).unwrap_or(usize::MAX);
-        if wanted.rlim_cur <= wanted.rlim_max && limit < c::address_limit() {
+        // A child of vfork has its parent's memory, and a limit of its own.
+        let fits = wanted.rlim_cur <= wanted.rlim_max
+            && limit < c::address_limit()
+            && !c::in_shared_memory();
+        if fits && may_be_refused(&wanted) {
+            let done = call();
+            if done == 0 {
+                c::fit_address_limit(limit, || ());
+            }
+            return done;
+        }
+        if fits {
             return c::fit_address_limit(limit, call);
         }
     }
     call()
+}
+
+/// True for a limit that only a privileged process may have: its hard limit is above the present
+/// one.
+fn may_be_refused(wanted: &rlimit) -> bool {
+    let mut now = rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    let none = core::ptr::null::<rlimit>();
+    // SAFETY: the kernel writes the live `now`, and reads no new limit.
+    let asked = unsafe { libc::syscall(libc::SYS_prlimit64, 0, RLIMIT_AS, none, &raw mut now) };
+    asked != 0 || wanted.rlim_max > now.rlim_max
 }

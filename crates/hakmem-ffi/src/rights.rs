@@ -19,7 +19,7 @@
 //!    library's own functions. The linker puts it into each static program that starts threads. In
 //!    all others it is null, and there is one thread.
 //! 4. A child of vfork shares its parent's memory, and the scavenger there is its parent's. So a
-//!    filter that such a child makes changes nothing here (`c::in_borrowed_process`).
+//!    filter that such a child makes changes nothing here (`c::in_shared_memory`).
 
 use crate::errno;
 use core::ffi::{CStr, c_char, c_int, c_long, c_ulong, c_void};
@@ -84,7 +84,7 @@ fn held<R>(call: impl FnOnce() -> R) -> R {
 fn filtering(call: impl FnOnce() -> c_long) -> c_long {
     // A second filter changes nothing here, and one in a child of vfork is not this process's (rule
     // 4).
-    if c::is_filtered() || c::in_borrowed_process() {
+    if c::is_filtered() || c::in_shared_memory() {
         return call();
     }
     held(|| {

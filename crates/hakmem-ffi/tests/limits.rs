@@ -84,6 +84,11 @@ fn address_space_lowered_step_by_step() {
 }
 
 #[test]
+fn limits_that_are_not_the_programs() {
+    passes_here("limits_that_are_not_ours");
+}
+
+#[test]
 fn address_space_lowered_beside_threads() {
     passes("lowered_beside_threads");
 }

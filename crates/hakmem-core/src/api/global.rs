@@ -192,7 +192,10 @@ unsafe fn realloc_slow(ptr: *mut u8, layout: Layout, new: Layout) -> *mut u8 {
         let to = Hakmem.alloc(new);
         if to.is_null() {
             // A block that shall shrink can stay.
-            return if new.size() <= held { ptr } else { to };
+            return match new.size() {
+                size if size <= held => ptr,
+                size => front::resize_at_last(ptr, held, size, new.align()),
+            };
         }
         front::move_grown(ptr, layout.size(), to, new.size());
         to

@@ -41,12 +41,14 @@ pub fn bytes() -> usize {
 #[must_use]
 #[unsafe(link_section = ".text.hot.hakmem")]
 pub fn take(bytes: usize) -> bool {
-    let before = HELD.fetch_add(bytes, Relaxed);
-    let is_allowed = before.saturating_add(bytes) <= limits::hard();
-    if !is_allowed {
-        give(bytes);
+    let hard = limits::hard();
+    if hard == usize::MAX {
+        HELD.fetch_add(bytes, Relaxed);
+        return true;
     }
-    is_allowed
+    // In one step: no other request is refused because of one that is refused itself.
+    let within = |held: usize| held.checked_add(bytes).filter(|&held| held <= hard);
+    HELD.fetch_update(Relaxed, Relaxed, within).is_ok()
 }
 
 /// Notes that `bytes` of held memory are clean now.

@@ -98,6 +98,11 @@ impl SharedHeap {
     }
 
     /// The change of dirty bytes that the process's total does not have yet.
+    pub fn look_at_untold(&self) {
+        self.0.home.look_at_untold();
+    }
+
+    /// See [`Home::untold_dirty_bytes`](crate::backend::segment::home::Home::untold_dirty_bytes).
     pub fn untold_dirty_bytes(&self) -> i64 {
         self.0.home.untold_dirty_bytes()
     }

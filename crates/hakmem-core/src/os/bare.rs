@@ -46,15 +46,21 @@ pub fn be_ordinary() {
     const WORDS: usize = 128;
     let at = |p: *const u8| p.expose_provenance();
     syscall(libc::SYS_prctl, [libc::PR_SET_NAME as usize, at(NAME.as_ptr().cast()), 0, 0, 0, 0]);
-    let other = libc::SCHED_OTHER as isize;
-    if syscall(libc::SYS_sched_getscheduler, [0; 6]) != other {
+    const RESET_ON_FORK: isize = 0x4000_0000;
+    let first = syscall(libc::SYS_getpid, [0; 6]) as usize;
+    let policy = |thread| syscall(libc::SYS_sched_getscheduler, [thread, 0, 0, 0, 0, 0]);
+    let wanted = match policy(first) & !RESET_ON_FORK {
+        firsts if firsts == libc::SCHED_BATCH as isize => firsts,
+        firsts if firsts == libc::SCHED_IDLE as isize => firsts,
+        _ => libc::SCHED_OTHER as isize,
+    };
+    if policy(0) != wanted {
         // The kernel's `struct sched_param` is the priority alone. Some C libraries have more in
         // it.
         let none: libc::c_int = 0;
         let none = at((&raw const none).cast());
-        syscall(libc::SYS_sched_setscheduler, [0, other as usize, none, 0, 0, 0]);
+        syscall(libc::SYS_sched_setscheduler, [0, wanted as usize, none, 0, 0, 0]);
     }
-    let first = syscall(libc::SYS_getpid, [0; 6]) as usize;
     let mut processors = [0usize; WORDS];
     let to = processors.as_mut_ptr().expose_provenance();
     if let Ok(len @ 1..) =
@@ -145,13 +151,30 @@ pub fn is_single_threaded() -> bool {
 /// True in a child of vfork, and in a process made by a raw system call. There libc still has the
 /// parent's number for the calling thread.
 pub fn in_borrowed_process() -> bool {
+    another_thread().is_some()
+}
+
+/// True in a child of vfork: it shares its parent's memory. A process made by a raw system call
+/// mostly has a copy of it. If the system does not tell, the memory counts as shared.
+pub fn in_shared_memory() -> bool {
+    const KCMP_VM: usize = 1;
+    let Some((parents, own)) = another_thread() else { return false };
+    // 0: the same memory. A parent that this process cannot see is in another namespace of
+    // processes, in which vfork makes no child.
+    let order = syscall(libc::SYS_kcmp, [parents as usize, own as usize, KCMP_VM, 0, 0, 0]);
+    order <= 0 && order != -(libc::ESRCH as isize)
+}
+
+/// The number that libc has for the calling thread, and the right one, if they differ.
+fn another_thread() -> Option<(isize, isize)> {
     let mut clock = 0;
     // SAFETY: the calling thread exists, so its handle is valid, and `clock` is valid for the
     // write. libc answers from its own data, without a system call.
     if unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &mut clock) } != 0 {
-        return false;
+        return None;
     }
     // Linux makes a thread's clock of its number: inverted, and shifted left by three bits.
     let believed = !(clock >> 3) as isize;
-    believed != syscall(libc::SYS_gettid, [0; 6])
+    let own = syscall(libc::SYS_gettid, [0; 6]);
+    (believed != own).then_some((believed, own))
 }

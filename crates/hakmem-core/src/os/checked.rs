@@ -23,6 +23,11 @@ pub fn is_single_threaded() -> bool {
     false
 }
 
+/// True in a child that shares its parent's memory. The tests of checkers make no such child.
+pub fn in_shared_memory() -> bool {
+    false
+}
+
 /// True in a child that borrows its parent's memory. The tests of checkers make no such child.
 pub fn in_borrowed_process() -> bool {
     false

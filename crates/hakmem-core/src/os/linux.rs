@@ -218,11 +218,12 @@ pub fn now_ms() -> u32 {
     (t.tv_sec as u64).wrapping_mul(1000).wrapping_add(t.tv_nsec as u64 / 1_000_000) as u32
 }
 
-/// Milliseconds from `then` to `now`. 0 if `then` is later: another thread may have read the clock
-/// for `then` after this thread read it for `now`.
+/// Milliseconds from `then` to `now`. 0 if `then` is later by a quarter of an hour at most: another
+/// thread may have read the clock for `then` after this thread read it for `now`.
 pub fn age(now: u32, then: u32) -> u32 {
+    const LATER: u32 = 1 << 20;
     let age = now.wrapping_sub(then);
-    if age > u32::MAX / 2 { 0 } else { age }
+    if age > u32::MAX - LATER { 0 } else { age }
 }
 
 /// Nanoseconds of the monotonic clock.

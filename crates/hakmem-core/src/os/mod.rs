@@ -94,7 +94,9 @@ pub use node::on_node;
 pub use objects::{
     Tables, find_objects, find_objects_at_once, find_program, loader, object_of, place_of,
 };
-pub use own::{copy_readable, map_memory, read_file};
+#[cfg(all(test, not(any(miri, loom, shuttle, sanitizer, feature = "fault-injection"))))]
+pub use own::read_file;
+pub use own::{copy_readable, map_memory, with_file};
 #[cfg(all(target_os = "linux", not(miri)))]
 pub use pagemap::{Page, Pagemap};
 #[cfg(all(target_os = "linux", not(miri)))]
@@ -103,10 +105,13 @@ pub use start::{in_program, on_first_stack, program_headers};
 
 #[cfg(all(target_os = "linux", not(any(miri, sanitizer, shuttle))))]
 pub use bare::{
-    be_ordinary, in_borrowed_process, is_single_threaded, is_thread, numbers, spawn_bare,
+    be_ordinary, in_borrowed_process, in_shared_memory, is_single_threaded, is_thread, numbers,
+    spawn_bare,
 };
 #[cfg(any(miri, sanitizer, shuttle))]
-pub use checked::{be_ordinary, in_borrowed_process, is_single_threaded, is_thread, numbers};
+pub use checked::{
+    be_ordinary, in_borrowed_process, in_shared_memory, is_single_threaded, is_thread, numbers,
+};
 #[cfg(not(shuttle))]
 pub use hooks::{Key, at_fork, drop_exit_key, make_exit_key, set_exit_value};
 #[cfg(all(any(miri, sanitizer), not(shuttle)))]

@@ -79,7 +79,7 @@ pub fn copy_readable(_: usize, _: &mut [u8]) -> usize {
 /// Reads a file from its beginning, as much as fits. Returns how many bytes it read: 0 if it cannot
 /// open the file, or if the process is known to have a filter. Not for a terminal or a pipe: a
 /// signal can interrupt their reads.
-#[cfg(not(miri))]
+#[cfg(all(test, not(any(miri, loom, shuttle, sanitizer, feature = "fault-injection"))))]
 pub fn read_file(name: &CStr, to: &mut [u8]) -> usize {
     let mut len = 0;
     with_file(name, |read| {
@@ -122,9 +122,3 @@ pub fn with_file(name: &CStr, f: impl FnOnce(&mut dyn FnMut(&mut [u8]) -> usize)
 /// Opens nothing: under Miri the files would be the host's.
 #[cfg(miri)]
 pub fn with_file(_: &CStr, _: impl FnOnce(&mut dyn FnMut(&mut [u8]) -> usize)) {}
-
-/// Reads nothing: under Miri the files would be the host's.
-#[cfg(miri)]
-pub fn read_file(_: &CStr, _: &mut [u8]) -> usize {
-    0
-}

@@ -157,7 +157,9 @@ fn ages_wrap_and_are_never_negative() {
         (1, u32::MAX, 2),
         (u32::MAX, 1, 0),
         (u32::MAX / 2, 0, u32::MAX / 2),
-        (u32::MAX / 2 + 1, 0, 0),
+        (u32::MAX / 2 + 1, 0, u32::MAX / 2 + 1),
+        // The first stamp of a process that starts after 49 days of the machine.
+        (u32::MAX - (2 << 20), 0, u32::MAX - (2 << 20)),
         (7, 7, 0),
     ] {
         assert_eq!(age(now, then), expected, "{now} after {then}");
@@ -311,11 +313,12 @@ fn a_process_that_libc_did_not_make_is_known() {
         unsafe {
             let child = libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) as i32;
             if child == 0 {
-                libc::_exit(if in_borrowed_process() { 7 } else { 8 });
+                libc::_exit(7 + i32::from(!in_borrowed_process() || in_shared_memory()));
             }
             let mut status = 0;
             assert_eq!(libc::waitpid(child, &mut status, 0), child);
             assert_eq!((libc::WIFEXITED(status), libc::WEXITSTATUS(status)), (true, 7));
+            assert!(!in_shared_memory());
         }
     });
 }

@@ -183,19 +183,31 @@ fn samples(out: &mut Buffer, books: &Books, event: Event) -> fmt::Result {
 /// Appends the maps of the process that hold code.
 fn add_maps(out: &mut Buffer) {
     let rest = out.rest();
-    let len = os::read_file(c"/proc/self/maps", rest);
-    // In place: the lines that stay never overtake the lines to be read.
-    let (mut from, mut to) = (0, 0);
-    while let Some(n) = rest[from..len].iter().position(|&b| b == b'\n') {
-        let end = from + n + 1;
-        let permissions = rest[from..end].splitn(3, |&b| b == b' ').nth(1);
-        if permissions.and_then(|p| p.get(2)) == Some(&b'x') {
-            rest.copy_within(from..end, to);
-            to += end - from;
+    let mut kept = 0;
+    os::with_file(c"/proc/self/maps", |read| {
+        // Behind the lines that stay lies what was read and is not a whole line yet.
+        let mut end = 0;
+        loop {
+            let len = read(&mut rest[end..]);
+            end += len;
+            let mut from = kept;
+            while let Some(n) = rest[from..end].iter().position(|&b| b == b'\n') {
+                let line = from..from + n + 1;
+                from = line.end;
+                let permissions = rest[line.clone()].splitn(3, |&b| b == b' ').nth(1);
+                if permissions.and_then(|p| p.get(2)) == Some(&b'x') {
+                    rest.copy_within(line, kept);
+                    kept += n + 1;
+                }
+            }
+            rest.copy_within(from..end, kept);
+            end = kept + end - from;
+            if len == 0 {
+                return;
+            }
         }
-        from = end;
-    }
-    out.len += to;
+    });
+    out.len += kept;
 }
 
 #[cfg(all(test, not(any(loom, miri, shuttle))))]

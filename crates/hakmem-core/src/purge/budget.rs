@@ -10,9 +10,13 @@ use super::Held;
 use crate::backend::arena::{Arena, SEGMENT, SLOT};
 use crate::backend::lately::Lately;
 use crate::backend::segment;
-use crate::base::sync::{Ordering::Relaxed, plain::AtomicUsize};
+use crate::base::sync::{
+    Ordering::Relaxed,
+    plain::{AtomicU32, AtomicUsize},
+};
 use crate::base::usage;
 use crate::heap::reclaim::parked;
+use crate::os;
 use crate::policy;
 
 /// Free memory beyond what was needed lately may be `SURPLUS_MIB`, and one in so many of the bytes
@@ -26,6 +30,8 @@ static NEED: Lately = Lately::new();
 /// The place of the segment that was purged last. The next one lies behind it, so that each has its
 /// turn.
 static CURSOR: AtomicUsize = AtomicUsize::new(0);
+/// When nothing could be given back, in coarse milliseconds. 0: something could the last time.
+static STUCK: AtomicU32 = AtomicU32::new(0);
 
 /// The bytes of free memory beyond the budget at `now`.
 pub fn excess(now: u32, decay: u32) -> usize {
@@ -34,7 +40,7 @@ pub fn excess(now: u32, decay: u32) -> usize {
     let peak = NEED.note(need, now, decay);
     let surplus = (policy::SURPLUS_MIB.get() as usize) << 20;
     let allowed = surplus + need / SHARE + peak.saturating_sub(need);
-    (segment::signed_dirty_bytes() + unpurged.cast_signed() - allowed.cast_signed())
+    (segment::expected_dirty_bytes() + unpurged.cast_signed() - allowed.cast_signed())
         .max(0)
         .cast_unsigned()
 }
@@ -45,13 +51,12 @@ pub(super) fn purge(_: &Held, now: u32, decay: u32, most: usize) -> usize {
     // SAFETY: the caller's `Held` says that this thread holds `purge::LOCK`.
     let mut given = unsafe { parked::purge_oldest(excess(now, decay).min(most)) };
     // Threads that find the lock taken leave more here.
+    let last = CURSOR.load(Relaxed);
+    let is_behind = |&(arena, segment): &(&Arena, usize)| place(arena, segment) > last;
+    let behind = super::dirty_segments().filter(is_behind);
+    let mut dirty = behind.chain(super::dirty_segments().filter(|at| !is_behind(at)));
     while given < most && excess(now, decay) > 0 {
-        let last = CURSOR.load(Relaxed);
-        let mut after =
-            super::dirty_segments().filter(|&(arena, segment)| place(arena, segment) > last);
-        let Some((arena, segment)) = after.next().or_else(|| super::dirty_segments().next()) else {
-            break;
-        };
+        let Some((arena, segment)) = dirty.next() else { break };
         CURSOR.store(place(arena, segment), Relaxed);
         let purged = segment::purge(arena, segment, now, 0);
         if purged == 0 {
@@ -59,7 +64,15 @@ pub(super) fn purge(_: &Held, now: u32, decay: u32, most: usize) -> usize {
         }
         given += purged;
     }
+    STUCK.store(if given == 0 { now.max(1) } else { 0 }, Relaxed);
     given
+}
+
+/// True if nothing could be given back less than `ms` milliseconds before `now`: the program may
+/// have locked its memory.
+pub fn is_stuck(now: u32, ms: u32) -> bool {
+    let since = STUCK.load(Relaxed);
+    since != 0 && os::age(now, since) < ms
 }
 
 /// A number by which segments are in order: where their metadata lies.

@@ -124,7 +124,7 @@ pub fn expected_bytes() -> usize {
 /// The bytes that are free and not given back.
 pub fn free_bytes() -> usize {
     let others = parked::free_bytes() + whole::waiting_bytes();
-    (segment::signed_dirty_bytes() + huge::signed_cached_bytes() + others.cast_signed())
+    (segment::expected_dirty_bytes() + huge::signed_cached_bytes() + others.cast_signed())
         .max(0)
         .cast_unsigned()
 }
@@ -163,6 +163,7 @@ pub fn ended() {
 /// a thread is about to fork or another thread purges.
 fn keep_budget(now: u32, decay: u32, most: usize) {
     if budget::excess(now, decay) > 0
+        && !budget::is_stuck(now, interval(decay))
         && !is_unwelcome()
         && let Some(held) = Held::attempt()
     {
@@ -221,7 +222,7 @@ fn run(_: &Held, now: u32, decay: u32, pauses: Pauses, goes_on: impl Fn() -> boo
     // SAFETY: the caller's `Held` says that this thread holds `LOCK`.
     let mut given = unsafe { parked::purge(now, decay, goes_on) };
     given += huge::purge(now, decay, goes_on);
-    if kept::is_any() {
+    if decay == 0 || kept::is_any() {
         given += all_heaps()
             .take_while(|_| goes_on())
             .map(|heap| heap.huge().purge(now, decay))

@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define MIB ((size_t)1 << 20)
@@ -246,6 +247,32 @@ static void lowered_step_by_step(void) {
         CHECK(churn(1000) == 0);
         room_for(1000 * MIB);
     }
+    drop_all_but(0);
+}
+
+/* What a child of vfork limits is the child's, and what the kernel refuses changes nothing. */
+static void limits_that_are_not_ours(void) {
+    churn(300);
+    size_t mapped = statm(0);
+    pid_t child = vfork();
+    if (child == 0) {
+        limit_address_space(600 * MIB);
+        _exit(0);
+    }
+    int status;
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+    CHECK(statm(0) == mapped);
+    struct rlimit limit = {(size_t)1 << 44, (size_t)1 << 44};
+    CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
+    mapped = statm(0);
+    limit = (struct rlimit){600 * MIB, RLIM_INFINITY};
+    if (geteuid() == 0)
+        CHECK(setresuid(65534, 65534, 65534) == 0);
+    CHECK(setrlimit(RLIMIT_AS, &limit) == -1 && errno == EPERM);
+    CHECK(statm(0) == mapped);
+    limit.rlim_max = 600 * MIB;
+    CHECK(setrlimit(RLIMIT_AS, &limit) == 0 && statm(0) < mapped);
+    churn(300);
     drop_all_but(0);
 }
 
@@ -494,6 +521,7 @@ int main(int argc, char **argv) {
         {"small_address_space", small_address_space},
         {"lowered", lowered},
         {"lowered_step_by_step", lowered_step_by_step},
+        {"limits_that_are_not_ours", limits_that_are_not_ours},
         {"lowered_beside_threads", lowered_beside_threads},
         {"others_map_what_was_given_back", others_map_what_was_given_back},
         {"foreign_maps", foreign_maps},

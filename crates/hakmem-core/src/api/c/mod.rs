@@ -162,7 +162,8 @@ unsafe fn realloc_by_copy(p: *mut u8, old: usize, size: usize) -> *mut u8 {
     let to = front::alloc16(size);
     if to.is_null() {
         // A block that shall shrink can stay.
-        return if size <= old { p } else { to };
+        // SAFETY: the caller promises a live block of its own, which is as it was.
+        return if size <= old { p } else { unsafe { front::resize_at_last(p, old, size, 16) } };
     }
     // SAFETY: the caller promises that `p` is live, holds `old` bytes and is the caller's. `to` is
     // a new block of `size` bytes.
@@ -281,6 +282,23 @@ pub fn thread_idle() {
 /// address space of the process (RLIMIT_AS) to `bytes`, less than it is now. So the program can
 /// still map memory. Returns what `set` returns. No thread reserves address space while `set` runs,
 /// and `set` neither allocates nor frees. O(all memory in use).
+///
+/// The C library's functions that set this limit do so under `libhakmem.so`. A Rust program calls
+/// this itself:
+///
+/// ```
+/// # extern crate hakmem_core as hakmem;
+/// let (bytes, mut limit) = (1 << 36, libc::rlimit { rlim_cur: 0, rlim_max: 0 });
+/// let status = hakmem::fit_address_limit(bytes, || {
+///     // SAFETY: `limit` outlives both calls.
+///     unsafe {
+///         libc::getrlimit(libc::RLIMIT_AS, &mut limit);
+///         limit.rlim_cur = bytes as libc::rlim_t;
+///         libc::setrlimit(libc::RLIMIT_AS, &limit)
+///     }
+/// });
+/// assert_eq!(status, 0);
+/// ```
 pub fn fit_address_limit<R>(bytes: usize, set: impl FnOnce() -> R) -> R {
     // This thread's signal handler interrupted the allocator under a lock: nothing is given back.
     if thread::holds_a_lock() {
@@ -338,10 +356,10 @@ pub fn trusts_environment() -> bool {
     !os::is_secure()
 }
 
-/// True in a child of vfork or of a raw system call: it shares or copies what the allocator knows
-/// of the parent process.
-pub fn in_borrowed_process() -> bool {
-    os::in_borrowed_process()
+/// True in a child of vfork, which shares its parent's memory, and with it what the allocator knows
+/// of the parent process. One system call, in a child that libc did not make by fork.
+pub fn in_shared_memory() -> bool {
+    os::in_shared_memory()
 }
 
 /// Ends the scavenger's thread, and prevents a new one until [`release_scavenger`]. The caller

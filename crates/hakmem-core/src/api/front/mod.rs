@@ -36,7 +36,8 @@ pub use free::{free_in_page, free_known, free_own, free16, own_page};
 pub use free_whole::{free_guarded, free_of};
 pub use refused::set_callback;
 pub use resize::{
-    fits, move_block, move_grown, resize, size_of_block, size_of_small, size_of_whole,
+    fits, move_block, move_grown, resize, resize_at_last, size_of_block, size_of_small,
+    size_of_whole,
 };
 
 /// No request above this can succeed: pointer differences are signed.

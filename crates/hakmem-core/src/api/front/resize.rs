@@ -101,6 +101,18 @@ pub unsafe fn resize(p: *mut u8, old: usize, n: usize, align: usize) -> Option<*
     resized
 }
 
+/// [`resize`] of a block that shall grow, after an allocation for a copy has failed: that has given
+/// back what was free, so perhaps the block itself can grow now. Null: nothing has changed.
+///
+/// # Safety
+/// As [`resize`].
+#[cold]
+#[inline(never)]
+pub unsafe fn resize_at_last(p: *mut u8, old: usize, n: usize, align: usize) -> *mut u8 {
+    // SAFETY: the caller promises what `resize` asks for.
+    unsafe { resize(p, old, n, align) }.unwrap_or(core::ptr::null_mut())
+}
+
 /// Resizes the large or huge block at `p`, whose slot has the metadata `meta`.
 ///
 /// # Safety

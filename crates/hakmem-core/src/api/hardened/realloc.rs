@@ -57,14 +57,7 @@ pub(super) unsafe fn resize(
             tag::rewrite(p, live.room, size, origin);
             return p;
         }
-        // A block that the system did not let shrink keeps its length, perhaps too many bytes for
-        // its tag: then it moves.
-        if let Some(at) = front::resize(p, live.room, total, align)
-            && let room = front::size_of_block(at).unwrap_or(total)
-            && room - total <= u32::MAX as usize
-        {
-            forget_end(at, live, size);
-            tag::rewrite(at, room, size, origin);
+        if let Some(at) = resize_in_place(p, live, size, align, origin) {
             return at;
         }
         let to = alloc(size, align, origin);
@@ -78,7 +71,36 @@ pub(super) unsafe fn resize(
             tag::rewrite(p, live.room, size, origin);
             return p;
         }
-        to
+        // The failed allocation has given back what was free.
+        resize_in_place(p, live, size, align, origin).unwrap_or(to)
+    }
+}
+
+/// [`resize`] without a copy of the contents. None: nothing has changed, but that a block which
+/// shall shrink may have less room.
+///
+/// # Safety
+/// As [`resize`].
+unsafe fn resize_in_place(
+    p: *mut u8,
+    live: &Live,
+    size: usize,
+    align: usize,
+    origin: Origin,
+) -> Option<*mut u8> {
+    let total = size.checked_add(tag::BYTES)?.max(tag::LEAST_BLOCK);
+    // SAFETY: the block is live, the caller's, and has `room` bytes.
+    unsafe {
+        let at = front::resize(p, live.room, total, align)?;
+        let room = front::size_of_block(at).unwrap_or(total);
+        // A block that the system did not let shrink keeps its length, perhaps too many bytes for
+        // its tag: then it moves.
+        if room - total > u32::MAX as usize {
+            return None;
+        }
+        forget_end(at, live, size);
+        tag::rewrite(at, room, size, origin);
+        Some(at)
     }
 }
 

@@ -4,13 +4,15 @@
 //! 1. Only the holder of the heap claims from the home, and changes what the home counts. Any
 //!    thread may read the counts.
 //! 2. `TOTALS` learns of the counts in steps of `STEP` slots, and whenever the holder calls `tell`.
+//!    `UNTOLD` is what passes of the purge have seen in between. A pass that looks while the holder
+//!    tells may leave a heap's part of it wrong until the next pass.
 
-use super::{TOTALS, TRIES, claim_from, claim_somewhere, head_of, note_small, release_as};
+use super::{TOTALS, TRIES, UNTOLD, claim_from, claim_somewhere, head_of, note_small, release_as};
 use crate::backend::arena::{self, Arena, BINS, SLOT};
 use crate::backend::nodes::{self, Groups};
 use crate::backend::page::Meta;
 use crate::base::counter::Counter;
-use crate::base::sync::{AtomicU32, Ordering::Relaxed};
+use crate::base::sync::{AtomicI64, AtomicU32, Ordering::Relaxed};
 use core::cell::Cell;
 use core::ptr::null;
 
@@ -30,6 +32,8 @@ pub struct Home {
     dirty: Counter<i64>,
     /// The same for slots that are pages of small blocks.
     small: Counter<i64>,
+    /// What `UNTOLD` has of `dirty`.
+    known: AtomicI64,
 }
 
 /// A heap with a home tells `TOTALS` of its slots in steps of so many.
@@ -127,11 +131,24 @@ impl Home {
         let (dirty, small) = (self.dirty.get(), self.small.get());
         self.dirty.set(0);
         self.small.set(0);
+        self.know(0);
         if dirty != 0 {
             TOTALS.dirty.fetch_add((dirty as isize * SLOT as isize) as usize, Relaxed);
         }
         if small != 0 {
             note_small(small as isize);
+        }
+    }
+
+    /// Adds what the heap has not told yet to `UNTOLD`. Any thread may call this.
+    pub fn look_at_untold(&self) {
+        self.know(self.dirty.get());
+    }
+
+    fn know(&self, slots: i64) {
+        if self.known.load(Relaxed) != slots {
+            let change = slots - self.known.swap(slots, Relaxed);
+            UNTOLD.fetch_add((change as isize * SLOT as isize) as usize, Relaxed);
         }
     }
 

@@ -1,8 +1,12 @@
 //! Unit tests of what segments hold together.
 
+use super::home::Home;
 use super::totals::small_segments;
-use super::{claim_fresh, note_small};
+use super::{claim_fresh, expected_dirty_bytes, note_small, refuse_thp, signed_dirty_bytes, thp};
+use crate::backend::arena::SLOT;
 use crate::backend::nodes::Groups;
+use crate::backend::page::{NOT_THP, THP, TRIED, UNTOLD};
+use crate::base::sync::Ordering::Relaxed;
 use crate::testing::in_child;
 
 /// Heaps tell of their pages in steps, so one that gives up many may be the first to tell.
@@ -14,5 +18,49 @@ fn a_total_below_zero_is_taken_for_none() {
         // It asks what the total is.
         let claimed = claim_fresh(1, Groups::ALL);
         assert!(claimed.is_some());
+    });
+}
+
+/// Each such segment is a map of its own among its neighbours.
+#[test]
+fn no_more_segments_are_refused_huge_pages_than_there_may_be_maps() {
+    in_child(|| {
+        let refused = |told, before| {
+            let page = claim_fresh(1, Groups::ALL).expect("memory").0;
+            page.segment().thp.store(told, Relaxed);
+            thp::REFUSED.store(before, Relaxed);
+            refuse_thp(page);
+            let now = thp::REFUSED.load(Relaxed) - before;
+            assert_eq!(now == 1, page.segment().thp.load(Relaxed) == NOT_THP);
+            now == 1
+        };
+        assert!(refused(UNTOLD, thp::MOST_UNTOLD - 1) && !refused(UNTOLD, thp::MOST_UNTOLD));
+        assert!(refused(THP, thp::MOST_UNTOLD) && refused(THP, thp::MOST - 1));
+        assert!(!refused(THP, thp::MOST) && !refused(TRIED, thp::MOST));
+    });
+}
+
+/// What a heap has not told counts once a pass has looked, and once it is told no more than once.
+#[test]
+fn what_heaps_have_not_told_is_expected() {
+    in_child(|| {
+        // SAFETY: all zero bytes are a heap without a home.
+        let home: Home = unsafe { core::mem::zeroed() };
+        home.begin(1);
+        let before = signed_dirty_bytes();
+        let seen = || {
+            let slots = |bytes: isize| (bytes - before) / SLOT as isize;
+            (slots(signed_dirty_bytes()), slots(expected_dirty_bytes()))
+        };
+        assert!(!home.note_dirty(-5));
+        assert_eq!(seen(), (0, 0));
+        home.look_at_untold();
+        home.look_at_untold();
+        assert_eq!(seen(), (0, -5));
+        assert!(!home.note_dirty(7));
+        home.look_at_untold();
+        assert_eq!(seen(), (0, 2));
+        home.tell();
+        assert_eq!(seen(), (2, 2));
     });
 }

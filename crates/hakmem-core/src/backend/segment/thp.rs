@@ -19,13 +19,15 @@ use crate::policy::{self, Thp};
 
 /// The slots of a page of medium blocks.
 const PAGE_SLOTS: u32 = 8;
-/// Segments that were refused huge pages and had not asked for them before. Each makes a map of its
-/// own among its neighbours, and the system limits the number of maps of a process.
+/// Segments that are refused huge pages. Each makes a map of its own among its neighbours, and the
+/// system limits the number of maps of a process.
 #[unsafe(link_section = ".data.hakmem")]
-static REFUSED: AtomicUsize = AtomicUsize::new(0);
-/// The most segments that are refused huge pages: 16 GiB, and a quarter of the maps that Linux
-/// allows a process.
-const MOST_REFUSED: usize = 8192;
+pub(super) static REFUSED: AtomicUsize = AtomicUsize::new(0);
+/// The most of them before a segment that never asked for huge pages gets none: 16 GiB, and an
+/// eighth of the maps that Linux allows a process, or a quarter with those between them.
+pub(super) const MOST_UNTOLD: usize = 8192;
+/// The most of them in any case. The kernel may fill the holes of further ones again.
+pub(super) const MOST: usize = 2 * MOST_UNTOLD;
 
 /// Asks for huge pages for a fresh segment, if that pays. Of many threads' little-used pages,
 /// programs touch only the beginning: so half of the bytes of pages must be carved. If pages are
@@ -60,7 +62,8 @@ pub(super) fn choose_thp(head: &Meta, n: u32) {
 pub fn refuse_thp(page: &Meta) {
     let meta = page.segment();
     let told = meta.thp.load(Relaxed);
-    if told == NOT_THP || told == UNTOLD && REFUSED.load(Relaxed) >= MOST_REFUSED {
+    let most = if told == UNTOLD { MOST_UNTOLD } else { MOST };
+    if told == NOT_THP || REFUSED.load(Relaxed) >= most {
         return;
     }
     match meta.thp.swap(NOT_THP, Relaxed) {

@@ -31,6 +31,16 @@ pub static TOTALS: CachePadded<Totals> = CachePadded::new(Totals {
     small: AtomicUsize::new(0),
 });
 
+/// Bytes in DIRTY slots of which heaps have not told `TOTALS`, as the last pass of the purge saw
+/// it: in a program of a thousand threads up to 1 GiB, either way.
+pub(super) static UNTOLD: AtomicUsize = AtomicUsize::new(0);
+
+/// Bytes in DIRTY slots, as far as passes of the purge know: for decisions about memory.
+#[inline(always)]
+pub fn expected_dirty_bytes() -> isize {
+    signed_dirty_bytes().wrapping_add(UNTOLD.load(Relaxed).cast_signed())
+}
+
 /// Bytes in DIRTY slots: free, but not given back to the system. Below zero while heaps have not
 /// told of what they freed yet.
 #[inline(always)]

@@ -38,9 +38,11 @@
 //!      read then decides nothing: the first block of the list is another one by then, and the page
 //!      goes back (`take_away` rules 4 and 5).
 
+use crate::backend::arena::SEGMENT;
 use crate::backend::check;
 use crate::backend::page::{self, Block, FIRST_LISTED, Kind, Meta, PageState};
 use crate::backend::remote_batch::RemoteBatch;
+use crate::backend::segment;
 use crate::base::size_class::CLASSES;
 use crate::base::sync::Ordering::Relaxed;
 use crate::base::sync::plain::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
@@ -107,7 +109,11 @@ pub fn give_up_all(
     let own = With::Thread(os::thread_token());
     let mut barriers = None;
     let mut ahead = 0;
-    for heap in heaps.filter(|heap| heap.state().with() != own) {
+    for heap in heaps {
+        heap.look_at_untold();
+        if heap.state().with() == own {
+            continue;
+        }
         let seen = heap.seen();
         if seen.age(heap, now) < decay {
             ahead += heap.counts().page_bytes();
@@ -120,7 +126,8 @@ pub fn give_up_all(
             }
         }
     }
-    AHEAD.store(ahead, Relaxed);
+    // Of pages that others end the counts of their heap do not tell.
+    AHEAD.store(ahead.min(segment::in_use() * SEGMENT), Relaxed);
 }
 
 impl Seen {
@@ -214,6 +221,7 @@ fn give_up(heap: &'static Heap, barriers: &HeavyBarriers, goes_on: impl Fn() -> 
         }
     }
     waiting.put_back();
+    heap.home.tell();
 }
 
 /// The used blocks of a page in a queue. None: the page is elsewhere, or the holder may be on its

@@ -24,7 +24,7 @@ use crate::backend::remote_batch::RemoteBatch;
 use crate::base::sync::{Ordering::Relaxed, plain::AtomicUsize};
 use crate::heap::reclaim::parked;
 use crate::heap::shared::SharedHeap;
-use crate::proto::inbox::Link;
+use crate::proto::inbox::{Link, MOST_WAITING};
 use core::ptr::null_mut;
 
 /// Bytes of remote frees that wait in inboxes, as far as senders have told ([`note_waiting`]).
@@ -41,7 +41,7 @@ pub fn waiting_bytes() -> usize {
 /// Notes that the remote frees in an inbox grew from `before` to `now` bytes. True: a purge may
 /// have work.
 pub fn note_waiting(before: usize, now: usize) -> bool {
-    let crosses = before / MUCH != now / MUCH;
+    let crosses = before / MUCH != now.min(MOST_WAITING) / MUCH;
     if crosses {
         WAITING.fetch_max(now, Relaxed);
     }

@@ -139,7 +139,8 @@ pub fn after_fork(allowed: i64) {
         let Some(_held) = lock.try_lock() else { return };
         // SAFETY: this thread holds the lock (rule 1), so nobody changes the entries.
         let entries = unsafe { &*part.0.get() };
-        bytes += entries.iter().flatten().map(|e| e.len * SEGMENT).sum::<usize>();
+        let cached = entries.iter().flatten().map(|e| e.len * SEGMENT).sum();
+        bytes = bytes.wrapping_add(cached); // `allowed` may be below zero.
     }
     CACHED.store(bytes, Relaxed);
 }
@@ -366,7 +367,8 @@ pub(super) fn limit() -> usize {
 /// Live bytes of huge blocks.
 fn live() -> usize {
     // What heaps keep counts as live in the books. They may keep so much at most.
-    (usage::huge() as usize).saturating_sub(kept::ALLOWED.load(Relaxed))
+    let kept = kept::ALLOWED.load(Relaxed).cast_signed().max(0);
+    (usage::huge() as usize).saturating_sub(kept as usize)
 }
 
 pub(super) fn oldest(entries: &Entries, now: u32) -> Option<usize> {

@@ -276,6 +276,8 @@ unsafe fn move_memory(from: Run, len: usize, to: Run, room: usize) -> bool {
             // SAFETY: both halves are accessible, do not overlap, and belong to the caller. The
             // bytes of the first one are in `to` now.
             unsafe { arena::at(a).copy_from_nonoverlapping(arena::at(b), half * SEGMENT) };
+            // Nobody may use the target again, but the caller has this half of it.
+            os::purge(b, half * SEGMENT);
             return false;
         }
         return true;

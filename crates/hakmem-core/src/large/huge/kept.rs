@@ -19,9 +19,9 @@
 //!    freed. The thread that took it owns it.
 //! 3. Another thread may change `allowed` between two steps of the holder. Then a heap keeps more
 //!    than it may, at most until its next put.
-//! 4. The holder and a purge may give the same part of the bound up at once. Then `allowed`,
-//!    `ALLOWED` and `CACHED` are lower by that part, perhaps below zero. The next put takes it
-//!    again.
+//! 4. A purge may give a part of the bound up that the holder is about to use, or that has a block
+//!    which another purge takes. Then `allowed`, `ALLOWED` and `CACHED` are lower by that part,
+//!    perhaps below zero. The next put takes it again.
 
 use super::cache::{CACHED, Entry, drop_entry, limit, put_entry, signed_cached_bytes};
 use super::thp::set_told;
@@ -186,16 +186,20 @@ impl Kept {
 
     /// Gives a part of the bound back.
     fn give_up_unused(&self) {
-        let unused = self.allowed.load(Relaxed) - self.kept.load(Relaxed);
-        if unused > 0 {
-            self.change_allowed(-unused);
-            CACHED.fetch_sub(unused as usize, Relaxed);
+        let allowed = self.allowed.load(Relaxed);
+        let used = self.kept.load(Relaxed);
+        // One of several threads gives it up.
+        if used < allowed && self.allowed.compare_exchange(allowed, used, Relaxed, Relaxed).is_ok()
+        {
+            let unused = (allowed - used) as usize;
+            ALLOWED.fetch_sub(unused, Relaxed);
+            CACHED.fetch_sub(unused, Relaxed);
         }
     }
 
     /// Moves all blocks into the huge cache. Only the holder calls this.
     pub fn empty(&self) {
-        if self.allowed.load(Relaxed) != 0 {
+        if !self.is_unused() {
             self.places.iter().for_each(|place| self.move_on(place));
             self.give_up_unused();
         }
@@ -204,7 +208,7 @@ impl Kept {
     /// Gives blocks that were freed at least `decay` ms before `now` back to the system, and the
     /// part of the bound that was not used since. Any thread may call this. Returns the bytes.
     pub fn purge(&self, now: u32, decay: u32) -> usize {
-        if self.allowed.load(Relaxed) == 0 {
+        if self.is_unused() {
             return 0;
         }
         let is_due = |meta: &Meta| os::age(now, meta.stamp.load(Relaxed)) >= decay;
@@ -220,6 +224,20 @@ impl Kept {
             self.give_up_unused();
         }
         given
+    }
+
+    /// True if the heap keeps nothing, and has no part of the bound. It may keep a block and have
+    /// no part (rule 3).
+    fn is_unused(&self) -> bool {
+        self.allowed.load(Relaxed) == 0 && self.kept.load(Relaxed) == 0
+    }
+
+    /// In the child of a fork: counts anew what the heap of a thread keeps that the child does not
+    /// have. That thread may have been between a change of a place and its count.
+    pub fn recount(&self) {
+        let segments: usize = self.places.iter().map(|place| place.peek() & LENGTH).sum();
+        self.kept.store((segments * SEGMENT) as i64, Relaxed);
+        self.allowed.store((segments * SEGMENT) as i64, Relaxed);
     }
 
     /// Resets the counters, in the child of a fork.

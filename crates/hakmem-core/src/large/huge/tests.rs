@@ -492,6 +492,40 @@ fn a_child_of_a_fork_has_what_heaps_keep() {
     });
 }
 
+/// Another thread gave the heap's part of the bound up while its holder put a block there.
+#[test]
+fn a_block_beyond_the_heaps_part_of_the_bound_goes_back_too() {
+    for by_purge in [true, false] {
+        among_many(|| {
+            let p = block(2);
+            // SAFETY: the block comes from `malloc`, and is freed once.
+            unsafe { c::free(p) };
+            own().change_allowed(-2 * SEGMENT as i64);
+            CACHED.fetch_sub(2 * SEGMENT, Relaxed);
+            if by_purge {
+                assert_eq!(own().purge(os::now_ms(), 0), 2 * SEGMENT);
+            } else {
+                own().empty();
+                assert_eq!(in_ring(), 2);
+            }
+            assert_eq!((own().kept.load(Relaxed), usage::huge()), (0, 0));
+        });
+    }
+}
+
+/// The thread of a heap was between a change of a place and its count, at a fork.
+#[test]
+fn a_child_of_a_fork_counts_anew_what_other_heaps_keep() {
+    in_child(|| {
+        // SAFETY: all zero bytes are a heap that keeps nothing.
+        let kept: Kept = unsafe { core::mem::zeroed() };
+        kept.kept.store(6 * SEGMENT as i64, Relaxed);
+        kept.allowed.store(8 * SEGMENT as i64, Relaxed);
+        kept.recount();
+        assert_eq!((kept.kept.load(Relaxed), kept.allowed.load(Relaxed)), (0, 0));
+    });
+}
+
 /// The holder of a heap and a purge give the same part of the bound up at once.
 #[test]
 fn a_part_of_the_bound_that_two_give_up_is_taken_again() {

@@ -90,7 +90,14 @@ fn replace() -> bool {
     if !WORKER.relieve() {
         return WORKER.call() == Call::Running;
     }
-    if is_gone_within(20) { start() } else { WORKER.keep() }
+    if is_gone_within(20) {
+        return start();
+    }
+    // It gets no processor: other threads with real-time priority have them all. The caller makes
+    // the pass, and others do not wait again for a while.
+    MADE.store(os::now_ms(), Relaxed);
+    WORKER.keep();
+    false
 }
 
 /// Waits up to `ms` milliseconds for the end of a dismissed scavenger. True if it has ended, and

@@ -9,7 +9,7 @@ use crate::observe::stats::{Gauges, Snapshot};
 pub fn gauges() -> Gauges {
     let allocated = Snapshot::take().process().live_bytes;
     let held = held::bytes();
-    let unused = (segment::signed_dirty_bytes() + huge::signed_cached_bytes()).max(0);
+    let unused = (segment::expected_dirty_bytes() + huge::signed_cached_bytes()).max(0);
     let active = held.saturating_sub(unused.cast_unsigned()) as u64;
     let metadata = arena::metadata_bytes() as u64 + all::heaps_made() * size_of::<Heap>() as u64;
     let (reserved, committed) = arena::totals();
