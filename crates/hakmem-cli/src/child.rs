@@ -218,6 +218,18 @@ pub fn block_all() {
     block(&all());
 }
 
+/// Lets all signals through again, once there is nothing more that they must not end: those that
+/// wait have their effect now.
+pub fn unblock_all() {
+    // SAFETY: an empty set is a valid one.
+    let none = unsafe {
+        let mut none: libc::sigset_t = mem::zeroed();
+        libc::sigemptyset(&mut none);
+        none
+    };
+    set_mask(&none);
+}
+
 /// Stops this process as the signal would have, if it were not blocked.
 pub fn stop_by(signal: libc::c_int) {
     raise_by_default(signal);

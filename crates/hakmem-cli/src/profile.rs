@@ -35,6 +35,7 @@ FILE holds what a program appends under HAKMEM_PROFILE=FILE; hakmem reads the la
   run on hakmem
   2    wrong usage
   125  the files cannot be written, or the program left no profile
+  125, 126, 127  PROG was not started, as for `hakmem run`
 
 Examples:
   hakmem profile python3 work.py

@@ -24,6 +24,7 @@ each process. hakmem runs PROG as `hakmem run` does, prints the tables on standa
 has ended, and exits with its exit status.
   1    FILE cannot be read, or has no report; the process cannot be read
   2    wrong usage
+  125, 126, 127  PROG was not started, as for `hakmem run`
 
 Examples:
   hakmem stat python3 work.py

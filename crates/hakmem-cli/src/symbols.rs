@@ -78,7 +78,8 @@ pub fn named(text: &str) -> String {
             (Some(frame), Some(found)) => {
                 for (i, function) in found.iter().enumerate() {
                     let start = if i == 0 { frame.start } else { "            " };
-                    let _ = writeln!(all, "{start} {}", said(function, frame.file));
+                    let line = format!("{start} {}", said(function, frame.file));
+                    let _ = writeln!(all, "{}", checked::text(&line, 4096));
                 }
             }
             _ => {

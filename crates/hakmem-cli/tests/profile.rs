@@ -205,6 +205,8 @@ heap profile: 11: 11264 [85: 87040] @ heap_v2/524288
 1: 1024 [5: 5120] @ 0x5000 0x6000
 # at 4194304: 1 [10]
 8: 8192 [80: 81920] @ 0x5000 0x6000
+
+MAPPED_LIBRARIES:
 ";
     std::fs::write(&raw, text).unwrap();
     let output = hakmem()
@@ -332,7 +334,8 @@ fn what_cannot_be_had_is_said() {
     }
     let whole = text(
         "whole",
-        "heap profile: 0: 0 [0: 0] @ heap_v2/1\n# hakmem 2 pid=5 event=exit on=1 lost=0 own=0x1\n",
+        "heap profile: 0: 0 [0: 0] @ heap_v2/1\n# hakmem 2 pid=5 event=exit on=1 lost=0 own=0x1\n\n\
+         MAPPED_LIBRARIES:\n",
     );
     let run = |arguments: &[&str]| {
         hakmem()

@@ -29,6 +29,8 @@ const LINE: usize = 1 << 16;
 /// A process whose profile is taken.
 pub struct Live {
     target: Target,
+    /// What the system gave the program whose profile is taken: see [`Target::image`].
+    image: Vec<u8>,
     name: String,
     interval: u64,
     /// None: the program has its profile on itself.
@@ -52,6 +54,7 @@ impl Live {
         let (state, switch) = target.profile_state().map_err(said)?;
         let mut live = Self {
             name: target.usage().name,
+            image: target.image().to_vec(),
             target,
             interval,
             on: None,
@@ -120,6 +123,9 @@ impl Live {
             (Err(_), Err(_)) => Some(Trouble::Ended),
             (Ok(()), Err(trouble)) => Some(trouble),
         };
+        if self.on.is_some() {
+            child::unblock_all(); // The search for names may take long.
+        }
         let why = trouble.map(|trouble| trouble.say(pid));
         let Some(raw) = self.last else {
             return Err(why.unwrap_or_default());
@@ -139,12 +145,19 @@ impl Live {
         }
     }
 
+    /// Reads the profile. What was read last stays if that fails, or if the process runs another
+    /// program by now.
     fn read(&mut self) -> Result<(), Trouble> {
+        let books = self.target.books();
+        // The books may be those of the other program.
+        if self.target.image() != self.image {
+            return Err(Trouble::Changed);
+        }
         let Books {
             samples,
             lost,
             code,
-        } = self.target.books()?;
+        } = books?;
         let pid = self.target.pid();
         let maps = maps(pid).map_err(Trouble::Other)?;
         if self.target.has_changed() {

@@ -211,6 +211,11 @@ impl Target {
         self.with(heap_profile::read)
     }
 
+    /// What the system gave the program that was last looked at: another after each exec.
+    pub fn image(&self) -> &[u8] {
+        &self.image
+    }
+
     /// Whether it has executed another program since it was last read.
     pub fn has_changed(&self) -> bool {
         self.process.image().is_ok_and(|image| image != self.image)

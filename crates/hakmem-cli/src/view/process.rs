@@ -8,6 +8,7 @@ use std::fs::{self, File};
 use std::io::{self, BufReader};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 /// A process that cannot be mistaken for another that got its number.
 pub struct Process {
@@ -68,15 +69,13 @@ impl Process {
         matches!((user, owner), (Some(user), Ok(owner)) if user.parse() != Ok(owner))
     }
 
-    /// Whether it has a filter for system calls that this process has not.
+    /// Whether a thread of it has a filter for system calls that this process has not.
     pub fn is_filtered(&self) -> bool {
-        let filters = |pid: &str| {
-            let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-            let mut lines = status.lines();
-            let number = lines.find_map(|line| line.strip_prefix("Seccomp_filters:"));
-            number.and_then(|n| n.trim().parse().ok()).unwrap_or(0u64)
-        };
-        filters(&self.pid.to_string()) > filters("self")
+        let status = |of: &Path| fs::read_to_string(of.join("status")).unwrap_or_default();
+        let own = Filters::of(&status(Path::new("/proc/self")));
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.pid));
+        let mut tasks = tasks.into_iter().flatten().flatten();
+        tasks.any(|task| Filters::of(&status(&task.path())).are_more_than(&own))
     }
 
     /// Whether it is a thread of the kernel.
@@ -131,6 +130,46 @@ impl Process {
     }
 }
 
+/// What a thread's status says of its filters for system calls.
+struct Filters {
+    /// 0: none. 1: only four calls are allowed. 2: filters.
+    mode: u64,
+    /// Kernels before 5.9 do not tell.
+    number: Option<u64>,
+}
+
+impl Filters {
+    fn of(status: &str) -> Self {
+        let number = |name: &str| {
+            let mut lines = status.lines();
+            let value = lines.find_map(|line| line.strip_prefix(name));
+            value.and_then(|n| n.trim().parse().ok())
+        };
+        Self {
+            mode: number("Seccomp:").unwrap_or(0),
+            number: number("Seccomp_filters:"),
+        }
+    }
+
+    /// True for a filter that the other one has not, as far as the system tells.
+    fn are_more_than(&self, other: &Self) -> bool {
+        match (self.mode, self.number, other.number) {
+            (0, ..) => false,
+            (2, Some(number), Some(others)) => number > others,
+            (2, ..) => other.mode != 2,
+            _ => true,
+        }
+    }
+}
+
+/// Bytes for which a reader of [`PageMap`] gets an entry.
+const PIECE: u64 = 4096;
+
+fn system_page() -> u64 {
+    // SAFETY: only asks for a constant of the system.
+    u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(PIECE)
+}
+
 impl Source for Process {
     fn read(&self, address: u64, to: &mut [u8]) -> io::Result<()> {
         let local = libc::iovec {
@@ -165,7 +204,35 @@ impl Source for Process {
     fn page_map(&self) -> io::Result<PageMap> {
         let file = File::open(format!("/proc/{}/pagemap", self.pid))?;
         Ok(Box::new(move |address, to| {
-            file.read_exact_at(to, address / 4096 * 8)
+            let page = system_page();
+            if page <= PIECE {
+                return file.read_exact_at(to, address / PIECE * 8);
+            }
+            // Each piece of a larger page is as the page.
+            let mut pieces = to
+                .chunks_exact_mut(8)
+                .zip((address..).step_by(PIECE as usize));
+            pieces.try_for_each(|(piece, at)| file.read_exact_at(piece, at / page * 8))
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filters_are_found_by_mode_and_number() {
+        let own = Filters::of("Seccomp:\t2\nSeccomp_filters:\t1\n");
+        let none = Filters::of("Name:\tx\nSeccomp:\t0\nSeccomp_filters:\t0\n");
+        let strict = Filters::of("Seccomp:\t1\nSeccomp_filters:\t0\n");
+        let two = Filters::of("Seccomp:\t2\nSeccomp_filters:\t2\n");
+        let untold = Filters::of("Seccomp:\t2\n");
+        let more = |them: &Filters| (them.are_more_than(&own), them.are_more_than(&none));
+        assert_eq!(more(&none), (false, false));
+        assert_eq!(more(&own), (false, true));
+        assert_eq!(more(&strict), (true, true));
+        assert_eq!(more(&two), (true, true));
+        assert_eq!(more(&untold), (false, true));
     }
 }

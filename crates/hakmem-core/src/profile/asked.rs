@@ -53,14 +53,19 @@ pub(super) fn after_a_change() {
 
 #[cold]
 fn fulfil() {
-    let write = ASKED.swap(null_mut(), AcqRel);
-    if write.is_null() {
-        return;
-    }
-    // SAFETY: not null, and only `dump_soon` and `fulfil` store to `ASKED`: a function of this
-    // type.
-    let result = unsafe { transmute::<*mut (), Write>(write) }();
-    if result.is_err() {
+    // Who had the books may have let go of them, and looked for a request, before this thread put
+    // its own back. So it tries once more.
+    for _ in 0..2 {
+        let write = ASKED.swap(null_mut(), AcqRel);
+        if write.is_null() {
+            return;
+        }
+        // SAFETY: not null, and only `dump_soon` and `fulfil` store to `ASKED`: a function of this
+        // type.
+        let result = unsafe { transmute::<*mut (), Write>(write) }();
+        if result.is_ok() {
+            return;
+        }
         // If there is a newer request, it stays.
         let _ = ASKED.compare_exchange(null_mut(), write, Release, Acquire);
     }

@@ -6,9 +6,9 @@
 //! stack will do, that of a coroutine or of a signal handler, too.
 //!
 //! That call is most of the cost. So the scratch remembers a stack that was followed to its
-//! outermost frame by the tables alone: from the stack pointer of that time to that frame lies one
-//! stack, the thread's. While the stack pointer lies inside that range, what lies above it is read
-//! directly, up to the end of the range and no further.
+//! outermost frame by the tables alone, without a very long frame: from the stack pointer of that
+//! time to that frame lies one stack, the thread's. While the stack pointer lies inside that range,
+//! what lies above it is read directly, up to the end of the range and no further.
 
 use super::processor;
 use super::rules::{self, Rule};
@@ -16,6 +16,8 @@ use crate::os::{self, Registers};
 
 /// Return addresses that a sample keeps, nearest first.
 pub const DEPTH: usize = 128;
+/// A frame of more bytes may be a change to another stack.
+const FAR: usize = 64 << 10;
 /// Bytes of the stack that the kernel copies at a time.
 const PIECE: usize = 8 << 10;
 
@@ -125,7 +127,11 @@ impl Scratch {
                 }
             };
             match next {
-                Some(caller) if n < DEPTH => at = caller,
+                Some(caller) if n < DEPTH => {
+                    // The tables may lead from one stack to another, with who knows what between.
+                    sure &= caller.stack - at.stack <= FAR;
+                    at = caller;
+                }
                 _ => return &self.frames[..n],
             }
         }

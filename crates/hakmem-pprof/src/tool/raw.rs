@@ -57,33 +57,51 @@ pub struct Map {
     pub path: String,
 }
 
-/// The last profile of a file, of process `pid` if it is given. What cannot be read is named in the
-/// error.
+/// The last whole profile of a file, of process `pid` if it is given. A process that was killed
+/// while it wrote, or found no room, left a part of one: others are read all the same. The error
+/// names the first line that cannot be read, if there is no whole profile.
 pub fn last(text: impl BufRead, pid: Option<u32>) -> Result<Option<Raw>, String> {
+    const HEADER: &str = "heap profile:";
     let mut lines = Lines::new(text, LINE);
-    let (mut last, mut open) = (None, None::<Open>);
-    let is_wanted = |open: &Open| pid.is_none_or(|pid| open.raw.pid == pid);
+    let (mut last, mut open, mut why) = (None, None::<Open>, None);
+    let whole = |open: Option<Open>| {
+        // What is cut off behind that is a map.
+        let open = open.filter(|open| open.maps && pid.is_none_or(|pid| open.raw.pid == pid));
+        open.map(|open| open.raw)
+    };
     let mut number = 0;
     loop {
         number += 1;
         let read = lines.next().map_err(|e| format!("line {number}: {e}"))?;
         let Some(line) = read else {
-            last = open.filter(is_wanted).map(|open| open.raw).or(last);
-            return Ok(last);
+            let is_cut = open.as_ref().is_some_and(|open| !open.maps);
+            let cut = is_cut.then(|| format!("line {number}: the profile ends before its maps"));
+            return match whole(open).or(last) {
+                None => why.or(cut).map_or(Ok(None), Err),
+                found => Ok(found),
+            };
         };
-        let bad = || format!("line {number} cannot be read as one of a heap profile");
-        if let Some(header) = line.strip_prefix("heap profile:") {
-            last = open.take().filter(is_wanted).map(|o| o.raw).or(last);
-            open = Some(Open::new(header).ok_or_else(bad)?);
-        } else if !line.trim().is_empty() {
-            let open = open.as_mut().ok_or_else(bad)?;
-            open.line(line).ok_or_else(bad)?;
-            if open.raw.samples.len() > SAMPLES
-                || open.addresses > ADDRESSES
-                || open.raw.maps.len() > MAPS
-            {
+        // It may lie behind a line that was not finished.
+        if let Some(at) = line.find(HEADER) {
+            last = whole(open.take()).or(last);
+            open = Open::new(&line[at + HEADER.len()..]);
+        } else if line.trim().is_empty() {
+            continue;
+        } else if let Some(mut this) = open.take() {
+            open = this.line(line).map(|()| this);
+            let is_too_long = |open: &Open| {
+                open.raw.samples.len() > SAMPLES
+                    || open.addresses > ADDRESSES
+                    || open.raw.maps.len() > MAPS
+            };
+            if open.as_ref().is_some_and(is_too_long) {
                 return Err(format!("line {number}: the profile is too long"));
             }
+        }
+        if open.is_none() && why.is_none() {
+            why = Some(format!(
+                "line {number} cannot be read as one of a heap profile"
+            ));
         }
     }
 }
@@ -264,6 +282,8 @@ MAPPED_LIBRARIES:
 9000-90
 heap profile: 0: 0 [0: 0] @ heap_v2/1
 # hakmem 1 pid=78 event=signal on=0 lost=0 own=0x1 later=1
+
+MAPPED_LIBRARIES:
 ";
 
     #[test]
@@ -325,6 +345,21 @@ heap profile: 0: 0 [0: 0] @ heap_v2/1
         assert_eq!((second.interval, second.samples.len()), (1, 0));
     }
 
+    /// A process was killed while it wrote, or the disk was full.
+    #[test]
+    fn a_part_of_a_profile_leaves_the_others_readable() {
+        let first = TEXT.find("MAPPED").unwrap();
+        for cut in 1..first {
+            let part = &TEXT[..cut];
+            let read = |text: &str| last(text.as_bytes(), Some(77));
+            assert_ne!(read(part).map(|found| found.is_some()), Ok(true), "{part}");
+            let whole = read(TEXT).unwrap();
+            assert!(whole.is_some());
+            assert_eq!(read(&format!("{TEXT}{part}")).unwrap(), whole, "{part}");
+            assert_eq!(read(&format!("{part}{TEXT}")).unwrap(), whole, "{part}");
+        }
+    }
+
     #[test]
     fn what_is_no_profile_is_named() {
         for (text, named) in [
@@ -345,6 +380,10 @@ heap profile: 0: 0 [0: 0] @ heap_v2/1
             (
                 "heap profile: 0: 0 [0: 0] @ heap_v2/5\n# at 0: 1 [1]\n",
                 "line 2",
+            ),
+            (
+                "heap profile: 0: 0 [0: 0] @ heap_v2/5\n# hakmem 2 pid=1 event=exit on=1 lost=0 own=0\n",
+                "line 3",
             ),
         ] {
             let why = last(text.as_bytes(), None).unwrap_err();

@@ -115,6 +115,23 @@ fn the_stack_is_copied_in_pieces() {
     assert!(os::unreserve(start, bytes));
 }
 
+/// [`deep`] from a function with many bytes of variables.
+#[inline(never)]
+fn from_far(scratch: &mut Scratch) {
+    let variables = core::hint::black_box([0_u8; 2 * FAR]);
+    deep(scratch, 3);
+    core::hint::black_box(variables);
+}
+
+/// It may be a change to another stack.
+#[test]
+fn a_stack_with_a_long_frame_is_not_taken_for_known() {
+    rules::find_objects_anew();
+    let mut scratch = scratch();
+    from_far(&mut scratch);
+    assert_eq!(scratch.known(), (0, 0));
+}
+
 /// Only glibc has tables for the beginning of a thread.
 #[cfg(target_env = "gnu")]
 #[test]
