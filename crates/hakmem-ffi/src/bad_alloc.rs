@@ -71,11 +71,14 @@ extern "C" fn retry(size: usize, kind: usize) -> *mut c_void {
     aligned::allocate_new(kind & !ARRAY, size, kind & ARRAY != 0)
 }
 
-/// The bit of a kind that stands for `new[]`. No alignment has it.
+/// The bit of a kind that stands for `new[]`. No alignment of a kind has it.
 const ARRAY: usize = 1 << 63;
+/// An alignment that no memory has, for all that are larger.
+const TOO_LARGE: usize = 1 << 62;
 
 /// What the functions that follow a failure know of the request beside its size.
 pub const fn kind(align: usize, is_array: bool) -> usize {
+    let align = if align > TOO_LARGE { TOO_LARGE } else { align };
     if is_array { align | ARRAY } else { align }
 }
 

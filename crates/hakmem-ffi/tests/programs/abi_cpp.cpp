@@ -160,6 +160,11 @@ static void handlers() {
         CHECK("nothrow_leaves_no_exception", !std::current_exception() && std::uncaught_exceptions() == 0);
     }
     calls = 0;
+    std::set_new_handler(gives_up_at_third);
+    auto largest = std::align_val_t{std::size_t{1} << 63};
+    sink = ::operator new(16, largest, std::nothrow);
+    CHECK("handler_loop_at_the_largest_alignment", !sink && calls == 3);
+    calls = 0;
     std::set_new_handler(jumps_out);
     if (setjmp(out) == 0)
         sink = ::operator new(too_much);
