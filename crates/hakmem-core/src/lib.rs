@@ -123,6 +123,7 @@
 //!   report.
 //! - `allocator-api2`: `&Heap` is an allocator for collections that take one.
 //! - `nightly`: the same for the standard library's, on the nightly toolchain alone.
+//! - `hardened`: finds more errors of the program, and takes more time.
 //! - The others are for this project's tests and measurements.
 //!
 //! [Heaps]: heaps
@@ -212,7 +213,7 @@ mod testing;
 #[doc(hidden)]
 pub use api::c;
 #[cfg(ported)]
-pub use api::c::thread_idle;
+pub use api::c::{fit_address_limit, thread_idle};
 #[cfg(ported)]
 pub use api::heaps;
 #[cfg(ported)]
@@ -225,7 +226,7 @@ use fallback::os;
 #[cfg(all(not(ported), feature = "reports"))]
 pub use fallback::report;
 #[cfg(not(ported))]
-pub use fallback::{heaps, profile, purge_all, set_limit_callback, thread_idle};
+pub use fallback::{fit_address_limit, heaps, profile, purge_all, set_limit_callback, thread_idle};
 pub use heaps::Heap;
 #[cfg(all(ported, feature = "reports", not(any(miri, shuttle))))]
 pub use observe::report;

@@ -149,7 +149,8 @@ pub unsafe extern "C" fn hakmem_report(fd: c_int, form: *const c_char) -> c_int 
 /// Sets an option while the program runs. Name and value are as in the environment, without
 /// HAKMEM_: hakmem_set_option("DECAY_MS", "1000"). `hakmem options` lists the options. Returns 0.
 /// Returns -1, sets errno to EINVAL and changes nothing if there is no such option, if the value is
-/// not one of its values, or if hakmem reads the option only at the start (STATS, STATS_SIGNAL).
+/// not one of its values, or if hakmem reads the option only at the start. These are STATS,
+/// STATS_SIGNAL, MAP, PROFILE, PROFILE_SIGNAL and ERRORS, and HARDENED in the hardened build.
 ///
 /// # Safety
 /// `name` and `value` are C strings.

@@ -77,8 +77,8 @@
 // missing.
 #[doc(inline)]
 pub use hakmem_core::{
-    Configured, Hakmem, Heap, LimitCallback, heaps, is_active, options, profile, purge_all,
-    set_limit_callback, stats, thread_idle,
+    Configured, Hakmem, Heap, LimitCallback, fit_address_limit, heaps, is_active, options, profile,
+    purge_all, set_limit_callback, stats, thread_idle,
 };
 // A model writes no reports.
 #[cfg(all(feature = "reports", not(shuttle)))]

@@ -82,6 +82,9 @@ fn set_or_report(option: &[u8]) -> Reader {
         Ok(i) => {
             FROM_ENVIRONMENT.add(i);
         }
+        Err(Error::AtStart) if name == "HARDENED" => {
+            report(format_args!("{PREFIX}{name}={value} ignored: the program has blocks of `low`"));
+        }
         // The module that reads it reports what is wrong with it.
         Err(Error::AtStart) => return Reader::Other,
         Err(Error::Unknown) => report(format_args!("unknown option {PREFIX}{name}, ignored")),
