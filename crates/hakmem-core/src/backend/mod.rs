@@ -5,6 +5,7 @@
 
 pub(crate) mod arena;
 pub(crate) mod check;
+pub(crate) mod density;
 pub(crate) mod foreign;
 pub(crate) mod held;
 pub(crate) mod lately;

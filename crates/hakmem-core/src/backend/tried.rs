@@ -2,27 +2,98 @@
 //! the program fills it.
 //!
 //! Most programs fill it, and each huge page saves up to 511 page faults. For the others the waste
-//! has a bound: 64 MiB of such memory at a time.
+//! has a bound: 64 MiB of such memory at a time. Where the bound is reached, some memory does not
+//! ask. It is the *witness*: the next memory that wants to try looks how much of the witness the
+//! program has filled by then. If that is most of it, 64 MiB more may try.
+//!
+//! Rules
+//! 1. All words are hints. A witness may be freed, and its memory another's or none: then it tells
+//!    of that. Its two words may be of two witnesses.
 
+use crate::backend::arena::SEGMENT;
+use crate::backend::density;
 use crate::base::sync::{AtomicUsize, Ordering::Relaxed};
 
-/// The most segments that may try huge pages at a time.
+/// The most segments that may try huge pages at a time, before any is found full, and so many more
+/// when one is.
 const MOST: usize = 32;
-/// The same where a block shall be zero: programs leave more of such a block untouched.
-const MOST_FOR_ZERO: usize = 16;
+
+/// A look at a witness costs some calls. So where witnesses are not full, there is one in ever more
+/// requests, up to so many.
+const LONGEST_PAUSE: usize = 63;
 
 /// Segments that try them.
 static TRIED: AtomicUsize = AtomicUsize::new(0);
 
-/// True if so many more segments may try huge pages. Threads that ask at once may together pass the
-/// bound by what each of them wants.
-pub fn has_room(segments: usize) -> bool {
-    TRIED.load(Relaxed) + segments <= MOST
+/// Memory of one kind, which programs fill alike.
+pub struct Trial {
+    /// The most segments that may try, of all kinds together, before a witness told anything.
+    least: usize,
+    /// The same since the last witness. 0: it was not full, or there was none.
+    bound: AtomicUsize,
+    /// The address of the witness, and its segments. 0: there is none.
+    witness: (AtomicUsize, AtomicUsize),
+    /// Requests that get no witness, as the last ones were not full: all, and what is left of them.
+    pause: (AtomicUsize, AtomicUsize),
 }
 
-/// True if so many more may for a block that shall be zero, beside all that try them already.
-pub fn has_room_for_zero(segments: usize) -> bool {
-    TRIED.load(Relaxed) + segments <= MOST_FOR_ZERO
+/// Huge blocks that the program writes before it reads them.
+pub static WRITTEN: Trial = Trial::new(MOST);
+/// Huge blocks that shall be zero. Programs leave more of such a block untouched.
+pub static ZERO: Trial = Trial::new(MOST / 2);
+/// Segments for slots, where pages of small blocks are a quarter of what is in use.
+pub static SMALL: Trial = Trial::new(MOST);
+/// Other segments for slots that begin with a page.
+pub static PAGES: Trial = Trial::new(0);
+/// Those that begin with a large block.
+pub static LARGE: Trial = Trial::new(0);
+
+impl Trial {
+    const fn new(least: usize) -> Self {
+        Self {
+            least,
+            bound: AtomicUsize::new(0),
+            witness: (AtomicUsize::new(0), AtomicUsize::new(0)),
+            pause: (AtomicUsize::new(0), AtomicUsize::new(0)),
+        }
+    }
+
+    /// True if the fresh `segments` at `at` may try huge pages. If not, they may become the
+    /// witness. Threads that ask at once may together pass the bound by what each of them wants.
+    pub fn may(&self, at: usize, segments: usize) -> bool {
+        self.has_room(segments) || self.may_after_all(at, segments)
+    }
+
+    /// True if so many more segments may try huge pages.
+    pub fn has_room(&self, segments: usize) -> bool {
+        TRIED.load(Relaxed) + segments <= self.least.max(self.bound.load(Relaxed))
+    }
+
+    #[cold]
+    fn may_after_all(&self, at: usize, segments: usize) -> bool {
+        let ((address, length), (pause, left)) = (&self.witness, &self.pause);
+        let seen = address.swap(0, Relaxed);
+        if seen != 0 {
+            let found = density::of(seen, length.load(Relaxed) * SEGMENT);
+            let is_full = found.is_some_and(density::Density::is_high);
+            let bound = if is_full { TRIED.load(Relaxed) + MOST } else { 0 };
+            self.bound.store(bound, Relaxed);
+            let longer = (2 * pause.load(Relaxed) + 1).min(LONGEST_PAUSE);
+            pause.store(if is_full { 0 } else { longer }, Relaxed);
+            left.store(pause.load(Relaxed), Relaxed);
+        }
+        if self.has_room(segments) {
+            return true;
+        }
+        match left.load(Relaxed) {
+            0 => {
+                length.store(segments, Relaxed);
+                address.store(at, Relaxed);
+            }
+            more => left.store(more - 1, Relaxed),
+        }
+        false
+    }
 }
 
 /// How many segments try huge pages.

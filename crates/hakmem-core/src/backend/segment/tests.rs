@@ -3,9 +3,11 @@
 use super::home::Home;
 use super::totals::small_segments;
 use super::{claim_fresh, expected_dirty_bytes, note_small, refuse_thp, signed_dirty_bytes, thp};
+use crate::api::c;
 use crate::backend::arena::SLOT;
+use crate::backend::density;
 use crate::backend::nodes::Groups;
-use crate::backend::page::{NOT_THP, THP, TRIED, UNTOLD};
+use crate::backend::page::{self, NOT_THP, THP, TRIED, UNTOLD};
 use crate::base::sync::Ordering::Relaxed;
 use crate::testing::in_child;
 
@@ -63,4 +65,29 @@ fn what_heaps_have_not_told_is_expected() {
         home.tell();
         assert_eq!(seen(), (2, 2));
     });
+}
+
+/// Segments of medium blocks try huge pages where the program fills such blocks.
+#[test]
+fn medium_blocks_get_huge_pages_where_the_program_fills_them() {
+    for fills in [true, false] {
+        in_child(|| {
+            const N: usize = 12_000;
+            let mut trying = 0;
+            for _ in 0..(32 << 20) / N {
+                // SAFETY: `malloc` takes any size, and the block has as many bytes. It is not
+                // freed.
+                let p = unsafe { c::malloc(N) };
+                if fills {
+                    // SAFETY: as above.
+                    unsafe { p.write_bytes(1, N) };
+                }
+                let segment = page::lookup(p).expect("a block").segment();
+                trying += usize::from(segment.thp.load(Relaxed) == TRIED);
+            }
+            let here = (&raw const trying).addr() & !(SLOT - 1);
+            let tells = density::of(here, 1).is_some();
+            assert_eq!(trying > (8 << 20) / N, fills && tells, "{trying}");
+        });
+    }
 }

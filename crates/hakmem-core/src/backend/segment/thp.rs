@@ -32,8 +32,9 @@ pub(super) const MOST: usize = 2 * MOST_UNTOLD;
 /// Asks for huge pages for a fresh segment, if that pays. Of many threads' little-used pages,
 /// programs touch only the beginning: so half of the bytes of pages must be carved. If pages are
 /// half of what is in use, too, and enough segments' worth of them, a segment for a page asks.
-/// Programs need not write all of a large block. So any other segment asks only if pages are a
-/// quarter of what is in use, and up to a bound (`tried`).
+/// Programs need not write all of a large or medium block. So any other segment asks up to a bound
+/// (`tried`) if pages are a quarter of what is in use. Else it asks only if others like it were
+/// found full.
 pub(super) fn choose_thp(head: &Meta, n: u32) {
     let from = policy::THP_FROM_SEGMENTS.get() as usize;
     let choice = Thp::now();
@@ -44,11 +45,18 @@ pub(super) fn choose_thp(head: &Meta, n: u32) {
     let half = |part: usize, whole: usize| part * 2 >= whole;
     let asks = choice == Thp::Auto && half(carved, small * SEGMENT);
     let is_filled = is_page && small >= from && half(small, in_use);
-    let tries =
-        asks && !is_filled && in_use > from + 1 && small * 4 >= in_use && tried::has_room(1);
+    let at = head.start().addr();
+    let tries = choice == Thp::Auto
+        && !(asks && is_filled)
+        && in_use > from + 1
+        && match is_page {
+            _ if asks && small * 4 >= in_use => tried::SMALL.may(at, 1),
+            true => tried::PAGES.may(at, 1),
+            false => tried::LARGE.may(at, 1),
+        };
     let wanted = choice == Thp::Always || asks && is_filled || tries;
     let told = &head.segment().thp;
-    if wanted && os::want_thp(head.start().addr(), SEGMENT) {
+    if wanted && os::want_thp(at, SEGMENT) {
         told.store(if tries { TRIED } else { THP }, Relaxed);
         if tries {
             tried::take(1);

@@ -229,8 +229,9 @@ pub(super) fn take_longest(
 ) -> Option<Entry> {
     let taken = with_part(node, |entries| {
         let may = |e: &Entry| {
-            let may_try =
-                || is_filled || e.tried == 0 || tried::has_room(len.saturating_sub(e.tried));
+            let may_try = || {
+                is_filled || e.tried == 0 || tried::WRITTEN.has_room(len.saturating_sub(e.tried))
+            };
             let is_native = !e.moved.is_set() && address(e.run).is_multiple_of(align);
             e.len < len && is_native && may_try()
         };

@@ -3,6 +3,7 @@
 
 use super::size;
 use crate::backend::arena::SLOT;
+use crate::backend::density::{self, Density};
 use crate::backend::page::Meta;
 use crate::os;
 
@@ -35,31 +36,8 @@ pub unsafe fn clear(meta: &Meta, n: usize, all: bool) {
     unsafe { start.write_bytes(0, by_hand) };
 }
 
-/// The order in which pieces of a range are looked at: the first four lie far apart.
-const ORDER: [usize; 16] = [0, 8, 4, 12, 2, 10, 6, 14, 1, 9, 5, 13, 3, 11, 7, 15];
-/// As many pieces decide if they agree.
-const ENOUGH: usize = 4;
-
 /// True if less than half of a sample of the range is resident. False also if the system does not
-/// tell. O(1): at most 16 pieces are read.
+/// tell. O(1).
 pub(super) fn mostly_absent(at: usize, n: usize) -> bool {
-    const SAMPLE: usize = 64;
-    let Some(map) = os::Pagemap::open() else { return false };
-    let piece = SAMPLE * os::page_size();
-    let step = piece.max(n / ORDER.len()).next_multiple_of(os::page_size());
-    let mut pages = [os::Page::Absent; SAMPLE];
-    let (mut seen, mut there) = (0, 0);
-    let inside = ORDER.iter().map(|i| i * step).filter(|&offset| offset < n);
-    for (i, offset) in inside.enumerate() {
-        if i >= ENOUGH && (there == 0 || there == seen) {
-            break;
-        }
-        let pages = &mut pages[..piece.min(n - offset).div_ceil(os::page_size())];
-        if !map.read(at + offset, pages) {
-            return false;
-        }
-        seen += pages.len();
-        there += pages.iter().filter(|&&page| page != os::Page::Absent).count();
-    }
-    there * 2 < seen
+    density::of(at, n).is_some_and(Density::is_low)
 }

@@ -7,6 +7,7 @@ use super::clear::mostly_absent;
 use super::thp::tried_of;
 use super::*;
 use crate::api::c;
+use crate::backend::density;
 use crate::policy;
 use crate::testing::{BEHIND, Random, in_child, keep_nothing_back};
 use std::vec::Vec;
@@ -127,6 +128,36 @@ fn a_zeroed_block_tries_huge_pages_while_few_segments_do() {
             trials[1] += 1;
         }
         assert!(trials[0] > 0 && trials[1] > 0, "{trials:?}");
+    });
+}
+
+/// Beyond the bound blocks try huge pages as long as programs fill those that did not get them.
+#[test]
+fn more_blocks_try_huge_pages_once_one_was_filled() {
+    in_child(|| {
+        const N: usize = 9 << 20;
+        let len = segments_for(N);
+        // SAFETY: `malloc` takes any size. The blocks are not freed.
+        let block = || unsafe { c::malloc(N) };
+        let tries = |p: *mut u8| tried_of(crate::backend::page::lookup(p).unwrap(), len) == len;
+        let untried = || (0..20).map(|_| block()).find(|&p| !tries(p)).expect("there is a bound");
+        let fill = |p: *mut u8| {
+            // SAFETY: the block has as many bytes.
+            unsafe { p.write_bytes(1, N) };
+        };
+        let first = untried();
+        if density::of(first.addr(), N).is_none() {
+            return; // The system does not tell.
+        }
+        assert!(!tries(block()), "nobody filled the first one");
+        // As that was not full, not each block is a witness.
+        let filled = || (0..4).map(|_| block()).take_while(|&p| !tries(p)).map(fill).count();
+        assert!((1..4).contains(&filled()));
+        fill(untried());
+        assert!(tries(block()));
+        let before = tried::count();
+        untried();
+        assert!(tried::count() - before <= 32 && !tries(block()));
     });
 }
 

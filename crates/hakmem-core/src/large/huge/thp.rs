@@ -52,8 +52,8 @@ pub(super) fn is_filled_by(n: usize, len: usize) -> bool {
 /// room for that.
 pub(super) fn ask_at_once(run: Run, n: usize, len: usize, written: bool) -> u8 {
     let is_filled = written && is_filled_by(n, len);
-    let room = if written { tried::has_room } else { tried::has_room_for_zero };
-    let tries = || len >= LEAST_TRIED && n >= len * SEGMENT / 4 * 3 && room(len);
+    let trial = if written { &tried::WRITTEN } else { &tried::ZERO };
+    let tries = || len >= LEAST_TRIED && n >= len * SEGMENT / 4 * 3 && trial.may(address(run), len);
     let asks = Thp::now() == Thp::Auto && (is_filled || tries());
     if !asks || !os::want_thp(address(run), len * SEGMENT) {
         return UNTOLD;
