@@ -16,8 +16,10 @@
 //!    sleep. So its release wakes the next one. That costs a needless wake now and then, and loses
 //!    none.
 //! 4. A waiter reads the word before it tries to change it. So many waiters share the cache line
-//!    instead of taking it from each other. A waiter spins for a moment only, so that a holder of
-//!    lower priority on the same processor gets its turn.
+//!    instead of taking it from each other. It looks less often from one look to the next, and the
+//!    token shifts its looks. So few of the waiters find the lock free at the same moment: of
+//!    these one takes it, and the others write the line for nothing. A waiter spins for a moment
+//!    only, so that a holder of lower priority on the same processor gets its turn.
 //! 5. The token tells the child of a fork which locks another thread of the parent held.
 //!
 //! Model: `tests/loom/lock.rs`.
@@ -27,8 +29,10 @@ use crate::os;
 
 /// The bit of the word that says that a waiter may sleep (rules 2 and 3).
 const SLEEPERS: u32 = 1 << 31;
-/// How often a waiter tries to take the lock before it sleeps.
+/// The moments that a waiter spins for before it sleeps.
 const SPINS: u32 = if cfg!(loom) { 1 } else { 100 };
+/// The most moments between two looks of a waiter.
+const MOST_BETWEEN: u32 = 16;
 
 /// A mutual exclusion lock. It has a cache line of its own: other threads read what lies beside it.
 #[derive(Debug)]
@@ -108,7 +112,8 @@ impl Lock {
     #[unsafe(link_section = ".text.hot.hakmem")]
     fn acquire_within_as(&self, me: u32, limit: Option<u32>) -> bool {
         // Acquire, where the word changes to `me`: this thread sees what the last holder wrote.
-        for _ in 0..SPINS {
+        let (mut spun, mut between) = (0, 1 + me % 4);
+        while spun < SPINS {
             if load_or_cas!(self.state, Ordering::Relaxed) == 0
                 && self
                     .state
@@ -117,15 +122,22 @@ impl Lock {
             {
                 return true;
             }
-            spin();
+            (0..between).for_each(|_| spin());
+            spun += between;
+            between = (2 * between).min(MOST_BETWEEN);
         }
         let mut slept = false;
         loop {
-            let Err(now) =
-                self.state.compare_exchange(0, me | SLEEPERS, Ordering::Acquire, Ordering::Relaxed)
-            else {
-                return true;
-            };
+            let mut now = load_or_cas!(self.state, Ordering::Relaxed);
+            if now == 0 {
+                let taken = me | SLEEPERS;
+                let was =
+                    self.state.compare_exchange(0, taken, Ordering::Acquire, Ordering::Relaxed);
+                match was {
+                    Ok(_) => return true,
+                    Err(other) => now = other,
+                }
+            }
             if slept && limit.is_some() {
                 // Other waiters may still sleep. The bit stays set, so the next release wakes one.
                 return false;
