@@ -108,13 +108,25 @@ fn larger_blocks_of_others_are_allocated_again() {
         let ranges = Ranges::default();
         let mut oracle = Oracle::new(Rust, &ranges, 23);
         let first = oracle.alloc(layout(48));
-        for (size, kept) in [(1100, 3), (2000, 2), (5000, 1), (16_000, 1), (60_000, 1)] {
-            let theirs = elsewhere(|| {
-                let mut oracle = Oracle::new(Rust, &ranges, 24);
-                (0..8)
-                    .map(|_| oracle.alloc(layout(size)))
-                    .collect::<Vec<_>>()
-            });
+        for (size, kept) in [(1100, 6), (2000, 4), (5000, 2), (16_000, 2), (60_000, 2)] {
+            let of_another = || {
+                elsewhere(|| {
+                    let mut oracle = Oracle::new(Rust, &ranges, 24);
+                    (0..8)
+                        .map(|_| oracle.alloc(layout(size)))
+                        .collect::<Vec<_>>()
+                })
+            };
+            let sent = own().blocks_sent;
+            free_all(&ranges, of_another());
+            assert_eq!(
+                own().blocks_sent - sent,
+                8,
+                "a thread that only frees keeps nothing of {size} bytes"
+            );
+            // Its list was full, and is empty now: so it becomes longer.
+            let mine = oracle.alloc(layout(size));
+            let theirs = of_another();
             let places: Vec<_> = theirs.iter().map(Block::address).collect();
             let sent = own().blocks_sent;
             free_all(&ranges, theirs);
@@ -127,6 +139,7 @@ fn larger_blocks_of_others_are_allocated_again() {
                 "of {size} bytes"
             );
             free_all(&ranges, again);
+            free_all(&ranges, vec![mine]);
         }
         free_all(&ranges, vec![first]);
         hakmem_core::thread_idle();

@@ -141,6 +141,9 @@ impl Heap {
     /// allocates it again, and no two threads write to one cache line for it: each of these blocks
     /// has lines of its own. False: the caller still has the block.
     ///
+    /// A list of the first length takes none: perhaps the thread only frees, and then sleeps. Such
+    /// a block would keep a page from going back of which its owner, asleep too, has all else.
+    ///
     /// While a purge takes a page of this heap away, the page counts as parked. No block of it may
     /// come onto the list then (`take_away` rule 5). So this is a slow path for a block of a parked
     /// page, which the purge keeps the holder out of.
@@ -166,10 +169,11 @@ impl Heap {
         if check::CHECKED && first == block {
             check::double_free(block.cast(), page);
         }
-        let kept = &self.owner.front.kept[class - FIRST_LONG];
+        let i = class - FIRST_LONG;
+        let (kept, most) = (&self.owner.front.kept[i], self.most_kept[i].get());
         let count = kept.get();
-        if count >= self.most_kept[class - FIRST_LONG].get() {
-            self.overflowed.set(self.overflowed.get() | 1 << (class - FIRST_LONG));
+        if count >= most || most == FIRST_KEPT[i] {
+            self.overflowed.set(self.overflowed.get() | 1 << i);
             return false;
         }
         let is_parked = parked::is_owner(owner);
