@@ -202,8 +202,9 @@ options! {
     populate_from_pages: u32 = 16,
         One POPULATE_FROM_PAGES, "POPULATE_FROM_PAGES", Number(0, u32::MAX), "pages";
     /// Huge pages of the system. `auto` asks for them in memory that the program is likely to fill,
-    /// and in up to 64 MiB of other memory. `always` asks for them in all fresh memory. `never`
-    /// refuses them. Memory of which a part was given back has none.
+    /// and in up to 64 MiB of other memory, or more where such memory was found filled. `always`
+    /// asks for them in all fresh memory. `never` refuses them. Memory of which a part was given
+    /// back has none.
     thp: Thp = Thp::Auto, One THP, "THP", Word(&["auto", "never", "always"]), "";
     /// Only for `THP=auto`, and only for blocks up to 1 MiB: how many segments of 2 MiB the program
     /// must fill before fresh ones ask for huge pages. Raise it for huge pages in large heaps
