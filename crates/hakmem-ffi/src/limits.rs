@@ -54,30 +54,40 @@ unsafe fn set(pid: pid_t, resource: c_int, new: *const rlimit, old: *mut rlimit)
         // A child of vfork has its parent's memory, and a limit of its own.
         let fits = wanted.rlim_cur <= wanted.rlim_max
             && limit < c::address_limit()
-            && !c::in_shared_memory();
-        if fits && may_be_refused(&wanted) {
-            let done = call();
-            if done == 0 {
-                c::fit_address_limit(limit, || ());
+            && (c::is_filtered() || !c::in_shared_memory());
+        if fits {
+            let Some(now) = raised(&wanted) else {
+                return -1;
+            };
+            let done = c::fit_address_limit(limit, call);
+            if done == 0 && !old.is_null() {
+                // SAFETY: `old` is not NULL, so the caller says that it is writable.
+                unsafe { old.write_unaligned(now) };
             }
             return done;
-        }
-        if fits {
-            return c::fit_address_limit(limit, call);
         }
     }
     call()
 }
 
-/// True for a limit that only a privileged process may have: its hard limit is above the present
-/// one.
-fn may_be_refused(wanted: &rlimit) -> bool {
+/// Raises the hard limit to the wanted one, if that is above the present one: only a privileged
+/// process may, and nothing is given back for one that may not. Returns the limits before. None:
+/// the kernel refused, and errno says why.
+fn raised(wanted: &rlimit) -> Option<rlimit> {
+    let ask = |new: *const rlimit, old: *mut rlimit| {
+        // SAFETY: both are NULL, or lead to a live limit of the caller's.
+        unsafe { libc::syscall(libc::SYS_prlimit64, 0, RLIMIT_AS, new, old) == 0 }
+    };
     let mut now = rlimit {
         rlim_cur: 0,
         rlim_max: 0,
     };
-    let none = core::ptr::null::<rlimit>();
-    // SAFETY: the kernel writes the live `now`, and reads no new limit.
-    let asked = unsafe { libc::syscall(libc::SYS_prlimit64, 0, RLIMIT_AS, none, &raw mut now) };
-    asked != 0 || wanted.rlim_max > now.rlim_max
+    if !ask(core::ptr::null(), &raw mut now) {
+        return None;
+    }
+    let higher = rlimit {
+        rlim_cur: now.rlim_cur,
+        rlim_max: wanted.rlim_max,
+    };
+    (wanted.rlim_max <= now.rlim_max || ask(&raw const higher, null_mut())).then_some(now)
 }

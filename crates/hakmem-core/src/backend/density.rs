@@ -26,7 +26,7 @@ impl Density {
 
     /// True if three quarters are resident.
     pub fn is_high(self) -> bool {
-        self.there * 4 >= self.seen * 3
+        self.seen != 0 && self.there * 4 >= self.seen * 3
     }
 }
 

@@ -13,6 +13,7 @@
 use crate::backend::arena::SEGMENT;
 use crate::backend::density;
 use crate::base::sync::{AtomicUsize, Ordering::Relaxed};
+use crate::os;
 
 /// The most segments that may try huge pages at a time, before any is found full, and so many more
 /// when one is.
@@ -66,7 +67,12 @@ impl Trial {
 
     /// True if so many more segments may try huge pages.
     pub fn has_room(&self, segments: usize) -> bool {
-        TRIED.load(Relaxed) + segments <= self.least.max(self.bound.load(Relaxed))
+        let (tried, bound) = (TRIED.load(Relaxed), self.bound.load(Relaxed));
+        // What tried since may be gone: no more than 64 MiB may try without a witness.
+        if bound > tried + MOST {
+            self.bound.store(tried + MOST, Relaxed);
+        }
+        tried + segments <= self.least.max(bound.min(tried + MOST))
     }
 
     #[cold]
@@ -84,6 +90,10 @@ impl Trial {
         }
         if self.has_room(segments) {
             return true;
+        }
+        // A look is a call that a filter may not allow.
+        if !os::sees_filters() {
+            return false;
         }
         match left.load(Relaxed) {
             0 => {

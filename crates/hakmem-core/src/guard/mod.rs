@@ -61,6 +61,9 @@ const PACED: u32 = 1000;
 /// The period in milliseconds. A place costs some system calls and two stacks.
 const PERIOD: u32 = 16;
 
+/// How often a free looks whether an access that faults is done with the place.
+const BUSY_LOOKS: u32 = 100;
+
 const _: () = assert!(ROOM >= MEDIUM_MAX);
 
 /// Whose block a place has, for who counts it. The word is 0 for blocks that nobody counts.
@@ -282,8 +285,10 @@ pub fn free(p: *mut u8) -> Option<Owner> {
         fault::invalid_free(p.addr(), place);
         return None;
     }
-    let is_faulted = place.seize(State::Faulted);
-    if !is_faulted && !place.seize(State::Live) {
+    let is_live = place.seize(State::Live);
+    // An access that faults may be changing one state to the other.
+    let is_faulted = !is_live && (0..BUSY_LOOKS).any(|_| place.seize(State::Faulted));
+    if !is_live && !is_faulted {
         // If it was reported, the program went on after an error of this block.
         if place.state() != State::Reported {
             fault::double_free(p.addr(), place);

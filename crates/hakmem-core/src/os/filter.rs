@@ -19,6 +19,21 @@ pub fn set_filtered(filtered: bool) {
     FILTERED.store(filtered, Relaxed);
 }
 
+/// True if hakmem stands in front of the C library's functions that make filters.
+#[unsafe(link_section = ".data.hakmem")]
+static SEES_ALL: AtomicBool = AtomicBool::new(false);
+
+/// Notes that hakmem sees each filter that the program makes by the C library.
+#[unsafe(link_section = ".text.hot.hakmem")]
+pub fn see_filters() {
+    SEES_ALL.store(true, Relaxed);
+}
+
+/// True if [`see_filters`] was called. Without it the program may have a filter that nobody knows.
+pub fn sees_filters() -> bool {
+    SEES_ALL.load(Relaxed)
+}
+
 /// True if the process is known to have a filter.
 pub fn is_filtered() -> bool {
     FILTERED.load(Relaxed)

@@ -200,7 +200,7 @@ pub fn now_ms() -> u32 {
 /// Milliseconds from `then` to `now`, as on Linux: 0 if `then` is the later one.
 pub fn age(now: u32, then: u32) -> u32 {
     let age = now.wrapping_sub(then);
-    if age > u32::MAX / 2 { 0 } else { age }
+    if age > u32::MAX - (1 << 20) { 0 } else { age }
 }
 
 /// The clock in nanoseconds.

@@ -80,7 +80,7 @@ mod vdso;
 pub use count::{COUNTERS, Counter, Kind};
 pub use count::{KINDS, count, set_timing, timing};
 pub use fault::{Fault, Registers, on_fault};
-pub use filter::{is_filtered, set_filtered};
+pub use filter::{is_filtered, see_filters, sees_filters, set_filtered};
 #[cfg(miri)]
 pub use interpreted::*;
 #[cfg(all(target_os = "linux", not(miri)))]

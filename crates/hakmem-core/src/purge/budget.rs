@@ -30,6 +30,8 @@ static NEED: Lately = Lately::new();
 /// The place of the segment that was purged last. The next one lies behind it, so that each has its
 /// turn.
 static CURSOR: AtomicUsize = AtomicUsize::new(0);
+/// After that the budget is not kept for so many milliseconds.
+const REST_MS: u32 = 50;
 /// When nothing could be given back, in coarse milliseconds. 0: something could the last time.
 static STUCK: AtomicU32 = AtomicU32::new(0);
 
@@ -55,24 +57,26 @@ pub(super) fn purge(_: &Held, now: u32, decay: u32, most: usize) -> usize {
     let is_behind = |&(arena, segment): &(&Arena, usize)| place(arena, segment) > last;
     let behind = super::dirty_segments().filter(is_behind);
     let mut dirty = behind.chain(super::dirty_segments().filter(|at| !is_behind(at)));
+    let mut is_stuck = false;
     while given < most && excess(now, decay) > 0 {
         let Some((arena, segment)) = dirty.next() else { break };
         CURSOR.store(place(arena, segment), Relaxed);
         let purged = segment::purge(arena, segment, now, 0);
         if purged == 0 {
+            is_stuck = given == 0;
             break;
         }
         given += purged;
     }
-    STUCK.store(if given == 0 { now.max(1) } else { 0 }, Relaxed);
+    STUCK.store(if is_stuck { now.max(1) } else { 0 }, Relaxed);
     given
 }
 
-/// True if nothing could be given back less than `ms` milliseconds before `now`: the program may
-/// have locked its memory.
-pub fn is_stuck(now: u32, ms: u32) -> bool {
+/// True if nothing could be given back a moment before `now`: the program may have locked its
+/// memory.
+pub fn is_stuck(now: u32) -> bool {
     let since = STUCK.load(Relaxed);
-    since != 0 && os::age(now, since) < ms
+    since != 0 && os::age(now, since) < REST_MS
 }
 
 /// A number by which segments are in order: where their metadata lies.

@@ -163,7 +163,7 @@ pub fn ended() {
 /// a thread is about to fork or another thread purges.
 fn keep_budget(now: u32, decay: u32, most: usize) {
     if budget::excess(now, decay) > 0
-        && !budget::is_stuck(now, interval(decay))
+        && !budget::is_stuck(now)
         && !is_unwelcome()
         && let Some(held) = Held::attempt()
     {

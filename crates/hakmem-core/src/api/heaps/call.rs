@@ -144,9 +144,10 @@ pub unsafe fn reallocate(
                     return Ok(to);
                 }
                 // A block that shall shrink can stay. A tag tells so many bytes at most.
-                Err(_) if total <= room && room - total <= u32::MAX as usize => p,
+                Err(_) if total <= room && (!harden::ON || room - total <= u32::MAX as usize) => p,
                 // The failed allocation has given back what was free.
-                Err(why) => resized().ok_or(why)?,
+                Err(Refusal::Memory) => resized().ok_or(Refusal::Memory)?,
+                Err(why) => return Err(why),
             }
         };
         if let Some(live) = &live

@@ -34,9 +34,9 @@ pub use thp::refuse_thp;
 use totals::UNTOLD;
 #[cfg(test)]
 pub use totals::dirty_bytes;
-#[cfg(test)]
-use totals::signed_dirty_bytes;
-pub use totals::{TOTALS, expected_dirty_bytes, in_use, note_carved, note_small};
+pub use totals::{
+    TOTALS, expected_dirty_bytes, in_use, note_carved, note_small, signed_dirty_bytes,
+};
 
 /// Segments of a bin that a claim tries in vain before it goes to the next bin.
 const TRIES: usize = 16;

@@ -73,6 +73,7 @@ fn medium_blocks_get_huge_pages_where_the_program_fills_them() {
     for fills in [true, false] {
         in_child(|| {
             const N: usize = 12_000;
+            crate::os::see_filters();
             let mut trying = 0;
             for _ in 0..(32 << 20) / N {
                 // SAFETY: `malloc` takes any size, and the block has as many bytes. It is not

@@ -135,6 +135,7 @@ fn a_zeroed_block_tries_huge_pages_while_few_segments_do() {
 #[test]
 fn more_blocks_try_huge_pages_once_one_was_filled() {
     in_child(|| {
+        os::see_filters();
         const N: usize = 9 << 20;
         let len = segments_for(N);
         // SAFETY: `malloc` takes any size. The blocks are not freed.

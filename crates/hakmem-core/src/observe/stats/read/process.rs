@@ -1,5 +1,6 @@
 //! Reads the totals of the process.
 
+use crate::backend::segment;
 use crate::backend::{arena, foreign};
 use crate::base::sync::Ordering::Relaxed;
 use crate::base::usage;
@@ -54,7 +55,10 @@ pub fn of(snapshot: &Snapshot) -> Stats {
     s.live_bytes += snapshot.heap_walk().large_slots * arena::SLOT as u64 + s.huge_live_bytes;
     let (reserved, committed) = arena::totals();
     (s.reserved_bytes, s.committed_bytes) = (reserved as u64, committed as u64);
+    // Some of it the last pass of the purge has seen.
+    let seen = segment::expected_dirty_bytes() - segment::signed_dirty_bytes();
     let untold: i64 = crate::heap::all::all_heaps().map(SharedHeap::untold_dirty_bytes).sum();
+    let untold = untold - seen as i64;
     s.dirty_bytes = (purge::free_bytes() as u64).saturating_add_signed(untold - unused);
     s.purged_bytes = purge::purged_bytes();
     s.foreign_frees = foreign::count();
