@@ -287,6 +287,7 @@ fn grows_to_the_limit() {
 }
 
 #[test]
+#[cfg_attr(feature = "hardened", ignore = "freed blocks wait")]
 fn a_block_grows_as_far_as_the_hard_limit_allows() {
     alone(
         "a_block_grows_as_far_as_the_hard_limit_allows",
