@@ -67,12 +67,13 @@ impl Trial {
 
     /// True if so many more segments may try huge pages.
     pub fn has_room(&self, segments: usize) -> bool {
-        let (tried, bound) = (TRIED.load(Relaxed), self.bound.load(Relaxed));
+        let (tried, mut bound) = (TRIED.load(Relaxed), self.bound.load(Relaxed));
         // What tried since may be gone: no more than 64 MiB may try without a witness.
         if bound > tried + MOST {
-            self.bound.store(tried + MOST, Relaxed);
+            bound = tried + MOST;
+            self.bound.store(bound, Relaxed);
         }
-        tried + segments <= self.least.max(bound.min(tried + MOST))
+        tried + segments <= self.least.max(bound)
     }
 
     #[cold]

@@ -97,12 +97,12 @@ impl SharedHeap {
         &self.0.next_heap
     }
 
-    /// The change of dirty bytes that the process's total does not have yet.
+    /// See [`Home::look_at_untold`](crate::backend::segment::Home::look_at_untold).
     pub fn look_at_untold(&self) {
         self.0.home.look_at_untold();
     }
 
-    /// See [`Home::untold_dirty_bytes`](crate::backend::segment::home::Home::untold_dirty_bytes).
+    /// The change of dirty bytes that the process's total does not have yet.
     pub fn untold_dirty_bytes(&self) -> i64 {
         self.0.home.untold_dirty_bytes()
     }

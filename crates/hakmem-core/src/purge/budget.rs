@@ -30,10 +30,10 @@ static NEED: Lately = Lately::new();
 /// The place of the segment that was purged last. The next one lies behind it, so that each has its
 /// turn.
 static CURSOR: AtomicUsize = AtomicUsize::new(0);
-/// After that the budget is not kept for so many milliseconds.
-const REST_MS: u32 = 50;
 /// When nothing could be given back, in coarse milliseconds. 0: something could the last time.
 static STUCK: AtomicU32 = AtomicU32::new(0);
+/// After such a time the budget is not kept for so many milliseconds.
+const REST_MS: u32 = 50;
 
 /// The bytes of free memory beyond the budget at `now`.
 pub fn excess(now: u32, decay: u32) -> usize {

@@ -357,8 +357,7 @@ pub fn trusts_environment() -> bool {
 }
 
 /// True in a child of vfork, which shares its parent's memory, and with it what the allocator knows
-/// of the parent process. One system call; two in a child that libc did
-/// not make by fork.
+/// of the parent process. One system call; two in a child that libc did not make by fork.
 pub fn in_shared_memory() -> bool {
     os::in_shared_memory()
 }

@@ -119,7 +119,12 @@ pub fn give_up_all(
             ahead += heap.counts().page_bytes();
         } else if pauses == Pauses::Yes && !seen.is_done(heap) && goes_on() {
             let Some(barriers) = barriers.get_or_insert_with(HeavyBarriers::get) else { continue };
-            if while_paused(heap, barriers, |heap| give_up(heap, barriers, goes_on)) {
+            let give_up = |heap: &'static Heap| {
+                give_up(heap, barriers, goes_on);
+                // A sleeping holder would not tell of it.
+                heap.home.tell();
+            };
+            if while_paused(heap, barriers, give_up) {
                 // What was given up counts as work too.
                 seen.work.store(heap.counts().work(), Relaxed);
                 seen.is_done.store(true, Relaxed);
@@ -221,7 +226,6 @@ fn give_up(heap: &'static Heap, barriers: &HeavyBarriers, goes_on: impl Fn() -> 
         }
     }
     waiting.put_back();
-    heap.home.tell();
 }
 
 /// The used blocks of a page in a queue. None: the page is elsewhere, or the holder may be on its
