@@ -362,6 +362,37 @@ fn the_last_of_it() {
     }
 }
 
+/// A block that grows needs address space for a move, and more behind what moves. There is enough
+/// of it each time, and all of it is there afterwards.
+fn a_block_grows_within_the_limit() {
+    const LIMIT: usize = 1024 * MIB;
+    limit_address_space(LIMIT);
+    let ranges = Ranges::default();
+    let mut oracle = Oracle::new(C, &ranges, 1);
+    let all = |oracle: &mut Oracle<_>| {
+        let blocks = std::iter::from_fn(|| oracle.try_alloc(layout(16 * MIB - 4096)));
+        let blocks: Vec<_> = blocks.collect();
+        let had = bytes(&blocks);
+        blocks.into_iter().for_each(|block| oracle.dealloc(block));
+        had
+    };
+    let mut block = oracle.alloc(layout(60 * MIB));
+    let mut behind = Vec::new();
+    for mib in [120, 180, 260, 400] {
+        behind.push(oracle.alloc(layout(2 * MIB - 4096)));
+        block = oracle.realloc(block, mib * MIB);
+    }
+    oracle.dealloc(block);
+    behind.into_iter().for_each(|block| oracle.dealloc(block));
+    let had = all(&mut oracle);
+    assert!(had > LIMIT / 8 * 7, "{had} bytes can be had");
+}
+
+#[test]
+fn blocks_grow_within_a_limit() {
+    alone("blocks_grow_within_a_limit", a_block_grows_within_the_limit);
+}
+
 #[test]
 fn the_last_of_the_address_space_serves_small_blocks() {
     alone(

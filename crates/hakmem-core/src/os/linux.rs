@@ -13,9 +13,8 @@ use crate::base::sync::AtomicU32;
 use raw as made;
 
 const PROT_NONE: usize = libc::PROT_NONE as usize;
-const PROT_RW: usize = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+pub(super) const PROT_RW: usize = (libc::PROT_READ | libc::PROT_WRITE) as usize;
 const MADV_POPULATE_WRITE: usize = 23;
-const MREMAP_DONTUNMAP: i32 = 4;
 
 // Where a variable's address goes to the kernel, its provenance is exposed: the kernel may write
 // there.
@@ -95,53 +94,6 @@ pub fn decommit(at: usize, len: usize) -> bool {
     succeeded(counted(Kind::Mmap, || {
         syscall(libc::SYS_mmap, [at, len, PROT_NONE, flags, usize::MAX, 0])
     }))
-}
-
-/// Moves the memory of `old`, `len` bytes, to `new`, `room` bytes, without copying. Linux 5.7 and
-/// later.
-///
-/// Both ranges are committed, and no thread but the caller uses them. `old` stays committed and
-/// reads as zero afterwards. So does the rest of `new`, which is one map then.
-///
-/// If `old` is more than one map, older kernels refuse, but unmap `new` before that. Another
-/// thread's mmap could land there. So the memory goes to a place of the kernel's choice first. That
-/// step unmaps nothing, and leaves the memory in one map. From there it goes to `new`.
-pub fn move_pages(old: usize, len: usize, new: usize, room: usize) -> Moved {
-    let flags = (libc::MREMAP_MAYMOVE | MREMAP_DONTUNMAP) as usize;
-    let moved = counted(Kind::Mremap, || syscall(libc::SYS_mremap, [old, len, len, flags, 0, 0]));
-    let Ok(half_way) = usize::try_from(moved) else { return Moved::No };
-    let flags = (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED) as usize;
-    let moved =
-        counted(Kind::Mremap, || syscall(libc::SYS_mremap, [half_way, len, room, flags, new, 0]));
-    if succeeded(moved) {
-        return Moved::Yes;
-    }
-    // The process may have no more maps, or the kernel has no memory for page tables. `new` may be
-    // unmapped now. If so, map it again, unless another thread's map lies there.
-    let flags =
-        (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE)
-            as usize;
-    let filled =
-        counted(Kind::Mmap, || syscall(libc::SYS_mmap, [new, room, PROT_RW, flags, usize::MAX, 0]));
-    let (from, to) = (at(half_way), at(old));
-    // SAFETY: the first mremap made `half_way`, `len` readable bytes that only this call knows.
-    // `old` is still mapped and writable, and only the caller uses it. A fresh map overlaps no
-    // other.
-    unsafe { core::ptr::copy_nonoverlapping(from, to, len) };
-    counted(Kind::Mmap, || syscall(libc::SYS_munmap, [half_way, len, 0, 0, 0, 0]));
-    if succeeded(filled) { Moved::No } else { Moved::Lost }
-}
-
-/// The outcome of [`move_pages`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Moved {
-    /// The memory is at `new`.
-    Yes,
-    /// The memory is at `old`, as it was.
-    No,
-    /// The memory is at `old`, as it was. Another thread's map may lie at `new`: do not use it
-    /// again.
-    Lost,
 }
 
 /// The pointer to an address in memory that was mapped here. No other function makes such a pointer

@@ -47,6 +47,8 @@ mod joined;
 #[cfg(all(target_os = "linux", not(any(miri, shuttle))))]
 mod library;
 mod message;
+#[cfg(all(target_os = "linux", not(miri)))]
+mod moves;
 mod node;
 mod objects;
 mod own;
@@ -72,6 +74,7 @@ mod tables;
     allow(dead_code, reason = "models have a clock, tests and the ledger have nodes")
 )]
 mod vdso;
+mod zeroes;
 
 #[cfg_attr(
     any(miri, shuttle),
@@ -88,6 +91,8 @@ pub use linux::*;
 #[cfg(feature = "reports")]
 pub use message::on_line;
 pub use message::{detail, fatal, fatal_about, on_error, report, show_more};
+#[cfg(all(target_os = "linux", not(miri)))]
+pub use moves::{Moved, move_pages};
 pub use node::node;
 #[cfg(all(test, not(any(loom, miri, shuttle))))]
 pub use node::on_node;
@@ -102,6 +107,7 @@ pub use pagemap::{Page, Pagemap};
 #[cfg(all(target_os = "linux", not(miri)))]
 #[cfg_attr(shuttle, allow(unused_imports, reason = "models have no reports"))]
 pub use start::{in_program, on_first_stack, program_headers};
+pub use zeroes::copy_to_zeroes;
 
 #[cfg(all(target_os = "linux", not(any(miri, sanitizer, shuttle))))]
 pub use bare::{

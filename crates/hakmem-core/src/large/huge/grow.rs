@@ -274,8 +274,8 @@ unsafe fn move_memory(from: Run, len: usize, to: Run, room: usize) -> bool {
         // SAFETY: the second halves of runs for which the caller promises the same.
         if unsafe { !move_memory(rest, len - half, rest_to, room - half) } {
             // SAFETY: both halves are accessible, do not overlap, and belong to the caller. The
-            // bytes of the first one are in `to` now.
-            unsafe { arena::at(a).copy_from_nonoverlapping(arena::at(b), half * SEGMENT) };
+            // bytes of the first one are in `to` now, and it reads as zero since.
+            unsafe { os::copy_to_zeroes(b, a, half * SEGMENT) };
             // Nobody may use the target again, but the caller has this half of it.
             os::purge(b, half * SEGMENT);
             return false;
@@ -283,8 +283,9 @@ unsafe fn move_memory(from: Run, len: usize, to: Run, room: usize) -> bool {
         return true;
     }
     // SAFETY: both runs are accessible for `bytes` bytes, do not overlap, and belong to the caller.
+    // The new one is clean.
     unsafe {
-        arena::at(b).copy_from_nonoverlapping(arena::at(a), bytes);
+        os::copy_to_zeroes(a, b, bytes);
         if !os::purge(a, bytes) {
             arena::at(a).write_bytes(0, bytes);
         }

@@ -18,11 +18,11 @@
 //! 3. Of a run of `reserve` segments, the first `span` are accessible and may be dirty. The rest is
 //!    clean.
 //! 4. A run is *native* or *moved*. A native run consists of the maps that hakmem reserved as the
-//!    arena. A moved run is one map that the kernel brought from elsewhere, and the kernel never
-//!    joins it with its neighbours. So hakmem does not join or extend a moved run either. Before
-//!    the run goes back to the arena, hakmem replaces it by a fresh map, which does join. Otherwise
-//!    a program that grows many blocks would end with a map for each segment, and every move would
-//!    take as many calls.
+//!    arena. A moved run is one map that the kernel brought from elsewhere, or two where a limit of
+//!    the process forbids one. The kernel never joins it with its neighbours. So hakmem does not
+//!    join or extend a moved run either. Before the run goes back to the arena, hakmem replaces it
+//!    by a fresh map, which does join. Otherwise a program that grows many blocks would end with a
+//!    map for each segment, and every move would take as many calls.
 
 mod cache;
 mod clear;
