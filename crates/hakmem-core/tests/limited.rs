@@ -388,6 +388,66 @@ fn a_block_grows_within_the_limit() {
     assert!(had > LIMIT / 8 * 7, "{had} bytes can be had");
 }
 
+/// The system charges the process for memory that is accessible, used or not. What lies unused in
+/// many short runs serves a block that is longer than each of them.
+fn unused_memory_is_not_charged_for_ever() {
+    const LIMIT: usize = 512 * MIB;
+    // SAFETY: a NULL-terminated array.
+    unsafe { c::configure([c"HAKMEM_THP=never".as_ptr(), std::ptr::null()].as_ptr()) };
+    let limit = libc::rlimit {
+        rlim_cur: LIMIT as u64,
+        rlim_max: LIMIT as u64,
+    };
+    // SAFETY: reads the structure.
+    let done = unsafe { libc::setrlimit(libc::RLIMIT_DATA, &raw const limit) };
+    assert_eq!(done, 0);
+    let ranges = Ranges::default();
+    let mut oracle = Oracle::new(C, &ranges, 1);
+    let (mut gone, mut stay) = (Vec::new(), Vec::new());
+    for _ in 0..28 {
+        gone.push(oracle.alloc(layout(14 * MIB - 4096)));
+        stay.push(oracle.alloc(layout(2 * MIB - 4096)));
+    }
+    gone.into_iter().for_each(|block| oracle.dealloc(block));
+    let block = oracle.alloc(layout(300 * MIB));
+    stay.push(block);
+    stay.into_iter().for_each(|block| oracle.dealloc(block));
+}
+
+#[test]
+fn what_is_unused_is_not_charged_before_a_request_fails() {
+    alone(
+        "what_is_unused_is_not_charged_before_a_request_fails",
+        unused_memory_is_not_charged_for_ever,
+    );
+}
+
+/// All arenas are full of small blocks, and then empty. Their address space serves a block that is
+/// longer than each of them, and other maps of the process.
+fn a_large_block_after_many_small_ones() {
+    limit_address_space(LIMIT);
+    for _ in 0..3 {
+        let ranges = Ranges::default();
+        let mut oracle = Oracle::new(C, &ranges, 1);
+        let blocks: Vec<_> = std::iter::from_fn(|| oracle.try_alloc(layout(100_000))).collect();
+        assert!(bytes(&blocks) > LIMIT / 2);
+        blocks.into_iter().for_each(|block| oracle.dealloc(block));
+        let large = oracle.alloc(layout(LIMIT / 4));
+        oracle.dealloc(large);
+        c::trim();
+        let rooms: Vec<_> = (0..LIMIT / 4 / Room::BYTES).map(|_| Room::new()).collect();
+        drop(rooms);
+    }
+}
+
+#[test]
+fn address_space_of_freed_blocks_serves_all() {
+    alone(
+        "address_space_of_freed_blocks_serves_all",
+        a_large_block_after_many_small_ones,
+    );
+}
+
 #[test]
 fn blocks_grow_within_a_limit() {
     alone("blocks_grow_within_a_limit", a_block_grows_within_the_limit);

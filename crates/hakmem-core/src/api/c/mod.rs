@@ -229,14 +229,19 @@ pub fn nobodys(p: *mut u8) {
     stray::judge_unowned(p);
 }
 
-/// Gives up what is free in the calling thread's heap, and purges all dirty memory now. Returns
-/// true if there was any. O(all free memory).
+/// Gives up what is free in the calling thread's heap, and purges all dirty memory now. Under
+/// RLIMIT_AS, also gives unused address space back. Returns true if there was dirty memory. O(all
+/// free memory).
 pub fn trim() -> bool {
     if thread::holds_a_lock() {
         return false; // This thread's signal handler interrupted the allocator.
     }
     thread::give_up_own();
-    purge::all() > 0
+    let given = purge::all();
+    if os::address_limit() != usize::MAX {
+        arena::make_room(0);
+    }
+    given > 0
 }
 
 /// Gives up what is free in the calling thread's heap: its free lists, its empty pages, its cached

@@ -1,5 +1,6 @@
 //! What is done for an allocation that found no memory, before it fails: hakmem purges all free
-//! memory, and asks the program's callback.
+//! memory, lets the system have what it may count against a limit, and asks the program's
+//! callback.
 //!
 //! Rules
 //! 1. The callback runs on the allocating thread, without any lock of hakmem: it may allocate and
@@ -7,6 +8,7 @@
 //! 2. It is not called from a signal handler that interrupted the allocator, nor on a thread that
 //!    ends, after its heap went back.
 
+use crate::backend::arena;
 use crate::base::sync::{
     AtomicPtr,
     Ordering::{Acquire, Release},
@@ -29,14 +31,23 @@ pub fn set_callback(callback: Option<LimitCallback>) {
 #[inline(never)]
 pub fn again<T>(size: usize, allocate: impl Fn() -> Option<T>) -> Option<T> {
     give_everything_back();
-    allocate().or_else(|| {
+    let found = allocate().or_else(|| relieve(size).then(&allocate)?);
+    found.or_else(|| {
         if !ask(size) {
             return None;
         }
         // What the callback freed may serve blocks of its own size only.
         give_everything_back();
+        relieve(size);
         allocate()
     })
+}
+
+/// Lets the system have what it may count against a limit, although it is unused: memory that is
+/// accessible, and address space. False: there is nothing of that.
+fn relieve(size: usize) -> bool {
+    // Both: the system may have refused either.
+    arena::decommit_after_refusal() | arena::make_room(size)
 }
 
 /// Purges all free memory.

@@ -91,6 +91,7 @@ impl Arena {
             }
             let (at, len) = (self.slot_address(from * (SEGMENT / SLOT)), (to - from) * SEGMENT);
             if !os::commit(at, len) {
+                REFUSED.store(true, Relaxed);
                 return false;
             }
             tell_choice(at, len);
@@ -120,9 +121,8 @@ impl Arena {
         }
     }
 
-    /// The first run from `from` on of at least `WORTH_DECOMMITTING` segments that are accessible
-    /// and not used.
-    fn idle_run(&self, from: usize) -> Option<(usize, usize)> {
+    /// The first run from `from` on of at least `least` segments that are accessible and not used.
+    fn idle_run(&self, from: usize, least: usize) -> Option<(usize, usize)> {
         let (used, committed) = (self.bits(Set::Used), self.bits(Set::Committed));
         let end = self.segments.load(Relaxed);
         let mut at = from;
@@ -134,7 +134,7 @@ impl Arena {
             };
             let behind = committed.first_out(begin).min(end);
             let behind = used.first_in(begin, behind).unwrap_or(behind);
-            if behind - begin >= WORTH_DECOMMITTING {
+            if behind - begin >= least {
                 return Some((begin, behind - begin));
             }
             at = behind;
@@ -154,14 +154,14 @@ impl Arena {
         os::decommit(self.slot_address(first * (SEGMENT / SLOT)), n * SEGMENT)
     }
 
-    /// Makes runs of unused segments inaccessible, so that the system does not charge them to the
-    /// process. O(groups in use).
-    fn decommit_unused(&self) {
+    /// Makes runs of at least `least` unused segments inaccessible, so that the system does not
+    /// charge them to the process. O(groups in use + runs).
+    fn decommit_unused(&self, least: usize) {
         let mut at = 0;
         loop {
             let (first, n) = {
                 let _held = LOCK.lock();
-                let Some((first, n)) = self.idle_run(at) else { return };
+                let Some((first, n)) = self.idle_run(at, least) else { return };
                 // This thread owns them meanwhile, so nobody else takes them (rule 3).
                 self.bits(Set::Used).insert(first, n);
                 (first, n)
@@ -320,8 +320,23 @@ static GIVEN: AtomicBool = AtomicBool::new(false);
 /// thread gave a run back since the last time.
 pub fn decommit_unused() {
     if GIVEN.load(Relaxed) && GIVEN.swap(false, Acquire) {
-        all().for_each(Arena::decommit_unused);
+        all().for_each(|arena| arena.decommit_unused(WORTH_DECOMMITTING));
     }
+}
+
+/// True if the system refused to make memory accessible since `decommit_after_refusal` last
+/// checked.
+static REFUSED: AtomicBool = AtomicBool::new(false);
+
+/// Makes all unused segments inaccessible if the system has refused memory. It may charge the
+/// process for them (`vm.overcommit_memory=2`, RLIMIT_DATA). False: it has not refused any.
+/// O(groups in use + runs).
+pub fn decommit_after_refusal() -> bool {
+    let is_refused = REFUSED.swap(false, Relaxed);
+    if is_refused {
+        all().for_each(|arena| arena.decommit_unused(1));
+    }
+    is_refused
 }
 
 /// Adds an arena with room for `n` segments. The caller holds the lock.

@@ -71,7 +71,9 @@ pub fn reserve_some(least: usize) -> Option<Reservation> {
     let limit = os::address_limit();
     let is_scarce = limit != usize::MAX || COUNT.load(Relaxed) > 0;
     let smallest = least.max(smallest(COUNT.load(Relaxed).into()));
-    let mut bytes = usual(os::physical_memory(), limit).max(smallest).next_multiple_of(SEGMENT);
+    // A request that is larger than an arena usually is may be followed by larger ones.
+    let wanted = usual(os::physical_memory(), limit).max(least.saturating_add(least / 2));
+    let mut bytes = wanted.clamp(smallest, smallest.max(LARGEST)).next_multiple_of(SEGMENT);
     loop {
         let segments = bytes / SEGMENT;
         let groups = segments.div_ceil(GROUP) * size_of::<Group>()
@@ -101,11 +103,37 @@ pub fn give_up(at: usize, len: usize) {
 /// neither allocates nor frees. O(groups in use + committed segments of the tails).
 pub fn fit_limit<R>(limit: usize, set: impl FnOnce() -> R) -> R {
     let _held = LOCK.lock();
-    for (i, arena) in all().enumerate() {
-        let first = i == 0;
-        arena.give_tail_up(if first { share_of(limit) / SEGMENT } else { 0 }, first);
-    }
+    give_tails(limit);
     set()
+}
+
+/// Gives tails up, so that there is address space for a request of `n` bytes, or for other maps of
+/// the process. Only if there is a limit or a second arena, and if the tails are a quarter of `n`
+/// or more. What is given up comes back as a part of a new arena, and a process has few of them: so
+/// half of the places stay. False: nothing was given up. O(groups in use + committed segments of
+/// the tails).
+pub fn make_room(n: usize) -> bool {
+    let _held = LOCK.lock();
+    let (count, limit) = (usize::from(COUNT.load(Relaxed)), os::address_limit());
+    let tails = all().enumerate().map(|(i, arena)| arena.tail(least(i, limit)).1);
+    let is_worth_it = tails.sum::<usize>() * SEGMENT >= (n / 4).max(SMALLEST);
+    let gives = count < MAX_ARENAS / 2 && is_worth_it;
+    if gives {
+        give_tails(limit);
+    }
+    gives
+}
+
+/// The segments that arena `i` keeps at least.
+fn least(i: usize, limit: usize) -> usize {
+    if i == 0 { share_of(limit) / SEGMENT } else { 0 }
+}
+
+/// Gives the tails of all arenas up. The caller holds the lock.
+fn give_tails(limit: usize) {
+    for (i, arena) in all().enumerate() {
+        arena.give_tail_up(least(i, limit), i == 0);
+    }
 }
 
 /// Gives tails up whole, because the arenas have nothing more to give. O(groups in use + committed
@@ -161,17 +189,24 @@ pub fn take_scrap(n: usize) -> Option<(&'static Arena, usize, usize)> {
 }
 
 impl Arena {
+    /// The segments behind the last used one and behind the first `least`: where they begin, and
+    /// how many they are. The caller holds the lock.
+    fn tail(&self, least: usize) -> (usize, usize) {
+        let used = self.bits(Set::Used);
+        let used = used.last_in(0, used.end()).map_or(0, |last| last + 1);
+        let end = used.max(least);
+        (end, self.segments.load(Relaxed).saturating_sub(end))
+    }
+
     /// Ends the arena behind its last used segment or after `least` segments, whichever is later,
     /// if it is longer. The caller holds the lock.
     pub(super) fn give_tail_up(&self, least: usize, is_hot: bool) {
-        let (used, committed) = (self.bits(Set::Used), self.bits(Set::Committed));
-        let known_end = used.end();
-        let used = used.last_in(0, known_end).map_or(0, |last| last + 1);
-        let (segments, known) = (self.segments.load(Relaxed), self.known.load(Relaxed));
-        let end = used.max(least);
-        if end >= segments {
+        let (end, more) = self.tail(least);
+        if more == 0 {
             return;
         }
+        let (segments, known) = (end + more, self.known.load(Relaxed));
+        let (known_end, committed) = (self.bits(Set::Used).end(), self.bits(Set::Committed));
         self.segments.store(end, Relaxed);
         if is_hot {
             HOT.set_limit(end * SEGMENT);

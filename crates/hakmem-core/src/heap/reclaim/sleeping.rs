@@ -11,7 +11,9 @@
 //!   as blocks of a parked page.
 //!
 //! The purge looks only at heaps whose holders have done nothing on slow paths for the decay
-//! (`Counts::work`).
+//! (`Counts::work`). A thread may go on by fast paths alone, which count nothing: it frees its
+//! blocks, say, and sleeps again. So the purge looks again after twice the decay, four times and so
+//! on, up to `LONGEST_WAIT`.
 //!
 //! Rules
 //! 1. The calling thread makes a pass of the purge. It uses the fields of a heap that it keeps
@@ -45,7 +47,7 @@ use crate::backend::remote_batch::RemoteBatch;
 use crate::backend::segment;
 use crate::base::size_class::CLASSES;
 use crate::base::sync::Ordering::Relaxed;
-use crate::base::sync::plain::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
+use crate::base::sync::plain::{AtomicU32, AtomicU64, AtomicUsize};
 use crate::heap::Heap;
 use crate::heap::reclaim::whole::Gathered;
 use crate::heap::reclaim::{LONGEST, parked};
@@ -67,6 +69,13 @@ const LIST_PAGES: usize = 64;
 /// In so few bytes there is little to find.
 const LITTLE: usize = 16 << 20;
 
+/// The purge waits for 2 to the power of this decays between two looks, at most.
+const LONGEST_WAIT: u32 = 6;
+
+/// The scavenger waits for so many looks at a heap. Later ones are made by passes that have another
+/// reason.
+const EXPECTED_LOOKS: u32 = 3;
+
 /// The bytes in which a later pass may find what is unused: those in pages of heaps that worked
 /// lately. A hint; 0 if they are few.
 pub fn bytes_ahead() -> usize {
@@ -82,10 +91,10 @@ pub fn after_fork() {
 pub struct Seen {
     /// `Counts::work`.
     work: AtomicU64,
-    /// When a pass first saw this, in coarse milliseconds.
+    /// When a pass first saw this, or last looked, in coarse milliseconds.
     at: AtomicU32,
-    /// True if a pass has given up what was unused then.
-    is_done: AtomicBool,
+    /// How often passes have looked since `work` changed, and given up what was unused.
+    looks: AtomicU32,
 }
 
 /// Whether a pass of the purge may pause heaps.
@@ -115,19 +124,22 @@ pub fn give_up_all(
             continue;
         }
         let seen = heap.seen();
-        if seen.age(heap, now) < decay {
+        let is_due = seen.is_due(heap, now, decay);
+        if seen.looks.load(Relaxed) < EXPECTED_LOOKS {
             ahead += heap.counts().page_bytes();
-        } else if pauses == Pauses::Yes && !seen.is_done(heap) && goes_on() {
+        }
+        if is_due && pauses == Pauses::Yes && goes_on() {
             let Some(barriers) = barriers.get_or_insert_with(HeavyBarriers::get) else { continue };
             let give_up = |heap: &'static Heap| {
                 give_up(heap, barriers, goes_on);
                 // A sleeping holder would not tell of it.
                 heap.home.tell();
+                // What was given up counts as work too.
+                seen.work.store(heap.counts.work(), Relaxed);
             };
             if while_paused(heap, barriers, give_up) {
-                // What was given up counts as work too.
-                seen.work.store(heap.counts().work(), Relaxed);
-                seen.is_done.store(true, Relaxed);
+                seen.at.store(now, Relaxed);
+                seen.looks.store(seen.looks.load(Relaxed).saturating_add(1), Relaxed);
             }
         }
     }
@@ -136,19 +148,18 @@ pub fn give_up_all(
 }
 
 impl Seen {
-    /// For how long the holder has done nothing on slow paths, in ms, as far as passes have seen.
-    fn age(&self, heap: &SharedHeap, now: u32) -> u32 {
+    /// True if the holder has done nothing on slow paths for `decay` ms, as far as passes have seen,
+    /// and if the next look is due. Remote frees do not wait for that.
+    fn is_due(&self, heap: &SharedHeap, now: u32, decay: u32) -> bool {
         let work = heap.counts().work();
         if self.work.swap(work, Relaxed) != work {
             self.at.store(now, Relaxed);
-            self.is_done.store(false, Relaxed);
+            self.looks.store(0, Relaxed);
         }
-        os::age(now, self.at.load(Relaxed))
-    }
-
-    /// True if a pass has given up what is unused, and no remote frees came since.
-    fn is_done(&self, heap: &SharedHeap) -> bool {
-        self.is_done.load(Relaxed) && heap.owner().waiting_bytes() == 0
+        let looks = self.looks.load(Relaxed);
+        let is_waiting = looks != 0 && heap.owner().waiting_bytes() == 0;
+        let longer = if is_waiting { looks.min(LONGEST_WAIT) } else { 0 };
+        os::age(now, self.at.load(Relaxed)) >= decay.saturating_mul(1 << longer)
     }
 }
 
