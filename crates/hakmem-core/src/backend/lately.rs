@@ -17,7 +17,7 @@ use crate::os;
 pub(crate) struct Lately {
     /// The largest value of the present time, and of the one before.
     peaks: [AtomicUsize; 2],
-    /// When the present time began, in coarse milliseconds.
+    /// When the present time began, in coarse milliseconds. 0: never.
     began: AtomicU32,
 }
 
@@ -29,9 +29,10 @@ impl Lately {
     /// Notes a value. Returns the peak.
     pub(crate) fn note(&self, value: usize, now: u32, decay: u32) -> usize {
         let [present, before] = &self.peaks;
-        let age = os::age(now, self.began.load(Relaxed));
+        let began = self.began.load(Relaxed);
+        let age = if began == 0 { u32::MAX } else { os::age(now, began) };
         if age >= decay / 2 {
-            self.began.store(now, Relaxed);
+            self.began.store(now.max(1), Relaxed);
             let last = present.swap(value, Relaxed);
             before.store(if age < decay { last } else { 0 }, Relaxed);
         } else if present.load(Relaxed) < value {
@@ -65,5 +66,14 @@ mod tests {
         assert_eq!(lately.note(4, 1050, 100), 7, "it is of the time before");
         assert_eq!(lately.note(2, 1100, 100), 4, "it is too old");
         assert_eq!(lately.note(1, 1200, 100), 1, "nobody noted anything for a decay");
+    }
+
+    /// The clock is about to wrap when the process begins. An age of 0 would never end.
+    #[test]
+    fn the_first_value_begins_a_time() {
+        let lately = Lately::new();
+        let late = 1000_u32.wrapping_neg();
+        assert_eq!(lately.note(7, late, 100), 7);
+        assert_eq!(lately.note(3, late + 200, 100), 3);
     }
 }

@@ -15,7 +15,7 @@ static ALLOWED: AtomicUsize = AtomicUsize::new(usize::MAX);
 /// True while tasks wait for memory.
 #[unsafe(link_section = ".data.hakmem")]
 static PRESSED: AtomicBool = AtomicBool::new(false);
-/// When the files were read last, in coarse milliseconds.
+/// When the files were read last, in coarse milliseconds. 0: never.
 static READ: AtomicU32 = AtomicU32::new(0);
 
 /// The milliseconds between two readings of the files.
@@ -67,8 +67,9 @@ pub fn read() {
 
 /// [`read`], if the last reading is long enough ago.
 pub fn read_at_times(now: u32) {
-    if os::age(now, READ.load(Relaxed)) >= PACE_MS {
-        READ.store(now, Relaxed);
+    let last = READ.load(Relaxed);
+    if last == 0 || os::age(now, last) >= PACE_MS {
+        READ.store(now.max(1), Relaxed);
         read();
     }
 }

@@ -109,7 +109,10 @@ fn purge_tail(page: &Meta) -> usize {
     if from >= page.bytes() || page.is_tail_purged.replace(true) || !was_resident {
         return 0;
     }
-    if os::purge(page.start().addr() + from, page.bytes() - from) { page.bytes() - from } else { 0 }
+    let is_given = os::purge(page.start().addr() + from, page.bytes() - from);
+    // Where the system refused, as for locked memory, a later purge tries again.
+    page.is_tail_purged.set(is_given);
+    if is_given { page.bytes() - from } else { 0 }
 }
 
 /// Purges the pieces among the carved blocks that no used block reaches into.

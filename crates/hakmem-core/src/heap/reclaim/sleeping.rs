@@ -148,8 +148,8 @@ pub fn give_up_all(
 }
 
 impl Seen {
-    /// True if the holder has done nothing on slow paths for `decay` ms, as far as passes have seen,
-    /// and if the next look is due. Remote frees do not wait for that.
+    /// True if the holder has done nothing on slow paths for `decay` ms, as far as passes have
+    /// seen, and if the next look is due. Remote frees do not wait for that.
     fn is_due(&self, heap: &SharedHeap, now: u32, decay: u32) -> bool {
         let work = heap.counts().work();
         if self.work.swap(work, Relaxed) != work {
