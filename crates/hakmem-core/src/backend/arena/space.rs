@@ -71,9 +71,11 @@ pub fn reserve_some(least: usize) -> Option<Reservation> {
     let limit = os::address_limit();
     let is_scarce = limit != usize::MAX || COUNT.load(Relaxed) > 0;
     let smallest = least.max(smallest(COUNT.load(Relaxed).into()));
-    // A request that is larger than an arena usually is may be followed by larger ones.
-    let wanted = usual(os::physical_memory(), limit).max(least.saturating_add(least / 2));
-    let mut bytes = wanted.clamp(smallest, smallest.max(LARGEST)).next_multiple_of(SEGMENT);
+    let wanted = usual(os::physical_memory(), limit).max(smallest);
+    // From the third arena on, a request that is larger than an arena usually is may be followed by
+    // larger ones, and there are not many places.
+    let more = if COUNT.load(Relaxed) > 1 && wanted == least { least / 2 } else { 0 };
+    let mut bytes = wanted.saturating_add(more).min(wanted.max(LARGEST)).next_multiple_of(SEGMENT);
     loop {
         let segments = bytes / SEGMENT;
         let groups = segments.div_ceil(GROUP) * size_of::<Group>()
