@@ -35,12 +35,19 @@ pub struct Place {
     pub frames: Vec<Frame>,
 }
 
+/// How the names of C++ functions begin, with the forms of blocks and of constructors of a file.
+const MANGLED: [&str; 5] = ["_Z", "__Z", "___Z", "____Z", "_GLOBAL_"];
+
 /// As a person says it: without a hash, and of C++ without the types of parameters and result.
 pub fn readable(name: &str) -> String {
     // Versions of dynamic symbols.
     let plain = name.split('@').next().unwrap_or(name);
     if let Ok(rust) = rustc_demangle::try_demangle(plain) {
         return format!("{rust:#}");
+    }
+    // The demangler takes any other name for a type: `f` for float.
+    if !MANGLED.iter().any(|prefix| plain.starts_with(prefix)) {
+        return plain.to_owned();
     }
     let options = DemangleOptions::new().no_params().no_return_type();
     let cpp = cpp_demangle::Symbol::new(plain)
@@ -242,6 +249,17 @@ mod tests {
             "std::vector<int, std::allocator<int> >::push_back"
         );
         assert_eq!(readable("zmalloc@@REDIS_7"), "zmalloc");
+        assert_eq!(readable("_ZN3FooC2Ev"), "Foo::Foo");
+        assert_eq!(readable("__ZN3FooC2Ev"), "Foo::Foo");
+        assert!(readable("_GLOBAL__I_main").contains("main"));
+    }
+
+    /// The demangler would take them for types: `f` for float.
+    #[test]
+    fn names_of_c_are_left_as_they_are() {
+        for name in ["f", "h", "i", "Pc", "_", "Z", "_start", "St6vectorIiE"] {
+            assert_eq!(readable(name), name);
+        }
     }
 
     #[test]
