@@ -118,6 +118,29 @@ fn a_report_has_the_stacks_of_access_free_and_allocation() {
     );
 }
 
+/// Under a filter no stack is recorded. The report has none of the place's earlier blocks instead.
+#[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "sampled guards are the default build's"
+)]
+fn a_report_after_a_filter_has_no_stack_of_another_block() {
+    let (output, stderr) = run("filtered", &[("HAKMEM_GUARD_SAMPLE", "1")]);
+    assert_eq!(output.status.signal(), Some(libc::SIGSEGV), "{stderr}");
+    assert_eq!(heads(&stderr), ["Use After Free"]);
+    let parts: Vec<_> = stderr.split(" here:\n").collect();
+    assert_eq!(parts.len(), 4, "{stderr}");
+    for (access, was_done) in [(0, ")"), (1, " was deallocated")] {
+        assert!(parts[access].ends_with(was_done), "{stderr}");
+        assert!(
+            parts[access + 1].starts_with("hakmem:     no stack is known\n"),
+            "{stderr}"
+        );
+    }
+    assert!(parts[2].contains(" was allocated by thread "), "{stderr}");
+    assert!(parts[3].starts_with("hakmem:     #0 0x"), "{stderr}");
+}
+
 /// Standard error has what was seen, and the file has all of it.
 #[test]
 #[cfg_attr(

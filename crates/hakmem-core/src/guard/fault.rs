@@ -24,22 +24,13 @@ impl Display for Relative {
 
 /// Reports an error. `stack` is where it happened.
 fn tell(what: Arguments<'_>, at: usize, place: &'static Place, stack: &Stack) {
-    let thread = stack.thread();
-    report(format_args!("{what} at {at:#x} ({}) by thread {thread} here:", Relative(at, place)));
+    report(format_args!("{what} at {at:#x} ({}){} here:", Relative(at, place), stack.by()));
     stack.show();
     if place.state() == State::Freed {
-        detail(format_args!(
-            "{:#x} was deallocated by thread {} here:",
-            place.address(),
-            place.freed.thread()
-        ));
+        detail(format_args!("{:#x} was deallocated{} here:", place.address(), place.freed.by()));
         place.freed.show();
     }
-    detail(format_args!(
-        "{:#x} was allocated by thread {} here:",
-        place.address(),
-        place.allocated.thread()
-    ));
+    detail(format_args!("{:#x} was allocated{} here:", place.address(), place.allocated.by()));
     place.allocated.show();
 }
 
@@ -110,11 +101,7 @@ pub fn judge(fault: &Fault) -> bool {
                 tell(format_args!("{what}"), fault.address, place, &stack);
             }
             None => {
-                report(format_args!(
-                    "Wild access at {:#x} by thread {} here:",
-                    fault.address,
-                    stack.thread()
-                ));
+                report(format_args!("Wild access at {:#x}{} here:", fault.address, stack.by()));
                 stack.show();
             }
         }

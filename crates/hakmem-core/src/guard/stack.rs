@@ -48,12 +48,14 @@ impl Stack {
     }
 
     fn record_by(&self, follow: impl FnOnce(&mut Scratch)) {
+        // What an earlier block left is forgotten in any case.
+        self.thread.store(0, Relaxed);
+        self.len.store(0, Relaxed);
         // A filter may end the process for the calls that this makes.
         if os::is_filtered() {
             return;
         }
         self.thread.store(os::numbers().1, Relaxed);
-        self.len.store(0, Relaxed);
         if !TAKEN.swap(true, Acquire) {
             // SAFETY: the flag was not set, so nobody else uses the scratch.
             let scratch = unsafe { &mut *SCRATCH.0.get() };
@@ -73,9 +75,9 @@ impl Stack {
         self.len.store(kept as u32, Relaxed);
     }
 
-    /// The number of the thread, as the system has it.
-    pub fn thread(&self) -> u32 {
-        self.thread.load(Relaxed)
+    /// " by thread N", with the number that the system gives it. Empty if it is not known.
+    pub fn by(&self) -> By {
+        By(self.thread.load(Relaxed))
     }
 
     /// Writes a line for each frame.
@@ -91,6 +93,18 @@ impl Stack {
         }
         if len == 0 {
             os::detail(format_args!("    no stack is known"));
+        }
+    }
+}
+
+/// A thread in a report. 0: none is known.
+pub struct By(u32);
+
+impl core::fmt::Display for By {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self.0 {
+            0 => Ok(()),
+            thread => write!(f, " by thread {thread}"),
         }
     }
 }
@@ -114,6 +128,9 @@ pub fn after_fork() {
 pub fn show_own() {
     let stack = Stack::new();
     stack.record();
-    os::detail(format_args!("thread {}:", stack.thread()));
+    match stack.by() {
+        By(0) => os::detail(format_args!("a thread:")),
+        By(thread) => os::detail(format_args!("thread {thread}:")),
+    }
     stack.show();
 }

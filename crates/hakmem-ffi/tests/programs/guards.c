@@ -2,6 +2,8 @@
 #include "must.h"
 
 #include <dlfcn.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -10,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -76,6 +79,20 @@ static void use_after_free(void) {
     free(p);
     p = hidden(p);
     p[5] = 1;
+}
+
+/* Each place has had a block. Then comes a filter, which allows all calls, and the free of a block
+   from before. */
+static void filtered(void) {
+    for (int i = 0; i < 200; i++)
+        free(hidden(malloc(100)));
+    unsigned char *p = hidden(malloc(100));
+    struct sock_filter all[] = {BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+    struct sock_fprog program = {1, all};
+    MUST(!prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+    MUST(!prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program));
+    free(p);
+    hidden(p)[5] = 1;
 }
 
 static void own_handler(int signal, siginfo_t *info, void *context) {
@@ -157,7 +174,7 @@ int main(int count, char **arguments) {
     static const struct {
         const char *name;
         void (*run)(void);
-    } parts[] = {{"correct", correct}, {"use_after_free", use_after_free}, {"handler", handler}, {"goes_on", goes_on}, {"null_pointer", null_pointer}, {"sent", sent}, {"ignored", ignored}, {"jumped", jumped}};
+    } parts[] = {{"correct", correct}, {"use_after_free", use_after_free}, {"filtered", filtered}, {"handler", handler}, {"goes_on", goes_on}, {"null_pointer", null_pointer}, {"sent", sent}, {"ignored", ignored}, {"jumped", jumped}};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (!strcmp(parts[i].name, arguments[1]))
             parts[i].run();
