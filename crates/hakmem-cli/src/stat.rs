@@ -80,7 +80,7 @@ pub fn stat(options: Options) -> ! {
 /// Prints the tables of a running process, read from outside.
 fn of_process(pid: u32, all: bool) -> ! {
     match Target::open(pid).and_then(|mut target| target.reading()) {
-        Ok(look) => ended(output::show(table::of(&look.moment, all).as_bytes())),
+        Ok(look) => ended(output::show(table::of_reading(&look, all).as_bytes())),
         Err(trouble) => fail(&trouble.say(pid)),
     }
 }

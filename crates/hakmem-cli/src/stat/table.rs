@@ -3,6 +3,7 @@
 use super::figures::{Class, Heap, Moment, ProgramHeap, Syscall};
 use crate::checked::total;
 use crate::summary::{bytes, duration, grouped};
+use crate::view::Reading;
 use std::fmt::Write;
 
 /// Heaps that get a line: those that allocated most.
@@ -11,10 +12,28 @@ const MOST_HEAPS: usize = 16;
 /// Classes that get a line, unless all do: those whose pages are most.
 const MOST_CLASSES: usize = 12;
 
-/// All tables of one moment; with `all`, a line for every class.
+/// What is said of a reading that is not whole.
+pub const CHANGED: &str = "lists changed while they were followed";
+
+/// All tables of one moment of a report; with `all`, a line for every class.
 pub fn of(m: &Moment, all: bool) -> String {
+    let doubt = (m.running_heaps > 0).then(|| {
+        let heaps = grouped(m.running_heaps);
+        format!("the lists of {heaps} running threads are not known")
+    });
+    tables(m, all, doubt)
+}
+
+/// All tables of a reading, for which the lists of running threads were followed.
+pub fn of_reading(look: &Reading, all: bool) -> String {
+    let doubt = (!look.whole).then(|| CHANGED.to_owned());
+    tables(&look.moment, all, doubt)
+}
+
+/// `doubt` is why the figures are not exact.
+fn tables(m: &Moment, all: bool, doubt: Option<String>) -> String {
     let mut text = format!("process {} at {}\n\n", m.pid, m.event);
-    text += &grid(&[Left, Left], &totals(m));
+    text += &grid(&[Left, Left], &totals(m, doubt));
     text += "\nsize classes\n\n";
     let (shown, others) = divided(&m.classes, if all { usize::MAX } else { MOST_CLASSES });
     text += &grid(&[Right; 12], &classes(&shown));
@@ -91,7 +110,7 @@ pub fn named<const N: usize>(rows: [(&str, String); N]) -> Vec<[String; 2]> {
     rows.map(|(name, value)| [name.to_owned(), value]).into()
 }
 
-fn totals(m: &Moment) -> Vec<[String; 2]> {
+fn totals(m: &Moment, doubt: Option<String>) -> Vec<[String; 2]> {
     let mut rows = blocks(m);
     rows.extend(memory(m));
     rows.extend(named([(
@@ -101,11 +120,7 @@ fn totals(m: &Moment) -> Vec<[String; 2]> {
     if m.foreign_frees > 0 {
         rows.extend(named([("foreign frees", grouped(m.foreign_frees))]));
     }
-    if m.running_heaps > 0 {
-        let heaps = grouped(m.running_heaps);
-        let text = format!("the lists of {heaps} running threads are not known");
-        rows.extend(named([("not exact", text)]));
-    }
+    rows.extend(doubt.map(|why| ["not exact".to_owned(), why]));
     rows
 }
 
@@ -196,10 +211,17 @@ fn memory(m: &Moment) -> Vec<[String; 2]> {
     ])
 }
 
-/// Live bytes, now and at most.
+/// Live bytes, now and at most. Blocks that were freed and are on their way count as live. They are
+/// named if they are more than 1 % of the live blocks.
 pub fn live(m: &Moment) -> String {
+    let live = m.allocations.saturating_sub(m.frees);
+    let live = live.saturating_add(m.in_flight);
+    let on_their_way = match m.in_flight > live / 100 {
+        true => format!(", of it {} blocks on their way", grouped(m.in_flight)),
+        false => String::new(),
+    };
     format!(
-        "{}, never more than {}",
+        "{}{on_their_way}, never more than {}",
         bytes(m.live_bytes),
         bytes(m.peak_live_bytes_upper_bound)
     )
@@ -405,6 +427,49 @@ fn syscalls(m: &Moment) -> Vec<[String; 5]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn blocks_on_their_way_are_named_if_they_matter() {
+        let of = |frees, in_flight| {
+            live(&Moment {
+                allocations: 1000,
+                frees,
+                in_flight,
+                live_bytes: 2048,
+                peak_live_bytes_upper_bound: 4096,
+                ..Moment::default()
+            })
+        };
+        let plain = "2.0 KiB, never more than 4.0 KiB";
+        assert_eq!(of(0, 0), plain);
+        assert_eq!(of(1000, 0), plain, "nothing is live");
+        assert_eq!(of(505, 5), plain, "1 % of 500");
+        let text = "2.0 KiB, of it 6 blocks on their way, never more than 4.0 KiB";
+        assert_eq!(of(506, 6), text);
+        assert_eq!(of(1000, 6), text, "all of it");
+    }
+
+    #[test]
+    fn a_reading_is_inexact_if_lists_changed() {
+        let moment = Moment {
+            running_heaps: 2,
+            ..Moment::default()
+        };
+        let report = "not exact           the lists of 2 running threads are not known\n";
+        assert!(of(&moment, false).contains(report));
+        let said = |whole| {
+            let look = Reading {
+                moment: moment.clone(),
+                whole,
+                usage: Default::default(),
+                decisions: vec![],
+            };
+            of_reading(&look, false)
+        };
+        assert!(!said(true).contains("not exact"));
+        let changed = "not exact           lists changed while they were followed\n";
+        assert!(said(false).contains(changed));
+    }
 
     #[test]
     fn classes_that_hold_most_have_a_line_and_the_others_one() {

@@ -5,7 +5,7 @@ use super::tables::{self, Order};
 use crate::checked::total;
 use crate::lines::{length, wrap};
 use crate::stat::figures::Class;
-use crate::stat::table::{Left, Right, grid, live, named, percent, program_heaps, slots};
+use crate::stat::table::{CHANGED, Left, Right, grid, live, named, percent, program_heaps, slots};
 use crate::summary::{bytes, grouped};
 use crate::view::{Decision, Reading};
 
@@ -187,8 +187,8 @@ fn memory(reading: &Reading) -> Vec<[String; 2]> {
                 m.heaps,
                 m.running_heaps,
                 match reading.whole {
-                    true => "",
-                    false => "; lists changed while they were followed",
+                    true => String::new(),
+                    false => format!("; {CHANGED}"),
                 }
             ),
         ),
