@@ -43,6 +43,50 @@ fn of_a_program() {
     assert!(allocations >= 100_000, "{row}");
 }
 
+/// A heap tells the process's total of live bytes in steps of 1 MiB. A small program has told
+/// nothing yet.
+#[test]
+fn a_small_program_was_once_as_large_as_it_is() {
+    let mut command = std::process::Command::new("bash");
+    command
+        .args(["-c", "echo ready; read line"])
+        .env("LD_PRELOAD", &*HAKMEM)
+        .stdin(Stdio::piped());
+    let small = Ready::new(command);
+    let pid = small.pid().to_string();
+    for words in [
+        &["stat", "--pid", &pid][..],
+        &["top", "--batch", "1", "--pid", &pid],
+    ] {
+        let text = stdout(&hakmem().args(words).output().unwrap());
+        let live = text.lines().find_map(|l| l.trim().strip_prefix("live "));
+        let (live, peak) = live.unwrap().split_once(", never more than ").unwrap();
+        let [live, peak] = [live, peak].map(|text| {
+            let (number, unit) = text.trim().split_once(' ').unwrap();
+            number.parse::<f64>().unwrap() * if unit == "B" { 1.0 } else { 1024.0 }
+        });
+        assert!(live > 0.0 && peak >= live, "{text}");
+    }
+}
+
+/// Lists of running threads are followed.
+#[test]
+fn figures_of_a_process_at_rest_are_not_called_inexact() {
+    let mut command = std::process::Command::new("bash");
+    command
+        .args(["-c", "echo ready; read line"])
+        .env("LD_PRELOAD", &*HAKMEM)
+        .stdin(Stdio::piped());
+    let rests = Ready::new(command);
+    let pid = rests.pid().to_string();
+    let output = hakmem().args(["stat", "--pid", &pid]).output().unwrap();
+    let text = stdout(&output);
+    assert!(
+        text.contains("thread heaps") && !text.contains("not exact"),
+        "{text}"
+    );
+}
+
 /// The last report of each process, from a file and from standard input.
 #[test]
 fn of_a_file() {

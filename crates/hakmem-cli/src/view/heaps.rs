@@ -41,7 +41,7 @@ pub struct Found {
 
 /// A difference of counters as a count: what was read at different moments may be less than
 /// nothing.
-fn count(n: i128) -> u64 {
+pub fn count(n: i128) -> u64 {
     u64::try_from(n.max(0)).unwrap_or(u64::MAX)
 }
 
@@ -113,6 +113,13 @@ impl<'a> Heaps<'a> {
     pub fn sum(&self, name: &str) -> io::Result<u64> {
         let at = self.array(name, 1, 8)?;
         Ok(total(self.all.iter().map(|heap| u64_at(heap, at))))
+    }
+
+    /// The sum of a number of the heaps that may be below 0.
+    pub fn signed_sum(&self, name: &str) -> io::Result<i128> {
+        let at = self.array(name, 1, 8)?;
+        let numbers = self.all.iter().map(|heap| u64_at(heap, at) as i64);
+        Ok(numbers.map(i128::from).sum())
     }
 
     /// The figures of each heap.

@@ -1,7 +1,7 @@
 //! One reading: the figures of a report, made of what another process's memory says.
 
 use super::decisions::{self, Decision};
-use super::heaps::{Found, Heaps};
+use super::heaps::{self, Found, Heaps};
 use super::memory::{Lists, Memory, u64_at};
 use super::note::Note;
 use super::process::Usage;
@@ -73,6 +73,8 @@ pub fn reading(memory: Memory, note: &Note, pid: u32, usage: &Usage) -> io::Resu
     add_blocks(&mut m, &words, &heaps, freed_by_owners)?;
     add_memory(&mut m, &words, &heaps)?;
     m.live_bytes = m.live_bytes.saturating_add(in_program_heaps);
+    // The two are of different moments, if the process runs.
+    m.peak_live_bytes_upper_bound = m.peak_live_bytes_upper_bound.max(m.live_bytes);
     m.classes
         .retain(|c| c.allocations > 0 || c.frees > 0 || c.pages > 0);
     Ok(Reading {
@@ -199,7 +201,10 @@ fn add_memory(m: &mut Moment, words: &Words, heaps: &Heaps) -> io::Result<()> {
         words.signed("huge_live")?.saturating_sub(kept),
     ];
     m.live_bytes = total(m.classes.iter().map(|c| c.live_bytes).chain(larger));
-    m.peak_live_bytes_upper_bound = words.signed("peak_live")?;
+    // Each heap tells the total only of changes of 1 MiB.
+    let untold = heaps.signed_sum("heap.live")?;
+    let bound = i128::from(words.signed("live")?) + untold - i128::from(kept);
+    m.peak_live_bytes_upper_bound = words.signed("peak_live")?.max(heaps::count(bound));
     m.reserved_bytes = words.of("reserved")?;
     m.committed_bytes = words.of("committed")?;
     m.dirty_bytes = total([

@@ -107,7 +107,7 @@ pub struct Heap {
     pub pace: Pace,
     /// The change of the live bytes that the process's total does not have yet, and the highest
     /// value of this change.
-    live: Counter<i64>,
+    pub live: Counter<i64>,
     high: Cell<i64>,
     /// The change of the bytes carved in pages of one slot that `segment` does not have yet.
     carved: Cell<i64>,

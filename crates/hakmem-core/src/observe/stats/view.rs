@@ -207,6 +207,7 @@ mod note {
         "heap.next_pages": offset_of!(Heap, counts.next_pages),
         "heap.unparked": offset_of!(Heap, counts.unparked),
         "heap.merges": offset_of!(Heap, counts.merges),
+        "heap.live": offset_of!(Heap, live),
         "heap.large_fresh": offset_of!(Heap, counts.large_fresh),
         "heap.large_hits": offset_of!(Heap, counts.large_hits),
         "heap.large_freed": offset_of!(Heap, counts.large_freed),
