@@ -12,7 +12,7 @@ mod settings;
 mod target;
 
 use crate::checked::{name, say};
-use crate::{grammar, output};
+use crate::{grammar, output, program};
 use clap::Args;
 use finding::{Finding, Verdict};
 use root::Root;
@@ -105,6 +105,7 @@ fn findings(options: &Options) -> Vec<Finding> {
         Ok(found) => all.extend(found),
         Err(failure) => {
             let word = name(&word.to_string_lossy());
+            let word = program::shown(&word);
             say(&format!("cannot run {word}: {}", failure.why));
             exit(failure.status)
         }

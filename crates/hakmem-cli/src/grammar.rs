@@ -85,7 +85,8 @@ pub fn seconds(text: &str, from: f64, to: f64) -> Result<Duration, String> {
     }
 }
 
-fn wrong(why: &str) -> ! {
+/// Ends this process because of the line.
+pub fn wrong(why: &str) -> ! {
     say(why);
     process::exit(WRONG_USAGE)
 }

@@ -36,9 +36,10 @@ Examples:
   hakmem map -o heap.svg --file /tmp/maps";
 
 #[derive(Args)]
+#[group(required = true, multiple = true, args = ["file", "pid", "command"])]
 pub struct Options {
     /// Reads a file of maps; - is standard input
-    #[arg(long, required_unless_present_any = ["pid", "command"], conflicts_with_all = ["pid", "command"])]
+    #[arg(long, conflicts_with_all = ["pid", "command"])]
     file: Option<PathBuf>,
     /// Reads the map of a running process
     #[arg(long, conflicts_with = "command", value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]

@@ -105,7 +105,7 @@ impl Prepared {
 
 fn named(name: &str, e: NotStarted) -> NotStarted {
     NotStarted {
-        why: format!("cannot run {name}: {}", e.why),
+        why: format!("cannot run {}: {}", program::shown(name), e.why),
         ..e
     }
 }

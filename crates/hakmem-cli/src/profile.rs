@@ -44,22 +44,23 @@ Examples:
   hakmem profile --file /tmp/profiles --pid 1234";
 
 #[derive(Args)]
+#[group(required = true, multiple = true, args = ["file", "pid", "command"])]
 pub struct Options {
     /// Reads a file of profiles that the library wrote; - is standard input
-    #[arg(long, required_unless_present_any = ["command", "pid"], conflicts_with = "command")]
+    #[arg(long, conflicts_with = "command")]
     file: Option<PathBuf>,
     /// The start of the names of the files [default: hakmem-PROG, FILE, or hakmem-PID]
     #[arg(short, long, value_name = "PREFIX")]
     output: Option<PathBuf>,
     /// Average bytes from one sample to the next; 1 samples almost every allocation
-    #[arg(long, value_name = "BYTES", default_value_t = 512 << 10, value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
+    #[arg(long, value_name = "BYTES", conflicts_with = "file", default_value_t = 512 << 10, value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
     interval: u32,
     /// The process to profile while it runs; with --file the one whose profile to read, if FILE has
     /// profiles of several
     #[arg(long, conflicts_with = "command", value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
     pid: Option<u32>,
     /// How long the process is profiled [default: until Ctrl-C]
-    #[arg(long, value_name = "N", requires = "pid", conflicts_with = "file", value_parser = seconds)]
+    #[arg(long, value_name = "N", requires = "pid", conflicts_with_all = ["file", "command"], value_parser = seconds)]
     seconds: Option<Duration>,
     /// Shows also the allocator's functions, and those of the standard libraries around them
     #[arg(long)]

@@ -150,6 +150,11 @@ pub fn musl(path: &Path) -> Option<PathBuf> {
     name.starts_with(b"ld-musl").then_some(loader)
 }
 
+/// A program's name in a message: an empty one has quotes.
+pub fn shown(name: &str) -> &str {
+    if name.is_empty() { "\"\"" } else { name }
+}
+
 /// Looks the program up as execvp does: a name without a slash along PATH, anything else as it is.
 pub fn find(name: &OsStr) -> Result<PathBuf, NotStarted> {
     let path = env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());

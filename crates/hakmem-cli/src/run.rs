@@ -93,7 +93,7 @@ fn own_failure(why: String) -> NotStarted {
 
 fn named(name: &str, e: NotStarted) -> NotStarted {
     NotStarted {
-        why: format!("cannot run {name}: {}", e.why),
+        why: format!("cannot run {}: {}", program::shown(name), e.why),
         ..e
     }
 }

@@ -32,9 +32,10 @@ Examples:
   hakmem stat --file /tmp/report";
 
 #[derive(Args)]
+#[group(required = true, multiple = true, args = ["file", "pid", "command"])]
 pub struct Options {
     /// Reads a file of reports; - is standard input
-    #[arg(long, required_unless_present_any = ["pid", "command"], conflicts_with_all = ["pid", "command"])]
+    #[arg(long, conflicts_with_all = ["pid", "command"])]
     file: Option<PathBuf>,
     /// Shows every size class, not only those with the most memory
     #[arg(long)]

@@ -54,9 +54,10 @@ Examples:
 Words that it uses: https://github.com/hakmem/hakmem/blob/main/docs/glossary.md";
 
 #[derive(Args)]
+#[group(required = true, multiple = true, args = ["pid", "command"])]
 pub struct Options {
     /// Watches a running process; short form: `hakmem top PID`
-    #[arg(long, required_unless_present = "command", conflicts_with = "command",
+    #[arg(long, conflicts_with = "command",
           value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
     pid: Option<u32>,
     /// Prints N readings as plain text; 0: until the process ends
@@ -96,6 +97,9 @@ pub fn top(options: Options) -> ! {
     let dumb = env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
     let plain = options.batch.is_some() || dumb || !io::stdout().is_terminal();
     let pid = options.pid.or_else(|| grammar::pid(&options.command));
+    if pid.is_some() && options.lib.is_some() {
+        grammar::wrong("--lib is for a program that is started, not for a running process");
+    }
     let (pid, watched) = match pid {
         Some(pid) => (pid, Watched::Found),
         None => match Started::new(&options.command, options.lib.as_deref(), !plain) {

@@ -86,6 +86,63 @@ fn a_line_that_is_nearly_right_is_put_right() {
     }
 }
 
+/// An option without an effect is refused.
+#[test]
+fn what_does_not_go_together_is_refused() {
+    for (words, option, other) in [
+        (
+            &["profile", "--seconds", "1", "true"][..],
+            "--seconds",
+            "PROG",
+        ),
+        (
+            &["profile", "--seconds", "1", "--file", "/dev/null"],
+            "--seconds",
+            "--file",
+        ),
+        (
+            &["profile", "--interval", "1", "--file", "/dev/null"],
+            "--interval",
+            "--file",
+        ),
+        (&["top", "--lib", "/dev/null", "4711"], "--lib", "process"),
+    ] {
+        let output = hakmem().args(words).output().unwrap();
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {text}");
+        let first = text.lines().next().unwrap();
+        assert!(first.contains(option) && text.contains(other), "{text}");
+    }
+    let output = hakmem().args(["profile", "--seconds", "1"]).output();
+    assert_eq!(output.unwrap().status.code(), Some(2));
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    for way in ["stat", "top", "map", "profile"] {
+        let output = hakmem().arg(way).output().unwrap();
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{way}: {text}");
+        let asked = text.split("Usage").next().unwrap();
+        assert!(
+            asked.contains("--pid <PID>") && asked.contains("PROG"),
+            "{text}"
+        );
+        assert_eq!(asked.contains("--file <FILE>"), way != "top", "{text}");
+    }
+}
+
+#[test]
+fn an_empty_name_leaves_no_gap() {
+    for way in ["run", "stat", "top", "map", "profile"] {
+        let mut command = hakmem();
+        let output = command.args([way, "--lib"]).arg(&*HAKMEM).arg("").output();
+        let output = output.unwrap();
+        assert_eq!(output.status.code(), Some(127), "{way}");
+        assert_says(&output, "cannot run \"\": the program's name is empty");
+    }
+}
+
 /// What cannot be written is said before the program runs, and what was tried leaves nothing.
 #[test]
 fn outputs_are_tried_first() {
