@@ -220,6 +220,11 @@ MAPPED_LIBRARIES:
         said.contains("samples    15, one in 512.0 KiB to 4.0 MiB;"),
         "{said}"
     );
+    // (5 × 0.5 + 10 × 4)² / (5 × 0.5² + 10 × 4²)
+    assert!(
+        said.contains("\n             as exact as 11 samples at one interval\n"),
+        "{said}"
+    );
     let p = decoded::decode_file(&raw.with_extension("pb.gz"));
     let [(_, values)] = &p.samples[..] else {
         panic!("{p:?}")

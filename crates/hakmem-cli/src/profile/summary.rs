@@ -44,6 +44,12 @@ pub fn of(profile: &Profile, raw: &Raw, files: &[PathBuf]) -> String {
         "  samples    {}, one in {interval}{longest}; the figures are estimates\n",
         grouped(taken)
     ));
+    if let Some(worth) = worth(raw).filter(|_| !longest.is_empty()) {
+        line(format_args!(
+            "             as exact as {} samples at one interval\n",
+            grouped(worth.round() as u64)
+        ));
+    }
     let blocks = |n: f64| grouped(n.round() as u64);
     line(format_args!(
         "  allocated  {} in {} blocks\n",
@@ -68,6 +74,21 @@ pub fn of(profile: &Profile, raw: &Raw, files: &[PathBuf]) -> String {
         text += &format!("  wrote {}\n", file.display());
     }
     text
+}
+
+/// How many samples that count alike would give the bytes allocated with the same error. A block is
+/// a sample with probability 1 / weight: the less likely it was, the more it adds to the variance.
+/// None: the profile has no error.
+fn worth(raw: &Raw) -> Option<f64> {
+    let (mut sum, mut variance) = (0.0, 0.0);
+    for sample in &raw.samples {
+        let (n, weight) = (sample.all as f64, sample.weight());
+        let each = sample.size as f64 * weight;
+        sum += n * each;
+        variance += n * each * each * (1.0 - 1.0 / weight);
+    }
+    let worth = sum * sum / variance;
+    worth.is_finite().then_some(worth)
 }
 
 /// The sites with most bytes; nothing if there are none.

@@ -14,7 +14,8 @@ use core::cell::Cell;
 /// right to 3 %.
 const MOST: u64 = 1_000;
 /// The most samples that a heap saves up. A program that reads its data in a moment is profiled by
-/// so many, which is right to 5 %. They take 1 to 2 ms.
+/// so many, which is right to 5 %. They take 1 to 2 ms. If it goes on as fast, the samples after
+/// them have longer intervals and decide: 580 samples in all had an error of 14 %.
 const BURST: u32 = 500;
 /// Samples after which the rate is known well enough, to a sixth.
 const WINDOW: u32 = 32;
