@@ -11,7 +11,7 @@ use crate::prepared::Prepared;
 use crate::program::NotStarted;
 use crate::view::{Target, Trouble};
 use crate::{grammar, output, run};
-use clap::Args;
+use clap::{ArgGroup, Args};
 use model::Map;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -36,7 +36,7 @@ Examples:
   hakmem map -o heap.svg --file /tmp/maps";
 
 #[derive(Args)]
-#[group(required = true, multiple = true, args = ["file", "pid", "command"])]
+#[command(group = ArgGroup::new("what").required(true).multiple(true).args(["file", "pid", "command"]))]
 pub struct Options {
     /// Reads a file of maps; - is standard input
     #[arg(long, conflicts_with_all = ["pid", "command"])]

@@ -9,7 +9,7 @@ mod summary;
 
 use crate::checked::{self, say};
 use crate::{grammar, output, run};
-use clap::Args;
+use clap::{ArgGroup, Args};
 use hakmem_pprof::Bytes;
 use hakmem_pprof::tool::module::Look;
 use hakmem_pprof::tool::{Profile, encode, flame, raw};
@@ -44,7 +44,7 @@ Examples:
   hakmem profile --file /tmp/profiles --pid 1234";
 
 #[derive(Args)]
-#[group(required = true, multiple = true, args = ["file", "pid", "command"])]
+#[command(group = ArgGroup::new("what").required(true).multiple(true).args(["file", "pid", "command"]))]
 pub struct Options {
     /// Reads a file of profiles that the library wrote; - is standard input
     #[arg(long, conflicts_with = "command")]

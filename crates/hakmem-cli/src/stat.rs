@@ -6,7 +6,7 @@ pub mod table;
 use crate::checked::{Lines, refuse, say};
 use crate::view::Target;
 use crate::{grammar, output, run};
-use clap::Args;
+use clap::{ArgGroup, Args};
 use figures::Moment;
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -32,7 +32,7 @@ Examples:
   hakmem stat --file /tmp/report";
 
 #[derive(Args)]
-#[group(required = true, multiple = true, args = ["file", "pid", "command"])]
+#[command(group = ArgGroup::new("what").required(true).multiple(true).args(["file", "pid", "command"]))]
 pub struct Options {
     /// Reads a file of reports; - is standard input
     #[arg(long, conflicts_with_all = ["pid", "command"])]

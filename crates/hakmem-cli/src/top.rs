@@ -17,7 +17,7 @@ use crate::checked::say;
 use crate::child::{self, End};
 use crate::view::{self, Target, Trouble};
 use crate::{grammar, output};
-use clap::Args;
+use clap::{ArgGroup, Args};
 use ratatui::crossterm::terminal::window_size;
 use rates::History;
 use std::env;
@@ -54,7 +54,7 @@ Examples:
 Words that it uses: https://github.com/hakmem/hakmem/blob/main/docs/glossary.md";
 
 #[derive(Args)]
-#[group(required = true, multiple = true, args = ["pid", "command"])]
+#[command(group = ArgGroup::new("what").required(true).multiple(true).args(["pid", "command"]))]
 pub struct Options {
     /// Watches a running process; short form: `hakmem top PID`
     #[arg(long, conflicts_with = "command",

@@ -119,8 +119,18 @@ fn what_does_not_go_together_is_refused() {
 
 #[test]
 fn what_is_missing_is_named() {
-    for way in ["stat", "top", "map", "profile"] {
-        let output = hakmem().arg(way).output().unwrap();
+    for words in [
+        &["stat"][..],
+        &["stat", "--all"],
+        &["top"],
+        &["top", "--interval", "2"],
+        &["map"],
+        &["map", "-o", "x"],
+        &["profile"],
+        &["profile", "--all-frames"],
+    ] {
+        let way = words[0];
+        let output = hakmem().args(words).output().unwrap();
         let text = stderr(&output);
         assert_eq!(output.status.code(), Some(2), "{way}: {text}");
         let asked = text.split("Usage").next().unwrap();
